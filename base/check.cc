@@ -1,0 +1,41 @@
+#include "base/check.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstring>
+
+namespace cohort::base {
+namespace {
+
+std::string join(const Error::Parts& parts) {
+  std::string text = fmt::format("{}: expected {}, found {}", parts.place, parts.expected, parts.found);
+  if (!parts.hint.empty()) text += fmt::format("\n  hint: {}", parts.hint);
+  return text;
+}
+
+}  // namespace
+
+Error::Error(Parts parts) : std::runtime_error(join(parts)), parts_(std::move(parts)) {}
+
+void fail_errno(const std::string& place, const std::string& expected, int error, std::string hint) {
+  throw Error({place, expected, std::strerror(error), std::move(hint)});
+}
+
+void require(bool condition, const char* what, std::source_location where) {
+  if (condition) return;
+  throw Error({fmt::format("{}:{}", where.file_name(), where.line()), what, "the opposite",
+               "this is a fault in cohort itself; please report it with the log"});
+}
+
+std::string format_bytes(double bytes) {
+  constexpr std::array<const char*, 5> kUnits = {"B", "KB", "MB", "GB", "TB"};
+  std::size_t unit = 0;
+  while (bytes >= 1000.0 && unit + 1 < kUnits.size()) {
+    bytes /= 1000.0;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.2f} {}", bytes, kUnits[unit]);
+}
+
+}  // namespace cohort::base

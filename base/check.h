@@ -1,0 +1,46 @@
+// Errors that say place, expected, found and cure.
+#pragma once
+
+#include <source_location>
+#include <stdexcept>
+#include <string>
+
+#ifdef COHORT_WITH_CUDA
+#include <cuda_runtime_api.h>
+#endif
+
+namespace cohort::base {
+
+// What a caller cannot repair. Caught in sampler/main and at the Python boundary; library code never prints or exits.
+class Error : public std::runtime_error {
+ public:
+  // The four parts of the message; an empty hint is left out.
+  struct Parts {
+    std::string place;     // file, argument or call
+    std::string expected;  // what should have been there
+    std::string found;     // what was there
+    std::string hint;      // what the user can do about it
+  };
+  explicit Error(Parts parts);
+  const Parts& parts() const noexcept { return parts_; }
+
+ private:
+  Parts parts_;
+};
+
+// Throws Error with the text of errno after a failed system call.
+[[noreturn]] void fail_errno(const std::string& place, const std::string& expected, int error, std::string hint = {});
+
+// A broken promise between two parts of this program: names the source line.
+void require(bool condition, const char* what, std::source_location where = std::source_location::current());
+
+#ifdef COHORT_WITH_CUDA
+// Throws Error when a CUDA call failed; `what` names the call's purpose ("allocate slot 2").
+void cuda_check(cudaError_t status, const char* what = "CUDA call",
+                std::source_location where = std::source_location::current());
+#endif
+
+// "1.5 GB", "312 B": for messages.
+std::string format_bytes(double bytes);
+
+}  // namespace cohort::base

@@ -1,0 +1,55 @@
+#include "base/device.h"
+
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "base/check.h"
+
+namespace cohort::base {
+
+std::vector<Gpu> visible_gpus() {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaErrorNoDevice || status == cudaErrorInsufficientDriver) {
+    cudaGetLastError();  // clears the answer "none": it is no failure here
+    return {};
+  }
+  cuda_check(status, "count GPUs");
+  std::vector<Gpu> gpus;
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    cudaDeviceProp properties{};
+    cuda_check(cudaGetDeviceProperties(&properties, ordinal), "read GPU properties");
+    Gpu gpu{
+        ordinal, {}, properties.name, properties.multiProcessorCount, static_cast<int64_t>(properties.totalGlobalMem)};
+    std::memcpy(gpu.uuid.data(), properties.uuid.bytes, gpu.uuid.size());
+    gpus.push_back(gpu);
+  }
+  return gpus;
+}
+
+int ordinal_of(const GpuUuid& uuid) {
+  for (const Gpu& gpu : visible_gpus()) {
+    if (gpu.uuid == uuid) return gpu.ordinal;
+  }
+  throw Error({"CUDA_VISIBLE_DEVICES", format_uuid(uuid), "no such GPU in this process",
+               "sampler and trainer must see the same GPU"});
+}
+
+std::string format_uuid(const GpuUuid& uuid) {
+  std::string text = "GPU-";
+  for (std::size_t i = 0; i < uuid.size(); ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += fmt::format("{:02x}", uuid[i]);
+  }
+  return text;
+}
+
+int64_t free_device_bytes() {
+  std::size_t free = 0, total = 0;
+  cuda_check(cudaMemGetInfo(&free, &total), "read free GPU memory");
+  return static_cast<int64_t>(free);
+}
+
+}  // namespace cohort::base

@@ -1,0 +1,33 @@
+// The GPUs of this machine, asked of the CUDA runtime.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace cohort::base {
+
+using GpuUuid = std::array<unsigned char, 16>;
+
+struct Gpu {
+  int ordinal = 0;  // CUDA's number for it in this process
+  GpuUuid uuid{};   // the same in every process, whatever CUDA_VISIBLE_DEVICES says
+  std::string name;
+  int num_sms = 0;
+  int64_t total_bytes = 0;
+};
+
+// The visible GPUs; empty when there is none or no driver. Throws Error on any other CUDA failure.
+std::vector<Gpu> visible_gpus();
+
+// The ordinal of the GPU with this UUID; throws Error when it is not visible here.
+int ordinal_of(const GpuUuid& uuid);
+
+// "GPU-ce64ad01-c5c9-...": as nvidia-smi prints it.
+std::string format_uuid(const GpuUuid& uuid);
+
+// Free bytes of the current device.
+int64_t free_device_bytes();
+
+}  // namespace cohort::base

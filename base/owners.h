@@ -1,0 +1,102 @@
+// Move-only owners of CUDA things. The owner stays on the host; kernels get plain pointers.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <utility>
+
+namespace cohort::base {
+
+// A non-blocking stream.
+class Stream {
+ public:
+  Stream();
+  ~Stream();
+  Stream(Stream&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Stream& operator=(Stream&&) = delete;
+  operator cudaStream_t() const noexcept { return handle_; }
+  void synchronize() const;
+
+ private:
+  cudaStream_t handle_ = nullptr;
+};
+
+// An event; `flags` as for cudaEventCreateWithFlags.
+class Event {
+ public:
+  explicit Event(unsigned flags = cudaEventDefault);
+  // Opens an event of another process.
+  explicit Event(const cudaIpcEventHandle_t& handle);
+  ~Event();
+  Event(Event&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Event& operator=(Event&&) = delete;
+  operator cudaEvent_t() const noexcept { return handle_; }
+  void record(cudaStream_t stream) const;
+  void wait_on(cudaStream_t stream) const;  // work put on `stream` from now on waits for this event
+  bool done() const;                        // asks without waiting; throws when an earlier kernel failed
+  cudaIpcEventHandle_t ipc_handle() const;
+
+ private:
+  cudaEvent_t handle_ = nullptr;
+};
+
+// Raw bytes of GPU memory, one cudaMalloc (no pool), so that the address can be given to another process.
+class DeviceBytes {
+ public:
+  DeviceBytes() = default;
+  explicit DeviceBytes(std::size_t bytes, const char* what = "allocate GPU memory");
+  ~DeviceBytes();
+  DeviceBytes(DeviceBytes&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  DeviceBytes& operator=(DeviceBytes&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  std::byte* data() const noexcept { return data_; }
+  std::size_t bytes() const noexcept { return bytes_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+// `size` elements of type T in GPU memory.
+template <typename T>
+class DeviceArray {
+ public:
+  DeviceArray() = default;
+  explicit DeviceArray(std::size_t size, const char* what = "allocate GPU memory")
+      : bytes_(size * sizeof(T), what), size_(size) {}
+  T* data() const noexcept { return reinterpret_cast<T*>(bytes_.data()); }
+  std::size_t size() const noexcept { return size_; }
+
+ private:
+  DeviceBytes bytes_;
+  std::size_t size_ = 0;
+};
+
+// Page-locked host memory that the GPU reads in place: mapped, touched in parallel, then registered
+// (measured 9 times faster than cudaHostAlloc for tens of GB).
+class PinnedBytes {
+ public:
+  PinnedBytes() = default;
+  explicit PinnedBytes(std::size_t bytes);
+  ~PinnedBytes();
+  PinnedBytes(PinnedBytes&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  PinnedBytes& operator=(PinnedBytes&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  std::byte* data() const noexcept { return data_; }
+  std::size_t bytes() const noexcept { return bytes_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace cohort::base

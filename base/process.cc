@@ -1,0 +1,80 @@
+#include "base/process.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <fstream>
+#include <limits>
+#include <sstream>
+#include <string>
+
+#include "base/check.h"
+
+namespace cohort::base {
+namespace {
+
+struct Stat {
+  char state = 0;  // 0: no such process
+  uint64_t start_time = 0;
+};
+
+// Reads /proc/<pid>/stat; the name in parentheses may hold spaces, so parsing starts after the last ')'.
+Stat read_stat(int32_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string line;
+  if (!std::getline(file, line)) return {};
+  std::istringstream fields(line.substr(line.rfind(')') + 1));
+  Stat stat;
+  fields >> stat.state;
+  std::string skipped;
+  for (int field = 4; field < 22; ++field) fields >> skipped;
+  fields >> stat.start_time;
+  return stat;
+}
+
+}  // namespace
+
+ProcessId process_with_pid(int32_t pid) {
+  const Stat stat = read_stat(pid);
+  return stat.state == 0 ? ProcessId{} : ProcessId{pid, stat.start_time};
+}
+
+ProcessId current_process() { return process_with_pid(getpid()); }
+
+bool is_alive(const ProcessId& process) {
+  if (process.pid == 0) return false;
+  const Stat stat = read_stat(process.pid);
+  return stat.state != 0 && stat.state != 'Z' && stat.state != 'X' && stat.start_time == process.start_time;
+}
+
+void end_with_parent(int32_t parent, int signal) {
+  if (prctl(PR_SET_PDEATHSIG, signal) != 0) fail_errno("prctl(PR_SET_PDEATHSIG)", "success", errno);
+  if (getppid() != parent) {
+    throw Error({"start-up", fmt::format("parent process {}", parent), fmt::format("process {}", getppid()),
+                 "the process that started this one has died"});
+  }
+}
+
+int64_t monotonic_us() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t{now.tv_sec} * 1'000'000 + now.tv_nsec / 1000;
+}
+
+int64_t available_host_bytes() {
+  if (const char* text = std::getenv("COHORT_HOST_MEMORY_BYTES")) return std::atoll(text);
+  std::ifstream file("/proc/meminfo");
+  std::string name, unit;
+  int64_t kilobytes = 0;
+  while (file >> name >> kilobytes >> unit) {
+    if (name == "MemAvailable:") return kilobytes * 1024;
+  }
+  return std::numeric_limits<int64_t>::max();  // no /proc/meminfo: nothing to compare with
+}
+
+}  // namespace cohort::base

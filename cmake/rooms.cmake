@@ -1,0 +1,64 @@
+# One rule for names: folder = namespace = CMake target = include prefix = test folder.
+
+# cohort_library(<room> HOST a.cc ... CUDA b.cu ... LINK rooms and libraries ...)
+# A static library of the room's sources; the CUDA list is left out of a build without a CUDA compiler.
+function(cohort_library room)
+  cmake_parse_arguments(ARG "" "" "HOST;CUDA;LINK" ${ARGN})
+  add_library(${room} STATIC ${ARG_HOST})
+  add_library(cohort::${room} ALIAS ${room})
+  if(COHORT_WITH_CUDA AND ARG_CUDA)
+    target_sources(${room} PRIVATE ${ARG_CUDA})
+  endif()
+  target_link_libraries(${room} PUBLIC cohort_flags ${ARG_LINK})
+endfunction()
+
+# cohort_test(<room> HOST a_test.cc ... CUDA b_test.cu ... LINK ...): the GoogleTest program tests/<room>.
+# Tests whose suite name starts with "Gpu" need a GPU and carry the ctest label "gpu".
+function(cohort_test room)
+  if(NOT COHORT_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "" "HOST;CUDA;LINK" ${ARGN})
+  set(folder ${PROJECT_SOURCE_DIR}/tests/${room})
+  list(TRANSFORM ARG_HOST PREPEND ${folder}/)
+  list(TRANSFORM ARG_CUDA PREPEND ${folder}/)
+  add_executable(${room}_test ${ARG_HOST})
+  if(COHORT_WITH_CUDA AND ARG_CUDA)
+    target_sources(${room}_test PRIVATE ${ARG_CUDA})
+  endif()
+  target_link_libraries(${room}_test PRIVATE cohort::${room} GTest::gtest_main ${ARG_LINK})
+  add_test(NAME ${room} COMMAND ${room}_test --gtest_filter=-Gpu*)
+  set_tests_properties(${room} PROPERTIES LABELS cpu TIMEOUT 300)
+  if(COHORT_WITH_CUDA AND ARG_CUDA)
+    add_test(NAME ${room}_gpu COMMAND ${room}_test --gtest_filter=Gpu*)
+    set_tests_properties(${room}_gpu PROPERTIES LABELS gpu TIMEOUT 300)
+  endif()
+endfunction()
+
+# The Python package, laid out in the build tree by links, so that `PYTHONPATH=<build>/python` runs the sources as they are.
+set(COHORT_PYTHON_TREE ${PROJECT_BINARY_DIR}/python/cohort)
+
+# cohort_python(<folder> [PACKAGE name]): the folder's *.py become cohort.<name> (default: the folder's name; "." is the top).
+function(cohort_python folder)
+  cmake_parse_arguments(ARG "" "PACKAGE" "" ${ARGN})
+  if(NOT ARG_PACKAGE)
+    set(ARG_PACKAGE ${folder})
+  endif()
+  file(GLOB modules CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.py)
+  file(MAKE_DIRECTORY ${COHORT_PYTHON_TREE}/${ARG_PACKAGE})
+  foreach(module ${modules})
+    get_filename_component(name ${module} NAME)
+    file(CREATE_LINK ${module} ${COHORT_PYTHON_TREE}/${ARG_PACKAGE}/${name} SYMBOLIC)
+  endforeach()
+  install(FILES ${modules} DESTINATION cohort/${ARG_PACKAGE})
+endfunction()
+
+# cohort_extension(<target> PACKAGE name SOURCES ... LINK ...): a nanobind module inside cohort.<name>.
+function(cohort_extension target)
+  cmake_parse_arguments(ARG "" "PACKAGE" "SOURCES;LINK" ${ARGN})
+  nanobind_add_module(${target} NB_STATIC ${ARG_SOURCES})
+  # nanobind's own sources are not ours to warn about; its headers come in as system headers.
+  target_link_libraries(${target} PRIVATE cohort_flags ${ARG_LINK})
+  set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${COHORT_PYTHON_TREE}/${ARG_PACKAGE})
+  install(TARGETS ${target} LIBRARY DESTINATION cohort/${ARG_PACKAGE})
+endfunction()

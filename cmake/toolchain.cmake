@@ -1,0 +1,55 @@
+# The compilers: C++20, an optional CUDA compiler, and warnings that are errors.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+find_program(COHORT_CCACHE ccache)
+if(COHORT_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${COHORT_CCACHE})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${COHORT_CCACHE})
+endif()
+
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  if(DEFINED ENV{COHORT_CUDA_ARCHITECTURES})
+    set(CMAKE_CUDA_ARCHITECTURES $ENV{COHORT_CUDA_ARCHITECTURES})
+  else()
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 90)  # machine code for both, PTX of the last for newer GPUs
+  endif()
+endif()
+
+if(COHORT_CUDA STREQUAL "AUTO")
+  include(CheckLanguage)
+  check_language(CUDA)
+  set(COHORT_WITH_CUDA ${CMAKE_CUDA_COMPILER})
+elseif(COHORT_CUDA)
+  set(COHORT_WITH_CUDA ON)
+endif()
+if(COHORT_WITH_CUDA)
+  set(COHORT_WITH_CUDA ON)
+  enable_language(CUDA)
+  set(CMAKE_CUDA_STANDARD 20)
+  set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+  find_package(CUDAToolkit REQUIRED)
+  message(STATUS "cohort: CUDA ${CMAKE_CUDA_COMPILER_VERSION}, architectures ${CMAKE_CUDA_ARCHITECTURES}")
+else()
+  set(COHORT_WITH_CUDA OFF)
+  message(STATUS "cohort: no CUDA compiler: this build has the CPU backend only")
+endif()
+
+# One interface target carries the flags of every target of ours.
+add_library(cohort_flags INTERFACE)
+target_include_directories(cohort_flags INTERFACE ${PROJECT_SOURCE_DIR})
+target_compile_options(cohort_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Werror -Wshadow -Wconversion -Wno-sign-conversion>
+  $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings --expt-relaxed-constexpr --expt-extended-lambda
+    -Xcompiler=-Wall,-Wextra,-Werror>)
+target_compile_definitions(cohort_flags INTERFACE COHORT_VERSION="${PROJECT_VERSION}"
+  $<$<BOOL:${COHORT_WITH_CUDA}>:COHORT_WITH_CUDA>)
+if(COHORT_WITH_CUDA)
+  target_link_libraries(cohort_flags INTERFACE CUDA::cudart_static)
+endif()

@@ -1,0 +1,33 @@
+#include "base/check.h"
+
+#include <gtest/gtest.h>
+
+namespace cohort::base {
+namespace {
+
+TEST(Error, SaysPlaceExpectedFoundAndHint) {
+  const Error error({"x.npy", "int64", "int32", "convert it"});
+  EXPECT_STREQ(error.what(), "x.npy: expected int64, found int32\n  hint: convert it");
+  EXPECT_EQ(error.parts().found, "int32");
+}
+
+TEST(Error, LeavesOutAnEmptyHint) { EXPECT_STREQ(Error({"a", "b", "c", ""}).what(), "a: expected b, found c"); }
+
+TEST(Require, NamesItsLine) {
+  EXPECT_NO_THROW(require(true, "fine"));
+  try {
+    require(false, "slots in order");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("check_test.cc:"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("slots in order"), std::string::npos);
+  }
+}
+
+TEST(FormatBytes, UsesDecimalUnits) {
+  EXPECT_EQ(format_bytes(312), "312 B");
+  EXPECT_EQ(format_bytes(1.5e9), "1.50 GB");
+}
+
+}  // namespace
+}  // namespace cohort::base

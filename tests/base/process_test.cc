@@ -1,0 +1,33 @@
+#include "base/process.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace cohort::base {
+namespace {
+
+TEST(Process, ThisOneIsAlive) { EXPECT_TRUE(is_alive(current_process())); }
+
+TEST(Process, AnotherStartTimeIsAnotherProcess) {
+  ProcessId other = current_process();
+  other.start_time += 1;
+  EXPECT_FALSE(is_alive(other));
+}
+
+TEST(Process, AZombieIsDead) {
+  const pid_t child = fork();
+  if (child == 0) pause();
+  const ProcessId id = process_with_pid(child);
+  EXPECT_TRUE(is_alive(id));
+  kill(child, SIGKILL);
+  siginfo_t info{};
+  waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT);  // dead, but not yet reaped
+  EXPECT_FALSE(is_alive(id));
+  waitpid(child, nullptr, 0);
+  EXPECT_FALSE(is_alive(id));
+}
+
+}  // namespace
+}  // namespace cohort::base

@@ -1,0 +1,44 @@
+#include "base/random.h"
+
+#include <gtest/gtest.h>
+
+namespace cohort::base {
+namespace {
+
+// Known answers of the authors' Random123 library (kat_vectors, philox4x32 10).
+TEST(Philox, KnownAnswers) {
+  const PhiloxCounter zero = philox({{0, 0, 0, 0}}, {{0, 0}});
+  EXPECT_EQ(zero.word[0], 0x6627e8d5u);
+  EXPECT_EQ(zero.word[1], 0xe169c58du);
+  EXPECT_EQ(zero.word[2], 0xbc57ac4cu);
+  EXPECT_EQ(zero.word[3], 0x9b00dbd8u);
+  constexpr uint32_t kOnes = 0xffffffffu;
+  const PhiloxCounter ones = philox({{kOnes, kOnes, kOnes, kOnes}}, {{kOnes, kOnes}});
+  EXPECT_EQ(ones.word[0], 0x408f276du);
+  EXPECT_EQ(ones.word[1], 0x41c83b0eu);
+  EXPECT_EQ(ones.word[2], 0xa20bc7c6u);
+  EXPECT_EQ(ones.word[3], 0x6d5451fdu);
+}
+
+TEST(MultiplyHigh, AgreesWithWideArithmetic) {
+  const uint64_t values[] = {0, 1, 0xFFFFFFFFull, 0x100000000ull, 0x123456789ABCDEFull, ~0ull};
+  for (uint64_t a : values) {
+    for (uint64_t b : values) {
+      EXPECT_EQ(multiply_high_64(a, b), static_cast<uint64_t>((static_cast<__uint128_t>(a) * b) >> 64));
+    }
+  }
+}
+
+TEST(RandomBelow, StaysBelowAndReachesBothEnds) {
+  bool low = false, high = false;
+  for (uint64_t i = 0; i < 1000; ++i) {
+    const uint64_t value = random_below(7, key_of(3), i, 0);
+    ASSERT_LT(value, 7u);
+    low |= value == 0;
+    high |= value == 6;
+  }
+  EXPECT_TRUE(low && high);
+}
+
+}  // namespace
+}  // namespace cohort::base

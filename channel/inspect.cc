@@ -1,0 +1,114 @@
+#include "channel/inspect.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+#include "base/process.h"
+
+namespace cohort::channel {
+namespace {
+
+double seconds_since(int64_t us) { return static_cast<double>(base::monotonic_us() - us) / 1e6; }
+
+const char* state_name(SlotState state) {
+  switch (state) {
+    case SlotState::kFree:
+      return "free";
+    case SlotState::kFilling:
+      return "filling";
+    case SlotState::kReady:
+      return "ready";
+    case SlotState::kHeld:
+      return "held by the trainer";
+  }
+  return "unknown";
+}
+
+nlohmann::json describe_party(const Party& party) {
+  const int32_t pid = party.pid.load();
+  nlohmann::json json = {{"pid", pid},
+                         {"alive", base::is_alive({pid, party.start_time.load()})},
+                         {"stage", stage_name(static_cast<Stage>(party.stage.load()))},
+                         {"batch", party.stage_batch.load()},
+                         {"stage_seconds", pid == 0 ? 0.0 : seconds_since(party.stage_since_us.load())}};
+  if (static_cast<Stage>(party.stage.load()) == Stage::kFailed) json["error"] = std::string(party.error);
+  return json;
+}
+
+nlohmann::json describe_slot(const Slot& slot) {
+  const auto state = static_cast<SlotState>(slot.state.load(std::memory_order_acquire));
+  nlohmann::json json = {{"state", state_name(state)}, {"bytes", slot.bytes}, {"generation", slot.generation}};
+  if (slot.state_since_us.load() != 0) json["state_seconds"] = seconds_since(slot.state_since_us.load());
+  if (state == SlotState::kReady || state == SlotState::kHeld) {
+    json["batch"] = slot.batch.sequence;
+    json["step"] = slot.batch.step;
+    json["num_steps"] = slot.batch.num_steps;
+    json["num_nodes"] = slot.batch.num_nodes;
+    json["num_edges"] = slot.batch.num_edges;
+  }
+  return json;
+}
+
+void refuse(const std::filesystem::path& path, const char* what, uint64_t expected, uint64_t found) {
+  if (expected == found) return;
+  throw base::Error({path.string(), fmt::format("{} {:#x}", what, expected), fmt::format("{:#x}", found),
+                     "sampler and trainer must come from the same build of cohort"});
+}
+
+}  // namespace
+
+const char* stage_name(Stage stage) {
+  switch (stage) {
+    case Stage::kNone:
+      return "not started";
+    case Stage::kStarting:
+      return "starting";
+    case Stage::kLoading:
+      return "loading the data set";
+    case Stage::kIdle:
+      return "idle";
+    case Stage::kWaitSlot:
+      return "waiting for a slot";
+    case Stage::kSampling:
+      return "sampling";
+    case Stage::kFetching:
+      return "fetching";
+    case Stage::kPublishing:
+      return "publishing";
+    case Stage::kWaitBatch:
+      return "waiting for a batch";
+    case Stage::kTraining:
+      return "training";
+    case Stage::kEnded:
+      return "ended";
+    case Stage::kFailed:
+      return "failed";
+  }
+  return "unknown";
+}
+
+SharedFile open_channel(const std::filesystem::path& folder, SharedFile::Access access) {
+  const std::filesystem::path path = folder / "channel";
+  SharedFile file = SharedFile::open(path, access);
+  if (file.bytes() < sizeof(ChannelHeader)) refuse(path, "size", sizeof(ChannelHeader), file.bytes());
+  const auto& header = *reinterpret_cast<const ChannelHeader*>(file.data());
+  refuse(path, "magic", kMagic, header.magic);
+  refuse(path, "version", kVersion, header.version);
+  refuse(path, "header size", sizeof(ChannelHeader), header.header_bytes);
+  refuse(path, "size", file.bytes(), header.channel_bytes);
+  return file;
+}
+
+std::string describe(const ChannelHeader& header) {
+  nlohmann::json json = {{"device", header.device == DeviceKind::kCpu ? "cpu" : "cuda"},
+                         {"stopping", header.stop.load() != 0},
+                         {"sampler", describe_party(header.sampler)},
+                         {"trainer", describe_party(header.trainer)},
+                         {"slots", nlohmann::json::array()}};
+  for (int i = 0; i < header.num_slots; ++i) json["slots"].push_back(describe_slot(header.slots[i]));
+  return json.dump(2);
+}
+
+}  // namespace cohort::channel

@@ -1,0 +1,21 @@
+// Looking at a channel from outside, and opening it with care.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "channel/layout.h"
+#include "channel/shared_file.h"
+
+namespace cohort::channel {
+
+// "waiting for a slot": for messages.
+const char* stage_name(Stage stage);
+
+// Maps <folder>/channel after comparing magic, version and sizes; throws Error naming both values on a mismatch.
+SharedFile open_channel(const std::filesystem::path& folder, SharedFile::Access access);
+
+// A live channel as JSON: device, both processes with stage and age, every slot with state, age and batch.
+std::string describe(const ChannelHeader& header);
+
+}  // namespace cohort::channel

@@ -1,0 +1,138 @@
+// Every byte that sampler and trainer share. Only C++ includes this; Python re-declares nothing.
+//
+// A channel is a folder in shared memory: the file `channel` holds one ChannelHeader; on the CPU each slot's memory is
+// a file `slot-<index>-<generation>` beside it, on a GPU it is one cudaMalloc whose IPC handle stands in the header.
+// The file `channel` exists only when all in it is in place: it is built as `channel.tmp` and renamed.
+#pragma once
+
+#include <semaphore.h>
+
+#include <atomic>
+#include <cstdint>
+#include <type_traits>
+
+namespace cohort::channel {
+
+constexpr uint64_t kMagic = 0x4C4E4843'54524843ull;  // "CHRTCHNL" as little-endian bytes
+constexpr uint32_t kVersion = 1;
+constexpr int kMaxSlots = 64;
+constexpr int kMaxHops = 16;
+constexpr int kMaxRequests = 8;  // requests posted and not yet begun
+constexpr int kErrorBytes = 2048;
+
+enum class DeviceKind : uint32_t { kCpu = 0, kCuda = 1 };
+
+// What a process is doing; the last one it reached tells who stopped where. Names: stage_name in inspect.h.
+enum class Stage : uint32_t {
+  kNone = 0,
+  kStarting,
+  kLoading,
+  kIdle,        // sampler: no request; trainer: between passes
+  kWaitSlot,    // sampler: all slots are in use
+  kSampling,    // sampler
+  kFetching,    // sampler
+  kPublishing,  // sampler
+  kWaitBatch,   // trainer: nothing is ready
+  kTraining,    // trainer: has a batch
+  kEnded,
+  kFailed,  // Party::error says why
+};
+
+enum class SlotState : uint32_t { kFree = 0, kFilling, kReady, kHeld };
+
+// One of the two processes.
+struct Party {
+  std::atomic<int32_t> pid;  // 0: not there yet
+  std::atomic<uint32_t> stage;
+  std::atomic<uint64_t> start_time;     // of the process, see base/process.h
+  std::atomic<uint64_t> stage_batch;    // sequence number of the batch the stage concerns
+  std::atomic<int64_t> stage_since_us;  // monotonic clock
+  char error[kErrorBytes];              // text of the failure, written before stage becomes kFailed
+};
+
+// A pass over a seed set that the trainer asks for: batches first_step .. ceil(n / batch_size) - 1.
+struct Request {
+  uint64_t pass;        // numbered from 1, increasing
+  uint64_t epoch;       // keys shuffle and draws
+  uint64_t first_step;  // 0, or where a broken-off pass goes on
+  uint32_t seed_set;    // file seeds-<seed_set>.npy, int64 [n], in the channel's folder
+  uint32_t shuffle;     // 0: the set's own order
+  uint32_t batch_size;  // seeds
+  int32_t num_hops;
+  int32_t fanout[kMaxHops];  // entry 0 next to the seeds; -1: all in-neighbours
+};
+
+// What is in a slot. Offsets are bytes from the slot's start, each a multiple of 256.
+struct Batch {
+  uint64_t sequence;  // counts published batches from 0; also the order in which the trainer takes them
+  uint64_t pass;
+  uint64_t step;
+  uint64_t num_steps;
+  int64_t num_nodes;
+  int64_t num_edges;
+  int64_t num_seeds;
+  int32_t num_hops;
+  int32_t reserved;
+  int64_t nodes_per_hop[kMaxHops + 1];  // [0]: seeds, then nodes first reached in each hop
+  int64_t edges_per_hop[kMaxHops];
+  uint64_t n_id_offset;        // int64 [num_nodes]
+  uint64_t input_id_offset;    // int64 [num_seeds], positions in the seed set
+  uint64_t y_offset;           // int64 [num_nodes]
+  uint64_t edge_index_offset;  // int64 [2, num_edges], row 0 source, row 1 target, batch-local
+  uint64_t x_offset;           // feature dtype [num_nodes, feature_dim]
+  double sample_us;            // time in the sampler for drawing and relabelling
+  double fetch_us;             // time in the sampler for feature rows
+  int64_t host_bytes;          // feature bytes read from host memory
+};
+
+struct Slot {
+  std::atomic<uint32_t> state;             // SlotState
+  std::atomic<uint32_t> drained_recorded;  // GPU: the trainer has recorded `drained` for this use
+  std::atomic<int64_t> state_since_us;
+  // The slot's memory. The sampler replaces it only while it fills the slot; a new generation has a new handle.
+  uint64_t generation;                      // 0: none yet
+  std::atomic<uint64_t> opened_generation;  // the one the trainer has open; older ones may be freed
+  uint64_t bytes;
+  alignas(8) unsigned char memory_handle[64];   // cudaIpcMemHandle_t
+  alignas(8) unsigned char drained_handle[64];  // cudaIpcEventHandle_t, fixed for the channel's life
+  Batch batch;
+};
+
+struct ChannelHeader {
+  // A reader looks at these four first and refuses a mismatch.
+  uint64_t magic;
+  uint32_t version;
+  uint32_t header_bytes;  // sizeof(ChannelHeader)
+  uint64_t channel_bytes;
+
+  // Fixed before the channel is announced.
+  DeviceKind device;
+  unsigned char gpu_uuid[16];
+  int32_t num_slots;
+  int64_t num_graph_nodes;
+  int64_t feature_dim;
+  uint32_t feature_dtype;  // code and bits as in DLPack: code << 8 | bits
+  uint32_t features_in_gpu;
+
+  // Who is there.
+  Party sampler;
+  Party trainer;
+  std::atomic<uint32_t> stop;  // either side or the launcher: end as soon as possible
+
+  // Requests, trainer to sampler: a ring of kMaxRequests, entry number % kMaxRequests.
+  sem_t requests_posted;
+  sem_t requests_free;
+  std::atomic<uint64_t> cancelled_below;  // passes with a smaller number are not wanted any more
+  Request requests[kMaxRequests];
+
+  // Slots, sampler to trainer.
+  sem_t slots_free;
+  sem_t batches_ready;
+  Slot slots[kMaxSlots];
+};
+
+static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
+static_assert(std::is_standard_layout_v<ChannelHeader>);
+static_assert(sizeof(Request) == 40 + 4 * kMaxHops);
+
+}  // namespace cohort::channel

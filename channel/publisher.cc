@@ -1,0 +1,138 @@
+#include "channel/publisher.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <new>
+
+#include "base/process.h"
+
+namespace cohort::channel {
+namespace {
+
+void init_semaphore(sem_t& semaphore, unsigned value) {
+  if (sem_init(&semaphore, 1, value) != 0) base::fail_errno("sem_init", "a process-shared semaphore", errno);
+}
+
+// What the trainer compares before it reads on comes last, just before the file is announced.
+void fill_header(ChannelHeader& header, const ChannelOptions& options, std::size_t channel_bytes) {
+  header.version = kVersion;
+  header.header_bytes = sizeof(ChannelHeader);
+  header.channel_bytes = channel_bytes;
+  header.device = options.device;
+  std::memcpy(header.gpu_uuid, options.gpu_uuid, sizeof header.gpu_uuid);
+  header.num_slots = options.num_slots;
+  header.num_graph_nodes = options.num_graph_nodes;
+  header.feature_dim = options.feature_dim;
+  header.feature_dtype = options.feature_dtype;
+  init_semaphore(header.requests_posted, 0);
+  init_semaphore(header.requests_free, kMaxRequests);
+  init_semaphore(header.slots_free, static_cast<unsigned>(options.num_slots));
+  init_semaphore(header.batches_ready, 0);
+  header.magic = kMagic;
+}
+
+}  // namespace
+
+std::size_t lay_out(const BatchShape& shape, Batch& batch) {
+  std::size_t end = 0;
+  const auto place = [&end](int64_t bytes) {
+    constexpr std::size_t kAlignment = 256;
+    const std::size_t offset = end;
+    end += (static_cast<std::size_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
+    return offset;
+  };
+  batch.n_id_offset = place(8 * shape.num_nodes);
+  batch.input_id_offset = place(8 * shape.num_seeds);
+  batch.y_offset = place(8 * shape.num_nodes);
+  batch.edge_index_offset = place(16 * shape.num_edges);
+  batch.x_offset = place(shape.row_bytes * shape.num_nodes);
+  return end;
+}
+
+Publisher::Publisher(std::filesystem::path folder, const ChannelOptions& options) : folder_(std::move(folder)) {
+  if (options.num_slots < 2 || options.num_slots > kMaxSlots) {
+    throw base::Error({"slots", fmt::format("2 to {}", kMaxSlots), std::to_string(options.num_slots), ""});
+  }
+  file_ = SharedFile::create(folder_ / "channel.tmp", sizeof(ChannelHeader));
+  new (file_.data()) ChannelHeader{};
+  enter(header().sampler);
+  fill_header(header(), options, file_.bytes());
+  if (options.device == DeviceKind::kCpu) {
+    memory_ = make_host_slot_owner(folder_, options.num_slots);
+    return;
+  }
+#ifdef COHORT_WITH_CUDA
+  memory_ = make_cuda_slot_owner(options.num_slots);
+  for (int i = 0; i < options.num_slots; ++i) {
+    drained_.emplace_back(cudaEventDisableTiming | cudaEventInterprocess);
+    const cudaIpcEventHandle_t handle = drained_.back().ipc_handle();
+    static_assert(sizeof handle == sizeof header().slots[i].drained_handle);
+    std::memcpy(header().slots[i].drained_handle, &handle, sizeof handle);
+  }
+#else
+  throw base::Error({"device", "cpu", "cuda", "this build has no CUDA backend"});
+#endif
+}
+
+Publisher::~Publisher() = default;
+
+void Publisher::announce() {
+  set_stage(Stage::kIdle);
+  std::filesystem::rename(folder_ / "channel.tmp", folder_ / "channel");
+}
+
+std::optional<Request> Publisher::next_request() {
+  set_stage(Stage::kIdle);
+  if (!wait_for(header().requests_posted, header().stop, header().trainer, "trainer")) return std::nullopt;
+  const Request request = header().requests[next_request_ % kMaxRequests];
+  ++next_request_;
+  post(header().requests_free);
+  return request;
+}
+
+std::optional<int> Publisher::acquire(uint64_t pass) {
+  if (cancelled(pass)) return std::nullopt;
+  set_stage(Stage::kWaitSlot, next_sequence_);
+  const auto give_up = [this, pass] { return cancelled(pass); };
+  if (!wait_for(header().slots_free, header().stop, header().trainer, "trainer", give_up)) return std::nullopt;
+  for (int i = 0; i < header().num_slots; ++i) {
+    Slot& slot = header().slots[i];
+    if (static_cast<SlotState>(slot.state.load(std::memory_order_acquire)) != SlotState::kFree) continue;
+    set_state(slot, SlotState::kFilling);
+    return i;
+  }
+  base::require(false, "a free slot for every post of slots_free");
+  return std::nullopt;
+}
+
+std::byte* Publisher::memory(int slot, std::size_t needed_bytes, std::size_t preferred_bytes) {
+  Slot& shared = header().slots[slot];
+  base::require(static_cast<SlotState>(shared.state.load()) == SlotState::kFilling, "a slot held by the sampler");
+  if (shared.bytes < needed_bytes) memory_->grow(shared, slot, preferred_bytes);
+  return memory_->data(slot);
+}
+
+#ifdef COHORT_WITH_CUDA
+void Publisher::wait_drained(int slot, cudaStream_t stream) {
+  if (header().slots[slot].drained_recorded.exchange(0) == 1) {
+    drained_[static_cast<std::size_t>(slot)].wait_on(stream);
+  }
+}
+#endif
+
+void Publisher::publish(int slot, const Batch& batch) {
+  Slot& shared = header().slots[slot];
+  base::require(static_cast<SlotState>(shared.state.load()) == SlotState::kFilling, "a slot held by the sampler");
+  shared.batch = batch;
+  shared.batch.sequence = next_sequence_++;
+  set_state(shared, SlotState::kReady);
+  post(header().batches_ready);
+}
+
+void Publisher::abandon(int slot) {
+  set_state(header().slots[slot], SlotState::kFree);
+  post(header().slots_free);
+}
+
+}  // namespace cohort::channel

@@ -1,0 +1,93 @@
+// The sampler's end of the channel.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "channel/shared_file.h"
+#include "channel/slot_memory.h"
+#include "channel/wait.h"
+
+#ifdef COHORT_WITH_CUDA
+#include <vector>
+
+#include "base/owners.h"
+#endif
+
+namespace cohort::channel {
+
+// What is fixed for a channel's life.
+struct ChannelOptions {
+  DeviceKind device = DeviceKind::kCpu;
+  unsigned char gpu_uuid[16] = {};
+  int num_slots = 3;
+  int64_t num_graph_nodes = 0;
+  int64_t feature_dim = 0;
+  uint32_t feature_dtype = 0;  // DLPack code << 8 | bits
+};
+
+// Bytes of each array of a batch, for laying out a slot.
+struct BatchShape {
+  int64_t num_nodes = 0;
+  int64_t num_edges = 0;
+  int64_t num_seeds = 0;
+  int64_t row_bytes = 0;
+};
+
+// Sets the offsets of `batch` for this shape; returns the slot bytes needed.
+std::size_t lay_out(const BatchShape& shape, Batch& batch);
+
+class Publisher {
+ public:
+  // Builds the channel in `folder` (which exists), not yet visible to the trainer.
+  Publisher(std::filesystem::path folder, const ChannelOptions& options);
+  ~Publisher();
+  Publisher(const Publisher&) = delete;
+  Publisher& operator=(const Publisher&) = delete;
+
+  // Makes the channel visible: from now on the sampler is ready.
+  void announce();
+
+  // Waits for the trainer's next request; nullopt when the run stops.
+  std::optional<Request> next_request();
+
+  // Waits for a free slot and takes it; nullopt when the run stops or `pass` was cancelled.
+  std::optional<int> acquire(uint64_t pass);
+
+  // The slot's memory, at least `needed_bytes`. When it is smaller it is replaced by `preferred_bytes` (>=
+  // needed_bytes). Call only while holding the slot, before writing to it.
+  std::byte* memory(int slot, std::size_t needed_bytes, std::size_t preferred_bytes);
+
+#ifdef COHORT_WITH_CUDA
+  // Work put on `stream` after this waits until the trainer's GPU work on the slot's last use is done.
+  void wait_drained(int slot, cudaStream_t stream);
+#endif
+
+  // Hands the slot, filled and complete, to the trainer.
+  void publish(int slot, const Batch& batch);
+
+  // Gives a slot back unpublished.
+  void abandon(int slot);
+
+  void set_stage(Stage stage, uint64_t batch = 0) { channel::set_stage(header().sampler, stage, batch); }
+  void leave_error(const char* text) { channel::leave_error(header().sampler, text); }
+  bool stopping() const { return header().stop.load() != 0; }
+  void require_trainer() const { require_alive(header().trainer, "trainer"); }
+  uint64_t next_sequence() const { return next_sequence_; }
+
+ private:
+  ChannelHeader& header() const { return *reinterpret_cast<ChannelHeader*>(file_.data()); }
+  bool cancelled(uint64_t pass) const { return pass < header().cancelled_below.load(); }
+
+  std::filesystem::path folder_;
+  SharedFile file_;
+  std::unique_ptr<SlotOwner> memory_;
+#ifdef COHORT_WITH_CUDA
+  std::vector<base::Event> drained_;
+#endif
+  uint64_t next_sequence_ = 0;
+  uint64_t next_request_ = 0;
+};
+
+}  // namespace cohort::channel

@@ -1,0 +1,66 @@
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "channel/shared_file.h"
+#include "channel/slot_memory.h"
+
+namespace cohort::channel {
+namespace {
+
+std::filesystem::path slot_path(const std::filesystem::path& folder, int index, uint64_t generation) {
+  return folder / fmt::format("slot-{}-{}", index, generation);
+}
+
+// A removed file lives on in the mappings of it, so the old generation needs no bookkeeping.
+class HostSlotOwner final : public SlotOwner {
+ public:
+  HostSlotOwner(std::filesystem::path folder, int num_slots)
+      : folder_(std::move(folder)), files_(static_cast<std::size_t>(num_slots)) {}
+
+  void grow(Slot& slot, int index, std::size_t bytes) override {
+    auto& file = files_[static_cast<std::size_t>(index)];
+    if (slot.generation > 0) std::filesystem::remove(slot_path(folder_, index, slot.generation));
+    file = SharedFile();
+    file = SharedFile::create(slot_path(folder_, index, slot.generation + 1), bytes);
+    slot.bytes = bytes;
+    ++slot.generation;
+  }
+  std::byte* data(int index) const override { return files_[static_cast<std::size_t>(index)].data(); }
+
+ private:
+  std::filesystem::path folder_;
+  std::vector<SharedFile> files_;
+};
+
+class HostSlotViewer final : public SlotViewer {
+ public:
+  HostSlotViewer(std::filesystem::path folder, int num_slots)
+      : folder_(std::move(folder)), files_(static_cast<std::size_t>(num_slots)) {}
+
+  std::byte* open(Slot& slot, int index) override {
+    auto& file = files_[static_cast<std::size_t>(index)];
+    if (slot.opened_generation.load() != slot.generation) {
+      file = SharedFile();
+      file = SharedFile::open(slot_path(folder_, index, slot.generation));
+      slot.opened_generation.store(slot.generation);
+    }
+    return file.data();
+  }
+
+ private:
+  std::filesystem::path folder_;
+  std::vector<SharedFile> files_;
+};
+
+}  // namespace
+
+std::unique_ptr<SlotOwner> make_host_slot_owner(std::filesystem::path folder, int num_slots) {
+  return std::make_unique<HostSlotOwner>(std::move(folder), num_slots);
+}
+
+std::unique_ptr<SlotViewer> make_host_slot_viewer(std::filesystem::path folder, int num_slots) {
+  return std::make_unique<HostSlotViewer>(std::move(folder), num_slots);
+}
+
+}  // namespace cohort::channel

@@ -1,0 +1,107 @@
+#include "channel/subscriber.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "base/device.h"
+#include "base/process.h"
+#include "channel/inspect.h"
+
+namespace cohort::channel {
+Subscriber::Subscriber(std::filesystem::path folder)
+    : folder_(std::move(folder)), file_(open_channel(folder_, SharedFile::Access::kReadWrite)) {
+  if (header().trainer.pid.load() != 0) {
+    throw base::Error({(folder_ / "channel").string(), "no trainer yet",
+                       fmt::format("process {}", header().trainer.pid.load()), "one sampler serves one trainer"});
+  }
+  enter(shared().trainer);
+  if (header().device == DeviceKind::kCpu) {
+    memory_ = make_host_slot_viewer(folder_, header().num_slots);
+    return;
+  }
+#ifdef COHORT_WITH_CUDA
+  base::GpuUuid uuid;
+  std::memcpy(uuid.data(), header().gpu_uuid, uuid.size());
+  gpu_ = base::ordinal_of(uuid);
+  base::cuda_check(cudaSetDevice(gpu_), "choose the channel's GPU");
+  memory_ = make_cuda_slot_viewer(header().num_slots);
+  for (int i = 0; i < header().num_slots; ++i) {
+    cudaIpcEventHandle_t handle;
+    std::memcpy(&handle, header().slots[i].drained_handle, sizeof handle);
+    drained_.emplace_back(handle);
+  }
+#else
+  throw base::Error({(folder_ / "channel").string(), "device cpu", "device cuda", "this build has no CUDA backend"});
+#endif
+}
+
+Subscriber::~Subscriber() { channel::set_stage(shared().trainer, Stage::kEnded); }
+
+uint64_t Subscriber::request(Request request) {
+  if (!wait_for(shared().requests_free, shared().stop, header().sampler, "sampler")) {
+    throw PeerLost({"the run", "to go on", "it has been stopped", ""});
+  }
+  request.pass = next_pass_++;
+  shared().requests[(request.pass - 1) % kMaxRequests] = request;
+  post(shared().requests_posted);
+  return request.pass;
+}
+
+HeldBatch Subscriber::next(uint64_t pass, int64_t limit_us) {
+  while (true) {
+    refuse_when_all_are_held();
+    set_stage(Stage::kWaitBatch, next_sequence_);
+    if (!wait_for(shared().batches_ready, shared().stop, header().sampler, "sampler", {}, limit_us)) {
+      throw PeerLost({"the run", "to go on", "it has been stopped", ""});
+    }
+    int index = 0;
+    while (index < header().num_slots &&
+           (static_cast<SlotState>(header().slots[index].state.load(std::memory_order_acquire)) != SlotState::kReady ||
+            header().slots[index].batch.sequence != next_sequence_)) {
+      ++index;
+    }
+    base::require(index < header().num_slots, "the batch of the next sequence number in a ready slot");
+    ++next_sequence_;
+    Slot& slot = shared().slots[index];
+    std::byte* data = memory_->open(slot, index);
+    set_state(slot, SlotState::kHeld);
+    if (slot.batch.pass >= pass) {
+      base::require(slot.batch.pass == pass, "batches of the pass asked for");
+      set_stage(Stage::kTraining, slot.batch.sequence);
+      return {index, &slot.batch, data};
+    }
+    set_state(slot, SlotState::kFree);
+    post(shared().slots_free);
+  }
+}
+
+void Subscriber::cancel_below(uint64_t pass) { shared().cancelled_below.store(pass); }
+
+void Subscriber::release(int index, [[maybe_unused]] void* stream) {
+  const std::lock_guard lock(release_mutex_);
+  Slot& slot = shared().slots[index];
+  base::require(static_cast<SlotState>(slot.state.load()) == SlotState::kHeld, "a slot held by the trainer");
+#ifdef COHORT_WITH_CUDA
+  if (gpu_ >= 0) {
+    drained_[static_cast<std::size_t>(index)].record(static_cast<cudaStream_t>(stream));
+    slot.drained_recorded.store(1);
+  }
+#endif
+  set_state(slot, SlotState::kFree);
+  post(shared().slots_free);
+}
+
+void Subscriber::stop() { shared().stop.store(1); }
+
+void Subscriber::refuse_when_all_are_held() const {
+  for (int i = 0; i < header().num_slots; ++i) {
+    if (static_cast<SlotState>(header().slots[i].state.load()) != SlotState::kHeld) return;
+  }
+  throw base::Error(
+      {"batch views", "a slot to be given back", fmt::format("all {} slots held", header().num_slots),
+       "x and edge_index of a batch are views of a shared slot; tensors of earlier batches are still alive: "
+       "keep copies instead (batch = batch.clone()), or raise num_slots"});
+}
+
+}  // namespace cohort::channel

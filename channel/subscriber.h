@@ -1,0 +1,71 @@
+// The trainer's end of the channel.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <mutex>
+
+#include "channel/shared_file.h"
+#include "channel/slot_memory.h"
+#include "channel/wait.h"
+
+#ifdef COHORT_WITH_CUDA
+#include <vector>
+
+#include "base/owners.h"
+#endif
+
+namespace cohort::channel {
+
+// A batch that the trainer holds: valid until release(slot).
+struct HeldBatch {
+  int slot = -1;
+  const Batch* batch = nullptr;
+  std::byte* data = nullptr;  // the slot's memory, on the channel's device
+};
+
+class Subscriber {
+ public:
+  // Opens the channel in `folder`, which must have been announced. Refuses one of another version or layout.
+  explicit Subscriber(std::filesystem::path folder);
+  ~Subscriber();
+  Subscriber(const Subscriber&) = delete;
+  Subscriber& operator=(const Subscriber&) = delete;
+
+  // Posts a request and returns the pass it got. Waits (bounded) while kMaxRequests are posted and not begun.
+  uint64_t request(Request request);
+
+  // Takes the next batch of `pass`; batches of earlier passes are given back unseen.
+  // `limit_us`: how long the sampler may stay in one stage. Throws PeerLost, or Error when all slots are held here.
+  HeldBatch next(uint64_t pass, int64_t limit_us);
+
+  // The batches of passes below `pass` are not wanted any more.
+  void cancel_below(uint64_t pass);
+
+  // Gives the slot back. On a GPU the work already put on `stream` may still read it. Safe from any thread.
+  void release(int slot, void* stream);
+
+  // Tells the sampler to end.
+  void stop();
+
+  const ChannelHeader& header() const { return *reinterpret_cast<const ChannelHeader*>(file_.data()); }
+  void set_stage(Stage stage, uint64_t batch = 0) { channel::set_stage(shared().trainer, stage, batch); }
+  void leave_error(const char* text) { channel::leave_error(shared().trainer, text); }
+
+ private:
+  ChannelHeader& shared() const { return *reinterpret_cast<ChannelHeader*>(file_.data()); }
+  void refuse_when_all_are_held() const;
+
+  std::filesystem::path folder_;
+  SharedFile file_;
+  std::unique_ptr<SlotViewer> memory_;
+#ifdef COHORT_WITH_CUDA
+  std::vector<base::Event> drained_;
+  int gpu_ = -1;
+#endif
+  std::mutex release_mutex_;
+  uint64_t next_sequence_ = 0;
+  uint64_t next_pass_ = 1;
+};
+
+}  // namespace cohort::channel

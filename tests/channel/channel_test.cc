@@ -1,0 +1,224 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+#include <functional>
+
+#include "base/process.h"
+#include "channel/inspect.h"
+#include "channel/publisher.h"
+#include "channel/subscriber.h"
+
+namespace cohort::channel {
+namespace {
+
+constexpr int64_t kLimitUs = 10'000'000;
+
+class Channel : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/dev/shm/cohort-test-XXXXXX";
+    folder_ = mkdtemp(name);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  ChannelOptions options(int num_slots = 3) const {
+    ChannelOptions options;
+    options.num_slots = num_slots;
+    options.feature_dim = 4;
+    return options;
+  }
+
+  // Publishes a batch of `nodes` nodes whose n_id is filled with `mark`; false when there was no slot to be had.
+  static bool publish(Publisher& publisher, uint64_t pass, int64_t nodes, int64_t mark) {
+    const std::optional<int> slot = publisher.acquire(pass);
+    if (!slot) return false;
+    Batch batch{};
+    batch.pass = pass;
+    batch.num_nodes = nodes;
+    const std::size_t bytes = lay_out({nodes, 0, 1, 16}, batch);
+    std::byte* data = publisher.memory(*slot, bytes, bytes);
+    auto* n_id = reinterpret_cast<int64_t*>(data + batch.n_id_offset);
+    std::fill(n_id, n_id + nodes, mark);
+    publisher.publish(*slot, batch);
+    return true;
+  }
+
+  static int64_t first_id(const HeldBatch& held) {
+    return *reinterpret_cast<const int64_t*>(held.data + held.batch->n_id_offset);
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(Channel, IsVisibleOnlyOnceAnnounced) {
+  Publisher publisher(folder_, options());
+  EXPECT_THROW(Subscriber{folder_}, base::Error);
+  publisher.announce();
+  EXPECT_NO_THROW(Subscriber{folder_});
+}
+
+TEST_F(Channel, HandsBatchesOverInOrderAndGrowsSlots) {
+  Publisher publisher(folder_, options());
+  publisher.announce();
+  Subscriber subscriber(folder_);
+  const uint64_t pass = subscriber.request({});
+  EXPECT_EQ(publisher.next_request()->pass, pass);
+  for (int64_t i = 0; i < 20; ++i) {
+    ASSERT_TRUE(publish(publisher, pass, 100 * (i + 1), i));
+    const HeldBatch held = subscriber.next(pass, kLimitUs);
+    EXPECT_EQ(held.batch->sequence, static_cast<uint64_t>(i));
+    EXPECT_EQ(first_id(held), i);
+    subscriber.release(held.slot, nullptr);
+  }
+}
+
+TEST_F(Channel, SlotsGivenBackOutOfOrderAreUsedAgain) {
+  Publisher publisher(folder_, options());
+  publisher.announce();
+  Subscriber subscriber(folder_);
+  const uint64_t pass = subscriber.request({});
+  for (int64_t i = 0; i < 3; ++i) ASSERT_TRUE(publish(publisher, pass, 8, i));
+  const HeldBatch kept = subscriber.next(pass, kLimitUs);
+  for (int64_t i = 1; i < 10; ++i) {
+    const HeldBatch held = subscriber.next(pass, kLimitUs);
+    EXPECT_EQ(first_id(held), i);
+    subscriber.release(held.slot, nullptr);
+    ASSERT_TRUE(publish(publisher, pass, 8, i + 2));
+    EXPECT_EQ(first_id(kept), 0) << "a held slot was overwritten";
+  }
+}
+
+TEST_F(Channel, NamesTheCureWhenAllSlotsAreHeld) {
+  Publisher publisher(folder_, options(2));
+  publisher.announce();
+  Subscriber subscriber(folder_);
+  const uint64_t pass = subscriber.request({});
+  for (int64_t i = 0; i < 2; ++i) {
+    ASSERT_TRUE(publish(publisher, pass, 8, i));
+    subscriber.next(pass, kLimitUs);
+  }
+  try {
+    subscriber.next(pass, kLimitUs);
+    FAIL();
+  } catch (const base::Error& error) {
+    EXPECT_NE(std::string(error.what()).find("batch.clone()"), std::string::npos);
+  }
+}
+
+TEST_F(Channel, BatchesOfACancelledPassAreDropped) {
+  Publisher publisher(folder_, options());
+  publisher.announce();
+  Subscriber subscriber(folder_);
+  const uint64_t first = subscriber.request({});
+  ASSERT_TRUE(publish(publisher, first, 8, 1));
+  const uint64_t second = subscriber.request({});
+  subscriber.cancel_below(second);
+  EXPECT_FALSE(publish(publisher, first, 8, 2));
+  ASSERT_TRUE(publish(publisher, second, 8, 3));
+  EXPECT_EQ(first_id(subscriber.next(second, kLimitUs)), 3);
+}
+
+TEST_F(Channel, RefusesAnotherVersionNamingBoth) {
+  Publisher publisher(folder_, options());
+  publisher.announce();
+  std::fstream file(folder_ / "channel", std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(offsetof(ChannelHeader, version));
+  const uint32_t version = 77;
+  file.write(reinterpret_cast<const char*>(&version), sizeof version);
+  file.close();
+  try {
+    Subscriber subscriber(folder_);
+    FAIL();
+  } catch (const base::Error& error) {
+    EXPECT_NE(std::string(error.what()).find("0x4d"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("version 0x1"), std::string::npos) << error.what();
+  }
+}
+
+TEST_F(Channel, RefusesATruncatedFile) {
+  Publisher publisher(folder_, options());
+  publisher.announce();
+  std::filesystem::resize_file(folder_ / "channel", 100);
+  EXPECT_THROW(Subscriber{folder_}, base::Error);
+}
+
+TEST_F(Channel, AFileSystemThatIsTooSmallIsNamed) {
+  try {
+    SharedFile::create(folder_ / "huge", std::size_t{1} << 50);
+    FAIL();
+  } catch (const base::Error& error) {
+    EXPECT_NE(std::string(error.what()).find("free"), std::string::npos) << error.what();
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "huge"));
+}
+
+// Runs `body` in a child process that is killed once it has announced its channel.
+pid_t start_child(const std::function<void()>& body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    body();
+    pause();
+  }
+  return child;
+}
+
+TEST_F(Channel, AKilledSamplerIsNamedWithItsLastStage) {
+  const pid_t child = start_child([this] {
+    static Publisher publisher(folder_, options());
+    publisher.set_stage(Stage::kFetching, 7);
+    publisher.announce();
+    publisher.set_stage(Stage::kFetching, 7);
+  });
+  while (!std::filesystem::exists(folder_ / "channel")) usleep(1000);
+  Subscriber subscriber(folder_);
+  usleep(100'000);
+  kill(child, SIGKILL);
+  const int64_t start = base::monotonic_us();
+  try {
+    subscriber.next(1, kLimitUs);
+    FAIL();
+  } catch (const PeerLost& error) {
+    EXPECT_NE(std::string(error.what()).find("fetching"), std::string::npos) << error.what();
+  }
+  EXPECT_LT(base::monotonic_us() - start, 5'000'000);
+  waitpid(child, nullptr, 0);
+}
+
+TEST_F(Channel, AKilledTrainerEndsTheWaitForASlot) {
+  Publisher publisher(folder_, options(2));
+  publisher.announce();
+  const pid_t child = start_child([this] {
+    static Subscriber subscriber(folder_);
+    subscriber.request({});
+  });
+  ASSERT_TRUE(publisher.next_request());
+  ASSERT_TRUE(publish(publisher, 1, 8, 0));
+  ASSERT_TRUE(publish(publisher, 1, 8, 0));
+  kill(child, SIGKILL);
+  EXPECT_THROW(publish(publisher, 1, 8, 0), PeerLost);
+  waitpid(child, nullptr, 0);
+}
+
+TEST_F(Channel, ASilentSamplerIsReportedAfterTheLimit) {
+  Publisher publisher(folder_, options());
+  publisher.announce();
+  Subscriber subscriber(folder_);
+  EXPECT_THROW(subscriber.next(1, 300'000), PeerLost);
+}
+
+TEST_F(Channel, DescribesItself) {
+  Publisher publisher(folder_, options());
+  publisher.announce();
+  Subscriber subscriber(folder_);
+  ASSERT_TRUE(publish(publisher, 1, 8, 0));
+  const std::string text = describe(subscriber.header());
+  EXPECT_NE(text.find("\"state\": \"ready\""), std::string::npos) << text;
+  EXPECT_NE(text.find("\"num_nodes\": 8"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace cohort::channel

@@ -113,13 +113,13 @@ std::byte* Publisher::memory(int slot, std::size_t needed_bytes, std::size_t pre
   return memory_->data(slot);
 }
 
+void Publisher::wait_drained([[maybe_unused]] int slot, [[maybe_unused]] void* stream) {
 #ifdef COHORT_WITH_CUDA
-void Publisher::wait_drained(int slot, cudaStream_t stream) {
   if (header().slots[slot].drained_recorded.exchange(0) == 1) {
-    drained_[static_cast<std::size_t>(slot)].wait_on(stream);
+    drained_[static_cast<std::size_t>(slot)].wait_on(static_cast<cudaStream_t>(stream));
   }
-}
 #endif
+}
 
 void Publisher::publish(int slot, const Batch& batch) {
   Slot& shared = header().slots[slot];

@@ -59,10 +59,9 @@ class Publisher {
   // needed_bytes). Call only while holding the slot, before writing to it.
   std::byte* memory(int slot, std::size_t needed_bytes, std::size_t preferred_bytes);
 
-#ifdef COHORT_WITH_CUDA
-  // Work put on `stream` after this waits until the trainer's GPU work on the slot's last use is done.
-  void wait_drained(int slot, cudaStream_t stream);
-#endif
+  // Work put on the CUDA stream `stream` after this waits until the trainer's GPU work on the slot's last use is done.
+  // Nothing to wait for on the CPU.
+  void wait_drained(int slot, void* stream);
 
   // Hands the slot, filled and complete, to the trainer.
   void publish(int slot, const Batch& batch);
@@ -72,7 +71,7 @@ class Publisher {
 
   void set_stage(Stage stage, uint64_t batch = 0) { channel::set_stage(header().sampler, stage, batch); }
   void leave_error(const char* text) { channel::leave_error(header().sampler, text); }
-  bool stopping() const { return header().stop.load() != 0; }
+  std::atomic<uint32_t>& stop_flag() const { return header().stop; }
   void require_trainer() const { require_alive(header().trainer, "trainer"); }
   uint64_t next_sequence() const { return next_sequence_; }
 

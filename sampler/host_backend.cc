@@ -1,0 +1,166 @@
+#include <omp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include "base/check.h"
+#include "base/process.h"
+#include "sampler/backend.h"
+#include "sampler/draw.h"
+
+namespace cohort::sampler {
+namespace {
+
+constexpr int32_t kUnset = -1;
+
+// Writes the drawn positions of one node, ascending; returns how many. positions: int64 [picks].
+void draw_positions(base::PhiloxKey key, int64_t node, int hop, int64_t picks, int64_t degree, int64_t* positions) {
+  if (picks == degree) {
+    for (int64_t j = 0; j < degree; ++j) positions[j] = j;
+    return;
+  }
+  for (int64_t j = 0; j < picks; ++j) {
+    const int64_t candidate = draw_candidate(key, node, hop, j, picks, degree);
+    const bool taken = std::find(positions, positions + j, candidate) != positions + j;
+    positions[j] = taken ? degree - picks + j : candidate;
+  }
+  std::sort(positions, positions + picks);
+}
+
+class HostBackend final : public Backend {
+ public:
+  HostBackend(const GraphView& graph, const Faults& faults)
+      : graph_(graph), faults_(faults), local_id_(static_cast<std::size_t>(graph.num_nodes), kUnset) {}
+
+  Counts sample(const Query& query) override {
+    const int64_t start_us = base::monotonic_us();
+    forget_last_batch();
+    for (int64_t seed : query.seeds) reach(seed);
+    Counts counts;
+    counts.nodes_per_hop = {static_cast<int64_t>(n_id_.size())};
+    std::size_t frontier_begin = 0;
+    for (std::size_t hop = 0; hop < query.fanout.size(); ++hop) {
+      const std::size_t frontier_end = n_id_.size();
+      const std::size_t edges_before = source_.size();
+      draw_hop(query, static_cast<int>(hop), frontier_begin, frontier_end);
+      relabel(edges_before);
+      counts.nodes_per_hop.push_back(static_cast<int64_t>(n_id_.size() - frontier_end));
+      counts.edges_per_hop.push_back(static_cast<int64_t>(source_.size() - edges_before));
+      frontier_begin = frontier_end;
+    }
+    counts.num_nodes = static_cast<int64_t>(n_id_.size());
+    counts.num_edges = static_cast<int64_t>(source_.size());
+    times_.sample_us = static_cast<double>(base::monotonic_us() - start_us);
+    return counts;
+  }
+
+  void before_fetch(const std::function<void(void*)>&) override {}
+
+  void fill(std::byte* data, std::size_t bytes, int value) override { std::memset(data, value, bytes); }
+
+  void fetch(const SlotArrays& slot, std::span<const int64_t> input_id) override {
+    const int64_t start_us = base::monotonic_us();
+    if (faults_.slow_fetch_us > 0) delay();
+    const auto num_nodes = static_cast<int64_t>(n_id_.size());
+    const auto num_edges = static_cast<int64_t>(source_.size());
+    std::copy(n_id_.begin(), n_id_.end(), slot.n_id);
+    std::copy(input_id.begin(), input_id.end(), slot.input_id);
+    std::copy(source_.begin(), source_.end(), slot.edge_index);
+    std::copy(target_.begin(), target_.end(), slot.edge_index + num_edges);
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < num_nodes; ++i) {
+      const int64_t node = n_id_[static_cast<std::size_t>(i)];
+      slot.y[i] = graph_.labels[node];
+      std::memcpy(slot.x + i * graph_.row_bytes, graph_.features + node * graph_.row_bytes,
+                  static_cast<std::size_t>(graph_.row_bytes));
+    }
+    times_.fetch_us = static_cast<double>(base::monotonic_us() - start_us);
+  }
+
+  bool finished() override { return true; }
+  BatchTimes times() override { return times_; }
+
+ private:
+  void forget_last_batch() {
+    for (int64_t node : n_id_) local_id_[static_cast<std::size_t>(node)] = kUnset;
+    n_id_.clear();
+    source_.clear();
+    target_.clear();
+  }
+
+  // Gives the node the next local id unless it has one.
+  int32_t reach(int64_t node) {
+    int32_t& id = local_id_[static_cast<std::size_t>(node)];
+    if (id == kUnset) {
+      id = static_cast<int32_t>(n_id_.size());
+      n_id_.push_back(node);
+    }
+    return id;
+  }
+
+  int64_t neighbour(int64_t position) const {
+    return graph_.index_bytes == 4 ? static_cast<const int32_t*>(graph_.indices)[position]
+                                   : static_cast<const int64_t*>(graph_.indices)[position];
+  }
+
+  // Appends the drawn edges of the nodes n_id_[begin, end): targets as local ids, sources (in drawn_) as global ones.
+  void draw_hop(const Query& query, int hop, std::size_t begin, std::size_t end) {
+    const int64_t fanout = query.fanout[static_cast<std::size_t>(hop)];
+    offset_.assign(end - begin + 1, 0);
+    for (std::size_t i = begin; i < end; ++i) {
+      const int64_t node = n_id_[i];
+      offset_[i - begin + 1] = offset_[i - begin] + num_picks(graph_.indptr[node + 1] - graph_.indptr[node], fanout);
+    }
+    drawn_.resize(static_cast<std::size_t>(offset_.back()));
+    const std::size_t edges_before = target_.size();
+    target_.resize(edges_before + drawn_.size());
+#pragma omp parallel for schedule(dynamic, 64)
+    for (std::size_t i = begin; i < end; ++i) {
+      const int64_t node = n_id_[i];
+      const int64_t row = graph_.indptr[node], degree = graph_.indptr[node + 1] - row;
+      const int64_t first = offset_[i - begin], picks = offset_[i - begin + 1] - first;
+      int64_t* drawn = drawn_.data() + first;
+      draw_positions(query.key, node, hop, picks, degree, drawn);
+      for (int64_t j = 0; j < picks; ++j) {
+        drawn[j] = neighbour(row + drawn[j]);
+        target_[edges_before + static_cast<std::size_t>(first + j)] = static_cast<int32_t>(i);
+      }
+    }
+  }
+
+  // Turns the drawn sources into local ids, in edge order.
+  void relabel(std::size_t edges_before) {
+    source_.resize(edges_before + drawn_.size());
+    for (std::size_t edge = 0; edge < drawn_.size(); ++edge) source_[edges_before + edge] = reach(drawn_[edge]);
+  }
+
+  void delay() {
+    std::uniform_int_distribution<int64_t> delay_us(0, faults_.slow_fetch_us);
+    std::this_thread::sleep_for(std::chrono::microseconds(delay_us(delays_)));
+  }
+
+  GraphView graph_;
+  Faults faults_;
+  std::vector<int32_t> local_id_;  // int32 [V], kUnset outside the batch
+  std::vector<int64_t> n_id_;      // int64 [num_nodes]
+  std::vector<int32_t> source_;    // int32 [num_edges]
+  std::vector<int32_t> target_;    // int32 [num_edges]
+  std::vector<int64_t> offset_;    // int64 [frontier + 1], first edge of each frontier node
+  std::vector<int64_t> drawn_;     // int64 [edges of the hop], positions, then global ids
+  BatchTimes times_;
+  std::mt19937_64 delays_{std::random_device{}()};
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_host_backend(const GraphView& graph, const Faults& faults) {
+  if (graph.num_nodes > INT32_MAX) {
+    throw base::Error({"data set", "at most 2147483647 nodes", std::to_string(graph.num_nodes), "batch-local ids are int32"});
+  }
+  return std::make_unique<HostBackend>(graph, faults);
+}
+
+}  // namespace cohort::sampler

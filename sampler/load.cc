@@ -1,0 +1,101 @@
+#include "sampler/load.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "base/check.h"
+#include "base/device.h"
+#include "base/process.h"
+
+#ifdef COHORT_WITH_CUDA
+#include <cuda_runtime_api.h>
+#endif
+
+namespace cohort::sampler {
+namespace {
+
+// DLPack's type code << 8 | bits, the form in which the channel names the feature type.
+uint32_t dlpack_code(dataset::DType dtype) {
+  constexpr uint32_t kInt = 0, kUint = 1, kFloat = 2, kBfloat = 4;
+  switch (dtype) {
+    case dataset::DType::uint8:
+      return kUint << 8 | 8;
+    case dataset::DType::float16:
+      return kFloat << 8 | 16;
+    case dataset::DType::bfloat16:
+      return kBfloat << 8 | 16;
+    case dataset::DType::float32:
+      return kFloat << 8 | 32;
+    case dataset::DType::int32:
+      return kInt << 8 | 32;
+    case dataset::DType::int64:
+      return kInt << 8 | 64;
+  }
+  return 0;
+}
+
+#ifdef COHORT_WITH_CUDA
+// Makes the chosen GPU current and returns it.
+base::Gpu choose_gpu(int ordinal) {
+  const std::vector<base::Gpu> gpus = base::visible_gpus();
+  if (ordinal < 0 || ordinal >= static_cast<int>(gpus.size())) {
+    throw base::Error({"gpu", fmt::format("one of the {} visible GPUs", gpus.size()), std::to_string(ordinal),
+                       "check nvidia-smi and CUDA_VISIBLE_DEVICES, or use --device cpu"});
+  }
+  base::cuda_check(cudaSetDevice(ordinal), "choose the GPU");
+  return gpus[static_cast<std::size_t>(ordinal)];
+}
+
+TopologyPlace place_of(const std::string& name) {
+  if (name == "gpu") return TopologyPlace::kGpu;
+  return name == "host" ? TopologyPlace::kHost : TopologyPlace::kAuto;
+}
+#endif
+
+}  // namespace
+
+GraphView view_of(const dataset::Dataset& data) {
+  GraphView graph;
+  graph.num_nodes = data.num_nodes();
+  graph.num_edges = data.num_edges();
+  graph.indptr = data.indptr().data();
+  graph.indices = data.indices().data();
+  graph.index_bytes = static_cast<int>(dataset::size_of(data.indices().dtype()));
+  graph.labels = data.labels().data();
+  graph.features = data.features().data();
+  graph.row_bytes = static_cast<int64_t>(data.feature_row_bytes());
+  return graph;
+}
+
+channel::ChannelOptions channel_options(const Options& options, const dataset::Dataset& data) {
+  channel::ChannelOptions channel;
+  channel.num_slots = options.num_slots;
+  channel.num_graph_nodes = data.num_nodes();
+  channel.feature_dim = data.feature_dim();
+  channel.feature_dtype = dlpack_code(data.feature_dtype());
+  if (options.device == "cpu") return channel;
+#ifdef COHORT_WITH_CUDA
+  channel.device = channel::DeviceKind::kCuda;
+  std::memcpy(channel.gpu_uuid, choose_gpu(options.gpu).uuid.data(), sizeof channel.gpu_uuid);
+  return channel;
+#else
+  throw base::Error({"device", "cpu", "cuda", "this build of cohort has the CPU backend only"});
+#endif
+}
+
+std::unique_ptr<Backend> make_backend(const Options& options, const GraphView& graph) {
+#ifdef COHORT_WITH_CUDA
+  if (options.device == "cuda") return make_cuda_backend(graph, place_of(options.topology), options.faults);
+#endif
+  return make_host_backend(graph, options.faults);
+}
+
+void remove_channel_of_dead_owner(const Options& options) {
+  if (options.channel.empty() || options.owner_pid == 0) return;
+  if (base::is_alive(base::process_with_pid(options.owner_pid))) return;
+  std::error_code gone;  // another process may be removing it at the same time: that is as good
+  std::filesystem::remove_all(options.channel, gone);
+}
+
+}  // namespace cohort::sampler

@@ -1,0 +1,23 @@
+// From a data set on disk to what the backend works on.
+#pragma once
+
+#include <memory>
+
+#include "channel/publisher.h"
+#include "dataset/dataset.h"
+#include "sampler/backend.h"
+#include "sampler/options.h"
+
+namespace cohort::sampler {
+
+GraphView view_of(const dataset::Dataset& data);
+
+channel::ChannelOptions channel_options(const Options& options, const dataset::Dataset& data);
+
+// The backend that the options name. Throws Error when this build or machine does not have it.
+std::unique_ptr<Backend> make_backend(const Options& options, const GraphView& graph);
+
+// When the process that started the run is gone, nobody else removes the channel's folder.
+void remove_channel_of_dead_owner(const Options& options);
+
+}  // namespace cohort::sampler

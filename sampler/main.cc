@@ -1,0 +1,66 @@
+// cohort-sampler run.json: builds minibatches for one trainer until the run is stopped.
+#include <signal.h>
+
+#include <cstdio>
+#include <cstring>
+#include <exception>
+
+#include "base/check.h"
+#include "base/process.h"
+#include "channel/publisher.h"
+#include "sampler/load.h"
+#include "sampler/options.h"
+#include "sampler/pipeline.h"
+
+namespace {
+
+using namespace cohort;
+
+std::atomic<uint32_t>* stop_flag = nullptr;
+
+// SIGTERM sets the channel's stop flag: all waits look at it. Ctrl-C is the launcher's business.
+void handle_signals(channel::Publisher& publisher) {
+  stop_flag = &publisher.stop_flag();
+  struct sigaction action {};
+  action.sa_handler = [](int) { stop_flag->store(1); };
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+int serve(const sampler::Options& options) {
+  const dataset::Dataset data = dataset::Dataset::open(options.dataset);
+  const sampler::GraphView graph = sampler::view_of(data);
+  channel::Publisher publisher(options.channel, sampler::channel_options(options, data));
+  handle_signals(publisher);
+  try {
+    publisher.set_stage(channel::Stage::kLoading);
+    const auto backend = sampler::make_backend(options, graph);
+    publisher.announce();
+    sampler::Pipeline(options, graph, *backend, publisher).serve();
+    publisher.set_stage(channel::Stage::kEnded);
+    return 0;
+  } catch (const std::exception& error) {
+    publisher.leave_error(error.what());
+    throw;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: cohort-sampler run.json\n");
+    return 2;
+  }
+  signal(SIGINT, SIG_IGN);
+  int status = 1;
+  sampler::Options options;
+  try {
+    options = sampler::read_options(argv[1]);
+    if (options.end_with_parent) base::end_with_parent(options.owner_pid, SIGTERM);
+    status = serve(options);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "cohort-sampler: %s\n", error.what());
+  }
+  sampler::remove_channel_of_dead_owner(options);
+  return status;
+}

@@ -1,0 +1,271 @@
+#include "sampler/neighbor_sampler.h"
+
+#include <thrust/iterator/counting_iterator.h>
+
+#include <cub/device/device_scan.cuh>
+#include <cub/device/device_select.cuh>
+
+#include "base/launch.h"
+#include "sampler/draw.h"
+
+namespace cohort::sampler {
+namespace {
+
+using base::cuda_check;
+using base::grid_first;
+using base::grid_step;
+using base::kBlockThreads;
+
+// Entries of local_id: below kCandidate a batch-local id; from kCandidate on, kCandidate + an edge of this hop that
+// wants to reach the node (the smallest wins, so ids follow first occurrence); kUnset outside the batch.
+constexpr uint32_t kCandidate = 0x80000000u;
+constexpr uint32_t kUnset = 0xFFFFFFFFu;
+constexpr int64_t kMaxHopEdges = kUnset - kCandidate;
+
+constexpr unsigned kWholeWarp = 0xFFFFFFFFu;
+constexpr int kWarp = 32;
+
+__global__ void forget_kernel(const int64_t* n_id, int64_t num_nodes, uint32_t* local_id) {
+  for (int64_t i = grid_first(); i < num_nodes; i += grid_step()) local_id[n_id[i]] = kUnset;
+}
+
+__global__ void place_seeds_kernel(const int64_t* n_id, int64_t num_seeds, uint32_t* local_id) {
+  for (int64_t i = grid_first(); i < num_seeds; i += grid_step()) local_id[n_id[i]] = static_cast<uint32_t>(i);
+}
+
+__global__ void count_picks_kernel(TopologyRef topology, const int64_t* frontier, int64_t size, int64_t fanout,
+                                   int64_t* picks) {
+  for (int64_t i = grid_first(); i <= size; i += grid_step()) {
+    picks[i] = i == size ? 0
+                         : num_picks(topology.indptr[frontier[i] + 1] - topology.indptr[frontier[i]], fanout);
+  }
+}
+
+// Floyd's draw by one warp for up to 32 picks: lane j owns pick j.
+__device__ int64_t draw_in_registers(base::PhiloxKey key, int64_t node, int hop, int picks, int64_t degree, int lane) {
+  const int64_t candidate = lane < picks ? draw_candidate(key, node, hop, lane, picks, degree) : -1;
+  int64_t mine = -1;
+  for (int j = 0; j < picks; ++j) {
+    const int64_t wanted = __shfl_sync(kWholeWarp, candidate, j);
+    const bool taken = __any_sync(kWholeWarp, lane < j && mine == wanted);
+    if (lane == j) mine = taken ? degree - picks + j : wanted;
+  }
+  return mine;
+}
+
+// Writes the sources of `picks` <= 32 drawn edges, by ascending position.
+__device__ void draw_few(const TopologyRef& topology, base::PhiloxKey key, int64_t node, int hop, int picks,
+                         int64_t row, int64_t degree, int lane, int64_t* neighbour) {
+  const int64_t position = draw_in_registers(key, node, hop, picks, degree, lane);
+  int rank = 0;
+  for (int j = 0; j < picks; ++j) rank += __shfl_sync(kWholeWarp, position, j) < position;
+  if (lane < picks) neighbour[rank] = topology.neighbour(row + position);
+}
+
+// The same for any number of picks; `position` int64 [picks] is this warp's scratch.
+__device__ void draw_many(const TopologyRef& topology, base::PhiloxKey key, int64_t node, int hop, int64_t picks,
+                          int64_t row, int64_t degree, int lane, int64_t* position, int64_t* neighbour) {
+  for (int64_t j = 0; j < picks; ++j) {
+    const int64_t wanted = draw_candidate(key, node, hop, j, picks, degree);
+    bool here = false;
+    for (int64_t i = lane; i < j; i += kWarp) here |= position[i] == wanted;
+    const bool taken = __any_sync(kWholeWarp, here);
+    if (lane == 0) position[j] = taken ? degree - picks + j : wanted;
+    __syncwarp();
+  }
+  for (int64_t j = lane; j < picks; j += kWarp) {
+    int64_t rank = 0;
+    for (int64_t i = 0; i < picks; ++i) rank += position[i] < position[j];
+    neighbour[rank] = topology.neighbour(row + position[j]);
+  }
+}
+
+struct DrawArrays {
+  const int64_t* frontier;  // int64 [size], global ids
+  const int64_t* offset;    // int64 [size + 1]
+  int64_t* position;        // int64 [edges], or null when no node draws more than a warp
+  int64_t* neighbour;       // int64 [edges]
+  int32_t* target;          // int32 [edges]
+  int32_t first_target;     // local id of frontier[0]
+};
+
+// One warp a frontier node.
+__global__ void draw_kernel(TopologyRef topology, DrawArrays arrays, int64_t size, base::PhiloxKey key, int hop) {
+  const int lane = threadIdx.x % kWarp;
+  for (int64_t i = grid_first() / kWarp; i < size; i += grid_step() / kWarp) {
+    const int64_t node = arrays.frontier[i], first = arrays.offset[i], picks = arrays.offset[i + 1] - first;
+    const int64_t row = topology.indptr[node], degree = topology.indptr[node + 1] - row;
+    for (int64_t j = lane; j < picks; j += kWarp) {
+      arrays.target[first + j] = arrays.first_target + static_cast<int32_t>(i);
+    }
+    int64_t* neighbour = arrays.neighbour + first;
+    if (picks == degree) {
+      for (int64_t j = lane; j < picks; j += kWarp) neighbour[j] = topology.neighbour(row + j);
+    } else if (picks <= kWarp) {
+      draw_few(topology, key, node, hop, static_cast<int>(picks), row, degree, lane, neighbour);
+    } else {
+      draw_many(topology, key, node, hop, picks, row, degree, lane, arrays.position + first, neighbour);
+    }
+  }
+}
+
+__global__ void mark_candidates_kernel(const int64_t* neighbour, int64_t num_edges, uint32_t* local_id) {
+  for (int64_t e = grid_first(); e < num_edges; e += grid_step()) {
+    const uint32_t mine = kCandidate + static_cast<uint32_t>(e);
+    uint32_t* entry = local_id + neighbour[e];
+    if (*static_cast<volatile uint32_t*>(entry) > mine) atomicMin(entry, mine);
+  }
+}
+
+// True for the edge that reaches its source first.
+struct ReachesFirst {
+  const int64_t* neighbour;
+  const uint32_t* local_id;
+  __device__ bool operator()(int64_t edge) const {
+    return local_id[neighbour[edge]] == kCandidate + static_cast<uint32_t>(edge);
+  }
+};
+
+__global__ void assign_ids_kernel(const int64_t* first, const int64_t* num_new, const int64_t* neighbour,
+                                  int64_t nodes_before, int64_t* n_id, uint32_t* local_id) {
+  for (int64_t i = grid_first(); i < *num_new; i += grid_step()) {
+    const int64_t node = neighbour[first[i]];
+    local_id[node] = static_cast<uint32_t>(nodes_before + i);
+    n_id[nodes_before + i] = node;
+  }
+}
+
+__global__ void localize_kernel(const int64_t* neighbour, int64_t num_edges, const uint32_t* local_id,
+                                int32_t* source) {
+  for (int64_t e = grid_first(); e < num_edges; e += grid_step()) {
+    source[e] = static_cast<int32_t>(local_id[neighbour[e]]);
+  }
+}
+
+void check_launch() { cuda_check(cudaGetLastError(), "launch a sampler kernel"); }
+
+}  // namespace
+
+CudaNeighborSampler::CudaNeighborSampler(const TopologyRef& topology, int64_t num_nodes, int max_blocks)
+    : topology_(topology),
+      graph_nodes_(num_nodes),
+      max_blocks_(max_blocks),
+      local_id_(static_cast<std::size_t>(num_nodes), "allocate the local id of each node"),
+      read_back_(sizeof(int64_t)),
+      selected_(1) {
+  cuda_check(cudaMemset(local_id_.data(), 0xFF, local_id_.size() * sizeof(uint32_t)), "clear local ids");
+}
+
+SampledRef CudaNeighborSampler::result() const {
+  return {n_id_.data(), source_.data(), target_.data(), num_nodes_, num_edges_};
+}
+
+Counts CudaNeighborSampler::sample(const Query& query, cudaStream_t stream) {
+  forget_last_batch(stream);
+  place_seeds(query, stream);
+  Counts counts;
+  counts.nodes_per_hop = {num_nodes_};
+  int64_t frontier_begin = 0;
+  for (std::size_t i = 0; i < query.fanout.size(); ++i) {
+    Hop hop{static_cast<int>(i), query.fanout[i], frontier_begin, num_nodes_, num_edges_, 0};
+    hop.num_edges = count_edges(hop, stream);
+    draw(hop, query.key, stream);
+    const int64_t num_new = relabel(hop, stream);
+    frontier_begin = num_nodes_;
+    num_nodes_ += num_new;
+    num_edges_ += hop.num_edges;
+    counts.nodes_per_hop.push_back(num_new);
+    counts.edges_per_hop.push_back(hop.num_edges);
+  }
+  counts.num_nodes = num_nodes_;
+  counts.num_edges = num_edges_;
+  return counts;
+}
+
+void CudaNeighborSampler::forget_last_batch(cudaStream_t stream) {
+  if (num_nodes_ > 0) {
+    forget_kernel<<<base::grid_for(num_nodes_, max_blocks_), kBlockThreads, 0, stream>>>(n_id_.data(), num_nodes_,
+                                                                                        local_id_.data());
+    check_launch();
+  }
+  num_nodes_ = num_edges_ = 0;
+}
+
+void CudaNeighborSampler::place_seeds(const Query& query, cudaStream_t stream) {
+  num_nodes_ = static_cast<int64_t>(query.seeds.size());
+  n_id_.reserve(query.seeds.size());
+  cuda_check(cudaMemcpyAsync(n_id_.data(), query.seeds.data(), query.seeds.size_bytes(), cudaMemcpyHostToDevice, stream),
+             "copy seeds");
+  place_seeds_kernel<<<base::grid_for(num_nodes_, max_blocks_), kBlockThreads, 0, stream>>>(n_id_.data(), num_nodes_,
+                                                                                           local_id_.data());
+  check_launch();
+}
+
+int64_t CudaNeighborSampler::count_edges(const Hop& hop, cudaStream_t stream) {
+  const int64_t size = hop.frontier_end - hop.frontier_begin;
+  int64_t* offset = offset_.reserve(static_cast<std::size_t>(size) + 1);
+  count_picks_kernel<<<base::grid_for(size + 1, max_blocks_), kBlockThreads, 0, stream>>>(
+      topology_, n_id_.data() + hop.frontier_begin, size, hop.fanout, offset);
+  check_launch();
+  std::size_t bytes = 0;
+  cuda_check(cub::DeviceScan::ExclusiveSum(nullptr, bytes, offset, offset, size + 1, stream), "size a scan");
+  std::byte* temporary = temporary_.reserve(bytes);
+  cuda_check(cub::DeviceScan::ExclusiveSum(temporary, bytes, offset, offset, size + 1, stream), "scan edge counts");
+  const int64_t num_edges = read_back(offset + size, stream);
+  if (num_edges >= kMaxHopEdges) {
+    throw base::Error({"a batch", "fewer than 2147483647 edges in a hop", std::to_string(num_edges),
+                       "use a smaller --batch-size or --fanout"});
+  }
+  return num_edges;
+}
+
+void CudaNeighborSampler::draw(const Hop& hop, base::PhiloxKey key, cudaStream_t stream) {
+  const auto edges = static_cast<std::size_t>(hop.num_edges), before = static_cast<std::size_t>(hop.first_edge);
+  source_.extend(before + edges, before, stream);
+  target_.extend(before + edges, before, stream);
+  const DrawArrays arrays{n_id_.data() + hop.frontier_begin,
+                          offset_.data(),
+                          hop.fanout > kWarp ? position_.reserve(edges) : nullptr,
+                          neighbour_.reserve(edges),
+                          target_.data() + before,
+                          static_cast<int32_t>(hop.frontier_begin)};
+  const int64_t size = hop.frontier_end - hop.frontier_begin;
+  draw_kernel<<<base::grid_for(size * kWarp, max_blocks_), kBlockThreads, 0, stream>>>(topology_, arrays, size, key,
+                                                                                      hop.number);
+  check_launch();
+}
+
+int64_t CudaNeighborSampler::relabel(const Hop& hop, cudaStream_t stream) {
+  if (hop.num_edges == 0) return 0;
+  const int grid = base::grid_for(hop.num_edges, max_blocks_);
+  mark_candidates_kernel<<<grid, kBlockThreads, 0, stream>>>(neighbour_.data(), hop.num_edges, local_id_.data());
+  check_launch();
+  int64_t* first = first_.reserve(static_cast<std::size_t>(hop.num_edges));
+  const thrust::counting_iterator<int64_t> edge(0);
+  const ReachesFirst reaches_first{neighbour_.data(), local_id_.data()};
+  std::size_t bytes = 0;
+  cuda_check(cub::DeviceSelect::If(nullptr, bytes, edge, first, selected_.data(), hop.num_edges, reaches_first, stream),
+             "size a selection");
+  std::byte* temporary = temporary_.reserve(bytes);
+  cuda_check(
+      cub::DeviceSelect::If(temporary, bytes, edge, first, selected_.data(), hop.num_edges, reaches_first, stream),
+      "select new nodes");
+  const auto nodes = static_cast<std::size_t>(num_nodes_);
+  n_id_.extend(nodes + static_cast<std::size_t>(std::min(hop.num_edges, graph_nodes_ - num_nodes_)), nodes, stream);
+  assign_ids_kernel<<<grid, kBlockThreads, 0, stream>>>(first, selected_.data(), neighbour_.data(), num_nodes_,
+                                                        n_id_.data(), local_id_.data());
+  check_launch();
+  localize_kernel<<<grid, kBlockThreads, 0, stream>>>(neighbour_.data(), hop.num_edges, local_id_.data(),
+                                                      source_.data() + hop.first_edge);
+  check_launch();
+  return read_back(selected_.data(), stream);
+}
+
+int64_t CudaNeighborSampler::read_back(const int64_t* value, cudaStream_t stream) {
+  auto* host = reinterpret_cast<int64_t*>(read_back_.data());
+  cuda_check(cudaMemcpyAsync(host, value, sizeof(int64_t), cudaMemcpyDeviceToHost, stream), "read a size");
+  cuda_check(cudaStreamSynchronize(stream), "read a size");
+  return *host;
+}
+
+}  // namespace cohort::sampler

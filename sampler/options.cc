@@ -1,0 +1,101 @@
+#include "sampler/options.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/check.h"
+
+namespace cohort::sampler {
+namespace {
+
+using nlohmann::json;
+
+json parse(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  if (!file) throw base::Error({path.string(), "a readable file", "none", ""});
+  try {
+    return json::parse(file);
+  } catch (const json::exception& error) {
+    throw base::Error({path.string(), "JSON", error.what(), ""});
+  }
+}
+
+// Reads members of one JSON object and remembers which were asked for.
+class Members {
+ public:
+  Members(const json& object, std::string place) : object_(object), place_(std::move(place)) {
+    if (!object.is_object()) throw base::Error({place_, "an object", object.type_name(), ""});
+  }
+
+  template <typename T>
+  void read(const char* name, T& value, bool required = false) {
+    known_.insert(name);
+    const auto member = object_.find(name);
+    if (member == object_.end()) {
+      if (required) throw base::Error({place_, fmt::format("a member \"{}\"", name), "none", ""});
+      return;
+    }
+    try {
+      value = member->get<T>();
+    } catch (const json::exception&) {
+      throw base::Error({fmt::format("{}.{}", place_, name), "a value of its type", member->dump(), ""});
+    }
+  }
+
+  void read_path(const char* name, std::filesystem::path& path) {
+    std::string text;
+    read(name, text, true);
+    path = text;
+  }
+
+  // Throws when the object has members nobody asked for: a misspelt option must not be ignored.
+  void refuse_others() const {
+    for (const auto& [name, value] : object_.items()) {
+      if (!known_.contains(name)) throw base::Error({place_, "only known members", fmt::format("\"{}\"", name), ""});
+    }
+  }
+
+ private:
+  const json& object_;
+  std::string place_;
+  std::set<std::string> known_;
+};
+
+void refuse_unless(bool good, const char* place, const char* expected, const std::string& found) {
+  if (!good) throw base::Error({place, expected, found, ""});
+}
+
+}  // namespace
+
+Options read_options(const std::filesystem::path& run_json) {
+  const json run = parse(run_json);
+  if (!run.is_object() || !run.contains("sampler")) {
+    throw base::Error({run_json.string(), "a member \"sampler\"", "none", ""});
+  }
+  Members members(run["sampler"], run_json.string() + ": sampler");
+  Options options;
+  members.read_path("dataset", options.dataset);
+  members.read_path("channel", options.channel);
+  members.read("device", options.device);
+  members.read("gpu", options.gpu);
+  members.read("topology", options.topology);
+  members.read("num_slots", options.num_slots);
+  members.read("seed", options.seed);
+  members.read("owner_pid", options.owner_pid);
+  members.read("end_with_parent", options.end_with_parent);
+  members.read("poison_slots", options.poison_slots);
+  members.read("slow_fetch_us", options.faults.slow_fetch_us);
+  members.read("illegal_access_batch", options.faults.illegal_access_batch);
+  members.refuse_others();
+  refuse_unless(options.device == "cpu" || options.device == "cuda", "device", "cpu or cuda", options.device);
+  refuse_unless(options.topology == "auto" || options.topology == "gpu" || options.topology == "host", "topology",
+                "auto, gpu or host", options.topology);
+  refuse_unless(std::filesystem::is_directory(options.channel), "channel", "an existing folder",
+                options.channel.string());
+  return options;
+}
+
+}  // namespace cohort::sampler

@@ -1,0 +1,118 @@
+#include "sampler/pipeline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "base/check.h"
+#include "base/process.h"
+
+namespace cohort::sampler {
+namespace {
+
+using channel::Stage;
+
+// Slots are sized for the worst case up to this many bytes, and 1.25 times what a batch needs beyond.
+constexpr std::size_t kWorstCaseSlotBytes = std::size_t{2} << 30;
+
+SlotArrays arrays_of(std::byte* data, const channel::Batch& batch) {
+  return {reinterpret_cast<int64_t*>(data + batch.n_id_offset), reinterpret_cast<int64_t*>(data + batch.y_offset),
+          reinterpret_cast<int64_t*>(data + batch.edge_index_offset),
+          reinterpret_cast<int64_t*>(data + batch.input_id_offset), data + batch.x_offset};
+}
+
+channel::Batch describe(const channel::Request& request, const Schedule& schedule, uint64_t step,
+                        const Counts& counts) {
+  channel::Batch batch{};
+  batch.pass = request.pass;
+  batch.step = step;
+  batch.num_steps = schedule.num_steps();
+  batch.num_nodes = counts.num_nodes;
+  batch.num_edges = counts.num_edges;
+  batch.num_seeds = counts.nodes_per_hop[0];
+  batch.num_hops = request.num_hops;
+  std::copy(counts.nodes_per_hop.begin(), counts.nodes_per_hop.end(), batch.nodes_per_hop);
+  std::copy(counts.edges_per_hop.begin(), counts.edges_per_hop.end(), batch.edges_per_hop);
+  return batch;
+}
+
+}  // namespace
+
+WorstCase worst_case(const channel::Request& request, int64_t num_nodes) {
+  WorstCase bound{std::min<int64_t>(request.batch_size, num_nodes), 0};
+  int64_t frontier = bound.num_nodes;
+  for (int hop = 0; hop < request.num_hops; ++hop) {
+    const int64_t fanout = request.fanout[hop];
+    if (fanout < 0) return {num_nodes, -1};
+    const int64_t edges = frontier * fanout;  // below 2^31 * 2^31
+    bound.num_edges += edges;
+    frontier = std::min(edges, num_nodes - bound.num_nodes);
+    bound.num_nodes += frontier;
+  }
+  return bound;
+}
+
+void Pipeline::serve() {
+  while (const auto request = publisher_.next_request()) serve_pass(*request);
+}
+
+void Pipeline::serve_pass(const channel::Request& request) {
+  base::require(request.num_hops >= 1 && request.num_hops <= channel::kMaxHops, "1 to kMaxHops hops");
+  Schedule schedule(seed_sets_.get(request.seed_set), request, options_.seed);
+  for (uint64_t step = request.first_step; step < schedule.num_steps(); ++step) {
+    const std::optional<int> slot = publisher_.acquire(request.pass);
+    if (!slot) return;
+    build_batch(*slot, request, schedule, step);
+  }
+}
+
+void Pipeline::build_batch(int slot, const channel::Request& request, Schedule& schedule, uint64_t step) {
+  const uint64_t number = publisher_.next_sequence();
+  publisher_.set_stage(Stage::kSampling, number);
+  const Query query{schedule.seeds(step), std::span(request.fanout).first(static_cast<std::size_t>(request.num_hops)),
+                    batch_key(options_.seed, request.epoch, step)};
+  const Counts counts = backend_.sample(query);
+
+  publisher_.set_stage(Stage::kFetching, number);
+  channel::Batch batch = describe(request, schedule, step, counts);
+  const std::size_t bytes =
+      lay_out({counts.num_nodes, counts.num_edges, batch.num_seeds, graph_.row_bytes}, batch);
+  std::byte* data = publisher_.memory(slot, bytes, slot_bytes_to_ask(request, bytes));
+  backend_.before_fetch([&](void* stream) { publisher_.wait_drained(slot, stream); });
+  if (options_.poison_slots) backend_.fill(data, bytes, 0xFF);
+  backend_.fetch(arrays_of(data, batch), schedule.positions(step));
+  wait_until_finished();
+
+  const BatchTimes times = backend_.times();
+  batch.sample_us = times.sample_us;
+  batch.fetch_us = times.fetch_us;
+  batch.host_bytes = counts.num_nodes * graph_.row_bytes;
+  publisher_.set_stage(Stage::kPublishing, number);
+  publisher_.publish(slot, batch);
+}
+
+std::size_t Pipeline::slot_bytes_to_ask(const channel::Request& request, std::size_t needed_bytes) const {
+  const WorstCase bound = worst_case(request, graph_.num_nodes);
+  if (bound.num_edges >= 0) {
+    channel::Batch unused{};
+    const std::size_t worst = lay_out({bound.num_nodes, bound.num_edges, request.batch_size, graph_.row_bytes}, unused);
+    if (worst <= kWorstCaseSlotBytes) return std::max(worst, needed_bytes);
+  }
+  return needed_bytes + needed_bytes / 4;
+}
+
+void Pipeline::wait_until_finished() const {
+  constexpr int64_t kLookUs = 500'000;
+  int64_t next_look_us = base::monotonic_us() + kLookUs;
+  while (!backend_.finished()) {
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+    if (base::monotonic_us() < next_look_us) continue;
+    publisher_.require_trainer();
+    next_look_us += kLookUs;
+  }
+}
+
+}  // namespace cohort::sampler

@@ -1,0 +1,43 @@
+// From requests to published batches.
+#pragma once
+
+#include "channel/publisher.h"
+#include "sampler/backend.h"
+#include "sampler/options.h"
+#include "sampler/schedule.h"
+
+namespace cohort::sampler {
+
+class Pipeline {
+ public:
+  Pipeline(const Options& options, const GraphView& graph, Backend& backend, channel::Publisher& publisher)
+      : options_(options),
+        graph_(graph),
+        backend_(backend),
+        publisher_(publisher),
+        seed_sets_(options.channel, graph.num_nodes) {}
+
+  // Serves requests until the run is stopped. Throws PeerLost when the trainer has died.
+  void serve();
+
+ private:
+  void serve_pass(const channel::Request& request);
+  void build_batch(int slot, const channel::Request& request, Schedule& schedule, uint64_t step);
+  std::size_t slot_bytes_to_ask(const channel::Request& request, std::size_t needed_bytes) const;
+  void wait_until_finished() const;
+
+  const Options& options_;
+  const GraphView& graph_;
+  Backend& backend_;
+  channel::Publisher& publisher_;
+  SeedSets seed_sets_;
+};
+
+// The most nodes and edges that a batch of this request can have (edges: -1 when a fanout of "all" leaves it open).
+struct WorstCase {
+  int64_t num_nodes = 0;
+  int64_t num_edges = 0;
+};
+WorstCase worst_case(const channel::Request& request, int64_t num_nodes);
+
+}  // namespace cohort::sampler

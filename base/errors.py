@@ -15,3 +15,11 @@ class CohortError(RuntimeError):
         text = f"{place}: expected {expected}, found {found}"
         super().__init__(f"{text}\n  hint: {hint}" if hint else text)
         self.place, self.expected, self.found, self.hint = place, expected, found, hint
+
+    @classmethod
+    def from_text(cls, text: str) -> "CohortError":
+        """The error with this text, as the native libraries phrase it."""
+        error = cls.__new__(cls)
+        RuntimeError.__init__(error, text)
+        error.place, error.expected, error.found, error.hint = text, "", "", ""
+        return error

@@ -23,8 +23,8 @@ Subscriber::Subscriber(std::filesystem::path folder)
 #ifdef COHORT_WITH_CUDA
   base::GpuUuid uuid;
   std::memcpy(uuid.data(), header().gpu_uuid, uuid.size());
-  gpu_ = base::ordinal_of(uuid);
-  base::cuda_check(cudaSetDevice(gpu_), "choose the channel's GPU");
+  ordinal_ = base::ordinal_of(uuid);
+  base::cuda_check(cudaSetDevice(ordinal_), "choose the channel's GPU");
   memory_ = make_cuda_slot_viewer(header().num_slots);
   for (int i = 0; i < header().num_slots; ++i) {
     cudaIpcEventHandle_t handle;
@@ -48,11 +48,12 @@ uint64_t Subscriber::request(Request request) {
   return request.pass;
 }
 
-HeldBatch Subscriber::next(uint64_t pass, int64_t limit_us) {
+HeldBatch Subscriber::next(uint64_t pass, int64_t limit_us, const std::function<bool()>& interrupted) {
   while (true) {
     refuse_when_all_are_held();
     set_stage(Stage::kWaitBatch, next_sequence_);
-    if (!wait_for(shared().batches_ready, shared().stop, header().sampler, "sampler", {}, limit_us)) {
+    if (!wait_for(shared().batches_ready, shared().stop, header().sampler, "sampler", interrupted, limit_us)) {
+      if (!shared().stop.load()) return {};
       throw PeerLost({"the run", "to go on", "it has been stopped", ""});
     }
     int index = 0;
@@ -83,7 +84,8 @@ void Subscriber::release(int index, [[maybe_unused]] void* stream) {
   Slot& slot = shared().slots[index];
   base::require(static_cast<SlotState>(slot.state.load()) == SlotState::kHeld, "a slot held by the trainer");
 #ifdef COHORT_WITH_CUDA
-  if (gpu_ >= 0) {
+  if (header().device == DeviceKind::kCuda) {
+    base::cuda_check(cudaSetDevice(ordinal_), "choose the channel's GPU");  // any thread may come here
     drained_[static_cast<std::size_t>(index)].record(static_cast<cudaStream_t>(stream));
     slot.drained_recorded.store(1);
   }

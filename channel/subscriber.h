@@ -37,7 +37,8 @@ class Subscriber {
 
   // Takes the next batch of `pass`; batches of earlier passes are given back unseen.
   // `limit_us`: how long the sampler may stay in one stage. Throws PeerLost, or Error when all slots are held here.
-  HeldBatch next(uint64_t pass, int64_t limit_us);
+  // `interrupted` is asked about five times a second; when it says so, slot -1 is returned.
+  HeldBatch next(uint64_t pass, int64_t limit_us, const std::function<bool()>& interrupted = {});
 
   // The batches of passes below `pass` are not wanted any more.
   void cancel_below(uint64_t pass);
@@ -49,6 +50,8 @@ class Subscriber {
   void stop();
 
   const ChannelHeader& header() const { return *reinterpret_cast<const ChannelHeader*>(file_.data()); }
+  // CUDA's number for the channel's GPU in this process; 0 on the CPU.
+  int ordinal() const { return ordinal_; }
   void set_stage(Stage stage, uint64_t batch = 0) { channel::set_stage(shared().trainer, stage, batch); }
   void leave_error(const char* text) { channel::leave_error(shared().trainer, text); }
 
@@ -61,8 +64,8 @@ class Subscriber {
   std::unique_ptr<SlotViewer> memory_;
 #ifdef COHORT_WITH_CUDA
   std::vector<base::Event> drained_;
-  int gpu_ = -1;
 #endif
+  int ordinal_ = 0;
   std::mutex release_mutex_;
   uint64_t next_sequence_ = 0;
   uint64_t next_pass_ = 1;

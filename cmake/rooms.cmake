@@ -53,13 +53,13 @@ function(cohort_python folder)
   install(FILES ${modules} DESTINATION cohort/${ARG_PACKAGE})
 endfunction()
 
-# cohort_extension(<target> PACKAGE name SOURCES ... LINK ...): a nanobind module inside cohort.<name>.
+# cohort_extension(<target> PACKAGE name SOURCES ... LINK ...): the nanobind module cohort.<name>._native.
 function(cohort_extension target)
   cmake_parse_arguments(ARG "" "PACKAGE" "SOURCES;LINK" ${ARGN})
   nanobind_add_module(${target} NB_STATIC ${ARG_SOURCES})
   # nanobind's own sources are not ours to warn about; its headers come in as system headers.
   target_link_libraries(${target} PRIVATE cohort_flags ${ARG_LINK})
-  set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${COHORT_PYTHON_TREE}/${ARG_PACKAGE})
+  set_target_properties(${target} PROPERTIES OUTPUT_NAME _native LIBRARY_OUTPUT_DIRECTORY ${COHORT_PYTHON_TREE}/${ARG_PACKAGE})
   install(TARGETS ${target} LIBRARY DESTINATION cohort/${ARG_PACKAGE})
 endfunction()
 

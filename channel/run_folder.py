@@ -1,0 +1,73 @@
+"""The folder in shared memory that one run's channel lives in.
+
+It belongs to the process that made it: that process holds a lock on the file ``lock`` inside. A folder whose lock can
+be taken has lost its owner, so the next run removes it.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from cohort.base.errors import CohortError
+
+
+def shared_memory_root() -> Path:
+    """The folder under which this user's runs keep theirs (``COHORT_SHM`` overrides /dev/shm)."""
+    return Path(os.environ.get("COHORT_SHM", "/dev/shm")) / f"cohort-{os.getuid()}"
+
+
+class RunFolder:
+    """A fresh folder, mode 0700, removed by ``remove()`` or, when its owner died, by the next run.
+
+    Attributes:
+        path: the folder.
+        swept: folders of dead runs that were removed on the way.
+    """
+
+    def __init__(self):
+        root = shared_memory_root()
+        try:
+            root.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise CohortError(
+                str(root), "a folder that can be made", str(error), "mount /dev/shm, or set COHORT_SHM"
+            ) from error
+        with _locked(root / "sweep.lock"):
+            self.swept = _sweep(root)
+            self.path = Path(tempfile.mkdtemp(prefix="run-", dir=root))
+            self._lock = open(self.path / "lock", "w")  # noqa: SIM115 (held for the folder's life)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+
+    def remove(self) -> None:
+        """Removes the folder and all in it; a second call does nothing."""
+        if self.path.exists():
+            shutil.rmtree(self.path)
+        self._lock.close()
+
+
+@contextlib.contextmanager
+def _locked(path: Path):
+    with open(path, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _sweep(root: Path) -> list[Path]:
+    """Removes the folders under ``root`` whose owner is dead; returns them."""
+    dead = []
+    for folder in sorted(root.glob("run-*")):
+        try:
+            lock = open(folder / "lock", "w")  # noqa: SIM115
+        except FileNotFoundError:  # its owner is removing it now
+            continue
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            shutil.rmtree(folder)
+            dead.append(folder)
+    return dead

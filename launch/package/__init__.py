@@ -1,0 +1,24 @@
+"""Cohort: GNN training on graphs larger than GPU memory.
+
+``cohort.NeighborLoader`` loads minibatches for a script of your own; ``cohort.from_pyg`` and ``cohort.from_tensors``
+write data sets. The command ``cohort`` does the rest: see ``cohort --help``.
+"""
+
+import importlib
+
+__version__ = "0.1.0"
+
+# Loaded on first use, so that `cohort --help` need not import torch.
+_HOMES = {
+    "NeighborLoader": "cohort.trainer.loader",
+    "from_pyg": "cohort.dataset",
+    "from_tensors": "cohort.dataset",
+    "CohortError": "cohort.base.errors",
+}
+__all__ = ["CohortError", "NeighborLoader", "from_pyg", "from_tensors"]
+
+
+def __getattr__(name: str):
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'cohort' has no attribute {name!r}")

@@ -1,0 +1,1 @@
+"""Loading batches from the sampler, and training on them."""

@@ -1,0 +1,226 @@
+"""NeighborLoader: PyG's loader over a sampler process of its own."""
+
+import json
+import os
+import tempfile
+import weakref
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch_geometric.data import Data
+
+from cohort.base.errors import CohortError
+from cohort.channel.run_folder import RunFolder
+from cohort.trainer import _native
+from cohort.trainer.programs import log_tail, start_sampler
+from cohort.trainer.source import BatchSource, wait_for_channel
+
+
+class NeighborLoader:
+    """Yields minibatches of a data set as PyG ``Data``, built and fetched by a sampler process beside this one.
+
+    Args:
+        data: folder of the data set (see dataset/FORMAT.md).
+        num_neighbors: in-neighbours to draw a node and hop, without replacement; entry 0 is next to the seeds; -1: all.
+        batch_size: seeds a batch; the last batch of a pass may be smaller.
+        input_nodes: seeds: int64 ids or a bool mask [num_nodes]; None: all nodes. Each node at most once.
+        shuffle: a new order each epoch, keyed by (seed, epoch).
+        drop_last: leave out a last batch that is smaller.
+        device: "cuda", "cuda:N", "cpu", or "auto": a GPU when there is one and this build has CUDA.
+        seed: everything random about the batches; the same seed gives the same batches on every device.
+        num_slots: batches that the shared buffer holds.
+        topology: where a GPU sampler keeps the graph: "auto", "gpu" or "host".
+        limit_seconds: how long the sampler may stay in one stage before it counts as hung.
+
+    Each batch has ``x, edge_index, y, batch_size, n_id, input_id, num_sampled_nodes, num_sampled_edges``, nodes in
+    PyG's order (seeds first, then by hop). ``x`` and ``edge_index`` are views of shared memory: see ``Batch``.
+
+    Raises:
+        CohortError: bad data, arguments or devices; the sampler's end, with its last stage and log.
+    """
+
+    def __init__(
+        self,
+        data: str | os.PathLike,
+        num_neighbors: Sequence[int],
+        batch_size: int = 1,
+        input_nodes=None,
+        shuffle: bool = False,
+        *,
+        drop_last: bool = False,
+        device: str | torch.device = "auto",
+        seed: int = 0,
+        num_slots: int = 3,
+        topology: str = "auto",
+        limit_seconds: float = 600.0,
+        _sampler: "_Sampler | None" = None,
+        _debug: dict | None = None,
+    ):
+        self.num_neighbors = _checked_fanout(num_neighbors)
+        self.batch_size = _checked_positive("batch_size", batch_size)
+        self.shuffle = shuffle
+        self.drop_last = drop_last
+        self.epoch = 0  # epochs begun so far; set it to repeat or skip epochs
+        self._sampler = _sampler or _Sampler(
+            Path(data), device, seed, num_slots, topology, limit_seconds, _debug or {}
+        )
+        self._ids = _ids_of(input_nodes, self._sampler.num_nodes)
+        self._seed_set = self._sampler.source.add_seeds(self._ids)
+
+    def with_nodes(self, input_nodes, *, shuffle: bool = False, num_neighbors=None, batch_size=None):
+        """A second loader over other seeds (validation, test) on the same sampler; iterate one of them at a time."""
+        return NeighborLoader(
+            self._sampler.data,
+            num_neighbors or self.num_neighbors,
+            batch_size or self.batch_size,
+            input_nodes,
+            shuffle,
+            _sampler=self._sampler,
+        )
+
+    @property
+    def device(self) -> torch.device:
+        """Where batches are."""
+        return self._sampler.source.device
+
+    def __len__(self) -> int:
+        full, rest = divmod(len(self._ids), self.batch_size)
+        return full + (rest > 0 and not self.drop_last)
+
+    def __iter__(self) -> Iterator[Data]:
+        epoch, self.epoch = self.epoch, self.epoch + 1
+        source = self._sampler.source
+        which = source.request(self._seed_set, self.num_neighbors, self.batch_size, epoch, self.shuffle)
+        try:
+            for batch, _ in source.batches(which, len(self)):
+                yield batch
+        except CohortError as error:
+            raise self._sampler.explain(error) from None
+
+    def close(self) -> None:
+        """Ends the sampler. Batches still referenced stay valid."""
+        self._sampler.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+class _Sampler:
+    """A sampler process, its channel and its end."""
+
+    def __init__(self, data: Path, device, seed, num_slots, topology, limit_seconds, debug: dict):
+        self.data = data.absolute()
+        self.num_nodes = _num_nodes(self.data)
+        kind, gpu = _resolve_device(device)
+        self.folder = RunFolder()
+        self.log = Path(tempfile.mkstemp(prefix="cohort-sampler-", suffix=".log")[1])
+        run = {
+            "sampler": {
+                "dataset": str(self.data),
+                "channel": str(self.folder.path),
+                "device": kind,
+                "gpu": gpu,
+                "topology": topology,
+                "num_slots": num_slots,
+                "seed": seed,
+                "owner_pid": os.getpid(),
+            }
+            | debug
+        }
+        run_json = self.folder.path / "run.json"
+        run_json.write_text(json.dumps(run, indent=2))
+        self.process = start_sampler(run_json, self.log)
+        self._finalizer = weakref.finalize(self, _end, self.process, self.folder, self.log)
+        try:
+            wait_for_channel(self.folder.path, self.check)
+            self.source = BatchSource(self.folder.path, limit_seconds)
+        except BaseException:
+            self.close()
+            raise
+
+    def check(self) -> None:
+        """Raises when the process has ended."""
+        if self.process.poll() is not None:
+            raise CohortError(
+                "the sampler", "a running process", f"it ended with exit code {self.process.returncode}:\n{log_tail(self.log)}"
+            )
+
+    def explain(self, error: CohortError) -> CohortError:
+        """The error, with the sampler's log when the sampler has ended."""
+        if self.process.poll() is None:
+            return error
+        return CohortError.from_text(f"{error}\nsampler's log:\n{log_tail(self.log)}")
+
+    def close(self) -> None:
+        self._finalizer()
+
+
+def _end(process, folder: RunFolder, log: Path) -> None:
+    """Ends a sampler within seconds: asks first."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(timeout=5)
+        except Exception:  # noqa: BLE001 (whatever interrupts the wait, the process must not stay)
+            process.kill()
+            process.wait()
+    folder.remove()
+    log.unlink(missing_ok=True)
+
+
+def _num_nodes(data: Path) -> int:
+    try:
+        return int(json.loads((data / "meta.json").read_text())["num_nodes"])
+    except (OSError, ValueError, KeyError) as error:
+        raise CohortError(
+            str(data / "meta.json"), "a data set's meta.json", str(error), "make one with cohort dataset import"
+        ) from error
+
+
+def _checked_positive(name: str, value: int) -> int:
+    if not isinstance(value, int) or value < 1:
+        raise CohortError(name, "an integer of at least 1", repr(value))
+    return value
+
+
+def _checked_fanout(fanout: Sequence[int]) -> list[int]:
+    fanout = [int(k) for k in fanout]
+    if not fanout or any(k < -1 for k in fanout):
+        raise CohortError("num_neighbors", "one entry a hop, each -1 (all) or at least 0", repr(fanout))
+    return fanout
+
+
+def _ids_of(input_nodes, num_nodes: int) -> np.ndarray:
+    """int64 [n] ids from None, ids or a mask."""
+    if input_nodes is None:
+        return np.arange(num_nodes, dtype=np.int64)
+    ids = np.asarray(torch.as_tensor(input_nodes).cpu())
+    if ids.dtype == np.bool_:
+        if ids.shape != (num_nodes,):
+            raise CohortError("input_nodes", f"a mask of shape [{num_nodes}]", f"shape {list(ids.shape)}")
+        ids = np.flatnonzero(ids)
+    if ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer):
+        raise CohortError("input_nodes", "integer ids [n] or a bool mask", f"{ids.dtype} {list(ids.shape)}")
+    ids = ids.astype(np.int64)
+    if len(ids) and (ids.min() < 0 or ids.max() >= num_nodes):
+        raise CohortError("input_nodes", f"ids in [0, {num_nodes})", f"{ids.min()} .. {ids.max()}")
+    if len(np.unique(ids)) != len(ids):
+        raise CohortError("input_nodes", "every node once", f"{len(ids) - len(np.unique(ids))} duplicates")
+    return ids
+
+
+def _resolve_device(device) -> tuple[str, int]:
+    """("cpu" or "cuda", ordinal) for what the user asked for."""
+    if str(device) == "auto":
+        return ("cuda", torch.cuda.current_device()) if _native.with_cuda() and torch.cuda.is_available() else ("cpu", 0)
+    device = torch.device(device)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise CohortError("device", "a GPU", "none", "check nvidia-smi and CUDA_VISIBLE_DEVICES, or use device='cpu'")
+    if device.type == "cuda" and not _native.with_cuda():
+        raise CohortError("device", "cpu", "cuda", "this build of cohort has the CPU backend only")
+    return device.type, device.index or 0

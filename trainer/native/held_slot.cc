@@ -1,0 +1,37 @@
+#include "trainer/native/held_slot.h"
+
+#include <exception>
+
+#include "base/check.h"
+
+namespace cohort::trainer {
+HeldSlot::~HeldSlot() {
+  try {
+    subscriber_->release(held_.slot, stream_);
+  } catch (const std::exception& error) {
+    *failure_ = error.what();  // a destructor cannot throw; Receiver::next does
+  }
+}
+
+std::pair<int32_t, int32_t> HeldSlot::dlpack_device() const {
+  constexpr int32_t kDlCpu = 1, kDlCuda = 2;
+  const bool on_gpu = subscriber_->header().device == channel::DeviceKind::kCuda;
+  return {on_gpu ? kDlCuda : kDlCpu, subscriber_->ordinal()};
+}
+
+Receiver::Receiver(const std::string& folder) : subscriber_(std::make_shared<channel::Subscriber>(folder)) {}
+
+std::unique_ptr<HeldSlot> Receiver::next(uint64_t pass, int64_t limit_us, void* stream,
+                                         const std::function<bool()>& interrupted) {
+  if (!failure_->empty()) throw base::Error({"giving a slot back", "success", *failure_, ""});
+  const channel::HeldBatch held = subscriber_->next(pass, limit_us, interrupted);
+  if (held.slot < 0) return nullptr;
+  return std::make_unique<HeldSlot>(subscriber_, failure_, held, stream);
+}
+
+std::string Receiver::device() const {
+  if (subscriber_->header().device == channel::DeviceKind::kCpu) return "cpu";
+  return "cuda:" + std::to_string(subscriber_->ordinal());
+}
+
+}  // namespace cohort::trainer

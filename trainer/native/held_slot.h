@@ -1,0 +1,60 @@
+// A batch that lives as long as somebody looks at it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "channel/subscriber.h"
+
+namespace cohort::trainer {
+
+class Receiver;
+
+// Holds a slot; gives it back on destruction.
+class HeldSlot {
+ public:
+  HeldSlot(std::shared_ptr<channel::Subscriber> subscriber, std::shared_ptr<std::string> failure,
+           const channel::HeldBatch& held, void* stream)
+      : subscriber_(std::move(subscriber)), failure_(std::move(failure)), held_(held), stream_(stream) {}
+  ~HeldSlot();
+  HeldSlot(const HeldSlot&) = delete;
+  HeldSlot& operator=(const HeldSlot&) = delete;
+
+  const channel::Batch& batch() const { return *held_.batch; }
+  std::byte* data() const { return held_.data; }
+  int64_t feature_dim() const { return subscriber_->header().feature_dim; }
+  uint32_t feature_dtype() const { return subscriber_->header().feature_dtype; }
+  // DLPack's device type and ordinal.
+  std::pair<int32_t, int32_t> dlpack_device() const;
+
+ private:
+  std::shared_ptr<channel::Subscriber> subscriber_;
+  std::shared_ptr<std::string> failure_;
+  channel::HeldBatch held_;
+  void* stream_;  // the CUDA stream whose work may still read the slot when it is given back
+};
+
+// The channel as the binding shows it.
+class Receiver {
+ public:
+  explicit Receiver(const std::string& folder);
+
+  uint64_t request(const channel::Request& request) { return subscriber_->request(request); }
+  // nullptr when `interrupted` said so. Throws what went wrong while an earlier slot was given back, if anything did.
+  std::unique_ptr<HeldSlot> next(uint64_t pass, int64_t limit_us, void* stream,
+                                 const std::function<bool()>& interrupted);
+  void cancel_below(uint64_t pass) { subscriber_->cancel_below(pass); }
+  void set_idle() { subscriber_->set_stage(channel::Stage::kIdle); }
+  void stop() { subscriber_->stop(); }
+  void fail(const std::string& text) { subscriber_->leave_error(text.c_str()); }
+  std::string device() const;
+
+ private:
+  std::shared_ptr<channel::Subscriber> subscriber_;
+  std::shared_ptr<std::string> failure_ = std::make_shared<std::string>();  // of a slot's destructor
+};
+
+}  // namespace cohort::trainer

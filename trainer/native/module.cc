@@ -1,0 +1,146 @@
+// cohort.trainer._native: the trainer's end of the channel as Python objects, arrays through DLPack.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/process.h"
+#include "trainer/native/held_slot.h"
+
+namespace nb = nanobind;
+using namespace cohort;
+using trainer::HeldSlot;
+using trainer::Receiver;
+
+namespace {
+
+// One array inside a slot, as a torch tensor that keeps the slot.
+nb::ndarray<nb::pytorch> view(nb::handle self, uint64_t offset, std::initializer_list<int64_t> shape,
+                              nb::dlpack::dtype dtype) {
+  auto& slot = nb::cast<HeldSlot&>(self);
+  std::vector<std::size_t> sizes(shape.begin(), shape.end());
+  const auto [device, ordinal] = slot.dlpack_device();
+  return nb::ndarray<nb::pytorch>(slot.data() + offset, sizes.size(), sizes.data(), self, nullptr, dtype, device,
+                                  ordinal);
+}
+
+nb::dlpack::dtype int64_type() { return nb::dtype<int64_t>(); }
+
+nb::dlpack::dtype feature_type(uint32_t code) {
+  return {static_cast<uint8_t>(code >> 8), static_cast<uint8_t>(code & 0xFF), 1};
+}
+
+std::vector<int64_t> first_of(const int64_t* values, int count) { return {values, values + count}; }
+
+void bind_slot(nb::module_& m) {
+  nb::class_<HeldSlot>(m, "HeldSlot",
+                       "A batch in shared memory. The slot goes back to the sampler when this object and all views of it "
+                       "are gone.")
+      .def_prop_ro("x",
+                   [](nb::handle self) {
+                     const auto& slot = nb::cast<HeldSlot&>(self);
+                     return view(self, slot.batch().x_offset, {slot.batch().num_nodes, slot.feature_dim()},
+                                 feature_type(slot.feature_dtype()));
+                   })
+      .def_prop_ro("edge_index",
+                   [](nb::handle self) {
+                     const auto& batch = nb::cast<HeldSlot&>(self).batch();
+                     return view(self, batch.edge_index_offset, {2, batch.num_edges}, int64_type());
+                   })
+      .def_prop_ro("n_id",
+                   [](nb::handle self) {
+                     const auto& batch = nb::cast<HeldSlot&>(self).batch();
+                     return view(self, batch.n_id_offset, {batch.num_nodes}, int64_type());
+                   })
+      .def_prop_ro("y",
+                   [](nb::handle self) {
+                     const auto& batch = nb::cast<HeldSlot&>(self).batch();
+                     return view(self, batch.y_offset, {batch.num_nodes}, int64_type());
+                   })
+      .def_prop_ro("input_id",
+                   [](nb::handle self) {
+                     const auto& batch = nb::cast<HeldSlot&>(self).batch();
+                     return view(self, batch.input_id_offset, {batch.num_seeds}, int64_type());
+                   })
+      .def_prop_ro("num_seeds", [](const HeldSlot& slot) { return slot.batch().num_seeds; })
+      .def_prop_ro("step", [](const HeldSlot& slot) { return slot.batch().step; })
+      .def_prop_ro("num_steps", [](const HeldSlot& slot) { return slot.batch().num_steps; })
+      .def_prop_ro("num_sampled_nodes",
+                   [](const HeldSlot& slot) { return first_of(slot.batch().nodes_per_hop, slot.batch().num_hops + 1); })
+      .def_prop_ro("num_sampled_edges",
+                   [](const HeldSlot& slot) { return first_of(slot.batch().edges_per_hop, slot.batch().num_hops); })
+      .def_prop_ro("sample_us", [](const HeldSlot& slot) { return slot.batch().sample_us; })
+      .def_prop_ro("fetch_us", [](const HeldSlot& slot) { return slot.batch().fetch_us; })
+      .def_prop_ro("host_bytes", [](const HeldSlot& slot) { return slot.batch().host_bytes; });
+}
+
+uint64_t request(Receiver& receiver, uint32_t seed_set, uint64_t epoch, uint64_t first_step, bool shuffle,
+                 uint32_t batch_size, const std::vector<int32_t>& fanout) {
+  if (fanout.empty() || fanout.size() > channel::kMaxHops) {
+    throw base::Error({"num_neighbors", "1 to " + std::to_string(channel::kMaxHops) + " hops",
+                       std::to_string(fanout.size()), ""});
+  }
+  channel::Request request{};
+  request.seed_set = seed_set;
+  request.epoch = epoch;
+  request.first_step = first_step;
+  request.shuffle = shuffle ? 1 : 0;
+  request.batch_size = batch_size;
+  request.num_hops = static_cast<int32_t>(fanout.size());
+  std::copy(fanout.begin(), fanout.end(), request.fanout);
+  return receiver.request(request);
+}
+
+// True when a signal (Ctrl-C) has made Python raise; looked at in every round of a wait.
+bool interrupted() {
+  const nb::gil_scoped_acquire gil;
+  return PyErr_CheckSignals() != 0;
+}
+
+HeldSlot* next(Receiver& receiver, uint64_t pass, double limit_seconds, std::uintptr_t stream) {
+  std::unique_ptr<HeldSlot> slot;
+  {
+    const nb::gil_scoped_release no_gil;
+    slot = receiver.next(pass, static_cast<int64_t>(limit_seconds * 1e6), reinterpret_cast<void*>(stream), interrupted);
+  }
+  if (!slot) nb::raise_python_error();
+  return slot.release();
+}
+
+void bind_receiver(nb::module_& m) {
+  nb::class_<Receiver>(m, "Receiver", "The trainer's end of the channel in a folder.")
+      .def(nb::init<const std::string&>(), nb::arg("folder"))
+      .def("request", &request, nb::arg("seed_set"), nb::arg("epoch"), nb::arg("first_step"), nb::arg("shuffle"),
+           nb::arg("batch_size"), nb::arg("fanout"), nb::call_guard<nb::gil_scoped_release>(),
+           "Asks for a pass over seeds-<seed_set>.npy; returns its number.")
+      .def("next", &next, nb::arg("pass_number"), nb::arg("limit_seconds"), nb::arg("stream"),
+           nb::rv_policy::take_ownership,
+           "The next batch of the pass. `limit_seconds`: how long the sampler may stay in one stage; `stream`: handle of "
+           "the CUDA stream on which the batch will be used, 0 on the CPU.")
+      .def("cancel_below", &Receiver::cancel_below, nb::arg("pass_number"),
+           "Batches of earlier passes are not wanted any more.")
+      .def("set_idle", &Receiver::set_idle, "Says that the trainer is between passes.")
+      .def("stop", &Receiver::stop, "Tells the sampler to end.")
+      .def("fail", &Receiver::fail, nb::arg("text"), "Leaves the reason of the trainer's failure in the channel.")
+      .def_prop_ro("device", &Receiver::device, "\"cpu\" or \"cuda:<ordinal>\".");
+}
+
+}  // namespace
+
+NB_MODULE(_native, m) {
+  nb::exception<base::Error>(m, "NativeError", PyExc_RuntimeError);
+  m.def("with_cuda", [] {
+#ifdef COHORT_WITH_CUDA
+    return true;
+#else
+    return false;
+#endif
+  }, "True when this build has the CUDA backend.");
+  m.def("end_with_parent", [](int pid, int signal) { base::end_with_parent(pid, signal); }, nb::arg("parent"),
+        nb::arg("signal"), "Has the kernel send this process a signal when its parent dies.");
+  bind_slot(m);
+  bind_receiver(m);
+}

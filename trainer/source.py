@@ -1,0 +1,152 @@
+"""Batches from a running sampler."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch_geometric.data import Data
+
+from cohort.base.errors import CohortError
+from cohort.trainer import _native
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One pass over a seed set.
+
+    Attributes:
+        number: the channel's number for it.
+        num_steps: batches it has.
+    """
+
+    number: int
+    num_steps: int
+
+
+class Batch(Data):
+    """A minibatch, in PyG's form.
+
+    ``x`` [num_nodes, dim] (the data set's feature dtype) and ``edge_index`` int64 [2, num_edges] are views of a shared
+    slot: they are valid as long as they are referenced, and hold the slot for that long. Keep ``batch.clone()`` if you
+    want a batch for longer than a step. ``y`` int64 [num_nodes], ``n_id`` int64 [num_nodes] (global ids, seeds first),
+    ``input_id`` int64 [batch_size] (positions in the seed set) are copies.
+    """
+
+
+class BatchSource:
+    """The trainer's end of a channel: asks for passes and yields their batches.
+
+    Args:
+        folder: the channel's folder; the channel must have been announced.
+        limit_seconds: how long the sampler may stay in one stage before it counts as hung.
+    """
+
+    def __init__(self, folder: Path, limit_seconds: float = 600.0):
+        self.folder = Path(folder)
+        self.limit_seconds = limit_seconds
+        self._receiver = _native.Receiver(str(folder))
+        self._num_seeds: list[int] = []
+        self._current = 0  # number of the pass being iterated
+        self.device = torch.device(self._receiver.device)
+
+    def add_seeds(self, ids: np.ndarray) -> int:
+        """Registers a seed set, int64 [n]; returns its number. The sampler checks range and uniqueness."""
+        number = len(self._num_seeds)
+        np.save(self.folder / f"seeds-{number}.npy", np.ascontiguousarray(ids, dtype=np.int64))
+        self._num_seeds.append(len(ids))
+        return number
+
+    def request(
+        self,
+        seed_set: int,
+        fanout: Sequence[int],
+        batch_size: int,
+        epoch: int = 0,
+        shuffle: bool = False,
+        first_step: int = 0,
+    ) -> Pass:
+        """Asks for a pass; the sampler starts on it as soon as it is done with earlier ones."""
+        num_steps = -(-self._num_seeds[seed_set] // batch_size)
+        number = self._receiver.request(
+            seed_set=seed_set,
+            epoch=epoch,
+            first_step=first_step,
+            shuffle=shuffle,
+            batch_size=batch_size,
+            fanout=list(fanout),
+        )
+        return Pass(number, num_steps - first_step)
+
+    def batches(self, which: Pass, num_steps: int | None = None) -> Iterator[tuple[Data, "_native.HeldSlot"]]:
+        """Yields (batch, slot) for the steps of a pass, in order; breaking off cancels what is left of it."""
+        self._current = which.number
+        num_steps = which.num_steps if num_steps is None else num_steps
+        try:
+            for _ in range(num_steps):
+                if self._current != which.number:
+                    raise CohortError(
+                        "iteration",
+                        "one pass over a sampler at a time",
+                        "another pass begun in between",
+                        "finish one loop before the next, or give each loader its own sampler",
+                    )
+                yield self._next(which)
+        finally:
+            if self._current == which.number:
+                self._receiver.cancel_below(which.number + 1)
+                self._receiver.set_idle()
+
+    def _next(self, which: Pass):
+        stream = torch.cuda.current_stream(self.device).cuda_stream if self.device.type == "cuda" else 0
+        with native_errors():
+            slot = self._receiver.next(which.number, self.limit_seconds, stream)
+        batch = Batch(
+            x=slot.x,
+            edge_index=slot.edge_index,
+            y=slot.y.clone(),
+            n_id=slot.n_id.clone(),
+            input_id=slot.input_id.clone(),
+            batch_size=slot.num_seeds,
+            num_sampled_nodes=slot.num_sampled_nodes,
+            num_sampled_edges=slot.num_sampled_edges,
+        )
+        return batch, slot
+
+    def fail(self, text: str) -> None:
+        """Leaves the reason of this process's failure in the channel."""
+        self._receiver.fail(text)
+
+    def stop(self) -> None:
+        """Tells the sampler to end."""
+        self._receiver.stop()
+
+
+@contextlib.contextmanager
+def native_errors():
+    """Turns the native library's errors into CohortError with the same text."""
+    try:
+        yield
+    except _native.NativeError as error:
+        raise CohortError.from_text(str(error)) from None
+
+
+def wait_for_channel(folder: Path, check: Callable[[], None], limit_seconds: float = 3600.0) -> None:
+    """Waits until the sampler has announced its channel.
+
+    Args:
+        folder: the channel's folder.
+        check: called in every round; raises when the sampler has died.
+        limit_seconds: how long loading may take.
+    """
+    deadline = time.monotonic() + limit_seconds
+    while not (folder / "channel").exists():
+        check()
+        if time.monotonic() > deadline:
+            raise CohortError(
+                "sampler", f"to be ready within {limit_seconds:.0f} s", "it is still loading", "see its log"
+            )
+        time.sleep(0.01)

@@ -1,0 +1,77 @@
+"""Judging arrays from outside before they are written: shape, kind of numbers, range."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cohort.base.errors import CohortError
+
+KEPT_FEATURE_DTYPES = (np.uint8, np.float16, np.float32)
+
+
+def demand_shape(place: str, array: Any, shape: tuple[int | None, ...]) -> None:
+    """Raises CohortError unless the array has this shape; None stands for any length."""
+    fits = len(array.shape) == len(shape) and all(
+        want in (None, have) for want, have in zip(shape, array.shape, strict=True)
+    )
+    if not fits:
+        text = ", ".join("any" if want is None else str(want) for want in shape)
+        raise CohortError(place, f"shape [{text}]", f"shape {list(array.shape)}", "look at how the array was made")
+
+
+def integers(place: str, array: np.ndarray, shape: tuple[int | None, ...] = (None,)) -> np.ndarray:
+    """The array as int64, for ids and labels: int64 of that shape."""
+    demand_shape(place, array, shape)
+    if array.dtype.kind not in "iu":
+        raise CohortError(place, "integers", f"dtype {array.dtype}", "convert it with array.astype(numpy.int64)")
+    return np.ascontiguousarray(array, dtype=np.int64)
+
+
+def features(place: str, array: np.ndarray) -> np.ndarray:
+    """uint8, float16 and float32 stay as they are; other numbers become float32."""
+    demand_shape(place, array, (None, None))
+    if array.dtype.kind not in "biuf":
+        raise CohortError(place, "numbers", f"dtype {array.dtype}", "convert it with array.astype(numpy.float32)")
+    if 0 in array.shape:
+        raise CohortError(place, "at least one row and one column", f"shape {list(array.shape)}")
+    if array.dtype.newbyteorder("=") in KEPT_FEATURE_DTYPES:
+        return array.astype(array.dtype.newbyteorder("="), copy=False)
+    return array.astype(np.float32)
+
+
+def labels(place: str, array: np.ndarray, num_nodes: int) -> np.ndarray:
+    """int64 [V]; -1 is the only negative label there is."""
+    out = integers(place, array, (num_nodes,))
+    bad = np.flatnonzero(out < -1)
+    if len(bad):
+        hint = "give nodes without a label -1"
+        raise CohortError(f"{place}[{bad[0]}]", "a class from 0, or -1 for none", str(out[bad[0]]), hint)
+    return out
+
+
+def edges(place: str, src: np.ndarray, dst: np.ndarray, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Both ends of the edges, int64 [E] each, all in [0, V)."""
+    ends = integers(f"{place}src", src), integers(f"{place}dst", dst)
+    demand_shape(f"{place}dst", ends[1], ends[0].shape)
+    for end, ids in zip(("src", "dst"), ends, strict=True):
+        demand_nodes(f"{place}{end}", ids, num_nodes)
+    return ends
+
+
+def demand_nodes(place: str, ids: np.ndarray, num_nodes: int) -> None:
+    """Raises CohortError unless all ids are in [0, V)."""
+    bad = np.flatnonzero((ids < 0) | (ids >= num_nodes))
+    if len(bad):
+        found = f"{ids[bad[0]]}" + (f" ({len(bad)} such places)" if len(bad) > 1 else "")
+        hint = "nodes are numbered from 0 to the number of feature rows"
+        raise CohortError(f"{place}[{bad[0]}]", f"a node in [0, {num_nodes})", found, hint)
+
+
+def both_directions(src: np.ndarray, dst: np.ndarray, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Every edge in both directions, each once: int64 [E'] each, duplicates removed."""
+    if num_nodes > 3_000_000_000:
+        raise CohortError("--undirected", "at most 3e9 nodes", str(num_nodes), "make the graph undirected beforehand")
+    keys = np.unique(np.concatenate([dst * num_nodes + src, src * num_nodes + dst]))
+    return keys % num_nodes, keys // num_nodes

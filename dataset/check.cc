@@ -1,0 +1,152 @@
+#include "dataset/check.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cstdint>
+
+#include "dataset/parallel.h"
+
+namespace cohort::dataset {
+namespace {
+
+constexpr const char* kImportAgain = "import or generate the data set again";
+constexpr std::array<const char*, 3> kSplitNames = {"train_ids", "val_ids", "test_ids"};
+
+std::string more(const Scan& bad) { return bad.count == 1 ? "" : fmt::format(" ({} such places)", bad.count); }
+
+// Appends the problem of element `bad.first`, unless there is none.
+void report(std::vector<Problem>& problems, const MappedArray& array, const Scan& bad, const std::string& expected,
+            const std::string& found, const char* hint = kImportAgain) {
+  if (bad.first < 0) return;
+  problems.push_back({fmt::format("{}[{}]", array.place(), bad.first), expected, found + more(bad), hint});
+}
+
+void check_indptr(const Dataset& data, std::vector<Problem>& problems, const std::stop_token& stop) {
+  const MappedArray& array = data.indptr_array();
+  if (array.empty_handle()) return;
+  const int64_t* indptr = data.indptr().data();
+  const Scan bad = scan(data.num_nodes(), stop, [&](int64_t v) { return indptr[v + 1] < indptr[v]; });
+  if (bad.first < 0) return;
+  report(problems, array, {bad.first + 1, bad.count}, fmt::format("at least {}, the value before", indptr[bad.first]),
+         std::to_string(indptr[bad.first + 1]));
+}
+
+template <typename Index>
+void check_indices_of(const Dataset& data, std::vector<Problem>& problems, const std::stop_token& stop) {
+  const auto indices = data.indices().as<Index>();
+  const int64_t num_nodes = data.num_nodes();
+  const Index* values = indices.data();
+  const Scan bad = scan(data.num_edges(), stop, [&](int64_t i) { return values[i] < 0 || values[i] >= num_nodes; });
+  if (bad.first < 0) return;
+  report(problems, data.indices(), bad, fmt::format("a node in [0, {})", num_nodes), std::to_string(values[bad.first]));
+}
+
+void check_indices(const Dataset& data, std::vector<Problem>& problems, const std::stop_token& stop) {
+  if (data.indices().empty_handle()) return;
+  if (data.indices().dtype() == DType::int32) {
+    check_indices_of<int32_t>(data, problems, stop);
+  } else {
+    check_indices_of<int64_t>(data, problems, stop);
+  }
+}
+
+void check_labels(const Dataset& data, std::vector<Problem>& problems, const std::stop_token& stop) {
+  if (data.labels_array().empty_handle()) return;
+  const int64_t* labels = data.labels().data();
+  const int64_t num_classes = data.num_classes();
+  const Scan bad = scan(data.num_nodes(), stop, [&](int64_t v) { return labels[v] < -1 || labels[v] >= num_classes; });
+  if (bad.first < 0) return;
+  report(problems, data.labels_array(), bad, fmt::format("a class in [0, {}) or -1 for none", num_classes),
+         std::to_string(labels[bad.first]));
+}
+
+// Ids of one split: in range, labelled, and not named before. `owner` uint8 [V]: 1 + the split that has the node.
+void check_split(const Dataset& data, std::size_t split, std::vector<uint8_t>& owner, std::vector<Problem>& problems,
+                 const std::stop_token& stop) {
+  const MappedArray& array = data.split_arrays()[split];
+  if (array.empty_handle()) return;
+  const auto ids = array.as<int64_t>();
+  const auto outside = [&](int64_t i) { return ids[i] < 0 || ids[i] >= data.num_nodes(); };
+  const Scan bad = scan(array.size(), stop, outside);
+  if (bad.first >= 0) {
+    report(problems, array, bad, fmt::format("a node in [0, {})", data.num_nodes()), std::to_string(ids[bad.first]));
+    return;
+  }
+  Scan again, unlabelled;
+  uint8_t other = 0;
+  const bool have_labels = !data.labels_array().empty_handle();
+  for (int64_t i = 0; i < array.size(); ++i) {
+    if (i % kChunk == 0 && stop.stop_requested()) throw Interrupted();
+    uint8_t& seen = owner[static_cast<std::size_t>(ids[i])];
+    if (seen != 0 && again.count++ == 0) {
+      again.first = i;
+      other = seen;
+    }
+    if (have_labels && data.labels()[ids[i]] < 0 && unlabelled.count++ == 0) unlabelled.first = i;
+    seen = static_cast<uint8_t>(split + 1);
+  }
+  if (again.first >= 0) {
+    report(problems, array, again, "a node named once in all splits",
+           fmt::format("node {} again, which {} has", ids[again.first], kSplitNames[other - 1]),
+           "give each node to one split, once");
+  }
+  if (unlabelled.first >= 0) {
+    report(problems, array, unlabelled, "a node with a label",
+           fmt::format("node {}, whose label is -1", ids[unlabelled.first]),
+           "leave nodes without labels out of splits");
+  }
+}
+
+// True for infinities and NaNs, by the bits of the exponent.
+bool is_not_finite(const MappedArray& array, int64_t i) {
+  switch (array.dtype()) {
+    case DType::float32:
+      return (reinterpret_cast<const uint32_t*>(array.data())[i] & 0x7F800000u) == 0x7F800000u;
+    case DType::float16:
+      return (reinterpret_cast<const uint16_t*>(array.data())[i] & 0x7C00u) == 0x7C00u;
+    case DType::bfloat16:
+      return (reinterpret_cast<const uint16_t*>(array.data())[i] & 0x7F80u) == 0x7F80u;
+    default:
+      return false;
+  }
+}
+
+bool is_nan(const MappedArray& array, int64_t i) {
+  switch (array.dtype()) {
+    case DType::float32:
+      return (reinterpret_cast<const uint32_t*>(array.data())[i] & 0x007FFFFFu) != 0;
+    case DType::float16:
+      return (reinterpret_cast<const uint16_t*>(array.data())[i] & 0x03FFu) != 0;
+    default:
+      return (reinterpret_cast<const uint16_t*>(array.data())[i] & 0x007Fu) != 0;
+  }
+}
+
+void check_features(const Dataset& data, std::vector<Problem>& problems, const std::stop_token& stop) {
+  const MappedArray& array = data.features();
+  if (array.empty_handle() || array.dtype() == DType::uint8) return;
+  const Scan bad = scan(array.size(), stop, [&](int64_t i) { return is_not_finite(array, i); });
+  if (bad.first < 0) return;
+  const int64_t row = bad.first / data.feature_dim(), column = bad.first % data.feature_dim();
+  problems.push_back({fmt::format("{}[{}, {}]", array.place(), row, column), "a finite number",
+                      (is_nan(array, bad.first) ? "NaN" : "Inf") + more(bad),
+                      "replace it in the source, e.g. with numpy.nan_to_num, and import again"});
+}
+
+}  // namespace
+
+std::vector<Problem> check(const std::filesystem::path& folder, const std::stop_token& stop) {
+  std::vector<Problem> problems;
+  const Dataset data = Dataset::open(folder, problems);
+  if (data.num_nodes() == 0) return problems;  // meta.json itself is the problem
+  check_indptr(data, problems, stop);
+  check_indices(data, problems, stop);
+  check_labels(data, problems, stop);
+  std::vector<uint8_t> owner(static_cast<std::size_t>(data.num_nodes()), 0);
+  for (std::size_t split = 0; split < kSplitNames.size(); ++split) check_split(data, split, owner, problems, stop);
+  check_features(data, problems, stop);
+  return problems;
+}
+
+}  // namespace cohort::dataset

@@ -1,0 +1,183 @@
+"""`cohort dataset import | generate | check | info`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+from cohort.base.errors import CohortError
+from cohort.dataset.check import check
+from cohort.dataset.importer import import_npz
+from cohort.dataset.reader import open as open_dataset
+from cohort.dataset.writer import generate
+
+SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
+EPILOG_NUMBERS = "Numbers may be written 2400000, 2.4M, 124M or 1e6 (K, M, G)."
+
+
+def number(text: str) -> int:
+    """ "2.4M", "1e6" or "17" as an integer."""
+    scale = SUFFIXES.get(text[-1:].lower(), 1)
+    try:
+        value = Decimal(text[:-1] if scale > 1 else text) * scale
+        whole = int(value)
+    except (InvalidOperation, ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(f"expected a number such as 17, 2.4M or 1e6, found {text!r}") from None
+    if whole != value:
+        raise argparse.ArgumentTypeError(f"expected a whole number, found {text!r}")
+    return whole
+
+
+def parts(text: str) -> tuple[float, ...]:
+    """ "0.6,0.2,0.2" as three floats."""
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected three parts such as 0.6,0.2,0.2, found {text!r}") from None
+
+
+def register(subparsers: argparse._SubParsersAction) -> None:
+    """Adds `dataset` and its four sub-commands; each sets func(args) -> exit code."""
+    parser = subparsers.add_parser("dataset", help="make, check and describe data sets")
+    commands = parser.add_subparsers(dest="dataset_command", required=True, metavar="COMMAND")
+    _register_import(commands)
+    _register_generate(commands)
+    for name, func, text in (
+        ("check", _check, "look at every element of a data set; exit code 1 when something is wrong"),
+        ("info", _info, "what a data set holds"),
+    ):
+        command = commands.add_parser(name, help=text, description=text)
+        command.add_argument("path", metavar="DIR", type=Path)
+        command.set_defaults(func=func)
+
+
+def _register_import(commands: argparse._SubParsersAction) -> None:
+    text = "turn an .npz file or a folder of .npy files into a data set"
+    command = commands.add_parser("import", help=text, description=text)
+    command.add_argument("source", metavar="IN", type=Path, help=".npz file or folder of .npy files")
+    command.add_argument("out", metavar="OUT", type=Path, help="folder to write")
+    command.add_argument("--undirected", action="store_true", help="every edge in both directions, once")
+    command.add_argument("--pca", type=number, metavar="K", help="K principal components as float32 features")
+    command.add_argument("--row-normalize", action="store_true", help="feature rows that add up to 1")
+    _add_common(command)
+    command.set_defaults(func=_import)
+
+
+def _register_generate(commands: argparse._SubParsersAction) -> None:
+    text = "write a random data set"
+    command = commands.add_parser("generate", help=text, description=text, epilog=EPILOG_NUMBERS)
+    command.add_argument("out", metavar="OUT", type=Path, help="folder to write")
+    command.add_argument("--kind", choices=("sbm", "powerlaw", "rmat"), default="sbm", help="default: %(default)s")
+    command.add_argument("--nodes", type=number, required=True)
+    command.add_argument("--edges", type=number, required=True)
+    command.add_argument("--dim", type=number, default=64, help="features per node; default: %(default)s")
+    command.add_argument("--dtype", choices=("float32", "float16", "bfloat16", "uint8"), default="float32")
+    command.add_argument("--classes", type=number, default=10, help="default: %(default)s")
+    _add_common(command)
+    command.set_defaults(func=_generate)
+
+
+def _add_common(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--split", type=parts, default=(0.6, 0.2, 0.2), metavar="0.6,0.2,0.2", help="train,val,test")
+    command.add_argument("--seed", type=number, default=0)
+    command.add_argument("--overwrite", action="store_true", help="replace OUT when it is a data set")
+
+
+def _import(args: argparse.Namespace) -> int:
+    def work() -> None:
+        import_npz(
+            args.source,
+            args.out,
+            undirected=args.undirected,
+            pca=args.pca,
+            row_normalize=args.row_normalize,
+            split=args.split,
+            seed=args.seed,
+            overwrite=args.overwrite,
+        )
+
+    return _write(args.out, f"importing {args.source}", work)
+
+
+def _generate(args: argparse.Namespace) -> int:
+    def work() -> None:
+        generate(
+            args.out,
+            kind=args.kind,
+            nodes=args.nodes,
+            edges=args.edges,
+            dim=args.dim,
+            dtype=args.dtype,
+            classes=args.classes,
+            seed=args.seed,
+            split=args.split,
+            overwrite=args.overwrite,
+        )
+
+    return _write(args.out, f"generating {args.kind} of {args.nodes:,} nodes and {args.edges:,} edges", work)
+
+
+def _write(out: Path, what: str, work) -> int:
+    """Runs `work` behind a spinner, then says what was written."""
+    console = Console(stderr=True)
+    start = time.monotonic()
+    try:
+        with console.status(escape(what)):
+            work()
+        summary = _summary(open_dataset(out))
+    except CohortError as error:
+        return _fail(error)
+    console.print(escape(f"{out}: {summary}, written in {time.monotonic() - start:.1f} s"), highlight=False, soft_wrap=True)
+    return 0
+
+
+def _check(args: argparse.Namespace) -> int:
+    console = Console(stderr=True)
+    with console.status(escape(f"checking {args.path}")):
+        problems = check(args.path)
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    if problems:
+        return 1
+    console.print(escape(f"{args.path}: {_summary(open_dataset(args.path))}: no problem found"), highlight=False, soft_wrap=True)
+    return 0
+
+
+def _info(args: argparse.Namespace) -> int:
+    try:
+        data = open_dataset(args.path)
+    except CohortError as error:
+        return _fail(error)
+    nbytes = sum(array.nbytes for array in (data.indptr, data.indices, data.x, data.y))
+    degrees = data.indptr[1:] - data.indptr[:-1]
+    rows = {
+        "name": data.name,
+        "nodes": f"{data.num_nodes:,}",
+        "edges": f"{data.num_edges:,} ({data.indices.dtype})",
+        "in-degree": f"mean {data.num_edges / data.num_nodes:.1f}, largest {int(degrees.max()):,}",
+        "features": f"{data.feature_dim} x {data.feature_dtype}",
+        "classes": f"{data.num_classes}",
+        "train, val, test": f"{len(data.train_ids):,}, {len(data.val_ids):,}, {len(data.test_ids):,}",
+        "size": f"{nbytes / 1e9:.3f} GB",
+    }
+    for key, value in rows.items():
+        print(f"{key:18}{value}")
+    return 0
+
+
+def _summary(data) -> str:
+    return (
+        f"{data.num_nodes:,} nodes, {data.num_edges:,} edges, {data.feature_dim} x {data.feature_dtype}, "
+        f"{data.num_classes} classes"
+    )
+
+
+def _fail(error: CohortError) -> int:
+    print(error, file=sys.stderr)
+    return 1

@@ -1,0 +1,88 @@
+// A data set on disk, mapped into memory: FORMAT.md says what the folder holds.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "dataset/dtype.h"
+#include "dataset/npy.h"
+
+namespace cohort::dataset {
+
+inline constexpr const char* kMetaFile = "meta.json";
+inline constexpr const char* kFormatName = "cohort-dataset";
+inline constexpr int64_t kFormatVersion = 1;
+
+// Names of the arrays' files inside the folder.
+struct Files {
+  std::string indptr = "indptr.npy";
+  std::string indices = "indices.npy";
+  std::string features = "features.npy";
+  std::string labels = "labels.npy";
+  std::array<std::string, 3> splits = {"train_ids.npy", "val_ids.npy", "test_ids.npy"};
+};
+
+// What meta.json says.
+struct Meta {
+  std::string name;
+  int64_t num_nodes = 0;
+  int64_t num_edges = 0;
+  int64_t feature_dim = 0;
+  DType feature_dtype = DType::float32;
+  int64_t num_classes = 0;
+  Files files;
+};
+
+// One thing wrong with a data set, in the words of an error.
+using Problem = base::Error::Parts;
+
+// Reads <folder>/meta.json; throws base::Error when it is missing or not ours.
+Meta read_meta(const std::filesystem::path& folder);
+
+// Writes <folder>/meta.json.
+void write_meta(const std::filesystem::path& folder, const Meta& meta);
+
+// The mapped arrays. Opening makes the cheap checks: existence, dtype, shape, size, and the two ends of indptr.
+class Dataset {
+ public:
+  // Throws base::Error for the first thing wrong.
+  static Dataset open(const std::filesystem::path& folder);
+  // Opens what can be opened and appends what is wrong to `problems`; arrays with a problem stay unmapped.
+  static Dataset open(const std::filesystem::path& folder, std::vector<Problem>& problems);
+
+  const Meta& meta() const noexcept { return meta_; }
+  const std::filesystem::path& folder() const noexcept { return folder_; }
+  const std::string& name() const noexcept { return meta_.name; }
+  int64_t num_nodes() const noexcept { return meta_.num_nodes; }
+  int64_t num_edges() const noexcept { return meta_.num_edges; }
+  int64_t feature_dim() const noexcept { return meta_.feature_dim; }
+  DType feature_dtype() const noexcept { return meta_.feature_dtype; }
+  int64_t num_classes() const noexcept { return meta_.num_classes; }
+  std::size_t feature_row_bytes() const { return static_cast<std::size_t>(feature_dim()) * size_of(feature_dtype()); }
+
+  std::span<const int64_t> indptr() const { return indptr_.as<int64_t>(); }        // int64 [V + 1]
+  const MappedArray& indices() const noexcept { return indices_; }                 // int32 or int64 [E]
+  const MappedArray& features() const noexcept { return features_; }               // feature_dtype [V, D]
+  std::span<const int64_t> labels() const { return labels_.as<int64_t>(); }        // int64 [V], -1: none
+  std::span<const int64_t> train_ids() const { return splits_[0].as<int64_t>(); }  // int64 [any]
+  std::span<const int64_t> val_ids() const { return splits_[1].as<int64_t>(); }    // int64 [any]
+  std::span<const int64_t> test_ids() const { return splits_[2].as<int64_t>(); }   // int64 [any]
+
+  // The arrays as files, for checks: a handle is empty when opening it was a problem.
+  const MappedArray& indptr_array() const noexcept { return indptr_; }
+  const MappedArray& labels_array() const noexcept { return labels_; }
+  const std::array<MappedArray, 3>& split_arrays() const noexcept { return splits_; }
+
+ private:
+  std::filesystem::path folder_;
+  Meta meta_;
+  MappedArray indptr_, indices_, features_, labels_;
+  std::array<MappedArray, 3> splits_;  // train, val, test
+};
+
+}  // namespace cohort::dataset

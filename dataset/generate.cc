@@ -1,0 +1,145 @@
+#include "dataset/generate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "base/check.h"
+#include "dataset/dataset.h"
+#include "dataset/edges.h"
+#include "dataset/features.h"
+#include "dataset/output.h"
+#include "dataset/parallel.h"
+#include "dataset/permutation.h"
+
+namespace cohort::dataset {
+namespace {
+
+constexpr std::array<const char*, 3> kKindNames = {"sbm", "powerlaw", "rmat"};
+
+void demand_range(const char* option, int64_t value, int64_t least, int64_t most) {
+  if (value >= least && value <= most) return;
+  throw base::Error({option, fmt::format("an integer in [{}, {}]", least, most), std::to_string(value), ""});
+}
+
+void demand_options(const GenerateOptions& options) {
+  constexpr int64_t kMaxNodes = int64_t{1} << 40, kMaxEdges = int64_t{1} << 48, kMaxDim = 1 << 20;
+  constexpr int64_t kMaxClasses = 1 << 20;  // products with kMaxNodes stay below 2^63
+  demand_range("--nodes", options.num_nodes, 1, kMaxNodes);
+  demand_range("--edges", options.num_edges, 0, kMaxEdges);
+  demand_range("--dim", options.feature_dim, 1, kMaxDim);
+  demand_range("--classes", options.num_classes, 1, std::min(kMaxClasses, options.num_nodes));
+  if (!is_feature_dtype(options.feature_dtype)) {
+    throw base::Error({"--dtype", "uint8, float16, bfloat16 or float32", name_of(options.feature_dtype), ""});
+  }
+  double sum = 0;
+  for (const double part : options.split) sum += part >= 0 ? part : 2;
+  if (!(sum <= 1 + 1e-9)) {
+    throw base::Error({"--split", "three parts of at least 0 that add up to at most 1",
+                       fmt::format("{},{},{}", options.split[0], options.split[1], options.split[2]), ""});
+  }
+}
+
+// Index [V]: the node at each position.
+template <typename Index>
+std::vector<Index> random_names(const GenerateOptions& options, const std::stop_token& stop) {
+  std::vector<Index> names(static_cast<std::size_t>(options.num_nodes));
+  const Permutation permutation(options.num_nodes, stream_key(options.seed, Stream::names));
+  for_chunks(options.num_nodes, stop, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) names[static_cast<std::size_t>(i)] = static_cast<Index>(permutation(i));
+  });
+  return names;
+}
+
+template <typename Index>
+void fill_labels(const GenerateOptions& options, std::span<const Index> names, std::span<int64_t> labels,
+                 const std::stop_token& stop) {
+  const base::PhiloxKey key = stream_key(options.seed, Stream::classes);
+  const auto num_classes = static_cast<uint64_t>(options.num_classes);
+  for_chunks(options.num_nodes, stop, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const auto position = static_cast<std::size_t>(i);
+      if (options.kind == GraphKind::sbm) {
+        labels[static_cast<std::size_t>(names[position])] = block_of(i, options.num_nodes, options.num_classes);
+      } else {
+        labels[position] = static_cast<int64_t>(base::random_below(num_classes, key, static_cast<uint64_t>(i), 0));
+      }
+    }
+  });
+}
+
+// Topology and labels; the files are complete when this returns.
+template <typename Index>
+void write_graph(const std::filesystem::path& folder, const Meta& meta, const GenerateOptions& options,
+                 MappedOutput& labels, const std::stop_token& stop) {
+  const DType index_dtype = sizeof(Index) == 4 ? DType::int32 : DType::int64;
+  MappedOutput indptr = create_npy(folder / meta.files.indptr, DType::int64, {options.num_nodes + 1});
+  MappedOutput indices = create_npy(folder / meta.files.indices, index_dtype, {options.num_edges});
+  const std::vector<Index> names = random_names<Index>(options, stop);
+  generate_csc<Index>(options, names, indptr.as<int64_t>(), indices.as<Index>(), stop);
+  fill_labels<Index>(options, names, labels.as<int64_t>(), stop);
+}
+
+// Consecutive ranges of a random permutation, each in ascending order.
+void write_splits(const std::filesystem::path& folder, const Meta& meta, const GenerateOptions& options,
+                  const std::stop_token& stop) {
+  const Permutation permutation(options.num_nodes, stream_key(options.seed, Stream::splits));
+  double share = 0;
+  int64_t first = 0;
+  for (std::size_t split = 0; split < options.split.size(); ++split) {
+    share += options.split[split];
+    const auto rounded = static_cast<int64_t>(std::llround(share * static_cast<double>(options.num_nodes)));
+    const int64_t last = std::min(rounded, options.num_nodes);
+    MappedOutput file = create_npy(folder / meta.files.splits[split], DType::int64, {last - first});
+    const std::span<int64_t> ids = file.as<int64_t>();
+    for_chunks(last - first, stop, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) ids[static_cast<std::size_t>(i)] = permutation(first + i);
+    });
+    std::sort(ids.begin(), ids.end());
+    first = last;
+  }
+}
+
+Meta meta_of(const std::filesystem::path& out, const GenerateOptions& options) {
+  Meta meta;
+  meta.name = out.filename().string();
+  meta.num_nodes = options.num_nodes;
+  meta.num_edges = options.num_edges;
+  meta.feature_dim = options.feature_dim;
+  meta.feature_dtype = options.feature_dtype;
+  meta.num_classes = options.num_classes;
+  return meta;
+}
+
+}  // namespace
+
+std::optional<GraphKind> kind_named(std::string_view name) {
+  for (std::size_t i = 0; i < kKindNames.size(); ++i) {
+    if (name == kKindNames[i]) return static_cast<GraphKind>(i);
+  }
+  return std::nullopt;
+}
+
+const char* name_of(GraphKind kind) { return kKindNames[static_cast<std::size_t>(kind)]; }
+
+void generate(const std::filesystem::path& out, const GenerateOptions& options, const std::stop_token& stop) {
+  demand_options(options);
+  OutputFolder folder(out, options.overwrite);
+  const Meta meta = meta_of(folder.out(), options);
+  MappedOutput labels = create_npy(folder.path() / meta.files.labels, DType::int64, {options.num_nodes});
+  MappedOutput features =
+      create_npy(folder.path() / meta.files.features, options.feature_dtype, {options.num_nodes, options.feature_dim});
+  if (options.num_nodes < kMaxInt32Nodes) {
+    write_graph<int32_t>(folder.path(), meta, options, labels, stop);
+  } else {
+    write_graph<int64_t>(folder.path(), meta, options, labels, stop);
+  }
+  generate_features(options, labels.as<int64_t>(), features, stop);
+  write_splits(folder.path(), meta, options, stop);
+  write_meta(folder.path(), meta);
+  folder.commit();
+}
+
+}  // namespace cohort::dataset

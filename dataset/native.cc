@@ -1,0 +1,156 @@
+// cohort.dataset._native: the C++ library as Python sees it.
+#include <Python.h>
+#include <fmt/format.h>
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/string.h>
+
+#include <chrono>
+#include <future>
+
+#include "base/check.h"
+#include "dataset/check.h"
+#include "dataset/csc.h"
+#include "dataset/dataset.h"
+#include "dataset/generate.h"
+#include "dataset/output.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace cohort::dataset {
+namespace {
+
+using Ids = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <typename T>
+using Filled = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// Runs work(stop_token) in a thread of its own while this one waits for it or for a signal (Ctrl-C).
+template <typename Work>
+auto run_interruptibly(Work work) {
+  std::stop_source stop;
+  auto result = std::async(std::launch::async, [&] { return work(stop.get_token()); });
+  const auto ends_within = [&](std::chrono::milliseconds time) {
+    const nb::gil_scoped_release release;
+    return result.wait_for(time) == std::future_status::ready;
+  };
+  while (!ends_within(std::chrono::milliseconds(50))) {
+    if (PyErr_CheckSignals() == 0) continue;
+    stop.request_stop();
+    while (!ends_within(std::chrono::milliseconds(1000))) {
+    }
+    throw nb::python_error();
+  }
+  return result.get();
+}
+
+void demand_nodes(const Ids& ids, const char* place, int64_t num_nodes, const std::stop_token& stop) {
+  const int64_t* const values = ids.data();
+  const Scan bad = scan(static_cast<int64_t>(ids.shape(0)), stop,
+                        [=](int64_t i) { return values[i] < 0 || values[i] >= num_nodes; });
+  if (bad.first < 0) return;
+  throw base::Error({fmt::format("{}[{}]", place, bad.first), fmt::format("a node in [0, {})", num_nodes),
+                     std::to_string(values[bad.first]), "nodes are numbered from 0 to the number of feature rows"});
+}
+
+template <typename Index>
+void coo_to_csc(const Ids& src, const Ids& dst, const Filled<int64_t>& indptr, const Filled<Index>& indices) {
+  base::require(src.shape(0) == dst.shape(0) && indices.shape(0) == src.shape(0), "as many sources as destinations");
+  base::require(indptr.shape(0) >= 1, "an indptr of V + 1 elements");
+  run_interruptibly([&](const std::stop_token& stop) {
+    const auto num_nodes = static_cast<int64_t>(indptr.shape(0)) - 1;
+    demand_nodes(src, "src", num_nodes, stop);
+    demand_nodes(dst, "dst", num_nodes, stop);
+    const int64_t *sources = src.data(), *destinations = dst.data();
+    build_csc(
+        [=](int64_t i) {
+          return Edge{sources[i], destinations[i]};
+        },
+        std::span<int64_t>(indptr.data(), indptr.shape(0)), std::span<Index>(indices.data(), indices.shape(0)), stop);
+  });
+}
+
+nb::list check_folder(const std::filesystem::path& folder) {
+  const auto problems = run_interruptibly([&](const std::stop_token& stop) { return check(folder, stop); });
+  nb::list out;
+  for (const Problem& p : problems) out.append(nb::make_tuple(p.place, p.expected, p.found, p.hint));
+  return out;
+}
+
+void generate_folder(const std::filesystem::path& out, const std::string& kind, int64_t nodes, int64_t edges,
+                     int64_t dim, const std::string& dtype, int64_t classes, uint64_t seed,
+                     const std::array<double, 3>& split, bool overwrite) {
+  const auto graph_kind = kind_named(kind);
+  if (!graph_kind) throw base::Error({"--kind", "sbm, powerlaw or rmat", kind, ""});
+  const auto feature_dtype = dtype_named(dtype);
+  if (!feature_dtype) throw base::Error({"--dtype", "uint8, float16, bfloat16 or float32", dtype, ""});
+  const GenerateOptions options{*graph_kind, nodes, edges, dim, *feature_dtype, classes, seed, split, overwrite};
+  run_interruptibly([&](const std::stop_token& stop) { generate(out, options, stop); });
+}
+
+// What meta.json says, after the cheap checks.
+nb::dict describe(const std::filesystem::path& folder) {
+  const Dataset data = Dataset::open(folder);
+  const Meta& meta = data.meta();
+  nb::dict out, files;
+  out["name"] = meta.name;
+  out["num_nodes"] = meta.num_nodes;
+  out["num_edges"] = meta.num_edges;
+  out["feature_dim"] = meta.feature_dim;
+  out["feature_dtype"] = name_of(meta.feature_dtype);
+  out["num_classes"] = meta.num_classes;
+  files["indptr"] = meta.files.indptr;
+  files["indices"] = meta.files.indices;
+  files["features"] = meta.files.features;
+  files["labels"] = meta.files.labels;
+  files["train_ids"] = meta.files.splits[0];
+  files["val_ids"] = meta.files.splits[1];
+  files["test_ids"] = meta.files.splits[2];
+  out["files"] = files;
+  return out;
+}
+
+void write_meta_file(const std::filesystem::path& folder, const std::string& name, int64_t num_nodes, int64_t num_edges,
+                     int64_t feature_dim, const std::string& feature_dtype, int64_t num_classes) {
+  const auto dtype = dtype_named(feature_dtype);
+  if (!dtype) throw base::Error({"feature_dtype", "uint8, float16, bfloat16 or float32", feature_dtype, ""});
+  write_meta(folder, {name, num_nodes, num_edges, feature_dim, *dtype, num_classes, {}});
+}
+
+// base::Error arrives in Python as CohortError(place, expected, found, hint).
+void translate(const std::exception_ptr& pointer, void*) {
+  try {
+    std::rethrow_exception(pointer);
+  } catch (const base::Error& error) {
+    const auto& parts = error.parts();
+    const nb::object type = nb::module_::import_("cohort.base.errors").attr("CohortError");
+    const nb::object value = type(parts.place, parts.expected, parts.found, parts.hint);
+    PyErr_SetObject(type.ptr(), value.ptr());
+  }
+}
+
+}  // namespace
+
+NB_MODULE(_native, m) {
+  m.doc() = "Cohort data sets: generating, checking and writing, in C++.";
+  nb::register_exception_translator(translate);
+  m.def("check", &check_folder, "folder"_a, "All problems of a data set, as (place, expected, found, hint).");
+  m.def("describe", &describe, "folder"_a, "What meta.json says, after the cheap checks.");
+  m.def("generate", &generate_folder, "out"_a, nb::kw_only(), "kind"_a, "nodes"_a, "edges"_a, "dim"_a, "dtype"_a,
+        "classes"_a, "seed"_a, "split"_a, "overwrite"_a, "Writes a random data set.");
+  m.def("coo_to_csc", &coo_to_csc<int32_t>, "src"_a, "dst"_a, "indptr"_a, "indices"_a,
+        "src, dst int64 [E] -> indptr int64 [V + 1], indices int32 or int64 [E], both filled in place.");
+  m.def("coo_to_csc", &coo_to_csc<int64_t>, "src"_a, "dst"_a, "indptr"_a, "indices"_a);
+  m.def("write_meta", &write_meta_file, "folder"_a, nb::kw_only(), "name"_a, "num_nodes"_a, "num_edges"_a,
+        "feature_dim"_a, "feature_dtype"_a, "num_classes"_a, "Writes meta.json.");
+  nb::class_<OutputFolder>(m, "OutputFolder", "A folder that appears whole (commit) or not at all (discard).")
+      .def(nb::init<const std::filesystem::path&, bool>(), "out"_a, "overwrite"_a)
+      .def_prop_ro("path", &OutputFolder::path)
+      .def_prop_ro("out", &OutputFolder::out)
+      .def("commit", &OutputFolder::commit)
+      .def("discard", &OutputFolder::discard);
+}
+
+}  // namespace cohort::dataset

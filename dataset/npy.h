@@ -1,0 +1,102 @@
+// .npy files as memory: mapped for reading, and mapped for writing.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "dataset/dtype.h"
+#include "dataset/npy_header.h"
+
+namespace cohort::dataset {
+
+// True when elements of C++ type T hold the bits of `dtype` (both 16-bit floats are held as uint16_t).
+template <typename T>
+constexpr bool holds(DType dtype) {
+  if constexpr (std::is_same_v<T, uint8_t>) return dtype == DType::uint8;
+  if constexpr (std::is_same_v<T, uint16_t>) return dtype == DType::float16 || dtype == DType::bfloat16;
+  if constexpr (std::is_same_v<T, float>) return dtype == DType::float32;
+  if constexpr (std::is_same_v<T, int32_t>) return dtype == DType::int32;
+  if constexpr (std::is_same_v<T, int64_t>) return dtype == DType::int64;
+  return false;
+}
+
+// A whole file in memory; move-only.
+class FileMapping {
+ public:
+  FileMapping() = default;
+  // Maps an existing file for reading.
+  static FileMapping read(const std::filesystem::path& path);
+  // Creates a file of `bytes` bytes with its space reserved, mapped for writing.
+  static FileMapping create(const std::filesystem::path& path, std::size_t bytes);
+  ~FileMapping();
+  FileMapping(FileMapping&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  FileMapping& operator=(FileMapping&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  std::byte* data() const noexcept { return data_; }
+  std::size_t bytes() const noexcept { return bytes_; }
+
+ private:
+  FileMapping(std::byte* data, std::size_t bytes) : data_(data), bytes_(bytes) {}
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+// An array in a .npy file: header and shape known, data mapped. `Byte` is const for reading.
+template <typename Byte>
+class NpyArray {
+ public:
+  NpyArray() = default;
+  NpyArray(FileMapping mapping, NpyHeader header, std::string place)
+      : mapping_(std::move(mapping)), header_(std::move(header)), place_(std::move(place)) {}
+
+  DType dtype() const noexcept { return header_.dtype; }
+  const std::vector<int64_t>& shape() const noexcept { return header_.shape; }
+  int64_t size() const { return header_.num_elements(); }       // elements
+  std::size_t bytes() const { return header_.data_bytes(); }    // of the data
+  const std::string& place() const noexcept { return place_; }  // the file, for messages
+  bool empty_handle() const noexcept { return mapping_.data() == nullptr; }
+  Byte* data() const noexcept { return mapping_.data() + header_.header_bytes; }
+
+  // The elements as T; throws when the file holds another type.
+  template <typename T>
+  auto as() const {
+    if (!holds<T>(dtype())) {
+      throw base::Error({place_, "another element type", std::string("dtype ") + name_of(dtype()), ""});
+    }
+    using Element = std::conditional_t<std::is_const_v<Byte>, const T, T>;
+    return std::span<Element>(reinterpret_cast<Element*>(data()), static_cast<std::size_t>(size()));
+  }
+
+ private:
+  FileMapping mapping_;
+  NpyHeader header_;
+  std::string place_;
+};
+
+using MappedArray = NpyArray<const std::byte>;
+using MappedOutput = NpyArray<std::byte>;
+
+// What a reader demands of a file.
+struct NpyDemand {
+  std::vector<DType> dtypes;   // any of these
+  std::vector<int64_t> shape;  // -1: any length
+};
+
+// Maps a .npy file. Throws base::Error when it is missing, truncated or not what the format allows.
+MappedArray map_npy(const std::filesystem::path& path);
+
+// The same, and throws unless dtype and shape are as demanded.
+MappedArray map_npy(const std::filesystem::path& path, const NpyDemand& demand);
+
+// Creates a .npy file of zeros to be filled in place; its space on disk is reserved at once.
+MappedOutput create_npy(const std::filesystem::path& path, DType dtype, std::vector<int64_t> shape);
+
+}  // namespace cohort::dataset

@@ -1,0 +1,86 @@
+"""Reading a data set: memory-mapped NumPy arrays."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from cohort.dataset import _native
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A data set of V nodes and E edges; the arrays are read-only and mapped from disk.
+
+    Attributes:
+        indptr: int64 [V + 1], where the in-neighbours of each node start in `indices`.
+        indices: int32 or int64 [E], sources of the edges into each node.
+        x: [V, D] in `feature_dtype`; bfloat16 as its bits in uint16.
+        y: int64 [V], -1 for nodes without a label.
+        train_ids, val_ids, test_ids: int64 [any].
+    """
+
+    path: Path
+    name: str
+    num_nodes: int
+    num_edges: int
+    feature_dim: int
+    feature_dtype: str
+    num_classes: int
+    indptr: np.ndarray
+    indices: np.ndarray
+    x: np.ndarray
+    y: np.ndarray
+    train_ids: np.ndarray
+    val_ids: np.ndarray
+    test_ids: np.ndarray
+
+    def x_float32(self) -> np.ndarray:
+        """The features as float32 [V, D], a copy."""
+        if self.feature_dtype == "bfloat16":
+            return (self.x.astype(np.uint32) << 16).view(np.float32)
+        return self.x.astype(np.float32)
+
+    def to_pyg(self):
+        """The whole graph as torch_geometric Data with float32 x, y, edge_index int64 [2, E] and three bool masks [V]."""
+        import torch
+        from torch_geometric.data import Data
+
+        target = np.repeat(np.arange(self.num_nodes, dtype=np.int64), np.diff(self.indptr))
+        edge_index = torch.from_numpy(np.stack([self.indices.astype(np.int64), target]))
+        data = Data(x=torch.from_numpy(self.x_float32()), edge_index=edge_index, y=torch.from_numpy(np.array(self.y)))
+        for split in ("train", "val", "test"):
+            mask = torch.zeros(self.num_nodes, dtype=torch.bool)
+            mask[torch.from_numpy(np.array(getattr(self, f"{split}_ids")))] = True
+            data[f"{split}_mask"] = mask
+        return data
+
+
+def open(path: str | os.PathLike) -> Dataset:
+    """Opens a data set after the cheap checks (existence, dtypes, shapes, sizes).
+
+    Raises:
+        CohortError: for the first thing wrong.
+    """
+    folder = Path(path)
+    meta = _native.describe(os.fspath(folder))
+    files = meta.pop("files")
+    arrays = {key: _map(folder / file) for key, file in files.items()}
+    arrays["x"], arrays["y"] = arrays.pop("features"), arrays.pop("labels")
+    return Dataset(path=folder, **meta, **arrays)
+
+
+def _map(path: Path) -> np.ndarray:
+    array = np.lib.format.open_memmap(path, mode="r") if _has_elements(path) else np.load(path, allow_pickle=False)
+    return array
+
+
+def _has_elements(path: Path) -> bool:
+    """An array without elements cannot be mapped."""
+    with path.open("rb") as file:
+        version = np.lib.format.read_magic(file)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        return 0 not in read(file)[0]

@@ -1,0 +1,158 @@
+"""Writing a data set: every way in ends here, with one full check before the folder appears."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from cohort.base.errors import CohortError
+from cohort.dataset import _native
+from cohort.dataset.check import check
+
+SPLITS = ("train_ids", "val_ids", "test_ids")
+MAX_INT32_NODES = 2**31
+ROWS_AT_ONCE = 4096
+
+
+def write_dataset(
+    out: str | os.PathLike,
+    *,
+    graph: tuple[np.ndarray, np.ndarray],
+    x,
+    labels: np.ndarray,
+    splits: Sequence[np.ndarray],
+    feature_dtype: str | None = None,
+    num_classes: int | None = None,
+    name: str | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Writes a data set of V nodes; nothing appears when something is wrong with it.
+
+    Args:
+        graph: (src, dst), integers [E] each, edges src -> dst.
+        x: [V, D], a NumPy array or a SciPy CSR matrix (written dense).
+        labels: int64 [V], -1 for none.
+        splits: train, val and test ids, int64 [any] each.
+        feature_dtype: name of x's type when its NumPy dtype does not tell (bits of bfloat16 in uint16).
+        num_classes: 1 + the largest label when not given.
+    """
+    num_nodes, num_edges = x.shape[0], len(graph[0])
+    num_classes = int(labels.max(initial=-1)) + 1 if num_classes is None else int(num_classes)
+    with _output(out, overwrite) as folder:
+        _write_graph(Path(folder.path), *graph, num_nodes)
+        _write_features(Path(folder.path) / "features.npy", x)
+        np.save(Path(folder.path) / "labels.npy", labels)
+        for split, ids in zip(SPLITS, splits, strict=True):
+            np.save(Path(folder.path) / f"{split}.npy", np.asarray(ids, dtype=np.int64))
+        _native.write_meta(
+            folder.path,
+            name=name or Path(folder.out).name,
+            num_nodes=num_nodes,
+            num_edges=num_edges,
+            feature_dim=x.shape[1],
+            feature_dtype=feature_dtype or x.dtype.name,
+            num_classes=num_classes,
+        )
+        for problem in check(folder.path):
+            inside = os.path.relpath(problem.place, folder.path)
+            raise CohortError(f"{out}: {inside}", problem.expected, problem.found, problem.hint)
+
+
+def generate(
+    out: str | os.PathLike,
+    *,
+    kind: str,
+    nodes: int,
+    edges: int,
+    dim: int,
+    dtype: str = "float32",
+    classes: int = 2,
+    seed: int = 0,
+    split: Sequence[float] = (0.6, 0.2, 0.2),
+    overwrite: bool = False,
+) -> None:
+    """Writes a random data set; kind is sbm, powerlaw or rmat (FORMAT.md says what they are)."""
+    _native.generate(
+        os.fspath(out),
+        kind=kind,
+        nodes=nodes,
+        edges=edges,
+        dim=dim,
+        dtype=dtype,
+        classes=classes,
+        seed=seed,
+        split=list(split),
+        overwrite=overwrite,
+    )
+
+
+def coo_to_csc(src: np.ndarray, dst: np.ndarray, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
+    """In-neighbours of each node, ascending, duplicates kept: (indptr int64 [V + 1], indices int32 or int64 [E])."""
+    indptr = np.empty(num_nodes + 1, dtype=np.int64)
+    indices = np.empty(len(src), dtype=_index_dtype(num_nodes))
+    _native.coo_to_csc(_int64(src), _int64(dst), indptr, indices)
+    return indptr, indices
+
+
+def random_splits(labels: np.ndarray, parts: Sequence[float], seed: int) -> list[np.ndarray]:
+    """Train, val and test ids: random parts of the nodes that have a label, each ascending."""
+    demand_split(parts)
+    labelled = np.flatnonzero(labels >= 0)
+    shuffled = np.random.default_rng(seed).permutation(labelled)
+    bounds = np.rint(np.minimum(np.cumsum(parts), 1.0) * len(labelled)).astype(np.int64)
+    return [np.sort(ids) for ids in np.split(shuffled, bounds)[:3]]
+
+
+def demand_split(parts: Sequence[float]) -> None:
+    """Raises CohortError unless there are three parts that fit into one whole."""
+    if len(parts) != 3 or not all(part >= 0 for part in parts) or not sum(parts) <= 1 + 1e-9:
+        found = ",".join(str(part) for part in parts)
+        raise CohortError("--split", "three parts of at least 0 that add up to at most 1", found, "0.6,0.2,0.2")
+
+
+@contextlib.contextmanager
+def _output(out: str | os.PathLike, overwrite: bool) -> Iterator[_native.OutputFolder]:
+    folder = _native.OutputFolder(os.fspath(out), overwrite)
+    try:
+        yield folder
+        folder.commit()
+    finally:
+        folder.discard()
+
+
+def _write_graph(folder: Path, src: np.ndarray, dst: np.ndarray, num_nodes: int) -> None:
+    indptr = _create(folder / "indptr.npy", np.int64, (num_nodes + 1,))
+    indices = _create(folder / "indices.npy", _index_dtype(num_nodes), (len(src),))
+    _native.coo_to_csc(_int64(src), _int64(dst), indptr, indices)
+    for file, array in (("indptr.npy", indptr), ("indices.npy", indices)):
+        if not isinstance(array, np.memmap):
+            np.save(folder / file, array)
+
+
+def _write_features(path: Path, x) -> None:
+    """Rows are made dense and written some at a time."""
+    out = _create(path, x.dtype, x.shape)
+    for begin in range(0, x.shape[0], ROWS_AT_ONCE):
+        rows = x[begin : begin + ROWS_AT_ONCE]
+        out[begin : begin + ROWS_AT_ONCE] = rows if isinstance(rows, np.ndarray) else rows.toarray()
+    if not isinstance(out, np.memmap):
+        np.save(path, out)
+
+
+def _create(path: Path, dtype, shape: tuple[int, ...]) -> np.ndarray:
+    """A .npy file to fill in place; an array without elements cannot be mapped and stays in memory."""
+    if 0 in shape:
+        return np.empty(shape, dtype=dtype)
+    return np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape, version=(1, 0))
+
+
+def _index_dtype(num_nodes: int) -> type:
+    return np.int32 if num_nodes < MAX_INT32_NODES else np.int64
+
+
+def _int64(ids: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(ids, dtype=np.int64)

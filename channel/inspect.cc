@@ -33,7 +33,10 @@ nlohmann::json describe_party(const Party& party) {
                          {"stage", stage_name(static_cast<Stage>(party.stage.load()))},
                          {"batch", party.stage_batch.load()},
                          {"stage_seconds", pid == 0 ? 0.0 : seconds_since(party.stage_since_us.load())}};
-  if (static_cast<Stage>(party.stage.load()) == Stage::kFailed) json["error"] = std::string(party.error);
+  if (party.failed_at_us.load() != 0) {
+    json["error"] = std::string(party.error);
+    json["failed_at_us"] = party.failed_at_us.load();
+  }
   return json;
 }
 
@@ -83,8 +86,6 @@ const char* stage_name(Stage stage) {
       return "training";
     case Stage::kEnded:
       return "ended";
-    case Stage::kFailed:
-      return "failed";
   }
   return "unknown";
 }

@@ -35,7 +35,6 @@ enum class Stage : uint32_t {
   kWaitBatch,   // trainer: nothing is ready
   kTraining,    // trainer: has a batch
   kEnded,
-  kFailed,  // Party::error says why
 };
 
 enum class SlotState : uint32_t { kFree = 0, kFilling, kReady, kHeld };
@@ -47,7 +46,8 @@ struct Party {
   std::atomic<uint64_t> start_time;     // of the process, see base/process.h
   std::atomic<uint64_t> stage_batch;    // sequence number of the batch the stage concerns
   std::atomic<int64_t> stage_since_us;  // monotonic clock
-  char error[kErrorBytes];              // text of the failure, written before stage becomes kFailed
+  std::atomic<int64_t> failed_at_us;    // 0: it has not failed; the stage stays the one it failed in
+  char error[kErrorBytes];              // why, written before failed_at_us
 };
 
 // A pass over a seed set that the trainer asks for: batches first_step .. ceil(n / batch_size) - 1.

@@ -23,7 +23,7 @@ timespec deadline_after(int64_t us) {
 std::string last_words(const Party& peer) {
   const auto stage = static_cast<Stage>(peer.stage.load());
   std::string text = fmt::format("its last stage is '{}' (batch {})", stage_name(stage), peer.stage_batch.load());
-  if (stage == Stage::kFailed) text += fmt::format("; it said: {}", peer.error);
+  if (peer.failed_at_us.load() != 0) text += fmt::format("; it said: {}", peer.error);
   return text;
 }
 
@@ -53,13 +53,13 @@ void post(sem_t& semaphore) {
 
 void leave_error(Party& self, const char* text) {
   std::strncpy(self.error, text, kErrorBytes - 1);
-  set_stage(self, Stage::kFailed, self.stage_batch.load());
+  self.failed_at_us.store(base::monotonic_us());
 }
 
 void require_alive(const Party& peer, const char* peer_name) {
   const int32_t pid = peer.pid.load();
   if (pid == 0) return;  // not there yet: its starter watches it
-  if (static_cast<Stage>(peer.stage.load()) != Stage::kFailed && base::is_alive({pid, peer.start_time.load()})) return;
+  if (peer.failed_at_us.load() == 0 && base::is_alive({pid, peer.start_time.load()})) return;
   throw PeerLost({fmt::format("the {} (process {})", peer_name, pid), "a running process",
                   "it has ended; " + last_words(peer), fmt::format("see the {}'s log", peer_name)});
 }

@@ -17,19 +17,19 @@ namespace cohort::sampler {
 struct GraphView {
   int64_t num_nodes = 0;
   int64_t num_edges = 0;
-  const int64_t* indptr = nullptr;  // int64 [num_nodes + 1], in-neighbours
-  const void* indices = nullptr;    // int32 or int64 [num_edges]
-  int index_bytes = 4;              // 4 or 8
-  const int64_t* labels = nullptr;  // int64 [num_nodes]
+  const int64_t* indptr = nullptr;      // int64 [num_nodes + 1], in-neighbours
+  const void* indices = nullptr;        // int32 or int64 [num_edges]
+  int index_bytes = 4;                  // 4 or 8
+  const int64_t* labels = nullptr;      // int64 [num_nodes]
   const std::byte* features = nullptr;  // [num_nodes, row_bytes]
   int64_t row_bytes = 0;
 };
 
 // Which batch.
 struct Query {
-  std::span<const int64_t> seeds;    // int64 [num_seeds], different nodes
-  std::span<const int32_t> fanout;   // int32 [num_hops], entry 0 next to the seeds
-  base::PhiloxKey key{};             // batch_key(seed, epoch, step)
+  std::span<const int64_t> seeds;   // int64 [num_seeds], different nodes
+  std::span<const int32_t> fanout;  // int32 [num_hops], entry 0 next to the seeds
+  base::PhiloxKey key{};            // batch_key(seed, epoch, step)
 };
 
 // How large the batch came out.
@@ -63,7 +63,8 @@ class Backend {
   // first occurrence among the drawn edges; edges are ordered by hop, target, and position in the target's neighbours.
   virtual Counts sample(const Query& query) = 0;
 
-  // Puts `order` (which makes a stream wait for the slot's last readers) before the next fetch. Nothing to do on the CPU.
+  // Puts `order` (which makes a stream wait for the slot's last readers) before the next fetch. Nothing to do on the
+  // CPU.
   virtual void before_fetch(const std::function<void(void* stream)>& order) = 0;
 
   // Fills memory of the slot with a byte; ordered before fetch().
@@ -90,9 +91,9 @@ std::unique_ptr<Backend> make_host_backend(const GraphView& graph, const Faults&
 #ifdef COHORT_WITH_CUDA
 enum class TopologyPlace { kAuto, kGpu, kHost };
 
-// Copies features into pinned memory, topology and labels into GPU memory of the current GPU (topology into pinned memory
-// where it would take more than half of the free GPU memory, or where `place` says so). Throws Error naming need and
-// supply before anything large is allocated.
+// Copies features into pinned memory, topology and labels into GPU memory of the current GPU (topology into pinned
+// memory where it would take more than half of the free GPU memory, or where `place` says so). Throws Error naming need
+// and supply before anything large is allocated.
 std::unique_ptr<Backend> make_cuda_backend(const GraphView& graph, TopologyPlace place, const Faults& faults);
 #endif
 

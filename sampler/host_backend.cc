@@ -15,6 +15,7 @@ namespace cohort::sampler {
 namespace {
 
 constexpr int32_t kUnset = -1;
+constexpr int kFewItems = 256;  // not worth waking threads for
 
 // Writes the drawn positions of one node, ascending; returns how many. positions: int64 [picks].
 void draw_positions(base::PhiloxKey key, int64_t node, int hop, int64_t picks, int64_t degree, int64_t* positions) {
@@ -70,7 +71,7 @@ class HostBackend final : public Backend {
     std::copy(input_id.begin(), input_id.end(), slot.input_id);
     std::copy(source_.begin(), source_.end(), slot.edge_index);
     std::copy(target_.begin(), target_.end(), slot.edge_index + num_edges);
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (num_nodes > kFewItems)
     for (int64_t i = 0; i < num_nodes; ++i) {
       const int64_t node = n_id_[static_cast<std::size_t>(i)];
       slot.y[i] = graph_.labels[node];
@@ -117,7 +118,7 @@ class HostBackend final : public Backend {
     drawn_.resize(static_cast<std::size_t>(offset_.back()));
     const std::size_t edges_before = target_.size();
     target_.resize(edges_before + drawn_.size());
-#pragma omp parallel for schedule(dynamic, 64)
+#pragma omp parallel for schedule(dynamic, 64) if (end - begin > std::size_t{kFewItems})
     for (std::size_t i = begin; i < end; ++i) {
       const int64_t node = n_id_[i];
       const int64_t row = graph_.indptr[node], degree = graph_.indptr[node + 1] - row;
@@ -158,7 +159,8 @@ class HostBackend final : public Backend {
 
 std::unique_ptr<Backend> make_host_backend(const GraphView& graph, const Faults& faults) {
   if (graph.num_nodes > INT32_MAX) {
-    throw base::Error({"data set", "at most 2147483647 nodes", std::to_string(graph.num_nodes), "batch-local ids are int32"});
+    throw base::Error(
+        {"data set", "at most 2147483647 nodes", std::to_string(graph.num_nodes), "batch-local ids are int32"});
   }
   return std::make_unique<HostBackend>(graph, faults);
 }

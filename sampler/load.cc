@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "base/check.h"
 #include "base/device.h"
@@ -89,6 +90,20 @@ std::unique_ptr<Backend> make_backend(const Options& options, const GraphView& g
   if (options.device == "cuda") return make_cuda_backend(graph, place_of(options.topology), options.faults);
 #endif
   return make_host_backend(graph, options.faults);
+}
+
+std::string describe_devices() {
+  nlohmann::json json = {{"cuda_build", false}, {"gpus", nlohmann::json::array()}};
+#ifdef COHORT_WITH_CUDA
+  json["cuda_build"] = true;
+  for (const base::Gpu& gpu : base::visible_gpus()) {
+    json["gpus"].push_back({{"ordinal", gpu.ordinal},
+                            {"name", gpu.name},
+                            {"uuid", base::format_uuid(gpu.uuid)},
+                            {"bytes", gpu.total_bytes}});
+  }
+#endif
+  return json.dump();
 }
 
 void remove_channel_of_dead_owner(const Options& options) {

@@ -17,6 +17,9 @@ channel::ChannelOptions channel_options(const Options& options, const dataset::D
 // The backend that the options name. Throws Error when this build or machine does not have it.
 std::unique_ptr<Backend> make_backend(const Options& options, const GraphView& graph);
 
+// Backends of this build and the visible GPUs, as JSON: {"cuda_build": bool, "gpus": [{ordinal, name, uuid, bytes}]}.
+std::string describe_devices();
+
 // When the process that started the run is gone, nobody else removes the channel's folder.
 void remove_channel_of_dead_owner(const Options& options);
 

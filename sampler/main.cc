@@ -1,9 +1,10 @@
 // cohort-sampler run.json: builds minibatches for one trainer until the run is stopped.
+// cohort-sampler --devices: what this build and machine can use, as JSON.
 #include <signal.h>
 
 #include <cstdio>
-#include <cstring>
 #include <exception>
+#include <string_view>
 
 #include "base/check.h"
 #include "base/process.h"
@@ -48,8 +49,12 @@ int serve(const sampler::Options& options) {
 
 int main(int argc, char** argv) {
   if (argc != 2) {
-    std::fprintf(stderr, "usage: cohort-sampler run.json\n");
+    std::fprintf(stderr, "usage: cohort-sampler run.json | cohort-sampler --devices\n");
     return 2;
+  }
+  if (std::string_view(argv[1]) == "--devices") {
+    std::printf("%s\n", sampler::describe_devices().c_str());
+    return 0;
   }
   signal(SIGINT, SIG_IGN);
   int status = 1;

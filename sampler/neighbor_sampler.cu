@@ -36,8 +36,7 @@ __global__ void place_seeds_kernel(const int64_t* n_id, int64_t num_seeds, uint3
 __global__ void count_picks_kernel(TopologyRef topology, const int64_t* frontier, int64_t size, int64_t fanout,
                                    int64_t* picks) {
   for (int64_t i = grid_first(); i <= size; i += grid_step()) {
-    picks[i] = i == size ? 0
-                         : num_picks(topology.indptr[frontier[i] + 1] - topology.indptr[frontier[i]], fanout);
+    picks[i] = i == size ? 0 : num_picks(topology.indptr[frontier[i] + 1] - topology.indptr[frontier[i]], fanout);
   }
 }
 
@@ -185,7 +184,7 @@ Counts CudaNeighborSampler::sample(const Query& query, cudaStream_t stream) {
 void CudaNeighborSampler::forget_last_batch(cudaStream_t stream) {
   if (num_nodes_ > 0) {
     forget_kernel<<<base::grid_for(num_nodes_, max_blocks_), kBlockThreads, 0, stream>>>(n_id_.data(), num_nodes_,
-                                                                                        local_id_.data());
+                                                                                         local_id_.data());
     check_launch();
   }
   num_nodes_ = num_edges_ = 0;
@@ -194,10 +193,11 @@ void CudaNeighborSampler::forget_last_batch(cudaStream_t stream) {
 void CudaNeighborSampler::place_seeds(const Query& query, cudaStream_t stream) {
   num_nodes_ = static_cast<int64_t>(query.seeds.size());
   n_id_.reserve(query.seeds.size());
-  cuda_check(cudaMemcpyAsync(n_id_.data(), query.seeds.data(), query.seeds.size_bytes(), cudaMemcpyHostToDevice, stream),
-             "copy seeds");
+  cuda_check(
+      cudaMemcpyAsync(n_id_.data(), query.seeds.data(), query.seeds.size_bytes(), cudaMemcpyHostToDevice, stream),
+      "copy seeds");
   place_seeds_kernel<<<base::grid_for(num_nodes_, max_blocks_), kBlockThreads, 0, stream>>>(n_id_.data(), num_nodes_,
-                                                                                           local_id_.data());
+                                                                                            local_id_.data());
   check_launch();
 }
 
@@ -231,7 +231,7 @@ void CudaNeighborSampler::draw(const Hop& hop, base::PhiloxKey key, cudaStream_t
                           static_cast<int32_t>(hop.frontier_begin)};
   const int64_t size = hop.frontier_end - hop.frontier_begin;
   draw_kernel<<<base::grid_for(size * kWarp, max_blocks_), kBlockThreads, 0, stream>>>(topology_, arrays, size, key,
-                                                                                      hop.number);
+                                                                                       hop.number);
   check_launch();
 }
 

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "base/host_device.h"
 #include "base/owners.h"
 #include "sampler/backend.h"
 #include "sampler/scratch.h"
@@ -15,7 +16,7 @@ struct TopologyRef {
   const void* indices = nullptr;    // int32 or int64 [E]
   int index_bytes = 4;
 
-  __host__ __device__ int64_t neighbour(int64_t position) const {
+  COHORT_HOST_DEVICE int64_t neighbour(int64_t position) const {
     return index_bytes == 4 ? static_cast<const int32_t*>(indices)[position]
                             : static_cast<const int64_t*>(indices)[position];
   }

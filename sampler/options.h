@@ -10,17 +10,17 @@
 namespace cohort::sampler {
 
 struct Options {
-  std::filesystem::path dataset;      // folder
-  std::filesystem::path channel;      // folder for the channel, exists
-  std::string device = "cpu";         // "cpu" or "cuda"
-  int gpu = 0;                        // CUDA ordinal among the visible GPUs
-  std::string topology = "auto";      // where the topology lives: "auto", "gpu" or "host"
+  std::filesystem::path dataset;  // folder
+  std::filesystem::path channel;  // folder for the channel, exists
+  std::string device = "cpu";     // "cpu" or "cuda"
+  int gpu = 0;                    // CUDA ordinal among the visible GPUs
+  std::string topology = "auto";  // where the topology lives: "auto", "gpu" or "host"
   int num_slots = 3;
   uint64_t seed = 0;
-  int32_t owner_pid = 0;              // the process that started the run; the sampler ends when it does
-  bool end_with_parent = false;       // ask the kernel to end the sampler with its parent
-  bool poison_slots = false;          // debug: fill a slot with 0xFF before it is refilled
-  Faults faults;                      // tests only
+  int32_t owner_pid = 0;         // the process that started the run; the sampler ends when it does
+  bool end_with_parent = false;  // ask the kernel to end the sampler with its parent
+  bool poison_slots = false;     // debug: fill a slot with 0xFF before it is refilled
+  Faults faults;                 // tests only
 };
 
 // Reads options from a run.json. Throws Error naming file and member for anything missing, unknown or out of range.

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/process.h"
+#include "sampler/draw.h"
 
 namespace cohort::sampler {
 namespace {
@@ -78,8 +79,7 @@ void Pipeline::build_batch(int slot, const channel::Request& request, Schedule& 
 
   publisher_.set_stage(Stage::kFetching, number);
   channel::Batch batch = describe(request, schedule, step, counts);
-  const std::size_t bytes =
-      lay_out({counts.num_nodes, counts.num_edges, batch.num_seeds, graph_.row_bytes}, batch);
+  const std::size_t bytes = lay_out({counts.num_nodes, counts.num_edges, batch.num_seeds, graph_.row_bytes}, batch);
   std::byte* data = publisher_.memory(slot, bytes, slot_bytes_to_ask(request, bytes));
   backend_.before_fetch([&](void* stream) { publisher_.wait_drained(slot, stream); });
   if (options_.poison_slots) backend_.fill(data, bytes, 0xFF);

@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import tempfile
 import weakref
 from collections.abc import Iterator, Sequence
@@ -12,9 +13,9 @@ import torch
 from torch_geometric.data import Data
 
 from cohort.base.errors import CohortError
+from cohort.base.programs import log_tail, program
 from cohort.channel.run_folder import RunFolder
 from cohort.trainer import _native
-from cohort.trainer.programs import log_tail, start_sampler
 from cohort.trainer.source import BatchSource, wait_for_channel
 
 
@@ -134,7 +135,10 @@ class _Sampler:
         }
         run_json = self.folder.path / "run.json"
         run_json.write_text(json.dumps(run, indent=2))
-        self.process = start_sampler(run_json, self.log)
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                [program("cohort-sampler"), str(run_json)], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
         self._finalizer = weakref.finalize(self, _end, self.process, self.folder, self.log)
         try:
             wait_for_channel(self.folder.path, self.check)

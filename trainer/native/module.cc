@@ -36,9 +36,10 @@ nb::dlpack::dtype feature_type(uint32_t code) {
 std::vector<int64_t> first_of(const int64_t* values, int count) { return {values, values + count}; }
 
 void bind_slot(nb::module_& m) {
-  nb::class_<HeldSlot>(m, "HeldSlot",
-                       "A batch in shared memory. The slot goes back to the sampler when this object and all views of it "
-                       "are gone.")
+  nb::class_<HeldSlot>(
+      m, "HeldSlot",
+      "A batch in shared memory. The slot goes back to the sampler when this object and all views of it "
+      "are gone.")
       .def_prop_ro("x",
                    [](nb::handle self) {
                      const auto& slot = nb::cast<HeldSlot&>(self);
@@ -80,8 +81,8 @@ void bind_slot(nb::module_& m) {
 uint64_t request(Receiver& receiver, uint32_t seed_set, uint64_t epoch, uint64_t first_step, bool shuffle,
                  uint32_t batch_size, const std::vector<int32_t>& fanout) {
   if (fanout.empty() || fanout.size() > channel::kMaxHops) {
-    throw base::Error({"num_neighbors", "1 to " + std::to_string(channel::kMaxHops) + " hops",
-                       std::to_string(fanout.size()), ""});
+    throw base::Error(
+        {"num_neighbors", "1 to " + std::to_string(channel::kMaxHops) + " hops", std::to_string(fanout.size()), ""});
   }
   channel::Request request{};
   request.seed_set = seed_set;
@@ -118,7 +119,8 @@ void bind_receiver(nb::module_& m) {
            "Asks for a pass over seeds-<seed_set>.npy; returns its number.")
       .def("next", &next, nb::arg("pass_number"), nb::arg("limit_seconds"), nb::arg("stream"),
            nb::rv_policy::take_ownership,
-           "The next batch of the pass. `limit_seconds`: how long the sampler may stay in one stage; `stream`: handle of "
+           "The next batch of the pass. `limit_seconds`: how long the sampler may stay in one stage; `stream`: handle "
+           "of "
            "the CUDA stream on which the batch will be used, 0 on the CPU.")
       .def("cancel_below", &Receiver::cancel_below, nb::arg("pass_number"),
            "Batches of earlier passes are not wanted any more.")
@@ -132,15 +134,19 @@ void bind_receiver(nb::module_& m) {
 
 NB_MODULE(_native, m) {
   nb::exception<base::Error>(m, "NativeError", PyExc_RuntimeError);
-  m.def("with_cuda", [] {
+  m.def(
+      "with_cuda",
+      [] {
 #ifdef COHORT_WITH_CUDA
-    return true;
+        return true;
 #else
-    return false;
+        return false;
 #endif
-  }, "True when this build has the CUDA backend.");
-  m.def("end_with_parent", [](int pid, int signal) { base::end_with_parent(pid, signal); }, nb::arg("parent"),
-        nb::arg("signal"), "Has the kernel send this process a signal when its parent dies.");
+      },
+      "True when this build has the CUDA backend.");
+  m.def(
+      "end_with_parent", [](int pid, int signal) { base::end_with_parent(pid, signal); }, nb::arg("parent"),
+      nb::arg("signal"), "Has the kernel send this process a signal when its parent dies.");
   bind_slot(m);
   bind_receiver(m);
 }

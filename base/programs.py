@@ -1,0 +1,24 @@
+"""Where Cohort's own programs lie, and what they said last."""
+
+import os
+from pathlib import Path
+
+from cohort.base.errors import CohortError
+
+
+def program(name: str) -> str:
+    """The path of one of Cohort's own programs (``cohort-sampler``, ``cohort-inspect``).
+
+    Raises:
+        CohortError: the installation lacks it.
+    """
+    path = Path(__file__).absolute().parent.parent / "bin" / name
+    if not os.access(path, os.X_OK):
+        raise CohortError(name, f"the program {path}", "none", "build or install cohort again")
+    return str(path)
+
+
+def log_tail(log: Path, lines: int = 15) -> str:
+    """The last lines of a log, indented, for an error message."""
+    text = log.read_text(errors="replace").splitlines()[-lines:] if log.exists() else []
+    return "\n".join("    " + line for line in text) or "    (the log is empty)"

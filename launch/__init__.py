@@ -1,0 +1,1 @@
+"""The command `cohort`: starts the programs, watches them, cleans up after them."""

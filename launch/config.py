@@ -1,0 +1,42 @@
+"""Options from a TOML file."""
+
+import argparse
+import tomllib
+from pathlib import Path
+
+from cohort.base.errors import CohortError
+
+
+def apply_config(parser: argparse.ArgumentParser, path: Path) -> None:
+    """Makes the values of a TOML file (``batch-size = 1024``) the parser's defaults, so that arguments win over them.
+
+    Raises:
+        CohortError: the file is no TOML, or names an unknown option or a value the option does not take.
+    """
+    try:
+        config = tomllib.loads(path.read_text())
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise CohortError(str(path), "a TOML file of options", str(error)) from error
+    options = {action.dest: action for action in parser._actions if action.option_strings}
+    for name in ("help", "config"):
+        options.pop(name)
+    for name, value in config.items():
+        action = options.get(name.replace("-", "_"))
+        if action is None:
+            known = ", ".join(sorted(dest.replace("_", "-") for dest in options if not dest.startswith("debug")))
+            raise CohortError(f"{path}: {name}", f"one of {known}", "an unknown option")
+        parser.set_defaults(**{action.dest: _converted(action, value, f"{path}: {name}")})
+
+
+def _converted(action: argparse.Action, value, place: str):
+    """A TOML value as the option's type; a list stands for comma-separated text."""
+    text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    try:
+        converted = action.type(text) if action.type else value
+    except (ValueError, argparse.ArgumentTypeError) as error:
+        raise CohortError(place, "a value as on the command line", f"{value!r} ({error})") from error
+    if action.choices and converted not in action.choices:
+        raise CohortError(place, f"one of {', '.join(action.choices)}", repr(value))
+    if isinstance(action, argparse._StoreTrueAction) and not isinstance(value, bool):
+        raise CohortError(place, "true or false", repr(value))
+    return converted

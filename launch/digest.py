@@ -1,0 +1,33 @@
+"""``cohort digest``: one hex digest a batch over n_id, edge_index, x and y: the proof that two devices agree."""
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from cohort.launch.runs import run_two_processes
+from cohort.launch.train import add_data_options, open_dataset, positive, sampler_options
+
+
+def register(commands) -> None:
+    """Adds the command."""
+    parser = commands.add_parser("digest", help="print a digest of each batch", description=__doc__)
+    add_data_options(parser)
+    parser.add_argument("--batches", type=positive, default=10, help="how many (default 10)")
+    parser.set_defaults(func=digest)
+
+
+def digest(args: argparse.Namespace) -> int:
+    """Prints "epoch:step nodes edges digest", a line a batch of shuffled training seeds."""
+    _, dataset = open_dataset(args.dataset)
+    run = {
+        "mps": not args.no_mps,
+        "sampler": sampler_options(args, dataset),
+        "trainer": {
+            "task": "digest",
+            "fanout": args.fanout,
+            "batch_size": args.batch_size,
+            "num_batches": args.batches,
+        },
+    }
+    with tempfile.TemporaryDirectory(prefix="cohort-digest-") as out:
+        return run_two_processes(Path(out), run, show_output=True)

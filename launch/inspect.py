@@ -1,0 +1,57 @@
+"""``cohort inspect``: looks into the live channel of a run."""
+
+import argparse
+import json
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from cohort.base.errors import CohortError
+from cohort.base.units import format_bytes
+from cohort.launch.supervise import describe_channel
+
+
+def register(commands) -> None:
+    """Adds the command."""
+    parser = commands.add_parser("inspect", help="look into a running channel", description=__doc__)
+    parser.add_argument("run", type=Path, metavar="RUN", help="the run's folder (--out), or a channel's folder")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(func=inspect)
+
+
+def inspect(args: argparse.Namespace) -> int:
+    """Prints slots, states, ages, owners and stages."""
+    folder = args.run
+    if (folder / "run.json").exists():
+        folder = Path(json.loads((folder / "run.json").read_text())["sampler"]["channel"])
+    channel = describe_channel(folder)
+    if not channel:
+        raise CohortError(str(args.run), "a live channel", "none", "the run has ended, or is still loading its data")
+    if args.json:
+        print(json.dumps(channel, indent=2))
+    else:
+        _print(channel)
+    return 0
+
+
+def _print(channel: dict) -> None:
+    console = Console()
+    for name in ("sampler", "trainer"):
+        party = channel[name]
+        alive = "alive" if party["alive"] else "not running"
+        console.print(
+            f"{name}: process {party['pid']}, {alive}, {party['stage']} (batch {party['batch']})"
+            f" for {party['stage_seconds']:.1f} s"
+        )
+        if party.get("error"):
+            console.print(f"  it said: {party['error']}")
+    table = Table(title=f"slots on {channel['device']}")
+    for column in ("slot", "state", "age s", "batch", "step", "nodes", "edges", "memory"):
+        table.add_column(column, justify="right")
+    for i, slot in enumerate(channel["slots"]):
+        numbers = [str(slot.get(key, "-")) for key in ("batch", "step", "num_nodes", "num_edges")]
+        table.add_row(
+            str(i), slot["state"], f"{slot.get('state_seconds', 0):.1f}", *numbers, format_bytes(slot["bytes"])
+        )
+    console.print(table)

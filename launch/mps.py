@@ -1,0 +1,129 @@
+"""NVIDIA's Multi-Process Service: lets the kernels of sampler and trainer run at the same time.
+
+Without it the GPU is time-sliced between the two processes.
+"""
+
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+START_SECONDS = 10.0
+STOP_SECONDS = 5.0
+ASK_SECONDS = 5.0
+PR_SET_PDEATHSIG = 1
+
+
+class Mps:
+    """The daemon for one run: one that is there already is used, otherwise a private one is started.
+
+    Attributes:
+        env: what clients need in their environment.
+        problem: why there is none; empty when there is one.
+    """
+
+    def __init__(self):
+        self.env: dict[str, str] = {}
+        self.problem = ""
+        self.process: subprocess.Popen | None = None
+        self._folder: Path | None = None
+        self._server_pid: int | None = None
+        if not shutil.which("nvidia-cuda-mps-control"):
+            self.problem = "nvidia-cuda-mps-control is not installed"
+        elif self._ask("get_server_list") is None:
+            self._start()
+
+    @property
+    def active(self) -> bool:
+        return not self.problem
+
+    def _start(self) -> None:
+        # Socket paths are limited to about 108 characters, so the folder is short.
+        self._folder = Path(tempfile.mkdtemp(prefix="cohort-mps-", dir="/tmp"))
+        self.env = {"CUDA_MPS_PIPE_DIRECTORY": str(self._folder), "CUDA_MPS_LOG_DIRECTORY": str(self._folder)}
+        with open(self._folder / "daemon.log", "wb") as log:
+            self.process = subprocess.Popen(
+                ["nvidia-cuda-mps-control", "-f"],
+                env=os.environ | self.env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                preexec_fn=_end_with_parent,
+            )
+        deadline = time.monotonic() + START_SECONDS
+        while self._ask("get_server_list") is None:
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.problem = "the MPS daemon did not start: " + (self._folder / "daemon.log").read_text()[-500:]
+                self.stop()
+                return
+            time.sleep(0.05)
+
+    def _ask(self, command: str) -> str | None:
+        """The daemon's answer, or None when no daemon answers."""
+        try:
+            answer = subprocess.run(
+                ["nvidia-cuda-mps-control"],
+                input=command + "\n",
+                env=os.environ | self.env,
+                capture_output=True,
+                text=True,
+                timeout=ASK_SECONDS,
+            )
+        except subprocess.TimeoutExpired:
+            return None
+        return answer.stdout.strip() if answer.returncode == 0 and "Cannot find" not in answer.stdout + answer.stderr else None
+
+    def died(self) -> str:
+        """What part of MPS has died under the run, in words; empty when all is well."""
+        if not self.active:
+            return ""
+        if self.process is not None and self.process.poll() is not None:
+            return f"the MPS daemon (process {self.process.pid}) has ended"
+        if self._server_pid is not None and not Path(f"/proc/{self._server_pid}").exists():
+            return f"the MPS server (process {self._server_pid}) has ended"
+        return ""
+
+    def remember_server(self) -> None:
+        """Notes the server that clients are connected to, so that its end is noticed."""
+        pids = (self._ask("get_server_list") or "").split()
+        self._server_pid = int(pids[0]) if pids and pids[0].isdigit() else None
+
+    def terminate_client(self, pid: int) -> None:
+        """Takes a client off the GPU, so that killing it cannot harm the others. It may have gone already."""
+        if self.active and self._server_pid is not None:
+            self._ask(f"terminate_client {self._server_pid} {pid}")
+
+    def stop(self) -> None:
+        """Ends a daemon of our own and its server, within seconds."""
+        if self.process is not None:
+            if self.process.poll() is None:
+                self._ask("quit -t 1")
+                _end(self.process)
+            if self._server_pid is not None and Path(f"/proc/{self._server_pid}").exists():
+                _kill(self._server_pid)
+            self.process = None
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _end(process: subprocess.Popen) -> None:
+    try:
+        process.wait(timeout=STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return  # it ended by itself meanwhile
+
+
+def _end_with_parent() -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -1,0 +1,133 @@
+"""Starts processes, watches them, names the one that failed, and leaves nothing behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from cohort.base.programs import log_tail, program
+from cohort.launch.mps import Mps
+
+POLL_SECONDS = 0.05
+GRACE_SECONDS = 0.3  # processes that fall together are looked at together
+STOP_SECONDS = 2.0
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Stopped(BaseException):
+    """The launcher itself was told to stop, by this signal."""
+
+    def __init__(self, number: int):
+        self.number = number
+
+
+@dataclass
+class Child:
+    """A process of the run."""
+
+    name: str  # "sampler" or "trainer": also its member in the channel's description
+    process: subprocess.Popen
+    log: Path
+
+    def how_it_ended(self) -> str:
+        code = self.process.returncode
+        return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+
+
+class Supervisor:
+    """The processes of one run.
+
+    Args:
+        channel: folder of the run's channel.
+        mps: the daemon the processes use, or None on the CPU.
+    """
+
+    def __init__(self, channel: Path, mps: Mps | None):
+        self.channel, self.mps = channel, mps
+        self.children: list[Child] = []
+        stop_on_signals()
+
+    def start(self, name: str, argv: list[str], log: Path, show_output: bool = False) -> Child:
+        """Starts a process; its output goes to ``log`` (standard output to the terminal when ``show_output``)."""
+        env = os.environ | (self.mps.env if self.mps else {})
+        with open(log, "wb") as file:
+            process = subprocess.Popen(
+                argv, env=env, stdin=subprocess.DEVNULL, stdout=None if show_output else file, stderr=file
+            )
+        self.children.append(Child(name, process, log))
+        return self.children[-1]
+
+    def watch(self, last: Child) -> int:
+        """Waits until ``last`` ends well (0) or any process fails (1: the failure is reported on standard error)."""
+        server_known = False
+        while True:
+            if not server_known and self.mps and (self.channel / "channel").exists():
+                self.mps.remember_server()
+                server_known = True
+            ended = [child for child in self.children if child.process.poll() is not None]
+            if last in ended and last.process.returncode == 0:
+                return 0
+            if ended or (self.mps and self.mps.died()):
+                self._report_failure()
+                return 1
+            time.sleep(POLL_SECONDS)
+
+    def _report_failure(self) -> None:
+        time.sleep(GRACE_SECONDS)
+        stages = describe_channel(self.channel)
+        ended = [child for child in self.children if child.process.poll() is not None]
+        ended.sort(key=lambda child: _time_of_failure(child, stages))
+        lines = []
+        if self.mps and self.mps.died():
+            lines.append(f"cohort: {self.mps.died()}; its clients cannot go on (CUDA error 806)")
+        for i, child in enumerate(ended):
+            stage = stages.get(child.name, {})
+            what = "cohort: the" if i == 0 and not lines else "  then the"
+            lines.append(f"{what} {child.name} (process {child.process.pid}) {child.how_it_ended()}")
+            lines.append(f"  its last stage: {stage.get('stage', 'not started')} (batch {stage.get('batch', 0)})")
+            if stage.get("error"):
+                lines.append(f"  it said: {stage['error']}")
+            lines.append(f"  end of its log ({child.log}):\n{log_tail(child.log)}")
+        print("\n".join(lines), file=sys.stderr, flush=True)
+
+    def stop(self) -> None:
+        """Ends what still runs: asks, then takes it off the GPU, then kills. Bounded."""
+        for child in self.children:
+            if child.process.poll() is None:
+                child.process.terminate()
+        deadline = time.monotonic() + STOP_SECONDS
+        for child in self.children:
+            try:
+                child.process.wait(timeout=max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                if self.mps:
+                    self.mps.terminate_client(child.process.pid)
+                child.process.kill()
+                child.process.wait()
+
+
+def describe_channel(folder: Path) -> dict:
+    """The channel as ``cohort-inspect`` describes it; {} when there is none yet."""
+    answer = subprocess.run([program("cohort-inspect"), str(folder)], capture_output=True, text=True)
+    return json.loads(answer.stdout) if answer.returncode == 0 else {}
+
+
+def _time_of_failure(child: Child, stages: dict) -> float:
+    """When it failed by its own account; a process that was killed could not say so and comes first."""
+    return stages.get(child.name, {}).get("failed_at_us", 0 if child.process.returncode < 0 else float("inf"))
+
+
+def stop_on_signals() -> None:
+    """From now on SIGINT, SIGTERM and SIGHUP raise Stopped in the main thread, once."""
+    for number in STOP_SIGNALS:
+        signal.signal(number, _stop)
+
+
+def _stop(number: int, _frame) -> None:
+    for each in STOP_SIGNALS:
+        signal.signal(each, signal.SIG_IGN)  # the end is under way and bounded
+    raise Stopped(number)

@@ -1,0 +1,114 @@
+"""``cohort train``: two processes on one data set, with the wait/train breakdown at the end."""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+from cohort.launch.devices import resolve_device
+from cohort.launch.runs import run_two_processes
+
+
+def register(commands) -> None:
+    """Adds the command."""
+    parser = commands.add_parser("train", help="train a model", description=__doc__)
+    add_data_options(parser)
+    parser.add_argument("--model", choices=["sage", "gcn", "gat"], default="sage")
+    parser.add_argument("--eval-fanout", type=fanout, help="fanout of validation and test (default: --fanout)")
+    parser.add_argument("--hidden", type=positive, default=256, help="features of hidden layers (default 256)")
+    parser.add_argument("--epochs", type=positive, default=10)
+    parser.add_argument("--lr", type=float, default=0.003, help="Adam's learning rate (default 0.003)")
+    parser.add_argument("--weight-decay", type=float, default=0.0)
+    parser.add_argument("--dropout", type=probability, default=0.5)
+    parser.add_argument("--out", type=Path, help="folder for results and logs (default runs/NAME-TIME)")
+    parser.add_argument("--config", type=Path, help="a TOML file of these options (batch-size = 1024); arguments win")
+    parser.add_argument("--quiet", action="store_true", help="no progress bar and no table")
+    parser.set_defaults(func=train, config_parser=parser)
+
+
+def add_data_options(parser: argparse.ArgumentParser) -> None:
+    """Options of every command that runs a sampler."""
+    parser.add_argument("dataset", type=Path, metavar="DIR", help="folder of a data set")
+    parser.add_argument("--device", choices=["auto", "cuda", "cpu"], default="auto")
+    parser.add_argument("--gpu", type=int, default=0, help="which of the visible GPUs")
+    parser.add_argument("--fanout", type=fanout, default=[25, 10], help="neighbours a hop, next to the seeds first; -1: all")
+    parser.add_argument("--batch-size", type=positive, default=1024, help="seeds a batch (default 1024)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--slots", type=positive, default=3, help="batches that the shared buffer holds (default 3)")
+    parser.add_argument("--topology", choices=["auto", "gpu", "host"], default="auto", help="where the GPU reads the graph")
+    parser.add_argument("--no-mps", action="store_true", help="time-slice the GPU instead of sharing it")
+    for name in ("poison-slots", "slow-fetch-us", "illegal-access-batch"):  # for tests of Cohort itself
+        kind = {"action": "store_true"} if name == "poison-slots" else {"type": int}
+        parser.add_argument(f"--debug-{name}", help=argparse.SUPPRESS, **kind)
+
+
+def train(args: argparse.Namespace) -> int:
+    """Runs the command; see run_two_processes for the exit code."""
+    meta, dataset = open_dataset(args.dataset)
+    out = args.out or Path("runs") / f"{args.dataset.resolve().name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    out.mkdir(parents=True, exist_ok=True)
+    run = {
+        "mps": not args.no_mps,
+        "sampler": sampler_options(args, dataset),
+        "trainer": {
+            "task": "train",
+            "model": args.model,
+            "fanout": args.fanout,
+            "eval_fanout": args.eval_fanout or args.fanout,
+            "batch_size": args.batch_size,
+            "hidden": args.hidden,
+            "epochs": args.epochs,
+            "lr": args.lr,
+            "weight_decay": args.weight_decay,
+            "dropout": args.dropout,
+            "seed": args.seed,
+            "num_classes": meta["num_classes"],
+            "feature_dim": meta["feature_dim"],
+            "quiet": args.quiet,
+        },
+    }
+    return run_two_processes(out.absolute(), run, show_output=True)
+
+
+def open_dataset(folder: Path) -> tuple[dict, Path]:
+    """(meta.json, absolute folder) of a data set that passes the cheap checks."""
+    from cohort.dataset import open as open_folder
+
+    open_folder(folder)
+    return json.loads((folder / "meta.json").read_text()), folder.absolute()
+
+
+def sampler_options(args: argparse.Namespace, dataset: Path) -> dict:
+    """The member "sampler" of run.json, less what the run itself adds."""
+    options = {
+        "dataset": str(dataset),
+        "device": resolve_device(args.device),
+        "gpu": args.gpu,
+        "topology": args.topology,
+        "num_slots": args.slots,
+        "seed": args.seed,
+        "poison_slots": args.debug_poison_slots,
+        "slow_fetch_us": args.debug_slow_fetch_us,
+        "illegal_access_batch": args.debug_illegal_access_batch,
+    }
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def fanout(text: str) -> list[int]:
+    """"25,10" -> [25, 10]"""
+    numbers = [int(part) for part in text.split(",")]
+    if any(number < -1 for number in numbers):
+        raise argparse.ArgumentTypeError(f"expected numbers of at least 0, or -1 for all, found {text}")
+    return numbers
+
+
+def positive(text: str) -> int:
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected at least 1, found {text}")
+    return int(text)
+
+
+def probability(text: str) -> float:
+    if not 0 <= float(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a number in [0, 1), found {text}")
+    return float(text)

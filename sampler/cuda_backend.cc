@@ -1,0 +1,94 @@
+#include <random>
+#include <string>
+
+#include "base/check.h"
+#include "base/owners.h"
+#include "sampler/backend.h"
+#include "sampler/gather.h"
+#include "sampler/gpu_graph.h"
+#include "sampler/neighbor_sampler.h"
+
+namespace cohort::sampler {
+namespace {
+
+using base::cuda_check;
+
+// Enough blocks to keep all SMs of the current GPU busy.
+int blocks_for_whole_gpu() {
+  int gpu = 0, num_sms = 0;
+  cuda_check(cudaGetDevice(&gpu), "read the current GPU");
+  cuda_check(cudaDeviceGetAttribute(&num_sms, cudaDevAttrMultiProcessorCount, gpu), "count SMs");
+  constexpr int kBlocksPerSm = 8;
+  return num_sms * kBlocksPerSm;
+}
+
+class CudaBackend final : public Backend {
+ public:
+  CudaBackend(const GraphView& graph, TopologyPlace place, const Faults& faults)
+      : faults_(faults),
+        graph_(graph, place),
+        sampler_(graph_.topology(), graph.num_nodes, blocks_for_whole_gpu()),
+        gather_(graph_.rows(), blocks_for_whole_gpu()) {}
+
+  Counts sample(const Query& query) override {
+    started_.record(stream_);
+    Counts counts = sampler_.sample(query, stream_);
+    sampled_.record(stream_);
+    return counts;
+  }
+
+  void before_fetch(const std::function<void(void*)>& order) override { order(static_cast<cudaStream_t>(stream_)); }
+
+  void fill(std::byte* data, std::size_t bytes, int value) override {
+    cuda_check(cudaMemsetAsync(data, value, bytes, stream_), "poison a slot");
+  }
+
+  void fetch(const SlotArrays& slot, std::span<const int64_t> input_id) override {
+    inject_faults();
+    fetching_.record(stream_);
+    const SampledRef batch = sampler_.result();
+    cuda_check(cudaMemcpyAsync(slot.input_id, input_id.data(), input_id.size_bytes(), cudaMemcpyHostToDevice, stream_),
+               "copy input ids");
+    gather_.write_graph(batch, slot, stream_);
+    gather_.write_rows(batch, slot, stream_);
+    fetched_.record(stream_);
+  }
+
+  bool finished() override { return fetched_.done(); }
+
+  BatchTimes times() override {
+    float sample_ms = 0, fetch_ms = 0;
+    cuda_check(cudaEventElapsedTime(&sample_ms, started_, sampled_), "time the sampling");
+    cuda_check(cudaEventElapsedTime(&fetch_ms, fetching_, fetched_), "time the fetch");
+    return {1e3 * sample_ms, 1e3 * fetch_ms};
+  }
+
+ private:
+  void inject_faults() {
+    if (faults_.slow_fetch_us > 0) {
+      std::uniform_int_distribution<int64_t> delay_us(0, faults_.slow_fetch_us);
+      delay(delay_us(delays_), stream_);
+    }
+    if (fetches_++ == faults_.illegal_access_batch) access_illegally(stream_);
+  }
+
+  Faults faults_;
+  base::Stream stream_;
+  base::Event started_, sampled_, fetching_, fetched_;
+  GraphOnGpu graph_;
+  CudaNeighborSampler sampler_;
+  CudaGather gather_;
+  int64_t fetches_ = 0;
+  std::mt19937_64 delays_{std::random_device{}()};
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cuda_backend(const GraphView& graph, TopologyPlace place, const Faults& faults) {
+  if (graph.num_nodes > INT32_MAX) {
+    throw base::Error({"data set", "at most 2147483647 nodes", std::to_string(graph.num_nodes), "local ids are int32"});
+  }
+  return std::make_unique<CudaBackend>(graph, place, faults);
+}
+
+}  // namespace cohort::sampler

@@ -1,0 +1,85 @@
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "base/check.h"
+#include "base/owners.h"
+#include "sampler/draw.h"
+#include "tests/sampler/test_graph.h"
+
+namespace cohort::sampler {
+namespace {
+
+// Fetches into GPU memory poisoned before, then copies to the host.
+HostBatch run_cuda(Backend& backend, const GraphView& graph, const Query& query) {
+  HostBatch batch;
+  batch.resize(backend.sample(query), query.seeds.size(), graph.row_bytes);
+  std::vector<int64_t> input_id(query.seeds.size());
+  std::iota(input_id.begin(), input_id.end(), 0);
+  const auto on_gpu = [](std::size_t bytes) {
+    base::DeviceBytes memory(bytes + 256);
+    base::cuda_check(cudaMemset(memory.data(), 0xFF, bytes + 256));
+    return memory;
+  };
+  const auto n_id = on_gpu(8 * batch.n_id.size()), y = on_gpu(8 * batch.y.size()),
+             edges = on_gpu(8 * batch.edge_index.size()), ids = on_gpu(8 * input_id.size()), x = on_gpu(batch.x.size());
+  base::cuda_check(cudaDeviceSynchronize());
+  backend.fetch({reinterpret_cast<int64_t*>(n_id.data()), reinterpret_cast<int64_t*>(y.data()),
+                 reinterpret_cast<int64_t*>(edges.data()), reinterpret_cast<int64_t*>(ids.data()), x.data()},
+                input_id);
+  while (!backend.finished()) {
+  }
+  const auto to_host = [](void* to, const base::DeviceBytes& from, std::size_t bytes) {
+    if (bytes > 0) base::cuda_check(cudaMemcpy(to, from.data(), bytes, cudaMemcpyDeviceToHost));
+  };
+  to_host(batch.n_id.data(), n_id, 8 * batch.n_id.size());
+  to_host(batch.y.data(), y, 8 * batch.y.size());
+  to_host(batch.edge_index.data(), edges, 8 * batch.edge_index.size());
+  to_host(batch.input_id.data(), ids, 8 * batch.input_id.size());
+  to_host(batch.x.data(), x, batch.x.size());
+  return batch;
+}
+
+template <typename Index>
+void expect_same_batches(const TestGraph<Index>& graph, TopologyPlace place, const std::vector<int32_t>& fanout) {
+  const auto host = make_host_backend(graph.view(), {});
+  const auto cuda = make_cuda_backend(graph.view(), place, {});
+  for (uint64_t step = 0; step < 4; ++step) {
+    std::vector<int64_t> seeds(50 + 30 * step);
+    std::iota(seeds.begin(), seeds.end(), static_cast<int64_t>(100 * step));
+    const Query query{seeds, fanout, batch_key(5, 1, step)};
+    const HostBatch a = run_host(*host, graph.view(), query), b = run_cuda(*cuda, graph.view(), query);
+    ASSERT_EQ(a.counts.nodes_per_hop, b.counts.nodes_per_hop);
+    ASSERT_EQ(a.counts.edges_per_hop, b.counts.edges_per_hop);
+    ASSERT_EQ(a.n_id, b.n_id);
+    ASSERT_EQ(a.y, b.y);
+    ASSERT_EQ(a.edge_index, b.edge_index);
+    ASSERT_EQ(a.input_id, b.input_id);
+    ASSERT_EQ(a.x, b.x);
+  }
+}
+
+class GpuBackend : public ::testing::TestWithParam<std::vector<int32_t>> {};
+
+TEST_P(GpuBackend, SameBitsAsTheHost) {
+  expect_same_batches(mixed_graph<int32_t>(2000, 3), TopologyPlace::kGpu, GetParam());
+}
+
+TEST_P(GpuBackend, SameBitsWithTopologyInHostMemory) {
+  expect_same_batches(mixed_graph<int64_t>(2000, 4), TopologyPlace::kHost, GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GpuBackend,
+                         ::testing::Values(std::vector<int32_t>{25, 10}, std::vector<int32_t>{15, 10, 5},
+                                           std::vector<int32_t>{-1, -1}, std::vector<int32_t>{100, 40},
+                                           std::vector<int32_t>{0, 3}, std::vector<int32_t>{32, 33}));
+
+TEST(GpuBackendRows, AnyRowSize) {
+  for (int64_t dim : {1, 3, 4, 32, 100, 257}) {
+    expect_same_batches(mixed_graph<int32_t>(1000, 6, dim), TopologyPlace::kAuto, {5, 5});
+  }
+}
+
+}  // namespace
+}  // namespace cohort::sampler

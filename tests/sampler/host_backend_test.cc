@@ -1,0 +1,158 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "sampler/draw.h"
+#include "tests/sampler/test_graph.h"
+
+namespace cohort::sampler {
+namespace {
+
+using Neighbours = std::vector<int64_t>;
+
+Query query_of(const std::vector<int64_t>& seeds, const std::vector<int32_t>& fanout, uint64_t step = 0) {
+  return {seeds, fanout, batch_key(1, 0, step)};
+}
+
+// What any batch must satisfy, checked edge by edge against the graph.
+template <typename Index>
+void expect_sound(const TestGraph<Index>& graph, const HostBatch& batch, const Query& query) {
+  const auto& n_id = batch.n_id;
+  ASSERT_TRUE(std::equal(query.seeds.begin(), query.seeds.end(), n_id.begin())) << "seeds come first";
+  ASSERT_EQ(std::set<int64_t>(n_id.begin(), n_id.end()).size(), n_id.size()) << "every node once";
+  const auto edges = static_cast<std::size_t>(batch.counts.num_edges);
+  std::size_t edge = 0;
+  int64_t first_of_frontier = 0, next_new = batch.counts.nodes_per_hop[0];
+  for (std::size_t hop = 0; hop < query.fanout.size(); ++hop) {
+    const int64_t frontier = batch.counts.nodes_per_hop[hop];
+    const std::size_t edges_before = edge;
+    for (int64_t target = first_of_frontier; target < first_of_frontier + frontier; ++target) {
+      const int64_t node = n_id[static_cast<std::size_t>(target)];
+      const auto row = graph.indices.begin() + graph.indptr[static_cast<std::size_t>(node)];
+      const int64_t degree =
+          graph.indptr[static_cast<std::size_t>(node) + 1] - graph.indptr[static_cast<std::size_t>(node)];
+      const int64_t picks = num_picks(degree, query.fanout[hop]);
+      auto position = row;
+      for (int64_t j = 0; j < picks; ++j, ++edge) {
+        ASSERT_EQ(batch.edge_index[edges + edge], target);
+        const int64_t source = batch.edge_index[edge];
+        if (source >= next_new) {
+          ASSERT_EQ(source, next_new) << "new nodes are numbered by first occurrence";
+          ++next_new;
+        }
+        // Picks are a subsequence of the row: nothing is drawn twice, order is by position.
+        position = std::find(position, row + degree, static_cast<Index>(n_id[static_cast<std::size_t>(source)]));
+        ASSERT_NE(position, row + degree) << "edge " << edge << " is not in the graph, or stands out of order";
+        ++position;
+      }
+    }
+    ASSERT_EQ(batch.counts.edges_per_hop[hop], static_cast<int64_t>(edge - edges_before));
+    first_of_frontier += frontier;
+    ASSERT_EQ(batch.counts.nodes_per_hop[hop + 1], next_new - first_of_frontier);
+  }
+  ASSERT_EQ(edge, edges);
+  ASSERT_EQ(static_cast<std::size_t>(next_new), n_id.size());
+  for (std::size_t i = 0; i < n_id.size(); ++i) {
+    ASSERT_EQ(batch.y[i], graph.labels[static_cast<std::size_t>(n_id[i])]);
+    ASSERT_EQ(reinterpret_cast<const float*>(batch.x.data())[i * static_cast<std::size_t>(graph.dim)],
+              static_cast<float>(n_id[i]));
+  }
+}
+
+class Fanouts : public ::testing::TestWithParam<std::vector<int32_t>> {};
+
+TEST_P(Fanouts, BatchesAreSound) {
+  const auto graph = mixed_graph<int32_t>(500, 3);
+  const auto backend = make_host_backend(graph.view(), {});
+  std::vector<int64_t> seeds(40);
+  for (uint64_t step = 0; step < 5; ++step) {
+    std::iota(seeds.begin(), seeds.end(), static_cast<int64_t>(step) * 60);
+    const Query query = query_of(seeds, GetParam(), step);
+    expect_sound(graph, run_host(*backend, graph.view(), query), query);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Fanouts,
+                         ::testing::Values(std::vector<int32_t>{25, 10}, std::vector<int32_t>{15, 10, 5},
+                                           std::vector<int32_t>{-1}, std::vector<int32_t>{-1, -1},
+                                           std::vector<int32_t>{1}, std::vector<int32_t>{0, 3},
+                                           std::vector<int32_t>{100, 40}, std::vector<int32_t>{2, 2, 2, 2, 2, 2}));
+
+TEST(HostBackend, WideIndicesGiveTheSameBatch) {
+  const auto narrow = mixed_graph<int32_t>(300, 5);
+  const auto wide = mixed_graph<int64_t>(300, 5);
+  const std::vector<int64_t> seeds = {4, 250, 17, 0};
+  const std::vector<int32_t> fanout = {10, 10};
+  const auto a = run_host(*make_host_backend(narrow.view(), {}), narrow.view(), query_of(seeds, fanout));
+  const auto b = run_host(*make_host_backend(wide.view(), {}), wide.view(), query_of(seeds, fanout));
+  EXPECT_EQ(a.n_id, b.n_id);
+  EXPECT_EQ(a.edge_index, b.edge_index);
+}
+
+TEST(HostBackend, AZeroDegreeSeedHasNoEdges) {
+  TestGraph<int32_t> graph;
+  graph.add_node({});
+  const std::vector<int64_t> seeds = {0};
+  const std::vector<int32_t> fanout = {5, 5};
+  const auto batch = run_host(*make_host_backend(graph.view(), {}), graph.view(), query_of(seeds, fanout));
+  EXPECT_EQ(batch.counts.num_nodes, 1);
+  EXPECT_EQ(batch.counts.num_edges, 0);
+}
+
+TEST(HostBackend, SelfLoopsAndDuplicateEdgesStay) {
+  TestGraph<int32_t> graph;
+  graph.add_node({0, 1, 1});
+  graph.add_node({});
+  const std::vector<int64_t> seeds = {0};
+  const std::vector<int32_t> fanout = {-1};
+  const auto batch = run_host(*make_host_backend(graph.view(), {}), graph.view(), query_of(seeds, fanout));
+  EXPECT_EQ(batch.edge_index, (std::vector<int64_t>{0, 1, 1, 0, 0, 0}));
+}
+
+// The batch that this seed gave when it was first written down: no later change may alter what a seed means.
+TEST(HostBackend, ASeedKeepsItsMeaning) {
+  const auto graph = mixed_graph<int32_t>(100, 9);
+  const std::vector<int64_t> seeds = {1, 2, 3, 4, 5, 6, 7, 8};
+  const std::vector<int32_t> fanout = {3, 2};
+  const auto batch = run_host(*make_host_backend(graph.view(), {}), graph.view(), query_of(seeds, fanout));
+  uint64_t hash = 1469598103934665603ull;  // FNV-1a over the ids
+  for (int64_t id : batch.n_id) hash = (hash ^ static_cast<uint64_t>(id)) * 1099511628211ull;
+  EXPECT_EQ(hash, 15905669176697399794ull);
+}
+
+// Each neighbour of a hub is drawn equally often, and so is each pair: chi-square against uniform, p = 0.001.
+TEST(HostBackend, NeighboursAreUniform) {
+  constexpr int kDegree = 12, kFanout = 4, kDraws = 6000;
+  TestGraph<int32_t> graph;
+  Neighbours all(kDegree);
+  std::iota(all.begin(), all.end(), 1);
+  graph.add_node(all);
+  for (int i = 0; i < kDegree; ++i) graph.add_node({});
+  const auto backend = make_host_backend(graph.view(), {});
+  std::map<int64_t, int> count;
+  std::map<std::pair<int64_t, int64_t>, int> pairs;
+  const std::vector<int64_t> seeds = {0};
+  const std::vector<int32_t> fanout = {kFanout};
+  for (uint64_t step = 0; step < kDraws; ++step) {
+    const auto batch = run_host(*backend, graph.view(), query_of(seeds, fanout, step));
+    for (std::size_t i = 1; i < batch.n_id.size(); ++i) {
+      ++count[batch.n_id[i]];
+      for (std::size_t j = i + 1; j < batch.n_id.size(); ++j) ++pairs[{batch.n_id[i], batch.n_id[j]}];
+    }
+  }
+  const auto chi_square = [](const auto& counts, double expected) {
+    double sum = 0;
+    for (const auto& [key, times] : counts) sum += (times - expected) * (times - expected) / expected;
+    return sum;
+  };
+  ASSERT_EQ(count.size(), static_cast<std::size_t>(kDegree));
+  EXPECT_LT(chi_square(count, kDraws * double{kFanout} / kDegree), 31.3);  // 11 degrees of freedom
+  ASSERT_EQ(pairs.size(), 66u);
+  EXPECT_LT(chi_square(pairs, kDraws * (kFanout * (kFanout - 1) / 2.0) / 66.0), 105.0);  // 65 degrees of freedom
+}
+
+}  // namespace
+}  // namespace cohort::sampler

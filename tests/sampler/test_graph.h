@@ -1,0 +1,91 @@
+// Small graphs for the sampler's tests, and a batch in host memory.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "base/random.h"
+#include "sampler/backend.h"
+
+namespace cohort::sampler {
+
+// A graph that owns its arrays. Row v of the features holds v in every float.
+template <typename Index>
+struct TestGraph {
+  std::vector<int64_t> indptr{0};
+  std::vector<Index> indices;
+  std::vector<int64_t> labels;
+  std::vector<float> features;
+  int64_t dim = 5;
+
+  void add_node(const std::vector<int64_t>& in_neighbours) {
+    for (int64_t node : in_neighbours) indices.push_back(static_cast<Index>(node));
+    indptr.push_back(static_cast<int64_t>(indices.size()));
+    const auto node = static_cast<int64_t>(labels.size());
+    labels.push_back(node % 7);
+    features.insert(features.end(), static_cast<std::size_t>(dim), static_cast<float>(node));
+  }
+  int64_t num_nodes() const { return static_cast<int64_t>(labels.size()); }
+  GraphView view() const {
+    GraphView graph;
+    graph.num_nodes = num_nodes();
+    graph.num_edges = static_cast<int64_t>(indices.size());
+    graph.indptr = indptr.data();
+    graph.indices = indices.data();
+    graph.index_bytes = sizeof(Index);
+    graph.labels = labels.data();
+    graph.features = reinterpret_cast<const std::byte*>(features.data());
+    graph.row_bytes = dim * static_cast<int64_t>(sizeof(float));
+    return graph;
+  }
+};
+
+// Degrees from 0 to beyond a warp, self loops and duplicate edges.
+template <typename Index>
+TestGraph<Index> mixed_graph(int64_t num_nodes, uint64_t seed, int64_t dim = 5) {
+  TestGraph<Index> graph;
+  graph.dim = dim;
+  const base::PhiloxKey key = base::key_of(seed);
+  for (int64_t node = 0; node < num_nodes; ++node) {
+    const auto at = static_cast<uint64_t>(node);
+    const uint64_t kind = base::random_below(5, key, at, 0);
+    const uint64_t degree = kind == 0 ? 0 : base::random_below(kind == 4 ? 300 : 20, key, at, 1);
+    std::vector<int64_t> neighbours;
+    for (uint64_t j = 0; j < degree; ++j) {
+      neighbours.push_back(static_cast<int64_t>(base::random_below(static_cast<uint64_t>(num_nodes), key, at, 2 + j)));
+    }
+    if (kind == 1) neighbours.push_back(node);
+    if (!neighbours.empty() && kind == 2) neighbours.push_back(neighbours[0]);
+    graph.add_node(neighbours);
+  }
+  return graph;
+}
+
+// A fetched batch in host memory.
+struct HostBatch {
+  Counts counts;
+  std::vector<int64_t> n_id, y, edge_index, input_id;
+  std::vector<std::byte> x;
+
+  void resize(const Counts& sampled, std::size_t num_seeds, int64_t row_bytes) {
+    counts = sampled;
+    n_id.resize(static_cast<std::size_t>(counts.num_nodes));
+    y.resize(n_id.size());
+    edge_index.resize(2 * static_cast<std::size_t>(counts.num_edges));
+    input_id.resize(num_seeds);
+    x.resize(n_id.size() * static_cast<std::size_t>(row_bytes));
+  }
+  SlotArrays arrays() { return {n_id.data(), y.data(), edge_index.data(), input_id.data(), x.data()}; }
+};
+
+inline HostBatch run_host(Backend& backend, const GraphView& graph, const Query& query) {
+  HostBatch batch;
+  batch.resize(backend.sample(query), query.seeds.size(), graph.row_bytes);
+  std::vector<int64_t> input_id(query.seeds.size());
+  for (std::size_t i = 0; i < input_id.size(); ++i) input_id[i] = static_cast<int64_t>(i);
+  backend.fetch(batch.arrays(), input_id);
+  return batch;
+}
+
+}  // namespace cohort::sampler

@@ -1,0 +1,31 @@
+"""One hex digest a batch: the proof that two devices agree."""
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from cohort.trainer.source import BatchSource
+
+
+def digest(batch) -> str:
+    """SHA-256 over the bytes of n_id, edge_index, x and y, in that order; 32 hex digits of it."""
+    sha = hashlib.sha256()
+    for tensor in (batch.n_id, batch.edge_index, batch.x, batch.y):
+        sha.update(tensor.contiguous().view(torch.uint8).cpu().numpy().data)
+    return sha.hexdigest()[:32]
+
+
+def print_digests(source: BatchSource, run: dict) -> None:
+    """Prints "step nodes edges digest" for the first batches of as many epochs as it takes."""
+    options = run["trainer"]
+    ids = np.load(Path(run["sampler"]["dataset"]) / "train_ids.npy", mmap_mode="r")
+    seed_set = source.add_seeds(ids)
+    left, epoch = options["num_batches"], 0
+    while left > 0:
+        which = source.request(seed_set, options["fanout"], options["batch_size"], epoch, shuffle=True)
+        steps = min(left, which.num_steps)
+        for batch, slot in source.batches(which, steps):
+            print(f"{epoch}:{slot.step} {batch.num_nodes} {batch.edge_index.shape[1]} {digest(batch)}", flush=True)
+        left, epoch = left - steps, epoch + 1

@@ -1,0 +1,127 @@
+"""Where the time of an epoch goes, and what a run leaves behind."""
+
+import json
+import os
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import torch
+
+
+class StepClock:
+    """Wait and train time of steps.
+
+    Wait is the idle time of the trainer's stream between the end of one step (or the start of the epoch) and the start
+    of the next; train is forward to optimizer step. On a GPU both come from events on the current stream; on the CPU
+    from the wall clock. Their sum is the epoch's time.
+    """
+
+    def __init__(self, device: torch.device):
+        self._on_gpu = device.type == "cuda"
+        self._marks: list = []
+        self._done = [0.0, 0.0]  # seconds of marks already evaluated: wait, train
+        self.start = time.perf_counter()
+        self._mark()
+
+    def step_begins(self) -> None:
+        """The batch is there; the step's work comes next."""
+        self._mark()
+
+    def step_ended(self) -> None:
+        """The optimizer step is on the stream."""
+        self._mark()
+        if self._on_gpu and len(self._marks) > 512:
+            self._evaluate(up_to=len(self._marks) // 4 * 2)
+
+    def totals(self) -> tuple[float, float]:
+        """(wait, train) seconds so far; waits for the stream."""
+        self._evaluate(up_to=len(self._marks) - 1)
+        return self._done[0], self._done[1]
+
+    def wait_share(self) -> float:
+        """Wait / (wait + train) of the steps evaluated so far, without waiting for the GPU."""
+        if not self._on_gpu:
+            self._evaluate(up_to=len(self._marks) - 1)
+        total = sum(self._done)
+        return self._done[0] / total if total > 0 else 0.0
+
+    def _mark(self) -> None:
+        if self._on_gpu:
+            event = torch.cuda.Event(enable_timing=True)
+            event.record()
+            self._marks.append(event)
+        else:
+            self._marks.append(time.perf_counter())
+
+    def _evaluate(self, up_to: int) -> None:
+        """Adds up the intervals between marks 0 .. up_to (an even number: whole steps), and forgets them."""
+        up_to -= up_to % 2
+        if up_to <= 0:
+            return
+        if self._on_gpu:
+            self._marks[up_to].synchronize()
+        for i in range(up_to):
+            before, after = self._marks[i], self._marks[i + 1]
+            seconds = before.elapsed_time(after) / 1e3 if self._on_gpu else after - before
+            self._done[i % 2] += seconds
+        del self._marks[:up_to]
+
+
+@dataclass
+class EpochReport:
+    """One epoch of training. All times in seconds; sample and fetch are the sampler's, beside the trainer's."""
+
+    epoch: int
+    seconds: float = 0.0
+    wait_seconds: float = 0.0
+    train_seconds: float = 0.0
+    sample_seconds: float = 0.0
+    fetch_seconds: float = 0.0
+    loss: float = 0.0
+    val_accuracy: float | None = None
+    num_batches: int = 0
+    num_seeds: int = 0
+    num_nodes: int = 0
+    num_edges: int = 0
+    host_bytes: int = 0
+
+    def add(self, slot) -> None:
+        """Counts a batch."""
+        self.num_batches += 1
+        self.num_seeds += slot.num_seeds
+        self.num_nodes += sum(slot.num_sampled_nodes)
+        self.num_edges += sum(slot.num_sampled_edges)
+        self.host_bytes += slot.host_bytes
+        self.sample_seconds += slot.sample_us / 1e6
+        self.fetch_seconds += slot.fetch_us / 1e6
+
+
+@dataclass
+class RunReport:
+    """What RUN/summary.json holds. The keys are stable."""
+
+    test_accuracy: float | None = None
+    val_accuracy: float | None = None
+    best_epoch: int | None = None
+    device: str = ""
+    time_sliced: bool = False
+    epochs: list[EpochReport] = field(default_factory=list)
+    bytes: dict = field(default_factory=lambda: {"host": 0, "peer": 0, "local": 0})
+
+    def write(self, path: Path) -> None:
+        """Writes the summary in one piece: a reader sees the old one or the new one."""
+        write_atomically(path, json.dumps(asdict(self), indent=2) + "\n")
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replaces a file in one step."""
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text(text)
+    os.replace(temporary, path)
+
+
+def append_line(path: Path, record: dict) -> None:
+    """Appends one JSON object to a .jsonl file."""
+    with open(path, "a") as file:
+        file.write(json.dumps(record) + "\n")

@@ -1,0 +1,119 @@
+"""What a person sees of a run: a progress bar, then a table."""
+
+import time
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as RichProgress
+from rich.table import Table
+
+from cohort.base.units import format_bytes
+from cohort.trainer.metrics import RunReport, StepClock
+
+UPDATE_SECONDS = 0.2
+
+
+class Progress:
+    """A bar over the seeds of all epochs, with epoch, loss, seeds/s and wait share; nothing when quiet."""
+
+    def __init__(self, num_epochs: int, num_seeds: int, quiet: bool):
+        self._num_epochs = num_epochs
+        self._bar = RichProgress(
+            TextColumn("epoch {task.fields[epoch]}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("loss {task.fields[loss]}  {task.fields[rate]} seeds/s  wait {task.fields[wait]}"),
+            TimeRemainingColumn(),
+            console=Console(quiet=quiet),
+        )
+        self._task = self._bar.add_task(
+            "train", total=num_epochs * num_seeds, epoch=f"1/{num_epochs}", loss="-", rate="-", wait="-"
+        )
+        self._begin = time.perf_counter()
+        self._last_update = 0.0
+        self._seeds = 0
+        self._loss = _DelayedScalar()
+
+    def __enter__(self):
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_):
+        self._bar.stop()
+
+    def step(self, epoch: int, seeds: int, loss_sum: torch.Tensor, labelled: torch.Tensor, clock: StepClock) -> None:
+        """Counts a step; looks at the numbers only a few times a second, and never waits for the GPU."""
+        self._seeds += seeds
+        now = time.perf_counter()
+        if now - self._last_update < UPDATE_SECONDS:
+            return
+        self._last_update = now
+        self._bar.update(
+            self._task,
+            completed=self._seeds,
+            epoch=f"{epoch + 1}/{self._num_epochs}",
+            loss=self._loss.latest(loss_sum / labelled.clamp(min=1)),
+            rate=f"{self._seeds / (now - self._begin):,.0f}",
+            wait=f"{100 * clock.wait_share():.0f} %",
+        )
+
+
+class _DelayedScalar:
+    """Reads a GPU scalar one update late, so that nobody waits for it."""
+
+    def __init__(self):
+        self._copy = None
+        self._ready = None
+        self._text = "-"
+
+    def latest(self, value: torch.Tensor) -> str:
+        if self._copy is not None and (self._ready is None or self._ready.query()):
+            self._text = f"{self._copy.item():.4f}"
+            self._copy = None
+        if self._copy is None:
+            self._copy = value.to("cpu", non_blocking=True)
+            if value.is_cuda:
+                self._ready = torch.cuda.Event()
+                self._ready.record()
+        return self._text
+
+
+def print_table(report: RunReport, quiet: bool) -> None:
+    """The final table: where each epoch's time went, bytes read, accuracy."""
+    if quiet:
+        return
+    table = Table(title=f"Cohort on {report.device}")
+    for name in ["epoch", "seconds", "wait s", "train s", "sample s", "fetch s", "host bytes", "loss", "val accuracy"]:
+        table.add_column(name, justify="right")
+    shown = report.epochs if len(report.epochs) <= 8 else report.epochs[:3] + report.epochs[-4:]
+    for epoch in shown:
+        table.add_row(
+            str(epoch.epoch + 1),
+            *(
+                f"{seconds:.3f}"
+                for seconds in (
+                    epoch.seconds,
+                    epoch.wait_seconds,
+                    epoch.train_seconds,
+                    epoch.sample_seconds,
+                    epoch.fetch_seconds,
+                )
+            ),
+            format_bytes(epoch.host_bytes),
+            f"{epoch.loss:.4f}",
+            _percent(epoch.val_accuracy),
+        )
+    console = Console()
+    console.print(table)
+    if report.epochs:
+        last = report.epochs[-1]
+        console.print(
+            f"a batch: {last.num_edges / last.num_batches:,.0f} edges, {last.num_nodes / last.num_batches:,.0f} nodes;"
+            f" sample and fetch run in the sampler, beside wait and train"
+        )
+    console.print(f"test accuracy {_percent(report.test_accuracy)}, at the best validation {_percent(report.val_accuracy)}")
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.2f} %"

@@ -98,6 +98,13 @@ void check_split(const Dataset& data, std::size_t split, std::vector<uint8_t>& o
   }
 }
 
+void check_splits(const Dataset& data, std::vector<Problem>& problems, const std::stop_token& stop) {
+  // Without an array of V elements, a damaged meta.json could ask for any amount of memory.
+  if (data.indptr_array().empty_handle() && data.labels_array().empty_handle()) return;
+  std::vector<uint8_t> owner(static_cast<std::size_t>(data.num_nodes()), 0);
+  for (std::size_t split = 0; split < kSplitNames.size(); ++split) check_split(data, split, owner, problems, stop);
+}
+
 // True for infinities and NaNs, by the bits of the exponent.
 bool is_not_finite(const MappedArray& array, int64_t i) {
   switch (array.dtype()) {
@@ -143,8 +150,7 @@ std::vector<Problem> check(const std::filesystem::path& folder, const std::stop_
   check_indptr(data, problems, stop);
   check_indices(data, problems, stop);
   check_labels(data, problems, stop);
-  std::vector<uint8_t> owner(static_cast<std::size_t>(data.num_nodes()), 0);
-  for (std::size_t split = 0; split < kSplitNames.size(); ++split) check_split(data, split, owner, problems, stop);
+  check_splits(data, problems, stop);
   check_features(data, problems, stop);
   return problems;
 }

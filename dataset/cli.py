@@ -8,14 +8,13 @@ import time
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
-from rich.console import Console
-from rich.markup import escape
-
 from cohort.base.errors import CohortError
 from cohort.dataset.check import check
 from cohort.dataset.importer import import_npz
 from cohort.dataset.reader import open as open_dataset
 from cohort.dataset.writer import generate
+from rich.console import Console
+from rich.markup import escape
 
 SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
 EPILOG_NUMBERS = "Numbers may be written 2400000, 2.4M, 124M or 1e6 (K, M, G)."
@@ -29,8 +28,8 @@ def number(text: str) -> int:
         whole = int(value)
     except (InvalidOperation, ValueError, OverflowError):
         raise argparse.ArgumentTypeError(f"expected a number such as 17, 2.4M or 1e6, found {text!r}") from None
-    if whole != value:
-        raise argparse.ArgumentTypeError(f"expected a whole number, found {text!r}")
+    if whole != value or not 0 <= whole < 2**63:
+        raise argparse.ArgumentTypeError(f"expected a whole number in [0, 2^63), found {text!r}")
     return whole
 
 
@@ -133,7 +132,9 @@ def _write(out: Path, what: str, work) -> int:
         summary = _summary(open_dataset(out))
     except CohortError as error:
         return _fail(error)
-    console.print(escape(f"{out}: {summary}, written in {time.monotonic() - start:.1f} s"), highlight=False, soft_wrap=True)
+    console.print(
+        escape(f"{out}: {summary}, written in {time.monotonic() - start:.1f} s"), highlight=False, soft_wrap=True
+    )
     return 0
 
 
@@ -145,7 +146,9 @@ def _check(args: argparse.Namespace) -> int:
         print(problem, file=sys.stderr)
     if problems:
         return 1
-    console.print(escape(f"{args.path}: {_summary(open_dataset(args.path))}: no problem found"), highlight=False, soft_wrap=True)
+    console.print(
+        escape(f"{args.path}: {_summary(open_dataset(args.path))}: no problem found"), highlight=False, soft_wrap=True
+    )
     return 0
 
 

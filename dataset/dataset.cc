@@ -40,9 +40,10 @@ T member(const Json& json, const std::string& place, const char* key, const char
 }
 
 int64_t count_member(const Json& json, const std::string& place, const char* key, int64_t least) {
+  constexpr int64_t kMost = int64_t{1} << 48;  // what the arrays of a folder may hold
   const auto value = member<int64_t>(json, place, key, "an integer");
-  if (value < least) {
-    throw base::Error({place, fmt::format("\"{}\" of at least {}", key, least), std::to_string(value), kImportAgain});
+  if (value < least || value > kMost) {
+    throw base::Error({place, fmt::format("\"{}\" in [{}, 2^48]", key, least), std::to_string(value), kImportAgain});
   }
   return value;
 }

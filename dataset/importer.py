@@ -10,14 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse
-
 from cohort.base.errors import CohortError
 from cohort.dataset import arrays
 from cohort.dataset.pca import principal_components
 from cohort.dataset.writer import SPLITS, demand_split, random_splits, write_dataset
 
-CSR_KEYS = tuple(f"{matrix}_{part}" for matrix in ("adj", "attr") for part in ("data", "indices", "indptr", "shape"))
-PLAIN_KEYS = ("src", "dst", "x")
 UNREADABLE = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
 
 
@@ -86,7 +83,7 @@ def import_npz(
     Raises:
         CohortError: for input that is missing, damaged or out of range.
     """
-    demand_split(split)
+    demand_split(split, seed)
     inputs = Source(source)
     try:
         read = _read_csr if "adj_indptr" in inputs.keys else _read_plain
@@ -107,9 +104,6 @@ def import_npz(
 
 def _read_csr(inputs: Source):
     """Adjacency and attributes as CSR matrices; row i, column j of the adjacency is the edge i -> j."""
-    for key in CSR_KEYS:
-        if key not in inputs.keys:
-            inputs[key]  # raises, and lists what there is
     adjacency, attributes = _matrix(inputs, "adj"), _matrix(inputs, "attr")
     num_nodes = attributes.shape[0]
     if adjacency.shape != (num_nodes, num_nodes):

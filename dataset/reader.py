@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-
 from cohort.dataset import _native
 
 
@@ -45,7 +44,7 @@ class Dataset:
         return self.x.astype(np.float32)
 
     def to_pyg(self):
-        """The whole graph as torch_geometric Data with float32 x, y, edge_index int64 [2, E] and three bool masks [V]."""
+        """The whole graph as torch_geometric Data: float32 x, y, edge_index int64 [2, E] and three bool masks [V]."""
         import torch
         from torch_geometric.data import Data
 
@@ -74,8 +73,7 @@ def open(path: str | os.PathLike) -> Dataset:
 
 
 def _map(path: Path) -> np.ndarray:
-    array = np.lib.format.open_memmap(path, mode="r") if _has_elements(path) else np.load(path, allow_pickle=False)
-    return array
+    return np.load(path, mmap_mode="r" if _has_elements(path) else None, allow_pickle=False)
 
 
 def _has_elements(path: Path) -> bool:

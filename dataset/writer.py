@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-
 from cohort.base.errors import CohortError
 from cohort.dataset import _native
 from cohort.dataset.check import check
@@ -76,6 +75,7 @@ def generate(
     overwrite: bool = False,
 ) -> None:
     """Writes a random data set; kind is sbm, powerlaw or rmat (FORMAT.md says what they are)."""
+    demand_split(split, seed)
     _native.generate(
         os.fspath(out),
         kind=kind,
@@ -100,15 +100,17 @@ def coo_to_csc(src: np.ndarray, dst: np.ndarray, num_nodes: int) -> tuple[np.nda
 
 def random_splits(labels: np.ndarray, parts: Sequence[float], seed: int) -> list[np.ndarray]:
     """Train, val and test ids: random parts of the nodes that have a label, each ascending."""
-    demand_split(parts)
+    demand_split(parts, seed)
     labelled = np.flatnonzero(labels >= 0)
     shuffled = np.random.default_rng(seed).permutation(labelled)
     bounds = np.rint(np.minimum(np.cumsum(parts), 1.0) * len(labelled)).astype(np.int64)
     return [np.sort(ids) for ids in np.split(shuffled, bounds)[:3]]
 
 
-def demand_split(parts: Sequence[float]) -> None:
-    """Raises CohortError unless there are three parts that fit into one whole."""
+def demand_split(parts: Sequence[float], seed: int) -> None:
+    """Raises CohortError unless there are three parts that fit into one whole, and a seed that is not negative."""
+    if not 0 <= seed < 2**64:
+        raise CohortError("--seed", "an integer in [0, 2^64)", str(seed))
     if len(parts) != 3 or not all(part >= 0 for part in parts) or not sum(parts) <= 1 + 1e-9:
         found = ",".join(str(part) for part in parts)
         raise CohortError("--split", "three parts of at least 0 that add up to at most 1", found, "0.6,0.2,0.2")
@@ -120,6 +122,8 @@ def _output(out: str | os.PathLike, overwrite: bool) -> Iterator[_native.OutputF
     try:
         yield folder
         folder.commit()
+    except OSError as error:
+        raise CohortError(str(out), "a folder that can be written", str(error), "is the disk full?") from error
     finally:
         folder.discard()
 
@@ -147,7 +151,10 @@ def _create(path: Path, dtype, shape: tuple[int, ...]) -> np.ndarray:
     """A .npy file to fill in place; an array without elements cannot be mapped and stays in memory."""
     if 0 in shape:
         return np.empty(shape, dtype=dtype)
-    return np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape, version=(1, 0))
+    array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape, version=(1, 0))
+    with path.open("r+b") as file:  # a disk that fills up later would end the process with SIGBUS
+        os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    return array
 
 
 def _index_dtype(num_nodes: int) -> type:

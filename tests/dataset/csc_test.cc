@@ -1,1 +1,98 @@
+#include "dataset/csc.h"
+
 #include <gtest/gtest.h>
+#include <omp.h>
+
+#include <vector>
+
+#include "base/random.h"
+
+namespace cohort::dataset {
+namespace {
+
+std::vector<Edge> random_edges(int64_t num_nodes, int64_t num_edges, uint64_t seed) {
+  std::vector<Edge> edges;
+  const auto bound = static_cast<uint64_t>(num_nodes);
+  for (int64_t i = 0; i < num_edges; ++i) {
+    const auto draw = [&](uint64_t end) {
+      return static_cast<int64_t>(base::random_below(bound, base::key_of(seed), static_cast<uint64_t>(i), end));
+    };
+    edges.push_back({draw(0), draw(1)});
+  }
+  return edges;
+}
+
+template <typename Index>
+struct Csc {
+  std::vector<int64_t> indptr;
+  std::vector<Index> indices;
+  bool operator==(const Csc&) const = default;
+};
+
+template <typename Index>
+Csc<Index> build(const std::vector<Edge>& edges, int64_t num_nodes, const std::stop_token& stop = {}) {
+  Csc<Index> out{std::vector<int64_t>(static_cast<std::size_t>(num_nodes) + 1, -5), std::vector<Index>(edges.size())};
+  build_csc([&](int64_t i) { return edges[static_cast<std::size_t>(i)]; }, std::span<int64_t>(out.indptr),
+            std::span<Index>(out.indices), stop);
+  return out;
+}
+
+// Column by column, from the definition.
+template <typename Index>
+Csc<Index> slow_twin(const std::vector<Edge>& edges, int64_t num_nodes) {
+  Csc<Index> out{{0}, {}};
+  for (int64_t v = 0; v < num_nodes; ++v) {
+    std::vector<Index> column;
+    for (const Edge& edge : edges) {
+      if (edge.destination == v) column.push_back(static_cast<Index>(edge.source));
+    }
+    std::sort(column.begin(), column.end());
+    out.indices.insert(out.indices.end(), column.begin(), column.end());
+    out.indptr.push_back(static_cast<int64_t>(out.indices.size()));
+  }
+  return out;
+}
+
+TEST(BuildCsc, AgreesWithItsSlowTwin) {
+  for (const auto& [num_nodes, num_edges] :
+       {std::pair<int64_t, int64_t>{1, 0}, {1, 5}, {7, 3}, {50, 2000}, {600, 600}}) {
+    const auto edges = random_edges(num_nodes, num_edges, 11);
+    EXPECT_EQ(build<int32_t>(edges, num_nodes), slow_twin<int32_t>(edges, num_nodes));
+    EXPECT_EQ(build<int64_t>(edges, num_nodes), slow_twin<int64_t>(edges, num_nodes));
+  }
+}
+
+TEST(BuildCsc, IsTheSameForAnyNumberOfThreads) {
+  const auto edges = random_edges(1000, 4 * kChunk, 5);
+  const int threads = omp_get_max_threads();
+  omp_set_num_threads(1);
+  const auto one = build<int32_t>(edges, 1000);
+  omp_set_num_threads(7);
+  const auto seven = build<int32_t>(edges, 1000);
+  omp_set_num_threads(threads);
+  EXPECT_EQ(one, seven);
+}
+
+TEST(BuildCsc, EndsWhenAskedTo) {
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_THROW(build<int32_t>(random_edges(5, 9, 1), 5, stop.get_token()), Interrupted);
+}
+
+TEST(ForChunks, HandsOnAnException) {
+  const auto fail_at_3 = [](int64_t begin, int64_t) {
+    if (begin == 3) throw std::runtime_error("three");
+  };
+  EXPECT_THROW(for_chunks(100, {}, fail_at_3, 1), std::runtime_error);
+}
+
+TEST(Scan, FindsTheFirstAndTheNumber) {
+  const auto is_bad = [](int64_t i) { return i > 100000 && i % 1000 == 7; };
+  const Scan bad = scan(300000, {}, is_bad);
+  EXPECT_EQ(bad.first, 100007);
+  EXPECT_EQ(bad.count, 200);
+  EXPECT_EQ(scan(1000, {}, is_bad).first, -1);
+}
+
+}  // namespace
+}  // namespace cohort::dataset

@@ -1,1 +1,129 @@
+#include "dataset/dataset.h"
+
 #include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "dataset/check.h"
+#include "dataset/generate.h"
+#include "temporary_folder.h"
+
+namespace cohort::dataset {
+namespace {
+
+class DatasetFolder : public testing::Test {
+ protected:
+  void SetUp() override {
+    generate(folder_ / "graph", {GraphKind::sbm, 50, 400, 6, DType::float32, 4, 1, {0.5, 0.2, 0.2}, false});
+  }
+
+  std::filesystem::path path(const std::string& file) const { return folder_ / "graph" / file; }
+
+  // Puts `value` at element `index` of an array of the folder.
+  template <typename T>
+  void poke(const std::string& file, int64_t index, T value) {
+    std::string bytes = read_bytes(path(file));
+    const auto header = parse_npy_header(std::as_bytes(std::span(bytes)), file);
+    std::memcpy(bytes.data() + header.header_bytes + static_cast<std::size_t>(index) * sizeof(T), &value, sizeof(T));
+    write_bytes(path(file), bytes);
+  }
+
+  void edit_meta(const std::string& from, const std::string& to) {
+    std::string text = read_bytes(path("meta.json"));
+    const std::size_t at = text.find(from);
+    ASSERT_NE(at, std::string::npos);
+    write_bytes(path("meta.json"), text.replace(at, from.size(), to));
+  }
+
+  // Asserts that opening fails, and that the check reports the same words.
+  void expect_refused(const std::string& words) {
+    std::string message = "no error";
+    try {
+      Dataset::open(folder_ / "graph");
+    } catch (const base::Error& error) {
+      message = error.what();
+    }
+    EXPECT_NE(message.find(words), std::string::npos) << message;
+    const auto problems = check(folder_ / "graph");
+    ASSERT_FALSE(problems.empty());
+    EXPECT_EQ(base::Error(problems.front()).what(), message);
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(DatasetFolder, OpensWithEverythingMapped) {
+  const Dataset data = Dataset::open(path(""));
+  EXPECT_EQ(data.name(), "graph");
+  EXPECT_EQ(data.num_nodes(), 50);
+  EXPECT_EQ(data.num_edges(), 400);
+  EXPECT_EQ(data.feature_dim(), 6);
+  EXPECT_EQ(data.feature_dtype(), DType::float32);
+  EXPECT_EQ(data.feature_row_bytes(), 24u);
+  EXPECT_EQ(data.num_classes(), 4);
+  EXPECT_EQ(data.indptr().size(), 51u);
+  EXPECT_EQ(data.indices().as<int32_t>().size(), 400u);
+  EXPECT_EQ(data.features().as<float>().size(), 300u);
+  EXPECT_EQ(data.labels().size(), 50u);
+  EXPECT_EQ(data.train_ids().size() + data.val_ids().size() + data.test_ids().size(), 45u);
+  EXPECT_TRUE(check(data.folder()).empty());
+}
+
+TEST_F(DatasetFolder, RefusesAMetaThatIsNotOurs) {
+  edit_meta("\"version\": 1", "\"version\": 2");
+  expect_refused("expected format cohort-dataset version 1, found format cohort-dataset version 2");
+  edit_meta("\"version\": 2", "\"version\": [");
+  expect_refused("expected JSON");
+  std::filesystem::remove(path("meta.json"));
+  expect_refused("meta.json: expected the description of a data set, found no such file");
+  std::filesystem::remove_all(folder_ / "graph");
+  expect_refused("expected the folder of a data set, found no such folder");
+}
+
+TEST_F(DatasetFolder, RefusesMembersOfTheWrongKind) {
+  edit_meta("\"num_nodes\": 50", "\"num_nodes\": \"50\"");
+  expect_refused("expected \"num_nodes\": an integer, found \"50\"");
+  edit_meta("\"num_nodes\": \"50\"", "\"num_nodes\": 0");
+  expect_refused("expected \"num_nodes\" in [1, 2^48], found 0");
+  edit_meta("\"num_nodes\": 0", "\"nodes\": 50");
+  expect_refused("expected the key \"num_nodes\", found none");
+}
+
+TEST_F(DatasetFolder, RefusesAFileOutsideTheFolder) {
+  edit_meta("\"labels.npy\"", "\"../labels.npy\"");
+  expect_refused("\"labels\": a file name without a folder, found ../labels.npy");
+}
+
+TEST_F(DatasetFolder, RefusesIndptrThatDoesNotEndAtTheEdgeCount) {
+  poke<int64_t>("indptr.npy", 50, 399);
+  expect_refused("indptr.npy[50]: expected 400 (num_edges), found 399");
+  poke<int64_t>("indptr.npy", 0, 3);
+  expect_refused("indptr.npy[0]: expected 0, found 3");
+}
+
+TEST_F(DatasetFolder, RefusesFilesThatDoNotBelongTogether) {
+  edit_meta("\"feature_dim\": 6", "\"feature_dim\": 5");
+  expect_refused("features.npy: expected shape [50, 5], found shape [50, 6]");
+  edit_meta("\"feature_dim\": 5", "\"feature_dim\": 6");
+  edit_meta("\"feature_dtype\": \"float32\"", "\"feature_dtype\": \"float16\"");
+  expect_refused("features.npy: expected dtype float16, found dtype float32");
+}
+
+TEST_F(DatasetFolder, CheckFindsAllProblemsAtOnce) {
+  poke<int64_t>("indptr.npy", 7, 1000);
+  poke<int32_t>("indices.npy", 399, 50);
+  poke<int32_t>("indices.npy", 20, -1);
+  poke<int64_t>("labels.npy", 3, 4);
+  std::filesystem::remove(path("val_ids.npy"));
+  const auto problems = check(folder_ / "graph");
+  std::string all;
+  for (const Problem& problem : problems) all += base::Error(problem).what() + std::string("\n");
+  EXPECT_EQ(problems.size(), 4u) << all;
+  EXPECT_NE(all.find("indptr.npy[8]: expected at least 1000"), std::string::npos) << all;
+  EXPECT_NE(all.find("indices.npy[20]: expected a node in [0, 50), found -1 (2 such places)"), std::string::npos);
+  EXPECT_NE(all.find("labels.npy[3]: expected a class in [0, 4) or -1 for none, found 4"), std::string::npos) << all;
+  EXPECT_NE(all.find("val_ids.npy: expected a .npy array, found no such file"), std::string::npos) << all;
+}
+
+}  // namespace
+}  // namespace cohort::dataset

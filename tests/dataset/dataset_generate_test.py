@@ -1,0 +1,108 @@
+"""Generated data sets as Python sees them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from cohort.base.errors import CohortError
+from cohort.dataset import generate
+from cohort.dataset import open as open_dataset
+
+
+def make(tmp_path, **options):
+    options = dict(kind="sbm", nodes=2000, edges=30000, dim=32, classes=6, seed=5) | options
+    out = tmp_path / "-".join(str(value) for value in options.values())
+    generate(out, **options)
+    return open_dataset(out)
+
+
+def nearest_centre_accuracy(x, y, train, test):
+    centres = np.stack([x[train][y[train] == c].mean(axis=0) for c in range(y.max() + 1)])
+    distances = ((x[test][:, None] - centres) ** 2).sum(axis=2)
+    return (distances.argmin(axis=1) == y[test]).mean()
+
+
+@pytest.mark.parametrize("kind", ["powerlaw", "rmat"])
+def test_features_alone_tell_the_class_where_edges_do_not(tmp_path, kind):
+    data = make(tmp_path, kind=kind)
+    assert nearest_centre_accuracy(data.x, data.y, data.train_ids, data.test_ids) > 0.9
+
+
+def test_neighbours_help_in_communities(tmp_path):
+    data = make(tmp_path)
+    sums = np.add.reduceat(data.x[data.indices], data.indptr[:-1], axis=0)
+    means = sums / np.maximum(np.diff(data.indptr), 1)[:, None]
+    alone = nearest_centre_accuracy(data.x, data.y, data.train_ids, data.test_ids)
+    together = nearest_centre_accuracy(means, data.y, data.train_ids, data.test_ids)
+    assert 0.4 < alone < 0.9
+    assert together > 0.95
+
+
+def test_the_other_dtypes_are_roundings_of_float32(tmp_path):
+    exact = make(tmp_path).x
+    np.testing.assert_array_equal(make(tmp_path, dtype="float16").x, exact.astype(np.float16))
+    bfloat16 = make(tmp_path, dtype="bfloat16")
+    assert bfloat16.x.dtype == np.uint16
+    np.testing.assert_allclose(bfloat16.x_float32(), exact, rtol=2**-8)
+    coarse = make(tmp_path, dtype="uint8").x
+    np.testing.assert_array_equal(coarse, np.floor(np.clip(128.5 + 32 * exact.astype(np.float64), 0, 255)))
+
+
+def test_neighbours_ascend(tmp_path):
+    data = make(tmp_path, kind="powerlaw")
+    steps = np.diff(data.indices.astype(np.int64))
+    starts = data.indptr[1:-1]
+    inside = np.ones(len(steps), bool)
+    inside[starts[(starts > 0) & (starts < data.num_edges)] - 1] = False
+    assert (steps[inside] >= 0).all()
+
+
+def test_the_command_line_takes_short_numbers(tmp_path, run):
+    argv = ["--kind", "rmat", "--nodes", "1.5k", "--edges", "1e4", "--dim", "8", "--dtype", "uint8", "--classes", "3"]
+    assert run("generate", tmp_path / "g", *argv, "--seed", "7", "--split", "0.5,0.1,0.1") == 0
+    data = open_dataset(tmp_path / "g")
+    assert (data.num_nodes, data.num_edges, data.feature_dtype, data.num_classes) == (1500, 10000, "uint8", 3)
+    assert [len(data.train_ids), len(data.val_ids), len(data.test_ids)] == [750, 150, 150]
+
+
+@pytest.mark.parametrize("text", ["x", "1.5", "", "M", "nan", "inf", "1.2345K", "-5", "1e30"])
+def test_numbers_that_are_none_end_with_usage(tmp_path, text, run):
+    with pytest.raises(SystemExit) as error:
+        run("generate", tmp_path / "g", "--nodes", text, "--edges", "10")
+    assert error.value.code == 2
+
+
+def test_an_existing_folder_is_kept(tmp_path, capsys, run):
+    argv = ("generate", tmp_path / "g", "--nodes", "10", "--edges", "10")
+    assert run(*argv) == 0
+    assert run(*argv) == 1
+    assert "expected a new folder, found an existing one" in capsys.readouterr().err
+    assert run(*argv, "--overwrite") == 0
+
+
+def test_options_out_of_range_are_errors(tmp_path):
+    with pytest.raises(CohortError) as error:
+        make(tmp_path, kind="star")
+    assert error.value.place == "--kind"
+    with pytest.raises(CohortError, match="--dtype: expected uint8"):
+        make(tmp_path, dtype="int64")
+    with pytest.raises(CohortError, match="--seed: expected an integer in"):
+        make(tmp_path, seed=-1)
+
+
+def test_ctrl_c_ends_it_and_leaves_nothing(tmp_path):
+    script = f"from cohort.dataset import generate; generate({str(tmp_path / 'g')!r}, "
+    script += "kind='rmat', nodes=100_000, edges=400_000_000, dim=1)"
+    process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and not any(tmp_path.glob("g.tmp-*/indices.npy")):
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert "KeyboardInterrupt" in stderr
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,271 @@
+"""Importing .npz files, plain arrays, tensors and PyG data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from cohort.base.errors import CohortError
+from cohort.dataset import check, from_pyg, from_tensors, import_npz
+from cohort.dataset import open as open_dataset
+from cohort.dataset.pca import principal_components
+from torch_geometric.data import Data
+from torch_geometric.utils import to_undirected
+
+CORA = Path(__file__).parent.parent / "data" / "cora.npz"
+PLAIN = {
+    "src": np.array([3, 0, 0, 2, 2, 1]),
+    "dst": np.array([0, 1, 1, 2, 0, 3], np.int32),
+    "x": np.arange(8, dtype=np.float32).reshape(4, 2),
+    "labels": np.array([0, 1, -1, 1]),
+}
+
+
+def csr(inputs, name):
+    parts = [inputs[f"{name}_{part}"] for part in ("data", "indices", "indptr")]
+    return scipy.sparse.csr_matrix(tuple(parts), shape=tuple(inputs[f"{name}_shape"]))
+
+
+def files_of(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_cora_keeps_its_edges_rows_and_labels(tmp_path):
+    import_npz(CORA, tmp_path / "cora")
+    data, inputs = open_dataset(tmp_path / "cora"), np.load(CORA)
+    transposed = csr(inputs, "adj").T.tocsr()  # row v: sources of the edges into v
+    transposed.sort_indices()
+    np.testing.assert_array_equal(data.indptr, transposed.indptr)
+    np.testing.assert_array_equal(data.indices, transposed.indices)
+    np.testing.assert_array_equal(data.x, csr(inputs, "attr").toarray())
+    np.testing.assert_array_equal(data.y, inputs["labels"])
+    assert (data.name, data.num_nodes, data.num_classes, data.feature_dtype) == ("cora", 2708, 7, "float32")
+    assert [len(data.train_ids), len(data.val_ids), len(data.test_ids)] == [1625, 541, 542]
+
+
+def test_the_format_page_shows_the_meta_of_cora(tmp_path):
+    import_npz(CORA, tmp_path / "cora")
+    page = (Path(__file__).parents[2] / "dataset" / "FORMAT.md").read_text()
+    shown = page.split("```json\n")[1].split("```")[0]
+    assert (tmp_path / "cora" / "meta.json").read_text() == shown
+
+
+def test_undirected_is_what_pyg_makes_of_it(tmp_path):
+    import_npz(CORA, tmp_path / "cora", undirected=True)
+    rows, columns = csr(np.load(CORA), "adj").nonzero()
+    wanted = to_undirected(torch.from_numpy(np.stack([rows, columns]).astype(np.int64)))
+    found = open_dataset(tmp_path / "cora").to_pyg().edge_index
+    assert set(map(tuple, found.T.tolist())) == set(map(tuple, wanted.T.tolist()))
+    assert found.shape == wanted.shape
+
+
+@pytest.mark.parametrize("options", [{}, {"pca": 16}, {"row_normalize": True, "undirected": True, "seed": 4}])
+def test_a_second_import_gives_the_same_bytes(tmp_path, options):
+    import_npz(CORA, tmp_path / "a" / "cora", **options)
+    import_npz(CORA, tmp_path / "b" / "cora", **options)
+    assert files_of(tmp_path / "a" / "cora") == files_of(tmp_path / "b" / "cora")
+
+
+def test_the_seed_moves_the_splits(tmp_path):
+    import_npz(CORA, tmp_path / "a", seed=0)
+    import_npz(CORA, tmp_path / "b", seed=1)
+    a, b = open_dataset(tmp_path / "a"), open_dataset(tmp_path / "b")
+    assert set(a.train_ids) != set(b.train_ids)
+    assert np.array_equal(a.x, b.x)
+
+
+def test_row_normalize_makes_rows_add_up_to_one(tmp_path):
+    import_npz(CORA, tmp_path / "cora", row_normalize=True)
+    sums = open_dataset(tmp_path / "cora").x.sum(axis=1)
+    np.testing.assert_allclose(sums, 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_matrix])
+def test_pca_agrees_with_a_full_decomposition(form):
+    rng = np.random.default_rng(0)
+    x = rng.poisson(0.5, (200, 30)) @ np.diag(np.linspace(3, 0.1, 30))
+    found = principal_components(form(x), 5)
+    centred = x - x.mean(axis=0)
+    _, _, directions = np.linalg.svd(centred, full_matrices=False)
+    for k in range(5):
+        sign = np.sign(directions[k][np.abs(directions[k]).argmax()])
+        np.testing.assert_allclose(found[:, k], sign * (centred @ directions[k]), atol=1e-4)
+    assert found.dtype == np.float32
+
+
+@pytest.mark.parametrize("components", [0, -1, 31])
+def test_pca_refuses_more_components_than_there_are(components):
+    with pytest.raises(CohortError, match="--pca: expected between 1 and 30"):
+        principal_components(np.ones((50, 30)), components)
+
+
+@pytest.mark.parametrize("kind", ["npz", "folder"])
+def test_plain_arrays_point_from_src_to_dst(tmp_path, kind, run):
+    if kind == "npz":
+        np.savez(tmp_path / "in.npz", **PLAIN)
+    else:
+        (tmp_path / "in.npz").mkdir()
+        for key, array in PLAIN.items():
+            np.save(tmp_path / "in.npz" / f"{key}.npy", array)
+    assert run("import", tmp_path / "in.npz", tmp_path / "out", "--split", "1,0,0") == 0
+    data = open_dataset(tmp_path / "out")
+    np.testing.assert_array_equal(data.indptr, [0, 2, 4, 5, 6])
+    np.testing.assert_array_equal(data.indices, [2, 3, 0, 0, 2, 1])
+    np.testing.assert_array_equal(data.x, PLAIN["x"])
+    np.testing.assert_array_equal(data.y, PLAIN["labels"])
+    np.testing.assert_array_equal(data.train_ids, [0, 1, 3])  # node 2 has no label
+
+
+def test_ids_of_the_input_are_kept(tmp_path):
+    np.savez(tmp_path / "in.npz", train_ids=[3], val_ids=[1], test_ids=[0], **PLAIN)
+    import_npz(tmp_path / "in.npz", tmp_path / "out")
+    data = open_dataset(tmp_path / "out")
+    assert (list(data.train_ids), list(data.val_ids), list(data.test_ids)) == ([3], [1], [0])
+
+
+def with_nan():
+    x = PLAIN["x"].copy()
+    x[2, 1] = np.nan
+    return x
+
+
+BAD = {
+    "no_labels": ({"labels": None}, "an array labels", "dst, src, x"),
+    "no_src": ({"src": None}, "an array src", "dst, labels, x"),
+    "src_high": ({"src": np.array([3, 0, 0, 2, 4, 1])}, "a node in [0, 4)", "4"),
+    "dst_negative": ({"dst": np.array([0, 1, 1, -2, 0, 3])}, "a node in [0, 4)", "-2"),
+    "dst_short": ({"dst": np.array([0, 1])}, "shape [6]", "[2]"),
+    "src_float": ({"src": np.ones(6)}, "integers", "float64"),
+    "x_1d": ({"x": np.ones(4)}, "shape [any, any]", "[4]"),
+    "x_text": ({"x": np.array([["a"], ["b"]])}, "numbers", "<U1"),
+    "x_object": ({"x": np.array([[{}]] * 4)}, "without Python objects", "allow_pickle"),
+    "x_nan": ({"x": with_nan()}, "a finite number", "NaN"),
+    "labels_long": ({"labels": np.zeros(5, np.int64)}, "shape [4]", "[5]"),
+    "labels_negative": ({"labels": np.array([0, 1, -3, 0])}, "a class from 0, or -1", "-3"),
+    "labels_one_hot": ({"labels": np.eye(4, dtype=np.int64)}, "shape [4]", "[4, 4]"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_refused_and_leaves_nothing(tmp_path, name):
+    changes, expected, found = BAD[name]
+    np.savez(tmp_path / "in.npz", **{key: value for key, value in (PLAIN | changes).items() if value is not None})
+    with pytest.raises(CohortError) as error:
+        import_npz(tmp_path / "in.npz", tmp_path / "out")
+    assert expected in error.value.expected
+    assert found in error.value.found
+    assert [path.name for path in tmp_path.iterdir()] == ["in.npz"]
+
+
+CSR_BAD = {
+    "adj_shape": (np.array([2708, 2709]), "[2708, 2708]"),
+    "adj_indptr": (np.zeros(2709, np.int64), "values that ascend from 0 to 5429"),
+    "adj_indices": (np.full(5429, 2708), "a node in [0, 2708)"),
+    "attr_data": (np.ones(3), "shape [49216]"),
+    "attr_shape": (np.array([2708]), "shape [2]"),
+}
+
+
+@pytest.mark.parametrize("key", CSR_BAD)
+def test_damaged_csr_arrays_are_named(tmp_path, key):
+    array, expected = CSR_BAD[key]
+    np.savez(tmp_path / "in.npz", **{**np.load(CORA), key: array})
+    with pytest.raises(CohortError) as error:
+        import_npz(tmp_path / "in.npz", tmp_path / "out")
+    assert error.value.place.startswith(f"{tmp_path / 'in.npz'}: {key}")
+    assert expected in error.value.expected
+
+
+@pytest.mark.parametrize("damage", ["missing", "empty", "truncated", "flipped", "text", "single"])
+def test_files_that_are_no_npz_are_refused(tmp_path, damage, capsys, run):
+    path, good = tmp_path / "in.npz", CORA.read_bytes()
+    middle = len(good) // 2
+    contents = {
+        "empty": b"",
+        "truncated": good[:middle],
+        "flipped": good[:middle] + bytes(255 - byte for byte in good[middle : middle + 64]) + good[middle + 64 :],
+        "text": b"src,dst\n0,1\n",
+    }
+    if damage == "single":
+        with path.open("wb") as file:
+            np.save(file, np.zeros(3))
+    elif damage in contents:
+        path.write_bytes(contents[damage])
+    assert run("import", path, tmp_path / "out") == 1
+    assert str(path) in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_wrong_splits_are_refused(tmp_path):
+    for split in ((0.6, 0.2), (0.9, 0.2, 0.2), (-0.1, 0.5, 0.5), (float("nan"), 0, 0)):
+        with pytest.raises(CohortError, match="--split: expected three parts"):
+            import_npz(CORA, tmp_path / "out", split=split)
+
+
+def pyg_data():
+    torch.manual_seed(0)
+    data = Data(x=torch.randn(9, 4), edge_index=torch.randint(0, 9, (2, 30)), y=torch.randint(0, 3, (9,)))
+    for part, ids in (("train", [0, 4]), ("val", [1]), ("test", [2, 8])):
+        data[f"{part}_mask"] = torch.zeros(9, dtype=torch.bool).index_fill(0, torch.tensor(ids), True)
+    return data
+
+
+def test_pyg_data_comes_back(tmp_path):
+    data = pyg_data()
+    out = from_pyg(data, tmp_path / "g")
+    back = open_dataset(out).to_pyg()
+    assert torch.equal(back.x, data.x) and torch.equal(back.y, data.y)
+    assert sorted(back.edge_index.T.tolist()) == sorted(data.edge_index.T.tolist())
+    for mask in ("train_mask", "val_mask", "test_mask"):
+        assert torch.equal(back[mask], data[mask])
+
+
+def test_pyg_data_without_labels_is_refused(tmp_path):
+    data = pyg_data()
+    data.y = None
+    with pytest.raises(CohortError, match="a Data object with y"):
+        from_pyg(data, tmp_path / "g")
+
+
+def test_bfloat16_tensors_keep_their_bits(tmp_path):
+    x = torch.randn(5, 3).to(torch.bfloat16)
+    ids = dict(train_ids=[0], val_ids=torch.tensor([1]), test_ids=np.array([2]))
+    out = from_tensors(tmp_path / "g", x=x, y=torch.zeros(5, dtype=torch.long), edge_index=[[0, 1], [1, 2]], **ids)
+    data = open_dataset(out)
+    assert data.feature_dtype == "bfloat16" and check(out) == []
+    assert np.array_equal(data.x_float32(), x.float().numpy())
+    assert list(data.val_ids) == [1]
+
+
+def test_indptr_and_indices_are_in_neighbours(tmp_path):
+    out = from_tensors(tmp_path / "g", x=np.ones((3, 1)), y=np.zeros(3, int), indptr=[0, 2, 2, 3], indices=[2, 1, 0])
+    assert open_dataset(out).to_pyg().edge_index.tolist() == [[1, 2, 0], [0, 0, 2]]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "edge_index, or indptr and indices"),
+        ({"edge_index": [[0, 1, 2]]}, r"edge_index: expected shape \[2, any\]"),
+        ({"edge_index": [[0, 3], [1, 1]]}, r"edge_index: src\[1\]: expected a node in \[0, 3\)"),
+        ({"indptr": [0, 2, 1, 3], "indices": [0, 1, 2]}, "indptr: expected values that ascend"),
+        ({"edge_index": [[0], [1]], "train_ids": [0], "val_ids": [0]}, r"val_ids.npy\[0\]: expected a node named once"),
+        ({"edge_index": [[0], [1]], "train_ids": np.ones(2, bool)}, r"train_ids: expected shape \[3\]"),
+    ],
+)
+def test_tensors_that_do_not_fit_are_refused(tmp_path, options, message):
+    with pytest.raises(CohortError, match=message):
+        from_tensors(tmp_path / "g", x=np.ones((3, 2)), y=np.zeros(3, int), **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_info_says_what_is_there(tmp_path, capsys, run):
+    assert run("import", CORA, tmp_path / "cora") == 0
+    assert run("info", tmp_path / "cora") == 0
+    out = capsys.readouterr().out
+    for text in ("2,708", "5,429 (int32)", "1433 x float32", "1,625, 541, 542"):
+        assert text in out
+    assert run("info", tmp_path / "none") == 1

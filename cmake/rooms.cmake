@@ -35,6 +35,19 @@ function(cohort_test room)
   endif()
 endfunction()
 
+# What a user runs, without the tests: extensions and programs.
+add_custom_target(programs)
+
+# cohort_program(<target> SOURCES main.cc ... LINK ...): a program in <build>/bin, and in cohort/bin of the wheel.
+function(cohort_program target)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
+  add_executable(${target} ${ARG_SOURCES})
+  target_link_libraries(${target} PRIVATE cohort_flags ${ARG_LINK})
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+  install(TARGETS ${target} RUNTIME DESTINATION cohort/bin)
+  add_dependencies(programs ${target})
+endfunction()
+
 # The Python package, laid out in the build tree by links, so that `PYTHONPATH=<build>/python` runs the sources as they are.
 set(COHORT_PYTHON_TREE ${PROJECT_BINARY_DIR}/python/cohort)
 
@@ -61,4 +74,5 @@ function(cohort_extension target)
   target_link_libraries(${target} PRIVATE cohort_flags ${ARG_LINK})
   set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${COHORT_PYTHON_TREE}/${ARG_PACKAGE})
   install(TARGETS ${target} LIBRARY DESTINATION cohort/${ARG_PACKAGE})
+  add_dependencies(programs ${target})
 endfunction()

@@ -48,9 +48,7 @@ def block_sizes(text: str) -> dict[str, int]:
     sizes, lines = {}, text.splitlines()
     no_function = r"namespace|struct|class|union|enum|extern|template <[^>]*> (?:struct|class)"
     for start, line in enumerate(lines):
-        match = re.match(
-            r"(\s*)(?!namespace|struct|class|union|enum|extern|template <[^>]*> (?:struct|class))\S.*\{$", line
-        )
+        match = re.match(rf"(\s*)(?!{no_function})\S.*\{{$", line)
         if match is None:
             continue
         end = next((i for i in range(start + 1, len(lines)) if lines[i].startswith(match[1] + "}")), len(lines))

@@ -16,17 +16,14 @@ device=cpu
 if [[ -f $data/meta.json ]]; then
   say "data set: data/quickstart is there"
 else
-  part=$data.$$
-  trap 'rm -rf "$part"' EXIT
+  rm -rf "$data" "$data.part"
   mkdir -p "$root/data"
   step generate "generating the data set data/quickstart: a graph of planted communities" \
     "the lines above are the command's own words; launch/ and dataset/ hold its code" \
-    "$cohort" dataset generate "$part" --kind sbm --nodes 20000 --edges 300000 --dim 64 --classes 8 --seed 0
-  # Another quickstart may have been faster; its data set is the same.
-  mv -T "$part" "$data" 2>/dev/null || [[ -f $data/meta.json ]] || stop "cannot write $data" "check that $root/data is yours"
-  rm -rf "$part"
-  trap - EXIT
+    "$cohort" dataset generate "$data.part" --kind sbm --nodes 20000 --edges 300000 --dim 64 --classes 8 --seed 0
+  mv -T "$data.part" "$data"
 fi
+unlock_checkout
 
 run=$root/runs/quickstart-$(date +%Y%m%d-%H%M%S)-$$
 mkdir -p "$root/runs"

@@ -8,10 +8,11 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../launch/setup/setup.sh"
 
 cohort_setup all project build test
+unlock_checkout
 cd "$root"
-results=$build/tests
-rm -rf "$results"
-mkdir -p "$results/cpp"
+results=$(mktemp -d "$build/tests.XXXXXX")
+trap 'rm -rf "$results"' EXIT
+mkdir "$results/cpp"
 export PATH=$build/bin:$PATH PYTHONPATH=$build/python${PYTHONPATH:+:$PYTHONPATH} COHORT_BUILD=$build
 failed=()
 

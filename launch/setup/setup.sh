@@ -1,6 +1,7 @@
 # Sourced by launch/quickstart.sh and tests/run.sh: makes this checkout runnable and installs only what is missing.
 #
 #   cohort_setup TARGET GROUP...   builds the CMake target TARGET; the interpreter has the requirement GROUPs
+#   unlock_checkout                ends the turn in this checkout that cohort_setup took
 #
 # Leaves behind: $root, $build, $python, $has_gpu and $with_cuda ("yes" or "no"), and PATH with the tools on it.
 # Reads: COHORT_PYTHON (use this interpreter, install nothing), COHORT_CUDA=OFF (no CUDA bodies),
@@ -290,5 +291,4 @@ cohort_setup() {
   configure
   build_target "$target"
   [[ -n ${COHORT_PYTHON:-} ]] || ln -sfn ../../build/bin/cohort "$root/.venv/bin/cohort"
-  unlock_checkout
 }

@@ -241,6 +241,8 @@ choose_cuda() {
     return
   fi
   with_cuda=yes
+  # CMake cuts nvcc's own library path at a space; for the packages' nvcc, whose path is the checkout's, this mends it.
+  [[ $nvcc != "$deps"/* ]] || export LIBRARY_PATH=${nvcc%/bin/nvcc}/lib${LIBRARY_PATH:+:$LIBRARY_PATH}
   architectures=${COHORT_CUDA_ARCHITECTURES:-}
   if [[ -z $architectures && $has_gpu == no ]]; then
     architectures=90
@@ -270,7 +272,7 @@ configure() {
 build_target() {
   local jobs
   jobs=$(nproc)
-  step build "building $1 in build/ with $jobs jobs" "the first error in the log; out of memory: close other programs" \
+  step build "building $1 in build/ with $jobs jobs" "see the first error in the log; if the compiler was killed, memory ran out: close other programs" \
     cmake --build "$build" --target "$1" --parallel "$jobs"
 }
 

@@ -131,7 +131,8 @@ install_packages() {
   local line="apt-get update && apt-get install -y --no-install-recommends ${missing[*]}" as_root=()
   if [[ -n ${COHORT_PYTHON:-} ]]; then
     stop "system packages are missing: ${missing[*]} (nothing is installed with COHORT_PYTHON)" "$line" \
-      "or, without root, for each of them and its dependencies: apt-get download PACKAGE && dpkg -x PACKAGE*.deb '$deps'"
+      "or, for the libraries, on any machine of the same distribution, then carry .deps here: mkdir -p '$deps' && cd '$deps' &&
+        apt-get download ${missing[*]} libfmt9 && for deb in *.deb; do dpkg -x \"\$deb\" .; done"
   fi
   command -v apt-get >/dev/null || stop "this system has no apt-get to install: ${missing[*]}" \
     "install the same libraries by its own package manager: a C++20 compiler, GoogleTest, nlohmann_json, fmt, Python 3.10 with headers"

@@ -69,8 +69,8 @@ endfunction()
 # cohort_extension(<target> PACKAGE name SOURCES ... LINK ...): a nanobind module inside cohort.<name>.
 function(cohort_extension target)
   cmake_parse_arguments(ARG "" "PACKAGE" "SOURCES;LINK" ${ARGN})
-  nanobind_add_module(${target} NB_STATIC ${ARG_SOURCES})
-  # nanobind's own sources are not ours to warn about; its headers come in as system headers.
+  # NB_SUPPRESS_WARNINGS: nanobind's headers are not ours to warn about.
+  nanobind_add_module(${target} NB_STATIC NB_SUPPRESS_WARNINGS ${ARG_SOURCES})
   target_link_libraries(${target} PRIVATE cohort_flags ${ARG_LINK})
   set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${COHORT_PYTHON_TREE}/${ARG_PACKAGE})
   install(TARGETS ${target} LIBRARY DESTINATION cohort/${ARG_PACKAGE})

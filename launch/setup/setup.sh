@@ -8,7 +8,7 @@
 # COHORT_CUDA_ARCHITECTURES, CXX, CUDACXX, CUDA_HOME.
 
 exec </dev/null
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
+root=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
 build=$root/build
 deps=$root/.deps
 logs=$build/setup
@@ -182,14 +182,16 @@ make_venv() {
 
 # COHORT_PYTHON: everything must be there already; says all that is missing at once.
 use_given_python() {
-  local list groups=("$@")
+  local list lacking
   python=$(command -v "$COHORT_PYTHON") || stop "COHORT_PYTHON=$COHORT_PYTHON is no program" "give the path of an interpreter"
   [[ $python == /* ]] || python=$PWD/$python
   PATH=$(dirname "$python"):$("$python" -c 'import sysconfig; print(sysconfig.get_path("scripts"))'):$PATH
   [[ ! -d $deps/python ]] || export PYTHONPATH=$deps/python${PYTHONPATH:+:$PYTHONPATH}
   say "using $python; nothing is installed"
   "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || stop "$python is older than Python 3.10" "give a newer one"
-  mapfile -t list < <("$python" "$root/launch/setup/requirements.py" missing "${groups[@]}" | grep -vE '^(cmake|ninja|scikit-build-core)\b')
+  lacking=$("$python" "$root/launch/setup/requirements.py" missing "$@") || stop "cannot list what $python lacks (see above)"
+  # The build tools may be programs on PATH; check_cmake looks for those.
+  mapfile -t list < <(grep -vE '^(cmake|ninja|scikit-build-core|)\b' <<<"$lacking")
   ((${#list[@]} == 0)) || stop "$python lacks: ${list[*]}" "'$python' -m pip install ${list[*]@Q}" \
     "or, offline, unpack their wheels into '$deps/python'"
 }

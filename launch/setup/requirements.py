@@ -6,6 +6,7 @@
 "project" names the run-time dependencies; every other group is one of [dependency-groups].
 """
 
+import re
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -25,16 +26,16 @@ def requirements(groups: list[str]) -> list[str]:
 
 
 def is_met(line: str) -> bool:
+    name = re.match(r"[\w.-]+", line)[0]
     try:
-        from packaging.requirements import Requirement
-    except ModuleNotFoundError:
-        from pip._vendor.packaging.requirements import Requirement
-    requirement = Requirement(line)
-    try:
-        version = metadata.version(requirement.name)
+        version = metadata.version(name)
     except metadata.PackageNotFoundError:
         return False
-    return requirement.specifier.contains(version, prereleases=True)
+    try:
+        from packaging.specifiers import SpecifierSet
+    except ModuleNotFoundError:
+        from pip._vendor.packaging.specifiers import SpecifierSet
+    return SpecifierSet(line.removeprefix(name)).contains(version, prereleases=True)
 
 
 def main() -> None:

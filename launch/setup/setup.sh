@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by launch/quickstart.sh and tests/run.sh: makes this checkout runnable and installs only what is missing.
 #
 #   cohort_setup TARGET GROUP...   builds the CMake target TARGET; the interpreter has the requirement GROUPs
@@ -191,7 +192,7 @@ use_given_python() {
   "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || stop "$python is older than Python 3.10" "give a newer one"
   lacking=$("$python" "$root/launch/setup/requirements.py" missing "$@") || stop "cannot list what $python lacks (see above)"
   # The build tools may be programs on PATH; check_cmake looks for those.
-  mapfile -t list < <(grep -vE '^(cmake|ninja|scikit-build-core|)\b' <<<"$lacking")
+  mapfile -t list < <(grep -vE '^(cmake|ninja|scikit-build-core)\b|^$' <<<"$lacking")
   ((${#list[@]} == 0)) || stop "$python lacks: ${list[*]}" "'$python' -m pip install ${list[*]@Q}" \
     "or, offline, unpack their wheels into '$deps/python'"
 }

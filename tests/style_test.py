@@ -44,15 +44,19 @@ def function_sizes(text: str) -> dict[str, int]:
 
 
 def block_sizes(text: str) -> dict[str, int]:
-    """Lines of each formatted C++ block that is no namespace and no type, by first line: functions among them."""
-    sizes, lines = {}, text.splitlines()
-    no_function = r"namespace|struct|class|union|enum|extern|template <[^>]*> (?:struct|class)"
-    for start, line in enumerate(lines):
-        match = re.match(rf"(\s*)(?!{no_function})\S.*\{{$", line)
-        if match is None:
-            continue
-        end = next((i for i in range(start + 1, len(lines)) if lines[i].startswith(match[1] + "}")), len(lines))
-        sizes[f"{line.strip()} line {start + 1}"] = end - start + 1
+    """Lines of each C++ block that is no namespace and no type, by its opening line: functions among them."""
+    blank = r'R"(\w*)\([\s\S]*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'|//[^\n]*'  # literals and comments
+    bare = re.sub(blank, lambda match: "\n" * match[0].count("\n"), text)
+    no_function = r"\s*(?:template <.*> )?(?:namespace|struct|class|union|enum|extern)\b"
+    sizes, opened = {}, []
+    for number, line in enumerate(bare.splitlines(), 1):
+        for brace in re.findall("[{}]", line):
+            if brace == "{":
+                opened.append((number, line))
+            else:
+                start, first = opened.pop()
+                if not re.match(no_function, first):
+                    sizes[f"{first.strip()} line {start}"] = number - start + 1
     return sizes
 
 
@@ -89,5 +93,6 @@ def test_functions_are_short(suffixes, measure):
 
 def test_the_measures_see_a_long_function():
     body = "  x();\n" * 90
-    assert list(block_sizes(f"namespace a {{\nvoid f() {{\n{body}}}\n}}\n").values()) == [92]
+    assert list(block_sizes(f"namespace a {{\nvoid f(int a,\n       int b) {{\n{body}}}\n}}\n").values()) == [92]
+    assert list(block_sizes('void f() {\n  g("{", R"({\n)", \'{\');  // {\n}\n').values()) == [4]
     assert list(function_sizes("def f():\n" + "    x()\n" * 90).values()) == [91]

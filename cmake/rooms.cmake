@@ -35,6 +35,20 @@ function(cohort_test room)
   endif()
 endfunction()
 
+# What a user runs, without the tests: extensions and programs.
+add_custom_target(programs)
+
+# cohort_program(<target> SOURCES main.cc ... LINK ...): a program in <build>/bin, and in cohort/bin of the wheel.
+function(cohort_program target)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
+  add_executable(${target} ${ARG_SOURCES})
+  target_link_libraries(${target} PRIVATE cohort_flags ${ARG_LINK})
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+  install(TARGETS ${target} RUNTIME DESTINATION cohort/bin)
+  add_dependencies(programs ${target})
+  add_dependencies(programs ${target})
+endfunction()
+
 # The Python package, laid out in the build tree by links, so that `PYTHONPATH=<build>/python` runs the sources as they are.
 set(COHORT_PYTHON_TREE ${PROJECT_BINARY_DIR}/python/cohort)
 
@@ -57,11 +71,12 @@ endfunction()
 # cohort_extension(<target> PACKAGE name SOURCES ... LINK ...): the nanobind module cohort.<name>._native.
 function(cohort_extension target)
   cmake_parse_arguments(ARG "" "PACKAGE" "SOURCES;LINK" ${ARGN})
+  # NB_SUPPRESS_WARNINGS: nanobind's headers are not ours to warn about.
   nanobind_add_module(${target} NB_STATIC NB_SUPPRESS_WARNINGS ${ARG_SOURCES})
-  # (its headers come in as system headers: they are not ours to warn about)
   target_link_libraries(${target} PRIVATE cohort_flags ${ARG_LINK})
   set_target_properties(${target} PROPERTIES OUTPUT_NAME _native LIBRARY_OUTPUT_DIRECTORY ${COHORT_PYTHON_TREE}/${ARG_PACKAGE})
   install(TARGETS ${target} LIBRARY DESTINATION cohort/${ARG_PACKAGE})
+  add_dependencies(programs ${target})
 endfunction()
 
 # cohort_program(<target> SOURCES ... LINK ...): a program in <build>/bin, installed into the package's bin folder.
@@ -71,4 +86,5 @@ function(cohort_program target)
   target_link_libraries(${target} PRIVATE cohort_flags ${ARG_LINK})
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
   install(TARGETS ${target} RUNTIME DESTINATION cohort/bin)
+  add_dependencies(programs ${target})
 endfunction()

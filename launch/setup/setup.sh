@@ -1,0 +1,300 @@
+# shellcheck shell=bash
+# Sourced by launch/quickstart.sh and tests/run.sh: makes this checkout runnable and installs only what is missing.
+#
+#   cohort_setup TARGET GROUP...   builds the CMake target TARGET; the interpreter has the requirement GROUPs
+#   unlock_checkout                ends the turn in this checkout that cohort_setup took
+#
+# Leaves behind: $root, $build, $python, $has_gpu and $with_cuda ("yes" or "no"), and PATH with the tools on it.
+# Reads: COHORT_PYTHON (use this interpreter, install nothing), COHORT_CUDA=OFF (no CUDA bodies),
+# COHORT_CUDA_ARCHITECTURES, CXX, CUDACXX, CUDA_HOME.
+
+exec </dev/null
+root=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
+build=$root/build
+deps=$root/.deps
+logs=$build/setup
+all_groups=(project build bench test style)
+
+say() { printf 'cohort: %s\n' "$*"; }
+
+# stop WHAT CURE...: the end of the set-up, with one line for each thing the user can do.
+stop() {
+  printf '\ncohort: stopped: %s\n' "$1" >&2
+  shift
+  (($# == 0)) || printf '  cure: %s\n' "$@" >&2
+  exit 1
+}
+
+# step NAME WHAT CURE COMMAND...: runs a command into a log and shows the log's end when it fails.
+step() {
+  local name=$1 what=$2 cure=$3 log=$logs/$1.log status=0
+  shift 3
+  say "$what"
+  "$@" >"$log" 2>&1 || status=$?
+  ((status)) || return 0
+  printf '\ncohort: failed with exit status %s: %s\n' "$status" "$what" >&2
+  printf '  command: %s\n  log: %s, which ends so:\n' "${*@Q}" "$log" >&2
+  tail -n 25 "$log" | sed 's/^/    | /' >&2
+  stop "$name did not succeed" "$cure" "then run this script again; it goes on where it stopped"
+}
+
+# The checkout's folder itself is the lock, so that two set-ups in one checkout take turns.
+lock_checkout() {
+  command -v flock >/dev/null || stop "the program flock is missing" "apt-get install util-linux"
+  exec 9<"$root"
+  flock -n 9 && return
+  say "another set-up of this checkout is running; waiting for it"
+  flock 9
+}
+
+unlock_checkout() { exec 9<&-; }
+
+# --- what the machine has -------------------------------------------------------------------------------------------
+
+find_gpu() {
+  local capability
+  has_gpu=no
+  if [[ ${CUDA_VISIBLE_DEVICES-all} =~ ^(-1)?$ ]]; then
+    say "CUDA_VISIBLE_DEVICES hides every GPU: working on the CPU"
+  elif ! command -v nvidia-smi >/dev/null || ! capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>&1); then
+    say "no GPU found (nvidia-smi is missing or fails): working on the CPU"
+  elif [[ $capability =~ ^[1-7]\. ]]; then
+    say "the GPU has compute capability ${capability%%$'\n'*}; Cohort needs 8.0 or newer: working on the CPU"
+  else
+    has_gpu=yes
+    say "GPU found (compute capability ${capability%%$'\n'*})"
+  fi
+}
+
+# True when this CUDA compiler exists and knows C++20.
+is_nvcc() {
+  local text
+  [[ -n $1 ]] && text=$("$1" --version 2>/dev/null) && [[ $text =~ release\ ([0-9]+) ]] && ((BASH_REMATCH[1] >= 12))
+}
+
+find_nvcc() {
+  local candidate
+  nvcc=
+  for candidate in "${CUDACXX:-}" nvcc "${CUDA_HOME:+$CUDA_HOME/bin/nvcc}" /usr/local/cuda/bin/nvcc \
+    "$deps/cuda/nvidia/cu13/bin/nvcc"; do
+    if is_nvcc "$candidate"; then
+      nvcc=$(command -v "$candidate")
+      return
+    fi
+  done
+}
+
+has_header() {
+  [[ -e $deps/usr/include/$1 || -e /usr/include/$1 ]] ||
+    printf '#include <%s>\n' "$1" | "${CXX:-c++}" -std=c++20 -E -x c++ - >/dev/null 2>&1
+}
+
+has_cxx20() {
+  printf '#include <source_location>\n#include <omp.h>\nint main() { return std::source_location::current().line() == 0; }\n' |
+    "${CXX:-c++}" -std=c++20 -fopenmp -x c++ - -o /dev/null 2>/dev/null
+}
+
+# True when this Python can make a virtual environment and compile extensions.
+is_base_python() {
+  "$1" - 2>/dev/null <<'PYTHON'
+import ensurepip, os, sys, sysconfig, venv
+sys.exit(sys.version_info < (3, 10) or not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))
+PYTHON
+}
+
+find_base_python() {
+  local candidate
+  base_python=
+  for candidate in python3 /usr/bin/python3 python3.13 python3.12 python3.11 python3.10; do
+    if command -v "$candidate" >/dev/null && is_base_python "$candidate"; then
+      base_python=$(command -v "$candidate")
+      return
+    fi
+  done
+}
+
+# --- system packages ------------------------------------------------------------------------------------------------
+
+find_missing_packages() {
+  missing=()
+  has_cxx20 || missing+=(g++)
+  has_header gtest/gtest.h || missing+=(libgtest-dev)
+  has_header nlohmann/json.hpp || missing+=(nlohmann-json3-dev)
+  has_header fmt/format.h || missing+=(libfmt-dev)
+  [[ -n ${COHORT_PYTHON:-} ]] && return
+  find_base_python
+  [[ -n $base_python ]] || missing+=(python3 python3-venv python3-dev)
+}
+
+install_packages() {
+  find_missing_packages
+  ((${#missing[@]})) || { say "system packages: all there"; return 0; }
+  local line="apt-get update && apt-get install -y --no-install-recommends ${missing[*]}" as_root=()
+  if [[ -n ${COHORT_PYTHON:-} ]]; then
+    stop "system packages are missing: ${missing[*]} (nothing is installed with COHORT_PYTHON)" "$line" \
+      "or, for the libraries, on any machine of the same distribution, then carry .deps here: mkdir -p '$deps' && cd '$deps' &&
+        apt-get download ${missing[*]} libfmt9 && for deb in *.deb; do dpkg -x \"\$deb\" .; done"
+  fi
+  command -v apt-get >/dev/null || stop "this system has no apt-get to install: ${missing[*]}" \
+    "install the same libraries by its own package manager: a C++20 compiler, GoogleTest, nlohmann_json, fmt, Python 3.10 with headers"
+  if [[ $(id -u) != 0 ]]; then
+    sudo -n true 2>/dev/null || stop "system packages are missing: ${missing[*]}" "sudo sh -c '$line'"
+    as_root=(sudo -n)
+  fi
+  step apt "installing system packages: ${missing[*]}" "look at the log; the line by hand is: $line" \
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive sh -ec \
+    "apt-get update && apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=300 ${missing[*]}"
+  find_missing_packages
+  ((${#missing[@]} == 0)) || stop "still not usable after the installation: ${missing[*]}" \
+    "unset CXX if it names an old compiler; Cohort needs g++ 12 or newer and Python 3.10 or newer"
+}
+
+# --- Python ---------------------------------------------------------------------------------------------------------
+
+# What the virtual environment was made for; any difference means work.
+venv_key() {
+  echo "$root/.venv"
+  "$base_python" -c 'import sys; print(sys.version)'
+  "$base_python" "$root/launch/setup/requirements.py" list "${all_groups[@]}"
+}
+
+make_venv() {
+  local venv=$root/.venv key wanted
+  unset PYTHONHOME PYTHONPATH
+  python=$venv/bin/python
+  PATH=$venv/bin:$PATH
+  wanted=$(venv_key)
+  key=$(cat "$venv/.cohort" 2>/dev/null || true)
+  if [[ $key == "$wanted" ]] && "$python" -c ''; then
+    say "Python packages: unchanged"
+    return
+  fi
+  if ! "$python" -c 'import pip' 2>/dev/null || [[ -n $key && ${key%%$'\n'*} != "$venv" ]]; then
+    step venv "making .venv with $base_python" "check that $base_python works and the disk has room" \
+      "$base_python" -m venv --clear "$venv"
+  fi
+  local list
+  mapfile -t list < <(tail -n +3 <<<"$wanted")
+  step pip "installing Python packages into .venv (the first time: a few minutes, about 6 GB with torch)" \
+    "check the network and the disk (df -h '$root')" \
+    "$python" -m pip install --disable-pip-version-check --no-input "${list[@]}"
+  printf '%s\n' "$wanted" >"$venv/.cohort"
+}
+
+# COHORT_PYTHON: everything must be there already; says all that is missing at once.
+use_given_python() {
+  local list lacking
+  python=$(command -v "$COHORT_PYTHON") || stop "COHORT_PYTHON=$COHORT_PYTHON is no program" "give the path of an interpreter"
+  [[ $python == /* ]] || python=$PWD/$python
+  PATH=$(dirname "$python"):$("$python" -c 'import sysconfig; print(sysconfig.get_path("scripts"))'):$PATH
+  [[ ! -d $deps/python ]] || export PYTHONPATH=$deps/python${PYTHONPATH:+:$PYTHONPATH}
+  say "using $python; nothing is installed"
+  "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || stop "$python is older than Python 3.10" "give a newer one"
+  lacking=$("$python" "$root/launch/setup/requirements.py" missing "$@") || stop "cannot list what $python lacks (see above)"
+  # The build tools may be programs on PATH; check_cmake looks for those.
+  mapfile -t list < <(grep -vE '^(cmake|ninja|scikit-build-core)\b|^$' <<<"$lacking")
+  ((${#list[@]} == 0)) || stop "$python lacks: ${list[*]}" "'$python' -m pip install ${list[*]@Q}" \
+    "or, offline, unpack their wheels into '$deps/python'"
+}
+
+check_cmake() {
+  local text
+  text=$(cmake --version 2>/dev/null) || stop "no cmake beside $python or on PATH" "'$python' -m pip install 'cmake>=3.27'"
+  [[ $text =~ version\ ([0-9]+)\.([0-9]+) ]] && ((BASH_REMATCH[1] * 100 + BASH_REMATCH[2] >= 327)) ||
+    stop "$(command -v cmake) is ${text%%$'\n'*}; 3.27 or newer is needed" "'$python' -m pip install 'cmake>=3.27'"
+}
+
+# --- CUDA -----------------------------------------------------------------------------------------------------------
+
+# nvcc, cudart and CCCL from their PyPI packages, in a folder of their own.
+install_cuda() {
+  local cuda=$deps/cuda list text
+  text=$(nvidia-smi)
+  if [[ $text =~ CUDA\ Version:\ *([0-9]+) ]] && ((BASH_REMATCH[1] < 13)); then
+    say "the GPU driver supports CUDA ${BASH_REMATCH[1]} only and there is no CUDA Toolkit: install a driver >= 580, or a CUDA 12 Toolkit"
+    return
+  fi
+  mapfile -t list < <("$python" "$root/launch/setup/requirements.py" list cuda)
+  rm -rf "$cuda" "$cuda.part"
+  step cuda "installing nvcc, cudart and CCCL from PyPI into .deps/cuda (about 300 MB)" "check the network; or install the CUDA Toolkit" \
+    "$python" -m pip install --disable-pip-version-check --no-input --no-deps --target "$cuda.part" "${list[@]}"
+  # nvcc looks for its libraries in lib64, CMake for a libcudart.so: the packages have neither name.
+  ln -s lib "$cuda.part/nvidia/cu13/lib64"
+  ln -s libcudart.so.13 "$cuda.part/nvidia/cu13/lib/libcudart.so"
+  mv -T "$cuda.part" "$cuda"
+}
+
+choose_cuda() {
+  nvcc=
+  with_cuda=no
+  if [[ ${COHORT_CUDA:-} == OFF ]]; then
+    say "COHORT_CUDA=OFF: building the CPU backend only"
+    return
+  fi
+  find_nvcc
+  if [[ -z $nvcc && $has_gpu == yes ]]; then
+    if [[ -n ${COHORT_PYTHON:-} ]]; then
+      say "there is a GPU but no nvcc >= 12 (CUDACXX, PATH, CUDA_HOME, /usr/local/cuda), and nothing is installed with COHORT_PYTHON"
+    else
+      install_cuda
+      find_nvcc
+    fi
+  fi
+  if [[ -z $nvcc ]]; then
+    say "no CUDA compiler: building the CPU backend only"
+    return
+  fi
+  with_cuda=yes
+  # CMake cuts nvcc's own library path at a space; for the packages' nvcc, whose path is the checkout's, this mends it.
+  [[ $nvcc != "$deps"/* ]] || export LIBRARY_PATH=${nvcc%/bin/nvcc}/lib${LIBRARY_PATH:+:$LIBRARY_PATH}
+  architectures=${COHORT_CUDA_ARCHITECTURES:-}
+  if [[ -z $architectures && $has_gpu == no ]]; then
+    architectures=90
+    say "no GPU here to run them: compiling the CUDA bodies for sm_90 only (COHORT_CUDA_ARCHITECTURES changes that)"
+  fi
+  : "${architectures:=80-real;90}"
+}
+
+# --- the build ------------------------------------------------------------------------------------------------------
+
+configure() {
+  local generator="Unix Makefiles" options key
+  command -v ninja >/dev/null && generator=Ninja
+  options=(-S "$root" -B "$build" -G "$generator" -DCMAKE_BUILD_TYPE=Release "-DPython_EXECUTABLE=$python" -DCOHORT_TESTS=ON)
+  if [[ $with_cuda == yes ]]; then
+    options+=(-DCOHORT_CUDA=ON "-DCMAKE_CUDA_COMPILER=$nvcc" "-DCMAKE_CUDA_ARCHITECTURES=$architectures")
+  else
+    options+=(-DCOHORT_CUDA=OFF)
+  fi
+  key=$(printf '%s\n' "$(command -v cmake)" "${CXX:-c++}" "$("$python" -V)" "${options[@]}")
+  [[ -f $build/CMakeCache.txt && $(cat "$build/.cohort" 2>/dev/null || true) == "$key" ]] && return
+  rm -f "$build/.cohort"
+  step configure "configuring build/" "the last lines above name what is missing" cmake --fresh "${options[@]}"
+  printf '%s\n' "$key" >"$build/.cohort"
+}
+
+build_target() {
+  local jobs
+  jobs=$(nproc)
+  step build "building $1 in build/ with $jobs jobs" "see the first error in the log; if the compiler was killed, memory ran out: close other programs" \
+    cmake --build "$build" --target "$1" --parallel "$jobs"
+}
+
+cohort_setup() {
+  local target=$1
+  shift
+  mkdir -p "$logs"
+  lock_checkout
+  find_gpu
+  install_packages
+  if [[ -n ${COHORT_PYTHON:-} ]]; then
+    use_given_python "$@"
+  else
+    make_venv
+  fi
+  check_cmake
+  choose_cuda
+  configure
+  build_target "$target"
+  [[ -n ${COHORT_PYTHON:-} ]] || ln -sfn ../../build/bin/cohort "$root/.venv/bin/cohort"
+}

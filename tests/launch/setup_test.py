@@ -1,0 +1,74 @@
+"""launch/setup: what it says when something is missing, and the totals of tests/run.sh."""
+
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(*command: str | Path, **environment: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [str(part) for part in command],
+        capture_output=True,
+        text=True,
+        cwd="/",
+        env={**os.environ, **environment},
+    )
+
+
+@pytest.mark.parametrize("script", ["launch/quickstart.sh", "tests/run.sh"])
+def test_an_interpreter_that_does_not_exist_is_named(script):
+    result = run("bash", ROOT / script, COHORT_PYTHON="/nowhere/python3")
+    assert result.returncode == 1
+    assert "COHORT_PYTHON=/nowhere/python3 is no program" in result.stderr
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="reading pyproject.toml on Python 3.10 needs pip")
+def test_a_given_interpreter_without_packages_gets_the_whole_list(tmp_path):
+    venv.create(tmp_path / "poor", with_pip=False)
+    result = run("bash", ROOT / "tests/run.sh", COHORT_PYTHON=str(tmp_path / "poor/bin/python"), PYTHONPATH="")
+    assert result.returncode == 1
+    for name in ("torch>=2.4", "torch_geometric", "numpy", "rich", "nanobind", "pytest", "hypothesis"):
+        assert name in result.stderr
+    assert "-m pip install 'torch>=2.4'" in result.stderr
+
+
+def test_missing_lists_what_is_absent_or_too_old(tmp_path):
+    for name, version in (("numpy", "1.0"), ("scipy", "99.1"), ("rich", "13.0")):
+        info = tmp_path / f"{name}-{version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    result = run(sys.executable, ROOT / "launch/setup/requirements.py", "missing", "project", PYTHONPATH=str(tmp_path))
+    assert result.returncode == 0, result.stderr
+    names = [line.split(">")[0] for line in result.stdout.splitlines()]
+    assert "numpy" in names and "scipy" not in names and "rich" not in names
+
+
+GOOGLETEST = """<testsuites><testsuite>
+<testcase name="a" status="run" result="completed"/><testcase name="b" status="notrun" result="suppressed"/>
+<testcase name="c" status="run" result="completed"><failure message="x"/></testcase></testsuite></testsuites>"""
+PYTEST = """<testsuites><testsuite><testcase name="a"/>
+<testcase name="b"><skipped message="absent"/></testcase></testsuite></testsuites>"""
+
+
+@pytest.mark.parametrize(
+    ("cpp", "failed", "total", "status"),
+    [
+        (GOOGLETEST, ["failed=ctest cpu"], "2 passed, 1 failed, 2 skipped", 1),
+        ("<testsuites/>", [], "1 passed, 0 failed, 1 skipped", 0),
+        ("<testsuites/>", ["failed=pytest"], "1 passed, 1 failed, 1 skipped", 1),
+    ],
+)
+def test_the_total_counts_every_report(tmp_path, cpp, failed, total, status):
+    (tmp_path / "cpp").mkdir()
+    (tmp_path / "cpp/base_test.xml").write_text(cpp)
+    (tmp_path / "pytest.xml").write_text(PYTEST)
+    result = run(sys.executable, ROOT / "tests/total.py", tmp_path, *failed, "not_run=GPU tests")
+    assert result.returncode == status
+    assert result.stdout.splitlines()[-1] == total
+    assert "cohort: not run: GPU tests" in result.stdout

@@ -2,7 +2,7 @@
 
 
 def format_bytes(count: float) -> str:
-    """"1.50 GB", "312 B": decimal units, as base/check.h prints them."""
+    """ "1.50 GB", "312 B": decimal units, as base/check.h prints them."""
     units = ["B", "KB", "MB", "GB", "TB"]
     unit = 0
     while count >= 1000 and unit + 1 < len(units):

@@ -75,7 +75,11 @@ class Mps:
             )
         except subprocess.TimeoutExpired:
             return None
-        return answer.stdout.strip() if answer.returncode == 0 and "Cannot find" not in answer.stdout + answer.stderr else None
+        return (
+            answer.stdout.strip()
+            if answer.returncode == 0 and "Cannot find" not in answer.stdout + answer.stderr
+            else None
+        )
 
     def died(self) -> str:
         """What part of MPS has died under the run, in words; empty when all is well."""

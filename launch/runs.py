@@ -5,11 +5,11 @@ import os
 import sys
 from pathlib import Path
 
+from cohort.base.files import write_atomically
 from cohort.base.programs import program
 from cohort.channel.run_folder import RunFolder
 from cohort.launch.mps import Mps
 from cohort.launch.supervise import Stopped, Supervisor
-from cohort.trainer.metrics import write_atomically
 
 
 def run_two_processes(out: Path, run: dict, show_output: bool) -> int:

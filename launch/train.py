@@ -31,11 +31,15 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("dataset", type=Path, metavar="DIR", help="folder of a data set")
     parser.add_argument("--device", choices=["auto", "cuda", "cpu"], default="auto")
     parser.add_argument("--gpu", type=int, default=0, help="which of the visible GPUs")
-    parser.add_argument("--fanout", type=fanout, default=[25, 10], help="neighbours a hop, next to the seeds first; -1: all")
+    parser.add_argument(
+        "--fanout", type=fanout, default=[25, 10], help="neighbours a hop, next to the seeds first; -1: all"
+    )
     parser.add_argument("--batch-size", type=positive, default=1024, help="seeds a batch (default 1024)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--slots", type=positive, default=3, help="batches that the shared buffer holds (default 3)")
-    parser.add_argument("--topology", choices=["auto", "gpu", "host"], default="auto", help="where the GPU reads the graph")
+    parser.add_argument(
+        "--topology", choices=["auto", "gpu", "host"], default="auto", help="where the GPU reads the graph"
+    )
     parser.add_argument("--no-mps", action="store_true", help="time-slice the GPU instead of sharing it")
     for name in ("poison-slots", "slow-fetch-us", "illegal-access-batch"):  # for tests of Cohort itself
         kind = {"action": "store_true"} if name == "poison-slots" else {"type": int}
@@ -95,7 +99,7 @@ def sampler_options(args: argparse.Namespace, dataset: Path) -> dict:
 
 
 def fanout(text: str) -> list[int]:
-    """"25,10" -> [25, 10]"""
+    """ "25,10" -> [25, 10]"""
     numbers = [int(part) for part in text.split(",")]
     if any(number < -1 for number in numbers):
         raise argparse.ArgumentTypeError(f"expected numbers of at least 0, or -1 for all, found {text}")

@@ -64,9 +64,7 @@ class NeighborLoader:
         self.shuffle = shuffle
         self.drop_last = drop_last
         self.epoch = 0  # epochs begun so far; set it to repeat or skip epochs
-        self._sampler = _sampler or _Sampler(
-            Path(data), device, seed, num_slots, topology, limit_seconds, _debug or {}
-        )
+        self._sampler = _sampler or _Sampler(Path(data), device, seed, num_slots, topology, limit_seconds, _debug or {})
         self._ids = _ids_of(input_nodes, self._sampler.num_nodes)
         self._seed_set = self._sampler.source.add_seeds(self._ids)
 
@@ -151,7 +149,9 @@ class _Sampler:
         """Raises when the process has ended."""
         if self.process.poll() is not None:
             raise CohortError(
-                "the sampler", "a running process", f"it ended with exit code {self.process.returncode}:\n{log_tail(self.log)}"
+                "the sampler",
+                "a running process",
+                f"it ended with exit code {self.process.returncode}:\n{log_tail(self.log)}",
             )
 
     def explain(self, error: CohortError) -> CohortError:
@@ -221,7 +221,9 @@ def _ids_of(input_nodes, num_nodes: int) -> np.ndarray:
 def _resolve_device(device) -> tuple[str, int]:
     """("cpu" or "cuda", ordinal) for what the user asked for."""
     if str(device) == "auto":
-        return ("cuda", torch.cuda.current_device()) if _native.with_cuda() and torch.cuda.is_available() else ("cpu", 0)
+        return (
+            ("cuda", torch.cuda.current_device()) if _native.with_cuda() and torch.cuda.is_available() else ("cpu", 0)
+        )
     device = torch.device(device)
     if device.type == "cuda" and not torch.cuda.is_available():
         raise CohortError("device", "a GPU", "none", "check nvidia-smi and CUDA_VISIBLE_DEVICES, or use device='cpu'")

@@ -1,12 +1,13 @@
 """Where the time of an epoch goes, and what a run leaves behind."""
 
 import json
-import os
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import torch
+
+from cohort.base.files import write_atomically
 
 
 class StepClock:
@@ -112,13 +113,6 @@ class RunReport:
     def write(self, path: Path) -> None:
         """Writes the summary in one piece: a reader sees the old one or the new one."""
         write_atomically(path, json.dumps(asdict(self), indent=2) + "\n")
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Replaces a file in one step."""
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(text)
-    os.replace(temporary, path)
 
 
 def append_line(path: Path, record: dict) -> None:

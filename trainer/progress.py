@@ -112,7 +112,9 @@ def print_table(report: RunReport, quiet: bool) -> None:
             f"a batch: {last.num_edges / last.num_batches:,.0f} edges, {last.num_nodes / last.num_batches:,.0f} nodes;"
             f" sample and fetch run in the sampler, beside wait and train"
         )
-    console.print(f"test accuracy {_percent(report.test_accuracy)}, at the best validation {_percent(report.val_accuracy)}")
+    console.print(
+        f"test accuracy {_percent(report.test_accuracy)}, at the best validation {_percent(report.val_accuracy)}"
+    )
 
 
 def _percent(share: float | None) -> str:

@@ -113,9 +113,7 @@ class Trainer:
 
     def _seed_scores(self, batch) -> torch.Tensor:
         """float32 [batch_size, num_classes]"""
-        scores = self.model(
-            model_input(batch.x), batch.edge_index, batch.num_sampled_nodes, batch.num_sampled_edges
-        )
+        scores = self.model(model_input(batch.x), batch.edge_index, batch.num_sampled_nodes, batch.num_sampled_edges)
         return scores[: batch.batch_size]
 
     @torch.no_grad()

@@ -46,7 +46,6 @@ function(cohort_program target)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
   install(TARGETS ${target} RUNTIME DESTINATION cohort/bin)
   add_dependencies(programs ${target})
-  add_dependencies(programs ${target})
 endfunction()
 
 # The Python package, laid out in the build tree by links, so that `PYTHONPATH=<build>/python` runs the sources as they are.
@@ -76,15 +75,5 @@ function(cohort_extension target)
   target_link_libraries(${target} PRIVATE cohort_flags ${ARG_LINK})
   set_target_properties(${target} PROPERTIES OUTPUT_NAME _native LIBRARY_OUTPUT_DIRECTORY ${COHORT_PYTHON_TREE}/${ARG_PACKAGE})
   install(TARGETS ${target} LIBRARY DESTINATION cohort/${ARG_PACKAGE})
-  add_dependencies(programs ${target})
-endfunction()
-
-# cohort_program(<target> SOURCES ... LINK ...): a program in <build>/bin, installed into the package's bin folder.
-function(cohort_program target)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
-  add_executable(${target} ${ARG_SOURCES})
-  target_link_libraries(${target} PRIVATE cohort_flags ${ARG_LINK})
-  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
-  install(TARGETS ${target} RUNTIME DESTINATION cohort/bin)
   add_dependencies(programs ${target})
 endfunction()

@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# Everything that needs a GPU, in one go: build, tests, sanitizer, digests CPU against GPU, timed epochs; a table last.
+#
+#   bash tests/gpu.sh [STAGE...]      stages: test pytest sanitize digest epoch (default: all)
+#
+# COHORT_PYTHON as in tests/run.sh. COHORT_DATA=FOLDER of imported data sets joins the digests; files
+# digest-NAME-FANOUT.txt beside it, if any, hold lines computed elsewhere that must come out again. OUT=FOLDER gets the logs.
+set -uo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/../launch/setup/setup.sh"
+stages=("$@")
+((${#stages[@]})) || stages=(test pytest sanitize digest epoch)
+out=${OUT:-$build/gpu}
+mkdir -p "$out"
+set -e
+cohort_setup all project build test
+unlock_checkout
+set +e
+cd "$root"
+export PATH=$build/bin:$PATH PYTHONPATH=$build/python${PYTHONPATH:+:$PYTHONPATH} COHORT_BUILD=$build
+bench_graph=${TMPDIR:-/tmp}/cohort-bench-graph
+table=()
+
+# row NAME STATUS TEXT: a line of the table
+row() { table+=("$(printf '%-34s %-6s %s' "$1" "$([[ $2 == 0 ]] && echo ok || echo FAILED)" "$3")"); [[ $2 == 0 ]] || failed=1; }
+failed=0
+
+make_bench_graph() {
+  [[ -f $bench_graph/meta.json ]] && return
+  local start=$SECONDS
+  cohort dataset generate "$bench_graph" --kind powerlaw --nodes 2.4M --edges 124M --dim 100 --dtype float32 \
+    --classes 47 --seed 0 --split 0.08,0.02,0.02
+  row "generate 2.4 M nodes, 124 M edges" $? "$((SECONDS - start)) s"
+}
+
+stage_test() {
+  ctest --test-dir "$build" --output-on-failure >"$out/ctest.log" 2>&1
+  row "C++ tests" $? "$(grep -E 'tests passed' "$out/ctest.log")"
+}
+
+stage_pytest() {
+  "$python" -m pytest -p no:cacheprovider -q -m gpu >"$out/pytest.log" 2>&1
+  row "Python tests, gpu" $? "$(tail -1 "$out/pytest.log")"
+}
+
+stage_sanitize() {
+  local tool program
+  for tool in memcheck racecheck; do
+    for program in base sampler; do
+      compute-sanitizer --tool $tool --error-exitcode 9 "$build/$program/${program}_test" --gtest_filter='*Gpu*' \
+        >"$out/sanitize-$tool-$program.log" 2>&1
+      row "compute-sanitizer $tool $program" $? "$(grep -E 'ERROR SUMMARY|RACECHECK SUMMARY' "$out/sanitize-$tool-$program.log" | tail -1)"
+    done
+  done
+}
+
+# compare_digests FOLDER FANOUT BATCH_SIZE: CPU lines against GPU lines, and against carried ones
+compare_digests() {
+  local name=${1##*/} lines=$out/digest-${1##*/}-$2
+  cohort digest "$1" --device cuda --batches 4 --fanout "$2" --batch-size "$3" --seed 7 >"$lines-cuda.txt" 2>>"$out/digest.log"
+  cohort digest "$1" --device cpu --batches 4 --fanout "$2" --batch-size "$3" --seed 7 >"$lines-cpu.txt" 2>>"$out/digest.log"
+  cmp "$lines-cuda.txt" "$lines-cpu.txt" && [[ -s $lines-cpu.txt ]]
+  row "digest $name $2" $? "$(wc -l <"$lines-cuda.txt") batches, CPU against GPU"
+  local carried=${COHORT_DATA:-.}/../digest-$name-$2.txt
+  [[ -f $carried ]] || return 0
+  cmp "$carried" "$lines-cuda.txt"
+  row "digest $name $2" $? "against lines computed elsewhere"
+}
+
+stage_digest() {
+  local folder fanout
+  make_bench_graph
+  for fanout in 25,10 15,10,5; do
+    for folder in ${COHORT_DATA:+"$COHORT_DATA"/*}; do compare_digests "$folder" $fanout 1000; done
+    compare_digests "$bench_graph" $fanout 8192
+  done
+}
+
+stage_epoch() {
+  local mode run
+  make_bench_graph
+  for mode in "" --no-mps; do
+    run=$out/epoch${mode:-}
+    cohort train "$bench_graph" --device cuda --fanout 25,10 --batch-size 8192 --hidden 256 --epochs 4 --out "$run" $mode \
+      >"$run.log" 2>&1
+    row "train, SAGE 256 ${mode:-with MPS}" $? "$("$python" bench/epoch_line.py "$run/summary.json")"
+  done
+}
+
+for stage in "${stages[@]}"; do
+  say "stage $stage"
+  "stage_$stage"
+done
+printf '\n%s\n' "$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader)"
+printf '%s\n' "${table[@]}"
+exit $failed

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
 from cohort.base.errors import CohortError
 
 KEPT_FEATURE_DTYPES = (np.uint8, np.float16, np.float32)

@@ -8,13 +8,14 @@ import time
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
+from rich.console import Console
+from rich.markup import escape
+
 from cohort.base.errors import CohortError
 from cohort.dataset.check import check
 from cohort.dataset.importer import import_npz
 from cohort.dataset.reader import open as open_dataset
 from cohort.dataset.writer import generate
-from rich.console import Console
-from rich.markup import escape
 
 SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
 EPILOG_NUMBERS = "Numbers may be written 2400000, 2.4M, 124M or 1e6 (K, M, G)."

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse
+
 from cohort.base.errors import CohortError
 from cohort.dataset import arrays
 from cohort.dataset.pca import principal_components

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.sparse
+
 from cohort.base.errors import CohortError
 
 EXTRA_DIRECTIONS = 16

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from cohort.base.errors import CohortError
 from cohort.dataset import arrays
 from cohort.dataset.writer import SPLITS, random_splits, write_dataset

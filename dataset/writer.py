@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+
 from cohort.base.errors import CohortError
 from cohort.dataset import _native
 from cohort.dataset.check import check

@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+
 from cohort.base.errors import CohortError
 from cohort.dataset import check, generate
 from cohort.dataset import open as open_dataset

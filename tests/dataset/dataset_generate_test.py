@@ -10,6 +10,7 @@ import time
 
 import numpy as np
 import pytest
+
 from cohort.base.errors import CohortError
 from cohort.dataset import generate
 from cohort.dataset import open as open_dataset

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
 from cohort.base.errors import CohortError
 from cohort.dataset import from_tensors
 from cohort.dataset import open as open_dataset
 from cohort.dataset.writer import coo_to_csc
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as npst
 
 
 @st.composite

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import scipy.sparse
 import torch
+from torch_geometric.data import Data
+from torch_geometric.utils import to_undirected
+
 from cohort.base.errors import CohortError
 from cohort.dataset import check, from_pyg, from_tensors, import_npz
 from cohort.dataset import open as open_dataset
 from cohort.dataset.pca import principal_components
-from torch_geometric.data import Data
-from torch_geometric.utils import to_undirected
 
 CORA = Path(__file__).parent.parent / "data" / "cora.npz"
 PLAIN = {

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <bit>
 #include <cstdint>
 
 #include "dataset/parallel.h"
@@ -24,7 +23,7 @@ void report(std::vector<Problem>& problems, const MappedArray& array, const Scan
 
 void check_indptr(const Dataset& data, std::vector<Problem>& problems, const std::stop_token& stop) {
   const MappedArray& array = data.indptr_array();
-  if (array.empty_handle()) return;
+  if (!array.is_mapped()) return;
   const int64_t* indptr = data.indptr().data();
   const Scan bad = scan(data.num_nodes(), stop, [&](int64_t v) { return indptr[v + 1] < indptr[v]; });
   if (bad.first < 0) return;
@@ -43,7 +42,7 @@ void check_indices_of(const Dataset& data, std::vector<Problem>& problems, const
 }
 
 void check_indices(const Dataset& data, std::vector<Problem>& problems, const std::stop_token& stop) {
-  if (data.indices().empty_handle()) return;
+  if (!data.indices().is_mapped()) return;
   if (data.indices().dtype() == DType::int32) {
     check_indices_of<int32_t>(data, problems, stop);
   } else {
@@ -52,7 +51,7 @@ void check_indices(const Dataset& data, std::vector<Problem>& problems, const st
 }
 
 void check_labels(const Dataset& data, std::vector<Problem>& problems, const std::stop_token& stop) {
-  if (data.labels_array().empty_handle()) return;
+  if (!data.labels_array().is_mapped()) return;
   const int64_t* labels = data.labels().data();
   const int64_t num_classes = data.num_classes();
   const Scan bad = scan(data.num_nodes(), stop, [&](int64_t v) { return labels[v] < -1 || labels[v] >= num_classes; });
@@ -65,7 +64,7 @@ void check_labels(const Dataset& data, std::vector<Problem>& problems, const std
 void check_split(const Dataset& data, std::size_t split, std::vector<uint8_t>& owner, std::vector<Problem>& problems,
                  const std::stop_token& stop) {
   const MappedArray& array = data.split_arrays()[split];
-  if (array.empty_handle()) return;
+  if (!array.is_mapped()) return;
   const auto ids = array.as<int64_t>();
   const auto outside = [&](int64_t i) { return ids[i] < 0 || ids[i] >= data.num_nodes(); };
   const Scan bad = scan(array.size(), stop, outside);
@@ -75,7 +74,7 @@ void check_split(const Dataset& data, std::size_t split, std::vector<uint8_t>& o
   }
   Scan again, unlabelled;
   uint8_t other = 0;
-  const bool have_labels = !data.labels_array().empty_handle();
+  const bool have_labels = data.labels_array().is_mapped();
   for (int64_t i = 0; i < array.size(); ++i) {
     if (i % kChunk == 0 && stop.stop_requested()) throw Interrupted();
     uint8_t& seen = owner[static_cast<std::size_t>(ids[i])];
@@ -100,7 +99,7 @@ void check_split(const Dataset& data, std::size_t split, std::vector<uint8_t>& o
 
 void check_splits(const Dataset& data, std::vector<Problem>& problems, const std::stop_token& stop) {
   // Without an array of V elements, a damaged meta.json could ask for any amount of memory.
-  if (data.indptr_array().empty_handle() && data.labels_array().empty_handle()) return;
+  if (!data.indptr_array().is_mapped() && !data.labels_array().is_mapped()) return;
   std::vector<uint8_t> owner(static_cast<std::size_t>(data.num_nodes()), 0);
   for (std::size_t split = 0; split < kSplitNames.size(); ++split) check_split(data, split, owner, problems, stop);
 }
@@ -132,7 +131,7 @@ bool is_nan(const MappedArray& array, int64_t i) {
 
 void check_features(const Dataset& data, std::vector<Problem>& problems, const std::stop_token& stop) {
   const MappedArray& array = data.features();
-  if (array.empty_handle() || array.dtype() == DType::uint8) return;
+  if (!array.is_mapped() || array.dtype() == DType::uint8) return;
   const Scan bad = scan(array.size(), stop, [&](int64_t i) { return is_not_finite(array, i); });
   if (bad.first < 0) return;
   const int64_t row = bad.first / data.feature_dim(), column = bad.first % data.feature_dim();

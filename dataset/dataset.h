@@ -73,7 +73,7 @@ class Dataset {
   std::span<const int64_t> val_ids() const { return splits_[1].as<int64_t>(); }    // int64 [any]
   std::span<const int64_t> test_ids() const { return splits_[2].as<int64_t>(); }   // int64 [any]
 
-  // The arrays as files, for checks: a handle is empty when opening it was a problem.
+  // The arrays as files, for checks: one is not mapped when opening it was a problem.
   const MappedArray& indptr_array() const noexcept { return indptr_; }
   const MappedArray& labels_array() const noexcept { return labels_; }
   const std::array<MappedArray, 3>& split_arrays() const noexcept { return splits_; }

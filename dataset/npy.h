@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -62,14 +63,14 @@ class NpyArray {
   int64_t size() const { return header_.num_elements(); }       // elements
   std::size_t bytes() const { return header_.data_bytes(); }    // of the data
   const std::string& place() const noexcept { return place_; }  // the file, for messages
-  bool empty_handle() const noexcept { return mapping_.data() == nullptr; }
+  bool is_mapped() const noexcept { return mapping_.data() != nullptr; }
   Byte* data() const noexcept { return mapping_.data() + header_.header_bytes; }
 
   // The elements as T; throws when the file holds another type.
   template <typename T>
   auto as() const {
     if (!holds<T>(dtype())) {
-      throw base::Error({place_, "another element type", std::string("dtype ") + name_of(dtype()), ""});
+      throw base::Error({place_, "the element type asked for", std::string("dtype ") + name_of(dtype()), ""});
     }
     using Element = std::conditional_t<std::is_const_v<Byte>, const T, T>;
     return std::span<Element>(reinterpret_cast<Element*>(data()), static_cast<std::size_t>(size()));

@@ -1,8 +1,10 @@
 #include "base/process.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -48,8 +50,15 @@ ProcessId current_process() { return process_with_pid(getpid()); }
 
 bool is_alive(const ProcessId& process) {
   if (process.pid == 0) return false;
+  const int descriptor = static_cast<int>(syscall(SYS_pidfd_open, process.pid, 0));
+  if (descriptor < 0 && errno == ESRCH) return false;
+  if (descriptor < 0) fail_errno(fmt::format("pidfd_open of process {}", process.pid), "success", errno);
+  pollfd end{descriptor, POLLIN, 0};  // readable once all threads of the process have ended
+  const bool ended = poll(&end, 1, 0) == 1;
+  close(descriptor);
+  if (ended) return false;
   const Stat stat = read_stat(process.pid);
-  return stat.state != 0 && stat.state != 'Z' && stat.state != 'X' && stat.start_time == process.start_time;
+  return stat.state == 0 || stat.start_time == process.start_time;
 }
 
 void end_with_parent(int32_t parent, int signal) {

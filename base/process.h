@@ -17,7 +17,7 @@ ProcessId current_process();
 // The process that has this pid now; pid 0 when there is none.
 ProcessId process_with_pid(int32_t pid);
 
-// True while the process runs (a zombie does not).
+// True while any thread of the process runs (a zombie does not run).
 bool is_alive(const ProcessId& process);
 
 // Asks the kernel to send this process `signal` when its parent dies, and ends the race with a parent that died before:

@@ -49,11 +49,13 @@ uint64_t Subscriber::request(Request request) {
 }
 
 HeldBatch Subscriber::next(uint64_t pass, int64_t limit_us, const std::function<bool()>& interrupted) {
+  bool was_interrupted = false;
+  const auto give_up = [&] { return was_interrupted = interrupted && interrupted(); };
   while (true) {
     refuse_when_all_are_held();
     set_stage(Stage::kWaitBatch, next_sequence_);
-    if (!wait_for(shared().batches_ready, shared().stop, header().sampler, "sampler", interrupted, limit_us)) {
-      if (!shared().stop.load()) return {};
+    if (!wait_for(shared().batches_ready, shared().stop, header().sampler, "sampler", give_up, limit_us)) {
+      if (was_interrupted) return {};
       throw PeerLost({"the run", "to go on", "it has been stopped", ""});
     }
     int index = 0;

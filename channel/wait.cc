@@ -57,11 +57,14 @@ void leave_error(Party& self, const char* text) {
 }
 
 void require_alive(const Party& peer, const char* peer_name) {
-  const int32_t pid = peer.pid.load();
-  if (pid == 0) return;  // not there yet: its starter watches it
-  if (peer.failed_at_us.load() == 0 && base::is_alive({pid, peer.start_time.load()})) return;
-  throw PeerLost({fmt::format("the {} (process {})", peer_name, pid), "a running process",
-                  "it has ended; " + last_words(peer), fmt::format("see the {}'s log", peer_name)});
+  const base::ProcessId peer_id{peer.pid.load(), peer.start_time.load()};
+  if (peer_id.pid == 0) return;  // not there yet: its starter watches it
+  if (peer.failed_at_us.load() == 0 && base::is_alive(peer_id)) return;
+  throw PeerLost(
+      {fmt::format("the {} (process {}, started at tick {})", peer_name, peer_id.pid, peer_id.start_time),
+       "a running process",
+       fmt::format("it has ended (tick {} now); {}", base::process_with_pid(peer_id.pid).start_time, last_words(peer)),
+       fmt::format("see the {}'s log", peer_name)});
 }
 
 bool wait_for(sem_t& semaphore, const std::atomic<uint32_t>& stop, const Party& peer, const char* peer_name,
@@ -72,9 +75,7 @@ bool wait_for(sem_t& semaphore, const std::atomic<uint32_t>& stop, const Party& 
     if (errno != ETIMEDOUT && errno != EINTR)
       base::fail_errno("waiting for the " + std::string(peer_name), "a post", errno);
     if (stop.load() || (give_up && give_up())) return false;
-    if (peer.pid.load() != 0 && !base::is_alive({peer.pid.load(), peer.start_time.load()}) &&
-        sem_trywait(&semaphore) == 0)
-      return true;  // its last post came just before it ended
+    if (static_cast<Stage>(peer.stage.load()) == Stage::kEnded) return sem_trywait(&semaphore) == 0;
     require_alive(peer, peer_name);
     const int64_t waited = base::monotonic_us() - peer.stage_since_us.load();
     if (limit_us > 0 && waited > limit_us) {

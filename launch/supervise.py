@@ -68,10 +68,10 @@ class Supervisor:
             if not server_known and self.mps and (self.channel / "channel").exists():
                 self.mps.remember_server()
                 server_known = True
-            ended = [child for child in self.children if child.process.poll() is not None]
-            if last in ended and last.process.returncode == 0:
+            if last.process.poll() == 0:
                 return 0
-            if ended or (self.mps and self.mps.died()):
+            failed = [child for child in self.children if child.process.poll()]
+            if failed or (self.mps and self.mps.died()):
                 self._report_failure()
                 return 1
             time.sleep(POLL_SECONDS)
@@ -79,7 +79,7 @@ class Supervisor:
     def _report_failure(self) -> None:
         time.sleep(GRACE_SECONDS)
         stages = describe_channel(self.channel)
-        ended = [child for child in self.children if child.process.poll() is not None]
+        ended = [child for child in self.children if child.process.poll()]
         ended.sort(key=lambda child: _time_of_failure(child, stages))
         lines = []
         if self.mps and self.mps.died():

@@ -20,16 +20,16 @@ export PATH=$build/bin:$PATH PYTHONPATH=$build/python${PYTHONPATH:+:$PYTHONPATH}
 bench_graph=${TMPDIR:-/tmp}/cohort-bench-graph
 table=()
 
-# row NAME STATUS TEXT: a line of the table
-row() { table+=("$(printf '%-34s %-6s %s' "$1" "$([[ $2 == 0 ]] && echo ok || echo FAILED)" "$3")"); [[ $2 == 0 ]] || failed=1; }
+# row NAME STATUS TEXT: a line of the table, with the seconds since the line before
+row() { table+=("$(printf '%-34s %-6s %5d s  %s' "$1" "$([[ $2 == 0 ]] && echo ok || echo FAILED)" $((SECONDS - last)) "$3")"); last=$SECONDS; [[ $2 == 0 ]] || failed=1; }
 failed=0
+last=$SECONDS
 
 make_bench_graph() {
   [[ -f $bench_graph/meta.json ]] && return
-  local start=$SECONDS
   cohort dataset generate "$bench_graph" --kind powerlaw --nodes 2.4M --edges 124M --dim 100 --dtype float32 \
     --classes 47 --seed 0 --split 0.08,0.02,0.02
-  row "generate 2.4 M nodes, 124 M edges" $? "$((SECONDS - start)) s"
+  row "generate 2.4 M nodes, 124 M edges" $? ""
 }
 
 stage_test() {

@@ -1,5 +1,6 @@
 #include "base/process.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
@@ -10,9 +11,8 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <fstream>
+#include <cstring>
 #include <limits>
-#include <sstream>
 #include <string>
 
 #include "base/check.h"
@@ -25,17 +25,27 @@ struct Stat {
   uint64_t start_time = 0;
 };
 
+// The contents of a small file under /proc; empty when it cannot be read. (No C++ streams here: inside a Python process
+// another library's copy of them may be the one that runs, and was seen to read every number as 0.)
+std::string read_proc(const std::string& path) {
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return {};
+  std::string text(8192, '\0');
+  const ssize_t size = read(file, text.data(), text.size());
+  close(file);
+  text.resize(size > 0 ? static_cast<std::size_t>(size) : 0);
+  return text;
+}
+
 // Reads /proc/<pid>/stat; the name in parentheses may hold spaces, so parsing starts after the last ')'.
 Stat read_stat(int32_t pid) {
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
-  std::string line;
-  if (!std::getline(file, line)) return {};
-  std::istringstream fields(line.substr(line.rfind(')') + 1));
-  Stat stat;
-  fields >> stat.state;
-  std::string skipped;
-  for (int field = 4; field < 22; ++field) fields >> skipped;
-  fields >> stat.start_time;
+  const std::string text = read_proc(fmt::format("/proc/{}/stat", pid));
+  const std::size_t name_end = text.rfind(')');
+  if (name_end == std::string::npos || name_end + 2 >= text.size()) return {};
+  std::size_t at = name_end + 2;
+  Stat stat{text[at], 0};
+  for (int field = 3; field < 22 && at != std::string::npos; ++field) at = text.find(' ', at + 1);
+  if (at != std::string::npos) stat.start_time = std::strtoull(text.c_str() + at, nullptr, 10);
   return stat;
 }
 
@@ -77,12 +87,10 @@ int64_t monotonic_us() {
 
 int64_t available_host_bytes() {
   if (const char* text = std::getenv("COHORT_HOST_MEMORY_BYTES")) return std::atoll(text);
-  std::ifstream file("/proc/meminfo");
-  std::string name, unit;
-  int64_t kilobytes = 0;
-  while (file >> name >> kilobytes >> unit) {
-    if (name == "MemAvailable:") return kilobytes * 1024;
-  }
+  constexpr const char* kName = "MemAvailable:";
+  const std::string text = read_proc("/proc/meminfo");
+  const std::size_t at = text.find(kName);
+  if (at != std::string::npos) return 1024 * std::atoll(text.c_str() + at + std::strlen(kName));
   return std::numeric_limits<int64_t>::max();  // no /proc/meminfo: nothing to compare with
 }
 

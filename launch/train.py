@@ -40,6 +40,9 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--topology", choices=["auto", "gpu", "host"], default="auto", help="where the GPU reads the graph"
     )
+    parser.add_argument(
+        "--fetch-blocks", type=positive, help="GPU: blocks of 256 threads that fetch rows (default 128)"
+    )
     parser.add_argument("--no-mps", action="store_true", help="time-slice the GPU instead of sharing it")
     for name in ("poison-slots", "slow-fetch-us", "illegal-access-batch"):  # for tests of Cohort itself
         kind = {"action": "store_true"} if name == "poison-slots" else {"type": int}
@@ -90,6 +93,7 @@ def sampler_options(args: argparse.Namespace, dataset: Path) -> dict:
         "gpu": args.gpu,
         "topology": args.topology,
         "num_slots": args.slots,
+        "fetch_blocks": args.fetch_blocks,
         "seed": args.seed,
         "poison_slots": args.debug_poison_slots,
         "slow_fetch_us": args.debug_slow_fetch_us,

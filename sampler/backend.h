@@ -94,7 +94,10 @@ enum class TopologyPlace { kAuto, kGpu, kHost };
 // Copies features into pinned memory, topology and labels into GPU memory of the current GPU (topology into pinned
 // memory where it would take more than half of the free GPU memory, or where `place` says so). Throws Error naming need
 // and supply before anything large is allocated.
-std::unique_ptr<Backend> make_cuda_backend(const GraphView& graph, TopologyPlace place, const Faults& faults);
+// `fetch_blocks`: blocks of 256 threads that read feature rows from host memory.
+std::unique_ptr<Backend> make_cuda_backend(const GraphView& graph, TopologyPlace place, int fetch_blocks,
+                                           const Faults& faults);
+
 #endif
 
 }  // namespace cohort::sampler

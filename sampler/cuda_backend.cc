@@ -24,11 +24,11 @@ int blocks_for_whole_gpu() {
 
 class CudaBackend final : public Backend {
  public:
-  CudaBackend(const GraphView& graph, TopologyPlace place, const Faults& faults)
+  CudaBackend(const GraphView& graph, TopologyPlace place, int fetch_blocks, const Faults& faults)
       : faults_(faults),
         graph_(graph, place),
         sampler_(graph_.topology(), graph.num_nodes, blocks_for_whole_gpu()),
-        gather_(graph_.rows(), blocks_for_whole_gpu()) {}
+        gather_(graph_.rows(), blocks_for_whole_gpu(), fetch_blocks) {}
 
   Counts sample(const Query& query) override {
     started_.record(stream_);
@@ -84,11 +84,12 @@ class CudaBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cuda_backend(const GraphView& graph, TopologyPlace place, const Faults& faults) {
+std::unique_ptr<Backend> make_cuda_backend(const GraphView& graph, TopologyPlace place, int fetch_blocks,
+                                           const Faults& faults) {
   if (graph.num_nodes > INT32_MAX) {
     throw base::Error({"data set", "at most 2147483647 nodes", std::to_string(graph.num_nodes), "local ids are int32"});
   }
-  return std::make_unique<CudaBackend>(graph, place, faults);
+  return std::make_unique<CudaBackend>(graph, place, fetch_blocks, faults);
 }
 
 }  // namespace cohort::sampler

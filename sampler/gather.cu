@@ -97,11 +97,11 @@ void CudaGather::write_rows(const SampledRef& batch, const SlotArrays& slot, cud
                                              0, id_bits, stream),
              "sort rows by address");
   if (rows_.row_bytes % 16 == 0) {
-    gather<int4>(rows_, sorted_id, sorted_row, batch.num_nodes, slot.x, max_blocks_, stream);
+    gather<int4>(rows_, sorted_id, sorted_row, batch.num_nodes, slot.x, row_blocks_, stream);
   } else if (rows_.row_bytes % 4 == 0) {
-    gather<int>(rows_, sorted_id, sorted_row, batch.num_nodes, slot.x, max_blocks_, stream);
+    gather<int>(rows_, sorted_id, sorted_row, batch.num_nodes, slot.x, row_blocks_, stream);
   } else {
-    gather<char>(rows_, sorted_id, sorted_row, batch.num_nodes, slot.x, max_blocks_, stream);
+    gather<char>(rows_, sorted_id, sorted_row, batch.num_nodes, slot.x, row_blocks_, stream);
   }
 }
 

@@ -19,7 +19,10 @@ struct RowsRef {
 
 class CudaGather {
  public:
-  CudaGather(const RowsRef& rows, int max_blocks) : rows_(rows), max_blocks_(max_blocks) {}
+  // `row_blocks`: blocks that read rows from host memory. A few saturate the link; more only keep the trainer off the
+  // SMs.
+  CudaGather(const RowsRef& rows, int max_blocks, int row_blocks)
+      : rows_(rows), max_blocks_(max_blocks), row_blocks_(row_blocks) {}
 
   // n_id, y and edge_index of the slot.
   void write_graph(const SampledRef& batch, const SlotArrays& slot, cudaStream_t stream);
@@ -29,7 +32,7 @@ class CudaGather {
 
  private:
   RowsRef rows_;
-  int max_blocks_;
+  int max_blocks_, row_blocks_;
   Scratch<int64_t> sorted_id_;         // int64 [num_nodes]
   Scratch<int32_t> row_, sorted_row_;  // int32 [num_nodes], rows of x
   Scratch<std::byte> temporary_;       // CUB

@@ -87,7 +87,8 @@ channel::ChannelOptions channel_options(const Options& options, const dataset::D
 
 std::unique_ptr<Backend> make_backend(const Options& options, const GraphView& graph) {
 #ifdef COHORT_WITH_CUDA
-  if (options.device == "cuda") return make_cuda_backend(graph, place_of(options.topology), options.faults);
+  if (options.device == "cuda")
+    return make_cuda_backend(graph, place_of(options.topology), options.fetch_blocks, options.faults);
 #endif
   return make_host_backend(graph, options.faults);
 }

@@ -83,6 +83,7 @@ Options read_options(const std::filesystem::path& run_json) {
   members.read("gpu", options.gpu);
   members.read("topology", options.topology);
   members.read("num_slots", options.num_slots);
+  members.read("fetch_blocks", options.fetch_blocks);
   members.read("seed", options.seed);
   members.read("owner_pid", options.owner_pid);
   members.read("end_with_parent", options.end_with_parent);
@@ -93,6 +94,7 @@ Options read_options(const std::filesystem::path& run_json) {
   refuse_unless(options.device == "cpu" || options.device == "cuda", "device", "cpu or cuda", options.device);
   refuse_unless(options.topology == "auto" || options.topology == "gpu" || options.topology == "host", "topology",
                 "auto, gpu or host", options.topology);
+  refuse_unless(options.fetch_blocks >= 1, "fetch_blocks", "at least 1", std::to_string(options.fetch_blocks));
   refuse_unless(std::filesystem::is_directory(options.channel), "channel", "an existing folder",
                 options.channel.string());
   return options;

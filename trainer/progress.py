@@ -3,8 +3,9 @@
 import time
 
 import torch
+from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 from rich.table import Table
 
@@ -21,8 +22,8 @@ class Progress:
         self._num_epochs = num_epochs
         self._bar = RichProgress(
             TextColumn("epoch {task.fields[epoch]}"),
-            BarColumn(),
-            MofNCompleteColumn(),
+            BarColumn(bar_width=None),
+            TaskProgressColumn(),
             TextColumn("loss {task.fields[loss]}  {task.fields[rate]} seeds/s  wait {task.fields[wait]}"),
             TimeRemainingColumn(),
             console=Console(quiet=quiet),
@@ -83,26 +84,18 @@ def print_table(report: RunReport, quiet: bool) -> None:
     """The final table: where each epoch's time went, bytes read, accuracy."""
     if quiet:
         return
-    table = Table(title=f"Cohort on {report.device}")
-    for name in ["epoch", "seconds", "wait s", "train s", "sample s", "fetch s", "host bytes", "loss", "val accuracy"]:
-        table.add_column(name, justify="right")
+    table = Table(title=f"Cohort on {report.device}", box=box.SIMPLE_HEAD)
+    for name in ["epoch", "seconds", "wait s", "train s", "sample s", "fetch s", "host", "loss", "val %"]:
+        table.add_column(name, justify="right", no_wrap=True)
     shown = report.epochs if len(report.epochs) <= 8 else report.epochs[:3] + report.epochs[-4:]
     for epoch in shown:
+        times = (epoch.seconds, epoch.wait_seconds, epoch.train_seconds, epoch.sample_seconds, epoch.fetch_seconds)
         table.add_row(
             str(epoch.epoch + 1),
-            *(
-                f"{seconds:.3f}"
-                for seconds in (
-                    epoch.seconds,
-                    epoch.wait_seconds,
-                    epoch.train_seconds,
-                    epoch.sample_seconds,
-                    epoch.fetch_seconds,
-                )
-            ),
+            *(f"{seconds:.3f}" for seconds in times),
             format_bytes(epoch.host_bytes),
-            f"{epoch.loss:.4f}",
-            _percent(epoch.val_accuracy),
+            f"{epoch.loss:.3f}",
+            "-" if epoch.val_accuracy is None else f"{100 * epoch.val_accuracy:.2f}",
         )
     console = Console()
     console.print(table)

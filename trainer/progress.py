@@ -84,7 +84,7 @@ def print_table(report: RunReport, quiet: bool) -> None:
     """The final table: where each epoch's time went, bytes read, accuracy."""
     if quiet:
         return
-    table = Table(title=f"Cohort on {report.device}", box=box.SIMPLE_HEAD)
+    table = Table(title=f"Cohort on {report.device}", box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
     for name in ["epoch", "seconds", "wait s", "train s", "sample s", "fetch s", "host", "loss", "val %"]:
         table.add_column(name, justify="right", no_wrap=True)
     shown = report.epochs if len(report.epochs) <= 8 else report.epochs[:3] + report.epochs[-4:]

@@ -52,7 +52,7 @@ class Mps:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                preexec_fn=_end_with_parent,
+                preexec_fn=end_with_parent,
             )
         deadline = time.monotonic() + START_SECONDS
         while self._ask("get_server_list") is None:
@@ -87,7 +87,7 @@ class Mps:
             return ""
         if self.process is not None and self.process.poll() is not None:
             return f"the MPS daemon (process {self.process.pid}) has ended"
-        if self._server_pid is not None and not Path(f"/proc/{self._server_pid}").exists():
+        if self._server_pid is not None and not _runs(self._server_pid):
             return f"the MPS server (process {self._server_pid}) has ended"
         return ""
 
@@ -107,11 +107,19 @@ class Mps:
             if self.process.poll() is None:
                 self._ask("quit -t 1")
                 _end(self.process)
-            if self._server_pid is not None and Path(f"/proc/{self._server_pid}").exists():
+            if self._server_pid is not None and _runs(self._server_pid):
                 _kill(self._server_pid)
             self.process = None
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _runs(pid: int) -> bool:
+    """False when there is no such process, or only its zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def _end(process: subprocess.Popen) -> None:
@@ -129,5 +137,6 @@ def _kill(pid: int) -> None:
         return  # it ended by itself meanwhile
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
+    """For preexec_fn: the kernel ends the child when this process dies."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -16,6 +16,7 @@ START_SECONDS = 10.0
 STOP_SECONDS = 5.0
 ASK_SECONDS = 5.0
 PR_SET_PDEATHSIG = 1
+PREFIX = "cohort-mps-"  # of folders in /tmp; the launcher's pid follows
 
 
 class Mps:
@@ -43,7 +44,8 @@ class Mps:
 
     def _start(self) -> None:
         # Socket paths are limited to about 108 characters, so the folder is short.
-        self._folder = Path(tempfile.mkdtemp(prefix="cohort-mps-", dir="/tmp"))
+        _sweep()
+        self._folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir="/tmp"))
         self.env = {"CUDA_MPS_PIPE_DIRECTORY": str(self._folder), "CUDA_MPS_LOG_DIRECTORY": str(self._folder)}
         with open(self._folder / "daemon.log", "wb") as log:
             self.process = subprocess.Popen(
@@ -112,6 +114,14 @@ class Mps:
             self.process = None
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _sweep() -> None:
+    """Removes the folders of our daemons whose launcher was killed; the kernel has ended the daemons with it."""
+    for folder in Path("/tmp").glob(f"{PREFIX}*-*"):
+        pid = folder.name.removeprefix(PREFIX).partition("-")[0]
+        if folder.stat().st_uid == os.getuid() and pid.isdigit() and not _runs(int(pid)):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _runs(pid: int) -> bool:

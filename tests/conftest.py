@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+# torch here and samplers beside it share few cores; see base/programs.py.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 
 @pytest.fixture(scope="session")
 def cora(tmp_path_factory) -> Path:

@@ -1,6 +1,5 @@
 """Starting `cohort` from tests, and looking at the processes that it leaves."""
 
-import os
 import subprocess
 import sys
 import time
@@ -43,8 +42,3 @@ def environment_of(pid: int) -> dict[str, str]:
     """The environment that a process was started with."""
     entries = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
     return dict(entry.split("=", 1) for entry in entries if "=" in entry)
-
-
-def has_gpu() -> bool:
-    """True when CUDA sees a GPU (asked of the driver's files, so that torch need not be imported)."""
-    return os.path.exists("/dev/nvidiactl")

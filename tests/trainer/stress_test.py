@@ -29,9 +29,7 @@ def data(tmp_path_factory):
 
 
 def loader_of(data, num_slots: int, debug: dict) -> NeighborLoader:
-    return NeighborLoader(
-        data, [8, -1, 3], 100, shuffle=True, device="cpu", seed=5, num_slots=num_slots, _debug=debug
-    )
+    return NeighborLoader(data, [8, -1, 3], 100, shuffle=True, device="cpu", seed=5, num_slots=num_slots, _debug=debug)
 
 
 def digests(loader) -> list[str]:

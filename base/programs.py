@@ -5,6 +5,10 @@ from pathlib import Path
 
 from cohort.base.errors import CohortError
 
+# Environment for a process that shares the cores with another: OpenMP threads that spin while they wait make both of
+# them several times slower. What the user has set wins.
+POLITE = {"OMP_WAIT_POLICY": "passive"}
+
 
 def program(name: str) -> str:
     """The path of one of Cohort's own programs (``cohort-sampler``, ``cohort-inspect``).

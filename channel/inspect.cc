@@ -90,8 +90,8 @@ const char* stage_name(Stage stage) {
   return "unknown";
 }
 
-SharedFile open_channel(const std::filesystem::path& folder, SharedFile::Access access) {
-  const std::filesystem::path path = folder / "channel";
+SharedFile open_channel(const std::filesystem::path& folder, SharedFile::Access access, const char* name) {
+  const std::filesystem::path path = folder / name;
   SharedFile file = SharedFile::open(path, access);
   if (file.bytes() < sizeof(ChannelHeader)) refuse(path, "size", sizeof(ChannelHeader), file.bytes());
   const auto& header = *reinterpret_cast<const ChannelHeader*>(file.data());

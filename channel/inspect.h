@@ -13,7 +13,8 @@ namespace cohort::channel {
 const char* stage_name(Stage stage);
 
 // Maps <folder>/channel after comparing magic, version and sizes; throws Error naming both values on a mismatch.
-SharedFile open_channel(const std::filesystem::path& folder, SharedFile::Access access);
+// To look at a channel that is not announced yet, `name` is "channel.tmp".
+SharedFile open_channel(const std::filesystem::path& folder, SharedFile::Access access, const char* name = "channel");
 
 // A live channel as JSON: device, both processes with stage and age, every slot with state, age and batch.
 std::string describe(const ChannelHeader& header);

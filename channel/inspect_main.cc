@@ -10,7 +10,10 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    const auto file = cohort::channel::open_channel(argv[1], cohort::channel::SharedFile::Access::kReadOnly);
+    const std::filesystem::path folder = argv[1];
+    const bool loading = !std::filesystem::exists(folder / "channel") && std::filesystem::exists(folder / "channel.tmp");
+    const auto file = cohort::channel::open_channel(folder, cohort::channel::SharedFile::Access::kReadOnly,
+                                                    loading ? "channel.tmp" : "channel");
     const auto& header = *reinterpret_cast<const cohort::channel::ChannelHeader*>(file.data());
     std::printf("%s\n", cohort::channel::describe(header).c_str());
     return 0;

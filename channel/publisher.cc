@@ -5,7 +5,6 @@
 #include <cstring>
 #include <new>
 
-#include "base/process.h"
 
 namespace cohort::channel {
 namespace {
@@ -50,7 +49,8 @@ std::size_t lay_out(const BatchShape& shape, Batch& batch) {
   return end;
 }
 
-Publisher::Publisher(std::filesystem::path folder, const ChannelOptions& options) : folder_(std::move(folder)) {
+Publisher::Publisher(std::filesystem::path folder, const ChannelOptions& options)
+    : folder_(std::move(folder)), owner_{options.owner_pid, base::process_with_pid(options.owner_pid).start_time} {
   if (options.num_slots < 2 || options.num_slots > kMaxSlots) {
     throw base::Error({"slots", fmt::format("2 to {}", kMaxSlots), std::to_string(options.num_slots), ""});
   }
@@ -84,7 +84,8 @@ void Publisher::announce() {
 
 std::optional<Request> Publisher::next_request() {
   set_stage(Stage::kIdle);
-  if (!wait_for(header().requests_posted, header().stop, header().trainer, "trainer")) return std::nullopt;
+  const auto give_up = [this] { return owner_gone(); };  // before the trainer is there, nobody else tells
+  if (!wait_for(header().requests_posted, header().stop, header().trainer, "trainer", give_up)) return std::nullopt;
   const Request request = header().requests[next_request_ % kMaxRequests];
   ++next_request_;
   post(header().requests_free);

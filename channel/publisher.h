@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/process.h"
 #include "channel/shared_file.h"
 #include "channel/slot_memory.h"
 #include "channel/wait.h"
@@ -22,6 +23,7 @@ struct ChannelOptions {
   DeviceKind device = DeviceKind::kCpu;
   unsigned char gpu_uuid[16] = {};
   int num_slots = 3;
+  int32_t owner_pid = 0;  // the process that started the run; 0: nobody to look after
   int64_t num_graph_nodes = 0;
   int64_t feature_dim = 0;
   uint32_t feature_dtype = 0;  // DLPack code << 8 | bits
@@ -49,7 +51,7 @@ class Publisher {
   // Makes the channel visible: from now on the sampler is ready.
   void announce();
 
-  // Waits for the trainer's next request; nullopt when the run stops.
+  // Waits for the trainer's next request; nullopt when the run stops, or its owner has died.
   std::optional<Request> next_request();
 
   // Waits for a free slot and takes it; nullopt when the run stops or `pass` was cancelled.
@@ -77,9 +79,11 @@ class Publisher {
 
  private:
   ChannelHeader& header() const { return *reinterpret_cast<ChannelHeader*>(file_.data()); }
+  bool owner_gone() const { return owner_.pid != 0 && !base::is_alive(owner_); }
   bool cancelled(uint64_t pass) const { return pass < header().cancelled_below.load(); }
 
   std::filesystem::path folder_;
+  base::ProcessId owner_;
   SharedFile file_;
   std::unique_ptr<SlotOwner> memory_;
 #ifdef COHORT_WITH_CUDA

@@ -44,7 +44,8 @@ class RunFolder:
     def remove(self) -> None:
         """Removes the folder and all in it; a second call does nothing."""
         if self.path.exists():
-            shutil.rmtree(self.path)
+            with _locked(self.path.parent / "sweep.lock"):  # or a sweep would find the lock gone half-way
+                shutil.rmtree(self.path)
         self._lock.close()
 
 
@@ -68,6 +69,9 @@ def _sweep(root: Path) -> list[Path]:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 continue
-            shutil.rmtree(folder)
+            try:
+                shutil.rmtree(folder)
+            except OSError:  # a process of the dead run is ending and removes it, or still writes: the next run's turn
+                continue
             dead.append(folder)
     return dead

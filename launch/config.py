@@ -15,7 +15,7 @@ def apply_config(parser: argparse.ArgumentParser, path: Path) -> None:
     """
     try:
         config = tomllib.loads(path.read_text())
-    except (OSError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:  # ValueError: no TOML, or no UTF-8
         raise CohortError(str(path), "a TOML file of options", str(error)) from error
     options = {action.dest: action for action in parser._actions if action.option_strings}
     for name in ("help", "config"):

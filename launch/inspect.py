@@ -22,17 +22,25 @@ def register(commands) -> None:
 
 def inspect(args: argparse.Namespace) -> int:
     """Prints slots, states, ages, owners and stages."""
-    folder = args.run
-    if (folder / "run.json").exists():
-        folder = Path(json.loads((folder / "run.json").read_text())["sampler"]["channel"])
+    folder = _channel_of(args.run)
+    if not any((folder / name).exists() for name in ("channel", "channel.tmp")):
+        raise CohortError(str(args.run), "a live channel", "none", "the run has ended, or has only just begun")
     channel = describe_channel(folder)
-    if not channel:
-        raise CohortError(str(args.run), "a live channel", "none", "the run has ended, or is still loading its data")
     if args.json:
         print(json.dumps(channel, indent=2))
     else:
         _print(channel)
     return 0
+
+
+def _channel_of(run: Path) -> Path:
+    """The channel's folder: the one that run.json names, or the folder itself."""
+    if not (run / "run.json").exists():
+        return run
+    try:
+        return Path(json.loads((run / "run.json").read_text())["sampler"]["channel"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise CohortError(str(run / "run.json"), "what cohort train wrote", repr(error)) from error
 
 
 def _print(channel: dict) -> None:

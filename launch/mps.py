@@ -16,6 +16,7 @@ START_SECONDS = 10.0
 STOP_SECONDS = 5.0
 ASK_SECONDS = 5.0
 PR_SET_PDEATHSIG = 1
+PREFIX = "cohort-mps-"  # of folders in /tmp; the launcher's pid follows
 
 
 class Mps:
@@ -43,7 +44,8 @@ class Mps:
 
     def _start(self) -> None:
         # Socket paths are limited to about 108 characters, so the folder is short.
-        self._folder = Path(tempfile.mkdtemp(prefix="cohort-mps-", dir="/tmp"))
+        _sweep()
+        self._folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir="/tmp"))
         self.env = {"CUDA_MPS_PIPE_DIRECTORY": str(self._folder), "CUDA_MPS_LOG_DIRECTORY": str(self._folder)}
         with open(self._folder / "daemon.log", "wb") as log:
             self.process = subprocess.Popen(
@@ -52,7 +54,7 @@ class Mps:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                preexec_fn=_end_with_parent,
+                preexec_fn=end_with_parent,
             )
         deadline = time.monotonic() + START_SECONDS
         while self._ask("get_server_list") is None:
@@ -87,7 +89,7 @@ class Mps:
             return ""
         if self.process is not None and self.process.poll() is not None:
             return f"the MPS daemon (process {self.process.pid}) has ended"
-        if self._server_pid is not None and not Path(f"/proc/{self._server_pid}").exists():
+        if self._server_pid is not None and not _runs(self._server_pid):
             return f"the MPS server (process {self._server_pid}) has ended"
         return ""
 
@@ -107,11 +109,27 @@ class Mps:
             if self.process.poll() is None:
                 self._ask("quit -t 1")
                 _end(self.process)
-            if self._server_pid is not None and Path(f"/proc/{self._server_pid}").exists():
+            if self._server_pid is not None and _runs(self._server_pid):
                 _kill(self._server_pid)
             self.process = None
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _sweep() -> None:
+    """Removes the folders of our daemons whose launcher was killed; the kernel has ended the daemons with it."""
+    for folder in Path("/tmp").glob(f"{PREFIX}*-*"):
+        pid = folder.name.removeprefix(PREFIX).partition("-")[0]
+        if folder.stat().st_uid == os.getuid() and pid.isdigit() and not _runs(int(pid)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _runs(pid: int) -> bool:
+    """False when there is no such process, or only its zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def _end(process: subprocess.Popen) -> None:
@@ -129,5 +147,6 @@ def _kill(pid: int) -> None:
         return  # it ended by itself meanwhile
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
+    """For preexec_fn: the kernel ends the child when this process dies."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cohort.base.errors import CohortError
 from cohort.launch.devices import resolve_device
+from cohort.launch.mps import end_with_parent
 from cohort.launch.runs import start_mps
 from cohort.launch.supervise import Stopped, stop_on_signals
 
@@ -30,7 +31,7 @@ def run_script(args: argparse.Namespace) -> int:
     process = None
     try:
         env = os.environ | (mps.env if mps else {}) | {"COHORT_RUN": "1"}
-        process = subprocess.Popen([sys.executable, str(args.script), *args.args], env=env)
+        process = subprocess.Popen([sys.executable, str(args.script), *args.args], env=env, preexec_fn=end_with_parent)
         code = process.wait()
         return code if code >= 0 else 128 - code
     except Stopped as stop:

@@ -1,5 +1,6 @@
 """One run of sampler and trainer, from folder to exit code."""
 
+import contextlib
 import json
 import os
 import sys
@@ -9,7 +10,7 @@ from cohort.base.files import write_atomically
 from cohort.base.programs import program
 from cohort.channel.run_folder import RunFolder
 from cohort.launch.mps import Mps
-from cohort.launch.supervise import Stopped, Supervisor
+from cohort.launch.supervise import Stopped, Supervisor, ignore_stop_signals, stop_on_signals
 
 
 def run_two_processes(out: Path, run: dict, show_output: bool) -> int:
@@ -18,31 +19,36 @@ def run_two_processes(out: Path, run: dict, show_output: bool) -> int:
     ``run["sampler"]`` gets ``channel`` and ``owner_pid`` here. 0: both ended well; 1: one failed, reported on standard
     error; 128 + n: stopped by signal n.
     """
-    folder = RunFolder()
-    for dead in folder.swept:
-        print(f"cohort: removed what a dead run left behind: {dead}", file=sys.stderr)
-    mps = None
-    supervisor = None
+    stop_on_signals()
     try:
-        mps = start_mps() if run["sampler"]["device"] == "cuda" and run.pop("mps", True) else None
-        run["time_sliced"] = run["sampler"]["device"] == "cuda" and mps is None
-        run["sampler"] |= {"channel": str(folder.path), "owner_pid": os.getpid(), "end_with_parent": True}
-        write_atomically(out / "run.json", json.dumps(run, indent=2) + "\n")
-        supervisor = Supervisor(folder.path, mps)
-        supervisor.start("sampler", [program("cohort-sampler"), str(out / "run.json")], out / "sampler.log")
-        trainer = supervisor.start(
-            "trainer", [sys.executable, "-m", "cohort.trainer", str(out / "run.json")], out / "trainer.log", show_output
-        )
-        return supervisor.watch(trainer)
+        with contextlib.ExitStack() as cleanup:
+            return _run(out, run, show_output, cleanup)
     except Stopped as stop:
         print(f"cohort: stopped by signal {stop.number}; what is finished is in {out}", file=sys.stderr)
         return 128 + stop.number
-    finally:
-        if supervisor:
-            supervisor.stop()
-        if mps:
-            mps.stop()
-        folder.remove()
+
+
+def _run(out: Path, run: dict, show_output: bool, cleanup: contextlib.ExitStack) -> int:
+    """What must be undone goes to ``cleanup``; signals are ignored from there on."""
+    folder = RunFolder()
+    cleanup.callback(folder.remove)
+    for dead in folder.swept:
+        print(f"cohort: removed what a dead run left behind: {dead}", file=sys.stderr)
+    on_gpu = run["sampler"]["device"] == "cuda"
+    mps = start_mps() if on_gpu and run["mps"] else None
+    if mps:
+        cleanup.callback(mps.stop)
+    run["time_sliced"] = on_gpu and mps is None
+    run["sampler"] |= {"channel": str(folder.path), "owner_pid": os.getpid(), "end_with_parent": True}
+    write_atomically(out / "run.json", json.dumps(run, indent=2) + "\n")
+    supervisor = Supervisor(folder.path, mps)
+    cleanup.callback(supervisor.stop)
+    cleanup.callback(ignore_stop_signals)
+    supervisor.start("sampler", [program("cohort-sampler"), str(out / "run.json")], out / "sampler.log")
+    trainer = supervisor.start(
+        "trainer", [sys.executable, "-m", "cohort.trainer", str(out / "run.json")], out / "trainer.log", show_output
+    )
+    return supervisor.watch(trainer)
 
 
 def start_mps() -> Mps | None:

@@ -9,7 +9,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from cohort.base.programs import log_tail, program
+from cohort.base.errors import CohortError
+from cohort.base.programs import POLITE, log_tail, program
 from cohort.launch.mps import Mps
 
 POLL_SECONDS = 0.05
@@ -49,11 +50,10 @@ class Supervisor:
     def __init__(self, channel: Path, mps: Mps | None):
         self.channel, self.mps = channel, mps
         self.children: list[Child] = []
-        stop_on_signals()
 
     def start(self, name: str, argv: list[str], log: Path, show_output: bool = False) -> Child:
         """Starts a process; its output goes to ``log`` (standard output to the terminal when ``show_output``)."""
-        env = os.environ | (self.mps.env if self.mps else {})
+        env = POLITE | os.environ | (self.mps.env if self.mps else {})
         with open(log, "wb") as file:
             process = subprocess.Popen(
                 argv, env=env, stdin=subprocess.DEVNULL, stdout=None if show_output else file, stderr=file
@@ -78,7 +78,10 @@ class Supervisor:
 
     def _report_failure(self) -> None:
         time.sleep(GRACE_SECONDS)
-        stages = describe_channel(self.channel)
+        try:
+            stages = describe_channel(self.channel)
+        except CohortError:  # the sampler ended before it had one, or it is of another build: the logs say which
+            stages = {}
         ended = [child for child in self.children if child.process.poll()]
         ended.sort(key=lambda child: _time_of_failure(child, stages))
         lines = []
@@ -111,9 +114,15 @@ class Supervisor:
 
 
 def describe_channel(folder: Path) -> dict:
-    """The channel as ``cohort-inspect`` describes it; {} when there is none yet."""
+    """The channel as ``cohort-inspect`` describes it.
+
+    Raises:
+        CohortError: there is none yet, or it comes from another build.
+    """
     answer = subprocess.run([program("cohort-inspect"), str(folder)], capture_output=True, text=True)
-    return json.loads(answer.stdout) if answer.returncode == 0 else {}
+    if answer.returncode != 0:
+        raise CohortError.from_text(answer.stderr.removeprefix("cohort-inspect: ").strip())
+    return json.loads(answer.stdout)
 
 
 def _time_of_failure(child: Child, stages: dict) -> float:
@@ -127,7 +136,12 @@ def stop_on_signals() -> None:
         signal.signal(number, _stop)
 
 
+def ignore_stop_signals() -> None:
+    """For the end of a run, which is bounded and must not be cut short."""
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
 def _stop(number: int, _frame) -> None:
-    for each in STOP_SIGNALS:
-        signal.signal(each, signal.SIG_IGN)  # the end is under way and bounded
+    ignore_stop_signals()
     raise Stopped(number)

@@ -5,6 +5,7 @@ import json
 import time
 from pathlib import Path
 
+from cohort.base.errors import CohortError
 from cohort.launch.devices import resolve_device
 from cohort.launch.runs import run_two_processes
 
@@ -52,8 +53,9 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
 def train(args: argparse.Namespace) -> int:
     """Runs the command; see run_two_processes for the exit code."""
     meta, dataset = open_dataset(args.dataset)
-    out = args.out or Path("runs") / f"{args.dataset.resolve().name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    out.mkdir(parents=True, exist_ok=True)
+    eval_fanout = args.eval_fanout or args.fanout
+    if len(eval_fanout) != len(args.fanout):
+        raise CohortError("--eval-fanout", f"{len(args.fanout)} hops, as --fanout has", str(len(eval_fanout)))
     run = {
         "mps": not args.no_mps,
         "sampler": sampler_options(args, dataset),
@@ -61,7 +63,7 @@ def train(args: argparse.Namespace) -> int:
             "task": "train",
             "model": args.model,
             "fanout": args.fanout,
-            "eval_fanout": args.eval_fanout or args.fanout,
+            "eval_fanout": eval_fanout,
             "batch_size": args.batch_size,
             "hidden": args.hidden,
             "epochs": args.epochs,
@@ -74,7 +76,19 @@ def train(args: argparse.Namespace) -> int:
             "quiet": args.quiet,
         },
     }
-    return run_two_processes(out.absolute(), run, show_output=True)
+    out = args.out or Path("runs") / f"{args.dataset.resolve().name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    return run_two_processes(_fresh(out.absolute()), run, show_output=True)
+
+
+def _fresh(out: Path) -> Path:
+    """The run's folder, without the results of an earlier run."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for name in ("summary.json", "metrics.jsonl"):
+            (out / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise CohortError(str(out), "a folder that can be written", str(error), "choose another --out") from error
+    return out
 
 
 def open_dataset(folder: Path) -> tuple[dict, Path]:

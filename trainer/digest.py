@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from cohort.base.errors import CohortError
 from cohort.trainer.source import BatchSource
 
 
@@ -21,6 +22,8 @@ def print_digests(source: BatchSource, run: dict) -> None:
     """Prints "step nodes edges digest" for the first batches of as many epochs as it takes."""
     options = run["trainer"]
     ids = np.load(Path(run["sampler"]["dataset"]) / "train_ids.npy", mmap_mode="r")
+    if len(ids) == 0:
+        raise CohortError("train_ids.npy", "seeds to make batches of", "none")
     seed_set = source.add_seeds(ids)
     left, epoch = options["num_batches"], 0
     while left > 0:

@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 import weakref
 from collections.abc import Iterator, Sequence
+from operator import index, itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,12 @@ import torch
 from torch_geometric.data import Data
 
 from cohort.base.errors import CohortError
-from cohort.base.programs import log_tail, program
+from cohort.base.programs import POLITE, log_tail, program
 from cohort.channel.run_folder import RunFolder
 from cohort.trainer import _native
 from cohort.trainer.source import BatchSource, wait_for_channel
+
+INT32_MAX = 2**31 - 1
 
 
 class NeighborLoader:
@@ -70,6 +73,7 @@ class NeighborLoader:
 
     def with_nodes(self, input_nodes, *, shuffle: bool = False, num_neighbors=None, batch_size=None):
         """A second loader over other seeds (validation, test) on the same sampler; iterate one of them at a time."""
+        self._sampler.require_open()
         return NeighborLoader(
             self._sampler.data,
             num_neighbors or self.num_neighbors,
@@ -89,12 +93,13 @@ class NeighborLoader:
         return full + (rest > 0 and not self.drop_last)
 
     def __iter__(self) -> Iterator[Data]:
+        self._sampler.require_open()
         epoch, self.epoch = self.epoch, self.epoch + 1
         source = self._sampler.source
-        which = source.request(self._seed_set, self.num_neighbors, self.batch_size, epoch, self.shuffle)
         try:
-            for batch, _ in source.batches(which, len(self)):
-                yield batch
+            which = source.request(self._seed_set, self.num_neighbors, self.batch_size, epoch, self.shuffle)
+            # No local name for the batch: it would hold the slot.
+            yield from map(itemgetter(0), source.batches(which, len(self)))
         except CohortError as error:
             raise self._sampler.explain(error) from None
 
@@ -116,6 +121,7 @@ class _Sampler:
         self.data = data.absolute()
         self.num_nodes = _num_nodes(self.data)
         kind, gpu = _resolve_device(device)
+        command = program("cohort-sampler")
         self.folder = RunFolder()
         self.log = Path(tempfile.mkstemp(prefix="cohort-sampler-", suffix=".log")[1])
         run = {
@@ -135,9 +141,13 @@ class _Sampler:
         run_json.write_text(json.dumps(run, indent=2))
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                [program("cohort-sampler"), str(run_json)], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                [command, str(run_json)],
+                env=POLITE | os.environ,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
             )
-        self._finalizer = weakref.finalize(self, _end, self.process, self.folder, self.log)
+        self._finalizer = weakref.finalize(self, _end, os.getpid(), self.process, self.folder, self.log)
         try:
             wait_for_channel(self.folder.path, self.check)
             self.source = BatchSource(self.folder.path, limit_seconds)
@@ -154,6 +164,11 @@ class _Sampler:
                 f"it ended with exit code {self.process.returncode}:\n{log_tail(self.log)}",
             )
 
+    def require_open(self) -> None:
+        """Raises when close() was called."""
+        if not self._finalizer.alive:
+            raise CohortError("the loader", "one that runs", "it was closed", "make another, or close() later")
+
     def explain(self, error: CohortError) -> CohortError:
         """The error, with the sampler's log when the sampler has ended."""
         if self.process.poll() is None:
@@ -164,8 +179,10 @@ class _Sampler:
         self._finalizer()
 
 
-def _end(process, folder: RunFolder, log: Path) -> None:
-    """Ends a sampler within seconds: asks first."""
+def _end(owner: int, process, folder: RunFolder, log: Path) -> None:
+    """Ends a sampler within seconds: asks first. A fork of the owner leaves it alone."""
+    if os.getpid() != owner:
+        return
     if process.poll() is None:
         process.terminate()
         try:
@@ -187,23 +204,30 @@ def _num_nodes(data: Path) -> int:
 
 
 def _checked_positive(name: str, value: int) -> int:
-    if not isinstance(value, int) or value < 1:
+    if not _is_integer(value) or not 1 <= value <= INT32_MAX:
         raise CohortError(name, "an integer of at least 1", repr(value))
-    return value
+    return index(value)
+
+
+def _is_integer(value) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def _checked_fanout(fanout: Sequence[int]) -> list[int]:
-    fanout = [int(k) for k in fanout]
-    if not fanout or any(k < -1 for k in fanout):
-        raise CohortError("num_neighbors", "one entry a hop, each -1 (all) or at least 0", repr(fanout))
-    return fanout
+    good = isinstance(fanout, Sequence | np.ndarray) and len(fanout) > 0
+    if not good or not all(_is_integer(k) and -1 <= k <= INT32_MAX for k in fanout):
+        raise CohortError("num_neighbors", "one integer a hop, each -1 (all) or at least 0", repr(fanout))
+    return [index(k) for k in fanout]
 
 
 def _ids_of(input_nodes, num_nodes: int) -> np.ndarray:
     """int64 [n] ids from None, ids or a mask."""
     if input_nodes is None:
         return np.arange(num_nodes, dtype=np.int64)
-    ids = np.asarray(torch.as_tensor(input_nodes).cpu())
+    try:
+        ids = np.asarray(torch.as_tensor(input_nodes).cpu())
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise CohortError("input_nodes", "integer ids [n] or a bool mask", str(error)) from error
     if ids.dtype == np.bool_:
         if ids.shape != (num_nodes,):
             raise CohortError("input_nodes", f"a mask of shape [{num_nodes}]", f"shape {list(ids.shape)}")
@@ -224,7 +248,12 @@ def _resolve_device(device) -> tuple[str, int]:
         return (
             ("cuda", torch.cuda.current_device()) if _native.with_cuda() and torch.cuda.is_available() else ("cpu", 0)
         )
-    device = torch.device(device)
+    try:
+        device = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise CohortError("device", "auto, cpu, cuda or cuda:N", repr(device)) from error
+    if device.type not in ("cpu", "cuda"):
+        raise CohortError("device", "auto, cpu, cuda or cuda:N", str(device))
     if device.type == "cuda" and not torch.cuda.is_available():
         raise CohortError("device", "a GPU", "none", "check nvidia-smi and CUDA_VISIBLE_DEVICES, or use device='cpu'")
     if device.type == "cuda" and not _native.with_cuda():

@@ -48,7 +48,8 @@ class BatchSource:
     def __init__(self, folder: Path, limit_seconds: float = 600.0):
         self.folder = Path(folder)
         self.limit_seconds = limit_seconds
-        self._receiver = _native.Receiver(str(folder))
+        with native_errors():
+            self._receiver = _native.Receiver(str(folder))
         self._num_seeds: list[int] = []
         self._current = 0  # number of the pass being iterated
         self.device = torch.device(self._receiver.device)
@@ -71,14 +72,15 @@ class BatchSource:
     ) -> Pass:
         """Asks for a pass; the sampler starts on it as soon as it is done with earlier ones."""
         num_steps = -(-self._num_seeds[seed_set] // batch_size)
-        number = self._receiver.request(
-            seed_set=seed_set,
-            epoch=epoch,
-            first_step=first_step,
-            shuffle=shuffle,
-            batch_size=batch_size,
-            fanout=list(fanout),
-        )
+        with native_errors():
+            number = self._receiver.request(
+                seed_set=seed_set,
+                epoch=epoch,
+                first_step=first_step,
+                shuffle=shuffle,
+                batch_size=batch_size,
+                fanout=list(fanout),
+            )
         return Pass(number, num_steps - first_step)
 
     def batches(self, which: Pass, num_steps: int | None = None) -> Iterator[tuple[Data, "_native.HeldSlot"]]:

@@ -1,0 +1,45 @@
+"""What tests of several rooms share: a data set, and shared memory of their own."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+# torch here and samplers beside it share few cores; see base/programs.py.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+
+@pytest.fixture(scope="session")
+def cora(tmp_path_factory) -> Path:
+    """Cora with every edge in both directions: 2708 nodes, 10556 edges, 1433 float32 features, 7 classes."""
+    from cohort.dataset.importer import import_npz
+
+    out = tmp_path_factory.mktemp("data") / "cora"
+    import_npz(Path(__file__).parent / "data/cora.npz", out, undirected=True)
+    return out
+
+
+class SharedMemory:
+    """A root for run folders that no other test uses (COHORT_SHM)."""
+
+    def __init__(self):
+        self.root = Path(tempfile.mkdtemp(prefix="cohort-test-", dir="/dev/shm"))
+
+    def runs(self) -> list[Path]:
+        """Folders of runs that are there now."""
+        return sorted(self.root.glob("cohort-*/run-*"))
+
+
+@pytest.fixture(scope="module")
+def shm():
+    """SharedMemory for the module's runs, which must leave nothing in it."""
+    memory = SharedMemory()
+    before = os.environ.get("COHORT_SHM")
+    os.environ["COHORT_SHM"] = str(memory.root)
+    yield memory
+    left = memory.runs()
+    os.environ.pop("COHORT_SHM") if before is None else os.environ.update(COHORT_SHM=before)
+    shutil.rmtree(memory.root)
+    assert left == []

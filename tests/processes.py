@@ -1,0 +1,44 @@
+"""Starting `cohort` from tests, and looking at the processes that it leaves."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+SECONDS_TO_END = 5.0  # what the design allows between a death and the end of the run
+SECONDS_TO_START = 60.0  # importing torch on a busy machine
+
+
+def cohort(*arguments, **options) -> subprocess.CompletedProcess:
+    """Runs `cohort <arguments>` to its end."""
+    command = [sys.executable, "-m", "cohort", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, **options)
+
+
+def processes_of(text: str | Path) -> dict[int, list[str]]:
+    """pid -> argv of the processes (zombies apart) that have `text` in an argument."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            argv = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        except (FileNotFoundError, ProcessLookupError):  # it has just ended
+            continue
+        if any(str(text) in argument for argument in argv):
+            found[int(folder.name)] = argv
+    return found
+
+
+def wait_until(happened: Callable[[], object], seconds: float, what: str):
+    """The first true value of `happened()`; fails when there is none within `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not (value := happened()):
+        assert time.monotonic() < deadline, f"{what} took more than {seconds} s"
+        time.sleep(0.005)
+    return value
+
+
+def environment_of(pid: int) -> dict[str, str]:
+    """The environment that a process was started with."""
+    entries = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
+    return dict(entry.split("=", 1) for entry in entries if "=" in entry)

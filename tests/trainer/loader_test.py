@@ -1,0 +1,300 @@
+"""NeighborLoader: PyG's batches, equal to what a slow reading of the data set says; and what it refuses."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+from processes import SECONDS_TO_END, SECONDS_TO_START, processes_of, wait_until
+from torch_geometric.data import Data
+from torch_geometric.utils import k_hop_subgraph
+
+import cohort
+from cohort import CohortError, NeighborLoader
+from cohort.dataset import open as open_dataset
+
+pytestmark = pytest.mark.usefixtures("shm")
+
+SEEDS = np.random.default_rng(7).permutation(2708)[:300]
+
+
+@pytest.fixture(scope="module")
+def graph(cora):
+    return open_dataset(cora)
+
+
+def loader_of(data, fanout=(5, 5), batch_size=64, seeds=SEEDS, **options) -> NeighborLoader:
+    return NeighborLoader(data, list(fanout), batch_size, seeds, device="cpu", **options)
+
+
+def neighbours(graph, node: int) -> np.ndarray:
+    """Sources of the edges into `node`, int [degree]."""
+    return graph.indices[graph.indptr[node] : graph.indptr[node + 1]]
+
+
+def in_order_of_first_occurrence(ids) -> list[int]:
+    return list(dict.fromkeys(int(i) for i in ids))
+
+
+def check_against_twin(graph, batch, fanout):
+    """Reads the batch edge by edge, as dataset/FORMAT.md and PyG's documentation say it must be."""
+    n_id = batch.n_id.numpy()
+    source, target = batch.edge_index.numpy()
+    assert len(batch.num_sampled_nodes) == len(fanout) + 1 and len(batch.num_sampled_edges) == len(fanout)
+    assert sum(batch.num_sampled_nodes) == len(n_id) and sum(batch.num_sampled_edges) == len(source)
+    reached, begin, edge = batch.batch_size, 0, 0
+    for hop, width in enumerate(fanout):
+        for node in range(begin, reached):
+            pool = neighbours(graph, n_id[node]).tolist()
+            picks = len(pool) if width < 0 else min(width, len(pool))
+            drawn = n_id[source[edge : edge + picks]].tolist()
+            assert (target[edge : edge + picks] == node).all()
+            assert len(set(drawn)) == picks and set(drawn) <= set(pool)  # Cora has no duplicate edges
+            assert [each for each in pool if each in set(drawn)] == drawn  # in the order of the data set
+            edge += picks
+        assert edge == sum(batch.num_sampled_edges[: hop + 1])
+        begin, reached = reached, reached + batch.num_sampled_nodes[hop + 1]
+    assert edge == len(source)
+    walked = np.concatenate([n_id[: batch.batch_size], n_id[source]])
+    assert in_order_of_first_occurrence(walked) == n_id.tolist()
+
+
+@pytest.mark.parametrize("fanout", [(5, 5), (3,), (2, 0, 4), (-1, 2)])
+def test_every_batch_is_what_the_data_set_says(cora, graph, fanout):
+    with loader_of(cora, fanout, shuffle=True) as loader:
+        seen = []
+        for batch in loader:
+            assert isinstance(batch, Data) and batch.num_nodes == len(batch.n_id)
+            assert (batch.x.dtype, batch.y.dtype, batch.n_id.dtype) == (torch.float32, torch.int64, torch.int64)
+            assert (batch.edge_index.dtype, batch.input_id.dtype) == (torch.int64, torch.int64)
+            assert batch.x.shape == (batch.num_nodes, 1433) and batch.y.shape == (batch.num_nodes,)
+            assert batch.edge_index.shape == (2, sum(batch.num_sampled_edges))
+            assert batch.input_id.shape == (batch.batch_size,) == (batch.num_sampled_nodes[0],)
+            n_id = batch.n_id.numpy()
+            assert np.array_equal(n_id[: batch.batch_size], SEEDS[batch.input_id.numpy()])
+            assert np.array_equal(batch.x.numpy(), graph.x[n_id]) and np.array_equal(batch.y.numpy(), graph.y[n_id])
+            check_against_twin(graph, batch, fanout)
+            seen += batch.input_id.tolist()
+        assert sorted(seen) == list(range(len(SEEDS)))
+
+
+def test_all_neighbours_are_pygs_neighbourhood(cora, graph):
+    everything = graph.to_pyg().edge_index
+    with loader_of(cora, (-1, -1), batch_size=50) as loader:
+        for batch in loader:
+            seeds = batch.n_id[: batch.batch_size]
+            nodes, *_ = k_hop_subgraph(seeds, 2, everything, num_nodes=graph.num_nodes)
+            inner, *_ = k_hop_subgraph(seeds, 1, everything, num_nodes=graph.num_nodes)
+            assert torch.equal(batch.n_id.sort().values, nodes)
+            wanted = everything[:, torch.isin(everything[1], inner)]
+            drawn = batch.n_id[batch.edge_index]
+            assert sorted(map(tuple, drawn.T.tolist())) == sorted(map(tuple, wanted.T.tolist()))
+
+
+def orders(loader, epochs: int) -> list[list[int]]:
+    return [[i for batch in loader for i in batch.input_id.tolist()] for _ in range(epochs)]
+
+
+def test_shuffling_depends_on_seed_and_epoch_alone(cora):
+    with loader_of(cora, shuffle=True, seed=3) as loader:
+        first = orders(loader, 2)
+        loader.epoch = 0
+        assert orders(loader, 2) == first
+    with loader_of(cora, shuffle=True, seed=3) as again, loader_of(cora, shuffle=True, seed=4) as other:
+        assert orders(again, 2) == first
+        assert orders(other, 1) != first[:1]
+    assert first[0] != first[1] and first[0] != sorted(first[0])
+    with loader_of(cora) as plain:
+        assert orders(plain, 2) == [list(range(300))] * 2
+
+
+def test_the_last_batch_and_drop_last(cora):
+    with loader_of(cora, batch_size=128) as loader:
+        assert [batch.batch_size for batch in loader] == [128, 128, 44] and len(loader) == 3
+    with loader_of(cora, batch_size=128, drop_last=True) as loader:
+        assert [[batch.batch_size for batch in loader] for _ in range(2)] == [[128, 128]] * 2 and len(loader) == 2
+
+
+def test_with_nodes_shares_the_sampler(cora, graph):
+    mask = torch.zeros(graph.num_nodes, dtype=torch.bool)
+    mask[[5, 9, 2000]] = True
+    with loader_of(cora) as loader:
+        other = loader.with_nodes(mask, num_neighbors=[-1], batch_size=2)
+        for _ in range(2):
+            assert sum(batch.batch_size for batch in loader) == 300
+            assert [batch.n_id[: batch.batch_size].tolist() for batch in other] == [[5, 9], [2000]]
+        every = loader.with_nodes(None, batch_size=1000)
+        assert sum(batch.batch_size for batch in every) == graph.num_nodes
+        assert list(loader.with_nodes(np.empty(0, np.int64))) == []
+
+
+def test_breaking_off_and_starting_anew(cora):
+    with loader_of(cora, batch_size=16) as loader:
+        for stop_after in (1, 2, 5, 1, 1, 1, 1, 1, 1, 1, 1, 1):
+            for number, batch in enumerate(loader, start=1):
+                assert batch.input_id[0] == 16 * (number - 1)
+                if number == stop_after:
+                    break
+        assert sum(batch.batch_size for batch in loader) == 300
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.uint8, torch.float32])
+def test_features_keep_their_dtype(tmp_path, dtype):
+    generator = torch.Generator().manual_seed(1)
+    x = (torch.rand(200, 7, generator=generator) * 200).to(dtype)
+    edges = torch.randint(200, (2, 900), generator=generator)
+    data = cohort.from_tensors(tmp_path / "data", x=x, y=torch.arange(200) % 5, edge_index=edges)
+    with loader_of(data, seeds=None) as loader:
+        for batch in loader:
+            assert batch.x.dtype == dtype
+            assert torch.equal(batch.x.view(torch.uint8), x[batch.n_id].view(torch.uint8))
+
+
+def test_batches_outlive_the_loader(cora, graph):
+    loader = loader_of(cora)
+    batch = next(iter(loader))
+    loader.close()
+    loader.close()
+    assert np.array_equal(batch.x.numpy(), graph.x[batch.n_id.numpy()])
+    with pytest.raises(CohortError, match="closed"):
+        next(iter(loader))
+    with pytest.raises(CohortError, match="closed"):
+        loader.with_nodes([1])
+
+
+def test_keeping_all_views_is_refused_and_copies_are_not(cora):
+    with loader_of(cora, batch_size=32) as loader:
+        with pytest.raises(CohortError, match=r"batch\.clone\(\)"):
+            list(loader)
+        copies = [batch.clone() for batch in loader]
+        assert [copy.batch_size for copy in copies] == [32] * 9 + [12]
+        loader.epoch = 1  # the same draws again
+        for copy, batch in zip(copies, loader, strict=True):
+            assert torch.equal(copy.x, batch.x) and copy.x.data_ptr() != batch.x.data_ptr()
+            assert torch.equal(copy.edge_index, batch.edge_index)
+
+
+def test_one_loop_at_a_time(cora):
+    with loader_of(cora, batch_size=32) as loader:
+        other = loader.with_nodes([1, 2, 3])
+        with pytest.raises(CohortError, match="one pass over a sampler at a time"):
+            for _ in loader:
+                for _ in other:
+                    pass
+        assert sum(batch.batch_size for batch in loader) == 300
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"num_neighbors": []}, "num_neighbors"),
+        ({"num_neighbors": [5, -2]}, "num_neighbors"),
+        ({"num_neighbors": [2.5]}, "num_neighbors"),
+        ({"num_neighbors": 5}, "num_neighbors"),
+        ({"num_neighbors": [2**40]}, "num_neighbors"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"batch_size": 1.5}, "batch_size"),
+        ({"batch_size": True}, "batch_size"),
+        ({"input_nodes": [0, 2708]}, r"\[0, 2708\)"),
+        ({"input_nodes": [-1]}, r"\[0, 2708\)"),
+        ({"input_nodes": [4, 4]}, "1 duplicates"),
+        ({"input_nodes": [1.5]}, "integer ids"),
+        ({"input_nodes": [[1], [2]]}, "integer ids"),
+        ({"input_nodes": np.ones(5, bool)}, r"a mask of shape \[2708\]"),
+        ({"input_nodes": "all"}, "input_nodes"),
+        ({"device": "abacus"}, "device"),
+        ({"device": "meta"}, "device"),
+        ({"num_slots": 1}, "2 to 64"),
+        ({"topology": "moon"}, "topology"),
+    ],
+    ids=str,
+)
+def test_bad_arguments(cora, shm, arguments, words):
+    with pytest.raises(CohortError, match=words):
+        NeighborLoader(cora, **({"num_neighbors": [2], "batch_size": 4, "device": "cpu"} | arguments))
+    wait_until(lambda: not shm.runs(), SECONDS_TO_END, "removing the folder")
+
+
+def test_more_hops_than_the_channel_takes(cora):
+    with loader_of(cora, [1] * 17) as loader, pytest.raises(CohortError, match="1 to 16 hops"):
+        next(iter(loader))
+
+
+def test_missing_and_damaged_data(tmp_path, cora):
+    with pytest.raises(CohortError, match=r"meta\.json"):
+        loader_of(tmp_path / "nowhere")
+    damaged = tmp_path / "damaged"
+    damaged.mkdir()
+    for file in cora.iterdir():
+        (damaged / file.name).write_bytes(file.read_bytes())
+    with open(damaged / "features.npy", "r+b") as file:
+        file.truncate(4096)
+    with pytest.raises(CohortError, match=r"features\.npy"):
+        loader_of(damaged)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there(cora):
+    with pytest.raises(CohortError, match="device='cpu'"):
+        NeighborLoader(cora, [2], device="cuda")
+
+
+def test_a_hung_sampler_is_reported(cora):
+    loader = loader_of(cora, batch_size=1, limit_seconds=1.0)
+    iterator = iter(loader)
+    next(iterator)
+    os.kill(loader._sampler.process.pid, signal.SIGSTOP)
+    with pytest.raises(CohortError, match="the sampler .* expected progress within 1 s"):
+        for _ in iterator:
+            pass
+    loader._sampler.process.kill()
+    loader.close()
+
+
+SCRIPT = """
+import os, sys
+from cohort import NeighborLoader
+loader = NeighborLoader(sys.argv[1], [5, 5], 16, device="cpu", seed=int(sys.argv[2]))
+print(loader._sampler.process.pid, flush=True)
+while True:
+    for batch in loader:
+        pass
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
+def test_the_end_of_a_script_ends_its_sampler(cora, shm, number):
+    script = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, str(cora), "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    sampler = int(script.stdout.readline())
+    folder = wait_until(shm.runs, SECONDS_TO_START, "starting")[0]
+    time.sleep(0.2)  # well inside the loop
+    begin = time.monotonic()
+    script.send_signal(number)
+    _, errors = script.communicate(timeout=SECONDS_TO_END)
+    assert script.returncode == -number, errors
+    wait_until(lambda: sampler not in processes_of(folder), SECONDS_TO_END, "ending the sampler")
+    wait_until(lambda: not shm.runs(), SECONDS_TO_END, "removing the folder")
+    assert time.monotonic() - begin < SECONDS_TO_END
+
+
+def test_a_sampler_whose_owner_died_before_the_first_request_ends(cora, shm, tmp_path):
+    owner = subprocess.Popen(["sleep", "60"])
+    folder = shm.root / "orphan"
+    folder.mkdir()
+    sampler = {"dataset": str(cora), "channel": str(folder), "owner_pid": owner.pid}
+    (tmp_path / "run.json").write_text(json.dumps({"sampler": sampler}))
+    from cohort.base.programs import program
+
+    process = subprocess.Popen([program("cohort-sampler"), str(tmp_path / "run.json")])
+    wait_until((folder / "channel").exists, SECONDS_TO_START, "loading")
+    owner.kill()
+    owner.wait()
+    assert process.wait(timeout=SECONDS_TO_END) == 0
+    assert not folder.exists()

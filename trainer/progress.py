@@ -84,8 +84,8 @@ def print_table(report: RunReport, quiet: bool) -> None:
     """The final table: where each epoch's time went, bytes read, accuracy."""
     if quiet:
         return
-    table = Table(title=f"Cohort on {report.device}", box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
-    for name in ["epoch", "seconds", "wait s", "train s", "sample s", "fetch s", "host", "loss", "val %"]:
+    table = Table(title=f"Cohort on {report.device}", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for name in ["epoch", "seconds", "wait s", "train s", "sample s", "fetch s", "host bytes", "loss", "val %"]:
         table.add_column(name, justify="right", no_wrap=True)
     shown = report.epochs if len(report.epochs) <= 8 else report.epochs[:3] + report.epochs[-4:]
     for epoch in shown:

@@ -60,11 +60,8 @@ void require_alive(const Party& peer, const char* peer_name) {
   const base::ProcessId peer_id{peer.pid.load(), peer.start_time.load()};
   if (peer_id.pid == 0) return;  // not there yet: its starter watches it
   if (peer.failed_at_us.load() == 0 && base::is_alive(peer_id)) return;
-  throw PeerLost(
-      {fmt::format("the {} (process {}, started at tick {})", peer_name, peer_id.pid, peer_id.start_time),
-       "a running process",
-       fmt::format("it has ended (tick {} now); {}", base::process_with_pid(peer_id.pid).start_time, last_words(peer)),
-       fmt::format("see the {}'s log", peer_name)});
+  throw PeerLost({fmt::format("the {} (process {})", peer_name, peer_id.pid), "a running process",
+                  "it has ended; " + last_words(peer), fmt::format("see the {}'s log", peer_name)});
 }
 
 bool wait_for(sem_t& semaphore, const std::atomic<uint32_t>& stop, const Party& peer, const char* peer_name,

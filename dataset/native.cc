@@ -11,6 +11,7 @@
 #include <future>
 
 #include "base/check.h"
+#include "base/nanobind_errors.h"
 #include "dataset/check.h"
 #include "dataset/csc.h"
 #include "dataset/dataset.h"
@@ -119,23 +120,11 @@ void write_meta_file(const std::filesystem::path& folder, const std::string& nam
   write_meta(folder, {name, num_nodes, num_edges, feature_dim, *dtype, num_classes, {}});
 }
 
-// base::Error arrives in Python as CohortError(place, expected, found, hint).
-void translate(const std::exception_ptr& pointer, void*) {
-  try {
-    std::rethrow_exception(pointer);
-  } catch (const base::Error& error) {
-    const auto& parts = error.parts();
-    const nb::object type = nb::module_::import_("cohort.base.errors").attr("CohortError");
-    const nb::object value = type(parts.place, parts.expected, parts.found, parts.hint);
-    PyErr_SetObject(type.ptr(), value.ptr());
-  }
-}
-
 }  // namespace
 
 NB_MODULE(_native, m) {
   m.doc() = "Cohort data sets: generating, checking and writing, in C++.";
-  nb::register_exception_translator(translate);
+  base::raise_errors_as_cohort_error();
   m.def("check", &check_folder, "folder"_a, "All problems of a data set, as (place, expected, found, hint).");
   m.def("describe", &describe, "folder"_a, "What meta.json says, after the cheap checks.");
   m.def("generate", &generate_folder, "out"_a, nb::kw_only(), "kind"_a, "nodes"_a, "edges"_a, "dim"_a, "dtype"_a,

@@ -1,6 +1,5 @@
 """Batches from a running sampler."""
 
-import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -48,8 +47,7 @@ class BatchSource:
     def __init__(self, folder: Path, limit_seconds: float = 600.0):
         self.folder = Path(folder)
         self.limit_seconds = limit_seconds
-        with native_errors():
-            self._receiver = _native.Receiver(str(folder))
+        self._receiver = _native.Receiver(str(folder))
         self._num_seeds: list[int] = []
         self._current = 0  # number of the pass being iterated
         self.device = torch.device(self._receiver.device)
@@ -72,15 +70,14 @@ class BatchSource:
     ) -> Pass:
         """Asks for a pass; the sampler starts on it as soon as it is done with earlier ones."""
         num_steps = -(-self._num_seeds[seed_set] // batch_size)
-        with native_errors():
-            number = self._receiver.request(
-                seed_set=seed_set,
-                epoch=epoch,
-                first_step=first_step,
-                shuffle=shuffle,
-                batch_size=batch_size,
-                fanout=list(fanout),
-            )
+        number = self._receiver.request(
+            seed_set=seed_set,
+            epoch=epoch,
+            first_step=first_step,
+            shuffle=shuffle,
+            batch_size=batch_size,
+            fanout=list(fanout),
+        )
         return Pass(number, num_steps - first_step)
 
     def batches(self, which: Pass, num_steps: int | None = None) -> Iterator[tuple[Data, "_native.HeldSlot"]]:
@@ -104,8 +101,7 @@ class BatchSource:
 
     def _next(self, which: Pass):
         stream = torch.cuda.current_stream(self.device).cuda_stream if self.device.type == "cuda" else 0
-        with native_errors():
-            slot = self._receiver.next(which.number, self.limit_seconds, stream)
+        slot = self._receiver.next(which.number, self.limit_seconds, stream)
         batch = Batch(
             x=slot.x,
             edge_index=slot.edge_index,
@@ -125,15 +121,6 @@ class BatchSource:
     def stop(self) -> None:
         """Tells the sampler to end."""
         self._receiver.stop()
-
-
-@contextlib.contextmanager
-def native_errors():
-    """Turns the native library's errors into CohortError with the same text."""
-    try:
-        yield
-    except _native.NativeError as error:
-        raise CohortError.from_text(str(error)) from None
 
 
 def wait_for_channel(folder: Path, check: Callable[[], None], limit_seconds: float = 3600.0) -> None:

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/nanobind_errors.h"
 #include "base/process.h"
 #include "trainer/native/held_slot.h"
 
@@ -133,7 +134,7 @@ void bind_receiver(nb::module_& m) {
 }  // namespace
 
 NB_MODULE(_native, m) {
-  nb::exception<base::Error>(m, "NativeError", PyExc_RuntimeError);
+  base::raise_errors_as_cohort_error();
   m.def(
       "with_cuda",
       [] {

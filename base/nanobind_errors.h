@@ -1,0 +1,27 @@
+// For nanobind modules: base::Error arrives in Python as CohortError(place, expected, found, hint).
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <exception>
+
+#include "base/check.h"
+
+namespace cohort::base {
+
+// Call once in NB_MODULE.
+inline void raise_errors_as_cohort_error() {
+  nanobind::register_exception_translator([](const std::exception_ptr& pointer, void*) {
+    try {
+      std::rethrow_exception(pointer);
+    } catch (const Error& error) {
+      const auto text = [](const std::string& part) { return nanobind::str(part.c_str(), part.size()); };
+      const Error::Parts& parts = error.parts();
+      const nanobind::object type = nanobind::module_::import_("cohort.base.errors").attr("CohortError");
+      PyErr_SetObject(type.ptr(),
+                      type(text(parts.place), text(parts.expected), text(parts.found), text(parts.hint)).ptr());
+    }
+  });
+}
+
+}  // namespace cohort::base

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <new>
 
-
 namespace cohort::channel {
 namespace {
 

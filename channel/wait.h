@@ -26,8 +26,8 @@ void post(sem_t& semaphore);
 // Leaves the reason of a failure for the others.
 void leave_error(Party& self, const char* text);
 
-// Waits until `semaphore` is posted (true), or until `stop` is set, `peer` has ended well, or `give_up` says so (false).
-// Throws PeerLost when `peer` is dead, or has been in one stage for longer than `limit_us` (0: no limit).
+// Waits until `semaphore` is posted (true), or until `stop` is set, `peer` has ended well, or `give_up` says so
+// (false). Throws PeerLost when `peer` is dead, or has been in one stage for longer than `limit_us` (0: no limit).
 bool wait_for(sem_t& semaphore, const std::atomic<uint32_t>& stop, const Party& peer, const char* peer_name,
               const std::function<bool()>& give_up = {}, int64_t limit_us = 0);
 

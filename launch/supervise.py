@@ -36,6 +36,8 @@ class Child:
 
     def how_it_ended(self) -> str:
         code = self.process.returncode
+        if code is None:
+            return "has failed"
         return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
 
 
@@ -82,7 +84,7 @@ class Supervisor:
             stages = describe_channel(self.channel)
         except CohortError:  # the sampler ended before it had one, or it is of another build: the logs say which
             stages = {}
-        ended = [child for child in self.children if child.process.poll()]
+        ended = [child for child in self.children if child.process.poll() or _failed(child, stages)]
         ended.sort(key=lambda child: _time_of_failure(child, stages))
         lines = []
         if self.mps and self.mps.died():
@@ -125,9 +127,16 @@ def describe_channel(folder: Path) -> dict:
     return json.loads(answer.stdout)
 
 
+def _failed(child: Child, stages: dict) -> bool:
+    """True when it says so; it may take a while to end."""
+    return "failed_at_us" in stages.get(child.name, {})
+
+
 def _time_of_failure(child: Child, stages: dict) -> float:
     """When it failed by its own account; a process that was killed could not say so and comes first."""
-    return stages.get(child.name, {}).get("failed_at_us", 0 if child.process.returncode < 0 else float("inf"))
+    if _failed(child, stages):
+        return stages[child.name]["failed_at_us"]
+    return 0 if child.process.returncode < 0 else float("inf")
 
 
 def stop_on_signals() -> None:

@@ -2,6 +2,8 @@
 
 import argparse
 import json
+import math
+import re
 import time
 from pathlib import Path
 
@@ -18,8 +20,8 @@ def register(commands) -> None:
     parser.add_argument("--eval-fanout", type=fanout, help="fanout of validation and test (default: --fanout)")
     parser.add_argument("--hidden", type=positive, default=256, help="features of hidden layers (default 256)")
     parser.add_argument("--epochs", type=positive, default=10)
-    parser.add_argument("--lr", type=float, default=0.003, help="Adam's learning rate (default 0.003)")
-    parser.add_argument("--weight-decay", type=float, default=0.0)
+    parser.add_argument("--lr", type=above_zero, default=0.003, help="Adam's learning rate (default 0.003)")
+    parser.add_argument("--weight-decay", type=not_negative, default=0.0)
     parser.add_argument("--dropout", type=probability, default=0.5)
     parser.add_argument("--out", type=Path, help="folder for results and logs (default runs/NAME-TIME)")
     parser.add_argument("--config", type=Path, help="a TOML file of these options (batch-size = 1024); arguments win")
@@ -29,14 +31,15 @@ def register(commands) -> None:
 
 def add_data_options(parser: argparse.ArgumentParser) -> None:
     """Options of every command that runs a sampler."""
+    parser._negative_number_matcher = re.compile(r"-\d+(,-?\d+)*$")  # "--fanout -1,-1" gives a value, not an option
     parser.add_argument("dataset", type=Path, metavar="DIR", help="folder of a data set")
     parser.add_argument("--device", choices=["auto", "cuda", "cpu"], default="auto")
-    parser.add_argument("--gpu", type=int, default=0, help="which of the visible GPUs")
+    parser.add_argument("--gpu", type=ordinal, default=0, help="which of the visible GPUs")
     parser.add_argument(
         "--fanout", type=fanout, default=[25, 10], help="neighbours a hop, next to the seeds first; -1: all"
     )
     parser.add_argument("--batch-size", type=positive, default=1024, help="seeds a batch (default 1024)")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=seed, default=0)
     parser.add_argument("--slots", type=positive, default=3, help="batches that the shared buffer holds (default 3)")
     parser.add_argument(
         "--topology", choices=["auto", "gpu", "host"], default="auto", help="where the GPU reads the graph"
@@ -128,6 +131,30 @@ def positive(text: str) -> int:
     if int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected at least 1, found {text}")
     return int(text)
+
+
+def seed(text: str) -> int:
+    if not 0 <= int(text) < 2**63:
+        raise argparse.ArgumentTypeError(f"expected a number in [0, 2^63), found {text}")
+    return int(text)
+
+
+def ordinal(text: str) -> int:
+    if int(text) < 0:
+        raise argparse.ArgumentTypeError(f"expected at least 0, found {text}")
+    return int(text)
+
+
+def above_zero(text: str) -> float:
+    if not 0 < float(text) < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a number above 0, found {text}")
+    return float(text)
+
+
+def not_negative(text: str) -> float:
+    if not 0 <= float(text) < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a number of at least 0, found {text}")
+    return float(text)
 
 
 def probability(text: str) -> float:

@@ -1,0 +1,331 @@
+"""The command `cohort`: what it prints, writes, refuses and returns."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from processes import SECONDS_TO_END, SECONDS_TO_START, cohort, wait_until
+
+pytestmark = pytest.mark.usefixtures("shm")
+
+SMALL = ["--device", "cpu", "--fanout", "5,3", "--batch-size", "256", "--hidden", "16"]
+EPOCH_KEYS = {"seconds", "wait_seconds", "train_seconds", "sample_seconds", "fetch_seconds", "loss"}
+
+
+def summary_of(out: Path) -> dict:
+    return json.loads((out / "summary.json").read_text())
+
+
+def results(summary: dict) -> list:
+    """What must not depend on the clock."""
+    epochs = [(epoch["loss"], epoch["val_accuracy"], epoch["num_edges"]) for epoch in summary["epochs"]]
+    return [summary["test_accuracy"], summary["val_accuracy"], summary["best_epoch"], summary["bytes"], epochs]
+
+
+def refused(result: subprocess.CompletedProcess, exit_code: int, *words: str) -> None:
+    assert result.returncode == exit_code, result.stderr
+    assert "Traceback" not in result.stderr
+    for word in words:
+        assert word in result.stderr
+
+
+@pytest.fixture(scope="module")
+def trained(cora, tmp_path_factory, shm):
+    """(out, finished process) of one run of 3 epochs, started twice in the same folder."""
+    out = tmp_path_factory.mktemp("train") / "run"
+    first = cohort("train", cora, *SMALL, "--epochs", 3, "--seed", 4, "--out", out)
+    assert first.returncode == 0, first.stderr
+    (out / "first.json").write_text((out / "summary.json").read_text())
+    return out, cohort("train", cora, *SMALL, "--epochs", 3, "--seed", 4, "--out", out)
+
+
+def test_the_same_seed_gives_the_same_results(trained):
+    out, again = trained
+    assert again.returncode == 0, again.stderr
+    assert results(summary_of(out)) == results(json.loads((out / "first.json").read_text()))
+
+
+def test_the_summary_has_its_stable_keys(trained):
+    summary = summary_of(trained[0])
+    assert set(summary) >= {"test_accuracy", "val_accuracy", "epochs", "bytes"}
+    assert set(summary["bytes"]) == {"host", "peer", "local"}
+    assert len(summary["epochs"]) == 3 and all(set(epoch) >= EPOCH_KEYS for epoch in summary["epochs"])
+    assert summary["bytes"]["host"] > sum(epoch["host_bytes"] for epoch in summary["epochs"]) > 0
+    assert summary["epochs"][2]["loss"] < summary["epochs"][0]["loss"]
+    assert 0.3 < summary["test_accuracy"] <= 1  # 7 classes; three epochs learn something
+
+
+def test_wait_and_train_make_up_the_epoch(trained):
+    for epoch in summary_of(trained[0])["epochs"]:
+        assert epoch["wait_seconds"] + epoch["train_seconds"] == pytest.approx(epoch["seconds"], rel=0.03, abs=0.02)
+
+
+def test_metrics_has_a_line_an_epoch(trained):
+    out, _ = trained
+    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    assert lines == summary_of(out)["epochs"]
+
+
+def test_the_terminal_shows_the_table(trained):
+    shown = trained[1].stdout
+    for word in ("Cohort on cpu", "wait", "train", "sample", "fetch", "host", "test accuracy"):
+        assert word in shown
+    assert f"{100 * summary_of(trained[0])['test_accuracy']:.2f} %" in shown
+
+
+def test_logs_lie_beside_the_results(trained):
+    assert {path.name for path in trained[0].iterdir()} >= {"sampler.log", "trainer.log", "run.json"}
+
+
+def test_run_json_repeats_the_run(trained, tmp_path):
+    run = json.loads((trained[0] / "run.json").read_text())
+    sampler, trainer = run["sampler"], run["trainer"]
+    assert sampler["seed"] == trainer["seed"] == 4
+    arguments = []
+    for name in ("model", "hidden", "epochs", "lr", "weight_decay", "dropout", "batch_size"):
+        arguments += ["--" + name.replace("_", "-"), trainer[name]]
+    for name in ("fanout", "eval_fanout"):
+        arguments += ["--" + name.replace("_", "-"), ",".join(map(str, trainer[name]))]
+    arguments += ["--device", sampler["device"], "--seed", sampler["seed"], "--slots", sampler["num_slots"]]
+    again = cohort("train", sampler["dataset"], *arguments, "--out", tmp_path / "again")
+    assert again.returncode == 0, again.stderr
+    assert results(summary_of(tmp_path / "again")) == results(summary_of(trained[0]))
+
+
+@pytest.fixture(scope="module")
+def bytes_data(tmp_path_factory):
+    """A small data set with uint8 features."""
+    import torch
+
+    from cohort import from_tensors
+
+    generator = torch.Generator().manual_seed(2)
+    labels = torch.randint(3, (400,), generator=generator)
+    return from_tensors(
+        tmp_path_factory.mktemp("bytes") / "data",
+        x=(torch.randint(100, (400, 8), generator=generator) + 50 * labels[:, None]).to(torch.uint8),
+        y=labels,
+        edge_index=torch.randint(400, (2, 2000), generator=generator),
+    )
+
+
+@pytest.mark.parametrize(("model", "fanout"), [("gcn", "-1,-1"), ("gat", "4"), ("sage", "3,2,2")])
+def test_models_train_on_bytes(bytes_data, tmp_path, model, fanout):
+    arguments = ["--model", model, "--fanout", fanout, "--epochs", 2, "--out", tmp_path / "run", "--quiet"]
+    result = cohort("train", bytes_data, "--device", "cpu", "--hidden", 16, "--batch-size", 64, *arguments)
+    assert (result.returncode, result.stdout) == (0, ""), result.stderr
+    summary = summary_of(tmp_path / "run")
+    assert len(summary["epochs"]) == 2 and 0 <= summary["test_accuracy"] <= 1
+    assert all(epoch["loss"] == epoch["loss"] for epoch in summary["epochs"])  # no NaN
+
+
+def test_options_from_a_file_and_arguments_that_win(cora, tmp_path):
+    (tmp_path / "run.toml").write_text('epochs = 9\nfanout = [4, 2]\nmodel = "gcn"\nhidden = 8\nquiet = true\n')
+    config = ["--config", tmp_path / "run.toml", "--epochs", 1]
+    result = cohort("train", cora, "--device", "cpu", *config, "--out", tmp_path / "run")
+    assert (result.returncode, result.stdout) == (0, ""), result.stderr
+    trainer = json.loads((tmp_path / "run/run.json").read_text())["trainer"]
+    assert (trainer["epochs"], trainer["fanout"], trainer["model"], trainer["hidden"]) == (1, [4, 2], "gcn", 8)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("epoch = 3\n", ["run.toml: epoch:", "unknown option"]),
+        ("epochs = 0\n", ["run.toml: epochs:", "at least 1"]),
+        ('epochs = "many"\n', ["run.toml: epochs:", "many"]),
+        ('model = "transformer"\n', ["run.toml: model:", "sage, gcn, gat"]),
+        ('quiet = "yes"\n', ["run.toml: quiet:", "true or false"]),
+        ("dropout = 1.5\n", ["run.toml: dropout:", "[0, 1)"]),
+        ("epochs 3\n", ["run.toml:", "a TOML file"]),
+        ("[train]\nepochs = 3\n", ["run.toml: train:", "unknown option"]),
+    ],
+    ids=str,
+)
+def test_a_bad_file_of_options_is_refused(cora, tmp_path, capsys, text, words):
+    from cohort.launch.main import main
+
+    (tmp_path / "run.toml").write_text(text)
+    assert main(["train", str(cora), "--config", str(tmp_path / "run.toml"), "--out", str(tmp_path / "out")]) == 1
+    said = capsys.readouterr().err
+    assert all(word in said for word in words), said
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--fanout", "5,x"],
+        ["--fanout", "5,-2"],
+        ["--fanout", ""],
+        ["--batch-size", "0"],
+        ["--epochs", "-1"],
+        ["--model", "mlp"],
+        ["--dropout", "1"],
+        ["--device", "tpu"],
+        ["--lr", "0"],
+        ["--lr", "nan"],
+        ["--weight-decay", "-1"],
+        ["--seed", "-1"],
+        ["--seed", str(2**64)],
+        ["--gpu", "-1"],
+        ["--no-such-option"],
+    ],
+    ids=" ".join,
+)
+def test_bad_arguments_exit_with_2(cora, capsys, arguments):
+    from cohort.launch.main import main
+
+    with pytest.raises(SystemExit) as end:
+        main(["train", str(cora), *arguments])
+    assert end.value.code == 2
+    assert "error:" in capsys.readouterr().err
+
+
+def test_arguments_that_do_not_fit_together(cora, tmp_path):
+    (tmp_path / "file").write_text("")
+    refused(cohort("train", cora, "--fanout", "5,5", "--eval-fanout", "5"), 1, "--eval-fanout", "2 hops")
+    refused(cohort("train", cora, "--device", "cpu", "--out", tmp_path / "file"), 1, str(tmp_path / "file"), "--out")
+    refused(cohort("digest", cora, "--device", "cpu", "--slots", "1"), 1, "expected 2 to 64, found 1")
+    heads = ["--model", "gat", "--hidden", "30", "--out", tmp_path / "run"]
+    failed = cohort("train", cora, "--device", "cpu", *heads)
+    refused(failed, 1, "--hidden: expected a multiple of 4")
+    assert failed.stderr.startswith("cohort: the trainer")  # whose fault it is, though the sampler ends with it
+
+
+def test_data_that_is_missing_or_damaged(cora, tmp_path):
+    refused(cohort("train", tmp_path / "nowhere", "--device", "cpu"), 1, "nowhere", "expected")
+    damaged = tmp_path / "damaged"
+    damaged.mkdir()
+    for file in cora.iterdir():
+        (damaged / file.name).write_bytes(file.read_bytes())
+    os.truncate(damaged / "features.npy", 4096)
+    train, check = cohort("train", damaged, "--device", "cpu"), cohort("dataset", "check", damaged)
+    refused(train, 1, "features.npy")
+    words = train.stderr.removeprefix("cohort: ").splitlines()[0]
+    assert check.returncode == 1 and " ".join(words.split()) in " ".join((check.stdout + check.stderr).split())
+
+
+@pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there(cora, tmp_path):
+    result = cohort("train", cora, "--device", "cuda", "--out", tmp_path / "run")
+    refused(result, 1, "--device cuda: expected a GPU", "use --device cpu")
+    assert not (tmp_path / "run").exists()
+
+
+def digest_lines(data, *arguments) -> list[str]:
+    result = cohort("digest", data, "--device", "cpu", "--fanout", "4,4", "--batch-size", "300", *arguments)
+    assert result.returncode == 0, result.stderr
+    return result.stdout.splitlines()
+
+
+def test_digests_depend_on_the_seed_alone(cora):
+    lines = digest_lines(cora, "--batches", 9, "--seed", 1)
+    assert len(set(lines)) == 9  # 1625 training seeds: 6 batches an epoch
+    assert [line.split()[0] for line in lines] == [f"0:{i}" for i in range(6)] + [f"1:{i}" for i in range(3)]
+    assert all(re.fullmatch(r"\d+:\d+ \d+ \d+ [0-9a-f]{32}", line) for line in lines)
+    poisoned = ["--debug-slow-fetch-us", "2000", "--debug-poison-slots"]
+    assert digest_lines(cora, "--batches", 9, "--seed", 1, "--slots", 5, *poisoned) == lines
+    other = digest_lines(cora, "--batches", 3, "--seed", 2)
+    assert len(other) == 3 and not set(other) & set(lines)
+
+
+def test_digest_of_a_data_set_without_training_seeds(tmp_path):
+    import torch
+
+    from cohort import from_tensors
+
+    nodes = torch.arange(5)
+    data = from_tensors(tmp_path / "data", x=torch.zeros(5, 2), y=nodes, edge_index=torch.stack([nodes, nodes]),
+                        train_ids=nodes[:0], val_ids=nodes[:2], test_ids=nodes[2:])  # fmt: skip
+    refused(cohort("digest", data, "--device", "cpu"), 1, "train_ids.npy")
+
+
+@pytest.fixture
+def live(cora, tmp_path):
+    """The folder of a run that goes on until the test is over."""
+    out = tmp_path / "run"
+    command = [sys.executable, "-m", "cohort", "train", cora, *SMALL, "--epochs", 1_000_000, "--quiet", "--out", out]
+    launcher = subprocess.Popen([str(part) for part in command], stderr=subprocess.DEVNULL)
+    wait_until((out / "metrics.jsonl").exists, SECONDS_TO_START, "the first epoch")
+    yield out, launcher
+    if launcher.poll() is None:
+        launcher.terminate()
+    launcher.wait(timeout=SECONDS_TO_END)
+
+
+def test_inspect_during_a_run_and_after(live):
+    out, launcher = live
+    shown = cohort("inspect", out)
+    assert shown.returncode == 0, shown.stderr
+    assert re.search(r"sampler: process \d+, alive, \w+", shown.stdout)
+    assert re.search(r"trainer: process \d+, alive, \w+", shown.stdout) and "slots on cpu" in shown.stdout
+    channel = json.loads(cohort("inspect", out, "--json").stdout)
+    assert len(channel["slots"]) == 3 and channel["sampler"]["alive"] and channel["trainer"]["batch"] > 0
+    assert {slot["state"] for slot in channel["slots"]} <= {"free", "filling", "ready", "held by the trainer"}
+    launcher.terminate()
+    launcher.wait(timeout=SECONDS_TO_END)
+    refused(cohort("inspect", out), 1, str(out), "the run has ended")
+
+
+def test_a_channel_of_another_version_is_refused(live, tmp_path):
+    """Both by `inspect` and by the trainer, naming both versions."""
+    folder = tmp_path / "other"
+    folder.mkdir()
+    run = json.loads((live[0] / "run.json").read_text())
+    channel = bytearray((Path(run["sampler"]["channel"]) / "channel").read_bytes())
+    channel[8] += 1  # the version
+    (folder / "channel").write_bytes(channel)
+    refused(cohort("inspect", folder), 1, "expected version 0x1, found 0x2", "the same build")
+    run["sampler"] |= {"channel": str(folder), "owner_pid": os.getpid()}
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    command = [sys.executable, "-m", "cohort.trainer", str(tmp_path / "run.json")]
+    trainer = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_TO_START)
+    refused(trainer, 1, "cohort: ", "expected version 0x1, found 0x2")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "expected JSON"),
+        ("[]", 'expected a member "sampler"'),
+        ('{"sampler": {"dataset": "x"}}', 'expected a member "channel"'),
+        ('{"sampler": {"dataset": "x", "channel": "/", "slots": 3}}', 'found "slots"'),
+        ('{"sampler": {"dataset": "x", "channel": "/", "seed": "one"}}', "sampler.seed"),
+        ('{"sampler": {"dataset": "x", "channel": "/", "device": "tpu"}}', "expected cpu or cuda"),
+    ],
+)
+def test_a_bad_run_json_is_refused(tmp_path, text, words):
+    from cohort.base.programs import program
+
+    (tmp_path / "run.json").write_text(text)
+    sampler = [program("cohort-sampler"), str(tmp_path / "run.json")]
+    result = subprocess.run(sampler, capture_output=True, text=True, timeout=SECONDS_TO_START)
+    refused(result, 1, words)
+
+
+def test_inspect_refuses_a_bad_run_json(tmp_path):
+    (tmp_path / "run.json").write_text("{")
+    refused(cohort("inspect", tmp_path), 1, "run.json", "what cohort train wrote")
+
+
+SCRIPT = """
+import os, sys
+from cohort import NeighborLoader
+assert os.environ["COHORT_RUN"] == "1"
+with NeighborLoader(sys.argv[1], [4, 4], 500, device="cpu") as loader:
+    print(sum(batch.batch_size for batch in loader), sys.argv[2:])
+sys.exit(7)
+"""
+
+
+def test_run_passes_arguments_and_the_exit_code_through(cora, tmp_path, shm):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    result = cohort("run", "--device", "cpu", tmp_path / "script.py", cora, "--epochs", "3")
+    assert (result.returncode, result.stdout) == (7, "2708 ['--epochs', '3']\n"), result.stderr
+    assert shm.runs() == []
+    refused(cohort("run", tmp_path / "nowhere.py"), 1, "nowhere.py", "no such file")

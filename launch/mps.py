@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 START_SECONDS = 10.0
-STOP_SECONDS = 5.0
+STOP_SECONDS = 1.5
 ASK_SECONDS = 5.0
 PR_SET_PDEATHSIG = 1
 PREFIX = "cohort-mps-"  # of folders in /tmp; the launcher's pid follows
@@ -64,7 +64,7 @@ class Mps:
                 return
             time.sleep(0.05)
 
-    def _ask(self, command: str) -> str | None:
+    def _ask(self, command: str, limit_seconds: float = ASK_SECONDS) -> str | None:
         """The daemon's answer, or None when no daemon answers."""
         try:
             answer = subprocess.run(
@@ -73,7 +73,7 @@ class Mps:
                 env=os.environ | self.env,
                 capture_output=True,
                 text=True,
-                timeout=ASK_SECONDS,
+                timeout=limit_seconds,
             )
         except subprocess.TimeoutExpired:
             return None
@@ -104,13 +104,14 @@ class Mps:
             self._ask(f"terminate_client {self._server_pid} {pid}")
 
     def stop(self) -> None:
-        """Ends a daemon of our own and its server, within seconds."""
+        """Ends a daemon of our own and its server, within 2 x STOP_SECONDS."""
         if self.process is not None:
+            servers = _children(self.process.pid)
             if self.process.poll() is None:
-                self._ask("quit -t 1")
+                self._ask("quit -t 1", STOP_SECONDS)
                 _end(self.process)
-            if self._server_pid is not None and _runs(self._server_pid):
-                _kill(self._server_pid)
+            for pid in servers:
+                _kill(pid)
             self.process = None
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -122,6 +123,14 @@ def _sweep() -> None:
         pid = folder.name.removeprefix(PREFIX).partition("-")[0]
         if folder.stat().st_uid == os.getuid() and pid.isdigit() and not _runs(int(pid)):
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _children(pid: int) -> list[int]:
+    """The processes that a process has started and that still run."""
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
 
 
 def _runs(pid: int) -> bool:

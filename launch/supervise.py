@@ -15,7 +15,7 @@ from cohort.launch.mps import Mps
 
 POLL_SECONDS = 0.05
 GRACE_SECONDS = 0.3  # processes that fall together are looked at together
-STOP_SECONDS = 2.0
+STOP_SECONDS = 1.0
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 

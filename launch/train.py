@@ -44,9 +44,7 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--topology", choices=["auto", "gpu", "host"], default="auto", help="where the GPU reads the graph"
     )
-    parser.add_argument(
-        "--fetch-blocks", type=positive, help="GPU: blocks of 256 threads that fetch rows (default 128)"
-    )
+    parser.add_argument("--fetch-blocks", type=positive, help="GPU: blocks of 256 threads that fetch rows (default 32)")
     parser.add_argument("--no-mps", action="store_true", help="time-slice the GPU instead of sharing it")
     for name in ("poison-slots", "slow-fetch-us", "illegal-access-batch"):  # for tests of Cohort itself
         kind = {"action": "store_true"} if name == "poison-slots" else {"type": int}

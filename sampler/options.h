@@ -16,7 +16,7 @@ struct Options {
   int gpu = 0;                    // CUDA ordinal among the visible GPUs
   std::string topology = "auto";  // where the topology lives: "auto", "gpu" or "host"
   int num_slots = 3;
-  int fetch_blocks = 128;  // GPU: blocks that read rows from host memory
+  int fetch_blocks = 32;  // GPU: blocks that read rows from host memory
   uint64_t seed = 0;
   int32_t owner_pid = 0;         // the process that started the run; the sampler ends when it does
   bool end_with_parent = false;  // ask the kernel to end the sampler with its parent

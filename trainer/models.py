@@ -4,7 +4,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.nn import GATConv, GCNConv, SAGEConv
-from torch_geometric.utils import trim_to_layer
 
 from cohort.base.errors import CohortError
 
@@ -31,6 +30,7 @@ class SampledGNN(nn.Module):
         )
         self.activation = F.elu if kind == "gat" else F.relu
         self.dropout = dropout
+        self.two_sided = kind != "gcn"  # GCNConv's normalisation wants sources and targets in one set
 
     def forward(
         self,
@@ -45,7 +45,10 @@ class SampledGNN(nn.Module):
         """
         for i, layer in enumerate(self.layers):
             if num_sampled_nodes is not None:
-                x, edge_index, _ = trim_to_layer(i, num_sampled_nodes, num_sampled_edges, x, edge_index)
+                hops = len(num_sampled_edges) - i  # whose edges this layer still needs
+                x, edge_index = x[: sum(num_sampled_nodes[: hops + 1])], edge_index[:, : sum(num_sampled_edges[:hops])]
+                if self.two_sided:  # rows only for the nodes that the next layer reads
+                    x = (x, x[: sum(num_sampled_nodes[:hops])])
             x = layer(x, edge_index)
             if i < len(self.layers) - 1:
                 x = F.dropout(self.activation(x), self.dropout, self.training)

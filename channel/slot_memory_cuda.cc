@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/device.h"
 #include "base/owners.h"
 #include "channel/slot_memory.h"
 
@@ -22,6 +23,7 @@ class CudaSlotOwner final : public SlotOwner {
     if (slot.generation > 0) retired_.push_back({&slot, slot.generation, std::move(memory)});
     memory = base::DeviceBytes();
     free_unopened();
+    require_room(bytes);
     memory = base::DeviceBytes(bytes, "allocate a slot");
     cudaIpcMemHandle_t handle;
     base::cuda_check(cudaIpcGetMemHandle(&handle, memory.data()), "share a slot");
@@ -38,6 +40,13 @@ class CudaSlotOwner final : public SlotOwner {
     uint64_t generation;
     base::DeviceBytes memory;
   };
+  static void require_room(std::size_t bytes) {
+    const int64_t free = base::free_device_bytes();
+    if (static_cast<int64_t>(bytes) <= free) return;
+    throw base::Error({"GPU memory for a slot", base::format_bytes(static_cast<double>(bytes)),
+                       base::format_bytes(static_cast<double>(free)) + " free",
+                       "use fewer --slots, a smaller --batch-size or --fanout, or --topology host"});
+  }
   void free_unopened() {
     retired_.remove_if([](const Retired& old) { return old.slot->opened_generation.load() != old.generation; });
   }

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import tempfile
+import warnings
 import weakref
 from collections.abc import Iterator, Sequence
 from operator import index, itemgetter
@@ -122,6 +123,8 @@ class _Sampler:
         self.num_nodes = _num_nodes(self.data)
         kind, gpu = _resolve_device(device)
         command = program("cohort-sampler")
+        if kind == "cuda":
+            _warn_without_mps()
         self.folder = RunFolder()
         self.log = Path(tempfile.mkstemp(prefix="cohort-sampler-", suffix=".log")[1])
         run = {
@@ -177,6 +180,17 @@ class _Sampler:
 
     def close(self) -> None:
         self._finalizer()
+
+
+def _warn_without_mps() -> None:
+    """Says what it costs when this process and its sampler cannot use the GPU at the same time."""
+    folder = Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"))
+    if not (folder / "control").exists():
+        warnings.warn(
+            "no MPS daemon: this script and its sampler will be time-sliced on the GPU, and wait for each other;"
+            " start the script with: cohort run script.py",
+            stacklevel=4,
+        )
 
 
 def _end(owner: int, process, folder: RunFolder, log: Path) -> None:

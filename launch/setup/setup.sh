@@ -98,14 +98,14 @@ has_cxx20() {
 is_base_python() {
   "$1" - 2>/dev/null <<'PYTHON'
 import ensurepip, os, sys, sysconfig, venv
-sys.exit(sys.version_info < (3, 10) or not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))
+sys.exit(sys.version_info < (3, 11) or not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))
 PYTHON
 }
 
 find_base_python() {
   local candidate
   base_python=
-  for candidate in python3 /usr/bin/python3 python3.13 python3.12 python3.11 python3.10; do
+  for candidate in python3 /usr/bin/python3 python3.13 python3.12 python3.11; do
     if command -v "$candidate" >/dev/null && is_base_python "$candidate"; then
       base_python=$(command -v "$candidate")
       return
@@ -136,7 +136,7 @@ install_packages() {
         apt-get download ${missing[*]} libfmt9 && for deb in *.deb; do dpkg -x \"\$deb\" .; done"
   fi
   command -v apt-get >/dev/null || stop "this system has no apt-get to install: ${missing[*]}" \
-    "install the same libraries by its own package manager: a C++20 compiler, GoogleTest, nlohmann_json, fmt, Python 3.10 with headers"
+    "install the same libraries by its own package manager: a C++20 compiler, GoogleTest, nlohmann_json, fmt, Python 3.11 with headers"
   if [[ $(id -u) != 0 ]]; then
     sudo -n true 2>/dev/null || stop "system packages are missing: ${missing[*]}" "sudo sh -c '$line'"
     as_root=(sudo -n)
@@ -146,7 +146,7 @@ install_packages() {
     "apt-get update && apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=300 ${missing[*]}"
   find_missing_packages
   ((${#missing[@]} == 0)) || stop "still not usable after the installation: ${missing[*]}" \
-    "unset CXX if it names an old compiler; Cohort needs g++ 12 or newer and Python 3.10 or newer"
+    "unset CXX if it names an old compiler; Cohort needs g++ 12 or newer and Python 3.11 or newer"
 }
 
 # --- Python ---------------------------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ use_given_python() {
   PATH=$(dirname "$python"):$("$python" -c 'import sysconfig; print(sysconfig.get_path("scripts"))'):$PATH
   [[ ! -d $deps/python ]] || export PYTHONPATH=$deps/python${PYTHONPATH:+:$PYTHONPATH}
   say "using $python; nothing is installed"
-  "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || stop "$python is older than Python 3.10" "give a newer one"
+  "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || stop "$python is older than Python 3.11" "give a newer one"
   lacking=$("$python" "$root/launch/setup/requirements.py" missing "$@") || stop "cannot list what $python lacks (see above)"
   # The build tools may be programs on PATH; check_cmake looks for those.
   mapfile -t list < <(grep -vE '^(cmake|ninja|scikit-build-core)\b|^$' <<<"$lacking")

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import cohort
+import cohort.dataset
 from cohort import NeighborLoader
 from cohort.trainer.digest import digest
 
@@ -28,8 +29,11 @@ def data(tmp_path_factory):
     )
 
 
-def loader_of(data, num_slots: int, debug: dict) -> NeighborLoader:
-    return NeighborLoader(data, [8, -1, 3], 100, shuffle=True, device="cpu", seed=5, num_slots=num_slots, _debug=debug)
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+def loader_of(data, num_slots: int, debug: dict, device: str = "cpu") -> NeighborLoader:
+    return NeighborLoader(data, [8, -1, 3], 100, shuffle=True, device=device, seed=5, num_slots=num_slots, _debug=debug)
 
 
 def digests(loader) -> list[str]:
@@ -44,9 +48,11 @@ def undisturbed(data):
     return found
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("num_slots", [2, 3, 4, 5])
-def test_every_batch_is_bit_equal(data, undisturbed, num_slots):
-    with loader_of(data, num_slots, DISTURBED) as loader:
+@pytest.mark.filterwarnings("ignore:no MPS daemon")
+def test_every_batch_is_bit_equal(data, undisturbed, num_slots, device):
+    with loader_of(data, num_slots, DISTURBED, device) as loader:
         assert digests(loader) == undisturbed
 
 
@@ -69,3 +75,22 @@ def test_held_views_are_never_overwritten(data, undisturbed, num_slots):
                 seen.append(digest(batch))
             assert all(unchanged(view, copy) for view, copy in held)
     assert seen == undisturbed
+
+
+@pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:no MPS daemon")
+def test_work_still_queued_reads_the_batch_it_was_given(data):
+    """The host drops a batch long before the GPU gets to reading it; the slot must not be refilled until then."""
+    sums, wanted = [], []
+    with loader_of(data, 2, {"poison_slots": True}, "cuda") as loader:
+        for batch in loader:
+            torch.cuda._sleep(20_000_000)  # cycles: about 10 ms
+            sums.append(batch.x.sum(dim=0) + batch.edge_index.sum())
+            wanted.append(batch.n_id)
+            del batch
+        torch.cuda.synchronize()
+    x = torch.from_numpy(cohort.dataset.open(data).x.copy()).cuda()
+    with loader_of(data, 2, {}, "cpu") as loader:
+        for found, n_id, batch in zip(sums, wanted, loader, strict=True):
+            assert torch.equal(n_id.cpu(), batch.n_id)
+            torch.testing.assert_close(found, x[n_id].sum(dim=0) + batch.edge_index.sum().item())

@@ -90,16 +90,16 @@ std::vector<Candidate> measure_codecs(const RowTable& sample, const FitOptions& 
   const bool all = options.codec == "auto";
   const Codec named = all ? Codec::kRaw : codec_named(options.codec);
   std::vector<Candidate> candidates;
+  if (all || named == Codec::kRaw) candidates.push_back(measure(sample, blank_profile(sample)));
   if (all || named == Codec::kInvariant) candidates.push_back(measure(sample, fit_invariant(sample, options)));
   if (named == Codec::kExponent || (all && is_float(sample.dtype))) {
     candidates.push_back(measure(sample, fit_exponent(sample)));
   }
   if (all || named == Codec::kSparse) candidates.push_back(measure(sample, fit_sparse(sample)));
-  if (all || named == Codec::kRaw) candidates.push_back(measure(sample, blank_profile(sample)));
   return candidates;
 }
 
-// Fewer lines; when equal, fewer bytes. Candidates are in order of ratio for their decoding cost, raw last.
+// Fewer lines; when equal, fewer bytes; when these are equal too, the candidate named first: raw.
 bool is_better(const Candidate& a, const Candidate& b) {
   if (std::abs(a.lines_per_row - b.lines_per_row) > 1e-9) return a.lines_per_row < b.lines_per_row;
   return a.bytes_per_row < b.bytes_per_row;

@@ -75,7 +75,8 @@ TEST(File, WrittenPieceByPieceIsTheSameFile) {
     for (int64_t first = 0; first < 1000; first += 128) {
       writer.append({rows.table.row(first), std::min<int64_t>(128, 1000 - first), Dtype::kFloat32, 40});
     }
-    EXPECT_EQ(writer.finish(), static_cast<int64_t>(std::filesystem::file_size(pieces)));
+    const int64_t bytes = writer.finish();
+    EXPECT_EQ(bytes, static_cast<int64_t>(std::filesystem::file_size(pieces)));
     Image a = read_image(whole), b = read_image(pieces);
     ASSERT_EQ(a.size, b.size);
     EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size), 0);

@@ -23,7 +23,6 @@ TEST(Fit, TakesTheCodecForTheContent) {
   EXPECT_EQ(codec_for(Content::kDense, Dtype::kBfloat16, 1024), "exponent");
   EXPECT_EQ(codec_for(Content::kConstant, Dtype::kFloat32, 2000), "sparse");
   EXPECT_EQ(codec_for(Content::kNoise, Dtype::kFloat32, 256), "raw");
-  EXPECT_EQ(codec_for(Content::kDense, Dtype::kBits32, 300), "invariant");  // small integers
 }
 
 TEST(Fit, SaysWhy) {

@@ -108,7 +108,7 @@ uint64_t BatchEncoder::encode_packed(const RowTable& rows, std::byte* out) {
   const ProfileRef& profile = tables_.ref();
   const int64_t num_groups = (rows.num_rows + kGroupRows - 1) / kGroupRows;
   std::vector<Group> groups(static_cast<std::size_t>(num_groups));
-#pragma omp parallel
+#pragma omp parallel if (worth_threads(rows.num_rows * int64_t{rows.row_bytes()}))
   {
     std::vector<std::byte> scratch(encode_room(profile));
 #pragma omp for schedule(dynamic)
@@ -132,7 +132,7 @@ uint64_t BatchEncoder::encode_slots(const RowTable& rows, std::byte* out) {
   const ProfileRef& profile = tables_.ref();
   const uint32_t slot_bytes = chosen_.slot_bytes;
   std::vector<uint8_t> overflows(static_cast<std::size_t>(rows.num_rows));
-#pragma omp parallel
+#pragma omp parallel if (worth_threads(rows.num_rows * int64_t{rows.row_bytes()}))
   {
     std::vector<std::byte> scratch(encode_room(profile));
 #pragma omp for schedule(static)
@@ -192,7 +192,7 @@ EncodedRows encode_in_place(const RowTable& rows, const Profile& profile) {
   const ProfileTables tables(profile);
   auto lengths = std::make_shared<std::vector<uint16_t>>(static_cast<std::size_t>(rows.num_rows));
   uint32_t longest = 0;
-#pragma omp parallel reduction(max : longest)
+#pragma omp parallel reduction(max : longest) if (worth_threads(rows.num_rows * int64_t{rows.row_bytes()}))
   {
     std::vector<std::byte> scratch(encode_room(tables.ref()));
 #pragma omp for schedule(static)

@@ -30,7 +30,7 @@ int64_t decode_rows(const EncodedRows& encoded, int64_t count, RowOf row_of, std
   const ProfileTables tables(encoded.profile);
   const int64_t row_bytes = encoded.ref.row_bytes;
   FirstBad bad;
-#pragma omp parallel
+#pragma omp parallel if (worth_threads(count * row_bytes))
   {
     std::vector<std::byte> scratch;
 #pragma omp for schedule(static)

@@ -142,7 +142,7 @@ Profile blank_profile(const RowTable& rows) {
 std::vector<uint32_t> coded_lengths(const RowTable& rows, const Profile& profile) {
   const ProfileTables tables(profile);
   std::vector<uint32_t> lengths(static_cast<std::size_t>(rows.num_rows));
-#pragma omp parallel
+#pragma omp parallel if (worth_threads(rows.num_rows * int64_t{rows.row_bytes()}))
   {
     std::vector<std::byte> scratch(encode_room(tables.ref()));
 #pragma omp for schedule(static)

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "ibp/bits.h"
 #include "ibp/fit.h"
+#include "ibp/row_codec.h"
 
 namespace cohort::ibp {
 namespace {
@@ -23,7 +24,7 @@ uint64_t load_chunk(const RowTable& rows, int64_t row, uint32_t offset, uint32_t
 std::vector<uint32_t> count_bits(const RowTable& rows, const Profile& profile) {
   const uint32_t bits = profile.chunk_bytes * 8;
   std::vector<uint32_t> counts(std::size_t{profile.num_chunks()} * bits);
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (worth_threads(rows.num_rows * int64_t{rows.row_bytes()}))
   for (uint32_t chunk = 0; chunk < profile.num_chunks(); ++chunk) {
     uint32_t* count = &counts[std::size_t{chunk} * bits];
     for (int64_t row = 0; row < rows.num_rows; ++row) {
@@ -64,7 +65,7 @@ using Histogram = std::array<uint32_t, 256>;
 
 std::vector<Histogram> count_exponents(const RowTable& rows) {
   std::vector<Histogram> counts(rows.num_columns);
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (worth_threads(rows.num_rows * int64_t{rows.row_bytes()}))
   for (uint32_t column = 0; column < rows.num_columns; ++column) {
     for (int64_t row = 0; row < rows.num_rows; ++row) ++counts[column][exponent_field(rows, row, column)];
   }

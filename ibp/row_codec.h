@@ -40,6 +40,9 @@ inline std::size_t encode_room(const ProfileRef& profile) {
   return std::size_t{profile.row_bytes} * 2 + std::size_t{profile.num_columns} * 4 + 256;
 }
 
+// Whether work on so many bytes repays waking other threads.
+constexpr bool worth_threads(int64_t bytes) { return bytes > int64_t{1} << 19; }
+
 // Encodes the row; 0 when the result is not shorter than the row, which then is stored raw.
 uint32_t encode_row(const ProfileRef& profile, const std::byte* row, std::byte* out);
 

@@ -106,8 +106,7 @@ TEST_P(GpuRows, SameBytesAsTheHost) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Codecs, GpuRows,
-                         testing::Combine(testing::ValuesIn(kAllDtypes), testing::ValuesIn(kAllContents)),
+INSTANTIATE_TEST_SUITE_P(, GpuRows, testing::Combine(testing::ValuesIn(kAllDtypes), testing::ValuesIn(kAllContents)),
                          [](const auto& test) {
                            return name_of(std::get<0>(test.param)) + "_" + name_of(std::get<1>(test.param));
                          });

@@ -67,6 +67,13 @@ __device__ inline void copy_row_warp(const uint32_t* words, std::byte* out, uint
     for (uint32_t i = lane_id(); i < row_bytes / 16; i += 32) to[i] = from[i];
     return;
   }
+  if (both % 8 == 0) {
+    const auto* from = reinterpret_cast<const uint2*>(words);
+    auto* to = reinterpret_cast<uint2*>(out);
+#pragma unroll 4
+    for (uint32_t i = lane_id(); i < row_bytes / 8; i += 32) to[i] = from[i];
+    return;
+  }
 #pragma unroll 4
   for (uint32_t i = lane_id(); i < (row_bytes + 3) / 4; i += 32) store_word(out, row_bytes, i, words[i]);
 }
@@ -76,6 +83,7 @@ __device__ inline void copy_row_warp(const uint32_t* words, std::byte* out, uint
 // The sum of `value` over the lanes before this one; `total` over all.
 __device__ inline uint32_t exclusive_sum_warp(uint32_t value, uint32_t& total) {
   uint32_t sum = value;
+#pragma unroll
   for (uint32_t step = 1; step < 32; step *= 2) {
     const uint32_t other = __shfl_up_sync(kAllLanes, sum, step);
     if (lane_id() >= step) sum += other;
@@ -88,32 +96,67 @@ __device__ inline uint32_t ones_of(uint32_t value) { return __popc(value); }
 __device__ inline uint32_t ones_of(uint64_t value) { return __popcll(value); }
 
 template <typename Chunk>
+__device__ inline ChunkCode<Chunk> load_code(const ChunkCode<Chunk>* from) {
+  ChunkCode<Chunk> code;
+#pragma unroll
+  for (uint32_t i = 0; i < sizeof(code) / 16; ++i) {
+    reinterpret_cast<uint4*>(&code)[i] = __ldg(reinterpret_cast<const uint4*>(from) + i);
+  }
+  return code;
+}
+
+// One lane's part of a group of 32 chunks.
+template <typename Chunk>
+struct ChunkPart {
+  ChunkCode<Chunk> code;
+  uint32_t index = 0, width = 0, bit = 0;
+  bool active = false, match = false;
+};
+
+template <typename Chunk>
+__device__ inline ChunkPart<Chunk> open_chunk(const ProfileRef& profile, const ChunkCode<Chunk>* codes,
+                                              const uint32_t* words, uint32_t first) {
+  ChunkPart<Chunk> part;
+  part.index = first + lane_id();
+  part.active = part.index < profile.num_chunks;
+  if (!part.active) return part;
+  part.code = load_code(codes + part.index);
+  part.match = ((words[first / 32] >> lane_id()) & 1) != 0;
+  part.width = uint32_t{sizeof(Chunk)} * 8 - (part.match ? ones_of(part.code.mask) : 0);
+  return part;
+}
+
+template <typename Chunk>
+__device__ inline void close_chunk(const ProfileRef& profile, const uint32_t* words, const ChunkPart<Chunk>& part,
+                                   std::byte* out) {
+  if (!part.active) return;
+  auto chunk = static_cast<Chunk>(part.width ? read_field_wide(words, part.bit, part.width) : 0);
+  if (part.match) chunk = restore_bits(part.code, chunk);
+  const uint32_t offset = part.index * uint32_t{sizeof(Chunk)};
+  store_word(out, profile.row_bytes, offset / 4, static_cast<uint32_t>(chunk));
+  if (sizeof(Chunk) == 8 && offset + 4 < profile.row_bytes) {
+    store_word(out, profile.row_bytes, offset / 4 + 1, static_cast<uint32_t>(uint64_t{chunk} >> 32));
+  }
+}
+
+// Two groups of 32 chunks a turn: their widths share one prefix sum (a group is at most 2048 bits long).
+template <typename Chunk>
 __device__ bool decode_chunks_warp(const ProfileRef& profile, const ChunkCode<Chunk>* codes, const uint32_t* words,
                                    uint32_t bytes, std::byte* out) {
-  constexpr uint32_t kBits = sizeof(Chunk) * 8;
   const uint32_t header_words = (profile.num_chunks + 31) / 32;
   if (bytes < header_words * 4) return false;
-  const uint32_t end_bit = bytes * 8;
   uint32_t first_bit = header_words * 32;
-  for (uint32_t first = 0; first < profile.num_chunks; first += 32) {
-    const uint32_t i = first + lane_id();
-    const bool active = i < profile.num_chunks;
-    const bool match = active && ((words[first / 32] >> lane_id()) & 1);
-    ChunkCode<Chunk> code;
-    if (active) code = codes[i];
-    const uint32_t width = !active ? 0 : match ? kBits - ones_of(code.mask) : kBits;
+  for (uint32_t first = 0; first < profile.num_chunks; first += 64) {
+    ChunkPart<Chunk> low = open_chunk(profile, codes, words, first);
+    ChunkPart<Chunk> high = open_chunk(profile, codes, words, first + 32);
     uint32_t total = 0;
-    const uint32_t bit = first_bit + exclusive_sum_warp(width, total);
-    first_bit += total;
-    if (first_bit > end_bit) return false;  // the same in every lane
-    if (!active) continue;
-    auto chunk = static_cast<Chunk>(width ? read_field_wide(words, bit, width) : 0);
-    if (match) chunk = restore_bits(code, chunk);
-    const uint32_t offset = i * sizeof(Chunk);
-    store_word(out, profile.row_bytes, offset / 4, static_cast<uint32_t>(chunk));
-    if (sizeof(Chunk) == 8 && offset + 4 < profile.row_bytes) {
-      store_word(out, profile.row_bytes, offset / 4 + 1, static_cast<uint32_t>(uint64_t{chunk} >> 32));
-    }
+    const uint32_t before = exclusive_sum_warp(low.width | (high.width << 16), total);
+    low.bit = first_bit + (before & 0xffff);
+    high.bit = first_bit + (total & 0xffff) + (before >> 16);
+    first_bit += (total & 0xffff) + (total >> 16);
+    if (first_bit > bytes * 8) return false;  // the same in every lane
+    close_chunk(profile, words, low, out);
+    close_chunk(profile, words, high, out);
   }
   return true;
 }
@@ -144,60 +187,96 @@ __device__ inline uint32_t escaped_element(const ProfileRef& profile, const uint
 
 __device__ inline uint32_t ballots_below(uint32_t ballot) { return __popc(ballot & ((1u << lane_id()) - 1)); }
 
+// Replaces the elements of a group whose exponent is escaped. `num_escapes` counts those of the row so far.
+__device__ inline void fill_single(const ProfileRef& profile, const uint32_t* words, uint32_t end_bit, uint32_t field,
+                                   bool escaped, uint32_t& num_escapes, uint32_t& element, bool& ok) {
+  const uint32_t ballot = __ballot_sync(kAllLanes, escaped);
+  if (ballot == 0) return;
+  const uint32_t rank = num_escapes + ballots_below(ballot);
+  if (escaped) element = escaped_element(profile, words, end_bit, field, rank, 31, ok);
+  num_escapes += __popc(ballot);
+}
+
+// Four groups of 32 columns a turn: their loads are in flight together.
 __device__ inline bool decode_singles_warp(const ProfileRef& profile, const uint32_t* words, uint32_t bytes,
                                            std::byte* out) {
+  constexpr uint32_t kGroups = 4;
   const uint32_t field_bits = profile.coded_element_bits();
   const bool aligned = reinterpret_cast<uintptr_t>(out) % 4 == 0;
   uint32_t num_escapes = 0;
   bool ok = true;
-#pragma unroll 4
-  for (uint32_t first = 0; first < profile.num_columns; first += 32) {
-    const uint32_t column = first + lane_id();
-    const bool active = column < profile.num_columns;
-    const uint32_t field = active ? read_field(words, column * field_bits, field_bits) : 0;
-    const bool escaped = active && is_escaped(profile, field);
-    uint32_t element = active ? coded_element(profile, field, __ldg(profile.add + column), 31) : 0;
-    const uint32_t ballot = __ballot_sync(kAllLanes, escaped);
-    if (ballot) {
-      const uint32_t rank = num_escapes + ballots_below(ballot);
-      if (escaped) element = escaped_element(profile, words, bytes * 8, field, rank, 31, ok);
-      num_escapes += __popc(ballot);
+  for (uint32_t first = lane_id(); first < profile.num_columns + lane_id(); first += 32 * kGroups) {
+    uint32_t field[kGroups], element[kGroups];
+#pragma unroll
+    for (uint32_t g = 0; g < kGroups; ++g) {
+      const uint32_t column = first + 32 * g;
+      field[g] = column < profile.num_columns ? read_field(words, column * field_bits, field_bits) : 0;
+      element[g] = column < profile.num_columns ? __ldg(profile.add + column) : 0;
     }
-    if (active && aligned) reinterpret_cast<uint32_t*>(out)[column] = element;
-    if (active && !aligned) store_bytes(out + column * 4, element, 4);
+#pragma unroll
+    for (uint32_t g = 0; g < kGroups; ++g) {
+      element[g] = coded_element(profile, field[g], element[g], 31);
+      const bool escaped = first + 32 * g < profile.num_columns && is_escaped(profile, field[g]);
+      fill_single(profile, words, bytes * 8, field[g], escaped, num_escapes, element[g], ok);
+    }
+#pragma unroll
+    for (uint32_t g = 0; g < kGroups; ++g) {
+      const uint32_t column = first + 32 * g;
+      if (column >= profile.num_columns) continue;
+      if (aligned) reinterpret_cast<uint32_t*>(out)[column] = element[g];
+      if (!aligned) store_bytes(out + column * 4, element[g], 4);
+    }
   }
   return __all_sync(kAllLanes, ok);
 }
 
+// Two 16-bit columns, from their fields; escaped exponents are filled in.
+__device__ inline uint32_t decode_pair(const ProfileRef& profile, const uint32_t* words, uint32_t end_bit,
+                                       uint32_t both, uint32_t add, bool has_low, bool has_high, uint32_t& num_escapes,
+                                       bool& ok) {
+  const uint32_t field_bits = profile.coded_element_bits();
+  const uint32_t low_field = both & low_bits_32(field_bits), high_field = both >> field_bits;
+  uint32_t low = coded_element(profile, low_field, add & 0xffff, 15) & 0xffff;
+  uint32_t high = coded_element(profile, high_field, add >> 16, 15) & 0xffff;
+  const bool low_escaped = has_low && is_escaped(profile, low_field);
+  const bool high_escaped = has_high && is_escaped(profile, high_field);
+  if (__any_sync(kAllLanes, low_escaped || high_escaped)) {
+    const uint32_t lows = __ballot_sync(kAllLanes, low_escaped), highs = __ballot_sync(kAllLanes, high_escaped);
+    const uint32_t rank = num_escapes + ballots_below(lows) + ballots_below(highs);
+    if (low_escaped) low = escaped_element(profile, words, end_bit, low_field, rank, 15, ok);
+    if (high_escaped) high = escaped_element(profile, words, end_bit, high_field, rank + (low_escaped ? 1 : 0), 15, ok);
+    num_escapes += __popc(lows) + __popc(highs);
+  }
+  return low | (high << 16);
+}
+
 __device__ inline bool decode_pairs_warp(const ProfileRef& profile, const uint32_t* words, uint32_t bytes,
                                          std::byte* out) {
+  constexpr uint32_t kGroups = 4;
   const uint32_t field_bits = profile.coded_element_bits();
   const uint32_t num_pairs = (profile.num_columns + 1) / 2;
   uint32_t num_escapes = 0;
   bool ok = true;
-#pragma unroll 4
-  for (uint32_t first = 0; first < num_pairs; first += 32) {
-    const uint32_t pair = first + lane_id();
-    const bool has_low = pair < num_pairs;
-    const bool has_high = pair * 2 + 1 < profile.num_columns;
-    const uint32_t both_bits = has_high ? 2 * field_bits : field_bits;
-    const uint32_t both = has_low ? read_field(words, pair * 2 * field_bits, both_bits) : 0;
-    const uint32_t low_field = both & low_bits_32(field_bits), high_field = both >> field_bits;
-    const uint32_t add = has_low ? __ldg(profile.add + pair) : 0;
-    uint32_t low = coded_element(profile, low_field, add & 0xffff, 15) & 0xffff;
-    uint32_t high = coded_element(profile, high_field, add >> 16, 15) & 0xffff;
-    const bool low_escaped = has_low && is_escaped(profile, low_field);
-    const bool high_escaped = has_high && is_escaped(profile, high_field);
-    if (__any_sync(kAllLanes, low_escaped || high_escaped)) {
-      const uint32_t lows = __ballot_sync(kAllLanes, low_escaped), highs = __ballot_sync(kAllLanes, high_escaped);
-      const uint32_t rank = num_escapes + ballots_below(lows) + ballots_below(highs);
-      if (low_escaped) low = escaped_element(profile, words, bytes * 8, low_field, rank, 15, ok);
-      if (high_escaped) {
-        high = escaped_element(profile, words, bytes * 8, high_field, rank + (low_escaped ? 1 : 0), 15, ok);
-      }
-      num_escapes += __popc(lows) + __popc(highs);
+  for (uint32_t first = lane_id(); first < num_pairs + lane_id(); first += 32 * kGroups) {
+    uint32_t both[kGroups], pairs[kGroups];
+#pragma unroll
+    for (uint32_t g = 0; g < kGroups; ++g) {
+      const uint32_t pair = first + 32 * g;
+      const uint32_t both_bits = pair * 2 + 1 < profile.num_columns ? 2 * field_bits : field_bits;
+      both[g] = pair < num_pairs ? read_field(words, pair * 2 * field_bits, both_bits) : 0;
+      pairs[g] = pair < num_pairs ? __ldg(profile.add + pair) : 0;
     }
-    if (has_low) store_word(out, profile.row_bytes, pair, low | (high << 16));
+#pragma unroll
+    for (uint32_t g = 0; g < kGroups; ++g) {
+      const uint32_t pair = first + 32 * g;
+      pairs[g] = decode_pair(profile, words, bytes * 8, both[g], pairs[g], pair < num_pairs,
+                             pair * 2 + 1 < profile.num_columns, num_escapes, ok);
+    }
+#pragma unroll
+    for (uint32_t g = 0; g < kGroups; ++g) {
+      const uint32_t pair = first + 32 * g;
+      if (pair < num_pairs) store_word(out, profile.row_bytes, pair, pairs[g]);
+    }
   }
   return __all_sync(kAllLanes, ok);
 }
@@ -276,7 +355,24 @@ __device__ inline bool decode_sparse_warp(const ProfileRef& profile, const uint3
 
 // ---- any row -------------------------------------------------------------------------------------------------------
 
+// The decoder a profile needs. A kernel that knows it at compile time is smaller and faster.
+enum class Form : uint8_t { kRaw, kSingles, kPairs, kChunks4, kChunks8, kSparse };
+
+COHORT_HOST_DEVICE inline Form form_of(const ProfileRef& profile) {
+  switch (profile.codec) {
+    case Codec::kExponent:
+      return profile.element_bytes == 4 ? Form::kSingles : Form::kPairs;
+    case Codec::kInvariant:
+      return profile.chunk_bytes == 4 ? Form::kChunks4 : Form::kChunks8;
+    case Codec::kSparse:
+      return Form::kSparse;
+    default:
+      return Form::kRaw;
+  }
+}
+
 // Decodes the row into out[0 .. row_bytes-1]. False, in every lane, when it is no valid row; `out` then holds anything.
+template <Form form>
 __device__ inline bool decode_row_warp(const ProfileRef& profile, const RowSpan& span, const uint32_t* words,
                                        std::byte* out) {
   if (span.raw) {
@@ -284,19 +380,35 @@ __device__ inline bool decode_row_warp(const ProfileRef& profile, const RowSpan&
     copy_row_warp(words, out, profile.row_bytes);
     return true;
   }
-  switch (profile.codec) {
-    case Codec::kExponent:
-      if (span.bytes < profile.escape_offset_bytes()) return false;
-      return profile.element_bytes == 4 ? decode_singles_warp(profile, words, span.bytes, out)
-                                        : decode_pairs_warp(profile, words, span.bytes, out);
-    case Codec::kInvariant:
-      return profile.chunk_bytes == 4 ? decode_chunks_warp(profile, profile.codes4, words, span.bytes, out)
-                                      : decode_chunks_warp(profile, profile.codes8, words, span.bytes, out);
-    case Codec::kSparse:
-      return decode_sparse_warp(profile, words, span.bytes, out);
-    default:
-      return false;
+  if constexpr (form == Form::kSingles || form == Form::kPairs) {
+    if (span.bytes < profile.escape_offset_bytes()) return false;
+    if constexpr (form == Form::kSingles) return decode_singles_warp(profile, words, span.bytes, out);
+    return decode_pairs_warp(profile, words, span.bytes, out);
   }
+  if constexpr (form == Form::kChunks4) return decode_chunks_warp(profile, profile.codes4, words, span.bytes, out);
+  if constexpr (form == Form::kChunks8) return decode_chunks_warp(profile, profile.codes8, words, span.bytes, out);
+  if constexpr (form == Form::kSparse) return decode_sparse_warp(profile, words, span.bytes, out);
+  return false;
+}
+
+// The same for any profile.
+__device__ inline bool decode_row_warp(const ProfileRef& profile, const RowSpan& span, const uint32_t* words,
+                                       std::byte* out) {
+  switch (form_of(profile)) {
+    case Form::kRaw:
+      return decode_row_warp<Form::kRaw>(profile, span, words, out);
+    case Form::kSingles:
+      return decode_row_warp<Form::kSingles>(profile, span, words, out);
+    case Form::kPairs:
+      return decode_row_warp<Form::kPairs>(profile, span, words, out);
+    case Form::kChunks4:
+      return decode_row_warp<Form::kChunks4>(profile, span, words, out);
+    case Form::kChunks8:
+      return decode_row_warp<Form::kChunks8>(profile, span, words, out);
+    case Form::kSparse:
+      return decode_row_warp<Form::kSparse>(profile, span, words, out);
+  }
+  return false;
 }
 
 }  // namespace cohort::ibp

@@ -16,7 +16,7 @@ namespace {
 using base::cuda_check;
 using base::Error;
 
-constexpr int kMaxWarps = 16;
+constexpr int kMaxWarps = 32;
 constexpr uint32_t kMaxStages = 8;
 constexpr uint32_t kSharedBytes = 200 * 1024;  // of a block, for stages; the SM has 227 KB
 constexpr unsigned long long kNoError = ~0ull;
@@ -40,14 +40,14 @@ struct Job {
 // One row of a warp's list, as its lane knows it.
 struct Item {
   RowSpan span;
-  int64_t position = -1;  // -1: no row
+  int32_t position = -1;  // -1: no row
   bool staged = false;
 };
 
 __device__ Item load_item(const EncodedRef& rows, const Job& job, int64_t i) {
   Item item;
   if (i >= job.count) return item;
-  item.position = job.sorted ? job.positions[i] : i;
+  item.position = job.sorted ? job.positions[i] : static_cast<int32_t>(i);
   const int64_t row = job.sorted ? int64_t{job.sorted[i]} : job.index[i];
   if (row < 0 || row >= rows.num_rows) return item;
   item.span = locate(rows, row);
@@ -62,29 +62,39 @@ __device__ Item broadcast(const Item& mine, uint32_t owner) {
   Item item;
   item.span.begin = reinterpret_cast<const std::byte*>(
       __shfl_sync(kAllLanes, reinterpret_cast<unsigned long long>(mine.span.begin), owner));
-  item.span.bytes = __shfl_sync(kAllLanes, mine.span.bytes, owner);
-  const uint32_t bits = __shfl_sync(kAllLanes, (mine.span.raw ? 1u : 0u) | (mine.staged ? 2u : 0u), owner);
+  const uint32_t packed = mine.span.bytes * 4 + (mine.span.raw ? 1u : 0u) + (mine.staged ? 2u : 0u);
+  const uint32_t bits = __shfl_sync(kAllLanes, packed, owner);
+  item.span.bytes = bits / 4;
   item.span.raw = bits & 1;
   item.staged = bits & 2;
   item.position = __shfl_sync(kAllLanes, mine.position, owner);
   return item;
 }
 
-template <typename Staging>
+// By value and field by field, so that both stay in registers.
+__device__ Item choose(bool first, const Item& a, const Item& b) {
+  Item item;
+  item.span.begin = first ? a.span.begin : b.span.begin;
+  item.span.bytes = first ? a.span.bytes : b.span.bytes;
+  item.staged = first ? a.staged : b.staged;
+  return item;
+}
+
+template <Form form, typename Staging>
 __device__ void decode_item(const ProfileRef& profile, const Job& job, const Item& item, const Staging& staging,
                             uint32_t stage) {
   std::byte* out = job.out + item.position * int64_t{profile.row_bytes};
   const auto offset = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(item.span.begin) % 16);
   const std::byte* from = item.staged ? staging.stage(stage) + offset : item.span.begin;
   const bool found = item.span.begin != nullptr;
-  const bool ok = found && decode_row_warp(profile, item.span, reinterpret_cast<const uint32_t*>(from), out);
+  const bool ok = found && decode_row_warp<form>(profile, item.span, reinterpret_cast<const uint32_t*>(from), out);
   if (ok) return;
   __syncwarp();
   zero_row_warp(out, profile.row_bytes);
   if (lane_id() == 0) report(job.status, item.position, found);
 }
 
-template <typename Staging>
+template <Form form, typename Staging>
 __global__ void __launch_bounds__(kMaxWarps * 32) gather_kernel(ProfileRef profile, EncodedRef rows, Job job) {
   extern __shared__ __align__(128) std::byte shared[];
   const uint32_t warp = threadIdx.x / 32, num_warps = blockDim.x / 32;
@@ -95,16 +105,17 @@ __global__ void __launch_bounds__(kMaxWarps * 32) gather_kernel(ProfileRef profi
   const auto item_at = [&](int64_t k) { return load_item(rows, job, first + k * step); };
   Item current = item_at(lane_id()), next;
   for (uint32_t k = 0; k < job.num_stages; ++k) staging.issue(k, current.span, current.staged, k);
+  const auto count = static_cast<int32_t>(first < job.count ? (job.count - first + step - 1) / step : 0);
   uint32_t stage = 0;
-  for (int64_t k = 0; first + k * step < job.count; ++k) {
-    const auto turn = static_cast<uint32_t>(k % 32);
+  for (int32_t k = 0; k < count; ++k) {
+    const uint32_t turn = static_cast<uint32_t>(k) % 32;
     if (turn == 0) next = item_at(k + 32 + lane_id());
     const Item item = broadcast(current, turn);
     staging.wait(stage, item.staged, turn);
-    decode_item(profile, job, item, staging, stage);
+    decode_item<form>(profile, job, item, staging, stage);
     __syncwarp();  // every lane is done with the stage
     const uint32_t ahead = turn + job.num_stages;
-    const Item& coming = ahead < 32 ? current : next;
+    const Item coming = choose(ahead < 32, current, next);
     staging.issue(stage, coming.span, coming.staged, ahead % 32);
     stage = stage + 1 == job.num_stages ? 0 : stage + 1;
     if (turn == 31) current = next;
@@ -145,27 +156,45 @@ struct Geometry {
   }
 };
 
-// Shares out the shared memory: as many warps as get at least four stages each, then as many stages as fit.
+// Shares out the shared memory: as many warps as get at least two stages each, then as many stages as fit.
 Geometry choose_geometry(const EncodedRef& rows, const FetchOptions& options) {
   const uint32_t longest = rows.max_coded_bytes ? rows.max_coded_bytes : (rows.row_bytes + 3) / 4 * 4;
   Geometry geometry;
   geometry.stage_bytes = (std::max(longest, std::min(rows.row_bytes, 1024u)) + 30) / 16 * 16;
   const uint32_t room = kSharedBytes / geometry.stage_bytes;
   int warps = options.warps_per_block > 0 ? std::min(options.warps_per_block, kMaxWarps) : kMaxWarps;
-  while (warps > 1 && uint32_t(warps) * 4 > room) warps /= 2;
+  while (warps > 1 && uint32_t(warps) * 2 > room) warps /= 2;
   geometry.warps = warps;
   geometry.stages = std::bit_floor(std::clamp<uint32_t>(room / uint32_t(warps), 1, kMaxStages));
   return geometry;
 }
 
+using GatherKernel = void (*)(ProfileRef, EncodedRef, Job);
+
 template <typename Staging>
-void launch_gather(const DeviceTable& table, const Job& job, const Geometry& geometry, int blocks,
+GatherKernel kernel_for(Form form) {
+  switch (form) {
+    case Form::kSingles:
+      return gather_kernel<Form::kSingles, Staging>;
+    case Form::kPairs:
+      return gather_kernel<Form::kPairs, Staging>;
+    case Form::kChunks4:
+      return gather_kernel<Form::kChunks4, Staging>;
+    case Form::kChunks8:
+      return gather_kernel<Form::kChunks8, Staging>;
+    case Form::kSparse:
+      return gather_kernel<Form::kSparse, Staging>;
+    default:
+      return gather_kernel<Form::kRaw, Staging>;
+  }
+}
+
+void launch_gather(GatherKernel kernel, const DeviceTable& table, const Job& job, const Geometry& geometry, int blocks,
                    cudaStream_t stream) {
   const std::size_t bytes = geometry.shared_bytes();
-  cuda_check(cudaFuncSetAttribute(gather_kernel<Staging>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  static_cast<int>(bytes)),
+  cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
              "give the gather its shared memory");
-  gather_kernel<Staging><<<blocks, geometry.warps * 32, bytes, stream>>>(table.profile(), table.ref(), job);
+  kernel<<<blocks, geometry.warps * 32, bytes, stream>>>(table.profile(), table.ref(), job);
   cuda_check(cudaGetLastError(), "launch the gather");
 }
 
@@ -262,8 +291,9 @@ void Gather::fetch(const DeviceTable& table, const int64_t* index, int64_t count
   }
   const int sms = options.max_sms > 0 ? std::min(options.max_sms, scratch.limits.num_sms) : scratch.limits.num_sms;
   const bool bulk = options.path == CopyPath::kBulk || (options.path == CopyPath::kAuto && scratch.limits.bulk);
-  if (bulk) launch_gather<BulkStaging>(table, job, geometry, sms, stream);
-  if (!bulk) launch_gather<AsyncStaging>(table, job, geometry, sms, stream);
+  const Form form = form_of(table.profile());
+  launch_gather(bulk ? kernel_for<BulkStaging>(form) : kernel_for<AsyncStaging>(form), table, job, geometry, sms,
+                stream);
   cuda_check(cudaMemcpyAsync(scratch.host_status.data(), scratch.status.data(), sizeof(kNoError),
                              cudaMemcpyDeviceToHost, stream),
              "report the gather's status");

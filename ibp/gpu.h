@@ -63,7 +63,7 @@ struct FetchOptions {
   Order order = Order::kAuto;
   CopyPath path = CopyPath::kAuto;
   bool check = false;       // wait for the rows and raise their error now
-  int warps_per_block = 0;  // 0: as many as shared memory allows, up to 16
+  int warps_per_block = 0;  // 0: as many as shared memory allows, up to 32
 };
 
 // Fetches rows: allocates once, for up to `max_rows` a call. Calls on one Gather must be ordered by the caller (one

@@ -37,6 +37,7 @@ DeviceProfile::DeviceProfile(const Profile& profile) {
   const std::size_t bytes_add = tables.add().size() * sizeof(uint32_t);
   tables_ = base::DeviceBytes(bytes4 + bytes8 + bytes_add, "allocate a profile");
   ref_ = tables.ref();
+  ref_.widths = nullptr;
   std::byte* to = tables_.data();  // a profile has one kind of table, so that each starts aligned
   upload(to, tables.codes4().data(), bytes4);
   upload(to, tables.codes8().data(), bytes8);

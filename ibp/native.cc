@@ -126,7 +126,7 @@ void decode_rows(const EncodedRows& encoded, const OutArray& out) {
 
 nb::bytes profile_bytes(const Profile& profile) {
   const std::vector<std::byte> bytes = to_bytes(profile);
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  return nb::bytes(bytes.data(), bytes.size());
 }
 
 Profile profile_from_bytes(const nb::bytes& bytes) {

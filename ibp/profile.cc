@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <fstream>
+#include <cerrno>
+#include <cstdio>
+#include <memory>
 
 #include "base/check.h"
 #include "ibp/bits.h"
@@ -86,6 +88,11 @@ uint64_t table_bytes(const Profile& profile) {
   if (profile.codec == Codec::kInvariant) return uint64_t{16} * profile.num_chunks();
   return profile.codec == Codec::kExponent ? profile.num_columns : 0;
 }
+
+struct CloseFile {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+using File = std::unique_ptr<std::FILE, CloseFile>;
 
 }  // namespace
 
@@ -236,17 +243,22 @@ Profile profile_from(std::span<const std::byte> bytes, const std::string& place)
 void save(const Profile& profile, const std::string& path) {
   validate(profile);
   const std::vector<std::byte> bytes = to_bytes(profile);
-  std::ofstream file(path, std::ios::binary);
-  file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-  file.close();
-  if (!file) base::fail_errno(path, "a profile written", errno);
+  const File file(std::fopen(path.c_str(), "wb"));
+  if (!file) base::fail_errno(path, "a file that can be written", errno);
+  const bool written = std::fwrite(bytes.data(), 1, bytes.size(), file.get()) == bytes.size();
+  if (!written || std::fflush(file.get()) != 0) base::fail_errno(path, "a profile written", errno, "is the disk full?");
 }
 
 Profile load_profile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
+  const File file(std::fopen(path.c_str(), "rb"));
   if (!file) base::fail_errno(path, "a readable profile", errno);
-  const std::vector<char> text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  return profile_from(std::as_bytes(std::span(text)), path);
+  std::vector<std::byte> bytes;
+  std::array<std::byte, 4096> piece;
+  while (const std::size_t count = std::fread(piece.data(), 1, piece.size(), file.get())) {
+    bytes.insert(bytes.end(), piece.begin(), piece.begin() + static_cast<std::ptrdiff_t>(count));
+  }
+  if (std::ferror(file.get())) base::fail_errno(path, "a readable profile", errno);
+  return profile_from(bytes, path);
 }
 
 }  // namespace cohort::ibp

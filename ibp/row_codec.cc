@@ -48,6 +48,10 @@ ProfileTables::ProfileTables(const Profile& profile) {
       codes8_.push_back(make_chunk_code(profile.mask[i], profile.value[i]));
     }
   }
+  for (const uint64_t mask : profile.mask) {
+    widths_.push_back(static_cast<uint8_t>(profile.chunk_bytes * 8 - static_cast<uint32_t>(std::popcount(mask))));
+  }
+  ref_.widths = widths_.data();
   ref_.codes4 = codes4_.data();
   ref_.codes8 = codes8_.data();
   if (profile.codec == Codec::kExponent) {

@@ -21,6 +21,7 @@ class ProfileTables {
  private:
   std::vector<ChunkCode<uint32_t>> codes4_;
   std::vector<ChunkCode<uint64_t>> codes8_;
+  std::vector<uint8_t> widths_;
   std::vector<uint32_t> add_;
   ProfileRef ref_;
 };

@@ -86,63 +86,77 @@ __device__ bool decode_chunks_warp(const ProfileRef& profile, const ChunkCode<Ch
 
 // ---- exponent ------------------------------------------------------------------------------------------------------
 
-// An element from its field, when its exponent has a code.
-__device__ inline uint32_t coded_element(const ProfileRef& profile, uint32_t field, uint32_t add, uint32_t sign_bit) {
-  const uint32_t magnitude_bits = profile.mantissa_bits + profile.code_bits;
-  return ((field & low_bits_32(magnitude_bits)) + add) | ((field >> magnitude_bits) << sign_bit);
-}
-__device__ inline bool is_escaped(const ProfileRef& profile, uint32_t field) {
-  return ((field >> profile.mantissa_bits) & low_bits_32(profile.code_bits)) == 0;
-}
+// The masks and shifts of a row's fields. A lane takes every 32nd field, so that its bit within a word stays the same
+// from group to group, and its word advances by the width of a field.
+struct FieldReader {
+  __device__ FieldReader(const ProfileRef& profile, uint32_t stride_bits)
+      : stride(stride_bits),
+        low(lane_id() * stride_bits / 32),
+        high((lane_id() * stride_bits + stride_bits - 1) / 32),
+        shift(lane_id() * stride_bits % 32),
+        width(profile.coded_element_bits()),
+        magnitude_mask(low_bits_32(profile.mantissa_bits + profile.code_bits)),
+        code_mask(low_bits_32(profile.code_bits) << profile.mantissa_bits) {}
+  uint32_t stride, low, high, shift, width;
+  uint32_t magnitude_mask, code_mask;
 
-// An element whose exponent is the `rank`-th escaped one; `ok` turns false when the row has no so many.
-__device__ inline uint32_t escaped_element(const ProfileRef& profile, const uint32_t* words, uint32_t end_bit,
-                                           uint32_t field, uint32_t rank, uint32_t sign_bit, bool& ok) {
+  // The field of this lane in `group`, with other bits above it.
+  __device__ uint32_t read(const uint32_t* words, uint32_t group) const {
+    return __funnelshift_r(words[group * stride + low], words[group * stride + high], shift);
+  }
+  // An element whose exponent has a code.
+  __device__ uint32_t element(uint32_t field, uint32_t add, uint32_t sign_bit) const {
+    return ((field & magnitude_mask) + add) | (((field >> (width - 1)) & 1) << sign_bit);
+  }
+  __device__ bool escaped(uint32_t field) const { return (field & code_mask) == 0; }
+};
+
+// An element whose exponent is the `rank`-th escaped one; `ok` turns false when the row has not so many.
+__device__ inline uint32_t escaped_element(const ProfileRef& profile, const FieldReader& reader, const uint32_t* words,
+                                           uint32_t end_bit, uint32_t field, uint32_t rank, uint32_t sign_bit,
+                                           bool& ok) {
   const uint32_t bit = profile.escape_offset_bytes() * 8 + rank * profile.exponent_bits;
   if (bit + profile.exponent_bits > end_bit) {
     ok = false;
     return 0;
   }
-  const uint32_t exponent = read_field(words, bit, profile.exponent_bits);
-  const uint32_t sign = field >> (profile.mantissa_bits + profile.code_bits);
+  const uint32_t exponent = profile.exponent_bits == 8 ? reinterpret_cast<const uint8_t*>(words)[bit / 8]
+                                                       : read_field(words, bit, profile.exponent_bits);
+  const uint32_t sign = (field >> (reader.width - 1)) & 1;
   return (field & low_bits_32(profile.mantissa_bits)) | (exponent << profile.mantissa_bits) | (sign << sign_bit);
-}
-
-// Replaces the elements of a group whose exponent is escaped. `num_escapes` counts those of the row so far.
-__device__ inline void fill_single(const ProfileRef& profile, const uint32_t* words, uint32_t end_bit, uint32_t field,
-                                   bool escaped, uint32_t& num_escapes, uint32_t& element, bool& ok) {
-  const uint32_t ballot = __ballot_sync(kAllLanes, escaped);
-  if (ballot == 0) return;
-  const uint32_t rank = num_escapes + ballots_below(ballot);
-  if (escaped) element = escaped_element(profile, words, end_bit, field, rank, 31, ok);
-  num_escapes += __popc(ballot);
 }
 
 // Four groups of 32 columns a turn: their loads are in flight together.
 __device__ inline bool decode_singles_warp(const ProfileRef& profile, const uint32_t* words, uint32_t bytes,
                                            std::byte* out) {
   constexpr uint32_t kGroups = 4;
-  const uint32_t field_bits = profile.coded_element_bits();
+  const FieldReader reader(profile, profile.coded_element_bits());
   const bool aligned = reinterpret_cast<uintptr_t>(out) % 4 == 0;
   uint32_t num_escapes = 0;
   bool ok = true;
-  for (uint32_t first = lane_id(); first < profile.num_columns + lane_id(); first += 32 * kGroups) {
+  for (uint32_t first = 0; first < profile.num_columns; first += 32 * kGroups) {
+    const uint32_t mine = first + lane_id();
     uint32_t field[kGroups], element[kGroups];
 #pragma unroll
     for (uint32_t g = 0; g < kGroups; ++g) {
-      const uint32_t column = first + 32 * g;
-      field[g] = column < profile.num_columns ? read_field(words, column * field_bits, field_bits) : 0;
-      element[g] = column < profile.num_columns ? __ldg(profile.add + column) : 0;
+      const bool active = mine + 32 * g < profile.num_columns;
+      field[g] = active ? reader.read(words, first / 32 + g) : ~0u;
+      element[g] = active ? __ldg(profile.add + mine + 32 * g) : 0;
     }
 #pragma unroll
     for (uint32_t g = 0; g < kGroups; ++g) {
-      element[g] = coded_element(profile, field[g], element[g], 31);
-      const bool escaped = first + 32 * g < profile.num_columns && is_escaped(profile, field[g]);
-      fill_single(profile, words, bytes * 8, field[g], escaped, num_escapes, element[g], ok);
+      element[g] = reader.element(field[g], element[g], 31);
+      const uint32_t ballot = __ballot_sync(kAllLanes, reader.escaped(field[g]));
+      if (ballot == 0) continue;
+      if (reader.escaped(field[g])) {
+        element[g] =
+            escaped_element(profile, reader, words, bytes * 8, field[g], num_escapes + ballots_below(ballot), 31, ok);
+      }
+      num_escapes += __popc(ballot);
     }
 #pragma unroll
     for (uint32_t g = 0; g < kGroups; ++g) {
-      const uint32_t column = first + 32 * g;
+      const uint32_t column = mine + 32 * g;
       if (column >= profile.num_columns) continue;
       if (aligned) reinterpret_cast<uint32_t*>(out)[column] = element[g];
       if (!aligned) store_bytes(out + column * 4, element[g], 4);
@@ -152,20 +166,19 @@ __device__ inline bool decode_singles_warp(const ProfileRef& profile, const uint
 }
 
 // Two 16-bit columns, from their fields; escaped exponents are filled in.
-__device__ inline uint32_t decode_pair(const ProfileRef& profile, const uint32_t* words, uint32_t end_bit,
-                                       uint32_t both, uint32_t add, bool has_low, bool has_high, uint32_t& num_escapes,
-                                       bool& ok) {
-  const uint32_t field_bits = profile.coded_element_bits();
-  const uint32_t low_field = both & low_bits_32(field_bits), high_field = both >> field_bits;
-  uint32_t low = coded_element(profile, low_field, add & 0xffff, 15) & 0xffff;
-  uint32_t high = coded_element(profile, high_field, add >> 16, 15) & 0xffff;
-  const bool low_escaped = has_low && is_escaped(profile, low_field);
-  const bool high_escaped = has_high && is_escaped(profile, high_field);
+__device__ inline uint32_t decode_pair(const ProfileRef& profile, const FieldReader& reader, const uint32_t* words,
+                                       uint32_t end_bit, uint32_t low_field, uint32_t high_field, uint32_t add,
+                                       uint32_t& num_escapes, bool& ok) {
+  uint32_t low = reader.element(low_field, add & 0xffff, 15) & 0xffff;
+  uint32_t high = reader.element(high_field, add >> 16, 15) & 0xffff;
+  const bool low_escaped = reader.escaped(low_field), high_escaped = reader.escaped(high_field);
   if (__any_sync(kAllLanes, low_escaped || high_escaped)) {
     const uint32_t lows = __ballot_sync(kAllLanes, low_escaped), highs = __ballot_sync(kAllLanes, high_escaped);
     const uint32_t rank = num_escapes + ballots_below(lows) + ballots_below(highs);
-    if (low_escaped) low = escaped_element(profile, words, end_bit, low_field, rank, 15, ok);
-    if (high_escaped) high = escaped_element(profile, words, end_bit, high_field, rank + (low_escaped ? 1 : 0), 15, ok);
+    if (low_escaped) low = escaped_element(profile, reader, words, end_bit, low_field, rank, 15, ok);
+    if (high_escaped) {
+      high = escaped_element(profile, reader, words, end_bit, high_field, rank + (low_escaped ? 1 : 0), 15, ok);
+    }
     num_escapes += __popc(lows) + __popc(highs);
   }
   return low | (high << 16);
@@ -174,28 +187,29 @@ __device__ inline uint32_t decode_pair(const ProfileRef& profile, const uint32_t
 __device__ inline bool decode_pairs_warp(const ProfileRef& profile, const uint32_t* words, uint32_t bytes,
                                          std::byte* out) {
   constexpr uint32_t kGroups = 4;
-  const uint32_t field_bits = profile.coded_element_bits();
-  const uint32_t num_pairs = (profile.num_columns + 1) / 2;
+  const uint32_t width = profile.coded_element_bits();
+  const FieldReader reader(profile, 2 * width);
+  const uint32_t num_whole = profile.num_columns / 2, num_pairs = (profile.num_columns + 1) / 2;
   uint32_t num_escapes = 0;
   bool ok = true;
-  for (uint32_t first = lane_id(); first < num_pairs + lane_id(); first += 32 * kGroups) {
-    uint32_t both[kGroups], pairs[kGroups];
+  for (uint32_t first = 0; first < num_pairs; first += 32 * kGroups) {
+    const uint32_t mine = first + lane_id();
+    uint32_t low[kGroups], high[kGroups], pairs[kGroups];
 #pragma unroll
     for (uint32_t g = 0; g < kGroups; ++g) {
-      const uint32_t pair = first + 32 * g;
-      const uint32_t both_bits = pair * 2 + 1 < profile.num_columns ? 2 * field_bits : field_bits;
-      both[g] = pair < num_pairs ? read_field(words, pair * 2 * field_bits, both_bits) : 0;
+      const uint32_t pair = mine + 32 * g;
+      low[g] = pair < num_whole ? reader.read(words, first / 32 + g) : ~0u;
+      high[g] = pair < num_whole ? low[g] >> width : ~0u;
+      if (pair >= num_whole && pair < num_pairs) low[g] = read_field(words, pair * 2 * width, width);
       pairs[g] = pair < num_pairs ? __ldg(profile.add + pair) : 0;
     }
 #pragma unroll
     for (uint32_t g = 0; g < kGroups; ++g) {
-      const uint32_t pair = first + 32 * g;
-      pairs[g] = decode_pair(profile, words, bytes * 8, both[g], pairs[g], pair < num_pairs,
-                             pair * 2 + 1 < profile.num_columns, num_escapes, ok);
+      pairs[g] = decode_pair(profile, reader, words, bytes * 8, low[g], high[g], pairs[g], num_escapes, ok);
     }
 #pragma unroll
     for (uint32_t g = 0; g < kGroups; ++g) {
-      const uint32_t pair = first + 32 * g;
+      const uint32_t pair = mine + 32 * g;
       if (pair < num_pairs) store_word(out, profile.row_bytes, pair, pairs[g]);
     }
   }

@@ -84,10 +84,16 @@ template <Form form, typename Staging>
 __device__ void decode_item(const ProfileRef& profile, const Job& job, const Item& item, const Staging& staging,
                             uint32_t stage) {
   std::byte* out = job.out + item.position * int64_t{profile.row_bytes};
-  const auto offset = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(item.span.begin) % 16);
-  const std::byte* from = item.staged ? staging.stage(stage) + offset : item.span.begin;
   const bool found = item.span.begin != nullptr;
-  const bool ok = found && decode_row_warp<form>(profile, item.span, reinterpret_cast<const uint32_t*>(from), out);
+  bool ok = false;
+  if (item.staged) {
+    const auto offset = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(item.span.begin) % 16);
+    const auto* words = reinterpret_cast<const uint32_t*>(staging.stage(stage) + offset);
+    __builtin_assume(__isShared(words));
+    ok = decode_row_warp<form>(profile, item.span, words, out);
+  } else if (found) {
+    ok = decode_row_warp<form>(profile, item.span, reinterpret_cast<const uint32_t*>(item.span.begin), out);
+  }
   if (ok) return;
   __syncwarp();
   zero_row_warp(out, profile.row_bytes);

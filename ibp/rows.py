@@ -160,7 +160,9 @@ def fetch(encoded: EncodedRows, index, out=None, stream=None, max_sms=None, chec
     if encoded._table is not None:
         return _fetch_cuda(encoded, index, out, stream, max_sms, check)
     if arrays.is_cuda(index):
-        raise CohortError("fetch: index", "host memory", "a CUDA tensor", 'call encoded.to("pinned") or .to("cuda") first')
+        raise CohortError(
+            "fetch: index", "host memory", "a CUDA tensor", 'call encoded.to("pinned") or .to("cuda") first'
+        )
     index_array = arrays.as_index(index)
     if out is None:
         kind = encoded._kind or arrays.default_kind(encoded.profile.dtype, index)
@@ -173,7 +175,9 @@ def _fetch_cuda(encoded, index, out, stream, max_sms, check):
     import torch
 
     if not arrays.is_cuda(index) or index.dtype != torch.int64 or index.dim() != 1 or not index.is_contiguous():
-        raise CohortError("fetch: index", "a contiguous CUDA tensor, int64 [n]", str(getattr(index, "dtype", type(index))))
+        raise CohortError(
+            "fetch: index", "a contiguous CUDA tensor, int64 [n]", str(getattr(index, "dtype", type(index)))
+        )
     shape = (index.numel(), encoded.shape[1])
     if out is None:
         kind = encoded._kind if encoded._kind and encoded._kind[0] == "torch" else None

@@ -156,7 +156,10 @@ void run_case(const Case& what, double scale) {
   index_kernel<<<512, base::kBlockThreads>>>(index.data(), kFetchRows, source.table.num_rows, 9);
   const base::DeviceBytes out(std::size_t(kFetchRows) * source.table.row_bytes());
   Gather gather(kFetchRows);
-  for (const char* codec : {"raw", "invariant", "auto"}) run_codec(what, source, codec, index.data(), out, gather);
+  for (const char* codec : {"raw", "invariant", "auto"}) {
+    const bool slow = what.kind == Kind::kSparse && std::string(codec) == "raw";  // 7 GB a fetch, nothing new
+    if (!slow) run_codec(what, source, codec, index.data(), out, gather);
+  }
 }
 
 // What the link gives to a plain copy of 1 GB.

@@ -1,6 +1,6 @@
 """Lossless, random-access compression of feature rows.
 
->>> profile = fit(rows)                       # rows: torch, numpy or DLPack [num_rows, num_columns]; profile.why says why
+>>> profile = fit(rows)                       # rows: torch, numpy or DLPack [rows, columns]; profile.why says why
 >>> encoded = encode(rows, profile)           # or encode(rows, profile, out="rows.ibp"): streamed to a file
 >>> fetch(encoded, index)                     # rows[index], bit for bit
 >>> encoded = encoded.to("pinned")            # now fetch() takes CUDA indices: decodes on the way from host memory

@@ -63,7 +63,7 @@ int64_t batch_rows(uint32_t row_bytes) {
 ChosenLayout choose_layout(const Profile& profile, const EncodeOptions& options) {
   const bool slots = options.layout == LayoutChoice::kSlots ||
                      (options.layout == LayoutChoice::kAuto && (options.slot_bytes || profile.slot_bytes));
-  if (!slots) return {};
+  if (!slots || profile.codec == Codec::kRaw) return {};  // raw rows are all of one length: packed is as good
   const auto whole = static_cast<uint32_t>(round_up(profile.row_bytes(), 16));
   uint32_t slot_bytes = options.slot_bytes ? options.slot_bytes : profile.slot_bytes;
   if (slot_bytes == 0) slot_bytes = whole;

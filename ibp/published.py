@@ -1,7 +1,7 @@
 """The names of the published library, with their meaning, on host memory.
 
-`mask` and `bitval` are uint32 or uint64 [chunks], one for each 4 or 8 bytes of a row; `bitmask` is int32 [ceil(rows / 32)],
-bit i % 32 of word i / 32 set when row i is compressed. The bytes of a row are FORMAT.md 4.2.
+`mask` and `bitval` are uint32 or uint64 [chunks], one for each 4 or 8 bytes of a row; `bitmask` is int32
+[ceil(rows / 32)], bit i % 32 of word i / 32 set when row i is compressed. The bytes of a row are FORMAT.md 4.2.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from cohort.ibp.rows import EncodedRows, Profile, fetch, fit
 
 
 def preprocess(ds, threshold=None, chunk_bytes=4):
-    """(mask, bitval) of the bits that at least `threshold` of the rows share; None sweeps 0.70 to 0.95. Reads all rows."""
+    """(mask, bitval) of the bits that at least `threshold` of all rows share; None sweeps 0.70 to 0.95."""
     native = fit(ds, "invariant", sample=1.0, chunk_bytes=chunk_bytes, threshold=threshold).native
     dtype = np.uint32 if chunk_bytes == 4 else np.uint64
     return np.array(native.mask, dtype), np.array(native.value, dtype)

@@ -1,4 +1,4 @@
-"""Every codec, dtype, width and special value, drawn by hypothesis; the slow decoder as second opinion; golden files."""
+"""Every codec, dtype, width and special value, drawn by hypothesis; the slow decoder as second opinion."""
 
 import hashlib
 from pathlib import Path
@@ -33,7 +33,7 @@ def bits_of(tensor, dtype: str) -> np.ndarray:
 
 @st.composite
 def tables(draw):
-    """(dtype, bits [rows, columns]): noise, bell-shaped, sparse, row-constant or special values, and mixtures by row."""
+    """(dtype, bits [rows, columns]): noise, bell-shaped, sparse, row-constant or special values, mixed by row."""
     dtype = draw(st.sampled_from(sorted(DTYPES)))
     rows, columns = (
         draw(st.integers(1, 40)),

@@ -56,6 +56,7 @@ uint32_t encode_chunks(const ProfileRef& profile, const std::byte* row, std::byt
   constexpr uint32_t kBits = sizeof(Chunk) * 8;
   const ChunkCode<Chunk>* codes = codes_of<Chunk>(profile);
   const uint32_t header_bytes = (profile.num_chunks + 31) / 32 * 4;
+  const uint8_t* widths = profile.widths;  // a copy: a write of bytes could change what `profile` refers to
   BitWriter payload(out + header_bytes);
   for (uint32_t first = 0; first < profile.num_chunks; first += 32) {
     const uint32_t last = std::min(first + 32, profile.num_chunks);
@@ -65,7 +66,7 @@ uint32_t encode_chunks(const ProfileRef& profile, const std::byte* row, std::byt
       const bool match = (chunk & codes[i].mask) == codes[i].value;
       participation |= uint32_t{match} << (i - first);
       const Chunk kept = Bits::drop(codes[i], chunk);
-      payload.put_wide(match ? kept : chunk, match ? profile.widths[i] : kBits);
+      payload.put_wide(match ? kept : chunk, match ? widths[i] : kBits);
     }
     store_as(out + first / 8, participation);
   }

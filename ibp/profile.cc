@@ -163,6 +163,10 @@ void validate(const Profile& profile) {
                fmt::format("{}", row_bytes));
   require_that(profile.slot_bytes % 16 == 0 && profile.slot_bytes <= round_up(row_bytes, 16), "profile: slot_bytes",
                "a multiple of 16 up to the row", fmt::format("{}", profile.slot_bytes));
+  require_that(profile.codec == Codec::kInvariant || profile.chunk_bytes == 0, "profile: chunk_bytes",
+               "0 unless the codec is invariant", fmt::format("{}", profile.chunk_bytes));
+  require_that(profile.codec == Codec::kExponent || profile.code_bits == 0, "profile: code_bits",
+               "0 unless the codec is exponent", fmt::format("{}", profile.code_bits));
   switch (profile.codec) {
     case Codec::kRaw:
       return;

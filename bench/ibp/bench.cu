@@ -126,12 +126,42 @@ void verify(const RowTable& rows, const int64_t* index, const base::DeviceBytes&
   base::require(count == 0, "fetched rows equal their source");
 }
 
+// Reads `words` in order, 16 bytes a thread; the sum keeps the reads.
+__global__ void read_kernel(const uint4* words, int64_t count, unsigned long long* sum) {
+  uint32_t mixed = 0;
+  for (int64_t i = base::grid_first(); i < count; i += base::grid_step()) {
+    const uint4 word = words[i];
+    mixed ^= word.x ^ word.y ^ word.z ^ word.w;
+  }
+  if (mixed == 0x12345678) atomicAdd(sum, 1ull);
+}
+
+// What the link gives to a kernel that reads pinned memory in order: the bound of every fetch from the host.
+void run_zero_copy(const std::byte* data, int64_t bytes) {
+  const base::DeviceArray<unsigned long long> sum(1);
+  const base::Stream stream;
+  const base::Event begin, end;
+  std::vector<float> times;
+  for (int run = 0; run < kRuns; ++run) {
+    begin.record(stream);
+    read_kernel<<<132 * 8, base::kBlockThreads, 0, stream>>>(reinterpret_cast<const uint4*>(data), bytes / 16,
+                                                             sum.data());
+    end.record(stream);
+    stream.synchronize();
+    float elapsed = 0;
+    cuda_check(cudaEventElapsedTime(&elapsed, begin, end));
+    times.push_back(elapsed);
+  }
+  std::printf("kernel reading pinned host memory in order: %.1f GB/s\n", median_gb_per_s(bytes, times));
+}
+
 void run_codec(const Case& what, const Source& source, const char* codec, const int64_t* index,
                const base::DeviceBytes& out, Gather& gather) {
   const Fit fitted = fit_on_sample(source.table, codec);
   const auto begin = std::chrono::steady_clock::now();
   const EncodedRows encoded = encode_gpu(source.table, fitted.profile);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  if (fitted.profile.codec == Codec::kRaw) run_zero_copy(encoded.ref.data, encoded.ref.data_bytes);
   const double raw = static_cast<double>(source.table.num_rows) * source.table.row_bytes();
   const double stored = static_cast<double>(encoded.stored_bytes());
   std::printf("%-24s %-9s %5.1f", what.name, name_of(fitted.profile.codec).c_str(), 100 * (1 - stored / raw));
@@ -162,35 +192,6 @@ void run_case(const Case& what, double scale) {
   }
 }
 
-// Reads `words` in order, 16 bytes a thread; the sum keeps the reads.
-__global__ void read_kernel(const uint4* words, int64_t count, unsigned long long* sum) {
-  uint32_t mixed = 0;
-  for (int64_t i = base::grid_first(); i < count; i += base::grid_step()) {
-    const uint4 word = words[i];
-    mixed ^= word.x ^ word.y ^ word.z ^ word.w;
-  }
-  if (mixed == 0x12345678) atomicAdd(sum, 1ull);
-}
-
-// What the link gives to a kernel that reads pinned memory in order: the bound of every fetch from the host.
-void run_zero_copy(const base::PinnedBytes& host) {
-  const base::DeviceArray<unsigned long long> sum(1);
-  const base::Stream stream;
-  const base::Event begin, end;
-  std::vector<float> times;
-  for (int run = 0; run < kRuns; ++run) {
-    begin.record(stream);
-    read_kernel<<<132 * 8, base::kBlockThreads, 0, stream>>>(reinterpret_cast<const uint4*>(host.data()),
-                                                             int64_t(host.bytes() / 16), sum.data());
-    end.record(stream);
-    stream.synchronize();
-    float elapsed = 0;
-    cuda_check(cudaEventElapsedTime(&elapsed, begin, end));
-    times.push_back(elapsed);
-  }
-  std::printf("kernel reading pinned host memory in order: %.1f GB/s\n", median_gb_per_s(int64_t(host.bytes()), times));
-}
-
 // What the link gives to a plain copy of 1 GB.
 void run_link() {
   const base::PinnedBytes host(std::size_t{1} << 30);
@@ -208,7 +209,7 @@ void run_link() {
     times.push_back(elapsed);
   }
   std::printf("cudaMemcpy from pinned host memory: %.1f GB/s\n", median_gb_per_s(int64_t(host.bytes()), times));
-  run_zero_copy(host);
+  run_zero_copy(host.data(), int64_t(host.bytes()));
 }
 
 // encode() from pinned host memory, best of three.

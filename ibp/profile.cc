@@ -79,8 +79,9 @@ bool known_dtype(uint8_t dtype) { return dtype >= 1 && dtype <= 6; }
 
 template <typename T>
 void append(std::vector<std::byte>& bytes, const T* values, std::size_t count) {
-  const auto* from = reinterpret_cast<const std::byte*>(values);
-  bytes.insert(bytes.end(), from, from + count * sizeof(T));
+  const std::size_t before = bytes.size();
+  bytes.resize(before + count * sizeof(T));
+  if (count) std::memcpy(bytes.data() + before, values, count * sizeof(T));
 }
 
 // Bytes of the tables that follow the header.

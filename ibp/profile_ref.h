@@ -52,7 +52,7 @@ struct ProfileRef {
   uint32_t num_chunks = 0;
   const ChunkCode<uint32_t>* codes4 = nullptr;  // [num_chunks] when chunk_bytes == 4
   const ChunkCode<uint64_t>* codes8 = nullptr;  // [num_chunks] when chunk_bytes == 8
-  const uint8_t* widths = nullptr;  // uint8 [num_chunks] kept bits of a chunk; host only
+  const uint8_t* widths = nullptr;              // uint8 [num_chunks] kept bits of a chunk; host only
   // exponent
   uint32_t code_bits = 0;
   uint32_t mantissa_bits = 0;

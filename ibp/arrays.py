@@ -1,0 +1,63 @@
+"""Arrays of other libraries: what they are, and new ones like them. torch is imported only if the caller uses it."""
+
+import sys
+
+import numpy as np
+
+from cohort.base.errors import CohortError
+
+_NUMPY = {
+    "uint8": np.uint8,
+    "float16": np.float16,
+    "float32": np.float32,
+    "bits32": np.uint32,
+    "bits64": np.uint64,
+}
+_TORCH = {"uint8": "uint8", "float16": "float16", "bfloat16": "bfloat16", "float32": "float32"}
+_TORCH |= {"bits32": "int32", "bits64": "int64"}
+
+
+def is_torch(array) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(array, torch.Tensor)
+
+
+def is_cuda(array) -> bool:
+    return is_torch(array) and array.is_cuda
+
+
+def kind_of(array):
+    """What outputs should look like: ("torch", dtype) or ("numpy", dtype); None for other DLPack arrays."""
+    if is_torch(array):
+        return "torch", array.dtype
+    return ("numpy", array.dtype) if isinstance(array, np.ndarray) else None
+
+
+def new_array(shape, dtype: str, kind, device=None):
+    """An empty array [shape] of our `dtype`, of the library and dtype that `kind` asks for."""
+    use_torch = kind[0] == "torch" if kind else dtype == "bfloat16"
+    if use_torch:
+        import torch
+
+        wanted = kind[1] if kind else getattr(torch, _TORCH[dtype])
+        return torch.empty(shape, dtype=wanted, device=device)
+    return np.empty(shape, dtype=kind[1] if kind else _NUMPY[dtype])
+
+
+def default_kind(dtype: str, like) -> tuple:
+    """The kind for rows of unknown origin (a file), given the index that asks for them."""
+    if is_torch(like) or dtype == "bfloat16":
+        import torch
+
+        return "torch", getattr(torch, _TORCH[dtype])
+    return "numpy", np.dtype(_NUMPY[dtype])
+
+
+def as_index(index) -> np.ndarray:
+    """int64 [n] in host memory."""
+    if is_torch(index):
+        index = index.numpy()
+    array = np.asarray(index)
+    if array.ndim != 1 or (array.size > 0 and array.dtype.kind not in "iu"):
+        raise CohortError("index", "integers [n]", f"{array.dtype} {list(array.shape)}")
+    return np.ascontiguousarray(array, dtype=np.int64)

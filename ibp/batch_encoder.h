@@ -1,0 +1,55 @@
+// Encodes a table batch by batch and keeps its directory: behind encode() and FileWriter. Internal to ibp/.
+#pragma once
+
+#include <vector>
+
+#include "ibp/row_codec.h"
+
+namespace cohort::ibp {
+
+// The layout and slot stride that `options` mean for this profile.
+struct ChosenLayout {
+  Layout layout = Layout::kPacked;
+  uint32_t slot_bytes = 0;  // 0 unless slots
+};
+ChosenLayout choose_layout(const Profile& profile, const EncodeOptions& options);
+
+// What finds the rows, in host memory.
+struct Directory {
+  std::vector<uint64_t> entries;    // uint64 [num_rows] (packed)
+  std::vector<uint32_t> flags;      // uint32 [ceil(num_rows / 32)] (slots)
+  std::vector<uint32_t> ranks;      // uint32 [ceil(num_rows / 32)] (slots)
+  std::vector<std::byte> overflow;  // raw rows at overflow_stride_bytes (slots)
+  int64_t num_rows = 0;
+  uint64_t data_bytes = 0;
+  uint32_t num_overflow = 0;
+  uint32_t max_coded_bytes = 0;
+
+  // Adds the row after the last one to the slots directory.
+  void add_slot(bool overflows, const std::byte* row, uint32_t row_bytes);
+};
+
+class BatchEncoder {
+ public:
+  BatchEncoder(const Profile& profile, const EncodeOptions& options);
+  // Room that encode() needs for `num_rows` rows.
+  uint64_t batch_bound(int64_t num_rows) const;
+  // Encodes the rows that follow those given before into `out`, zeros where nothing lies; returns the bytes used, a
+  // multiple of 16. Batches of a multiple of 64 rows lie as one big batch would.
+  uint64_t encode(const RowTable& rows, std::byte* out);
+  const Profile& profile() const { return profile_; }
+  Directory& directory() { return directory_; }
+  // The view of all rows so far, over data that lies at `data`.
+  EncodedRef ref(const std::byte* data) const;
+
+ private:
+  uint64_t encode_packed(const RowTable& rows, std::byte* out);
+  uint64_t encode_slots(const RowTable& rows, std::byte* out);
+
+  Profile profile_;
+  ProfileTables tables_;
+  ChosenLayout chosen_;
+  Directory directory_;
+};
+
+}  // namespace cohort::ibp

@@ -1,0 +1,68 @@
+// Bit streams of the host codecs: least significant bit first, in little-endian 32-bit words. FORMAT.md section 1.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace cohort::ibp {
+
+static_assert(std::endian::native == std::endian::little, "the format is little-endian and so is this code");
+
+template <typename T>
+inline T load_as(const std::byte* from) {
+  T value;
+  std::memcpy(&value, from, sizeof(T));
+  return value;
+}
+template <typename T>
+inline void store_as(std::byte* to, T value) {
+  std::memcpy(to, &value, sizeof(T));
+}
+
+constexpr uint64_t low_bits(uint32_t count) { return count >= 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1; }
+constexpr uint64_t round_up(uint64_t value, uint64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+// Appends fields to `out`; may write up to kSlackBytes beyond the last bit.
+class BitWriter {
+ public:
+  static constexpr uint32_t kSlackBytes = 8;
+  explicit BitWriter(std::byte* out) : begin_(out), out_(out) {}
+
+  // `value` has no bits above `count`; count <= 32.
+  void put(uint64_t value, uint32_t count) {
+    pending_ |= value << fill_;
+    fill_ += count;
+    store_as(out_, pending_);
+    const uint32_t full = fill_ & 32;
+    out_ += full / 8;
+    pending_ >>= full;
+    fill_ &= 31;
+  }
+  void put_wide(uint64_t value, uint32_t count) {
+    if (count <= 32) return put(value, count);
+    put(value & 0xffffffffu, 32);
+    put(value >> 32, count - 32);
+  }
+  void align_to_byte() { put(0, (8 - fill_) & 7); }
+  // Bytes written, up to a whole word; the rest of the last word is zero.
+  uint32_t finish() const { return static_cast<uint32_t>(out_ - begin_) + (fill_ ? 4 : 0); }
+
+ private:
+  std::byte* begin_;
+  std::byte* out_;
+  uint64_t pending_ = 0;
+  uint32_t fill_ = 0;
+};
+
+// `count` <= 32 bits at `bit`; reads 8 bytes from the byte that holds the first.
+inline uint32_t read_bits(const std::byte* from, uint64_t bit, uint32_t count) {
+  return static_cast<uint32_t>((load_as<uint64_t>(from + bit / 8) >> (bit % 8)) & low_bits(count));
+}
+inline uint64_t read_bits_wide(const std::byte* from, uint64_t bit, uint32_t count) {
+  if (count <= 32) return read_bits(from, bit, count);
+  return read_bits(from, bit, 32) | (uint64_t{read_bits(from, bit + 32, count - 32)} << 32);
+}
+
+}  // namespace cohort::ibp

@@ -1,0 +1,13 @@
+// CRC-32C (Castagnoli): the checksum of files. Internal to ibp/.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace cohort::ibp {
+
+// The CRC of `bytes`, or of what came before (its CRC) and `bytes` together.
+uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before = 0);
+
+}  // namespace cohort::ibp

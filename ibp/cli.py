@@ -1,0 +1,213 @@
+"""cohort ibp analyze | encode | decode | verify."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from cohort.base.errors import CohortError
+
+
+def register(subparsers) -> None:
+    """Adds `ibp` and its commands to the parser of `cohort`."""
+    parser = subparsers.add_parser("ibp", help="lossless compression of feature rows")
+    commands = parser.add_subparsers(dest="ibp_command", required=True)
+    _add_analyze(commands)
+    _add_encode(commands)
+    decode = commands.add_parser("decode", help="write the rows of an encoded file to a .npy file")
+    decode.add_argument("file", type=Path)
+    decode.add_argument("out", type=Path)
+    decode.add_argument("--batch-rows", type=int, default=65536)
+    decode.set_defaults(run=run_decode)
+    verify = commands.add_parser("verify", help="check an encoded file: structure, checksums, every row")
+    verify.add_argument("file", type=Path)
+    verify.add_argument("--against", type=Path, help="a .npy file that the rows must equal")
+    verify.set_defaults(run=run_verify)
+
+
+def _add_rows_options(parser) -> None:
+    parser.add_argument("rows", type=Path, help="FILE.npy, or for analyze a folder of them")
+    parser.add_argument("--bfloat16", action="store_true", help="16-bit integers are bfloat16")
+    parser.add_argument("--sample", type=float, default=0.01, help="share of rows looked at (at least 4096 rows)")
+
+
+def _add_analyze(commands) -> None:
+    parser = commands.add_parser("analyze", help="what each codec would save, and a picture of the invariant bits")
+    _add_rows_options(parser)
+    parser.add_argument("--group", type=int, default=0, help="columns per group (default: all in one)")
+    parser.add_argument("--row-normalize", action="store_true", help="divide each row by its sum first (float32)")
+    parser.add_argument("--pca", type=int, metavar="N", help="the first N principal components instead (float32)")
+    parser.add_argument("--png", type=Path, help="where the picture goes (default: invariant_bits.png)")
+    parser.set_defaults(run=run_analyze)
+
+
+def _add_encode(commands) -> None:
+    parser = commands.add_parser("encode", help="encode a .npy file, streaming")
+    _add_rows_options(parser)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--codec", default="auto", help="auto, invariant, exponent, sparse or raw")
+    parser.add_argument("--layout", default="auto", help="auto, packed or slots")
+    parser.add_argument("--profile", type=Path, help="encode with this saved profile")
+    parser.add_argument("--save-profile", type=Path)
+    parser.set_defaults(run=run_encode)
+
+
+def open_rows(path: Path, bfloat16: bool = False):
+    """A mapped [rows, columns] array (a torch tensor for bfloat16)."""
+    try:
+        rows = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise CohortError(str(path), "a readable .npy file without pickles", str(error)) from error
+    if rows.ndim != 2 or not rows.flags.c_contiguous:
+        raise CohortError(str(path), "a C-contiguous array [rows, columns]", f"shape {list(rows.shape)}")
+    if not bfloat16:
+        return rows
+    if rows.dtype.itemsize != 2:
+        raise CohortError(str(path), "16-bit elements with --bfloat16", str(rows.dtype))
+    import torch
+
+    writable = np.load(path, mmap_mode="c", allow_pickle=False)  # torch takes no read-only memory; nothing is written
+    return torch.from_numpy(writable.view(np.int16)).view(torch.bfloat16)
+
+
+def transformed(rows, row_normalize: bool, components: int | None):
+    """The rows as the two options ask; float32."""
+    if not row_normalize and not components:
+        return rows
+    rows = np.array(rows, dtype=np.float32)
+    if row_normalize:
+        sums = rows.sum(1, keepdims=True)
+        rows /= np.where(sums == 0, 1, sums)
+    if components:
+        u, s, _ = np.linalg.svd(rows - rows.mean(0), full_matrices=False)
+        rows = np.ascontiguousarray((u * s)[:, :components])
+    return rows
+
+
+def _npy_files(path: Path) -> list[Path]:
+    files = sorted(path.glob("*.npy")) if path.is_dir() else [path]
+    if not files:
+        raise CohortError(str(path), "a folder with .npy files", "none")
+    return files
+
+
+def run_analyze(arguments) -> int:
+    from cohort.ibp import picture
+
+    for file in _npy_files(arguments.rows):
+        rows = transformed(open_rows(file, arguments.bfloat16), arguments.row_normalize, arguments.pca)
+        print(f"{file}: {rows.shape[0]} rows x {rows.shape[1]} {rows.dtype}")
+        for line in table_of(rows, arguments.group or rows.shape[1], arguments.sample):
+            print(line)
+        png = arguments.png or Path("invariant_bits.png")
+        if len(_npy_files(arguments.rows)) > 1:
+            png = png.with_name(f"{png.stem}_{file.stem}{png.suffix}")
+        picture.draw(rows, png)
+        print(f"picture: {png}")
+    return 0
+
+
+def table_of(rows, group: int, sample: float):
+    """Lines of text: for each group of columns and codec, bytes saved and 128-byte lines a row; * marks the choice."""
+    from cohort import ibp
+
+    yield f"{'columns':>15} {'codec':>10} {'bytes/row':>10} {'saved %':>8} {'lines/row':>10} {'raw rows %':>10}"
+    for first in range(0, rows.shape[1], group):
+        part = rows[:, first : first + group]
+        if group < rows.shape[1]:
+            part = np.ascontiguousarray(part) if isinstance(part, np.ndarray) else part.contiguous()
+        profile = ibp.fit(part, sample=sample)
+        for candidate in profile.candidates:
+            chosen = "*" if candidate["codec"] == profile.codec else " "
+            saved = 100 * (1 - candidate["bytes_per_row"] / profile.row_bytes)
+            columns = f"{first}-{first + part.shape[1] - 1}"
+            yield (
+                f"{columns:>15} {candidate['codec']:>9}{chosen} {candidate['bytes_per_row']:>10.1f} {saved:>8.2f} "
+                f"{candidate['lines_per_row']:>10.2f} {100 * candidate['raw_share']:>10.1f}"
+            )
+        yield f"  {profile.why}"
+
+
+def run_encode(arguments) -> int:
+    from cohort import ibp
+
+    rows = open_rows(arguments.rows, arguments.bfloat16)
+    if arguments.profile:
+        profile = ibp.Profile.load(arguments.profile)
+    else:
+        profile = ibp.fit(rows, arguments.codec, sample=arguments.sample)
+        print(profile.why)
+    if arguments.save_profile:
+        profile.save(arguments.save_profile)
+    written = ibp.encode(rows, profile, layout=arguments.layout, out=arguments.out)
+    raw = rows.shape[0] * profile.row_bytes
+    print(f"{arguments.out}: {written} bytes for {raw} bytes of rows ({100 * (1 - written / max(raw, 1)):.2f} % saved)")
+    return 0
+
+
+def _batches(encoded, batch_rows: int):
+    """(first row, decoded rows) of consecutive batches; bfloat16 as uint16."""
+    from cohort import ibp
+
+    for first in range(0, encoded.num_rows, batch_rows):
+        rows = ibp.fetch(encoded, np.arange(first, min(first + batch_rows, encoded.num_rows)))
+        if not isinstance(rows, np.ndarray):
+            import torch
+
+            rows = rows.view(torch.int16).numpy().view(np.uint16)
+        yield first, rows
+
+
+def run_decode(arguments) -> int:
+    from cohort import ibp
+
+    encoded = ibp.load(arguments.file)
+    names = {"bfloat16": "uint16", "bits32": "uint32", "bits64": "uint64"}
+    dtype = np.dtype(names.get(encoded.profile.dtype, encoded.profile.dtype))
+    out = np.lib.format.open_memmap(arguments.out, mode="w+", dtype=dtype, shape=encoded.shape)
+    for first, rows in _batches(encoded, arguments.batch_rows):
+        out[first : first + len(rows)] = rows
+    out.flush()
+    print(f"{arguments.out}: {encoded.num_rows} rows x {encoded.shape[1]} {encoded.profile.dtype}")
+    return 0
+
+
+def run_verify(arguments) -> int:
+    from cohort import ibp
+
+    encoded = ibp.load(arguments.file)  # raises on damage
+    expected = open_rows(arguments.against) if arguments.against else None
+    if expected is not None and expected.shape != encoded.shape:
+        raise CohortError(str(arguments.against), f"shape {list(encoded.shape)}", f"{list(expected.shape)}")
+    for first, rows in _batches(encoded, 65536):
+        if expected is None:
+            continue
+        wanted = expected[first : first + len(rows)]
+        differ = np.frombuffer(rows.tobytes(), np.uint8) != np.frombuffer(wanted.tobytes(), np.uint8)
+        if differ.any():
+            row = first + int(differ.argmax()) // encoded.profile.row_bytes
+            raise CohortError(f"{arguments.file}: row {row}", f"the bytes of {arguments.against}", "others")
+    profile = encoded.profile
+    print(
+        f"{arguments.file}: sound; {encoded.num_rows} rows x {profile.num_columns} {profile.dtype}, codec "
+        f"{profile.codec}, {encoded.layout}, {encoded.stored_bytes} bytes of rows"
+    )
+    return 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """`python -m cohort.ibp.cli`: the same commands without the launcher."""
+    import argparse
+
+    parser = argparse.ArgumentParser(prog="cohort")
+    register(parser.add_subparsers(dest="command", required=True))
+    parsed = parser.parse_args(arguments)
+    try:
+        return parsed.run(parsed)
+    except CohortError as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

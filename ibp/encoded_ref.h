@@ -1,0 +1,80 @@
+// Where an encoded row lies: plain views, passed by value to host functions and kernels. FORMAT.md sections 2 and 3.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/host_device.h"
+
+namespace cohort::ibp {
+
+enum class Layout : uint8_t {
+  kPacked = 0,   // rows back to back, one 64-bit entry a row
+  kInPlace = 1,  // row i at i * row_bytes, one 16-bit length a row: no memory saved, fewer bytes over the link
+  kSlots = 2,    // row i at i * slot_bytes, one bit a row: set when the row lies in the overflow area
+};
+
+// One stored row. `bytes` is its exact length, or (exact == false) the room it may have used.
+struct RowSpan {
+  const std::byte* begin = nullptr;
+  uint32_t bytes = 0;
+  bool raw = false;
+  bool exact = true;
+};
+
+// A 64-bit entry of the packed layout: offset / 4 in bits 0..39, length / 4 in bits 40..55, raw in bit 63.
+constexpr uint64_t kEntryOffsetMask = (uint64_t{1} << 40) - 1;
+COHORT_HOST_DEVICE constexpr uint64_t make_entry(uint64_t offset_bytes, uint32_t bytes, bool raw) {
+  return (offset_bytes / 4) | (uint64_t{bytes / 4} << 40) | (uint64_t{raw} << 63);
+}
+COHORT_HOST_DEVICE constexpr uint64_t entry_offset_bytes(uint64_t entry) { return (entry & kEntryOffsetMask) * 4; }
+COHORT_HOST_DEVICE constexpr uint32_t entry_bytes(uint64_t entry) { return uint32_t((entry >> 40) & 0xffff) * 4; }
+COHORT_HOST_DEVICE constexpr bool entry_raw(uint64_t entry) { return (entry >> 63) != 0; }
+
+// Encoded rows, wherever they are: the pointers are valid on the side (host or device) that uses the view.
+struct EncodedRef {
+  const std::byte* data = nullptr;      // uint8  [data_bytes], 16-byte aligned
+  const std::byte* overflow = nullptr;  // uint8  [overflow_bytes], raw rows at overflow_stride_bytes (slots)
+  const uint64_t* entries = nullptr;    // uint64 [num_rows] (packed)
+  const uint16_t* lengths = nullptr;    // uint16 [num_rows] in units of 4 bytes, 0 = raw (in place)
+  const uint32_t* flags = nullptr;      // uint32 [ceil(num_rows / 32)]; slots: 1 = overflow; in place without lengths:
+                                        //        1 = encoded (the published bitmask)
+  const uint32_t* ranks = nullptr;      // uint32 [ceil(num_rows / 32)] set flags before this word (slots)
+  int64_t num_rows = 0;
+  int64_t data_bytes = 0;
+  int64_t overflow_bytes = 0;
+  uint32_t row_bytes = 0;              // of a decoded row
+  uint32_t stride_bytes = 0;           // slots: slot_bytes; in place: row_bytes; packed: 0
+  uint32_t overflow_stride_bytes = 0;  // row_bytes rounded up to 16
+  uint32_t max_coded_bytes = 0;        // the longest row that is not raw: sizes the staging of a fetch
+  Layout layout = Layout::kPacked;
+};
+
+COHORT_HOST_DEVICE inline uint32_t count_ones(uint32_t word) {
+#ifdef __CUDA_ARCH__
+  return static_cast<uint32_t>(__popc(word));
+#else
+  return static_cast<uint32_t>(__builtin_popcount(word));
+#endif
+}
+
+// Finds row `row` of 0..num_rows-1: O(1), reads only the directory.
+COHORT_HOST_DEVICE inline RowSpan locate(const EncodedRef& rows, int64_t row) {
+  if (rows.layout == Layout::kPacked) {
+    const uint64_t entry = rows.entries[row];
+    return {rows.data + entry_offset_bytes(entry), entry_bytes(entry), entry_raw(entry), true};
+  }
+  const std::byte* begin = rows.data + row * int64_t{rows.stride_bytes};
+  if (rows.lengths) {
+    const uint32_t bytes = uint32_t{rows.lengths[row]} * 4;
+    return {begin, bytes ? bytes : rows.row_bytes, bytes == 0, true};
+  }
+  const uint32_t word = rows.flags[row / 32];
+  const uint32_t bit = 1u << (row % 32);
+  if (rows.layout == Layout::kInPlace) return {begin, rows.row_bytes, (word & bit) == 0, false};
+  if ((word & bit) == 0) return {begin, rows.stride_bytes, false, false};
+  const int64_t rank = int64_t{rows.ranks[row / 32]} + count_ones(word & (bit - 1));
+  return {rows.overflow + rank * rows.overflow_stride_bytes, rows.row_bytes, true, true};
+}
+
+}  // namespace cohort::ibp

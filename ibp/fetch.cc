@@ -1,0 +1,70 @@
+#include <fmt/format.h>
+
+#include <atomic>
+
+#include "base/check.h"
+#include "ibp/row_codec.h"
+
+namespace cohort::ibp {
+namespace {
+
+using base::Error;
+
+// The smallest position that went wrong, found by any thread.
+class FirstBad {
+ public:
+  void report(int64_t position) {
+    int64_t seen = position_.load(std::memory_order_relaxed);
+    while (position < seen && !position_.compare_exchange_weak(seen, position, std::memory_order_relaxed)) {
+    }
+  }
+  int64_t position() const { return position_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<int64_t> position_{INT64_MAX};
+};
+
+// out[i] = row row_of(i), for i < count; returns the first position that went wrong, or INT64_MAX.
+template <typename RowOf>
+int64_t decode_rows(const EncodedRows& encoded, int64_t count, RowOf row_of, std::byte* out) {
+  const ProfileTables tables(encoded.profile);
+  const int64_t row_bytes = encoded.ref.row_bytes;
+  FirstBad bad;
+#pragma omp parallel if (worth_threads(count * row_bytes))
+  {
+    std::vector<std::byte> scratch;
+#pragma omp for schedule(static)
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t row = row_of(i);
+      const bool inside = row >= 0 && row < encoded.ref.num_rows;
+      if (!inside || !decode_row(tables.ref(), locate(encoded.ref, row), out + i * row_bytes, scratch)) bad.report(i);
+    }
+  }
+  return bad.position();
+}
+
+[[noreturn]] void fail_row(int64_t row) {
+  throw Error({fmt::format("row {}", row), "a valid encoding", "bytes that decode to nothing",
+               "the data is damaged, or belongs to another profile"});
+}
+
+}  // namespace
+
+void fetch(const EncodedRows& encoded, std::span<const int64_t> index, void* out) {
+  const auto count = static_cast<int64_t>(index.size());
+  const auto row_of = [&](int64_t i) { return index[static_cast<std::size_t>(i)]; };
+  const int64_t bad = decode_rows(encoded, count, row_of, static_cast<std::byte*>(out));
+  if (bad == INT64_MAX) return;
+  const int64_t row = row_of(bad);
+  if (row >= 0 && row < encoded.ref.num_rows) fail_row(row);
+  throw Error({fmt::format("fetch: index[{}]", bad), fmt::format("0 to {}", encoded.ref.num_rows - 1),
+               fmt::format("{}", row), ""});
+}
+
+void decode(const EncodedRows& encoded, void* out) {
+  const auto identity = [](int64_t i) { return i; };
+  const int64_t bad = decode_rows(encoded, encoded.ref.num_rows, identity, static_cast<std::byte*>(out));
+  if (bad != INT64_MAX) fail_row(bad);
+}
+
+}  // namespace cohort::ibp

@@ -1,0 +1,221 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+
+#include "base/check.h"
+#include "ibp/bits.h"
+#include "ibp/checksum.h"
+#include "ibp/file_format.h"
+#include "ibp/ibp.h"
+
+namespace cohort::ibp {
+namespace {
+
+using base::Error;
+
+constexpr const char* kDamaged = "the file is damaged or cut short; encode the rows again";
+
+// Reads a whole file image; every offset is checked before it is used.
+class Reader {
+ public:
+  Reader(std::span<const std::byte> bytes, const std::string& place) : bytes_(bytes), place_(place) {
+    read_header();
+    lay_out_sections();
+  }
+
+  EncodedRows read() const {
+    EncodedRows encoded;
+    encoded.profile = profile_from(section(kProfile), place_ + ": profile");
+    check_shape(encoded.profile);
+    check(crc32c(section(kDirectory)) == header_.directory_crc, "a directory with a right checksum", "a wrong one");
+    check(crc32c(section(kChecksums)) == header_.checksum_crc, "checksums with a right checksum", "a wrong one");
+    encoded.ref = make_ref(encoded.profile);
+    check_directory(encoded.ref);
+    return encoded;
+  }
+
+  void verify_data() const {
+    const auto* blocks = section(kChecksums).data();
+    verify_blocks(section(kData), blocks, "data");
+    verify_blocks(section(kOverflow), blocks + num_blocks(header_.data_bytes) * 4, "overflow");
+  }
+
+ private:
+  enum Section { kProfile, kData, kOverflow, kDirectory, kChecksums, kNumSections };
+
+  static uint64_t num_blocks(uint64_t bytes) { return (bytes + kChecksumBlockBytes - 1) / kChecksumBlockBytes; }
+
+  [[noreturn]] void fail(const std::string& expected, const std::string& found) const {
+    throw Error({place_, expected, found, kDamaged});
+  }
+  void check(bool condition, const std::string& expected, const std::string& found) const {
+    if (!condition) fail(expected, found);
+  }
+
+  void read_header() {
+    check(bytes_.size() >= sizeof(header_), "a header of 128 bytes", fmt::format("{} bytes", bytes_.size()));
+    std::memcpy(&header_, bytes_.data(), sizeof(header_));
+    if (header_.magic != kFileMagic) {
+      throw Error({place_, "the magic IBPROWS1", "something else", "is it a file of encoded rows?"});
+    }
+    if (header_.version != 1) {
+      throw Error({place_, "version 1", fmt::format("version {}", header_.version), "a newer program wrote it"});
+    }
+    check(crc32c(bytes_.first(sizeof(header_) - 4)) == header_.header_crc, "a header with a right checksum",
+          "a wrong one");
+  }
+
+  // Sections follow each other at multiples of 128; the last ends the file.
+  void lay_out_sections() {
+    const std::array<uint64_t, kNumSections> lengths = {header_.profile_bytes, header_.data_bytes,
+                                                        header_.overflow_bytes, header_.directory_bytes,
+                                                        header_.checksum_bytes};
+    uint64_t position = sizeof(header_);
+    for (int i = 0; i < kNumSections; ++i) {
+      position = round_up(position, kSectionAlign);
+      check(position <= bytes_.size() && lengths[std::size_t(i)] <= bytes_.size() - position, "all sections",
+            fmt::format("an end after {} bytes", bytes_.size()));
+      sections_[std::size_t(i)] = bytes_.subspan(position, lengths[std::size_t(i)]);
+      position += lengths[std::size_t(i)];
+    }
+    check(position == bytes_.size(), fmt::format("{} bytes", position), fmt::format("{} bytes", bytes_.size()));
+  }
+
+  std::span<const std::byte> section(Section which) const { return sections_[which]; }
+
+  void check_shape(const Profile& profile) const {
+    const uint64_t rows = header_.num_rows;
+    check(rows <= (uint64_t{1} << 40), "at most 2^40 rows", fmt::format("{}", rows));
+    check(header_.layout <= 2, "a known layout", fmt::format("number {}", header_.layout));
+    const auto layout = static_cast<Layout>(header_.layout);
+    const uint64_t words = (rows + 31) / 32;
+    const uint64_t directory = layout == Layout::kPacked ? rows * 8 : layout == Layout::kInPlace ? rows * 2 : words * 8;
+    check(header_.directory_bytes == directory, fmt::format("{} bytes of directory", directory),
+          fmt::format("{}", header_.directory_bytes));
+    const uint64_t blocks = num_blocks(header_.data_bytes) + num_blocks(header_.overflow_bytes);
+    check(header_.checksum_bytes == blocks * 4, fmt::format("{} checksums", blocks),
+          fmt::format("{} bytes", header_.checksum_bytes));
+    const uint32_t stride = header_.stride_bytes;
+    const uint64_t whole = round_up(profile.row_bytes(), 16);
+    const bool stride_fits = layout == Layout::kPacked    ? stride == 0
+                             : layout == Layout::kInPlace ? stride == profile.row_bytes() && stride % 4 == 0
+                                                          : stride > 0 && stride % 16 == 0 && stride <= whole;
+    check(stride_fits, "a stride for this layout", fmt::format("{}", stride));
+    check(layout == Layout::kPacked || header_.data_bytes == rows * stride,
+          fmt::format("{} bytes of rows", rows * stride), fmt::format("{}", header_.data_bytes));
+    check(layout == Layout::kSlots ? header_.overflow_bytes % whole == 0 : header_.overflow_bytes == 0,
+          "overflow rows of one size", fmt::format("{} bytes", header_.overflow_bytes));
+    check(header_.max_coded_bytes <= whole, "coded rows no longer than raw ones",
+          fmt::format("{} bytes", header_.max_coded_bytes));
+  }
+
+  EncodedRef make_ref(const Profile& profile) const {
+    const std::byte* directory = section(kDirectory).data();
+    EncodedRef ref;
+    ref.layout = static_cast<Layout>(header_.layout);
+    ref.data = section(kData).data();
+    ref.overflow = section(kOverflow).data();
+    ref.num_rows = static_cast<int64_t>(header_.num_rows);
+    ref.data_bytes = static_cast<int64_t>(header_.data_bytes);
+    ref.overflow_bytes = static_cast<int64_t>(header_.overflow_bytes);
+    ref.row_bytes = profile.row_bytes();
+    ref.stride_bytes = header_.stride_bytes;
+    ref.overflow_stride_bytes = static_cast<uint32_t>(round_up(ref.row_bytes, 16));
+    ref.max_coded_bytes = header_.max_coded_bytes;
+    if (ref.layout == Layout::kPacked) ref.entries = reinterpret_cast<const uint64_t*>(directory);
+    if (ref.layout == Layout::kInPlace) ref.lengths = reinterpret_cast<const uint16_t*>(directory);
+    if (ref.layout == Layout::kSlots) {
+      ref.flags = reinterpret_cast<const uint32_t*>(directory);
+      ref.ranks = ref.flags + (header_.num_rows + 31) / 32;
+    }
+    return ref;
+  }
+
+  // Every row lies inside its section, and no coded row is longer than the header says.
+  void check_directory(const EncodedRef& ref) const {
+    const auto whole = static_cast<uint32_t>(round_up(ref.row_bytes, 4));
+    if (ref.layout == Layout::kSlots) return check_ranks(ref);
+    for (int64_t row = 0; row < ref.num_rows; ++row) {
+      uint64_t end = 0;
+      if (ref.entries) end = entry_offset_bytes(ref.entries[row]) + entry_bytes(ref.entries[row]);
+      const uint32_t bytes = ref.entries ? entry_bytes(ref.entries[row]) : uint32_t{ref.lengths[row]} * 4;
+      const bool raw = ref.entries ? entry_raw(ref.entries[row]) : bytes == 0;
+      const bool fits = raw ? (ref.lengths || bytes == whole) : bytes > 0 && bytes <= ref.max_coded_bytes;
+      if (fits && end <= header_.data_bytes && (!ref.lengths || bytes <= ref.stride_bytes)) continue;
+      fail("rows inside the data", fmt::format("row {} outside", row));
+    }
+  }
+
+  void check_ranks(const EncodedRef& ref) const {
+    uint64_t before = 0;
+    for (int64_t word = 0; word < (ref.num_rows + 31) / 32; ++word) {
+      if (ref.ranks[word] != before) fail("ranks that count the flags", fmt::format("another in word {}", word));
+      before += count_ones(ref.flags[word]);
+    }
+    check(before * ref.overflow_stride_bytes == header_.overflow_bytes, fmt::format("{} overflow rows", before),
+          fmt::format("{} bytes of them", header_.overflow_bytes));
+    check(ref.max_coded_bytes <= ref.stride_bytes, "coded rows inside their slots",
+          fmt::format("{} bytes", ref.max_coded_bytes));
+  }
+
+  void verify_blocks(std::span<const std::byte> bytes, const std::byte* blocks, const char* what) const {
+    std::atomic<int64_t> bad{-1};
+    const auto count = static_cast<int64_t>(num_blocks(bytes.size()));
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < count; ++i) {
+      const auto first = static_cast<std::size_t>(i) * kChecksumBlockBytes;
+      const auto block = bytes.subspan(first, std::min<std::size_t>(kChecksumBlockBytes, bytes.size() - first));
+      if (crc32c(block) != load_as<uint32_t>(blocks + i * 4)) bad = i;
+    }
+    check(bad < 0, fmt::format("{} with right checksums", what), fmt::format("a wrong one in MiB {}", bad.load()));
+  }
+
+  std::span<const std::byte> bytes_;
+  const std::string& place_;
+  FileHeader header_;
+  std::array<std::span<const std::byte>, kNumSections> sections_;
+};
+
+// Maps a file for reading.
+std::pair<std::span<const std::byte>, Keeper> map_file(const std::string& path) {
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) base::fail_errno(path, "a readable file", errno);
+  struct stat status {};
+  const int stat_error = fstat(file, &status) == 0 ? 0 : errno;
+  const auto bytes = static_cast<std::size_t>(status.st_size);
+  void* data = MAP_FAILED;
+  if (stat_error == 0 && bytes > 0) data = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, file, 0);
+  const int map_error = errno;
+  close(file);
+  if (stat_error) base::fail_errno(path, "a file", stat_error);
+  if (bytes == 0) throw Error({path, "a header of 128 bytes", "an empty file", kDamaged});
+  if (data == MAP_FAILED) base::fail_errno(path, "a file that can be mapped", map_error);
+  Keeper keeper(data, [bytes](void* address) { munmap(address, bytes); });
+  return {{static_cast<const std::byte*>(data), bytes}, keeper};
+}
+
+}  // namespace
+
+EncodedRows load(std::span<const std::byte> bytes, Keeper keeper, const std::string& place, bool verify_data) {
+  if (reinterpret_cast<uintptr_t>(bytes.data()) % 16 != 0) {
+    throw Error({place, "an image at a multiple of 16 bytes", "another address", "copy it to aligned memory"});
+  }
+  const Reader reader(bytes, place);
+  EncodedRows encoded = reader.read();
+  if (verify_data) reader.verify_data();
+  encoded.keepers = {std::move(keeper)};
+  return encoded;
+}
+
+EncodedRows load(const std::string& path, bool verify_data) {
+  auto [bytes, keeper] = map_file(path);
+  return load(bytes, std::move(keeper), path, verify_data);
+}
+
+}  // namespace cohort::ibp

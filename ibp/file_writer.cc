@@ -1,0 +1,192 @@
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "base/check.h"
+#include "ibp/batch_encoder.h"
+#include "ibp/bits.h"
+#include "ibp/checksum.h"
+#include "ibp/file_format.h"
+
+namespace cohort::ibp {
+namespace {
+
+// A checksum for every block of 1 MiB of a section that arrives in pieces.
+class BlockChecksums {
+ public:
+  void add(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const std::size_t count = std::min<std::size_t>(bytes.size(), kChecksumBlockBytes - filled_);
+      crc_ = crc32c(bytes.first(count), crc_);
+      filled_ += count;
+      if (filled_ == kChecksumBlockBytes) close();
+      bytes = bytes.subspan(count);
+    }
+  }
+  void close() {
+    if (filled_ == 0) return;
+    blocks.push_back(crc_);
+    crc_ = 0;
+    filled_ = 0;
+  }
+  std::vector<uint32_t> blocks;  // uint32 [ceil(bytes / 1 MiB)]
+
+ private:
+  uint32_t crc_ = 0;
+  std::size_t filled_ = 0;
+};
+
+// A file under a temporary name until commit().
+class PendingFile {
+ public:
+  explicit PendingFile(std::string path) : path_(std::move(path)), temporary_(path_ + ".tmp") {
+    file_ = std::fopen(temporary_.c_str(), "wb");
+    if (!file_) base::fail_errno(temporary_, "a file that can be written", errno);
+  }
+  ~PendingFile() {
+    if (!file_) return;
+    std::fclose(file_);
+    std::remove(temporary_.c_str());
+  }
+  PendingFile(const PendingFile&) = delete;
+  PendingFile& operator=(const PendingFile&) = delete;
+  void write(std::span<const std::byte> bytes) {
+    if (!bytes.empty() && std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size()) fail("all bytes written");
+    position_ += bytes.size();
+  }
+  void align() {
+    const std::array<std::byte, kSectionAlign> zeros{};
+    write(std::span(zeros).first(round_up(position_, kSectionAlign) - position_));
+  }
+  uint64_t position() const { return position_; }
+  void commit(const FileHeader& header) {
+    if (std::fseek(file_, 0, SEEK_SET) != 0) fail("the header in reach");
+    if (std::fwrite(&header, sizeof(header), 1, file_) != 1) fail("the header written");
+    std::FILE* file = file_;
+    if (std::fflush(file) != 0) fail("all bytes written");
+    file_ = nullptr;
+    if (std::fclose(file) != 0) fail("the file closed");
+    if (std::rename(temporary_.c_str(), path_.c_str()) != 0) fail("the file under its name");
+  }
+
+ private:
+  [[noreturn]] void fail(const char* expected) const { base::fail_errno(path_, expected, errno, "is the disk full?"); }
+  std::string path_, temporary_;
+  std::FILE* file_ = nullptr;
+  uint64_t position_ = 0;
+};
+
+// The sections after the data, and the header that counts them all.
+class Tail {
+ public:
+  Tail(PendingFile& file, BlockChecksums& checksums) : file_(file), checksums_(checksums) {}
+
+  int64_t write(const EncodedRef& ref, uint64_t profile_bytes) {
+    checksums_.close();
+    file_.align();
+    FileHeader header;
+    header.layout = static_cast<uint32_t>(ref.layout);
+    header.num_rows = static_cast<uint64_t>(ref.num_rows);
+    header.profile_bytes = profile_bytes;
+    header.data_bytes = static_cast<uint64_t>(ref.data_bytes);
+    header.overflow_bytes = static_cast<uint64_t>(ref.overflow_bytes);
+    header.stride_bytes = ref.stride_bytes;
+    header.max_coded_bytes = ref.max_coded_bytes;
+    const std::span overflow(ref.overflow, header.overflow_bytes);
+    file_.write(overflow);
+    file_.align();
+    checksums_.add(overflow);
+    checksums_.close();
+    write_directory(ref, header);
+    const auto blocks = std::as_bytes(std::span(checksums_.blocks));
+    header.checksum_bytes = blocks.size();
+    header.checksum_crc = crc32c(blocks);
+    file_.write(blocks);
+    header.header_crc = crc32c(std::as_bytes(std::span(&header, 1)).first(sizeof(header) - 4));
+    const uint64_t bytes = file_.position();
+    file_.commit(header);
+    return static_cast<int64_t>(bytes);
+  }
+
+ private:
+  template <typename T>
+  void write_table(const T* table, std::size_t count, FileHeader& header) {
+    const auto bytes = std::as_bytes(std::span(table, count));
+    header.directory_bytes += bytes.size();
+    header.directory_crc = crc32c(bytes, header.directory_crc);
+    file_.write(bytes);
+  }
+  void write_directory(const EncodedRef& ref, FileHeader& header) {
+    const auto rows = static_cast<std::size_t>(ref.num_rows);
+    if (ref.layout == Layout::kPacked) write_table(ref.entries, rows, header);
+    if (ref.layout == Layout::kInPlace) write_table(ref.lengths, rows, header);
+    if (ref.layout == Layout::kSlots) {
+      write_table(ref.flags, (rows + 31) / 32, header);
+      write_table(ref.ranks, (rows + 31) / 32, header);
+    }
+    file_.align();
+  }
+  PendingFile& file_;
+  BlockChecksums& checksums_;
+};
+
+uint64_t write_front(PendingFile& file, const Profile& profile) {
+  const FileHeader empty{};
+  file.write(std::as_bytes(std::span(&empty, 1)));
+  const std::vector<std::byte> bytes = to_bytes(profile);
+  file.write(bytes);
+  file.align();
+  return bytes.size();
+}
+
+}  // namespace
+
+struct FileWriter::State {
+  State(std::string path, const Profile& profile, const EncodeOptions& options)
+      : encoder(profile, options), file(std::move(path)), profile_bytes(write_front(file, profile)) {}
+  BatchEncoder encoder;
+  PendingFile file;
+  uint64_t profile_bytes;
+  BlockChecksums checksums;
+  std::vector<std::byte> buffer;
+  bool finished = false;
+};
+
+FileWriter::FileWriter(std::string path, const Profile& profile, const EncodeOptions& options)
+    : state_(std::make_unique<State>(std::move(path), profile, options)) {}
+
+FileWriter::~FileWriter() = default;
+
+void FileWriter::append(const RowTable& rows) {
+  base::require(!state_->finished, "append() before finish()");
+  state_->buffer.resize(state_->encoder.batch_bound(rows.num_rows));
+  const uint64_t bytes = state_->encoder.encode(rows, state_->buffer.data());
+  const auto written = std::span<const std::byte>(state_->buffer).first(bytes);
+  state_->checksums.add(written);
+  state_->file.write(written);
+}
+
+int64_t FileWriter::finish() {
+  base::require(!state_->finished, "finish() once");
+  state_->finished = true;
+  return Tail(state_->file, state_->checksums).write(state_->encoder.ref(nullptr), state_->profile_bytes);
+}
+
+void save(const EncodedRows& encoded, const std::string& path) {
+  if (encoded.ref.layout == Layout::kInPlace && !encoded.ref.lengths) {
+    throw base::Error({path, "rows with a length each", "rows with the published bitmask only",
+                       "encode them with encode_in_place()"});
+  }
+  PendingFile file(path);
+  const uint64_t profile_bytes = write_front(file, encoded.profile);
+  const std::span data(encoded.ref.data, static_cast<std::size_t>(encoded.ref.data_bytes));
+  BlockChecksums checksums;
+  checksums.add(data);
+  file.write(data);
+  Tail(file, checksums).write(encoded.ref, profile_bytes);
+}
+
+}  // namespace cohort::ibp

@@ -1,0 +1,187 @@
+#include "ibp/fit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/random.h"
+#include "ibp/bits.h"
+#include "ibp/packing.h"
+#include "ibp/row_codec.h"
+#include "ibp/table_check.h"
+
+namespace cohort::ibp {
+namespace {
+
+using base::Error;
+
+// The rows looked at: one from each of `count` equal parts of the table, drawn within its part.
+std::vector<int64_t> sample_rows(int64_t num_rows, const FitOptions& options) {
+  const auto wanted = static_cast<int64_t>(std::ceil(options.sample * static_cast<double>(num_rows)));
+  const int64_t count = std::min(num_rows, std::max(wanted, options.min_sample));
+  std::vector<int64_t> rows(static_cast<std::size_t>(count));
+  const base::PhiloxKey key = base::key_of(options.seed);
+  for (int64_t i = 0; i < count; ++i) {
+    const auto first = static_cast<int64_t>(static_cast<__int128_t>(num_rows) * i / count);
+    const auto last = static_cast<int64_t>(static_cast<__int128_t>(num_rows) * (i + 1) / count);
+    const auto width = static_cast<uint64_t>(last - first);
+    rows[static_cast<std::size_t>(i)] = first + static_cast<int64_t>(base::random_below(width, key, uint64_t(i), 0));
+  }
+  return rows;
+}
+
+// The slot stride with the fewest lines a row, then the least memory.
+struct Slot {
+  uint32_t bytes = 0;
+  double lines = 0;
+  double stored = 0;
+};
+
+Slot best_slot(const std::vector<uint32_t>& lengths, uint32_t row_bytes) {
+  std::vector<uint32_t> sorted(lengths);
+  for (uint32_t& length : sorted) length = length ? length : ~0u;
+  std::sort(sorted.begin(), sorted.end());
+  const auto overflow_stride = static_cast<uint32_t>(round_up(row_bytes, 16));
+  const double raw_lines = mean_lines_at_stride(overflow_stride, row_bytes);
+  Slot best{0, INFINITY, INFINITY};
+  for (uint32_t bytes = 16; bytes <= overflow_stride; bytes += 16) {
+    const auto fit = std::upper_bound(sorted.begin(), sorted.end(), bytes) - sorted.begin();
+    const double overflow = 1.0 - static_cast<double>(fit) / static_cast<double>(sorted.size());
+    const Slot slot{bytes, (1 - overflow) * mean_lines_at_stride(bytes, bytes) + overflow * raw_lines,
+                    bytes + overflow * overflow_stride};
+    const bool fewer = slot.lines < best.lines - 1e-9;
+    if (fewer || (slot.lines < best.lines + 1e-9 && slot.stored < best.stored)) best = slot;
+  }
+  return best;
+}
+
+Candidate measure(const RowTable& sample, Profile profile) {
+  const std::vector<uint32_t> lengths = coded_lengths(sample, profile);
+  const auto count = static_cast<double>(lengths.size());
+  Candidate result;
+  result.bytes_per_row = static_cast<double>(total_bytes(lengths, sample.row_bytes())) / count;
+  result.raw_share = static_cast<double>(std::count(lengths.begin(), lengths.end(), 0u)) / count;
+  Packer packer;
+  uint64_t lines = 0;
+  for (const uint32_t length : lengths) {
+    const uint32_t bytes = length ? length : static_cast<uint32_t>(round_up(sample.row_bytes(), 4));
+    lines += lines_touched(packer.place(bytes), bytes);
+  }
+  result.lines_per_row = static_cast<double>(lines) / count;
+  result.stored_per_row = static_cast<double>(packer.total_bytes()) / count;
+  const Slot slot = best_slot(lengths, sample.row_bytes());
+  constexpr double kMostMemory = 1.25;  // over packed rows, for the lines and the directory that slots save
+  const bool small = slot.stored <= kMostMemory * result.stored_per_row;
+  if (profile.codec != Codec::kRaw && small && slot.lines <= result.lines_per_row) {
+    profile.slot_bytes = slot.bytes;
+    result.lines_per_row = slot.lines;
+    result.stored_per_row = slot.stored;
+  }
+  result.profile = std::move(profile);
+  return result;
+}
+
+bool is_float(Dtype dtype) { return dtype == Dtype::kFloat32 || dtype == Dtype::kFloat16 || dtype == Dtype::kBfloat16; }
+
+std::vector<Candidate> measure_codecs(const RowTable& sample, const FitOptions& options) {
+  const bool all = options.codec == "auto";
+  const Codec named = all ? Codec::kRaw : codec_named(options.codec);
+  std::vector<Candidate> candidates;
+  if (all || named == Codec::kRaw) candidates.push_back(measure(sample, blank_profile(sample)));
+  if (all || named == Codec::kInvariant) candidates.push_back(measure(sample, fit_invariant(sample, options)));
+  if (named == Codec::kExponent || (all && is_float(sample.dtype))) {
+    candidates.push_back(measure(sample, fit_exponent(sample)));
+  }
+  if (all || named == Codec::kSparse) candidates.push_back(measure(sample, fit_sparse(sample)));
+  return candidates;
+}
+
+// Fewer lines; when equal, fewer bytes; when these are equal too, the candidate named first: raw.
+bool is_better(const Candidate& a, const Candidate& b) {
+  if (std::abs(a.lines_per_row - b.lines_per_row) > 1e-9) return a.lines_per_row < b.lines_per_row;
+  return a.bytes_per_row < b.bytes_per_row;
+}
+
+std::string explain(const Fit& fit, uint32_t row_bytes) {
+  std::string text = fmt::format("{}: fewest 128-byte lines a row of {} bytes on {} sampled rows (",
+                                 name_of(fit.profile.codec), row_bytes, fit.sample_rows);
+  for (std::size_t i = 0; i < fit.candidates.size(); ++i) {
+    const Candidate& candidate = fit.candidates[i];
+    text += fmt::format("{}{} {:.2f} lines, {:.1f} bytes", i ? "; " : "", name_of(candidate.profile.codec),
+                        candidate.lines_per_row, candidate.bytes_per_row);
+  }
+  return text + ")";
+}
+
+void check_options(const FitOptions& options) {
+  if (!(options.sample > 0 && options.sample <= 1)) {
+    throw Error({"fit: sample", "a share in (0, 1]", fmt::format("{}", options.sample), ""});
+  }
+  if (options.min_sample < 1) throw Error({"fit: min_sample", "at least 1", fmt::format("{}", options.min_sample), ""});
+  if (options.chunk_bytes != 4 && options.chunk_bytes != 8) {
+    throw Error({"fit: chunk_bytes", "4 or 8", fmt::format("{}", options.chunk_bytes), ""});
+  }
+  if (options.threshold_percent != 0 && (options.threshold_percent <= 50 || options.threshold_percent > 100)) {
+    throw Error({"fit: threshold", "51 to 100 percent, or none for the sweep",
+                 fmt::format("{}", options.threshold_percent), ""});
+  }
+}
+
+}  // namespace
+
+Profile blank_profile(const RowTable& rows) {
+  Profile profile;
+  profile.dtype = rows.dtype;
+  profile.num_columns = rows.num_columns;
+  return profile;
+}
+
+std::vector<uint32_t> coded_lengths(const RowTable& rows, const Profile& profile) {
+  const ProfileTables tables(profile);
+  std::vector<uint32_t> lengths(static_cast<std::size_t>(rows.num_rows));
+#pragma omp parallel if (worth_threads(rows.num_rows * int64_t{rows.row_bytes()}))
+  {
+    std::vector<std::byte> scratch(encode_room(tables.ref()));
+#pragma omp for schedule(static)
+    for (int64_t i = 0; i < rows.num_rows; ++i) {
+      lengths[static_cast<std::size_t>(i)] = encode_row(tables.ref(), rows.row(i), scratch.data());
+    }
+  }
+  return lengths;
+}
+
+uint64_t total_bytes(const std::vector<uint32_t>& lengths, uint32_t row_bytes) {
+  uint64_t total = 0;
+  for (const uint32_t length : lengths) total += length ? length : round_up(row_bytes, 4);
+  return total;
+}
+
+Fit fit(const RowTable& rows, const FitOptions& options) {
+  check_options(options);
+  check_table(rows, "fit");
+  if (rows.num_rows == 0) throw Error({"fit: rows", "at least one row", "none", "a profile is learnt from rows"});
+  const std::vector<int64_t> picked = sample_rows(rows.num_rows, options);
+  std::vector<std::byte> kept(picked.size() * rows.row_bytes());
+  for (std::size_t i = 0; i < picked.size(); ++i) {
+    std::memcpy(kept.data() + i * rows.row_bytes(), rows.row(picked[i]), rows.row_bytes());
+  }
+  const RowTable sample{kept.data(), static_cast<int64_t>(picked.size()), rows.dtype, rows.num_columns};
+  Fit result;
+  result.sample_rows = sample.num_rows;
+  result.candidates = measure_codecs(sample, options);
+  result.profile = std::min_element(result.candidates.begin(), result.candidates.end(), is_better)->profile;
+  result.why = explain(result, rows.row_bytes());
+  return result;
+}
+
+double mean_row_bytes(const RowTable& rows, const Profile& profile) {
+  check_table_fits(rows, profile, "mean_row_bytes");
+  if (rows.num_rows == 0) throw Error({"mean_row_bytes: rows", "at least one row", "none", ""});
+  return static_cast<double>(total_bytes(coded_lengths(rows, profile), rows.row_bytes())) /
+         static_cast<double>(rows.num_rows);
+}
+
+}  // namespace cohort::ibp

@@ -1,0 +1,24 @@
+// The fitting of each codec to a sample of rows. Internal to ibp/.
+#pragma once
+
+#include <vector>
+
+#include "ibp/ibp.h"
+
+namespace cohort::ibp {
+
+// A profile with the table's shape and nothing learnt: codec raw.
+Profile blank_profile(const RowTable& rows);
+
+// The best profile of one codec for these rows; `rows` is the sample.
+Profile fit_invariant(const RowTable& rows, const FitOptions& options);
+Profile fit_exponent(const RowTable& rows);
+Profile fit_sparse(const RowTable& rows);
+
+// Encoded bytes of every row, 0 = raw.
+std::vector<uint32_t> coded_lengths(const RowTable& rows, const Profile& profile);
+
+// Sum of stored bytes: a raw row counts row_bytes rounded up to 4.
+uint64_t total_bytes(const std::vector<uint32_t>& lengths, uint32_t row_bytes);
+
+}  // namespace cohort::ibp

@@ -1,0 +1,97 @@
+// The CUDA side of the API: encoded rows a GPU can reach, and fetching from them. Part of ibp.h.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+
+#include "base/owners.h"
+#include "ibp/ibp.h"
+
+namespace cohort::ibp {
+
+// A profile's tables in GPU memory.
+class DeviceProfile {
+ public:
+  explicit DeviceProfile(const Profile& profile);
+  const ProfileRef& ref() const { return ref_; }  // for kernels
+
+ private:
+  base::DeviceBytes tables_;
+  ProfileRef ref_;
+};
+
+enum class Place : uint8_t { kPinned, kDevice };
+
+// Encoded rows for the current GPU: directory and profile in its memory, the rows themselves pinned in host memory or
+// in GPU memory.
+class DeviceTable {
+ public:
+  // Copies the rows to `place`.
+  DeviceTable(const EncodedRows& encoded, Place place);
+  // Leaves the rows where they are: pinned host memory, this GPU's or a peer's with access enabled. Throws Error when
+  // this GPU cannot read them.
+  explicit DeviceTable(const EncodedRows& encoded);
+
+  const EncodedRef& ref() const { return ref_; }  // for kernels
+  const ProfileRef& profile() const { return profile_.ref(); }
+  bool on_host() const { return on_host_; }
+
+ private:
+  void copy_directory(const EncodedRef& host);
+  DeviceProfile profile_;
+  base::DeviceBytes directory_, device_rows_;
+  base::PinnedBytes pinned_rows_;
+  std::vector<Keeper> keepers_;
+  EncodedRef ref_;
+  bool on_host_ = false;
+};
+
+enum class CopyPath : uint8_t {
+  kAuto,   // bulk copies where the GPU has them
+  kBulk,   // cp.async.bulk with a transaction barrier: sm_90 and later
+  kAsync,  // 16-byte cp.async: sm_80 and later
+};
+enum class Order : uint8_t {
+  kAuto,    // by address when the rows are in host memory
+  kSorted,  // by address: 2 to 4 times faster from a large host table
+  kAsGiven,
+};
+
+struct FetchOptions {
+  int max_sms = 0;  // blocks of the persistent grid; 0: all SMs
+  Order order = Order::kAuto;
+  CopyPath path = CopyPath::kAuto;
+  bool check = false;       // wait for the rows and raise their error now
+  int warps_per_block = 0;  // 0: as many as shared memory allows, up to 32
+};
+
+// Fetches rows: allocates once, for up to `max_rows` a call. Calls on one Gather must be ordered by the caller (one
+// stream, or events); different Gathers are independent.
+class Gather {
+ public:
+  explicit Gather(int64_t max_rows);
+  ~Gather();
+  Gather(const Gather&) = delete;
+  Gather& operator=(const Gather&) = delete;
+
+  // out[i] = row index[i]; index: int64 [count] and out: [count, row_bytes] in GPU memory, out 16-byte aligned.
+  // Asynchronous, allocates nothing, may be captured in a CUDA graph. A bad index or a damaged row gives a row of zeros
+  // and an Error from the next call or check().
+  void fetch(const DeviceTable& table, const int64_t* index, int64_t count, void* out, cudaStream_t stream,
+             const FetchOptions& options = {});
+  // Raises the error of the fetches that have ended, if any, and forgets it.
+  void check();
+  int64_t max_rows() const { return max_rows_; }
+
+ private:
+  struct Scratch;
+  int64_t max_rows_;
+  std::unique_ptr<Scratch> scratch_;
+};
+
+// encode() by the current GPU: the same bytes. `rows.data` lies in GPU, pinned or pageable memory; the result is in
+// pinned host memory. Waits for the GPU.
+EncodedRows encode_gpu(const RowTable& rows, const Profile& profile, const EncodeOptions& options = {});
+
+}  // namespace cohort::ibp

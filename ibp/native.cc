@@ -1,0 +1,314 @@
+// cohort.ibp._native: the C++ API for Python, on anything with DLPack. GPU calls take addresses, so that no array
+// protocol comes between the caller's stream and ours.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include "base/check.h"
+#include "ibp/fit.h"
+#include "ibp/ibp.h"
+#ifdef COHORT_WITH_CUDA
+#include "ibp/gpu.h"
+#endif
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace cohort::ibp {
+namespace {
+
+using base::Error;
+using InArray = nb::ndarray<nb::ro>;
+using OutArray = nb::ndarray<>;
+
+// Our name for an array's dtype: floats by kind, all else by size.
+Dtype dtype_of(nb::dlpack::dtype dtype) {
+  const auto code = static_cast<nb::dlpack::dtype_code>(dtype.code);
+  if (dtype.lanes == 1) {
+    if (code == nb::dlpack::dtype_code::Bfloat && dtype.bits == 16) return Dtype::kBfloat16;
+    if (code == nb::dlpack::dtype_code::Float && dtype.bits == 16) return Dtype::kFloat16;
+    if (code == nb::dlpack::dtype_code::Float && dtype.bits == 32) return Dtype::kFloat32;
+    if (dtype.bits == 8) return Dtype::kUint8;
+    if (dtype.bits == 32) return Dtype::kBits32;
+    if (dtype.bits == 64) return Dtype::kBits64;
+  }
+  throw Error({"rows: dtype", "1, 4 or 8-byte elements, float16 or bfloat16", std::to_string(dtype.bits) + " bits",
+               "view the rows as one of these"});
+}
+
+template <typename Array>
+void check_contiguous(const Array& array, const char* place) {
+  int64_t step = 1;
+  for (std::size_t i = array.ndim(); i-- > 0;) {
+    if (array.shape(i) != 1 && array.size() > 0 && array.stride(i) != step) {
+      throw Error({place, "a C-contiguous array", "another stride", "call .contiguous() or numpy.ascontiguousarray"});
+    }
+    step *= static_cast<int64_t>(array.shape(i));
+  }
+}
+
+template <typename Array>
+void check_on_host(const Array& array, const char* place) {
+  if (array.device_type() == nb::device::cpu::value || array.device_type() == nb::device::cuda_host::value) return;
+  throw Error({place, "an array in host memory", "one in GPU memory", ""});
+}
+
+RowTable table_of(const InArray& rows) {
+  if (rows.ndim() != 2) {
+    throw Error({"rows: shape", "[rows, columns]", std::to_string(rows.ndim()) + " dimensions", ""});
+  }
+  check_on_host(rows, "rows");
+  check_contiguous(rows, "rows");
+  if (rows.shape(1) > kMaxRowBytes) {
+    throw Error({"rows: row width", "at most 65536 bytes", std::to_string(rows.shape(1)) + " columns",
+                 "split wider rows into column groups"});
+  }
+  return {rows.data(), static_cast<int64_t>(rows.shape(0)), dtype_of(rows.dtype()),
+          static_cast<uint32_t>(rows.shape(1))};
+}
+
+EncodeOptions encode_options(const std::string& layout, uint32_t slot_bytes) {
+  if (layout == "auto") return {LayoutChoice::kAuto, slot_bytes};
+  if (layout == "packed") return {LayoutChoice::kPacked, 0};
+  if (layout == "slots") return {LayoutChoice::kSlots, slot_bytes};
+  throw Error({"encode: layout", "auto, packed or slots", layout, ""});
+}
+
+nb::dict to_dict(const Candidate& candidate) {
+  nb::dict out;
+  out["codec"] = name_of(candidate.profile.codec);
+  out["bytes_per_row"] = candidate.bytes_per_row;
+  out["stored_per_row"] = candidate.stored_per_row;
+  out["lines_per_row"] = candidate.lines_per_row;
+  out["raw_share"] = candidate.raw_share;
+  return out;
+}
+
+nb::tuple fit_rows(const InArray& rows, const FitOptions& options) {
+  const RowTable table = table_of(rows);
+  Fit result;
+  {
+    const nb::gil_scoped_release release;
+    result = fit(table, options);
+  }
+  nb::list candidates;
+  for (const Candidate& candidate : result.candidates) candidates.append(to_dict(candidate));
+  return nb::make_tuple(result.profile, result.why, result.sample_rows, candidates);
+}
+
+// Where rows go: checked for room before anything is written.
+void* check_out(const OutArray& out, int64_t num_rows, const Profile& profile) {
+  check_on_host(out, "out");
+  check_contiguous(out, "out");
+  const auto bytes = static_cast<int64_t>(out.nbytes()), wanted = num_rows * int64_t{profile.row_bytes()};
+  const bool same = num_rows == 0 || element_bytes(dtype_of(out.dtype())) == element_bytes(profile.dtype);
+  if (bytes == wanted && same) return out.data();
+  throw Error({"out", std::to_string(wanted) + " bytes of " + name_of(profile.dtype), std::to_string(bytes) + " bytes",
+               "out has the shape [index, columns] and the rows' dtype"});
+}
+
+void fetch_rows(const EncodedRows& encoded, const nb::ndarray<nb::ro, int64_t, nb::ndim<1>>& index,
+                const OutArray& out) {
+  check_on_host(index, "index");
+  check_contiguous(index, "index");
+  void* to = check_out(out, static_cast<int64_t>(index.shape(0)), encoded.profile);
+  const nb::gil_scoped_release release;
+  fetch(encoded, std::span(static_cast<const int64_t*>(index.data()), index.shape(0)), to);
+}
+
+void decode_rows(const EncodedRows& encoded, const OutArray& out) {
+  void* to = check_out(out, encoded.ref.num_rows, encoded.profile);
+  const nb::gil_scoped_release release;
+  decode(encoded, to);
+}
+
+nb::bytes profile_bytes(const Profile& profile) {
+  const std::vector<std::byte> bytes = to_bytes(profile);
+  return nb::bytes(bytes.data(), bytes.size());
+}
+
+Profile profile_from_bytes(const nb::bytes& bytes) {
+  return profile_from({static_cast<const std::byte*>(bytes.data()), bytes.size()}, "profile");
+}
+
+// The published in-place form: rows whose lengths nobody kept, and one bit a row.
+EncodedRows with_bitmask(const OutArray& rows, const Profile& profile,
+                         const nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig>& bitmask) {
+  const RowTable table = table_of(InArray(rows));
+  const auto words = static_cast<std::size_t>((table.num_rows + 31) / 32);
+  if (bitmask.nbytes() != words * 4 || table.row_bytes() != profile.row_bytes() || table.row_bytes() % 4 != 0) {
+    throw Error({"bitmask", std::to_string(words) + " words of 32 bits, for rows of whole words",
+                 std::to_string(bitmask.nbytes()) + " bytes", "use what compress_inplace returned"});
+  }
+  auto flags = std::make_shared<std::vector<uint32_t>>(words);
+  std::copy_n(static_cast<const uint32_t*>(bitmask.data()), words, flags->data());
+  EncodedRef ref;
+  ref.data = static_cast<const std::byte*>(table.data);
+  ref.flags = flags->data();
+  ref.num_rows = table.num_rows;
+  ref.data_bytes = table.num_rows * int64_t{table.row_bytes()};
+  ref.row_bytes = ref.stride_bytes = ref.max_coded_bytes = table.row_bytes();
+  ref.layout = Layout::kInPlace;
+  return {profile, ref, {flags}};
+}
+
+// uint8 [num_rows]: 1 where the row is encoded (in place only).
+std::vector<uint32_t> bitmask_of(const EncodedRows& encoded) {
+  std::vector<uint32_t> flags(static_cast<std::size_t>((encoded.ref.num_rows + 31) / 32));
+  for (int64_t row = 0; row < encoded.ref.num_rows; ++row) {
+    const bool coded = !locate(encoded.ref, row).raw;
+    flags[static_cast<std::size_t>(row / 32)] |= uint32_t{coded} << (row % 32);
+  }
+  return flags;
+}
+
+Profile invariant_profile(const std::string& dtype, uint32_t num_columns, uint32_t chunk_bytes,
+                          std::vector<uint64_t> mask, std::vector<uint64_t> value) {
+  Profile profile;
+  profile.codec = Codec::kInvariant;
+  for (int number = 1; number <= 6; ++number) {
+    if (name_of(static_cast<Dtype>(number)) == dtype) profile.dtype = static_cast<Dtype>(number);
+  }
+  profile.num_columns = num_columns;
+  profile.chunk_bytes = chunk_bytes;
+  profile.mask = std::move(mask);
+  profile.value = std::move(value);
+  validate(profile);
+  return profile;
+}
+
+void raise_cohort_error(const std::exception_ptr& pointer, void*) {
+  try {
+    std::rethrow_exception(pointer);
+  } catch (const Error& error) {
+    const Error::Parts& parts = error.parts();
+    const nb::object type = nb::module_::import_("cohort.base.errors").attr("CohortError");
+    const nb::object value = type(parts.place, parts.expected, parts.found, parts.hint);
+    PyErr_SetObject(type.ptr(), value.ptr());
+  }
+}
+
+void bind_profile(nb::module_& module) {
+  nb::class_<Profile>(module, "Profile")
+      .def_prop_ro("codec", [](const Profile& profile) { return name_of(profile.codec); })
+      .def_prop_ro("dtype", [](const Profile& profile) { return name_of(profile.dtype); })
+      .def_prop_ro("row_bytes", &Profile::row_bytes)
+      .def_ro("num_columns", &Profile::num_columns)
+      .def_ro("slot_bytes", &Profile::slot_bytes)
+      .def_ro("chunk_bytes", &Profile::chunk_bytes)
+      .def_ro("threshold_percent", &Profile::threshold_percent)
+      .def_ro("mask", &Profile::mask)
+      .def_ro("value", &Profile::value)
+      .def_ro("code_bits", &Profile::code_bits)
+      .def_ro("base", &Profile::base)
+      .def_ro("constant", &Profile::constant)
+      .def_ro("value_bits", &Profile::value_bits)
+      .def("to_bytes", &profile_bytes)
+      .def_static("from_bytes", &profile_from_bytes)
+      .def("save", [](const Profile& profile, const std::string& path) { save(profile, path); })
+      .def_static("load", &load_profile)
+      .def("__eq__", [](const Profile& a, const Profile& b) { return a == b; });
+  module.def("invariant_profile", &invariant_profile);
+}
+
+void bind_rows(nb::module_& module) {
+  nb::class_<EncodedRows>(module, "EncodedRows")
+      .def_ro("profile", &EncodedRows::profile)
+      .def_prop_ro("num_rows", [](const EncodedRows& rows) { return rows.ref.num_rows; })
+      .def_prop_ro("layout", [](const EncodedRows& rows) { return name_of(rows.ref.layout); })
+      .def_prop_ro("stored_bytes", &EncodedRows::stored_bytes)
+      .def_prop_ro("bitmask", &bitmask_of)
+      .def(
+          "save", [](const EncodedRows& rows, const std::string& path) { save(rows, path); },
+          nb::call_guard<nb::gil_scoped_release>());
+  nb::class_<FileWriter>(module, "FileWriter")
+      .def("__init__",
+           [](FileWriter* self, std::string path, const Profile& profile, const std::string& layout,
+              uint32_t slot_bytes) {
+             new (self) FileWriter(std::move(path), profile, encode_options(layout, slot_bytes));
+           })
+      .def("append",
+           [](FileWriter& self, const InArray& rows) {
+             const RowTable table = table_of(rows);
+             const nb::gil_scoped_release release;
+             self.append(table);
+           })
+      .def("finish", &FileWriter::finish, nb::call_guard<nb::gil_scoped_release>());
+}
+
+void bind_functions(nb::module_& module) {
+  module.def("fit", [](const InArray& rows, std::string codec, double sample, int64_t min_sample, uint32_t chunk_bytes,
+                       uint32_t threshold_percent, uint64_t seed) {
+    return fit_rows(rows, {std::move(codec), sample, min_sample, chunk_bytes, threshold_percent, seed});
+  });
+  module.def("encode", [](const InArray& rows, const Profile& profile, const std::string& layout, uint32_t slot_bytes) {
+    const RowTable table = table_of(rows);
+    const nb::gil_scoped_release release;
+    return encode(table, profile, encode_options(layout, slot_bytes));
+  });
+  module.def("encode_in_place", [](const OutArray& rows, const Profile& profile) {
+    const RowTable table = table_of(InArray(rows));
+    const nb::gil_scoped_release release;
+    return encode_in_place(table, profile);
+  });
+  module.def("fetch", &fetch_rows);
+  module.def("decode", &decode_rows);
+  module.def("with_bitmask", &with_bitmask);
+  module.def("bound", [](const Profile& profile, int64_t num_rows, const std::string& layout, uint32_t slot_bytes) {
+    return bound(profile, num_rows, encode_options(layout, slot_bytes));
+  });
+  module.def("load", [](const std::string& path, bool verify) {
+    const nb::gil_scoped_release release;
+    return load(path, verify);
+  });
+  module.def("row_lengths", [](const InArray& rows, const Profile& profile) {
+    const RowTable table = table_of(rows);
+    mean_row_bytes(table, profile);  // checks the shape
+    return coded_lengths(table, profile);
+  });
+  module.def("mean_row_bytes",
+             [](const InArray& rows, const Profile& profile) { return mean_row_bytes(table_of(rows), profile); });
+}
+
+#ifdef COHORT_WITH_CUDA
+void bind_cuda(nb::module_& module) {
+  nb::class_<DeviceTable>(module, "DeviceTable")
+      .def("__init__", [](DeviceTable* self, const EncodedRows& encoded,
+                          bool pinned) { new (self) DeviceTable(encoded, pinned ? Place::kPinned : Place::kDevice); })
+      .def_prop_ro("on_host", &DeviceTable::on_host);
+  nb::class_<Gather>(module, "Gather")
+      .def(nb::init<int64_t>())
+      .def_prop_ro("max_rows", &Gather::max_rows)
+      .def("check", &Gather::check)
+      .def("fetch", [](Gather& self, const DeviceTable& table, uintptr_t index, int64_t count, uintptr_t out,
+                       uintptr_t stream, int max_sms, bool check) {
+        const FetchOptions options{.max_sms = max_sms, .check = check};
+        self.fetch(table, reinterpret_cast<const int64_t*>(index), count, reinterpret_cast<void*>(out),
+                   reinterpret_cast<cudaStream_t>(stream), options);
+      });
+  module.def("encode_gpu", [](uintptr_t data, int64_t num_rows, const Profile& profile, const std::string& layout,
+                              uint32_t slot_bytes) {
+    const RowTable rows{reinterpret_cast<const void*>(data), num_rows, profile.dtype, profile.num_columns};
+    const nb::gil_scoped_release release;
+    return encode_gpu(rows, profile, encode_options(layout, slot_bytes));
+  });
+}
+#endif
+
+}  // namespace
+}  // namespace cohort::ibp
+
+NB_MODULE(_native, module) {
+  nb::register_exception_translator(cohort::ibp::raise_cohort_error);
+  cohort::ibp::bind_profile(module);
+  cohort::ibp::bind_rows(module);
+  cohort::ibp::bind_functions(module);
+#ifdef COHORT_WITH_CUDA
+  cohort::ibp::bind_cuda(module);
+  module.attr("with_cuda") = true;
+#else
+  module.attr("with_cuda") = false;
+#endif
+}

@@ -1,0 +1,65 @@
+// Where encoded rows go: the packed layout's placement rule and the line counts behind codec="auto". Internal to ibp/.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+
+#include "base/host_device.h"
+
+namespace cohort::ibp {
+
+inline constexpr uint32_t kGroupRows = 64;  // rows placed one after the other; every group starts on a line
+inline constexpr uint32_t kPackLine = 128;
+
+// Offset within its group of a row of `bytes`, when the rows before it end at `end`. A row of at most one line moves to
+// the next line instead of crossing into it, when that wastes at most half of its own length.
+COHORT_HOST_DEVICE constexpr uint32_t place_in_group(uint32_t end, uint32_t bytes) {
+  const uint32_t into_line = end % kPackLine;
+  const uint32_t padding = kPackLine - into_line;
+  const bool crosses = bytes <= kPackLine && into_line + bytes > kPackLine;
+  return crosses && padding <= bytes / 2 ? end + padding : end;
+}
+
+COHORT_HOST_DEVICE constexpr uint64_t round_up_to_line(uint64_t bytes) {
+  return (bytes + kPackLine - 1) / kPackLine * kPackLine;
+}
+
+constexpr uint64_t lines_touched(uint64_t offset, uint64_t bytes) {
+  return (offset + bytes + kPackLine - 1) / kPackLine - offset / kPackLine;
+}
+
+// Mean lines of a row of `bytes` at i * stride, over all i.
+constexpr double mean_lines_at_stride(uint32_t stride, uint32_t bytes) {
+  const uint32_t period = kPackLine / std::gcd(stride, kPackLine);
+  uint64_t lines = 0;
+  for (uint32_t i = 0; i < period; ++i) lines += lines_touched(uint64_t{i} * stride, bytes);
+  return static_cast<double>(lines) / period;
+}
+
+// Places rows one by one, group by group.
+class Packer {
+ public:
+  // Offset of the next row.
+  uint64_t place(uint32_t bytes) {
+    if (in_group_ == kGroupRows) close_group();
+    ++in_group_;
+    const uint32_t offset = place_in_group(group_end_, bytes);
+    group_end_ = offset + bytes;
+    return group_begin_ + offset;
+  }
+  // Bytes used so far, up to a whole line.
+  uint64_t total_bytes() const { return group_begin_ + round_up_to_line(group_end_); }
+
+ private:
+  void close_group() {
+    group_begin_ += round_up_to_line(group_end_);
+    group_end_ = 0;
+    in_group_ = 0;
+  }
+  uint64_t group_begin_ = 0;
+  uint32_t group_end_ = 0;
+  uint32_t in_group_ = 0;
+};
+
+}  // namespace cohort::ibp

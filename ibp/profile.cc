@@ -1,0 +1,269 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <memory>
+
+#include "base/check.h"
+#include "ibp/bits.h"
+#include "ibp/checksum.h"
+#include "ibp/ibp.h"
+#include "ibp/table_check.h"
+
+namespace cohort::ibp {
+namespace {
+
+using base::Error;
+
+constexpr std::array<char, 8> kProfileMagic = {'I', 'B', 'P', 'P', 'R', 'O', 'F', '1'};
+
+// The fixed part of a serialised profile: FORMAT.md 5. The tables follow it, then a CRC-32C of all before.
+struct ProfileHeader {
+  std::array<char, 8> magic = kProfileMagic;
+  uint32_t version = 1;
+  uint8_t codec = 0;
+  uint8_t dtype = 0;
+  uint8_t chunk_bytes = 0;
+  uint8_t code_bits = 0;
+  uint32_t num_columns = 0;
+  uint32_t slot_bytes = 0;
+  uint32_t threshold_percent = 0;
+  uint32_t value_bits = 0;
+  uint64_t constant = 0;
+  uint64_t value_prefix = 0;
+};
+static_assert(sizeof(ProfileHeader) == 48);
+
+void require_that(bool condition, const std::string& place, const char* expected, const std::string& found) {
+  if (!condition) throw Error({place, expected, found, "the profile is damaged or was not made by fit()"});
+}
+
+void validate_invariant(const Profile& profile) {
+  require_that(profile.chunk_bytes == 4 || profile.chunk_bytes == 8, "profile: chunk_bytes", "4 or 8",
+               fmt::format("{}", profile.chunk_bytes));
+  require_that(profile.mask.size() == profile.num_chunks() && profile.value.size() == profile.num_chunks(),
+               "profile: mask and value", "one word a chunk", fmt::format("{}", profile.mask.size()));
+  const uint64_t allowed = low_bits(profile.chunk_bytes * 8);
+  for (std::size_t i = 0; i < profile.mask.size(); ++i) {
+    const bool inside = (profile.mask[i] & ~allowed) == 0 && (profile.value[i] & ~profile.mask[i]) == 0;
+    require_that(inside, "profile: value", "bits inside the mask only", fmt::format("others in chunk {}", i));
+  }
+}
+
+void validate_exponent(const Profile& profile) {
+  const bool half = profile.dtype == Dtype::kFloat16;
+  require_that(half || profile.dtype == Dtype::kBfloat16 || profile.dtype == Dtype::kFloat32, "profile: dtype",
+               "a float for codec exponent", name_of(profile.dtype));
+  require_that(profile.code_bits >= 1 && profile.code_bits <= 4, "profile: code_bits", "1 to 4",
+               fmt::format("{}", profile.code_bits));
+  require_that(profile.base.size() == profile.num_columns, "profile: base", "one exponent a column",
+               fmt::format("{}", profile.base.size()));
+  const uint32_t last = (half ? 31u : 255u) - ((1u << profile.code_bits) - 2);
+  for (const uint8_t base : profile.base) {
+    require_that(base <= last, "profile: base", "codes that stay in the exponent's range", fmt::format("{}", base));
+  }
+}
+
+void validate_sparse(const Profile& profile) {
+  const uint32_t bits = element_bytes(profile.dtype) * 8;
+  require_that(profile.value_bits >= 1 && profile.value_bits <= bits, "profile: value_bits", "1 to the element's bits",
+               fmt::format("{}", profile.value_bits));
+  require_that((profile.constant & ~low_bits(bits)) == 0, "profile: constant", "one element",
+               fmt::format("{:#x}", profile.constant));
+  require_that((profile.value_prefix & ~low_bits(bits - profile.value_bits)) == 0, "profile: value_prefix",
+               "the bits above value_bits", fmt::format("{:#x}", profile.value_prefix));
+}
+
+bool known_dtype(uint8_t dtype) { return dtype >= 1 && dtype <= 6; }
+
+template <typename T>
+void append(std::vector<std::byte>& bytes, const T* values, std::size_t count) {
+  const std::size_t before = bytes.size();
+  bytes.resize(before + count * sizeof(T));
+  if (count) std::memcpy(bytes.data() + before, values, count * sizeof(T));
+}
+
+// Bytes of the tables that follow the header.
+uint64_t table_bytes(const Profile& profile) {
+  if (profile.codec == Codec::kInvariant) return uint64_t{16} * profile.num_chunks();
+  return profile.codec == Codec::kExponent ? profile.num_columns : 0;
+}
+
+struct CloseFile {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+using File = std::unique_ptr<std::FILE, CloseFile>;
+
+}  // namespace
+
+uint32_t element_bytes(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kUint8:
+      return 1;
+    case Dtype::kFloat16:
+    case Dtype::kBfloat16:
+      return 2;
+    case Dtype::kFloat32:
+    case Dtype::kBits32:
+      return 4;
+    case Dtype::kBits64:
+      return 8;
+  }
+  throw Error({"dtype", "one of uint8, float16, bfloat16, float32, bits32, bits64",
+               fmt::format("number {}", static_cast<int>(dtype)), ""});
+}
+
+std::string name_of(Dtype dtype) {
+  constexpr std::array<const char*, 7> kNames = {"?", "uint8", "float16", "bfloat16", "float32", "bits32", "bits64"};
+  return known_dtype(static_cast<uint8_t>(dtype)) ? kNames[static_cast<uint8_t>(dtype)] : kNames[0];
+}
+
+std::string name_of(Codec codec) {
+  constexpr std::array<const char*, 4> kNames = {"raw", "invariant", "exponent", "sparse"};
+  return kNames[static_cast<uint8_t>(codec) & 3];
+}
+
+std::string name_of(Layout layout) {
+  constexpr std::array<const char*, 4> kNames = {"packed", "in place", "slots", "?"};
+  return kNames[static_cast<uint8_t>(layout) & 3];
+}
+
+Codec codec_named(const std::string& name) {
+  for (const Codec codec : {Codec::kRaw, Codec::kInvariant, Codec::kExponent, Codec::kSparse}) {
+    if (name == name_of(codec)) return codec;
+  }
+  throw Error({"codec", "auto, invariant, exponent, sparse or raw", name, ""});
+}
+
+void check_table(const RowTable& rows, const std::string& place) {
+  const uint64_t bytes = uint64_t{rows.num_columns} * element_bytes(rows.dtype);
+  if (rows.num_rows < 0) throw Error({place + ": rows", "0 or more", fmt::format("{}", rows.num_rows), ""});
+  if (bytes < 1 || bytes > kMaxRowBytes) {
+    throw Error({place + ": row width", fmt::format("1 to {} bytes", kMaxRowBytes), fmt::format("{} bytes", bytes),
+                 "split wider rows into column groups"});
+  }
+  if (!rows.data && rows.num_rows > 0) throw Error({place + ": rows", "an address", "null", ""});
+}
+
+void check_table_fits(const RowTable& rows, const Profile& profile, const std::string& place) {
+  validate(profile);
+  check_table(rows, place);
+  if (rows.dtype != profile.dtype || rows.num_columns != profile.num_columns) {
+    throw Error({place + ": rows", fmt::format("{} x {}", name_of(profile.dtype), profile.num_columns),
+                 fmt::format("{} x {}", name_of(rows.dtype), rows.num_columns),
+                 "the profile was fitted on rows of another dtype or width"});
+  }
+}
+
+void validate(const Profile& profile) {
+  require_that(known_dtype(static_cast<uint8_t>(profile.dtype)), "profile: dtype", "a known number",
+               fmt::format("{}", static_cast<int>(profile.dtype)));
+  const uint64_t row_bytes = uint64_t{profile.num_columns} * element_bytes(profile.dtype);
+  require_that(row_bytes >= 1 && row_bytes <= kMaxRowBytes, "profile: row width", "1 to 65536 bytes",
+               fmt::format("{}", row_bytes));
+  require_that(profile.slot_bytes % 16 == 0 && profile.slot_bytes <= round_up(row_bytes, 16), "profile: slot_bytes",
+               "a multiple of 16 up to the row", fmt::format("{}", profile.slot_bytes));
+  require_that(profile.codec == Codec::kInvariant || profile.chunk_bytes == 0, "profile: chunk_bytes",
+               "0 unless the codec is invariant", fmt::format("{}", profile.chunk_bytes));
+  require_that(profile.codec == Codec::kExponent || profile.code_bits == 0, "profile: code_bits",
+               "0 unless the codec is exponent", fmt::format("{}", profile.code_bits));
+  switch (profile.codec) {
+    case Codec::kRaw:
+      return;
+    case Codec::kInvariant:
+      return validate_invariant(profile);
+    case Codec::kExponent:
+      return validate_exponent(profile);
+    case Codec::kSparse:
+      return validate_sparse(profile);
+  }
+  require_that(false, "profile: codec", "0 to 3", fmt::format("{}", static_cast<int>(profile.codec)));
+}
+
+std::vector<std::byte> to_bytes(const Profile& profile) {
+  ProfileHeader header;
+  header.codec = static_cast<uint8_t>(profile.codec);
+  header.dtype = static_cast<uint8_t>(profile.dtype);
+  header.chunk_bytes = static_cast<uint8_t>(profile.chunk_bytes);
+  header.code_bits = static_cast<uint8_t>(profile.code_bits);
+  header.num_columns = profile.num_columns;
+  header.slot_bytes = profile.slot_bytes;
+  header.threshold_percent = profile.threshold_percent;
+  header.value_bits = profile.value_bits;
+  header.constant = profile.constant;
+  header.value_prefix = profile.value_prefix;
+  std::vector<std::byte> bytes;
+  append(bytes, &header, 1);
+  append(bytes, profile.mask.data(), profile.mask.size());
+  append(bytes, profile.value.data(), profile.value.size());
+  append(bytes, profile.base.data(), profile.base.size());
+  const uint32_t checksum = crc32c(bytes);
+  append(bytes, &checksum, 1);
+  return bytes;
+}
+
+Profile profile_from(std::span<const std::byte> bytes, const std::string& place) {
+  const char* kHint = "the file is damaged, or not a profile";
+  ProfileHeader header;
+  if (bytes.size() < sizeof(header) + 4) {
+    throw Error({place, "a profile of at least 52 bytes", fmt::format("{} bytes", bytes.size()), kHint});
+  }
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  if (header.magic != kProfileMagic) throw Error({place, "the magic IBPPROF1", "something else", kHint});
+  if (header.version != 1) throw Error({place, "profile version 1", fmt::format("version {}", header.version), ""});
+  const auto body = bytes.first(bytes.size() - 4);
+  const auto checksum = load_as<uint32_t>(bytes.data() + body.size());
+  if (crc32c(body) != checksum) throw Error({place, "a profile with a right checksum", "a wrong one", kHint});
+  Profile profile;
+  profile.codec = static_cast<Codec>(header.codec);
+  profile.dtype = static_cast<Dtype>(header.dtype);
+  profile.chunk_bytes = header.chunk_bytes;
+  profile.code_bits = header.code_bits;
+  profile.num_columns = header.num_columns;
+  profile.slot_bytes = header.slot_bytes;
+  profile.threshold_percent = header.threshold_percent;
+  profile.value_bits = header.value_bits;
+  profile.constant = header.constant;
+  profile.value_prefix = header.value_prefix;
+  require_that(known_dtype(header.dtype), place, "a known dtype", fmt::format("number {}", header.dtype));
+  const std::byte* tables = bytes.data() + sizeof(header);
+  if (body.size() - sizeof(header) != table_bytes(profile)) {
+    throw Error({place, fmt::format("{} bytes of tables", table_bytes(profile)),
+                 fmt::format("{}", body.size() - sizeof(header)), kHint});
+  }
+  if (profile.codec == Codec::kInvariant) {
+    profile.mask.resize(profile.num_chunks());
+    profile.value.resize(profile.num_chunks());
+    std::memcpy(profile.mask.data(), tables, profile.mask.size() * 8);
+    std::memcpy(profile.value.data(), tables + profile.mask.size() * 8, profile.value.size() * 8);
+  } else if (profile.codec == Codec::kExponent) {
+    const auto* base = reinterpret_cast<const uint8_t*>(tables);
+    profile.base.assign(base, base + profile.num_columns);
+  }
+  validate(profile);
+  return profile;
+}
+
+void save(const Profile& profile, const std::string& path) {
+  validate(profile);
+  const std::vector<std::byte> bytes = to_bytes(profile);
+  const File file(std::fopen(path.c_str(), "wb"));
+  if (!file) base::fail_errno(path, "a file that can be written", errno);
+  const bool written = std::fwrite(bytes.data(), 1, bytes.size(), file.get()) == bytes.size();
+  if (!written || std::fflush(file.get()) != 0) base::fail_errno(path, "a profile written", errno, "is the disk full?");
+}
+
+Profile load_profile(const std::string& path) {
+  const File file(std::fopen(path.c_str(), "rb"));
+  if (!file) base::fail_errno(path, "a readable profile", errno);
+  std::vector<std::byte> bytes;
+  std::array<std::byte, 4096> piece;
+  while (const std::size_t count = std::fread(piece.data(), 1, piece.size(), file.get())) {
+    bytes.insert(bytes.end(), piece.begin(), piece.begin() + static_cast<std::ptrdiff_t>(count));
+  }
+  if (std::ferror(file.get())) base::fail_errno(path, "a readable profile", errno);
+  return profile_from(bytes, path);
+}
+
+}  // namespace cohort::ibp

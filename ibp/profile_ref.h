@@ -1,0 +1,73 @@
+// A profile as codecs read it: scalars and tables, in host or GPU memory. Built by ProfileTables (tables.h).
+#pragma once
+
+#include <cstdint>
+
+#include "base/host_device.h"
+
+namespace cohort::ibp {
+
+enum class Dtype : uint8_t { kUint8 = 1, kFloat16 = 2, kBfloat16 = 3, kFloat32 = 4, kBits32 = 5, kBits64 = 6 };
+enum class Codec : uint8_t { kRaw = 0, kInvariant = 1, kExponent = 2, kSparse = 3 };
+
+// How to drop the invariant bits of one chunk and put them back (FORMAT.md 4.2). The moves are those of a
+// parallel-suffix compress: step i shifts the bits of move[i] right by 2^i.
+template <typename Chunk>
+struct alignas(sizeof(Chunk) == 4 ? 32 : 64) ChunkCode {
+  static constexpr int kSteps = sizeof(Chunk) == 4 ? 5 : 6;
+  Chunk mask = 0;   // 1 = invariant bit
+  Chunk value = 0;  // the invariant bits' values; 0 outside the mask
+  Chunk move[kSteps] = {};
+};
+
+// The kept bits of `chunk`, moved together at the low end.
+template <typename Chunk>
+COHORT_HOST_DEVICE inline Chunk drop_bits(const ChunkCode<Chunk>& code, Chunk chunk) {
+  chunk &= static_cast<Chunk>(~code.mask);
+  for (int i = 0; i < ChunkCode<Chunk>::kSteps; ++i) {
+    const Chunk moving = chunk & code.move[i];
+    chunk = (chunk ^ moving) | (moving >> (1 << i));
+  }
+  return chunk;
+}
+
+// The chunk whose kept bits are `kept` (no bits above its width) and whose other bits are the invariant ones.
+template <typename Chunk>
+COHORT_HOST_DEVICE inline Chunk restore_bits(const ChunkCode<Chunk>& code, Chunk kept) {
+  for (int i = ChunkCode<Chunk>::kSteps - 1; i >= 0; --i) {
+    const Chunk shifted = kept << (1 << i);
+    kept = (kept & static_cast<Chunk>(~code.move[i])) | (shifted & code.move[i]);
+  }
+  return (kept & static_cast<Chunk>(~code.mask)) | code.value;
+}
+
+struct ProfileRef {
+  Codec codec = Codec::kRaw;
+  Dtype dtype = Dtype::kFloat32;
+  uint32_t element_bytes = 0;
+  uint32_t num_columns = 0;
+  uint32_t row_bytes = 0;
+  // invariant
+  uint32_t chunk_bytes = 0;
+  uint32_t num_chunks = 0;
+  const ChunkCode<uint32_t>* codes4 = nullptr;  // [num_chunks] when chunk_bytes == 4
+  const ChunkCode<uint64_t>* codes8 = nullptr;  // [num_chunks] when chunk_bytes == 8
+  const uint8_t* widths = nullptr;              // uint8 [num_chunks] kept bits of a chunk; host only
+  // exponent
+  uint32_t code_bits = 0;
+  uint32_t mantissa_bits = 0;
+  uint32_t exponent_bits = 0;
+  const uint32_t* add =
+      nullptr;  // uint32 [ceil(row_bytes / 4)]: (base - 1) << mantissa_bits, one or two columns a word
+  // sparse
+  uint32_t index_bits = 0;
+  uint32_t value_bits = 0;
+  uint64_t constant = 0;
+  uint64_t value_prefix = 0;
+
+  COHORT_HOST_DEVICE uint32_t coded_element_bits() const { return 1 + code_bits + mantissa_bits; }
+  // Exponent: where the escaped exponents start.
+  COHORT_HOST_DEVICE uint32_t escape_offset_bytes() const { return (num_columns * coded_element_bits() + 7) / 8; }
+};
+
+}  // namespace cohort::ibp

@@ -1,0 +1,121 @@
+#include "ibp/row_codec.h"
+
+#include "ibp/bits.h"
+
+namespace cohort::ibp {
+namespace {
+
+// The moves of a parallel-suffix compress (in the manner of Hacker's Delight 7-4): in step i a kept bit moves right by
+// 2^i when bit i of the number of dropped bits below it is set.
+template <typename Chunk>
+ChunkCode<Chunk> make_chunk_code(Chunk mask, Chunk value) {
+  ChunkCode<Chunk> code;
+  code.mask = mask;
+  code.value = value;
+  constexpr int kBits = sizeof(Chunk) * 8;
+  int position[kBits];  // where each kept bit is now; -1 = dropped
+  int distance[kBits];  // dropped bits below it
+  int dropped = 0;
+  for (int bit = 0; bit < kBits; ++bit) {
+    const bool kept = ((mask >> bit) & 1) == 0;
+    position[bit] = kept ? bit : -1;
+    distance[bit] = dropped;
+    dropped += kept ? 0 : 1;
+  }
+  for (int step = 0; step < ChunkCode<Chunk>::kSteps; ++step) {
+    for (int bit = 0; bit < kBits; ++bit) {
+      if (position[bit] < 0 || ((distance[bit] >> step) & 1) == 0) continue;
+      code.move[step] |= Chunk{1} << position[bit];
+      position[bit] -= 1 << step;
+    }
+  }
+  return code;
+}
+
+}  // namespace
+
+ProfileTables::ProfileTables(const Profile& profile) {
+  const uint32_t size = element_bytes(profile.dtype);
+  ref_ = {.codec = profile.codec, .dtype = profile.dtype, .element_bytes = size, .num_columns = profile.num_columns};
+  ref_.row_bytes = profile.row_bytes();
+  ref_.chunk_bytes = profile.chunk_bytes;
+  ref_.num_chunks = profile.num_chunks();
+  for (uint32_t i = 0; i < ref_.num_chunks; ++i) {
+    if (profile.chunk_bytes == 4) {
+      codes4_.push_back(
+          make_chunk_code(static_cast<uint32_t>(profile.mask[i]), static_cast<uint32_t>(profile.value[i])));
+    } else {
+      codes8_.push_back(make_chunk_code(profile.mask[i], profile.value[i]));
+    }
+  }
+  for (const uint64_t mask : profile.mask) {
+    widths_.push_back(static_cast<uint8_t>(profile.chunk_bytes * 8 - static_cast<uint32_t>(std::popcount(mask))));
+  }
+  ref_.widths = widths_.data();
+  ref_.codes4 = codes4_.data();
+  ref_.codes8 = codes8_.data();
+  if (profile.codec == Codec::kExponent) {
+    ref_.code_bits = profile.code_bits;
+    ref_.exponent_bits = profile.dtype == Dtype::kFloat16 ? 5 : 8;
+    ref_.mantissa_bits = size * 8 - 1 - ref_.exponent_bits;
+    add_.assign((ref_.row_bytes + 3) / 4, 0);
+    for (uint32_t column = 0; column < profile.num_columns; ++column) {
+      const uint32_t shift = (column * size % 4) * 8;
+      const uint32_t below = (uint32_t{profile.base[column]} - 1) << ref_.mantissa_bits;
+      add_[column * size / 4] |= (size == 4 ? below : below & 0xffffu) << shift;
+    }
+    ref_.add = add_.data();
+  }
+  if (profile.codec == Codec::kSparse) {
+    ref_.index_bits = std::max(1, static_cast<int>(std::bit_width(profile.num_columns - 1)));
+    ref_.value_bits = profile.value_bits;
+    ref_.constant = profile.constant;
+    ref_.value_prefix = profile.value_prefix;
+  }
+}
+
+uint32_t encode_row(const ProfileRef& profile, const std::byte* row, std::byte* out) {
+  uint32_t bytes = 0;
+  switch (profile.codec) {
+    case Codec::kRaw:
+      return 0;
+    case Codec::kInvariant:
+      bytes = encode_invariant(profile, row, out);
+      break;
+    case Codec::kExponent:
+      bytes = encode_exponent(profile, row, out);
+      break;
+    case Codec::kSparse:
+      bytes = encode_sparse(profile, row, out);
+      break;
+  }
+  return bytes < profile.row_bytes ? bytes : 0;
+}
+
+bool decode_row(const ProfileRef& profile, const RowSpan& span, std::byte* row, std::vector<std::byte>& scratch) {
+  if (span.raw) {
+    if (span.bytes < profile.row_bytes) return false;
+    std::memcpy(row, span.begin, profile.row_bytes);
+    return true;
+  }
+  if (scratch.size() < span.bytes + kReadSlackBytes) scratch.resize(span.bytes + kReadSlackBytes);
+  std::memcpy(scratch.data(), span.begin, span.bytes);
+  std::memset(scratch.data() + span.bytes, 0, kReadSlackBytes);
+  uint32_t used = 0;
+  switch (profile.codec) {
+    case Codec::kRaw:
+      return false;
+    case Codec::kInvariant:
+      used = decode_invariant(profile, scratch.data(), span.bytes, row);
+      break;
+    case Codec::kExponent:
+      used = decode_exponent(profile, scratch.data(), span.bytes, row);
+      break;
+    case Codec::kSparse:
+      used = decode_sparse(profile, scratch.data(), span.bytes, row);
+      break;
+  }
+  return used > 0 && (span.exact ? used == span.bytes : used <= span.bytes);
+}
+
+}  // namespace cohort::ibp

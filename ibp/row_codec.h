@@ -1,0 +1,53 @@
+// One row in, one row out, on the host: the oracle of the CUDA bodies. Internal to ibp/.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "ibp/ibp.h"
+
+namespace cohort::ibp {
+
+// A profile's tables in host memory and the view that codecs read.
+class ProfileTables {
+ public:
+  explicit ProfileTables(const Profile& profile);
+  const ProfileRef& ref() const { return ref_; }
+  const std::vector<ChunkCode<uint32_t>>& codes4() const { return codes4_; }
+  const std::vector<ChunkCode<uint64_t>>& codes8() const { return codes8_; }
+  const std::vector<uint32_t>& add() const { return add_; }
+
+ private:
+  std::vector<ChunkCode<uint32_t>> codes4_;
+  std::vector<ChunkCode<uint64_t>> codes8_;
+  std::vector<uint8_t> widths_;
+  std::vector<uint32_t> add_;
+  ProfileRef ref_;
+};
+
+// Bodies of the codecs. encode: bytes written to `out` (a multiple of 4), which has room for encode_room() bytes.
+// decode: bytes used of `in`, which is readable up to `bytes` + kReadSlackBytes; 0 when it is no valid row.
+inline constexpr uint32_t kReadSlackBytes = 16;
+uint32_t encode_invariant(const ProfileRef& profile, const std::byte* row, std::byte* out);
+uint32_t decode_invariant(const ProfileRef& profile, const std::byte* in, uint32_t bytes, std::byte* row);
+uint32_t encode_exponent(const ProfileRef& profile, const std::byte* row, std::byte* out);
+uint32_t decode_exponent(const ProfileRef& profile, const std::byte* in, uint32_t bytes, std::byte* row);
+uint32_t encode_sparse(const ProfileRef& profile, const std::byte* row, std::byte* out);
+uint32_t decode_sparse(const ProfileRef& profile, const std::byte* in, uint32_t bytes, std::byte* row);
+
+// Room for any codec's longest attempt at a row, slack included.
+inline std::size_t encode_room(const ProfileRef& profile) {
+  return std::size_t{profile.row_bytes} * 2 + std::size_t{profile.num_columns} * 4 + 256;
+}
+
+// Whether work on so many bytes repays waking other threads.
+constexpr bool worth_threads(int64_t bytes) { return bytes > int64_t{1} << 19; }
+
+// Encodes the row; 0 when the result is not shorter than the row, which then is stored raw.
+uint32_t encode_row(const ProfileRef& profile, const std::byte* row, std::byte* out);
+
+// Decodes a located row, through `scratch`, which grows as needed; false when it is no valid row.
+bool decode_row(const ProfileRef& profile, const RowSpan& span, std::byte* row, std::vector<std::byte>& scratch);
+
+}  // namespace cohort::ibp

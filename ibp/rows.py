@@ -1,0 +1,213 @@
+"""fit, encode, fetch: the Python face of ibp/ibp.h."""
+
+from dataclasses import dataclass, field
+
+from cohort.base.errors import CohortError
+from cohort.ibp import _native, arrays
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """What the rows of a table have in common. Made by fit(), kept by save() and load().
+
+    Attributes:
+        why: the numbers that decided for this codec; empty after load().
+        candidates: for each codec tried: codec, bytes_per_row, stored_per_row, lines_per_row, raw_share.
+    """
+
+    native: _native.Profile
+    why: str = ""
+    candidates: list[dict] = field(default_factory=list)
+    sample_rows: int = 0
+
+    codec = property(lambda self: self.native.codec)
+    dtype = property(lambda self: self.native.dtype)
+    num_columns = property(lambda self: self.native.num_columns)
+    row_bytes = property(lambda self: self.native.row_bytes)
+    slot_bytes = property(lambda self: self.native.slot_bytes)
+
+    def save(self, path) -> None:
+        self.native.save(str(path))
+
+    @staticmethod
+    def load(path) -> "Profile":
+        return Profile(_native.Profile.load(str(path)))
+
+    def mean_row_bytes(self, rows) -> float:
+        """The mean encoded bytes of a row of `rows`: of rows the profile has not seen, for instance."""
+        return _native.mean_row_bytes(rows, self.native)
+
+    def __eq__(self, other):
+        return isinstance(other, Profile) and self.native == other.native
+
+    def __repr__(self):
+        return f"Profile({self.codec}, {self.dtype} x {self.num_columns}{', ' + self.why if self.why else ''})"
+
+
+class EncodedRows:
+    """Encoded rows [num_rows, num_columns] in host, pinned or GPU memory."""
+
+    def __init__(self, native, kind=None, keep=None):
+        self._native, self._kind, self._keep = native, kind, keep
+        self._table = self._gather = None
+        self.device = "cpu"
+
+    profile = property(lambda self: Profile(self._native.profile))
+    num_rows = property(lambda self: self._native.num_rows)
+    layout = property(lambda self: self._native.layout)
+    stored_bytes = property(lambda self: self._native.stored_bytes)
+    bitmask = property(lambda self: self._native.bitmask)
+    shape = property(lambda self: (self.num_rows, self._native.profile.num_columns))
+
+    def __len__(self):
+        return self.num_rows
+
+    def save(self, path) -> None:
+        self._native.save(str(path))
+
+    def to(self, place: str) -> "EncodedRows":
+        """The rows for the GPU in use: "pinned" (host memory it reads in place) or "cuda" (its own memory)."""
+        if place == "cpu":
+            return EncodedRows(self._native, self._kind, self._keep)
+        if place not in ("pinned", "cuda"):
+            raise CohortError("EncodedRows.to", "cpu, pinned or cuda", place)
+        if not _native.with_cuda:
+            raise CohortError("EncodedRows.to", "a build with CUDA", "one without", "build with a CUDA compiler")
+        moved = EncodedRows(self._native, self._kind, self._keep)
+        moved._table = _native.DeviceTable(self._native, place == "pinned")
+        moved.device = place
+        return moved
+
+    def reserve(self, max_rows: int) -> None:
+        """Allocates what fetches of up to `max_rows` rows need, so that they allocate nothing."""
+        if self._gather is None or self._gather.max_rows < max_rows:
+            if self._gather is not None:
+                self._gather.check()
+            self._gather = _native.Gather(max(max_rows, 1))
+
+    def check(self) -> None:
+        """Raises the error of a finished GPU fetch, if there was one."""
+        if self._gather is not None:
+            self._gather.check()
+
+
+def fit(rows, codec="auto", *, sample=0.01, min_sample=4096, chunk_bytes=4, threshold=None, seed=0) -> Profile:
+    """Looks at a sample of the rows and chooses how to encode them.
+
+    Args:
+        rows: [num_rows, num_columns] in host memory (a CUDA tensor is sampled through the host).
+        codec: auto (fewest 128-byte lines a row, then fewest bytes), invariant, exponent, sparse or raw.
+        sample, min_sample: share of the rows looked at, and at least how many.
+        chunk_bytes: 4 or 8 (invariant). threshold: share of rows that must agree on a bit; None sweeps 0.70 to 0.95.
+    """
+    if arrays.is_cuda(rows):
+        rows = rows.cpu()
+    percent = 0 if threshold is None else round(threshold * 100)
+    native, why, count, candidates = _native.fit(rows, codec, sample, min_sample, chunk_bytes, percent, seed)
+    return Profile(native, why, candidates, count)
+
+
+def encode(rows, profile: Profile, *, layout="auto", slot_bytes=0, in_place=False, out=None, batch_rows=None):
+    """Encodes rows: EncodedRows, or the bytes written when `out` names a file.
+
+    Args:
+        layout: packed, slots (fixed stride, overflow area), or auto (what the profile recommends).
+        in_place: row i is encoded over itself; `rows` is changed and kept.
+        out: a path; rows are read and written `batch_rows` at a time, so that a mapped table need not fit in memory.
+    """
+    if out is not None:
+        return _encode_to_file(rows, profile, str(out), layout, slot_bytes, batch_rows)
+    if in_place:
+        return EncodedRows(_native.encode_in_place(rows, profile.native), arrays.kind_of(rows), keep=rows)
+    if arrays.is_cuda(rows):
+        _check_cuda_rows(rows, profile)
+        native = _native.encode_gpu(rows.data_ptr(), rows.shape[0], profile.native, layout, slot_bytes)
+        return EncodedRows(native, arrays.kind_of(rows))
+    return EncodedRows(_native.encode(rows, profile.native, layout, slot_bytes), arrays.kind_of(rows))
+
+
+def _check_cuda_rows(rows, profile):
+    import torch
+
+    right = rows.dim() == 2 and rows.is_contiguous() and rows[:0].numel() == 0
+    if not right or rows.shape[1] != profile.num_columns or rows.shape[1] * rows.element_size() != profile.row_bytes:
+        expected = f"contiguous {profile.dtype} [n, {profile.num_columns}]"
+        raise CohortError("encode: rows", expected, f"{rows.dtype} {list(rows.shape)}")
+    torch.cuda.current_stream(rows.device).synchronize()  # encode() works on a stream of its own
+
+
+def _encode_to_file(rows, profile, path, layout, slot_bytes, batch_rows):
+    step = batch_rows or max((64 << 20) // profile.row_bytes // 64, 1) * 64
+    if step % 64 != 0:
+        raise CohortError("encode: batch_rows", "a multiple of 64", str(step))
+    writer = _native.FileWriter(path, profile.native, layout, slot_bytes)
+    for first in range(0, len(rows), step):
+        batch = rows[first : first + step]
+        writer.append(batch.cpu() if arrays.is_cuda(batch) else batch)
+    return writer.finish()
+
+
+def fetch(encoded: EncodedRows, index, out=None, stream=None, max_sms=None, check=False):
+    """rows[index], decoded.
+
+    Args:
+        index: int64 [n]; a CUDA tensor when the rows are pinned or on the GPU.
+        out: [n, num_columns] to write to; given it, and after reserve(n), nothing is allocated.
+        stream: torch stream or its handle; default: the current one. The call does not wait for it.
+        max_sms: thread blocks of the persistent grid; default: all SMs.
+        check: wait, and raise the error of a bad index now rather than at the next call.
+    """
+    if encoded._table is not None:
+        return _fetch_cuda(encoded, index, out, stream, max_sms, check)
+    if arrays.is_cuda(index):
+        raise CohortError(
+            "fetch: index", "host memory", "a CUDA tensor", 'call encoded.to("pinned") or .to("cuda") first'
+        )
+    index_array = arrays.as_index(index)
+    if out is None:
+        kind = encoded._kind or arrays.default_kind(encoded.profile.dtype, index)
+        out = arrays.new_array((len(index_array), encoded.shape[1]), encoded.profile.dtype, kind)
+    _native.fetch(encoded._native, index_array, out)
+    return out
+
+
+def _fetch_cuda(encoded, index, out, stream, max_sms, check):
+    import torch
+
+    if not arrays.is_cuda(index) or index.dtype != torch.int64 or index.dim() != 1 or not index.is_contiguous():
+        raise CohortError(
+            "fetch: index", "a contiguous CUDA tensor, int64 [n]", str(getattr(index, "dtype", type(index)))
+        )
+    shape = (index.numel(), encoded.shape[1])
+    if out is None:
+        kind = encoded._kind if encoded._kind and encoded._kind[0] == "torch" else None
+        kind = kind or arrays.default_kind(encoded.profile.dtype, index)
+        out = arrays.new_array(shape, encoded.profile.dtype, kind, index.device)
+    row_bytes = out.shape[-1] * out.element_size() if arrays.is_cuda(out) else 0
+    if tuple(out.shape) != shape or row_bytes != encoded.profile.row_bytes or not out.is_contiguous():
+        raise CohortError("fetch: out", f"contiguous CUDA {encoded.profile.dtype} {list(shape)}", f"{list(out.shape)}")
+    encoded.reserve(index.numel())
+    handle = torch.cuda.current_stream(index.device) if stream is None else stream
+    handle = getattr(handle, "cuda_stream", handle)
+    pointers = (index.data_ptr(), index.numel(), out.data_ptr())
+    encoded._gather.fetch(encoded._table, *pointers, handle, max_sms or 0, check)
+    return out
+
+
+def decode(encoded: EncodedRows, out=None):
+    """All rows, in order, in host memory."""
+    if out is None:
+        kind = encoded._kind or arrays.default_kind(encoded.profile.dtype, None)
+        out = arrays.new_array(encoded.shape, encoded.profile.dtype, kind)
+    _native.decode(encoded._native, out)
+    return out
+
+
+def bound(profile: Profile, num_rows: int, *, layout="auto", slot_bytes=0) -> int:
+    """No encoding of `num_rows` rows takes more bytes than this."""
+    return _native.bound(profile.native, num_rows, layout, slot_bytes)
+
+
+def load(path, *, verify=True) -> EncodedRows:
+    """Maps a file of encoded rows; verify=False leaves the rows' checksums unread."""
+    return EncodedRows(_native.load(str(path), verify))

@@ -1,0 +1,167 @@
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "base/check.h"
+#include "ibp/ibp.h"
+#include "tests/ibp/rows.h"
+
+namespace cohort::ibp {
+namespace {
+
+// Rows out in another order, with repeats, equal the rows that went in.
+void expect_round_trip(const Rows& rows, const EncodedRows& encoded) {
+  const uint32_t row_bytes = rows.table.row_bytes();
+  std::vector<int64_t> index;
+  for (int64_t i = rows.table.num_rows - 1; i >= 0; i -= 2) index.push_back(i);
+  for (int64_t i = 0; i < rows.table.num_rows; i += 3) index.push_back(i);
+  std::vector<std::byte> out(index.size() * row_bytes);
+  fetch(encoded, index, out.data());
+  for (std::size_t i = 0; i < index.size(); ++i) {
+    const std::byte* expected = rows.bytes.data() + index[i] * int64_t{row_bytes};
+    ASSERT_EQ(std::memcmp(out.data() + i * row_bytes, expected, row_bytes), 0) << "row " << index[i];
+  }
+  std::vector<std::byte> all(rows.bytes.size(), std::byte{0xee});
+  decode(encoded, all.data());
+  ASSERT_EQ(all, rows.bytes);
+}
+
+void expect_every_layout(const Rows& rows, const Profile& profile) {
+  for (const LayoutChoice layout : {LayoutChoice::kAuto, LayoutChoice::kPacked, LayoutChoice::kSlots}) {
+    const EncodedRows encoded = encode(rows.table, profile, {.layout = layout});
+    expect_round_trip(rows, encoded);
+    EXPECT_LE(encoded.stored_bytes(), bound(profile, rows.table.num_rows, {.layout = layout}));
+  }
+  if (rows.table.row_bytes() % 4 != 0) return;
+  Rows copy = rows;
+  copy.table.data = copy.bytes.data();
+  expect_round_trip(rows, encode_in_place(copy.table, profile));
+}
+
+class RoundTrip : public testing::TestWithParam<std::tuple<Dtype, Content>> {};
+
+TEST_P(RoundTrip, EveryCodecLayoutAndWidth) {
+  const auto [dtype, content] = GetParam();
+  for (const uint32_t num_columns : {1u, 2u, 3u, 31u, 32u, 33u, 100u, 128u, 257u}) {
+    const Rows rows = make_rows(content, dtype, num_columns, 130);
+    for (const Profile& profile : all_profiles(rows.table)) {
+      SCOPED_TRACE(name_of(profile.codec) + " x " + std::to_string(num_columns));
+      expect_every_layout(rows, profile);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Codecs, RoundTrip,
+                         testing::Combine(testing::ValuesIn(kAllDtypes), testing::ValuesIn(kAllContents)),
+                         [](const auto& test) {
+                           return name_of(std::get<0>(test.param)) + "_" + name_of(std::get<1>(test.param));
+                         });
+
+TEST(RoundTripLimits, WidestRows) {
+  for (const Dtype dtype : kAllDtypes) {
+    for (const Content content : {Content::kDense, Content::kConstant, Content::kSpecial, Content::kNoise}) {
+      const Rows rows = make_rows(content, dtype, kMaxRowBytes / element_bytes(dtype), 3);
+      for (const Profile& profile : all_profiles(rows.table)) expect_every_layout(rows, profile);
+    }
+  }
+}
+
+TEST(RoundTripLimits, OneRow) {
+  const Rows rows = make_rows(Content::kDense, Dtype::kFloat32, 5, 1);
+  for (const Profile& profile : all_profiles(rows.table)) expect_every_layout(rows, profile);
+}
+
+TEST(RoundTripLimits, RowsUnlikeTheSample) {
+  const Rows seen = make_rows(Content::kConstant, Dtype::kFloat32, 90, 200);
+  for (const Content content : kAllContents) {
+    const Rows rows = make_rows(content, Dtype::kFloat32, 90, 100);
+    for (const Profile& profile : all_profiles(seen.table)) expect_every_layout(rows, profile);
+  }
+}
+
+TEST(RoundTripLimits, NoRowsAndNoIndex) {
+  const Rows rows = make_rows(Content::kDense, Dtype::kFloat32, 8, 10);
+  const Profile profile = fit(rows.table).profile;
+  fetch(encode(rows.table, profile), {}, nullptr);
+  const EncodedRows none = encode({nullptr, 0, Dtype::kFloat32, 8}, profile);
+  EXPECT_EQ(none.ref.num_rows, 0);
+  decode(none, nullptr);
+}
+
+TEST(RoundTripLimits, ManyBatches) {
+  const Rows rows = make_rows(Content::kOnes, Dtype::kBits64, 2000, 6000);  // 96 MB: three batches
+  expect_round_trip(rows, encode(rows.table, fit(rows.table, {.codec = "sparse"}).profile));
+}
+
+TEST(Slots, NarrowSlotsSendRowsToTheOverflowArea) {
+  const Rows rows = make_rows(Content::kMixed, Dtype::kFloat32, 64, 300);
+  const Profile profile = fit(rows.table, {.codec = "sparse"}).profile;
+  for (const uint32_t slot_bytes : {16u, 48u, 256u}) {
+    const EncodedRows encoded = encode(rows.table, profile, {.layout = LayoutChoice::kSlots, .slot_bytes = slot_bytes});
+    EXPECT_EQ(encoded.ref.data_bytes, 300 * slot_bytes);
+    expect_round_trip(rows, encoded);
+  }
+}
+
+TEST(Packed, ShortRowsDoNotCrossALine) {
+  const Rows rows = make_rows(Content::kOnes, Dtype::kFloat32, 1500, 1000);
+  const EncodedRows encoded =
+      encode(rows.table, fit(rows.table, {.codec = "sparse"}).profile, {.layout = LayoutChoice::kPacked});
+  for (int64_t row = 0; row < 1000; ++row) {
+    const uint64_t offset = entry_offset_bytes(encoded.ref.entries[row]);
+    const uint32_t bytes = entry_bytes(encoded.ref.entries[row]);
+    const uint64_t padding = kLineBytes - offset % kLineBytes;
+    EXPECT_TRUE(bytes > kLineBytes || bytes <= padding || padding > bytes / 2) << row;
+  }
+}
+
+TEST(Errors, NameWhatIsWrong) {
+  const Rows rows = make_rows(Content::kDense, Dtype::kFloat32, 6, 20);
+  const Profile profile = fit(rows.table).profile;
+  const EncodedRows encoded = encode(rows.table, profile);
+  std::vector<std::byte> out(24 * 4);
+  const auto message_of = [](auto&& call) {
+    try {
+      call();
+    } catch (const base::Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_EQ(message_of([&] {
+              fetch(encoded, std::vector<int64_t>{1, 20}, out.data());
+            }),
+            "fetch: index[1]: expected 0 to 19, found 20");
+  EXPECT_EQ(message_of([&] {
+              fetch(encoded, std::vector<int64_t>{3, 2, -1}, out.data());
+            }),
+            "fetch: index[2]: expected 0 to 19, found -1");
+  const Rows wider = make_rows(Content::kDense, Dtype::kFloat32, 7, 20);
+  EXPECT_NE(message_of([&] { encode(wider.table, profile); }).find("float32 x 6, found float32 x 7"),
+            std::string::npos);
+  const Rows half = make_rows(Content::kDense, Dtype::kFloat16, 6, 20);
+  EXPECT_NE(message_of([&] { encode(half.table, profile); }).find("found float16 x 6"), std::string::npos);
+  const Rows odd = make_rows(Content::kDense, Dtype::kUint8, 6, 20);
+  EXPECT_NE(message_of([&] { encode_in_place(odd.table, fit(odd.table).profile); }).find("multiple of 4"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] { fit(odd.table, {.codec = "exponent"}); }).find("found uint8"), std::string::npos);
+  EXPECT_NE(message_of([&] { fit({nullptr, 0, Dtype::kFloat32, 4}); }).find("at least one row"), std::string::npos);
+  EXPECT_NE(message_of([&] {
+              fit({out.data(), 1, Dtype::kFloat32, 20000});
+            }).find("1 to 65536 bytes"),
+            std::string::npos);
+}
+
+TEST(Errors, ADamagedRowIsNoRow) {
+  const Rows rows = make_rows(Content::kConstant, Dtype::kFloat32, 400, 100);
+  const EncodedRows encoded =
+      encode(rows.table, fit(rows.table, {.codec = "sparse"}).profile, {.layout = LayoutChoice::kPacked});
+  auto* data = const_cast<std::byte*>(encoded.ref.data);
+  const uint32_t too_many = 0x00ffffffu;
+  std::memcpy(data + entry_offset_bytes(encoded.ref.entries[5]), &too_many, 4);
+  std::vector<std::byte> out(rows.bytes.size());
+  EXPECT_THROW(decode(encoded, out.data()), base::Error);
+}
+
+}  // namespace
+}  // namespace cohort::ibp

@@ -1,0 +1,152 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/check.h"
+#include "ibp/checksum.h"
+#include "ibp/ibp.h"
+#include "tests/ibp/rows.h"
+
+namespace cohort::ibp {
+namespace {
+
+std::string temporary(const char* name) { return testing::TempDir() + name; }
+
+// A file's bytes at a 16-byte boundary.
+struct alignas(16) Piece {
+  std::byte bytes[16];
+};
+struct Image {
+  std::vector<Piece> pieces;
+  std::size_t size = 0;
+  std::byte* data() { return pieces.data()->bytes; }
+  std::span<const std::byte> span(std::size_t count) { return {data(), count}; }
+};
+
+Image read_image(const std::string& path) {
+  Image image;
+  image.size = std::filesystem::file_size(path);
+  image.pieces.resize(image.size / 16 + 1);
+  std::ifstream(path, std::ios::binary)
+      .read(reinterpret_cast<char*>(image.data()), static_cast<std::streamsize>(image.size));
+  return image;
+}
+
+std::vector<std::byte> decode_all(const EncodedRows& encoded) {
+  std::vector<std::byte> out(static_cast<std::size_t>(encoded.ref.num_rows) * encoded.ref.row_bytes);
+  decode(encoded, out.data());
+  return out;
+}
+
+TEST(Checksum, KnownAnswers) {
+  const char* text = "123456789";
+  EXPECT_EQ(crc32c(std::as_bytes(std::span(text, 9))), 0xe3069283u);
+  EXPECT_EQ(crc32c(std::as_bytes(std::span(text + 4, 5)), crc32c(std::as_bytes(std::span(text, 4)))), 0xe3069283u);
+  const std::vector<std::byte> zeros(32);
+  EXPECT_EQ(crc32c(zeros), 0x8a9136aau);
+}
+
+TEST(File, EveryLayoutComesBack) {
+  const std::string path = temporary("layouts.ibp");
+  for (const Content content : {Content::kDense, Content::kMixed, Content::kNoise}) {
+    Rows rows = make_rows(content, Dtype::kFloat32, 50, 333);
+    for (const Profile& profile : all_profiles(rows.table)) {
+      for (const LayoutChoice layout : {LayoutChoice::kPacked, LayoutChoice::kSlots}) {
+        save(encode(rows.table, profile, {.layout = layout}), path);
+        EXPECT_EQ(decode_all(load(path)), rows.bytes);
+        EXPECT_EQ(load(path).profile, profile);
+      }
+      Rows copy = rows;
+      copy.table.data = copy.bytes.data();
+      save(encode_in_place(copy.table, profile), path);
+      EXPECT_EQ(decode_all(load(path)), rows.bytes);
+    }
+  }
+  std::filesystem::remove(path);
+}
+
+TEST(File, WrittenPieceByPieceIsTheSameFile) {
+  const std::string whole = temporary("whole.ibp"), pieces = temporary("pieces.ibp");
+  const Rows rows = make_rows(Content::kMixed, Dtype::kFloat32, 40, 1000);
+  for (const Profile& profile : all_profiles(rows.table)) {
+    save(encode(rows.table, profile), whole);
+    FileWriter writer(pieces, profile);
+    for (int64_t first = 0; first < 1000; first += 128) {
+      writer.append({rows.table.row(first), std::min<int64_t>(128, 1000 - first), Dtype::kFloat32, 40});
+    }
+    const int64_t bytes = writer.finish();
+    EXPECT_EQ(bytes, static_cast<int64_t>(std::filesystem::file_size(pieces)));
+    Image a = read_image(whole), b = read_image(pieces);
+    ASSERT_EQ(a.size, b.size);
+    EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size), 0);
+  }
+  std::filesystem::remove(whole);
+  std::filesystem::remove(pieces);
+}
+
+TEST(File, PiecesOfAnySizeDecode) {
+  const std::string path = temporary("odd_pieces.ibp");
+  const Rows rows = make_rows(Content::kMixed, Dtype::kFloat32, 40, 500);
+  for (const Profile& profile : all_profiles(rows.table)) {
+    FileWriter writer(path, profile);
+    for (int64_t first = 0; first < 500; first += 37) {
+      writer.append({rows.table.row(first), std::min<int64_t>(37, 500 - first), Dtype::kFloat32, 40});
+    }
+    writer.finish();
+    EXPECT_EQ(decode_all(load(path)), rows.bytes);
+  }
+  std::filesystem::remove(path);
+}
+
+TEST(File, AppearsOnlyWhenFinished) {
+  const std::string path = temporary("unfinished.ibp");
+  const Rows rows = make_rows(Content::kDense, Dtype::kFloat32, 8, 100);
+  {
+    FileWriter writer(path, fit(rows.table).profile);
+    writer.append(rows.table);
+  }
+  EXPECT_FALSE(std::filesystem::exists(path));
+  EXPECT_FALSE(std::filesystem::exists(path + ".tmp"));
+  EXPECT_THROW(load(path), base::Error);
+  EXPECT_THROW(FileWriter("/nonexistent/folder/x.ibp", fit(rows.table).profile), base::Error);
+}
+
+TEST(File, EveryCutIsAnError) {
+  const std::string path = temporary("cut.ibp");
+  const Rows rows = make_rows(Content::kMixed, Dtype::kFloat32, 12, 40);
+  for (const LayoutChoice layout : {LayoutChoice::kPacked, LayoutChoice::kSlots}) {
+    save(encode(rows.table, fit(rows.table, {.codec = "sparse"}).profile, {.layout = layout}), path);
+    Image image = read_image(path);
+    for (std::size_t size = 0; size < image.size; ++size) {
+      EXPECT_THROW(load(image.span(size), nullptr, "cut"), base::Error) << size;
+    }
+    EXPECT_NO_THROW(load(image.span(image.size), nullptr, "whole"));
+  }
+  std::filesystem::remove(path);
+}
+
+// A flipped bit is found, or lies in padding and changes nothing.
+TEST(File, NoFlippedBitGivesAWrongRow) {
+  const std::string path = temporary("flip.ibp");
+  const Rows rows = make_rows(Content::kMixed, Dtype::kFloat32, 12, 40);
+  for (const Profile& profile : all_profiles(rows.table)) {
+    save(encode(rows.table, profile), path);
+    Image image = read_image(path);
+    int found = 0;
+    for (std::size_t bit = 0; bit < image.size * 8; bit += 3) {
+      image.data()[bit / 8] ^= static_cast<std::byte>(1 << (bit % 8));
+      try {
+        EXPECT_EQ(decode_all(load(image.span(image.size), nullptr, "flipped")), rows.bytes) << bit;
+      } catch (const base::Error&) {
+        ++found;
+      }
+      image.data()[bit / 8] ^= static_cast<std::byte>(1 << (bit % 8));
+    }
+    EXPECT_GT(found, static_cast<int>(image.size));
+  }
+  std::filesystem::remove(path);
+}
+
+}  // namespace
+}  // namespace cohort::ibp

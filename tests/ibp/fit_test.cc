@@ -1,0 +1,121 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "base/check.h"
+#include "ibp/ibp.h"
+#include "tests/ibp/rows.h"
+
+namespace cohort::ibp {
+namespace {
+
+double saved_percent(const RowTable& rows, const Profile& profile) {
+  return 100.0 * (1 - mean_row_bytes(rows, profile) / rows.row_bytes());
+}
+
+TEST(Fit, TakesTheCodecForTheContent) {
+  const auto codec_for = [](Content content, Dtype dtype, uint32_t num_columns) {
+    return name_of(fit(make_rows(content, dtype, num_columns, 500).table).profile.codec);
+  };
+  EXPECT_EQ(codec_for(Content::kDense, Dtype::kFloat32, 256), "exponent");
+  EXPECT_EQ(codec_for(Content::kDense, Dtype::kBfloat16, 1024), "exponent");
+  EXPECT_EQ(codec_for(Content::kConstant, Dtype::kFloat32, 2000), "sparse");
+  EXPECT_EQ(codec_for(Content::kNoise, Dtype::kFloat32, 256), "raw");
+}
+
+TEST(Fit, SaysWhy) {
+  const Fit result = fit(make_rows(Content::kDense, Dtype::kFloat32, 256, 500).table);
+  EXPECT_EQ(result.sample_rows, 500);
+  EXPECT_EQ(result.candidates.size(), 4u);
+  EXPECT_EQ(result.why.rfind("exponent: fewest 128-byte lines", 0), 0u) << result.why;
+}
+
+TEST(Fit, GaussianRowsSaveWhatTheFormatPromises) {
+  const struct {
+    Dtype dtype;
+    uint32_t num_columns;
+    double exponent, invariant;
+  } kCases[] = {
+      {Dtype::kFloat32, 256, 14.7, 12.0}, {Dtype::kBfloat16, 512, 29.5, 24.0}, {Dtype::kFloat16, 512, 11.1, 9.5}};
+  for (const auto& expected : kCases) {
+    const Rows rows = make_rows(Content::kDense, expected.dtype, expected.num_columns, 2000);
+    EXPECT_GE(saved_percent(rows.table, fit(rows.table, {.codec = "exponent"}).profile), expected.exponent);
+    EXPECT_GE(saved_percent(rows.table, fit(rows.table, {.codec = "invariant"}).profile), expected.invariant);
+  }
+}
+
+TEST(Fit, HeldOutRowsSaveAsMuch) {
+  const Rows rows = make_rows(Content::kDense, Dtype::kFloat32, 128, 20000);
+  for (const char* codec : {"exponent", "invariant"}) {
+    const Profile whole = fit(rows.table, {.codec = codec, .sample = 1.0}).profile;
+    const Profile tenth = fit(rows.table, {.codec = codec, .sample = 0.1, .min_sample = 1}).profile;
+    EXPECT_NEAR(saved_percent(rows.table, whole), saved_percent(rows.table, tenth), 0.2) << codec;
+  }
+}
+
+TEST(Fit, SlotsTouchFewerLinesThanPackedRows) {
+  const Rows rows = make_rows(Content::kDense, Dtype::kFloat32, 128, 3000);
+  const Fit result = fit(rows.table, {.codec = "exponent"});
+  EXPECT_EQ(result.profile.slot_bytes, 448u);
+  EXPECT_NEAR(result.candidates[0].lines_per_row, 4.0, 0.01);
+}
+
+TEST(Fit, SameSeedSameProfile) {
+  const Rows rows = make_rows(Content::kDense, Dtype::kFloat32, 16, 9000);
+  const FitOptions options{.codec = "invariant", .sample = 0.01, .min_sample = 100, .seed = 5};
+  EXPECT_EQ(fit(rows.table, options).profile, fit(rows.table, options).profile);
+}
+
+TEST(Profile, SurvivesBytesAndFiles) {
+  const std::string path = testing::TempDir() + "profile_test.ibp";
+  for (const Dtype dtype : kAllDtypes) {
+    const Rows rows = make_rows(Content::kMixed, dtype, 37, 200);
+    for (const Profile& profile : all_profiles(rows.table)) {
+      EXPECT_EQ(profile_from(to_bytes(profile), "bytes"), profile);
+      save(profile, path);
+      EXPECT_EQ(load_profile(path), profile);
+    }
+  }
+  std::filesystem::remove(path);
+}
+
+TEST(Profile, EveryFlippedBitAndEveryCutIsAnError) {
+  const Rows rows = make_rows(Content::kDense, Dtype::kFloat32, 5, 50);
+  for (const Profile& profile : all_profiles(rows.table)) {
+    const std::vector<std::byte> good = to_bytes(profile);
+    for (std::size_t bit = 0; bit < good.size() * 8; ++bit) {
+      std::vector<std::byte> bad = good;
+      bad[bit / 8] ^= static_cast<std::byte>(1 << (bit % 8));
+      EXPECT_THROW(profile_from(bad, "bytes"), base::Error) << bit;
+    }
+    for (std::size_t size = 0; size < good.size(); ++size) {
+      EXPECT_THROW(profile_from(std::span(good).first(size), "bytes"), base::Error) << size;
+    }
+  }
+}
+
+TEST(Profile, ImpossibleFieldsAreErrors) {
+  const Rows rows = make_rows(Content::kDense, Dtype::kFloat32, 5, 50);
+  Profile exponent = fit(rows.table, {.codec = "exponent"}).profile;
+  exponent.base[3] = 255;
+  EXPECT_THROW(validate(exponent), base::Error);
+  Profile invariant = fit(rows.table, {.codec = "invariant"}).profile;
+  invariant.value[0] = ~invariant.mask[0] & 1 ? 1 : ~uint64_t{0};
+  EXPECT_THROW(validate(invariant), base::Error);
+  Profile sparse = fit(rows.table, {.codec = "sparse"}).profile;
+  sparse.value_bits = 33;
+  EXPECT_THROW(validate(sparse), base::Error);
+  sparse.value_bits = 32;
+  EXPECT_NO_THROW(validate(sparse));
+  sparse.chunk_bytes = 4;  // found by the fuzzer: tables of a codec that the profile does not have
+  EXPECT_THROW(validate(sparse), base::Error);
+  EXPECT_THROW(profile_from(to_bytes(sparse), "bytes"), base::Error);
+  Profile slots = fit(rows.table).profile;
+  slots.slot_bytes = 12;
+  EXPECT_THROW(validate(slots), base::Error);
+}
+
+}  // namespace
+}  // namespace cohort::ibp

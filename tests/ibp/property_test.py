@@ -1,0 +1,212 @@
+"""Every codec, dtype, width and special value, drawn by hypothesis; the slow decoder as second opinion."""
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import slow_decoder
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cohort import ibp
+from cohort.base.errors import CohortError
+
+torch = pytest.importorskip("torch")
+
+GOLDEN = Path(__file__).parent / "golden"
+DTYPES = {"float32": np.uint32, "float16": np.uint16, "bfloat16": np.uint16, "uint8": np.uint8}
+DTYPES |= {"int32": np.uint32, "int64": np.uint64}
+FLOATS = ("float32", "float16", "bfloat16")
+
+
+def tensor_of(bits: np.ndarray, dtype: str):
+    signed = torch.from_numpy(bits.view(f"i{bits.itemsize}") if bits.itemsize > 1 else bits)
+    return signed.view(getattr(torch, dtype))
+
+
+def bits_of(tensor, dtype: str) -> np.ndarray:
+    size = np.dtype(DTYPES[dtype]).itemsize
+    plain = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[size]
+    return tensor.view(plain).numpy().view(DTYPES[dtype])
+
+
+@st.composite
+def tables(draw):
+    """(dtype, bits [rows, columns]): noise, bell-shaped, sparse, row-constant or special values, mixed by row."""
+    dtype = draw(st.sampled_from(sorted(DTYPES)))
+    rows, columns = (
+        draw(st.integers(1, 40)),
+        draw(st.one_of(st.integers(1, 70), st.sampled_from([127, 128, 300, 1000]))),
+    )
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    kinds = draw(st.lists(st.sampled_from(["noise", "bell", "sparse", "constant", "special"]), min_size=1, max_size=3))
+    word = DTYPES[dtype]
+    noise = random.integers(0, 2 ** (8 * np.dtype(word).itemsize), (rows, columns), dtype=word, endpoint=False)
+    floats = torch.from_numpy(random.standard_normal((rows, columns)))
+    bell = bits_of(
+        floats.to(getattr(torch, dtype)) if dtype in FLOATS else (floats * 9).to(getattr(torch, dtype)), dtype
+    )
+    special = random.choice(SPECIAL[dtype], (rows, columns)) if dtype in SPECIAL else noise
+    few = random.random((rows, columns)) < 0.03
+    made = {"noise": noise, "bell": bell, "special": special, "sparse": np.where(few, bell, 0).astype(word)}
+    made["constant"] = np.where(few, np.broadcast_to(noise[:, :1], noise.shape), 0).astype(word)
+    choice = [made[kinds[i % len(kinds)]][i] for i in range(rows)]
+    return dtype, np.ascontiguousarray(np.stack(choice))
+
+
+SPECIAL = {
+    "float32": np.array(
+        [0x7FC00001, 0xFFC12345, 0x7F800001, 0x7F800000, 0xFF800000, 0x80000000, 1, 0x807FFFFF, 0], np.uint32
+    ),
+    "float16": np.array([0x7E01, 0xFD23, 0x7C01, 0x7C00, 0xFC00, 0x8000, 1, 0x83FF, 0], np.uint16),
+    "bfloat16": np.array([0x7FC1, 0xFFC2, 0x7F81, 0x7F80, 0xFF80, 0x8000, 1, 0x807F, 0], np.uint16),
+}
+
+
+def codecs_for(dtype):
+    return ["auto", "invariant", "sparse", "raw"] + (["exponent"] if dtype in FLOATS else [])
+
+
+@settings(max_examples=60, deadline=None)
+@given(tables(), st.data())
+def test_rows_come_back_bit_for_bit(table, data):
+    dtype, bits = table
+    rows = tensor_of(bits, dtype)
+    codec = data.draw(st.sampled_from(codecs_for(dtype)))
+    profile = ibp.fit(rows, codec, chunk_bytes=data.draw(st.sampled_from([4, 8])))
+    layout = data.draw(st.sampled_from(["auto", "packed", "slots"]))
+    encoded = ibp.encode(rows, profile, layout=layout)
+    index = data.draw(st.lists(st.integers(0, len(bits) - 1), max_size=60))
+    found = ibp.fetch(encoded, index)
+    assert found.dtype == rows.dtype and (bits_of(found, dtype) == bits[index]).all()
+    assert (bits_of(ibp.decode(encoded), dtype) == bits).all()
+    assert encoded.stored_bytes <= ibp.bound(profile, len(bits), layout=layout)
+
+
+@settings(max_examples=40, deadline=None)
+@given(tables(), st.data())
+def test_the_slow_decoder_agrees(tmp_path_factory, table, data):
+    dtype, bits = table
+    rows = tensor_of(bits, dtype)
+    profile = ibp.fit(
+        rows, data.draw(st.sampled_from(codecs_for(dtype))), chunk_bytes=data.draw(st.sampled_from([4, 8]))
+    )
+    path = tmp_path_factory.mktemp("slow") / "rows.ibp"
+    in_place = data.draw(st.booleans()) and profile.row_bytes % 4 == 0
+    if in_place:
+        ibp.encode(rows.clone(), profile, in_place=True).save(path)
+    else:
+        ibp.encode(rows, profile, layout=data.draw(st.sampled_from(["packed", "slots"])), out=path)
+    read, decoded = slow_decoder.decode_file(path.read_bytes())
+    assert decoded == [row.tobytes() for row in bits]
+    assert (read.codec, read.num_columns) == (
+        ["raw", "invariant", "exponent", "sparse"].index(profile.codec),
+        bits.shape[1],
+    )
+
+
+def golden_rows() -> np.ndarray:
+    """float32 [70, 24]: dense rows, sparse rows, special values; the same on every machine."""
+    state, rows = 1, np.zeros((70, 24), np.uint32)
+    for i in range(70):
+        for j in range(24):
+            state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
+            draw = state >> 33
+            if i % 3 == 0:
+                rows[i, j] = 0x3F000000 + (draw & 0x1FFFFFF)
+            elif i % 3 == 1:
+                rows[i, j] = 0x3F800000 if draw % 8 == 0 else 0
+            else:
+                rows[i, j] = SPECIAL["float32"][draw % 9]
+    return rows.view(np.float32)
+
+
+@pytest.mark.parametrize("codec", ["invariant", "exponent", "sparse", "raw"])
+@pytest.mark.parametrize("layout", ["packed", "slots"])
+def test_golden_files(codec, layout, tmp_path):
+    """Files written by version 1 stay readable, and version 1 is still what is written."""
+    rows, golden = golden_rows(), GOLDEN / f"{codec}_{layout}.ibp"
+    ibp.encode(rows, ibp.fit(rows, codec), layout=layout, out=tmp_path / "new.ibp")
+    found = ibp.decode(ibp.load(golden))
+    assert found.tobytes() == rows.tobytes()
+    assert hashlib.sha256((tmp_path / "new.ibp").read_bytes()).digest() == hashlib.sha256(golden.read_bytes()).digest()
+
+
+def test_bad_calls_say_what_is_wrong(tmp_path):
+    rows = np.random.default_rng(0).standard_normal((50, 12)).astype(np.float32)
+    profile = ibp.fit(rows)
+    encoded = ibp.encode(rows, profile)
+    for call, text in [
+        (lambda: ibp.fetch(encoded, [0, 50]), r"fetch: index\[1\]: expected 0 to 49, found 50"),
+        (lambda: ibp.fetch(encoded, [0.5]), "expected integers"),
+        (lambda: ibp.fetch(encoded, [1], out=np.empty((2, 12), np.float32)), "expected 48 bytes of float32"),
+        (lambda: ibp.fetch(encoded, [1], out=np.empty((1, 6), np.float64)), "expected 48 bytes of float32"),
+        (lambda: ibp.encode(rows.astype(np.float16), profile), "found float16 x 12"),
+        (lambda: ibp.encode(rows[:, :6], profile), "C-contiguous"),
+        (lambda: ibp.encode(rows.ravel(), profile), "1 dimensions"),
+        (lambda: ibp.fit(rows, "zip"), "expected auto, invariant, exponent, sparse or raw, found zip"),
+        (lambda: ibp.fit(rows.astype(np.int16)), "found 16 bits"),
+        (lambda: ibp.load(tmp_path / "none.ibp"), "No such file"),
+        (lambda: ibp.Profile.load(__file__), "IBPPROF1"),
+        (lambda: ibp.load(__file__), "IBPROWS1"),
+        (lambda: encoded.to("moon"), "expected cpu, pinned or cuda"),
+    ]:
+        with pytest.raises(CohortError, match=text):
+            call()
+
+
+def test_profiles_and_rows_are_kept(tmp_path):
+    rows = np.random.default_rng(0).standard_normal((500, 20)).astype(np.float32)
+    profile = ibp.fit(rows)
+    assert profile.why.startswith(profile.codec)
+    profile.save(tmp_path / "profile")
+    assert ibp.Profile.load(tmp_path / "profile") == profile
+    assert ibp.encode(rows, profile, out=tmp_path / "rows", batch_rows=64) == (tmp_path / "rows").stat().st_size
+    again = ibp.load(tmp_path / "rows")
+    assert again.profile == profile and (ibp.decode(again) == rows).all()
+    out = np.empty((2, 20), np.float32)
+    assert ibp.fetch(again, np.array([3, 4]), out) is out and (out == rows[3:5]).all()
+
+
+def test_published_names():
+    rows = np.where(np.random.default_rng(0).random((300, 200)) < 0.05, 1.0, 0.0).astype(np.float32)
+    for chunk_bytes in (4, 8):
+        mask, bitval = ibp.preprocess(rows, chunk_bytes=chunk_bytes)
+        assert mask.itemsize == chunk_bytes and len(mask) == 800 // chunk_bytes
+        sizes = ibp.get_compress_size(rows, mask, bitval)
+        assert sizes.sum() == ibp.get_compress_size(rows, mask, bitval, compress_total=True) < rows.nbytes
+        assert (ibp.get_compress_size(rows, mask, bitval, [4, 2]) == sizes[[4, 2]]).all()
+        packed = rows.copy()
+        bitmask = ibp.compress_inplace(packed, mask, bitval)
+        assert bitmask.dtype == np.int32 and len(bitmask) == 10 and (packed != rows).any()
+        assert (ibp.decompress_fetch(packed, mask, bitval, bitmask, [7, 7, 0]) == rows[[7, 7, 0]]).all()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("place", ["pinned", "cuda"])
+def test_fetch_on_the_gpu(place):
+    rows = torch.randn(5000, 100)
+    encoded = ibp.encode(rows, ibp.fit(rows)).to(place)
+    index = torch.randint(0, 5000, (700,), device="cuda")
+    assert torch.equal(ibp.fetch(encoded, index).cpu(), rows[index.cpu()])
+    out = torch.empty(700, 100, device="cuda")
+    encoded.reserve(700)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    before = torch.cuda.memory_allocated()
+    ibp.fetch(encoded, index, out, stream=stream, max_sms=4)
+    assert torch.cuda.memory_allocated() == before
+    stream.synchronize()
+    assert torch.equal(out.cpu(), rows[index.cpu()])
+    with pytest.raises(CohortError, match="expected a row of the table"):
+        ibp.fetch(encoded, torch.tensor([1, 5000], device="cuda"), check=True)
+
+
+@pytest.mark.gpu
+def test_encode_on_the_gpu_gives_the_same_rows():
+    rows = torch.randn(3000, 64).to(torch.bfloat16)
+    profile = ibp.fit(rows)
+    encoded = ibp.encode(rows.cuda(), profile)
+    assert encoded.stored_bytes == ibp.encode(rows, profile).stored_bytes
+    assert torch.equal(ibp.decode(encoded), rows)

@@ -7,6 +7,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "base/check.h"
+#include "base/nanobind_errors.h"
 #include "ibp/fit.h"
 #include "ibp/ibp.h"
 #ifdef COHORT_WITH_CUDA
@@ -179,17 +180,6 @@ Profile invariant_profile(const std::string& dtype, uint32_t num_columns, uint32
   return profile;
 }
 
-void raise_cohort_error(const std::exception_ptr& pointer, void*) {
-  try {
-    std::rethrow_exception(pointer);
-  } catch (const Error& error) {
-    const Error::Parts& parts = error.parts();
-    const nb::object type = nb::module_::import_("cohort.base.errors").attr("CohortError");
-    const nb::object value = type(parts.place, parts.expected, parts.found, parts.hint);
-    PyErr_SetObject(type.ptr(), value.ptr());
-  }
-}
-
 void bind_profile(nb::module_& module) {
   nb::class_<Profile>(module, "Profile")
       .def_prop_ro("codec", [](const Profile& profile) { return name_of(profile.codec); })
@@ -301,7 +291,7 @@ void bind_cuda(nb::module_& module) {
 }  // namespace cohort::ibp
 
 NB_MODULE(_native, module) {
-  nb::register_exception_translator(cohort::ibp::raise_cohort_error);
+  cohort::base::raise_errors_as_cohort_error();
   cohort::ibp::bind_profile(module);
   cohort::ibp::bind_rows(module);
   cohort::ibp::bind_functions(module);

@@ -8,13 +8,9 @@
 
 import re
 import sys
+import tomllib
 from importlib import metadata
 from pathlib import Path
-
-try:
-    import tomllib
-except ModuleNotFoundError:  # Python 3.10
-    from pip._vendor import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parents[2]
 

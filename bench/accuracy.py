@@ -8,16 +8,17 @@ processes with neighbour sampling. Both sides take the recipe's model, optimizer
 their best validation epoch. Exit status 1 when a data set's mean is more than 1 point below the reference's.
 
 Results are kept as JSON lines in OUT/results.jsonl: a run that was broken off goes on where it stopped, and a recipe
-that changes is run again. Remove OUT to measure everything again. OMP_NUM_THREADS=1 or OMP_WAIT_POLICY=passive in the
-environment keeps the threads of two processes from spinning against each other on a machine of few cores.
+that changes is run again. Remove OUT to measure everything again.
 """
 
 import argparse
 import copy
 import json
+import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,16 +88,22 @@ RECIPES = {
 
 
 def run_cohort(arguments: list[str]) -> None:
-    """Runs the command cohort; what it printed becomes part of the error when it fails."""
-    result = subprocess.run([sys.executable, "-m", "cohort", *arguments], capture_output=True, text=True)
+    """Runs the command cohort; what it printed becomes part of the error when it fails.
+
+    Idle OpenMP threads sleep: on a machine of few cores those of two processes would spin against each other.
+    """
+    environment = {"OMP_WAIT_POLICY": "passive", **os.environ}
+    command = [sys.executable, "-m", "cohort", *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, env=environment)
     if result.returncode:
         raise RuntimeError(f"cohort {' '.join(arguments)}\nexit status {result.returncode}\n{result.stderr}")
 
 
 def cohort_accuracy(folder: Path, recipe: Recipe, seed: int, device: str, out: Path) -> float:
-    """Test accuracy of `cohort train`."""
-    run_cohort([*recipe.train_arguments(folder, out, seed, device), "--quiet"])
-    return json.loads((out / "summary.json").read_text())["test_accuracy"]
+    """Test accuracy of `cohort train`; its run gets a folder of its own in `out`."""
+    run = Path(tempfile.mkdtemp(prefix=f"{folder.name}-", dir=out))
+    run_cohort([*recipe.train_arguments(folder, run, seed, device), "--quiet"])
+    return json.loads((run / "summary.json").read_text())["test_accuracy"]
 
 
 def reference_accuracy(folder: Path, recipe: Recipe, seed: int, device: str) -> float:
@@ -176,6 +183,8 @@ def side_settings(recipe: Recipe, device: str) -> dict[str, list[str]]:
 
 def measure(name: str, data: Path, out: Path, num_seeds: int, device: str) -> dict[str, list[float]]:
     """Test accuracies in percent of both sides, one a seed."""
+    for part in ("data", "runs"):
+        (out / part).mkdir(parents=True, exist_ok=True)
     recipe, results = RECIPES[name], Results(out / "results.jsonl")
     settings = side_settings(recipe, device)
     accuracies = {side: [] for side in SIDES}
@@ -185,7 +194,7 @@ def measure(name: str, data: Path, out: Path, num_seeds: int, device: str) -> di
             run_cohort(recipe.import_arguments(data / f"{name}.npz", folder, seed))
         runs = {
             "reference": lambda: reference_accuracy(folder, recipe, seed, device),  # noqa: B023 (called in this round)
-            "cohort": lambda: cohort_accuracy(folder, recipe, seed, device, out / "runs" / folder.name),  # noqa: B023
+            "cohort": lambda: cohort_accuracy(folder, recipe, seed, device, out / "runs"),  # noqa: B023
         }
         for side in SIDES:
             value = results.get(runs[side], dataset=name, seed=seed, side=side, settings=settings[side])
@@ -230,7 +239,6 @@ def main() -> int:
         parser.error(f"--only: expected some of {', '.join(RECIPES)}, found {', '.join(sorted(unknown))}")
     if args.seeds < 1:
         parser.error(f"--seeds: expected at least 1, found {args.seeds}")
-    (args.out / "data").mkdir(parents=True, exist_ok=True)
     measured = {name: measure(name, args.data, args.out, args.seeds, args.device) for name in args.only}
     print_tables(measured, args.seeds, args.device)
     return int(any(difference(accuracies) < -ALLOWED_LOSS_POINTS for accuracies in measured.values()))

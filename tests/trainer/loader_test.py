@@ -278,7 +278,10 @@ def test_the_end_of_a_script_ends_its_sampler(cora, shm, number):
     begin = time.monotonic()
     script.send_signal(number)
     _, errors = script.communicate(timeout=SECONDS_TO_END)
-    assert script.returncode == -number, errors
+    if number == signal.SIGINT:  # some Pythons then end by the signal, some with exit code 1
+        assert script.returncode in (-number, 1) and "KeyboardInterrupt" in errors, errors
+    else:
+        assert script.returncode == -number, errors
     wait_until(lambda: sampler not in processes_of(folder), SECONDS_TO_END, "ending the sampler")
     wait_until(lambda: not shm.runs(), SECONDS_TO_END, "removing the folder")
     assert time.monotonic() - begin < SECONDS_TO_END

@@ -45,7 +45,7 @@ endif()
 add_library(cohort_flags INTERFACE)
 target_include_directories(cohort_flags INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_options(cohort_flags INTERFACE
-  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Werror -Wshadow -Wconversion -Wno-sign-conversion>
+  $<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${PROJECT_SOURCE_DIR}/= -Wall -Wextra -Werror -Wshadow -Wconversion -Wno-sign-conversion>
   $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings --expt-relaxed-constexpr --expt-extended-lambda
     -Xcompiler=-Wall,-Wextra,-Werror>)
 target_compile_definitions(cohort_flags INTERFACE COHORT_VERSION="${PROJECT_VERSION}"

@@ -94,10 +94,10 @@ class BatchSource:
                         "finish one loop before the next, or give each loader its own sampler",
                     )
                 yield self._next(which)
+            self._receiver.set_idle()  # not after an error: the report names the stage it happened in
         finally:
             if self._current == which.number:
                 self._receiver.cancel_below(which.number + 1)
-                self._receiver.set_idle()
 
     def _next(self, which: Pass):
         stream = torch.cuda.current_stream(self.device).cuda_stream if self.device.type == "cuda" else 0

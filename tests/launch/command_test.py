@@ -329,3 +329,11 @@ def test_run_passes_arguments_and_the_exit_code_through(cora, tmp_path, shm):
     assert (result.returncode, result.stdout) == (7, "2708 ['--epochs', '3']\n"), result.stderr
     assert shm.runs() == []
     refused(cohort("run", tmp_path / "nowhere.py"), 1, "nowhere.py", "no such file")
+
+
+@pytest.mark.gpu
+def test_host_memory_that_is_too_small_is_named_before_anything_is_pinned(cora, tmp_path, monkeypatch):
+    monkeypatch.setenv("COHORT_HOST_MEMORY_BYTES", "1000000")
+    result = cohort("train", cora, "--device", "cuda", "--out", tmp_path / "run")
+    assert result.returncode == 1
+    assert "host memory: expected 15.52 MB to pin, found 1.00 MB available" in result.stderr

@@ -109,10 +109,8 @@ struct ChannelHeader {
   DeviceKind device;
   unsigned char gpu_uuid[16];
   int32_t num_slots;
-  int64_t num_graph_nodes;
   int64_t feature_dim;
   uint32_t feature_dtype;  // code and bits as in DLPack: code << 8 | bits
-  uint32_t features_in_gpu;
 
   // Who is there.
   Party sampler;

@@ -20,7 +20,6 @@ void fill_header(ChannelHeader& header, const ChannelOptions& options, std::size
   header.device = options.device;
   std::memcpy(header.gpu_uuid, options.gpu_uuid, sizeof header.gpu_uuid);
   header.num_slots = options.num_slots;
-  header.num_graph_nodes = options.num_graph_nodes;
   header.feature_dim = options.feature_dim;
   header.feature_dtype = options.feature_dtype;
   init_semaphore(header.requests_posted, 0);

@@ -24,7 +24,6 @@ struct ChannelOptions {
   unsigned char gpu_uuid[16] = {};
   int num_slots = 3;
   int32_t owner_pid = 0;  // the process that started the run; 0: nobody to look after
-  int64_t num_graph_nodes = 0;
   int64_t feature_dim = 0;
   uint32_t feature_dtype = 0;  // DLPack code << 8 | bits
 };

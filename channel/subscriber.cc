@@ -96,8 +96,6 @@ void Subscriber::release(int index, [[maybe_unused]] void* stream) {
   post(shared().slots_free);
 }
 
-void Subscriber::stop() { shared().stop.store(1); }
-
 void Subscriber::refuse_when_all_are_held() const {
   for (int i = 0; i < header().num_slots; ++i) {
     if (static_cast<SlotState>(header().slots[i].state.load()) != SlotState::kHeld) return;

@@ -46,9 +46,6 @@ class Subscriber {
   // Gives the slot back. On a GPU the work already put on `stream` may still read it. Safe from any thread.
   void release(int slot, void* stream);
 
-  // Tells the sampler to end.
-  void stop();
-
   const ChannelHeader& header() const { return *reinterpret_cast<const ChannelHeader*>(file_.data()); }
   // CUDA's number for the channel's GPU in this process; 0 on the CPU.
   int ordinal() const { return ordinal_; }

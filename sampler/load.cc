@@ -73,7 +73,6 @@ channel::ChannelOptions channel_options(const Options& options, const dataset::D
   channel::ChannelOptions channel;
   channel.num_slots = options.num_slots;
   channel.owner_pid = options.owner_pid;
-  channel.num_graph_nodes = data.num_nodes();
   channel.feature_dim = data.feature_dim();
   channel.feature_dtype = dlpack_code(data.feature_dtype());
   if (options.device == "cpu") return channel;

@@ -118,10 +118,6 @@ class BatchSource:
         """Leaves the reason of this process's failure in the channel."""
         self._receiver.fail(text)
 
-    def stop(self) -> None:
-        """Tells the sampler to end."""
-        self._receiver.stop()
-
 
 def wait_for_channel(folder: Path, check: Callable[[], None], limit_seconds: float = 3600.0) -> None:
     """Waits until the sampler has announced its channel.

@@ -48,7 +48,6 @@ class Receiver {
                                  const std::function<bool()>& interrupted);
   void cancel_below(uint64_t pass) { subscriber_->cancel_below(pass); }
   void set_idle() { subscriber_->set_stage(channel::Stage::kIdle); }
-  void stop() { subscriber_->stop(); }
   void fail(const std::string& text) { subscriber_->leave_error(text.c_str()); }
   std::string device() const;
 

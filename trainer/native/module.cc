@@ -126,7 +126,6 @@ void bind_receiver(nb::module_& m) {
       .def("cancel_below", &Receiver::cancel_below, nb::arg("pass_number"),
            "Batches of earlier passes are not wanted any more.")
       .def("set_idle", &Receiver::set_idle, "Says that the trainer is between passes.")
-      .def("stop", &Receiver::stop, "Tells the sampler to end.")
       .def("fail", &Receiver::fail, nb::arg("text"), "Leaves the reason of the trainer's failure in the channel.")
       .def_prop_ro("device", &Receiver::device, "\"cpu\" or \"cuda:<ordinal>\".");
 }

@@ -109,7 +109,10 @@ std::string describe_devices() {
 
 void remove_channel_of_dead_owner(const Options& options) {
   if (options.channel.empty() || options.owner_pid == 0) return;
-  if (base::is_alive(base::process_with_pid(options.owner_pid))) return;
+  // A child hears of its parent's death while that is still dying and counts as alive, but has another parent by then.
+  const bool owner_lives = options.end_with_parent ? getppid() == options.owner_pid
+                                                   : base::is_alive(base::process_with_pid(options.owner_pid));
+  if (owner_lives) return;
   std::error_code gone;  // another process may be removing it at the same time: that is as good
   std::filesystem::remove_all(options.channel, gone);
 }

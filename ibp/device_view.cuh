@@ -3,15 +3,21 @@
 //   const RowSpan span = locate(rows, row);                       // encoded_ref.h: reads the directory
 //   decode_row_warp(profile, span, words, out);                   // all 32 lanes, converged
 //
-// `words` is the row as 32-bit words in any memory the GPU reads (span.begin itself, or a copy in shared memory).
+// `words` is the row as 32-bit words in any memory the GPU reads, best a copy in shared memory: a decoder may read up
+// to kReadAheadBytes beyond a coded row, and ignores what it finds there.
 #pragma once
 
+#include <type_traits>
+
 #include "ibp/device_bits.cuh"
+#include "ibp/device_exponent.cuh"
 #include "ibp/encoded_ref.h"
 #include "ibp/profile_ref.h"
 #include "ibp/sparse_header.h"
 
 namespace cohort::ibp {
+
+inline constexpr uint32_t kReadAheadBytes = 16;
 
 // ---- invariant -----------------------------------------------------------------------------------------------------
 
@@ -82,138 +88,6 @@ __device__ bool decode_chunks_warp(const ProfileRef& profile, const ChunkCode<Ch
     close_chunk(profile, words, high, out);
   }
   return true;
-}
-
-// ---- exponent ------------------------------------------------------------------------------------------------------
-
-// The masks and shifts of a row's fields. A lane takes every 32nd field, so that its bit within a word stays the same
-// from group to group, and its word advances by the width of a field.
-struct FieldReader {
-  __device__ FieldReader(const ProfileRef& profile, uint32_t stride_bits)
-      : stride(stride_bits),
-        low(lane_id() * stride_bits / 32),
-        high((lane_id() * stride_bits + stride_bits - 1) / 32),
-        shift(lane_id() * stride_bits % 32),
-        width(profile.coded_element_bits()),
-        magnitude_mask(low_bits_32(profile.mantissa_bits + profile.code_bits)),
-        code_mask(low_bits_32(profile.code_bits) << profile.mantissa_bits) {}
-  uint32_t stride, low, high, shift, width;
-  uint32_t magnitude_mask, code_mask;
-
-  // The field of this lane in `group`, with other bits above it.
-  __device__ uint32_t read(const uint32_t* words, uint32_t group) const {
-    return __funnelshift_r(words[group * stride + low], words[group * stride + high], shift);
-  }
-  // An element whose exponent has a code.
-  __device__ uint32_t element(uint32_t field, uint32_t add, uint32_t sign_bit) const {
-    return ((field & magnitude_mask) + add) | (((field >> (width - 1)) & 1) << sign_bit);
-  }
-  __device__ bool escaped(uint32_t field) const { return (field & code_mask) == 0; }
-};
-
-// An element whose exponent is the `rank`-th escaped one; `ok` turns false when the row has not so many.
-__device__ inline uint32_t escaped_element(const ProfileRef& profile, const FieldReader& reader, const uint32_t* words,
-                                           uint32_t end_bit, uint32_t field, uint32_t rank, uint32_t sign_bit,
-                                           bool& ok) {
-  const uint32_t bit = profile.escape_offset_bytes() * 8 + rank * profile.exponent_bits;
-  if (bit + profile.exponent_bits > end_bit) {
-    ok = false;
-    return 0;
-  }
-  const uint32_t exponent = profile.exponent_bits == 8 ? reinterpret_cast<const uint8_t*>(words)[bit / 8]
-                                                       : read_field(words, bit, profile.exponent_bits);
-  const uint32_t sign = (field >> (reader.width - 1)) & 1;
-  return (field & low_bits_32(profile.mantissa_bits)) | (exponent << profile.mantissa_bits) | (sign << sign_bit);
-}
-
-// Four groups of 32 columns a turn: their loads are in flight together.
-__device__ inline bool decode_singles_warp(const ProfileRef& profile, const uint32_t* words, uint32_t bytes,
-                                           std::byte* out) {
-  constexpr uint32_t kGroups = 4;
-  const FieldReader reader(profile, profile.coded_element_bits());
-  const bool aligned = reinterpret_cast<uintptr_t>(out) % 4 == 0;
-  uint32_t num_escapes = 0;
-  bool ok = true;
-  for (uint32_t first = 0; first < profile.num_columns; first += 32 * kGroups) {
-    const uint32_t mine = first + lane_id();
-    uint32_t field[kGroups], element[kGroups];
-#pragma unroll
-    for (uint32_t g = 0; g < kGroups; ++g) {
-      const bool active = mine + 32 * g < profile.num_columns;
-      field[g] = active ? reader.read(words, first / 32 + g) : ~0u;
-      element[g] = active ? __ldg(profile.add + mine + 32 * g) : 0;
-    }
-#pragma unroll
-    for (uint32_t g = 0; g < kGroups; ++g) {
-      element[g] = reader.element(field[g], element[g], 31);
-      const uint32_t ballot = __ballot_sync(kAllLanes, reader.escaped(field[g]));
-      if (ballot == 0) continue;
-      if (reader.escaped(field[g])) {
-        element[g] =
-            escaped_element(profile, reader, words, bytes * 8, field[g], num_escapes + ballots_below(ballot), 31, ok);
-      }
-      num_escapes += __popc(ballot);
-    }
-#pragma unroll
-    for (uint32_t g = 0; g < kGroups; ++g) {
-      const uint32_t column = mine + 32 * g;
-      if (column >= profile.num_columns) continue;
-      if (aligned) reinterpret_cast<uint32_t*>(out)[column] = element[g];
-      if (!aligned) store_bytes(out + column * 4, element[g], 4);
-    }
-  }
-  return __all_sync(kAllLanes, ok);
-}
-
-// Two 16-bit columns, from their fields; escaped exponents are filled in.
-__device__ inline uint32_t decode_pair(const ProfileRef& profile, const FieldReader& reader, const uint32_t* words,
-                                       uint32_t end_bit, uint32_t low_field, uint32_t high_field, uint32_t add,
-                                       uint32_t& num_escapes, bool& ok) {
-  uint32_t low = reader.element(low_field, add & 0xffff, 15) & 0xffff;
-  uint32_t high = reader.element(high_field, add >> 16, 15) & 0xffff;
-  const bool low_escaped = reader.escaped(low_field), high_escaped = reader.escaped(high_field);
-  if (__any_sync(kAllLanes, low_escaped || high_escaped)) {
-    const uint32_t lows = __ballot_sync(kAllLanes, low_escaped), highs = __ballot_sync(kAllLanes, high_escaped);
-    const uint32_t rank = num_escapes + ballots_below(lows) + ballots_below(highs);
-    if (low_escaped) low = escaped_element(profile, reader, words, end_bit, low_field, rank, 15, ok);
-    if (high_escaped) {
-      high = escaped_element(profile, reader, words, end_bit, high_field, rank + (low_escaped ? 1 : 0), 15, ok);
-    }
-    num_escapes += __popc(lows) + __popc(highs);
-  }
-  return low | (high << 16);
-}
-
-__device__ inline bool decode_pairs_warp(const ProfileRef& profile, const uint32_t* words, uint32_t bytes,
-                                         std::byte* out) {
-  constexpr uint32_t kGroups = 4;
-  const uint32_t width = profile.coded_element_bits();
-  const FieldReader reader(profile, 2 * width);
-  const uint32_t num_whole = profile.num_columns / 2, num_pairs = (profile.num_columns + 1) / 2;
-  uint32_t num_escapes = 0;
-  bool ok = true;
-  for (uint32_t first = 0; first < num_pairs; first += 32 * kGroups) {
-    const uint32_t mine = first + lane_id();
-    uint32_t low[kGroups], high[kGroups], pairs[kGroups];
-#pragma unroll
-    for (uint32_t g = 0; g < kGroups; ++g) {
-      const uint32_t pair = mine + 32 * g;
-      low[g] = pair < num_whole ? reader.read(words, first / 32 + g) : ~0u;
-      high[g] = pair < num_whole ? low[g] >> width : ~0u;
-      if (pair >= num_whole && pair < num_pairs) low[g] = read_field(words, pair * 2 * width, width);
-      pairs[g] = pair < num_pairs ? __ldg(profile.add + pair) : 0;
-    }
-#pragma unroll
-    for (uint32_t g = 0; g < kGroups; ++g) {
-      pairs[g] = decode_pair(profile, reader, words, bytes * 8, low[g], high[g], pairs[g], num_escapes, ok);
-    }
-#pragma unroll
-    for (uint32_t g = 0; g < kGroups; ++g) {
-      const uint32_t pair = mine + 32 * g;
-      if (pair < num_pairs) store_word(out, profile.row_bytes, pair, pairs[g]);
-    }
-  }
-  return __all_sync(kAllLanes, ok);
 }
 
 // ---- sparse --------------------------------------------------------------------------------------------------------
@@ -306,42 +180,59 @@ COHORT_HOST_DEVICE inline Form form_of(const ProfileRef& profile) {
   }
 }
 
-// Decodes the row into out[0 .. row_bytes-1]. False, in every lane, when it is no valid row; `out` then holds anything.
-template <Form form>
-__device__ inline bool decode_row_warp(const ProfileRef& profile, const RowSpan& span, const uint32_t* words,
-                                       std::byte* out) {
-  if (span.raw) {
-    if (span.bytes < profile.row_bytes) return false;
-    copy_row_warp(words, out, profile.row_bytes);
-    return true;
-  }
-  if constexpr (form == Form::kSingles || form == Form::kPairs) {
-    if (span.bytes < profile.escape_offset_bytes()) return false;
-    if constexpr (form == Form::kSingles) return decode_singles_warp(profile, words, span.bytes, out);
-    return decode_pairs_warp(profile, words, span.bytes, out);
-  }
-  if constexpr (form == Form::kChunks4) return decode_chunks_warp(profile, profile.codes4, words, span.bytes, out);
-  if constexpr (form == Form::kChunks8) return decode_chunks_warp(profile, profile.codes8, words, span.bytes, out);
-  if constexpr (form == Form::kSparse) return decode_sparse_warp(profile, words, span.bytes, out);
-  return false;
+// The 32-bit words that a lane stores at once: 4, 2 or 1, as the alignment of rows in the output allows.
+COHORT_HOST_DEVICE inline uint32_t words_at_once(uintptr_t out, uint32_t row_bytes) {
+  const uintptr_t both = out | row_bytes;
+  return both % 16 == 0 ? 4 : both % 8 == 0 ? 2 : 1;
 }
 
-// The same for any profile.
+// Decodes rows of one profile; kWords is at most words_at_once().
+template <Form form, uint32_t kWords>
+class RowDecoder {
+ public:
+  __device__ explicit RowDecoder(const ProfileRef& profile) : profile_(profile), exponent_(profile) {}
+
+  // Decodes the row into out[0 .. row_bytes-1]. False, in every lane, when it is no valid row; `out` then holds
+  // anything.
+  __device__ bool decode(const uint32_t* words, uint32_t bytes, bool raw, std::byte* out) const {
+    if (raw) {
+      if (bytes < profile_.row_bytes) return false;
+      copy_row_warp(words, out, profile_.row_bytes);
+      return true;
+    }
+    if constexpr (kExponent) return exponent_.decode(words, bytes, out);
+    if constexpr (form == Form::kChunks4) return decode_chunks_warp(profile_, profile_.codes4, words, bytes, out);
+    if constexpr (form == Form::kChunks8) return decode_chunks_warp(profile_, profile_.codes8, words, bytes, out);
+    if constexpr (form == Form::kSparse) return decode_sparse_warp(profile_, words, bytes, out);
+    return false;
+  }
+
+ private:
+  struct Nothing {
+    __device__ explicit Nothing(const ProfileRef&) {}
+  };
+  static constexpr bool kExponent = form == Form::kSingles || form == Form::kPairs;
+  const ProfileRef& profile_;
+  std::conditional_t<kExponent, ExponentDecoder<form == Form::kPairs, kWords>, Nothing> exponent_;
+};
+
+// One row of any profile.
 __device__ inline bool decode_row_warp(const ProfileRef& profile, const RowSpan& span, const uint32_t* words,
                                        std::byte* out) {
+  const auto decode = [&](const auto& decoder) { return decoder.decode(words, span.bytes, span.raw, out); };
   switch (form_of(profile)) {
     case Form::kRaw:
-      return decode_row_warp<Form::kRaw>(profile, span, words, out);
+      return decode(RowDecoder<Form::kRaw, 1>(profile));
     case Form::kSingles:
-      return decode_row_warp<Form::kSingles>(profile, span, words, out);
+      return decode(RowDecoder<Form::kSingles, 1>(profile));
     case Form::kPairs:
-      return decode_row_warp<Form::kPairs>(profile, span, words, out);
+      return decode(RowDecoder<Form::kPairs, 1>(profile));
     case Form::kChunks4:
-      return decode_row_warp<Form::kChunks4>(profile, span, words, out);
+      return decode(RowDecoder<Form::kChunks4, 1>(profile));
     case Form::kChunks8:
-      return decode_row_warp<Form::kChunks8>(profile, span, words, out);
+      return decode(RowDecoder<Form::kChunks8, 1>(profile));
     case Form::kSparse:
-      return decode_row_warp<Form::kSparse>(profile, span, words, out);
+      return decode(RowDecoder<Form::kSparse, 1>(profile));
   }
   return false;
 }

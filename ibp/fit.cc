@@ -65,12 +65,12 @@ Candidate measure(const RowTable& sample, Profile profile) {
   result.bytes_per_row = static_cast<double>(total_bytes(lengths, sample.row_bytes())) / count;
   result.raw_share = static_cast<double>(std::count(lengths.begin(), lengths.end(), 0u)) / count;
   Packer packer;
-  uint64_t lines = 0;
+  double lines = 0;
   for (const uint32_t length : lengths) {
     const uint32_t bytes = length ? length : static_cast<uint32_t>(round_up(sample.row_bytes(), 4));
-    lines += lines_touched(packer.place(bytes), bytes);
+    lines += link_lines(packer.place(bytes), bytes);
   }
-  result.lines_per_row = static_cast<double>(lines) / count;
+  result.lines_per_row = lines / count;
   result.stored_per_row = static_cast<double>(packer.total_bytes()) / count;
   const Slot slot = best_slot(lengths, sample.row_bytes());
   constexpr double kMostMemory = 1.25;  // over packed rows, for the lines and the directory that slots save

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/launch.h"
+#include "ibp/device_view.cuh"
 #include "ibp/gpu.h"
 #include "ibp/staging.cuh"
 
@@ -17,8 +18,8 @@ using base::cuda_check;
 using base::Error;
 
 constexpr int kMaxWarps = 32;
-constexpr uint32_t kMaxStages = 8;
-constexpr uint32_t kSharedBytes = 200 * 1024;  // of a block, for stages; the SM has 227 KB
+constexpr uint32_t kMaxBatchRows = 16;
+constexpr uint32_t kSharedBytes = 224 * 1024;  // of a block, for stages; the SM has 227 KB
 constexpr unsigned long long kNoError = ~0ull;
 
 // What went wrong first: position * 2, plus 1 when the row itself is damaged.
@@ -30,107 +31,141 @@ struct Job {
   const int64_t* index;      // int64 [count]
   const uint32_t* sorted;    // uint32 [count] rows by address, or null: as given
   const int32_t* positions;  // int32 [count] where each of `sorted` goes
+  unsigned long long* next;  // the first of `sorted` that no warp has taken; null: each warp knows its own
   int64_t count;
   std::byte* out;  // [count, row_bytes]
   unsigned long long* status;
   uint32_t stage_bytes;
-  uint32_t num_stages;
+  uint32_t batch_rows;
 };
 
-// One row of a warp's list, as its lane knows it.
+// One row, as the lane that asked for it knows it. What all lanes need to decode it is in `tag`.
 struct Item {
   RowSpan span;
-  int32_t position = -1;  // -1: no row
-  bool staged = false;
+  Window window;
+  int32_t position = 0;
+  uint32_t tag = 0;
 };
+constexpr uint32_t kTagRaw = 1, kTagStaged = 2, kTagFound = 4, kTagOffset = 3,
+                   kTagBytes = 10;  // the last two: bit numbers
 
-__device__ Item load_item(const EncodedRef& rows, const Job& job, int64_t i) {
+__device__ Item load_item(const EncodedRef& rows, const Job& job, int64_t first) {
   Item item;
-  if (i >= job.count) return item;
+  const int64_t i = first + lane_id();
+  if (lane_id() >= job.batch_rows || i >= job.count) return item;
   item.position = job.sorted ? job.positions[i] : static_cast<int32_t>(i);
   const int64_t row = job.sorted ? int64_t{job.sorted[i]} : job.index[i];
   if (row < 0 || row >= rows.num_rows) return item;
   item.span = locate(rows, row);
-  const Window window = window_of(item.span);
-  const bool inside = rows.layout != Layout::kInPlace || window.begin + window.bytes <= rows.data + rows.data_bytes;
-  item.staged = inside && window.bytes <= job.stage_bytes;
-  return item;
-}
-
-// The item of lane `owner`, in every lane.
-__device__ Item broadcast(const Item& mine, uint32_t owner) {
-  Item item;
-  item.span.begin = reinterpret_cast<const std::byte*>(
-      __shfl_sync(kAllLanes, reinterpret_cast<unsigned long long>(mine.span.begin), owner));
-  const uint32_t packed = mine.span.bytes * 4 + (mine.span.raw ? 1u : 0u) + (mine.staged ? 2u : 0u);
-  const uint32_t bits = __shfl_sync(kAllLanes, packed, owner);
-  item.span.bytes = bits / 4;
-  item.span.raw = bits & 1;
-  item.staged = bits & 2;
-  item.position = __shfl_sync(kAllLanes, mine.position, owner);
-  return item;
-}
-
-// By value and field by field, so that both stay in registers.
-__device__ Item choose(bool first, const Item& a, const Item& b) {
-  Item item;
-  item.span.begin = first ? a.span.begin : b.span.begin;
-  item.span.bytes = first ? a.span.bytes : b.span.bytes;
-  item.staged = first ? a.staged : b.staged;
-  return item;
-}
-
-template <Form form, typename Staging>
-__device__ void decode_item(const ProfileRef& profile, const Job& job, const Item& item, const Staging& staging,
-                            uint32_t stage) {
-  std::byte* out = job.out + item.position * int64_t{profile.row_bytes};
-  const bool found = item.span.begin != nullptr;
-  bool ok = false;
-  if (item.staged) {
-    const auto offset = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(item.span.begin) % 16);
-    const auto* words = reinterpret_cast<const uint32_t*>(staging.stage(stage) + offset);
-    __builtin_assume(__isShared(words));
-    ok = decode_row_warp<form>(profile, item.span, words, out);
-  } else if (found) {
-    ok = decode_row_warp<form>(profile, item.span, reinterpret_cast<const uint32_t*>(item.span.begin), out);
+  const bool overflow = rows.layout == Layout::kSlots && item.span.raw;
+  const bool fits = kLineBytes + item.span.bytes + kSectorBytes + kReadAheadBytes <= job.stage_bytes;
+  if (fits) {
+    item.window = window_of(item.span.begin, item.span.bytes, overflow ? rows.overflow : rows.data,
+                            overflow ? rows.overflow_bytes : rows.data_bytes);
+  } else if (!item.span.raw) {
+    item.span.bytes = 0;  // a damaged length: no row decodes from nothing
   }
-  if (ok) return;
-  __syncwarp();
-  zero_row_warp(out, profile.row_bytes);
-  if (lane_id() == 0) report(job.status, item.position, found);
+  const auto offset = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(item.span.begin) % kLineBytes);
+  item.tag = (item.span.raw ? kTagRaw : 0) | (item.window.bytes ? kTagStaged : 0) | kTagFound | (offset << kTagOffset) |
+             (item.span.bytes << kTagBytes);
+  return item;
 }
 
-template <Form form, typename Staging>
+// A coded row whose window leaves the table: the last of a table whose bytes end with it.
+__device__ void copy_to_stage(const std::byte* row, uint32_t bytes, std::byte* to) {
+  copy_row_warp(reinterpret_cast<const uint32_t*>(row), to, bytes);
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // the stage's next bytes come by a bulk copy
+  __syncwarp();
+}
+
+// The rows of a batch, which are in their stages.
+template <typename Decoder, typename Staging>
+__device__ void decode_batch(const Decoder& decoder, uint32_t row_bytes, const Job& job, const Item& mine,
+                             uint32_t count, const Staging& staging, uint32_t batch) {
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint32_t tag = __shfl_sync(kAllLanes, mine.tag, i), bytes = tag >> kTagBytes;
+    const int64_t position = __shfl_sync(kAllLanes, mine.position, i);
+    std::byte* out = job.out + position * row_bytes;
+    std::byte* row = staging.stage(batch, i) + ((tag >> kTagOffset) & (kLineBytes - 1));
+    __builtin_assume(__isShared(row));
+    const auto* words = reinterpret_cast<const uint32_t*>(row);
+    if (tag & kTagStaged) {
+      if (decoder.decode(words, bytes, tag & kTagRaw, out)) continue;
+    } else if (tag & kTagFound) {
+      const auto* from = reinterpret_cast<const std::byte*>(
+          __shfl_sync(kAllLanes, reinterpret_cast<unsigned long long>(mine.span.begin), i));
+      if (tag & kTagRaw) {  // too long for a stage
+        if (bytes >= row_bytes) {
+          copy_row_warp(reinterpret_cast<const uint32_t*>(from), out, row_bytes);
+          continue;
+        }
+      } else {
+        copy_to_stage(from, bytes, row);
+        if (decoder.decode(words, bytes, false, out)) continue;
+      }
+    }
+    __syncwarp();
+    zero_row_warp(out, row_bytes);
+    if (lane_id() == 0) report(job.status, position, tag & kTagFound);
+  }
+}
+
+// The batches of one warp: handed out in order, so that the rows on their way lie close together (address translation
+// then holds: measured 50 instead of 32 GB/s from a table of 16 GB), or every so-manyth.
+class Tickets {
+ public:
+  __device__ explicit Tickets(const Job& job) : job_(job) {
+    const int64_t num_warps = blockDim.x / 32;
+    own_ = (blockIdx.x * num_warps + threadIdx.x / 32) * job.batch_rows;
+    step_ = gridDim.x * num_warps * job.batch_rows;
+  }
+  __device__ int64_t take() {
+    if (!job_.next) {
+      const int64_t first = own_;
+      own_ += step_;
+      return first;
+    }
+    unsigned long long first = 0;
+    if (lane_id() == 0) first = atomicAdd(job_.next, job_.batch_rows);
+    return static_cast<int64_t>(__shfl_sync(kAllLanes, first, 0));
+  }
+
+ private:
+  const Job& job_;
+  int64_t own_, step_;
+};
+
+template <Form form, uint32_t kWords, typename Staging>
 __global__ void __launch_bounds__(kMaxWarps * 32) gather_kernel(ProfileRef profile, EncodedRef rows, Job job) {
   extern __shared__ __align__(128) std::byte shared[];
-  const uint32_t warp = threadIdx.x / 32, num_warps = blockDim.x / 32;
-  const uint32_t barrier_bytes = (num_warps * kMaxStages * 8 + 127) / 128 * 128;
-  Staging staging(shared + barrier_bytes + warp * job.num_stages * job.stage_bytes,
-                  reinterpret_cast<uint64_t*>(shared) + warp * kMaxStages, job.stage_bytes, job.num_stages);
-  const int64_t first = int64_t{blockIdx.x} * num_warps + warp, step = int64_t{gridDim.x} * num_warps;
-  const auto item_at = [&](int64_t k) { return load_item(rows, job, first + k * step); };
-  Item current = item_at(lane_id()), next;
-  for (uint32_t k = 0; k < job.num_stages; ++k) staging.issue(k, current.span, current.staged, k);
-  const auto count = static_cast<int32_t>(first < job.count ? (job.count - first + step - 1) / step : 0);
-  uint32_t stage = 0;
-  for (int32_t k = 0; k < count; ++k) {
-    const uint32_t turn = static_cast<uint32_t>(k) % 32;
-    if (turn == 0) next = item_at(k + 32 + lane_id());
-    const Item item = broadcast(current, turn);
-    staging.wait(stage, item.staged, turn);
-    decode_item<form>(profile, job, item, staging, stage);
-    __syncwarp();  // every lane is done with the stage
-    const uint32_t ahead = turn + job.num_stages;
-    const Item coming = choose(ahead < 32, current, next);
-    staging.issue(stage, coming.span, coming.staged, ahead % 32);
-    stage = stage + 1 == job.num_stages ? 0 : stage + 1;
-    if (turn == 31) current = next;
+  const uint32_t warp = threadIdx.x / 32;
+  Staging staging(shared + kMaxWarps * 16 + warp * 2 * job.batch_rows * job.stage_bytes,
+                  reinterpret_cast<uint64_t*>(shared) + warp * 2, job.stage_bytes, job.batch_rows);
+  const RowDecoder<form, kWords> decoder(profile);
+  Tickets tickets(job);
+  int64_t first = tickets.take(), next_first = tickets.take();
+  Item items = load_item(rows, job, first), next = load_item(rows, job, next_first);
+  staging.issue(0, items.window);
+  staging.issue(1, next.window);
+  for (uint32_t batch = 0; first < job.count; batch ^= 1) {
+    const int64_t ahead_first = tickets.take();
+    const Item ahead = load_item(rows, job, ahead_first);
+    const auto count = static_cast<uint32_t>(min(int64_t{job.batch_rows}, job.count - first));
+    staging.wait(batch);
+    decode_batch(decoder, profile.row_bytes, job, items, count, staging, batch);
+    __syncwarp();  // every lane is done with the stages
+    staging.issue(batch, ahead.window);
+    items = next;
+    next = ahead;
+    first = next_first;
+    next_first = ahead_first;
   }
 }
 
 // Sort keys: the row, or num_rows for a bad index, which so comes last and is reported by the gather.
 __global__ void make_keys_kernel(const int64_t* index, int64_t count, int64_t num_rows, uint32_t* keys,
-                                 int32_t* positions) {
+                                 int32_t* positions, unsigned long long* next) {
+  if (base::grid_first() == 0) *next = 0;
   for (int64_t i = base::grid_first(); i < count; i += base::grid_step()) {
     const int64_t row = index[i];
     keys[i] = static_cast<uint32_t>(row >= 0 && row < num_rows ? row : num_rows);
@@ -155,43 +190,52 @@ DeviceLimits current_limits() {
 
 struct Geometry {
   int warps = 1;
-  uint32_t stages = 1;
+  uint32_t batch_rows = 1;
   uint32_t stage_bytes = 0;
   std::size_t shared_bytes() const {
-    return (std::size_t(warps) * kMaxStages * 8 + 127) / 128 * 128 + std::size_t(warps) * stages * stage_bytes;
+    return kMaxWarps * 16 + std::size_t(warps) * 2 * batch_rows * stage_bytes;  // two barriers a warp come first
   }
 };
 
-// Shares out the shared memory: as many warps as get at least two stages each, then as many stages as fit.
+// Shares out the shared memory: as many warps as get two rows in each batch, then as many rows as fit.
 Geometry choose_geometry(const EncodedRef& rows, const FetchOptions& options) {
-  const uint32_t longest = rows.max_coded_bytes ? rows.max_coded_bytes : (rows.row_bytes + 3) / 4 * 4;
+  const uint32_t longest = rows.max_coded_bytes ? rows.max_coded_bytes : rows.row_bytes;
+  const uint32_t bytes = std::max(longest, std::min(rows.row_bytes, 1024u));
   Geometry geometry;
-  geometry.stage_bytes = (std::max(longest, std::min(rows.row_bytes, 1024u)) + 30) / 16 * 16;
+  geometry.stage_bytes =
+      (kLineBytes + bytes + kSectorBytes + kReadAheadBytes + kLineBytes - 1) / kLineBytes * kLineBytes;
   const uint32_t room = kSharedBytes / geometry.stage_bytes;
   int warps = options.warps_per_block > 0 ? std::min(options.warps_per_block, kMaxWarps) : kMaxWarps;
-  while (warps > 1 && uint32_t(warps) * 2 > room) warps /= 2;
+  warps = std::clamp(static_cast<int>(room / 4), 1, warps);
   geometry.warps = warps;
-  geometry.stages = std::bit_floor(std::clamp<uint32_t>(room / uint32_t(warps), 1, kMaxStages));
+  geometry.batch_rows = std::clamp<uint32_t>(room / (2 * uint32_t(warps)), 1, kMaxBatchRows);
   return geometry;
 }
 
 using GatherKernel = void (*)(ProfileRef, EncodedRef, Job);
 
+template <Form form, typename Staging>
+GatherKernel kernel_for(uint32_t words) {
+  if (words == 4) return gather_kernel<form, 4, Staging>;
+  if (words == 2) return gather_kernel<form, 2, Staging>;
+  return gather_kernel<form, 1, Staging>;
+}
+
 template <typename Staging>
-GatherKernel kernel_for(Form form) {
+GatherKernel kernel_for(Form form, uint32_t words) {
   switch (form) {
     case Form::kSingles:
-      return gather_kernel<Form::kSingles, Staging>;
+      return kernel_for<Form::kSingles, Staging>(words);
     case Form::kPairs:
-      return gather_kernel<Form::kPairs, Staging>;
+      return kernel_for<Form::kPairs, Staging>(words);
     case Form::kChunks4:
-      return gather_kernel<Form::kChunks4, Staging>;
+      return gather_kernel<Form::kChunks4, 1, Staging>;
     case Form::kChunks8:
-      return gather_kernel<Form::kChunks8, Staging>;
+      return gather_kernel<Form::kChunks8, 1, Staging>;
     case Form::kSparse:
-      return gather_kernel<Form::kSparse, Staging>;
+      return gather_kernel<Form::kSparse, 1, Staging>;
     default:
-      return gather_kernel<Form::kRaw, Staging>;
+      return gather_kernel<Form::kRaw, 1, Staging>;
   }
 }
 
@@ -213,6 +257,7 @@ struct Gather::Scratch {
         positions(std::size_t(max_rows)),
         positions_sorted(std::size_t(max_rows)),
         status(1),
+        next(1),
         limits(current_limits()),
         host_status(sizeof(kNoError)) {
     std::size_t bytes = 0;
@@ -228,7 +273,7 @@ struct Gather::Scratch {
   }
   base::DeviceArray<uint32_t> keys, keys_sorted;           // uint32 [max_rows]
   base::DeviceArray<int32_t> positions, positions_sorted;  // int32 [max_rows]
-  base::DeviceArray<unsigned long long> status;
+  base::DeviceArray<unsigned long long> status, next;
   DeviceLimits limits;
   base::PinnedBytes host_status;
   base::DeviceBytes sort_space;
@@ -275,15 +320,16 @@ void Gather::fetch(const DeviceTable& table, const int64_t* index, int64_t count
   Job job{index,
           nullptr,
           nullptr,
+          nullptr,
           count,
           static_cast<std::byte*>(out),
           scratch.status.data(),
           geometry.stage_bytes,
-          geometry.stages};
+          geometry.batch_rows};
   if (options.order == Order::kSorted || (options.order == Order::kAuto && table.on_host())) {
     const int64_t num_rows = table.ref().num_rows;
     make_keys_kernel<<<base::grid_for(count, 1024), base::kBlockThreads, 0, stream>>>(
-        index, count, num_rows, scratch.keys.data(), scratch.positions.data());
+        index, count, num_rows, scratch.keys.data(), scratch.positions.data(), scratch.next.data());
     std::size_t bytes = scratch.sort_space.bytes();
     // Sixteen bits order the rows well enough for address translation, and take two passes.
     const int bits = std::bit_width(static_cast<uint64_t>(num_rows));
@@ -294,12 +340,14 @@ void Gather::fetch(const DeviceTable& table, const int64_t* index, int64_t count
         "order rows by address");
     job.sorted = scratch.keys_sorted.data();
     job.positions = scratch.positions_sorted.data();
+    job.next = scratch.next.data();
   }
   const int sms = options.max_sms > 0 ? std::min(options.max_sms, scratch.limits.num_sms) : scratch.limits.num_sms;
   const bool bulk = options.path == CopyPath::kBulk || (options.path == CopyPath::kAuto && scratch.limits.bulk);
   const Form form = form_of(table.profile());
-  launch_gather(bulk ? kernel_for<BulkStaging>(form) : kernel_for<AsyncStaging>(form), table, job, geometry, sms,
-                stream);
+  const uint32_t words = words_at_once(0, table.ref().row_bytes);  // `out` itself is at a multiple of 16
+  launch_gather(bulk ? kernel_for<BulkStaging>(form, words) : kernel_for<AsyncStaging>(form, words), table, job,
+                geometry, sms, stream);
   cuda_check(cudaMemcpyAsync(scratch.host_status.data(), scratch.status.data(), sizeof(kNoError),
                              cudaMemcpyDeviceToHost, stream),
              "report the gather's status");

@@ -24,7 +24,7 @@
 namespace cohort::ibp {
 
 inline constexpr uint32_t kMaxRowBytes = 65536;
-inline constexpr uint32_t kLineBytes = 128;  // the link moves whole lines of this size
+inline constexpr uint32_t kLineBytes = 128;  // the most that one request over the link moves
 
 uint32_t element_bytes(Dtype dtype);
 std::string name_of(Dtype dtype);
@@ -92,7 +92,7 @@ struct Candidate {
   Profile profile;
   double bytes_per_row = 0;   // encoded
   double stored_per_row = 0;  // in memory, in its best layout
-  double lines_per_row = 0;   // 128-byte lines touched by a random row, in its best layout
+  double lines_per_row = 0;   // 128-byte lines over the link for a random row, in its best layout (packing.h)
   double raw_share = 0;       // rows that do not shrink
 };
 

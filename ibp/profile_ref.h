@@ -57,8 +57,8 @@ struct ProfileRef {
   uint32_t code_bits = 0;
   uint32_t mantissa_bits = 0;
   uint32_t exponent_bits = 0;
-  const uint32_t* add =
-      nullptr;  // uint32 [ceil(row_bytes / 4)]: (base - 1) << mantissa_bits, one or two columns a word
+  // uint32 [ceil(row_bytes / 16) * 4], 16-byte aligned: (base - 1) << mantissa_bits, one or two columns a word
+  const uint32_t* add = nullptr;
   // sparse
   uint32_t index_bits = 0;
   uint32_t value_bits = 0;

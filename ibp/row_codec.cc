@@ -58,7 +58,7 @@ ProfileTables::ProfileTables(const Profile& profile) {
     ref_.code_bits = profile.code_bits;
     ref_.exponent_bits = profile.dtype == Dtype::kFloat16 ? 5 : 8;
     ref_.mantissa_bits = size * 8 - 1 - ref_.exponent_bits;
-    add_.assign((ref_.row_bytes + 3) / 4, 0);
+    add_.assign((ref_.row_bytes + 15) / 16 * 4, 0);  // whole groups of 16 bytes, for wide loads
     for (uint32_t column = 0; column < profile.num_columns; ++column) {
       const uint32_t shift = (column * size % 4) * 8;
       const uint32_t below = (uint32_t{profile.base[column]} - 1) << ref_.mantissa_bits;

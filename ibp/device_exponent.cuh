@@ -32,45 +32,39 @@ class ExponentDecoder {
   __device__ bool decode(const uint32_t* words, uint32_t bytes, std::byte* out) const {
     if (bytes < escape_offset_bytes_) return false;
     const uint32_t num_words = (num_columns_ + kColumnsOfWord - 1) / kColumnsOfWord;
-    Progress row{words, bytes * 8};
+    const uint32_t last_bit = bytes * 8 - exponent_bits_;  // where an exponent may begin
+    uint32_t num_escapes = 0;
     uint32_t first = 0;
 #pragma unroll 2
     for (; first + 32 * kWords <= num_words; first += 32 * kWords) {
-      decode_group(first, true, row, out);
+      decode_group(words, first, true, last_bit, num_escapes, out);
     }
-    while (first < num_words) {
-      decode_group(first, first + lane_id() * kWords < num_words, row, out);
-      first += 32 * kWords;
+    if (first < num_words) {
+      decode_group(words, first, first + lane_id() * kWords < num_words, last_bit, num_escapes, out);
     }
-    return __all_sync(kAllLanes, row.ok);
+    return escape_offset_bytes_ * 8 + num_escapes * exponent_bits_ <= bytes * 8;
   }
 
  private:
   static constexpr uint32_t kColumnsOfWord = kPairs ? 2 : 1;
   static constexpr uint32_t kColumns = kWords * kColumnsOfWord;  // of a lane and group
 
-  // How far a row has come.
-  struct Progress {
-    const uint32_t* words;
-    uint32_t end_bit;
-    uint32_t num_escapes = 0;  // in the groups before; the same in every lane
-    bool ok = true;
-  };
-
-  // Words [first, first + 32 * kWords) of the output; lanes that are not active have none.
-  __device__ void decode_group(uint32_t first, bool active, Progress& row, std::byte* out) const {
+  // Words [first, first + 32 * kWords) of the output; lanes that are not active have none. `num_escapes` counts those
+  // of the groups before and is the same in every lane.
+  __device__ void decode_group(const uint32_t* words, uint32_t first, bool active, uint32_t last_bit,
+                               uint32_t& num_escapes, std::byte* out) const {
     uint32_t fields[kWords] = {}, result[kWords] = {};
-    bool escaped = false;
+    bool escaped[kColumns] = {}, any = false;
     if (active) {
       // A group's fields take a whole number of words, so that a lane's bits begin at the same bit of a word in each.
-      read_fields(row.words + lane_bit_ / 32 + first / 32 * (kColumnsOfWord * width_), fields);
+      read_fields(words + lane_bit_ / 32 + first / 32 * (kColumnsOfWord * width_), fields);
       load_words(add_ + first, result);
 #pragma unroll
-      for (uint32_t i = 0; i < kWords; ++i) result[i] = elements(fields[i], result[i]);
+      for (uint32_t i = 0; i < kColumns; ++i) escaped[i] = is_escaped(fields, first, i), any = any || escaped[i];
 #pragma unroll
-      for (uint32_t i = 0; i < kColumns; ++i) escaped = escaped || is_escaped(fields, first, i);
+      for (uint32_t i = 0; i < kWords; ++i) result[i] = elements(fields[i], result[i]);
     }
-    if (__any_sync(kAllLanes, escaped)) fill_escapes(first, escaped, fields, row, result);
+    if (__any_sync(kAllLanes, any)) fill_escapes(words, escaped, any, last_bit, num_escapes, result);
     if (active) store_words(out, first + lane_id() * kWords, result);
   }
 
@@ -94,7 +88,8 @@ class ExponentDecoder {
   // The elements of a word where no exponent is escaped.
   __device__ uint32_t elements(uint32_t fields, uint32_t add) const {
     if constexpr (!kPairs) {
-      return ((fields & magnitude_mask_) + add) | ((fields << (32 - width_)) & 0x80000000u);
+      const uint32_t sum = (fields & magnitude_mask_) + add, sign = fields << (32 - width_);
+      return (sum & 0x7fffffffu) | (sign & 0x80000000u);
     }
     const uint32_t high = fields << (16 - width_);  // the second field's magnitude from bit 16, the first's sign at 15
     const uint32_t magnitudes = (fields & magnitude_mask_) | (high & (magnitude_mask_ << 16));
@@ -109,45 +104,34 @@ class ExponentDecoder {
     return ((fields[i / kColumnsOfWord] >> (i % kColumnsOfWord * width_)) & code_mask_) == 0;
   }
 
-  // Puts the escaped exponents in: they follow the codes in the order of the columns.
-  __device__ void fill_escapes(uint32_t first, bool escaped, const uint32_t (&fields)[kWords], Progress& row,
-                               uint32_t (&result)[kWords]) const {
+  // Puts the escaped exponents in: they follow the codes in the order of the columns. Sign and mantissa are right
+  // already.
+  __device__ void fill_escapes(const uint32_t* words, const bool (&escaped)[kColumns], bool any, uint32_t last_bit,
+                               uint32_t& num_escapes, uint32_t (&result)[kWords]) const {
     uint32_t escapes = 0;  // a bit for each of the lane's columns
 #pragma unroll
-    for (uint32_t i = 0; i < kColumns; ++i) escapes |= escaped && is_escaped(fields, first, i) ? 1u << i : 0;
-    const uint32_t lanes = __ballot_sync(kAllLanes, escaped);
-    uint32_t before = ballots_below(lanes), total = __popc(lanes);
+    for (uint32_t i = 0; i < kColumns; ++i) escapes |= escaped[i] ? 1u << i : 0;
+    const uint32_t lanes = __ballot_sync(kAllLanes, any);
+    uint32_t rank = ballots_below(lanes), total = __popc(lanes);
     if (kColumns > 1 && __any_sync(kAllLanes, escapes & (escapes - 1))) {  // more than one in a lane
-      before = exclusive_sum_warp(__popc(escapes), total);
+      rank = exclusive_sum_warp(__popc(escapes), total);
     }
-    uint32_t rank = row.num_escapes + before;
-    row.num_escapes += total;
+    rank += num_escapes;
+    num_escapes += total;
     for (; escapes; escapes &= escapes - 1, ++rank) {
-      const uint32_t i = __ffs(escapes) - 1, bit = escape_offset_bytes_ * 8 + rank * exponent_bits_;
-      row.ok = row.ok && bit + exponent_bits_ <= row.end_bit;
-      if (row.ok) put_escape(fields, i, read_exponent(row.words, bit), result);
+      const uint32_t i = __ffs(escapes) - 1, shift = mantissa_bits_ + i % kColumnsOfWord * 16;
+      const uint32_t bit = min(escape_offset_bytes_ * 8 + rank * exponent_bits_, last_bit);
+      const uint32_t clear = ~(low_bits_32(exponent_bits_) << shift), set = read_exponent(words, bit) << shift;
+#pragma unroll
+      for (uint32_t w = 0; w < kWords; ++w) {
+        if (w == i / kColumnsOfWord) result[w] = (result[w] & clear) | set;
+      }
     }
   }
 
   __device__ uint32_t read_exponent(const uint32_t* words, uint32_t bit) const {
     if (exponent_bits_ == 8) return reinterpret_cast<const uint8_t*>(words)[bit / 8];
     return read_field(words, bit, exponent_bits_);
-  }
-
-  __device__ void put_escape(const uint32_t (&fields)[kWords], uint32_t i, uint32_t exponent,
-                             uint32_t (&result)[kWords]) const {
-    const uint32_t word = i / kColumnsOfWord, column = i % kColumnsOfWord;
-    uint32_t field = fields[0];
-#pragma unroll
-    for (uint32_t w = 1; w < kWords; ++w) field = w == word ? fields[w] : field;
-    field >>= column * width_;
-    const uint32_t sign = ((field >> (width_ - 1)) & 1) << (32 / kColumnsOfWord - 1);
-    const uint32_t element = (field & low_bits_32(mantissa_bits_)) | (exponent << mantissa_bits_) | sign;
-    const uint32_t kept = !kPairs ? 0 : column ? 0x0000ffffu : 0xffff0000u;
-#pragma unroll
-    for (uint32_t w = 0; w < kWords; ++w) {
-      if (w == word) result[w] = (result[w] & kept) | (element << (column * 16));
-    }
   }
 
   __device__ static void load_words(const uint32_t* from, uint32_t (&words)[kWords]) {

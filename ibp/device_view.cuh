@@ -192,14 +192,8 @@ class RowDecoder {
  public:
   __device__ explicit RowDecoder(const ProfileRef& profile) : profile_(profile), exponent_(profile) {}
 
-  // Decodes the row into out[0 .. row_bytes-1]. False, in every lane, when it is no valid row; `out` then holds
-  // anything.
-  __device__ bool decode(const uint32_t* words, uint32_t bytes, bool raw, std::byte* out) const {
-    if (raw) {
-      if (bytes < profile_.row_bytes) return false;
-      copy_row_warp(words, out, profile_.row_bytes);
-      return true;
-    }
+  // Decodes a coded row into out[0 .. row_bytes-1]. False, in every lane, when it is none; `out` then holds anything.
+  __device__ bool decode(const uint32_t* words, uint32_t bytes, std::byte* out) const {
     if constexpr (kExponent) return exponent_.decode(words, bytes, out);
     if constexpr (form == Form::kChunks4) return decode_chunks_warp(profile_, profile_.codes4, words, bytes, out);
     if constexpr (form == Form::kChunks8) return decode_chunks_warp(profile_, profile_.codes8, words, bytes, out);
@@ -219,10 +213,14 @@ class RowDecoder {
 // One row of any profile.
 __device__ inline bool decode_row_warp(const ProfileRef& profile, const RowSpan& span, const uint32_t* words,
                                        std::byte* out) {
-  const auto decode = [&](const auto& decoder) { return decoder.decode(words, span.bytes, span.raw, out); };
+  if (span.raw) {
+    if (span.bytes >= profile.row_bytes) copy_row_warp(words, out, profile.row_bytes);
+    return span.bytes >= profile.row_bytes;
+  }
+  const auto decode = [&](const auto& decoder) { return decoder.decode(words, span.bytes, out); };
   switch (form_of(profile)) {
     case Form::kRaw:
-      return decode(RowDecoder<Form::kRaw, 1>(profile));
+      return false;
     case Form::kSingles:
       return decode(RowDecoder<Form::kSingles, 1>(profile));
     case Form::kPairs:

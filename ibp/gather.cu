@@ -23,8 +23,8 @@ constexpr uint32_t kSharedBytes = 224 * 1024;  // of a block, for stages; the SM
 constexpr unsigned long long kNoError = ~0ull;
 
 // What went wrong first: position * 2, plus 1 when the row itself is damaged.
-__device__ void report(unsigned long long* status, int64_t position, bool damaged) {
-  atomicMin(status, static_cast<unsigned long long>(position) * 2 + (damaged ? 1 : 0));
+__device__ void report(unsigned long long* status, uint32_t position, bool damaged) {
+  atomicMin(status, uint64_t{position} * 2 + (damaged ? 1 : 0));
 }
 
 struct Job {
@@ -46,8 +46,8 @@ struct Item {
   int32_t position = 0;
   uint32_t tag = 0;
 };
-constexpr uint32_t kTagRaw = 1, kTagStaged = 2, kTagFound = 4, kTagOffset = 3,
-                   kTagBytes = 10;  // the last two: bit numbers
+constexpr uint32_t kTagRaw = 1, kTagStaged = 2, kTagFound = 4, kTagCoded = 8;  // coded: staged and not raw
+constexpr uint32_t kTagOffsetBit = 4, kTagBytesBit = 11;                       // the place in its line; the row's bytes
 
 __device__ Item load_item(const EncodedRef& rows, const Job& job, int64_t first) {
   Item item;
@@ -66,43 +66,45 @@ __device__ Item load_item(const EncodedRef& rows, const Job& job, int64_t first)
     item.span.bytes = 0;  // a damaged length: no row decodes from nothing
   }
   const auto offset = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(item.span.begin) % kLineBytes);
-  item.tag = (item.span.raw ? kTagRaw : 0) | (item.window.bytes ? kTagStaged : 0) | kTagFound | (offset << kTagOffset) |
-             (item.span.bytes << kTagBytes);
+  const bool staged = item.window.bytes != 0;
+  item.tag = (item.span.raw ? kTagRaw : 0) | (staged ? kTagStaged : 0) | kTagFound |
+             (staged && !item.span.raw ? kTagCoded : 0) | (offset << kTagOffsetBit) | (item.span.bytes << kTagBytesBit);
   return item;
 }
 
-// A coded row whose window leaves the table: the last of a table whose bytes end with it.
-__device__ void copy_to_stage(const std::byte* row, uint32_t bytes, std::byte* to) {
-  copy_row_warp(reinterpret_cast<const uint32_t*>(row), to, bytes);
+// A row that no window could be asked for, or that is raw: false when it is no valid row. `stage` is where its bytes
+// are or may be put.
+template <typename Decoder>
+__device__ bool decode_unusual(const Decoder& decoder, uint32_t row_bytes, uint32_t tag, const std::byte* row,
+                               std::byte* stage, std::byte* out) {
+  const uint32_t bytes = tag >> kTagBytesBit;
+  if (!(tag & kTagFound) || ((tag & kTagRaw) && bytes < row_bytes)) return false;
+  if (tag & kTagRaw) {  // too long for a stage, if it is not in one
+    copy_row_warp(reinterpret_cast<const uint32_t*>(tag & kTagStaged ? stage : row), out, row_bytes);
+    return true;
+  }
+  // The last of a table whose bytes end with it.
+  copy_row_warp(reinterpret_cast<const uint32_t*>(row), stage, bytes);
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // the stage's next bytes come by a bulk copy
   __syncwarp();
+  return decoder.decode(reinterpret_cast<const uint32_t*>(stage), bytes, out);
 }
 
-// The rows of a batch, which are in their stages.
-template <typename Decoder, typename Staging>
+// The rows of a batch, which are in their stages; the lanes know an item each.
+template <typename Decoder>
 __device__ void decode_batch(const Decoder& decoder, uint32_t row_bytes, const Job& job, const Item& mine,
-                             uint32_t count, const Staging& staging, uint32_t batch) {
-  for (uint32_t i = 0; i < count; ++i) {
-    const uint32_t tag = __shfl_sync(kAllLanes, mine.tag, i), bytes = tag >> kTagBytes;
-    const int64_t position = __shfl_sync(kAllLanes, mine.position, i);
-    std::byte* out = job.out + position * row_bytes;
-    std::byte* row = staging.stage(batch, i) + ((tag >> kTagOffset) & (kLineBytes - 1));
+                             uint32_t count, std::byte* stage) {
+  for (uint32_t i = 0; i < count; ++i, stage += job.stage_bytes) {
+    const uint32_t tag = __shfl_sync(kAllLanes, mine.tag, i);
+    const auto position = static_cast<uint32_t>(__shfl_sync(kAllLanes, mine.position, i));
+    std::byte* out = job.out + uint64_t{position} * row_bytes;
+    std::byte* row = stage + ((tag >> kTagOffsetBit) % kLineBytes);
     __builtin_assume(__isShared(row));
-    const auto* words = reinterpret_cast<const uint32_t*>(row);
-    if (tag & kTagStaged) {
-      if (decoder.decode(words, bytes, tag & kTagRaw, out)) continue;
-    } else if (tag & kTagFound) {
-      const auto* from = reinterpret_cast<const std::byte*>(
-          __shfl_sync(kAllLanes, reinterpret_cast<unsigned long long>(mine.span.begin), i));
-      if (tag & kTagRaw) {  // too long for a stage
-        if (bytes >= row_bytes) {
-          copy_row_warp(reinterpret_cast<const uint32_t*>(from), out, row_bytes);
-          continue;
-        }
-      } else {
-        copy_to_stage(from, bytes, row);
-        if (decoder.decode(words, bytes, false, out)) continue;
-      }
+    if (tag & kTagCoded) {
+      if (decoder.decode(reinterpret_cast<const uint32_t*>(row), tag >> kTagBytesBit, out)) continue;
+    } else {
+      const auto from = __shfl_sync(kAllLanes, reinterpret_cast<unsigned long long>(mine.span.begin), i);
+      if (decode_unusual(decoder, row_bytes, tag, reinterpret_cast<const std::byte*>(from), row, out)) continue;
     }
     __syncwarp();
     zero_row_warp(out, row_bytes);
@@ -152,7 +154,7 @@ __global__ void __launch_bounds__(kMaxWarps * 32) gather_kernel(ProfileRef profi
     const Item ahead = load_item(rows, job, ahead_first);
     const auto count = static_cast<uint32_t>(min(int64_t{job.batch_rows}, job.count - first));
     staging.wait(batch);
-    decode_batch(decoder, profile.row_bytes, job, items, count, staging, batch);
+    decode_batch(decoder, profile.row_bytes, job, items, count, staging.stage(batch, 0));
     __syncwarp();  // every lane is done with the stages
     staging.issue(batch, ahead.window);
     items = next;

@@ -83,6 +83,37 @@ double measure(const DeviceTable& table, Gather& gather, const int64_t* index, v
   return median_gb_per_s(kFetchRows * table.ref().row_bytes, times);
 }
 
+// What anybody would write: a warp copies a row, 16 bytes a lane (8 where rows are not at multiples of 16).
+template <typename Word>
+__global__ void __launch_bounds__(1024) plain_gather_kernel(const std::byte* rows, const int64_t* index, int64_t count,
+                                                            uint32_t row_bytes, std::byte* out) {
+  const uint32_t lane = threadIdx.x % 32, words = row_bytes / sizeof(Word);
+  for (int64_t i = base::grid_first() / 32; i < count; i += base::grid_step() / 32) {
+    const auto* from = reinterpret_cast<const Word*>(rows + index[i] * row_bytes);
+    auto* to = reinterpret_cast<Word*>(out + i * row_bytes);
+#pragma unroll 4
+    for (uint32_t w = lane; w < words; w += 32) to[w] = from[w];
+  }
+}
+
+double measure_plain(const RowTable& rows, const int64_t* index, std::byte* out, int sms) {
+  const base::Stream stream;
+  const base::Event begin, end;
+  std::vector<float> times;
+  const auto* from = static_cast<const std::byte*>(rows.data);
+  const auto kernel = rows.row_bytes() % 16 == 0 ? plain_gather_kernel<uint4> : plain_gather_kernel<uint2>;
+  for (int run = 0; run < kRuns + 1; ++run) {
+    begin.record(stream);
+    kernel<<<sms ? sms : 264, 1024, 0, stream>>>(from, index, kFetchRows, rows.row_bytes(), out);
+    end.record(stream);
+    stream.synchronize();
+    float elapsed = 0;
+    cuda_check(cudaEventElapsedTime(&elapsed, begin, end));
+    if (run > 0) times.push_back(elapsed);
+  }
+  return median_gb_per_s(kFetchRows * rows.row_bytes(), times);
+}
+
 // The rows, in GPU memory.
 struct Source {
   base::DeviceBytes bytes;
@@ -155,6 +186,31 @@ void run_zero_copy(const std::byte* data, int64_t bytes) {
   std::printf("kernel reading pinned host memory in order: %.1f GB/s\n", median_gb_per_s(bytes, times));
 }
 
+// Rows in the memory of a second GPU, read over NVLink by the first.
+void run_peer(const Case& what, const EncodedRows& encoded, const RowTable& source, const int64_t* index,
+              const base::DeviceBytes& out, Gather& gather) {
+  int count = 0, access = 0;
+  cuda_check(cudaGetDeviceCount(&count));
+  if (count > 1) cuda_check(cudaDeviceCanAccessPeer(&access, 0, 1));
+  if (!access) return;
+  static const cudaError_t enabled = cudaDeviceEnablePeerAccess(1, 0);
+  cuda_check(enabled, "read GPU 1 from GPU 0");
+  cuda_check(cudaSetDevice(1));
+  const base::DeviceBytes rows(std::size_t(encoded.ref.data_bytes));
+  cuda_check(cudaMemcpy(rows.data(), encoded.ref.data, rows.bytes(), cudaMemcpyHostToDevice));
+  cuda_check(cudaSetDevice(0));
+  EncodedRows remote = encoded;
+  remote.ref.data = rows.data();
+  const DeviceTable table(remote);
+  std::printf("%-24s %-9s from a peer over NVLink, SMs: 8, 16, 32, 64, all:", what.name,
+              name_of(encoded.profile.codec).c_str());
+  for (const int sms : {8, 16, 32, 64, 0}) {
+    std::printf(" %7.1f", measure(table, gather, index, out.data(), {.max_sms = sms}));
+  }
+  verify(source, index, out);
+  std::printf("\n");
+}
+
 void run_codec(const Case& what, const Source& source, const char* codec, const int64_t* index,
                const base::DeviceBytes& out, Gather& gather) {
   const Fit fitted = fit_on_sample(source.table, codec);
@@ -175,8 +231,10 @@ void run_codec(const Case& what, const Source& source, const char* codec, const 
   verify(source.table, index, out);
   std::printf(" %7.1f", measure(table, gather, index, out.data(), {.max_sms = 8, .order = Order::kAsGiven}));
   const DeviceTable local(encoded, Place::kDevice);
-  for (const int sms : {8, 0}) std::printf(" %7.1f", measure(local, gather, index, out.data(), {.max_sms = sms}));
+  for (const int sms : {8, 16, 32, 64, 0})
+    std::printf(" %7.1f", measure(local, gather, index, out.data(), {.max_sms = sms}));
   std::printf("   %6.1f\n", raw / seconds / 1e9);
+  run_peer(what, encoded, source.table, index, out, gather);
   std::fflush(stdout);
 }
 
@@ -186,6 +244,13 @@ void run_case(const Case& what, double scale) {
   index_kernel<<<512, base::kBlockThreads>>>(index.data(), kFetchRows, source.table.num_rows, 9);
   const base::DeviceBytes out(std::size_t(kFetchRows) * source.table.row_bytes());
   Gather gather(kFetchRows);
+  if (source.table.row_bytes() % 8 == 0) {
+    std::printf("%-24s plain gather from local memory, SMs: 8, 16, 32, 64, all:", what.name);
+    for (const int sms : {8, 16, 32, 64, 0}) {
+      std::printf(" %7.1f", measure_plain(source.table, index.data(), out.data(), sms));
+    }
+    std::printf("\n");
+  }
   for (const char* codec : {"raw", "invariant", "auto"}) {
     const bool slow = what.kind == Kind::kSparse && std::string(codec) == "raw";  // 7 GB a fetch, nothing new
     if (!slow) run_codec(what, source, codec, index.data(), out, gather);
@@ -244,7 +309,7 @@ int main(int argc, char** argv) {
                         {"sparse float32 x 3703", Kind::kSparse, Dtype::kFloat32, 3703, 8}};
   std::printf(
       "decoded GB/s, %lld random rows, median of %d     | from pinned host memory, SMs: 2, 8, 16, all, then 8"
-      " without bulk copies, 8 unordered | local memory: 8, all | encode\n",
+      " without bulk copies, 8 unordered | local memory: 8, 16, 32, 64, all | encode\n",
       static_cast<long long>(kFetchRows), kRuns);
   run_link();
   for (const Case& what : cases) {

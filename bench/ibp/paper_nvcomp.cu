@@ -2,21 +2,7 @@
 #include <cuda_runtime.h>
 
 #include "base/launch.h"
-#include "bench/ibp/paper.h"
-
-#ifndef COHORT_WITH_NVCOMP
-
-namespace cohort::ibp::paper {
-
-void run_nvcomp(const Lines& lines, const DeviceRows& rows) {
-  lines.write("codec", {{"rows", rows.name}, {"algorithm", "nvcomp"}, {"missing", "nvcomp not installed"}});
-}
-
-}  // namespace cohort::ibp::paper
-
-#else
-
-#include <nvcomp.h>
+#include "bench/ibp/paper_nvcomp.h"
 
 namespace cohort::ibp::paper {
 namespace {
@@ -26,80 +12,7 @@ using base::Error;
 
 constexpr int kRuns = 3;
 
-void nvcomp_check(nvcompStatus_t status, const char* what) {
-  if (status != nvcompSuccess) throw Error({what, "success", nvcompGetStatusString(status), ""});
-}
-
 int64_t round_up_16(int64_t bytes) { return (bytes + 15) / 16 * 16; }
-
-// The functions of one algorithm and its options, behind one interface.
-class Algorithm {
- public:
-  Algorithm() = default;
-  Algorithm(const Algorithm&) = delete;
-  Algorithm& operator=(const Algorithm&) = delete;
-  virtual ~Algorithm() = default;
-  virtual std::size_t compress_temp(std::size_t count, std::size_t row_bytes) const = 0;
-  virtual std::size_t max_compressed(std::size_t row_bytes) const = 0;
-  virtual void compress(const void* const* from, const std::size_t* from_bytes, std::size_t row_bytes,
-                        std::size_t count, const base::DeviceBytes& temp, void* const* to, std::size_t* to_bytes,
-                        nvcompStatus_t* statuses, cudaStream_t stream) const = 0;
-  virtual std::size_t decompress_temp(std::size_t count, std::size_t row_bytes) const = 0;
-  virtual void decompress(const void* const* from, const std::size_t* from_bytes, const std::size_t* room_bytes,
-                          std::size_t* to_bytes, std::size_t count, const base::DeviceBytes& temp, void* const* to,
-                          nvcompStatus_t* statuses, cudaStream_t stream) const = 0;
-};
-
-// The seven algorithms differ in the names of these functions and in their options.
-#define COHORT_NVCOMP_ALGORITHM(NAME)                                                                                \
-  class NAME : public Algorithm {                                                                                    \
-   public:                                                                                                           \
-    nvcompBatched##NAME##CompressOpts_t compress_options = nvcompBatched##NAME##CompressDefaultOpts;                 \
-    nvcompBatched##NAME##DecompressOpts_t decompress_options = nvcompBatched##NAME##DecompressDefaultOpts;           \
-    std::size_t compress_temp(std::size_t count, std::size_t row_bytes) const override {                             \
-      std::size_t bytes = 0;                                                                                         \
-      nvcomp_check(nvcompBatched##NAME##CompressGetTempSize(count, row_bytes, compress_options, &bytes,              \
-                                                            count* row_bytes, nullptr),                              \
-                   #NAME ": size compression");                                                                      \
-      return bytes;                                                                                                  \
-    }                                                                                                                \
-    std::size_t max_compressed(std::size_t row_bytes) const override {                                               \
-      std::size_t bytes = 0;                                                                                         \
-      nvcomp_check(nvcompBatched##NAME##CompressGetMaxOutputChunkSize(row_bytes, compress_options, &bytes),          \
-                   #NAME ": size of a compressed row");                                                              \
-      return bytes;                                                                                                  \
-    }                                                                                                                \
-    void compress(const void* const* from, const std::size_t* from_bytes, std::size_t row_bytes, std::size_t count,  \
-                  const base::DeviceBytes& temp, void* const* to, std::size_t* to_bytes, nvcompStatus_t* statuses,   \
-                  cudaStream_t stream) const override {                                                              \
-      nvcomp_check(nvcompBatched##NAME##CompressAsync(from, from_bytes, row_bytes, count, temp.data(), temp.bytes(), \
-                                                      to, to_bytes, compress_options, statuses, stream),             \
-                   #NAME ": compress");                                                                              \
-    }                                                                                                                \
-    std::size_t decompress_temp(std::size_t count, std::size_t row_bytes) const override {                           \
-      std::size_t bytes = 0;                                                                                         \
-      nvcomp_check(nvcompBatched##NAME##DecompressGetTempSize(count, row_bytes, decompress_options, &bytes,          \
-                                                              count* row_bytes, nullptr),                            \
-                   #NAME ": size decompression");                                                                    \
-      return bytes;                                                                                                  \
-    }                                                                                                                \
-    void decompress(const void* const* from, const std::size_t* from_bytes, const std::size_t* room_bytes,           \
-                    std::size_t* to_bytes, std::size_t count, const base::DeviceBytes& temp, void* const* to,        \
-                    nvcompStatus_t* statuses, cudaStream_t stream) const override {                                  \
-      nvcomp_check(nvcompBatched##NAME##DecompressAsync(from, from_bytes, room_bytes, to_bytes, count, temp.data(),  \
-                                                        temp.bytes(), to, decompress_options, statuses, stream),     \
-                   #NAME ": decompress");                                                                            \
-    }                                                                                                                \
-  }
-
-COHORT_NVCOMP_ALGORITHM(ANS);
-COHORT_NVCOMP_ALGORITHM(Bitcomp);
-COHORT_NVCOMP_ALGORITHM(Cascaded);
-COHORT_NVCOMP_ALGORITHM(Gdeflate);
-COHORT_NVCOMP_ALGORITHM(LZ4);
-COHORT_NVCOMP_ALGORITHM(Snappy);
-COHORT_NVCOMP_ALGORITHM(Zstd);
-#undef COHORT_NVCOMP_ALGORITHM
 
 // Row i of [count, stride_bytes], or of rows that begin at offsets[i].
 __global__ void pointers_kernel(std::byte* rows, const std::size_t* offsets, std::size_t stride_bytes, int64_t count,
@@ -155,7 +68,7 @@ class Bench {
  private:
   base::DeviceArray<void*> pointers(std::byte* rows, const std::size_t* offsets, std::size_t stride_bytes) const {
     base::DeviceArray<void*> array(count_);
-    pointers_kernel<<<512, base::kBlockThreads> > >(rows, offsets, stride_bytes, int64_t(count_), array.data());
+    pointers_kernel<<<512, base::kBlockThreads>>>(rows, offsets, stride_bytes, int64_t(count_), array.data());
     cuda_check(cudaDeviceSynchronize(), "point at rows");
     return array;
   }
@@ -189,7 +102,7 @@ class Bench {
   }
 
   // The compressed rows, at multiples of 16, in packed_; returns their bytes without the gaps, and their offsets.
-  std::pair<std::size_t, base::DeviceArray<std::size_t> > pack() {
+  std::pair<std::size_t, base::DeviceArray<std::size_t>> pack() {
     std::vector<std::size_t> sizes(count_), offsets(count_);
     cuda_check(cudaMemcpy(sizes.data(), sizes_.data(), count_ * 8, cudaMemcpyDeviceToHost));
     std::size_t bytes = 0, end = 0;
@@ -270,5 +183,3 @@ void run_nvcomp(const Lines& lines, const DeviceRows& rows) {
 }
 
 }  // namespace cohort::ibp::paper
-
-#endif

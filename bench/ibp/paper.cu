@@ -1,6 +1,7 @@
 // Usage: ibp_paper OUT.jsonl [--scale S] [--only copy|decode|codecs] [--rows NAME:DTYPE:COLUMNS:FILE]...
 // FILE holds plain rows of COLUMNS elements. `python bench/ibp --paper` builds, runs and draws; see there.
 #include <cuda_runtime.h>
+#include <omp.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -83,13 +84,8 @@ RowsFile read_rows(const std::string& text) {
   return rows;
 }
 
-std::string cpu_threads() {
-  const char* text = std::getenv("OMP_NUM_THREADS");
-  return text ? text : "all cores";
-}
-
 // The link's rate for one plain copy of 1 GiB, and what it was measured on.
-void write_hardware(const Lines& lines) {
+void write_hardware(const Lines& lines, double scale) {
   cudaDeviceProp properties{};
   int runtime = 0, driver = 0;
   cuda_check(cudaGetDeviceProperties(&properties, 0));
@@ -104,7 +100,8 @@ void write_hardware(const Lines& lines) {
                            {"sms", int64_t{properties.multiProcessorCount}},
                            {"cuda_runtime", int64_t{runtime}},
                            {"cuda_driver", int64_t{driver}},
-                           {"cpu_threads", cpu_threads()},
+                           {"cpu_threads", int64_t{omp_get_max_threads()}},
+                           {"scale", scale},
                            {"memcpy_gb_per_s", gb_per_s(int64_t(host.bytes()), seconds)}});
 }
 
@@ -139,7 +136,7 @@ Arguments parse(int argc, char** argv) {
 void run(const Arguments& arguments) {
   const Lines lines(arguments.out);
   const auto wanted = [&](const char* part) { return arguments.only.empty() || arguments.only == part; };
-  write_hardware(lines);
+  write_hardware(lines, arguments.scale);
   if (wanted("copy")) run_copy_methods(lines, arguments.scale);
   if (wanted("decode")) run_decode_sweep(lines, arguments.scale);
   if (!wanted("codecs")) return;

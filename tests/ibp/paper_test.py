@@ -139,6 +139,7 @@ def test_page_and_pictures_of_measurements(tmp_path, capsys):
     assert "aligned over GPU, zero-copy, 132 SMs: +30 to +30 % (the paper: 25 %)" in page
     assert "| 256 | 89.8 | 160.0 | 200.0 | 80 % |" in page
     assert "| 256 | 89.8 | 80 | 50 | +30 |" in page and "| 1024 | 89.8 | 80 | 78 | +2 |" in page
+    assert "at least 100 % of the ideal" in page
     assert "| cohort invariant | 700.0 | 14.00 | 9.7 | 96.00 | 92.9 | 12.0 | 151.5 |" in page
     assert "| LZ4 | 60.0 / 75.0 | 1.50 | 2.3 | 90.00 | 89.7 | 99.0 | 135.1 |" in page
     assert "nvcomp not installed" in page and "Not measured" not in page

@@ -72,16 +72,15 @@ __device__ inline void copy_row_warp(const uint32_t* words, std::byte* out, uint
   for (uint32_t i = lane_id(); i < (row_bytes + 3) / 4; i += 32) store_word(out, row_bytes, i, words[i]);
 }
 
-// The sum of `value` over the lanes before this one, `total` over all: of the warp, or of each kLanes lanes of it.
-template <uint32_t kLanes = 32>
+// The sum of `value` over the lanes before this one; `total` over all.
 __device__ inline uint32_t exclusive_sum_warp(uint32_t value, uint32_t& total) {
   uint32_t sum = value;
 #pragma unroll
-  for (uint32_t step = 1; step < kLanes; step *= 2) {
-    const uint32_t other = __shfl_up_sync(kAllLanes, sum, step, kLanes);
-    if (lane_id() % kLanes >= step) sum += other;
+  for (uint32_t step = 1; step < 32; step *= 2) {
+    const uint32_t other = __shfl_up_sync(kAllLanes, sum, step);
+    if (lane_id() >= step) sum += other;
   }
-  total = __shfl_sync(kAllLanes, sum, kLanes - 1, kLanes);
+  total = __shfl_sync(kAllLanes, sum, 31);
   return sum - value;
 }
 

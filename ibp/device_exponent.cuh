@@ -1,8 +1,8 @@
-// Decoding rows of the exponent codec by one warp (FORMAT.md 4.3). Part of device_view.cuh.
+// Decoding a row of the exponent codec by one warp (FORMAT.md 4.3). Part of device_view.cuh.
 //
-// The output is cut into words of 32 bits (one float32 column, or two columns of 16 bits). A lane makes kWords words
-// next to each other and stores them at once; kLanes lanes make a row, so that a warp decodes 32 / kLanes short rows
-// together.
+// The output is cut into words of 32 bits (one float32 column, or two columns of 16 bits), a lane makes kWords words
+// next to each other and stores them at once. The fields of 32 such lanes take a whole number of words of the row, so
+// that a lane finds its bits at the same place in every group.
 #pragma once
 
 #include "ibp/device_bits.cuh"
@@ -11,10 +11,9 @@
 namespace cohort::ibp {
 
 // Decodes rows of one profile: what the lanes need of it stays in registers from row to row.
-// kPairs: two 16-bit columns a word; else one of float32. `out` and row_bytes must be multiples of 4 * kWords, at most
-// of 16 for `out`; with kWords == 1 they may be anything that the element's size allows. With fewer than 32 lanes a row
-// has at most kLanes * kWords words.
-template <bool kPairs, uint32_t kWords, uint32_t kLanes>
+// kPairs: two 16-bit columns a word; else one of float32. `out` and row_bytes must be multiples of 4 * kWords; with
+// kWords == 1 they may be anything that the element's size allows.
+template <bool kPairs, uint32_t kWords>
 class ExponentDecoder {
  public:
   __device__ explicit ExponentDecoder(const ProfileRef& profile)
@@ -26,34 +25,31 @@ class ExponentDecoder {
         num_columns_(profile.num_columns),
         row_bytes_(profile.row_bytes),
         escape_offset_bytes_(profile.escape_offset_bytes()),
-        lane_bit_(lane() * kWords * width_ * kColumnsOfWord),
-        add_(profile.add + lane() * kWords) {}
+        lane_bit_(lane_id() * kWords * width_ * kColumnsOfWord),
+        add_(profile.add + lane_id() * kWords) {}
 
-  // Called by the whole warp; the lanes of one row give the same arguments. False, in all of these, when the row's
-  // `bytes` do not hold what its codes ask for.
+  // False, in every lane, when the row's `bytes` do not hold what its codes ask for.
   __device__ bool decode(const uint32_t* words, uint32_t bytes, std::byte* out) const {
-    const bool whole = bytes >= escape_offset_bytes_;
-    if (!__any_sync(kAllLanes, whole)) return false;
+    if (bytes < escape_offset_bytes_) return false;
     const uint32_t num_words = (num_columns_ + kColumnsOfWord - 1) / kColumnsOfWord;
     const uint32_t last_bit = bytes * 8 - exponent_bits_;  // where an exponent may begin
-    uint32_t num_escapes = 0, first = 0;
+    uint32_t num_escapes = 0;
+    uint32_t first = 0;
 #pragma unroll 2
-    for (; first + kStep <= num_words; first += kStep) decode_group(words, first, whole, last_bit, num_escapes, out);
-    if (first < num_words) {
-      decode_group(words, first, whole && first + lane() * kWords < num_words, last_bit, num_escapes, out);
+    for (; first + 32 * kWords <= num_words; first += 32 * kWords) {
+      decode_group(words, first, true, last_bit, num_escapes, out);
     }
-    return whole && escape_offset_bytes_ * 8 + num_escapes * exponent_bits_ <= bytes * 8;
+    if (first < num_words) {
+      decode_group(words, first, first + lane_id() * kWords < num_words, last_bit, num_escapes, out);
+    }
+    return escape_offset_bytes_ * 8 + num_escapes * exponent_bits_ <= bytes * 8;
   }
 
  private:
   static constexpr uint32_t kColumnsOfWord = kPairs ? 2 : 1;
-  static constexpr uint32_t kColumns = kWords * kColumnsOfWord;                        // of a lane and group
-  static constexpr uint32_t kStep = kLanes * kWords;                                   // words of a group
-  static constexpr uint32_t kMinBits = kPairs ? 18 : 25, kMaxBits = kPairs ? 30 : 28;  // of a word's fields
+  static constexpr uint32_t kColumns = kWords * kColumnsOfWord;  // of a lane and group
 
-  __device__ static uint32_t lane() { return lane_id() % kLanes; }
-
-  // Words [first, first + kStep) of the output; lanes that are not active have none. `num_escapes` counts those
+  // Words [first, first + 32 * kWords) of the output; lanes that are not active have none. `num_escapes` counts those
   // of the groups before and is the same in every lane.
   __device__ void decode_group(const uint32_t* words, uint32_t first, bool active, uint32_t last_bit,
                                uint32_t& num_escapes, std::byte* out) const {
@@ -69,27 +65,23 @@ class ExponentDecoder {
       for (uint32_t i = 0; i < kWords; ++i) result[i] = elements(fields[i], result[i]);
     }
     if (__any_sync(kAllLanes, any)) fill_escapes(words, escaped, any, last_bit, num_escapes, result);
-    if (active) store_words(out, first + lane() * kWords, result);
+    if (active) store_words(out, first + lane_id() * kWords, result);
   }
 
-  // The lane's fields, one a word with other bits above it; reads at most 16 bytes beyond them.
+  // The lane's fields, one a word with other bits above it; reads kWords + 1 words.
   __device__ void read_fields(const uint32_t* from, uint32_t (&fields)[kWords]) const {
-    constexpr uint32_t kRead = (kWords * kMaxBits + 31 + 31) / 32;
     const uint32_t shift = lane_bit_ % 32, bits = width_ * kColumnsOfWord;
-    uint32_t raw[kRead + 1];
-    raw[kRead] = 0;
+    uint32_t raw[kWords + 1];
 #pragma unroll
-    for (uint32_t i = 0; i < kRead; ++i) raw[i] = from[i];
+    for (uint32_t i = 0; i <= kWords; ++i) raw[i] = from[i];
 #pragma unroll
-    for (uint32_t i = 0; i < kRead; ++i) raw[i] = __funnelshift_r(raw[i], raw[i + 1], shift);
-#pragma unroll
-    for (uint32_t j = 0; j < kWords; ++j) {  // field j starts in one of a few words, the same one in every lane
-      uint32_t low = raw[j * kMinBits / 32], high = raw[j * kMinBits / 32 + 1];
-#pragma unroll
-      for (uint32_t k = j * kMinBits / 32 + 1; k <= j * kMaxBits / 32; ++k) {
-        if (j * bits >= k * 32) low = raw[k], high = raw[k + 1];
-      }
-      fields[j] = __funnelshift_r(low, high, j * bits % 32);
+    for (uint32_t i = 0; i < kWords; ++i) raw[i] = __funnelshift_r(raw[i], raw[i + 1], shift);
+    fields[0] = raw[0];
+    if constexpr (kWords >= 2) fields[1] = __funnelshift_r(raw[0], raw[1], bits);
+    if constexpr (kWords == 4) {  // 18 <= bits <= 30: the third starts in word 1, the last in word 1 or 2
+      fields[2] = __funnelshift_r(raw[1], raw[2], 2 * bits - 32);
+      const bool late = 3 * bits >= 64;
+      fields[3] = __funnelshift_r(late ? raw[2] : raw[1], late ? raw[3] : raw[2], 3 * bits % 32);
     }
   }
 
@@ -108,7 +100,7 @@ class ExponentDecoder {
 
   // Column i of the lane's.
   __device__ bool is_escaped(const uint32_t (&fields)[kWords], uint32_t first, uint32_t i) const {
-    if (kPairs && kWords == 1 && (first + lane()) * kColumnsOfWord + i >= num_columns_) return false;
+    if (kPairs && kWords == 1 && (first + lane_id()) * kColumnsOfWord + i >= num_columns_) return false;
     return ((fields[i / kColumnsOfWord] >> (i % kColumnsOfWord * width_)) & code_mask_) == 0;
   }
 
@@ -119,10 +111,10 @@ class ExponentDecoder {
     uint32_t escapes = 0;  // a bit for each of the lane's columns
 #pragma unroll
     for (uint32_t i = 0; i < kColumns; ++i) escapes |= escaped[i] ? 1u << i : 0;
-    const uint32_t lanes = __ballot_sync(kAllLanes, any) >> (lane_id() / kLanes * kLanes) & low_bits_32(kLanes);
-    uint32_t rank = __popc(lanes & ((1u << lane()) - 1)), total = __popc(lanes);
+    const uint32_t lanes = __ballot_sync(kAllLanes, any);
+    uint32_t rank = ballots_below(lanes), total = __popc(lanes);
     if (kColumns > 1 && __any_sync(kAllLanes, escapes & (escapes - 1))) {  // more than one in a lane
-      rank = exclusive_sum_warp<kLanes>(__popc(escapes), total);
+      rank = exclusive_sum_warp(__popc(escapes), total);
     }
     rank += num_escapes;
     num_escapes += total;

@@ -180,35 +180,24 @@ COHORT_HOST_DEVICE inline Form form_of(const ProfileRef& profile) {
   }
 }
 
-// How the lanes of a warp share the work. Longer stores, and several short rows together, are faster.
-struct WarpShape {
-  uint32_t words;  // 32-bit words that a lane makes next to each other: 4, 2 or 1
-  uint32_t lanes;  // of a row: 32 or 16
-};
-
-// The fastest one for rows that are written one after the other from a multiple of 16 on.
-COHORT_HOST_DEVICE inline WarpShape shape_of(Form form, uint32_t row_bytes) {
-  const bool exponent = form == Form::kSingles || form == Form::kPairs;
-  if (!exponent) return {1, 32};
-  const uint32_t words = row_bytes % 16 == 0 ? 4 : row_bytes % 8 == 0 ? 2 : 1;
-  return {words, words == 4 && row_bytes <= 256 ? 16u : 32u};
+// The 32-bit words that a lane stores at once: 4, 2 or 1, as the alignment of rows in the output allows.
+COHORT_HOST_DEVICE inline uint32_t words_at_once(uintptr_t out, uint32_t row_bytes) {
+  const uintptr_t both = out | row_bytes;
+  return both % 16 == 0 ? 4 : both % 8 == 0 ? 2 : 1;
 }
 
-// Decodes rows of one profile.
-template <Form form, uint32_t words = 1, uint32_t lanes = 32>
+// Decodes rows of one profile; kWords is at most words_at_once().
+template <Form form, uint32_t kWords>
 class RowDecoder {
  public:
-  static constexpr uint32_t kLanes = lanes;  // of a row: each 32 / kLanes rows are decoded together
-
   __device__ explicit RowDecoder(const ProfileRef& profile) : profile_(profile), exponent_(profile) {}
 
-  // Called by the whole warp; the lanes of one row give the same arguments. Decodes a coded row into out[0 ..
-  // row_bytes-1]. False, in all of its lanes, when it is none; `out` then holds anything.
-  __device__ bool decode(const uint32_t* row, uint32_t bytes, std::byte* out) const {
-    if constexpr (kExponent) return exponent_.decode(row, bytes, out);
-    if constexpr (form == Form::kChunks4) return decode_chunks_warp(profile_, profile_.codes4, row, bytes, out);
-    if constexpr (form == Form::kChunks8) return decode_chunks_warp(profile_, profile_.codes8, row, bytes, out);
-    if constexpr (form == Form::kSparse) return decode_sparse_warp(profile_, row, bytes, out);
+  // Decodes a coded row into out[0 .. row_bytes-1]. False, in every lane, when it is none; `out` then holds anything.
+  __device__ bool decode(const uint32_t* words, uint32_t bytes, std::byte* out) const {
+    if constexpr (kExponent) return exponent_.decode(words, bytes, out);
+    if constexpr (form == Form::kChunks4) return decode_chunks_warp(profile_, profile_.codes4, words, bytes, out);
+    if constexpr (form == Form::kChunks8) return decode_chunks_warp(profile_, profile_.codes8, words, bytes, out);
+    if constexpr (form == Form::kSparse) return decode_sparse_warp(profile_, words, bytes, out);
     return false;
   }
 
@@ -218,7 +207,7 @@ class RowDecoder {
   };
   static constexpr bool kExponent = form == Form::kSingles || form == Form::kPairs;
   const ProfileRef& profile_;
-  std::conditional_t<kExponent, ExponentDecoder<form == Form::kPairs, words, lanes>, Nothing> exponent_;
+  std::conditional_t<kExponent, ExponentDecoder<form == Form::kPairs, kWords>, Nothing> exponent_;
 };
 
 // One row of any profile.
@@ -233,15 +222,15 @@ __device__ inline bool decode_row_warp(const ProfileRef& profile, const RowSpan&
     case Form::kRaw:
       return false;
     case Form::kSingles:
-      return decode(RowDecoder<Form::kSingles>(profile));
+      return decode(RowDecoder<Form::kSingles, 1>(profile));
     case Form::kPairs:
-      return decode(RowDecoder<Form::kPairs>(profile));
+      return decode(RowDecoder<Form::kPairs, 1>(profile));
     case Form::kChunks4:
-      return decode(RowDecoder<Form::kChunks4>(profile));
+      return decode(RowDecoder<Form::kChunks4, 1>(profile));
     case Form::kChunks8:
-      return decode(RowDecoder<Form::kChunks8>(profile));
+      return decode(RowDecoder<Form::kChunks8, 1>(profile));
     case Form::kSparse:
-      return decode(RowDecoder<Form::kSparse>(profile));
+      return decode(RowDecoder<Form::kSparse, 1>(profile));
   }
   return false;
 }

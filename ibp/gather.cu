@@ -90,55 +90,25 @@ __device__ bool decode_unusual(const Decoder& decoder, uint32_t row_bytes, uint3
   return decoder.decode(reinterpret_cast<const uint32_t*>(stage), bytes, out);
 }
 
-// What the lanes of row k know of it.
-struct Row {
-  uint32_t tag, position;
-  std::byte *stage, *out;
-};
-__device__ Row find_row(const Job& job, uint32_t row_bytes, const Item& mine, std::byte* stages, uint32_t k) {
-  Row row;
-  row.tag = __shfl_sync(kAllLanes, mine.tag, k);
-  row.position = static_cast<uint32_t>(__shfl_sync(kAllLanes, mine.position, k));
-  row.stage = stages + k * job.stage_bytes + ((row.tag >> kTagOffsetBit) % kLineBytes);
-  row.out = job.out + uint64_t{row.position} * row_bytes;
-  __builtin_assume(__isShared(row.stage));
-  return row;
-}
-
-// Row k, whatever it is, by all lanes.
-template <typename Decoder>
-__device__ void decode_alone(const Decoder& decoder, uint32_t row_bytes, const Job& job, const Item& mine,
-                             std::byte* stages, uint32_t k) {
-  const Row row = find_row(job, row_bytes, mine, stages, k);
-  bool ok = false;
-  if (row.tag & kTagCoded) {
-    ok = decoder.decode(reinterpret_cast<const uint32_t*>(row.stage), row.tag >> kTagBytesBit, row.out);
-  } else {
-    const auto from = __shfl_sync(kAllLanes, reinterpret_cast<unsigned long long>(mine.span.begin), k);
-    ok = decode_unusual(decoder, row_bytes, row.tag, reinterpret_cast<const std::byte*>(from), row.stage, row.out);
-  }
-  if (ok) return;
-  __syncwarp();
-  zero_row_warp(row.out, row_bytes);
-  if (lane_id() == 0) report(job.status, row.position, row.tag & kTagFound);
-}
-
 // The rows of a batch, which are in their stages; the lanes know an item each.
 template <typename Decoder>
 __device__ void decode_batch(const Decoder& decoder, uint32_t row_bytes, const Job& job, const Item& mine,
-                             uint32_t count, std::byte* stages) {
-  constexpr uint32_t kTogether = 32 / Decoder::kLanes;
-  for (uint32_t i = 0; i < count; i += kTogether) {
-    if constexpr (kTogether > 1) {  // the last row may be decoded twice, to the same place
-      const Row row = find_row(job, row_bytes, mine, stages, min(i + lane_id() / Decoder::kLanes, count - 1));
-      if (__all_sync(kAllLanes, row.tag & kTagCoded)) {
-        const auto* words = reinterpret_cast<const uint32_t*>(row.stage);
-        if (__all_sync(kAllLanes, decoder.decode(words, row.tag >> kTagBytesBit, row.out))) continue;
-      }
+                             uint32_t count, std::byte* stage) {
+  for (uint32_t i = 0; i < count; ++i, stage += job.stage_bytes) {
+    const uint32_t tag = __shfl_sync(kAllLanes, mine.tag, i);
+    const auto position = static_cast<uint32_t>(__shfl_sync(kAllLanes, mine.position, i));
+    std::byte* out = job.out + uint64_t{position} * row_bytes;
+    std::byte* row = stage + ((tag >> kTagOffsetBit) % kLineBytes);
+    __builtin_assume(__isShared(row));
+    if (tag & kTagCoded) {
+      if (decoder.decode(reinterpret_cast<const uint32_t*>(row), tag >> kTagBytesBit, out)) continue;
+    } else {
+      const auto from = __shfl_sync(kAllLanes, reinterpret_cast<unsigned long long>(mine.span.begin), i);
+      if (decode_unusual(decoder, row_bytes, tag, reinterpret_cast<const std::byte*>(from), row, out)) continue;
     }
-    for (uint32_t k = i; k < min(i + kTogether, count); ++k) {
-      decode_alone(decoder, row_bytes, job, mine, stages, k);
-    }
+    __syncwarp();
+    zero_row_warp(out, row_bytes);
+    if (lane_id() == 0) report(job.status, position, tag & kTagFound);
   }
 }
 
@@ -167,13 +137,13 @@ class Tickets {
   int64_t own_, step_;
 };
 
-template <typename Decoder, typename Staging>
+template <Form form, uint32_t kWords, typename Staging>
 __global__ void __launch_bounds__(kMaxWarps * 32, 1) gather_kernel(ProfileRef profile, EncodedRef rows, Job job) {
   extern __shared__ __align__(128) std::byte shared[];
   const uint32_t warp = threadIdx.x / 32;
   Staging staging(shared + kMaxWarps * 16 + warp * 2 * job.batch_rows * job.stage_bytes,
                   reinterpret_cast<uint64_t*>(shared) + warp * 2, job.stage_bytes, job.batch_rows);
-  const Decoder decoder(profile);
+  const RowDecoder<form, kWords> decoder(profile);
   Tickets tickets(job);
   int64_t first = tickets.take(), next_first = tickets.take();
   Item items = load_item(rows, job, first), next = load_item(rows, job, next_first);
@@ -247,29 +217,27 @@ Geometry choose_geometry(const EncodedRef& rows, const FetchOptions& options) {
 using GatherKernel = void (*)(ProfileRef, EncodedRef, Job);
 
 template <Form form, typename Staging>
-GatherKernel exponent_kernel(const WarpShape& shape) {
-  if (shape.words == 4 && shape.lanes == 16) return gather_kernel<RowDecoder<form, 4, 16>, Staging>;
-  if (shape.words == 4) return gather_kernel<RowDecoder<form, 4>, Staging>;
-  if (shape.words == 2) return gather_kernel<RowDecoder<form, 2>, Staging>;
-  return gather_kernel<RowDecoder<form>, Staging>;
+GatherKernel kernel_for(uint32_t words) {
+  if (words == 4) return gather_kernel<form, 4, Staging>;
+  if (words == 2) return gather_kernel<form, 2, Staging>;
+  return gather_kernel<form, 1, Staging>;
 }
 
 template <typename Staging>
-GatherKernel kernel_for(const ProfileRef& profile) {
-  const Form form = form_of(profile);
+GatherKernel kernel_for(Form form, uint32_t words) {
   switch (form) {
     case Form::kSingles:
-      return exponent_kernel<Form::kSingles, Staging>(shape_of(form, profile.row_bytes));
+      return kernel_for<Form::kSingles, Staging>(words);
     case Form::kPairs:
-      return exponent_kernel<Form::kPairs, Staging>(shape_of(form, profile.row_bytes));
+      return kernel_for<Form::kPairs, Staging>(words);
     case Form::kChunks4:
-      return gather_kernel<RowDecoder<Form::kChunks4>, Staging>;
+      return gather_kernel<Form::kChunks4, 1, Staging>;
     case Form::kChunks8:
-      return gather_kernel<RowDecoder<Form::kChunks8>, Staging>;
+      return gather_kernel<Form::kChunks8, 1, Staging>;
     case Form::kSparse:
-      return gather_kernel<RowDecoder<Form::kSparse>, Staging>;
+      return gather_kernel<Form::kSparse, 1, Staging>;
     default:
-      return gather_kernel<RowDecoder<Form::kRaw>, Staging>;
+      return gather_kernel<Form::kRaw, 1, Staging>;
   }
 }
 
@@ -378,9 +346,10 @@ void Gather::fetch(const DeviceTable& table, const int64_t* index, int64_t count
   }
   const int sms = options.max_sms > 0 ? std::min(options.max_sms, scratch.limits.num_sms) : scratch.limits.num_sms;
   const bool bulk = options.path == CopyPath::kBulk || (options.path == CopyPath::kAuto && scratch.limits.bulk);
-  const GatherKernel kernel =
-      bulk ? kernel_for<BulkStaging>(table.profile()) : kernel_for<AsyncStaging>(table.profile());
-  launch_gather(kernel, table, job, geometry, sms, stream);
+  const Form form = form_of(table.profile());
+  const uint32_t words = words_at_once(0, table.ref().row_bytes);  // `out` itself is at a multiple of 16
+  launch_gather(bulk ? kernel_for<BulkStaging>(form, words) : kernel_for<AsyncStaging>(form, words), table, job,
+                geometry, sms, stream);
   cuda_check(cudaMemcpyAsync(scratch.host_status.data(), scratch.status.data(), sizeof(kNoError),
                              cudaMemcpyDeviceToHost, stream),
              "report the gather's status");

@@ -25,9 +25,9 @@ COHORT_HOST_DEVICE constexpr uint64_t round_up_to_line(uint64_t bytes) {
   return (bytes + kPackLine - 1) / kPackLine * kPackLine;
 }
 
-// What reading a row costs on the link, in lines. Memory is read in sectors of 32 bytes, by requests for up to a line each,
-// and a request costs as much as one more sector: measured over PCIe 5, rows of 384 to 2064 bytes, within 1 %. So a whole
-// line counts 1, and a line of which s sectors are read (1 + s) / 5.
+// What reading a row costs on the link, in lines. Memory is read in sectors of 32 bytes, by requests for up to a line
+// each, and a request costs as much as one more sector: measured over PCIe 5, rows of 384 to 2064 bytes, within 1 %. So
+// a whole line counts 1, and a line of which s sectors are read (1 + s) / 5.
 constexpr double link_lines(uint64_t offset, uint64_t bytes) {
   constexpr uint64_t kSector = 32;
   const uint64_t lines = (offset + bytes + kPackLine - 1) / kPackLine - offset / kPackLine;

@@ -45,10 +45,7 @@ void require_equal_rows(const void* rows, const int64_t* index, const void* out,
 
 int num_sms();
 
-inline double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
+double median(std::vector<double> values);
 
 // Median seconds of work(stream), by events; one more run goes before.
 template <typename Work>

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -13,6 +14,11 @@ void Lines::write(const char* figure, std::initializer_list<Field> fields) const
   std::ofstream file(path_, std::ios::app);
   file << line.dump() << std::endl;
   if (!file) throw base::Error({path_, "a file to write results to", "an error", "--out names another"});
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
 }
 
 }  // namespace cohort::ibp::paper

@@ -217,17 +217,15 @@ EncodedRows encode_in_place(const RowTable& rows, const Profile& profile) {
   return {profile, ref, {lengths}};
 }
 
-int64_t bound(const Profile& profile, int64_t num_rows, const EncodeOptions& options) {
+int64_t data_bound(const Profile& profile, int64_t num_rows, const EncodeOptions& options) {
   if (num_rows < 0) throw Error({"bound: num_rows", "0 or more", fmt::format("{}", num_rows), ""});
-  const BatchEncoder encoder(profile, options);
-  const auto rows = static_cast<uint64_t>(num_rows);
-  uint64_t bytes = encoder.batch_bound(num_rows);
-  if (choose_layout(profile, options).layout == Layout::kSlots) {
-    bytes += rows * round_up(profile.row_bytes(), 16) + (rows + 31) / 32 * 8;
-  } else {
-    bytes += rows * 8;
-  }
-  return static_cast<int64_t>(bytes);
+  return static_cast<int64_t>(BatchEncoder(profile, options).batch_bound(num_rows));
+}
+
+int64_t bound(const Profile& profile, int64_t num_rows, const EncodeOptions& options) {
+  const int64_t bytes = data_bound(profile, num_rows, options);
+  if (choose_layout(profile, options).layout == Layout::kPacked) return bytes + num_rows * 8;
+  return bytes + num_rows * static_cast<int64_t>(round_up(profile.row_bytes(), 16)) + (num_rows + 31) / 32 * 8;
 }
 
 }  // namespace cohort::ibp

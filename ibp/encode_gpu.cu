@@ -279,6 +279,9 @@ class GpuEncoder {
 EncodedRows encode_gpu(const RowTable& rows, const Profile& profile, const EncodeOptions& options,
                        std::span<std::byte> out, Keeper keeper) {
   check_table_fits(rows, profile, "encode_gpu");
+  if (reinterpret_cast<uintptr_t>(out.data()) % 16 != 0) {
+    throw Error({"encode_gpu: out", "an address that is a multiple of 16", "another", ""});
+  }
   if (rows.num_rows == 0) {
     auto shell = std::make_shared<BatchEncoder>(profile, options);
     return {profile, shell->ref(nullptr), {shell}};

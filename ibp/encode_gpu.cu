@@ -109,6 +109,7 @@ class GpuEncoder {
     const int64_t wanted = std::clamp<int64_t>(kBatchBytes / row_bytes_, 1, kMaxBatchRows);
     step_ = static_cast<int64_t>(round_up(static_cast<uint64_t>(std::min(wanted, rows.num_rows)), kGroupRows));
     num_batches_ = (rows.num_rows + step_ - 1) / step_;
+    data_.expect(shell_->batch_bound(slots() ? rows.num_rows : step_));  // before what takes time itself
     allocate();
   }
 
@@ -118,7 +119,6 @@ class GpuEncoder {
   }
 
   EncodedRows encode() {
-    data_.expect(slots() ? shell_->batch_bound(rows_.num_rows) : shell_->batch_bound(step_));
     for (int64_t i = 0; i < num_batches_ + kLanes; ++i) {
       if (i >= kLanes) keep_directory(lane(i - kLanes));
       if (i < num_batches_) start(lane(i), i * step_);

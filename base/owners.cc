@@ -1,11 +1,7 @@
 #include "base/owners.h"
 
-#include <fmt/format.h>
-#include <sys/mman.h>
-
-#include <cerrno>
-
 #include "base/check.h"
+#include "base/pinned_memory.h"
 
 namespace cohort::base {
 
@@ -28,6 +24,8 @@ Event::~Event() {
 }
 
 void Event::record(cudaStream_t stream) const { cuda_check(cudaEventRecord(handle_, stream), "record event"); }
+
+void Event::synchronize() const { cuda_check(cudaEventSynchronize(handle_), "wait for event"); }
 
 void Event::wait_on(cudaStream_t stream) const { cuda_check(cudaStreamWaitEvent(stream, handle_), "wait for event"); }
 
@@ -56,24 +54,18 @@ DeviceBytes::~DeviceBytes() {
 
 PinnedBytes::PinnedBytes(std::size_t bytes) : bytes_(bytes) {
   if (bytes == 0) return;
-  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (data == MAP_FAILED) fail_errno("host memory", format_bytes(static_cast<double>(bytes)), errno);
-  data_ = static_cast<std::byte*>(data);
-  constexpr std::size_t kPageBytes = 4096;
-#pragma omp parallel for schedule(static)
-  for (std::size_t offset = 0; offset < bytes; offset += kPageBytes) data_[offset] = std::byte{0};
-  const cudaError_t status = cudaHostRegister(data, bytes, cudaHostRegisterMapped | cudaHostRegisterPortable);
+  data_ = map_host_memory(bytes);
+  touch_and_lock({data_, bytes}, {});
+  const cudaError_t status = touch_and_lock({}, {data_, bytes});
   if (status == cudaSuccess) return;
-  munmap(data, bytes);
-  throw Error({"pinning host memory", format_bytes(static_cast<double>(bytes)),
-               fmt::format("CUDA error {}", cudaGetErrorName(status)),
-               "raise the limit on locked memory (ulimit -l unlimited) or free host memory"});
+  unmap_host_memory(data_, bytes);
+  check_locked(status, bytes);
 }
 
 PinnedBytes::~PinnedBytes() {
   if (!data_) return;
   cudaHostUnregister(data_);
-  munmap(data_, bytes_);
+  unmap_host_memory(data_, bytes_);
 }
 
 }  // namespace cohort::base

@@ -33,6 +33,7 @@ class Event {
   Event& operator=(Event&&) = delete;
   operator cudaEvent_t() const noexcept { return handle_; }
   void record(cudaStream_t stream) const;
+  void synchronize() const;
   void wait_on(cudaStream_t stream) const;  // work put on `stream` from now on waits for this event
   bool done() const;                        // asks without waiting; throws when an earlier kernel failed
   cudaIpcEventHandle_t ipc_handle() const;

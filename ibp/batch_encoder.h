@@ -29,6 +29,13 @@ struct Directory {
   void add_slot(bool overflows, const std::byte* row, uint32_t row_bytes);
 };
 
+// One group of rows of the packed layout, encoded.
+struct PackedGroup {
+  uint32_t bytes = 0;  // whole lines
+  uint32_t max_coded_bytes = 0;
+  uint64_t offset = 0;  // within its batch
+};
+
 class BatchEncoder {
  public:
   BatchEncoder(const Profile& profile, const EncodeOptions& options);
@@ -44,12 +51,15 @@ class BatchEncoder {
 
  private:
   uint64_t encode_packed(const RowTable& rows, std::byte* out);
+  uint64_t encode_staged(const RowTable& rows, uint64_t room, std::byte* out, uint64_t before);
   uint64_t encode_slots(const RowTable& rows, std::byte* out);
 
   Profile profile_;
   ProfileTables tables_;
   ChosenLayout chosen_;
   Directory directory_;
+  std::vector<PackedGroup> groups_;
+  std::vector<std::byte> staging_;  // uint8 [groups, room of a group]
 };
 
 }  // namespace cohort::ibp

@@ -24,36 +24,35 @@ inline void store_as(std::byte* to, T value) {
 constexpr uint64_t low_bits(uint32_t count) { return count >= 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1; }
 constexpr uint64_t round_up(uint64_t value, uint64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
-// Appends fields to `out`; may write up to kSlackBytes beyond the last bit.
+// Appends fields to `out`, 64 bits at a time; may write up to kSlackBytes beyond the last bit.
 class BitWriter {
  public:
   static constexpr uint32_t kSlackBytes = 8;
   explicit BitWriter(std::byte* out) : begin_(out), out_(out) {}
 
-  // `value` has no bits above `count`; count <= 32.
+  // `value` has no bits above `count`; count <= 64.
   void put(uint64_t value, uint32_t count) {
-    pending_ |= value << fill_;
+    const uint64_t word = pending_ | (value << fill_);
+    store_as(out_, word);
+    const uint64_t carry = (value >> 1) >> (63 - fill_);
     fill_ += count;
-    store_as(out_, pending_);
-    const uint32_t full = fill_ & 32;
-    out_ += full / 8;
-    pending_ >>= full;
-    fill_ &= 31;
-  }
-  void put_wide(uint64_t value, uint32_t count) {
-    if (count <= 32) return put(value, count);
-    put(value & 0xffffffffu, 32);
-    put(value >> 32, count - 32);
+    const uint64_t full = fill_ / 64;
+    pending_ = word ^ ((word ^ carry) & -full);  // a branch here would be guessed wrong every other time
+    out_ += full * 8;
+    fill_ %= 64;
   }
   void align_to_byte() { put(0, (8 - fill_) & 7); }
-  // Bytes written, up to a whole word; the rest of the last word is zero.
-  uint32_t finish() const { return static_cast<uint32_t>(out_ - begin_) + (fill_ ? 4 : 0); }
+  // Bytes written, up to a whole 32-bit word; the rest of the last word is zero.
+  uint32_t finish() {
+    store_as(out_, pending_);
+    return static_cast<uint32_t>(out_ - begin_) + (fill_ + 31) / 32 * 4;
+  }
 
  private:
   std::byte* begin_;
   std::byte* out_;
   uint64_t pending_ = 0;
-  uint32_t fill_ = 0;
+  uint32_t fill_ = 0;  // bits of `pending_`, below 64
 };
 
 // `count` <= 32 bits at `bit`; reads 8 bytes from the byte that holds the first.

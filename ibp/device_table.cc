@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/pinned_reservation.h"
 #include "ibp/bits.h"
 #include "ibp/gpu.h"
 #include "ibp/row_codec.h"
@@ -14,7 +15,8 @@ using base::cuda_check;
 using base::Error;
 
 void upload(void* to, const void* from, std::size_t bytes) {
-  if (bytes) cuda_check(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), "copy a table to the GPU");
+  base::copy_in_pieces(to, from, bytes, nullptr, "copy a table to the GPU");
+  cuda_check(cudaStreamSynchronize(nullptr), "copy a table to the GPU");
 }
 
 // What kind of memory an address is; throws when this GPU cannot read it.
@@ -100,8 +102,7 @@ DeviceTable::DeviceTable(const EncodedRows& encoded) : profile_(encoded.profile)
   }
   if (encoded.ref.overflow_bytes == 0) return;
   device_rows_ = base::DeviceBytes(static_cast<std::size_t>(encoded.ref.overflow_bytes), "allocate overflow rows");
-  cuda_check(cudaMemcpy(device_rows_.data(), encoded.ref.overflow, device_rows_.bytes(), cudaMemcpyDefault),
-             "copy overflow rows to the GPU");
+  upload(device_rows_.data(), encoded.ref.overflow, device_rows_.bytes());
   ref_.overflow = device_rows_.data();
 }
 

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <omp.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -21,28 +22,36 @@ uint64_t packed_row_bound(uint32_t row_bytes) {
   return bytes + std::min<uint64_t>(bytes, kPackLine) / 2;
 }
 
-// One group of rows, encoded and placed by one thread.
-struct Group {
-  std::vector<std::byte> bytes;   // whole lines
-  std::vector<uint64_t> entries;  // offsets within the group
-  uint32_t max_coded_bytes = 0;
-};
+// Room for a group, and for what an attempt at its last row may write beyond.
+uint64_t group_room(const ProfileRef& profile) {
+  return round_up_to_line(packed_row_bound(profile.row_bytes) * kGroupRows + encode_room(profile));
+}
 
-void encode_group(const ProfileRef& profile, const RowTable& rows, int64_t first, std::byte* scratch, Group& group) {
-  const int64_t last = std::min<int64_t>(first + kGroupRows, rows.num_rows);
-  group.bytes.assign(round_up_to_line(packed_row_bound(profile.row_bytes) * kGroupRows), std::byte{0});
-  group.entries.clear();
+// Encodes a group of rows, one thread, to `out`; entries: uint64 [count], offsets within the group.
+PackedGroup encode_group(const ProfileRef& profile, const RowTable& rows, int64_t first, std::byte* out,
+                         uint64_t* entries) {
+  const int64_t count = std::min<int64_t>(kGroupRows, rows.num_rows - first);
+  PackedGroup group;
   uint32_t end = 0;
-  for (int64_t row = first; row < last; ++row) {
-    const uint32_t coded = encode_row(profile, rows.row(row), scratch);
+  const auto zero_from_end = [&](uint32_t to) {
+    std::memset(out + end, 0, to - end);
+    end = to;
+  };
+  for (int64_t i = 0; i < count; ++i) {
+    const uint32_t coded = encode_row(profile, rows.row(first + i), out + end);
     const auto bytes = coded ? coded : static_cast<uint32_t>(round_up(profile.row_bytes, 4));
     const uint32_t offset = place_in_group(end, bytes);
-    std::memcpy(group.bytes.data() + offset, coded ? scratch : rows.row(row), coded ? coded : profile.row_bytes);
-    group.entries.push_back(make_entry(offset, bytes, coded == 0));
+    if (coded && offset != end) std::memmove(out + offset, out + end, coded);
+    zero_from_end(offset);
+    if (!coded) std::memcpy(out + offset, rows.row(first + i), profile.row_bytes);
+    end += coded ? coded : profile.row_bytes;
+    zero_from_end(offset + bytes);
+    entries[i] = make_entry(offset, bytes, coded == 0);
     group.max_coded_bytes = std::max(group.max_coded_bytes, coded);
-    end = offset + bytes;
   }
-  group.bytes.resize(round_up_to_line(end));
+  zero_from_end(static_cast<uint32_t>(round_up_to_line(end)));
+  group.bytes = end;
+  return group;
 }
 
 // Memory that the kernel fills with zeros when it is first touched; what is not touched costs nothing.
@@ -50,6 +59,7 @@ std::shared_ptr<void> map_bytes(uint64_t bytes) {
   const std::size_t length = std::max<std::size_t>(round_up(bytes, 4096), 4096);
   void* data = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (data == MAP_FAILED) base::fail_errno("encode: host memory", base::format_bytes(double(bytes)), errno);
+  madvise(data, length, MADV_HUGEPAGE);  // a hint: where it is refused, the first touch of a page takes longer
   return {data, [length](void* address) { munmap(address, length); }};
 }
 
@@ -104,25 +114,50 @@ uint64_t BatchEncoder::encode(const RowTable& rows, std::byte* out) {
   return bytes;
 }
 
+// A few groups at a time are encoded to memory that stays in the caches, then moved to where they belong.
 uint64_t BatchEncoder::encode_packed(const RowTable& rows, std::byte* out) {
-  const ProfileRef& profile = tables_.ref();
+  constexpr int64_t kThreadBytes = int64_t{1} << 19;
+  const uint64_t room = group_room(tables_.ref());
+  const int64_t step = std::max<int64_t>(kThreadBytes * omp_get_max_threads() / static_cast<int64_t>(room), 1);
   const int64_t num_groups = (rows.num_rows + kGroupRows - 1) / kGroupRows;
-  std::vector<Group> groups(static_cast<std::size_t>(num_groups));
-#pragma omp parallel if (worth_threads(rows.num_rows * int64_t{rows.row_bytes()}))
-  {
-    std::vector<std::byte> scratch(encode_room(profile));
-#pragma omp for schedule(dynamic)
-    for (int64_t i = 0; i < num_groups; ++i) {
-      encode_group(profile, rows, i * kGroupRows, scratch.data(), groups[static_cast<std::size_t>(i)]);
-    }
+  groups_.resize(static_cast<std::size_t>(std::min(step, num_groups)));
+  staging_.resize(groups_.size() * room);
+  uint64_t used = 0;
+  for (int64_t first = 0; first < num_groups; first += step) {
+    const int64_t first_row = first * kGroupRows;
+    const RowTable part{rows.row(first_row), std::min(step * kGroupRows, rows.num_rows - first_row), rows.dtype,
+                        rows.num_columns};
+    used += encode_staged(part, room, out + used, directory_.data_bytes + used);
+  }
+  return used;
+}
+
+// `rows` are at most as many as there is staging for; `before`: bytes of data before `out`.
+uint64_t BatchEncoder::encode_staged(const RowTable& rows, uint64_t room, std::byte* out, uint64_t before) {
+  const int64_t num_groups = (rows.num_rows + kGroupRows - 1) / kGroupRows;
+  const std::size_t num_entries = directory_.entries.size();
+  directory_.entries.resize(num_entries + static_cast<std::size_t>(rows.num_rows));
+  uint64_t* entries = directory_.entries.data() + num_entries;
+  const bool threads = worth_threads(rows.num_rows * int64_t{rows.row_bytes()});
+#pragma omp parallel for schedule(dynamic) if (threads)
+  for (int64_t i = 0; i < num_groups; ++i) {
+    groups_[static_cast<std::size_t>(i)] =
+        encode_group(tables_.ref(), rows, i * kGroupRows, staging_.data() + i * room, entries + i * kGroupRows);
   }
   uint64_t used = 0;
-  for (const Group& group : groups) {
-    std::memcpy(out + used, group.bytes.data(), group.bytes.size());
-    const uint64_t base = directory_.data_bytes + used;
-    for (const uint64_t entry : group.entries) directory_.entries.push_back(entry + base / 4);
+  for (int64_t i = 0; i < num_groups; ++i) {
+    PackedGroup& group = groups_[static_cast<std::size_t>(i)];
+    group.offset = used;
+    used += group.bytes;
     directory_.max_coded_bytes = std::max(directory_.max_coded_bytes, group.max_coded_bytes);
-    used += group.bytes.size();
+  }
+#pragma omp parallel for schedule(static) if (threads)
+  for (int64_t i = 0; i < num_groups; ++i) {
+    const PackedGroup& group = groups_[static_cast<std::size_t>(i)];
+    std::memcpy(out + group.offset, staging_.data() + i * room, group.bytes);
+    for (int64_t row = i * kGroupRows; row < std::min((i + 1) * int64_t{kGroupRows}, rows.num_rows); ++row) {
+      entries[row] += (before + group.offset) / 4;
+    }
   }
   directory_.num_rows += rows.num_rows;
   return used;
@@ -217,17 +252,15 @@ EncodedRows encode_in_place(const RowTable& rows, const Profile& profile) {
   return {profile, ref, {lengths}};
 }
 
-int64_t bound(const Profile& profile, int64_t num_rows, const EncodeOptions& options) {
+int64_t data_bound(const Profile& profile, int64_t num_rows, const EncodeOptions& options) {
   if (num_rows < 0) throw Error({"bound: num_rows", "0 or more", fmt::format("{}", num_rows), ""});
-  const BatchEncoder encoder(profile, options);
-  const auto rows = static_cast<uint64_t>(num_rows);
-  uint64_t bytes = encoder.batch_bound(num_rows);
-  if (choose_layout(profile, options).layout == Layout::kSlots) {
-    bytes += rows * round_up(profile.row_bytes(), 16) + (rows + 31) / 32 * 8;
-  } else {
-    bytes += rows * 8;
-  }
-  return static_cast<int64_t>(bytes);
+  return static_cast<int64_t>(BatchEncoder(profile, options).batch_bound(num_rows));
+}
+
+int64_t bound(const Profile& profile, int64_t num_rows, const EncodeOptions& options) {
+  const int64_t bytes = data_bound(profile, num_rows, options);
+  if (choose_layout(profile, options).layout == Layout::kPacked) return bytes + num_rows * 8;
+  return bytes + num_rows * static_cast<int64_t>(round_up(profile.row_bytes(), 16)) + (num_rows + 31) / 32 * 8;
 }
 
 }  // namespace cohort::ibp

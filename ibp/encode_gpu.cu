@@ -1,234 +1,294 @@
-// encode() on the GPU, batch by batch: encode rows, place them, pack them straight into pinned host memory.
+// encode() on the GPU: batches pass through lanes, so that one is copied in while another is encoded and a third is
+// copied out; the memory of the result is page-locked by a thread of its own just ahead of them.
 #include <cub/device/device_scan.cuh>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <string>
 
 #include "base/check.h"
-#include "base/launch.h"
+#include "base/pinned_reservation.h"
 #include "ibp/batch_encoder.h"
 #include "ibp/bits.h"
-#include "ibp/encode_view.cuh"
+#include "ibp/encode_kernels.cuh"
 #include "ibp/gpu.h"
-#include "ibp/packing.h"
 #include "ibp/table_check.h"
 
 namespace cohort::ibp {
 namespace {
 
 using base::cuda_check;
+using base::Error;
 
 constexpr uint32_t kSharedBytes = 200 * 1024;
-constexpr int64_t kBatchBytes = int64_t{64} << 20;
+constexpr int64_t kBatchBytes = int64_t{32} << 20, kMaxBatchRows = int64_t{1} << 20;
+constexpr int kBlocks = 1024;
+constexpr int64_t kLanes = 4;  // batches under way
+constexpr int64_t kAhead = 2;  // of them, those that are encoded before the host asks how long they became
 
-// Arrays of one batch, in GPU memory.
-struct Batch {
-  const std::byte* rows;   // [count, row_bytes]
-  std::byte* coded;        // [count, coded_stride]
-  uint32_t* lengths;       // uint32 [count], 0 = raw
-  uint32_t* offsets;       // uint32 [count] within the group
-  uint64_t* group_bytes;   // uint64 [num_groups]
-  uint64_t* group_starts;  // uint64 [num_groups]
-  uint64_t* entries;       // uint64 [count]
-  int64_t count;
-  uint32_t coded_stride;
-};
-
-__device__ int64_t warp_first() { return (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / 32; }
-__device__ int64_t warp_step() { return int64_t{gridDim.x} * blockDim.x / 32; }
-
-__global__ void encode_kernel(ProfileRef profile, Batch batch) {
-  extern __shared__ __align__(16) uint32_t shared_words[];
-  uint32_t* words = shared_words + threadIdx.x / 32 * (batch.coded_stride / 4);
-  for (int64_t i = warp_first(); i < batch.count; i += warp_step()) {
-    const uint32_t bytes = encode_row_warp(profile, batch.rows + i * profile.row_bytes, words);
-    auto* out = reinterpret_cast<uint32_t*>(batch.coded + i * batch.coded_stride);
-    for (uint32_t w = lane_id(); w < bytes / 4; w += 32) out[w] = words[w];
-    if (lane_id() == 0) batch.lengths[i] = bytes;
-    __syncwarp();
-  }
-}
-
-__global__ void place_kernel(ProfileRef profile, Batch batch) {
-  const int64_t num_groups = (batch.count + kGroupRows - 1) / kGroupRows;
-  for (int64_t group = base::grid_first(); group < num_groups; group += base::grid_step()) {
-    uint32_t end = 0;
-    for (int64_t i = group * kGroupRows; i < min((group + 1) * kGroupRows, batch.count); ++i) {
-      const uint32_t bytes = batch.lengths[i] ? batch.lengths[i] : (profile.row_bytes + 3) / 4 * 4;
-      batch.offsets[i] = place_in_group(end, bytes);
-      end = batch.offsets[i] + bytes;
-    }
-    batch.group_bytes[group] = round_up_to_line(end);
-  }
-}
-
-// Writes [begin, end) of `out`: the row's bytes, then zeros. All at multiples of 4.
-__device__ void write_words(std::byte* out, uint32_t end, const std::byte* from, uint32_t bytes) {
-  for (uint32_t i = lane_id(); i < end / 4; i += 32) {
-    uint32_t word = 0;
-    if (i * 4 < bytes) word = static_cast<uint32_t>(load_bytes(from + i * 4, min(4u, bytes - i * 4)));
-    reinterpret_cast<uint32_t*>(out)[i] = word;
-  }
-}
-
-// Each warp writes a row and the zeros between it and the next row or the end of the group.
-__global__ void pack_kernel(ProfileRef profile, Batch batch, std::byte* out, uint64_t data_bytes) {
-  for (int64_t i = warp_first(); i < batch.count; i += warp_step()) {
-    const int64_t group = i / kGroupRows;
-    const bool last = i + 1 == batch.count || (i + 1) % kGroupRows == 0;
-    const auto end = last ? static_cast<uint32_t>(batch.group_bytes[group]) : batch.offsets[i + 1];
-    const uint32_t length = batch.lengths[i];
-    const std::byte* from = length ? batch.coded + i * batch.coded_stride : batch.rows + i * profile.row_bytes;
-    const uint64_t at = batch.group_starts[group] + batch.offsets[i];
-    write_words(out + at, end - batch.offsets[i], from, length ? length : profile.row_bytes);
-    const uint32_t bytes = length ? length : (profile.row_bytes + 3) / 4 * 4;
-    if (lane_id() == 0) batch.entries[i] = make_entry(data_bytes + at, bytes, length == 0);
-  }
-}
-
-__global__ void slots_kernel(Batch batch, std::byte* out, uint32_t slot_bytes) {
-  for (int64_t i = warp_first(); i < batch.count; i += warp_step()) {
-    const uint32_t length = batch.lengths[i] <= slot_bytes ? batch.lengths[i] : 0;
-    write_words(out + i * slot_bytes, slot_bytes, batch.coded + i * batch.coded_stride, length);
-  }
-}
-
-// Encodes batches on one stream and collects the directory on the host.
-class GpuEncoder {
+// Arrays, each at a multiple of 256 bytes of one allocation: counted with `base` null, then cut from it.
+class Cutter {
  public:
-  GpuEncoder(const RowTable& rows, const Profile& profile, const EncodeOptions& options)
-      : rows_(rows), device_profile_(profile), chosen_(choose_layout(profile, options)) {
-    row_bytes_ = rows.row_bytes();
-    step_ = std::max<int64_t>(kBatchBytes / row_bytes_ / kGroupRows, 1) * kGroupRows;
-    step_ = std::min<int64_t>(step_, round_up(static_cast<uint64_t>(rows.num_rows), kGroupRows));
-    const auto count = static_cast<std::size_t>(step_);
-    coded_stride_ = static_cast<uint32_t>(round_up(row_bytes_, 16));
-    input_ = base::DeviceBytes(count * row_bytes_ + 16);
-    coded_ = base::DeviceBytes(count * coded_stride_);
-    lengths_ = base::DeviceArray<uint32_t>(count);
-    offsets_ = base::DeviceArray<uint32_t>(count);
-    groups_ = base::DeviceArray<uint64_t>(2 * count / kGroupRows);
-    entries_ = base::DeviceArray<uint64_t>(count);
-    cuda_check(cub::DeviceScan::ExclusiveSum(nullptr, scan_bytes_, groups_.data(), groups_.data(), step_ / kGroupRows));
-    scan_space_ = base::DeviceBytes(scan_bytes_);
+  explicit Cutter(std::byte* base) : base_(base) {}
+  template <typename T>
+  T* take(uint64_t count) {
+    const uint64_t at = round_up(used_, 256);
+    used_ = at + count * sizeof(T);
+    return base_ ? reinterpret_cast<T*>(base_ + at) : nullptr;
   }
-
-  // Encodes rows [first, first + step) to `out`; returns the bytes used.
-  uint64_t encode(int64_t first, std::byte* out, Directory& directory) {
-    const int64_t count = std::min(step_, rows_.num_rows - first);
-    const Batch batch = start(first, count);
-    return chosen_.layout == Layout::kSlots ? finish_slots(batch, first, out, directory)
-                                            : finish_packed(batch, out, directory);
-  }
-  int64_t step() const { return step_; }
+  std::size_t used() const { return round_up(used_, 256); }
 
  private:
-  Batch start(int64_t first, int64_t count) {
-    cuda_check(cudaMemcpyAsync(input_.data(), rows_.row(first), static_cast<std::size_t>(count) * row_bytes_,
-                               cudaMemcpyDefault, stream_),
-               "copy rows to the GPU");
-    const int64_t capacity_groups = step_ / kGroupRows;
-    Batch batch{input_.data(),   coded_.data(),  lengths_.data(),
-                offsets_.data(), groups_.data(), groups_.data() + capacity_groups,
-                entries_.data(), count,          coded_stride_};
-    const int warps = std::clamp<int>(static_cast<int>(kSharedBytes / coded_stride_), 1, 8);
-    const std::size_t shared = std::size_t(warps) * coded_stride_;
-    cuda_check(
-        cudaFuncSetAttribute(encode_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)));
-    encode_kernel<<<kBlocks, warps * 32, shared, stream_>>>(device_profile_.ref(), batch);
-    cuda_check(cudaGetLastError(), "launch the encoder");
-    return batch;
-  }
+  std::byte* base_;
+  uint64_t used_ = 0;
+};
 
-  uint64_t finish_packed(const Batch& batch, std::byte* out, Directory& directory) {
-    const int64_t num_groups = (batch.count + kGroupRows - 1) / kGroupRows;
-    place_kernel<<<kBlocks, base::kBlockThreads, 0, stream_>>>(device_profile_.ref(), batch);
-    cuda_check(cub::DeviceScan::ExclusiveSum(scan_space_.data(), scan_bytes_, batch.group_bytes, batch.group_starts,
-                                             num_groups, stream_));
-    pack_kernel<<<kBlocks, base::kBlockThreads, 0, stream_>>>(device_profile_.ref(), batch, out, directory.data_bytes);
-    cuda_check(cudaGetLastError(), "launch the packer");
-    uint64_t last_start = 0, last_bytes = 0;
-    const auto count = static_cast<std::size_t>(batch.count);
-    const std::size_t before = directory.entries.size();
-    directory.entries.resize(before + count);
-    download(directory.entries.data() + before, batch.entries, count * 8);
-    download(&last_start, batch.group_starts + num_groups - 1, 8);
-    download(&last_bytes, batch.group_bytes + num_groups - 1, 8);
-    note_lengths(batch, directory);
-    directory.num_rows += batch.count;
-    return last_start + last_bytes;
-  }
+template <typename T>
+void append(std::vector<T>& to, const std::byte* from, std::size_t count) {
+  const auto* first = reinterpret_cast<const T*>(from);
+  to.insert(to.end(), first, first + count);
+}
 
-  uint64_t finish_slots(const Batch& batch, int64_t first, std::byte* out, Directory& directory) {
-    slots_kernel<<<kBlocks, base::kBlockThreads, 0, stream_>>>(batch, out, chosen_.slot_bytes);
-    cuda_check(cudaGetLastError(), "launch the slot writer");
-    note_lengths(batch, directory);
-    std::vector<std::byte> row(row_bytes_);
-    for (int64_t i = 0; i < batch.count; ++i) {
-      const uint32_t length = host_lengths_[static_cast<std::size_t>(i)];
-      const bool overflows = length == 0 || length > chosen_.slot_bytes;
-      if (overflows) {
-        cuda_check(cudaMemcpy(row.data(), rows_.row(first + i), row_bytes_, cudaMemcpyDefault), "read an overflow row");
-      }
-      directory.add_slot(overflows, row.data(), row_bytes_);
+// Where encoded bytes go: the caller's memory, or memory that is locked as it is needed.
+class Output {
+ public:
+  Output(std::span<std::byte> given, uint64_t bound) : given_(given), bound_(bound) {}
+
+  // Room for all bytes up to `end`, of about `expected` in the end.
+  std::byte* room(uint64_t end, uint64_t expected) {
+    if (given_.data()) {
+      if (end <= given_.size()) return given_.data();
+      throw Error({"encode_gpu: out", "at least " + std::to_string(end) + " bytes",
+                   std::to_string(given_.size()) + " bytes", "data_bound() says how many are enough"});
     }
-    directory.max_coded_bytes = chosen_.slot_bytes;
-    return static_cast<uint64_t>(batch.count) * chosen_.slot_bytes;
+    expect(expected);
+    memory_->wait(end);
+    return memory_->data();
+  }
+  // Locks memory ahead of the need for it.
+  void expect(uint64_t bytes) {
+    if (given_.data()) return;
+    if (!memory_) memory_ = std::make_shared<base::PinnedReservation>(bound_);
+    memory_->want(std::min(bytes, bound_));
+  }
+  // The bytes used; with what keeps them, when it is not the caller.
+  std::byte* finish(uint64_t used, std::vector<Keeper>& keepers) {
+    if (!memory_) return given_.data();
+    memory_->finish(used);
+    keepers.push_back(memory_);
+    return memory_->data();
   }
 
-  void note_lengths(const Batch& batch, Directory& directory) {
-    host_lengths_.resize(static_cast<std::size_t>(batch.count));
-    download(host_lengths_.data(), batch.lengths, host_lengths_.size() * 4);
-    stream_.synchronize();
-    for (const uint32_t length : host_lengths_) directory.max_coded_bytes = std::max(directory.max_coded_bytes, length);
+ private:
+  std::span<std::byte> given_;
+  uint64_t bound_;
+  std::shared_ptr<base::PinnedReservation> memory_;
+};
+
+// What a batch uses while it is under way.
+struct Lane {
+  Batch batch;
+  int64_t first = 0;               // row of the table
+  std::byte* directory = nullptr;  // in pinned host memory: entries, or flags and ranks
+  base::Event arrived{cudaEventDisableTiming}, encoded{cudaEventDisableTiming}, left{cudaEventDisableTiming};
+};
+
+class GpuEncoder {
+ public:
+  GpuEncoder(const RowTable& rows, const Profile& profile, const EncodeOptions& options, std::span<std::byte> out)
+      : rows_(rows),
+        shell_(std::make_shared<BatchEncoder>(profile, options)),
+        directory_(shell_->directory()),
+        device_profile_(profile),
+        slot_bytes_(choose_layout(profile, options).slot_bytes),
+        row_bytes_(rows.row_bytes()),
+        whole_bytes_(static_cast<uint32_t>(round_up(row_bytes_, 16))),
+        data_(out, shell_->batch_bound(rows.num_rows)),
+        overflow_({}, static_cast<uint64_t>(rows.num_rows) * whole_bytes_) {
+    const int64_t wanted = std::clamp<int64_t>(kBatchBytes / row_bytes_, 1, kMaxBatchRows);
+    step_ = static_cast<int64_t>(round_up(static_cast<uint64_t>(std::min(wanted, rows.num_rows)), kGroupRows));
+    num_batches_ = (rows.num_rows + step_ - 1) / step_;
+    data_.expect(shell_->batch_bound(slots() ? rows.num_rows : step_));  // before what takes time itself
+    allocate();
+  }
+
+  // After an error work may still be under way on what is freed next.
+  ~GpuEncoder() {
+    for (const base::Stream* stream : {&in_, &compute_, &out_}) cudaStreamSynchronize(*stream);
+  }
+
+  EncodedRows encode() {
+    for (int64_t i = 0; i < num_batches_ + kLanes; ++i) {
+      if (i >= kLanes) keep_directory(lane(i - kLanes));
+      if (i < num_batches_) start(lane(i), i * step_);
+      if (i >= kAhead && i - kAhead < num_batches_) send(lane(i - kAhead));
+    }
+    std::vector<Keeper> keepers{shell_};
+    EncodedRef ref = shell_->ref(data_.finish(directory_.data_bytes, keepers));
+    ref.overflow = overflow_.finish(overflow_bytes(), keepers);
+    ref.overflow_bytes = static_cast<int64_t>(overflow_bytes());
+    return {shell_->profile(), ref, keepers};
+  }
+
+ private:
+  bool slots() const { return slot_bytes_ != 0; }
+  uint64_t overflow_bytes() const { return uint64_t{directory_.num_overflow} * whole_bytes_; }
+  Lane& lane(int64_t batch) { return lanes_[static_cast<std::size_t>(batch % kLanes)]; }
+
+  void allocate() {
+    const int64_t most_units = step_ / kWordRows;
+    cuda_check(cub::DeviceScan::ExclusiveSum(nullptr, scan_bytes_, static_cast<uint64_t*>(nullptr),
+                                             static_cast<uint64_t*>(nullptr), most_units));
+    Cutter device_count(nullptr), pinned_count(nullptr);
+    cut(device_count, pinned_count);
+    device_ = base::DeviceBytes(device_count.used(), "allocate the encoder's batches");
+    pinned_ = base::PinnedBytes(pinned_count.used());
+    Cutter device(device_.data()), pinned(pinned_.data());
+    cut(device, pinned);
+    cuda_check(cudaMemsetAsync(running_, 0, sizeof(Running), compute_), "clear the encoder's totals");
+    directory_.entries.reserve(slots() ? 0 : static_cast<std::size_t>(rows_.num_rows));
+    warps_ = std::clamp<int>(static_cast<int>(kSharedBytes / whole_bytes_), 1, 8);
+    shared_bytes_ = warps_ * whole_bytes_;
+    cuda_check(cudaFuncSetAttribute(encode_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                    static_cast<int>(shared_bytes_)));
+  }
+
+  void cut(Cutter& device, Cutter& pinned) {
+    const auto count = static_cast<uint64_t>(step_), units = count / kWordRows;
+    running_ = device.take<Running>(1);
+    scan_space_ = device.take<std::byte>(scan_bytes_);
+    for (int64_t i = 0; i < std::min(kLanes, num_batches_); ++i) {
+      Batch& batch = lane(i).batch;
+      batch.words_stride = batch.overflow_stride = whole_bytes_;
+      batch.slots = slots();
+      batch.coded_stride = batch.longest_coded = slots() ? slot_bytes_ : whole_bytes_;
+      batch.rows = device.take<std::byte>(count * row_bytes_);
+      batch.coded = device.take<std::byte>(count * batch.coded_stride);
+      batch.moved = device.take<std::byte>(slots() ? count * whole_bytes_ : shell_->batch_bound(step_));
+      batch.lengths = device.take<uint32_t>(count);
+      batch.offsets = device.take<uint32_t>(slots() ? 0 : count);
+      batch.unit_sizes = device.take<uint64_t>(units);
+      batch.unit_starts = device.take<uint64_t>(units);
+      batch.entries = device.take<uint64_t>(slots() ? 0 : count);
+      batch.flags = device.take<uint32_t>(units);
+      batch.ranks = device.take<uint32_t>(units);
+      batch.running = running_;
+      batch.end = pinned.take<BatchEnd>(1);
+      lane(i).directory = pinned.take<std::byte>(slots() ? units * 8 : count * 8);
+    }
+  }
+
+  // Copies a batch in and encodes it.
+  void start(Lane& lane, int64_t first) {
+    Batch& batch = lane.batch;
+    lane.first = first;
+    batch.count = std::min(step_, rows_.num_rows - first);
+    const int64_t unit_rows = slots() ? kWordRows : kGroupRows;
+    batch.num_units = (batch.count + unit_rows - 1) / unit_rows;
+    base::copy_in_pieces(batch.rows, rows_.row(first), static_cast<std::size_t>(batch.count) * row_bytes_, in_,
+                         "copy rows to the GPU");
+    lane.arrived.record(in_);
+    lane.arrived.wait_on(compute_);
+    encode_kernel<<<kBlocks, warps_ * 32, shared_bytes_, compute_>>>(device_profile_.ref(), batch);
+    if (slots()) mark_kernel<<<kBlocks, base::kBlockThreads, 0, compute_>>>(batch);
+    if (!slots()) place_kernel<<<kBlocks, base::kBlockThreads, 0, compute_>>>(device_profile_.ref(), batch);
+    cuda_check(cub::DeviceScan::ExclusiveSum(scan_space_, scan_bytes_, batch.unit_sizes, batch.unit_starts,
+                                             batch.num_units, compute_));
+    if (slots()) collect_kernel<<<kBlocks, base::kBlockThreads, 0, compute_>>>(device_profile_.ref(), batch);
+    if (!slots()) pack_kernel<<<kBlocks, base::kBlockThreads, 0, compute_>>>(device_profile_.ref(), batch);
+    end_kernel<<<1, 1, 0, compute_>>>(batch);
+    cuda_check(cudaGetLastError(), "launch the encoder");
+    lane.encoded.record(compute_);
+  }
+
+  // Copies an encoded batch and its directory out.
+  void send(Lane& lane) {
+    lane.encoded.synchronize();
+    const Batch& batch = lane.batch;
+    if (slots()) send_overflow(batch);
+    const uint64_t at = directory_.data_bytes;
+    const uint64_t bytes = slots() ? static_cast<uint64_t>(batch.count) * slot_bytes_ : batch.end->total;
+    std::byte* data = data_.room(at + bytes, expected_bytes(at + bytes, lane.first + batch.count));
+    base::copy_in_pieces(data + at, slots() ? batch.coded : batch.moved, bytes, out_, "copy encoded rows");
+    const auto words = static_cast<std::size_t>(batch.num_units);
+    if (slots()) {
+      download(lane.directory, batch.flags, words * 4);
+      download(lane.directory + words * 4, batch.ranks, words * 4);
+    } else {
+      download(lane.directory, batch.entries, static_cast<std::size_t>(batch.count) * 8);
+    }
+    lane.left.record(out_);
+    directory_.num_rows += batch.count;
+    directory_.data_bytes += bytes;
+    directory_.max_coded_bytes = slots() ? slot_bytes_ : batch.end->longest_row_bytes;
+  }
+
+  void send_overflow(const Batch& batch) {
+    const auto num_rows = static_cast<uint32_t>(batch.end->total);
+    if (num_rows == 0) return;
+    const uint64_t at = overflow_bytes();
+    directory_.num_overflow += num_rows;
+    std::byte* to = overflow_.room(overflow_bytes(), overflow_bytes());
+    base::copy_in_pieces(to + at, batch.moved, overflow_bytes() - at, out_, "copy overflow rows");
+  }
+
+  // At the rate so far, but no more than this ahead.
+  uint64_t expected_bytes(uint64_t used, int64_t rows_done) const {
+    constexpr uint64_t kMostAheadBytes = uint64_t{1} << 30;
+    const double all = static_cast<double>(used) / static_cast<double>(rows_done) * static_cast<double>(rows_.num_rows);
+    return std::clamp(static_cast<uint64_t>(all), used, used + kMostAheadBytes);
+  }
+
+  // Appends the directory of a batch that has left; the lane is free then.
+  void keep_directory(const Lane& lane) {
+    lane.left.synchronize();
+    const auto words = static_cast<std::size_t>(lane.batch.num_units);
+    if (slots()) {
+      append(directory_.flags, lane.directory, words);
+      append(directory_.ranks, lane.directory + words * 4, words);
+    } else {
+      append(directory_.entries, lane.directory, static_cast<std::size_t>(lane.batch.count));
+    }
   }
 
   void download(void* to, const void* from, std::size_t bytes) const {
-    cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_), "read the encoder's directory");
+    cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, out_), "read the encoder's directory");
   }
 
-  static constexpr int kBlocks = 1024;
   RowTable rows_;
+  std::shared_ptr<BatchEncoder> shell_;
+  Directory& directory_;
   DeviceProfile device_profile_;
-  ChosenLayout chosen_;
-  uint32_t row_bytes_ = 0, coded_stride_ = 0;
-  int64_t step_ = 0;
-  std::size_t scan_bytes_ = 0;
-  base::Stream stream_;
-  base::DeviceBytes input_, coded_, scan_space_;
-  base::DeviceArray<uint32_t> lengths_, offsets_;
-  base::DeviceArray<uint64_t> groups_, entries_;
-  std::vector<uint32_t> host_lengths_;
+  uint32_t slot_bytes_;  // 0: packed
+  uint32_t row_bytes_, whole_bytes_;
+  Output data_, overflow_;
+  int64_t step_ = 0, num_batches_ = 0;
+  int warps_ = 0;
+  std::size_t shared_bytes_ = 0, scan_bytes_ = 0;
+  base::PinnedBytes pinned_;
+  base::DeviceBytes device_;
+  Running* running_ = nullptr;
+  std::byte* scan_space_ = nullptr;
+  std::array<Lane, kLanes> lanes_;
+  base::Stream in_, compute_, out_;
 };
-
-// Room for a batch is needed ahead of it, so the rows go to a buffer that grows with the table.
-base::PinnedBytes grow(base::PinnedBytes old, std::size_t used, std::size_t needed, std::size_t bound) {
-  if (needed <= old.bytes()) return old;
-  base::PinnedBytes larger(std::min(bound, std::max(needed, old.bytes() * 2)));
-  if (used) std::memcpy(larger.data(), old.data(), used);
-  return larger;
-}
 
 }  // namespace
 
-EncodedRows encode_gpu(const RowTable& rows, const Profile& profile, const EncodeOptions& options) {
+EncodedRows encode_gpu(const RowTable& rows, const Profile& profile, const EncodeOptions& options,
+                       std::span<std::byte> out, Keeper keeper) {
   check_table_fits(rows, profile, "encode_gpu");
-  auto shell = std::make_shared<BatchEncoder>(profile, options);
-  if (rows.num_rows == 0) return {profile, shell->ref(nullptr), {shell}};
-  GpuEncoder encoder(rows, profile, options);
-  Directory& directory = shell->directory();
-  const std::size_t bound = shell->batch_bound(rows.num_rows);
-  const bool slots = choose_layout(profile, options).layout == Layout::kSlots;  // its size is known at once
-  auto memory = std::make_shared<base::PinnedBytes>();
-  for (int64_t first = 0; first < rows.num_rows; first += encoder.step()) {
-    const int64_t count = std::min(encoder.step(), rows.num_rows - first);
-    const std::size_t used = directory.data_bytes;
-    const std::size_t needed = slots ? bound : used + shell->batch_bound(count);
-    *memory = grow(std::move(*memory), used, needed, bound);
-    directory.data_bytes += encoder.encode(first, memory->data() + used, directory);
+  if (reinterpret_cast<uintptr_t>(out.data()) % 16 != 0) {
+    throw Error({"encode_gpu: out", "an address that is a multiple of 16", "another", ""});
   }
-  return {profile, shell->ref(memory->data()), {memory, shell}};
+  if (rows.num_rows == 0) {
+    auto shell = std::make_shared<BatchEncoder>(profile, options);
+    return {profile, shell->ref(nullptr), {shell}};
+  }
+  EncodedRows encoded = GpuEncoder(rows, profile, options, out).encode();
+  if (keeper) encoded.keepers.push_back(std::move(keeper));
+  return encoded;
 }
 
 }  // namespace cohort::ibp

@@ -30,8 +30,13 @@ __device__ inline uint64_t load_element(const std::byte* row, uint32_t size, uin
   }
 }
 
-// Bytes to words, from rows of any alignment.
+// Up to 8 bytes of a row of any alignment.
 __device__ inline uint64_t load_bytes(const std::byte* from, uint32_t count) {
+  if (reinterpret_cast<uintptr_t>(from) % 4 == 0) {
+    const auto* words = reinterpret_cast<const uint32_t*>(from);
+    if (count == 4) return words[0];
+    if (count == 8) return words[0] | (uint64_t{words[1]} << 32);
+  }
   uint64_t value = 0;
   for (uint32_t i = 0; i < count; ++i) value |= static_cast<uint64_t>(from[i]) << (8 * i);
   return value;
@@ -58,7 +63,7 @@ __device__ uint32_t encode_chunks_warp(const ProfileRef& profile, const ChunkCod
     if (active) {
       const uint32_t offset = i * sizeof(Chunk);
       chunk = static_cast<Chunk>(load_bytes(row + offset, min(uint32_t{sizeof(Chunk)}, profile.row_bytes - offset)));
-      code = codes[i];
+      code = load_code(codes + i);
     }
     const bool match = active && (chunk & code.mask) == code.value;
     const uint32_t width = !active ? 0 : match ? kBits - ones_of(code.mask) : kBits;

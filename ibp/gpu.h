@@ -90,8 +90,10 @@ class Gather {
   std::unique_ptr<Scratch> scratch_;
 };
 
-// encode() by the current GPU: the same bytes. `rows.data` lies in GPU, pinned or pageable memory; the result is in
-// pinned host memory. Waits for the GPU.
-EncodedRows encode_gpu(const RowTable& rows, const Profile& profile, const EncodeOptions& options = {});
+// encode() by the current GPU: the same bytes. `rows.data` lies in GPU, pinned or pageable memory (20 GB/s and more
+// want it pinned). The result is in pinned host memory: in `out`, 16-byte aligned, when that is given - `keeper` then
+// keeps it, and data_bound() bytes are enough - else in memory locked while the rows are encoded. Waits for the GPU.
+EncodedRows encode_gpu(const RowTable& rows, const Profile& profile, const EncodeOptions& options = {},
+                       std::span<std::byte> out = {}, Keeper keeper = {});
 
 }  // namespace cohort::ibp

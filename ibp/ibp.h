@@ -138,6 +138,8 @@ EncodedRows encode_in_place(const RowTable& rows, const Profile& profile);
 
 // No encoding of `num_rows` rows takes more bytes than this, directory included.
 int64_t bound(const Profile& profile, int64_t num_rows, const EncodeOptions& options = {});
+// The part of bound() that is rows in their layout: neither the directory nor the overflow area.
+int64_t data_bound(const Profile& profile, int64_t num_rows, const EncodeOptions& options = {});
 
 // ---- 3. Fetch ------------------------------------------------------------------------------------------------------
 

@@ -31,6 +31,9 @@ class ProfileTables {
 inline constexpr uint32_t kReadSlackBytes = 16;
 uint32_t encode_invariant(const ProfileRef& profile, const std::byte* row, std::byte* out);
 uint32_t decode_invariant(const ProfileRef& profile, const std::byte* in, uint32_t bytes, std::byte* row);
+// The same without the instructions that not every CPU has: what the others are tested against.
+uint32_t encode_invariant_portable(const ProfileRef& profile, const std::byte* row, std::byte* out);
+uint32_t decode_invariant_portable(const ProfileRef& profile, const std::byte* in, uint32_t bytes, std::byte* row);
 uint32_t encode_exponent(const ProfileRef& profile, const std::byte* row, std::byte* out);
 uint32_t decode_exponent(const ProfileRef& profile, const std::byte* in, uint32_t bytes, std::byte* row);
 uint32_t encode_sparse(const ProfileRef& profile, const std::byte* row, std::byte* out);

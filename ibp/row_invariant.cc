@@ -11,11 +11,23 @@ const ChunkCode<Chunk>* codes_of(const ProfileRef& profile) {
   if constexpr (sizeof(Chunk) == 8) return profile.codes8;
 }
 
-// Moving kept bits together and apart: by the profile's moves, or by the instructions made for it.
+// Dropping and restoring invariant bits: by the profile's moves, or by the instructions made for it. put_word() stores
+// 8 bytes of the row, two chunks or one, and returns a bit for each that matches.
 struct PortableBits {
   template <typename Chunk>
-  static Chunk drop(const ChunkCode<Chunk>& code, Chunk chunk) {
-    return drop_bits(code, chunk);
+  static uint32_t put_chunk(const ChunkCode<Chunk>& code, Chunk chunk, BitWriter& out) {
+    constexpr uint32_t kBits = sizeof(Chunk) * 8;
+    const bool match = (chunk & code.mask) == code.value;
+    const auto dropped = static_cast<uint32_t>(std::popcount(code.mask));
+    out.put(match ? drop_bits(code, chunk) : chunk, match ? kBits - dropped : kBits);
+    return match;
+  }
+  static uint32_t put_word(const ChunkCode<uint32_t>* codes, uint64_t word, BitWriter& out) {
+    const uint32_t low = put_chunk(codes[0], static_cast<uint32_t>(word), out);
+    return low | (put_chunk(codes[1], static_cast<uint32_t>(word >> 32), out) << 1);
+  }
+  static uint32_t put_word(const ChunkCode<uint64_t>* codes, uint64_t word, BitWriter& out) {
+    return put_chunk(codes[0], word, out);
   }
   template <typename Chunk>
   static Chunk restore(const ChunkCode<Chunk>& code, Chunk kept) {
@@ -24,13 +36,22 @@ struct PortableBits {
 };
 
 #ifdef __x86_64__
-#define COHORT_BMI2 __attribute__((target("bmi2")))
+#define COHORT_BMI2 __attribute__((target("bmi2,popcnt")))
 struct Bmi2Bits {
-  COHORT_BMI2 static uint32_t drop(const ChunkCode<uint32_t>& code, uint32_t chunk) {
-    return __builtin_ia32_pext_si(chunk, ~code.mask);
+  COHORT_BMI2 static void put_without(uint64_t dropped, uint64_t word, BitWriter& out) {
+    out.put(__builtin_ia32_pext_di(word, ~dropped), 64 - static_cast<uint32_t>(__builtin_popcountll(dropped)));
   }
-  COHORT_BMI2 static uint64_t drop(const ChunkCode<uint64_t>& code, uint64_t chunk) {
-    return __builtin_ia32_pext_di(chunk, ~code.mask);
+  COHORT_BMI2 static uint32_t put_word(const ChunkCode<uint32_t>* codes, uint64_t word, BitWriter& out) {
+    const bool low = (static_cast<uint32_t>(word) & codes[0].mask) == codes[0].value;
+    const bool high = (static_cast<uint32_t>(word >> 32) & codes[1].mask) == codes[1].value;
+    const uint32_t low_dropped = -uint32_t{low} & codes[0].mask, high_dropped = -uint32_t{high} & codes[1].mask;
+    put_without(low_dropped | (uint64_t{high_dropped} << 32), word, out);
+    return low | (uint32_t{high} << 1);
+  }
+  COHORT_BMI2 static uint32_t put_word(const ChunkCode<uint64_t>* codes, uint64_t word, BitWriter& out) {
+    const bool match = (word & codes[0].mask) == codes[0].value;
+    put_without(-uint64_t{match} & codes[0].mask, word, out);
+    return match;
   }
   COHORT_BMI2 static uint32_t restore(const ChunkCode<uint32_t>& code, uint32_t kept) {
     return __builtin_ia32_pdep_si(kept, ~code.mask) | code.value;
@@ -53,20 +74,22 @@ Chunk load_chunk(const ProfileRef& profile, const std::byte* row, uint32_t i) {
 
 template <typename Bits, typename Chunk>
 uint32_t encode_chunks(const ProfileRef& profile, const std::byte* row, std::byte* out) {
-  constexpr uint32_t kBits = sizeof(Chunk) * 8;
+  constexpr uint32_t kWordChunks = 8 / sizeof(Chunk);
   const ChunkCode<Chunk>* codes = codes_of<Chunk>(profile);
-  const uint32_t header_bytes = (profile.num_chunks + 31) / 32 * 4;
-  const uint8_t* widths = profile.widths;  // a copy: a write of bytes could change what `profile` refers to
+  const uint32_t num_chunks = profile.num_chunks;  // copies: a write of bytes could change what `profile` refers to
+  const uint32_t whole_chunks = profile.row_bytes / 8 * kWordChunks;
+  const uint32_t header_bytes = (num_chunks + 31) / 32 * 4;
   BitWriter payload(out + header_bytes);
-  for (uint32_t first = 0; first < profile.num_chunks; first += 32) {
-    const uint32_t last = std::min(first + 32, profile.num_chunks);
-    uint32_t participation = 0;
-    for (uint32_t i = first; i < last; ++i) {
+  for (uint32_t first = 0; first < num_chunks; first += 32) {
+    const uint32_t whole_end = std::min(first + 32, whole_chunks), end = std::min(first + 32, num_chunks);
+    uint32_t participation = 0, i = first;
+    for (; i < whole_end; i += kWordChunks) {
+      const auto word = load_as<uint64_t>(row + i * sizeof(Chunk));
+      participation |= Bits::put_word(codes + i, word, payload) << (i - first);
+    }
+    for (; i < end; ++i) {
       const Chunk chunk = load_chunk<Chunk>(profile, row, i);
-      const bool match = (chunk & codes[i].mask) == codes[i].value;
-      participation |= uint32_t{match} << (i - first);
-      const Chunk kept = Bits::drop(codes[i], chunk);
-      payload.put_wide(match ? kept : chunk, match ? widths[i] : kBits);
+      participation |= PortableBits::put_chunk(codes[i], chunk, payload) << (i - first);
     }
     store_as(out + first / 8, participation);
   }
@@ -121,23 +144,31 @@ COHORT_BMI2 __attribute__((flatten)) uint32_t decode_bmi2(const ProfileRef& prof
                                                           uint32_t bytes, std::byte* row) {
   return decode_with<Bmi2Bits>(profile, in, bytes, row);
 }
-const bool kHasBmi2 = __builtin_cpu_supports("bmi2");
+const bool kHasBmi2 = __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt");
 #endif
 
 }  // namespace
+
+uint32_t encode_invariant_portable(const ProfileRef& profile, const std::byte* row, std::byte* out) {
+  return encode_with<PortableBits>(profile, row, out);
+}
+
+uint32_t decode_invariant_portable(const ProfileRef& profile, const std::byte* in, uint32_t bytes, std::byte* row) {
+  return decode_with<PortableBits>(profile, in, bytes, row);
+}
 
 uint32_t encode_invariant(const ProfileRef& profile, const std::byte* row, std::byte* out) {
 #ifdef __x86_64__
   if (kHasBmi2) return encode_bmi2(profile, row, out);
 #endif
-  return encode_with<PortableBits>(profile, row, out);
+  return encode_invariant_portable(profile, row, out);
 }
 
 uint32_t decode_invariant(const ProfileRef& profile, const std::byte* in, uint32_t bytes, std::byte* row) {
 #ifdef __x86_64__
   if (kHasBmi2) return decode_bmi2(profile, in, bytes, row);
 #endif
-  return decode_with<PortableBits>(profile, in, bytes, row);
+  return decode_invariant_portable(profile, in, bytes, row);
 }
 
 }  // namespace cohort::ibp

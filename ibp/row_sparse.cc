@@ -122,14 +122,14 @@ uint32_t encode_sparse(const ProfileRef& profile, const std::byte* row, std::byt
   }
   store_as(out, make_sparse_header(count, kind, bitmap));
   BitWriter stream(out + 4);
-  if (kind == ValueKind::kRowConstant) stream.put_wide(found.values[0], profile.element_bytes * 8);
+  if (kind == ValueKind::kRowConstant) stream.put(found.values[0], profile.element_bytes * 8);
   if (bitmap) {
     put_bitmap(profile, found.columns, stream);
   } else {
     for (const uint32_t column : found.columns) stream.put(column, profile.index_bits);
   }
   if (width) {
-    for (const uint64_t value : found.values) stream.put_wide(value & low_bits(width), width);
+    for (const uint64_t value : found.values) stream.put(value & low_bits(width), width);
   }
   return 4 + stream.finish();
 }

@@ -277,24 +277,6 @@ void run_link() {
   run_zero_copy(host.data(), int64_t(host.bytes()));
 }
 
-// encode() from pinned host memory, best of three.
-void run_encode(const Case& what, double scale) {
-  const Source source = make_source(what, scale);
-  const Profile profile = fit_on_sample(source.table, "auto").profile;
-  base::PinnedBytes host(source.bytes.bytes());
-  cuda_check(cudaMemcpy(host.data(), source.bytes.data(), host.bytes(), cudaMemcpyDeviceToHost));
-  double best = 0;
-  for (int run = 0; run < 3; ++run) {
-    RowTable rows = source.table;
-    rows.data = host.data();
-    const auto begin = std::chrono::steady_clock::now();
-    const EncodedRows encoded = encode_gpu(rows, profile);
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    best = std::max(best, static_cast<double>(host.bytes()) / seconds / 1e9);
-  }
-  std::printf("encode %-24s from pinned memory, allocation included: %.1f GB/s\n", what.name, best);
-}
-
 }  // namespace
 }  // namespace cohort::ibp
 
@@ -315,6 +297,5 @@ int main(int argc, char** argv) {
   for (const Case& what : cases) {
     if (only.empty() || std::string(what.name).find(only) != std::string::npos) run_case(what, scale);
   }
-  run_encode(cases[0], scale);
   return 0;
 }

@@ -3,7 +3,9 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "ibp/bits.h"
 #include "ibp/ibp.h"
+#include "ibp/row_codec.h"
 #include "tests/ibp/rows.h"
 
 namespace cohort::ibp {
@@ -91,6 +93,52 @@ TEST(RoundTripLimits, NoRowsAndNoIndex) {
 TEST(RoundTripLimits, ManyBatches) {
   const Rows rows = make_rows(Content::kOnes, Dtype::kBits64, 2000, 6000);  // 96 MB: three batches
   expect_round_trip(rows, encode(rows.table, fit(rows.table, {.codec = "sparse"}).profile));
+}
+
+// The instructions that the CPU may have give the bits that plain code gives: rows that match, miss and are cut short.
+TEST(Invariant, TheSameWithAndWithoutSpecialInstructions) {
+  for (const uint32_t num_columns : {1u, 2u, 3u, 7u, 8u, 63u, 64u, 65u, 130u}) {
+    for (const Dtype dtype : {Dtype::kUint8, Dtype::kBfloat16, Dtype::kFloat32, Dtype::kBits64}) {
+      const Rows seen = make_rows(Content::kDense, dtype, num_columns, 100);
+      const Rows rows = make_rows(Content::kMixed, dtype, num_columns, 50);
+      for (const uint32_t chunk_bytes : {4u, 8u}) {
+        const ProfileTables tables(fit(seen.table, {.codec = "invariant", .chunk_bytes = chunk_bytes}).profile);
+        std::vector<std::byte> best(encode_room(tables.ref())), portable(best.size());
+        for (int64_t i = 0; i < 50; ++i) {
+          const uint32_t bytes = encode_invariant(tables.ref(), rows.table.row(i), best.data());
+          ASSERT_EQ(encode_invariant_portable(tables.ref(), rows.table.row(i), portable.data()), bytes);
+          ASSERT_EQ(std::memcmp(best.data(), portable.data(), bytes), 0) << num_columns << " columns, row " << i;
+          std::vector<std::byte> row(rows.table.row_bytes());
+          for (const auto decode : {decode_invariant, decode_invariant_portable}) {
+            ASSERT_EQ(decode(tables.ref(), best.data(), bytes, row.data()), bytes);
+            ASSERT_EQ(std::memcmp(row.data(), rows.table.row(i), row.size()), 0);
+          }
+        }
+      }
+    }
+  }
+}
+
+// One field after the other, against a stream written bit by bit.
+TEST(Bits, WriterEqualsOneBitAtATime) {
+  std::vector<std::byte> out(4096);
+  std::vector<bool> expected;
+  BitWriter writer(out.data());
+  for (uint64_t i = 0; i < 400; ++i) {
+    const auto count = static_cast<uint32_t>(base::random_below(65, base::key_of(1), i, 0));
+    const uint64_t value = base::random_64(base::key_of(2), i, 0) & low_bits(count);
+    writer.put(value, count);
+    for (uint32_t bit = 0; bit < count; ++bit) expected.push_back((value >> bit) & 1);
+    if (i % 50 != 0) continue;
+    writer.align_to_byte();
+    while (expected.size() % 8) expected.push_back(false);
+  }
+  const uint32_t bytes = writer.finish();
+  ASSERT_EQ(bytes, round_up(expected.size(), 32) / 8);
+  expected.resize(bytes * 8);
+  for (std::size_t bit = 0; bit < expected.size(); ++bit) {
+    ASSERT_EQ((static_cast<uint32_t>(out[bit / 8]) >> (bit % 8)) & 1, expected[bit]) << bit;
+  }
 }
 
 TEST(Slots, NarrowSlotsSendRowsToTheOverflowArea) {

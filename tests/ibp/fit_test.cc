@@ -1,6 +1,10 @@
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -53,6 +57,57 @@ TEST(Fit, HeldOutRowsSaveAsMuch) {
     const Profile tenth = fit(rows.table, {.codec = codec, .sample = 0.1, .min_sample = 1}).profile;
     EXPECT_NEAR(saved_percent(rows.table, whole), saved_percent(rows.table, tenth), 0.2) << codec;
   }
+}
+
+// Rows of one page each that cannot be read. A read opens its page, closes the one before and is counted, so that going
+// over the rows once more counts each of them once more.
+class CountedPages {
+ public:
+  static constexpr std::size_t kPageBytes = 4096;
+  explicit CountedPages(const Rows& rows) : counts(rows.bytes.size() / kPageBytes), bytes_(rows.bytes.size()) {
+    void* pages = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    base::require(pages != MAP_FAILED, "pages for a table");
+    begin_ = static_cast<std::byte*>(pages);
+    std::memcpy(pages, rows.bytes.data(), bytes_);
+    mprotect(pages, bytes_, PROT_NONE);
+    active_ = this;
+    struct sigaction action {};
+    action.sa_sigaction = [](int, siginfo_t* info, void*) { active_->open(static_cast<std::byte*>(info->si_addr)); };
+    action.sa_flags = SA_SIGINFO;
+    sigaction(SIGSEGV, &action, &before_);
+  }
+  ~CountedPages() {
+    sigaction(SIGSEGV, &before_, nullptr);
+    munmap(begin_, bytes_);
+  }
+  const void* data() const { return begin_; }
+  std::vector<int> counts;  // reads of each page
+
+ private:
+  void open(const std::byte* address) {
+    if (address < begin_ || address >= begin_ + bytes_) std::abort();  // another fault than ours
+    if (opened_) mprotect(opened_, kPageBytes, PROT_NONE);
+    const auto page = static_cast<std::size_t>(address - begin_) / kPageBytes;
+    ++counts[page];
+    opened_ = begin_ + page * kPageBytes;
+    mprotect(opened_, kPageBytes, PROT_READ);
+  }
+  static inline CountedPages* active_ = nullptr;
+  std::byte* begin_ = nullptr;
+  std::byte* opened_ = nullptr;
+  std::size_t bytes_;
+  struct sigaction before_ {};
+};
+
+TEST(Fit, ReadsEachSampledRowOnceAndNoOther) {
+  const Rows rows = make_rows(Content::kDense, Dtype::kFloat32, CountedPages::kPageBytes / 4, 300);
+  CountedPages pages(rows);
+  const FitOptions options{.sample = 0.5, .min_sample = 1};  // every codec, and the sweep of thresholds
+  const Fit result = fit({pages.data(), 300, Dtype::kFloat32, CountedPages::kPageBytes / 4}, options);
+  EXPECT_EQ(result.profile, fit(rows.table, options).profile);
+  EXPECT_EQ(result.candidates.size(), 4u);
+  EXPECT_EQ(std::count(pages.counts.begin(), pages.counts.end(), 1), 150);
+  EXPECT_EQ(std::count(pages.counts.begin(), pages.counts.end(), 0), 150);
 }
 
 TEST(Fit, SlotsTouchFewerLinesThanPackedRows) {

@@ -1,0 +1,141 @@
+// encode_gpu() from pinned host memory, measured: raw GB/s, with the result's memory and without.
+// Usage: ibp_encode_gpu_bench [GB of raw rows a case, default 4]
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "base/check.h"
+#include "base/launch.h"
+#include "base/owners.h"
+#include "base/pinned_reservation.h"
+#include "base/random.h"
+#include "ibp/gpu.h"
+
+namespace cohort::ibp {
+namespace {
+
+using base::cuda_check;
+
+constexpr int kRuns = 5;
+
+struct Case {
+  const char* name;
+  const char* codec;
+  LayoutChoice layout;
+  Dtype dtype;
+  uint32_t num_columns;
+  bool sparse;
+};
+
+__device__ float gaussian(uint64_t row, uint64_t column) {
+  const uint64_t bits = base::random_64(base::key_of(1), row, column);
+  const float u = (static_cast<float>(bits >> 40) + 1) * 0x1p-24f, v = static_cast<float>(bits & 0xffffff) * 0x1p-24f;
+  return sqrtf(-2 * logf(u)) * cospif(2 * v);
+}
+
+__global__ void fill_kernel(std::byte* rows, int64_t num_rows, uint32_t num_columns, uint32_t size, bool sparse) {
+  for (int64_t i = base::grid_first(); i < num_rows * num_columns; i += base::grid_step()) {
+    const uint64_t row = uint64_t(i / num_columns), column = uint64_t(i % num_columns);
+    float value = sparse ? 0 : gaussian(row, column);
+    if (sparse && base::random_below(1000, base::key_of(2), row, column) < 9) {
+      value = 1.0f / static_cast<float>(20 + row % 27);
+    }
+    if (size == 4) reinterpret_cast<float*>(rows)[i] = value;
+    if (size == 2) reinterpret_cast<uint16_t*>(rows)[i] = static_cast<uint16_t>(__float_as_uint(value) >> 16);
+  }
+}
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// Median seconds of `work`; what it returns is freed outside the measured time.
+template <typename Work>
+double median_seconds(const Work& work) {
+  std::vector<double> times;
+  for (int run = 0; run < kRuns; ++run) {
+    const double begin = now();
+    const auto result = work();
+    times.push_back(now() - begin);
+  }
+  std::sort(times.begin(), times.end());
+  return times[kRuns / 2];
+}
+
+// The bounds: page-locking alone, in one piece and piece by piece, and the link in both directions at once.
+void run_bounds(std::size_t bytes) {
+  const double gigabytes = static_cast<double>(bytes) / 1e9;
+  const double whole = median_seconds([&] { return std::make_unique<base::PinnedBytes>(bytes); });
+  const double pieces = median_seconds([&] {
+    auto memory = std::make_unique<base::PinnedReservation>(bytes);
+    memory->wait(bytes);
+    return memory;
+  });
+  std::printf("page-locking %.1f GB: in one piece %.1f GB/s, piece by piece %.1f GB/s\n", gigabytes, gigabytes / whole,
+              gigabytes / pieces);
+  const base::PinnedBytes from(bytes), to(bytes);
+  const base::DeviceBytes a(bytes), b(bytes);
+  const base::Stream in, out;
+  const double both = median_seconds([&] {
+    cuda_check(cudaMemcpyAsync(a.data(), from.data(), bytes, cudaMemcpyHostToDevice, in));
+    cuda_check(cudaMemcpyAsync(to.data(), b.data(), bytes, cudaMemcpyDeviceToHost, out));
+    in.synchronize();
+    out.synchronize();
+    return 0;
+  });
+  std::printf("the link, both directions at once: %.1f GB/s each\n", gigabytes / both);
+}
+
+void run_case(const Case& what, double raw_gigabytes) {
+  RowTable rows{nullptr, 0, what.dtype, what.num_columns};
+  rows.num_rows = static_cast<int64_t>(raw_gigabytes * 1e9 / rows.row_bytes());
+  const auto bytes = static_cast<std::size_t>(rows.num_rows) * rows.row_bytes();
+  const base::PinnedBytes host(bytes);
+  {
+    const base::DeviceBytes device(bytes);
+    fill_kernel<<<4096, base::kBlockThreads>>>(device.data(), rows.num_rows, rows.num_columns,
+                                               element_bytes(rows.dtype), what.sparse);
+    cuda_check(cudaMemcpy(host.data(), device.data(), bytes, cudaMemcpyDeviceToHost), "make rows");
+  }
+  rows.data = host.data();
+  const Profile profile = fit(rows, {.codec = what.codec, .sample = 1e-6}).profile;
+  const EncodeOptions options{.layout = what.layout};
+  double stored = 0;
+  const double included = median_seconds([&] {
+    EncodedRows encoded = encode_gpu(rows, profile, options);
+    stored = static_cast<double>(encoded.stored_bytes());
+    return encoded;
+  });
+  const base::PinnedBytes memory(static_cast<std::size_t>(data_bound(profile, rows.num_rows, options)));
+  const std::span<std::byte> out(memory.data(), memory.bytes());
+  const double excluded = median_seconds([&] { return encode_gpu(rows, profile, options, out); });
+  const double gigabytes = static_cast<double>(bytes) / 1e9;
+  std::printf("%-22s %-10s %-7s %8.1f %10.1f %10.1f\n", what.name, name_of(profile.codec).c_str(),
+              what.layout == LayoutChoice::kSlots ? "slots" : "packed", 100 * (1 - stored / static_cast<double>(bytes)),
+              gigabytes / included, gigabytes / excluded);
+  std::fflush(stdout);
+}
+
+}  // namespace
+}  // namespace cohort::ibp
+
+int main(int argc, char** argv) {
+  using namespace cohort::ibp;
+  const double gigabytes = argc > 1 ? std::atof(argv[1]) : 4;
+  run_bounds(static_cast<std::size_t>(gigabytes * 1e9));
+  std::printf("%-22s %-10s %-7s %8s %10s %10s\n", "raw GB/s, median of 5", "codec", "layout", "saved %", "memory in",
+              "memory out");
+  const auto packed = LayoutChoice::kPacked, slots = LayoutChoice::kSlots;
+  for (const Case& what : {Case{"float32 x 128", "exponent", slots, Dtype::kFloat32, 128, false},
+                           Case{"float32 x 128", "exponent", packed, Dtype::kFloat32, 128, false},
+                           Case{"float32 x 128", "invariant", packed, Dtype::kFloat32, 128, false},
+                           Case{"bf16 x 1024", "exponent", slots, Dtype::kBfloat16, 1024, false},
+                           Case{"bf16 x 1024", "exponent", packed, Dtype::kBfloat16, 1024, false},
+                           Case{"sparse float32 x 3703", "sparse", packed, Dtype::kFloat32, 3703, true}}) {
+    run_case(what, gigabytes);
+  }
+  return 0;
+}

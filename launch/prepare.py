@@ -153,7 +153,7 @@ class _DecodedRows:
         return self.take(np.arange(first, last))
 
     def take(self, ids: np.ndarray) -> np.ndarray:
-        return _bytes_of(ibp.fetch(self.encoded, ids))
+        return bytes_of(ibp.fetch(self.encoded, ids))
 
 
 class _Table:
@@ -185,7 +185,7 @@ class _Table:
         return torch.from_numpy(rows.view(np.int16)).view(torch.bfloat16)
 
 
-def _bytes_of(rows) -> np.ndarray:
+def bytes_of(rows) -> np.ndarray:
     """uint8 [n, row_bytes] of an array as ibp gives it."""
     if not isinstance(rows, np.ndarray):
         import torch
@@ -204,7 +204,7 @@ def _drop_raw(rows: _RawRows, order, out: Path) -> None:
         table = _Table(rows, order)
         for first in range(0, rows.num_rows, step):
             last = min(first + step, rows.num_rows)
-            if not np.array_equal(_bytes_of(ibp.fetch(encoded, np.arange(first, last))), table.bytes(first, last)):
+            if not np.array_equal(bytes_of(ibp.fetch(encoded, np.arange(first, last))), table.bytes(first, last)):
                 place = f"{out / ENCODED_FILE}: rows {first} to {last - 1}"
                 raise CohortError(place, f"the rows of {rows.file}", "others", "the raw features are kept")
             bar.advance((last - first) * rows.row_bytes)

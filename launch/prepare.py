@@ -26,6 +26,7 @@ from cohort.dataset.prepared import (
     write_prepared,
 )
 from cohort.dataset.writer import GeneratedRows, output_folder
+from cohort.launch.train import seed
 
 CODECS = ("auto", "invariant", "exponent", "sparse", "raw")
 BATCH_BYTES = 64 << 20  # of rows in memory at a time
@@ -45,7 +46,7 @@ def register(dataset_commands) -> None:
         default="none",
         help="degree: DIR/prepared becomes a data set of its own, its nodes numbered by in-degree, largest first",
     )
-    parser.add_argument("--seed", type=int, default=0, help="which rows are looked at to choose a codec")
+    parser.add_argument("--seed", type=seed, default=0, help="which rows are looked at to choose a codec")
     parser.set_defaults(func=prepare)
     parser.add_argument("--codec", choices=CODECS, default="auto", help="auto (default): the fewest bytes to move")
     generate.add_argument(
@@ -96,10 +97,12 @@ def rows_writer(args: argparse.Namespace):
     return write
 
 
-def encode_rows(table: "_Table", folder: Path, codec: str, seed: int) -> str:
+def encode_rows(table: "_Table", folder: Path, codec: str, sample_seed: int) -> str:
     """Writes features.ibp into a folder; returns what came of it in words. Says why it took the codec."""
     begin = time.monotonic()
-    profile = ibp.fit(table.typed(table.rows.take(sample_ids(len(table), table.rows.row_bytes, seed))), codec, sample=1)
+    profile = ibp.fit(
+        table.typed(table.rows.take(sample_ids(len(table), table.rows.row_bytes, sample_seed))), codec, sample=1
+    )
     print(profile.why, file=sys.stderr)
     step = max(BATCH_BYTES // table.rows.row_bytes // 64, 1) * 64
     written = ibp.encode(table, profile, out=folder / ENCODED_FILE, batch_rows=step)
@@ -110,11 +113,11 @@ def encode_rows(table: "_Table", folder: Path, codec: str, seed: int) -> str:
     return f"{format_bytes(raw)} of rows in {format_bytes(written)}, {saved}; {rate}"
 
 
-def sample_ids(num_rows: int, row_bytes: int, seed: int) -> np.ndarray:
+def sample_ids(num_rows: int, row_bytes: int, sample_seed: int) -> np.ndarray:
     """int64 [n]: one row from each of n equal parts; 1 % of the rows, 4096 at least, SAMPLE_BYTES at most."""
     count = min(num_rows, max(4096, min(num_rows // 100, SAMPLE_BYTES // row_bytes)))
     bounds = np.linspace(0, num_rows, count + 1).astype(np.int64)
-    return np.random.default_rng(seed).integers(bounds[:-1], bounds[1:])
+    return np.random.default_rng(sample_seed).integers(bounds[:-1], bounds[1:])
 
 
 @dataclass

@@ -42,8 +42,8 @@ def parts(text: str) -> tuple[float, ...]:
         raise argparse.ArgumentTypeError(f"expected three parts such as 0.6,0.2,0.2, found {text!r}") from None
 
 
-def register(subparsers: argparse._SubParsersAction) -> None:
-    """Adds `dataset` and its four sub-commands; each sets func(args) -> exit code."""
+def register(subparsers: argparse._SubParsersAction) -> argparse._SubParsersAction:
+    """Adds `dataset` and its four sub-commands; each sets func(args) -> exit code. Returns where more may be added."""
     parser = subparsers.add_parser("dataset", help="make, check and describe data sets")
     commands = parser.add_subparsers(dest="dataset_command", required=True, metavar="COMMAND")
     _register_import(commands)
@@ -55,6 +55,7 @@ def register(subparsers: argparse._SubParsersAction) -> None:
         command = commands.add_parser(name, help=text, description=text)
         command.add_argument("path", metavar="DIR", type=Path)
         command.set_defaults(func=func)
+    return commands
 
 
 def _register_import(commands: argparse._SubParsersAction) -> None:
@@ -80,7 +81,7 @@ def _register_generate(commands: argparse._SubParsersAction) -> None:
     command.add_argument("--dtype", choices=("float32", "float16", "bfloat16", "uint8"), default="float32")
     command.add_argument("--classes", type=number, default=10, help="default: %(default)s")
     _add_common(command)
-    command.set_defaults(func=_generate)
+    command.set_defaults(func=_generate, rows_writer=lambda args: None)
 
 
 def _add_common(command: argparse.ArgumentParser) -> None:
@@ -106,6 +107,8 @@ def _import(args: argparse.Namespace) -> int:
 
 
 def _generate(args: argparse.Namespace) -> int:
+    write_rows = args.rows_writer(args)
+
     def work() -> None:
         generate(
             args.out,
@@ -118,6 +121,7 @@ def _generate(args: argparse.Namespace) -> int:
             seed=args.seed,
             split=args.split,
             overwrite=args.overwrite,
+            write_rows=write_rows,
         )
 
     return _write(args.out, f"generating {args.kind} of {args.nodes:,} nodes and {args.edges:,} edges", work)
@@ -158,7 +162,8 @@ def _info(args: argparse.Namespace) -> int:
         data = open_dataset(args.path)
     except CohortError as error:
         return _fail(error)
-    nbytes = sum(array.nbytes for array in (data.indptr, data.indices, data.x, data.y))
+    arrays = (data.indptr, data.indices, data.x, data.y)
+    nbytes = sum(array.nbytes for array in arrays if array is not None)
     degrees = data.indptr[1:] - data.indptr[:-1]
     rows = {
         "name": data.name,
@@ -170,6 +175,8 @@ def _info(args: argparse.Namespace) -> int:
         "train, val, test": f"{len(data.train_ids):,}, {len(data.val_ids):,}, {len(data.test_ids):,}",
         "size": f"{nbytes / 1e9:.3f} GB",
     }
+    if data.encoded_rows:
+        rows["encoded rows"] = f"{data.encoded_rows.stat().st_size / 1e9:.3f} GB in {data.encoded_rows}"
     for key, value in rows.items():
         print(f"{key:18}{value}")
     return 0

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <fstream>
-#include <nlohmann/json.hpp>
+
+#include "dataset/encoded.h"
+#include "dataset/json.h"
 
 namespace cohort::dataset {
 namespace {
@@ -18,25 +20,14 @@ Json parse_meta(const std::filesystem::path& path) {
                        std::filesystem::exists(path.parent_path()) ? "a file" : "no such folder",
                        "make one with: cohort dataset import | generate"});
   }
-  std::ifstream file(path);
-  if (!file) throw base::Error({path.string(), "the description of a data set", "no such file", kImportAgain});
-  try {
-    return Json::parse(file);
-  } catch (const Json::exception& error) {
-    throw base::Error({path.string(), "JSON", error.what(), kImportAgain});
-  }
+  Json json = parse_json(path, "the description of a data set", kImportAgain);
+  demand_format(json, path.string(), kFormatName, kFormatVersion, kImportAgain);
+  return json;
 }
 
-// A member of the given JSON type, or an error that names it.
 template <typename T>
 T member(const Json& json, const std::string& place, const char* key, const char* expected) {
-  const auto found = json.is_object() ? json.find(key) : json.end();
-  if (!json.is_object() || found == json.end()) {
-    throw base::Error({place, fmt::format("the key \"{}\"", key), "none", kImportAgain});
-  }
-  const bool fits = std::is_same_v<T, std::string> ? found->is_string() : found->is_number_integer();
-  if (!fits) throw base::Error({place, fmt::format("\"{}\": {}", key, expected), found->dump(), kImportAgain});
-  return found->get<T>();
+  return dataset::member<T>(json, place, key, expected, kImportAgain);
 }
 
 int64_t count_member(const Json& json, const std::string& place, const char* key, int64_t least) {
@@ -55,15 +46,6 @@ std::string file_member(const Json& json, const std::string& place, const char* 
     throw base::Error({place, fmt::format("\"{}\": a file name without a folder", key), name, kImportAgain});
   }
   return name;
-}
-
-void demand_format(const Json& json, const std::string& place) {
-  const auto format = member<std::string>(json, place, "format", "a string");
-  const auto version = member<int64_t>(json, place, "version", "an integer");
-  if (format != kFormatName || version != kFormatVersion) {
-    throw base::Error({place, fmt::format("format {} version {}", kFormatName, kFormatVersion),
-                       fmt::format("format {} version {}", format, version), kImportAgain});
-  }
 }
 
 Files files_member(const Json& json, const std::string& place) {
@@ -110,13 +92,20 @@ void demand_ends(const MappedArray& array, int64_t num_edges) {
   }
 }
 
+// Features whose raw copy was dropped when the nodes were renumbered are in another data set.
+void demand_not_moved(const std::filesystem::path& folder, const std::filesystem::path& file) {
+  const std::filesystem::path renumbered = folder / kPreparedFolder;
+  if (std::filesystem::exists(file) || !std::filesystem::exists(renumbered / kMetaFile)) return;
+  throw base::Error({file.string(), "a .npy array", "none: its rows were renumbered, and the raw copy was dropped",
+                     "use the data set " + renumbered.string()});
+}
+
 }  // namespace
 
 Meta read_meta(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / kMetaFile;
   const std::string place = path.string();
   const Json json = parse_meta(path);
-  demand_format(json, place);
   Meta meta;
   meta.name = member<std::string>(json, place, "name", "a string");
   meta.num_nodes = count_member(json, place, "num_nodes", 1);
@@ -151,14 +140,14 @@ void write_meta(const std::filesystem::path& folder, const Meta& meta) {
   if (!file.flush()) throw base::Error({path.string(), "a file that can be written", "a failed write", ""});
 }
 
-Dataset Dataset::open(const std::filesystem::path& folder) {
+Dataset Dataset::open(const std::filesystem::path& folder, Rows rows) {
   std::vector<Problem> problems;
-  Dataset dataset = open(folder, problems);
+  Dataset dataset = open(folder, problems, rows);
   if (!problems.empty()) throw base::Error(problems.front());
   return dataset;
 }
 
-Dataset Dataset::open(const std::filesystem::path& folder, std::vector<Problem>& problems) {
+Dataset Dataset::open(const std::filesystem::path& folder, std::vector<Problem>& problems, Rows rows) {
   Dataset out;
   out.folder_ = folder.lexically_normal();
   if (!out.folder_.has_filename() && out.folder_.has_relative_path()) out.folder_ = out.folder_.parent_path();
@@ -174,8 +163,13 @@ Dataset Dataset::open(const std::filesystem::path& folder, std::vector<Problem>&
   attempt(problems, [&] {
     out.indices_ = map_npy(at / meta.files.indices, {{DType::int32, DType::int64}, {meta.num_edges}});
   });
+  const std::filesystem::path file = at / meta.files.features;
+  const bool has_raw = std::filesystem::exists(file);
+  if (!has_raw || rows == Rows::kAny) attempt(problems, [&] { out.encoded_rows_ = find_encoded_rows(at); });
   attempt(problems, [&] {
-    out.features_ = map_npy(at / meta.files.features, {{meta.feature_dtype}, {meta.num_nodes, meta.feature_dim}});
+    if (!out.encoded_rows_.empty() && !has_raw) return;
+    demand_not_moved(at, file);
+    out.features_ = map_npy(file, {{meta.feature_dtype}, {meta.num_nodes, meta.feature_dim}});
   });
   attempt(problems, [&] { out.labels_ = map_npy(at / meta.files.labels, {{DType::int64}, {meta.num_nodes}}); });
   for (std::size_t i = 0; i < out.splits_.size(); ++i) {

@@ -47,13 +47,16 @@ Meta read_meta(const std::filesystem::path& folder);
 // Writes <folder>/meta.json.
 void write_meta(const std::filesystem::path& folder, const Meta& meta);
 
+// Which feature rows to look at: kRaw leaves encoded ones alone where there are raw ones.
+enum class Rows { kAny, kRaw };
+
 // The mapped arrays. Opening makes the cheap checks: existence, dtype, shape, size, and the two ends of indptr.
 class Dataset {
  public:
   // Throws base::Error for the first thing wrong.
-  static Dataset open(const std::filesystem::path& folder);
+  static Dataset open(const std::filesystem::path& folder, Rows rows = Rows::kAny);
   // Opens what can be opened and appends what is wrong to `problems`; arrays with a problem stay unmapped.
-  static Dataset open(const std::filesystem::path& folder, std::vector<Problem>& problems);
+  static Dataset open(const std::filesystem::path& folder, std::vector<Problem>& problems, Rows rows = Rows::kAny);
 
   const Meta& meta() const noexcept { return meta_; }
   const std::filesystem::path& folder() const noexcept { return folder_; }
@@ -67,11 +70,16 @@ class Dataset {
 
   std::span<const int64_t> indptr() const { return indptr_.as<int64_t>(); }        // int64 [V + 1]
   const MappedArray& indices() const noexcept { return indices_; }                 // int32 or int64 [E]
-  const MappedArray& features() const noexcept { return features_; }               // feature_dtype [V, D]
+  const MappedArray& features() const noexcept { return features_; }               // feature_dtype [V, D], see below
   std::span<const int64_t> labels() const { return labels_.as<int64_t>(); }        // int64 [V], -1: none
   std::span<const int64_t> train_ids() const { return splits_[0].as<int64_t>(); }  // int64 [any]
   std::span<const int64_t> val_ids() const { return splits_[1].as<int64_t>(); }    // int64 [any]
   std::span<const int64_t> test_ids() const { return splits_[2].as<int64_t>(); }   // int64 [any]
+
+  // The file of encoded rows (cohort dataset prepare), empty when there is none; features() may be unmapped when there
+  // is one, as the raw copy may have been dropped.
+  const std::filesystem::path& encoded_rows() const noexcept { return encoded_rows_; }
+  bool has_raw_features() const noexcept { return features_.is_mapped(); }
 
   // The arrays as files, for checks: one is not mapped when opening it was a problem.
   const MappedArray& indptr_array() const noexcept { return indptr_; }
@@ -79,7 +87,7 @@ class Dataset {
   const std::array<MappedArray, 3>& split_arrays() const noexcept { return splits_; }
 
  private:
-  std::filesystem::path folder_;
+  std::filesystem::path folder_, encoded_rows_;
   Meta meta_;
   MappedArray indptr_, indices_, features_, labels_;
   std::array<MappedArray, 3> splits_;  // train, val, test

@@ -50,21 +50,22 @@ std::vector<float> class_centres(const GenerateOptions& options, const NormalTab
 
 uint8_t uint8_of(float x) { return static_cast<uint8_t>(std::clamp(128.5f + 32.0f * x, 0.0f, 255.0f)); }
 
-// Fills the rows, each element through `convert`.
-template <typename Element, typename Convert>
-void fill(const GenerateOptions& options, std::span<const int64_t> labels, std::span<Element> features,
-          const std::stop_token& stop, Convert convert) {
-  const NormalTable table;
-  const std::vector<float> centres = class_centres(options, table);
+// Fills rows [count, D], each element through `convert`; node_at(i) is the node of row i.
+template <typename Element, typename NodeAt, typename Convert>
+void fill(const NormalTable& table, std::span<const float> centres, const GenerateOptions& options,
+          std::span<const int64_t> labels, int64_t count, NodeAt node_at, std::byte* out, const std::stop_token& stop,
+          Convert convert) {
+  auto* const rows = reinterpret_cast<Element*>(out);
   const base::PhiloxKey key = stream_key(options.seed, Stream::noise);
   const int64_t dim = options.feature_dim, rows_at_once = std::max<int64_t>(1, kChunk / dim);
   for_chunks(
-      options.num_nodes, stop,
+      count, stop,
       [&](int64_t begin, int64_t end) {
-        for (int64_t v = begin; v < end; ++v) {
-          const float* const centre = centres.data() + labels[static_cast<std::size_t>(v)] * dim;
-          Element* const row = features.data() + v * dim;
-          for_normals(table, key, v, dim, [&](int64_t j, float noise) { row[j] = convert(centre[j] + noise); });
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t node = node_at(i);
+          const float* const centre = centres.data() + labels[static_cast<std::size_t>(node)] * dim;
+          Element* const row = rows + i * dim;
+          for_normals(table, key, node, dim, [&](int64_t j, float noise) { row[j] = convert(centre[j] + noise); });
         }
       },
       rows_at_once);
@@ -80,18 +81,38 @@ NormalTable::NormalTable() : quantiles_((1u << kCellBits) + 1) {
   }
 }
 
-void generate_features(const GenerateOptions& options, std::span<const int64_t> labels, MappedOutput& features,
-                       const std::stop_token& stop) {
-  switch (options.feature_dtype) {
+FeatureGenerator::FeatureGenerator(const GenerateOptions& options)
+    : options_(options), centres_(class_centres(options, table_)) {}
+
+std::size_t FeatureGenerator::row_bytes() const {
+  return static_cast<std::size_t>(options_.feature_dim) * size_of(options_.feature_dtype);
+}
+
+template <typename NodeAt>
+void FeatureGenerator::write(std::span<const int64_t> labels, int64_t count, NodeAt node_at, std::byte* out,
+                             const std::stop_token& stop) const {
+  switch (options_.feature_dtype) {
     case DType::uint8:
-      return fill(options, labels, features.as<uint8_t>(), stop, uint8_of);
+      return fill<uint8_t>(table_, centres_, options_, labels, count, node_at, out, stop, uint8_of);
     case DType::float16:
-      return fill(options, labels, features.as<uint16_t>(), stop, float16_bits);
+      return fill<uint16_t>(table_, centres_, options_, labels, count, node_at, out, stop, float16_bits);
     case DType::bfloat16:
-      return fill(options, labels, features.as<uint16_t>(), stop, bfloat16_bits);
+      return fill<uint16_t>(table_, centres_, options_, labels, count, node_at, out, stop, bfloat16_bits);
     default:
-      return fill(options, labels, features.as<float>(), stop, [](float x) { return x; });
+      return fill<float>(table_, centres_, options_, labels, count, node_at, out, stop, [](float x) { return x; });
   }
+}
+
+void FeatureGenerator::range(std::span<const int64_t> labels, int64_t first, int64_t count, std::byte* out,
+                             const std::stop_token& stop) const {
+  write(
+      labels, count, [first](int64_t i) { return first + i; }, out, stop);
+}
+
+void FeatureGenerator::take(std::span<const int64_t> labels, std::span<const int64_t> nodes, std::byte* out,
+                            const std::stop_token& stop) const {
+  const auto node_at = [nodes](int64_t i) { return nodes[static_cast<std::size_t>(i)]; };
+  write(labels, static_cast<int64_t>(nodes.size()), node_at, out, stop);
 }
 
 }  // namespace cohort::dataset

@@ -8,7 +8,6 @@
 
 #include "base/random.h"
 #include "dataset/generate.h"
-#include "dataset/npy.h"
 
 namespace cohort::dataset {
 
@@ -28,9 +27,27 @@ class NormalTable {
   std::vector<float> quantiles_;  // float32 [4097]
 };
 
-// Fills features [V, D] of the options' dtype: centre of the node's class + standard normal noise. uint8 holds
-// 128 + 32 x, rounded. labels int64 [V].
-void generate_features(const GenerateOptions& options, std::span<const int64_t> labels, MappedOutput& features,
-                       const std::stop_token& stop);
+// The rows of a generated data set, whichever and whenever: the centre of the node's class + standard normal noise.
+// uint8 holds 128 + 32 x, rounded.
+class FeatureGenerator {
+ public:
+  explicit FeatureGenerator(const GenerateOptions& options);
+  std::size_t row_bytes() const;
+  // Rows [first, first + count) in the options' dtype, at out + i * row_bytes(). labels int64 [V].
+  void range(std::span<const int64_t> labels, int64_t first, int64_t count, std::byte* out,
+             const std::stop_token& stop) const;
+  // Rows nodes[0], nodes[1], ...
+  void take(std::span<const int64_t> labels, std::span<const int64_t> nodes, std::byte* out,
+            const std::stop_token& stop) const;
+
+ private:
+  template <typename NodeAt>
+  void write(std::span<const int64_t> labels, int64_t count, NodeAt node_at, std::byte* out,
+             const std::stop_token& stop) const;
+
+  GenerateOptions options_;
+  NormalTable table_;
+  std::vector<float> centres_;  // float32 [C, D]
+};
 
 }  // namespace cohort::dataset

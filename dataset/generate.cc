@@ -73,8 +73,9 @@ void fill_labels(const GenerateOptions& options, std::span<const Index> names, s
 // Topology and labels; the files are complete when this returns.
 template <typename Index>
 void write_graph(const std::filesystem::path& folder, const Meta& meta, const GenerateOptions& options,
-                 MappedOutput& labels, const std::stop_token& stop) {
+                 const std::stop_token& stop) {
   const DType index_dtype = sizeof(Index) == 4 ? DType::int32 : DType::int64;
+  MappedOutput labels = create_npy(folder / meta.files.labels, DType::int64, {options.num_nodes});
   MappedOutput indptr = create_npy(folder / meta.files.indptr, DType::int64, {options.num_nodes + 1});
   MappedOutput indices = create_npy(folder / meta.files.indices, index_dtype, {options.num_edges});
   const std::vector<Index> names = random_names<Index>(options, stop);
@@ -102,9 +103,9 @@ void write_splits(const std::filesystem::path& folder, const Meta& meta, const G
   }
 }
 
-Meta meta_of(const std::filesystem::path& out, const GenerateOptions& options) {
+Meta meta_of(const std::string& name, const GenerateOptions& options) {
   Meta meta;
-  meta.name = out.filename().string();
+  meta.name = name;
   meta.num_nodes = options.num_nodes;
   meta.num_edges = options.num_edges;
   meta.feature_dim = options.feature_dim;
@@ -124,21 +125,28 @@ std::optional<GraphKind> kind_named(std::string_view name) {
 
 const char* name_of(GraphKind kind) { return kKindNames[static_cast<std::size_t>(kind)]; }
 
+void generate_graph(const std::filesystem::path& folder, const std::string& name, const GenerateOptions& options,
+                    const std::stop_token& stop) {
+  demand_options(options);
+  const Meta meta = meta_of(name, options);
+  if (options.num_nodes < kMaxInt32Nodes) {
+    write_graph<int32_t>(folder, meta, options, stop);
+  } else {
+    write_graph<int64_t>(folder, meta, options, stop);
+  }
+  write_splits(folder, meta, options, stop);
+  write_meta(folder, meta);
+}
+
 void generate(const std::filesystem::path& out, const GenerateOptions& options, const std::stop_token& stop) {
   demand_options(options);
   OutputFolder folder(out, options.overwrite);
-  const Meta meta = meta_of(folder.out(), options);
-  MappedOutput labels = create_npy(folder.path() / meta.files.labels, DType::int64, {options.num_nodes});
+  const Files files;
   MappedOutput features =
-      create_npy(folder.path() / meta.files.features, options.feature_dtype, {options.num_nodes, options.feature_dim});
-  if (options.num_nodes < kMaxInt32Nodes) {
-    write_graph<int32_t>(folder.path(), meta, options, labels, stop);
-  } else {
-    write_graph<int64_t>(folder.path(), meta, options, labels, stop);
-  }
-  generate_features(options, labels.as<int64_t>(), features, stop);
-  write_splits(folder.path(), meta, options, stop);
-  write_meta(folder.path(), meta);
+      create_npy(folder.path() / files.features, options.feature_dtype, {options.num_nodes, options.feature_dim});
+  generate_graph(folder.path(), folder.out().filename().string(), options, stop);
+  const MappedArray labels = map_npy(folder.path() / files.labels);
+  FeatureGenerator(options).range(labels.as<int64_t>(), 0, options.num_nodes, features.data(), stop);
   folder.commit();
 }
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 #include <stop_token>
+#include <string>
 #include <string_view>
 
 #include "dataset/dtype.h"
@@ -32,6 +33,10 @@ struct GenerateOptions {
   std::array<double, 3> split = {0.6, 0.2, 0.2};  // train, val, test; what is missing to 1 belongs to none
   bool overwrite = false;
 };
+
+// Writes all but the features into an existing folder: graph, labels, splits, meta.json with this name.
+void generate_graph(const std::filesystem::path& folder, const std::string& name, const GenerateOptions& options,
+                    const std::stop_token& stop = {});
 
 // Writes the data set into the folder `out`, which appears when it is whole. Throws base::Error for options out of
 // range and for a disk that is too small, Interrupted when a stop is asked for; nothing is left of it then.

@@ -15,8 +15,10 @@
 #include "dataset/check.h"
 #include "dataset/csc.h"
 #include "dataset/dataset.h"
+#include "dataset/features.h"
 #include "dataset/generate.h"
 #include "dataset/output.h"
+#include "dataset/reorder.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -80,20 +82,55 @@ nb::list check_folder(const std::filesystem::path& folder) {
   return out;
 }
 
-void generate_folder(const std::filesystem::path& out, const std::string& kind, int64_t nodes, int64_t edges,
-                     int64_t dim, const std::string& dtype, int64_t classes, uint64_t seed,
-                     const std::array<double, 3>& split, bool overwrite) {
+GenerateOptions options_of(const std::string& kind, int64_t nodes, int64_t edges, int64_t dim, const std::string& dtype,
+                           int64_t classes, uint64_t seed, const std::array<double, 3>& split) {
   const auto graph_kind = kind_named(kind);
   if (!graph_kind) throw base::Error({"--kind", "sbm, powerlaw or rmat", kind, ""});
   const auto feature_dtype = dtype_named(dtype);
   if (!feature_dtype) throw base::Error({"--dtype", "uint8, float16, bfloat16 or float32", dtype, ""});
-  const GenerateOptions options{*graph_kind, nodes, edges, dim, *feature_dtype, classes, seed, split, overwrite};
+  return {*graph_kind, nodes, edges, dim, *feature_dtype, classes, seed, split, false};
+}
+
+void generate_folder(const std::filesystem::path& out, GenerateOptions options, bool overwrite) {
+  options.overwrite = overwrite;
   run_interruptibly([&](const std::stop_token& stop) { generate(out, options, stop); });
 }
 
+void generate_graph_into(const std::filesystem::path& folder, const std::string& name, const GenerateOptions& options) {
+  run_interruptibly([&](const std::stop_token& stop) { generate_graph(folder, name, options, stop); });
+}
+
+using Bytes = nb::ndarray<uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;  // uint8 [n, row bytes], written
+using ConstBytes = nb::ndarray<const uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+std::span<const int64_t> span_of(const Ids& ids) { return {ids.data(), ids.shape(0)}; }
+
+void generate_rows(const FeatureGenerator& rows, const Ids& labels, const Ids& nodes, const Bytes& out) {
+  base::require(out.shape(0) == nodes.shape(0) && out.shape(1) == rows.row_bytes(), "out of shape [nodes, row bytes]");
+  demand_nodes(nodes, "nodes", static_cast<int64_t>(labels.shape(0)), {});
+  const nb::gil_scoped_release release;
+  rows.take(span_of(labels), span_of(nodes), reinterpret_cast<std::byte*>(out.data()), {});
+}
+
+void take_rows_of(const ConstBytes& rows, const Ids& ids, const Bytes& out) {
+  base::require(out.shape(0) == ids.shape(0) && out.shape(1) == rows.shape(1), "out of shape [ids, row bytes]");
+  demand_nodes(ids, "ids", static_cast<int64_t>(rows.shape(0)), {});
+  const nb::gil_scoped_release release;
+  take_rows(reinterpret_cast<const std::byte*>(rows.data()), rows.shape(1), span_of(ids),
+            reinterpret_cast<std::byte*>(out.data()));
+}
+
+// Writes the data set of `folder`, renumbered by in-degree, into `out`, without features.
+void renumber(const std::filesystem::path& folder, const std::filesystem::path& out) {
+  run_interruptibly([&](const std::stop_token& stop) {
+    const Dataset data = Dataset::open(folder, Rows::kRaw);
+    write_renumbered(out, data, degree_order(data.indptr()), stop);
+  });
+}
+
 // What meta.json says, after the cheap checks.
-nb::dict describe(const std::filesystem::path& folder) {
-  const Dataset data = Dataset::open(folder);
+nb::dict describe(const std::filesystem::path& folder, bool prefer_raw) {
+  const Dataset data = Dataset::open(folder, prefer_raw ? Rows::kRaw : Rows::kAny);
   const Meta& meta = data.meta();
   nb::dict out, files;
   out["name"] = meta.name;
@@ -110,6 +147,8 @@ nb::dict describe(const std::filesystem::path& folder) {
   files["val_ids"] = meta.files.splits[1];
   files["test_ids"] = meta.files.splits[2];
   out["files"] = files;
+  out["encoded_rows"] = data.encoded_rows().string();  // empty when there are none
+  out["has_raw_features"] = data.has_raw_features();
   return out;
 }
 
@@ -126,9 +165,27 @@ NB_MODULE(_native, m) {
   m.doc() = "Cohort data sets: generating, checking and writing, in C++.";
   base::raise_errors_as_cohort_error();
   m.def("check", &check_folder, "folder"_a, "All problems of a data set, as (place, expected, found, hint).");
-  m.def("describe", &describe, "folder"_a, "What meta.json says, after the cheap checks.");
-  m.def("generate", &generate_folder, "out"_a, nb::kw_only(), "kind"_a, "nodes"_a, "edges"_a, "dim"_a, "dtype"_a,
-        "classes"_a, "seed"_a, "split"_a, "overwrite"_a, "Writes a random data set.");
+  m.def("describe", &describe, "folder"_a, "prefer_raw"_a, "What meta.json says, after the cheap checks.");
+  nb::class_<GenerateOptions>(m, "GenerateOptions", "A random data set, whole or in parts.")
+      .def(
+          "__init__",
+          [](GenerateOptions* self, const std::string& kind, int64_t nodes, int64_t edges, int64_t dim,
+             const std::string& dtype, int64_t classes, uint64_t seed, const std::array<double, 3>& split) {
+            new (self) GenerateOptions(options_of(kind, nodes, edges, dim, dtype, classes, seed, split));
+          },
+          nb::kw_only(), "kind"_a, "nodes"_a, "edges"_a, "dim"_a, "dtype"_a, "classes"_a, "seed"_a, "split"_a);
+  m.def("generate", &generate_folder, "out"_a, "options"_a, "overwrite"_a, "Writes a random data set.");
+  m.def("generate_graph", &generate_graph_into, "folder"_a, "name"_a, "options"_a,
+        "Writes all but the features into an existing folder.");
+  nb::class_<FeatureGenerator>(m, "FeatureGenerator", "The feature rows of a random data set, in any order.")
+      .def(nb::init<const GenerateOptions&>(), "options"_a)
+      .def_prop_ro("row_bytes", &FeatureGenerator::row_bytes)
+      .def("write", &generate_rows, "labels"_a, "nodes"_a, "out"_a,
+           "labels int64 [V], nodes int64 [n] -> out uint8 [n, row_bytes], filled in place.");
+  m.def("take_rows", &take_rows_of, "rows"_a, "ids"_a, "out"_a,
+        "out[i] = rows[ids[i]]: uint8 [V, row bytes], int64 [n] -> uint8 [n, row bytes], filled in place.");
+  m.def("renumber", &renumber, "folder"_a, "out"_a,
+        "Writes all but the features into `out`, nodes by in-degree, and old_of_new.npy int64 [V].");
   m.def("coo_to_csc", &coo_to_csc<int32_t>, "src"_a, "dst"_a, "indptr"_a, "indices"_a,
         "src, dst int64 [E] -> indptr int64 [V + 1], indices int32 or int64 [E], both filled in place.");
   m.def("coo_to_csc", &coo_to_csc<int64_t>, "src"_a, "dst"_a, "indptr"_a, "indices"_a);

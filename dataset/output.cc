@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "dataset/dataset.h"
+#include "dataset/encoded.h"
 
 namespace cohort::dataset {
 namespace {
@@ -41,7 +42,7 @@ void OutputFolder::refuse_existing() const {
   if (!overwrite_) {
     throw base::Error({out_.string(), "a new folder", "an existing one", "choose another name or give --overwrite"});
   }
-  if (!fs::exists(out_ / kMetaFile)) {
+  if (!fs::exists(out_ / kMetaFile) && !is_prepared_folder(out_)) {
     throw base::Error({out_.string(), fmt::format("a data set (a folder with {}) to overwrite", kMetaFile),
                        "something else", "choose another name, or remove it yourself"});
   }

@@ -8,7 +8,8 @@ namespace cohort::dataset {
 // Files are written into OUT.tmp-<pid>, which takes the place of OUT on commit; without a commit it is removed.
 class OutputFolder {
  public:
-  // Throws base::Error when OUT exists and `overwrite` is false, or when what exists is not a data set.
+  // Throws base::Error when OUT exists and `overwrite` is false, or when what exists is neither a data set nor
+  // prepared rows.
   OutputFolder(const std::filesystem::path& out, bool overwrite);
   ~OutputFolder();
   OutputFolder(const OutputFolder&) = delete;

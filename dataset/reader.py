@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from cohort.base.errors import CohortError
 from cohort.dataset import _native
 
 
@@ -18,9 +19,10 @@ class Dataset:
     Attributes:
         indptr: int64 [V + 1], where the in-neighbours of each node start in `indices`.
         indices: int32 or int64 [E], sources of the edges into each node.
-        x: [V, D] in `feature_dtype`; bfloat16 as its bits in uint16.
+        x: [V, D] in `feature_dtype`; bfloat16 as its bits in uint16. None when only the encoded rows were kept.
         y: int64 [V], -1 for nodes without a label.
         train_ids, val_ids, test_ids: int64 [any].
+        encoded_rows: the file of encoded rows, or None (see `cohort dataset prepare`).
     """
 
     path: Path
@@ -32,14 +34,22 @@ class Dataset:
     num_classes: int
     indptr: np.ndarray
     indices: np.ndarray
-    x: np.ndarray
+    x: np.ndarray | None
     y: np.ndarray
     train_ids: np.ndarray
     val_ids: np.ndarray
     test_ids: np.ndarray
+    encoded_rows: Path | None = None
 
     def x_float32(self) -> np.ndarray:
-        """The features as float32 [V, D], a copy."""
+        """The features as float32 [V, D], a copy.
+
+        Raises:
+            CohortError: when only the encoded rows were kept.
+        """
+        if self.x is None:
+            hint = f"decode them with: cohort ibp decode {self.encoded_rows} FILE.npy"
+            raise CohortError(str(self.path), "raw features", f"encoded rows only, in {self.encoded_rows}", hint)
         if self.feature_dtype == "bfloat16":
             return (self.x.astype(np.uint32) << 16).view(np.float32)
         return self.x.astype(np.float32)
@@ -59,18 +69,24 @@ class Dataset:
         return data
 
 
-def open(path: str | os.PathLike) -> Dataset:
+def open(path: str | os.PathLike, *, prefer_raw: bool = False) -> Dataset:
     """Opens a data set after the cheap checks (existence, dtypes, shapes, sizes).
+
+    Args:
+        prefer_raw: where there are raw features, do not look at encoded ones, which may be of an older file.
 
     Raises:
         CohortError: for the first thing wrong.
     """
     folder = Path(path)
-    meta = _native.describe(os.fspath(folder))
+    meta = _native.describe(os.fspath(folder), prefer_raw)
     files = meta.pop("files")
+    encoded_rows = Path(encoded) if (encoded := meta.pop("encoded_rows")) else None
+    features = files.pop("features")
     arrays = {key: _map(folder / file) for key, file in files.items()}
-    arrays["x"], arrays["y"] = arrays.pop("features"), arrays.pop("labels")
-    return Dataset(path=folder, **meta, **arrays)
+    arrays["x"] = _map(folder / features) if meta.pop("has_raw_features") else None
+    arrays["y"] = arrays.pop("labels")
+    return Dataset(path=folder, encoded_rows=encoded_rows, **meta, **arrays)
 
 
 def _map(path: Path) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -42,7 +42,7 @@ def write_dataset(
     """
     num_nodes, num_edges = x.shape[0], len(graph[0])
     num_classes = int(labels.max(initial=-1)) + 1 if num_classes is None else int(num_classes)
-    with _output(out, overwrite) as folder:
+    with output_folder(out, overwrite) as folder:
         _write_graph(Path(folder.path), *graph, num_nodes)
         _write_features(Path(folder.path) / "features.npy", x)
         np.save(Path(folder.path) / "labels.npy", labels)
@@ -74,11 +74,15 @@ def generate(
     seed: int = 0,
     split: Sequence[float] = (0.6, 0.2, 0.2),
     overwrite: bool = False,
+    write_rows: Callable[[Path, GeneratedRows], None] | None = None,
 ) -> None:
-    """Writes a random data set; kind is sbm, powerlaw or rmat (FORMAT.md says what they are)."""
+    """Writes a random data set; kind is sbm, powerlaw or rmat (FORMAT.md says what they are).
+
+    Args:
+        write_rows: writes the feature rows into the folder that it is given, in place of features.npy.
+    """
     demand_split(split, seed)
-    _native.generate(
-        os.fspath(out),
+    options = _native.GenerateOptions(
         kind=kind,
         nodes=nodes,
         edges=edges,
@@ -87,8 +91,32 @@ def generate(
         classes=classes,
         seed=seed,
         split=list(split),
-        overwrite=overwrite,
     )
+    if write_rows is None:
+        _native.generate(os.fspath(out), options, overwrite)
+        return
+    with output_folder(out, overwrite) as folder:
+        _native.generate_graph(folder.path, Path(folder.out).name, options)
+        labels = np.load(Path(folder.path) / "labels.npy", mmap_mode="r")
+        write_rows(Path(folder.path), GeneratedRows(_native.FeatureGenerator(options), labels, dtype))
+
+
+class GeneratedRows:
+    """The feature rows [V, D] of a random data set, made when they are asked for."""
+
+    def __init__(self, generator: _native.FeatureGenerator, labels: np.ndarray, dtype: str):
+        self._generator, self._labels = generator, labels
+        self.num_rows, self.row_bytes, self.dtype = len(labels), generator.row_bytes, dtype
+
+    def slice(self, first: int, last: int) -> np.ndarray:
+        """uint8 [last - first, row_bytes]"""
+        return self.take(np.arange(first, last))
+
+    def take(self, ids: np.ndarray) -> np.ndarray:
+        """uint8 [n, row_bytes]: the bytes of the rows of nodes int64 [n]."""
+        out = np.empty((len(ids), self.row_bytes), dtype=np.uint8)
+        self._generator.write(self._labels, ids, out)
+        return out
 
 
 def coo_to_csc(src: np.ndarray, dst: np.ndarray, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
@@ -118,7 +146,8 @@ def demand_split(parts: Sequence[float], seed: int) -> None:
 
 
 @contextlib.contextmanager
-def _output(out: str | os.PathLike, overwrite: bool) -> Iterator[_native.OutputFolder]:
+def output_folder(out: str | os.PathLike, overwrite: bool) -> Iterator[_native.OutputFolder]:
+    """A folder (its `path`) that takes the place of `out` when all went well, and leaves nothing otherwise."""
     folder = _native.OutputFolder(os.fspath(out), overwrite)
     try:
         yield folder

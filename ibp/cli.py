@@ -18,11 +18,11 @@ def register(subparsers) -> None:
     decode.add_argument("file", type=Path)
     decode.add_argument("out", type=Path)
     decode.add_argument("--batch-rows", type=int, default=65536)
-    decode.set_defaults(run=run_decode)
+    decode.set_defaults(func=run_decode)
     verify = commands.add_parser("verify", help="check an encoded file: structure, checksums, every row")
     verify.add_argument("file", type=Path)
     verify.add_argument("--against", type=Path, help="a .npy file that the rows must equal")
-    verify.set_defaults(run=run_verify)
+    verify.set_defaults(func=run_verify)
 
 
 def _add_rows_options(parser) -> None:
@@ -38,7 +38,7 @@ def _add_analyze(commands) -> None:
     parser.add_argument("--row-normalize", action="store_true", help="divide each row by its sum first (float32)")
     parser.add_argument("--pca", type=int, metavar="N", help="the first N principal components instead (float32)")
     parser.add_argument("--png", type=Path, help="where the picture goes (default: invariant_bits.png)")
-    parser.set_defaults(run=run_analyze)
+    parser.set_defaults(func=run_analyze)
 
 
 def _add_encode(commands) -> None:
@@ -49,7 +49,7 @@ def _add_encode(commands) -> None:
     parser.add_argument("--layout", default="auto", help="auto, packed or slots")
     parser.add_argument("--profile", type=Path, help="encode with this saved profile")
     parser.add_argument("--save-profile", type=Path)
-    parser.set_defaults(run=run_encode)
+    parser.set_defaults(func=run_encode)
 
 
 def open_rows(path: Path, bfloat16: bool = False):
@@ -203,7 +203,7 @@ def main(arguments: list[str] | None = None) -> int:
     register(parser.add_subparsers(dest="command", required=True))
     parsed = parser.parse_args(arguments)
     try:
-        return parsed.run(parsed)
+        return parsed.func(parsed)
     except CohortError as error:
         print(error, file=sys.stderr)
         return 1

@@ -1,9 +1,13 @@
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
-#include <filesystem>
+#include <functional>
+#include <memory>
+#include <utility>
 
 #include "base/check.h"
 #include "ibp/batch_encoder.h"
@@ -18,13 +22,14 @@ namespace {
 class BlockChecksums {
  public:
   void add(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      const std::size_t count = std::min<std::size_t>(bytes.size(), kChecksumBlockBytes - filled_);
-      crc_ = crc32c(bytes.first(count), crc_);
-      filled_ += count;
-      if (filled_ == kChecksumBlockBytes) close();
-      bytes = bytes.subspan(count);
+    if (filled_ > 0) bytes = add_to_block(bytes);
+    const std::size_t first = blocks.size(), count = bytes.size() / kChecksumBlockBytes;
+    blocks.resize(first + count);
+#pragma omp parallel for schedule(static) if (count > 1)
+    for (std::size_t i = 0; i < count; ++i) {
+      blocks[first + i] = crc32c(bytes.subspan(i * kChecksumBlockBytes, kChecksumBlockBytes));
     }
+    add_to_block(bytes.subspan(count * kChecksumBlockBytes));
   }
   void close() {
     if (filled_ == 0) return;
@@ -35,6 +40,14 @@ class BlockChecksums {
   std::vector<uint32_t> blocks;  // uint32 [ceil(bytes / 1 MiB)]
 
  private:
+  // Adds to the unfinished block what it has room for; returns the rest.
+  std::span<const std::byte> add_to_block(std::span<const std::byte> bytes) {
+    const std::size_t count = std::min<std::size_t>(bytes.size(), kChecksumBlockBytes - filled_);
+    crc_ = crc32c(bytes.first(count), crc_);
+    filled_ += count;
+    if (filled_ == kChecksumBlockBytes) close();
+    return bytes.subspan(count);
+  }
   uint32_t crc_ = 0;
   std::size_t filled_ = 0;
 };
@@ -43,19 +56,37 @@ class BlockChecksums {
 class PendingFile {
  public:
   explicit PendingFile(std::string path) : path_(std::move(path)), temporary_(path_ + ".tmp") {
-    file_ = std::fopen(temporary_.c_str(), "wb");
-    if (!file_) base::fail_errno(temporary_, "a file that can be written", errno);
+    file_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (file_ < 0) base::fail_errno(temporary_, "a file that can be written", errno);
   }
   ~PendingFile() {
-    if (!file_) return;
-    std::fclose(file_);
+    if (file_ < 0) return;
+    ::close(file_);
     std::remove(temporary_.c_str());
   }
   PendingFile(const PendingFile&) = delete;
   PendingFile& operator=(const PendingFile&) = delete;
   void write(std::span<const std::byte> bytes) {
-    if (!bytes.empty() && std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size()) fail("all bytes written");
+    write_at(bytes, position_);
     position_ += bytes.size();
+  }
+  // Lets fill(out) write up to `max_bytes` in place, by any threads, and say how many: write() takes one.
+  template <typename Fill>
+  void write_mapped(uint64_t max_bytes, Fill fill) {
+    if (max_bytes == 0) return;
+    if (fallocate(file_, 0, static_cast<off_t>(position_), static_cast<off_t>(max_bytes)) != 0) {
+      // Without reserved space a full disk would end the process with SIGBUS in the middle of a store.
+      if (errno != EOPNOTSUPP) fail("space for all bytes");
+      if (ftruncate(file_, static_cast<off_t>(position_ + max_bytes)) != 0) fail("space for all bytes");
+    }
+    const uint64_t before = position_ % kPageBytes, length = before + max_bytes;
+    void* window =
+        mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, file_, static_cast<off_t>(position_ - before));
+    if (window == MAP_FAILED) fail("a file that can be mapped");
+    const std::unique_ptr<void, std::function<void(void*)>> unmap(window, [=](void* data) { munmap(data, length); });
+    auto* const begin = static_cast<std::byte*>(window) + before;
+    touch(begin, max_bytes);
+    position_ += fill(begin);
   }
   void align() {
     const std::array<std::byte, kSectionAlign> zeros{};
@@ -63,19 +94,34 @@ class PendingFile {
   }
   uint64_t position() const { return position_; }
   void commit(const FileHeader& header) {
-    if (std::fseek(file_, 0, SEEK_SET) != 0) fail("the header in reach");
-    if (std::fwrite(&header, sizeof(header), 1, file_) != 1) fail("the header written");
-    std::FILE* file = file_;
-    if (std::fflush(file) != 0) fail("all bytes written");
-    file_ = nullptr;
-    if (std::fclose(file) != 0) fail("the file closed");
+    if (ftruncate(file_, static_cast<off_t>(position_)) != 0) fail("the file at its length");
+    write_at(std::as_bytes(std::span(&header, 1)), 0);
+    const int file = std::exchange(file_, -1);
+    if (::close(file) != 0) fail("the file closed");
     if (std::rename(temporary_.c_str(), path_.c_str()) != 0) fail("the file under its name");
   }
 
  private:
+  static constexpr uint64_t kPageBytes = 4096;
+
   [[noreturn]] void fail(const char* expected) const { base::fail_errno(path_, expected, errno, "is the disk full?"); }
+  void write_at(std::span<const std::byte> bytes, uint64_t position) const {
+    while (!bytes.empty()) {
+      const ssize_t written = pwrite(file_, bytes.data(), bytes.size(), static_cast<off_t>(position));
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) fail("all bytes written");
+      position += static_cast<uint64_t>(written);
+      bytes = bytes.subspan(static_cast<std::size_t>(written));
+    }
+  }
+  // Makes the pages by all threads: one would take longer for that than all take to encode.
+  static void touch(std::byte* begin, uint64_t bytes) {
+#pragma omp parallel for schedule(static)
+    for (uint64_t at = 0; at < bytes; at += kPageBytes) *static_cast<volatile std::byte*>(begin + at) = std::byte{0};
+  }
+
   std::string path_, temporary_;
-  std::FILE* file_ = nullptr;
+  int file_ = -1;
   uint64_t position_ = 0;
 };
 
@@ -151,7 +197,6 @@ struct FileWriter::State {
   PendingFile file;
   uint64_t profile_bytes;
   BlockChecksums checksums;
-  std::vector<std::byte> buffer;
   bool finished = false;
 };
 
@@ -162,11 +207,11 @@ FileWriter::~FileWriter() = default;
 
 void FileWriter::append(const RowTable& rows) {
   base::require(!state_->finished, "append() before finish()");
-  state_->buffer.resize(state_->encoder.batch_bound(rows.num_rows));
-  const uint64_t bytes = state_->encoder.encode(rows, state_->buffer.data());
-  const auto written = std::span<const std::byte>(state_->buffer).first(bytes);
-  state_->checksums.add(written);
-  state_->file.write(written);
+  state_->file.write_mapped(state_->encoder.batch_bound(rows.num_rows), [&](std::byte* out) {
+    const uint64_t bytes = state_->encoder.encode(rows, out);
+    state_->checksums.add(std::span<const std::byte>(out, bytes));
+    return bytes;
+  });
 }
 
 int64_t FileWriter::finish() {

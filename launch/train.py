@@ -44,6 +44,12 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--topology", choices=["auto", "gpu", "host"], default="auto", help="where the GPU reads the graph"
     )
+    parser.add_argument(
+        "--compress",
+        choices=["auto", "none", "cache", "host", "both"],
+        default="auto",
+        help="where feature rows stay encoded; auto: in host memory when the data set is prepared",
+    )
     parser.add_argument("--fetch-blocks", type=positive, help="GPU: blocks of 256 threads that fetch rows (default 32)")
     parser.add_argument("--no-mps", action="store_true", help="time-slice the GPU instead of sharing it")
     for name in ("poison-slots", "slow-fetch-us", "illegal-access-batch"):  # for tests of Cohort itself
@@ -107,6 +113,7 @@ def sampler_options(args: argparse.Namespace, dataset: Path) -> dict:
         "device": resolve_device(args.device),
         "gpu": args.gpu,
         "topology": args.topology,
+        "compress": args.compress,
         "num_slots": args.slots,
         "fetch_blocks": args.fetch_blocks,
         "seed": args.seed,

@@ -11,18 +11,24 @@
 
 #include "base/random.h"
 
+namespace cohort::cache {
+class HostRows;
+}
+
 namespace cohort::sampler {
 
-// The graph and its rows in host memory; the owner is the data set.
+// The graph and its rows in host memory; the owner is the data set, but for rows that are not as it has them.
 struct GraphView {
   int64_t num_nodes = 0;
   int64_t num_edges = 0;
-  const int64_t* indptr = nullptr;      // int64 [num_nodes + 1], in-neighbours
-  const void* indices = nullptr;        // int32 or int64 [num_edges]
-  int index_bytes = 4;                  // 4 or 8
-  const int64_t* labels = nullptr;      // int64 [num_nodes]
-  const std::byte* features = nullptr;  // [num_nodes, row_bytes]
-  int64_t row_bytes = 0;
+  const int64_t* indptr = nullptr;                 // int64 [num_nodes + 1], in-neighbours
+  const void* indices = nullptr;                   // int32 or int64 [num_edges]
+  int index_bytes = 4;                             // 4 or 8
+  const int64_t* labels = nullptr;                 // int64 [num_nodes]
+  const std::byte* features = nullptr;             // [num_nodes, row_bytes]; may be null when `encoded` is set
+  int64_t row_bytes = 0;                           // of a decoded row
+  std::shared_ptr<const cache::HostRows> encoded;  // set: rows are fetched from here
+  std::shared_ptr<const std::byte[]> decoded;      // keeps `features` that were decoded when the run began
 };
 
 // Which batch.
@@ -53,6 +59,7 @@ struct SlotArrays {
 struct BatchTimes {
   double sample_us = 0;
   double fetch_us = 0;
+  int64_t host_bytes = 0;  // of feature rows read from host memory
 };
 
 class Backend {

@@ -47,6 +47,7 @@ class CudaBackend final : public Backend {
     inject_faults();
     fetching_.record(stream_);
     const SampledRef batch = sampler_.result();
+    host_bytes_ = batch.num_nodes * graph_.rows().row_bytes;
     cuda_check(cudaMemcpyAsync(slot.input_id, input_id.data(), input_id.size_bytes(), cudaMemcpyHostToDevice, stream_),
                "copy input ids");
     gather_.write_graph(batch, slot, stream_);
@@ -60,7 +61,7 @@ class CudaBackend final : public Backend {
     float sample_ms = 0, fetch_ms = 0;
     cuda_check(cudaEventElapsedTime(&sample_ms, started_, sampled_), "time the sampling");
     cuda_check(cudaEventElapsedTime(&fetch_ms, fetching_, fetched_), "time the fetch");
-    return {1e3 * sample_ms, 1e3 * fetch_ms};
+    return {1e3 * sample_ms, 1e3 * fetch_ms, host_bytes_};
   }
 
  private:
@@ -79,6 +80,7 @@ class CudaBackend final : public Backend {
   CudaNeighborSampler sampler_;
   CudaGather gather_;
   int64_t fetches_ = 0;
+  int64_t host_bytes_ = 0;
   std::mt19937_64 delays_{std::random_device{}()};
 };
 

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/process.h"
+#include "cache/host_rows.h"
 #include "sampler/backend.h"
 #include "sampler/draw.h"
 
@@ -75,9 +76,12 @@ class HostBackend final : public Backend {
     for (int64_t i = 0; i < num_nodes; ++i) {
       const int64_t node = n_id_[static_cast<std::size_t>(i)];
       slot.y[i] = graph_.labels[node];
+      if (graph_.encoded) continue;
       std::memcpy(slot.x + i * graph_.row_bytes, graph_.features + node * graph_.row_bytes,
                   static_cast<std::size_t>(graph_.row_bytes));
     }
+    if (graph_.encoded) graph_.encoded->fetch(n_id_, slot.x);
+    times_.host_bytes = graph_.encoded ? graph_.encoded->stored_bytes(n_id_) : num_nodes * graph_.row_bytes;
     times_.fetch_us = static_cast<double>(base::monotonic_us() - start_us);
   }
 

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/device.h"
 #include "base/process.h"
+#include "cache/host_rows.h"
 
 #ifdef COHORT_WITH_CUDA
 #include <cuda_runtime_api.h>
@@ -54,9 +55,37 @@ TopologyPlace place_of(const std::string& name) {
 }
 #endif
 
+bool wants_encoded_rows(const dataset::Dataset& data, const Options& options) {
+  if (options.compress == "none" || options.compress == "cache") return false;  // the CPU has no cache
+  if (!data.encoded_rows().empty()) return true;
+  if (options.compress == "auto") return false;
+  throw base::Error({"--compress " + options.compress, "a data set with encoded rows", data.folder().string(),
+                     "encode them with: cohort dataset prepare " + data.folder().string()});
+}
+
+std::shared_ptr<const cache::HostRows> open_encoded(const dataset::Dataset& data) {
+  const cache::RowShape shape{data.num_nodes(), data.feature_dim(), dataset::name_of(data.feature_dtype())};
+  return std::make_shared<cache::HostRows>(cache::HostRows::open(data.encoded_rows(), shape));
+}
+
+// Rows whose raw copy was dropped, in memory of their own.
+void decode_features(const dataset::Dataset& data, GraphView& graph) {
+  const int64_t bytes = graph.num_nodes * graph.row_bytes, available = base::available_host_bytes();
+  if (bytes > available) {
+    throw base::Error({"host memory", base::format_bytes(static_cast<double>(bytes)) + " for decoded rows",
+                       base::format_bytes(static_cast<double>(available)) + " available",
+                       "use --compress host, which keeps them encoded"});
+  }
+  const auto rows = graph.encoded ? graph.encoded : open_encoded(data);
+  const std::shared_ptr<std::byte[]> decoded(new std::byte[static_cast<std::size_t>(bytes)]);
+  rows->decode(decoded.get());
+  graph.decoded = decoded;
+  graph.features = decoded.get();
+}
+
 }  // namespace
 
-GraphView view_of(const dataset::Dataset& data) {
+GraphView view_of(const dataset::Dataset& data, const Options& options) {
   GraphView graph;
   graph.num_nodes = data.num_nodes();
   graph.num_edges = data.num_edges();
@@ -64,8 +93,11 @@ GraphView view_of(const dataset::Dataset& data) {
   graph.indices = data.indices().data();
   graph.index_bytes = static_cast<int>(dataset::size_of(data.indices().dtype()));
   graph.labels = data.labels().data();
-  graph.features = data.features().data();
   graph.row_bytes = static_cast<int64_t>(data.feature_row_bytes());
+  if (data.has_raw_features()) graph.features = data.features().data();
+  if (wants_encoded_rows(data, options)) graph.encoded = open_encoded(data);
+  // The CUDA backend reads raw rows only: encoded ones are decoded for it.
+  if (!graph.features && (!graph.encoded || options.device == "cuda")) decode_features(data, graph);
   return graph;
 }
 

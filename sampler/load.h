@@ -10,7 +10,9 @@
 
 namespace cohort::sampler {
 
-GraphView view_of(const dataset::Dataset& data);
+// The graph as the backend reads it; its rows are encoded where the options and the data set have it so. Throws Error
+// when they ask for encoded rows that were not prepared, and when what must be decoded does not fit in memory.
+GraphView view_of(const dataset::Dataset& data, const Options& options);
 
 channel::ChannelOptions channel_options(const Options& options, const dataset::Dataset& data);
 

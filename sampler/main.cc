@@ -29,11 +29,11 @@ void handle_signals(channel::Publisher& publisher) {
 
 int serve(const sampler::Options& options) {
   const dataset::Dataset data = dataset::Dataset::open(options.dataset);
-  const sampler::GraphView graph = sampler::view_of(data);
   channel::Publisher publisher(options.channel, sampler::channel_options(options, data));
   handle_signals(publisher);
   try {
     publisher.set_stage(channel::Stage::kLoading);
+    const sampler::GraphView graph = sampler::view_of(data, options);
     const auto backend = sampler::make_backend(options, graph);
     publisher.announce();
     sampler::Pipeline(options, graph, *backend, publisher).serve();

@@ -82,6 +82,7 @@ Options read_options(const std::filesystem::path& run_json) {
   members.read("device", options.device);
   members.read("gpu", options.gpu);
   members.read("topology", options.topology);
+  members.read("compress", options.compress);
   members.read("num_slots", options.num_slots);
   members.read("fetch_blocks", options.fetch_blocks);
   members.read("seed", options.seed);
@@ -94,6 +95,8 @@ Options read_options(const std::filesystem::path& run_json) {
   refuse_unless(options.device == "cpu" || options.device == "cuda", "device", "cpu or cuda", options.device);
   refuse_unless(options.topology == "auto" || options.topology == "gpu" || options.topology == "host", "topology",
                 "auto, gpu or host", options.topology);
+  const std::set<std::string> modes = {"auto", "none", "cache", "host", "both"};
+  refuse_unless(modes.contains(options.compress), "compress", "auto, none, cache, host or both", options.compress);
   refuse_unless(options.fetch_blocks >= 1, "fetch_blocks", "at least 1", std::to_string(options.fetch_blocks));
   refuse_unless(std::filesystem::is_directory(options.channel), "channel", "an existing folder",
                 options.channel.string());

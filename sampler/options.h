@@ -15,6 +15,7 @@ struct Options {
   std::string device = "cpu";     // "cpu" or "cuda"
   int gpu = 0;                    // CUDA ordinal among the visible GPUs
   std::string topology = "auto";  // where the topology lives: "auto", "gpu" or "host"
+  std::string compress = "auto";  // rows kept encoded: "none", "cache", "host", "both"; "auto": host if prepared
   int num_slots = 3;
   int fetch_blocks = 32;  // GPU: blocks that read rows from host memory
   uint64_t seed = 0;

@@ -89,7 +89,7 @@ void Pipeline::build_batch(int slot, const channel::Request& request, Schedule& 
   const BatchTimes times = backend_.times();
   batch.sample_us = times.sample_us;
   batch.fetch_us = times.fetch_us;
-  batch.host_bytes = counts.num_nodes * graph_.row_bytes;
+  batch.host_bytes = times.host_bytes;
   publisher_.set_stage(Stage::kPublishing, number);
   publisher_.publish(slot, batch);
 }

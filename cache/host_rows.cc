@@ -1,0 +1,27 @@
+#include "cache/host_rows.h"
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+
+namespace cohort::cache {
+
+HostRows HostRows::open(const std::filesystem::path& file, const RowShape& shape) {
+  HostRows rows(ibp::load(file.string()));
+  const ibp::Profile& profile = rows.rows_.profile;
+  const std::string dtype = ibp::name_of(profile.dtype);
+  if (rows.num_rows() != shape.num_rows || profile.num_columns != shape.num_columns || dtype != shape.dtype) {
+    throw base::Error({file.string(), fmt::format("{} rows of {} {}", shape.num_rows, shape.num_columns, shape.dtype),
+                       fmt::format("{} rows of {} {}", rows.num_rows(), profile.num_columns, dtype),
+                       "run cohort dataset prepare again"});
+  }
+  return rows;
+}
+
+int64_t HostRows::stored_bytes(std::span<const int64_t> ids) const {
+  int64_t bytes = 0;
+  for (const int64_t id : ids) bytes += ibp::locate(rows_.ref, id).bytes;
+  return bytes;
+}
+
+}  // namespace cohort::cache

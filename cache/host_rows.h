@@ -1,0 +1,42 @@
+// Encoded feature rows in host memory: what the sampler fetches from when the rows are kept compressed there.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include "ibp/ibp.h"
+
+namespace cohort::cache {
+
+// What the rows of a data set must be.
+struct RowShape {
+  int64_t num_rows = 0;
+  int64_t num_columns = 0;
+  std::string dtype;  // as ibp names it
+};
+
+class HostRows {
+ public:
+  // Maps a file of encoded rows and verifies all of it. Throws base::Error for damage and for rows of another shape.
+  static HostRows open(const std::filesystem::path& file, const RowShape& shape);
+  explicit HostRows(ibp::EncodedRows rows) : rows_(std::move(rows)) {}
+
+  // out[i] = row ids[i], decoded: [n, row_bytes]. Throws base::Error on an id outside the table.
+  void fetch(std::span<const int64_t> ids, std::byte* out) const { ibp::fetch(rows_, ids, out); }
+  // All rows: [num_rows, row_bytes].
+  void decode(std::byte* out) const { ibp::decode(rows_, out); }
+  // Bytes that a fetch of these rows reads: coded rows by their length or their slot, others whole.
+  int64_t stored_bytes(std::span<const int64_t> ids) const;
+
+  const ibp::EncodedRows& encoded() const { return rows_; }
+  int64_t num_rows() const { return rows_.ref.num_rows; }
+  int64_t row_bytes() const { return rows_.ref.row_bytes; }  // of a decoded row
+
+ private:
+  ibp::EncodedRows rows_;
+};
+
+}  // namespace cohort::cache

@@ -1,0 +1,62 @@
+#include "dataset/encoded.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+
+#include "dataset/dataset.h"
+#include "dataset/json.h"
+
+namespace cohort::dataset {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFormat = "cohort-prepared";
+constexpr int64_t kVersion = 1;
+constexpr const char* kPrepareAgain =
+    "run cohort dataset prepare on the data set again, or remove the folder with this file";
+
+// Throws when the raw file is there and is not the one that was encoded.
+void demand_fresh(const fs::path& raw, int64_t bytes, int64_t mtime_ns, const std::string& place) {
+  struct stat status {};
+  if (stat(raw.c_str(), &status) != 0) {
+    if (errno == ENOENT) return;  // the raw copy was dropped: the encoded rows are the only ones
+    base::fail_errno(raw.string(), "features whose size and time can be read", errno);
+  }
+  const int64_t found_ns = int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
+  if (status.st_size == bytes && found_ns == mtime_ns) return;
+  throw base::Error({place, fmt::format("rows of {}, {} bytes written at {} ns", raw.string(), bytes, mtime_ns),
+                     fmt::format("a file that has changed since: {} bytes, {} ns", status.st_size, found_ns),
+                     kPrepareAgain});
+}
+
+// The folder that holds the encoded rows of a data set; empty when there is none.
+fs::path folder_of_rows(const fs::path& folder) {
+  if (fs::exists(folder / kPreparedFile)) return folder;
+  const fs::path inner = folder / kPreparedFolder;
+  const bool another_data_set = fs::exists(inner / kMetaFile);  // renumbered: its rows are not ours
+  return fs::exists(inner / kPreparedFile) && !another_data_set ? inner : fs::path();
+}
+
+}  // namespace
+
+fs::path find_encoded_rows(const fs::path& folder) {
+  const fs::path holder = folder_of_rows(folder);
+  if (holder.empty()) return {};
+  const std::string place = (holder / kPreparedFile).string();
+  const nlohmann::json json = parse_json(place, "the description of encoded rows", kPrepareAgain);
+  demand_format(json, place, kFormat, kVersion, kPrepareAgain);
+  const auto raw = member<std::string>(json, place, "raw_file", "a path", kPrepareAgain);
+  const auto raw_bytes = member<int64_t>(json, place, "raw_bytes", "an integer", kPrepareAgain);
+  const auto raw_mtime_ns = member<int64_t>(json, place, "raw_mtime_ns", "an integer", kPrepareAgain);
+  if (!fs::exists(holder / kEncodedFile)) {
+    throw base::Error({(holder / kEncodedFile).string(), "encoded rows", "no such file", kPrepareAgain});
+  }
+  demand_fresh((holder / raw).lexically_normal(), raw_bytes, raw_mtime_ns, place);
+  return holder / kEncodedFile;
+}
+
+bool is_prepared_folder(const fs::path& folder) { return fs::exists(folder / kPreparedFile); }
+
+}  // namespace cohort::dataset

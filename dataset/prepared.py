@@ -1,0 +1,59 @@
+"""Encoded feature rows beside a data set: what they were made from. FORMAT.md says what the files hold."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+
+from cohort.dataset import _native
+
+PREPARED_FOLDER = "prepared"
+ENCODED_FILE = "features.ibp"
+
+
+def raw_key(raw: Path) -> dict:
+    """What tells whether a file has changed: its size and time; zeros when there is no file."""
+    if not raw.exists():
+        return {"raw_bytes": 0, "raw_mtime_ns": 0}
+    status = raw.stat()
+    return {"raw_bytes": status.st_size, "raw_mtime_ns": status.st_mtime_ns}
+
+
+def is_prepared(folder: Path) -> bool:
+    """True for a folder that `cohort dataset prepare` wrote."""
+    return (folder / "prepared.json").exists()
+
+
+def write_prepared(folder: Path, key: dict, raw_file: str = "../features.npy") -> None:
+    """Writes prepared.json: the rows in `folder` are those of `raw_file` (seen from there) as it was at `key`."""
+    text = {"format": "cohort-prepared", "version": 1, "raw_file": raw_file} | key
+    (folder / "prepared.json").write_text(json.dumps(text, indent=2) + "\n")
+
+
+def sync(path: Path) -> None:
+    """Waits until a file or a folder is on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def take_rows(rows: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """rows[ids] by all threads: uint8 [V, row bytes], int64 [n] -> uint8 [n, row bytes]."""
+    out = np.empty((len(ids), rows.shape[1]), dtype=np.uint8)
+    _native.take_rows(rows, ids, out)
+    return out
+
+
+def renumber(folder: Path, out: str | os.PathLike) -> np.ndarray:
+    """Writes the data set of `folder`, nodes numbered by in-degree, without features, into the existing folder `out`.
+
+    Returns:
+        old_of_new: int64 [V], also kept in old_of_new.npy.
+    """
+    _native.renumber(os.fspath(folder), os.fspath(out))
+    return np.load(Path(out) / "old_of_new.npy", mmap_mode="r")

@@ -1,0 +1,120 @@
+#include "dataset/reorder.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "dataset/npy.h"
+#include "dataset/parallel.h"
+
+namespace cohort::dataset {
+namespace {
+
+constexpr int64_t kNodesAtOnce = 4096;  // hubs make pieces unequal
+
+// int64 [V]: the inverse of a permutation.
+std::vector<int64_t> inverse_of(std::span<const int64_t> permutation, const std::stop_token& stop) {
+  std::vector<int64_t> inverse(permutation.size());
+  for_chunks(static_cast<int64_t>(permutation.size()), stop, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      inverse[static_cast<std::size_t>(permutation[static_cast<std::size_t>(i)])] = i;
+    }
+  });
+  return inverse;
+}
+
+void write_indptr(std::span<const int64_t> old_indptr, std::span<const int64_t> old_of_new,
+                  std::span<int64_t> new_indptr) {
+  new_indptr[0] = 0;
+  for (std::size_t i = 0; i < old_of_new.size(); ++i) {
+    const auto old = static_cast<std::size_t>(old_of_new[i]);
+    new_indptr[i + 1] = new_indptr[i] + old_indptr[old + 1] - old_indptr[old];
+  }
+}
+
+template <typename Index>
+void write_indices(const Dataset& data, std::span<const int64_t> old_of_new, std::span<const int64_t> new_of_old,
+                   const int64_t* new_indptr, std::span<Index> out, const std::stop_token& stop) {
+  const std::span<const Index> old_indices = data.indices().as<Index>();
+  const std::span<const int64_t> old_indptr = data.indptr();
+  const auto write = [&](int64_t begin, int64_t end) {
+    for (int64_t node = begin; node < end; ++node) {
+      const auto old = static_cast<std::size_t>(old_of_new[static_cast<std::size_t>(node)]);
+      Index* const first = out.data() + new_indptr[node];
+      Index* const last = std::transform(
+          old_indices.data() + old_indptr[old], old_indices.data() + old_indptr[old + 1], first,
+          [&](Index source) { return static_cast<Index>(new_of_old[static_cast<std::size_t>(source)]); });
+      std::sort(first, last);
+    }
+  };
+  for_chunks(data.num_nodes(), stop, write, kNodesAtOnce);
+}
+
+void write_splits(const std::filesystem::path& folder, const Dataset& data, std::span<const int64_t> new_of_old,
+                  const Files& files) {
+  for (std::size_t split = 0; split < files.splits.size(); ++split) {
+    const auto ids = data.split_arrays()[split].as<int64_t>();
+    MappedOutput file = create_npy(folder / files.splits[split], DType::int64, {static_cast<int64_t>(ids.size())});
+    const std::span<int64_t> out = file.as<int64_t>();
+    std::transform(ids.begin(), ids.end(), out.begin(),
+                   [&](int64_t id) { return new_of_old[static_cast<std::size_t>(id)]; });
+    std::sort(out.begin(), out.end());
+  }
+}
+
+}  // namespace
+
+std::vector<int64_t> degree_order(std::span<const int64_t> indptr) {
+  constexpr int64_t kHub = int64_t{1} << 20;  // degrees from here on are few: they share a bucket and are sorted
+  const auto num_nodes = static_cast<int64_t>(indptr.size()) - 1;
+  const auto degree = [&](int64_t node) {
+    return indptr[static_cast<std::size_t>(node) + 1] - indptr[static_cast<std::size_t>(node)];
+  };
+  const auto bucket = [&](int64_t node) { return static_cast<std::size_t>(kHub - std::min(degree(node), kHub)); };
+  std::vector<int64_t> start(static_cast<std::size_t>(kHub) + 2, 0);  // of each bucket, hubs first
+  for (int64_t node = 0; node < num_nodes; ++node) ++start[bucket(node) + 1];
+  for (std::size_t i = 1; i < start.size(); ++i) start[i] += start[i - 1];
+  const int64_t num_hubs = start[1];
+  std::vector<int64_t> order(static_cast<std::size_t>(num_nodes));
+  for (int64_t node = 0; node < num_nodes; ++node) order[static_cast<std::size_t>(start[bucket(node)]++)] = node;
+  std::stable_sort(order.begin(), order.begin() + num_hubs,
+                   [&](int64_t a, int64_t b) { return degree(a) > degree(b); });
+  return order;
+}
+
+void write_renumbered(const std::filesystem::path& folder, const Dataset& data, std::span<const int64_t> old_of_new,
+                      const std::stop_token& stop) {
+  const int64_t num_nodes = data.num_nodes();
+  base::require(static_cast<int64_t>(old_of_new.size()) == num_nodes, "a number for each node");
+  Meta meta = data.meta();
+  meta.files = {};
+  const std::vector<int64_t> new_of_old = inverse_of(old_of_new, stop);
+  MappedOutput map = create_npy(folder / kOldOfNewFile, DType::int64, {num_nodes});
+  std::copy(old_of_new.begin(), old_of_new.end(), map.as<int64_t>().begin());
+  MappedOutput indptr = create_npy(folder / meta.files.indptr, DType::int64, {num_nodes + 1});
+  write_indptr(data.indptr(), old_of_new, indptr.as<int64_t>());
+  MappedOutput indices = create_npy(folder / meta.files.indices, data.indices().dtype(), {data.num_edges()});
+  if (data.indices().dtype() == DType::int32) {
+    write_indices<int32_t>(data, old_of_new, new_of_old, indptr.as<int64_t>().data(), indices.as<int32_t>(), stop);
+  } else {
+    write_indices<int64_t>(data, old_of_new, new_of_old, indptr.as<int64_t>().data(), indices.as<int64_t>(), stop);
+  }
+  MappedOutput labels = create_npy(folder / meta.files.labels, DType::int64, {num_nodes});
+  take_rows(reinterpret_cast<const std::byte*>(data.labels().data()), sizeof(int64_t), old_of_new, labels.data(), stop);
+  write_splits(folder, data, new_of_old, meta.files);
+  write_meta(folder, meta);
+}
+
+void take_rows(const std::byte* rows, std::size_t row_bytes, std::span<const int64_t> ids, std::byte* out,
+               const std::stop_token& stop) {
+  for_chunks(
+      static_cast<int64_t>(ids.size()), stop,
+      [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          const auto id = static_cast<std::size_t>(ids[static_cast<std::size_t>(i)]);
+          std::memcpy(out + static_cast<std::size_t>(i) * row_bytes, rows + id * row_bytes, row_bytes);
+        }
+      },
+      kNodesAtOnce);
+}
+
+}  // namespace cohort::dataset

@@ -1,0 +1,240 @@
+"""``cohort dataset prepare`` and ``generate --prepared``: feature rows encoded once, for runs that then map them."""
+
+import argparse
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from cohort import ibp
+from cohort.base.errors import CohortError
+from cohort.base.units import format_bytes
+from cohort.dataset import Dataset
+from cohort.dataset import open as open_dataset
+from cohort.dataset.prepared import (
+    ENCODED_FILE,
+    PREPARED_FOLDER,
+    is_prepared,
+    raw_key,
+    renumber,
+    sync,
+    take_rows,
+    write_prepared,
+)
+from cohort.dataset.writer import GeneratedRows, output_folder
+from cohort.launch.train import seed
+
+CODECS = ("auto", "invariant", "exponent", "sparse", "raw")
+BATCH_BYTES = 64 << 20  # of rows in memory at a time
+SAMPLE_BYTES = 256 << 20  # of rows looked at to choose a codec, at most
+
+
+def register(dataset_commands) -> None:
+    """Adds `prepare` beside the other commands on data sets, and --prepared to `generate`."""
+    generate = dataset_commands.choices["generate"]
+    text = "encode the feature rows once, into DIR/prepared; later runs map them"
+    parser = dataset_commands.add_parser("prepare", help=text, description=text)
+    parser.add_argument("path", metavar="DIR", type=Path)
+    parser.add_argument("--drop-raw", action="store_true", help="remove features.npy once all rows compare equal")
+    parser.add_argument(
+        "--reorder",
+        choices=("none", "degree"),
+        default="none",
+        help="degree: DIR/prepared becomes a data set of its own, its nodes numbered by in-degree, largest first",
+    )
+    parser.add_argument("--seed", type=seed, default=0, help="which rows are looked at to choose a codec")
+    parser.set_defaults(func=prepare)
+    parser.add_argument("--codec", choices=CODECS, default="auto", help="auto (default): the fewest bytes to move")
+    generate.add_argument(
+        "--prepared", action="store_true", help="write the feature rows encoded (see prepare), never raw"
+    )
+    generate.add_argument("--codec", choices=CODECS, help="of --prepared (default auto)")
+    generate.set_defaults(rows_writer=rows_writer)
+
+
+def prepare(args: argparse.Namespace) -> int:
+    """Runs the command; 0 when DIR/prepared is in place."""
+    if is_prepared(args.path):
+        raise CohortError(str(args.path), "a data set to prepare", "one that was prepared", "name the one it came from")
+    data = open_dataset(args.path, prefer_raw=True)
+    if data.x is None and args.reorder != "none" and not args.drop_raw:
+        hint = "give --drop-raw as well: the rows move into the renumbered data set"
+        raise CohortError(str(args.path), "raw features to keep", "encoded rows only, which this would replace", hint)
+    rows = _RawRows(data) if data.x is not None else _DecodedRows(data)
+    out = args.path / PREPARED_FOLDER
+    key = raw_key(rows.file)
+    with output_folder(out, overwrite=True) as folder, _Bar("encoding", rows.num_rows * rows.row_bytes) as bar:
+        order = renumber(args.path, folder.path) if args.reorder == "degree" else None
+        line = encode_rows(_Table(rows, order, bar.advance), folder.path, args.codec, args.seed)
+        if raw_key(rows.file) != key:
+            raise CohortError(
+                str(rows.file), "features at rest", "a file that changes", "prepare it again when it is whole"
+            )
+        write_prepared(folder.path, key, f"../{rows.file.name}")
+    print(f"{out}: {line}", file=sys.stderr)
+    if args.drop_raw and data.x is not None:
+        _drop_raw(rows, order, out)
+    return 0
+
+
+def rows_writer(args: argparse.Namespace):
+    """What `generate` writes rows with; None: as it does without --prepared."""
+    if not args.prepared:
+        if args.codec:
+            raise CohortError("--codec", "--prepared beside it", "--codec alone", "raw rows have no codec")
+        return None
+
+    def write(folder: Path, rows: GeneratedRows) -> None:
+        out = folder / PREPARED_FOLDER
+        out.mkdir()
+        print(encode_rows(_Table(rows), out, args.codec or "auto", args.seed), file=sys.stderr)
+        write_prepared(out, raw_key(folder / "features.npy"))
+
+    return write
+
+
+def encode_rows(table: "_Table", folder: Path, codec: str, sample_seed: int) -> str:
+    """Writes features.ibp into a folder; returns what came of it in words. Says why it took the codec."""
+    begin = time.monotonic()
+    profile = ibp.fit(
+        table.typed(table.rows.take(sample_ids(len(table), table.rows.row_bytes, sample_seed))), codec, sample=1
+    )
+    print(profile.why, file=sys.stderr)
+    step = max(BATCH_BYTES // table.rows.row_bytes // 64, 1) * 64
+    written = ibp.encode(table, profile, out=folder / ENCODED_FILE, batch_rows=step)
+    seconds = time.monotonic() - begin
+    raw = len(table) * table.rows.row_bytes
+    saved = f"{100 * (1 - written / raw):.1f} % saved"
+    rate = f"{seconds:.1f} s, {raw / 1e9 / seconds:.2f} GB/s"
+    return f"{format_bytes(raw)} of rows in {format_bytes(written)}, {saved}; {rate}"
+
+
+def sample_ids(num_rows: int, row_bytes: int, sample_seed: int) -> np.ndarray:
+    """int64 [n]: one row from each of n equal parts; 1 % of the rows, 4096 at least, SAMPLE_BYTES at most."""
+    count = min(num_rows, max(4096, min(num_rows // 100, SAMPLE_BYTES // row_bytes)))
+    bounds = np.linspace(0, num_rows, count + 1).astype(np.int64)
+    return np.random.default_rng(sample_seed).integers(bounds[:-1], bounds[1:])
+
+
+@dataclass
+class _RawRows:
+    """The rows of features.npy."""
+
+    data: Dataset
+
+    def __post_init__(self):
+        x = self.data.x
+        self.file, self.dtype = Path(x.filename), self.data.feature_dtype
+        self.num_rows, self.row_bytes = len(x), x.shape[1] * x.itemsize
+        writable = np.load(self.file, mmap_mode="c")  # torch takes no read-only memory; nothing is written
+        self.bytes = writable.view(np.uint8)
+
+    def slice(self, first: int, last: int) -> np.ndarray:
+        return self.bytes[first:last]
+
+    def take(self, ids: np.ndarray) -> np.ndarray:
+        return take_rows(self.bytes, ids)
+
+
+@dataclass
+class _DecodedRows:
+    """The rows of a file of encoded rows, whose raw copy was dropped."""
+
+    data: Dataset
+
+    def __post_init__(self):
+        self.file = self.data.path / "features.npy"  # which is not there
+        self.dtype = self.data.feature_dtype
+        self.encoded = ibp.load(self.data.encoded_rows)
+        self.num_rows, self.row_bytes = len(self.encoded), self.encoded.profile.row_bytes
+
+    def slice(self, first: int, last: int) -> np.ndarray:
+        return self.take(np.arange(first, last))
+
+    def take(self, ids: np.ndarray) -> np.ndarray:
+        return bytes_of(ibp.fetch(self.encoded, ids))
+
+
+class _Table:
+    """What ibp reads, some rows at a time: rows in a new order or their own, in the type that ibp knows."""
+
+    def __init__(self, rows, order=None, advance=None):
+        self.rows, self._order, self._advance = rows, order, advance or (lambda _: None)
+
+    def __len__(self) -> int:
+        return self.rows.num_rows
+
+    def __getitem__(self, part: slice):
+        batch = self.bytes(part.start, min(part.stop, len(self)))
+        self._advance(batch.nbytes)
+        return self.typed(batch)
+
+    def bytes(self, first: int, last: int) -> np.ndarray:
+        """uint8 [n, row_bytes]"""
+        if self._order is None:
+            return self.rows.slice(first, last)
+        return self.rows.take(self._order[first:last])
+
+    def typed(self, rows: np.ndarray):
+        """uint8 [n, row_bytes] as [n, D] of the features' type."""
+        if self.rows.dtype != "bfloat16":
+            return rows.view(self.rows.dtype)
+        import torch
+
+        return torch.from_numpy(rows.view(np.int16)).view(torch.bfloat16)
+
+
+def bytes_of(rows) -> np.ndarray:
+    """uint8 [n, row_bytes] of an array as ibp gives it."""
+    if not isinstance(rows, np.ndarray):
+        import torch
+
+        rows = rows.view(torch.int16).numpy()
+    return rows.view(np.uint8)
+
+
+def _drop_raw(rows: _RawRows, order, out: Path) -> None:
+    """Removes the raw features when every row that the new file holds is one of them, bit for bit, and is on disk."""
+    sync(out / ENCODED_FILE)
+    sync(out)
+    encoded = ibp.load(out / ENCODED_FILE)
+    step = max(BATCH_BYTES // rows.row_bytes, 1)
+    with _Bar("comparing", rows.num_rows * rows.row_bytes) as bar:
+        table = _Table(rows, order)
+        for first in range(0, rows.num_rows, step):
+            last = min(first + step, rows.num_rows)
+            if not np.array_equal(bytes_of(ibp.fetch(encoded, np.arange(first, last))), table.bytes(first, last)):
+                place = f"{out / ENCODED_FILE}: rows {first} to {last - 1}"
+                raise CohortError(place, f"the rows of {rows.file}", "others", "the raw features are kept")
+            bar.advance((last - first) * rows.row_bytes)
+    rows.file.unlink()
+    print(f"{rows.file}: removed, all rows compared equal", file=sys.stderr)
+
+
+class _Bar:
+    """A progress bar over bytes, on standard error."""
+
+    def __init__(self, what: str, num_bytes: int):
+        columns = (
+            TextColumn(what),
+            BarColumn(bar_width=None),
+            TextColumn("{task.percentage:.0f} %"),
+            TimeRemainingColumn(),
+        )
+        console = Console(stderr=True)
+        self._bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._task = self._bar.add_task(what, total=num_bytes)
+
+    def __enter__(self):
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_):
+        self._bar.stop()
+
+    def advance(self, num_bytes: int) -> None:
+        self._bar.advance(self._task, num_bytes)

@@ -1,0 +1,118 @@
+#include "cache/host_rows.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <fstream>
+#include <iterator>
+#include <numeric>
+
+#include "base/check.h"
+#include "tests/ibp/rows.h"
+
+namespace cohort::cache {
+namespace {
+
+constexpr int64_t kNumRows = 1000;
+constexpr uint32_t kNumColumns = 33;
+
+class HostRowsFile : public testing::TestWithParam<ibp::Dtype> {
+ protected:
+  void SetUp() override {
+    rows_ = ibp::make_rows(ibp::Content::kMixed, GetParam(), kNumColumns, kNumRows);
+    ibp::save(ibp::encode(rows_.table, ibp::fit(rows_.table, {.codec = "sparse"}).profile), file_);
+  }
+  RowShape shape() const { return {kNumRows, kNumColumns, ibp::name_of(GetParam())}; }
+
+  ibp::Rows rows_;
+  std::string file_ = testing::TempDir() + "host_rows.ibp";
+};
+
+TEST_P(HostRowsFile, GivesTheRowsBackBitForBit) {
+  const HostRows rows = HostRows::open(file_, shape());
+  std::vector<int64_t> ids(700);
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int64_t>(i * 577 % kNumRows);
+  const auto row_bytes = static_cast<std::size_t>(rows.row_bytes());
+  std::vector<std::byte> found(ids.size() * row_bytes), expected(found.size());
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    std::memcpy(&expected[i * row_bytes], rows_.table.row(ids[i]), row_bytes);
+  rows.fetch(ids, found.data());
+  EXPECT_EQ(found, expected);
+  std::vector<std::byte> all(rows_.bytes.size());
+  rows.decode(all.data());
+  EXPECT_EQ(all, rows_.bytes);
+}
+
+TEST_P(HostRowsFile, CountsTheBytesItReads) {
+  const HostRows rows = HostRows::open(file_, shape());
+  int64_t expected = 0;
+  std::vector<int64_t> ids(kNumRows);
+  std::iota(ids.begin(), ids.end(), 0);
+  for (const int64_t id : ids) expected += ibp::locate(rows.encoded().ref, id).bytes;
+  EXPECT_EQ(rows.stored_bytes(ids), expected);
+  EXPECT_EQ(rows.stored_bytes(std::vector<int64_t>{7, 7}), 2 * int64_t{ibp::locate(rows.encoded().ref, 7).bytes});
+}
+
+TEST_P(HostRowsFile, RefusesRowsOfAnotherShape) {
+  RowShape other = shape();
+  other.num_rows = kNumRows + 1;
+  EXPECT_THROW(HostRows::open(file_, other), base::Error);
+  other = shape();
+  other.num_columns = kNumColumns - 1;
+  EXPECT_THROW(HostRows::open(file_, other), base::Error);
+  other = shape();
+  other.dtype = "bits64";
+  EXPECT_THROW(HostRows::open(file_, other), base::Error);
+}
+
+TEST_P(HostRowsFile, RefusesEveryKindOfDamage) {
+  std::string bytes;
+  {
+    std::ifstream file(file_, std::ios::binary);
+    bytes.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  const auto write = [&](const std::string& text) { std::ofstream(file_, std::ios::binary) << text; };
+  for (const std::size_t at :
+       {std::size_t{3}, std::size_t{130}, bytes.size() / 3, bytes.size() / 2, bytes.size() - 3}) {
+    std::string damaged = bytes;
+    damaged[at] = static_cast<char>(damaged[at] ^ 0x10);
+    write(damaged);
+    EXPECT_THROW(HostRows::open(file_, shape()), base::Error) << "byte " << at;
+  }
+  write(bytes);
+  EXPECT_NO_THROW(HostRows::open(file_, shape()));
+  write(bytes.substr(0, bytes.size() - 1));
+  EXPECT_THROW(HostRows::open(file_, shape()), base::Error);
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, HostRowsFile,
+                         testing::Values(ibp::Dtype::kUint8, ibp::Dtype::kFloat16, ibp::Dtype::kBfloat16,
+                                         ibp::Dtype::kFloat32),
+                         [](const auto& test) { return ibp::name_of(test.param); });
+
+TEST(HostRows, ReachRowsBeyond32Bits) {
+  constexpr std::size_t kBytes = std::size_t{6} << 30;  // of address space; a few pages of memory
+  void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  auto* data = static_cast<std::byte*>(memory);
+  const std::vector<uint64_t> offsets = {0, uint64_t{1} << 31, uint64_t{1} << 32, kBytes - 512};
+  ibp::EncodedRows encoded;
+  encoded.profile.num_columns = 100;
+  std::vector<uint64_t> entries;
+  for (const uint64_t offset : offsets) {
+    entries.push_back(ibp::make_entry(offset, 400, true));
+    data[offset + 399] = std::byte(entries.size());
+  }
+  encoded.ref.data = data;
+  encoded.ref.entries = entries.data();
+  encoded.ref.num_rows = static_cast<int64_t>(entries.size());
+  encoded.ref.data_bytes = kBytes;
+  encoded.ref.row_bytes = 400;
+  std::vector<std::byte> out(4 * 400);
+  HostRows(encoded).fetch(std::vector<int64_t>{3, 2, 1, 0}, out.data());
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(out[i * 400 + 399], std::byte(4 - i));
+  munmap(memory, kBytes);
+}
+
+}  // namespace
+}  // namespace cohort::cache

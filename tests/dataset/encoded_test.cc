@@ -1,0 +1,109 @@
+#include "dataset/encoded.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "dataset/dataset.h"
+#include "dataset/generate.h"
+#include "temporary_folder.h"
+
+namespace cohort::dataset {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string description(int64_t raw_bytes, int64_t raw_mtime_ns, int version = 1) {
+  return fmt::format(
+      R"({{"format": "cohort-prepared", "version": {}, "raw_file": "../features.npy", "raw_bytes": {}, "raw_mtime_ns": {}}})",
+      version, raw_bytes, raw_mtime_ns);
+}
+
+class EncodedRows : public testing::Test {
+ protected:
+  void SetUp() override {
+    generate(graph_, {GraphKind::sbm, 50, 400, 6, DType::float32, 4, 1, {0.5, 0.2, 0.2}, false});
+    fs::create_directory(graph_ / "prepared");
+    write_bytes(graph_ / "prepared/features.ibp", "rows");
+  }
+  void describe(const std::string& text) { write_bytes(graph_ / "prepared/prepared.json", text); }
+  void describe_fresh() {
+    struct stat status {};
+    ASSERT_EQ(stat((graph_ / "features.npy").c_str(), &status), 0);
+    describe(description(status.st_size, int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec));
+  }
+  std::string refusal() {
+    try {
+      Dataset::open(graph_);
+    } catch (const base::Error& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+  void expect_refused(const std::string& words) {
+    EXPECT_NE(refusal().find(words), std::string::npos) << refusal();
+    EXPECT_NE(refusal().find("cohort dataset prepare"), std::string::npos) << "no cure in " << refusal();
+  }
+
+  TemporaryFolder folder_;
+  fs::path graph_ = folder_ / "graph";
+};
+
+TEST_F(EncodedRows, AreNoneWithoutADescription) { EXPECT_EQ(Dataset::open(graph_).encoded_rows(), fs::path()); }
+
+TEST_F(EncodedRows, AreFoundBesideTheRawOnes) {
+  describe_fresh();
+  const Dataset data = Dataset::open(graph_);
+  EXPECT_EQ(data.encoded_rows(), graph_ / "prepared/features.ibp");
+  EXPECT_TRUE(data.has_raw_features());
+}
+
+TEST_F(EncodedRows, AreEnoughWhenTheRawOnesWereDropped) {
+  describe_fresh();
+  fs::remove(graph_ / "features.npy");
+  const Dataset data = Dataset::open(graph_);
+  EXPECT_EQ(data.encoded_rows(), graph_ / "prepared/features.ibp");
+  EXPECT_FALSE(data.has_raw_features());
+}
+
+TEST_F(EncodedRows, AreRefusedWhenTheRawOnesHaveChanged) {
+  describe_fresh();
+  fs::last_write_time(graph_ / "features.npy", fs::last_write_time(graph_ / "features.npy") + std::chrono::seconds(1));
+  expect_refused("found a file that has changed since");
+  describe_fresh();
+  EXPECT_EQ(refusal(), "no error");
+  fs::resize_file(graph_ / "features.npy", fs::file_size(graph_ / "features.npy") + 1);
+  expect_refused("found a file that has changed since");
+  EXPECT_EQ(Dataset::open(graph_, Rows::kRaw).encoded_rows(), fs::path()) << "raw rows can be opened all the same";
+}
+
+TEST_F(EncodedRows, AreRefusedWhenTheyNeverHadRawOnes) {
+  describe(description(0, 0));
+  expect_refused("found a file that has changed since");
+  fs::remove(graph_ / "features.npy");
+  EXPECT_EQ(refusal(), "no error");
+}
+
+TEST_F(EncodedRows, AreRefusedWithoutTheirFileOrWithADescriptionNotOurs) {
+  describe(description(1, 1, 2));
+  expect_refused("expected format cohort-prepared version 1, found format cohort-prepared version 2");
+  describe("{");
+  expect_refused("prepared.json: expected JSON");
+  describe(R"({"format": "cohort-prepared", "version": 1})");
+  expect_refused("expected the key \"raw_file\", found none");
+  describe_fresh();
+  fs::remove(graph_ / "prepared/features.ibp");
+  expect_refused("features.ibp: expected encoded rows, found no such file");
+}
+
+TEST_F(EncodedRows, OfARenumberedDataSetAreNotThoseOfItsOrigin) {
+  describe_fresh();
+  fs::copy_file(graph_ / "meta.json", graph_ / "prepared/meta.json");
+  EXPECT_EQ(Dataset::open(graph_).encoded_rows(), fs::path());
+  EXPECT_EQ(find_encoded_rows(graph_ / "prepared"), graph_ / "prepared/features.ibp");
+  fs::remove(graph_ / "features.npy");
+  EXPECT_NE(refusal().find("hint: use the data set"), std::string::npos) << refusal();
+}
+
+}  // namespace
+}  // namespace cohort::dataset

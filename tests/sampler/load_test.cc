@@ -1,0 +1,136 @@
+#include "sampler/load.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <fstream>
+
+#include "base/check.h"
+#include "cache/host_rows.h"
+#include "dataset/generate.h"
+#include "sampler/draw.h"
+#include "tests/dataset/temporary_folder.h"
+#include "tests/sampler/test_graph.h"
+
+namespace cohort::sampler {
+namespace {
+
+using dataset::DType;
+
+// A data set of each dtype whose rows are encoded too.
+class Rows : public testing::TestWithParam<DType> {
+ protected:
+  void SetUp() override {
+    dataset::generate(graph_, {dataset::GraphKind::sbm, 900, 9000, 37, GetParam(), 5, 42, {0.5, 0.2, 0.2}, false});
+    raw_ = dataset::read_bytes(graph_ / "features.npy").substr(128);
+  }
+  void prepare() {
+    const dataset::Dataset data = dataset::Dataset::open(graph_);
+    ibp::Dtype dtype = ibp::Dtype::kFloat32;
+    for (const auto known : {ibp::Dtype::kUint8, ibp::Dtype::kFloat16, ibp::Dtype::kBfloat16}) {
+      if (ibp::name_of(known) == dataset::name_of(GetParam())) dtype = known;
+    }
+    const ibp::RowTable table{data.features().data(), 900, dtype, 37};
+    std::filesystem::create_directory(graph_ / "prepared");
+    ibp::save(ibp::encode(table, ibp::fit(table, {.codec = "invariant"}).profile), graph_ / "prepared/features.ibp");
+    struct stat status {};
+    ASSERT_EQ(stat((graph_ / "features.npy").c_str(), &status), 0);
+    const int64_t mtime_ns = int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
+    std::ofstream(graph_ / "prepared/prepared.json")
+        << R"({"format": "cohort-prepared", "version": 1, "raw_file": "../features.npy", "raw_bytes": )"
+        << status.st_size << R"(, "raw_mtime_ns": )" << mtime_ns << "}";
+  }
+  GraphView view(const std::string& compress, const std::string& device = "cpu") {
+    Options options;
+    options.compress = compress;
+    options.device = device;
+    data_ = dataset::Dataset::open(graph_);
+    return view_of(data_, options);
+  }
+  // One batch of the data set, fetched as the view says.
+  HostBatch batch(const GraphView& graph) {
+    const std::vector<int64_t> seeds(data_.train_ids().begin(), data_.train_ids().end());
+    const std::vector<int32_t> fanout = {4, 3};
+    return run_host(*make_host_backend(graph, {}), graph, {seeds, fanout, batch_key(1, 0, 0)});
+  }
+  std::string decoded_by(const GraphView& graph) const {
+    return {reinterpret_cast<const char*>(graph.features), static_cast<std::size_t>(graph.num_nodes * graph.row_bytes)};
+  }
+
+  dataset::TemporaryFolder folder_;
+  std::filesystem::path graph_ = folder_ / "graph";
+  std::string raw_;
+  dataset::Dataset data_;
+};
+
+TEST_P(Rows, AreTheSameHoweverTheyAreKept) {
+  const HostBatch plain = batch(view("auto"));
+  ASSERT_GT(plain.x.size(), 0u);
+  prepare();
+  const bool keep_raw[] = {true, false};
+  for (const bool raw : keep_raw) {
+    if (!raw) std::filesystem::remove(graph_ / "features.npy");
+    for (const char* mode : {"auto", "none", "cache", "host", "both"}) {
+      const HostBatch other = batch(view(mode));
+      EXPECT_EQ(other.n_id, plain.n_id) << mode;
+      EXPECT_EQ(other.x, plain.x) << mode << (raw ? "" : ", raw rows dropped");
+    }
+  }
+}
+
+TEST_P(Rows, AreEncodedWhenAskedForOrPrepared) {
+  EXPECT_EQ(view("auto").encoded, nullptr);
+  EXPECT_THROW(view("host"), base::Error);
+  EXPECT_THROW(view("both"), base::Error);
+  prepare();
+  for (const char* mode : {"auto", "host", "both"}) EXPECT_NE(view(mode).encoded, nullptr) << mode;
+  for (const char* mode : {"none", "cache"}) EXPECT_EQ(view(mode).encoded, nullptr) << mode;
+  EXPECT_EQ(view("host").decoded, nullptr) << "nothing needs raw rows";
+}
+
+TEST_P(Rows, AreDecodedWhereOnlyRawOnesCanBeRead) {
+  prepare();
+  std::filesystem::remove(graph_ / "features.npy");
+  EXPECT_EQ(view("host").features, nullptr);
+  EXPECT_EQ(decoded_by(view("none")), raw_);
+  EXPECT_EQ(decoded_by(view("auto", "cuda")), raw_);
+  setenv("COHORT_HOST_MEMORY_BYTES", "1000", 1);
+  EXPECT_THROW(view("none"), base::Error);
+  EXPECT_NO_THROW(view("host"));
+  unsetenv("COHORT_HOST_MEMORY_BYTES");
+}
+
+TEST_P(Rows, CountTheBytesThatAreRead) {
+  prepare();
+  for (const char* mode : {"none", "host"}) {
+    const GraphView graph = view(mode);
+    const auto backend = make_host_backend(graph, {});
+    const std::vector<int64_t> seeds = {3, 800};
+    const std::vector<int32_t> fanout = {5};
+    const Query query{seeds, fanout, batch_key(1, 0, 0)};
+    const HostBatch got = run_host(*backend, graph, query);
+    const int64_t expected =
+        graph.encoded ? graph.encoded->stored_bytes(got.n_id) : got.counts.num_nodes * graph.row_bytes;
+    EXPECT_EQ(backend->times().host_bytes, expected) << mode;
+  }
+}
+
+TEST_P(Rows, AreRefusedWhenDamagedOrOfAnotherDataSet) {
+  prepare();
+  const std::filesystem::path file = graph_ / "prepared/features.ibp";
+  const std::string good = dataset::read_bytes(file);
+  std::string bad = good;
+  bad[bad.size() / 2] = static_cast<char>(bad[bad.size() / 2] ^ 1);
+  dataset::write_bytes(file, bad);
+  EXPECT_THROW(view("host"), base::Error);
+  dataset::write_bytes(file, good);
+  EXPECT_NO_THROW(view("host"));
+  std::filesystem::copy(graph_, folder_ / "other", std::filesystem::copy_options::recursive);
+  EXPECT_THROW(dataset::Dataset::open(folder_ / "other"), base::Error) << "a copy has another time";
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, Rows, testing::Values(DType::uint8, DType::float16, DType::bfloat16, DType::float32),
+                         [](const auto& test) { return dataset::name_of(test.param); });
+
+}  // namespace
+}  // namespace cohort::sampler

@@ -46,39 +46,51 @@ void add(Use& sum, const Use& use) {
   sum.seconds += use.seconds;
 }
 
-// What one member reads from each tier. `tier_of(node)` is called in parallel.
+UseByTier use_by_tier(const Costs& costs, Kind kind, const Counts& counts, int64_t node) {
+  return {costs.use(kind, Tier::kLocal, counts, node), costs.use(kind, Tier::kPeer, counts, node),
+          costs.use(kind, Tier::kHost, counts, node)};
+}
+
+// What each member reads from each tier, [n]. `tier_of(member, node)` is called in parallel.
 template <typename TierOf>
-UseByTier sum_use(const Costs& costs, Kind kind, const Counts& counts, TierOf tier_of) {
+std::vector<UseByTier> sum_use(const Costs& costs, Kind kind, const Members& members, TierOf tier_of) {
   const int64_t num_nodes = costs.num_nodes(), num_chunks = (num_nodes + kChunk - 1) / kChunk;
-  std::vector<UseByTier> chunks(static_cast<std::size_t>(num_chunks));
+  const auto num_members = static_cast<std::size_t>(members.size());
+  std::vector<UseByTier> chunks(static_cast<std::size_t>(num_chunks) * num_members);
 #pragma omp parallel for schedule(dynamic) if (num_chunks > 1)
   for (int64_t chunk = 0; chunk < num_chunks; ++chunk) {
-    UseByTier& sum = chunks[static_cast<std::size_t>(chunk)];
+    UseByTier* sums = chunks.data() + static_cast<std::size_t>(chunk) * num_members;
     for (int64_t node = chunk * kChunk; node < std::min(num_nodes, (chunk + 1) * kChunk); ++node) {
-      const Tier tier = tier_of(node);
-      add(sum[static_cast<std::size_t>(tier)], costs.use(kind, tier, counts, node));
+      UseByTier use = use_by_tier(costs, kind, members.counts[0], node);
+      for (std::size_t member = 0; member < num_members; ++member) {
+        if (member > 0 && !members.shared_counts) use = use_by_tier(costs, kind, members.counts[member], node);
+        const auto tier = static_cast<std::size_t>(tier_of(member, node));
+        add(sums[member][tier], use[tier]);
+      }
     }
   }
-  UseByTier total{};
-  for (const UseByTier& chunk : chunks) {
-    for (std::size_t tier = 0; tier < kNumTiers; ++tier) add(total[tier], chunk[tier]);
+  std::vector<UseByTier> total(num_members);
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    for (std::size_t tier = 0; tier < kNumTiers; ++tier) add(total[i % num_members][tier], chunks[i][tier]);
   }
   return total;
 }
 
 void predict(const Costs& costs, const Members& members, const std::vector<Holders>& holders, Placement& placement) {
-  for (int member = 0; member < members.size(); ++member) {
-    GpuPlan& gpu = placement.gpus[static_cast<std::size_t>(member)];
-    for (Kind kind : kKinds) {
-      const Holders& holds = holders[at(kind)];
-      const auto known = known_nodes(placement.rows[at(kind)], gpu.slabs[at(kind)].num_entries, costs.num_nodes());
-      const auto tier_of = [&](int64_t node) {
-        if (holds.holds(node, member)) return Tier::kLocal;
-        const bool reachable = holds.held(node) && (known.empty() || known[static_cast<std::size_t>(node)]);
-        return reachable ? Tier::kPeer : Tier::kHost;
-      };
-      gpu.use[at(kind)] = sum_use(costs, kind, members.counts[static_cast<std::size_t>(member)], tier_of);
+  for (Kind kind : kKinds) {
+    const Holders& holds = holders[at(kind)];
+    std::vector<std::vector<bool>> known;
+    for (const GpuPlan& gpu : placement.gpus) {
+      known.push_back(known_nodes(placement.rows[at(kind)], gpu.slabs[at(kind)].num_entries, costs.num_nodes()));
     }
+    const auto tier_of = [&](std::size_t member, int64_t node) {
+      if (holds.holds(node, static_cast<int>(member))) return Tier::kLocal;
+      if (!holds.held(node)) return Tier::kHost;
+      const bool is_known = known[member].empty() || known[member][static_cast<std::size_t>(node)];
+      return is_known ? Tier::kPeer : Tier::kHost;
+    };
+    const std::vector<UseByTier> use = sum_use(costs, kind, members, tier_of);
+    for (std::size_t member = 0; member < use.size(); ++member) placement.gpus[member].use[at(kind)] = use[member];
   }
 }
 

@@ -84,7 +84,7 @@ def plan(args: argparse.Namespace) -> int:
     counts, source = _counts(args, data)
     raw_row_bytes = data.x.itemsize * data.feature_dim
     row_bytes = args.row_bytes or raw_row_bytes
-    largest = (counts.max_batch_nodes, counts.max_batch_edges)
+    largest = (counts.max_batch_nodes or data.num_nodes, counts.max_batch_edges or data.num_edges)
     slot_bytes = budget.slot_bytes(data.num_nodes, raw_row_bytes, args.batch_size, args.fanout, *largest)
     needs = cache.MemoryNeeds(_gpu_memory(args, machine), args.slots * slot_bytes, args.trainer_bytes)
     budgets = cache.budgets(num_gpus, data.num_nodes * raw_row_bytes, args.cache_ratio, args.cache_bytes, needs)

@@ -45,29 +45,34 @@ def hit_rates(uses) -> list[float]:
 
 
 def print_plan(plan, source: dict, memory: dict) -> None:
-    """The table per GPU, then where the counts come from and what the host needs."""
-    table = Table(title="Cache plan", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for name in ("GPU", "budget", "index", "rows", "bytes", "l/p/h %", "lists", "bytes", "l/p/h %", "alpha"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("host bytes", justify="right", no_wrap=True)
-    table.add_column("ms", justify="right", no_wrap=True)
-    for i in range(plan.num_gpus):
-        gpu = plan.gpu(i)
-        cells = [str(i), format_bytes(gpu.budget_bytes), format_bytes(gpu.index_bytes)]
-        for slab, uses in ((gpu.features, gpu.feature_use), (gpu.topology, gpu.topology_use)):
-            rates = "/".join(f"{100 * rate:.0f}" for rate in hit_rates(uses))
-            cells += [f"{len(slab.nodes):,}", format_bytes(slab.bytes), rates]
-        host_bytes = gpu.feature_use[2].bytes + gpu.topology_use[2].bytes
-        table.add_row(*cells, f"{gpu.alpha:.3f}", format_bytes(host_bytes), f"{1e3 * gpu.seconds:.3f}")
+    """What each GPU holds, what to expect of a batch, where the counts come from, and host memory."""
     console = Console(highlight=False, soft_wrap=True)
-    console.print(table)
-    console.print("rows: of features; lists: of neighbours; l/p/h: reads that local memory, peers and the host serve;")
-    console.print("alpha: the lists' share of the cache; host bytes and ms: expected for a batch, all links added up")
+    gpus = [plan.gpu(i) for i in range(plan.num_gpus)]
+    held = _table("Cache", "GPU", "budget", "index", "rows", "row bytes", "lists", "list bytes", "alpha")
+    rates = ("rows local", "peer", "host %", "lists local", "peer", "host %")
+    expected = _table("A batch", "GPU", *rates, "host bytes", "ms")
+    for i, gpu in enumerate(gpus):
+        slabs = [(f"{len(slab.nodes):,}", format_bytes(slab.bytes)) for slab in (gpu.features, gpu.topology)]
+        sizes = (format_bytes(gpu.budget_bytes), format_bytes(gpu.index_bytes), *slabs[0], *slabs[1])
+        held.add_row(str(i), *sizes, f"{gpu.alpha:.3f}")
+        shares = [f"{100 * rate:.1f}" for uses in (gpu.feature_use, gpu.topology_use) for rate in hit_rates(uses)]
+        host_bytes = gpu.feature_use[2].bytes + gpu.topology_use[2].bytes
+        expected.add_row(str(i), *shares, format_bytes(host_bytes), f"{1e3 * gpu.seconds:.3f}")
+    console.print(held)
+    console.print(expected)
+    console.print("rows: of features; lists: of neighbours; alpha: the lists' share; ms: reads, one after the other")
     cliques = " ".join("{" + ",".join(map(str, plan.clique(i).gpus)) + "}" for i in range(plan.num_cliques))
     console.print(f"cliques {cliques}; slots {format_bytes(memory['slots_bytes'])} a GPU")
     console.print(f"counts: {_told(source)}", markup=False)
     needed, present = (format_bytes(memory[f"host_{which}_bytes"]) for which in ("needed", "present"))
     console.print(f"host memory: {needed} needed, {present} present")
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for name in columns:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
 
 
 def _told(source: dict) -> str:

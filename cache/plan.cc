@@ -71,12 +71,12 @@ void check_links(const Links& links) {
   }
 }
 
-Members members_of(const PlanInput& input, const std::vector<int>& clique) {
+Members members_of(const PlanInput& input, const std::vector<Counts>& counts, const std::vector<int>& clique) {
   Members members;
-  members.shared_counts = input.counts.size() == 1;
+  members.shared_counts = counts.size() == 1;
   for (int gpu : clique) {
     const auto at = static_cast<std::size_t>(gpu);
-    members.counts.push_back(input.counts[members.shared_counts ? 0 : at]);
+    members.counts.push_back(counts[members.shared_counts ? 0 : at]);
     members.budget_bytes.push_back(input.budget_bytes[at]);
   }
   return members;
@@ -117,11 +117,13 @@ Plan make_plan(const PlanInput& input) {
   check_cliques(input);
   check_links(input.links);
   const Costs costs(input.sizes, input.links);
+  std::vector<Counts> counts = input.counts;
+  for (Counts& of_gpu : counts) of_gpu.expect(input.sizes.num_nodes);
   Plan plan;
   plan.gpus.resize(input.budget_bytes.size());
   std::vector<std::pair<std::vector<int64_t>, Placement>> known;  // of cliques that differ in nothing but numbers
   for (const auto& clique : input.cliques) {
-    const Members members = members_of(input, clique);
+    const Members members = members_of(input, counts, clique);
     auto same =
         std::find_if(known.begin(), known.end(), [&](const auto& k) { return k.first == members.budget_bytes; });
     if (same == known.end() || !members.shared_counts) {

@@ -16,7 +16,7 @@
 // placement saves more, else one saves at most one item more; more budget never predicts more seconds. In a clique the
 // order is walked greedily, copy by copy: compared with every possible placement of small graphs it stays within one
 // item a GPU. Equal items are ordered by node id; the same input gives the same plan for any number of threads.
-// Predictions use the counts that chose the rows: they flatter a little where a count is 1 in few batches.
+// Low counts are taken for what they promise of other batches (Expected in cost.h), not as they are.
 #pragma once
 
 #include <array>

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cmath>
 #include <set>
 #include <vector>
 
@@ -93,6 +95,53 @@ TEST(Cost, UseIsPerBatch) {
   EXPECT_DOUBLE_EQ(saved.host_to_peer, 4);
   EXPECT_DOUBLE_EQ(saved.peer_to_local, 3.6);
   EXPECT_EQ(costs.use(Kind::kTopology, Tier::kHost, counts, 0).seconds, 0);
+}
+
+// Nodes with rates of a heavy tail; counts of 20 batches, each node in each with its rate.
+std::vector<uint32_t> counts_of_tail(uint64_t seed, int64_t num_nodes) {
+  std::vector<uint32_t> counts;
+  for (int64_t node = 0; node < num_nodes; ++node) {
+    const double rate = 0.02 / std::sqrt((static_cast<double>(node) + 1) / static_cast<double>(num_nodes));
+    uint32_t count = 0;
+    for (uint64_t batch = 0; batch < 20; ++batch) {
+      const uint64_t draw = base::random_below(1'000'000, base::key_of(seed), static_cast<uint64_t>(node), batch);
+      count += static_cast<double>(draw) < 1e6 * rate ? 1 : 0;
+    }
+    counts.push_back(count);
+  }
+  return counts;
+}
+
+TEST(Expected, KeepsTheSumAndTellsWhatOtherBatchesBring) {
+  constexpr int64_t kNodes = 400'000;
+  const std::vector<uint32_t> counts = counts_of_tail(1, kNodes), others = counts_of_tail(2, kNodes);
+  const Expected expected(counts.data(), kNodes, 20);
+  double sum = 0, counted = 0;
+  std::array<double, 5> nodes{}, read_again{};
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    counted += counts[i];
+    sum += expected(counts[i]);
+    if (counts[i] >= nodes.size()) continue;
+    ++nodes[counts[i]];
+    read_again[counts[i]] += others[i];
+  }
+  EXPECT_NEAR(sum, counted, 1e-6 * counted);
+  for (uint32_t count = 0; count < nodes.size(); ++count) {
+    EXPECT_NEAR(expected(count) / (read_again[count] / nodes[count]), 1, 0.1) << count;
+  }
+  EXPECT_LT(expected(2), 1.5) << "twice counted is not twice expected here";
+}
+
+TEST(Expected, FewNodesAreTakenAsCounted) {
+  const std::vector<uint32_t> counts = counts_of_tail(1, 2000);
+  const Expected expected(counts.data(), 2000, 20);
+  for (uint32_t count = 0; count < 100; ++count) EXPECT_EQ(expected(count), count);
+}
+
+// Every node in every batch: nothing to correct.
+TEST(Expected, ConstantCountsAreTakenAsCounted) {
+  const std::vector<uint32_t> flat(400'000, 20);
+  EXPECT_EQ(Expected(flat.data(), 400'000, 20)(20), 20);
 }
 
 }  // namespace

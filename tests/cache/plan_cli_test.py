@@ -187,3 +187,30 @@ def test_rows_of_different_length_and_counts_per_gpu():
     )
     assert placed.gpu(0).features.nodes.tolist() == [0] and placed.gpu(1).features.nodes.tolist() == [1]
     assert placed.clique(0).features.nodes.tolist() == [0, 1] and placed.clique(0).features.owners.tolist() == [0, 1]
+
+
+def test_predicted_hits_come_true_in_other_batches(tmp_path, capsys):
+    """Hit rates of rows chosen by few batches, against other batches of the same seeds: deterministic, so no luck."""
+    data = tmp_path / "data"
+    shape = ["--kind", "powerlaw", "--nodes", "60000", "--edges", "900000", "--dim", "16"]
+    assert main(["dataset", "generate", str(data), *shape]) == 0
+    common = [data, "--fanout", "8,4", "--cliques", "all", "--gpus", 1, "--cache-ratio", 0.3]
+    few = planned(capsys, *common, "--batch-size", 512, "--presample-batches", 20)
+    other = planned(capsys, *common, "--batch-size", 513)["counts"]
+    chosen_by = load_counts(few["counts"]["file"])
+    reads = load_counts(other["file"]).node_reads[0]
+    placed = plan(
+        np.load(data / "indptr.npy"),
+        chosen_by,
+        index_bytes=4,
+        row_bytes=64,
+        cliques=[[0]],
+        budget_bytes=[few["gpus"][0]["budget_bytes"]],
+        links=MEASURED,
+    )
+    rows = placed.gpu(0).features.nodes
+    assert len(rows) == few["gpus"][0]["features"]["rows"]
+    predicted, achieved = few["gpus"][0]["features"]["hit_rate"]["local"], reads[rows].sum() / reads.sum()
+    as_counted = chosen_by.node_reads[0][rows].sum() / chosen_by.node_reads[0].sum()
+    assert predicted == pytest.approx(achieved, rel=0.04)
+    assert as_counted > 1.1 * achieved, "the counts as they are would promise too much"

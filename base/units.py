@@ -1,5 +1,8 @@
 """Numbers with units, for people."""
 
+import re
+from decimal import Decimal
+
 
 def format_bytes(count: float) -> str:
     """ "1.50 GB", "312 B": decimal units, as base/check.h prints them."""
@@ -9,3 +12,15 @@ def format_bytes(count: float) -> str:
         count /= 1000
         unit += 1
     return f"{count:.0f} B" if unit == 0 else f"{count:.2f} {units[unit]}"
+
+
+def parse_bytes(text: str) -> int:
+    """ "20GB", "1.5 MB" or "4096" as bytes; decimal units.
+
+    Raises:
+        ValueError: it is no such text, or below 0.
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?(?:e\d+)?)\s*([KMGT]?)B?\s*", text, re.IGNORECASE)
+    if match is None:
+        raise ValueError(f"expected bytes such as 20GB, 512MB or 4096, found {text!r}")
+    return int(Decimal(match[1]) * 1000 ** " KMGT".index(match[2].upper() or " "))

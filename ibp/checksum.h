@@ -1,4 +1,4 @@
-// CRC-32C (Castagnoli): the checksum of files. Internal to ibp/.
+// CRC-32C (Castagnoli): the checksum of files.
 #pragma once
 
 #include <cstddef>

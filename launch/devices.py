@@ -7,6 +7,11 @@ from cohort.base.errors import CohortError
 from cohort.base.programs import program
 
 
+def devices() -> dict:
+    """What ``cohort-sampler --devices`` says: {"cuda_build": bool, "gpus": [{"ordinal", "name", "uuid", "bytes"}]}."""
+    return json.loads(subprocess.run([program("cohort-sampler"), "--devices"], capture_output=True, check=True).stdout)
+
+
 def resolve_device(wanted: str) -> str:
     """ "cuda" or "cpu" for --device auto|cuda|cpu.
 
@@ -15,14 +20,12 @@ def resolve_device(wanted: str) -> str:
     """
     if wanted == "cpu":
         return "cpu"
-    devices = json.loads(
-        subprocess.run([program("cohort-sampler"), "--devices"], capture_output=True, check=True).stdout
-    )
-    if devices["cuda_build"] and devices["gpus"]:
+    found = devices()
+    if found["cuda_build"] and found["gpus"]:
         return "cuda"
     if wanted == "cuda":
-        found = "none" if devices["cuda_build"] else "a build with the CPU backend only"
+        what = "none" if found["cuda_build"] else "a build with the CPU backend only"
         raise CohortError(
-            "--device cuda", "a GPU", found, "check nvidia-smi and CUDA_VISIBLE_DEVICES, or use --device cpu"
+            "--device cuda", "a GPU", what, "check nvidia-smi and CUDA_VISIBLE_DEVICES, or use --device cpu"
         )
     return "cpu"

@@ -1,5 +1,6 @@
 // cohort-sampler run.json: builds minibatches for one trainer until the run is stopped.
 // cohort-sampler --devices: what this build and machine can use, as JSON.
+// cohort-sampler --presample options.json: counts what a short run reads, for the cache; prints JSON.
 #include <signal.h>
 
 #include <cstdio>
@@ -12,6 +13,7 @@
 #include "sampler/load.h"
 #include "sampler/options.h"
 #include "sampler/pipeline.h"
+#include "sampler/presample.h"
 
 namespace {
 
@@ -45,11 +47,22 @@ int serve(const sampler::Options& options) {
   }
 }
 
+int presample(const char* options) {
+  try {
+    std::printf("%s\n", sampler::presample_to_file(sampler::read_presample_options(options)).c_str());
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "cohort-sampler: %s\n", error.what());
+    return 1;
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc == 3 && std::string_view(argv[1]) == "--presample") return presample(argv[2]);
   if (argc != 2) {
-    std::fprintf(stderr, "usage: cohort-sampler run.json | cohort-sampler --devices\n");
+    std::fprintf(stderr, "usage: cohort-sampler run.json | --devices | --presample options.json\n");
     return 2;
   }
   if (std::string_view(argv[1]) == "--devices") {

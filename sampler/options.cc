@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/check.h"
+#include "channel/layout.h"
+#include "sampler/presample.h"
 
 namespace cohort::sampler {
 namespace {
@@ -100,6 +103,27 @@ Options read_options(const std::filesystem::path& run_json) {
   refuse_unless(options.fetch_blocks >= 1, "fetch_blocks", "at least 1", std::to_string(options.fetch_blocks));
   refuse_unless(std::filesystem::is_directory(options.channel), "channel", "an existing folder",
                 options.channel.string());
+  return options;
+}
+
+PresampleOptions read_presample_options(const std::filesystem::path& path) {
+  const json file = parse(path);
+  Members members(file, path.string());
+  PresampleOptions options;
+  members.read_path("dataset", options.dataset);
+  members.read("fanout", options.fanout, true);
+  members.read("batch_size", options.batch_size);
+  members.read("split", options.split);
+  members.read("max_batches", options.max_batches);
+  members.read("refresh", options.refresh);
+  members.refuse_others();
+  const auto hops = static_cast<int64_t>(options.fanout.size());
+  refuse_unless(hops >= 1 && hops <= channel::kMaxHops, "fanout",
+                fmt::format("1 to {} hops", channel::kMaxHops).c_str(), std::to_string(hops));
+  refuse_unless(std::ranges::all_of(options.fanout, [](int32_t k) { return k >= -1; }), "fanout",
+                "numbers of at least 0, or -1 for all", "another");
+  refuse_unless(options.batch_size >= 1, "batch_size", "at least 1", "0");
+  refuse_unless(options.max_batches >= 1, "max_batches", "at least 1", std::to_string(options.max_batches));
   return options;
 }
 

@@ -1,0 +1,6 @@
+"""Which rows live in GPU memory: access counts, budgets, and the plan that follows from them."""
+
+from cohort.cache.budget import MemoryNeeds, budgets
+from cohort.cache.planner import Counts, Links, cliques_named, load_counts, plan
+
+__all__ = ["Counts", "Links", "MemoryNeeds", "budgets", "cliques_named", "load_counts", "plan"]

@@ -1,0 +1,122 @@
+"""Bytes of GPU memory for the cache: what the user asked for, as a number for each GPU."""
+
+from dataclasses import dataclass
+
+from cohort.base.errors import CohortError
+from cohort.base.units import format_bytes
+from cohort.cache import _native
+
+SLOT_LIMIT_BYTES = 2 << 30  # above this a slot is sized by the largest batch seen, as in sampler/pipeline.cc
+
+
+@dataclass(frozen=True)
+class MemoryNeeds:
+    """What a GPU needs beside the cache, in bytes.
+
+    Attributes:
+        gpu_bytes: memory of the GPU; None when unknown.
+        slots_bytes: the ring of batches.
+        trainer_bytes: peak of the trainer, measured; None when unknown.
+    """
+
+    gpu_bytes: int | None
+    slots_bytes: int
+    trainer_bytes: int | None
+
+    @property
+    def left_bytes(self) -> int | None:
+        """What is left for the cache (it may be below 0); None when the GPU is unknown."""
+        if self.gpu_bytes is None:
+            return None
+        return self.gpu_bytes - self.slots_bytes - (self.trainer_bytes or 0)
+
+
+def budgets(
+    num_gpus: int,
+    raw_feature_bytes: int,
+    ratios: list[float] | None,
+    cache_bytes: list[int] | None,
+    needs: MemoryNeeds,
+) -> list[int]:
+    """Bytes of each GPU's cache, index and scratch included: int [num_gpus].
+
+    Args:
+        raw_feature_bytes: of all feature rows of the graph, not compressed.
+        ratios: shares of `raw_feature_bytes`, one for all GPUs or one a GPU.
+        cache_bytes: the same in bytes. Neither: what slots and trainer leave.
+
+    Raises:
+        CohortError: both are given; another number of values than GPUs; or nothing is given and the memory of the GPU
+            or the trainer's peak is unknown.
+    """
+    if ratios is not None and cache_bytes is not None:
+        raise CohortError("--cache-ratio, --cache-bytes", "one of the two", "both")
+    if ratios is not None:
+        return [int(ratio * raw_feature_bytes) for ratio in _for_each(ratios, num_gpus, "--cache-ratio")]
+    if cache_bytes is not None:
+        return _for_each(cache_bytes, num_gpus, "--cache-bytes")
+    if needs.gpu_bytes is None or needs.trainer_bytes is None:
+        missing = "the GPU's memory" if needs.gpu_bytes is None else "the trainer's peak"
+        hint = "give --gpu-memory and --trainer-bytes, or --cache-ratio"
+        expected = "the memory of the GPU and the peak of the trainer"
+        raise CohortError("--cache-ratio auto", expected, f"{missing} is unknown", hint)
+    return [max(0, needs.left_bytes)] * num_gpus
+
+
+def _for_each(values: list, num_gpus: int, place: str) -> list:
+    if len(values) == 1:
+        return values * num_gpus
+    if len(values) != num_gpus:
+        raise CohortError(place, f"one value, or {num_gpus} (one a GPU)", str(len(values)))
+    return list(values)
+
+
+def slot_bytes(
+    num_nodes: int, row_bytes: int, batch_size: int, fanout: list[int], max_batch_nodes: int, max_batch_edges: int
+) -> int:
+    """Bytes of a slot: for the worst case min(V, seeds x fanouts) up to 2 GiB, else 1.25 x the largest batch seen.
+
+    The same rule as in sampler/pipeline.cc; alignment (a few hundred bytes) is left out.
+    """
+
+    def layout(nodes: int, edges: int) -> int:
+        return nodes * (16 + row_bytes) + edges * 16 + batch_size * 8
+
+    nodes = frontier = min(batch_size, num_nodes)
+    edges = 0
+    for picks in fanout:
+        if picks < 0:
+            break
+        edges += frontier * picks
+        frontier = min(frontier * picks, num_nodes - nodes)
+        nodes += frontier
+    else:
+        if layout(nodes, edges) <= SLOT_LIMIT_BYTES:
+            return layout(nodes, edges)
+    return layout(max_batch_nodes, max_batch_edges) * 5 // 4
+
+
+def available_host_bytes() -> int:
+    """Bytes of host memory that can be allocated now."""
+    return _native.available_host_bytes()
+
+
+def misfits(budget_bytes: list[int], needs: MemoryNeeds, host_needed_bytes: int, host_present_bytes: int) -> list[str]:
+    """What will not fit, each with what to change; empty when all is well."""
+    found = []
+    for gpu, budget in enumerate(budget_bytes):
+        if needs.left_bytes is None or budget <= needs.left_bytes:
+            continue
+        beside = needs.slots_bytes + (needs.trainer_bytes or 0)
+        found.append(
+            f"GPU {gpu}: a cache of {format_bytes(budget)} beside {format_bytes(beside)} for slots and trainer is more"
+            f" than its {format_bytes(needs.gpu_bytes)}; use --cache-bytes of at most"
+            f" {format_bytes(max(0, needs.left_bytes))}, fewer --slots, or a smaller --batch-size or --fanout"
+        )
+    if host_needed_bytes > host_present_bytes:
+        found.append(
+            f"host: {format_bytes(host_needed_bytes)} of features and topology are pinned, and"
+            f" {format_bytes(host_present_bytes)} are available; use a smaller feature dtype, compressed rows"
+            f" (cohort ibp), or a machine with more memory"
+        )
+    return found

@@ -1,0 +1,157 @@
+#include "cache/cost.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace cohort::cache {
+namespace {
+
+constexpr int64_t kFewItems = 4096;       // not worth waking threads for
+constexpr int64_t kEnoughNodes = 1000;    // that were counted a number of times, to estimate from
+constexpr std::size_t kMaxCount = 64;     // above which counts are good estimates
+constexpr int64_t kPackedAlignBytes = 4;  // rows of their own length lie at multiples of this
+constexpr int64_t kWordBytes = 8;         // lists lie at multiples of this, their length first
+
+int64_t round_up(int64_t bytes, int64_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+int64_t least_row_bytes(const GraphSizes& sizes) {
+  if (!sizes.each_row_bytes) return sizes.row_bytes;
+  uint32_t least = UINT32_MAX;
+#pragma omp parallel for reduction(min : least) if (sizes.num_nodes > kFewItems)
+  for (int64_t node = 0; node < sizes.num_nodes; ++node) least = std::min(least, sizes.each_row_bytes[node]);
+  return least;
+}
+
+}  // namespace
+
+Expected::Expected(const uint32_t* counts, int64_t num_nodes, int64_t num_batches) {
+  int64_t nodes[kMaxCount + 2] = {};  // by count; the last: all above
+  uint32_t highest = 0;
+#pragma omp parallel for reduction(+ : nodes[:kMaxCount + 2]) reduction(max : highest) if (num_nodes > kFewItems)
+  for (int64_t node = 0; node < num_nodes; ++node) {
+    ++nodes[std::min<std::size_t>(counts[node], kMaxCount + 1)];
+    highest = std::max(highest, counts[node]);
+  }
+  if (highest > num_batches) return;
+  const auto usable = [&](std::size_t count) {
+    const bool below_all = static_cast<int64_t>(count) < num_batches;
+    return count < kMaxCount && below_all && nodes[count] >= kEnoughNodes && nodes[count + 1] >= kEnoughNodes;
+  };
+  std::size_t first = 0;
+  while (first < kMaxCount && !usable(first)) ++first;
+  if (first == kMaxCount) return;
+  for (std::size_t count = first; usable(count); ++count) {
+    const double next = static_cast<double>(nodes[count + 1]) / static_cast<double>(nodes[count]);
+    const double odds = next * static_cast<double>(count + 1) / static_cast<double>(num_batches - int64_t(count));
+    const double reads = static_cast<double>(num_batches) * odds / (1 + odds);
+    if (count == first) {
+      for (std::size_t i = 0; i < first; ++i) of_count_.push_back(std::max(0.0, reads + double(i) - double(first)));
+    }
+    of_count_.push_back(of_count_.empty() ? reads : std::max(of_count_.back(), reads));
+  }
+  offset_ = of_count_.back() - static_cast<double>(of_count_.size() - 1);
+  scale_to(counts, num_nodes);
+}
+
+// Makes the expected reads of all nodes as many as the counted ones.
+void Expected::scale_to(const uint32_t* counts, int64_t num_nodes) {
+  std::array<int64_t, 2> above{};  // nodes, and their counts
+  std::vector<int64_t> nodes(of_count_.size());
+  for (int64_t node = 0; node < num_nodes; ++node) {
+    if (counts[node] < nodes.size()) {
+      ++nodes[counts[node]];
+    } else {
+      ++above[0];
+      above[1] += counts[node];
+    }
+  }
+  double counted = static_cast<double>(above[1]);
+  double expected = counted + offset_ * static_cast<double>(above[0]);
+  for (std::size_t count = 0; count < nodes.size(); ++count) {
+    counted += static_cast<double>(count) * static_cast<double>(nodes[count]);
+    expected += of_count_[count] * static_cast<double>(nodes[count]);
+  }
+  scale_ = counted / expected;
+  for (double& reads : of_count_) reads *= scale_;
+}
+
+void Counts::expect(int64_t num_nodes) {
+  expected = {Expected(node_reads, num_nodes, num_batches), Expected(expansions, num_nodes, num_batches)};
+  int64_t num_expansions = 0, num_edges = 0;
+#pragma omp parallel for reduction(+ : num_expansions, num_edges) if (num_nodes > kFewItems)
+  for (int64_t node = 0; node < num_nodes; ++node) {
+    num_expansions += expansions[node];
+    num_edges += static_cast<int64_t>(edges_read[node]);
+  }
+  mean_picks = num_expansions == 0 ? 0 : static_cast<double>(num_edges) / static_cast<double>(num_expansions);
+}
+
+double mean_reads(Kind kind, const Counts& counts, int64_t node) {
+  const uint32_t count = kind == Kind::kFeature ? counts.node_reads[node] : counts.expansions[node];
+  return counts.expected[static_cast<std::size_t>(kind)](count) / static_cast<double>(counts.num_batches);
+}
+
+double mean_lines(int64_t bytes, int64_t align_bytes) {
+  if (bytes == 0) return 0;
+  return 1 + static_cast<double>(round_up(bytes, align_bytes) - align_bytes) / kLineBytes;
+}
+
+double drawn_lines(double picks, int64_t degree, int index_bytes) {
+  if (picks <= 0 || degree == 0) return 0;
+  const double lines = mean_lines(degree * index_bytes, index_bytes);
+  if (picks >= static_cast<double>(degree)) return lines;
+  return std::min(picks, lines * (1 - std::pow(1 - 1 / lines, picks)));
+}
+
+Costs::Costs(const GraphSizes& sizes, const Links& links)
+    : sizes_(sizes),
+      row_align_bytes_(sizes.each_row_bytes ? kPackedAlignBytes
+                                            : std::gcd(sizes.row_bytes, static_cast<int64_t>(kLineBytes))),
+      least_bytes_{least_row_bytes(sizes), kWordBytes} {
+  std::transform(links.begin(), links.end(), line_seconds_.begin(), [](const Link& l) { return l.line_seconds(); });
+}
+
+int64_t Costs::stored_bytes(Kind kind, int64_t node) const {
+  if (kind == Kind::kFeature) return row_bytes(node);
+  return kWordBytes + round_up(degree(node) * sizes_.index_bytes, kWordBytes);
+}
+
+Use Costs::feature_use(Tier tier, const Counts& counts, int64_t node) const {
+  const auto at = static_cast<std::size_t>(tier);
+  Use use;
+  use.reads = mean_reads(Kind::kFeature, counts, node);
+  use.bytes = use.reads * static_cast<double>(row_bytes(node));
+  use.lines = use.reads * mean_lines(row_bytes(node), row_align_bytes_);
+  use.seconds = use.lines * line_seconds_[at];
+  return use;
+}
+
+// From the host: two offsets, then neighbours. From a slab: the length, then neighbours. (The lookup that says where a
+// list is reads local memory in every case and is left out.)
+Use Costs::topology_use(Tier tier, const Counts& counts, int64_t node) const {
+  const auto at = static_cast<std::size_t>(tier);
+  const double reads = mean_reads(Kind::kTopology, counts, node);
+  if (reads == 0) return {};
+  const double picks = counts.expansions[node] == 0
+                           ? std::min(counts.mean_picks, static_cast<double>(degree(node)))
+                           : static_cast<double>(counts.edges_read[node]) / counts.expansions[node];
+  const int64_t head_bytes = tier == Tier::kHost ? 2 * kWordBytes : kWordBytes;
+  Use use;
+  use.reads = reads;
+  use.bytes = use.reads * (static_cast<double>(head_bytes) + picks * sizes_.index_bytes);
+  use.lines = use.reads * (mean_lines(head_bytes, kWordBytes) + drawn_lines(picks, degree(node), sizes_.index_bytes));
+  use.seconds = use.lines * line_seconds_[at];
+  return use;
+}
+
+Use Costs::use(Kind kind, Tier tier, const Counts& counts, int64_t node) const {
+  return kind == Kind::kFeature ? feature_use(tier, counts, node) : topology_use(tier, counts, node);
+}
+
+Costs::Saved Costs::saved(Kind kind, const Counts& counts, int64_t node) const {
+  const double peer = use(kind, Tier::kPeer, counts, node).seconds;
+  return {use(kind, Tier::kHost, counts, node).seconds - peer, peer - use(kind, Tier::kLocal, counts, node).seconds};
+}
+
+}  // namespace cohort::cache

@@ -1,0 +1,128 @@
+// What reading one item once costs, from each place it can be: the unit of account of the planner.
+//
+// An item is a feature row, or a node's list of in-neighbours. A link moves whole lines of 128 bytes, so a read costs
+// lines x (128 / bandwidth + fixed cost of a line). After Legion (Sun et al., USENIX ATC 2023, section 4.3), which
+// counts transactions of 64 bytes on PCIe; here lists are charged for what was drawn of them, not for 4 bytes an edge
+// of everything, and peer and local reads are not free.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+namespace cohort::cache {
+
+inline constexpr double kLineBytes = 128;
+
+enum class Tier : int { kLocal = 0, kPeer = 1, kHost = 2 };
+inline constexpr int kNumTiers = 3;
+
+enum class Kind : int { kFeature = 0, kTopology = 1 };
+inline constexpr int kNumKinds = 2;
+
+struct Link {
+  double bytes_per_second = 0;
+  double seconds_per_line = 0;  // on top of 128 bytes at that bandwidth
+  double line_seconds() const { return kLineBytes / bytes_per_second + seconds_per_line; }
+};
+
+// Indexed by Tier. A line from a nearer tier must not cost more than one from a farther.
+using Links = std::array<Link, kNumTiers>;
+
+// Reads to expect, in as many other batches, of a node that was read a number of times.
+//
+// Rows are chosen for their counts, so low counts among the chosen are lucky ones: taken as they are they promise hits
+// that do not come. Good-Turing (Good, Biometrika 40, 1953) for nodes read at most once a batch: of n batches, the odds
+// of a read after c are (c + 1) / (n - c) x N_{c+1} / N_c, where N_c nodes were read c times; used while neighbouring N
+// are at least 1000. Above and below, the difference at the nearest such c is kept; the sum over all nodes stays.
+// Counts above n (of some other making) are taken as they are.
+class Expected {
+ public:
+  Expected() = default;  // as counted
+  Expected(const uint32_t* counts, int64_t num_nodes, int64_t num_batches);
+  double operator()(uint32_t count) const {
+    if (count < of_count_.size()) return of_count_[count];
+    return scale_ * (static_cast<double>(count) + offset_);
+  }
+
+ private:
+  void scale_to(const uint32_t* counts, int64_t num_nodes);
+  std::vector<double> of_count_;  // float64 [any]; above its end: scale (count + offset)
+  double offset_ = 0;
+  double scale_ = 1;
+};
+
+// What the sampler did in pre-sampled batches, of one GPU or of all together.
+struct Counts {
+  int64_t num_batches = 0;
+  const uint32_t* node_reads = nullptr;  // uint32 [V], batches that read the node's feature row
+  const uint32_t* expansions = nullptr;  // uint32 [V], times neighbours of the node were drawn
+  const uint64_t* edges_read = nullptr;  // uint64 [V], neighbours drawn in all of these
+  // Filled by expect().
+  std::array<Expected, 2> expected{};  // of node_reads, of expansions
+  double mean_picks = 0;               // edges_read of an expansion, over all nodes
+
+  void expect(int64_t num_nodes);
+};
+
+// The sizes of the items.
+struct GraphSizes {
+  int64_t num_nodes = 0;                     // V, below 2^32
+  const int64_t* indptr = nullptr;           // int64 [V + 1]
+  int index_bytes = 4;                       // of a neighbour: 4 or 8
+  int64_t row_bytes = 0;                     // of every stored feature row, when each_row_bytes is null
+  const uint32_t* each_row_bytes = nullptr;  // uint32 [V], of rows packed back to back at multiples of 4 bytes
+};
+
+// Times a batch that the node's item is read.
+double mean_reads(Kind kind, const Counts& counts, int64_t node);
+
+// A read of `bytes` bytes that begins at any multiple of `align_bytes` (which divides 128), all equally likely, touches
+// this many lines on average.
+double mean_lines(int64_t bytes, int64_t align_bytes);
+
+// Lines touched, on average, by drawing `picks` of the `degree` entries of a list: all of its lines when all are drawn,
+// else L (1 - (1 - 1/L)^picks) of its L lines (Cardenas, CACM 18(5), 1975).
+double drawn_lines(double picks, int64_t degree, int index_bytes);
+
+// What one GPU does with one item in a batch, on average, if the item is in this tier.
+struct Use {
+  double reads = 0;
+  double bytes = 0;
+  double lines = 0;
+  double seconds = 0;
+};
+
+class Costs {
+ public:
+  Costs(const GraphSizes& sizes, const Links& links);
+
+  // Bytes that the item takes in a slab: a row; or a list of 8 bytes (its length) and its neighbours, in whole words of
+  // 8 bytes.
+  int64_t stored_bytes(Kind kind, int64_t node) const;
+  int64_t least_stored_bytes(Kind kind) const { return least_bytes_[static_cast<std::size_t>(kind)]; }
+  int64_t num_nodes() const { return sizes_.num_nodes; }
+
+  Use use(Kind kind, Tier tier, const Counts& counts, int64_t node) const;
+  // use().seconds of host less peer, and of peer less local.
+  struct Saved {
+    double host_to_peer = 0;
+    double peer_to_local = 0;
+  };
+  Saved saved(Kind kind, const Counts& counts, int64_t node) const;
+
+ private:
+  int64_t row_bytes(int64_t node) const {
+    return sizes_.each_row_bytes ? sizes_.each_row_bytes[node] : sizes_.row_bytes;
+  }
+  int64_t degree(int64_t node) const { return sizes_.indptr[node + 1] - sizes_.indptr[node]; }
+  Use feature_use(Tier tier, const Counts& counts, int64_t node) const;
+  Use topology_use(Tier tier, const Counts& counts, int64_t node) const;
+
+  GraphSizes sizes_;
+  int64_t row_align_bytes_;
+  std::array<double, kNumTiers> line_seconds_;
+  std::array<int64_t, kNumKinds> least_bytes_;
+};
+
+}  // namespace cohort::cache

@@ -1,0 +1,158 @@
+// The file of counts: FORMAT.md.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <memory>
+#include <type_traits>
+
+#include "base/check.h"
+#include "cache/hotness.h"
+#include "ibp/checksum.h"
+
+namespace cohort::cache {
+namespace {
+
+constexpr uint32_t kVersion = 1;
+constexpr std::size_t kMaxHops = 16;
+constexpr const char* kCure = "remove the file: it is made again when it is missing";
+
+struct Header {
+  std::array<char, 8> magic = {'C', 'H', 'R', 'T', 'H', 'O', 'T', '1'};
+  uint32_t version = kVersion;
+  uint32_t num_hops = 0;
+  uint64_t dataset = 0;
+  uint64_t split = 0;
+  uint64_t seed = 0;
+  uint64_t num_nodes = 0;
+  uint64_t num_batches = 0;
+  uint64_t max_batch_nodes = 0;
+  uint64_t max_batch_edges = 0;
+  uint32_t batch_size = 0;
+  uint32_t data_crc = 0;
+  std::array<int32_t, kMaxHops> fanout{};
+  std::array<uint32_t, 13> zeros{};
+  uint32_t header_crc = 0;  // of the 196 bytes before it
+};
+static_assert(sizeof(Header) == 200 && std::is_trivially_copyable_v<Header>);
+
+template <typename T>
+std::span<const std::byte> bytes_of(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+uint32_t crc_of(const Header& header) { return ibp::crc32c(bytes_of(header).first(sizeof header - 4)); }
+
+struct Close {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+using File = std::unique_ptr<std::FILE, Close>;
+
+// The three arrays in the order of the file.
+template <typename Reads, typename Edges, typename Visit>
+void for_arrays(Edges& edges_read, Reads& node_reads, Reads& expansions, Visit visit) {
+  visit(std::span(edges_read));
+  visit(std::span(node_reads));
+  visit(std::span(expansions));
+}
+
+// A file under a temporary name until commit().
+class PendingFile {
+ public:
+  explicit PendingFile(const std::filesystem::path& path)
+      : path_(path), temporary_(path.string() + fmt::format(".tmp-{}", getpid())), file_(open(temporary_)) {}
+  ~PendingFile() {
+    if (file_) std::remove(temporary_.c_str());
+  }
+  PendingFile(const PendingFile&) = delete;
+  PendingFile& operator=(const PendingFile&) = delete;
+
+  void write(std::span<const std::byte> bytes) {
+    if (!bytes.empty() && std::fwrite(bytes.data(), 1, bytes.size(), file_.get()) != bytes.size()) fail();
+  }
+  void commit() {
+    if (std::fflush(file_.get()) != 0 || fsync(fileno(file_.get())) != 0) fail();
+    if (std::rename(temporary_.c_str(), path_.c_str()) != 0) fail();
+    file_.reset();
+  }
+
+ private:
+  static File open(const std::string& path) {
+    File file(std::fopen(path.c_str(), "wb"));
+    if (!file) base::fail_errno(path, "a file that can be written", errno, "the data set's folder must be writable");
+    return file;
+  }
+  [[noreturn]] void fail() const { base::fail_errno(path_.string(), "all bytes written", errno, "is the disk full?"); }
+  std::filesystem::path path_;
+  std::string temporary_;
+  File file_;
+};
+
+[[noreturn]] void refuse(const std::filesystem::path& path, const std::string& expected, const std::string& found) {
+  throw base::Error({path.string(), expected, found, kCure});
+}
+
+void check(const Header& header, const std::filesystem::path& path, std::uintmax_t file_bytes) {
+  if (header.magic != Header{}.magic) refuse(path, "the magic CHRTHOT1", "something else");
+  if (header.version != kVersion) {
+    refuse(path, fmt::format("version {}", kVersion), fmt::format("version {}", header.version));
+  }
+  if (crc_of(header) != header.header_crc) refuse(path, "a header with a right checksum", "a wrong one");
+  const uint64_t bytes = sizeof(Header) + header.num_nodes * 16;
+  if (header.num_nodes > UINT32_MAX || header.num_hops > kMaxHops || file_bytes != bytes) {
+    refuse(path, fmt::format("{} bytes for {} nodes", bytes, header.num_nodes), fmt::format("{} bytes", file_bytes));
+  }
+}
+
+}  // namespace
+
+void Hotness::save(const std::filesystem::path& path) const {
+  base::require(key_.fanout.size() <= kMaxHops, "at most 16 hops");
+  Header header;
+  header.num_hops = static_cast<uint32_t>(key_.fanout.size());
+  header.dataset = key_.dataset;
+  header.split = key_.split;
+  header.seed = seed_;
+  header.num_nodes = static_cast<uint64_t>(num_nodes());
+  header.num_batches = static_cast<uint64_t>(num_batches_);
+  header.max_batch_nodes = static_cast<uint64_t>(max_batch_nodes_);
+  header.max_batch_edges = static_cast<uint64_t>(max_batch_edges_);
+  header.batch_size = key_.batch_size;
+  std::copy(key_.fanout.begin(), key_.fanout.end(), header.fanout.begin());
+  for_arrays(edges_read_, node_reads_, expansions_,
+             [&](auto array) { header.data_crc = ibp::crc32c(std::as_bytes(array), header.data_crc); });
+  header.header_crc = crc_of(header);
+  PendingFile file(path);
+  file.write(bytes_of(header));
+  for_arrays(edges_read_, node_reads_, expansions_, [&](auto array) { file.write(std::as_bytes(array)); });
+  file.commit();
+}
+
+Hotness Hotness::load(const std::filesystem::path& path, const HotnessKey* expected) {
+  const File file(std::fopen(path.c_str(), "rb"));
+  if (!file) base::fail_errno(path.string(), "a file of access counts", errno);
+  const auto read = [&](void* to, std::size_t bytes) {
+    if (bytes > 0 && std::fread(to, 1, bytes, file.get()) != bytes) refuse(path, "all bytes", "an end before them");
+  };
+  Header header;
+  read(&header, sizeof header);
+  check(header, path, std::filesystem::file_size(path));
+  HotnessKey key{header.dataset, header.split, {}, header.batch_size};
+  key.fanout.assign(header.fanout.begin(), header.fanout.begin() + header.num_hops);
+  if (expected && *expected != key) refuse(path, "counts of this data set, split, fanout and batch size", "others");
+  Hotness hotness(std::move(key), static_cast<int64_t>(header.num_nodes), header.seed);
+  hotness.num_batches_ = static_cast<int64_t>(header.num_batches);
+  hotness.max_batch_nodes_ = static_cast<int64_t>(header.max_batch_nodes);
+  hotness.max_batch_edges_ = static_cast<int64_t>(header.max_batch_edges);
+  uint32_t crc = 0;
+  for_arrays(hotness.edges_read_, hotness.node_reads_, hotness.expansions_, [&](auto array) {
+    read(array.data(), array.size_bytes());
+    crc = ibp::crc32c(std::as_bytes(array), crc);
+  });
+  if (crc != header.data_crc) refuse(path, "counts with a right checksum", "a wrong one");
+  return hotness;
+}
+
+}  // namespace cohort::cache

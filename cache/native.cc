@@ -1,0 +1,151 @@
+// cohort.cache._native: the planner and the file of counts, for Python.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "base/check.h"
+#include "base/nanobind_errors.h"
+#include "base/process.h"
+#include "cache/hotness.h"
+#include "cache/plan.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace cohort::cache {
+namespace {
+
+template <typename T>
+using Vector = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <typename T>
+using Matrix = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+void need_length(std::size_t found, std::size_t wanted, const char* place) {
+  if (found == wanted) return;
+  throw base::Error({place, "one element a node: " + std::to_string(wanted), std::to_string(found), ""});
+}
+
+// An array of C++ memory that `owner` keeps.
+template <typename T>
+nb::object view(std::span<const T> values, nb::handle owner) {
+  return nb::cast(nb::ndarray<nb::numpy, const T, nb::ndim<1>>(values.data(), {values.size()}, owner));
+}
+
+std::vector<Counts> counts_of(const std::vector<int64_t>& num_batches, const Matrix<uint32_t>& node_reads,
+                              const Matrix<uint32_t>& expansions, const Matrix<uint64_t>& edges_read,
+                              std::size_t num_nodes) {
+  const std::size_t rows = num_batches.size();
+  for (const auto& [found, columns] : {std::pair{node_reads.shape(0), node_reads.shape(1)},
+                                       {expansions.shape(0), expansions.shape(1)},
+                                       {edges_read.shape(0), edges_read.shape(1)}}) {
+    if (found != rows) throw base::Error({"counts", std::to_string(rows) + " rows", std::to_string(found), ""});
+    need_length(columns, num_nodes, "counts");
+  }
+  std::vector<Counts> counts;
+  for (std::size_t row = 0; row < rows; ++row) {
+    const std::size_t begin = row * num_nodes;
+    counts.push_back(
+        {num_batches[row], node_reads.data() + begin, expansions.data() + begin, edges_read.data() + begin});
+  }
+  return counts;
+}
+
+// Arguments as cohort.cache.plan gives them.
+Plan plan(const Vector<int64_t>& indptr, int index_bytes, int64_t row_bytes,
+          const std::optional<Vector<uint32_t>>& each_row_bytes, const std::vector<int64_t>& num_batches,
+          const Matrix<uint32_t>& node_reads, const Matrix<uint32_t>& expansions, const Matrix<uint64_t>& edges_read,
+          std::vector<std::vector<int>> cliques, std::vector<int64_t> budget_bytes,
+          const std::array<double, kNumTiers>& bytes_per_second, const std::array<double, kNumTiers>& seconds_per_line,
+          const std::array<int64_t, 3>& index) {
+  if (indptr.shape(0) < 2) throw base::Error({"indptr", "V + 1 elements", std::to_string(indptr.shape(0)), ""});
+  const std::size_t num_nodes = indptr.shape(0) - 1;
+  if (each_row_bytes) need_length(each_row_bytes->shape(0), num_nodes, "row bytes");
+  PlanInput input;
+  input.sizes = {static_cast<int64_t>(num_nodes), indptr.data(), index_bytes, row_bytes,
+                 each_row_bytes ? each_row_bytes->data() : nullptr};
+  input.counts = counts_of(num_batches, node_reads, expansions, edges_read, num_nodes);
+  input.cliques = std::move(cliques);
+  input.budget_bytes = std::move(budget_bytes);
+  for (std::size_t tier = 0; tier < kNumTiers; ++tier)
+    input.links[tier] = {bytes_per_second[tier], seconds_per_line[tier]};
+  input.index = {index[0], index[1], index[2]};
+  const nb::gil_scoped_release release;
+  return make_plan(input);
+}
+
+void bind_plan(nb::module_& module) {
+  nb::class_<Use>(module, "Use")
+      .def_ro("reads", &Use::reads)
+      .def_ro("bytes", &Use::bytes)
+      .def_ro("lines", &Use::lines)
+      .def_ro("seconds", &Use::seconds);
+  nb::class_<Slab>(module, "Slab")
+      .def_prop_ro("nodes", [](nb::handle self) { return view(std::span(nb::cast<const Slab&>(self).nodes), self); })
+      .def_ro("bytes", &Slab::bytes)
+      .def_ro("num_entries", &Slab::num_entries);
+  nb::class_<GpuPlan>(module, "GpuPlan")
+      .def_ro("budget_bytes", &GpuPlan::budget_bytes)
+      .def_ro("index_bytes", &GpuPlan::index_bytes)
+      .def_prop_ro("used_bytes", &GpuPlan::used_bytes)
+      .def_prop_ro("alpha", &GpuPlan::alpha)
+      .def_prop_ro("seconds", &GpuPlan::seconds)
+      .def_prop_ro("features", [](const GpuPlan& self) -> const Slab& { return self.slabs[0]; })
+      .def_prop_ro("topology", [](const GpuPlan& self) -> const Slab& { return self.slabs[1]; })
+      .def_prop_ro("feature_use", [](const GpuPlan& self) { return self.use[0]; })
+      .def_prop_ro("topology_use", [](const GpuPlan& self) { return self.use[1]; });
+  nb::class_<CliqueRows>(module, "CliqueRows")
+      .def_prop_ro("nodes",
+                   [](nb::handle self) { return view(std::span(nb::cast<const CliqueRows&>(self).nodes), self); })
+      .def_prop_ro("owners",
+                   [](nb::handle self) { return view(std::span(nb::cast<const CliqueRows&>(self).owners), self); });
+  nb::class_<CliquePlan>(module, "CliquePlan")
+      .def_ro("gpus", &CliquePlan::gpus)
+      .def_prop_ro("features", [](const CliquePlan& self) -> const CliqueRows& { return self.rows[0]; })
+      .def_prop_ro("topology", [](const CliquePlan& self) -> const CliqueRows& { return self.rows[1]; });
+  nb::class_<Plan>(module, "Plan")
+      .def_prop_ro("seconds", &Plan::seconds)
+      .def_prop_ro("num_gpus", [](const Plan& self) { return self.gpus.size(); })
+      .def_prop_ro("num_cliques", [](const Plan& self) { return self.cliques.size(); })
+      .def(
+          "gpu", [](const Plan& self, std::size_t i) -> const GpuPlan& { return self.gpus.at(i); },
+          nb::rv_policy::reference_internal)
+      .def(
+          "clique", [](const Plan& self, std::size_t i) -> const CliquePlan& { return self.cliques.at(i); },
+          nb::rv_policy::reference_internal);
+}
+
+void bind_hotness(nb::module_& module) {
+  nb::class_<Hotness>(module, "Hotness")
+      .def_static(
+          "load", [](const std::string& path) { return Hotness::load(path); }, nb::call_guard<nb::gil_scoped_release>())
+      .def_prop_ro("fanout", [](const Hotness& self) { return self.key().fanout; })
+      .def_prop_ro("batch_size", [](const Hotness& self) { return self.key().batch_size; })
+      .def_prop_ro("num_batches", &Hotness::num_batches)
+      .def_prop_ro("max_batch_nodes", &Hotness::max_batch_nodes)
+      .def_prop_ro("max_batch_edges", &Hotness::max_batch_edges)
+      .def_prop_ro("node_reads",
+                   [](nb::handle self) { return view(nb::cast<const Hotness&>(self).node_reads(), self); })
+      .def_prop_ro("expansions",
+                   [](nb::handle self) { return view(nb::cast<const Hotness&>(self).expansions(), self); })
+      .def_prop_ro("edges_read",
+                   [](nb::handle self) { return view(nb::cast<const Hotness&>(self).edges_read(), self); });
+}
+
+}  // namespace
+}  // namespace cohort::cache
+
+NB_MODULE(_native, module) {
+  using namespace cohort;
+  base::raise_errors_as_cohort_error();
+  cache::bind_plan(module);
+  cache::bind_hotness(module);
+  module.def("plan", &cache::plan, "indptr"_a, nb::kw_only(), "index_bytes"_a, "row_bytes"_a, "each_row_bytes"_a.none(),
+             "num_batches"_a, "node_reads"_a, "expansions"_a, "edges_read"_a, "cliques"_a, "budget_bytes"_a,
+             "bytes_per_second"_a, "seconds_per_line"_a, "index"_a);
+  module.def("cliques_named", &cache::cliques_named, "text"_a, "num_gpus"_a);
+  module.def("bitmap_bytes", &cache::bitmap_bytes, "num_nodes"_a);
+  module.def("available_host_bytes", &base::available_host_bytes);
+}

@@ -1,0 +1,123 @@
+"""The planner (plan.h) for Python."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from cohort.cache import _native
+
+
+@dataclass(frozen=True)
+class Links:
+    """What each tier gives a GPU: (local, peer, host).
+
+    Attributes:
+        bytes_per_second: bandwidths, descending.
+        seconds_per_line: fixed cost of each line of 128 bytes, on top.
+    """
+
+    bytes_per_second: tuple[float, float, float]
+    seconds_per_line: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What the sampler did in `num_batches` batches; row 0 for all GPUs, or a row a GPU.
+
+    Attributes:
+        num_batches: int [rows].
+        node_reads: uint32 [rows, V], batches that read the node's feature row.
+        expansions: uint32 [rows, V], times the node's neighbours were drawn.
+        edges_read: uint64 [rows, V], neighbours drawn in all of these.
+        max_batch_nodes, max_batch_edges: of the largest batch seen; 0 when unknown.
+    """
+
+    num_batches: Sequence[int]
+    node_reads: np.ndarray
+    expansions: np.ndarray
+    edges_read: np.ndarray
+    max_batch_nodes: int = 0
+    max_batch_edges: int = 0
+
+    @classmethod
+    def from_degrees(cls, out_degrees: np.ndarray, in_degrees: np.ndarray, picks: int) -> "Counts":
+        """A stand-in without sampling: a node is read as often as it has out-edges, and drawn from each time.
+
+        Args:
+            out_degrees, in_degrees: int [V].
+            picks: most neighbours drawn from a list; -1: all.
+        """
+        reads = np.minimum(out_degrees, np.iinfo(np.uint32).max).astype(np.uint32)[None]
+        drawn = in_degrees if picks < 0 else np.minimum(in_degrees, picks)
+        return cls([1], reads, reads, reads.astype(np.uint64) * drawn.astype(np.uint64)[None])
+
+
+def load_counts(path: Path) -> Counts:
+    """The counts of a file that pre-sampling wrote (FORMAT.md).
+
+    Raises:
+        CohortError: it is missing or damaged.
+    """
+    file = _native.Hotness.load(str(path))
+    arrays = (file.node_reads[None], file.expansions[None], file.edges_read[None])
+    return Counts([file.num_batches], *arrays, file.max_batch_nodes, file.max_batch_edges)
+
+
+def cliques_named(text: str, num_gpus: int) -> list[list[int]]:
+    """GPUs 0..num_gpus-1 in cliques: "none" (each alone), "all", "2x4" (two of four), "3+5".
+
+    Raises:
+        CohortError: no such text, or other sizes than `num_gpus` in all.
+    """
+    return _native.cliques_named(text, num_gpus)
+
+
+def plan(
+    indptr: np.ndarray,
+    counts: Counts,
+    *,
+    index_bytes: int,
+    row_bytes: int | np.ndarray,
+    cliques: Sequence[Sequence[int]],
+    budget_bytes: Sequence[int],
+    links: Links,
+    entry_bytes: int = 8,
+    scratch_bytes: int = 0,
+):
+    """Where each feature row and neighbour list goes.
+
+    Args:
+        indptr: int64 [V + 1].
+        index_bytes: of an entry of `indices`, 4 or 8.
+        row_bytes: of every stored feature row, or uint32 [V] for rows packed back to back.
+        cliques: every GPU 0..G-1 once; a GPU without peers alone.
+        budget_bytes: int [G].
+        entry_bytes: of the directory, a row of the clique, on each of its GPUs.
+        scratch_bytes: working memory of each GPU.
+
+    Returns:
+        cohort.cache._native.Plan: `gpu(i)` with slabs and expected use a batch by tier (local, peer, host),
+        `clique(i)` with every row of a clique and its owner, `seconds` a batch summed over GPUs.
+
+    Raises:
+        CohortError: input that contradicts itself.
+    """
+    each = None if isinstance(row_bytes, int) else np.ascontiguousarray(row_bytes, np.uint32)
+    bitmap_bytes = _native.bitmap_bytes(len(indptr) - 1)
+    return _native.plan(
+        np.ascontiguousarray(indptr, np.int64),
+        index_bytes=index_bytes,
+        row_bytes=row_bytes if each is None else 0,
+        each_row_bytes=each,
+        num_batches=list(counts.num_batches),
+        node_reads=np.ascontiguousarray(counts.node_reads, np.uint32),
+        expansions=np.ascontiguousarray(counts.expansions, np.uint32),
+        edges_read=np.ascontiguousarray(counts.edges_read, np.uint64),
+        cliques=[list(clique) for clique in cliques],
+        budget_bytes=list(budget_bytes),
+        bytes_per_second=list(links.bytes_per_second),
+        seconds_per_line=list(links.seconds_per_line),
+        index=[bitmap_bytes, entry_bytes, scratch_bytes],
+    )

@@ -1,0 +1,82 @@
+"""A cache plan as a table and as JSON."""
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from cohort.base.units import format_bytes
+
+TIERS = ("local", "peer", "host")
+
+
+def as_json(plan) -> dict:
+    """{"seconds", "gpus": [...]}: everything that print_plan shows, in bytes and seconds a batch."""
+    return {
+        "seconds": plan.seconds,
+        "cliques": [plan.clique(i).gpus for i in range(plan.num_cliques)],
+        "gpus": [_gpu_json(plan.gpu(i)) for i in range(plan.num_gpus)],
+    }
+
+
+def _gpu_json(gpu) -> dict:
+    out = {
+        "budget_bytes": gpu.budget_bytes,
+        "used_bytes": gpu.used_bytes,
+        "index_bytes": gpu.index_bytes,
+        "alpha": gpu.alpha,
+        "seconds": gpu.seconds,
+        "host_bytes": gpu.feature_use[2].bytes + gpu.topology_use[2].bytes,
+    }
+    for kind, slab, uses in (
+        ("features", gpu.features, gpu.feature_use),
+        ("topology", gpu.topology, gpu.topology_use),
+    ):
+        out[kind] = {"rows": len(slab.nodes), "bytes": slab.bytes, "known_rows": slab.num_entries}
+        out[kind]["hit_rate"] = dict(zip(TIERS, hit_rates(uses), strict=True))
+        for tier, use in zip(TIERS, uses, strict=True):
+            out[kind][tier] = {name: getattr(use, name) for name in ("reads", "bytes", "lines", "seconds")}
+    return out
+
+
+def hit_rates(uses) -> list[float]:
+    """Shares of the reads that (local, peer, host) serve; zeros without any."""
+    reads = sum(use.reads for use in uses)
+    return [use.reads / reads if reads else 0.0 for use in uses]
+
+
+def print_plan(plan, source: dict, memory: dict) -> None:
+    """What each GPU holds, what to expect of a batch, where the counts come from, and host memory."""
+    console = Console(highlight=False, soft_wrap=True)
+    gpus = [plan.gpu(i) for i in range(plan.num_gpus)]
+    held = _table("Cache", "GPU", "budget", "index", "rows", "row bytes", "lists", "list bytes", "alpha")
+    rates = ("rows local", "peer", "host %", "lists local", "peer", "host %")
+    expected = _table("A batch", "GPU", *rates, "host bytes", "ms")
+    for i, gpu in enumerate(gpus):
+        slabs = [(f"{len(slab.nodes):,}", format_bytes(slab.bytes)) for slab in (gpu.features, gpu.topology)]
+        sizes = (format_bytes(gpu.budget_bytes), format_bytes(gpu.index_bytes), *slabs[0], *slabs[1])
+        held.add_row(str(i), *sizes, f"{gpu.alpha:.3f}")
+        shares = [f"{100 * rate:.1f}" for uses in (gpu.feature_use, gpu.topology_use) for rate in hit_rates(uses)]
+        host_bytes = gpu.feature_use[2].bytes + gpu.topology_use[2].bytes
+        expected.add_row(str(i), *shares, format_bytes(host_bytes), f"{1e3 * gpu.seconds:.3f}")
+    console.print(held)
+    console.print(expected)
+    console.print("rows: of features; lists: of neighbours; alpha: the lists' share; ms: reads, one after the other")
+    cliques = " ".join("{" + ",".join(map(str, plan.clique(i).gpus)) + "}" for i in range(plan.num_cliques))
+    console.print(f"cliques {cliques}; slots {format_bytes(memory['slots_bytes'])} a GPU")
+    console.print(f"counts: {_told(source)}", markup=False)
+    needed, present = (format_bytes(memory[f"host_{which}_bytes"]) for which in ("needed", "present"))
+    console.print(f"host memory: {needed} needed, {present} present")
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for name in columns:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def _told(source: dict) -> str:
+    if source["policy"] == "degree":
+        return "out-degrees, a stand-in: ms and bytes are not those of a batch"
+    how = "there before" if source["reused"] else "stable" if source["stable"] else "the bound or the epoch's end"
+    return f"{source['batches']} batches of the sampler ({how}), {source['file']}"

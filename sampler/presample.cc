@@ -1,0 +1,117 @@
+#include "sampler/presample.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "base/check.h"
+#include "sampler/draw.h"
+#include "sampler/load.h"
+#include "sampler/schedule.h"
+
+namespace cohort::sampler {
+namespace {
+
+// Seed and epoch that no run of training uses together: its seeds are below 2^63.
+constexpr uint64_t kSeed = uint64_t{1} << 63;
+constexpr uint64_t kEpoch = 0;
+constexpr int64_t kBatchesALook = 20;
+constexpr int64_t kHashedIndices = int64_t{1} << 20;
+
+std::span<const int64_t> seeds_of(const dataset::Dataset& data, const std::string& split) {
+  if (split == "train") return data.train_ids();
+  if (split == "val") return data.val_ids();
+  if (split == "test") return data.test_ids();
+  throw base::Error({"split", "train, val or test", split, ""});
+}
+
+uint64_t hash_graph(const GraphView& graph) {
+  const std::vector<int64_t> sizes = {graph.num_nodes, graph.num_edges};
+  uint64_t hash = cache::hash_words(sizes);
+  hash = cache::hash_words(std::span(graph.indptr, static_cast<std::size_t>(graph.num_nodes) + 1), hash);
+  const int64_t count = std::min(graph.num_edges, kHashedIndices);
+  std::vector<int64_t> sample;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t position = graph.num_edges / count * i;
+    sample.push_back(graph.index_bytes == 4 ? static_cast<const int32_t*>(graph.indices)[position]
+                                            : static_cast<const int64_t*>(graph.indices)[position]);
+  }
+  return cache::hash_words(sample, hash);
+}
+
+// One batch's ids and edges in host memory; without rows.
+class BatchMemory {
+ public:
+  cache::SampledBatch fetch(Backend& backend, const Counts& counts, std::span<const int64_t> input_id) {
+    const auto num_nodes = static_cast<std::size_t>(counts.num_nodes);
+    const auto num_edges = static_cast<std::size_t>(counts.num_edges);
+    n_id_.resize(std::max(n_id_.size(), num_nodes));
+    y_.resize(n_id_.size());
+    edge_index_.resize(std::max(edge_index_.size(), 2 * num_edges));
+    input_id_.resize(std::max(input_id_.size(), input_id.size()));
+    backend.fetch({n_id_.data(), y_.data(), edge_index_.data(), input_id_.data(), nullptr}, input_id);
+    base::require(backend.finished(), "a backend on the CPU, which is done when fetch() returns");
+    return {std::span(n_id_).first(num_nodes), counts.num_nodes - counts.nodes_per_hop.back(),
+            std::span(edge_index_).subspan(num_edges, num_edges)};
+  }
+
+ private:
+  std::vector<int64_t> n_id_, y_, edge_index_, input_id_;
+};
+
+std::string describe(const std::filesystem::path& file, const cache::Hotness& hotness, bool reused, bool stable) {
+  nlohmann::json json = {{"file", file.string()},
+                         {"batches", hotness.num_batches()},
+                         {"reused", reused},
+                         {"stable", nullptr},
+                         {"max_batch_nodes", hotness.max_batch_nodes()},
+                         {"max_batch_edges", hotness.max_batch_edges()}};
+  if (!reused) json["stable"] = stable;
+  return json.dump();
+}
+
+}  // namespace
+
+cache::HotnessKey hotness_key(const dataset::Dataset& data, const PresampleOptions& options) {
+  return {hash_graph(view_of(data)), cache::hash_words(seeds_of(data, options.split)), options.fanout,
+          options.batch_size};
+}
+
+Presampled presample(const GraphView& graph, std::span<const int64_t> seeds, const cache::HotnessKey& key,
+                     int64_t max_batches, Backend& backend) {
+  channel::Request request{};
+  request.batch_size = key.batch_size;
+  request.epoch = kEpoch;
+  request.shuffle = 1;
+  Schedule schedule(seeds, request, kSeed);
+  Presampled result{cache::Hotness(key, graph.num_nodes, kSeed)};
+  cache::TopOfOrder top;
+  BatchMemory memory;
+  const auto num_batches = std::min(schedule.num_steps(), static_cast<uint64_t>(max_batches));
+  for (uint64_t step = 0; step < num_batches && !result.stable; ++step) {
+    const Counts counts = backend.sample({schedule.seeds(step), key.fanout, batch_key(kSeed, kEpoch, step)});
+    result.hotness.add(memory.fetch(backend, counts, schedule.positions(step)));
+    if (result.hotness.num_batches() % kBatchesALook == 0) result.stable = top.look(result.hotness.node_reads());
+  }
+  return result;
+}
+
+std::string presample_to_file(const PresampleOptions& options) {
+  const dataset::Dataset data = dataset::Dataset::open(options.dataset);
+  const auto seeds = seeds_of(data, options.split);
+  if (seeds.empty()) throw base::Error({options.split, "at least one seed", "none", "choose another split"});
+  const cache::HotnessKey key = hotness_key(data, options);
+  const std::filesystem::path file = cache::hotness_path(options.dataset, key);
+  if (!options.refresh && std::filesystem::exists(file)) {
+    return describe(file, cache::Hotness::load(file, &key), true, false);
+  }
+  GraphView graph = view_of(data);
+  graph.features = nullptr;  // counting reads no rows
+  graph.row_bytes = 0;
+  const auto backend = make_host_backend(graph, {});
+  const Presampled result = presample(graph, seeds, key, options.max_batches, *backend);
+  result.hotness.save(file);
+  return describe(file, result.hotness, false, result.stable);
+}
+
+}  // namespace cohort::sampler

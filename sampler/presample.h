@@ -1,0 +1,43 @@
+// A short run of the sampler that counts what it reads, for the cache's planner.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "cache/hotness.h"
+#include "dataset/dataset.h"
+#include "sampler/backend.h"
+
+namespace cohort::sampler {
+
+// What to count: a JSON file with these members.
+struct PresampleOptions {
+  std::filesystem::path dataset;  // folder; the file of counts goes there
+  std::vector<int32_t> fanout;    // int32 [num_hops], entry 0 next to the seeds
+  uint32_t batch_size = 1024;
+  std::string split = "train";  // whose seeds: "train", "val" or "test"
+  int64_t max_batches = 200;    // one epoch when that is less
+  bool refresh = false;         // count again though there is a file
+};
+
+// Throws Error naming file and member for anything missing, unknown or out of range.
+PresampleOptions read_presample_options(const std::filesystem::path& json);
+
+cache::HotnessKey hotness_key(const dataset::Dataset& data, const PresampleOptions& options);
+
+// Samples shuffled batches of one epoch, keyed apart from every training epoch, until `max_batches`, the epoch's end,
+// or a stable top of the order (cache::TopOfOrder, looked at every 20 batches). Feature rows are not read. The backend
+// writes to host memory.
+struct Presampled {
+  cache::Hotness hotness;
+  bool stable = false;  // the top of the order did not change any more
+};
+Presampled presample(const GraphView& graph, std::span<const int64_t> seeds, const cache::HotnessKey& key,
+                     int64_t max_batches, Backend& backend);
+
+// Makes the file of counts unless a good one is there. Returns JSON {"file", "batches", "stable", "reused",
+// "max_batch_nodes", "max_batch_edges"}; "stable" is null for a file that was there.
+std::string presample_to_file(const PresampleOptions& options);
+
+}  // namespace cohort::sampler

@@ -1,0 +1,148 @@
+#include "cache/cost.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <set>
+#include <vector>
+
+#include "base/random.h"
+#include "tests/cache/small_graph.h"
+
+namespace cohort::cache {
+namespace {
+
+// Lines counted one by one over every place where a read can begin.
+double counted_lines(int64_t bytes, int64_t align) {
+  int64_t lines = 0, places = 0;
+  for (int64_t begin = 0; begin < 128; begin += align, ++places) {
+    lines += (begin + bytes - 1) / 128 - begin / 128 + 1;
+  }
+  return static_cast<double>(lines) / static_cast<double>(places);
+}
+
+TEST(Cost, MeanLinesEqualsCounting) {
+  for (int64_t align : {1, 4, 8, 16, 64, 128}) {
+    for (int64_t bytes : {1, 4, 16, 100, 127, 128, 129, 400, 512, 2048}) {
+      if (bytes % align != 0) continue;  // elsewhere the bytes up to the next multiple count as read
+      EXPECT_DOUBLE_EQ(mean_lines(bytes, align), counted_lines(bytes, align)) << bytes << " at " << align;
+    }
+  }
+  EXPECT_EQ(mean_lines(0, 4), 0);
+  EXPECT_EQ(mean_lines(130, 128), 2);
+}
+
+// Draws without replacement, counted.
+double counted_drawn_lines(int64_t picks, int64_t degree) {
+  constexpr int kTrials = 4000;
+  int64_t lines = 0;
+  for (uint64_t trial = 0; trial < kTrials; ++trial) {
+    const uint64_t shift = base::random_below(32, base::key_of(5), trial, 0);
+    std::set<uint64_t> taken, touched;
+    for (uint64_t n = 1; taken.size() < static_cast<std::size_t>(picks); ++n) {
+      taken.insert(base::random_below(static_cast<uint64_t>(degree), base::key_of(5), trial, n));
+    }
+    for (uint64_t position : taken) touched.insert((position + shift) / 32);
+    lines += static_cast<int64_t>(touched.size());
+  }
+  return static_cast<double>(lines) / kTrials;
+}
+
+TEST(Cost, DrawnLinesAreNearToDrawing) {
+  for (const auto& [picks, degree] : {std::pair{10, 50}, {25, 64}, {10, 1000}, {25, 100000}, {5, 11}}) {
+    EXPECT_NEAR(drawn_lines(picks, degree, 4) / counted_drawn_lines(picks, degree), 1.0, 0.1) << picks << " " << degree;
+  }
+}
+
+TEST(Cost, DrawnLinesAtTheEnds) {
+  EXPECT_EQ(drawn_lines(0, 10, 4), 0);
+  EXPECT_EQ(drawn_lines(3, 0, 4), 0);
+  EXPECT_NEAR(drawn_lines(1, 1'000'000, 4), 1, 1e-9);
+  EXPECT_DOUBLE_EQ(drawn_lines(96, 96, 4), mean_lines(96 * 4, 4));
+}
+
+TEST(Cost, AListIsItsLengthAndItsNeighboursInWords) {
+  const std::vector<int64_t> indptr = {0, 0, 1, 4};
+  GraphSizes sizes{3, indptr.data(), 4, 100, nullptr};
+  const Costs narrow(sizes, measured_links());
+  EXPECT_EQ(narrow.stored_bytes(Kind::kTopology, 0), 8);
+  EXPECT_EQ(narrow.stored_bytes(Kind::kTopology, 1), 16);
+  EXPECT_EQ(narrow.stored_bytes(Kind::kTopology, 2), 24);
+  EXPECT_EQ(narrow.stored_bytes(Kind::kFeature, 2), 100);
+  sizes.index_bytes = 8;
+  EXPECT_EQ(Costs(sizes, measured_links()).stored_bytes(Kind::kTopology, 2), 32);
+}
+
+// Node 1 is read four times in two batches; the numbers are by hand.
+TEST(Cost, UseIsPerBatch) {
+  const std::vector<int64_t> indptr = {0, 2, 4};
+  const std::vector<uint32_t> reads = {0, 4}, expansions = {0, 2};
+  const std::vector<uint64_t> edges = {0, 4};
+  const Counts counts{2, reads.data(), expansions.data(), edges.data()};
+  const Links links = {Link{1280, 0}, Link{128, 0}, Link{128, 1}};  // seconds a line: 0.1, 1, 2
+  const Costs costs({2, indptr.data(), 4, 256, nullptr}, links);
+  const Use row = costs.use(Kind::kFeature, Tier::kHost, counts, 1);
+  EXPECT_DOUBLE_EQ(row.reads, 2);
+  EXPECT_DOUBLE_EQ(row.bytes, 512);
+  EXPECT_DOUBLE_EQ(row.lines, 4);
+  EXPECT_DOUBLE_EQ(row.seconds, 8);
+  const Use list = costs.use(Kind::kTopology, Tier::kPeer, counts, 1);
+  EXPECT_DOUBLE_EQ(list.reads, 1);
+  EXPECT_DOUBLE_EQ(list.bytes, 8 + 8);
+  EXPECT_DOUBLE_EQ(list.lines, 1 + (1 + 4 / 128.0));
+  const Costs::Saved saved = costs.saved(Kind::kFeature, counts, 1);
+  EXPECT_DOUBLE_EQ(saved.host_to_peer, 4);
+  EXPECT_DOUBLE_EQ(saved.peer_to_local, 3.6);
+  EXPECT_EQ(costs.use(Kind::kTopology, Tier::kHost, counts, 0).seconds, 0);
+}
+
+// Nodes with rates of a heavy tail; counts of 20 batches, each node in each with its rate.
+std::vector<uint32_t> counts_of_tail(uint64_t seed, int64_t num_nodes) {
+  std::vector<uint32_t> counts;
+  for (int64_t node = 0; node < num_nodes; ++node) {
+    const double rate = 0.02 / std::sqrt((static_cast<double>(node) + 1) / static_cast<double>(num_nodes));
+    uint32_t count = 0;
+    for (uint64_t batch = 0; batch < 20; ++batch) {
+      const uint64_t draw = base::random_below(1'000'000, base::key_of(seed), static_cast<uint64_t>(node), batch);
+      count += static_cast<double>(draw) < 1e6 * rate ? 1 : 0;
+    }
+    counts.push_back(count);
+  }
+  return counts;
+}
+
+TEST(Expected, KeepsTheSumAndTellsWhatOtherBatchesBring) {
+  constexpr int64_t kNodes = 400'000;
+  const std::vector<uint32_t> counts = counts_of_tail(1, kNodes), others = counts_of_tail(2, kNodes);
+  const Expected expected(counts.data(), kNodes, 20);
+  double sum = 0, counted = 0;
+  std::array<double, 5> nodes{}, read_again{};
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    counted += counts[i];
+    sum += expected(counts[i]);
+    if (counts[i] >= nodes.size()) continue;
+    ++nodes[counts[i]];
+    read_again[counts[i]] += others[i];
+  }
+  EXPECT_NEAR(sum, counted, 1e-6 * counted);
+  for (uint32_t count = 0; count < nodes.size(); ++count) {
+    EXPECT_NEAR(expected(count) / (read_again[count] / nodes[count]), 1, 0.1) << count;
+  }
+  EXPECT_LT(expected(2), 1.5) << "twice counted is not twice expected here";
+}
+
+TEST(Expected, FewNodesAreTakenAsCounted) {
+  const std::vector<uint32_t> counts = counts_of_tail(1, 2000);
+  const Expected expected(counts.data(), 2000, 20);
+  for (uint32_t count = 0; count < 100; ++count) EXPECT_EQ(expected(count), count);
+}
+
+// Every node in every batch: nothing to correct.
+TEST(Expected, ConstantCountsAreTakenAsCounted) {
+  const std::vector<uint32_t> flat(400'000, 20);
+  EXPECT_EQ(Expected(flat.data(), 400'000, 20)(20), 20);
+}
+
+}  // namespace
+}  // namespace cohort::cache

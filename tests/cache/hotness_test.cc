@@ -1,0 +1,161 @@
+#include "cache/hotness.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "base/check.h"
+
+namespace cohort::cache {
+namespace {
+
+namespace fs = std::filesystem;
+
+HotnessKey some_key() { return {11, 22, {25, 10}, 1024}; }
+
+// Five nodes, two batches; the numbers are by hand.
+Hotness two_batches() {
+  Hotness hotness(some_key(), 5, 7);
+  const std::vector<int64_t> first = {4, 0, 2}, targets = {0, 0, 1}, second = {4, 1};
+  hotness.add({first, 2, targets});
+  hotness.add({second, 1, {}});
+  return hotness;
+}
+
+template <typename T>
+std::vector<T> list(std::span<const T> values) {
+  return {values.begin(), values.end()};
+}
+
+TEST(Hotness, CountsRowsListsAndEdges) {
+  const Hotness hotness = two_batches();
+  EXPECT_EQ(hotness.num_batches(), 2);
+  EXPECT_EQ(list(hotness.node_reads()), (std::vector<uint32_t>{1, 1, 1, 0, 2}));
+  EXPECT_EQ(list(hotness.expansions()), (std::vector<uint32_t>{1, 0, 0, 0, 2}));
+  EXPECT_EQ(list(hotness.edges_read()), (std::vector<uint64_t>{1, 0, 0, 0, 2}));
+  EXPECT_EQ(hotness.max_batch_nodes(), 3);
+  EXPECT_EQ(hotness.max_batch_edges(), 3);
+}
+
+class HotnessFile : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::path(testing::TempDir()) / ("hotness-" + std::to_string(getpid()));
+    fs::create_directory(folder_);
+    path_ = hotness_path(folder_, some_key());
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string image() const {
+    std::ifstream file(path_, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  void write(const std::string& bytes) const { std::ofstream(path_, std::ios::binary) << bytes; }
+  std::string refusal() const {
+    try {
+      const HotnessKey key = some_key();
+      Hotness::load(path_, &key);
+    } catch (const base::Error& error) {
+      return error.what();
+    }
+    return "loaded";
+  }
+  fs::path folder_, path_;
+};
+
+TEST_F(HotnessFile, ComesBackAsItWas) {
+  const Hotness saved = two_batches();
+  saved.save(path_);
+  EXPECT_EQ(fs::file_size(path_), 200u + 5 * 16);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1) << "a temporary file is left";
+  const HotnessKey key = some_key();
+  const Hotness loaded = Hotness::load(path_, &key);
+  EXPECT_EQ(loaded.key(), key);
+  EXPECT_EQ(loaded.seed(), 7u);
+  EXPECT_EQ(loaded.num_batches(), 2);
+  EXPECT_EQ(loaded.max_batch_nodes(), 3);
+  EXPECT_EQ(loaded.max_batch_edges(), 3);
+  EXPECT_EQ(list(loaded.node_reads()), list(saved.node_reads()));
+  EXPECT_EQ(list(loaded.expansions()), list(saved.expansions()));
+  EXPECT_EQ(list(loaded.edges_read()), list(saved.edges_read()));
+}
+
+TEST_F(HotnessFile, EveryDamagedByteIsFound) {
+  two_batches().save(path_);
+  const std::string good = image();
+  for (std::size_t i = 0; i < good.size(); ++i) {
+    std::string bad = good;
+    bad[i] = static_cast<char>(bad[i] ^ 0x10);
+    write(bad);
+    EXPECT_NE(refusal(), "loaded") << "byte " << i;
+  }
+  for (std::size_t length : {std::size_t{0}, std::size_t{199}, std::size_t{200}, good.size() - 1}) {
+    write(good.substr(0, length));
+    EXPECT_NE(refusal(), "loaded") << "length " << length;
+  }
+  write(good + "x");
+  EXPECT_NE(refusal(), "loaded");
+  write(good);
+  EXPECT_EQ(refusal(), "loaded");
+}
+
+TEST_F(HotnessFile, CountsOfAnotherKeyAreRefused) {
+  HotnessKey other = some_key();
+  other.fanout = {10, 25};
+  Hotness(other, 5, 7).save(path_);
+  EXPECT_NE(refusal().find("fanout"), std::string::npos);
+  EXPECT_THROW(Hotness::load(folder_ / "none"), base::Error);
+  EXPECT_THROW(two_batches().save(folder_ / "none" / "file"), base::Error);
+}
+
+TEST(HotnessKey, EveryPartCounts) {
+  const uint64_t digest = some_key().digest();
+  EXPECT_EQ(digest, some_key().digest());
+  for (const HotnessKey& other :
+       {HotnessKey{12, 22, {25, 10}, 1024}, HotnessKey{11, 23, {25, 10}, 1024}, HotnessKey{11, 22, {10, 25}, 1024},
+        HotnessKey{11, 22, {25, 10, 5}, 1024}, HotnessKey{11, 22, {25, 10}, 1000}}) {
+    EXPECT_NE(other.digest(), digest);
+  }
+  EXPECT_NE(hash_words(std::vector<int64_t>{0}), hash_words(std::vector<int64_t>{0, 0}));
+  EXPECT_NE(hash_words(std::vector<int64_t>{1, 2}), hash_words(std::vector<int64_t>{2, 1}));
+}
+
+TEST(TopOfOrder, IsStableAfterTwoLooksThatAgree) {
+  TopOfOrder top(0.5, 1.0);  // 2 of 4 nodes
+  EXPECT_FALSE(top.look(std::vector<uint32_t>{3, 2, 1, 0})) << "the first look has nothing to agree with";
+  EXPECT_FALSE(top.look(std::vector<uint32_t>{6, 4, 3, 2}));
+  EXPECT_TRUE(top.look(std::vector<uint32_t>{7, 8, 4, 3})) << "the order inside the top does not matter";
+  EXPECT_FALSE(top.look(std::vector<uint32_t>{7, 8, 9, 3})) << "node 2 came up: look anew";
+  EXPECT_FALSE(top.look(std::vector<uint32_t>{7, 8, 9, 3}));
+  EXPECT_TRUE(top.look(std::vector<uint32_t>{7, 8, 9, 3}));
+}
+
+TEST(TopOfOrder, AllowsTheDisagreementItIsGiven) {
+  const auto looks = [](double agreement) {
+    TopOfOrder top(1.0, agreement);
+    std::vector<uint32_t> counts(100, 0);
+    std::fill_n(counts.begin(), 50, 1u);
+    top.look(counts);
+    counts[50] = 1;  // 50 of 51 agree: 98 %
+    top.look(counts);
+    return top.look(counts);
+  };
+  EXPECT_TRUE(looks(0.98));
+  EXPECT_FALSE(looks(0.99));
+}
+
+TEST(TopOfOrder, EqualCountsGoByNodeAndUnreadNodesAreInNoTop) {
+  TopOfOrder top(0.5, 1.0);
+  top.look(std::vector<uint32_t>{1, 1, 1, 1});
+  top.look(std::vector<uint32_t>{1, 1, 1, 1});
+  EXPECT_TRUE(top.look(std::vector<uint32_t>{1, 1, 1, 1}));
+  TopOfOrder none;
+  const std::vector<uint32_t> zeros(10, 0);
+  for (int i = 0; i < 5; ++i) EXPECT_FALSE(none.look(zeros));
+}
+
+}  // namespace
+}  // namespace cohort::cache

@@ -1,0 +1,216 @@
+"""`cohort plan`, and what it is made of: budgets, counts from the sampler, the table."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from cohort.base.errors import CohortError
+from cohort.base.units import parse_bytes
+from cohort.cache import Counts, Links, MemoryNeeds, budgets, cliques_named, load_counts, plan
+from cohort.cache.budget import misfits, slot_bytes
+from cohort.launch.main import main
+
+SMALL = ["--fanout", "4,3", "--batch-size", "100", "--cliques", "all"]
+MEASURED = Links((1500e9, 360e9, 51e9))
+
+
+@pytest.fixture
+def data(cora, tmp_path):
+    """Cora in a folder of its own, without counts."""
+    folder = tmp_path / "cora"
+    shutil.copytree(cora, folder, ignore=shutil.ignore_patterns("hotness-*"))
+    return folder
+
+
+def planned(capsys, *arguments) -> dict:
+    assert main(["plan", *map(str, arguments), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_the_counts_are_made_once_and_kept_beside_the_data(data, capsys):
+    first = planned(capsys, data, *SMALL, "--gpus", 1, "--cache-ratio", 0.1)
+    assert first["counts"]["reused"] is False and first["counts"]["batches"] == 17  # 1625 seeds
+    assert [str(path) for path in data.glob("hotness-*")] == [first["counts"]["file"]]
+    again = planned(capsys, data, *SMALL, "--gpus", 1, "--cache-ratio", 0.1)
+    assert again["counts"]["reused"] is True
+    assert again["gpus"] == first["gpus"]
+    other = planned(capsys, data, *SMALL, "--gpus", 1, "--cache-ratio", 0.1, "--batch-size", 50)
+    assert other["counts"]["reused"] is False and other["counts"]["file"] != first["counts"]["file"]
+    fresh = planned(capsys, data, *SMALL, "--gpus", 1, "--cache-ratio", 0.1, "--refresh", "--presample-batches", 3)
+    assert fresh["counts"]["batches"] == 3
+
+
+def test_the_counts_are_those_of_the_sampler(data, capsys):
+    file = planned(capsys, data, *SMALL, "--gpus", 1, "--cache-ratio", 0)["counts"]["file"]
+    counts = load_counts(file)
+    train = np.load(data / "train_ids.npy")
+    degrees = np.diff(np.load(data / "indptr.npy"))
+    reads, expansions, edges = counts.node_reads[0], counts.expansions[0], counts.edges_read[0]
+    assert counts.num_batches == [17] and (expansions[train] >= 1).all()
+    assert (expansions <= reads).all() and (reads <= 17).all()
+    assert (edges <= expansions * np.minimum(degrees, 4)).all()
+    assert (edges >= expansions * np.minimum(degrees, 3)).all()
+    assert reads.sum() <= 17 * counts.max_batch_nodes and edges.sum() <= 17 * counts.max_batch_edges
+
+
+@pytest.mark.parametrize("position", [0, 9, 40, 90, 300, -1])
+def test_damaged_counts_are_refused(data, capsys, position):
+    arguments = ["plan", str(data), *SMALL, "--gpus", "1", "--cache-ratio", "0.1"]
+    assert main(arguments) == 0
+    (file,) = data.glob("hotness-*")
+    image = bytearray(file.read_bytes())
+    image[position] ^= 1
+    file.write_bytes(image)
+    capsys.readouterr()
+    assert main(arguments) == 1
+    assert "remove the file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("cliques", ["none", "1x8", "2x4", "4x2", "3+5"])
+def test_simulated_cliques(data, capsys, cliques):
+    result = planned(capsys, data, *SMALL, "--gpus", 8, "--cliques", cliques, "--cache-ratio", 0.05)
+    sizes = {"none": [1] * 8, "1x8": [8], "2x4": [4, 4], "4x2": [2] * 4, "3+5": [3, 5]}[cliques]
+    assert [len(clique) for clique in result["cliques"]] == sizes
+    for gpu in result["gpus"]:
+        assert gpu["used_bytes"] <= gpu["budget_bytes"] == int(0.05 * 2708 * 1433 * 4)
+        for kind in ("features", "topology"):
+            assert sum(gpu[kind]["hit_rate"].values()) == pytest.approx(1)
+        assert (gpu["features"]["hit_rate"]["peer"] > 0) == (cliques != "none")
+
+
+def test_larger_cliques_read_less_from_the_host(data, capsys):
+    host = [
+        sum(gpu["host_bytes"] for gpu in planned(capsys, data, *SMALL, *arguments)["gpus"])
+        for arguments in (["--gpus", 8, "--cliques", shape, "--cache-ratio", 0.05] for shape in ("none", "4x2", "1x8"))
+    ]
+    assert host[0] > host[1] > host[2]
+
+
+def test_the_table(data, capsys):
+    assert main(["plan", str(data), *SMALL, "--gpus", "2", "--cache-ratio", "0.1,0.2"]) == 0
+    text = capsys.readouterr().out
+    assert "1.55 MB" in text and "3.10 MB" in text and "cliques {0,1}" in text and "17 batches of the sampler" in text
+    assert max(map(len, text.splitlines()[:14])) <= 80
+    assert main(["plan", str(data), *SMALL, "--gpus", "1", "--cache-ratio", "1", "--cache-policy", "degree"]) == 0
+    assert "a stand-in" in capsys.readouterr().out and len(list(data.glob("hotness-*"))) == 1
+
+
+def test_what_does_not_fit_exits_with_1_and_says_what_to_change(data, capsys, monkeypatch):
+    common = ["plan", str(data), *SMALL, "--gpus", "2"]
+    assert main([*common, "--cache-bytes", "900MB", "--gpu-memory", "800MB"]) == 1
+    error = capsys.readouterr().err
+    assert "GPU 0: a cache of 900.00 MB" in error and "GPU 1" in error and "use --cache-bytes of at most" in error
+    assert main([*common, "--cache-bytes", "100B"]) == 1
+    assert "cannot even hold its index" in capsys.readouterr().err
+    monkeypatch.setenv("COHORT_HOST_MEMORY_BYTES", "1000000")
+    assert main([*common, "--cache-bytes", "0"]) == 1
+    assert "host: 15.59 MB" in capsys.readouterr().err
+
+
+def test_auto_is_what_slots_and_trainer_leave(data, capsys):
+    memory = ["--gpus", 1, "--gpu-memory", "50MB", "--trainer-bytes", "20MB", "--slots", 2]
+    result = planned(capsys, data, *SMALL, *memory)
+    assert result["gpus"][0]["budget_bytes"] == 30_000_000 - result["slots_bytes"] > 0
+    assert main(["plan", str(data), *SMALL, "--gpus", "1", "--gpu-memory", "50MB"]) == 1
+    assert "--trainer-bytes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--cache-ratio", "0.1,0.2,0.3"], "--cache-ratio: expected one value, or 2"),
+        (["--cache-ratio", "0.1", "--cache-bytes", "1GB"], "one of the two"),
+        (["--cache-ratio", "0.1", "--cliques", "2x2"], "expected 2 GPUs in all"),
+        (["--cache-ratio", "0.1", "--cliques", "pairs"], "none, all, or sizes"),
+        (["--cache-ratio", "0.1", "--bandwidth", "10,20,30"], "local at least peer at least host"),
+        (["--cache-ratio", "0.1", "--bandwidth", "10,0,0"], "bandwidth: expected above 0"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_input_that_contradicts_itself(data, capsys, arguments, words):
+    assert main(["plan", str(data), "--fanout", "4,3", "--cliques", "all", "--gpus", "2", *arguments]) == 1
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["--cache-ratio", "-1"], ["--cache-bytes", "many"], ["--bandwidth", "1,2"]])
+def test_bad_arguments_exit_with_2(data, arguments):
+    with pytest.raises(SystemExit) as end:
+        main(["plan", str(data), *arguments])
+    assert end.value.code == 2
+
+
+def test_parse_bytes():
+    texts = {"20GB": 20_000_000_000, "1.5 MB": 1_500_000, "4096": 4096, "3k": 3000, "1e9": 10**9, "0": 0, "7B": 7}
+    assert {text: parse_bytes(text) for text in texts} == texts
+    for bad in ("", "GB", "-1", "1GiB", "1 2"):
+        with pytest.raises(ValueError, match="expected bytes"):
+            parse_bytes(bad)
+
+
+def test_budgets_in_each_form():
+    needs = MemoryNeeds(gpu_bytes=100, slots_bytes=30, trainer_bytes=50)
+    assert budgets(3, 1000, [0.5], None, needs) == [500] * 3
+    assert budgets(2, 1000, [0.5, 2], None, needs) == [500, 2000]
+    assert budgets(2, 1000, None, [7, 8], needs) == [7, 8]
+    assert budgets(2, 1000, None, None, needs) == [20, 20]
+    assert budgets(1, 1000, None, None, MemoryNeeds(60, 30, 50)) == [0]
+    with pytest.raises(CohortError, match="the GPU's memory is unknown"):
+        budgets(1, 1000, None, None, MemoryNeeds(None, 30, 50))
+    assert misfits([20, 21], needs, 5, 5) and len(misfits([20, 21], needs, 6, 5)) == 2
+    assert misfits([20, 20], needs, 5, 5) == [] and misfits([10**9], MemoryNeeds(None, 1, None), 5, 5) == []
+
+
+def test_slot_bytes():
+    """By hand: 10 seeds, 20 + 60 nodes more, 20 + 60 edges; then the largest batch seen."""
+    assert slot_bytes(1000, 100, 10, [2, 3], 0, 0) == 90 * 116 + 80 * 16 + 80
+    assert slot_bytes(50, 100, 10, [2, 3], 0, 0) == 50 * 116 + 80 * 16 + 80
+    assert slot_bytes(1000, 100, 10, [-1], 40, 60) == (40 * 116 + 60 * 16 + 80) * 5 // 4
+    assert slot_bytes(10**9, 4096, 8000, [25, 10], 40, 60) == (40 * 4112 + 60 * 16 + 64000) * 5 // 4
+
+
+def test_rows_of_different_length_and_counts_per_gpu():
+    reads = np.array([[9, 1, 0, 0], [1, 9, 0, 0]], np.uint32)
+    zeros = np.zeros_like(reads)
+    counts = Counts([10, 10], reads, zeros, zeros.astype(np.uint64))
+    placed = plan(
+        np.arange(5),
+        counts,
+        index_bytes=4,
+        row_bytes=np.array([64, 128, 64, 128], np.uint32),
+        cliques=cliques_named("all", 2),
+        budget_bytes=[16 + 8 + 2 * 8 + 64, 16 + 8 + 2 * 8 + 128],  # scratch, bitmap, entries, a row
+        links=MEASURED,
+        entry_bytes=8,
+        scratch_bytes=16,
+    )
+    assert placed.gpu(0).features.nodes.tolist() == [0] and placed.gpu(1).features.nodes.tolist() == [1]
+    assert placed.clique(0).features.nodes.tolist() == [0, 1] and placed.clique(0).features.owners.tolist() == [0, 1]
+
+
+def test_predicted_hits_come_true_in_other_batches(tmp_path, capsys):
+    """Hit rates of rows chosen by few batches, against other batches of the same seeds: deterministic, so no luck."""
+    data = tmp_path / "data"
+    shape = ["--kind", "powerlaw", "--nodes", "60000", "--edges", "900000", "--dim", "16"]
+    assert main(["dataset", "generate", str(data), *shape]) == 0
+    common = [data, "--fanout", "8,4", "--cliques", "all", "--gpus", 1, "--cache-ratio", 0.3]
+    few = planned(capsys, *common, "--batch-size", 512, "--presample-batches", 20)
+    other = planned(capsys, *common, "--batch-size", 513)["counts"]
+    chosen_by = load_counts(few["counts"]["file"])
+    reads = load_counts(other["file"]).node_reads[0]
+    placed = plan(
+        np.load(data / "indptr.npy"),
+        chosen_by,
+        index_bytes=4,
+        row_bytes=64,
+        cliques=[[0]],
+        budget_bytes=[few["gpus"][0]["budget_bytes"]],
+        links=MEASURED,
+    )
+    rows = placed.gpu(0).features.nodes
+    assert len(rows) == few["gpus"][0]["features"]["rows"]
+    predicted, achieved = few["gpus"][0]["features"]["hit_rate"]["local"], reads[rows].sum() / reads.sum()
+    as_counted = chosen_by.node_reads[0][rows].sum() / chosen_by.node_reads[0].sum()
+    assert predicted == pytest.approx(achieved, rel=0.04)
+    assert as_counted > 1.1 * achieved, "the counts as they are would promise too much"

@@ -1,0 +1,170 @@
+// What holds for every input: budgets, single copies, more budget, and sums that agree.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "cache/plan.h"
+#include "tests/cache/brute_force.h"
+#include "tests/cache/small_graph.h"
+
+namespace cohort::cache {
+namespace {
+
+constexpr std::array<std::size_t, 2> kBothKinds = {0, 1};
+
+struct Case {
+  std::string cliques;
+  int num_gpus;
+  bool equal_sizes;
+  bool counts_per_gpu;
+};
+
+class PlanProperty : public testing::TestWithParam<Case> {
+ protected:
+  SmallInput random(uint64_t seed, int64_t num_nodes = 120) const {
+    const Case& c = GetParam();
+    std::vector<int64_t> budgets;
+    for (int gpu = 0; gpu < c.num_gpus; ++gpu) {
+      budgets.push_back(
+          static_cast<int64_t>(base::random_below(9000, base::key_of(seed), 77, static_cast<uint64_t>(gpu))));
+    }
+    SmallInput small = random_input(seed, {num_nodes, c.equal_sizes, c.equal_sizes, c.counts_per_gpu},
+                                    cliques_named(c.cliques, c.num_gpus), budgets);
+    small.input.index = {bitmap_bytes(num_nodes), 8, 100};
+    return small;
+  }
+};
+
+TEST_P(PlanProperty, BudgetsHoldAndBytesAddUp) {
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    SmallInput small = random(seed);
+    const Plan plan = make_plan(small.view());
+    const Costs costs(small.input.sizes, small.input.links);
+    for (std::size_t gpu = 0; gpu < plan.gpus.size(); ++gpu) {
+      const GpuPlan& at = plan.gpus[gpu];
+      EXPECT_LE(at.used_bytes(), small.input.budget_bytes[gpu]);
+      EXPECT_EQ(at.budget_bytes, small.input.budget_bytes[gpu]);
+      int64_t entries = 0, bitmaps = 0;
+      for (std::size_t kind : kBothKinds) {
+        int64_t bytes = 0;
+        for (uint32_t node : at.slabs[kind].nodes) bytes += costs.stored_bytes(static_cast<Kind>(kind), node);
+        EXPECT_EQ(bytes, at.slabs[kind].bytes);
+        entries += at.slabs[kind].num_entries;
+        bitmaps += at.slabs[kind].num_entries > 0 ? small.input.index.bytes_per_kind : 0;
+      }
+      EXPECT_GE(at.index_bytes, entries > 0 ? 8 * entries + bitmaps + 100 : 0);
+    }
+  }
+}
+
+// Every row of a clique stands in it once, its owner holds it, and no GPU holds one twice or one that is not listed.
+TEST_P(PlanProperty, RowsAreListedOnceAndHeldByTheirOwner) {
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    SmallInput small = random(seed);
+    const Plan plan = make_plan(small.view());
+    for (const CliquePlan& clique : plan.cliques) {
+      for (std::size_t kind : kBothKinds) {
+        std::vector<std::set<uint32_t>> held;
+        for (int gpu : clique.gpus) {
+          const auto& nodes = plan.gpus[static_cast<std::size_t>(gpu)].slabs[kind].nodes;
+          held.emplace_back(nodes.begin(), nodes.end());
+          EXPECT_EQ(held.back().size(), nodes.size());
+        }
+        const CliqueRows& rows = clique.rows[kind];
+        const std::set<uint32_t> listed(rows.nodes.begin(), rows.nodes.end());
+        EXPECT_EQ(listed.size(), rows.nodes.size());
+        for (std::size_t i = 0; i < rows.nodes.size(); ++i) EXPECT_TRUE(held[rows.owners[i]].contains(rows.nodes[i]));
+        for (const auto& of_gpu : held) {
+          EXPECT_TRUE(std::includes(listed.begin(), listed.end(), of_gpu.begin(), of_gpu.end()));
+        }
+      }
+    }
+  }
+}
+
+// A second copy only of what saves more there, per byte, than anything that found no place in the clique.
+TEST_P(PlanProperty, ReplicasPay) {
+  if (!GetParam().equal_sizes) return;
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    SmallInput small = random(seed);
+    small.input.index = {0, 0, 0};
+    const Plan plan = make_plan(small.view());
+    const Costs costs(small.input.sizes, small.input.links);
+    const auto counts_of = [&](int gpu) {
+      return small.input.counts[GetParam().counts_per_gpu ? std::size_t(gpu) : 0];
+    };
+    for (const CliquePlan& clique : plan.cliques) {
+      double left_out = 0, least_replica = 1;
+      for (std::size_t kind : kBothKinds) {
+        std::map<uint32_t, std::size_t> owner;
+        for (std::size_t i = 0; i < clique.rows[kind].nodes.size(); ++i) {
+          owner[clique.rows[kind].nodes[i]] = clique.rows[kind].owners[i];
+        }
+        for (int64_t node = 0; node < small.num_nodes(); ++node) {
+          double first = 0;
+          for (int gpu : clique.gpus) first += costs.saved(static_cast<Kind>(kind), counts_of(gpu), node).host_to_peer;
+          if (!owner.contains(static_cast<uint32_t>(node))) left_out = std::max(left_out, first);
+        }
+        for (std::size_t i = 0; i < clique.gpus.size(); ++i) {
+          for (uint32_t node : plan.gpus[static_cast<std::size_t>(clique.gpus[i])].slabs[kind].nodes) {
+            if (owner.at(node) == i) continue;
+            const auto saved = costs.saved(static_cast<Kind>(kind), counts_of(clique.gpus[i]), node);
+            least_replica = std::min(least_replica, saved.peer_to_local);
+          }
+        }
+      }
+      EXPECT_GE(least_replica, left_out * (1 - 1e-6)) << "seed " << seed;
+    }
+  }
+}
+
+// Exactly for GPUs alone; in a clique, items of different sizes may pack worse by one item a GPU.
+TEST_P(PlanProperty, MoreBudgetNeverPredictsMoreSeconds) {
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    SmallInput small = random(seed);
+    double before = make_plan(small.view()).seconds();
+    const bool alone = small.input.cliques.size() == small.input.budget_bytes.size();
+    const double slack = alone ? 0 : small.num_gpus() * most_saved_by_one_item(small);
+    for (uint64_t step = 0; step < 25; ++step) {
+      const uint64_t gpu = base::random_below(static_cast<uint64_t>(small.num_gpus()), base::key_of(seed), step, 0);
+      small.input.budget_bytes[gpu] += static_cast<int64_t>(base::random_below(900, base::key_of(seed), step, 1));
+      const double now = make_plan(small.view()).seconds();
+      EXPECT_LE(now, before * (1 + 1e-6) + slack) << "seed " << seed << " step " << step;
+      before = now;
+    }
+  }
+}
+
+// Reads do not depend on where rows are, and hits add up to them.
+TEST_P(PlanProperty, ReadsAreAllAccountedFor) {
+  SmallInput small = random(3);
+  const Plan plan = make_plan(small.view());
+  for (std::size_t gpu = 0; gpu < plan.gpus.size(); ++gpu) {
+    const OwnedCounts& counts = small.counts[GetParam().counts_per_gpu ? gpu : 0];
+    const std::array<const std::vector<uint32_t>*, 2> read = {&counts.node_reads, &counts.expansions};
+    for (std::size_t kind : kBothKinds) {
+      double all = 0, by_tier = 0;
+      for (uint32_t count : *read[kind]) all += count / 10.0;
+      for (const Use& use : plan.gpus[gpu].use[kind]) by_tier += use.reads;
+      EXPECT_NEAR(by_tier, all, 1e-9);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, PlanProperty,
+                         testing::Values(Case{"none", 1, true, false}, Case{"none", 8, false, true},
+                                         Case{"1x8", 8, true, false}, Case{"1x8", 8, false, true},
+                                         Case{"2x4", 8, true, true}, Case{"2x4", 8, false, false},
+                                         Case{"4x2", 8, false, true}, Case{"3+5", 8, true, true},
+                                         Case{"3+5", 8, false, false}, Case{"all", 11, false, true}),
+                         [](const auto& test) {
+                           std::string name = test.param.cliques + "_" + std::to_string(test.param.num_gpus);
+                           std::replace(name.begin(), name.end(), '+', 'p');
+                           name += test.param.equal_sizes ? "_equal" : "_any";
+                           return name + (test.param.counts_per_gpu ? "_per_gpu" : "_shared");
+                         });
+
+}  // namespace
+}  // namespace cohort::cache

@@ -14,7 +14,7 @@
 namespace cohort::channel {
 
 constexpr uint64_t kMagic = 0x4C4E4843'54524843ull;  // "CHRTCHNL" as little-endian bytes
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 constexpr int kMaxSlots = 64;
 constexpr int kMaxHops = 16;
 constexpr int kMaxRequests = 8;  // requests posted and not yet begun
@@ -50,14 +50,16 @@ struct Party {
   char error[kErrorBytes];              // why, written before failed_at_us
 };
 
-// A pass over a seed set that the trainer asks for: batches first_step .. ceil(n / batch_size) - 1.
+// A pass over a seed set that the trainer asks for: batches first_step, first_step + step_stride, ... With several
+// ranks each asks for its own share; all get the same number, and those past the last of the set are empty.
 struct Request {
-  uint64_t pass;        // numbered from 1, increasing
-  uint64_t epoch;       // keys shuffle and draws
-  uint64_t first_step;  // 0, or where a broken-off pass goes on
-  uint32_t seed_set;    // file seeds-<seed_set>.npy, int64 [n], in the channel's folder
-  uint32_t shuffle;     // 0: the set's own order
-  uint32_t batch_size;  // seeds
+  uint64_t pass;         // numbered from 1, increasing
+  uint64_t epoch;        // keys shuffle and draws
+  uint64_t first_step;   // the trainer's rank
+  uint64_t step_stride;  // how many ranks there are
+  uint32_t seed_set;     // file seeds-<seed_set>.npy, int64 [n], in the channel's folder
+  uint32_t shuffle;      // 0: the set's own order
+  uint32_t batch_size;   // seeds
   int32_t num_hops;
   int32_t fanout[kMaxHops];  // entry 0 next to the seeds; -1: all in-neighbours
 };
@@ -131,6 +133,6 @@ struct ChannelHeader {
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
 static_assert(std::is_standard_layout_v<ChannelHeader>);
-static_assert(sizeof(Request) == 40 + 4 * kMaxHops);
+static_assert(sizeof(Request) == 48 + 4 * kMaxHops);
 
 }  // namespace cohort::channel

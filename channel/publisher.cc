@@ -81,8 +81,10 @@ void Publisher::announce() {
 }
 
 std::optional<Request> Publisher::next_request() {
+  if (header().stop.load()) return std::nullopt;
   set_stage(Stage::kIdle);
-  const auto give_up = [this] { return owner_gone(); };  // before the trainer is there, nobody else tells
+  // Before the trainer is there, nobody else tells; later the owner may have ended before the trainers of other ranks.
+  const auto give_up = [this] { return header().trainer.pid.load() == 0 && owner_gone(); };
   if (!wait_for(header().requests_posted, header().stop, header().trainer, "trainer", give_up)) return std::nullopt;
   const Request request = header().requests[next_request_ % kMaxRequests];
   ++next_request_;
@@ -91,7 +93,7 @@ std::optional<Request> Publisher::next_request() {
 }
 
 std::optional<int> Publisher::acquire(uint64_t pass) {
-  if (cancelled(pass)) return std::nullopt;
+  if (cancelled(pass) || header().stop.load()) return std::nullopt;  // a busy run would never come to wait
   set_stage(Stage::kWaitSlot, next_sequence_);
   const auto give_up = [this, pass] { return cancelled(pass); };
   if (!wait_for(header().slots_free, header().stop, header().trainer, "trainer", give_up)) return std::nullopt;

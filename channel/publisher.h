@@ -74,6 +74,7 @@ class Publisher {
   void leave_error(const char* text) { channel::leave_error(header().sampler, text); }
   std::atomic<uint32_t>& stop_flag() const { return header().stop; }
   void require_trainer() const { require_alive(header().trainer, "trainer"); }
+  const std::filesystem::path& folder() const { return folder_; }
   uint64_t next_sequence() const { return next_sequence_; }
 
  private:

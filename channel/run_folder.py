@@ -19,6 +19,22 @@ def shared_memory_root() -> Path:
     return Path(os.environ.get("COHORT_SHM", "/dev/shm")) / f"cohort-{os.getuid()}"
 
 
+def rank_folders(run_folder: Path, num_ranks: int) -> list[Path]:
+    """The folder of each rank's channel: that of rank 0 is the run's."""
+    return [run_folder, *(run_folder / f"rank-{rank}" for rank in range(1, num_ranks))]
+
+
+def meeting_point(number: int) -> Path:
+    """Where processes of one parent find the ``number``-th run folder that they share: a link to it, named after it.
+
+    ``RunFolder.link`` makes it, and it leads nowhere once the folder is gone.
+    """
+    parent = os.getppid()
+    start_time = Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()[19]  # pids come again
+    restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return shared_memory_root() / f"meet-{parent}-{start_time}-{restarts}-{number}"
+
+
 class RunFolder:
     """A fresh folder, mode 0700, removed by ``remove()`` or, when its owner died, by the next run.
 
@@ -41,6 +57,15 @@ class RunFolder:
             self._lock = open(self.path / "lock", "w")  # noqa: SIM115 (held for the folder's life)
             fcntl.flock(self._lock, fcntl.LOCK_EX)
 
+    @property
+    def lock(self) -> int:
+        """The file descriptor of the lock: a process that inherits it owns the folder too."""
+        return self._lock.fileno()
+
+    def link(self, meeting_point: Path) -> None:
+        """Lets others find the folder."""
+        meeting_point.symlink_to(self.path)
+
     def remove(self) -> None:
         """Removes the folder and all in it; a second call does nothing."""
         if self.path.exists():
@@ -57,7 +82,7 @@ def _locked(path: Path):
 
 
 def _sweep(root: Path) -> list[Path]:
-    """Removes the folders under ``root`` whose owner is dead; returns them."""
+    """Removes the folders under ``root`` whose owner is dead, and links that lead nowhere; returns the folders."""
     dead = []
     for folder in sorted(root.glob("run-*")):
         try:
@@ -74,4 +99,7 @@ def _sweep(root: Path) -> list[Path]:
             except OSError:  # a process of the dead run is ending and removes it, or still writes: the next run's turn
                 continue
             dead.append(folder)
+    for link in root.glob("meet-*"):
+        if not link.exists():
+            link.unlink()
     return dead

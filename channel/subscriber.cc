@@ -24,7 +24,7 @@ Subscriber::Subscriber(std::filesystem::path folder)
   base::GpuUuid uuid;
   std::memcpy(uuid.data(), header().gpu_uuid, uuid.size());
   ordinal_ = base::ordinal_of(uuid);
-  base::cuda_check(cudaSetDevice(ordinal_), "choose the channel's GPU");
+  choose_gpu();
   memory_ = make_cuda_slot_viewer(header().num_slots);
   for (int i = 0; i < header().num_slots; ++i) {
     cudaIpcEventHandle_t handle;
@@ -40,7 +40,7 @@ Subscriber::~Subscriber() { channel::set_stage(shared().trainer, Stage::kEnded);
 
 uint64_t Subscriber::request(Request request) {
   if (!wait_for(shared().requests_free, shared().stop, header().sampler, "sampler")) {
-    throw PeerLost({"the run", "to go on", "it has been stopped", ""});
+    throw_stopped();
   }
   request.pass = next_pass_++;
   shared().requests[(request.pass - 1) % kMaxRequests] = request;
@@ -56,7 +56,7 @@ HeldBatch Subscriber::next(uint64_t pass, int64_t limit_us, const std::function<
     set_stage(Stage::kWaitBatch, next_sequence_);
     if (!wait_for(shared().batches_ready, shared().stop, header().sampler, "sampler", give_up, limit_us)) {
       if (was_interrupted) return {};
-      throw PeerLost({"the run", "to go on", "it has been stopped", ""});
+      throw_stopped();
     }
     int index = 0;
     while (index < header().num_slots &&
@@ -67,6 +67,7 @@ HeldBatch Subscriber::next(uint64_t pass, int64_t limit_us, const std::function<
     base::require(index < header().num_slots, "the batch of the next sequence number in a ready slot");
     ++next_sequence_;
     Slot& slot = shared().slots[index];
+    choose_gpu();
     std::byte* data = memory_->open(slot, index);
     set_state(slot, SlotState::kHeld);
     if (slot.batch.pass >= pass) {
@@ -87,13 +88,24 @@ void Subscriber::release(int index, [[maybe_unused]] void* stream) {
   base::require(static_cast<SlotState>(slot.state.load()) == SlotState::kHeld, "a slot held by the trainer");
 #ifdef COHORT_WITH_CUDA
   if (header().device == DeviceKind::kCuda) {
-    base::cuda_check(cudaSetDevice(ordinal_), "choose the channel's GPU");  // any thread may come here
+    choose_gpu();  // any thread may come here
     drained_[static_cast<std::size_t>(index)].record(static_cast<cudaStream_t>(stream));
     slot.drained_recorded.store(1);
   }
 #endif
   set_state(slot, SlotState::kFree);
   post(shared().slots_free);
+}
+
+void Subscriber::throw_stopped() const {
+  require_alive(header().sampler, "sampler");
+  throw PeerLost({"the run", "to go on", "it has been stopped", ""});
+}
+
+void Subscriber::choose_gpu() const {
+#ifdef COHORT_WITH_CUDA
+  if (header().device == DeviceKind::kCuda) base::cuda_check(cudaSetDevice(ordinal_), "choose the channel's GPU");
+#endif
 }
 
 void Subscriber::refuse_when_all_are_held() const {

@@ -49,11 +49,15 @@ class Subscriber {
   const ChannelHeader& header() const { return *reinterpret_cast<const ChannelHeader*>(file_.data()); }
   // CUDA's number for the channel's GPU in this process; 0 on the CPU.
   int ordinal() const { return ordinal_; }
+  // Ends the trainer's part: the sampler waits for it no more. Batches held stay valid.
+  void leave() { set_stage(Stage::kEnded); }
   void set_stage(Stage stage, uint64_t batch = 0) { channel::set_stage(shared().trainer, stage, batch); }
   void leave_error(const char* text) { channel::leave_error(shared().trainer, text); }
 
  private:
   ChannelHeader& shared() const { return *reinterpret_cast<ChannelHeader*>(file_.data()); }
+  [[noreturn]] void throw_stopped() const;
+  void choose_gpu() const;
   void refuse_when_all_are_held() const;
 
   std::filesystem::path folder_;

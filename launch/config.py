@@ -17,9 +17,8 @@ def apply_config(parser: argparse.ArgumentParser, path: Path) -> None:
         config = tomllib.loads(path.read_text())
     except (OSError, ValueError) as error:  # ValueError: no TOML, or no UTF-8
         raise CohortError(str(path), "a TOML file of options", str(error)) from error
-    options = {action.dest: action for action in parser._actions if action.option_strings}
-    for name in ("help", "config"):
-        options.pop(name)
+    names = [(text.removeprefix("--"), action) for action in parser._actions for text in action.option_strings]
+    options = {name.replace("-", "_"): action for name, action in names if name not in ("-h", "help", "config")}
     for name, value in config.items():
         action = options.get(name.replace("-", "_"))
         if action is None:

@@ -4,7 +4,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from cohort.launch.runs import run_two_processes
+from cohort.launch.runs import run_programs
 from cohort.launch.train import add_data_options, open_dataset, positive, sampler_options
 
 
@@ -17,7 +17,7 @@ def register(commands) -> None:
 
 
 def digest(args: argparse.Namespace) -> int:
-    """Prints "epoch:step nodes edges digest", a line a batch of shuffled training seeds."""
+    """Prints "epoch:step nodes edges digest", a line a batch of shuffled training seeds: the same for any --ranks."""
     _, dataset = open_dataset(args.dataset)
     run = {
         "mps": not args.no_mps,
@@ -30,4 +30,4 @@ def digest(args: argparse.Namespace) -> int:
         },
     }
     with tempfile.TemporaryDirectory(prefix="cohort-digest-") as out:
-        return run_two_processes(Path(out), run, show_output=True)
+        return run_programs(Path(out), run, show_output=True)

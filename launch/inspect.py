@@ -16,7 +16,7 @@ def register(commands) -> None:
     """Adds the command."""
     parser = commands.add_parser("inspect", help="look into a running channel", description=__doc__)
     parser.add_argument("run", type=Path, metavar="RUN", help="the run's folder (--out), or a channel's folder")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON: an object, or a list of one a rank")
     parser.set_defaults(func=inspect)
 
 
@@ -25,11 +25,13 @@ def inspect(args: argparse.Namespace) -> int:
     folder = _channel_of(args.run)
     if not any((folder / name).exists() for name in ("channel", "channel.tmp")):
         raise CohortError(str(args.run), "a live channel", "none", "the run has ended, or has only just begun")
-    channel = describe_channel(folder)
+    others = sorted(folder.glob("rank-*"), key=lambda path: int(path.name.removeprefix("rank-")))
+    channels = [describe_channel(each) for each in [folder, *others]]
     if args.json:
-        print(json.dumps(channel, indent=2))
-    else:
-        _print(channel)
+        print(json.dumps(channels if others else channels[0], indent=2))
+        return 0
+    for rank, channel in enumerate(channels):
+        _print(channel, f"rank {rank}, " if others else "")
     return 0
 
 
@@ -43,18 +45,18 @@ def _channel_of(run: Path) -> Path:
         raise CohortError(str(run / "run.json"), "what cohort train wrote", repr(error)) from error
 
 
-def _print(channel: dict) -> None:
+def _print(channel: dict, which: str) -> None:
     console = Console()
     for name in ("sampler", "trainer"):
         party = channel[name]
         alive = "alive" if party["alive"] else "not running"
         console.print(
-            f"{name}: process {party['pid']}, {alive}, {party['stage']} (batch {party['batch']})"
+            f"{which}{name}: process {party['pid']}, {alive}, {party['stage']} (batch {party['batch']})"
             f" for {party['stage_seconds']:.1f} s"
         )
         if party.get("error"):
             console.print(f"  it said: {party['error']}")
-    table = Table(title=f"slots on {channel['device']}")
+    table = Table(title=f"{which}slots on {channel['device']}")
     for column in ("slot", "state", "age s", "batch", "step", "nodes", "edges", "memory"):
         table.add_column(column, justify="right")
     for i, slot in enumerate(channel["slots"]):

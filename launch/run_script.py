@@ -1,54 +1,112 @@
 """``cohort run``: runs a training script of your own with everything around it."""
 
 import argparse
+import contextlib
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from cohort.base.errors import CohortError
 from cohort.launch.devices import resolve_device
 from cohort.launch.mps import end_with_parent
 from cohort.launch.runs import start_mps
-from cohort.launch.supervise import Stopped, stop_on_signals
+from cohort.launch.supervise import POLL_SECONDS, Stopped, rank_environment, stop_on_signals
+from cohort.launch.train import count_ranks, gpus, positive
+
+STOP_SECONDS = 5.0
 
 
 def register(commands) -> None:
     """Adds the command."""
     parser = commands.add_parser("run", help="run your own script", description=__doc__)
     parser.add_argument("--device", choices=["auto", "cuda", "cpu"], default="auto")
+    parser.add_argument(
+        "--gpus", type=gpus, help="which of the visible GPUs, a process on each; without it one process that sees all"
+    )
+    parser.add_argument("--ranks", type=positive, help="CPU: how many processes (default 1); GPU: as many as --gpus")
     parser.add_argument("script", type=Path)
     parser.add_argument("args", nargs=argparse.REMAINDER, help="arguments of the script")
     parser.set_defaults(func=run_script)
 
 
 def run_script(args: argparse.Namespace) -> int:
-    """Runs the script under an MPS daemon when there is a GPU; returns the script's exit code."""
+    """Runs the script, under an MPS daemon when there is a GPU; returns its exit code.
+
+    With several --gpus or --ranks it runs once on each, in the environment that torchrun gives; the first that fails
+    ends the others, and its exit code is returned.
+    """
     if not args.script.is_file():
         raise CohortError(str(args.script), "a Python script", "no such file")
     stop_on_signals()
-    mps = start_mps() if resolve_device(args.device) == "cuda" else None
-    process = None
+    device = resolve_device(args.device)
+    num_ranks = count_ranks(args.gpus or [], args.ranks, device)
+    mps = start_mps() if device == "cuda" else None
+    processes = []
     try:
-        env = os.environ | (mps.env if mps else {}) | {"COHORT_RUN": "1"}
-        process = subprocess.Popen([sys.executable, str(args.script), *args.args], env=env, preexec_fn=end_with_parent)
-        code = process.wait()
+        with _meeting(num_ranks) as store:
+            env = os.environ | (mps.env if mps else {}) | {"COHORT_RUN": "1"} | store | _visible(args.gpus)
+            for rank in range(num_ranks):
+                command = [sys.executable, str(args.script), *args.args]
+                processes.append(
+                    subprocess.Popen(command, env=env | rank_environment(rank, num_ranks), preexec_fn=end_with_parent)
+                )
+            code = _watch(processes)
         return code if code >= 0 else 128 - code
     except Stopped as stop:
         return 128 + stop.number
     finally:
-        if process and process.poll() is None:
-            _stop(process, mps)
+        _stop(processes, mps)
         if mps:
             mps.stop()
 
 
-def _stop(process: subprocess.Popen, mps) -> None:
-    process.terminate()
-    try:
-        process.wait(timeout=5)
-    except subprocess.TimeoutExpired:
-        if mps:
-            mps.terminate_client(process.pid)
-        process.kill()
-        process.wait()
+@contextlib.contextmanager
+def _meeting(num_ranks: int):
+    """Holds the store, on a free port, by which torch.distributed joins the processes; yields what tells them of it."""
+    if num_ranks == 1:
+        yield {}
+        return
+    from torch.distributed import TCPStore
+
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port)}
+    yield address | {"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0"}
+
+
+def _visible(chosen: list[int] | None) -> dict[str, str]:
+    """What makes the chosen ones of the visible GPUs the only visible ones, in this order."""
+    if chosen is None:
+        return {}
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, chosen))}
+    names = visible.split(",")
+    if max(chosen) >= len(names):
+        raise CohortError("--gpus", f"some of the {len(names)} that CUDA_VISIBLE_DEVICES names", str(max(chosen)))
+    return {"CUDA_VISIBLE_DEVICES": ",".join(names[gpu] for gpu in chosen)}
+
+
+def _watch(processes: list[subprocess.Popen]) -> int:
+    """Waits until all have ended well (0), or one has not (its exit code)."""
+    while True:
+        codes = [process.poll() for process in processes]
+        if None not in codes or any(codes):
+            return next((code for code in codes if code), 0)
+        time.sleep(POLL_SECONDS)
+
+
+def _stop(processes: list[subprocess.Popen], mps) -> None:
+    running = [process for process in processes if process.poll() is None]
+    for process in running:
+        process.terminate()
+    deadline = time.monotonic() + STOP_SECONDS
+    for process in running:
+        try:
+            process.wait(timeout=max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            if mps:
+                mps.terminate_client(process.pid)
+            process.kill()
+            process.wait()

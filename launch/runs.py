@@ -1,4 +1,4 @@
-"""One run of sampler and trainer, from folder to exit code."""
+"""One run of a sampler and its trainers, from folder to exit code."""
 
 import contextlib
 import json
@@ -8,27 +8,27 @@ from pathlib import Path
 
 from cohort.base.files import write_atomically
 from cohort.base.programs import program
-from cohort.channel.run_folder import RunFolder
+from cohort.channel.run_folder import RunFolder, rank_folders
 from cohort.launch.mps import Mps
 from cohort.launch.supervise import Stopped, Supervisor, ignore_stop_signals, stop_on_signals
 
 
-def run_two_processes(out: Path, run: dict, show_output: bool) -> int:
-    """Starts sampler and trainer on ``run`` (what becomes run.json), watches them; returns the exit code.
+def run_programs(out: Path, run: dict, show_output: bool, num_trainers: int = 1) -> int:
+    """Starts a sampler and its trainers on ``run`` (what becomes run.json), watches them; returns the exit code.
 
-    ``run["sampler"]`` gets ``channel`` and ``owner_pid`` here. 0: both ended well; 1: one failed, reported on standard
+    ``run["sampler"]`` gets ``channel`` and ``owner_pid`` here. 0: all ended well; 1: one failed, reported on standard
     error; 128 + n: stopped by signal n.
     """
     stop_on_signals()
     try:
         with contextlib.ExitStack() as cleanup:
-            return _run(out, run, show_output, cleanup)
+            return _run(out, run, show_output, num_trainers, cleanup)
     except Stopped as stop:
         print(f"cohort: stopped by signal {stop.number}; what is finished is in {out}", file=sys.stderr)
         return 128 + stop.number
 
 
-def _run(out: Path, run: dict, show_output: bool, cleanup: contextlib.ExitStack) -> int:
+def _run(out: Path, run: dict, show_output: bool, num_trainers: int, cleanup: contextlib.ExitStack) -> int:
     """What must be undone goes to ``cleanup``; signals are ignored from there on."""
     folder = RunFolder()
     cleanup.callback(folder.remove)
@@ -41,14 +41,15 @@ def _run(out: Path, run: dict, show_output: bool, cleanup: contextlib.ExitStack)
     run["time_sliced"] = on_gpu and mps is None
     run["sampler"] |= {"channel": str(folder.path), "owner_pid": os.getpid(), "end_with_parent": True}
     write_atomically(out / "run.json", json.dumps(run, indent=2) + "\n")
-    supervisor = Supervisor(folder.path, mps)
+    supervisor = Supervisor(rank_folders(folder.path, run["sampler"]["num_ranks"]), mps)
     cleanup.callback(supervisor.stop)
     cleanup.callback(ignore_stop_signals)
-    supervisor.start("sampler", [program("cohort-sampler"), str(out / "run.json")], out / "sampler.log")
-    trainer = supervisor.start(
-        "trainer", [sys.executable, "-m", "cohort.trainer", str(out / "run.json")], out / "trainer.log", show_output
-    )
-    return supervisor.watch(trainer)
+    supervisor.start_sampler([program("cohort-sampler"), str(out / "run.json")], out / "sampler.log")
+    command = [sys.executable, "-m", "cohort.trainer", str(out / "run.json")]
+    for rank in range(num_trainers):
+        log = out / (f"trainer-{rank}.log" if rank else "trainer.log")
+        supervisor.start_trainer(command, log, show_output, rank, num_trainers)
+    return supervisor.watch()
 
 
 def start_mps() -> Mps | None:

@@ -1,6 +1,7 @@
 """Starts processes, watches them, names the one that failed, and leaves nothing behind."""
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -30,7 +31,9 @@ class Stopped(BaseException):
 class Child:
     """A process of the run."""
 
-    name: str  # "sampler" or "trainer": also its member in the channel's description
+    role: str  # "sampler" or "trainer": also its member in a channel's description
+    name: str  # the role, with the rank where there are several
+    rank: int  # of a trainer
     process: subprocess.Popen
     log: Path
 
@@ -45,32 +48,40 @@ class Supervisor:
     """The processes of one run.
 
     Args:
-        channel: folder of the run's channel.
+        channels: folders of the run's channels, by rank.
         mps: the daemon the processes use, or None on the CPU.
     """
 
-    def __init__(self, channel: Path, mps: Mps | None):
-        self.channel, self.mps = channel, mps
+    def __init__(self, channels: list[Path], mps: Mps | None):
+        self.channels, self.mps = channels, mps
         self.children: list[Child] = []
 
-    def start(self, name: str, argv: list[str], log: Path, show_output: bool = False) -> Child:
-        """Starts a process; its output goes to ``log`` (standard output to the terminal when ``show_output``)."""
-        env = POLITE | os.environ | (self.mps.env if self.mps else {})
+    def start_sampler(self, argv: list[str], log: Path) -> None:
+        """Starts the sampler; its output goes to ``log``."""
+        self.children.append(Child("sampler", "sampler", 0, self._start(argv, log, False, {}), log))
+
+    def start_trainer(self, argv: list[str], log: Path, show_output: bool, rank: int, num_ranks: int) -> None:
+        """Starts a trainer; its output goes to ``log`` (standard output to the terminal when ``show_output``)."""
+        name = f"trainer of rank {rank}" if num_ranks > 1 else "trainer"
+        process = self._start(argv, log, show_output, rank_environment(rank, num_ranks))
+        self.children.append(Child("trainer", name, rank, process, log))
+
+    def _start(self, argv: list[str], log: Path, show_output: bool, more_env: dict[str, str]) -> subprocess.Popen:
+        env = POLITE | os.environ | more_env | (self.mps.env if self.mps else {})
         with open(log, "wb") as file:
-            process = subprocess.Popen(
+            return subprocess.Popen(
                 argv, env=env, stdin=subprocess.DEVNULL, stdout=None if show_output else file, stderr=file
             )
-        self.children.append(Child(name, process, log))
-        return self.children[-1]
 
-    def watch(self, last: Child) -> int:
-        """Waits until ``last`` ends well (0) or any process fails (1: the failure is reported on standard error)."""
+    def watch(self) -> int:
+        """Waits until all trainers end well (0) or any process fails (1: the failure is reported on standard error)."""
+        trainers = [child for child in self.children if child.role == "trainer"]
         server_known = False
         while True:
-            if not server_known and self.mps and (self.channel / "channel").exists():
+            if not server_known and self.mps and (self.channels[0] / "channel").exists():
                 self.mps.remember_server()
                 server_known = True
-            if last.process.poll() == 0:
+            if all(trainer.process.poll() == 0 for trainer in trainers):
                 return 0
             failed = [child for child in self.children if child.process.poll()]
             if failed or (self.mps and self.mps.died()):
@@ -80,10 +91,7 @@ class Supervisor:
 
     def _report_failure(self) -> None:
         time.sleep(GRACE_SECONDS)
-        try:
-            stages = describe_channel(self.channel)
-        except CohortError:  # the sampler ended before it had one, or it is of another build: the logs say which
-            stages = {}
+        stages = self._stages()
         ended = [child for child in self.children if child.process.poll() or _failed(child, stages)]
         ended.sort(key=lambda child: _time_of_failure(child, stages))
         lines = []
@@ -99,6 +107,17 @@ class Supervisor:
             lines.append(f"  end of its log ({child.log}):\n{log_tail(child.log)}")
         print("\n".join(lines), file=sys.stderr, flush=True)
 
+    def _stages(self) -> dict[str, dict]:
+        """What each child says of itself in its channel, by its name."""
+        try:
+            said = [describe_channel(folder) for folder in self.channels]
+        except CohortError:  # the sampler ended before it had them, or it is of another build: the logs say which
+            return {}
+        samplers = [of_rank["sampler"] for of_rank in said]
+        first_failed = min(samplers, key=lambda party: party.get("failed_at_us", math.inf))
+        trainers = [child for child in self.children if child.role == "trainer"]
+        return {"sampler": first_failed} | {trainer.name: said[trainer.rank]["trainer"] for trainer in trainers}
+
     def stop(self) -> None:
         """Ends what still runs: asks, then takes it off the GPU, then kills. Bounded."""
         for child in self.children:
@@ -113,6 +132,18 @@ class Supervisor:
                     self.mps.terminate_client(child.process.pid)
                 child.process.kill()
                 child.process.wait()
+
+
+def rank_environment(rank: int, num_ranks: int) -> dict[str, str]:
+    """What tells a trainer its place among several on this machine, as torchrun does; nothing for a single one."""
+    if num_ranks == 1:
+        return {}
+    threads = max(1, len(os.sched_getaffinity(0)) // num_ranks)
+    defaults = {"OMP_NUM_THREADS": str(threads), "GLOO_SOCKET_IFNAME": "lo"}
+    place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": num_ranks, "LOCAL_WORLD_SIZE": num_ranks}
+    return {name: os.environ.get(name, value) for name, value in defaults.items()} | {
+        name: str(value) for name, value in place.items()
+    }
 
 
 def describe_channel(folder: Path) -> dict:

@@ -1,4 +1,4 @@
-"""``cohort train``: two processes on one data set, with the wait/train breakdown at the end."""
+"""``cohort train``: a sampler and its trainers on one data set, with the wait/train breakdown at the end."""
 
 import argparse
 import json
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cohort.base.errors import CohortError
 from cohort.launch.devices import resolve_device
-from cohort.launch.runs import run_two_processes
+from cohort.launch.runs import run_programs
 
 
 def register(commands) -> None:
@@ -34,7 +34,10 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
     parser._negative_number_matcher = re.compile(r"-\d+(,-?\d+)*$")  # "--fanout -1,-1" gives a value, not an option
     parser.add_argument("dataset", type=Path, metavar="DIR", help="folder of a data set")
     parser.add_argument("--device", choices=["auto", "cuda", "cpu"], default="auto")
-    parser.add_argument("--gpu", type=ordinal, default=0, help="which of the visible GPUs")
+    parser.add_argument(
+        "--gpus", "--gpu", type=gpus, default=[0], help="which of the visible GPUs, a trainer on each (default 0)"
+    )
+    parser.add_argument("--ranks", type=positive, help="CPU: how many trainers (default 1); GPU: as many as --gpus")
     parser.add_argument(
         "--fanout", type=fanout, default=[25, 10], help="neighbours a hop, next to the seeds first; -1: all"
     )
@@ -58,7 +61,7 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
 
 
 def train(args: argparse.Namespace) -> int:
-    """Runs the command; see run_two_processes for the exit code."""
+    """Runs the command; see run_programs for the exit code."""
     meta, dataset = open_dataset(args.dataset)
     eval_fanout = args.eval_fanout or args.fanout
     if len(eval_fanout) != len(args.fanout):
@@ -84,7 +87,7 @@ def train(args: argparse.Namespace) -> int:
         },
     }
     out = args.out or Path("runs") / f"{args.dataset.resolve().name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    return run_two_processes(_fresh(out.absolute()), run, show_output=True)
+    return run_programs(_fresh(out.absolute()), run, show_output=True, num_trainers=run["sampler"]["num_ranks"])
 
 
 def _fresh(out: Path) -> Path:
@@ -108,10 +111,12 @@ def open_dataset(folder: Path) -> tuple[dict, Path]:
 
 def sampler_options(args: argparse.Namespace, dataset: Path) -> dict:
     """The member "sampler" of run.json, less what the run itself adds."""
+    device = resolve_device(args.device)
     options = {
         "dataset": str(dataset),
-        "device": resolve_device(args.device),
-        "gpu": args.gpu,
+        "device": device,
+        "num_ranks": count_ranks(args.gpus, args.ranks, device),
+        "gpus": args.gpus if device == "cuda" else None,
         "topology": args.topology,
         "compress": args.compress,
         "num_slots": args.slots,
@@ -122,6 +127,16 @@ def sampler_options(args: argparse.Namespace, dataset: Path) -> dict:
         "illegal_access_batch": args.debug_illegal_access_batch,
     }
     return {name: value for name, value in options.items() if value is not None}
+
+
+def count_ranks(gpus: list[int], ranks: int | None, device: str) -> int:
+    """How many trainers: one for each of --gpus, or what --ranks says on the CPU."""
+    if device == "cpu" and len(gpus) > 1:
+        raise CohortError("--gpus", "GPUs", "the CPU alone", f"--ranks {len(gpus)} starts as many processes there")
+    num_ranks = (ranks if device == "cpu" else len(gpus)) or 1
+    if ranks not in (None, num_ranks):
+        raise CohortError("--ranks", f"{num_ranks}, one for each of --gpus", str(ranks))
+    return num_ranks
 
 
 def fanout(text: str) -> list[int]:
@@ -144,10 +159,12 @@ def seed(text: str) -> int:
     return int(text)
 
 
-def ordinal(text: str) -> int:
-    if int(text) < 0:
-        raise argparse.ArgumentTypeError(f"expected at least 0, found {text}")
-    return int(text)
+def gpus(text: str) -> list[int]:
+    """ "0,1" -> [0, 1]"""
+    numbers = [int(part) for part in text.split(",")]
+    if min(numbers) < 0 or len(set(numbers)) < len(numbers):
+        raise argparse.ArgumentTypeError(f"expected numbers of at least 0, each once, found {text}")
+    return numbers
 
 
 def above_zero(text: str) -> float:

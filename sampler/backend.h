@@ -66,6 +66,9 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
+  // Called by the thread that will use the backend, before anything else: makes its GPU the thread's.
+  virtual void enter_thread() {}
+
   // Draws and relabels; the result stays in the backend until the next call. Seeds come first, then nodes in order of
   // first occurrence among the drawn edges; edges are ordered by hop, target, and position in the target's neighbours.
   virtual Counts sample(const Query& query) = 0;
@@ -98,12 +101,12 @@ std::unique_ptr<Backend> make_host_backend(const GraphView& graph, const Faults&
 #ifdef COHORT_WITH_CUDA
 enum class TopologyPlace { kAuto, kGpu, kHost };
 
-// Copies features into pinned memory, topology and labels into GPU memory of the current GPU (topology into pinned
-// memory where it would take more than half of the free GPU memory, or where `place` says so). Throws Error naming need
-// and supply before anything large is allocated.
+// One backend for each of `gpus` (CUDA ordinals). Copies features into pinned memory that they share, topology and
+// labels into the memory of each GPU (topology into pinned memory where it would take more than half of the free GPU
+// memory, or where `place` says so). Throws Error naming need and supply before anything large is allocated.
 // `fetch_blocks`: blocks of 256 threads that read feature rows from host memory.
-std::unique_ptr<Backend> make_cuda_backend(const GraphView& graph, TopologyPlace place, int fetch_blocks,
-                                           const Faults& faults);
+std::vector<std::unique_ptr<Backend>> make_cuda_backends(const GraphView& graph, std::span<const int> gpus,
+                                                         TopologyPlace place, int fetch_blocks, const Faults& faults);
 
 #endif
 

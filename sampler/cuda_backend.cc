@@ -13,22 +13,30 @@ namespace {
 
 using base::cuda_check;
 
+int current_gpu() {
+  int gpu = 0;
+  cuda_check(cudaGetDevice(&gpu), "read the current GPU");
+  return gpu;
+}
+
 // Enough blocks to keep all SMs of the current GPU busy.
 int blocks_for_whole_gpu() {
-  int gpu = 0, num_sms = 0;
-  cuda_check(cudaGetDevice(&gpu), "read the current GPU");
-  cuda_check(cudaDeviceGetAttribute(&num_sms, cudaDevAttrMultiProcessorCount, gpu), "count SMs");
+  int num_sms = 0;
+  cuda_check(cudaDeviceGetAttribute(&num_sms, cudaDevAttrMultiProcessorCount, current_gpu()), "count SMs");
   constexpr int kBlocksPerSm = 8;
   return num_sms * kBlocksPerSm;
 }
 
 class CudaBackend final : public Backend {
  public:
-  CudaBackend(const GraphView& graph, TopologyPlace place, int fetch_blocks, const Faults& faults)
+  CudaBackend(const GraphView& graph, std::shared_ptr<PinnedGraph> pinned, TopologyPlace place, int fetch_blocks,
+              const Faults& faults)
       : faults_(faults),
-        graph_(graph, place),
+        graph_(graph, std::move(pinned), place),
         sampler_(graph_.topology(), graph.num_nodes, blocks_for_whole_gpu()),
         gather_(graph_.rows(), blocks_for_whole_gpu(), fetch_blocks) {}
+
+  void enter_thread() override { cuda_check(cudaSetDevice(gpu_), "choose the backend's GPU"); }
 
   Counts sample(const Query& query) override {
     started_.record(stream_);
@@ -74,6 +82,7 @@ class CudaBackend final : public Backend {
   }
 
   Faults faults_;
+  int gpu_ = current_gpu();
   base::Stream stream_;
   base::Event started_, sampled_, fetching_, fetched_;
   GraphOnGpu graph_;
@@ -86,12 +95,18 @@ class CudaBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cuda_backend(const GraphView& graph, TopologyPlace place, int fetch_blocks,
-                                           const Faults& faults) {
+std::vector<std::unique_ptr<Backend>> make_cuda_backends(const GraphView& graph, std::span<const int> gpus,
+                                                         TopologyPlace place, int fetch_blocks, const Faults& faults) {
   if (graph.num_nodes > INT32_MAX) {
     throw base::Error({"data set", "at most 2147483647 nodes", std::to_string(graph.num_nodes), "local ids are int32"});
   }
-  return std::make_unique<CudaBackend>(graph, place, fetch_blocks, faults);
+  const auto pinned = std::make_shared<PinnedGraph>(graph);
+  std::vector<std::unique_ptr<Backend>> backends;
+  for (int gpu : gpus) {
+    cuda_check(cudaSetDevice(gpu), "choose the backend's GPU");
+    backends.push_back(std::make_unique<CudaBackend>(graph, pinned, place, fetch_blocks, faults));
+  }
+  return backends;
 }
 
 }  // namespace cohort::sampler

@@ -52,29 +52,44 @@ void check_host_memory(std::size_t needed) {
                      "COHORT_HOST_MEMORY_BYTES"});
 }
 
+std::size_t indptr_bytes(const GraphView& graph) {
+  return (static_cast<std::size_t>(graph.num_nodes) + 1) * sizeof(int64_t);
+}
+
+std::size_t indices_bytes(const GraphView& graph) {
+  return static_cast<std::size_t>(graph.num_edges) * static_cast<std::size_t>(graph.index_bytes);
+}
+
 }  // namespace
 
-GraphOnGpu::GraphOnGpu(const GraphView& graph, TopologyPlace place) {
+void PinnedGraph::pin(bool with_topology) {
+  const std::size_t feature_bytes =
+      static_cast<std::size_t>(graph_.num_nodes) * static_cast<std::size_t>(graph_.row_bytes);
+  const bool features_lack = features_.bytes() < feature_bytes, topology_lacks = with_topology && indptr_.bytes() == 0;
+  check_host_memory((features_lack ? feature_bytes : 0) +
+                    (topology_lacks ? indptr_bytes(graph_) + indices_bytes(graph_) : 0));
+  if (topology_lacks) {
+    indptr_ = pinned_copy(graph_.indptr, indptr_bytes(graph_));
+    indices_ = pinned_copy(graph_.indices, indices_bytes(graph_));
+  }
+  if (features_lack) features_ = pinned_copy(graph_.features, feature_bytes);
+}
+
+GraphOnGpu::GraphOnGpu(const GraphView& graph, std::shared_ptr<PinnedGraph> pinned, TopologyPlace place)
+    : pinned_(std::move(pinned)) {
   const auto nodes = static_cast<std::size_t>(graph.num_nodes);
-  const std::size_t indptr_bytes = (nodes + 1) * sizeof(int64_t);
-  const std::size_t indices_bytes =
-      static_cast<std::size_t>(graph.num_edges) * static_cast<std::size_t>(graph.index_bytes);
   const std::size_t label_bytes = nodes * sizeof(int64_t);
-  const std::size_t feature_bytes = nodes * static_cast<std::size_t>(graph.row_bytes);
-  const bool in_gpu = topology_fits(indptr_bytes + indices_bytes, label_bytes + nodes * sizeof(uint32_t), place);
-  check_host_memory(feature_bytes + (in_gpu ? 0 : indptr_bytes + indices_bytes));
+  const bool in_gpu =
+      topology_fits(indptr_bytes(graph) + indices_bytes(graph), label_bytes + nodes * sizeof(uint32_t), place);
+  pinned_->pin(!in_gpu);
   if (in_gpu) {
-    gpu_indptr_ = device_copy(graph.indptr, indptr_bytes, "copy indptr to the GPU");
-    gpu_indices_ = device_copy(graph.indices, indices_bytes, "copy indices to the GPU");
-  } else {
-    host_indptr_ = pinned_copy(graph.indptr, indptr_bytes);
-    host_indices_ = pinned_copy(graph.indices, indices_bytes);
+    indptr_ = device_copy(graph.indptr, indptr_bytes(graph), "copy indptr to the GPU");
+    indices_ = device_copy(graph.indices, indices_bytes(graph), "copy indices to the GPU");
   }
   labels_ = device_copy(graph.labels, label_bytes, "copy labels to the GPU");
-  features_ = pinned_copy(graph.features, feature_bytes);
-  topology_ = {reinterpret_cast<const int64_t*>(in_gpu ? gpu_indptr_.data() : host_indptr_.data()),
-               in_gpu ? gpu_indices_.data() : host_indices_.data(), graph.index_bytes};
-  rows_ = {features_.data(), graph.row_bytes, reinterpret_cast<const int64_t*>(labels_.data()), graph.num_nodes};
+  topology_ = {reinterpret_cast<const int64_t*>(in_gpu ? indptr_.data() : pinned_->indptr()),
+               in_gpu ? indices_.data() : pinned_->indices(), graph.index_bytes};
+  rows_ = {pinned_->features(), graph.row_bytes, reinterpret_cast<const int64_t*>(labels_.data()), graph.num_nodes};
 }
 
 }  // namespace cohort::sampler

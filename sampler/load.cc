@@ -85,7 +85,7 @@ void decode_features(const dataset::Dataset& data, GraphView& graph) {
 
 }  // namespace
 
-GraphView view_of(const dataset::Dataset& data, const Options& options) {
+GraphView topology_of(const dataset::Dataset& data) {
   GraphView graph;
   graph.num_nodes = data.num_nodes();
   graph.num_edges = data.num_edges();
@@ -93,6 +93,11 @@ GraphView view_of(const dataset::Dataset& data, const Options& options) {
   graph.indices = data.indices().data();
   graph.index_bytes = static_cast<int>(dataset::size_of(data.indices().dtype()));
   graph.labels = data.labels().data();
+  return graph;
+}
+
+GraphView view_of(const dataset::Dataset& data, const Options& options) {
+  GraphView graph = topology_of(data);
   graph.row_bytes = static_cast<int64_t>(data.feature_row_bytes());
   if (data.has_raw_features()) graph.features = data.features().data();
   if (wants_encoded_rows(data, options)) graph.encoded = open_encoded(data);
@@ -101,7 +106,8 @@ GraphView view_of(const dataset::Dataset& data, const Options& options) {
   return graph;
 }
 
-channel::ChannelOptions channel_options(const Options& options, const dataset::Dataset& data) {
+channel::ChannelOptions channel_options(const Options& options, const dataset::Dataset& data,
+                                        [[maybe_unused]] int rank) {
   channel::ChannelOptions channel;
   channel.num_slots = options.num_slots;
   channel.owner_pid = options.owner_pid;
@@ -110,19 +116,22 @@ channel::ChannelOptions channel_options(const Options& options, const dataset::D
   if (options.device == "cpu") return channel;
 #ifdef COHORT_WITH_CUDA
   channel.device = channel::DeviceKind::kCuda;
-  std::memcpy(channel.gpu_uuid, choose_gpu(options.gpu).uuid.data(), sizeof channel.gpu_uuid);
+  std::memcpy(channel.gpu_uuid, choose_gpu(options.gpus[static_cast<std::size_t>(rank)]).uuid.data(),
+              sizeof channel.gpu_uuid);
   return channel;
 #else
   throw base::Error({"device", "cpu", "cuda", "this build of cohort has the CPU backend only"});
 #endif
 }
 
-std::unique_ptr<Backend> make_backend(const Options& options, const GraphView& graph) {
+std::vector<std::unique_ptr<Backend>> make_backends(const Options& options, const GraphView& graph) {
 #ifdef COHORT_WITH_CUDA
   if (options.device == "cuda")
-    return make_cuda_backend(graph, place_of(options.topology), options.fetch_blocks, options.faults);
+    return make_cuda_backends(graph, options.gpus, place_of(options.topology), options.fetch_blocks, options.faults);
 #endif
-  return make_host_backend(graph, options.faults);
+  std::vector<std::unique_ptr<Backend>> backends;
+  for (int rank = 0; rank < options.num_ranks; ++rank) backends.push_back(make_host_backend(graph, options.faults));
+  return backends;
 }
 
 std::string describe_devices() {
@@ -144,7 +153,7 @@ void remove_channel_of_dead_owner(const Options& options) {
   // A child hears of its parent's death while that is still dying and counts as alive, but has another parent by then.
   const bool owner_lives = options.end_with_parent ? getppid() == options.owner_pid
                                                    : base::is_alive(base::process_with_pid(options.owner_pid));
-  if (owner_lives) return;
+  if (owner_lives && !std::filesystem::exists(options.channel / "left")) return;
   std::error_code gone;  // another process may be removing it at the same time: that is as good
   std::filesystem::remove_all(options.channel, gone);
 }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "channel/publisher.h"
 #include "dataset/dataset.h"
@@ -13,16 +15,20 @@ namespace cohort::sampler {
 // The graph as the backend reads it; its rows are encoded where the options and the data set have it so. Throws Error
 // when they ask for encoded rows that were not prepared, and when what must be decoded does not fit in memory.
 GraphView view_of(const dataset::Dataset& data, const Options& options);
+// The same without rows: row_bytes is 0.
+GraphView topology_of(const dataset::Dataset& data);
 
-channel::ChannelOptions channel_options(const Options& options, const dataset::Dataset& data);
+// What is fixed for the channel of a rank. On a GPU it makes the rank's GPU the calling thread's.
+channel::ChannelOptions channel_options(const Options& options, const dataset::Dataset& data, int rank);
 
-// The backend that the options name. Throws Error when this build or machine does not have it.
-std::unique_ptr<Backend> make_backend(const Options& options, const GraphView& graph);
+// The backends that the options name, one a rank. Throws Error when this build or machine does not have them.
+std::vector<std::unique_ptr<Backend>> make_backends(const Options& options, const GraphView& graph);
 
 // Backends of this build and the visible GPUs, as JSON: {"cuda_build": bool, "gpus": [{ordinal, name, uuid, bytes}]}.
 std::string describe_devices();
 
-// When the process that started the run is gone, nobody else removes the channel's folder.
+// When the process that started the run is gone, or has left the sampler to other ranks (a file `left` says so), nobody
+// else removes the channel's folder.
 void remove_channel_of_dead_owner(const Options& options);
 
 }  // namespace cohort::sampler

@@ -1,4 +1,4 @@
-// cohort-sampler run.json: builds minibatches for one trainer until the run is stopped.
+// cohort-sampler run.json: builds minibatches for its trainers until the run is stopped.
 // cohort-sampler --devices: what this build and machine can use, as JSON.
 // cohort-sampler --presample options.json: counts what a short run reads, for the cache; prints JSON.
 #include <signal.h>
@@ -9,42 +9,36 @@
 
 #include "base/check.h"
 #include "base/process.h"
-#include "channel/publisher.h"
 #include "sampler/load.h"
 #include "sampler/options.h"
-#include "sampler/pipeline.h"
 #include "sampler/presample.h"
+#include "sampler/ranks.h"
 
 namespace {
 
 using namespace cohort;
 
-std::atomic<uint32_t>* stop_flag = nullptr;
+// While it lives, SIGTERM sets the stop flag of every channel: all waits look at it. Ctrl-C is the launcher's business.
+class StopOnSigterm {
+ public:
+  explicit StopOnSigterm(sampler::Ranks& ranks) {
+    ranks_ = &ranks;
+    struct sigaction action {};
+    action.sa_handler = [](int) { ranks_->stop(); };
+    sigaction(SIGTERM, &action, nullptr);
+  }
+  ~StopOnSigterm() { signal(SIGTERM, SIG_IGN); }  // it ends anyway
 
-// SIGTERM sets the channel's stop flag: all waits look at it. Ctrl-C is the launcher's business.
-void handle_signals(channel::Publisher& publisher) {
-  stop_flag = &publisher.stop_flag();
-  struct sigaction action {};
-  action.sa_handler = [](int) { stop_flag->store(1); };
-  sigaction(SIGTERM, &action, nullptr);
-}
+ private:
+  static inline sampler::Ranks* ranks_ = nullptr;
+};
 
 int serve(const sampler::Options& options) {
   const dataset::Dataset data = dataset::Dataset::open(options.dataset);
-  channel::Publisher publisher(options.channel, sampler::channel_options(options, data));
-  handle_signals(publisher);
-  try {
-    publisher.set_stage(channel::Stage::kLoading);
-    const sampler::GraphView graph = sampler::view_of(data, options);
-    const auto backend = sampler::make_backend(options, graph);
-    publisher.announce();
-    sampler::Pipeline(options, graph, *backend, publisher).serve();
-    publisher.set_stage(channel::Stage::kEnded);
-    return 0;
-  } catch (const std::exception& error) {
-    publisher.leave_error(error.what());
-    throw;
-  }
+  sampler::Ranks ranks(options, data);
+  const StopOnSigterm stop_on_sigterm(ranks);
+  ranks.serve();
+  return 0;
 }
 
 int presample(const char* options) {

@@ -67,11 +67,15 @@ class Members {
   std::set<std::string> known_;
 };
 
-void refuse_unless(bool good, const char* place, const char* expected, const std::string& found) {
+void refuse_unless(bool good, const char* place, const std::string& expected, const std::string& found) {
   if (!good) throw base::Error({place, expected, found, ""});
 }
 
 }  // namespace
+
+std::filesystem::path rank_folder(const Options& options, int rank) {
+  return rank == 0 ? options.channel : options.channel / fmt::format("rank-{}", rank);
+}
 
 Options read_options(const std::filesystem::path& run_json) {
   const json run = parse(run_json);
@@ -83,7 +87,8 @@ Options read_options(const std::filesystem::path& run_json) {
   members.read_path("dataset", options.dataset);
   members.read_path("channel", options.channel);
   members.read("device", options.device);
-  members.read("gpu", options.gpu);
+  members.read("num_ranks", options.num_ranks);
+  members.read("gpus", options.gpus);
   members.read("topology", options.topology);
   members.read("compress", options.compress);
   members.read("num_slots", options.num_slots);
@@ -96,6 +101,9 @@ Options read_options(const std::filesystem::path& run_json) {
   members.read("illegal_access_batch", options.faults.illegal_access_batch);
   members.refuse_others();
   refuse_unless(options.device == "cpu" || options.device == "cuda", "device", "cpu or cuda", options.device);
+  refuse_unless(options.num_ranks >= 1, "num_ranks", "at least 1", std::to_string(options.num_ranks));
+  refuse_unless(options.device == "cpu" || std::ssize(options.gpus) == options.num_ranks, "gpus",
+                fmt::format("one for each of {} ranks", options.num_ranks), std::to_string(options.gpus.size()));
   refuse_unless(options.topology == "auto" || options.topology == "gpu" || options.topology == "host", "topology",
                 "auto, gpu or host", options.topology);
   const std::set<std::string> modes = {"auto", "none", "cache", "host", "both"};

@@ -62,11 +62,18 @@ void Pipeline::serve() {
 
 void Pipeline::serve_pass(const channel::Request& request) {
   base::require(request.num_hops >= 1 && request.num_hops <= channel::kMaxHops, "1 to kMaxHops hops");
+  const uint64_t stride = request.step_stride;
+  base::require(stride >= 1, "a stride of at least 1");
   Schedule schedule(seed_sets_.get(request.seed_set), request, options_.seed);
-  for (uint64_t step = request.first_step; step < schedule.num_steps(); ++step) {
+  const uint64_t end = (schedule.num_steps() + stride - 1) / stride * stride;
+  for (uint64_t step = request.first_step; step < end; step += stride) {
     const std::optional<int> slot = publisher_.acquire(request.pass);
     if (!slot) return;
-    build_batch(*slot, request, schedule, step);
+    if (step < schedule.num_steps()) {
+      build_batch(*slot, request, schedule, step);
+    } else {
+      publish_empty(*slot, request, schedule, step);
+    }
   }
 }
 
@@ -92,6 +99,14 @@ void Pipeline::build_batch(int slot, const channel::Request& request, Schedule& 
   batch.host_bytes = times.host_bytes;
   publisher_.set_stage(Stage::kPublishing, number);
   publisher_.publish(slot, batch);
+}
+
+void Pipeline::publish_empty(int slot, const channel::Request& request, const Schedule& schedule, uint64_t step) {
+  Counts none;
+  none.nodes_per_hop.assign(static_cast<std::size_t>(request.num_hops) + 1, 0);
+  none.edges_per_hop.assign(static_cast<std::size_t>(request.num_hops), 0);
+  publisher_.memory(slot, 1, slot_bytes_to_ask(request, 1));
+  publisher_.publish(slot, describe(request, schedule, step, none));
 }
 
 std::size_t Pipeline::slot_bytes_to_ask(const channel::Request& request, std::size_t needed_bytes) const {

@@ -15,7 +15,7 @@ class Pipeline {
         graph_(graph),
         backend_(backend),
         publisher_(publisher),
-        seed_sets_(options.channel, graph.num_nodes) {}
+        seed_sets_(publisher.folder(), graph.num_nodes) {}
 
   // Serves requests until the run is stopped. Throws PeerLost when the trainer has died.
   void serve();
@@ -23,6 +23,7 @@ class Pipeline {
  private:
   void serve_pass(const channel::Request& request);
   void build_batch(int slot, const channel::Request& request, Schedule& schedule, uint64_t step);
+  void publish_empty(int slot, const channel::Request& request, const Schedule& schedule, uint64_t step);
   std::size_t slot_bytes_to_ask(const channel::Request& request, std::size_t needed_bytes) const;
   void wait_until_finished() const;
 

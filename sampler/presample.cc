@@ -73,7 +73,7 @@ std::string describe(const std::filesystem::path& file, const cache::Hotness& ho
 }  // namespace
 
 cache::HotnessKey hotness_key(const dataset::Dataset& data, const PresampleOptions& options) {
-  return {hash_graph(view_of(data)), cache::hash_words(seeds_of(data, options.split)), options.fanout,
+  return {hash_graph(topology_of(data)), cache::hash_words(seeds_of(data, options.split)), options.fanout,
           options.batch_size};
 }
 
@@ -105,9 +105,7 @@ std::string presample_to_file(const PresampleOptions& options) {
   if (!options.refresh && std::filesystem::exists(file)) {
     return describe(file, cache::Hotness::load(file, &key), true, false);
   }
-  GraphView graph = view_of(data);
-  graph.features = nullptr;  // counting reads no rows
-  graph.row_bytes = 0;
+  const GraphView graph = topology_of(data);  // counting reads no rows
   const auto backend = make_host_backend(graph, {});
   const Presampled result = presample(graph, seeds, key, options.max_batches, *backend);
   result.hotness.save(file);

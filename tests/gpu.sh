@@ -18,6 +18,7 @@ set +e
 cd "$root"
 export PATH=$build/bin:$PATH PYTHONPATH=$build/python${PYTHONPATH:+:$PYTHONPATH} COHORT_BUILD=$build
 bench_graph=${TMPDIR:-/tmp}/cohort-bench-graph
+num_gpus=$(nvidia-smi --query-gpu=name --format=csv,noheader | wc -l)
 table=()
 
 # row NAME STATUS TEXT: a line of the table, with the seconds since the line before
@@ -60,6 +61,11 @@ compare_digests() {
   cohort digest "$1" --device cpu --batches 4 --fanout "$2" --batch-size "$3" --seed 7 >"$lines-cpu.txt" 2>>"$out/digest.log"
   cmp "$lines-cuda.txt" "$lines-cpu.txt" && [[ -s $lines-cpu.txt ]]
   row "digest $name $2" $? "$(wc -l <"$lines-cuda.txt") batches, CPU against GPU"
+  if ((num_gpus >= 2)); then
+    cohort digest "$1" --device cuda --gpus 0,1 --batches 4 --fanout "$2" --batch-size "$3" --seed 7 >"$lines-cuda2.txt" 2>>"$out/digest.log"
+    cmp "$lines-cuda2.txt" "$lines-cpu.txt"
+    row "digest $name $2" $? "CPU against 2 GPUs"
+  fi
   local carried=${COHORT_DATA:-.}/../digest-$name-$2.txt
   [[ -f $carried ]] || return 0
   cmp "$carried" "$lines-cuda.txt"
@@ -78,7 +84,9 @@ stage_digest() {
 stage_epoch() {
   local mode run
   make_bench_graph
-  for mode in "" --no-mps; do
+  local modes=("" --no-mps)
+  ((num_gpus >= 2)) && modes+=("--gpus=0,1")
+  for mode in "${modes[@]}"; do
     run=$out/epoch${mode:-}
     cohort train "$bench_graph" --device cuda --fanout 25,10 --batch-size 8192 --hidden 256 --epochs 4 --out "$run" $mode \
       >"$run.log" 2>&1

@@ -6,6 +6,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+import torch
+
 SECONDS_TO_END = 5.0  # what the design allows between a death and the end of the run
 SECONDS_TO_START = 60.0  # importing torch on a busy machine
 
@@ -27,6 +30,15 @@ def processes_of(text: str | Path) -> dict[int, list[str]]:
         if any(str(text) in argument for argument in argv):
             found[int(folder.name)] = argv
     return found
+
+
+def two_ranks(device: str) -> list[str]:
+    """The options for two trainers; skips the test where there are not two GPUs for them."""
+    if device == "cpu":
+        return ["--ranks", "2"]
+    if torch.cuda.device_count() < 2:
+        pytest.skip(f"needs 2 GPUs; {torch.cuda.device_count()} here")
+    return ["--gpus", "0,1"]
 
 
 def wait_until(happened: Callable[[], object], seconds: float, what: str):

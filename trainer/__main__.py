@@ -4,53 +4,76 @@ import json
 import os
 import signal
 import sys
+import traceback
 from pathlib import Path
 
 from cohort.base.errors import CohortError
+from cohort.channel.run_folder import rank_folders
 from cohort.trainer import _native
 
 
 def main(run_json: Path) -> int:
     """Runs what the member "trainer" of run.json says; returns the exit code."""
     run = json.loads(run_json.read_text())
-    _native.end_with_parent(run["sampler"]["owner_pid"], signal.SIGTERM)
+    num_ranks = run["sampler"]["num_ranks"]
+    # A rank that waits for a dead one in an all-reduce would never come to handle SIGTERM.
+    _native.end_with_parent(run["sampler"]["owner_pid"], signal.SIGKILL if num_ranks > 1 else signal.SIGTERM)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the launcher's business
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     from cohort.trainer.source import BatchSource, wait_for_channel
 
-    folder = Path(run["sampler"]["channel"])
-    wait_for_channel(folder, lambda: None)
-    source = BatchSource(folder)
+    digests = run["trainer"]["task"] == "digest"
+    own_rank = int(os.environ["RANK"]) if num_ranks > 1 and not digests else 0
+    folders = rank_folders(Path(run["sampler"]["channel"]), num_ranks)
+    sources = []
     try:
-        if run["trainer"]["task"] == "digest":
+        for rank, folder in enumerate(folders):
+            if digests or rank == own_rank:
+                wait_for_channel(folder, lambda: None)
+                sources.append(BatchSource(folder, rank=rank, num_ranks=num_ranks))
+        if digests:
             from cohort.trainer.digest import print_digests
 
-            print_digests(source, run)
+            print_digests(sources, run)
         else:
-            _train(source, run, run_json.parent)
+            _train(sources[0], run, run_json.parent)
     except BaseException as error:
-        source.fail(f"{type(error).__name__}: {error}")
+        for source in sources:
+            source.fail(f"{type(error).__name__}: {error}")
         raise
     return 0
 
 
 def _train(source, run: dict, out: Path) -> None:
     import numpy as np
+    import torch
 
     from cohort.trainer.progress import print_table
+    from cohort.trainer.ranks import Place, Ranks
     from cohort.trainer.train import Trainer, TrainOptions
 
     options = TrainOptions(**{key: value for key, value in run["trainer"].items() if key != "task"})
     dataset = Path(run["sampler"]["dataset"])
     splits = {name: np.load(dataset / f"{name}_ids.npy", mmap_mode="r") for name in ("train", "val", "test")}
-    trainer = Trainer(options, source, splits, out)
+    if source.device.type == "cuda":
+        torch.cuda.set_device(source.device)
+    ranks = Ranks(Place(source.rank, source.num_ranks), source.device, Path(run["sampler"]["channel"]) / "store")
+    trainer = Trainer(options, source, ranks, splits, out)
     trainer.report.time_sliced = run.get("time_sliced", False)
-    print_table(trainer.run(), options.quiet)
+    print_table(trainer.run(), trainer.quiet)
+    ranks.leave()
 
 
 if __name__ == "__main__":
+    # What fails or is stopped ends without destructors, which may wait for a process that is gone.
     try:
-        sys.exit(main(Path(sys.argv[1])))
+        exit_code = main(Path(sys.argv[1]))
     except CohortError as error:
-        print(f"cohort: {error}", file=sys.stderr)
-        os._exit(1)  # not through destructors that may wait for a process that is gone
+        print(f"cohort: {error}", file=sys.stderr, flush=True)
+        os._exit(1)
+    except SystemExit as stop:
+        os._exit(stop.code)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    sys.exit(exit_code)

@@ -18,17 +18,29 @@ def digest(batch) -> str:
     return sha.hexdigest()[:32]
 
 
-def print_digests(source: BatchSource, run: dict) -> None:
-    """Prints "step nodes edges digest" for the first batches of as many epochs as it takes."""
+def print_digests(sources: list[BatchSource], run: dict) -> None:
+    """Prints "epoch:step nodes edges digest" for the first batches of as many epochs as it takes.
+
+    Args:
+        sources: one a rank; they are read in turn, so that the batches come in the order of one rank.
+        run: the contents of run.json.
+    """
     options = run["trainer"]
     ids = np.load(Path(run["sampler"]["dataset"]) / "train_ids.npy", mmap_mode="r")
     if len(ids) == 0:
         raise CohortError("train_ids.npy", "seeds to make batches of", "none")
-    seed_set = source.add_seeds(ids)
+    seed_sets = [source.add_seeds(ids) for source in sources]
     left, epoch = options["num_batches"], 0
     while left > 0:
-        which = source.request(seed_set, options["fanout"], options["batch_size"], epoch, shuffle=True)
-        steps = min(left, which.num_steps)
-        for batch, slot in source.batches(which, steps):
+        steps = min(left, -(-len(ids) // options["batch_size"]))
+        shares = []
+        for source, seed_set in zip(sources, seed_sets, strict=True):
+            which = source.request(seed_set, options["fanout"], options["batch_size"], epoch, shuffle=True)
+            shares.append(source.batches(which))
+        for step in range(steps):
+            batch, slot = next(shares[step % len(shares)])
             print(f"{epoch}:{slot.step} {batch.num_nodes} {batch.edge_index.shape[1]} {digest(batch)}", flush=True)
+            del batch, slot
+        for share in shares:
+            share.close()
         left, epoch = left - steps, epoch + 1

@@ -1,5 +1,7 @@
 """NeighborLoader: PyG's loader over a sampler process of its own."""
 
+import contextlib
+import itertools
 import json
 import os
 import subprocess
@@ -16,11 +18,14 @@ from torch_geometric.data import Data
 
 from cohort.base.errors import CohortError
 from cohort.base.programs import POLITE, log_tail, program
-from cohort.channel.run_folder import RunFolder
+from cohort.channel.run_folder import RunFolder, meeting_point, rank_folders
 from cohort.trainer import _native
-from cohort.trainer.source import BatchSource, wait_for_channel
+from cohort.trainer.ranks import Place, place_from_environment
+from cohort.trainer.source import BatchSource, wait_for_channel, wait_for_file
 
 INT32_MAX = 2**31 - 1
+OTHER_RANKS_SECONDS = 2.0  # how long the rank that started the sampler waits for the others to be done with it
+num_samplers = itertools.count()  # of this process
 
 
 class NeighborLoader:
@@ -33,7 +38,8 @@ class NeighborLoader:
         input_nodes: seeds: int64 ids or a bool mask [num_nodes]; None: all nodes. Each node at most once.
         shuffle: a new order each epoch, keyed by (seed, epoch).
         drop_last: leave out a last batch that is smaller.
-        device: "cuda", "cuda:N", "cpu", or "auto": a GPU when there is one and this build has CUDA.
+        device: "cuda", "cuda:N", "cpu", or "auto": a GPU when there is one and this build has CUDA. Several ranks on
+            a machine have one each, that of their local rank.
         seed: everything random about the batches; the same seed gives the same batches on every device.
         num_slots: batches that the shared buffer holds.
         topology: where a GPU sampler keeps the graph: "auto", "gpu" or "host".
@@ -41,6 +47,11 @@ class NeighborLoader:
 
     Each batch has ``x, edge_index, y, batch_size, n_id, input_id, num_sampled_nodes, num_sampled_edges``, nodes in
     PyG's order (seeds first, then by hop). ``x`` and ``edge_index`` are views of shared memory: see ``Batch``.
+
+    Under torchrun and ``cohort run --gpus 0,1`` local rank 0 starts one sampler for all ranks of its machine, and every
+    rank must make the same loaders. Batch b of a pass is for rank b mod WORLD_SIZE. All ranks get the same number of
+    batches: where a pass has too few, the last one of some has no seeds; ``drop_last`` leaves out such a last step.
+    Weight each rank's loss by its share of the seeds.
 
     Raises:
         CohortError: bad data, arguments or devices; the sampler's end, with its last stage and log.
@@ -91,7 +102,8 @@ class NeighborLoader:
 
     def __len__(self) -> int:
         full, rest = divmod(len(self._ids), self.batch_size)
-        return full + (rest > 0 and not self.drop_last)
+        num_ranks = self._sampler.place.size
+        return full // num_ranks if self.drop_last else -(-(full + (rest > 0)) // num_ranks)
 
     def __iter__(self) -> Iterator[Data]:
         self._sampler.require_open()
@@ -116,32 +128,60 @@ class NeighborLoader:
 
 
 class _Sampler:
-    """A sampler process, its channel and its end."""
+    """A sampler process, this rank's channel to it, and its end.
+
+    With several ranks on a machine the first one starts it and the others find it.
+    """
 
     def __init__(self, data: Path, device, seed, num_slots, topology, limit_seconds, debug: dict):
         self.data = data.absolute()
         self.num_nodes = _num_nodes(self.data)
-        kind, gpu = _resolve_device(device)
+        self.place = place_from_environment()
+        self.process = None
+        kind, gpu = _resolve_device(device, self.place)
+        self._cleanup = contextlib.ExitStack()
+        self._finalizer = weakref.finalize(self, _clean_up, os.getpid(), self._cleanup)
+        meeting = meeting_point(next(num_samplers)) if self.place.local_size > 1 else None
+        try:
+            if self.place.local_rank == 0:
+                if kind == "cuda":
+                    _warn_without_mps()
+                options = {
+                    "device": kind,
+                    "gpus": [gpu] if meeting is None else list(range(self.place.local_size)),
+                    "topology": topology,
+                    "num_slots": num_slots,
+                    "seed": seed,
+                }
+                self.run_folder = self._start(options | debug, meeting)
+            else:
+                self.run_folder = _find(meeting, limit_seconds)
+            folders = rank_folders(self.run_folder, self.place.local_size)
+            folder = folders[self.place.local_rank]
+            wait_for_channel(folder, self.check)
+            self.source = BatchSource(folder, limit_seconds, self.place.rank, self.place.size)
+            if meeting is not None:
+                self._cleanup.callback(self.source.leave)
+                self._await_others(folders, limit_seconds)
+                if self.place.local_rank == 0:
+                    meeting.unlink()
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, options: dict, meeting: Path | None) -> Path:
+        """Starts the process; returns the run's folder."""
         command = program("cohort-sampler")
-        if kind == "cuda":
-            _warn_without_mps()
-        self.folder = RunFolder()
+        folder = RunFolder()
         self.log = Path(tempfile.mkstemp(prefix="cohort-sampler-", suffix=".log")[1])
         run = {
-            "sampler": {
-                "dataset": str(self.data),
-                "channel": str(self.folder.path),
-                "device": kind,
-                "gpu": gpu,
-                "topology": topology,
-                "num_slots": num_slots,
-                "seed": seed,
-                "owner_pid": os.getpid(),
-            }
-            | debug
+            "dataset": str(self.data),
+            "channel": str(folder.path),
+            "num_ranks": self.place.local_size,
+            "owner_pid": os.getpid(),
         }
-        run_json = self.folder.path / "run.json"
-        run_json.write_text(json.dumps(run, indent=2))
+        run_json = folder.path / "run.json"
+        run_json.write_text(json.dumps({"sampler": run | options}, indent=2))
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
                 [command, str(run_json)],
@@ -149,18 +189,29 @@ class _Sampler:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                pass_fds=() if meeting is None else (folder.lock,),  # it may outlive this rank
             )
-        self._finalizer = weakref.finalize(self, _end, os.getpid(), self.process, self.folder, self.log)
-        try:
-            wait_for_channel(self.folder.path, self.check)
-            self.source = BatchSource(self.folder.path, limit_seconds)
-        except BaseException:
-            self.close()
-            raise
+        self._cleanup.callback(_end, self.process, folder, self.log, meeting is not None)
+        if meeting is not None:
+            folder.link(meeting)
+            self._cleanup.callback(meeting.unlink, missing_ok=True)
+        return folder.path
+
+    def _await_others(self, folders: list[Path], limit_seconds: float) -> None:
+        """Says that this rank is here; the first waits for all, so that none is late when it has done its work."""
+        (folders[self.place.local_rank] / "attached").touch()
+        for rank, folder in enumerate(folders if self.place.local_rank == 0 else []):
+            hint = "every rank must make the same loaders"
+            late = CohortError(f"local rank {rank}", f"its loader within {limit_seconds:.0f} s", "none", hint)
+            wait_for_file(folder / "attached", self.check, limit_seconds, late)
 
     def check(self) -> None:
         """Raises when the process has ended."""
-        if self.process.poll() is not None:
+        if self.process is None:
+            if not self.run_folder.exists():
+                hint = "the first rank of this machine, which started it, says why"
+                raise CohortError("the sampler", "a running process", "it has ended", hint)
+        elif self.process.poll() is not None:
             raise CohortError(
                 "the sampler",
                 "a running process",
@@ -174,7 +225,7 @@ class _Sampler:
 
     def explain(self, error: CohortError) -> CohortError:
         """The error, with the sampler's log when the sampler has ended."""
-        if self.process.poll() is None:
+        if self.process is None or self.process.poll() is None:
             return error
         return CohortError.from_text(f"{error}\nsampler's log:\n{log_tail(self.log)}")
 
@@ -193,10 +244,30 @@ def _warn_without_mps() -> None:
         )
 
 
-def _end(owner: int, process, folder: RunFolder, log: Path) -> None:
-    """Ends a sampler within seconds: asks first. A fork of the owner leaves it alone."""
-    if os.getpid() != owner:
-        return
+def _find(meeting: Path, limit_seconds: float) -> Path:
+    """The run's folder that the first rank of this machine has made."""
+    hint = "all ranks of a machine must have one parent process and make the same loaders in the same order"
+    found = f"no {meeting} after {limit_seconds:.0f} s"
+    late = CohortError("LOCAL_RANK", "a sampler that local rank 0 starts", found, hint)
+    wait_for_file(meeting, lambda: None, limit_seconds, late)
+    return meeting.resolve()
+
+
+def _clean_up(owner: int, cleanup: contextlib.ExitStack) -> None:
+    """A fork of the owner leaves the sampler alone."""
+    if os.getpid() == owner:
+        cleanup.close()
+
+
+def _end(process, folder: RunFolder, log: Path, shared: bool) -> None:
+    """Ends a sampler within seconds: asks first. One that other ranks still need ends by itself after them."""
+    log.unlink(missing_ok=True)
+    if shared:
+        (folder.path / "left").touch()  # if it runs on, it removes the folder
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=OTHER_RANKS_SECONDS)
+        if process.poll() is None:
+            return
     if process.poll() is None:
         process.terminate()
         try:
@@ -205,7 +276,6 @@ def _end(owner: int, process, folder: RunFolder, log: Path) -> None:
             process.kill()
             process.wait()
     folder.remove()
-    log.unlink(missing_ok=True)
 
 
 def _num_nodes(data: Path) -> int:
@@ -256,12 +326,13 @@ def _ids_of(input_nodes, num_nodes: int) -> np.ndarray:
     return ids
 
 
-def _resolve_device(device) -> tuple[str, int]:
-    """("cpu" or "cuda", ordinal) for what the user asked for."""
+def _resolve_device(device, place: Place) -> tuple[str, int]:
+    """("cpu" or "cuda", ordinal) for what the user asked for. Ranks of one machine have the GPUs 0, 1, ... in turn."""
+    ours = place.local_rank if place.local_size > 1 else None
     if str(device) == "auto":
-        return (
-            ("cuda", torch.cuda.current_device()) if _native.with_cuda() and torch.cuda.is_available() else ("cpu", 0)
-        )
+        if not _native.with_cuda() or not torch.cuda.is_available():
+            return "cpu", 0
+        return "cuda", torch.cuda.current_device() if ours is None else ours
     try:
         device = torch.device(device)
     except (RuntimeError, TypeError) as error:
@@ -272,4 +343,7 @@ def _resolve_device(device) -> tuple[str, int]:
         raise CohortError("device", "a GPU", "none", "check nvidia-smi and CUDA_VISIBLE_DEVICES, or use device='cpu'")
     if device.type == "cuda" and not _native.with_cuda():
         raise CohortError("device", "cpu", "cuda", "this build of cohort has the CPU backend only")
-    return device.type, device.index or 0
+    if device.type == "cuda" and ours is not None and device.index not in (None, ours):
+        hint = "choose GPUs with CUDA_VISIBLE_DEVICES"
+        raise CohortError("device", f"cuda:{ours} on local rank {ours}", str(device), hint)
+    return device.type, (ours or 0) if device.index is None else device.index

@@ -2,7 +2,7 @@
 
 import json
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 import torch
@@ -11,52 +11,77 @@ from cohort.base.files import write_atomically
 
 
 class StepClock:
-    """Wait and train time of steps.
+    """Wait, train and all-reduce time of steps.
 
     Wait is the idle time of the trainer's stream between the end of one step (or the start of the epoch) and the start
-    of the next; train is forward to optimizer step. On a GPU both come from events on the current stream; on the CPU
-    from the wall clock. Their sum is the epoch's time.
+    of the next; train is forward to optimizer step, less the all-reduce: adding up over the ranks, and waiting for the
+    slowest of them to do so. On a GPU all come from events on the current stream; on the CPU from the wall clock. Their
+    sum is the epoch's time.
     """
+
+    def __init__(self, device: torch.device):
+        self.start = time.perf_counter()
+        self._steps = _Intervals(device)
+        self._all_reduces = _Intervals(device)
+
+    def step_begins(self) -> None:
+        """The batch is there; the step's work comes next."""
+        self._steps.mark()
+
+    def step_ended(self) -> None:
+        """The optimizer step is on the stream."""
+        self._steps.mark()
+
+    def all_reduce_begins(self) -> None:
+        self._all_reduces.mark()
+
+    def all_reduce_ended(self) -> None:
+        """The work that follows on the stream has the sum."""
+        self._all_reduces.mark()
+
+    def totals(self) -> tuple[float, float, float]:
+        """(wait, train, all-reduce) seconds so far; waits for the stream."""
+        wait, step = self._steps.totals()
+        _, all_reduce = self._all_reduces.totals()
+        return wait, step - all_reduce, all_reduce
+
+    def wait_share(self) -> float:
+        """Wait's share of the steps evaluated so far, without waiting for the GPU."""
+        wait, step = self._steps.so_far()
+        return wait / (wait + step) if wait + step > 0 else 0.0
+
+
+class _Intervals:
+    """Seconds between marks: from the first to the second, from the second to the third, and so on in turn."""
 
     def __init__(self, device: torch.device):
         self._on_gpu = device.type == "cuda"
         self._marks: list = []
-        self._done = [0.0, 0.0]  # seconds of marks already evaluated: wait, train
-        self.start = time.perf_counter()
-        self._mark()
-
-    def step_begins(self) -> None:
-        """The batch is there; the step's work comes next."""
-        self._mark()
-
-    def step_ended(self) -> None:
-        """The optimizer step is on the stream."""
-        self._mark()
-        if self._on_gpu and len(self._marks) > 512:
-            self._evaluate(up_to=len(self._marks) // 4 * 2)
+        self._done = [0.0, 0.0]  # seconds of intervals already evaluated: even ones, odd ones
+        self.mark()
 
     def totals(self) -> tuple[float, float]:
-        """(wait, train) seconds so far; waits for the stream."""
+        """Seconds of the even and of the odd intervals; waits for the stream."""
         self._evaluate(up_to=len(self._marks) - 1)
         return self._done[0], self._done[1]
 
-    def wait_share(self) -> float:
-        """Wait / (wait + train) of the steps evaluated so far, without waiting for the GPU."""
-        if not self._on_gpu:
-            self._evaluate(up_to=len(self._marks) - 1)
-        total = sum(self._done)
-        return self._done[0] / total if total > 0 else 0.0
+    def so_far(self) -> tuple[float, float]:
+        """The same for those evaluated so far, without waiting for the GPU."""
+        return self.totals() if not self._on_gpu else (self._done[0], self._done[1])
 
-    def _mark(self) -> None:
+    def mark(self) -> None:
+        """Ends an interval and begins the next."""
         if self._on_gpu:
             event = torch.cuda.Event(enable_timing=True)
             event.record()
             self._marks.append(event)
+            if len(self._marks) > 512:
+                self._evaluate(up_to=len(self._marks) // 4 * 2)
         else:
             self._marks.append(time.perf_counter())
 
     def _evaluate(self, up_to: int) -> None:
-        """Adds up the intervals between marks 0 .. up_to (an even number: whole steps), and forgets them."""
+        """Adds up the intervals between marks 0 .. up_to (an even number: whole pairs), and forgets them."""
         up_to -= up_to % 2
         if up_to <= 0:
             return
@@ -71,12 +96,17 @@ class StepClock:
 
 @dataclass
 class EpochReport:
-    """One epoch of training. All times in seconds; sample and fetch are the sampler's, beside the trainer's."""
+    """One epoch of training. All times in seconds; sample and fetch are the sampler's, beside the trainer's.
+
+    With several ranks the times are those of rank 0, the loss and the counts are those of all, and ``ranks`` has the
+    times of each.
+    """
 
     epoch: int
     seconds: float = 0.0
     wait_seconds: float = 0.0
     train_seconds: float = 0.0
+    all_reduce_seconds: float = 0.0
     sample_seconds: float = 0.0
     fetch_seconds: float = 0.0
     loss: float = 0.0
@@ -86,16 +116,25 @@ class EpochReport:
     num_nodes: int = 0
     num_edges: int = 0
     host_bytes: int = 0
+    ranks: list[dict] = field(default_factory=list)
 
     def add(self, slot) -> None:
-        """Counts a batch."""
-        self.num_batches += 1
+        """Counts a batch, unless it is the empty one of a rank for which none is left."""
+        self.num_batches += slot.num_seeds > 0
         self.num_seeds += slot.num_seeds
         self.num_nodes += sum(slot.num_sampled_nodes)
         self.num_edges += sum(slot.num_sampled_edges)
         self.host_bytes += slot.host_bytes
         self.sample_seconds += slot.sample_us / 1e6
         self.fetch_seconds += slot.fetch_us / 1e6
+
+    def merge(self, reports: list["EpochReport"]) -> None:
+        """Makes this the report of all ranks; ``reports`` has that of each."""
+        for name in ("num_batches", "num_seeds", "num_nodes", "num_edges", "host_bytes"):
+            setattr(self, name, sum(getattr(report, name) for report in reports))
+        if len(reports) > 1:
+            times = [item.name for item in fields(self) if item.name.endswith("seconds")]
+            self.ranks = [{name: getattr(report, name) for name in times} for report in reports]
 
 
 @dataclass
@@ -106,6 +145,7 @@ class RunReport:
     val_accuracy: float | None = None
     best_epoch: int | None = None
     device: str = ""
+    num_ranks: int = 1
     time_sliced: bool = False
     epochs: list[EpochReport] = field(default_factory=list)
     bytes: dict = field(default_factory=lambda: {"host": 0, "peer": 0, "local": 0})

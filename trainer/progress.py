@@ -10,16 +10,19 @@ from rich.progress import Progress as RichProgress
 from rich.table import Table
 
 from cohort.base.units import format_bytes
-from cohort.trainer.metrics import RunReport, StepClock
+from cohort.trainer.metrics import EpochReport, RunReport, StepClock
 
 UPDATE_SECONDS = 0.2
 
 
 class Progress:
-    """A bar over the seeds of all epochs, with epoch, loss, seeds/s and wait share; nothing when quiet."""
+    """A bar over the seeds of all epochs, with epoch, loss, seeds/s and wait share; nothing when quiet.
 
-    def __init__(self, num_epochs: int, num_seeds: int, quiet: bool):
-        self._num_epochs = num_epochs
+    It shows what one rank sees, times the number of ranks: they go in step.
+    """
+
+    def __init__(self, num_epochs: int, num_seeds: int, quiet: bool, num_ranks: int = 1):
+        self._num_epochs, self._num_ranks = num_epochs, num_ranks
         self._bar = RichProgress(
             TextColumn("epoch {task.fields[epoch]}"),
             BarColumn(bar_width=None),
@@ -45,7 +48,7 @@ class Progress:
 
     def step(self, epoch: int, seeds: int, loss_sum: torch.Tensor, labelled: torch.Tensor, clock: StepClock) -> None:
         """Counts a step; looks at the numbers only a few times a second, and never waits for the GPU."""
-        self._seeds += seeds
+        self._seeds += seeds * self._num_ranks
         now = time.perf_counter()
         if now - self._last_update < UPDATE_SECONDS:
             return
@@ -54,7 +57,7 @@ class Progress:
             self._task,
             completed=self._seeds,
             epoch=f"{epoch + 1}/{self._num_epochs}",
-            loss=self._loss.latest(loss_sum / labelled.clamp(min=1)),
+            loss=self._loss.latest(self._num_ranks * loss_sum / labelled.clamp(min=1)),
             rate=f"{self._seeds / (now - self._begin):,.0f}",
             wait=f"{100 * clock.wait_share():.0f} %",
         )
@@ -84,19 +87,17 @@ def print_table(report: RunReport, quiet: bool) -> None:
     """The final table: where each epoch's time went, bytes read, accuracy."""
     if quiet:
         return
-    table = Table(title=f"Cohort on {report.device}", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for name in ["epoch", "seconds", "wait s", "train s", "sample s", "fetch s", "host bytes", "loss", "val %"]:
-        table.add_column(name, justify="right", no_wrap=True)
+    ranks = report.num_ranks > 1
+    names = ["epoch", "seconds", "wait s", "train s", "reduce s", "sample s", "fetch s", "host bytes", "loss", "val %"]
+    title = f"{report.num_ranks} ranks, the first on {report.device}" if ranks else report.device
+    table = Table(title=f"Cohort on {title}", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for name in names:
+        if ranks or name != "reduce s":
+            table.add_column(name, justify="right", no_wrap=True)
     shown = report.epochs if len(report.epochs) <= 8 else report.epochs[:3] + report.epochs[-4:]
     for epoch in shown:
-        times = (epoch.seconds, epoch.wait_seconds, epoch.train_seconds, epoch.sample_seconds, epoch.fetch_seconds)
-        table.add_row(
-            str(epoch.epoch + 1),
-            *(f"{seconds:.3f}" for seconds in times),
-            format_bytes(epoch.host_bytes),
-            f"{epoch.loss:.3f}",
-            "-" if epoch.val_accuracy is None else f"{100 * epoch.val_accuracy:.2f}",
-        )
+        for row in _rows(epoch):
+            table.add_row(*row)
     console = Console()
     console.print(table)
     if report.epochs:
@@ -108,6 +109,22 @@ def print_table(report: RunReport, quiet: bool) -> None:
     console.print(
         f"test accuracy {_percent(report.test_accuracy)}, at the best validation {_percent(report.val_accuracy)}"
     )
+
+
+def _rows(epoch: EpochReport) -> list[list[str]]:
+    """The epoch's row, or one a rank, "r0" and so on: what concerns all of them stands in the first."""
+    whole = [
+        format_bytes(epoch.host_bytes),
+        f"{epoch.loss:.3f}",
+        "-" if epoch.val_accuracy is None else f"{100 * epoch.val_accuracy:.2f}",
+    ]
+    names = ["seconds", "wait_seconds", "train_seconds", "all_reduce_seconds", "sample_seconds", "fetch_seconds"]
+    if not epoch.ranks:
+        names.remove("all_reduce_seconds")
+        return [[str(epoch.epoch + 1), *(f"{getattr(epoch, name):.3f}" for name in names), *whole]]
+    rows = [[f"r{rank}", *(f"{times[name]:.3f}" for name in names)] for rank, times in enumerate(epoch.ranks)]
+    rows[0] = [f"{epoch.epoch + 1} r0", *rows[0][1:], *whole]
+    return rows
 
 
 def _percent(share: float | None) -> str:

@@ -19,7 +19,7 @@ class Pass:
 
     Attributes:
         number: the channel's number for it.
-        num_steps: batches it has.
+        num_steps: batches it has for this trainer.
     """
 
     number: int
@@ -42,11 +42,14 @@ class BatchSource:
     Args:
         folder: the channel's folder; the channel must have been announced.
         limit_seconds: how long the sampler may stay in one stage before it counts as hung.
+        rank, num_ranks: batch b of a pass is for the trainer b mod ``num_ranks``. All get the same number of batches:
+            where a pass has too few, the last one of some has no seeds.
     """
 
-    def __init__(self, folder: Path, limit_seconds: float = 600.0):
+    def __init__(self, folder: Path, limit_seconds: float = 600.0, rank: int = 0, num_ranks: int = 1):
         self.folder = Path(folder)
         self.limit_seconds = limit_seconds
+        self.rank, self.num_ranks = rank, num_ranks
         self._receiver = _native.Receiver(str(folder))
         self._num_seeds: list[int] = []
         self._current = 0  # number of the pass being iterated
@@ -66,19 +69,19 @@ class BatchSource:
         batch_size: int,
         epoch: int = 0,
         shuffle: bool = False,
-        first_step: int = 0,
     ) -> Pass:
         """Asks for a pass; the sampler starts on it as soon as it is done with earlier ones."""
-        num_steps = -(-self._num_seeds[seed_set] // batch_size)
+        num_batches = -(-self._num_seeds[seed_set] // batch_size)
         number = self._receiver.request(
             seed_set=seed_set,
             epoch=epoch,
-            first_step=first_step,
+            first_step=self.rank,
+            step_stride=self.num_ranks,
             shuffle=shuffle,
             batch_size=batch_size,
             fanout=list(fanout),
         )
-        return Pass(number, num_steps - first_step)
+        return Pass(number, -(-num_batches // self.num_ranks))
 
     def batches(self, which: Pass, num_steps: int | None = None) -> Iterator[tuple[Data, "_native.HeldSlot"]]:
         """Yields (batch, slot) for the steps of a pass, in order; breaking off cancels what is left of it."""
@@ -114,24 +117,33 @@ class BatchSource:
         )
         return batch, slot
 
+    def leave(self) -> None:
+        """Ends this trainer's part; the sampler ends when all trainers have. Batches still referenced stay valid."""
+        self._receiver.leave()
+
     def fail(self, text: str) -> None:
         """Leaves the reason of this process's failure in the channel."""
         self._receiver.fail(text)
 
 
 def wait_for_channel(folder: Path, check: Callable[[], None], limit_seconds: float = 3600.0) -> None:
-    """Waits until the sampler has announced its channel.
+    """Waits until the sampler has announced its channel in ``folder``; see wait_for_file."""
+    late = CohortError("sampler", f"to be ready within {limit_seconds:.0f} s", "it is still loading", "see its log")
+    wait_for_file(folder / "channel", check, limit_seconds, late)
+
+
+def wait_for_file(path: Path, check: Callable[[], None], limit_seconds: float, late: CohortError) -> None:
+    """Waits until another process has made a file.
 
     Args:
-        folder: the channel's folder.
-        check: called in every round; raises when the sampler has died.
-        limit_seconds: how long loading may take.
+        path: the file.
+        check: called in every round; raises when that process has ended.
+        limit_seconds: how long it may take.
+        late: raised when it takes longer.
     """
     deadline = time.monotonic() + limit_seconds
-    while not (folder / "channel").exists():
+    while not path.exists():
         check()
         if time.monotonic() > deadline:
-            raise CohortError(
-                "sampler", f"to be ready within {limit_seconds:.0f} s", "it is still loading", "see its log"
-            )
+            raise late
         time.sleep(0.01)

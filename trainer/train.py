@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from cohort.trainer.metrics import EpochReport, RunReport, StepClock, append_line
 from cohort.trainer.models import SampledGNN, model_input
 from cohort.trainer.progress import Progress
+from cohort.trainer.ranks import Ranks
 from cohort.trainer.source import BatchSource, Pass
 
 
@@ -39,13 +40,17 @@ class Trainer:
 
     Args:
         options: what to train.
-        source: where batches come from.
+        source: where this trainer's batches come from.
+        ranks: the trainers of the run; a step's loss is the mean over the labelled seeds of all their batches.
         splits: int64 ids of "train", "val" and "test".
         out: the run's folder.
     """
 
-    def __init__(self, options: TrainOptions, source: BatchSource, splits: dict[str, np.ndarray], out: Path):
-        self.options, self.source, self.out = options, source, out
+    def __init__(
+        self, options: TrainOptions, source: BatchSource, ranks: Ranks, splits: dict[str, np.ndarray], out: Path
+    ):
+        self.options, self.source, self.ranks, self.out = options, source, ranks, out
+        self.quiet = options.quiet or ranks.rank > 0
         self.device = source.device
         self.seed_sets = {name: source.add_seeds(ids) for name, ids in splits.items()}
         self.sizes = {name: len(ids) for name, ids in splits.items()}
@@ -58,14 +63,17 @@ class Trainer:
             len(options.fanout),
             options.dropout,
         ).to(self.device)
+        self.shared_model = ranks.share(self.model)
+        if ranks.rank > 0:  # the same weights everywhere, but a dropout of its own
+            torch.manual_seed(options.seed + ranks.rank)
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=options.lr, weight_decay=options.weight_decay)
-        self.report = RunReport(device=str(self.device))
+        self.report = RunReport(device=str(self.device), num_ranks=ranks.size)
 
     def run(self) -> RunReport:
         """All epochs, validation after each, the test with the weights that did best in validation."""
         best_weights = None
         asked = self._ask_for_epoch(0)
-        with Progress(self.options.epochs, self.sizes["train"], self.options.quiet) as progress:
+        with Progress(self.options.epochs, self.sizes["train"], self.quiet, self.ranks.size) as progress:
             for epoch in range(self.options.epochs):
                 train_pass, val_pass = asked
                 if epoch + 1 < self.options.epochs:  # so that the sampler need not stop between passes
@@ -78,16 +86,16 @@ class Trainer:
         self.model.load_state_dict(best_weights)
         if self.sizes["test"]:
             self.report.test_accuracy = self.evaluate(self._ask("test", self.options.eval_fanout))
-        self.report.write(self.out / "summary.json")
+        self._write_summary()
         return self.report
 
     def train_epoch(self, epoch: int, which: Pass, progress: Progress) -> EpochReport:
-        """One pass over the training seeds; the report's loss is the mean over labelled seeds."""
+        """This rank's share of a pass over the training seeds; the report's loss is the mean over labelled seeds."""
         self.model.train()
         report = EpochReport(epoch)
         loss_sum = torch.zeros((), device=self.device)
         num_labelled = torch.zeros((), device=self.device)
-        clock = StepClock(self.device)
+        clock = self.ranks.clock = StepClock(self.device)
         for batch, slot in self.source.batches(which):
             clock.step_begins()
             loss, labelled = self._step(batch)
@@ -96,37 +104,43 @@ class Trainer:
             num_labelled += labelled
             report.add(slot)
             progress.step(epoch, batch.batch_size, loss_sum, num_labelled, clock)
-        report.wait_seconds, report.train_seconds = clock.totals()
+        report.wait_seconds, report.train_seconds, report.all_reduce_seconds = clock.totals()
         report.seconds = time.perf_counter() - clock.start
-        report.loss = (loss_sum / num_labelled.clamp(min=1)).item()
+        self.ranks.clock = None
+        report.loss = (self.ranks.sum(loss_sum) / num_labelled.clamp(min=1)).item()
+        report.merge(self.ranks.gather(report))
         return report
 
     def _step(self, batch) -> tuple[torch.Tensor, torch.Tensor]:
-        """Forward to optimizer step; (mean loss, number of labelled seeds), both on the device."""
+        """Forward to optimizer step; (this rank's part of the mean loss, labelled seeds of all), both on the device."""
         self.optimizer.zero_grad(set_to_none=True)
         y = batch.y[: batch.batch_size]
-        labelled = (y >= 0).sum()
-        loss = F.cross_entropy(self._seed_scores(batch), y, ignore_index=-1, reduction="sum") / labelled.clamp(min=1)
+        labelled = self.ranks.sum((y >= 0).sum())
+        scores = self._seed_scores(self.shared_model, batch)
+        loss = F.cross_entropy(scores, y, ignore_index=-1, reduction="sum") / labelled.clamp(min=1)
         loss.backward()
         self.optimizer.step()
         return loss.detach(), labelled
 
-    def _seed_scores(self, batch) -> torch.Tensor:
+    @staticmethod
+    def _seed_scores(model: torch.nn.Module, batch) -> torch.Tensor:
         """float32 [batch_size, num_classes]"""
-        scores = self.model(model_input(batch.x), batch.edge_index, batch.num_sampled_nodes, batch.num_sampled_edges)
+        scores = model(model_input(batch.x), batch.edge_index, batch.num_sampled_nodes, batch.num_sampled_edges)
         return scores[: batch.batch_size]
 
     @torch.no_grad()
     def evaluate(self, which: Pass) -> float:
-        """Share of the pass's labelled seeds that are classified right."""
+        """Share of the pass's labelled seeds, those of all ranks, that are classified right."""
         self.model.eval()
-        right = torch.zeros((), device=self.device)
-        labelled = torch.zeros((), device=self.device)
+        right, labelled = counts = torch.zeros(2, device=self.device)
+        host_bytes = 0
         for batch, slot in self.source.batches(which):
             y = batch.y[: batch.batch_size]
-            right += ((self._seed_scores(batch).argmax(dim=1) == y) & (y >= 0)).sum()
+            right += ((self._seed_scores(self.model, batch).argmax(dim=1) == y) & (y >= 0)).sum()
             labelled += (y >= 0).sum()
-            self.report.bytes["host"] += slot.host_bytes
+            host_bytes += slot.host_bytes
+        self.report.bytes["host"] += sum(self.ranks.gather(host_bytes))
+        self.ranks.sum(counts)
         return (right / labelled.clamp(min=1)).item()
 
     def _ask(self, name: str, fanout: list[int], epoch: int = 0, shuffle: bool = False) -> Pass:
@@ -140,8 +154,13 @@ class Trainer:
     def _keep(self, report: EpochReport) -> None:
         self.report.epochs.append(report)
         self.report.bytes["host"] += report.host_bytes
-        append_line(self.out / "metrics.jsonl", asdict(report))
-        self.report.write(self.out / "summary.json")
+        if self.ranks.rank == 0:
+            append_line(self.out / "metrics.jsonl", asdict(report))
+        self._write_summary()
+
+    def _write_summary(self) -> None:
+        if self.ranks.rank == 0:
+            self.report.write(self.out / "summary.json")
 
     def _is_best(self, report: EpochReport) -> bool:
         """True when this epoch's weights are the ones to keep: best in validation, or the last without validation."""

@@ -135,7 +135,22 @@ TEST_F(Channel, RefusesAnotherVersionNamingBoth) {
     FAIL();
   } catch (const base::Error& error) {
     EXPECT_NE(std::string(error.what()).find("0x4d"), std::string::npos) << error.what();
-    EXPECT_NE(std::string(error.what()).find("version 0x1"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("version 0x2"), std::string::npos) << error.what();
+  }
+}
+
+TEST_F(Channel, AStoppedTrainerIsToldWhatTheSamplerSaid) {
+  Publisher publisher(folder_, options());
+  publisher.announce();
+  Subscriber subscriber(folder_);
+  const uint64_t pass = subscriber.request({});
+  publisher.leave_error("another rank has failed");
+  publisher.stop_flag().store(1);
+  try {
+    subscriber.next(pass, kLimitUs);
+    FAIL();
+  } catch (const PeerLost& error) {
+    EXPECT_NE(std::string(error.what()).find("it said: another rank has failed"), std::string::npos) << error.what();
   }
 }
 

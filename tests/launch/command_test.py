@@ -137,6 +137,8 @@ def test_options_from_a_file_and_arguments_that_win(cora, tmp_path):
     [
         ("epoch = 3\n", ["run.toml: epoch:", "unknown option"]),
         ("epochs = 0\n", ["run.toml: epochs:", "at least 1"]),
+        ("gpu = -1\n", ["run.toml: gpu:", "at least 0"]),
+        ("gpus = [1, 1]\n", ["run.toml: gpus:", "each once"]),
         ('epochs = "many"\n', ["run.toml: epochs:", "many"]),
         ('model = "transformer"\n', ["run.toml: model:", "sage, gcn, gat"]),
         ('quiet = "yes"\n', ["run.toml: quiet:", "true or false"]),
@@ -173,6 +175,9 @@ def test_a_bad_file_of_options_is_refused(cora, tmp_path, capsys, text, words):
         ["--seed", "-1"],
         ["--seed", str(2**64)],
         ["--gpu", "-1"],
+        ["--gpus", "0,0"],
+        ["--gpus", "0,x"],
+        ["--ranks", "0"],
         ["--no-such-option"],
     ],
     ids=" ".join,
@@ -191,6 +196,7 @@ def test_arguments_that_do_not_fit_together(cora, tmp_path):
     refused(cohort("train", cora, "--fanout", "5,5", "--eval-fanout", "5"), 1, "--eval-fanout", "2 hops")
     refused(cohort("train", cora, "--device", "cpu", "--out", tmp_path / "file"), 1, str(tmp_path / "file"), "--out")
     refused(cohort("digest", cora, "--device", "cpu", "--slots", "1"), 1, "expected 2 to 64, found 1")
+    refused(cohort("train", cora, "--device", "cpu", "--gpus", "0,1"), 1, "--gpus: expected GPUs", "--ranks 2")
     heads = ["--model", "gat", "--hidden", "30", "--out", tmp_path / "run"]
     failed = cohort("train", cora, "--device", "cpu", *heads)
     refused(failed, 1, "--hidden: expected a multiple of 4")
@@ -230,6 +236,8 @@ def test_digests_depend_on_the_seed_alone(cora):
     assert all(re.fullmatch(r"\d+:\d+ \d+ \d+ [0-9a-f]{32}", line) for line in lines)
     poisoned = ["--debug-slow-fetch-us", "2000", "--debug-poison-slots"]
     assert digest_lines(cora, "--batches", 9, "--seed", 1, "--slots", 5, *poisoned) == lines
+    for ranks in (2, 3):
+        assert digest_lines(cora, "--batches", 9, "--seed", 1, "--ranks", ranks) == lines
     other = digest_lines(cora, "--batches", 3, "--seed", 2)
     assert len(other) == 3 and not set(other) & set(lines)
 
@@ -246,10 +254,11 @@ def test_digest_of_a_data_set_without_training_seeds(tmp_path):
 
 
 @pytest.fixture
-def live(cora, tmp_path):
-    """The folder of a run that goes on until the test is over."""
+def live(cora, tmp_path, request):
+    """The folder of a run that goes on until the test is over; a parameter says how many ranks it has."""
     out = tmp_path / "run"
     command = [sys.executable, "-m", "cohort", "train", cora, *SMALL, "--epochs", 1_000_000, "--quiet", "--out", out]
+    command += ["--ranks", getattr(request, "param", 1)]
     launcher = subprocess.Popen([str(part) for part in command], stderr=subprocess.DEVNULL)
     wait_until((out / "metrics.jsonl").exists, SECONDS_TO_START, "the first epoch")
     yield out, launcher
@@ -272,6 +281,18 @@ def test_inspect_during_a_run_and_after(live):
     refused(cohort("inspect", out), 1, str(out), "the run has ended")
 
 
+@pytest.mark.parametrize("live", [2], indirect=True)
+def test_inspect_shows_every_rank(live):
+    shown = cohort("inspect", live[0])
+    assert shown.returncode == 0, shown.stderr
+    for rank in range(2):
+        assert re.search(rf"rank {rank}, trainer: process \d+, alive, \w+", shown.stdout)
+        assert f"rank {rank}, slots on cpu" in shown.stdout
+    channels = json.loads(cohort("inspect", live[0], "--json").stdout)
+    assert len({channel["sampler"]["pid"] for channel in channels}) == 1
+    assert len({channel["trainer"]["pid"] for channel in channels}) == 2
+
+
 def test_a_channel_of_another_version_is_refused(live, tmp_path):
     """Both by `inspect` and by the trainer, naming both versions."""
     folder = tmp_path / "other"
@@ -280,12 +301,12 @@ def test_a_channel_of_another_version_is_refused(live, tmp_path):
     channel = bytearray((Path(run["sampler"]["channel"]) / "channel").read_bytes())
     channel[8] += 1  # the version
     (folder / "channel").write_bytes(channel)
-    refused(cohort("inspect", folder), 1, "expected version 0x1, found 0x2", "the same build")
+    refused(cohort("inspect", folder), 1, "expected version 0x2, found 0x3", "the same build")
     run["sampler"] |= {"channel": str(folder), "owner_pid": os.getpid()}
     (tmp_path / "run.json").write_text(json.dumps(run))
     command = [sys.executable, "-m", "cohort.trainer", str(tmp_path / "run.json")]
     trainer = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_TO_START)
-    refused(trainer, 1, "cohort: ", "expected version 0x1, found 0x2")
+    refused(trainer, 1, "cohort: ", "expected version 0x2, found 0x3")
 
 
 @pytest.mark.parametrize(

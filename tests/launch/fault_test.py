@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from processes import SECONDS_TO_END, SECONDS_TO_START, cohort, environment_of, processes_of, wait_until
+from processes import SECONDS_TO_END, SECONDS_TO_START, cohort, environment_of, processes_of, two_ranks, wait_until
 
 REPEATS = int(os.environ.get("COHORT_FAULT_REPEATS", "1"))
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -29,6 +29,8 @@ class Run:
 
     def __init__(self, data: Path, out: Path, shm, device: str, *more: str):
         self.out, self.shm = out, shm
+        self.num_ranks = 2 if "--ranks" in more or "--gpus" in more else 1
+        self.data = data
         self.errors = out.with_suffix(".err")
         self.mps_before = set(Path("/tmp").glob("cohort-mps-*"))
         command = [sys.executable, "-m", "cohort", "train", str(data), "--device", device, "--epochs", "1000000"]
@@ -41,17 +43,22 @@ class Run:
             )
 
     def find(self, name: str) -> int | None:
-        """pid of the sampler or the trainer."""
+        """pid of the sampler or the trainer, or of the "trainer of rank 1"."""
         wanted = {"sampler": lambda argv: argv[0].endswith("/cohort-sampler"), "trainer": lambda argv: argv[1] == "-m"}
+        role, _, rank = name.partition(" of rank ")
         for pid, argv in processes_of(self.out / "run.json").items():
-            if wanted[name](argv):
+            if wanted[role](argv) and (not rank or environment_of(pid).get("RANK") == rank):
                 return pid
         return None
 
+    def all_found(self) -> bool:
+        """True when the sampler and every trainer run."""
+        return self.find("sampler") is not None and len(processes_of(self.out / "run.json")) == 1 + self.num_ranks
+
     def reach(self, moment: str) -> None:
-        """Waits for the first moment of loading (both processes have begun), or for training to be under way."""
+        """Waits for the first moment of loading (all processes have begun), or for training to be under way."""
         if moment == "loading":
-            wait_until(lambda: self.find("sampler") and self.find("trainer"), SECONDS_TO_START, "starting")
+            wait_until(self.all_found, SECONDS_TO_START, "starting")
         else:
             metrics = self.out / "metrics.jsonl"
             wait_until(lambda: metrics.exists() and metrics.stat().st_size, SECONDS_TO_START, "the first epoch")
@@ -101,6 +108,32 @@ def test_a_process_is_killed(start, name, moment, device, repeat):
     early = stage in ("not started", "starting", "loading the data set")
     assert not early if moment == "training" else early or stage == "idle"
     assert f"end of its log ({run.out / name}.log)" in first
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("moment", ["loading", "training"])
+@pytest.mark.parametrize("name", ["sampler", "trainer of rank 0", "trainer of rank 1"])
+def test_a_process_of_two_ranks_is_killed(start, name, moment, device, repeat):
+    run = start(device, *two_ranks(device))
+    run.reach(moment)
+    pid = run.find(name)
+    os.kill(pid, signal.SIGKILL)
+    report = run.end(1)  # the other trainer has ended too, though it may have waited for this one in an all-reduce
+    assert f"cohort: the {name} (process {pid}) was ended by SIGKILL" in report
+    assert re.search(r"its last stage: .+ \(batch \d+\)", report.split("then the")[0])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
+def test_the_launcher_of_two_ranks_ends(start, number, device, repeat):
+    run = start(device, *two_ranks(device))
+    run.reach("training")
+    run.launcher.send_signal(number)
+    assert run.launcher.wait(timeout=SECONDS_TO_END) == (128 + number if number == signal.SIGTERM else -number)
+    wait_until(lambda: not processes_of(run.out), SECONDS_TO_END, "ending the children")
+    if device == "cuda" and number == signal.SIGKILL:  # the next start removes the folder of MPS
+        assert cohort("digest", run.data, "--device", device, "--batches", "1").returncode == 0
+    assert_nothing_stays(run, SECONDS_TO_END)
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -47,6 +47,7 @@ class Receiver {
   std::unique_ptr<HeldSlot> next(uint64_t pass, int64_t limit_us, void* stream,
                                  const std::function<bool()>& interrupted);
   void cancel_below(uint64_t pass) { subscriber_->cancel_below(pass); }
+  void leave() { subscriber_->leave(); }
   void set_idle() { subscriber_->set_stage(channel::Stage::kIdle); }
   void fail(const std::string& text) { subscriber_->leave_error(text.c_str()); }
   std::string device() const;

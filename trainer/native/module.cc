@@ -79,8 +79,8 @@ void bind_slot(nb::module_& m) {
       .def_prop_ro("host_bytes", [](const HeldSlot& slot) { return slot.batch().host_bytes; });
 }
 
-uint64_t request(Receiver& receiver, uint32_t seed_set, uint64_t epoch, uint64_t first_step, bool shuffle,
-                 uint32_t batch_size, const std::vector<int32_t>& fanout) {
+uint64_t request(Receiver& receiver, uint32_t seed_set, uint64_t epoch, uint64_t first_step, uint64_t step_stride,
+                 bool shuffle, uint32_t batch_size, const std::vector<int32_t>& fanout) {
   if (fanout.empty() || fanout.size() > channel::kMaxHops) {
     throw base::Error(
         {"num_neighbors", "1 to " + std::to_string(channel::kMaxHops) + " hops", std::to_string(fanout.size()), ""});
@@ -89,6 +89,7 @@ uint64_t request(Receiver& receiver, uint32_t seed_set, uint64_t epoch, uint64_t
   request.seed_set = seed_set;
   request.epoch = epoch;
   request.first_step = first_step;
+  request.step_stride = step_stride;
   request.shuffle = shuffle ? 1 : 0;
   request.batch_size = batch_size;
   request.num_hops = static_cast<int32_t>(fanout.size());
@@ -115,9 +116,10 @@ HeldSlot* next(Receiver& receiver, uint64_t pass, double limit_seconds, std::uin
 void bind_receiver(nb::module_& m) {
   nb::class_<Receiver>(m, "Receiver", "The trainer's end of the channel in a folder.")
       .def(nb::init<const std::string&>(), nb::arg("folder"))
-      .def("request", &request, nb::arg("seed_set"), nb::arg("epoch"), nb::arg("first_step"), nb::arg("shuffle"),
-           nb::arg("batch_size"), nb::arg("fanout"), nb::call_guard<nb::gil_scoped_release>(),
-           "Asks for a pass over seeds-<seed_set>.npy; returns its number.")
+      .def("request", &request, nb::arg("seed_set"), nb::arg("epoch"), nb::arg("first_step"), nb::arg("step_stride"),
+           nb::arg("shuffle"), nb::arg("batch_size"), nb::arg("fanout"), nb::call_guard<nb::gil_scoped_release>(),
+           "Asks for a pass over seeds-<seed_set>.npy, batches first_step, first_step + step_stride, ...; returns its "
+           "number.")
       .def("next", &next, nb::arg("pass_number"), nb::arg("limit_seconds"), nb::arg("stream"),
            nb::rv_policy::take_ownership,
            "The next batch of the pass. `limit_seconds`: how long the sampler may stay in one stage; `stream`: handle "
@@ -125,6 +127,7 @@ void bind_receiver(nb::module_& m) {
            "the CUDA stream on which the batch will be used, 0 on the CPU.")
       .def("cancel_below", &Receiver::cancel_below, nb::arg("pass_number"),
            "Batches of earlier passes are not wanted any more.")
+      .def("leave", &Receiver::leave, "Ends the trainer's part; batches held stay valid.")
       .def("set_idle", &Receiver::set_idle, "Says that the trainer is between passes.")
       .def("fail", &Receiver::fail, nb::arg("text"), "Leaves the reason of the trainer's failure in the channel.")
       .def_prop_ro("device", &Receiver::device, "\"cpu\" or \"cuda:<ordinal>\".");

@@ -1,0 +1,72 @@
+#include "sampler/ranks.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "sampler/load.h"
+#include "sampler/pipeline.h"
+
+namespace cohort::sampler {
+
+using channel::Stage;
+
+Ranks::Ranks(const Options& options, const dataset::Dataset& data) : options_(options), data_(data) {
+  for (int rank = 0; rank < options.num_ranks; ++rank) {
+    const std::filesystem::path folder = rank_folder(options, rank);
+    std::filesystem::create_directory(folder);
+    publishers_.push_back(std::make_unique<channel::Publisher>(folder, channel_options(options, data, rank)));
+  }
+}
+
+void Ranks::stop() noexcept {
+  for (const auto& publisher : publishers_) publisher->stop_flag().store(1);
+}
+
+void Ranks::serve() {
+  std::vector<std::unique_ptr<Backend>> backends;
+  try {
+    for (const auto& publisher : publishers_) publisher->set_stage(Stage::kLoading);
+    graph_ = view_of(data_, options_);
+    backends = make_backends(options_, graph_);
+    for (const auto& publisher : publishers_) publisher->announce();
+  } catch (const std::exception& error) {
+    leave_error(0, error.what());
+    throw;
+  }
+  serve_all(backends);
+  if (failure_) std::rethrow_exception(failure_);
+}
+
+void Ranks::serve_all(std::vector<std::unique_ptr<Backend>>& backends) {
+  std::vector<std::jthread> threads;
+  for (std::size_t rank = 1; rank < backends.size(); ++rank) {
+    threads.emplace_back([&, rank] { serve_rank(rank, *backends[rank]); });
+  }
+  serve_rank(0, *backends[0]);
+}
+
+void Ranks::serve_rank(std::size_t rank, Backend& backend) {
+  omp_set_num_threads(std::max(1, omp_get_max_threads() / options_.num_ranks));
+  try {
+    backend.enter_thread();
+    Pipeline(options_, graph_, backend, *publishers_[rank]).serve();
+    publishers_[rank]->set_stage(Stage::kEnded);
+  } catch (const std::exception& error) {
+    const std::lock_guard lock(failure_mutex_);
+    if (failure_) return;  // this one follows from the first
+    failure_ = std::current_exception();
+    leave_error(rank, error.what());
+    stop();
+  }
+}
+
+void Ranks::leave_error(std::size_t first_rank, const char* text) {
+  publishers_[first_rank]->leave_error(text);
+  for (std::size_t rank = 0; rank < publishers_.size(); ++rank) {
+    if (rank != first_rank) publishers_[rank]->leave_error(text);
+  }
+}
+
+}  // namespace cohort::sampler

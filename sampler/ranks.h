@@ -1,0 +1,44 @@
+// One pipeline a rank: each trainer has a channel, a backend (on its own GPU) and a thread of the sampler to itself.
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "channel/publisher.h"
+#include "dataset/dataset.h"
+#include "sampler/backend.h"
+#include "sampler/options.h"
+
+namespace cohort::sampler {
+
+class Ranks {
+ public:
+  // Makes the channels, not yet visible to the trainers. `options` and `data` must outlive this.
+  Ranks(const Options& options, const dataset::Dataset& data);
+
+  // Builds the backends, announces the channels and serves them until every trainer has ended or the run is stopped.
+  // What makes one pipeline fail ends all of them: it is left in every channel, and thrown.
+  void serve();
+
+  // Ends serve() soon. Safe in a signal handler.
+  void stop() noexcept;
+
+ private:
+  void serve_all(std::vector<std::unique_ptr<Backend>>& backends);
+  // On the rank's thread, with its share of the cores.
+  void serve_rank(std::size_t rank, Backend& backend);
+  // In every channel, that of `first_rank` first: the launcher shows that rank's last stage.
+  void leave_error(std::size_t first_rank, const char* text);
+
+  const Options& options_;
+  const dataset::Dataset& data_;
+  GraphView graph_;
+  std::vector<std::unique_ptr<channel::Publisher>> publishers_;  // by rank
+  std::mutex failure_mutex_;
+  std::exception_ptr failure_;  // the first one
+};
+
+}  // namespace cohort::sampler

@@ -1,0 +1,159 @@
+"""NeighborLoader in scripts that run once a rank, under torchrun and under `cohort run`."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from processes import SECONDS_TO_END, processes_of, two_ranks, wait_until
+
+from cohort import NeighborLoader
+from cohort.trainer.digest import digest
+
+pytestmark = pytest.mark.usefixtures("shm")
+
+LAUNCHERS = {
+    "torchrun": ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"],
+    "cohort": ["-m", "cohort", "run"],
+}
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+def run_on_two_ranks(launcher: str, folder: Path, script: str, *arguments, device: str = "cpu"):
+    """The finished process of a launcher that ran the script on two ranks."""
+    (folder / "script.py").write_text(script)
+    options = ["--device", device, *two_ranks(device)] if launcher == "cohort" else []
+    command = [sys.executable, *LAUNCHERS[launcher], *options, str(folder / "script.py"), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def of_one_rank(cora):
+    """[batch_size, digest] of each batch of two epochs: 7 batches each, the last of 308 seeds."""
+    with NeighborLoader(cora, [4, 4], 400, shuffle=True, device="cpu", seed=1) as loader:
+        return [[[batch.batch_size, digest(batch)] for batch in loader] for _ in range(2)]
+
+
+TAKE_TURNS = """
+import json, sys
+import torch
+import torch.distributed as dist
+from cohort import NeighborLoader
+from cohort.trainer.digest import digest
+
+def describe(batch):
+    if batch.batch_size == 0:
+        assert (batch.x.shape, batch.edge_index.shape, batch.num_sampled_nodes) == ((0, 1433), (2, 0), [0, 0, 0])
+    return batch.batch_size, digest(batch)
+
+data, out, device = sys.argv[1:]
+dist.init_process_group("gloo")
+got = {"rank": dist.get_rank()}
+for name, options in {"all": {}, "full": {"drop_last": True}}.items():
+    with NeighborLoader(data, [4, 4], 400, shuffle=True, device=device, seed=1, **options) as loader:
+        assert loader.device == torch.device(device, dist.get_rank() if device == "cuda" else None)
+        got[name] = [[describe(batch) for batch in loader] for _ in range(2)]
+        assert [len(epoch) for epoch in got[name]] == [len(loader)] * 2
+        got["owns the sampler"] = loader._sampler.process is not None
+with open(f"{out}/{dist.get_rank()}.json", "w") as file:
+    json.dump(got, file)
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_ranks_share_a_sampler_and_take_turns(cora, shm, tmp_path, of_one_rank, launcher, device):
+    two_ranks(device)  # skips the test where there are fewer
+    result = run_on_two_ranks(launcher, tmp_path, TAKE_TURNS, cora, tmp_path, device, device=device)
+    assert result.returncode == 0, result.stderr
+    ranks = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2)]
+    assert [rank["owns the sampler"] for rank in ranks] == [True, False]
+    for epoch, batches in enumerate(of_one_rank):
+        first, second = (rank["all"][epoch] for rank in ranks)
+        assert first == batches[0::2] and second[:3] == batches[1::2]
+        assert [size for size, _ in second[3:]] == [0]  # as many as the other, the last of no seeds
+        assert [rank["full"][epoch] for rank in ranks] == [batches[0:6:2], batches[1:6:2]]
+    assert shm.runs() == [] and not list(shm.root.glob("cohort-*/meet-*"))
+
+
+CLOSE_EARLY = """
+import os, sys, time
+from pathlib import Path
+from cohort import NeighborLoader
+data, out = sys.argv[1], Path(sys.argv[2])
+loader = NeighborLoader(data, [4], 100, device="cpu")
+if os.environ["RANK"] == "0":
+    loader.close()
+    (out / "closed").touch()
+    sys.exit()
+iterator = iter(loader)
+next(iterator)
+while not (out / "closed").exists():
+    time.sleep(0.01)
+time.sleep(0.5)
+(out / "got").write_text(str(1 + sum(1 for _ in iterator)))
+"""
+
+
+def test_a_rank_that_is_done_first_leaves_the_sampler_to_the_others(cora, shm, tmp_path):
+    result = run_on_two_ranks("cohort", tmp_path, CLOSE_EARLY, cora, tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert (tmp_path / "got").read_text() == "14"  # of 28 batches
+    wait_until(lambda: not shm.runs(), SECONDS_TO_END, "removing the folder")
+
+
+FAIL = """
+import os, sys, time
+from cohort import NeighborLoader
+loader = NeighborLoader(sys.argv[1], [4], 100, device="cpu")
+next(iter(loader))
+if os.environ["RANK"] == "1":
+    sys.exit(7)
+time.sleep(600)
+"""
+
+
+def test_a_rank_that_fails_ends_the_others(cora, shm, tmp_path):
+    result = run_on_two_ranks("cohort", tmp_path, FAIL, cora)
+    assert result.returncode == 7, result.stderr
+    wait_until(lambda: not processes_of(tmp_path), SECONDS_TO_END, "ending the other rank")
+    wait_until(lambda: not shm.runs(), SECONDS_TO_END, "removing the folder")
+
+
+LOSE_THE_SAMPLER = """
+import os, sys
+from cohort import CohortError, NeighborLoader
+loader = NeighborLoader(sys.argv[1], [4], 4, device="cpu", num_slots=2)
+iterator = iter(loader)
+next(iterator)
+if os.environ["RANK"] == "0":
+    loader._sampler.process.kill()
+try:
+    for _ in iterator:
+        pass
+except CohortError as error:
+    assert "the sampler (process " in str(error) and "it has ended" in str(error), error
+    sys.exit()
+sys.exit("all batches came")
+"""
+
+
+def test_every_rank_is_told_that_the_sampler_was_killed(cora, shm, tmp_path):
+    result = run_on_two_ranks("cohort", tmp_path, LOSE_THE_SAMPLER, cora)
+    assert result.returncode == 0, result.stderr
+    assert shm.runs() == []
+
+
+def test_a_missing_first_rank_is_named(cora, monkeypatch):
+    from cohort import CohortError
+
+    place = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
+    for name, value in place.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(CohortError, match="LOCAL_RANK: expected a sampler that local rank 0 starts"):
+        NeighborLoader(cora, [4], device="cpu", limit_seconds=0.1)
+    monkeypatch.setenv("RANK", "one")
+    with pytest.raises(CohortError, match="expected integers, as torchrun sets them"):
+        NeighborLoader(cora, [4], device="cpu")

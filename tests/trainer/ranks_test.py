@@ -1,0 +1,141 @@
+"""Several trainers, one a rank: the same training as one trainer that takes their batches together."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from processes import SECONDS_TO_END, SECONDS_TO_START, two_ranks
+from processes import cohort as run_cohort
+
+import cohort
+from cohort import NeighborLoader
+from cohort.base.programs import program
+from cohort.channel.run_folder import rank_folders
+from cohort.trainer.models import SampledGNN
+from cohort.trainer.source import BatchSource, wait_for_channel
+
+pytestmark = pytest.mark.usefixtures("shm")
+
+NUM_NODES, NUM_CLASSES, DIM = 900, 5, 12
+NUM_SEEDS = 620  # of training: 7 batches of 100, the last of 20
+EPOCHS = 4
+FANOUT = [6, 4]
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    """A graph whose labels can be learned."""
+    generator = torch.Generator().manual_seed(3)
+    labels = torch.randint(NUM_CLASSES, (NUM_NODES,), generator=generator)
+    x = torch.rand(NUM_NODES, DIM, generator=generator) + F.one_hot(labels, DIM) * 0.5
+    ids = torch.randperm(NUM_NODES, generator=generator)
+    return cohort.from_tensors(
+        tmp_path_factory.mktemp("ranks") / "data",
+        x=x,
+        y=labels,
+        edge_index=torch.randint(NUM_NODES, (2, 6000), generator=generator),
+        train_ids=ids[:NUM_SEEDS],
+        val_ids=ids[NUM_SEEDS:760],
+        test_ids=ids[760:],
+    )
+
+
+def train(data: Path, out: Path, *arguments) -> dict:
+    """The summary of a run."""
+    options = ["--fanout", "6,4", "--batch-size", 100, "--hidden", 16, "--epochs", EPOCHS, "--lr", 0.01, "--seed", 4]
+    result = run_cohort("train", data, *options, *arguments, "--out", out)
+    assert result.returncode == 0, result.stderr
+    return json.loads((out / "summary.json").read_text())
+
+
+def losses_of_one_trainer(data: Path, train_ids, num_ranks: int) -> list[float]:
+    """Each epoch's mean loss of a plain loop that takes `num_ranks` batches a step."""
+    losses = []
+    torch.manual_seed(4)
+    model = SampledGNN("sage", DIM, 16, NUM_CLASSES, len(FANOUT), dropout=0.0)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    with NeighborLoader(data, FANOUT, 100, train_ids, shuffle=True, device="cpu", seed=4) as loader:
+        for _ in range(EPOCHS):
+            batches = [batch.clone() for batch in loader]
+            loss_sum = 0
+            for first in range(0, len(batches), num_ranks):
+                optimizer.zero_grad()
+                taken = batches[first : first + num_ranks]
+                scores = torch.cat([model(batch.x, batch.edge_index)[: batch.batch_size] for batch in taken])
+                y = torch.cat([batch.y[: batch.batch_size] for batch in taken])
+                loss = F.cross_entropy(scores, y)
+                loss.backward()
+                optimizer.step()
+                loss_sum += loss.item() * len(y)
+            losses.append(loss_sum / len(train_ids))
+    return losses
+
+
+def test_ranks_train_as_one_that_takes_their_batches(data, tmp_path):
+    train_ids = np.array(cohort.dataset.open(data).train_ids)
+    for num_ranks in (2, 3):  # 4 steps, the last with 1 empty batch; 3 steps, the last with 2
+        summary = train(data, tmp_path / str(num_ranks), "--device", "cpu", "--ranks", num_ranks, "--dropout", 0)
+        wanted = losses_of_one_trainer(data, train_ids, num_ranks)
+        assert [epoch["loss"] for epoch in summary["epochs"]] == pytest.approx(wanted, rel=1e-5)
+        assert all((epoch["num_seeds"], epoch["num_batches"]) == (NUM_SEEDS, 7) for epoch in summary["epochs"])
+    one = losses_of_one_trainer(data, train_ids, 1)
+    assert one != pytest.approx(wanted, rel=1e-3)  # the number of ranks is the size of the global batch
+
+
+@pytest.fixture(scope="module", params=DEVICES)
+def two_runs(request, data, tmp_path_factory):
+    """Summaries of the same run on two ranks, twice, and the folder of both."""
+    arguments = ["--device", request.param, *two_ranks(request.param)]
+    out = tmp_path_factory.mktemp("two") / "run"
+    return [train(data, out, *arguments) for _ in range(2)], out
+
+
+def test_what_ends_one_pipeline_is_told_to_every_rank(data, shm, tmp_path):
+    folder = shm.root / "direct"
+    folder.mkdir()
+    sampler = {"dataset": str(data), "channel": str(folder), "num_ranks": 2, "owner_pid": os.getpid()}
+    (tmp_path / "run.json").write_text(json.dumps({"sampler": sampler}))
+    process = subprocess.Popen([program("cohort-sampler"), str(tmp_path / "run.json")], stderr=subprocess.DEVNULL)
+    sources = []
+    for rank, rank_folder in enumerate(rank_folders(folder, 2)):
+        wait_for_channel(rank_folder, lambda: None, SECONDS_TO_START)
+        sources.append(BatchSource(rank_folder, rank=rank, num_ranks=2))
+    seeds, twice = sources[0].add_seeds(np.arange(100)), sources[1].add_seeds(np.array([4, 4]))
+    sources[1].request(twice, [2], 10)
+    with pytest.raises(cohort.CohortError, match="the sampler .*every node once"):
+        while True:
+            for _ in sources[0].batches(sources[0].request(seeds, [2], 10)):
+                pass
+    assert process.wait(timeout=SECONDS_TO_END) == 1
+
+
+def results(summary: dict) -> list:
+    epochs = [(epoch["loss"], epoch["val_accuracy"], epoch["num_edges"]) for epoch in summary["epochs"]]
+    return [summary["test_accuracy"], summary["val_accuracy"], summary["best_epoch"], summary["bytes"], epochs]
+
+
+def test_the_same_seed_gives_the_same_results(two_runs):
+    (first, second), _ = two_runs
+    assert results(first) == results(second)
+    assert first["num_ranks"] == 2 and first["epochs"][-1]["loss"] < first["epochs"][0]["loss"]
+    assert 0.3 < first["test_accuracy"] <= 1
+
+
+def test_every_rank_reports_its_times_and_they_make_up_its_epoch(two_runs):
+    (_, summary), out = two_runs
+    for epoch in summary["epochs"]:
+        assert len(epoch["ranks"]) == 2
+        for times in epoch["ranks"]:
+            parts = [times["wait_seconds"], times["train_seconds"], times["all_reduce_seconds"]]
+            assert min(parts) >= 0 and parts[2] > 0
+            assert sum(parts) == pytest.approx(times["seconds"], rel=0.05, abs=0.02)
+        assert epoch["wait_seconds"] == epoch["ranks"][0]["wait_seconds"]
+    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    assert len(lines) == EPOCHS  # one rank writes them
+    assert (out / "trainer.log").exists() and (out / "trainer-1.log").exists()

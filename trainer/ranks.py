@@ -1,0 +1,105 @@
+"""The trainers of one run: how many there are, and what they add up between them."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from cohort.base.errors import CohortError
+from cohort.trainer.metrics import StepClock
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which of the run's trainers this process is, as torchrun counts them.
+
+    Attributes:
+        rank, size: among all trainers of the run; batch b of a pass is for rank b mod size.
+        local_rank, local_size: among those on this machine, which share one sampler.
+    """
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    local_size: int = 1
+
+
+def place_from_environment() -> Place:
+    """The place that torchrun or ``cohort`` gave to this process; the only one when neither started it.
+
+    Raises:
+        CohortError: a variable is no number.
+    """
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+    found = [os.environ.get(name) for name in names]
+    if None in found:
+        return Place()
+    try:
+        return Place(*map(int, found))
+    except ValueError as error:
+        raise CohortError(", ".join(names), "integers, as torchrun sets them", str(found)) from error
+
+
+class Ranks:
+    """What the trainers of a run do together. With one trainer every method returns its argument.
+
+    Args:
+        place: which of them this is.
+        device: where its tensors are: NCCL joins GPUs, gloo CPUs.
+        store: a file in a folder that is new to the run, by which they find each other.
+
+    Attributes:
+        clock: gets the times of the all-reduces, where there is one.
+    """
+
+    def __init__(self, place: Place, device: torch.device, store: Path):
+        self.rank, self.size = place.rank, place.size
+        self.clock: StepClock | None = None
+        if self.size > 1:
+            on_gpu = device.type == "cuda"
+            dist.init_process_group(
+                "nccl" if on_gpu else "gloo",
+                init_method=f"file://{store}",
+                rank=self.rank,
+                world_size=self.size,
+                device_id=device if on_gpu else None,
+            )
+
+    def share(self, model: torch.nn.Module) -> torch.nn.Module:
+        """The model as its forward pass is to be called: its gradients become the sums over all ranks."""
+        if self.size == 1:
+            return model
+        shared = DistributedDataParallel(model)
+        shared.register_comm_hook(None, self._sum_gradients)
+        return shared
+
+    def _sum_gradients(self, _state, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        done = torch.futures.Future()
+        done.set_result(self.sum(bucket.buffer()))
+        return done
+
+    def sum(self, values: torch.Tensor) -> torch.Tensor:
+        """The sum of every rank's ``values``, in place."""
+        if self.size > 1:
+            if self.clock:
+                self.clock.all_reduce_begins()
+            dist.all_reduce(values)
+            if self.clock:
+                self.clock.all_reduce_ended()
+        return values
+
+    def gather(self, value) -> list:
+        """Every rank's ``value`` (anything that can be pickled), by rank."""
+        if self.size == 1:
+            return [value]
+        values = [None] * self.size
+        dist.all_gather_object(values, value)
+        return values
+
+    def leave(self) -> None:
+        """Ends what joins the ranks, when all are done."""
+        if self.size > 1:
+            dist.destroy_process_group()

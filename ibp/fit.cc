@@ -73,8 +73,8 @@ Candidate measure(const RowTable& sample, Profile profile) {
   result.lines_per_row = lines / count;
   result.stored_per_row = static_cast<double>(packer.total_bytes()) / count;
   const Slot slot = best_slot(lengths, sample.row_bytes());
-  constexpr double kMostMemory = 1.25;  // over packed rows, for the lines and the directory that slots save
-  const bool small = slot.stored <= kMostMemory * result.stored_per_row;
+  constexpr double kMostMemory = 1.1;  // over packed rows, for the lines and the directory that slots save
+  const bool small = slot.stored <= std::min<double>(kMostMemory * result.stored_per_row, sample.row_bytes());
   if (profile.codec != Codec::kRaw && small && slot.lines <= result.lines_per_row) {
     profile.slot_bytes = slot.bytes;
     result.lines_per_row = slot.lines;

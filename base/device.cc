@@ -52,4 +52,11 @@ int64_t free_device_bytes() {
   return static_cast<int64_t>(free);
 }
 
+uint32_t most_shared_bytes() {
+  int device = 0, bytes = 0;
+  cuda_check(cudaGetDevice(&device), "read the current GPU");
+  cuda_check(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device), "read shared memory");
+  return static_cast<uint32_t>(bytes);
+}
+
 }  // namespace cohort::base

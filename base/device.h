@@ -30,4 +30,7 @@ std::string format_uuid(const GpuUuid& uuid);
 // Free bytes of the current device.
 int64_t free_device_bytes();
 
+// Bytes of shared memory that a kernel's block may ask for on the current device.
+uint32_t most_shared_bytes();
+
 }  // namespace cohort::base

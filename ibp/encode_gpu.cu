@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "base/device.h"
 #include "base/pinned_reservation.h"
 #include "ibp/batch_encoder.h"
 #include "ibp/bits.h"
@@ -21,7 +22,6 @@ namespace {
 using base::cuda_check;
 using base::Error;
 
-constexpr uint32_t kSharedBytes = 200 * 1024;
 constexpr int64_t kBatchBytes = int64_t{32} << 20, kMaxBatchRows = int64_t{1} << 20;
 constexpr int kBlocks = 1024;
 constexpr int64_t kLanes = 4;  // batches under way
@@ -148,7 +148,7 @@ class GpuEncoder {
     cut(device, pinned);
     cuda_check(cudaMemsetAsync(running_, 0, sizeof(Running), compute_), "clear the encoder's totals");
     directory_.entries.reserve(slots() ? 0 : static_cast<std::size_t>(rows_.num_rows));
-    warps_ = std::clamp<int>(static_cast<int>(kSharedBytes / whole_bytes_), 1, 8);
+    warps_ = std::clamp<int>(static_cast<int>(base::most_shared_bytes() / whole_bytes_), 1, 8);
     shared_bytes_ = warps_ * whole_bytes_;
     cuda_check(cudaFuncSetAttribute(encode_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                     static_cast<int>(shared_bytes_)));

@@ -1,4 +1,4 @@
-// Gather and decode: a persistent grid of warps, each with a ring of rows on their way.
+// Gather and decode: a persistent grid of warps, each with two batches of rows: one on its way, one being decoded.
 #include <cub/device/device_radix_sort.cuh>
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "base/device.h"
 #include "base/launch.h"
 #include "ibp/device_view.cuh"
 #include "ibp/gpu.h"
@@ -19,7 +20,8 @@ using base::Error;
 
 constexpr int kMaxWarps = 32;
 constexpr uint32_t kMaxBatchRows = 16;
-constexpr uint32_t kSharedBytes = 224 * 1024;  // of a block, for stages; the SM has 227 KB
+constexpr uint32_t kMostSharedBytes = 224 * 1024;      // of a block, for stages
+constexpr uint32_t kBarrierBytes = kMaxWarps * 2 * 8;  // two barriers a warp, before the stages
 constexpr unsigned long long kNoError = ~0ull;
 
 // What went wrong first: position * 2, plus 1 when the row itself is damaged.
@@ -141,7 +143,7 @@ template <Form form, uint32_t kWords, typename Staging>
 __global__ void __launch_bounds__(kMaxWarps * 32, 1) gather_kernel(ProfileRef profile, EncodedRef rows, Job job) {
   extern __shared__ __align__(128) std::byte shared[];
   const uint32_t warp = threadIdx.x / 32;
-  Staging staging(shared + kMaxWarps * 16 + warp * 2 * job.batch_rows * job.stage_bytes,
+  Staging staging(shared + kBarrierBytes + warp * 2 * job.batch_rows * job.stage_bytes,
                   reinterpret_cast<uint64_t*>(shared) + warp * 2, job.stage_bytes, job.batch_rows);
   const RowDecoder<form, kWords> decoder(profile);
   Tickets tickets(job);
@@ -178,6 +180,7 @@ __global__ void make_keys_kernel(const int64_t* index, int64_t count, int64_t nu
 // The GPU in use: asked once a device.
 struct DeviceLimits {
   int num_sms = 0;
+  uint32_t shared_bytes = 0;  // that a block may have
   bool bulk = false;
 };
 DeviceLimits current_limits() {
@@ -186,6 +189,7 @@ DeviceLimits current_limits() {
   cuda_check(cudaGetDevice(&device));
   cuda_check(cudaDeviceGetAttribute(&limits.num_sms, cudaDevAttrMultiProcessorCount, device));
   cuda_check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  limits.shared_bytes = base::most_shared_bytes();
   limits.bulk = major >= 9;
   return limits;
 }
@@ -194,19 +198,18 @@ struct Geometry {
   int warps = 1;
   uint32_t batch_rows = 1;
   uint32_t stage_bytes = 0;
-  std::size_t shared_bytes() const {
-    return kMaxWarps * 16 + std::size_t(warps) * 2 * batch_rows * stage_bytes;  // two barriers a warp come first
-  }
+  std::size_t shared_bytes() const { return kBarrierBytes + std::size_t(warps) * 2 * batch_rows * stage_bytes; }
 };
 
 // Shares out the shared memory: as many warps as get two rows in each batch, then as many rows as fit.
-Geometry choose_geometry(const EncodedRef& rows, const FetchOptions& options) {
+Geometry choose_geometry(const EncodedRef& rows, const FetchOptions& options, const DeviceLimits& limits) {
   const uint32_t longest = rows.max_coded_bytes ? rows.max_coded_bytes : rows.row_bytes;
   const uint32_t bytes = std::max(longest, std::min(rows.row_bytes, 1024u));
   Geometry geometry;
   geometry.stage_bytes =
       (kLineBytes + bytes + kSectorBytes + kReadAheadBytes + kLineBytes - 1) / kLineBytes * kLineBytes;
-  const uint32_t room = kSharedBytes / geometry.stage_bytes;
+  const uint32_t shared = std::min(kMostSharedBytes, limits.shared_bytes - kBarrierBytes);
+  const uint32_t room = shared / geometry.stage_bytes;
   int warps = options.warps_per_block > 0 ? std::min(options.warps_per_block, kMaxWarps) : kMaxWarps;
   warps = std::clamp(static_cast<int>(room / 4), 1, warps);
   geometry.warps = warps;
@@ -318,7 +321,7 @@ void Gather::fetch(const DeviceTable& table, const int64_t* index, int64_t count
   Scratch& scratch = *scratch_;
   if (scratch.clear_first) cuda_check(cudaMemsetAsync(scratch.status.data(), 0xff, sizeof(kNoError), stream));
   scratch.clear_first = false;
-  const Geometry geometry = choose_geometry(table.ref(), options);
+  const Geometry geometry = choose_geometry(table.ref(), options, scratch.limits);
   Job job{index,
           nullptr,
           nullptr,

@@ -148,11 +148,9 @@ std::string describe_devices() {
   return json.dump();
 }
 
-void remove_channel_of_dead_owner(const Options& options) {
+void remove_channel_of_dead_owner(const Options& options, bool owner_died) {
   if (options.channel.empty() || options.owner_pid == 0) return;
-  // A child hears of its parent's death while that is still dying and counts as alive, but has another parent by then.
-  const bool owner_lives = options.end_with_parent ? getppid() == options.owner_pid
-                                                   : base::is_alive(base::process_with_pid(options.owner_pid));
+  const bool owner_lives = !owner_died && base::is_alive(base::process_with_pid(options.owner_pid));
   if (owner_lives && !std::filesystem::exists(options.channel / "left")) return;
   std::error_code gone;  // another process may be removing it at the same time: that is as good
   std::filesystem::remove_all(options.channel, gone);

@@ -27,8 +27,8 @@ std::vector<std::unique_ptr<Backend>> make_backends(const Options& options, cons
 // Backends of this build and the visible GPUs, as JSON: {"cuda_build": bool, "gpus": [{ordinal, name, uuid, bytes}]}.
 std::string describe_devices();
 
-// When the process that started the run is gone, or has left the sampler to other ranks (a file `left` says so), nobody
-// else removes the channel's folder.
-void remove_channel_of_dead_owner(const Options& options);
+// When the process that started the run is gone (`owner_died`: the kernel has said so), or has left the sampler to
+// other ranks (a file `left` says so), nobody else removes the channel's folder.
+void remove_channel_of_dead_owner(const Options& options, bool owner_died);
 
 }  // namespace cohort::sampler

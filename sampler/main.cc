@@ -18,16 +18,33 @@ namespace {
 
 using namespace cohort;
 
-// While it lives, SIGTERM sets the stop flag of every channel: all waits look at it. Ctrl-C is the launcher's business.
-class StopOnSigterm {
+// The kernel sends it when the launcher dies. It may come before all threads of the launcher have ended, so that the
+// launcher still counts as alive; nobody else sends it.
+constexpr int kOwnerDied = SIGUSR1;
+volatile sig_atomic_t owner_died = 0;
+
+void handle(int number, void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  sigaction(number, &action, nullptr);
+}
+
+// While it lives, SIGTERM and the launcher's death set the stop flag of every channel: all waits look at it. Ctrl-C is
+// the launcher's business.
+class StopOnSignals {
  public:
-  explicit StopOnSigterm(sampler::Ranks& ranks) {
+  explicit StopOnSignals(sampler::Ranks& ranks) {
     ranks_ = &ranks;
-    struct sigaction action {};
-    action.sa_handler = [](int) { ranks_->stop(); };
-    sigaction(SIGTERM, &action, nullptr);
+    handle(SIGTERM, [](int) { ranks_->stop(); });
+    handle(kOwnerDied, [](int) {
+      owner_died = 1;
+      ranks_->stop();
+    });
   }
-  ~StopOnSigterm() { signal(SIGTERM, SIG_IGN); }  // it ends anyway
+  ~StopOnSignals() {  // it ends anyway
+    signal(SIGTERM, SIG_IGN);
+    handle(kOwnerDied, [](int) { owner_died = 1; });
+  }
 
  private:
   static inline sampler::Ranks* ranks_ = nullptr;
@@ -36,7 +53,7 @@ class StopOnSigterm {
 int serve(const sampler::Options& options) {
   const dataset::Dataset data = dataset::Dataset::open(options.dataset);
   sampler::Ranks ranks(options, data);
-  const StopOnSigterm stop_on_sigterm(ranks);
+  const StopOnSignals stop_on_signals(ranks);
   ranks.serve();
   return 0;
 }
@@ -68,11 +85,11 @@ int main(int argc, char** argv) {
   sampler::Options options;
   try {
     options = sampler::read_options(argv[1]);
-    if (options.end_with_parent) base::end_with_parent(options.owner_pid, SIGTERM);
+    if (options.end_with_parent) base::end_with_parent(options.owner_pid, kOwnerDied);
     status = serve(options);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "cohort-sampler: %s\n", error.what());
   }
-  sampler::remove_channel_of_dead_owner(options);
+  sampler::remove_channel_of_dead_owner(options, owner_died != 0);
   return status;
 }

@@ -274,7 +274,11 @@ def test_inspect_during_a_run_and_after(live):
     assert re.search(r"sampler: process \d+, alive, \w+", shown.stdout)
     assert re.search(r"trainer: process \d+, alive, \w+", shown.stdout) and "slots on cpu" in shown.stdout
     channel = json.loads(cohort("inspect", out, "--json").stdout)
-    assert len(channel["slots"]) == 3 and channel["sampler"]["alive"] and channel["trainer"]["batch"] > 0
+    assert len(channel["slots"]) == 3 and channel["sampler"]["alive"]
+    # between two passes it is 0 again
+    wait_until(
+        lambda: json.loads(cohort("inspect", out, "--json").stdout)["trainer"]["batch"] > 0, SECONDS_TO_START, "a batch"
+    )
     assert {slot["state"] for slot in channel["slots"]} <= {"free", "filling", "ready", "held by the trainer"}
     launcher.terminate()
     launcher.wait(timeout=SECONDS_TO_END)

@@ -13,7 +13,7 @@
 #include "base/launch.h"
 #include "base/owners.h"
 #include "base/pinned_reservation.h"
-#include "base/random.h"
+#include "bench/ibp/made_rows.cuh"
 #include "ibp/gpu.h"
 
 namespace cohort::ibp {
@@ -29,26 +29,8 @@ struct Case {
   LayoutChoice layout;
   Dtype dtype;
   uint32_t num_columns;
-  bool sparse;
+  Kind kind;
 };
-
-__device__ float gaussian(uint64_t row, uint64_t column) {
-  const uint64_t bits = base::random_64(base::key_of(1), row, column);
-  const float u = (static_cast<float>(bits >> 40) + 1) * 0x1p-24f, v = static_cast<float>(bits & 0xffffff) * 0x1p-24f;
-  return sqrtf(-2 * logf(u)) * cospif(2 * v);
-}
-
-__global__ void fill_kernel(std::byte* rows, int64_t num_rows, uint32_t num_columns, uint32_t size, bool sparse) {
-  for (int64_t i = base::grid_first(); i < num_rows * num_columns; i += base::grid_step()) {
-    const uint64_t row = uint64_t(i / num_columns), column = uint64_t(i % num_columns);
-    float value = sparse ? 0 : gaussian(row, column);
-    if (sparse && base::random_below(1000, base::key_of(2), row, column) < 9) {
-      value = 1.0f / static_cast<float>(20 + row % 27);
-    }
-    if (size == 4) reinterpret_cast<float*>(rows)[i] = value;
-    if (size == 2) reinterpret_cast<uint16_t*>(rows)[i] = static_cast<uint16_t>(__float_as_uint(value) >> 16);
-  }
-}
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -96,8 +78,7 @@ void run_case(const Case& what, double raw_gigabytes) {
   const base::PinnedBytes host(bytes);
   {
     const base::DeviceBytes device(bytes);
-    fill_kernel<<<4096, base::kBlockThreads>>>(device.data(), rows.num_rows, rows.num_columns,
-                                               element_bytes(rows.dtype), what.sparse);
+    fill_kernel<<<4096, base::kBlockThreads>>>(device.data(), rows.num_rows, rows.num_columns, rows.dtype, what.kind);
     cuda_check(cudaMemcpy(host.data(), device.data(), bytes, cudaMemcpyDeviceToHost), "make rows");
   }
   rows.data = host.data();
@@ -129,12 +110,12 @@ int main(int argc, char** argv) {
   std::printf("%-22s %-10s %-7s %8s %10s %10s\n", "raw GB/s, median of 5", "codec", "layout", "saved %", "memory in",
               "memory out");
   const auto packed = LayoutChoice::kPacked, slots = LayoutChoice::kSlots;
-  for (const Case& what : {Case{"float32 x 128", "exponent", slots, Dtype::kFloat32, 128, false},
-                           Case{"float32 x 128", "exponent", packed, Dtype::kFloat32, 128, false},
-                           Case{"float32 x 128", "invariant", packed, Dtype::kFloat32, 128, false},
-                           Case{"bf16 x 1024", "exponent", slots, Dtype::kBfloat16, 1024, false},
-                           Case{"bf16 x 1024", "exponent", packed, Dtype::kBfloat16, 1024, false},
-                           Case{"sparse float32 x 3703", "sparse", packed, Dtype::kFloat32, 3703, true}}) {
+  for (const Case& what : {Case{"float32 x 128", "exponent", slots, Dtype::kFloat32, 128, Kind::kGaussian},
+                           Case{"float32 x 128", "exponent", packed, Dtype::kFloat32, 128, Kind::kGaussian},
+                           Case{"float32 x 128", "invariant", packed, Dtype::kFloat32, 128, Kind::kGaussian},
+                           Case{"bf16 x 1024", "exponent", slots, Dtype::kBfloat16, 1024, Kind::kGaussian},
+                           Case{"bf16 x 1024", "exponent", packed, Dtype::kBfloat16, 1024, Kind::kGaussian},
+                           Case{"sparse float32 x 3703", "sparse", packed, Dtype::kFloat32, 3703, Kind::kSparse}}) {
     run_case(what, gigabytes);
   }
   return 0;

@@ -5,7 +5,7 @@
 
 #include "sampler/backend.h"
 #include "sampler/neighbor_sampler.h"
-#include "sampler/scratch.h"
+#include "base/scratch.h"
 
 namespace cohort::sampler {
 
@@ -33,9 +33,9 @@ class CudaGather {
  private:
   RowsRef rows_;
   int max_blocks_, row_blocks_;
-  Scratch<int64_t> sorted_id_;         // int64 [num_nodes]
-  Scratch<int32_t> row_, sorted_row_;  // int32 [num_nodes], rows of x
-  Scratch<std::byte> temporary_;       // CUB
+  base::Scratch<int64_t> sorted_id_;         // int64 [num_nodes]
+  base::Scratch<int32_t> row_, sorted_row_;  // int32 [num_nodes], rows of x
+  base::Scratch<std::byte> temporary_;       // CUB
 };
 
 // For tests: keeps the stream busy for this long; and a store to an address that is not there.

@@ -387,7 +387,7 @@ void fetch_located(const DeviceProfile& profile, const LocatedRows& rows, void* 
                    cudaStream_t stream, const FetchOptions& options) {
   check_out(out);
   const DeviceLimits limits = current_limits();
-  const Geometry geometry = choose_geometry(rows.row_bytes, rows.max_coded_bytes, options, limits);
+  const Geometry geometry = choose_geometry(profile.ref().row_bytes, rows.max_coded_bytes, options, limits);
   Job job{};
   job.entries = rows.entries;
   job.positions = rows.positions;

@@ -98,7 +98,6 @@ struct LocatedRows {
   const unsigned long long* count = nullptr;  // uint64 [1] in GPU memory
   unsigned long long* next = nullptr;         // uint64 [1], 0 before the fetch: hands rows out in order; null: no order
   std::array<RegionRef, kMaxRegions> regions;
-  uint32_t row_bytes = 0;
   uint32_t max_coded_bytes = 0;  // of the longest row that is not raw; 0: unknown
 };
 

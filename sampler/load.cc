@@ -38,6 +38,8 @@ uint32_t dlpack_code(dataset::DType dtype) {
 }
 
 #ifdef COHORT_WITH_CUDA
+constexpr int kFetchBlocks = 32;  // blocks of 256 threads that read rows from host memory
+
 // Makes the chosen GPU current and returns it.
 base::Gpu choose_gpu(int ordinal) {
   const std::vector<base::Gpu> gpus = base::visible_gpus();
@@ -127,7 +129,7 @@ channel::ChannelOptions channel_options(const Options& options, const dataset::D
 std::vector<std::unique_ptr<Backend>> make_backends(const Options& options, const GraphView& graph) {
 #ifdef COHORT_WITH_CUDA
   if (options.device == "cuda")
-    return make_cuda_backends(graph, options.gpus, place_of(options.topology), options.fetch_blocks, options.faults);
+    return make_cuda_backends(graph, options.gpus, place_of(options.topology), kFetchBlocks, options.faults);
 #endif
   std::vector<std::unique_ptr<Backend>> backends;
   for (int rank = 0; rank < options.num_ranks; ++rank) backends.push_back(make_host_backend(graph, options.faults));

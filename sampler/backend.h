@@ -1,6 +1,7 @@
 // Building one batch: draw, relabel, fetch. Two bodies, bit-identical: host_backend.cc (OpenMP) and cuda_backend.cu.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -55,11 +56,29 @@ struct SlotArrays {
   std::byte* x = nullptr;         // [num_nodes, row_bytes]
 };
 
+// Places to read from: the GPU's own memory, a peer's, host memory. On the CPU all is host memory.
+inline constexpr int kNumTiers = 3;
+inline constexpr std::size_t kHostTier = 2;
+
+// Feature rows of a batch that were read from one of them.
+struct TierRows {
+  int64_t rows = 0;
+  int64_t bytes = 0;  // as stored there (encoded)
+  double us = 0;      // time of its reads; several may be read side by side
+};
+
+// Neighbour lists of a batch that were read from one of them.
+struct TierLists {
+  int64_t lists = 0;  // that neighbours were drawn from
+  int64_t bytes = 0;  // of the neighbours drawn
+};
+
 // What a finished batch took.
 struct BatchTimes {
   double sample_us = 0;
   double fetch_us = 0;
-  int64_t host_bytes = 0;  // of feature rows read from host memory
+  std::array<TierRows, kNumTiers> rows{};
+  std::array<TierLists, kNumTiers> lists{};
 };
 
 class Backend {

@@ -55,7 +55,7 @@ class CudaBackend final : public Backend {
     inject_faults();
     fetching_.record(stream_);
     const SampledRef batch = sampler_.result();
-    host_bytes_ = batch.num_nodes * graph_.rows().row_bytes;
+    num_rows_ = batch.num_nodes;
     cuda_check(cudaMemcpyAsync(slot.input_id, input_id.data(), input_id.size_bytes(), cudaMemcpyHostToDevice, stream_),
                "copy input ids");
     gather_.write_graph(batch, slot, stream_);
@@ -69,7 +69,9 @@ class CudaBackend final : public Backend {
     float sample_ms = 0, fetch_ms = 0;
     cuda_check(cudaEventElapsedTime(&sample_ms, started_, sampled_), "time the sampling");
     cuda_check(cudaEventElapsedTime(&fetch_ms, fetching_, fetched_), "time the fetch");
-    return {1e3 * sample_ms, 1e3 * fetch_ms, host_bytes_};
+    BatchTimes times{1e3 * sample_ms, 1e3 * fetch_ms};
+    times.rows[kHostTier] = {num_rows_, num_rows_ * graph_.rows().row_bytes, times.fetch_us};
+    return times;
   }
 
  private:
@@ -89,7 +91,7 @@ class CudaBackend final : public Backend {
   CudaNeighborSampler sampler_;
   CudaGather gather_;
   int64_t fetches_ = 0;
-  int64_t host_bytes_ = 0;
+  int64_t num_rows_ = 0;
   std::mt19937_64 delays_{std::random_device{}()};
 };
 

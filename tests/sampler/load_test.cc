@@ -111,7 +111,13 @@ TEST_P(Rows, CountTheBytesThatAreRead) {
     const HostBatch got = run_host(*backend, graph, query);
     const int64_t expected =
         graph.encoded ? graph.encoded->stored_bytes(got.n_id) : got.counts.num_nodes * graph.row_bytes;
-    EXPECT_EQ(backend->times().host_bytes, expected) << mode;
+    const BatchTimes times = backend->times();
+    EXPECT_EQ(times.rows[kHostTier].bytes, expected) << mode;
+    EXPECT_EQ(times.rows[kHostTier].rows, got.counts.num_nodes) << mode;
+    EXPECT_EQ(times.rows[kHostTier].us, times.fetch_us) << mode;
+    for (std::size_t tier = 0; tier < kHostTier; ++tier) {
+      EXPECT_EQ(times.rows[tier].rows + times.rows[tier].bytes + times.lists[tier].lists, 0) << "a GPU's memory";
+    }
   }
 }
 

@@ -38,14 +38,6 @@ struct FetchSettings {
 };
 inline constexpr int kDefaultFetchSms = 32;
 
-// What a batch read from a tier.
-struct TierUse {
-  int64_t rows = 0;
-  int64_t bytes = 0;  // as stored
-  double us = 0;      // from the tier's first read to its last
-};
-using TierUses = std::array<TierUse, kNumTiers>;  // by Tier
-
 // How many of `num_sms` read from each tier, by Tier: what ends the slowest soonest. `bytes` are decoded ones.
 std::array<int, kNumTiers> share_sms(int num_sms, const std::array<int64_t, kNumTiers>& bytes);
 

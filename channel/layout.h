@@ -14,7 +14,7 @@
 namespace cohort::channel {
 
 constexpr uint64_t kMagic = 0x4C4E4843'54524843ull;  // "CHRTCHNL" as little-endian bytes
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersion = 3;
 constexpr int kMaxSlots = 64;
 constexpr int kMaxHops = 16;
 constexpr int kMaxRequests = 8;  // requests posted and not yet begun
@@ -64,6 +64,22 @@ struct Request {
   int32_t fanout[kMaxHops];  // entry 0 next to the seeds; -1: all in-neighbours
 };
 
+// Where sampled rows and neighbour lists were read from.
+constexpr int kNumTiers = 3;  // the GPU's own memory, a peer's, host memory
+
+// Of feature rows.
+struct TierUse {
+  int64_t rows;
+  int64_t bytes;  // as stored there (encoded), of these rows
+  double us;      // time of the tier's reads; tiers may be read side by side
+};
+
+// Of neighbour lists.
+struct TierLists {
+  int64_t lists;  // that neighbours were drawn from
+  int64_t bytes;  // of the neighbours drawn
+};
+
 // What is in a slot. Offsets are bytes from the slot's start, each a multiple of 256.
 struct Batch {
   uint64_t sequence;  // counts published batches from 0; also the order in which the trainer takes them
@@ -84,7 +100,8 @@ struct Batch {
   uint64_t x_offset;           // feature dtype [num_nodes, feature_dim]
   double sample_us;            // time in the sampler for drawing and relabelling
   double fetch_us;             // time in the sampler for feature rows
-  int64_t host_bytes;          // feature bytes read from host memory
+  TierUse row_tiers[kNumTiers];
+  TierLists list_tiers[kNumTiers];
 };
 
 struct Slot {

@@ -53,7 +53,7 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="where feature rows stay encoded; auto: in host memory when the data set is prepared",
     )
-    parser.add_argument("--fetch-blocks", type=positive, help="GPU: blocks of 256 threads that fetch rows (default 32)")
+    parser.add_argument("--fetch-sms", type=positive, help="GPU: SMs that fetch rows (default: the sampler's choice)")
     parser.add_argument("--no-mps", action="store_true", help="time-slice the GPU instead of sharing it")
     for name in ("poison-slots", "slow-fetch-us", "illegal-access-batch"):  # for tests of Cohort itself
         kind = {"action": "store_true"} if name == "poison-slots" else {"type": int}
@@ -120,7 +120,7 @@ def sampler_options(args: argparse.Namespace, dataset: Path) -> dict:
         "topology": args.topology,
         "compress": args.compress,
         "num_slots": args.slots,
-        "fetch_blocks": args.fetch_blocks,
+        "fetch_sms": args.fetch_sms,
         "seed": args.seed,
         "poison_slots": args.debug_poison_slots,
         "slow_fetch_us": args.debug_slow_fetch_us,

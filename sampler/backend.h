@@ -1,6 +1,7 @@
 // Building one batch: draw, relabel, fetch. Two bodies, bit-identical: host_backend.cc (OpenMP) and cuda_backend.cu.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -63,7 +64,8 @@ struct SlotArrays {
 struct BatchTimes {
   double sample_us = 0;
   double fetch_us = 0;
-  int64_t host_bytes = 0;  // of feature rows read from host memory
+  cache::TierUses rows{};
+  cache::ListUses lists{};
 };
 
 class Backend {
@@ -112,8 +114,8 @@ bool topology_lies_in_gpus(const GraphView& graph, std::span<const int> gpus, To
 // How GPUs read what they do not have.
 struct CudaSettings {
   bool topology_in_gpus = true;
-  int fetch_sms = 0;  // that read feature rows; 0: a default
-  bool order_host_rows = true;   // by address
+  int fetch_sms = 0;            // that read feature rows; 0: a default
+  bool order_host_rows = true;  // by address
 };
 
 // What the GPUs keep of rows and lists; no plan: nothing.

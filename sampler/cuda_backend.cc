@@ -72,8 +72,7 @@ class CudaBackend final : public Backend {
     float sample_ms = 0, fetch_ms = 0;
     cuda_check(cudaEventElapsedTime(&sample_ms, started_, sampled_), "time the sampling");
     cuda_check(cudaEventElapsedTime(&fetch_ms, fetching_, fetched_), "time the fetch");
-    const cache::TierUses tiers = rows_.use();
-    return {1e3 * sample_ms, 1e3 * fetch_ms, tiers[static_cast<std::size_t>(cache::Tier::kHost)].bytes};
+    return {1e3 * sample_ms, 1e3 * fetch_ms, rows_.use()};
   }
 
  private:
@@ -104,7 +103,7 @@ std::vector<std::unique_ptr<Backend>> make_cuda_backends(const GraphView& graph,
   if (graph.num_nodes > INT32_MAX) {
     throw base::Error({"data set", "at most 2147483647 nodes", std::to_string(graph.num_nodes), "local ids are int32"});
   }
-  const auto pinned = std::make_shared<const PinnedGraph>(graph, !settings.topology_in_gpus, settings.coded_host_rows);
+  const auto pinned = std::make_shared<const PinnedGraph>(graph, !settings.topology_in_gpus);
   std::vector<std::unique_ptr<CudaBackend>> backends;
   for (int gpu : gpus) {
     cuda_check(cudaSetDevice(gpu), "choose the backend's GPU");

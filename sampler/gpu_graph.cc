@@ -46,8 +46,6 @@ std::size_t indices_bytes(const GraphView& graph) {
   return static_cast<std::size_t>(graph.num_edges) * static_cast<std::size_t>(graph.index_bytes);
 }
 
-}  // namespace
-
 std::size_t label_bytes(const GraphView& graph) { return static_cast<std::size_t>(graph.num_nodes) * sizeof(int64_t); }
 
 void refuse_more(std::size_t needed, std::size_t free, const char* hint) {

@@ -55,6 +55,7 @@ class HostBackend final : public Backend {
     }
     counts.num_nodes = static_cast<int64_t>(n_id_.size());
     counts.num_edges = static_cast<int64_t>(source_.size());
+    times_.lists[cache::kHostTier] = {num_lists_, counts.num_edges * graph_.index_bytes};
     times_.sample_us = static_cast<double>(base::monotonic_us() - start_us);
     return counts;
   }
@@ -81,8 +82,9 @@ class HostBackend final : public Backend {
                   static_cast<std::size_t>(graph_.row_bytes));
     }
     if (graph_.encoded) graph_.encoded->fetch(n_id_, slot.x);
-    times_.host_bytes = graph_.encoded ? graph_.encoded->stored_bytes(n_id_) : num_nodes * graph_.row_bytes;
+    const int64_t bytes = graph_.encoded ? graph_.encoded->stored_bytes(n_id_) : num_nodes * graph_.row_bytes;
     times_.fetch_us = static_cast<double>(base::monotonic_us() - start_us);
+    times_.rows[cache::kHostTier] = {num_nodes, bytes, times_.fetch_us};
   }
 
   bool finished() override { return true; }
@@ -94,6 +96,7 @@ class HostBackend final : public Backend {
     n_id_.clear();
     source_.clear();
     target_.clear();
+    num_lists_ = 0;
   }
 
   // Gives the node the next local id unless it has one.
@@ -117,7 +120,9 @@ class HostBackend final : public Backend {
     offset_.assign(end - begin + 1, 0);
     for (std::size_t i = begin; i < end; ++i) {
       const int64_t node = n_id_[i];
-      offset_[i - begin + 1] = offset_[i - begin] + num_picks(graph_.indptr[node + 1] - graph_.indptr[node], fanout);
+      const int64_t picks = num_picks(graph_.indptr[node + 1] - graph_.indptr[node], fanout);
+      offset_[i - begin + 1] = offset_[i - begin] + picks;
+      num_lists_ += picks > 0 ? 1 : 0;
     }
     drawn_.resize(static_cast<std::size_t>(offset_.back()));
     const std::size_t edges_before = target_.size();
@@ -155,6 +160,7 @@ class HostBackend final : public Backend {
   std::vector<int32_t> target_;    // int32 [num_edges]
   std::vector<int64_t> offset_;    // int64 [frontier + 1], first edge of each frontier node
   std::vector<int64_t> drawn_;     // int64 [edges of the hop], positions, then global ids
+  int64_t num_lists_ = 0;          // of the batch, that neighbours were drawn from
   BatchTimes times_;
   std::mt19937_64 delays_{std::random_device{}()};
 };

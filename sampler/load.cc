@@ -38,6 +38,7 @@ uint32_t dlpack_code(dataset::DType dtype) {
 }
 
 #ifdef COHORT_WITH_CUDA
+
 // Makes the chosen GPU current and returns it.
 base::Gpu choose_gpu(int ordinal) {
   const std::vector<base::Gpu> gpus = base::visible_gpus();
@@ -148,8 +149,13 @@ channel::ChannelOptions channel_options(const Options& options, const dataset::D
 
 std::vector<std::unique_ptr<Backend>> make_backends(const Options& options, const GraphView& graph) {
 #ifdef COHORT_WITH_CUDA
-  if (options.device == "cuda")
-    return make_cuda_backends(graph, options.gpus, place_of(options.topology), options.fetch_blocks, options.faults);
+  if (options.device == "cuda") {
+    CudaSettings settings;
+    settings.topology_in_gpus = topology_lies_in_gpus(graph, options.gpus, place_of(options.topology), 0);
+    settings.fetch_sms = options.fetch_sms;
+    settings.order_host_rows = options.order == "address";
+    return make_cuda_backends(graph, options.gpus, settings, {}, options.faults);
+  }
 #endif
   std::vector<std::unique_ptr<Backend>> backends;
   for (int rank = 0; rank < options.num_ranks; ++rank) backends.push_back(make_host_backend(graph, options.faults));

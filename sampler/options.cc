@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "cache/plan.h"
 #include "channel/layout.h"
 #include "sampler/presample.h"
 
@@ -48,10 +49,22 @@ class Members {
     }
   }
 
-  void read_path(const char* name, std::filesystem::path& path) {
+  void read_path(const char* name, std::filesystem::path& path, bool required = true) {
     std::string text;
-    read(name, text, true);
+    read(name, text, required);
     path = text;
+  }
+
+  // An array of as many numbers as `values` has.
+  template <std::size_t size>
+  void read_array(const char* name, std::array<double, size>& values) {
+    std::vector<double> found(values.begin(), values.end());
+    read(name, found);
+    if (found.size() != size) {
+      throw base::Error(
+          {fmt::format("{}.{}", place_, name), fmt::format("{} numbers", size), std::to_string(found.size()), ""});
+    }
+    std::copy(found.begin(), found.end(), values.begin());
   }
 
   // Throws when the object has members nobody asked for: a misspelt option must not be ignored.
@@ -69,6 +82,57 @@ class Members {
 
 void refuse_unless(bool good, const char* place, const std::string& expected, const std::string& found) {
   if (!good) throw base::Error({place, expected, found, ""});
+}
+
+void refuse_others_than(const std::vector<std::string>& names, const char* place, const std::string& found) {
+  std::string expected;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    expected += (i == 0 ? "" : i + 1 < names.size() ? ", " : " or ") + names[i];
+  }
+  refuse_unless(std::ranges::find(names, found) != names.end(), place, expected, found);
+}
+
+void read_cache(Members& members, Options& options) {
+  members.read("cache_bytes", options.cache_bytes);
+  members.read("cache_policy", options.cache_policy);
+  members.read("order", options.order);
+  members.read_path("hotness", options.hotness, false);
+  members.read("cliques", options.cliques);
+  members.read_array("bytes_per_second", options.link_bytes_per_second);
+  members.read_array("seconds_per_line", options.link_seconds_per_line);
+  members.read_path("plan_file", options.plan_file, false);
+}
+
+void check(const Options& options) {
+  refuse_others_than({"cpu", "cuda"}, "device", options.device);
+  refuse_unless(options.num_ranks >= 1, "num_ranks", "at least 1", std::to_string(options.num_ranks));
+  refuse_unless(options.device == "cpu" || std::ssize(options.gpus) == options.num_ranks, "gpus",
+                fmt::format("one for each of {} ranks", options.num_ranks), std::to_string(options.gpus.size()));
+  refuse_others_than({"auto", "gpu", "host"}, "topology", options.topology);
+  refuse_others_than({"auto", "none", "cache", "host", "both"}, "compress", options.compress);
+  refuse_unless(options.fetch_sms >= 0, "fetch_sms", "at least 1, or 0 for a default",
+                std::to_string(options.fetch_sms));
+  refuse_unless(std::filesystem::is_directory(options.channel), "channel", "an existing folder",
+                options.channel.string());
+}
+
+void check_cache(const Options& options) {
+  refuse_others_than({"plan", "degree", "random", "none"}, "cache_policy", options.cache_policy);
+  refuse_others_than({"address", "asis"}, "order", options.order);
+  if (options.cliques != "auto") cache::cliques_named(options.cliques, options.num_ranks);
+  for (std::size_t tier = 0; tier < options.link_bytes_per_second.size(); ++tier) {
+    const double rate = options.link_bytes_per_second[tier], line = options.link_seconds_per_line[tier];
+    refuse_unless(rate > 0, "bytes_per_second", "numbers above 0", std::to_string(rate));
+    refuse_unless(line >= 0, "seconds_per_line", "numbers of at least 0", std::to_string(line));
+  }
+  if (options.cache_bytes.empty()) return;
+  refuse_unless(std::ssize(options.cache_bytes) == options.num_ranks, "cache_bytes",
+                fmt::format("one for each of {} ranks", options.num_ranks), std::to_string(options.cache_bytes.size()));
+  for (int64_t bytes : options.cache_bytes) {
+    refuse_unless(bytes >= 0, "cache_bytes", "0 bytes or more", std::to_string(bytes));
+  }
+  refuse_unless(options.cache_policy != "plan" || !options.hotness.empty(), "hotness",
+                "a file of counts for cache_policy plan", "none");
 }
 
 }  // namespace
@@ -92,25 +156,17 @@ Options read_options(const std::filesystem::path& run_json) {
   members.read("topology", options.topology);
   members.read("compress", options.compress);
   members.read("num_slots", options.num_slots);
-  members.read("fetch_blocks", options.fetch_blocks);
+  members.read("fetch_sms", options.fetch_sms);
   members.read("seed", options.seed);
   members.read("owner_pid", options.owner_pid);
   members.read("end_with_parent", options.end_with_parent);
   members.read("poison_slots", options.poison_slots);
   members.read("slow_fetch_us", options.faults.slow_fetch_us);
   members.read("illegal_access_batch", options.faults.illegal_access_batch);
+  read_cache(members, options);
   members.refuse_others();
-  refuse_unless(options.device == "cpu" || options.device == "cuda", "device", "cpu or cuda", options.device);
-  refuse_unless(options.num_ranks >= 1, "num_ranks", "at least 1", std::to_string(options.num_ranks));
-  refuse_unless(options.device == "cpu" || std::ssize(options.gpus) == options.num_ranks, "gpus",
-                fmt::format("one for each of {} ranks", options.num_ranks), std::to_string(options.gpus.size()));
-  refuse_unless(options.topology == "auto" || options.topology == "gpu" || options.topology == "host", "topology",
-                "auto, gpu or host", options.topology);
-  const std::set<std::string> modes = {"auto", "none", "cache", "host", "both"};
-  refuse_unless(modes.contains(options.compress), "compress", "auto, none, cache, host or both", options.compress);
-  refuse_unless(options.fetch_blocks >= 1, "fetch_blocks", "at least 1", std::to_string(options.fetch_blocks));
-  refuse_unless(std::filesystem::is_directory(options.channel), "channel", "an existing folder",
-                options.channel.string());
+  check(options);
+  check_cache(options);
   return options;
 }
 

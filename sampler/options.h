@@ -1,6 +1,7 @@
 // What run.json tells the sampler (its member "sampler"); launch and trainer write it, docs/architecture.md lists it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -19,8 +20,19 @@ struct Options {
   std::string topology = "auto";  // where the topology lives: "auto", "gpu" or "host"
   std::string compress = "auto";  // rows kept encoded: "none", "cache", "host", "both"; "auto": host if prepared
   int num_slots = 3;
-  int fetch_blocks = 32;  // GPU: blocks that read rows from host memory
+  int fetch_sms = 0;  // GPU: SMs that fetch rows; 0: a default
   uint64_t seed = 0;
+
+  // The cache.
+  std::vector<int64_t> cache_bytes;   // int64 [num_ranks], budget of each rank's GPU, index included; empty: no cache
+  std::string cache_policy = "plan";  // what is hot: "plan" (as counted), "degree", "random"; "none": no cache
+  std::string order = "address";      // how host rows of a batch are read: "address" (ascending) or "asis"
+  std::filesystem::path hotness;      // file of counts (cache/FORMAT.md); policy "plan" needs it
+  std::string cliques = "auto";       // ranks that read each other's memory: "auto" (peer access), or as cliques_named
+  std::array<double, 3> link_bytes_per_second = {1500e9, 360e9, 51e9};  // local, peer, host
+  std::array<double, 3> link_seconds_per_line = {0, 0, 0};              // of 128 bytes, on top
+  std::filesystem::path plan_file;  // where to write what the plan expects (JSON); empty: nowhere
+
   int32_t owner_pid = 0;         // the process that started the run; the sampler ends when it does
   bool end_with_parent = false;  // ask the kernel to end the sampler with its parent
   bool poison_slots = false;     // debug: fill a slot with 0xFF before it is refilled

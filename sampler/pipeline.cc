@@ -40,6 +40,17 @@ channel::Batch describe(const channel::Request& request, const Schedule& schedul
   return batch;
 }
 
+static_assert(cache::kNumTiers == channel::kNumTiers);
+
+void report(const BatchTimes& times, channel::Batch& batch) {
+  batch.sample_us = times.sample_us;
+  batch.fetch_us = times.fetch_us;
+  for (std::size_t tier = 0; tier < cache::kNumTiers; ++tier) {
+    batch.row_tiers[tier] = {times.rows[tier].rows, times.rows[tier].bytes, times.rows[tier].us};
+    batch.list_tiers[tier] = {times.lists[tier].lists, times.lists[tier].bytes};
+  }
+}
+
 }  // namespace
 
 WorstCase worst_case(const channel::Request& request, int64_t num_nodes) {
@@ -93,10 +104,7 @@ void Pipeline::build_batch(int slot, const channel::Request& request, Schedule& 
   backend_.fetch(arrays_of(data, batch), schedule.positions(step));
   wait_until_finished();
 
-  const BatchTimes times = backend_.times();
-  batch.sample_us = times.sample_us;
-  batch.fetch_us = times.fetch_us;
-  batch.host_bytes = times.host_bytes;
+  report(backend_.times(), batch);
   publisher_.set_stage(Stage::kPublishing, number);
   publisher_.publish(slot, batch);
 }

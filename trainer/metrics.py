@@ -94,12 +94,35 @@ class _Intervals:
         del self._marks[:up_to]
 
 
+TIERS = ("local", "peer", "host")  # where the sampler reads from, in the channel's order: GPU, other GPU, host memory
+
+
+def _no_rows() -> dict:
+    return {tier: {"rows": 0, "bytes": 0, "seconds": 0.0} for tier in TIERS}
+
+
+def _no_lists() -> dict:
+    return {tier: {"lists": 0, "bytes": 0} for tier in TIERS}
+
+
+def add_tiers(sums: dict, more: dict) -> None:
+    """Adds counts by tier, {tier: {name: number}}, to others, in place."""
+    for tier, numbers in more.items():
+        for name, number in numbers.items():
+            sums[tier][name] += number
+
+
 @dataclass
 class EpochReport:
     """One epoch of training. All times in seconds; sample and fetch are the sampler's, beside the trainer's.
 
     With several ranks the times are those of rank 0, the loss and the counts are those of all, and ``ranks`` has the
-    times of each.
+    times and what was read of each.
+
+    Attributes:
+        host_bytes: of feature rows read from host memory, encoded where they are kept so.
+        row_tiers: feature rows by where they were read: how many, their stored bytes, the time of these reads.
+        list_tiers: neighbour lists likewise: how many were drawn from, the bytes of the neighbours drawn.
     """
 
     epoch: int
@@ -116,6 +139,8 @@ class EpochReport:
     num_nodes: int = 0
     num_edges: int = 0
     host_bytes: int = 0
+    row_tiers: dict = field(default_factory=_no_rows)
+    list_tiers: dict = field(default_factory=_no_lists)
     ranks: list[dict] = field(default_factory=list)
 
     def add(self, slot) -> None:
@@ -124,17 +149,30 @@ class EpochReport:
         self.num_seeds += slot.num_seeds
         self.num_nodes += sum(slot.num_sampled_nodes)
         self.num_edges += sum(slot.num_sampled_edges)
-        self.host_bytes += slot.host_bytes
+        add_tiers(self.row_tiers, _named(slot.row_tiers, ("rows", "bytes", "seconds")))
+        add_tiers(self.list_tiers, _named(slot.list_tiers, ("lists", "bytes")))
+        self.host_bytes = self.row_tiers["host"]["bytes"]
         self.sample_seconds += slot.sample_us / 1e6
         self.fetch_seconds += slot.fetch_us / 1e6
 
     def merge(self, reports: list["EpochReport"]) -> None:
         """Makes this the report of all ranks; ``reports`` has that of each."""
+        if len(reports) == 1:
+            return
+        own = [item.name for item in fields(self) if item.name.endswith("seconds")]
+        own += ["num_batches", "row_tiers", "list_tiers"]
+        self.ranks = [{name: getattr(report, name) for name in own} for report in reports]
         for name in ("num_batches", "num_seeds", "num_nodes", "num_edges", "host_bytes"):
             setattr(self, name, sum(getattr(report, name) for report in reports))
-        if len(reports) > 1:
-            times = [item.name for item in fields(self) if item.name.endswith("seconds")]
-            self.ranks = [{name: getattr(report, name) for name in times} for report in reports]
+        self.row_tiers, self.list_tiers = _no_rows(), _no_lists()
+        for report in self.ranks:
+            add_tiers(self.row_tiers, report["row_tiers"])
+            add_tiers(self.list_tiers, report["list_tiers"])
+
+
+def _named(tiers: list[tuple], names: tuple[str, ...]) -> dict:
+    """Counts of a slot, a tuple a tier, as {tier: {name: number}}."""
+    return {tier: dict(zip(names, numbers, strict=True)) for tier, numbers in zip(TIERS, tiers, strict=True)}
 
 
 @dataclass
@@ -149,6 +187,11 @@ class RunReport:
     time_sliced: bool = False
     epochs: list[EpochReport] = field(default_factory=list)
     bytes: dict = field(default_factory=lambda: {"host": 0, "peer": 0, "local": 0})
+
+    def add_bytes(self, row_tiers: dict) -> None:
+        """Counts the feature rows that a pass has read, of all ranks."""
+        for tier, read in row_tiers.items():
+            self.bytes[tier] += read["bytes"]
 
     def write(self, path: Path) -> None:
         """Writes the summary in one piece: a reader sees the old one or the new one."""

@@ -133,13 +133,14 @@ class Trainer:
         """Share of the pass's labelled seeds, those of all ranks, that are classified right."""
         self.model.eval()
         right, labelled = counts = torch.zeros(2, device=self.device)
-        host_bytes = 0
+        read = EpochReport(0)
         for batch, slot in self.source.batches(which):
             y = batch.y[: batch.batch_size]
             right += ((self._seed_scores(self.model, batch).argmax(dim=1) == y) & (y >= 0)).sum()
             labelled += (y >= 0).sum()
-            host_bytes += slot.host_bytes
-        self.report.bytes["host"] += sum(self.ranks.gather(host_bytes))
+            read.add(slot)
+        for row_tiers in self.ranks.gather(read.row_tiers):
+            self.report.add_bytes(row_tiers)
         self.ranks.sum(counts)
         return (right / labelled.clamp(min=1)).item()
 
@@ -153,7 +154,7 @@ class Trainer:
 
     def _keep(self, report: EpochReport) -> None:
         self.report.epochs.append(report)
-        self.report.bytes["host"] += report.host_bytes
+        self.report.add_bytes(report.row_tiers)
         if self.ranks.rank == 0:
             append_line(self.out / "metrics.jsonl", asdict(report))
         self._write_summary()

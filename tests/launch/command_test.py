@@ -59,6 +59,19 @@ def test_the_summary_has_its_stable_keys(trained):
     assert 0.3 < summary["test_accuracy"] <= 1  # 7 classes; three epochs learn something
 
 
+def test_rows_and_lists_are_counted_by_tier(trained):
+    """On the CPU all is host memory; rows are raw: 1433 float32."""
+    for epoch in summary_of(trained[0])["epochs"]:
+        rows, lists = epoch["row_tiers"], epoch["list_tiers"]
+        assert list(rows) == list(lists) == ["local", "peer", "host"]
+        assert rows["host"]["rows"] == epoch["num_nodes"]
+        assert rows["host"]["bytes"] == epoch["host_bytes"] == epoch["num_nodes"] * 1433 * 4
+        assert rows["host"]["seconds"] == pytest.approx(epoch["fetch_seconds"])
+        assert lists["host"]["bytes"] == 4 * epoch["num_edges"] and 0 < lists["host"]["lists"] < epoch["num_nodes"]
+        for tier in ("local", "peer"):
+            assert not any(rows[tier].values()) and not any(lists[tier].values())
+
+
 def test_wait_and_train_make_up_the_epoch(trained):
     for epoch in summary_of(trained[0])["epochs"]:
         assert epoch["wait_seconds"] + epoch["train_seconds"] == pytest.approx(epoch["seconds"], rel=0.03, abs=0.02)
@@ -305,12 +318,12 @@ def test_a_channel_of_another_version_is_refused(live, tmp_path):
     channel = bytearray((Path(run["sampler"]["channel"]) / "channel").read_bytes())
     channel[8] += 1  # the version
     (folder / "channel").write_bytes(channel)
-    refused(cohort("inspect", folder), 1, "expected version 0x2, found 0x3", "the same build")
+    refused(cohort("inspect", folder), 1, "expected version 0x3, found 0x4", "the same build")
     run["sampler"] |= {"channel": str(folder), "owner_pid": os.getpid()}
     (tmp_path / "run.json").write_text(json.dumps(run))
     command = [sys.executable, "-m", "cohort.trainer", str(tmp_path / "run.json")]
     trainer = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_TO_START)
-    refused(trainer, 1, "cohort: ", "expected version 0x2, found 0x3")
+    refused(trainer, 1, "cohort: ", "expected version 0x3, found 0x4")
 
 
 @pytest.mark.parametrize(

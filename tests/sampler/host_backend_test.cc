@@ -102,6 +102,24 @@ TEST(HostBackend, AZeroDegreeSeedHasNoEdges) {
   EXPECT_EQ(batch.counts.num_edges, 0);
 }
 
+// Lists are those that something was drawn from: not the last hop's nodes, nor those without neighbours.
+TEST(HostBackend, CountsTheListsItReads) {
+  const auto graph = mixed_graph<int32_t>(400, 8);
+  const auto backend = make_host_backend(graph.view(), {});
+  std::vector<int64_t> seeds(50);
+  std::iota(seeds.begin(), seeds.end(), 0);
+  const std::vector<int32_t> fanout = {4, 3};
+  for (uint64_t step = 0; step < 2; ++step) {  // the second time nothing is left of the first
+    const auto batch = run_host(*backend, graph.view(), query_of(seeds, fanout, step));
+    const auto targets = batch.edge_index.begin() + batch.counts.num_edges;
+    const std::set<int64_t> lists(targets, batch.edge_index.end());
+    ASSERT_LT(lists.size(), static_cast<std::size_t>(batch.counts.num_nodes - batch.counts.nodes_per_hop.back()));
+    const cache::ListUse read = backend->times().lists[cache::kHostTier];
+    EXPECT_EQ(read.lists, static_cast<int64_t>(lists.size()));
+    EXPECT_EQ(read.bytes, batch.counts.num_edges * 4);
+  }
+}
+
 TEST(HostBackend, SelfLoopsAndDuplicateEdgesStay) {
   TestGraph<int32_t> graph;
   graph.add_node({0, 1, 1});

@@ -120,6 +120,16 @@ def results(summary: dict) -> list:
     return [summary["test_accuracy"], summary["val_accuracy"], summary["best_epoch"], summary["bytes"], epochs]
 
 
+def test_what_the_ranks_read_adds_up(two_runs):
+    for epoch in two_runs[0][0]["epochs"]:
+        assert sum(rank["num_batches"] for rank in epoch["ranks"]) == epoch["num_batches"] == 7
+        assert sum(tier["rows"] for tier in epoch["row_tiers"].values()) == epoch["num_nodes"]
+        for kind in ("row_tiers", "list_tiers"):
+            for tier, numbers in epoch[kind].items():
+                for name, number in numbers.items():
+                    assert number == pytest.approx(sum(rank[kind][tier][name] for rank in epoch["ranks"]))
+
+
 def test_the_same_seed_gives_the_same_results(two_runs):
     (first, second), _ = two_runs
     assert results(first) == results(second)

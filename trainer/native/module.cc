@@ -2,6 +2,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
@@ -35,6 +36,18 @@ nb::dlpack::dtype feature_type(uint32_t code) {
 }
 
 std::vector<int64_t> first_of(const int64_t* values, int count) { return {values, values + count}; }
+
+std::vector<std::tuple<int64_t, int64_t, double>> rows_by_tier(const channel::Batch& batch) {
+  std::vector<std::tuple<int64_t, int64_t, double>> tiers;
+  for (const channel::TierUse& tier : batch.row_tiers) tiers.emplace_back(tier.rows, tier.bytes, tier.us / 1e6);
+  return tiers;
+}
+
+std::vector<std::tuple<int64_t, int64_t>> lists_by_tier(const channel::Batch& batch) {
+  std::vector<std::tuple<int64_t, int64_t>> tiers;
+  for (const channel::TierLists& tier : batch.list_tiers) tiers.emplace_back(tier.lists, tier.bytes);
+  return tiers;
+}
 
 void bind_slot(nb::module_& m) {
   nb::class_<HeldSlot>(
@@ -76,7 +89,12 @@ void bind_slot(nb::module_& m) {
                    [](const HeldSlot& slot) { return first_of(slot.batch().edges_per_hop, slot.batch().num_hops); })
       .def_prop_ro("sample_us", [](const HeldSlot& slot) { return slot.batch().sample_us; })
       .def_prop_ro("fetch_us", [](const HeldSlot& slot) { return slot.batch().fetch_us; })
-      .def_prop_ro("host_bytes", [](const HeldSlot& slot) { return slot.batch().host_bytes; });
+      .def_prop_ro(
+          "row_tiers", [](const HeldSlot& slot) { return rows_by_tier(slot.batch()); },
+          "(rows, stored bytes, seconds) of feature rows by where they were read: local, peer, host.")
+      .def_prop_ro(
+          "list_tiers", [](const HeldSlot& slot) { return lists_by_tier(slot.batch()); },
+          "(lists, bytes of neighbours drawn) of neighbour lists, likewise.");
 }
 
 uint64_t request(Receiver& receiver, uint32_t seed_set, uint64_t epoch, uint64_t first_step, uint64_t step_stride,

@@ -1,0 +1,96 @@
+#include "sampler/options.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+#include "tests/dataset/temporary_folder.h"
+
+namespace cohort::sampler {
+namespace {
+
+using nlohmann::json;
+
+class OptionsFile : public testing::Test {
+ protected:
+  // Options of two ranks on the CPU, with these members besides.
+  Options read(const json& members) {
+    json sampler = {{"dataset", "data"}, {"channel", folder_.path().string()}, {"num_ranks", 2}};
+    sampler.update(members);
+    dataset::write_bytes(folder_ / "run.json", json{{"sampler", sampler}}.dump());
+    return read_options(folder_ / "run.json");
+  }
+  // The error that they end in; empty: none.
+  std::string refusal(const json& members) {
+    try {
+      read(members);
+      return "";
+    } catch (const base::Error& error) {
+      return error.what();
+    }
+  }
+
+  dataset::TemporaryFolder folder_;
+};
+
+TEST_F(OptionsFile, WithoutACacheHasDefaults) {
+  const Options options = read(json::object());
+  EXPECT_TRUE(options.cache_bytes.empty());
+  EXPECT_EQ(options.order, "address");
+  EXPECT_EQ(options.cliques, "auto");
+  EXPECT_EQ(options.fetch_sms, 0);
+  EXPECT_EQ(options.link_bytes_per_second, (std::array<double, 3>{1500e9, 360e9, 51e9}));
+  EXPECT_EQ(options.link_seconds_per_line, (std::array<double, 3>{0, 0, 0}));
+}
+
+TEST_F(OptionsFile, GivesTheCacheAsWritten) {
+  const Options options = read({{"cache_bytes", {1000, 5'000'000'000}},
+                                {"cache_policy", "plan"},
+                                {"hotness", "counts.bin"},
+                                {"order", "asis"},
+                                {"cliques", "1x2"},
+                                {"bytes_per_second", {3e12, 4e11, 5e10}},
+                                {"seconds_per_line", {0, 1e-9, 2e-9}},
+                                {"plan_file", "plan.json"},
+                                {"fetch_sms", 8}});
+  EXPECT_EQ(options.cache_bytes, (std::vector<int64_t>{1000, 5'000'000'000}));
+  EXPECT_EQ(options.cache_policy, "plan");
+  EXPECT_EQ(options.hotness, "counts.bin");
+  EXPECT_EQ(options.order, "asis");
+  EXPECT_EQ(options.cliques, "1x2");
+  EXPECT_EQ(options.link_bytes_per_second, (std::array<double, 3>{3e12, 4e11, 5e10}));
+  EXPECT_EQ(options.link_seconds_per_line, (std::array<double, 3>{0, 1e-9, 2e-9}));
+  EXPECT_EQ(options.plan_file, "plan.json");
+  EXPECT_EQ(options.fetch_sms, 8);
+}
+
+TEST_F(OptionsFile, NeedsNoCountsForOtherPolicies) {
+  for (const char* policy : {"degree", "random", "none"}) {
+    EXPECT_EQ(refusal({{"cache_bytes", {1, 2}}, {"cache_policy", policy}}), "") << policy;
+  }
+}
+
+TEST_F(OptionsFile, RefusesACacheThatMakesNoSense) {
+  const std::pair<json, const char*> cases[] = {
+      {{{"cache_policy", "lru"}}, "cache_policy: expected plan, degree, random or none, found lru"},
+      {{{"order", "random"}}, "order: expected address or asis, found random"},
+      {{{"cache_bytes", {1}}, {"cache_policy", "degree"}}, "cache_bytes: expected one for each of 2 ranks, found 1"},
+      {{{"cache_bytes", {1, -2}}, {"cache_policy", "degree"}}, "cache_bytes: expected 0 bytes or more, found -2"},
+      {{{"cache_bytes", "1GB"}}, "sampler.cache_bytes: expected a value of its type"},
+      {{{"cache_bytes", {1, 2}}}, "hotness: expected a file of counts"},
+      {{{"cliques", "3+5"}}, "cliques: expected 2 GPUs in all"},
+      {{{"cliques", "pairs"}}, "cliques: expected none, all, or sizes"},
+      {{{"bytes_per_second", {1, 2}}}, "bytes_per_second: expected 3 numbers, found 2"},
+      {{{"bytes_per_second", {3, 2, 0}}}, "bytes_per_second: expected numbers above 0"},
+      {{{"seconds_per_line", {0, 0, -1}}}, "seconds_per_line: expected numbers of at least 0"},
+      {{{"fetch_sms", -1}}, "fetch_sms: expected at least 1, or 0"},
+      {{{"fetch_blocks", 32}}, "only known members"},
+  };
+  for (const auto& [members, words] : cases) {
+    EXPECT_NE(refusal(members).find(words), std::string::npos) << members << ": " << refusal(members);
+  }
+}
+
+}  // namespace
+}  // namespace cohort::sampler

@@ -104,25 +104,32 @@ double drawn_lines(double picks, int64_t degree, int index_bytes) {
   return std::min(picks, lines * (1 - std::pow(1 - 1 / lines, picks)));
 }
 
+Costs::Rows Costs::rows_of(int64_t bytes, const uint32_t* each_bytes) {
+  return {bytes, each_bytes, each_bytes ? kPackedAlignBytes : std::gcd(bytes, static_cast<int64_t>(kLineBytes))};
+}
+
 Costs::Costs(const GraphSizes& sizes, const Links& links)
     : sizes_(sizes),
-      row_align_bytes_(sizes.each_row_bytes ? kPackedAlignBytes
-                                            : std::gcd(sizes.row_bytes, static_cast<int64_t>(kLineBytes))),
+      slab_rows_(rows_of(sizes.row_bytes, sizes.each_row_bytes)),
+      host_rows_(sizes.each_host_row_bytes || sizes.host_row_bytes > 0
+                     ? rows_of(sizes.host_row_bytes, sizes.each_host_row_bytes)
+                     : slab_rows_),
       least_bytes_{least_row_bytes(sizes), kWordBytes} {
   std::transform(links.begin(), links.end(), line_seconds_.begin(), [](const Link& l) { return l.line_seconds(); });
 }
 
 int64_t Costs::stored_bytes(Kind kind, int64_t node) const {
-  if (kind == Kind::kFeature) return row_bytes(node);
+  if (kind == Kind::kFeature) return slab_rows_.bytes_of(node);
   return kWordBytes + round_up(degree(node) * sizes_.index_bytes, kWordBytes);
 }
 
 Use Costs::feature_use(Tier tier, const Counts& counts, int64_t node) const {
   const auto at = static_cast<std::size_t>(tier);
+  const Rows& rows = tier == Tier::kHost ? host_rows_ : slab_rows_;
   Use use;
   use.reads = mean_reads(Kind::kFeature, counts, node);
-  use.bytes = use.reads * static_cast<double>(row_bytes(node));
-  use.lines = use.reads * mean_lines(row_bytes(node), row_align_bytes_);
+  use.bytes = use.reads * static_cast<double>(rows.bytes_of(node));
+  use.lines = use.reads * mean_lines(rows.bytes_of(node), rows.align_bytes);
   use.seconds = use.lines * line_seconds_[at];
   return use;
 }
@@ -131,7 +138,7 @@ Use Costs::feature_use(Tier tier, const Counts& counts, int64_t node) const {
 // list is reads local memory in every case and is left out.)
 Use Costs::topology_use(Tier tier, const Counts& counts, int64_t node) const {
   const auto at = static_cast<std::size_t>(tier);
-  const double reads = mean_reads(Kind::kTopology, counts, node);
+  const double reads = sizes_.indptr ? mean_reads(Kind::kTopology, counts, node) : 0;
   if (reads == 0) return {};
   const double picks = counts.expansions[node] == 0
                            ? std::min(counts.mean_picks, static_cast<double>(degree(node)))

@@ -83,11 +83,14 @@ struct Counts {
 
 // The sizes of the items.
 struct GraphSizes {
-  int64_t num_nodes = 0;                     // V, below 2^32
-  const int64_t* indptr = nullptr;           // int64 [V + 1]
-  int index_bytes = 4;                       // of a neighbour: 4 or 8
-  int64_t row_bytes = 0;                     // of every stored feature row, when each_row_bytes is null
+  int64_t num_nodes = 0;            // V, below 2^32
+  const int64_t* indptr = nullptr;  // int64 [V + 1]; null: lists are read elsewhere, and no business of the plan
+  int index_bytes = 4;              // of a neighbour: 4 or 8
+  int64_t row_bytes = 0;            // of every stored feature row, when each_row_bytes is null
   const uint32_t* each_row_bytes = nullptr;  // uint32 [V], of rows packed back to back at multiples of 4 bytes
+  // The same of rows in host memory, where they differ from those in a slab: raw ones beside encoded ones.
+  int64_t host_row_bytes = 0;                     // 0: as in a slab
+  const uint32_t* each_host_row_bytes = nullptr;  // uint32 [V], packed; goes before host_row_bytes
 };
 
 // Times a batch that the node's item is read.
@@ -118,9 +121,11 @@ class Costs {
   int64_t stored_bytes(Kind kind, int64_t node) const;
   int64_t least_stored_bytes(Kind kind) const { return least_bytes_[static_cast<std::size_t>(kind)]; }
   int64_t num_nodes() const { return sizes_.num_nodes; }
+  int64_t num_items(Kind kind) const { return kind == Kind::kTopology && !sizes_.indptr ? 0 : sizes_.num_nodes; }
 
   Use use(Kind kind, Tier tier, const Counts& counts, int64_t node) const;
-  // use().seconds of host less peer, and of peer less local.
+  // use().seconds of host less peer, and of peer less local. The first is negative where rows are so much shorter in
+  // host memory that reading them there is faster.
   struct Saved {
     double host_to_peer = 0;
     double peer_to_local = 0;
@@ -128,15 +133,20 @@ class Costs {
   Saved saved(Kind kind, const Counts& counts, int64_t node) const;
 
  private:
-  int64_t row_bytes(int64_t node) const {
-    return sizes_.each_row_bytes ? sizes_.each_row_bytes[node] : sizes_.row_bytes;
-  }
+  // Rows of one length, or of their own.
+  struct Rows {
+    int64_t bytes = 0;
+    const uint32_t* each_bytes = nullptr;
+    int64_t align_bytes = 0;
+    int64_t bytes_of(int64_t node) const { return each_bytes ? each_bytes[node] : bytes; }
+  };
+  static Rows rows_of(int64_t bytes, const uint32_t* each_bytes);
   int64_t degree(int64_t node) const { return sizes_.indptr[node + 1] - sizes_.indptr[node]; }
   Use feature_use(Tier tier, const Counts& counts, int64_t node) const;
   Use topology_use(Tier tier, const Counts& counts, int64_t node) const;
 
   GraphSizes sizes_;
-  int64_t row_align_bytes_;
+  Rows slab_rows_, host_rows_;
   std::array<double, kNumTiers> line_seconds_;
   std::array<int64_t, kNumKinds> least_bytes_;
 };

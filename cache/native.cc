@@ -11,6 +11,7 @@
 #include "base/process.h"
 #include "cache/hotness.h"
 #include "cache/plan.h"
+#include "cache/stand_in.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -53,19 +54,40 @@ std::vector<Counts> counts_of(const std::vector<int64_t>& num_batches, const Mat
   return counts;
 }
 
+// Of stored rows: one number, or one a node.
+struct RowBytes {
+  int64_t bytes = 0;
+  std::optional<Vector<uint32_t>> each;
+
+  const uint32_t* each_of(std::size_t num_nodes) const {
+    if (each) need_length(each->shape(0), num_nodes, "row bytes");
+    return each ? each->data() : nullptr;
+  }
+};
+
+RowBytes row_bytes_of(nb::handle value) {
+  if (value.is_none()) return {};
+  if (nb::isinstance<nb::int_>(value)) return {nb::cast<int64_t>(value), {}};
+  return {0, nb::cast<Vector<uint32_t>>(value)};
+}
+
 // Arguments as cohort.cache.plan gives them.
-Plan plan(const Vector<int64_t>& indptr, int index_bytes, int64_t row_bytes,
-          const std::optional<Vector<uint32_t>>& each_row_bytes, const std::vector<int64_t>& num_batches,
-          const Matrix<uint32_t>& node_reads, const Matrix<uint32_t>& expansions, const Matrix<uint64_t>& edges_read,
-          std::vector<std::vector<int>> cliques, std::vector<int64_t> budget_bytes,
-          const std::array<double, kNumTiers>& bytes_per_second, const std::array<double, kNumTiers>& seconds_per_line,
-          const std::array<int64_t, 3>& index) {
+Plan plan(const Vector<int64_t>& indptr, int index_bytes, nb::handle row_bytes, nb::handle host_row_bytes, bool lists,
+          const std::vector<int64_t>& num_batches, const Matrix<uint32_t>& node_reads,
+          const Matrix<uint32_t>& expansions, const Matrix<uint64_t>& edges_read, std::vector<std::vector<int>> cliques,
+          std::vector<int64_t> budget_bytes, const std::array<double, kNumTiers>& bytes_per_second,
+          const std::array<double, kNumTiers>& seconds_per_line, const std::array<int64_t, 3>& index) {
   if (indptr.shape(0) < 2) throw base::Error({"indptr", "V + 1 elements", std::to_string(indptr.shape(0)), ""});
   const std::size_t num_nodes = indptr.shape(0) - 1;
-  if (each_row_bytes) need_length(each_row_bytes->shape(0), num_nodes, "row bytes");
+  const RowBytes in_slab = row_bytes_of(row_bytes), in_host = row_bytes_of(host_row_bytes);
   PlanInput input;
-  input.sizes = {static_cast<int64_t>(num_nodes), indptr.data(), index_bytes, row_bytes,
-                 each_row_bytes ? each_row_bytes->data() : nullptr};
+  input.sizes = {static_cast<int64_t>(num_nodes),
+                 lists ? indptr.data() : nullptr,
+                 index_bytes,
+                 in_slab.bytes,
+                 in_slab.each_of(num_nodes),
+                 in_host.bytes,
+                 in_host.each_of(num_nodes)};
   input.counts = counts_of(num_batches, node_reads, expansions, edges_read, num_nodes);
   input.cliques = std::move(cliques);
   input.budget_bytes = std::move(budget_bytes);
@@ -117,6 +139,39 @@ void bind_plan(nb::module_& module) {
           nb::rv_policy::reference_internal);
 }
 
+StandIn stand_in(const std::string& policy, const Vector<int64_t>& indptr, nb::handle indices, int64_t picks) {
+  GraphLists graph;
+  if (indptr.shape(0) < 2) throw base::Error({"indptr", "V + 1 elements", std::to_string(indptr.shape(0)), ""});
+  graph.num_nodes = static_cast<int64_t>(indptr.shape(0)) - 1;
+  graph.indptr = indptr.data();
+  const auto take = [&](const auto& array) {
+    const auto wanted = static_cast<std::size_t>(indptr.data()[graph.num_nodes]), found = array.shape(0);
+    if (found != wanted) throw base::Error({"indices", std::to_string(wanted), std::to_string(found), ""});
+    graph.num_edges = static_cast<int64_t>(array.shape(0));
+    graph.indices = array.data();
+    graph.index_bytes = static_cast<int>(array.itemsize());
+  };
+  Vector<int32_t> narrow;
+  if (nb::try_cast(indices, narrow)) {
+    take(narrow);
+  } else {
+    take(nb::cast<Vector<int64_t>>(indices));
+  }
+  const nb::gil_scoped_release release;
+  return counts_of_policy(policy, graph, picks);
+}
+
+void bind_stand_in(nb::module_& module) {
+  nb::class_<StandIn>(module, "StandIn")
+      .def_prop_ro(
+          "reads",
+          [](nb::handle self) { return view(std::span<const uint32_t>(nb::cast<const StandIn&>(self).reads), self); })
+      .def_prop_ro("edges_read", [](nb::handle self) {
+        return view(std::span<const uint64_t>(nb::cast<const StandIn&>(self).edges_read), self);
+      });
+  module.def("stand_in", &stand_in, "policy"_a, "indptr"_a, "indices"_a, "picks"_a);
+}
+
 void bind_hotness(nb::module_& module) {
   nb::class_<Hotness>(module, "Hotness")
       .def_static(
@@ -142,8 +197,9 @@ NB_MODULE(_native, module) {
   base::raise_errors_as_cohort_error();
   cache::bind_plan(module);
   cache::bind_hotness(module);
-  module.def("plan", &cache::plan, "indptr"_a, nb::kw_only(), "index_bytes"_a, "row_bytes"_a, "each_row_bytes"_a.none(),
-             "num_batches"_a, "node_reads"_a, "expansions"_a, "edges_read"_a, "cliques"_a, "budget_bytes"_a,
+  cache::bind_stand_in(module);
+  module.def("plan", &cache::plan, "indptr"_a, nb::kw_only(), "index_bytes"_a, "row_bytes"_a, "host_row_bytes"_a.none(),
+             "lists"_a, "num_batches"_a, "node_reads"_a, "expansions"_a, "edges_read"_a, "cliques"_a, "budget_bytes"_a,
              "bytes_per_second"_a, "seconds_per_line"_a, "index"_a);
   module.def("cliques_named", &cache::cliques_named, "text"_a, "num_gpus"_a);
   module.def("bitmap_bytes", &cache::bitmap_bytes, "num_nodes"_a);

@@ -13,7 +13,7 @@ struct Order {
   std::vector<float> densities;  // float32 [n], descending; equal ones by node
 };
 
-// All nodes, or only those above 0. `density(node)` is at least 0; it is called in parallel.
+// All nodes that do not save less than nothing, or only those above 0. `density(node)` is called in parallel.
 Order order_by(int64_t num_nodes, bool keep_zeros, const std::function<float(int64_t)>& density);
 
 }  // namespace cohort::cache

@@ -78,6 +78,7 @@ std::vector<UseByTier> sum_use(const Costs& costs, Kind kind, const Members& mem
 
 void predict(const Costs& costs, const Members& members, const std::vector<Holders>& holders, Placement& placement) {
   for (Kind kind : kKinds) {
+    if (costs.num_items(kind) == 0) continue;
     const Holders& holds = holders[at(kind)];
     std::vector<std::vector<bool>> known;
     for (const GpuPlan& gpu : placement.gpus) {
@@ -119,14 +120,16 @@ int64_t num_rows(const Placement& placement) {
 
 Orders::Orders(const Costs& costs, const IndexCost& index, const Members& members) {
   for (Kind kind : kKinds) {
-    first_[at(kind)] = order_by(costs.num_nodes(), true,
+    first_[at(kind)] = order_by(costs.num_items(kind), true,
                                 [&](int64_t node) { return first_density(costs, index, members, kind, node); });
     const int num_orders = members.size() == 1 ? 0 : members.shared_counts ? 1 : members.size();
     for (int member = 0; member < num_orders; ++member) {
       const Counts& counts = members.counts[static_cast<std::size_t>(member)];
-      replicas_[at(kind)].push_back(order_by(costs.num_nodes(), false, [&](int64_t node) {
-        return static_cast<float>(costs.saved(kind, counts, node).peer_to_local /
-                                  static_cast<double>(costs.stored_bytes(kind, node)));
+      replicas_[at(kind)].push_back(order_by(costs.num_items(kind), false, [&](int64_t node) {
+        const Costs::Saved saved = costs.saved(kind, counts, node);
+        // Without a first copy there is no second; a stream of replicas would wait for it.
+        if (saved.host_to_peer < 0 && first_density(costs, index, members, kind, node) < 0) return 0.0f;
+        return static_cast<float>(saved.peer_to_local / static_cast<double>(costs.stored_bytes(kind, node)));
       }));
     }
   }
@@ -147,7 +150,9 @@ Placement place(const Costs& costs, const IndexCost& index, const Members& membe
     }
     return rows;
   };
+  const bool has_lists = costs.num_items(Kind::kTopology) > 0;
   for (const auto& kinds : {std::array{true, true}, std::array{true, false}, std::array{false, true}}) {
+    if (kinds[at(Kind::kTopology)] && !has_lists) continue;
     int64_t rows = attempt({kinds, 0});
     for (int more = 0; more < 2 && rows > 0 && members.size() > 1; ++more) rows = attempt({kinds, rows});
   }

@@ -42,16 +42,18 @@ class Counts:
     max_batch_edges: int = 0
 
     @classmethod
-    def from_degrees(cls, out_degrees: np.ndarray, in_degrees: np.ndarray, picks: int) -> "Counts":
-        """A stand-in without sampling: a node is read as often as it has out-edges, and drawn from each time.
+    def stand_in(cls, policy: str, indptr: np.ndarray, indices: np.ndarray, picks: int) -> "Counts":
+        """Counts without sampling, to compare with: they order the nodes, and say nothing of a batch.
 
         Args:
-            out_degrees, in_degrees: int [V].
+            policy: "degree": a node is read as often as it has out-edges, and drawn from each time; "random": by
+                chance, always the same.
+            indptr: int64 [V + 1].
+            indices: int32 or int64 [E].
             picks: most neighbours drawn from a list; -1: all.
         """
-        reads = np.minimum(out_degrees, np.iinfo(np.uint32).max).astype(np.uint32)[None]
-        drawn = in_degrees if picks < 0 else np.minimum(in_degrees, picks)
-        return cls([1], reads, reads, reads.astype(np.uint64) * drawn.astype(np.uint64)[None])
+        found = _native.stand_in(policy, np.ascontiguousarray(indptr, np.int64), np.ascontiguousarray(indices), picks)
+        return cls([1], found.reads[None], found.reads[None], found.edges_read[None])
 
 
 def load_counts(path: Path) -> Counts:
@@ -83,6 +85,8 @@ def plan(
     cliques: Sequence[Sequence[int]],
     budget_bytes: Sequence[int],
     links: Links,
+    host_row_bytes: int | np.ndarray | None = None,
+    topology: bool = True,
     entry_bytes: int = 8,
     scratch_bytes: int = 0,
 ):
@@ -94,6 +98,8 @@ def plan(
         row_bytes: of every stored feature row, or uint32 [V] for rows packed back to back.
         cliques: every GPU 0..G-1 once; a GPU without peers alone.
         budget_bytes: int [G].
+        host_row_bytes: as `row_bytes`, of rows in host memory, when they are stored there in another way.
+        topology: False: neighbour lists are read elsewhere, and no business of the plan.
         entry_bytes: of the directory, a row of the clique, on each of its GPUs.
         scratch_bytes: working memory of each GPU.
 
@@ -104,13 +110,13 @@ def plan(
     Raises:
         CohortError: input that contradicts itself.
     """
-    each = None if isinstance(row_bytes, int) else np.ascontiguousarray(row_bytes, np.uint32)
     bitmap_bytes = _native.bitmap_bytes(len(indptr) - 1)
     return _native.plan(
         np.ascontiguousarray(indptr, np.int64),
         index_bytes=index_bytes,
-        row_bytes=row_bytes if each is None else 0,
-        each_row_bytes=each,
+        row_bytes=_bytes(row_bytes),
+        host_row_bytes=None if host_row_bytes is None else _bytes(host_row_bytes),
+        lists=topology,
         num_batches=list(counts.num_batches),
         node_reads=np.ascontiguousarray(counts.node_reads, np.uint32),
         expansions=np.ascontiguousarray(counts.expansions, np.uint32),
@@ -121,3 +127,7 @@ def plan(
         seconds_per_line=list(links.seconds_per_line),
         index=[bitmap_bytes, entry_bytes, scratch_bytes],
     )
+
+
+def _bytes(of_rows: int | np.ndarray):
+    return of_rows if isinstance(of_rows, int) else np.ascontiguousarray(of_rows, np.uint32)

@@ -237,7 +237,7 @@ bool Holders::held(int64_t node) const {
 Placement sweep(const Costs& costs, const IndexCost& index, const Members& members, const Orders& orders,
                 const SweepOptions& options, std::vector<Holders>& holders) {
   holders.clear();
-  for (std::size_t kind = 0; kind < kNumKinds; ++kind) holders.emplace_back(costs.num_nodes(), members.size());
+  for (Kind kind : kKinds) holders.emplace_back(costs.num_items(kind), members.size());
   return Sweep(costs, index, members, options, holders).run(orders);
 }
 

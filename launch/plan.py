@@ -43,9 +43,9 @@ def _add_cache_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cache-bytes", type=byte_counts, metavar="B[,B...]", help="the same in bytes: 20GB")
     parser.add_argument(
         "--cache-policy",
-        choices=["sampled", "degree"],
-        default="sampled",
-        help="order rows by the reads of a short run of the sampler, or (a stand-in) by out-degree",
+        choices=["plan", "degree", "random", "none"],
+        default="plan",
+        help="cache what a short run of the sampler read most; or (stand-ins) by out-degree, or by chance; or nothing",
     )
     parser.add_argument("--split", choices=["train", "val", "test"], default="train", help="seeds of that short run")
     parser.add_argument("--presample-batches", type=positive, default=200, help="its bound (default 200, or an epoch)")
@@ -87,6 +87,8 @@ def plan(args: argparse.Namespace) -> int:
     largest = (counts.max_batch_nodes or data.num_nodes, counts.max_batch_edges or data.num_edges)
     slot_bytes = budget.slot_bytes(data.num_nodes, raw_row_bytes, args.batch_size, args.fanout, *largest)
     needs = cache.MemoryNeeds(_gpu_memory(args, machine), args.slots * slot_bytes, args.trainer_bytes)
+    if args.cache_policy == "none":
+        args.cache_ratio, args.cache_bytes = None, [0]
     budgets = cache.budgets(num_gpus, data.num_nodes * raw_row_bytes, args.cache_ratio, args.cache_bytes, needs)
     placed = cache.plan(
         data.indptr,
@@ -114,14 +116,12 @@ def plan(args: argparse.Namespace) -> int:
 
 def _counts(args: argparse.Namespace, data) -> tuple:
     """(counts, where they come from)."""
-    import numpy as np
-
     from cohort import cache
 
-    if args.cache_policy == "degree":
-        out_degrees = np.bincount(data.indices, minlength=data.num_nodes)
+    if args.cache_policy in ("degree", "random"):
         picks = -1 if min(args.fanout) < 0 else max(args.fanout)
-        return cache.Counts.from_degrees(out_degrees, np.diff(data.indptr), picks), {"policy": "degree"}
+        counts = cache.Counts.stand_in(args.cache_policy, data.indptr, data.indices, picks)
+        return counts, {"policy": args.cache_policy}
     options = {
         "dataset": str(args.dataset.absolute()),
         "fanout": args.fanout,
@@ -138,7 +138,7 @@ def _counts(args: argparse.Namespace, data) -> tuple:
     if result.returncode != 0:
         raise CohortError.from_text(result.stderr.strip().removeprefix("cohort-sampler: "))
     source = json.loads(result.stdout)
-    return cache.load_counts(Path(source["file"])), {"policy": "sampled"} | source
+    return cache.load_counts(Path(source["file"])), {"policy": args.cache_policy} | source
 
 
 def _gpu_memory(args: argparse.Namespace, machine: dict) -> int | None:

@@ -76,7 +76,8 @@ def _table(title: str, *columns: str) -> Table:
 
 
 def _told(source: dict) -> str:
-    if source["policy"] == "degree":
-        return "out-degrees, a stand-in: ms and bytes are not those of a batch"
+    stand_in = {"degree": "out-degrees", "random": "chance"}.get(source["policy"])
+    if stand_in:
+        return f"{stand_in}, a stand-in: ms and bytes are not those of a batch"
     how = "there before" if source["reused"] else "stable" if source["stable"] else "the bound or the epoch's end"
     return f"{source['batches']} batches of the sampler ({how}), {source['file']}"

@@ -38,6 +38,7 @@ class BruteForce {
       return;
     }
     const Kind kind = item % 2 == 0 ? Kind::kFeature : Kind::kTopology;
+    if (kind == Kind::kTopology && !small_.has_lists) return try_items(item + 1, seconds);
     const auto n = static_cast<unsigned>(clique_->size());
     for (unsigned set = 0; set < 1u << n; ++set) {
       if (!take(kind, item / 2, set, 1)) continue;

@@ -97,6 +97,25 @@ TEST(Cost, UseIsPerBatch) {
   EXPECT_EQ(costs.use(Kind::kTopology, Tier::kHost, counts, 0).seconds, 0);
 }
 
+// In host memory 400 bytes that begin at multiples of 16, in a slab 96 bytes at multiples of 32; then lengths of their
+// own, at multiples of 4.
+TEST(Cost, HostRowsOfAnotherLength) {
+  const std::vector<uint32_t> reads = {0, 4}, host_bytes = {12, 40};
+  const std::vector<uint64_t> edges = {0, 0};
+  const Counts counts{2, reads.data(), reads.data(), edges.data()};
+  GraphSizes sizes{2, nullptr, 4, 96, nullptr, 400};
+  const auto lines = [&](Tier tier) {
+    return Costs(sizes, measured_links()).use(Kind::kFeature, tier, counts, 1).lines;
+  };
+  EXPECT_DOUBLE_EQ(lines(Tier::kHost), 2 * counted_lines(400, 16));
+  EXPECT_DOUBLE_EQ(lines(Tier::kPeer), 2 * counted_lines(96, 32));
+  EXPECT_EQ(Costs(sizes, measured_links()).stored_bytes(Kind::kFeature, 1), 96);
+  sizes.each_host_row_bytes = host_bytes.data();
+  EXPECT_DOUBLE_EQ(lines(Tier::kHost), 2 * counted_lines(40, 4));
+  EXPECT_DOUBLE_EQ(Costs(sizes, measured_links()).use(Kind::kFeature, Tier::kHost, counts, 1).bytes, 80);
+  EXPECT_DOUBLE_EQ(lines(Tier::kLocal), 2 * counted_lines(96, 32));
+}
+
 // Nodes with rates of a heavy tail; counts of 20 batches, each node in each with its rate.
 std::vector<uint32_t> counts_of_tail(uint64_t seed, int64_t num_nodes) {
   std::vector<uint32_t> counts;

@@ -94,7 +94,47 @@ def test_the_table(data, capsys):
     assert "1.55 MB" in text and "3.10 MB" in text and "cliques {0,1}" in text and "17 batches of the sampler" in text
     assert max(map(len, text.splitlines()[:14])) <= 80
     assert main(["plan", str(data), *SMALL, "--gpus", "1", "--cache-ratio", "1", "--cache-policy", "degree"]) == 0
-    assert "a stand-in" in capsys.readouterr().out and len(list(data.glob("hotness-*"))) == 1
+    assert "out-degrees, a stand-in" in capsys.readouterr().out and len(list(data.glob("hotness-*"))) == 1
+
+
+def test_policies_differ_in_what_they_hold_and_none_holds_nothing(data, capsys):
+    common = [data, *SMALL, "--gpus", 2, "--cache-ratio", 0.1]
+    held = {name: planned(capsys, *common, "--cache-policy", name) for name in ("plan", "degree", "random", "none")}
+    assert {name: result["counts"]["policy"] for name, result in held.items()} == {name: name for name in held}
+    rows = [held[name]["gpus"][0]["features"]["rows"] for name in ("plan", "degree", "random")]
+    assert min(rows) > 0 and len(set(rows)) == 3
+    for gpu in held["none"]["gpus"]:
+        assert gpu["budget_bytes"] == gpu["used_bytes"] == 0
+        assert gpu["features"]["hit_rate"]["host"] == 1 and gpu["host_bytes"] > 0
+        assert gpu["host_bytes"] > held["plan"]["gpus"][0]["host_bytes"], "what a batch reads without a cache"
+
+
+def test_stand_ins_are_those_of_the_graph(data):
+    indptr, indices = np.load(data / "indptr.npy"), np.load(data / "indices.npy")
+    for dtype in (np.int32, np.int64):
+        counts = Counts.stand_in("degree", indptr, indices.astype(dtype), 3)
+        out_degrees = np.bincount(indices, minlength=2708)
+        np.testing.assert_array_equal(counts.node_reads[0], out_degrees)
+        np.testing.assert_array_equal(counts.edges_read[0], out_degrees * np.minimum(np.diff(indptr), 3))
+    first, again = (Counts.stand_in("random", indptr, indices, 3).node_reads[0] for _ in range(2))
+    np.testing.assert_array_equal(first, again)
+    assert abs(np.corrcoef(first, out_degrees)[0, 1]) < 0.1
+    with pytest.raises(CohortError, match="degree or random"):
+        Counts.stand_in("lru", indptr, indices, 3)
+    with pytest.raises(CohortError, match="indices: expected 10556, found 10555"):
+        Counts.stand_in("degree", indptr, indices[:-1], 3)
+
+
+def test_rows_that_take_other_bytes_in_host_memory_and_lists_read_elsewhere(data):
+    indptr, indices = np.load(data / "indptr.npy"), np.load(data / "indices.npy")
+    counts = Counts.stand_in("degree", indptr, indices, 3)
+    common = {"index_bytes": 4, "cliques": [[0]], "budget_bytes": [100_000], "links": MEASURED}
+    placed = plan(indptr, counts, row_bytes=64, host_row_bytes=256, topology=False, **common).gpu(0)
+    local, _, host = placed.feature_use
+    assert local.bytes == 64 * local.reads and host.bytes == 256 * host.reads > 0
+    assert len(placed.topology.nodes) == 0 and all(use.reads == 0 for use in placed.topology_use)
+    each = np.full(2708, 256, np.uint32)
+    assert plan(indptr, counts, row_bytes=64, host_row_bytes=each, **common).gpu(0).feature_use[2].bytes > 0
 
 
 def test_what_does_not_fit_exits_with_1_and_says_what_to_change(data, capsys, monkeypatch):

@@ -19,6 +19,8 @@ struct Case {
   int num_gpus;
   bool equal_sizes;
   bool counts_per_gpu;
+  int64_t host_row_bytes = 0;
+  bool has_lists = true;
 };
 
 class PlanProperty : public testing::TestWithParam<Case> {
@@ -33,6 +35,8 @@ class PlanProperty : public testing::TestWithParam<Case> {
     SmallInput small = random_input(seed, {num_nodes, c.equal_sizes, c.equal_sizes, c.counts_per_gpu},
                                     cliques_named(c.cliques, c.num_gpus), budgets);
     small.input.index = {bitmap_bytes(num_nodes), 8, 100};
+    small.input.sizes.host_row_bytes = c.host_row_bytes;
+    small.has_lists = c.has_lists;
     return small;
   }
 };
@@ -146,25 +150,28 @@ TEST_P(PlanProperty, ReadsAreAllAccountedFor) {
     const std::array<const std::vector<uint32_t>*, 2> read = {&counts.node_reads, &counts.expansions};
     for (std::size_t kind : kBothKinds) {
       double all = 0, by_tier = 0;
-      for (uint32_t count : *read[kind]) all += count / 10.0;
+      for (uint32_t count : *read[kind]) all += kind == 0 || small.has_lists ? count / 10.0 : 0;
       for (const Use& use : plan.gpus[gpu].use[kind]) by_tier += use.reads;
       EXPECT_NEAR(by_tier, all, 1e-9);
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, PlanProperty,
-                         testing::Values(Case{"none", 1, true, false}, Case{"none", 8, false, true},
-                                         Case{"1x8", 8, true, false}, Case{"1x8", 8, false, true},
-                                         Case{"2x4", 8, true, true}, Case{"2x4", 8, false, false},
-                                         Case{"4x2", 8, false, true}, Case{"3+5", 8, true, true},
-                                         Case{"3+5", 8, false, false}, Case{"all", 11, false, true}),
-                         [](const auto& test) {
-                           std::string name = test.param.cliques + "_" + std::to_string(test.param.num_gpus);
-                           std::replace(name.begin(), name.end(), '+', 'p');
-                           name += test.param.equal_sizes ? "_equal" : "_any";
-                           return name + (test.param.counts_per_gpu ? "_per_gpu" : "_shared");
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, PlanProperty,
+    testing::Values(Case{"none", 1, true, false}, Case{"none", 8, false, true}, Case{"1x8", 8, true, false},
+                    Case{"1x8", 8, false, true}, Case{"2x4", 8, true, true}, Case{"2x4", 8, false, false},
+                    Case{"4x2", 8, false, true}, Case{"3+5", 8, true, true}, Case{"3+5", 8, false, false},
+                    Case{"all", 11, false, true}, Case{"2x2", 4, false, true, 256}, Case{"1x4", 4, true, false, 16},
+                    Case{"2x2", 4, true, true, 0, false}, Case{"none", 2, false, true, 300, false}),
+    [](const auto& test) {
+      std::string name = test.param.cliques + "_" + std::to_string(test.param.num_gpus);
+      std::replace(name.begin(), name.end(), '+', 'p');
+      name += test.param.host_row_bytes > 0 ? "_host" + std::to_string(test.param.host_row_bytes) : "";
+      name += test.param.has_lists ? "" : "_rows_only";
+      name += test.param.equal_sizes ? "_equal" : "_any";
+      return name + (test.param.counts_per_gpu ? "_per_gpu" : "_shared");
+    });
 
 }  // namespace
 }  // namespace cohort::cache

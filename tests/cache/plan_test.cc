@@ -91,6 +91,58 @@ TEST(PlanBruteForce, CliquesAreWithinOneItemAGpu) {
   }
 }
 
+// Rows that take other bytes in host memory: a line there, or four; each its own. Slab rows of 64 bytes.
+TEST(PlanBruteForce, HostRowsOfAnotherLength) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    for (int64_t host_row_bytes : {16, 400, 512}) {
+      for (int64_t budget = 0; budget <= 10 * 64; budget += 96) {
+        SmallInput small = random_input(seed, {.equal_degrees = true}, {{0}}, {budget});
+        small.input.sizes.host_row_bytes = host_row_bytes;
+        EXPECT_NEAR(plan_of(small).seconds(), BruteForce(small).least_seconds(), 1e-15) << seed << " " << budget;
+        small.host_row_bytes = {16, 400, 128, 2000, 4};
+        EXPECT_NEAR(plan_of(small).seconds(), BruteForce(small).least_seconds(), 1e-15) << seed << " " << budget;
+      }
+    }
+  }
+}
+
+// Encoded in host memory a row is a line, raw in a slab it is 64 of them: reading it there saves nothing.
+TEST(PlanBruteForce, RowsThatTheHostServesFasterStayThere) {
+  const std::vector<std::vector<std::vector<int>>> shapes = {{{0}}, {{0, 1}}, {{0}, {1}}};
+  for (uint64_t seed = 0; seed < 8; ++seed) {
+    for (const auto& cliques : shapes) {
+      const std::vector<int64_t> budgets(cliques.size() == 1 ? cliques[0].size() : 2, 1 << 20);
+      SmallInput small = random_input(seed, {.num_nodes = 4}, cliques, budgets);
+      small.input.sizes.row_bytes = 8192;
+      small.input.sizes.host_row_bytes = 128;
+      small.counts[0].node_reads = {9, 8, 7, 6};
+      const Plan plan = plan_of(small);
+      EXPECT_NEAR(plan.seconds(), BruteForce(small).least_seconds(), 1e-15) << seed;
+      EXPECT_EQ(plan.gpus[0].slabs[kF].nodes.size(), 0u);
+      EXPECT_EQ(plan.cliques[0].rows[kT].nodes.size(), 4u) << "lists do pay";
+    }
+  }
+}
+
+TEST(PlanBruteForce, ListsThatAreReadElsewhere) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    for (const auto& cliques : {std::vector<std::vector<int>>{{0}}, {{0, 1}}}) {
+      const std::vector<int64_t> budgets(cliques[0].size(), 16 + 8 + 3 * 80);
+      SmallInput small = random_input(seed, {.num_nodes = 4}, cliques, budgets);
+      small.input.index = {16, 8, 8};
+      small.has_lists = false;
+      const Plan plan = plan_of(small);
+      const double slack = cliques[0].size() == 1 ? 1e-15 : most_saved_by_one_item(small);
+      EXPECT_LE(plan.seconds(), BruteForce(small).least_seconds() + slack) << seed;
+      EXPECT_EQ(plan.gpus[0].slabs[kT].nodes.size(), 0u);
+      EXPECT_EQ(plan.gpus[0].use[kT][2].reads, 0);
+      EXPECT_EQ(plan.gpus[0].alpha(), 0);
+      EXPECT_EQ(plan.cliques[0].rows[kT].nodes.size(), 0u);
+      EXPECT_EQ(plan.gpus[0].index_bytes, 16 + 8 + 8 * plan.gpus[0].slabs[kF].num_entries) << "one bitmap";
+    }
+  }
+}
+
 TEST(Plan, AlphaReachesBothEnds) {
   SmallInput rows = random_input(1, {.num_nodes = 20}, {{0}}, {384});
   rows.counts[0].expansions.assign(20, 0);
@@ -225,6 +277,7 @@ TEST(Plan, RefusesWhatContradictsItself) {
   refuses([](PlanInput& input) { input.links[1] = Link{1e9}; });
   refuses([](PlanInput& input) { input.links[2] = Link{0}; });
   refuses([](PlanInput& input) { input.sizes.row_bytes = 0; });
+  refuses([](PlanInput& input) { input.sizes.host_row_bytes = -1; });
   refuses([](PlanInput& input) { input.index.entry_bytes = -8; });
   SmallInput small = random_input(1, {}, {{0}}, {10});
   small.counts[0].num_batches = 0;

@@ -18,14 +18,17 @@ struct OwnedCounts {
 
 struct SmallInput {
   std::vector<int64_t> indptr{0};
-  std::vector<uint32_t> row_bytes;  // used when not empty
+  std::vector<uint32_t> row_bytes;       // used when not empty
+  std::vector<uint32_t> host_row_bytes;  // likewise
+  bool has_lists = true;                 // else they are no business of the plan
   std::vector<OwnedCounts> counts;
   PlanInput input;
 
   const PlanInput& view() {
     input.sizes.num_nodes = static_cast<int64_t>(indptr.size()) - 1;
-    input.sizes.indptr = indptr.data();
+    input.sizes.indptr = has_lists ? indptr.data() : nullptr;
     input.sizes.each_row_bytes = row_bytes.empty() ? nullptr : row_bytes.data();
+    input.sizes.each_host_row_bytes = host_row_bytes.empty() ? nullptr : host_row_bytes.data();
     input.counts.clear();
     for (const OwnedCounts& c : counts) {
       input.counts.push_back({c.num_batches, c.node_reads.data(), c.expansions.data(), c.edges_read.data()});

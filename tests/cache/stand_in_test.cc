@@ -1,0 +1,92 @@
+#include "cache/stand_in.h"
+
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "base/check.h"
+#include "base/random.h"
+
+namespace cohort::cache {
+namespace {
+
+template <typename Index>
+struct Lists {
+  std::vector<int64_t> indptr{0};
+  std::vector<Index> indices;
+
+  explicit Lists(int64_t num_nodes) {
+    for (int64_t node = 0; node < num_nodes; ++node) {
+      const auto at = static_cast<uint64_t>(node);
+      for (uint64_t j = base::random_below(30, base::key_of(1), at, 0); j > 0; --j) {
+        const uint64_t from = base::random_below(static_cast<uint64_t>(num_nodes), base::key_of(1), at, j);
+        indices.push_back(static_cast<Index>(from * from / static_cast<uint64_t>(num_nodes)));
+      }
+      indptr.push_back(static_cast<int64_t>(indices.size()));
+    }
+  }
+  GraphLists view() const {
+    return {static_cast<int64_t>(indptr.size()) - 1, static_cast<int64_t>(indices.size()), indptr.data(),
+            indices.data(), sizeof(Index)};
+  }
+};
+
+template <typename Index>
+void expect_out_degrees() {
+  Lists<Index> lists(5000);
+  const StandIn counts = counts_by_degree(lists.view(), 7);
+  for (int64_t node = 0; node < 5000; ++node) {
+    const auto at = static_cast<std::size_t>(node);
+    const auto out = static_cast<uint64_t>(std::count(lists.indices.begin(), lists.indices.end(), Index(node)));
+    const auto in = static_cast<uint64_t>(lists.indptr[at + 1] - lists.indptr[at]);
+    ASSERT_EQ(counts.reads[at], out);
+    ASSERT_EQ(counts.edges_read[at], out * std::min<uint64_t>(in, 7));
+  }
+}
+
+TEST(StandIn, CountsOutDegrees) {
+  expect_out_degrees<int32_t>();
+  expect_out_degrees<int64_t>();
+}
+
+TEST(StandIn, DrawsAllWithoutABound) {
+  const Lists<int32_t> lists(100);
+  const StandIn counts = counts_of_policy("degree", lists.view(), -1);
+  for (std::size_t node = 0; node < 100; ++node) {
+    const auto in = static_cast<uint64_t>(lists.indptr[node + 1] - lists.indptr[node]);
+    EXPECT_EQ(counts.edges_read[node], counts.reads[node] * in);
+  }
+}
+
+TEST(StandIn, RefusesAnIndexThatIsNoNode) {
+  for (int32_t bad : {-1, 100}) {
+    Lists<int32_t> lists(100);
+    lists.indices[50] = bad;
+    EXPECT_THROW(counts_by_degree(lists.view(), 5), base::Error);
+  }
+}
+
+// The same for any number of threads and in every run; another seed is another order.
+TEST(StandIn, RandomIsAHashOfTheNode) {
+  const Lists<int32_t> lists(20'000);
+  const StandIn counts = counts_of_policy("random", lists.view(), 5);
+  const int threads = omp_get_max_threads();
+  omp_set_num_threads(3);
+  EXPECT_EQ(counts_at_random(lists.view(), 5).reads, counts.reads);
+  omp_set_num_threads(threads);
+  EXPECT_NE(counts_at_random(lists.view(), 5, 1).reads, counts.reads);
+  EXPECT_EQ(counts.reads[7], base::random_below(1 << 20, base::key_of(0), 7, 0));
+  EXPECT_GT(std::set<uint32_t>(counts.reads.begin(), counts.reads.end()).size(), 19'000u);
+  const double mean = std::accumulate(counts.reads.begin(), counts.reads.end(), 0.0) / 20'000;
+  EXPECT_NEAR(mean / (1 << 20), 0.5, 0.01);
+}
+
+TEST(StandIn, RefusesOtherPolicies) {
+  EXPECT_THROW(counts_of_policy("plan", Lists<int32_t>(3).view(), 5), base::Error);
+}
+
+}  // namespace
+}  // namespace cohort::cache

@@ -16,9 +16,25 @@ inline constexpr double kLineBytes = 128;
 
 enum class Tier : int { kLocal = 0, kPeer = 1, kHost = 2 };
 inline constexpr int kNumTiers = 3;
+inline constexpr std::size_t kHostTier = static_cast<std::size_t>(Tier::kHost);
 
 enum class Kind : int { kFeature = 0, kTopology = 1 };
 inline constexpr int kNumKinds = 2;
+
+// Feature rows that a batch read from a tier.
+struct TierUse {
+  int64_t rows = 0;
+  int64_t bytes = 0;  // as stored there
+  double us = 0;      // of the tier's reads; tiers may be read side by side
+};
+using TierUses = std::array<TierUse, kNumTiers>;  // by Tier
+
+// Neighbour lists that a batch drew from, in a tier.
+struct ListUse {
+  int64_t lists = 0;
+  int64_t bytes = 0;  // of the neighbours drawn
+};
+using ListUses = std::array<ListUse, kNumTiers>;  // by Tier
 
 struct Link {
   double bytes_per_second = 0;

@@ -19,15 +19,20 @@ void upload(void* to, const void* from, std::size_t bytes) {
   cuda_check(cudaStreamSynchronize(nullptr), "copy a table to the GPU");
 }
 
-// What kind of memory an address is; throws when this GPU cannot read it.
 cudaMemoryType memory_at(const void* address) {
   cudaPointerAttributes attributes{};
   cuda_check(cudaPointerGetAttributes(&attributes, address), "ask where rows lie");
-  if (attributes.type == cudaMemoryTypeUnregistered) {
+  return attributes.type;
+}
+
+// What kind of memory an address is; throws when this GPU cannot read it.
+cudaMemoryType readable_memory_at(const void* address) {
+  const cudaMemoryType type = memory_at(address);
+  if (type == cudaMemoryTypeUnregistered) {
     throw Error({"DeviceTable: rows", "pinned host memory or GPU memory", "pageable host memory",
                  "pin them, or copy them with Place::kPinned"});
   }
-  return attributes.type;
+  return type;
 }
 
 }  // namespace
@@ -96,11 +101,11 @@ DeviceTable::DeviceTable(const EncodedRows& encoded, Place place) : profile_(enc
 DeviceTable::DeviceTable(const EncodedRows& encoded) : profile_(encoded.profile), keepers_(encoded.keepers) {
   copy_directory(encoded.ref);
   if (encoded.ref.num_rows == 0) return;
-  on_host_ = memory_at(encoded.ref.data) == cudaMemoryTypeHost;
+  on_host_ = readable_memory_at(encoded.ref.data) == cudaMemoryTypeHost;
   if (reinterpret_cast<uintptr_t>(encoded.ref.data) % 16 != 0) {
     throw Error({"DeviceTable: rows", "an address that is a multiple of 16", "another", ""});
   }
-  if (encoded.ref.overflow_bytes == 0) return;
+  if (encoded.ref.overflow_bytes == 0 || memory_at(encoded.ref.overflow) != cudaMemoryTypeUnregistered) return;
   device_rows_ = base::DeviceBytes(static_cast<std::size_t>(encoded.ref.overflow_bytes), "allocate overflow rows");
   upload(device_rows_.data(), encoded.ref.overflow, device_rows_.bytes());
   ref_.overflow = device_rows_.data();

@@ -22,7 +22,9 @@ struct RowSpan {
   bool exact = true;
 };
 
-// A 64-bit entry of the packed layout: offset / 4 in bits 0..39, length / 4 in bits 40..55, raw in bit 63.
+// A 64-bit entry of the packed layout: offset / 4 in bits 0..39, length / 4 in bits 40..55, raw in bit 63. Rows that lie
+// in several regions of memory (LocatedRows in gpu.h) have the region's number in bits 56..58.
+constexpr int kMaxRegions = 8;
 constexpr uint64_t kEntryOffsetMask = (uint64_t{1} << 40) - 1;
 COHORT_HOST_DEVICE constexpr uint64_t make_entry(uint64_t offset_bytes, uint32_t bytes, bool raw) {
   return (offset_bytes / 4) | (uint64_t{bytes / 4} << 40) | (uint64_t{raw} << 63);
@@ -30,6 +32,16 @@ COHORT_HOST_DEVICE constexpr uint64_t make_entry(uint64_t offset_bytes, uint32_t
 COHORT_HOST_DEVICE constexpr uint64_t entry_offset_bytes(uint64_t entry) { return (entry & kEntryOffsetMask) * 4; }
 COHORT_HOST_DEVICE constexpr uint32_t entry_bytes(uint64_t entry) { return uint32_t((entry >> 40) & 0xffff) * 4; }
 COHORT_HOST_DEVICE constexpr bool entry_raw(uint64_t entry) { return (entry >> 63) != 0; }
+COHORT_HOST_DEVICE constexpr uint32_t entry_region(uint64_t entry) { return uint32_t(entry >> 56) % kMaxRegions; }
+COHORT_HOST_DEVICE constexpr uint64_t entry_in_region(uint64_t entry, uint32_t region) {
+  return entry | (uint64_t{region} << 56);
+}
+
+// A region: this GPU's memory, a peer's, or pinned host memory.
+struct RegionRef {
+  const std::byte* begin = nullptr;  // 16-byte aligned
+  int64_t bytes = 0;
+};
 
 // Encoded rows, wherever they are: the pointers are valid on the side (host or device) that uses the view.
 struct EncodedRef {

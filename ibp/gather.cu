@@ -22,7 +22,7 @@ constexpr int kMaxWarps = 32;
 constexpr uint32_t kMaxBatchRows = 16;
 constexpr uint32_t kMostSharedBytes = 224 * 1024;      // of a block, for stages
 constexpr uint32_t kBarrierBytes = kMaxWarps * 2 * 8;  // two barriers a warp, before the stages
-constexpr unsigned long long kNoError = ~0ull;
+constexpr unsigned long long kNoError = kNoFetchError;
 
 // What went wrong first: position * 2, plus 1 when the row itself is damaged.
 __device__ void report(unsigned long long* status, uint32_t position, bool damaged) {
@@ -39,6 +39,10 @@ struct Job {
   unsigned long long* status;
   uint32_t stage_bytes;
   uint32_t batch_rows;
+  // Rows that the caller has located; null: `index` and `sorted` are rows of the table.
+  const uint64_t* entries;                // uint64 [count]
+  const unsigned long long* found_count;  // what `count` is, in GPU memory
+  std::array<RegionRef, kMaxRegions> regions;
 };
 
 // One row, as the lane that asked for it knows it. What all lanes need to decode it is in `tag`.
@@ -51,19 +55,32 @@ struct Item {
 constexpr uint32_t kTagRaw = 1, kTagStaged = 2, kTagFound = 4, kTagCoded = 8;  // coded: staged and not raw
 constexpr uint32_t kTagOffsetBit = 4, kTagBytesBit = 11;                       // the place in its line; the row's bytes
 
-__device__ Item load_item(const EncodedRef& rows, const Job& job, int64_t first) {
-  Item item;
-  const int64_t i = first + lane_id();
-  if (lane_id() >= job.batch_rows || i >= job.count) return item;
+// Finds row i of the job: where it lies, in what region, and where it goes. False when there is no such row.
+__device__ bool find_item(const EncodedRef& rows, const Job& job, int64_t i, Item& item, RegionRef& region) {
+  if (job.entries) {
+    const uint64_t entry = job.entries[i];
+    region = job.regions[entry_region(entry)];
+    item.position = job.positions[i];
+    item.span = {region.begin + entry_offset_bytes(entry), entry_bytes(entry), entry_raw(entry), true};
+    return true;
+  }
   item.position = job.sorted ? job.positions[i] : static_cast<int32_t>(i);
   const int64_t row = job.sorted ? int64_t{job.sorted[i]} : job.index[i];
-  if (row < 0 || row >= rows.num_rows) return item;
+  if (row < 0 || row >= rows.num_rows) return false;
   item.span = locate(rows, row);
   const bool overflow = rows.layout == Layout::kSlots && item.span.raw;
+  region = {overflow ? rows.overflow : rows.data, overflow ? rows.overflow_bytes : rows.data_bytes};
+  return true;
+}
+
+__device__ Item load_item(const EncodedRef& rows, const Job& job, int64_t first, int64_t count) {
+  Item item;
+  RegionRef region;
+  const int64_t i = first + lane_id();
+  if (lane_id() >= job.batch_rows || i >= count || !find_item(rows, job, i, item, region)) return item;
   const bool fits = kLineBytes + item.span.bytes + kSectorBytes + kReadAheadBytes <= job.stage_bytes;
   if (fits) {
-    item.window = window_of(item.span.begin, item.span.bytes, overflow ? rows.overflow : rows.data,
-                            overflow ? rows.overflow_bytes : rows.data_bytes);
+    item.window = window_of(item.span.begin, item.span.bytes, region.begin, region.bytes);
   } else if (!item.span.raw) {
     item.span.bytes = 0;  // a damaged length: no row decodes from nothing
   }
@@ -147,14 +164,15 @@ __global__ void __launch_bounds__(kMaxWarps * 32, 1) gather_kernel(ProfileRef pr
                   reinterpret_cast<uint64_t*>(shared) + warp * 2, job.stage_bytes, job.batch_rows);
   const RowDecoder<form, kWords> decoder(profile);
   Tickets tickets(job);
+  const int64_t all = job.found_count ? static_cast<int64_t>(*job.found_count) : job.count;
   int64_t first = tickets.take(), next_first = tickets.take();
-  Item items = load_item(rows, job, first), next = load_item(rows, job, next_first);
+  Item items = load_item(rows, job, first, all), next = load_item(rows, job, next_first, all);
   staging.issue(0, items.window);
   staging.issue(1, next.window);
-  for (uint32_t batch = 0; first < job.count; batch ^= 1) {
+  for (uint32_t batch = 0; first < all; batch ^= 1) {
     const int64_t ahead_first = tickets.take();
-    const Item ahead = load_item(rows, job, ahead_first);
-    const auto count = static_cast<uint32_t>(min(int64_t{job.batch_rows}, job.count - first));
+    const Item ahead = load_item(rows, job, ahead_first, all);
+    const auto count = static_cast<uint32_t>(min(int64_t{job.batch_rows}, all - first));
     staging.wait(batch);
     decode_batch(decoder, profile.row_bytes, job, items, count, staging.stage(batch, 0));
     __syncwarp();  // every lane is done with the stages
@@ -202,9 +220,10 @@ struct Geometry {
 };
 
 // Shares out the shared memory: as many warps as get two rows in each batch, then as many rows as fit.
-Geometry choose_geometry(const EncodedRef& rows, const FetchOptions& options, const DeviceLimits& limits) {
-  const uint32_t longest = rows.max_coded_bytes ? rows.max_coded_bytes : rows.row_bytes;
-  const uint32_t bytes = std::max(longest, std::min(rows.row_bytes, 1024u));
+Geometry choose_geometry(uint32_t row_bytes, uint32_t max_coded_bytes, const FetchOptions& options,
+                         const DeviceLimits& limits) {
+  const uint32_t longest = max_coded_bytes ? max_coded_bytes : row_bytes;
+  const uint32_t bytes = std::max(longest, std::min(row_bytes, 1024u));
   Geometry geometry;
   geometry.stage_bytes =
       (kLineBytes + bytes + kSectorBytes + kReadAheadBytes + kLineBytes - 1) / kLineBytes * kLineBytes;
@@ -244,13 +263,27 @@ GatherKernel kernel_for(Form form, uint32_t words) {
   }
 }
 
-void launch_gather(GatherKernel kernel, const DeviceTable& table, const Job& job, const Geometry& geometry, int blocks,
-                   cudaStream_t stream) {
+// `rows` may be empty when the job's rows are located.
+void launch_gather(const ProfileRef& profile, const EncodedRef& rows, const Job& job, const Geometry& geometry,
+                   const FetchOptions& options, const DeviceLimits& limits, cudaStream_t stream) {
+  if (options.path == CopyPath::kBulk && !limits.bulk) {
+    throw Error({"fetch: path", "a GPU of compute capability 9.0 for bulk copies", "an older one", "take kAuto"});
+  }
+  const bool bulk = options.path == CopyPath::kBulk || (options.path == CopyPath::kAuto && limits.bulk);
+  const Form form = form_of(profile);
+  const uint32_t words = words_at_once(0, profile.row_bytes);  // `out` itself is at a multiple of 16
+  const GatherKernel kernel = bulk ? kernel_for<BulkStaging>(form, words) : kernel_for<AsyncStaging>(form, words);
   const std::size_t bytes = geometry.shared_bytes();
   cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
              "give the gather its shared memory");
-  kernel<<<blocks, geometry.warps * 32, bytes, stream>>>(table.profile(), table.ref(), job);
+  const int blocks = options.max_sms > 0 ? std::min(options.max_sms, limits.num_sms) : limits.num_sms;
+  kernel<<<blocks, geometry.warps * 32, bytes, stream>>>(profile, rows, job);
   cuda_check(cudaGetLastError(), "launch the gather");
+}
+
+void check_out(const void* out) {
+  if (reinterpret_cast<uintptr_t>(out) % 16 == 0) return;
+  throw Error({"fetch: out", "an address that is a multiple of 16", "another", ""});
 }
 
 }  // namespace
@@ -311,28 +344,22 @@ void Gather::fetch(const DeviceTable& table, const int64_t* index, int64_t count
     throw Error(
         {"fetch: rows", "at most " + std::to_string(max_rows_), std::to_string(count), "make the Gather larger"});
   }
-  if (options.path == CopyPath::kBulk && !scratch_->limits.bulk) {
-    throw Error({"fetch: path", "a GPU of compute capability 9.0 for bulk copies", "an older one", "take kAuto"});
-  }
-  if (reinterpret_cast<uintptr_t>(out) % 16 != 0) {
-    throw Error({"fetch: out", "an address that is a multiple of 16", "another", ""});
-  }
+  check_out(out);
   if (count == 0) return;
   Scratch& scratch = *scratch_;
   if (scratch.clear_first) cuda_check(cudaMemsetAsync(scratch.status.data(), 0xff, sizeof(kNoError), stream));
   scratch.clear_first = false;
-  const Geometry geometry = choose_geometry(table.ref(), options, scratch.limits);
-  Job job{index,
-          nullptr,
-          nullptr,
-          nullptr,
-          count,
-          static_cast<std::byte*>(out),
-          scratch.status.data(),
-          geometry.stage_bytes,
-          geometry.batch_rows};
+  const EncodedRef& rows = table.ref();
+  const Geometry geometry = choose_geometry(rows.row_bytes, rows.max_coded_bytes, options, scratch.limits);
+  Job job{};
+  job.index = index;
+  job.count = count;
+  job.out = static_cast<std::byte*>(out);
+  job.status = scratch.status.data();
+  job.stage_bytes = geometry.stage_bytes;
+  job.batch_rows = geometry.batch_rows;
   if (options.order == Order::kSorted || (options.order == Order::kAuto && table.on_host())) {
-    const int64_t num_rows = table.ref().num_rows;
+    const int64_t num_rows = rows.num_rows;
     make_keys_kernel<<<base::grid_for(count, 1024), base::kBlockThreads, 0, stream>>>(
         index, count, num_rows, scratch.keys.data(), scratch.positions.data(), scratch.next.data());
     std::size_t bytes = scratch.sort_space.bytes();
@@ -347,18 +374,31 @@ void Gather::fetch(const DeviceTable& table, const int64_t* index, int64_t count
     job.positions = scratch.positions_sorted.data();
     job.next = scratch.next.data();
   }
-  const int sms = options.max_sms > 0 ? std::min(options.max_sms, scratch.limits.num_sms) : scratch.limits.num_sms;
-  const bool bulk = options.path == CopyPath::kBulk || (options.path == CopyPath::kAuto && scratch.limits.bulk);
-  const Form form = form_of(table.profile());
-  const uint32_t words = words_at_once(0, table.ref().row_bytes);  // `out` itself is at a multiple of 16
-  launch_gather(bulk ? kernel_for<BulkStaging>(form, words) : kernel_for<AsyncStaging>(form, words), table, job,
-                geometry, sms, stream);
+  launch_gather(table.profile(), rows, job, geometry, options, scratch.limits, stream);
   cuda_check(cudaMemcpyAsync(scratch.host_status.data(), scratch.status.data(), sizeof(kNoError),
                              cudaMemcpyDeviceToHost, stream),
              "report the gather's status");
   if (!options.check) return;
   cuda_check(cudaStreamSynchronize(stream), "fetch");
   check();
+}
+
+void fetch_located(const DeviceProfile& profile, const LocatedRows& rows, void* out, unsigned long long* status,
+                   cudaStream_t stream, const FetchOptions& options) {
+  check_out(out);
+  const DeviceLimits limits = current_limits();
+  const Geometry geometry = choose_geometry(profile.ref().row_bytes, rows.max_coded_bytes, options, limits);
+  Job job{};
+  job.entries = rows.entries;
+  job.positions = rows.positions;
+  job.found_count = rows.count;
+  job.next = rows.next;
+  job.out = static_cast<std::byte*>(out);
+  job.status = status;
+  job.stage_bytes = geometry.stage_bytes;
+  job.batch_rows = geometry.batch_rows;
+  job.regions = rows.regions;
+  launch_gather(profile.ref(), EncodedRef{}, job, geometry, options, limits, stream);
 }
 
 }  // namespace cohort::ibp

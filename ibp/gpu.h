@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <memory>
 
 #include "base/owners.h"
@@ -89,6 +90,24 @@ class Gather {
   int64_t max_rows_;
   std::unique_ptr<Scratch> scratch_;
 };
+
+// Rows that the caller has located itself, by a directory of its own: entries, in GPU memory, of rows in any regions.
+struct LocatedRows {
+  const uint64_t* entries = nullptr;          // uint64 [*count]: make_entry() and the region's number
+  const int32_t* positions = nullptr;         // int32 [*count]: rows of `out`
+  const unsigned long long* count = nullptr;  // uint64 [1] in GPU memory
+  unsigned long long* next = nullptr;         // uint64 [1], 0 before the fetch: hands rows out in order; null: no order
+  std::array<RegionRef, kMaxRegions> regions;
+  uint32_t max_coded_bytes = 0;  // of the longest row that is not raw; 0: unknown
+};
+
+inline constexpr unsigned long long kNoFetchError = ~0ull;
+
+// out[positions[i]] = the row of entries[i]. Asynchronous, allocates nothing. A damaged row gives a row of zeros and
+// makes `status` (uint64 [1] in GPU memory, kNoFetchError before) the least 2 * position + 1 of such rows.
+// `options.order` and `options.check` have no meaning here.
+void fetch_located(const DeviceProfile& profile, const LocatedRows& rows, void* out, unsigned long long* status,
+                   cudaStream_t stream, const FetchOptions& options = {});
 
 // encode() by the current GPU: the same bytes. `rows.data` lies in GPU, pinned or pageable memory (20 GB/s and more
 // want it pinned). The result is in pinned host memory: in `out`, 16-byte aligned, when that is given - `keeper` then

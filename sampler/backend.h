@@ -11,10 +11,8 @@
 #include <vector>
 
 #include "base/random.h"
-
-namespace cohort::cache {
-class HostRows;
-}
+#include "cache/plan.h"
+#include "cache/slab_rows.h"
 
 namespace cohort::sampler {
 
@@ -28,9 +26,15 @@ struct GraphView {
   const int64_t* labels = nullptr;                 // int64 [num_nodes]
   const std::byte* features = nullptr;             // [num_nodes, row_bytes]; may be null when `encoded` is set
   int64_t row_bytes = 0;                           // of a decoded row
-  std::shared_ptr<const cache::HostRows> encoded;  // set: rows are fetched from here
+  cache::RowShape row_shape;                       // the same rows as columns
+  std::shared_ptr<const cache::HostRows> encoded;  // set: on the CPU rows are fetched from here
+  bool coded_host_rows = false;                    // rows stay as `encoded` has them in host memory
+  bool coded_slab_rows = false;                    // rows are encoded in the slabs of GPUs
   std::shared_ptr<const std::byte[]> decoded;      // keeps `features` that were decoded when the run began
 };
+
+// The same rows, as the cache takes them.
+cache::FeatureRows feature_rows(const GraphView& graph);
 
 // Which batch.
 struct Query {
@@ -56,29 +60,12 @@ struct SlotArrays {
   std::byte* x = nullptr;         // [num_nodes, row_bytes]
 };
 
-// Places to read from: the GPU's own memory, a peer's, host memory. On the CPU all is host memory.
-inline constexpr int kNumTiers = 3;
-inline constexpr std::size_t kHostTier = 2;
-
-// Feature rows of a batch that were read from one of them.
-struct TierRows {
-  int64_t rows = 0;
-  int64_t bytes = 0;  // as stored there (encoded)
-  double us = 0;      // time of its reads; several may be read side by side
-};
-
-// Neighbour lists of a batch that were read from one of them.
-struct TierLists {
-  int64_t lists = 0;  // that neighbours were drawn from
-  int64_t bytes = 0;  // of the neighbours drawn
-};
-
 // What a finished batch took.
 struct BatchTimes {
   double sample_us = 0;
   double fetch_us = 0;
-  std::array<TierRows, kNumTiers> rows{};
-  std::array<TierLists, kNumTiers> lists{};
+  cache::TierUses rows{};
+  cache::ListUses lists{};
 };
 
 class Backend {
@@ -120,13 +107,29 @@ std::unique_ptr<Backend> make_host_backend(const GraphView& graph, const Faults&
 #ifdef COHORT_WITH_CUDA
 enum class TopologyPlace { kAuto, kGpu, kHost };
 
-// One backend for each of `gpus` (CUDA ordinals). Copies features into pinned memory that they share, topology and
-// labels into the memory of each GPU (topology into pinned memory where it would take more than half of the free GPU
-// memory, or where `place` says so). Throws Error naming need and supply before anything large is allocated.
-// `fetch_blocks`: blocks of 256 threads that read feature rows from host memory.
-std::vector<std::unique_ptr<Backend>> make_cuda_backends(const GraphView& graph, std::span<const int> gpus,
-                                                         TopologyPlace place, int fetch_blocks, const Faults& faults);
+// Whether the whole topology is to lie in the memory of each of `gpus` (CUDA ordinals): as `place` says, or, for kAuto,
+// when it takes at most half of what `cache_bytes` leave free on each. Throws Error when it must and does not fit.
+bool topology_lies_in_gpus(const GraphView& graph, std::span<const int> gpus, TopologyPlace place, int64_t cache_bytes);
 
+// How GPUs read what they do not have.
+struct CudaSettings {
+  bool topology_in_gpus = true;
+  int fetch_sms = 0;            // that read feature rows; 0: a default
+  bool order_host_rows = true;  // by address
+};
+
+// What the GPUs keep of rows and lists; no plan: nothing.
+struct CacheContents {
+  const cache::Plan* plan = nullptr;  // of as many GPUs as there are backends
+  cache::SlabRows* rows = nullptr;
+};
+
+// One backend for each of `gpus` (CUDA ordinals). Copies features (and topology that is not in the GPUs) into pinned
+// memory that they share, labels into the memory of each GPU. Throws Error naming need and supply before anything large
+// is allocated.
+std::vector<std::unique_ptr<Backend>> make_cuda_backends(const GraphView& graph, std::span<const int> gpus,
+                                                         const CudaSettings& settings, const CacheContents& contents,
+                                                         const Faults& faults);
 #endif
 
 }  // namespace cohort::sampler

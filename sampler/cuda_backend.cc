@@ -3,8 +3,10 @@
 
 #include "base/check.h"
 #include "base/owners.h"
+#include "cache/feature_fetch.h"
+#include "cache/fill_slabs.h"
 #include "sampler/backend.h"
-#include "sampler/gather.h"
+#include "sampler/batch_writer.h"
 #include "sampler/gpu_graph.h"
 #include "sampler/neighbor_sampler.h"
 
@@ -29,12 +31,14 @@ int blocks_for_whole_gpu() {
 
 class CudaBackend final : public Backend {
  public:
-  CudaBackend(const GraphView& graph, std::shared_ptr<PinnedGraph> pinned, TopologyPlace place, int fetch_blocks,
+  CudaBackend(const GraphView& graph, std::shared_ptr<const PinnedGraph> pinned, const CudaSettings& settings,
               const Faults& faults)
       : faults_(faults),
-        graph_(graph, std::move(pinned), place),
+        graph_(graph, std::move(pinned)),
         sampler_(graph_.topology(), graph.num_nodes, blocks_for_whole_gpu()),
-        gather_(graph_.rows(), blocks_for_whole_gpu(), fetch_blocks) {}
+        rows_(graph_.pinned().rows(), graph.row_bytes, {settings.fetch_sms, settings.order_host_rows}) {}
+
+  void set_slabs(cache::SlabView view) { rows_.set_slabs(std::move(view)); }
 
   void enter_thread() override { cuda_check(cudaSetDevice(gpu_), "choose the backend's GPU"); }
 
@@ -55,11 +59,10 @@ class CudaBackend final : public Backend {
     inject_faults();
     fetching_.record(stream_);
     const SampledRef batch = sampler_.result();
-    num_rows_ = batch.num_nodes;
     cuda_check(cudaMemcpyAsync(slot.input_id, input_id.data(), input_id.size_bytes(), cudaMemcpyHostToDevice, stream_),
                "copy input ids");
-    gather_.write_graph(batch, slot, stream_);
-    gather_.write_rows(batch, slot, stream_);
+    write_graph(batch, graph_.labels(), slot, blocks_for_whole_gpu(), stream_);
+    rows_.fetch(batch.n_id, batch.num_nodes, slot.x, stream_);
     fetched_.record(stream_);
   }
 
@@ -69,9 +72,7 @@ class CudaBackend final : public Backend {
     float sample_ms = 0, fetch_ms = 0;
     cuda_check(cudaEventElapsedTime(&sample_ms, started_, sampled_), "time the sampling");
     cuda_check(cudaEventElapsedTime(&fetch_ms, fetching_, fetched_), "time the fetch");
-    BatchTimes times{1e3 * sample_ms, 1e3 * fetch_ms};
-    times.rows[kHostTier] = {num_rows_, num_rows_ * graph_.rows().row_bytes, times.fetch_us};
-    return times;
+    return {1e3 * sample_ms, 1e3 * fetch_ms, rows_.use()};
   }
 
  private:
@@ -89,26 +90,33 @@ class CudaBackend final : public Backend {
   base::Event started_, sampled_, fetching_, fetched_;
   GraphOnGpu graph_;
   CudaNeighborSampler sampler_;
-  CudaGather gather_;
+  cache::FeatureFetch rows_;
   int64_t fetches_ = 0;
-  int64_t num_rows_ = 0;
   std::mt19937_64 delays_{std::random_device{}()};
 };
 
 }  // namespace
 
 std::vector<std::unique_ptr<Backend>> make_cuda_backends(const GraphView& graph, std::span<const int> gpus,
-                                                         TopologyPlace place, int fetch_blocks, const Faults& faults) {
+                                                         const CudaSettings& settings, const CacheContents& contents,
+                                                         const Faults& faults) {
   if (graph.num_nodes > INT32_MAX) {
     throw base::Error({"data set", "at most 2147483647 nodes", std::to_string(graph.num_nodes), "local ids are int32"});
   }
-  const auto pinned = std::make_shared<PinnedGraph>(graph);
-  std::vector<std::unique_ptr<Backend>> backends;
+  const auto pinned = std::make_shared<const PinnedGraph>(graph, !settings.topology_in_gpus);
+  std::vector<std::unique_ptr<CudaBackend>> backends;
   for (int gpu : gpus) {
     cuda_check(cudaSetDevice(gpu), "choose the backend's GPU");
-    backends.push_back(std::make_unique<CudaBackend>(graph, pinned, place, fetch_blocks, faults));
+    backends.push_back(std::make_unique<CudaBackend>(graph, pinned, settings, faults));
   }
-  return backends;
+  if (contents.plan) {
+    std::vector<cache::SlabView> views = cache::fill_slabs(*contents.plan, gpus, *contents.rows, graph.num_nodes);
+    for (std::size_t rank = 0; rank < gpus.size(); ++rank) {
+      backends[rank]->enter_thread();
+      backends[rank]->set_slabs(std::move(views[rank]));
+    }
+  }
+  return {std::make_move_iterator(backends.begin()), std::make_move_iterator(backends.end())};
 }
 
 }  // namespace cohort::sampler

@@ -29,20 +29,6 @@ base::DeviceBytes device_copy(const void* from, std::size_t bytes, const char* w
   return to;
 }
 
-bool topology_fits(std::size_t topology_bytes, std::size_t other_bytes, TopologyPlace place) {
-  const auto free = static_cast<std::size_t>(base::free_device_bytes());
-  const auto refuse = [free](std::size_t needed, const char* hint) {
-    if (needed <= free) return;
-    throw base::Error({"GPU memory", base::format_bytes(static_cast<double>(needed)),
-                       base::format_bytes(static_cast<double>(free)) + " free", hint});
-  };
-  refuse(other_bytes, "use a GPU with more memory, or --device cpu");
-  if (place == TopologyPlace::kHost) return false;
-  if (place == TopologyPlace::kAuto) return topology_bytes <= free / 2;
-  refuse(topology_bytes + other_bytes, "use --topology host");
-  return true;
-}
-
 void check_host_memory(std::size_t needed) {
   const int64_t available = base::available_host_bytes();
   if (static_cast<int64_t>(needed) <= available) return;
@@ -60,36 +46,52 @@ std::size_t indices_bytes(const GraphView& graph) {
   return static_cast<std::size_t>(graph.num_edges) * static_cast<std::size_t>(graph.index_bytes);
 }
 
-}  // namespace
+std::size_t label_bytes(const GraphView& graph) { return static_cast<std::size_t>(graph.num_nodes) * sizeof(int64_t); }
 
-void PinnedGraph::pin(bool with_topology) {
-  const std::size_t feature_bytes =
-      static_cast<std::size_t>(graph_.num_nodes) * static_cast<std::size_t>(graph_.row_bytes);
-  const bool features_lack = features_.bytes() < feature_bytes, topology_lacks = with_topology && indptr_.bytes() == 0;
-  check_host_memory((features_lack ? feature_bytes : 0) +
-                    (topology_lacks ? indptr_bytes(graph_) + indices_bytes(graph_) : 0));
-  if (topology_lacks) {
-    indptr_ = pinned_copy(graph_.indptr, indptr_bytes(graph_));
-    indices_ = pinned_copy(graph_.indices, indices_bytes(graph_));
-  }
-  if (features_lack) features_ = pinned_copy(graph_.features, feature_bytes);
+void refuse_more(std::size_t needed, std::size_t free, const char* hint) {
+  if (needed <= free) return;
+  throw base::Error({"GPU memory", base::format_bytes(static_cast<double>(needed)),
+                     base::format_bytes(static_cast<double>(free)) + " free", hint});
 }
 
-GraphOnGpu::GraphOnGpu(const GraphView& graph, std::shared_ptr<PinnedGraph> pinned, TopologyPlace place)
-    : pinned_(std::move(pinned)) {
-  const auto nodes = static_cast<std::size_t>(graph.num_nodes);
-  const std::size_t label_bytes = nodes * sizeof(int64_t);
-  const bool in_gpu =
-      topology_fits(indptr_bytes(graph) + indices_bytes(graph), label_bytes + nodes * sizeof(uint32_t), place);
-  pinned_->pin(!in_gpu);
+}  // namespace
+
+bool topology_lies_in_gpus(const GraphView& graph, std::span<const int> gpus, TopologyPlace place,
+                           int64_t cache_bytes) {
+  const std::size_t topology = indptr_bytes(graph) + indices_bytes(graph);
+  const std::size_t others = label_bytes(graph) + static_cast<std::size_t>(graph.num_nodes) * sizeof(uint32_t) +
+                             static_cast<std::size_t>(cache_bytes);
+  bool fits = true;
+  for (int gpu : gpus) {
+    cuda_check(cudaSetDevice(gpu), "choose a GPU");
+    const auto free = static_cast<std::size_t>(base::free_device_bytes());
+    refuse_more(others, free, cache_bytes > 0 ? "use a smaller cache" : "use a GPU with more memory, or --device cpu");
+    if (place == TopologyPlace::kGpu) refuse_more(topology + others, free, "use --topology host, or a smaller cache");
+    fits = fits && topology <= (free - others) / 2;
+  }
+  return place == TopologyPlace::kGpu || (place == TopologyPlace::kAuto && fits);
+}
+
+PinnedGraph::PinnedGraph(const GraphView& graph, bool with_topology) {
+  const cache::FeatureRows rows = feature_rows(graph);
+  check_host_memory(static_cast<std::size_t>(cache::PinnedRows::bytes_of(rows, graph.coded_host_rows)) +
+                    (with_topology ? indptr_bytes(graph) + indices_bytes(graph) : 0));
+  if (with_topology) {
+    indptr_ = pinned_copy(graph.indptr, indptr_bytes(graph));
+    indices_ = pinned_copy(graph.indices, indices_bytes(graph));
+  }
+  rows_ = std::make_shared<cache::PinnedRows>(rows, graph.coded_host_rows);
+}
+
+GraphOnGpu::GraphOnGpu(const GraphView& graph, std::shared_ptr<const PinnedGraph> pinned) : pinned_(std::move(pinned)) {
+  const bool in_gpu = pinned_->indptr() == nullptr;
   if (in_gpu) {
     indptr_ = device_copy(graph.indptr, indptr_bytes(graph), "copy indptr to the GPU");
     indices_ = device_copy(graph.indices, indices_bytes(graph), "copy indices to the GPU");
   }
-  labels_ = device_copy(graph.labels, label_bytes, "copy labels to the GPU");
+  labels_ = device_copy(graph.labels, label_bytes(graph), "copy labels to the GPU");
   topology_ = {reinterpret_cast<const int64_t*>(in_gpu ? indptr_.data() : pinned_->indptr()),
                in_gpu ? indices_.data() : pinned_->indices(), graph.index_bytes};
-  rows_ = {pinned_->features(), graph.row_bytes, reinterpret_cast<const int64_t*>(labels_.data()), graph.num_nodes};
 }
 
 }  // namespace cohort::sampler

@@ -55,7 +55,7 @@ class HostBackend final : public Backend {
     }
     counts.num_nodes = static_cast<int64_t>(n_id_.size());
     counts.num_edges = static_cast<int64_t>(source_.size());
-    times_.lists[kHostTier] = {num_lists_, counts.num_edges * graph_.index_bytes};
+    times_.lists[cache::kHostTier] = {num_lists_, counts.num_edges * graph_.index_bytes};
     times_.sample_us = static_cast<double>(base::monotonic_us() - start_us);
     return counts;
   }
@@ -84,7 +84,7 @@ class HostBackend final : public Backend {
     if (graph_.encoded) graph_.encoded->fetch(n_id_, slot.x);
     const int64_t bytes = graph_.encoded ? graph_.encoded->stored_bytes(n_id_) : num_nodes * graph_.row_bytes;
     times_.fetch_us = static_cast<double>(base::monotonic_us() - start_us);
-    times_.rows[kHostTier] = {num_nodes, bytes, times_.fetch_us};
+    times_.rows[cache::kHostTier] = {num_nodes, bytes, times_.fetch_us};
   }
 
   bool finished() override { return true; }

@@ -38,7 +38,6 @@ uint32_t dlpack_code(dataset::DType dtype) {
 }
 
 #ifdef COHORT_WITH_CUDA
-constexpr int kFetchBlocks = 32;  // blocks of 256 threads that read rows from host memory
 
 // Makes the chosen GPU current and returns it.
 base::Gpu choose_gpu(int ordinal) {
@@ -57,17 +56,27 @@ TopologyPlace place_of(const std::string& name) {
 }
 #endif
 
-bool wants_encoded_rows(const dataset::Dataset& data, const Options& options) {
-  if (options.compress == "none" || options.compress == "cache") return false;  // the CPU has no cache
-  if (!data.encoded_rows().empty()) return true;
-  if (options.compress == "auto") return false;
+// Which rows stay encoded.
+struct Encoded {
+  bool in_host = false;
+  bool in_slabs = false;
+};
+
+Encoded encoded_where(const dataset::Dataset& data, const Options& options) {
+  if (options.compress == "none") return {};
+  if (options.compress == "cache") return {false, true};
+  if (!data.encoded_rows().empty()) return {true, options.compress != "host"};
+  if (options.compress == "auto") return {};
   throw base::Error({"--compress " + options.compress, "a data set with encoded rows", data.folder().string(),
                      "encode them with: cohort dataset prepare " + data.folder().string()});
 }
 
+cache::RowShape shape_of(const dataset::Dataset& data) {
+  return {data.num_nodes(), data.feature_dim(), dataset::name_of(data.feature_dtype())};
+}
+
 std::shared_ptr<const cache::HostRows> open_encoded(const dataset::Dataset& data) {
-  const cache::RowShape shape{data.num_nodes(), data.feature_dim(), dataset::name_of(data.feature_dtype())};
-  return std::make_shared<cache::HostRows>(cache::HostRows::open(data.encoded_rows(), shape));
+  return std::make_shared<cache::HostRows>(cache::HostRows::open(data.encoded_rows(), shape_of(data)));
 }
 
 // Rows whose raw copy was dropped, in memory of their own.
@@ -78,7 +87,7 @@ void decode_features(const dataset::Dataset& data, GraphView& graph) {
                        base::format_bytes(static_cast<double>(available)) + " available",
                        "use --compress host, which keeps them encoded"});
   }
-  const auto rows = graph.encoded ? graph.encoded : open_encoded(data);
+  const auto rows = open_encoded(data);
   const std::shared_ptr<std::byte[]> decoded(new std::byte[static_cast<std::size_t>(bytes)]);
   rows->decode(decoded.get());
   graph.decoded = decoded;
@@ -86,6 +95,10 @@ void decode_features(const dataset::Dataset& data, GraphView& graph) {
 }
 
 }  // namespace
+
+cache::FeatureRows feature_rows(const GraphView& graph) {
+  return {graph.row_shape, graph.row_bytes, graph.features, graph.encoded};
+}
 
 GraphView topology_of(const dataset::Dataset& data) {
   GraphView graph;
@@ -101,10 +114,18 @@ GraphView topology_of(const dataset::Dataset& data) {
 GraphView view_of(const dataset::Dataset& data, const Options& options) {
   GraphView graph = topology_of(data);
   graph.row_bytes = static_cast<int64_t>(data.feature_row_bytes());
+  graph.row_shape = shape_of(data);
   if (data.has_raw_features()) graph.features = data.features().data();
-  if (wants_encoded_rows(data, options)) graph.encoded = open_encoded(data);
-  // The CUDA backend reads raw rows only: encoded ones are decoded for it.
-  if (!graph.features && (!graph.encoded || options.device == "cuda")) decode_features(data, graph);
+  const Encoded encoded = encoded_where(data, options);
+  graph.coded_host_rows = encoded.in_host;
+  graph.coded_slab_rows = encoded.in_slabs;
+  if (options.device == "cuda") {
+    const bool wanted = encoded.in_host || encoded.in_slabs || !graph.features;
+    if (wanted && !data.encoded_rows().empty()) graph.encoded = open_encoded(data);
+  } else {
+    if (encoded.in_host) graph.encoded = open_encoded(data);
+    if (!graph.features && !graph.encoded) decode_features(data, graph);
+  }
   return graph;
 }
 
@@ -128,8 +149,13 @@ channel::ChannelOptions channel_options(const Options& options, const dataset::D
 
 std::vector<std::unique_ptr<Backend>> make_backends(const Options& options, const GraphView& graph) {
 #ifdef COHORT_WITH_CUDA
-  if (options.device == "cuda")
-    return make_cuda_backends(graph, options.gpus, place_of(options.topology), kFetchBlocks, options.faults);
+  if (options.device == "cuda") {
+    CudaSettings settings;
+    settings.topology_in_gpus = topology_lies_in_gpus(graph, options.gpus, place_of(options.topology), 0);
+    settings.fetch_sms = options.fetch_sms;
+    settings.order_host_rows = options.order == "address";
+    return make_cuda_backends(graph, options.gpus, settings, {}, options.faults);
+  }
 #endif
   std::vector<std::unique_ptr<Backend>> backends;
   for (int rank = 0; rank < options.num_ranks; ++rank) backends.push_back(make_host_backend(graph, options.faults));

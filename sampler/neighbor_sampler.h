@@ -6,7 +6,7 @@
 #include "base/host_device.h"
 #include "base/owners.h"
 #include "sampler/backend.h"
-#include "sampler/scratch.h"
+#include "base/scratch.h"
 
 namespace cohort::sampler {
 
@@ -60,13 +60,13 @@ class CudaNeighborSampler {
   base::DeviceArray<uint32_t> local_id_;  // uint32 [V], see kUnset
   base::PinnedBytes read_back_;           // int64 [1]
   base::DeviceArray<int64_t> selected_;   // int64 [1]
-  Scratch<int64_t> n_id_;                 // int64 [num_nodes]
-  Scratch<int32_t> source_, target_;      // int32 [num_edges]
-  Scratch<int64_t> offset_;               // int64 [frontier + 1]
-  Scratch<int64_t> neighbour_;            // int64 [edges of the hop], global ids
-  Scratch<int64_t> position_;             // int64 [edges of the hop], for fanouts above a warp
-  Scratch<int64_t> first_;                // int64 [edges of the hop], edges that reach a new node
-  Scratch<std::byte> temporary_;          // CUB
+  base::Scratch<int64_t> n_id_;                 // int64 [num_nodes]
+  base::Scratch<int32_t> source_, target_;      // int32 [num_edges]
+  base::Scratch<int64_t> offset_;               // int64 [frontier + 1]
+  base::Scratch<int64_t> neighbour_;            // int64 [edges of the hop], global ids
+  base::Scratch<int64_t> position_;             // int64 [edges of the hop], for fanouts above a warp
+  base::Scratch<int64_t> first_;                // int64 [edges of the hop], edges that reach a new node
+  base::Scratch<std::byte> temporary_;          // CUB
   int64_t num_nodes_ = 0, num_edges_ = 0;
 };
 

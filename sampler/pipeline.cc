@@ -40,12 +40,12 @@ channel::Batch describe(const channel::Request& request, const Schedule& schedul
   return batch;
 }
 
-static_assert(kNumTiers == channel::kNumTiers);
+static_assert(cache::kNumTiers == channel::kNumTiers);
 
 void report(const BatchTimes& times, channel::Batch& batch) {
   batch.sample_us = times.sample_us;
   batch.fetch_us = times.fetch_us;
-  for (std::size_t tier = 0; tier < kNumTiers; ++tier) {
+  for (std::size_t tier = 0; tier < cache::kNumTiers; ++tier) {
     batch.row_tiers[tier] = {times.rows[tier].rows, times.rows[tier].bytes, times.rows[tier].us};
     batch.list_tiers[tier] = {times.lists[tier].lists, times.lists[tier].bytes};
   }

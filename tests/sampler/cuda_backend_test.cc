@@ -45,7 +45,9 @@ template <typename Index>
 void expect_same_batches(const TestGraph<Index>& graph, TopologyPlace place, const std::vector<int32_t>& fanout) {
   const auto host = make_host_backend(graph.view(), {});
   const int gpu = 0;
-  const auto cuda = std::move(make_cuda_backends(graph.view(), {&gpu, 1}, place, 32, {}).front());
+  CudaSettings settings;
+  settings.topology_in_gpus = topology_lies_in_gpus(graph.view(), {&gpu, 1}, place, 0);
+  const auto cuda = std::move(make_cuda_backends(graph.view(), {&gpu, 1}, settings, {}, {}).front());
   for (uint64_t step = 0; step < 4; ++step) {
     std::vector<int64_t> seeds(50 + 30 * step);
     std::iota(seeds.begin(), seeds.end(), static_cast<int64_t>(100 * step));

@@ -93,7 +93,8 @@ TEST_P(Rows, AreDecodedWhereOnlyRawOnesCanBeRead) {
   std::filesystem::remove(graph_ / "features.npy");
   EXPECT_EQ(view("host").features, nullptr);
   EXPECT_EQ(decoded_by(view("none")), raw_);
-  EXPECT_EQ(decoded_by(view("auto", "cuda")), raw_);
+  EXPECT_NE(view("none", "cuda").encoded, nullptr) << "decoded where they are pinned";
+  EXPECT_EQ(view("none", "cuda").features, nullptr);
   setenv("COHORT_HOST_MEMORY_BYTES", "1000", 1);
   EXPECT_THROW(view("none"), base::Error);
   EXPECT_NO_THROW(view("host"));
@@ -112,10 +113,10 @@ TEST_P(Rows, CountTheBytesThatAreRead) {
     const int64_t expected =
         graph.encoded ? graph.encoded->stored_bytes(got.n_id) : got.counts.num_nodes * graph.row_bytes;
     const BatchTimes times = backend->times();
-    EXPECT_EQ(times.rows[kHostTier].bytes, expected) << mode;
-    EXPECT_EQ(times.rows[kHostTier].rows, got.counts.num_nodes) << mode;
-    EXPECT_EQ(times.rows[kHostTier].us, times.fetch_us) << mode;
-    for (std::size_t tier = 0; tier < kHostTier; ++tier) {
+    EXPECT_EQ(times.rows[cache::kHostTier].bytes, expected) << mode;
+    EXPECT_EQ(times.rows[cache::kHostTier].rows, got.counts.num_nodes) << mode;
+    EXPECT_EQ(times.rows[cache::kHostTier].us, times.fetch_us) << mode;
+    for (std::size_t tier = 0; tier < cache::kHostTier; ++tier) {
       EXPECT_EQ(times.rows[tier].rows + times.rows[tier].bytes + times.lists[tier].lists, 0) << "a GPU's memory";
     }
   }

@@ -37,6 +37,7 @@ struct TestGraph {
     graph.labels = labels.data();
     graph.features = reinterpret_cast<const std::byte*>(features.data());
     graph.row_bytes = dim * static_cast<int64_t>(sizeof(float));
+    graph.row_shape = {num_nodes(), dim, "float32"};
     return graph;
   }
 };

@@ -1,4 +1,4 @@
-// GPU memory that grows to the largest batch seen and stays.
+// GPU memory that grows to the largest need seen and stays.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "base/owners.h"
 
-namespace cohort::sampler {
+namespace cohort::base {
 
 template <typename T>
 class Scratch {
@@ -18,8 +18,8 @@ class Scratch {
   // Room for `size` elements; contents are lost when it grows.
   T* reserve(std::size_t size) {
     if (size > array_.size()) {
-      array_ = base::DeviceArray<T>();
-      array_ = base::DeviceArray<T>(size + size / 4, "allocate sampler scratch");
+      array_ = DeviceArray<T>();
+      array_ = DeviceArray<T>(size + size / 4, "allocate scratch memory");
     }
     return array_.data();
   }
@@ -27,11 +27,11 @@ class Scratch {
   // Room for `size` elements, the first `keep` of which survive. (cudaFree waits for work that uses the old memory.)
   T* extend(std::size_t size, std::size_t keep, cudaStream_t stream) {
     if (size > array_.size()) {
-      base::DeviceArray<T> larger(size + size / 4, "allocate sampler scratch");
+      DeviceArray<T> larger(size + size / 4, "allocate scratch memory");
       if (keep > 0) {
-        base::cuda_check(
+        cuda_check(
             cudaMemcpyAsync(larger.data(), array_.data(), keep * sizeof(T), cudaMemcpyDeviceToDevice, stream),
-            "grow sampler scratch");
+            "grow scratch memory");
       }
       array_ = std::move(larger);
     }
@@ -39,7 +39,7 @@ class Scratch {
   }
 
  private:
-  base::DeviceArray<T> array_;
+  DeviceArray<T> array_;
 };
 
-}  // namespace cohort::sampler
+}  // namespace cohort::base

@@ -1,0 +1,296 @@
+#include "cache/feature_fetch.h"
+
+#include <cub/device/device_radix_sort.cuh>
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+#include "base/check.h"
+#include "base/launch.h"
+
+namespace cohort::cache {
+namespace {
+
+using base::cuda_check;
+
+constexpr unsigned kAllLanes = 0xffffffffu;
+constexpr int kSplitBlocks = 1024;
+
+constexpr int index_of(Tier tier) { return static_cast<int>(tier); }
+
+// Counted on the GPU while a batch is fetched.
+struct Counters {
+  unsigned long long rows[kNumTiers];
+  unsigned long long bytes[kNumTiers];
+  unsigned long long next_host_row;  // that no warp has taken
+  unsigned long long damaged;        // what fetch_located() reports
+};
+
+// Host rows as kernels find them.
+struct HostRowsRef {
+  ibp::EncodedRef coded;  // used when stride_bytes is 0
+  int64_t stride_bytes = 0;
+
+  // Region 0 is the rows, region 1 their overflow area.
+  __device__ uint64_t entry(int64_t row) const {
+    if (stride_bytes) return ibp::make_entry(row * stride_bytes, static_cast<uint32_t>(stride_bytes), true);
+    const ibp::RowSpan span = ibp::locate(coded, row);
+    const bool overflow = coded.layout == ibp::Layout::kSlots && span.raw;
+    const std::byte* region = overflow ? coded.overflow : coded.data;
+    return ibp::entry_in_region(ibp::make_entry(span.begin - region, (span.bytes + 3) / 4 * 4, span.raw), overflow);
+  }
+};
+
+struct Split {
+  const int64_t* nodes;  // int64 [count]
+  int64_t count;
+  DirectoryRef directory;
+  uint32_t own_region;
+  uint32_t absent_key;            // of a row that the host need not give
+  uint32_t* keys;                 // uint32 [count]: host rows in place (ordered later), or one after the other
+  int32_t* key_positions;         // int32 [count]
+  uint64_t* entries[kNumTiers];   // uint64 [rows of the tier]
+  int32_t* positions[kNumTiers];  // int32 [rows of the tier]
+  Counters* counters;
+  bool ordered;
+};
+
+// A place at the end of the tier's list, one for each lane that `takes` one.
+__device__ unsigned long long append(unsigned long long* length, bool takes) {
+  const unsigned lanes = __ballot_sync(kAllLanes, takes);
+  if (lanes == 0) return 0;
+  const int lane = threadIdx.x % 32, leader = __ffs(lanes) - 1;
+  unsigned long long first = 0;
+  if (lane == leader) first = atomicAdd(length, static_cast<unsigned long long>(__popc(lanes)));
+  return __shfl_sync(kAllLanes, first, leader) + __popc(lanes & ((1u << lane) - 1));
+}
+
+// Adds up over the warp, then into `sum`.
+__device__ void add_up(unsigned long long* sum, unsigned long long value) {
+  for (int step = 16; step > 0; step /= 2) value += __shfl_down_sync(kAllLanes, value, step);
+  if (threadIdx.x % 32 == 0 && value) atomicAdd(sum, value);
+}
+
+__global__ void split_kernel(Split job) {
+  unsigned long long bytes[2] = {0, 0};
+  for (int64_t first = base::grid_first() - threadIdx.x % 32; first < job.count; first += base::grid_step()) {
+    const int64_t i = first + threadIdx.x % 32;
+    const bool active = i < job.count;
+    const int64_t node = active ? job.nodes[i] : 0;
+    const uint64_t entry = active ? job.directory.find(node) : kNoEntry;
+    const bool cached = entry != kNoEntry, local = cached && ibp::entry_region(entry) == job.own_region;
+    for (int tier = 0; tier < 2; ++tier) {
+      const bool here = cached && local == (tier == index_of(Tier::kLocal));
+      const unsigned long long at = append(&job.counters->rows[tier], here);
+      if (!here) continue;
+      job.entries[tier][at] = entry;
+      job.positions[tier][at] = static_cast<int32_t>(i);
+      bytes[tier] += ibp::entry_bytes(entry);
+    }
+    const bool from_host = active && !cached;
+    const auto at = static_cast<int64_t>(append(&job.counters->rows[index_of(Tier::kHost)], from_host));
+    if (job.ordered ? !active : !from_host) continue;
+    const int64_t to = job.ordered ? i : at;
+    job.keys[to] = from_host ? static_cast<uint32_t>(node) : job.absent_key;
+    job.key_positions[to] = static_cast<int32_t>(i);
+  }
+  for (int tier = 0; tier < 2; ++tier) add_up(&job.counters->bytes[tier], bytes[tier]);
+}
+
+// Where the host rows lie, in their order.
+__global__ void locate_host_rows_kernel(HostRowsRef rows, const uint32_t* keys, Counters* counters, uint64_t* entries) {
+  const auto count = static_cast<int64_t>(counters->rows[index_of(Tier::kHost)]);
+  unsigned long long bytes = 0;
+  for (int64_t i = base::grid_first(); i < count; i += base::grid_step()) {
+    const uint64_t entry = rows.entry(keys[i]);
+    entries[i] = entry;
+    bytes += ibp::entry_bytes(entry);
+  }
+  add_up(&counters->bytes[index_of(Tier::kHost)], bytes);
+}
+
+// Decoded bytes a second, measured on H200 with rows of 512 bytes: an SM from host memory and the link in all; an SM
+// from a slab, of this GPU or a peer, where decoding is the limit.
+constexpr double kHostRateOfSm = 12e9, kHostRate = 57e9, kSlabRateOfSm = 12e9;
+
+double seconds_of(const std::array<int64_t, kNumTiers>& bytes, const std::array<int, kNumTiers>& sms) {
+  double slowest = 0;
+  for (int tier = 0; tier < kNumTiers; ++tier) {
+    if (bytes[tier] == 0) continue;
+    const bool host = tier == index_of(Tier::kHost);
+    const double rate = host ? std::min(kHostRate, kHostRateOfSm * sms[tier]) : kSlabRateOfSm * sms[tier];
+    slowest = std::max(slowest, static_cast<double>(bytes[tier]) / rate);
+  }
+  return slowest;
+}
+
+}  // namespace
+
+std::array<int, kNumTiers> share_sms(int num_sms, const std::array<int64_t, kNumTiers>& bytes) {
+  std::array<int, kNumTiers> sms{1, 1, 1}, best = sms;
+  const int free = std::max(0, num_sms - kNumTiers);
+  double best_seconds = std::numeric_limits<double>::infinity();
+  for (int host = 0; host <= free; ++host) {
+    const double slabs = static_cast<double>(bytes[0]) + static_cast<double>(bytes[1]);
+    const double local = slabs > 0 ? static_cast<double>(bytes[0]) / slabs : 1;
+    sms[0] = 1 + static_cast<int>((free - host) * local + 0.5);
+    sms[1] = 1 + (free - host) - (sms[0] - 1);
+    sms[2] = 1 + host;
+    if (const double seconds = seconds_of(bytes, sms); seconds < best_seconds) best_seconds = seconds, best = sms;
+  }
+  return best;
+}
+
+FeatureFetch::FeatureFetch(std::shared_ptr<const PinnedRows> host, int64_t row_bytes, FetchSettings settings)
+    : host_(std::move(host)),
+      row_bytes_(row_bytes),
+      settings_(settings),
+      tallies_(sizeof(Counters)),
+      seen_(sizeof(Counters)) {
+  if (settings_.num_sms == 0) settings_.num_sms = kDefaultFetchSms;
+  ibp::Profile profile;
+  if (host_->coded()) {
+    host_table_ = std::make_unique<ibp::DeviceTable>(host_->encoded());
+    profile = host_->encoded().profile;
+  } else {
+    profile.dtype = ibp::Dtype::kUint8;
+    profile.num_columns = static_cast<uint32_t>(row_bytes);
+  }
+  if (row_bytes_ > 0) profiles_[0] = std::make_unique<ibp::DeviceProfile>(profile);
+}
+
+void FeatureFetch::set_slabs(SlabView view) {
+  slabs_ = std::move(view);
+  profiles_[1] = std::make_unique<ibp::DeviceProfile>(slabs_.profile);
+}
+
+void FeatureFetch::reserve(int64_t count) {
+  const auto rows = static_cast<std::size_t>(count);
+  keys_.reserve(rows);
+  key_positions_.reserve(rows);
+  const bool cached = slabs_.directory.ref().words != nullptr;
+  for (int tier = 0; tier < kNumTiers; ++tier) {
+    if (tier != index_of(Tier::kHost) && !cached) continue;
+    entries_[tier].reserve(rows);
+    positions_[tier].reserve(rows);
+  }
+  if (settings_.order_host_rows) keys_sorted_.reserve(rows);
+}
+
+void FeatureFetch::fetch(const int64_t* nodes, int64_t count, std::byte* out, cudaStream_t stream) {
+  auto* counters = reinterpret_cast<Counters*>(tallies_.data());
+  cuda_check(cudaMemsetAsync(counters, 0, sizeof(Counters), stream), "clear counters");
+  cuda_check(cudaMemsetAsync(&counters->damaged, 0xff, sizeof counters->damaged, stream), "clear counters");
+  if (count > 0 && row_bytes_ > 0) {
+    reserve(count);
+    split(nodes, count, stream);
+    split_.record(stream);
+    std::array<int64_t, kNumTiers> bytes{};
+    for (int tier = 0; tier < kNumTiers; ++tier) bytes[tier] = last_rows_[tier] * row_bytes_;
+    const auto sms = share_sms(settings_.num_sms, bytes);
+    const bool cached = slabs_.directory.ref().words != nullptr;
+    for (const Tier tier : {Tier::kHost, Tier::kPeer, Tier::kLocal}) {
+      if (tier != Tier::kHost && !cached) continue;
+      const int at = index_of(tier);
+      split_.wait_on(streams_[at]);
+      begun_[at].record(streams_[at]);
+      gather(tier, out, cached ? sms[at] : settings_.num_sms, streams_[at]);
+      ended_[at].record(streams_[at]);
+      ended_[at].wait_on(stream);
+    }
+  }
+  cuda_check(cudaMemcpyAsync(seen_.data(), counters, sizeof(Counters), cudaMemcpyDeviceToHost, stream),
+             "read counters");
+}
+
+void FeatureFetch::split(const int64_t* nodes, int64_t count, cudaStream_t stream) {
+  auto* counters = reinterpret_cast<Counters*>(tallies_.data());
+  const int row_bits = std::bit_width(static_cast<uint64_t>(std::max<int64_t>(host_->num_rows() - 1, 1)));
+  Split job{nodes,
+            count,
+            slabs_.directory.ref(),
+            slabs_.own_region,
+            1u << row_bits,
+            keys_.data(),
+            key_positions_.data(),
+            {},
+            {},
+            counters,
+            settings_.order_host_rows};
+  for (int tier = 0; tier < kNumTiers; ++tier) {
+    job.entries[tier] = entries_[tier].data();
+    job.positions[tier] = positions_[tier].data();
+  }
+  if (!settings_.order_host_rows) job.key_positions = positions_[index_of(Tier::kHost)].data();
+  const int grid = base::grid_for(count, kSplitBlocks);
+  split_kernel<<<grid, base::kBlockThreads, 0, stream>>>(job);
+  cuda_check(cudaGetLastError(), "launch the split by tier");
+  if (settings_.order_host_rows) order_host_rows(count, stream);
+  HostRowsRef rows{{}, host_->stride_bytes()};
+  if (host_table_) rows.coded = host_table_->ref();
+  locate_host_rows_kernel<<<grid, base::kBlockThreads, 0, stream>>>(
+      rows, settings_.order_host_rows ? keys_sorted_.data() : keys_.data(), counters,
+      entries_[index_of(Tier::kHost)].data());
+  cuda_check(cudaGetLastError(), "locate host rows");
+}
+
+void FeatureFetch::order_host_rows(int64_t count, cudaStream_t stream) {
+  // Above the row's bits one that says "not from the host"; with it, sixteen order the rows well enough for address
+  // translation, and take two passes.
+  const int bits = std::bit_width(static_cast<uint64_t>(std::max<int64_t>(host_->num_rows() - 1, 1))) + 1;
+  const auto sort = [&](void* space, std::size_t& bytes) {
+    cuda_check(cub::DeviceRadixSort::SortPairs(space, bytes, keys_.data(), keys_sorted_.data(), key_positions_.data(),
+                                               positions_[index_of(Tier::kHost)].data(), count, std::max(0, bits - 16),
+                                               bits, stream),
+               "order rows by address");
+  };
+  std::size_t bytes = 0;
+  sort(nullptr, bytes);
+  sort_space_.reserve(bytes);
+  sort(sort_space_.data(), bytes);
+}
+
+void FeatureFetch::gather(Tier tier, std::byte* out, int num_sms, cudaStream_t stream) {
+  auto* counters = reinterpret_cast<Counters*>(tallies_.data());
+  const int at = index_of(tier);
+  ibp::LocatedRows rows;
+  rows.entries = entries_[at].data();
+  rows.positions = positions_[at].data();
+  rows.count = &counters->rows[at];
+  if (tier != Tier::kHost) {
+    rows.regions = slabs_.regions;
+    rows.max_coded_bytes = slabs_.max_coded_bytes;
+  } else if (host_table_) {
+    const ibp::EncodedRef& coded = host_table_->ref();
+    rows.regions = {ibp::RegionRef{coded.data, coded.data_bytes}, ibp::RegionRef{coded.overflow, coded.overflow_bytes}};
+    rows.max_coded_bytes = coded.max_coded_bytes;
+  } else {
+    rows.regions = {ibp::RegionRef{host_->data(), host_->bytes()}};
+  }
+  if (tier == Tier::kHost && settings_.order_host_rows) rows.next = &counters->next_host_row;
+  ibp::FetchOptions options;
+  options.max_sms = num_sms;
+  ibp::fetch_located(*profiles_[tier == Tier::kHost ? 0 : 1], rows, out, &counters->damaged, stream, options);
+}
+
+TierUses FeatureFetch::use() {
+  const auto& seen = *reinterpret_cast<const Counters*>(seen_.data());
+  if (seen.damaged != ibp::kNoFetchError) {
+    throw base::Error({"row " + std::to_string(seen.damaged / 2) + " of a batch", "a valid encoding",
+                       "bytes that decode to nothing", "the data is damaged: run cohort dataset check"});
+  }
+  TierUses uses;
+  for (int tier = 0; tier < kNumTiers; ++tier) {
+    TierUse& use = uses[static_cast<std::size_t>(tier)];
+    use.rows = last_rows_[tier] = static_cast<int64_t>(seen.rows[tier]);
+    use.bytes = static_cast<int64_t>(seen.bytes[tier]);
+    if (use.rows == 0) continue;
+    float ms = 0;
+    cuda_check(cudaEventElapsedTime(&ms, begun_[tier], ended_[tier]), "time a tier");
+    use.us = 1e3 * ms;
+  }
+  return uses;
+}
+
+}  // namespace cohort::cache

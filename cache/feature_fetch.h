@@ -1,0 +1,82 @@
+// Feature rows of a batch into GPU memory, each from the nearest place that has it: this GPU's slab, a peer's, or host
+// memory.
+//
+// One pass over the batch looks every node up and splits the rows by tier. Host rows are ordered by address (2 to 4
+// times faster from a large table), peer and local rows need no order. Then three gathers run side by side, each on
+// SMs of its own: few for the host, whose link they saturate, the others for slabs, whose rows cost decoding.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/owners.h"
+#include "base/scratch.h"
+#include "cache/cost.h"
+#include "cache/directory.h"
+#include "cache/pinned_rows.h"
+#include "cache/row_slab.h"
+
+namespace cohort::cache {
+
+// The slabs of a clique as one of its GPUs sees them.
+struct SlabView {
+  Directory directory;
+  std::array<ibp::RegionRef, ibp::kMaxRegions> regions;  // by member of the clique
+  uint32_t own_region = 0;
+  ibp::Profile profile;                               // of the rows in slabs
+  uint32_t max_coded_bytes = 0;                       // of the longest row in slabs that is not raw
+  std::vector<std::shared_ptr<const RowSlab>> slabs;  // what it keeps
+};
+
+struct FetchSettings {
+  int num_sms = 0;  // that read rows; 0: kDefaultFetchSms
+  bool order_host_rows = true;
+};
+inline constexpr int kDefaultFetchSms = 32;
+
+// How many of `num_sms` read from each tier, by Tier: what ends the slowest soonest. `bytes` are decoded ones.
+std::array<int, kNumTiers> share_sms(int num_sms, const std::array<int64_t, kNumTiers>& bytes);
+
+class FeatureFetch {
+ public:
+  // Of the current GPU. Without a view nothing is cached.
+  FeatureFetch(std::shared_ptr<const PinnedRows> host, int64_t row_bytes, FetchSettings settings);
+  void set_slabs(SlabView view);
+
+  // out[i] = row nodes[i]; nodes: int64 [count] and out: [count, row_bytes] in GPU memory, out 16-byte aligned.
+  // Asynchronous; allocates only for a batch larger than all before.
+  void fetch(const int64_t* nodes, int64_t count, std::byte* out, cudaStream_t stream);
+  // What the last fetch read, once it has ended. Throws base::Error when a row was damaged.
+  TierUses use();
+
+ private:
+  struct Tallies;
+  void split(const int64_t* nodes, int64_t count, cudaStream_t stream);
+  void order_host_rows(int64_t count, cudaStream_t stream);
+  void gather(Tier tier, std::byte* out, int num_sms, cudaStream_t stream);
+  void reserve(int64_t count);
+
+  std::shared_ptr<const PinnedRows> host_;
+  int64_t row_bytes_;
+  FetchSettings settings_;
+  SlabView slabs_;
+  std::unique_ptr<ibp::DeviceTable> host_table_;                 // finds coded host rows
+  std::array<std::unique_ptr<ibp::DeviceProfile>, 2> profiles_;  // of host rows, of rows in slabs
+  base::Scratch<uint32_t> keys_, keys_sorted_;                   // uint32 [batch], host rows
+  base::Scratch<int32_t> key_positions_;                         // int32 [batch]
+  std::array<base::Scratch<uint64_t>, kNumTiers> entries_;       // uint64 [rows of the tier]
+  std::array<base::Scratch<int32_t>, kNumTiers> positions_;
+  base::Scratch<std::byte> sort_space_;
+  base::DeviceBytes tallies_;
+  base::PinnedBytes seen_;
+  std::array<base::Stream, kNumTiers> streams_;
+  base::Event split_;
+  std::array<base::Event, kNumTiers> begun_, ended_;
+  std::array<int64_t, kNumTiers> last_rows_{1, 1, 1};  // of the last batch: what the next is expected to need
+};
+
+}  // namespace cohort::cache

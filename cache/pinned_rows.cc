@@ -1,0 +1,77 @@
+#include "cache/pinned_rows.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "base/check.h"
+
+namespace cohort::cache {
+namespace {
+
+constexpr int64_t kRegionAlign = 128;
+
+int64_t round_up(int64_t bytes, int64_t multiple) { return (bytes + multiple - 1) / multiple * multiple; }
+
+int64_t stride_of(const FeatureRows& rows) { return round_up(rows.row_bytes, 4); }
+
+void copy(std::byte* to, const std::byte* from, int64_t bytes) {
+  constexpr int64_t kChunk = int64_t{1} << 22;
+#pragma omp parallel for schedule(dynamic)
+  for (int64_t first = 0; first < bytes; first += kChunk) {
+    std::memcpy(to + first, from + first, static_cast<std::size_t>(std::min(kChunk, bytes - first)));
+  }
+}
+
+}  // namespace
+
+int64_t PinnedRows::bytes_of(const FeatureRows& rows, bool coded) {
+  if (!coded) return rows.shape.num_rows * stride_of(rows);
+  const ibp::EncodedRef& ref = rows.encoded->encoded().ref;
+  return round_up(ref.data_bytes, kRegionAlign) + ref.overflow_bytes;
+}
+
+PinnedRows::PinnedRows(const FeatureRows& rows, bool coded)
+    : coded_(coded), num_rows_(rows.shape.num_rows), memory_(static_cast<std::size_t>(bytes_of(rows, coded))) {
+  base::require(coded ? rows.encoded != nullptr : rows.raw || rows.encoded || rows.row_bytes == 0, "rows to pin");
+  if (coded) {
+    copy_coded(*rows.encoded);
+  } else {
+    stride_bytes_ = stride_of(rows);
+    copy_raw(rows);
+  }
+}
+
+void PinnedRows::copy_coded(const HostRows& rows) {
+  encoded_ = rows.encoded();  // its keepers keep the directory
+  const ibp::EncodedRef from = encoded_.ref;
+  copy(memory_.data(), from.data, from.data_bytes);
+  encoded_.ref.data = memory_.data();
+  if (from.overflow_bytes == 0) return;
+  std::byte* overflow = memory_.data() + round_up(from.data_bytes, kRegionAlign);
+  copy(overflow, from.overflow, from.overflow_bytes);
+  encoded_.ref.overflow = overflow;
+}
+
+void PinnedRows::copy_raw(const FeatureRows& rows) {
+  if (rows.raw && stride_bytes_ == rows.row_bytes) return copy(memory_.data(), rows.raw, bytes());
+  if (stride_bytes_ == rows.row_bytes) return rows.encoded->decode(memory_.data());
+  constexpr int64_t kChunkRows = 1 << 16;
+  const auto row_bytes = static_cast<std::size_t>(rows.row_bytes);
+  std::vector<int64_t> ids(kChunkRows);
+  std::vector<std::byte> decoded(rows.raw ? 0 : ids.size() * row_bytes);
+  for (int64_t first = 0; first < num_rows_; first += kChunkRows) {
+    const int64_t count = std::min(kChunkRows, num_rows_ - first);
+    const std::byte* from = rows.raw ? rows.raw + first * rows.row_bytes : decoded.data();
+    if (!rows.raw) {
+      std::iota(ids.begin(), ids.end(), first);
+      rows.encoded->fetch(std::span(ids).first(static_cast<std::size_t>(count)), decoded.data());
+    }
+#pragma omp parallel for
+    for (int64_t i = 0; i < count; ++i) {
+      std::memcpy(memory_.data() + (first + i) * stride_bytes_, from + i * rows.row_bytes, row_bytes);
+    }
+  }
+}
+
+}  // namespace cohort::cache

@@ -1,0 +1,36 @@
+// All feature rows, pinned in host memory: one copy that every GPU of the process reads in place.
+#pragma once
+
+#include <cstdint>
+
+#include "base/owners.h"
+#include "cache/slab_rows.h"
+#include "ibp/gpu.h"
+
+namespace cohort::cache {
+
+class PinnedRows {
+ public:
+  // Bytes that it will pin.
+  static int64_t bytes_of(const FeatureRows& rows, bool coded);
+  // Copies the rows: `coded` as the file has them, else decoded, each at a multiple of 4 bytes.
+  PinnedRows(const FeatureRows& rows, bool coded);
+
+  bool coded() const { return coded_; }
+  const ibp::EncodedRows& encoded() const { return encoded_; }  // in pinned memory; raw: only the profile
+  const std::byte* data() const { return memory_.data(); }      // raw: [num_rows, stride_bytes]
+  int64_t stride_bytes() const { return stride_bytes_; }
+  int64_t num_rows() const { return num_rows_; }
+  int64_t bytes() const { return static_cast<int64_t>(memory_.bytes()); }
+
+ private:
+  void copy_coded(const HostRows& rows);
+  void copy_raw(const FeatureRows& rows);
+
+  bool coded_;
+  int64_t num_rows_, stride_bytes_ = 0;
+  base::PinnedBytes memory_;
+  ibp::EncodedRows encoded_;
+};
+
+}  // namespace cohort::cache

@@ -1,0 +1,109 @@
+#include "cache/slab_rows.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace cohort::cache {
+namespace {
+
+constexpr int64_t round_up(int64_t bytes, int64_t multiple) { return (bytes + multiple - 1) / multiple * multiple; }
+
+ibp::Dtype dtype_named(const std::string& name) {
+  using ibp::Dtype;
+  for (const Dtype dtype : {Dtype::kUint8, Dtype::kFloat16, Dtype::kBfloat16, Dtype::kFloat32}) {
+    if (ibp::name_of(dtype) == name) return dtype;
+  }
+  return name == "int64" ? Dtype::kBits64 : Dtype::kBits32;
+}
+
+// Rows as bytes.
+ibp::Profile raw_profile(int64_t row_bytes) {
+  ibp::Profile profile;
+  profile.dtype = ibp::Dtype::kUint8;
+  profile.num_columns = static_cast<uint32_t>(row_bytes);
+  return profile;
+}
+
+}  // namespace
+
+SlabRows::SlabRows(FeatureRows rows, bool coded)
+    : rows_(std::move(rows)), coded_(coded), profile_(raw_profile(rows_.row_bytes)) {
+  if (rows_.row_bytes > int64_t{ibp::kMaxRowBytes}) {
+    throw base::Error({"feature rows", "at most 65536 bytes each on a GPU", std::to_string(rows_.row_bytes),
+                       "use a smaller feature type or fewer columns, or --device cpu"});
+  }
+  base::require(rows_.raw || rows_.encoded || rows_.row_bytes == 0, "raw or encoded rows");
+  if (!coded_) return;
+  if (rows_.encoded) {
+    profile_ = rows_.encoded->encoded().profile;
+    max_coded_bytes_ = rows_.encoded->encoded().ref.max_coded_bytes;
+    if (rows_.encoded->encoded().ref.layout == ibp::Layout::kPacked) align_bytes_ = 4;
+    return;
+  }
+  const ibp::RowTable table{rows_.raw, rows_.shape.num_rows, dtype_named(rows_.shape.dtype),
+                            static_cast<uint32_t>(rows_.shape.num_columns)};
+  const ibp::Fit fit = ibp::fit(table);
+  profile_ = fit.profile;
+  max_coded_bytes_ = static_cast<uint32_t>(rows_.row_bytes);
+  if (profile_.slot_bytes == 0) align_bytes_ = 4;
+  for (const ibp::Candidate& candidate : fit.candidates) {
+    if (candidate.profile == profile_) mean_bytes_ = candidate.stored_per_row;
+  }
+}
+
+RowSizes SlabRows::sizes() const {
+  if (!coded_) return {round_up(rows_.row_bytes, align_bytes_), {}};
+  if (!rows_.encoded) return {round_up(static_cast<int64_t>(std::ceil(mean_bytes_)), align_bytes_), {}};
+  const ibp::EncodedRef& ref = rows_.encoded->encoded().ref;
+  if (ref.layout == ibp::Layout::kSlots && ref.overflow_bytes == 0) return {int64_t{ref.stride_bytes}, {}};
+  RowSizes sizes{0, std::vector<uint32_t>(static_cast<std::size_t>(ref.num_rows))};
+#pragma omp parallel for
+  for (int64_t row = 0; row < ref.num_rows; ++row) {
+    sizes.each[static_cast<std::size_t>(row)] =
+        static_cast<uint32_t>(round_up(ibp::locate(ref, row).bytes, align_bytes_));
+  }
+  return sizes;
+}
+
+std::span<const ibp::RowSpan> SlabRows::read(std::span<const uint32_t> nodes) {
+  const auto count = static_cast<int64_t>(nodes.size());
+  const auto row_bytes = static_cast<uint32_t>(rows_.row_bytes);
+  spans_.resize(nodes.size());
+  const ibp::EncodedRef* located = nullptr;  // where spans come from
+  if (coded_ && rows_.encoded) {
+    located = &rows_.encoded->encoded().ref;
+  } else {
+    copy_raw(nodes);
+    if (coded_) {
+      chunk_ = ibp::encode({buffer_.data(), count, profile_.dtype, profile_.num_columns}, profile_);
+      located = &chunk_.ref;
+    }
+  }
+  const bool by_position = located == &chunk_.ref;
+#pragma omp parallel for
+  for (int64_t i = 0; i < count; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    spans_[at] = located ? ibp::locate(*located, by_position ? i : int64_t{nodes[at]})
+                         : ibp::RowSpan{buffer_.data() + i * rows_.row_bytes, row_bytes, true, true};
+  }
+  return spans_;
+}
+
+void SlabRows::copy_raw(std::span<const uint32_t> nodes) {
+  const auto row_bytes = static_cast<std::size_t>(rows_.row_bytes);
+  buffer_.resize(nodes.size() * row_bytes);
+  if (!rows_.raw) {
+    const std::vector<int64_t> ids(nodes.begin(), nodes.end());
+    rows_.encoded->fetch(ids, buffer_.data());
+    return;
+  }
+#pragma omp parallel for
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    std::memcpy(buffer_.data() + i * row_bytes, rows_.raw + nodes[i] * row_bytes, row_bytes);
+  }
+}
+
+}  // namespace cohort::cache

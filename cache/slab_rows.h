@@ -1,0 +1,58 @@
+// Feature rows in the form in which they are kept: coded or raw, whatever the host has of them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "cache/host_rows.h"
+
+namespace cohort::cache {
+
+// What the host has of a data set's feature rows: at least one of the two.
+struct FeatureRows {
+  RowShape shape;
+  int64_t row_bytes = 0;                    // of a decoded row
+  const std::byte* raw = nullptr;           // [num_rows, row_bytes]
+  std::shared_ptr<const HostRows> encoded;  // the file of cohort dataset prepare
+};
+
+// Bytes that rows take where they are kept.
+struct RowSizes {
+  int64_t row_bytes = 0;       // of every row, when `each` is empty
+  std::vector<uint32_t> each;  // uint32 [num_rows], multiples of 4
+};
+
+// Rows are stored as the file has them; without a file a codec is fitted to a sample and rows are encoded when they are
+// read. Raw rows are stored whole.
+class SlabRows {
+ public:
+  // Throws base::Error for rows above 65536 bytes.
+  SlabRows(FeatureRows rows, bool coded);
+
+  const ibp::Profile& profile() const { return profile_; }  // decodes the rows
+  uint32_t max_coded_bytes() const { return max_coded_bytes_; }
+  // A row begins at a multiple of this.
+  int64_t align_bytes() const { return align_bytes_; }
+  // What a slab needs for each row; where they are encoded on reading, the mean of a sample.
+  RowSizes sizes() const;
+  // The stored form of these rows, [n]: valid until the next call. Not for several threads.
+  std::span<const ibp::RowSpan> read(std::span<const uint32_t> nodes);
+
+ private:
+  void copy_raw(std::span<const uint32_t> nodes);
+
+  FeatureRows rows_;
+  bool coded_;
+  ibp::Profile profile_;
+  uint32_t max_coded_bytes_ = 0;
+  int64_t align_bytes_ = 16;
+  double mean_bytes_ = 0;  // of a sample
+  std::vector<ibp::RowSpan> spans_;
+  std::vector<std::byte> buffer_;  // [n, row_bytes]
+  ibp::EncodedRows chunk_;
+};
+
+}  // namespace cohort::cache

@@ -1,0 +1,62 @@
+#include "sampler/batch_writer.h"
+
+#include "base/launch.h"
+
+namespace cohort::sampler {
+namespace {
+
+using base::cuda_check;
+using base::grid_first;
+using base::grid_step;
+using base::kBlockThreads;
+
+__global__ void write_nodes_kernel(const int64_t* n_id, int64_t num_nodes, const int64_t* labels, int64_t* out_n_id,
+                                   int64_t* out_y) {
+  for (int64_t i = grid_first(); i < num_nodes; i += grid_step()) {
+    out_n_id[i] = n_id[i];
+    out_y[i] = labels[n_id[i]];
+  }
+}
+
+__global__ void write_edges_kernel(const int32_t* source, const int32_t* target, int64_t num_edges,
+                                   int64_t* edge_index) {
+  for (int64_t e = grid_first(); e < num_edges; e += grid_step()) {
+    edge_index[e] = source[e];
+    edge_index[num_edges + e] = target[e];
+  }
+}
+
+__global__ void delay_kernel(int64_t ns) {
+  uint64_t start = 0, now = 0;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
+  do {
+    __nanosleep(1000);
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  } while (now - start < static_cast<uint64_t>(ns));
+}
+
+__global__ void access_illegally_kernel(int* address) { *address = 1; }
+
+}  // namespace
+
+void write_graph(const SampledRef& batch, const int64_t* labels, const SlotArrays& slot, int max_blocks,
+                 cudaStream_t stream) {
+  write_nodes_kernel<<<base::grid_for(batch.num_nodes, max_blocks), kBlockThreads, 0, stream>>>(
+      batch.n_id, batch.num_nodes, labels, slot.n_id, slot.y);
+  cuda_check(cudaGetLastError(), "launch the copy of nodes");
+  write_edges_kernel<<<base::grid_for(batch.num_edges, max_blocks), kBlockThreads, 0, stream>>>(
+      batch.source, batch.target, batch.num_edges, slot.edge_index);
+  cuda_check(cudaGetLastError(), "launch the copy of edges");
+}
+
+void delay(int64_t us, cudaStream_t stream) {
+  delay_kernel<<<1, 1, 0, stream>>>(us * 1000);
+  cuda_check(cudaGetLastError(), "launch a delay");
+}
+
+void access_illegally(cudaStream_t stream) {
+  access_illegally_kernel<<<1, 1, 0, stream>>>(reinterpret_cast<int*>(16));
+  cuda_check(cudaGetLastError(), "launch an illegal access");
+}
+
+}  // namespace cohort::sampler

@@ -1,0 +1,19 @@
+// Writing a sampled batch into a slot on the GPU: everything but the feature rows (cache/feature_fetch.h).
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "sampler/backend.h"
+#include "sampler/neighbor_sampler.h"
+
+namespace cohort::sampler {
+
+// n_id, y and edge_index of the slot; labels: int64 [V] in GPU memory.
+void write_graph(const SampledRef& batch, const int64_t* labels, const SlotArrays& slot, int max_blocks,
+                 cudaStream_t stream);
+
+// For tests: keeps the stream busy for this long; and a store to an address that is not there.
+void delay(int64_t us, cudaStream_t stream);
+void access_illegally(cudaStream_t stream);
+
+}  // namespace cohort::sampler

@@ -1,0 +1,216 @@
+#include "cache/feature_fetch.h"
+
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <random>
+
+#include "base/check.h"
+#include "cache/fill_slabs.h"
+
+namespace cohort::cache {
+namespace {
+
+// Rows of floats around 1, some of them far from it, in a type and number of columns.
+struct Table {
+  Table(std::string dtype, int64_t num_rows, int64_t num_columns, int64_t element_bytes, bool sparse = false) {
+    rows.shape = {num_rows, num_columns, std::move(dtype)};
+    rows.row_bytes = num_columns * element_bytes;
+    bytes.resize(static_cast<std::size_t>(num_rows * rows.row_bytes));
+    std::mt19937_64 random(7);
+    std::normal_distribution<float> normal;
+    for (std::size_t i = 0; i + 4 <= bytes.size(); i += 4) {
+      const float value = sparse && random() % 50 ? 0.0f : sparse ? 1.0f : normal(random);
+      std::memcpy(bytes.data() + i, &value, 4);
+    }
+    rows.raw = bytes.data();
+  }
+  void encode(const std::string& codec) {
+    const ibp::Dtype dtype = rows.shape.dtype == "float32" ? ibp::Dtype::kFloat32 : ibp::Dtype::kBfloat16;
+    const ibp::RowTable table{bytes.data(), rows.shape.num_rows, dtype, static_cast<uint32_t>(rows.shape.num_columns)};
+    rows.encoded = std::make_shared<HostRows>(ibp::encode(table, ibp::fit(table, {.codec = codec}).profile));
+  }
+  std::vector<std::byte> bytes;
+  FeatureRows rows;
+};
+
+// A clique of members that all are GPU 0: as far as the directory is concerned, others are peers. Every third node is
+// cached, shared out in turn; `replicas` of member 0 are cached by member 1 too.
+Plan plan_of(const Table& table, SlabRows& rows, int num_members, int64_t replicas) {
+  Plan plan;
+  plan.cliques.resize(1);
+  CliqueRows& clique = plan.cliques[0].rows[0];
+  plan.gpus.resize(static_cast<std::size_t>(num_members));
+  const RowSizes sizes = rows.sizes();
+  for (uint32_t node = 0; node < table.rows.shape.num_rows; node += 3) {
+    const auto owner = static_cast<uint16_t>(node / 3 % static_cast<uint32_t>(num_members));
+    clique.nodes.push_back(node);
+    clique.owners.push_back(owner);
+    plan.gpus[owner].slabs[0].nodes.push_back(node);
+    if (num_members > 1 && owner == 0 && replicas-- > 0) plan.gpus[1].slabs[0].nodes.push_back(node);
+  }
+  for (int member = 0; member < num_members; ++member) {
+    plan.cliques[0].gpus.push_back(member);
+    Slab& slab = plan.gpus[static_cast<std::size_t>(member)].slabs[0];
+    for (const uint32_t node : slab.nodes) slab.bytes += sizes.each.empty() ? sizes.row_bytes : sizes.each[node];
+    slab.num_entries = static_cast<int64_t>(clique.nodes.size());
+  }
+  return plan;
+}
+
+std::vector<std::byte> fetch(FeatureFetch& fetch, const Table& table, const std::vector<int64_t>& nodes) {
+  base::DeviceArray<int64_t> on_gpu(nodes.size() + 1);
+  base::cuda_check(cudaMemcpy(on_gpu.data(), nodes.data(), nodes.size() * 8, cudaMemcpyHostToDevice));
+  const std::size_t bytes = nodes.size() * static_cast<std::size_t>(table.rows.row_bytes);
+  const base::DeviceBytes out(bytes + 256);
+  base::cuda_check(cudaMemset(out.data(), 0xFF, bytes + 256));
+  base::cuda_check(cudaDeviceSynchronize());
+  const base::Stream stream;
+  fetch.fetch(on_gpu.data(), static_cast<int64_t>(nodes.size()), out.data(), stream);
+  stream.synchronize();
+  std::vector<std::byte> rows(bytes + 256);
+  base::cuda_check(cudaMemcpy(rows.data(), out.data(), rows.size(), cudaMemcpyDeviceToHost));
+  EXPECT_TRUE(std::all_of(rows.end() - 256, rows.end(), [](std::byte b) { return b == std::byte{0xFF}; }));
+  rows.resize(bytes);
+  return rows;
+}
+
+std::vector<int64_t> random_nodes(int64_t num_rows, int64_t count) {
+  std::vector<int64_t> nodes(static_cast<std::size_t>(num_rows));
+  std::iota(nodes.begin(), nodes.end(), 0);
+  std::shuffle(nodes.begin(), nodes.end(), std::mt19937_64(3));
+  nodes.resize(static_cast<std::size_t>(count));
+  return nodes;
+}
+
+void expect_rows(const Table& table, const std::vector<int64_t>& nodes, const std::vector<std::byte>& got) {
+  const auto row_bytes = static_cast<std::size_t>(table.rows.row_bytes);
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    ASSERT_EQ(std::memcmp(got.data() + i * row_bytes, table.bytes.data() + nodes[i] * row_bytes, row_bytes), 0)
+        << "position " << i << ", node " << nodes[i];
+  }
+}
+
+// Rows and bytes of the tiers, computed by hand from the plan.
+void expect_use(const TierUses& uses, const Plan& plan, int member, int64_t count, const std::vector<int64_t>& nodes) {
+  std::array<int64_t, kNumTiers> rows{};
+  const auto& own = plan.gpus[static_cast<std::size_t>(member)].slabs[0].nodes;
+  for (const int64_t node : nodes) {
+    const bool local = std::find(own.begin(), own.end(), node) != own.end();
+    rows[local ? 0 : node % 3 == 0 ? 1 : 2] += 1;
+  }
+  for (std::size_t tier = 0; tier < kNumTiers; ++tier) {
+    EXPECT_EQ(uses[tier].rows, rows[tier]) << tier;
+    EXPECT_EQ(uses[tier].bytes > 0, rows[tier] > 0) << tier;
+    EXPECT_EQ(uses[tier].us > 0, rows[tier] > 0) << tier;
+  }
+  EXPECT_EQ(rows[0] + rows[1] + rows[2], count);
+}
+
+void expect_all_modes(Table& table, bool has_file) {
+  const std::vector<int64_t> nodes = random_nodes(table.rows.shape.num_rows, table.rows.shape.num_rows / 2);
+  for (const bool host_coded : {false, true}) {
+    if (host_coded && !has_file) continue;
+    const auto host = std::make_shared<const PinnedRows>(table.rows, host_coded);
+    for (const bool slab_coded : {false, true}) {
+      for (const bool ordered : {false, true}) {
+        for (const int num_members : {0, 1, 3}) {
+          SCOPED_TRACE(testing::Message() << host_coded << slab_coded << ordered << num_members);
+          FeatureFetch rows(host, table.rows.row_bytes, {0, ordered});
+          SlabRows slab_rows(table.rows, slab_coded);
+          const Plan plan = num_members ? plan_of(table, slab_rows, num_members, 40) : Plan{};
+          const int member = num_members == 3 ? 1 : 0;
+          if (num_members) {
+            const std::vector<int> gpus(static_cast<std::size_t>(num_members), 0);
+            auto views = fill_slabs(plan, gpus, slab_rows, table.rows.shape.num_rows);
+            rows.set_slabs(std::move(views[static_cast<std::size_t>(member)]));
+          }
+          for (int again = 0; again < 2; ++again) {
+            expect_rows(table, nodes, fetch(rows, table, nodes));
+            const TierUses uses = rows.use();
+            if (num_members && !(slab_coded && !has_file)) {  // rows encoded on the way may not all find room
+              expect_use(uses, plan, member, static_cast<int64_t>(nodes.size()), nodes);
+            }
+          }
+          expect_rows(table, {}, fetch(rows, table, {}));
+          EXPECT_EQ(rows.use()[kHostTier].rows, 0);
+        }
+      }
+    }
+  }
+}
+
+TEST(GpuFeatureFetch, EveryModeGivesTheRowsExponent) {
+  Table table("float32", 3000, 128, 4);
+  table.encode("exponent");
+  expect_all_modes(table, true);
+}
+
+TEST(GpuFeatureFetch, EveryModeGivesTheRowsSparse) {
+  Table table("float32", 1000, 300, 4, true);
+  table.encode("sparse");
+  expect_all_modes(table, true);
+}
+
+TEST(GpuFeatureFetch, EveryModeGivesTheRowsInvariant) {
+  Table table("bfloat16", 1000, 202, 2);
+  table.encode("invariant");
+  expect_all_modes(table, true);
+}
+
+TEST(GpuFeatureFetch, EncodesWithoutAFile) {
+  Table table("float32", 9000, 64, 4);
+  expect_all_modes(table, false);
+}
+
+TEST(GpuFeatureFetch, AnyRowSize) {
+  for (const int64_t columns : {1, 3, 5, 100, 257, 65536}) {
+    Table table("uint8", 300, columns, 1);
+    expect_all_modes(table, false);
+  }
+}
+
+TEST(SlabRows, RefuseRowsBeyondTheFormat) {
+  const Table table("uint8", 2, 65537, 1);
+  EXPECT_THROW(SlabRows(table.rows, false), base::Error);
+}
+
+TEST(GpuFeatureFetch, NamesADamagedRow) {
+  Table table("float32", 500, 128, 4);
+  table.encode("exponent");
+  const auto host = std::make_shared<const PinnedRows>(table.rows, true);
+  // Escapes wherever a code can be: more than the row has exponents for.
+  std::memset(const_cast<std::byte*>(host->encoded().ref.data) + 77 * host->encoded().ref.stride_bytes, 0, 448);
+  FeatureFetch rows(host, table.rows.row_bytes, {});
+  std::vector<int64_t> nodes = {5, 77, 6};
+  fetch(rows, table, nodes);
+  try {
+    rows.use();
+    FAIL() << "a damaged row passed";
+  } catch (const base::Error& error) {
+    EXPECT_NE(std::string(error.what()).find("row 1 of a batch"), std::string::npos) << error.what();
+  }
+  nodes = {5, 6};
+  expect_rows(table, nodes, fetch(rows, table, nodes));
+  EXPECT_EQ(rows.use()[kHostTier].rows, 2);
+}
+
+TEST(ShareSms, FewForTheHostAndAllTogether) {
+  const auto all_host = share_sms(32, {0, 0, 1 << 30});
+  EXPECT_GE(all_host[2], 5);
+  for (const std::array<int64_t, 3>& bytes :
+       {std::array<int64_t, 3>{1 << 28, 0, 1 << 20}, {1 << 28, 1 << 28, 1 << 26}, {0, 1 << 28, 1 << 28}, {0, 0, 0}}) {
+    const auto sms = share_sms(32, bytes);
+    EXPECT_EQ(sms[0] + sms[1] + sms[2], 32);
+    for (const int count : sms) EXPECT_GE(count, 1);
+    EXPECT_LE(sms[2], 6);
+  }
+  EXPECT_EQ(share_sms(32, {1 << 28, 1 << 28, 0})[0], 16);
+  EXPECT_EQ(share_sms(1, {1, 1, 1}), (std::array<int, 3>{1, 1, 1}));
+}
+
+}  // namespace
+}  // namespace cohort::cache

@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
@@ -45,6 +46,30 @@ std::string format_uuid(const GpuUuid& uuid) {
   }
   return text;
 }
+
+bool can_read_peer(int reader, int owner) {
+  int yes = 0;
+  cuda_check(cudaDeviceCanAccessPeer(&yes, reader, owner), "ask for peer access");
+  return yes != 0;
+}
+
+std::vector<std::vector<int>> cliques_of(std::span<const int> gpus, const std::function<bool(int, int)>& can_read) {
+  std::vector<std::vector<int>> cliques;
+  for (int gpu : gpus) {
+    const auto joins = [&](const std::vector<int>& clique) {
+      return std::ranges::all_of(clique, [&](int other) { return can_read(gpu, other) && can_read(other, gpu); });
+    };
+    const auto clique = std::ranges::find_if(cliques, joins);
+    if (clique == cliques.end()) {
+      cliques.push_back({gpu});
+    } else {
+      clique->push_back(gpu);
+    }
+  }
+  return cliques;
+}
+
+std::vector<std::vector<int>> peer_cliques(std::span<const int> gpus) { return cliques_of(gpus, can_read_peer); }
 
 int64_t free_device_bytes() {
   std::size_t free = 0, total = 0;

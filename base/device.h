@@ -3,6 +3,8 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,6 +28,15 @@ int ordinal_of(const GpuUuid& uuid);
 
 // "GPU-ce64ad01-c5c9-...": as nvidia-smi prints it.
 std::string format_uuid(const GpuUuid& uuid);
+
+// Whether kernels on one GPU (ordinals) can read another's memory.
+bool can_read_peer(int reader, int owner);
+
+// `gpus` in groups within which each reads every other: each, in the order given, joins the first group all of whose
+// members it reads and is read by.
+std::vector<std::vector<int>> cliques_of(std::span<const int> gpus, const std::function<bool(int, int)>& can_read);
+// The same as the runtime answers.
+std::vector<std::vector<int>> peer_cliques(std::span<const int> gpus);
 
 // Free bytes of the current device.
 int64_t free_device_bytes();

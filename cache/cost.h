@@ -93,6 +93,14 @@ struct GraphSizes {
   const uint32_t* each_host_row_bytes = nullptr;  // uint32 [V], packed; goes before host_row_bytes
 };
 
+// The part of GraphSizes that says how feature rows are stored.
+struct StoredRows {
+  int64_t row_bytes = 0;
+  const uint32_t* each_row_bytes = nullptr;
+  int64_t host_row_bytes = 0;
+  const uint32_t* each_host_row_bytes = nullptr;
+};
+
 // Times a batch that the node's item is read.
 double mean_reads(Kind kind, const Counts& counts, int64_t node);
 

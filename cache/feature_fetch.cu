@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <limits>
 
 #include "base/check.h"
 #include "base/launch.h"
@@ -110,45 +109,15 @@ __global__ void locate_host_rows_kernel(HostRowsRef rows, const uint32_t* keys, 
   add_up(&counters->bytes[index_of(Tier::kHost)], bytes);
 }
 
-// Decoded bytes a second, measured on H200 with rows of 512 bytes: an SM from host memory and the link in all; an SM
-// from a slab, of this GPU or a peer, where decoding is the limit.
-constexpr double kHostRateOfSm = 12e9, kHostRate = 57e9, kSlabRateOfSm = 12e9;
-
-double seconds_of(const std::array<int64_t, kNumTiers>& bytes, const std::array<int, kNumTiers>& sms) {
-  double slowest = 0;
-  for (int tier = 0; tier < kNumTiers; ++tier) {
-    if (bytes[tier] == 0) continue;
-    const bool host = tier == index_of(Tier::kHost);
-    const double rate = host ? std::min(kHostRate, kHostRateOfSm * sms[tier]) : kSlabRateOfSm * sms[tier];
-    slowest = std::max(slowest, static_cast<double>(bytes[tier]) / rate);
-  }
-  return slowest;
-}
-
 }  // namespace
-
-std::array<int, kNumTiers> share_sms(int num_sms, const std::array<int64_t, kNumTiers>& bytes) {
-  std::array<int, kNumTiers> sms{1, 1, 1}, best = sms;
-  const int free = std::max(0, num_sms - kNumTiers);
-  double best_seconds = std::numeric_limits<double>::infinity();
-  for (int host = 0; host <= free; ++host) {
-    const double slabs = static_cast<double>(bytes[0]) + static_cast<double>(bytes[1]);
-    const double local = slabs > 0 ? static_cast<double>(bytes[0]) / slabs : 1;
-    sms[0] = 1 + static_cast<int>((free - host) * local + 0.5);
-    sms[1] = 1 + (free - host) - (sms[0] - 1);
-    sms[2] = 1 + host;
-    if (const double seconds = seconds_of(bytes, sms); seconds < best_seconds) best_seconds = seconds, best = sms;
-  }
-  return best;
-}
 
 FeatureFetch::FeatureFetch(std::shared_ptr<const PinnedRows> host, int64_t row_bytes, FetchSettings settings)
     : host_(std::move(host)),
       row_bytes_(row_bytes),
       settings_(settings),
       tallies_(sizeof(Counters)),
-      seen_(sizeof(Counters)) {
-  if (settings_.num_sms == 0) settings_.num_sms = kDefaultFetchSms;
+      seen_(sizeof(Counters)),
+      share_(settings.num_sms > 0 ? settings.num_sms : kDefaultFetchSms, row_bytes, settings.host_bytes_per_second) {
   ibp::Profile profile;
   if (host_->coded()) {
     host_table_ = std::make_unique<ibp::DeviceTable>(host_->encoded());
@@ -186,16 +155,14 @@ void FeatureFetch::fetch(const int64_t* nodes, int64_t count, std::byte* out, cu
     reserve(count);
     split(nodes, count, stream);
     split_.record(stream);
-    std::array<int64_t, kNumTiers> bytes{};
-    for (int tier = 0; tier < kNumTiers; ++tier) bytes[tier] = last_rows_[tier] * row_bytes_;
-    const auto sms = share_sms(settings_.num_sms, bytes);
+    sms_ = share_.next();
     const bool cached = slabs_.directory.ref().words != nullptr;
     for (const Tier tier : {Tier::kHost, Tier::kPeer, Tier::kLocal}) {
       if (tier != Tier::kHost && !cached) continue;
       const int at = index_of(tier);
       split_.wait_on(streams_[at]);
       begun_[at].record(streams_[at]);
-      gather(tier, out, cached ? sms[at] : settings_.num_sms, streams_[at]);
+      gather(tier, out, sms_[at], streams_[at]);
       ended_[at].record(streams_[at]);
       ended_[at].wait_on(stream);
     }
@@ -283,13 +250,14 @@ TierUses FeatureFetch::use() {
   TierUses uses;
   for (int tier = 0; tier < kNumTiers; ++tier) {
     TierUse& use = uses[static_cast<std::size_t>(tier)];
-    use.rows = last_rows_[tier] = static_cast<int64_t>(seen.rows[tier]);
+    use.rows = static_cast<int64_t>(seen.rows[tier]);
     use.bytes = static_cast<int64_t>(seen.bytes[tier]);
     if (use.rows == 0) continue;
     float ms = 0;
     cuda_check(cudaEventElapsedTime(&ms, begun_[tier], ended_[tier]), "time a tier");
     use.us = 1e3 * ms;
   }
+  share_.learn(uses, sms_);
   return uses;
 }
 

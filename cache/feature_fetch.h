@@ -3,7 +3,7 @@
 //
 // One pass over the batch looks every node up and splits the rows by tier. Host rows are ordered by address (2 to 4
 // times faster from a large table), peer and local rows need no order. Then three gathers run side by side, each on
-// SMs of its own: few for the host, whose link they saturate, the others for slabs, whose rows cost decoding.
+// SMs of its own, shared out by need (sm_share.h).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -19,6 +19,7 @@
 #include "cache/directory.h"
 #include "cache/pinned_rows.h"
 #include "cache/row_slab.h"
+#include "cache/sm_share.h"
 
 namespace cohort::cache {
 
@@ -33,13 +34,11 @@ struct SlabView {
 };
 
 struct FetchSettings {
-  int num_sms = 0;  // that read rows; 0: kDefaultFetchSms
+  int num_sms = 0;  // that may read rows; 0: kDefaultFetchSms
   bool order_host_rows = true;
+  double host_bytes_per_second = 51e9;  // what the link to host memory gives
 };
 inline constexpr int kDefaultFetchSms = 32;
-
-// How many of `num_sms` read from each tier, by Tier: what ends the slowest soonest. `bytes` are decoded ones.
-std::array<int, kNumTiers> share_sms(int num_sms, const std::array<int64_t, kNumTiers>& bytes);
 
 class FeatureFetch {
  public:
@@ -76,7 +75,8 @@ class FeatureFetch {
   std::array<base::Stream, kNumTiers> streams_;
   base::Event split_;
   std::array<base::Event, kNumTiers> begun_, ended_;
-  std::array<int64_t, kNumTiers> last_rows_{1, 1, 1};  // of the last batch: what the next is expected to need
+  SmShare share_;
+  std::array<int, kNumTiers> sms_{};  // of the last batch
 };
 
 }  // namespace cohort::cache

@@ -8,7 +8,11 @@ from cohort.base.programs import program
 
 
 def devices() -> dict:
-    """What ``cohort-sampler --devices`` says: {"cuda_build": bool, "gpus": [{"ordinal", "name", "uuid", "bytes"}]}."""
+    """What ``cohort-sampler --devices`` says of the visible GPUs.
+
+    {"cuda_build": bool, "gpus": [{"ordinal", "name", "uuid", "bytes"}], "cliques": ordinals of GPUs that read each
+    other's memory, [[ordinal, ...], ...]}
+    """
     return json.loads(subprocess.run([program("cohort-sampler"), "--devices"], capture_output=True, check=True).stdout)
 
 

@@ -163,15 +163,19 @@ std::vector<std::unique_ptr<Backend>> make_backends(const Options& options, cons
 }
 
 std::string describe_devices() {
-  nlohmann::json json = {{"cuda_build", false}, {"gpus", nlohmann::json::array()}};
+  nlohmann::json json = {
+      {"cuda_build", false}, {"gpus", nlohmann::json::array()}, {"cliques", nlohmann::json::array()}};
 #ifdef COHORT_WITH_CUDA
   json["cuda_build"] = true;
+  std::vector<int> ordinals;
   for (const base::Gpu& gpu : base::visible_gpus()) {
     json["gpus"].push_back({{"ordinal", gpu.ordinal},
                             {"name", gpu.name},
                             {"uuid", base::format_uuid(gpu.uuid)},
                             {"bytes", gpu.total_bytes}});
+    ordinals.push_back(gpu.ordinal);
   }
+  json["cliques"] = base::peer_cliques(ordinals);
 #endif
   return json.dump();
 }

@@ -24,7 +24,8 @@ channel::ChannelOptions channel_options(const Options& options, const dataset::D
 // The backends that the options name, one a rank. Throws Error when this build or machine does not have them.
 std::vector<std::unique_ptr<Backend>> make_backends(const Options& options, const GraphView& graph);
 
-// Backends of this build and the visible GPUs, as JSON: {"cuda_build": bool, "gpus": [{ordinal, name, uuid, bytes}]}.
+// Backends of this build and the visible GPUs, as JSON: {"cuda_build": bool, "gpus": [{ordinal, name, uuid, bytes}],
+// "cliques": [[ordinal, ...], ...]}; the GPUs of a clique read each other's memory.
 std::string describe_devices();
 
 // When the process that started the run is gone (`owner_died`: the kernel has said so), or has left the sampler to

@@ -198,19 +198,5 @@ TEST(GpuFeatureFetch, NamesADamagedRow) {
   EXPECT_EQ(rows.use()[kHostTier].rows, 2);
 }
 
-TEST(ShareSms, FewForTheHostAndAllTogether) {
-  const auto all_host = share_sms(32, {0, 0, 1 << 30});
-  EXPECT_GE(all_host[2], 5);
-  for (const std::array<int64_t, 3>& bytes :
-       {std::array<int64_t, 3>{1 << 28, 0, 1 << 20}, {1 << 28, 1 << 28, 1 << 26}, {0, 1 << 28, 1 << 28}, {0, 0, 0}}) {
-    const auto sms = share_sms(32, bytes);
-    EXPECT_EQ(sms[0] + sms[1] + sms[2], 32);
-    for (const int count : sms) EXPECT_GE(count, 1);
-    EXPECT_LE(sms[2], 6);
-  }
-  EXPECT_EQ(share_sms(32, {1 << 28, 1 << 28, 0})[0], 16);
-  EXPECT_EQ(share_sms(1, {1, 1, 1}), (std::array<int, 3>{1, 1, 1}));
-}
-
 }  // namespace
 }  // namespace cohort::cache

@@ -1,0 +1,37 @@
+// How many SMs read from each tier: what makes a batch's slowest tier fastest, with as few SMs as that takes.
+//
+// A tier of r rows on s SMs takes max(r x c / s, bytes / link) seconds. c, the time of one SM for a row, is learned
+// from the batches before: a row of 512 bytes from a slab costs about 40 ns to decode, a sparse one a fraction of that.
+#pragma once
+
+#include <array>
+
+#include "cache/cost.h"
+
+namespace cohort::cache {
+
+// What a batch asks of a tier.
+struct TierLoad {
+  double rows = 0;
+  double sm_seconds_a_row = 0;
+  double least_seconds = 0;  // what its link needs, however many SMs read
+};
+
+// SMs of each tier: at least 1, at most `num_sms` in all where that is possible, and no more than help.
+std::array<int, kNumTiers> share_sms(int num_sms, const std::array<TierLoad, kNumTiers>& loads);
+
+class SmShare {
+ public:
+  SmShare(int num_sms, int64_t row_bytes, double host_bytes_per_second);
+  // For the next batch, expected to be like the last.
+  std::array<int, kNumTiers> next() const { return share_sms(num_sms_, loads_); }
+  // What a batch read with these SMs, and in what time.
+  void learn(const TierUses& uses, const std::array<int, kNumTiers>& sms);
+
+ private:
+  int num_sms_;
+  double host_bytes_per_second_;
+  std::array<TierLoad, kNumTiers> loads_;
+};
+
+}  // namespace cohort::cache

@@ -1,0 +1,150 @@
+#include "sampler/cache_plan.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "base/check.h"
+#include "cache/hotness.h"
+#include "cache/stand_in.h"
+
+#ifdef COHORT_WITH_CUDA
+#include "base/device.h"
+#endif
+
+namespace cohort::sampler {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t kEntryBytes = 8;     // of the directory
+constexpr int64_t kStandInPicks = 10;  // of a list, where nothing was counted
+constexpr const char* kTiers[] = {"local", "peer", "host"};
+
+// How often nodes are read: counted, or a stand-in.
+class Reads {
+ public:
+  Reads(const Options& options, const GraphView& graph) : policy_(options.cache_policy), file_(options.hotness) {
+    if (policy_ != "plan") {
+      const cache::GraphLists lists{graph.num_nodes, graph.num_edges, graph.indptr, graph.indices, graph.index_bytes};
+      stand_in_ = cache::counts_of_policy(policy_, lists, kStandInPicks);
+      return;
+    }
+    counted_ = cache::Hotness::load(file_);
+    if (counted_.num_nodes() == graph.num_nodes) return;
+    throw base::Error({file_.string(), fmt::format("counts of {} nodes", graph.num_nodes),
+                       fmt::format("{}", counted_.num_nodes()), "they are of another data set"});
+  }
+
+  bool are_counted() const { return policy_ == "plan"; }
+  cache::Counts counts() const { return are_counted() ? counted_.counts() : stand_in_.counts(); }
+  json source() const {
+    if (!are_counted()) return nullptr;
+    return {{"file", file_.string()}, {"batches", counted_.num_batches()}};
+  }
+  json note() const {
+    if (are_counted()) return nullptr;
+    return fmt::format("policy {} orders rows by a stand-in for counts: what to expect of a batch is not known",
+                       policy_);
+  }
+
+ private:
+  std::string policy_;
+  std::filesystem::path file_;
+  cache::Hotness counted_;
+  cache::StandIn stand_in_;
+};
+
+cache::PlanInput plan_input(const Options& options, const GraphView& graph, const cache::StoredRows& rows,
+                            bool topology_in_plan) {
+  cache::PlanInput input;
+  input.sizes = {graph.num_nodes,         topology_in_plan ? graph.indptr : nullptr,
+                 graph.index_bytes,       rows.row_bytes,
+                 rows.each_row_bytes,     rows.host_row_bytes,
+                 rows.each_host_row_bytes};
+  input.budget_bytes = options.cache_bytes;
+  for (std::size_t tier = 0; tier < input.links.size(); ++tier) {
+    input.links[tier] = {options.link_bytes_per_second[tier], options.link_seconds_per_line[tier]};
+  }
+  input.index = {cache::bitmap_bytes(graph.num_nodes), kEntryBytes, 0};
+  return input;
+}
+
+json describe(const std::array<cache::Use, cache::kNumTiers>& use) {
+  json tiers;
+  for (std::size_t tier = 0; tier < use.size(); ++tier) {
+    tiers[kTiers[tier]] = {{"reads", use[tier].reads},
+                           {"bytes", use[tier].bytes},
+                           {"lines", use[tier].lines},
+                           {"seconds", use[tier].seconds}};
+  }
+  return tiers;
+}
+
+json describe(const cache::GpuPlan& gpu, bool are_counted, bool topology_in_plan) {
+  const auto& [features, topology] = gpu.slabs;
+  const json expected_rows = are_counted ? describe(gpu.use[0]) : json();
+  const json expected_lists = are_counted && topology_in_plan ? describe(gpu.use[1]) : json();
+  return {{"budget_bytes", gpu.budget_bytes},
+          {"index_bytes", gpu.index_bytes},
+          {"used_bytes", gpu.used_bytes()},
+          {"alpha", gpu.alpha()},
+          {"features", {{"rows", features.nodes.size()}, {"bytes", features.bytes}, {"expected", expected_rows}}},
+          {"topology", {{"lists", topology.nodes.size()}, {"bytes", topology.bytes}, {"expected", expected_lists}}}};
+}
+
+json describe(const cache::Plan& plan, const Reads& reads, const Options& options, bool topology_in_plan) {
+  json cliques = json::array(), ranks = json::array();
+  for (const cache::CliquePlan& clique : plan.cliques) cliques.push_back(clique.gpus);
+  for (const cache::GpuPlan& gpu : plan.gpus) ranks.push_back(describe(gpu, reads.are_counted(), topology_in_plan));
+  return {{"policy", options.cache_policy},
+          {"cliques", cliques},
+          {"counts", reads.source()},
+          {"note", reads.note()},
+          {"ranks", ranks}};
+}
+
+// Under a temporary name first, so that a reader sees all of it or nothing.
+void write_whole(const std::filesystem::path& path, const std::string& text) {
+  const std::filesystem::path temporary = path.string() + ".tmp";
+  std::ofstream file(temporary, std::ios::binary);
+  file << text;
+  file.close();
+  if (!file) base::fail_errno(path.string(), "a file that can be written", errno);
+  std::filesystem::rename(temporary, path);
+}
+
+}  // namespace
+
+std::vector<std::vector<int>> rank_cliques(const Options& options) {
+  if (options.cliques != "auto") return cache::cliques_named(options.cliques, options.num_ranks);
+#ifdef COHORT_WITH_CUDA
+  if (options.device == "cuda") {
+    std::vector<int> ranks(static_cast<std::size_t>(options.num_ranks));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    const auto gpu_of = [&](int rank) { return options.gpus[static_cast<std::size_t>(rank)]; };
+    return base::cliques_of(ranks, [&](int a, int b) { return base::can_read_peer(gpu_of(a), gpu_of(b)); });
+  }
+#endif
+  return cache::cliques_named("none", options.num_ranks);
+}
+
+std::optional<cache::Plan> plan_cache(const Options& options, const GraphView& graph,
+                                      std::vector<std::vector<int>> cliques, const cache::StoredRows& rows,
+                                      bool topology_in_plan) {
+  if (options.cache_bytes.empty() || options.cache_policy == "none") return std::nullopt;
+  const Reads reads(options, graph);
+  cache::PlanInput input = plan_input(options, graph, rows, topology_in_plan);
+  input.counts = {reads.counts()};
+  input.cliques = std::move(cliques);
+  cache::Plan plan = cache::make_plan(input);
+  if (!options.plan_file.empty()) {
+    write_whole(options.plan_file, describe(plan, reads, options, topology_in_plan).dump(2) + "\n");
+  }
+  return plan;
+}
+
+}  // namespace cohort::sampler

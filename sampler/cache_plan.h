@@ -1,0 +1,29 @@
+// What the cache of a run is to hold, by its options.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "cache/plan.h"
+#include "sampler/backend.h"
+#include "sampler/options.h"
+
+namespace cohort::sampler {
+
+// The ranks whose GPUs read each other's memory, every rank once: as the options name them; "auto": as the CUDA runtime
+// says of their GPUs, and each alone on the CPU.
+std::vector<std::vector<int>> rank_cliques(const Options& options);
+
+// Places rows and (if `topology_in_plan`) neighbour lists by the options' policy and budgets, one a rank, and writes
+// what to expect of it to options.plan_file. `cliques`: of ranks. nullopt without a cache: no budgets, or policy
+// "none". Throws Error when the counts are those of another graph, or the file cannot be written.
+//
+// The file is JSON: {"policy", "cliques", "counts": {"file", "batches"}, "note", "ranks": [{"budget_bytes",
+// "index_bytes", "used_bytes", "alpha", "features": {"rows", "bytes", "expected"}, "topology": {"lists", "bytes",
+// "expected"}}]}; "expected" is {"local"|"peer"|"host": {"reads", "bytes", "lines", "seconds"}}, a batch, or null where
+// nothing was counted or lists are read elsewhere; "counts" is null for stand-ins, and "note" says why.
+std::optional<cache::Plan> plan_cache(const Options& options, const GraphView& graph,
+                                      std::vector<std::vector<int>> cliques, const cache::StoredRows& rows,
+                                      bool topology_in_plan);
+
+}  // namespace cohort::sampler

@@ -1,0 +1,151 @@
+#include "sampler/cache_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "base/check.h"
+#include "sampler/presample.h"
+#include "tests/dataset/temporary_folder.h"
+#include "tests/sampler/test_graph.h"
+
+namespace cohort::sampler {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t kNumNodes = 3000;
+const std::vector<std::vector<int>> kPair = {{0, 1}};
+
+class CachePlan : public testing::Test {
+ protected:
+  CachePlan() {
+    options_.num_ranks = 2;
+    options_.cache_bytes = {20'000, 30'000};
+    options_.plan_file = folder_ / "plan.json";
+  }
+  // Counts of ten batches in the file that the options name.
+  void count() {
+    options_.hotness = folder_ / "counts.bin";
+    std::vector<int64_t> seeds(640);
+    std::iota(seeds.begin(), seeds.end(), 0);
+    const cache::HotnessKey key{1, 2, {4, 3}, 64};
+    GraphView without_rows = graph_.view();
+    without_rows.row_bytes = 0;
+    presample(without_rows, seeds, key, 10, *make_host_backend(without_rows, {})).hotness.save(options_.hotness);
+  }
+  std::optional<cache::Plan> plan(bool topology_in_plan = true) {
+    return plan_cache(options_, graph_.view(), kPair, {32, nullptr, 20}, topology_in_plan);
+  }
+  json written() const { return json::parse(dataset::read_bytes(options_.plan_file)); }
+
+  dataset::TemporaryFolder folder_;
+  TestGraph<int32_t> graph_ = mixed_graph<int32_t>(kNumNodes, 9);
+  Options options_;
+};
+
+TEST_F(CachePlan, WithoutACacheThereIsNone) {
+  options_.cache_policy = "none";
+  EXPECT_FALSE(plan());
+  options_.cache_policy = "plan";
+  options_.cache_bytes = {};
+  EXPECT_FALSE(plan());
+  EXPECT_FALSE(std::filesystem::exists(options_.plan_file));
+}
+
+TEST_F(CachePlan, IsWrittenAsItIs) {
+  count();
+  const auto planned = plan();
+  ASSERT_TRUE(planned);
+  const json file = written();
+  EXPECT_EQ(file["policy"], "plan");
+  EXPECT_EQ(file["cliques"], json(kPair));
+  EXPECT_EQ(file["counts"]["batches"], 10);
+  EXPECT_EQ(file["counts"]["file"], options_.hotness.string());
+  EXPECT_TRUE(file["note"].is_null());
+  ASSERT_EQ(file["ranks"].size(), 2u);
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    const cache::GpuPlan& gpu = planned->gpus[rank];
+    const json& told = file["ranks"][rank];
+    EXPECT_EQ(told["budget_bytes"], options_.cache_bytes[rank]);
+    EXPECT_EQ(told["used_bytes"], gpu.used_bytes());
+    EXPECT_EQ(told["index_bytes"], gpu.index_bytes);
+    EXPECT_EQ(told["alpha"], gpu.alpha());
+    EXPECT_GT(told["features"]["rows"], 0);
+    EXPECT_EQ(told["features"]["rows"], gpu.slabs[0].nodes.size());
+    EXPECT_EQ(told["features"]["bytes"], 32 * gpu.slabs[0].nodes.size());
+    EXPECT_EQ(told["topology"]["lists"], gpu.slabs[1].nodes.size());
+    EXPECT_EQ(told["topology"]["bytes"], gpu.slabs[1].bytes);
+    EXPECT_EQ(told["features"]["expected"]["host"]["bytes"], gpu.use[0][2].bytes);
+    EXPECT_EQ(told["topology"]["expected"]["peer"]["reads"], gpu.use[1][1].reads);
+  }
+}
+
+// What it expects is what the counted batches read: rows a batch, of 20 bytes in host memory and 32 in a slab.
+TEST_F(CachePlan, ExpectsAllReadsOfABatch) {
+  count();
+  plan();
+  const cache::Hotness counts = cache::Hotness::load(options_.hotness);
+  const double reads = std::accumulate(counts.node_reads().begin(), counts.node_reads().end(), 0.0) / 10;
+  for (const json& rank : written()["ranks"]) {
+    const json& expected = rank["features"]["expected"];
+    double all = 0;
+    for (const char* tier : {"local", "peer", "host"}) all += expected[tier]["reads"].get<double>();
+    EXPECT_NEAR(all, reads, 1e-6 * reads);
+    EXPECT_NEAR(expected["host"]["bytes"], 20 * expected["host"]["reads"].get<double>(), 1e-6);
+    EXPECT_NEAR(expected["peer"]["bytes"], 32 * expected["peer"]["reads"].get<double>(), 1e-6);
+    EXPECT_GT(expected["peer"]["reads"], 0);
+  }
+}
+
+TEST_F(CachePlan, StandInsExpectNothing) {
+  for (const char* policy : {"degree", "random"}) {
+    options_.cache_policy = policy;
+    ASSERT_GT(plan(false)->gpus[0].slabs[0].nodes.size(), 0u);
+    const json file = written();
+    EXPECT_TRUE(file["counts"].is_null());
+    EXPECT_NE(file["note"].get<std::string>().find(policy), std::string::npos);
+    EXPECT_TRUE(file["ranks"][0]["features"]["expected"].is_null());
+    EXPECT_TRUE(file["ranks"][1]["topology"]["expected"].is_null());
+    EXPECT_GT(file["ranks"][0]["features"]["rows"], 0);
+  }
+}
+
+TEST_F(CachePlan, LeavesListsOutThatAreReadElsewhere) {
+  count();
+  const auto planned = plan(false);
+  EXPECT_EQ(planned->gpus[0].slabs[1].nodes.size(), 0u);
+  const json rank = written()["ranks"][0];
+  EXPECT_EQ(rank["topology"]["lists"], 0);
+  EXPECT_TRUE(rank["topology"]["expected"].is_null());
+  EXPECT_FALSE(rank["features"]["expected"].is_null());
+}
+
+TEST_F(CachePlan, RefusesCountsOfAnotherGraph) {
+  count();
+  graph_.add_node({});
+  try {
+    plan();
+    FAIL() << "counts of 3000 nodes for a graph of 3001";
+  } catch (const base::Error& error) {
+    EXPECT_NE(std::string(error.what()).find("counts of 3001 nodes, found 3000"), std::string::npos) << error.what();
+  }
+}
+
+TEST_F(CachePlan, SaysWhenItCannotBeWritten) {
+  options_.cache_policy = "random";
+  options_.plan_file = folder_ / "nowhere/plan.json";
+  EXPECT_THROW(plan(), base::Error);
+  options_.plan_file.clear();
+  EXPECT_TRUE(plan()) << "nothing to write";
+}
+
+TEST_F(CachePlan, RanksOfTheCpuAreAloneUnlessNamed) {
+  EXPECT_EQ(rank_cliques(options_), (std::vector<std::vector<int>>{{0}, {1}}));
+  options_.cliques = "all";
+  EXPECT_EQ(rank_cliques(options_), kPair);
+}
+
+}  // namespace
+}  // namespace cohort::sampler

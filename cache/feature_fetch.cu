@@ -22,8 +22,8 @@ constexpr int index_of(Tier tier) { return static_cast<int>(tier); }
 struct Counters {
   unsigned long long rows[kNumTiers];
   unsigned long long bytes[kNumTiers];
-  unsigned long long next_host_row;  // that no warp has taken
-  unsigned long long damaged;        // what fetch_located() reports
+  unsigned long long damaged;  // what fetch_located() reports
+  uint32_t next_host_row;      // that no warp has taken
 };
 
 // Host rows as kernels find them.
@@ -227,13 +227,16 @@ void FeatureFetch::gather(Tier tier, std::byte* out, int num_sms, cudaStream_t s
   rows.count = &counters->rows[at];
   if (tier != Tier::kHost) {
     rows.regions = slabs_.regions;
+    rows.step_bytes = slabs_.step_bytes;
     rows.max_coded_bytes = slabs_.max_coded_bytes;
-  } else if (host_table_) {
-    const ibp::EncodedRef& coded = host_table_->ref();
-    rows.regions = {ibp::RegionRef{coded.data, coded.data_bytes}, ibp::RegionRef{coded.overflow, coded.overflow_bytes}};
-    rows.max_coded_bytes = coded.max_coded_bytes;
   } else {
+    rows.step_bytes = host_->step_bytes();
     rows.regions = {ibp::RegionRef{host_->data(), host_->bytes()}};
+    if (host_table_) {
+      const ibp::EncodedRef& coded = host_table_->ref();
+      rows.regions = {ibp::RegionRef{coded.data, coded.data_bytes}, {coded.overflow, coded.overflow_bytes}};
+      rows.max_coded_bytes = stored_bytes_of_longest(coded);
+    }
   }
   if (tier == Tier::kHost && settings_.order_host_rows) rows.next = &counters->next_host_row;
   ibp::FetchOptions options;

@@ -30,6 +30,7 @@ struct SlabView {
   uint32_t own_region = 0;
   ibp::Profile profile;                               // of the rows in slabs
   uint32_t max_coded_bytes = 0;                       // of the longest row in slabs that is not raw
+  uint32_t step_bytes = 4;                            // every row in slabs begins at a multiple of this
   std::vector<std::shared_ptr<const RowSlab>> slabs;  // what it keeps
 };
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <numeric>
+
 #include "base/check.h"
 #include "base/device.h"
 #include "cache/clique_directory.h"
@@ -84,7 +86,11 @@ std::vector<SlabView> fill_row_slabs(const Plan& plan, std::span<const int> gpus
   const auto tell = [&](std::size_t member, std::size_t gpu, Directory directory, const auto& slabs) {
     SlabView& view = views[gpu];
     view.directory = std::move(directory);
-    for (std::size_t i = 0; i < slabs.size(); ++i) view.regions[i] = slabs[i]->region();
+    view.step_bytes = ibp::kLineBytes;
+    for (std::size_t i = 0; i < slabs.size(); ++i) {
+      view.regions[i] = slabs[i]->region();
+      view.step_bytes = std::gcd(view.step_bytes, slabs[i]->step_bytes());
+    }
     view.own_region = static_cast<uint32_t>(member);
     view.profile = rows.profile();
     view.max_coded_bytes = rows.max_coded_bytes();

@@ -42,6 +42,14 @@ PinnedRows::PinnedRows(const FeatureRows& rows, bool coded)
   }
 }
 
+uint32_t PinnedRows::step_bytes() const {
+  if (!coded_) return static_cast<uint32_t>(std::gcd(stride_bytes_, int64_t{ibp::kLineBytes}));
+  const ibp::EncodedRef& ref = encoded_.ref;
+  if (ref.layout == ibp::Layout::kPacked) return 4;
+  const uint32_t step = std::gcd(ref.stride_bytes, ibp::kLineBytes);
+  return ref.overflow_bytes > 0 ? std::gcd(step, ref.overflow_stride_bytes) : step;
+}
+
 void PinnedRows::copy_coded(const HostRows& rows) {
   encoded_ = rows.encoded();  // its keepers keep the directory
   const ibp::EncodedRef from = encoded_.ref;

@@ -20,6 +20,7 @@ class PinnedRows {
   const ibp::EncodedRows& encoded() const { return encoded_; }  // in pinned memory; raw: only the profile
   const std::byte* data() const { return memory_.data(); }      // raw: [num_rows, stride_bytes]
   int64_t stride_bytes() const { return stride_bytes_; }
+  uint32_t step_bytes() const;  // every row begins at a multiple of this; divides 128
   int64_t num_rows() const { return num_rows_; }
   int64_t bytes() const { return static_cast<int64_t>(memory_.bytes()); }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "base/check.h"
 #include "cache/directory.h"
@@ -30,11 +31,12 @@ RowSlab::RowSlab(SlabRows& rows, std::span<const uint32_t> nodes, int64_t bytes)
       if (full) break;
       std::memcpy(piece.data() + (end - begin), span.begin, span.bytes);
       entries_[first + i] = ibp::make_entry(static_cast<uint64_t>(end), (span.bytes + 3) / 4 * 4, span.raw);
+      step_bytes_ = std::gcd(step_bytes_, static_cast<uint32_t>(room));
       end += room;
     }
-    base::cuda_check(cudaMemcpy(slab_.data() + begin, piece.data(), static_cast<std::size_t>(end - begin),
-                                cudaMemcpyHostToDevice),
-                     "copy rows into a slab");
+    base::cuda_check(
+        cudaMemcpy(slab_.data() + begin, piece.data(), static_cast<std::size_t>(end - begin), cudaMemcpyHostToDevice),
+        "copy rows into a slab");
   }
 }
 

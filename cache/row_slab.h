@@ -17,11 +17,13 @@ class RowSlab {
 
   // uint64 [n], by position in `nodes`: ibp::make_entry(), region 0; kNoEntry for rows that found no room.
   std::span<const uint64_t> entries() const { return entries_; }
+  uint32_t step_bytes() const { return step_bytes_; }  // every row begins at a multiple of this; divides 128
   ibp::RegionRef region() const { return {slab_.data(), static_cast<int64_t>(slab_.bytes())}; }
 
  private:
   base::DeviceBytes slab_;
   std::vector<uint64_t> entries_;
+  uint32_t step_bytes_ = ibp::kLineBytes;
 };
 
 }  // namespace cohort::cache

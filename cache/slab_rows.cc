@@ -29,6 +29,10 @@ ibp::Profile raw_profile(int64_t row_bytes) {
 
 }  // namespace
 
+uint32_t stored_bytes_of_longest(const ibp::EncodedRef& rows) {
+  return std::max(rows.max_coded_bytes, rows.layout == ibp::Layout::kPacked ? 0 : rows.stride_bytes);
+}
+
 SlabRows::SlabRows(FeatureRows rows, bool coded)
     : rows_(std::move(rows)), coded_(coded), profile_(raw_profile(rows_.row_bytes)) {
   if (rows_.row_bytes > int64_t{ibp::kMaxRowBytes}) {
@@ -39,7 +43,7 @@ SlabRows::SlabRows(FeatureRows rows, bool coded)
   if (!coded_) return;
   if (rows_.encoded) {
     profile_ = rows_.encoded->encoded().profile;
-    max_coded_bytes_ = rows_.encoded->encoded().ref.max_coded_bytes;
+    max_coded_bytes_ = stored_bytes_of_longest(rows_.encoded->encoded().ref);
     if (rows_.encoded->encoded().ref.layout == ibp::Layout::kPacked) align_bytes_ = 4;
     return;
   }
@@ -47,7 +51,7 @@ SlabRows::SlabRows(FeatureRows rows, bool coded)
                             static_cast<uint32_t>(rows_.shape.num_columns)};
   const ibp::Fit fit = ibp::fit(table);
   profile_ = fit.profile;
-  max_coded_bytes_ = static_cast<uint32_t>(rows_.row_bytes);
+  max_coded_bytes_ = std::max(static_cast<uint32_t>(rows_.row_bytes), profile_.slot_bytes);
   if (profile_.slot_bytes == 0) align_bytes_ = 4;
   for (const ibp::Candidate& candidate : fit.candidates) {
     if (candidate.profile == profile_) mean_bytes_ = candidate.stored_per_row;

@@ -25,6 +25,9 @@ struct RowSizes {
   std::vector<uint32_t> each;  // uint32 [num_rows], multiples of 4
 };
 
+// The longest row that is not raw, with the room that it may have used (RowSpan::bytes).
+uint32_t stored_bytes_of_longest(const ibp::EncodedRef& rows);
+
 // Rows are stored as the file has them; without a file a codec is fitted to a sample and rows are encoded when they are
 // read. Raw rows are stored whole.
 class SlabRows {

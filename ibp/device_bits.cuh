@@ -41,6 +41,20 @@ __device__ inline void store_word(std::byte* out, uint32_t row_bytes, uint32_t i
   store_bytes(out + i * 4, value, row_bytes - i * 4 < 4 ? row_bytes - i * 4 : 4);
 }
 
+// kWords words of 32 bits of a table that no kernel writes, at a multiple of 4 * kWords.
+template <uint32_t kWords>
+__device__ inline void load_words(const uint32_t* from, uint32_t (&words)[kWords]) {
+  if constexpr (kWords == 4) {
+    const uint4 all = __ldg(reinterpret_cast<const uint4*>(from));
+    words[0] = all.x, words[1] = all.y, words[2] = all.z, words[3] = all.w;
+  } else if constexpr (kWords == 2) {
+    const uint2 all = __ldg(reinterpret_cast<const uint2*>(from));
+    words[0] = all.x, words[1] = all.y;
+  } else {
+    words[0] = __ldg(from);
+  }
+}
+
 __device__ inline void zero_row_warp(std::byte* out, uint32_t row_bytes) {
   const auto address = reinterpret_cast<uintptr_t>(out);
   const uint32_t head = min(row_bytes, static_cast<uint32_t>(-address % 16));

@@ -10,7 +10,8 @@
 #include <type_traits>
 
 #include "ibp/device_bits.cuh"
-#include "ibp/device_exponent.cuh"
+#include "ibp/device_pairs.cuh"
+#include "ibp/device_singles.cuh"
 #include "ibp/encoded_ref.h"
 #include "ibp/profile_ref.h"
 #include "ibp/sparse_header.h"
@@ -164,13 +165,15 @@ __device__ inline bool decode_sparse_warp(const ProfileRef& profile, const uint3
 
 // ---- any row -------------------------------------------------------------------------------------------------------
 
-// The decoder a profile needs. A kernel that knows it at compile time is smaller and faster.
-enum class Form : uint8_t { kRaw, kSingles, kPairs, kChunks4, kChunks8, kSparse };
+// The decoder a profile needs. A kernel that knows it at compile time is smaller and faster. kSingles128: 128 columns
+// of float32, the commonest row.
+enum class Form : uint8_t { kRaw, kSingles, kSingles128, kPairs, kChunks4, kChunks8, kSparse };
 
 COHORT_HOST_DEVICE inline Form form_of(const ProfileRef& profile) {
   switch (profile.codec) {
     case Codec::kExponent:
-      return profile.element_bytes == 4 ? Form::kSingles : Form::kPairs;
+      if (profile.element_bytes != 4) return Form::kPairs;
+      return profile.num_columns == 128 ? Form::kSingles128 : Form::kSingles;
     case Codec::kInvariant:
       return profile.chunk_bytes == 4 ? Form::kChunks4 : Form::kChunks8;
     case Codec::kSparse:
@@ -178,6 +181,16 @@ COHORT_HOST_DEVICE inline Form form_of(const ProfileRef& profile) {
     default:
       return Form::kRaw;
   }
+}
+
+// Fewer bytes are no coded row, whatever they are.
+COHORT_HOST_DEVICE inline uint32_t least_coded_bytes(const ProfileRef& profile) {
+  return profile.codec == Codec::kExponent ? profile.escape_offset_bytes() : 0;
+}
+
+// Whether the decoder reads beyond a row even if that is longer than least_coded_bytes() by kReadAheadBytes or more.
+COHORT_HOST_DEVICE inline bool reads_ahead(Form form) {
+  return form != Form::kSingles && form != Form::kSingles128 && form != Form::kRaw;
 }
 
 // The 32-bit words that a lane stores at once: 4, 2 or 1, as the alignment of rows in the output allows.
@@ -192,9 +205,12 @@ class RowDecoder {
  public:
   __device__ explicit RowDecoder(const ProfileRef& profile) : profile_(profile), exponent_(profile) {}
 
-  // Decodes a coded row into out[0 .. row_bytes-1]. False, in every lane, when it is none; `out` then holds anything.
+  __device__ uint32_t least_bytes() const { return kSingles || kPairs ? profile_.escape_offset_bytes() : 0; }
+
+  // Decodes a coded row of at least least_bytes() into out[0 .. row_bytes-1]. False, in every lane, when it is none;
+  // `out` then holds anything.
   __device__ bool decode(const uint32_t* words, uint32_t bytes, std::byte* out) const {
-    if constexpr (kExponent) return exponent_.decode(words, bytes, out);
+    if constexpr (kSingles || kPairs) return exponent_.decode(words, bytes, out);
     if constexpr (form == Form::kChunks4) return decode_chunks_warp(profile_, profile_.codes4, words, bytes, out);
     if constexpr (form == Form::kChunks8) return decode_chunks_warp(profile_, profile_.codes8, words, bytes, out);
     if constexpr (form == Form::kSparse) return decode_sparse_warp(profile_, words, bytes, out);
@@ -205,9 +221,13 @@ class RowDecoder {
   struct Nothing {
     __device__ explicit Nothing(const ProfileRef&) {}
   };
-  static constexpr bool kExponent = form == Form::kSingles || form == Form::kPairs;
+  static constexpr bool kSingles = form == Form::kSingles || form == Form::kSingles128;
+  static constexpr bool kPairs = form == Form::kPairs;
+  static_assert(form != Form::kSingles128 || kWords == 4);
+  using Singles = SinglesDecoder<kWords, form == Form::kSingles128>;
+  using Pairs = std::conditional_t<kPairs, PairsDecoder<kWords>, Nothing>;
   const ProfileRef& profile_;
-  std::conditional_t<kExponent, ExponentDecoder<form == Form::kPairs, kWords>, Nothing> exponent_;
+  std::conditional_t<kSingles, Singles, Pairs> exponent_;
 };
 
 // One row of any profile.
@@ -217,11 +237,14 @@ __device__ inline bool decode_row_warp(const ProfileRef& profile, const RowSpan&
     if (span.bytes >= profile.row_bytes) copy_row_warp(words, out, profile.row_bytes);
     return span.bytes >= profile.row_bytes;
   }
-  const auto decode = [&](const auto& decoder) { return decoder.decode(words, span.bytes, out); };
+  const auto decode = [&](const auto& decoder) {
+    return span.bytes >= decoder.least_bytes() && decoder.decode(words, span.bytes, out);
+  };
   switch (form_of(profile)) {
     case Form::kRaw:
       return false;
     case Form::kSingles:
+    case Form::kSingles128:
       return decode(RowDecoder<Form::kSingles, 1>(profile));
     case Form::kPairs:
       return decode(RowDecoder<Form::kPairs, 1>(profile));

@@ -81,11 +81,12 @@ COHORT_HOST_DEVICE inline RowSpan locate(const EncodedRef& rows, int64_t row) {
     const uint32_t bytes = uint32_t{rows.lengths[row]} * 4;
     return {begin, bytes ? bytes : rows.row_bytes, bytes == 0, true};
   }
-  const uint32_t word = rows.flags[row / 32];
-  const uint32_t bit = 1u << (row % 32);
+  const uint64_t group = static_cast<uint64_t>(row) / 32;
+  const uint32_t word = rows.flags[group];
+  const uint32_t bit = 1u << (static_cast<uint32_t>(row) % 32);
   if (rows.layout == Layout::kInPlace) return {begin, rows.row_bytes, (word & bit) == 0, false};
   if ((word & bit) == 0) return {begin, rows.stride_bytes, false, false};
-  const int64_t rank = int64_t{rows.ranks[row / 32]} + count_ones(word & (bit - 1));
+  const int64_t rank = int64_t{rows.ranks[group]} + count_ones(word & (bit - 1));
   return {rows.overflow + rank * rows.overflow_stride_bytes, rows.row_bytes, true, true};
 }
 

@@ -93,11 +93,12 @@ class Gather {
 
 // Rows that the caller has located itself, by a directory of its own: entries, in GPU memory, of rows in any regions.
 struct LocatedRows {
-  const uint64_t* entries = nullptr;          // uint64 [*count]: make_entry() and the region's number
+  const uint64_t* entries = nullptr;          // uint64 [*count]: make_entry(), the region
   const int32_t* positions = nullptr;         // int32 [*count]: rows of `out`
   const unsigned long long* count = nullptr;  // uint64 [1] in GPU memory
-  unsigned long long* next = nullptr;         // uint64 [1], 0 before the fetch: hands rows out in order; null: no order
+  uint32_t* next = nullptr;                   // uint32 [1], 0 before the fetch: hands rows out in order; null: no order
   std::array<RegionRef, kMaxRegions> regions;
+  uint32_t step_bytes = 4;       // every row begins at a multiple of this
   uint32_t max_coded_bytes = 0;  // of the longest row that is not raw; 0: unknown
 };
 

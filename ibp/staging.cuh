@@ -20,18 +20,24 @@ struct Window {
   uint32_t bytes = 0;  // 0: no copy
 };
 
+// window_of() a row some of whose sectors leave the region [low, high).
+__device__ inline Window narrow_window_of(uintptr_t row, uint32_t bytes, uintptr_t low, uintptr_t high) {
+  uintptr_t begin = row & ~uintptr_t{kSectorBytes - 1};
+  uintptr_t end = (row + bytes + kSectorBytes - 1) & ~uintptr_t{kSectorBytes - 1};
+  if (begin < low) begin = row & ~uintptr_t{15};
+  if (end > high) end = (row + bytes + 15) & ~uintptr_t{15};
+  if (end > high) return {};
+  return {reinterpret_cast<const std::byte*>(begin), static_cast<uint32_t>(end - begin)};
+}
+
 // The whole sectors that hold [row, row + bytes), or, where these leave the region [first, first + region_bytes), its
 // 16-byte words; no copy where these leave it too. `first` is a multiple of 16.
 __device__ inline Window window_of(const std::byte* row, uint32_t bytes, const std::byte* first, int64_t region_bytes) {
-  const auto low = reinterpret_cast<uintptr_t>(first);
-  const uintptr_t high = low + static_cast<uintptr_t>(region_bytes);
-  const auto at = reinterpret_cast<uintptr_t>(row);
-  uintptr_t begin = at & ~uintptr_t{kSectorBytes - 1};
-  uintptr_t end = (at + bytes + kSectorBytes - 1) & ~uintptr_t{kSectorBytes - 1};
-  if (begin < low) begin = at & ~uintptr_t{15};
-  if (end > high) end = (at + bytes + 15) & ~uintptr_t{15};
-  if (end > high) return {};
-  return {reinterpret_cast<const std::byte*>(begin), static_cast<uint32_t>(end - begin)};
+  const auto low = reinterpret_cast<uintptr_t>(first), at = reinterpret_cast<uintptr_t>(row);
+  const uintptr_t high = low + static_cast<uintptr_t>(region_bytes), begin = at & ~uintptr_t{kSectorBytes - 1};
+  const uint32_t room = (static_cast<uint32_t>(at) % kSectorBytes + bytes + kSectorBytes - 1) & ~(kSectorBytes - 1);
+  if (begin < low || begin + room > high) return narrow_window_of(at, bytes, low, high);
+  return {reinterpret_cast<const std::byte*>(begin), room};
 }
 
 // What both ways share: where the stages are.

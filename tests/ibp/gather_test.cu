@@ -159,8 +159,10 @@ TEST(GpuGather, ABadIndexIsAnErrorAndARowOfZeros) {
 
 TEST(GpuGather, DamagedRowsAreErrorsAndStayInTheirRoom) {
   Gather gather(1000);
-  for (const Content content : {Content::kDense, Content::kConstant, Content::kPowers}) {
-    const Rows rows = make_rows(content, Dtype::kFloat32, 300, 200);
+  for (const auto& [content, num_columns] : std::vector<std::pair<Content, uint32_t>>{
+           {Content::kDense, 300}, {Content::kDense, 128}, {Content::kConstant, 300}, {Content::kPowers, 300}}) {
+    const Rows rows = make_rows(content, Dtype::kFloat32, num_columns, 200);
+    const std::size_t bytes = std::size_t{300} * rows.table.row_bytes();
     for (const Profile& profile : all_profiles(rows.table)) {
       const EncodedRows encoded = encode(rows.table, profile, {.layout = LayoutChoice::kPacked});
       auto* data = const_cast<std::byte*>(encoded.ref.data);
@@ -169,7 +171,7 @@ TEST(GpuGather, DamagedRowsAreErrorsAndStayInTheirRoom) {
       }
       const DeviceTable table(encoded, Place::kDevice);
       const base::DeviceArray<int64_t> index = upload(random_index(200, 300));
-      const base::DeviceBytes out(300 * 1200 + 64);
+      const base::DeviceBytes out(bytes + 64);
       cuda_check(cudaMemset(out.data(), 0xa5, out.bytes()));
       const base::Stream stream;
       gather.fetch(table, index.data(), 300, out.data(), stream);
@@ -183,7 +185,33 @@ TEST(GpuGather, DamagedRowsAreErrorsAndStayInTheirRoom) {
       }
       EXPECT_TRUE(noticed || profile.codec != Codec::kSparse || content == Content::kDense);
       const std::vector<std::byte> found = download(out, out.bytes());
-      for (std::size_t i = 300 * 1200; i < found.size(); ++i) ASSERT_EQ(found[i], std::byte{0xa5});
+      for (std::size_t i = bytes; i < found.size(); ++i) ASSERT_EQ(found[i], std::byte{0xa5});
+    }
+  }
+}
+
+// Zero bytes say that every exponent is escaped: more than these rows have room for.
+TEST(GpuGather, RowsThatAskForMoreEscapesThanTheyHoldAreErrors) {
+  Gather gather(100);
+  for (const uint32_t num_columns : {67u, 128u, 300u, 602u}) {
+    const Rows rows = make_rows(Content::kDense, Dtype::kFloat32, num_columns, 100);
+    const Profile profile = fit(rows.table, {.codec = "exponent"}).profile;
+    for (const LayoutChoice layout : {LayoutChoice::kPacked, LayoutChoice::kSlots}) {
+      SCOPED_TRACE(name_of(layout == LayoutChoice::kSlots ? Layout::kSlots : Layout::kPacked) + " x " +
+                   std::to_string(num_columns));
+      const uint32_t whole = (rows.table.row_bytes() + 15) / 16 * 16;  // slots that every row fits into
+      const EncodedRows encoded = encode(rows.table, profile, {.layout = layout, .slot_bytes = whole});
+      std::memset(const_cast<std::byte*>(encoded.ref.data), 0, std::size_t(encoded.ref.data_bytes));
+      const DeviceTable table(encoded, Place::kDevice);
+      const base::DeviceArray<int64_t> index = upload(random_index(100, 100));
+      const std::size_t bytes = std::size_t{100} * rows.table.row_bytes();
+      const base::DeviceBytes out(bytes);
+      for (const CopyPath path : {CopyPath::kAuto, CopyPath::kAsync}) {
+        cuda_check(cudaMemset(out.data(), 0xa5, bytes));
+        EXPECT_THROW(gather.fetch(table, index.data(), 100, out.data(), nullptr, {.path = path, .check = true}),
+                     base::Error);
+        EXPECT_EQ(download(out, bytes), std::vector<std::byte>(bytes));
+      }
     }
   }
 }

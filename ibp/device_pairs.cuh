@@ -1,8 +1,8 @@
-// Decoding a row of the exponent codec by one warp (FORMAT.md 4.3). Part of device_view.cuh.
+// Decoding a row of the exponent codec with columns of 16 bits by one warp (FORMAT.md 4.3). Part of device_view.cuh.
 //
-// The output is cut into words of 32 bits (one float32 column, or two columns of 16 bits), a lane makes kWords words
-// next to each other and stores them at once. The fields of 32 such lanes take a whole number of words of the row, so
-// that a lane finds its bits at the same place in every group.
+// The output is cut into words of two columns, a lane makes kWords words next to each other and stores them at once.
+// The fields of 32 such lanes take a whole number of words of the row, so that a lane finds its bits at the same place
+// in every group.
 #pragma once
 
 #include "ibp/device_bits.cuh"
@@ -11,15 +11,14 @@
 namespace cohort::ibp {
 
 // Decodes rows of one profile: what the lanes need of it stays in registers from row to row.
-// kPairs: two 16-bit columns a word; else one of float32. `out` and row_bytes must be multiples of 4 * kWords; with
-// kWords == 1 they may be anything that the element's size allows.
-template <bool kPairs, uint32_t kWords>
-class ExponentDecoder {
+// `out` and row_bytes must be multiples of 4 * kWords; with kWords == 1 of 2.
+template <uint32_t kWords>
+class PairsDecoder {
  public:
-  __device__ explicit ExponentDecoder(const ProfileRef& profile)
+  __device__ explicit PairsDecoder(const ProfileRef& profile)
       : width_(profile.coded_element_bits()),
         mantissa_bits_(profile.mantissa_bits),
-        exponent_bits_(kPairs ? profile.exponent_bits : 8),
+        exponent_bits_(profile.exponent_bits),
         magnitude_mask_(low_bits_32(profile.mantissa_bits + profile.code_bits)),
         code_mask_(low_bits_32(profile.code_bits) << profile.mantissa_bits),
         num_columns_(profile.num_columns),
@@ -28,9 +27,8 @@ class ExponentDecoder {
         lane_bit_(lane_id() * kWords * width_ * kColumnsOfWord),
         add_(profile.add + lane_id() * kWords) {}
 
-  // False, in every lane, when the row's `bytes` do not hold what its codes ask for.
+  // False, in every lane, when the row's `bytes`, at least escape_offset_bytes(), do not hold what its codes ask for.
   __device__ bool decode(const uint32_t* words, uint32_t bytes, std::byte* out) const {
-    if (bytes < escape_offset_bytes_) return false;
     const uint32_t num_words = (num_columns_ + kColumnsOfWord - 1) / kColumnsOfWord;
     const uint32_t last_bit = bytes * 8 - exponent_bits_;  // where an exponent may begin
     uint32_t num_escapes = 0;
@@ -46,7 +44,7 @@ class ExponentDecoder {
   }
 
  private:
-  static constexpr uint32_t kColumnsOfWord = kPairs ? 2 : 1;
+  static constexpr uint32_t kColumnsOfWord = 2;
   static constexpr uint32_t kColumns = kWords * kColumnsOfWord;  // of a lane and group
 
   // Words [first, first + 32 * kWords) of the output; lanes that are not active have none. `num_escapes` counts those
@@ -87,10 +85,6 @@ class ExponentDecoder {
 
   // The elements of a word where no exponent is escaped.
   __device__ uint32_t elements(uint32_t fields, uint32_t add) const {
-    if constexpr (!kPairs) {
-      const uint32_t sum = (fields & magnitude_mask_) + add, sign = fields << (32 - width_);
-      return (sum & 0x7fffffffu) | (sign & 0x80000000u);
-    }
     const uint32_t high = fields << (16 - width_);  // the second field's magnitude from bit 16, the first's sign at 15
     const uint32_t magnitudes = (fields & magnitude_mask_) | (high & (magnitude_mask_ << 16));
     const uint32_t sums = magnitudes + (add & 0x7fff7fffu);  // 15 bits each: no carry reaches the other element
@@ -100,7 +94,7 @@ class ExponentDecoder {
 
   // Column i of the lane's.
   __device__ bool is_escaped(const uint32_t (&fields)[kWords], uint32_t first, uint32_t i) const {
-    if (kPairs && kWords == 1 && (first + lane_id()) * kColumnsOfWord + i >= num_columns_) return false;
+    if (kWords == 1 && (first + lane_id()) * kColumnsOfWord + i >= num_columns_) return false;
     return ((fields[i / kColumnsOfWord] >> (i % kColumnsOfWord * width_)) & code_mask_) == 0;
   }
 
@@ -132,18 +126,6 @@ class ExponentDecoder {
   __device__ uint32_t read_exponent(const uint32_t* words, uint32_t bit) const {
     if (exponent_bits_ == 8) return reinterpret_cast<const uint8_t*>(words)[bit / 8];
     return read_field(words, bit, exponent_bits_);
-  }
-
-  __device__ static void load_words(const uint32_t* from, uint32_t (&words)[kWords]) {
-    if constexpr (kWords == 4) {
-      const uint4 all = __ldg(reinterpret_cast<const uint4*>(from));
-      words[0] = all.x, words[1] = all.y, words[2] = all.z, words[3] = all.w;
-    } else if constexpr (kWords == 2) {
-      const uint2 all = __ldg(reinterpret_cast<const uint2*>(from));
-      words[0] = all.x, words[1] = all.y;
-    } else {
-      words[0] = __ldg(from);
-    }
   }
 
   __device__ void store_words(std::byte* out, uint32_t first, const uint32_t (&words)[kWords]) const {

@@ -120,7 +120,7 @@ Costs::Costs(const GraphSizes& sizes, const Links& links)
 
 int64_t Costs::stored_bytes(Kind kind, int64_t node) const {
   if (kind == Kind::kFeature) return slab_rows_.bytes_of(node);
-  return kWordBytes + round_up(degree(node) * sizes_.index_bytes, kWordBytes);
+  return list_bytes(degree(node), sizes_.index_bytes);
 }
 
 Use Costs::feature_use(Tier tier, const Counts& counts, int64_t node) const {

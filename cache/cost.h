@@ -120,12 +120,14 @@ struct Use {
   double seconds = 0;
 };
 
+// Bytes of a neighbour list in a slab: 8 (its length) and its neighbours, in whole words of 8 bytes.
+constexpr int64_t list_bytes(int64_t degree, int index_bytes) { return 8 + (degree * index_bytes + 7) / 8 * 8; }
+
 class Costs {
  public:
   Costs(const GraphSizes& sizes, const Links& links);
 
-  // Bytes that the item takes in a slab: a row; or a list of 8 bytes (its length) and its neighbours, in whole words of
-  // 8 bytes.
+  // Bytes that the item takes in a slab: a row, or list_bytes().
   int64_t stored_bytes(Kind kind, int64_t node) const;
   int64_t least_stored_bytes(Kind kind) const { return least_bytes_[static_cast<std::size_t>(kind)]; }
   int64_t num_nodes() const { return sizes_.num_nodes; }

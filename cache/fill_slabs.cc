@@ -13,15 +13,15 @@ using base::cuda_check;
 
 void choose(int gpu) { cuda_check(cudaSetDevice(gpu), "choose a GPU of the cache"); }
 
-const Slab& row_slab(const Plan& plan, int gpu) {
-  return plan.gpus[static_cast<std::size_t>(gpu)].slabs[static_cast<std::size_t>(Kind::kFeature)];
+const Slab& slab_of(const Plan& plan, int gpu, Kind kind) {
+  return plan.gpus[static_cast<std::size_t>(gpu)].slabs[static_cast<std::size_t>(kind)];
 }
 
 void require_room(int64_t needed, int gpu) {
   const int64_t free = base::free_device_bytes();
   if (needed <= free) return;
   throw base::Error({fmt::format("memory of GPU {}", gpu),
-                     base::format_bytes(static_cast<double>(needed)) + " for cached rows",
+                     base::format_bytes(static_cast<double>(needed)) + " for the cache",
                      base::format_bytes(static_cast<double>(free)) + " free", "use a smaller --cache-ratio"});
 }
 
@@ -41,49 +41,80 @@ void read_peers(int gpu, std::span<const int> peers) {
   }
 }
 
-// One clique's slabs, by member.
-std::vector<std::shared_ptr<const RowSlab>> fill(const Plan& plan, const std::vector<int>& members,
-                                                 std::span<const int> gpus, SlabRows& rows) {
-  std::vector<std::shared_ptr<const RowSlab>> slabs;
-  for (const int member : members) {
-    const int gpu = gpus[static_cast<std::size_t>(member)];
-    choose(gpu);
-    const Slab& slab = row_slab(plan, member);
-    require_room(plan.gpus[static_cast<std::size_t>(member)].index_bytes + slab.bytes, gpu);
-    slabs.push_back(std::make_shared<const RowSlab>(rows, slab.nodes, slab.bytes));
+std::vector<int> ordinals_of(const CliquePlan& clique, std::span<const int> gpus) {
+  if (clique.gpus.size() > std::size_t{ibp::kMaxRegions}) {
+    throw base::Error({"cliques", fmt::format("at most {} GPUs in each", ibp::kMaxRegions),
+                       std::to_string(clique.gpus.size()), "use --cliques, for example 2x8"});
   }
-  return slabs;
+  std::vector<int> ordinals;
+  for (const int gpu : clique.gpus) ordinals.push_back(gpus[static_cast<std::size_t>(gpu)]);
+  return ordinals;
+}
+
+// Makes the slabs of one clique and tells each of its GPUs of them: make(slab) -> std::shared_ptr<a slab>, on its GPU;
+// tell(member, gpu of the plan, directory, slabs), on that GPU.
+template <typename Make, typename Tell>
+void fill(const Plan& plan, std::size_t clique, Kind kind, std::span<const int> gpus, int64_t num_nodes, Make make,
+          Tell tell) {
+  const std::vector<int>& members = plan.cliques[clique].gpus;
+  const std::vector<int> ordinals = ordinals_of(plan.cliques[clique], gpus);
+  for (const int gpu : ordinals) read_peers(gpu, ordinals);
+  std::vector<decltype(make(Slab{}))> slabs;
+  std::vector<std::span<const uint64_t>> entries;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    choose(ordinals[i]);
+    const Slab& slab = slab_of(plan, members[i], kind);
+    require_room(plan.gpus[static_cast<std::size_t>(members[i])].index_bytes + slab.bytes, ordinals[i]);
+    slabs.push_back(make(slab));
+    entries.push_back(slabs.back()->entries());
+  }
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    choose(ordinals[i]);
+    const auto member = static_cast<int>(i);
+    tell(i, static_cast<std::size_t>(members[i]),
+         Directory(directory_seen_by(member, plan, clique, kind, entries, num_nodes)), slabs);
+  }
 }
 
 }  // namespace
 
-std::vector<SlabView> fill_slabs(const Plan& plan, std::span<const int> gpus, SlabRows& rows, int64_t num_nodes) {
+std::vector<SlabView> fill_row_slabs(const Plan& plan, std::span<const int> gpus, SlabRows& rows, int64_t num_nodes) {
   std::vector<SlabView> views(gpus.size());
+  const auto make = [&](const Slab& slab) { return std::make_shared<const RowSlab>(rows, slab.nodes, slab.bytes); };
+  const auto tell = [&](std::size_t member, std::size_t gpu, Directory directory, const auto& slabs) {
+    SlabView& view = views[gpu];
+    view.directory = std::move(directory);
+    for (std::size_t i = 0; i < slabs.size(); ++i) view.regions[i] = slabs[i]->region();
+    view.own_region = static_cast<uint32_t>(member);
+    view.profile = rows.profile();
+    view.max_coded_bytes = rows.max_coded_bytes();
+    view.slabs = slabs;
+  };
   for (std::size_t clique = 0; clique < plan.cliques.size(); ++clique) {
-    const std::vector<int>& members = plan.cliques[clique].gpus;
-    if (members.size() > std::size_t{ibp::kMaxRegions}) {
-      throw base::Error({"cliques", fmt::format("at most {} GPUs in each", ibp::kMaxRegions),
-                         std::to_string(members.size()), "use --cliques, for example 2x8"});
-    }
-    std::vector<int> ordinals;
-    for (const int member : members) ordinals.push_back(gpus[static_cast<std::size_t>(member)]);
-    for (const int gpu : ordinals) read_peers(gpu, ordinals);
-    const auto slabs = fill(plan, members, gpus, rows);
-    std::vector<std::span<const uint64_t>> entries;
-    for (const auto& slab : slabs) entries.push_back(slab->entries());
-    for (std::size_t i = 0; i < members.size(); ++i) {
-      choose(ordinals[i]);
-      SlabView& view = views[static_cast<std::size_t>(members[i])];
-      view.directory =
-          Directory(directory_seen_by(static_cast<int>(i), plan, clique, Kind::kFeature, entries, num_nodes));
-      for (std::size_t peer = 0; peer < slabs.size(); ++peer) view.regions[peer] = slabs[peer]->region();
-      view.own_region = static_cast<uint32_t>(i);
-      view.profile = rows.profile();
-      view.max_coded_bytes = rows.max_coded_bytes();
-      view.slabs = slabs;
-    }
+    fill(plan, clique, Kind::kFeature, gpus, num_nodes, make, tell);
   }
   return views;
+}
+
+CachedListsRef CachedLists::ref() const {
+  CachedListsRef ref;
+  ref.directory = directory.ref();
+  for (std::size_t i = 0; i < slabs.size(); ++i) ref.slabs[i] = slabs[i]->data();
+  ref.own = own;
+  return ref;
+}
+
+std::vector<CachedLists> fill_list_slabs(const Plan& plan, std::span<const int> gpus, const HostLists& lists,
+                                         int64_t num_nodes) {
+  std::vector<CachedLists> cached(gpus.size());
+  const auto make = [&](const Slab& slab) { return std::make_shared<const ListSlab>(lists, slab); };
+  const auto tell = [&](std::size_t member, std::size_t gpu, Directory directory, const auto& slabs) {
+    cached[gpu] = {std::move(directory), slabs, static_cast<uint32_t>(member)};
+  };
+  for (std::size_t clique = 0; clique < plan.cliques.size(); ++clique) {
+    fill(plan, clique, Kind::kTopology, gpus, num_nodes, make, tell);
+  }
+  return cached;
 }
 
 }  // namespace cohort::cache

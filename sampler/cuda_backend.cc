@@ -38,7 +38,11 @@ class CudaBackend final : public Backend {
         sampler_(graph_.topology(), graph.num_nodes, blocks_for_whole_gpu()),
         rows_(graph_.pinned().rows(), graph.row_bytes, {settings.fetch_sms, settings.order_host_rows}) {}
 
-  void set_slabs(cache::SlabView view) { rows_.set_slabs(std::move(view)); }
+  void set_rows(cache::SlabView view) { rows_.set_slabs(std::move(view)); }
+  void set_lists(cache::CachedLists lists) {
+    lists_ = std::move(lists);
+    sampler_.set_cached_lists(lists_.ref());
+  }
 
   void enter_thread() override { cuda_check(cudaSetDevice(gpu_), "choose the backend's GPU"); }
 
@@ -72,7 +76,7 @@ class CudaBackend final : public Backend {
     float sample_ms = 0, fetch_ms = 0;
     cuda_check(cudaEventElapsedTime(&sample_ms, started_, sampled_), "time the sampling");
     cuda_check(cudaEventElapsedTime(&fetch_ms, fetching_, fetched_), "time the fetch");
-    return {1e3 * sample_ms, 1e3 * fetch_ms, rows_.use()};
+    return {1e3 * sample_ms, 1e3 * fetch_ms, rows_.use(), sampler_.list_use()};
   }
 
  private:
@@ -91,9 +95,23 @@ class CudaBackend final : public Backend {
   GraphOnGpu graph_;
   CudaNeighborSampler sampler_;
   cache::FeatureFetch rows_;
+  cache::CachedLists lists_;
   int64_t fetches_ = 0;
   std::mt19937_64 delays_{std::random_device{}()};
 };
+
+void fill_caches(const GraphView& graph, std::span<const int> gpus, const CacheContents& contents, bool with_lists,
+                 std::vector<std::unique_ptr<CudaBackend>>& backends) {
+  auto rows = cache::fill_row_slabs(*contents.plan, gpus, *contents.rows, graph.num_nodes);
+  for (std::size_t rank = 0; rank < gpus.size(); ++rank) {
+    backends[rank]->enter_thread();
+    backends[rank]->set_rows(std::move(rows[rank]));
+  }
+  if (!with_lists) return;
+  auto lists =
+      cache::fill_list_slabs(*contents.plan, gpus, {graph.indptr, graph.indices, graph.index_bytes}, graph.num_nodes);
+  for (std::size_t rank = 0; rank < gpus.size(); ++rank) backends[rank]->set_lists(std::move(lists[rank]));
+}
 
 }  // namespace
 
@@ -109,13 +127,7 @@ std::vector<std::unique_ptr<Backend>> make_cuda_backends(const GraphView& graph,
     cuda_check(cudaSetDevice(gpu), "choose the backend's GPU");
     backends.push_back(std::make_unique<CudaBackend>(graph, pinned, settings, faults));
   }
-  if (contents.plan) {
-    std::vector<cache::SlabView> views = cache::fill_slabs(*contents.plan, gpus, *contents.rows, graph.num_nodes);
-    for (std::size_t rank = 0; rank < gpus.size(); ++rank) {
-      backends[rank]->enter_thread();
-      backends[rank]->set_slabs(std::move(views[rank]));
-    }
-  }
+  if (contents.plan) fill_caches(graph, gpus, contents, !settings.topology_in_gpus, backends);
   return {std::make_move_iterator(backends.begin()), std::make_move_iterator(backends.end())};
 }
 

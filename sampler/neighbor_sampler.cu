@@ -2,6 +2,7 @@
 
 #include <thrust/iterator/counting_iterator.h>
 
+#include <cstring>
 #include <cub/device/device_scan.cuh>
 #include <cub/device/device_select.cuh>
 
@@ -24,6 +25,8 @@ constexpr int64_t kMaxHopEdges = kUnset - kCandidate;
 
 constexpr unsigned kWholeWarp = 0xFFFFFFFFu;
 constexpr int kWarp = 32;
+constexpr int kNumUses = 2 * cache::kNumTiers;
+static_assert(sizeof(cache::ListUses) == kNumUses * sizeof(unsigned long long));
 
 __global__ void forget_kernel(const int64_t* n_id, int64_t num_nodes, uint32_t* local_id) {
   for (int64_t i = grid_first(); i < num_nodes; i += grid_step()) local_id[n_id[i]] = kUnset;
@@ -33,11 +36,52 @@ __global__ void place_seeds_kernel(const int64_t* n_id, int64_t num_seeds, uint3
   for (int64_t i = grid_first(); i < num_seeds; i += grid_step()) local_id[n_id[i]] = static_cast<uint32_t>(i);
 }
 
-__global__ void count_picks_kernel(TopologyRef topology, const int64_t* frontier, int64_t size, int64_t fanout,
-                                   int64_t* picks) {
-  for (int64_t i = grid_first(); i <= size; i += grid_step()) {
-    picks[i] = i == size ? 0 : num_picks(topology.indptr[frontier[i] + 1] - topology.indptr[frontier[i]], fanout);
+// What one thread counts of each tier, in registers: lists, and neighbours drawn (fewer than kMaxHopEdges in a hop).
+struct UseCounter {
+  uint32_t count[kNumUses] = {};
+
+  __device__ void add(cache::Tier tier, int64_t picks) {
+#pragma unroll
+    for (int t = 0; t < cache::kNumTiers; ++t) {
+      if (t != static_cast<int>(tier) || picks == 0) continue;
+      ++count[2 * t];
+      count[2 * t + 1] += static_cast<uint32_t>(picks);
+    }
   }
+
+  // To be called once by all threads of the block: adds what they counted to `total`, cache::ListUses as uint64.
+  __device__ void sum_block(int index_bytes, unsigned long long* total) const {
+    __shared__ unsigned long long of_warp[kBlockThreads / kWarp][kNumUses];
+#pragma unroll
+    for (int use = 0; use < kNumUses; ++use) {
+      unsigned long long sum = count[use];
+      for (int step = kWarp / 2; step > 0; step /= 2) sum += __shfl_down_sync(kWholeWarp, sum, step);
+      if (threadIdx.x % kWarp == 0) of_warp[threadIdx.x / kWarp][use] = sum;
+    }
+    __syncthreads();
+    if (threadIdx.x >= kNumUses) return;
+    unsigned long long sum = 0;
+    for (const auto& uses : of_warp) sum += uses[threadIdx.x];
+    if (threadIdx.x % 2 == 1) sum *= static_cast<unsigned long long>(index_bytes);
+    if (sum > 0) atomicAdd(total + threadIdx.x, sum);
+  }
+};
+
+// picks: int64 [size + 1], the last 0; lists: [size]; use: uint64 [kNumUses], added to. Waits for memory most of its
+// time, so as many threads as an SM holds.
+__global__ void __launch_bounds__(kBlockThreads, 2048 / kBlockThreads)
+    count_picks_kernel(const __grid_constant__ TopologyRef topology, const int64_t* frontier, int64_t size,
+                       int64_t fanout, int64_t* picks, DrawnList* lists, unsigned long long* use) {
+  UseCounter counter;
+  for (int64_t i = grid_first(); i < size; i += grid_step()) {
+    const cache::ListRef list = topology.list(frontier[i]);
+    const int64_t drawn = num_picks(list.degree, fanout);
+    picks[i] = drawn;
+    lists[i] = {list.neighbours, list.degree};
+    counter.add(list.tier, drawn);
+  }
+  if (grid_first() == 0) picks[size] = 0;
+  counter.sum_block(topology.index_bytes, use);
 }
 
 // Floyd's draw by one warp for up to 32 picks: lane j owns pick j.
@@ -52,36 +96,42 @@ __device__ int64_t draw_in_registers(base::PhiloxKey key, int64_t node, int hop,
   return mine;
 }
 
+__device__ int64_t neighbour_at(const DrawnList& list, int64_t position, int index_bytes) {
+  return index_bytes == 4 ? reinterpret_cast<const int32_t*>(list.neighbours)[position]
+                          : reinterpret_cast<const int64_t*>(list.neighbours)[position];
+}
+
 // Writes the sources of `picks` <= 32 drawn edges, by ascending position.
-__device__ void draw_few(const TopologyRef& topology, base::PhiloxKey key, int64_t node, int hop, int picks,
-                         int64_t row, int64_t degree, int lane, int64_t* neighbour) {
-  const int64_t position = draw_in_registers(key, node, hop, picks, degree, lane);
+__device__ void draw_few(const DrawnList& list, int index_bytes, base::PhiloxKey key, int64_t node, int hop, int picks,
+                         int lane, int64_t* neighbour) {
+  const int64_t position = draw_in_registers(key, node, hop, picks, list.degree, lane);
   int rank = 0;
   for (int j = 0; j < picks; ++j) rank += __shfl_sync(kWholeWarp, position, j) < position;
-  if (lane < picks) neighbour[rank] = topology.neighbour(row + position);
+  if (lane < picks) neighbour[rank] = neighbour_at(list, position, index_bytes);
 }
 
 // The same for any number of picks; `position` int64 [picks] is this warp's scratch.
-__device__ void draw_many(const TopologyRef& topology, base::PhiloxKey key, int64_t node, int hop, int64_t picks,
-                          int64_t row, int64_t degree, int lane, int64_t* position, int64_t* neighbour) {
+__device__ void draw_many(const DrawnList& list, int index_bytes, base::PhiloxKey key, int64_t node, int hop,
+                          int64_t picks, int lane, int64_t* position, int64_t* neighbour) {
   for (int64_t j = 0; j < picks; ++j) {
-    const int64_t wanted = draw_candidate(key, node, hop, j, picks, degree);
+    const int64_t wanted = draw_candidate(key, node, hop, j, picks, list.degree);
     bool here = false;
     for (int64_t i = lane; i < j; i += kWarp) here |= position[i] == wanted;
     const bool taken = __any_sync(kWholeWarp, here);
-    if (lane == 0) position[j] = taken ? degree - picks + j : wanted;
+    if (lane == 0) position[j] = taken ? list.degree - picks + j : wanted;
     __syncwarp();
   }
   for (int64_t j = lane; j < picks; j += kWarp) {
     int64_t rank = 0;
     for (int64_t i = 0; i < picks; ++i) rank += position[i] < position[j];
-    neighbour[rank] = topology.neighbour(row + position[j]);
+    neighbour[rank] = neighbour_at(list, position[j], index_bytes);
   }
 }
 
 struct DrawArrays {
   const int64_t* frontier;  // int64 [size], global ids
   const int64_t* offset;    // int64 [size + 1]
+  const DrawnList* list;    // [size]
   int64_t* position;        // int64 [edges], or null when no node draws more than a warp
   int64_t* neighbour;       // int64 [edges]
   int32_t* target;          // int32 [edges]
@@ -89,21 +139,21 @@ struct DrawArrays {
 };
 
 // One warp a frontier node.
-__global__ void draw_kernel(TopologyRef topology, DrawArrays arrays, int64_t size, base::PhiloxKey key, int hop) {
+__global__ void draw_kernel(int index_bytes, DrawArrays arrays, int64_t size, base::PhiloxKey key, int hop) {
   const int lane = threadIdx.x % kWarp;
   for (int64_t i = grid_first() / kWarp; i < size; i += grid_step() / kWarp) {
     const int64_t node = arrays.frontier[i], first = arrays.offset[i], picks = arrays.offset[i + 1] - first;
-    const int64_t row = topology.indptr[node], degree = topology.indptr[node + 1] - row;
+    const DrawnList list = arrays.list[i];
     for (int64_t j = lane; j < picks; j += kWarp) {
       arrays.target[first + j] = arrays.first_target + static_cast<int32_t>(i);
     }
     int64_t* neighbour = arrays.neighbour + first;
-    if (picks == degree) {
-      for (int64_t j = lane; j < picks; j += kWarp) neighbour[j] = topology.neighbour(row + j);
+    if (picks == list.degree) {
+      for (int64_t j = lane; j < picks; j += kWarp) neighbour[j] = neighbour_at(list, j, index_bytes);
     } else if (picks <= kWarp) {
-      draw_few(topology, key, node, hop, static_cast<int>(picks), row, degree, lane, neighbour);
+      draw_few(list, index_bytes, key, node, hop, static_cast<int>(picks), lane, neighbour);
     } else {
-      draw_many(topology, key, node, hop, picks, row, degree, lane, arrays.position + first, neighbour);
+      draw_many(list, index_bytes, key, node, hop, picks, lane, arrays.position + first, neighbour);
     }
   }
 }
@@ -151,12 +201,20 @@ CudaNeighborSampler::CudaNeighborSampler(const TopologyRef& topology, int64_t nu
       max_blocks_(max_blocks),
       local_id_(static_cast<std::size_t>(num_nodes), "allocate the local id of each node"),
       read_back_(sizeof(int64_t)),
+      list_use_(kNumUses, "allocate counters of lists"),
+      list_use_read_(sizeof(cache::ListUses)),
       selected_(1) {
   cuda_check(cudaMemset(local_id_.data(), 0xFF, local_id_.size() * sizeof(uint32_t)), "clear local ids");
 }
 
 SampledRef CudaNeighborSampler::result() const {
   return {n_id_.data(), source_.data(), target_.data(), num_nodes_, num_edges_};
+}
+
+cache::ListUses CudaNeighborSampler::list_use() const {
+  cache::ListUses use;
+  std::memcpy(&use, list_use_read_.data(), sizeof(use));
+  return use;
 }
 
 Counts CudaNeighborSampler::sample(const Query& query, cudaStream_t stream) {
@@ -178,6 +236,9 @@ Counts CudaNeighborSampler::sample(const Query& query, cudaStream_t stream) {
   }
   counts.num_nodes = num_nodes_;
   counts.num_edges = num_edges_;
+  cuda_check(
+      cudaMemcpyAsync(list_use_read_.data(), list_use_.data(), sizeof(cache::ListUses), cudaMemcpyDeviceToHost, stream),
+      "read the counts of lists");
   return counts;
 }
 
@@ -188,6 +249,7 @@ void CudaNeighborSampler::forget_last_batch(cudaStream_t stream) {
     check_launch();
   }
   num_nodes_ = num_edges_ = 0;
+  cuda_check(cudaMemsetAsync(list_use_.data(), 0, sizeof(cache::ListUses), stream), "clear the counts of lists");
 }
 
 void CudaNeighborSampler::place_seeds(const Query& query, cudaStream_t stream) {
@@ -204,8 +266,9 @@ void CudaNeighborSampler::place_seeds(const Query& query, cudaStream_t stream) {
 int64_t CudaNeighborSampler::count_edges(const Hop& hop, cudaStream_t stream) {
   const int64_t size = hop.frontier_end - hop.frontier_begin;
   int64_t* offset = offset_.reserve(static_cast<std::size_t>(size) + 1);
-  count_picks_kernel<<<base::grid_for(size + 1, max_blocks_), kBlockThreads, 0, stream>>>(
-      topology_, n_id_.data() + hop.frontier_begin, size, hop.fanout, offset);
+  DrawnList* list = list_.reserve(static_cast<std::size_t>(size));
+  count_picks_kernel<<<base::grid_for(size, max_blocks_), kBlockThreads, 0, stream>>>(
+      topology_, n_id_.data() + hop.frontier_begin, size, hop.fanout, offset, list, list_use_.data());
   check_launch();
   std::size_t bytes = 0;
   cuda_check(cub::DeviceScan::ExclusiveSum(nullptr, bytes, offset, offset, size + 1, stream), "size a scan");
@@ -225,13 +288,14 @@ void CudaNeighborSampler::draw(const Hop& hop, base::PhiloxKey key, cudaStream_t
   target_.extend(before + edges, before, stream);
   const DrawArrays arrays{n_id_.data() + hop.frontier_begin,
                           offset_.data(),
+                          list_.data(),
                           hop.fanout > kWarp ? position_.reserve(edges) : nullptr,
                           neighbour_.reserve(edges),
                           target_.data() + before,
                           static_cast<int32_t>(hop.frontier_begin)};
   const int64_t size = hop.frontier_end - hop.frontier_begin;
-  draw_kernel<<<base::grid_for(size * kWarp, max_blocks_), kBlockThreads, 0, stream>>>(topology_, arrays, size, key,
-                                                                                       hop.number);
+  draw_kernel<<<base::grid_for(size * kWarp, max_blocks_), kBlockThreads, 0, stream>>>(topology_.index_bytes, arrays,
+                                                                                       size, key, hop.number);
   check_launch();
 }
 

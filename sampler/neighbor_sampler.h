@@ -3,23 +3,36 @@
 
 #include <cuda_runtime_api.h>
 
+#include <array>
+
 #include "base/host_device.h"
 #include "base/owners.h"
-#include "sampler/backend.h"
 #include "base/scratch.h"
+#include "cache/list_ref.h"
+#include "sampler/backend.h"
 
 namespace cohort::sampler {
 
-// Topology that kernels can read: GPU memory, or pinned host memory.
+// Topology that kernels can read: all of it in GPU memory or in pinned host memory, some lists also in slabs of GPUs.
 struct TopologyRef {
   const int64_t* indptr = nullptr;  // int64 [V + 1]
   const void* indices = nullptr;    // int32 or int64 [E]
-  int index_bytes = 4;
+  int index_bytes = 4;              // of a neighbour, also in slabs
+  cache::CachedListsRef cached{};   // read from there what is there
 
-  COHORT_HOST_DEVICE int64_t neighbour(int64_t position) const {
-    return index_bytes == 4 ? static_cast<const int32_t*>(indices)[position]
-                            : static_cast<const int64_t*>(indices)[position];
+  // Tier::kHost: from indices, wherever that is.
+  COHORT_HOST_DEVICE cache::ListRef list(int64_t node) const {
+    const cache::ListRef found = cached.find(node);
+    if (found.neighbours) return found;
+    const int64_t row = indptr[node];
+    return {static_cast<const std::byte*>(indices) + row * index_bytes, indptr[node + 1] - row, cache::Tier::kHost};
   }
+};
+
+// A frontier node's list, looked up once: counting its picks leaves it for drawing them.
+struct alignas(16) DrawnList {
+  const std::byte* neighbours;  // int32 or int64 [degree]
+  int64_t degree;
 };
 
 // The sampled batch in GPU memory; valid until the next sample().
@@ -35,9 +48,13 @@ class CudaNeighborSampler {
  public:
   CudaNeighborSampler(const TopologyRef& topology, int64_t num_nodes, int max_blocks);
 
+  // Neighbour lists in slabs, from the next sample() on.
+  void set_cached_lists(const cache::CachedListsRef& lists) { topology_.cached = lists; }
   // Draws the batch on `stream`; the host waits for sizes, two small reads a hop.
   Counts sample(const Query& query, cudaStream_t stream);
   SampledRef result() const;
+  // Of the last sample(), once its work on the stream is done.
+  cache::ListUses list_use() const;
 
  private:
   struct Hop {
@@ -57,16 +74,19 @@ class CudaNeighborSampler {
   TopologyRef topology_;
   int64_t graph_nodes_;
   int max_blocks_;
-  base::DeviceArray<uint32_t> local_id_;  // uint32 [V], see kUnset
-  base::PinnedBytes read_back_;           // int64 [1]
-  base::DeviceArray<int64_t> selected_;   // int64 [1]
-  base::Scratch<int64_t> n_id_;                 // int64 [num_nodes]
-  base::Scratch<int32_t> source_, target_;      // int32 [num_edges]
-  base::Scratch<int64_t> offset_;               // int64 [frontier + 1]
-  base::Scratch<int64_t> neighbour_;            // int64 [edges of the hop], global ids
-  base::Scratch<int64_t> position_;             // int64 [edges of the hop], for fanouts above a warp
-  base::Scratch<int64_t> first_;                // int64 [edges of the hop], edges that reach a new node
-  base::Scratch<std::byte> temporary_;          // CUB
+  base::DeviceArray<uint32_t> local_id_;            // uint32 [V], see kUnset
+  base::PinnedBytes read_back_;                     // int64 [1]
+  base::DeviceArray<unsigned long long> list_use_;  // uint64 [tiers][2], as cache::ListUse
+  base::PinnedBytes list_use_read_;                 // the same
+  base::DeviceArray<int64_t> selected_;             // int64 [1]
+  base::Scratch<int64_t> n_id_;                     // int64 [num_nodes]
+  base::Scratch<int32_t> source_, target_;          // int32 [num_edges]
+  base::Scratch<int64_t> offset_;                   // int64 [frontier + 1]
+  base::Scratch<DrawnList> list_;                   // [frontier]
+  base::Scratch<int64_t> neighbour_;                // int64 [edges of the hop], global ids
+  base::Scratch<int64_t> position_;                 // int64 [edges of the hop], for fanouts above a warp
+  base::Scratch<int64_t> first_;                    // int64 [edges of the hop], edges that reach a new node
+  base::Scratch<std::byte> temporary_;              // CUB
   int64_t num_nodes_ = 0, num_edges_ = 0;
 };
 

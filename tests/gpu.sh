@@ -46,7 +46,7 @@ stage_pytest() {
 stage_sanitize() {
   local tool program
   for tool in memcheck racecheck; do
-    for program in base sampler; do
+    for program in base cache sampler; do
       compute-sanitizer --tool $tool --error-exitcode 9 "$build/$program/${program}_test" --gtest_filter='*Gpu*' \
         >"$out/sanitize-$tool-$program.log" 2>&1
       row "compute-sanitizer $tool $program" $? "$(grep -E 'ERROR SUMMARY|RACECHECK SUMMARY' "$out/sanitize-$tool-$program.log" | tail -1)"

@@ -63,9 +63,12 @@ TEST_P(HostRowsFile, SaysWhatEachRowTakes) {
   }
   const bool equal = std::ranges::count(each, each[0]) == kNumRows;
   EXPECT_EQ(rows.stored_bytes_of_any(), equal ? each[0] : 0);
-  const ibp::Profile raw = ibp::fit(rows_.table, {.codec = "raw"}).profile;
-  const HostRows slots(ibp::encode(rows_.table, raw, {.layout = ibp::LayoutChoice::kSlots, .slot_bytes = 256}));
-  EXPECT_EQ(slots.stored_bytes_of_any(), slots.stored_bytes(std::vector<int64_t>{3}));
+  const std::vector<std::byte> zeros(rows_.bytes.size());  // all find room in their slots
+  const ibp::RowTable empty{zeros.data(), kNumRows, GetParam(), kNumColumns};
+  const ibp::Profile sparse = ibp::fit(empty, {.codec = "sparse"}).profile;
+  const HostRows slots(ibp::encode(empty, sparse, {.layout = ibp::LayoutChoice::kSlots, .slot_bytes = 16}));
+  EXPECT_EQ(slots.stored_bytes_of_any(), 16);
+  EXPECT_EQ(slots.stored_bytes_of_each(), std::vector<uint32_t>(kNumRows, 16));
 }
 
 TEST_P(HostRowsFile, RefusesRowsOfAnotherShape) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "ibp/ibp.h"
 
@@ -30,6 +31,10 @@ class HostRows {
   void decode(std::byte* out) const { ibp::decode(rows_, out); }
   // Bytes that a fetch of these rows reads: coded rows by their length or their slot, others whole.
   int64_t stored_bytes(std::span<const int64_t> ids) const;
+  // The same of one row, where all take as much; 0 where they do not.
+  int64_t stored_bytes_of_any() const;
+  // The same of each row: uint32 [num_rows].
+  std::vector<uint32_t> stored_bytes_of_each() const;
 
   const ibp::EncodedRows& encoded() const { return rows_; }
   int64_t num_rows() const { return rows_.ref.num_rows; }

@@ -22,8 +22,8 @@ struct RowSpan {
   bool exact = true;
 };
 
-// A 64-bit entry of the packed layout: offset / 4 in bits 0..39, length / 4 in bits 40..55, raw in bit 63. Rows that lie
-// in several regions of memory (LocatedRows in gpu.h) have the region's number in bits 56..58.
+// A 64-bit entry of the packed layout: offset / 4 in bits 0..39, length / 4 in bits 40..55, raw in bit 63. Rows that
+// lie in several regions of memory (LocatedRows in gpu.h) have the region's number in bits 56..58.
 constexpr int kMaxRegions = 8;
 constexpr uint64_t kEntryOffsetMask = (uint64_t{1} << 40) - 1;
 COHORT_HOST_DEVICE constexpr uint64_t make_entry(uint64_t offset_bytes, uint32_t bytes, bool raw) {

@@ -4,8 +4,9 @@ import argparse
 import tempfile
 from pathlib import Path
 
+from cohort.launch.arguments import positive
 from cohort.launch.runs import run_programs
-from cohort.launch.train import add_data_options, open_dataset, positive, sampler_options
+from cohort.launch.train import add_data_options, open_dataset, sampler_options
 
 
 def register(commands) -> None:

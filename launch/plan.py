@@ -3,20 +3,16 @@
 import argparse
 import json
 import re
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from cohort.base.errors import CohortError
-from cohort.base.programs import program
 from cohort.base.units import format_bytes, parse_bytes
+from cohort.launch.arguments import fanout, positive
+from cohort.launch.cache_options import add_cache_options, gpu_memory
 from cohort.launch.devices import devices
 from cohort.launch.plan_table import as_json, print_plan
-from cohort.launch.train import fanout, open_dataset, positive
-
-# Local, peer and host, measured on H200 with NVLink 4 and PCIe 5: GB/s.
-MEASURED_BANDWIDTH = (1500.0, 360.0, 51.0)
+from cohort.launch.train import open_dataset
 
 
 def register(commands) -> None:
@@ -27,69 +23,36 @@ def register(commands) -> None:
     parser.add_argument("--fanout", type=fanout, default=[25, 10], help="neighbours a hop; -1: all (default 25,10)")
     parser.add_argument("--batch-size", type=positive, default=1024, help="seeds a batch (default 1024)")
     parser.add_argument("--slots", type=positive, default=3, help="batches that the shared buffer holds (default 3)")
-    _add_cache_options(parser)
-    _add_machine_options(parser)
-    parser.add_argument("--json", action="store_true", help="the plan as JSON")
-    parser.set_defaults(func=plan)
-
-
-def _add_cache_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--cache-ratio",
-        type=ratios,
-        metavar="R[,R...]|auto",
-        help="cache of each GPU as a share of all raw feature bytes, index included (default auto: what is left)",
-    )
-    parser.add_argument("--cache-bytes", type=byte_counts, metavar="B[,B...]", help="the same in bytes: 20GB")
-    parser.add_argument(
-        "--cache-policy",
-        choices=["plan", "degree", "random", "none"],
-        default="plan",
-        help="cache what a short run of the sampler read most; or (stand-ins) by out-degree, or by chance; or nothing",
-    )
+    parser.add_argument("--gpus", type=positive, help="how many (default: the visible ones, at least 1)")
+    add_cache_options(parser, without="auto")
     parser.add_argument("--split", choices=["train", "val", "test"], default="train", help="seeds of that short run")
-    parser.add_argument("--presample-batches", type=positive, default=200, help="its bound (default 200, or an epoch)")
     parser.add_argument("--refresh", action="store_true", help="count again though the data set has the counts")
     parser.add_argument("--row-bytes", type=parse_bytes, help="of a stored, compressed row (default: not compressed)")
-
-
-def _add_machine_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--gpus", type=positive, help="how many (default: the visible ones, at least 1)")
-    parser.add_argument(
-        "--cliques",
-        default="auto",
-        metavar="none|all|2x4|3+5|auto",
-        help="GPUs that read each other's memory (auto: as the machine says)",
-    )
-    parser.add_argument(
-        "--bandwidth", type=three, default=MEASURED_BANDWIDTH, metavar="LOCAL,PEER,HOST", help="GB/s (1500,360,51)"
-    )
-    parser.add_argument(
-        "--line-ns", type=three, default=(0.0, 0.0, 0.0), metavar="LOCAL,PEER,HOST", help="a line of 128 bytes, on top"
-    )
-    parser.add_argument("--gpu-memory", type=parse_bytes, help="of each GPU (default: the smallest visible one's)")
-    parser.add_argument("--trainer-bytes", type=parse_bytes, help="measured peak of the trainer on a GPU")
+    parser.add_argument("--json", action="store_true", help="the plan as JSON")
+    parser.set_defaults(func=plan)
 
 
 def plan(args: argparse.Namespace) -> int:
     """Runs the command: 0 when all fits, 1 when not, with what to change on standard error."""
     from cohort import cache
     from cohort.cache import budget
+    from cohort.cache.options import row_bytes_of
     from cohort.dataset import open as open_folder
 
-    open_dataset(args.dataset)
+    meta, _ = open_dataset(args.dataset)
     data = open_folder(args.dataset)
     machine = devices()
     num_gpus = args.gpus or max(1, len(machine["gpus"]))
     counts, source = _counts(args, data)
-    raw_row_bytes = data.x.itemsize * data.feature_dim
+    raw_row_bytes = row_bytes_of(meta)
     row_bytes = args.row_bytes or raw_row_bytes
     largest = (counts.max_batch_nodes or data.num_nodes, counts.max_batch_edges or data.num_edges)
     slot_bytes = budget.slot_bytes(data.num_nodes, raw_row_bytes, args.batch_size, args.fanout, *largest)
-    needs = cache.MemoryNeeds(_gpu_memory(args, machine), args.slots * slot_bytes, args.trainer_bytes)
+    needs = cache.MemoryNeeds(gpu_memory(args, machine), args.slots * slot_bytes, args.trainer_bytes)
+    ratios, cache_bytes = None if args.cache_ratio == "auto" else args.cache_ratio, args.cache_bytes
     if args.cache_policy == "none":
-        args.cache_ratio, args.cache_bytes = None, [0]
-    budgets = cache.budgets(num_gpus, data.num_nodes * raw_row_bytes, args.cache_ratio, args.cache_bytes, needs)
+        ratios, cache_bytes = None, [0]
+    budgets = cache.budgets(num_gpus, data.num_nodes * raw_row_bytes, ratios, cache_bytes, needs)
     placed = cache.plan(
         data.indptr,
         counts,
@@ -117,34 +80,16 @@ def plan(args: argparse.Namespace) -> int:
 def _counts(args: argparse.Namespace, data) -> tuple:
     """(counts, where they come from)."""
     from cohort import cache
+    from cohort.cache.options import presample
 
     if args.cache_policy in ("degree", "random"):
         picks = -1 if min(args.fanout) < 0 else max(args.fanout)
         counts = cache.Counts.stand_in(args.cache_policy, data.indptr, data.indices, picks)
         return counts, {"policy": args.cache_policy}
-    options = {
-        "dataset": str(args.dataset.absolute()),
-        "fanout": args.fanout,
-        "batch_size": args.batch_size,
-        "split": args.split,
-        "max_batches": args.presample_batches,
-        "refresh": args.refresh,
-    }
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump(options, file)
-        file.flush()
-        command = [program("cohort-sampler"), "--presample", file.name]
-        result = subprocess.run(command, capture_output=True, text=True)
-    if result.returncode != 0:
-        raise CohortError.from_text(result.stderr.strip().removeprefix("cohort-sampler: "))
-    source = json.loads(result.stdout)
+    source = presample(
+        args.dataset, args.fanout, args.batch_size, args.presample_batches, args.split, refresh=args.refresh
+    )
     return cache.load_counts(Path(source["file"])), {"policy": args.cache_policy} | source
-
-
-def _gpu_memory(args: argparse.Namespace, machine: dict) -> int | None:
-    if args.gpu_memory:
-        return args.gpu_memory
-    return min((gpu["bytes"] for gpu in machine["gpus"]), default=None)
 
 
 def _cliques(text: str, num_gpus: int, machine: dict) -> list[list[int]]:
@@ -167,26 +112,3 @@ def _caches_nothing(placed, budgets: list[int]) -> list[str]:
         for i, budget in enumerate(budgets)
         if budget > 0 and placed.gpu(i).used_bytes == 0
     ]
-
-
-def ratios(text: str) -> list[float] | None:
-    """ "0.05", "0.1,0.2" or "auto" (None)."""
-    if text == "auto":
-        return None
-    numbers = [float(part) for part in text.split(",")]
-    if not all(0 <= number <= 1e6 for number in numbers):
-        raise argparse.ArgumentTypeError(f"expected numbers of at least 0, or auto, found {text}")
-    return numbers
-
-
-def byte_counts(text: str) -> list[int]:
-    """ "20GB" or "20GB,10GB"."""
-    return [parse_bytes(part) for part in text.split(",")]
-
-
-def three(text: str) -> tuple[float, float, float]:
-    """ "1500,360,51" """
-    numbers = tuple(float(part) for part in text.split(","))
-    if len(numbers) != 3 or not all(0 <= number < 1e9 for number in numbers):
-        raise argparse.ArgumentTypeError(f"expected three numbers for local, peer and host, found {text}")
-    return numbers

@@ -26,7 +26,7 @@ from cohort.dataset.prepared import (
     write_prepared,
 )
 from cohort.dataset.writer import GeneratedRows, output_folder
-from cohort.launch.train import seed
+from cohort.launch.arguments import seed
 
 CODECS = ("auto", "invariant", "exponent", "sparse", "raw")
 BATCH_BYTES = 64 << 20  # of rows in memory at a time

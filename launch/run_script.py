@@ -9,11 +9,12 @@ import time
 from pathlib import Path
 
 from cohort.base.errors import CohortError
+from cohort.launch.arguments import gpus, positive
 from cohort.launch.devices import resolve_device
 from cohort.launch.mps import end_with_parent
 from cohort.launch.runs import start_mps
 from cohort.launch.supervise import POLL_SECONDS, Stopped, rank_environment, stop_on_signals
-from cohort.launch.train import count_ranks, gpus, positive
+from cohort.launch.train import count_ranks
 
 STOP_SECONDS = 5.0
 

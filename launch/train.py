@@ -2,12 +2,13 @@
 
 import argparse
 import json
-import math
 import re
 import time
 from pathlib import Path
 
 from cohort.base.errors import CohortError
+from cohort.launch.arguments import above_zero, fanout, gpus, not_negative, positive, probability, seed
+from cohort.launch.cache_options import add_cache_options, cache_members
 from cohort.launch.devices import resolve_device
 from cohort.launch.runs import run_programs
 
@@ -53,6 +54,13 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="where feature rows stay encoded; auto: in host memory when the data set is prepared",
     )
+    parser.add_argument(
+        "--order",
+        choices=["address", "asis"],
+        default="address",
+        help="how a GPU reads the rows of a batch that are in host memory (default: by ascending address)",
+    )
+    add_cache_options(parser, without="no cache")
     parser.add_argument("--fetch-sms", type=positive, help="GPU: SMs that fetch rows (default: the sampler's choice)")
     parser.add_argument("--no-mps", action="store_true", help="time-slice the GPU instead of sharing it")
     for name in ("poison-slots", "slow-fetch-us", "illegal-access-batch"):  # for tests of Cohort itself
@@ -66,9 +74,11 @@ def train(args: argparse.Namespace) -> int:
     eval_fanout = args.eval_fanout or args.fanout
     if len(eval_fanout) != len(args.fanout):
         raise CohortError("--eval-fanout", f"{len(args.fanout)} hops, as --fanout has", str(len(eval_fanout)))
+    out = args.out or Path("runs") / f"{args.dataset.resolve().name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    out = out.absolute()
     run = {
         "mps": not args.no_mps,
-        "sampler": sampler_options(args, dataset),
+        "sampler": sampler_options(args, dataset, plan_file=out / "plan.json"),
         "trainer": {
             "task": "train",
             "model": args.model,
@@ -86,15 +96,14 @@ def train(args: argparse.Namespace) -> int:
             "quiet": args.quiet,
         },
     }
-    out = args.out or Path("runs") / f"{args.dataset.resolve().name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    return run_programs(_fresh(out.absolute()), run, show_output=True, num_trainers=run["sampler"]["num_ranks"])
+    return run_programs(_fresh(out), run, show_output=True, num_trainers=run["sampler"]["num_ranks"])
 
 
 def _fresh(out: Path) -> Path:
     """The run's folder, without the results of an earlier run."""
     try:
         out.mkdir(parents=True, exist_ok=True)
-        for name in ("summary.json", "metrics.jsonl"):
+        for name in ("summary.json", "metrics.jsonl", "plan.json"):
             (out / name).unlink(missing_ok=True)
     except OSError as error:
         raise CohortError(str(out), "a folder that can be written", str(error), "choose another --out") from error
@@ -109,24 +118,32 @@ def open_dataset(folder: Path) -> tuple[dict, Path]:
     return json.loads((folder / "meta.json").read_text()), folder.absolute()
 
 
-def sampler_options(args: argparse.Namespace, dataset: Path) -> dict:
-    """The member "sampler" of run.json, less what the run itself adds."""
+def sampler_options(args: argparse.Namespace, dataset: Path, plan_file: Path | None = None) -> dict:
+    """The member "sampler" of run.json, less what the run itself adds.
+
+    Args:
+        plan_file: where the sampler is to write what it expects of the cache, if there is one.
+    """
     device = resolve_device(args.device)
+    num_ranks = count_ranks(args.gpus, args.ranks, device)
+    cache = cache_members(args, dataset, num_ranks)
     options = {
         "dataset": str(dataset),
         "device": device,
-        "num_ranks": count_ranks(args.gpus, args.ranks, device),
+        "num_ranks": num_ranks,
         "gpus": args.gpus if device == "cuda" else None,
         "topology": args.topology,
         "compress": args.compress,
         "num_slots": args.slots,
         "fetch_sms": args.fetch_sms,
+        "order": args.order,
+        "plan_file": str(plan_file) if plan_file and "cache_bytes" in cache else None,
         "seed": args.seed,
         "poison_slots": args.debug_poison_slots,
         "slow_fetch_us": args.debug_slow_fetch_us,
         "illegal_access_batch": args.debug_illegal_access_batch,
     }
-    return {name: value for name, value in options.items() if value is not None}
+    return {name: value for name, value in options.items() if value is not None} | cache
 
 
 def count_ranks(gpus: list[int], ranks: int | None, device: str) -> int:
@@ -137,49 +154,3 @@ def count_ranks(gpus: list[int], ranks: int | None, device: str) -> int:
     if ranks not in (None, num_ranks):
         raise CohortError("--ranks", f"{num_ranks}, one for each of --gpus", str(ranks))
     return num_ranks
-
-
-def fanout(text: str) -> list[int]:
-    """ "25,10" -> [25, 10]"""
-    numbers = [int(part) for part in text.split(",")]
-    if any(number < -1 for number in numbers):
-        raise argparse.ArgumentTypeError(f"expected numbers of at least 0, or -1 for all, found {text}")
-    return numbers
-
-
-def positive(text: str) -> int:
-    if int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected at least 1, found {text}")
-    return int(text)
-
-
-def seed(text: str) -> int:
-    if not 0 <= int(text) < 2**63:
-        raise argparse.ArgumentTypeError(f"expected a number in [0, 2^63), found {text}")
-    return int(text)
-
-
-def gpus(text: str) -> list[int]:
-    """ "0,1" -> [0, 1]"""
-    numbers = [int(part) for part in text.split(",")]
-    if min(numbers) < 0 or len(set(numbers)) < len(numbers):
-        raise argparse.ArgumentTypeError(f"expected numbers of at least 0, each once, found {text}")
-    return numbers
-
-
-def above_zero(text: str) -> float:
-    if not 0 < float(text) < math.inf:
-        raise argparse.ArgumentTypeError(f"expected a number above 0, found {text}")
-    return float(text)
-
-
-def not_negative(text: str) -> float:
-    if not 0 <= float(text) < math.inf:
-        raise argparse.ArgumentTypeError(f"expected a number of at least 0, found {text}")
-    return float(text)
-
-
-def probability(text: str) -> float:
-    if not 0 <= float(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a number in [0, 1), found {text}")
-    return float(text)

@@ -116,6 +116,7 @@ struct CudaSettings {
   bool topology_in_gpus = true;
   int fetch_sms = 0;            // that read feature rows; 0: a default
   bool order_host_rows = true;  // by address
+  double host_bytes_per_second = 51e9;
 };
 
 // What the GPUs keep of rows and lists; no plan: nothing.

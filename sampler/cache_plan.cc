@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "cache/host_rows.h"
 #include "cache/hotness.h"
 #include "cache/stand_in.h"
 
@@ -119,6 +120,20 @@ void write_whole(const std::filesystem::path& path, const std::string& text) {
 
 }  // namespace
 
+bool has_cache(const Options& options) { return !options.cache_bytes.empty() && options.cache_policy != "none"; }
+
+RowBytes::RowBytes(const GraphView& graph, const cache::SlabRows& slab_rows) : in_slab_(slab_rows.sizes()) {
+  in_host_.row_bytes = graph.row_bytes;
+  if (!graph.coded_host_rows) return;
+  in_host_.row_bytes = graph.encoded->stored_bytes_of_any();
+  if (in_host_.row_bytes == 0) in_host_.each = graph.encoded->stored_bytes_of_each();
+}
+
+cache::StoredRows RowBytes::stored() const {
+  const auto array = [](const std::vector<uint32_t>& each) { return each.empty() ? nullptr : each.data(); };
+  return {in_slab_.row_bytes, array(in_slab_.each), in_host_.row_bytes, array(in_host_.each)};
+}
+
 std::vector<std::vector<int>> rank_cliques(const Options& options) {
   if (options.cliques != "auto") return cache::cliques_named(options.cliques, options.num_ranks);
 #ifdef COHORT_WITH_CUDA
@@ -135,7 +150,7 @@ std::vector<std::vector<int>> rank_cliques(const Options& options) {
 std::optional<cache::Plan> plan_cache(const Options& options, const GraphView& graph,
                                       std::vector<std::vector<int>> cliques, const cache::StoredRows& rows,
                                       bool topology_in_plan) {
-  if (options.cache_bytes.empty() || options.cache_policy == "none") return std::nullopt;
+  if (!has_cache(options)) return std::nullopt;
   const Reads reads(options, graph);
   cache::PlanInput input = plan_input(options, graph, rows, topology_in_plan);
   input.counts = {reads.counts()};

@@ -5,10 +5,24 @@
 #include <vector>
 
 #include "cache/plan.h"
+#include "cache/slab_rows.h"
 #include "sampler/backend.h"
 #include "sampler/options.h"
 
 namespace cohort::sampler {
+
+// True when the options ask for a cache: for budgets, and another policy than "none".
+bool has_cache(const Options& options);
+
+// What feature rows take in slabs (which get theirs from `slab_rows`) and in host memory; owns the arrays.
+class RowBytes {
+ public:
+  RowBytes(const GraphView& graph, const cache::SlabRows& slab_rows);
+  cache::StoredRows stored() const;  // valid as long as this
+
+ private:
+  cache::RowSizes in_slab_, in_host_;
+};
 
 // The ranks whose GPUs read each other's memory, every rank once: as the options name them; "auto": as the CUDA runtime
 // says of their GPUs, and each alone on the CPU.

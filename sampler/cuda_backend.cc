@@ -36,7 +36,8 @@ class CudaBackend final : public Backend {
       : faults_(faults),
         graph_(graph, std::move(pinned)),
         sampler_(graph_.topology(), graph.num_nodes, blocks_for_whole_gpu()),
-        rows_(graph_.pinned().rows(), graph.row_bytes, {settings.fetch_sms, settings.order_host_rows}) {}
+        rows_(graph_.pinned().rows(), graph.row_bytes,
+              {settings.fetch_sms, settings.order_host_rows, settings.host_bytes_per_second}) {}
 
   void set_rows(cache::SlabView view) { rows_.set_slabs(std::move(view)); }
   void set_lists(cache::CachedLists lists) {

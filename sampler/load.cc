@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
@@ -9,6 +10,7 @@
 #include "base/device.h"
 #include "base/process.h"
 #include "cache/host_rows.h"
+#include "sampler/cache_plan.h"
 
 #ifdef COHORT_WITH_CUDA
 #include <cuda_runtime_api.h>
@@ -147,15 +149,29 @@ channel::ChannelOptions channel_options(const Options& options, const dataset::D
 #endif
 }
 
+#ifdef COHORT_WITH_CUDA
+namespace {
+
+std::vector<std::unique_ptr<Backend>> backends_on_gpus(const Options& options, const GraphView& graph) {
+  const int64_t cache_bytes = has_cache(options) ? *std::ranges::max_element(options.cache_bytes) : 0;
+  CudaSettings settings;
+  settings.topology_in_gpus = topology_lies_in_gpus(graph, options.gpus, place_of(options.topology), cache_bytes);
+  settings.fetch_sms = options.fetch_sms;
+  settings.order_host_rows = options.order == "address";
+  settings.host_bytes_per_second = options.link_bytes_per_second[cache::kHostTier];
+  if (!has_cache(options)) return make_cuda_backends(graph, options.gpus, settings, {}, options.faults);
+  cache::SlabRows rows(feature_rows(graph), graph.coded_slab_rows);
+  const auto plan =
+      plan_cache(options, graph, rank_cliques(options), RowBytes(graph, rows).stored(), !settings.topology_in_gpus);
+  return make_cuda_backends(graph, options.gpus, settings, {&*plan, &rows}, options.faults);
+}
+
+}  // namespace
+#endif
+
 std::vector<std::unique_ptr<Backend>> make_backends(const Options& options, const GraphView& graph) {
 #ifdef COHORT_WITH_CUDA
-  if (options.device == "cuda") {
-    CudaSettings settings;
-    settings.topology_in_gpus = topology_lies_in_gpus(graph, options.gpus, place_of(options.topology), 0);
-    settings.fetch_sms = options.fetch_sms;
-    settings.order_host_rows = options.order == "address";
-    return make_cuda_backends(graph, options.gpus, settings, {}, options.faults);
-  }
+  if (options.device == "cuda") return backends_on_gpus(options, graph);
 #endif
   std::vector<std::unique_ptr<Backend>> backends;
   for (int rank = 0; rank < options.num_ranks; ++rank) backends.push_back(make_host_backend(graph, options.faults));

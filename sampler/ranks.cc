@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <thread>
 
+#include "cache/slab_rows.h"
+#include "sampler/cache_plan.h"
 #include "sampler/load.h"
 #include "sampler/pipeline.h"
 
@@ -29,7 +31,8 @@ void Ranks::serve() {
   try {
     for (const auto& publisher : publishers_) publisher->set_stage(Stage::kLoading);
     graph_ = view_of(data_, options_);
-    backends = make_backends(options_, graph_);
+    if (options_.device == "cpu") plan_only();
+    backends = make_backends(options_, graph_);  // on GPUs it is the one to call plan_cache(), and to fill slabs
     for (const auto& publisher : publishers_) publisher->announce();
   } catch (const std::exception& error) {
     leave_error(0, error.what());
@@ -37,6 +40,12 @@ void Ranks::serve() {
   }
   serve_all(backends);
   if (failure_) std::rethrow_exception(failure_);
+}
+
+void Ranks::plan_only() const {
+  if (!has_cache(options_)) return;
+  const cache::SlabRows slab_rows(feature_rows(graph_), graph_.coded_slab_rows);
+  plan_cache(options_, graph_, rank_cliques(options_), RowBytes(graph_, slab_rows).stored(), true);
 }
 
 void Ranks::serve_all(std::vector<std::unique_ptr<Backend>>& backends) {

@@ -48,6 +48,7 @@ def _train(source, run: dict, out: Path) -> None:
     import numpy as np
     import torch
 
+    from cohort.trainer.cache_report import predicted
     from cohort.trainer.progress import print_table
     from cohort.trainer.ranks import Place, Ranks
     from cohort.trainer.train import Trainer, TrainOptions
@@ -60,6 +61,8 @@ def _train(source, run: dict, out: Path) -> None:
     ranks = Ranks(Place(source.rank, source.num_ranks), source.device, Path(run["sampler"]["channel"]) / "store")
     trainer = Trainer(options, source, ranks, splits, out)
     trainer.report.time_sliced = run.get("time_sliced", False)
+    expected = predicted(run["sampler"])
+    trainer.report.cache = None if expected is None else {"predicted": expected, "measured": []}
     print_table(trainer.run(), trainer.quiet)
     ranks.leave()
 

@@ -18,6 +18,7 @@ from torch_geometric.data import Data
 
 from cohort.base.errors import CohortError
 from cohort.base.programs import POLITE, log_tail, program
+from cohort.cache.options import CacheOptions, sampler_members
 from cohort.channel.run_folder import RunFolder, meeting_point, rank_folders
 from cohort.trainer import _native
 from cohort.trainer.ranks import Place, place_from_environment
@@ -43,6 +44,14 @@ class NeighborLoader:
         seed: everything random about the batches; the same seed gives the same batches on every device.
         num_slots: batches that the shared buffer holds.
         topology: where a GPU sampler keeps the graph: "auto", "gpu" or "host".
+        compress: where feature rows stay encoded: "none", "cache", "host", "both"; "auto": if the data set is prepared.
+        cache_ratio: cache of each GPU as a share of all raw feature bytes, index included: one number, or one a rank.
+        cache_bytes: the same in bytes. Neither: no cache.
+        cache_policy: what is hot: "plan", "degree", "random"; "none": no cache. "plan" counts what a short run of the
+            sampler reads, once for a fanout and batch size (the counts stay beside the data set), with seeds of the
+            data set's split "train", whatever `input_nodes` are: which nodes a loader will ask for is not known before.
+        order: how a GPU reads host rows of a batch: "address" (ascending) or "asis".
+        cliques: GPUs that read each other's memory: "auto" (as the machine says), "none", "all", "2x4", "3+5".
         limit_seconds: how long the sampler may stay in one stage before it counts as hung.
 
     Each batch has ``x, edge_index, y, batch_size, n_id, input_id, num_sampled_nodes, num_sampled_edges``, nodes in
@@ -70,6 +79,12 @@ class NeighborLoader:
         seed: int = 0,
         num_slots: int = 3,
         topology: str = "auto",
+        compress: str = "auto",
+        cache_ratio: float | Sequence[float] | None = None,
+        cache_bytes: int | Sequence[int] | None = None,
+        cache_policy: str = "plan",
+        order: str = "address",
+        cliques: str = "auto",
         limit_seconds: float = 600.0,
         _sampler: "_Sampler | None" = None,
         _debug: dict | None = None,
@@ -79,7 +94,14 @@ class NeighborLoader:
         self.shuffle = shuffle
         self.drop_last = drop_last
         self.epoch = 0  # epochs begun so far; set it to repeat or skip epochs
-        self._sampler = _sampler or _Sampler(Path(data), device, seed, num_slots, topology, limit_seconds, _debug or {})
+        if _sampler is None:
+            options = {"topology": topology, "compress": compress, "order": order, "num_slots": num_slots, "seed": seed}
+            ratios, budgets = _listed("cache_ratio", cache_ratio), _listed("cache_bytes", cache_bytes)
+            cache = CacheOptions(ratios, budgets and [index(each) for each in budgets], cache_policy, cliques)
+            _sampler = _Sampler(
+                Path(data), device, options | (_debug or {}), cache, self.num_neighbors, self.batch_size, limit_seconds
+            )
+        self._sampler = _sampler
         self._ids = _ids_of(input_nodes, self._sampler.num_nodes)
         self._seed_set = self._sampler.source.add_seeds(self._ids)
 
@@ -133,7 +155,9 @@ class _Sampler:
     With several ranks on a machine the first one starts it and the others find it.
     """
 
-    def __init__(self, data: Path, device, seed, num_slots, topology, limit_seconds, debug: dict):
+    def __init__(
+        self, data: Path, device, options: dict, cache: CacheOptions, fanout: list[int], batch_size: int, limit_seconds
+    ):
         self.data = data.absolute()
         self.num_nodes = _num_nodes(self.data)
         self.place = place_from_environment()
@@ -146,14 +170,11 @@ class _Sampler:
             if self.place.local_rank == 0:
                 if kind == "cuda":
                     _warn_without_mps()
-                options = {
-                    "device": kind,
-                    "gpus": [gpu] if meeting is None else list(range(self.place.local_size)),
-                    "topology": topology,
-                    "num_slots": num_slots,
-                    "seed": seed,
-                }
-                self.run_folder = self._start(options | debug, meeting)
+                gpus = [gpu] if meeting is None else list(range(self.place.local_size))
+                options = {"device": kind, "gpus": gpus} | options
+                num_slots, num_ranks = options["num_slots"], self.place.local_size
+                options |= sampler_members(cache, self.data, fanout, batch_size, num_slots, num_ranks)
+                self.run_folder = self._start(options, meeting)
             else:
                 self.run_folder = _find(meeting, limit_seconds)
             folders = rank_folders(self.run_folder, self.place.local_size)
@@ -291,6 +312,19 @@ def _checked_positive(name: str, value: int) -> int:
     if not _is_integer(value) or not 1 <= value <= INT32_MAX:
         raise CohortError(name, "an integer of at least 1", repr(value))
     return index(value)
+
+
+def _listed(name: str, values) -> list | None:
+    """Numbers of at least 0 as a list: one, or one a rank."""
+    if values is None:
+        return None
+    values = list(values) if isinstance(values, Sequence | np.ndarray) and not isinstance(values, str) else [values]
+    whole = name == "cache_bytes"
+    if not values or not all(_is_integer(each) or (not whole and isinstance(each, float)) for each in values):
+        raise CohortError(name, "a number, or one a rank", repr(values))
+    if not all(0 <= each < float("inf") for each in values):
+        raise CohortError(name, "numbers of at least 0", repr(values))
+    return values
 
 
 def _is_integer(value) -> bool:

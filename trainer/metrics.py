@@ -188,6 +188,9 @@ class RunReport:
     epochs: list[EpochReport] = field(default_factory=list)
     bytes: dict = field(default_factory=lambda: {"host": 0, "peer": 0, "local": 0})
 
+    # Of a run with a cache: {"predicted": a rank, "measured": a rank}, see cache_report.py.
+    cache: dict | None = None
+
     def add_bytes(self, row_tiers: dict) -> None:
         """Counts the feature rows that a pass has read, of all ranks."""
         for tier, read in row_tiers.items():

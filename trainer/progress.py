@@ -10,7 +10,8 @@ from rich.progress import Progress as RichProgress
 from rich.table import Table
 
 from cohort.base.units import format_bytes
-from cohort.trainer.metrics import EpochReport, RunReport, StepClock
+from cohort.trainer.cache_report import measured
+from cohort.trainer.metrics import TIERS, EpochReport, RunReport, StepClock
 
 UPDATE_SECONDS = 0.2
 
@@ -90,10 +91,7 @@ def print_table(report: RunReport, quiet: bool) -> None:
     ranks = report.num_ranks > 1
     names = ["epoch", "seconds", "wait s", "train s", "reduce s", "sample s", "fetch s", "host bytes", "loss", "val %"]
     title = f"{report.num_ranks} ranks, the first on {report.device}" if ranks else report.device
-    table = Table(title=f"Cohort on {title}", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for name in names:
-        if ranks or name != "reduce s":
-            table.add_column(name, justify="right", no_wrap=True)
+    table = _table(f"Cohort on {title}", *(name for name in names if ranks or name != "reduce s"))
     shown = report.epochs if len(report.epochs) <= 8 else report.epochs[:3] + report.epochs[-4:]
     for epoch in shown:
         for row in _rows(epoch):
@@ -106,9 +104,36 @@ def print_table(report: RunReport, quiet: bool) -> None:
             f"a batch: {last.num_edges / last.num_batches:,.0f} edges, {last.num_nodes / last.num_batches:,.0f} nodes;"
             f" sample and fetch run in the sampler, beside wait and train"
         )
+        console.print(_tier_table(report))
     console.print(
         f"test accuracy {_percent(report.test_accuracy)}, at the best validation {_percent(report.val_accuracy)}"
     )
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for name in columns:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def _tier_table(report: RunReport) -> Table:
+    """Where a batch's feature rows came from, a row a rank and tier, beside what the plan expected where it did."""
+    plans = (report.cache or {}).get("predicted") or []
+    foretold = any(plan["hit_rate"] for plan in plans)
+    expected = ("rows % planned", "bytes planned") if foretold else ()
+    table = _table("Rows of a batch", "from", "rows %", "bytes", "GB/s", *expected)
+    for rank, found in enumerate(measured(report.epochs)):
+        for tier in TIERS:
+            if not report.cache and not found["bytes"][tier]:
+                continue
+            rate = found["gb_per_s"][tier]
+            row = [f"{100 * found['hit_rate'][tier]:.1f}", format_bytes(found["bytes"][tier])]
+            row.append("-" if rate is None else f"{rate:.1f}")
+            if foretold:
+                row += [f"{100 * plans[rank]['hit_rate'][tier]:.1f}", format_bytes(plans[rank]["bytes"][tier])]
+            table.add_row(f"r{rank} {tier}" if report.num_ranks > 1 else tier, *row)
+    return table
 
 
 def _rows(epoch: EpochReport) -> list[list[str]]:

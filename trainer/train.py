@@ -9,6 +9,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from cohort.trainer.cache_report import measured
 from cohort.trainer.metrics import EpochReport, RunReport, StepClock, append_line
 from cohort.trainer.models import SampledGNN, model_input
 from cohort.trainer.progress import Progress
@@ -155,6 +156,8 @@ class Trainer:
     def _keep(self, report: EpochReport) -> None:
         self.report.epochs.append(report)
         self.report.add_bytes(report.row_tiers)
+        if self.report.cache:
+            self.report.cache["measured"] = measured(self.report.epochs)
         if self.ranks.rank == 0:
             append_line(self.out / "metrics.jsonl", asdict(report))
         self._write_summary()

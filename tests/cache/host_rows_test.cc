@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <numeric>
@@ -51,6 +52,23 @@ TEST_P(HostRowsFile, CountsTheBytesItReads) {
   for (const int64_t id : ids) expected += ibp::locate(rows.encoded().ref, id).bytes;
   EXPECT_EQ(rows.stored_bytes(ids), expected);
   EXPECT_EQ(rows.stored_bytes(std::vector<int64_t>{7, 7}), 2 * int64_t{ibp::locate(rows.encoded().ref, 7).bytes});
+}
+
+TEST_P(HostRowsFile, SaysWhatEachRowTakes) {
+  const HostRows rows = HostRows::open(file_, shape());
+  const std::vector<uint32_t> each = rows.stored_bytes_of_each();
+  ASSERT_EQ(each.size(), static_cast<std::size_t>(kNumRows));
+  for (int64_t id = 0; id < kNumRows; ++id) {
+    ASSERT_EQ(rows.stored_bytes(std::vector<int64_t>{id}), each[static_cast<std::size_t>(id)]);
+  }
+  const bool equal = std::ranges::count(each, each[0]) == kNumRows;
+  EXPECT_EQ(rows.stored_bytes_of_any(), equal ? each[0] : 0);
+  const std::vector<std::byte> zeros(rows_.bytes.size());  // all find room in their slots
+  const ibp::RowTable empty{zeros.data(), kNumRows, GetParam(), kNumColumns};
+  const ibp::Profile sparse = ibp::fit(empty, {.codec = "sparse"}).profile;
+  const HostRows slots(ibp::encode(empty, sparse, {.layout = ibp::LayoutChoice::kSlots, .slot_bytes = 16}));
+  EXPECT_EQ(slots.stored_bytes_of_any(), 16);
+  EXPECT_EQ(slots.stored_bytes_of_each(), std::vector<uint32_t>(kNumRows, 16));
 }
 
 TEST_P(HostRowsFile, RefusesRowsOfAnotherShape) {

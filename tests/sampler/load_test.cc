@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "cache/host_rows.h"
 #include "dataset/generate.h"
+#include "sampler/cache_plan.h"
 #include "sampler/draw.h"
 #include "tests/dataset/temporary_folder.h"
 #include "tests/sampler/test_graph.h"
@@ -119,6 +120,30 @@ TEST_P(Rows, CountTheBytesThatAreRead) {
     for (std::size_t tier = 0; tier < cache::kHostTier; ++tier) {
       EXPECT_EQ(times.rows[tier].rows + times.rows[tier].bytes + times.lists[tier].lists, 0) << "a GPU's memory";
     }
+  }
+}
+
+TEST_P(Rows, SayWhatTheyTakeInSlabsAndInHostMemory) {
+  const auto stored = [&](const char* mode, bool in_slab, int64_t row) {
+    const GraphView graph = view(mode);
+    const RowBytes bytes(graph, cache::SlabRows(feature_rows(graph), graph.coded_slab_rows));
+    const cache::StoredRows rows = bytes.stored();
+    if (in_slab) return rows.each_row_bytes ? int64_t{rows.each_row_bytes[row]} : rows.row_bytes;
+    return rows.each_host_row_bytes ? int64_t{rows.each_host_row_bytes[row]} : rows.host_row_bytes;
+  };
+  const int64_t row_bytes = view("none").row_bytes, rounded = (row_bytes + 15) / 16 * 16;
+  prepare();
+  const auto file = view("host").encoded;
+  for (int64_t row : {0, 5, 899}) {
+    const int64_t coded = file->stored_bytes(std::vector<int64_t>{row});
+    EXPECT_EQ(stored("none", true, row), rounded);
+    EXPECT_EQ(stored("none", false, row), row_bytes);
+    EXPECT_EQ(stored("host", true, row), rounded);
+    EXPECT_EQ(stored("host", false, row), coded);
+    EXPECT_GE(stored("both", true, row), coded);
+    EXPECT_LT(stored("both", true, row), coded + 16);
+    EXPECT_EQ(stored("both", false, row), coded);
+    EXPECT_EQ(stored("cache", false, row), row_bytes);
   }
 }
 

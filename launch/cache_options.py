@@ -1,0 +1,72 @@
+"""The options of commands that plan or use a cache."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from cohort.base.units import parse_bytes
+from cohort.cache.options import MEASURED_BANDWIDTH, POLICIES, CacheOptions, sampler_members
+from cohort.launch.arguments import byte_counts, positive, ratios, three
+from cohort.launch.devices import devices
+
+
+def add_cache_options(parser: argparse.ArgumentParser, without: str) -> None:
+    """Adds them; `without` says what is cached when neither ratio nor bytes are given."""
+    parser.add_argument(
+        "--cache-ratio",
+        type=ratios,
+        metavar="R[,R...]|auto",
+        help=f"cache of each GPU as a share of all raw feature bytes, index included; auto: what slots and trainer"
+        f" leave (default: {without})",
+    )
+    parser.add_argument("--cache-bytes", type=byte_counts, metavar="B[,B...]", help="the same in bytes: 20GB")
+    parser.add_argument(
+        "--cache-policy",
+        choices=POLICIES,
+        default="plan",
+        help="cache what a short run of the sampler read most; or (stand-ins) by out-degree, or by chance; or nothing",
+    )
+    parser.add_argument(
+        "--presample-batches", type=positive, default=200, help="bound of that short run (default 200, or an epoch)"
+    )
+    parser.add_argument(
+        "--cliques",
+        default="auto",
+        metavar="none|all|2x4|3+5|auto",
+        help="GPUs that read each other's memory (auto: as the machine says)",
+    )
+    parser.add_argument(
+        "--bandwidth", type=three, default=MEASURED_BANDWIDTH, metavar="LOCAL,PEER,HOST", help="GB/s (1500,360,51)"
+    )
+    parser.add_argument(
+        "--line-ns", type=three, default=(0.0, 0.0, 0.0), metavar="LOCAL,PEER,HOST", help="a line of 128 bytes, on top"
+    )
+    parser.add_argument("--gpu-memory", type=parse_bytes, help="of each GPU (default: the smallest visible one's)")
+    parser.add_argument("--trainer-bytes", type=parse_bytes, help="measured peak of the trainer on a GPU")
+
+
+def cache_members(args: argparse.Namespace, dataset: Path, num_ranks: int) -> dict:
+    """The members of run.json's "sampler" that the options make; says on standard error when it has counted."""
+    options = CacheOptions(
+        args.cache_ratio,
+        args.cache_bytes,
+        args.cache_policy,
+        args.cliques,
+        args.presample_batches,
+        args.bandwidth,
+        args.line_ns,
+        gpu_memory(args) if args.cache_ratio == "auto" else None,
+        args.trainer_bytes,
+    )
+    return sampler_members(options, dataset, args.fanout, args.batch_size, args.slots, num_ranks, _say)
+
+
+def gpu_memory(args: argparse.Namespace, machine: dict | None = None) -> int | None:
+    """Bytes of each GPU: as given, or the smallest visible one's; None when there is none."""
+    if args.gpu_memory:
+        return args.gpu_memory
+    return min((gpu["bytes"] for gpu in (machine or devices())["gpus"]), default=None)
+
+
+def _say(line: str) -> None:
+    print(f"cohort: {line}", file=sys.stderr, flush=True)

@@ -1,0 +1,81 @@
+"""Batches are the same bits whatever is cached, compressed, read from a peer, or ordered: `cohort digest`."""
+
+import pytest
+from processes import cohort, two_ranks
+
+pytestmark = pytest.mark.usefixtures("shm")
+
+CACHE = ["--cache-ratio", "0.2"]
+EVERYWHERE = [
+    ["--compress", "none"],
+    ["--compress", "host"],
+    ["--compress", "cache", *CACHE],
+    ["--compress", "both", *CACHE, "--order", "asis"],
+    ["--compress", "none", *CACHE, "--cache-policy", "random"],
+]
+ON_GPUS = [
+    ["--compress", "both"],
+    ["--compress", "none", *CACHE],
+    ["--compress", "host", *CACHE],
+    ["--compress", "both", *CACHE],
+    ["--compress", "both", *CACHE, "--cache-policy", "degree", "--topology", "host"],
+    ["--compress", "both", *CACHE, "--cache-policy", "none"],
+    ["--compress", "none", "--order", "asis"],
+    ["--compress", "none", *CACHE, "--topology", "host"],
+    ["--compress", "both", "--cache-ratio", "0.5", "--topology", "host", "--fetch-sms", "5"],
+    ["--compress", "both", "--cache-ratio", "3", "--topology", "host"],
+    ["--compress", "both", "--cache-bytes", "40KB", "--topology", "host"],
+]
+ON_TWO = [
+    [],
+    [*CACHE, "--cliques", "all"],
+    [*CACHE, "--cliques", "none"],
+    [*CACHE, "--cliques", "all", "--compress", "none", "--topology", "host"],
+    ["--cache-ratio", "0.1,0.5", "--topology", "host"],
+    ["--cache-ratio", "0.05", "--topology", "host", "--cache-policy", "random"],
+]
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory):
+    """5000 nodes, prepared: raw rows and encoded ones."""
+    folder = tmp_path_factory.mktemp("modes") / "graph"
+    made = cohort(
+        "dataset", "generate", folder, "--kind", "powerlaw", "--nodes", "5000", "--edges", "60000", "--dim", "64",
+        "--dtype", "float32", "--classes", "7", "--seed", "1", "--split", "0.5,0.1,0.1",
+    )  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    prepared = cohort("dataset", "prepare", folder, "--codec", "exponent")
+    assert prepared.returncode == 0, prepared.stderr
+    return folder
+
+
+def digest(graph, *arguments):
+    """The lines of `cohort digest`, one a batch."""
+    result = cohort("digest", graph, "--fanout", "5,4", "--batch-size", 300, "--batches", 6, "--seed", 3, *arguments)
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert len(lines) == 6
+    return lines
+
+
+@pytest.fixture(scope="module")
+def expected(graph):
+    return digest(graph, "--device", "cpu")
+
+
+@pytest.mark.parametrize("mode", EVERYWHERE, ids=" ".join)
+def test_on_the_cpu(graph, expected, mode):
+    assert digest(graph, "--device", "cpu", *mode) == expected
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("mode", EVERYWHERE + ON_GPUS, ids=" ".join)
+def test_on_a_gpu(graph, expected, mode):
+    assert digest(graph, "--device", "cuda", *mode) == expected
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("mode", ON_TWO, ids=" ".join)
+def test_on_two_gpus(graph, expected, mode):
+    assert digest(graph, "--device", "cuda", *two_ranks("cuda"), *mode) == expected

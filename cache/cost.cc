@@ -143,7 +143,7 @@ Use Costs::topology_use(Tier tier, const Counts& counts, int64_t node) const {
   const double picks = counts.expansions[node] == 0
                            ? std::min(counts.mean_picks, static_cast<double>(degree(node)))
                            : static_cast<double>(counts.edges_read[node]) / counts.expansions[node];
-  const int64_t head_bytes = tier == Tier::kHost ? 2 * kWordBytes : kWordBytes;
+  const int64_t head_bytes = list_head_bytes(tier);
   Use use;
   use.reads = reads;
   use.bytes = use.reads * (static_cast<double>(head_bytes) + picks * sizes_.index_bytes);

@@ -32,8 +32,11 @@ using TierUses = std::array<TierUse, kNumTiers>;  // by Tier
 // Neighbour lists that a batch drew from, in a tier.
 struct ListUse {
   int64_t lists = 0;
-  int64_t bytes = 0;  // of the neighbours drawn
+  int64_t bytes = 0;  // of the neighbours drawn, and of what says where the lists are
 };
+
+// What says where a list is: two offsets of indptr in host memory, its length in a slab.
+constexpr int64_t list_head_bytes(Tier tier) { return tier == Tier::kHost ? 16 : 8; }
 using ListUses = std::array<ListUse, kNumTiers>;  // by Tier
 
 struct Link {

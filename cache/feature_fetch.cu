@@ -134,6 +134,8 @@ void FeatureFetch::set_slabs(SlabView view) {
   profiles_[1] = std::make_unique<ibp::DeviceProfile>(slabs_.profile);
 }
 
+void FeatureFetch::set_num_sms(int num_sms) { share_ = SmShare(num_sms, row_bytes_, settings_.host_bytes_per_second); }
+
 void FeatureFetch::reserve(int64_t count) {
   const auto rows = static_cast<std::size_t>(count);
   keys_.reserve(rows);
@@ -156,15 +158,18 @@ void FeatureFetch::fetch(const int64_t* nodes, int64_t count, std::byte* out, cu
     split(nodes, count, stream);
     split_.record(stream);
     sms_ = share_.next();
-    const bool cached = slabs_.directory.ref().words != nullptr;
-    for (const Tier tier : {Tier::kHost, Tier::kPeer, Tier::kLocal}) {
-      if (tier != Tier::kHost && !cached) continue;
-      const int at = index_of(tier);
-      split_.wait_on(streams_[at]);
-      begun_[at].record(streams_[at]);
-      gather(tier, out, sms_[at], streams_[at]);
-      ended_[at].record(streams_[at]);
-      ended_[at].wait_on(stream);
+    const auto has = [&](int tier) {
+      return tier == index_of(Tier::kHost) || static_cast<int>(slabs_.slabs.size()) > tier;
+    };
+    for (int tier = kNumTiers - 1; tier >= 0; --tier) {
+      if (!has(tier)) continue;
+      split_.wait_on(streams_[tier]);
+      begun_[tier].record(streams_[tier]);
+      gather(static_cast<Tier>(tier), out, sms_[tier], streams_[tier]);
+      ended_[tier].record(streams_[tier]);
+    }
+    for (int tier = 0; tier < kNumTiers; ++tier) {
+      if (has(tier)) ended_[tier].wait_on(stream);
     }
   }
   cuda_check(cudaMemcpyAsync(seen_.data(), counters, sizeof(Counters), cudaMemcpyDeviceToHost, stream),

@@ -46,6 +46,7 @@ class FeatureFetch {
   // Of the current GPU. Without a view nothing is cached.
   FeatureFetch(std::shared_ptr<const PinnedRows> host, int64_t row_bytes, FetchSettings settings);
   void set_slabs(SlabView view);
+  void set_num_sms(int num_sms);  // from the next fetch on
 
   // out[i] = row nodes[i]; nodes: int64 [count] and out: [count, row_bytes] in GPU memory, out 16-byte aligned.
   // Asynchronous; allocates only for a batch larger than all before.

@@ -77,7 +77,7 @@ struct TierUse {
 // Of neighbour lists.
 struct TierLists {
   int64_t lists;  // that neighbours were drawn from
-  int64_t bytes;  // of the neighbours drawn
+  int64_t bytes;  // of the neighbours drawn, and of what says where the lists are
 };
 
 // What is in a slot. Offsets are bytes from the slot's start, each a multiple of 256.

@@ -77,7 +77,9 @@ class CudaBackend final : public Backend {
     float sample_ms = 0, fetch_ms = 0;
     cuda_check(cudaEventElapsedTime(&sample_ms, started_, sampled_), "time the sampling");
     cuda_check(cudaEventElapsedTime(&fetch_ms, fetching_, fetched_), "time the fetch");
-    return {1e3 * sample_ms, 1e3 * fetch_ms, rows_.use(), sampler_.list_use()};
+    BatchTimes times{1e3 * sample_ms, 1e3 * fetch_ms, rows_.use(), sampler_.list_use()};
+    if (!graph_.pinned().indptr()) std::swap(times.lists[0], times.lists[cache::kHostTier]);  // all lists are local
+    return times;
   }
 
  private:

@@ -55,7 +55,8 @@ class HostBackend final : public Backend {
     }
     counts.num_nodes = static_cast<int64_t>(n_id_.size());
     counts.num_edges = static_cast<int64_t>(source_.size());
-    times_.lists[cache::kHostTier] = {num_lists_, counts.num_edges * graph_.index_bytes};
+    times_.lists[cache::kHostTier] = {
+        num_lists_, counts.num_edges * graph_.index_bytes + num_lists_ * cache::list_head_bytes(cache::Tier::kHost)};
     times_.sample_us = static_cast<double>(base::monotonic_us() - start_us);
     return counts;
   }

@@ -68,9 +68,14 @@ int presample(const char* options) {
   }
 }
 
+// As many streams side by side as the fetch has: under MPS a process has two work queues unless it asks, and streams
+// that share one wait for each other. Has to be said before CUDA starts.
+constexpr const char* kWorkQueues = "8";
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", kWorkQueues, 0);
   if (argc == 3 && std::string_view(argv[1]) == "--presample") return presample(argv[2]);
   if (argc != 2) {
     std::fprintf(stderr, "usage: cohort-sampler run.json | --devices | --presample options.json\n");

@@ -214,6 +214,10 @@ SampledRef CudaNeighborSampler::result() const {
 cache::ListUses CudaNeighborSampler::list_use() const {
   cache::ListUses use;
   std::memcpy(&use, list_use_read_.data(), sizeof(use));
+  for (int tier = 0; tier < cache::kNumTiers; ++tier) {
+    auto& [lists, bytes] = use[static_cast<std::size_t>(tier)];
+    bytes += lists * cache::list_head_bytes(static_cast<cache::Tier>(tier));
+  }
   return use;
 }
 

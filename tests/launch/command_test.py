@@ -67,7 +67,8 @@ def test_rows_and_lists_are_counted_by_tier(trained):
         assert rows["host"]["rows"] == epoch["num_nodes"]
         assert rows["host"]["bytes"] == epoch["host_bytes"] == epoch["num_nodes"] * 1433 * 4
         assert rows["host"]["seconds"] == pytest.approx(epoch["fetch_seconds"])
-        assert lists["host"]["bytes"] == 4 * epoch["num_edges"] and 0 < lists["host"]["lists"] < epoch["num_nodes"]
+        assert lists["host"]["bytes"] == 4 * epoch["num_edges"] + 16 * lists["host"]["lists"]
+        assert 0 < lists["host"]["lists"] < epoch["num_nodes"]
         for tier in ("local", "peer"):
             assert not any(rows[tier].values()) and not any(lists[tier].values())
 

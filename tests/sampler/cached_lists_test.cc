@@ -111,9 +111,11 @@ cache::ListUses expected_use(const TestGraph<Index>& graph, const HostBatch& bat
     for (const std::size_t end = next + static_cast<std::size_t>(batch.counts.nodes_per_hop[hop]); next < end; ++next) {
       const auto node = static_cast<std::size_t>(batch.n_id[next]);
       const int64_t picks = num_picks(graph.indptr[node + 1] - graph.indptr[node], fanout[hop]);
-      cache::ListUse& of_tier = use[static_cast<std::size_t>(cached ? tier_of(batch.n_id[next]) : Tier::kHost)];
-      of_tier.lists += picks > 0;
-      of_tier.bytes += picks * static_cast<int64_t>(sizeof(Index));
+      if (picks == 0) continue;
+      const Tier tier = cached ? tier_of(batch.n_id[next]) : Tier::kHost;
+      cache::ListUse& of_tier = use[static_cast<std::size_t>(tier)];
+      of_tier.lists += 1;
+      of_tier.bytes += picks * static_cast<int64_t>(sizeof(Index)) + cache::list_head_bytes(tier);
     }
   }
   return use;

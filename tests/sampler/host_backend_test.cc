@@ -116,7 +116,7 @@ TEST(HostBackend, CountsTheListsItReads) {
     ASSERT_LT(lists.size(), static_cast<std::size_t>(batch.counts.num_nodes - batch.counts.nodes_per_hop.back()));
     const cache::ListUse read = backend->times().lists[cache::kHostTier];
     EXPECT_EQ(read.lists, static_cast<int64_t>(lists.size()));
-    EXPECT_EQ(read.bytes, batch.counts.num_edges * 4);
+    EXPECT_EQ(read.bytes, batch.counts.num_edges * 4 + read.lists * 16);
   }
 }
 

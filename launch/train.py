@@ -126,7 +126,7 @@ def sampler_options(args: argparse.Namespace, dataset: Path, plan_file: Path | N
     """
     device = resolve_device(args.device)
     num_ranks = count_ranks(args.gpus, args.ranks, device)
-    cache = cache_members(args, dataset, num_ranks)
+    cache = cache_members(args, dataset, num_ranks, on_gpu=device == "cuda")
     options = {
         "dataset": str(dataset),
         "device": device,

@@ -173,7 +173,7 @@ class _Sampler:
                 gpus = [gpu] if meeting is None else list(range(self.place.local_size))
                 options = {"device": kind, "gpus": gpus} | options
                 num_slots, num_ranks = options["num_slots"], self.place.local_size
-                options |= sampler_members(cache, self.data, fanout, batch_size, num_slots, num_ranks)
+                options |= sampler_members(cache, self.data, fanout, batch_size, num_slots, num_ranks, kind == "cuda")
                 self.run_folder = self._start(options, meeting)
             else:
                 self.run_folder = _find(meeting, limit_seconds)

@@ -44,7 +44,11 @@ def add_cache_options(parser: argparse.ArgumentParser, without: str) -> None:
         "--line-ns", type=three, default=(0.0, 0.0, 0.0), metavar="LOCAL,PEER,HOST", help="a line of 128 bytes, on top"
     )
     parser.add_argument("--gpu-memory", type=parse_bytes, help="of each GPU (default: the smallest visible one's)")
-    parser.add_argument("--trainer-bytes", type=parse_bytes, help="measured peak of the trainer on a GPU")
+    parser.add_argument(
+        "--trainer-bytes",
+        type=parse_bytes,
+        help="for auto: what a GPU needs beside slots and cache (default: measured by a short run, once)",
+    )
 
 
 def cache_members(args: argparse.Namespace, dataset: Path, num_ranks: int, on_gpu: bool) -> dict:
@@ -61,6 +65,11 @@ def cache_members(args: argparse.Namespace, dataset: Path, num_ranks: int, on_gp
         args.trainer_bytes,
     )
     return sampler_members(options, dataset, args.fanout, args.batch_size, args.slots, num_ranks, on_gpu)
+
+
+def wants_auto_cache(args: argparse.Namespace) -> bool:
+    """Whether the cache of a run is to be what slots and trainer leave."""
+    return args.cache_ratio == "auto" and args.cache_bytes is None and args.cache_policy != "none"
 
 
 def gpu_memory(args: argparse.Namespace, machine: dict | None = None) -> int | None:

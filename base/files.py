@@ -1,11 +1,42 @@
-"""Writing files that a reader never sees half done."""
+"""Writing files that a reader never sees half done, and remembering in them what took time to find out."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
+
+Value = TypeVar("Value")
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replaces a file in one step."""
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(text)
-    os.replace(temporary, path)
+    """Replaces a file in one step; several processes may do so at once."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(text)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def remember(path: Path, text: str, say: Callable[[str], None]) -> None:
+    """Writes a file, and its folder; where that is impossible, says so: it is then found out again the next time."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, text)
+    except OSError as error:
+        say(f"warning: this will not be remembered: {error}")
+
+
+def remembered(path: Path, parse: Callable[[str], Value], say: Callable[[str], None]) -> Value | None:
+    """What ``parse`` makes of a file; None when there is none, or (this is said) when it is damaged.
+
+    Args:
+        parse: raises ValueError, KeyError or TypeError for what nobody has written.
+    """
+    try:
+        return parse(path.read_text())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        say(f"{path} is damaged, and made again: {error!r}")
+        return None

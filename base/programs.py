@@ -1,6 +1,8 @@
 """Where Cohort's own programs lie, and what they said last."""
 
+import json
 import os
+import subprocess
 from pathlib import Path
 
 from cohort.base.errors import CohortError
@@ -20,6 +22,19 @@ def program(name: str) -> str:
     if not os.access(path, os.X_OK):
         raise CohortError(name, f"the program {path}", "none", "build or install cohort again")
     return str(path)
+
+
+def ask_sampler(*arguments: str) -> dict:
+    """The JSON that ``cohort-sampler`` prints for ``--devices`` and the like.
+
+    Raises:
+        CohortError: it fails; with what it says.
+    """
+    result = subprocess.run([program("cohort-sampler"), *arguments], capture_output=True, text=True)
+    if result.returncode != 0:
+        said = result.stderr.strip().removeprefix("cohort-sampler: ")
+        raise CohortError.from_text(said or f"cohort-sampler {arguments[0]} ended with {result.returncode}")
+    return json.loads(result.stdout)
 
 
 def log_tail(log: Path, lines: int = 15) -> str:

@@ -1,18 +1,17 @@
 """From what a user asks of the cache to what run.json tells the sampler."""
 
 import json
-import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from cohort.base.errors import CohortError
-from cohort.base.programs import program
+from cohort.base.programs import ask_sampler
 from cohort.cache.budget import MemoryNeeds, budgets, slot_bytes
+from cohort.cache.links import MEASURED_BANDWIDTH, machine_bandwidth
 
-# Local, peer and host, measured on H200 with NVLink 4 and PCIe 5: GB/s.
-MEASURED_BANDWIDTH = (1500.0, 360.0, 51.0)
 POLICIES = ("plan", "degree", "random", "none")
 ELEMENT_BYTES = {"uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4, "int32": 4, "int64": 8}
 
@@ -28,7 +27,8 @@ class CacheOptions:
         policy: what is hot: "plan" (as a short run of the sampler counts), "degree", "random"; "none": no cache.
         cliques: GPUs that read each other's memory: "auto" (as the machine says), "none", "all", "2x4", "3+5".
         presample_batches: bound of that short run.
-        bandwidth: GB/s of local, peer and host memory.
+        bandwidth: GB/s of local, peer and host memory; None: on a GPU as this machine's are measured (links.py), else
+            `MEASURED_BANDWIDTH`.
         line_ns: what a line of 128 bytes costs there, on top.
         gpu_bytes, trainer_bytes: memory of a GPU, and the trainer's peak, for "auto".
     """
@@ -38,7 +38,7 @@ class CacheOptions:
     policy: str = "plan"
     cliques: str = "auto"
     presample_batches: int = 200
-    bandwidth: tuple[float, float, float] = MEASURED_BANDWIDTH
+    bandwidth: tuple[float, float, float] | None = None
     line_ns: tuple[float, float, float] = (0.0, 0.0, 0.0)
     gpu_bytes: int | None = None
     trainer_bytes: int | None = None
@@ -85,10 +85,12 @@ def presample(
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(options, file)
         file.flush()
-        result = subprocess.run([program("cohort-sampler"), "--presample", file.name], capture_output=True, text=True)
-    if result.returncode != 0:
-        raise CohortError.from_text(result.stderr.strip().removeprefix("cohort-sampler: "))
-    return json.loads(result.stdout)
+        return ask_sampler("--presample", file.name)
+
+
+def say_aloud(line: str) -> None:
+    """Tells the user, on standard error."""
+    print(f"cohort: {line}", file=sys.stderr, flush=True)
 
 
 def sampler_members(
@@ -98,13 +100,15 @@ def sampler_members(
     batch_size: int,
     num_slots: int,
     num_ranks: int,
-    say: Callable[[str], None] = lambda line: None,
+    on_gpu: bool,
+    say: Callable[[str], None] = say_aloud,
 ) -> dict:
     """The members of run.json's "sampler" that make the cache; empty without one.
 
     Args:
         fanout, batch_size: of the run's training; the seeds counted are those of the split "train".
-        say: is told where new counts lie.
+        on_gpu: the cache is used, and not only planned.
+        say: is told where new counts lie, and that links are measured.
 
     Raises:
         CohortError: as `presample` and `budgets` do.
@@ -122,11 +126,13 @@ def sampler_members(
     needs = _memory_needs(options, meta, counts, fanout, batch_size, num_slots)
     ratios = None if options.ratios == "auto" else options.ratios
     raw_bytes = meta["num_nodes"] * row_bytes_of(meta)
+    cache_bytes = budgets(num_ranks, raw_bytes, ratios, options.cache_bytes, needs)
+    bandwidth = options.bandwidth or (machine_bandwidth(say) if on_gpu else MEASURED_BANDWIDTH)
     return {
-        "cache_bytes": budgets(num_ranks, raw_bytes, ratios, options.cache_bytes, needs),
+        "cache_bytes": cache_bytes,
         "cache_policy": options.policy,
         "cliques": options.cliques,
-        "bytes_per_second": [1e9 * rate for rate in options.bandwidth],
+        "bytes_per_second": [1e9 * rate for rate in bandwidth],
         "seconds_per_line": [1e-9 * nanoseconds for nanoseconds in options.line_ns],
     } | ({"hotness": counts["file"]} if counts else {})
 

@@ -1,11 +1,10 @@
 """The options of commands that plan or use a cache."""
 
 import argparse
-import sys
 from pathlib import Path
 
 from cohort.base.units import parse_bytes
-from cohort.cache.options import MEASURED_BANDWIDTH, POLICIES, CacheOptions, sampler_members
+from cohort.cache.options import POLICIES, CacheOptions, sampler_members
 from cohort.launch.arguments import byte_counts, positive, ratios, three
 from cohort.launch.devices import devices
 
@@ -36,17 +35,24 @@ def add_cache_options(parser: argparse.ArgumentParser, without: str) -> None:
         help="GPUs that read each other's memory (auto: as the machine says)",
     )
     parser.add_argument(
-        "--bandwidth", type=three, default=MEASURED_BANDWIDTH, metavar="LOCAL,PEER,HOST", help="GB/s (1500,360,51)"
+        "--bandwidth",
+        type=three,
+        metavar="LOCAL,PEER,HOST",
+        help="GB/s (default: as this machine's GPUs are measured, once; without a GPU 1500,360,51)",
     )
     parser.add_argument(
         "--line-ns", type=three, default=(0.0, 0.0, 0.0), metavar="LOCAL,PEER,HOST", help="a line of 128 bytes, on top"
     )
     parser.add_argument("--gpu-memory", type=parse_bytes, help="of each GPU (default: the smallest visible one's)")
-    parser.add_argument("--trainer-bytes", type=parse_bytes, help="measured peak of the trainer on a GPU")
+    parser.add_argument(
+        "--trainer-bytes",
+        type=parse_bytes,
+        help="for auto: what a GPU needs beside slots and cache (default: measured by a short run, once)",
+    )
 
 
-def cache_members(args: argparse.Namespace, dataset: Path, num_ranks: int) -> dict:
-    """The members of run.json's "sampler" that the options make; says on standard error when it has counted."""
+def cache_members(args: argparse.Namespace, dataset: Path, num_ranks: int, on_gpu: bool) -> dict:
+    """The members of run.json's "sampler" that the options make; says on standard error what it counts and measures."""
     options = CacheOptions(
         args.cache_ratio,
         args.cache_bytes,
@@ -58,7 +64,12 @@ def cache_members(args: argparse.Namespace, dataset: Path, num_ranks: int) -> di
         gpu_memory(args) if args.cache_ratio == "auto" else None,
         args.trainer_bytes,
     )
-    return sampler_members(options, dataset, args.fanout, args.batch_size, args.slots, num_ranks, _say)
+    return sampler_members(options, dataset, args.fanout, args.batch_size, args.slots, num_ranks, on_gpu)
+
+
+def wants_auto_cache(args: argparse.Namespace) -> bool:
+    """Whether the cache of a run is to be what slots and trainer leave."""
+    return args.cache_ratio == "auto" and args.cache_bytes is None and args.cache_policy != "none"
 
 
 def gpu_memory(args: argparse.Namespace, machine: dict | None = None) -> int | None:
@@ -66,7 +77,3 @@ def gpu_memory(args: argparse.Namespace, machine: dict | None = None) -> int | N
     if args.gpu_memory:
         return args.gpu_memory
     return min((gpu["bytes"] for gpu in (machine or devices())["gpus"]), default=None)
-
-
-def _say(line: str) -> None:
-    print(f"cohort: {line}", file=sys.stderr, flush=True)

@@ -1,19 +1,16 @@
 """What this build and machine can run on."""
 
-import json
-import subprocess
-
 from cohort.base.errors import CohortError
-from cohort.base.programs import program
+from cohort.base.programs import ask_sampler
 
 
 def devices() -> dict:
     """What ``cohort-sampler --devices`` says of the visible GPUs.
 
     {"cuda_build": bool, "gpus": [{"ordinal", "name", "uuid", "bytes"}], "cliques": ordinals of GPUs that read each
-    other's memory, [[ordinal, ...], ...]}
+    other's memory, [[ordinal, ...], ...], "versions": CUDA's, [driver, runtime]}
     """
-    return json.loads(subprocess.run([program("cohort-sampler"), "--devices"], capture_output=True, check=True).stdout)
+    return ask_sampler("--devices")
 
 
 def resolve_device(wanted: str) -> str:

@@ -36,7 +36,8 @@ def plan(args: argparse.Namespace) -> int:
     """Runs the command: 0 when all fits, 1 when not, with what to change on standard error."""
     from cohort import cache
     from cohort.cache import budget
-    from cohort.cache.options import row_bytes_of
+    from cohort.cache.links import machine_bandwidth
+    from cohort.cache.options import row_bytes_of, say_aloud
     from cohort.dataset import open as open_folder
 
     meta, _ = open_dataset(args.dataset)
@@ -53,6 +54,7 @@ def plan(args: argparse.Namespace) -> int:
     if args.cache_policy == "none":
         ratios, cache_bytes = None, [0]
     budgets = cache.budgets(num_gpus, data.num_nodes * raw_row_bytes, ratios, cache_bytes, needs)
+    bandwidth = args.bandwidth or machine_bandwidth(say_aloud, machine)
     placed = cache.plan(
         data.indptr,
         counts,
@@ -61,7 +63,7 @@ def plan(args: argparse.Namespace) -> int:
         cliques=_cliques(args.cliques, num_gpus, machine),
         budget_bytes=budgets,
         links=cache.Links(
-            tuple(1e9 * rate for rate in args.bandwidth), tuple(1e-9 * nanoseconds for nanoseconds in args.line_ns)
+            tuple(1e9 * rate for rate in bandwidth), tuple(1e-9 * nanoseconds for nanoseconds in args.line_ns)
         ),
     )
     host_needed = data.num_nodes * row_bytes + data.indptr.nbytes + data.indices.nbytes

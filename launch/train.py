@@ -8,7 +8,8 @@ from pathlib import Path
 
 from cohort.base.errors import CohortError
 from cohort.launch.arguments import above_zero, fanout, gpus, not_negative, positive, probability, seed
-from cohort.launch.cache_options import add_cache_options, cache_members
+from cohort.launch.cache_options import add_cache_options, cache_members, wants_auto_cache
+from cohort.launch.calibrate import trainer_bytes
 from cohort.launch.devices import resolve_device
 from cohort.launch.runs import run_programs
 
@@ -76,27 +77,39 @@ def train(args: argparse.Namespace) -> int:
         raise CohortError("--eval-fanout", f"{len(args.fanout)} hops, as --fanout has", str(len(eval_fanout)))
     out = args.out or Path("runs") / f"{args.dataset.resolve().name}-{time.strftime('%Y%m%d-%H%M%S')}"
     out = out.absolute()
+    trainer = {
+        "task": "train",
+        "model": args.model,
+        "fanout": args.fanout,
+        "eval_fanout": eval_fanout,
+        "batch_size": args.batch_size,
+        "hidden": args.hidden,
+        "epochs": args.epochs,
+        "lr": args.lr,
+        "weight_decay": args.weight_decay,
+        "dropout": args.dropout,
+        "seed": args.seed,
+        "num_classes": meta["num_classes"],
+        "feature_dim": meta["feature_dim"],
+        "quiet": args.quiet,
+    }
+    args.trainer_bytes = args.trainer_bytes or _measured_trainer_bytes(args, dataset, meta, trainer)
     run = {
         "mps": not args.no_mps,
         "sampler": sampler_options(args, dataset, plan_file=out / "plan.json"),
-        "trainer": {
-            "task": "train",
-            "model": args.model,
-            "fanout": args.fanout,
-            "eval_fanout": eval_fanout,
-            "batch_size": args.batch_size,
-            "hidden": args.hidden,
-            "epochs": args.epochs,
-            "lr": args.lr,
-            "weight_decay": args.weight_decay,
-            "dropout": args.dropout,
-            "seed": args.seed,
-            "num_classes": meta["num_classes"],
-            "feature_dim": meta["feature_dim"],
-            "quiet": args.quiet,
-        },
+        "trainer": trainer,
     }
     return run_programs(_fresh(out), run, show_output=True, num_trainers=run["sampler"]["num_ranks"])
+
+
+def _measured_trainer_bytes(args: argparse.Namespace, dataset: Path, meta: dict, trainer: dict) -> int | None:
+    """The trainer's peak for --cache-ratio auto on a GPU; None where nobody asks for it."""
+    if not wants_auto_cache(args) or resolve_device(args.device) == "cpu":
+        return None
+    uncached = argparse.Namespace(**vars(args) | {"cache_ratio": None, "topology": topology_of(args, "cuda")})
+    return trainer_bytes(
+        dataset, meta, {"mps": not args.no_mps, "sampler": sampler_options(uncached, dataset), "trainer": trainer}
+    )
 
 
 def _fresh(out: Path) -> Path:
@@ -126,13 +139,13 @@ def sampler_options(args: argparse.Namespace, dataset: Path, plan_file: Path | N
     """
     device = resolve_device(args.device)
     num_ranks = count_ranks(args.gpus, args.ranks, device)
-    cache = cache_members(args, dataset, num_ranks)
+    cache = cache_members(args, dataset, num_ranks, on_gpu=device == "cuda")
     options = {
         "dataset": str(dataset),
         "device": device,
         "num_ranks": num_ranks,
         "gpus": args.gpus if device == "cuda" else None,
-        "topology": args.topology,
+        "topology": topology_of(args, device),
         "compress": args.compress,
         "num_slots": args.slots,
         "fetch_sms": args.fetch_sms,
@@ -144,6 +157,11 @@ def sampler_options(args: argparse.Namespace, dataset: Path, plan_file: Path | N
         "illegal_access_batch": args.debug_illegal_access_batch,
     }
     return {name: value for name, value in options.items() if value is not None} | cache
+
+
+def topology_of(args: argparse.Namespace, device: str) -> str:
+    """--topology, but where the cache takes all that is left, it alone decides about neighbour lists in GPU memory."""
+    return "host" if device == "cuda" and args.topology == "auto" and wants_auto_cache(args) else args.topology
 
 
 def count_ranks(gpus: list[int], ranks: int | None, device: str) -> int:

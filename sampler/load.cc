@@ -10,6 +10,7 @@
 #include "base/device.h"
 #include "base/process.h"
 #include "cache/host_rows.h"
+#include "cache/probe.h"
 #include "sampler/cache_plan.h"
 
 #ifdef COHORT_WITH_CUDA
@@ -179,8 +180,10 @@ std::vector<std::unique_ptr<Backend>> make_backends(const Options& options, cons
 }
 
 std::string describe_devices() {
-  nlohmann::json json = {
-      {"cuda_build", false}, {"gpus", nlohmann::json::array()}, {"cliques", nlohmann::json::array()}};
+  nlohmann::json json = {{"cuda_build", false},
+                         {"gpus", nlohmann::json::array()},
+                         {"cliques", nlohmann::json::array()},
+                         {"versions", {0, 0}}};
 #ifdef COHORT_WITH_CUDA
   json["cuda_build"] = true;
   std::vector<int> ordinals;
@@ -192,6 +195,22 @@ std::string describe_devices() {
     ordinals.push_back(gpu.ordinal);
   }
   json["cliques"] = base::peer_cliques(ordinals);
+  int driver = 0, runtime = 0;
+  base::cuda_check(cudaDriverGetVersion(&driver), "read the driver's version");
+  base::cuda_check(cudaRuntimeGetVersion(&runtime), "read the runtime's version");
+  json["versions"] = {driver, runtime};
+#endif
+  return json.dump();
+}
+
+std::string describe_links() {
+  nlohmann::json json = {{"gpus", nlohmann::json::array()}};
+#ifdef COHORT_WITH_CUDA
+  for (const cache::GpuLinks& links : cache::probe_links()) {
+    json["gpus"].push_back(
+        {{"uuid", base::format_uuid(links.uuid)}, {"local", links.local}, {"peer", nullptr}, {"host", links.host}});
+    if (links.peer) json["gpus"].back()["peer"] = *links.peer;
+  }
 #endif
   return json.dump();
 }

@@ -25,8 +25,13 @@ channel::ChannelOptions channel_options(const Options& options, const dataset::D
 std::vector<std::unique_ptr<Backend>> make_backends(const Options& options, const GraphView& graph);
 
 // Backends of this build and the visible GPUs, as JSON: {"cuda_build": bool, "gpus": [{ordinal, name, uuid, bytes}],
-// "cliques": [[ordinal, ...], ...]}; the GPUs of a clique read each other's memory.
+// "cliques": [[ordinal, ...], ...], "versions": [driver, runtime], of CUDA}; the GPUs of a clique read each other's
+// memory.
 std::string describe_devices();
+
+// What the visible GPUs get from each kind of memory (cache/probe.h), measured now, as JSON: {"gpus": [{uuid, local,
+// peer or null, host}]}, in bytes a second.
+std::string describe_links();
 
 // When the process that started the run is gone (`owner_died`: the kernel has said so), or has left the sampler to
 // other ranks (a file `left` says so), nobody else removes the channel's folder.

@@ -1,10 +1,13 @@
 // cohort-sampler run.json: builds minibatches for its trainers until the run is stopped.
 // cohort-sampler --devices: what this build and machine can use, as JSON.
+// cohort-sampler --probe: what the visible GPUs get from each kind of memory, as JSON; takes about a second.
 // cohort-sampler --presample options.json: counts what a short run reads, for the cache; prints JSON.
 #include <signal.h>
 
 #include <cstdio>
 #include <exception>
+#include <functional>
+#include <string>
 #include <string_view>
 
 #include "base/check.h"
@@ -58,9 +61,10 @@ int serve(const sampler::Options& options) {
   return 0;
 }
 
-int presample(const char* options) {
+// Prints what it returns.
+int print(const std::function<std::string()>& answer) {
   try {
-    std::printf("%s\n", sampler::presample_to_file(sampler::read_presample_options(options)).c_str());
+    std::printf("%s\n", answer().c_str());
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "cohort-sampler: %s\n", error.what());
@@ -76,15 +80,16 @@ constexpr const char* kWorkQueues = "8";
 
 int main(int argc, char** argv) {
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", kWorkQueues, 0);
-  if (argc == 3 && std::string_view(argv[1]) == "--presample") return presample(argv[2]);
+  const std::string_view what = argc > 1 ? argv[1] : "";
+  if (argc == 3 && what == "--presample") {
+    return print([&] { return sampler::presample_to_file(sampler::read_presample_options(argv[2])); });
+  }
   if (argc != 2) {
-    std::fprintf(stderr, "usage: cohort-sampler run.json | --devices | --presample options.json\n");
+    std::fprintf(stderr, "usage: cohort-sampler run.json | --devices | --probe | --presample options.json\n");
     return 2;
   }
-  if (std::string_view(argv[1]) == "--devices") {
-    std::printf("%s\n", sampler::describe_devices().c_str());
-    return 0;
-  }
+  if (what == "--devices") return print(sampler::describe_devices);
+  if (what == "--probe") return print(sampler::describe_links);
   signal(SIGINT, SIG_IGN);
   int status = 1;
   sampler::Options options;

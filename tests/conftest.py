@@ -11,6 +11,14 @@ import pytest
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def cache_home(tmp_path_factory):
+    """What Cohort remembers of the machine goes into a folder of the tests, not into the user's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache-home")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def cora(tmp_path_factory) -> Path:
     """Cora with every edge in both directions: 2708 nodes, 10556 edges, 1433 float32 features, 7 classes."""

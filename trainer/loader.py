@@ -21,6 +21,7 @@ from cohort.base.programs import POLITE, log_tail, program
 from cohort.cache.options import CacheOptions, sampler_members
 from cohort.channel.run_folder import RunFolder, meeting_point, rank_folders
 from cohort.trainer import _native
+from cohort.trainer.cache_arguments import cache_options, is_integer, with_gpu_memory
 from cohort.trainer.ranks import Place, place_from_environment
 from cohort.trainer.source import BatchSource, wait_for_channel, wait_for_file
 
@@ -45,11 +46,13 @@ class NeighborLoader:
         num_slots: batches that the shared buffer holds.
         topology: where a GPU sampler keeps the graph: "auto", "gpu" or "host".
         compress: where feature rows stay encoded: "none", "cache", "host", "both"; "auto": if the data set is prepared.
-        cache_ratio: cache of each GPU as a share of all raw feature bytes, index included: one number, or one a rank.
+        cache_ratio: cache of each GPU as a share of all raw feature bytes, index included: one number, or one a rank;
+            "auto": what slots and ``trainer_bytes`` leave.
         cache_bytes: the same in bytes. Neither: no cache.
         cache_policy: what is hot: "plan", "degree", "random"; "none": no cache. "plan" counts what a short run of the
             sampler reads, once for a fanout and batch size (the counts stay beside the data set), with seeds of the
             data set's split "train", whatever `input_nodes` are: which nodes a loader will ask for is not known before.
+        trainer_bytes: for "auto": GPU memory that this script, its CUDA context and the sampler's take at their peak.
         order: how a GPU reads host rows of a batch: "address" (ascending) or "asis".
         cliques: GPUs that read each other's memory: "auto" (as the machine says), "none", "all", "2x4", "3+5".
         limit_seconds: how long the sampler may stay in one stage before it counts as hung.
@@ -80,9 +83,10 @@ class NeighborLoader:
         num_slots: int = 3,
         topology: str = "auto",
         compress: str = "auto",
-        cache_ratio: float | Sequence[float] | None = None,
+        cache_ratio: float | Sequence[float] | str | None = None,
         cache_bytes: int | Sequence[int] | None = None,
         cache_policy: str = "plan",
+        trainer_bytes: int | None = None,
         order: str = "address",
         cliques: str = "auto",
         limit_seconds: float = 600.0,
@@ -96,8 +100,7 @@ class NeighborLoader:
         self.epoch = 0  # epochs begun so far; set it to repeat or skip epochs
         if _sampler is None:
             options = {"topology": topology, "compress": compress, "order": order, "num_slots": num_slots, "seed": seed}
-            ratios, budgets = _listed("cache_ratio", cache_ratio), _listed("cache_bytes", cache_bytes)
-            cache = CacheOptions(ratios, budgets and [index(each) for each in budgets], cache_policy, cliques)
+            cache = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes)
             _sampler = _Sampler(
                 Path(data), device, options | (_debug or {}), cache, self.num_neighbors, self.batch_size, limit_seconds
             )
@@ -172,8 +175,11 @@ class _Sampler:
                     _warn_without_mps()
                 gpus = [gpu] if meeting is None else list(range(self.place.local_size))
                 options = {"device": kind, "gpus": gpus} | options
+                if kind == "cuda" and cache.ratios == "auto":
+                    cache = with_gpu_memory(cache, gpus)
+                    options["topology"] = "host" if options["topology"] == "auto" else options["topology"]
                 num_slots, num_ranks = options["num_slots"], self.place.local_size
-                options |= sampler_members(cache, self.data, fanout, batch_size, num_slots, num_ranks)
+                options |= sampler_members(cache, self.data, fanout, batch_size, num_slots, num_ranks, kind == "cuda")
                 self.run_folder = self._start(options, meeting)
             else:
                 self.run_folder = _find(meeting, limit_seconds)
@@ -309,31 +315,14 @@ def _num_nodes(data: Path) -> int:
 
 
 def _checked_positive(name: str, value: int) -> int:
-    if not _is_integer(value) or not 1 <= value <= INT32_MAX:
+    if not is_integer(value) or not 1 <= value <= INT32_MAX:
         raise CohortError(name, "an integer of at least 1", repr(value))
     return index(value)
 
 
-def _listed(name: str, values) -> list | None:
-    """Numbers of at least 0 as a list: one, or one a rank."""
-    if values is None:
-        return None
-    values = list(values) if isinstance(values, Sequence | np.ndarray) and not isinstance(values, str) else [values]
-    whole = name == "cache_bytes"
-    if not values or not all(_is_integer(each) or (not whole and isinstance(each, float)) for each in values):
-        raise CohortError(name, "a number, or one a rank", repr(values))
-    if not all(0 <= each < float("inf") for each in values):
-        raise CohortError(name, "numbers of at least 0", repr(values))
-    return values
-
-
-def _is_integer(value) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
 def _checked_fanout(fanout: Sequence[int]) -> list[int]:
     good = isinstance(fanout, Sequence | np.ndarray) and len(fanout) > 0
-    if not good or not all(_is_integer(k) and -1 <= k <= INT32_MAX for k in fanout):
+    if not good or not all(is_integer(k) and -1 <= k <= INT32_MAX for k in fanout):
         raise CohortError("num_neighbors", "one integer a hop, each -1 (all) or at least 0", repr(fanout))
     return [index(k) for k in fanout]
 

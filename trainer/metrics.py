@@ -188,6 +188,9 @@ class RunReport:
     epochs: list[EpochReport] = field(default_factory=list)
     bytes: dict = field(default_factory=lambda: {"host": 0, "peer": 0, "local": 0})
 
+    # Of a run without a cache, on a GPU: what it takes there beside the slots (gpu_memory.py); of all ranks the most.
+    trainer_peak_bytes: int | None = None
+
     # Of a run with a cache: {"predicted": a rank, "measured": a rank}, see cache_report.py.
     cache: dict | None = None
 

@@ -117,6 +117,11 @@ class BatchSource:
         )
         return batch, slot
 
+    @property
+    def slots_bytes(self) -> int:
+        """Memory of the slots of this trainer's channel, as large as they are now."""
+        return self._receiver.slots_bytes
+
     def leave(self) -> None:
         """Ends this trainer's part; the sampler ends when all trainers have. Batches still referenced stay valid."""
         self._receiver.leave()

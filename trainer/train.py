@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from cohort.trainer.cache_report import measured
+from cohort.trainer.gpu_memory import peak_beside_slots
 from cohort.trainer.metrics import EpochReport, RunReport, StepClock, append_line
 from cohort.trainer.models import SampledGNN, model_input
 from cohort.trainer.progress import Progress
@@ -34,6 +35,7 @@ class TrainOptions:
     num_classes: int
     feature_dim: int
     quiet: bool = False
+    max_batches: int | None = None  # of each pass; for a run that is only to be measured
 
 
 class Trainer:
@@ -87,6 +89,9 @@ class Trainer:
         self.model.load_state_dict(best_weights)
         if self.sizes["test"]:
             self.report.test_accuracy = self.evaluate(self._ask("test", self.options.eval_fanout))
+        if self.device.type == "cuda" and self.report.cache is None:
+            peak_bytes = peak_beside_slots(self.device, self.source.slots_bytes)
+            self.report.trainer_peak_bytes = max(self.ranks.gather(peak_bytes))
         self._write_summary()
         return self.report
 
@@ -97,7 +102,7 @@ class Trainer:
         loss_sum = torch.zeros((), device=self.device)
         num_labelled = torch.zeros((), device=self.device)
         clock = self.ranks.clock = StepClock(self.device)
-        for batch, slot in self.source.batches(which):
+        for batch, slot in self._batches(which):
             clock.step_begins()
             loss, labelled = self._step(batch)
             clock.step_ended()
@@ -135,7 +140,7 @@ class Trainer:
         self.model.eval()
         right, labelled = counts = torch.zeros(2, device=self.device)
         read = EpochReport(0)
-        for batch, slot in self.source.batches(which):
+        for batch, slot in self._batches(which):
             y = batch.y[: batch.batch_size]
             right += ((self._seed_scores(self.model, batch).argmax(dim=1) == y) & (y >= 0)).sum()
             labelled += (y >= 0).sum()
@@ -144,6 +149,10 @@ class Trainer:
             self.report.add_bytes(row_tiers)
         self.ranks.sum(counts)
         return (right / labelled.clamp(min=1)).item()
+
+    def _batches(self, which: Pass):
+        """(batch, slot) of the pass, or of its first `max_batches` steps."""
+        return self.source.batches(which, min(which.num_steps, self.options.max_batches or which.num_steps))
 
     def _ask(self, name: str, fanout: list[int], epoch: int = 0, shuffle: bool = False) -> Pass:
         return self.source.request(self.seed_sets[name], fanout, self.options.batch_size, epoch, shuffle)

@@ -1,12 +1,14 @@
 """NeighborLoader with a cache: the same batches; counts made on its own; what it refuses."""
 
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 from cohort import CohortError, NeighborLoader
+from cohort.trainer.cache_arguments import cache_options, with_gpu_memory
 
 pytestmark = pytest.mark.usefixtures("shm")
 
@@ -52,6 +54,24 @@ def test_counts_are_made_once_of_the_training_seeds(data):
     assert [path.stat().st_mtime_ns for path in data.glob("hotness-*")] == [made]
 
 
+def test_auto_is_what_slots_and_the_script_leave_of_the_smallest_gpu(monkeypatch):
+    sizes = {0: 50, 2: 40}
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda gpu: SimpleNamespace(total_memory=sizes[gpu]))
+    options = cache_options("auto", None, "plan", "auto", np.int64(7))
+    assert (options.ratios, options.trainer_bytes, options.wanted) == ("auto", 7, True)
+    assert with_gpu_memory(options, [0, 2]).gpu_bytes == 40
+
+
+@pytest.mark.gpu
+def test_auto_on_a_gpu(data):
+    peak = torch.cuda.get_device_properties(0).total_memory - 4_000_000_000
+    options = {"cache_ratio": "auto", "trainer_bytes": peak, "seed": 3}
+    with NeighborLoader(data, [4, 3], 64, SEEDS, shuffle=True, device="cuda", **options) as loader:
+        found = [batch.clone() for batch in loader]
+    for plain, cached in zip(batches(data), found, strict=True):
+        assert torch.equal(plain.n_id, cached.n_id.cpu()) and torch.equal(plain.x, cached.x.cpu())
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -61,6 +81,10 @@ def test_counts_are_made_once_of_the_training_seeds(data):
         ({"cache_ratio": [0.1, 0.1]}, "one value, or 1"),
         ({"cache_bytes": 1.5}, "cache_bytes: expected a number"),
         ({"cache_ratio": 0.1, "cache_bytes": 10}, "one of the two"),
+        ({"cache_ratio": "auto"}, "trainer_bytes: a script's own peak of GPU memory is unknown"),
+        ({"cache_ratio": "auto", "trainer_bytes": "2GB"}, "trainer_bytes: expected bytes"),
+        ({"cache_ratio": "auto", "trainer_bytes": -1}, "trainer_bytes: expected bytes"),
+        ({"cache_ratio": "auto", "trainer_bytes": 10**9}, "the GPU's memory is unknown"),
         ({"cache_ratio": 0.1, "cache_policy": "lru"}, "cache policy: expected plan, degree, random, none"),
         ({"cache_ratio": 0.1, "cliques": "3+5"}, "expected 1 GPUs in all"),
         ({"order": "random"}, "order: expected address or asis"),

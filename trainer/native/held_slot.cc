@@ -34,4 +34,11 @@ std::string Receiver::device() const {
   return "cuda:" + std::to_string(subscriber_->ordinal());
 }
 
+int64_t Receiver::slots_bytes() const {
+  const channel::ChannelHeader& header = subscriber_->header();
+  uint64_t bytes = 0;
+  for (int slot = 0; slot < header.num_slots; ++slot) bytes += header.slots[slot].bytes;
+  return static_cast<int64_t>(bytes);
+}
+
 }  // namespace cohort::trainer

@@ -51,6 +51,7 @@ class Receiver {
   void set_idle() { subscriber_->set_stage(channel::Stage::kIdle); }
   void fail(const std::string& text) { subscriber_->leave_error(text.c_str()); }
   std::string device() const;
+  int64_t slots_bytes() const;  // memory of all slots as they are now
 
  private:
   std::shared_ptr<channel::Subscriber> subscriber_;

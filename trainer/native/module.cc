@@ -148,7 +148,8 @@ void bind_receiver(nb::module_& m) {
       .def("leave", &Receiver::leave, "Ends the trainer's part; batches held stay valid.")
       .def("set_idle", &Receiver::set_idle, "Says that the trainer is between passes.")
       .def("fail", &Receiver::fail, nb::arg("text"), "Leaves the reason of the trainer's failure in the channel.")
-      .def_prop_ro("device", &Receiver::device, "\"cpu\" or \"cuda:<ordinal>\".");
+      .def_prop_ro("device", &Receiver::device, "\"cpu\" or \"cuda:<ordinal>\".")
+      .def_prop_ro("slots_bytes", &Receiver::slots_bytes, "Memory of all slots as they are now.");
 }
 
 }  // namespace

@@ -1,0 +1,80 @@
+"""What this machine's GPUs get from each kind of memory: measured once (probe.h), and remembered."""
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from cohort.base.errors import CohortError
+from cohort.base.files import remember, remembered
+from cohort.base.programs import ask_sampler
+
+# Local, peer and host, measured on H200 with NVLink 4 and PCIe 5: GB/s. For plans made without a GPU.
+MEASURED_BANDWIDTH = (1500.0, 360.0, 51.0)
+
+
+def machine_bandwidth(say: Callable[[str], None], machine: dict | None = None) -> tuple[float, float, float]:
+    """GB/s that the slowest visible GPU gets from local, peer and host memory; ``MEASURED_BANDWIDTH`` without a GPU.
+
+    They are measured unless a file in the user's cache folder has them, for these GPUs, driver and runtime.
+
+    Args:
+        say: is told that the links are measured, and what is wrong with the file.
+        machine: what ``cohort-sampler --devices`` says, if it has been asked.
+    """
+    machine = machine or ask_sampler("--devices")
+    if not machine["gpus"]:
+        return MEASURED_BANDWIDTH
+    uuids = sorted(gpu["uuid"] for gpu in machine["gpus"])
+    path = links_file(uuids, machine["versions"])
+    gpus = remembered(path, lambda text: _checked(text, uuids), say)
+    if gpus is None:
+        say(f"measuring what a GPU gets from local, peer and host memory, once: {path}")
+        try:
+            answer = json.dumps(ask_sampler("--probe"), indent=2) + "\n"
+            gpus = _checked(answer, uuids)
+        except CohortError as error:
+            rates = ",".join(f"{rate:.0f}" for rate in MEASURED_BANDWIDTH)
+            say(f"warning: planning with --bandwidth {rates}, as the measurement failed: {error}")
+            return MEASURED_BANDWIDTH
+        remember(path, answer, say)
+    return slowest(gpus)
+
+
+def links_file(uuids: list[str], versions: list[int]) -> Path:
+    """Where these GPUs' links are remembered: in XDG_CACHE_HOME or ~/.cache."""
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    folder = Path(given) if os.path.isabs(given) else Path("/", os.path.expanduser("~"), ".cache")
+    digest = hashlib.sha256(json.dumps([uuids, versions]).encode()).hexdigest()[:16]
+    return folder / "cohort" / f"links-{digest}.json"
+
+
+def slowest(gpus: list[dict]) -> tuple[float, float, float]:
+    """(local, peer, host) GB/s of the slowest GPU, descending, as the planner wants them.
+
+    Args:
+        gpus: [{"local", "peer" (None: it reads no other GPU), "host"}], bytes a second.
+    """
+    local = min(gpu["local"] for gpu in gpus) / 1e9
+    host = min(local, min(gpu["host"] for gpu in gpus) / 1e9)
+    peer = min((gpu["peer"] / 1e9 for gpu in gpus if gpu["peer"] is not None), default=MEASURED_BANDWIDTH[1])
+    return local, min(local, max(peer, host)), host
+
+
+def _checked(text: str, uuids: list[str]) -> list[dict]:
+    """The GPUs of what ``cohort-sampler --probe`` prints.
+
+    Raises:
+        ValueError, KeyError, TypeError: it is not that, or of other GPUs.
+    """
+    gpus = json.loads(text)["gpus"]
+    if sorted(gpu["uuid"] for gpu in gpus) != uuids:
+        raise ValueError("it is of other GPUs")
+    for gpu in gpus:
+        rates = {name: gpu[name] for name in ("local", "peer", "host") if (name, gpu[name]) != ("peer", None)}
+        for name, rate in rates.items():
+            if isinstance(rate, bool) or not 0 < rate < math.inf:
+                raise ValueError(f"{name} is {rate}")
+    return gpus

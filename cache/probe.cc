@@ -1,0 +1,178 @@
+#include "cache/probe.h"
+
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/check.h"
+#include "base/owners.h"
+#include "base/process.h"
+#include "base/random.h"
+#include "cache/feature_fetch.h"
+#include "ibp/gpu.h"
+
+namespace cohort::cache {
+namespace {
+
+using base::cuda_check;
+
+constexpr int64_t kNumRows = int64_t{1} << 18;  // a round reads
+constexpr uint32_t kRowBytes = 512;
+// A region has so many times the rows: more than the caches of a GPU hold.
+constexpr int64_t kHostSpread = 7, kGpuSpread = 4;
+constexpr int64_t kHostBytes = kHostSpread * kNumRows * kRowBytes, kGpuBytes = kGpuSpread * kNumRows * kRowBytes;
+constexpr int kFirstRounds = 2, kLeastRounds = 5;  // the first ones wake the GPU up and are not counted
+
+enum class ReadOrder { kAscending, kRandom };
+
+// uint64 [kNumRows]: one of each `spread` rows that follow each other, by chance.
+std::vector<uint64_t> choose_rows(int64_t spread, ReadOrder order) {
+  constexpr uint64_t kChoice = 0, kPlace = 1;
+  const base::PhiloxKey key = base::key_of(0);
+  std::vector<uint64_t> entries(kNumRows);
+  for (uint64_t i = 0; i < entries.size(); ++i) {
+    const auto wide = static_cast<uint64_t>(spread);
+    const uint64_t row = i * wide + base::random_below(wide, key, kChoice, i);
+    entries[i] = ibp::make_entry(row * kRowBytes, kRowBytes, true);
+  }
+  if (order == ReadOrder::kAscending) return entries;
+  for (uint64_t i = entries.size() - 1; i > 0; --i) {
+    std::swap(entries[i], entries[base::random_below(i + 1, key, kPlace, i)]);
+  }
+  return entries;
+}
+
+ibp::Profile raw_profile() {
+  ibp::Profile profile;
+  profile.dtype = ibp::Dtype::kUint8;
+  profile.num_columns = kRowBytes;
+  return profile;
+}
+
+template <typename T>
+void copy_to_gpu(base::DeviceArray<T>& to, const std::vector<T>& from) {
+  cuda_check(cudaMemcpy(to.data(), from.data(), from.size() * sizeof(T), cudaMemcpyHostToDevice), "copy rows' places");
+}
+
+// Reads rows with the GPU that is current when it is made and used.
+class Reader {
+ public:
+  Reader() {
+    std::vector<int32_t> positions(kNumRows);
+    std::iota(positions.begin(), positions.end(), 0);
+    copy_to_gpu(positions_, positions);
+    copy_to_gpu(count_, {static_cast<unsigned long long>(kNumRows)});
+    copy_to_gpu(damaged_, {ibp::kNoFetchError});
+  }
+
+  // Bytes a second of rows in a region of kNumRows * spread of them.
+  double rate(const std::byte* region, int64_t spread, ReadOrder order, double seconds) {
+    copy_to_gpu(entries_, choose_rows(spread, order));
+    ibp::LocatedRows rows;
+    rows.entries = entries_.data();
+    rows.positions = positions_.data();
+    rows.count = count_.data();
+    rows.regions = {ibp::RegionRef{region, kNumRows * spread * kRowBytes}};
+    rows.step_bytes = ibp::kLineBytes;
+    if (order == ReadOrder::kAscending) rows.next = next_.data();
+    for (int round = 0; round < kFirstRounds; ++round) time(rows);
+    std::vector<double> rounds;
+    for (double spent = 0; spent < seconds || rounds.size() < kLeastRounds; spent += rounds.back()) {
+      rounds.push_back(time(rows));
+    }
+    const auto middle = rounds.begin() + static_cast<std::ptrdiff_t>(rounds.size() / 2);
+    std::nth_element(rounds.begin(), middle, rounds.end());
+    require_undamaged();
+    return static_cast<double>(kNumRows * kRowBytes) / *middle;
+  }
+
+ private:
+  // Seconds of a round.
+  double time(const ibp::LocatedRows& rows) {
+    cuda_check(cudaMemsetAsync(next_.data(), 0, sizeof(uint32_t), stream_), "begin a round");
+    begun_.record(stream_);
+    ibp::FetchOptions options;
+    options.max_sms = kDefaultFetchSms;
+    ibp::fetch_located(profile_, rows, out_.data(), damaged_.data(), stream_, options);
+    ended_.record(stream_);
+    ended_.synchronize();
+    float ms = 0;
+    cuda_check(cudaEventElapsedTime(&ms, begun_, ended_), "time a round");
+    return 1e-3 * ms;
+  }
+
+  void require_undamaged() const {
+    unsigned long long damaged = 0;
+    cuda_check(cudaMemcpy(&damaged, damaged_.data(), sizeof damaged, cudaMemcpyDeviceToHost), "read the fetch's error");
+    base::require(damaged == ibp::kNoFetchError, "raw rows are fetched without an error");
+  }
+
+  ibp::DeviceProfile profile_{raw_profile()};
+  base::DeviceArray<uint64_t> entries_{kNumRows};
+  base::DeviceArray<int32_t> positions_{kNumRows};
+  base::DeviceArray<unsigned long long> count_{1}, damaged_{1};
+  base::DeviceArray<uint32_t> next_{1};
+  base::DeviceBytes out_{kNumRows * kRowBytes, "allocate the rows of a probe"};
+  base::Stream stream_;
+  base::Event begun_, ended_;
+};
+
+void choose(int gpu) { cuda_check(cudaSetDevice(gpu), "choose a GPU"); }
+
+base::PinnedBytes host_region() {
+  const int64_t available = base::available_host_bytes();
+  if (2 * kHostBytes > available) {
+    throw base::Error({"host memory", base::format_bytes(2.0 * kHostBytes) + " for measuring links, half of it unused",
+                       base::format_bytes(static_cast<double>(available)) + " available",
+                       "give the bandwidths: --bandwidth"});
+  }
+  return base::PinnedBytes(kHostBytes);
+}
+
+// The first other GPU that the current one, `gpu`, can read, and now may.
+std::optional<int> open_peer(int gpu, int num_gpus) {
+  for (int other = 0; other < num_gpus; ++other) {
+    if (other == gpu || !base::can_read_peer(gpu, other)) continue;
+    const cudaError_t status = cudaDeviceEnablePeerAccess(other, 0);
+    if (status == cudaErrorPeerAccessAlreadyEnabled) {
+      cudaGetLastError();  // takes the error back
+    } else {
+      cuda_check(status, "get access to a peer's memory");
+    }
+    return other;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<GpuLinks> probe_links() {
+  const std::vector<base::Gpu> gpus = base::visible_gpus();
+  if (gpus.empty()) return {};
+  const auto num_gpus = static_cast<int>(gpus.size());
+  const double seconds = kProbeSeconds / (3 * num_gpus);
+  std::vector<base::DeviceBytes> regions;
+  for (int gpu = 0; gpu < num_gpus; ++gpu) {
+    choose(gpu);
+    regions.emplace_back(kGpuBytes, "allocate memory to read from");
+  }
+  const base::PinnedBytes host = host_region();
+  const auto region_of = [&](int gpu) { return regions[static_cast<std::size_t>(gpu)].data(); };
+  std::vector<GpuLinks> links;
+  for (const base::Gpu& gpu : gpus) {
+    choose(gpu.ordinal);
+    Reader reader;
+    GpuLinks& found = links.emplace_back();
+    found.uuid = gpu.uuid;
+    found.local = reader.rate(region_of(gpu.ordinal), kGpuSpread, ReadOrder::kRandom, seconds);
+    if (const auto peer = open_peer(gpu.ordinal, num_gpus)) {
+      found.peer = reader.rate(region_of(*peer), kGpuSpread, ReadOrder::kRandom, seconds);
+    }
+    found.host = reader.rate(host.data(), kHostSpread, ReadOrder::kAscending, seconds);
+  }
+  return links;
+}
+
+}  // namespace cohort::cache

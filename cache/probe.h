@@ -1,0 +1,26 @@
+// What each GPU gets from its own memory, a peer's and the host's when it reads rows as the fetch of a batch does: the
+// bandwidths that a cache is planned with.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "base/device.h"
+
+namespace cohort::cache {
+
+struct GpuLinks {
+  base::GpuUuid uuid{};
+  double local = 0;            // bytes/s
+  std::optional<double> peer;  // of the first visible GPU whose memory it reads; none without
+  double host = 0;             // bytes/s, of pinned memory
+};
+
+// Has each visible GPU, one after the other, read random raw rows of 512 bytes on kDefaultFetchSms SMs: from the host
+// in ascending address order, from GPUs in none. The rates are those of stored bytes, in the median round. Reads for
+// kProbeSeconds in all. Takes 0.7 GB of each GPU and 0.94 GB of pinned memory, and gives them back. Throws base::Error
+// when they are not to be had.
+inline constexpr double kProbeSeconds = 0.6;
+std::vector<GpuLinks> probe_links();
+
+}  // namespace cohort::cache

@@ -1,0 +1,210 @@
+"""The links of this machine's GPUs: measured once, remembered, and put in the planner's order."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cohort.base.errors import CohortError
+from cohort.base.programs import ask_sampler, program
+from cohort.cache import links
+from cohort.cache.links import MEASURED_BANDWIDTH, links_file, machine_bandwidth, slowest
+from cohort.cache.options import CacheOptions, sampler_members
+from cohort.launch.main import main
+
+
+class Machine:
+    """Stands for cohort-sampler on a machine with two GPUs, and for the user who is told."""
+
+    def __init__(self):
+        self.gpus = [
+            {"uuid": "GPU-b", "local": 340e9, "peer": 300e9, "host": 50e9},
+            {"uuid": "GPU-a", "local": 350e9, "peer": 310e9, "host": 48e9},
+        ]
+        self.versions = [13000, 13000]
+        self.num_probes = 0
+        self.failure: CohortError | None = None
+        self.said: list[str] = []
+
+    def ask(self, what: str) -> dict:
+        if what == "--devices":
+            return {"gpus": [{"uuid": gpu["uuid"]} for gpu in self.gpus], "versions": self.versions}
+        assert what == "--probe"
+        self.num_probes += 1
+        if self.failure:
+            raise self.failure
+        return {"gpus": self.gpus}
+
+    def bandwidth(self) -> tuple[float, float, float]:
+        """What a new process finds; `said` is what it says."""
+        self.said = []
+        return machine_bandwidth(self.said.append)
+
+
+@pytest.fixture
+def machine(monkeypatch, tmp_path):
+    """The machine, and an empty cache folder of the user."""
+    machine = Machine()
+    monkeypatch.setattr(links, "ask_sampler", machine.ask)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    return machine
+
+
+def saved(tmp_path) -> list[Path]:
+    return sorted((tmp_path / "home").rglob("*"))
+
+
+def test_the_links_are_measured_once_a_machine(machine, tmp_path):
+    assert machine.bandwidth() == (340, 300, 48) and machine.num_probes == 1
+    (line,) = machine.said
+    folder, file = saved(tmp_path)
+    assert folder.name == "cohort" and file.name.startswith("links-") and str(file) in line
+    assert json.loads(file.read_text()) == {"gpus": machine.gpus}
+    assert machine.bandwidth() == (340, 300, 48) and machine.num_probes == 1 and machine.said == []
+    machine.gpus.reverse()
+    assert machine.bandwidth() == (340, 300, 48) and machine.num_probes == 1, "the order does not matter"
+
+
+def test_other_gpus_and_another_driver_are_measured_again(machine, tmp_path):
+    machine.bandwidth()
+    machine.versions = [13010, 13000]
+    machine.bandwidth()
+    machine.gpus = machine.gpus[:1]
+    assert machine.bandwidth() == (340, 300, 50)
+    assert machine.num_probes == 3 and len(saved(tmp_path)) == 4
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: "",
+        lambda text: text[:-20],
+        lambda text: "[]",
+        lambda text: '{"gpus": []}',
+        lambda text: text.replace("GPU-a", "GPU-c"),
+        lambda text: text.replace("340000000000.0", "-1"),
+        lambda text: text.replace("340000000000.0", "NaN"),
+        lambda text: text.replace("340000000000.0", "true"),
+        lambda text: text.replace("340000000000.0", "null"),
+        lambda text: text.replace("340000000000.0", '"fast"'),
+        lambda text: text.replace('"host"', '"hosts"'),
+    ],
+)
+def test_a_damaged_file_is_said_and_measured_again(machine, tmp_path, damage):
+    machine.bandwidth()
+    file = saved(tmp_path)[1]
+    good = file.read_text()
+    file.write_text(damage(good))
+    assert file.read_text() != good
+    assert machine.bandwidth() == (340, 300, 48) and machine.num_probes == 2
+    assert str(file) in machine.said[0] and "damaged" in machine.said[0] and len(machine.said) == 2
+    assert file.read_text() == good and len(saved(tmp_path)) == 2
+
+
+def test_a_folder_that_cannot_be_written_is_a_warning(machine, tmp_path):
+    (tmp_path / "home").write_text("no folder")
+    assert machine.bandwidth() == (340, 300, 48)
+    assert len(machine.said) == 2 and machine.said[1].startswith("warning: this will not be remembered")
+    assert str(tmp_path / "home") in machine.said[1]
+    machine.bandwidth()
+    assert machine.num_probes == 2
+
+
+def test_a_measurement_that_fails_is_said_and_not_remembered(machine, tmp_path):
+    machine.failure = CohortError("host memory", "1.88 GB", "1.00 MB available")
+    assert machine.bandwidth() == MEASURED_BANDWIDTH
+    assert "1.00 MB available" in machine.said[1] and "1500,360,51" in machine.said[1]
+    assert saved(tmp_path) == []
+    machine.failure = None
+    assert machine.bandwidth() == (340, 300, 48)
+
+
+def test_without_a_gpu_nothing_is_measured(machine, tmp_path):
+    machine.gpus = []
+    assert machine.bandwidth() == MEASURED_BANDWIDTH
+    assert machine.num_probes == 0 and machine.said == [] and saved(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("rates", "expected"),
+    [
+        ([(350, 300, 50)], (350, 300, 50)),
+        ([(350, 300, 50), (340, 310, 40)], (340, 300, 40)),
+        ([(350, 360, 50)], (350, 350, 50)),  # a peer seems faster than local memory
+        ([(350, 20, 50)], (350, 50, 50)),  # or slower than host memory
+        ([(350, 20, 400)], (350, 350, 350)),
+        ([(350, None, 50)], (350, 350, 50)),  # what a peer would give nobody has measured
+        ([(900, None, 50)], (900, 360, 50)),
+        ([(350, None, 50), (350, 200, 50)], (350, 200, 50)),
+    ],
+)
+def test_the_slowest_gpu_in_the_order_of_the_planner(rates, expected):
+    gpus = [{"local": 1e9 * local, "peer": peer and 1e9 * peer, "host": 1e9 * host} for local, peer, host in rates]
+    assert slowest(gpus) == expected
+
+
+def test_where_links_are_remembered(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert links_file(["a"], [1, 2]).parent == tmp_path / "cohort"
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    for unusable in ("", "relative"):
+        monkeypatch.setenv("XDG_CACHE_HOME", unusable)
+        assert links_file(["a"], [1, 2]).parent == tmp_path / "me/.cache/cohort"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert links_file(["a"], [1, 2]).parent == tmp_path / "me/.cache/cohort"
+    names = {links_file(uuids, versions).name for uuids in (["a"], ["b"], ["a", "b"]) for versions in ([1, 2], [1, 3])}
+    assert len(names) == 6
+
+
+def test_plan_measures_unless_it_is_told(machine, cora, capsys, monkeypatch):
+    monkeypatch.setattr("cohort.launch.plan.devices", lambda: machine.ask("--devices"))
+    common = ["plan", str(cora), "--fanout", "4,3", "--batch-size", "100", "--gpus", "1", "--gpu-memory", "1GB"]
+    common += ["--cache-ratio", "0.1", "--json"]
+    assert main([*common, "--bandwidth", "340,300,48"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert machine.num_probes == 0
+    assert main(common) == 0
+    found = capsys.readouterr()
+    assert machine.num_probes == 1 and found.err.count("cohort: measuring what a GPU gets") == 1
+    assert json.loads(found.out)["seconds"] == pytest.approx(told["seconds"], rel=1e-12)
+    assert main([*common, "--bandwidth", "1500,360,51"]) == 0
+    assert json.loads(capsys.readouterr().out)["seconds"] != pytest.approx(told["seconds"], rel=1e-3)
+
+
+def test_a_run_measures_on_a_gpu_alone(machine, cora):
+    options = CacheOptions([0.1], policy="degree")
+
+    def rates(options: CacheOptions, on_gpu: bool) -> list[float]:
+        return sampler_members(options, cora, [4, 3], 100, 3, 1, on_gpu, machine.said.append)["bytes_per_second"]
+
+    assert rates(options, on_gpu=False) == [1e9 * rate for rate in MEASURED_BANDWIDTH] and machine.num_probes == 0
+    assert rates(options, on_gpu=True) == pytest.approx([340e9, 300e9, 48e9]) and machine.num_probes == 1
+    assert rates(CacheOptions([0.1], policy="degree", bandwidth=(3.0, 2.0, 1.0)), on_gpu=True) == [3e9, 2e9, 1e9]
+    assert sampler_members(CacheOptions(), cora, [4, 3], 100, 3, 1, True) == {}
+
+
+def test_a_program_that_fails_says_why():
+    with pytest.raises(CohortError, match="nowhere.json: expected a readable file"):
+        ask_sampler("--presample", "nowhere.json")
+    result = subprocess.run([program("cohort-sampler")], capture_output=True, text=True)
+    assert result.returncode == 2 and "--probe" in result.stderr
+
+
+def test_the_program_finds_no_gpu():
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
+    answer = subprocess.run([program("cohort-sampler"), "--probe"], env=environment, capture_output=True, check=True)
+    assert json.loads(answer.stdout) == {"gpus": []}
+
+
+@pytest.mark.gpu
+def test_the_links_of_this_machine(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    said: list[str] = []
+    local, peer, host = machine_bandwidth(said.append)
+    assert local >= peer >= host > 0 and len(said) == 1, said
+    (file,) = (tmp_path / "cohort").iterdir()
+    uuids = [gpu["uuid"] for gpu in json.loads(file.read_text())["gpus"]]
+    assert uuids == [gpu["uuid"] for gpu in ask_sampler("--devices")["gpus"]]
+    assert machine_bandwidth(said.append) == (local, peer, host) and len(said) == 1

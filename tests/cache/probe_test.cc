@@ -1,0 +1,40 @@
+#include "cache/probe.h"
+
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+namespace cohort::cache {
+namespace {
+
+TEST(GpuProbe, MeasuresEveryGpuOnceAndPeersWhereTheyAreRead) {
+  const std::vector<base::Gpu> gpus = base::visible_gpus();
+  if (gpus.empty()) GTEST_SKIP() << "no GPU";
+  const std::vector<GpuLinks> links = probe_links();
+  ASSERT_EQ(links.size(), gpus.size());
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    EXPECT_EQ(links[i].uuid, gpus[i].uuid);
+    bool reads_a_peer = false;
+    for (const base::Gpu& other : gpus) {
+      reads_a_peer |= other.ordinal != gpus[i].ordinal && base::can_read_peer(gpus[i].ordinal, other.ordinal);
+    }
+    EXPECT_EQ(links[i].peer.has_value(), reads_a_peer);
+    EXPECT_TRUE(links[i].host > 0 && std::isfinite(links[i].host));
+    EXPECT_GT(links[i].local, links[i].host) << "no host link is as fast as GPU memory";
+  }
+}
+
+TEST(GpuProbe, GivesItsMemoryBack) {
+  if (base::visible_gpus().empty()) GTEST_SKIP() << "no GPU";
+  probe_links();  // the first makes the contexts
+  ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+  const int64_t before = base::free_device_bytes();
+  probe_links();
+  ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+  EXPECT_LT(std::abs(before - base::free_device_bytes()), 100'000'000) << "of 0.7 GB that it takes";
+}
+
+}  // namespace
+}  // namespace cohort::cache

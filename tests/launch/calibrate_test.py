@@ -1,0 +1,184 @@
+"""`--cache-ratio auto`: the trainer's peak is measured by a short run, once, and remembered beside the data."""
+
+import json
+import math
+import shutil
+import signal
+
+import pytest
+from processes import cohort
+
+from cohort.base.errors import CohortError
+from cohort.cache.budget import slot_bytes
+from cohort.launch import calibrate
+from cohort.launch.calibrate import HEADROOM, peak_file, peak_key, trainer_bytes
+from cohort.launch.runs import run_programs
+
+pytestmark = pytest.mark.usefixtures("shm")
+
+PEAK = 5_000_000_001
+
+
+@pytest.fixture
+def data(cora, tmp_path):
+    """Cora in a folder of its own."""
+    folder = tmp_path / "cora"
+    shutil.copytree(cora, folder, ignore=shutil.ignore_patterns("hotness-*", "peak-*"))
+    return folder
+
+
+@pytest.fixture
+def meta(data) -> dict:
+    return json.loads((data / "meta.json").read_text())
+
+
+def run_of(data, **trainer) -> dict:
+    """What becomes run.json, on the CPU."""
+    common = {"task": "train", "model": "sage", "fanout": [4, 3], "eval_fanout": [4, 3], "batch_size": 100}
+    common |= {"hidden": 8, "epochs": 2, "lr": 0.01, "weight_decay": 0.0, "dropout": 0.5, "seed": 0}
+    sampler = {"dataset": str(data), "device": "cpu", "num_ranks": 1, "topology": "auto", "compress": "auto"}
+    return {
+        "mps": False,
+        "sampler": sampler,
+        "trainer": common | {"num_classes": 7, "feature_dim": 1433, "quiet": True} | trainer,
+    }
+
+
+class Measurements:
+    """Stands for the short run."""
+
+    def __init__(self):
+        self.num = 0
+
+    def __call__(self, run: dict) -> int:
+        self.num += 1
+        return PEAK
+
+
+@pytest.fixture
+def measurements(monkeypatch):
+    found = Measurements()
+    monkeypatch.setattr(calibrate, "_measure", found)
+    return found
+
+
+def test_the_peak_is_measured_once(data, meta, measurements, capsys):
+    assert trainer_bytes(data, meta, run_of(data)) == math.ceil(HEADROOM * PEAK)
+    (file,) = data.glob("peak-*")
+    first = capsys.readouterr().err
+    assert "10 batches without a cache" in first and "5.00 GB" in first and str(file) in first
+    again = run_of(data, epochs=9, lr=1.0, weight_decay=0.1, seed=5, quiet=False)
+    assert trainer_bytes(data, meta, again) == math.ceil(HEADROOM * PEAK)
+    assert measurements.num == 1 and capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("part", "changed"),
+    [
+        ("trainer", {"model": "gat"}),
+        ("trainer", {"hidden": 16}),
+        ("trainer", {"fanout": [4, 3, 2], "eval_fanout": [4, 3, 2]}),
+        ("trainer", {"eval_fanout": [-1, -1]}),
+        ("trainer", {"batch_size": 200}),
+        ("trainer", {"dropout": 0.0}),
+        ("trainer", {"feature_dim": 32}),
+        ("trainer", {"num_classes": 8}),
+        ("sampler", {"num_ranks": 2}),
+        ("sampler", {"topology": "gpu"}),
+        ("sampler", {"compress": "none"}),
+        ("meta", {"feature_dtype": "float16"}),
+        ("meta", {"num_nodes": 2709}),
+        ("meta", {"num_edges": 4}),
+    ],
+    ids=str,
+)
+def test_what_changes_the_peak_has_a_file_of_its_own(data, meta, part, changed):
+    run = run_of(data)
+    before = peak_file(data, peak_key(meta, run))
+    (meta if part == "meta" else run[part]).update(changed)
+    assert peak_file(data, peak_key(meta, run)) != before
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text[:30],
+        lambda text: "[1]",
+        lambda text: text.replace(str(PEAK), "0"),
+        lambda text: text.replace(str(PEAK), "1e9"),
+        lambda text: text.replace(str(PEAK), "true"),
+        lambda text: text.replace('"sage"', '"gcn"'),
+        lambda text: text.replace("trainer_peak_bytes", "peak_bytes"),
+    ],
+)
+def test_a_damaged_file_is_said_and_measured_again(data, meta, measurements, capsys, damage):
+    trainer_bytes(data, meta, run_of(data))
+    (file,) = data.glob("peak-*")
+    good = file.read_text()
+    file.write_text(damage(good))
+    assert file.read_text() != good
+    capsys.readouterr()
+    assert trainer_bytes(data, meta, run_of(data)) == math.ceil(HEADROOM * PEAK) and measurements.num == 2
+    assert f"{file} is damaged" in capsys.readouterr().err and file.read_text() == good
+
+
+def test_a_data_set_that_cannot_be_written_is_a_warning(data, meta, measurements, capsys):
+    file = peak_file(data, peak_key(meta, run_of(data)))
+    file.mkdir()
+    assert trainer_bytes(data, meta, run_of(data)) == math.ceil(HEADROOM * PEAK)
+    assert "warning: this will not be remembered" in capsys.readouterr().err
+    assert list(data.glob("peak-*")) == [file], "nothing half written"
+
+
+def test_the_short_run_takes_some_batches_of_each_pass(data, tmp_path):
+    handlers = {number: signal.getsignal(number) for number in calibrate.STOP_SIGNALS}
+    try:
+        assert run_programs(tmp_path, run_of(data, max_batches=3), show_output=False) == 0
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert [(epoch["num_batches"], epoch["num_seeds"]) for epoch in summary["epochs"]] == [(3, 300)] * 2
+    assert summary["trainer_peak_bytes"] is None and 0 <= summary["test_accuracy"] <= 1
+
+
+def test_the_short_run_needs_a_gpu_and_leaves_signals_as_they_were(data, monkeypatch):
+    handlers = {number: signal.getsignal(number) for number in calibrate.STOP_SIGNALS}
+    run = run_of(data)
+    with pytest.raises(CohortError, match="a run without a GPU"):
+        calibrate._measure(run)
+    assert {number: signal.getsignal(number) for number in calibrate.STOP_SIGNALS} == handlers
+    assert "channel" not in run["sampler"] and "max_batches" not in run["trainer"], "the real run is as it was"
+
+
+def test_a_short_run_that_fails_ends_the_command_with_its_code(data, monkeypatch):
+    monkeypatch.setattr(calibrate, "run_programs", lambda *_, **__: 130)
+    with pytest.raises(SystemExit) as end:
+        calibrate._measure(run_of(data))
+    assert end.value.code == 130
+
+
+@pytest.mark.gpu
+def test_auto_on_a_gpu_measures_then_runs(data, tmp_path):
+    options = ["--device", "cuda", "--fanout", "4,3", "--batch-size", 100, "--hidden", 8, "--epochs", 2, "--quiet"]
+    arguments = ["train", data, *options, "--cache-ratio", "auto", "--gpu-memory", "20GB"]
+    result = cohort(*arguments, "--out", tmp_path / "run")
+    assert result.returncode == 0, result.stderr
+    assert "measuring the trainer's memory by 10 batches without a cache" in result.stderr
+    (file,) = data.glob("peak-*")
+    peak = json.loads(file.read_text())["trainer_peak_bytes"]
+    run = json.loads((tmp_path / "run/run.json").read_text())
+    slot = slot_bytes(2708, 1433 * 4, 100, [4, 3], 2708, 10556)
+    assert run["sampler"]["cache_bytes"] == [20_000_000_000 - 3 * slot - math.ceil(HEADROOM * peak)]
+    assert run["sampler"]["topology"] == "host" and "max_batches" not in run["trainer"]
+    assert json.loads((tmp_path / "run/summary.json").read_text())["trainer_peak_bytes"] is None
+    again = cohort(*arguments, "--out", tmp_path / "again")
+    assert again.returncode == 0 and "measuring the trainer" not in again.stderr
+
+
+@pytest.mark.gpu
+def test_a_run_without_a_cache_reports_its_peak(data, tmp_path):
+    options = ["--device", "cuda", "--fanout", "4,3", "--batch-size", 100, "--epochs", 1, "--quiet"]
+    assert cohort("train", data, *options, "--out", tmp_path).returncode == 0
+    peak = json.loads((tmp_path / "summary.json").read_text())["trainer_peak_bytes"]
+    assert peak > 100_000_000, "two CUDA contexts at least"

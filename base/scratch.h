@@ -29,9 +29,8 @@ class Scratch {
     if (size > array_.size()) {
       DeviceArray<T> larger(size + size / 4, "allocate scratch memory");
       if (keep > 0) {
-        cuda_check(
-            cudaMemcpyAsync(larger.data(), array_.data(), keep * sizeof(T), cudaMemcpyDeviceToDevice, stream),
-            "grow scratch memory");
+        cuda_check(cudaMemcpyAsync(larger.data(), array_.data(), keep * sizeof(T), cudaMemcpyDeviceToDevice, stream),
+                   "grow scratch memory");
       }
       array_ = std::move(larger);
     }

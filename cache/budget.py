@@ -17,18 +17,20 @@ class MemoryNeeds:
         gpu_bytes: memory of the GPU; None when unknown.
         slots_bytes: the ring of batches.
         trainer_bytes: peak of the trainer, measured; None when unknown.
+        graph_bytes: of the graph: labels and ids of nodes, and the topology where it lies there whole.
     """
 
     gpu_bytes: int | None
     slots_bytes: int
     trainer_bytes: int | None
+    graph_bytes: int = 0
 
     @property
     def left_bytes(self) -> int | None:
         """What is left for the cache (it may be below 0); None when the GPU is unknown."""
         if self.gpu_bytes is None:
             return None
-        return self.gpu_bytes - self.slots_bytes - (self.trainer_bytes or 0)
+        return self.gpu_bytes - self.slots_bytes - (self.trainer_bytes or 0) - self.graph_bytes
 
 
 def budgets(
@@ -96,6 +98,20 @@ def slot_bytes(
     return layout(max_batch_nodes, max_batch_edges) * 5 // 4
 
 
+NODE_BYTES = 12  # of each node in the memory of every GPU: its label and its batch-local id
+
+
+def topology_lies_in_gpus(place: str, topology_bytes: int, num_nodes: int, cache_bytes: int, gpu_bytes: int | None):
+    """Whether GPUs hold the whole topology: the rule of sampler/gpu_graph.cc, for an empty GPU of `gpu_bytes`.
+
+    Args:
+        place: what --topology says: "gpu", "host", or "auto": when it takes at most half of what the cache leaves.
+    """
+    if place != "auto" or gpu_bytes is None:
+        return place == "gpu"
+    return topology_bytes <= (gpu_bytes - cache_bytes - NODE_BYTES * num_nodes) // 2
+
+
 def available_host_bytes() -> int:
     """Bytes of host memory that can be allocated now."""
     return _native.available_host_bytes()
@@ -107,10 +123,10 @@ def misfits(budget_bytes: list[int], needs: MemoryNeeds, host_needed_bytes: int,
     for gpu, budget in enumerate(budget_bytes):
         if needs.left_bytes is None or budget <= needs.left_bytes:
             continue
-        beside = needs.slots_bytes + (needs.trainer_bytes or 0)
+        beside = needs.slots_bytes + (needs.trainer_bytes or 0) + needs.graph_bytes
         found.append(
-            f"GPU {gpu}: a cache of {format_bytes(budget)} beside {format_bytes(beside)} for slots and trainer is more"
-            f" than its {format_bytes(needs.gpu_bytes)}; use --cache-bytes of at most"
+            f"GPU {gpu}: a cache of {format_bytes(budget)} beside {format_bytes(beside)} for slots, trainer and graph"
+            f" is more than its {format_bytes(needs.gpu_bytes)}; use --cache-bytes of at most"
             f" {format_bytes(max(0, needs.left_bytes))}, fewer --slots, or a smaller --batch-size or --fanout"
         )
     if host_needed_bytes > host_present_bytes:

@@ -9,9 +9,8 @@ namespace {
 
 base::DeviceArray<uint64_t> upload(const std::vector<uint64_t>& values) {
   base::DeviceArray<uint64_t> array(values.size(), "allocate a directory");
-  base::cuda_check(
-      cudaMemcpy(array.data(), values.data(), values.size() * sizeof(uint64_t), cudaMemcpyHostToDevice),
-      "copy a directory to the GPU");
+  base::cuda_check(cudaMemcpy(array.data(), values.data(), values.size() * sizeof(uint64_t), cudaMemcpyHostToDevice),
+                   "copy a directory to the GPU");
   return array;
 }
 

@@ -16,7 +16,7 @@ namespace cohort::cache {
 inline constexpr uint64_t kNoEntry = ~uint64_t{0};
 
 struct DirectoryRef {
-  const uint64_t* words = nullptr;    // uint64 [ceil(V / 32)]: flags of 32 nodes, and above them how many are set before
+  const uint64_t* words = nullptr;  // uint64 [ceil(V / 32)]: flags of 32 nodes, and above them how many are set before
   const uint64_t* entries = nullptr;  // uint64 [cached nodes], in order of the nodes; ibp::make_entry() with a region
 
   // kNoEntry for a node that is not cached.

@@ -6,8 +6,8 @@
 
 namespace cohort::cache {
 
-HostRows HostRows::open(const std::filesystem::path& file, const RowShape& shape) {
-  HostRows rows(ibp::load(file.string()));
+HostRows HostRows::open(const std::filesystem::path& file, const RowShape& shape, bool verify_data) {
+  HostRows rows(ibp::load(file.string(), verify_data));
   const ibp::Profile& profile = rows.rows_.profile;
   const std::string dtype = ibp::name_of(profile.dtype);
   if (rows.num_rows() != shape.num_rows || profile.num_columns != shape.num_columns || dtype != shape.dtype) {

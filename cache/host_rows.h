@@ -21,8 +21,9 @@ struct RowShape {
 
 class HostRows {
  public:
-  // Maps a file of encoded rows and verifies all of it. Throws base::Error for damage and for rows of another shape.
-  static HostRows open(const std::filesystem::path& file, const RowShape& shape);
+  // Maps a file of encoded rows and verifies all of it (verify_data = false: all but the rows). Throws base::Error for
+  // damage and for rows of another shape.
+  static HostRows open(const std::filesystem::path& file, const RowShape& shape, bool verify_data = true);
   explicit HostRows(ibp::EncodedRows rows) : rows_(std::move(rows)) {}
 
   // out[i] = row ids[i], decoded: [n, row_bytes]. Throws base::Error on an id outside the table.

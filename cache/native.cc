@@ -11,6 +11,7 @@
 #include "base/process.h"
 #include "cache/hotness.h"
 #include "cache/plan.h"
+#include "cache/slab_rows.h"
 #include "cache/stand_in.h"
 
 namespace nb = nanobind;
@@ -98,6 +99,23 @@ Plan plan(const Vector<int64_t>& indptr, int index_bytes, nb::handle row_bytes, 
   return make_plan(input);
 }
 
+// A number, or an array of one a row.
+nb::object as_object(const RowSizes& sizes) {
+  if (sizes.each.empty()) return nb::int_(sizes.row_bytes);
+  const nb::capsule owner(new std::vector<uint32_t>(sizes.each),
+                          [](void* each) noexcept { delete static_cast<std::vector<uint32_t>*>(each); });
+  return view(std::span<const uint32_t>(*static_cast<std::vector<uint32_t>*>(owner.data())), owner);
+}
+
+// Arguments as cohort.cache.stored_row_bytes gives them.
+nb::object stored_row_bytes(const std::optional<Matrix<uint8_t>>& raw, const std::string& encoded, int64_t num_rows,
+                            int64_t num_columns, const std::string& dtype, int64_t row_bytes, bool coded) {
+  FeatureRows rows{{num_rows, num_columns, dtype}, row_bytes, nullptr, nullptr};
+  if (raw) rows.raw = reinterpret_cast<const std::byte*>(raw->data());
+  if (!encoded.empty()) rows.encoded = std::make_shared<HostRows>(HostRows::open(encoded, rows.shape, false));
+  return as_object(SlabRows(std::move(rows), coded).sizes());
+}
+
 void bind_plan(nb::module_& module) {
   nb::class_<Use>(module, "Use")
       .def_ro("reads", &Use::reads)
@@ -169,6 +187,8 @@ void bind_stand_in(nb::module_& module) {
       .def_prop_ro("edges_read", [](nb::handle self) {
         return view(std::span<const uint64_t>(nb::cast<const StandIn&>(self).edges_read), self);
       });
+  module.def("stored_row_bytes", &stored_row_bytes, "raw"_a.none(), "encoded"_a, "num_rows"_a, "num_columns"_a,
+             "dtype"_a, "row_bytes"_a, "coded"_a);
   module.def("stand_in", &stand_in, "policy"_a, "indptr"_a, "indices"_a, "picks"_a);
 }
 

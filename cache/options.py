@@ -9,11 +9,11 @@ from pathlib import Path
 
 from cohort.base.errors import CohortError
 from cohort.base.programs import ask_sampler
-from cohort.cache.budget import MemoryNeeds, budgets, slot_bytes
+from cohort.cache.budget import NODE_BYTES, MemoryNeeds, budgets, slot_bytes
 from cohort.cache.links import MEASURED_BANDWIDTH, machine_bandwidth
+from cohort.cache.planner import ELEMENT_BYTES
 
 POLICIES = ("plan", "degree", "random", "none")
-ELEMENT_BYTES = {"uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4, "int32": 4, "int64": 8}
 
 
 @dataclass(frozen=True)
@@ -145,4 +145,4 @@ def _memory_needs(
     if counts:
         largest = (counts["max_batch_nodes"], counts["max_batch_edges"])
     slot = slot_bytes(meta["num_nodes"], row_bytes_of(meta), batch_size, fanout, *largest)
-    return MemoryNeeds(options.gpu_bytes, num_slots * slot, options.trainer_bytes)
+    return MemoryNeeds(options.gpu_bytes, num_slots * slot, options.trainer_bytes, NODE_BYTES * meta["num_nodes"])

@@ -8,6 +8,8 @@ import numpy as np
 
 from cohort.cache import _native
 
+ELEMENT_BYTES = {"uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4, "int32": 4, "int64": 8}
+
 
 @dataclass(frozen=True)
 class Links:
@@ -65,6 +67,23 @@ def load_counts(path: Path) -> Counts:
     file = _native.Hotness.load(str(path))
     arrays = (file.node_reads[None], file.expansions[None], file.edges_read[None])
     return Counts([file.num_batches], *arrays, file.max_batch_nodes, file.max_batch_edges)
+
+
+def stored_row_bytes(data, coded: bool) -> int | np.ndarray:
+    """Bytes that feature rows take where they are kept: of every row, or uint32 [V].
+
+    Args:
+        data: an opened data set. One that is not prepared has a codec fitted to a sample of its rows: then a mean.
+        coded: kept encoded; else raw.
+
+    Raises:
+        CohortError: rows above 65536 bytes; encoded rows that are damaged or of another shape.
+    """
+    raw = None if data.x is None else data.x.view(np.uint8)
+    row_bytes = data.feature_dim * ELEMENT_BYTES[data.feature_dtype]
+    encoded = "" if data.encoded_rows is None else str(data.encoded_rows)
+    shape = (data.num_nodes, data.feature_dim, data.feature_dtype)
+    return _native.stored_row_bytes(raw, encoded, *shape, row_bytes, coded)
 
 
 def cliques_named(text: str, num_gpus: int) -> list[list[int]]:

@@ -9,6 +9,24 @@ from cohort.launch.arguments import byte_counts, positive, ratios, three
 from cohort.launch.devices import devices
 
 
+def add_row_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of where topology and feature rows are, and in what form."""
+    parser.add_argument(
+        "--topology",
+        choices=["auto", "gpu", "host"],
+        default="auto",
+        help="where the GPU reads the graph: gpu: all of it in its memory; host: in host memory, but for lists in the"
+        " cache; auto (default): gpu where that takes at most half of what the cache leaves",
+    )
+    parser.add_argument(
+        "--compress",
+        choices=["auto", "none", "cache", "host", "both"],
+        default="auto",
+        help="where feature rows stay encoded; auto (default): both in the cache and in host memory when the data set"
+        " is prepared, else nowhere",
+    )
+
+
 def add_cache_options(parser: argparse.ArgumentParser, without: str) -> None:
     """Adds them; `without` says what is cached when neither ratio nor bytes are given."""
     parser.add_argument(

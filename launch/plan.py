@@ -4,12 +4,13 @@ import argparse
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes, parse_bytes
 from cohort.launch.arguments import fanout, positive
-from cohort.launch.cache_options import add_cache_options, gpu_memory
+from cohort.launch.cache_options import add_cache_options, add_row_options, gpu_memory
 from cohort.launch.devices import devices
 from cohort.launch.plan_table import as_json, print_plan
 from cohort.launch.train import open_dataset
@@ -27,13 +28,16 @@ def register(commands) -> None:
     add_cache_options(parser, without="auto")
     parser.add_argument("--split", choices=["train", "val", "test"], default="train", help="seeds of that short run")
     parser.add_argument("--refresh", action="store_true", help="count again though the data set has the counts")
-    parser.add_argument("--row-bytes", type=parse_bytes, help="of a stored, compressed row (default: not compressed)")
+    add_row_options(parser)
+    parser.add_argument("--row-bytes", type=parse_bytes, help="of a stored row (default: as --compress has it)")
     parser.add_argument("--json", action="store_true", help="the plan as JSON")
     parser.set_defaults(func=plan)
 
 
 def plan(args: argparse.Namespace) -> int:
     """Runs the command: 0 when all fits, 1 when not, with what to change on standard error."""
+    import numpy as np
+
     from cohort import cache
     from cohort.cache import budget
     from cohort.cache.links import machine_bandwidth
@@ -46,30 +50,49 @@ def plan(args: argparse.Namespace) -> int:
     num_gpus = args.gpus or max(1, len(machine["gpus"]))
     counts, source = _counts(args, data)
     raw_row_bytes = row_bytes_of(meta)
-    row_bytes = args.row_bytes or raw_row_bytes
     largest = (counts.max_batch_nodes or data.num_nodes, counts.max_batch_edges or data.num_edges)
     slot_bytes = budget.slot_bytes(data.num_nodes, raw_row_bytes, args.batch_size, args.fanout, *largest)
-    needs = cache.MemoryNeeds(gpu_memory(args, machine), args.slots * slot_bytes, args.trainer_bytes)
+    needs = cache.MemoryNeeds(
+        gpu_memory(args, machine),
+        args.slots * slot_bytes,
+        args.trainer_bytes,
+        budget.NODE_BYTES * data.num_nodes,
+    )
     ratios, cache_bytes = None if args.cache_ratio == "auto" else args.cache_ratio, args.cache_bytes
     if args.cache_policy == "none":
         ratios, cache_bytes = None, [0]
     budgets = cache.budgets(num_gpus, data.num_nodes * raw_row_bytes, ratios, cache_bytes, needs)
+    topology_bytes = data.indptr.nbytes + data.indices.nbytes
+    takes_all = ratios is None and cache_bytes is None
+    resident = not (takes_all and args.topology == "auto") and budget.topology_lies_in_gpus(
+        args.topology, topology_bytes, data.num_nodes, max(budgets), needs.gpu_bytes
+    )
+    if resident:
+        needs = replace(needs, graph_bytes=needs.graph_bytes + topology_bytes)
+    row_bytes, host_row_bytes = _stored_row_bytes(args, data, raw_row_bytes)
     bandwidth = args.bandwidth or machine_bandwidth(say_aloud, machine)
     placed = cache.plan(
         data.indptr,
         counts,
         index_bytes=data.indices.itemsize,
         row_bytes=row_bytes,
+        host_row_bytes=host_row_bytes,
+        topology=not resident,
         cliques=_cliques(args.cliques, num_gpus, machine),
         budget_bytes=budgets,
         links=cache.Links(
             tuple(1e9 * rate for rate in bandwidth), tuple(1e-9 * nanoseconds for nanoseconds in args.line_ns)
         ),
     )
-    host_needed = data.num_nodes * row_bytes + data.indptr.nbytes + data.indices.nbytes
+    host_needed = int(np.broadcast_to(host_row_bytes, data.num_nodes).sum()) + (0 if resident else topology_bytes)
     host_present = budget.available_host_bytes()
     wrong = _caches_nothing(placed, budgets) + budget.misfits(budgets, needs, host_needed, host_present)
-    memory = {"slots_bytes": needs.slots_bytes, "host_needed_bytes": host_needed, "host_present_bytes": host_present}
+    memory = {
+        "slots_bytes": needs.slots_bytes,
+        "graph_bytes": needs.graph_bytes,
+        "host_needed_bytes": host_needed,
+        "host_present_bytes": host_present,
+    }
     if args.json:
         print(json.dumps(as_json(placed) | memory | {"counts": source, "wrong": wrong}, indent=2))
     else:
@@ -77,6 +100,21 @@ def plan(args: argparse.Namespace) -> int:
     for line in wrong:
         print(f"cohort: will not fit: {line}", file=sys.stderr)
     return 1 if wrong else 0
+
+
+def _stored_row_bytes(args: argparse.Namespace, data, raw_row_bytes: int) -> tuple:
+    """Bytes of feature rows in slabs and in host memory: each a number, or uint32 [V]. As sampler/load.cc has them."""
+    from cohort.cache import stored_row_bytes
+
+    if args.row_bytes:
+        return args.row_bytes, args.row_bytes
+    prepared = data.encoded_rows is not None
+    if args.compress in ("host", "both") and not prepared:
+        hint = f"encode them with: cohort dataset prepare {args.dataset}"
+        raise CohortError(f"--compress {args.compress}", "a data set with encoded rows", str(args.dataset), hint)
+    in_host = args.compress in ("host", "both") or (args.compress == "auto" and prepared)
+    in_slabs = args.compress in ("cache", "both") or (args.compress == "auto" and prepared)
+    return stored_row_bytes(data, in_slabs), stored_row_bytes(data, True) if in_host else raw_row_bytes
 
 
 def _counts(args: argparse.Namespace, data) -> tuple:

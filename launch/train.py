@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cohort.base.errors import CohortError
 from cohort.launch.arguments import above_zero, fanout, gpus, not_negative, positive, probability, seed
-from cohort.launch.cache_options import add_cache_options, cache_members, wants_auto_cache
+from cohort.launch.cache_options import add_cache_options, add_row_options, cache_members, wants_auto_cache
 from cohort.launch.calibrate import trainer_bytes
 from cohort.launch.devices import resolve_device
 from cohort.launch.runs import run_programs
@@ -46,15 +46,7 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch-size", type=positive, default=1024, help="seeds a batch (default 1024)")
     parser.add_argument("--seed", type=seed, default=0)
     parser.add_argument("--slots", type=positive, default=3, help="batches that the shared buffer holds (default 3)")
-    parser.add_argument(
-        "--topology", choices=["auto", "gpu", "host"], default="auto", help="where the GPU reads the graph"
-    )
-    parser.add_argument(
-        "--compress",
-        choices=["auto", "none", "cache", "host", "both"],
-        default="auto",
-        help="where feature rows stay encoded; auto: in host memory when the data set is prepared",
-    )
+    add_row_options(parser)
     parser.add_argument(
         "--order",
         choices=["address", "asis"],

@@ -122,7 +122,8 @@ class EpochReport:
     Attributes:
         host_bytes: of feature rows read from host memory, encoded where they are kept so.
         row_tiers: feature rows by where they were read: how many, their stored bytes, the time of these reads.
-        list_tiers: neighbour lists likewise: how many were drawn from, the bytes of the neighbours drawn and of what says where the lists are.
+        list_tiers: neighbour lists likewise: how many were drawn from, the bytes of the neighbours drawn and of what
+            says where the lists are.
     """
 
     epoch: int

@@ -101,8 +101,9 @@ def test_policies_differ_in_what_they_hold_and_none_holds_nothing(data, capsys):
     common = [data, *SMALL, "--gpus", 2, "--cache-ratio", 0.1]
     held = {name: planned(capsys, *common, "--cache-policy", name) for name in ("plan", "degree", "random", "none")}
     assert {name: result["counts"]["policy"] for name, result in held.items()} == {name: name for name in held}
-    rows = [held[name]["gpus"][0]["features"]["rows"] for name in ("plan", "degree", "random")]
-    assert min(rows) > 0 and len(set(rows)) == 3
+    gpus = [held[name]["gpus"][0] for name in ("plan", "degree", "random")]
+    held_items = [(gpu["features"]["rows"], gpu["topology"]["rows"]) for gpu in gpus]
+    assert min(rows for rows, _ in held_items) > 0 and len(set(held_items)) == 3
     for gpu in held["none"]["gpus"]:
         assert gpu["budget_bytes"] == gpu["used_bytes"] == 0
         assert gpu["features"]["hit_rate"]["host"] == 1 and gpu["host_bytes"] > 0
@@ -152,7 +153,8 @@ def test_what_does_not_fit_exits_with_1_and_says_what_to_change(data, capsys, mo
 def test_auto_is_what_slots_and_trainer_leave(data, capsys):
     memory = ["--gpus", 1, "--gpu-memory", "50MB", "--trainer-bytes", "20MB", "--slots", 2]
     result = planned(capsys, data, *SMALL, *memory)
-    assert result["gpus"][0]["budget_bytes"] == 30_000_000 - result["slots_bytes"] > 0
+    assert result["gpus"][0]["budget_bytes"] == 30_000_000 - result["slots_bytes"] - result["graph_bytes"] > 0
+    assert result["graph_bytes"] == 12 * 2708, "labels and ids of nodes; lists are the cache's"
     assert main(["plan", str(data), *SMALL, "--gpus", "1", "--gpu-memory", "50MB"]) == 1
     assert "--trainer-bytes" in capsys.readouterr().err
 

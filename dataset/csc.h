@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <span>
@@ -19,30 +20,54 @@ struct Edge {
 // The largest number of nodes whose indices are written as int32.
 inline constexpr int64_t kMaxInt32Nodes = int64_t{1} << 31;
 
+// How many edges are on their way at once: each reads memory far from the last, so what they need is asked for early.
+inline constexpr int64_t kEdgesAtOnce = 64;
+
+// Calls use(edges, n) for pieces of edges [0, count): Edge [n], n <= kEdgesAtOnce; where(node) will be written to.
+template <typename EdgeAt, typename Where, typename Use>
+void for_edges(int64_t count, const std::stop_token& stop, EdgeAt edge_at, Where where, Use use) {
+  for_chunks(count, stop, [&](int64_t begin, int64_t end) {
+    std::array<Edge, kEdgesAtOnce> edges;
+    for (int64_t first = begin; first < end; first += kEdgesAtOnce) {
+      const int64_t n = std::min(kEdgesAtOnce, end - first);
+      for (int64_t i = 0; i < n; ++i) {
+        edges[static_cast<std::size_t>(i)] = edge_at(first + i);
+        __builtin_prefetch(where(edges[static_cast<std::size_t>(i)].destination), 1);
+      }
+      use(edges.data(), n);
+    }
+  });
+}
+
 // Fills indptr int64 [V + 1] and indices Index [E] with the sources of the edges into each node, ascending, duplicates
 // kept: the same result for any number of threads. edge_at(i) gives edge i of E and is called twice for each edge, so
 // that the edges need not be stored; it must give the same answer both times, with both ends in [0, V).
 template <typename Index, typename EdgeAt>
 void build_csc(EdgeAt edge_at, std::span<int64_t> indptr, std::span<Index> indices, const std::stop_token& stop) {
   const auto num_nodes = static_cast<int64_t>(indptr.size()) - 1, num_edges = static_cast<int64_t>(indices.size());
-  std::fill(indptr.begin(), indptr.end(), 0);
+  for_chunks(num_nodes + 1, stop,
+             [&](int64_t begin, int64_t end) { std::fill(indptr.begin() + begin, indptr.begin() + end, 0); });
   int64_t* const ends = indptr.data() + 1;  // of node v: its degree, then its start, then its end
   const auto add_one = [&](int64_t node) {
     return std::atomic_ref<int64_t>(ends[node]).fetch_add(1, std::memory_order_relaxed);
   };
-  for_chunks(num_edges, stop, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) add_one(edge_at(i).destination);
+  const auto where = [&](int64_t node) { return ends + node; };
+  for_edges(num_edges, stop, edge_at, where, [&](const Edge* edges, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) add_one(edges[i].destination);
   });
   for (int64_t node = 0, start = 0; node < num_nodes; ++node) {
     const int64_t degree = ends[node];
     ends[node] = start;
     start += degree;
   }
-  for_chunks(num_edges, stop, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const Edge edge = edge_at(i);
-      indices[static_cast<std::size_t>(add_one(edge.destination))] = static_cast<Index>(edge.source);
+  for_edges(num_edges, stop, edge_at, where, [&](const Edge* edges, int64_t n) {
+    std::array<Index*, kEdgesAtOnce> slots;
+    for (int64_t i = 0; i < n; ++i) {
+      Index* const slot = indices.data() + add_one(edges[i].destination);
+      __builtin_prefetch(slot, 1);
+      slots[static_cast<std::size_t>(i)] = slot;
     }
+    for (int64_t i = 0; i < n; ++i) *slots[static_cast<std::size_t>(i)] = static_cast<Index>(edges[i].source);
   });
   constexpr int64_t kNodesAtOnce = 256;  // hubs make pieces unequal: keep them small
   for_chunks(

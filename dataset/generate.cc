@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 #include "base/check.h"
@@ -83,23 +84,59 @@ void write_graph(const std::filesystem::path& folder, const Meta& meta, const Ge
   fill_labels<Index>(options, names, labels.as<int64_t>(), stop);
 }
 
+// Where each split ends in the permutation that is cut into splits: int64 [3].
+std::array<int64_t, 3> split_ends(const GenerateOptions& options) {
+  std::array<int64_t, 3> ends{};
+  double share = 0;
+  for (std::size_t split = 0; split < ends.size(); ++split) {
+    share += options.split[split];
+    const auto rounded = static_cast<int64_t>(std::llround(share * static_cast<double>(options.num_nodes)));
+    ends[split] = std::min(rounded, options.num_nodes);
+  }
+  return ends;
+}
+
+// uint8 [V]: the split of each node; 3: none.
+std::vector<uint8_t> split_of_nodes(const GenerateOptions& options, const std::array<int64_t, 3>& ends,
+                                    const std::stop_token& stop) {
+  std::vector<uint8_t> split_of(static_cast<std::size_t>(options.num_nodes), 3);
+  const Permutation permutation(options.num_nodes, stream_key(options.seed, Stream::splits));
+  for_chunks(ends.back(), stop, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const auto split = std::upper_bound(ends.begin(), ends.end(), i) - ends.begin();
+      split_of[static_cast<std::size_t>(permutation(i))] = static_cast<uint8_t>(split);
+    }
+  });
+  return split_of;
+}
+
+// Writes the nodes of one split into `ids`, ascending; there are as many of them as `ids` has room for.
+void list_nodes(std::span<const uint8_t> split_of, std::size_t split, std::span<int64_t> ids,
+                const std::stop_token& stop) {
+  const auto num_nodes = static_cast<int64_t>(split_of.size());
+  std::vector<int64_t> first(static_cast<std::size_t>((num_nodes + kChunk - 1) / kChunk) + 1, 0);  // id of each chunk
+  for_chunks(num_nodes, stop, [&](int64_t begin, int64_t end) {
+    first[static_cast<std::size_t>(begin / kChunk) + 1] =
+        std::count(split_of.begin() + begin, split_of.begin() + end, static_cast<uint8_t>(split));
+  });
+  std::partial_sum(first.begin(), first.end(), first.begin());
+  for_chunks(num_nodes, stop, [&](int64_t begin, int64_t end) {
+    auto next = static_cast<std::size_t>(first[static_cast<std::size_t>(begin / kChunk)]);
+    for (int64_t node = begin; node < end; ++node) {
+      if (split_of[static_cast<std::size_t>(node)] == split) ids[next++] = node;
+    }
+  });
+}
+
 // Consecutive ranges of a random permutation, each in ascending order.
 void write_splits(const std::filesystem::path& folder, const Meta& meta, const GenerateOptions& options,
                   const std::stop_token& stop) {
-  const Permutation permutation(options.num_nodes, stream_key(options.seed, Stream::splits));
-  double share = 0;
-  int64_t first = 0;
-  for (std::size_t split = 0; split < options.split.size(); ++split) {
-    share += options.split[split];
-    const auto rounded = static_cast<int64_t>(std::llround(share * static_cast<double>(options.num_nodes)));
-    const int64_t last = std::min(rounded, options.num_nodes);
-    MappedOutput file = create_npy(folder / meta.files.splits[split], DType::int64, {last - first});
-    const std::span<int64_t> ids = file.as<int64_t>();
-    for_chunks(last - first, stop, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) ids[static_cast<std::size_t>(i)] = permutation(first + i);
-    });
-    std::sort(ids.begin(), ids.end());
-    first = last;
+  const std::array<int64_t, 3> ends = split_ends(options);
+  const std::vector<uint8_t> split_of = split_of_nodes(options, ends, stop);
+  for (std::size_t split = 0; split < ends.size(); ++split) {
+    const int64_t count = ends[split] - (split == 0 ? 0 : ends[split - 1]);
+    const MappedOutput file = create_npy(folder / meta.files.splits[split], DType::int64, {count});
+    list_nodes(split_of, split, file.as<int64_t>(), stop);
   }
 }
 

@@ -107,10 +107,15 @@ class GeneratedRows:
     def __init__(self, generator: _native.FeatureGenerator, labels: np.ndarray, dtype: str):
         self._generator, self._labels = generator, labels
         self.num_rows, self.row_bytes, self.dtype = len(labels), generator.row_bytes, dtype
+        self._buffer = np.empty((0, self.row_bytes), dtype=np.uint8)
 
     def slice(self, first: int, last: int) -> np.ndarray:
-        """uint8 [last - first, row_bytes]"""
-        return self.take(np.arange(first, last))
+        """uint8 [last - first, row_bytes], in memory that the next slice takes again: new pages would cost more."""
+        if len(self._buffer) < last - first:
+            self._buffer = np.empty((last - first, self.row_bytes), dtype=np.uint8)
+        out = self._buffer[: last - first]
+        self._generator.write(self._labels, np.arange(first, last), out)
+        return out
 
     def take(self, ids: np.ndarray) -> np.ndarray:
         """uint8 [n, row_bytes]: the bytes of the rows of nodes int64 [n]."""

@@ -1,6 +1,7 @@
 #include "ibp/checksum.h"
 
 #include <array>
+#include <vector>
 
 #include "ibp/bits.h"
 
@@ -49,6 +50,26 @@ __attribute__((target("sse4.2"))) uint32_t crc_by_instruction(const std::byte* f
 }
 #endif
 
+// Polynomials modulo the CRC's, reflected: bit 31 is x^0.
+uint32_t multiply(uint32_t a, uint32_t b) {
+  uint32_t product = 0;
+  for (int bit = 31; bit >= 0; --bit) {
+    if ((a >> bit) & 1) product ^= b;
+    b = (b >> 1) ^ ((b & 1) ? kPolynomial : 0);
+  }
+  return product;
+}
+
+// x^(8 * bytes): what as many bytes of zeros multiply a CRC by.
+uint32_t shift_by(uint64_t bytes) {
+  uint32_t result = 1u << 31, power = 1u << 23;
+  for (; bytes; bytes >>= 1) {
+    if (bytes & 1) result = multiply(result, power);
+    power = multiply(power, power);
+  }
+  return result;
+}
+
 }  // namespace
 
 uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before) {
@@ -57,6 +78,21 @@ uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before) {
   if (fast) return ~crc_by_instruction(bytes.data(), bytes.size(), ~before);
 #endif
   return ~crc_by_table(bytes.data(), bytes.size(), ~before);
+}
+
+uint32_t crc32c_joined(uint32_t first, uint32_t second, uint64_t second_bytes) {
+  return multiply(shift_by(second_bytes), first) ^ second;
+}
+
+uint32_t crc32c_parallel(std::span<const std::byte> bytes, uint32_t before) {
+  constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+  const std::size_t count = bytes.size() / kPieceBytes;  // whole pieces
+  std::vector<uint32_t> pieces(count);
+#pragma omp parallel for schedule(static) if (count > 1)
+  for (std::size_t i = 0; i < count; ++i) pieces[i] = crc32c(bytes.subspan(i * kPieceBytes, kPieceBytes));
+  const uint32_t shift = shift_by(kPieceBytes);
+  for (const uint32_t piece : pieces) before = multiply(shift, before) ^ piece;
+  return crc32c(bytes.subspan(count * kPieceBytes), before);
 }
 
 }  // namespace cohort::ibp

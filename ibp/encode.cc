@@ -170,7 +170,7 @@ uint64_t BatchEncoder::encode_slots(const RowTable& rows, std::byte* out) {
 #pragma omp parallel if (worth_threads(rows.num_rows * int64_t{rows.row_bytes()}))
   {
     std::vector<std::byte> scratch(encode_room(profile));
-#pragma omp for schedule(static)
+#pragma omp for schedule(dynamic, 256)
     for (int64_t row = 0; row < rows.num_rows; ++row) {
       const uint32_t coded = encode_row(profile, rows.row(row), scratch.data());
       const bool fits = coded && coded <= slot_bytes;

@@ -12,7 +12,7 @@
 #include "ibp/bits.h"
 #include "ibp/checksum.h"
 #include "ibp/file_format.h"
-#include "ibp/ibp.h"
+#include "ibp/row_codec.h"
 
 namespace cohort::ibp {
 namespace {
@@ -33,7 +33,8 @@ class Reader {
     EncodedRows encoded;
     encoded.profile = profile_from(section(kProfile), place_ + ": profile");
     check_shape(encoded.profile);
-    check(crc32c(section(kDirectory)) == header_.directory_crc, "a directory with a right checksum", "a wrong one");
+    check(crc32c_parallel(section(kDirectory)) == header_.directory_crc, "a directory with a right checksum",
+          "a wrong one");
     check(crc32c(section(kChecksums)) == header_.checksum_crc, "checksums with a right checksum", "a wrong one");
     encoded.ref = make_ref(encoded.profile);
     check_directory(encoded.ref);
@@ -139,17 +140,23 @@ class Reader {
 
   // Every row lies inside its section, and no coded row is longer than the header says.
   void check_directory(const EncodedRef& ref) const {
-    const auto whole = static_cast<uint32_t>(round_up(ref.row_bytes, 4));
     if (ref.layout == Layout::kSlots) return check_ranks(ref);
+    std::atomic<int64_t> bad{-1};
+#pragma omp parallel for schedule(static) if (worth_threads(ref.num_rows * 8))
     for (int64_t row = 0; row < ref.num_rows; ++row) {
-      uint64_t end = 0;
-      if (ref.entries) end = entry_offset_bytes(ref.entries[row]) + entry_bytes(ref.entries[row]);
-      const uint32_t bytes = ref.entries ? entry_bytes(ref.entries[row]) : uint32_t{ref.lengths[row]} * 4;
-      const bool raw = ref.entries ? entry_raw(ref.entries[row]) : bytes == 0;
-      const bool fits = raw ? (ref.lengths || bytes == whole) : bytes > 0 && bytes <= ref.max_coded_bytes;
-      if (fits && end <= header_.data_bytes && (!ref.lengths || bytes <= ref.stride_bytes)) continue;
-      fail("rows inside the data", fmt::format("row {} outside", row));
+      if (!row_fits(ref, row)) bad.store(row, std::memory_order_relaxed);
     }
+    if (bad >= 0) fail("rows inside the data", fmt::format("row {} outside", bad.load()));
+  }
+
+  bool row_fits(const EncodedRef& ref, int64_t row) const {
+    const auto whole = static_cast<uint32_t>(round_up(ref.row_bytes, 4));
+    uint64_t end = 0;
+    if (ref.entries) end = entry_offset_bytes(ref.entries[row]) + entry_bytes(ref.entries[row]);
+    const uint32_t bytes = ref.entries ? entry_bytes(ref.entries[row]) : uint32_t{ref.lengths[row]} * 4;
+    const bool raw = ref.entries ? entry_raw(ref.entries[row]) : bytes == 0;
+    const bool fits = raw ? (ref.lengths || bytes == whole) : bytes > 0 && bytes <= ref.max_coded_bytes;
+    return fits && end <= header_.data_bytes && (!ref.lengths || bytes <= ref.stride_bytes);
   }
 
   void check_ranks(const EncodedRef& ref) const {

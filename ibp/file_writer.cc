@@ -1,11 +1,3 @@
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstdio>
-#include <functional>
 #include <memory>
 #include <utility>
 
@@ -14,6 +6,7 @@
 #include "ibp/bits.h"
 #include "ibp/checksum.h"
 #include "ibp/file_format.h"
+#include "ibp/pending_file.h"
 
 namespace cohort::ibp {
 namespace {
@@ -52,79 +45,6 @@ class BlockChecksums {
   std::size_t filled_ = 0;
 };
 
-// A file under a temporary name until commit().
-class PendingFile {
- public:
-  explicit PendingFile(std::string path) : path_(std::move(path)), temporary_(path_ + ".tmp") {
-    file_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (file_ < 0) base::fail_errno(temporary_, "a file that can be written", errno);
-  }
-  ~PendingFile() {
-    if (file_ < 0) return;
-    ::close(file_);
-    std::remove(temporary_.c_str());
-  }
-  PendingFile(const PendingFile&) = delete;
-  PendingFile& operator=(const PendingFile&) = delete;
-  void write(std::span<const std::byte> bytes) {
-    write_at(bytes, position_);
-    position_ += bytes.size();
-  }
-  // Lets fill(out) write up to `max_bytes` in place, by any threads, and say how many: write() takes one.
-  template <typename Fill>
-  void write_mapped(uint64_t max_bytes, Fill fill) {
-    if (max_bytes == 0) return;
-    if (fallocate(file_, 0, static_cast<off_t>(position_), static_cast<off_t>(max_bytes)) != 0) {
-      // Without reserved space a full disk would end the process with SIGBUS in the middle of a store.
-      if (errno != EOPNOTSUPP) fail("space for all bytes");
-      if (ftruncate(file_, static_cast<off_t>(position_ + max_bytes)) != 0) fail("space for all bytes");
-    }
-    const uint64_t before = position_ % kPageBytes, length = before + max_bytes;
-    void* window =
-        mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, file_, static_cast<off_t>(position_ - before));
-    if (window == MAP_FAILED) fail("a file that can be mapped");
-    const std::unique_ptr<void, std::function<void(void*)>> unmap(window, [=](void* data) { munmap(data, length); });
-    auto* const begin = static_cast<std::byte*>(window) + before;
-    touch(begin, max_bytes);
-    position_ += fill(begin);
-  }
-  void align() {
-    const std::array<std::byte, kSectionAlign> zeros{};
-    write(std::span(zeros).first(round_up(position_, kSectionAlign) - position_));
-  }
-  uint64_t position() const { return position_; }
-  void commit(const FileHeader& header) {
-    if (ftruncate(file_, static_cast<off_t>(position_)) != 0) fail("the file at its length");
-    write_at(std::as_bytes(std::span(&header, 1)), 0);
-    const int file = std::exchange(file_, -1);
-    if (::close(file) != 0) fail("the file closed");
-    if (std::rename(temporary_.c_str(), path_.c_str()) != 0) fail("the file under its name");
-  }
-
- private:
-  static constexpr uint64_t kPageBytes = 4096;
-
-  [[noreturn]] void fail(const char* expected) const { base::fail_errno(path_, expected, errno, "is the disk full?"); }
-  void write_at(std::span<const std::byte> bytes, uint64_t position) const {
-    while (!bytes.empty()) {
-      const ssize_t written = pwrite(file_, bytes.data(), bytes.size(), static_cast<off_t>(position));
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) fail("all bytes written");
-      position += static_cast<uint64_t>(written);
-      bytes = bytes.subspan(static_cast<std::size_t>(written));
-    }
-  }
-  // Makes the pages by all threads: one would take longer for that than all take to encode.
-  static void touch(std::byte* begin, uint64_t bytes) {
-#pragma omp parallel for schedule(static)
-    for (uint64_t at = 0; at < bytes; at += kPageBytes) *static_cast<volatile std::byte*>(begin + at) = std::byte{0};
-  }
-
-  std::string path_, temporary_;
-  int file_ = -1;
-  uint64_t position_ = 0;
-};
-
 // The sections after the data, and the header that counts them all.
 class Tail {
  public:
@@ -153,7 +73,7 @@ class Tail {
     file_.write(blocks);
     header.header_crc = crc32c(std::as_bytes(std::span(&header, 1)).first(sizeof(header) - 4));
     const uint64_t bytes = file_.position();
-    file_.commit(header);
+    file_.commit(std::as_bytes(std::span(&header, 1)));
     return static_cast<int64_t>(bytes);
   }
 
@@ -162,7 +82,7 @@ class Tail {
   void write_table(const T* table, std::size_t count, FileHeader& header) {
     const auto bytes = std::as_bytes(std::span(table, count));
     header.directory_bytes += bytes.size();
-    header.directory_crc = crc32c(bytes, header.directory_crc);
+    header.directory_crc = crc32c_parallel(bytes, header.directory_crc);
     file_.write(bytes);
   }
   void write_directory(const EncodedRef& ref, FileHeader& header) {

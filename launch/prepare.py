@@ -29,8 +29,8 @@ from cohort.dataset.writer import GeneratedRows, output_folder
 from cohort.launch.arguments import seed
 
 CODECS = ("auto", "invariant", "exponent", "sparse", "raw")
-BATCH_BYTES = 64 << 20  # of rows in memory at a time
-SAMPLE_BYTES = 256 << 20  # of rows looked at to choose a codec, at most
+BATCH_BYTES = 128 << 20  # of rows in memory at a time
+SAMPLE_BYTES = 64 << 20  # of rows looked at to choose a codec, at most
 
 
 def register(dataset_commands) -> None:

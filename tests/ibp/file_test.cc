@@ -47,6 +47,19 @@ TEST(Checksum, KnownAnswers) {
   EXPECT_EQ(crc32c(zeros), 0x8a9136aau);
 }
 
+TEST(Checksum, JoinedIsThatOfAllBytes) {
+  std::vector<std::byte> bytes((std::size_t{3} << 20) + 12345);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * i >> 7);
+  const std::span<const std::byte> all(bytes);
+  const uint32_t whole = crc32c(all);
+  for (const std::size_t cut : {std::size_t{0}, std::size_t{1}, std::size_t{1} << 20, all.size()}) {
+    const std::size_t rest = all.size() - cut;
+    EXPECT_EQ(crc32c_joined(crc32c(all.first(cut)), crc32c(all.last(rest)), rest), whole) << cut;
+    EXPECT_EQ(crc32c_parallel(all.last(rest), crc32c(all.first(cut))), whole) << cut;
+  }
+  EXPECT_EQ(crc32c_parallel(all), whole);
+}
+
 TEST(File, EveryLayoutComesBack) {
   const std::string path = temporary("layouts.ibp");
   for (const Content content : {Content::kDense, Content::kMixed, Content::kNoise}) {
@@ -80,6 +93,27 @@ TEST(File, WrittenPieceByPieceIsTheSameFile) {
     Image a = read_image(whole), b = read_image(pieces);
     ASSERT_EQ(a.size, b.size);
     EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size), 0);
+  }
+  std::filesystem::remove(whole);
+  std::filesystem::remove(pieces);
+}
+
+// Pieces of many pages: the space of one is reserved while the one before it is filled.
+TEST(File, LargePiecesAreTheSameFile) {
+  const std::string whole = temporary("large_whole.ibp"), pieces = temporary("large_pieces.ibp");
+  constexpr int64_t kRows = 40000, kPiece = 6400;
+  const Rows rows = make_rows(Content::kMixed, Dtype::kFloat32, 40, kRows);
+  for (const char* codec : {"exponent", "sparse", "raw"}) {
+    const Profile profile = fit(rows.table, {.codec = codec}).profile;
+    save(encode(rows.table, profile), whole);
+    FileWriter writer(pieces, profile);
+    for (int64_t first = 0; first < kRows; first += kPiece) {
+      writer.append({rows.table.row(first), std::min(kPiece, kRows - first), Dtype::kFloat32, 40});
+    }
+    writer.finish();
+    Image a = read_image(whole), b = read_image(pieces);
+    ASSERT_EQ(a.size, b.size) << codec;
+    EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size), 0) << codec;
   }
   std::filesystem::remove(whole);
   std::filesystem::remove(pieces);

@@ -1,6 +1,7 @@
 """Batches are the same bits whatever is cached, compressed, read from a peer, or ordered: `cohort digest`."""
 
 import pytest
+import torch
 from processes import cohort, two_ranks
 
 pytestmark = pytest.mark.usefixtures("shm")
@@ -33,6 +34,12 @@ ON_TWO = [
     [*CACHE, "--cliques", "all", "--compress", "none", "--topology", "host"],
     ["--cache-ratio", "0.1,0.5", "--topology", "host"],
     ["--cache-ratio", "0.05", "--topology", "host", "--cache-policy", "random"],
+]
+
+ON_FOUR = [
+    [*CACHE, "--cliques", "all", "--topology", "host"],
+    [*CACHE, "--cliques", "2x2"],
+    ["--cache-ratio", "0.05,0.1,0.2,0", "--cliques", "3+1", "--topology", "host"],
 ]
 
 
@@ -79,3 +86,11 @@ def test_on_a_gpu(graph, expected, mode):
 @pytest.mark.parametrize("mode", ON_TWO, ids=" ".join)
 def test_on_two_gpus(graph, expected, mode):
     assert digest(graph, "--device", "cuda", *two_ranks("cuda"), *mode) == expected
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("mode", ON_FOUR, ids=" ".join)
+def test_on_four_gpus(graph, expected, mode):
+    if torch.cuda.device_count() < 4:
+        pytest.skip(f"needs 4 GPUs; {torch.cuda.device_count()} here")
+    assert digest(graph, "--device", "cuda", "--gpus", "0,1,2,3", *mode) == expected

@@ -85,7 +85,8 @@ def train(args: argparse.Namespace) -> int:
         "feature_dim": meta["feature_dim"],
         "quiet": args.quiet,
     }
-    args.trainer_bytes = args.trainer_bytes or _measured_trainer_bytes(args, dataset, meta, trainer)
+    if args.trainer_bytes is None:
+        args.trainer_bytes = _measured_trainer_bytes(args, dataset, meta, trainer)
     run = {
         "mps": not args.no_mps,
         "sampler": sampler_options(args, dataset, plan_file=out / "plan.json"),

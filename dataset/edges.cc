@@ -74,6 +74,17 @@ struct RmatEdges {
   }
 };
 
+// Edges between positions, which names Index [V] turns into nodes.
+template <typename Edges, typename Index>
+struct RenamedEdges {
+  Edges edges;
+  std::span<const Index> names;
+
+  Edge at(int64_t i) const { return edges(i); }
+  void prefetch(int64_t position) const { __builtin_prefetch(names.data() + position); }
+  int64_t node(int64_t position) const { return names[static_cast<std::size_t>(position)]; }
+};
+
 }  // namespace
 
 base::PhiloxKey stream_key(uint64_t seed, Stream stream) {
@@ -93,12 +104,7 @@ void generate_csc(const GenerateOptions& options, std::span<const Index> names, 
                   std::span<Index> indices, const std::stop_token& stop) {
   const PhiloxKey key = stream_key(options.seed, Stream::edges);
   const auto renamed = [&](auto edges) {
-    build_csc(
-        [names, edges](int64_t i) {
-          const Edge edge = edges(i);
-          return Edge{names[static_cast<std::size_t>(edge.source)], names[static_cast<std::size_t>(edge.destination)]};
-        },
-        indptr, indices, stop);
+    build_csc_of(RenamedEdges<decltype(edges), Index>{edges, names}, indptr, indices, stop);
   };
   const auto levels = static_cast<int>(std::bit_width(static_cast<uint64_t>(options.num_nodes - 1)));
   switch (options.kind) {

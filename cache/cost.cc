@@ -54,6 +54,11 @@ Expected::Expected(const uint32_t* counts, int64_t num_nodes, int64_t num_batche
   scale_to(counts, num_nodes);
 }
 
+Expected::Expected(std::span<const double> promised, const uint32_t* counts, int64_t num_nodes)
+    : of_count_(promised.begin(), promised.end()), offset_(promised.back() - static_cast<double>(promised.size() - 1)) {
+  scale_to(counts, num_nodes);
+}
+
 // Makes the expected reads of all nodes as many as the counted ones.
 void Expected::scale_to(const uint32_t* counts, int64_t num_nodes) {
   std::array<int64_t, 2> above{};  // nodes, and their counts
@@ -77,7 +82,11 @@ void Expected::scale_to(const uint32_t* counts, int64_t num_nodes) {
 }
 
 void Counts::expect(int64_t num_nodes) {
-  expected = {Expected(node_reads, num_nodes, num_batches), Expected(expansions, num_nodes, num_batches)};
+  const auto of = [&](Kind kind, const uint32_t* counted) {
+    const auto known = promised[static_cast<std::size_t>(kind)];
+    return known.empty() ? Expected(counted, num_nodes, num_batches) : Expected(known, counted, num_nodes);
+  };
+  expected = {of(Kind::kFeature, node_reads), of(Kind::kTopology, expansions)};
   int64_t num_expansions = 0, num_edges = 0;
 #pragma omp parallel for reduction(+ : num_expansions, num_edges) if (num_nodes > kFewItems)
   for (int64_t node = 0; node < num_nodes; ++node) {

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace cohort::cache {
@@ -53,12 +54,15 @@ using Links = std::array<Link, kNumTiers>;
 // Rows are chosen for their counts, so low counts among the chosen are lucky ones: taken as they are they promise hits
 // that do not come. Good-Turing (Good, Biometrika 40, 1953) for nodes read at most once a batch: of n batches, the odds
 // of a read after c are (c + 1) / (n - c) x N_{c+1} / N_c, where N_c nodes were read c times; used while neighbouring N
-// are at least 1000. Above and below, the difference at the nearest such c is kept; the sum over all nodes stays.
+// are at least 1000. It takes batches for independent; where the counts themselves tell what they promise (Hotness),
+// that is taken instead. Above and below, the difference at the nearest such c is kept; the sum over all nodes stays.
 // Counts above n (of some other making) are taken as they are.
 class Expected {
  public:
   Expected() = default;  // as counted
   Expected(const uint32_t* counts, int64_t num_nodes, int64_t num_batches);
+  // As somebody has found out: float64 [any], by count, not empty.
+  Expected(std::span<const double> promised, const uint32_t* counts, int64_t num_nodes);
   double operator()(uint32_t count) const {
     if (count < of_count_.size()) return of_count_[count];
     return scale_ * (static_cast<double>(count) + offset_);
@@ -74,9 +78,10 @@ class Expected {
 // What the sampler did in pre-sampled batches, of one GPU or of all together.
 struct Counts {
   int64_t num_batches = 0;
-  const uint32_t* node_reads = nullptr;  // uint32 [V], batches that read the node's feature row
-  const uint32_t* expansions = nullptr;  // uint32 [V], times neighbours of the node were drawn
-  const uint64_t* edges_read = nullptr;  // uint64 [V], neighbours drawn in all of these
+  const uint32_t* node_reads = nullptr;                       // uint32 [V], batches that read the node's feature row
+  const uint32_t* expansions = nullptr;                       // uint32 [V], times neighbours of the node were drawn
+  const uint64_t* edges_read = nullptr;                       // uint64 [V], neighbours drawn in all of these
+  std::array<std::span<const double>, kNumKinds> promised{};  // of reads, of expansions: Hotness::promised_reads()
   // Filled by expect().
   std::array<Expected, 2> expected{};  // of node_reads, of expansions
   double mean_picks = 0;               // edges_read of an expansion, over all nodes

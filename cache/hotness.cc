@@ -13,6 +13,8 @@ namespace {
 
 constexpr uint64_t kHashMultiplier = 0x9E3779B97F4A7C15ull;  // 2^64 / golden ratio, odd
 constexpr int kLooksToAgree = 2;
+constexpr std::size_t kMostPromised = 64;  // counts of half the batches above this promise the same more as it does
+constexpr int64_t kEnoughNodes = 1000;     // of a count, to take their mean
 
 template <typename T>
 void add_to(T& count, T more) {
@@ -36,6 +38,35 @@ std::vector<uint32_t> top_of(std::span<const uint32_t> counts, std::size_t size)
                  [](uint64_t key) { return static_cast<uint32_t>(key); });
   std::sort(top.begin(), top.end());
   return top;
+}
+
+// What a count in all batches promises of as many others, from the counts in their first half.
+//
+// Each half tells what a count c of the other comes to: f(c), the mean over the nodes. Twice the batches know more. If
+// what is expected is linear in the count (as for counts of a Poisson process whose rates follow a gamma distribution)
+// with slope b, then a count T of both promises (f(T/2) + b T/2) / (1 + b) a half: f(T/2) where halves have nothing in
+// common, T/2 where they are the same.
+std::vector<double> promise_of(std::span<const uint32_t> first, std::span<const uint32_t> all) {
+  std::array<int64_t, kMostPromised + 1> nodes{}, others{};
+  for (std::size_t node = 0; node < all.size(); ++node) {
+    const uint32_t a = first[node], b = all[node] - a;
+    if (a <= kMostPromised) ++nodes[a], others[a] += b;
+    if (b <= kMostPromised) ++nodes[b], others[b] += a;
+  }
+  std::vector<double> mean;
+  for (std::size_t c = 0; c <= kMostPromised && nodes[c] >= kEnoughNodes; ++c) {
+    mean.push_back(static_cast<double>(others[c]) / static_cast<double>(nodes[c]));
+    if (c > 0) mean[c] = std::max(mean[c], mean[c - 1]);
+  }
+  std::vector<double> promised;
+  for (std::size_t count = 0; mean.size() >= 2 && count <= 2 * (mean.size() - 1); ++count) {
+    const std::size_t low = std::min(count / 2, mean.size() - 2);
+    const double half = static_cast<double>(count) / 2, slope = std::clamp(mean[low + 1] - mean[low], 0.0, 1.0);
+    const double of_half = mean[low] + slope * (half - static_cast<double>(low));
+    const double reads = 2 * (of_half + slope * half) / (1 + slope);
+    promised.push_back(promised.empty() ? reads : std::max(promised.back(), reads));
+  }
+  return promised;
 }
 
 }  // namespace
@@ -77,6 +108,13 @@ void Hotness::add(const SampledBatch& batch) {
   for (int64_t target : batch.edge_targets) {
     add_to(edges_read_[static_cast<std::size_t>(batch.nodes[static_cast<std::size_t>(target)])], uint64_t{1});
   }
+}
+
+void Hotness::begin_second_half() { first_half_ = {node_reads_, expansions_}; }
+
+void Hotness::end() {
+  promised_ = {promise_of(first_half_[0], node_reads_), promise_of(first_half_[1], expansions_)};
+  first_half_ = {};
 }
 
 std::filesystem::path hotness_path(const std::filesystem::path& dataset, const HotnessKey& key) {

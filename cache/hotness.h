@@ -1,6 +1,7 @@
 // How often each node is read: counts of a short run of the real sampler, and the file that keeps them (FORMAT.md).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <span>
@@ -37,6 +38,10 @@ class Hotness {
 
   // Throws Error when a count would pass its type.
   void add(const SampledBatch& batch);
+  // Counts of a part of the run promise less than they say where batches differ, and as much where the same seeds come
+  // again. Half of the batches tell about the other half: begin_second_half(), as many batches of another epoch, end().
+  void begin_second_half();
+  void end();
 
   const HotnessKey& key() const { return key_; }
   int64_t num_nodes() const { return static_cast<int64_t>(node_reads_.size()); }
@@ -47,7 +52,13 @@ class Hotness {
   std::span<const uint32_t> node_reads() const { return node_reads_; }  // uint32 [V]
   std::span<const uint32_t> expansions() const { return expansions_; }  // uint32 [V]
   std::span<const uint64_t> edges_read() const { return edges_read_; }  // uint64 [V]
-  Counts counts() const { return {num_batches_, node_reads_.data(), expansions_.data(), edges_read_.data()}; }
+  // Reads (expansions) to expect in num_batches() other batches of a node that had so many: float64 [any], by count;
+  // empty: nobody knows.
+  std::span<const double> promised_reads() const { return promised_[0]; }
+  std::span<const double> promised_expansions() const { return promised_[1]; }
+  Counts counts() const {
+    return {num_batches_, node_reads_.data(), expansions_.data(), edges_read_.data(), {promised_[0], promised_[1]}};
+  }
 
   // Writes the file whole or not at all.
   void save(const std::filesystem::path& path) const;
@@ -63,6 +74,8 @@ class Hotness {
   std::vector<uint32_t> node_reads_;
   std::vector<uint32_t> expansions_;
   std::vector<uint64_t> edges_read_;
+  std::array<std::vector<uint32_t>, kNumKinds> first_half_;  // uint32 [V] each, between begin_second_half() and end()
+  std::array<std::vector<double>, kNumKinds> promised_;      // by Kind
 };
 
 // Where a data set keeps its counts for a key: DIR/hotness-<digest as 16 hex digits>.bin.

@@ -75,7 +75,8 @@ RowBytes row_bytes_of(nb::handle value) {
 // Arguments as cohort.cache.plan gives them.
 Plan plan(const Vector<int64_t>& indptr, int index_bytes, nb::handle row_bytes, nb::handle host_row_bytes, bool lists,
           const std::vector<int64_t>& num_batches, const Matrix<uint32_t>& node_reads,
-          const Matrix<uint32_t>& expansions, const Matrix<uint64_t>& edges_read, std::vector<std::vector<int>> cliques,
+          const Matrix<uint32_t>& expansions, const Matrix<uint64_t>& edges_read,
+          const std::array<std::vector<double>, kNumKinds>& promised, std::vector<std::vector<int>> cliques,
           std::vector<int64_t> budget_bytes, const std::array<double, kNumTiers>& bytes_per_second,
           const std::array<double, kNumTiers>& seconds_per_line, const std::array<int64_t, 3>& index) {
   if (indptr.shape(0) < 2) throw base::Error({"indptr", "V + 1 elements", std::to_string(indptr.shape(0)), ""});
@@ -90,6 +91,7 @@ Plan plan(const Vector<int64_t>& indptr, int index_bytes, nb::handle row_bytes, 
                  in_host.bytes,
                  in_host.each_of(num_nodes)};
   input.counts = counts_of(num_batches, node_reads, expansions, edges_read, num_nodes);
+  for (Counts& counts : input.counts) counts.promised = {promised[0], promised[1]};
   input.cliques = std::move(cliques);
   input.budget_bytes = std::move(budget_bytes);
   for (std::size_t tier = 0; tier < kNumTiers; ++tier)
@@ -206,7 +208,11 @@ void bind_hotness(nb::module_& module) {
       .def_prop_ro("expansions",
                    [](nb::handle self) { return view(nb::cast<const Hotness&>(self).expansions(), self); })
       .def_prop_ro("edges_read",
-                   [](nb::handle self) { return view(nb::cast<const Hotness&>(self).edges_read(), self); });
+                   [](nb::handle self) { return view(nb::cast<const Hotness&>(self).edges_read(), self); })
+      .def_prop_ro("promised_reads",
+                   [](nb::handle self) { return view(nb::cast<const Hotness&>(self).promised_reads(), self); })
+      .def_prop_ro("promised_expansions",
+                   [](nb::handle self) { return view(nb::cast<const Hotness&>(self).promised_expansions(), self); });
 }
 
 }  // namespace
@@ -219,8 +225,8 @@ NB_MODULE(_native, module) {
   cache::bind_hotness(module);
   cache::bind_stand_in(module);
   module.def("plan", &cache::plan, "indptr"_a, nb::kw_only(), "index_bytes"_a, "row_bytes"_a, "host_row_bytes"_a.none(),
-             "lists"_a, "num_batches"_a, "node_reads"_a, "expansions"_a, "edges_read"_a, "cliques"_a, "budget_bytes"_a,
-             "bytes_per_second"_a, "seconds_per_line"_a, "index"_a);
+             "lists"_a, "num_batches"_a, "node_reads"_a, "expansions"_a, "edges_read"_a, "promised"_a, "cliques"_a,
+             "budget_bytes"_a, "bytes_per_second"_a, "seconds_per_line"_a, "index"_a);
   module.def("cliques_named", &cache::cliques_named, "text"_a, "num_gpus"_a);
   module.def("bitmap_bytes", &cache::bitmap_bytes, "num_nodes"_a);
   module.def("available_host_bytes", &base::available_host_bytes);

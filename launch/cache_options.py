@@ -44,7 +44,7 @@ def add_cache_options(parser: argparse.ArgumentParser, without: str) -> None:
         help="cache what a short run of the sampler read most; or (stand-ins) by out-degree, or by chance; or nothing",
     )
     parser.add_argument(
-        "--presample-batches", type=positive, default=200, help="bound of that short run (default 200, or an epoch)"
+        "--presample-batches", type=positive, default=200, help="bound of that short run (default 200, or two epochs)"
     )
     parser.add_argument(
         "--cliques",

@@ -17,7 +17,7 @@ struct PresampleOptions {
   std::vector<int32_t> fanout;    // int32 [num_hops], entry 0 next to the seeds
   uint32_t batch_size = 1024;
   std::string split = "train";  // whose seeds: "train", "val" or "test"
-  int64_t max_batches = 200;    // one epoch when that is less
+  int64_t max_batches = 200;    // two epochs when that is less
   bool refresh = false;         // count again though there is a file
 };
 
@@ -26,9 +26,10 @@ PresampleOptions read_presample_options(const std::filesystem::path& json);
 
 cache::HotnessKey hotness_key(const dataset::Dataset& data, const PresampleOptions& options);
 
-// Samples shuffled batches of one epoch, keyed apart from every training epoch, until `max_batches`, the epoch's end,
-// or a stable top of the order (cache::TopOfOrder, looked at every 20 batches). Feature rows are not read. The backend
-// writes to host memory.
+// Samples as many shuffled batches of one epoch as of another, keyed apart from every training epoch, until
+// `max_batches`, the epochs' end, or a stable top of the order in the first (cache::TopOfOrder, looked at every 20
+// batches): one half tells what the counts of the other promise. Feature rows are not read. The backend writes to host
+// memory.
 struct Presampled {
   cache::Hotness hotness;
   bool stable = false;  // the top of the order did not change any more

@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "base/check.h"
+#include "base/random.h"
 
 namespace cohort::cache {
 namespace {
@@ -38,6 +39,62 @@ TEST(Hotness, CountsRowsListsAndEdges) {
   EXPECT_EQ(list(hotness.edges_read()), (std::vector<uint64_t>{1, 0, 0, 0, 2}));
   EXPECT_EQ(hotness.max_batch_nodes(), 3);
   EXPECT_EQ(hotness.max_batch_edges(), 3);
+}
+
+constexpr int64_t kManyNodes = 40'000;
+constexpr int kHalf = 10;  // batches
+
+// Batches of a half in which node v is read as often as reads(v, batch) says: true or false.
+template <typename Reads>
+void add_half(Hotness& hotness, Reads reads) {
+  for (int batch = 0; batch < kHalf; ++batch) {
+    std::vector<int64_t> nodes;
+    for (int64_t node = 0; node < kManyNodes; ++node) {
+      if (reads(node, batch)) nodes.push_back(node);
+    }
+    hotness.add({nodes, 0, {}});
+  }
+}
+
+// Both halves read a node equally often, as when few seeds come again in every epoch.
+TEST(Hotness, CountsThatComeAgainPromiseWhatTheySay) {
+  Hotness hotness({}, kManyNodes, 0);
+  const auto reads = [](int64_t node, int batch) { return batch < node % 5; };
+  add_half(hotness, reads);
+  hotness.begin_second_half();
+  add_half(hotness, reads);
+  hotness.end();
+  ASSERT_EQ(hotness.promised_reads().size(), 9u) << "counts 0 to 4 of a half";
+  for (std::size_t count = 0; count < 9; count += 2) {
+    EXPECT_NEAR(hotness.promised_reads()[count], static_cast<double>(count), 1e-9);
+  }
+}
+
+// Nodes with rates of their own, read by chance: other batches say what a count promises.
+TEST(Hotness, CountsByChancePromiseWhatOtherBatchesBring) {
+  const auto part = [](uint64_t which) {
+    return [which](int64_t node, int batch) {
+      const base::PhiloxKey key = base::key_of(5);
+      const auto at = static_cast<uint64_t>(node);
+      const uint64_t rate = 1 + base::random_below(300, key, at, 0);  // of 1000
+      return base::random_below(1000, key, at, 1 + which * kHalf + static_cast<uint64_t>(batch)) < rate;
+    };
+  };
+  Hotness hotness({}, kManyNodes, 0), others({}, kManyNodes, 0);
+  add_half(hotness, part(0));
+  hotness.begin_second_half();
+  add_half(hotness, part(1));
+  hotness.end();
+  for (uint64_t which = 2; which < 6; ++which) add_half(others, part(which));
+  const auto promised = hotness.promised_reads();
+  ASSERT_GE(promised.size(), 9u);
+  for (uint32_t count = 0; count < 9; ++count) {
+    double sum = 0, nodes = 0;
+    for (std::size_t node = 0; node < kManyNodes; ++node) {
+      if (hotness.node_reads()[node] == count) sum += others.node_reads()[node], ++nodes;
+    }
+    EXPECT_NEAR(promised[count], sum / nodes / 2, 0.05 * sum / nodes / 2 + 0.05) << count;
+  }
 }
 
 class HotnessFile : public testing::Test {
@@ -81,6 +138,20 @@ TEST_F(HotnessFile, ComesBackAsItWas) {
   EXPECT_EQ(list(loaded.node_reads()), list(saved.node_reads()));
   EXPECT_EQ(list(loaded.expansions()), list(saved.expansions()));
   EXPECT_EQ(list(loaded.edges_read()), list(saved.edges_read()));
+}
+
+TEST_F(HotnessFile, KeepsThePromises) {
+  Hotness saved(some_key(), kManyNodes, 7);
+  const auto reads = [](int64_t node, int batch) { return batch < node % 3; };
+  add_half(saved, reads);
+  saved.begin_second_half();
+  add_half(saved, reads);
+  saved.end();
+  saved.save(path_);
+  const Hotness loaded = Hotness::load(path_);
+  EXPECT_EQ(list(loaded.promised_reads()), list(saved.promised_reads()));
+  EXPECT_EQ(loaded.promised_reads().size(), 5u);
+  EXPECT_TRUE(loaded.promised_expansions().empty());
 }
 
 TEST_F(HotnessFile, EveryDamagedByteIsFound) {

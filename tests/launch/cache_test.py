@@ -33,7 +33,7 @@ def test_a_run_counts_once_and_says_what_it_expects(data, tmp_path):
     result, run, summary = train(data, out, "--cache-ratio", 0.1)
     (counts,) = data.glob("hotness-*")
     assert [line for line in result.stderr.splitlines() if "counted" in line] == [
-        f"cohort: counted what 17 batches of the sampler read, for the cache: {counts}"
+        f"cohort: counted what 34 batches of the sampler read, for the cache: {counts}"
     ]
     sampler = run["sampler"]
     assert sampler["cache_bytes"] == [int(0.1 * 2708 * 1433 * 4)] and sampler["hotness"] == str(counts)

@@ -51,10 +51,10 @@ def test_the_counts_are_those_of_the_sampler(data, capsys):
     degrees = np.diff(np.load(data / "indptr.npy"))
     reads, expansions, edges = counts.node_reads[0], counts.expansions[0], counts.edges_read[0]
     assert counts.num_batches == [34] and (expansions[train] >= 2).all()
-    assert (expansions <= reads).all() and (reads <= 17).all()
+    assert (expansions <= reads).all() and (reads <= 34).all()
     assert (edges <= expansions * np.minimum(degrees, 4)).all()
     assert (edges >= expansions * np.minimum(degrees, 3)).all()
-    assert reads.sum() <= 17 * counts.max_batch_nodes and edges.sum() <= 17 * counts.max_batch_edges
+    assert reads.sum() <= 34 * counts.max_batch_nodes and edges.sum() <= 34 * counts.max_batch_edges
 
 
 @pytest.mark.parametrize("position", [0, 9, 40, 90, 300, -1])

@@ -6,7 +6,7 @@
 namespace cohort::cache {
 namespace {
 
-constexpr double kSmBytesPerSecond = 12e9;  // decoded, by one SM: measured on H200 with rows of 512 bytes
+constexpr double kSmBytesPerSecond = 12e9;  // decoded, by one SM: a careful guess, for the first batch alone
 constexpr int64_t kRowsToLearnFrom = 4096;  // of fewer rows most of the time is the launch's
 
 double seconds(const TierLoad& load, int sms) {

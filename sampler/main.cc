@@ -72,8 +72,9 @@ int print(const std::function<std::string()>& answer) {
   }
 }
 
-// As many streams side by side as the fetch has: under MPS a process has two work queues unless it asks, and streams
-// that share one wait for each other. Has to be said before CUDA starts.
+// The tiers of a fetch run side by side only in work queues of their own; under MPS they ran one after the other (13.0
+// ms a batch; 7.9 ms with this and with all tiers launched before any is waited for). Has to be said before CUDA
+// starts.
 constexpr const char* kWorkQueues = "8";
 
 }  // namespace

@@ -52,6 +52,17 @@ DeviceBytes::~DeviceBytes() {
   if (data_) cudaFree(data_);
 }
 
+void fill_gpu(void* to, int byte, std::size_t bytes, const char* what) {
+  cuda_check(cudaMemset(to, byte, bytes), what);
+  cuda_check(cudaStreamSynchronize(cudaStreamLegacy), what);
+}
+
+void copy_to_gpu(void* to, const void* from, std::size_t bytes, const char* what) {
+  if (bytes == 0) return;
+  cuda_check(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), what);
+  cuda_check(cudaStreamSynchronize(cudaStreamLegacy), what);
+}
+
 PinnedBytes::PinnedBytes(std::size_t bytes) : bytes_(bytes) {
   if (bytes == 0) return;
   data_ = map_host_memory(bytes);

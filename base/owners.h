@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <utility>
+#include <vector>
 
 namespace cohort::base {
 
@@ -77,6 +78,19 @@ class DeviceArray {
   DeviceBytes bytes_;
   std::size_t size_ = 0;
 };
+
+// Both are done when they return. cudaMemset() and cudaMemcpy() of pageable memory need not be, and non-blocking
+// streams do not wait for them.
+void fill_gpu(void* to, int byte, std::size_t bytes, const char* what = "fill GPU memory");
+void copy_to_gpu(void* to, const void* from, std::size_t bytes, const char* what = "copy to the GPU");
+
+// A copy of `values` in GPU memory.
+template <typename T>
+DeviceArray<T> upload(const std::vector<T>& values, const char* what = "copy to the GPU") {
+  DeviceArray<T> array(values.size(), what);
+  copy_to_gpu(array.data(), values.data(), values.size() * sizeof(T), what);
+  return array;
+}
 
 // Page-locked host memory that the GPU reads in place: mapped, touched in parallel, then registered
 // (measured 9 times faster than cudaHostAlloc for tens of GB).

@@ -5,16 +5,7 @@
 #include "base/check.h"
 
 namespace cohort::cache {
-namespace {
-
-base::DeviceArray<uint64_t> upload(const std::vector<uint64_t>& values) {
-  base::DeviceArray<uint64_t> array(values.size(), "allocate a directory");
-  base::cuda_check(cudaMemcpy(array.data(), values.data(), values.size() * sizeof(uint64_t), cudaMemcpyHostToDevice),
-                   "copy a directory to the GPU");
-  return array;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 DirectoryArrays::DirectoryArrays(std::span<const uint64_t> entry_of) : words((entry_of.size() + 31) / 32) {
   const auto num_words = static_cast<int64_t>(words.size());
@@ -45,6 +36,8 @@ DirectoryArrays::DirectoryArrays(std::span<const uint64_t> entry_of) : words((en
   }
 }
 
-Directory::Directory(const DirectoryArrays& arrays) : words_(upload(arrays.words)), entries_(upload(arrays.entries)) {}
+Directory::Directory(const DirectoryArrays& arrays)
+    : words_(base::upload(arrays.words, "copy a directory to the GPU")),
+      entries_(base::upload(arrays.entries, "copy a directory to the GPU")) {}
 
 }  // namespace cohort::cache

@@ -44,6 +44,12 @@ std::vector<uint64_t> choose_rows(int64_t spread, ReadOrder order) {
   return entries;
 }
 
+std::vector<int32_t> first_numbers() {
+  std::vector<int32_t> numbers(kNumRows);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  return numbers;
+}
+
 ibp::Profile raw_profile() {
   ibp::Profile profile;
   profile.dtype = ibp::Dtype::kUint8;
@@ -51,27 +57,14 @@ ibp::Profile raw_profile() {
   return profile;
 }
 
-template <typename T>
-void copy_to_gpu(base::DeviceArray<T>& to, const std::vector<T>& from) {
-  cuda_check(cudaMemcpy(to.data(), from.data(), from.size() * sizeof(T), cudaMemcpyHostToDevice), "copy rows' places");
-}
-
 // Reads rows with the GPU that is current when it is made and used.
 class Reader {
  public:
-  Reader() {
-    std::vector<int32_t> positions(kNumRows);
-    std::iota(positions.begin(), positions.end(), 0);
-    copy_to_gpu(positions_, positions);
-    copy_to_gpu(count_, {static_cast<unsigned long long>(kNumRows)});
-    copy_to_gpu(damaged_, {ibp::kNoFetchError});
-  }
-
   // Bytes a second of rows in a region of kNumRows * spread of them.
   double rate(const std::byte* region, int64_t spread, ReadOrder order, double seconds) {
-    copy_to_gpu(entries_, choose_rows(spread, order));
+    const auto entries = base::upload(choose_rows(spread, order), "copy rows' places");
     ibp::LocatedRows rows;
-    rows.entries = entries_.data();
+    rows.entries = entries.data();
     rows.positions = positions_.data();
     rows.count = count_.data();
     rows.regions = {ibp::RegionRef{region, kNumRows * spread * kRowBytes}};
@@ -110,9 +103,9 @@ class Reader {
   }
 
   ibp::DeviceProfile profile_{raw_profile()};
-  base::DeviceArray<uint64_t> entries_{kNumRows};
-  base::DeviceArray<int32_t> positions_{kNumRows};
-  base::DeviceArray<unsigned long long> count_{1}, damaged_{1};
+  base::DeviceArray<int32_t> positions_ = base::upload(first_numbers());
+  base::DeviceArray<unsigned long long> count_ = base::upload(std::vector<unsigned long long>{kNumRows});
+  base::DeviceArray<unsigned long long> damaged_ = base::upload(std::vector<unsigned long long>{ibp::kNoFetchError});
   base::DeviceArray<uint32_t> next_{1};
   base::DeviceBytes out_{kNumRows * kRowBytes, "allocate the rows of a probe"};
   base::Stream stream_;

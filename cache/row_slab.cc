@@ -34,9 +34,8 @@ RowSlab::RowSlab(SlabRows& rows, std::span<const uint32_t> nodes, int64_t bytes)
       step_bytes_ = std::gcd(step_bytes_, static_cast<uint32_t>(room));
       end += room;
     }
-    base::cuda_check(
-        cudaMemcpy(slab_.data() + begin, piece.data(), static_cast<std::size_t>(end - begin), cudaMemcpyHostToDevice),
-        "copy rows into a slab");
+    base::copy_to_gpu(slab_.data() + begin, piece.data(), static_cast<std::size_t>(end - begin),
+                      "copy rows into a slab");
   }
 }
 

@@ -66,6 +66,7 @@ __global__ void __launch_bounds__(kMaxWarps * 32, 1) gather_kernel(ProfileRef pr
   Item next = load_item(rows, job, count, least_bytes, next_first, next_window);
   staging.issue(0, window);
   staging.issue(1, next_window);
+  __syncwarp();  // for racecheck, to which a bulk copy is its lane's own write
   for (uint32_t batch = 0; first < count; batch ^= 1) {
     const uint32_t ahead_first = tickets.take();
     const Item ahead = load_item(rows, job, count, least_bytes, ahead_first, window);
@@ -231,7 +232,7 @@ struct Gather::Scratch {
                                                positions_sorted.data(), max_rows, 0, 32),
                "size the sort");
     sort_space = base::DeviceBytes(bytes);
-    cuda_check(cudaMemset(status.data(), 0xff, sizeof(kNoError)), "clear the gather's status");
+    base::fill_gpu(status.data(), 0xff, sizeof(kNoError), "clear the gather's status");
     *seen() = kNoError;
   }
   volatile unsigned long long* seen() const {

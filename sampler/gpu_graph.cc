@@ -25,7 +25,7 @@ base::PinnedBytes pinned_copy(const void* from, std::size_t bytes) {
 
 base::DeviceBytes device_copy(const void* from, std::size_t bytes, const char* what) {
   base::DeviceBytes to(bytes, what);
-  if (bytes > 0) cuda_check(cudaMemcpy(to.data(), from, bytes, cudaMemcpyHostToDevice), what);
+  base::copy_to_gpu(to.data(), from, bytes, what);
   return to;
 }
 

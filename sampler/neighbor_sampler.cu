@@ -204,7 +204,7 @@ CudaNeighborSampler::CudaNeighborSampler(const TopologyRef& topology, int64_t nu
       list_use_(kNumUses, "allocate counters of lists"),
       list_use_read_(sizeof(cache::ListUses)),
       selected_(1) {
-  cuda_check(cudaMemset(local_id_.data(), 0xFF, local_id_.size() * sizeof(uint32_t)), "clear local ids");
+  base::fill_gpu(local_id_.data(), 0xFF, local_id_.size() * sizeof(uint32_t), "clear local ids");
 }
 
 SampledRef CudaNeighborSampler::result() const {

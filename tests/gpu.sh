@@ -43,14 +43,22 @@ stage_pytest() {
   row "Python tests, gpu" $? "$(tail -1 "$out/pytest.log")"
 }
 
+# sanitize TOOL PROGRAM: the GPU tests of PROGRAM, in shards side by side; fails when one shard does
+sanitize() {
+  local shard shards=6 pids=() status=0 log=$out/sanitize-$1-$2
+  for ((shard = 0; shard < shards; ++shard)); do
+    GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard compute-sanitizer --tool "$1" --require-cuda-init no --error-exitcode 9 \
+      "$build/$2/$2_test" --gtest_filter='*Gpu*' >"$log-$shard.log" 2>&1 &
+    pids+=($!)
+  done
+  for shard in "${pids[@]}"; do wait "$shard" || status=1; done
+  row "compute-sanitizer $1 $2" $status "$(cat "$log"-*.log | grep -hE 'ERROR SUMMARY|RACECHECK SUMMARY' | sort | uniq -c | tr -s ' ' | tr '\n' ';')"
+}
+
 stage_sanitize() {
   local tool program
   for tool in memcheck racecheck; do
-    for program in base cache sampler; do
-      compute-sanitizer --tool $tool --error-exitcode 9 "$build/$program/${program}_test" --gtest_filter='*Gpu*' \
-        >"$out/sanitize-$tool-$program.log" 2>&1
-      row "compute-sanitizer $tool $program" $? "$(grep -E 'ERROR SUMMARY|RACECHECK SUMMARY' "$out/sanitize-$tool-$program.log" | tail -1)"
-    done
+    for program in base ibp cache sampler; do sanitize $tool $program; done
   done
 }
 

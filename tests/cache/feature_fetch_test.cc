@@ -62,12 +62,10 @@ Plan plan_of(const Table& table, SlabRows& rows, int num_members, int64_t replic
 }
 
 std::vector<std::byte> fetch(FeatureFetch& fetch, const Table& table, const std::vector<int64_t>& nodes) {
-  base::DeviceArray<int64_t> on_gpu(nodes.size() + 1);
-  base::cuda_check(cudaMemcpy(on_gpu.data(), nodes.data(), nodes.size() * 8, cudaMemcpyHostToDevice));
+  const base::DeviceArray<int64_t> on_gpu = base::upload(nodes);
   const std::size_t bytes = nodes.size() * static_cast<std::size_t>(table.rows.row_bytes);
   const base::DeviceBytes out(bytes + 256);
-  base::cuda_check(cudaMemset(out.data(), 0xFF, bytes + 256));
-  base::cuda_check(cudaDeviceSynchronize());
+  base::fill_gpu(out.data(), 0xFF, bytes + 256);
   const base::Stream stream;
   fetch.fetch(on_gpu.data(), static_cast<int64_t>(nodes.size()), out.data(), stream);
   stream.synchronize();

@@ -14,15 +14,6 @@ namespace {
 
 using base::cuda_check;
 
-template <typename T>
-base::DeviceArray<T> upload(const std::vector<T>& values) {
-  base::DeviceArray<T> array(std::max<std::size_t>(values.size(), 1));
-  if (!values.empty()) {
-    cuda_check(cudaMemcpy(array.data(), values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice));
-  }
-  return array;
-}
-
 std::vector<std::byte> download(const base::DeviceBytes& bytes, std::size_t count) {
   std::vector<std::byte> host(count);
   if (count) cuda_check(cudaMemcpy(host.data(), bytes.data(), count, cudaMemcpyDeviceToHost));
@@ -41,9 +32,9 @@ std::vector<int64_t> random_index(int64_t num_rows, int64_t count) {
 void expect_fetch(const Rows& rows, const DeviceTable& table, Gather& gather, const FetchOptions& options) {
   const std::vector<int64_t> index = random_index(rows.table.num_rows, rows.table.num_rows + 77);
   const std::size_t bytes = index.size() * rows.table.row_bytes();
-  const base::DeviceArray<int64_t> device_index = upload(index);
+  const base::DeviceArray<int64_t> device_index = base::upload(index);
   const base::DeviceBytes out(bytes + 64);
-  cuda_check(cudaMemset(out.data(), 0xa5, bytes + 64));
+  base::fill_gpu(out.data(), 0xa5, bytes + 64);
   const base::Stream stream;
   gather.fetch(table, device_index.data(), int64_t(index.size()), out.data(), stream, options);
   stream.synchronize();
@@ -139,7 +130,7 @@ TEST(GpuGather, ABadIndexIsAnErrorAndARowOfZeros) {
   const Rows rows = make_rows(Content::kDense, Dtype::kFloat32, 16, 100);
   const DeviceTable table(encode(rows.table, fit(rows.table).profile), Place::kPinned);
   Gather gather(10);
-  const base::DeviceArray<int64_t> index = upload<int64_t>({5, 100, -1, 7});
+  const base::DeviceArray<int64_t> index = base::upload<int64_t>({5, 100, -1, 7});
   const base::DeviceBytes out(4 * 64);
   const base::Stream stream;
   for (const Order order : {Order::kSorted, Order::kAsGiven}) {
@@ -170,9 +161,9 @@ TEST(GpuGather, DamagedRowsAreErrorsAndStayInTheirRoom) {
         data[i] = static_cast<std::byte>(base::random_64(base::key_of(1), uint64_t(i), 0));
       }
       const DeviceTable table(encoded, Place::kDevice);
-      const base::DeviceArray<int64_t> index = upload(random_index(200, 300));
+      const base::DeviceArray<int64_t> index = base::upload(random_index(200, 300));
       const base::DeviceBytes out(bytes + 64);
-      cuda_check(cudaMemset(out.data(), 0xa5, out.bytes()));
+      base::fill_gpu(out.data(), 0xa5, out.bytes());
       const base::Stream stream;
       gather.fetch(table, index.data(), 300, out.data(), stream);
       stream.synchronize();
@@ -203,11 +194,11 @@ TEST(GpuGather, RowsThatAskForMoreEscapesThanTheyHoldAreErrors) {
       const EncodedRows encoded = encode(rows.table, profile, {.layout = layout, .slot_bytes = whole});
       std::memset(const_cast<std::byte*>(encoded.ref.data), 0, std::size_t(encoded.ref.data_bytes));
       const DeviceTable table(encoded, Place::kDevice);
-      const base::DeviceArray<int64_t> index = upload(random_index(100, 100));
+      const base::DeviceArray<int64_t> index = base::upload(random_index(100, 100));
       const std::size_t bytes = std::size_t{100} * rows.table.row_bytes();
       const base::DeviceBytes out(bytes);
       for (const CopyPath path : {CopyPath::kAuto, CopyPath::kAsync}) {
-        cuda_check(cudaMemset(out.data(), 0xa5, bytes));
+        base::fill_gpu(out.data(), 0xa5, bytes);
         EXPECT_THROW(gather.fetch(table, index.data(), 100, out.data(), nullptr, {.path = path, .check = true}),
                      base::Error);
         EXPECT_EQ(download(out, bytes), std::vector<std::byte>(bytes));
@@ -221,7 +212,7 @@ TEST(GpuGather, CanBeCapturedInAGraph) {
   const DeviceTable table(encode(rows.table, fit(rows.table).profile), Place::kPinned);
   Gather gather(500);
   const std::vector<int64_t> index = random_index(500, 500);
-  const base::DeviceArray<int64_t> device_index = upload(index);
+  const base::DeviceArray<int64_t> device_index = base::upload(index);
   const base::DeviceBytes out(500 * 256);
   const base::Stream stream;
   cuda_check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));

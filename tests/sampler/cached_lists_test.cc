@@ -31,13 +31,6 @@ Tier tier_of(int64_t node) {
 }
 
 template <typename T>
-base::DeviceArray<T> upload(const std::vector<T>& values) {
-  base::DeviceArray<T> array(values.size());
-  cuda_check(cudaMemcpy(array.data(), values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice));
-  return array;
-}
-
-template <typename T>
 std::vector<T> download(const T* values, int64_t size) {
   std::vector<T> copy(static_cast<std::size_t>(size));
   if (size > 0) cuda_check(cudaMemcpy(copy.data(), values, copy.size() * sizeof(T), cudaMemcpyDeviceToHost));
@@ -49,7 +42,7 @@ std::vector<T> download(const T* values, int64_t size) {
 template <typename Index>
 class CachedGraph {
  public:
-  explicit CachedGraph(const TestGraph<Index>& graph) : indptr_(upload(graph.indptr)) {
+  explicit CachedGraph(const TestGraph<Index>& graph) : indptr_(base::upload(graph.indptr)) {
     const cache::HostLists lists{graph.indptr.data(), graph.indices.data(), sizeof(Index)};
     cache::Slab own, peer;
     cache::CliqueRows rows;
@@ -68,7 +61,7 @@ class CachedGraph {
                                                  cache::FilledSlab{own.nodes, own_.entries()}};
     directory_ = cache::Directory(
         cache::DirectoryArrays(cache::entries_seen_by(1, rows, num_entries, slabs, graph.num_nodes())));
-    indices_ = upload(without_cached(graph));
+    indices_ = base::upload(without_cached(graph));
   }
   TopologyRef topology() const {
     TopologyRef topology{indptr_.data(), indices_.data(), sizeof(Index), {directory_.ref(), {}, 1}};
@@ -172,8 +165,8 @@ TEST_P(GpuCachedLists, SameBitsAsTheHostInt64) { sample_from_every_tier<int64_t>
 
 TEST_P(GpuCachedLists, WithoutSlabsEveryListIsTheHosts) {
   const TestGraph<int32_t> graph = mixed_graph<int32_t>(2000, 9);
-  const auto indptr = upload(graph.indptr);
-  const auto indices = upload(graph.indices);
+  const auto indptr = base::upload(graph.indptr);
+  const auto indices = base::upload(graph.indices);
   expect_same_batches(graph, {indptr.data(), indices.data(), 4, {}}, false, GetParam());
 }
 

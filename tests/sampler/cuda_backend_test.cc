@@ -19,12 +19,11 @@ HostBatch run_cuda(Backend& backend, const GraphView& graph, const Query& query)
   std::iota(input_id.begin(), input_id.end(), 0);
   const auto on_gpu = [](std::size_t bytes) {
     base::DeviceBytes memory(bytes + 256);
-    base::cuda_check(cudaMemset(memory.data(), 0xFF, bytes + 256));
+    base::fill_gpu(memory.data(), 0xFF, bytes + 256);
     return memory;
   };
   const auto n_id = on_gpu(8 * batch.n_id.size()), y = on_gpu(8 * batch.y.size()),
              edges = on_gpu(8 * batch.edge_index.size()), ids = on_gpu(8 * input_id.size()), x = on_gpu(batch.x.size());
-  base::cuda_check(cudaDeviceSynchronize());
   backend.fetch({reinterpret_cast<int64_t*>(n_id.data()), reinterpret_cast<int64_t*>(y.data()),
                  reinterpret_cast<int64_t*>(edges.data()), reinterpret_cast<int64_t*>(ids.data()), x.data()},
                 input_id);

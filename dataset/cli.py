@@ -77,6 +77,7 @@ def _register_generate(commands: argparse._SubParsersAction) -> None:
     command.add_argument("--kind", choices=("sbm", "powerlaw", "rmat"), default="sbm", help="default: %(default)s")
     command.add_argument("--nodes", type=number, required=True)
     command.add_argument("--edges", type=number, required=True)
+    command.add_argument("--undirected", action="store_true", help="store every edge in both directions: 2 x EDGES")
     command.add_argument("--dim", type=number, default=64, help="features per node; default: %(default)s")
     command.add_argument("--dtype", choices=("float32", "float16", "bfloat16", "uint8"), default="float32")
     command.add_argument("--classes", type=number, default=10, help="default: %(default)s")
@@ -120,6 +121,7 @@ def _generate(args: argparse.Namespace) -> int:
             classes=args.classes,
             seed=args.seed,
             split=args.split,
+            undirected=args.undirected,
             overwrite=args.overwrite,
             write_rows=write_rows,
         )

@@ -74,6 +74,17 @@ struct RmatEdges {
   }
 };
 
+// Edge 2 i is edge i of `edges`, edge 2 i + 1 the same the other way.
+template <typename Edges>
+struct BothDirections {
+  Edges edges;
+
+  Edge operator()(int64_t i) const {
+    const Edge edge = edges(i / 2);
+    return i % 2 == 0 ? edge : Edge{edge.destination, edge.source};
+  }
+};
+
 // Edges between positions, which names Index [V] turns into nodes.
 template <typename Edges, typename Index>
 struct RenamedEdges {
@@ -103,8 +114,12 @@ template <typename Index>
 void generate_csc(const GenerateOptions& options, std::span<const Index> names, std::span<int64_t> indptr,
                   std::span<Index> indices, const std::stop_token& stop) {
   const PhiloxKey key = stream_key(options.seed, Stream::edges);
-  const auto renamed = [&](auto edges) {
+  const auto build = [&](auto edges) {
     build_csc_of(RenamedEdges<decltype(edges), Index>{edges, names}, indptr, indices, stop);
+  };
+  const auto renamed = [&](auto edges) {
+    if (options.undirected) return build(BothDirections<decltype(edges)>{edges});
+    build(edges);
   };
   const auto levels = static_cast<int>(std::bit_width(static_cast<uint64_t>(options.num_nodes - 1)));
   switch (options.kind) {

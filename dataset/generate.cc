@@ -78,7 +78,7 @@ void write_graph(const std::filesystem::path& folder, const Meta& meta, const Ge
   const DType index_dtype = sizeof(Index) == 4 ? DType::int32 : DType::int64;
   MappedOutput labels = create_npy(folder / meta.files.labels, DType::int64, {options.num_nodes});
   MappedOutput indptr = create_npy(folder / meta.files.indptr, DType::int64, {options.num_nodes + 1});
-  MappedOutput indices = create_npy(folder / meta.files.indices, index_dtype, {options.num_edges});
+  MappedOutput indices = create_npy(folder / meta.files.indices, index_dtype, {options.stored_edges()});
   const std::vector<Index> names = random_names<Index>(options, stop);
   generate_csc<Index>(options, names, indptr.as<int64_t>(), indices.as<Index>(), stop);
   fill_labels<Index>(options, names, labels.as<int64_t>(), stop);
@@ -144,7 +144,7 @@ Meta meta_of(const std::string& name, const GenerateOptions& options) {
   Meta meta;
   meta.name = name;
   meta.num_nodes = options.num_nodes;
-  meta.num_edges = options.num_edges;
+  meta.num_edges = options.stored_edges();
   meta.feature_dim = options.feature_dim;
   meta.feature_dtype = options.feature_dtype;
   meta.num_classes = options.num_classes;

@@ -25,13 +25,16 @@ const char* name_of(GraphKind kind);
 struct GenerateOptions {
   GraphKind kind = GraphKind::sbm;
   int64_t num_nodes = 0;
-  int64_t num_edges = 0;
+  int64_t num_edges = 0;  // that are drawn
   int64_t feature_dim = 0;
   DType feature_dtype = DType::float32;
   int64_t num_classes = 2;
   uint64_t seed = 0;
   std::array<double, 3> split = {0.6, 0.2, 0.2};  // train, val, test; what is missing to 1 belongs to none
   bool overwrite = false;
+  bool undirected = false;  // every edge is stored in both directions
+
+  int64_t stored_edges() const { return undirected ? 2 * num_edges : num_edges; }
 };
 
 // Writes all but the features into an existing folder: graph, labels, splits, meta.json with this name.

@@ -83,12 +83,12 @@ nb::list check_folder(const std::filesystem::path& folder) {
 }
 
 GenerateOptions options_of(const std::string& kind, int64_t nodes, int64_t edges, int64_t dim, const std::string& dtype,
-                           int64_t classes, uint64_t seed, const std::array<double, 3>& split) {
+                           int64_t classes, uint64_t seed, const std::array<double, 3>& split, bool undirected) {
   const auto graph_kind = kind_named(kind);
   if (!graph_kind) throw base::Error({"--kind", "sbm, powerlaw or rmat", kind, ""});
   const auto feature_dtype = dtype_named(dtype);
   if (!feature_dtype) throw base::Error({"--dtype", "uint8, float16, bfloat16 or float32", dtype, ""});
-  return {*graph_kind, nodes, edges, dim, *feature_dtype, classes, seed, split, false};
+  return {*graph_kind, nodes, edges, dim, *feature_dtype, classes, seed, split, false, undirected};
 }
 
 void generate_folder(const std::filesystem::path& out, GenerateOptions options, bool overwrite) {
@@ -170,10 +170,12 @@ NB_MODULE(_native, m) {
       .def(
           "__init__",
           [](GenerateOptions* self, const std::string& kind, int64_t nodes, int64_t edges, int64_t dim,
-             const std::string& dtype, int64_t classes, uint64_t seed, const std::array<double, 3>& split) {
-            new (self) GenerateOptions(options_of(kind, nodes, edges, dim, dtype, classes, seed, split));
+             const std::string& dtype, int64_t classes, uint64_t seed, const std::array<double, 3>& split,
+             bool undirected) {
+            new (self) GenerateOptions(options_of(kind, nodes, edges, dim, dtype, classes, seed, split, undirected));
           },
-          nb::kw_only(), "kind"_a, "nodes"_a, "edges"_a, "dim"_a, "dtype"_a, "classes"_a, "seed"_a, "split"_a);
+          nb::kw_only(), "kind"_a, "nodes"_a, "edges"_a, "dim"_a, "dtype"_a, "classes"_a, "seed"_a, "split"_a,
+          "undirected"_a);
   m.def("generate", &generate_folder, "out"_a, "options"_a, "overwrite"_a, "Writes a random data set.");
   m.def("generate_graph", &generate_graph_into, "folder"_a, "name"_a, "options"_a,
         "Writes all but the features into an existing folder.");

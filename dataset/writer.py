@@ -73,12 +73,15 @@ def generate(
     classes: int = 2,
     seed: int = 0,
     split: Sequence[float] = (0.6, 0.2, 0.2),
+    undirected: bool = False,
     overwrite: bool = False,
     write_rows: Callable[[Path, GeneratedRows], None] | None = None,
 ) -> None:
     """Writes a random data set; kind is sbm, powerlaw or rmat (FORMAT.md says what they are).
 
     Args:
+        edges: how many are drawn.
+        undirected: store each of them in both directions, as two edges.
         write_rows: writes the feature rows into the folder that it is given, in place of features.npy.
     """
     demand_split(split, seed)
@@ -91,6 +94,7 @@ def generate(
         classes=classes,
         seed=seed,
         split=list(split),
+        undirected=undirected,
     )
     if write_rows is None:
         _native.generate(os.fspath(out), options, overwrite)

@@ -20,7 +20,7 @@ namespace cohort::dataset {
 namespace {
 
 GenerateOptions small(GraphKind kind, DType dtype = DType::float32) {
-  return {kind, 3000, 40000, 10, dtype, 5, 42, {0.6, 0.2, 0.2}, false};
+  return {kind, 3000, 40000, 10, dtype, 5, 42, {0.6, 0.2, 0.2}};
 }
 
 // Edges before renaming: position i is node i. Index [E] of sources and their destinations.
@@ -28,7 +28,7 @@ std::vector<Edge> positions(const GenerateOptions& options) {
   std::vector<int32_t> names(static_cast<std::size_t>(options.num_nodes));
   std::iota(names.begin(), names.end(), 0);
   std::vector<int64_t> indptr(names.size() + 1);
-  std::vector<int32_t> indices(static_cast<std::size_t>(options.num_edges));
+  std::vector<int32_t> indices(static_cast<std::size_t>(options.stored_edges()));
   generate_csc<int32_t>(options, names, indptr, indices, {});
   std::vector<Edge> edges;
   for (std::size_t v = 0; v < names.size(); ++v) {
@@ -158,6 +158,19 @@ TEST(GenerateCsc, Int64IndicesAreTheSameGraph) {
   generate_csc<int64_t>(options, names64, indptr64, indices64, {});
   EXPECT_EQ(indptr, indptr64);
   EXPECT_TRUE(std::equal(indices.begin(), indices.end(), indices64.begin(), indices64.end()));
+}
+
+TEST(GenerateCsc, UndirectedIsEveryEdgeInBothDirections) {
+  GenerateOptions options = small(GraphKind::powerlaw);
+  const auto pair_of = [](const Edge& edge) { return std::pair(edge.source, edge.destination); };
+  std::multiset<std::pair<int64_t, int64_t>> expected, found;
+  for (const Edge& edge : positions(options)) {
+    expected.insert(pair_of(edge));
+    expected.emplace(edge.destination, edge.source);
+  }
+  options.undirected = true;
+  for (const Edge& edge : positions(options)) found.insert(pair_of(edge));
+  EXPECT_EQ(found, expected);
 }
 
 TEST(GenerateFolder, SplitsHaveTheirSizes) {

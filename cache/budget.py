@@ -16,8 +16,10 @@ class MemoryNeeds:
     Attributes:
         gpu_bytes: memory of the GPU; None when unknown.
         slots_bytes: the ring of batches.
-        trainer_bytes: peak of the trainer, measured; None when unknown.
-        graph_bytes: of the graph: labels and ids of nodes, and the topology where it lies there whole.
+        trainer_bytes: peak of the trainer, measured: all that is in use beside slots, cache and topology; None when
+            unknown.
+        graph_bytes: labels and ids of nodes, unless `trainer_bytes` has them, and the topology where it lies there
+            whole.
     """
 
     gpu_bytes: int | None
@@ -99,6 +101,11 @@ def slot_bytes(
 
 
 NODE_BYTES = 12  # of each node in the memory of every GPU: its label and its batch-local id
+
+
+def bytes_of_nodes(num_nodes: int, trainer_bytes: int | None) -> int:
+    """What every GPU holds of the nodes themselves; 0 where it is in the measured peak of the trainer."""
+    return NODE_BYTES * num_nodes if trainer_bytes is None else 0
 
 
 def topology_lies_in_gpus(place: str, topology_bytes: int, num_nodes: int, cache_bytes: int, gpu_bytes: int | None):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cohort.base.errors import CohortError
 from cohort.base.programs import ask_sampler
-from cohort.cache.budget import NODE_BYTES, MemoryNeeds, budgets, slot_bytes
+from cohort.cache.budget import MemoryNeeds, budgets, bytes_of_nodes, slot_bytes
 from cohort.cache.links import MEASURED_BANDWIDTH, machine_bandwidth
 from cohort.cache.planner import ELEMENT_BYTES
 
@@ -145,4 +145,5 @@ def _memory_needs(
     if counts:
         largest = (counts["max_batch_nodes"], counts["max_batch_edges"])
     slot = slot_bytes(meta["num_nodes"], row_bytes_of(meta), batch_size, fanout, *largest)
-    return MemoryNeeds(options.gpu_bytes, num_slots * slot, options.trainer_bytes, NODE_BYTES * meta["num_nodes"])
+    of_nodes = bytes_of_nodes(meta["num_nodes"], options.trainer_bytes)
+    return MemoryNeeds(options.gpu_bytes, num_slots * slot, options.trainer_bytes, of_nodes)

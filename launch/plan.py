@@ -56,7 +56,7 @@ def plan(args: argparse.Namespace) -> int:
         gpu_memory(args, machine),
         args.slots * slot_bytes,
         args.trainer_bytes,
-        budget.NODE_BYTES * data.num_nodes,
+        budget.bytes_of_nodes(data.num_nodes, args.trainer_bytes),
     )
     ratios, cache_bytes = None if args.cache_ratio == "auto" else args.cache_ratio, args.cache_bytes
     if args.cache_policy == "none":

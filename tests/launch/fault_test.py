@@ -32,7 +32,6 @@ class Run:
         self.num_ranks = 2 if "--ranks" in more or "--gpus" in more else 1
         self.data = data
         self.errors = out.with_suffix(".err")
-        self.mps_before = set(Path("/tmp").glob("cohort-mps-*"))
         command = [sys.executable, "-m", "cohort", "train", str(data), "--device", device, "--epochs", "1000000"]
         with open(self.errors, "w") as errors:
             self.launcher = subprocess.Popen(
@@ -74,7 +73,11 @@ class Run:
 def assert_nothing_stays(run: Run, seconds: float) -> None:
     wait_until(lambda: not processes_of(run.out), seconds, "ending every process")
     wait_until(lambda: not run.shm.runs(), seconds, "removing the folder in shared memory")
-    wait_until(lambda: set(Path("/tmp").glob("cohort-mps-*")) <= run.mps_before, seconds, "removing the MPS folder")
+    wait_until(lambda: not mps_folders(run), seconds, "removing the MPS folder")
+
+
+def mps_folders(run: Run) -> list[Path]:
+    return list(Path("/tmp").glob(f"cohort-mps-{run.launcher.pid}-*"))
 
 
 @pytest.fixture

@@ -54,13 +54,13 @@ def train(data: Path, out: Path, *arguments) -> dict:
     return json.loads((out / "summary.json").read_text())
 
 
-def losses_of_one_trainer(data: Path, train_ids, num_ranks: int) -> list[float]:
+def losses_of_one_trainer(data: Path, train_ids, num_ranks: int, device: str = "cpu") -> list[float]:
     """Each epoch's mean loss of a plain loop that takes `num_ranks` batches a step."""
     losses = []
     torch.manual_seed(4)
-    model = SampledGNN("sage", DIM, 16, NUM_CLASSES, len(FANOUT), dropout=0.0)
+    model = SampledGNN("sage", DIM, 16, NUM_CLASSES, len(FANOUT), dropout=0.0).to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    with NeighborLoader(data, FANOUT, 100, train_ids, shuffle=True, device="cpu", seed=4) as loader:
+    with NeighborLoader(data, FANOUT, 100, train_ids, shuffle=True, device=device, seed=4) as loader:
         for _ in range(EPOCHS):
             batches = [batch.clone() for batch in loader]
             loss_sum = 0
@@ -86,6 +86,13 @@ def test_ranks_train_as_one_that_takes_their_batches(data, tmp_path):
         assert all((epoch["num_seeds"], epoch["num_batches"]) == (NUM_SEEDS, 7) for epoch in summary["epochs"])
     one = losses_of_one_trainer(data, train_ids, 1)
     assert one != pytest.approx(wanted, rel=1e-3)  # the number of ranks is the size of the global batch
+
+
+@pytest.mark.gpu
+def test_two_gpus_train_as_one_that_takes_their_batches(data, tmp_path):
+    summary = train(data, tmp_path, "--device", "cuda", *two_ranks("cuda"), "--dropout", 0)
+    wanted = losses_of_one_trainer(data, np.array(cohort.dataset.open(data).train_ids), 2, "cuda")
+    assert [epoch["loss"] for epoch in summary["epochs"]] == pytest.approx(wanted, rel=1e-4)
 
 
 @pytest.fixture(scope="module", params=DEVICES)

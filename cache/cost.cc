@@ -127,11 +127,6 @@ Costs::Costs(const GraphSizes& sizes, const Links& links)
   std::transform(links.begin(), links.end(), line_seconds_.begin(), [](const Link& l) { return l.line_seconds(); });
 }
 
-int64_t Costs::stored_bytes(Kind kind, int64_t node) const {
-  if (kind == Kind::kFeature) return slab_rows_.bytes_of(node);
-  return list_bytes(degree(node), sizes_.index_bytes);
-}
-
 Use Costs::feature_use(Tier tier, const Counts& counts, int64_t node) const {
   const auto at = static_cast<std::size_t>(tier);
   const Rows& rows = tier == Tier::kHost ? host_rows_ : slab_rows_;

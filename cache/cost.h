@@ -136,7 +136,13 @@ class Costs {
   Costs(const GraphSizes& sizes, const Links& links);
 
   // Bytes that the item takes in a slab: a row, or list_bytes().
-  int64_t stored_bytes(Kind kind, int64_t node) const;
+  int64_t stored_bytes(Kind kind, int64_t node) const {
+    return kind == Kind::kFeature ? slab_rows_.bytes_of(node) : list_bytes(degree(node), sizes_.index_bytes);
+  }
+  void prefetch(Kind kind, int64_t node) const {  // what stored_bytes() reads
+    if (kind == Kind::kTopology) return __builtin_prefetch(sizes_.indptr + node);
+    if (slab_rows_.each_bytes) __builtin_prefetch(slab_rows_.each_bytes + node);
+  }
   int64_t least_stored_bytes(Kind kind) const { return least_bytes_[static_cast<std::size_t>(kind)]; }
   int64_t num_nodes() const { return sizes_.num_nodes; }
   int64_t num_items(Kind kind) const { return kind == Kind::kTopology && !sizes_.indptr ? 0 : sizes_.num_nodes; }

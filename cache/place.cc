@@ -1,5 +1,7 @@
 // The orders of a clique, what a placement promises, and the choice among placements.
 #include <algorithm>
+#include <functional>
+#include <future>
 #include <limits>
 
 #include "cache/sweep.h"
@@ -135,26 +137,34 @@ Orders::Orders(const Costs& costs, const IndexCost& index, const Members& member
   }
 }
 
+// Passes run side by side, as a pass is serial; what one promises is summed up by all threads.
 Placement place(const Costs& costs, const IndexCost& index, const Members& members) {
   const Orders orders(costs, index, members);
-  std::vector<Holders> holders;
+  const bool has_lists = costs.num_items(Kind::kTopology) > 0;
+  std::vector<SweepOptions> passes;
+  for (const auto& kinds : {std::array{true, true}, std::array{true, false}, std::array{false, true}}) {
+    if (has_lists || !kinds[at(Kind::kTopology)]) passes.push_back({kinds, 0});
+  }
   Placement best;
   double best_seconds = std::numeric_limits<double>::infinity();
-  const auto attempt = [&](const SweepOptions& options) {
-    Placement placement = sweep(costs, index, members, orders, options, holders);
-    predict(costs, members, holders, placement);
-    const int64_t rows = some_row_is_unknown(placement) ? num_rows(placement) : 0;
-    if (const double seconds = seconds_of(placement); seconds < best_seconds) {
-      best_seconds = seconds;
-      best = std::move(placement);
+  for (int round = 0; round < 3 && !passes.empty(); ++round) {
+    std::vector<std::future<Swept>> running;
+    for (const SweepOptions& options : passes) {
+      running.push_back(std::async(std::launch::async, sweep, std::cref(costs), std::cref(index), std::cref(members),
+                                   std::cref(orders), options));
     }
-    return rows;
-  };
-  const bool has_lists = costs.num_items(Kind::kTopology) > 0;
-  for (const auto& kinds : {std::array{true, true}, std::array{true, false}, std::array{false, true}}) {
-    if (kinds[at(Kind::kTopology)] && !has_lists) continue;
-    int64_t rows = attempt({kinds, 0});
-    for (int more = 0; more < 2 && rows > 0 && members.size() > 1; ++more) rows = attempt({kinds, rows});
+    std::vector<SweepOptions> more;
+    for (std::size_t i = 0; i < running.size(); ++i) {
+      Swept swept = running[i].get();
+      Placement& placement = swept.placement;
+      predict(costs, members, swept.holders, placement);
+      if (members.size() > 1 && some_row_is_unknown(placement)) more.push_back({passes[i].kinds, num_rows(placement)});
+      if (const double seconds = seconds_of(placement); seconds < best_seconds) {
+        best_seconds = seconds;
+        best = std::move(placement);
+      }
+    }
+    passes = std::move(more);
   }
   return best;
 }

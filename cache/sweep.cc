@@ -37,6 +37,7 @@ class Sweep {
         std::vector<Holders>& holders)
       : costs_(costs), index_(index), members_(members), options_(options), holders_(holders) {
     for (int64_t budget_bytes : members.budget_bytes) gpus_.push_back(open_gpu(budget_bytes));
+    for (Kind kind : kKinds) reserve(kind);
   }
 
   Placement run(const Orders& orders) {
@@ -67,6 +68,20 @@ class Sweep {
     return gpu;
   }
 
+  // Memory for the most that can be placed: what is not used is not touched.
+  void reserve(Kind kind) {
+    if (!options_.kinds[at(kind)] || costs_.num_items(kind) == 0) return;
+    int64_t most = 0;
+    for (Gpu& gpu : gpus_) {
+      const int64_t fitting = gpu.room_bytes / costs_.least_stored_bytes(kind);
+      gpu.plan.slabs[at(kind)].nodes.reserve(static_cast<std::size_t>(std::min(fitting, costs_.num_items(kind))));
+      most += fitting;
+    }
+    most = std::min(most, costs_.num_items(kind));
+    rows_[at(kind)].nodes.reserve(static_cast<std::size_t>(most));
+    rows_[at(kind)].owners.reserve(static_cast<std::size_t>(most));
+  }
+
   void add_streams(const Orders& orders) {
     for (Kind kind : kKinds) {
       if (options_.kinds[at(kind)]) streams_.push_back({kind, kFirst, &orders.first(kind)});
@@ -92,7 +107,9 @@ class Sweep {
         return;
       }
       if (stream.position + kLookAhead < order.nodes.size()) {
-        holders_[at(stream.kind)].prefetch(order.nodes[stream.position + kLookAhead]);
+        const int64_t ahead = order.nodes[stream.position + kLookAhead];
+        holders_[at(stream.kind)].prefetch(ahead);
+        costs_.prefetch(stream.kind, ahead);
       }
       if (stream.member != kFirst && waits(stream)) return;
       if (stream.member == kFirst || is_replica_candidate(stream)) {
@@ -234,11 +251,12 @@ bool Holders::held(int64_t node) const {
   return false;
 }
 
-Placement sweep(const Costs& costs, const IndexCost& index, const Members& members, const Orders& orders,
-                const SweepOptions& options, std::vector<Holders>& holders) {
-  holders.clear();
-  for (Kind kind : kKinds) holders.emplace_back(costs.num_items(kind), members.size());
-  return Sweep(costs, index, members, options, holders).run(orders);
+Swept sweep(const Costs& costs, const IndexCost& index, const Members& members, const Orders& orders,
+            const SweepOptions& options) {
+  Swept swept;
+  for (Kind kind : kKinds) swept.holders.emplace_back(costs.num_items(kind), members.size());
+  swept.placement = Sweep(costs, index, members, options, swept.holders).run(orders);
+  return swept;
 }
 
 }  // namespace cohort::cache

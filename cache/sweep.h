@@ -73,9 +73,14 @@ struct SweepOptions {
   int64_t reserved_entries = 0;                      // set aside on each GPU for so many rows before any is placed
 };
 
-// One pass; `holders` [kinds] says afterwards who has what.
-Placement sweep(const Costs& costs, const IndexCost& index, const Members& members, const Orders& orders,
-                const SweepOptions& options, std::vector<Holders>& holders);
+struct Swept {
+  Placement placement;
+  std::vector<Holders> holders;  // [kinds]
+};
+
+// One pass.
+Swept sweep(const Costs& costs, const IndexCost& index, const Members& members, const Orders& orders,
+            const SweepOptions& options);
 
 // The best of the passes that differ in kinds and reserved entries, with what it promises.
 Placement place(const Costs& costs, const IndexCost& index, const Members& members);

@@ -100,7 +100,8 @@ def slot_bytes(
     return layout(max_batch_nodes, max_batch_edges) * 5 // 4
 
 
-NODE_BYTES = 12  # of each node in the memory of every GPU: its label and its batch-local id
+# Of each node in the memory of every GPU: its label (8), its batch-local id (4), where its row was last (4).
+NODE_BYTES = 16
 
 
 def bytes_of_nodes(num_nodes: int, trainer_bytes: int | None) -> int:

@@ -123,15 +123,28 @@ Costs::Costs(const GraphSizes& sizes, const Links& links)
       host_rows_(sizes.each_host_row_bytes || sizes.host_row_bytes > 0
                      ? rows_of(sizes.host_row_bytes, sizes.each_host_row_bytes)
                      : slab_rows_),
+      recent_rows_(rows_of(sizes.recent_row_bytes, nullptr)),
       least_bytes_{least_row_bytes(sizes), kWordBytes} {
   std::transform(links.begin(), links.end(), line_seconds_.begin(), [](const Link& l) { return l.line_seconds(); });
+  line_seconds_[static_cast<std::size_t>(Tier::kRecent)] = line_seconds_[static_cast<std::size_t>(Tier::kLocal)];
+}
+
+// Of the batches that read a row, those that find it in one of the batches before: batches taken for independent.
+double Costs::recent_share(double reads) const {
+  double none = 1;
+  for (int batch = 0; batch < sizes_.recent_batches; ++batch) none *= 1 - std::min(1.0, reads);
+  return 1 - none;
 }
 
 Use Costs::feature_use(Tier tier, const Counts& counts, int64_t node) const {
   const auto at = static_cast<std::size_t>(tier);
-  const Rows& rows = tier == Tier::kHost ? host_rows_ : slab_rows_;
+  const Rows& rows = tier == Tier::kHost ? host_rows_ : tier == Tier::kRecent ? recent_rows_ : slab_rows_;
   Use use;
   use.reads = mean_reads(Kind::kFeature, counts, node);
+  if (tier != Tier::kLocal) {
+    const double recent = recent_share(use.reads);
+    use.reads *= tier == Tier::kRecent ? recent : 1 - recent;
+  }
   use.bytes = use.reads * static_cast<double>(rows.bytes_of(node));
   use.lines = use.reads * mean_lines(rows.bytes_of(node), rows.align_bytes);
   use.seconds = use.lines * line_seconds_[at];
@@ -141,6 +154,7 @@ Use Costs::feature_use(Tier tier, const Counts& counts, int64_t node) const {
 // From the host: two offsets, then neighbours. From a slab: the length, then neighbours. (The lookup that says where a
 // list is reads local memory in every case and is left out.)
 Use Costs::topology_use(Tier tier, const Counts& counts, int64_t node) const {
+  if (tier == Tier::kRecent) return {};
   const auto at = static_cast<std::size_t>(tier);
   const double reads = sizes_.indptr ? mean_reads(Kind::kTopology, counts, node) : 0;
   if (reads == 0) return {};
@@ -162,7 +176,9 @@ Use Costs::use(Kind kind, Tier tier, const Counts& counts, int64_t node) const {
 
 Costs::Saved Costs::saved(Kind kind, const Counts& counts, int64_t node) const {
   const double peer = use(kind, Tier::kPeer, counts, node).seconds;
-  return {use(kind, Tier::kHost, counts, node).seconds - peer, peer - use(kind, Tier::kLocal, counts, node).seconds};
+  const double copied = use(kind, Tier::kRecent, counts, node).seconds;
+  return {use(kind, Tier::kHost, counts, node).seconds - peer,
+          peer + copied - use(kind, Tier::kLocal, counts, node).seconds};
 }
 
 }  // namespace cohort::cache

@@ -15,8 +15,10 @@ namespace cohort::cache {
 
 inline constexpr double kLineBytes = 128;
 
-enum class Tier : int { kLocal = 0, kPeer = 1, kHost = 2 };
-inline constexpr int kNumTiers = 3;
+// Where rows and lists are read from; kRecent: the batches before, as far as they are still in GPU memory (rows only).
+enum class Tier : int { kLocal = 0, kPeer = 1, kHost = 2, kRecent = 3 };
+inline constexpr int kNumTiers = 4;
+inline constexpr int kNumPlaces = 3;  // tiers that a link leads to; kRecent is on the GPU itself
 inline constexpr std::size_t kHostTier = static_cast<std::size_t>(Tier::kHost);
 
 enum class Kind : int { kFeature = 0, kTopology = 1 };
@@ -46,8 +48,8 @@ struct Link {
   double line_seconds() const { return kLineBytes / bytes_per_second + seconds_per_line; }
 };
 
-// Indexed by Tier. A line from a nearer tier must not cost more than one from a farther.
-using Links = std::array<Link, kNumTiers>;
+// Indexed by Tier, without kRecent. A line from a nearer tier must not cost more than one from a farther.
+using Links = std::array<Link, kNumPlaces>;
 
 // Reads to expect, in as many other batches, of a node that was read a number of times.
 //
@@ -99,6 +101,9 @@ struct GraphSizes {
   // The same of rows in host memory, where they differ from those in a slab: raw ones beside encoded ones.
   int64_t host_row_bytes = 0;                     // 0: as in a slab
   const uint32_t* each_host_row_bytes = nullptr;  // uint32 [V], packed; goes before host_row_bytes
+  // Rows of so many batches before are copied instead of read from a peer or the host, this many bytes each.
+  int recent_batches = 0;
+  int64_t recent_row_bytes = 0;
 };
 
 // The part of GraphSizes that says how feature rows are stored.
@@ -147,9 +152,10 @@ class Costs {
   int64_t num_nodes() const { return sizes_.num_nodes; }
   int64_t num_items(Kind kind) const { return kind == Kind::kTopology && !sizes_.indptr ? 0 : sizes_.num_nodes; }
 
+  // A peer and the host give only what no batch before has left; kRecent is that, of an item that is not local.
   Use use(Kind kind, Tier tier, const Counts& counts, int64_t node) const;
-  // use().seconds of host less peer, and of peer less local. The first is negative where rows are so much shorter in
-  // host memory that reading them there is faster.
+  // Seconds of host less peer, and of peer (with what is copied beside) less local. The first is negative where rows
+  // are so much shorter in host memory that reading them there is faster.
   struct Saved {
     double host_to_peer = 0;
     double peer_to_local = 0;
@@ -170,7 +176,8 @@ class Costs {
   Use topology_use(Tier tier, const Counts& counts, int64_t node) const;
 
   GraphSizes sizes_;
-  Rows slab_rows_, host_rows_;
+  Rows slab_rows_, host_rows_, recent_rows_;
+  double recent_share(double reads) const;
   std::array<double, kNumTiers> line_seconds_;
   std::array<int64_t, kNumKinds> least_bytes_;
 };

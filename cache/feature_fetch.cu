@@ -41,10 +41,19 @@ struct HostRowsRef {
   }
 };
 
+// Of rows that are not encoded.
+ibp::Profile raw_profile(int64_t row_bytes) {
+  ibp::Profile profile;
+  profile.dtype = ibp::Dtype::kUint8;
+  profile.num_columns = static_cast<uint32_t>(row_bytes);
+  return profile;
+}
+
 struct Split {
   const int64_t* nodes;  // int64 [count]
   int64_t count;
   DirectoryRef directory;
+  RecentRef recent;
   uint32_t own_region;
   uint32_t absent_key;            // of a row that the host need not give
   uint32_t* keys;                 // uint32 [count]: host rows in place (ordered later), or one after the other
@@ -71,30 +80,45 @@ __device__ void add_up(unsigned long long* sum, unsigned long long value) {
   if (threadIdx.x % 32 == 0 && value) atomicAdd(sum, value);
 }
 
+// The nearest tier that has the node's row, and there its place; of host rows the place is found later.
+__device__ Tier find_row(const Split& job, int64_t node, int64_t position, uint64_t& entry) {
+  entry = job.directory.find(node);
+  if (entry != kNoEntry && ibp::entry_region(entry) == job.own_region) {
+    job.recent.note(node, position);
+    return Tier::kLocal;
+  }
+  const uint64_t recent = job.recent.find(node);
+  job.recent.note(node, position);
+  if (recent == kNoEntry) return entry == kNoEntry ? Tier::kHost : Tier::kPeer;
+  entry = recent;
+  return Tier::kRecent;
+}
+
 __global__ void split_kernel(Split job) {
-  unsigned long long bytes[2] = {0, 0};
+  unsigned long long bytes[kNumTiers] = {};
   for (int64_t first = base::grid_first() - threadIdx.x % 32; first < job.count; first += base::grid_step()) {
     const int64_t i = first + threadIdx.x % 32;
     const bool active = i < job.count;
     const int64_t node = active ? job.nodes[i] : 0;
-    const uint64_t entry = active ? job.directory.find(node) : kNoEntry;
-    const bool cached = entry != kNoEntry, local = cached && ibp::entry_region(entry) == job.own_region;
-    for (int tier = 0; tier < 2; ++tier) {
-      const bool here = cached && local == (tier == index_of(Tier::kLocal));
+    uint64_t entry = kNoEntry;
+    const Tier from = active ? find_row(job, node, i, entry) : Tier::kHost;
+    for (int tier = 0; tier < kNumTiers; ++tier) {
+      if (tier == index_of(Tier::kHost)) continue;
+      const bool here = tier == index_of(from);
       const unsigned long long at = append(&job.counters->rows[tier], here);
       if (!here) continue;
       job.entries[tier][at] = entry;
       job.positions[tier][at] = static_cast<int32_t>(i);
       bytes[tier] += ibp::entry_bytes(entry);
     }
-    const bool from_host = active && !cached;
+    const bool from_host = active && from == Tier::kHost;
     const auto at = static_cast<int64_t>(append(&job.counters->rows[index_of(Tier::kHost)], from_host));
     if (job.ordered ? !active : !from_host) continue;
     const int64_t to = job.ordered ? i : at;
     job.keys[to] = from_host ? static_cast<uint32_t>(node) : job.absent_key;
     job.key_positions[to] = static_cast<int32_t>(i);
   }
-  for (int tier = 0; tier < 2; ++tier) add_up(&job.counters->bytes[tier], bytes[tier]);
+  for (int tier = 0; tier < kNumTiers; ++tier) add_up(&job.counters->bytes[tier], bytes[tier]);
 }
 
 // Where the host rows lie, in their order.
@@ -117,59 +141,73 @@ FeatureFetch::FeatureFetch(std::shared_ptr<const PinnedRows> host, int64_t row_b
       settings_(settings),
       tallies_(sizeof(Counters)),
       seen_(sizeof(Counters)),
-      share_(settings.num_sms > 0 ? settings.num_sms : kDefaultFetchSms, row_bytes, settings.host_bytes_per_second) {
-  ibp::Profile profile;
-  if (host_->coded()) {
-    host_table_ = std::make_unique<ibp::DeviceTable>(host_->encoded());
-    profile = host_->encoded().profile;
-  } else {
-    profile.dtype = ibp::Dtype::kUint8;
-    profile.num_columns = static_cast<uint32_t>(row_bytes);
-  }
-  if (row_bytes_ > 0) profiles_[0] = std::make_unique<ibp::DeviceProfile>(profile);
+      share_(settings.num_sms, row_bytes, settings.host_bytes_per_second, {}) {
+  if (settings_.num_sms == 0) settings_.num_sms = kDefaultFetchSms;
+  if (host_->coded()) host_table_ = std::make_unique<ibp::DeviceTable>(host_->encoded());
+  const ibp::Profile profile = host_->coded() ? host_->encoded().profile : raw_profile(row_bytes);
+  if (row_bytes_ > 0) profiles_[index_of(Tier::kHost)] = std::make_unique<ibp::DeviceProfile>(profile);
+  share_anew(settings_.num_sms);
 }
 
 void FeatureFetch::set_slabs(SlabView view) {
   slabs_ = std::move(view);
-  profiles_[1] = std::make_unique<ibp::DeviceProfile>(slabs_.profile);
+  for (const Tier tier : {Tier::kLocal, Tier::kPeer}) {
+    profiles_[index_of(tier)] = std::make_unique<ibp::DeviceProfile>(slabs_.profile);
+  }
+  share_anew(settings_.num_sms);
 }
 
-void FeatureFetch::set_num_sms(int num_sms) { share_ = SmShare(num_sms, row_bytes_, settings_.host_bytes_per_second); }
+void FeatureFetch::reuse_rows(int64_t num_nodes) {
+  recent_rows_ = RecentRows(num_nodes, row_bytes_);
+  if (!recent_rows_.any()) return;
+  profiles_[index_of(Tier::kRecent)] = std::make_unique<ibp::DeviceProfile>(raw_profile(row_bytes_));
+  share_anew(settings_.num_sms);
+}
+
+void FeatureFetch::set_num_sms(int num_sms) { share_anew(num_sms); }
+
+void FeatureFetch::share_anew(int num_sms) {
+  std::array<bool, kNumTiers> present{};
+  for (int tier = 0; tier < kNumTiers; ++tier) present[tier] = has(static_cast<Tier>(tier));
+  share_ = SmShare(num_sms, row_bytes_, settings_.host_bytes_per_second, present);
+}
+
+bool FeatureFetch::has(Tier tier) const {
+  if (tier == Tier::kHost) return true;
+  if (tier == Tier::kRecent) return recent_rows_.any();
+  return static_cast<int>(slabs_.slabs.size()) > index_of(tier);
+}
 
 void FeatureFetch::reserve(int64_t count) {
   const auto rows = static_cast<std::size_t>(count);
   keys_.reserve(rows);
   key_positions_.reserve(rows);
-  const bool cached = slabs_.directory.ref().words != nullptr;
   for (int tier = 0; tier < kNumTiers; ++tier) {
-    if (tier != index_of(Tier::kHost) && !cached) continue;
+    if (!has(static_cast<Tier>(tier))) continue;
     entries_[tier].reserve(rows);
     positions_[tier].reserve(rows);
   }
   if (settings_.order_host_rows) keys_sorted_.reserve(rows);
 }
 
-void FeatureFetch::fetch(const int64_t* nodes, int64_t count, std::byte* out, cudaStream_t stream) {
+void FeatureFetch::fetch(const int64_t* nodes, int64_t count, const FetchTarget& target, cudaStream_t stream) {
   auto* counters = reinterpret_cast<Counters*>(tallies_.data());
   cuda_check(cudaMemsetAsync(counters, 0, sizeof(Counters), stream), "clear counters");
   cuda_check(cudaMemsetAsync(&counters->damaged, 0xff, sizeof counters->damaged, stream), "clear counters");
+  recent_ = recent_rows_.turn_to(target.slot, {target.nodes, target.rows, count});
   if (count > 0 && row_bytes_ > 0) {
     reserve(count);
     split(nodes, count, stream);
     split_.record(stream);
     sms_ = share_.next();
-    const auto has = [&](int tier) {
-      return tier == index_of(Tier::kHost) || static_cast<int>(slabs_.slabs.size()) > tier;
-    };
-    for (int tier = kNumTiers - 1; tier >= 0; --tier) {
-      if (!has(tier)) continue;
+    for (const Tier from : {Tier::kHost, Tier::kPeer, Tier::kLocal, Tier::kRecent}) {
+      if (!has(from)) continue;
+      const int tier = index_of(from);
       split_.wait_on(streams_[tier]);
       begun_[tier].record(streams_[tier]);
-      gather(static_cast<Tier>(tier), out, sms_[tier], streams_[tier]);
+      gather(from, target.rows, sms_[tier], streams_[tier]);
       ended_[tier].record(streams_[tier]);
-    }
-    for (int tier = 0; tier < kNumTiers; ++tier) {
-      if (has(tier)) ended_[tier].wait_on(stream);
+      ended_[tier].wait_on(stream);
     }
   }
   cuda_check(cudaMemcpyAsync(seen_.data(), counters, sizeof(Counters), cudaMemcpyDeviceToHost, stream),
@@ -182,6 +220,7 @@ void FeatureFetch::split(const int64_t* nodes, int64_t count, cudaStream_t strea
   Split job{nodes,
             count,
             slabs_.directory.ref(),
+            recent_,
             slabs_.own_region,
             1u << row_bits,
             keys_.data(),
@@ -223,14 +262,16 @@ void FeatureFetch::order_host_rows(int64_t count, cudaStream_t stream) {
   sort(sort_space_.data(), bytes);
 }
 
-void FeatureFetch::gather(Tier tier, std::byte* out, int num_sms, cudaStream_t stream) {
-  auto* counters = reinterpret_cast<Counters*>(tallies_.data());
-  const int at = index_of(tier);
+// The memory that a tier's rows lie in.
+ibp::LocatedRows FeatureFetch::located(Tier tier) const {
   ibp::LocatedRows rows;
-  rows.entries = entries_[at].data();
-  rows.positions = positions_[at].data();
-  rows.count = &counters->rows[at];
-  if (tier != Tier::kHost) {
+  if (tier == Tier::kRecent) {
+    for (std::size_t slot = 0; slot < rows.regions.size(); ++slot) {
+      const RecentBatch& batch = recent_.batches[slot];
+      rows.regions[slot] = {batch.rows, batch.count * row_bytes_};
+    }
+    rows.step_bytes = recent_.row_bytes;
+  } else if (tier != Tier::kHost) {
     rows.regions = slabs_.regions;
     rows.step_bytes = slabs_.step_bytes;
     rows.max_coded_bytes = slabs_.max_coded_bytes;
@@ -243,10 +284,21 @@ void FeatureFetch::gather(Tier tier, std::byte* out, int num_sms, cudaStream_t s
       rows.max_coded_bytes = stored_bytes_of_longest(coded);
     }
   }
+  return rows;
+}
+
+void FeatureFetch::gather(Tier tier, std::byte* out, int num_sms, cudaStream_t stream) {
+  auto* counters = reinterpret_cast<Counters*>(tallies_.data());
+  const int at = index_of(tier);
+  if (tier == Tier::kRecent && !recent_.last) return;  // a slot that is not remembered
+  ibp::LocatedRows rows = located(tier);
+  rows.entries = entries_[at].data();
+  rows.positions = positions_[at].data();
+  rows.count = &counters->rows[at];
   if (tier == Tier::kHost && settings_.order_host_rows) rows.next = &counters->next_host_row;
   ibp::FetchOptions options;
   options.max_sms = num_sms;
-  ibp::fetch_located(*profiles_[tier == Tier::kHost ? 0 : 1], rows, out, &counters->damaged, stream, options);
+  ibp::fetch_located(*profiles_[at], rows, out, &counters->damaged, stream, options);
 }
 
 TierUses FeatureFetch::use() {

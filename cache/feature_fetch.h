@@ -1,9 +1,9 @@
-// Feature rows of a batch into GPU memory, each from the nearest place that has it: this GPU's slab, a peer's, or host
-// memory.
+// Feature rows of a batch into GPU memory, each from the nearest place that has it: this GPU's slab, a batch before, a
+// peer's slab, or host memory.
 //
 // One pass over the batch looks every node up and splits the rows by tier. Host rows are ordered by address (2 to 4
-// times faster from a large table), peer and local rows need no order. Then three gathers run side by side, each on
-// SMs of its own, shared out by need (sm_share.h).
+// times faster from a large table), the others need no order. Then up to four gathers run side by side, each on SMs of
+// its own, shared out by need (sm_share.h).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -18,6 +18,7 @@
 #include "cache/cost.h"
 #include "cache/directory.h"
 #include "cache/pinned_rows.h"
+#include "cache/recent_rows.h"
 #include "cache/row_slab.h"
 #include "cache/sm_share.h"
 
@@ -41,35 +42,48 @@ struct FetchSettings {
 };
 inline constexpr int kDefaultFetchSms = 32;
 
+// Where the rows of a batch go.
+struct FetchTarget {
+  std::byte* rows = nullptr;       // [count, row_bytes], 16-byte aligned
+  int slot = -1;                   // which of the buffers that are written in turn; -1: none of them
+  const int64_t* nodes = nullptr;  // int64 [count], the batch's nodes, kept as long as the rows; read by later fetches
+};
+
 class FeatureFetch {
  public:
   // Of the current GPU. Without a view nothing is cached.
   FeatureFetch(std::shared_ptr<const PinnedRows> host, int64_t row_bytes, FetchSettings settings);
   void set_slabs(SlabView view);
   void set_num_sms(int num_sms);  // from the next fetch on
+  // From the next fetch on rows are copied from slots that hold them. Whoever has the slots must leave them unchanged.
+  void reuse_rows(int64_t num_nodes);
 
-  // out[i] = row nodes[i]; nodes: int64 [count] and out: [count, row_bytes] in GPU memory, out 16-byte aligned.
-  // Asynchronous; allocates only for a batch larger than all before.
-  void fetch(const int64_t* nodes, int64_t count, std::byte* out, cudaStream_t stream);
+  // target.rows[i] = row nodes[i]; nodes: int64 [count], all different; all in GPU memory. Asynchronous; allocates only
+  // for a batch larger than all before.
+  void fetch(const int64_t* nodes, int64_t count, const FetchTarget& target, cudaStream_t stream);
   // What the last fetch read, once it has ended. Throws base::Error when a row was damaged.
   TierUses use();
 
  private:
-  struct Tallies;
+  bool has(Tier tier) const;
   void split(const int64_t* nodes, int64_t count, cudaStream_t stream);
   void order_host_rows(int64_t count, cudaStream_t stream);
   void gather(Tier tier, std::byte* out, int num_sms, cudaStream_t stream);
+  ibp::LocatedRows located(Tier tier) const;
   void reserve(int64_t count);
+  void share_anew(int num_sms);
 
   std::shared_ptr<const PinnedRows> host_;
   int64_t row_bytes_;
   FetchSettings settings_;
   SlabView slabs_;
-  std::unique_ptr<ibp::DeviceTable> host_table_;                 // finds coded host rows
-  std::array<std::unique_ptr<ibp::DeviceProfile>, 2> profiles_;  // of host rows, of rows in slabs
-  base::Scratch<uint32_t> keys_, keys_sorted_;                   // uint32 [batch], host rows
-  base::Scratch<int32_t> key_positions_;                         // int32 [batch]
-  std::array<base::Scratch<uint64_t>, kNumTiers> entries_;       // uint64 [rows of the tier]
+  std::unique_ptr<ibp::DeviceTable> host_table_;  // finds coded host rows
+  std::array<std::unique_ptr<ibp::DeviceProfile>, kNumTiers> profiles_;
+  RecentRows recent_rows_;
+  RecentRef recent_;                                        // for the batch at hand
+  base::Scratch<uint32_t> keys_, keys_sorted_;              // uint32 [batch], host rows
+  base::Scratch<int32_t> key_positions_;                    // int32 [batch]
+  std::array<base::Scratch<uint64_t>, kNumTiers> entries_;  // uint64 [rows of the tier]
   std::array<base::Scratch<int32_t>, kNumTiers> positions_;
   base::Scratch<std::byte> sort_space_;
   base::DeviceBytes tallies_;

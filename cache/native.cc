@@ -3,6 +3,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -77,8 +78,9 @@ Plan plan(const Vector<int64_t>& indptr, int index_bytes, nb::handle row_bytes, 
           const std::vector<int64_t>& num_batches, const Matrix<uint32_t>& node_reads,
           const Matrix<uint32_t>& expansions, const Matrix<uint64_t>& edges_read,
           const std::array<std::vector<double>, kNumKinds>& promised, std::vector<std::vector<int>> cliques,
-          std::vector<int64_t> budget_bytes, const std::array<double, kNumTiers>& bytes_per_second,
-          const std::array<double, kNumTiers>& seconds_per_line, const std::array<int64_t, 3>& index) {
+          std::vector<int64_t> budget_bytes, const std::array<double, kNumPlaces>& bytes_per_second,
+          const std::array<double, kNumPlaces>& seconds_per_line, const std::array<int64_t, 3>& index,
+          const std::pair<int, int64_t>& recent) {
   if (indptr.shape(0) < 2) throw base::Error({"indptr", "V + 1 elements", std::to_string(indptr.shape(0)), ""});
   const std::size_t num_nodes = indptr.shape(0) - 1;
   const RowBytes in_slab = row_bytes_of(row_bytes), in_host = row_bytes_of(host_row_bytes);
@@ -89,12 +91,14 @@ Plan plan(const Vector<int64_t>& indptr, int index_bytes, nb::handle row_bytes, 
                  in_slab.bytes,
                  in_slab.each_of(num_nodes),
                  in_host.bytes,
-                 in_host.each_of(num_nodes)};
+                 in_host.each_of(num_nodes),
+                 recent.first,
+                 recent.second};
   input.counts = counts_of(num_batches, node_reads, expansions, edges_read, num_nodes);
   for (Counts& counts : input.counts) counts.promised = {promised[0], promised[1]};
   input.cliques = std::move(cliques);
   input.budget_bytes = std::move(budget_bytes);
-  for (std::size_t tier = 0; tier < kNumTiers; ++tier)
+  for (std::size_t tier = 0; tier < kNumPlaces; ++tier)
     input.links[tier] = {bytes_per_second[tier], seconds_per_line[tier]};
   input.index = {index[0], index[1], index[2]};
   const nb::gil_scoped_release release;
@@ -226,7 +230,7 @@ NB_MODULE(_native, module) {
   cache::bind_stand_in(module);
   module.def("plan", &cache::plan, "indptr"_a, nb::kw_only(), "index_bytes"_a, "row_bytes"_a, "host_row_bytes"_a.none(),
              "lists"_a, "num_batches"_a, "node_reads"_a, "expansions"_a, "edges_read"_a, "promised"_a, "cliques"_a,
-             "budget_bytes"_a, "bytes_per_second"_a, "seconds_per_line"_a, "index"_a);
+             "budget_bytes"_a, "bytes_per_second"_a, "seconds_per_line"_a, "index"_a, "recent"_a);
   module.def("cliques_named", &cache::cliques_named, "text"_a, "num_gpus"_a);
   module.def("bitmap_bytes", &cache::bitmap_bytes, "num_nodes"_a);
   module.def("available_host_bytes", &base::available_host_bytes);

@@ -12,6 +12,7 @@ namespace {
 constexpr int64_t kChunk = 1 << 16;  // sums are taken over these first, so that they do not depend on threads
 
 std::size_t at(Kind kind) { return static_cast<std::size_t>(kind); }
+std::size_t at(Tier tier) { return static_cast<std::size_t>(tier); }
 
 // Seconds that the first copy saves per byte, entries included: on the member that reads it most, all others beside.
 float first_density(const Costs& costs, const IndexCost& index, const Members& members, Kind kind, int64_t node) {
@@ -50,7 +51,7 @@ void add(Use& sum, const Use& use) {
 
 UseByTier use_by_tier(const Costs& costs, Kind kind, const Counts& counts, int64_t node) {
   return {costs.use(kind, Tier::kLocal, counts, node), costs.use(kind, Tier::kPeer, counts, node),
-          costs.use(kind, Tier::kHost, counts, node)};
+          costs.use(kind, Tier::kHost, counts, node), costs.use(kind, Tier::kRecent, counts, node)};
 }
 
 // What each member reads from each tier, [n]. `tier_of(member, node)` is called in parallel.
@@ -66,8 +67,9 @@ std::vector<UseByTier> sum_use(const Costs& costs, Kind kind, const Members& mem
       UseByTier use = use_by_tier(costs, kind, members.counts[0], node);
       for (std::size_t member = 0; member < num_members; ++member) {
         if (member > 0 && !members.shared_counts) use = use_by_tier(costs, kind, members.counts[member], node);
-        const auto tier = static_cast<std::size_t>(tier_of(member, node));
-        add(sums[member][tier], use[tier]);
+        const Tier tier = tier_of(member, node);
+        add(sums[member][at(tier)], use[at(tier)]);
+        if (tier != Tier::kLocal) add(sums[member][at(Tier::kRecent)], use[at(Tier::kRecent)]);
       }
     }
   }

@@ -112,6 +112,7 @@ def plan(
     topology: bool = True,
     entry_bytes: int = 8,
     scratch_bytes: int = 0,
+    recent: tuple[int, int] = (0, 0),
 ):
     """Where each feature row and neighbour list goes.
 
@@ -125,9 +126,10 @@ def plan(
         topology: False: neighbour lists are read elsewhere, and no business of the plan.
         entry_bytes: of the directory, a row of the clique, on each of its GPUs.
         scratch_bytes: working memory of each GPU.
+        recent: rows of so many batches before are copied instead of read from a peer or the host; bytes of such a row.
 
     Returns:
-        cohort.cache._native.Plan: `gpu(i)` with slabs and expected use a batch by tier (local, peer, host),
+        cohort.cache._native.Plan: `gpu(i)` with slabs and expected use a batch by tier (local, peer, host, recent),
         `clique(i)` with every row of a clique and its owner, `seconds` a batch summed over GPUs.
 
     Raises:
@@ -150,6 +152,7 @@ def plan(
         bytes_per_second=list(links.bytes_per_second),
         seconds_per_line=list(links.seconds_per_line),
         index=[bitmap_bytes, entry_bytes, scratch_bytes],
+        recent=recent,
     )
 
 

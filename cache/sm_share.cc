@@ -17,21 +17,26 @@ double seconds(const TierLoad& load, int sms) {
 
 std::array<int, kNumTiers> share_sms(int num_sms, const std::array<TierLoad, kNumTiers>& loads) {
   std::array<int, kNumTiers> sms;
-  sms.fill(1);
-  for (int used = kNumTiers; used < num_sms; ++used) {
-    std::size_t slowest = 0;
-    for (std::size_t tier = 1; tier < loads.size(); ++tier) {
-      if (seconds(loads[tier], sms[tier]) > seconds(loads[slowest], sms[slowest])) slowest = tier;
+  std::ranges::transform(loads, sms.begin(), [](const TierLoad& load) { return load.present ? 1 : 0; });
+  const auto need = [&](std::size_t tier) { return loads[tier].present ? seconds(loads[tier], sms[tier]) : 0; };
+  for (int used = std::accumulate(sms.begin(), sms.end(), 0); used > 0 && used < num_sms; ++used) {
+    std::size_t slowest = kHostTier;
+    for (std::size_t tier = 0; tier < loads.size(); ++tier) {
+      if (need(tier) > need(slowest)) slowest = tier;
     }
-    if (seconds(loads[slowest], sms[slowest]) <= loads[slowest].least_seconds) break;  // its link is the limit
+    if (!loads[slowest].present || seconds(loads[slowest], sms[slowest]) <= loads[slowest].least_seconds)
+      break;  // its link is the limit
     ++sms[slowest];
   }
   return sms;
 }
 
-SmShare::SmShare(int num_sms, int64_t row_bytes, double host_bytes_per_second)
+SmShare::SmShare(int num_sms, int64_t row_bytes, double host_bytes_per_second,
+                 const std::array<bool, kNumTiers>& present)
     : num_sms_(num_sms), host_bytes_per_second_(host_bytes_per_second) {
-  for (TierLoad& load : loads_) load = {1, static_cast<double>(row_bytes) / kSmBytesPerSecond, 0};
+  for (std::size_t tier = 0; tier < loads_.size(); ++tier) {
+    loads_[tier] = {1, static_cast<double>(row_bytes) / kSmBytesPerSecond, 0, present[tier]};
+  }
 }
 
 void SmShare::learn(const TierUses& uses, const std::array<int, kNumTiers>& sms) {

@@ -15,14 +15,16 @@ struct TierLoad {
   double rows = 0;
   double sm_seconds_a_row = 0;
   double least_seconds = 0;  // what its link needs, however many SMs read
+  bool present = true;
 };
 
-// SMs of each tier: at least 1, at most `num_sms` in all where that is possible, and no more than help.
+// SMs of each tier that is present: at least 1, at most `num_sms` in all where that is possible, and no more than help.
 std::array<int, kNumTiers> share_sms(int num_sms, const std::array<TierLoad, kNumTiers>& loads);
 
 class SmShare {
  public:
-  SmShare(int num_sms, int64_t row_bytes, double host_bytes_per_second);
+  // `present`: the tiers that rows may come from.
+  SmShare(int num_sms, int64_t row_bytes, double host_bytes_per_second, const std::array<bool, kNumTiers>& present);
   // For the next batch, expected to be like the last.
   std::array<int, kNumTiers> next() const { return share_sms(num_sms_, loads_); }
   // What a batch read with these SMs, and in what time.

@@ -14,7 +14,7 @@
 namespace cohort::channel {
 
 constexpr uint64_t kMagic = 0x4C4E4843'54524843ull;  // "CHRTCHNL" as little-endian bytes
-constexpr uint32_t kVersion = 3;
+constexpr uint32_t kVersion = 4;
 constexpr int kMaxSlots = 64;
 constexpr int kMaxHops = 16;
 constexpr int kMaxRequests = 8;  // requests posted and not yet begun
@@ -65,7 +65,7 @@ struct Request {
 };
 
 // Where sampled rows and neighbour lists were read from.
-constexpr int kNumTiers = 3;  // the GPU's own memory, a peer's, host memory
+constexpr int kNumTiers = 4;  // the GPU's own memory, a peer's, host memory, the slots of batches before
 
 // Of feature rows.
 struct TierUse {

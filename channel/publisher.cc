@@ -97,14 +97,15 @@ std::optional<int> Publisher::acquire(uint64_t pass) {
   set_stage(Stage::kWaitSlot, next_sequence_);
   const auto give_up = [this, pass] { return cancelled(pass); };
   if (!wait_for(header().slots_free, header().stop, header().trainer, "trainer", give_up)) return std::nullopt;
+  std::optional<int> oldest;
   for (int i = 0; i < header().num_slots; ++i) {
-    Slot& slot = header().slots[i];
+    const Slot& slot = header().slots[i];
     if (static_cast<SlotState>(slot.state.load(std::memory_order_acquire)) != SlotState::kFree) continue;
-    set_state(slot, SlotState::kFilling);
-    return i;
+    if (!oldest || slot.batch.sequence < header().slots[*oldest].batch.sequence) oldest = i;
   }
-  base::require(false, "a free slot for every post of slots_free");
-  return std::nullopt;
+  base::require(oldest.has_value(), "a free slot for every post of slots_free");
+  set_state(header().slots[*oldest], SlotState::kFilling);
+  return oldest;
 }
 
 std::byte* Publisher::memory(int slot, std::size_t needed_bytes, std::size_t preferred_bytes) {

@@ -53,7 +53,8 @@ class Publisher {
   // Waits for the trainer's next request; nullopt when the run stops, or its owner has died.
   std::optional<Request> next_request();
 
-  // Waits for a free slot and takes it; nullopt when the run stops or `pass` was cancelled.
+  // Waits for a free slot and takes the one whose batch is the oldest: the others still hold batches that rows can be
+  // copied from. nullopt when the run stops or `pass` was cancelled.
   std::optional<int> acquire(uint64_t pass);
 
   // The slot's memory, at least `needed_bytes`. When it is smaller it is replaced by `preferred_bytes` (>=

@@ -25,6 +25,13 @@ def add_row_options(parser: argparse.ArgumentParser) -> None:
         help="where feature rows stay encoded; auto (default): both in the cache and in host memory when the data set"
         " is prepared, else nowhere",
     )
+    parser.add_argument(
+        "--reuse",
+        choices=["on", "off"],
+        default="on",
+        help="on (default): a GPU copies feature rows that batches before left in the shared buffer, instead of"
+        " fetching them again",
+    )
 
 
 def add_cache_options(parser: argparse.ArgumentParser, without: str) -> None:

@@ -17,7 +17,7 @@ from cohort.launch.supervise import STOP_SIGNALS
 MAX_BATCHES = 10  # of each pass of the short run
 HEADROOM = 1.05  # later batches may be larger than those
 KEYS = {
-    "sampler": ("num_ranks", "topology", "compress"),
+    "sampler": ("num_ranks", "topology", "compress", "reuse"),
     "trainer": (
         "model",
         "hidden",

@@ -75,6 +75,7 @@ def plan(args: argparse.Namespace) -> int:
         data.indptr,
         counts,
         index_bytes=data.indices.itemsize,
+        recent=(args.slots - 1 if args.reuse == "on" and args.cache_policy == "plan" else 0, raw_row_bytes),
         row_bytes=row_bytes,
         host_row_bytes=host_row_bytes,
         topology=not resident,

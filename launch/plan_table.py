@@ -6,7 +6,7 @@ from rich.table import Table
 
 from cohort.base.units import format_bytes
 
-TIERS = ("local", "peer", "host")
+TIERS = ("local", "peer", "host", "recent")
 
 
 def as_json(plan) -> dict:
@@ -39,7 +39,7 @@ def _gpu_json(gpu) -> dict:
 
 
 def hit_rates(uses) -> list[float]:
-    """Shares of the reads that (local, peer, host) serve; zeros without any."""
+    """Shares of the reads that (local, peer, host, recent) serve; zeros without any."""
     reads = sum(use.reads for use in uses)
     return [use.reads / reads if reads else 0.0 for use in uses]
 
@@ -49,18 +49,21 @@ def print_plan(plan, source: dict, memory: dict) -> None:
     console = Console(highlight=False, soft_wrap=True)
     gpus = [plan.gpu(i) for i in range(plan.num_gpus)]
     held = _table("Cache", "GPU", "budget", "index", "rows", "row bytes", "lists", "list bytes", "alpha")
-    rates = ("rows local", "peer", "host %", "lists local", "peer", "host %")
+    rates = ("rows local", "recent", "peer", "host %", "lists local", "peer", "host %")
     expected = _table("A batch", "GPU", *rates, "host bytes", "ms")
     for i, gpu in enumerate(gpus):
         slabs = [(f"{len(slab.nodes):,}", format_bytes(slab.bytes)) for slab in (gpu.features, gpu.topology)]
         sizes = (format_bytes(gpu.budget_bytes), format_bytes(gpu.index_bytes), *slabs[0], *slabs[1])
         held.add_row(str(i), *sizes, f"{gpu.alpha:.3f}")
-        shares = [f"{100 * rate:.1f}" for uses in (gpu.feature_use, gpu.topology_use) for rate in hit_rates(uses)]
+        rows, lists = (dict(zip(TIERS, hit_rates(uses), strict=True)) for uses in (gpu.feature_use, gpu.topology_use))
+        rates = [*(rows[tier] for tier in ("local", "recent", "peer", "host")), *(lists[tier] for tier in TIERS[:3])]
+        shares = [f"{100 * rate:.1f}" for rate in rates]
         host_bytes = gpu.feature_use[2].bytes + gpu.topology_use[2].bytes
         expected.add_row(str(i), *shares, format_bytes(host_bytes), f"{1e3 * gpu.seconds:.3f}")
     console.print(held)
     console.print(expected)
-    console.print("rows: of features; lists: of neighbours; alpha: the lists' share; ms: reads, one after the other")
+    console.print("rows: of features (recent: copied from batches before); lists: of neighbours; alpha: their share")
+    console.print("ms: reads, one after the other")
     cliques = " ".join("{" + ",".join(map(str, plan.clique(i).gpus)) + "}" for i in range(plan.num_cliques))
     slots, graph = (format_bytes(memory[f"{which}_bytes"]) for which in ("slots", "graph"))
     console.print(f"cliques {cliques}; beside its cache a GPU has {slots} of slots and {graph} of the graph")

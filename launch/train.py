@@ -143,6 +143,7 @@ def sampler_options(args: argparse.Namespace, dataset: Path, plan_file: Path | N
         "num_slots": args.slots,
         "fetch_sms": args.fetch_sms,
         "order": args.order,
+        "reuse": args.reuse == "on" if device == "cuda" else None,
         "plan_file": str(plan_file) if plan_file and "cache_bytes" in cache else None,
         "seed": args.seed,
         "poison_slots": args.debug_poison_slots,

@@ -58,6 +58,7 @@ struct SlotArrays {
   int64_t* edge_index = nullptr;  // int64 [2, num_edges]
   int64_t* input_id = nullptr;    // int64 [num_seeds]
   std::byte* x = nullptr;         // [num_nodes, row_bytes]
+  int slot = 0;                   // which slot
 };
 
 // What a finished batch took.
@@ -116,6 +117,7 @@ struct CudaSettings {
   bool topology_in_gpus = true;
   int fetch_sms = 0;            // that read feature rows; 0: a default
   bool order_host_rows = true;  // by address
+  bool reuse_rows = false;      // that are still in other slots: their readers must leave n_id and x unchanged
   double host_bytes_per_second = 51e9;
 };
 

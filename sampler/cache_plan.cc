@@ -23,7 +23,7 @@ using nlohmann::json;
 
 constexpr int64_t kEntryBytes = 8;     // of the directory
 constexpr int64_t kStandInPicks = 10;  // of a list, where nothing was counted
-constexpr const char* kTiers[] = {"local", "peer", "host"};
+constexpr const char* kTiers[] = {"local", "peer", "host", "recent"};
 
 // How often nodes are read: counted, or a stand-in.
 class Reads {
@@ -66,6 +66,10 @@ cache::PlanInput plan_input(const Options& options, const GraphView& graph, cons
                  graph.index_bytes,       rows.row_bytes,
                  rows.each_row_bytes,     rows.host_row_bytes,
                  rows.each_host_row_bytes};
+  if (options.reuse && options.device == "cuda" && options.cache_policy == "plan") {
+    input.sizes.recent_batches = options.num_slots - 1;
+    input.sizes.recent_row_bytes = graph.row_bytes;
+  }
   input.budget_bytes = options.cache_bytes;
   for (std::size_t tier = 0; tier < input.links.size(); ++tier) {
     input.links[tier] = {options.link_bytes_per_second[tier], options.link_seconds_per_line[tier]};

@@ -37,7 +37,9 @@ class CudaBackend final : public Backend {
         graph_(graph, std::move(pinned)),
         sampler_(graph_.topology(), graph.num_nodes, blocks_for_whole_gpu()),
         rows_(graph_.pinned().rows(), graph.row_bytes,
-              {settings.fetch_sms, settings.order_host_rows, settings.host_bytes_per_second}) {}
+              {settings.fetch_sms, settings.order_host_rows, settings.host_bytes_per_second}) {
+    if (settings.reuse_rows) rows_.reuse_rows(graph.num_nodes);
+  }
 
   void set_rows(cache::SlabView view) { rows_.set_slabs(std::move(view)); }
   void set_lists(cache::CachedLists lists) {
@@ -67,7 +69,7 @@ class CudaBackend final : public Backend {
     cuda_check(cudaMemcpyAsync(slot.input_id, input_id.data(), input_id.size_bytes(), cudaMemcpyHostToDevice, stream_),
                "copy input ids");
     write_graph(batch, graph_.labels(), slot, blocks_for_whole_gpu(), stream_);
-    rows_.fetch(batch.n_id, batch.num_nodes, slot.x, stream_);
+    rows_.fetch(batch.n_id, batch.num_nodes, {slot.x, slot.slot, slot.n_id}, stream_);
     fetched_.record(stream_);
   }
 

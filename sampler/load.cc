@@ -159,6 +159,7 @@ std::vector<std::unique_ptr<Backend>> backends_on_gpus(const Options& options, c
   settings.topology_in_gpus = topology_lies_in_gpus(graph, options.gpus, place_of(options.topology), cache_bytes);
   settings.fetch_sms = options.fetch_sms;
   settings.order_host_rows = options.order == "address";
+  settings.reuse_rows = options.reuse;
   settings.host_bytes_per_second = options.link_bytes_per_second[cache::kHostTier];
   if (!has_cache(options)) return make_cuda_backends(graph, options.gpus, settings, {}, options.faults);
   cache::SlabRows rows(feature_rows(graph), graph.coded_slab_rows);

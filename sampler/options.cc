@@ -157,6 +157,7 @@ Options read_options(const std::filesystem::path& run_json) {
   members.read("compress", options.compress);
   members.read("num_slots", options.num_slots);
   members.read("fetch_sms", options.fetch_sms);
+  members.read("reuse", options.reuse);
   members.read("seed", options.seed);
   members.read("owner_pid", options.owner_pid);
   members.read("end_with_parent", options.end_with_parent);

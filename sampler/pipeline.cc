@@ -19,10 +19,13 @@ using channel::Stage;
 // Slots are sized for the worst case up to this many bytes, and 1.25 times what a batch needs beyond.
 constexpr std::size_t kWorstCaseSlotBytes = std::size_t{2} << 30;
 
-SlotArrays arrays_of(std::byte* data, const channel::Batch& batch) {
-  return {reinterpret_cast<int64_t*>(data + batch.n_id_offset), reinterpret_cast<int64_t*>(data + batch.y_offset),
+SlotArrays arrays_of(int slot, std::byte* data, const channel::Batch& batch) {
+  return {reinterpret_cast<int64_t*>(data + batch.n_id_offset),
+          reinterpret_cast<int64_t*>(data + batch.y_offset),
           reinterpret_cast<int64_t*>(data + batch.edge_index_offset),
-          reinterpret_cast<int64_t*>(data + batch.input_id_offset), data + batch.x_offset};
+          reinterpret_cast<int64_t*>(data + batch.input_id_offset),
+          data + batch.x_offset,
+          slot};
 }
 
 channel::Batch describe(const channel::Request& request, const Schedule& schedule, uint64_t step,
@@ -101,7 +104,7 @@ void Pipeline::build_batch(int slot, const channel::Request& request, Schedule& 
   std::byte* data = publisher_.memory(slot, bytes, slot_bytes_to_ask(request, bytes));
   backend_.before_fetch([&](void* stream) { publisher_.wait_drained(slot, stream); });
   if (options_.poison_slots) backend_.fill(data, bytes, 0xFF);
-  backend_.fetch(arrays_of(data, batch), schedule.positions(step));
+  backend_.fetch(arrays_of(slot, data, batch), schedule.positions(step));
   wait_until_finished();
 
   report(backend_.times(), batch);

@@ -54,6 +54,8 @@ class NeighborLoader:
             data set's split "train", whatever `input_nodes` are: which nodes a loader will ask for is not known before.
         trainer_bytes: for "auto": GPU memory that this script, its CUDA context and the sampler's take at their peak.
         order: how a GPU reads host rows of a batch: "address" (ascending) or "asis".
+        reuse: a GPU copies rows that batches before left in the shared buffer, instead of fetching them again. Only for
+            scripts that never change ``batch.x`` in place (``batch.clone()`` may be changed).
         cliques: GPUs that read each other's memory: "auto" (as the machine says), "none", "all", "2x4", "3+5".
         limit_seconds: how long the sampler may stay in one stage before it counts as hung.
 
@@ -88,6 +90,7 @@ class NeighborLoader:
         cache_policy: str = "plan",
         trainer_bytes: int | None = None,
         order: str = "address",
+        reuse: bool = False,
         cliques: str = "auto",
         limit_seconds: float = 600.0,
         _sampler: "_Sampler | None" = None,
@@ -100,6 +103,7 @@ class NeighborLoader:
         self.epoch = 0  # epochs begun so far; set it to repeat or skip epochs
         if _sampler is None:
             options = {"topology": topology, "compress": compress, "order": order, "num_slots": num_slots, "seed": seed}
+            options["reuse"] = reuse
             cache = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes)
             _sampler = _Sampler(
                 Path(data), device, options | (_debug or {}), cache, self.num_neighbors, self.batch_size, limit_seconds

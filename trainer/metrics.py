@@ -94,7 +94,8 @@ class _Intervals:
         del self._marks[:up_to]
 
 
-TIERS = ("local", "peer", "host")  # where the sampler reads from, in the channel's order: GPU, other GPU, host memory
+# Where the sampler reads from, in the channel's order: GPU, other GPU, host memory, the slots of batches before.
+TIERS = ("local", "peer", "host", "recent")
 
 
 def _no_rows() -> dict:
@@ -187,7 +188,7 @@ class RunReport:
     num_ranks: int = 1
     time_sliced: bool = False
     epochs: list[EpochReport] = field(default_factory=list)
-    bytes: dict = field(default_factory=lambda: {"host": 0, "peer": 0, "local": 0})
+    bytes: dict = field(default_factory=lambda: {"host": 0, "peer": 0, "local": 0, "recent": 0})
 
     # Of a run without a cache, on a GPU: what it takes there beside the slots (gpu_memory.py); of all ranks the most.
     trainer_peak_bytes: int | None = None

@@ -93,7 +93,7 @@ void measure(const char* name, cache::FeatureFetch& fetch, const Graph& graph, c
   std::vector<std::pair<float, cache::TierUses>> runs;
   for (int i = 0; i < 14; ++i) {
     begin.record(stream);
-    fetch.fetch(on_gpu.data(), count, out.data(), stream);
+    fetch.fetch(on_gpu.data(), count, {out.data()}, stream);
     end.record(stream);
     end.synchronize();
     float ms = 0;

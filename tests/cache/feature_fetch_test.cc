@@ -67,7 +67,7 @@ std::vector<std::byte> fetch(FeatureFetch& fetch, const Table& table, const std:
   const base::DeviceBytes out(bytes + 256);
   base::fill_gpu(out.data(), 0xFF, bytes + 256);
   const base::Stream stream;
-  fetch.fetch(on_gpu.data(), static_cast<int64_t>(nodes.size()), out.data(), stream);
+  fetch.fetch(on_gpu.data(), static_cast<int64_t>(nodes.size()), {out.data()}, stream);
   stream.synchronize();
   std::vector<std::byte> rows(bytes + 256);
   base::cuda_check(cudaMemcpy(rows.data(), out.data(), rows.size(), cudaMemcpyDeviceToHost));
@@ -169,6 +169,77 @@ TEST(GpuFeatureFetch, AnyRowSize) {
     Table table("uint8", 300, columns, 1);
     expect_all_modes(table, false);
   }
+}
+
+// A buffer that batches are written into in turn, and what is in it.
+struct Slot {
+  explicit Slot(const Table& table)
+      : rows(static_cast<std::size_t>(table.rows.shape.num_rows * table.rows.row_bytes)) {}
+  base::DeviceBytes rows;
+  base::DeviceArray<int64_t> nodes;
+};
+
+// Batches of random sizes into 3 slots, in any order; `holder` follows by hand which slot had each node last.
+void expect_copies(Table& table, FeatureFetch& rows, const std::vector<int64_t>& cached, bool copies) {
+  std::mt19937_64 random(5);
+  std::vector<Slot> slots;
+  for (int i = 0; i < 3; ++i) slots.emplace_back(table);
+  std::vector<int> holder(static_cast<std::size_t>(table.rows.shape.num_rows), -1);
+  const base::Stream stream;
+  for (int batch = 0; batch < 12; ++batch) {
+    std::vector<int64_t> nodes(holder.size());
+    std::iota(nodes.begin(), nodes.end(), 0);
+    std::shuffle(nodes.begin(), nodes.end(), random);
+    nodes.resize(1 + random() % nodes.size());
+    const int at = static_cast<int>(random() % slots.size());
+    Slot& slot = slots[static_cast<std::size_t>(at)];
+    base::fill_gpu(slot.rows.data(), 0xFF, slot.rows.bytes());
+    slot.nodes = base::upload(nodes);
+    int64_t expected = 0;
+    for (const int64_t node : nodes) {
+      int& last = holder[static_cast<std::size_t>(node)];
+      const bool local = std::find(cached.begin(), cached.end(), node) != cached.end();
+      expected += copies && !local && last >= 0 && last != at;
+      last = at;
+    }
+    rows.fetch(slot.nodes.data(), std::ssize(nodes), {slot.rows.data(), at, slot.nodes.data()}, stream);
+    stream.synchronize();
+    std::vector<std::byte> got(nodes.size() * static_cast<std::size_t>(table.rows.row_bytes));
+    base::cuda_check(cudaMemcpy(got.data(), slot.rows.data(), got.size(), cudaMemcpyDeviceToHost));
+    expect_rows(table, nodes, got);
+    const TierUses uses = rows.use();
+    const TierUse& copied = uses[static_cast<std::size_t>(Tier::kRecent)];
+    ASSERT_EQ(copied.rows, expected) << batch;
+    ASSERT_EQ(copied.bytes, expected * table.rows.row_bytes);
+    ASSERT_EQ(uses[0].rows + uses[1].rows + uses[2].rows + uses[3].rows, std::ssize(nodes));
+  }
+}
+
+TEST(GpuFeatureFetch, CopiesRowsThatOtherSlotsHold) {
+  for (const int64_t columns : {1, 25, 128}) {
+    Table table("float32", 700, columns, 4);
+    for (const bool cached : {false, true}) {
+      SCOPED_TRACE(testing::Message() << columns << cached);
+      FeatureFetch rows(std::make_shared<const PinnedRows>(table.rows, false), table.rows.row_bytes, {});
+      SlabRows slab_rows(table.rows, false);
+      const Plan plan = plan_of(table, slab_rows, 1, 40);
+      std::vector<int64_t> nodes;
+      if (cached) {
+        nodes.assign(plan.gpus[0].slabs[0].nodes.begin(), plan.gpus[0].slabs[0].nodes.end());
+        const std::vector<int> gpus = {0};
+        rows.set_slabs(std::move(fill_row_slabs(plan, gpus, slab_rows, table.rows.shape.num_rows)[0]));
+      }
+      rows.reuse_rows(table.rows.shape.num_rows);
+      expect_copies(table, rows, nodes, true);
+    }
+  }
+}
+
+TEST(GpuFeatureFetch, CopiesNoRowsOfOddBytes) {
+  Table table("uint8", 700, 50, 1);
+  FeatureFetch rows(std::make_shared<const PinnedRows>(table.rows, false), table.rows.row_bytes, {});
+  rows.reuse_rows(table.rows.shape.num_rows);
+  expect_copies(table, rows, {}, false);
 }
 
 TEST(SlabRows, RefuseRowsBeyondTheFormat) {

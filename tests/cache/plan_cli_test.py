@@ -13,6 +13,7 @@ from cohort.base.units import parse_bytes
 from cohort.cache import Counts, Links, MemoryNeeds, budgets, cliques_named, load_counts, plan
 from cohort.cache.budget import misfits, slot_bytes
 from cohort.launch.main import main
+from cohort.launch.plan_table import hit_rates
 
 SMALL = ["--fanout", "4,3", "--batch-size", "100", "--cliques", "all"]
 MEASURED = Links((1500e9, 360e9, 51e9))
@@ -133,7 +134,7 @@ def test_rows_that_take_other_bytes_in_host_memory_and_lists_read_elsewhere(data
     counts = Counts.stand_in("degree", indptr, indices, 3)
     common = {"index_bytes": 4, "cliques": [[0]], "budget_bytes": [100_000], "links": MEASURED}
     placed = plan(indptr, counts, row_bytes=64, host_row_bytes=256, topology=False, **common).gpu(0)
-    local, _, host = placed.feature_use
+    local, _, host, _ = placed.feature_use
     assert local.bytes == 64 * local.reads and host.bytes == 256 * host.reads > 0
     assert len(placed.topology.nodes) == 0 and all(use.reads == 0 for use in placed.topology_use)
     each = np.full(2708, 256, np.uint32)
@@ -246,37 +247,37 @@ def test_predicted_hits_come_true_in_other_batches(tmp_path, capsys, train_share
     shape = ["--kind", "powerlaw", "--nodes", "60000", "--edges", "900000", "--dim", "16"]
     assert main(["dataset", "generate", str(data), *shape, "--split", f"{train_share},0.1,0.1"]) == 0
     common = [data, "--fanout", "8,4", "--cliques", "all", "--gpus", 1, "--cache-ratio", 0.3]
-    few = planned(capsys, *common, "--batch-size", batch_size, "--presample-batches", 20)
+    common += ["--batch-size", batch_size, "--presample-batches", 20]
+    few = planned(capsys, *common, "--reuse", "off")
     chosen_by = load_counts(few["counts"]["file"])
-    reads = np.zeros(60000)
+    reads, batches = np.zeros(60000), []
     train = np.load(data / "train_ids.npy")
     with NeighborLoader(data, [8, 4], batch_size, train, shuffle=True, device="cpu", seed=1) as loader:
         for batch in loader:
             reads[batch.n_id.numpy()] += 1
-    placed = plan(
-        np.load(data / "indptr.npy"),
-        chosen_by,
-        index_bytes=4,
-        row_bytes=64,
-        cliques=[[0]],
-        budget_bytes=[few["gpus"][0]["budget_bytes"]],
-        links=MEASURED,
-    )
+            batches.append(batch.n_id.numpy().copy())
+    sizes = {"index_bytes": 4, "row_bytes": 64, "cliques": [[0]], "links": MEASURED}
+    common = sizes | {"budget_bytes": [few["gpus"][0]["budget_bytes"]]}
+    indptr = np.load(data / "indptr.npy")
+    placed = plan(indptr, chosen_by, **common)
     rows = placed.gpu(0).features.nodes
     assert len(rows) == few["gpus"][0]["features"]["rows"]
     predicted, achieved = few["gpus"][0]["features"]["hit_rate"]["local"], reads[rows].sum() / reads.sum()
     as_counted = chosen_by.node_reads[0][rows].sum() / chosen_by.node_reads[0].sum()
     assert predicted == pytest.approx(achieved, rel=0.04)
     assert as_counted > flattery * achieved, "the counts as they are would promise too much"
+    beside_copies = plan(indptr, chosen_by, **common, recent=(2, 64)).gpu(0)
+    assert hit_rates(beside_copies.feature_use)[3] == pytest.approx(copied_share(batches, beside_copies), rel=0.04)
     if train_share < 0.1:
-        by_one_set = plan(
-            np.load(data / "indptr.npy"),
-            replace(chosen_by, promised=((), ())),
-            index_bytes=4,
-            row_bytes=64,
-            cliques=[[0]],
-            budget_bytes=[few["gpus"][0]["budget_bytes"]],
-            links=MEASURED,
-        )
-        reads_by_tier = [use.reads for use in by_one_set.gpu(0).feature_use]
-        assert reads_by_tier[0] / sum(reads_by_tier) < 0.9 * achieved, "Good-Turing takes batches for independent"
+        by_one_set = plan(indptr, replace(chosen_by, promised=((), ())), **common).gpu(0)
+        assert hit_rates(by_one_set.feature_use)[0] < 0.9 * achieved, "Good-Turing takes batches for independent"
+
+
+def copied_share(batches: list[np.ndarray], gpu) -> float:
+    """Of the rows that batches read, those that are not in the slab and were in one of the two batches before."""
+    local, copied, total = np.zeros(60000, bool), 0, 0
+    local[gpu.features.nodes] = True
+    for one, two, batch in zip(batches, batches[1:], batches[2:], strict=False):
+        copied += np.count_nonzero(~local[batch] & np.isin(batch, np.concatenate([one, two])))
+        total += len(batch)
+    return copied / total

@@ -10,9 +10,12 @@ namespace {
 using Loads = std::array<TierLoad, kNumTiers>;
 using Sms = std::array<int, kNumTiers>;
 
+const TierLoad kAbsent{0, 0, 0, false};
+
 double slowest(const Loads& loads, const Sms& sms) {
   double most = 0;
   for (std::size_t i = 0; i < loads.size(); ++i) {
+    if (!loads[i].present) continue;
     most = std::max({most, loads[i].least_seconds, loads[i].rows * loads[i].sm_seconds_a_row / sms[i]});
   }
   return most;
@@ -20,42 +23,49 @@ double slowest(const Loads& loads, const Sms& sms) {
 
 TEST(ShareSms, NoOtherShareIsFaster) {
   const Loads cases[] = {
-      {{{1e6, 40e-9, 0}, {0, 40e-9, 0}, {1e5, 40e-9, 1e-3}}},
-      {{{1e6, 40e-9, 0}, {9e5, 45e-9, 0}, {1e6, 40e-9, 8e-3}}},
-      {{{0, 40e-9, 0}, {0, 40e-9, 0}, {1e6, 40e-9, 8e-3}}},
-      {{{3e6, 10e-9, 0}, {1e3, 10e-9, 0}, {5e6, 100e-9, 1e-3}}},
+      {{{1e6, 40e-9, 0}, {0, 40e-9, 0}, {1e5, 40e-9, 1e-3}, kAbsent}},
+      {{{1e6, 40e-9, 0}, {9e5, 45e-9, 0}, {1e6, 40e-9, 8e-3}, kAbsent}},
+      {{{0, 40e-9, 0}, {0, 40e-9, 0}, {1e6, 40e-9, 8e-3}, kAbsent}},
+      {{{3e6, 10e-9, 0}, {1e3, 10e-9, 0}, {5e6, 100e-9, 1e-3}, kAbsent}},
   };
   for (const Loads& loads : cases) {
     const int num_sms = 20;
     const Sms sms = share_sms(num_sms, loads);
     EXPECT_LE(sms[0] + sms[1] + sms[2], num_sms);
+    EXPECT_EQ(sms[3], 0);
     for (int a = 1; a < num_sms; ++a) {
       for (int b = 1; a + b < num_sms; ++b) {
-        EXPECT_LE(slowest(loads, sms), slowest(loads, {a, b, num_sms - a - b}) * (1 + 1e-12));
+        EXPECT_LE(slowest(loads, sms), slowest(loads, {a, b, num_sms - a - b, 0}) * (1 + 1e-12));
       }
     }
   }
 }
 
 TEST(ShareSms, TakesNoMoreThanHelp) {
-  EXPECT_EQ(share_sms(64, {{{0, 40e-9, 0}, {0, 40e-9, 0}, {1e6, 40e-9, 8e-3}}}), (Sms{1, 1, 5}));
-  EXPECT_EQ(share_sms(64, {{{0, 40e-9, 0}, {0, 40e-9, 0}, {0, 40e-9, 0}}}), (Sms{1, 1, 1}));
-  EXPECT_EQ(share_sms(1, {{{1, 1, 0}, {1, 1, 0}, {1, 1, 0}}}), (Sms{1, 1, 1}));
+  EXPECT_EQ(share_sms(64, {{{0, 40e-9, 0}, {0, 40e-9, 0}, {1e6, 40e-9, 8e-3}, kAbsent}}), (Sms{1, 1, 5, 0}));
+  EXPECT_EQ(share_sms(64, {{{0, 40e-9, 0}, {0, 40e-9, 0}, {0, 40e-9, 0}, {0, 40e-9, 0}}}), (Sms{1, 1, 1, 1}));
+  EXPECT_EQ(share_sms(1, {{{1, 1, 0}, {1, 1, 0}, {1, 1, 0}, {1, 1, 0}}}), (Sms{1, 1, 1, 1}));
+}
+
+TEST(ShareSms, WhatIsAbsentGetsNone) {
+  EXPECT_EQ(share_sms(8, {{kAbsent, kAbsent, {1e6, 40e-9, 0}, kAbsent}}), (Sms{0, 0, 8, 0}));
+  EXPECT_EQ(share_sms(8, {{kAbsent, kAbsent, {1e6, 40e-9, 0}, {1e6, 40e-9, 0}}}), (Sms{0, 0, 4, 4}));
+  EXPECT_EQ(share_sms(8, {{kAbsent, kAbsent, kAbsent, kAbsent}}), (Sms{0, 0, 0, 0}));
 }
 
 TEST(SmShare, LearnsWhatARowCosts) {
-  SmShare share(33, 512, 50e9);
-  EXPECT_EQ(share.next(), (Sms{11, 11, 11})) << "nothing is known";
+  SmShare share(33, 512, 50e9, {true, true, true, false});
+  EXPECT_EQ(share.next(), (Sms{11, 11, 11, 0})) << "nothing is known";
   // Local rows at 100 ns on an SM, no peers, host rows bound by their link.
-  const TierUses uses = {{{100'000, 50'000'000, 100'000 * 0.1 / 11}, {}, {200'000, 90'000'000, 1800}}};
-  share.learn(uses, {11, 11, 11});
+  const TierUses uses = {{{100'000, 50'000'000, 100'000 * 0.1 / 11}, {}, {200'000, 90'000'000, 1800}, {}}};
+  share.learn(uses, {11, 11, 11, 0});
   const Sms sms = share.next();
   EXPECT_EQ(sms[1], 1);
   EXPECT_EQ(sms[0], 6) << "10 ms of one SM while the host's link takes 1.8";
   EXPECT_LE(sms[2], 11);
   // Host rows that no link limits: all SMs that local rows leave.
-  share.learn({{{}, {}, {1'000'000, 1'000'000, 10'000}}}, sms);
-  EXPECT_EQ(share.next(), (Sms{1, 1, 31}));
+  share.learn({{{}, {}, {1'000'000, 1'000'000, 10'000}, {}}}, sms);
+  EXPECT_EQ(share.next(), (Sms{1, 1, 31, 0}));
 }
 
 }  // namespace

@@ -92,6 +92,20 @@ TEST_F(Channel, SlotsGivenBackOutOfOrderAreUsedAgain) {
   }
 }
 
+TEST_F(Channel, TheSlotOfTheOldestBatchIsTakenFirst) {
+  Publisher publisher(folder_, options());
+  publisher.announce();
+  Subscriber subscriber(folder_);
+  const uint64_t pass = subscriber.request({});
+  std::vector<int> slots;
+  for (int64_t i = 0; i < 3; ++i) {
+    ASSERT_TRUE(publish(publisher, pass, 8, i));
+    slots.push_back(subscriber.next(pass, kLimitUs).slot);
+  }
+  for (const int place : {2, 0, 1}) subscriber.release(slots[static_cast<std::size_t>(place)], nullptr);
+  for (const int slot : slots) EXPECT_EQ(publisher.acquire(pass), slot);
+}
+
 TEST_F(Channel, NamesTheCureWhenAllSlotsAreHeld) {
   Publisher publisher(folder_, options(2));
   publisher.announce();
@@ -135,7 +149,7 @@ TEST_F(Channel, RefusesAnotherVersionNamingBoth) {
     FAIL();
   } catch (const base::Error& error) {
     EXPECT_NE(std::string(error.what()).find("0x4d"), std::string::npos) << error.what();
-    EXPECT_NE(std::string(error.what()).find("version 0x3"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("version 0x4"), std::string::npos) << error.what();
   }
 }
 

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.usefixtures("shm")
 
 RUN = ["--device", "cpu", "--fanout", "4,3", "--batch-size", 100]
 TRAIN = [*RUN, "--hidden", 8, "--epochs", 2]
-TIERS = ["local", "peer", "host"]
+TIERS = ["local", "peer", "host", "recent"]
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_a_run_counts_once_and_says_what_it_expects(data, tmp_path):
     rows = sum(epoch["num_nodes"] for epoch in summary["epochs"]) / sum(
         epoch["num_batches"] for epoch in summary["epochs"]
     )
-    assert measured["bytes"] == {"local": 0, "peer": 0, "host": pytest.approx(rows * 1433 * 4)}
+    assert measured["bytes"] == {"local": 0, "peer": 0, "host": pytest.approx(rows * 1433 * 4), "recent": 0}
     reads = sum(rank["features"]["expected"][tier]["reads"] for tier in TIERS)
     assert reads == pytest.approx(rows, rel=0.05), "rows a batch, counted with another seed"
     assert "Rows of a batch" in result.stdout and "rows % planned" in result.stdout

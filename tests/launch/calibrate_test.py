@@ -37,6 +37,7 @@ def run_of(data, **trainer) -> dict:
     common = {"task": "train", "model": "sage", "fanout": [4, 3], "eval_fanout": [4, 3], "batch_size": 100}
     common |= {"hidden": 8, "epochs": 2, "lr": 0.01, "weight_decay": 0.0, "dropout": 0.5, "seed": 0}
     sampler = {"dataset": str(data), "device": "cpu", "num_ranks": 1, "topology": "auto", "compress": "auto"}
+    sampler["reuse"] = True
     return {
         "mps": False,
         "sampler": sampler,

@@ -52,7 +52,7 @@ def test_the_same_seed_gives_the_same_results(trained):
 def test_the_summary_has_its_stable_keys(trained):
     summary = summary_of(trained[0])
     assert set(summary) >= {"test_accuracy", "val_accuracy", "epochs", "bytes"}
-    assert set(summary["bytes"]) == {"host", "peer", "local"}
+    assert set(summary["bytes"]) == {"host", "peer", "local", "recent"}
     assert len(summary["epochs"]) == 3 and all(set(epoch) >= EPOCH_KEYS for epoch in summary["epochs"])
     assert summary["bytes"]["host"] > sum(epoch["host_bytes"] for epoch in summary["epochs"]) > 0
     assert summary["epochs"][2]["loss"] < summary["epochs"][0]["loss"]
@@ -63,13 +63,13 @@ def test_rows_and_lists_are_counted_by_tier(trained):
     """On the CPU all is host memory; rows are raw: 1433 float32."""
     for epoch in summary_of(trained[0])["epochs"]:
         rows, lists = epoch["row_tiers"], epoch["list_tiers"]
-        assert list(rows) == list(lists) == ["local", "peer", "host"]
+        assert list(rows) == list(lists) == ["local", "peer", "host", "recent"]
         assert rows["host"]["rows"] == epoch["num_nodes"]
         assert rows["host"]["bytes"] == epoch["host_bytes"] == epoch["num_nodes"] * 1433 * 4
         assert rows["host"]["seconds"] == pytest.approx(epoch["fetch_seconds"])
         assert lists["host"]["bytes"] == 4 * epoch["num_edges"] + 16 * lists["host"]["lists"]
         assert 0 < lists["host"]["lists"] < epoch["num_nodes"]
-        for tier in ("local", "peer"):
+        for tier in ("local", "peer", "recent"):
             assert not any(rows[tier].values()) and not any(lists[tier].values())
 
 
@@ -319,12 +319,12 @@ def test_a_channel_of_another_version_is_refused(live, tmp_path):
     channel = bytearray((Path(run["sampler"]["channel"]) / "channel").read_bytes())
     channel[8] += 1  # the version
     (folder / "channel").write_bytes(channel)
-    refused(cohort("inspect", folder), 1, "expected version 0x3, found 0x4", "the same build")
+    refused(cohort("inspect", folder), 1, "expected version 0x4, found 0x5", "the same build")
     run["sampler"] |= {"channel": str(folder), "owner_pid": os.getpid()}
     (tmp_path / "run.json").write_text(json.dumps(run))
     command = [sys.executable, "-m", "cohort.trainer", str(tmp_path / "run.json")]
     trainer = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_TO_START)
-    refused(trainer, 1, "cohort: ", "expected version 0x3, found 0x4")
+    refused(trainer, 1, "cohort: ", "expected version 0x4, found 0x5")
 
 
 @pytest.mark.parametrize(

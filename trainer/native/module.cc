@@ -91,7 +91,7 @@ void bind_slot(nb::module_& m) {
       .def_prop_ro("fetch_us", [](const HeldSlot& slot) { return slot.batch().fetch_us; })
       .def_prop_ro(
           "row_tiers", [](const HeldSlot& slot) { return rows_by_tier(slot.batch()); },
-          "(rows, stored bytes, seconds) of feature rows by where they were read: local, peer, host.")
+          "(rows, stored bytes, seconds) of feature rows by where they were read: local, peer, host, recent.")
       .def_prop_ro(
           "list_tiers", [](const HeldSlot& slot) { return lists_by_tier(slot.batch()); },
           "(lists, bytes of neighbours drawn) of neighbour lists, likewise.");

@@ -26,6 +26,9 @@ ON_GPUS = [
     ["--compress", "both", "--cache-ratio", "0.5", "--topology", "host", "--fetch-sms", "5"],
     ["--compress", "both", "--cache-ratio", "3", "--topology", "host"],
     ["--compress", "both", "--cache-bytes", "40KB", "--topology", "host"],
+    ["--compress", "both", *CACHE, "--reuse", "off"],
+    ["--compress", "none", "--slots", "10"],
+    ["--compress", "both", *CACHE, "--slots", "1"],
 ]
 ON_TWO = [
     [],

@@ -4,7 +4,8 @@ import argparse
 from pathlib import Path
 
 from cohort.base.units import parse_bytes
-from cohort.cache.options import POLICIES, CacheOptions, sampler_members
+from cohort.cache.links import machine_bandwidth
+from cohort.cache.options import POLICIES, CacheOptions, sampler_members, say_aloud
 from cohort.launch.arguments import byte_counts, positive, ratios, three
 from cohort.launch.devices import devices
 
@@ -90,6 +91,11 @@ def cache_members(args: argparse.Namespace, dataset: Path, num_ranks: int, on_gp
         args.trainer_bytes,
     )
     return sampler_members(options, dataset, args.fanout, args.batch_size, args.slots, num_ranks, on_gpu)
+
+
+def link_rates(args: argparse.Namespace) -> list[float]:
+    """Bytes a second of (local, peer, host): as given, or as this machine's GPUs are measured, once."""
+    return [1e9 * rate for rate in args.bandwidth or machine_bandwidth(say_aloud)]
 
 
 def wants_auto_cache(args: argparse.Namespace) -> bool:

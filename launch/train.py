@@ -8,7 +8,13 @@ from pathlib import Path
 
 from cohort.base.errors import CohortError
 from cohort.launch.arguments import above_zero, fanout, gpus, not_negative, positive, probability, seed
-from cohort.launch.cache_options import add_cache_options, add_row_options, cache_members, wants_auto_cache
+from cohort.launch.cache_options import (
+    add_cache_options,
+    add_row_options,
+    cache_members,
+    link_rates,
+    wants_auto_cache,
+)
 from cohort.launch.calibrate import trainer_bytes
 from cohort.launch.devices import resolve_device
 from cohort.launch.runs import run_programs
@@ -150,6 +156,8 @@ def sampler_options(args: argparse.Namespace, dataset: Path, plan_file: Path | N
         "slow_fetch_us": args.debug_slow_fetch_us,
         "illegal_access_batch": args.debug_illegal_access_batch,
     }
+    if device == "cuda" and plan_file and "bytes_per_second" not in cache:  # what a run is held against
+        options["bytes_per_second"] = link_rates(args)
     return {name: value for name, value in options.items() if value is not None} | cache
 
 

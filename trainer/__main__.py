@@ -59,7 +59,7 @@ def _train(source, run: dict, out: Path) -> None:
     if source.device.type == "cuda":
         torch.cuda.set_device(source.device)
     ranks = Ranks(Place(source.rank, source.num_ranks), source.device, Path(run["sampler"]["channel"]) / "store")
-    trainer = Trainer(options, source, ranks, splits, out)
+    trainer = Trainer(options, source, ranks, splits, out, run["sampler"].get("bytes_per_second"))
     trainer.report.time_sliced = run.get("time_sliced", False)
     expected = predicted(run["sampler"])
     trainer.report.cache = None if expected is None else {"predicted": expected, "measured": []}

@@ -193,6 +193,9 @@ class RunReport:
     # Of a run without a cache, on a GPU: what it takes there beside the slots (gpu_memory.py); of all ranks the most.
     trainer_peak_bytes: int | None = None
 
+    # The least time of each epoch: {"step_seconds", "epochs": [...]}, see floor.py.
+    floor: dict | None = None
+
     # Of a run with a cache: {"predicted": a rank, "measured": a rank}, see cache_report.py.
     cache: dict | None = None
 

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from cohort.base.units import format_bytes
 from cohort.trainer.cache_report import measured
+from cohort.trainer.floor import told
 from cohort.trainer.metrics import TIERS, EpochReport, RunReport, StepClock
 
 UPDATE_SECONDS = 0.2
@@ -105,6 +106,8 @@ def print_table(report: RunReport, quiet: bool) -> None:
             f" sample and fetch run in the sampler, beside wait and train"
         )
         console.print(_tier_table(report))
+        if report.floor:
+            console.print(told(report.floor["epochs"][-1], last), highlight=False, soft_wrap=True)
     console.print(
         f"test accuracy {_percent(report.test_accuracy)}, at the best validation {_percent(report.val_accuracy)}"
     )

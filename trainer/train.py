@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from cohort.trainer.cache_report import measured
+from cohort.trainer.floor import Floor
 from cohort.trainer.gpu_memory import peak_beside_slots
 from cohort.trainer.metrics import EpochReport, RunReport, StepClock, append_line
 from cohort.trainer.models import SampledGNN, model_input
@@ -47,10 +48,17 @@ class Trainer:
         ranks: the trainers of the run; a step's loss is the mean over the labelled seeds of all their batches.
         splits: int64 ids of "train", "val" and "test".
         out: the run's folder.
+        bytes_per_second: what links to GPU memory, peers and the host give; None: unknown.
     """
 
     def __init__(
-        self, options: TrainOptions, source: BatchSource, ranks: Ranks, splits: dict[str, np.ndarray], out: Path
+        self,
+        options: TrainOptions,
+        source: BatchSource,
+        ranks: Ranks,
+        splits: dict[str, np.ndarray],
+        out: Path,
+        bytes_per_second: list[float] | None = None,
     ):
         self.options, self.source, self.ranks, self.out = options, source, ranks, out
         self.quiet = options.quiet or ranks.rank > 0
@@ -69,7 +77,8 @@ class Trainer:
         self.shared_model = ranks.share(self.model)
         if ranks.rank > 0:  # the same weights everywhere, but a dropout of its own
             torch.manual_seed(options.seed + ranks.rank)
-        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=options.lr, weight_decay=options.weight_decay)
+        self.optimizer = self._optimizer_of(self.model)
+        self.floor = Floor(self.device, bytes_per_second)
         self.report = RunReport(device=str(self.device), num_ranks=ranks.size)
 
     def run(self) -> RunReport:
@@ -92,6 +101,8 @@ class Trainer:
         if self.device.type == "cuda" and self.report.cache is None:
             peak_bytes = peak_beside_slots(self.device, self.source.slots_bytes)
             self.report.trainer_peak_bytes = max(self.ranks.gather(peak_bytes))
+        if self.options.max_batches is None:
+            self._find_floor()
         self._write_summary()
         return self.report
 
@@ -109,6 +120,7 @@ class Trainer:
             loss_sum += loss * labelled
             num_labelled += labelled
             report.add(slot)
+            self.floor.add(slot)
             progress.step(epoch, batch.batch_size, loss_sum, num_labelled, clock)
         report.wait_seconds, report.train_seconds, report.all_reduce_seconds = clock.totals()
         report.seconds = time.perf_counter() - clock.start
@@ -127,6 +139,30 @@ class Trainer:
         loss.backward()
         self.optimizer.step()
         return loss.detach(), labelled
+
+    def _find_floor(self) -> None:
+        """Times steps of a copy of the model on a batch that lies ready, while the sampler has nothing to do."""
+        for batch, _ in self.source.batches(self._ask("train", self.options.fanout, shuffle=True), 1):
+            ready = batch
+        model = copy.deepcopy(self.model).train()
+        optimizer = self._optimizer_of(model)
+
+        def step() -> None:
+            optimizer.zero_grad(set_to_none=True)
+            F.cross_entropy(self._seed_scores(model, ready), ready.y[: ready.batch_size], ignore_index=-1).backward()
+            optimizer.step()
+
+        own_seconds = 0.0
+        if ready.batch_size > 0:
+            own_seconds = self.floor.time_step(step) * self.options.batch_size / ready.batch_size
+        self.floor.step_seconds = max(self.ranks.gather(own_seconds))
+        self.report.floor = {
+            "step_seconds": self.floor.step_seconds,
+            "epochs": [self.floor.of(epoch, self.options.batch_size, self.ranks.size) for epoch in self.report.epochs],
+        }
+
+    def _optimizer_of(self, model: torch.nn.Module) -> torch.optim.Optimizer:
+        return torch.optim.Adam(model.parameters(), lr=self.options.lr, weight_decay=self.options.weight_decay)
 
     @staticmethod
     def _seed_scores(model: torch.nn.Module, batch) -> torch.Tensor:

@@ -73,6 +73,16 @@ def test_rows_and_lists_are_counted_by_tier(trained):
             assert not any(rows[tier].values()) and not any(lists[tier].values())
 
 
+def test_every_epoch_has_a_floor_and_the_table_names_it(trained):
+    summary = summary_of(trained[0])
+    floors = summary["floor"]["epochs"]
+    assert len(floors) == 3 and summary["floor"]["step_seconds"] > 0
+    for floor in floors:
+        assert floor["seconds"] == floor[floor["bottleneck"]] > 0
+        assert floor["sampler"] > 0 and floor["trainer"] > 0 and floor["pcie"] == floor["nvlink"] == 0
+    assert f"floor of epoch 3: {floors[2]['seconds']:.3f} s" in trained[1].stdout
+
+
 def test_wait_and_train_make_up_the_epoch(trained):
     for epoch in summary_of(trained[0])["epochs"]:
         assert epoch["wait_seconds"] + epoch["train_seconds"] == pytest.approx(epoch["seconds"], rel=0.03, abs=0.02)

@@ -1,0 +1,86 @@
+"""The least time of an epoch: each bound, computed by hand."""
+
+import itertools
+import time
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from cohort.trainer import floor as floor_module
+from cohort.trainer.floor import Floor, told
+from cohort.trainer.metrics import EpochReport
+
+LINKS = [1000e9, 400e9, 50e9]
+
+
+def slot(edges: int, sample_us: float, fetch_us: float = 0.0):
+    return SimpleNamespace(num_sampled_edges=[edges // 2, edges - edges // 2], sample_us=sample_us, fetch_us=fetch_us)
+
+
+def epoch_of(edges: int, seeds: int, host_bytes: int = 0, peer_bytes: int = 0, list_bytes: int = 0) -> EpochReport:
+    epoch = EpochReport(0, seconds=2.0, num_edges=edges, num_seeds=seeds)
+    epoch.row_tiers["host"]["bytes"], epoch.row_tiers["peer"]["bytes"] = host_bytes, peer_bytes
+    epoch.list_tiers["host"]["bytes"] = list_bytes
+    return epoch
+
+
+@pytest.fixture
+def on_gpu() -> Floor:
+    floor = Floor(torch.device("cuda"), LINKS)
+    for each in (slot(1000, 500.0), slot(2000, 800.0), slot(0, 3.0)):  # the second is the fastest an edge
+        floor.add(each)
+    floor.step_seconds = 0.010
+    return floor
+
+
+def test_each_part_and_the_largest_of_them(on_gpu):
+    found = on_gpu.of(epoch_of(10_000_000, 2500, int(90e9), int(100e9), int(10e9)), batch_size=100, num_ranks=1)
+    assert found["trainer"] == pytest.approx(0.25) and found["sampler"] == pytest.approx(4.0)
+    assert found["pcie"] == pytest.approx(2.0) and found["nvlink"] == pytest.approx(0.25)
+    assert found["bottleneck"] == "sampler" and found["seconds"] == found["sampler"]
+    line = told(found, epoch_of(1, 1))
+    assert "floor of epoch 1: 4.000 s, sampling" in line and "it took 2.000 s, 0.50 times that" in line
+    assert "PCIe 2.000" in line and "the trainer's steps 0.250" in line
+
+
+def test_ranks_share_the_work_and_have_links_of_their_own(on_gpu):
+    epoch = epoch_of(10_000_000, 5000, int(100e9))
+    epoch.ranks = [vars(epoch_of(0, 0, int(75e9))), vars(epoch_of(0, 0, int(25e9)))]
+    found = on_gpu.of(epoch, batch_size=100, num_ranks=2)
+    assert found["trainer"] == pytest.approx(0.25) and found["sampler"] == pytest.approx(2.0)
+    assert found["pcie"] == pytest.approx(1.5), "of the rank that reads most"
+
+
+def test_on_the_cpu_fetching_is_the_samplers_work_and_there_are_no_links():
+    floor = Floor(torch.device("cpu"), LINKS)
+    floor.add(slot(1000, 500.0, 500.0))
+    found = floor.of(epoch_of(2000, 10, host_bytes=int(1e12)), batch_size=10, num_ranks=1)
+    assert found["sampler"] == pytest.approx(0.002) and found["pcie"] == found["nvlink"] == 0
+    assert found["bottleneck"] == "sampler"
+
+
+def test_the_fastest_steps_count(monkeypatch):
+    clock = itertools.count()
+    monkeypatch.setattr(floor_module, "LIMIT_SECONDS", 1e9)
+    took = iter([9.0] * floor_module.WARM_UP_STEPS + [0.5] * 3 + [0.25] * 3 + [0.75] * 6)
+    now = [0.0]
+
+    def step() -> None:
+        next(clock)
+        now[0] += next(took)
+
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    assert Floor(torch.device("cpu"), None).time_step(step) == pytest.approx(0.25)
+    assert next(clock) == floor_module.WARM_UP_STEPS + floor_module.GROUPS * floor_module.STEPS_A_GROUP
+
+
+def test_slow_steps_are_timed_fewer_times(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+
+    def step() -> None:
+        now[0] += floor_module.LIMIT_SECONDS
+
+    assert Floor(torch.device("cpu"), None).time_step(step) == floor_module.LIMIT_SECONDS
+    assert now[0] == floor_module.LIMIT_SECONDS * (floor_module.WARM_UP_STEPS + floor_module.STEPS_A_GROUP)

@@ -1,0 +1,93 @@
+"""The least time that an epoch can take, and what sets it: a bound to hold the measured time against."""
+
+import time
+from collections.abc import Callable
+
+import torch
+
+from cohort.trainer.metrics import EpochReport
+
+WARM_UP_STEPS = 2
+GROUPS, STEPS_A_GROUP = 4, 3  # the fastest group counts
+LIMIT_SECONDS = 5.0  # after which no group begins
+NAMES = {"trainer": "the trainer's steps", "sampler": "sampling", "pcie": "PCIe", "nvlink": "NVLink"}
+
+
+class Floor:
+    """What bounds the epochs of a run from below.
+
+    An epoch takes at least: its steps, each as long as one on a batch that lies ready while nothing else runs; its
+    sampling, each batch as fast as the fastest; the bytes of rows and lists from host memory, and those from peers, at
+    the rates that the links were measured to give. On the CPU sampling and fetching are one, and there are no links.
+
+    Args:
+        device: the trainer's.
+        bytes_per_second: of the links (local, peer, host); None: they bound nothing.
+    """
+
+    def __init__(self, device: torch.device, bytes_per_second: list[float] | None):
+        self._on_gpu = device.type == "cuda"
+        self._links = bytes_per_second if self._on_gpu else None
+        self._sample_seconds_an_edge = float("inf")
+        self.step_seconds = 0.0  # of a whole batch, of the slowest rank
+
+    def add(self, slot) -> None:
+        """Looks at a batch of training."""
+        edges = sum(slot.num_sampled_edges)
+        if edges > 0:
+            taken_us = slot.sample_us + (0 if self._on_gpu else slot.fetch_us)
+            self._sample_seconds_an_edge = min(self._sample_seconds_an_edge, taken_us / 1e6 / edges)
+
+    def time_step(self, step: Callable[[], object]) -> float:
+        """Seconds of a training step, one after the other, while nothing else runs."""
+        self._seconds(step, WARM_UP_STEPS)
+        end = time.perf_counter() + LIMIT_SECONDS
+        least = self._seconds(step, STEPS_A_GROUP)
+        for _ in range(GROUPS - 1):
+            if time.perf_counter() < end:
+                least = min(least, self._seconds(step, STEPS_A_GROUP))
+        return least
+
+    def _seconds(self, step: Callable[[], object], count: int) -> float:
+        self._wait()
+        begin = time.perf_counter()
+        for _ in range(count):
+            step()
+        self._wait()
+        return (time.perf_counter() - begin) / count
+
+    def of(self, epoch: EpochReport, batch_size: int, num_ranks: int) -> dict:
+        """{"trainer", "sampler", "pcie", "nvlink": seconds; "seconds": the largest; "bottleneck": its name}.
+
+        Args:
+            epoch: of all ranks.
+            batch_size: seeds of a whole batch; one that is smaller counts as a part of it.
+        """
+        edges = epoch.num_edges / num_ranks
+        parts = dict.fromkeys(NAMES, 0.0)
+        parts["trainer"] = self.step_seconds * epoch.num_seeds / batch_size / num_ranks
+        if edges > 0:
+            parts["sampler"] = self._sample_seconds_an_edge * edges
+        if self._links:
+            ranks = epoch.ranks or [vars(epoch)]
+            for part, tier, rate in (("pcie", "host", self._links[2]), ("nvlink", "peer", self._links[1])):
+                read = [rank["row_tiers"][tier]["bytes"] + rank["list_tiers"][tier]["bytes"] for rank in ranks]
+                parts[part] = max(read) / rate
+        bottleneck = max(parts, key=parts.get)
+        return parts | {"seconds": parts[bottleneck], "bottleneck": bottleneck}
+
+    def _wait(self) -> None:
+        if self._on_gpu:
+            torch.cuda.synchronize()
+
+
+def told(floor: dict, epoch: EpochReport) -> str:
+    """A line about an epoch's floor, beside the time it took."""
+    others = ", ".join(
+        f"{name} {floor[part]:.3f}" for part, name in NAMES.items() if part != floor["bottleneck"] and floor[part] > 0
+    )
+    return (
+        f"floor of epoch {epoch.epoch + 1}: {floor['seconds']:.3f} s, {NAMES[floor['bottleneck']]}"
+        + (f" ({others})" if others else "")
+        + f"; it took {epoch.seconds:.3f} s, {epoch.seconds / floor['seconds']:.2f} times that"
+    )

@@ -7,6 +7,10 @@ namespace cohort::cache {
 namespace {
 
 constexpr double kSmBytesPerSecond = 12e9;  // decoded, by one SM: a careful guess, for the first batch alone
+// A tier within so much of its link's time is bound by the link: its SMs waited, and cost less than they seem to. How
+// much less shows when they are fewer, so each such batch takes them for cheaper, until it is not bound by the link any
+// more.
+constexpr double kLinkBound = 1.07, kLess = 0.9;
 constexpr int64_t kRowsToLearnFrom = 4096;  // of fewer rows most of the time is the launch's
 
 double seconds(const TierLoad& load, int sms) {
@@ -47,8 +51,8 @@ void SmShare::learn(const TierUses& uses, const std::array<int, kNumTiers>& sms)
     load.least_seconds = tier == kHostTier ? static_cast<double>(use.bytes) / host_bytes_per_second_ : 0;
     if (use.rows < kRowsToLearnFrom) continue;
     const double measured = 1e-6 * use.us * sms[tier] / load.rows;
-    const bool link_bound = 1e-6 * use.us < 1.1 * load.least_seconds;  // the SMs waited: they cost less than that
-    load.sm_seconds_a_row = link_bound ? std::min(load.sm_seconds_a_row, measured) : measured;
+    const bool link_bound = 1e-6 * use.us < kLinkBound * load.least_seconds;
+    load.sm_seconds_a_row = link_bound ? kLess * std::min(load.sm_seconds_a_row, measured) : measured;
   }
 }
 

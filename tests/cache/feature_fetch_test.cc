@@ -195,11 +195,12 @@ void expect_copies(Table& table, FeatureFetch& rows, const std::vector<int64_t>&
     Slot& slot = slots[static_cast<std::size_t>(at)];
     base::fill_gpu(slot.rows.data(), 0xFF, slot.rows.bytes());
     slot.nodes = base::upload(nodes);
+    std::replace(holder.begin(), holder.end(), at, -1);  // what it held is gone
     int64_t expected = 0;
     for (const int64_t node : nodes) {
       int& last = holder[static_cast<std::size_t>(node)];
       const bool local = std::find(cached.begin(), cached.end(), node) != cached.end();
-      expected += copies && !local && last >= 0 && last != at;
+      expected += copies && !local && last >= 0;
       last = at;
     }
     rows.fetch(slot.nodes.data(), std::ssize(nodes), {slot.rows.data(), at, slot.nodes.data()}, stream);

@@ -53,6 +53,23 @@ TEST(ShareSms, WhatIsAbsentGetsNone) {
   EXPECT_EQ(share_sms(8, {{kAbsent, kAbsent, kAbsent, kAbsent}}), (Sms{0, 0, 0, 0}));
 }
 
+// A link that 6 SMs saturate, and batches that take up to 4 % longer than that says.
+double host_ms(int sms, int batch) { return std::max(10.5, 63.0 / sms) * (1 + 0.01 * (batch * 7 % 5)); }
+
+TEST(SmShare, FindsTheFewestThatSaturateALinkWhateverABatchTook) {
+  SmShare share(32, 512, 51e9, {false, false, true, false});
+  Sms sms = share.next();
+  for (int batch = 0; batch < 100; ++batch) {
+    const double ms = batch == 0 || batch == 50 ? 40 : host_ms(sms[2], batch);  // two that something held up
+    share.learn({{{}, {}, {1'200'000, 535'500'000, 1e3 * ms}, {}}}, sms);
+    sms = share.next();
+    if (batch % 50 > 20) {
+      EXPECT_GE(sms[2], 5) << batch;
+      EXPECT_LE(sms[2], 7) << batch;
+    }
+  }
+}
+
 TEST(SmShare, LearnsWhatARowCosts) {
   SmShare share(33, 512, 50e9, {true, true, true, false});
   EXPECT_EQ(share.next(), (Sms{11, 11, 11, 0})) << "nothing is known";

@@ -28,7 +28,7 @@ ON_GPUS = [
     ["--compress", "both", "--cache-bytes", "40KB", "--topology", "host"],
     ["--compress", "both", *CACHE, "--reuse", "off"],
     ["--compress", "none", "--slots", "10"],
-    ["--compress", "both", *CACHE, "--slots", "1"],
+    ["--compress", "both", *CACHE, "--slots", "2"],
 ]
 ON_TWO = [
     [],

@@ -1,0 +1,320 @@
+"""`cohort report`: its tables, page and charts say what summary.json says; what is no finished run is refused."""
+
+import json
+import shutil
+import struct
+import sys
+from html.parser import HTMLParser
+from statistics import median
+
+import pytest
+from processes import cohort
+
+from cohort.base.units import format_bytes
+from cohort.launch import main, report_page
+from cohort.launch.report_tables import epoch_table
+from cohort.launch.run_results import LISTS, ROWS, read_run
+
+TRAIN = ["--device", "cpu", "--fanout", "4,3", "--batch-size", 100, "--hidden", 8, "--epochs", 3, "--quiet"]
+TIERS = ["local", "peer", "host", "recent"]
+TIMES = [f"{name}seconds" for name in ("", "wait_", "train_", "all_reduce_", "sample_", "fetch_")]
+CHARTS = ["report-bytes.png", "report-epochs.png", "report-hits.png"]
+
+
+@pytest.fixture(scope="module")
+def runs(cora, tmp_path_factory, shm):
+    """A folder with the runs `cached` (a cache of 10 %) and `two` (two ranks)."""
+    folder = tmp_path_factory.mktemp("report")
+    for name, options in {"cached": ["--cache-ratio", 0.1], "two": ["--ranks", 2]}.items():
+        result = cohort("train", cora, *TRAIN, *options, "--out", folder / name)
+        assert result.returncode == 0, result.stderr
+    return folder
+
+
+@pytest.fixture
+def drawn():
+    pytest.importorskip("matplotlib")
+
+
+class Page(HTMLParser):
+    """The tables of an HTML page by their headings, and all that it refers to or embeds."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.tables, self.tags, self.links, self._in, self._title = {}, set(), [], "", ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.add(tag)
+        self.links += [value for name, value in attributes if name in ("src", "href", "srcset", "action")]
+        self._in = tag
+        if tag == "tr":
+            self.tables[self._title].append([])
+        elif tag in ("td", "th"):
+            self.tables[self._title][-1].append("")
+
+    def handle_endtag(self, tag):
+        self._in = ""
+
+    def handle_data(self, data):
+        if self._in == "h2":
+            self._title = data
+            self.tables[data] = []
+        elif self._in in ("td", "th"):
+            self.tables[self._title][-1][-1] += data
+
+
+def page_of(folder) -> Page:
+    return Page((folder / "report.html").read_text())
+
+
+def summary_of(run) -> dict:
+    return json.loads((run / "summary.json").read_text())
+
+
+def is_a_png(data: bytes) -> bool:
+    width, height = struct.unpack(">II", data[16:24])
+    return (
+        data[:8] == b"\x89PNG\r\n\x1a\n" and data[12:16] == b"IHDR" and data[-8:-4] == b"IEND" and width > height > 400
+    )
+
+
+def columns_of(line: str) -> list[str]:
+    """The cells of a line of a printed table: units stay with their numbers."""
+    cells = []
+    for word in line.split():
+        if word in ("B", "KB", "MB", "GB", "TB", "%"):
+            cells[-1] += f" {word}"
+        else:
+            cells.append(word)
+    return cells
+
+
+def test_a_run_with_a_cache(runs, tmp_path, drawn):
+    result = cohort("report", runs / "cached", "--out", tmp_path / "deep/out")
+    assert result.returncode == 0, result.stderr
+    out, summary = tmp_path / "deep/out", summary_of(runs / "cached")
+    assert sorted(path.name for path in out.iterdir()) == [*CHARTS, "report.html"]
+    assert not list((runs / "cached").glob("report*"))
+    tables = page_of(out).tables
+    times = [
+        [str(i + 1), "CPU", *(f"{epoch[name]:.4f}" for name in TIMES)] for i, epoch in enumerate(summary["epochs"])
+    ]
+    assert tables["Time of each epoch"][1:] == times
+    (planned,), (measured,) = summary["cache"]["predicted"], summary["cache"]["measured"]
+    batches = sum(epoch["num_batches"] for epoch in summary["epochs"])
+    rows, lists = tables["Feature rows of a batch"], tables["Neighbour lists of a batch"]
+    assert rows[0] == ["rank", "from", "rows", "rows %", "bytes", "GB/s", "rows % planned", "bytes planned"]
+    for tier, row, list_row in zip(TIERS, rows[1:], lists[1:], strict=True):
+        reads = sum(epoch["row_tiers"][tier]["rows"] for epoch in summary["epochs"]) / batches
+        rate = measured["gb_per_s"][tier]
+        assert row == [
+            *("CPU", tier, f"{reads:,.1f}", f"{100 * measured['hit_rate'][tier]:.2f}"),
+            *(format_bytes(measured["bytes"][tier]), "-" if rate is None else f"{rate:.2f}"),
+            *(f"{100 * planned['hit_rate'][tier]:.2f}", format_bytes(planned["bytes"][tier])),
+        ]
+        assert list_row[3:] == [
+            *(f"{100 * measured['list_hit_rate'][tier]:.2f}", format_bytes(measured["list_bytes"][tier])),
+            *(f"{100 * planned['list_hit_rate'][tier]:.2f}", format_bytes(planned["list_bytes"][tier])),
+        ]
+    (held,) = json.loads((runs / "cached/plan.json").read_text())["ranks"]
+    assert tables["Cache"][1][3:5] == [format_bytes(held["used_bytes"]), f"{held['features']['rows']:,}"]
+    assert ["accuracy in the test", f"{100 * summary['test_accuracy']:.2f} %"] in tables["Result"]
+    assert ["batch_size", "100"] in tables["Options"]
+    printed = [columns_of(line) for line in result.stdout.splitlines()]
+    assert all(row in printed for row in [*times, *rows[1:], *lists[1:]]), "the terminal has the same numbers"
+
+
+def test_each_rank_has_its_rows_and_the_charts_are_in_the_page(runs, drawn):
+    result = cohort("report", runs / "two")
+    assert result.returncode == 0, result.stderr
+    page, summary = page_of(runs / "two"), summary_of(runs / "two")
+    times = [
+        [str(epoch["epoch"] + 1), f"r{rank}", *(f"{part[name]:.4f}" for name in TIMES)]
+        for epoch in summary["epochs"]
+        for rank, part in enumerate(epoch["ranks"])
+    ]
+    assert len(times) == 6 and page.tables["Time of each epoch"][1:] == times
+    assert float(times[0][5]) > 0, "gradients are added up"
+    rows = page.tables["Feature rows of a batch"]
+    assert "rows % planned" not in rows[0] and "Cache" not in page.tables
+    for rank in range(2):
+        parts = [epoch["ranks"][rank] for epoch in summary["epochs"]]
+        read = sum(part["row_tiers"]["host"]["bytes"] for part in parts) / sum(part["num_batches"] for part in parts)
+        assert [f"r{rank}", "host", format_bytes(read)] in [[*row[:2], row[4]] for row in rows]
+    assert page.tags.isdisjoint({"script", "link", "iframe", "object"})
+    assert len(page.links) == 3 and all(link.startswith("data:image/png;base64,") for link in page.links)
+    assert all(is_a_png((runs / "two" / name).read_bytes()) for name in CHARTS)
+
+
+def test_runs_beside_each_other(runs, tmp_path, drawn):
+    result = cohort("report", runs / "cached", runs / "two", runs / "cached", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert sorted(path.name for path in (tmp_path / "report").iterdir()) == ["report-runs.png", "report.html"]
+    assert is_a_png((tmp_path / "report/report-runs.png").read_bytes())
+    table = page_of(tmp_path / "report").tables["Runs compared"]
+    assert table[0][1:] == [str(runs / name) for name in ("cached", "two", "cached")], "names that are not unique"
+    found = {row[0]: row[1:] for row in table[1:]}
+    names = list(found)
+    assert names.index("num_ranks") < names.index("cache_bytes") < names.index("median epoch s")
+    assert found["num_ranks"] == ["1", "2", "1"] and found["cache_policy"] == ["plan", "-", "plan"]
+    assert not {"batch_size", "channel", "plan_file", "hotness"} & set(names), "equal, or nobody's choice"
+    summaries = [summary_of(runs / name) for name in ("cached", "two", "cached")]
+    epochs = [[(epoch["ranks"] or [epoch])[0] for epoch in summary["epochs"][1:]] for summary in summaries]
+    medians = {name: [median(epoch[name] for epoch in each) for each in epochs] for name in TIMES}
+    for name, label in {"seconds": "epoch", "wait_seconds": "wait", "fetch_seconds": "fetch"}.items():
+        assert found[f"median {label} s"] == [f"{value:.4f}" for value in medians[name]]
+    ratio = medians["seconds"][1] / medians["seconds"][0]
+    assert found["epoch, times the first run's"] == ["1.00", f"{ratio:.2f}", "1.00"]
+    planned = summaries[0]["cache"]["predicted"][0]["hit_rate"]["local"]
+    assert found["rows % local, planned"] == [f"{100 * planned:.2f}", "-", f"{100 * planned:.2f}"]
+    host = [
+        sum(epoch["host_bytes"] for epoch in summary["epochs"])
+        / sum(epoch["num_batches"] for epoch in summary["epochs"])
+        for summary in summaries
+    ]
+    assert found["bytes of rows host"] == [format_bytes(count) for count in host]
+    assert found["test %"] == [f"{100 * summary['test_accuracy']:.2f}" for summary in summaries]
+    assert "rows % peer" not in found, "nothing is read there or planned"
+
+
+def changed(runs, folder, name: str, change):
+    """A copy of a run where `change` has been applied to summary.json."""
+    shutil.copytree(runs / name, folder, ignore=shutil.ignore_patterns("report*"))
+    summary = summary_of(folder)
+    change(summary)
+    (folder / "summary.json").write_text(json.dumps(summary))
+    return folder
+
+
+def test_what_comes_from_files_is_no_markup(runs, tmp_path, drawn, capsys):
+    run = changed(runs, tmp_path / "$\\frac$ <b>&[red]", "cached", lambda summary: summary.update(device="<i>"))
+    options = json.loads((run / "run.json").read_text())
+    options["trainer"]["model"] = "<script>alert(1)</script>\n\x1b[31m"
+    (run / "run.json").write_text(json.dumps(options))
+    assert main.main(["report", str(run)]) == 0
+    page = page_of(run)
+    assert page.tags.isdisjoint({"script", "b", "i"})
+    assert ["model", "<script>alert(1)</script>\\n\\x1b[31m"] in page.tables["Options"]
+    assert page.tables["Time of each epoch"][1][1] == "<I>"
+    assert main.main(["report", str(run), str(runs / "two"), "--out", str(tmp_path / "both")]) == 0
+    assert "$\\frac$ <b>&[red]" in capsys.readouterr().out
+    assert page_of(tmp_path / "both").tables["Runs compared"][0][1] == "$\\frac$ <b>&[red]"
+
+
+def test_gpus_and_many_epochs(runs, tmp_path, drawn):
+    def lengthen(summary):
+        first = summary["epochs"][0]
+        summary["epochs"] = [first | {"epoch": i} for i in range(150)]
+
+    run = changed(runs, tmp_path / "long", "two", lengthen)
+    options = json.loads((run / "run.json").read_text())
+    options["sampler"]["gpus"] = [3, 5]
+    (run / "run.json").write_text(json.dumps(options))
+    read = read_run(run)
+    assert len(epoch_table(read).rows) == 300
+    short = epoch_table(read, is_short=True)
+    assert [row[:2] for row in short.rows[::2]] == [[str(i), "GPU 3"] for i in (1, 2, 3, 147, 148, 149, 150)]
+    assert "143 epochs in the middle are left out" in short.note
+    assert is_a_png(report_page.draw_epochs(read))
+
+
+def test_a_plan_by_a_stand_in_expects_nothing(runs, tmp_path):
+    def forget(summary):
+        summary["cache"]["predicted"] = [dict.fromkeys(("hit_rate", "bytes", "list_hit_rate", "list_bytes"))]
+
+    run = read_run(changed(runs, tmp_path / "degree", "cached", forget))
+    uses = [use for kind in (ROWS, LISTS) for use in run.uses(kind).values()]
+    assert {(use.planned_share, use.planned_bytes) for use in uses} == {(None, None)}
+    assert sum(run.uses(ROWS)[tier].share for tier in TIERS) == pytest.approx(1)
+
+
+def drop(*path):
+    """A change that removes the member at the end of the path."""
+
+    def change(summary):
+        *outer, last = path
+        for name in outer:
+            summary = summary[name]
+        del summary[last]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (drop("epochs"), "summary.json: epochs: expected a member of this name, found none"),
+        (drop("epochs", 1, "wait_seconds"), "epochs[1].wait_seconds: expected a member"),
+        (drop("epochs", 2, "row_tiers", "recent"), "epochs[2].row_tiers.recent: expected a member"),
+        (drop("cache", "predicted", 0, "list_bytes"), "cache.predicted[0].list_bytes: expected a member"),
+        (lambda summary: summary.update(epochs=7), "epochs: expected a list, found 7"),
+        (lambda summary: summary["epochs"].insert(0, None), "epochs[0]: expected an object, found None"),
+        (lambda summary: summary["epochs"][0].update(seconds="1"), "epochs[0].seconds: expected a number, found 1"),
+        (lambda summary: summary["epochs"][0].update(seconds=float("nan")), "expected a number, found nan"),
+        (lambda summary: summary["epochs"][0].update(seconds=True), "expected a number, found True"),
+        (lambda summary: summary.update(num_ranks=2), "epochs[0].ranks: expected one for each of 2 ranks, found 1"),
+        (lambda summary: summary["cache"].update(predicted=[]), "cache.predicted: expected one for each of 1 ranks"),
+        (lambda summary: summary["epochs"].clear(), "a run that has finished an epoch, found none in summary.json"),
+    ],
+    ids=range(12),
+)
+def test_a_summary_of_another_kind_is_refused(runs, tmp_path, capsys, change, words):
+    refused(changed(runs, tmp_path / "run", "cached", change), tmp_path / "out", capsys, words)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("summary.json", None, "expected a run that has finished an epoch, found no summary.json"),
+        ("summary.json", '{"epochs": [', "expected the JSON that cohort train writes"),
+        ("summary.json", "[" * 100_000, "expected the JSON that cohort train writes"),
+        ("summary.json", b"\xff", "expected the JSON that cohort train writes"),
+        ("summary.json", "[]", "summary.json: expected an object, found []"),
+        ("run.json", None, "expected the folder of a run, found no run.json in it"),
+        ("run.json", '{"sampler": {}}', "run.json: trainer: expected a member"),
+        ("plan.json", '{"ranks": []}', "plan.json: ranks: expected one for each of 1 ranks, found 0"),
+        ("plan.json", '{"ranks": [{}]}', "plan.json: ranks[0].budget_bytes: expected a member"),
+    ],
+    ids=range(9),
+)
+def test_a_damaged_file_is_refused(runs, tmp_path, capsys, name, text, words):
+    run = changed(runs, tmp_path / "run", "cached", lambda summary: None)
+    if text is None:
+        (run / name).unlink()
+    else:
+        (run / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    refused(run, tmp_path / "out", capsys, words)
+
+
+def refused(run, out, capsys, words: str) -> None:
+    """Alone and beside a folder that is no run: exit code 1, place and cure on standard error, nothing written."""
+    before = sorted(run.iterdir())
+    for arguments in ([run], [run, "--out", out], [run, run / "no", "--out", out]):
+        assert main.main(["report", *map(str, arguments)]) == 1
+        said = capsys.readouterr()
+        assert said.out == "" and said.err.startswith(f"cohort: {run}") and "hint:" in said.err
+        assert words in said.err
+    assert sorted(run.iterdir()) == before and not out.exists()
+
+
+def test_all_runs_must_be_runs(runs, tmp_path, capsys):
+    assert main.main(["report", str(runs / "cached"), str(tmp_path / "no"), "--out", str(tmp_path / "out")]) == 1
+    said = capsys.readouterr()
+    assert said.out == "" and f"{tmp_path / 'no'}: expected the folder of a run" in said.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written(runs, tmp_path, drawn, capsys):
+    (tmp_path / "file").write_text("")
+    assert main.main(["report", str(runs / "cached"), "--out", str(tmp_path / "file")]) == 1
+    said = capsys.readouterr().err
+    assert f"{tmp_path / 'file'}: expected a folder that can be written" in said and "choose another --out" in said
+
+
+def test_without_matplotlib_there_are_tables(runs, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert main.main(["report", str(runs / "cached"), "--out", str(tmp_path / "out")]) == 1
+    said = capsys.readouterr()
+    assert "Time of each epoch" in said.out and "pip install matplotlib" in said.err
+    assert not (tmp_path / "out").exists()

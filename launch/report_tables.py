@@ -78,6 +78,10 @@ def result_table(run: Run) -> Table:
         ["accuracy in validation", _or_none(run.summary["val_accuracy"], _percent_sign)],
         ["accuracy in the test", _or_none(run.summary["test_accuracy"], _percent_sign)],
     ]
+    if run.summary["floor"]:
+        floor, epoch = run.summary["floor"]["epochs"][-1], run.epochs[-1]
+        set_by = f"{_seconds(floor['seconds'])} s, set by {one_line(floor['bottleneck'])}"
+        rows.append(["least time of the last epoch", f"{set_by}; it took {_seconds(epoch['seconds'])} s"])
     return Table("Result", ["", "of the run"], rows)
 
 
@@ -94,6 +98,9 @@ def compare_table(runs: list[Run], names: list[str]) -> Table:
         rows.append([f"median {name}", *(_seconds(of_run[key]) for of_run in times)])
     first = times[0]["seconds"]
     rows.append(["epoch, times the first run's", *(f"{t['seconds'] / first:.2f}" if first else "-" for t in times)])
+    floors = [run.summary["floor"] and run.summary["floor"]["epochs"][-1] for run in runs]
+    rows.append(["least epoch s", *(_or_none(floor, lambda each: _seconds(each["seconds"])) for floor in floors)])
+    rows.append(["set by", *(_or_none(floor, lambda each: one_line(each["bottleneck"])) for floor in floors)])
     for kind in (ROWS, LISTS):
         rows += _tier_rows(runs, kind)
     for name, key in (("validation %", "val_accuracy"), ("test %", "test_accuracy")):

@@ -182,6 +182,7 @@ _SUMMARY = {
     "test_accuracy": _Maybe(_NUMBER),
     "epochs": [_PART | {"epoch": _NUMBER, "ranks": [_PART]}],
     "cache": _Maybe({"predicted": [_PREDICTED]}),
+    "floor": _Maybe({"epochs": [{"seconds": _NUMBER, "bottleneck": _TEXT}]}),
 }
 _HELD = dict.fromkeys(("budget_bytes", "index_bytes", "used_bytes", "alpha"), _NUMBER) | {
     kind.plan: {kind.count: _NUMBER, "bytes": _NUMBER} for kind in (ROWS, LISTS)

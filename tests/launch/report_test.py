@@ -120,6 +120,9 @@ def test_a_run_with_a_cache(runs, tmp_path, drawn):
     (held,) = json.loads((runs / "cached/plan.json").read_text())["ranks"]
     assert tables["Cache"][1][3:5] == [format_bytes(held["used_bytes"]), f"{held['features']['rows']:,}"]
     assert ["accuracy in the test", f"{100 * summary['test_accuracy']:.2f} %"] in tables["Result"]
+    floor, seconds = summary["floor"]["epochs"][-1], summary["epochs"][-1]["seconds"]
+    told = f"{floor['seconds']:.4f} s, set by {floor['bottleneck']}; it took {seconds:.4f} s"
+    assert ["least time of the last epoch", told] in tables["Result"]
     assert ["batch_size", "100"] in tables["Options"]
     printed = [columns_of(line) for line in result.stdout.splitlines()]
     assert all(row in printed for row in [*times, *rows[1:], *lists[1:]]), "the terminal has the same numbers"

@@ -174,10 +174,10 @@ class Costs {
   int64_t degree(int64_t node) const { return sizes_.indptr[node + 1] - sizes_.indptr[node]; }
   Use feature_use(Tier tier, const Counts& counts, int64_t node) const;
   Use topology_use(Tier tier, const Counts& counts, int64_t node) const;
+  double recent_share(double reads) const;
 
   GraphSizes sizes_;
   Rows slab_rows_, host_rows_, recent_rows_;
-  double recent_share(double reads) const;
   std::array<double, kNumTiers> line_seconds_;
   std::array<int64_t, kNumKinds> least_bytes_;
 };

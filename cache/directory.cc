@@ -5,8 +5,6 @@
 #include "base/check.h"
 
 namespace cohort::cache {
-namespace {}  // namespace
-
 DirectoryArrays::DirectoryArrays(std::span<const uint64_t> entry_of) : words((entry_of.size() + 31) / 32) {
   const auto num_words = static_cast<int64_t>(words.size());
   const auto of_word = [&](int64_t word) {

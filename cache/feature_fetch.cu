@@ -41,14 +41,6 @@ struct HostRowsRef {
   }
 };
 
-// Of rows that are not encoded.
-ibp::Profile raw_profile(int64_t row_bytes) {
-  ibp::Profile profile;
-  profile.dtype = ibp::Dtype::kUint8;
-  profile.num_columns = static_cast<uint32_t>(row_bytes);
-  return profile;
-}
-
 struct Split {
   const int64_t* nodes;  // int64 [count]
   int64_t count;
@@ -144,9 +136,9 @@ FeatureFetch::FeatureFetch(std::shared_ptr<const PinnedRows> host, int64_t row_b
       share_(settings.num_sms, row_bytes, settings.host_bytes_per_second, {}) {
   if (settings_.num_sms == 0) settings_.num_sms = kDefaultFetchSms;
   if (host_->coded()) host_table_ = std::make_unique<ibp::DeviceTable>(host_->encoded());
-  const ibp::Profile profile = host_->coded() ? host_->encoded().profile : raw_profile(row_bytes);
+  const ibp::Profile profile = host_->coded() ? host_->encoded().profile : ibp::raw_profile(row_bytes);
   if (row_bytes_ > 0) profiles_[index_of(Tier::kHost)] = std::make_unique<ibp::DeviceProfile>(profile);
-  share_anew(settings_.num_sms);
+  share_anew();
 }
 
 void FeatureFetch::set_slabs(SlabView view) {
@@ -154,22 +146,25 @@ void FeatureFetch::set_slabs(SlabView view) {
   for (const Tier tier : {Tier::kLocal, Tier::kPeer}) {
     profiles_[index_of(tier)] = std::make_unique<ibp::DeviceProfile>(slabs_.profile);
   }
-  share_anew(settings_.num_sms);
+  share_anew();
 }
 
 void FeatureFetch::reuse_rows(int64_t num_nodes) {
   recent_rows_ = RecentRows(num_nodes, row_bytes_);
   if (!recent_rows_.any()) return;
-  profiles_[index_of(Tier::kRecent)] = std::make_unique<ibp::DeviceProfile>(raw_profile(row_bytes_));
-  share_anew(settings_.num_sms);
+  profiles_[index_of(Tier::kRecent)] = std::make_unique<ibp::DeviceProfile>(ibp::raw_profile(row_bytes_));
+  share_anew();
 }
 
-void FeatureFetch::set_num_sms(int num_sms) { share_anew(num_sms); }
+void FeatureFetch::set_num_sms(int num_sms) {
+  settings_.num_sms = num_sms;
+  share_anew();
+}
 
-void FeatureFetch::share_anew(int num_sms) {
+void FeatureFetch::share_anew() {
   std::array<bool, kNumTiers> present{};
   for (int tier = 0; tier < kNumTiers; ++tier) present[tier] = has(static_cast<Tier>(tier));
-  share_ = SmShare(num_sms, row_bytes_, settings_.host_bytes_per_second, present);
+  share_ = SmShare(settings_.num_sms, row_bytes_, settings_.host_bytes_per_second, present);
 }
 
 bool FeatureFetch::has(Tier tier) const {

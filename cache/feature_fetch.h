@@ -71,7 +71,7 @@ class FeatureFetch {
   void gather(Tier tier, std::byte* out, int num_sms, cudaStream_t stream);
   ibp::LocatedRows located(Tier tier) const;
   void reserve(int64_t count);
-  void share_anew(int num_sms);
+  void share_anew();
 
   std::shared_ptr<const PinnedRows> host_;
   int64_t row_bytes_;

@@ -50,13 +50,6 @@ std::vector<int32_t> first_numbers() {
   return numbers;
 }
 
-ibp::Profile raw_profile() {
-  ibp::Profile profile;
-  profile.dtype = ibp::Dtype::kUint8;
-  profile.num_columns = kRowBytes;
-  return profile;
-}
-
 // Reads rows with the GPU that is current when it is made and used.
 class Reader {
  public:
@@ -102,7 +95,7 @@ class Reader {
     base::require(damaged == ibp::kNoFetchError, "raw rows are fetched without an error");
   }
 
-  ibp::DeviceProfile profile_{raw_profile()};
+  ibp::DeviceProfile profile_{ibp::raw_profile(kRowBytes)};
   base::DeviceArray<int32_t> positions_ = base::upload(first_numbers());
   base::DeviceArray<unsigned long long> count_ = base::upload(std::vector<unsigned long long>{kNumRows});
   base::DeviceArray<unsigned long long> damaged_ = base::upload(std::vector<unsigned long long>{ibp::kNoFetchError});

@@ -19,14 +19,6 @@ ibp::Dtype dtype_named(const std::string& name) {
   return name == "int64" ? Dtype::kBits64 : Dtype::kBits32;
 }
 
-// Rows as bytes.
-ibp::Profile raw_profile(int64_t row_bytes) {
-  ibp::Profile profile;
-  profile.dtype = ibp::Dtype::kUint8;
-  profile.num_columns = static_cast<uint32_t>(row_bytes);
-  return profile;
-}
-
 }  // namespace
 
 uint32_t stored_bytes_of_longest(const ibp::EncodedRef& rows) {
@@ -34,7 +26,7 @@ uint32_t stored_bytes_of_longest(const ibp::EncodedRef& rows) {
 }
 
 SlabRows::SlabRows(FeatureRows rows, bool coded)
-    : rows_(std::move(rows)), coded_(coded), profile_(raw_profile(rows_.row_bytes)) {
+    : rows_(std::move(rows)), coded_(coded), profile_(ibp::raw_profile(rows_.row_bytes)) {
   if (rows_.row_bytes > int64_t{ibp::kMaxRowBytes}) {
     throw base::Error({"feature rows", "at most 65536 bytes each on a GPU", std::to_string(rows_.row_bytes),
                        "use a smaller feature type or fewer columns, or --device cpu"});

@@ -8,6 +8,7 @@ import time
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
+import numpy as np
 from rich.console import Console
 from rich.markup import escape
 
@@ -79,6 +80,12 @@ def _register_generate(commands: argparse._SubParsersAction) -> None:
     command.add_argument("--edges", type=number, required=True)
     command.add_argument("--undirected", action="store_true", help="store every edge in both directions: 2 x EDGES")
     command.add_argument("--dim", type=number, default=64, help="features per node; default: %(default)s")
+    command.add_argument(
+        "--rows",
+        type=Path,
+        metavar="FILE.npy|DIR",
+        help="draw each node's features from the rows of this array or data set, in place of --dim and --dtype",
+    )
     command.add_argument("--dtype", choices=("float32", "float16", "bfloat16", "uint8"), default="float32")
     command.add_argument("--classes", type=number, default=10, help="default: %(default)s")
     _add_common(command)
@@ -108,7 +115,10 @@ def _import(args: argparse.Namespace) -> int:
 
 
 def _generate(args: argparse.Namespace) -> int:
-    write_rows = args.rows_writer(args)
+    write_rows, rows = args.rows_writer(args), None
+    if args.rows:
+        rows, args.dtype = _rows_to_draw(args.rows)
+        args.dim = rows.shape[1]
 
     def work() -> None:
         generate(
@@ -123,10 +133,30 @@ def _generate(args: argparse.Namespace) -> int:
             split=args.split,
             undirected=args.undirected,
             overwrite=args.overwrite,
+            rows=rows,
             write_rows=write_rows,
         )
 
     return _write(args.out, f"generating {args.kind} of {args.nodes:,} nodes and {args.edges:,} edges", work)
+
+
+def _rows_to_draw(path: Path) -> tuple[np.ndarray, str]:
+    """The rows [R, D] of an array or a data set, and the name of their type."""
+    if path.is_dir():
+        data = open_dataset(path)
+        if data.x is None:
+            raise CohortError(
+                f"--rows {path}", "a data set with raw rows", "encoded ones alone", "prepare a copy of it"
+            )
+        return data.x, data.feature_dtype
+    try:
+        rows = np.load(path, mmap_mode="r")
+    except (OSError, ValueError) as error:
+        raise CohortError(f"--rows {path}", "a .npy file or a data set", str(error)) from error
+    if rows.ndim != 2 or 0 in rows.shape or rows.dtype.name not in ("float32", "float16", "uint8"):
+        found = f"{list(rows.shape)} of {rows.dtype}"
+        raise CohortError(f"--rows {path}", "rows [R, D] of float32, float16 or uint8, at least one", found)
+    return rows, rows.dtype.name
 
 
 def _write(out: Path, what: str, work) -> int:

@@ -75,13 +75,15 @@ def generate(
     split: Sequence[float] = (0.6, 0.2, 0.2),
     undirected: bool = False,
     overwrite: bool = False,
-    write_rows: Callable[[Path, GeneratedRows], None] | None = None,
+    rows: np.ndarray | None = None,
+    write_rows: Callable[[Path, GeneratedRows | DrawnRows], None] | None = None,
 ) -> None:
     """Writes a random data set; kind is sbm, powerlaw or rmat (FORMAT.md says what they are).
 
     Args:
         edges: how many are drawn.
         undirected: store each of them in both directions, as two edges.
+        rows: [R, D], each node's row is one of them, drawn at random; `dim` and `dtype` are theirs then.
         write_rows: writes the feature rows into the folder that it is given, in place of features.npy.
     """
     demand_split(split, seed)
@@ -96,13 +98,47 @@ def generate(
         split=list(split),
         undirected=undirected,
     )
-    if write_rows is None:
+    if rows is None and write_rows is None:
         _native.generate(os.fspath(out), options, overwrite)
         return
     with output_folder(out, overwrite) as folder:
         _native.generate_graph(folder.path, Path(folder.out).name, options)
-        labels = np.load(Path(folder.path) / "labels.npy", mmap_mode="r")
-        write_rows(Path(folder.path), GeneratedRows(_native.FeatureGenerator(options), labels, dtype))
+        if rows is None:
+            labels = np.load(Path(folder.path) / "labels.npy", mmap_mode="r")
+            made = GeneratedRows(_native.FeatureGenerator(options), labels, dtype)
+        else:
+            made = DrawnRows(rows, nodes, dtype, seed)
+        (write_rows or _write_raw)(Path(folder.path), made)
+
+
+def _write_raw(folder: Path, rows: DrawnRows) -> None:
+    shape = (rows.num_rows, rows.table.shape[1])
+    out = np.lib.format.open_memmap(folder / "features.npy", mode="w+", dtype=rows.table.dtype, shape=shape)
+    for first in range(0, len(out), ROWS_AT_ONCE):
+        out[first : first + ROWS_AT_ONCE] = rows.drawn(np.arange(first, min(first + ROWS_AT_ONCE, len(out))))
+    out.flush()
+
+
+class DrawnRows:
+    """Feature rows [V, D], each one of the rows of a table [R, D], drawn at random."""
+
+    def __init__(self, table: np.ndarray, num_nodes: int, dtype: str, seed: int):
+        self.table, self.num_rows, self.dtype = table, num_nodes, dtype
+        self.row_bytes = table.shape[1] * table.itemsize
+        index_dtype = np.min_scalar_type(len(table) - 1)
+        self._drawn = np.random.default_rng(seed).integers(len(table), size=num_nodes, dtype=index_dtype)
+
+    def drawn(self, ids: np.ndarray) -> np.ndarray:
+        """[n, D]: the rows of nodes int64 [n]."""
+        return self.table[self._drawn[ids]]
+
+    def slice(self, first: int, last: int) -> np.ndarray:
+        """uint8 [last - first, row_bytes]"""
+        return self.take(np.arange(first, last))
+
+    def take(self, ids: np.ndarray) -> np.ndarray:
+        """uint8 [n, row_bytes]: the bytes of the rows of nodes int64 [n]."""
+        return np.ascontiguousarray(self.drawn(ids)).view(np.uint8).reshape(len(ids), self.row_bytes)
 
 
 class GeneratedRows:

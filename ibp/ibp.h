@@ -72,6 +72,9 @@ struct Profile {
 // Throws Error unless the profile could have come from fit(): every codec may then trust it.
 void validate(const Profile& profile);
 
+// Of rows that are not encoded, as bytes.
+Profile raw_profile(int64_t row_bytes);
+
 // The profile as bytes (FORMAT.md 5) and back; profile_from throws Error on anything else.
 std::vector<std::byte> to_bytes(const Profile& profile);
 Profile profile_from(std::span<const std::byte> bytes, const std::string& place);

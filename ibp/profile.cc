@@ -156,6 +156,13 @@ void check_table_fits(const RowTable& rows, const Profile& profile, const std::s
   }
 }
 
+Profile raw_profile(int64_t row_bytes) {
+  Profile profile;
+  profile.dtype = Dtype::kUint8;
+  profile.num_columns = static_cast<uint32_t>(row_bytes);
+  return profile;
+}
+
 void validate(const Profile& profile) {
   require_that(known_dtype(static_cast<uint8_t>(profile.dtype)), "profile: dtype", "a known number",
                fmt::format("{}", static_cast<int>(profile.dtype)));

@@ -27,6 +27,15 @@ json parse(const std::filesystem::path& path) {
   }
 }
 
+// What a member of this type is in JSON.
+template <typename T>
+const char* kind_of() {
+  if constexpr (std::is_same_v<T, bool>) return "true or false";
+  if constexpr (std::is_arithmetic_v<T>) return "a number";
+  if constexpr (std::is_same_v<T, std::string>) return "a text";
+  return "a list of numbers";
+}
+
 // Reads members of one JSON object and remembers which were asked for.
 class Members {
  public:
@@ -45,7 +54,7 @@ class Members {
     try {
       value = member->get<T>();
     } catch (const json::exception&) {
-      throw base::Error({fmt::format("{}.{}", place_, name), "a value of its type", member->dump(), ""});
+      throw base::Error({fmt::format("{}.{}", place_, name), kind_of<T>(), member->dump(), ""});
     }
   }
 

@@ -11,14 +11,16 @@ import time
 import numpy as np
 import pytest
 
+from cohort import ibp
 from cohort.base.errors import CohortError
 from cohort.dataset import generate
 from cohort.dataset import open as open_dataset
+from cohort.launch.main import main
 
 
 def make(tmp_path, **options):
     options = dict(kind="sbm", nodes=2000, edges=30000, dim=32, classes=6, seed=5) | options
-    out = tmp_path / "-".join(str(value) for value in options.values())
+    out = tmp_path / "-".join(str(value) for name, value in options.items() if name != "rows")
     generate(out, **options)
     return open_dataset(out)
 
@@ -62,6 +64,49 @@ def test_undirected_stores_every_edge_in_both_directions(tmp_path):
     there = np.sort(data.indices * np.int64(data.num_nodes) + destinations)
     back = np.sort(destinations * np.int64(data.num_nodes) + data.indices)
     np.testing.assert_array_equal(there, back)
+
+
+def test_rows_are_drawn_from_a_table(tmp_path):
+    table = np.random.default_rng(0).normal(size=(300, 7)).astype(np.float16)
+    data = make(tmp_path, dim=7, dtype="float16", rows=table)
+    which = (data.x[:, None, :] == table[None]).all(axis=2)
+    assert (which.sum(axis=1) == 1).all(), "each row is one of the table's"
+    assert 290 < (which.sum(axis=0) > 0).sum() <= 300, "2000 draws of 300 leave few out"
+    np.testing.assert_array_equal(data.x, make(tmp_path / "again", dim=7, dtype="float16", rows=table).x)
+    assert (data.x != make(tmp_path / "other", dim=7, dtype="float16", rows=table, seed=6).x).any()
+
+
+def test_rows_of_a_file_or_a_data_set_come_raw_and_prepared_alike(tmp_path, capsys):
+    table = np.random.default_rng(0).integers(256, size=(50, 9), dtype=np.uint8)
+    np.save(tmp_path / "rows.npy", table)
+    common = ["--nodes", "3000", "--edges", "9000", "--seed", "3"]
+    assert main(["dataset", "generate", str(tmp_path / "raw"), *common, "--rows", str(tmp_path / "rows.npy")]) == 0
+    raw = open_dataset(tmp_path / "raw")
+    assert raw.x.shape == (3000, 9) and raw.feature_dtype == "uint8"
+    common += ["--prepared", "--codec", "raw", "--rows"]
+    assert main(["dataset", "generate", str(tmp_path / "coded"), *common, str(tmp_path / "rows.npy")]) == 0
+    index = np.arange(3000)
+    coded = ibp.load(tmp_path / "coded/prepared/features.ibp")
+    np.testing.assert_array_equal(ibp.fetch(coded, index), raw.x)
+    assert main(["dataset", "generate", str(tmp_path / "from"), *common[:6], "--rows", str(tmp_path / "raw")]) == 0
+    assert {row.tobytes() for row in open_dataset(tmp_path / "from").x} <= {row.tobytes() for row in table}
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (np.zeros(5, np.float32), "rows [R, D] of float32, float16 or uint8, at least one, found [5] of float32"),
+        (np.zeros((0, 4), np.float32), "found [0, 4] of float32"),
+        (np.zeros((3, 4), np.float64), "found [3, 4] of float64"),
+        (None, "a .npy file or a data set"),
+    ],
+)
+def test_rows_that_cannot_be_drawn_from(tmp_path, capsys, rows, words):
+    path = tmp_path / "rows.npy"
+    path.write_bytes(b"no array") if rows is None else np.save(path, rows)
+    command = ["dataset", "generate", str(tmp_path / "out"), "--nodes", "10", "--edges", "20", "--rows", str(path)]
+    assert main(command) == 1
+    assert words in capsys.readouterr().err and not (tmp_path / "out").exists()
 
 
 def test_neighbours_ascend(tmp_path):

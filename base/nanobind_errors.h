@@ -1,13 +1,21 @@
-// For nanobind modules: base::Error arrives in Python as CohortError(place, expected, found, hint).
+// For nanobind modules: base::Error, and what the file system refuses, arrive in Python as CohortError(place, expected,
+// found, hint).
 #pragma once
 
 #include <nanobind/nanobind.h>
 
 #include <exception>
+#include <filesystem>
 
 #include "base/check.h"
 
 namespace cohort::base {
+
+inline void raise(const Error::Parts& parts) {
+  const auto text = [](const std::string& part) { return nanobind::str(part.c_str(), part.size()); };
+  const nanobind::object type = nanobind::module_::import_("cohort.base.errors").attr("CohortError");
+  PyErr_SetObject(type.ptr(), type(text(parts.place), text(parts.expected), text(parts.found), text(parts.hint)).ptr());
+}
 
 // Call once in NB_MODULE.
 inline void raise_errors_as_cohort_error() {
@@ -15,11 +23,9 @@ inline void raise_errors_as_cohort_error() {
     try {
       std::rethrow_exception(pointer);
     } catch (const Error& error) {
-      const auto text = [](const std::string& part) { return nanobind::str(part.c_str(), part.size()); };
-      const Error::Parts& parts = error.parts();
-      const nanobind::object type = nanobind::module_::import_("cohort.base.errors").attr("CohortError");
-      PyErr_SetObject(type.ptr(),
-                      type(text(parts.place), text(parts.expected), text(parts.found), text(parts.hint)).ptr());
+      raise(error.parts());
+    } catch (const std::filesystem::filesystem_error& error) {
+      raise({error.path1().string(), "a path that can be used", error.code().message(), ""});
     }
   });
 }

@@ -109,6 +109,11 @@ def test_rows_that_cannot_be_drawn_from(tmp_path, capsys, rows, words):
     assert words in capsys.readouterr().err and not (tmp_path / "out").exists()
 
 
+def test_a_name_that_is_too_long_is_an_error_like_others(tmp_path):
+    with pytest.raises(CohortError, match="a path that can be used, found File name too long"):
+        generate(tmp_path / ("x" * 300), kind="sbm", nodes=20, edges=30, dim=2)
+
+
 def test_neighbours_ascend(tmp_path):
     data = make(tmp_path, kind="powerlaw")
     steps = np.diff(data.indices.astype(np.int64))

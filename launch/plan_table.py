@@ -46,7 +46,7 @@ def hit_rates(uses) -> list[float]:
 
 def print_plan(plan, source: dict, memory: dict) -> None:
     """What each GPU holds, what to expect of a batch, where the counts come from, and host memory."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False, soft_wrap=True, width=200)  # numbers that are cut off say nothing
     gpus = [plan.gpu(i) for i in range(plan.num_gpus)]
     held = _table("Cache", "GPU", "budget", "index", "rows", "row bytes", "lists", "list bytes", "alpha")
     rates = ("rows local", "recent", "peer", "host %", "lists local", "peer", "host %")

@@ -46,11 +46,11 @@ def hit_rates(uses) -> list[float]:
 
 def print_plan(plan, source: dict, memory: dict) -> None:
     """What each GPU holds, what to expect of a batch, where the counts come from, and host memory."""
-    console = Console(highlight=False, soft_wrap=True, width=200)  # numbers that are cut off say nothing
+    console = Console(highlight=False, soft_wrap=True, width=120)  # numbers that are cut off say nothing
     gpus = [plan.gpu(i) for i in range(plan.num_gpus)]
     held = _table("Cache", "GPU", "budget", "index", "rows", "row bytes", "lists", "list bytes", "alpha")
-    rates = ("rows local", "recent", "peer", "host %", "lists local", "peer", "host %")
-    expected = _table("A batch", "GPU", *rates, "host bytes", "ms")
+    rates = ("rows: local", "recent", "peer", "host", "lists: local", "peer", "host")
+    expected = _table("A batch, %", "GPU", *rates, "host B", "ms")
     for i, gpu in enumerate(gpus):
         slabs = [(f"{len(slab.nodes):,}", format_bytes(slab.bytes)) for slab in (gpu.features, gpu.topology)]
         sizes = (format_bytes(gpu.budget_bytes), format_bytes(gpu.index_bytes), *slabs[0], *slabs[1])

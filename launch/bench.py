@@ -1,0 +1,186 @@
+"""``cohort bench epoch``: epochs on graphs of published sizes, with feature rows raw or encoded, in cache and host memory.
+
+Nodes, edges and columns are those of the data sets (OGB; Reddit: GraphSAGE, NeurIPS 2017), batch sizes, fanout, a cache of
+1 % of the raw rows and 10 epochs of which the first is not counted those of the IBP paper (EuroSys 2026, section 6.2). The
+graphs are random (powerlaw); rows are Gaussian, or drawn from a table of rows.
+"""
+
+import argparse
+import json
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rich.console import Console
+
+from cohort.base.errors import CohortError
+from cohort.base.units import format_bytes
+from cohort.launch.arguments import positive
+from cohort.launch.devices import devices
+from cohort.launch.run_results import ROWS, Run, ranks_of, read_run
+from cohort.launch.tune_trial import Trial
+
+MODES = {"none": "none", "C": "cache", "M": "host", "C/M": "both"}  # as published: cache, memory -> --compress
+TIMES = ("seconds", "wait_seconds", "train_seconds", "sample_seconds", "fetch_seconds")
+FANOUT = [25, 10]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A data set's sizes, and the batch size of its runs; without `dim` its rows are drawn from a table."""
+
+    nodes: int
+    edges: int
+    dim: int | None
+    dtype: str
+    classes: int
+    train_share: float
+    batch_size: int
+
+    def scaled(self, scale: float) -> "Shape":
+        """A graph of so many times the nodes and edges, and smaller batches for a smaller one."""
+        sizes = {name: max(1, round(scale * getattr(self, name))) for name in ("nodes", "edges")}
+        return replace(self, **sizes, batch_size=max(1, round(min(1.0, scale) * self.batch_size)))
+
+
+_PRODUCTS = Shape(2_449_029, 123_718_280, 100, "float32", 47, 0.08, 8192)
+SHAPES = {
+    "products": _PRODUCTS,
+    "reddit": Shape(232_965, 114_615_892, 602, "float32", 41, 0.66, 1024),
+    "mag": Shape(121_751_666, 1_297_748_926, 768, "float16", 153, 0.009, 8192),
+    "papers100m": Shape(111_059_956, 1_615_685_872, 128, "float32", 172, 0.011, 8000),
+    # Scaled up: the graph of products with rows of a small data set.
+    "pubmed-su": replace(_PRODUCTS, dim=None, classes=3),
+    "citeseer-su": replace(_PRODUCTS, dim=None, classes=6, batch_size=1024),
+    "cora-su": replace(_PRODUCTS, dim=None, classes=70, batch_size=512),
+}
+
+
+def register(commands) -> None:
+    """Adds the command."""
+    text = "measure on graphs of published sizes"
+    benches = commands.add_parser("bench", help=text, description=text).add_subparsers(required=True, metavar="WHAT")
+    parser = benches.add_parser("epoch", help="epochs with rows raw and encoded", description=__doc__)
+    parser.add_argument("--shape", choices=SHAPES, required=True)
+    parser.add_argument("--rows", type=Path, metavar="FILE.npy|DIR", help="of shapes scaled up: draw rows from it")
+    parser.add_argument("--scale", type=float, default=1.0, help="times the nodes and edges (default 1)")
+    parser.add_argument("--data", type=Path, default=Path("bench-data"), help="folder of the graphs, kept")
+    parser.add_argument("--modes", type=_modes, default=list(MODES), metavar="none,C,M,C/M", help="default: all")
+    parser.add_argument("--cache-ratio", type=float, default=0.01)
+    parser.add_argument("--epochs", type=positive, default=10, help="the first is not counted (default 10)")
+    parser.add_argument("--hidden", type=positive, default=256)
+    parser.add_argument("--reuse", choices=["on", "off"], default="off", help="as of cohort train (default off)")
+    parser.add_argument("--device", choices=["auto", "cuda", "cpu"], default="auto")
+    parser.add_argument("--gpus", default="0", help="as of cohort train")
+    parser.add_argument("--minutes", type=float, default=10.0, help="bound of a run (default 10)")
+    parser.add_argument("--out", type=Path, default=Path("bench.jsonl"), help="lines are appended to it")
+    parser.set_defaults(func=epoch)
+
+
+def _modes(text: str) -> list[str]:
+    modes = text.split(",")
+    if set(modes) <= set(MODES):
+        return modes
+    raise argparse.ArgumentTypeError(f"expected some of {','.join(MODES)}, found {text}")
+
+
+def epoch(args: argparse.Namespace) -> int:
+    """Runs the command: 0 when every mode ran."""
+    if not 0 < args.scale <= 100:
+        raise CohortError("--scale", "above 0, at most 100", str(args.scale))
+    shape = SHAPES[args.shape].scaled(args.scale)
+    data = _data_set(args, shape)
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    lines = []
+    for number, mode in enumerate(args.modes, start=1):
+        folder = args.data / "runs" / f"{data.name}-{mode.replace('/', '')}"
+        trial = Trial(number, folder, {}, _options(args, shape, mode))
+        with console.status(f"{args.shape}, {mode}"):
+            trial.run(data, args.epochs, 60 * args.minutes, lambda: None)
+        found = {"failure": trial.failure} if trial.failure else numbers_of(read_run(trial.folder))
+        lines.append(_told_by(args) | {"mode": mode} | found)
+        with open(args.out, "a") as out:
+            out.write(json.dumps(lines[-1]) + "\n")
+    _print(args, lines)
+    return int(any("failure" in line for line in lines))
+
+
+def _data_set(args: argparse.Namespace, shape: Shape) -> Path:
+    """The folder of the graph, written unless it is there."""
+    if (shape.dim is None) != (args.rows is not None):
+        expected = "a table of rows to draw from" if shape.dim is None else "none: the rows of this shape are Gaussian"
+        hint = "import the data set, and give its folder" if shape.dim is None else ""
+        raise CohortError(f"--rows, --shape {args.shape}", expected, str(args.rows), hint)
+    folder = args.data / (args.shape if args.scale == 1 else f"{args.shape}-{args.scale:g}")
+    if folder.exists():
+        return folder
+    from cohort.launch.main import main
+
+    rows = ["--rows", args.rows] if args.rows else ["--dim", shape.dim, "--dtype", shape.dtype]
+    sizes = ["--nodes", shape.nodes, "--edges", shape.edges, "--classes", shape.classes]
+    command = ["dataset", "generate", folder, "--kind", "powerlaw", *sizes, *rows, "--prepared"]
+    args.data.mkdir(parents=True, exist_ok=True)
+    if main([str(part) for part in [*command, "--split", f"{shape.train_share},0.001,0.001"]]) != 0:
+        raise CohortError(str(folder), "a graph to measure on", "generating it failed")
+    return folder
+
+
+def _options(args: argparse.Namespace, shape: Shape, mode: str) -> dict:
+    """Options of ``cohort train``."""
+    options = {"fanout": ",".join(map(str, FANOUT)), "batch_size": shape.batch_size, "hidden": args.hidden}
+    options |= {"compress": MODES[mode], "cache_ratio": args.cache_ratio, "reuse": args.reuse, "device": args.device}
+    return options | {"gpus": args.gpus}
+
+
+def _told_by(args: argparse.Namespace) -> dict:
+    """What a line says of its making."""
+    gpus = [gpu.get("name", gpu["uuid"]) for gpu in devices()["gpus"]]
+    return {
+        "bench": "epoch",
+        "shape": args.shape,
+        "scale": args.scale,
+        "rows": str(args.rows) if args.rows else "Gaussian",
+        "device": args.device,
+        "gpus": args.gpus,
+        "machine": gpus,
+        "reuse": args.reuse,
+        "cache_ratio": args.cache_ratio,
+        "time": time.strftime("%Y-%m-%dT%H:%M:%S"),
+    }
+
+
+def numbers_of(run: Run) -> dict:
+    """Means over the epochs after the first (of rank 0), and what a batch read."""
+    epochs = [ranks_of(epoch)[0] for epoch in run.epochs[1:] or run.epochs]
+    means = {name: sum(epoch[name] for epoch in epochs) / len(epochs) for name in TIMES}
+    uses = run.uses(ROWS)
+    return means | {
+        "batches": epochs[0]["num_batches"],
+        "host_bytes": uses["host"].bytes,
+        "shares": {tier: use.share for tier, use in uses.items()},
+        "held_rows": [rank["features"]["rows"] for rank in run.held],
+    }
+
+
+def _print(args: argparse.Namespace, lines: list[dict]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    rows = "Gaussian rows" if not args.rows else f"rows of {args.rows}"
+    table = Table(title=f"{args.shape}, {rows}, {args.epochs} epochs", box=box.SIMPLE_HEAD, pad_edge=False)
+    times = ("epoch s", "wait s", "train s", "sample s", "fetch s")
+    for name in ("mode", *times, "host bytes", "local %", "held", "speed"):
+        table.add_column(name, justify="right", no_wrap=True)
+    first = next((line["seconds"] for line in lines if line["mode"] == "none" and "seconds" in line), None)
+    for line in lines:
+        if "failure" in line:
+            table.add_row(line["mode"], line["failure"])
+            continue
+        seconds = [f"{line[name]:.4f}" for name in TIMES]
+        speed = f"{first / line['seconds']:.2f}" if first else "-"
+        held = f"{line['held_rows'][0]:,}" if line["held_rows"] else "-"
+        shares = f"{100 * line['shares']['local']:.2f}"
+        table.add_row(line["mode"], *seconds, format_bytes(line["host_bytes"]), shares, held, speed)
+    console = Console(highlight=False, width=120)
+    console.print(table)
+    console.print(f"host bytes: of rows, a batch; held: rows in the cache; speed: against none; appended to {args.out}")

@@ -1,0 +1,80 @@
+"""``cohort bench epoch``: small graphs of the published shapes, on the CPU."""
+
+import json
+
+import numpy as np
+import pytest
+from processes import cohort
+
+from cohort.dataset import open as open_dataset
+from cohort.launch.main import main
+
+pytestmark = pytest.mark.usefixtures("shm")
+SMALL = ["--device", "cpu", "--epochs", 2, "--hidden", 8]
+
+
+@pytest.fixture(scope="module")
+def benched(tmp_path_factory, shm):
+    """(folder, what was printed) of all modes on a products of 1225 nodes, and of one mode on it again."""
+    folder = tmp_path_factory.mktemp("bench")
+    common = ["bench", "epoch", "--shape", "products", "--scale", 0.0005, "--data", folder / "data", *SMALL]
+    common += ["--cache-ratio", 0.1, "--out", folder / "bench.jsonl"]
+    first = cohort(*common)
+    assert first.returncode == 0, first.stderr
+    again = cohort(*common, "--modes", "M")
+    assert again.returncode == 0 and "generat" not in again.stderr, "the graph is kept"
+    return folder, first.stdout
+
+
+def test_a_line_a_mode_is_appended(benched):
+    lines = [json.loads(line) for line in (benched[0] / "bench.jsonl").read_text().splitlines()]
+    assert [line["mode"] for line in lines] == ["none", "C", "M", "C/M", "M"]
+    data = open_dataset(benched[0] / "data/products-0.0005")
+    assert (data.num_nodes, data.num_edges, data.feature_dim) == (1225, 61859, 100)
+    for line in lines:
+        run = benched[0] / "data/runs" / f"products-0.0005-{line['mode'].replace('/', '')}"
+        epoch = json.loads((run / "summary.json").read_text())["epochs"][1]
+        assert line["batches"] == epoch["num_batches"] == 25  # 98 seeds in batches of 4
+        assert line["shares"] == {"local": 0, "peer": 0, "host": 1, "recent": 0} and line["rows"] == "Gaussian"
+        if line is not lines[2]:  # its run's folder holds the later run of the mode
+            assert line["seconds"] == epoch["seconds"] and line["wait_seconds"] == epoch["wait_seconds"]
+    plain, _, coded, _, _ = (line["host_bytes"] for line in lines)
+    assert plain / coded > 1.05, "exponents are left out"
+    held = [line["held_rows"][0] for line in lines]
+    assert held[1] > held[0] == held[2], "more encoded rows in as many bytes"
+
+
+def test_the_table_tells_how_much_faster_than_none(benched):
+    none, _, coded, *_ = [json.loads(line) for line in (benched[0] / "bench.jsonl").read_text().splitlines()]
+    row = next(line.split() for line in benched[1].splitlines() if line.split()[:1] == ["M"])
+    assert row[1] == f"{coded['seconds']:.4f}" and row[-1] == f"{none['seconds'] / coded['seconds']:.2f}"
+
+
+def test_scaled_up_shapes_draw_their_rows(tmp_path, capsys):
+    np.save(tmp_path / "rows.npy", np.eye(9, 20, dtype=np.float32))
+    common = ["bench", "epoch", "--data", str(tmp_path / "data"), *map(str, SMALL), "--scale", "0.0005"]
+    common += ["--out", str(tmp_path / "bench.jsonl"), "--modes", "M"]
+    assert main([*common, "--shape", "cora-su", "--rows", str(tmp_path / "rows.npy")]) == 0
+    (line,) = [json.loads(line) for line in (tmp_path / "bench.jsonl").read_text().splitlines()]
+    assert line["rows"] == str(tmp_path / "rows.npy") and line["host_bytes"] > 0
+    assert open_dataset(tmp_path / "data/cora-su-0.0005").feature_dim == 20
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--shape", "cora-su"], "--rows, --shape cora-su: expected a table of rows to draw from, found None"),
+        (["--shape", "reddit", "--rows", "x.npy"], "expected none: the rows of this shape are Gaussian"),
+        (["--shape", "reddit", "--scale", "0"], "--scale: expected above 0"),
+    ],
+)
+def test_arguments_that_contradict_themselves(tmp_path, capsys, arguments, words):
+    assert main(["bench", "epoch", "--data", str(tmp_path / "data"), *arguments]) == 1
+    assert words in capsys.readouterr().err and not (tmp_path / "data").exists()
+
+
+def test_a_mode_that_fails_is_told(tmp_path, capsys):
+    common = ["bench", "epoch", "--shape", "products", "--scale", "0.0005", "--data", str(tmp_path / "data")]
+    common += [*map(str, SMALL), "--modes", "none", "--cache-ratio", "-1", "--out", str(tmp_path / "bench.jsonl")]
+    assert main(common) == 1
+    assert "failure" in json.loads((tmp_path / "bench.jsonl").read_text())

@@ -123,7 +123,7 @@ def sampler_members(
         counts = presample(dataset, fanout, batch_size, options.presample_batches)
         if not counts["reused"]:
             say(f"counted what {counts['batches']} batches of the sampler read, for the cache: {counts['file']}")
-    needs = _memory_needs(options, meta, counts, fanout, batch_size, num_slots)
+    needs = memory_needs(options, meta, counts, fanout, batch_size, num_slots)
     ratios = None if options.ratios == "auto" else options.ratios
     raw_bytes = meta["num_nodes"] * row_bytes_of(meta)
     cache_bytes = budgets(num_ranks, raw_bytes, ratios, options.cache_bytes, needs)
@@ -137,7 +137,7 @@ def sampler_members(
     } | ({"hotness": counts["file"]} if counts else {})
 
 
-def _memory_needs(
+def memory_needs(
     options: CacheOptions, meta: dict, counts: dict | None, fanout: list[int], batch_size: int, num_slots: int
 ) -> MemoryNeeds:
     """What a GPU needs beside the cache; a batch whose size nobody counted is the whole graph at most."""

@@ -41,7 +41,7 @@ def report(args: argparse.Namespace) -> int:
 def _report_one(run: Run, out: Path) -> None:
     reads = [report_tables.tier_table(run, kind) for kind in (ROWS, LISTS)]
     result = report_tables.result_table(run)
-    _print([report_tables.epoch_table(run, is_short=True), *reads, result])
+    print_tables([report_tables.epoch_table(run, is_short=True), *reads, result])
     held = [report_tables.held_table(run)] if run.held else []
     tables = [result, report_tables.epoch_table(run), *reads, *held, report_tables.option_table(run)]
     charts = {
@@ -57,12 +57,13 @@ def _compare(runs: list[Run], out: Path) -> None:
     if len(set(names)) < len(names):
         names = [one_line(str(run.folder)) for run in runs]
     table = report_tables.compare_table(runs, names)
-    _print([table])
+    print_tables([table])
     charts = {"runs": ("wait, train and all-reduce of the median epoch", report_page.draw_runs(runs, names))}
     _write(out, f"Cohort: {' | '.join(names)}", [table], charts)
 
 
-def _print(tables: list[Table]) -> None:
+def print_tables(tables: list[Table]) -> None:
+    """Prints tables on standard output, in full width."""
     console = Console(highlight=False, width=10_000)  # numbers that are cut off say nothing
     for table in tables:
         shown = RichTable(title=table.title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)

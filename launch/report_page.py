@@ -79,12 +79,17 @@ def draw_hits(run: Run) -> bytes:
 
 def draw_runs(runs: list[Run], names: list[str]) -> bytes:
     """A stacked bar a run: wait, train, all-reduce of its median epoch."""
-    figure, axes = _figure(min(max(3 + len(runs), 8), 20))
-    times = [median_times(run) for run in runs]
-    _stack(axes, [i - 0.3 for i in range(len(runs))], 0.6, times)
-    for i, of_run in enumerate(times):
-        axes.text(i, sum(of_run[part] for part in PARTS), f"{of_run['seconds']:.4g} s", ha="center", va="bottom")
-    axes.set_xticks(range(len(runs)), map(_plain, names), rotation=20, ha="right")
+    return draw_times([median_times(run) for run in runs], names)
+
+
+def draw_times(times: list[dict], names: list[str], label: str = "") -> bytes:
+    """A stacked bar for each of `times`: its wait, train, all-reduce; `label`: what the names are of."""
+    figure, axes = _figure(min(max(3 + len(times), 8), 20))
+    _stack(axes, [i - 0.3 for i in range(len(times))], 0.6, times)
+    for i, each in enumerate(times):
+        axes.text(i, sum(each[part] for part in PARTS), f"{each['seconds']:.4g} s", ha="center", va="bottom")
+    axes.set_xticks(range(len(times)), map(_plain, names), rotation=20, ha="right")
+    axes.set_xlabel(_plain(label))
     return _png(figure)
 
 

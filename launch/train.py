@@ -23,6 +23,12 @@ from cohort.launch.runs import run_programs
 def register(commands) -> None:
     """Adds the command."""
     parser = commands.add_parser("train", help="train a model", description=__doc__)
+    add_train_options(parser)
+    parser.set_defaults(func=train, config_parser=parser)
+
+
+def add_train_options(parser: argparse.ArgumentParser) -> None:
+    """The data set, and all options of a command that trains on it."""
     add_data_options(parser)
     parser.add_argument("--model", choices=["sage", "gcn", "gat"], default="sage")
     parser.add_argument("--eval-fanout", type=fanout, help="fanout of validation and test (default: --fanout)")
@@ -34,7 +40,6 @@ def register(commands) -> None:
     parser.add_argument("--out", type=Path, help="folder for results and logs (default runs/NAME-TIME)")
     parser.add_argument("--config", type=Path, help="a TOML file of these options (batch-size = 1024); arguments win")
     parser.add_argument("--quiet", action="store_true", help="no progress bar and no table")
-    parser.set_defaults(func=train, config_parser=parser)
 
 
 def add_data_options(parser: argparse.ArgumentParser) -> None:

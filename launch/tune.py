@@ -1,0 +1,171 @@
+"""``cohort tune``: short real runs find the options with the shortest epoch, and write them as run.toml."""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from cohort.base.errors import CohortError
+from cohort.launch.arguments import above_zero, ratios
+from cohort.launch.devices import resolve_device
+from cohort.launch.supervise import Stopped, ignore_stop_signals, stop_on_signals
+from cohort.launch.train import add_train_options, open_dataset
+from cohort.launch.tune_output import Results, Screen, conclude, write
+from cohort.launch.tune_search import Point, Space, TimeBound, explore
+from cohort.launch.tune_space import CACHE_RATIOS, Room, axes_of, options_at, same_as, start_of
+from cohort.launch.tune_trial import Trial
+
+TRIAL_EPOCHS = 3
+RESULTS = ("tune.json", "tune.png", "run.toml")
+
+
+class _Noted(argparse.Action):
+    """An option that adds its name to `given` when it stands on the command line."""
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        super().__call__(parser, namespace, values, option_string)
+        namespace.given = namespace.given | {self.dest}
+
+
+class _NotedStore(_Noted, argparse._StoreAction):
+    pass
+
+
+class _NotedStoreTrue(_Noted, argparse._StoreTrueAction):
+    pass
+
+
+def register(commands) -> None:
+    """Adds the command."""
+    parser = commands.add_parser(
+        "tune",
+        help="find the fastest options by short runs",
+        description=f"{__doc__} Cache ratio, fetch SMs, slots, reuse and compression are varied one by one, less"
+        " those on the command line; a --config file says where to begin. Several GPUs get one ratio for all.",
+    )
+    parser.register("action", None, _NotedStore)
+    parser.register("action", "store_true", _NotedStoreTrue)
+    add_train_options(parser)
+    parser.add_argument("--minutes", type=above_zero, default=10.0, help="bound of all trials (default 10)")
+    parser.add_argument(
+        "--cache-ratios",
+        type=_candidates,
+        metavar="R[,R...]",
+        help="candidates for --cache-ratio, one at a time for all GPUs; those that do not fit are left out (default"
+        f" {','.join(f'{each:g}' for each in CACHE_RATIOS)})",
+    )
+    texts = {
+        "epochs": f"epochs of a trial, of which the first is not counted (default {TRIAL_EPOCHS})",
+        "out": "folder for results and trials (default tune-NAME-TIME)",
+        "config": "a TOML file of options to begin with; arguments win, and are not varied",
+    }
+    for action in parser._actions:
+        action.help = texts.get(action.dest, action.help)
+    parser.set_defaults(func=tune, config_parser=parser, given=frozenset())
+
+
+def _candidates(text: str) -> list[float]:
+    found = ratios(text)
+    if found == "auto":
+        raise argparse.ArgumentTypeError("expected numbers, found auto")
+    return found
+
+
+def tune(args: argparse.Namespace) -> int:
+    """Runs the command: 0 when it has a best; 128 + n when signal n stopped it, with what was found till then."""
+    _check(args)
+    tuning = Tuning(args)
+    _make_fresh(tuning.out)
+    stop_on_signals()
+    code = 0
+    try:
+        tuning.search()
+    except Stopped as stop:
+        found = f"what was found is in {tuning.out}" if tuning.trials else "no trial had ended"
+        print(f"cohort: stopped by signal {stop.number}; {found}", file=sys.stderr)
+        code = 128 + stop.number
+    finally:
+        ignore_stop_signals()
+    if tuning.trials:
+        conclude(tuning.results(is_stopped=code != 0), args.quiet)
+    return code
+
+
+def _check(args: argparse.Namespace) -> None:
+    if "epochs" in args.given and args.epochs < 2:
+        raise CohortError("--epochs", "at least 2, of which the first is not counted", str(args.epochs))
+    if args.cache_ratios and "cache_ratio" in args.given:
+        raise CohortError("--cache-ratio, --cache-ratios", "one of the two", "both")
+
+
+def _make_fresh(out: Path) -> None:
+    """Makes the folder of the results, without those of an earlier time."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for each in RESULTS:
+            (out / each).unlink(missing_ok=True)
+    except OSError as error:
+        raise CohortError(str(out), "a folder that can be written", str(error), "choose another --out") from error
+
+
+class Tuning:
+    """The trials of one command, from the options as given to the best ones.
+
+    Attributes:
+        out: the folder of the results; trial 1 is in its folder trial-01.
+        trials: as they ran.
+        fixed: {option that is not varied: why}.
+    """
+
+    def __init__(self, args: argparse.Namespace):
+        from cohort.dataset import open as open_folder
+
+        meta, self.dataset = open_dataset(args.dataset)
+        data = open_folder(args.dataset)
+        name = f"tune-{args.dataset.resolve().name}-{time.strftime('%Y%m%d-%H%M%S')}"
+        self.args, self.out = args, (args.out if "out" in args.given else Path(name)).absolute()
+        self.device = resolve_device(args.device)
+        self.epochs = args.epochs if "epochs" in args.given else TRIAL_EPOCHS
+        self.start = start_of(args, is_prepared=data.encoded_rows is not None)
+        self.axes, self.fixed = axes_of(args, self.device, data)
+        self.trials: list[Trial] = []
+        self._options_at = options_at(args, self.start)
+        self._room = Room(args, self.dataset, meta, data) if self.device == "cuda" else None
+
+    def search(self) -> None:
+        """Runs trials until the search ends or the time is over.
+
+        Raises:
+            CohortError: the run with the options as given failed, or the time was over before it ended.
+        """
+        room, device = self._room, self.device
+        space = Space(self.axes, room.fits if room else lambda point: True, lambda point: same_as(point, device))
+        bound = TimeBound(60 * self.args.minutes)
+        with Screen(bound, self.args.quiet) as screen:
+            explore(space, self.start, lambda point: self._measure(point, bound, screen), bound)
+
+    def _measure(self, point: Point, bound: TimeBound, screen: Screen) -> float:
+        number = len(self.trials) + 1
+        trial = Trial(number, self.out / f"trial-{number:02}", point, self._options_at(point))
+        screen.begins(trial, self.start, self.trials)
+        trial.run(self.dataset, self.epochs, bound.left, screen.tick)
+        if number == 1 and trial.failure:
+            raise self._first_failure(trial)
+        if number == 1 and self._room:
+            self._room.learn(trial.peak_bytes)
+        self.trials.append(trial)
+        screen.ended(trial, self.start)
+        write(self.results(is_stopped=True))  # as long as the search has not ended
+        return trial.cost
+
+    def _first_failure(self, trial: Trial) -> CohortError:
+        if not trial.is_over_time:
+            return CohortError.from_text(trial.message)
+        least = f"time for one run of {self.epochs} epochs at least"
+        return CohortError(f"--minutes {self.args.minutes:g}", least, trial.failure, "give more, or fewer --epochs")
+
+    def results(self, is_stopped: bool) -> Results:
+        """What was found so far."""
+        return Results(
+            self.out, self.dataset, self.device, self.epochs, self.start, self.fixed, self.trials, is_stopped
+        )

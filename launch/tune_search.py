@@ -1,0 +1,164 @@
+"""The search of ``cohort tune``: what to try next, and which of what was tried is best. It starts no runs."""
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+CLEAR_GAIN = 0.02  # costs that differ by less are equal: runs of the same options differ as much
+ROUNDS = 2
+
+Point = dict  # {option: value}, with a value for each option that is varied
+
+
+class Axis(NamedTuple):
+    """An option that is varied, and its values in the order in which they are tried."""
+
+    name: str
+    values: tuple
+
+
+class Tried(NamedTuple):
+    """What a point has cost; math.inf where the trial failed."""
+
+    point: Point
+    cost: float
+
+
+@dataclass(frozen=True)
+class Space:
+    """What can be tried.
+
+    Attributes:
+        axes: in the order in which they are looked at.
+        fits: False for points that are not worth a trial, since there is no memory for them.
+        same_as: the point that stands for all that mean the same; equal points are tried once.
+    """
+
+    axes: list[Axis]
+    fits: Callable[[Point], bool] = lambda point: True
+    same_as: Callable[[Point], Point] = lambda point: point
+
+
+class TimeBound:
+    """How long all trials may take.
+
+    Args:
+        seconds: of all trials; they begin now.
+        clock: seconds since some moment.
+    """
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic):
+        self.seconds, self._clock, self._begin = seconds, clock, clock()
+        self.slowest = 0.0  # of the trials so far, in seconds
+
+    @property
+    def left(self) -> float:
+        return self.seconds - (self._clock() - self._begin)
+
+    def allows_another(self) -> bool:
+        """Whether a trial as slow as the slowest so far would end in time."""
+        return self.left > 0 and self.slowest <= self.left
+
+    @contextlib.contextmanager
+    def timing(self):
+        """Takes the time of the trial inside."""
+        begin = self._clock()
+        yield
+        self.slowest = max(self.slowest, self._clock() - begin)
+
+
+def explore(space: Space, start: Point, measure: Callable[[Point], float], bound: TimeBound) -> list[Tried]:
+    """Measures `start`, then what `proposals` asks for, until that ends or the time is over; all that was tried."""
+    tried: list[Tried] = []
+    asked = proposals(space, start)
+    point = next(asked)
+    while point is not None and (not tried or bound.allows_another()):
+        with bound.timing():
+            cost = measure(point)
+        tried.append(Tried(point, cost))
+        point = _send(asked, cost)
+    return tried
+
+
+def _send(asked: Generator[Point, float, None], cost: float) -> Point | None:
+    try:
+        return asked.send(cost)
+    except StopIteration:
+        return None
+
+
+def proposals(space: Space, start: Point) -> Generator[Point, float, None]:
+    """Points to try, `start` first: takes the cost of each by send().
+
+    Coordinate by coordinate: all values of an axis at the cheapest point so far. The second round looks again at those
+    axes since whose first look others have gained something clear: fewer SMs may have made a cache worth its while. In
+    the end larger caches are tried with fewer SMs, and smaller ones with more: either alone may cost more.
+    """
+    walk = _Walk(space)
+    yield from walk.try_all([start])
+    cost_at_last_look = {axis.name: math.inf for axis in space.axes}
+    for _ in range(ROUNDS):
+        for axis in space.axes:
+            cheapest = walk.cheapest
+            if cheapest.cost < cost_at_last_look[axis.name] * (1 - CLEAR_GAIN):
+                yield from walk.try_all(cheapest.point | {axis.name: value} for value in axis.values)
+                cost_at_last_look[axis.name] = walk.cheapest.cost
+    cost_before = math.inf
+    while walk.cheapest.cost < cost_before * (1 - CLEAR_GAIN):
+        cost_before = walk.cheapest.cost
+        yield from walk.try_all(_trades(space.axes, walk.cheapest.point))
+
+
+class _Walk:
+    """What was tried so far."""
+
+    def __init__(self, space: Space):
+        self._space, self._tried, self._seen = space, [], set()
+
+    @property
+    def cheapest(self) -> Tried:
+        return min(self._tried, key=lambda each: each.cost)
+
+    def try_all(self, points: Iterable[Point]) -> Generator[Point, float, None]:
+        """Asks for the costs of those points that fit and are new."""
+        for point in points:
+            key = tuple(sorted((name, str(value)) for name, value in self._space.same_as(point).items()))
+            if key not in self._seen and (not self._tried or self._space.fits(point)):
+                self._seen.add(key)
+                self._tried.append(Tried(point, (yield point)))
+
+
+def _trades(axes: list[Axis], point: Point) -> list[Point]:
+    """The point with the next fewer SMs and no smaller caches, and with the next more SMs and smaller caches."""
+    values = {axis.name: axis.values for axis in axes}
+    if not {"cache_ratio", "fetch_sms"} <= values.keys():
+        return []
+    size, sms = size_of_ratio(point["cache_ratio"]), point["fetch_sms"]
+    fewer = max((each for each in values["fetch_sms"] if each < sms), default=None)
+    more = min((each for each in values["fetch_sms"] if each > sms), default=None)
+    trades = [(each, fewer if size_of_ratio(each) >= size else more) for each in values["cache_ratio"]]
+    return [point | {"cache_ratio": ratio, "fetch_sms": each} for ratio, each in trades if each is not None]
+
+
+def best(tried: list[Tried]) -> Tried | None:
+    """The cheapest; of those that are equal, the one that takes the least of the GPU. None when all failed."""
+    lowest = min((each.cost for each in tried), default=math.inf)
+    if lowest == math.inf:
+        return None
+    near = [each for each in tried if each.cost <= lowest * (1 + CLEAR_GAIN)]
+    return min(near, key=lambda each: (*_taken(each.point), each.cost))
+
+
+def _taken(point: Point) -> tuple[float, float, float]:
+    """(SMs that fetch, size of the cache, slots): what the trainer would rather have."""
+    return point.get("fetch_sms") or 0, size_of_ratio(point.get("cache_ratio")), point.get("slots") or 0
+
+
+def size_of_ratio(ratio: float | list[float] | str | None) -> float:
+    """A cache ratio as a number: the mean of several GPUs' ratios; infinity for "auto", which is all that is left."""
+    if isinstance(ratio, list):
+        return sum(ratio) / len(ratio)
+    return math.inf if ratio == "auto" else ratio or 0.0

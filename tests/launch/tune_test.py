@@ -1,0 +1,304 @@
+"""`cohort tune`: what it varies, trials that are real runs, the files it leaves, and that nothing else stays."""
+
+import argparse
+import json
+import math
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from processes import SECONDS_TO_START, cohort, processes_of, wait_until
+
+from cohort.launch import main, tune_output
+from cohort.launch.config import apply_config
+from cohort.launch.train import add_train_options
+from cohort.launch.tune_output import Results, conclude, table_of
+from cohort.launch.tune_search import Axis
+from cohort.launch.tune_space import Room, as_toml, axes_of, options_at, same_as, start_of, train_options
+from cohort.launch.tune_trial import STOP_SECONDS, Trial
+
+START = {"cache_ratio": 0.0, "fetch_sms": 32, "slots": 3, "reuse": "on", "compress": "both"}
+TINY = ["--device", "cpu", "--fanout", "4,3", "--batch-size", 100, "--hidden", 8]
+
+
+def arguments(*texts) -> argparse.Namespace:
+    parser = main.build_parser()
+    args = parser.parse_args(["tune", "data", *map(str, texts)])
+    if args.config:
+        apply_config(args.config_parser, args.config)
+        args = parser.parse_args(["tune", "data", *map(str, texts)])
+    return args
+
+
+def data(raw: bool = True, encoded: bool = False):
+    """What tuning looks at of a data set: 1000 nodes, 4000 edges."""
+    arrays = {name: SimpleNamespace(nbytes=count) for name, count in {"indptr": 8008, "indices": 16000}.items()}
+    return SimpleNamespace(x=b"" if raw else None, encoded_rows="features.ibp" if encoded else None, **arrays)
+
+
+def test_what_is_varied():
+    axes, fixed = axes_of(arguments(), "cuda", data(encoded=True))
+    assert [axis.name for axis in axes] == list(START) and fixed == {}
+    assert axes[0].values == (1.1, 0.5, 0.2, 0.1, 0.05, 0.01, 0.0) and axes[4].values == (
+        "none",
+        "cache",
+        "host",
+        "both",
+    )
+    axes, fixed = axes_of(arguments("--slots", 3, "--cache-ratio", 0.1), "cuda", data(raw=False, encoded=True))
+    assert [axis.name for axis in axes] == ["fetch_sms", "reuse", "compress"] and axes[2].values == ("host", "both")
+    assert fixed == {"cache_ratio": "given", "slots": "given"}, "though 3 is the default"
+    axes, fixed = axes_of(arguments("--cache-bytes", "1GB", "--reuse", "on"), "cuda", data())
+    assert [axis.name for axis in axes] == ["fetch_sms", "slots", "compress"] and axes[2].values == ("none", "cache")
+    assert fixed == {"cache_ratio": "--cache-bytes is given", "reuse": "given"}
+    axes, fixed = axes_of(arguments("--cache-ratios", "0,0.3"), "cpu", data(encoded=True))
+    assert axes == [Axis("slots", (3, 4, 6)), Axis("compress", ("none", "host"))]
+    assert set(fixed.values()) == {"no effect on the CPU"}
+    assert axes_of(arguments("--cache-ratios", "0,0.3"), "cuda", data())[0][0].values == (0.3, 0.0)
+
+
+def test_options_of_a_file_are_where_to_begin(tmp_path):
+    path = tmp_path / "base.toml"
+    path.write_text('cache-ratio = 0.2\nslots = 4\nepochs = 50\nout = "runs/x"\nquiet = true\nmodel = "gat"\n')
+    args = arguments("--config", path, "--epochs", 2, "--out", tmp_path)  # of the tuning, not of the runs
+    assert axes_of(args, "cuda", data())[1] == {}
+    start = start_of(args, is_prepared=True)
+    assert start == START | {"cache_ratio": 0.2, "slots": 4}
+    at = options_at(args, start)
+    own = {"epochs": 50, "out": Path("runs/x"), "quiet": True}
+    given = {"slots": 4, "cache_ratio": [0.2], "model": "gat"} | own
+    assert at(start) == given
+    assert at(start | {"cache_ratio": 0.0, "fetch_sms": 8}) == {
+        name: value for name, value in given.items() if name != "cache_ratio"
+    } | {"fetch_sms": 8}
+    assert train_options(arguments("--quiet", "--epochs", 5, "--out", "x")) == {}
+
+
+def test_starts():
+    assert start_of(arguments(), is_prepared=False) == START | {"compress": "none"}
+    assert start_of(arguments("--cache-ratio", "auto"), True)["cache_ratio"] == "auto"
+    assert start_of(arguments("--cache-ratio", "0.1,0.2"), True)["cache_ratio"] == [0.1, 0.2]
+    assert start_of(arguments("--cache-ratio", "0"), True)["cache_ratio"] == 0
+    assert same_as(START, "cuda") == START | {"compress": "host"}, "without a cache there are no rows in slabs"
+    cached = START | {"cache_ratio": 0.1}
+    assert same_as(cached, "cuda") == cached and same_as(cached, "cpu")["compress"] == "host"
+
+
+META = {"num_nodes": 1000, "num_edges": 4000, "feature_dim": 250, "feature_dtype": "float32"}  # 1 MB of rows
+
+
+def fitting(*texts, peak=None) -> list[float]:
+    args = arguments("--cache-policy", "degree", "--batch-size", 10, "--fanout", 2, *texts)
+    room = Room(args, None, META, data())
+    room.learn(peak)
+    return [ratio for ratio in (0.0, 0.1, 0.5, 1.1) if room.fits(START | {"cache_ratio": ratio})]
+
+
+def test_ratios_fit_by_the_rule_of_the_plan():
+    assert fitting("--gpu-memory", "1GB") == [0.0, 0.1, 0.5, 1.1]
+    assert fitting("--gpu-memory", "1MB") == [0.0, 0.1, 0.5]
+    assert fitting("--gpu-memory", "1MB", "--trainer-bytes", "600KB") == [0.0, 0.1]
+    assert fitting("--gpu-memory", "1MB", peak=600_000) == [0.0, 0.1], "as the first trial has seen it"
+    assert fitting("--gpu-memory", "1MB", "--trainer-bytes", "1KB", peak=600_000) == [0.0, 0.1, 0.5]
+
+
+def test_every_option_comes_back_from_a_file(tmp_path):
+    texts = ["--fanout", "-1,5", "--cache-ratio", "0.1,0.25", "--lr", "1e-5", "--no-mps", "--line-ns", "1,2,3"]
+    texts += ["--gpus", "0,1", "--gpu-memory", "80GB", "--seed", str(2**62), "--eval-fanout", "4,4", "--cliques", "2x4"]
+    texts += ["--bandwidth", "1500,360,51.5", "--weight-decay", "0.5", "--order", "asis", "--fetch-sms", "16"]
+    options = train_options(arguments(*texts))
+    (tmp_path / "run.toml").write_text("# a line\n" + as_toml(options))
+    parser = argparse.ArgumentParser()
+    add_train_options(parser)
+    apply_config(parser, tmp_path / "run.toml")
+    expected = argparse.ArgumentParser()
+    add_train_options(expected)
+    assert parser.parse_args(["data"]) == expected.parse_args(["data", *texts])
+
+
+@pytest.fixture(scope="module")
+def tuned(cora, tmp_path_factory, shm):
+    """(folder, what was said) of tuning on the CPU, from options of a file."""
+    folder = tmp_path_factory.mktemp("tune")
+    (folder / "base.toml").write_text('epochs = 7\nlr = 0.01\nmodel = "gcn"\n')
+    options = [*TINY, "--config", folder / "base.toml", "--epochs", 2, "--minutes", 0.6]
+    result = cohort("tune", cora, *options, "--out", folder / "out")
+    assert result.returncode == 0, result.stderr
+    assert processes_of(folder) == {}
+    return folder / "out", result
+
+
+def test_trials_are_runs_and_the_best_is_told(tuned):
+    out, result = tuned
+    found = json.loads((out / "tune.json").read_text())
+    trials = found["trials"]
+    assert trials[0]["options"] == START | {"compress": "none"} and 2 <= len(trials) <= 3
+    assert not found["stopped"] and set(found["not_varied"]) == {"cache_ratio", "fetch_sms", "reuse", "compress"}
+    for number, trial in enumerate(trials, 1):
+        assert (trial["trial"], trial["folder"], trial["failure"]) == (number, f"trial-{number:02}", None)
+        run = json.loads((out / trial["folder"] / "run.json").read_text())
+        summary = json.loads((out / trial["folder"] / "summary.json").read_text())
+        assert run["sampler"]["num_slots"] == trial["options"]["slots"] and run["trainer"]["lr"] == 0.01
+        assert [epoch["epoch"] for epoch in summary["epochs"]] == [0, 1]
+        for name in ("seconds", "wait_seconds", "train_seconds", "sample_seconds", "fetch_seconds"):
+            assert trial[name] == summary["epochs"][1][name], "the first epoch is not counted"
+        read, batches = (sum(epoch[name] for epoch in summary["epochs"]) for name in ("host_bytes", "num_batches"))
+        assert trial["host_bytes"] >= read / batches and trial["hit_rate"] == 0
+    least = min(trial["seconds"] for trial in trials)
+    chosen = trials[found["best"] - 1]
+    near = [trial for trial in trials if trial["seconds"] <= 1.02 * least]
+    assert chosen["options"]["slots"] == min(trial["options"]["slots"] for trial in near)
+    for trial in trials:
+        assert f"{trial['seconds']:.4f}" in result.stdout and f"trial {trial['trial']}: " in result.stderr
+    assert "no effect on the CPU" in result.stdout and f"cohort report {out / chosen['folder']}" in result.stdout
+    assert "no tune.png" in result.stderr and not (out / "tune.png").exists()
+
+
+def test_train_takes_the_file(tuned, cora, tmp_path):
+    out, _ = tuned
+    number = json.loads((out / "tune.json").read_text())["best"]
+    result = cohort("train", cora, "--config", out / "run.toml", "--quiet", "--out", tmp_path / "run")
+    assert result.returncode == 0, result.stderr
+    ran, best_ran = (
+        json.loads((folder / "run.json").read_text()) for folder in (tmp_path / "run", out / f"trial-{number:02}")
+    )
+    assert ran["trainer"].pop("epochs") == 7 and best_ran["trainer"].pop("epochs") == 2
+    assert ran["trainer"] == best_ran["trainer"]
+    for each in (ran, best_ran):
+        del each["sampler"]["channel"], each["sampler"]["owner_pid"]
+    assert ran["sampler"] == best_ran["sampler"]
+    seconds = json.loads((out / "tune.json").read_text())["trials"][number - 1]["seconds"]
+    assert f"an epoch took {seconds:.4f} s" in (out / "run.toml").read_text().splitlines()[0]
+
+
+@pytest.mark.parametrize("moment", ["first", "second"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_it_is_told_to_stop(cora, shm, tmp_path, number, moment):
+    out = tmp_path / "out"
+    command = [
+        "tune",
+        str(cora),
+        *map(str, TINY),
+        "--out",
+        str(out),
+        "--epochs",
+        "2" if moment == "second" else "1000000",
+    ]
+    with open(tmp_path / "said", "w") as said:
+        tuning = subprocess.Popen([sys.executable, "-m", "cohort", *command], stdout=said, stderr=said)
+    trial = out / ("trial-02" if moment == "second" else "trial-01")
+    wait_until(lambda: len(processes_of(trial / "run.json")) == 2, SECONDS_TO_START, "starting the trial")
+    tuning.send_signal(number)
+    assert tuning.wait(timeout=STOP_SECONDS) == 128 + number
+    assert processes_of(out) == {} and shm.runs() == []
+    text = (tmp_path / "said").read_text()
+    assert f"stopped by signal {number}" in text and "Traceback" not in text
+    if moment == "first":
+        assert "no trial had ended" in text and [path.name for path in out.iterdir()] == ["trial-01"]
+        return
+    found = json.loads((out / "tune.json").read_text())
+    assert found["stopped"] and found["best"] == 1 and len(found["trials"]) == 1
+    assert "batch-size = 100" in (out / "run.toml").read_text() and "best: trial 1" in text
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--model", "gat", "--hidden", 30], ["the trainer", "--hidden: expected a multiple of 4"]),
+        (["--eval-fanout", "1"], ["cohort: --eval-fanout: expected 2 hops"]),
+        (["--minutes", 0.001], ["--minutes 0.001: expected time for one run of 3 epochs", "the time was over"]),
+        (["--epochs", 1], ["--epochs: expected at least 2"]),
+        (["--cache-ratio", 0.1, "--cache-ratios", "0,1"], ["expected one of the two, found both"]),
+    ],
+    ids=["trainer", "arguments", "minutes", "epochs", "ratios"],
+)
+def test_the_first_trial_fails(cora, shm, tmp_path, more, words):
+    result = cohort("tune", cora, *TINY, *more, "--out", tmp_path / "out")
+    assert (result.returncode, result.stdout) == (1, ""), result.stderr
+    assert all(word in result.stderr for word in words) and "Traceback" not in result.stderr, result.stderr
+    assert processes_of(tmp_path) == {}
+    assert not list(tmp_path.glob("out/*.json")) and not list(tmp_path.glob("out/run.toml"))
+
+
+def test_what_is_refused_before_any_trial(cora, tmp_path):
+    (tmp_path / "file").write_text("")
+    for arguments, words in (
+        ([tmp_path / "nowhere", "--out", tmp_path / "out"], "nowhere"),
+        ([cora, "--device", "cpu", "--out", tmp_path / "file"], "expected a folder that can be written"),
+    ):
+        result = cohort("tune", *arguments)
+        assert (result.returncode, result.stdout) == (1, "") and words in result.stderr, result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def trial_of(folder, number: int, cost: float | None, **changed) -> Trial:
+    """A trial that took so long; None: it failed."""
+    trial = Trial(number, folder / f"trial-{number:02}", START | changed, {"hidden": 8} | changed)
+    if cost is None:
+        trial.failure = "x" * 300
+        return trial
+    names = ("seconds", "wait_seconds", "train_seconds", "all_reduce_seconds", "sample_seconds", "fetch_seconds")
+    trial.times = dict(zip(names, (cost, cost - 0.1, 0.1, 0.0, 0.01, cost - 0.05), strict=True))
+    trial.host_bytes, trial.hit_rate, trial.planned_hit_rate = 1e6, 0.25, 0.5
+    return trial
+
+
+def test_the_chart_is_of_the_best_of_each_ratio(tmp_path, capsys, monkeypatch):
+    pytest.importorskip("matplotlib")
+    trials = [trial_of(tmp_path, 1, 0.5), trial_of(tmp_path, 2, 0.3, cache_ratio=1.1)]
+    trials += [trial_of(tmp_path, 3, 0.4, cache_ratio=0.1), trial_of(tmp_path, 4, 0.35, cache_ratio=0.1, fetch_sms=8)]
+    trials += [trial_of(tmp_path, 5, None, cache_ratio=0.5)]
+    drawn, draw = [], tune_output.report_page.draw_times
+
+    def noting(times, names, label):
+        drawn.append([(name, each["seconds"]) for name, each in zip(names, times, strict=True)])
+        return draw(times, names, label)
+
+    monkeypatch.setattr(tune_output.report_page, "draw_times", noting)
+    results = Results(tmp_path, tmp_path / "data", "cuda", 3, START, {"slots": "given"}, trials, False)
+    conclude(results, quiet=False)
+    assert drawn == [[("0", 0.5), ("0.1", 0.35), ("1.1", 0.3)]]
+    assert (tmp_path / "tune.png").read_bytes().startswith(b"\x89PNG")
+    table = table_of(results)
+    assert table.columns[:4] == ["trial", "cache-ratio", "fetch-sms", "epoch s"], "the options that differ"
+    assert [row[-1][:8] for row in table.rows] == ["as given", "best", "", "", "failed: "]
+    assert table.rows[1][1:3] == ["1.1", "32"] and table.rows[1][-4:-1] == ["1.00 MB", "50.00", "25.00"]
+    assert len(table.rows[4][-1]) < 150 and "slots (given)" in table.note
+    assert (
+        "cache_ratio" not in (tmp_path / "run.toml").read_text()
+        and "cache-ratio = 1.1" in (tmp_path / "run.toml").read_text()
+    )
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    (tmp_path / "tune.png").unlink()
+    conclude(results, quiet=True)
+    said = capsys.readouterr()
+    assert "no tune.png" in said.err and "pip install matplotlib" in said.err and not (tmp_path / "tune.png").exists()
+
+
+def test_a_trial_that_fails_or_takes_too_long(cora, shm, tmp_path):
+    small = {"device": "cpu", "fanout": [4, 3], "hidden": 30}
+    failed = Trial(1, tmp_path / "failed", START, small | {"model": "gat"})
+    failed.run(cora, 2, 60, lambda: None)
+    assert failed.cost == math.inf and not failed.is_over_time
+    assert "--hidden: expected a multiple of 4" in failed.failure and "the trainer" in failed.message
+    slow = Trial(2, tmp_path / "slow", START, small)
+    slow.run(cora, 1_000_000, 4, lambda: None)
+    assert slow.is_over_time and slow.cost == math.inf and "the time was over after" in slow.failure
+    assert processes_of(tmp_path) == {} and shm.runs() == []
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_the_cache_is_varied(cora, shm, tmp_path):
+    pytest.importorskip("matplotlib")
+    options = ["--fanout", "4,3", "--batch-size", 100, "--hidden", 8, "--epochs", 2, "--minutes", 1.5]
+    out = tmp_path / "out"
+    result = cohort("tune", cora, "--device", "cuda", *options, "--cache-ratios", "0,0.5", "--slots", 3, "--out", out)
+    assert result.returncode == 0, result.stderr
+    found = json.loads((out / "tune.json").read_text())
+    ratios = {trial["options"]["cache_ratio"]: trial for trial in found["trials"] if not trial["failure"]}
+    assert set(ratios) == {0.0, 0.5} and found["not_varied"] == {"slots": "given"}
+    assert ratios[0.5]["hit_rate"] == pytest.approx(ratios[0.5]["planned_hit_rate"], abs=0.1)
+    assert (out / "tune.png").exists() and processes_of(out) == {}

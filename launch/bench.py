@@ -1,8 +1,8 @@
-"""``cohort bench epoch``: epochs on graphs of published sizes, with feature rows raw or encoded, in cache and host memory.
+"""``cohort bench epoch``: epochs on graphs of published sizes, rows raw or encoded, in cache and host memory.
 
-Nodes, edges and columns are those of the data sets (OGB; Reddit: GraphSAGE, NeurIPS 2017), batch sizes, fanout, a cache of
-1 % of the raw rows and 10 epochs of which the first is not counted those of the IBP paper (EuroSys 2026, section 6.2). The
-graphs are random (powerlaw); rows are Gaussian, or drawn from a table of rows.
+Nodes, edges and columns are those of the data sets (OGB; Reddit: GraphSAGE, NeurIPS 2017); batch sizes, fanout, a cache
+of 1 % of the raw rows, and 10 epochs of which the first is not counted, those of the IBP paper (EuroSys 2026, section
+6.2). The graphs are random (powerlaw); rows are Gaussian, or drawn from a table of rows.
 """
 
 import argparse

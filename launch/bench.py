@@ -11,7 +11,9 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from rich import box
 from rich.console import Console
+from rich.table import Table
 
 from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
@@ -163,9 +165,6 @@ def numbers_of(run: Run) -> dict:
 
 
 def _print(args: argparse.Namespace, lines: list[dict]) -> None:
-    from rich import box
-    from rich.table import Table
-
     rows = "Gaussian rows" if not args.rows else f"rows of {args.rows}"
     table = Table(title=f"{args.shape}, {rows}, {args.epochs} epochs", box=box.SIMPLE_HEAD, pad_edge=False)
     times = ("epoch s", "wait s", "train s", "sample s", "fetch s")

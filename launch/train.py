@@ -78,6 +78,7 @@ def train(args: argparse.Namespace) -> int:
     eval_fanout = args.eval_fanout or args.fanout
     if len(eval_fanout) != len(args.fanout):
         raise CohortError("--eval-fanout", f"{len(args.fanout)} hops, as --fanout has", str(len(eval_fanout)))
+    _require_seeds(dataset)
     out = args.out or Path("runs") / f"{args.dataset.resolve().name}-{time.strftime('%Y%m%d-%H%M%S')}"
     out = out.absolute()
     trainer = {
@@ -104,6 +105,15 @@ def train(args: argparse.Namespace) -> int:
         "trainer": trainer,
     }
     return run_programs(_fresh(out), run, show_output=True, num_trainers=run["sampler"]["num_ranks"])
+
+
+def _require_seeds(dataset: Path) -> None:
+    """Raises CohortError for a data set that nothing can be trained on."""
+    import numpy as np
+
+    path = dataset / "train_ids.npy"
+    if len(np.load(path, mmap_mode="r")) == 0:
+        raise CohortError(str(path), "at least one node to train on", "none", "write the data set with another --split")
 
 
 def _measured_trainer_bytes(args: argparse.Namespace, dataset: Path, meta: dict, trainer: dict) -> int | None:

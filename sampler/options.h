@@ -20,9 +20,8 @@ struct Options {
   std::string topology = "auto";  // where the topology lives: "auto", "gpu" or "host"
   std::string compress = "auto";  // rows kept encoded: "none", "cache", "host", "both"; "auto": host if prepared
   int num_slots = 3;
-  int fetch_sms = 0;  // GPU: SMs that fetch rows; 0: a default
-  bool reuse =
-      false;  // GPU: rows that other slots still hold are copied from there; who reads slots must not change them
+  int fetch_sms = 0;   // GPU: SMs that fetch rows; 0: a default
+  bool reuse = false;  // GPU: copy rows that other slots hold; who reads slots must not change them
   uint64_t seed = 0;
 
   // The cache.

@@ -73,6 +73,14 @@ def test_rows_and_lists_are_counted_by_tier(trained):
             assert not any(rows[tier].values()) and not any(lists[tier].values())
 
 
+def test_a_data_set_without_training_nodes_is_refused(tmp_path):
+    made = cohort("dataset", "generate", tmp_path / "data", "--nodes", 50, "--edges", 90, "--split", "0,0.5,0.5")
+    assert made.returncode == 0, made.stderr
+    result = cohort("train", tmp_path / "data", *SMALL, "--out", tmp_path / "run")
+    refused(result, 1, "train_ids.npy: expected at least one node to train on, found none", "--split")
+    assert not (tmp_path / "run").exists()
+
+
 def test_every_epoch_has_a_floor_and_the_table_names_it(trained):
     summary = summary_of(trained[0])
     floors = summary["floor"]["epochs"]

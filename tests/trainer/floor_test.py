@@ -63,7 +63,7 @@ def test_on_the_cpu_fetching_is_the_samplers_work_and_there_are_no_links():
 def test_the_fastest_steps_count(monkeypatch):
     clock = itertools.count()
     monkeypatch.setattr(floor_module, "LIMIT_SECONDS", 1e9)
-    took = iter([9.0] * floor_module.WARM_UP_STEPS + [0.5] * 3 + [0.25] * 3 + [0.75] * 6)
+    took = iter([9.0] * 3 + [0.5] * 3 + [0.25] * 3 + [0.75] * 6)
     now = [0.0]
 
     def step() -> None:
@@ -72,7 +72,7 @@ def test_the_fastest_steps_count(monkeypatch):
 
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
     assert Floor(torch.device("cpu"), None).time_step(step) == pytest.approx(0.25)
-    assert next(clock) == floor_module.WARM_UP_STEPS + floor_module.GROUPS * floor_module.STEPS_A_GROUP
+    assert next(clock) == floor_module.GROUPS * floor_module.STEPS_A_GROUP
 
 
 def test_slow_steps_are_timed_fewer_times(monkeypatch):
@@ -83,4 +83,4 @@ def test_slow_steps_are_timed_fewer_times(monkeypatch):
         now[0] += floor_module.LIMIT_SECONDS
 
     assert Floor(torch.device("cpu"), None).time_step(step) == floor_module.LIMIT_SECONDS
-    assert now[0] == floor_module.LIMIT_SECONDS * (floor_module.WARM_UP_STEPS + floor_module.STEPS_A_GROUP)
+    assert now[0] == floor_module.LIMIT_SECONDS * floor_module.STEPS_A_GROUP

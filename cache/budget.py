@@ -120,6 +120,23 @@ def topology_lies_in_gpus(place: str, topology_bytes: int, num_nodes: int, cache
     return topology_bytes <= (gpu_bytes - cache_bytes - NODE_BYTES * num_nodes) // 2
 
 
+# In host memory while slabs are filled (cache/fill_slabs.cc): for each row of a slab its node (4) and entry (8), for
+# each row of a clique its node and owner (6), and for one GPU at a time the entry of each node (8) and those it keeps.
+SLAB_ROW_BYTES, CLIQUE_ROW_BYTES, ENTRY_BYTES = 12, 6, 8
+
+
+def filling_bytes(placed, num_nodes: int) -> int:
+    """Bytes of host memory that a start takes beside what it pins, until the slabs of a plan are filled."""
+    gpus = [placed.gpu(i) for i in range(placed.num_gpus)]
+    cliques = [placed.clique(i) for i in range(placed.num_cliques)]
+    slabs = [slab for gpu in gpus for slab in (gpu.features, gpu.topology)]
+    if not any(len(slab.nodes) for slab in slabs):
+        return 0
+    of_slabs = SLAB_ROW_BYTES * sum(len(slab.nodes) for slab in slabs)
+    of_cliques = CLIQUE_ROW_BYTES * sum(len(rows.nodes) for it in cliques for rows in (it.features, it.topology))
+    return of_slabs + of_cliques + ENTRY_BYTES * (num_nodes + max(slab.num_entries for slab in slabs))
+
+
 def available_host_bytes() -> int:
     """Bytes of host memory that can be allocated now."""
     return _native.available_host_bytes()
@@ -139,8 +156,8 @@ def misfits(budget_bytes: list[int], needs: MemoryNeeds, host_needed_bytes: int,
         )
     if host_needed_bytes > host_present_bytes:
         found.append(
-            f"host: {format_bytes(host_needed_bytes)} of features and topology are pinned, and"
-            f" {format_bytes(host_present_bytes)} are available; use a smaller feature dtype, compressed rows"
-            f" (cohort ibp), or a machine with more memory"
+            f"host: {format_bytes(host_needed_bytes)} are needed for features and topology, which are pinned, and to"
+            f" fill the cache, and {format_bytes(host_present_bytes)} are available; use a smaller feature dtype,"
+            f" compressed rows (cohort ibp), or a machine with more memory"
         )
     return found

@@ -68,6 +68,8 @@ class Stages {
 // Bulk copies: each lane asks for its row, a transaction barrier per batch says when all of them are there.
 class BulkStaging : public Stages {
  public:
+  // To be made by all threads of the block at once. The warps need no common start; racecheck does: of barriers that a
+  // warp initialises while others already copy it loses some.
   __device__ BulkStaging(std::byte* stages, uint64_t* barriers, uint32_t stage_bytes, uint32_t batch_rows)
       : Stages(stages, stage_bytes, batch_rows), barriers_(barriers) {
 #if __CUDA_ARCH__ >= 900
@@ -77,7 +79,7 @@ class BulkStaging : public Stages {
       }
       asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
-    __syncwarp();
+    __syncthreads();
 #endif
   }
 

@@ -85,13 +85,16 @@ def plan(args: argparse.Namespace) -> int:
             tuple(1e9 * rate for rate in bandwidth), tuple(1e-9 * nanoseconds for nanoseconds in args.line_ns)
         ),
     )
-    host_needed = int(np.broadcast_to(host_row_bytes, data.num_nodes).sum()) + (0 if resident else topology_bytes)
+    host_filling = budget.filling_bytes(placed, data.num_nodes)
+    host_pinned = int(np.broadcast_to(host_row_bytes, data.num_nodes).sum()) + (0 if resident else topology_bytes)
+    host_needed = host_pinned + host_filling
     host_present = budget.available_host_bytes()
     wrong = _caches_nothing(placed, budgets) + budget.misfits(budgets, needs, host_needed, host_present)
     memory = {
         "slots_bytes": needs.slots_bytes,
         "graph_bytes": needs.graph_bytes,
         "host_needed_bytes": host_needed,
+        "host_filling_bytes": host_filling,
         "host_present_bytes": host_present,
     }
     if args.json:

@@ -68,8 +68,10 @@ def print_plan(plan, source: dict, memory: dict) -> None:
     slots, graph = (format_bytes(memory[f"{which}_bytes"]) for which in ("slots", "graph"))
     console.print(f"cliques {cliques}; beside its cache a GPU has {slots} of slots and {graph} of the graph")
     console.print(f"counts: {_told(source)}", markup=False)
-    needed, present = (format_bytes(memory[f"host_{which}_bytes"]) for which in ("needed", "present"))
-    console.print(f"host memory: {needed} needed, {present} present")
+    needed, filling, present = (
+        format_bytes(memory[f"host_{which}_bytes"]) for which in ("needed", "filling", "present")
+    )
+    console.print(f"host memory: {needed} needed ({filling} of it until the cache is filled), {present} present")
 
 
 def _table(title: str, *columns: str) -> Table:

@@ -100,6 +100,20 @@ def test_the_table(data, capsys):
     assert "out-degrees, a stand-in" in capsys.readouterr().out and len(list(data.glob("hotness-*"))) == 1
 
 
+def test_host_memory_is_what_is_pinned_and_what_filling_the_cache_takes(data, capsys):
+    num_nodes, row_bytes = np.load(data / "features.npy", mmap_mode="r").shape[0], 1433 * 4
+    topology = np.load(data / "indptr.npy").nbytes + np.load(data / "indices.npy").nbytes
+    pinned = num_nodes * row_bytes + topology
+    none = planned(capsys, data, *SMALL, "--gpus", 1, "--cache-ratio", 0, "--topology", "host")
+    assert (none["host_needed_bytes"], none["host_filling_bytes"]) == (pinned, 0)
+    some = planned(capsys, data, *SMALL, "--gpus", 1, "--cache-ratio", 0.3, "--topology", "host")
+    held = [some["gpus"][0][kind] for kind in ("features", "topology")]
+    rows, known = sum(kind["rows"] for kind in held), max(kind["known_rows"] for kind in held)
+    assert rows > 500
+    assert some["host_filling_bytes"] == 18 * rows + 8 * (num_nodes + known)
+    assert some["host_needed_bytes"] == pinned + some["host_filling_bytes"]
+
+
 def test_policies_differ_in_what_they_hold_and_none_holds_nothing(data, capsys):
     common = [data, *SMALL, "--gpus", 2, "--cache-ratio", 0.1]
     held = {name: planned(capsys, *common, "--cache-policy", name) for name in ("plan", "degree", "random", "none")}

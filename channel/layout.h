@@ -14,7 +14,7 @@
 namespace cohort::channel {
 
 constexpr uint64_t kMagic = 0x4C4E4843'54524843ull;  // "CHRTCHNL" as little-endian bytes
-constexpr uint32_t kVersion = 4;
+constexpr uint32_t kVersion = 5;
 constexpr int kMaxSlots = 64;
 constexpr int kMaxHops = 16;
 constexpr int kMaxRequests = 8;  // requests posted and not yet begun
@@ -97,9 +97,11 @@ struct Batch {
   uint64_t input_id_offset;    // int64 [num_seeds], positions in the seed set
   uint64_t y_offset;           // int64 [num_nodes]
   uint64_t edge_index_offset;  // int64 [2, num_edges], row 0 source, row 1 target, batch-local
-  uint64_t x_offset;           // feature dtype [num_nodes, feature_dim]
-  double sample_us;            // time in the sampler for drawing and relabelling
-  double fetch_us;             // time in the sampler for feature rows
+  // int64 [num_targets + 1], first edge of each target; targets are all nodes but those first reached in the last hop
+  uint64_t indptr_offset;
+  uint64_t x_offset;  // feature dtype [num_nodes, feature_dim]
+  double sample_us;   // time in the sampler for drawing and relabelling
+  double fetch_us;    // time in the sampler for feature rows
   TierUse row_tiers[kNumTiers];
   TierLists list_tiers[kNumTiers];
 };

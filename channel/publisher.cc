@@ -43,6 +43,7 @@ std::size_t lay_out(const BatchShape& shape, Batch& batch) {
   batch.input_id_offset = place(8 * shape.num_seeds);
   batch.y_offset = place(8 * shape.num_nodes);
   batch.edge_index_offset = place(16 * shape.num_edges);
+  batch.indptr_offset = place(8 * (shape.num_targets + 1));
   batch.x_offset = place(shape.row_bytes * shape.num_nodes);
   return end;
 }

@@ -34,6 +34,7 @@ struct BatchShape {
   int64_t num_edges = 0;
   int64_t num_seeds = 0;
   int64_t row_bytes = 0;
+  int64_t num_targets = 0;
 };
 
 // Sets the offsets of `batch` for this shape; returns the slot bytes needed.

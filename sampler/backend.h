@@ -59,6 +59,8 @@ struct SlotArrays {
   int64_t* input_id = nullptr;    // int64 [num_seeds]
   std::byte* x = nullptr;         // [num_nodes, row_bytes]
   int slot = 0;                   // which slot
+  int64_t* indptr = nullptr;      // int64 [num_targets + 1], first edge of each target; null: not wanted
+  int64_t num_targets = 0;        // all but the last hop's nodes
 };
 
 // What a finished batch took.

@@ -26,6 +26,22 @@ __global__ void write_edges_kernel(const int32_t* source, const int32_t* target,
   }
 }
 
+// The edges stand by ascending target: each target looks for its first.
+__global__ void write_indptr_kernel(const int32_t* target, int64_t num_edges, int64_t num_targets, int64_t* indptr) {
+  for (int64_t i = grid_first(); i <= num_targets; i += grid_step()) {
+    int64_t begin = 0, end = num_edges;
+    while (begin < end) {
+      const int64_t middle = begin + (end - begin) / 2;
+      if (target[middle] < i) {
+        begin = middle + 1;
+      } else {
+        end = middle;
+      }
+    }
+    indptr[i] = begin;
+  }
+}
+
 __global__ void delay_kernel(int64_t ns) {
   uint64_t start = 0, now = 0;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
@@ -47,6 +63,10 @@ void write_graph(const SampledRef& batch, const int64_t* labels, const SlotArray
   write_edges_kernel<<<base::grid_for(batch.num_edges, max_blocks), kBlockThreads, 0, stream>>>(
       batch.source, batch.target, batch.num_edges, slot.edge_index);
   cuda_check(cudaGetLastError(), "launch the copy of edges");
+  if (!slot.indptr) return;
+  write_indptr_kernel<<<base::grid_for(slot.num_targets + 1, max_blocks), kBlockThreads, 0, stream>>>(
+      batch.target, batch.num_edges, slot.num_targets, slot.indptr);
+  cuda_check(cudaGetLastError(), "launch the writing of offsets");
 }
 
 void delay(int64_t us, cudaStream_t stream) {

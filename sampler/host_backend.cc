@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <numeric>
 #include <random>
 #include <thread>
 
@@ -74,6 +75,7 @@ class HostBackend final : public Backend {
     std::copy(input_id.begin(), input_id.end(), slot.input_id);
     std::copy(source_.begin(), source_.end(), slot.edge_index);
     std::copy(target_.begin(), target_.end(), slot.edge_index + num_edges);
+    if (slot.indptr) write_indptr(slot);
 #pragma omp parallel for schedule(static) if (num_nodes > kFewItems)
     for (int64_t i = 0; i < num_nodes; ++i) {
       const int64_t node = n_id_[static_cast<std::size_t>(i)];
@@ -146,6 +148,13 @@ class HostBackend final : public Backend {
   void relabel(std::size_t edges_before) {
     source_.resize(edges_before + drawn_.size());
     for (std::size_t edge = 0; edge < drawn_.size(); ++edge) source_[edges_before + edge] = reach(drawn_[edge]);
+  }
+
+  // The edges stand by ascending target.
+  void write_indptr(const SlotArrays& slot) const {
+    std::fill(slot.indptr, slot.indptr + slot.num_targets + 1, 0);
+    for (int32_t target : target_) ++slot.indptr[target + 1];
+    std::partial_sum(slot.indptr, slot.indptr + slot.num_targets + 1, slot.indptr);
   }
 
   void delay() {

@@ -19,13 +19,17 @@ using channel::Stage;
 // Slots are sized for the worst case up to this many bytes, and 1.25 times what a batch needs beyond.
 constexpr std::size_t kWorstCaseSlotBytes = std::size_t{2} << 30;
 
+int64_t num_targets(const channel::Batch& batch) { return batch.num_nodes - batch.nodes_per_hop[batch.num_hops]; }
+
 SlotArrays arrays_of(int slot, std::byte* data, const channel::Batch& batch) {
   return {reinterpret_cast<int64_t*>(data + batch.n_id_offset),
           reinterpret_cast<int64_t*>(data + batch.y_offset),
           reinterpret_cast<int64_t*>(data + batch.edge_index_offset),
           reinterpret_cast<int64_t*>(data + batch.input_id_offset),
           data + batch.x_offset,
-          slot};
+          slot,
+          reinterpret_cast<int64_t*>(data + batch.indptr_offset),
+          num_targets(batch)};
 }
 
 channel::Batch describe(const channel::Request& request, const Schedule& schedule, uint64_t step,
@@ -57,13 +61,14 @@ void report(const BatchTimes& times, channel::Batch& batch) {
 }  // namespace
 
 WorstCase worst_case(const channel::Request& request, int64_t num_nodes) {
-  WorstCase bound{std::min<int64_t>(request.batch_size, num_nodes), 0};
+  WorstCase bound{std::min<int64_t>(request.batch_size, num_nodes), 0, 0};
   int64_t frontier = bound.num_nodes;
   for (int hop = 0; hop < request.num_hops; ++hop) {
     const int64_t fanout = request.fanout[hop];
-    if (fanout < 0) return {num_nodes, -1};
+    if (fanout < 0) return {num_nodes, -1, num_nodes};
     const int64_t edges = frontier * fanout;  // below 2^31 * 2^31
     bound.num_edges += edges;
+    bound.num_targets = bound.num_nodes;
     frontier = std::min(edges, num_nodes - bound.num_nodes);
     bound.num_nodes += frontier;
   }
@@ -100,7 +105,8 @@ void Pipeline::build_batch(int slot, const channel::Request& request, Schedule& 
 
   publisher_.set_stage(Stage::kFetching, number);
   channel::Batch batch = describe(request, schedule, step, counts);
-  const std::size_t bytes = lay_out({counts.num_nodes, counts.num_edges, batch.num_seeds, graph_.row_bytes}, batch);
+  const std::size_t bytes =
+      lay_out({counts.num_nodes, counts.num_edges, batch.num_seeds, graph_.row_bytes, num_targets(batch)}, batch);
   std::byte* data = publisher_.memory(slot, bytes, slot_bytes_to_ask(request, bytes));
   backend_.before_fetch([&](void* stream) { publisher_.wait_drained(slot, stream); });
   if (options_.poison_slots) backend_.fill(data, bytes, 0xFF);
@@ -124,7 +130,8 @@ std::size_t Pipeline::slot_bytes_to_ask(const channel::Request& request, std::si
   const WorstCase bound = worst_case(request, graph_.num_nodes);
   if (bound.num_edges >= 0) {
     channel::Batch unused{};
-    const std::size_t worst = lay_out({bound.num_nodes, bound.num_edges, request.batch_size, graph_.row_bytes}, unused);
+    const std::size_t worst =
+        lay_out({bound.num_nodes, bound.num_edges, request.batch_size, graph_.row_bytes, bound.num_targets}, unused);
     if (worst <= kWorstCaseSlotBytes) return std::max(worst, needed_bytes);
   }
   return needed_bytes + needed_bytes / 4;

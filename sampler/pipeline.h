@@ -38,6 +38,7 @@ class Pipeline {
 struct WorstCase {
   int64_t num_nodes = 0;
   int64_t num_edges = 0;
+  int64_t num_targets = 0;
 };
 WorstCase worst_case(const channel::Request& request, int64_t num_nodes);
 

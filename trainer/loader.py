@@ -59,8 +59,9 @@ class NeighborLoader:
         cliques: GPUs that read each other's memory: "auto" (as the machine says), "none", "all", "2x4", "3+5".
         limit_seconds: how long the sampler may stay in one stage before it counts as hung.
 
-    Each batch has ``x, edge_index, y, batch_size, n_id, input_id, num_sampled_nodes, num_sampled_edges``, nodes in
-    PyG's order (seeds first, then by hop). ``x`` and ``edge_index`` are views of shared memory: see ``Batch``.
+    Each batch has ``x, edge_index, indptr, y, batch_size, n_id, input_id, num_sampled_nodes, num_sampled_edges``, nodes
+    in PyG's order (seeds first, then by hop). ``x``, ``edge_index`` and ``indptr`` are views of shared memory: see
+    ``Batch``.
 
     Under torchrun and ``cohort run --gpus 0,1`` local rank 0 starts one sampler for all ranks of its machine, and every
     rank must make the same loaders. Batch b of a pass is for rank b mod WORLD_SIZE. All ranks get the same number of

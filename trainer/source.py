@@ -31,8 +31,10 @@ class Batch(Data):
 
     ``x`` [num_nodes, dim] (the data set's feature dtype) and ``edge_index`` int64 [2, num_edges] are views of a shared
     slot: they are valid as long as they are referenced, and hold the slot for that long. Keep ``batch.clone()`` if you
-    want a batch for longer than a step. ``y`` int64 [num_nodes], ``n_id`` int64 [num_nodes] (global ids, seeds first),
-    ``input_id`` int64 [batch_size] (positions in the seed set) are copies.
+    want a batch for longer than a step. So is ``indptr`` int64 [num_targets + 1]: edges are ordered by target, those
+    of target i are [indptr[i], indptr[i + 1]), and targets are all nodes but those first reached in the last hop.
+    ``y`` int64 [num_nodes], ``n_id`` int64 [num_nodes] (global ids, seeds first), ``input_id`` int64 [batch_size]
+    (positions in the seed set) are copies.
     """
 
 
@@ -108,6 +110,7 @@ class BatchSource:
         batch = Batch(
             x=slot.x,
             edge_index=slot.edge_index,
+            indptr=slot.indptr if slot.num_seeds else torch.zeros(1, dtype=torch.int64, device=self.device),
             y=slot.y.clone(),
             n_id=slot.n_id.clone(),
             input_id=slot.input_id.clone(),

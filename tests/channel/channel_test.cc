@@ -149,7 +149,7 @@ TEST_F(Channel, RefusesAnotherVersionNamingBoth) {
     FAIL();
   } catch (const base::Error& error) {
     EXPECT_NE(std::string(error.what()).find("0x4d"), std::string::npos) << error.what();
-    EXPECT_NE(std::string(error.what()).find("version 0x4"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("version 0x5"), std::string::npos) << error.what();
   }
 }
 

@@ -23,9 +23,11 @@ HostBatch run_cuda(Backend& backend, const GraphView& graph, const Query& query)
     return memory;
   };
   const auto n_id = on_gpu(8 * batch.n_id.size()), y = on_gpu(8 * batch.y.size()),
-             edges = on_gpu(8 * batch.edge_index.size()), ids = on_gpu(8 * input_id.size()), x = on_gpu(batch.x.size());
+             edges = on_gpu(8 * batch.edge_index.size()), ids = on_gpu(8 * input_id.size()), x = on_gpu(batch.x.size()),
+             indptr = on_gpu(8 * batch.indptr.size());
   backend.fetch({reinterpret_cast<int64_t*>(n_id.data()), reinterpret_cast<int64_t*>(y.data()),
-                 reinterpret_cast<int64_t*>(edges.data()), reinterpret_cast<int64_t*>(ids.data()), x.data()},
+                 reinterpret_cast<int64_t*>(edges.data()), reinterpret_cast<int64_t*>(ids.data()), x.data(), 0,
+                 reinterpret_cast<int64_t*>(indptr.data()), batch.num_targets()},
                 input_id);
   while (!backend.finished()) {
   }
@@ -37,6 +39,7 @@ HostBatch run_cuda(Backend& backend, const GraphView& graph, const Query& query)
   to_host(batch.edge_index.data(), edges, 8 * batch.edge_index.size());
   to_host(batch.input_id.data(), ids, 8 * batch.input_id.size());
   to_host(batch.x.data(), x, batch.x.size());
+  to_host(batch.indptr.data(), indptr, 8 * batch.indptr.size());
   return batch;
 }
 
@@ -59,6 +62,7 @@ void expect_same_batches(const TestGraph<Index>& graph, TopologyPlace place, con
     ASSERT_EQ(a.edge_index, b.edge_index);
     ASSERT_EQ(a.input_id, b.input_id);
     ASSERT_EQ(a.x, b.x);
+    ASSERT_EQ(a.indptr, b.indptr);
   }
 }
 

@@ -36,6 +36,7 @@ void expect_sound(const TestGraph<Index>& graph, const HostBatch& batch, const Q
           graph.indptr[static_cast<std::size_t>(node) + 1] - graph.indptr[static_cast<std::size_t>(node)];
       const int64_t picks = num_picks(degree, query.fanout[hop]);
       auto position = row;
+      ASSERT_EQ(batch.indptr[static_cast<std::size_t>(target)], static_cast<int64_t>(edge));
       for (int64_t j = 0; j < picks; ++j, ++edge) {
         ASSERT_EQ(batch.edge_index[edges + edge], target);
         const int64_t source = batch.edge_index[edge];
@@ -54,6 +55,8 @@ void expect_sound(const TestGraph<Index>& graph, const HostBatch& batch, const Q
     ASSERT_EQ(batch.counts.nodes_per_hop[hop + 1], next_new - first_of_frontier);
   }
   ASSERT_EQ(edge, edges);
+  ASSERT_EQ(batch.indptr.size(), static_cast<std::size_t>(first_of_frontier) + 1);
+  ASSERT_EQ(batch.indptr.back(), batch.counts.num_edges);
   ASSERT_EQ(static_cast<std::size_t>(next_new), n_id.size());
   for (std::size_t i = 0; i < n_id.size(); ++i) {
     ASSERT_EQ(batch.y[i], graph.labels[static_cast<std::size_t>(n_id[i])]);
@@ -100,6 +103,7 @@ TEST(HostBackend, AZeroDegreeSeedHasNoEdges) {
   const auto batch = run_host(*make_host_backend(graph.view(), {}), graph.view(), query_of(seeds, fanout));
   EXPECT_EQ(batch.counts.num_nodes, 1);
   EXPECT_EQ(batch.counts.num_edges, 0);
+  EXPECT_EQ(batch.indptr, (std::vector<int64_t>{0, 0}));
 }
 
 // Lists are those that something was drawn from: not the last hop's nodes, nor those without neighbours.

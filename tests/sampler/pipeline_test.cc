@@ -17,12 +17,14 @@ TEST(WorstCase, MultipliesFanouts) {
   const WorstCase bound = worst_case(request(10, {5, 3}), 1'000'000);
   EXPECT_EQ(bound.num_nodes, 10 + 50 + 150);
   EXPECT_EQ(bound.num_edges, 50 + 150);
+  EXPECT_EQ(bound.num_targets, 10 + 50);
 }
 
 TEST(WorstCase, StopsAtTheGraph) {
   const WorstCase bound = worst_case(request(10, {5, 3}), 40);
   EXPECT_EQ(bound.num_nodes, 40);
   EXPECT_EQ(bound.num_edges, 50 + 30 * 3);
+  EXPECT_EQ(bound.num_targets, 40);
 }
 
 TEST(WorstCase, AllNeighboursHaveNoBoundOnEdges) {

@@ -66,7 +66,7 @@ TestGraph<Index> mixed_graph(int64_t num_nodes, uint64_t seed, int64_t dim = 5) 
 // A fetched batch in host memory.
 struct HostBatch {
   Counts counts;
-  std::vector<int64_t> n_id, y, edge_index, input_id;
+  std::vector<int64_t> n_id, y, edge_index, input_id, indptr;
   std::vector<std::byte> x;
 
   void resize(const Counts& sampled, std::size_t num_seeds, int64_t row_bytes) {
@@ -75,9 +75,13 @@ struct HostBatch {
     y.resize(n_id.size());
     edge_index.resize(2 * static_cast<std::size_t>(counts.num_edges));
     input_id.resize(num_seeds);
+    indptr.resize(static_cast<std::size_t>(counts.num_nodes - counts.nodes_per_hop.back()) + 1);
     x.resize(n_id.size() * static_cast<std::size_t>(row_bytes));
   }
-  SlotArrays arrays() { return {n_id.data(), y.data(), edge_index.data(), input_id.data(), x.data()}; }
+  int64_t num_targets() const { return static_cast<int64_t>(indptr.size()) - 1; }
+  SlotArrays arrays() {
+    return {n_id.data(), y.data(), edge_index.data(), input_id.data(), x.data(), 0, indptr.data(), num_targets()};
+  }
 };
 
 inline HostBatch run_host(Backend& backend, const GraphView& graph, const Query& query) {

@@ -53,13 +53,13 @@ def check_against_twin(graph, batch, fanout):
             pool = neighbours(graph, n_id[node]).tolist()
             picks = len(pool) if width < 0 else min(width, len(pool))
             drawn = n_id[source[edge : edge + picks]].tolist()
-            assert (target[edge : edge + picks] == node).all()
+            assert batch.indptr[node] == edge and (target[edge : edge + picks] == node).all()
             assert len(set(drawn)) == picks and set(drawn) <= set(pool)  # Cora has no duplicate edges
             assert [each for each in pool if each in set(drawn)] == drawn  # in the order of the data set
             edge += picks
         assert edge == sum(batch.num_sampled_edges[: hop + 1])
         begin, reached = reached, reached + batch.num_sampled_nodes[hop + 1]
-    assert edge == len(source)
+    assert edge == len(source) == batch.indptr[-1] and len(batch.indptr) == begin + 1
     walked = np.concatenate([n_id[: batch.batch_size], n_id[source]])
     assert in_order_of_first_occurrence(walked) == n_id.tolist()
 

@@ -45,6 +45,7 @@ from cohort.trainer.digest import digest
 def describe(batch):
     if batch.batch_size == 0:
         assert (batch.x.shape, batch.edge_index.shape, batch.num_sampled_nodes) == ((0, 1433), (2, 0), [0, 0, 0])
+        assert batch.indptr.tolist() == [0]
     return batch.batch_size, digest(batch)
 
 data, out, device = sys.argv[1:]

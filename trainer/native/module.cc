@@ -65,6 +65,12 @@ void bind_slot(nb::module_& m) {
                      const auto& batch = nb::cast<HeldSlot&>(self).batch();
                      return view(self, batch.edge_index_offset, {2, batch.num_edges}, int64_type());
                    })
+      .def_prop_ro("indptr",
+                   [](nb::handle self) {
+                     const auto& batch = nb::cast<HeldSlot&>(self).batch();
+                     const int64_t num_targets = batch.num_nodes - batch.nodes_per_hop[batch.num_hops];
+                     return view(self, batch.indptr_offset, {num_targets + 1}, int64_type());
+                   })
       .def_prop_ro("n_id",
                    [](nb::handle self) {
                      const auto& batch = nb::cast<HeldSlot&>(self).batch();

@@ -27,6 +27,13 @@ void end_with_parent(int32_t parent, int signal);
 // Monotonic clock in microseconds; the same clock in all processes of a machine.
 int64_t monotonic_us();
 
+// From when to when, as monotonic_us() has it.
+struct Span {
+  double begin_us = 0;
+  double end_us = 0;
+  double us() const { return end_us - begin_us; }
+};
+
 // Bytes of host memory that can be allocated now (MemAvailable, or COHORT_HOST_MEMORY_BYTES where memory grows on use).
 int64_t available_host_bytes();
 

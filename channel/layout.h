@@ -11,10 +11,12 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "base/process.h"
+
 namespace cohort::channel {
 
 constexpr uint64_t kMagic = 0x4C4E4843'54524843ull;  // "CHRTCHNL" as little-endian bytes
-constexpr uint32_t kVersion = 5;
+constexpr uint32_t kVersion = 6;
 constexpr int kMaxSlots = 64;
 constexpr int kMaxHops = 16;
 constexpr int kMaxRequests = 8;  // requests posted and not yet begun
@@ -100,8 +102,8 @@ struct Batch {
   // int64 [num_targets + 1], first edge of each target; targets are all nodes but those first reached in the last hop
   uint64_t indptr_offset;
   uint64_t x_offset;  // feature dtype [num_nodes, feature_dim]
-  double sample_us;   // time in the sampler for drawing and relabelling
-  double fetch_us;    // time in the sampler for feature rows
+  base::Span sample;  // when the sampler drew and relabelled it
+  base::Span fetch;   // when it wrote the slot
   TierUse row_tiers[kNumTiers];
   TierLists list_tiers[kNumTiers];
 };

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/process.h"
 #include "base/random.h"
 #include "cache/plan.h"
 #include "cache/slab_rows.h"
@@ -49,6 +50,8 @@ struct Counts {
   std::vector<int64_t> edges_per_hop;  // [num_hops]
   int64_t num_nodes = 0;
   int64_t num_edges = 0;
+  base::Span time;          // of drawing and relabelling
+  cache::ListUses lists{};  // that neighbours were drawn from
 };
 
 // Where the batch goes: arrays inside a slot, on the backend's device.
@@ -63,12 +66,10 @@ struct SlotArrays {
   int64_t num_targets = 0;        // all but the last hop's nodes
 };
 
-// What a finished batch took.
-struct BatchTimes {
-  double sample_us = 0;
-  double fetch_us = 0;
+// What it took to write a batch into its slot.
+struct FetchUse {
+  base::Span time;
   cache::TierUses rows{};
-  cache::ListUses lists{};
 };
 
 class Backend {
@@ -78,9 +79,13 @@ class Backend {
   // Called by the thread that will use the backend, before anything else: makes its GPU the thread's.
   virtual void enter_thread() {}
 
-  // Draws and relabels; the result stays in the backend until the next call. Seeds come first, then nodes in order of
-  // first occurrence among the drawn edges; edges are ordered by hop, target, and position in the target's neighbours.
+  // Draws and relabels; the result stays in the backend until fetch(), or the next call. Seeds come first, then nodes
+  // in order of first occurrence among the drawn edges; edges are ordered by hop, target, and position in the target's
+  // neighbours.
   virtual Counts sample(const Query& query) = 0;
+
+  // True when another thread (after enter_thread()) may sample the next batch as soon as fetch() has returned.
+  virtual bool samples_ahead() const { return false; }
 
   // Puts `order` (which makes a stream wait for the slot's last readers) before the next fetch. Nothing to do on the
   // CPU.
@@ -95,8 +100,8 @@ class Backend {
   // True once everything started by fetch() is in the slot.
   virtual bool finished() = 0;
 
-  // Times of the batch, once it is finished.
-  virtual BatchTimes times() = 0;
+  // What the last fetch() took, once it is finished.
+  virtual FetchUse fetched() = 0;
 };
 
 // Deliberate faults and delays, for tests.

@@ -50,53 +50,64 @@ class CudaBackend final : public Backend {
   void enter_thread() override { cuda_check(cudaSetDevice(gpu_), "choose the backend's GPU"); }
 
   Counts sample(const Query& query) override {
-    started_.record(stream_);
-    Counts counts = sampler_.sample(query, stream_);
-    sampled_.record(stream_);
+    started_.record(sampling_);
+    Counts counts = sampler_.sample(query, sampling_);
+    sampled_.record(sampling_);
+    sampled_.synchronize();
+    counts.time = until_now(started_, sampled_);
+    counts.lists = sampler_.list_use();
+    if (!graph_.pinned().indptr()) std::swap(counts.lists[0], counts.lists[cache::kHostTier]);  // all lists are local
     return counts;
   }
 
-  void before_fetch(const std::function<void(void*)>& order) override { order(static_cast<cudaStream_t>(stream_)); }
+  bool samples_ahead() const override { return true; }
+
+  void before_fetch(const std::function<void(void*)>& order) override { order(static_cast<cudaStream_t>(sampling_)); }
 
   void fill(std::byte* data, std::size_t bytes, int value) override {
-    cuda_check(cudaMemsetAsync(data, value, bytes, stream_), "poison a slot");
+    cuda_check(cudaMemsetAsync(data, value, bytes, sampling_), "poison a slot");
   }
 
+  // The sampled batch goes to the slot before the sampler's stream may draw the next; rows are fetched beside that.
   void fetch(const SlotArrays& slot, std::span<const int64_t> input_id) override {
-    inject_faults();
-    fetching_.record(stream_);
+    fetching_started_.record(sampling_);
     const SampledRef batch = sampler_.result();
-    cuda_check(cudaMemcpyAsync(slot.input_id, input_id.data(), input_id.size_bytes(), cudaMemcpyHostToDevice, stream_),
-               "copy input ids");
-    write_graph(batch, graph_.labels(), slot, blocks_for_whole_gpu(), stream_);
-    rows_.fetch(batch.n_id, batch.num_nodes, {slot.x, slot.slot, slot.n_id}, stream_);
-    fetched_.record(stream_);
+    cuda_check(
+        cudaMemcpyAsync(slot.input_id, input_id.data(), input_id.size_bytes(), cudaMemcpyHostToDevice, sampling_),
+        "copy input ids");
+    write_graph(batch, graph_.labels(), slot, blocks_for_whole_gpu(), sampling_);
+    written_.record(sampling_);
+    written_.wait_on(fetching_);
+    inject_faults();
+    rows_.fetch(slot.n_id, batch.num_nodes, {slot.x, slot.slot, slot.n_id}, fetching_);
+    fetched_.record(fetching_);
   }
 
   bool finished() override { return fetched_.done(); }
 
-  BatchTimes times() override {
-    float sample_ms = 0, fetch_ms = 0;
-    cuda_check(cudaEventElapsedTime(&sample_ms, started_, sampled_), "time the sampling");
-    cuda_check(cudaEventElapsedTime(&fetch_ms, fetching_, fetched_), "time the fetch");
-    BatchTimes times{1e3 * sample_ms, 1e3 * fetch_ms, rows_.use(), sampler_.list_use()};
-    if (!graph_.pinned().indptr()) std::swap(times.lists[0], times.lists[cache::kHostTier]);  // all lists are local
-    return times;
-  }
+  FetchUse fetched() override { return {until_now(fetching_started_, fetched_), rows_.use()}; }
 
  private:
+  // Between two events, the second of which has just been seen.
+  static base::Span until_now(const base::Event& begin, const base::Event& end) {
+    const auto now_us = static_cast<double>(base::monotonic_us());
+    float ms = 0;
+    cuda_check(cudaEventElapsedTime(&ms, begin, end), "time a batch");
+    return {now_us - 1e3 * ms, now_us};
+  }
+
   void inject_faults() {
     if (faults_.slow_fetch_us > 0) {
       std::uniform_int_distribution<int64_t> delay_us(0, faults_.slow_fetch_us);
-      delay(delay_us(delays_), stream_);
+      delay(delay_us(delays_), fetching_);
     }
-    if (fetches_++ == faults_.illegal_access_batch) access_illegally(stream_);
+    if (fetches_++ == faults_.illegal_access_batch) access_illegally(fetching_);
   }
 
   Faults faults_;
   int gpu_ = current_gpu();
-  base::Stream stream_;
-  base::Event started_, sampled_, fetching_, fetched_;
+  base::Stream sampling_, fetching_;
+  base::Event started_, sampled_, fetching_started_, written_, fetched_;
   GraphOnGpu graph_;
   CudaNeighborSampler sampler_;
   cache::FeatureFetch rows_;

@@ -33,6 +33,10 @@ void draw_positions(base::PhiloxKey key, int64_t node, int hop, int64_t picks, i
   std::sort(positions, positions + picks);
 }
 
+base::Span since(int64_t start_us) {
+  return {static_cast<double>(start_us), static_cast<double>(base::monotonic_us())};
+}
+
 class HostBackend final : public Backend {
  public:
   HostBackend(const GraphView& graph, const Faults& faults)
@@ -56,9 +60,9 @@ class HostBackend final : public Backend {
     }
     counts.num_nodes = static_cast<int64_t>(n_id_.size());
     counts.num_edges = static_cast<int64_t>(source_.size());
-    times_.lists[cache::kHostTier] = {
+    counts.lists[cache::kHostTier] = {
         num_lists_, counts.num_edges * graph_.index_bytes + num_lists_ * cache::list_head_bytes(cache::Tier::kHost)};
-    times_.sample_us = static_cast<double>(base::monotonic_us() - start_us);
+    counts.time = since(start_us);
     return counts;
   }
 
@@ -86,12 +90,12 @@ class HostBackend final : public Backend {
     }
     if (graph_.encoded) graph_.encoded->fetch(n_id_, slot.x);
     const int64_t bytes = graph_.encoded ? graph_.encoded->stored_bytes(n_id_) : num_nodes * graph_.row_bytes;
-    times_.fetch_us = static_cast<double>(base::monotonic_us() - start_us);
-    times_.rows[cache::kHostTier] = {num_nodes, bytes, times_.fetch_us};
+    use_.time = since(start_us);
+    use_.rows[cache::kHostTier] = {num_nodes, bytes, use_.time.us()};
   }
 
   bool finished() override { return true; }
-  BatchTimes times() override { return times_; }
+  FetchUse fetched() override { return use_; }
 
  private:
   void forget_last_batch() {
@@ -171,7 +175,7 @@ class HostBackend final : public Backend {
   std::vector<int64_t> offset_;    // int64 [frontier + 1], first edge of each frontier node
   std::vector<int64_t> drawn_;     // int64 [edges of the hop], positions, then global ids
   int64_t num_lists_ = 0;          // of the batch, that neighbours were drawn from
-  BatchTimes times_;
+  FetchUse use_;
   std::mt19937_64 delays_{std::random_device{}()};
 };
 

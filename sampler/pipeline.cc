@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <future>
 #include <thread>
 
 #include "base/check.h"
@@ -49,12 +50,12 @@ channel::Batch describe(const channel::Request& request, const Schedule& schedul
 
 static_assert(cache::kNumTiers == channel::kNumTiers);
 
-void report(const BatchTimes& times, channel::Batch& batch) {
-  batch.sample_us = times.sample_us;
-  batch.fetch_us = times.fetch_us;
+void report(const Counts& sampled, const FetchUse& fetched, channel::Batch& batch) {
+  batch.sample = sampled.time;
+  batch.fetch = fetched.time;
   for (std::size_t tier = 0; tier < cache::kNumTiers; ++tier) {
-    batch.row_tiers[tier] = {times.rows[tier].rows, times.rows[tier].bytes, times.rows[tier].us};
-    batch.list_tiers[tier] = {times.lists[tier].lists, times.lists[tier].bytes};
+    batch.row_tiers[tier] = {fetched.rows[tier].rows, fetched.rows[tier].bytes, fetched.rows[tier].us};
+    batch.list_tiers[tier] = {sampled.lists[tier].lists, sampled.lists[tier].bytes};
   }
 }
 
@@ -75,6 +76,13 @@ WorstCase worst_case(const channel::Request& request, int64_t num_nodes) {
   return bound;
 }
 
+// A pass that is being served.
+struct Pipeline::Pass {
+  const channel::Request& request;
+  Schedule schedule;
+  std::future<Counts> ahead;  // the next batch, where it is being sampled already
+};
+
 void Pipeline::serve() {
   while (const auto request = publisher_.next_request()) serve_pass(*request);
 }
@@ -83,37 +91,51 @@ void Pipeline::serve_pass(const channel::Request& request) {
   base::require(request.num_hops >= 1 && request.num_hops <= channel::kMaxHops, "1 to kMaxHops hops");
   const uint64_t stride = request.step_stride;
   base::require(stride >= 1, "a stride of at least 1");
-  Schedule schedule(seed_sets_.get(request.seed_set), request, options_.seed);
-  const uint64_t end = (schedule.num_steps() + stride - 1) / stride * stride;
+  Pass pass{request, Schedule(seed_sets_.get(request.seed_set), request, options_.seed), {}};
+  const uint64_t num_steps = pass.schedule.num_steps(), end = (num_steps + stride - 1) / stride * stride;
   for (uint64_t step = request.first_step; step < end; step += stride) {
     const std::optional<int> slot = publisher_.acquire(request.pass);
     if (!slot) return;
-    if (step < schedule.num_steps()) {
-      build_batch(*slot, request, schedule, step);
+    if (step < num_steps) {
+      build_batch(*slot, pass, step);
     } else {
-      publish_empty(*slot, request, schedule, step);
+      publish_empty(*slot, request, pass.schedule, step);
     }
   }
 }
 
-void Pipeline::build_batch(int slot, const channel::Request& request, Schedule& schedule, uint64_t step) {
+Query Pipeline::query(Pass& pass, uint64_t step) const {
+  return {pass.schedule.seeds(step),
+          std::span(pass.request.fanout).first(static_cast<std::size_t>(pass.request.num_hops)),
+          batch_key(options_.seed, pass.request.epoch, step)};
+}
+
+void Pipeline::sample_ahead(Pass& pass, uint64_t step) {
+  if (!backend_.samples_ahead() || step >= pass.schedule.num_steps()) return;
+  pass.ahead = std::async(std::launch::async, [this, next = query(pass, step)] {
+    backend_.enter_thread();
+    return backend_.sample(next);
+  });
+}
+
+void Pipeline::build_batch(int slot, Pass& pass, uint64_t step) {
+  const channel::Request& request = pass.request;
   const uint64_t number = publisher_.next_sequence();
   publisher_.set_stage(Stage::kSampling, number);
-  const Query query{schedule.seeds(step), std::span(request.fanout).first(static_cast<std::size_t>(request.num_hops)),
-                    batch_key(options_.seed, request.epoch, step)};
-  const Counts counts = backend_.sample(query);
+  const Counts counts = pass.ahead.valid() ? pass.ahead.get() : backend_.sample(query(pass, step));
 
   publisher_.set_stage(Stage::kFetching, number);
-  channel::Batch batch = describe(request, schedule, step, counts);
+  channel::Batch batch = describe(request, pass.schedule, step, counts);
   const std::size_t bytes =
       lay_out({counts.num_nodes, counts.num_edges, batch.num_seeds, graph_.row_bytes, num_targets(batch)}, batch);
   std::byte* data = publisher_.memory(slot, bytes, slot_bytes_to_ask(request, bytes));
   backend_.before_fetch([&](void* stream) { publisher_.wait_drained(slot, stream); });
   if (options_.poison_slots) backend_.fill(data, bytes, 0xFF);
-  backend_.fetch(arrays_of(slot, data, batch), schedule.positions(step));
+  backend_.fetch(arrays_of(slot, data, batch), pass.schedule.positions(step));
+  sample_ahead(pass, step + request.step_stride);
   wait_until_finished();
 
-  report(backend_.times(), batch);
+  report(counts, backend_.fetched(), batch);
   publisher_.set_stage(Stage::kPublishing, number);
   publisher_.publish(slot, batch);
 }

@@ -21,8 +21,11 @@ class Pipeline {
   void serve();
 
  private:
+  struct Pass;
   void serve_pass(const channel::Request& request);
-  void build_batch(int slot, const channel::Request& request, Schedule& schedule, uint64_t step);
+  void build_batch(int slot, Pass& pass, uint64_t step);
+  Query query(Pass& pass, uint64_t step) const;
+  void sample_ahead(Pass& pass, uint64_t step);
   void publish_empty(int slot, const channel::Request& request, const Schedule& schedule, uint64_t step);
   std::size_t slot_bytes_to_ask(const channel::Request& request, std::size_t needed_bytes) const;
   void wait_until_finished() const;

@@ -118,7 +118,7 @@ TEST(HostBackend, CountsTheListsItReads) {
     const auto targets = batch.edge_index.begin() + batch.counts.num_edges;
     const std::set<int64_t> lists(targets, batch.edge_index.end());
     ASSERT_LT(lists.size(), static_cast<std::size_t>(batch.counts.num_nodes - batch.counts.nodes_per_hop.back()));
-    const cache::ListUse read = backend->times().lists[cache::kHostTier];
+    const cache::ListUse read = batch.counts.lists[cache::kHostTier];
     EXPECT_EQ(read.lists, static_cast<int64_t>(lists.size()));
     EXPECT_EQ(read.bytes, batch.counts.num_edges * 4 + read.lists * 16);
   }

@@ -113,12 +113,12 @@ TEST_P(Rows, CountTheBytesThatAreRead) {
     const HostBatch got = run_host(*backend, graph, query);
     const int64_t expected =
         graph.encoded ? graph.encoded->stored_bytes(got.n_id) : got.counts.num_nodes * graph.row_bytes;
-    const BatchTimes times = backend->times();
+    const FetchUse times = backend->fetched();
     EXPECT_EQ(times.rows[cache::kHostTier].bytes, expected) << mode;
     EXPECT_EQ(times.rows[cache::kHostTier].rows, got.counts.num_nodes) << mode;
-    EXPECT_EQ(times.rows[cache::kHostTier].us, times.fetch_us) << mode;
+    EXPECT_EQ(times.rows[cache::kHostTier].us, times.time.us()) << mode;
     for (std::size_t tier = 0; tier < cache::kHostTier; ++tier) {
-      EXPECT_EQ(times.rows[tier].rows + times.rows[tier].bytes + times.lists[tier].lists, 0) << "a GPU's memory";
+      EXPECT_EQ(times.rows[tier].rows + times.rows[tier].bytes + got.counts.lists[tier].lists, 0) << "a GPU's memory";
     }
   }
 }

@@ -93,8 +93,16 @@ void bind_slot(nb::module_& m) {
                    [](const HeldSlot& slot) { return first_of(slot.batch().nodes_per_hop, slot.batch().num_hops + 1); })
       .def_prop_ro("num_sampled_edges",
                    [](const HeldSlot& slot) { return first_of(slot.batch().edges_per_hop, slot.batch().num_hops); })
-      .def_prop_ro("sample_us", [](const HeldSlot& slot) { return slot.batch().sample_us; })
-      .def_prop_ro("fetch_us", [](const HeldSlot& slot) { return slot.batch().fetch_us; })
+      .def_prop_ro("sample_us", [](const HeldSlot& slot) { return slot.batch().sample.us(); })
+      .def_prop_ro("fetch_us", [](const HeldSlot& slot) { return slot.batch().fetch.us(); })
+      .def_prop_ro(
+          "spans",
+          [](const HeldSlot& slot) {
+            const auto& [sample, fetch] = std::pair(slot.batch().sample, slot.batch().fetch);
+            return std::tuple(sample.begin_us, sample.end_us, fetch.begin_us, fetch.end_us);
+          },
+          "When the sampler drew the batch and when it wrote the slot: begin and end of each, in microseconds of the "
+          "clock of time.monotonic().")
       .def_prop_ro(
           "row_tiers", [](const HeldSlot& slot) { return rows_by_tier(slot.batch()); },
           "(rows, stored bytes, seconds) of feature rows by where they were read: local, peer, host, recent.")

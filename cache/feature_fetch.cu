@@ -161,6 +161,11 @@ void FeatureFetch::set_num_sms(int num_sms) {
   share_anew();
 }
 
+void FeatureFetch::run_on(const std::function<base::Stream()>& make_stream, int num_sms) {
+  for (base::Stream& stream : streams_) stream = make_stream();
+  set_num_sms(num_sms);
+}
+
 void FeatureFetch::share_anew() {
   std::array<bool, kNumTiers> present{};
   for (int tier = 0; tier < kNumTiers; ++tier) present[tier] = has(static_cast<Tier>(tier));

@@ -1,8 +1,11 @@
+#include <algorithm>
+#include <optional>
 #include <random>
 #include <string>
 
 #include "base/check.h"
 #include "base/owners.h"
+#include "base/sm_partition.h"
 #include "cache/feature_fetch.h"
 #include "cache/fill_slabs.h"
 #include "sampler/backend.h"
@@ -21,10 +24,14 @@ int current_gpu() {
   return gpu;
 }
 
-// Enough blocks to keep all SMs of the current GPU busy.
-int blocks_for_whole_gpu() {
+int num_sms_of_current_gpu() {
   int num_sms = 0;
   cuda_check(cudaDeviceGetAttribute(&num_sms, cudaDevAttrMultiProcessorCount, current_gpu()), "count SMs");
+  return num_sms;
+}
+
+// Blocks that keep so many SMs busy.
+constexpr int blocks_for(int num_sms) {
   constexpr int kBlocksPerSm = 8;
   return num_sms * kBlocksPerSm;
 }
@@ -35,9 +42,11 @@ class CudaBackend final : public Backend {
               const Faults& faults)
       : faults_(faults),
         graph_(graph, std::move(pinned)),
-        sampler_(graph_.topology(), graph.num_nodes, blocks_for_whole_gpu()),
+        fetch_sms_(settings.fetch_sms > 0 ? settings.fetch_sms : cache::kDefaultFetchSms),
+        max_blocks_(blocks_for(num_sms_of_current_gpu())),
+        sampler_(graph_.topology(), graph.num_nodes, max_blocks_),
         rows_(graph_.pinned().rows(), graph.row_bytes,
-              {settings.fetch_sms, settings.order_host_rows, settings.host_bytes_per_second}) {
+              {fetch_sms_, settings.order_host_rows, settings.host_bytes_per_second}) {
     if (settings.reuse_rows) rows_.reuse_rows(graph.num_nodes);
   }
 
@@ -48,6 +57,20 @@ class CudaBackend final : public Backend {
   }
 
   void enter_thread() override { cuda_check(cudaSetDevice(gpu_), "choose the backend's GPU"); }
+
+  void use_sms(int num_sms) override {
+    if (num_sms == partition_sms_) return;
+    partition_sms_ = num_sms;
+    std::optional<base::SmPartition> part;
+    if (num_sms > 0) part.emplace(num_sms, base::SmPartition::Part::kFirst);
+    const auto stream = [&] { return part ? part->make_stream() : base::Stream(); };
+    sampling_ = stream();
+    fetching_ = stream();
+    const int sms = part ? part->num_sms() : num_sms_of_current_gpu();
+    max_blocks_ = blocks_for(sms);
+    sampler_.set_max_blocks(max_blocks_);
+    rows_.run_on(stream, part ? std::clamp(fetch_sms_, 1, sms / 2) : fetch_sms_);  // half is left for sampling
+  }
 
   Counts sample(const Query& query) override {
     started_.record(sampling_);
@@ -75,7 +98,7 @@ class CudaBackend final : public Backend {
     cuda_check(
         cudaMemcpyAsync(slot.input_id, input_id.data(), input_id.size_bytes(), cudaMemcpyHostToDevice, sampling_),
         "copy input ids");
-    write_graph(batch, graph_.labels(), slot, blocks_for_whole_gpu(), sampling_);
+    write_graph(batch, graph_.labels(), slot, max_blocks_, sampling_);
     written_.record(sampling_);
     written_.wait_on(fetching_);
     inject_faults();
@@ -109,6 +132,9 @@ class CudaBackend final : public Backend {
   base::Stream sampling_, fetching_;
   base::Event started_, sampled_, fetching_started_, written_, fetched_;
   GraphOnGpu graph_;
+  int partition_sms_ = 0;  // as asked for; 0: all
+  int fetch_sms_;          // that the user or the default gives the fetch
+  int max_blocks_;
   CudaNeighborSampler sampler_;
   cache::FeatureFetch rows_;
   cache::CachedLists lists_;

@@ -52,6 +52,7 @@ class BatchSource:
         self.folder = Path(folder)
         self.limit_seconds = limit_seconds
         self.rank, self.num_ranks = rank, num_ranks
+        self.sampler_sms = 0  # of the passes asked for from now on: what the sampler has for itself, 0: all are shared
         self._receiver = _native.Receiver(str(folder))
         self._num_seeds: list[int] = []
         self._current = 0  # number of the pass being iterated
@@ -82,6 +83,7 @@ class BatchSource:
             shuffle=shuffle,
             batch_size=batch_size,
             fanout=list(fanout),
+            sampler_sms=self.sampler_sms,
         )
         return Pass(number, -(-num_batches // self.num_ranks))
 

@@ -9,7 +9,7 @@
 namespace cohort::base {
 namespace {
 
-constexpr unsigned kDriverVersion = 12040;  // the first with green contexts
+constexpr unsigned kDriverVersion = 12050;  // the first with streams of green contexts
 
 // Asked of the driver at run time: a program that is linked with it would not start on a machine without one.
 template <typename Function>
@@ -20,7 +20,7 @@ Function* driver_function(const char* name) {
       cudaGetDriverEntryPointByVersion(name, &function, kDriverVersion, cudaEnableDefault, &found);
   if (status != cudaSuccess || found != cudaDriverEntryPointSuccess) {
     cudaGetLastError();  // takes the error back
-    throw Error({"--sampler-sms", "a driver with green contexts (CUDA 12.4)", std::string("none: no ") + name,
+    throw Error({"--sampler-sms", "a driver with green contexts (CUDA 12.5)", std::string("none: no ") + name,
                  "update the driver, or leave the option out"});
   }
   return reinterpret_cast<Function*>(function);

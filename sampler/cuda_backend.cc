@@ -12,6 +12,7 @@
 #include "sampler/batch_writer.h"
 #include "sampler/gpu_graph.h"
 #include "sampler/neighbor_sampler.h"
+#include "sampler/pace.h"
 
 namespace cohort::sampler {
 namespace {
@@ -69,7 +70,8 @@ class CudaBackend final : public Backend {
     const int sms = part ? part->num_sms() : num_sms_of_current_gpu();
     max_blocks_ = blocks_for(sms);
     sampler_.set_max_blocks(max_blocks_);
-    rows_.run_on(stream, part ? std::clamp(fetch_sms_, 1, sms / 2) : fetch_sms_);  // half is left for sampling
+    pace_ = Pace(part ? std::clamp(fetch_sms_, 1, sms / 2) : fetch_sms_);  // half is left for sampling
+    rows_.run_on(stream, pace_.sms());
   }
 
   Counts sample(const Query& query) override {
@@ -78,6 +80,7 @@ class CudaBackend final : public Backend {
     sampled_.record(sampling_);
     sampled_.synchronize();
     counts.time = until_now(started_, sampled_);
+    sampled_us_ = counts.time.end_us;
     counts.lists = sampler_.list_use();
     if (!graph_.pinned().indptr()) std::swap(counts.lists[0], counts.lists[cache::kHostTier]);  // all lists are local
     return counts;
@@ -93,6 +96,7 @@ class CudaBackend final : public Backend {
 
   // The sampled batch goes to the slot before the sampler's stream may draw the next; rows are fetched beside that.
   void fetch(const SlotArrays& slot, std::span<const int64_t> input_id) override {
+    fetched_batch_sampled_us_ = sampled_us_;  // another thread may sample the next one before this one is fetched
     fetching_started_.record(sampling_);
     const SampledRef batch = sampler_.result();
     cuda_check(
@@ -102,13 +106,18 @@ class CudaBackend final : public Backend {
     written_.record(sampling_);
     written_.wait_on(fetching_);
     inject_faults();
+    rows_.set_num_sms(pace_.sms());
     rows_.fetch(slot.n_id, batch.num_nodes, {slot.x, slot.slot, slot.n_id}, fetching_);
     fetched_.record(fetching_);
   }
 
   bool finished() override { return fetched_.done(); }
 
-  FetchUse fetched() override { return {until_now(fetching_started_, fetched_), rows_.use()}; }
+  FetchUse fetched() override {
+    const FetchUse use{until_now(fetching_started_, fetched_), rows_.use()};
+    pace_.learn(fetched_batch_sampled_us_, use.time);
+    return use;
+  }
 
  private:
   // Between two events, the second of which has just been seen.
@@ -135,6 +144,8 @@ class CudaBackend final : public Backend {
   int partition_sms_ = 0;  // as asked for; 0: all
   int fetch_sms_;          // that the user or the default gives the fetch
   int max_blocks_;
+  Pace pace_{fetch_sms_};
+  double sampled_us_ = 0, fetched_batch_sampled_us_ = 0;  // when sampling ended
   CudaNeighborSampler sampler_;
   cache::FeatureFetch rows_;
   cache::CachedLists lists_;

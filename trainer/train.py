@@ -36,6 +36,8 @@ class TrainOptions:
     num_classes: int
     feature_dim: int
     quiet: bool = False
+    layers: str = "cohort"  # or "pyg"
+    amp: bool = False  # autocast to bfloat16
     max_batches: int | None = None  # of each pass; for a run that is only to be measured
 
 
@@ -73,6 +75,7 @@ class Trainer:
             options.num_classes,
             len(options.fanout),
             options.dropout,
+            options.layers,
         ).to(self.device)
         self.shared_model = ranks.share(self.model)
         if ranks.rank > 0:  # the same weights everywhere, but a dropout of its own
@@ -162,13 +165,17 @@ class Trainer:
         }
 
     def _optimizer_of(self, model: torch.nn.Module) -> torch.optim.Optimizer:
-        return torch.optim.Adam(model.parameters(), lr=self.options.lr, weight_decay=self.options.weight_decay)
+        fused = self.device.type == "cuda"
+        options = self.options
+        return torch.optim.Adam(model.parameters(), lr=options.lr, weight_decay=options.weight_decay, fused=fused)
 
-    @staticmethod
-    def _seed_scores(model: torch.nn.Module, batch) -> torch.Tensor:
+    def _seed_scores(self, model: torch.nn.Module, batch) -> torch.Tensor:
         """float32 [batch_size, num_classes]"""
-        scores = model(model_input(batch.x), batch.edge_index, batch.num_sampled_nodes, batch.num_sampled_edges)
-        return scores[: batch.batch_size]
+        amp = self.options.amp
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=amp):
+            x = model_input(batch.x, keep_half=amp and self.options.layers == "cohort")
+            scores = model(x, batch.edge_index, batch.num_sampled_nodes, batch.num_sampled_edges)
+        return scores[: batch.batch_size].float()
 
     @torch.no_grad()
     def evaluate(self, which: Pass) -> float:

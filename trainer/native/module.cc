@@ -11,6 +11,7 @@
 #include "base/nanobind_errors.h"
 #include "base/process.h"
 #include "trainer/native/held_slot.h"
+#include "trainer/native/nn_module.h"
 
 namespace nb = nanobind;
 using namespace cohort;
@@ -177,4 +178,5 @@ NB_MODULE(_native, m) {
       nb::arg("signal"), "Has the kernel send this process a signal when its parent dies.");
   bind_slot(m);
   bind_receiver(m);
+  trainer::bind_layers(m);
 }

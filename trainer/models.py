@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 import cohort.nn
 from cohort.base.errors import CohortError
+from cohort.nn.block import block_of
 
 GAT_HEADS = 4
 LAYERS = {"cohort": cohort.nn, "pyg": pyg}
@@ -42,9 +43,10 @@ class SampledGNN(nn.Module):
         self.layers = nn.ModuleList(
             _layer(LAYERS[layers], kind, dims[i], dims[i + 1], last=i == num_layers - 1) for i in range(num_layers)
         )
-        self.activation = F.elu if kind == "gat" else F.relu
+        self.activation = "elu" if kind == "gat" else "relu"
         self.dropout = dropout
         self.two_sided = kind != "gcn"  # GCNConv's normalisation wants sources and targets in one set
+        self.fused = layers == "cohort"
 
     def forward(
         self,
@@ -57,17 +59,26 @@ class SampledGNN(nn.Module):
 
         With the two lists of a sampled batch, each layer leaves out the nodes and edges that no seed needs any more.
         """
+        edges = edge_index
         for i, layer in enumerate(self.layers):
             if num_sampled_nodes is not None:
                 hops = len(num_sampled_edges) - i  # whose edges this layer still needs
                 x = _first_rows(x, sum(num_sampled_nodes[: hops + 1]))
-                edge_index = edge_index[:, : sum(num_sampled_edges[:hops])]
-                if self.two_sided:  # rows only for the nodes that the next layer reads
-                    x = (x, x[: sum(num_sampled_nodes[:hops])])
-            x = layer(x, edge_index)
+                edges = edge_index[:, : sum(num_sampled_edges[:hops])]
+                num_targets = sum(num_sampled_nodes[:hops])  # rows only for the nodes that the next layer reads
+                if self.two_sided:
+                    x = (x, x[:num_targets])
+                elif self.fused:
+                    edges = block_of(edges, x.shape[0], num_targets)
+            x = layer(x, edges)
             if i < len(self.layers) - 1:
-                x = F.dropout(self.activation(x), self.dropout, self.training)
+                x = self._activated(x)
         return x
+
+    def _activated(self, x: Tensor) -> Tensor:
+        if self.fused:
+            return cohort.nn.activated(x, self.activation, self.dropout, self.training)
+        return F.dropout(getattr(F, self.activation)(x), self.dropout, self.training)
 
 
 def _first_rows(x: Tensor, count: int) -> Tensor:

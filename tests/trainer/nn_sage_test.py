@@ -195,6 +195,13 @@ def test_the_same_bits_every_time_and_on_every_device(device):
         assert torch.equal(again["out"].cpu(), host["out"]) and torch.equal(again["x0"].cpu(), host["x0"])
 
 
+def test_matrices_take_pygs_way():
+    theirs, ours = pair_of(7, 4)
+    edge_index = random_edges(50, 50, 300)
+    matrix = torch.sparse_coo_tensor(edge_index.flip(0), torch.ones(300), (50, 50)).coalesce()
+    assert_same(theirs, ours, torch.randn(50, 7).requires_grad_(), matrix)
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/check.h"
+#include "trainer/native/activation.h"
 #include "trainer/native/max_rows.h"
 #include "trainer/native/sum_rows.h"
 #include "trainer/native/transpose.h"
@@ -83,6 +84,17 @@ void transpose(const Stream& stream, const BlockRef& block, int64_t num_columns,
                             at<std::byte>(scratch), scratch_bytes});
 }
 
+void drop(const Stream& stream, int dtype, int activation, int64_t size, double p, uint64_t key, Address x,
+          Address out) {
+  run(stream, DropCall{static_cast<Dtype>(dtype), static_cast<Activation>(activation), size, p, key, at(x), at(out)});
+}
+
+void drop_grad(const Stream& stream, int dtype, int activation, int64_t size, double p, Address y, Address grad,
+               Address out) {
+  run(stream,
+      DropGradCall{static_cast<Dtype>(dtype), static_cast<Activation>(activation), size, p, at(y), at(grad), at(out)});
+}
+
 std::size_t scratch_bytes([[maybe_unused]] const Stream& stream, [[maybe_unused]] int64_t num_edges) {
 #ifdef COHORT_WITH_CUDA
   if (stream) return transpose_scratch_bytes(num_edges);
@@ -109,6 +121,10 @@ void bind_layers(nb::module_& m) {
         "best"_a, "grad"_a, "ties"_a, "out"_a, "partial"_a, "The gradient of a maximum.");
   m.def("transpose", &transpose, "stream"_a.none(), "block"_a, "num_columns"_a, "offsets"_a, "index"_a, "edge"_a,
         "scratch"_a, "scratch_bytes"_a, "Exchanges rows and columns; see trainer/native/transpose.h.");
+  m.def("drop", &drop, "stream"_a.none(), "dtype"_a, "activation"_a, "size"_a, "p"_a, "key"_a, "x"_a, "out"_a,
+        "Activation and dropout; see trainer/native/activation.h.");
+  m.def("drop_grad", &drop_grad, "stream"_a.none(), "dtype"_a, "activation"_a, "size"_a, "p"_a, "y"_a, "grad"_a,
+        "out"_a, "Their gradient.");
   m.def("transpose_scratch_bytes", &scratch_bytes, "stream"_a.none(), "num_edges"_a,
         "How much scratch memory a transposition needs.");
   m.def("max_pieces", &max_pieces, "num_edges"_a, "How many pieces of long rows a reduction may have.");

@@ -52,19 +52,14 @@ def block_of(edge_index: Tensor | Block, num_sources: int, num_targets: int) -> 
         if found != (num_sources, num_targets):
             raise CohortError("block", f"{num_sources} sources and {num_targets} targets, the rows of x", str(found))
         return edge_index
-    if not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided or edge_index.dtype != torch.int64:
-        hint = "cohort.nn takes no SparseTensor; use the layer of torch_geometric.nn for one"
-        raise CohortError("edge_index", "an int64 tensor of shape [2, edges], or a Block", _kind(edge_index), hint)
+    if edge_index.dtype != torch.int64:
+        raise CohortError("edge_index", "an int64 tensor of shape [2, edges], or a Block", str(edge_index.dtype))
     if edge_index.dim() != 2 or edge_index.shape[0] != 2:
         raise CohortError("edge_index: shape", "[2, edges]", str(list(edge_index.shape)))
     indptr = _offsets_of(edge_index)
     if indptr is not None:
         return Block(indptr, edge_index[0], num_sources, num_targets)
     return _sorted(edge_index, num_sources, num_targets)
-
-
-def _kind(value) -> str:
-    return f"{value.dtype} {list(value.shape)}, {value.layout}" if isinstance(value, Tensor) else type(value).__name__
 
 
 def _offsets_of(edge_index: Tensor) -> Tensor | None:

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from cohort.base.errors import CohortError
+from cohort.nn.block import Block
 
 
 def amp_dtype(x: Tensor) -> torch.dtype:
@@ -12,6 +13,13 @@ def amp_dtype(x: Tensor) -> torch.dtype:
     if torch.is_autocast_enabled(kind) and x.dtype != torch.float64:
         return torch.get_autocast_dtype(kind)
     return x.dtype
+
+
+def is_matrix(edge_index) -> bool:
+    """True for edges as a sparse matrix, of which PyG's own code makes more than ours."""
+    return not isinstance(edge_index, Block) and (
+        not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided
+    )
 
 
 def is_prefix(part: Tensor, whole: Tensor) -> bool:

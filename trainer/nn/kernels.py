@@ -177,3 +177,30 @@ def _stream(tensor: Tensor) -> int | None:
 def _device_of(tensor: Tensor):
     """Makes the tensor's GPU the current one."""
     return torch.cuda.device_of(tensor)
+
+
+def drop(x: Tensor, activation: int, p: float, key: int) -> Tensor:
+    """Activation and dropout, see trainer/native/activation.h."""
+    if x.dtype not in _DTYPES:
+        raise CohortError("activated", "float32, bfloat16, float16 or float64", str(x.dtype))
+    x = _aligned(x)
+    out = torch.empty_like(x)
+    with _device_of(x):
+        _native.drop(_stream(x), _DTYPES[x.dtype], activation, x.numel(), p, key, x.data_ptr(), out.data_ptr())
+    return out
+
+
+def drop_grad(y: Tensor, grad: Tensor, activation: int, p: float) -> Tensor:
+    """Its gradient, from what came out."""
+    grad = _aligned(grad)
+    out = torch.empty_like(y)
+    addresses = y.data_ptr(), grad.data_ptr(), out.data_ptr()
+    with _device_of(y):
+        _native.drop_grad(_stream(y), _DTYPES[y.dtype], activation, y.numel(), p, *addresses)
+    return out
+
+
+def _aligned(x: Tensor) -> Tensor:
+    """Contiguous, and where groups of four elements can be read at once."""
+    x = x.contiguous()
+    return x if x.data_ptr() % (4 * x.element_size()) == 0 else x.clone()

@@ -138,3 +138,66 @@ def _max_backward(ctx, grad, _):
 
 
 gather_max.register_autograd(_max_backward, setup_context=_keep_for_max)
+
+
+@torch.library.custom_op("cohort::gather_normalized", mutates_args=())
+def gather_normalized(
+    x: Tensor, norm: Tensor, indptr: Tensor, source: Tensor, num_targets: int, loop: float, out_dtype: torch.dtype
+) -> Tensor:
+    """GCN's sums: norm[i] * (sum over edges of norm[j] * x[j] + loop * norm[i] * x[i]), out_dtype [num_targets, dim].
+
+    Args:
+        x: [sources, dim]; targets are the first sources.
+        norm: sum_dtype [sources], no gradient goes there.
+        loop: weight of the edge from a node to itself, which then stands for all such edges; 0: they are as others.
+    """
+    return _normalized(Edges(indptr, source, num_targets, skip_self=loop != 0), x, norm, num_targets, loop, out_dtype)
+
+
+@gather_normalized.register_fake
+def _(x, norm, indptr, source, num_targets, loop, out_dtype):
+    return x.new_empty((num_targets, x.shape[1]), dtype=out_dtype)
+
+
+@torch.library.custom_op("cohort::gather_normalized_grad", mutates_args=())
+def gather_normalized_grad(grad: Tensor, norm: Tensor, indptr: Tensor, source: Tensor, loop: float) -> Tensor:
+    """The gradient of gather_normalized's ``x``, in the dtype of ``grad``."""
+    num_targets = grad.shape[0]
+    edges = kernels.transposed(Edges(indptr, source, num_targets), norm.numel(), skip_self=loop != 0)
+    return _normalized(edges, grad, norm, num_targets, loop, grad.dtype)
+
+
+@gather_normalized_grad.register_fake
+def _(grad, norm, indptr, source, loop):
+    return grad.new_empty((norm.numel(), grad.shape[1]))
+
+
+def _normalized(edges: Edges, rows: Tensor, norm: Tensor, num_own: int, loop: float, dtype: torch.dtype) -> Tensor:
+    """One formula for both ways: the matrix that multiplies the rows is symmetric where it is square."""
+    return kernels.sum_rows(
+        edges,
+        rows,
+        dtype,
+        own_use=kernels.ADD_OWN if loop else kernels.NO_OWN,
+        own=rows if loop else None,
+        num_own=num_own if loop else 0,
+        index_factor=norm,
+        own_factor=norm if loop == 1 else norm * loop,
+        row_factor=norm,
+    )
+
+
+def _keep_for_normalized(ctx, inputs, output):
+    x, norm, indptr, source, _, ctx.loop, _ = inputs
+    ctx.save_for_backward(norm, indptr, source)
+    ctx.dtype = x.dtype
+
+
+def _normalized_backward(ctx, grad):
+    grad_x = None
+    if ctx.needs_input_grad[0]:
+        grad_x = gather_normalized_grad(grad.to(ctx.dtype).contiguous(), *ctx.saved_tensors, ctx.loop)
+    return grad_x, None, None, None, None, None, None
+
+
+gather_normalized.register_autograd(_normalized_backward, setup_context=_keep_for_normalized)

@@ -4,11 +4,12 @@ import torch
 import torch.nn.functional as F
 import torch_geometric.nn as pyg
 from torch import Tensor
+from torch_geometric.typing import OptPairTensor
 
 from cohort.base.errors import CohortError
 from cohort.nn import ops
 from cohort.nn.block import Block, block_of
-from cohort.nn.inputs import amp_dtype, is_prefix, require_plain_flow
+from cohort.nn.inputs import amp_dtype, is_matrix, is_prefix, require_plain_flow
 from cohort.nn.kernels import rows_of
 
 _SUMS = {"mean": True, "sum": False, "add": False}  # whether to divide
@@ -20,6 +21,8 @@ class SAGEConv(pyg.SAGEConv):
     Raises:
         CohortError: an aggregation other than "mean", "sum", "add" and "max", or edges against their direction.
     """
+
+    propagate_type = {"x": OptPairTensor}  # PyG reads this from sources, which are not here
 
     def __init__(self, in_channels, out_channels, aggr="mean", *args, **kwargs):
         super().__init__(in_channels, out_channels, aggr, *args, **kwargs)
@@ -33,9 +36,11 @@ class SAGEConv(pyg.SAGEConv):
 
         Args:
             x: [nodes, in_channels], or a pair for sources and targets; None for targets: they have no rows.
-            edge_index: int64 [2, edges] of sources and targets, or a Block.
+            edge_index: int64 [2, edges] of sources and targets, or a Block; PyG's code runs for sparse matrices.
             size: (sources, targets), needed only without rows of targets.
         """
+        if is_matrix(edge_index):
+            return super().forward(x, edge_index, size)
         source, target = (x, x) if isinstance(x, Tensor) else x
         num_targets = target.shape[0] if target is not None else (size or source.shape)[1 if size else 0]
         block = block_of(edge_index, source.shape[0], num_targets)

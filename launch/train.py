@@ -43,6 +43,10 @@ def add_train_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lr", type=above_zero, default=0.003, help="Adam's learning rate (default 0.003)")
     parser.add_argument("--weight-decay", type=not_negative, default=0.0)
     parser.add_argument("--dropout", type=probability, default=0.5)
+    parser.add_argument("--layers", choices=["cohort", "pyg"], default="cohort", help="whose layers (default cohort)")
+    parser.add_argument(
+        "--amp", action="store_true", help="train and evaluate in bfloat16 where that is safe (autocast)"
+    )
     parser.add_argument("--out", type=Path, help="folder for results and logs (default runs/NAME-TIME)")
     parser.add_argument("--config", type=Path, help="a TOML file of these options (batch-size = 1024); arguments win")
     parser.add_argument("--quiet", action="store_true", help="no progress bar and no table")
@@ -101,6 +105,8 @@ def train(args: argparse.Namespace) -> int:
         "seed": args.seed,
         "num_classes": meta["num_classes"],
         "feature_dim": meta["feature_dim"],
+        "layers": args.layers,
+        "amp": args.amp,
         "quiet": args.quiet,
         "sampler_sms": _sampler_sms(args),
     }

@@ -1,4 +1,4 @@
-"""``python -m cohort.trainer RUN/run.json``: the trainer program that ``cohort train`` and ``cohort digest`` start."""
+"""``python -m cohort.trainer RUN/run.json``: the trainer program of ``cohort train``, ``digest`` and ``bench step``."""
 
 import json
 import os
@@ -35,6 +35,10 @@ def main(run_json: Path) -> int:
             from cohort.trainer.digest import print_digests
 
             print_digests(sources, run)
+        elif run["trainer"]["task"] == "step":
+            from cohort.trainer.step_bench import measure_steps
+
+            measure_steps(sources[0], run, run_json.parent)
         else:
             _train(sources[0], run, run_json.parent)
     except BaseException as error:

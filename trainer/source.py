@@ -10,6 +10,7 @@ import torch
 from torch_geometric.data import Data
 
 from cohort.base.errors import CohortError
+from cohort.nn.block import keep_offsets
 from cohort.trainer import _native
 
 
@@ -109,10 +110,11 @@ class BatchSource:
     def _next(self, which: Pass):
         stream = torch.cuda.current_stream(self.device).cuda_stream if self.device.type == "cuda" else 0
         slot = self._receiver.next(which.number, self.limit_seconds, stream)
+        indptr = slot.indptr if slot.num_seeds else torch.zeros(1, dtype=torch.int64, device=self.device)
         batch = Batch(
             x=slot.x,
-            edge_index=slot.edge_index,
-            indptr=slot.indptr if slot.num_seeds else torch.zeros(1, dtype=torch.int64, device=self.device),
+            edge_index=keep_offsets(slot.edge_index, indptr),
+            indptr=indptr,
             y=slot.y.clone(),
             n_id=slot.n_id.clone(),
             input_id=slot.input_id.clone(),

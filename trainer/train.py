@@ -50,6 +50,8 @@ class TrainOptions:
     feature_dim: int
     quiet: bool = False
     sampler_sms: int | str = 0  # GPU: the first so many SMs are the sampler's; "auto": tried out; 0: all are shared
+    layers: str = "cohort"  # or "pyg"
+    amp: bool = False  # autocast to bfloat16
     max_batches: int | None = None  # of each pass; for a run that is only to be measured
 
 
@@ -90,6 +92,7 @@ class Trainer:
             options.num_classes,
             len(options.fanout),
             options.dropout,
+            options.layers,
         ).to(self.device)
         self.shared_model = ranks.share(self.model)
         if ranks.rank > 0:  # the same weights everywhere, but a dropout of its own
@@ -183,7 +186,7 @@ class Trainer:
             self.partition.use(sampler_sms)
             which = self._ask("train", self.options.fanout, shuffle=True)
             taken = self.source.batches(which, WARM_UP_STEPS + num_steps)
-            with contextlib.closing(taken):
+            with contextlib.closing(taken), torch.random.fork_rng(devices=[self.device]):
                 own.append(seconds_a_step(taken, self._step_of_a_copy(), num_steps, self.device))
         seconds = [max(of_ranks) for of_ranks in zip(*self.ranks.gather(own), strict=True)]
         chosen = fewest_of_the_best(seconds)
@@ -210,13 +213,17 @@ class Trainer:
         }
 
     def _optimizer_of(self, model: torch.nn.Module) -> torch.optim.Optimizer:
-        return torch.optim.Adam(model.parameters(), lr=self.options.lr, weight_decay=self.options.weight_decay)
+        fused = self.device.type == "cuda"
+        options = self.options
+        return torch.optim.Adam(model.parameters(), lr=options.lr, weight_decay=options.weight_decay, fused=fused)
 
-    @staticmethod
-    def _seed_scores(model: torch.nn.Module, batch) -> torch.Tensor:
+    def _seed_scores(self, model: torch.nn.Module, batch) -> torch.Tensor:
         """float32 [batch_size, num_classes]"""
-        scores = model(model_input(batch.x), batch.edge_index, batch.num_sampled_nodes, batch.num_sampled_edges)
-        return scores[: batch.batch_size]
+        amp = self.options.amp
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=amp):
+            x = model_input(batch.x, keep_half=amp and self.options.layers == "cohort")
+            scores = model(x, batch.edge_index, batch.num_sampled_nodes, batch.num_sampled_edges)
+        return scores[: batch.batch_size].float()
 
     @torch.no_grad()
     def evaluate(self, which: Pass) -> float:

@@ -11,6 +11,7 @@
 #include "base/nanobind_errors.h"
 #include "base/process.h"
 #include "trainer/native/held_slot.h"
+#include "trainer/native/nn_module.h"
 
 #ifdef COHORT_WITH_CUDA
 #include "base/sm_partition.h"
@@ -222,4 +223,5 @@ NB_MODULE(_native, m) {
 #ifdef COHORT_WITH_CUDA
   bind_rest_stream(m);
 #endif
+  trainer::bind_layers(m);
 }

@@ -16,6 +16,7 @@ from cohort.trainer.metrics import EpochReport, RunReport, StepClock, append_lin
 from cohort.trainer.models import SampledGNN, model_input
 from cohort.trainer.progress import Progress
 from cohort.trainer.ranks import Ranks
+from cohort.trainer.recorder import Recorder
 from cohort.trainer.source import BatchSource, Pass
 
 
@@ -79,6 +80,7 @@ class Trainer:
             torch.manual_seed(options.seed + ranks.rank)
         self.optimizer = self._optimizer_of(self.model)
         self.floor = Floor(self.device, bytes_per_second)
+        self.recorder = Recorder(self.device, options.epochs)
         self.report = RunReport(device=str(self.device), num_ranks=ranks.size)
 
     def run(self) -> RunReport:
@@ -90,8 +92,10 @@ class Trainer:
                 train_pass, val_pass = asked
                 if epoch + 1 < self.options.epochs:  # so that the sampler need not stop between passes
                     asked = self._ask_for_epoch(epoch + 1)
+                self.recorder.epoch_begins(epoch)
                 report = self.train_epoch(epoch, train_pass, progress)
                 report.val_accuracy = self.evaluate(val_pass) if val_pass else None
+                self.recorder.epoch_ended(self.ranks, self.out)
                 self._keep(report)
                 if self._is_best(report):
                     best_weights = copy.deepcopy(self.model.state_dict())
@@ -112,11 +116,12 @@ class Trainer:
         report = EpochReport(epoch)
         loss_sum = torch.zeros((), device=self.device)
         num_labelled = torch.zeros((), device=self.device)
+        self.recorder.pass_begins("train")
         clock = self.ranks.clock = StepClock(self.device)
         for batch, slot in self._batches(which):
-            clock.step_begins()
+            self.recorder.step_begins(clock.step_begins())
             loss, labelled = self._step(batch)
-            clock.step_ended()
+            self.recorder.step_ended(clock.step_ended(), slot)
             loss_sum += loss * labelled
             num_labelled += labelled
             report.add(slot)

@@ -40,6 +40,11 @@ def add_train_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, help="folder for results and logs (default runs/NAME-TIME)")
     parser.add_argument("--config", type=Path, help="a TOML file of these options (batch-size = 1024); arguments win")
     parser.add_argument("--quiet", action="store_true", help="no progress bar and no table")
+    parser.add_argument(
+        "--profile",
+        action="store_true",
+        help="write trace.json, for Perfetto: both programs in the first two epochs; takes time itself",
+    )
 
 
 def add_data_options(parser: argparse.ArgumentParser) -> None:
@@ -96,6 +101,7 @@ def train(args: argparse.Namespace) -> int:
         "num_classes": meta["num_classes"],
         "feature_dim": meta["feature_dim"],
         "quiet": args.quiet,
+        "profile": args.profile,
     }
     if args.trainer_bytes is None:
         args.trainer_bytes = _measured_trainer_bytes(args, dataset, meta, trainer)
@@ -130,7 +136,7 @@ def _fresh(out: Path) -> Path:
     """The run's folder, without the results of an earlier run."""
     try:
         out.mkdir(parents=True, exist_ok=True)
-        for name in ("summary.json", "metrics.jsonl", "plan.json", "timeline.json"):
+        for name in ("summary.json", "metrics.jsonl", "plan.json", "timeline.json", "trace.json"):
             (out / name).unlink(missing_ok=True)
     except OSError as error:
         raise CohortError(str(out), "a folder that can be written", str(error), "choose another --out") from error

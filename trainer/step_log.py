@@ -53,13 +53,18 @@ class StepLog:
         self._batches: list[dict] = []
         self._begin = None
 
+    @property
+    def num_steps(self) -> int:
+        """How many are kept."""
+        return len(self._batches)
+
     def step_begins(self, mark) -> None:
         """A step begins at this mark of the pass's StepClock."""
         self._begin = mark
 
     def step_ended(self, mark, slot) -> None:
         """The step has ended; `slot` has its batch. Nothing happens when enough steps are kept."""
-        if len(self._batches) < self._limit:
+        if self.num_steps < self._limit:
             self._marks.append((self._begin, mark))
             self._batches.append(_facts(slot))
 

@@ -37,6 +37,7 @@ class TrainOptions:
     num_classes: int
     feature_dim: int
     quiet: bool = False
+    profile: bool = False  # see recorder.py
     max_batches: int | None = None  # of each pass; for a run that is only to be measured
 
 
@@ -80,7 +81,7 @@ class Trainer:
             torch.manual_seed(options.seed + ranks.rank)
         self.optimizer = self._optimizer_of(self.model)
         self.floor = Floor(self.device, bytes_per_second)
-        self.recorder = Recorder(self.device, options.epochs)
+        self.recorder = Recorder(self.device, options.epochs, options.profile)
         self.report = RunReport(device=str(self.device), num_ranks=ranks.size)
 
     def run(self) -> RunReport:
@@ -181,10 +182,14 @@ class Trainer:
         self.model.eval()
         right, labelled = counts = torch.zeros(2, device=self.device)
         read = EpochReport(0)
+        self.recorder.pass_begins("validate")
+        clock = StepClock(self.device)
         for batch, slot in self._batches(which):
+            self.recorder.step_begins(clock.step_begins())
             y = batch.y[: batch.batch_size]
             right += ((self._seed_scores(self.model, batch).argmax(dim=1) == y) & (y >= 0)).sum()
             labelled += (y >= 0).sum()
+            self.recorder.step_ended(clock.step_ended(), slot)
             read.add(slot)
         for row_tiers in self.ranks.gather(read.row_tiers):
             self.report.add_bytes(row_tiers)

@@ -1,6 +1,7 @@
 """RUN/timeline.json: one clock for the trainers and their sampler."""
 
 import json
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -81,6 +82,38 @@ def test_a_log_keeps_the_first_steps(steps):
     assert first.sample == pytest.approx((9.0, 9.00001)) and first.fetch == pytest.approx((9.000011, 9.000031))
     assert second.sample is second.fetch is None
     assert second.wait == (10.5, 11.0) and second.work == (11.0, 11.5)
+
+
+class Event:
+    """An event of a GPU whose clock is ours."""
+
+    def __init__(self, enable_timing: bool, at: float = 0.0):
+        assert enable_timing
+        self.at = at
+
+    def record(self) -> None:
+        self.at = time.monotonic()
+
+    def synchronize(self) -> None:
+        pass
+
+    def elapsed_time(self, later: "Event") -> float:
+        """Milliseconds."""
+        return 1e3 * (later.at - self.at)
+
+
+def test_events_of_a_gpu_are_counted_from_one_that_both_clocks_know(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: Event(True))
+    before = time.monotonic()
+    log = StepLog(torch.device("cuda", 0), "train", 0, limit=9)
+    after = time.monotonic()
+    for number in range(2):
+        log.step_begins(Event(True, before + 4 * number))
+        log.step_ended(Event(True, before + 4 * number + 2), slot(number, 0))
+    first, second = log.steps()
+    assert first.work[1] - first.work[0] == pytest.approx(2) and second.wait[1] - second.wait[0] == pytest.approx(2)
+    assert abs(second.work[1] - (before + 6)) <= after - before, "the error is at most what making the log took"
 
 
 def test_times_count_from_the_first_of_all_ranks(steps, tmp_path):

@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -13,13 +14,20 @@ namespace cohort::base {
 class Stream {
  public:
   Stream();
+  // Takes over a stream that exists; `keeps` lives as long as it.
+  Stream(cudaStream_t handle, std::shared_ptr<void> keeps) : keeps_(std::move(keeps)), handle_(handle) {}
   ~Stream();
-  Stream(Stream&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
-  Stream& operator=(Stream&&) = delete;
+  Stream(Stream&& other) noexcept : keeps_(std::move(other.keeps_)), handle_(std::exchange(other.handle_, nullptr)) {}
+  Stream& operator=(Stream&& other) noexcept {
+    std::swap(keeps_, other.keeps_);
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
   operator cudaStream_t() const noexcept { return handle_; }
   void synchronize() const;
 
  private:
+  std::shared_ptr<void> keeps_;
   cudaStream_t handle_ = nullptr;
 };
 

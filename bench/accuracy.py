@@ -113,7 +113,7 @@ def reference_accuracy(folder: Path, recipe: Recipe, seed: int, device: str) -> 
     in_edges = in_edge_matrix(data)
     torch.manual_seed(seed)
     sizes = (dataset.feature_dim, recipe.hidden, dataset.num_classes, recipe.num_layers)
-    model = SampledGNN("sage", *sizes, recipe.dropout).to(device)
+    model = SampledGNN("sage", *sizes, recipe.dropout, layers="pyg").to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay)
     best, best_weights = -1.0, None
     for _ in range(recipe.full_epochs):

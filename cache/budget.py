@@ -80,24 +80,26 @@ def slot_bytes(
 ) -> int:
     """Bytes of a slot: for the worst case min(V, seeds x fanouts) up to 2 GiB, else 1.25 x the largest batch seen.
 
-    The same rule as in sampler/pipeline.cc; alignment (a few hundred bytes) is left out.
+    The same rule as in sampler/pipeline.cc; alignment (a few hundred bytes) is left out, and of a batch seen all nodes
+    count as targets.
     """
 
-    def layout(nodes: int, edges: int) -> int:
-        return nodes * (16 + row_bytes) + edges * 16 + batch_size * 8
+    def layout(nodes: int, edges: int, targets: int) -> int:
+        return nodes * (16 + row_bytes) + edges * 16 + targets * 8 + batch_size * 8
 
     nodes = frontier = min(batch_size, num_nodes)
-    edges = 0
+    edges = targets = 0
     for picks in fanout:
         if picks < 0:
             break
         edges += frontier * picks
         frontier = min(frontier * picks, num_nodes - nodes)
+        targets = nodes
         nodes += frontier
     else:
-        if layout(nodes, edges) <= SLOT_LIMIT_BYTES:
-            return layout(nodes, edges)
-    return layout(max_batch_nodes, max_batch_edges) * 5 // 4
+        if layout(nodes, edges, targets) <= SLOT_LIMIT_BYTES:
+            return layout(nodes, edges, targets)
+    return layout(max_batch_nodes, max_batch_edges, max_batch_nodes) * 5 // 4
 
 
 # Of each node in the memory of every GPU: its label (8), its batch-local id (4), where its row was last (4).

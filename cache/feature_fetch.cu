@@ -158,7 +158,12 @@ void FeatureFetch::reuse_rows(int64_t num_nodes) {
 
 void FeatureFetch::set_num_sms(int num_sms) {
   settings_.num_sms = num_sms;
-  share_anew();
+  share_.set_num_sms(num_sms);
+}
+
+void FeatureFetch::run_on(const std::function<base::Stream()>& make_stream, int num_sms) {
+  for (base::Stream& stream : streams_) stream = make_stream();
+  set_num_sms(num_sms);
 }
 
 void FeatureFetch::share_anew() {

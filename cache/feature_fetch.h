@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -55,6 +56,8 @@ class FeatureFetch {
   FeatureFetch(std::shared_ptr<const PinnedRows> host, int64_t row_bytes, FetchSettings settings);
   void set_slabs(SlabView view);
   void set_num_sms(int num_sms);  // from the next fetch on
+  // Reads on streams that `make_stream` makes, with so many SMs. Not while a fetch runs.
+  void run_on(const std::function<base::Stream()>& make_stream, int num_sms);
   // From the next fetch on rows are copied from slots that hold them. Whoever has the slots must leave them unchanged.
   void reuse_rows(int64_t num_nodes);
 

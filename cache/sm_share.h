@@ -25,6 +25,7 @@ class SmShare {
  public:
   // `present`: the tiers that rows may come from.
   SmShare(int num_sms, int64_t row_bytes, double host_bytes_per_second, const std::array<bool, kNumTiers>& present);
+  void set_num_sms(int num_sms) { num_sms_ = num_sms; }
   // For the next batch, expected to be like the last.
   std::array<int, kNumTiers> next() const { return share_sms(num_sms_, loads_); }
   // What a batch read with these SMs, and in what time.

@@ -64,6 +64,8 @@ struct Request {
   uint32_t batch_size;   // seeds
   int32_t num_hops;
   int32_t fanout[kMaxHops];  // entry 0 next to the seeds; -1: all in-neighbours
+  int32_t sampler_sms;  // GPU: the first so many SMs are the sampler's, the others the trainer's; 0: all are shared
+  int32_t reserved;
 };
 
 // Where sampled rows and neighbour lists were read from.
@@ -154,6 +156,6 @@ struct ChannelHeader {
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
 static_assert(std::is_standard_layout_v<ChannelHeader>);
-static_assert(sizeof(Request) == 48 + 4 * kMaxHops);
+static_assert(sizeof(Request) == 56 + 4 * kMaxHops);
 
 }  // namespace cohort::channel

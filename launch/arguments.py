@@ -62,6 +62,11 @@ def ratios(text: str) -> list[float] | str:
     return numbers
 
 
+def sampler_sms(text: str) -> int | str:
+    """ "16" -> 16, "auto" """
+    return text if text == "auto" else positive(text)
+
+
 def byte_counts(text: str) -> list[int]:
     """ "20GB" or "20GB,10GB"."""
     return [parse_bytes(part) for part in text.split(",")]

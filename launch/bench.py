@@ -17,6 +17,7 @@ from rich.table import Table
 
 from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
+from cohort.launch import bench_step
 from cohort.launch.arguments import positive
 from cohort.launch.devices import devices
 from cohort.launch.run_results import ROWS, Run, ranks_of, read_run
@@ -77,6 +78,7 @@ def register(commands) -> None:
     parser.add_argument("--minutes", type=float, default=10.0, help="bound of a run (default 10)")
     parser.add_argument("--out", type=Path, default=Path("bench.jsonl"), help="lines are appended to it")
     parser.set_defaults(func=epoch)
+    bench_step.register(benches)
 
 
 def _modes(text: str) -> list[str]:

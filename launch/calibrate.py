@@ -20,6 +20,8 @@ KEYS = {
     "sampler": ("num_ranks", "topology", "compress", "reuse"),
     "trainer": (
         "model",
+        "layers",
+        "amp",
         "hidden",
         "fanout",
         "eval_fanout",

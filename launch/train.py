@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from cohort.base.errors import CohortError
-from cohort.launch.arguments import above_zero, fanout, gpus, not_negative, positive, probability, seed
+from cohort.launch.arguments import above_zero, fanout, gpus, not_negative, positive, probability, sampler_sms, seed
 from cohort.launch.cache_options import (
     add_cache_options,
     add_row_options,
@@ -31,12 +31,22 @@ def add_train_options(parser: argparse.ArgumentParser) -> None:
     """The data set, and all options of a command that trains on it."""
     add_data_options(parser)
     parser.add_argument("--model", choices=["sage", "gcn", "gat"], default="sage")
+    parser.add_argument(
+        "--sampler-sms",
+        type=sampler_sms,
+        metavar="N|auto",
+        help="GPU: the first N SMs are the sampler's, the rest the trainer's; auto: tried out (default: shared)",
+    )
     parser.add_argument("--eval-fanout", type=fanout, help="fanout of validation and test (default: --fanout)")
     parser.add_argument("--hidden", type=positive, default=256, help="features of hidden layers (default 256)")
     parser.add_argument("--epochs", type=positive, default=10)
     parser.add_argument("--lr", type=above_zero, default=0.003, help="Adam's learning rate (default 0.003)")
     parser.add_argument("--weight-decay", type=not_negative, default=0.0)
     parser.add_argument("--dropout", type=probability, default=0.5)
+    parser.add_argument("--layers", choices=["cohort", "pyg"], default="cohort", help="whose layers (default cohort)")
+    parser.add_argument(
+        "--amp", action="store_true", help="train and evaluate in bfloat16 where that is safe (autocast)"
+    )
     parser.add_argument("--out", type=Path, help="folder for results and logs (default runs/NAME-TIME)")
     parser.add_argument("--config", type=Path, help="a TOML file of these options (batch-size = 1024); arguments win")
     parser.add_argument("--quiet", action="store_true", help="no progress bar and no table")
@@ -100,8 +110,11 @@ def train(args: argparse.Namespace) -> int:
         "seed": args.seed,
         "num_classes": meta["num_classes"],
         "feature_dim": meta["feature_dim"],
+        "layers": args.layers,
+        "amp": args.amp,
         "quiet": args.quiet,
         "profile": args.profile,
+        "sampler_sms": _sampler_sms(args),
     }
     if args.trainer_bytes is None:
         args.trainer_bytes = _measured_trainer_bytes(args, dataset, meta, trainer)
@@ -111,6 +124,17 @@ def train(args: argparse.Namespace) -> int:
         "trainer": trainer,
     }
     return run_programs(_fresh(out), run, show_output=True, num_trainers=run["sampler"]["num_ranks"])
+
+
+def _sampler_sms(args: argparse.Namespace) -> int | str:
+    """What --sampler-sms says; 0: all are shared."""
+    if args.sampler_sms is None:
+        return 0
+    if resolve_device(args.device) == "cpu":
+        raise CohortError("--sampler-sms", "a GPU", "--device cpu", "leave the option out")
+    if args.no_mps:
+        raise CohortError("--sampler-sms", "MPS", "--no-mps: the GPU is time-sliced", "leave one of the two out")
+    return args.sampler_sms
 
 
 def _require_seeds(dataset: Path) -> None:

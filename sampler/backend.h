@@ -79,6 +79,10 @@ class Backend {
   // Called by the thread that will use the backend, before anything else: makes its GPU the thread's.
   virtual void enter_thread() {}
 
+  // Kernels run on the first so many SMs of the GPU (as base::SmPartition has them), or, with 0, on all. Not while
+  // anything runs.
+  virtual void use_sms(int) {}
+
   // Draws and relabels; the result stays in the backend until fetch(), or the next call. Seeds come first, then nodes
   // in order of first occurrence among the drawn edges; edges are ordered by hop, target, and position in the target's
   // neighbours.

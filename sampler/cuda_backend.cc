@@ -1,14 +1,18 @@
+#include <algorithm>
+#include <optional>
 #include <random>
 #include <string>
 
 #include "base/check.h"
 #include "base/owners.h"
+#include "base/sm_partition.h"
 #include "cache/feature_fetch.h"
 #include "cache/fill_slabs.h"
 #include "sampler/backend.h"
 #include "sampler/batch_writer.h"
 #include "sampler/gpu_graph.h"
 #include "sampler/neighbor_sampler.h"
+#include "sampler/pace.h"
 
 namespace cohort::sampler {
 namespace {
@@ -21,10 +25,14 @@ int current_gpu() {
   return gpu;
 }
 
-// Enough blocks to keep all SMs of the current GPU busy.
-int blocks_for_whole_gpu() {
+int num_sms_of_current_gpu() {
   int num_sms = 0;
   cuda_check(cudaDeviceGetAttribute(&num_sms, cudaDevAttrMultiProcessorCount, current_gpu()), "count SMs");
+  return num_sms;
+}
+
+// Blocks that keep so many SMs busy.
+constexpr int blocks_for(int num_sms) {
   constexpr int kBlocksPerSm = 8;
   return num_sms * kBlocksPerSm;
 }
@@ -35,9 +43,11 @@ class CudaBackend final : public Backend {
               const Faults& faults)
       : faults_(faults),
         graph_(graph, std::move(pinned)),
-        sampler_(graph_.topology(), graph.num_nodes, blocks_for_whole_gpu()),
+        fetch_sms_(settings.fetch_sms > 0 ? settings.fetch_sms : cache::kDefaultFetchSms),
+        max_blocks_(blocks_for(num_sms_of_current_gpu())),
+        sampler_(graph_.topology(), graph.num_nodes, max_blocks_),
         rows_(graph_.pinned().rows(), graph.row_bytes,
-              {settings.fetch_sms, settings.order_host_rows, settings.host_bytes_per_second}) {
+              {fetch_sms_, settings.order_host_rows, settings.host_bytes_per_second}) {
     if (settings.reuse_rows) rows_.reuse_rows(graph.num_nodes);
   }
 
@@ -49,12 +59,28 @@ class CudaBackend final : public Backend {
 
   void enter_thread() override { cuda_check(cudaSetDevice(gpu_), "choose the backend's GPU"); }
 
+  void use_sms(int num_sms) override {
+    if (num_sms == partition_sms_) return;
+    partition_sms_ = num_sms;
+    std::optional<base::SmPartition> part;
+    if (num_sms > 0) part.emplace(num_sms, base::SmPartition::Part::kFirst);
+    const auto stream = [&] { return part ? part->make_stream() : base::Stream(); };
+    sampling_ = stream();
+    fetching_ = stream();
+    const int sms = part ? part->num_sms() : num_sms_of_current_gpu();
+    max_blocks_ = blocks_for(sms);
+    sampler_.set_max_blocks(max_blocks_);
+    pace_ = Pace(part ? std::clamp(fetch_sms_, 1, sms / 2) : fetch_sms_);  // half is left for sampling
+    rows_.run_on(stream, pace_.sms());
+  }
+
   Counts sample(const Query& query) override {
     started_.record(sampling_);
     Counts counts = sampler_.sample(query, sampling_);
     sampled_.record(sampling_);
     sampled_.synchronize();
     counts.time = until_now(started_, sampled_);
+    sampled_us_ = counts.time.end_us;
     counts.lists = sampler_.list_use();
     if (!graph_.pinned().indptr()) std::swap(counts.lists[0], counts.lists[cache::kHostTier]);  // all lists are local
     return counts;
@@ -70,22 +96,28 @@ class CudaBackend final : public Backend {
 
   // The sampled batch goes to the slot before the sampler's stream may draw the next; rows are fetched beside that.
   void fetch(const SlotArrays& slot, std::span<const int64_t> input_id) override {
+    fetched_batch_sampled_us_ = sampled_us_;  // another thread may sample the next one before this one is fetched
     fetching_started_.record(sampling_);
     const SampledRef batch = sampler_.result();
     cuda_check(
         cudaMemcpyAsync(slot.input_id, input_id.data(), input_id.size_bytes(), cudaMemcpyHostToDevice, sampling_),
         "copy input ids");
-    write_graph(batch, graph_.labels(), slot, blocks_for_whole_gpu(), sampling_);
+    write_graph(batch, graph_.labels(), slot, max_blocks_, sampling_);
     written_.record(sampling_);
     written_.wait_on(fetching_);
     inject_faults();
+    rows_.set_num_sms(pace_.sms());
     rows_.fetch(slot.n_id, batch.num_nodes, {slot.x, slot.slot, slot.n_id}, fetching_);
     fetched_.record(fetching_);
   }
 
   bool finished() override { return fetched_.done(); }
 
-  FetchUse fetched() override { return {until_now(fetching_started_, fetched_), rows_.use()}; }
+  FetchUse fetched() override {
+    const FetchUse use{until_now(fetching_started_, fetched_), rows_.use()};
+    pace_.learn(fetched_batch_sampled_us_, use.time);
+    return use;
+  }
 
  private:
   // Between two events, the second of which has just been seen.
@@ -109,6 +141,11 @@ class CudaBackend final : public Backend {
   base::Stream sampling_, fetching_;
   base::Event started_, sampled_, fetching_started_, written_, fetched_;
   GraphOnGpu graph_;
+  int partition_sms_ = 0;  // as asked for; 0: all
+  int fetch_sms_;          // that the user or the default gives the fetch
+  int max_blocks_;
+  Pace pace_{fetch_sms_};
+  double sampled_us_ = 0, fetched_batch_sampled_us_ = 0;  // when sampling ended
   CudaNeighborSampler sampler_;
   cache::FeatureFetch rows_;
   cache::CachedLists lists_;

@@ -50,6 +50,8 @@ class CudaNeighborSampler {
 
   // Neighbour lists in slabs, from the next sample() on.
   void set_cached_lists(const cache::CachedListsRef& lists) { topology_.cached = lists; }
+  // Of each launch, from the next sample() on.
+  void set_max_blocks(int max_blocks) { max_blocks_ = max_blocks; }
   // Draws the batch on `stream`; the host waits for sizes, two small reads a hop.
   Counts sample(const Query& query, cudaStream_t stream);
   SampledRef result() const;

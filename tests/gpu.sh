@@ -58,7 +58,7 @@ sanitize() {
 stage_sanitize() {
   local tool program
   for tool in memcheck racecheck; do
-    for program in base cache sampler; do sanitize $tool $program; done
+    for program in base cache sampler trainer; do sanitize $tool $program; done
   done
   sanitize memcheck ibp
   # Each kernel and codec once: all would take half an hour.

@@ -1,4 +1,4 @@
-"""``python -m cohort.trainer RUN/run.json``: the trainer program that ``cohort train`` and ``cohort digest`` start."""
+"""``python -m cohort.trainer RUN/run.json``: the trainer program of ``cohort train``, ``digest`` and ``bench step``."""
 
 import json
 import os
@@ -35,6 +35,10 @@ def main(run_json: Path) -> int:
             from cohort.trainer.digest import print_digests
 
             print_digests(sources, run)
+        elif run["trainer"]["task"] == "step":
+            from cohort.trainer.step_bench import measure_steps
+
+            measure_steps(sources[0], run, run_json.parent)
         else:
             _train(sources[0], run, run_json.parent)
     except BaseException as error:
@@ -54,6 +58,9 @@ def _train(source, run: dict, out: Path) -> None:
     from cohort.trainer.train import Trainer, TrainOptions
 
     options = TrainOptions(**{key: value for key, value in run["trainer"].items() if key != "task"})
+    if run.get("time_sliced") and options.sampler_sms:
+        print("cohort: --sampler-sms is left out: without MPS the two programs run in turn", file=sys.stderr)
+        options.sampler_sms = 0
     dataset = Path(run["sampler"]["dataset"])
     splits = {name: np.load(dataset / f"{name}_ids.npy", mmap_mode="r") for name in ("train", "val", "test")}
     if source.device.type == "cuda":

@@ -197,6 +197,9 @@ class RunReport:
     # The least time of each epoch: {"step_seconds", "epochs": [...]}, see floor.py.
     floor: dict | None = None
 
+    # Of --sampler-sms auto: {"chosen": SMs, "tried": {SMs: seconds a step}}, see sm_partition.py.
+    sampler_sms: dict | None = None
+
     # Of a run with a cache: {"predicted": a rank, "measured": a rank}, see cache_report.py.
     cache: dict | None = None
 

@@ -1,13 +1,16 @@
-"""GraphSAGE, GCN and GAT over sampled batches, from PyG's layers."""
+"""GraphSAGE, GCN and GAT over sampled batches, from Cohort's layers or PyG's."""
 
 import torch
 import torch.nn.functional as F
+import torch_geometric.nn as pyg
 from torch import Tensor, nn
-from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 
+import cohort.nn
 from cohort.base.errors import CohortError
+from cohort.nn.block import block_of
 
 GAT_HEADS = 4
+LAYERS = {"cohort": cohort.nn, "pyg": pyg}
 
 
 class SampledGNN(nn.Module):
@@ -18,19 +21,32 @@ class SampledGNN(nn.Module):
         in_dim, hidden, out_dim: features in, features of hidden layers, classes.
         num_layers: one a hop.
         dropout: probability, on the input of every layer but the first.
+        layers: whose they are, "cohort" or "pyg": the same parameters, and the same results but for rounding.
     """
 
-    def __init__(self, kind: str, in_dim: int, hidden: int, out_dim: int, num_layers: int, dropout: float):
+    def __init__(
+        self,
+        kind: str,
+        in_dim: int,
+        hidden: int,
+        out_dim: int,
+        num_layers: int,
+        dropout: float,
+        layers: str = "cohort",
+    ):
         super().__init__()
+        if layers not in LAYERS:
+            raise CohortError("--layers", "cohort or pyg", layers)
         if kind == "gat" and hidden % GAT_HEADS:
             raise CohortError("--hidden", f"a multiple of {GAT_HEADS} for gat", str(hidden))
         dims = [in_dim] + [hidden] * (num_layers - 1) + [out_dim]
         self.layers = nn.ModuleList(
-            _layer(kind, dims[i], dims[i + 1], last=i == num_layers - 1) for i in range(num_layers)
+            _layer(LAYERS[layers], kind, dims[i], dims[i + 1], last=i == num_layers - 1) for i in range(num_layers)
         )
-        self.activation = F.elu if kind == "gat" else F.relu
+        self.activation = "elu" if kind == "gat" else "relu"
         self.dropout = dropout
         self.two_sided = kind != "gcn"  # GCNConv's normalisation wants sources and targets in one set
+        self.fused = layers == "cohort"
 
     def forward(
         self,
@@ -43,28 +59,47 @@ class SampledGNN(nn.Module):
 
         With the two lists of a sampled batch, each layer leaves out the nodes and edges that no seed needs any more.
         """
+        edges = edge_index
         for i, layer in enumerate(self.layers):
             if num_sampled_nodes is not None:
                 hops = len(num_sampled_edges) - i  # whose edges this layer still needs
-                x, edge_index = x[: sum(num_sampled_nodes[: hops + 1])], edge_index[:, : sum(num_sampled_edges[:hops])]
-                if self.two_sided:  # rows only for the nodes that the next layer reads
-                    x = (x, x[: sum(num_sampled_nodes[:hops])])
-            x = layer(x, edge_index)
+                x = _first_rows(x, sum(num_sampled_nodes[: hops + 1]))
+                edges = edge_index[:, : sum(num_sampled_edges[:hops])]
+                num_targets = sum(num_sampled_nodes[:hops])  # rows only for the nodes that the next layer reads
+                if self.two_sided:
+                    x = (x, x[:num_targets])
+                elif self.fused:
+                    edges = block_of(edges, x.shape[0], num_targets)
+            x = layer(x, edges)
             if i < len(self.layers) - 1:
-                x = F.dropout(self.activation(x), self.dropout, self.training)
+                x = self._activated(x)
         return x
 
+    def _activated(self, x: Tensor) -> Tensor:
+        if self.fused:
+            return cohort.nn.activated(x, self.activation, self.dropout, self.training)
+        return F.dropout(getattr(F, self.activation)(x), self.dropout, self.training)
 
-def _layer(kind: str, in_dim: int, out_dim: int, last: bool) -> nn.Module:
+
+def _first_rows(x: Tensor, count: int) -> Tensor:
+    """``x[:count]``, without a step of its own on the way back where that is all of them."""
+    return x if count == x.shape[0] else x[:count]
+
+
+def _layer(library, kind: str, in_dim: int, out_dim: int, last: bool) -> nn.Module:
     if kind == "sage":
-        return SAGEConv(in_dim, out_dim)
+        return library.SAGEConv(in_dim, out_dim)
     if kind == "gcn":
-        return GCNConv(in_dim, out_dim)
+        return getattr(library, "GCNConv", pyg.GCNConv)(in_dim, out_dim)
     if kind == "gat":
-        return GATConv(in_dim, out_dim if last else out_dim // GAT_HEADS, heads=GAT_HEADS, concat=not last)
+        return getattr(library, "GATConv", pyg.GATConv)(
+            in_dim, out_dim if last else out_dim // GAT_HEADS, heads=GAT_HEADS, concat=not last
+        )
     raise CohortError("--model", "sage, gcn or gat", kind)
 
 
-def model_input(x: torch.Tensor) -> torch.Tensor:
-    """Features as the model takes them: uint8 and 16-bit floats become float32."""
-    return x if x.dtype == torch.float32 else x.float()
+def model_input(x: torch.Tensor, keep_half: bool = False) -> torch.Tensor:
+    """Features as the model takes them: uint8 becomes float32, and so do 16-bit floats unless ``keep_half``."""
+    if x.dtype == torch.float32 or (keep_half and x.dtype in (torch.bfloat16, torch.float16)):
+        return x
+    return x.float()

@@ -10,6 +10,7 @@ import torch
 from torch_geometric.data import Data
 
 from cohort.base.errors import CohortError
+from cohort.nn.block import keep_offsets
 from cohort.trainer import _native
 
 
@@ -52,6 +53,7 @@ class BatchSource:
         self.folder = Path(folder)
         self.limit_seconds = limit_seconds
         self.rank, self.num_ranks = rank, num_ranks
+        self.sampler_sms = 0  # of the passes asked for from now on: what the sampler has for itself, 0: all are shared
         self._receiver = _native.Receiver(str(folder))
         self._num_seeds: list[int] = []
         self._current = 0  # number of the pass being iterated
@@ -82,6 +84,7 @@ class BatchSource:
             shuffle=shuffle,
             batch_size=batch_size,
             fanout=list(fanout),
+            sampler_sms=self.sampler_sms,
         )
         return Pass(number, -(-num_batches // self.num_ranks))
 
@@ -107,10 +110,11 @@ class BatchSource:
     def _next(self, which: Pass):
         stream = torch.cuda.current_stream(self.device).cuda_stream if self.device.type == "cuda" else 0
         slot = self._receiver.next(which.number, self.limit_seconds, stream)
+        indptr = slot.indptr if slot.num_seeds else torch.zeros(1, dtype=torch.int64, device=self.device)
         batch = Batch(
             x=slot.x,
-            edge_index=slot.edge_index,
-            indptr=slot.indptr if slot.num_seeds else torch.zeros(1, dtype=torch.int64, device=self.device),
+            edge_index=keep_offsets(slot.edge_index, indptr),
+            indptr=indptr,
             y=slot.y.clone(),
             n_id=slot.n_id.clone(),
             input_id=slot.input_id.clone(),

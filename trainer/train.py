@@ -1,7 +1,11 @@
 """The training loop of ``cohort train``."""
 
+import contextlib
 import copy
+import functools
+import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -17,6 +21,15 @@ from cohort.trainer.models import SampledGNN, model_input
 from cohort.trainer.progress import Progress
 from cohort.trainer.ranks import Ranks
 from cohort.trainer.recorder import Recorder
+from cohort.trainer.sm_partition import (
+    CANDIDATES,
+    TIMED_STEPS,
+    WARM_UP_STEPS,
+    SmPartition,
+    describe_choice,
+    fewest_of_the_best,
+    seconds_a_step,
+)
 from cohort.trainer.source import BatchSource, Pass
 
 
@@ -38,6 +51,9 @@ class TrainOptions:
     feature_dim: int
     quiet: bool = False
     profile: bool = False  # see recorder.py
+    sampler_sms: int | str = 0  # GPU: the first so many SMs are the sampler's; "auto": tried out; 0: all are shared
+    layers: str = "cohort"  # or "pyg"
+    amp: bool = False  # autocast to bfloat16
     max_batches: int | None = None  # of each pass; for a run that is only to be measured
 
 
@@ -67,6 +83,9 @@ class Trainer:
         self.device = source.device
         self.seed_sets = {name: source.add_seeds(ids) for name, ids in splits.items()}
         self.sizes = {name: len(ids) for name, ids in splits.items()}
+        self.partition = SmPartition(source) if options.sampler_sms else None
+        if isinstance(options.sampler_sms, int) and self.partition:
+            self.partition.use(options.sampler_sms)
         torch.manual_seed(options.seed)
         self.model = SampledGNN(
             options.model,
@@ -75,6 +94,7 @@ class Trainer:
             options.num_classes,
             len(options.fanout),
             options.dropout,
+            options.layers,
         ).to(self.device)
         self.shared_model = ranks.share(self.model)
         if ranks.rank > 0:  # the same weights everywhere, but a dropout of its own
@@ -86,6 +106,8 @@ class Trainer:
 
     def run(self) -> RunReport:
         """All epochs, validation after each, the test with the weights that did best in validation."""
+        if self.options.sampler_sms == "auto":
+            self._choose_sampler_sms()
         best_weights = None
         asked = self._ask_for_epoch(0)
         with Progress(self.options.epochs, self.sizes["train"], self.quiet, self.ranks.size) as progress:
@@ -146,20 +168,49 @@ class Trainer:
         self.optimizer.step()
         return loss.detach(), labelled
 
+    def _step_of_a_copy(self) -> Callable:
+        """A function that takes a batch: forward to optimizer step of a copy of the model, without other ranks."""
+        model = copy.deepcopy(self.model).train()
+        optimizer = self._optimizer_of(model)
+
+        def step(batch) -> None:
+            optimizer.zero_grad(set_to_none=True)
+            F.cross_entropy(self._seed_scores(model, batch), batch.y[: batch.batch_size], ignore_index=-1).backward()
+            optimizer.step()
+
+        return step
+
+    def _choose_sampler_sms(self) -> None:
+        """Tries how many SMs the sampler needs, on the first batches; all ranks take the same."""
+        steps_of_an_epoch = self.sizes["train"] // (self.options.batch_size * self.ranks.size)  # all of them full
+        num_steps = min(TIMED_STEPS, steps_of_an_epoch - WARM_UP_STEPS)
+        if num_steps < 1:
+            self._say(f"--sampler-sms auto: all are shared, as an epoch has fewer than {WARM_UP_STEPS + 1} batches")
+            return
+        own = []
+        for sampler_sms in CANDIDATES:
+            self.partition.use(sampler_sms)
+            which = self._ask("train", self.options.fanout, shuffle=True)
+            taken = self.source.batches(which, WARM_UP_STEPS + num_steps)
+            with contextlib.closing(taken), torch.random.fork_rng(devices=[self.device]):
+                own.append(seconds_a_step(taken, self._step_of_a_copy(), num_steps, self.device))
+        seconds = [max(of_ranks) for of_ranks in zip(*self.ranks.gather(own), strict=True)]
+        chosen = fewest_of_the_best(seconds)
+        self.partition.use(chosen)
+        self.report.sampler_sms = {"chosen": chosen, "tried": dict(zip(CANDIDATES, seconds, strict=True))}
+        self._say(describe_choice(chosen, seconds))
+
+    def _say(self, text: str) -> None:
+        if not self.quiet:
+            print(f"cohort: {text}", file=sys.stderr)
+
     def _find_floor(self) -> None:
         """Times steps of a copy of the model on a batch that lies ready, while the sampler has nothing to do."""
         for batch, _ in self.source.batches(self._ask("train", self.options.fanout, shuffle=True), 1):
             ready = batch
-        model = copy.deepcopy(self.model).train()
-        optimizer = self._optimizer_of(model)
-
-        def step() -> None:
-            optimizer.zero_grad(set_to_none=True)
-            F.cross_entropy(self._seed_scores(model, ready), ready.y[: ready.batch_size], ignore_index=-1).backward()
-            optimizer.step()
-
         own_seconds = 0.0
         if ready.batch_size > 0:
+            step = functools.partial(self._step_of_a_copy(), ready)
             own_seconds = self.floor.time_step(step) * self.options.batch_size / ready.batch_size
         self.floor.step_seconds = max(self.ranks.gather(own_seconds))
         self.report.floor = {
@@ -168,13 +219,17 @@ class Trainer:
         }
 
     def _optimizer_of(self, model: torch.nn.Module) -> torch.optim.Optimizer:
-        return torch.optim.Adam(model.parameters(), lr=self.options.lr, weight_decay=self.options.weight_decay)
+        fused = self.device.type == "cuda"
+        options = self.options
+        return torch.optim.Adam(model.parameters(), lr=options.lr, weight_decay=options.weight_decay, fused=fused)
 
-    @staticmethod
-    def _seed_scores(model: torch.nn.Module, batch) -> torch.Tensor:
+    def _seed_scores(self, model: torch.nn.Module, batch) -> torch.Tensor:
         """float32 [batch_size, num_classes]"""
-        scores = model(model_input(batch.x), batch.edge_index, batch.num_sampled_nodes, batch.num_sampled_edges)
-        return scores[: batch.batch_size]
+        amp = self.options.amp
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=amp):
+            x = model_input(batch.x, keep_half=amp and self.options.layers == "cohort")
+            scores = model(x, batch.edge_index, batch.num_sampled_nodes, batch.num_sampled_edges)
+        return scores[: batch.batch_size].float()
 
     @torch.no_grad()
     def evaluate(self, which: Pass) -> float:

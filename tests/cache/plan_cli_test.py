@@ -223,10 +223,10 @@ def test_budgets_in_each_form():
 
 def test_slot_bytes():
     """By hand: 10 seeds, 20 + 60 nodes more, 20 + 60 edges; then the largest batch seen."""
-    assert slot_bytes(1000, 100, 10, [2, 3], 0, 0) == 90 * 116 + 80 * 16 + 80
-    assert slot_bytes(50, 100, 10, [2, 3], 0, 0) == 50 * 116 + 80 * 16 + 80
-    assert slot_bytes(1000, 100, 10, [-1], 40, 60) == (40 * 116 + 60 * 16 + 80) * 5 // 4
-    assert slot_bytes(10**9, 4096, 8000, [25, 10], 40, 60) == (40 * 4112 + 60 * 16 + 64000) * 5 // 4
+    assert slot_bytes(1000, 100, 10, [2, 3], 0, 0) == 90 * 116 + 80 * 16 + 30 * 8 + 80
+    assert slot_bytes(50, 100, 10, [2, 3], 0, 0) == 50 * 116 + 80 * 16 + 30 * 8 + 80
+    assert slot_bytes(1000, 100, 10, [-1], 40, 60) == (40 * 124 + 60 * 16 + 80) * 5 // 4
+    assert slot_bytes(10**9, 4096, 8000, [25, 10], 40, 60) == (40 * 4120 + 60 * 16 + 64000) * 5 // 4
 
 
 def test_rows_of_different_length_and_counts_per_gpu():

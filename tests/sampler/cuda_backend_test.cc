@@ -1,6 +1,8 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <future>
 #include <numeric>
 
 #include "base/check.h"
@@ -11,10 +13,13 @@
 namespace cohort::sampler {
 namespace {
 
-// Fetches into GPU memory poisoned before, then copies to the host.
-HostBatch run_cuda(Backend& backend, const GraphView& graph, const Query& query) {
+// Fetches a sampled batch into GPU memory poisoned before, then copies it to the host. `meanwhile` is called when the
+// fetch has begun.
+HostBatch fetch_cuda(
+    Backend& backend, const GraphView& graph, const Query& query, const Counts& sampled,
+    const std::function<void()>& meanwhile = [] {}) {
   HostBatch batch;
-  batch.resize(backend.sample(query), query.seeds.size(), graph.row_bytes);
+  batch.resize(sampled, query.seeds.size(), graph.row_bytes);
   std::vector<int64_t> input_id(query.seeds.size());
   std::iota(input_id.begin(), input_id.end(), 0);
   const auto on_gpu = [](std::size_t bytes) {
@@ -29,6 +34,7 @@ HostBatch run_cuda(Backend& backend, const GraphView& graph, const Query& query)
                  reinterpret_cast<int64_t*>(edges.data()), reinterpret_cast<int64_t*>(ids.data()), x.data(), 0,
                  reinterpret_cast<int64_t*>(indptr.data()), batch.num_targets()},
                 input_id);
+  meanwhile();
   while (!backend.finished()) {
   }
   const auto to_host = [](void* to, const base::DeviceBytes& from, std::size_t bytes) {
@@ -43,6 +49,21 @@ HostBatch run_cuda(Backend& backend, const GraphView& graph, const Query& query)
   return batch;
 }
 
+HostBatch run_cuda(Backend& backend, const GraphView& graph, const Query& query) {
+  return fetch_cuda(backend, graph, query, backend.sample(query));
+}
+
+void expect_equal(const HostBatch& a, const HostBatch& b) {
+  ASSERT_EQ(a.counts.nodes_per_hop, b.counts.nodes_per_hop);
+  ASSERT_EQ(a.counts.edges_per_hop, b.counts.edges_per_hop);
+  ASSERT_EQ(a.n_id, b.n_id);
+  ASSERT_EQ(a.y, b.y);
+  ASSERT_EQ(a.edge_index, b.edge_index);
+  ASSERT_EQ(a.input_id, b.input_id);
+  ASSERT_EQ(a.x, b.x);
+  ASSERT_EQ(a.indptr, b.indptr);
+}
+
 template <typename Index>
 void expect_same_batches(const TestGraph<Index>& graph, TopologyPlace place, const std::vector<int32_t>& fanout) {
   const auto host = make_host_backend(graph.view(), {});
@@ -55,14 +76,8 @@ void expect_same_batches(const TestGraph<Index>& graph, TopologyPlace place, con
     std::iota(seeds.begin(), seeds.end(), static_cast<int64_t>(100 * step));
     const Query query{seeds, fanout, batch_key(5, 1, step)};
     const HostBatch a = run_host(*host, graph.view(), query), b = run_cuda(*cuda, graph.view(), query);
-    ASSERT_EQ(a.counts.nodes_per_hop, b.counts.nodes_per_hop);
-    ASSERT_EQ(a.counts.edges_per_hop, b.counts.edges_per_hop);
-    ASSERT_EQ(a.n_id, b.n_id);
-    ASSERT_EQ(a.y, b.y);
-    ASSERT_EQ(a.edge_index, b.edge_index);
-    ASSERT_EQ(a.input_id, b.input_id);
-    ASSERT_EQ(a.x, b.x);
-    ASSERT_EQ(a.indptr, b.indptr);
+    expect_equal(a, b);
+    if (::testing::Test::HasFatalFailure()) return;
   }
 }
 
@@ -84,6 +99,46 @@ INSTANTIATE_TEST_SUITE_P(All, GpuBackend,
 TEST(GpuBackendRows, AnyRowSize) {
   for (int64_t dim : {1, 3, 4, 32, 100, 257}) {
     expect_same_batches(mixed_graph<int32_t>(1000, 6, dim), TopologyPlace::kAuto, {5, 5});
+  }
+}
+
+// As the pipeline does it: another thread samples the next batch while the rows of this one come. All on other SMs
+// from time to time.
+TEST(GpuBackendAhead, SamplesTheNextBatchOnAnyPartOfTheSms) {
+  const auto graph = mixed_graph<int32_t>(3000, 7, 64);
+  const auto host = make_host_backend(graph.view(), {});
+  const int gpu = 0;
+  Faults faults;
+  faults.slow_fetch_us = 2000;
+  CudaSettings settings;
+  settings.reuse_rows = true;
+  const auto cuda = std::move(make_cuda_backends(graph.view(), {&gpu, 1}, settings, {}, faults).front());
+  ASSERT_TRUE(cuda->samples_ahead());
+  const std::vector<int32_t> fanout = {7, 5};
+  const auto query = [&](const std::vector<int64_t>& seeds, uint64_t step) {
+    return Query{seeds, fanout, batch_key(5, 1, step)};
+  };
+  for (const int sms : {0, 8, 24, 8, 0}) {
+    cuda->use_sms(sms);
+    std::vector<std::vector<int64_t>> seeds(6, std::vector<int64_t>(200));
+    for (std::size_t step = 0; step < seeds.size(); ++step) {
+      std::iota(seeds[step].begin(), seeds[step].end(), static_cast<int64_t>(300 * step));
+    }
+    std::future<Counts> ahead;
+    for (std::size_t step = 0; step < seeds.size(); ++step) {
+      const Query now = query(seeds[step], step);
+      const Counts sampled = step > 0 ? ahead.get() : cuda->sample(now);
+      EXPECT_LE(sampled.time.begin_us, sampled.time.end_us);
+      const HostBatch b = fetch_cuda(*cuda, graph.view(), now, sampled, [&] {
+        if (step + 1 == seeds.size()) return;
+        ahead = std::async(std::launch::async, [&, next = query(seeds[step + 1], step + 1)] {
+          cuda->enter_thread();
+          return cuda->sample(next);
+        });
+      });
+      expect_equal(run_host(*host, graph.view(), now), b);
+      if (HasFatalFailure()) return;
+    }
   }
 }
 

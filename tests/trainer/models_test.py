@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from cohort.trainer.models import SampledGNN
+from cohort.nn.block import keep_offsets
+from cohort.trainer.models import SampledGNN, model_input
 
 NODES_PER_HOP, FANOUT = [6, 20, 40], [5, 3]
 
@@ -24,10 +25,11 @@ def sampled_batch():
     return x, torch.stack([torch.cat(sources), torch.cat(targets)]), edges_per_hop
 
 
+@pytest.mark.parametrize("layers", ["cohort", "pyg"])
 @pytest.mark.parametrize("kind", ["sage", "gat"])
-def test_trimming_changes_no_seed_and_no_gradient(kind):
+def test_trimming_changes_no_seed_and_no_gradient(kind, layers):
     torch.manual_seed(1)
-    model = SampledGNN(kind, 7, 16, 4, len(FANOUT), dropout=0.0)
+    model = SampledGNN(kind, 7, 16, 4, len(FANOUT), 0.0, layers)
     x, edge_index, edges_per_hop = sampled_batch()
     seeds = NODES_PER_HOP[0]
     results = []
@@ -38,6 +40,28 @@ def test_trimming_changes_no_seed_and_no_gradient(kind):
         results.append([out.detach(), *(parameter.grad.clone() for parameter in model.parameters())])
     for whole, trimmed in zip(*results, strict=True):
         torch.testing.assert_close(trimmed, whole, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["sage", "gcn", "gat"])
+def test_both_libraries_give_the_same(kind):
+    x, edge_index, edges_per_hop = sampled_batch()
+    indptr = torch.searchsorted(edge_index[1].contiguous(), torch.arange(sum(NODES_PER_HOP[:2]) + 1))
+    results = []
+    for layers in ("pyg", "cohort"):
+        torch.manual_seed(1)
+        model = SampledGNN(kind, 7, 16, 4, len(FANOUT), 0.0, layers)
+        out = model(x, keep_offsets(edge_index, indptr), NODES_PER_HOP, edges_per_hop)[: NODES_PER_HOP[0]]
+        out.square().sum().backward()
+        results.append({"out": out.detach()} | {name: weight.grad for name, weight in model.named_parameters()})
+    assert results[0].keys() == results[1].keys()
+    for name, expected in results[0].items():
+        torch.testing.assert_close(results[1][name], expected, rtol=1e-5, atol=1e-5)
+
+
+def test_features_of_16_bits_stay_so_where_they_may():
+    for dtype, kept in ((torch.float32, True), (torch.bfloat16, True), (torch.float16, True), (torch.uint8, False)):
+        assert model_input(torch.ones(2, 2, dtype=dtype)).dtype == torch.float32
+        assert model_input(torch.ones(2, 2, dtype=dtype), keep_half=True).dtype == (dtype if kept else torch.float32)
 
 
 def test_gcn_gives_every_seed_a_row():

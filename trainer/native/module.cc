@@ -11,6 +11,11 @@
 #include "base/nanobind_errors.h"
 #include "base/process.h"
 #include "trainer/native/held_slot.h"
+#include "trainer/native/nn_module.h"
+
+#ifdef COHORT_WITH_CUDA
+#include "base/sm_partition.h"
+#endif
 
 namespace nb = nanobind;
 using namespace cohort;
@@ -112,7 +117,7 @@ void bind_slot(nb::module_& m) {
 }
 
 uint64_t request(Receiver& receiver, uint32_t seed_set, uint64_t epoch, uint64_t first_step, uint64_t step_stride,
-                 bool shuffle, uint32_t batch_size, const std::vector<int32_t>& fanout) {
+                 bool shuffle, uint32_t batch_size, const std::vector<int32_t>& fanout, int32_t sampler_sms) {
   if (fanout.empty() || fanout.size() > channel::kMaxHops) {
     throw base::Error(
         {"num_neighbors", "1 to " + std::to_string(channel::kMaxHops) + " hops", std::to_string(fanout.size()), ""});
@@ -126,6 +131,7 @@ uint64_t request(Receiver& receiver, uint32_t seed_set, uint64_t epoch, uint64_t
   request.batch_size = batch_size;
   request.num_hops = static_cast<int32_t>(fanout.size());
   std::copy(fanout.begin(), fanout.end(), request.fanout);
+  request.sampler_sms = sampler_sms;
   return receiver.request(request);
 }
 
@@ -149,9 +155,10 @@ void bind_receiver(nb::module_& m) {
   nb::class_<Receiver>(m, "Receiver", "The trainer's end of the channel in a folder.")
       .def(nb::init<const std::string&>(), nb::arg("folder"))
       .def("request", &request, nb::arg("seed_set"), nb::arg("epoch"), nb::arg("first_step"), nb::arg("step_stride"),
-           nb::arg("shuffle"), nb::arg("batch_size"), nb::arg("fanout"), nb::call_guard<nb::gil_scoped_release>(),
+           nb::arg("shuffle"), nb::arg("batch_size"), nb::arg("fanout"), nb::arg("sampler_sms") = 0,
+           nb::call_guard<nb::gil_scoped_release>(),
            "Asks for a pass over seeds-<seed_set>.npy, batches first_step, first_step + step_stride, ...; returns its "
-           "number.")
+           "number. `sampler_sms`: the first so many SMs of the GPU are the sampler's, 0: all are shared.")
       .def("next", &next, nb::arg("pass_number"), nb::arg("limit_seconds"), nb::arg("stream"),
            nb::rv_policy::take_ownership,
            "The next batch of the pass. `limit_seconds`: how long the sampler may stay in one stage; `stream`: handle "
@@ -165,6 +172,34 @@ void bind_receiver(nb::module_& m) {
       .def_prop_ro("device", &Receiver::device, "\"cpu\" or \"cuda:<ordinal>\".")
       .def_prop_ro("slots_bytes", &Receiver::slots_bytes, "Memory of all slots as they are now.");
 }
+
+#ifdef COHORT_WITH_CUDA
+// A stream on the SMs that the sampler leaves.
+class RestStream {
+ public:
+  RestStream(int gpu, int sampler_sms) : RestStream(on(gpu, sampler_sms)) {}
+  int num_sms() const { return rest_.num_sms(); }
+  std::uintptr_t handle() const { return reinterpret_cast<std::uintptr_t>(static_cast<cudaStream_t>(stream_)); }
+
+ private:
+  explicit RestStream(base::SmPartition rest) : rest_(std::move(rest)), stream_(rest_.make_stream()) {}
+  static base::SmPartition on(int gpu, int sampler_sms) {
+    base::cuda_check(cudaSetDevice(gpu), "choose the trainer's GPU");
+    return {sampler_sms, base::SmPartition::Part::kRest};
+  }
+
+  base::SmPartition rest_;
+  base::Stream stream_;
+};
+
+void bind_rest_stream(nb::module_& m) {
+  nb::class_<RestStream>(m, "RestStream",
+                         "A stream of a GPU (CUDA ordinal) whose kernels keep off the SMs of the sampler.")
+      .def(nb::init<int, int>(), nb::arg("gpu"), nb::arg("sampler_sms"))
+      .def_prop_ro("num_sms", &RestStream::num_sms)
+      .def_prop_ro("handle", &RestStream::handle, "The cudaStream_t; it lives as long as this object.");
+}
+#endif
 
 }  // namespace
 
@@ -185,4 +220,8 @@ NB_MODULE(_native, m) {
       nb::arg("signal"), "Has the kernel send this process a signal when its parent dies.");
   bind_slot(m);
   bind_receiver(m);
+#ifdef COHORT_WITH_CUDA
+  bind_rest_stream(m);
+#endif
+  trainer::bind_layers(m);
 }

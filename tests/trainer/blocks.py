@@ -1,0 +1,50 @@
+"""Random blocks for the tests of layers."""
+
+import pytest
+import torch
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+def random_edges(num_sources: int, num_targets: int, num_edges: int, seed: int = 0, hub: int = 0) -> torch.Tensor:
+    """int64 [2, num_edges + hub], unordered; the last tenth of the targets has no edges, target 1 has ``hub`` more."""
+    generator = torch.Generator().manual_seed(seed)
+    source = torch.randint(num_sources, (num_edges + hub,), generator=generator)
+    target = torch.randint(max(1, num_targets * 9 // 10), (num_edges + hub,), generator=generator)
+    target[num_edges:] = min(1, num_targets - 1)
+    order = torch.randperm(num_edges + hub, generator=generator)
+    return torch.stack([source, target])[:, order]
+
+
+def by_target(edge_index: torch.Tensor, num_targets: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """(the edges by ascending target, int64 [num_targets + 1] the first of each target)."""
+    edge_index = edge_index[:, edge_index[1].sort(stable=True).indices]
+    return edge_index, torch.searchsorted(edge_index[1].contiguous(), torch.arange(num_targets + 1))
+
+
+def assert_as_close(found: torch.Tensor, expected: torch.Tensor, relative: float = 1e-5) -> None:
+    """Equal but for so many times the largest value."""
+    assert found.shape == expected.shape and found.dtype == expected.dtype
+    if expected.numel():
+        error = (found.double() - expected.double()).abs().max().item()
+        assert error <= relative * max(expected.double().abs().max().item(), 1e-6), error
+
+
+def run_layer(layer, x, edges, grad_seed: int = 0) -> dict[str, torch.Tensor]:
+    """Output, and gradients of what requires one, of a layer whose output has random gradients.
+
+    Args:
+        x: a tensor, or a pair.
+        edges: what comes after x.
+    """
+    layer.zero_grad()
+    inputs = (x,) if isinstance(x, torch.Tensor) else x
+    for each in inputs:
+        if each is not None and each.is_leaf:
+            each.grad = None
+    out = layer(x, *edges)
+    generator = torch.Generator().manual_seed(grad_seed)
+    out.backward(torch.randn(out.shape, generator=generator).to(out))
+    found = {"out": out.detach()} | {name: weight.grad for name, weight in layer.named_parameters()}
+    leaves = {f"x{i}": each.grad for i, each in enumerate(inputs) if each is not None and each.is_leaf}
+    return found | {name: grad for name, grad in leaves.items() if grad is not None}

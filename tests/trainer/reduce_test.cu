@@ -1,0 +1,180 @@
+// The CUDA bodies against those of the host, bit by bit.
+#include <gtest/gtest.h>
+
+#include "base/check.h"
+#include "base/owners.h"
+#include "tests/trainer/random_block.h"
+#include "trainer/native/max_rows.h"
+#include "trainer/native/sum_rows.h"
+#include "trainer/native/transpose.h"
+
+namespace cohort::trainer {
+namespace {
+
+using base::upload;
+
+constexpr int64_t kRows = 300, kSources = 200;
+
+template <typename T>
+std::vector<T> download(const base::DeviceArray<T>& array) {
+  std::vector<T> values(array.size());
+  if (values.empty()) return values;
+  base::cuda_check(cudaMemcpy(values.data(), array.data(), values.size() * sizeof(T), cudaMemcpyDeviceToHost));
+  return values;
+}
+
+// A block in GPU memory.
+struct GpuBlock {
+  base::DeviceArray<int64_t> offsets, index;
+  BlockRef ref;
+
+  explicit GpuBlock(const RandomBlock& block) : offsets(upload(block.offsets)), index(upload(block.index)) {
+    ref = block.ref();
+    ref.offsets = offsets.data();
+    ref.index = index.data();
+  }
+};
+
+template <typename T>
+base::DeviceArray<T> poisoned(std::size_t size) {
+  base::DeviceArray<T> array(size);
+  if (size > 0) base::fill_gpu(array.data(), 0xFF, size * sizeof(T));
+  return array;
+}
+
+template <typename T>
+constexpr Dtype kDtype = std::is_same_v<T, float>      ? Dtype::kFloat32
+                         : std::is_same_v<T, Bfloat16> ? Dtype::kBfloat16
+                         : std::is_same_v<T, Float16>  ? Dtype::kFloat16
+                                                       : Dtype::kFloat64;
+
+template <typename T>
+class GpuReduce : public ::testing::Test {};
+using Elements = ::testing::Types<float, Bfloat16, Float16, double>;
+TYPED_TEST_SUITE(GpuReduce, Elements);
+
+// Sums with every factor and own rows, `heads` of them, in packs and element by element.
+template <typename T>
+void compare_sums(int64_t dim, int64_t heads, Own own_use) {
+  const RandomBlock block(kRows, kSources, 11);
+  const auto x = random_elements<T>(kSources * dim, 1);
+  const auto edge = random_elements<Sum<T>>(block.num_edges() * heads, 2), index = random_elements<Sum<T>>(kSources, 3),
+             own = random_elements<Sum<T>>(kSources * heads, 4), row = random_elements<Sum<T>>(kRows, 5);
+  const int64_t width = own_use == Own::kBeside ? 2 * dim : dim;
+  std::vector<T> expected(static_cast<std::size_t>(kRows * width));
+  std::vector<Sum<T>> expected_count(kRows);
+  SumCall call{block.ref(), kDtype<T>, kDtype<T>, dim, x.data(), dim, own_use, x.data(), dim, kSources, heads};
+  call.edge_factor = edge.data(), call.index_factor = index.data(), call.own_factor = own.data();
+  call.row_factor = row.data(), call.mean = true, call.block.skip_self = own_use == Own::kAdd;
+  call.out = expected.data(), call.out_stride = width, call.inverse_count = expected_count.data();
+  run_on_host(call);
+
+  const GpuBlock on_gpu(block);
+  const auto gpu_x = upload(x);
+  const auto gpu_edge = upload(edge), gpu_index = upload(index), gpu_own = upload(own), gpu_row = upload(row);
+  const auto out = poisoned<T>(expected.size());
+  const auto count = poisoned<Sum<T>>(kRows),
+             partial = poisoned<Sum<T>>(static_cast<std::size_t>(max_pieces(block.num_edges()) * dim));
+  call.block.offsets = on_gpu.ref.offsets, call.block.index = on_gpu.ref.index;
+  call.x = call.own = gpu_x.data(), call.edge_factor = gpu_edge.data(), call.index_factor = gpu_index.data();
+  call.own_factor = gpu_own.data(), call.row_factor = gpu_row.data(), call.out = out.data();
+  call.inverse_count = count.data(), call.partial = partial.data();
+  const base::Stream stream;
+  run_on_gpu(call, stream);
+  stream.synchronize();
+  EXPECT_TRUE(same_bits(download(out), expected)) << dim << " columns, " << heads << " heads";
+  EXPECT_TRUE(same_bits(download(count), expected_count));
+}
+
+TYPED_TEST(GpuReduce, SumsAreTheHostsBits) {
+  for (const int64_t dim : {1, 3, 4, 12, 47, 64, 100, 260}) {
+    for (const Own own_use : {Own::kNone, Own::kAdd, Own::kBeside}) compare_sums<TypeParam>(dim, 1, own_use);
+  }
+  compare_sums<TypeParam>(64, 4, Own::kAdd);
+  compare_sums<TypeParam>(6, 2, Own::kAdd);
+}
+
+template <typename T>
+void compare_maxima(int64_t dim) {
+  const RandomBlock block(kRows, kSources, 12);
+  const auto x = random_elements<T>(kSources * dim, 1);
+  std::vector<T> expected(static_cast<std::size_t>(kRows * dim));
+  std::vector<int32_t> expected_ties(expected.size());
+  MaxCall call{block.ref(), kDtype<T>, dim, x.data(), dim, expected.data(), dim, expected_ties.data()};
+  run_on_host(call);
+
+  const GpuBlock on_gpu(block);
+  const auto gpu_x = upload(x);
+  const auto pieces = static_cast<std::size_t>(max_pieces(block.num_edges()) * dim);
+  const auto out = poisoned<T>(expected.size());
+  const auto ties = poisoned<int32_t>(expected.size()), partial_ties = poisoned<int32_t>(pieces);
+  const auto partial = poisoned<Sum<T>>(pieces);
+  call.block = on_gpu.ref;
+  call.x = gpu_x.data(), call.out = out.data(), call.ties = ties.data();
+  call.partial = partial.data(), call.partial_ties = partial_ties.data();
+  const base::Stream stream;
+  run_on_gpu(call, stream);
+  stream.synchronize();
+  EXPECT_TRUE(same_bits(download(out), expected));
+  EXPECT_TRUE(same_bits(download(ties), expected_ties));
+}
+
+TYPED_TEST(GpuReduce, MaximaAreTheHostsBits) {
+  for (const int64_t dim : {1, 3, 4, 64, 100, 260}) compare_maxima<TypeParam>(dim);
+}
+
+// The same block stands for a transposed one: what is gathered are its "targets".
+template <typename T>
+void compare_gradients_of_maxima(int64_t dim) {
+  const RandomBlock block(kRows, kSources, 13);
+  const auto x = random_elements<T>(kRows * dim, 1), grad = random_elements<T>(kSources * dim, 2);
+  std::vector<T> best = random_elements<T>(kSources * dim, 3), expected(static_cast<std::size_t>(kRows * dim));
+  for (std::size_t i = 0; i < best.size(); i += 3) best[i] = x[i % x.size()];
+  const std::vector<int32_t> ties(best.size(), 3);
+  MaxGradCall call{block.ref(), kDtype<T>, dim, x.data(), dim, best.data(), grad.data(), ties.data(), expected.data()};
+  run_on_host(call);
+
+  const GpuBlock on_gpu(block);
+  const auto gpu_x = upload(x), gpu_best = upload(best), gpu_grad = upload(grad);
+  const auto gpu_ties = upload(ties);
+  const auto out = poisoned<T>(expected.size());
+  const auto partial = poisoned<Sum<T>>(static_cast<std::size_t>(max_pieces(block.num_edges()) * dim));
+  call.block = on_gpu.ref;
+  call.x = gpu_x.data(), call.best = gpu_best.data(), call.grad = gpu_grad.data(), call.ties = gpu_ties.data();
+  call.out = out.data(), call.partial = partial.data();
+  const base::Stream stream;
+  run_on_gpu(call, stream);
+  stream.synchronize();
+  EXPECT_TRUE(same_bits(download(out), expected));
+}
+
+TYPED_TEST(GpuReduce, GradientsOfMaximaAreTheHostsBits) {
+  for (const int64_t dim : {1, 4, 64, 100}) compare_gradients_of_maxima<TypeParam>(dim);
+}
+
+TEST(GpuTranspose, IsTheHosts) {
+  for (const int64_t num_rows : {0, 1, 300, 5000}) {
+    const RandomBlock block(num_rows, kSources, 14);
+    const auto num_edges = static_cast<std::size_t>(block.num_edges());
+    std::vector<int64_t> offsets(kSources + 1), index(num_edges);
+    std::vector<int32_t> edge(num_edges);
+    TransposeCall call{block.ref(), kSources, offsets.data(), index.data(), edge.data()};
+    run_on_host(call);
+    const GpuBlock on_gpu(block);
+    const auto gpu_offsets = poisoned<int64_t>(offsets.size()), gpu_index = poisoned<int64_t>(num_edges);
+    const auto gpu_edge = poisoned<int32_t>(num_edges);
+    const base::DeviceBytes scratch(transpose_scratch_bytes(block.num_edges()));
+    call.block = on_gpu.ref;
+    call.offsets = gpu_offsets.data(), call.index = gpu_index.data(), call.edge = gpu_edge.data();
+    call.scratch = scratch.data(), call.scratch_bytes = scratch.bytes();
+    const base::Stream stream;
+    run_on_gpu(call, stream);
+    stream.synchronize();
+    EXPECT_EQ(download(gpu_offsets), offsets);
+    EXPECT_EQ(download(gpu_index), index);
+    EXPECT_EQ(download(gpu_edge), edge);
+  }
+}
+
+}  // namespace
+}  // namespace cohort::trainer

@@ -1,0 +1,35 @@
+// What activation and dropout make of elements: one meaning for both bodies.
+#pragma once
+
+#include <cmath>
+
+#include "base/random.h"
+#include "trainer/native/activation.h"
+
+namespace cohort::trainer {
+
+constexpr int kElementsADraw = 4;
+
+// Random words for elements [4 group, 4 group + 4).
+COHORT_HOST_DEVICE inline base::PhiloxCounter draw(base::PhiloxKey key, int64_t group) {
+  const auto at = static_cast<uint64_t>(group);
+  return base::philox({{static_cast<uint32_t>(at), static_cast<uint32_t>(at >> 32), 0, 0}}, key);
+}
+
+// An element whose random word is below this is dropped.
+inline uint64_t drop_below(double p) { return static_cast<uint64_t>(p * 4294967296.0); }
+
+template <typename A>
+COHORT_HOST_DEVICE A activate(Activation activation, A x) {
+  if (x > 0 || x != x) return x;
+  return activation == Activation::kRelu ? A{0} : std::expm1(x);
+}
+
+// The derivative, told from what came out: f(x) * scale, or 0.
+template <typename A>
+COHORT_HOST_DEVICE A derivative(Activation activation, A y, A scale) {
+  if (y == 0) return 0;
+  return activation == Activation::kRelu || y > 0 ? scale : y + scale;
+}
+
+}  // namespace cohort::trainer

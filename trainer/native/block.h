@@ -1,0 +1,67 @@
+// Edges of a sampled block, grouped by the row that they are reduced into: a plain view, passed by value to kernels.
+#pragma once
+
+#include <cstdint>
+
+#include "base/host_device.h"
+
+namespace cohort::trainer {
+
+struct BlockRef {
+  const int64_t* offsets = nullptr;  // int64 [num_offsets], the first edge of each row; from the last row on: none
+  int64_t num_offsets = 0;
+  const int64_t* index = nullptr;  // int64 [num_edges], which row of x an edge brings
+  const int32_t* edge = nullptr;   // int32 [num_edges], its number where factors of edges are looked up; null: its own
+  int64_t num_edges = 0;           // those that count; offsets may go beyond
+  int64_t num_rows = 0;
+  bool skip_self = false;  // edges from a row to itself do not count
+
+  COHORT_HOST_DEVICE int64_t first(int64_t row) const {
+    if (row >= num_offsets) return num_edges;
+    return offsets[row] < num_edges ? offsets[row] : num_edges;
+  }
+  COHORT_HOST_DEVICE int64_t number(int64_t at) const { return edge ? edge[at] : at; }
+
+  // The last row that begins at or before the edge; -1: none.
+  COHORT_HOST_DEVICE int64_t row_at(int64_t at) const {
+    int64_t begin = 0, end = num_rows < num_offsets ? num_rows : num_offsets;
+    while (begin < end) {
+      const int64_t middle = begin + (end - begin) / 2;
+      if (offsets[middle] <= at) {
+        begin = middle + 1;
+      } else {
+        end = middle;
+      }
+    }
+    return begin - 1;
+  }
+};
+
+// Rows of more edges than this are reduced in pieces, and the pieces in their order, so that a hub of 1e5 neighbours
+// keeps many threads busy. A piece ends where a multiple of this many edges of the block is reached.
+constexpr int64_t kPieceEdges = 128;
+
+// How many pieces there can be; piece p is of the row, if any, that has edge p * kPieceEdges.
+COHORT_HOST_DEVICE inline int64_t max_pieces(int64_t num_edges) {
+  return num_edges > kPieceEdges ? (num_edges + kPieceEdges - 1) / kPieceEdges : 0;
+}
+
+// Edges [begin, end) of a row, or of one of its pieces.
+struct EdgeRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+  COHORT_HOST_DEVICE bool in_pieces() const { return end - begin > kPieceEdges; }
+  COHORT_HOST_DEVICE int64_t first_piece() const { return (begin + kPieceEdges - 1) / kPieceEdges; }
+  COHORT_HOST_DEVICE int64_t end_piece() const { return (end + kPieceEdges - 1) / kPieceEdges; }
+  // The edges of piece p: the first also has those before its multiple.
+  COHORT_HOST_DEVICE EdgeRange piece(int64_t p) const {
+    const int64_t next = (p + 1) * kPieceEdges;
+    return {p == first_piece() ? begin : p * kPieceEdges, next < end ? next : end};
+  }
+};
+
+COHORT_HOST_DEVICE inline EdgeRange range_of(const BlockRef& block, int64_t row) {
+  return {block.first(row), block.first(row + 1)};
+}
+
+}  // namespace cohort::trainer

@@ -1,0 +1,133 @@
+#include "trainer/native/nn_module.h"
+
+#include <nanobind/stl/optional.h>
+
+#include <optional>
+
+#include "base/check.h"
+#include "trainer/native/activation.h"
+#include "trainer/native/max_rows.h"
+#include "trainer/native/sum_rows.h"
+#include "trainer/native/transpose.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace cohort::trainer {
+namespace {
+
+using Address = std::uintptr_t;         // 0: none
+using Stream = std::optional<Address>;  // none: the CPU
+
+template <typename T = void>
+T* at(Address address) {
+  return reinterpret_cast<T*>(address);
+}
+
+template <typename Call>
+void run(const Stream& stream, const Call& call) {
+  const nb::gil_scoped_release no_gil;
+  if (!stream) return run_on_host(call);
+#ifdef COHORT_WITH_CUDA
+  run_on_gpu(call, at<CUstream_st>(*stream));
+#else
+  throw base::Error({"layer", "tensors on the CPU", "tensors on a GPU", "this build has no CUDA bodies"});
+#endif
+}
+
+BlockRef block_of(Address offsets, int64_t num_offsets, Address index, Address edge, int64_t num_edges,
+                  int64_t num_rows, bool skip_self) {
+  return {at<int64_t>(offsets), num_offsets, at<int64_t>(index), at<int32_t>(edge), num_edges, num_rows, skip_self};
+}
+
+void sum_rows(const Stream& stream, const BlockRef& block, int dtype, int out_dtype, int64_t dim, Address x,
+              int64_t x_stride, int own_use, Address own, int64_t own_stride, int64_t num_own, int64_t heads,
+              Address edge_factor, Address index_factor, Address own_factor, Address row_factor, bool mean, Address out,
+              int64_t out_stride, Address inverse_count, Address partial) {
+  run(stream, SumCall{block,
+                      static_cast<Dtype>(dtype),
+                      static_cast<Dtype>(out_dtype),
+                      dim,
+                      at(x),
+                      x_stride,
+                      static_cast<Own>(own_use),
+                      at(own),
+                      own_stride,
+                      num_own,
+                      heads,
+                      at(edge_factor),
+                      at(index_factor),
+                      at(own_factor),
+                      at(row_factor),
+                      mean,
+                      at(out),
+                      out_stride,
+                      at(inverse_count),
+                      at(partial)});
+}
+
+void max_rows(const Stream& stream, const BlockRef& block, int dtype, int64_t dim, Address x, int64_t x_stride,
+              Address out, int64_t out_stride, Address ties, Address partial, Address partial_ties) {
+  run(stream, MaxCall{block, static_cast<Dtype>(dtype), dim, at(x), x_stride, at(out), out_stride, at<int32_t>(ties),
+                      at(partial), at<int32_t>(partial_ties)});
+}
+
+void max_rows_grad(const Stream& stream, const BlockRef& block, int dtype, int64_t dim, Address x, int64_t x_stride,
+                   Address best, Address grad, Address ties, Address out, Address partial) {
+  run(stream, MaxGradCall{block, static_cast<Dtype>(dtype), dim, at(x), x_stride, at(best), at(grad), at<int32_t>(ties),
+                          at(out), at(partial)});
+}
+
+void transpose(const Stream& stream, const BlockRef& block, int64_t num_columns, Address offsets, Address index,
+               Address edge, Address scratch, std::size_t scratch_bytes) {
+  run(stream, TransposeCall{block, num_columns, at<int64_t>(offsets), at<int64_t>(index), at<int32_t>(edge),
+                            at<std::byte>(scratch), scratch_bytes});
+}
+
+void drop(const Stream& stream, int dtype, int activation, int64_t size, double p, uint64_t key, Address x,
+          Address out) {
+  run(stream, DropCall{static_cast<Dtype>(dtype), static_cast<Activation>(activation), size, p, key, at(x), at(out)});
+}
+
+void drop_grad(const Stream& stream, int dtype, int activation, int64_t size, double p, Address y, Address grad,
+               Address out) {
+  run(stream,
+      DropGradCall{static_cast<Dtype>(dtype), static_cast<Activation>(activation), size, p, at(y), at(grad), at(out)});
+}
+
+std::size_t scratch_bytes([[maybe_unused]] const Stream& stream, [[maybe_unused]] int64_t num_edges) {
+#ifdef COHORT_WITH_CUDA
+  if (stream) return transpose_scratch_bytes(num_edges);
+#endif
+  return 0;
+}
+
+}  // namespace
+
+void bind_layers(nb::module_& m) {
+  nb::class_<BlockRef>(m, "BlockRef", "Edges grouped by row: addresses, see trainer/native/block.h.")
+      .def("__init__", [](BlockRef* self, Address offsets, int64_t num_offsets, Address index, Address edge,
+                          int64_t num_edges, int64_t num_rows, bool skip_self) {
+        new (self) BlockRef(block_of(offsets, num_offsets, index, edge, num_edges, num_rows, skip_self));
+      });
+  m.def("sum_rows", &sum_rows, "stream"_a.none(), "block"_a, "dtype"_a, "out_dtype"_a, "dim"_a, "x"_a, "x_stride"_a,
+        "own_use"_a, "own"_a, "own_stride"_a, "num_own"_a, "heads"_a, "edge_factor"_a, "index_factor"_a, "own_factor"_a,
+        "row_factor"_a, "mean"_a, "out"_a, "out_stride"_a, "inverse_count"_a, "partial"_a,
+        "Gathers and sums rows; see trainer/native/sum_rows.h. `stream`: torch's, None on the CPU; arrays: addresses.");
+  m.def("max_rows", &max_rows, "stream"_a.none(), "block"_a, "dtype"_a, "dim"_a, "x"_a, "x_stride"_a, "out"_a,
+        "out_stride"_a, "ties"_a, "partial"_a, "partial_ties"_a,
+        "Likewise the maximum; see trainer/native/max_rows.h.");
+  m.def("max_rows_grad", &max_rows_grad, "stream"_a.none(), "block"_a, "dtype"_a, "dim"_a, "x"_a, "x_stride"_a,
+        "best"_a, "grad"_a, "ties"_a, "out"_a, "partial"_a, "The gradient of a maximum.");
+  m.def("transpose", &transpose, "stream"_a.none(), "block"_a, "num_columns"_a, "offsets"_a, "index"_a, "edge"_a,
+        "scratch"_a, "scratch_bytes"_a, "Exchanges rows and columns; see trainer/native/transpose.h.");
+  m.def("drop", &drop, "stream"_a.none(), "dtype"_a, "activation"_a, "size"_a, "p"_a, "key"_a, "x"_a, "out"_a,
+        "Activation and dropout; see trainer/native/activation.h.");
+  m.def("drop_grad", &drop_grad, "stream"_a.none(), "dtype"_a, "activation"_a, "size"_a, "p"_a, "y"_a, "grad"_a,
+        "out"_a, "Their gradient.");
+  m.def("transpose_scratch_bytes", &scratch_bytes, "stream"_a.none(), "num_edges"_a,
+        "How much scratch memory a transposition needs.");
+  m.def("max_pieces", &max_pieces, "num_edges"_a, "How many pieces of long rows a reduction may have.");
+}
+
+}  // namespace cohort::trainer

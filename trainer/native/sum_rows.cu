@@ -1,0 +1,105 @@
+#include "trainer/native/reduce.cuh"
+#include "trainer/native/sum_rows.h"
+
+namespace cohort::trainer {
+namespace {
+
+template <typename T, int kVec>
+class RowSum {
+ public:
+  using Call = SumCall;
+  static constexpr int kPack = kVec;
+  using A = Sum<T>;
+  struct Loaded {
+    Pack<T, kVec> x;
+    A factor;
+    bool counts;
+  };
+
+  __device__ RowSum(const SumCall& call, int64_t row, int64_t column)
+      : call_(call), row_(row), column_(column), head_(call.heads == 1 ? 0 : column / (call.dim / call.heads)) {}
+
+  __device__ Loaded load(int64_t e) const {
+    const int64_t index = call_.block.index[e];
+    const bool counts = !(call_.block.skip_self && index == row_);
+    A factor = call_.index_factor ? static_cast<const A*>(call_.index_factor)[index] : A{1};
+    if (call_.edge_factor) factor = times(head_factor(call_.edge_factor, call_.block.number(e)), factor);
+    return {load_pack<kVec>(static_cast<const T*>(call_.x) + index * call_.x_stride + column_), factor, counts};
+  }
+
+  __device__ void add(const Loaded& loaded) {
+    if (loaded.counts) add_pack(loaded.x, loaded.factor);
+  }
+
+  __device__ void save(int64_t piece) const {
+    A* to = static_cast<A*>(call_.partial) + piece * call_.dim + column_;
+#pragma unroll
+    for (int v = 0; v < kVec; ++v) to[v] = sum_[v];
+  }
+
+  __device__ void merge(int64_t piece) {
+    const A* from = static_cast<const A*>(call_.partial) + piece * call_.dim + column_;
+#pragma unroll
+    for (int v = 0; v < kVec; ++v) sum_[v] = plus(sum_[v], from[v]);
+  }
+
+  __device__ void finish(const EdgeRange& range) {
+    const bool has_own = row_ < call_.num_own;
+    Pack<T, kVec> own{};
+    if (has_own) own = load_pack<kVec>(static_cast<const T*>(call_.own) + row_ * call_.own_stride + column_);
+    if (call_.own_use == Own::kAdd && has_own) {
+      add_pack(own, call_.own_factor ? head_factor(call_.own_factor, row_) : A{1});
+    }
+    const A count = static_cast<A>(range.end > range.begin ? range.end - range.begin : 1);
+    const A factor = call_.row_factor ? static_cast<const A*>(call_.row_factor)[row_] : A{1};
+#pragma unroll
+    for (int v = 0; v < kVec; ++v) sum_[v] = times(call_.mean ? sum_[v] / count : sum_[v], factor);
+    const int64_t at = row_ * call_.out_stride + column_;
+    store_sums<kVec>(call_.out_dtype, call_.out, at, sum_);
+    if (call_.own_use == Own::kBeside) store_beside(at + call_.dim, own);
+    if (call_.inverse_count && column_ == 0) static_cast<A*>(call_.inverse_count)[row_] = A{1} / count;
+  }
+
+ private:
+  __device__ A head_factor(const void* factors, int64_t at) const {
+    return static_cast<const A*>(factors)[at * call_.heads + head_];
+  }
+
+  __device__ void add_pack(const Pack<T, kVec>& pack, A factor) {
+#pragma unroll
+    for (int v = 0; v < kVec; ++v) sum_[v] = plus(sum_[v], times(factor, widen(pack.value[v])));
+  }
+
+  __device__ void store_beside(int64_t at, const Pack<T, kVec>& own) const {
+    A wide[kVec];
+#pragma unroll
+    for (int v = 0; v < kVec; ++v) wide[v] = widen(own.value[v]);
+    store_sums<kVec>(call_.out_dtype, call_.out, at, wide);
+  }
+
+  const SumCall& call_;
+  const int64_t row_, column_, head_;
+  A sum_[kVec] = {};
+};
+
+// True when all arrays of the call can be read and written in packs of `vec`.
+bool can_pack(const SumCall& call, int vec) {
+  const int in_bytes = bytes_of(call.dtype), out_bytes = bytes_of(call.out_dtype);
+  return call.dim / call.heads % vec == 0 && packs_fit(call.x, call.x_stride, in_bytes, vec) &&
+         packs_fit(call.own, call.own_stride, in_bytes, vec) && packs_fit(call.out, call.out_stride, out_bytes, vec);
+}
+
+}  // namespace
+
+void run_on_gpu(const SumCall& call, cudaStream_t stream) {
+  with_type(call.dtype, [&]<typename T>(std::type_identity<T>) {
+    if constexpr (sizeof(T) < 8) {
+      constexpr int kWide = 16 / sizeof(T), kHalf = kWide / 2;
+      if (can_pack(call, kWide)) return launch_reduction<RowSum<T, kWide>>(call, stream);
+      if (can_pack(call, kHalf)) return launch_reduction<RowSum<T, kHalf>>(call, stream);
+    }
+    launch_reduction<RowSum<T, 1>>(call, stream);
+  });
+}
+
+}  // namespace cohort::trainer

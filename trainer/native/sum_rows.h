@@ -1,0 +1,52 @@
+// Gather and sum of rows in one pass: nothing of the size [edges, columns] is made, and the order of additions is
+// fixed.
+//
+//   out[i] = row_factor[i] * (sum over edges e of row i, in their order, of
+//                             edge_factor[number(e)] * index_factor[index[e]] * x[index[e]]  +  own_factor[i] * own[i])
+//
+// Host and CUDA body (trainer/native/sum_rows_host.cc, sum_rows.cu) give the same bits.
+#pragma once
+
+#include "trainer/native/block.h"
+#include "trainer/native/element.h"
+
+#ifdef COHORT_WITH_CUDA
+#include <cuda_runtime_api.h>
+#endif
+
+namespace cohort::trainer {
+
+// What becomes of a row of `own`: nothing, it is added to the sum, or copied beside it (columns [dim, 2 dim) of out).
+enum class Own : int { kNone = 0, kAdd, kBeside };
+
+// Rows of `dtype`; strides count elements. Factors are Sum<dtype>; null stands for ones.
+struct SumCall {
+  BlockRef block;
+  Dtype dtype = Dtype::kFloat32;      // of x and own
+  Dtype out_dtype = Dtype::kFloat32;  // of out
+  int64_t dim = 0;
+  const void* x = nullptr;  // [rows that edges name, dim]
+  int64_t x_stride = 0;
+  Own own_use = Own::kNone;
+  const void* own = nullptr;  // [num_own, dim]; rows from there on have none
+  int64_t own_stride = 0;
+  int64_t num_own = 0;
+  int64_t heads = 1;                   // column c has the factors of head c / (dim / heads)
+  const void* edge_factor = nullptr;   // [edges, heads]
+  const void* index_factor = nullptr;  // [rows of x]
+  const void* own_factor = nullptr;    // [num_own, heads]
+  const void* row_factor = nullptr;    // [num_rows]
+  bool mean = false;                   // divide by the number of edges, where there are any
+  void* out = nullptr;                 // [num_rows, dim or 2 dim]
+  int64_t out_stride = 0;
+  void* inverse_count = nullptr;  // Sum<dtype> [num_rows], 1 / max(1, number of edges) goes here; null: not wanted
+  void* partial = nullptr;        // CUDA body: Sum<dtype> [max_pieces(num_edges), dim], scratch
+};
+
+void run_on_host(const SumCall& call);
+
+#ifdef COHORT_WITH_CUDA
+void run_on_gpu(const SumCall& call, cudaStream_t stream);
+#endif
+
+}  // namespace cohort::trainer

@@ -1,0 +1,95 @@
+#include <vector>
+
+#include "trainer/native/sum_rows.h"
+
+namespace cohort::trainer {
+namespace {
+
+constexpr int kRowsAtOnce = 64;
+
+template <typename T>
+class RowSummer {
+ public:
+  explicit RowSummer(const SumCall& call)
+      : call_(call), sum_(static_cast<std::size_t>(call.dim)), piece_(static_cast<std::size_t>(call.dim)) {}
+
+  void sum(int64_t row) {
+    const EdgeRange range = range_of(call_.block, row);
+    std::fill(sum_.begin(), sum_.end(), A{0});
+    if (range.in_pieces()) {
+      for (int64_t p = range.first_piece(); p < range.end_piece(); ++p) {
+        std::fill(piece_.begin(), piece_.end(), A{0});
+        add_edges(row, range.piece(p), piece_.data());
+        for (std::size_t c = 0; c < sum_.size(); ++c) sum_[c] += piece_[c];
+      }
+    } else {
+      add_edges(row, range, sum_.data());
+    }
+    finish(row, range);
+  }
+
+ private:
+  using A = Sum<T>;
+
+  static const A* factors(const void* array, int64_t at) { return static_cast<const A*>(array) + at; }
+
+  // to[c] += factor * edge factor of c's head * from[c]
+  void add_row(const T* from, A factor, const A* of_heads, A* to) const {
+    const int64_t head_dim = call_.dim / call_.heads;
+    for (int64_t head = 0; head < call_.heads; ++head) {
+      const A by = of_heads ? of_heads[head] * factor : factor;
+      for (int64_t c = head * head_dim; c < (head + 1) * head_dim; ++c) to[c] += by * widen(from[c]);
+    }
+  }
+
+  void add_edges(int64_t row, EdgeRange range, A* to) const {
+    for (int64_t e = range.begin; e < range.end; ++e) {
+      const int64_t index = call_.block.index[e];
+      if (call_.block.skip_self && index == row) continue;
+      const A factor = call_.index_factor ? *factors(call_.index_factor, index) : A{1};
+      const A* of_heads = call_.edge_factor ? factors(call_.edge_factor, call_.block.number(e) * call_.heads) : nullptr;
+      add_row(static_cast<const T*>(call_.x) + index * call_.x_stride, factor, of_heads, to);
+    }
+  }
+
+  void finish(int64_t row, EdgeRange range) {
+    const int64_t count = range.end > range.begin ? range.end - range.begin : 1;
+    const bool has_own = row < call_.num_own;
+    const T* own = has_own ? static_cast<const T*>(call_.own) + row * call_.own_stride : nullptr;
+    if (call_.own_use == Own::kAdd && has_own) {
+      add_row(own, A{1}, call_.own_factor ? factors(call_.own_factor, row * call_.heads) : nullptr, sum_.data());
+    }
+    const A factor = call_.row_factor ? *factors(call_.row_factor, row) : A{1};
+    for (A& sum : sum_) sum = (call_.mean ? sum / static_cast<A>(count) : sum) * factor;
+    if (call_.inverse_count) static_cast<A*>(call_.inverse_count)[row] = A{1} / static_cast<A>(count);
+    with_type(call_.out_dtype, [&]<typename Out>(std::type_identity<Out>) { store<Out>(row, own); });
+  }
+
+  template <typename Out>
+  void store(int64_t row, const T* own) const {
+    Out* to = static_cast<Out*>(call_.out) + row * call_.out_stride;
+    for (std::size_t c = 0; c < sum_.size(); ++c) to[c] = narrow<Out>(static_cast<Sum<Out>>(sum_[c]));
+    if (call_.own_use != Own::kBeside) return;
+    for (int64_t c = 0; c < call_.dim; ++c) {
+      to[call_.dim + c] = narrow<Out>(own ? static_cast<Sum<Out>>(widen(own[c])) : Sum<Out>{0});
+    }
+  }
+
+  const SumCall& call_;
+  std::vector<A> sum_, piece_;  // [dim]
+};
+
+}  // namespace
+
+void run_on_host(const SumCall& call) {
+  with_type(call.dtype, [&]<typename T>(std::type_identity<T>) {
+#pragma omp parallel if (call.block.num_rows > kRowsAtOnce)
+    {
+      RowSummer<T> summer(call);
+#pragma omp for schedule(dynamic, kRowsAtOnce)
+      for (int64_t row = 0; row < call.block.num_rows; ++row) summer.sum(row);
+    }
+  });
+}
+
+}  // namespace cohort::trainer

@@ -1,0 +1,12 @@
+"""PyG's layers for sampled blocks, with gather and reduction in one kernel.
+
+``SAGEConv`` and ``GCNConv`` have the arguments, parameters and results of the layers of these names in
+torch_geometric.nn. They take the batches of ``cohort.NeighborLoader`` without sorting anything; see ``Block``.
+"""
+
+from cohort.nn.activation import activated
+from cohort.nn.block import Block
+from cohort.nn.gcn import GCNConv
+from cohort.nn.sage import SAGEConv
+
+__all__ = ["Block", "GCNConv", "SAGEConv", "activated"]

@@ -1,0 +1,85 @@
+"""The edges that a layer sums over, grouped by target."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cohort.base.errors import CohortError
+
+_OFFSETS = "_cohort_offsets"  # attribute of a batch's edge_index
+
+
+@dataclass(frozen=True)
+class Block:
+    """A layer's edges, ordered by target; layers take one in place of ``edge_index``.
+
+    Attributes:
+        indptr: int64 [any], the first edge of each target. Targets from the last entry on have no edges, and offsets
+            beyond the edges count as their end, so the offsets of a batch serve every layer of it.
+        source: int64 [num_edges], the row of x that each edge brings.
+        num_sources, num_targets: rows of x, and rows of the layer's output.
+        order: int64 [num_edges], where each edge stands in the ``edge_index`` that this was sorted from; None: there.
+    """
+
+    indptr: Tensor
+    source: Tensor
+    num_sources: int
+    num_targets: int
+    order: Tensor | None = None
+
+
+def keep_offsets(edge_index: Tensor, indptr: Tensor) -> Tensor:
+    """Remembers with a batch's ``edge_index``, whose targets ascend, the offsets of the targets' edges; returns it."""
+    setattr(edge_index, _OFFSETS, (indptr, edge_index._version))
+    return edge_index
+
+
+def block_of(edge_index: Tensor | Block, num_sources: int, num_targets: int) -> Block:
+    """The edges as a block.
+
+    The offsets of a batch are used when ``edge_index`` is the batch's, or its first columns. Other edges are sorted by
+    target on their device; those of one target stay in their order.
+
+    Args:
+        edge_index: int64 [2, num_edges], row 0 source, row 1 target; on a GPU nobody checks that ids are in range.
+
+    Raises:
+        CohortError: no such edges.
+    """
+    if isinstance(edge_index, Block):
+        found = (edge_index.num_sources, edge_index.num_targets)
+        if found != (num_sources, num_targets):
+            raise CohortError("block", f"{num_sources} sources and {num_targets} targets, the rows of x", str(found))
+        return edge_index
+    if edge_index.dtype != torch.int64:
+        raise CohortError("edge_index", "an int64 tensor of shape [2, edges], or a Block", str(edge_index.dtype))
+    if edge_index.dim() != 2 or edge_index.shape[0] != 2:
+        raise CohortError("edge_index: shape", "[2, edges]", str(list(edge_index.shape)))
+    indptr = _offsets_of(edge_index)
+    if indptr is not None:
+        return Block(indptr, edge_index[0], num_sources, num_targets)
+    return _sorted(edge_index, num_sources, num_targets)
+
+
+def _offsets_of(edge_index: Tensor) -> Tensor | None:
+    """The offsets of the batch whose first edges these are, unless somebody has written into them."""
+    base = edge_index if edge_index._base is None else edge_index._base
+    indptr, version = getattr(base, _OFFSETS, (None, None))
+    if indptr is None or base._version != version:
+        return None
+    same = edge_index.storage_offset() == base.storage_offset() and edge_index.stride() == base.stride()
+    return indptr if same and edge_index.dim() == 2 else None
+
+
+def _sorted(edge_index: Tensor, num_sources: int, num_targets: int) -> Block:
+    source, target = edge_index
+    if edge_index.device.type == "cpu" and edge_index.numel():
+        for name, ids, end in (("source", source, num_sources), ("target", target, num_targets)):
+            low, high = (int(value) for value in ids.aminmax())
+            if low < 0 or high >= end:
+                raise CohortError(f"edge_index: {name}", f"ids in [0, {end})", f"{low} to {high}")
+    ordered = torch.sort(target, stable=True)
+    targets = torch.arange(num_targets + 1, device=target.device)
+    indptr = torch.searchsorted(ordered.values, targets)
+    return Block(indptr, source[ordered.indices], num_sources, num_targets, ordered.indices)

@@ -1,0 +1,81 @@
+"""The layer of graph convolutional networks."""
+
+import torch
+import torch_geometric.nn as pyg
+from torch import Tensor
+from torch_geometric.typing import OptTensor
+
+from cohort.base.errors import CohortError
+from cohort.nn import kernels, ops
+from cohort.nn.block import Block, block_of
+from cohort.nn.inputs import amp_dtype, is_matrix, require_plain_flow
+
+ELEMENT_COST = 32  # of gathering an element, in multiplications of a matrix product
+
+
+class GCNConv(pyg.GCNConv):
+    """``torch_geometric.nn.GCNConv``: the same arguments, parameters and results, with gather and reduction in one.
+
+    Where the edges are a Block, there are rows only for its targets, which are the first of its sources; a source that
+    is no target has no edges, as in PyG's layer on the same edges. Rows are multiplied by the weights before or after
+    they are summed, as is less work.
+
+    Raises:
+        CohortError: cached normalisation, an aggregation other than "add" and "sum", edges against their direction.
+    """
+
+    propagate_type = {"x": Tensor, "edge_weight": OptTensor}  # PyG reads this from sources, which are not here
+
+    def __init__(self, in_channels, out_channels, *args, **kwargs):
+        super().__init__(in_channels, out_channels, *args, **kwargs)
+        require_plain_flow(self)
+        if self.cached or self.aggr not in ("add", "sum"):
+            found = f"cached={self.cached}, aggr={self.aggr!r}"
+            hint = "use torch_geometric.nn.GCNConv for others"
+            raise CohortError("GCNConv", 'cached=False and aggr "add" or "sum"', found, hint)
+
+    def forward(self, x: Tensor, edge_index: Tensor | Block, edge_weight: Tensor | None = None) -> Tensor:
+        """[targets, out_channels].
+
+        Args:
+            x: [nodes, in_channels].
+            edge_index: int64 [2, edges] of sources and targets, both nodes; or a Block.
+            edge_weight: [edges]; PyG's code runs with weights, and for sparse matrices.
+        """
+        if not isinstance(x, Tensor):
+            raise CohortError("GCNConv: x", "a tensor", type(x).__name__, "use SAGEConv for pairs")
+        if edge_weight is not None or is_matrix(edge_index):
+            return super().forward(x, edge_index, edge_weight)
+        num_targets = edge_index.num_targets if isinstance(edge_index, Block) else x.shape[0]
+        block = block_of(edge_index, x.shape[0], num_targets)
+        x = kernels.rows_of(x)
+        loop = 1.0 if self.add_self_loops else 0.0  # also where `improved`: PyG makes it 2 only beside weights
+        norm = self._norm(x, block, loop)
+        if self._sums_first(block, x.shape[1]):
+            out = self.lin(self._summed(x, block, norm, loop, amp_dtype(x)))
+        else:
+            transformed = self.lin(x)
+            out = self._summed(transformed, block, norm, loop, transformed.dtype)
+        return out if self.bias is None else out + self.bias
+
+    def _sums_first(self, block: Block, width: int) -> bool:
+        """Whether it is less work to sum rows before they are multiplied by the weights."""
+        edges, product = block.source.numel() * ELEMENT_COST, width * self.out_channels
+        return edges * width + block.num_targets * product <= edges * self.out_channels + block.num_sources * product
+
+    def _summed(self, x: Tensor, block: Block, norm: Tensor | None, loop: float, dtype: torch.dtype) -> Tensor:
+        if norm is None:
+            none = ops.BESIDE_NONE
+            return ops.gather_sum(x, None, block.indptr, block.source, block.num_targets, False, none, dtype)[0]
+        return ops.gather_normalized(x, norm, block.indptr, block.source, block.num_targets, loop, dtype)
+
+    def _norm(self, x: Tensor, block: Block, loop: float) -> Tensor | None:
+        """1 / sqrt(degree) of each source, 0 without edges; None: the sums are plain."""
+        if not self.normalize:
+            return None
+        edges = kernels.Edges(block.indptr, block.source, block.num_targets, skip_self=loop != 0)
+        one = x.new_ones(1, 1, dtype=kernels.sum_dtype(x.dtype))
+        norm = one.new_full((block.num_sources,), loop)
+        norm[: block.num_targets] += kernels.sum_rows(edges, one.expand(block.num_sources, 1)).view(-1)
+        norm.rsqrt_()
+        return norm if loop else norm.masked_fill_(norm == float("inf"), 0.0)

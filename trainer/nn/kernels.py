@@ -1,0 +1,206 @@
+"""The native bodies on torch's tensors: memory, addresses and streams. Nothing here knows of gradients."""
+
+import torch
+from torch import Tensor
+
+from cohort.base.errors import CohortError
+from cohort.trainer import _native
+
+_DTYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.float64: 3}  # as in trainer/native/element.h
+NO_OWN, ADD_OWN, OWN_BESIDE = 0, 1, 2  # as in trainer/native/sum_rows.h
+
+
+class Edges:
+    """Edges grouped by row, as the native bodies take them.
+
+    Args:
+        indptr, index: int64; see Block.
+        num_rows: rows that are reduced into.
+        edge: int32 [num_edges], the number of each edge where factors of edges are looked up; None: its position.
+        skip_self: leave out edges from a row to itself.
+    """
+
+    def __init__(self, indptr: Tensor, index: Tensor, num_rows: int, edge: Tensor | None = None, skip_self=False):
+        self._kept = indptr, index, edge
+        self.num_edges, self.num_rows = index.numel(), num_rows
+        address = 0 if edge is None else edge.data_ptr()
+        self.ref = _native.BlockRef(
+            indptr.data_ptr(), indptr.numel(), index.data_ptr(), address, self.num_edges, num_rows, skip_self
+        )
+
+
+def sum_dtype(dtype: torch.dtype) -> torch.dtype:
+    """What rows of a dtype are summed in, and the dtype of their factors."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def rows_of(x: Tensor) -> Tensor:
+    """The matrix, with elements of a row side by side.
+
+    Raises:
+        CohortError: no matrix of floats.
+    """
+    if x.dtype not in _DTYPES or x.dim() != 2:
+        kinds = "float32, bfloat16, float16 or float64"
+        raise CohortError("features", f"[rows, columns] of {kinds}", f"{list(x.shape)} of {x.dtype}")
+    return x if x.stride(1) == 1 or x.shape[1] <= 1 else x.contiguous()
+
+
+def sum_rows(
+    edges: Edges,
+    x: Tensor,
+    out_dtype: torch.dtype | None = None,
+    own_use: int = NO_OWN,
+    own: Tensor | None = None,
+    num_own: int = 0,
+    heads: int = 1,
+    edge_factor: Tensor | None = None,
+    index_factor: Tensor | None = None,
+    own_factor: Tensor | None = None,
+    row_factor: Tensor | None = None,
+    mean: bool = False,
+    inverse_count: Tensor | None = None,
+) -> Tensor:
+    """[num_rows, dim], or [num_rows, 2 dim] with own rows beside; the formula stands in trainer/native/sum_rows.h."""
+    dim, out_dtype = x.shape[1], out_dtype or x.dtype
+    out = x.new_empty((edges.num_rows, 2 * dim if own_use == OWN_BESIDE else dim), dtype=out_dtype)
+    partial = _scratch(edges, x, sum_dtype(x.dtype))
+    with _device_of(x):
+        _native.sum_rows(
+            _stream(x),
+            edges.ref,
+            _DTYPES[x.dtype],
+            _DTYPES[out_dtype],
+            dim,
+            x.data_ptr(),
+            x.stride(0),
+            own_use,
+            _address(own),
+            0 if own is None else own.stride(0),
+            num_own,
+            heads,
+            _address(edge_factor),
+            _address(index_factor),
+            _address(own_factor),
+            _address(row_factor),
+            mean,
+            out.data_ptr(),
+            out.stride(0),
+            _address(inverse_count),
+            _address(partial),
+        )
+    return out
+
+
+def max_rows(edges: Edges, x: Tensor) -> tuple[Tensor, Tensor]:
+    """(the maximum over each row's edges, int32 the parts of its gradient), both [num_rows, dim]."""
+    out = x.new_empty((edges.num_rows, x.shape[1]))
+    ties = torch.empty_like(out, dtype=torch.int32)
+    partial, partial_ties = _scratch(edges, x, sum_dtype(x.dtype)), _scratch(edges, x, torch.int32)
+    with _device_of(x):
+        _native.max_rows(
+            _stream(x),
+            edges.ref,
+            _DTYPES[x.dtype],
+            x.shape[1],
+            x.data_ptr(),
+            x.stride(0),
+            out.data_ptr(),
+            out.stride(0),
+            ties.data_ptr(),
+            _address(partial),
+            _address(partial_ties),
+        )
+    return out, ties
+
+
+def max_rows_grad(edges: Edges, x: Tensor, best: Tensor, grad: Tensor, ties: Tensor) -> Tensor:
+    """The gradient of ``x`` [num_rows, dim]; edges are those of max_rows, transposed."""
+    out = torch.empty_like(x, memory_format=torch.contiguous_format)
+    partial = _scratch(edges, x, sum_dtype(x.dtype))
+    with _device_of(x):
+        _native.max_rows_grad(
+            _stream(x),
+            edges.ref,
+            _DTYPES[x.dtype],
+            x.shape[1],
+            x.data_ptr(),
+            x.stride(0),
+            best.data_ptr(),
+            grad.data_ptr(),
+            ties.data_ptr(),
+            out.data_ptr(),
+            _address(partial),
+        )
+    return out
+
+
+def transposed(edges: Edges, num_columns: int, skip_self: bool = False) -> Edges:
+    """The same edges grouped by what they bring, in their order."""
+    device, num_edges = edges._kept[1].device, edges.num_edges
+    if num_edges >= 2**31:
+        raise CohortError("layer", "fewer than 2147483648 edges", str(num_edges), "use a smaller batch or fanout")
+    offsets = torch.empty(num_columns + 1, dtype=torch.int64, device=device)
+    index = torch.empty(num_edges, dtype=torch.int64, device=device)
+    edge = torch.empty(num_edges, dtype=torch.int32, device=device)
+    with _device_of(index):
+        stream = _stream(index)
+        num_bytes = _native.transpose_scratch_bytes(stream, num_edges)
+        scratch = torch.empty(num_bytes, dtype=torch.uint8, device=device)
+        _native.transpose(
+            stream,
+            edges.ref,
+            num_columns,
+            offsets.data_ptr(),
+            index.data_ptr(),
+            edge.data_ptr(),
+            scratch.data_ptr(),
+            num_bytes,
+        )
+    return Edges(offsets, index, num_columns, edge, skip_self)
+
+
+def _scratch(edges: Edges, x: Tensor, dtype: torch.dtype) -> Tensor | None:
+    """Room for pieces of long rows [pieces, dim]; the CPU needs none."""
+    pieces = _native.max_pieces(edges.num_edges) if x.is_cuda else 0
+    return x.new_empty((pieces, x.shape[1]), dtype=dtype) if pieces else None
+
+
+def _address(tensor: Tensor | None) -> int:
+    return 0 if tensor is None else tensor.data_ptr()
+
+
+def _stream(tensor: Tensor) -> int | None:
+    return torch.cuda.current_stream(tensor.device).cuda_stream if tensor.is_cuda else None
+
+
+def _device_of(tensor: Tensor):
+    """Makes the tensor's GPU the current one."""
+    return torch.cuda.device_of(tensor)
+
+
+def drop(x: Tensor, activation: int, p: float, key: int) -> Tensor:
+    """Activation and dropout, see trainer/native/activation.h."""
+    if x.dtype not in _DTYPES:
+        raise CohortError("activated", "float32, bfloat16, float16 or float64", str(x.dtype))
+    x = _aligned(x)
+    out = torch.empty_like(x)
+    with _device_of(x):
+        _native.drop(_stream(x), _DTYPES[x.dtype], activation, x.numel(), p, key, x.data_ptr(), out.data_ptr())
+    return out
+
+
+def drop_grad(y: Tensor, grad: Tensor, activation: int, p: float) -> Tensor:
+    """Its gradient, from what came out."""
+    grad = _aligned(grad)
+    out = torch.empty_like(y)
+    addresses = y.data_ptr(), grad.data_ptr(), out.data_ptr()
+    with _device_of(y):
+        _native.drop_grad(_stream(y), _DTYPES[y.dtype], activation, y.numel(), p, *addresses)
+    return out
+
+
+def _aligned(x: Tensor) -> Tensor:
+    """Contiguous, and where groups of four elements can be read at once."""
+    x = x.contiguous()
+    return x if x.data_ptr() % (4 * x.element_size()) == 0 else x.clone()

@@ -1,0 +1,203 @@
+"""Reductions of rows as custom operators of torch, with gradients."""
+
+import torch
+from torch import Tensor
+
+from cohort.nn import kernels
+from cohort.nn.kernels import Edges
+
+BESIDE_NONE, BESIDE_PREFIX, BESIDE_OWN = 0, 1, 2
+
+
+@torch.library.custom_op("cohort::gather_sum", mutates_args=())
+def gather_sum(
+    x: Tensor,
+    own: Tensor | None,
+    indptr: Tensor,
+    source: Tensor,
+    num_targets: int,
+    mean: bool,
+    beside: int,
+    out_dtype: torch.dtype,
+) -> tuple[Tensor, Tensor]:
+    """Sums (or means) of the rows of ``x`` that a target's edges bring.
+
+    Args:
+        x: [sources, dim].
+        own: [num_targets, dim], for BESIDE_OWN.
+        indptr, source: see Block.
+        beside: what stands beside each sum: nothing, the target's own row of ``x`` (targets are the first sources), or
+            its row of ``own``.
+
+    Returns:
+        out_dtype [num_targets, dim or 2 dim]; with ``mean`` 1 / (number of edges, at least 1) [num_targets], else [0].
+    """
+    inverse_count = x.new_empty(num_targets if mean else 0, dtype=kernels.sum_dtype(x.dtype))
+    out = kernels.sum_rows(
+        Edges(indptr, source, num_targets),
+        x,
+        out_dtype,
+        own_use=kernels.OWN_BESIDE if beside else kernels.NO_OWN,
+        own=own if beside == BESIDE_OWN else x if beside else None,
+        num_own=num_targets if beside else 0,
+        mean=mean,
+        inverse_count=inverse_count if mean else None,
+    )
+    return out, inverse_count
+
+
+@gather_sum.register_fake
+def _(x, own, indptr, source, num_targets, mean, beside, out_dtype):
+    width = 2 * x.shape[1] if beside else x.shape[1]
+    inverse_count = x.new_empty(num_targets if mean else 0, dtype=kernels.sum_dtype(x.dtype))
+    return x.new_empty((num_targets, width), dtype=out_dtype), inverse_count
+
+
+@torch.library.custom_op("cohort::gather_sum_grad", mutates_args=())
+def gather_sum_grad(
+    grad: Tensor, inverse_count: Tensor, indptr: Tensor, source: Tensor, num_sources: int, dim: int, prefix: bool
+) -> Tensor:
+    """The gradient of gather_sum's ``x`` [num_sources, dim], in the dtype of ``grad`` [targets, dim or 2 dim]."""
+    num_targets = grad.shape[0]
+    edges = kernels.transposed(Edges(indptr, source, num_targets), num_sources)
+    return kernels.sum_rows(
+        edges,
+        grad[:, :dim],
+        own_use=kernels.ADD_OWN if prefix else kernels.NO_OWN,
+        own=grad[:, dim:] if prefix else None,
+        num_own=num_targets if prefix else 0,
+        index_factor=inverse_count if inverse_count.numel() else None,
+    )
+
+
+@gather_sum_grad.register_fake
+def _(grad, inverse_count, indptr, source, num_sources, dim, prefix):
+    return grad.new_empty((num_sources, dim))
+
+
+def _keep_for_sum(ctx, inputs, output):
+    x, own, indptr, source, _, _, beside, _ = inputs
+    ctx.save_for_backward(output[1], indptr, source)
+    ctx.mark_non_differentiable(output[1])
+    ctx.num_sources, ctx.dim, ctx.beside = x.shape[0], x.shape[1], beside
+    ctx.dtypes = x.dtype, own.dtype if own is not None else None
+
+
+def _sum_backward(ctx, grad, _):
+    inverse_count, indptr, source = ctx.saved_tensors
+    grad_x = grad_own = None
+    if ctx.needs_input_grad[0]:
+        wide = grad.to(ctx.dtypes[0]).contiguous()
+        prefix = ctx.beside == BESIDE_PREFIX
+        grad_x = gather_sum_grad(wide, inverse_count, indptr, source, ctx.num_sources, ctx.dim, prefix)
+    if ctx.needs_input_grad[1]:
+        grad_own = grad[:, ctx.dim :].to(ctx.dtypes[1])
+    return grad_x, grad_own, None, None, None, None, None, None
+
+
+gather_sum.register_autograd(_sum_backward, setup_context=_keep_for_sum)
+
+
+@torch.library.custom_op("cohort::gather_max", mutates_args=())
+def gather_max(x: Tensor, indptr: Tensor, source: Tensor, num_targets: int) -> tuple[Tensor, Tensor]:
+    """Maxima of the rows of ``x`` that a target's edges bring, and int32 parts of their gradients.
+
+    Both are [num_targets, dim]; a target without edges gets zeros.
+    """
+    return kernels.max_rows(Edges(indptr, source, num_targets), x)
+
+
+@gather_max.register_fake
+def _(x, indptr, source, num_targets):
+    best = x.new_empty((num_targets, x.shape[1]))
+    return best, torch.empty_like(best, dtype=torch.int32)
+
+
+@torch.library.custom_op("cohort::gather_max_grad", mutates_args=())
+def gather_max_grad(x: Tensor, best: Tensor, grad: Tensor, ties: Tensor, indptr: Tensor, source: Tensor) -> Tensor:
+    """The gradient of gather_max's ``x``: a maximum's goes in equal parts to those that have it."""
+    edges = kernels.transposed(Edges(indptr, source, best.shape[0]), x.shape[0])
+    return kernels.max_rows_grad(edges, x, best, grad, ties)
+
+
+@gather_max_grad.register_fake
+def _(x, best, grad, ties, indptr, source):
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+def _keep_for_max(ctx, inputs, output):
+    x, indptr, source, _ = inputs
+    ctx.save_for_backward(x, *output, indptr, source)
+    ctx.mark_non_differentiable(output[1])
+
+
+def _max_backward(ctx, grad, _):
+    x, best, ties, indptr, source = ctx.saved_tensors
+    grad_x = gather_max_grad(x, best, grad.contiguous(), ties, indptr, source) if ctx.needs_input_grad[0] else None
+    return grad_x, None, None, None
+
+
+gather_max.register_autograd(_max_backward, setup_context=_keep_for_max)
+
+
+@torch.library.custom_op("cohort::gather_normalized", mutates_args=())
+def gather_normalized(
+    x: Tensor, norm: Tensor, indptr: Tensor, source: Tensor, num_targets: int, loop: float, out_dtype: torch.dtype
+) -> Tensor:
+    """GCN's sums: norm[i] * (sum over edges of norm[j] * x[j] + loop * norm[i] * x[i]), out_dtype [num_targets, dim].
+
+    Args:
+        x: [sources, dim]; targets are the first sources.
+        norm: sum_dtype [sources], no gradient goes there.
+        loop: weight of the edge from a node to itself, which then stands for all such edges; 0: they are as others.
+    """
+    return _normalized(Edges(indptr, source, num_targets, skip_self=loop != 0), x, norm, num_targets, loop, out_dtype)
+
+
+@gather_normalized.register_fake
+def _(x, norm, indptr, source, num_targets, loop, out_dtype):
+    return x.new_empty((num_targets, x.shape[1]), dtype=out_dtype)
+
+
+@torch.library.custom_op("cohort::gather_normalized_grad", mutates_args=())
+def gather_normalized_grad(grad: Tensor, norm: Tensor, indptr: Tensor, source: Tensor, loop: float) -> Tensor:
+    """The gradient of gather_normalized's ``x``, in the dtype of ``grad``."""
+    num_targets = grad.shape[0]
+    edges = kernels.transposed(Edges(indptr, source, num_targets), norm.numel(), skip_self=loop != 0)
+    return _normalized(edges, grad, norm, num_targets, loop, grad.dtype)
+
+
+@gather_normalized_grad.register_fake
+def _(grad, norm, indptr, source, loop):
+    return grad.new_empty((norm.numel(), grad.shape[1]))
+
+
+def _normalized(edges: Edges, rows: Tensor, norm: Tensor, num_own: int, loop: float, dtype: torch.dtype) -> Tensor:
+    """One formula for both ways: the matrix that multiplies the rows is symmetric where it is square."""
+    return kernels.sum_rows(
+        edges,
+        rows,
+        dtype,
+        own_use=kernels.ADD_OWN if loop else kernels.NO_OWN,
+        own=rows if loop else None,
+        num_own=num_own if loop else 0,
+        index_factor=norm,
+        own_factor=norm if loop == 1 else norm * loop,
+        row_factor=norm,
+    )
+
+
+def _keep_for_normalized(ctx, inputs, output):
+    x, norm, indptr, source, _, ctx.loop, _ = inputs
+    ctx.save_for_backward(norm, indptr, source)
+    ctx.dtype = x.dtype
+
+
+def _normalized_backward(ctx, grad):
+    grad_x = None
+    if ctx.needs_input_grad[0]:
+        grad_x = gather_normalized_grad(grad.to(ctx.dtype).contiguous(), *ctx.saved_tensors, ctx.loop)
+    return grad_x, None, None, None, None, None, None
+
+
+gather_normalized.register_autograd(_normalized_backward, setup_context=_keep_for_normalized)

@@ -1,0 +1,85 @@
+"""GraphSAGE's layer."""
+
+import torch
+import torch.nn.functional as F
+import torch_geometric.nn as pyg
+from torch import Tensor
+from torch_geometric.typing import OptPairTensor
+
+from cohort.base.errors import CohortError
+from cohort.nn import ops
+from cohort.nn.block import Block, block_of
+from cohort.nn.inputs import amp_dtype, is_matrix, is_prefix, require_plain_flow
+from cohort.nn.kernels import rows_of
+
+_SUMS = {"mean": True, "sum": False, "add": False}  # whether to divide
+
+
+class SAGEConv(pyg.SAGEConv):
+    """``torch_geometric.nn.SAGEConv``: the same arguments, parameters and results, with gather and reduction in one.
+
+    Raises:
+        CohortError: an aggregation other than "mean", "sum", "add" and "max", or edges against their direction.
+    """
+
+    propagate_type = {"x": OptPairTensor}  # PyG reads this from sources, which are not here
+
+    def __init__(self, in_channels, out_channels, aggr="mean", *args, **kwargs):
+        super().__init__(in_channels, out_channels, aggr, *args, **kwargs)
+        require_plain_flow(self)
+        if aggr not in (*_SUMS, "max"):
+            hint = "use torch_geometric.nn.SAGEConv for others"
+            raise CohortError("SAGEConv: aggr", '"mean", "sum", "add" or "max"', repr(aggr), hint)
+
+    def forward(self, x: Tensor | tuple[Tensor, Tensor | None], edge_index: Tensor | Block, size=None) -> Tensor:
+        """[targets, out_channels].
+
+        Args:
+            x: [nodes, in_channels], or a pair for sources and targets; None for targets: they have no rows.
+            edge_index: int64 [2, edges] of sources and targets, or a Block; PyG's code runs for sparse matrices.
+            size: (sources, targets), needed only without rows of targets.
+        """
+        if is_matrix(edge_index):
+            return super().forward(x, edge_index, size)
+        source, target = (x, x) if isinstance(x, Tensor) else x
+        num_targets = target.shape[0] if target is not None else (size or source.shape)[1 if size else 0]
+        block = block_of(edge_index, source.shape[0], num_targets)
+        shared = target is not None and not self.project and is_prefix(target, source)
+        if self.project:
+            source = self.lin(source).relu()
+        source = rows_of(source)
+        if self.aggr == "max":
+            out = self._of_max(source, target, block)
+        else:
+            out = self._of_sum(source, target, block, shared)
+        return F.normalize(out, p=2.0, dim=-1) if self.normalize else out
+
+    def _of_max(self, source: Tensor, target: Tensor | None, block: Block) -> Tensor:
+        best, _ = ops.gather_max(source, block.indptr, block.source, block.num_targets)
+        out = self.lin_l(best)
+        return out + self.lin_r(target) if self.root_weight and target is not None else out
+
+    def _of_sum(self, source: Tensor, target: Tensor | None, block: Block, shared: bool) -> Tensor:
+        """One product for both linear parts where targets have rows as wide as those of sources."""
+        has_own = self.root_weight and target is not None
+        beside = ops.BESIDE_NONE
+        if has_own and (shared or (target.shape[1], target.dtype) == (source.shape[1], source.dtype)):
+            beside = ops.BESIDE_PREFIX if shared else ops.BESIDE_OWN
+        own = rows_of(target) if beside == ops.BESIDE_OWN else None
+        dtype = amp_dtype(source)
+        mean = _SUMS[self.aggr]
+        rows, _ = ops.gather_sum(source, own, block.indptr, block.source, block.num_targets, mean, beside, dtype)
+        if not has_own:
+            return self.lin_l(rows)
+        if not beside:
+            return self.lin_l(rows) + self.lin_r(target)
+        for lin, width in ((self.lin_l, source.shape[1]), (self.lin_r, source.shape[1])):
+            materialize(lin, width)
+        weight = torch.cat((self.lin_l.weight, self.lin_r.weight), dim=1)
+        return F.linear(rows, weight, self.lin_l.bias)
+
+
+def materialize(lin: pyg.Linear, width: int) -> None:
+    """Gives a lazy linear layer its weights, as its first call would."""
+    if hasattr(lin, "_hook"):
+        lin.initialize_parameters(lin, (torch.empty(0, width),))

@@ -1,0 +1,86 @@
+"""Which SMs of a GPU train, and which are the sampler's."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+
+from cohort.trainer import _native
+from cohort.trainer.source import BatchSource
+
+CANDIDATES = (0, 8, 16, 24, 32, 48)  # SMs of the sampler that are tried; 0: all are shared
+WARM_UP_STEPS, TIMED_STEPS = 4, 16
+TIE = 1.02  # times within so much of the least count as equal to it
+
+
+class SmPartition:
+    """Keeps the work of this process off the SMs of the sampler.
+
+    Each side takes its part by streams of a green context, so that the parts can change while both run: kernels on the
+    current stream of PyTorch run on the trainer's SMs alone, those of passes asked for from then on on the sampler's.
+
+    Args:
+        source: where batches come from; its device is a GPU.
+    """
+
+    def __init__(self, source: BatchSource):
+        self.source = source
+        self._rests: dict[int, _native.RestStream] = {}  # streams that slots may still be given back on
+
+    def use(self, sampler_sms: int) -> None:
+        """Gives the sampler the first so many SMs, rounded up to what the GPU can split off; 0: all are shared.
+
+        Waits for the work of this process on the GPU.
+
+        Raises:
+            CohortError: nothing would be left for the trainer, or the driver knows no green contexts.
+        """
+        if sampler_sms == self.source.sampler_sms:
+            return
+        device = self.source.device
+        torch.cuda.synchronize(device)
+        if sampler_sms and sampler_sms not in self._rests:
+            self._rests[sampler_sms] = _native.RestStream(device.index, sampler_sms)
+        rest = self._rests.get(sampler_sms)
+        stream = torch.cuda.ExternalStream(rest.handle, device) if rest else torch.cuda.default_stream(device)
+        torch.cuda.set_stream(stream)
+        torch.cuda.empty_cache()  # what is kept of memory is of the stream before
+        self.source.sampler_sms = sampler_sms
+
+    @property
+    def trainer_sms(self) -> int:
+        """SMs that train."""
+        rest = self._rests.get(self.source.sampler_sms)
+        return rest.num_sms if rest else torch.cuda.get_device_properties(self.source.device).multi_processor_count
+
+
+def seconds_a_step(taken: Iterator[tuple], step: Callable, num_steps: int, device: torch.device) -> float:
+    """Wall-clock seconds of a step on each of ``num_steps`` batches, waiting included, after WARM_UP_STEPS others.
+
+    Args:
+        taken: (batch, slot), as BatchSource gives them.
+    """
+    for _ in range(WARM_UP_STEPS):
+        step(next(taken)[0])
+    torch.cuda.synchronize(device)
+    start = time.perf_counter()
+    for _ in range(num_steps):
+        step(next(taken)[0])
+    torch.cuda.synchronize(device)
+    return (time.perf_counter() - start) / num_steps
+
+
+def fewest_of_the_best(seconds: Sequence[float], candidates: Sequence[int] = CANDIDATES) -> int:
+    """The candidate with the least seconds; of those within TIE of it the one with the fewest SMs, 0 last."""
+    least = min(seconds)
+    good = [sms for sms, needed in zip(candidates, seconds, strict=True) if needed <= TIE * least]
+    return min(good, key=lambda sms: sms or float("inf"))
+
+
+def describe_choice(chosen: int, seconds: Sequence[float], candidates: Sequence[int] = CANDIDATES) -> str:
+    """ "--sampler-sms auto: 16 (milliseconds a step: shared 7.10, 8 6.95, 16 6.40)" """
+    names = {0: "shared"}
+    tried = ", ".join(
+        f"{names.get(sms, sms)} {1e3 * needed:.2f}" for sms, needed in zip(candidates, seconds, strict=True)
+    )
+    return f"--sampler-sms auto: {names.get(chosen, chosen)} (milliseconds a step: {tried})"

@@ -1,0 +1,131 @@
+"""The training step alone, on a batch that lies ready: the trainer's part of ``cohort bench step``."""
+
+import json
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+import torch_geometric.nn as pyg
+from torch import Tensor
+
+from cohort.nn.block import block_of
+from cohort.trainer.models import SampledGNN, model_input
+from cohort.trainer.source import BatchSource
+
+WARM_UP_STEPS = 10
+
+
+class CsrSAGEConv(pyg.SAGEConv):
+    """PyG's layer with torch.sparse's product of a CSR matrix, for comparison."""
+
+    def forward(self, x: tuple[Tensor, Tensor], edge_index: Tensor, size=None) -> Tensor:
+        block = block_of(edge_index, x[0].shape[0], x[1].shape[0])
+        indptr = block.indptr[: block.num_targets + 1]
+        degree = indptr.diff()
+        weight = (1.0 / degree.clamp(min=1)).to(x[0].dtype).repeat_interleave(degree, output_size=block.source.numel())
+        matrix = torch.sparse_csr_tensor(indptr, block.source, weight, (block.num_targets, block.num_sources))
+        return self.lin_l(matrix @ x[0]) + self.lin_r(x[1])
+
+
+def measure_steps(source: BatchSource, run: dict, out: Path) -> None:
+    """Times steps of every model with every kind of layers on the first batch; a JSON line of each goes to ``out``.
+
+    Args:
+        run: run.json; its member "trainer" has "models", "layers" ("pyg", "csr" for sage, "cohort"), "amp" (both: false
+            and true), "fanout", "batch_size", "hidden", "num_classes", "feature_dim", "steps", "seed".
+    """
+    options = run["trainer"]
+    train_ids = np.load(Path(run["sampler"]["dataset"]) / "train_ids.npy", mmap_mode="r")
+    asked = source.request(source.add_seeds(train_ids), options["fanout"], options["batch_size"], shuffle=True)
+    for batch, _ in source.batches(asked, 1):
+        ready = batch
+    with open(out / "steps.jsonl", "w") as file:
+        for kind in options["models"]:
+            for layers in options["layers"]:
+                for amp in options["amp"]:
+                    if layers == "csr" and (kind != "sage" or amp):
+                        continue
+                    line = _measure(ready, options, kind, layers, amp, source.device)
+                    file.write(json.dumps(line) + "\n")
+                    file.flush()
+
+
+def _measure(batch, options: dict, kind: str, layers: str, amp: bool, device: torch.device) -> dict:
+    """One line: times in milliseconds, memory in bytes."""
+    step = _step_of(batch, options, kind, layers, amp, device)
+    for _ in range(WARM_UP_STEPS):
+        step()
+    on_gpu = device.type == "cuda"
+    if on_gpu:
+        torch.cuda.synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+    before = torch.cuda.memory_allocated(device) if on_gpu else 0
+    times, host_times, loss = _times(step, options["steps"], on_gpu)
+    return {
+        "model": kind,
+        "layers": layers,
+        "amp": amp,
+        "ms": statistics.median(times),
+        "least_ms": min(times),
+        "host_ms": statistics.median(host_times),
+        "peak_bytes": torch.cuda.max_memory_allocated(device) - before if on_gpu else None,
+        "loss": loss.item(),
+        "nodes": batch.num_nodes,
+        "edges": batch.edge_index.shape[1],
+        "seeds": batch.batch_size,
+        "sms": torch.cuda.get_device_properties(device).multi_processor_count if on_gpu else None,
+        "device": torch.cuda.get_device_name(device) if on_gpu else "cpu",
+        "torch": torch.__version__,
+    }
+
+
+def _step_of(batch, options: dict, kind: str, layers: str, amp: bool, device: torch.device) -> Callable[[], Tensor]:
+    """A training step of a new model: forward, loss, backward, Adam; it returns the loss."""
+    torch.manual_seed(options["seed"])
+    library = "pyg" if layers == "csr" else layers
+    sizes = (options["feature_dim"], options["hidden"], options["num_classes"], len(options["fanout"]))
+    model = SampledGNN(kind, *sizes, options["dropout"], library).to(device)
+    if layers == "csr":
+        for layer in model.layers:
+            layer.__class__ = CsrSAGEConv
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.003, fused=device.type == "cuda")
+    y = batch.y[: batch.batch_size]
+
+    def step() -> Tensor:
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast(device.type, torch.bfloat16, enabled=amp):
+            x = model_input(batch.x, keep_half=amp and layers == "cohort")
+            scores = model(x, batch.edge_index, batch.num_sampled_nodes, batch.num_sampled_edges)
+        loss = F.cross_entropy(scores[: batch.batch_size].float(), y, ignore_index=-1)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
+def _times(step: Callable[[], Tensor], count: int, on_gpu: bool) -> tuple[list[float], list[float], Tensor]:
+    """Milliseconds of each step, those that the host needed to put it on the stream, and the last loss."""
+    marks = [_mark(on_gpu)]
+    host_times = []
+    for _ in range(count):
+        begin = time.perf_counter()
+        loss = step()
+        host_times.append(1e3 * (time.perf_counter() - begin))
+        marks.append(_mark(on_gpu))
+    if on_gpu:
+        torch.cuda.synchronize()
+        return [a.elapsed_time(b) for a, b in zip(marks, marks[1:], strict=False)], host_times, loss
+    return [1e3 * (b - a) for a, b in zip(marks, marks[1:], strict=False)], host_times, loss
+
+
+def _mark(on_gpu: bool):
+    if not on_gpu:
+        return time.perf_counter()
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event

@@ -83,7 +83,7 @@ def _checked(text: str, key: dict) -> int:
 
 def _measure(run: dict) -> int:
     """The peak of a few batches of each pass of the run. What ends the short run ends this process, with its code."""
-    trainer = run["trainer"] | {"epochs": 1, "quiet": True, "max_batches": MAX_BATCHES}
+    trainer = run["trainer"] | {"epochs": 1, "quiet": True, "profile": False, "max_batches": MAX_BATCHES}
     handlers = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     with tempfile.TemporaryDirectory(prefix="cohort-calibrate-") as folder:
         short = run | {"sampler": dict(run["sampler"]), "trainer": trainer}

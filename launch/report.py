@@ -49,6 +49,8 @@ def _report_one(run: Run, out: Path) -> None:
         "bytes": ("bytes that a batch read, by tier", report_page.draw_bytes(run)),
         "hits": ("hit rates, measured and planned", report_page.draw_hits(run)),
     }
+    if run.timeline:
+        charts["timeline"] = ("when batches were sampled, fetched and trained on", report_page.draw_timeline(run))
     _write(out, f"Cohort: {one_line(run.folder.resolve().name)}", tables, charts)
 
 

@@ -10,10 +10,11 @@ from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
 from cohort.launch.plan_table import TIERS
 from cohort.launch.report_tables import Table, median_times
-from cohort.launch.run_results import LISTS, ROWS, Kind, Run, TierUse, ranks_of
+from cohort.launch.run_results import LISTS, ROWS, TIMELINE_ROWS, Kind, Run, TierUse, ranks_of
 
 DPI = 120
 PARTS = {"wait_seconds": "#d1495b", "train_seconds": "#30638e", "all_reduce_seconds": "#edae49"}  # of an epoch
+SHADES = ("#30638e", "#8fb3d1")  # of batches in turn
 
 _STYLE = """
 body { font: 15px/1.5 sans-serif; max-width: 75em; margin: 2em auto; padding: 0 1em; color: #222 }
@@ -77,6 +78,25 @@ def draw_hits(run: Run) -> bytes:
     return _draw_tiers(run, "share of reads", lambda use: (use.share, use.planned_share), lambda y: f"{100 * y:.4g} %")
 
 
+def draw_timeline(run: Run) -> bytes:
+    """Rows sample, fetch and train of each rank over time: a bar a batch."""
+    rows = [
+        (f"{place} {name}" if len(run.places) > 1 else name, spans[name])
+        for place, spans in zip(run.places, run.timeline["ranks"], strict=True)
+        for name in TIMELINE_ROWS
+    ]
+    figure, axes = _figure(16, height=max(4, 1 + 0.5 * len(rows)))
+    for y, (_, spans) in enumerate(rows):
+        bars = [(1e3 * begin, 1e3 * (end - begin)) for begin, end in spans]
+        colors = [SHADES[i % len(SHADES)] for i in range(len(bars))]
+        axes.broken_barh(bars, (y - 0.4, 0.8), color=colors, linewidth=0.5)  # the line shows what is short, too
+    axes.set_yticks(range(len(rows)), [_plain(name) for name, _ in rows])
+    axes.invert_yaxis()
+    axes.margins(x=0.01)
+    axes.set_xlabel(f"milliseconds, in epoch {run.timeline['epoch'] + 1}; a bar is a batch")
+    return _png(figure)
+
+
 def draw_runs(runs: list[Run], names: list[str]) -> bytes:
     """A stacked bar a run: wait, train, all-reduce of its median epoch."""
     return draw_times([median_times(run) for run in runs], names)
@@ -93,13 +113,13 @@ def draw_times(times: list[dict], names: list[str], label: str = "") -> bytes:
     return _png(figure)
 
 
-def _figure(inches: float, columns: int = 1):
-    """(figure, axes)"""
+def _figure(inches: float, columns: int = 1, height: float = 4):
+    """(figure, axes), so many inches wide and high."""
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
         raise CohortError("the charts of a report", "matplotlib", "none", "pip install matplotlib") from error
-    figure = Figure(figsize=(inches, 4), layout="constrained")
+    figure = Figure(figsize=(inches, height), layout="constrained")
     return figure, figure.subplots(1, columns)
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from cohort.base.errors import CohortError
 from cohort.launch.plan_table import TIERS
 
+TIMELINE_ROWS = ("sample", "fetch", "train")
 TIMES = ("seconds", "wait_seconds", "train_seconds", "all_reduce_seconds", "sample_seconds", "fetch_seconds")
 
 # Members of run.json that are no choice of anybody, or follow from other members.
@@ -49,6 +50,7 @@ class Run:
         options: the members of run.json that say what was asked for, by name.
         places: where each rank ran: "GPU 3", or "r1" on the CPU.
         held: of plan.json the member "ranks", checked; empty without one.
+        timeline: timeline.json, checked; None without one.
     """
 
     folder: Path
@@ -56,6 +58,7 @@ class Run:
     options: dict
     places: list[str]
     held: list[dict]
+    timeline: dict | None = None
 
     @property
     def epochs(self) -> list[dict]:
@@ -118,7 +121,8 @@ def read_run(folder: Path) -> Run:
         hint = f"wait for the first one; if the run has failed, {folder / 'trainer.log'} and sampler.log say why"
         raise CohortError(str(folder), "a run that has finished an epoch", found, hint)
     plan = _read(folder / "plan.json", _PLAN) if summary["cache"] else None
-    _check_ranks(folder, summary, plan)
+    timeline = _read(folder / "timeline.json", _TIMELINE)
+    _check_ranks(folder, summary, plan, timeline)
     options = {"mps": run.get("mps"), "time_sliced": run.get("time_sliced")} | run["trainer"] | run["sampler"]
     return Run(
         folder,
@@ -126,6 +130,7 @@ def read_run(folder: Path) -> Run:
         {name: value for name, value in options.items() if name not in _NO_OPTIONS and value is not None},
         _places(run["sampler"].get("gpus"), summary),
         plan["ranks"] if plan else [],
+        timeline,
     )
 
 
@@ -136,7 +141,7 @@ def _places(gpus, summary: dict) -> list[str]:
     return [one_line(summary["device"]).upper()] if num_ranks == 1 else [f"r{rank}" for rank in range(num_ranks)]
 
 
-def _check_ranks(folder: Path, summary: dict, plan: dict | None) -> None:
+def _check_ranks(folder: Path, summary: dict, plan: dict | None, timeline: dict | None) -> None:
     """Raises CohortError unless every list that has a member for each rank has as many as there are ranks."""
     num_ranks = summary["num_ranks"]
     epochs = enumerate(summary["epochs"])
@@ -145,6 +150,8 @@ def _check_ranks(folder: Path, summary: dict, plan: dict | None) -> None:
         sizes["summary.json: cache.predicted"] = len(summary["cache"]["predicted"])
     if plan:
         sizes["plan.json: ranks"] = len(plan["ranks"])
+    if timeline:
+        sizes["timeline.json: ranks"] = len(timeline["ranks"])
     for name, size in sizes.items():
         if size != num_ranks:
             raise CohortError(str(folder / name), f"one for each of {num_ranks} ranks", str(size), _OTHER_VERSION)
@@ -189,6 +196,8 @@ _HELD = dict.fromkeys(("budget_bytes", "index_bytes", "used_bytes", "alpha"), _N
 }
 _PLAN = {"ranks": [_HELD]}
 _RUN = {"sampler": {}, "trainer": {}}
+_SPAN = "a begin and an end"
+_TIMELINE = {"epoch": _NUMBER, "ranks": [dict.fromkeys(TIMELINE_ROWS, [_SPAN])]}
 
 
 def _check(value, shape, place: str) -> None:
@@ -196,7 +205,7 @@ def _check(value, shape, place: str) -> None:
 
     Args:
         shape: a dict: an object that has at least these members, each of its shape; a list: a list of what its one
-            member says; _NUMBER (a finite one), _TEXT, or _Maybe of a shape.
+            member says; _NUMBER (a finite one), _TEXT, _SPAN, or _Maybe of a shape.
         place: how the error names the value.
     """
     if isinstance(shape, _Maybe):
@@ -213,11 +222,22 @@ def _check(value, shape, place: str) -> None:
         for i, item in enumerate(value):
             _check(item, shape[0], f"{place}[{i}]")
     else:
-        _expect(_is_number(value) if shape == _NUMBER else isinstance(value, str), place, shape, value)
+        _expect(_KINDS[shape](value), place, shape, value)
+
+
+def _is_text(value) -> bool:
+    return isinstance(value, str)
+
+
+def _is_span(value) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(map(_is_number, value)) and value[0] <= value[1]
 
 
 def _is_number(value) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+
+
+_KINDS = {_NUMBER: _is_number, _TEXT: _is_text, _SPAN: _is_span}
 
 
 def _expect(is_so: bool, place: str, expected: str, found) -> None:

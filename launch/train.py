@@ -50,6 +50,11 @@ def add_train_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, help="folder for results and logs (default runs/NAME-TIME)")
     parser.add_argument("--config", type=Path, help="a TOML file of these options (batch-size = 1024); arguments win")
     parser.add_argument("--quiet", action="store_true", help="no progress bar and no table")
+    parser.add_argument(
+        "--profile",
+        action="store_true",
+        help="write trace.json, for Perfetto: both programs in the first two epochs; takes time itself",
+    )
 
 
 def add_data_options(parser: argparse.ArgumentParser) -> None:
@@ -108,6 +113,7 @@ def train(args: argparse.Namespace) -> int:
         "layers": args.layers,
         "amp": args.amp,
         "quiet": args.quiet,
+        "profile": args.profile,
         "sampler_sms": _sampler_sms(args),
     }
     if args.trainer_bytes is None:
@@ -154,7 +160,7 @@ def _fresh(out: Path) -> Path:
     """The run's folder, without the results of an earlier run."""
     try:
         out.mkdir(parents=True, exist_ok=True)
-        for name in ("summary.json", "metrics.jsonl", "plan.json"):
+        for name in ("summary.json", "metrics.jsonl", "plan.json", "timeline.json", "trace.json"):
             (out / name).unlink(missing_ok=True)
     except OSError as error:
         raise CohortError(str(out), "a folder that can be written", str(error), "choose another --out") from error

@@ -24,13 +24,13 @@ class StepClock:
         self._steps = _Intervals(device)
         self._all_reduces = _Intervals(device)
 
-    def step_begins(self) -> None:
-        """The batch is there; the step's work comes next."""
-        self._steps.mark()
+    def step_begins(self):
+        """The batch is there; the step's work comes next. Returns the mark: an event; on the CPU time.monotonic()."""
+        return self._steps.mark()
 
-    def step_ended(self) -> None:
-        """The optimizer step is on the stream."""
-        self._steps.mark()
+    def step_ended(self):
+        """The optimizer step is on the stream. Returns the mark."""
+        return self._steps.mark()
 
     def all_reduce_begins(self) -> None:
         self._all_reduces.mark()
@@ -69,16 +69,17 @@ class _Intervals:
         """The same for those evaluated so far, without waiting for the GPU."""
         return self.totals() if not self._on_gpu else (self._done[0], self._done[1])
 
-    def mark(self) -> None:
-        """Ends an interval and begins the next."""
+    def mark(self):
+        """Ends an interval and begins the next; returns the mark between them."""
         if self._on_gpu:
             event = torch.cuda.Event(enable_timing=True)
             event.record()
             self._marks.append(event)
             if len(self._marks) > 512:
                 self._evaluate(up_to=len(self._marks) // 4 * 2)
-        else:
-            self._marks.append(time.perf_counter())
+            return event
+        self._marks.append(time.monotonic())
+        return self._marks[-1]
 
     def _evaluate(self, up_to: int) -> None:
         """Adds up the intervals between marks 0 .. up_to (an even number: whole pairs), and forgets them."""

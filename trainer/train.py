@@ -20,6 +20,7 @@ from cohort.trainer.metrics import EpochReport, RunReport, StepClock, append_lin
 from cohort.trainer.models import SampledGNN, model_input
 from cohort.trainer.progress import Progress
 from cohort.trainer.ranks import Ranks
+from cohort.trainer.recorder import Recorder
 from cohort.trainer.sm_partition import (
     CANDIDATES,
     TIMED_STEPS,
@@ -49,6 +50,7 @@ class TrainOptions:
     num_classes: int
     feature_dim: int
     quiet: bool = False
+    profile: bool = False  # see recorder.py
     sampler_sms: int | str = 0  # GPU: the first so many SMs are the sampler's; "auto": tried out; 0: all are shared
     layers: str = "cohort"  # or "pyg"
     amp: bool = False  # autocast to bfloat16
@@ -99,6 +101,7 @@ class Trainer:
             torch.manual_seed(options.seed + ranks.rank)
         self.optimizer = self._optimizer_of(self.model)
         self.floor = Floor(self.device, bytes_per_second)
+        self.recorder = Recorder(self.device, options.epochs, options.profile)
         self.report = RunReport(device=str(self.device), num_ranks=ranks.size)
 
     def run(self) -> RunReport:
@@ -112,8 +115,10 @@ class Trainer:
                 train_pass, val_pass = asked
                 if epoch + 1 < self.options.epochs:  # so that the sampler need not stop between passes
                     asked = self._ask_for_epoch(epoch + 1)
+                self.recorder.epoch_begins(epoch)
                 report = self.train_epoch(epoch, train_pass, progress)
                 report.val_accuracy = self.evaluate(val_pass) if val_pass else None
+                self.recorder.epoch_ended(self.ranks, self.out)
                 self._keep(report)
                 if self._is_best(report):
                     best_weights = copy.deepcopy(self.model.state_dict())
@@ -134,11 +139,12 @@ class Trainer:
         report = EpochReport(epoch)
         loss_sum = torch.zeros((), device=self.device)
         num_labelled = torch.zeros((), device=self.device)
+        self.recorder.pass_begins("train")
         clock = self.ranks.clock = StepClock(self.device)
         for batch, slot in self._batches(which):
-            clock.step_begins()
+            self.recorder.step_begins(clock.step_begins())
             loss, labelled = self._step(batch)
-            clock.step_ended()
+            self.recorder.step_ended(clock.step_ended(), slot)
             loss_sum += loss * labelled
             num_labelled += labelled
             report.add(slot)
@@ -231,10 +237,14 @@ class Trainer:
         self.model.eval()
         right, labelled = counts = torch.zeros(2, device=self.device)
         read = EpochReport(0)
+        self.recorder.pass_begins("validate")
+        clock = StepClock(self.device)
         for batch, slot in self._batches(which):
+            self.recorder.step_begins(clock.step_begins())
             y = batch.y[: batch.batch_size]
             right += ((self._seed_scores(self.model, batch).argmax(dim=1) == y) & (y >= 0)).sum()
             labelled += (y >= 0).sum()
+            self.recorder.step_ended(clock.step_ended(), slot)
             read.add(slot)
         for row_tiers in self.ranks.gather(read.row_tiers):
             self.report.add_bytes(row_tiers)

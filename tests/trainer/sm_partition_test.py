@@ -38,7 +38,7 @@ def test_without_a_gpu_to_divide_it_is_refused(cora, capsys, monkeypatch, argume
 
 def test_bad_numbers_exit_with_2(cora):
     with pytest.raises(SystemExit) as stop:
-        main(["train", str(cora), "--sampler-sms", "0"])
+        main(["train", str(cora), "--sampler-sms", "-1"])
     assert stop.value.code == 2
 
 

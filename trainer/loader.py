@@ -240,8 +240,7 @@ class _Sampler:
         try:
             if self.source.device.type != "cuda":
                 raise CohortError("sampler_sms", "a GPU", str(self.source.device), "leave it out")
-            self.partition = SmPartition(self.source)  # kept: it has the stream
-            self.partition.use(_checked_positive("sampler_sms", sampler_sms))
+            SmPartition(self.source).use(_checked_positive("sampler_sms", sampler_sms))
         except BaseException:
             self.close()
             raise

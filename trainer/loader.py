@@ -23,7 +23,7 @@ from cohort.channel.run_folder import RunFolder, meeting_point, rank_folders
 from cohort.trainer import _native
 from cohort.trainer.cache_arguments import cache_options, is_integer, with_gpu_memory
 from cohort.trainer.ranks import Place, place_from_environment
-from cohort.trainer.sm_partition import SmPartition
+from cohort.trainer.sm_partition import divide_gpu
 from cohort.trainer.source import BatchSource, wait_for_channel, wait_for_file
 
 INT32_MAX = 2**31 - 1
@@ -240,7 +240,7 @@ class _Sampler:
         try:
             if self.source.device.type != "cuda":
                 raise CohortError("sampler_sms", "a GPU", str(self.source.device), "leave it out")
-            SmPartition(self.source).use(_checked_positive("sampler_sms", sampler_sms))
+            divide_gpu(self.source, _checked_positive("sampler_sms", sampler_sms))
         except BaseException:
             self.close()
             raise

@@ -90,11 +90,9 @@ def _layer(library, kind: str, in_dim: int, out_dim: int, last: bool) -> nn.Modu
     if kind == "sage":
         return library.SAGEConv(in_dim, out_dim)
     if kind == "gcn":
-        return getattr(library, "GCNConv", pyg.GCNConv)(in_dim, out_dim)
+        return library.GCNConv(in_dim, out_dim)
     if kind == "gat":
-        return getattr(library, "GATConv", pyg.GATConv)(
-            in_dim, out_dim if last else out_dim // GAT_HEADS, heads=GAT_HEADS, concat=not last
-        )
+        return library.GATConv(in_dim, out_dim if last else out_dim // GAT_HEADS, heads=GAT_HEADS, concat=not last)
     raise CohortError("--model", "sage, gcn or gat", kind)
 
 

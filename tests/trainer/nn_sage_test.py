@@ -69,7 +69,7 @@ def test_a_hub_of_many_neighbours(device, aggr):
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_block_and_any_options(sources, targets, num_edges, dim, aggr, shared, options, seed):
     targets = min(targets, sources) if shared else targets
-    dtype = torch.float64 if aggr == "sum" else torch.float32  # sums of hundreds, multiplied, may cancel out
+    dtype = torch.float32 if aggr == "max" else torch.float64  # sums of hundreds, multiplied, may cancel out
     theirs, ours = (layer.to(dtype) for layer in pair_of(dim, 3, aggr=aggr, **options))
     x = torch.randn(sources, dim, dtype=dtype).relu().requires_grad_()  # many zeros: many ties of maxima
     target = x[:targets] if shared else torch.randn(targets, dim, dtype=dtype).requires_grad_()

@@ -1,11 +1,15 @@
 #include "trainer/native/nn_module.h"
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/tuple.h>
 
 #include <optional>
+#include <tuple>
 
 #include "base/check.h"
 #include "trainer/native/activation.h"
+#include "trainer/native/attention.h"
+#include "trainer/native/head_rows.h"
 #include "trainer/native/max_rows.h"
 #include "trainer/native/sum_rows.h"
 #include "trainer/native/transpose.h"
@@ -84,6 +88,50 @@ void transpose(const Stream& stream, const BlockRef& block, int64_t num_columns,
                             at<std::byte>(scratch), scratch_bytes});
 }
 
+void spread_rows(const Stream& stream, const BlockRef& block, int dtype, int out_dtype, int64_t dim, int64_t heads,
+                 Address x, int64_t x_stride, Address weights, Address own_weights, int64_t num_own, Address out,
+                 Address partial) {
+  run(stream, SpreadCall{block, static_cast<Dtype>(dtype), static_cast<Dtype>(out_dtype), dim, heads, at(x), x_stride,
+                         at(weights), at(own_weights), num_own, at(out), at(partial)});
+}
+
+void fold_rows(const Stream& stream, const BlockRef& block, int dtype, int64_t dim, int64_t heads, Address x,
+               int64_t x_rows, Address weights, Address own_weights, int64_t num_own, Address out, Address partial) {
+  run(stream, FoldCall{block, static_cast<Dtype>(dtype), dim, heads, at(x), x_rows, at(weights), at(own_weights),
+                       num_own, at(out), at(partial)});
+}
+
+using Rows = std::tuple<Address, int64_t, int64_t>;  // as in HeadRows
+
+HeadRows rows_of(const Rows& rows) { return {at(std::get<0>(rows)), std::get<1>(rows), std::get<2>(rows)}; }
+
+void dot_rows(const Stream& stream, const BlockRef& block, int dtype, int64_t dim, int64_t heads, const Rows& grad,
+              const Rows& x, int64_t num_own, Address dots, Address own_dots) {
+  run(stream, DotCall{block, static_cast<Dtype>(dtype), dim, heads, rows_of(grad), rows_of(x), num_own, at(dots),
+                      at(own_dots)});
+}
+
+using Scores = std::tuple<Address, int64_t, Address, int64_t, double>;  // as in EdgeScores
+
+EdgeScores scores_of(const Scores& scores) {
+  const auto& [source, source_stride, target, target_stride, slope] = scores;
+  return {at(source), source_stride, at(target), target_stride, slope};
+}
+
+void attention(const Stream& stream, const BlockRef& block, int dtype, int64_t heads, const Scores& scores,
+               int64_t num_own, Address weights, Address own_weights, Address largest, Address sums, Address partial) {
+  run(stream, AttentionCall{block, static_cast<Dtype>(dtype), heads, scores_of(scores), num_own, at(weights),
+                            at(own_weights), at(largest), at(sums), at(partial)});
+}
+
+void attention_grad(const Stream& stream, const BlockRef& block, int dtype, int64_t heads, const Scores& scores,
+                    int64_t num_own, Address weights, Address own_weights, Address grads, Address own_grads,
+                    Address target_grads, int64_t target_grads_stride, Address sums, Address partial) {
+  run(stream, AttentionGradCall{block, static_cast<Dtype>(dtype), heads, scores_of(scores), num_own, at(weights),
+                                at(own_weights), at(grads), at(own_grads), at(target_grads), target_grads_stride,
+                                at(sums), at(partial)});
+}
+
 void drop(const Stream& stream, int dtype, int activation, int64_t size, double p, uint64_t key, Address x,
           Address out) {
   run(stream, DropCall{static_cast<Dtype>(dtype), static_cast<Activation>(activation), size, p, key, at(x), at(out)});
@@ -102,9 +150,26 @@ std::size_t scratch_bytes([[maybe_unused]] const Stream& stream, [[maybe_unused]
   return 0;
 }
 
+void bind_heads(nb::module_& m) {
+  m.def("spread_rows", &spread_rows, "stream"_a.none(), "block"_a, "dtype"_a, "out_dtype"_a, "dim"_a, "heads"_a, "x"_a,
+        "x_stride"_a, "weights"_a, "own_weights"_a, "num_own"_a, "out"_a, "partial"_a,
+        "Sums rows that heads share; see trainer/native/head_rows.h.");
+  m.def("fold_rows", &fold_rows, "stream"_a.none(), "block"_a, "dtype"_a, "dim"_a, "heads"_a, "x"_a, "x_rows"_a,
+        "weights"_a, "own_weights"_a, "num_own"_a, "out"_a, "partial"_a, "The gradient of shared rows.");
+  m.def("dot_rows", &dot_rows, "stream"_a.none(), "block"_a, "dtype"_a, "dim"_a, "heads"_a, "grad"_a, "x"_a,
+        "num_own"_a, "dots"_a, "own_dots"_a, "The gradient of the weights of rows.");
+  m.def("attention", &attention, "stream"_a.none(), "block"_a, "dtype"_a, "heads"_a, "scores"_a, "num_own"_a,
+        "weights"_a, "own_weights"_a, "largest"_a, "sums"_a, "partial"_a,
+        "Softmaxes over the edges of rows; see trainer/native/attention.h.");
+  m.def("attention_grad", &attention_grad, "stream"_a.none(), "block"_a, "dtype"_a, "heads"_a, "scores"_a, "num_own"_a,
+        "weights"_a, "own_weights"_a, "grads"_a, "own_grads"_a, "target_grads"_a, "target_grads_stride"_a, "sums"_a,
+        "partial"_a, "Their gradient.");
+}
+
 }  // namespace
 
 void bind_layers(nb::module_& m) {
+  bind_heads(m);
   nb::class_<BlockRef>(m, "BlockRef", "Edges grouped by row: addresses, see trainer/native/block.h.")
       .def("__init__", [](BlockRef* self, Address offsets, int64_t num_offsets, Address index, Address edge,
                           int64_t num_edges, int64_t num_rows, bool skip_self) {

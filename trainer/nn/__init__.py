@@ -1,12 +1,13 @@
 """PyG's layers for sampled blocks, with gather and reduction in one kernel.
 
-``SAGEConv`` and ``GCNConv`` have the arguments, parameters and results of the layers of these names in
+``SAGEConv``, ``GCNConv`` and ``GATConv`` have the arguments, parameters and results of the layers of these names in
 torch_geometric.nn. They take the batches of ``cohort.NeighborLoader`` without sorting anything; see ``Block``.
 """
 
 from cohort.nn.activation import activated
 from cohort.nn.block import Block
+from cohort.nn.gat import GATConv
 from cohort.nn.gcn import GCNConv
 from cohort.nn.sage import SAGEConv
 
-__all__ = ["Block", "GCNConv", "SAGEConv", "activated"]
+__all__ = ["Block", "GATConv", "GCNConv", "SAGEConv", "activated"]

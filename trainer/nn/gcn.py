@@ -8,9 +8,7 @@ from torch_geometric.typing import OptTensor
 from cohort.base.errors import CohortError
 from cohort.nn import kernels, ops
 from cohort.nn.block import Block, block_of
-from cohort.nn.inputs import amp_dtype, is_matrix, require_plain_flow
-
-ELEMENT_COST = 32  # of gathering an element, in multiplications of a matrix product
+from cohort.nn.inputs import ELEMENT_COST, amp_dtype, is_matrix, require_plain_flow
 
 
 class GCNConv(pyg.GCNConv):

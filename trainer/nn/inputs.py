@@ -1,10 +1,13 @@
 """What the layers make of their arguments."""
 
 import torch
+import torch_geometric.nn as pyg
 from torch import Tensor
 
 from cohort.base.errors import CohortError
 from cohort.nn.block import Block
+
+ELEMENT_COST = 32  # of reading or writing an element, in multiplications of a matrix product
 
 
 def amp_dtype(x: Tensor) -> torch.dtype:
@@ -39,3 +42,9 @@ def require_plain_flow(layer) -> None:
         raise CohortError(
             type(layer).__name__, "flow source_to_target", layer.flow, "use the layer of torch_geometric.nn"
         )
+
+
+def materialize(lin: pyg.Linear, width: int) -> None:
+    """Gives a lazy linear layer its weights, as its first call would."""
+    if hasattr(lin, "_hook"):
+        lin.initialize_parameters(lin, (torch.empty(0, width),))

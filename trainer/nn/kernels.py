@@ -60,10 +60,12 @@ def sum_rows(
     row_factor: Tensor | None = None,
     mean: bool = False,
     inverse_count: Tensor | None = None,
+    out: Tensor | None = None,
 ) -> Tensor:
     """[num_rows, dim], or [num_rows, 2 dim] with own rows beside; the formula stands in trainer/native/sum_rows.h."""
     dim, out_dtype = x.shape[1], out_dtype or x.dtype
-    out = x.new_empty((edges.num_rows, 2 * dim if own_use == OWN_BESIDE else dim), dtype=out_dtype)
+    if out is None:
+        out = x.new_empty((edges.num_rows, 2 * dim if own_use == OWN_BESIDE else dim), dtype=out_dtype)
     partial = _scratch(edges, x, sum_dtype(x.dtype))
     with _device_of(x):
         _native.sum_rows(
@@ -160,10 +162,10 @@ def transposed(edges: Edges, num_columns: int, skip_self: bool = False) -> Edges
     return Edges(offsets, index, num_columns, edge, skip_self)
 
 
-def _scratch(edges: Edges, x: Tensor, dtype: torch.dtype) -> Tensor | None:
-    """Room for pieces of long rows [pieces, dim]; the CPU needs none."""
+def _scratch(edges: Edges, x: Tensor, dtype: torch.dtype, dim: int | None = None) -> Tensor | None:
+    """Room for pieces of long rows [pieces, dim, x's if None]; the CPU needs none."""
     pieces = _native.max_pieces(edges.num_edges) if x.is_cuda else 0
-    return x.new_empty((pieces, x.shape[1]), dtype=dtype) if pieces else None
+    return x.new_empty((pieces, x.shape[1] if dim is None else dim), dtype=dtype) if pieces else None
 
 
 def _address(tensor: Tensor | None) -> int:

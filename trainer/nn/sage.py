@@ -9,7 +9,7 @@ from torch_geometric.typing import OptPairTensor
 from cohort.base.errors import CohortError
 from cohort.nn import ops
 from cohort.nn.block import Block, block_of
-from cohort.nn.inputs import amp_dtype, is_matrix, is_prefix, require_plain_flow
+from cohort.nn.inputs import amp_dtype, is_matrix, is_prefix, materialize, require_plain_flow
 from cohort.nn.kernels import rows_of
 
 _SUMS = {"mean": True, "sum": False, "add": False}  # whether to divide
@@ -77,9 +77,3 @@ class SAGEConv(pyg.SAGEConv):
             materialize(lin, width)
         weight = torch.cat((self.lin_l.weight, self.lin_r.weight), dim=1)
         return F.linear(rows, weight, self.lin_l.bias)
-
-
-def materialize(lin: pyg.Linear, width: int) -> None:
-    """Gives a lazy linear layer its weights, as its first call would."""
-    if hasattr(lin, "_hook"):
-        lin.initialize_parameters(lin, (torch.empty(0, width),))

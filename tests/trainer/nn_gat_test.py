@@ -1,0 +1,237 @@
+"""GATConv of cohort.nn against PyG's."""
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from blocks import DEVICES, assert_as_close, by_target, random_edges, run_layer
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cohort.base.errors import CohortError
+from cohort.nn import Block, GATConv
+
+FEW_COLUMNS, MANY_COLUMNS = (6, 40), (40, 6)  # rows are summed before they are multiplied by the weights; after
+
+
+def pair_of(*args, **kwargs) -> tuple[pyg.GATConv, GATConv]:
+    """PyG's layer, and ours with its weights."""
+    torch.manual_seed(3)
+    theirs = pyg.GATConv(*args, **kwargs)
+    ours = GATConv(*args, **kwargs)
+    ours.load_state_dict(theirs.state_dict())
+    assert list(theirs.state_dict()) == list(ours.state_dict())
+    return theirs, ours
+
+
+def assert_same(theirs, ours, x, *edges, relative=1e-5):
+    """Both on the same input."""
+    expected, found = run_layer(theirs, x, edges), run_layer(ours, x, edges)
+    assert expected.keys() == found.keys()
+    for name, value in expected.items():
+        assert_as_close(found[name], value, relative)
+
+
+def assert_as_exact(theirs, ours, x, target_rows, edge_index, relative=1e-5):
+    """No farther from PyG in float64 than ``relative``, or than thrice PyG in x's dtype: att_dst's gradient cancels."""
+
+    def run(layer, dtype):
+        rows = x.detach().to(dtype).requires_grad_()
+        found = run_layer(layer.to(dtype), (rows, target_rows(rows)), (edge_index,))
+        return {name: value.clone() for name, value in found.items()}
+
+    found, rounded, exact = run(ours, x.dtype), run(theirs, x.dtype), run(theirs, torch.float64)
+    assert exact.keys() == found.keys()
+    for name, value in exact.items():
+        scale = value.abs().max().clamp(min=1e-6)
+        error, pygs = ((each[name].double() - value).abs().max() / scale for each in (found, rounded))
+        assert error <= max(relative, 3 * pygs), (name, error, pygs)
+
+
+def with_loops(edge_index: torch.Tensor) -> torch.Tensor:
+    """Every tenth edge begins where it ends."""
+    edge_index = edge_index.clone()
+    edge_index[0, ::10] = edge_index[1, ::10]
+    return edge_index
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("heads", [1, 4, 6])
+@pytest.mark.parametrize("dims", [(1, 7), (7, 1), (100, 64), (1000, 8), (8, 1000)])
+def test_outputs_and_gradients_are_pygs(device, heads, dims):
+    theirs, ours = (layer.to(device) for layer in pair_of(*dims, heads=heads))
+    x, edge_index = torch.randn(90, dims[0], device=device), with_loops(random_edges(90, 40, 700)).to(device)
+    assert_as_exact(theirs, ours, x, lambda x: x[:40], edge_index)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dims", [FEW_COLUMNS, MANY_COLUMNS])
+def test_a_hub_of_many_neighbours(device, dims):
+    theirs, ours = (layer.to(device) for layer in pair_of(*dims, heads=4))
+    x, edge_index = torch.randn(5000, dims[0], device=device), random_edges(5000, 30, 1000, hub=100_000).to(device)
+    assert_as_exact(theirs, ours, x, lambda x: x[:30], edge_index)
+    backwards = edge_index.flip(0)  # one source of many edges
+    assert_as_exact(theirs, ours, x[:30], lambda rows: x.to(rows.dtype), backwards)
+
+
+@given(
+    sources=st.integers(1, 60),
+    targets=st.integers(1, 60),
+    num_edges=st.integers(0, 400),
+    dims=st.tuples(st.integers(1, 40), st.integers(1, 12)),
+    shared=st.booleans(),
+    options=st.fixed_dictionaries(
+        {
+            "heads": st.integers(1, 9),
+            "concat": st.booleans(),
+            "negative_slope": st.sampled_from([0.0, 0.2, 1.0]),
+            "add_self_loops": st.booleans(),
+            "bias": st.booleans(),
+            "residual": st.booleans(),
+        }
+    ),
+    seed=st.integers(0, 10),
+)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_any_block_and_any_options(sources, targets, num_edges, dims, shared, options, seed):
+    targets = min(targets, sources) if shared else targets
+    theirs, ours = (layer.double() for layer in pair_of(*dims, **options))
+    x = torch.randn(sources, dims[0], dtype=torch.float64).requires_grad_()
+    target = x[:targets] if shared else torch.randn(targets, dims[0], dtype=torch.float64).requires_grad_()
+    edge_index = random_edges(sources, targets, num_edges, seed)
+    edge_index[0, ::7] = edge_index[1, ::7].clamp(max=sources - 1)
+    assert_same(theirs, ours, (x, target), edge_index)
+
+
+def test_one_tensor_of_nodes_is_sources_and_targets():
+    for dims in (FEW_COLUMNS, MANY_COLUMNS, ((7, 7), 4)):
+        theirs, ours = pair_of(*dims, heads=2)
+        width = dims[0] if isinstance(dims[0], int) else dims[0][0]
+        x = torch.randn(50, width).requires_grad_()
+        assert_same(theirs, ours, x, with_loops(random_edges(50, 50, 300)))
+
+
+@pytest.mark.parametrize("loops", [True, False])
+def test_targets_without_rows(loops):
+    theirs, ours = pair_of((7, 7), 4, heads=3, add_self_loops=loops)
+    x, edge_index = torch.randn(50, 7).requires_grad_(), random_edges(50, 20, 300)
+    expected, found = (run_layer(layer, (x, None), (edge_index, None, (50, 20))) for layer in (theirs, ours))
+    assert_as_close(found["out"], expected["out"])
+    assert_as_close(found["x0"], expected["x0"])
+
+
+@pytest.mark.parametrize("out_dim", [40, 1])
+def test_rows_of_two_widths(out_dim):
+    theirs, ours = pair_of((7, 9), out_dim, heads=2, residual=True)
+    x, target = torch.randn(50, 7).requires_grad_(), torch.randn(20, 9).requires_grad_()
+    assert_same(theirs, ours, (x, target), random_edges(50, 20, 300))
+
+
+@pytest.mark.parametrize("in_dim", [-1, (-1, -1)])
+def test_lazy_layers_learn_their_width(in_dim):
+    theirs, ours = pyg.GATConv(in_dim, 4, heads=2), GATConv(in_dim, 4, heads=2)
+    x, edge_index = torch.randn(30, 7), random_edges(30, 30, 100)
+    theirs(x, edge_index)
+    ours(x, edge_index)
+    ours.load_state_dict(theirs.state_dict())
+    assert_same(theirs, ours, x, edge_index)
+
+
+def test_the_offsets_of_a_block_are_used():
+    edge_index, indptr = by_target(with_loops(random_edges(60, 40, 500)), 40)
+    theirs, ours = pair_of(6, 8, heads=4)
+    x = torch.randn(60, 6).requires_grad_()
+    expected = run_layer(theirs, (x, x[:40]), (edge_index,))
+    found = run_layer(ours, (x, x[:40]), (Block(indptr, edge_index[0], 60, 40),))
+    for name, value in expected.items():
+        assert_as_close(found[name], value)
+
+
+@pytest.mark.parametrize("dims", [(2, 6), (6, 2)])
+@pytest.mark.parametrize("options", [{}, {"add_self_loops": False, "concat": False}, {"dropout": 0.4}])
+def test_gradients_are_those_of_differences(dims, options):
+    layer = GATConv(*dims, heads=2, **options).double()
+    x, edge_index = torch.randn(12, dims[0], dtype=torch.float64), with_loops(random_edges(12, 6, 40))
+    other = torch.randn(6, dims[0], dtype=torch.float64).requires_grad_()
+
+    def seeded(*x):
+        torch.manual_seed(1)
+        return layer(x, edge_index)
+
+    assert torch.autograd.gradcheck(lambda x: seeded(x, x[:6]), (x.requires_grad_(),))
+    assert torch.autograd.gradcheck(seeded, (x, other))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_dropout_takes_its_share_and_scales_the_rest(device):
+    layer = GATConv(1, 1, heads=4, dropout=0.3, bias=False).to(device)
+    with torch.no_grad():
+        layer.lin.weight.fill_(1)
+    x, edge_index = torch.ones(3000, 1, device=device), random_edges(3000, 3000, 60_000).to(device)
+    torch.testing.assert_close(layer.eval()(x, edge_index), torch.ones(3000, 4, device=device))
+    torch.manual_seed(1)
+    sums = layer.train()(x, edge_index)
+    assert abs(sums.mean().item() - 1) < 0.02 and sums.std().item() > 0.05
+    torch.manual_seed(1)
+    assert torch.equal(layer(x, edge_index), sums)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dims", [FEW_COLUMNS, MANY_COLUMNS])
+def test_autocast(device, dims):
+    theirs, ours = (layer.to(device) for layer in pair_of(*dims, heads=4))
+    x, edge_index = torch.randn(50, dims[0], device=device).requires_grad_(), random_edges(50, 20, 300).to(device)
+    expected = run_layer(theirs, (x, x[:20]), (edge_index,))
+    with torch.autocast(device, torch.bfloat16):
+        found = run_layer(ours, (x, x[:20]), (edge_index,))
+    assert found["x0"].dtype == torch.float32
+    for name, value in expected.items():
+        assert_as_close(found[name].float(), value, 3e-2)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("dims", [FEW_COLUMNS, MANY_COLUMNS, (64, 16), (16, 64)])
+def test_half_precision(device, dtype, dims):
+    x, edge_index = torch.randn(200, dims[0]).to(device, dtype), random_edges(200, 50, 4000).to(device)
+    theirs, ours = (layer.to(device) for layer in pair_of(*dims, heads=4))
+    assert_as_exact(theirs, ours, x, lambda x: x[:50], edge_index, 3e-2)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dims", [FEW_COLUMNS, MANY_COLUMNS])
+def test_a_gpu_gives_the_same_bits_again(dims):
+    _, ours = (layer.cuda() for layer in pair_of(*dims, heads=4, dropout=0.5))
+    x, edge_index = torch.randn(500, dims[0]).cuda().requires_grad_(), random_edges(500, 300, 9000, hub=5000).cuda()
+    runs = []
+    for _ in range(3):
+        torch.manual_seed(2)
+        runs.append(run_layer(ours, (x, x[:300]), (edge_index,)))
+        runs[-1] = {name: value.clone() for name, value in runs[-1].items()}
+    for name, value in runs[0].items():
+        assert torch.equal(runs[1][name], value) and torch.equal(runs[2][name], value), name
+
+
+def test_frozen_parts_get_no_gradient():
+    _, ours = pair_of(6, 8, heads=2)
+    for weight in (ours.att_src, ours.att_dst, ours.lin.weight):
+        weight.requires_grad_(False)
+    x, edge_index = torch.randn(50, 6), random_edges(50, 20, 300)
+    found = run_layer(ours, (x, x[:20]), (edge_index,))
+    assert found["bias"] is not None and all(found[name] is None for name in ("att_src", "att_dst", "lin.weight"))
+
+
+def test_edge_features_weights_and_matrices_take_pygs_way():
+    theirs, ours = pair_of(6, 4, heads=2, edge_dim=3)
+    x, edge_index = torch.randn(50, 6).requires_grad_(), random_edges(50, 50, 300)
+    assert_same(theirs, ours, x, edge_index, torch.rand(300, 3))
+    expected, found = (layer(x, edge_index, return_attention_weights=True) for layer in (theirs, ours))
+    torch.testing.assert_close(found, expected)
+    theirs, ours = pair_of(6, 4, heads=2, add_self_loops=False)
+    matrix = torch.sparse_coo_tensor(edge_index.flip(0), torch.ones(300), (50, 50)).coalesce()
+    assert_same(theirs, ours, x, matrix)
+
+
+@pytest.mark.parametrize(("options", "words"), [({"aggr": "max"}, "aggr"), ({"flow": "target_to_source"}, "flow")])
+def test_what_the_layer_does_not_take_is_refused(options, words):
+    with pytest.raises(CohortError, match=words):
+        GATConv(4, 4, **options)

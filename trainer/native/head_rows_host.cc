@@ -1,0 +1,141 @@
+#include "trainer/native/head_rows.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace cohort::trainer {
+namespace {
+
+constexpr int kRowsAtOnce = 64;
+
+// Adds up a row in pieces, as the CUDA body does: add(e, to) adds an edge, own(to) what comes after them.
+template <typename A, typename Add, typename Own>
+void sum_pieces(const BlockRef& block, int64_t row, std::vector<A>& sum, std::vector<A>& piece, Add&& add, Own&& own) {
+  const EdgeRange range = range_of(block, row);
+  const auto add_range = [&](EdgeRange edges, std::vector<A>& to) {
+    for (int64_t e = edges.begin; e < edges.end; ++e) {
+      if (!(block.skip_self && block.index[e] == row)) add(e, to.data());
+    }
+  };
+  std::fill(sum.begin(), sum.end(), A{0});
+  if (!range.in_pieces()) add_range(range, sum);
+  for (int64_t p = range.first_piece(); range.in_pieces() && p < range.end_piece(); ++p) {
+    std::fill(piece.begin(), piece.end(), A{0});
+    add_range(range.piece(p), piece);
+    for (std::size_t c = 0; c < sum.size(); ++c) sum[c] += piece[c];
+  }
+  own(sum.data());
+}
+
+// f(row, sum, piece) for each row, with room for `width` sums.
+template <typename A, typename F>
+void for_rows(int64_t num_rows, int64_t width, F&& f) {
+#pragma omp parallel if (num_rows > kRowsAtOnce)
+  {
+    std::vector<A> sum(static_cast<std::size_t>(width)), piece(sum.size());
+#pragma omp for schedule(dynamic, kRowsAtOnce)
+    for (int64_t row = 0; row < num_rows; ++row) f(row, sum, piece);
+  }
+}
+
+// to[c] += factor * from[c]
+template <typename A, typename T>
+void add_row(A factor, const T* from, int64_t dim, A* to) {
+  for (int64_t c = 0; c < dim; ++c) to[c] += factor * widen(from[c]);
+}
+
+template <typename T>
+void spread(const SpreadCall& call) {
+  using A = Sum<T>;
+  const auto add = [&](const void* weights, int64_t at, int64_t index, A* to) {
+    for (int64_t h = 0; h < call.heads; ++h) {
+      const T* from = static_cast<const T*>(call.x) + index * call.x_stride;
+      add_row(static_cast<const A*>(weights)[at * call.heads + h], from, call.dim, to + h * call.dim);
+    }
+  };
+  for_rows<A>(call.block.num_rows, call.heads * call.dim, [&](int64_t row, std::vector<A>& sum, std::vector<A>& piece) {
+    sum_pieces(
+        call.block, row, sum, piece,
+        [&](int64_t e, A* to) { add(call.weights, call.block.number(e), call.block.index[e], to); },
+        [&](A* to) {
+          if (row < call.num_own) add(call.own_weights, row, row, to);
+        });
+    with_type(call.out_dtype, [&]<typename Out>(std::type_identity<Out>) {
+      for (int64_t h = 0; h < call.heads; ++h) {
+        const A* from = sum.data() + h * call.dim;
+        Out* to = static_cast<Out*>(call.out) + (h * call.block.num_rows + row) * call.dim;
+        for (int64_t c = 0; c < call.dim; ++c) to[c] = narrow<Out>(static_cast<Sum<Out>>(from[c]));
+      }
+    });
+  });
+}
+
+template <typename T>
+void fold(const FoldCall& call) {
+  using A = Sum<T>;
+  const auto add = [&](const void* weights, int64_t at, int64_t index, A* to) {
+    for (int64_t h = 0; h < call.heads; ++h) {
+      const T* from = static_cast<const T*>(call.x) + (h * call.x_rows + index) * call.dim;
+      add_row(static_cast<const A*>(weights)[at * call.heads + h], from, call.dim, to);
+    }
+  };
+  for_rows<A>(call.block.num_rows, call.dim, [&](int64_t row, std::vector<A>& sum, std::vector<A>& piece) {
+    sum_pieces(
+        call.block, row, sum, piece,
+        [&](int64_t e, A* to) { add(call.weights, call.block.number(e), call.block.index[e], to); },
+        [&](A* to) {
+          if (row < call.num_own) add(call.own_weights, row, row, to);
+        });
+    T* to = static_cast<T*>(call.out) + row * call.dim;
+    for (std::size_t c = 0; c < sum.size(); ++c) to[c] = narrow<T>(sum[c]);
+  });
+}
+
+template <typename T>
+const T* row_of(const HeadRows& rows, int64_t row, int64_t head) {
+  return static_cast<const T*>(rows.data) + row * rows.row_stride + head * rows.head_stride;
+}
+
+// to[h] = <grad[row][h], x[index][h]>
+template <typename T>
+void dot_heads(const DotCall& call, int64_t row, int64_t index, Sum<T>* to) {
+  for (int64_t h = 0; h < call.heads; ++h) {
+    const T *grad = row_of<T>(call.grad, row, h), *x = row_of<T>(call.x, index, h);
+    to[h] = 0;
+    for (int64_t c = 0; c < call.dim; ++c) to[h] += widen(grad[c]) * widen(x[c]);
+  }
+}
+
+template <typename T>
+void dot(const DotCall& call) {
+  auto *dots = static_cast<Sum<T>*>(call.dots), *own_dots = static_cast<Sum<T>*>(call.own_dots);
+#pragma omp parallel for schedule(dynamic, kRowsAtOnce) if (call.block.num_rows > kRowsAtOnce)
+  for (int64_t row = 0; row < call.block.num_rows; ++row) {
+    const EdgeRange range = range_of(call.block, row);
+    for (int64_t e = range.begin; e < range.end; ++e) {
+      Sum<T>* to = dots + e * call.heads;
+      if (call.block.skip_self && call.block.index[e] == row) {
+        std::fill(to, to + call.heads, Sum<T>{0});
+      } else {
+        dot_heads<T>(call, row, call.block.index[e], to);
+      }
+    }
+    if (row < call.num_own) dot_heads<T>(call, row, row, own_dots + row * call.heads);
+  }
+}
+
+}  // namespace
+
+void run_on_host(const SpreadCall& call) {
+  with_type(call.dtype, [&]<typename T>(std::type_identity<T>) { spread<T>(call); });
+}
+
+void run_on_host(const FoldCall& call) {
+  with_type(call.dtype, [&]<typename T>(std::type_identity<T>) { fold<T>(call); });
+}
+
+void run_on_host(const DotCall& call) {
+  with_type(call.dtype, [&]<typename T>(std::type_identity<T>) { dot<T>(call); });
+}
+
+}  // namespace cohort::trainer

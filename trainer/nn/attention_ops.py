@@ -1,0 +1,215 @@
+"""Attention over a block as a custom operator of torch, with gradients."""
+
+import torch
+from torch import Tensor
+
+from cohort.nn import head_kernels, kernels
+from cohort.nn.activation import ACTIVATIONS
+from cohort.nn.head_kernels import Scores
+from cohort.nn.kernels import Edges
+
+_NOTHING = ACTIVATIONS["relu"]  # of weights, which are never negative
+
+
+@torch.library.custom_op("cohort::attend", mutates_args=())
+def attend(
+    x: Tensor,
+    scores: Tensor,
+    target_scores: Tensor | None,
+    indptr: Tensor,
+    source: Tensor,
+    num_targets: int,
+    heads: int,
+    shared: bool,
+    loops: int,
+    slope: float,
+    p: float,
+    keys: list[int],
+    out_dtype: torch.dtype,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Sums of the rows of ``x`` that a target's edges bring, for each head, weighted by softmaxes of the edges' scores.
+
+    Args:
+        x: [sources, dim], which all heads share, or [sources, heads * dim].
+        scores: sum_dtype [sources, heads]; or [sources, 2 heads]: then the first rows' second halves are the targets'.
+        target_scores: [num_targets, heads]; None: in ``scores``, or zeros.
+        indptr, source: see Block.
+        loops: so many first targets have an edge to themselves, which stands for all such; -1: these are as others.
+        slope: of leaky_relu, which the sum of an edge's two scores goes through.
+        p, keys: of dropout of weights, those of edges and of edges to themselves.
+
+    Returns:
+        out_dtype [heads, num_targets, dim] where rows are shared, else [num_targets, heads * dim]; the weights
+        [edges, heads] and [loops, heads], and the same after dropout (without: [0]).
+    """
+    edges = Edges(indptr, source, num_targets, skip_self=loops >= 0)
+    ends = _scores(scores, target_scores, num_targets, heads, loops, slope)
+    weights, own_weights = head_kernels.attention(edges, ends)
+    dropped, own_dropped = weights.new_empty(0), weights.new_empty(0)
+    if p:
+        dropped, own_dropped = (
+            kernels.drop(each, _NOTHING, p, key) for each, key in zip((weights, own_weights), keys, strict=True)
+        )
+    used, own_used = (dropped, own_dropped) if p else (weights, own_weights)
+    out = _weighted(edges, x, used, own_used, heads, shared, out_dtype)
+    return out, weights, own_weights, dropped, own_dropped
+
+
+@attend.register_fake
+def _(x, scores, target_scores, indptr, source, num_targets, heads, shared, loops, slope, p, keys, out_dtype):
+    shape = (heads, num_targets, x.shape[1]) if shared else (num_targets, x.shape[1])
+    shapes = [(source.shape[0], heads), (max(loops, 0), heads)]
+    weights = [scores.new_empty(shape) for shape in shapes + (shapes if p else [0, 0])]
+    return x.new_empty(shape, dtype=out_dtype), *weights
+
+
+@torch.library.custom_op("cohort::attend_grad", mutates_args=())
+def attend_grad(
+    grad: Tensor,
+    x: Tensor,
+    scores: Tensor,
+    target_scores: Tensor | None,
+    indptr: Tensor,
+    source: Tensor,
+    weights: list[Tensor],
+    num_targets: int,
+    loops: int,
+    slope: float,
+    p: float,
+    needs_x: bool,
+    needs_scores: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of attend's ``x``, ``scores`` and ``target_scores``; [0] in place of those that are not needed.
+
+    Args:
+        grad: of attend's first result, contiguous, in the dtype of x.
+        weights: attend's other results.
+    """
+    heads, shared = weights[0].shape[1], grad.dim() == 3
+    edges = Edges(indptr, source, num_targets, skip_self=loops >= 0)
+    columns = kernels.transposed(edges, x.shape[0], skip_self=loops >= 0)
+    used, own_used = weights[2:] if p else weights[:2]
+    grad_x, grad_scores, grad_target = x.new_empty(0), scores.new_empty(0), scores.new_empty(0)
+    if needs_x:
+        grad_x = _weighted_back(columns, grad, used, own_used, heads, shared)
+    if needs_scores:
+        ends = _scores(scores, target_scores, num_targets, heads, loops, slope)
+        grads, own_grads = head_kernels.dot_rows(
+            edges, grad if shared else _by_head(grad, heads), _by_head(x, heads, shared), ends.num_own
+        )
+        if p:
+            grads = kernels.drop_grad(used, grads, _NOTHING, p)
+            own_grads = kernels.drop_grad(own_used, own_grads, _NOTHING, p)
+        grad_scores = torch.zeros_like(scores, memory_format=torch.contiguous_format)
+        grad_target = torch.empty(num_targets, heads, dtype=scores.dtype, device=scores.device)
+        beside = ends.target is not None and target_scores is None
+        to = grad_scores[:num_targets, heads:] if beside else grad_target
+        head_kernels.attention_grad(edges, ends, *weights[:2], grads, own_grads, to)
+        _sum_by_source(columns, grads, own_grads, grad_scores[:, :heads])
+    return grad_x, grad_scores, grad_target
+
+
+@attend_grad.register_fake
+def _(grad, x, scores, target_scores, indptr, source, weights, num_targets, loops, slope, p, needs_x, needs_scores):
+    grad_x = torch.empty_like(x, memory_format=torch.contiguous_format) if needs_x else x.new_empty(0)
+    if not needs_scores:
+        return grad_x, scores.new_empty(0), scores.new_empty(0)
+    grad_scores = torch.empty_like(scores, memory_format=torch.contiguous_format)
+    return grad_x, grad_scores, scores.new_empty(num_targets, weights[0].shape[1])
+
+
+def _scores(
+    scores: Tensor, target_scores: Tensor | None, num_targets: int, heads: int, loops: int, slope: float
+) -> Scores:
+    if target_scores is None and scores.shape[1] == 2 * heads:
+        target_scores = scores[:num_targets, heads:]
+    return Scores(scores[:, :heads], target_scores, max(loops, 0), slope)
+
+
+def _by_head(rows: Tensor, heads: int, shared: bool = False) -> Tensor:
+    """A view [heads, rows, dim]."""
+    if shared:
+        return rows.expand(heads, *rows.shape)
+    return rows.view(rows.shape[0], heads, -1).transpose(0, 1)
+
+
+def _weighted(
+    edges: Edges, x: Tensor, weights: Tensor, own_weights: Tensor, heads: int, shared: bool, dtype: torch.dtype
+) -> Tensor:
+    if shared:
+        return head_kernels.spread_rows(edges, x, weights, own_weights, dtype)
+    num_own = own_weights.shape[0]
+    return kernels.sum_rows(
+        edges,
+        x,
+        dtype,
+        own_use=kernels.ADD_OWN if num_own else kernels.NO_OWN,
+        own=x if num_own else None,
+        num_own=num_own,
+        heads=heads,
+        edge_factor=weights,
+        own_factor=own_weights,
+    )
+
+
+def _weighted_back(
+    columns: Edges, grad: Tensor, weights: Tensor, own_weights: Tensor, heads: int, shared: bool
+) -> Tensor:
+    if shared:
+        return head_kernels.fold_rows(columns, grad, weights, own_weights)
+    return _weighted(columns, grad, weights, own_weights, heads, False, grad.dtype)
+
+
+def _sum_by_source(columns: Edges, grads: Tensor, own_grads: Tensor, out: Tensor) -> None:
+    """Sums of the edges' gradients by source: of ones, with gradients as factors."""
+    num_own, heads = own_grads.shape
+    ones = grads.new_ones(1, heads).expand(2, heads)  # rows at a stride of 0, so any number of them
+    kernels.sum_rows(
+        columns,
+        ones,
+        own_use=kernels.ADD_OWN if num_own else kernels.NO_OWN,
+        own=ones if num_own else None,
+        num_own=num_own,
+        heads=heads,
+        edge_factor=grads,
+        own_factor=own_grads,
+        out=out,
+    )
+
+
+def _keep(ctx, inputs, output):
+    x, scores, target_scores, indptr, source, ctx.num_targets, _, _, ctx.loops, ctx.slope, ctx.p, _, _ = inputs
+    ctx.save_for_backward(x, scores, target_scores, indptr, source, *output[1:])
+    ctx.mark_non_differentiable(*output[1:])
+    ctx.set_materialize_grads(False)
+
+
+def _backward(ctx, grad, *_):
+    if grad is None:
+        return (None,) * 13
+    x, scores, target_scores, indptr, source, *weights = ctx.saved_tensors
+    needs_x, needs_scores = ctx.needs_input_grad[0], any(ctx.needs_input_grad[1:3])
+    grad_x, grad_scores, grad_target = attend_grad(
+        grad.to(x.dtype).contiguous(),
+        x,
+        scores,
+        target_scores,
+        indptr,
+        source,
+        weights,
+        ctx.num_targets,
+        ctx.loops,
+        ctx.slope,
+        ctx.p,
+        needs_x,
+        needs_scores,
+    )
+    return (
+        grad_x if needs_x else None,
+        grad_scores if ctx.needs_input_grad[1] else None,
+        grad_target if ctx.needs_input_grad[2] else None,
+        *[None] * 10,
+    )
+
+
+attend.register_autograd(_backward, setup_context=_keep)

@@ -1,0 +1,122 @@
+"""The layer of graph attention networks."""
+
+import torch
+import torch.nn.functional as F
+import torch_geometric.nn as pyg
+from torch import Tensor
+from torch_geometric.typing import OptPairTensor, OptTensor
+
+from cohort.base.errors import CohortError
+from cohort.nn.attention_ops import attend
+from cohort.nn.block import Block, block_of
+from cohort.nn.inputs import ELEMENT_COST, amp_dtype, is_matrix, is_prefix, materialize, require_plain_flow
+from cohort.nn.kernels import rows_of, sum_dtype
+
+
+class GATConv(pyg.GATConv):
+    """``torch_geometric.nn.GATConv``: the same arguments, parameters and results, with gather and reduction in one.
+
+    Rows are multiplied by the weights before or after they are summed, as is less work. What edges score follows from
+    rows and the product of weights and attention vectors, in the rows' own dtype also under autocast. Which edges
+    dropout takes follows from torch's generator of the CPU.
+
+    Raises:
+        CohortError: an aggregation other than "add" and "sum", or edges against their direction.
+    """
+
+    propagate_type = {"x": OptPairTensor, "alpha": Tensor}  # PyG reads these from sources, which are not here
+    edge_updater_type = {"alpha": OptPairTensor, "edge_attr": OptTensor}
+
+    def __init__(self, in_channels, out_channels, *args, **kwargs):
+        super().__init__(in_channels, out_channels, *args, **kwargs)
+        require_plain_flow(self)
+        if self.aggr not in ("add", "sum"):
+            hint = "use torch_geometric.nn.GATConv for others"
+            raise CohortError("GATConv: aggr", '"add" or "sum"', repr(self.aggr), hint)
+
+    def forward(
+        self,
+        x: Tensor | tuple[Tensor, Tensor | None],
+        edge_index: Tensor | Block,
+        edge_attr: Tensor | None = None,
+        size: tuple[int, int] | None = None,
+        return_attention_weights: bool | None = None,
+    ) -> Tensor:
+        """[targets, heads * out_channels], or [targets, out_channels] without ``concat``.
+
+        Args:
+            x: [nodes, in_channels], or a pair for sources and targets; None for targets: they have no rows.
+            edge_index: int64 [2, edges] of sources and targets, or a Block.
+            edge_attr, return_attention_weights: PyG's code runs with these, and for sparse matrices.
+            size: (sources, targets), needed only without rows of targets.
+        """
+        if edge_attr is not None or return_attention_weights is not None or is_matrix(edge_index):
+            return super().forward(x, edge_index, edge_attr, size, return_attention_weights)
+        source, target = (x, x) if isinstance(x, Tensor) else x
+        num_targets = target.shape[0] if target is not None else (size or source.shape)[1 if size else 0]
+        block = block_of(edge_index, source.shape[0], num_targets)
+        out = self._attended(rows_of(source), target, block, min(size) if size else min(source.shape[0], num_targets))
+        if self.residual and target is not None:
+            out = out + self.res(target)
+        return out if self.bias is None else out + self.bias
+
+    def _attended(self, source: Tensor, target: Tensor | None, block: Block, num_shared: int) -> Tensor:
+        """The heads' sums, beside each other or averaged; the first ``num_shared`` targets are sources too."""
+        lin = self.lin if self.lin is not None else self.lin_src
+        materialize(lin, source.shape[1])
+        scores, target_scores = self._scores(lin, source, target, block.num_targets)
+        shared = self._sums_first(block, source.shape[1])
+        dtype = amp_dtype(source)
+        rows = source if shared else lin(source)
+        p = self.dropout if self.training else 0.0
+        keys = torch.randint(2**62, (2,)).tolist() if p else [0, 0]
+        loops = num_shared if self.add_self_loops else -1
+        out = attend(
+            rows,
+            scores,
+            target_scores,
+            block.indptr,
+            block.source,
+            block.num_targets,
+            self.heads,
+            shared,
+            loops,
+            self.negative_slope,
+            p,
+            keys,
+            dtype,
+        )[0]
+        if shared:
+            out = torch.bmm(out, lin.weight.view(self.heads, self.out_channels, -1).transpose(1, 2)).transpose(0, 1)
+        out = out.reshape(block.num_targets, self.heads, self.out_channels)
+        return out.flatten(1) if self.concat else out.mean(dim=1)
+
+    def _scores(
+        self, lin: pyg.Linear, source: Tensor, target: Tensor | None, num_targets: int
+    ) -> tuple[Tensor, Tensor | None]:
+        """What the ends of edges score, as attend() takes it: [sources, heads or 2 heads], [targets, heads] or None."""
+        kind = sum_dtype(source.dtype)
+        with torch.autocast(source.device.type, enabled=False):
+            vectors = self._vectors(lin, self.att_src)
+            if target is None:
+                return F.linear(source, vectors.to(source.dtype)).to(kind), None
+            target_lin = self.lin if self.lin is not None else self.lin_dst
+            materialize(target_lin, target.shape[1])
+            target_vectors = self._vectors(target_lin, self.att_dst)
+            if is_prefix(target, source):
+                return F.linear(source, torch.cat((vectors, target_vectors)).to(source.dtype)).to(kind), None
+            scores = F.linear(source, vectors.to(source.dtype)).to(kind)
+            return scores, F.linear(target, target_vectors.to(target.dtype)).to(kind).contiguous()
+
+    def _vectors(self, lin: pyg.Linear, attention: Tensor) -> Tensor:
+        """[heads, in_channels], whose product with a row is that of its transformed heads with the attention's."""
+        weight = lin.weight.view(self.heads, self.out_channels, -1)
+        return (weight * attention.view(self.heads, self.out_channels, 1)).sum(dim=1)
+
+    def _sums_first(self, block: Block, width: int) -> bool:
+        """Whether it is less work to sum rows before they are multiplied by the weights."""
+        edges, wide = block.source.numel(), self.heads * self.out_channels
+        elements = edges * width + block.num_targets * self.heads * width
+        transformed = (edges + block.num_sources) * wide
+        products = (block.num_targets - block.num_sources) * width * wide
+        return (elements - transformed) * ELEMENT_COST + products <= 0

@@ -63,7 +63,7 @@ def _train(source, run: dict, out: Path) -> None:
 
     options = TrainOptions(**{key: value for key, value in run["trainer"].items() if key != "task"})
     if run.get("time_sliced") and options.sampler_sms:
-        print("cohort: --sampler-sms is left out: without MPS the two programs run in turn", file=sys.stderr)
+        print("cohort: --sampler-sms is left out: without MPS the two programs run in turn", flush=True)
         options.sampler_sms = 0
     dataset = Path(run["sampler"]["dataset"])
     splits = {name: np.load(dataset / f"{name}_ids.npy", mmap_mode="r") for name in ("train", "val", "test")}

@@ -3,7 +3,6 @@
 import contextlib
 import copy
 import functools
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -201,7 +200,7 @@ class Trainer:
 
     def _say(self, text: str) -> None:
         if not self.quiet:
-            print(f"cohort: {text}", file=sys.stderr)
+            print(f"cohort: {text}", flush=True)
 
     def _find_floor(self) -> None:
         """Times steps of a copy of the model on a batch that lies ready, while the sampler has nothing to do."""

@@ -6,10 +6,17 @@ import torch_geometric.nn as pyg
 from torch import Tensor
 from torch_geometric.typing import OptPairTensor, OptTensor
 
-from cohort.base.errors import CohortError
 from cohort.nn.attention_ops import attend
 from cohort.nn.block import Block, block_of
-from cohort.nn.inputs import ELEMENT_COST, amp_dtype, is_matrix, is_prefix, materialize, require_plain_flow
+from cohort.nn.inputs import (
+    ELEMENT_COST,
+    amp_dtype,
+    is_prefix,
+    limit_of_flow,
+    materialize,
+    require_supported,
+    takes_pygs_way,
+)
 from cohort.nn.kernels import rows_of, sum_dtype
 
 
@@ -29,10 +36,14 @@ class GATConv(pyg.GATConv):
 
     def __init__(self, in_channels, out_channels, *args, **kwargs):
         super().__init__(in_channels, out_channels, *args, **kwargs)
-        require_plain_flow(self)
-        if self.aggr not in ("add", "sum"):
-            hint = "use torch_geometric.nn.GATConv for others"
-            raise CohortError("GATConv: aggr", '"add" or "sum"', repr(self.aggr), hint)
+        require_supported(self)
+
+    @staticmethod
+    def limit_of(layer: pyg.GATConv) -> tuple[str, str] | None:
+        """(what is expected, what is found) where PyG's layer has arguments that this one does not take."""
+        if layer.aggr not in ("add", "sum"):
+            return 'aggr "add" or "sum"', f"aggr {layer.aggr!r}"
+        return limit_of_flow(layer)
 
     def forward(
         self,
@@ -50,7 +61,7 @@ class GATConv(pyg.GATConv):
             edge_attr, return_attention_weights: PyG's code runs with these, and for sparse matrices.
             size: (sources, targets), needed only without rows of targets.
         """
-        if edge_attr is not None or return_attention_weights is not None or is_matrix(edge_index):
+        if edge_attr is not None or return_attention_weights is not None or takes_pygs_way(self, edge_index):
             return super().forward(x, edge_index, edge_attr, size, return_attention_weights)
         source, target = (x, x) if isinstance(x, Tensor) else x
         num_targets = target.shape[0] if target is not None else (size or source.shape)[1 if size else 0]

@@ -171,3 +171,13 @@ def test_hooks_on_messages_are_still_called(make):
     handle.remove()
     assert_as_close(layer(x, edge_index), expected)
     assert seen == [True]
+
+
+@pytest.mark.parametrize("make", [pyg.SAGEConv, cohort.nn.SAGEConv])
+def test_explanations_take_pygs_way(make):
+    x, edge_index = graph()
+    pyg.SAGEConv(7, 3)
+    layer = make(7, 3)
+    accelerate(layer)
+    layer.explain, layer._edge_mask, layer._apply_sigmoid = True, torch.zeros(500), False
+    torch.testing.assert_close(layer(x, edge_index), layer.lin_r(x) + layer.lin_l.bias)  # all edges are masked

@@ -29,9 +29,10 @@ def takes_pygs_way(layer: pyg.MessagePassing, edge_index) -> bool:
     if isinstance(edge_index, Block):
         return False
     plain = isinstance(edge_index, Tensor) and edge_index.layout == torch.strided
-    if not plain or isinstance(edge_index, EdgeIndex) or layer.explain:
+    if layer.explain:  # PyG's own propagate() for this may be the one that it made for the class we derive from
+        layer.propagate = pyg.MessagePassing.propagate.__get__(layer)
         return True
-    return any(getattr(layer, name) for name in _HOOKS)
+    return not plain or isinstance(edge_index, EdgeIndex) or any(getattr(layer, name) for name in _HOOKS)
 
 
 def is_prefix(part: Tensor, whole: Tensor) -> bool:

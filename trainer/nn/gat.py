@@ -108,21 +108,24 @@ class GATConv(pyg.GATConv):
         """What the ends of edges score, as attend() takes it: [sources, heads or 2 heads], [targets, heads] or None."""
         kind = sum_dtype(source.dtype)
         with torch.autocast(source.device.type, enabled=False):
-            vectors = self._vectors(lin, self.att_src)
             if target is None:
-                return F.linear(source, vectors.to(source.dtype)).to(kind), None
+                return _product(source, self._vectors(lin, self.att_src), kind), None
             target_lin = self.lin if self.lin is not None else self.lin_dst
             materialize(target_lin, target.shape[1])
-            target_vectors = self._vectors(target_lin, self.att_dst)
-            if is_prefix(target, source):
-                return F.linear(source, torch.cat((vectors, target_vectors)).to(source.dtype)).to(kind), None
-            scores = F.linear(source, vectors.to(source.dtype)).to(kind)
-            return scores, F.linear(target, target_vectors.to(target.dtype)).to(kind).contiguous()
+            if not is_prefix(target, source):
+                scores = _product(source, self._vectors(lin, self.att_src), kind)
+                return scores, _product(target, self._vectors(target_lin, self.att_dst), kind)
+            if target_lin is lin:
+                vectors = self._vectors(lin, self.att_src, self.att_dst)
+            else:
+                vectors = torch.cat((self._vectors(lin, self.att_src), self._vectors(target_lin, self.att_dst)))
+            return _product(source, vectors, kind), None
 
-    def _vectors(self, lin: pyg.Linear, attention: Tensor) -> Tensor:
-        """[heads, in_channels], whose product with a row is that of its transformed heads with the attention's."""
+    def _vectors(self, lin: pyg.Linear, *attentions: Tensor) -> Tensor:
+        """[attentions * heads, in_channels], whose products with a row are those of its transformed heads."""
         weight = lin.weight.view(self.heads, self.out_channels, -1)
-        return (weight * attention.view(self.heads, self.out_channels, 1)).sum(dim=1)
+        attention = attentions[0] if len(attentions) == 1 else torch.cat(attentions)
+        return (weight * attention.unsqueeze(-1)).sum(dim=2).flatten(0, 1)
 
     def _sums_first(self, block: Block, width: int) -> bool:
         """Whether it is less work to sum rows before they are multiplied by the weights."""
@@ -131,3 +134,7 @@ class GATConv(pyg.GATConv):
         transformed = (edges + block.num_sources) * wide
         products = (block.num_targets - block.num_sources) * width * wide
         return (elements - transformed) * ELEMENT_COST + products <= 0
+
+
+def _product(rows: Tensor, vectors: Tensor, dtype: torch.dtype) -> Tensor:
+    return F.linear(rows, vectors.to(rows.dtype)).to(dtype)

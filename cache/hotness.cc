@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "base/check.h"
 
@@ -13,8 +14,8 @@ namespace {
 
 constexpr uint64_t kHashMultiplier = 0x9E3779B97F4A7C15ull;  // 2^64 / golden ratio, odd
 constexpr int kLooksToAgree = 2;
-constexpr std::size_t kMostPromised = 64;  // counts of half the batches above this promise the same more as it does
-constexpr int64_t kEnoughNodes = 1000;     // of a count, to take their mean
+constexpr std::size_t kMostPromised = 128;  // counts above this promise the same more as it does
+constexpr int64_t kEnoughNodes = 1000;      // of a count, to take their mean
 
 template <typename T>
 void add_to(T& count, T more) {
@@ -40,33 +41,28 @@ std::vector<uint32_t> top_of(std::span<const uint32_t> counts, std::size_t size)
   return top;
 }
 
-// What a count in all batches promises of as many others, from the counts in their first half.
-//
-// Each half tells what a count c of the other comes to: f(c), the mean over the nodes. Twice the batches know more. If
-// what is expected is linear in the count (as for counts of a Poisson process whose rates follow a gamma distribution)
-// with slope b, then a count T of both promises (f(T/2) + b T/2) / (1 + b) a half: f(T/2) where halves have nothing in
-// common, T/2 where they are the same.
-std::vector<double> promise_of(std::span<const uint32_t> first, std::span<const uint32_t> all) {
-  std::array<int64_t, kMostPromised + 1> nodes{}, others{};
-  for (std::size_t node = 0; node < all.size(); ++node) {
-    const uint32_t a = first[node], b = all[node] - a;
-    if (a <= kMostPromised) ++nodes[a], others[a] += b;
-    if (b <= kMostPromised) ++nodes[b], others[b] += a;
-  }
-  std::vector<double> mean;
-  for (std::size_t c = 0; c <= kMostPromised && nodes[c] >= kEnoughNodes; ++c) {
-    mean.push_back(static_cast<double>(others[c]) / static_cast<double>(nodes[c]));
-    if (c > 0) mean[c] = std::max(mean[c], mean[c - 1]);
+// What a count promises of as many other reads: the mean over the nodes that have it of what a trial read, times how
+// much more was counted than tried. Between counts that too few nodes have it is interpolated.
+std::vector<double> promise_of(std::span<const uint32_t> counts, std::span<const uint32_t> trial) {
+  const auto sum = [](std::span<const uint32_t> all) { return std::accumulate(all.begin(), all.end(), 0.0); };
+  const double tried = sum(trial), scale = tried > 0 ? sum(counts) / tried : 0;
+  std::array<int64_t, kMostPromised + 1> nodes{}, reads{};
+  for (std::size_t node = 0; node < counts.size(); ++node) {
+    if (counts[node] > kMostPromised) continue;
+    ++nodes[counts[node]];
+    reads[counts[node]] += trial[node];
   }
   std::vector<double> promised;
-  for (std::size_t count = 0; mean.size() >= 2 && count <= 2 * (mean.size() - 1); ++count) {
-    const std::size_t low = std::min(count / 2, mean.size() - 2);
-    const double half = static_cast<double>(count) / 2, slope = std::clamp(mean[low + 1] - mean[low], 0.0, 1.0);
-    const double of_half = mean[low] + slope * (half - static_cast<double>(low));
-    const double reads = 2 * (of_half + slope * half) / (1 + slope);
-    promised.push_back(promised.empty() ? reads : std::max(promised.back(), reads));
+  for (std::size_t count = 0; count <= kMostPromised; ++count) {
+    if (nodes[count] < kEnoughNodes) continue;
+    const double mean = scale * static_cast<double>(reads[count]) / static_cast<double>(nodes[count]);
+    const double last = promised.empty() ? mean : promised.back(), next = std::max(last, mean);
+    const std::size_t known = promised.size(), steps = count - known + 1;
+    for (std::size_t i = 1; i <= steps; ++i) {
+      promised.push_back(last + (next - last) * static_cast<double>(i) / static_cast<double>(steps));
+    }
   }
-  return promised;
+  return promised.size() >= 2 ? promised : std::vector<double>();
 }
 
 }  // namespace
@@ -94,6 +90,10 @@ Hotness::Hotness(HotnessKey key, int64_t num_nodes, uint64_t seed)
       edges_read_(static_cast<std::size_t>(num_nodes)) {}
 
 void Hotness::add(const SampledBatch& batch) {
+  if (in_trial_) {
+    add_to_trial(batch);
+    return;
+  }
   ++num_batches_;
   const auto num_nodes = static_cast<int64_t>(batch.nodes.size());
   const auto num_edges = static_cast<int64_t>(batch.edge_targets.size());
@@ -110,11 +110,23 @@ void Hotness::add(const SampledBatch& batch) {
   }
 }
 
-void Hotness::begin_second_half() { first_half_ = {node_reads_, expansions_}; }
+void Hotness::add_to_trial(const SampledBatch& batch) {
+  for (std::size_t i = 0; i < batch.nodes.size(); ++i) {
+    const auto node = static_cast<std::size_t>(batch.nodes[i]);
+    ++trial_[0][node];
+    if (static_cast<int64_t>(i) < batch.num_expanded) ++trial_[1][node];
+  }
+}
 
-void Hotness::end() {
-  promised_ = {promise_of(first_half_[0], node_reads_), promise_of(first_half_[1], expansions_)};
-  first_half_ = {};
+void Hotness::begin_trial() {
+  in_trial_ = true;
+  trial_.fill(std::vector<uint32_t>(node_reads_.size()));
+}
+
+void Hotness::end_trial() {
+  promised_ = {promise_of(node_reads_, trial_[0]), promise_of(expansions_, trial_[1])};
+  in_trial_ = false;
+  trial_ = {};
 }
 
 std::filesystem::path hotness_path(const std::filesystem::path& dataset, const HotnessKey& key) {

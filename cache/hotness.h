@@ -39,9 +39,9 @@ class Hotness {
   // Throws Error when a count would pass its type.
   void add(const SampledBatch& batch);
   // Counts of a part of the run promise less than they say where batches differ, and as much where the same seeds come
-  // again. Half of the batches tell about the other half: begin_second_half(), as many batches of another epoch, end().
-  void begin_second_half();
-  void end();
+  // again. A trial tells how much: batches of yet another epoch, which are not counted, between these two.
+  void begin_trial();
+  void end_trial();
 
   const HotnessKey& key() const { return key_; }
   int64_t num_nodes() const { return static_cast<int64_t>(node_reads_.size()); }
@@ -74,8 +74,11 @@ class Hotness {
   std::vector<uint32_t> node_reads_;
   std::vector<uint32_t> expansions_;
   std::vector<uint64_t> edges_read_;
-  std::array<std::vector<uint32_t>, kNumKinds> first_half_;  // uint32 [V] each, between begin_second_half() and end()
-  std::array<std::vector<double>, kNumKinds> promised_;      // by Kind
+  void add_to_trial(const SampledBatch& batch);
+
+  bool in_trial_ = false;
+  std::array<std::vector<uint32_t>, kNumKinds> trial_;   // uint32 [V] each, read and drawn from in the trial
+  std::array<std::vector<double>, kNumKinds> promised_;  // by Kind
 };
 
 // Where a data set keeps its counts for a key: DIR/hotness-<digest as 16 hex digits>.bin.

@@ -32,9 +32,16 @@ class SmShare {
   void learn(const TierUses& uses, const std::array<int, kNumTiers>& sms);
 
  private:
+  double link_seconds(double bytes, double seconds);
+  double host_cost(double sm_seconds_a_row, int sms, bool link_bound);
+
   int num_sms_;
   double host_bytes_per_second_;
   std::array<TierLoad, kNumTiers> loads_;
+  double best_seconds_a_byte_ = 0;  // that the host's link has shown; 0: nothing near its rate yet
+  int enough_ = 0;                  // SMs of the last batch that was bound by the host's link
+  int too_few_ = 0;                 // SMs with which a batch was not, after that
+  int batches_since_ = 0;           // too_few_ was seen
 };
 
 }  // namespace cohort::cache

@@ -63,8 +63,12 @@ def ratios(text: str) -> list[float] | str:
 
 
 def sampler_sms(text: str) -> int | str:
-    """ "16" -> 16, "auto" """
-    return text if text == "auto" else positive(text)
+    """ "16" -> 16, "0" -> 0, "auto" """
+    if text == "auto":
+        return text
+    if int(text) < 0:
+        raise argparse.ArgumentTypeError(f"expected a number of SMs, 0 to share all, or auto, found {text}")
+    return int(text)
 
 
 def byte_counts(text: str) -> list[int]:

@@ -8,17 +8,16 @@ of 1 % of the raw rows, and 10 epochs of which the first is not counted, those o
 import argparse
 import json
 import time
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
-from cohort.launch import bench_step
+from cohort.launch import bench_parts, bench_step
 from cohort.launch.arguments import positive
+from cohort.launch.bench_shapes import Shape, add_shape_options, data_set
 from cohort.launch.devices import devices
 from cohort.launch.run_results import ROWS, Run, ranks_of, read_run
 from cohort.launch.tune_trial import Trial
@@ -28,46 +27,12 @@ TIMES = ("seconds", "wait_seconds", "train_seconds", "sample_seconds", "fetch_se
 FANOUT = [25, 10]
 
 
-@dataclass(frozen=True)
-class Shape:
-    """A data set's sizes, and the batch size of its runs; without `dim` its rows are drawn from a table."""
-
-    nodes: int
-    edges: int
-    dim: int | None
-    dtype: str
-    classes: int
-    train_share: float
-    batch_size: int
-
-    def scaled(self, scale: float) -> "Shape":
-        """A graph of so many times the nodes and edges, and smaller batches for a smaller one."""
-        sizes = {name: max(1, round(scale * getattr(self, name))) for name in ("nodes", "edges")}
-        return replace(self, **sizes, batch_size=max(1, round(min(1.0, scale) * self.batch_size)))
-
-
-_PRODUCTS = Shape(2_449_029, 123_718_280, 100, "float32", 47, 0.08, 8192)
-SHAPES = {
-    "products": _PRODUCTS,
-    "reddit": Shape(232_965, 114_615_892, 602, "float32", 41, 0.66, 1024),
-    "mag": Shape(121_751_666, 1_297_748_926, 768, "float16", 153, 0.009, 8192),
-    "papers100m": Shape(111_059_956, 1_615_685_872, 128, "float32", 172, 0.011, 8000),
-    # Scaled up: the graph of products with rows of a small data set.
-    "pubmed-su": replace(_PRODUCTS, dim=None, classes=3),
-    "citeseer-su": replace(_PRODUCTS, dim=None, classes=6, batch_size=1024),
-    "cora-su": replace(_PRODUCTS, dim=None, classes=70, batch_size=512),
-}
-
-
 def register(commands) -> None:
     """Adds the command."""
     text = "measure on graphs of published sizes"
     benches = commands.add_parser("bench", help=text, description=text).add_subparsers(required=True, metavar="WHAT")
     parser = benches.add_parser("epoch", help="epochs with rows raw and encoded", description=__doc__)
-    parser.add_argument("--shape", choices=SHAPES, required=True)
-    parser.add_argument("--rows", type=Path, metavar="FILE.npy|DIR", help="of shapes scaled up: draw rows from it")
-    parser.add_argument("--scale", type=float, default=1.0, help="times the nodes and edges (default 1)")
-    parser.add_argument("--data", type=Path, default=Path("bench-data"), help="folder of the graphs, kept")
+    add_shape_options(parser, required=True)
     parser.add_argument("--modes", type=_modes, default=list(MODES), metavar="none,C,M,C/M", help="default: all")
     parser.add_argument("--cache-ratio", type=float, default=0.01)
     parser.add_argument("--epochs", type=positive, default=10, help="the first is not counted (default 10)")
@@ -78,6 +43,7 @@ def register(commands) -> None:
     parser.add_argument("--minutes", type=float, default=10.0, help="bound of a run (default 10)")
     parser.add_argument("--out", type=Path, default=Path("bench.jsonl"), help="lines are appended to it")
     parser.set_defaults(func=epoch)
+    bench_parts.register(benches)
     bench_step.register(benches)
 
 
@@ -90,10 +56,7 @@ def _modes(text: str) -> list[str]:
 
 def epoch(args: argparse.Namespace) -> int:
     """Runs the command: 0 when every mode ran."""
-    if not 0 < args.scale <= 100:
-        raise CohortError("--scale", "above 0, at most 100", str(args.scale))
-    shape = SHAPES[args.shape].scaled(args.scale)
-    data = _data_set(args, shape)
+    data, shape = data_set(args)
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     lines = []
     for number, mode in enumerate(args.modes, start=1):
@@ -107,26 +70,6 @@ def epoch(args: argparse.Namespace) -> int:
             out.write(json.dumps(lines[-1]) + "\n")
     _print(args, lines)
     return int(any("failure" in line for line in lines))
-
-
-def _data_set(args: argparse.Namespace, shape: Shape) -> Path:
-    """The folder of the graph, written unless it is there."""
-    if (shape.dim is None) != (args.rows is not None):
-        expected = "a table of rows to draw from" if shape.dim is None else "none: the rows of this shape are Gaussian"
-        hint = "import the data set, and give its folder" if shape.dim is None else ""
-        raise CohortError(f"--rows, --shape {args.shape}", expected, str(args.rows), hint)
-    folder = args.data / (args.shape if args.scale == 1 else f"{args.shape}-{args.scale:g}")
-    if folder.exists():
-        return folder
-    from cohort.launch.main import main
-
-    rows = ["--rows", args.rows] if args.rows else ["--dim", shape.dim, "--dtype", shape.dtype]
-    sizes = ["--nodes", shape.nodes, "--edges", shape.edges, "--classes", shape.classes]
-    command = ["dataset", "generate", folder, "--kind", "powerlaw", *sizes, *rows, "--prepared"]
-    args.data.mkdir(parents=True, exist_ok=True)
-    if main([str(part) for part in [*command, "--split", f"{shape.train_share},0.001,0.001"]]) != 0:
-        raise CohortError(str(folder), "a graph to measure on", "generating it failed")
-    return folder
 
 
 def _options(args: argparse.Namespace, shape: Shape, mode: str) -> dict:

@@ -128,7 +128,7 @@ def train(args: argparse.Namespace) -> int:
 
 def _sampler_sms(args: argparse.Namespace) -> int | str:
     """What --sampler-sms says; 0: all are shared."""
-    if args.sampler_sms is None:
+    if not args.sampler_sms:
         return 0
     if resolve_device(args.device) == "cpu":
         raise CohortError("--sampler-sms", "a GPU", "--device cpu", "leave the option out")

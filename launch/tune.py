@@ -40,8 +40,8 @@ def register(commands) -> None:
     parser = commands.add_parser(
         "tune",
         help="find the fastest options by short runs",
-        description=f"{__doc__} Cache ratio, fetch SMs, slots, reuse and compression are varied one by one, less"
-        " those on the command line; a --config file says where to begin. Several GPUs get one ratio for all.",
+        description=f"{__doc__} Cache ratio, SMs of the sampler, slots, reuse and compression are varied one by one,"
+        " less those on the command line; a --config file says where to begin. Several GPUs get one ratio for all.",
     )
     parser.register("action", None, _NotedStore)
     parser.register("action", "store_true", _NotedStoreTrue)

@@ -134,13 +134,13 @@ class _Walk:
 def _trades(axes: list[Axis], point: Point) -> list[Point]:
     """The point with the next fewer SMs and no smaller caches, and with the next more SMs and smaller caches."""
     values = {axis.name: axis.values for axis in axes}
-    if not {"cache_ratio", "fetch_sms"} <= values.keys():
+    if not {"cache_ratio", "sampler_sms"} <= values.keys():
         return []
-    size, sms = size_of_ratio(point["cache_ratio"]), point["fetch_sms"]
-    fewer = max((each for each in values["fetch_sms"] if each < sms), default=None)
-    more = min((each for each in values["fetch_sms"] if each > sms), default=None)
+    size, sms = size_of_ratio(point["cache_ratio"]), num_sms(point["sampler_sms"])
+    fewer = max((each for each in values["sampler_sms"] if num_sms(each) < sms), key=num_sms, default=None)
+    more = min((each for each in values["sampler_sms"] if num_sms(each) > sms), key=num_sms, default=None)
     trades = [(each, fewer if size_of_ratio(each) >= size else more) for each in values["cache_ratio"]]
-    return [point | {"cache_ratio": ratio, "fetch_sms": each} for ratio, each in trades if each is not None]
+    return [point | {"cache_ratio": ratio, "sampler_sms": each} for ratio, each in trades if each is not None]
 
 
 def best(tried: list[Tried]) -> Tried | None:
@@ -153,8 +153,13 @@ def best(tried: list[Tried]) -> Tried | None:
 
 
 def _taken(point: Point) -> tuple[float, float, float]:
-    """(SMs that fetch, size of the cache, slots): what the trainer would rather have."""
-    return point.get("fetch_sms") or 0, size_of_ratio(point.get("cache_ratio")), point.get("slots") or 0
+    """(SMs of the sampler, size of the cache, slots): what the trainer would rather have."""
+    return num_sms(point.get("sampler_sms")), size_of_ratio(point.get("cache_ratio")), point.get("slots") or 0
+
+
+def num_sms(sampler_sms: int | None) -> float:
+    """SMs that the sampler may take: with 0 all."""
+    return sampler_sms or math.inf
 
 
 def size_of_ratio(ratio: float | list[float] | str | None) -> float:

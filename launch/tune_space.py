@@ -15,10 +15,9 @@ from cohort.launch.train import add_train_options
 from cohort.launch.tune_search import Axis, Point
 
 CACHE_RATIOS = [0.0, 0.01, 0.05, 0.1, 0.2, 0.5, 1.1]  # 1.1: all rows, and the index
-FETCH_SMS = (8, 16, 32, 64)
-DEFAULT_FETCH_SMS = 32  # of the sampler: cache/feature_fetch.h
+SAMPLER_SMS = (0, 8, 16, 32, 48)  # 0: shared with the trainer
 SLOTS = (3, 4, 6)
-GPU_ONLY = ("cache_ratio", "fetch_sms", "reuse")
+GPU_ONLY = ("cache_ratio", "sampler_sms", "reuse")
 RUNS_OWN = ("epochs", "out", "quiet")  # on the command line they are of the tuning; in a --config file, of runs
 
 
@@ -27,7 +26,7 @@ def start_of(args: argparse.Namespace, is_prepared: bool) -> Point:
     ratio = args.cache_ratio[0] if isinstance(args.cache_ratio, list) and len(args.cache_ratio) == 1 else None
     return {
         "cache_ratio": ratio if ratio is not None else args.cache_ratio or 0.0,
-        "fetch_sms": args.fetch_sms or DEFAULT_FETCH_SMS,
+        "sampler_sms": args.sampler_sms or 0,
         "slots": args.slots,
         "reuse": args.reuse,
         "compress": ("both" if is_prepared else "none") if args.compress == "auto" else args.compress,
@@ -42,7 +41,7 @@ def axes_of(args: argparse.Namespace, device: str, data) -> tuple[list[Axis], di
     """
     values = {
         "cache_ratio": tuple(sorted(args.cache_ratios or CACHE_RATIOS, reverse=True)),  # the plan expects most of much
-        "fetch_sms": FETCH_SMS,
+        "sampler_sms": SAMPLER_SMS,
         "slots": SLOTS,
         "reuse": ("on", "off"),
         "compress": _compress_modes(data, device),
@@ -64,6 +63,8 @@ def _why_fixed(name: str, args: argparse.Namespace, device: str, num_values: int
         return "given"
     if device == "cpu" and name in GPU_ONLY:
         return "no effect on the CPU"
+    if name == "sampler_sms" and args.no_mps:
+        return "--no-mps"
     if name == "cache_ratio" and args.cache_bytes is not None:
         return "--cache-bytes is given"
     if name == "cache_ratio" and args.cache_policy == "none":

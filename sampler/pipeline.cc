@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/process.h"
+#include "base/profiler_range.h"
 #include "sampler/draw.h"
 
 namespace cohort::sampler {
@@ -111,11 +112,16 @@ Query Pipeline::query(Pass& pass, uint64_t step) const {
           batch_key(options_.seed, pass.request.epoch, step)};
 }
 
+Counts Pipeline::sample(const Query& query, uint64_t step) {
+  const base::ProfilerRange range("sample", step);
+  return backend_.sample(query);
+}
+
 void Pipeline::sample_ahead(Pass& pass, uint64_t step) {
   if (!backend_.samples_ahead() || step >= pass.schedule.num_steps()) return;
-  pass.ahead = std::async(std::launch::async, [this, next = query(pass, step)] {
+  pass.ahead = std::async(std::launch::async, [this, next = query(pass, step), step] {
     backend_.enter_thread();
-    return backend_.sample(next);
+    return sample(next, step);
   });
 }
 
@@ -123,13 +129,14 @@ void Pipeline::build_batch(int slot, Pass& pass, uint64_t step) {
   const channel::Request& request = pass.request;
   const uint64_t number = publisher_.next_sequence();
   publisher_.set_stage(Stage::kSampling, number);
-  const Counts counts = pass.ahead.valid() ? pass.ahead.get() : backend_.sample(query(pass, step));
+  const Counts counts = pass.ahead.valid() ? pass.ahead.get() : sample(query(pass, step), step);
 
   publisher_.set_stage(Stage::kFetching, number);
   channel::Batch batch = describe(request, pass.schedule, step, counts);
   const std::size_t bytes =
       lay_out({counts.num_nodes, counts.num_edges, batch.num_seeds, graph_.row_bytes, num_targets(batch)}, batch);
   std::byte* data = publisher_.memory(slot, bytes, slot_bytes_to_ask(request, bytes));
+  const base::ProfilerRange range("fetch", step);
   backend_.before_fetch([&](void* stream) { publisher_.wait_drained(slot, stream); });
   if (options_.poison_slots) backend_.fill(data, bytes, 0xFF);
   backend_.fetch(arrays_of(slot, data, batch), pass.schedule.positions(step));

@@ -25,6 +25,7 @@ class Pipeline {
   void serve_pass(const channel::Request& request);
   void build_batch(int slot, Pass& pass, uint64_t step);
   Query query(Pass& pass, uint64_t step) const;
+  Counts sample(const Query& query, uint64_t step);
   void sample_ahead(Pass& pass, uint64_t step);
   void publish_empty(int slot, const channel::Request& request, const Schedule& schedule, uint64_t step);
   std::size_t slot_bytes_to_ask(const channel::Request& request, std::size_t needed_bytes) const;

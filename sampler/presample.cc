@@ -14,6 +14,7 @@ namespace {
 
 // Seed and epoch that no run of training uses together: its seeds are below 2^63.
 constexpr uint64_t kSeed = uint64_t{1} << 63;
+constexpr uint64_t kCountedEpochs = 2;
 constexpr int64_t kBatchesALook = 20;
 constexpr int64_t kHashedIndices = int64_t{1} << 20;
 
@@ -84,20 +85,27 @@ Presampled presample(const GraphView& graph, std::span<const int64_t> seeds, con
   Presampled result{cache::Hotness(key, graph.num_nodes, kSeed)};
   cache::TopOfOrder top;
   BatchMemory memory;
+  const auto add_batch = [&](Schedule& schedule, uint64_t step) {
+    const Counts counts = backend.sample({schedule.seeds(step), key.fanout, batch_key(kSeed, request.epoch, step)});
+    result.hotness.add(memory.fetch(backend, counts, schedule.positions(step)));
+  };
   uint64_t num_batches = static_cast<uint64_t>(std::max<int64_t>(1, max_batches / 2));  // of an epoch
-  for (request.epoch = 0; request.epoch < (max_batches > 1 ? 2 : 1); ++request.epoch) {
+  const uint64_t num_epochs = max_batches > 1 ? kCountedEpochs : 1;
+  for (request.epoch = 0; request.epoch < num_epochs; ++request.epoch) {
     Schedule schedule(seeds, request, kSeed);
     num_batches = std::min(num_batches, schedule.num_steps());
     for (uint64_t step = 0; step < num_batches; ++step) {
-      const Counts counts = backend.sample({schedule.seeds(step), key.fanout, batch_key(kSeed, request.epoch, step)});
-      result.hotness.add(memory.fetch(backend, counts, schedule.positions(step)));
+      add_batch(schedule, step);
       if (request.epoch > 0 || result.hotness.num_batches() % kBatchesALook != 0) continue;
       result.stable = top.look(result.hotness.node_reads());
       if (result.stable) num_batches = step + 1;
     }
-    if (request.epoch == 0) result.hotness.begin_second_half();
   }
-  if (max_batches > 1) result.hotness.end();
+  if (max_batches <= 1) return result;
+  result.hotness.begin_trial();
+  Schedule schedule(seeds, request, kSeed);
+  for (uint64_t step = 0; step < (num_batches + 1) / 2; ++step) add_batch(schedule, step);
+  result.hotness.end_trial();
   return result;
 }
 

@@ -28,8 +28,8 @@ cache::HotnessKey hotness_key(const dataset::Dataset& data, const PresampleOptio
 
 // Samples as many shuffled batches of one epoch as of another, keyed apart from every training epoch, until
 // `max_batches`, the epochs' end, or a stable top of the order in the first (cache::TopOfOrder, looked at every 20
-// batches): one half tells what the counts of the other promise. Feature rows are not read. The backend writes to host
-// memory.
+// batches); then a quarter as many of a third epoch, which tell what these counts promise. Feature rows are not read.
+// The backend writes to host memory.
 struct Presampled {
   cache::Hotness hotness;
   bool stable = false;  // the top of the order did not change any more

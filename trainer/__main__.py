@@ -1,4 +1,4 @@
-"""``python -m cohort.trainer RUN/run.json``: the trainer program of ``cohort train``, ``digest`` and ``bench step``."""
+"""``python -m cohort.trainer RUN/run.json``: the trainer program of ``cohort train``, ``digest`` and ``bench``."""
 
 import json
 import os
@@ -39,6 +39,10 @@ def main(run_json: Path) -> int:
             from cohort.trainer.step_bench import measure_steps
 
             measure_steps(sources[0], run, run_json.parent)
+        elif run["trainer"]["task"] == "batches":
+            from cohort.trainer.batch_bench import take_batches
+
+            take_batches(sources[0], run, run_json.parent)
         else:
             _train(sources[0], run, run_json.parent)
     except BaseException as error:

@@ -23,6 +23,7 @@ from cohort.channel.run_folder import RunFolder, meeting_point, rank_folders
 from cohort.trainer import _native
 from cohort.trainer.cache_arguments import cache_options, is_integer, with_gpu_memory
 from cohort.trainer.ranks import Place, place_from_environment
+from cohort.trainer.sm_partition import divide_gpu
 from cohort.trainer.source import BatchSource, wait_for_channel, wait_for_file
 
 INT32_MAX = 2**31 - 1
@@ -56,6 +57,8 @@ class NeighborLoader:
         order: how a GPU reads host rows of a batch: "address" (ascending) or "asis".
         reuse: a GPU copies rows that batches before left in the shared buffer, instead of fetching them again. Only for
             scripts that never change ``batch.x`` in place (``batch.clone()`` may be changed).
+        sampler_sms: the first so many SMs of the GPU are the sampler's, and PyTorch's current stream becomes one of the
+            others, so that neither disturbs the other. 0: all are shared.
         cliques: GPUs that read each other's memory: "auto" (as the machine says), "none", "all", "2x4", "3+5".
         limit_seconds: how long the sampler may stay in one stage before it counts as hung.
 
@@ -92,6 +95,7 @@ class NeighborLoader:
         trainer_bytes: int | None = None,
         order: str = "address",
         reuse: bool = False,
+        sampler_sms: int = 0,
         cliques: str = "auto",
         limit_seconds: float = 600.0,
         _sampler: "_Sampler | None" = None,
@@ -109,6 +113,8 @@ class NeighborLoader:
             _sampler = _Sampler(
                 Path(data), device, options | (_debug or {}), cache, self.num_neighbors, self.batch_size, limit_seconds
             )
+            if sampler_sms:
+                _sampler.divide_gpu(sampler_sms)
         self._sampler = _sampler
         self._ids = _ids_of(input_nodes, self._sampler.num_nodes)
         self._seed_set = self._sampler.source.add_seeds(self._ids)
@@ -228,6 +234,16 @@ class _Sampler:
             folder.link(meeting)
             self._cleanup.callback(meeting.unlink, missing_ok=True)
         return folder.path
+
+    def divide_gpu(self, sampler_sms: int) -> None:
+        """Gives the sampler SMs of its own; PyTorch's current stream becomes one of the others."""
+        try:
+            if self.source.device.type != "cuda":
+                raise CohortError("sampler_sms", "a GPU", str(self.source.device), "leave it out")
+            divide_gpu(self.source, _checked_positive("sampler_sms", sampler_sms))
+        except BaseException:
+            self.close()
+            raise
 
     def _await_others(self, folders: list[Path], limit_seconds: float) -> None:
         """Says that this rank is here; the first waits for all, so that none is late when it has done its work."""

@@ -5,6 +5,7 @@ from pathlib import Path
 import torch
 
 from cohort.trainer.kernel_trace import KernelTrace
+from cohort.trainer.profiler_ranges import ProfilerRanges
 from cohort.trainer.ranks import Ranks
 from cohort.trainer.step_log import Step, StepLog
 from cohort.trainer.timeline import rows_of, write_timeline
@@ -18,7 +19,8 @@ class Recorder:
     """Records steps of one rank.
 
     RUN/timeline.json: the first training steps of the second epoch, or of the first where there is only one.
-    RUN/trace.json: the first steps of the first two epochs, validation included.
+    RUN/trace.json: the first steps of the first two epochs, validation included. With it, trainers of GPUs show their
+    steps of all epochs to profilers.
 
     Args:
         device: the trainer's.
@@ -37,6 +39,7 @@ class Recorder:
         self._traced: list[Step] = []
         self._kernels = KernelTrace(device) if profile and device.type == "cuda" else None
         self._kernels_run = False
+        self._ranges = ProfilerRanges(profile and device.type == "cuda")
 
     def epoch_begins(self, epoch: int) -> None:
         self._epoch = epoch
@@ -48,6 +51,8 @@ class Recorder:
         """A pass to "train" or "validate" begins, and ends the one before; outside of epochs nothing is recorded."""
         self._end_pass()
         self._task = task
+        if self._epoch is not None:
+            self._ranges.pass_begins(task)
         wanted = max(TIMELINE_STEPS * self._is_shown(), self._room_in_trace())
         self._log = StepLog(self._device, task, self._epoch, wanted) if wanted else None
 
@@ -55,9 +60,11 @@ class Recorder:
         """A step of the pass begins at this mark of its StepClock."""
         if self._log:
             self._log.step_begins(mark)
+        self._ranges.step_begins()
 
     def step_ended(self, mark, slot) -> None:
         """The step on the slot's batch has ended."""
+        self._ranges.step_ended()
         if self._log:
             self._log.step_ended(mark, slot)
             if self._log.num_steps >= self._room_in_trace():
@@ -83,6 +90,7 @@ class Recorder:
 
     def _end_pass(self) -> None:
         """Brings the pass's steps to the clock of both programs."""
+        self._ranges.pass_ends()
         if not self._log:
             return
         steps, self._log = self._log.steps(), None

@@ -12,46 +12,41 @@ CANDIDATES = (0, 8, 16, 24, 32, 48)  # SMs of the sampler that are tried; 0: all
 WARM_UP_STEPS, TIMED_STEPS = 4, 16
 TIE = 1.02  # times within so much of the least count as equal to it
 
+# By (GPU, SMs of the sampler). For good: PyTorch's current stream may be one of them, and slots are given back on them.
+_rest_streams: dict[tuple[int, int], "_native.RestStream"] = {}
 
-class SmPartition:
+
+def divide_gpu(source: BatchSource, sampler_sms: int) -> None:
     """Keeps the work of this process off the SMs of the sampler.
 
-    Each side takes its part by streams of a green context, so that the parts can change while both run: kernels on the
-    current stream of PyTorch run on the trainer's SMs alone, those of passes asked for from then on on the sampler's.
+    Both sides take their part as streams of a green context, so that the parts can change while both run: kernels on
+    PyTorch's current stream, which is another one afterwards, run on the trainer's SMs alone, those of passes asked for
+    from then on on the sampler's. Waits for the work of this process on the GPU.
 
     Args:
         source: where batches come from; its device is a GPU.
+        sampler_sms: the first so many SMs are the sampler's, rounded up to what the GPU can split off; 0: all are
+            shared.
+
+    Raises:
+        CohortError: nothing would be left for the trainer, or the driver knows no green contexts.
     """
+    if sampler_sms == source.sampler_sms:
+        return
+    device = source.device
+    torch.cuda.synchronize(device)
+    rest = _rest_stream(device.index, sampler_sms) if sampler_sms else None
+    stream = torch.cuda.ExternalStream(rest.handle, device) if rest else torch.cuda.default_stream(device)
+    torch.cuda.set_stream(stream)
+    torch.cuda.empty_cache()  # what is kept of memory is of the stream before
+    source.sampler_sms = sampler_sms
 
-    def __init__(self, source: BatchSource):
-        self.source = source
-        self._rests: dict[int, _native.RestStream] = {}  # streams that slots may still be given back on
 
-    def use(self, sampler_sms: int) -> None:
-        """Gives the sampler the first so many SMs, rounded up to what the GPU can split off; 0: all are shared.
-
-        Waits for the work of this process on the GPU.
-
-        Raises:
-            CohortError: nothing would be left for the trainer, or the driver knows no green contexts.
-        """
-        if sampler_sms == self.source.sampler_sms:
-            return
-        device = self.source.device
-        torch.cuda.synchronize(device)
-        if sampler_sms and sampler_sms not in self._rests:
-            self._rests[sampler_sms] = _native.RestStream(device.index, sampler_sms)
-        rest = self._rests.get(sampler_sms)
-        stream = torch.cuda.ExternalStream(rest.handle, device) if rest else torch.cuda.default_stream(device)
-        torch.cuda.set_stream(stream)
-        torch.cuda.empty_cache()  # what is kept of memory is of the stream before
-        self.source.sampler_sms = sampler_sms
-
-    @property
-    def trainer_sms(self) -> int:
-        """SMs that train."""
-        rest = self._rests.get(self.source.sampler_sms)
-        return rest.num_sms if rest else torch.cuda.get_device_properties(self.source.device).multi_processor_count
+def _rest_stream(gpu: int, sampler_sms: int) -> "_native.RestStream":
+    key = gpu, sampler_sms
+    if key not in _rest_streams:
+        _rest_streams[key] = _native.RestStream(*key)
+    return _rest_streams[key]
 
 
 def seconds_a_step(taken: Iterator[tuple], step: Callable, num_steps: int, device: torch.device) -> float:

@@ -25,8 +25,8 @@ from cohort.trainer.sm_partition import (
     CANDIDATES,
     TIMED_STEPS,
     WARM_UP_STEPS,
-    SmPartition,
     describe_choice,
+    divide_gpu,
     fewest_of_the_best,
     seconds_a_step,
 )
@@ -83,9 +83,8 @@ class Trainer:
         self.device = source.device
         self.seed_sets = {name: source.add_seeds(ids) for name, ids in splits.items()}
         self.sizes = {name: len(ids) for name, ids in splits.items()}
-        self.partition = SmPartition(source) if options.sampler_sms else None
-        if isinstance(options.sampler_sms, int) and self.partition:
-            self.partition.use(options.sampler_sms)
+        if isinstance(options.sampler_sms, int):
+            divide_gpu(source, options.sampler_sms)
         torch.manual_seed(options.seed)
         self.model = SampledGNN(
             options.model,
@@ -189,14 +188,14 @@ class Trainer:
             return
         own = []
         for sampler_sms in CANDIDATES:
-            self.partition.use(sampler_sms)
+            divide_gpu(self.source, sampler_sms)
             which = self._ask("train", self.options.fanout, shuffle=True)
             taken = self.source.batches(which, WARM_UP_STEPS + num_steps)
             with contextlib.closing(taken), torch.random.fork_rng(devices=[self.device]):
                 own.append(seconds_a_step(taken, self._step_of_a_copy(), num_steps, self.device))
         seconds = [max(of_ranks) for of_ranks in zip(*self.ranks.gather(own), strict=True)]
         chosen = fewest_of_the_best(seconds)
-        self.partition.use(chosen)
+        divide_gpu(self.source, chosen)
         self.report.sampler_sms = {"chosen": chosen, "tried": dict(zip(CANDIDATES, seconds, strict=True))}
         self._say(describe_choice(chosen, seconds))
 

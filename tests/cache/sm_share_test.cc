@@ -70,6 +70,24 @@ TEST(SmShare, FindsTheFewestThatSaturateALinkWhateverABatchTook) {
   }
 }
 
+// Rows that straddle lines get 40 GB/s of a link of 51, which 6.3 SMs saturate.
+TEST(SmShare, FindsTheFewestAlsoWhereRowsNeverSeeTheRateOfTheLink) {
+  for (const int most : {32, 6, 4}) {
+    SmShare share(most, 400, 51e9, {false, false, true, false});
+    double sum_ms = 0, sum_sms = 0;
+    for (int batch = 0; batch < 300; ++batch) {
+      const Sms sms = share.next();
+      const double ms = std::max(12.0, 75.6 / sms[2]) * (1 + 0.01 * (batch * 7 % 5));
+      share.learn({{{}, {}, {1'200'000, 480'000'000, 1e3 * ms}, {}}}, sms);
+      if (batch < 100) continue;
+      sum_ms += ms;
+      sum_sms += sms[2];
+    }
+    EXPECT_LT(sum_sms / 200, 8) << most;
+    EXPECT_LT(sum_ms / 200, 1.04 * std::max(12.0, 75.6 / most)) << most;
+  }
+}
+
 TEST(SmShare, LearnsWhatARowCosts) {
   SmShare share(33, 512, 50e9, {true, true, true, false});
   EXPECT_EQ(share.next(), (Sms{11, 11, 11, 0})) << "nothing is known";

@@ -337,12 +337,12 @@ def test_a_channel_of_another_version_is_refused(live, tmp_path):
     channel = bytearray((Path(run["sampler"]["channel"]) / "channel").read_bytes())
     channel[8] += 1  # the version
     (folder / "channel").write_bytes(channel)
-    refused(cohort("inspect", folder), 1, "expected version 0x5, found 0x6", "the same build")
+    refused(cohort("inspect", folder), 1, "expected version 0x6, found 0x7", "the same build")
     run["sampler"] |= {"channel": str(folder), "owner_pid": os.getpid()}
     (tmp_path / "run.json").write_text(json.dumps(run))
     command = [sys.executable, "-m", "cohort.trainer", str(tmp_path / "run.json")]
     trainer = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_TO_START)
-    refused(trainer, 1, "cohort: ", "expected version 0x5, found 0x6")
+    refused(trainer, 1, "cohort: ", "expected version 0x6, found 0x7")
 
 
 @pytest.mark.parametrize(

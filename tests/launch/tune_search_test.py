@@ -8,14 +8,14 @@ import pytest
 
 from cohort.launch.tune_search import Axis, Space, TimeBound, Tried, best, explore
 
-GRID = [Axis("cache_ratio", (1.1, 0.5, 0.1, 0.0)), Axis("fetch_sms", (8, 16, 32, 64))]
+GRID = [Axis("cache_ratio", (1.1, 0.5, 0.1, 0.0)), Axis("sampler_sms", (8, 16, 32, 64))]
 REST = [Axis("slots", (3, 4, 6)), Axis("reuse", ("on", "off")), Axis("compress", ("none", "cache", "host", "both"))]
-START = {"cache_ratio": 0.0, "fetch_sms": 32, "slots": 3, "reuse": "on", "compress": "both"}
+START = {"cache_ratio": 0.0, "sampler_sms": 32, "slots": 3, "reuse": "on", "compress": "both"}
 
 
 def separable(point) -> float:
     fetch = {0.0: 0.30, 0.1: 0.22, 0.5: 0.16, 1.1: 0.15}[point["cache_ratio"]]
-    train = {8: 0.05, 16: 0.02, 32: 0.03, 64: 0.07}[point["fetch_sms"]]
+    train = {8: 0.05, 16: 0.02, 32: 0.03, 64: 0.07}[point["sampler_sms"]]
     return fetch + train + 0.01 * abs(point["slots"] - 4) + 0.05 * (point["reuse"] == "off")
 
 
@@ -23,8 +23,8 @@ def coupled(point) -> float:
     """An epoch is what is slower: fetching, by the SMs that do, or the trainer, which has the others."""
     bytes_read = (1.2 - point["cache_ratio"]) * (0.6 if point["compress"] == "both" else 1.0)
     bytes_read *= (1 - 0.04 * point["slots"]) if point["reuse"] == "on" else 1.0
-    fetch = bytes_read * (0.15 + 2.0 / point["fetch_sms"])
-    train = 0.15 * 132 / (132 - point["fetch_sms"]) + 0.03 * point["cache_ratio"] ** 2
+    fetch = bytes_read * (0.15 + 2.0 / point["sampler_sms"])
+    train = 0.15 * 132 / (132 - point["sampler_sms"]) + 0.03 * point["cache_ratio"] ** 2
     return max(fetch, train) + 0.1 * min(fetch, train)
 
 
@@ -42,7 +42,7 @@ def forever() -> TimeBound:
 @pytest.mark.parametrize("axes", [GRID, GRID + REST], ids=["grid", "all"])
 @pytest.mark.parametrize("cost", [separable, coupled])
 @pytest.mark.parametrize(
-    "first", [START, START | {"cache_ratio": 1.1, "fetch_sms": 64, "slots": 6, "compress": "none"}]
+    "first", [START, START | {"cache_ratio": 1.1, "sampler_sms": 64, "slots": 6, "compress": "none"}]
 )
 def test_the_search_ends_within_5_percent_of_the_best(axes, cost, first):
     least = min(cost(START | point) for point in points_of(axes))
@@ -59,7 +59,7 @@ def test_the_search_ends_within_5_percent_of_the_best(axes, cost, first):
 
 def tried_by(cost) -> list[tuple]:
     return [
-        (each.point["cache_ratio"], each.point["fetch_sms"]) for each in explore(Space(GRID), START, cost, forever())
+        (each.point["cache_ratio"], each.point["sampler_sms"]) for each in explore(Space(GRID), START, cost, forever())
     ]
 
 
@@ -69,7 +69,7 @@ def test_a_second_round_looks_where_others_have_gained():
     assert tried_by(lambda point: 1.0) == [*ratios, *((0.0, each) for each in sms), *last], "nothing has gained"
     by_ratio = tried_by(lambda point: 9.0 - point["cache_ratio"])
     assert by_ratio == [*ratios, *((1.1, each) for each in sms), (0.5, 64), (0.1, 64), (0.0, 64)]
-    by_sms = tried_by(lambda point: 1.0 + point["fetch_sms"])
+    by_sms = tried_by(lambda point: 1.0 + point["sampler_sms"])
     assert by_sms[: 4 + 3 + 3] == [*ratios, *((0.0, each) for each in sms), (1.1, 8), (0.5, 8), (0.1, 8)], "again"
 
 
@@ -78,7 +78,7 @@ def test_a_larger_cache_is_tried_with_fewer_sms():
     costs = {(0.1, 16): 0.9, (0.5, 8): 0.8}  # from (ratio, SMs)
 
     def cost(point):
-        at = point["cache_ratio"], point["fetch_sms"]
+        at = point["cache_ratio"], point["sampler_sms"]
         return costs.get(at, 1.0 + abs(at[0] - 0.1) + 0.01 * abs(at[1] - 16))
 
     assert (0.5, 8) in tried_by(cost)
@@ -89,15 +89,15 @@ def test_what_does_not_fit_fails_or_is_the_same_is_left_out():
         return point["cache_ratio"] < 1
 
     def cost(point):
-        return math.inf if point["fetch_sms"] == 8 else 1 / point["fetch_sms"]
+        return math.inf if point["sampler_sms"] == 8 else 1 / point["sampler_sms"]
 
     def same(point):
-        return point | {"fetch_sms": min(32, point["fetch_sms"])}
+        return point | {"sampler_sms": min(32, point["sampler_sms"])}
 
     tried = explore(Space(GRID, fits, same), START, cost, forever())
-    found = [(each.point["cache_ratio"], each.point["fetch_sms"]) for each in tried]
+    found = [(each.point["cache_ratio"], each.point["sampler_sms"]) for each in tried]
     assert found == [(0.0, 32), (0.5, 32), (0.1, 32), (0.0, 8), (0.0, 16), (0.5, 16), (0.1, 16)]
-    assert best(tried).point["fetch_sms"] == 32 and best([Tried({}, math.inf)]) is None and best([]) is None
+    assert best(tried).point["sampler_sms"] == 32 and best([Tried({}, math.inf)]) is None and best([]) is None
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_what_does_not_fit_fails_or_is_the_same_is_left_out():
     ],
 )
 def test_ties_go_to_what_takes_less(points, expected):
-    names = ("fetch_sms", "cache_ratio", "slots")
+    names = ("sampler_sms", "cache_ratio", "slots")
     tried = [Tried(dict(zip(names, values, strict=False)), values[-1]) for values in points]
     assert best(tried) is tried[expected]
 

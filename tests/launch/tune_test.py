@@ -20,7 +20,7 @@ from cohort.launch.tune_search import Axis
 from cohort.launch.tune_space import Room, as_toml, axes_of, options_at, same_as, start_of, train_options
 from cohort.launch.tune_trial import STOP_SECONDS, Trial
 
-START = {"cache_ratio": 0.0, "fetch_sms": 32, "slots": 3, "reuse": "on", "compress": "both"}
+START = {"cache_ratio": 0.0, "sampler_sms": 0, "slots": 3, "reuse": "on", "compress": "both"}
 TINY = ["--device", "cpu", "--fanout", "4,3", "--batch-size", 100, "--hidden", 8]
 
 
@@ -49,10 +49,10 @@ def test_what_is_varied():
         "both",
     )
     axes, fixed = axes_of(arguments("--slots", 3, "--cache-ratio", 0.1), "cuda", data(raw=False, encoded=True))
-    assert [axis.name for axis in axes] == ["fetch_sms", "reuse", "compress"] and axes[2].values == ("host", "both")
+    assert [axis.name for axis in axes] == ["sampler_sms", "reuse", "compress"] and axes[2].values == ("host", "both")
     assert fixed == {"cache_ratio": "given", "slots": "given"}, "though 3 is the default"
     axes, fixed = axes_of(arguments("--cache-bytes", "1GB", "--reuse", "on"), "cuda", data())
-    assert [axis.name for axis in axes] == ["fetch_sms", "slots", "compress"] and axes[2].values == ("none", "cache")
+    assert [axis.name for axis in axes] == ["sampler_sms", "slots", "compress"] and axes[2].values == ("none", "cache")
     assert fixed == {"cache_ratio": "--cache-bytes is given", "reuse": "given"}
     axes, fixed = axes_of(arguments("--cache-ratios", "0,0.3"), "cpu", data(encoded=True))
     assert axes == [Axis("slots", (3, 4, 6)), Axis("compress", ("none", "host"))]
@@ -71,9 +71,9 @@ def test_options_of_a_file_are_where_to_begin(tmp_path):
     own = {"epochs": 50, "out": Path("runs/x"), "quiet": True}
     given = {"slots": 4, "cache_ratio": [0.2], "model": "gat"} | own
     assert at(start) == given
-    assert at(start | {"cache_ratio": 0.0, "fetch_sms": 8}) == {
+    assert at(start | {"cache_ratio": 0.0, "sampler_sms": 8}) == {
         name: value for name, value in given.items() if name != "cache_ratio"
-    } | {"fetch_sms": 8}
+    } | {"sampler_sms": 8}
     assert train_options(arguments("--quiet", "--epochs", 5, "--out", "x")) == {}
 
 
@@ -108,7 +108,7 @@ def test_ratios_fit_by_the_rule_of_the_plan():
 def test_every_option_comes_back_from_a_file(tmp_path):
     texts = ["--fanout", "-1,5", "--cache-ratio", "0.1,0.25", "--lr", "1e-5", "--no-mps", "--line-ns", "1,2,3"]
     texts += ["--gpus", "0,1", "--gpu-memory", "80GB", "--seed", str(2**62), "--eval-fanout", "4,4", "--cliques", "2x4"]
-    texts += ["--bandwidth", "1500,360,51.5", "--weight-decay", "0.5", "--order", "asis", "--fetch-sms", "16"]
+    texts += ["--bandwidth", "1500,360,51.5", "--weight-decay", "0.5", "--order", "asis", "--sampler-sms", "auto"]
     options = train_options(arguments(*texts))
     (tmp_path / "run.toml").write_text("# a line\n" + as_toml(options))
     parser = argparse.ArgumentParser()
@@ -136,7 +136,7 @@ def test_trials_are_runs_and_the_best_is_told(tuned):
     found = json.loads((out / "tune.json").read_text())
     trials = found["trials"]
     assert trials[0]["options"] == START | {"compress": "none"} and 2 <= len(trials) <= 3
-    assert not found["stopped"] and set(found["not_varied"]) == {"cache_ratio", "fetch_sms", "reuse", "compress"}
+    assert not found["stopped"] and set(found["not_varied"]) == {"cache_ratio", "sampler_sms", "reuse", "compress"}
     for number, trial in enumerate(trials, 1):
         assert (trial["trial"], trial["folder"], trial["failure"]) == (number, f"trial-{number:02}", None)
         run = json.loads((out / trial["folder"] / "run.json").read_text())
@@ -249,7 +249,7 @@ def trial_of(folder, number: int, cost: float | None, **changed) -> Trial:
 def test_the_chart_is_of_the_best_of_each_ratio(tmp_path, capsys, monkeypatch):
     pytest.importorskip("matplotlib")
     trials = [trial_of(tmp_path, 1, 0.5), trial_of(tmp_path, 2, 0.3, cache_ratio=1.1)]
-    trials += [trial_of(tmp_path, 3, 0.4, cache_ratio=0.1), trial_of(tmp_path, 4, 0.35, cache_ratio=0.1, fetch_sms=8)]
+    trials += [trial_of(tmp_path, 3, 0.4, cache_ratio=0.1), trial_of(tmp_path, 4, 0.35, cache_ratio=0.1, sampler_sms=8)]
     trials += [trial_of(tmp_path, 5, None, cache_ratio=0.5)]
     drawn, draw = [], tune_output.report_page.draw_times
 
@@ -263,9 +263,9 @@ def test_the_chart_is_of_the_best_of_each_ratio(tmp_path, capsys, monkeypatch):
     assert drawn == [[("0", 0.5), ("0.1", 0.35), ("1.1", 0.3)]]
     assert (tmp_path / "tune.png").read_bytes().startswith(b"\x89PNG")
     table = table_of(results)
-    assert table.columns[:4] == ["trial", "cache-ratio", "fetch-sms", "epoch s"], "the options that differ"
+    assert table.columns[:4] == ["trial", "cache-ratio", "sampler-sms", "epoch s"], "the options that differ"
     assert [row[-1][:8] for row in table.rows] == ["as given", "best", "", "", "failed: "]
-    assert table.rows[1][1:3] == ["1.1", "32"] and table.rows[1][-4:-1] == ["1.00 MB", "50.00", "25.00"]
+    assert table.rows[1][1:3] == ["1.1", "0"] and table.rows[1][-4:-1] == ["1.00 MB", "50.00", "25.00"]
     assert len(table.rows[4][-1]) < 150 and "slots (given)" in table.note
     assert (
         "cache_ratio" not in (tmp_path / "run.toml").read_text()

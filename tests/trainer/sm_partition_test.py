@@ -3,7 +3,10 @@
 import json
 
 import pytest
+import torch
 
+from cohort import NeighborLoader
+from cohort.base.errors import CohortError
 from cohort.launch.main import main
 from cohort.trainer.sm_partition import describe_choice, fewest_of_the_best
 
@@ -38,7 +41,7 @@ def test_without_a_gpu_to_divide_it_is_refused(cora, capsys, monkeypatch, argume
 
 def test_bad_numbers_exit_with_2(cora):
     with pytest.raises(SystemExit) as stop:
-        main(["train", str(cora), "--sampler-sms", "0"])
+        main(["train", str(cora), "--sampler-sms", "-1"])
     assert stop.value.code == 2
 
 
@@ -55,3 +58,25 @@ def test_losses_are_those_of_a_shared_gpu(cora, tmp_path, sampler_sms):
     if sampler_sms == "auto":
         tried = summary["sampler_sms"]["tried"]
         assert list(tried) == ["0", "8", "16", "24", "32", "48"] and str(summary["sampler_sms"]["chosen"]) in tried
+
+
+def test_a_loader_has_no_gpu_to_divide(cora, shm):
+    with pytest.raises(CohortError, match="sampler_sms: expected a GPU"):
+        NeighborLoader(cora, [3], device="cpu", sampler_sms=8)
+    assert shm.runs() == []
+
+
+@pytest.mark.gpu
+def test_a_loader_divides_the_gpu(cora, shm):
+    whole = torch.cuda.current_stream()
+    try:
+        batches = []
+        for sampler_sms in (0, 16):
+            with NeighborLoader(cora, [4, 3], 300, device="cuda", sampler_sms=sampler_sms) as loader:
+                batches.append([(batch.x * 2, batch.n_id.cpu()) for batch in loader])
+        assert torch.cuda.current_stream() != whole
+        for (x, n_id), (other_x, other_n_id) in zip(*batches, strict=True):
+            assert torch.equal(x, other_x) and torch.equal(n_id, other_n_id)
+    finally:
+        torch.cuda.synchronize()
+        torch.cuda.set_stream(whole)

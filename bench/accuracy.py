@@ -1,6 +1,6 @@
 """Test accuracy of sampled two-process training beside full-graph training by PyG alone.
 
-    PYTHONPATH=build/python python bench/accuracy.py --data ../shared/data [--only cora,citeseer] [--seeds 10]
+    PYTHONPATH=build/python python bench/accuracy.py --data ../shared/data [--only cora,citeseer] [--seeds 10] [--amp]
 
 For each data set and seed: `cohort dataset import` with a split of that seed; the reference, which is the same model
 class on the whole graph in one batch without Cohort's sampler, buffer or training loop; and `cohort train` in two
@@ -63,10 +63,13 @@ class Recipe:
         split = ["--split", "0.6,0.2,0.2", "--seed", str(seed)]
         return ["dataset", "import", str(source), str(out), "--undirected", *self.features, *split]
 
-    def train_arguments(self, data: Path | str, out: Path | str, seed: int | str, device: str) -> list[str]:
+    def train_arguments(
+        self, data: Path | str, out: Path | str, seed: int | str, device: str, amp: bool = False
+    ) -> list[str]:
         """Arguments of the command cohort."""
         words = f"--model sage --fanout {self.fanout} --batch-size {self.batch_size} --hidden {self.hidden}"
         words += f" --epochs {self.epochs} --lr {self.lr} --weight-decay {self.weight_decay} --dropout {self.dropout}"
+        words += " --amp" if amp else ""
         return ["train", str(data), "--device", device, *words.split(), "--seed", str(seed), "--out", str(out)]
 
 
@@ -99,10 +102,10 @@ def run_cohort(arguments: list[str]) -> None:
         raise RuntimeError(f"cohort {' '.join(arguments)}\nexit status {result.returncode}\n{result.stderr}")
 
 
-def cohort_accuracy(folder: Path, recipe: Recipe, seed: int, device: str, out: Path) -> float:
+def cohort_accuracy(folder: Path, recipe: Recipe, seed: int, device: str, out: Path, amp: bool = False) -> float:
     """Test accuracy of `cohort train`; its run gets a folder of its own in `out`."""
     run = Path(tempfile.mkdtemp(prefix=f"{folder.name}-", dir=out))
-    run_cohort([*recipe.train_arguments(folder, run, seed, device), "--quiet"])
+    run_cohort([*recipe.train_arguments(folder, run, seed, device, amp), "--quiet"])
     return json.loads((run / "summary.json").read_text())["test_accuracy"]
 
 
@@ -170,10 +173,10 @@ class Results:
         return self._known[key]
 
 
-def side_settings(recipe: Recipe, device: str) -> dict[str, list[str]]:
+def side_settings(recipe: Recipe, device: str, amp: bool = False) -> dict[str, list[str]]:
     """What a side's result depends on, as the words of its commands."""
     imported = recipe.import_arguments("IN", "DATA", "S")
-    train = recipe.train_arguments("DATA", "RUN", "S", device)
+    train = recipe.train_arguments("DATA", "RUN", "S", device, amp)
     shared = [f"{key}={getattr(recipe, key)}" for key in ("hidden", "lr", "dropout", "weight_decay", "num_layers")]
     return {
         "reference": [*imported, "full", f"epochs={recipe.full_epochs}", *shared, device],
@@ -181,12 +184,12 @@ def side_settings(recipe: Recipe, device: str) -> dict[str, list[str]]:
     }
 
 
-def measure(name: str, data: Path, out: Path, num_seeds: int, device: str) -> dict[str, list[float]]:
-    """Test accuracies in percent of both sides, one a seed."""
+def measure(name: str, data: Path, out: Path, num_seeds: int, device: str, amp: bool = False) -> dict[str, list[float]]:
+    """Test accuracies in percent of both sides, one a seed; with ``amp`` Cohort's trains so."""
     for part in ("data", "runs"):
         (out / part).mkdir(parents=True, exist_ok=True)
     recipe, results = RECIPES[name], Results(out / "results.jsonl")
-    settings = side_settings(recipe, device)
+    settings = side_settings(recipe, device, amp)
     accuracies = {side: [] for side in SIDES}
     for seed in range(num_seeds):
         folder = out / "data" / "-".join([name, *(word.strip("-") for word in recipe.features), str(seed)])
@@ -194,7 +197,7 @@ def measure(name: str, data: Path, out: Path, num_seeds: int, device: str) -> di
             run_cohort(recipe.import_arguments(data / f"{name}.npz", folder, seed))
         runs = {
             "reference": lambda: reference_accuracy(folder, recipe, seed, device),  # noqa: B023 (called in this round)
-            "cohort": lambda: cohort_accuracy(folder, recipe, seed, device, out / "runs"),  # noqa: B023
+            "cohort": lambda: cohort_accuracy(folder, recipe, seed, device, out / "runs", amp),  # noqa: B023
         }
         for side in SIDES:
             value = results.get(runs[side], dataset=name, seed=seed, side=side, settings=settings[side])
@@ -212,7 +215,7 @@ def difference(accuracies: dict[str, list[float]]) -> float:
     return statistics.mean(accuracies["cohort"]) - statistics.mean(accuracies["reference"])
 
 
-def print_tables(measured: dict[str, dict[str, list[float]]], num_seeds: int, device: str) -> None:
+def print_tables(measured: dict[str, dict[str, list[float]]], num_seeds: int, device: str, amp: bool = False) -> None:
     """Markdown: the accuracies, then the commands."""
     print(f"\nTest accuracy in %, mean ± standard deviation of {num_seeds} seeds, {device}\n")
     print("| data set | PyG, full graph | cohort train | difference |\n|---|---|---|---|")
@@ -223,7 +226,7 @@ def print_tables(measured: dict[str, dict[str, list[float]]], num_seeds: int, de
     for name in measured:
         recipe = RECIPES[name]
         print("    cohort " + " ".join(recipe.import_arguments(f"{name}.npz", f"{name}-S", "S")))
-        print("    cohort " + " ".join(recipe.train_arguments(f"{name}-S", "RUN", "S", device)))
+        print("    cohort " + " ".join(recipe.train_arguments(f"{name}-S", "RUN", "S", device, amp)))
         print(f"    reference: {recipe.full_epochs} steps\n")
 
 
@@ -233,14 +236,15 @@ def main() -> int:
     parser.add_argument("--only", type=lambda text: text.split(","), default=list(RECIPES), help="names, with commas")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--amp", action="store_true", help="cohort train --amp beside the reference in float32")
     parser.add_argument("--out", type=Path, default=ROOT / ".bench/accuracy", help="results, imported data and runs")
     args = parser.parse_args()
     if unknown := set(args.only) - set(RECIPES):
         parser.error(f"--only: expected some of {', '.join(RECIPES)}, found {', '.join(sorted(unknown))}")
     if args.seeds < 1:
         parser.error(f"--seeds: expected at least 1, found {args.seeds}")
-    measured = {name: measure(name, args.data, args.out, args.seeds, args.device) for name in args.only}
-    print_tables(measured, args.seeds, args.device)
+    measured = {name: measure(name, args.data, args.out, args.seeds, args.device, args.amp) for name in args.only}
+    print_tables(measured, args.seeds, args.device, args.amp)
     return int(any(difference(accuracies) < -ALLOWED_LOSS_POINTS for accuracies in measured.values()))
 
 

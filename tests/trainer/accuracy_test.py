@@ -31,9 +31,9 @@ def load_bench():
 bench = load_bench()
 
 
-def demand_no_loss(name: str, data: Path, out: Path, num_seeds: int) -> None:
+def demand_no_loss(name: str, data: Path, out: Path, num_seeds: int, amp: bool = False) -> None:
     """Measures both sides; fails when cohort's mean is more than the allowed points below."""
-    measured = bench.measure(name, data, out, num_seeds, "cpu")
+    measured = bench.measure(name, data, out, num_seeds, "cpu", amp)
     assert [len(measured[side]) for side in ("reference", "cohort")] == [num_seeds, num_seeds]
     assert statistics.mean(measured["reference"]) > LEAST_REFERENCE[name]
     assert bench.difference(measured) >= -1.0, measured
@@ -51,6 +51,10 @@ def one_thread(monkeypatch):
 
 def test_cora(tmp_path, one_thread):
     demand_no_loss("cora", ROOT / "tests/data", tmp_path, num_seeds=3)
+
+
+def test_cora_in_bfloat16(tmp_path, one_thread):
+    demand_no_loss("cora", ROOT / "tests/data", tmp_path, num_seeds=2, amp=True)
 
 
 @pytest.mark.timeout(3600)

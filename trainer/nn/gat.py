@@ -6,10 +6,17 @@ import torch_geometric.nn as pyg
 from torch import Tensor
 from torch_geometric.typing import OptPairTensor, OptTensor
 
-from cohort.base.errors import CohortError
 from cohort.nn.attention_ops import attend
 from cohort.nn.block import Block, block_of
-from cohort.nn.inputs import ELEMENT_COST, amp_dtype, is_matrix, is_prefix, materialize, require_plain_flow
+from cohort.nn.inputs import (
+    ELEMENT_COST,
+    amp_dtype,
+    is_prefix,
+    limit_of_flow,
+    materialize,
+    require_supported,
+    takes_pygs_way,
+)
 from cohort.nn.kernels import rows_of, sum_dtype
 
 
@@ -29,10 +36,14 @@ class GATConv(pyg.GATConv):
 
     def __init__(self, in_channels, out_channels, *args, **kwargs):
         super().__init__(in_channels, out_channels, *args, **kwargs)
-        require_plain_flow(self)
-        if self.aggr not in ("add", "sum"):
-            hint = "use torch_geometric.nn.GATConv for others"
-            raise CohortError("GATConv: aggr", '"add" or "sum"', repr(self.aggr), hint)
+        require_supported(self)
+
+    @staticmethod
+    def limit_of(layer: pyg.GATConv) -> tuple[str, str] | None:
+        """(what is expected, what is found) where PyG's layer has arguments that this one does not take."""
+        if layer.aggr not in ("add", "sum"):
+            return 'aggr "add" or "sum"', f"aggr {layer.aggr!r}"
+        return limit_of_flow(layer)
 
     def forward(
         self,
@@ -50,7 +61,7 @@ class GATConv(pyg.GATConv):
             edge_attr, return_attention_weights: PyG's code runs with these, and for sparse matrices.
             size: (sources, targets), needed only without rows of targets.
         """
-        if edge_attr is not None or return_attention_weights is not None or is_matrix(edge_index):
+        if edge_attr is not None or return_attention_weights is not None or takes_pygs_way(self, edge_index):
             return super().forward(x, edge_index, edge_attr, size, return_attention_weights)
         source, target = (x, x) if isinstance(x, Tensor) else x
         num_targets = target.shape[0] if target is not None else (size or source.shape)[1 if size else 0]
@@ -97,21 +108,24 @@ class GATConv(pyg.GATConv):
         """What the ends of edges score, as attend() takes it: [sources, heads or 2 heads], [targets, heads] or None."""
         kind = sum_dtype(source.dtype)
         with torch.autocast(source.device.type, enabled=False):
-            vectors = self._vectors(lin, self.att_src)
             if target is None:
-                return F.linear(source, vectors.to(source.dtype)).to(kind), None
+                return _product(source, self._vectors(lin, self.att_src), kind), None
             target_lin = self.lin if self.lin is not None else self.lin_dst
             materialize(target_lin, target.shape[1])
-            target_vectors = self._vectors(target_lin, self.att_dst)
-            if is_prefix(target, source):
-                return F.linear(source, torch.cat((vectors, target_vectors)).to(source.dtype)).to(kind), None
-            scores = F.linear(source, vectors.to(source.dtype)).to(kind)
-            return scores, F.linear(target, target_vectors.to(target.dtype)).to(kind).contiguous()
+            if not is_prefix(target, source):
+                scores = _product(source, self._vectors(lin, self.att_src), kind)
+                return scores, _product(target, self._vectors(target_lin, self.att_dst), kind)
+            if target_lin is lin:
+                vectors = self._vectors(lin, self.att_src, self.att_dst)
+            else:
+                vectors = torch.cat((self._vectors(lin, self.att_src), self._vectors(target_lin, self.att_dst)))
+            return _product(source, vectors, kind), None
 
-    def _vectors(self, lin: pyg.Linear, attention: Tensor) -> Tensor:
-        """[heads, in_channels], whose product with a row is that of its transformed heads with the attention's."""
+    def _vectors(self, lin: pyg.Linear, *attentions: Tensor) -> Tensor:
+        """[attentions * heads, in_channels], whose products with a row are those of its transformed heads."""
         weight = lin.weight.view(self.heads, self.out_channels, -1)
-        return (weight * attention.view(self.heads, self.out_channels, 1)).sum(dim=1)
+        attention = attentions[0] if len(attentions) == 1 else torch.cat(attentions)
+        return (weight * attention.unsqueeze(-1)).sum(dim=2).flatten(0, 1)
 
     def _sums_first(self, block: Block, width: int) -> bool:
         """Whether it is less work to sum rows before they are multiplied by the weights."""
@@ -120,3 +134,7 @@ class GATConv(pyg.GATConv):
         transformed = (edges + block.num_sources) * wide
         products = (block.num_targets - block.num_sources) * width * wide
         return (elements - transformed) * ELEMENT_COST + products <= 0
+
+
+def _product(rows: Tensor, vectors: Tensor, dtype: torch.dtype) -> Tensor:
+    return F.linear(rows, vectors.to(rows.dtype)).to(dtype)

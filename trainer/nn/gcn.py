@@ -8,7 +8,7 @@ from torch_geometric.typing import OptTensor
 from cohort.base.errors import CohortError
 from cohort.nn import kernels, ops
 from cohort.nn.block import Block, block_of
-from cohort.nn.inputs import ELEMENT_COST, amp_dtype, is_matrix, require_plain_flow
+from cohort.nn.inputs import ELEMENT_COST, amp_dtype, limit_of_flow, require_supported, takes_pygs_way
 
 
 class GCNConv(pyg.GCNConv):
@@ -26,11 +26,14 @@ class GCNConv(pyg.GCNConv):
 
     def __init__(self, in_channels, out_channels, *args, **kwargs):
         super().__init__(in_channels, out_channels, *args, **kwargs)
-        require_plain_flow(self)
-        if self.cached or self.aggr not in ("add", "sum"):
-            found = f"cached={self.cached}, aggr={self.aggr!r}"
-            hint = "use torch_geometric.nn.GCNConv for others"
-            raise CohortError("GCNConv", 'cached=False and aggr "add" or "sum"', found, hint)
+        require_supported(self)
+
+    @staticmethod
+    def limit_of(layer: pyg.GCNConv) -> tuple[str, str] | None:
+        """(what is expected, what is found) where PyG's layer has arguments that this one does not take."""
+        if layer.cached or layer.aggr not in ("add", "sum"):
+            return 'cached=False and aggr "add" or "sum"', f"cached={layer.cached}, aggr={layer.aggr!r}"
+        return limit_of_flow(layer)
 
     def forward(self, x: Tensor, edge_index: Tensor | Block, edge_weight: Tensor | None = None) -> Tensor:
         """[targets, out_channels].
@@ -42,7 +45,7 @@ class GCNConv(pyg.GCNConv):
         """
         if not isinstance(x, Tensor):
             raise CohortError("GCNConv: x", "a tensor", type(x).__name__, "use SAGEConv for pairs")
-        if edge_weight is not None or is_matrix(edge_index):
+        if edge_weight is not None or takes_pygs_way(self, edge_index):
             return super().forward(x, edge_index, edge_weight)
         num_targets = edge_index.num_targets if isinstance(edge_index, Block) else x.shape[0]
         block = block_of(edge_index, x.shape[0], num_targets)

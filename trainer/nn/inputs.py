@@ -3,11 +3,17 @@
 import torch
 import torch_geometric.nn as pyg
 from torch import Tensor
+from torch_geometric import EdgeIndex
 
 from cohort.base.errors import CohortError
 from cohort.nn.block import Block
 
 ELEMENT_COST = 32  # of reading or writing an element, in multiplications of a matrix product
+_HOOKS = [
+    f"_{step}_forward_{when}hooks"
+    for step in ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
+    for when in ("pre_", "")
+]
 
 
 def amp_dtype(x: Tensor) -> torch.dtype:
@@ -18,11 +24,15 @@ def amp_dtype(x: Tensor) -> torch.dtype:
     return x.dtype
 
 
-def is_matrix(edge_index) -> bool:
-    """True for edges as a sparse matrix, of which PyG's own code makes more than ours."""
-    return not isinstance(edge_index, Block) and (
-        not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided
-    )
+def takes_pygs_way(layer: pyg.MessagePassing, edge_index) -> bool:
+    """True where PyG's own code runs: sparse matrices, EdgeIndex, explanations, hooks on messages; not for Blocks."""
+    if isinstance(edge_index, Block):
+        return False
+    plain = isinstance(edge_index, Tensor) and edge_index.layout == torch.strided
+    if layer.explain:  # PyG's own propagate() for this may be the one that it made for the class we derive from
+        layer.propagate = pyg.MessagePassing.propagate.__get__(layer)
+        return True
+    return not plain or isinstance(edge_index, EdgeIndex) or any(getattr(layer, name) for name in _HOOKS)
 
 
 def is_prefix(part: Tensor, whole: Tensor) -> bool:
@@ -36,12 +46,16 @@ def is_prefix(part: Tensor, whole: Tensor) -> bool:
     return not part.requires_grad or part._base is (whole if whole._base is None else whole._base)
 
 
-def require_plain_flow(layer) -> None:
-    """Raises CohortError for a layer whose edges run against their direction, or are to be explained."""
-    if layer.flow != "source_to_target":
-        raise CohortError(
-            type(layer).__name__, "flow source_to_target", layer.flow, "use the layer of torch_geometric.nn"
-        )
+def limit_of_flow(layer: pyg.MessagePassing) -> tuple[str, str] | None:
+    """(what is expected, what is found) of a layer whose edges run against their direction."""
+    return None if layer.flow == "source_to_target" else ("flow source_to_target", f"flow {layer.flow}")
+
+
+def require_supported(layer: pyg.MessagePassing) -> None:
+    """Raises CohortError for arguments that the layer does not take."""
+    limit = type(layer).limit_of(layer)
+    if limit is not None:
+        raise CohortError(type(layer).__name__, *limit, f"use torch_geometric.nn.{type(layer).__name__} for others")
 
 
 def materialize(lin: pyg.Linear, width: int) -> None:

@@ -6,10 +6,9 @@ import torch_geometric.nn as pyg
 from torch import Tensor
 from torch_geometric.typing import OptPairTensor
 
-from cohort.base.errors import CohortError
 from cohort.nn import ops
 from cohort.nn.block import Block, block_of
-from cohort.nn.inputs import amp_dtype, is_matrix, is_prefix, materialize, require_plain_flow
+from cohort.nn.inputs import amp_dtype, is_prefix, limit_of_flow, materialize, require_supported, takes_pygs_way
 from cohort.nn.kernels import rows_of
 
 _SUMS = {"mean": True, "sum": False, "add": False}  # whether to divide
@@ -26,10 +25,14 @@ class SAGEConv(pyg.SAGEConv):
 
     def __init__(self, in_channels, out_channels, aggr="mean", *args, **kwargs):
         super().__init__(in_channels, out_channels, aggr, *args, **kwargs)
-        require_plain_flow(self)
-        if aggr not in (*_SUMS, "max"):
-            hint = "use torch_geometric.nn.SAGEConv for others"
-            raise CohortError("SAGEConv: aggr", '"mean", "sum", "add" or "max"', repr(aggr), hint)
+        require_supported(self)
+
+    @staticmethod
+    def limit_of(layer: pyg.SAGEConv) -> tuple[str, str] | None:
+        """(what is expected, what is found) where PyG's layer has arguments that this one does not take."""
+        if layer.aggr not in (*_SUMS, "max"):
+            return 'aggr "mean", "sum", "add" or "max"', f"aggr {layer.aggr!r}"
+        return limit_of_flow(layer)
 
     def forward(self, x: Tensor | tuple[Tensor, Tensor | None], edge_index: Tensor | Block, size=None) -> Tensor:
         """[targets, out_channels].
@@ -39,7 +42,7 @@ class SAGEConv(pyg.SAGEConv):
             edge_index: int64 [2, edges] of sources and targets, or a Block; PyG's code runs for sparse matrices.
             size: (sources, targets), needed only without rows of targets.
         """
-        if is_matrix(edge_index):
+        if takes_pygs_way(self, edge_index):
             return super().forward(x, edge_index, size)
         source, target = (x, x) if isinstance(x, Tensor) else x
         num_targets = target.shape[0] if target is not None else (size or source.shape)[1 if size else 0]

@@ -1,0 +1,183 @@
+"""Models of PyG's layers, made ours."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from blocks import DEVICES, assert_as_close, random_edges
+from torch import nn
+
+import cohort.nn
+from cohort.nn import accelerate
+
+
+class Residual(nn.Module):
+    """Layers of all kinds at several depths, one of them in two places."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = pyg.SAGEConv(-1, 16)
+        self.stack = nn.ModuleDict({"a": nn.ModuleList([pyg.GCNConv(16, 16)]), "b": pyg.GATConv(16, 4, heads=4)})
+        self.same = self.stack["b"]
+        self.rest = pyg.Sequential("x, edge_index", [(pyg.GINConv(nn.Linear(16, 16)), "x, edge_index -> x"), nn.ReLU()])
+        self.drop = nn.Dropout(0.5)
+        self.last = pyg.SAGEConv(16, 3, aggr="max")
+
+    def forward(self, x, edge_index):
+        x = self.drop(self.first(x, edge_index).relu())
+        x = x + self.stack["a"][0](x, edge_index)
+        x = x + self.stack["b"](x, edge_index) + self.same(x, edge_index)
+        return self.last(self.rest(x, edge_index), edge_index)
+
+
+def graph(device: str = "cpu"):
+    torch.manual_seed(0)
+    return torch.randn(60, 7, device=device), random_edges(60, 60, 500).to(device)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_model_gives_the_same_and_trains_the_same(device):
+    x, edge_index = graph(device)
+    theirs = Residual().to(device)
+    theirs(x, edge_index)  # lazy layers get their weights
+    ours = copy.deepcopy(theirs)
+    done = accelerate(ours)
+    assert done.replaced == ["first", "stack.a.0", "stack.b", "last"] and list(done.left) == ["rest.module_0"]
+    assert type(ours.first) is cohort.nn.SAGEConv and ours.same is ours.stack["b"]
+    outputs = []
+    for model in (theirs, ours):
+        optimizer = torch.optim.Adam(model.parameters(), 0.01)
+        for step in range(5):
+            torch.manual_seed(step)
+            optimizer.zero_grad()
+            model(x, edge_index).square().mean().backward()
+            optimizer.step()
+        outputs.append(model.eval()(x, edge_index).detach())
+    assert_as_close(outputs[1], outputs[0], 1e-3)  # five steps of Adam make more of a rounding
+    assert (outputs[0] - Residual().to(device).eval()(x, edge_index)).abs().max() > 1e-2 * outputs[0].abs().max()
+
+
+def test_modules_parameters_modes_and_hooks_stay():
+    model = Residual()
+    model.last.eval()
+    before = {name: (id(module), module.training) for name, module in model.named_modules()}
+    called = []
+    model.last.register_forward_hook(lambda *_: called.append(True))
+    optimizer = torch.optim.SGD(model.stack.parameters(), 0.1)
+    accelerate(model)
+    assert {name: (id(module), module.training) for name, module in model.named_modules()} == before
+    x, edge_index = graph()
+    weight = model.stack["a"][0].lin.weight.detach().clone()
+    model(x, edge_index).sum().backward()
+    optimizer.step()
+    assert called and not torch.equal(model.stack["a"][0].lin.weight, weight)
+
+
+def test_checkpoints_move_both_ways():
+    x, edge_index = graph()
+    theirs, ours = Residual(), Residual()
+    accelerate(ours)
+    for model in (theirs, ours):
+        model.eval()(x, edge_index)
+    assert list(theirs.state_dict()) == list(ours.state_dict())
+    ours.load_state_dict(theirs.state_dict())
+    assert_as_close(ours(x, edge_index), theirs(x, edge_index))
+    other = Residual()
+    accelerate(other)
+    other.eval()(x, edge_index)
+    theirs.load_state_dict(other.state_dict())
+    assert_as_close(theirs(x, edge_index), other(x, edge_index))
+
+
+@pytest.mark.parametrize("kind", [pyg.GraphSAGE, pyg.GCN, pyg.GAT])
+def test_pygs_models_and_their_pickles(kind):
+    x, edge_index = graph()
+    model = kind(7, 16, num_layers=3, out_channels=5, dropout=0.5).eval()
+    expected = model(x, edge_index)
+    done = accelerate(model)
+    assert done.replaced == ["convs.0", "convs.1", "convs.2"] and not done.left
+    assert_as_close(model(x, edge_index), expected)
+    assert torch.equal(pickle.loads(pickle.dumps(model))(x, edge_index), model(x, edge_index))
+    assert accelerate(model).replaced == []
+
+
+def test_layers_of_a_heterogeneous_model():
+    torch.manual_seed(0)
+    kinds = {
+        ("a", "to", "b"): pyg.SAGEConv((-1, -1), 8),
+        ("b", "to", "a"): pyg.GATConv((-1, -1), 8, add_self_loops=False),
+    }
+    model = pyg.HeteroConv(kinds)
+    x = {"a": torch.randn(30, 4), "b": torch.randn(20, 6)}
+    edges = {("a", "to", "b"): random_edges(30, 20, 200), ("b", "to", "a"): random_edges(20, 30, 200)}
+    expected = model(x, edges)
+    assert len(accelerate(model).replaced) == 2
+    for name, found in model(x, edges).items():
+        assert_as_close(found, expected[name])
+
+
+def test_it_says_what_it_left_and_why():
+    class Mine(pyg.SAGEConv):
+        def message(self, x_j):
+            return 2 * x_j
+
+    model = nn.ModuleDict(
+        {
+            "lstm": pyg.SAGEConv(4, 4, aggr="lstm"),
+            "cached": pyg.GCNConv(4, 4, cached=True),
+            "backwards": pyg.GATConv(4, 4, flow="target_to_source"),
+            "mine": Mine(4, 4),
+            "gin": pyg.GINConv(nn.Linear(4, 4)),
+            "fine": pyg.GCNConv(4, 4),
+        }
+    )
+    kinds = {name: type(module) for name, module in model.items()}
+    done = accelerate(model)
+    assert done.replaced == ["fine"]
+    assert {name for name, module in model.items() if type(module) is kinds[name]} == set(done.left)
+    for name, words in (
+        ("lstm", "aggr 'lstm'"),
+        ("cached", "cached=True"),
+        ("backwards", "target_to_source"),
+        ("mine", "Mine is a class of its own"),
+        ("gin", "no GINConv"),
+    ):
+        assert words in done.left[name] and f"{name}: left, {done.left[name]}" in str(done)
+    assert "fine: replaced" in str(done)
+
+
+def test_a_layer_alone_is_a_model():
+    layer = pyg.GCNConv(7, 3)
+    x, edge_index = graph()
+    expected = layer(x, edge_index)
+    done = accelerate(layer)
+    assert done.replaced == [""] and str(done) == "the model: replaced" and type(layer) is cohort.nn.GCNConv
+    assert_as_close(layer(x, edge_index), expected)
+    assert str(accelerate(nn.Linear(2, 2))) == "no layers of torch_geometric.nn"
+
+
+@pytest.mark.parametrize("make", [pyg.SAGEConv, pyg.GCNConv, pyg.GATConv])
+def test_hooks_on_messages_are_still_called(make):
+    x, edge_index = graph()
+    layer = make(7, 3)
+    expected = layer(x, edge_index)
+    accelerate(layer)
+    seen = []
+    handle = layer.register_propagate_forward_hook(lambda *_: seen.append(True))
+    torch.testing.assert_close(layer(x, edge_index), expected)
+    assert seen == [True]
+    handle.remove()
+    assert_as_close(layer(x, edge_index), expected)
+    assert seen == [True]
+
+
+@pytest.mark.parametrize("make", [pyg.SAGEConv, cohort.nn.SAGEConv])
+def test_explanations_take_pygs_way(make):
+    x, edge_index = graph()
+    pyg.SAGEConv(7, 3)
+    layer = make(7, 3)
+    accelerate(layer)
+    layer.explain, layer._edge_mask, layer._apply_sigmoid = True, torch.zeros(500), False
+    torch.testing.assert_close(layer(x, edge_index), layer.lin_r(x) + layer.lin_l.bias)  # all edges are masked

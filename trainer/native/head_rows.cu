@@ -11,7 +11,7 @@ template <typename A>
 struct HeadWeights {
   A value[kHeads] = {};
 
-  __device__ HeadWeights() = default;
+  HeadWeights() = default;
   __device__ HeadWeights(const void* weights, int64_t at, int64_t heads, int64_t first) {
     const A* from = static_cast<const A*>(weights) + at * heads + first;
 #pragma unroll

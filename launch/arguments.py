@@ -20,6 +20,12 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def not_negative_number(text: str) -> int:
+    if int(text) < 0:
+        raise argparse.ArgumentTypeError(f"expected at least 0, found {text}")
+    return int(text)
+
+
 def seed(text: str) -> int:
     if not 0 <= int(text) < 2**63:
         raise argparse.ArgumentTypeError(f"expected a number in [0, 2^63), found {text}")
@@ -64,11 +70,7 @@ def ratios(text: str) -> list[float] | str:
 
 def sampler_sms(text: str) -> int | str:
     """ "16" -> 16, "0" -> 0, "auto" """
-    if text == "auto":
-        return text
-    if int(text) < 0:
-        raise argparse.ArgumentTypeError(f"expected a number of SMs, 0 to share all, or auto, found {text}")
-    return int(text)
+    return text if text == "auto" else not_negative_number(text)
 
 
 def byte_counts(text: str) -> list[int]:

@@ -17,14 +17,13 @@ from rich.table import Table
 
 from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
-from cohort.launch.arguments import positive, ratios
+from cohort.launch.arguments import not_negative_number, positive, ratios
 from cohort.launch.bench_shapes import add_shape_options, data_set
 from cohort.launch.plan_table import TIERS
 from cohort.launch.runs import run_programs
-from cohort.launch.train import add_data_options, open_dataset, sampler_options
+from cohort.launch.train import add_data_options, open_dataset, sampler_options, sampler_sms_of
 
 COMPRESS = ("auto", "none", "cache", "host", "both")
-VARIED = ("compress", "cache_ratio", "fetch_sms")  # of bench fetch
 
 
 def register(benches) -> None:
@@ -49,6 +48,13 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     dataset.help = "folder of a data set; or --shape"
     add_shape_options(parser, required=False)
     parser.add_argument("--batches", type=positive, default=50, help="that count, of each kind (default 50)")
+    parser.add_argument(
+        "--sampler-sms",
+        type=lambda text: [not_negative_number(part) for part in text.split(",")],
+        default=[0],
+        metavar="A[,B...]",
+        help="GPU: SMs that the sampler has, to try (default 0: all)",
+    )
     parser.add_argument("--out", type=Path, default=Path("bench.jsonl"), help="lines are appended to it")
     parser.set_defaults(batch_size=None)
     _action(parser, "batch_size").help = "seeds a batch (default: the shape's, or 8192)"
@@ -83,7 +89,7 @@ def _numbers(text: str) -> list[int]:
 
 def sample_batches(args: argparse.Namespace) -> int:
     """Runs ``bench sample``: 0 when its batches were taken."""
-    code, lines = _measure(args, [{}])
+    code, lines = _measure(args, [{"sampler_sms": sms} for sms in args.sampler_sms])
     if lines:
         _print_samples(args, lines)
     return code
@@ -92,10 +98,11 @@ def sample_batches(args: argparse.Namespace) -> int:
 def fetch_batches(args: argparse.Namespace) -> int:
     """Runs ``bench fetch``: 0 when the batches of all options to try were taken."""
     tried = [
-        {"compress": compress, "cache_ratio": ratio, "fetch_sms": sms}
+        {"compress": compress, "cache_ratio": ratio, "fetch_sms": fetch_sms, "sampler_sms": sms}
         for compress in args.compress
         for ratio in args.cache_ratio
-        for sms in args.fetch_sms
+        for fetch_sms in args.fetch_sms
+        for sms in args.sampler_sms
     ]
     code, lines = _measure(args, tried)
     if lines:
@@ -142,6 +149,7 @@ def _run_of(args: argparse.Namespace, dataset: Path, options: dict, folder: Path
     args = argparse.Namespace(**vars(args) | options)
     trainer = {"task": "batches", "num_batches": args.batches}
     trainer |= {name: getattr(args, name) for name in ("fanout", "batch_size", "seed")}
+    trainer["sampler_sms"] = sampler_sms_of(args)
     sampler = sampler_options(args, dataset, plan_file=folder / "plan.json")
     return {"mps": not args.no_mps, "sampler": sampler, "trainer": trainer}
 
@@ -186,20 +194,22 @@ def _typical(records: list[dict], names: tuple[str, ...]) -> dict:
 
 
 def _print_samples(args: argparse.Namespace, lines: list[dict]) -> None:
-    columns = ("beside", "ms", "least ms", "nodes", "edges", "M edges/s", "bytes")
+    columns = ("SMs", "beside", "ms", "least ms", "nodes", "edges", "M edges/s", "bytes")
     table = _table(lines[0], columns)
     for line in lines:
         times = [f"{line['sample_ms']:.3f}", f"{line['least_sample_ms']:.3f}"]
         sizes = [f"{line['nodes']:,.0f}", f"{line['edges']:,.0f}", f"{line['edges'] / line['sample_ms'] / 1e3:.1f}"]
         read = format_bytes(sum(tier["bytes"] for tier in line["lists"].values()))
-        table.add_row(line["beside"], *times, *sizes, read)
+        table.add_row(_all_or(line["sampler_sms"]), line["beside"], *times, *sizes, read)
     _show(table, f"bytes: of neighbour lists, a batch; ms: the median; appended to {args.out}")
 
 
 def _print_fetches(args: argparse.Namespace, lines: list[dict]) -> None:
-    table = _table(lines[0], ("compress", "cache", "SMs", "beside", "rows of", "rows %", "bytes", "ms", "GB/s"))
+    columns = ("compress", "cache", "SMs", "fetch", "beside", "rows of", "rows %", "bytes", "ms", "GB/s")
+    table = _table(lines[0], columns)
     for line in lines:
-        options = [line["compress"], f"{line['cache_ratio']:g}", str(line["fetch_sms"] or "-"), line["beside"]]
+        sms = [_all_or(line["sampler_sms"]), str(line["fetch_sms"] or "-")]
+        options = [line["compress"], f"{line['cache_ratio']:g}", *sms, line["beside"]]
         total = {name: sum(tier[name] for tier in line["rows"].values()) for name in ("reads", "bytes")}
         parts = {"all": total | {"ms": line["fetch_ms"]}} | line["rows"]
         for tier, numbers in parts.items():
@@ -208,6 +218,10 @@ def _print_fetches(args: argparse.Namespace, lines: list[dict]) -> None:
                 options = [""] * len(options)
     told = "ms: the median, of whole fetches and of tiers, which are read side by side"
     _show(table, f"bytes: as stored, a batch; {told}; appended to {args.out}")
+
+
+def _all_or(sampler_sms: int) -> str:
+    return str(sampler_sms or "all")
 
 
 def _told_of_tier(numbers: dict, num_rows: float) -> list[str]:

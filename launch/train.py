@@ -114,7 +114,7 @@ def train(args: argparse.Namespace) -> int:
         "amp": args.amp,
         "quiet": args.quiet,
         "profile": args.profile,
-        "sampler_sms": _sampler_sms(args),
+        "sampler_sms": sampler_sms_of(args),
     }
     if args.trainer_bytes is None:
         args.trainer_bytes = _measured_trainer_bytes(args, dataset, meta, trainer)
@@ -126,7 +126,7 @@ def train(args: argparse.Namespace) -> int:
     return run_programs(_fresh(out), run, show_output=True, num_trainers=run["sampler"]["num_ranks"])
 
 
-def _sampler_sms(args: argparse.Namespace) -> int | str:
+def sampler_sms_of(args: argparse.Namespace) -> int | str:
     """What --sampler-sms says; 0: all are shared."""
     if not args.sampler_sms:
         return 0

@@ -20,9 +20,11 @@ def take_batches(source: BatchSource, run: dict, out: Path) -> None:
     it sampled the next one while it fetched this one, as in a run whose trainer takes no time.
 
     Args:
-        run: run.json; its member "trainer" has "fanout", "batch_size", "num_batches" (that count), "seed".
+        run: run.json; its member "trainer" has "fanout", "batch_size", "num_batches" (that count), "seed",
+            "sampler_sms".
     """
     options = run["trainer"]
+    source.sampler_sms = options["sampler_sms"]
     ids = np.load(Path(run["sampler"]["dataset"]) / "train_ids.npy", mmap_mode="r")
     ids = np.random.default_rng(options["seed"]).permutation(ids)
     with open(out / f"batches-{source.rank}.jsonl", "w") as file:

@@ -41,9 +41,9 @@ def test_samples_of_whole_neighbourhoods(cora, tmp_path, ranks):
         assert (line["batches"], line["seeds"], line["nodes"], line["edges"]) == (4, len(train_ids), nodes, edges)
         assert line["lists"]["host"]["reads"] == len(train_ids), "no node of Cora is alone"
         assert 0 < line["least_sample_ms"] <= line["sample_ms"]
-        (row,) = [row for row in rows if row[:1] == [line["beside"]]]
-        assert row[1] == f"{line['sample_ms']:.3f}" and row[3:5] == [f"{nodes:,}", f"{edges:,}"]
-        assert float(row[5]) == pytest.approx(edges / line["sample_ms"] / 1e3, abs=0.06)
+        (row,) = [row for row in rows if row[:2] == ["all", line["beside"]]]
+        assert row[2] == f"{line['sample_ms']:.3f}" and row[4:6] == [f"{nodes:,}", f"{edges:,}"]
+        assert float(row[6]) == pytest.approx(edges / line["sample_ms"] / 1e3, abs=0.06)
 
 
 def test_batches_are_different_ones_of_the_size(cora, tmp_path):
@@ -79,18 +79,18 @@ def test_fetches_of_all_that_is_to_be_tried(fetched):
 
 def test_the_table_has_whole_fetches_and_their_tiers(fetched):
     lines, rows, _ = fetched
-    wholes = [row for row in rows if row[4:5] == ["all"]]
-    assert [row[:4] for row in wholes[:3]] == [
-        ["none", "0", "-", "nothing"],
-        ["none", "0", "-", "next"],
-        ["none", "0.1", "-", "nothing"],
+    wholes = [row for row in rows if row[5:6] == ["all"]]
+    assert [row[:5] for row in wholes[:3]] == [
+        ["none", "0", "all", "-", "nothing"],
+        ["none", "0", "all", "-", "next"],
+        ["none", "0.1", "all", "-", "nothing"],
     ]
     tiers = [row for row in rows if row[:1] == ["host"]]
     assert len(wholes) == len(tiers) == len(lines)
     for line, whole, tier in zip(lines, wholes, tiers, strict=True):
         host = line["rows"]["host"]
         assert whole[-2] == f"{line['fetch_ms']:.3f}" and tier[-2] == f"{host['ms']:.3f}"
-        assert whole[5] == tier[1] == "100.00"
+        assert whole[6] == tier[1] == "100.00"
         assert tier[-1] == f"{host['bytes'] / host['ms'] / 1e6:.2f}"
 
 
@@ -114,7 +114,15 @@ def test_arguments_that_contradict_themselves(capsys, arguments, words):
     assert words in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("option", [["--compress", "none,all"], ["--cache-ratio", "auto"], ["--fetch-sms", "8,0"]])
+def test_the_cpu_has_no_sms_to_divide(cora, capsys):
+    assert main(["bench", "sample", str(cora), "--device", "cpu", "--sampler-sms", "0,8"]) == 1
+    assert "--sampler-sms: expected a GPU" in capsys.readouterr().err
+
+
+UNFIT = [["--compress", "none,all"], ["--cache-ratio", "auto"], ["--fetch-sms", "8,0"], ["--sampler-sms", "8,auto"]]
+
+
+@pytest.mark.parametrize("option", UNFIT)
 def test_values_that_cannot_be_tried(cora, option, capsys):
     with pytest.raises(SystemExit) as stop:
         main(["bench", "fetch", str(cora), *option])

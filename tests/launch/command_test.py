@@ -336,13 +336,14 @@ def test_a_channel_of_another_version_is_refused(live, tmp_path):
     run = json.loads((live[0] / "run.json").read_text())
     channel = bytearray((Path(run["sampler"]["channel"]) / "channel").read_bytes())
     channel[8] += 1  # the version
+    words = f"expected version {channel[8] - 1:#x}, found {channel[8]:#x}"
     (folder / "channel").write_bytes(channel)
-    refused(cohort("inspect", folder), 1, "expected version 0x6, found 0x7", "the same build")
+    refused(cohort("inspect", folder), 1, words, "the same build")
     run["sampler"] |= {"channel": str(folder), "owner_pid": os.getpid()}
     (tmp_path / "run.json").write_text(json.dumps(run))
     command = [sys.executable, "-m", "cohort.trainer", str(tmp_path / "run.json")]
     trainer = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_TO_START)
-    refused(trainer, 1, "cohort: ", "expected version 0x6, found 0x7")
+    refused(trainer, 1, "cohort: ", words)
 
 
 @pytest.mark.parametrize(

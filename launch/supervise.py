@@ -1,5 +1,6 @@
 """Starts processes, watches them, names the one that failed, and leaves nothing behind."""
 
+import contextlib
 import json
 import math
 import os
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from cohort.base.errors import CohortError
 from cohort.base.programs import POLITE, log_tail, program
-from cohort.launch.mps import Mps
+from cohort.launch.mps import Mps, end_with_parent
 
 POLL_SECONDS = 0.05
 GRACE_SECONDS = 0.3  # processes that fall together are looked at together
@@ -58,19 +59,26 @@ class Supervisor:
 
     def start_sampler(self, argv: list[str], log: Path) -> None:
         """Starts the sampler; its output goes to ``log``."""
-        self.children.append(Child("sampler", "sampler", 0, self._start(argv, log, False, {}), log))
+        with stopped_later():
+            self.children.append(Child("sampler", "sampler", 0, self._start(argv, log, False, {}), log))
 
     def start_trainer(self, argv: list[str], log: Path, show_output: bool, rank: int, num_ranks: int) -> None:
         """Starts a trainer; its output goes to ``log`` (standard output to the terminal when ``show_output``)."""
         name = f"trainer of rank {rank}" if num_ranks > 1 else "trainer"
-        process = self._start(argv, log, show_output, rank_environment(rank, num_ranks))
-        self.children.append(Child("trainer", name, rank, process, log))
+        with stopped_later():
+            process = self._start(argv, log, show_output, rank_environment(rank, num_ranks))
+            self.children.append(Child("trainer", name, rank, process, log))
 
     def _start(self, argv: list[str], log: Path, show_output: bool, more_env: dict[str, str]) -> subprocess.Popen:
         env = POLITE | os.environ | more_env | (self.mps.env if self.mps else {})
         with open(log, "wb") as file:
             return subprocess.Popen(
-                argv, env=env, stdin=subprocess.DEVNULL, stdout=None if show_output else file, stderr=file
+                argv,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=None if show_output else file,
+                stderr=file,
+                preexec_fn=_begin_child,
             )
 
     def watch(self) -> int:
@@ -184,4 +192,29 @@ def ignore_stop_signals() -> None:
 
 def _stop(number: int, _frame) -> None:
     ignore_stop_signals()
+    if _held is not None:
+        _held.append(number)
+        return
     raise Stopped(number)
+
+
+_held: list[int] | None = None  # stop signals that have come inside stopped_later()
+
+
+@contextlib.contextmanager
+def stopped_later():
+    """Inside, a stop signal waits for the end, so that what is started is also known, and ended."""
+    global _held
+    _held = []
+    try:
+        yield
+    finally:
+        numbers, _held = _held, None
+        if numbers:
+            raise Stopped(numbers[0])
+
+
+def _begin_child() -> None:
+    """As the child itself has it once it has loaded: it ends with us, and Ctrl-C is our business."""
+    end_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

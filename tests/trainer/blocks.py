@@ -48,3 +48,20 @@ def run_layer(layer, x, edges, grad_seed: int = 0) -> dict[str, torch.Tensor]:
     found = {"out": out.detach()} | {name: weight.grad for name, weight in layer.named_parameters()}
     leaves = {f"x{i}": each.grad for i, each in enumerate(inputs) if each is not None and each.is_leaf}
     return found | {name: grad for name, grad in leaves.items() if grad is not None}
+
+
+def pair_of(kind: type, *args, **kwargs) -> tuple:
+    """PyG's layer, and ours (a ``kind``, which derives from it) with its weights."""
+    torch.manual_seed(3)
+    theirs, ours = kind.__base__(*args, **kwargs), kind(*args, **kwargs)
+    ours.load_state_dict(theirs.state_dict())
+    assert list(theirs.state_dict()) == list(ours.state_dict())
+    return theirs, ours
+
+
+def assert_same(theirs, ours, x, *edges, relative: float = 1e-5) -> None:
+    """Outputs and gradients of both on the same input."""
+    expected, found = run_layer(theirs, x, edges), run_layer(ours, x, edges)
+    assert expected.keys() == found.keys()
+    for name, value in expected.items():
+        assert_as_close(found[name], value, relative)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch_geometric.nn as pyg
-from blocks import DEVICES, assert_as_close, by_target, random_edges, run_layer
+from blocks import DEVICES, assert_as_close, assert_same, by_target, pair_of, random_edges, run_layer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -11,24 +11,6 @@ from cohort.base.errors import CohortError
 from cohort.nn import Block, GATConv
 
 FEW_COLUMNS, MANY_COLUMNS = (6, 40), (40, 6)  # rows are summed before they are multiplied by the weights; after
-
-
-def pair_of(*args, **kwargs) -> tuple[pyg.GATConv, GATConv]:
-    """PyG's layer, and ours with its weights."""
-    torch.manual_seed(3)
-    theirs = pyg.GATConv(*args, **kwargs)
-    ours = GATConv(*args, **kwargs)
-    ours.load_state_dict(theirs.state_dict())
-    assert list(theirs.state_dict()) == list(ours.state_dict())
-    return theirs, ours
-
-
-def assert_same(theirs, ours, x, *edges, relative=1e-5):
-    """Both on the same input."""
-    expected, found = run_layer(theirs, x, edges), run_layer(ours, x, edges)
-    assert expected.keys() == found.keys()
-    for name, value in expected.items():
-        assert_as_close(found[name], value, relative)
 
 
 def assert_as_exact(theirs, ours, x, target_rows, edge_index, relative=1e-5):
@@ -58,7 +40,7 @@ def with_loops(edge_index: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("heads", [1, 4, 6])
 @pytest.mark.parametrize("dims", [(1, 7), (7, 1), (100, 64), (1000, 8), (8, 1000)])
 def test_outputs_and_gradients_are_pygs(device, heads, dims):
-    theirs, ours = (layer.to(device) for layer in pair_of(*dims, heads=heads))
+    theirs, ours = (layer.to(device) for layer in pair_of(GATConv, *dims, heads=heads))
     x, edge_index = torch.randn(90, dims[0], device=device), with_loops(random_edges(90, 40, 700)).to(device)
     assert_as_exact(theirs, ours, x, lambda x: x[:40], edge_index)
 
@@ -66,7 +48,7 @@ def test_outputs_and_gradients_are_pygs(device, heads, dims):
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dims", [FEW_COLUMNS, MANY_COLUMNS])
 def test_a_hub_of_many_neighbours(device, dims):
-    theirs, ours = (layer.to(device) for layer in pair_of(*dims, heads=4))
+    theirs, ours = (layer.to(device) for layer in pair_of(GATConv, *dims, heads=4))
     x, edge_index = torch.randn(5000, dims[0], device=device), random_edges(5000, 30, 1000, hub=100_000).to(device)
     assert_as_exact(theirs, ours, x, lambda x: x[:30], edge_index)
     backwards = edge_index.flip(0)  # one source of many edges
@@ -94,7 +76,7 @@ def test_a_hub_of_many_neighbours(device, dims):
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_block_and_any_options(sources, targets, num_edges, dims, shared, options, seed):
     targets = min(targets, sources) if shared else targets
-    theirs, ours = (layer.double() for layer in pair_of(*dims, **options))
+    theirs, ours = (layer.double() for layer in pair_of(GATConv, *dims, **options))
     x = torch.randn(sources, dims[0], dtype=torch.float64).requires_grad_()
     target = x[:targets] if shared else torch.randn(targets, dims[0], dtype=torch.float64).requires_grad_()
     edge_index = random_edges(sources, targets, num_edges, seed)
@@ -104,7 +86,7 @@ def test_any_block_and_any_options(sources, targets, num_edges, dims, shared, op
 
 def test_one_tensor_of_nodes_is_sources_and_targets():
     for dims in (FEW_COLUMNS, MANY_COLUMNS, ((7, 7), 4)):
-        theirs, ours = pair_of(*dims, heads=2)
+        theirs, ours = pair_of(GATConv, *dims, heads=2)
         width = dims[0] if isinstance(dims[0], int) else dims[0][0]
         x = torch.randn(50, width).requires_grad_()
         assert_same(theirs, ours, x, with_loops(random_edges(50, 50, 300)))
@@ -112,7 +94,7 @@ def test_one_tensor_of_nodes_is_sources_and_targets():
 
 @pytest.mark.parametrize("loops", [True, False])
 def test_targets_without_rows(loops):
-    theirs, ours = pair_of((7, 7), 4, heads=3, add_self_loops=loops)
+    theirs, ours = pair_of(GATConv, (7, 7), 4, heads=3, add_self_loops=loops)
     x, edge_index = torch.randn(50, 7).requires_grad_(), random_edges(50, 20, 300)
     expected, found = (run_layer(layer, (x, None), (edge_index, None, (50, 20))) for layer in (theirs, ours))
     assert_as_close(found["out"], expected["out"])
@@ -121,7 +103,7 @@ def test_targets_without_rows(loops):
 
 @pytest.mark.parametrize("out_dim", [40, 1])
 def test_rows_of_two_widths(out_dim):
-    theirs, ours = pair_of((7, 9), out_dim, heads=2, residual=True)
+    theirs, ours = pair_of(GATConv, (7, 9), out_dim, heads=2, residual=True)
     x, target = torch.randn(50, 7).requires_grad_(), torch.randn(20, 9).requires_grad_()
     assert_same(theirs, ours, (x, target), random_edges(50, 20, 300))
 
@@ -138,7 +120,7 @@ def test_lazy_layers_learn_their_width(in_dim):
 
 def test_the_offsets_of_a_block_are_used():
     edge_index, indptr = by_target(with_loops(random_edges(60, 40, 500)), 40)
-    theirs, ours = pair_of(6, 8, heads=4)
+    theirs, ours = pair_of(GATConv, 6, 8, heads=4)
     x = torch.randn(60, 6).requires_grad_()
     expected = run_layer(theirs, (x, x[:40]), (edge_index,))
     found = run_layer(ours, (x, x[:40]), (Block(indptr, edge_index[0], 60, 40),))
@@ -178,7 +160,7 @@ def test_dropout_takes_its_share_and_scales_the_rest(device):
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dims", [FEW_COLUMNS, MANY_COLUMNS])
 def test_autocast(device, dims):
-    theirs, ours = (layer.to(device) for layer in pair_of(*dims, heads=4))
+    theirs, ours = (layer.to(device) for layer in pair_of(GATConv, *dims, heads=4))
     x, edge_index = torch.randn(50, dims[0], device=device).requires_grad_(), random_edges(50, 20, 300).to(device)
     expected = run_layer(theirs, (x, x[:20]), (edge_index,))
     with torch.autocast(device, torch.bfloat16):
@@ -193,14 +175,14 @@ def test_autocast(device, dims):
 @pytest.mark.parametrize("dims", [FEW_COLUMNS, MANY_COLUMNS, (64, 16), (16, 64)])
 def test_half_precision(device, dtype, dims):
     x, edge_index = torch.randn(200, dims[0]).to(device, dtype), random_edges(200, 50, 4000).to(device)
-    theirs, ours = (layer.to(device) for layer in pair_of(*dims, heads=4))
+    theirs, ours = (layer.to(device) for layer in pair_of(GATConv, *dims, heads=4))
     assert_as_exact(theirs, ours, x, lambda x: x[:50], edge_index, 3e-2)
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dims", [FEW_COLUMNS, MANY_COLUMNS])
 def test_a_gpu_gives_the_same_bits_again(dims):
-    _, ours = (layer.cuda() for layer in pair_of(*dims, heads=4, dropout=0.5))
+    _, ours = (layer.cuda() for layer in pair_of(GATConv, *dims, heads=4, dropout=0.5))
     x, edge_index = torch.randn(500, dims[0]).cuda().requires_grad_(), random_edges(500, 300, 9000, hub=5000).cuda()
     runs = []
     for _ in range(3):
@@ -212,7 +194,7 @@ def test_a_gpu_gives_the_same_bits_again(dims):
 
 
 def test_frozen_parts_get_no_gradient():
-    _, ours = pair_of(6, 8, heads=2)
+    _, ours = pair_of(GATConv, 6, 8, heads=2)
     for weight in (ours.att_src, ours.att_dst, ours.lin.weight):
         weight.requires_grad_(False)
     x, edge_index = torch.randn(50, 6), random_edges(50, 20, 300)
@@ -221,12 +203,12 @@ def test_frozen_parts_get_no_gradient():
 
 
 def test_edge_features_weights_and_matrices_take_pygs_way():
-    theirs, ours = pair_of(6, 4, heads=2, edge_dim=3)
+    theirs, ours = pair_of(GATConv, 6, 4, heads=2, edge_dim=3)
     x, edge_index = torch.randn(50, 6).requires_grad_(), random_edges(50, 50, 300)
     assert_same(theirs, ours, x, edge_index, torch.rand(300, 3))
     expected, found = (layer(x, edge_index, return_attention_weights=True) for layer in (theirs, ours))
     torch.testing.assert_close(found, expected)
-    theirs, ours = pair_of(6, 4, heads=2, add_self_loops=False)
+    theirs, ours = pair_of(GATConv, 6, 4, heads=2, add_self_loops=False)
     matrix = torch.sparse_coo_tensor(edge_index.flip(0), torch.ones(300), (50, 50)).coalesce()
     assert_same(theirs, ours, x, matrix)
 

@@ -2,31 +2,12 @@
 
 import pytest
 import torch
-import torch_geometric.nn as pyg
-from blocks import DEVICES, assert_as_close, by_target, random_edges, run_layer
+from blocks import DEVICES, assert_as_close, assert_same, by_target, pair_of, random_edges, run_layer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cohort.base.errors import CohortError
 from cohort.nn import Block, GCNConv
-
-
-def pair_of(*args, **kwargs) -> tuple[pyg.GCNConv, GCNConv]:
-    """PyG's layer, and ours with its weights."""
-    torch.manual_seed(3)
-    theirs = pyg.GCNConv(*args, **kwargs)
-    ours = GCNConv(*args, **kwargs)
-    ours.load_state_dict(theirs.state_dict())
-    assert list(theirs.state_dict()) == list(ours.state_dict())
-    return theirs, ours
-
-
-def assert_same(theirs, ours, x, *edges, relative=1e-5):
-    """Both on the same input."""
-    expected, found = run_layer(theirs, x, edges), run_layer(ours, x, edges)
-    assert expected.keys() == found.keys()
-    for name, value in expected.items():
-        assert_as_close(found[name], value, relative)
 
 
 def with_loops(edge_index: torch.Tensor) -> torch.Tensor:
@@ -39,7 +20,7 @@ def with_loops(edge_index: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dims", [(1, 9), (9, 1), (100, 64), (1000, 8), (8, 1000)])
 def test_outputs_and_gradients_are_pygs(device, dims):
-    theirs, ours = (layer.to(device) for layer in pair_of(*dims))
+    theirs, ours = (layer.to(device) for layer in pair_of(GCNConv, *dims))
     x = torch.randn(90, dims[0], device=device).requires_grad_()
     assert_same(theirs, ours, x, with_loops(random_edges(90, 90, 700)).to(device))
 
@@ -57,7 +38,7 @@ def test_outputs_and_gradients_are_pygs(device, dims):
 @settings(max_examples=150, deadline=None)
 def test_any_graph_and_any_options(nodes, num_edges, dim, options, seed):
     dtype = torch.float32 if options["normalize"] else torch.float64  # plain sums of hundreds may cancel out
-    theirs, ours = (layer.to(dtype) for layer in pair_of(dim, 5, **options))
+    theirs, ours = (layer.to(dtype) for layer in pair_of(GCNConv, dim, 5, **options))
     x = torch.randn(nodes, dim, dtype=dtype).requires_grad_()
     assert_same(theirs, ours, x, with_loops(random_edges(nodes, nodes, num_edges, seed)))
 
@@ -66,7 +47,7 @@ def test_a_block_gives_rows_for_its_targets_alone():
     edge_index, indptr = by_target(with_loops(random_edges(60, 40, 500)), 40)
     edge_index[0] = edge_index[0].clamp(max=59)
     for dims in ((6, 90), (90, 6)):
-        theirs, ours = pair_of(*dims)
+        theirs, ours = pair_of(GCNConv, *dims)
         x = torch.randn(60, dims[0]).requires_grad_()
         out = ours(x, Block(indptr, edge_index[0], 60, 40))
         grad = torch.randn(40, dims[1])
@@ -87,7 +68,7 @@ def test_gradients_are_those_of_differences(dims, options):
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dims", [(16, 64), (64, 16)])
 def test_autocast(device, dims):
-    theirs, ours = (layer.to(device) for layer in pair_of(*dims))
+    theirs, ours = (layer.to(device) for layer in pair_of(GCNConv, *dims))
     x = torch.randn(50, dims[0], device=device).requires_grad_()
     edge_index = random_edges(50, 50, 300).to(device)
     expected = run_layer(theirs, x, (edge_index,))
@@ -98,7 +79,7 @@ def test_autocast(device, dims):
 
 
 def test_weights_and_matrices_take_pygs_way():
-    theirs, ours = pair_of(6, 4)
+    theirs, ours = pair_of(GCNConv, 6, 4)
     x, edge_index = torch.randn(50, 6).requires_grad_(), random_edges(50, 50, 300)
     assert_same(theirs, ours, x, edge_index, torch.rand(300))
     matrix = torch.sparse_coo_tensor(edge_index.flip(0), torch.ones(300), (50, 50)).coalesce()

@@ -83,7 +83,7 @@ void Expected::scale_to(const uint32_t* counts, int64_t num_nodes) {
 
 void Counts::expect(int64_t num_nodes) {
   const auto of = [&](Kind kind, const uint32_t* counted) {
-    const auto known = promised[static_cast<std::size_t>(kind)];
+    const auto known = promises.of(kind);
     return known.empty() ? Expected(counted, num_nodes, num_batches) : Expected(known, counted, num_nodes);
   };
   expected = {of(Kind::kFeature, node_reads), of(Kind::kTopology, expansions)};
@@ -129,10 +129,20 @@ Costs::Costs(const GraphSizes& sizes, const Links& links)
   line_seconds_[static_cast<std::size_t>(Tier::kRecent)] = line_seconds_[static_cast<std::size_t>(Tier::kLocal)];
 }
 
-// Of the batches that read a row, those that find it in one of the batches before: batches taken for independent.
-double Costs::recent_share(double reads) const {
+// Of the batches that read a row, those that find it in one of the batches before. `returned` of the reads find it in
+// the batch right before; without that knowledge (0) batches are taken for independent, and it is `reads`, their mean.
+// It is less where a seed comes once an epoch and brings the row along. It is more where rows of one count differ in
+// how often they are read: then rates are taken for Beta(a, b) with that mean and `returned` = (a + 1) / (a + b + 1),
+// and w batches before lack the row with the chance prod_{i<w} (b + i) / (a + b + 1 + i).
+double Costs::recent_share(double reads, double returned) const {
+  const double mean = std::min(1.0, reads);
+  const double once = returned > 0 ? std::min(1.0, returned) : mean;
+  const bool spread = once > mean && once < 1;
+  const double sum = spread ? (1 - once) / (once - mean) : 0;  // a + b
   double none = 1;
-  for (int batch = 0; batch < sizes_.recent_batches; ++batch) none *= 1 - std::min(1.0, reads);
+  for (int batch = 0; batch < sizes_.recent_batches; ++batch) {
+    none *= spread ? ((1 - mean) * sum + batch) / (sum + 1 + batch) : 1 - once;
+  }
   return 1 - none;
 }
 
@@ -142,7 +152,9 @@ Use Costs::feature_use(Tier tier, const Counts& counts, int64_t node) const {
   Use use;
   use.reads = mean_reads(Kind::kFeature, counts, node);
   if (tier != Tier::kLocal) {
-    const double recent = recent_share(use.reads);
+    const std::size_t count = counts.node_reads[node];
+    const auto returns = counts.promises.returns;
+    const double recent = recent_share(use.reads, count < returns.size() ? returns[count] : 0);
     use.reads *= tier == Tier::kRecent ? recent : 1 - recent;
   }
   use.bytes = use.reads * static_cast<double>(rows.bytes_of(node));

@@ -77,13 +77,22 @@ class Expected {
   double scale_ = 1;
 };
 
+// What counts say of other batches: float64 [any] each, by count. Empty where nobody knows.
+struct Promises {
+  std::span<const double> reads{};       // in as many other batches
+  std::span<const double> expansions{};  // the same
+  std::span<const double> returns{};     // share of the reads whose row the batch right before read too, 0..1
+
+  std::span<const double> of(Kind kind) const { return kind == Kind::kFeature ? reads : expansions; }
+};
+
 // What the sampler did in pre-sampled batches, of one GPU or of all together.
 struct Counts {
   int64_t num_batches = 0;
-  const uint32_t* node_reads = nullptr;                       // uint32 [V], batches that read the node's feature row
-  const uint32_t* expansions = nullptr;                       // uint32 [V], times neighbours of the node were drawn
-  const uint64_t* edges_read = nullptr;                       // uint64 [V], neighbours drawn in all of these
-  std::array<std::span<const double>, kNumKinds> promised{};  // of reads, of expansions: Hotness::promised_reads()
+  const uint32_t* node_reads = nullptr;  // uint32 [V], batches that read the node's feature row
+  const uint32_t* expansions = nullptr;  // uint32 [V], times neighbours of the node were drawn
+  const uint64_t* edges_read = nullptr;  // uint64 [V], neighbours drawn in all of these
+  Promises promises{};
   // Filled by expect().
   std::array<Expected, 2> expected{};  // of node_reads, of expansions
   double mean_picks = 0;               // edges_read of an expansion, over all nodes
@@ -174,7 +183,7 @@ class Costs {
   int64_t degree(int64_t node) const { return sizes_.indptr[node + 1] - sizes_.indptr[node]; }
   Use feature_use(Tier tier, const Counts& counts, int64_t node) const;
   Use topology_use(Tier tier, const Counts& counts, int64_t node) const;
-  double recent_share(double reads) const;
+  double recent_share(double reads, double returned) const;
 
   GraphSizes sizes_;
   Rows slab_rows_, host_rows_, recent_rows_;

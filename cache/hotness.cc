@@ -15,7 +15,7 @@ namespace {
 constexpr uint64_t kHashMultiplier = 0x9E3779B97F4A7C15ull;  // 2^64 / golden ratio, odd
 constexpr int kLooksToAgree = 2;
 constexpr std::size_t kMostPromised = 128;  // counts above this promise the same more as it does
-constexpr int64_t kEnoughNodes = 1000;      // of a count, to take their mean
+constexpr int64_t kEnough = 1000;           // nodes (or reads) of a count, to take their mean
 
 template <typename T>
 void add_to(T& count, T more) {
@@ -41,28 +41,34 @@ std::vector<uint32_t> top_of(std::span<const uint32_t> counts, std::size_t size)
   return top;
 }
 
-// What a count promises of as many other reads: the mean over the nodes that have it of what a trial read, times how
-// much more was counted than tried. Between counts that too few nodes have it is interpolated.
-std::vector<double> promise_of(std::span<const uint32_t> counts, std::span<const uint32_t> trial) {
-  const auto sum = [](std::span<const uint32_t> all) { return std::accumulate(all.begin(), all.end(), 0.0); };
-  const double tried = sum(trial), scale = tried > 0 ? sum(counts) / tried : 0;
-  std::array<int64_t, kMostPromised + 1> nodes{}, reads{};
-  for (std::size_t node = 0; node < counts.size(); ++node) {
-    if (counts[node] > kMostPromised) continue;
-    ++nodes[counts[node]];
-    reads[counts[node]] += trial[node];
-  }
-  std::vector<double> promised;
-  for (std::size_t count = 0; count <= kMostPromised; ++count) {
-    if (nodes[count] < kEnoughNodes) continue;
-    const double mean = scale * static_cast<double>(reads[count]) / static_cast<double>(nodes[count]);
-    const double last = promised.empty() ? mean : promised.back(), next = std::max(last, mean);
-    const std::size_t known = promised.size(), steps = count - known + 1;
+// Means by count, ascending, of what there is of `of` in `parts`. Between counts with fewer parts than `enough` it is
+// interpolated; empty when fewer than two counts have enough.
+std::vector<double> rising_means(std::span<const int64_t> of, std::span<const int64_t> parts, int64_t enough) {
+  std::vector<double> means;
+  for (std::size_t count = 0; count < of.size(); ++count) {
+    if (parts[count] < enough) continue;
+    const double mean = static_cast<double>(of[count]) / static_cast<double>(parts[count]);
+    const double last = means.empty() ? mean : means.back(), next = std::max(last, mean);
+    const std::size_t known = means.size(), steps = count - known + 1;
     for (std::size_t i = 1; i <= steps; ++i) {
-      promised.push_back(last + (next - last) * static_cast<double>(i) / static_cast<double>(steps));
+      means.push_back(last + (next - last) * static_cast<double>(i) / static_cast<double>(steps));
     }
   }
-  return promised.size() >= 2 ? promised : std::vector<double>();
+  return means.size() >= 2 ? means : std::vector<double>();
+}
+
+// What a count promises of as many other reads: the mean of what a trial read of the nodes that have it, times how much
+// more was counted than tried. `tried` by count, the last above kMostPromised.
+std::vector<double> promise_of(std::span<const uint32_t> counts, std::span<const int64_t> tried) {
+  std::vector<int64_t> nodes(kMostPromised + 1);
+  for (uint32_t count : counts) {
+    if (count <= kMostPromised) ++nodes[count];
+  }
+  const double counted = std::accumulate(counts.begin(), counts.end(), 0.0);
+  const double all_tried = std::accumulate(tried.begin(), tried.end(), 0.0);
+  std::vector<double> promised = rising_means(tried.first(kMostPromised + 1), nodes, kEnough);
+  for (double& reads : promised) reads *= all_tried > 0 ? counted / all_tried : 0;
+  return promised;
 }
 
 }  // namespace
@@ -90,8 +96,8 @@ Hotness::Hotness(HotnessKey key, int64_t num_nodes, uint64_t seed)
       edges_read_(static_cast<std::size_t>(num_nodes)) {}
 
 void Hotness::add(const SampledBatch& batch) {
-  if (in_trial_) {
-    add_to_trial(batch);
+  if (trial_) {
+    trial_->add(batch, *this);
     return;
   }
   ++num_batches_;
@@ -110,23 +116,32 @@ void Hotness::add(const SampledBatch& batch) {
   }
 }
 
-void Hotness::add_to_trial(const SampledBatch& batch) {
+void Hotness::Trial::add(const SampledBatch& batch, const Hotness& counted) {
+  const auto of = [](uint32_t count) { return std::min<std::size_t>(count, kMostPromised + 1); };
+  ++num_batches;
   for (std::size_t i = 0; i < batch.nodes.size(); ++i) {
     const auto node = static_cast<std::size_t>(batch.nodes[i]);
-    ++trial_[0][node];
-    if (static_cast<int64_t>(i) < batch.num_expanded) ++trial_[1][node];
+    const std::size_t count = of(counted.node_reads_[node]);
+    ++reads[0][count];
+    if (static_cast<int64_t>(i) < batch.num_expanded) ++reads[1][of(counted.expansions_[node])];
+    if (num_batches > 1) {
+      ++later_reads[count];
+      if (last_batch[node] + 1 == num_batches) ++returns[count];
+    }
+    last_batch[node] = num_batches;
   }
 }
 
 void Hotness::begin_trial() {
-  in_trial_ = true;
-  trial_.fill(std::vector<uint32_t>(node_reads_.size()));
+  const std::vector<int64_t> none(kMostPromised + 2);
+  trial_ = {0, std::vector<uint32_t>(node_reads_.size()), {none, none}, none, none};
 }
 
 void Hotness::end_trial() {
-  promised_ = {promise_of(node_reads_, trial_[0]), promise_of(expansions_, trial_[1])};
-  in_trial_ = false;
-  trial_ = {};
+  const std::span later(trial_->later_reads), returns(trial_->returns);
+  promised_ = {promise_of(node_reads_, trial_->reads[0]), promise_of(expansions_, trial_->reads[1]),
+               rising_means(returns.first(kMostPromised + 1), later.first(kMostPromised + 1), kEnough)};
+  trial_.reset();
 }
 
 std::filesystem::path hotness_path(const std::filesystem::path& dataset, const HotnessKey& key) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -39,7 +40,8 @@ class Hotness {
   // Throws Error when a count would pass its type.
   void add(const SampledBatch& batch);
   // Counts of a part of the run promise less than they say where batches differ, and as much where the same seeds come
-  // again. A trial tells how much: batches of yet another epoch, which are not counted, between these two.
+  // again. A trial tells how much: batches of yet another epoch, which are not counted, between these two. It also
+  // tells how often a row is read again by the next batch.
   void begin_trial();
   void end_trial();
 
@@ -52,12 +54,9 @@ class Hotness {
   std::span<const uint32_t> node_reads() const { return node_reads_; }  // uint32 [V]
   std::span<const uint32_t> expansions() const { return expansions_; }  // uint32 [V]
   std::span<const uint64_t> edges_read() const { return edges_read_; }  // uint64 [V]
-  // Reads (expansions) to expect in num_batches() other batches of a node that had so many: float64 [any], by count;
-  // empty: nobody knows.
-  std::span<const double> promised_reads() const { return promised_[0]; }
-  std::span<const double> promised_expansions() const { return promised_[1]; }
+  Promises promises() const { return {promised_[0], promised_[1], promised_[2]}; }
   Counts counts() const {
-    return {num_batches_, node_reads_.data(), expansions_.data(), edges_read_.data(), {promised_[0], promised_[1]}};
+    return {num_batches_, node_reads_.data(), expansions_.data(), edges_read_.data(), promises()};
   }
 
   // Writes the file whole or not at all.
@@ -74,11 +73,17 @@ class Hotness {
   std::vector<uint32_t> node_reads_;
   std::vector<uint32_t> expansions_;
   std::vector<uint64_t> edges_read_;
-  void add_to_trial(const SampledBatch& batch);
+  std::array<std::vector<double>, 3> promised_;  // as in Promises
 
-  bool in_trial_ = false;
-  std::array<std::vector<uint32_t>, kNumKinds> trial_;   // uint32 [V] each, read and drawn from in the trial
-  std::array<std::vector<double>, kNumKinds> promised_;  // by Kind
+  // What a trial found, by the count of the nodes.
+  struct Trial {
+    void add(const SampledBatch& batch, const Hotness& counted);
+    uint32_t num_batches = 0;
+    std::vector<uint32_t> last_batch;                   // uint32 [V], 1 + the last that read the node; 0: none
+    std::array<std::vector<int64_t>, kNumKinds> reads;  // by Kind: reads, expansions
+    std::vector<int64_t> later_reads, returns;          // reads but those of the first batch; returns of these
+  };
+  std::optional<Trial> trial_;
 };
 
 // Where a data set keeps its counts for a key: DIR/hotness-<digest as 16 hex digits>.bin.

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <memory>
+#include <numeric>
 #include <type_traits>
 
 #include "base/check.h"
@@ -16,7 +17,7 @@
 namespace cohort::cache {
 namespace {
 
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersion = 3;
 constexpr uint32_t kMaxPromised = 4096;
 constexpr std::size_t kMaxHops = 16;
 constexpr const char* kCure = "remove the file: it is made again when it is missing";
@@ -35,8 +36,8 @@ struct Header {
   uint32_t batch_size = 0;
   uint32_t data_crc = 0;
   std::array<int32_t, kMaxHops> fanout{};
-  std::array<uint32_t, kNumKinds> num_promised{};
-  std::array<uint32_t, 11> zeros{};
+  std::array<uint32_t, 3> num_promised{};
+  std::array<uint32_t, 10> zeros{};
   uint32_t header_crc = 0;  // of the 196 bytes before it
 };
 static_assert(sizeof(Header) == 200 && std::is_trivially_copyable_v<Header>);
@@ -59,7 +60,7 @@ void for_arrays(Edges& edges_read, Reads& node_reads, Reads& expansions, Promise
   visit(std::span(edges_read));
   visit(std::span(node_reads));
   visit(std::span(expansions));
-  for (auto& of_kind : promised) visit(std::span(of_kind));
+  for (auto& promise : promised) visit(std::span(promise));
 }
 
 // A file under a temporary name until commit().
@@ -104,10 +105,11 @@ void check(const Header& header, const std::filesystem::path& path, std::uintmax
     refuse(path, fmt::format("version {}", kVersion), fmt::format("version {}", header.version));
   }
   if (crc_of(header) != header.header_crc) refuse(path, "a header with a right checksum", "a wrong one");
-  const auto [reads, expansions] = header.num_promised;
-  const uint64_t bytes = sizeof(Header) + header.num_nodes * 16 + (uint64_t{reads} + expansions) * sizeof(double);
-  const bool too_many =
-      header.num_nodes > UINT32_MAX || header.num_hops > kMaxHops || std::max(reads, expansions) > kMaxPromised;
+  const auto& promised = header.num_promised;
+  const uint64_t num_promised = std::accumulate(promised.begin(), promised.end(), uint64_t{0});
+  const uint64_t bytes = sizeof(Header) + header.num_nodes * 16 + num_promised * sizeof(double);
+  const bool too_many = header.num_nodes > UINT32_MAX || header.num_hops > kMaxHops ||
+                        *std::max_element(promised.begin(), promised.end()) > kMaxPromised;
   if (too_many || file_bytes != bytes) {
     refuse(path, fmt::format("{} bytes for {} nodes", bytes, header.num_nodes), fmt::format("{} bytes", file_bytes));
   }
@@ -128,9 +130,8 @@ void Hotness::save(const std::filesystem::path& path) const {
   header.max_batch_edges = static_cast<uint64_t>(max_batch_edges_);
   header.batch_size = key_.batch_size;
   std::copy(key_.fanout.begin(), key_.fanout.end(), header.fanout.begin());
-  for (std::size_t kind = 0; kind < promised_.size(); ++kind) {
-    header.num_promised[kind] = static_cast<uint32_t>(promised_[kind].size());
-  }
+  std::transform(promised_.begin(), promised_.end(), header.num_promised.begin(),
+                 [](const std::vector<double>& promise) { return static_cast<uint32_t>(promise.size()); });
   for_arrays(edges_read_, node_reads_, expansions_, promised_,
              [&](auto array) { header.data_crc = ibp::crc32c(std::as_bytes(array), header.data_crc); });
   header.header_crc = crc_of(header);
@@ -156,9 +157,7 @@ Hotness Hotness::load(const std::filesystem::path& path, const HotnessKey* expec
   hotness.num_batches_ = static_cast<int64_t>(header.num_batches);
   hotness.max_batch_nodes_ = static_cast<int64_t>(header.max_batch_nodes);
   hotness.max_batch_edges_ = static_cast<int64_t>(header.max_batch_edges);
-  for (std::size_t kind = 0; kind < header.num_promised.size(); ++kind) {
-    hotness.promised_[kind].resize(header.num_promised[kind]);
-  }
+  for (std::size_t i = 0; i < header.num_promised.size(); ++i) hotness.promised_[i].resize(header.num_promised[i]);
   uint32_t crc = 0;
   for_arrays(hotness.edges_read_, hotness.node_reads_, hotness.expansions_, hotness.promised_, [&](auto array) {
     read(array.data(), array.size_bytes());

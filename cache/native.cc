@@ -77,7 +77,7 @@ RowBytes row_bytes_of(nb::handle value) {
 Plan plan(const Vector<int64_t>& indptr, int index_bytes, nb::handle row_bytes, nb::handle host_row_bytes, bool lists,
           const std::vector<int64_t>& num_batches, const Matrix<uint32_t>& node_reads,
           const Matrix<uint32_t>& expansions, const Matrix<uint64_t>& edges_read,
-          const std::array<std::vector<double>, kNumKinds>& promised, std::vector<std::vector<int>> cliques,
+          const std::array<std::vector<double>, 3>& promised, std::vector<std::vector<int>> cliques,
           std::vector<int64_t> budget_bytes, const std::array<double, kNumPlaces>& bytes_per_second,
           const std::array<double, kNumPlaces>& seconds_per_line, const std::array<int64_t, 3>& index,
           const std::pair<int, int64_t>& recent) {
@@ -95,7 +95,7 @@ Plan plan(const Vector<int64_t>& indptr, int index_bytes, nb::handle row_bytes, 
                  recent.first,
                  recent.second};
   input.counts = counts_of(num_batches, node_reads, expansions, edges_read, num_nodes);
-  for (Counts& counts : input.counts) counts.promised = {promised[0], promised[1]};
+  for (Counts& counts : input.counts) counts.promises = {promised[0], promised[1], promised[2]};
   input.cliques = std::move(cliques);
   input.budget_bytes = std::move(budget_bytes);
   for (std::size_t tier = 0; tier < kNumPlaces; ++tier)
@@ -213,10 +213,11 @@ void bind_hotness(nb::module_& module) {
                    [](nb::handle self) { return view(nb::cast<const Hotness&>(self).expansions(), self); })
       .def_prop_ro("edges_read",
                    [](nb::handle self) { return view(nb::cast<const Hotness&>(self).edges_read(), self); })
-      .def_prop_ro("promised_reads",
-                   [](nb::handle self) { return view(nb::cast<const Hotness&>(self).promised_reads(), self); })
-      .def_prop_ro("promised_expansions",
-                   [](nb::handle self) { return view(nb::cast<const Hotness&>(self).promised_expansions(), self); });
+      .def_prop_ro("promised", [](nb::handle self) {
+        const Promises promises = nb::cast<const Hotness&>(self).promises();
+        return nb::make_tuple(view(promises.reads, self), view(promises.expansions, self),
+                              view(promises.returns, self));
+      });
 }
 
 }  // namespace

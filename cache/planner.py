@@ -34,8 +34,8 @@ class Counts:
         expansions: uint32 [rows, V], times the node's neighbours were drawn.
         edges_read: uint64 [rows, V], neighbours drawn in all of these.
         max_batch_nodes, max_batch_edges: of the largest batch seen; 0 when unknown.
-        promised: what counts promise, of reads and of expansions: float64 [any] each, by count, the number to expect in
-            as many other batches; empty where nobody knows.
+        promised: what counts promise, float64 [any] each, by count; empty where nobody knows. Reads, and expansions, to
+            expect in as many other batches; the share of reads whose row the batch right before read too.
     """
 
     num_batches: Sequence[int]
@@ -44,7 +44,7 @@ class Counts:
     edges_read: np.ndarray
     max_batch_nodes: int = 0
     max_batch_edges: int = 0
-    promised: tuple[Sequence[float], Sequence[float]] = ((), ())
+    promised: tuple[Sequence[float], Sequence[float], Sequence[float]] = ((), (), ())
 
     @classmethod
     def stand_in(cls, policy: str, indptr: np.ndarray, indices: np.ndarray, picks: int) -> "Counts":
@@ -69,8 +69,7 @@ def load_counts(path: Path) -> Counts:
     """
     file = _native.Hotness.load(str(path))
     arrays = (file.node_reads[None], file.expansions[None], file.edges_read[None])
-    promised = (file.promised_reads, file.promised_expansions)
-    return Counts([file.num_batches], *arrays, file.max_batch_nodes, file.max_batch_edges, promised)
+    return Counts([file.num_batches], *arrays, file.max_batch_nodes, file.max_batch_edges, file.promised)
 
 
 def stored_row_bytes(data, coded: bool) -> int | np.ndarray:
@@ -146,7 +145,7 @@ def plan(
         node_reads=np.ascontiguousarray(counts.node_reads, np.uint32),
         expansions=np.ascontiguousarray(counts.expansions, np.uint32),
         edges_read=np.ascontiguousarray(counts.edges_read, np.uint64),
-        promised=[list(map(float, of_kind)) for of_kind in counts.promised],
+        promised=[list(map(float, promise)) for promise in counts.promised],
         cliques=[list(clique) for clique in cliques],
         budget_bytes=list(budget_bytes),
         bytes_per_second=list(links.bytes_per_second),

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -66,30 +67,37 @@ TEST(Hotness, CountsThatComeAgainPromiseWhatTheySay) {
   add_half(hotness, reads);
   hotness.end_trial();
   EXPECT_EQ(hotness.num_batches(), 2 * kHalf) << "the trial is not counted";
-  ASSERT_EQ(hotness.promised_reads().size(), 9u) << "counts 0, 2, 4, 6, 8";
+  ASSERT_EQ(hotness.promises().reads.size(), 9u) << "counts 0, 2, 4, 6, 8";
   for (std::size_t count = 0; count < 9; ++count) {
-    EXPECT_NEAR(hotness.promised_reads()[count], static_cast<double>(count), 1e-9);
+    EXPECT_NEAR(hotness.promises().reads[count], static_cast<double>(count), 1e-9);
   }
 }
 
-// Nodes with rates of their own, read by chance: other batches say what a count promises.
-TEST(Hotness, CountsByChancePromiseWhatOtherBatchesBring) {
-  const auto part = [](uint64_t which) {
-    return [which](int64_t node, int batch) {
-      const base::PhiloxKey key = base::key_of(5);
-      const auto at = static_cast<uint64_t>(node);
-      const uint64_t rate = 1 + base::random_below(300, key, at, 0);  // of 1000
-      return base::random_below(1000, key, at, 1 + which * kHalf + static_cast<uint64_t>(batch)) < rate;
-    };
+// Nodes with rates of their own: batches of a half read each by chance.
+auto by_chance(uint64_t half) {
+  return [half](int64_t node, int batch) {
+    const base::PhiloxKey key = base::key_of(5);
+    const auto at = static_cast<uint64_t>(node);
+    const uint64_t rate = 1 + base::random_below(300, key, at, 0);  // of 1000
+    return base::random_below(1000, key, at, 1 + half * kHalf + static_cast<uint64_t>(batch)) < rate;
   };
-  Hotness hotness({}, kManyNodes, 0), others({}, kManyNodes, 0);
-  add_half(hotness, part(0));
-  add_half(hotness, part(1));
+}
+
+Hotness tried_by_chance() {
+  Hotness hotness({}, kManyNodes, 0);
+  add_half(hotness, by_chance(0));
+  add_half(hotness, by_chance(1));
   hotness.begin_trial();
-  add_half(hotness, part(2));
+  add_half(hotness, by_chance(2));
   hotness.end_trial();
-  for (uint64_t which = 3; which < 7; ++which) add_half(others, part(which));
-  const auto promised = hotness.promised_reads();
+  return hotness;
+}
+
+TEST(Hotness, CountsByChancePromiseWhatOtherBatchesBring) {
+  const Hotness hotness = tried_by_chance();
+  Hotness others({}, kManyNodes, 0);
+  for (uint64_t half = 3; half < 7; ++half) add_half(others, by_chance(half));
+  const auto promised = hotness.promises().reads;
   ASSERT_GE(promised.size(), 7u);
   for (uint32_t count = 0; count < promised.size(); ++count) {
     double sum = 0, nodes = 0;
@@ -97,6 +105,34 @@ TEST(Hotness, CountsByChancePromiseWhatOtherBatchesBring) {
       if (hotness.node_reads()[node] == count) sum += others.node_reads()[node], ++nodes;
     }
     EXPECT_NEAR(promised[count], sum / nodes / 2, 0.05 * sum / nodes / 2 + 0.05) << count;
+  }
+}
+
+// Nodes of one count differ in their rates, so that a read is likelier after another than the mean rate says.
+TEST(Hotness, ReturnsTellWhatTheBatchesBeforeHold) {
+  const Hotness hotness = tried_by_chance();
+  Counts counts = hotness.counts();
+  counts.expect(kManyNodes);
+  constexpr int kTried = 40;
+  for (const int window : {1, 2, 4}) {
+    GraphSizes sizes{kManyNodes, nullptr, 4, 128};
+    sizes.recent_batches = window;
+    sizes.recent_row_bytes = 128;
+    const Costs costs(sizes, {{{1e12, 0}, {1e11, 0}, {1e10, 0}}});
+    double promised = 0, by_the_mean = 0, found = 0;
+    for (int64_t node = 0; node < kManyNodes; ++node) {
+      promised += costs.use(Kind::kFeature, Tier::kRecent, counts, node).reads;
+      const double rate = mean_reads(Kind::kFeature, counts, node);
+      by_the_mean += rate * (1 - std::pow(1 - rate, window));
+      int last = -kTried;
+      for (int batch = 0; batch < window + kTried; ++batch) {
+        if (!by_chance(3)(node, batch)) continue;
+        if (batch >= window && batch - last <= window) found += 1.0 / kTried;
+        last = batch;
+      }
+    }
+    EXPECT_NEAR(promised, found, 0.02 * found) << window;
+    EXPECT_LT(by_the_mean, 0.97 * found) << window;
   }
 }
 
@@ -153,9 +189,11 @@ TEST_F(HotnessFile, KeepsThePromises) {
   saved.end_trial();
   saved.save(path_);
   const Hotness loaded = Hotness::load(path_);
-  EXPECT_EQ(list(loaded.promised_reads()), list(saved.promised_reads()));
-  EXPECT_EQ(loaded.promised_reads().size(), 5u);
-  EXPECT_TRUE(loaded.promised_expansions().empty());
+  EXPECT_EQ(list(loaded.promises().reads), list(saved.promises().reads));
+  EXPECT_EQ(list(loaded.promises().returns), list(saved.promises().returns));
+  EXPECT_EQ(loaded.promises().reads.size(), 5u);
+  EXPECT_EQ(loaded.promises().returns.size(), 5u);
+  EXPECT_TRUE(loaded.promises().expansions.empty());
 }
 
 TEST_F(HotnessFile, EveryDamagedByteIsFound) {

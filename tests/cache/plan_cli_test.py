@@ -283,7 +283,7 @@ def test_predicted_hits_come_true_in_other_batches(tmp_path, capsys, train_share
     beside_copies = plan(indptr, chosen_by, **common, recent=(2, 64)).gpu(0)
     assert hit_rates(beside_copies.feature_use)[3] == pytest.approx(copied_share(batches, beside_copies), rel=0.04)
     if train_share < 0.1:
-        by_one_set = plan(indptr, replace(chosen_by, promised=((), ())), **common).gpu(0)
+        by_one_set = plan(indptr, replace(chosen_by, promised=((), (), ())), **common).gpu(0)
         assert hit_rates(by_one_set.feature_use)[0] < 0.9 * achieved, "Good-Turing takes batches for independent"
 
 

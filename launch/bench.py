@@ -98,7 +98,7 @@ def _told_by(args: argparse.Namespace) -> dict:
 
 def numbers_of(run: Run) -> dict:
     """Means over the epochs after the first (of rank 0), and what a batch read."""
-    epochs = [ranks_of(epoch)[0] for epoch in run.epochs[1:] or run.epochs]
+    epochs = [ranks_of(epoch)[0] for epoch in run.settled]
     means = {name: sum(epoch[name] for epoch in epochs) / len(epochs) for name in TIMES}
     uses = run.uses(ROWS)
     return means | {

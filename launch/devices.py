@@ -1,5 +1,7 @@
 """What this build and machine can run on."""
 
+import os
+
 from cohort.base.errors import CohortError
 from cohort.base.programs import ask_sampler
 
@@ -11,6 +13,17 @@ def devices() -> dict:
     other's memory, [[ordinal, ...], ...], "versions": CUDA's, [driver, runtime]}
     """
     return ask_sampler("--devices")
+
+
+def visible_by_uuid() -> dict[str, str]:
+    """CUDA_VISIBLE_DEVICES with the UUIDs of the GPUs that it names, in its order; nothing where it is not set.
+
+    An MPS daemon that was started with indices numbers the GPUs that it sees anew, so that the same indices mean others
+    to its clients.
+    """
+    if "CUDA_VISIBLE_DEVICES" not in os.environ:
+        return {}
+    return {"CUDA_VISIBLE_DEVICES": ",".join(gpu["uuid"] for gpu in devices()["gpus"])}
 
 
 def resolve_device(wanted: str) -> str:

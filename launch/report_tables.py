@@ -113,7 +113,7 @@ def compare_table(runs: list[Run], names: list[str]) -> Table:
 
 def median_times(run: Run) -> dict[str, float]:
     """Medians of the first rank's times over the epochs after the first (over the only one where there is no other)."""
-    epochs = [ranks_of(epoch)[0] for epoch in run.epochs[1:] or run.epochs]
+    epochs = [ranks_of(epoch)[0] for epoch in run.settled]
     return {name: median(epoch[name] for epoch in epochs) for name in TIMES}
 
 

@@ -64,10 +64,15 @@ class Run:
     def epochs(self) -> list[dict]:
         return self.summary["epochs"]
 
+    @property
+    def settled(self) -> list[dict]:
+        """The epochs that shares and rates are taken from: all but the first, where there are others."""
+        return self.epochs[1:] or self.epochs
+
     def uses(self, kind: Kind, rank: int | None = None) -> dict[str, TierUse]:
         """What a batch of a rank, or of any of them, reads: {tier: TierUse}; planned for several ranks: the mean."""
         ranks = range(len(self.places)) if rank is None else [rank]
-        parts = [ranks_of(epoch)[i] for epoch in self.epochs for i in ranks]
+        parts = [ranks_of(epoch)[i] for epoch in self.settled for i in ranks]
         batches = max(1, sum(part["num_batches"] for part in parts))
         sums = {tier: _sum([part[kind.tiers][tier] for part in parts]) for tier in TIERS}
         reads = sum(tier[kind.count] for tier in sums.values())

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from cohort.base.errors import CohortError
@@ -47,7 +48,8 @@ def run_script(args: argparse.Namespace) -> int:
     processes = []
     try:
         with _meeting(num_ranks) as store:
-            env = os.environ | (mps.env if mps else {}) | {"COHORT_RUN": "1"} | store | _visible(args.gpus)
+            env = os.environ | (mps.env if mps else {}) | {"COHORT_RUN": "1"} | store
+            env |= _visible(args.gpus, env)
             for rank in range(num_ranks):
                 command = [sys.executable, str(args.script), *args.args]
                 processes.append(
@@ -76,11 +78,11 @@ def _meeting(num_ranks: int):
     yield address | {"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0"}
 
 
-def _visible(chosen: list[int] | None) -> dict[str, str]:
-    """What makes the chosen ones of the visible GPUs the only visible ones, in this order."""
+def _visible(chosen: list[int] | None, env: Mapping[str, str]) -> dict[str, str]:
+    """What makes the chosen ones of the GPUs that are visible in ``env`` the only visible ones, in this order."""
     if chosen is None:
         return {}
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    visible = env.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, chosen))}
     names = visible.split(",")

@@ -9,6 +9,7 @@ from pathlib import Path
 from cohort.base.files import write_atomically
 from cohort.base.programs import program
 from cohort.channel.run_folder import RunFolder, rank_folders
+from cohort.launch.devices import visible_by_uuid
 from cohort.launch.mps import Mps
 from cohort.launch.supervise import Stopped, Supervisor, ignore_stop_signals, stop_on_signals
 
@@ -54,8 +55,10 @@ def _run(out: Path, run: dict, show_output: bool, num_trainers: int, cleanup: co
 
 def start_mps() -> Mps | None:
     """The MPS daemon for a run on a GPU; None, said aloud, when there is none to be had."""
+    visible = visible_by_uuid()
     mps = Mps()
     if mps.active:
+        mps.env |= visible
         return mps
     print(
         f"cohort: no MPS ({mps.problem}): sampler and trainer will be time-sliced on the GPU, and wait for each other",

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from cohort.trainer.metrics import TIERS, EpochReport, add_tiers
+from cohort.trainer.metrics import TIERS, EpochReport, add_tiers, settled
 
 
 def predicted(sampler: dict) -> list[dict] | None:
@@ -27,7 +27,8 @@ def predicted(sampler: dict) -> list[dict] | None:
 
 
 def measured(epochs: list[EpochReport]) -> list[dict]:
-    """The same of the batches that were trained on, and `gb_per_s`: {tier: stored bytes over the time of the reads}."""
+    """The same of the settled epochs' batches, and `gb_per_s`: {tier: stored bytes over the time of the reads}."""
+    epochs = settled(epochs)
     ranks = []
     for rank in range(max((len(epoch.ranks) for epoch in epochs), default=0) or 1):
         total = EpochReport(0)

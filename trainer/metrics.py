@@ -107,6 +107,14 @@ def _no_lists() -> dict:
     return {tier: {"lists": 0, "bytes": 0} for tier in TIERS}
 
 
+def settled(epochs: list) -> list:
+    """The epochs that rates and shares are taken from: all but the first, where there are others.
+
+    Before the first batches of a run there are none to copy rows from.
+    """
+    return epochs[1:] or epochs
+
+
 def add_tiers(sums: dict, more: dict) -> None:
     """Adds counts by tier, {tier: {name: number}}, to others, in place."""
     for tier, numbers in more.items():

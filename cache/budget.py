@@ -84,8 +84,12 @@ def slot_bytes(
     count as targets.
     """
 
+    def padded(nodes: int) -> int:  # as in channel/layout.h
+        unit = max(1, 2 ** max(0, nodes.bit_length() - 1) // 32)
+        return -(-nodes // unit) * unit
+
     def layout(nodes: int, edges: int, targets: int) -> int:
-        return nodes * (16 + row_bytes) + edges * 16 + targets * 8 + batch_size * 8
+        return padded(nodes) * row_bytes + nodes * 16 + edges * 16 + targets * 8 + batch_size * 8
 
     nodes = frontier = min(batch_size, num_nodes)
     edges = targets = 0

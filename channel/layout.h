@@ -8,6 +8,7 @@
 #include <semaphore.h>
 
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <type_traits>
 
@@ -16,7 +17,7 @@
 namespace cohort::channel {
 
 constexpr uint64_t kMagic = 0x4C4E4843'54524843ull;  // "CHRTCHNL" as little-endian bytes
-constexpr uint32_t kVersion = 6;
+constexpr uint32_t kVersion = 7;
 constexpr int kMaxSlots = 64;
 constexpr int kMaxHops = 16;
 constexpr int kMaxRequests = 8;  // requests posted and not yet begun
@@ -84,6 +85,13 @@ struct TierLists {
   int64_t bytes;  // of the neighbours drawn, and of what says where the lists are
 };
 
+// How many there is room for where there are `count`: at most 1/32 more, so that batches of about one size have one
+// shape.
+constexpr int64_t padded(int64_t count) {
+  const int64_t unit = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(count)) / 32);
+  return unit > 1 ? (count + unit - 1) / unit * unit : count;
+}
+
 // What is in a slot. Offsets are bytes from the slot's start, each a multiple of 256.
 struct Batch {
   uint64_t sequence;  // counts published batches from 0; also the order in which the trainer takes them
@@ -97,13 +105,13 @@ struct Batch {
   int32_t reserved;
   int64_t nodes_per_hop[kMaxHops + 1];  // [0]: seeds, then nodes first reached in each hop
   int64_t edges_per_hop[kMaxHops];
+  uint64_t x_offset;           // feature dtype [padded(num_nodes), feature_dim]; first, so that it stays where it is
   uint64_t n_id_offset;        // int64 [num_nodes]
   uint64_t input_id_offset;    // int64 [num_seeds], positions in the seed set
   uint64_t y_offset;           // int64 [num_nodes]
   uint64_t edge_index_offset;  // int64 [2, num_edges], row 0 source, row 1 target, batch-local
   // int64 [num_targets + 1], first edge of each target; targets are all nodes but those first reached in the last hop
   uint64_t indptr_offset;
-  uint64_t x_offset;  // feature dtype [num_nodes, feature_dim]
   base::Span sample;  // when the sampler drew and relabelled it
   base::Span fetch;   // when it wrote the slot
   TierUse row_tiers[kNumTiers];

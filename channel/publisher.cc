@@ -39,12 +39,12 @@ std::size_t lay_out(const BatchShape& shape, Batch& batch) {
     end += (static_cast<std::size_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
     return offset;
   };
+  batch.x_offset = place(shape.row_bytes * padded(shape.num_nodes));
   batch.n_id_offset = place(8 * shape.num_nodes);
   batch.input_id_offset = place(8 * shape.num_seeds);
   batch.y_offset = place(8 * shape.num_nodes);
   batch.edge_index_offset = place(16 * shape.num_edges);
   batch.indptr_offset = place(8 * (shape.num_targets + 1));
-  batch.x_offset = place(shape.row_bytes * shape.num_nodes);
   return end;
 }
 

@@ -22,6 +22,7 @@ KEYS = {
         "model",
         "layers",
         "amp",
+        "cuda_graphs",
         "hidden",
         "fanout",
         "eval_fanout",

@@ -47,6 +47,12 @@ def add_train_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--amp", action="store_true", help="train and evaluate in bfloat16 where that is safe (autocast)"
     )
+    parser.add_argument(
+        "--cuda-graphs",
+        choices=["on", "off"],
+        default="on",
+        help="on (default): with one GPU, steps are captured once and replayed, at a fraction of the host's time",
+    )
     parser.add_argument("--out", type=Path, help="folder for results and logs (default runs/NAME-TIME)")
     parser.add_argument("--config", type=Path, help="a TOML file of these options (batch-size = 1024); arguments win")
     parser.add_argument("--quiet", action="store_true", help="no progress bar and no table")
@@ -112,6 +118,7 @@ def train(args: argparse.Namespace) -> int:
         "feature_dim": meta["feature_dim"],
         "layers": args.layers,
         "amp": args.amp,
+        "cuda_graphs": args.cuda_graphs == "on",
         "quiet": args.quiet,
         "profile": args.profile,
         "sampler_sms": sampler_sms_of(args),

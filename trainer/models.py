@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 import cohort.nn
 from cohort.base.errors import CohortError
-from cohort.nn.block import block_of
+from cohort.nn.block import Block, block_of
 
 GAT_HEADS = 4
 LAYERS = {"cohort": cohort.nn, "pyg": pyg}
@@ -51,17 +51,22 @@ class SampledGNN(nn.Module):
     def forward(
         self,
         x: Tensor,
-        edge_index: Tensor,
+        edge_index: Tensor | list[Block],
         num_sampled_nodes: list[int] | None = None,
         num_sampled_edges: list[int] | None = None,
     ) -> Tensor:
         """Scores float [rows, out_dim]; the seeds are the first rows.
 
-        With the two lists of a sampled batch, each layer leaves out the nodes and edges that no seed needs any more.
+        Edges are one tensor for all layers, or a Block for each, of Cohort's layers. With the two lists of a sampled
+        batch, each layer leaves out the nodes and edges that no seed needs any more.
         """
         edges = edge_index
         for i, layer in enumerate(self.layers):
-            if num_sampled_nodes is not None:
+            if isinstance(edge_index, list):
+                edges = edge_index[i]
+                x = _first_rows(x, edges.num_sources)
+                x = (x, x[: edges.num_targets]) if self.two_sided else x
+            elif num_sampled_nodes is not None:
                 hops = len(num_sampled_edges) - i  # whose edges this layer still needs
                 x = _first_rows(x, sum(num_sampled_nodes[: hops + 1]))
                 edges = edge_index[:, : sum(num_sampled_edges[:hops])]

@@ -9,7 +9,7 @@ from cohort.trainer import _native
 from cohort.trainer.source import BatchSource
 
 CANDIDATES = (0, 8, 16, 24, 32, 48)  # SMs of the sampler that are tried; 0: all are shared
-WARM_UP_STEPS, TIMED_STEPS = 4, 16
+WARM_UP_STEPS, TIMED_STEPS = 6, 16  # graphs of the steps (step_graphs.py) are made in the first
 TIE = 1.02  # times within so much of the least count as equal to it
 
 # By (GPU, SMs of the sampler). For good: PyTorch's current stream may be one of them, and slots are given back on them.
@@ -49,18 +49,18 @@ def _rest_stream(gpu: int, sampler_sms: int) -> "_native.RestStream":
     return _rest_streams[key]
 
 
-def seconds_a_step(taken: Iterator[tuple], step: Callable, num_steps: int, device: torch.device) -> float:
+def seconds_a_step(taken: Iterator, step: Callable, num_steps: int, device: torch.device) -> float:
     """Wall-clock seconds of a step on each of ``num_steps`` batches, waiting included, after WARM_UP_STEPS others.
 
     Args:
-        taken: (batch, slot), as BatchSource gives them.
+        taken: slots, as BatchSource gives them.
     """
     for _ in range(WARM_UP_STEPS):
-        step(next(taken)[0])
+        step(next(taken))
     torch.cuda.synchronize(device)
     start = time.perf_counter()
     for _ in range(num_steps):
-        step(next(taken)[0])
+        step(next(taken))
     torch.cuda.synchronize(device)
     return (time.perf_counter() - start) / num_steps
 

@@ -88,8 +88,13 @@ class BatchSource:
         )
         return Pass(number, -(-num_batches // self.num_ranks))
 
-    def batches(self, which: Pass, num_steps: int | None = None) -> Iterator[tuple[Data, "_native.HeldSlot"]]:
+    def batches(self, which: Pass, num_steps: int | None = None) -> Iterator[tuple[Batch, "_native.HeldSlot"]]:
         """Yields (batch, slot) for the steps of a pass, in order; breaking off cancels what is left of it."""
+        for slot in self.slots(which, num_steps):
+            yield _batch_of(slot), slot
+
+    def slots(self, which: Pass, num_steps: int | None = None) -> Iterator["_native.HeldSlot"]:
+        """Yields the slots alone: what they show is views, and valid as long as the slot or a view is referenced."""
         self._current = which.number
         num_steps = which.num_steps if num_steps is None else num_steps
         try:
@@ -107,22 +112,9 @@ class BatchSource:
             if self._current == which.number:
                 self._receiver.cancel_below(which.number + 1)
 
-    def _next(self, which: Pass):
+    def _next(self, which: Pass) -> "_native.HeldSlot":
         stream = torch.cuda.current_stream(self.device).cuda_stream if self.device.type == "cuda" else 0
-        slot = self._receiver.next(which.number, self.limit_seconds, stream)
-        indptr = slot.indptr if slot.num_seeds else torch.zeros(1, dtype=torch.int64, device=self.device)
-        batch = Batch(
-            x=slot.x,
-            edge_index=keep_offsets(slot.edge_index, indptr),
-            indptr=indptr,
-            y=slot.y.clone(),
-            n_id=slot.n_id.clone(),
-            input_id=slot.input_id.clone(),
-            batch_size=slot.num_seeds,
-            num_sampled_nodes=slot.num_sampled_nodes,
-            num_sampled_edges=slot.num_sampled_edges,
-        )
-        return batch, slot
+        return self._receiver.next(which.number, self.limit_seconds, stream)
 
     @property
     def slots_bytes(self) -> int:
@@ -136,6 +128,30 @@ class BatchSource:
     def fail(self, text: str) -> None:
         """Leaves the reason of this process's failure in the channel."""
         self._receiver.fail(text)
+
+
+def edges_of(slot) -> torch.Tensor:
+    """The slot's ``edge_index``, which knows its offsets (see cohort.nn.block)."""
+    return keep_offsets(slot.edge_index, _indptr_of(slot))
+
+
+def _indptr_of(slot) -> torch.Tensor:
+    return slot.indptr if slot.num_seeds else torch.zeros(1, dtype=torch.int64, device=slot.x.device)
+
+
+def _batch_of(slot) -> Batch:
+    indptr = _indptr_of(slot)
+    return Batch(
+        x=slot.x,
+        edge_index=keep_offsets(slot.edge_index, indptr),
+        indptr=indptr,
+        y=slot.y.clone(),
+        n_id=slot.n_id.clone(),
+        input_id=slot.input_id.clone(),
+        batch_size=slot.num_seeds,
+        num_sampled_nodes=slot.num_sampled_nodes,
+        num_sampled_edges=slot.num_sampled_edges,
+    )
 
 
 def wait_for_channel(folder: Path, check: Callable[[], None], limit_seconds: float = 3600.0) -> None:

@@ -1,5 +1,6 @@
 """The training step alone, on a batch that lies ready: the trainer's part of ``cohort bench step``."""
 
+import functools
 import json
 import statistics
 import time
@@ -8,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 import torch_geometric.nn as pyg
 from torch import Tensor
 
 from cohort.nn.block import block_of
-from cohort.trainer.models import SampledGNN, model_input
+from cohort.trainer.models import SampledGNN
 from cohort.trainer.source import BatchSource
+from cohort.trainer.train_step import Scores, TrainStep, adam
 
 WARM_UP_STEPS = 10
 
@@ -41,8 +42,8 @@ def measure_steps(source: BatchSource, run: dict, out: Path) -> None:
     options = run["trainer"]
     train_ids = np.load(Path(run["sampler"]["dataset"]) / "train_ids.npy", mmap_mode="r")
     asked = source.request(source.add_seeds(train_ids), options["fanout"], options["batch_size"], shuffle=True)
-    for batch, _ in source.batches(asked, 1):
-        ready = batch
+    for slot in source.slots(asked, 1):
+        ready = slot
     with open(out / "steps.jsonl", "w") as file:
         for kind in options["models"]:
             for layers in options["layers"]:
@@ -54,17 +55,17 @@ def measure_steps(source: BatchSource, run: dict, out: Path) -> None:
                     file.flush()
 
 
-def _measure(batch, options: dict, kind: str, layers: str, amp: bool, device: torch.device) -> dict:
-    """One line: times in milliseconds, memory in bytes."""
-    step = _step_of(batch, options, kind, layers, amp, device)
-    for _ in range(WARM_UP_STEPS):
-        step()
+def _measure(slot, options: dict, kind: str, layers: str, amp: bool, device: torch.device) -> dict:
+    """One line: times in milliseconds, memory in bytes. Cohort's steps are CUDA graphs, as in ``cohort train``."""
     on_gpu = device.type == "cuda"
+    peak_bytes = _peak_bytes(_step_of(slot, options, kind, layers, amp, device), slot, device) if on_gpu else None
+    step = _step_of(slot, options, kind, layers, amp, device, graphs=on_gpu and layers == "cohort")
+    for _ in range(WARM_UP_STEPS):
+        step(slot)
+    step.reset()
     if on_gpu:
         torch.cuda.synchronize(device)
-        torch.cuda.reset_peak_memory_stats(device)
-    before = torch.cuda.memory_allocated(device) if on_gpu else 0
-    times, host_times, loss = _times(step, options["steps"], on_gpu)
+    times, host_times = _times(functools.partial(step, slot), options["steps"], on_gpu)
     return {
         "model": kind,
         "layers": layers,
@@ -72,19 +73,21 @@ def _measure(batch, options: dict, kind: str, layers: str, amp: bool, device: to
         "ms": statistics.median(times),
         "least_ms": min(times),
         "host_ms": statistics.median(host_times),
-        "peak_bytes": torch.cuda.max_memory_allocated(device) - before if on_gpu else None,
-        "loss": loss.item(),
-        "nodes": batch.num_nodes,
-        "edges": batch.edge_index.shape[1],
-        "seeds": batch.batch_size,
+        "peak_bytes": peak_bytes,
+        "loss": (step.loss_sum / step.num_labelled).item(),
+        "nodes": sum(slot.num_sampled_nodes),
+        "edges": sum(slot.num_sampled_edges),
+        "seeds": slot.num_seeds,
         "sms": torch.cuda.get_device_properties(device).multi_processor_count if on_gpu else None,
         "device": torch.cuda.get_device_name(device) if on_gpu else "cpu",
         "torch": torch.__version__,
     }
 
 
-def _step_of(batch, options: dict, kind: str, layers: str, amp: bool, device: torch.device) -> Callable[[], Tensor]:
-    """A training step of a new model: forward, loss, backward, Adam; it returns the loss."""
+def _step_of(
+    slot, options: dict, kind: str, layers: str, amp: bool, device: torch.device, graphs: bool = False
+) -> TrainStep:
+    """Training steps of a new model."""
     torch.manual_seed(options["seed"])
     library = "pyg" if layers == "csr" else layers
     sizes = (options["feature_dim"], options["hidden"], options["num_classes"], len(options["fanout"]))
@@ -92,35 +95,34 @@ def _step_of(batch, options: dict, kind: str, layers: str, amp: bool, device: to
     if layers == "csr":
         for layer in model.layers:
             layer.__class__ = CsrSAGEConv
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.003, fused=device.type == "cuda")
-    y = batch.y[: batch.batch_size]
-
-    def step() -> Tensor:
-        optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(device.type, torch.bfloat16, enabled=amp):
-            x = model_input(batch.x, keep_half=amp and layers == "cohort")
-            scores = model(x, batch.edge_index, batch.num_sampled_nodes, batch.num_sampled_edges)
-        loss = F.cross_entropy(scores[: batch.batch_size].float(), y, ignore_index=-1)
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    return step
+    scores = Scores(model, amp, keep_half=layers == "cohort")
+    return TrainStep(scores, adam(model, device, 0.003), device, graphs_of=slot.num_seeds if graphs else None)
 
 
-def _times(step: Callable[[], Tensor], count: int, on_gpu: bool) -> tuple[list[float], list[float], Tensor]:
-    """Milliseconds of each step, those that the host needed to put it on the stream, and the last loss."""
+def _peak_bytes(step: TrainStep, slot, device: torch.device) -> int:
+    """Memory of a step beside batch, model and optimizer, whose state the first step makes."""
+    step(slot)
+    torch.cuda.synchronize(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    before = torch.cuda.memory_allocated(device)
+    step(slot)
+    torch.cuda.synchronize(device)
+    return torch.cuda.max_memory_allocated(device) - before
+
+
+def _times(step: Callable[[], None], count: int, on_gpu: bool) -> tuple[list[float], list[float]]:
+    """Milliseconds of each step, and those that the host needed to put it on the stream."""
     marks = [_mark(on_gpu)]
     host_times = []
     for _ in range(count):
         begin = time.perf_counter()
-        loss = step()
+        step()
         host_times.append(1e3 * (time.perf_counter() - begin))
         marks.append(_mark(on_gpu))
     if on_gpu:
         torch.cuda.synchronize()
-        return [a.elapsed_time(b) for a, b in zip(marks, marks[1:], strict=False)], host_times, loss
-    return [1e3 * (b - a) for a, b in zip(marks, marks[1:], strict=False)], host_times, loss
+        return [a.elapsed_time(b) for a, b in zip(marks, marks[1:], strict=False)], host_times
+    return [1e3 * (b - a) for a, b in zip(marks, marks[1:], strict=False)], host_times
 
 
 def _mark(on_gpu: bool):

@@ -4,19 +4,17 @@ import contextlib
 import copy
 import functools
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 
 from cohort.trainer.cache_report import measured
 from cohort.trainer.floor import Floor
 from cohort.trainer.gpu_memory import peak_beside_slots
 from cohort.trainer.metrics import EpochReport, RunReport, StepClock, append_line
-from cohort.trainer.models import SampledGNN, model_input
+from cohort.trainer.models import SampledGNN
 from cohort.trainer.progress import Progress
 from cohort.trainer.ranks import Ranks
 from cohort.trainer.recorder import Recorder
@@ -30,6 +28,7 @@ from cohort.trainer.sm_partition import (
     seconds_a_step,
 )
 from cohort.trainer.source import BatchSource, Pass
+from cohort.trainer.train_step import Scores, TrainStep, adam
 
 
 @dataclass
@@ -53,6 +52,7 @@ class TrainOptions:
     sampler_sms: int | str = 0  # GPU: the first so many SMs are the sampler's; "auto": tried out; 0: all are shared
     layers: str = "cohort"  # or "pyg"
     amp: bool = False  # autocast to bfloat16
+    cuda_graphs: bool = True  # GPU: one trainer with Cohort's layers replays its steps, see step_graphs.py
     max_batches: int | None = None  # of each pass; for a run that is only to be measured
 
 
@@ -97,7 +97,8 @@ class Trainer:
         self.shared_model = ranks.share(self.model)
         if ranks.rank > 0:  # the same weights everywhere, but a dropout of its own
             torch.manual_seed(options.seed + ranks.rank)
-        self.optimizer = self._optimizer_of(self.model)
+        self.optimizer = adam(self.model, self.device, options.lr, options.weight_decay)
+        self.step = self._step_of(self.shared_model, self.optimizer, ranks.sum)
         self.floor = Floor(self.device, bytes_per_second)
         self.recorder = Recorder(self.device, options.epochs, options.profile)
         self.report = RunReport(device=str(self.device), num_ranks=ranks.size)
@@ -135,48 +136,39 @@ class Trainer:
         """This rank's share of a pass over the training seeds; the report's loss is the mean over labelled seeds."""
         self.model.train()
         report = EpochReport(epoch)
-        loss_sum = torch.zeros((), device=self.device)
-        num_labelled = torch.zeros((), device=self.device)
+        step = self.step
+        step.reset()
         self.recorder.pass_begins("train")
         clock = self.ranks.clock = StepClock(self.device)
-        for batch, slot in self._batches(which):
+        for slot in self._slots(which):
             self.recorder.step_begins(clock.step_begins())
-            loss, labelled = self._step(batch)
+            step(slot)
             self.recorder.step_ended(clock.step_ended(), slot)
-            loss_sum += loss * labelled
-            num_labelled += labelled
             report.add(slot)
             self.floor.add(slot)
-            progress.step(epoch, batch.batch_size, loss_sum, num_labelled, clock)
+            progress.step(epoch, slot.num_seeds, step.loss_sum, step.num_labelled, clock)
         report.wait_seconds, report.train_seconds, report.all_reduce_seconds = clock.totals()
         report.seconds = time.perf_counter() - clock.start
         self.ranks.clock = None
-        report.loss = (self.ranks.sum(loss_sum) / num_labelled.clamp(min=1)).item()
+        report.loss = (self.ranks.sum(step.loss_sum) / step.num_labelled.clamp(min=1)).item()
         report.merge(self.ranks.gather(report))
         return report
 
-    def _step(self, batch) -> tuple[torch.Tensor, torch.Tensor]:
-        """Forward to optimizer step; (this rank's part of the mean loss, labelled seeds of all), both on the device."""
-        self.optimizer.zero_grad(set_to_none=True)
-        y = batch.y[: batch.batch_size]
-        labelled = self.ranks.sum((y >= 0).sum())
-        scores = self._seed_scores(self.shared_model, batch)
-        loss = F.cross_entropy(scores, y, ignore_index=-1, reduction="sum") / labelled.clamp(min=1)
-        loss.backward()
-        self.optimizer.step()
-        return loss.detach(), labelled
+    def _step_of(self, model: torch.nn.Module, optimizer: torch.optim.Adam, sum_over_ranks=None) -> TrainStep:
+        """Steps of a model; without ``sum_over_ranks`` without other ranks."""
+        alone = sum_over_ranks is None or self.ranks.size == 1
+        takes_graphs = alone and self.options.cuda_graphs and self.device.type == "cuda"
+        graphs_of = self.options.batch_size if takes_graphs and self.options.layers == "cohort" else None
+        sums = {} if alone else {"sum_over_ranks": sum_over_ranks}
+        return TrainStep(self._scores_of(model), optimizer, self.device, graphs_of=graphs_of, **sums)
 
-    def _step_of_a_copy(self) -> Callable:
-        """A function that takes a batch: forward to optimizer step of a copy of the model, without other ranks."""
+    def _step_of_a_copy(self) -> TrainStep:
+        """Steps of a copy of the model, without other ranks."""
         model = copy.deepcopy(self.model).train()
-        optimizer = self._optimizer_of(model)
+        return self._step_of(model, adam(model, self.device, self.options.lr, self.options.weight_decay))
 
-        def step(batch) -> None:
-            optimizer.zero_grad(set_to_none=True)
-            F.cross_entropy(self._seed_scores(model, batch), batch.y[: batch.batch_size], ignore_index=-1).backward()
-            optimizer.step()
-
-        return step
+    def _scores_of(self, model: torch.nn.Module) -> Scores:
+        return Scores(model, self.options.amp, keep_half=self.options.layers == "cohort")
 
     def _choose_sampler_sms(self) -> None:
         """Tries how many SMs the sampler needs, on the first batches; all ranks take the same."""
@@ -189,7 +181,7 @@ class Trainer:
         for sampler_sms in CANDIDATES:
             divide_gpu(self.source, sampler_sms)
             which = self._ask("train", self.options.fanout, shuffle=True)
-            taken = self.source.batches(which, WARM_UP_STEPS + num_steps)
+            taken = self.source.slots(which, WARM_UP_STEPS + num_steps)
             with contextlib.closing(taken), torch.random.fork_rng(devices=[self.device]):
                 own.append(seconds_a_step(taken, self._step_of_a_copy(), num_steps, self.device))
         seconds = [max(of_ranks) for of_ranks in zip(*self.ranks.gather(own), strict=True)]
@@ -204,30 +196,17 @@ class Trainer:
 
     def _find_floor(self) -> None:
         """Times steps of a copy of the model on a batch that lies ready, while the sampler has nothing to do."""
-        for batch, _ in self.source.batches(self._ask("train", self.options.fanout, shuffle=True), 1):
-            ready = batch
+        for slot in self.source.slots(self._ask("train", self.options.fanout, shuffle=True), 1):
+            ready = slot
         own_seconds = 0.0
-        if ready.batch_size > 0:
+        if ready.num_seeds > 0:
             step = functools.partial(self._step_of_a_copy(), ready)
-            own_seconds = self.floor.time_step(step) * self.options.batch_size / ready.batch_size
+            own_seconds = self.floor.time_step(step) * self.options.batch_size / ready.num_seeds
         self.floor.step_seconds = max(self.ranks.gather(own_seconds))
         self.report.floor = {
             "step_seconds": self.floor.step_seconds,
             "epochs": [self.floor.of(epoch, self.options.batch_size, self.ranks.size) for epoch in self.report.epochs],
         }
-
-    def _optimizer_of(self, model: torch.nn.Module) -> torch.optim.Optimizer:
-        fused = self.device.type == "cuda"
-        options = self.options
-        return torch.optim.Adam(model.parameters(), lr=options.lr, weight_decay=options.weight_decay, fused=fused)
-
-    def _seed_scores(self, model: torch.nn.Module, batch) -> torch.Tensor:
-        """float32 [batch_size, num_classes]"""
-        amp = self.options.amp
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=amp):
-            x = model_input(batch.x, keep_half=amp and self.options.layers == "cohort")
-            scores = model(x, batch.edge_index, batch.num_sampled_nodes, batch.num_sampled_edges)
-        return scores[: batch.batch_size].float()
 
     @torch.no_grad()
     def evaluate(self, which: Pass) -> float:
@@ -237,10 +216,11 @@ class Trainer:
         read = EpochReport(0)
         self.recorder.pass_begins("validate")
         clock = StepClock(self.device)
-        for batch, slot in self._batches(which):
+        scores = self._scores_of(self.model)
+        for slot in self._slots(which):
             self.recorder.step_begins(clock.step_begins())
-            y = batch.y[: batch.batch_size]
-            right += ((self._seed_scores(self.model, batch).argmax(dim=1) == y) & (y >= 0)).sum()
+            y = slot.y[: slot.num_seeds]
+            right += ((scores.of_slot(slot).argmax(dim=1) == y) & (y >= 0)).sum()
             labelled += (y >= 0).sum()
             self.recorder.step_ended(clock.step_ended(), slot)
             read.add(slot)
@@ -249,9 +229,9 @@ class Trainer:
         self.ranks.sum(counts)
         return (right / labelled.clamp(min=1)).item()
 
-    def _batches(self, which: Pass):
-        """(batch, slot) of the pass, or of its first `max_batches` steps."""
-        return self.source.batches(which, min(which.num_steps, self.options.max_batches or which.num_steps))
+    def _slots(self, which: Pass):
+        """The slots of the pass, or of its first `max_batches` steps."""
+        return self.source.slots(which, min(which.num_steps, self.options.max_batches or which.num_steps))
 
     def _ask(self, name: str, fanout: list[int], epoch: int = 0, shuffle: bool = False) -> Pass:
         return self.source.request(self.seed_sets[name], fanout, self.options.batch_size, epoch, shuffle)

@@ -33,10 +33,10 @@ __device__ void store_group(const Group<T>& group, T* to, int64_t first, int64_t
 
 // Arrays begin at multiples of a group's bytes, as torch's memory does.
 template <typename T>
-__global__ void drop_kernel(const __grid_constant__ DropCall call, base::PhiloxKey key, uint64_t below, Sum<T> scale) {
+__global__ void drop_kernel(const __grid_constant__ DropCall call, uint64_t below, Sum<T> scale) {
   const int64_t group = grid_first(), first = group * kElementsADraw;
   if (first >= call.size) return;
-  const base::PhiloxCounter words = draw(key, group);
+  const base::PhiloxCounter words = draw(base::key_of(call.key_at ? *call.key_at : call.key), group);
   Group<T> values = load_group(static_cast<const T*>(call.x), first, call.size);
 #pragma unroll
   for (int k = 0; k < kElementsADraw; ++k) {
@@ -71,8 +71,7 @@ void run_on_gpu(const DropCall& call, cudaStream_t stream) {
   if (call.size == 0) return;
   with_type(call.dtype, [&]<typename T>(std::type_identity<T>) {
     const Sum<T> scale = Sum<T>{1} / static_cast<Sum<T>>(1 - call.p);
-    drop_kernel<T>
-        <<<blocks_for(call.size), kBlockThreads, 0, stream>>>(call, base::key_of(call.key), drop_below(call.p), scale);
+    drop_kernel<T><<<blocks_for(call.size), kBlockThreads, 0, stream>>>(call, drop_below(call.p), scale);
   });
   cuda_check(cudaGetLastError(), "launch activation and dropout");
 }

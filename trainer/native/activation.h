@@ -19,8 +19,9 @@ struct DropCall {
   int64_t size = 0;
   double p = 0;  // in [0, 1)
   uint64_t key = 0;
-  const void* x = nullptr;  // [size]
-  void* out = nullptr;      // [size]
+  const uint64_t* key_at = nullptr;  // where the key stands instead, on the device of the arrays; null: it is `key`
+  const void* x = nullptr;           // [size]
+  void* out = nullptr;               // [size]
 };
 
 // out[i] = grad[i] * derivative at x[i], told from y[i], what DropCall wrote: 0 where that is 0.

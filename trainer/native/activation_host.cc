@@ -12,7 +12,7 @@ void run_on_host(const DropCall& call) {
     using A = Sum<T>;
     const T* x = static_cast<const T*>(call.x);
     T* out = static_cast<T*>(call.out);
-    const base::PhiloxKey key = base::key_of(call.key);
+    const base::PhiloxKey key = base::key_of(call.key_at ? *call.key_at : call.key);
     const uint64_t below = drop_below(call.p);
     const A scale = A{1} / static_cast<A>(1 - call.p);
 #pragma omp parallel for schedule(static) if (call.size > kFewElements)

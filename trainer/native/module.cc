@@ -65,6 +65,14 @@ void bind_slot(nb::module_& m) {
                      return view(self, slot.batch().x_offset, {slot.batch().num_nodes, slot.feature_dim()},
                                  feature_type(slot.feature_dtype()));
                    })
+      .def_prop_ro(
+          "padded_x",
+          [](nb::handle self) {
+            const auto& slot = nb::cast<HeldSlot&>(self);
+            return view(self, slot.batch().x_offset, {channel::padded(slot.batch().num_nodes), slot.feature_dim()},
+                        feature_type(slot.feature_dtype()));
+          },
+          "x and the room behind it, which nobody has filled: padded(num_nodes) rows.")
       .def_prop_ro("edge_index",
                    [](nb::handle self) {
                      const auto& batch = nb::cast<HeldSlot&>(self).batch();
@@ -218,6 +226,7 @@ NB_MODULE(_native, m) {
   m.def(
       "end_with_parent", [](int pid, int signal) { base::end_with_parent(pid, signal); }, nb::arg("parent"),
       nb::arg("signal"), "Has the kernel send this process a signal when its parent dies.");
+  m.def("padded", &channel::padded, nb::arg("count"), "How many there is room for where there are so many.");
   bind_slot(m);
   bind_receiver(m);
 #ifdef COHORT_WITH_CUDA

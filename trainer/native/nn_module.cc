@@ -132,9 +132,10 @@ void attention_grad(const Stream& stream, const BlockRef& block, int dtype, int6
                                 at(sums), at(partial)});
 }
 
-void drop(const Stream& stream, int dtype, int activation, int64_t size, double p, uint64_t key, Address x,
-          Address out) {
-  run(stream, DropCall{static_cast<Dtype>(dtype), static_cast<Activation>(activation), size, p, key, at(x), at(out)});
+void drop(const Stream& stream, int dtype, int activation, int64_t size, double p, uint64_t key, Address key_at,
+          Address x, Address out) {
+  run(stream, DropCall{static_cast<Dtype>(dtype), static_cast<Activation>(activation), size, p, key,
+                       at<const uint64_t>(key_at), at(x), at(out)});
 }
 
 void drop_grad(const Stream& stream, int dtype, int activation, int64_t size, double p, Address y, Address grad,
@@ -186,8 +187,8 @@ void bind_layers(nb::module_& m) {
         "best"_a, "grad"_a, "ties"_a, "out"_a, "partial"_a, "The gradient of a maximum.");
   m.def("transpose", &transpose, "stream"_a.none(), "block"_a, "num_columns"_a, "offsets"_a, "index"_a, "edge"_a,
         "scratch"_a, "scratch_bytes"_a, "Exchanges rows and columns; see trainer/native/transpose.h.");
-  m.def("drop", &drop, "stream"_a.none(), "dtype"_a, "activation"_a, "size"_a, "p"_a, "key"_a, "x"_a, "out"_a,
-        "Activation and dropout; see trainer/native/activation.h.");
+  m.def("drop", &drop, "stream"_a.none(), "dtype"_a, "activation"_a, "size"_a, "p"_a, "key"_a, "key_at"_a, "x"_a,
+        "out"_a, "Activation and dropout; see trainer/native/activation.h.");
   m.def("drop_grad", &drop_grad, "stream"_a.none(), "dtype"_a, "activation"_a, "size"_a, "p"_a, "y"_a, "grad"_a,
         "out"_a, "Their gradient.");
   m.def("transpose_scratch_bytes", &scratch_bytes, "stream"_a.none(), "num_edges"_a,

@@ -181,14 +181,19 @@ def _device_of(tensor: Tensor):
     return torch.cuda.device_of(tensor)
 
 
-def drop(x: Tensor, activation: int, p: float, key: int) -> Tensor:
-    """Activation and dropout, see trainer/native/activation.h."""
+def drop(x: Tensor, activation: int, p: float, key: int, key_at: Tensor | None = None) -> Tensor:
+    """Activation and dropout, see trainer/native/activation.h.
+
+    Args:
+        key_at: int64 [], on the device of ``x``, in place of ``key``.
+    """
     if x.dtype not in _DTYPES:
         raise CohortError("activated", "float32, bfloat16, float16 or float64", str(x.dtype))
     x = _aligned(x)
     out = torch.empty_like(x)
     with _device_of(x):
-        _native.drop(_stream(x), _DTYPES[x.dtype], activation, x.numel(), p, key, x.data_ptr(), out.data_ptr())
+        addresses = _address(key_at), x.data_ptr(), out.data_ptr()
+        _native.drop(_stream(x), _DTYPES[x.dtype], activation, x.numel(), p, key, *addresses)
     return out
 
 

@@ -1,0 +1,143 @@
+"""Batches that are padded for CUDA graphs bring what they bring as they are; replayed steps are the steps."""
+
+import copy
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from cohort.nn import activated
+from cohort.nn.activation import GraphKeys
+from cohort.trainer import _native
+from cohort.trainer.models import SampledGNN
+from cohort.trainer.step_graphs import Sizes, StepGraphs, _Inputs
+from cohort.trainer.train_step import Scores, TrainStep, adam
+
+SEEDS, DIM, CLASSES = 40, 12, 5
+CPU = torch.device("cpu")
+
+
+def test_padding_is_small_and_monotone():
+    padded = [_native.padded(count) for count in range(5000)]
+    assert padded == sorted(padded)
+    assert all(count <= found <= max(count, count * 33 / 32) for count, found in enumerate(padded))
+    assert len(set(padded[1024:2048])) == 33, "batches of about one size have one"
+    assert _native.padded(1 << 40) == 1 << 40
+
+
+def slot_of(hops: int, device: torch.device, seed: int = 0) -> SimpleNamespace:
+    """A batch as a slot shows it: hubs, nodes without edges, and garbage in the room behind the features."""
+    draw = np.random.default_rng(seed)
+    nodes = [SEEDS]
+    indptr, source, edges = [0], [], []
+    for hop in range(hops):
+        before = sum(nodes)
+        nodes.append(int(draw.integers(90, 110)) * 3 ** (hop + 1))
+        for _ in range(nodes[hop]):
+            degree = int(draw.choice([0, 1, 4, 300], p=[0.2, 0.4, 0.35, 0.05]))
+            source.extend(draw.integers(0, before + nodes[-1], degree))
+            indptr.append(len(source))
+        edges.append(len(source) - sum(edges))
+    total = sum(nodes)
+    padded_x = torch.full((_native.padded(total), DIM), torch.nan, device=device)
+    padded_x[:total] = torch.from_numpy(draw.standard_normal((total, DIM), np.float32)).to(device)
+    targets = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    return SimpleNamespace(
+        x=padded_x[:total],
+        padded_x=padded_x,
+        edge_index=torch.tensor(np.array([source, targets])).to(device),
+        indptr=torch.tensor(indptr).to(device),
+        y=torch.from_numpy(draw.integers(-1, CLASSES, total)).to(device),
+        num_seeds=SEEDS,
+        num_sampled_nodes=nodes,
+        num_sampled_edges=edges,
+    )
+
+
+@pytest.mark.parametrize("hops", [1, 2, 3])
+@pytest.mark.parametrize("kind", ["sage", "gcn", "gat"])
+def test_a_padded_batch_has_the_same_scores_and_gradients(kind, hops):
+    torch.manual_seed(1)
+    model = SampledGNN(kind, DIM, 16, CLASSES, hops, dropout=0.0)
+    slot = slot_of(hops, CPU)
+    sizes = Sizes.of(slot)
+    padded = sizes.padded()
+    assert padded.nodes[-1] > sizes.nodes[-1] and padded.edges[-1] > sizes.edges[-1], "nothing is padded"
+    plain = Scores(model).of_slot(slot)
+    wanted = torch.autograd.grad(plain.square().sum(), list(model.parameters()))
+    inputs = _Inputs(padded, CPU)
+    for other in (slot_of(hops, CPU, seed=0), slot):  # what an earlier batch left does not matter
+        inputs.load(other, Sizes.of(other))
+    slot.padded_x[sizes.nodes[-1] :].zero_()
+    scores = Scores(model)(slot.padded_x, inputs.blocks, SEEDS)
+    torch.testing.assert_close(scores, plain, rtol=1e-4, atol=1e-4)
+    found = torch.autograd.grad(scores.square().sum(), list(model.parameters()))
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+    assert torch.equal(inputs.y, slot.y[:SEEDS])
+
+
+def test_inputs_forget_the_batch_before():
+    """A smaller batch of the same padded sizes after a larger one."""
+    large, small = (Sizes((64, count), (count,)) for count in (3000, 2950))
+    assert large.padded() == small.padded()
+    inputs = _Inputs(large.padded(), CPU)
+    for sizes in (large, small):
+        count = sizes.edges[0]
+        indptr = torch.linspace(0, count, 65).long()
+        y, edge_index = torch.zeros(3014, dtype=torch.int64), torch.ones(2, count, dtype=torch.int64)
+        inputs.load(SimpleNamespace(y=y, edge_index=edge_index, indptr=indptr), sizes)
+        assert inputs.blocks[0].indptr[64] == count
+
+
+def test_keys_of_a_graph_are_those_of_steps_without():
+    x = torch.ones(1000)
+    keys = GraphKeys(CPU)
+    with keys.recorded():
+        activated(x, "relu", 0.5), activated(x, "relu", 0.3)
+    torch.manual_seed(7)
+    wanted = [activated(x, "relu", 0.5), activated(x, "relu", 0.3)]
+    torch.manual_seed(7)
+    keys.draw()
+    with keys.recorded():
+        found = [activated(x, "relu", 0.5), activated(x, "relu", 0.3)]
+    assert all(map(torch.equal, found, wanted))
+    assert not torch.equal(wanted[0] > 0, wanted[1] > 0)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["sage", "gcn", "gat"])
+def test_replayed_steps_train_as_others_do(kind):
+    """Two graphs' worth of sizes and two slots, with a smaller batch in between, against steps without graphs."""
+    device = torch.device("cuda")
+    torch.manual_seed(2)
+    model = SampledGNN(kind, DIM, 16, CLASSES, 2, dropout=0.4).to(device)
+    sums = []
+    for graphs_of in (None, SEEDS):
+        own = copy.deepcopy(model)
+        step = TrainStep(Scores(own), adam(own, device, 0.01), device, graphs_of=graphs_of)
+        torch.manual_seed(3)
+        slots = [slot_of(2, device, seed=seed) for seed in (0, 1)]
+        few = slot_of(2, device, seed=5)
+        few.num_seeds = SEEDS - 7  # runs without a graph
+        of_each = []
+        for slot in [*slots, *slots, *slots, few, *slots]:
+            step.reset()
+            step(slot)
+            of_each.append((step.loss_sum / step.num_labelled).item())
+        sums.append(of_each)
+    assert sums[0] == pytest.approx(sums[1], rel=1e-4)
+    assert sums[0][0] != sums[0][2], "nothing is learned"
+
+
+@pytest.mark.gpu
+def test_graphs_are_made_once_and_sizes_beyond_the_most_go_without(monkeypatch):
+    monkeypatch.setattr("cohort.trainer.step_graphs.MOST_GRAPHS", 1)
+    device = torch.device("cuda")
+    calls = []
+    graphs = StepGraphs(lambda x, blocks, y: calls.append(x.sum() + y.sum()), device)
+    slots = [slot_of(2, device, seed=seed) for seed in (0, 1)]
+    for slot in [slots[0]] * 6 + [slots[1]] * 3:
+        graphs(slot)
+    assert len(calls) == 2 + 1 + 3, "two to warm up, one captured and replayed, three of another size"

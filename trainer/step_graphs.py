@@ -1,0 +1,118 @@
+"""Training steps as CUDA graphs: one launch in place of a hundred.
+
+A launch takes the host some microseconds, and the GPU longer while the sampler keeps its bus busy. A graph is captured
+once for batches of about one size and replayed for each of them: sizes are rounded up (channel/layout.h), nodes and
+edges that a batch lacks are nodes without edges and edges of no node, and bring nothing to any sum.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+from cohort.nn.activation import GraphKeys
+from cohort.nn.block import Block
+from cohort.trainer import _native
+
+WARM_UP_STEPS = 2  # before the first graph: libraries set themselves up, the optimizer makes its state
+MOST_GRAPHS = 32  # further sizes go without
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a batch has, with what the hops before have: nodes [hops + 1], seeds first, and edges [hops]."""
+
+    nodes: tuple[int, ...]
+    edges: tuple[int, ...]
+
+    @classmethod
+    def of(cls, slot) -> "Sizes":
+        """Of a batch in a slot."""
+        return cls(tuple(accumulate(slot.num_sampled_nodes)), tuple(accumulate(slot.num_sampled_edges)))
+
+    def padded(self) -> "Sizes":
+        """Rounded up, but for the seeds."""
+        nodes = (self.nodes[0], *map(_native.padded, self.nodes[1:]))
+        return Sizes(nodes, tuple(map(_native.padded, self.edges)))
+
+
+class _Inputs:
+    """A batch's edges and labels where the graphs of one size look for them.
+
+    Args:
+        sizes: padded.
+    """
+
+    def __init__(self, sizes: Sizes, device: torch.device):
+        def empty(count: int) -> Tensor:
+            return torch.zeros(count, dtype=torch.int64, device=device)
+
+        self.y, self._source = empty(sizes.nodes[0]), empty(sizes.edges[-1])
+        self._offsets = [empty(targets + 1) for targets in sizes.nodes[:-1]]  # by hop; of all hops up to it
+        parts = zip(self._offsets, sizes.edges, sizes.nodes[1:], sizes.nodes[:-1], strict=True)
+        blocks = [Block(offsets, self._source[:edges], *ends) for offsets, edges, *ends in parts]
+        self.blocks = blocks[::-1]  # a layer each: the first takes all hops
+
+    def load(self, slot, sizes: Sizes) -> None:
+        """Copies the batch of a slot, which has ``sizes``."""
+        self.y.copy_(slot.y[: self.y.numel()])
+        self._source[: sizes.edges[-1]].copy_(slot.edge_index[0])
+        indptr = slot.indptr
+        for offsets, edges, targets in zip(self._offsets, sizes.edges, sizes.nodes[:-1], strict=True):
+            offsets[: targets + 1].copy_(indptr[: targets + 1])
+            if targets + 1 < offsets.numel():
+                offsets[targets + 1 :].fill_(edges)
+
+
+class StepGraphs:
+    """Runs a step on batches as CUDA graphs.
+
+    Args:
+        step: takes features [padded nodes, dim], a Block a layer, and y int64 [seeds]; what it does must depend on
+            nothing else but tensors that stay where they are, and on the keys that activated() draws.
+    """
+
+    def __init__(self, step: Callable[[Tensor, list[Block], Tensor], None], device: torch.device):
+        self._step, self._device = step, device
+        self._inputs: dict[Sizes, _Inputs] = {}
+        self._graphs: dict[tuple, torch.cuda.CUDAGraph] = {}
+        self._keys = GraphKeys(device)
+        self._pool = torch.cuda.graph_pool_handle()
+        self._warm_up_steps_left = WARM_UP_STEPS
+
+    def __call__(self, slot) -> None:
+        """The step on the batch in a slot, whose features' last rows, which nobody has filled, become zeros."""
+        sizes = Sizes.of(slot)
+        padded = sizes.padded()
+        x = slot.padded_x
+        if x.shape[0] > sizes.nodes[-1]:
+            x[sizes.nodes[-1] :].zero_()
+        if padded not in self._inputs:
+            self._inputs[padded] = _Inputs(padded, self._device)
+        inputs = self._inputs[padded]
+        inputs.load(slot, sizes)
+        graph = self._graph_of(x, padded, inputs)
+        if graph is None:
+            self._step(x, inputs.blocks, inputs.y)
+        else:
+            self._keys.draw()
+            graph.replay()
+
+    def _graph_of(self, x: Tensor, padded: Sizes, inputs: _Inputs) -> torch.cuda.CUDAGraph | None:
+        """The graph for these sizes, this place of the features and the current stream; None: go without."""
+        stream = torch.cuda.current_stream(self._device)
+        key = padded, x.data_ptr(), stream.cuda_stream
+        if key in self._graphs:
+            return self._graphs[key]
+        if self._warm_up_steps_left > 0 or len(self._graphs) >= MOST_GRAPHS:
+            self._warm_up_steps_left -= 1
+            return None
+        graph = torch.cuda.CUDAGraph()
+        of_its_own = None if stream == torch.cuda.default_stream(self._device) else stream  # the default cannot capture
+        captured = torch.cuda.graph(graph, pool=self._pool, stream=of_its_own, capture_error_mode="thread_local")
+        with self._keys.recorded(), captured:
+            self._step(x, inputs.blocks, inputs.y)
+        self._graphs[key] = graph
+        return graph

@@ -1,0 +1,94 @@
+"""A training step: forward, loss, backward and optimizer, and the sums that the loss of an epoch is made of."""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from cohort.nn.block import Block
+from cohort.trainer.models import model_input
+from cohort.trainer.source import edges_of
+from cohort.trainer.step_graphs import StepGraphs
+
+
+def adam(model: torch.nn.Module, device: torch.device, lr: float, weight_decay: float = 0.0) -> torch.optim.Adam:
+    """The optimizer of all runs: on a GPU in one kernel, which a CUDA graph can hold."""
+    on_gpu = device.type == "cuda"
+    return torch.optim.Adam(model.parameters(), lr=lr, weight_decay=weight_decay, fused=on_gpu, capturable=on_gpu)
+
+
+class Scores:
+    """A model's scores of the seeds of batches.
+
+    Args:
+        model: a SampledGNN, or what wraps one.
+        amp: under autocast to bfloat16.
+        keep_half: features of 16 bits go in as they are under autocast.
+    """
+
+    def __init__(self, model: torch.nn.Module, amp: bool = False, keep_half: bool = False):
+        self.model, self._amp, self._keep_half = model, amp, amp and keep_half
+
+    def of_slot(self, slot) -> Tensor:
+        """float32 [seeds, num_classes]"""
+        return self(slot.x, edges_of(slot), slot.num_seeds, slot.num_sampled_nodes, slot.num_sampled_edges)
+
+    def __call__(self, x: Tensor, edges: Tensor | list[Block], num_seeds: int, *sizes: list[int]) -> Tensor:
+        """float32 [num_seeds, num_classes]; for the arguments see SampledGNN."""
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=self._amp):
+            scores = self.model(model_input(x, self._keep_half), edges, *sizes)
+        return scores[:num_seeds].float()
+
+
+class TrainStep:
+    """Steps of one model.
+
+    Args:
+        scores: of the model that is trained.
+        optimizer: from adam().
+        device: the trainer's.
+        sum_over_ranks: of a tensor, in place.
+        graphs_of: seeds of batches that are run as CUDA graphs (see step_graphs.py); None: none are.
+
+    Attributes:
+        loss_sum, num_labelled: [] on the device, sums over the steps since reset(): of the loss over this rank's
+            labelled seeds, and of the labelled seeds of all ranks.
+    """
+
+    def __init__(
+        self,
+        scores: Scores,
+        optimizer: torch.optim.Optimizer,
+        device: torch.device,
+        sum_over_ranks: Callable[[Tensor], Tensor] = lambda values: values,
+        graphs_of: int | None = None,
+    ):
+        self._scores, self._optimizer, self._sum_over_ranks = scores, optimizer, sum_over_ranks
+        self.loss_sum = torch.zeros((), device=device)
+        self.num_labelled = torch.zeros((), device=device)
+        self._graphs_of = graphs_of
+        self._graphs = StepGraphs(self._run, device) if graphs_of else None
+
+    def reset(self) -> None:
+        """The sums begin anew."""
+        self.loss_sum.zero_()
+        self.num_labelled.zero_()
+
+    def __call__(self, slot) -> None:
+        """The step on the batch in a slot; all of it is on the current stream, or done."""
+        if self._graphs and slot.num_seeds == self._graphs_of:
+            self._graphs(slot)
+        else:
+            y = slot.y[: slot.num_seeds]
+            self._run(slot.x, edges_of(slot), y, slot.num_sampled_nodes, slot.num_sampled_edges)
+
+    def _run(self, x: Tensor, edges: Tensor | list[Block], y: Tensor, *sizes: list[int]) -> None:
+        self._optimizer.zero_grad(set_to_none=True)
+        labelled = self._sum_over_ranks((y >= 0).sum())
+        scores = self._scores(x, edges, y.shape[0], *sizes)
+        loss = F.cross_entropy(scores, y, ignore_index=-1, reduction="sum") / labelled.clamp(min=1)
+        loss.backward()
+        self._optimizer.step()
+        self.loss_sum += loss.detach() * labelled
+        self.num_labelled += labelled

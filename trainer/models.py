@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 import cohort.nn
 from cohort.base.errors import CohortError
+from cohort.nn.activation import Activation
 from cohort.nn.block import Block, block_of
 
 GAT_HEADS = 4
@@ -61,6 +62,8 @@ class SampledGNN(nn.Module):
         batch, each layer leaves out the nodes and edges that no seed needs any more.
         """
         edges = edge_index
+        # Layers that take it do it as they read their input.
+        between = Activation("relu", self.dropout, self.training) if self.fused and self.activation == "relu" else None
         for i, layer in enumerate(self.layers):
             if isinstance(edge_index, list):
                 edges = edge_index[i]
@@ -75,8 +78,8 @@ class SampledGNN(nn.Module):
                     x = (x, x[:num_targets])
                 elif self.fused:
                     edges = block_of(edges, x.shape[0], num_targets)
-            x = layer(x, edges)
-            if i < len(self.layers) - 1:
+            x = layer(x, edges, activation=between) if between and i > 0 else layer(x, edges)
+            if i < len(self.layers) - 1 and not between:
                 x = self._activated(x)
         return x
 

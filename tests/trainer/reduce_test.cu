@@ -1,6 +1,8 @@
 // The CUDA bodies against those of the host, bit by bit.
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "base/check.h"
 #include "base/owners.h"
 #include "tests/trainer/random_block.h"
@@ -53,9 +55,9 @@ class GpuReduce : public ::testing::Test {};
 using Elements = ::testing::Types<float, Bfloat16, Float16, double>;
 TYPED_TEST_SUITE(GpuReduce, Elements);
 
-// Sums with every factor and own rows, `heads` of them, in packs and element by element.
+// Sums with every factor and own rows, `heads` of them, in packs and element by element, with and without dropout.
 template <typename T>
-void compare_sums(int64_t dim, int64_t heads, Own own_use) {
+void compare_sums(int64_t dim, int64_t heads, Own own_use, DropUse drop = DropUse::kNone) {
   const RandomBlock block(kRows, kSources, 11);
   const auto x = random_elements<T>(kSources * dim, 1);
   const auto edge = random_elements<Sum<T>>(block.num_edges() * heads, 2), index = random_elements<Sum<T>>(kSources, 3),
@@ -67,6 +69,10 @@ void compare_sums(int64_t dim, int64_t heads, Own own_use) {
   call.edge_factor = edge.data(), call.index_factor = index.data(), call.own_factor = own.data();
   call.row_factor = row.data(), call.mean = true, call.block.skip_self = own_use == Own::kAdd;
   call.out = expected.data(), call.out_stride = width, call.inverse_count = expected_count.data();
+  std::vector<uint8_t> kept(static_cast<std::size_t>((drop == DropUse::kIn ? kSources : kRows) * dim / 4));
+  if (drop == DropUse::kBack) std::iota(kept.begin(), kept.end(), uint8_t{0});
+  const auto gpu_kept = upload(kept);
+  call.drop = {drop, uint64_t{1} << 30, 1 / 0.75f, 99, nullptr, kept.data()};
   run_on_host(call);
 
   const GpuBlock on_gpu(block);
@@ -78,11 +84,12 @@ void compare_sums(int64_t dim, int64_t heads, Own own_use) {
   call.block.offsets = on_gpu.ref.offsets, call.block.index = on_gpu.ref.index;
   call.x = call.own = gpu_x.data(), call.edge_factor = gpu_edge.data(), call.index_factor = gpu_index.data();
   call.own_factor = gpu_own.data(), call.row_factor = gpu_row.data(), call.out = out.data();
-  call.inverse_count = count.data(), call.partial = partial.data();
+  call.inverse_count = count.data(), call.partial = partial.data(), call.drop.kept = gpu_kept.data();
   const base::Stream stream;
   run_on_gpu(call, stream);
   stream.synchronize();
   EXPECT_TRUE(same_bits(download(out), expected)) << dim << " columns, " << heads << " heads";
+  EXPECT_TRUE(same_bits(download(gpu_kept), kept)) << "what came through";
   EXPECT_TRUE(same_bits(download(count), expected_count));
 }
 
@@ -92,6 +99,16 @@ TYPED_TEST(GpuReduce, SumsAreTheHostsBits) {
   }
   compare_sums<TypeParam>(64, 4, Own::kAdd);
   compare_sums<TypeParam>(6, 2, Own::kAdd);
+}
+
+TYPED_TEST(GpuReduce, DropoutOnTheWayIsTheHostsBits) {
+  for (const int64_t dim : {8, 64, 104, 256}) {
+    for (const Own own_use : {Own::kNone, Own::kAdd, Own::kBeside}) {
+      compare_sums<TypeParam>(dim, 1, own_use, DropUse::kBack);
+      if constexpr (sizeof(TypeParam) < 8) compare_sums<TypeParam>(dim, 1, own_use, DropUse::kIn);
+    }
+  }
+  compare_sums<TypeParam>(64, 4, Own::kAdd, DropUse::kBack);
 }
 
 template <typename T>

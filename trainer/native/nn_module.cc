@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "base/check.h"
-#include "trainer/native/activation.h"
+#include "trainer/native/activation_element.h"
 #include "trainer/native/attention.h"
 #include "trainer/native/head_rows.h"
 #include "trainer/native/max_rows.h"
@@ -44,10 +44,18 @@ BlockRef block_of(Address offsets, int64_t num_offsets, Address index, Address e
   return {at<int64_t>(offsets), num_offsets, at<int64_t>(index), at<int32_t>(edge), num_edges, num_rows, skip_self};
 }
 
+using Drop = std::tuple<int, double, uint64_t, Address, Address>;  // use, p, and the last three of RowDrop
+
+RowDrop drop_of(const Drop& drop) {
+  const auto& [use, p, key, key_at, kept] = drop;
+  const float scale = 1.0f / static_cast<float>(1 - p);
+  return {static_cast<DropUse>(use), drop_below(p), scale, key, at<const uint64_t>(key_at), at<uint8_t>(kept)};
+}
+
 void sum_rows(const Stream& stream, const BlockRef& block, int dtype, int out_dtype, int64_t dim, Address x,
               int64_t x_stride, int own_use, Address own, int64_t own_stride, int64_t num_own, int64_t heads,
               Address edge_factor, Address index_factor, Address own_factor, Address row_factor, bool mean, Address out,
-              int64_t out_stride, Address inverse_count, Address partial) {
+              int64_t out_stride, Address inverse_count, Address partial, const Drop& drop) {
   run(stream, SumCall{block,
                       static_cast<Dtype>(dtype),
                       static_cast<Dtype>(out_dtype),
@@ -67,7 +75,8 @@ void sum_rows(const Stream& stream, const BlockRef& block, int dtype, int out_dt
                       at(out),
                       out_stride,
                       at(inverse_count),
-                      at(partial)});
+                      at(partial),
+                      drop_of(drop)});
 }
 
 void max_rows(const Stream& stream, const BlockRef& block, int dtype, int64_t dim, Address x, int64_t x_stride,
@@ -178,7 +187,7 @@ void bind_layers(nb::module_& m) {
       });
   m.def("sum_rows", &sum_rows, "stream"_a.none(), "block"_a, "dtype"_a, "out_dtype"_a, "dim"_a, "x"_a, "x_stride"_a,
         "own_use"_a, "own"_a, "own_stride"_a, "num_own"_a, "heads"_a, "edge_factor"_a, "index_factor"_a, "own_factor"_a,
-        "row_factor"_a, "mean"_a, "out"_a, "out_stride"_a, "inverse_count"_a, "partial"_a,
+        "row_factor"_a, "mean"_a, "out"_a, "out_stride"_a, "inverse_count"_a, "partial"_a, "drop"_a,
         "Gathers and sums rows; see trainer/native/sum_rows.h. `stream`: torch's, None on the CPU; arrays: addresses.");
   m.def("max_rows", &max_rows, "stream"_a.none(), "block"_a, "dtype"_a, "dim"_a, "x"_a, "x_stride"_a, "out"_a,
         "out_stride"_a, "ties"_a, "partial"_a, "partial_ties"_a,

@@ -1,10 +1,11 @@
+#include "trainer/native/activation_element.h"
 #include "trainer/native/reduce.cuh"
 #include "trainer/native/sum_rows.h"
 
 namespace cohort::trainer {
 namespace {
 
-template <typename T, int kVec>
+template <typename T, int kVec, bool kDropIn = false>
 class RowSum {
  public:
   using Call = SumCall;
@@ -14,21 +15,24 @@ class RowSum {
     Pack<T, kVec> x;
     A factor;
     bool counts;
+    int64_t index;
   };
 
   __device__ RowSum(const SumCall& call, int64_t row, int64_t column)
-      : call_(call), row_(row), column_(column), head_(call.heads == 1 ? 0 : column / (call.dim / call.heads)) {}
+      : call_(call), row_(row), column_(column), head_(call.heads == 1 ? 0 : column / (call.dim / call.heads)) {
+    if constexpr (kDropIn) key_ = base::key_of(call.drop.key_at ? *call.drop.key_at : call.drop.key);
+  }
 
   __device__ Loaded load(int64_t e) const {
     const int64_t index = call_.block.index[e];
     const bool counts = !(call_.block.skip_self && index == row_);
     A factor = call_.index_factor ? static_cast<const A*>(call_.index_factor)[index] : A{1};
     if (call_.edge_factor) factor = times(head_factor(call_.edge_factor, call_.block.number(e)), factor);
-    return {load_pack<kVec>(static_cast<const T*>(call_.x) + index * call_.x_stride + column_), factor, counts};
+    return {load_pack<kVec>(static_cast<const T*>(call_.x) + index * call_.x_stride + column_), factor, counts, index};
   }
 
   __device__ void add(const Loaded& loaded) {
-    if (loaded.counts) add_pack(loaded.x, loaded.factor);
+    if (loaded.counts) add_pack(taken_in(loaded.index, loaded.x), loaded.factor);
   }
 
   __device__ void save(int64_t piece) const {
@@ -46,7 +50,9 @@ class RowSum {
   __device__ void finish(const EdgeRange& range) {
     const bool has_own = row_ < call_.num_own;
     Pack<T, kVec> own{};
-    if (has_own) own = load_pack<kVec>(static_cast<const T*>(call_.own) + row_ * call_.own_stride + column_);
+    if (has_own) {
+      own = taken_in(row_, load_pack<kVec>(static_cast<const T*>(call_.own) + row_ * call_.own_stride + column_));
+    }
     if (call_.own_use == Own::kAdd && has_own) {
       add_pack(own, call_.own_factor ? head_factor(call_.own_factor, row_) : A{1});
     }
@@ -54,6 +60,7 @@ class RowSum {
     const A factor = call_.row_factor ? static_cast<const A*>(call_.row_factor)[row_] : A{1};
 #pragma unroll
     for (int v = 0; v < kVec; ++v) sum_[v] = times(call_.mean ? sum_[v] / count : sum_[v], factor);
+    if (call_.drop.use == DropUse::kBack) drop_back();
     const int64_t at = row_ * call_.out_stride + column_;
     store_sums<kVec>(call_.out_dtype, call_.out, at, sum_);
     if (call_.own_use == Own::kBeside) store_beside(at + call_.dim, own);
@@ -61,6 +68,28 @@ class RowSum {
   }
 
  private:
+  // What the row of x counts as.
+  __device__ Pack<T, kVec> taken_in(int64_t row, Pack<T, kVec> pack) const {
+    if constexpr (kDropIn) {
+      const int64_t first = (row * call_.dim + column_) / kElementsADraw;
+#pragma unroll
+      for (int g = 0; g < kVec / kElementsADraw; ++g) {
+        call_.drop.kept[first + g] = static_cast<uint8_t>(
+            drop_group(key_, first + g, call_.drop.below, call_.drop.scale, pack.value + g * kElementsADraw));
+      }
+    }
+    return pack;
+  }
+
+  __device__ void drop_back() {
+#pragma unroll
+    for (int v = 0; v < kVec; ++v) {
+      const int64_t at = row_ * call_.dim + column_ + v;
+      const bool kept = call_.drop.kept[at / kElementsADraw] >> (at % kElementsADraw) & 1;
+      sum_[v] = kept ? times(static_cast<A>(widen(narrow<T>(sum_[v]))), static_cast<A>(call_.drop.scale)) : A{0};
+    }
+  }
+
   __device__ A head_factor(const void* factors, int64_t at) const {
     return static_cast<const A*>(factors)[at * call_.heads + head_];
   }
@@ -80,6 +109,7 @@ class RowSum {
   const SumCall& call_;
   const int64_t row_, column_, head_;
   A sum_[kVec] = {};
+  base::PhiloxKey key_{};
 };
 
 // True when all arrays of the call can be read and written in packs of `vec`.
@@ -95,9 +125,14 @@ void run_on_gpu(const SumCall& call, cudaStream_t stream) {
   with_type(call.dtype, [&]<typename T>(std::type_identity<T>) {
     if constexpr (sizeof(T) < 8) {
       constexpr int kWide = 16 / sizeof(T), kHalf = kWide / 2;
+      if (call.drop.use == DropUse::kIn) {
+        base::require(can_pack(call, kWide), "rows of whole packs, for dropout on the way in");
+        return launch_reduction<RowSum<T, kWide, true>>(call, stream);
+      }
       if (can_pack(call, kWide)) return launch_reduction<RowSum<T, kWide>>(call, stream);
       if (can_pack(call, kHalf)) return launch_reduction<RowSum<T, kHalf>>(call, stream);
     }
+    base::require(call.drop.use != DropUse::kIn, "no float64 for dropout on the way in");
     launch_reduction<RowSum<T, 1>>(call, stream);
   });
 }

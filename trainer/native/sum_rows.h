@@ -19,6 +19,22 @@ namespace cohort::trainer {
 // What becomes of a row of `own`: nothing, it is added to the sum, or copied beside it (columns [dim, 2 dim) of out).
 enum class Own : int { kNone = 0, kAdd, kBeside };
 
+// ReLU and dropout of x, and of own, which then is x: on the way in (kIn) as DropCall makes them of all of x, for rows
+// of whole packs of 16 bytes, x_stride being dim, and not of float64; or on the way back (kBack), when out is a
+// gradient of what went in.
+enum class DropUse : int { kNone = 0, kIn, kBack };
+
+struct RowDrop {
+  DropUse use = DropUse::kNone;
+  uint64_t below = 0;  // drop_below(p)
+  float scale = 1;     // 1 / (1 - p)
+  uint64_t key = 0;
+  const uint64_t* key_at = nullptr;  // as in DropCall
+  // uint8 [rows, dim / 4], bit c % 4 of byte c / 4: column c has come through. kIn writes it for the rows of x that it
+  // reads, kBack reads it for those of out.
+  uint8_t* kept = nullptr;
+};
+
 // Rows of `dtype`; strides count elements. Factors are Sum<dtype>; null stands for ones.
 struct SumCall {
   BlockRef block;
@@ -41,6 +57,7 @@ struct SumCall {
   int64_t out_stride = 0;
   void* inverse_count = nullptr;  // Sum<dtype> [num_rows], 1 / max(1, number of edges) goes here; null: not wanted
   void* partial = nullptr;        // CUDA body: Sum<dtype> [max_pieces(num_edges), dim], scratch
+  RowDrop drop{};
 };
 
 void run_on_host(const SumCall& call);

@@ -1,5 +1,8 @@
+#include <algorithm>
+#include <atomic>
 #include <vector>
 
+#include "trainer/native/activation_element.h"
 #include "trainer/native/sum_rows.h"
 
 namespace cohort::trainer {
@@ -11,7 +14,10 @@ template <typename T>
 class RowSummer {
  public:
   explicit RowSummer(const SumCall& call)
-      : call_(call), sum_(static_cast<std::size_t>(call.dim)), piece_(static_cast<std::size_t>(call.dim)) {}
+      : call_(call),
+        sum_(static_cast<std::size_t>(call.dim)),
+        piece_(static_cast<std::size_t>(call.dim)),
+        taken_(static_cast<std::size_t>(call.dim)) {}
 
   void sum(int64_t row) {
     const EdgeRange range = range_of(call_.block, row);
@@ -42,27 +48,50 @@ class RowSummer {
     }
   }
 
-  void add_edges(int64_t row, EdgeRange range, A* to) const {
+  void add_edges(int64_t row, EdgeRange range, A* to) {
     for (int64_t e = range.begin; e < range.end; ++e) {
       const int64_t index = call_.block.index[e];
       if (call_.block.skip_self && index == row) continue;
       const A factor = call_.index_factor ? *factors(call_.index_factor, index) : A{1};
       const A* of_heads = call_.edge_factor ? factors(call_.edge_factor, call_.block.number(e) * call_.heads) : nullptr;
-      add_row(static_cast<const T*>(call_.x) + index * call_.x_stride, factor, of_heads, to);
+      add_row(taken_in(index, static_cast<const T*>(call_.x) + index * call_.x_stride), factor, of_heads, to);
     }
   }
 
   void finish(int64_t row, EdgeRange range) {
     const int64_t count = range.end > range.begin ? range.end - range.begin : 1;
     const bool has_own = row < call_.num_own;
-    const T* own = has_own ? static_cast<const T*>(call_.own) + row * call_.own_stride : nullptr;
+    const T* own = has_own ? taken_in(row, static_cast<const T*>(call_.own) + row * call_.own_stride) : nullptr;
     if (call_.own_use == Own::kAdd && has_own) {
       add_row(own, A{1}, call_.own_factor ? factors(call_.own_factor, row * call_.heads) : nullptr, sum_.data());
     }
     const A factor = call_.row_factor ? *factors(call_.row_factor, row) : A{1};
     for (A& sum : sum_) sum = (call_.mean ? sum / static_cast<A>(count) : sum) * factor;
+    if (call_.drop.use == DropUse::kBack) drop_back(row);
     if (call_.inverse_count) static_cast<A*>(call_.inverse_count)[row] = A{1} / static_cast<A>(count);
     with_type(call_.out_dtype, [&]<typename Out>(std::type_identity<Out>) { store<Out>(row, own); });
+  }
+
+  // What the row of x counts as: itself, or a copy after ReLU and dropout. Threads that meet at a row write the same.
+  const T* taken_in(int64_t row, const T* from) {
+    if (call_.drop.use != DropUse::kIn) return from;
+    const RowDrop& drop = call_.drop;
+    const base::PhiloxKey key = base::key_of(drop.key_at ? *drop.key_at : drop.key);
+    std::copy(from, from + call_.dim, taken_.begin());
+    for (int64_t c = 0; c < call_.dim; c += kElementsADraw) {
+      const int64_t group = (row * call_.dim + c) / kElementsADraw;
+      const unsigned kept = drop_group(key, group, drop.below, static_cast<A>(drop.scale), taken_.data() + c);
+      std::atomic_ref(drop.kept[group]).store(static_cast<uint8_t>(kept), std::memory_order_relaxed);
+    }
+    return taken_.data();
+  }
+
+  void drop_back(int64_t row) {
+    for (std::size_t c = 0; c < sum_.size(); ++c) {
+      const std::size_t at = static_cast<std::size_t>(row) * sum_.size() + c;
+      const bool kept = call_.drop.kept[at / kElementsADraw] >> (at % kElementsADraw) & 1;
+      sum_[c] = kept ? widen(narrow<T>(sum_[c])) * static_cast<A>(call_.drop.scale) : A{0};
+    }
   }
 
   template <typename Out>
@@ -77,6 +106,7 @@ class RowSummer {
 
   const SumCall& call_;
   std::vector<A> sum_, piece_;  // [dim]
+  std::vector<T> taken_;        // [dim]
 };
 
 }  // namespace

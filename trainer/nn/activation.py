@@ -1,12 +1,14 @@
 """Activation and dropout in one pass."""
 
 import contextlib
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from cohort.base.errors import CohortError
 from cohort.nn import kernels
+from cohort.nn.inputs import is_prefix
 
 ACTIVATIONS = {"relu": 0, "elu": 1}  # as in trainer/native/activation.h
 
@@ -24,9 +26,46 @@ def activated(x: Tensor, activation: str, p: float = 0.0, training: bool = True)
     if activation not in ACTIVATIONS or not 0 <= p < 1:
         raise CohortError("activated", '"relu" or "elu", and p in [0, 1)', f"{activation!r}, {p}")
     p = p if training else 0.0
-    if p and _recording is not None:
-        return _drop(x, ACTIVATIONS[activation], p, 0, _recording.next())
-    return _drop(x, ACTIVATIONS[activation], p, _draw_key() if p else 0, None)
+    return _drop(x, ACTIVATIONS[activation], p, *key_for(p))
+
+
+@dataclass(frozen=True)
+class Activation:
+    """activated() with its arguments, for layers that do it to their input as they read it."""
+
+    name: str
+    p: float
+    training: bool
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return activated(x, self.name, self.p, self.training)
+
+    def fuses(self, x: Tensor) -> bool:
+        """Whether a sum of rows of ``x`` can do it."""
+        return self.name == "relu" and kernels.takes_drop_in(x)
+
+    def drawn(self) -> tuple[bool, float, int, Tensor | None]:
+        """The last arguments of ops.gather_sum and gather_normalized."""
+        p = self.p if self.training else 0.0
+        return True, p, *key_for(p)
+
+
+def apply_to_ends(activation: Activation, x: Tensor | tuple[Tensor, Tensor | None]):
+    """The activation of a layer's rows: of sources, and of targets, which may be the first of them, or None."""
+    if isinstance(x, Tensor):
+        return activation(x)
+    source, target = x
+    out = activation(source)
+    if target is None:
+        return out, None
+    return out, out[: target.shape[0]] if is_prefix(target, source) else activation(target)
+
+
+def key_for(p: float) -> tuple[int, Tensor | None]:
+    """The key of dropout, or where in GPU memory it will stand."""
+    if not p:
+        return 0, None
+    return (0, _recording.next()) if _recording is not None else (_draw_key(), None)
 
 
 def _draw_key() -> int:

@@ -7,6 +7,7 @@ from torch_geometric.typing import OptTensor
 
 from cohort.base.errors import CohortError
 from cohort.nn import kernels, ops
+from cohort.nn.activation import Activation
 from cohort.nn.block import Block, block_of
 from cohort.nn.inputs import ELEMENT_COST, amp_dtype, limit_of_flow, require_supported, takes_pygs_way
 
@@ -35,25 +36,36 @@ class GCNConv(pyg.GCNConv):
             return 'cached=False and aggr "add" or "sum"', f"cached={layer.cached}, aggr={layer.aggr!r}"
         return limit_of_flow(layer)
 
-    def forward(self, x: Tensor, edge_index: Tensor | Block, edge_weight: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor | Block,
+        edge_weight: Tensor | None = None,
+        activation: Activation | None = None,
+    ) -> Tensor:
         """[targets, out_channels].
 
         Args:
             x: [nodes, in_channels].
             edge_index: int64 [2, edges] of sources and targets, both nodes; or a Block.
             edge_weight: [edges]; PyG's code runs with weights, and for sparse matrices.
+            activation: what becomes of ``x`` first, as part of the same pass over memory where that is possible.
         """
         if not isinstance(x, Tensor):
             raise CohortError("GCNConv: x", "a tensor", type(x).__name__, "use SAGEConv for pairs")
         if edge_weight is not None or takes_pygs_way(self, edge_index):
+            x = x if activation is None else activation(x)
             return super().forward(x, edge_index, edge_weight)
         num_targets = edge_index.num_targets if isinstance(edge_index, Block) else x.shape[0]
         block = block_of(edge_index, x.shape[0], num_targets)
         x = kernels.rows_of(x)
         loop = 1.0 if self.add_self_loops else 0.0  # also where `improved`: PyG makes it 2 only beside weights
         norm = self._norm(x, block, loop)
-        if self._sums_first(block, x.shape[1]):
-            out = self.lin(self._summed(x, block, norm, loop, amp_dtype(x)))
+        sums_first = self._sums_first(block, x.shape[1])
+        if activation is not None and not (sums_first and activation.fuses(x)):
+            x, activation = activation(x), None
+        if sums_first:
+            out = self.lin(self._summed(x, block, norm, loop, amp_dtype(x), activation))
         else:
             transformed = self.lin(x)
             out = self._summed(transformed, block, norm, loop, transformed.dtype)
@@ -64,11 +76,20 @@ class GCNConv(pyg.GCNConv):
         edges, product = block.source.numel() * ELEMENT_COST, width * self.out_channels
         return edges * width + block.num_targets * product <= edges * self.out_channels + block.num_sources * product
 
-    def _summed(self, x: Tensor, block: Block, norm: Tensor | None, loop: float, dtype: torch.dtype) -> Tensor:
+    def _summed(
+        self,
+        x: Tensor,
+        block: Block,
+        norm: Tensor | None,
+        loop: float,
+        dtype: torch.dtype,
+        activation: Activation | None = None,
+    ) -> Tensor:
+        drawn = activation.drawn() if activation is not None else ()
+        ends = block.indptr, block.source, block.num_targets
         if norm is None:
-            none = ops.BESIDE_NONE
-            return ops.gather_sum(x, None, block.indptr, block.source, block.num_targets, False, none, dtype)[0]
-        return ops.gather_normalized(x, norm, block.indptr, block.source, block.num_targets, loop, dtype)
+            return ops.gather_sum(x, None, *ends, False, ops.BESIDE_NONE, dtype, *drawn)[0]
+        return ops.gather_normalized(x, norm, *ends, loop, dtype, *drawn)[0]
 
     def _norm(self, x: Tensor, block: Block, loop: float) -> Tensor | None:
         """1 / sqrt(degree) of each source, 0 without edges; None: the sums are plain."""

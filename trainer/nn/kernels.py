@@ -8,6 +8,7 @@ from cohort.trainer import _native
 
 _DTYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.float64: 3}  # as in trainer/native/element.h
 NO_OWN, ADD_OWN, OWN_BESIDE = 0, 1, 2  # as in trainer/native/sum_rows.h
+NO_DROP, DROP_IN, DROP_BACK = 0, 1, 2
 
 
 class Edges:
@@ -61,6 +62,7 @@ def sum_rows(
     mean: bool = False,
     inverse_count: Tensor | None = None,
     out: Tensor | None = None,
+    drop: "Drop | None" = None,
 ) -> Tensor:
     """[num_rows, dim], or [num_rows, 2 dim] with own rows beside; the formula stands in trainer/native/sum_rows.h."""
     dim, out_dtype = x.shape[1], out_dtype or x.dtype
@@ -90,8 +92,29 @@ def sum_rows(
             out.stride(0),
             _address(inverse_count),
             _address(partial),
+            (NO_DROP, 0.0, 0, 0, 0) if drop is None else drop.ref,
         )
     return out
+
+
+class Drop:
+    """ReLU and dropout as part of sum_rows(), see RowDrop in trainer/native/sum_rows.h.
+
+    Args:
+        use: DROP_IN or DROP_BACK.
+        kept: uint8 [rows, dim / 4].
+        p, key, key_at: as for drop().
+    """
+
+    def __init__(self, use: int, kept: Tensor, p: float, key: int = 0, key_at: Tensor | None = None):
+        self._kept = kept, key_at
+        self.ref = use, p, key, _address(key_at), kept.data_ptr()
+
+
+def takes_drop_in(x: Tensor) -> bool:
+    """Whether rows [rows, dim] can have ReLU and dropout as part of sum_rows()."""
+    packed = x.dim() == 2 and x.shape[1] > 0 and x.shape[1] * x.element_size() % 16 == 0
+    return packed and x.element_size() <= 4 and x.is_contiguous() and x.data_ptr() % 16 == 0
 
 
 def max_rows(edges: Edges, x: Tensor) -> tuple[Tensor, Tensor]:

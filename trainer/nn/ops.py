@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from cohort.nn import kernels
-from cohort.nn.kernels import Edges
+from cohort.nn.kernels import Drop, Edges
 
 BESIDE_NONE, BESIDE_PREFIX, BESIDE_OWN = 0, 1, 2
 
@@ -19,7 +19,11 @@ def gather_sum(
     mean: bool,
     beside: int,
     out_dtype: torch.dtype,
-) -> tuple[Tensor, Tensor]:
+    relu: bool = False,
+    p: float = 0.0,
+    key: int = 0,
+    key_at: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
     """Sums (or means) of the rows of ``x`` that a target's edges bring.
 
     Args:
@@ -28,10 +32,14 @@ def gather_sum(
         indptr, source: see Block.
         beside: what stands beside each sum: nothing, the target's own row of ``x`` (targets are the first sources), or
             its row of ``own``.
+        relu: rows of ``x`` go through ReLU and dropout first, see Activation.fuses(); not with BESIDE_OWN.
+        p, key, key_at: of dropout.
 
     Returns:
-        out_dtype [num_targets, dim or 2 dim]; with ``mean`` 1 / (number of edges, at least 1) [num_targets], else [0].
+        out_dtype [num_targets, dim or 2 dim]; with ``mean`` 1 / (number of edges, at least 1) [num_targets], else [0];
+        with ``relu`` uint8 [sources, dim / 4], which elements came through, else [0].
     """
+    kept = _kept(x, relu)
     inverse_count = x.new_empty(num_targets if mean else 0, dtype=kernels.sum_dtype(x.dtype))
     out = kernels.sum_rows(
         Edges(indptr, source, num_targets),
@@ -42,20 +50,33 @@ def gather_sum(
         num_own=num_targets if beside else 0,
         mean=mean,
         inverse_count=inverse_count if mean else None,
+        drop=Drop(kernels.DROP_IN, kept, p, key, key_at) if relu else None,
     )
-    return out, inverse_count
+    return out, inverse_count, kept
+
+
+def _kept(x: Tensor, relu: bool) -> Tensor:
+    return x.new_empty((x.shape[0], x.shape[1] // 4) if relu else 0, dtype=torch.uint8)
 
 
 @gather_sum.register_fake
-def _(x, own, indptr, source, num_targets, mean, beside, out_dtype):
+def _(x, own, indptr, source, num_targets, mean, beside, out_dtype, relu=False, p=0.0, key=0, key_at=None):
     width = 2 * x.shape[1] if beside else x.shape[1]
     inverse_count = x.new_empty(num_targets if mean else 0, dtype=kernels.sum_dtype(x.dtype))
-    return x.new_empty((num_targets, width), dtype=out_dtype), inverse_count
+    return x.new_empty((num_targets, width), dtype=out_dtype), inverse_count, _kept(x, relu)
 
 
 @torch.library.custom_op("cohort::gather_sum_grad", mutates_args=())
 def gather_sum_grad(
-    grad: Tensor, inverse_count: Tensor, indptr: Tensor, source: Tensor, num_sources: int, dim: int, prefix: bool
+    grad: Tensor,
+    inverse_count: Tensor,
+    kept: Tensor,
+    indptr: Tensor,
+    source: Tensor,
+    num_sources: int,
+    dim: int,
+    prefix: bool,
+    p: float,
 ) -> Tensor:
     """The gradient of gather_sum's ``x`` [num_sources, dim], in the dtype of ``grad`` [targets, dim or 2 dim]."""
     num_targets = grad.shape[0]
@@ -67,32 +88,37 @@ def gather_sum_grad(
         own=grad[:, dim:] if prefix else None,
         num_own=num_targets if prefix else 0,
         index_factor=inverse_count if inverse_count.numel() else None,
+        drop=_drop_back(kept, p),
     )
 
 
+def _drop_back(kept: Tensor, p: float) -> Drop | None:
+    return Drop(kernels.DROP_BACK, kept, p) if kept.numel() else None
+
+
 @gather_sum_grad.register_fake
-def _(grad, inverse_count, indptr, source, num_sources, dim, prefix):
+def _(grad, inverse_count, kept, indptr, source, num_sources, dim, prefix, p):
     return grad.new_empty((num_sources, dim))
 
 
 def _keep_for_sum(ctx, inputs, output):
-    x, own, indptr, source, _, _, beside, _ = inputs
-    ctx.save_for_backward(output[1], indptr, source)
-    ctx.mark_non_differentiable(output[1])
+    x, own, indptr, source, _, _, beside, _, _, ctx.p, _, _ = inputs
+    ctx.save_for_backward(output[1], output[2], indptr, source)
+    ctx.mark_non_differentiable(*output[1:])
     ctx.num_sources, ctx.dim, ctx.beside = x.shape[0], x.shape[1], beside
     ctx.dtypes = x.dtype, own.dtype if own is not None else None
 
 
-def _sum_backward(ctx, grad, _):
-    inverse_count, indptr, source = ctx.saved_tensors
+def _sum_backward(ctx, grad, *_):
+    inverse_count, kept, indptr, source = ctx.saved_tensors
     grad_x = grad_own = None
     if ctx.needs_input_grad[0]:
         wide = grad.to(ctx.dtypes[0]).contiguous()
         prefix = ctx.beside == BESIDE_PREFIX
-        grad_x = gather_sum_grad(wide, inverse_count, indptr, source, ctx.num_sources, ctx.dim, prefix)
+        grad_x = gather_sum_grad(wide, inverse_count, kept, indptr, source, ctx.num_sources, ctx.dim, prefix, ctx.p)
     if ctx.needs_input_grad[1]:
         grad_own = grad[:, ctx.dim :].to(ctx.dtypes[1])
-    return grad_x, grad_own, None, None, None, None, None, None
+    return grad_x, grad_own, *[None] * 10
 
 
 gather_sum.register_autograd(_sum_backward, setup_context=_keep_for_sum)
@@ -142,37 +168,55 @@ gather_max.register_autograd(_max_backward, setup_context=_keep_for_max)
 
 @torch.library.custom_op("cohort::gather_normalized", mutates_args=())
 def gather_normalized(
-    x: Tensor, norm: Tensor, indptr: Tensor, source: Tensor, num_targets: int, loop: float, out_dtype: torch.dtype
-) -> Tensor:
+    x: Tensor,
+    norm: Tensor,
+    indptr: Tensor,
+    source: Tensor,
+    num_targets: int,
+    loop: float,
+    out_dtype: torch.dtype,
+    relu: bool = False,
+    p: float = 0.0,
+    key: int = 0,
+    key_at: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
     """GCN's sums: norm[i] * (sum over edges of norm[j] * x[j] + loop * norm[i] * x[i]), out_dtype [num_targets, dim].
 
     Args:
         x: [sources, dim]; targets are the first sources.
         norm: sum_dtype [sources], no gradient goes there.
         loop: weight of the edge from a node to itself, which then stands for all such edges; 0: they are as others.
+        relu, p, key, key_at: as for gather_sum; so is the second result.
     """
-    return _normalized(Edges(indptr, source, num_targets, skip_self=loop != 0), x, norm, num_targets, loop, out_dtype)
+    kept = _kept(x, relu)
+    drop = Drop(kernels.DROP_IN, kept, p, key, key_at) if relu else None
+    edges = Edges(indptr, source, num_targets, skip_self=loop != 0)
+    return _normalized(edges, x, norm, num_targets, loop, out_dtype, drop), kept
 
 
 @gather_normalized.register_fake
-def _(x, norm, indptr, source, num_targets, loop, out_dtype):
-    return x.new_empty((num_targets, x.shape[1]), dtype=out_dtype)
+def _(x, norm, indptr, source, num_targets, loop, out_dtype, relu=False, p=0.0, key=0, key_at=None):
+    return x.new_empty((num_targets, x.shape[1]), dtype=out_dtype), _kept(x, relu)
 
 
 @torch.library.custom_op("cohort::gather_normalized_grad", mutates_args=())
-def gather_normalized_grad(grad: Tensor, norm: Tensor, indptr: Tensor, source: Tensor, loop: float) -> Tensor:
+def gather_normalized_grad(
+    grad: Tensor, norm: Tensor, kept: Tensor, indptr: Tensor, source: Tensor, loop: float, p: float
+) -> Tensor:
     """The gradient of gather_normalized's ``x``, in the dtype of ``grad``."""
     num_targets = grad.shape[0]
     edges = kernels.transposed(Edges(indptr, source, num_targets), norm.numel(), skip_self=loop != 0)
-    return _normalized(edges, grad, norm, num_targets, loop, grad.dtype)
+    return _normalized(edges, grad, norm, num_targets, loop, grad.dtype, _drop_back(kept, p))
 
 
 @gather_normalized_grad.register_fake
-def _(grad, norm, indptr, source, loop):
+def _(grad, norm, kept, indptr, source, loop, p):
     return grad.new_empty((norm.numel(), grad.shape[1]))
 
 
-def _normalized(edges: Edges, rows: Tensor, norm: Tensor, num_own: int, loop: float, dtype: torch.dtype) -> Tensor:
+def _normalized(
+    edges: Edges, rows: Tensor, norm: Tensor, num_own: int, loop: float, dtype: torch.dtype, drop: Drop | None
+) -> Tensor:
     """One formula for both ways: the matrix that multiplies the rows is symmetric where it is square."""
     return kernels.sum_rows(
         edges,
@@ -184,20 +228,22 @@ def _normalized(edges: Edges, rows: Tensor, norm: Tensor, num_own: int, loop: fl
         index_factor=norm,
         own_factor=norm if loop == 1 else norm * loop,
         row_factor=norm,
+        drop=drop,
     )
 
 
 def _keep_for_normalized(ctx, inputs, output):
-    x, norm, indptr, source, _, ctx.loop, _ = inputs
-    ctx.save_for_backward(norm, indptr, source)
+    x, norm, indptr, source, _, ctx.loop, _, _, ctx.p, _, _ = inputs
+    ctx.save_for_backward(norm, output[1], indptr, source)
+    ctx.mark_non_differentiable(output[1])
     ctx.dtype = x.dtype
 
 
-def _normalized_backward(ctx, grad):
+def _normalized_backward(ctx, grad, _):
     grad_x = None
     if ctx.needs_input_grad[0]:
-        grad_x = gather_normalized_grad(grad.to(ctx.dtype).contiguous(), *ctx.saved_tensors, ctx.loop)
-    return grad_x, None, None, None, None, None, None
+        grad_x = gather_normalized_grad(grad.to(ctx.dtype).contiguous(), *ctx.saved_tensors, ctx.loop, ctx.p)
+    return grad_x, *[None] * 10
 
 
 gather_normalized.register_autograd(_normalized_backward, setup_context=_keep_for_normalized)

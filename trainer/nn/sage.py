@@ -7,6 +7,7 @@ from torch import Tensor
 from torch_geometric.typing import OptPairTensor
 
 from cohort.nn import ops
+from cohort.nn.activation import Activation, apply_to_ends
 from cohort.nn.block import Block, block_of
 from cohort.nn.inputs import amp_dtype, is_prefix, limit_of_flow, materialize, require_supported, takes_pygs_way
 from cohort.nn.kernels import rows_of
@@ -34,14 +35,23 @@ class SAGEConv(pyg.SAGEConv):
             return 'aggr "mean", "sum", "add" or "max"', f"aggr {layer.aggr!r}"
         return limit_of_flow(layer)
 
-    def forward(self, x: Tensor | tuple[Tensor, Tensor | None], edge_index: Tensor | Block, size=None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor | tuple[Tensor, Tensor | None],
+        edge_index: Tensor | Block,
+        size=None,
+        activation: Activation | None = None,
+    ) -> Tensor:
         """[targets, out_channels].
 
         Args:
             x: [nodes, in_channels], or a pair for sources and targets; None for targets: they have no rows.
             edge_index: int64 [2, edges] of sources and targets, or a Block; PyG's code runs for sparse matrices.
             size: (sources, targets), needed only without rows of targets.
+            activation: what becomes of ``x`` first, as part of the same pass over memory where that is possible.
         """
+        if activation is not None and not self._fuses(activation, x, edge_index):
+            x, activation = apply_to_ends(activation, x), None
         if takes_pygs_way(self, edge_index):
             return super().forward(x, edge_index, size)
         source, target = (x, x) if isinstance(x, Tensor) else x
@@ -54,15 +64,24 @@ class SAGEConv(pyg.SAGEConv):
         if self.aggr == "max":
             out = self._of_max(source, target, block)
         else:
-            out = self._of_sum(source, target, block, shared)
+            out = self._of_sum(source, target, block, shared, activation)
         return F.normalize(out, p=2.0, dim=-1) if self.normalize else out
+
+    def _fuses(self, activation: Activation, x: Tensor | tuple[Tensor, Tensor | None], edge_index) -> bool:
+        if self.project or self.aggr == "max" or takes_pygs_way(self, edge_index):
+            return False
+        source, target = (x, x) if isinstance(x, Tensor) else x
+        own_rows = self.root_weight and target is not None and not is_prefix(target, source)
+        return not own_rows and activation.fuses(source)
 
     def _of_max(self, source: Tensor, target: Tensor | None, block: Block) -> Tensor:
         best, _ = ops.gather_max(source, block.indptr, block.source, block.num_targets)
         out = self.lin_l(best)
         return out + self.lin_r(target) if self.root_weight and target is not None else out
 
-    def _of_sum(self, source: Tensor, target: Tensor | None, block: Block, shared: bool) -> Tensor:
+    def _of_sum(
+        self, source: Tensor, target: Tensor | None, block: Block, shared: bool, activation: Activation | None
+    ) -> Tensor:
         """One product for both linear parts where targets have rows as wide as those of sources."""
         has_own = self.root_weight and target is not None
         beside = ops.BESIDE_NONE
@@ -71,7 +90,9 @@ class SAGEConv(pyg.SAGEConv):
         own = rows_of(target) if beside == ops.BESIDE_OWN else None
         dtype = amp_dtype(source)
         mean = _SUMS[self.aggr]
-        rows, _ = ops.gather_sum(source, own, block.indptr, block.source, block.num_targets, mean, beside, dtype)
+        drawn = activation.drawn() if activation is not None else ()
+        ends = block.indptr, block.source, block.num_targets
+        rows = ops.gather_sum(source, own, *ends, mean, beside, dtype, *drawn)[0]
         if not has_own:
             return self.lin_l(rows)
         if not beside:

@@ -15,6 +15,7 @@ from cohort.launch.runs import run_programs
 from cohort.launch.supervise import STOP_SIGNALS
 
 MAX_BATCHES = 10  # of each pass of the short run
+UNWATCHED = {"tensorboard": False, "prometheus": None}
 HEADROOM = 1.05  # later batches may be larger than those
 KEYS = {
     "sampler": ("num_ranks", "topology", "compress", "reuse"),
@@ -84,7 +85,7 @@ def _checked(text: str, key: dict) -> int:
 
 def _measure(run: dict) -> int:
     """The peak of a few batches of each pass of the run. What ends the short run ends this process, with its code."""
-    trainer = run["trainer"] | {"epochs": 1, "quiet": True, "profile": False, "max_batches": MAX_BATCHES}
+    trainer = run["trainer"] | {"epochs": 1, "quiet": True, "profile": False, "max_batches": MAX_BATCHES} | UNWATCHED
     handlers = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     with tempfile.TemporaryDirectory(prefix="cohort-calibrate-") as folder:
         short = run | {"sampler": dict(run["sampler"]), "trainer": trainer}

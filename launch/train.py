@@ -1,7 +1,9 @@
 """``cohort train``: a sampler and its trainers on one data set, with the wait/train breakdown at the end."""
 
 import argparse
+import importlib.util
 import json
+import os
 import re
 import time
 from pathlib import Path
@@ -56,6 +58,13 @@ def add_train_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, help="folder for results and logs (default runs/NAME-TIME)")
     parser.add_argument("--config", type=Path, help="a TOML file of these options (batch-size = 1024); arguments win")
     parser.add_argument("--quiet", action="store_true", help="no progress bar and no table")
+    parser.add_argument("--tensorboard", action="store_true", help="write scalars of each epoch to OUT/tensorboard")
+    parser.add_argument(
+        "--prometheus",
+        type=Path,
+        metavar="FILE",
+        help="keep a .prom file for Prometheus's node exporter up to date",
+    )
     parser.add_argument(
         "--profile",
         action="store_true",
@@ -122,6 +131,8 @@ def train(args: argparse.Namespace) -> int:
         "quiet": args.quiet,
         "profile": args.profile,
         "sampler_sms": sampler_sms_of(args),
+        "tensorboard": _has_tensorboard(args.tensorboard),
+        "prometheus": None if args.prometheus is None else str(_writable(args.prometheus.absolute())),
     }
     if args.trainer_bytes is None:
         args.trainer_bytes = _measured_trainer_bytes(args, dataset, meta, trainer)
@@ -131,6 +142,24 @@ def train(args: argparse.Namespace) -> int:
         "trainer": trainer,
     }
     return run_programs(_fresh(out), run, show_output=True, num_trainers=run["sampler"]["num_ranks"])
+
+
+def _has_tensorboard(wanted: bool) -> bool:
+    if wanted and importlib.util.find_spec("tensorboard") is None:
+        raise CohortError("--tensorboard", "the package tensorboard", "none", "pip install tensorboard")
+    return wanted
+
+
+def _writable(file: Path) -> Path:
+    """A file that may be replaced all the time.
+
+    Raises:
+        CohortError: its folder is none, or cannot be written.
+    """
+    if file.is_dir() or not os.access(file.parent, os.W_OK):
+        found = "a folder" if file.is_dir() else f"no folder {file.parent} to write to"
+        raise CohortError("--prometheus", f"a file such as {file.parent / 'cohort.prom'}", found, "make its folder")
+    return file
 
 
 def sampler_sms_of(args: argparse.Namespace) -> int | str:

@@ -29,6 +29,7 @@ from cohort.trainer.sm_partition import (
 )
 from cohort.trainer.source import BatchSource, Pass
 from cohort.trainer.train_step import Scores, TrainStep, adam
+from cohort.trainer.watch import Watch
 
 
 @dataclass
@@ -53,6 +54,8 @@ class TrainOptions:
     layers: str = "cohort"  # or "pyg"
     amp: bool = False  # autocast to bfloat16
     cuda_graphs: bool = True  # GPU: one trainer with Cohort's layers replays its steps, see step_graphs.py
+    tensorboard: bool = False  # see watch.py
+    prometheus: str | None = None  # a file
     max_batches: int | None = None  # of each pass; for a run that is only to be measured
 
 
@@ -101,6 +104,8 @@ class Trainer:
         self.step = self._step_of(self.shared_model, self.optimizer, ranks.sum)
         self.floor = Floor(self.device, bytes_per_second)
         self.recorder = Recorder(self.device, options.epochs, options.profile)
+        watched = (options.tensorboard, options.prometheus and Path(options.prometheus)) if ranks.rank == 0 else ()
+        self.watch = Watch(out, *watched, num_ranks=ranks.size)
         self.report = RunReport(device=str(self.device), num_ranks=ranks.size)
 
     def run(self) -> RunReport:
@@ -130,6 +135,7 @@ class Trainer:
         if self.options.max_batches is None:
             self._find_floor()
         self._write_summary()
+        self.watch.run_ended(self.report.test_accuracy)
         return self.report
 
     def train_epoch(self, epoch: int, which: Pass, progress: Progress) -> EpochReport:
@@ -145,6 +151,7 @@ class Trainer:
             step(slot)
             self.recorder.step_ended(clock.step_ended(), slot)
             report.add(slot)
+            self.watch.step(slot.num_seeds)
             self.floor.add(slot)
             progress.step(epoch, slot.num_seeds, step.loss_sum, step.num_labelled, clock)
         report.wait_seconds, report.train_seconds, report.all_reduce_seconds = clock.totals()
@@ -246,6 +253,7 @@ class Trainer:
         self.report.add_bytes(report.row_tiers)
         if self.report.cache:
             self.report.cache["measured"] = measured(self.report.epochs)
+        self.watch.epoch_ended(report)
         if self.ranks.rank == 0:
             append_line(self.out / "metrics.jsonl", asdict(report))
         self._write_summary()

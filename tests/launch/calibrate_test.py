@@ -35,7 +35,7 @@ def meta(data) -> dict:
 def run_of(data, **trainer) -> dict:
     """What becomes run.json, on the CPU."""
     common = {"task": "train", "model": "sage", "fanout": [4, 3], "eval_fanout": [4, 3], "batch_size": 100}
-    common |= {"layers": "cohort", "amp": False}
+    common |= {"layers": "cohort", "amp": False, "cuda_graphs": True}
     common |= {"hidden": 8, "epochs": 2, "lr": 0.01, "weight_decay": 0.0, "dropout": 0.5, "seed": 0}
     sampler = {"dataset": str(data), "device": "cpu", "num_ranks": 1, "topology": "auto", "compress": "auto"}
     sampler["reuse"] = True

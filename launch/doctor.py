@@ -1,0 +1,270 @@
+"""``cohort doctor``: what a run depends on of this machine, with verdicts and, where something is wrong, the cure."""
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from cohort.base.errors import CohortError
+from cohort.base.units import format_bytes
+from cohort.cache import budget
+from cohort.cache.links import machine_bandwidth
+from cohort.channel.run_folder import shared_memory_root
+from cohort.launch.devices import devices
+from cohort.launch.mps import Mps
+
+WELL, WORSE, BROKEN = "well", "could be better", "broken"
+GREEN_CONTEXTS = 12050  # the driver's version from which --sampler-sms works
+LANE_GB_PER_S = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}  # of a lane of PCIe, by generation
+GOOD_SHARE = 0.6  # of what the lanes carry, that a GPU should get from host memory
+SHM_BYTES = 64 << 20
+DISK_BYTES = 256 << 20
+SLOW_DISK = 500e6  # bytes a second
+PCIE_QUERY = "pcie.link.gen.max,pcie.link.width.max,pcie.link.gen.current,pcie.link.width.current"
+TORCH_SAYS = (
+    "import json, torch; print(json.dumps([torch.__version__, torch.version.cuda, torch.cuda.is_available(), "
+    "torch.cuda.device_count(), torch.distributed.is_nccl_available()]))"
+)
+
+
+@dataclass
+class Finding:
+    """One thing that was looked at."""
+
+    name: str
+    verdict: str
+    found: str
+    cure: str = ""
+
+
+def register(commands) -> None:
+    """Adds the command."""
+    parser = commands.add_parser("doctor", help="what this machine gives, and what to mend", description=__doc__)
+    parser.add_argument("folder", nargs="?", type=Path, default=Path(), metavar="DIR", help="whose disk is measured")
+    parser.add_argument("--json", action="store_true", help="print a list of objects")
+    parser.set_defaults(func=doctor)
+
+
+def doctor(args: argparse.Namespace) -> int:
+    """Prints all findings; 1 when something is broken, else 0."""
+    findings = list(examine(args.folder))
+    if args.json:
+        print(json.dumps([asdict(finding) for finding in findings], indent=2))
+    else:
+        _print(findings)
+    return int(any(finding.verdict == BROKEN for finding in findings))
+
+
+def examine(folder: Path) -> Iterator[Finding]:
+    """Looks at everything; a look that fails is a finding."""
+    try:
+        machine = devices()
+    except CohortError as error:
+        yield Finding("GPUs", BROKEN, str(error), error.hint)
+        machine = {"cuda_build": False, "gpus": [], "cliques": [], "versions": [0, 0]}
+    looks: list[tuple[str, Callable[[], Iterator[Finding]]]] = [
+        ("GPUs", lambda: _gpus(machine)),
+        ("PyTorch", lambda: _torch(machine)),
+        ("host memory", _host_memory),
+        ("shared memory", _shared_memory),
+        ("disk", lambda: _disk(folder)),
+    ]
+    if machine["gpus"]:
+        looks[2:2] = [("MPS", _mps), ("peers", lambda: _peers(machine)), ("PCIe", lambda: _pcie(machine))]
+    for name, look in looks:
+        try:
+            yield from look()
+        except CohortError as error:
+            yield Finding(name, BROKEN, str(error), error.hint)
+
+
+def _gpus(machine: dict) -> Iterator[Finding]:
+    if not machine["cuda_build"]:
+        cure = "build where nvcc is, with COHORT_CUDA=ON"
+        yield Finding("GPUs", WORSE, "this build has the CPU backend only: runs take the CPU", cure)
+        return
+    if not machine["gpus"]:
+        cure = "see what nvidia-smi says, and CUDA_VISIBLE_DEVICES; in a container: --gpus all"
+        yield Finding("GPUs", WORSE, "none is visible: runs take the CPU", cure)
+        return
+    for gpu in machine["gpus"]:
+        yield Finding(f"GPU {gpu['ordinal']}", WELL, f"{gpu['name']}, {format_bytes(gpu['bytes'])}")
+    driver, runtime = machine["versions"]
+    found = f"CUDA {_version(driver)}; this build is of {_version(runtime)}"
+    if driver // 1000 < runtime // 1000:
+        yield Finding(
+            "driver", BROKEN, found, f"install a driver for CUDA {runtime // 1000}, or build with an older CUDA"
+        )
+    elif driver < GREEN_CONTEXTS:
+        needed = f"a driver for CUDA {_version(GREEN_CONTEXTS)} or later, for --sampler-sms"
+        yield Finding("driver", WORSE, found, needed)
+    else:
+        yield Finding("driver", WELL, found)
+
+
+def _version(number: int) -> str:
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def _torch(machine: dict) -> Iterator[Finding]:
+    said = subprocess.run([sys.executable, "-c", TORCH_SAYS], capture_output=True, text=True)
+    if said.returncode != 0:
+        last = said.stderr.strip().splitlines()[-1:] or ["no message"]
+        yield Finding("PyTorch", BROKEN, f"it cannot be imported: {last[0]}", f"{sys.executable} -m pip install torch")
+        return
+    version, cuda, sees_gpus, count, nccl = json.loads(said.stdout.strip().splitlines()[-1])
+    found = f"{version}, {f'CUDA {cuda}' if cuda else 'for the CPU'}, {'with' if nccl else 'without'} NCCL"
+    num_gpus = len(machine["gpus"])
+    if num_gpus and (not sees_gpus or count != num_gpus):
+        cure = "install a PyTorch whose CUDA the driver knows: see pytorch.org"
+        yield Finding("PyTorch", BROKEN, f"{found}; it sees {count} of {num_gpus} GPUs", cure)
+    elif num_gpus > 1 and not nccl:
+        yield Finding("PyTorch", BROKEN, found, "install a PyTorch with NCCL: several GPUs add up gradients by it")
+    else:
+        yield Finding("PyTorch", WELL, found)
+
+
+def _mps() -> Iterator[Finding]:
+    mps = Mps()
+    try:
+        if mps.active:
+            own = "a daemon starts" if mps.process else "a daemon is running"
+            yield Finding("MPS", WELL, f"{own}: sampler and trainer run at the same time")
+        else:
+            cure = "install nvidia-cuda-mps-control (it comes with the driver), or leave the GPU to runs with --no-mps"
+            yield Finding("MPS", WORSE, f"{mps.problem}: sampler and trainer would run in turn", cure)
+    finally:
+        mps.stop()
+
+
+def _peers(machine: dict) -> Iterator[Finding]:
+    if len(machine["gpus"]) == 1:
+        return
+    cliques = ", ".join("{" + ", ".join(map(str, clique)) + "}" for clique in machine["cliques"])
+    if all(len(clique) == 1 for clique in machine["cliques"]):
+        cure = "without NVLink or peer access each GPU caches for itself; see nvidia-smi topo -m"
+        yield Finding("peers", WORSE, "no GPU reads another's memory", cure)
+    else:
+        yield Finding("peers", WELL, f"GPUs that read each other's memory: {cliques}")
+
+
+def _pcie(machine: dict) -> Iterator[Finding]:
+    local, peer, host = machine_bandwidth(lambda text: None, machine)
+    beside = f", {peer:.0f} from a peer" if any(len(clique) > 1 for clique in machine["cliques"]) else ""
+    found = f"a GPU gets {host:.1f} GB/s from host memory, {local:.0f} from its own{beside}"
+    lanes = _lanes()
+    if lanes is None:
+        yield Finding("PCIe", WELL, found)
+        return
+    most, link = lanes
+    found += f"; the link is {link}: {most:.0f} GB/s"
+    if host >= GOOD_SHARE * most:
+        yield Finding("PCIe", WELL, found)
+    else:
+        cure = "other users of the link, a slot with fewer lanes, or ACS or an IOMMU in the way; nvidia-smi -q -d PCIE"
+        yield Finding("PCIe", WORSE, found, cure)
+
+
+def _lanes() -> tuple[float, str] | None:
+    """(GB/s of the slowest GPU's lanes at their best, in words); None where nvidia-smi does not say."""
+    command = ["nvidia-smi", f"--query-gpu={PCIE_QUERY}", "--format=csv,noheader,nounits"]
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, timeout=30)
+        rows = [[int(part) for part in line.split(",")] for line in said.stdout.strip().splitlines()]
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return None
+    rates = [(LANE_GB_PER_S[row[0]] * row[1], f"PCIe {row[0]} x{row[1]}") for row in rows if row[0] in LANE_GB_PER_S]
+    return min(rates, default=None)
+
+
+def _host_memory() -> Iterator[Finding]:
+    present = budget.available_host_bytes()
+    yield Finding("host memory", WELL, f"{format_bytes(present)} available; `cohort plan DIR` says what a graph needs")
+    soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    if soft == resource.RLIM_INFINITY or soft >= present:
+        yield Finding("locked memory", WELL, "no limit below that")
+    else:
+        cure = "where pinning fails: ulimit -l unlimited; in a container --ulimit memlock=-1"
+        yield Finding("locked memory", WELL, f"at most {format_bytes(soft)}; NVIDIA's driver pins without it", cure)
+    threads, cores = os.environ.get("OMP_NUM_THREADS"), len(os.sched_getaffinity(0))
+    if threads is not None and threads.isdigit() and int(threads) < cores:
+        cure = "unset OMP_NUM_THREADS: loading, planning and the CPU's sampler take as many threads as it says"
+        yield Finding("cores", WORSE, f"{cores}, of which OMP_NUM_THREADS leaves {threads}", cure)
+    else:
+        yield Finding("cores", WELL, str(cores))
+
+
+def _shared_memory() -> Iterator[Finding]:
+    root = shared_memory_root().parent
+    if not os.access(root, os.W_OK):
+        cure = "mount it, or set COHORT_SHM to a folder in memory that you may write to"
+        yield Finding("shared memory", BROKEN, f"{root} cannot be written", cure)
+        return
+    free = shutil.disk_usage(root).free
+    if free < SHM_BYTES:
+        cure = "remove what dead programs left there; in a container: --shm-size=2g or --ipc=host"
+        yield Finding(
+            "shared memory", BROKEN, f"{format_bytes(free)} free in {root}, below {format_bytes(SHM_BYTES)}", cure
+        )
+    else:
+        yield Finding("shared memory", WELL, f"{format_bytes(free)} free in {root}; batches lie there on the CPU alone")
+
+
+def _disk(folder: Path) -> Iterator[Finding]:
+    try:
+        rate = read_rate(folder, min(DISK_BYTES, shutil.disk_usage(folder).free // 4))
+    except OSError as error:
+        yield Finding("disk", BROKEN, f"{folder}: {error}", "name a folder that exists and can be written")
+        return
+    found = f"{folder.resolve()} reads {format_bytes(rate)}/s"
+    if rate < SLOW_DISK:
+        cure = "the first start on a data set reads all of it at this rate; keep it on a local disk"
+        yield Finding("disk", WORSE, found, cure)
+    else:
+        yield Finding("disk", WELL, found)
+
+
+def read_rate(folder: Path, num_bytes: int) -> float:
+    """Bytes a second of reading a new file of the folder in order, past the page cache where the kernel lets go of it.
+
+    Raises:
+        OSError: a file cannot be written there.
+    """
+    piece = os.urandom(1 << 20)
+    with tempfile.TemporaryFile(dir=folder) as file:
+        for _ in range(max(1, num_bytes >> 20)):
+            file.write(piece)
+        file.flush()
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        file.seek(0)
+        begin, count = time.perf_counter(), 0
+        while part := file.read(8 << 20):
+            count += len(part)
+        return count / (time.perf_counter() - begin)
+
+
+def _print(findings: list[Finding]) -> None:
+    colours = {WELL: "green", WORSE: "yellow", BROKEN: "red"}
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("what", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("found, and what to do")
+    for finding in findings:
+        text = finding.found + (f"\n-> {finding.cure}" if finding.cure else "")
+        table.add_row(finding.name, f"[{colours[finding.verdict]}]{finding.verdict}[/]", text)
+    Console(highlight=False).print(table)
+    wrong = sum(finding.verdict == BROKEN for finding in findings)
+    print(f"{wrong} broken" if wrong else "nothing is broken")

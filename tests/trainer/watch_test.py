@@ -1,0 +1,80 @@
+"""What programs that watch a run are told."""
+
+import re
+
+import pytest
+
+from cohort.trainer import watch as watch_module
+from cohort.trainer.metrics import EpochReport
+from cohort.trainer.watch import Watch, scalars_of
+
+SAMPLE = re.compile(r'[a-zA-Z_:][\w:]*\{[a-z]+="(?:[^"\\\n]|\\["\\n])*"(?:,[a-z]+="[^"]*")*\} -?[\d.e+-]+')
+
+
+def a_report(epoch: int) -> EpochReport:
+    report = EpochReport(epoch, seconds=2.0, wait_seconds=0.5, loss=1.25 / (epoch + 1), val_accuracy=0.75)
+    report.row_tiers["host"] |= {"rows": 30, "bytes": 3000}
+    report.row_tiers["local"] |= {"rows": 10, "bytes": 1000}
+    return report
+
+
+def read(path) -> dict[str, float]:
+    """The samples of a file, each line of which Prometheus takes."""
+    samples = {}
+    for line in path.read_text().splitlines():
+        if not re.fullmatch(r"# TYPE cohort_\w+ (gauge|counter)", line):
+            assert SAMPLE.fullmatch(line), line
+            name, _, value = line.rpartition(" ")
+            samples[name] = float(value)
+    return samples
+
+
+def test_scalars_of_an_epoch():
+    scalars = scalars_of(a_report(0))
+    assert scalars["loss/train"] == 1.25 and scalars["accuracy/val"] == 0.75 and scalars["seconds/wait"] == 0.5
+    assert scalars["share/host"] == 0.75 and scalars["share/local"] == 0.25 and scalars["bytes/host"] == 3000
+    assert "accuracy/val" not in scalars_of(EpochReport(0))
+
+
+def test_the_file_for_prometheus(tmp_path, monkeypatch):
+    file = tmp_path / "cohort.prom"
+    watch = Watch(tmp_path / 'a "run"', prometheus=file, num_ranks=2)
+    run = r'run="a \"run\""'
+    watch.step(10)
+    assert read(file)[f"cohort_seeds_total{{{run}}}"] == 20
+    watch.step(10)
+    assert read(file)[f"cohort_seeds_total{{{run}}}"] == 20, "written again at once"
+    monkeypatch.setattr(watch_module, "WRITE_SECONDS", 0.0)
+    watch.step(10)
+    assert read(file)[f"cohort_seeds_total{{{run}}}"] == 60
+    watch.epoch_ended(a_report(1))
+    samples = read(file)
+    assert samples[f"cohort_epochs_total{{{run}}}"] == 2 and samples[f"cohort_running{{{run}}}"] == 1
+    assert samples[f'cohort_seconds{{{run},of="wait"}}'] == 0.5 and samples[f'cohort_bytes{{{run},of="host"}}'] == 3000
+    watch.run_ended(0.5)
+    samples = read(file)
+    assert samples[f'cohort_accuracy{{{run},of="test"}}'] == 0.5 and samples[f"cohort_running{{{run}}}"] == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["cohort.prom"], "temporary files are left"
+
+
+def test_nobody_asked(tmp_path):
+    watch = Watch(tmp_path)
+    watch.step(3)
+    watch.epoch_ended(a_report(0))
+    watch.run_ended(None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_events_for_tensorboard(tmp_path):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    watch = Watch(tmp_path, tensorboard=True)
+    for epoch in range(3):
+        watch.epoch_ended(a_report(epoch))
+    watch.run_ended(0.5)
+    events = accumulator.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert [(event.step, event.value) for event in events.Scalars("loss/train")] == [
+        (1, 1.25),
+        (2, 0.625),
+        (3, pytest.approx(1.25 / 3)),
+    ]
+    assert events.Scalars("accuracy/test")[0].value == 0.5

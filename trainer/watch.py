@@ -1,0 +1,99 @@
+"""How a run goes, for programs that watch it: scalars for TensorBoard, and a text file for Prometheus."""
+
+import time
+from pathlib import Path
+
+from cohort.base.files import write_atomically
+from cohort.trainer.metrics import EpochReport
+
+WRITE_SECONDS = 5.0  # between two files for Prometheus while an epoch goes on
+PARTS = ("wait", "train", "all_reduce", "sample", "fetch")
+
+
+class Watch:
+    """Tells of a run as it goes; of nothing where nobody asked.
+
+    Args:
+        out: the run's folder; TensorBoard's events go to ``out``/tensorboard.
+        tensorboard: whether to write events, one of each scalar an epoch.
+        prometheus: a file in the format of Prometheus's text collectors, replaced in one step; None: none.
+        num_ranks: of the run, whose first trainer this is.
+
+    Raises:
+        ImportError: the package tensorboard is not there.
+    """
+
+    def __init__(self, out: Path, tensorboard: bool = False, prometheus: Path | None = None, num_ranks: int = 1):
+        self._events = None
+        if tensorboard:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._events = SummaryWriter(out / "tensorboard")
+        self._file = prometheus
+        self._run, self._num_ranks = out.name, num_ranks
+        self._epochs = self._seeds = 0
+        self._scalars: dict[str, float] = {}
+        self._last_write = -WRITE_SECONDS
+
+    def step(self, num_seeds: int) -> None:
+        """Counts a step of this rank; the others take as many seeds."""
+        self._seeds += num_seeds * self._num_ranks
+        if self._file and time.monotonic() - self._last_write >= WRITE_SECONDS:
+            self._write(running=True)
+
+    def epoch_ended(self, report: EpochReport) -> None:
+        """Tells what the epoch was like; its number is one more than ``report.epoch``."""
+        self._epochs = report.epoch + 1
+        self._scalars = scalars_of(report)
+        if self._events:
+            for name, value in self._scalars.items():
+                self._events.add_scalar(name, value, self._epochs)
+            self._events.flush()
+        if self._file:
+            self._write(running=True)
+
+    def run_ended(self, test_accuracy: float | None) -> None:
+        """Tells that the run has ended well."""
+        if test_accuracy is not None:
+            self._scalars["accuracy/test"] = test_accuracy
+        if self._events:
+            if test_accuracy is not None:
+                self._events.add_scalar("accuracy/test", test_accuracy, self._epochs)
+            self._events.close()
+        if self._file:
+            self._write(running=False)
+
+    def _write(self, running: bool) -> None:
+        write_atomically(self._file, self._text(running))
+        self._last_write = time.monotonic()
+
+    def _text(self, running: bool) -> str:
+        run = self._run.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        lines = []
+        for name, kind, value in (
+            ("running", "gauge", int(running)),
+            ("updated_timestamp_seconds", "gauge", time.time()),
+            ("epochs_total", "counter", self._epochs),
+            ("seeds_total", "counter", self._seeds),
+        ):
+            lines += [f"# TYPE cohort_{name} {kind}", f'cohort_{name}{{run="{run}"}} {value}']
+        told = ""
+        for name, value in self._scalars.items():
+            group, _, label = name.partition("/")
+            if group != told:
+                lines.append(f"# TYPE cohort_{group} gauge")
+                told = group
+            lines.append(f'cohort_{group}{{run="{run}",of="{label}"}} {value}')
+        return "\n".join(lines) + "\n"
+
+
+def scalars_of(report: EpochReport) -> dict[str, float]:
+    """{"group/name": value} of an epoch: loss, accuracy, seconds, bytes of rows and shares of rows by tier."""
+    scalars = {"loss/train": report.loss}
+    if report.val_accuracy is not None:
+        scalars["accuracy/val"] = report.val_accuracy
+    scalars["seconds/epoch"] = report.seconds
+    scalars |= {f"seconds/{part}": getattr(report, f"{part}_seconds") for part in PARTS}
+    scalars |= {f"bytes/{tier}": read["bytes"] for tier, read in report.row_tiers.items()}
+    rows = sum(read["rows"] for read in report.row_tiers.values())
+    return scalars | {f"share/{tier}": read["rows"] / max(1, rows) for tier, read in report.row_tiers.items()}

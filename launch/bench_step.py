@@ -20,7 +20,7 @@ from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
 from cohort.launch.arguments import positive, probability
 from cohort.launch.runs import run_programs
-from cohort.launch.train import add_data_options, open_dataset, sampler_options
+from cohort.launch.train import add_data_options, add_precision_option, open_dataset, sampler_options
 
 MODELS, LAYERS = ("sage", "gcn", "gat"), ("pyg", "csr", "cohort")
 AMP = {"off": [False], "on": [True], "both": [False, True]}
@@ -34,6 +34,7 @@ def register(benches) -> None:
     parser.add_argument("--models", type=_some_of(MODELS), default=list(MODELS), metavar="sage,gcn,gat")
     parser.add_argument("--layers", type=_some_of(LAYERS), default=list(LAYERS), metavar="pyg,csr,cohort")
     parser.add_argument("--amp", choices=AMP, default="both", help="autocast to bfloat16 (default both)")
+    add_precision_option(parser)
     parser.add_argument("--hidden", type=positive, default=256)
     parser.add_argument("--dropout", type=probability, default=0.5)
     parser.add_argument("--steps", type=positive, default=30, help="that are timed (default 30); the median counts")
@@ -84,6 +85,7 @@ def _trainer(args: argparse.Namespace, meta: dict) -> dict:
         "models": args.models,
         "layers": args.layers,
         "amp": AMP[args.amp],
+        "matmul_precision": args.matmul_precision,
         "fanout": args.fanout,
         "batch_size": args.batch_size,
         "hidden": args.hidden,

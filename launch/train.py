@@ -49,6 +49,7 @@ def add_train_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--amp", action="store_true", help="train and evaluate in bfloat16 where that is safe (autocast)"
     )
+    add_precision_option(parser)
     parser.add_argument(
         "--cuda-graphs",
         choices=["on", "off"],
@@ -69,6 +70,16 @@ def add_train_options(parser: argparse.ArgumentParser) -> None:
         "--profile",
         action="store_true",
         help="write trace.json, for Perfetto: both programs in the first two epochs; takes time itself",
+    )
+
+
+def add_precision_option(parser: argparse.ArgumentParser) -> None:
+    """--matmul-precision."""
+    parser.add_argument(
+        "--matmul-precision",
+        choices=["highest", "high"],
+        default="highest",
+        help="GPU: of float32 products; high: tensor cores round their factors to TF32's 10 bits (default highest)",
     )
 
 
@@ -127,6 +138,7 @@ def train(args: argparse.Namespace) -> int:
         "feature_dim": meta["feature_dim"],
         "layers": args.layers,
         "amp": args.amp,
+        "matmul_precision": args.matmul_precision,
         "cuda_graphs": args.cuda_graphs == "on",
         "quiet": args.quiet,
         "profile": args.profile,

@@ -37,9 +37,10 @@ def measure_steps(source: BatchSource, run: dict, out: Path) -> None:
 
     Args:
         run: run.json; its member "trainer" has "models", "layers" ("pyg", "csr" for sage, "cohort"), "amp" (both: false
-            and true), "fanout", "batch_size", "hidden", "num_classes", "feature_dim", "steps", "seed".
+            and true), "matmul_precision", "fanout", "batch_size", "hidden", "num_classes", "feature_dim", "steps", "seed".
     """
     options = run["trainer"]
+    torch.set_float32_matmul_precision(options["matmul_precision"])
     train_ids = np.load(Path(run["sampler"]["dataset"]) / "train_ids.npy", mmap_mode="r")
     asked = source.request(source.add_seeds(train_ids), options["fanout"], options["batch_size"], shuffle=True)
     for slot in source.slots(asked, 1):
@@ -74,6 +75,7 @@ def _measure(slot, options: dict, kind: str, layers: str, amp: bool, device: tor
         "least_ms": min(times),
         "host_ms": statistics.median(host_times),
         "peak_bytes": peak_bytes,
+        "matmul_precision": options["matmul_precision"],
         "loss": (step.loss_sum / step.num_labelled).item(),
         "nodes": sum(slot.num_sampled_nodes),
         "edges": sum(slot.num_sampled_edges),

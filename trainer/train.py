@@ -53,6 +53,7 @@ class TrainOptions:
     sampler_sms: int | str = 0  # GPU: the first so many SMs are the sampler's; "auto": tried out; 0: all are shared
     layers: str = "cohort"  # or "pyg"
     amp: bool = False  # autocast to bfloat16
+    matmul_precision: str = "highest"  # of torch.set_float32_matmul_precision
     cuda_graphs: bool = True  # GPU: one trainer with Cohort's layers replays its steps, see step_graphs.py
     tensorboard: bool = False  # see watch.py
     prometheus: str | None = None  # a file
@@ -87,6 +88,7 @@ class Trainer:
         self.sizes = {name: len(ids) for name, ids in splits.items()}
         if isinstance(options.sampler_sms, int):
             divide_gpu(source, options.sampler_sms)
+        torch.set_float32_matmul_precision(options.matmul_precision)
         torch.manual_seed(options.seed)
         self.model = SampledGNN(
             options.model,

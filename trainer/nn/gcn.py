@@ -9,7 +9,8 @@ from cohort.base.errors import CohortError
 from cohort.nn import kernels, ops
 from cohort.nn.activation import Activation
 from cohort.nn.block import Block, block_of
-from cohort.nn.inputs import ELEMENT_COST, amp_dtype, limit_of_flow, require_supported, takes_pygs_way
+from cohort.nn.inputs import ELEMENT_COST, amp_dtype, limit_of_flow, materialize, require_supported, takes_pygs_way
+from cohort.nn.linear import linear
 
 
 class GCNConv(pyg.GCNConv):
@@ -65,10 +66,11 @@ class GCNConv(pyg.GCNConv):
         if activation is not None and not (sums_first and activation.fuses(x)):
             x, activation = activation(x), None
         if sums_first:
-            out = self.lin(self._summed(x, block, norm, loop, amp_dtype(x), activation))
-        else:
-            transformed = self.lin(x)
-            out = self._summed(transformed, block, norm, loop, transformed.dtype)
+            materialize(self.lin, x.shape[1])
+            rows = self._summed(x, block, norm, loop, amp_dtype(x), activation)
+            return linear(rows, self.lin.weight, self.bias)
+        transformed = self.lin(x)
+        out = self._summed(transformed, block, norm, loop, transformed.dtype)
         return out if self.bias is None else out + self.bias
 
     def _sums_first(self, block: Block, width: int) -> bool:

@@ -11,6 +11,7 @@ from cohort.nn.activation import Activation, apply_to_ends
 from cohort.nn.block import Block, block_of
 from cohort.nn.inputs import amp_dtype, is_prefix, limit_of_flow, materialize, require_supported, takes_pygs_way
 from cohort.nn.kernels import rows_of
+from cohort.nn.linear import linear
 
 _SUMS = {"mean": True, "sum": False, "add": False}  # whether to divide
 
@@ -100,4 +101,4 @@ class SAGEConv(pyg.SAGEConv):
         for lin, width in ((self.lin_l, source.shape[1]), (self.lin_r, source.shape[1])):
             materialize(lin, width)
         weight = torch.cat((self.lin_l.weight, self.lin_r.weight), dim=1)
-        return F.linear(rows, weight, self.lin_l.bias)
+        return linear(rows, weight, self.lin_l.bias)

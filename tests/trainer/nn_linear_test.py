@@ -1,0 +1,49 @@
+"""F.linear with its gradient of the bias summed in parts."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from blocks import DEVICES, assert_as_close
+
+from cohort.nn.linear import PARTS, column_sums, linear
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("rows", [0, 1, PARTS, 2 * PARTS - 1, 2 * PARTS, 5 * PARTS + 77])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_column_sums(device, rows, dtype):
+    x = torch.randn(rows, 9, device=device).to(dtype)
+    assert_as_close(column_sums(x), x.double().sum(dim=0).to(dtype), 1e-2 if dtype == torch.bfloat16 else 1e-5)
+    assert torch.equal(column_sums(x), column_sums(x))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("bias", [True, False])
+def test_product_and_gradients_are_those_of_f_linear(device, bias):
+    torch.manual_seed(2)
+    sizes = [(1500, 7), (5, 7), (5,)][: 2 + bias]
+    ours = [torch.randn(size, device=device, requires_grad=True) for size in sizes]
+    theirs = [each.detach().clone().requires_grad_() for each in ours]
+    out = linear(*ours, *[None] * (not bias))
+    wanted = F.linear(*theirs)
+    assert_as_close(out, wanted)
+    weight = torch.randn_like(wanted)
+    out.backward(weight)
+    wanted.backward(weight)
+    for one, other in zip(ours, theirs, strict=True):
+        assert_as_close(one.grad, other.grad)
+
+
+def test_gradients_are_those_of_differences():
+    rows = torch.randn(2 * PARTS + 3, 2, dtype=torch.float64)
+    weight, bias = (torch.randn(size, dtype=torch.float64, requires_grad=True) for size in ((3, 2), (3,)))
+    assert torch.autograd.gradcheck(lambda weight, bias: linear(rows, weight, bias), (weight, bias))
+
+
+def test_rows_say_in_what_the_product_is_under_autocast():
+    weight, bias = torch.randn(3, 4, requires_grad=True), torch.randn(3, requires_grad=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = linear(torch.randn(10, 4).bfloat16(), weight, bias)
+    assert out.dtype == torch.bfloat16
+    out.sum().backward()
+    assert weight.grad.dtype == bias.grad.dtype == torch.float32

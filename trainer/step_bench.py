@@ -37,7 +37,8 @@ def measure_steps(source: BatchSource, run: dict, out: Path) -> None:
 
     Args:
         run: run.json; its member "trainer" has "models", "layers" ("pyg", "csr" for sage, "cohort"), "amp" (both: false
-            and true), "matmul_precision", "fanout", "batch_size", "hidden", "num_classes", "feature_dim", "steps", "seed".
+            and true), "matmul_precision", "fanout", "batch_size", "hidden", "num_classes", "feature_dim", "steps",
+            "seed".
     """
     options = run["trainer"]
     torch.set_float32_matmul_precision(options["matmul_precision"])

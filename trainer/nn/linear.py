@@ -14,7 +14,7 @@ def linear(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """``F.linear`` for many rows.
 
     On a GPU float32 is multiplied on tensor cores at float32's accuracy (trainer/native/product.h), unless torch was
-    told that less will do; an infinite factor makes NaN there. The gradient of the bias takes the time of reading. Under
+    told that less will do; an infinite factor makes NaN there. The bias has its gradient in the time of reading. Under
     autocast too the product is one of the dtype of ``rows``, which its layer has chosen.
     """
     bias = None if bias is None else bias.to(rows.dtype)

@@ -1,14 +1,10 @@
 // cohort.dataset._native: the C++ library as Python sees it.
-#include <Python.h>
 #include <fmt/format.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/string.h>
-
-#include <chrono>
-#include <future>
 
 #include "base/check.h"
 #include "base/nanobind_errors.h"
@@ -17,6 +13,8 @@
 #include "dataset/dataset.h"
 #include "dataset/features.h"
 #include "dataset/generate.h"
+#include "dataset/interruptible.h"
+#include "dataset/native_import.h"
 #include "dataset/output.h"
 #include "dataset/reorder.h"
 
@@ -29,25 +27,6 @@ namespace {
 using Ids = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <typename T>
 using Filled = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-// Runs work(stop_token) in a thread of its own while this one waits for it or for a signal (Ctrl-C).
-template <typename Work>
-auto run_interruptibly(Work work) {
-  std::stop_source stop;
-  auto result = std::async(std::launch::async, [&] { return work(stop.get_token()); });
-  const auto ends_within = [&](std::chrono::milliseconds time) {
-    const nb::gil_scoped_release release;
-    return result.wait_for(time) == std::future_status::ready;
-  };
-  while (!ends_within(std::chrono::milliseconds(50))) {
-    if (PyErr_CheckSignals() == 0) continue;
-    stop.request_stop();
-    while (!ends_within(std::chrono::milliseconds(1000))) {
-    }
-    throw nb::python_error();
-  }
-  return result.get();
-}
 
 void demand_nodes(const Ids& ids, const char* place, int64_t num_nodes, const std::stop_token& stop) {
   const int64_t* const values = ids.data();
@@ -199,6 +178,7 @@ NB_MODULE(_native, m) {
       .def_prop_ro("out", &OutputFolder::out)
       .def("commit", &OutputFolder::commit)
       .def("discard", &OutputFolder::discard);
+  register_import(m);
 }
 
 }  // namespace cohort::dataset

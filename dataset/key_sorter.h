@@ -1,0 +1,53 @@
+// Sorting more keys than memory holds: sorted runs in a temporary file, merged at the end.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <vector>
+
+#include "dataset/temporary_file.h"
+
+namespace cohort::dataset {
+
+class KeySorter {
+ public:
+  // Sorted keys, some at a time.
+  using Use = std::function<void(std::span<const uint64_t>)>;
+
+  // `folder` gets the temporary file, when there is more than memory holds. `unique`: equal keys come once.
+  KeySorter(std::filesystem::path folder, std::size_t memory_bytes, bool unique);
+
+  // Where to write the next keys: at least `least`, at most `wanted`. Writes a run first when memory is full.
+  std::span<uint64_t> room(std::size_t wanted, std::size_t least, const std::stop_token& stop);
+  // The first `count` elements of the last room() are keys now.
+  void added(std::size_t count) noexcept { count_ += count; }
+
+  // Hands all keys to `use` in ascending order, and forgets them.
+  void merge(const Use& use, const std::stop_token& stop);
+
+  std::size_t num_runs() const noexcept { return runs_.size(); }  // in the temporary file
+
+ private:
+  struct Run {
+    int64_t offset;  // bytes
+    std::size_t count;
+  };
+  void sort(const std::stop_token& stop);
+  void write_run(const std::stop_token& stop);
+  void merge_runs(const Use& use, const std::stop_token& stop);
+
+  std::filesystem::path folder_;
+  std::size_t capacity_;  // keys
+  bool unique_;
+  std::unique_ptr<uint64_t[]> keys_, scratch_;  // uint64 [capacity]; pages come when they are first touched
+  std::size_t count_ = 0;                       // keys in memory
+  std::optional<TemporaryFile> file_;
+  std::vector<Run> runs_;
+};
+
+}  // namespace cohort::dataset

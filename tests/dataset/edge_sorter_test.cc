@@ -1,0 +1,190 @@
+#include "dataset/edge_sorter.h"
+
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <limits>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "base/random.h"
+#include "dataset/npy.h"
+#include "temporary_folder.h"
+
+namespace cohort::dataset {
+namespace {
+
+constexpr std::size_t kSmall = 16 << 10, kLarge = 16 << 20;  // bytes; 1024 keys and all
+
+struct Pairs {
+  std::vector<int64_t> src, dst;
+};
+
+Pairs random_pairs(int64_t num_nodes, int64_t count) {
+  Pairs out;
+  for (int64_t i = 0; i < count; ++i) {
+    for (auto* ends : {&out.src, &out.dst}) {
+      const uint64_t end = ends == &out.src ? 0 : 1;
+      ends->push_back(static_cast<int64_t>(
+          base::random_below(static_cast<uint64_t>(num_nodes), base::key_of(5), static_cast<uint64_t>(i), end)));
+    }
+  }
+  return out;
+}
+
+void add(EdgeSorter& sorter, const Pairs& pairs, const IdMap* ids = nullptr) {
+  sorter.add({pairs.src.data(), 1}, {pairs.dst.data(), 1}, static_cast<int64_t>(pairs.src.size()), ids, {});
+}
+
+// (destination, source) of the edges in a folder, in their order.
+std::vector<std::pair<int64_t, int64_t>> edges_in(const std::filesystem::path& folder) {
+  const auto indptr_file = map_npy(folder / "indptr.npy"), indices_file = map_npy(folder / "indices.npy");
+  const auto indptr = indptr_file.as<int64_t>();
+  const auto indices = indices_file.as<int32_t>();
+  std::vector<std::pair<int64_t, int64_t>> out;
+  for (std::size_t node = 0; node + 1 < indptr.size(); ++node) {
+    for (int64_t i = indptr[node]; i < indptr[node + 1]; ++i) out.emplace_back(node, indices[i]);
+  }
+  return out;
+}
+
+// What the options say, edge by edge.
+std::vector<std::pair<int64_t, int64_t>> slow_twin(const Pairs& pairs, const EdgeOptions& options) {
+  std::multiset<std::pair<int64_t, int64_t>> all;
+  for (std::size_t i = 0; i < pairs.src.size(); ++i) {
+    const auto source = options.transpose ? pairs.dst[i] : pairs.src[i];
+    const auto destination = options.transpose ? pairs.src[i] : pairs.dst[i];
+    if (options.self_loops != SelfLoops::kKeep && source == destination) continue;
+    all.emplace(destination, source);
+    if (options.reverse) all.emplace(source, destination);
+  }
+  for (int64_t v = 0; options.self_loops == SelfLoops::kAdd && v < options.num_nodes; ++v) all.emplace(v, v);
+  if (!options.dedupe) return {all.begin(), all.end()};
+  const std::set<std::pair<int64_t, int64_t>> once(all.begin(), all.end());
+  return {once.begin(), once.end()};
+}
+
+TEST(EdgeSorter, AgreesWithItsSlowTwin) {
+  const Pairs pairs = random_pairs(300, 5000);
+  for (const std::size_t memory_bytes : {kSmall, kLarge}) {
+    for (int bits = 0; bits < 8; ++bits) {
+      for (const SelfLoops loops : {SelfLoops::kKeep, SelfLoops::kRemove, SelfLoops::kAdd}) {
+        const EdgeOptions options{"edges", 310, (bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, loops};
+        const TemporaryFolder folder;
+        EdgeSorter sorter(folder.path(), memory_bytes, options);
+        add(sorter, pairs);
+        sorter.write(folder.path(), {});
+        EXPECT_EQ(edges_in(folder.path()), slow_twin(pairs, options)) << memory_bytes << " " << bits;
+        EXPECT_EQ(sorter.edges_written(), static_cast<int64_t>(slow_twin(pairs, options).size()));
+        EXPECT_EQ(map_npy(folder / "indptr.npy").size(), 311);
+      }
+    }
+  }
+}
+
+TEST(EdgeSorter, BytesDependOnNeitherMemoryNorThreads) {
+  const Pairs pairs = random_pairs(100000, 200000);
+  std::set<std::string> files;
+  const int threads = omp_get_max_threads();
+  for (const int count : {1, 2, 7}) {
+    omp_set_num_threads(count);
+    for (const std::size_t memory_bytes : {kSmall, kLarge}) {
+      const TemporaryFolder folder;
+      EdgeSorter sorter(folder.path(), memory_bytes, {"edges"});
+      add(sorter, pairs);
+      sorter.write(folder.path(), {});
+      files.insert(read_bytes(folder / "indptr.npy") + read_bytes(folder / "indices.npy"));
+    }
+  }
+  omp_set_num_threads(threads);
+  EXPECT_EQ(files.size(), 1u);
+}
+
+TEST(EdgeSorter, AGraphWithoutEdgesHasColumns) {
+  const TemporaryFolder folder;
+  EdgeSorter sorter(folder.path(), kSmall, {"edges", 3});
+  sorter.write(folder.path(), {});
+  EXPECT_EQ(map_npy(folder / "indptr.npy").size(), 4);
+  EXPECT_EQ(map_npy(folder / "indices.npy").size(), 0);
+}
+
+std::string refusal(EdgeSorter& sorter, const Pairs& pairs, const IdMap* ids = nullptr) {
+  try {
+    add(sorter, pairs, ids);
+  } catch (const base::Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(EdgeSorter, AnEndThatIsNoNodeIsNamed) {
+  const TemporaryFolder folder;
+  const auto said = [&](EdgeOptions options, Pairs pairs) {
+    EdgeSorter sorter(folder.path(), kSmall, std::move(options));
+    add(sorter, {{0, 1}, {1, 0}});
+    return refusal(sorter, pairs);
+  };
+  EXPECT_EQ(said({"e.npy", 5}, {{1, 2, 9}, {0, 5, 0}}).substr(0, 71),
+            "e.npy: destination of edge 3: expected a node in [0, 5), found 5\n  hint");
+  EXPECT_NE(said({"e.npy", 5}, {{1, -2}, {0, 4}}).find("source of edge 3: expected a node in [0, 5), found -2"),
+            std::string::npos);
+  EXPECT_NE(said({"e.npy", 5, true}, {{1, 7}, {0, 4}}).find("source of edge 3"), std::string::npos);
+  EXPECT_NE(said({"e.npy"}, {{1, int64_t{1} << 32}, {0, 4}}).find("a node in [0, 4294967296)"), std::string::npos);
+}
+
+TEST(EdgeSorter, NumbersThatAreNamesAreFoundOut) {
+  const TemporaryFolder folder;
+  EdgeSorter sorter(folder.path(), kSmall, {"e.npy"});
+  add(sorter, {{0, 4000000000}, {1, 0}});
+  try {
+    sorter.write(folder.path(), {});
+    FAIL() << "written";
+  } catch (const base::Error& error) {
+    EXPECT_EQ(error.parts().found, "node 4000000000");
+    EXPECT_NE(error.parts().hint.find("--rename"), std::string::npos);
+  }
+}
+
+TEST(IdMap, FindsEveryIdAndNoOther) {
+  constexpr int64_t kMin = std::numeric_limits<int64_t>::min(), kMax = std::numeric_limits<int64_t>::max();
+  const std::vector<std::vector<int64_t>> lists = {
+      {}, {7}, {-3, 4, 5, 1000000007}, {kMin, -1, 0, kMax}, {kMin, kMin + 1}, {kMax - 1, kMax}};
+  for (const auto& ids : lists) {
+    const IdMap map(ids, {});
+    for (std::size_t i = 0; i < ids.size(); ++i) EXPECT_EQ(map.node(ids[i]), static_cast<int64_t>(i));
+    for (const int64_t other : {int64_t{6}, int64_t{-2}, int64_t{1} << 40}) EXPECT_EQ(map.node(other), -1);
+  }
+}
+
+TEST(IdMap, NodesMayHaveAnyOrder) {
+  const std::vector<int64_t> ids = {-5, 10, 11}, nodes = {2, 0, 1};
+  const IdMap map(ids, nodes);
+  EXPECT_EQ(map.node(-5), 2);
+  EXPECT_EQ(map.node(11), 1);
+  const TemporaryFolder folder;
+  EdgeSorter sorter(folder.path(), kSmall, {"edges", 3});
+  add(sorter, {{-5, 11}, {10, -5}}, &map);
+  sorter.write(folder.path(), {});
+  EXPECT_EQ(edges_in(folder.path()), (std::vector<std::pair<int64_t, int64_t>>{{0, 2}, {2, 1}}));
+  EdgeSorter other(folder.path(), kSmall, {"e.csv", 3});
+  EXPECT_NE(refusal(other, {{-5, 12}, {10, -5}}, &map).find("source of edge 1: expected an id that"),
+            std::string::npos);
+}
+
+TEST(IdSorter, WritesDistinctIdsInOrder) {
+  const TemporaryFolder folder;
+  IdSorter sorter(folder.path(), kSmall);
+  std::set<int64_t> wanted;
+  std::vector<int64_t> ids;
+  for (int64_t i = 0; i < 9000; ++i) ids.push_back((i * 7919 % 4001 - 2000) * 1000000007);
+  wanted.insert(ids.begin(), ids.end());
+  sorter.add(ids.data(), 1, static_cast<int64_t>(ids.size()), {});
+  sorter.write(folder / "ids.npy", {});
+  const auto file = map_npy(folder / "ids.npy");
+  const auto found = file.as<int64_t>();
+  EXPECT_TRUE(std::equal(found.begin(), found.end(), wanted.begin(), wanted.end()));
+}
+
+}  // namespace
+}  // namespace cohort::dataset

@@ -1,0 +1,110 @@
+#include "dataset/key_sorter.h"
+
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/check.h"
+#include "base/random.h"
+#include "dataset/parallel.h"
+#include "dataset/radix_sort.h"
+#include "temporary_folder.h"
+
+namespace cohort::dataset {
+namespace {
+
+std::vector<uint64_t> random_keys(std::size_t count, uint64_t bound) {
+  std::vector<uint64_t> keys(count);
+  for (std::size_t i = 0; i < count; ++i) keys[i] = base::random_below(bound, base::key_of(3), i, 0) << 7;
+  return keys;
+}
+
+std::vector<uint64_t> sorted_by_radix(std::vector<uint64_t> keys) {
+  std::vector<uint64_t> scratch(keys.size());
+  const auto out = sort_keys(keys, scratch, {});
+  return {out.begin(), out.end()};
+}
+
+void add(KeySorter& sorter, const std::vector<uint64_t>& keys) {
+  for (std::size_t done = 0; done < keys.size();) {
+    const auto room = sorter.room(keys.size() - done, 1, {});
+    std::copy_n(keys.begin() + static_cast<std::ptrdiff_t>(done), room.size(), room.begin());
+    sorter.added(room.size());
+    done += room.size();
+  }
+}
+
+std::vector<uint64_t> merged(KeySorter& sorter) {
+  std::vector<uint64_t> out;
+  sorter.merge([&](std::span<const uint64_t> keys) { out.insert(out.end(), keys.begin(), keys.end()); }, {});
+  return out;
+}
+
+TEST(SortKeys, AgreesWithTheStandardLibrary) {
+  for (const std::size_t count : {0, 1, 2, 1000, 100003}) {
+    for (const uint64_t bound : {uint64_t{1}, uint64_t{300}, uint64_t{1} << 57}) {
+      auto keys = random_keys(count, bound);
+      const auto out = sorted_by_radix(keys);
+      std::sort(keys.begin(), keys.end());
+      EXPECT_EQ(out, keys) << count << " " << bound;
+    }
+  }
+}
+
+TEST(SortKeys, IsTheSameForAnyNumberOfThreads) {
+  const auto keys = random_keys(50000, uint64_t{1} << 40);
+  const int threads = omp_get_max_threads();
+  omp_set_num_threads(1);
+  const auto one = sorted_by_radix(keys);
+  omp_set_num_threads(7);
+  EXPECT_EQ(sorted_by_radix(keys), one);
+  omp_set_num_threads(threads);
+}
+
+class Sorted : public testing::TestWithParam<std::tuple<std::size_t, bool>> {};
+
+TEST_P(Sorted, RunsAreMerged) {
+  const auto [memory_bytes, unique] = GetParam();
+  const TemporaryFolder folder;
+  auto keys = random_keys(200001, 90000);
+  KeySorter sorter(folder.path(), memory_bytes, unique);
+  add(sorter, keys);
+  EXPECT_EQ(sorter.num_runs() > 1, memory_bytes < 1000000);
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "the temporary file has a name";
+  const auto out = merged(sorter);
+  std::sort(keys.begin(), keys.end());
+  if (unique) keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+  EXPECT_EQ(out, keys);
+}
+
+// 16 KB hold 1024 keys: 196 runs.
+INSTANTIATE_TEST_SUITE_P(Memory, Sorted,
+                         testing::Combine(testing::Values<std::size_t>(16 << 10, 100 << 10, 900 << 10, 64 << 20),
+                                          testing::Bool()));
+
+TEST(KeySorter, KeysThatAreFewDistinctOnesNeedNoFile) {
+  const TemporaryFolder folder;
+  KeySorter sorter(folder.path(), 16 << 10, true);
+  add(sorter, random_keys(100000, 100));
+  EXPECT_EQ(sorter.num_runs(), 0u);
+  EXPECT_EQ(merged(sorter).size(), 100u);
+}
+
+TEST(KeySorter, EndsWhenAskedTo) {
+  const TemporaryFolder folder;
+  KeySorter sorter(folder.path(), 16 << 10, false);
+  add(sorter, random_keys(5000, 100));
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_THROW(sorter.merge([](std::span<const uint64_t>) {}, stop.get_token()), Interrupted);
+}
+
+TEST(KeySorter, AFolderThatIsNotThereIsNamed) {
+  KeySorter sorter("/nowhere/at/all", 16 << 10, false);
+  EXPECT_THROW(add(sorter, random_keys(5000, 100)), base::Error);
+}
+
+}  // namespace
+}  // namespace cohort::dataset

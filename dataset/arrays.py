@@ -36,9 +36,13 @@ def features(place: str, array: np.ndarray) -> np.ndarray:
         raise CohortError(place, "numbers", f"dtype {array.dtype}", "convert it with array.astype(numpy.float32)")
     if 0 in array.shape:
         raise CohortError(place, "at least one row and one column", f"shape {list(array.shape)}")
-    if array.dtype.newbyteorder("=") in KEPT_FEATURE_DTYPES:
-        return array.astype(array.dtype.newbyteorder("="), copy=False)
-    return array.astype(np.float32)
+    return array.astype(feature_dtype(array.dtype), copy=False)
+
+
+def feature_dtype(dtype: np.dtype) -> np.dtype:
+    """What numbers of this type become as features."""
+    native = dtype.newbyteorder("=")
+    return native if native in KEPT_FEATURE_DTYPES else np.dtype(np.float32)
 
 
 def labels(place: str, array: np.ndarray, num_nodes: int) -> np.ndarray:
@@ -49,6 +53,24 @@ def labels(place: str, array: np.ndarray, num_nodes: int) -> np.ndarray:
         hint = "give nodes without a label -1"
         raise CohortError(f"{place}[{bad[0]}]", "a class from 0, or -1 for none", str(out[bad[0]]), hint)
     return out
+
+
+def class_labels(place: str, array: np.ndarray, num_nodes: int) -> np.ndarray:
+    """int64 [V] of classes as other libraries have them: [V] or [V, 1], integers or whole floats, NaN for none."""
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim == 2 and array.shape[0] == num_nodes:
+        found = f"{array.shape[1]} targets a node"
+        raise CohortError(place, "one class a node", found, "choose one of them: Cohort trains on single classes")
+    if array.dtype.kind == "f":
+        missing = np.isnan(array)
+        whole = np.where(missing, -1, array)
+        bad = np.flatnonzero(whole != np.floor(whole))
+        if len(bad):
+            hint = "make classes of them: Cohort trains on single classes"
+            raise CohortError(f"{place}[{bad[0]}]", "the number of a class, or NaN", f"{whole[bad[0]]}", hint)
+        array = whole.astype(np.int64)
+    return labels(place, array.astype(np.int64) if array.dtype.kind == "b" else array, num_nodes)
 
 
 def edges(place: str, src: np.ndarray, dst: np.ndarray, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 import numpy as np
@@ -13,41 +12,20 @@ from rich.console import Console
 from rich.markup import escape
 
 from cohort.base.errors import CohortError
+from cohort.dataset import import_cli
 from cohort.dataset.check import check
-from cohort.dataset.importer import import_npz
+from cohort.dataset.cli_parts import add_common, fail, number, summary
 from cohort.dataset.reader import open as open_dataset
 from cohort.dataset.writer import generate
 
-SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
 EPILOG_NUMBERS = "Numbers may be written 2400000, 2.4M, 124M or 1e6 (K, M, G)."
-
-
-def number(text: str) -> int:
-    """ "2.4M", "1e6" or "17" as an integer."""
-    scale = SUFFIXES.get(text[-1:].lower(), 1)
-    try:
-        value = Decimal(text[:-1] if scale > 1 else text) * scale
-        whole = int(value)
-    except (InvalidOperation, ValueError, OverflowError):
-        raise argparse.ArgumentTypeError(f"expected a number such as 17, 2.4M or 1e6, found {text!r}") from None
-    if whole != value or not 0 <= whole < 2**63:
-        raise argparse.ArgumentTypeError(f"expected a whole number in [0, 2^63), found {text!r}")
-    return whole
-
-
-def parts(text: str) -> tuple[float, ...]:
-    """ "0.6,0.2,0.2" as three floats."""
-    try:
-        return tuple(float(part) for part in text.split(","))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"expected three parts such as 0.6,0.2,0.2, found {text!r}") from None
 
 
 def register(subparsers: argparse._SubParsersAction) -> argparse._SubParsersAction:
     """Adds `dataset` and its four sub-commands; each sets func(args) -> exit code. Returns where more may be added."""
     parser = subparsers.add_parser("dataset", help="make, check and describe data sets")
     commands = parser.add_subparsers(dest="dataset_command", required=True, metavar="COMMAND")
-    _register_import(commands)
+    import_cli.register(commands)
     _register_generate(commands)
     for name, func, text in (
         ("check", _check, "look at every element of a data set; exit code 1 when something is wrong"),
@@ -57,18 +35,6 @@ def register(subparsers: argparse._SubParsersAction) -> argparse._SubParsersActi
         command.add_argument("path", metavar="DIR", type=Path)
         command.set_defaults(func=func)
     return commands
-
-
-def _register_import(commands: argparse._SubParsersAction) -> None:
-    text = "turn an .npz file or a folder of .npy files into a data set"
-    command = commands.add_parser("import", help=text, description=text)
-    command.add_argument("source", metavar="IN", type=Path, help=".npz file or folder of .npy files")
-    command.add_argument("out", metavar="OUT", type=Path, help="folder to write")
-    command.add_argument("--undirected", action="store_true", help="every edge in both directions, once")
-    command.add_argument("--pca", type=number, metavar="K", help="K principal components as float32 features")
-    command.add_argument("--row-normalize", action="store_true", help="feature rows that add up to 1")
-    _add_common(command)
-    command.set_defaults(func=_import)
 
 
 def _register_generate(commands: argparse._SubParsersAction) -> None:
@@ -88,30 +54,8 @@ def _register_generate(commands: argparse._SubParsersAction) -> None:
     )
     command.add_argument("--dtype", choices=("float32", "float16", "bfloat16", "uint8"), default="float32")
     command.add_argument("--classes", type=number, default=10, help="default: %(default)s")
-    _add_common(command)
+    add_common(command)
     command.set_defaults(func=_generate, rows_writer=lambda args: None)
-
-
-def _add_common(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--split", type=parts, default=(0.6, 0.2, 0.2), metavar="0.6,0.2,0.2", help="train,val,test")
-    command.add_argument("--seed", type=number, default=0)
-    command.add_argument("--overwrite", action="store_true", help="replace OUT when it is a data set")
-
-
-def _import(args: argparse.Namespace) -> int:
-    def work() -> None:
-        import_npz(
-            args.source,
-            args.out,
-            undirected=args.undirected,
-            pca=args.pca,
-            row_normalize=args.row_normalize,
-            split=args.split,
-            seed=args.seed,
-            overwrite=args.overwrite,
-        )
-
-    return _write(args.out, f"importing {args.source}", work)
 
 
 def _generate(args: argparse.Namespace) -> int:
@@ -166,11 +110,11 @@ def _write(out: Path, what: str, work) -> int:
     try:
         with console.status(escape(what)):
             work()
-        summary = _summary(open_dataset(out))
+        text = summary(open_dataset(out))
     except CohortError as error:
-        return _fail(error)
+        return fail(error)
     console.print(
-        escape(f"{out}: {summary}, written in {time.monotonic() - start:.1f} s"), highlight=False, soft_wrap=True
+        escape(f"{out}: {text}, written in {time.monotonic() - start:.1f} s"), highlight=False, soft_wrap=True
     )
     return 0
 
@@ -184,7 +128,7 @@ def _check(args: argparse.Namespace) -> int:
     if problems:
         return 1
     console.print(
-        escape(f"{args.path}: {_summary(open_dataset(args.path))}: no problem found"), highlight=False, soft_wrap=True
+        escape(f"{args.path}: {summary(open_dataset(args.path))}: no problem found"), highlight=False, soft_wrap=True
     )
     return 0
 
@@ -193,7 +137,7 @@ def _info(args: argparse.Namespace) -> int:
     try:
         data = open_dataset(args.path)
     except CohortError as error:
-        return _fail(error)
+        return fail(error)
     arrays = (data.indptr, data.indices, data.x, data.y)
     nbytes = sum(array.nbytes for array in arrays if array is not None)
     degrees = data.indptr[1:] - data.indptr[:-1]
@@ -212,15 +156,3 @@ def _info(args: argparse.Namespace) -> int:
     for key, value in rows.items():
         print(f"{key:18}{value}")
     return 0
-
-
-def _summary(data) -> str:
-    return (
-        f"{data.num_nodes:,} nodes, {data.num_edges:,} edges, {data.feature_dim} x {data.feature_dtype}, "
-        f"{data.num_classes} classes"
-    )
-
-
-def _fail(error: CohortError) -> int:
-    print(error, file=sys.stderr)
-    return 1

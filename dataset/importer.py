@@ -1,155 +1,168 @@
-"""`cohort dataset import`: .npz files and folders of .npy become data sets. No pickle is ever loaded."""
+"""`cohort dataset import`: graphs of other formats become data sets, in bounded memory. No pickle is ever loaded."""
 
 from __future__ import annotations
 
 import os
-import zipfile
-import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
-import scipy.sparse
+from typing import Any
 
 from cohort.base.errors import CohortError
 from cohort.dataset import arrays
-from cohort.dataset.pca import principal_components
-from cohort.dataset.writer import SPLITS, demand_split, random_splits, write_dataset
+from cohort.dataset.convert import ConvertOptions, write_graph
+from cohort.dataset.graph import Graph
+from cohort.dataset.layouts import tables
+from cohort.dataset.layouts.graphbolt import METADATA, read_graphbolt
+from cohort.dataset.layouts.igb import find_igb, read_igb
+from cohort.dataset.layouts.legion import is_legion, read_legion
+from cohort.dataset.layouts.npz import read_npz
+from cohort.dataset.layouts.ogb import is_ogb, read_ogb
+from cohort.dataset.layouts.planetoid import is_planetoid, read_planetoid
+from cohort.dataset.layouts.pyg import read_data
+from cohort.dataset.progress import Progress, silent
+from cohort.dataset.text_file import TextOptions
 
-UNREADABLE = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
-
-
-class Source:
-    """The named arrays of an .npz file or of a folder of .npy files, each read when asked for."""
-
-    def __init__(self, path: str | os.PathLike):
-        self.path = Path(path)
-        if self.path.is_dir():
-            self._files = None
-            self.keys = sorted(file.stem for file in self.path.glob("*.npy"))
-        elif self.path.is_file():
-            self._files = self._load(self.path)
-            if not isinstance(self._files, np.lib.npyio.NpzFile):
-                raise CohortError(str(self.path), "an .npz file or a folder of .npy files", "a single array")
-            self.keys = sorted(self._files.files)
-        else:
-            raise CohortError(str(self.path), "an .npz file or a folder of .npy files", "no such file or folder")
-
-    def place(self, key: str) -> str:
-        return f"{self.path}: {key}"
-
-    def __getitem__(self, key: str) -> np.ndarray:
-        if key not in self.keys:
-            found = ", ".join(self.keys) or "no arrays"
-            raise CohortError(str(self.path), f"an array {key}", found, "FORMAT.md lists the layouts that are known")
-        if self._files is None:
-            return self._load(self.path / f"{key}.npy", mmap_mode="r")
-        try:
-            return self._files[key]
-        except UNREADABLE as error:
-            raise CohortError(self.place(key), "an array without Python objects", str(error)) from error
-
-    def close(self) -> None:
-        if self._files is not None:
-            self._files.close()
-
-    @staticmethod
-    def _load(path: Path, mmap_mode: str | None = None):
-        try:
-            return np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
-        except UNREADABLE as error:
-            hint = "write it again with numpy.savez or numpy.save; pickled objects are never loaded"
-            raise CohortError(str(path), "arrays in NumPy's .npz or .npy format", str(error), hint) from error
+EDGE_LISTS = ("csv", "parquet", "npy")
+FORMATS = ("auto", "npz", *EDGE_LISTS, "ogb", "pyg", "igb", "graphbolt", "legion")
+ONES = "ones"
 
 
-def import_npz(
+@dataclass(frozen=True)
+class SourceOptions:
+    """What a source does not say itself, or what is to be read in the place of what it says.
+
+    Attributes:
+        destinations: file of the edges' destinations, when the source has their sources alone.
+        text: how the lines of an edge list are made.
+        features: file of the rows, or "ones": one column of ones.
+        raw: columns and type of a `features` of bare numbers.
+        labels: file of numbers [V].
+        splits: files of train, val and test ids, or of bool masks [V].
+        nodes: how many there are.
+        node_ids: file of the id of each row.
+    """
+
+    destinations: Path | None = None
+    text: TextOptions = TextOptions()
+    features: Path | None = None
+    raw: tables.RawLayout = tables.RawLayout()
+    labels: Path | None = None
+    splits: Sequence[Path] | None = None
+    nodes: int | None = None
+    node_ids: Path | None = None
+
+
+def import_graph(
     source: str | os.PathLike,
     out: str | os.PathLike,
     *,
-    undirected: bool = False,
-    pca: int | None = None,
-    row_normalize: bool = False,
-    split: Sequence[float] = (0.6, 0.2, 0.2),
-    seed: int = 0,
-    overwrite: bool = False,
+    format: str = "auto",
+    inputs: SourceOptions = SourceOptions(),
+    progress: Progress = silent,
+    note: Callable[[str], None] = lambda text: None,
+    **options: Any,
 ) -> None:
-    """Turns an .npz file (or a folder of .npy files) into a data set. FORMAT.md lists the two layouts.
+    """Turns a graph of another format into a data set. FORMAT.md says what is read of each.
 
     Args:
-        undirected: put every edge in both directions and drop duplicates.
-        pca: this many dense float32 features instead of the given ones.
-        row_normalize: divide each feature row by the sum of its absolute values (before `pca`).
-        split: parts of the labelled nodes for train, val and test, drawn with `seed`; unused when the input has ids.
+        format: one of FORMATS; "auto" looks at the source.
+        note: told what a user should know about what was read.
+        options: fields of ConvertOptions.
 
     Raises:
         CohortError: for input that is missing, damaged or out of range.
     """
-    demand_split(split, seed)
-    inputs = Source(source)
-    try:
-        read = _read_csr if "adj_indptr" in inputs.keys else _read_plain
-        (src, dst), x = read(inputs)
-        labels = arrays.labels(inputs.place("labels"), inputs["labels"], x.shape[0])
-        splits = _splits(inputs, labels, split, seed)
-    finally:
-        inputs.close()
-    if undirected:
-        src, dst = arrays.both_directions(src, dst, x.shape[0])
-    if row_normalize:
-        x = _row_normalize(x)
-    if pca is not None:
-        x = principal_components(x, pca, seed)
-    name = Path(source).resolve().stem
-    write_dataset(out, graph=(src, dst), x=x, labels=labels, splits=splits, name=name, overwrite=overwrite)
+    path = Path(source)
+    kind = detect(path) if format == "auto" else format
+    if not path.exists():
+        raise CohortError(str(path), "a file or folder to import", "no such file or folder")
+    graph = _read(path, kind, inputs)
+    _replace(graph, inputs)
+    for text in graph.notes:
+        note(text)
+    if inputs.node_ids is not None:
+        options["node_ids"] = arrays.integers(str(inputs.node_ids), tables.read_ids(inputs.node_ids))
+    write_graph(graph, out, ConvertOptions(**options), progress)
 
 
-def _read_csr(inputs: Source):
-    """Adjacency and attributes as CSR matrices; row i, column j of the adjacency is the edge i -> j."""
-    adjacency, attributes = _matrix(inputs, "adj"), _matrix(inputs, "attr")
-    num_nodes = attributes.shape[0]
-    if adjacency.shape != (num_nodes, num_nodes):
-        place, expected = inputs.place("adj_shape"), f"[{num_nodes}, {num_nodes}], as attr_shape has rows"
-        raise CohortError(place, expected, str(list(adjacency.shape)))
-    degrees = np.diff(adjacency.indptr)
-    src = np.repeat(np.arange(num_nodes, dtype=np.int64), degrees)
-    present = adjacency.data != 0
-    return (src[present], adjacency.indices[present].astype(np.int64)), attributes.astype(np.float32)
+def import_npz(source: str | os.PathLike, out: str | os.PathLike, **options: Any) -> None:
+    """Turns an .npz file (or a folder of .npy files) into a data set; options as those of import_graph."""
+    import_graph(source, out, format="npz", **options)
 
 
-def _matrix(inputs: Source, name: str) -> scipy.sparse.csr_matrix:
-    shape = arrays.integers(inputs.place(f"{name}_shape"), inputs[f"{name}_shape"], (2,))
-    if (shape < 1).any():
-        raise CohortError(inputs.place(f"{name}_shape"), "two positive lengths", str(shape.tolist()))
-    indptr = arrays.integers(inputs.place(f"{name}_indptr"), inputs[f"{name}_indptr"], (int(shape[0]) + 1,))
-    indices = arrays.integers(inputs.place(f"{name}_indices"), inputs[f"{name}_indices"])
-    data = inputs[f"{name}_data"]
-    arrays.demand_shape(inputs.place(f"{name}_data"), data, indices.shape)
-    if data.dtype.kind not in "biuf":
-        raise CohortError(inputs.place(f"{name}_data"), "numbers", f"dtype {data.dtype}")
-    if indptr[0] != 0 or indptr[-1] != len(indices) or (np.diff(indptr) < 0).any():
-        expected = f"values that ascend from 0 to {len(indices)}"
-        raise CohortError(inputs.place(f"{name}_indptr"), expected, f"{indptr[0]} .. {indptr[-1]}, or a step down")
-    arrays.demand_nodes(inputs.place(f"{name}_indices"), indices, int(shape[1]))
-    return scipy.sparse.csr_matrix((data, indices, indptr), shape=tuple(shape.tolist()))
+def detect(source: Path) -> str:
+    """The format of a file or folder, by its names.
+
+    Raises:
+        CohortError: when it looks like none.
+    """
+    if not source.is_dir():
+        kind = {"pt": "pyg"}.get(tables.kind_of(source) or "", tables.kind_of(source))
+        if source.name.endswith((".yaml", ".yml")):
+            kind = "graphbolt"
+        if kind is None:
+            found = "no such file or folder" if not source.exists() else f"a file {source.name}"
+            raise CohortError(str(source), "a source whose format is known", found, f"--format {'|'.join(FORMATS[1:])}")
+        return kind
+    looks = {
+        "ogb": is_ogb(source),
+        "pyg": _pyg_reader(source) is not None,
+        "graphbolt": (source / METADATA).exists(),
+        "legion": is_legion(source),
+        "igb": find_igb(source) is not None,
+        "npz": any(source.glob("*.npy")),
+    }
+    for kind, fits in looks.items():
+        if fits:
+            return kind
+    raise CohortError(str(source), "a folder of a format that is known", "none", f"--format {'|'.join(FORMATS[1:])}")
 
 
-def _read_plain(inputs: Source):
-    """src and dst of the edges src -> dst, and x."""
-    x = arrays.features(inputs.place("x"), inputs["x"])
-    return arrays.edges(inputs.place(""), inputs["src"], inputs["dst"], x.shape[0]), x
+def _read(path: Path, kind: str, inputs: SourceOptions) -> Graph:
+    if kind in EDGE_LISTS:
+        edges = tables.read_edges(path, inputs.destinations, inputs.text)
+        return Graph(name=path.name.split(".")[0], edges=edges)
+    readers = {"npz": read_npz, "ogb": read_ogb, "igb": read_igb, "graphbolt": read_graphbolt, "legion": read_legion}
+    readers["pyg"] = _read_pyg
+    if kind not in readers:
+        raise CohortError("--format", " or ".join(FORMATS), kind)
+    return readers[kind](path)
 
 
-def _splits(inputs: Source, labels: np.ndarray, parts: Sequence[float], seed: int) -> list[np.ndarray]:
-    """The input's own ids when it has all three, else random ones."""
-    if not set(SPLITS) <= set(inputs.keys):
-        return random_splits(labels, parts, seed)
-    return [arrays.integers(inputs.place(split), inputs[split]) for split in SPLITS]
+def _read_pyg(path: Path) -> Graph:
+    read = _pyg_reader(path)
+    if read is None:
+        expected = "a Data file, or a folder with raw/ind.NAME.* or processed/data.pt"
+        raise CohortError(str(path), expected, "neither", "FORMAT.md lists the layouts that are known")
+    return read()
 
 
-def _row_normalize(x):
-    """Rows whose absolute values add up to 1, float32; rows of zeros stay."""
-    sums = np.asarray(abs(x).sum(axis=1, dtype=np.float64)).reshape(-1, 1)
-    scale = np.divide(1.0, sums, out=np.zeros_like(sums), where=sums != 0)
-    if scipy.sparse.issparse(x):
-        return scipy.sparse.csr_matrix(scipy.sparse.diags(scale[:, 0]) @ x, dtype=np.float32)
-    return (x * scale).astype(np.float32)
+def _pyg_reader(path: Path) -> Callable[[], Graph] | None:
+    """What reads a file of PyG, or a folder of its data sets; None when it is none."""
+    if not path.is_dir():
+        return lambda: read_data(path)
+    for folder in (path, path / "raw"):
+        if is_planetoid(folder):
+            return lambda: read_planetoid(folder)
+    processed = path / "processed" / "data.pt"
+    return (lambda: read_data(processed, path.resolve().name)) if processed.exists() else None
+
+
+def _replace(graph: Graph, inputs: SourceOptions) -> None:
+    """Puts what the options name in the place of what the source has."""
+    if inputs.features is not None and str(inputs.features) != ONES:
+        graph.features = tables.read_rows(inputs.features, inputs.raw)
+    elif inputs.features is not None:
+        graph.features = None
+    elif graph.features is None:
+        hint = f"give --features FILE, or --features {ONES} for one column of ones"
+        raise CohortError(graph.edges.place, "feature rows", "edges alone", hint)
+    if inputs.labels is not None:
+        graph.labels = tables.labels_of(inputs.labels)
+    if inputs.splits is not None:
+        graph.splits = tables.splits_of(inputs.splits)
+    if inputs.nodes is not None:
+        if graph.num_nodes not in (None, inputs.nodes):
+            raise CohortError("--nodes", f"{graph.num_nodes}, as the source says", str(inputs.nodes))
+        graph.num_nodes = inputs.nodes

@@ -1,0 +1,150 @@
+"""Arrays on disk, read piece by piece: .npy files, members of an .npz, files of bare numbers.
+
+Nothing is mapped, so that an array of any size costs the memory of one piece."""
+
+from __future__ import annotations
+
+import contextlib
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from cohort.base.errors import CohortError
+
+UNREADABLE = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
+MAGIC = b"\x93NUMPY"
+
+
+class ArrayFile:
+    """An array of numbers in a file.
+
+    Attributes:
+        place: for messages.
+        shape, dtype: of the array.
+    """
+
+    def __init__(self, place: str, open_file: Callable[[], BinaryIO], dtype: np.dtype, shape: tuple, offset: int):
+        self.place, self.dtype, self.shape = place, dtype, shape
+        self._open, self._offset = open_file, offset
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one element along the first axis."""
+        return int(np.prod(self.shape[1:], dtype=np.int64)) * self.dtype.itemsize
+
+    def rows(self, block_bytes: int, first: int = 0, last: int | None = None) -> Iterator[np.ndarray]:
+        """Elements [first, last) along the first axis, [n, ...] at a time, in one buffer."""
+        last = len(self) if last is None else last
+        at_once = max(1, block_bytes // max(1, self.row_bytes))
+        with contextlib.closing(self._open()) as file:
+            self._seek(file, self._offset + first * self.row_bytes)
+            for begin in range(first, last, at_once):
+                out = np.empty((min(at_once, last - begin), *self.shape[1:]), dtype=self.dtype)
+                self._fill(file, out)
+                yield out
+
+    def read(self) -> np.ndarray:
+        """The whole array."""
+        return next(self.rows(max(1, self.row_bytes) * max(1, len(self))), np.empty(self.shape, self.dtype))
+
+    def reshaped(self, *shape: int) -> ArrayFile:
+        return ArrayFile(self.place, self._open, self.dtype, shape, self._offset)
+
+    def _seek(self, file: BinaryIO, position: int) -> None:
+        try:
+            file.seek(position)
+        except UNREADABLE as error:
+            raise CohortError(self.place, "a whole array", str(error), "copy it again") from error
+
+    def _fill(self, file: BinaryIO, out: np.ndarray) -> None:
+        view = memoryview(out.reshape(-1)).cast("B")
+        done = 0
+        while done < len(view):
+            try:
+                count = file.readinto(view[done:])
+            except UNREADABLE as error:
+                raise CohortError(self.place, "a whole array", str(error), "copy it again") from error
+            if not count:
+                expected = f"{self.dtype} of shape {list(self.shape)}"
+                raise CohortError(self.place, expected, "a file that ends before", "copy it again")
+            done += count
+
+
+def open_npy(path: str | Path) -> ArrayFile:
+    """The array of a .npy file, in C order."""
+    return _parse(str(path), lambda: _open(path))
+
+
+def open_npz(path: str | Path) -> dict[str, ArrayFile]:
+    """The arrays of an .npz file by name."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [name for name in archive.namelist() if name.endswith(".npy")]
+    except UNREADABLE as error:
+        hint = "write it again with numpy.savez; pickled objects are never loaded"
+        raise CohortError(str(path), "an .npz file", str(error), hint) from error
+    return {
+        name.removesuffix(".npy"): _parse(f"{path}: {name.removesuffix('.npy')}", lambda name=name: _member(path, name))
+        for name in names
+    }
+
+
+def open_raw(path: str | Path, dtype: str, columns: int | None = None) -> ArrayFile:
+    """A file of bare numbers of one type: [n], or [n, columns]."""
+    if not Path(path).is_file():
+        raise CohortError(str(path), f"a file of {dtype}", "no such file")
+    kind = np.dtype(dtype)
+    size, row_bytes = Path(path).stat().st_size, kind.itemsize * (columns or 1)
+    if size % row_bytes:
+        expected = f"rows of {columns or 1} x {kind} ({row_bytes} bytes)"
+        raise CohortError(str(path), expected, f"{size} bytes", "look at the type and the number of columns")
+    shape = (size // row_bytes,) if columns is None else (size // row_bytes, columns)
+    return ArrayFile(str(path), lambda: _open(path), kind, shape, 0)
+
+
+def is_npy(path: str | Path) -> bool:
+    """True when the file starts as a .npy file does."""
+    with _open(path) as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
+def _open(path: str | Path) -> BinaryIO:
+    try:
+        return open(path, "rb")
+    except OSError as error:
+        raise CohortError(str(path), "a readable file", error.strerror or str(error)) from error
+
+
+def _member(path: str | Path, name: str) -> BinaryIO:
+    """A member that closes its archive with itself."""
+    archive = zipfile.ZipFile(path)
+    try:
+        file = archive.open(name)
+    finally:
+        archive.close()  # the member keeps the file open for itself
+    return file
+
+
+def _parse(place: str, open_file: Callable[[], BinaryIO]) -> ArrayFile:
+    hint = "write it again with numpy.save; pickled objects are never loaded"
+    with contextlib.closing(open_file()) as file:
+        try:
+            version = np.lib.format.read_magic(file)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, fortran, dtype = read(file)
+            offset = file.tell()
+        except UNREADABLE as error:
+            raise CohortError(place, "an array in NumPy's .npy format", str(error), hint) from error
+    if dtype.kind not in "biuf":
+        raise CohortError(place, "an array of numbers", f"dtype {dtype}", hint)
+    if fortran and len(shape) > 1:
+        cure = "write it again with numpy.save(file, numpy.ascontiguousarray(array))"
+        raise CohortError(place, "an array in C order", "one in Fortran order", cure)
+    return ArrayFile(place, open_file, dtype, shape, offset)

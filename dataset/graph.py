@@ -1,0 +1,237 @@
+"""What an importer finds in a source: edges and rows as streams, labels and splits as arrays when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import scipy.sparse
+
+from cohort.base.errors import CohortError
+from cohort.dataset import arrays
+from cohort.dataset.array_file import ArrayFile
+from cohort.dataset.parquet_file import ParquetFile
+from cohort.dataset.text_file import TextFile
+
+ROWS_AT_ONCE = 4096  # of a sparse matrix
+
+# Both ends of some edges, int64 [n] each, and how much of the source is read, in [0, 1].
+EdgeChunk = tuple[np.ndarray, np.ndarray, float]
+
+
+@dataclass(frozen=True)
+class Edges:
+    """Edges src -> dst as a stream that can be read again.
+
+    Attributes:
+        place: for messages.
+        chunks: chunks(block_bytes) gives them in pieces of about that many bytes.
+    """
+
+    place: str
+    chunks: Callable[[int], Iterator[EdgeChunk]]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Feature rows as a stream.
+
+    Attributes:
+        dtype: the name that meta.json has for it.
+        chunks: chunks(block_bytes) gives [n, D] at a time.
+        matrix: all of them, where they are in memory anyway.
+    """
+
+    place: str
+    dtype: str
+    chunks: Callable[[int], Iterator[np.ndarray]]
+    matrix: np.ndarray | scipy.sparse.csr_matrix | None = None
+
+
+@dataclass
+class Graph:
+    """A graph of another format.
+
+    Attributes:
+        num_nodes: where the source says it; else the feature rows do, or the edges.
+        labels: gives numbers [V] or [V, 1]; NaN and -1: none.
+        splits: gives train, val and test ids, or bool masks [V].
+        reverse, dedupe: what the other library does to the edges when it loads them.
+    """
+
+    name: str
+    edges: Edges
+    features: Rows | None = None
+    labels: Callable[[], tuple[str, np.ndarray]] | None = None
+    splits: Callable[[], list[np.ndarray]] | None = None
+    num_nodes: int | None = None
+    num_classes: int | None = None
+    reverse: bool = False
+    dedupe: bool = False
+    notes: list[str] = field(default_factory=list)
+
+
+def edges_of_arrays(place: str, src: np.ndarray, dst: np.ndarray) -> Edges:
+    """Edges in memory: integers [E] each."""
+
+    def chunks(block_bytes: int) -> Iterator[EdgeChunk]:
+        at_once = max(1, block_bytes // 16)
+        for first in range(0, len(src), at_once):
+            last = min(first + at_once, len(src))
+            yield _int64(src[first:last]), _int64(dst[first:last]), last / len(src)
+
+    return Edges(place, chunks)
+
+
+def edges_of_files(place: str, src: ArrayFile, dst: ArrayFile) -> Edges:
+    """Edges whose ends are in two files, integers [E] each."""
+    for end in (src, dst):
+        demand_integers(end)
+    if src.shape != dst.shape or len(src.shape) != 1:
+        raise CohortError(dst.place, f"as many destinations as {src.place} has sources", f"{src.shape}, {dst.shape}")
+
+    def chunks(block_bytes: int) -> Iterator[EdgeChunk]:
+        at_once = max(1, block_bytes // 16)
+        done = 0
+        pairs = zip(src.rows(at_once * src.row_bytes), dst.rows(at_once * dst.row_bytes), strict=True)
+        for sources, destinations in pairs:
+            done += len(sources)
+            yield _int64(sources), _int64(destinations), done / len(src)
+
+    return Edges(place, chunks)
+
+
+def edges_of_pairs(pairs: ArrayFile) -> Edges:
+    """Edges in one file, integers [2, E] or [E, 2]."""
+    demand_integers(pairs)
+    if len(pairs.shape) != 2 or 2 not in pairs.shape:
+        raise CohortError(pairs.place, "shape [2, E] or [E, 2]", f"shape {list(pairs.shape)}")
+    if pairs.shape[0] == 2:
+        return _edges_of_halves(pairs)
+
+    def chunks(block_bytes: int) -> Iterator[EdgeChunk]:
+        done = 0
+        for rows in pairs.rows(max(1, block_bytes // 16) * pairs.row_bytes):
+            done += len(rows)
+            ends = _int64(rows)
+            yield ends[:, 0], ends[:, 1], done / len(pairs)
+
+    return Edges(pairs.place, chunks)
+
+
+def _edges_of_halves(pairs: ArrayFile) -> Edges:
+    """Edges of [2, E]: all sources lie before all destinations."""
+    count = pairs.shape[1]
+    flat = pairs.reshaped(2 * count)
+
+    def chunks(block_bytes: int) -> Iterator[EdgeChunk]:
+        at_once = max(1, block_bytes // 16) * flat.row_bytes
+        done = 0
+        halves = zip(flat.rows(at_once, 0, count), flat.rows(at_once, count, 2 * count), strict=True)
+        for sources, destinations in halves:
+            done += len(sources)
+            yield _int64(sources), _int64(destinations), done / count
+
+    return Edges(pairs.place, chunks)
+
+
+def edges_of_columns(place: str, indptr: np.ndarray, columns: ArrayFile) -> Edges:
+    """Edges of a CSR: row i and columns[indptr[i]:indptr[i + 1]] are the edges i -> column.
+
+    Args:
+        indptr: integers [V + 1], ascending from 0 to the number of columns; looked at here.
+        columns: integers [E].
+    """
+    demand_integers(columns)
+    if indptr[0] != 0 or indptr[-1] != len(columns) or (indptr[1:] < indptr[:-1]).any():
+        expected = f"values that ascend from 0 to {len(columns)}"
+        raise CohortError(place, expected, f"{indptr[0]} .. {indptr[-1]}, or a step down")
+
+    def chunks(block_bytes: int) -> Iterator[EdgeChunk]:
+        done = 0
+        for destinations in columns.rows(max(1, block_bytes // 16) * columns.row_bytes):
+            first, done = done, done + len(destinations)
+            row = int(np.searchsorted(indptr, first, side="right")) - 1
+            last_row = int(np.searchsorted(indptr, done, side="left"))
+            counts = np.diff(np.clip(indptr[row : last_row + 1], first, done))
+            yield np.repeat(np.arange(row, last_row, dtype=np.int64), counts), _int64(destinations), done / len(columns)
+
+    return Edges(place, chunks)
+
+
+def edges_of_text(file: TextFile, columns: tuple[int, int]) -> Edges:
+    """Edges of two columns of a text, one a line."""
+
+    def chunks(block_bytes: int) -> Iterator[EdgeChunk]:
+        for rows, fraction in file.blocks(np.int64, columns, block_bytes):
+            yield rows[:, 0], rows[:, 1], fraction
+
+    return Edges(str(file.path), chunks)
+
+
+def edges_of_parquet(file: ParquetFile, columns: list[str]) -> Edges:
+    """Edges of two columns of a table."""
+
+    def chunks(block_bytes: int) -> Iterator[EdgeChunk]:
+        done = 0
+        for src, dst in file.batches(columns, max(1, block_bytes // 16)):
+            for name, ends in zip(columns, (src, dst), strict=True):
+                arrays.integers(f"{file.path}: column {name}", ends)
+            done += len(src)
+            yield _int64(src), _int64(dst), done / file.num_rows
+
+    return Edges(str(file.path), chunks)
+
+
+def rows_of_matrix(place: str, x: np.ndarray | scipy.sparse.csr_matrix, dtype: str | None = None) -> Rows:
+    """Rows in memory, [V, D]; a sparse matrix is made dense piece by piece."""
+
+    def chunks(block_bytes: int) -> Iterator[np.ndarray]:
+        for first in range(0, x.shape[0], ROWS_AT_ONCE):
+            rows = x[first : first + ROWS_AT_ONCE]
+            yield rows if isinstance(rows, np.ndarray) else rows.toarray()
+
+    return Rows(place, dtype or x.dtype.name, chunks, x)
+
+
+def rows_of_file(file: ArrayFile) -> Rows:
+    """Rows of an array [V, D] on disk."""
+    arrays.demand_shape(file.place, file, (None, None))
+
+    def chunks(block_bytes: int) -> Iterator[np.ndarray]:
+        for rows in file.rows(block_bytes):
+            yield arrays.features(file.place, rows)
+
+    return Rows(file.place, arrays.feature_dtype(file.dtype).name, chunks)
+
+
+def rows_of_text(file: TextFile, columns: list[int] | None = None) -> Rows:
+    """Rows of a text: all of its columns, or these, as float32."""
+    chosen = list(range(file.num_fields)) if columns is None else columns
+
+    def chunks(block_bytes: int) -> Iterator[np.ndarray]:
+        for rows, _ in file.blocks(np.float32, chosen, block_bytes, only_these=columns is None):
+            yield rows
+
+    return Rows(str(file.path), "float32", chunks if chosen else lambda block_bytes: iter(()))
+
+
+def rows_of_parquet(file: ParquetFile, columns: list[str]) -> Rows:
+    """Rows of columns of numbers, or of lists of them, as float32."""
+
+    def chunks(block_bytes: int) -> Iterator[np.ndarray]:
+        for parts in file.batches(columns, max(1, block_bytes // (4 * 64 * len(columns)))):
+            yield np.column_stack(parts).astype(np.float32)
+
+    return Rows(str(file.path), "float32", chunks)
+
+
+def demand_integers(file: ArrayFile) -> None:
+    """Raises CohortError unless the array holds integers."""
+    if file.dtype.kind not in "iu":
+        raise CohortError(file.place, "integers", f"dtype {file.dtype}", "convert it with array.astype(numpy.int64)")
+
+
+def _int64(ids: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(ids, dtype=np.int64)

@@ -1,0 +1,136 @@
+"""Pickles of NumPy arrays, SciPy CSR matrices, dicts and lists, read without running anything that they name.
+
+What a pickle may call are the few constructors below. They make objects of this module that only remember what they
+were given; arrays are made of that afterwards, and every other name in a pickle ends the reading.
+"""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from cohort.base.errors import CohortError
+from cohort.dataset import arrays
+
+HINT = "only NumPy arrays of numbers, SciPy CSR matrices, dicts and lists are read from pickles"
+BROKEN = (
+    pickle.UnpicklingError, EOFError, OSError, ValueError, TypeError, AttributeError, IndexError, KeyError,
+    OverflowError, MemoryError, RecursionError, ImportError,
+)  # fmt: skip
+
+
+class InertDtype:
+    """numpy.dtype of a pickle: its name, and its byte order."""
+
+    def __init__(self, name: Any = "", *_: Any):
+        self.name = name.decode("ascii") if isinstance(name, bytes) else str(name)
+        self.order = "|"
+
+    def __setstate__(self, state: tuple) -> None:
+        self.order = str(state[1])
+
+    def dtype(self) -> np.dtype:
+        out = np.dtype(self.name.lstrip("<>|=")).newbyteorder(self.order if self.order in "<>" else "=")
+        if out.kind not in "biuf":
+            raise ValueError(f"dtype {out}")
+        return out
+
+
+class InertArray:
+    """numpy.ndarray of a pickle: its type, shape and bytes."""
+
+    def __init__(self, *_: Any):
+        self.state: tuple = ()
+
+    def __setstate__(self, state: tuple) -> None:
+        self.state = state
+
+    def array(self) -> np.ndarray:
+        _, shape, dtype, fortran, data = self.state
+        if not isinstance(dtype, InertDtype):
+            raise ValueError("an array without a type")
+        raw = data.encode("latin1") if isinstance(data, str) else bytes(data)
+        flat = np.frombuffer(raw, dtype=dtype.dtype())
+        return flat.reshape(shape, order="F" if fortran else "C")
+
+
+class InertMatrix:
+    """scipy.sparse.csr_matrix of a pickle: its members."""
+
+    def __setstate__(self, state: dict) -> None:
+        self.members = dict(state)
+
+    def matrix(self) -> scipy.sparse.csr_matrix:
+        data, indices, indptr = (self.members[name].array() for name in ("data", "indices", "indptr"))
+        rows, columns = (int(length) for length in self.members.get("_shape", self.members.get("shape")))
+        indptr, indices = arrays.integers("indptr", indptr, (rows + 1,)), arrays.integers("indices", indices)
+        if indptr[0] != 0 or indptr[-1] != len(indices) or (np.diff(indptr) < 0).any() or len(data) != len(indices):
+            raise ValueError("a CSR matrix whose parts do not belong together")
+        arrays.demand_nodes("indices", indices, columns)
+        return scipy.sparse.csr_matrix((data, indices, indptr), shape=(rows, columns))
+
+
+def _reconstruct(*_: Any) -> InertArray:
+    return InertArray()
+
+
+def _encode(text: str, encoding: str = "latin1") -> bytes:
+    return text.encode("latin1" if encoding == "latin1" else "ascii")
+
+
+def _new_object(kind: type, *_: Any) -> Any:
+    """copy_reg._reconstructor of an inert class."""
+    if kind is not InertMatrix:
+        raise pickle.UnpicklingError("an object of another class")
+    return InertMatrix()
+
+
+def _list_dict(*_: Any) -> dict:
+    """collections.defaultdict; what it would make of a missing key does not matter here."""
+    return {}
+
+
+ADMITTED: dict[tuple[str, str], Any] = {
+    **{(f"numpy.{core}.multiarray", "_reconstruct"): _reconstruct for core in ("core", "_core")},
+    ("numpy", "ndarray"): InertArray,
+    ("numpy", "dtype"): InertDtype,
+    **{(f"scipy.sparse.{module}", "csr_matrix"): InertMatrix for module in ("csr", "_csr")},
+    ("_codecs", "encode"): _encode,
+    ("collections", "defaultdict"): _list_dict,
+    **{(module, "_reconstructor"): _new_object for module in ("copy_reg", "copyreg")},
+    **{(module, "object"): object for module in ("__builtin__", "builtins")},
+    **{(module, "list"): list for module in ("__builtin__", "builtins")},
+}
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in ADMITTED:
+            raise pickle.UnpicklingError(f"the name {module}.{name}")
+        return ADMITTED[module, name]
+
+    def persistent_load(self, pid: Any) -> Any:
+        raise pickle.UnpicklingError("a reference to something outside")
+
+
+def load_inert(path: Path) -> Any:
+    """A NumPy array, a SciPy CSR matrix, or a dict or list of numbers.
+
+    Raises:
+        CohortError: the file is missing, damaged, or names anything else.
+    """
+    try:
+        with open(path, "rb") as file:
+            found = _Unpickler(file, encoding="latin1").load()
+        if isinstance(found, InertArray):
+            return found.array()
+        return found.matrix() if isinstance(found, InertMatrix) else found
+    except CohortError as error:
+        raise CohortError(f"{path}: {error.place}", error.expected, error.found, error.hint) from error
+    except BROKEN as error:
+        found_text = str(error) or type(error).__name__
+        raise CohortError(str(path), "a pickle of plain arrays, dicts and lists", found_text, HINT) from error

@@ -1,0 +1,121 @@
+"""PyG's raw/ folders of Planetoid: ind.NAME.x, tx, allx, y, ty, ally, graph (pickles) and test.index (text)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse
+
+from cohort.base.errors import CohortError
+from cohort.dataset import arrays
+from cohort.dataset.graph import Graph, edges_of_arrays, rows_of_matrix
+from cohort.dataset.layouts.inert_pickle import load_inert
+from cohort.dataset.text_file import TextFile, TextOptions
+
+NUM_VAL = 500  # the public split: train as in y, 500 to validate, test as in test.index
+PICKLES = ("tx", "allx", "y", "ty", "ally", "graph")  # x is the start of allx
+HINT = "download the raw files of Planetoid again"
+
+
+@dataclass
+class _Parts:
+    """The files of one data set: rows of x and y for train, test (t) and all others (all)."""
+
+    allx: scipy.sparse.csr_matrix
+    tx: scipy.sparse.csr_matrix
+    ally: np.ndarray
+    ty: np.ndarray
+    num_train: int
+    graph: dict
+    test_index: np.ndarray
+
+
+def is_planetoid(folder: Path) -> bool:
+    return any(folder.glob("ind.*.graph"))
+
+
+def read_planetoid(folder: Path) -> Graph:
+    """The graph of a folder with one set of ind.NAME.* files, as PyG's Planetoid reads it (split "public")."""
+    names = sorted(path.name.split(".")[1] for path in folder.glob("ind.*.graph"))
+    if len(names) != 1:
+        hint = "keep the files of one data set"
+        raise CohortError(str(folder), "the files of one data set", ", ".join(names), hint)
+    parts = _load(folder, names[0])
+    x, labels = _rows(folder, parts)
+    src, dst = _edges(folder / f"ind.{names[0]}.graph", parts.graph, x.shape[0])
+    num_train = parts.num_train
+    ids = [
+        np.arange(num_train),
+        np.arange(num_train, min(num_train + NUM_VAL, parts.allx.shape[0])),
+        np.sort(parts.test_index),
+    ]
+    return Graph(
+        name=names[0],
+        edges=edges_of_arrays(str(folder / f"ind.{names[0]}.graph"), src, dst),
+        features=rows_of_matrix(str(folder), x),
+        labels=lambda: (str(folder), labels),
+        splits=lambda: ids,
+        num_nodes=x.shape[0],
+        dedupe=True,
+    )
+
+
+def _load(folder: Path, name: str) -> _Parts:
+    found = {part: load_inert(folder / f"ind.{name}.{part}") for part in PICKLES}
+    for part, kind, text in (
+        *((part, scipy.sparse.csr_matrix, "a SciPy CSR matrix") for part in ("tx", "allx")),
+        *((part, np.ndarray, "a NumPy array") for part in ("y", "ty", "ally")),
+        ("graph", dict, "a dict of lists"),
+    ):
+        if not isinstance(found[part], kind):
+            raise CohortError(str(folder / f"ind.{name}.{part}"), text, type(found[part]).__name__, HINT)
+    index_file = folder / f"ind.{name}.test.index"
+    test_index = TextFile(index_file, TextOptions(header="no")).read(np.int64, [0])[:, 0]
+    parts = _Parts(*(found[part] for part in ("allx", "tx", "ally", "ty")), len(found["y"]), found["graph"], test_index)
+    for rows, targets, part in ((parts.allx, parts.ally, "ally"), (parts.tx, parts.ty, "ty")):
+        arrays.demand_shape(str(folder / f"ind.{name}.{part}"), targets, (rows.shape[0], None))
+    first = parts.allx.shape[0]
+    distinct = len(np.unique(test_index))
+    if not len(test_index) == distinct == parts.tx.shape[0] or (test_index < first).any():
+        expected = f"{parts.tx.shape[0]} distinct nodes from {first}, one for each row of tx"
+        raise CohortError(str(index_file), expected, f"{len(test_index)} from {test_index.min(initial=0)}", HINT)
+    return parts
+
+
+def _rows(folder: Path, parts: _Parts) -> tuple[scipy.sparse.csr_matrix, np.ndarray]:
+    """x float32 [V, D] and labels int64 [V]: row i of tx and ty belongs to node test_index[i].
+
+    Nodes between the tests' that no row belongs to (citeseer has 15) get zeros and no label.
+    """
+    if parts.allx.shape[1] != parts.tx.shape[1] or parts.ally.shape[1] != parts.ty.shape[1]:
+        expected = f"{parts.allx.shape[1]} and {parts.ally.shape[1]} columns in tx and ty, as in allx and ally"
+        raise CohortError(str(folder), expected, f"{parts.tx.shape[1]} and {parts.ty.shape[1]}", HINT)
+    first = parts.allx.shape[0]
+    num_tests = int(parts.test_index.max(initial=first - 1)) + 1 - first
+    if num_tests > 2 * len(parts.test_index) + 1000:
+        raise CohortError(str(folder), "test nodes without large gaps", f"node {first + num_tests - 1}", HINT)
+    source = np.full(num_tests, -1)
+    source[parts.test_index - first] = np.arange(len(parts.test_index))
+    there = np.flatnonzero(source >= 0)
+    place = scipy.sparse.csr_matrix(
+        (np.ones(len(there)), (there, source[there])), shape=(num_tests, parts.tx.shape[0]), dtype=np.float32
+    )
+    x = scipy.sparse.vstack([parts.allx, place @ parts.tx], format="csr", dtype=np.float32)
+    one_hot = np.zeros((first + num_tests, parts.ally.shape[1]))
+    one_hot[:first] = parts.ally
+    one_hot[first + there] = parts.ty[source[there]]
+    return x, np.where(one_hot.any(axis=1), one_hot.argmax(axis=1), -1)
+
+
+def _edges(path: Path, graph: dict, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Both ends of the edges node -> neighbour."""
+    degrees, neighbours = [], []
+    for node, listed in graph.items():
+        if not isinstance(listed, list) or not all(isinstance(end, int) for end in [node, *listed]):
+            raise CohortError(str(path), "a dict from nodes to lists of nodes", f"{str(node)[:20]}: other things", HINT)
+        degrees.append(len(listed))
+        neighbours += listed
+    src = np.repeat(np.fromiter(graph, np.int64, len(graph)), degrees)
+    return arrays.edges(f"{path}: ", src, np.array(neighbours, dtype=np.int64), num_nodes)

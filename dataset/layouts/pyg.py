@@ -1,0 +1,86 @@
+"""PyG: `Data` saved by torch.save, and the processed/data.pt of its data sets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cohort.base.errors import CohortError
+from cohort.dataset import arrays
+from cohort.dataset.graph import Graph, edges_of_arrays, rows_of_matrix
+from cohort.dataset.layouts.torch_files import load_tensors
+
+HINT = (
+    "save a Data object, or a dict of its tensors: torch.save(data.to_dict(), FILE); or write the data set yourself: "
+    "cohort.from_pyg(data, OUT)"
+)
+MASKS = ("train_mask", "val_mask", "test_mask")
+
+
+def read_data(source: Path, name: str | None = None) -> Graph:
+    """The graph of a file: a Data object, its dict, or what InMemoryDataset.save writes."""
+    place, data = str(source), _dict_of(str(source), load_tensors(source, HINT))
+    for key in ("x", "edge_index"):
+        if data.get(key) is None:
+            raise CohortError(place, f"a tensor {key}", ", ".join(map(str, data)) or "none", HINT)
+    tensors = {key: _tensor(place, key, data[key]) for key in ("x", "edge_index", "y", *MASKS) if _is_there(data, key)}
+    edge_index = tensors["edge_index"].numpy()
+    arrays.demand_shape(f"{place}: edge_index", edge_index, (2, None))
+    x, dtype = _rows(place, tensors["x"])
+    has_masks = all(mask in tensors for mask in MASKS)
+    for row in edge_index:
+        arrays.integers(f"{place}: edge_index", row)
+    return Graph(
+        name=name or source.resolve().stem,
+        edges=edges_of_arrays(f"{place}: edge_index", edge_index[0], edge_index[1]),
+        features=rows_of_matrix(f"{place}: x", x, dtype),
+        labels=(lambda: (f"{place}: y", tensors["y"].numpy())) if "y" in tensors else None,
+        splits=(lambda: [_mask(place, mask, tensors[mask].numpy()) for mask in MASKS]) if has_masks else None,
+        num_nodes=len(x),
+    )
+
+
+def _dict_of(place: str, found: Any) -> dict:
+    """The tensors of a Data object, of a dict, or of the first of (data, slices, ...) when they are one graph."""
+    if isinstance(found, tuple) and found and len(found) >= 2:
+        if found[1] is not None:
+            graphs = max((len(ends) - 1 for ends in found[1].values()), default=0)
+            if graphs != 1:
+                raise CohortError(place, "one graph", f"{graphs} graphs", "save the one that you want: " + HINT)
+        found = found[0]
+    if hasattr(found, "to_dict"):
+        found = found.to_dict()
+    if not isinstance(found, dict):
+        raise CohortError(place, "a Data object or a dict of tensors", type(found).__name__, HINT)
+    return found
+
+
+def _is_there(data: dict, key: str) -> bool:
+    return data.get(key) is not None
+
+
+def _tensor(place: str, key: str, value: Any):
+    import torch
+
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
+        raise CohortError(f"{place}: {key}", "a dense tensor", type(value).__name__, HINT)
+    return value
+
+
+def _rows(place: str, x) -> tuple[np.ndarray, str | None]:
+    """x as an array, and the name of its type when NumPy has none."""
+    import torch
+
+    if x.dtype == torch.bfloat16:
+        arrays.demand_shape(f"{place}: x", x, (None, None))
+        return x.contiguous().view(torch.int16).numpy().view(np.uint16), "bfloat16"
+    return arrays.features(f"{place}: x", x.numpy()), None
+
+
+def _mask(place: str, key: str, mask: np.ndarray) -> np.ndarray:
+    if mask.ndim != 1:
+        hint = f"choose one of the splits: data.{key} = data.{key}[:, 0]"
+        raise CohortError(f"{place}: {key}", "a mask [V]", f"shape {list(mask.shape)}", hint)
+    return mask

@@ -1,0 +1,39 @@
+"""PyTorch's files, without anything in them that could run."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+from cohort.base.errors import CohortError
+
+
+def load_tensors(path: Path, hint: str) -> Any:
+    """What torch.load makes of a file with weights_only: tensors, lists, dicts, and PyG's Data where it is installed.
+
+    Raises:
+        CohortError: the file is damaged or holds other objects.
+    """
+    import torch
+
+    try:
+        with torch.serialization.safe_globals(_data_classes()):
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=_is_zip(path))
+    except (pickle.UnpicklingError, RuntimeError, OSError, EOFError, ValueError, KeyError, AttributeError) as error:
+        found = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise CohortError(str(path), "tensors alone (pickled objects are never loaded)", found, hint) from error
+
+
+def _is_zip(path: Path) -> bool:
+    """torch.save's usual form, which can be mapped."""
+    with open(path, "rb") as file:
+        return file.read(2) == b"PK"
+
+
+def _data_classes() -> list[type]:
+    """The classes that a saved Data consists of."""
+    from torch_geometric.data.data import Data, DataEdgeAttr, DataTensorAttr
+    from torch_geometric.data.storage import EdgeStorage, GlobalStorage, NodeStorage
+
+    return [Data, DataEdgeAttr, DataTensorAttr, GlobalStorage, NodeStorage, EdgeStorage]

@@ -1,0 +1,150 @@
+"""Numbers in text: CSV and its relatives, plain or compressed by gzip, parsed a block at a time by the C++ library."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from cohort.base.errors import CohortError
+from cohort.dataset import _native
+
+COMMENTS = "#%"
+SEPARATORS = {"comma": ",", "tab": "\t", "semicolon": ";", "space": " ", "bar": "|"}
+LONGEST_LINE = 64 << 20
+NUMBER = re.compile(r"([+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?nan|[+-]?inf)?", re.IGNORECASE)
+PARSERS = {np.int64: _native.CsvIntegers, np.float32: _native.CsvFloats, np.float64: _native.CsvDoubles}
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """How the lines of a text are made.
+
+    Attributes:
+        separator: one character; " " stands for any number of blanks and tabs; None: as the first line looks.
+        header: whether the first line has names: "yes", "no", or "auto": when it has something that is no number.
+        columns: names or numbers from 0 of the columns wanted.
+    """
+
+    separator: str | None = None
+    header: str = "auto"
+    columns: Sequence[str] | None = None
+
+
+class TextFile:
+    """A text of numbers; its first lines say how it is made.
+
+    Attributes:
+        names: of the columns, or None.
+        num_fields: of the first row.
+    """
+
+    def __init__(self, path: str | Path, options: TextOptions = TextOptions()):
+        self.path = Path(path)
+        number, line = self._first_line()
+        self.separator = options.separator or _separator_of(line)
+        fields = split_fields(line, self.separator)
+        has_header = options.header == "yes" or (options.header == "auto" and not all(map(_is_number, fields)))
+        self.names = fields if has_header and line else None
+        self.num_fields = len(fields) if line else 0
+        self._lines_before = number + 1 if self.names else number
+
+    def column(self, wanted: str) -> int:
+        """The place of a column that is given by name or number."""
+        if self.names and wanted in self.names:
+            return self.names.index(wanted)
+        if wanted.isdecimal() and int(wanted) < self.num_fields:
+            return int(wanted)
+        found = ", ".join(self.names) if self.names else f"{self.num_fields} columns without names"
+        raise CohortError(str(self.path), f"a column {wanted}", found, "--columns names them, or numbers them from 0")
+
+    def blocks(
+        self, dtype: type, columns: Sequence[int], block_bytes: int, only_these: bool = False
+    ) -> Iterator[tuple[np.ndarray, float]]:
+        """Rows [n, columns] of int64, float32 or float64, and how much of the file is read, in [0, 1]."""
+        parser = PARSERS[dtype](
+            place=str(self.path),
+            separator=self.separator,
+            comments=COMMENTS,
+            columns=list(columns),
+            only_these=only_these,
+            lines_before=self._lines_before,
+        )
+        size = max(1, self.path.stat().st_size)
+        with open_text(self.path) as (file, position):
+            for _ in range(self._lines_before):
+                file.readline(LONGEST_LINE)
+            while True:
+                block = self._read(file, block_bytes)
+                yield parser.feed(block, not block), min(1.0, position() / size)
+                if not block:
+                    return
+
+    def read(self, dtype: type, columns: Sequence[int] | None = None) -> np.ndarray:
+        """All rows [n, columns]; without `columns` all of them."""
+        chosen = range(self.num_fields) if columns is None else columns
+        if not chosen:
+            return np.empty((0, 0), dtype)
+        blocks = [rows for rows, _ in self.blocks(dtype, chosen, 1 << 24, only_these=columns is None)]
+        return np.concatenate(blocks)
+
+    def _first_line(self) -> tuple[int, str]:
+        """The number from 0 of the first line that is no comment, and its text; "" when there is none."""
+        with open_text(self.path) as (file, _):
+            number = 0
+            while line := self._read_line(file):
+                text = line.decode("utf-8", "replace").strip()
+                if text and text[0] not in COMMENTS:
+                    return number, text
+                number += 1
+        return number, ""
+
+    def _read_line(self, file: BinaryIO) -> bytes:
+        return self._guarded(lambda: file.readline(LONGEST_LINE))
+
+    def _read(self, file: BinaryIO, count: int) -> bytes:
+        return self._guarded(lambda: file.read(count))
+
+    def _guarded(self, read) -> bytes:
+        try:
+            return read()
+        except (OSError, EOFError, zlib.error) as error:
+            raise CohortError(str(self.path), "a whole text file", str(error), "copy or download it again") from error
+
+
+@contextlib.contextmanager
+def open_text(path: Path) -> Iterator[tuple[BinaryIO, object]]:
+    """The bytes of a text, and a function that says how far in the file on disk they have come."""
+    try:
+        raw = open(path, "rb")
+    except OSError as error:
+        raise CohortError(str(path), "a readable file", error.strerror or str(error)) from error
+    with raw:
+        if path.suffix == ".gz":
+            with gzip.GzipFile(fileobj=raw) as file:
+                yield file, raw.tell
+        else:
+            yield raw, raw.tell
+
+
+def split_fields(line: str, separator: str) -> list[str]:
+    parts = line.split() if separator == " " else line.split(separator)
+    return [part.strip().strip('"') for part in parts]
+
+
+def _separator_of(line: str) -> str:
+    for candidate in ("\t", ",", ";", "|"):
+        if candidate in line:
+            return candidate
+    return " "
+
+
+def _is_number(text: str) -> bool:
+    return NUMBER.fullmatch(text) is not None

@@ -25,10 +25,19 @@ class ArrayFile:
     Attributes:
         place: for messages.
         shape, dtype: of the array.
+        fortran: the first axis lies closest together; such an array must be reshaped to be read.
     """
 
-    def __init__(self, place: str, open_file: Callable[[], BinaryIO], dtype: np.dtype, shape: tuple, offset: int):
-        self.place, self.dtype, self.shape = place, dtype, shape
+    def __init__(
+        self,
+        place: str,
+        open_file: Callable[[], BinaryIO],
+        dtype: np.dtype,
+        shape: tuple[int, ...],
+        offset: int,
+        fortran: bool = False,
+    ):
+        self.place, self.dtype, self.shape, self.fortran = place, dtype, shape, fortran
         self._open, self._offset = open_file, offset
 
     def __len__(self) -> int:
@@ -41,6 +50,9 @@ class ArrayFile:
 
     def rows(self, block_bytes: int, first: int = 0, last: int | None = None) -> Iterator[np.ndarray]:
         """Elements [first, last) along the first axis, [n, ...] at a time, in one buffer."""
+        if self.fortran:
+            cure = "write it again with numpy.save(file, numpy.ascontiguousarray(array))"
+            raise CohortError(self.place, "an array in C order", "one in Fortran order", cure)
         last = len(self) if last is None else last
         at_once = max(1, block_bytes // max(1, self.row_bytes))
         with contextlib.closing(self._open()) as file:
@@ -55,6 +67,7 @@ class ArrayFile:
         return next(self.rows(max(1, self.row_bytes) * max(1, len(self))), np.empty(self.shape, self.dtype))
 
     def reshaped(self, *shape: int) -> ArrayFile:
+        """The same numbers, in the order in which they lie in the file."""
         return ArrayFile(self.place, self._open, self.dtype, shape, self._offset)
 
     def _seek(self, file: BinaryIO, position: int) -> None:
@@ -78,7 +91,7 @@ class ArrayFile:
 
 
 def open_npy(path: str | Path) -> ArrayFile:
-    """The array of a .npy file, in C order."""
+    """The array of a .npy file."""
     return _parse(str(path), lambda: _open(path))
 
 
@@ -144,7 +157,4 @@ def _parse(place: str, open_file: Callable[[], BinaryIO]) -> ArrayFile:
             raise CohortError(place, "an array in NumPy's .npy format", str(error), hint) from error
     if dtype.kind not in "biuf":
         raise CohortError(place, "an array of numbers", f"dtype {dtype}", hint)
-    if fortran and len(shape) > 1:
-        cure = "write it again with numpy.save(file, numpy.ascontiguousarray(array))"
-        raise CohortError(place, "an array in C order", "one in Fortran order", cure)
-    return ArrayFile(place, open_file, dtype, shape, offset)
+    return ArrayFile(place, open_file, dtype, shape, offset, fortran and len(shape) > 1)

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include "dataset/parallel.h"
@@ -21,6 +22,20 @@ void report(std::vector<Problem>& problems, const MappedArray& array, const Scan
   problems.push_back({fmt::format("{}[{}]", array.place(), bad.first), expected, found + more(bad), hint});
 }
 
+// Scans the elements of a large array in pieces, of each of which no page stays in memory.
+template <typename IsBad>
+Scan scan_in_pieces(const MappedArray& array, const std::stop_token& stop, IsBad is_bad) {
+  constexpr int64_t kPiece = int64_t{1} << 26;
+  Scan all;
+  for (int64_t first = 0; first < array.size(); first += kPiece) {
+    const Scan bad = scan(std::min(kPiece, array.size() - first), stop, [&](int64_t i) { return is_bad(first + i); });
+    if (all.first < 0 && bad.first >= 0) all.first = first + bad.first;
+    all.count += bad.count;
+    array.release();
+  }
+  return all;
+}
+
 void check_indptr(const Dataset& data, std::vector<Problem>& problems, const std::stop_token& stop) {
   const MappedArray& array = data.indptr_array();
   if (!array.is_mapped()) return;
@@ -36,7 +51,8 @@ void check_indices_of(const Dataset& data, std::vector<Problem>& problems, const
   const auto indices = data.indices().as<Index>();
   const int64_t num_nodes = data.num_nodes();
   const Index* values = indices.data();
-  const Scan bad = scan(data.num_edges(), stop, [&](int64_t i) { return values[i] < 0 || values[i] >= num_nodes; });
+  const Scan bad =
+      scan_in_pieces(data.indices(), stop, [&](int64_t i) { return values[i] < 0 || values[i] >= num_nodes; });
   if (bad.first < 0) return;
   report(problems, data.indices(), bad, fmt::format("a node in [0, {})", num_nodes), std::to_string(values[bad.first]));
 }
@@ -132,7 +148,7 @@ bool is_nan(const MappedArray& array, int64_t i) {
 void check_features(const Dataset& data, std::vector<Problem>& problems, const std::stop_token& stop) {
   const MappedArray& array = data.features();
   if (!array.is_mapped() || array.dtype() == DType::uint8) return;
-  const Scan bad = scan(array.size(), stop, [&](int64_t i) { return is_not_finite(array, i); });
+  const Scan bad = scan_in_pieces(array, stop, [&](int64_t i) { return is_not_finite(array, i); });
   if (bad.first < 0) return;
   const int64_t row = bad.first / data.feature_dim(), column = bad.first % data.feature_dim();
   problems.push_back({fmt::format("{}[{}, {}]", array.place(), row, column), "a finite number",

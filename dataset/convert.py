@@ -33,7 +33,7 @@ class ConvertOptions:
         reverse: the reverse of each edge, too; None: as the other library does.
         undirected: every edge in both directions, once.
         dedupe: equal edges once; None: as the other library does.
-        self_loops: "keep", "remove", or "add": each node has exactly one.
+        self_loops: "keep", "remove", or "add": each node has exactly one; None: as the other library does.
         rename: ids are any integers; nodes are numbered in their order.
         node_ids: int64 [V], the id of each row, when ids are any integers.
         pca: this many dense float32 features instead of the given ones.
@@ -46,7 +46,7 @@ class ConvertOptions:
     reverse: bool | None = None
     undirected: bool = False
     dedupe: bool | None = None
-    self_loops: str = "keep"
+    self_loops: str | None = None
     rename: bool = False
     node_ids: np.ndarray | None = None
     pca: int | None = None
@@ -140,6 +140,8 @@ class _Conversion:
         shape, dtype = (0, 0), None
         with (self.folder / "features.npy").open("wb") as file:
             for part in rows.chunks(self.options.block_bytes):
+                if part.size == 0:
+                    continue
                 if dtype is None:
                     shape, dtype = (0, part.shape[1]), part.dtype
                     start = _write_header(file, dtype, shape)
@@ -215,7 +217,7 @@ class _Conversion:
             transpose=options.transpose,
             reverse=reverse,
             dedupe=options.undirected or (graph.dedupe if options.dedupe is None else options.dedupe),
-            self_loops=options.self_loops,
+            self_loops=options.self_loops or graph.self_loops,
         )
         for src, dst, fraction in graph.edges.chunks(options.block_bytes):
             sorter.add(src, dst, self.id_map)

@@ -106,25 +106,28 @@ class LineReader {
     return {at, at + std::min(kShown, last - at)};
   }
 
-  // The end of the field; nullptr when it is no T.
+  // The end of the field, whose number may stand in quotes; nullptr when it is no T.
   const char* read_field(const char* at, const char* end, T& value) const {
+    const bool quoted = at < end && *at == '"';
+    const char* next = read_number(quoted ? at + 1 : at, end, quoted, value);
+    if (next == nullptr || (quoted && (next == end || *next++ != '"'))) return nullptr;
+    while (next < end && is_blank(*next) && !ends_field(*next)) ++next;
+    return next == end || ends_field(*next) ? next : nullptr;
+  }
+
+  const char* read_number(const char* at, const char* end, bool quoted, T& value) const {
     if constexpr (std::is_floating_point_v<T>) {
-      if (at == end || ends_field(*at)) {
+      if (at == end || (quoted ? *at == '"' : ends_field(*at))) {
         value = std::numeric_limits<T>::quiet_NaN();
         return at;
       }
     }
     if (at < end && *at == '+') ++at;
     const auto [last, error] = std::from_chars(at, end, value);
-    if constexpr (std::is_floating_point_v<T>) {
-      if (error == std::errc::result_out_of_range) value = nearest(at, last);
-    }
-    if (error != std::errc() && !(std::is_floating_point_v<T> && error == std::errc::result_out_of_range)) {
-      return nullptr;
-    }
-    const char* next = last;
-    while (next < end && is_blank(*next) && !ends_field(*next)) ++next;
-    return next == end || ends_field(*next) ? next : nullptr;
+    if (error == std::errc()) return last;
+    if (error != std::errc::result_out_of_range || std::is_integral_v<T>) return nullptr;
+    value = nearest(at, last);
+    return last;
   }
 
   // What is too small for a T is 0, what is too large infinite.

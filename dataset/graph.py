@@ -57,7 +57,7 @@ class Graph:
         num_nodes: where the source says it; else the feature rows do, or the edges.
         labels: gives numbers [V] or [V, 1]; NaN and -1: none.
         splits: gives train, val and test ids, or bool masks [V].
-        reverse, dedupe: what the other library does to the edges when it loads them.
+        reverse, dedupe, self_loops: what the other library does to the edges when it loads them.
     """
 
     name: str
@@ -69,6 +69,7 @@ class Graph:
     num_classes: int | None = None
     reverse: bool = False
     dedupe: bool = False
+    self_loops: str = "keep"
     notes: list[str] = field(default_factory=list)
 
 
@@ -107,8 +108,10 @@ def edges_of_pairs(pairs: ArrayFile) -> Edges:
     demand_integers(pairs)
     if len(pairs.shape) != 2 or 2 not in pairs.shape:
         raise CohortError(pairs.place, "shape [2, E] or [E, 2]", f"shape {list(pairs.shape)}")
-    if pairs.shape[0] == 2:
-        return _edges_of_halves(pairs)
+    count = pairs.shape[0] * pairs.shape[1] // 2
+    if (pairs.shape[0] == 2) != pairs.fortran:
+        return _edges_of_halves(pairs.reshaped(2 * count))
+    pairs = pairs.reshaped(count, 2)
 
     def chunks(block_bytes: int) -> Iterator[EdgeChunk]:
         done = 0
@@ -120,10 +123,9 @@ def edges_of_pairs(pairs: ArrayFile) -> Edges:
     return Edges(pairs.place, chunks)
 
 
-def _edges_of_halves(pairs: ArrayFile) -> Edges:
-    """Edges of [2, E]: all sources lie before all destinations."""
-    count = pairs.shape[1]
-    flat = pairs.reshaped(2 * count)
+def _edges_of_halves(flat: ArrayFile) -> Edges:
+    """Edges of integers [2 E]: all sources lie before all destinations."""
+    count = len(flat) // 2
 
     def chunks(block_bytes: int) -> Iterator[EdgeChunk]:
         at_once = max(1, block_bytes // 16) * flat.row_bytes
@@ -133,7 +135,7 @@ def _edges_of_halves(pairs: ArrayFile) -> Edges:
             done += len(sources)
             yield _int64(sources), _int64(destinations), done / count
 
-    return Edges(pairs.place, chunks)
+    return Edges(flat.place, chunks)
 
 
 def edges_of_columns(place: str, indptr: np.ndarray, columns: ArrayFile) -> Edges:

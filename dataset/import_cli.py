@@ -57,8 +57,7 @@ def _add_edge_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--self-loops",
         choices=("keep", "remove", "add"),
-        default="keep",
-        help="add: every node has exactly one; default: keep",
+        help="add: every node has exactly one; default: as the other library does",
     )
     group.add_argument(
         "--rename",
@@ -147,7 +146,7 @@ def _import(args: argparse.Namespace) -> int:
 def _stages(console: Console) -> Iterator:
     """A bar for each stage of the work; the one before is whole when the next begins."""
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bars:
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
         tasks: dict[str, int] = {}
 
         def progress(what: str, fraction: float) -> None:

@@ -80,8 +80,8 @@ KeySorter::KeySorter(std::filesystem::path folder, std::size_t memory_bytes, boo
     : folder_(std::move(folder)),
       capacity_(std::max(kMinKeys, memory_bytes / (2 * sizeof(uint64_t)))),
       unique_(unique),
-      keys_(new uint64_t[capacity_]),
-      scratch_(new uint64_t[capacity_]) {}
+      keys_(capacity_),
+      scratch_(capacity_) {}
 
 std::span<uint64_t> KeySorter::room(std::size_t wanted, std::size_t least, const std::stop_token& stop) {
   if (capacity_ - count_ < least) {
@@ -109,10 +109,10 @@ void KeySorter::write_run(const std::stop_token& stop) {
 
 void KeySorter::merge(const Use& use, const std::stop_token& stop) {
   sort(stop);
-  scratch_.reset();
+  scratch_ = KeyBuffer();
   if (!runs_.empty()) {
     if (count_ > 0) write_run(stop);
-    keys_.reset();
+    keys_ = KeyBuffer();
     merge_runs(use, stop);
   }
   for (std::size_t first = 0; first < count_; first += kKeysHandedOn) {

@@ -4,12 +4,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <span>
 #include <stop_token>
 #include <vector>
 
+#include "dataset/key_buffer.h"
 #include "dataset/temporary_file.h"
 
 namespace cohort::dataset {
@@ -44,8 +44,8 @@ class KeySorter {
   std::filesystem::path folder_;
   std::size_t capacity_;  // keys
   bool unique_;
-  std::unique_ptr<uint64_t[]> keys_, scratch_;  // uint64 [capacity]; pages come when they are first touched
-  std::size_t count_ = 0;                       // keys in memory
+  KeyBuffer keys_, scratch_;  // uint64 [capacity]
+  std::size_t count_ = 0;     // keys in memory
   std::optional<TemporaryFile> file_;
   std::vector<Run> runs_;
 };

@@ -78,6 +78,10 @@ FileMapping FileMapping::create(const std::filesystem::path& path, std::size_t b
   return {static_cast<std::byte*>(data), bytes};
 }
 
+void FileMapping::release() const noexcept {
+  if (data_) madvise(data_, bytes_, MADV_DONTNEED);
+}
+
 FileMapping::~FileMapping() {
   if (data_) munmap(data_, bytes_);
 }

@@ -43,6 +43,8 @@ class FileMapping {
   }
   std::byte* data() const noexcept { return data_; }
   std::size_t bytes() const noexcept { return bytes_; }
+  // Gives the pages that were read back to the system; they come again when they are touched.
+  void release() const noexcept;
 
  private:
   FileMapping(std::byte* data, std::size_t bytes) : data_(data), bytes_(bytes) {}
@@ -65,6 +67,7 @@ class NpyArray {
   const std::string& place() const noexcept { return place_; }  // the file, for messages
   bool is_mapped() const noexcept { return mapping_.data() != nullptr; }
   Byte* data() const noexcept { return mapping_.data() + header_.header_bytes; }
+  void release() const noexcept { mapping_.release(); }
 
   // The elements as T; throws when the file holds another type.
   template <typename T>

@@ -53,8 +53,9 @@ class InertArray:
         _, shape, dtype, fortran, data = self.state
         if not isinstance(dtype, InertDtype):
             raise ValueError("an array without a type")
+        kind = dtype.dtype()
         raw = data.encode("latin1") if isinstance(data, str) else bytes(data)
-        flat = np.frombuffer(raw, dtype=dtype.dtype())
+        flat = np.frombuffer(raw, dtype=kind)
         return flat.reshape(shape, order="F" if fortran else "C")
 
 

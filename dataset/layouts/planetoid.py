@@ -59,6 +59,7 @@ def read_planetoid(folder: Path) -> Graph:
         splits=lambda: ids,
         num_nodes=x.shape[0],
         dedupe=True,
+        self_loops="remove",
     )
 
 

@@ -76,6 +76,8 @@ TEST(Csv, ReadsFloats) {
   EXPECT_EQ(found[1], -2e-3f);
   EXPECT_TRUE(std::isnan(found[2]) && std::isnan(found[3]) && std::isinf(found[4]));
   EXPECT_EQ(found[5], 7.f);
+  const auto quoted = parse<double>("\"\"\n\"2.5\"\n", columns(',', {0}));  // pandas writes a lone NaN so
+  EXPECT_TRUE(quoted.size() == 2 && std::isnan(quoted[0]) && quoted[1] == 2.5);
   EXPECT_EQ(parse<float>("1e-60,1e60\n", columns(',', {0})), std::vector<float>{0.f});
 }
 
@@ -98,6 +100,8 @@ TEST(Csv, ABadLineIsNamed) {
   EXPECT_NE(refusal("1.5,1\n", columns(',', {0, 1})).find("an integer, found \"1.5\""), std::string::npos);
   EXPECT_NE(refusal("99999999999999999999,1\n", columns(',', {0, 1})).find("found \"99999999999999999999\""),
             std::string::npos);
+  EXPECT_NE(refusal("\"1,2\n", columns(',', {0, 1})).find("an integer, found \"\"1\""), std::string::npos);
+  EXPECT_NE(refusal("\"\",2\n", columns(',', {0, 1})).find("an integer"), std::string::npos);
   EXPECT_NE(refusal(",1\n", columns(',', {0, 1})).find("an integer, found \"\""), std::string::npos);
   EXPECT_NE(refusal("0,1,2\n", columns(',', {0, 1}, true)).find("2 fields, as in the first line, found more"),
             std::string::npos);

@@ -1,0 +1,521 @@
+"""Edge lists in .npy, CSV and Parquet, the tables beside them, and what the options make of the edges."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from layout_writers import assert_holds, sample, write_csv_gz
+
+from cohort.base.errors import CohortError
+from cohort.dataset import check, import_graph
+from cohort.dataset import open as open_dataset
+from cohort.dataset.importer import SourceOptions
+from cohort.dataset.layouts.tables import RawLayout
+from cohort.dataset.text_file import TextOptions
+
+ONES = SourceOptions(features="ones")
+
+
+def write_tables(folder: Path, graph) -> SourceOptions:
+    """Rows, labels and splits as .npy files."""
+    np.save(folder / "x.npy", graph.x)
+    np.save(folder / "y.npy", graph.y)
+    for name, ids in zip(("train", "val", "test"), graph.splits, strict=True):
+        np.save(folder / f"{name}.npy", ids)
+    return SourceOptions(
+        features=folder / "x.npy",
+        labels=folder / "y.npy",
+        splits=[folder / f"{s}.npy" for s in ("train", "val", "test")],
+    )
+
+
+def edge_pairs(folder: Path) -> list[tuple[int, int]]:
+    """(source, destination), in the order of the file."""
+    data = open_dataset(folder)
+    target = np.repeat(np.arange(data.num_nodes), np.diff(data.indptr))
+    return list(zip(data.indices.tolist(), target.tolist(), strict=True))
+
+
+def refusal(source, out, **options) -> CohortError:
+    """The error of an import that leaves nothing behind."""
+    before = set(out.parent.iterdir())
+    with pytest.raises(CohortError) as error:
+        import_graph(source, out, **options)
+    assert set(out.parent.iterdir()) == before
+    return error.value
+
+
+# --- arrays -----------------------------------------------------------------------------------------------------------
+
+NPY_FORMS = {
+    "rows": lambda edges: edges,
+    "rows_fortran": np.asfortranarray,
+    "columns": lambda edges: np.ascontiguousarray(edges.T),
+    "columns_fortran": lambda edges: np.asfortranarray(edges.T),
+    "int32": lambda edges: edges.astype(np.int32),
+    "uint8": lambda edges: edges.astype(np.uint8),
+    "big_endian": lambda edges: edges.astype(">i8"),
+}
+
+
+@pytest.mark.parametrize("form", NPY_FORMS)
+def test_npy_edges_come_back(tmp_path, form):
+    graph = sample()
+    np.save(tmp_path / "e.npy", NPY_FORMS[form](graph.edge_index))
+    import_graph(tmp_path / "e.npy", tmp_path / "out", inputs=write_tables(tmp_path, graph))
+    assert_holds(tmp_path / "out", graph)
+    assert open_dataset(tmp_path / "out").name == "e"
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize(("shape", "src", "dst"), [((2, 1), [3], [4]), ((1, 2), [3], [4]), ((2, 2), [3, 4], [5, 6])])
+def test_short_npy_edges_are_not_mistaken(tmp_path, order, shape, src, dst):
+    np.save(tmp_path / "e.npy", np.asarray(np.array([*src, *dst]).reshape(shape), order=order))
+    import_graph(tmp_path / "e.npy", tmp_path / "out", inputs=ONES)
+    assert edge_pairs(tmp_path / "out") == list(zip(src, dst, strict=True))
+
+
+def test_two_npy_files_are_sources_and_destinations(tmp_path):
+    graph = sample()
+    np.save(tmp_path / "src.npy", graph.edge_index[0].astype(np.int32))
+    np.save(tmp_path / "dst.npy", graph.edge_index[1])
+    tables = write_tables(tmp_path, graph)
+    inputs = SourceOptions(tmp_path / "dst.npy", features=tables.features, labels=tables.labels, splits=tables.splits)
+    import_graph(tmp_path / "src.npy", tmp_path / "out", inputs=inputs)
+    assert_holds(tmp_path / "out", graph)
+
+
+NPY_BAD = {
+    "shape": (np.zeros((3, 3), int), "shape [2, E] or [E, 2]", "[3, 3]"),
+    "flat": (np.zeros(8, int), "shape [2, E] or [E, 2]", "[8]"),
+    "float": (np.zeros((2, 3)), "integers", "float64"),
+    "text": (np.array([["a", "b"]]), "an array of numbers", "<U1"),
+    "negative": (np.array([[1, -7], [0, 1]]), "a node in [0, 4294967296)", "-7"),
+    "large": (np.array([[1], [2**32]]), "a node in [0, 4294967296)", "4294967296"),
+    "gaps": (np.array([[1], [2**31]]), "without large gaps", "2147483648"),
+    "empty": (np.zeros((2, 0), int), "at least one node", "no edges"),
+}
+
+
+@pytest.mark.parametrize("name", NPY_BAD)
+def test_bad_npy_edges_are_refused(tmp_path, name):
+    array, expected, found = NPY_BAD[name]
+    np.save(tmp_path / "e.npy", array)
+    error = refusal(tmp_path / "e.npy", tmp_path / "out", inputs=ONES)
+    assert expected in error.expected and found in error.found
+
+
+def test_damaged_npy_files_are_refused(tmp_path):
+    np.save(tmp_path / "e.npy", np.zeros((2, 99), int))
+    whole = (tmp_path / "e.npy").read_bytes()
+    for content, found in ((whole[:-8], "ends before"), (whole[:40], "EOF"), (b"", "EOF"), (b"0,1\n", "magic")):
+        (tmp_path / "e.npy").write_bytes(content)
+        assert found in refusal(tmp_path / "e.npy", tmp_path / "out", inputs=ONES).found
+
+
+def test_two_files_of_different_length_are_refused(tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros(3, int))
+    np.save(tmp_path / "b.npy", np.zeros(4, int))
+    error = refusal(tmp_path / "a.npy", tmp_path / "out", inputs=SourceOptions(tmp_path / "b.npy", features="ones"))
+    assert "as many destinations" in error.expected
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+TEXTS = {
+    "plain": ("0,1\n2,3\n", TextOptions()),
+    "header": ("src,dst\n0,1\n2,3\n", TextOptions()),
+    "swapped": ("time,dst,src\n9,1,0\n9,3,2\n", TextOptions()),
+    "named": ("a,b,c\n9,1,0\n9,3,2\n", TextOptions(columns=["c", "b"])),
+    "numbered": ("9;1;0\n9;3;2\n", TextOptions(columns=["2", "1"])),
+    "tabs": ("# SNAP\n# FromNodeId\tToNodeId\n0\t1\n2\t3\n", TextOptions()),
+    "konect": ("% sym\n0 1 5.5\n2  3 6.5\n", TextOptions()),
+    "bars": ("0|1\n2|3", TextOptions()),
+    "strange": ("0:1\n2:3\n", TextOptions(separator=":")),
+    "windows": ("src,dst\r\n0,1\r\n\r\n2,3\r\n", TextOptions()),
+    "quoted": ('"src","dst"\n"0","1"\n"2","3"\n', TextOptions()),
+    "numbers_on_top": ("7,7\n0,1\n2,3\n", TextOptions(header="yes")),
+}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("name", TEXTS)
+def test_texts_of_edges_are_understood(tmp_path, name, packed):
+    text, options = TEXTS[name]
+    path = tmp_path / ("e.csv.gz" if packed else "e.csv")
+    path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+    import_graph(path, tmp_path / "out", inputs=SourceOptions(text=options, features="ones"))
+    assert edge_pairs(tmp_path / "out") == [(0, 1), (2, 3)]
+
+
+TEXT_BAD = {
+    "word": ("0,1\n2,x\n", TextOptions(), "line 2", "an integer", '"x"'),
+    "float": ("0,1\n2.5,1\n", TextOptions(), "line 2", "an integer", '"2.5"'),
+    "short": ("src,dst\n0,1\n\n2\n", TextOptions(), "line 4", "at least 2 fields", "1"),
+    "names": ("alice,bob\nbob,carol\n", TextOptions(), "line 2", "an integer", '"bob"'),
+    "no_header": ("a,b\n0,1\n", TextOptions(header="no"), "line 1", "an integer", '"a"'),
+    "one": ("0\n1\n", TextOptions(), "e.csv", "at least two fields", "1"),
+    "empty": ("# nothing\n", TextOptions(), "e.csv", "at least two fields", "0"),
+    "column": ("a,b\n0,1\n", TextOptions(columns=["a", "c"]), "e.csv", "a column c", "a, b"),
+    "high": ("0,1\n0,-1\n", TextOptions(), "destination of edge 1", "a node in [0, 4294967296)", "-1"),
+}
+
+
+@pytest.mark.parametrize("name", TEXT_BAD)
+def test_bad_texts_are_refused(tmp_path, name):
+    text, options, place, expected, found = TEXT_BAD[name]
+    (tmp_path / "e.csv").write_text(text)
+    error = refusal(tmp_path / "e.csv", tmp_path / "out", inputs=SourceOptions(text=options, features="ones"))
+    assert place in str(error) and expected in str(error) and found in str(error)
+
+
+# --- Parquet ----------------------------------------------------------------------------------------------------------
+
+
+def write_parquet(path, **columns):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    pq.write_table(pa.table(columns), path, row_group_size=64)
+
+
+@pytest.mark.parametrize("form", ["columns", "lists"])
+def test_parquet_tables_come_back(tmp_path, form):
+    pa = pytest.importorskip("pyarrow")
+    graph = sample()
+    write_parquet(tmp_path / "e.parquet", weight=np.ones(400), dst=graph.edge_index[1], src=graph.edge_index[0])
+    if form == "lists":
+        flat = pa.array(graph.x.reshape(-1))
+        write_parquet(tmp_path / "x.parquet", x=pa.FixedSizeListArray.from_arrays(flat, graph.x.shape[1]))
+    else:
+        write_parquet(tmp_path / "x.parquet", **{f"x{i}": column for i, column in enumerate(graph.x.T)})
+    write_parquet(tmp_path / "y.parquet", y=graph.y)
+    tables = write_tables(tmp_path, graph)
+    inputs = SourceOptions(features=tmp_path / "x.parquet", labels=tmp_path / "y.parquet", splits=tables.splits)
+    import_graph(tmp_path / "e.parquet", tmp_path / "out", inputs=inputs, memory=16_000_000)
+    assert_holds(tmp_path / "out", graph)
+
+
+def test_bad_parquet_tables_are_refused(tmp_path):
+    write_parquet(tmp_path / "e.parquet", a=[0, 1], b=["x", "y"], c=[1, None], d=[0.5, 1.5])
+    for columns, expected, found in (
+        (["a", "b"], "numbers", "string"),
+        (["a", "c"], "a value in each row", "1 nulls"),
+        (["a", "d"], "integers", "float64"),
+        (["a", "z"], "a column z", "a, b, c, d"),
+    ):
+        inputs = SourceOptions(text=TextOptions(columns=columns), features="ones")
+        error = refusal(tmp_path / "e.parquet", tmp_path / "out", inputs=inputs)
+        assert expected in error.expected and found in error.found
+    (tmp_path / "e.parquet").write_bytes(b"PAR1")
+    assert "a Parquet file" in refusal(tmp_path / "e.parquet", tmp_path / "out", inputs=ONES).expected
+
+
+def test_without_pyarrow_the_cure_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "e.parquet").write_bytes(b"PAR1")
+    assert refusal(tmp_path / "e.parquet", tmp_path / "out", inputs=ONES).hint == "python -m pip install pyarrow"
+
+
+# --- rows, labels, splits ---------------------------------------------------------------------------------------------
+
+
+def import_with(tmp_path, graph, **changes):
+    np.save(tmp_path / "e.npy", graph.edge_index)
+    tables = write_tables(tmp_path, graph)
+    fields = dict(features=tables.features, labels=tables.labels, splits=tables.splits) | changes
+    import_graph(tmp_path / "e.npy", tmp_path / "out", inputs=SourceOptions(**fields))
+    return tmp_path / "out"
+
+
+def test_rows_of_text_come_back(tmp_path):
+    graph = sample()
+    header = ",".join(f"x{i}" for i in range(graph.x.shape[1]))
+    np.savetxt(tmp_path / "x.csv", graph.x, fmt="%.9g", delimiter=",", header=header, comments="")
+    assert_holds(import_with(tmp_path, graph, features=tmp_path / "x.csv"), graph)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "uint8", "bfloat16"])
+def test_rows_of_bare_numbers_come_back(tmp_path, dtype):
+    graph = sample()
+    rows = graph.x.view(np.uint32) >> 16 if dtype == "bfloat16" else graph.x.astype(dtype)
+    rows.astype(np.uint16 if dtype == "bfloat16" else dtype).tofile(tmp_path / "x.bin")
+    out = import_with(tmp_path, graph, features=tmp_path / "x.bin", raw=RawLayout(5, dtype))
+    data = open_dataset(out)
+    assert data.feature_dtype == dtype
+    np.testing.assert_array_equal(data.x, rows)
+
+
+def test_labels_and_splits_of_text_come_back(tmp_path):
+    graph = sample()
+    (tmp_path / "y.csv").write_text("class\n" + "".join("nan\n" if y < 0 else f"{y}\n" for y in graph.y))
+    splits = [tmp_path / f"{name}.csv.gz" for name in ("train", "val", "test")]
+    for path, ids in zip(splits, graph.splits, strict=True):
+        write_csv_gz(path, ids)
+    assert_holds(import_with(tmp_path, graph, labels=tmp_path / "y.csv", splits=splits), graph)
+
+
+def test_masks_lose_their_nodes_without_a_label(tmp_path):
+    graph = sample()
+    masks = [tmp_path / f"mask{i}.npy" for i in range(3)]
+    for path, ids in zip(masks, graph.splits, strict=True):
+        mask = np.isin(np.arange(graph.num_nodes), ids)
+        np.save(path, mask | (graph.y < 0) if path == masks[0] else mask)
+    assert_holds(import_with(tmp_path, graph, splits=masks), graph)
+
+
+LABELLED = sample().splits[0][:1]
+TABLES_BAD = {
+    "rows": (dict(x=np.ones((59, 2))), "shape [59]", "[60]"),
+    "rows_1d": (dict(x=np.ones(60)), "shape [any, any]", "[60]"),
+    "rows_fortran": (dict(x=np.asfortranarray(np.ones((60, 2)))), "in C order", "Fortran"),
+    "rows_nan": (dict(x=np.full((60, 2), np.nan)), "a finite number", "NaN (120"),
+    "rows_none": (dict(x=np.ones((60, 0))), "at least one row", "[60, 0]"),
+    "labels": (dict(y=np.zeros(61, int)), "shape [60]", "[61]"),
+    "labels_float": (dict(y=np.full(60, 1.25)), "the number of a class", "1.25"),
+    "labels_multi": (dict(y=np.ones((60, 2), int)), "one class a node", "2 targets"),
+    "labels_negative": (dict(y=np.full(60, -2)), "a class from 0, or -1", "-2"),
+    "split": (dict(train=np.array([60])), "a node in [0, 60)", "60"),
+    "split_mask": (dict(train=np.ones(59, bool)), "shape [60]", "[59]"),
+    "split_float": (dict(train=np.ones(5)), "integers", "float64"),
+    "split_again": (dict(train=LABELLED, val=LABELLED), "named once", "which train_ids has"),
+    "split_unlabelled": (dict(train=np.flatnonzero(sample().y < 0)[:1]), "a node with a label", "whose label is -1"),
+}
+
+
+@pytest.mark.parametrize("name", TABLES_BAD)
+def test_bad_tables_are_refused(tmp_path, name):
+    changes, expected, found = TABLES_BAD[name]
+    graph = sample()
+    inputs = write_tables(tmp_path, graph)
+    np.save(tmp_path / "e.npy", graph.edge_index)
+    for key, array in changes.items():
+        np.save(tmp_path / f"{key}.npy", array)
+    error = refusal(tmp_path / "e.npy", tmp_path / "out", inputs=inputs)
+    assert expected in error.expected and found in error.found
+
+
+def test_files_of_no_known_kind_are_refused(tmp_path):
+    np.save(tmp_path / "e.npy", sample().edge_index)
+    (tmp_path / "x.bin").write_bytes(bytes(60))
+    source, out = tmp_path / "e.npy", tmp_path / "out"
+    assert "--feature-dim" in refusal(source, out, inputs=SourceOptions(features=tmp_path / "x.bin")).hint
+    odd = SourceOptions(features=tmp_path / "x.bin", raw=RawLayout(7))
+    assert "rows of 7 x float32 (28 bytes)" in refusal(source, out, inputs=odd).expected
+    labels = SourceOptions(features="ones", labels=tmp_path / "x.bin")
+    assert "a .npy, .csv or .parquet file" in refusal(source, out, inputs=labels).expected
+    missing = SourceOptions(features=tmp_path / "none.npy")
+    assert "No such file" in refusal(source, out, inputs=missing).found
+
+
+# --- what becomes of edges and nodes ----------------------------------------------------------------------------------
+
+PAIRS = np.array([[0, 0, 1, 2, 2, 3, 0], [1, 1, 0, 2, 2, 1, 3]])
+
+
+def made(pairs, reverse=False, dedupe=False, transpose=False, loops="keep", num_nodes=4):
+    """What the options say, from their definition."""
+    edges = [(d, s) if transpose else (s, d) for s, d in zip(*pairs.tolist(), strict=True)]
+    edges += [(d, s) for s, d in edges] if reverse else []
+    edges = list(dict.fromkeys(edges)) if dedupe else edges
+    if loops != "keep":
+        edges = [(s, d) for s, d in edges if s != d] + [(v, v) for v in range(num_nodes) if loops == "add"]
+    return sorted(edges, key=lambda edge: (edge[1], edge[0]))
+
+
+@pytest.mark.parametrize("loops", ["keep", "remove", "add"])
+@pytest.mark.parametrize("dedupe", [False, True])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("transpose", [False, True])
+def test_options_change_edges_as_they_say(tmp_path, run, loops, dedupe, reverse, transpose):
+    np.save(tmp_path / "e.npy", PAIRS)
+    flags = [
+        "--self-loops",
+        loops,
+        *["--dedupe"] * dedupe,
+        *["--reverse-edges"] * reverse,
+        *["--transpose"] * transpose,
+    ]
+    assert run("import", tmp_path / "e.npy", tmp_path / "out", "--features", "ones", *flags) == 0
+    assert edge_pairs(tmp_path / "out") == made(PAIRS, reverse, dedupe, transpose, loops)
+    assert check(tmp_path / "out") == []
+
+
+def test_undirected_is_reverse_and_dedupe(tmp_path):
+    np.save(tmp_path / "e.npy", PAIRS)
+    import_graph(tmp_path / "e.npy", tmp_path / "out", inputs=ONES, undirected=True)
+    assert edge_pairs(tmp_path / "out") == made(PAIRS, reverse=True, dedupe=True)
+
+
+def test_nodes_says_how_many_there_are(tmp_path, run):
+    np.save(tmp_path / "e.npy", PAIRS)
+    assert run("import", tmp_path / "e.npy", tmp_path / "out", "--features", "ones", "--nodes", "9") == 0
+    assert open_dataset(tmp_path / "out").num_nodes == 9
+    error = refusal(tmp_path / "e.npy", tmp_path / "more", inputs=SourceOptions(features="ones", nodes=3))
+    assert "a node in [0, 3)" in error.expected
+    np.save(tmp_path / "x.npy", np.ones((5, 2)))
+    error = refusal(tmp_path / "e.npy", tmp_path / "more", inputs=SourceOptions(features=tmp_path / "x.npy", nodes=9))
+    assert "9 rows" in error.expected
+
+
+NAMES = np.array([-(10**18), -5, 77, 10**15])
+
+
+def test_renamed_nodes_are_in_the_order_of_their_ids(tmp_path, run):
+    np.save(tmp_path / "e.npy", NAMES[PAIRS])
+    np.save(tmp_path / "x.npy", np.arange(8.0).reshape(4, 2))
+    (tmp_path / "ids.csv").write_text("".join(f"{name}\n" for name in NAMES[[2, 0]]))
+    (tmp_path / "none.csv").write_text("")
+    np.save(tmp_path / "y.npy", np.arange(4))
+    arguments = ["--features", tmp_path / "x.npy", "--labels", tmp_path / "y.npy", "--splits", tmp_path / "ids.csv"]
+    arguments += [tmp_path / "none.csv"] * 2
+    assert run("import", tmp_path / "e.npy", tmp_path / "out", "--rename", *arguments) == 0
+    assert edge_pairs(tmp_path / "out") == made(PAIRS)
+    np.testing.assert_array_equal(np.load(tmp_path / "out" / "id_of_node.npy"), NAMES)
+    assert open_dataset(tmp_path / "out").train_ids.tolist() == [2, 0]
+
+
+def test_node_ids_say_whose_rows_they_are(tmp_path, run):
+    order = [2, 0, 4, 3, 1]  # of the rows; 4 is a node without edges
+    ids = np.append(NAMES, 5)[order]
+    np.save(tmp_path / "e.npy", NAMES[PAIRS])
+    np.save(tmp_path / "ids.npy", ids)
+    np.save(tmp_path / "x.npy", np.arange(5.0)[order][:, None])
+    np.save(tmp_path / "some.npy", ids[[4, 0]])
+    np.save(tmp_path / "none.npy", np.empty(0, np.int64))
+    np.save(tmp_path / "y.npy", np.arange(5)[order])
+    splits = ["--splits", tmp_path / "some.npy", tmp_path / "none.npy", tmp_path / "none.npy"]
+    tables = ["--features", tmp_path / "x.npy", "--labels", tmp_path / "y.npy", *splits]
+    assert run("import", tmp_path / "e.npy", tmp_path / "out", "--node-ids", tmp_path / "ids.npy", *tables) == 0
+    data = open_dataset(tmp_path / "out")
+    old = [(order[s], order[d]) for s, d in edge_pairs(tmp_path / "out")]
+    assert sorted(old, key=lambda edge: edge[::-1]) == made(PAIRS)
+    assert data.y.tolist() == data.x[:, 0].tolist() == order and data.train_ids.tolist() == [4, 0]
+    np.testing.assert_array_equal(np.load(tmp_path / "out" / "id_of_node.npy"), ids)
+
+
+def test_names_that_do_not_fit_are_refused(tmp_path):
+    source, out = tmp_path / "e.npy", tmp_path / "out"
+    np.save(source, NAMES[PAIRS])
+    np.save(tmp_path / "x.npy", np.ones((5, 2)))
+    rows = tmp_path / "x.npy"
+    assert "--node-ids FILE" in refusal(source, out, inputs=SourceOptions(features=rows), rename=True).hint
+    for ids, expected in (
+        (NAMES, "5 nodes, one a row"),
+        ([1, 2, 3, 4, 1], "an id named once"),
+        ([1, 2, 3, 4, 5], "an id that the list of node ids has"),
+        ([1.0, 2, 3, 4, 5], "integers"),
+    ):
+        np.save(tmp_path / "ids.npy", ids)
+        inputs = SourceOptions(features=rows, node_ids=tmp_path / "ids.npy")
+        assert expected in refusal(source, out, inputs=inputs).expected
+    np.save(tmp_path / "split.npy", np.array([6]))
+    inputs = SourceOptions(features="ones", splits=[tmp_path / "split.npy"] * 3)
+    assert "the id of a node" in refusal(source, out, inputs=inputs, rename=True).expected
+
+
+def test_too_little_memory_is_refused(tmp_path):
+    np.save(tmp_path / "e.npy", PAIRS)
+    assert "at least 16.00 MB" in refusal(tmp_path / "e.npy", tmp_path / "out", inputs=ONES, memory=10**6).expected
+    np.save(tmp_path / "x.npy", np.ones((2_000_000, 3), np.float32))
+    inputs = SourceOptions(features=tmp_path / "x.npy")
+    error = refusal(tmp_path / "e.npy", tmp_path / "out", inputs=inputs, memory=16 * 10**6, row_normalize=True)
+    assert "--memory" in error.hint
+    np.save(tmp_path / "e.npy", np.arange(1_600_000).reshape(2, -1) * 7)
+    error = refusal(tmp_path / "e.npy", tmp_path / "out", inputs=ONES, memory=16 * 10**6, rename=True)
+    assert "for the ids of 1600000 nodes" in error.expected
+
+
+@pytest.mark.parametrize("argument", ["--memory=x", "--separator=ab", "--columns=a", "--self-loops=no", "--format=dgl"])
+def test_bad_arguments_are_refused(tmp_path, argument, run, capsys):
+    with pytest.raises(SystemExit) as end:
+        run("import", tmp_path / "e.npy", tmp_path / "out", argument)
+    assert end.value.code == 2 and argument.split("=")[0] in capsys.readouterr().err
+
+
+# --- more edges than memory -------------------------------------------------------------------------------------------
+
+LARGE, LARGE_NODES = 3_000_000, 50_000  # 48 MB of edges, 24 MB of keys; twelve times that with --undirected in 16 MB
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("large")
+    rng = np.random.default_rng(1)
+    edges = (rng.random((2, LARGE)) ** 2 * LARGE_NODES).astype(np.int64)
+    np.save(folder / "e.npy", edges)
+    np.savetxt(folder / "e.csv", edges.T, fmt="%d", delimiter=",")
+    return folder
+
+
+def digest_of(folder: Path) -> str:
+    files = sorted(path for path in folder.iterdir() if path.suffix == ".npy")
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
+
+
+@pytest.mark.parametrize("undirected", [False, True])
+def test_runs_on_disk_give_the_bytes_of_a_sort_in_memory(large, tmp_path, undirected):
+    for name, source, memory in (("a", "e.npy", 10**9), ("b", "e.npy", 16 * 10**6), ("c", "e.csv", 20 * 10**6)):
+        import_graph(large / source, tmp_path / name, inputs=ONES, memory=memory, undirected=undirected)
+    assert digest_of(tmp_path / "a") == digest_of(tmp_path / "b") == digest_of(tmp_path / "c")
+    src, dst = np.load(large / "e.npy")
+    keys = np.concatenate([dst * LARGE_NODES + src] + [src * LARGE_NODES + dst] * undirected)
+    keys = np.unique(keys) if undirected else np.sort(keys)
+    data = open_dataset(tmp_path / "b")
+    np.testing.assert_array_equal(data.indices, keys % LARGE_NODES)
+    np.testing.assert_array_equal(np.diff(data.indptr), np.bincount(keys // LARGE_NODES, minlength=data.num_nodes))
+
+
+IMPORT = """
+import argparse, sys
+from cohort.dataset import cli
+parser = argparse.ArgumentParser()
+cli.register(parser.add_subparsers())
+args = parser.parse_args(sys.argv[1:])
+sys.exit(args.func(args))
+"""
+
+
+def start_import(*arguments) -> subprocess.Popen:
+    command = [sys.executable, "-c", IMPORT, "dataset", "import", *map(str, arguments), "--features", "ones"]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def peak_bytes(*arguments) -> int:
+    """Peak resident memory of an import in a process of its own."""
+    process = start_import(*arguments)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    return usage.ru_maxrss * 1024
+
+
+def test_memory_bounds_what_the_process_takes(large, tmp_path):
+    np.save(tmp_path / "few.npy", PAIRS)
+    bare = peak_bytes(tmp_path / "few.npy", tmp_path / "few", "--memory", "16MB")
+    for source in ("e.npy", "e.csv"):
+        took = peak_bytes(large / source, tmp_path / source, "--memory", "20MB", "--undirected")
+        assert took < bare + 40 * 10**6  # the edges in both directions are 96 MB, as keys 48
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_an_import_that_is_ended_leaves_no_data(large, tmp_path, number):
+    process = start_import(large / "e.csv", tmp_path / "out", "--memory", "16MB", "--undirected")
+    while process.poll() is None and not list(tmp_path.iterdir()):
+        time.sleep(0.002)
+    process.send_signal(number)
+    process.wait()
+    left = [path for folder in tmp_path.iterdir() for path in folder.iterdir()]
+    assert not (tmp_path / "out").exists()
+    if number == signal.SIGKILL:  # nobody is there to remove the folder, but what was sorted is gone
+        assert all(path.suffix in (".npy", ".json") for path in left)
+    else:
+        assert list(tmp_path.iterdir()) == []
+        assert process.returncode == (-number if number == signal.SIGINT else 128 + number)

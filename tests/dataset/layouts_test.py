@@ -1,0 +1,424 @@
+"""Other libraries' layouts: each comes back with the edges, rows, labels and splits that were written."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from layout_writers import (
+    assert_holds,
+    planetoid_sample,
+    sample,
+    write_csv_gz,
+    write_graphbolt,
+    write_igb,
+    write_legion,
+    write_ogb,
+    write_planetoid,
+)
+from torch_geometric.data import Data
+from torch_geometric.io import read_planetoid_data
+
+from cohort.base.errors import CohortError
+from cohort.dataset import import_graph
+from cohort.dataset import open as open_dataset
+from cohort.dataset.importer import SourceOptions
+
+
+def refusal(source, out, **options) -> CohortError:
+    """The error of an import that leaves nothing behind."""
+    before = set(out.parent.iterdir())
+    with pytest.raises(CohortError) as error:
+        import_graph(source, out, **options)
+    assert set(out.parent.iterdir()) == before
+    assert error.value.place and error.value.expected and error.value.found
+    return error.value
+
+
+# --- OGB ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_ogb_comes_back(tmp_path, binary):
+    graph = sample()
+    write_ogb(tmp_path / "ogbn_small", graph, binary)
+    import_graph(tmp_path / "ogbn_small", tmp_path / "out")
+    assert_holds(tmp_path / "out", graph)
+    assert open_dataset(tmp_path / "out").name == "ogbn_small"
+
+
+def test_ogb_products_gets_the_reverse_edges_that_ogb_adds(tmp_path):
+    graph, notes = sample(), []
+    write_ogb(tmp_path / "ogbn_products", graph)
+    import_graph(tmp_path / "ogbn_products", tmp_path / "both", note=notes.append)
+    assert_holds(tmp_path / "both", graph, np.concatenate([graph.edge_index, graph.edge_index[::-1]], axis=1))
+    assert len(notes) == 1 and "--no-reverse-edges" in notes[0]
+    import_graph(tmp_path / "ogbn_products", tmp_path / "one", reverse=False)
+    assert_holds(tmp_path / "one", graph)
+
+
+def test_ogb_splits_may_be_tensors(tmp_path):
+    graph = sample()
+    split = write_ogb(tmp_path / "ogb", graph) / "split" / "time"
+    ids = dict(zip(("train", "valid", "test"), map(torch.from_numpy, graph.splits), strict=True))
+    torch.save(ids, split / "split_dict.pt")
+    (split / "train.csv.gz").unlink()
+    import_graph(tmp_path / "ogb", tmp_path / "out")
+    assert_holds(tmp_path / "out", graph)
+
+
+def drop(name):
+    return lambda root: (root / name).unlink()
+
+
+OGB_BAD = {
+    "labels": (drop("raw/node-label.csv.gz"), "a file of OGB's raw layout", "no such file"),
+    "nodes": (drop("raw/num-node-list.csv.gz"), "a file of OGB's raw layout", "no such file"),
+    "split": (drop("split/time/valid.csv.gz"), "a file of OGB's raw layout", "no such file"),
+    "two_splits": (lambda root: (root / "split" / "random").mkdir(), "one folder", "random, time"),
+    "graphs": (lambda root: write_csv_gz(root / "raw/num-node-list.csv.gz", np.array([9, 9])), "one graph", "2"),
+    "types": (lambda root: write_csv_gz(root / "raw/triplet-type-list.csv.gz", np.zeros(1)), "one type", "several"),
+    "count": (lambda root: write_csv_gz(root / "raw/num-node-list.csv.gz", np.array([61])), "61 rows", "60"),
+    "float": (
+        lambda root: write_csv_gz(root / "raw/node-label.csv.gz", np.full(60, 0.5)),
+        "the number of a class",
+        "0.5",
+    ),
+    "multi": (lambda root: write_csv_gz(root / "raw/node-label.csv.gz", np.ones((60, 3))), "one class", "3 targets"),
+    "gzip": (lambda root: (root / "raw/edge.csv.gz").write_bytes(b"0,1\n"), "a whole text file", "Not a gzipped"),
+    "cut": (lambda root: cut(root / "raw/node-feat.csv.gz"), "a whole text file", "ended before"),
+    "pickle": (lambda root: pickled(root / "split/time/split_dict.pt"), "tensors alone", ""),
+}
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-200])
+
+
+class Harmful:
+    """What a pickle can do when it is loaded."""
+
+    def __reduce__(self):
+        return (exec, ("raise SystemExit('it ran')",))
+
+
+def pickled(path):
+    path.write_bytes(pickle.dumps(Harmful()))
+
+
+@pytest.mark.parametrize("name", OGB_BAD)
+def test_bad_ogb_folders_are_refused(tmp_path, name):
+    change, expected, found = OGB_BAD[name]
+    change(write_ogb(tmp_path / "ogb", sample()))
+    error = refusal(tmp_path / "ogb", tmp_path / "out")
+    assert expected in error.expected and found in error.found
+
+
+@pytest.mark.parametrize("key", ["edge_index", "num_nodes_list"])
+def test_binary_ogb_without_an_array_is_refused(tmp_path, key):
+    raw = write_ogb(tmp_path / "ogb", sample(), binary=True) / "raw"
+    arrays = dict(np.load(raw / "data.npz"))
+    del arrays[key]
+    np.savez(raw / "data.npz", **arrays)
+    assert f"an array {key}" in refusal(tmp_path / "ogb", tmp_path / "out").expected
+
+
+# --- PyG ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 4])
+def test_planetoid_comes_back(tmp_path, protocol):
+    graph = planetoid_sample()
+    write_planetoid(tmp_path / "Small" / "raw", graph, protocol)
+    import_graph(tmp_path / "Small", tmp_path / "out")
+    assert_holds(tmp_path / "out", graph)
+
+
+def test_planetoid_is_what_pyg_reads(tmp_path):
+    raw = write_planetoid(tmp_path / "raw", planetoid_sample(3))
+    for part in ("x", "y", "tx", "ty", "allx", "ally", "graph", "test.index"):
+        (raw / f"ind.citeseer.{part}").write_bytes((raw / f"ind.small.{part}").read_bytes())
+        (raw / f"ind.small.{part}").unlink()
+    import_graph(raw, tmp_path / "out")  # PyG fills gaps between test nodes for citeseer alone
+    ours = open_dataset(tmp_path / "out").to_pyg()
+    train = torch.arange(12)
+    theirs = read_planetoid_data_without_its_500(raw)
+    assert torch.equal(ours.x, theirs.x)
+    has_label = ours.y >= 0
+    assert torch.equal(ours.y[has_label], theirs.y[has_label])
+    assert sorted(ours.edge_index.T.tolist()) == sorted(theirs.edge_index.T.tolist())
+    assert torch.equal(ours.train_mask.nonzero().view(-1), train)
+    assert torch.equal(ours.test_mask, theirs.test_mask)
+
+
+def read_planetoid_data_without_its_500(raw):
+    """PyG wants 500 validation nodes; a mask of fewer nodes is made long enough while it reads."""
+    import torch_geometric.io.planetoid as planetoid
+
+    with pytest.MonkeyPatch.context() as patch:
+        made = planetoid.index_to_mask
+        patch.setattr(planetoid, "index_to_mask", lambda index, size: made(index[index < size], size=size))
+        return read_planetoid_data(str(raw), "citeseer")
+
+
+def replace(part, content):
+    return lambda raw: (raw / f"ind.small.{part}").write_bytes(content)
+
+
+PLANETOID_BAD = {
+    "harmful": (replace("allx", pickle.dumps(Harmful())), "a pickle of plain arrays", "exec"),
+    "missing": (lambda raw: (raw / "ind.small.ty").unlink(), "a pickle of plain arrays", "No such file"),
+    "cut": (lambda raw: cut(raw / "ind.small.graph"), "a pickle of plain arrays", ""),
+    "objects": (replace("ty", pickle.dumps(np.array([{}, 1], object))), "a pickle of plain arrays", "dtype"),
+    "other_type": (replace("tx", pickle.dumps([1, 2])), "a SciPy CSR matrix", "list"),
+    "rows": (replace("ally", pickle.dumps(np.ones((3, 3)))), "shape [40, any]", "[3, 3]"),
+    "columns": (replace("ty", pickle.dumps(np.ones((9, 4)))), "6 and 3 columns", "6 and 4"),
+    "lists": (replace("graph", pickle.dumps({0: ["a"]})), "lists of nodes", "other things"),
+    "range": (replace("graph", pickle.dumps({0: [50]})), "a node in [0, 50)", "50"),
+    "tests": (replace("test.index", b"40\n41\n"), "9 distinct nodes from 40", "2"),
+    "gap": (replace("test.index", b"40\n41\n42\n43\n44\n45\n46\n47\n99999999\n"), "without large gaps", "99999999"),
+    "two": (lambda raw: (raw / "ind.other.graph").write_bytes(b""), "the files of one data set", "other, small"),
+}
+
+
+@pytest.mark.parametrize("name", PLANETOID_BAD)
+def test_bad_planetoid_folders_are_refused(tmp_path, name):
+    change, expected, found = PLANETOID_BAD[name]
+    change(write_planetoid(tmp_path / "raw", planetoid_sample()))
+    error = refusal(tmp_path / "raw", tmp_path / "out")
+    assert expected in error.expected and found in error.found
+
+
+def pyg_data(graph):
+    masks = {}
+    for part, ids in zip(("train", "val", "test"), graph.splits, strict=True):
+        masks[f"{part}_mask"] = torch.zeros(graph.num_nodes, dtype=torch.bool).index_fill(
+            0, torch.from_numpy(ids), True
+        )
+    tensors = dict(x=graph.x, edge_index=graph.edge_index, y=graph.y)
+    return Data(**{key: torch.from_numpy(array) for key, array in tensors.items()}, **masks)
+
+
+PYG_FORMS = {
+    "data": lambda data: data,
+    "dict": lambda data: data.to_dict(),
+    "processed": lambda data: (data.to_dict(), None, Data),
+    "slices": lambda data: (data, {"x": torch.tensor([0, len(data.x)])}),
+}
+
+
+@pytest.mark.parametrize("form", PYG_FORMS)
+def test_pyg_files_come_back(tmp_path, form):
+    graph = sample()
+    (tmp_path / "Set" / "processed").mkdir(parents=True)
+    torch.save(PYG_FORMS[form](pyg_data(graph)), tmp_path / "Set" / "processed" / "data.pt")
+    import_graph(tmp_path / "Set", tmp_path / "a")
+    import_graph(tmp_path / "Set" / "processed" / "data.pt", tmp_path / "b")
+    assert_holds(tmp_path / "a", graph)
+    assert_holds(tmp_path / "b", graph)
+    assert open_dataset(tmp_path / "a").name == "Set"
+
+
+def test_pyg_files_of_bfloat16_keep_their_bits(tmp_path):
+    data = pyg_data(sample())
+    data.x = data.x.bfloat16()
+    torch.save(data, tmp_path / "g.pt")
+    import_graph(tmp_path / "g.pt", tmp_path / "out")
+    assert np.array_equal(open_dataset(tmp_path / "out").x_float32(), data.x.float().numpy())
+
+
+def without(key):
+    def change(data):
+        del data[key]
+        return data
+
+    return change
+
+
+def put(key, value):
+    def change(data):
+        data[key] = value
+        return data
+
+    return change
+
+
+PYG_BAD = {
+    "harmful": (lambda data: Harmful(), "tensors alone", ""),
+    "no_x": (without("x"), "a tensor x", "edge_index"),
+    "list": (lambda data: [1, 2], "a Data object or a dict", "list"),
+    "graphs": (lambda data: (data, {"x": torch.tensor([0, 4, 9])}), "one graph", "2 graphs"),
+    "sparse": (put("x", torch.eye(60).to_sparse()), "a dense tensor", "Tensor"),
+    "edge_rows": (put("edge_index", torch.zeros((3, 4), dtype=torch.long)), "shape [2, any]", "[3, 4]"),
+    "edge_float": (put("edge_index", torch.zeros((2, 4))), "integers", "float32"),
+    "edge_high": (put("edge_index", torch.tensor([[0, 60], [1, 1]])), "a node in [0, 60)", "60"),
+    "masks": (put("train_mask", torch.zeros((60, 10), dtype=torch.bool)), "a mask [V]", "[60, 10]"),
+    "targets": (put("y", torch.rand(60)), "the number of a class", "0."),
+    "multi": (put("y", torch.ones((60, 3))), "one class a node", "3 targets"),
+}
+
+
+@pytest.mark.parametrize("name", PYG_BAD)
+def test_bad_pyg_files_are_refused(tmp_path, name):
+    change, expected, found = PYG_BAD[name]
+    torch.save(change(pyg_data(sample())), tmp_path / "g.pt")
+    error = refusal(tmp_path / "g.pt", tmp_path / "out")
+    assert expected in error.expected and found in error.found
+
+
+def test_what_is_no_torch_file_is_refused(tmp_path):
+    (tmp_path / "g.pt").write_bytes(b"PK no zip")
+    assert "tensors alone" in refusal(tmp_path / "g.pt", tmp_path / "out").expected
+    (tmp_path / "empty").mkdir()
+    assert "a Data file, or a folder" in refusal(tmp_path / "empty", tmp_path / "out", format="pyg").expected
+
+
+# --- IGB, Legion, GraphBolt -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bare", [False, True])
+@pytest.mark.parametrize("inside", ["", "processed"])
+def test_igb_comes_back(tmp_path, bare, inside):
+    graph = sample(dim=1024)
+    labelled = np.flatnonzero(graph.y >= 0)
+    graph.splits = np.split(labelled, [int(0.6 * len(labelled)), int(0.6 * len(labelled)) + int(0.2 * len(labelled))])
+    write_igb(tmp_path / "tiny", graph, bare)
+    import_graph(tmp_path / "tiny" / inside, tmp_path / "out")
+    assert_holds(tmp_path / "out", graph)
+    assert open_dataset(tmp_path / "out").name == "igb-tiny"
+
+
+IGB_BAD = {
+    "labels": (drop("processed/paper/node_label_19.npy"), "node_label_19.npy or", "neither"),
+    "rows": (lambda root: (root / "processed/paper/node_feat.npy").write_bytes(b"12345"), "rows of 1024", "5 bytes"),
+    "edges": (
+        lambda root: np.save(root / "processed/paper__cites__paper/edge_index.npy", np.ones((5, 3), int)),
+        "[2, E]",
+        "[5, 3]",
+    ),
+    "many": (lambda root: np.save(root / "processed/paper/node_label_19.npy", np.ones(99)), "at most 60 labels", "99"),
+}
+
+
+@pytest.mark.parametrize("name", IGB_BAD)
+def test_bad_igb_folders_are_refused(tmp_path, name):
+    change, expected, found = IGB_BAD[name]
+    change(write_igb(tmp_path / "tiny", sample(dim=1024)))
+    error = refusal(tmp_path / "tiny", tmp_path / "out")
+    assert expected in error.expected and found in error.found
+
+
+def test_legion_comes_back(tmp_path):
+    graph = sample(num_edges=3000)
+    write_legion(tmp_path / "legion", graph)
+    import_graph(tmp_path / "legion", tmp_path / "out")
+    assert_holds(tmp_path / "out", graph)
+
+
+def test_legion_without_features_wants_to_be_told(tmp_path):
+    write_legion(tmp_path / "legion", sample())
+    for name in ("features", "labels", "trainingset"):
+        (tmp_path / "legion" / name).unlink()
+    assert "--features ones" in refusal(tmp_path / "legion", tmp_path / "out").hint
+    import_graph(tmp_path / "legion", tmp_path / "out", inputs=SourceOptions(features="ones"))
+    data = open_dataset(tmp_path / "out")
+    assert (data.x == 1).all() and data.x.shape == (60, 1) and (data.y == -1).all() and len(data.train_ids) == 0
+
+
+LEGION_BAD = {
+    "edge_src": (np.arange(3, dtype=np.int64), "values that ascend from 0 to 400", "0 .. 2"),
+    "edge_dst": (np.full(400, 60, np.int32), "a node in [0, 60)", "60"),
+    "features": (np.zeros(7, np.float32), "a multiple of 240 bytes", "28 bytes"),
+    "labels": (np.zeros(7, np.int32), "shape [60]", "[7]"),
+    "trainingset": (np.array([77], np.int32), "a node in [0, 60)", "77"),
+    "testingset": (np.zeros(3, np.int16), "rows of 1 x int32", "6 bytes"),
+}
+
+
+@pytest.mark.parametrize("name", LEGION_BAD)
+def test_bad_legion_files_are_refused(tmp_path, name):
+    array, expected, found = LEGION_BAD[name]
+    root = write_legion(tmp_path / "legion", sample())
+    array.tofile(root / name)
+    error = refusal(root, tmp_path / "out")
+    assert expected in error.expected and found in error.found
+
+
+@pytest.mark.parametrize("edge_format", ["csv", "numpy"])
+@pytest.mark.parametrize("array_format", ["numpy", "torch"])
+def test_graphbolt_comes_back(tmp_path, edge_format, array_format):
+    pytest.importorskip("yaml")
+    graph = sample()
+    named = np.concatenate(graph.splits)
+    graph.y[~np.isin(np.arange(graph.num_nodes), named)] = -1  # GraphBolt has the labels of its sets alone
+    write_graphbolt(tmp_path / "set", graph, edge_format, array_format)
+    import_graph(tmp_path / "set", tmp_path / "out")
+    assert_holds(tmp_path / "out", graph)
+    assert open_dataset(tmp_path / "out").num_classes == 7
+
+
+def edit(old, new):
+    def change(root):
+        text = (root / "metadata.yaml").read_text()
+        assert old in text
+        (root / "metadata.yaml").write_text(text.replace(old, new))
+
+    return change
+
+
+VAL = "{name: of_no_use, format: numpy, path: sets/val"
+
+
+def with_pickled_labels(root):
+    edit("format: numpy, path: sets/val-labels.npy", "format: torch, path: p.pt")(root)
+    pickled(root / "p.pt")
+
+
+GRAPHBOLT_BAD = {
+    "yaml": (edit("graph:", "graph: ["), "a readable YAML file", ""),
+    "object": (edit("small", "!!python/object/apply:os.system [exit]"), "a readable YAML file", "could not determine"),
+    "no_graph": (edit("graph:", "graphs:"), "a mapping graph", "None"),
+    "types": (edit("- num: 60", "- {num: 60, type: paper}"), "one kind of nodes", "with types"),
+    "num": (edit("- num: 60", "- num: many"), "num, the number of nodes", "many"),
+    "edge_format": (edit("format: csv", "format: parquet"), "format csv or numpy", "parquet"),
+    "feature_format": (edit("name: feat, format: numpy", "name: feat, format: csv"), "format numpy or torch", "csv"),
+    "no_path": (edit("path: data/feat.npy", "file: data/feat.npy"), "an entry with a path", "feat"),
+    "no_file": (edit("path: data/feat.npy", "path: data/no.npy"), "a readable file", "No such file"),
+    "no_labels": (edit("{name: labels, format: numpy, path: sets/val", VAL), "labels in val", "seeds"),
+    "no_seeds": (edit("{name: seeds, format: numpy, path: sets/val", VAL), "seeds in val", "labels"),
+    "pickle": (with_pickled_labels, "tensors alone", ""),
+}
+
+
+@pytest.mark.parametrize("name", GRAPHBOLT_BAD)
+def test_bad_graphbolt_folders_are_refused(tmp_path, name):
+    pytest.importorskip("yaml")
+    change, expected, found = GRAPHBOLT_BAD[name]
+    change(write_graphbolt(tmp_path / "set", sample()))
+    error = refusal(tmp_path / "set", tmp_path / "out")
+    assert expected in error.expected and found in error.found
+
+
+def test_without_pyyaml_the_cure_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "yaml", None)
+    write_graphbolt(tmp_path / "set", sample())
+    assert refusal(tmp_path / "set", tmp_path / "out").hint == "python -m pip install pyyaml"
+
+
+@pytest.mark.parametrize("form", ["ogb", "igb", "legion", "graphbolt", "npz"])
+def test_a_folder_of_another_format_is_refused(tmp_path, form):
+    if form == "graphbolt":
+        pytest.importorskip("yaml")
+    (tmp_path / "empty").mkdir()
+    assert str(tmp_path / "empty") in refusal(tmp_path / "empty", tmp_path / "out", format=form).place
+
+
+def test_an_unknown_source_is_refused(tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "a.doc").write_text("")
+    assert "--format npz|csv" in refusal(tmp_path / "empty", tmp_path / "out").hint
+    assert "a.doc" in refusal(tmp_path / "a.doc", tmp_path / "out").found
+    assert "no such file" in refusal(tmp_path / "none", tmp_path / "out").found
+    assert "auto or npz" in refusal(tmp_path / "a.doc", tmp_path / "out", format="dgl").expected

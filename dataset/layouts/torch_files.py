@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,21 @@ def load_tensors(path: Path, hint: str) -> Any:
     import torch
 
     try:
-        with torch.serialization.safe_globals(_data_classes()):
+        with _admitted(_data_classes()):
             return torch.load(path, map_location="cpu", weights_only=True, mmap=_is_zip(path))
     except (pickle.UnpicklingError, RuntimeError, OSError, EOFError, ValueError, KeyError, AttributeError) as error:
         found = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise CohortError(str(path), "tensors alone (pickled objects are never loaded)", found, hint) from error
+
+
+def _admitted(classes: list[type]) -> contextlib.AbstractContextManager:
+    """Lets weights_only make objects of these classes; in torch 2.4 for the rest of the process."""
+    from torch import serialization
+
+    if hasattr(serialization, "safe_globals"):
+        return serialization.safe_globals(classes)
+    serialization.add_safe_globals(classes)
+    return contextlib.nullcontext()
 
 
 def _is_zip(path: Path) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
@@ -52,6 +52,7 @@ FEATURES = st.sampled_from([np.uint8, np.float16, np.float32]).flatmap(
 )
 
 
+@settings(deadline=None)  # files, on a machine that may be busy
 @given(FEATURES)
 def test_features_come_back_through_npy(x):
     with tempfile.TemporaryDirectory() as folder:

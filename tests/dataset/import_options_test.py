@@ -1,0 +1,224 @@
+"""What the options of an import make of edges and nodes, and edge lists that are larger than its memory."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from import_helpers import ONES, edge_pairs, refusal
+
+from cohort.dataset import check, import_graph
+from cohort.dataset import open as open_dataset
+from cohort.dataset.importer import SourceOptions
+
+# --- what becomes of edges and nodes ----------------------------------------------------------------------------------
+
+PAIRS = np.array([[0, 0, 1, 2, 2, 3, 0], [1, 1, 0, 2, 2, 1, 3]])
+
+
+def made(pairs, reverse=False, dedupe=False, transpose=False, loops="keep", num_nodes=4):
+    """What the options say, from their definition."""
+    edges = [(d, s) if transpose else (s, d) for s, d in zip(*pairs.tolist(), strict=True)]
+    edges += [(d, s) for s, d in edges] if reverse else []
+    edges = list(dict.fromkeys(edges)) if dedupe else edges
+    if loops != "keep":
+        edges = [(s, d) for s, d in edges if s != d] + [(v, v) for v in range(num_nodes) if loops == "add"]
+    return sorted(edges, key=lambda edge: (edge[1], edge[0]))
+
+
+@pytest.mark.parametrize("loops", ["keep", "remove", "add"])
+@pytest.mark.parametrize("dedupe", [False, True])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("transpose", [False, True])
+def test_options_change_edges_as_they_say(tmp_path, run, loops, dedupe, reverse, transpose):
+    np.save(tmp_path / "e.npy", PAIRS)
+    flags = [
+        "--self-loops",
+        loops,
+        *["--dedupe"] * dedupe,
+        *["--reverse-edges"] * reverse,
+        *["--transpose"] * transpose,
+    ]
+    assert run("import", tmp_path / "e.npy", tmp_path / "out", "--features", "ones", *flags) == 0
+    assert edge_pairs(tmp_path / "out") == made(PAIRS, reverse, dedupe, transpose, loops)
+    assert check(tmp_path / "out") == []
+
+
+def test_undirected_is_reverse_and_dedupe(tmp_path):
+    np.save(tmp_path / "e.npy", PAIRS)
+    import_graph(tmp_path / "e.npy", tmp_path / "out", inputs=ONES, undirected=True)
+    assert edge_pairs(tmp_path / "out") == made(PAIRS, reverse=True, dedupe=True)
+
+
+def test_nodes_says_how_many_there_are(tmp_path, run):
+    np.save(tmp_path / "e.npy", PAIRS)
+    assert run("import", tmp_path / "e.npy", tmp_path / "out", "--features", "ones", "--nodes", "9") == 0
+    assert open_dataset(tmp_path / "out").num_nodes == 9
+    error = refusal(tmp_path / "e.npy", tmp_path / "more", inputs=SourceOptions(features="ones", nodes=3))
+    assert "a node in [0, 3)" in error.expected
+    np.save(tmp_path / "x.npy", np.ones((5, 2)))
+    error = refusal(tmp_path / "e.npy", tmp_path / "more", inputs=SourceOptions(features=tmp_path / "x.npy", nodes=9))
+    assert "9 rows" in error.expected
+
+
+NAMES = np.array([-(10**18), -5, 77, 10**15])
+
+
+def test_renamed_nodes_are_in_the_order_of_their_ids(tmp_path, run):
+    np.save(tmp_path / "e.npy", NAMES[PAIRS])
+    np.save(tmp_path / "x.npy", np.arange(8.0).reshape(4, 2))
+    (tmp_path / "ids.csv").write_text("".join(f"{name}\n" for name in NAMES[[2, 0]]))
+    (tmp_path / "none.csv").write_text("")
+    np.save(tmp_path / "y.npy", np.arange(4))
+    arguments = ["--features", tmp_path / "x.npy", "--labels", tmp_path / "y.npy", "--splits", tmp_path / "ids.csv"]
+    arguments += [tmp_path / "none.csv"] * 2
+    assert run("import", tmp_path / "e.npy", tmp_path / "out", "--rename", *arguments) == 0
+    assert edge_pairs(tmp_path / "out") == made(PAIRS)
+    np.testing.assert_array_equal(np.load(tmp_path / "out" / "id_of_node.npy"), NAMES)
+    assert open_dataset(tmp_path / "out").train_ids.tolist() == [2, 0]
+
+
+def test_node_ids_say_whose_rows_they_are(tmp_path, run):
+    order = [2, 0, 4, 3, 1]  # of the rows; 4 is a node without edges
+    ids = np.append(NAMES, 5)[order]
+    np.save(tmp_path / "e.npy", NAMES[PAIRS])
+    np.save(tmp_path / "ids.npy", ids)
+    np.save(tmp_path / "x.npy", np.arange(5.0)[order][:, None])
+    np.save(tmp_path / "some.npy", ids[[4, 0]])
+    np.save(tmp_path / "none.npy", np.empty(0, np.int64))
+    np.save(tmp_path / "y.npy", np.arange(5)[order])
+    splits = ["--splits", tmp_path / "some.npy", tmp_path / "none.npy", tmp_path / "none.npy"]
+    tables = ["--features", tmp_path / "x.npy", "--labels", tmp_path / "y.npy", *splits]
+    assert run("import", tmp_path / "e.npy", tmp_path / "out", "--node-ids", tmp_path / "ids.npy", *tables) == 0
+    data = open_dataset(tmp_path / "out")
+    old = [(order[s], order[d]) for s, d in edge_pairs(tmp_path / "out")]
+    assert sorted(old, key=lambda edge: edge[::-1]) == made(PAIRS)
+    assert data.y.tolist() == data.x[:, 0].tolist() == order and data.train_ids.tolist() == [4, 0]
+    np.testing.assert_array_equal(np.load(tmp_path / "out" / "id_of_node.npy"), ids)
+
+
+def test_names_that_do_not_fit_are_refused(tmp_path):
+    source, out = tmp_path / "e.npy", tmp_path / "out"
+    np.save(source, NAMES[PAIRS])
+    np.save(tmp_path / "x.npy", np.ones((5, 2)))
+    rows = tmp_path / "x.npy"
+    assert "--node-ids FILE" in refusal(source, out, inputs=SourceOptions(features=rows), rename=True).hint
+    for ids, expected in (
+        (NAMES, "5 nodes, one a row"),
+        ([1, 2, 3, 4, 1], "an id named once"),
+        ([1, 2, 3, 4, 5], "an id that the list of node ids has"),
+        ([1.0, 2, 3, 4, 5], "integers"),
+    ):
+        np.save(tmp_path / "ids.npy", ids)
+        inputs = SourceOptions(features=rows, node_ids=tmp_path / "ids.npy")
+        assert expected in refusal(source, out, inputs=inputs).expected
+    np.save(tmp_path / "split.npy", np.array([6]))
+    inputs = SourceOptions(features="ones", splits=[tmp_path / "split.npy"] * 3)
+    assert "the id of a node" in refusal(source, out, inputs=inputs, rename=True).expected
+
+
+def test_too_little_memory_is_refused(tmp_path):
+    np.save(tmp_path / "e.npy", PAIRS)
+    assert "at least 16.00 MB" in refusal(tmp_path / "e.npy", tmp_path / "out", inputs=ONES, memory=10**6).expected
+    np.save(tmp_path / "x.npy", np.ones((2_000_000, 3), np.float32))
+    inputs = SourceOptions(features=tmp_path / "x.npy")
+    error = refusal(tmp_path / "e.npy", tmp_path / "out", inputs=inputs, memory=16 * 10**6, row_normalize=True)
+    assert "--memory" in error.hint
+    np.save(tmp_path / "e.npy", np.arange(1_600_000).reshape(2, -1) * 7)
+    error = refusal(tmp_path / "e.npy", tmp_path / "out", inputs=ONES, memory=16 * 10**6, rename=True)
+    assert "for the ids of 1600000 nodes" in error.expected
+
+
+@pytest.mark.parametrize("argument", ["--memory=x", "--separator=ab", "--columns=a", "--self-loops=no", "--format=dgl"])
+def test_bad_arguments_are_refused(tmp_path, argument, run, capsys):
+    with pytest.raises(SystemExit) as end:
+        run("import", tmp_path / "e.npy", tmp_path / "out", argument)
+    assert end.value.code == 2 and argument.split("=")[0] in capsys.readouterr().err
+
+
+# --- more edges than memory -------------------------------------------------------------------------------------------
+
+LARGE, LARGE_NODES = 3_000_000, 50_000  # 48 MB of edges, 24 MB of keys; twelve times that with --undirected in 16 MB
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("large")
+    rng = np.random.default_rng(1)
+    edges = (rng.random((2, LARGE)) ** 2 * LARGE_NODES).astype(np.int64)
+    np.save(folder / "e.npy", edges)
+    np.savetxt(folder / "e.csv", edges.T, fmt="%d", delimiter=",")
+    return folder
+
+
+def digest_of(folder: Path) -> str:
+    files = sorted(path for path in folder.iterdir() if path.suffix == ".npy")
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
+
+
+@pytest.mark.parametrize("undirected", [False, True])
+def test_runs_on_disk_give_the_bytes_of_a_sort_in_memory(large, tmp_path, undirected):
+    for name, source, memory in (("a", "e.npy", 10**9), ("b", "e.npy", 16 * 10**6), ("c", "e.csv", 20 * 10**6)):
+        import_graph(large / source, tmp_path / name, inputs=ONES, memory=memory, undirected=undirected)
+    assert digest_of(tmp_path / "a") == digest_of(tmp_path / "b") == digest_of(tmp_path / "c")
+    src, dst = np.load(large / "e.npy")
+    keys = np.concatenate([dst * LARGE_NODES + src] + [src * LARGE_NODES + dst] * undirected)
+    keys = np.unique(keys) if undirected else np.sort(keys)
+    data = open_dataset(tmp_path / "b")
+    np.testing.assert_array_equal(data.indices, keys % LARGE_NODES)
+    np.testing.assert_array_equal(np.diff(data.indptr), np.bincount(keys // LARGE_NODES, minlength=data.num_nodes))
+
+
+IMPORT = """
+import argparse, sys
+from cohort.dataset import cli
+parser = argparse.ArgumentParser()
+cli.register(parser.add_subparsers())
+args = parser.parse_args(sys.argv[1:])
+sys.exit(args.func(args))
+"""
+
+
+def start_import(*arguments) -> subprocess.Popen:
+    command = [sys.executable, "-c", IMPORT, "dataset", "import", *map(str, arguments), "--features", "ones"]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def peak_bytes(*arguments) -> int:
+    """Peak resident memory of an import in a process of its own."""
+    process = start_import(*arguments)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    return usage.ru_maxrss * 1024
+
+
+def test_memory_bounds_what_the_process_takes(large, tmp_path):
+    np.save(tmp_path / "few.npy", PAIRS)
+    bare = peak_bytes(tmp_path / "few.npy", tmp_path / "few", "--memory", "16MB")
+    for source in ("e.npy", "e.csv"):
+        took = peak_bytes(large / source, tmp_path / source, "--memory", "20MB", "--undirected")
+        assert took < bare + 40 * 10**6  # the edges in both directions are 96 MB, as keys 48
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_an_import_that_is_ended_leaves_no_data(large, tmp_path, number):
+    process = start_import(large / "e.csv", tmp_path / "out", "--memory", "16MB", "--undirected")
+    while process.poll() is None and not list(tmp_path.iterdir()):
+        time.sleep(0.002)
+    process.send_signal(number)
+    process.wait()
+    left = [path for folder in tmp_path.iterdir() for path in folder.iterdir()]
+    assert not (tmp_path / "out").exists()
+    if number == signal.SIGKILL:  # nobody is there to remove the folder, but what was sorted is gone
+        assert all(path.suffix in (".npy", ".json") for path in left)
+    else:
+        assert list(tmp_path.iterdir()) == []
+        assert process.returncode == (-number if number == signal.SIGINT else 128 + number)

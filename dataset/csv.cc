@@ -147,6 +147,7 @@ CsvParser<T>::CsvParser(std::string place, CsvLayout layout, int64_t lines_befor
   base::require(!layout_.columns.empty(), "at least one column");
   slots_.assign(static_cast<std::size_t>(*std::max_element(layout_.columns.begin(), layout_.columns.end())) + 1, -1);
   for (std::size_t i = 0; i < layout_.columns.size(); ++i) {
+    base::require(slots_[static_cast<std::size_t>(layout_.columns[i])] < 0, "each column once");
     slots_[static_cast<std::size_t>(layout_.columns[i])] = static_cast<int>(i);
   }
 }

@@ -17,6 +17,7 @@ from cohort.base.errors import CohortError
 from cohort.dataset import _native
 
 COMMENTS = "#%"
+BOM = b"\xef\xbb\xbf"  # what some programs put before UTF-8
 SEPARATORS = {"comma": ",", "tab": "\t", "semicolon": ";", "space": " ", "bar": "|"}
 LONGEST_LINE = 64 << 20
 NUMBER = re.compile(r"([+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?nan|[+-]?inf)?", re.IGNORECASE)
@@ -29,13 +30,15 @@ class TextOptions:
 
     Attributes:
         separator: one character; " " stands for any number of blanks and tabs; None: as the first line looks.
-        header: whether the first line has names: "yes", "no", or "auto": when it has something that is no number.
-        columns: names or numbers from 0 of the columns wanted.
+        header: whether the first line has names: "yes", "no", or "auto": when a field of it that counts is no number.
+        columns: names or numbers from 0 of the columns wanted; a name needs a header.
+        judged: numbers of the fields that count for "auto"; None: all.
     """
 
     separator: str | None = None
     header: str = "auto"
     columns: Sequence[str] | None = None
+    judged: Sequence[int] | None = None
 
 
 class TextFile:
@@ -51,7 +54,8 @@ class TextFile:
         number, line = self._first_line()
         self.separator = options.separator or _separator_of(line)
         fields = split_fields(line, self.separator)
-        has_header = options.header == "yes" or (options.header == "auto" and not all(map(_is_number, fields)))
+        judged = [fields[i] for i in options.judged if i < len(fields)] if options.judged else fields
+        has_header = options.header == "yes" or (options.header == "auto" and not all(map(_is_number, judged)))
         self.names = fields if has_header and line else None
         self.num_fields = len(fields) if line else 0
         self._lines_before = number + 1 if self.names else number
@@ -126,12 +130,13 @@ def open_text(path: Path) -> Iterator[tuple[BinaryIO, object]]:
         raw = open(path, "rb")
     except OSError as error:
         raise CohortError(str(path), "a readable file", error.strerror or str(error)) from error
-    with raw:
-        if path.suffix == ".gz":
-            with gzip.GzipFile(fileobj=raw) as file:
-                yield file, raw.tell
-        else:
-            yield raw, raw.tell
+    with raw, gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else contextlib.nullcontext(raw) as file:
+        try:
+            if file.read(len(BOM)) != BOM:
+                file.seek(0)
+        except (OSError, EOFError, zlib.error) as error:
+            raise CohortError(str(path), "a whole text file", str(error), "copy or download it again") from error
+        yield file, raw.tell
 
 
 def split_fields(line: str, separator: str) -> list[str]:

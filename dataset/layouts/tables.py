@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,12 +57,24 @@ def read_edges(path: Path, destinations: Path | None, options: TextOptions) -> E
     if kind == "parquet":
         table = ParquetFile(path)
         return edges_of_parquet(table, table.demand(options.columns or _edge_columns(table.names) or ["0", "1"]))
-    file = TextFile(path, options)
+    file = TextFile(path, _of_edges(options))
     columns = options.columns or (file.names and _edge_columns(file.names)) or ("0", "1")
     if file.num_fields < 2:
         hint = "each line has a source and a destination; --separator says what is between them"
         raise CohortError(str(path), "lines of at least two fields", f"{file.num_fields}", hint)
-    return edges_of_text(file, (file.column(columns[0]), file.column(columns[1])))
+    ends = file.column(columns[0]), file.column(columns[1])
+    if ends[0] == ends[1]:
+        raise CohortError("--columns", "two different columns", ", ".join(columns))
+    return edges_of_text(file, ends)
+
+
+def _of_edges(options: TextOptions) -> TextOptions:
+    """The two fields of an edge say whether names come first: others may be text."""
+    if options.header != "auto" or options.columns is None:
+        return dataclasses.replace(options, judged=(0, 1))
+    if not all(column.isdecimal() for column in options.columns):
+        return dataclasses.replace(options, header="yes")
+    return dataclasses.replace(options, judged=[int(column) for column in options.columns])
 
 
 def _edge_columns(names: Sequence[str]) -> list[str] | None:

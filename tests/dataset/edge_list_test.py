@@ -105,6 +105,10 @@ TEXTS = {
     "strange": ("0:1\n2:3\n", TextOptions(separator=":")),
     "windows": ("src,dst\r\n0,1\r\n\r\n2,3\r\n", TextOptions()),
     "quoted": ('"src","dst"\n"0","1"\n"2","3"\n', TextOptions()),
+    "texts_beside": ("0,1,friend\n2,3,foe\n", TextOptions()),
+    "texts_before": ("friend,0,1\nfoe,2,3\n", TextOptions(columns=["1", "2"])),
+    "bom": ("\ufeff0,1\n2,3\n", TextOptions()),
+    "bom_and_names": ("\ufeffdst,src\n1,0\n3,2\n", TextOptions()),
     "numbers_on_top": ("7,7\n0,1\n2,3\n", TextOptions(header="yes")),
 }
 
@@ -127,6 +131,7 @@ TEXT_BAD = {
     "no_header": ("a,b\n0,1\n", TextOptions(header="no"), "line 1", "an integer", '"a"'),
     "one": ("0\n1\n", TextOptions(), "e.csv", "at least two fields", "1"),
     "empty": ("# nothing\n", TextOptions(), "e.csv", "at least two fields", "0"),
+    "twice": ("a,b\n0,1\n", TextOptions(columns=["a", "0"]), "--columns", "two different columns", "a, 0"),
     "column": ("a,b\n0,1\n", TextOptions(columns=["a", "c"]), "e.csv", "a column c", "a, b"),
     "high": ("0,1\n0,-1\n", TextOptions(), "destination of edge 1", "a node in [0, 4294967296)", "-1"),
 }

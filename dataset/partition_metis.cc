@@ -20,7 +20,7 @@ namespace {
 constexpr const char* kCure = "use --method streaming, which keeps 4 bytes a node, or a machine with more memory";
 
 // What METIS takes at its peak, as measured (docs/performance.md): of an entry of the lists, and of a node.
-constexpr int64_t kBytesOfEntry = 32, kBytesOfNode = 128;
+constexpr int64_t kBytesOfEntry = 72, kBytesOfNode = 64;
 
 void demand_memory(const char* what, int64_t needed_bytes, const PartitionOptions& options) {
   const int64_t present = options.memory_bytes > 0 ? options.memory_bytes : base::available_host_bytes();

@@ -18,6 +18,7 @@ from cohort.trainer.models import SampledGNN
 from cohort.trainer.progress import Progress
 from cohort.trainer.ranks import Ranks
 from cohort.trainer.recorder import Recorder
+from cohort.trainer.seed_parts import seeds_by_rank
 from cohort.trainer.sm_partition import (
     CANDIDATES,
     TIMED_STEPS,
@@ -57,6 +58,7 @@ class TrainOptions:
     cuda_graphs: bool = True  # GPU: one trainer with Cohort's layers replays its steps, see step_graphs.py
     tensorboard: bool = False  # see watch.py
     prometheus: str | None = None  # a file
+    partition: dict | None = None  # ranks train on seeds of parts of their own: see seed_parts.py
     max_batches: int | None = None  # of each pass; for a run that is only to be measured
 
 
@@ -84,7 +86,8 @@ class Trainer:
         self.options, self.source, self.ranks, self.out = options, source, ranks, out
         self.quiet = options.quiet or ranks.rank > 0
         self.device = source.device
-        self.seed_sets = {name: source.add_seeds(ids) for name, ids in splits.items()}
+        own = {"train": seeds_by_rank(splits["train"], **options.partition)} if options.partition else {}
+        self.seed_sets = {name: source.add_seeds(*own.get(name, (ids,))) for name, ids in splits.items()}
         self.sizes = {name: len(ids) for name, ids in splits.items()}
         if isinstance(options.sampler_sms, int):
             divide_gpu(source, options.sampler_sms)

@@ -225,7 +225,7 @@ def _fresh(out: Path) -> Path:
     """The run's folder, without the results of an earlier run."""
     try:
         out.mkdir(parents=True, exist_ok=True)
-        for name in ("summary.json", "metrics.jsonl", "plan.json", "timeline.json", "trace.json"):
+        for name in ("summary.json", "metrics.jsonl", "plan.json", "timeline.json", "trace.json", "model.pt"):
             (out / name).unlink(missing_ok=True)
     except OSError as error:
         raise CohortError(str(out), "a folder that can be written", str(error), "choose another --out") from error

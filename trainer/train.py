@@ -14,6 +14,7 @@ from cohort.trainer.cache_report import measured
 from cohort.trainer.floor import Floor
 from cohort.trainer.gpu_memory import peak_beside_slots
 from cohort.trainer.metrics import EpochReport, RunReport, StepClock, append_line
+from cohort.trainer.model_file import save_model
 from cohort.trainer.models import SampledGNN
 from cohort.trainer.progress import Progress
 from cohort.trainer.ranks import Ranks
@@ -131,6 +132,7 @@ class Trainer:
                 self._keep(report)
                 if self._is_best(report):
                     best_weights = copy.deepcopy(self.model.state_dict())
+                    self._keep_model(best_weights)
         self.model.load_state_dict(best_weights)
         if self.sizes["test"]:
             self.report.test_accuracy = self.evaluate(self._ask("test", self.options.eval_fanout))
@@ -262,6 +264,11 @@ class Trainer:
         if self.ranks.rank == 0:
             append_line(self.out / "metrics.jsonl", asdict(report))
         self._write_summary()
+
+    def _keep_model(self, weights: dict) -> None:
+        """For cohort predict; not of a run that is only to be measured."""
+        if self.ranks.rank == 0 and self.options.max_batches is None:
+            save_model(self.out, weights)
 
     def _write_summary(self) -> None:
         if self.ranks.rank == 0:

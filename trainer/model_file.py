@@ -38,5 +38,5 @@ def load_weights(run: Path, model: torch.nn.Module) -> None:
     except FileNotFoundError as error:
         raise CohortError(str(path), "the weights of a run", "none", cure) from error
     except Exception as error:  # noqa: BLE001 (what torch raises for a damaged file is of many types)
-        found = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+        found = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         raise CohortError(str(path), "weights of the model that run.json describes", found, cure) from error

@@ -5,6 +5,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include "base/check.h"
@@ -37,23 +38,17 @@ nb::object view(std::span<const T> values, nb::handle owner) {
   return nb::cast(nb::ndarray<nb::numpy, const T, nb::ndim<1>>(values.data(), {values.size()}, owner));
 }
 
-std::vector<Counts> counts_of(const std::vector<int64_t>& num_batches, const Matrix<uint32_t>& node_reads,
-                              const Matrix<uint32_t>& expansions, const Matrix<uint64_t>& edges_read,
-                              std::size_t num_nodes) {
-  const std::size_t rows = num_batches.size();
-  for (const auto& [found, columns] : {std::pair{node_reads.shape(0), node_reads.shape(1)},
-                                       {expansions.shape(0), expansions.shape(1)},
-                                       {edges_read.shape(0), edges_read.shape(1)}}) {
-    if (found != rows) throw base::Error({"counts", std::to_string(rows) + " rows", std::to_string(found), ""});
-    need_length(columns, num_nodes, "counts");
+// Of one GPU, or of all: batches, reads, expansions and edges read of each node, promises.
+using CountTuple =
+    std::tuple<int64_t, Vector<uint32_t>, Vector<uint32_t>, Vector<uint64_t>, std::array<std::vector<double>, 3>>;
+
+Counts counts_of(const CountTuple& arrays, std::size_t num_nodes) {
+  const auto& [num_batches, node_reads, expansions, edges_read, promised] = arrays;
+  for (const std::size_t length : {node_reads.shape(0), expansions.shape(0), edges_read.shape(0)}) {
+    need_length(length, num_nodes, "counts");
   }
-  std::vector<Counts> counts;
-  for (std::size_t row = 0; row < rows; ++row) {
-    const std::size_t begin = row * num_nodes;
-    counts.push_back(
-        {num_batches[row], node_reads.data() + begin, expansions.data() + begin, edges_read.data() + begin});
-  }
-  return counts;
+  return {
+      num_batches, node_reads.data(), expansions.data(), edges_read.data(), {promised[0], promised[1], promised[2]}};
 }
 
 // Of stored rows: one number, or one a node.
@@ -75,9 +70,7 @@ RowBytes row_bytes_of(nb::handle value) {
 
 // Arguments as cohort.cache.plan gives them.
 Plan plan(const Vector<int64_t>& indptr, int index_bytes, nb::handle row_bytes, nb::handle host_row_bytes, bool lists,
-          const std::vector<int64_t>& num_batches, const Matrix<uint32_t>& node_reads,
-          const Matrix<uint32_t>& expansions, const Matrix<uint64_t>& edges_read,
-          const std::array<std::vector<double>, 3>& promised, std::vector<std::vector<int>> cliques,
+          const std::vector<CountTuple>& counts, std::vector<std::vector<int>> cliques,
           std::vector<int64_t> budget_bytes, const std::array<double, kNumPlaces>& bytes_per_second,
           const std::array<double, kNumPlaces>& seconds_per_line, const std::array<int64_t, 3>& index,
           const std::pair<int, int64_t>& recent) {
@@ -94,8 +87,7 @@ Plan plan(const Vector<int64_t>& indptr, int index_bytes, nb::handle row_bytes, 
                  in_host.each_of(num_nodes),
                  recent.first,
                  recent.second};
-  input.counts = counts_of(num_batches, node_reads, expansions, edges_read, num_nodes);
-  for (Counts& counts : input.counts) counts.promises = {promised[0], promised[1], promised[2]};
+  for (const CountTuple& of_gpu : counts) input.counts.push_back(counts_of(of_gpu, num_nodes));
   input.cliques = std::move(cliques);
   input.budget_bytes = std::move(budget_bytes);
   for (std::size_t tier = 0; tier < kNumPlaces; ++tier)
@@ -230,8 +222,8 @@ NB_MODULE(_native, module) {
   cache::bind_hotness(module);
   cache::bind_stand_in(module);
   module.def("plan", &cache::plan, "indptr"_a, nb::kw_only(), "index_bytes"_a, "row_bytes"_a, "host_row_bytes"_a.none(),
-             "lists"_a, "num_batches"_a, "node_reads"_a, "expansions"_a, "edges_read"_a, "promised"_a, "cliques"_a,
-             "budget_bytes"_a, "bytes_per_second"_a, "seconds_per_line"_a, "index"_a, "recent"_a);
+             "lists"_a, "counts"_a, "cliques"_a, "budget_bytes"_a, "bytes_per_second"_a, "seconds_per_line"_a,
+             "index"_a, "recent"_a);
   module.def("cliques_named", &cache::cliques_named, "text"_a, "num_gpus"_a);
   module.def("bitmap_bytes", &cache::bitmap_bytes, "num_nodes"_a);
   module.def("available_host_bytes", &base::available_host_bytes);

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from cohort.base.errors import CohortError
 from cohort.base.programs import ask_sampler
 from cohort.cache.budget import MemoryNeeds, budgets, bytes_of_nodes, slot_bytes
@@ -64,8 +66,12 @@ def presample(
     max_batches: int = 200,
     split: str = "train",
     refresh: bool = False,
+    seeds: np.ndarray | None = None,
 ) -> dict:
     """Has the sampler count what it reads, unless the data set has the counts (`refresh`: though it has).
+
+    Args:
+        seeds: int64 [n], in place of those of a split.
 
     Returns:
         What ``cohort-sampler --presample`` says: {"file", "batches", "reused", "stable", "max_batch_nodes",
@@ -82,10 +88,13 @@ def presample(
         "max_batches": max_batches,
         "refresh": refresh,
     }
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump(options, file)
-        file.flush()
-        return ask_sampler("--presample", file.name)
+    with tempfile.TemporaryDirectory(prefix="cohort-presample-") as folder:
+        if seeds is not None:
+            options["seeds"] = str(Path(folder) / "seeds.npy")
+            np.save(options["seeds"], np.ascontiguousarray(seeds, np.int64))
+        file = Path(folder) / "options.json"
+        file.write_text(json.dumps(options))
+        return ask_sampler("--presample", str(file))
 
 
 def say_aloud(line: str) -> None:
@@ -102,6 +111,7 @@ def sampler_members(
     num_ranks: int,
     on_gpu: bool,
     say: Callable[[str], None] = say_aloud,
+    clique_seeds: list[tuple[list[int], np.ndarray]] | None = None,
 ) -> dict:
     """The members of run.json's "sampler" that make the cache; empty without one.
 
@@ -109,6 +119,7 @@ def sampler_members(
         fanout, batch_size: of the run's training; the seeds counted are those of the split "train".
         on_gpu: the cache is used, and not only planned.
         say: is told where new counts lie, and that links are measured.
+        clique_seeds: (ranks, seeds int64 [n]) of each clique, where cliques train on seeds of their own.
 
     Raises:
         CohortError: as `presample` and `budgets` do.
@@ -118,11 +129,13 @@ def sampler_members(
     if options.policy == "none":
         return {"cache_policy": "none"}
     meta = json.loads((dataset / "meta.json").read_text())
-    counts = None
+    counts = []
     if options.policy == "plan":
-        counts = presample(dataset, fanout, batch_size, options.presample_batches)
-        if not counts["reused"]:
-            say(f"counted what {counts['batches']} batches of the sampler read, for the cache: {counts['file']}")
+        for seeds in [None] if clique_seeds is None else [seeds for _, seeds in clique_seeds]:
+            found = presample(dataset, fanout, batch_size, options.presample_batches, seeds=seeds)
+            counts.append(found)
+            if not found["reused"]:
+                say(f"counted what {found['batches']} batches of the sampler read, for the cache: {found['file']}")
     needs = memory_needs(options, meta, counts, fanout, batch_size, num_slots)
     ratios = None if options.ratios == "auto" else options.ratios
     raw_bytes = meta["num_nodes"] * row_bytes_of(meta)
@@ -134,16 +147,27 @@ def sampler_members(
         "cliques": options.cliques,
         "bytes_per_second": [1e9 * rate for rate in bandwidth],
         "seconds_per_line": [1e-9 * nanoseconds for nanoseconds in options.line_ns],
-    } | ({"hotness": counts["file"]} if counts else {})
+    } | _hotness_members(counts, clique_seeds, num_ranks)
+
+
+def _hotness_members(counts: list[dict], clique_seeds: list | None, num_ranks: int) -> dict:
+    """The files of counts: one of all ranks, or each rank's clique's."""
+    if not counts or clique_seeds is None:
+        return {"hotness": counts[0]["file"]} if counts else {}
+    files = [""] * num_ranks
+    for (ranks, _), found in zip(clique_seeds, counts, strict=True):
+        for rank in ranks:
+            files[rank] = found["file"]
+    return {"rank_hotness": files}
 
 
 def memory_needs(
-    options: CacheOptions, meta: dict, counts: dict | None, fanout: list[int], batch_size: int, num_slots: int
+    options: CacheOptions, meta: dict, counts: list[dict], fanout: list[int], batch_size: int, num_slots: int
 ) -> MemoryNeeds:
     """What a GPU needs beside the cache; a batch whose size nobody counted is the whole graph at most."""
     largest = (meta["num_nodes"], meta["num_edges"])
     if counts:
-        largest = (counts["max_batch_nodes"], counts["max_batch_edges"])
+        largest = tuple(max(found[name] for found in counts) for name in ("max_batch_nodes", "max_batch_edges"))
     slot = slot_bytes(meta["num_nodes"], row_bytes_of(meta), batch_size, fanout, *largest)
     of_nodes = bytes_of_nodes(meta["num_nodes"], options.trainer_bytes)
     return MemoryNeeds(options.gpu_bytes, num_slots * slot, options.trainer_bytes, of_nodes)

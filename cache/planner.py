@@ -100,7 +100,7 @@ def cliques_named(text: str, num_gpus: int) -> list[list[int]]:
 
 def plan(
     indptr: np.ndarray,
-    counts: Counts,
+    counts: Counts | Sequence[Counts],
     *,
     index_bytes: int,
     row_bytes: int | np.ndarray,
@@ -117,6 +117,7 @@ def plan(
 
     Args:
         indptr: int64 [V + 1].
+        counts: of all GPUs; or one a GPU, where they have seeds of their own (GPUs of a clique may share one).
         index_bytes: of an entry of `indices`, 4 or 8.
         row_bytes: of every stored feature row, or uint32 [V] for rows packed back to back.
         cliques: every GPU 0..G-1 once; a GPU without peers alone.
@@ -141,11 +142,7 @@ def plan(
         row_bytes=_bytes(row_bytes),
         host_row_bytes=None if host_row_bytes is None else _bytes(host_row_bytes),
         lists=topology,
-        num_batches=list(counts.num_batches),
-        node_reads=np.ascontiguousarray(counts.node_reads, np.uint32),
-        expansions=np.ascontiguousarray(counts.expansions, np.uint32),
-        edges_read=np.ascontiguousarray(counts.edges_read, np.uint64),
-        promised=[list(map(float, promise)) for promise in counts.promised],
+        counts=[row for each in ([counts] if isinstance(counts, Counts) else counts) for row in _rows_of(each)],
         cliques=[list(clique) for clique in cliques],
         budget_bytes=list(budget_bytes),
         bytes_per_second=list(links.bytes_per_second),
@@ -153,6 +150,21 @@ def plan(
         index=[bitmap_bytes, entry_bytes, scratch_bytes],
         recent=recent,
     )
+
+
+def _rows_of(counts: Counts) -> list[tuple]:
+    """Each row as the native planner takes it."""
+    arrays = (counts.node_reads, counts.expansions, counts.edges_read)
+    dtypes = (np.uint32, np.uint32, np.uint64)
+    promised = [list(map(float, promise)) for promise in counts.promised]
+    return [
+        (
+            batches,
+            *(np.ascontiguousarray(array[row], dtype) for array, dtype in zip(arrays, dtypes, strict=True)),
+            promised,
+        )
+        for row, batches in enumerate(counts.num_batches)
+    ]
 
 
 def _bytes(of_rows: int | np.ndarray):

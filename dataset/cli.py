@@ -1,4 +1,4 @@
-"""`cohort dataset import | generate | check | info`."""
+"""`cohort dataset import | generate | partition | check | info`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from cohort.base.errors import CohortError
-from cohort.dataset import import_cli
+from cohort.dataset import import_cli, partition_cli
 from cohort.dataset.check import check
 from cohort.dataset.cli_parts import add_common, fail, number, summary
 from cohort.dataset.reader import open as open_dataset
@@ -22,11 +22,12 @@ EPILOG_NUMBERS = "Numbers may be written 2400000, 2.4M, 124M or 1e6 (K, M, G)."
 
 
 def register(subparsers: argparse._SubParsersAction) -> argparse._SubParsersAction:
-    """Adds `dataset` and its four sub-commands; each sets func(args) -> exit code. Returns where more may be added."""
+    """Adds `dataset` and its sub-commands; each sets func(args) -> exit code. Returns where more may be added."""
     parser = subparsers.add_parser("dataset", help="make, check and describe data sets")
     commands = parser.add_subparsers(dest="dataset_command", required=True, metavar="COMMAND")
     import_cli.register(commands)
     _register_generate(commands)
+    partition_cli.register(commands)
     for name, func, text in (
         ("check", _check, "look at every element of a data set; exit code 1 when something is wrong"),
         ("info", _info, "what a data set holds"),

@@ -5,6 +5,7 @@
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include "base/check.h"
 #include "base/nanobind_errors.h"
@@ -16,6 +17,7 @@
 #include "dataset/interruptible.h"
 #include "dataset/native_import.h"
 #include "dataset/output.h"
+#include "dataset/partition.h"
 #include "dataset/reorder.h"
 
 namespace nb = nanobind;
@@ -25,6 +27,7 @@ namespace cohort::dataset {
 namespace {
 
 using Ids = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Parts = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <typename T>
 using Filled = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
@@ -131,6 +134,36 @@ nb::dict describe(const std::filesystem::path& folder, bool prefer_raw) {
   return out;
 }
 
+PartitionOptions partition_options(const std::string& method, int64_t num_parts, uint64_t seed, int64_t memory_bytes) {
+  const auto named = partition_method_named(method);
+  if (!named) throw base::Error({"--method", "metis, streaming or random", method, ""});
+  return {*named, num_parts, seed, memory_bytes};
+}
+
+// METIS cannot be asked to stop, so it must not keep a signal waiting: its caller lets Ctrl-C end the process.
+nb::object partition_folder(const std::filesystem::path& folder, const std::string& method, int64_t num_parts,
+                            uint64_t seed, int64_t memory_bytes) {
+  const PartitionOptions options = partition_options(method, num_parts, seed, memory_bytes);
+  auto* const parts = new std::vector<int32_t>;
+  const nb::capsule owner(parts, [](void* p) noexcept { delete static_cast<std::vector<int32_t>*>(p); });
+  *parts = run_interruptibly(
+      [&](const std::stop_token& stop) { return partition(Dataset::open(folder, Rows::kRaw), options, stop); });
+  return nb::cast(nb::ndarray<nb::numpy, int32_t, nb::ndim<1>>(parts->data(), {parts->size()}, owner));
+}
+
+nb::dict measure_parts(const std::filesystem::path& folder, const Parts& parts, int64_t num_parts) {
+  const PartitionQuality quality = run_interruptibly([&](const std::stop_token& stop) {
+    const std::span<const int32_t> of_nodes(parts.data(), parts.shape(0));
+    return measure_partition(Dataset::open(folder, Rows::kRaw), of_nodes, num_parts, stop);
+  });
+  nb::dict out;
+  out["num_edges"] = quality.num_edges;
+  out["cut_edges"] = quality.cut_edges;
+  out["nodes"] = quality.nodes;
+  out["train_nodes"] = quality.train_nodes;
+  return out;
+}
+
 void write_meta_file(const std::filesystem::path& folder, const std::string& name, int64_t num_nodes, int64_t num_edges,
                      int64_t feature_dim, const std::string& feature_dtype, int64_t num_classes) {
   const auto dtype = dtype_named(feature_dtype);
@@ -167,6 +200,11 @@ NB_MODULE(_native, m) {
         "out[i] = rows[ids[i]]: uint8 [V, row bytes], int64 [n] -> uint8 [n, row bytes], filled in place.");
   m.def("renumber", &renumber, "folder"_a, "out"_a,
         "Writes all but the features into `out`, nodes by in-degree, and old_of_new.npy int64 [V].");
+  m.def("partition", &partition_folder, "folder"_a, nb::kw_only(), "method"_a, "num_parts"_a, "seed"_a,
+        "memory_bytes"_a, "int32 [V]: the part of each node; memory_bytes 0: what the machine has left.");
+  m.def("measure_partition", &measure_parts, "folder"_a, "parts"_a, "num_parts"_a,
+        "parts int32 [V] -> num_edges, cut_edges, nodes [num_parts], train_nodes [num_parts].");
+  m.def("has_metis", &has_metis);
   m.def("coo_to_csc", &coo_to_csc<int32_t>, "src"_a, "dst"_a, "indptr"_a, "indices"_a,
         "src, dst int64 [E] -> indptr int64 [V + 1], indices int32 or int64 [E], both filled in place.");
   m.def("coo_to_csc", &coo_to_csc<int64_t>, "src"_a, "dst"_a, "indptr"_a, "indices"_a);

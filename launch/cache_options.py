@@ -77,7 +77,9 @@ def add_cache_options(parser: argparse.ArgumentParser, without: str) -> None:
     )
 
 
-def cache_members(args: argparse.Namespace, dataset: Path, num_ranks: int, on_gpu: bool) -> dict:
+def cache_members(
+    args: argparse.Namespace, dataset: Path, num_ranks: int, on_gpu: bool, clique_seeds: list | None = None
+) -> dict:
     """The members of run.json's "sampler" that the options make; says on standard error what it counts and measures."""
     options = CacheOptions(
         args.cache_ratio,
@@ -90,7 +92,8 @@ def cache_members(args: argparse.Namespace, dataset: Path, num_ranks: int, on_gp
         gpu_memory(args) if args.cache_ratio == "auto" else None,
         args.trainer_bytes,
     )
-    return sampler_members(options, dataset, args.fanout, args.batch_size, args.slots, num_ranks, on_gpu)
+    shape = (args.fanout, args.batch_size, args.slots, num_ranks, on_gpu)
+    return sampler_members(options, dataset, *shape, clique_seeds=clique_seeds)
 
 
 def link_rates(args: argparse.Namespace) -> list[float]:

@@ -28,12 +28,12 @@ def build_parser() -> argparse.ArgumentParser:
     """The parser of all commands; each room registers its own."""
     from cohort.dataset import cli as dataset_cli
     from cohort.ibp import cli as ibp_cli
-    from cohort.launch import bench, digest, doctor, inspect, plan, prepare, report, run_script, train, tune
+    from cohort.launch import bench, digest, doctor, inspect, plan, predict, prepare, report, run_script, train, tune
 
     parser = argparse.ArgumentParser(prog="cohort", description=cohort.__doc__.splitlines()[0])
     parser.add_argument("--version", action="version", version=f"cohort {cohort.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for room in (train, bench, run_script, plan, tune, report, digest, inspect, doctor, ibp_cli):
+    for room in (train, predict, bench, run_script, plan, tune, report, digest, inspect, doctor, ibp_cli):
         room.register(commands)
     prepare.register(dataset_cli.register(commands))
     return parser

@@ -67,7 +67,10 @@ def print_plan(plan, source: dict, memory: dict) -> None:
     cliques = " ".join("{" + ",".join(map(str, plan.clique(i).gpus)) + "}" for i in range(plan.num_cliques))
     slots, graph = (format_bytes(memory[f"{which}_bytes"]) for which in ("slots", "graph"))
     console.print(f"cliques {cliques}; beside its cache a GPU has {slots} of slots and {graph} of the graph")
-    console.print(f"counts: {_told(source)}", markup=False)
+    for number, of_clique in enumerate(source.get("cliques", [])):
+        console.print(f"counts of clique {number}: {_told(source | of_clique)}", markup=False)
+    if "cliques" not in source:
+        console.print(f"counts: {_told(source)}", markup=False)
     needed, filling, present = (
         format_bytes(memory[f"host_{which}_bytes"]) for which in ("needed", "filling", "present")
     )

@@ -12,7 +12,7 @@ TIMELINE_ROWS = ("sample", "fetch", "train")
 TIMES = ("seconds", "wait_seconds", "train_seconds", "all_reduce_seconds", "sample_seconds", "fetch_seconds")
 
 # Members of run.json that are no choice of anybody, or follow from other members.
-_NO_OPTIONS = {"task", "quiet", "channel", "owner_pid", "end_with_parent", "plan_file", "hotness"}
+_NO_OPTIONS = {"task", "quiet", "channel", "owner_pid", "end_with_parent", "plan_file", "hotness", "rank_hotness"}
 
 
 class Kind(NamedTuple):

@@ -19,6 +19,7 @@ from cohort.launch.cache_options import (
 )
 from cohort.launch.calibrate import trainer_bytes
 from cohort.launch.devices import resolve_device
+from cohort.launch.partition import add_partition_option, clique_seeds, cliques_of_ranks, parts_file
 from cohort.launch.runs import run_programs
 
 
@@ -56,6 +57,7 @@ def add_train_options(parser: argparse.ArgumentParser) -> None:
         default="on",
         help="on (default): with one GPU, steps are captured once and replayed, at a fraction of the host's time",
     )
+    add_partition_option(parser, "each clique of GPUs trains on the seeds of its own part, and caches for them")
     parser.add_argument("--out", type=Path, help="folder for results and logs (default runs/NAME-TIME)")
     parser.add_argument("--config", type=Path, help="a TOML file of these options (batch-size = 1024); arguments win")
     parser.add_argument("--quiet", action="store_true", help="no progress bar and no table")
@@ -145,6 +147,7 @@ def train(args: argparse.Namespace) -> int:
         "sampler_sms": sampler_sms_of(args),
         "tensorboard": _has_tensorboard(args.tensorboard),
         "prometheus": None if args.prometheus is None else str(_writable(args.prometheus.absolute())),
+        "partition": _partition(args, dataset),
     }
     if args.trainer_bytes is None:
         args.trainer_bytes = _measured_trainer_bytes(args, dataset, meta, trainer)
@@ -172,6 +175,20 @@ def _writable(file: Path) -> Path:
         found = "a folder" if file.is_dir() else f"no folder {file.parent} to write to"
         raise CohortError("--prometheus", f"a file such as {file.parent / 'cohort.prom'}", found, "make its folder")
     return file
+
+
+def _partition(args: argparse.Namespace, dataset: Path) -> dict | None:
+    """Which ranks train on the seeds of which part; None without --partition."""
+    if not args.partition:
+        return None
+    cliques = _rank_cliques(args)
+    return {"parts": str(parts_file(dataset, len(cliques))), "cliques": cliques}
+
+
+def _rank_cliques(args: argparse.Namespace) -> list[list[int]]:
+    device = resolve_device(args.device)
+    num_ranks = count_ranks(args.gpus, args.ranks, device)
+    return cliques_of_ranks(args.cliques, args.gpus if device == "cuda" else list(range(num_ranks)), device == "cuda")
 
 
 def sampler_sms_of(args: argparse.Namespace) -> int | str:
@@ -208,7 +225,7 @@ def _fresh(out: Path) -> Path:
     """The run's folder, without the results of an earlier run."""
     try:
         out.mkdir(parents=True, exist_ok=True)
-        for name in ("summary.json", "metrics.jsonl", "plan.json", "timeline.json", "trace.json"):
+        for name in ("summary.json", "metrics.jsonl", "plan.json", "timeline.json", "trace.json", "model.pt"):
             (out / name).unlink(missing_ok=True)
     except OSError as error:
         raise CohortError(str(out), "a folder that can be written", str(error), "choose another --out") from error
@@ -231,7 +248,11 @@ def sampler_options(args: argparse.Namespace, dataset: Path, plan_file: Path | N
     """
     device = resolve_device(args.device)
     num_ranks = count_ranks(args.gpus, args.ranks, device)
-    cache = cache_members(args, dataset, num_ranks, on_gpu=device == "cuda")
+    own_seeds = None
+    if getattr(args, "partition", False):
+        cliques = _rank_cliques(args)
+        own_seeds = list(zip(cliques, clique_seeds(dataset, cliques), strict=True))
+    cache = cache_members(args, dataset, num_ranks, device == "cuda", own_seeds)
     options = {
         "dataset": str(dataset),
         "device": device,

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -28,23 +29,31 @@ constexpr const char* kTiers[] = {"local", "peer", "host", "recent"};
 // How often nodes are read: counted, or a stand-in.
 class Reads {
  public:
-  Reads(const Options& options, const GraphView& graph) : policy_(options.cache_policy), file_(options.hotness) {
+  Reads(const Options& options, const GraphView& graph) : policy_(options.cache_policy) {
     if (policy_ != "plan") {
       const cache::GraphLists lists{graph.num_nodes, graph.num_edges, graph.indptr, graph.indices, graph.index_bytes};
       stand_in_ = cache::counts_of_policy(policy_, lists, kStandInPicks);
       return;
     }
-    counted_ = cache::Hotness::load(file_);
-    if (counted_.num_nodes() == graph.num_nodes) return;
-    throw base::Error({file_.string(), fmt::format("counts of {} nodes", graph.num_nodes),
-                       fmt::format("{}", counted_.num_nodes()), "they are of another data set"});
+    files_ = options.rank_hotness;
+    if (files_.empty()) files_ = {options.hotness.string()};
+    for (const std::string& file : files_) load(file, graph.num_nodes);
   }
 
   bool are_counted() const { return policy_ == "plan"; }
-  cache::Counts counts() const { return are_counted() ? counted_.counts() : stand_in_.counts(); }
+  // One for all ranks, or one a rank.
+  std::vector<cache::Counts> counts() const {
+    if (!are_counted()) return {stand_in_.counts()};
+    std::vector<cache::Counts> counts;
+    for (const std::string& file : files_) counts.push_back(counted_.at(file).counts());
+    return counts;
+  }
   json source() const {
     if (!are_counted()) return nullptr;
-    return {{"file", file_.string()}, {"batches", counted_.num_batches()}};
+    if (files_.size() == 1) return source_of(files_[0]);
+    json sources = json::array();
+    for (const std::string& file : files_) sources.push_back(source_of(file));
+    return sources;
   }
   json note() const {
     if (are_counted()) return nullptr;
@@ -53,9 +62,20 @@ class Reads {
   }
 
  private:
+  void load(const std::string& file, int64_t num_nodes) {
+    if (counted_.contains(file)) return;  // ranks of a clique share it
+    const cache::Hotness& counted = counted_.emplace(file, cache::Hotness::load(file)).first->second;
+    if (counted.num_nodes() == num_nodes) return;
+    throw base::Error({file, fmt::format("counts of {} nodes", num_nodes), fmt::format("{}", counted.num_nodes()),
+                       "they are of another data set"});
+  }
+  json source_of(const std::string& file) const {
+    return {{"file", file}, {"batches", counted_.at(file).num_batches()}};
+  }
+
   std::string policy_;
-  std::filesystem::path file_;
-  cache::Hotness counted_;
+  std::vector<std::string> files_;
+  std::map<std::string, cache::Hotness> counted_;  // by file
   cache::StandIn stand_in_;
 };
 
@@ -157,7 +177,7 @@ std::optional<cache::Plan> plan_cache(const Options& options, const GraphView& g
   if (!has_cache(options)) return std::nullopt;
   const Reads reads(options, graph);
   cache::PlanInput input = plan_input(options, graph, rows, topology_in_plan);
-  input.counts = {reads.counts()};
+  input.counts = reads.counts();
   input.cliques = std::move(cliques);
   cache::Plan plan = cache::make_plan(input);
   if (!options.plan_file.empty()) {

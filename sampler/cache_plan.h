@@ -35,7 +35,8 @@ std::vector<std::vector<int>> rank_cliques(const Options& options);
 // The file is JSON: {"policy", "cliques", "counts": {"file", "batches"}, "note", "ranks": [{"budget_bytes",
 // "index_bytes", "used_bytes", "alpha", "features": {"rows", "bytes", "expected"}, "topology": {"lists", "bytes",
 // "expected"}}]}; "expected" is {"local"|"peer"|"host"|"recent": {"reads", "bytes", "lines", "seconds"}}, a batch, or
-// null where nothing was counted or lists are read elsewhere; "counts" is null for stand-ins, and "note" says why.
+// null where nothing was counted or lists are read elsewhere; "counts" is null for stand-ins, and "note" says why; it
+// is a list, one a rank, where ranks have counts of their own.
 std::optional<cache::Plan> plan_cache(const Options& options, const GraphView& graph,
                                       std::vector<std::vector<int>> cliques, const cache::StoredRows& rows,
                                       bool topology_in_plan);

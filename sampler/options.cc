@@ -33,6 +33,7 @@ const char* kind_of() {
   if constexpr (std::is_same_v<T, bool>) return "true or false";
   if constexpr (std::is_arithmetic_v<T>) return "a number";
   if constexpr (std::is_same_v<T, std::string>) return "a text";
+  if constexpr (std::is_same_v<T, std::vector<std::string>>) return "a list of texts";
   return "a list of numbers";
 }
 
@@ -106,6 +107,7 @@ void read_cache(Members& members, Options& options) {
   members.read("cache_policy", options.cache_policy);
   members.read("order", options.order);
   members.read_path("hotness", options.hotness, false);
+  members.read("rank_hotness", options.rank_hotness);
   members.read("cliques", options.cliques);
   members.read_array("bytes_per_second", options.link_bytes_per_second);
   members.read_array("seconds_per_line", options.link_seconds_per_line);
@@ -140,7 +142,10 @@ void check_cache(const Options& options) {
   for (int64_t bytes : options.cache_bytes) {
     refuse_unless(bytes >= 0, "cache_bytes", "0 bytes or more", std::to_string(bytes));
   }
-  refuse_unless(options.cache_policy != "plan" || !options.hotness.empty(), "hotness",
+  refuse_unless(options.rank_hotness.empty() || std::ssize(options.rank_hotness) == options.num_ranks, "rank_hotness",
+                fmt::format("one for each of {} ranks", options.num_ranks),
+                std::to_string(options.rank_hotness.size()));
+  refuse_unless(options.cache_policy != "plan" || !options.hotness.empty() || !options.rank_hotness.empty(), "hotness",
                 "a file of counts for cache_policy plan", "none");
 }
 
@@ -188,6 +193,7 @@ PresampleOptions read_presample_options(const std::filesystem::path& path) {
   members.read("fanout", options.fanout, true);
   members.read("batch_size", options.batch_size);
   members.read("split", options.split);
+  members.read_path("seeds", options.seeds, false);
   members.read("max_batches", options.max_batches);
   members.read("refresh", options.refresh);
   members.refuse_others();

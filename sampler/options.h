@@ -29,7 +29,8 @@ struct Options {
   std::string cache_policy = "plan";  // what is hot: "plan" (as counted), "degree", "random"; "none": no cache
   std::string order = "address";      // how host rows of a batch are read: "address" (ascending) or "asis"
   std::filesystem::path hotness;      // file of counts (cache/FORMAT.md); policy "plan" needs it
-  std::string cliques = "auto";       // ranks that read each other's memory: "auto" (peer access), or as cliques_named
+  std::vector<std::string> rank_hotness;  // in place of it one a rank, where cliques have seeds of their own
+  std::string cliques = "auto";  // ranks that read each other's memory: "auto" (peer access), or as cliques_named
   std::array<double, 3> link_bytes_per_second = {1500e9, 360e9, 51e9};  // local, peer, host
   std::array<double, 3> link_seconds_per_line = {0, 0, 0};              // of 128 bytes, on top
   std::filesystem::path plan_file;  // where to write what the plan expects (JSON); empty: nowhere

@@ -98,7 +98,7 @@ void Pipeline::serve_pass(const channel::Request& request) {
   for (uint64_t step = request.first_step; step < end; step += stride) {
     const std::optional<int> slot = publisher_.acquire(request.pass);
     if (!slot) return;
-    if (step < num_steps) {
+    if (!pass.schedule.positions(step).empty()) {
       build_batch(*slot, pass, step);
     } else {
       publish_empty(*slot, request, pass.schedule, step);
@@ -118,7 +118,7 @@ Counts Pipeline::sample(const Query& query, uint64_t step) {
 }
 
 void Pipeline::sample_ahead(Pass& pass, uint64_t step) {
-  if (!backend_.samples_ahead() || step >= pass.schedule.num_steps()) return;
+  if (!backend_.samples_ahead() || pass.schedule.positions(step).empty()) return;
   pass.ahead = std::async(std::launch::async, [this, next = query(pass, step), step] {
     backend_.enter_thread();
     return sample(next, step);

@@ -72,13 +72,14 @@ std::string describe(const std::filesystem::path& file, const cache::Hotness& ho
 
 }  // namespace
 
-cache::HotnessKey hotness_key(const dataset::Dataset& data, const PresampleOptions& options) {
-  return {hash_graph(topology_of(data)), cache::hash_words(seeds_of(data, options.split)), options.fanout,
-          options.batch_size};
+cache::HotnessKey hotness_key(const dataset::Dataset& data, std::span<const int64_t> seeds,
+                              const PresampleOptions& options) {
+  return {hash_graph(topology_of(data)), cache::hash_words(seeds), options.fanout, options.batch_size};
 }
 
 Presampled presample(const GraphView& graph, std::span<const int64_t> seeds, const cache::HotnessKey& key,
                      int64_t max_batches, Backend& backend) {
+  const SeedSet set({seeds.begin(), seeds.end()});
   channel::Request request{};
   request.batch_size = key.batch_size;
   request.shuffle = 1;
@@ -92,7 +93,7 @@ Presampled presample(const GraphView& graph, std::span<const int64_t> seeds, con
   uint64_t num_batches = static_cast<uint64_t>(std::max<int64_t>(1, max_batches / 2));  // of an epoch
   const uint64_t num_epochs = max_batches > 1 ? kCountedEpochs : 1;
   for (request.epoch = 0; request.epoch < num_epochs; ++request.epoch) {
-    Schedule schedule(seeds, request, kSeed);
+    Schedule schedule(set, request, kSeed);
     num_batches = std::min(num_batches, schedule.num_steps());
     for (uint64_t step = 0; step < num_batches; ++step) {
       add_batch(schedule, step);
@@ -103,7 +104,7 @@ Presampled presample(const GraphView& graph, std::span<const int64_t> seeds, con
   }
   if (max_batches <= 1) return result;
   result.hotness.begin_trial();
-  Schedule schedule(seeds, request, kSeed);
+  Schedule schedule(set, request, kSeed);
   for (uint64_t step = 0; step < (num_batches + 1) / 2; ++step) add_batch(schedule, step);
   result.hotness.end_trial();
   return result;
@@ -111,9 +112,11 @@ Presampled presample(const GraphView& graph, std::span<const int64_t> seeds, con
 
 std::string presample_to_file(const PresampleOptions& options) {
   const dataset::Dataset data = dataset::Dataset::open(options.dataset);
-  const auto seeds = seeds_of(data, options.split);
+  const std::vector<int64_t> own =
+      options.seeds.empty() ? std::vector<int64_t>() : read_seeds(options.seeds, data.num_nodes());
+  const std::span<const int64_t> seeds = options.seeds.empty() ? seeds_of(data, options.split) : own;
   if (seeds.empty()) throw base::Error({options.split, "at least one seed", "none", "choose another split"});
-  const cache::HotnessKey key = hotness_key(data, options);
+  const cache::HotnessKey key = hotness_key(data, seeds, options);
   const std::filesystem::path file = cache::hotness_path(options.dataset, key);
   if (!options.refresh && std::filesystem::exists(file)) {
     return describe(file, cache::Hotness::load(file, &key), true, false);

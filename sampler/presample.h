@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct PresampleOptions {
   std::vector<int32_t> fanout;    // int32 [num_hops], entry 0 next to the seeds
   uint32_t batch_size = 1024;
   std::string split = "train";  // whose seeds: "train", "val" or "test"
+  std::filesystem::path seeds;  // a .npy file of seeds, int64 [n], in place of a split's; empty: none
   int64_t max_batches = 200;    // two epochs when that is less
   bool refresh = false;         // count again though there is a file
 };
@@ -24,7 +26,9 @@ struct PresampleOptions {
 // Throws Error naming file and member for anything missing, unknown or out of range.
 PresampleOptions read_presample_options(const std::filesystem::path& json);
 
-cache::HotnessKey hotness_key(const dataset::Dataset& data, const PresampleOptions& options);
+// Of counts of these seeds, int64 [n].
+cache::HotnessKey hotness_key(const dataset::Dataset& data, std::span<const int64_t> seeds,
+                              const PresampleOptions& options);
 
 // Samples as many shuffled batches of one epoch as of another, keyed apart from every training epoch, until
 // `max_batches`, the epochs' end, or a stable top of the order in the first (cache::TopOfOrder, looked at every 20

@@ -1,6 +1,7 @@
 #include "sampler/schedule.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <numeric>
@@ -30,49 +31,82 @@ void check_seeds(std::span<const int64_t> seeds, int64_t num_nodes, const std::s
   }
 }
 
+void check_starts(const SeedSet& set, const std::string& place) {
+  const std::vector<int64_t>& starts = set.starts;
+  if (starts.size() >= 2 && starts.front() == 0 && starts.back() == std::ssize(set.seeds) &&
+      std::is_sorted(starts.begin(), starts.end())) {
+    return;
+  }
+  throw base::Error({place, fmt::format("starts of groups, ascending from 0 to {}", set.seeds.size()),
+                     fmt::format("{}", fmt::join(starts, ", ")), ""});
+}
+
+std::vector<int64_t> read_numbers(const std::filesystem::path& path) {
+  const dataset::MappedArray file = dataset::map_npy(path, {{dataset::DType::int64}, {-1}});
+  const auto numbers = file.as<int64_t>();
+  return {numbers.begin(), numbers.end()};
+}
+
 }  // namespace
 
-std::vector<int64_t> shuffled(int64_t size, uint64_t seed, uint64_t epoch) {
+std::vector<int64_t> shuffled(int64_t size, uint64_t seed, uint64_t epoch, uint64_t group) {
   std::vector<int64_t> order(static_cast<std::size_t>(size));
   std::iota(order.begin(), order.end(), 0);
-  const base::PhiloxKey key = base::derive_key(base::key_of(seed), epoch, kShuffleStream);
+  const base::PhiloxKey key = base::derive_key(base::key_of(seed), epoch, kShuffleStream - group);
   for (uint64_t i = static_cast<uint64_t>(size); i > 1; --i) {
     std::swap(order[i - 1], order[base::random_below(i, key, i, 0)]);
   }
   return order;
 }
 
-Schedule::Schedule(std::span<const int64_t> seeds, const channel::Request& request, uint64_t seed)
-    : set_(seeds), batch_size_(request.batch_size) {
+Schedule::Schedule(const SeedSet& set, const channel::Request& request, uint64_t seed)
+    : set_(set), batch_size_(request.batch_size) {
   if (batch_size_ == 0) throw base::Error({"batch size", "at least 1", "0", ""});
-  num_steps_ = (seeds.size() + batch_size_ - 1) / batch_size_;
-  if (request.shuffle != 0) {
-    order_ = shuffled(static_cast<int64_t>(seeds.size()), seed, request.epoch);
-  } else {
-    order_.resize(seeds.size());
-    std::iota(order_.begin(), order_.end(), 0);
+  const std::size_t num_groups = set.starts.size() - 1;
+  order_.reserve(set.seeds.size());
+  for (std::size_t group = 0; group < num_groups; ++group) {
+    const int64_t first = set.starts[group], size = set.starts[group + 1] - first;
+    const uint64_t num_batches = (static_cast<uint64_t>(size) + batch_size_ - 1) / batch_size_;
+    num_steps_ = std::max(num_steps_, num_batches * num_groups);
+    std::vector<int64_t> order(static_cast<std::size_t>(size));
+    if (request.shuffle != 0) {
+      order = shuffled(size, seed, request.epoch, group);
+    } else {
+      std::iota(order.begin(), order.end(), 0);
+    }
+    for (const int64_t position : order) order_.push_back(first + position);
   }
 }
 
 std::span<const int64_t> Schedule::positions(uint64_t step) const {
-  const std::size_t first = step * batch_size_;
-  return std::span(order_).subspan(first, std::min<std::size_t>(batch_size_, order_.size() - first));
+  const std::size_t num_groups = set_.starts.size() - 1, group = step % num_groups;
+  const auto begin = static_cast<std::size_t>(set_.starts[group]),
+             end = static_cast<std::size_t>(set_.starts[group + 1]);
+  const std::size_t first = std::min(end, begin + step / num_groups * batch_size_);
+  return std::span(order_).subspan(first, std::min<std::size_t>(batch_size_, end - first));
 }
 
 std::span<const int64_t> Schedule::seeds(uint64_t step) {
   batch_.clear();
-  for (int64_t position : positions(step)) batch_.push_back(set_[static_cast<std::size_t>(position)]);
+  for (int64_t position : positions(step)) batch_.push_back(set_.seeds[static_cast<std::size_t>(position)]);
   return batch_;
 }
 
-std::span<const int64_t> SeedSets::get(uint32_t number) {
+std::vector<int64_t> read_seeds(const std::filesystem::path& path, int64_t num_nodes) {
+  std::vector<int64_t> seeds = read_numbers(path);
+  check_seeds(seeds, num_nodes, path.string());
+  return seeds;
+}
+
+const SeedSet& SeedSets::get(uint32_t number) {
   if (const auto known = sets_.find(number); known != sets_.end()) return known->second;
-  const std::filesystem::path path = folder_ / fmt::format("seeds-{}.npy", number);
-  const dataset::MappedArray file = dataset::map_npy(path, {{dataset::DType::int64}, {-1}});
-  const auto data = file.as<int64_t>();
-  std::vector<int64_t> seeds(data.begin(), data.end());
-  check_seeds(seeds, num_nodes_, path.string());
-  return sets_.emplace(number, std::move(seeds)).first->second;
+  SeedSet set = read_seeds(folder_ / fmt::format("seeds-{}.npy", number), num_nodes_);
+  const std::filesystem::path starts = folder_ / fmt::format("seeds-{}-starts.npy", number);
+  if (std::filesystem::exists(starts)) {
+    set.starts = read_numbers(starts);
+    check_starts(set, starts.string());
+  }
+  return sets_.emplace(number, std::move(set)).first->second;
 }
 
 }  // namespace cohort::sampler

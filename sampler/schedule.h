@@ -11,43 +11,61 @@
 
 namespace cohort::sampler {
 
-// One pass over a seed set: a shuffle keyed by (seed, epoch), cut into batches; the last may be smaller.
+// Seeds in groups: group g is seeds[starts[g] : starts[g + 1]]. Most sets are one group.
+struct SeedSet {
+  SeedSet() = default;
+  SeedSet(std::vector<int64_t> ids) : seeds(std::move(ids)), starts{0, std::ssize(seeds)} {}
+  SeedSet(std::vector<int64_t> ids, std::vector<int64_t> group_starts)
+      : seeds(std::move(ids)), starts(std::move(group_starts)) {}
+
+  std::vector<int64_t> seeds;   // int64 [n]
+  std::vector<int64_t> starts;  // int64 [groups + 1], the first 0, the last n, none below the one before
+};
+
+// One pass over a seed set: a shuffle keyed by (seed, epoch), cut into batches; the last may be smaller. Of G groups
+// each is shuffled and cut by itself, and batch b is the next of group b mod G: with a group for each of G ranks, whose
+// batches are b mod G as well, a rank sees its own seeds alone. A group that has run out gives batches without seeds.
 class Schedule {
  public:
-  // seeds: int64 [n]. `seed` is the run's; throws Error on a batch size below 1.
-  Schedule(std::span<const int64_t> seeds, const channel::Request& request, uint64_t seed);
+  // `set` is kept by reference, `seed` is the run's; throws Error on a batch size below 1.
+  Schedule(const SeedSet& set, const channel::Request& request, uint64_t seed);
 
   uint64_t num_steps() const { return num_steps_; }
 
-  // Positions of the batch's seeds in the seed set (`input_id`), int64 [num_seeds].
+  // Positions of the batch's seeds in the seed set (`input_id`), int64 [num_seeds]; none from num_steps() on.
   std::span<const int64_t> positions(uint64_t step) const;
 
   // The batch's seeds, int64 [num_seeds]. Valid until the next call.
   std::span<const int64_t> seeds(uint64_t step);
 
  private:
-  std::span<const int64_t> set_;
+  const SeedSet& set_;
   uint64_t batch_size_;
-  uint64_t num_steps_;
-  std::vector<int64_t> order_;  // int64 [n], a permutation of positions
+  uint64_t num_steps_ = 0;
+  std::vector<int64_t> order_;  // int64 [n], a permutation of the positions of each group
   std::vector<int64_t> batch_;
 };
 
-// The seed sets of a channel: files seeds-<number>.npy (int64 [n]) in its folder, read when first asked for.
+// Seeds of a .npy file, int64 [n]. Throws Error when it is missing or malformed, an id is out of range, or one stands
+// twice.
+std::vector<int64_t> read_seeds(const std::filesystem::path& path, int64_t num_nodes);
+
+// The seed sets of a channel: files seeds-<number>.npy (int64 [n]) in its folder, read when first asked for. Sets of
+// several groups have a file seeds-<number>-starts.npy (int64 [groups + 1]) as well.
 class SeedSets {
  public:
   SeedSets(std::filesystem::path folder, int64_t num_nodes) : folder_(std::move(folder)), num_nodes_(num_nodes) {}
 
-  // Throws Error when the file is missing or malformed, an id is out of range, or one stands twice.
-  std::span<const int64_t> get(uint32_t number);
+  // Throws Error as read_seeds does, and for starts that do not divide the seeds.
+  const SeedSet& get(uint32_t number);
 
  private:
   std::filesystem::path folder_;
   int64_t num_nodes_;
-  std::map<uint32_t, std::vector<int64_t>> sets_;
+  std::map<uint32_t, SeedSet> sets_;
 };
 
-// The numbers 0 .. size-1 in an order that depends on (seed, epoch) alone (Fisher-Yates).
-std::vector<int64_t> shuffled(int64_t size, uint64_t seed, uint64_t epoch);
+// The numbers 0 .. size-1 in an order that depends on (seed, epoch, group) alone (Fisher-Yates).
+std::vector<int64_t> shuffled(int64_t size, uint64_t seed, uint64_t epoch, uint64_t group = 0);
 
 }  // namespace cohort::sampler

@@ -44,6 +44,12 @@ class SampledGNN(nn.Module):
         self.layers = nn.ModuleList(
             _layer(LAYERS[layers], kind, dims[i], dims[i + 1], last=i == num_layers - 1) for i in range(num_layers)
         )
+        heads = GAT_HEADS if kind == "gat" else 1
+        self.widths = [  # of a layer's output, and of all that it may make of a row
+            (dims[i + 1], dims[i] + 2 * dims[i + 1] * (heads if i == num_layers - 1 else 1) + 4 * heads)
+            for i in range(num_layers)
+        ]
+        self.num_classes = out_dim
         self.activation = "elu" if kind == "gat" else "relu"
         self.dropout = dropout
         self.two_sided = kind != "gcn"  # GCNConv's normalisation wants sources and targets in one set
@@ -82,6 +88,20 @@ class SampledGNN(nn.Module):
             if i < len(self.layers) - 1 and not between:
                 x = self._activated(x)
         return x
+
+    def layer_on_block(self, number: int, x: Tensor, block: Block) -> Tensor:
+        """What layer `number` makes of the rows of a block's sources, targets first: the targets' rows, activated
+        where another layer follows. Of Cohort's layers alone."""
+        x = self.layers[number]((x, x[: block.num_targets]) if self.two_sided else x, block)
+        return x if number == len(self.layers) - 1 else self._activated(x)
+
+    def width_of(self, number: int) -> int:
+        """Columns of what layer `number` puts out."""
+        return self.widths[number][0]
+
+    def working_width_of(self, number: int) -> int:
+        """Columns beside its input that layer `number` may make of a source's row, or a target's."""
+        return self.widths[number][1]
 
     def _activated(self, x: Tensor) -> Tensor:
         if self.fused:

@@ -55,15 +55,22 @@ class BatchSource:
         self.rank, self.num_ranks = rank, num_ranks
         self.sampler_sms = 0  # of the passes asked for from now on: what the sampler has for itself, 0: all are shared
         self._receiver = _native.Receiver(str(folder))
-        self._num_seeds: list[int] = []
+        self._groups: list[list[int]] = []  # of each seed set, how many seeds its groups have
         self._current = 0  # number of the pass being iterated
         self.device = torch.device(self._receiver.device)
 
-    def add_seeds(self, ids: np.ndarray) -> int:
-        """Registers a seed set, int64 [n]; returns its number. The sampler checks range and uniqueness."""
-        number = len(self._num_seeds)
+    def add_seeds(self, ids: np.ndarray, sizes: Sequence[int] | None = None) -> int:
+        """Registers a seed set, int64 [n]; returns its number. The sampler checks range and uniqueness.
+
+        Args:
+            sizes: how many of the seeds, in their order, are each rank's own; None: batches are dealt to the ranks.
+        """
+        number = len(self._groups)
+        if sizes is not None:
+            starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+            np.save(self.folder / f"seeds-{number}-starts.npy", starts)
         np.save(self.folder / f"seeds-{number}.npy", np.ascontiguousarray(ids, dtype=np.int64))
-        self._num_seeds.append(len(ids))
+        self._groups.append([len(ids)] if sizes is None else list(sizes))
         return number
 
     def request(
@@ -75,7 +82,8 @@ class BatchSource:
         shuffle: bool = False,
     ) -> Pass:
         """Asks for a pass; the sampler starts on it as soon as it is done with earlier ones."""
-        num_batches = -(-self._num_seeds[seed_set] // batch_size)
+        groups = self._groups[seed_set]
+        num_batches = len(groups) * -(-max(groups) // batch_size)
         number = self._receiver.request(
             seed_set=seed_set,
             epoch=epoch,

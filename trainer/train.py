@@ -14,10 +14,12 @@ from cohort.trainer.cache_report import measured
 from cohort.trainer.floor import Floor
 from cohort.trainer.gpu_memory import peak_beside_slots
 from cohort.trainer.metrics import EpochReport, RunReport, StepClock, append_line
+from cohort.trainer.model_file import save_model
 from cohort.trainer.models import SampledGNN
 from cohort.trainer.progress import Progress
 from cohort.trainer.ranks import Ranks
 from cohort.trainer.recorder import Recorder
+from cohort.trainer.seed_parts import seeds_by_rank
 from cohort.trainer.sm_partition import (
     CANDIDATES,
     TIMED_STEPS,
@@ -57,6 +59,7 @@ class TrainOptions:
     cuda_graphs: bool = True  # GPU: one trainer with Cohort's layers replays its steps, see step_graphs.py
     tensorboard: bool = False  # see watch.py
     prometheus: str | None = None  # a file
+    partition: dict | None = None  # ranks train on seeds of parts of their own: see seed_parts.py
     max_batches: int | None = None  # of each pass; for a run that is only to be measured
 
 
@@ -84,7 +87,8 @@ class Trainer:
         self.options, self.source, self.ranks, self.out = options, source, ranks, out
         self.quiet = options.quiet or ranks.rank > 0
         self.device = source.device
-        self.seed_sets = {name: source.add_seeds(ids) for name, ids in splits.items()}
+        own = {"train": seeds_by_rank(splits["train"], **options.partition)} if options.partition else {}
+        self.seed_sets = {name: source.add_seeds(*own.get(name, (ids,))) for name, ids in splits.items()}
         self.sizes = {name: len(ids) for name, ids in splits.items()}
         if isinstance(options.sampler_sms, int):
             divide_gpu(source, options.sampler_sms)
@@ -128,6 +132,7 @@ class Trainer:
                 self._keep(report)
                 if self._is_best(report):
                     best_weights = copy.deepcopy(self.model.state_dict())
+                    self._keep_model(best_weights)
         self.model.load_state_dict(best_weights)
         if self.sizes["test"]:
             self.report.test_accuracy = self.evaluate(self._ask("test", self.options.eval_fanout))
@@ -259,6 +264,11 @@ class Trainer:
         if self.ranks.rank == 0:
             append_line(self.out / "metrics.jsonl", asdict(report))
         self._write_summary()
+
+    def _keep_model(self, weights: dict) -> None:
+        """For cohort predict; not of a run that is only to be measured."""
+        if self.ranks.rank == 0 and self.options.max_batches is None:
+            save_model(self.out, weights)
 
     def _write_summary(self) -> None:
         if self.ranks.rank == 0:

@@ -133,7 +133,7 @@ install_packages() {
   if [[ -n ${COHORT_PYTHON:-} ]]; then
     stop "system packages are missing: ${missing[*]} (nothing is installed with COHORT_PYTHON)" "$line" \
       "or, for the libraries, on any machine of the same distribution, then carry .deps here: mkdir -p '$deps' && cd '$deps' &&
-        apt-get download ${missing[*]} libfmt9 && for deb in *.deb; do dpkg -x \"\$deb\" .; done"
+        apt-get download ${missing[*]} libfmt9 libmetis-dev libmetis5 && for deb in *.deb; do dpkg -x \"\$deb\" .; done"
   fi
   command -v apt-get >/dev/null || stop "this system has no apt-get to install: ${missing[*]}" \
     "install the same libraries by its own package manager: a C++20 compiler, GoogleTest, nlohmann_json, fmt, Python 3.11 with headers"
@@ -147,6 +147,19 @@ install_packages() {
   find_missing_packages
   ((${#missing[@]} == 0)) || stop "still not usable after the installation: ${missing[*]}" \
     "unset CXX if it names an old compiler; Cohort needs g++ 12 or newer and Python 3.11 or newer"
+}
+
+# METIS is wanted, but nothing stops without it: `cohort dataset partition` then has its other methods.
+install_metis() {
+  local line="apt-get install -y --no-install-recommends libmetis-dev" as_root=()
+  has_header metis.h && return
+  if [[ -z ${COHORT_PYTHON:-} && ! -e $logs/metis.log ]] && command -v apt-get >/dev/null; then  # tried once
+    [[ $(id -u) == 0 ]] || as_root=(sudo -n)
+    say "installing METIS (libmetis-dev)"
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive sh -c \
+      "apt-get update && $line -o DPkg::Lock::Timeout=300" >"$logs/metis.log" 2>&1 && has_header metis.h && return
+  fi
+  say "no METIS: \`cohort dataset partition --method metis\` is left out of the build; to have it: $line"
 }
 
 # --- Python ---------------------------------------------------------------------------------------------------------
@@ -266,7 +279,7 @@ configure() {
   else
     options+=(-DCOHORT_CUDA=OFF)
   fi
-  key=$(printf '%s\n' "$(command -v cmake)" "${CXX:-c++}" "$("$python" -V)" "${options[@]}")
+  key=$(printf '%s\n' "$(command -v cmake)" "${CXX:-c++}" "$("$python" -V)" "$(has_header metis.h && echo metis)" "${options[@]}")
   [[ -f $build/CMakeCache.txt && $(cat "$build/.cohort" 2>/dev/null || true) == "$key" ]] && return
   rm -f "$build/.cohort"
   step configure "configuring build/" "the last lines above name what is missing" cmake --fresh "${options[@]}"
@@ -287,6 +300,7 @@ cohort_setup() {
   lock_checkout
   find_gpu
   install_packages
+  install_metis
   if [[ -n ${COHORT_PYTHON:-} ]]; then
     use_given_python "$@"
   else

@@ -54,6 +54,29 @@ TEST_F(CachePlan, WithoutACacheThereIsNone) {
   EXPECT_FALSE(std::filesystem::exists(options_.plan_file));
 }
 
+// Two GPUs without peers, one with the counts of the first 640 seeds, one with those of others.
+TEST_F(CachePlan, RanksMayHaveCountsOfTheirOwn) {
+  count();
+  const std::string first = options_.hotness, second = folder_ / "others.bin";
+  std::vector<int64_t> seeds(640);
+  std::iota(seeds.begin(), seeds.end(), 2000);
+  GraphView without_rows = graph_.view();
+  without_rows.row_bytes = 0;
+  presample(without_rows, seeds, {1, 3, {4, 3}, 64}, 10, *make_host_backend(without_rows, {})).hotness.save(second);
+  const auto rows = [&](const std::vector<std::string>& files, std::size_t rank) {
+    options_.rank_hotness = files;
+    options_.cache_bytes = {20'000, 20'000};
+    return plan_cache(options_, graph_.view(), {{0}, {1}}, {32, nullptr, 20}, true)->gpus[rank].slabs[0].nodes;
+  };
+  const auto shared = rows({}, 1);
+  EXPECT_EQ(written()["counts"]["file"], first);
+  EXPECT_EQ(rows({first, second}, 0), rows({}, 0));
+  EXPECT_NE(rows({first, second}, 1), shared);
+  EXPECT_EQ(rows({first, second}, 1), rows({second, first}, 0));
+  rows({second, first}, 0);
+  EXPECT_EQ(written()["counts"][0]["file"], second);
+}
+
 TEST_F(CachePlan, IsWrittenAsItIs) {
   count();
   const auto planned = plan();

@@ -80,6 +80,8 @@ TEST_F(OptionsFile, RefusesACacheThatMakesNoSense) {
       {{{"cache_bytes", "1GB"}}, "sampler.cache_bytes: expected a list of numbers"},
       {{{"reuse", "yes"}}, "sampler.reuse: expected true or false, found \"yes\""},
       {{{"cache_bytes", {1, 2}}}, "hotness: expected a file of counts"},
+      {{{"rank_hotness", {"a"}}, {"cache_bytes", {1, 2}}}, "rank_hotness: expected one for each of 2 ranks, found 1"},
+      {{{"rank_hotness", 7}}, "rank_hotness: expected a list of texts, found 7"},
       {{{"cliques", "3+5"}}, "cliques: expected 2 GPUs in all"},
       {{{"cliques", "pairs"}}, "cliques: expected none, all, or sizes"},
       {{{"bytes_per_second", {1, 2}}}, "bytes_per_second: expected 3 numbers, found 2"},

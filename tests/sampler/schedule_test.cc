@@ -7,6 +7,8 @@
 #include <set>
 
 #include "base/check.h"
+#include "dataset/npy.h"
+#include "tests/dataset/temporary_folder.h"
 
 namespace cohort::sampler {
 namespace {
@@ -28,7 +30,7 @@ std::vector<int64_t> all_positions(const Schedule& schedule) {
   return all;
 }
 
-std::vector<int64_t> seed_set(int64_t size) {
+SeedSet seed_set(int64_t size) {
   std::vector<int64_t> seeds(static_cast<std::size_t>(size));
   std::iota(seeds.begin(), seeds.end(), 1000);
   return seeds;
@@ -57,6 +59,55 @@ TEST(Schedule, VisitsEverySeedOnceInEveryEpoch) {
     for (int64_t i = 0; i < 1000; ++i) ASSERT_EQ(all[static_cast<std::size_t>(i)], i);
   }
   EXPECT_EQ(orders.size(), 5u) << "epochs repeat each other";
+}
+
+// Groups of 5, 0 and 9 seeds in batches of 4: the third has 3 batches, so that there are 9 in all.
+TEST(Schedule, GroupsTakeTurnsAndRunOutByThemselves) {
+  SeedSet set = seed_set(14);
+  set.starts = {0, 5, 5, 14};
+  Schedule schedule(set, request(4, false), 0);
+  ASSERT_EQ(schedule.num_steps(), 9u);
+  std::vector<std::vector<int64_t>> batches;
+  for (uint64_t step = 0; step < 9; ++step) {
+    const auto seeds = schedule.seeds(step);
+    batches.emplace_back(seeds.begin(), seeds.end());
+  }
+  const std::vector<std::vector<int64_t>> expected = {
+      {1000, 1001, 1002, 1003}, {}, {1005, 1006, 1007, 1008}, {1004}, {}, {1009, 1010, 1011, 1012}, {}, {}, {1013}};
+  EXPECT_EQ(batches, expected);
+  EXPECT_TRUE(schedule.positions(9).empty() && schedule.positions(11).empty());
+}
+
+TEST(Schedule, ShufflesEachGroupByItself) {
+  SeedSet set = seed_set(300);
+  set.starts = {0, 100, 300};
+  Schedule schedule(set, request(32, true), 7);
+  std::vector<int64_t> groups[2];
+  for (uint64_t step = 0; step < schedule.num_steps(); ++step) {
+    const auto part = schedule.positions(step);
+    groups[step % 2].insert(groups[step % 2].end(), part.begin(), part.end());
+  }
+  EXPECT_FALSE(std::ranges::is_sorted(groups[0]) || std::ranges::is_sorted(groups[1]));
+  EXPECT_NE(std::vector<int64_t>(groups[0].begin(), groups[0].end()), shuffled(100, 7, 1));
+  EXPECT_EQ(groups[0], shuffled(100, 7, 0)) << "one group alone is ordered as ever";
+  for (std::vector<int64_t>& group : groups) std::ranges::sort(group);
+  for (int64_t i = 0; i < 300; ++i) ASSERT_EQ(i < 100 ? groups[0][i] : groups[1][i - 100], i);
+}
+
+TEST(SeedSets, ReadGroupsAndRefuseStartsThatAreNone) {
+  const dataset::TemporaryFolder folder;
+  const auto write = [&](const char* name, const std::vector<int64_t>& numbers) {
+    auto file = dataset::create_npy(folder / name, dataset::DType::int64, {std::ssize(numbers)});
+    std::ranges::copy(numbers, file.as<int64_t>().begin());
+  };
+  write("seeds-0.npy", {4, 2, 7});
+  EXPECT_EQ(SeedSets(folder / "", 10).get(0).starts, (std::vector<int64_t>{0, 3}));
+  write("seeds-0-starts.npy", {0, 1, 3});
+  EXPECT_EQ(SeedSets(folder / "", 10).get(0).starts, (std::vector<int64_t>{0, 1, 3}));
+  for (const std::vector<int64_t>& bad : std::vector<std::vector<int64_t>>{{0, 2}, {1, 3}, {3}, {0, 3, 2, 3}}) {
+    write("seeds-0-starts.npy", bad);
+    EXPECT_THROW(SeedSets(folder / "", 10).get(0), base::Error);
+  }
 }
 
 TEST(Schedule, TheOrderDependsOnSeedAndEpochAlone) {

@@ -1,6 +1,6 @@
 """The edges that a layer sums over, grouped by target."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -20,6 +20,8 @@ class Block:
         source: int64 [num_edges], the row of x that each edge brings.
         num_sources, num_targets: rows of x, and rows of the layer's output.
         order: int64 [num_edges], where each edge stands in the ``edge_index`` that this was sorted from; None: there.
+        degrees: int32 [num_sources], edges into each source in a larger graph, for GCNConv to normalise with (less the
+            self-loops, where the layer adds its own); None: those of the block.
     """
 
     indptr: Tensor
@@ -27,6 +29,16 @@ class Block:
     num_sources: int
     num_targets: int
     order: Tensor | None = None
+    degrees: Tensor | None = None
+
+    def to(self, device: torch.device) -> "Block":
+        """The same block in a device's memory."""
+        moved = {
+            name: value.to(device)
+            for name in ("indptr", "source", "order", "degrees")
+            if (value := getattr(self, name)) is not None
+        }
+        return replace(self, **moved)
 
 
 def keep_offsets(edge_index: Tensor, indptr: Tensor) -> Tensor:

@@ -17,8 +17,8 @@ class GCNConv(pyg.GCNConv):
     """``torch_geometric.nn.GCNConv``: the same arguments, parameters and results, with gather and reduction in one.
 
     Where the edges are a Block, there are rows only for its targets, which are the first of its sources; a source that
-    is no target has no edges, as in PyG's layer on the same edges. Rows are multiplied by the weights before or after
-    they are summed, as is less work.
+    is no target has no edges, as in PyG's layer on the same edges, unless the block says otherwise (``degrees``). Rows
+    are multiplied by the weights before or after they are summed, as is less work.
 
     Raises:
         CohortError: cached normalisation, an aggregation other than "add" and "sum", edges against their direction.
@@ -98,6 +98,9 @@ class GCNConv(pyg.GCNConv):
         if not self.normalize:
             return None
         edges = kernels.Edges(block.indptr, block.source, block.num_targets, skip_self=loop != 0)
+        if block.degrees is not None:
+            norm = (block.degrees.to(kernels.sum_dtype(x.dtype)) + loop).rsqrt_()
+            return norm if loop else norm.masked_fill_(norm == float("inf"), 0.0)
         one = x.new_ones(1, 1, dtype=kernels.sum_dtype(x.dtype))
         norm = one.new_full((block.num_sources,), loop)
         norm[: block.num_targets] += kernels.sum_rows(edges, one.expand(block.num_sources, 1)).view(-1)

@@ -1,0 +1,118 @@
+"""Parts of a graph's nodes: made, kept beside the data, and read again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from cohort.base.errors import CohortError
+from cohort.dataset import _native
+from cohort.dataset.reader import open as open_dataset
+
+METHODS = ("metis", "streaming", "random")
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Which part each node is in, and what that is worth.
+
+    Attributes:
+        parts: int32 [V].
+        num_edges, cut_edges: stored edges; those whose ends lie in two parts.
+        nodes, train_nodes: int [parts], how many each part has.
+    """
+
+    parts: np.ndarray
+    num_edges: int
+    cut_edges: int
+    nodes: list[int]
+    train_nodes: list[int]
+
+
+def partition(
+    path: str | os.PathLike, num_parts: int, method: str = "metis", seed: int = 0, memory_bytes: int = 0
+) -> Partition:
+    """Divides the nodes of a data set so that few edges join two parts, and keeps the parts in its folder.
+
+    A part has at most 1.05 times the mean number of nodes, and of training nodes ("random": as chance has it).
+
+    Args:
+        method: "metis": multilevel k-way partitioning in memory (Karypis, Kumar, SIAM J. Sci. Comput. 1998).
+            "streaming": node v goes to the part P with the most |N(v) in P| - alpha 1.5 sqrt(|P|), alpha from
+            sqrt(parts) E / V^1.5 (Fennel, Tsourakakis et al., WSDM 2014), in ten passes over the mapped file with
+            growing alpha (restreaming, Nishimura, Ugander, KDD 2013); 4 bytes a node. "random": a hash of the node.
+        seed: of "metis" and "random". The same arguments give the same parts.
+        memory_bytes: the most that "metis" may take; 0: what the machine has left.
+
+    Raises:
+        CohortError: numbers out of range; no METIS in this build; a graph too large for it; a folder that cannot be
+            written.
+    """
+    if not 0 <= seed < 2**64:
+        raise CohortError("--seed", "an integer in [0, 2^64)", str(seed))
+    folder = os.fspath(path)
+    with _ended_by_ctrl_c() if method == "metis" else contextlib.nullcontext():
+        parts = _native.partition(folder, method=method, num_parts=num_parts, seed=seed, memory_bytes=memory_bytes)
+    found = Partition(parts, **_native.measure_partition(folder, parts, num_parts))
+    _save(parts_file(folder, num_parts), parts)
+    return found
+
+
+def parts_file(path: str | os.PathLike, num_parts: int) -> Path:
+    """Where a data set keeps the parts of its nodes, int32 [V]."""
+    return Path(path) / f"partition-{num_parts}.npy"
+
+
+def load_parts(path: str | os.PathLike, num_parts: int) -> np.ndarray:
+    """int32 [V], mapped: the part of each node of a data set, in [0, num_parts).
+
+    Raises:
+        CohortError: there is no such file, or it is none of this data set.
+    """
+    file, num_nodes = parts_file(path, num_parts), open_dataset(path).num_nodes
+    cure = f"make it with: cohort dataset partition {path} --parts {num_parts}"
+    try:
+        parts = np.load(file, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise CohortError(str(file), f"the parts of {num_nodes} nodes", str(error), cure) from error
+    if parts.shape != (num_nodes,) or parts.dtype != np.int32:
+        raise CohortError(str(file), f"int32 [{num_nodes}]", f"{parts.dtype} {list(parts.shape)}", cure)
+    if parts.min() < 0 or parts.max() >= num_parts:
+        raise CohortError(str(file), f"parts in [0, {num_parts})", f"{parts.min()} .. {parts.max()}", cure)
+    return parts
+
+
+def _save(file: Path, parts: np.ndarray) -> None:
+    """Replaces the file in one step."""
+    temporary = file.with_name(f"{file.name}.tmp-{os.getpid()}")
+    try:
+        with open(temporary, "wb") as out:
+            np.save(out, parts)
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(temporary, file)
+    except OSError as error:
+        hint = "the data set's folder must be writable, and its disk not full"
+        raise CohortError(str(file), "a file that can be written", str(error), hint) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _ended_by_ctrl_c() -> Iterator[None]:
+    """METIS cannot be asked to stop: Ctrl-C ends the process at once. Nothing has been written by then."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

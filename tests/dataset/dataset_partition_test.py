@@ -1,0 +1,129 @@
+"""`cohort dataset partition` on graphs whose communities are known."""
+
+import re
+
+import numpy as np
+import pytest
+
+from cohort.base.errors import CohortError
+from cohort.dataset import _native
+from cohort.dataset.partition import load_parts, partition, parts_file
+from cohort.dataset.writer import write_dataset
+
+metis = pytest.mark.skipif(not _native.has_metis(), reason="this build has no METIS (libmetis-dev)")
+NUM_NODES = 12_000
+
+
+def planted(out, num_communities: int, undirected: bool, seed: int = 0) -> None:
+    """A graph in which 19 of 20 edges stay in a community; a node's label is its community."""
+    random = np.random.default_rng(seed)
+    community = random.integers(num_communities, size=NUM_NODES)
+    members = [np.flatnonzero(community == i) for i in range(num_communities)]
+    dst = random.integers(NUM_NODES, size=8 * NUM_NODES)
+    src = np.array([random.choice(members[i]) for i in community[dst]])
+    strays = random.random(len(dst)) < 0.05
+    src[strays] = random.integers(NUM_NODES, size=strays.sum())
+    if undirected:
+        src, dst = np.concatenate([src, dst]), np.concatenate([dst, src])
+    train = np.sort(random.permutation(NUM_NODES)[: NUM_NODES // 10])
+    splits = [train, np.empty(0, np.int64), np.empty(0, np.int64)]
+    write_dataset(out, graph=(src, dst), x=np.zeros((NUM_NODES, 1), np.uint8), labels=community, splits=splits)
+
+
+@pytest.fixture(scope="module", params=["undirected", "directed"])
+def graph(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("planted") / request.param
+    planted(folder, 16, request.param == "undirected")
+    return folder
+
+
+@metis
+@pytest.mark.parametrize("num_parts", [2, 4, 8])
+def test_metis_cuts_planted_communities_5_times_better_than_random_and_streaming_as_well(graph, num_parts):
+    cut = {method: partition(graph, num_parts, method).cut_edges for method in ("random", "streaming", "metis")}
+    assert 0 < 5 * cut["metis"] <= cut["random"]
+    assert cut["streaming"] <= 1.5 * cut["metis"]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_streaming_finds_what_was_planted(tmp_path, seed):
+    planted(tmp_path / "graph", 8, True, seed)
+    found = partition(tmp_path / "graph", 2, "streaming")
+    assert found.cut_edges <= 1.5 * 0.05 * 0.5 * found.num_edges  # a stray has even chances to stay
+    assert max(found.nodes) <= 1.05 * NUM_NODES / 2 + 1
+    assert max(found.train_nodes) <= 1.05 * NUM_NODES / 20 + 1
+
+
+def test_the_command_prints_cut_and_balance_and_keeps_the_parts(graph, run, capsys):
+    assert run("partition", graph, "--parts", 4, "--method", "streaming") == 0
+    said = capsys.readouterr().out
+    parts = load_parts(graph, 4)
+    assert parts.dtype == np.int32 and set(np.unique(parts)) == {0, 1, 2, 3}
+    indptr, indices = (np.load(graph / f"{name}.npy") for name in ("indptr", "indices"))
+    cut = parts[indices] != np.repeat(parts, np.diff(indptr))
+    assert f"edge cut     {100 * cut.mean():.2f} % of {len(indices):,} stored edges (by chance 7" in said
+    nodes = np.bincount(parts)
+    assert f"{nodes.min():,} to {nodes.max():,} a part" in said
+    train = np.bincount(parts[np.load(graph / "train_ids.npy")])
+    assert re.search(rf"train nodes +{train.min():,} to {train.max():,} a part", said)
+    assert str(parts_file(graph, 4)) in said
+
+
+def test_the_same_seed_gives_the_same_file_and_another_seed_another(graph):
+    def bytes_of(seed: int) -> bytes:
+        partition(graph, 3, "random", seed)
+        return parts_file(graph, 3).read_bytes()
+
+    assert bytes_of(5) == bytes_of(5) != bytes_of(6)
+
+
+@pytest.mark.parametrize(
+    ("argv", "text"),
+    [
+        (["--parts", "1"], "--parts: expected an integer in [2, 4096], found 1"),
+        (["--parts", "-3"], "--parts: expected an integer in [2, 4096], found -3"),
+        (["--parts", "5000"], "--parts: expected an integer in [2, 4096], found 5000"),
+        (["--parts", "2", "--seed", "-1"], "--seed: expected an integer in [0, 2^64), found -1"),
+        (["--parts", "2", "--memory", "1MB"], "--method streaming"),  # with METIS it is too little, else it is missing
+    ],
+)
+def test_bad_input_says_what_to_do_and_writes_nothing(tmp_path, run, capsys, argv, text):
+    planted(tmp_path / "graph", 4, True)
+    before = sorted(tmp_path.rglob("*"))
+    assert run("partition", tmp_path / "graph", *argv) == 1
+    assert text in capsys.readouterr().err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_data_set_that_is_none(tmp_path, run, capsys):
+    assert run("partition", tmp_path / "nowhere", "--parts", "2") == 1
+    assert "nowhere" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("parts", "text"),
+    [
+        (None, "No such file"),
+        (np.zeros(7, np.int32), f"expected int32 [{NUM_NODES}], found int32 [7]"),
+        (np.zeros(NUM_NODES, np.int64), "found int64"),
+        (np.full(NUM_NODES, 2, np.int32), "expected parts in [0, 2), found 2 .. 2"),
+        (np.full(NUM_NODES, None), "Python objects"),
+    ],
+)
+def test_parts_of_another_data_set_are_refused(tmp_path, parts, text):
+    planted(tmp_path / "graph", 4, True)
+    if parts is not None:
+        np.save(parts_file(tmp_path / "graph", 2), parts)
+    with pytest.raises(CohortError, match=re.escape(text)) as error:
+        load_parts(tmp_path / "graph", 2)
+    assert "cohort dataset partition" in error.value.hint
+
+
+def test_a_folder_that_cannot_be_written_is_reported(graph, monkeypatch):
+    def refuse(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("cohort.dataset.partition.os.replace", refuse)
+    with pytest.raises(CohortError, match="No space left on device"):
+        partition(graph, 6, "random")
+    assert not list(graph.glob("partition-6*"))

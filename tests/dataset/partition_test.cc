@@ -1,0 +1,130 @@
+#include "dataset/partition.h"
+
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <set>
+
+#include "dataset/generate.h"
+#include "dataset/undirected.h"
+#include "temporary_folder.h"
+
+namespace cohort::dataset {
+namespace {
+
+using Method = PartitionMethod;
+
+// Communities in which 4 of 5 edges stay; every edge in both directions.
+Dataset communities(const TemporaryFolder& folder, int64_t num_communities) {
+  generate(folder / "graph",
+           {GraphKind::sbm, 4000, 40000, 1, DType::uint8, num_communities, 7, {0.2, 0.1, 0.1}, false, true});
+  return Dataset::open(folder / "graph");
+}
+
+TEST(WithoutDirections, HasEachNeighbourOnceAndNotTheNodeItself) {
+  // Edges 1 -> 0, 1 -> 0, 0 -> 0, 2 -> 0, 0 -> 1, 2 -> 3.
+  const std::vector<int64_t> indptr = {0, 4, 5, 5, 6};
+  const std::vector<int32_t> indices = {0, 1, 1, 2, 0, 2};
+  const auto graph = without_directions<int32_t, int32_t>(indptr, indices, {});
+  EXPECT_EQ(graph.starts, (std::vector<int32_t>{0, 2, 3, 5, 6}));
+  EXPECT_EQ(graph.lists, (std::vector<int32_t>{1, 2, 0, 0, 3, 2}));
+}
+
+TEST(WithoutDirections, IsSymmetricOnADirectedGraph) {
+  const TemporaryFolder folder;
+  generate(folder / "graph", {GraphKind::rmat, 500, 6000, 1, DType::uint8, 2, 3, {0.2, 0.1, 0.1}});
+  const Dataset data = Dataset::open(folder / "graph");
+  const auto graph = without_directions<int64_t>(data.indptr(), data.indices().as<int32_t>(), {});
+  std::set<std::pair<int64_t, int64_t>> expected, found;
+  for (int64_t v = 0; v < 500; ++v) {
+    for (int64_t i = data.indptr()[v]; i < data.indptr()[v + 1]; ++i) {
+      const int64_t u = data.indices().as<int32_t>()[i];
+      if (u != v) expected.insert({{u, v}, {v, u}});
+    }
+    for (int64_t i = graph.starts[v]; i < graph.starts[v + 1]; ++i) found.insert({graph.lists[i], v});
+  }
+  EXPECT_EQ(found, expected);
+  EXPECT_EQ(graph.lists.size(), expected.size());
+}
+
+TEST(Measure, CountsStoredEdgesBetweenParts) {
+  const TemporaryFolder folder;
+  const Dataset data = communities(folder, 4);
+  std::vector<int32_t> parts(4000);
+  for (std::size_t i = 0; i < parts.size(); ++i) parts[i] = static_cast<int32_t>(i % 3);
+  int64_t cut = 0;
+  for (int64_t v = 0; v < 4000; ++v) {
+    for (int64_t i = data.indptr()[v]; i < data.indptr()[v + 1]; ++i)
+      cut += parts[data.indices().as<int32_t>()[i]] != parts[v];
+  }
+  const PartitionQuality quality = measure_partition(data, parts, 3);
+  EXPECT_EQ(quality.num_edges, 80000);
+  EXPECT_EQ(quality.cut_edges, cut);
+  EXPECT_EQ(quality.nodes, (std::vector<int64_t>{1334, 1333, 1333}));
+  int64_t of_part_1 = 0;
+  for (const int64_t node : data.train_ids()) of_part_1 += node % 3 == 1;
+  EXPECT_EQ(quality.train_nodes[1], of_part_1);
+}
+
+class Partition : public testing::TestWithParam<Method> {
+ protected:
+  void SetUp() override {
+    if (GetParam() == Method::metis && !has_metis()) GTEST_SKIP() << "this build has no METIS (libmetis-dev)";
+  }
+};
+
+TEST_P(Partition, IsTheSameAgainAndForAnyNumberOfThreads) {
+  const TemporaryFolder folder;
+  const Dataset data = communities(folder, 8);
+  const PartitionOptions options{GetParam(), 4, 11};
+  const int num_threads = omp_get_max_threads();
+  omp_set_num_threads(1);
+  const auto alone = partition(data, options);
+  omp_set_num_threads(3);
+  EXPECT_EQ(partition(data, options), alone);
+  EXPECT_EQ(partition(data, options), alone);
+  omp_set_num_threads(num_threads);
+}
+
+TEST_P(Partition, KeepsItsBounds) {
+  const TemporaryFolder folder;
+  const Dataset data = communities(folder, 7);  // which do not fit into the parts
+  for (const int64_t num_parts : {2, 5}) {
+    const auto parts = partition(data, {GetParam(), num_parts, 0});
+    const PartitionQuality quality = measure_partition(data, parts, num_parts);
+    const double most = GetParam() == Method::random ? 1.25 : kMostOfMean + 0.02;  // METIS may pass it by a few nodes
+    const double mean = 4000.0 / static_cast<double>(num_parts), train_mean = 800.0 / static_cast<double>(num_parts);
+    EXPECT_LE(static_cast<double>(*std::max_element(quality.nodes.begin(), quality.nodes.end())), mean * most);
+    EXPECT_LE(static_cast<double>(*std::max_element(quality.train_nodes.begin(), quality.train_nodes.end())),
+              train_mean * most);
+  }
+}
+
+TEST_P(Partition, TakesAGraphWithoutEdgesAndWithoutTrainingNodes) {
+  const TemporaryFolder folder;
+  generate(folder / "graph", {GraphKind::sbm, 50, 0, 1, DType::uint8, 2, 3, {0, 0.1, 0.1}});
+  const Dataset data = Dataset::open(folder / "graph");
+  const auto parts = partition(data, {GetParam(), 3, 0});
+  EXPECT_EQ(parts.size(), 50u);
+  EXPECT_EQ(measure_partition(data, parts, 3).cut_edges, 0);
+  EXPECT_EQ(std::set<int32_t>(parts.begin(), parts.end()), (std::set<int32_t>{0, 1, 2}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Methods, Partition, testing::Values(Method::metis, Method::streaming, Method::random));
+
+TEST(PartitionErrors, RefusesWhatItCannotDo) {
+  const TemporaryFolder folder;
+  const Dataset data = communities(folder, 4);
+  for (const int64_t parts : {0, 1, 4001, 5000}) EXPECT_THROW(partition(data, {Method::random, parts}), base::Error);
+  std::string text;
+  try {
+    partition(data, {Method::metis, 2, 0, 1000});
+  } catch (const base::Error& error) {
+    text = error.what();
+  }
+  EXPECT_NE(text.find("--method streaming"), std::string::npos) << text;  // also in a build without METIS
+}
+
+}  // namespace
+}  // namespace cohort::dataset

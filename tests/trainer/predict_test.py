@@ -1,0 +1,258 @@
+"""`cohort predict`: equal to the model on the whole graph, whatever the pieces, the memory and the form of the rows."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from processes import SECONDS_TO_START, wait_until
+from processes import cohort as run_cohort
+
+import cohort
+from cohort.base.errors import CohortError
+from cohort.launch.main import main
+from cohort.trainer import layerwise, predict
+from cohort.trainer.full_blocks import FullBlocks
+from cohort.trainer.layerwise import LEAST_WORK_BYTES, Layerwise, MemoryPlan, keep_scores, plan_memory
+from cohort.trainer.model_file import MODEL_FILE, load_weights, save_model
+from cohort.trainer.models import SampledGNN
+
+NUM_NODES, NUM_EDGES, DIM, HIDDEN, CLASSES = 700, 6000, 12, 16, 5
+MODELS = ["sage", "gcn", "gat"]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    """A directed graph with a hub, self-loops, edges that stand twice, and nodes without edges."""
+    generator = torch.Generator().manual_seed(5)
+    edges = torch.randint(NUM_NODES - 50, (2, NUM_EDGES), generator=generator)
+    edges[1, :900] = 3
+    loops = torch.arange(0, 200).repeat(2, 1)
+    edge_index = torch.cat((edges, edges[:, 1000:1500], loops, loops[:, :40]), dim=1)
+    ids = torch.randperm(NUM_NODES, generator=generator)
+    return cohort.from_tensors(
+        tmp_path_factory.mktemp("predict") / "data",
+        x=torch.randn(NUM_NODES, DIM, generator=generator),
+        y=torch.randint(CLASSES, (NUM_NODES,), generator=generator),
+        edge_index=edge_index,
+        train_ids=ids[:400],
+        val_ids=ids[400:500],
+        test_ids=ids[500:600],
+    )
+
+
+def pyg_scores(kind: str, weights: dict, folder: Path, num_layers: int = 2) -> torch.Tensor:
+    """float32 [V, classes]: PyG's layers on the whole graph."""
+    model = SampledGNN(kind, DIM, HIDDEN, CLASSES, num_layers, dropout=0.5, layers="pyg").eval()
+    model.load_state_dict(weights)
+    graph = cohort.dataset.open(folder).to_pyg()
+    with torch.no_grad():
+        return model(graph.x, graph.edge_index)
+
+
+def layerwise_scores(kind: str, folder: Path, work_bytes: int, mapped: bool, scratch: Path, num_layers: int = 2):
+    """(scores, weights of a new model, pieces that were made)"""
+    torch.manual_seed(8)
+    model = SampledGNN(kind, DIM, HIDDEN, CLASSES, num_layers, dropout=0.5)
+    layers = Layerwise(
+        model, cohort.dataset.open(folder), MemoryPlan(work_bytes, 0, mapped), scratch, torch.device("cpu")
+    )
+    out, done = np.full((NUM_NODES, CLASSES), np.nan, np.float32), []
+    layers.run(keep_scores(out), done.append)
+    assert sum(done) == layers.work
+    return torch.from_numpy(out), model.state_dict(), len(done)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("work_bytes", [1, 40_000, 1 << 30])
+@pytest.mark.parametrize("num_layers", [1, 3])
+def test_equals_pygs_layers_on_the_whole_graph(data, tmp_path, kind, work_bytes, num_layers):
+    mapped = work_bytes == 40_000
+    found, weights, pieces = layerwise_scores(kind, data, work_bytes, mapped, tmp_path / "scratch", num_layers)
+    fewest, most = {1: (NUM_NODES, NUM_NODES), 40_000: (10, 200), 1 << 30: (1, 1)}[work_bytes]
+    assert fewest * num_layers <= pieces <= most * num_layers
+    torch.testing.assert_close(found, pyg_scores(kind, weights, data, num_layers), rtol=1e-4, atol=1e-5)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_blocks_hold_every_edge_once(data):
+    graph = cohort.dataset.open(data)
+    blocks = FullBlocks(graph.indptr, graph.indices, with_degrees=True)
+    edges = []
+    for first, last in blocks.pieces(100, 50, 5000):
+        block, ids = blocks.block(first, last)
+        assert ids[: last - first].tolist() == list(range(first, last)) and len(ids.unique()) == len(ids)
+        targets = torch.repeat_interleave(ids[: last - first], block.indptr.diff())
+        edges.append(torch.stack((ids[block.source], targets)))
+    edges = torch.cat(edges, dim=1)
+    assert torch.equal(edges, graph.to_pyg().edge_index)
+    no_loops = edges[:, edges[0] != edges[1]]
+    assert torch.equal(blocks._degrees.long(), torch.bincount(no_loops[1], minlength=NUM_NODES))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.uint8])
+@pytest.mark.parametrize("drop_raw", [False, True])
+def test_rows_of_every_form(tmp_path, data, dtype, drop_raw):
+    graph = cohort.dataset.open(data)
+    x = (torch.randn(NUM_NODES, DIM, generator=torch.Generator().manual_seed(1)) * 40 + 100).to(dtype)
+    folder = cohort.from_tensors(
+        tmp_path / "data",
+        x=x,
+        y=torch.from_numpy(np.array(graph.y)),
+        edge_index=graph.to_pyg().edge_index,
+        train_ids=torch.arange(4),
+        val_ids=torch.empty(0, dtype=torch.int64),
+        test_ids=torch.empty(0, dtype=torch.int64),
+    )
+    expected = pyg_scores("sage", layerwise_scores("sage", folder, 40_000, False, tmp_path)[1], folder)
+    if drop_raw:
+        assert main(["dataset", "prepare", str(folder), "--drop-raw"]) == 0
+        assert cohort.dataset.open(folder).x is None
+    found, _, _ = layerwise_scores("sage", folder, 40_000, False, tmp_path / "scratch")
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-3)
+
+
+def test_memory_is_shared_out():
+    fixed, layer = 1000 * 5, 1000 * 64 * 4
+    plan = plan_memory(10**9, 1000, 64, 3, with_degrees=False)
+    assert (plan.mapped, plan.hidden_bytes, plan.work_bytes) == (False, 2 * layer, (10**9 - fixed) // 4)
+    plan = plan_memory(fixed + LEAST_WORK_BYTES + 2 * layer, 1000, 64, 3, with_degrees=False)
+    assert (plan.mapped, plan.work_bytes) == (False, LEAST_WORK_BYTES)
+    assert plan_memory(fixed + LEAST_WORK_BYTES + 2 * layer - 1, 1000, 64, 3, with_degrees=False).mapped
+    assert plan_memory(fixed + 4000 + LEAST_WORK_BYTES, 1000, 64, 2, with_degrees=True).mapped
+    assert plan_memory(10**9, 1000, 0, 1, with_degrees=False).hidden_bytes == 0
+    with pytest.raises(CohortError, match="--memory: expected at least"):
+        plan_memory(fixed + 4000 + LEAST_WORK_BYTES - 1, 1000, 64, 2, with_degrees=True)
+
+
+def train(data: Path, out: Path, *arguments) -> Path:
+    """The folder of a run."""
+    options = ["--hidden", HIDDEN, "--device", "cpu", "--fanout", "4,3", "--batch-size", 100, "--out", out]
+    result = run_cohort("train", data, *options, *arguments)
+    assert result.returncode == 0, result.stderr
+    return out
+
+
+@pytest.fixture(scope="module")
+def run(data, tmp_path_factory, shm):
+    """The folder of a run of GraphSAGE that ended with its best epoch or went on after it."""
+    return train(data, tmp_path_factory.mktemp("runs") / "sage", "--epochs", 8, "--seed", 3)
+
+
+@pytest.mark.parametrize(("kind", "layers"), [("sage", "pyg"), ("gcn", "pyg"), ("gat", "cohort")])
+def test_the_command_applies_what_a_run_kept(data, tmp_path_factory, tmp_path, shm, kind, layers):
+    run = train(data, tmp_path_factory.mktemp("run"), "--model", kind, "--layers", layers, "--epochs", 2)
+    weights = torch.load(run / MODEL_FILE, weights_only=True)
+    expected = pyg_scores(kind, weights, data)
+    result = run_cohort("predict", run, data, "--out", tmp_path / "scores.npy", "--device", "cpu")
+    assert result.returncode == 0, result.stderr
+    assert "float32 [700, 5]" in result.stdout and "hidden layers in memory" in result.stdout
+    scores = np.load(tmp_path / "scores.npy")
+    assert scores.dtype == np.float32
+    np.testing.assert_allclose(scores, expected.numpy(), rtol=1e-4, atol=1e-5)
+    least = NUM_NODES * (5 + 4 * (kind == "gcn")) + LEAST_WORK_BYTES
+    options = ["--classes", "--memory", least, "--device", "cpu"]
+    result = run_cohort("predict", run, data, "--out", tmp_path / "classes.npy", *options)
+    assert result.returncode == 0 and "hidden layers in files" in result.stdout, result.stderr
+    classes = np.load(tmp_path / "classes.npy")
+    assert classes.dtype == np.int64 and (classes == scores.argmax(axis=1)).all()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["classes.npy", "scores.npy"]
+
+
+def test_the_weights_kept_are_those_of_the_best_epoch(data, run, tmp_path, shm):
+    best_epoch = json.loads((run / "summary.json").read_text())["best_epoch"]
+    best = train(data, tmp_path / "best", "--epochs", best_epoch + 1, "--seed", 3)
+    kept, expected = (torch.load(folder / MODEL_FILE, weights_only=True) for folder in (run, best))
+    assert all(torch.equal(kept[name], expected[name]) for name in expected)
+
+
+def test_a_run_that_is_none_is_refused_by_the_command(data, tmp_path, capfd):
+    arguments = ["predict", str(tmp_path), str(data), "--device", "cpu", "--out"]
+    assert main([*arguments, str(tmp_path / "pred.npy")]) == 1
+    assert "expected a run of cohort train" in capfd.readouterr().err
+    assert main([*arguments, str(tmp_path / "nowhere/pred.npy")]) == 1
+    assert "expected an existing folder, found none" in capfd.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        ("no model", "expected the weights of a run, found none"),
+        ("damaged", "expected weights of the model that run.json describes"),
+        ("pickle", "found UnpicklingError"),
+        ("other model", "size mismatch"),
+        ("other data", "expected 12 features a node, as the run had, found 1433"),
+    ],
+)
+def test_bad_input_says_what_is_wrong(data, cora, run, tmp_path, case, words):
+    model = tmp_path / MODEL_FILE
+    (tmp_path / "run.json").write_text((run / "run.json").read_text())
+    if case != "no model":
+        model.write_bytes((run / MODEL_FILE).read_bytes()[: 900 if case == "damaged" else None])
+    if case == "pickle":
+        torch.save({"weights": Path("anything")}, model)
+    if case == "other model":
+        torch.save(SampledGNN("sage", DIM, HIDDEN + 1, CLASSES, 2, 0.0).state_dict(), model)
+    folder = cora if case == "other data" else data
+    with pytest.raises(CohortError, match=words):
+        predict.predict(job_of(tmp_path, folder, tmp_path / "pred.npy"))
+    assert not list(tmp_path.glob("pred*"))
+
+
+def job_of(run: Path, data: Path, out: Path) -> dict:
+    paths = {"run": str(run), "dataset": str(data), "out": str(out)}
+    return paths | {"classes": False, "memory_bytes": 10**9, "device": "cpu", "quiet": True}
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_a_full_disk_is_reported_and_leaves_nothing(data, run, tmp_path, monkeypatch, mapped):
+    def full(shape, file, dtype=np.float32):
+        if mapped == (file.name == "hidden-0.npy"):
+            raise OSError(28, "No space left on device", str(file))
+        return np.empty(shape, dtype)
+
+    monkeypatch.setattr(layerwise, "new_rows", full)
+    monkeypatch.setattr(predict, "new_rows", full)
+    monkeypatch.setattr(predict, "plan_memory", lambda *_: MemoryPlan(1 << 20, 0, mapped))
+    with pytest.raises(CohortError, match="No space left on device"):
+        predict.predict(job_of(run, data, tmp_path / "pred.npy"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_stopped_prediction_leaves_nothing(data, run, tmp_path):
+    """The program is stopped while its first layer waits."""
+    slow = tmp_path / "slow"
+    slow.mkdir()
+    (slow / "sitecustomize.py").write_text(
+        "import sys, time\n"
+        "if 'cohort.trainer.predict' in sys.orig_argv:\n"
+        "    import cohort.trainer.layerwise as layerwise\n"
+        "    layerwise.Layerwise._run_layer = lambda *_: time.sleep(60)\n"
+    )
+    out = tmp_path / "pred.npy"
+    least = NUM_NODES * 9 + LEAST_WORK_BYTES
+    command = [sys.executable, "-m", "cohort", "predict", run, data, "--out", out, "--memory", least]
+    env = os.environ | {"PYTHONPATH": f"{slow}:{os.environ.get('PYTHONPATH', '')}"}
+    process = subprocess.Popen([*map(str, command), "--device", "cpu"], env=env, stderr=subprocess.PIPE)
+    wait_until(lambda: list(tmp_path.glob("pred.npy.tmp*-hidden/*.npy")), SECONDS_TO_START, "the first layer")
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert not list(tmp_path.glob("pred*"))
+
+
+def test_weights_that_cannot_be_written_are_said_and_the_run_goes_on(tmp_path, capfd):
+    model = SampledGNN("sage", 3, 4, 2, 2, 0.0)
+    save_model(tmp_path / "nowhere", model.state_dict())
+    assert "warning" in capfd.readouterr().err
+    save_model(tmp_path, model.state_dict())
+    other = SampledGNN("sage", 3, 4, 2, 2, 0.0)
+    load_weights(tmp_path, other)
+    assert all(torch.equal(value, other.state_dict()[name]) for name, value in model.state_dict().items())
+    assert [path.name for path in tmp_path.iterdir()] == [MODEL_FILE]

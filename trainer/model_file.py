@@ -1,0 +1,42 @@
+"""The weights that a run keeps: RUN/model.pt, a state_dict."""
+
+import os
+import sys
+from pathlib import Path
+
+import torch
+
+from cohort.base.errors import CohortError
+
+MODEL_FILE = "model.pt"
+
+
+def save_model(run: Path, weights: dict[str, torch.Tensor]) -> None:
+    """Replaces the run's weights in one step. Where that fails, it is said, and the run goes on."""
+    path = run / MODEL_FILE
+    temporary = path.with_name(f"{MODEL_FILE}.{os.getpid()}.tmp")
+    try:
+        torch.save({name: value.cpu() for name, value in weights.items()}, temporary)
+        os.replace(temporary, path)
+    except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
+        print(f"cohort: warning: {path} cannot be written: {error}", file=sys.stderr, flush=True)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def load_weights(run: Path, model: torch.nn.Module) -> None:
+    """Gives a model the weights that a run kept; nothing but tensors is loaded.
+
+    Raises:
+        CohortError: there are none, the file is damaged, or they are of another model.
+    """
+    path = run / MODEL_FILE
+    cure = "cohort train writes it after each epoch that did best in validation"
+    try:
+        weights = torch.load(path, map_location="cpu", weights_only=True)
+        model.load_state_dict(weights)
+    except FileNotFoundError as error:
+        raise CohortError(str(path), "the weights of a run", "none", cure) from error
+    except Exception as error:  # noqa: BLE001 (what torch raises for a damaged file is of many types)
+        found = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        raise CohortError(str(path), "weights of the model that run.json describes", found, cure) from error

@@ -1,0 +1,67 @@
+"""Rows [V, dim] of nodes that may be larger than memory: read by id, written in order."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cohort import ibp
+from cohort.dataset import Dataset
+from cohort.dataset import _native as dataset_native
+
+DTYPES = {
+    "float32": torch.float32,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "uint8": torch.uint8,
+}
+
+
+class StoredRows:
+    """Rows of an array, in memory or mapped; `array` is [V, dim] (uint16: the bits of bfloat16)."""
+
+    def __init__(self, array: np.ndarray, dtype: torch.dtype = torch.float32):
+        self.array, self.dtype = array, dtype
+        self._bytes = array.view(np.uint8)
+        self.row_bytes = self._bytes.shape[1]
+
+    def take(self, ids: Tensor) -> Tensor:
+        """The rows of nodes, int64 [n]: [n, dim]."""
+        out = torch.empty((len(ids), self.row_bytes), dtype=torch.uint8)
+        dataset_native.take_rows(self._bytes, ids.numpy(), out.numpy())
+        return out.view(self.dtype)
+
+
+class EncodedRows:
+    """Rows of a prepared data set's encoded file."""
+
+    def __init__(self, path: Path):
+        self._rows = ibp.load(path)
+        self.row_bytes = self._rows.profile.row_bytes
+
+    def take(self, ids: Tensor) -> Tensor:
+        """The rows of nodes, int64 [n]: [n, dim]."""
+        return ibp.fetch(self._rows, ids)
+
+
+def features_of(data: Dataset) -> StoredRows | EncodedRows:
+    """The feature rows of a data set: raw where it has them, else encoded."""
+    if data.x is None:
+        return EncodedRows(data.encoded_rows)
+    return StoredRows(data.x, DTYPES[data.feature_dtype])
+
+
+def new_rows(shape: tuple[int, int], file: Path | None, dtype=np.float32) -> np.ndarray:
+    """Rows to be written: in memory, or mapped from a new .npy file whose space is reserved at once.
+
+    Raises:
+        OSError: the disk has no room for them.
+    """
+    if file is None:
+        return np.empty(shape, dtype)
+    array = np.lib.format.open_memmap(file, mode="w+", dtype=dtype, shape=shape)
+    with file.open("r+b") as opened:  # a disk that fills up later would end the process with SIGBUS
+        os.posix_fallocate(opened.fileno(), 0, file.stat().st_size)
+    return array

@@ -1,0 +1,109 @@
+"""``python -m cohort.trainer.predict job.json``: the program of ``cohort predict``.
+
+The job: ``run`` and ``dataset`` (folders), ``out`` (file), ``classes``, ``memory_bytes``, ``device``, ``quiet``,
+``owner_pid`` (who waits for it).
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from cohort.base.errors import CohortError
+from cohort.base.units import format_bytes
+from cohort.dataset import Dataset
+from cohort.dataset import open as open_dataset
+from cohort.trainer import _native
+from cohort.trainer.layerwise import Layerwise, keep_scores, plan_memory
+from cohort.trainer.model_file import load_weights
+from cohort.trainer.models import SampledGNN
+from cohort.trainer.node_rows import new_rows
+
+
+def model_of(run: Path, data: Dataset) -> SampledGNN:
+    """The model of a run, with its weights; of Cohort's layers, whoever's the run had: their weights are the same.
+
+    Raises:
+        CohortError: it is no run, its model is not kept, or its features are not those of the data set.
+    """
+    try:
+        options = json.loads((run / "run.json").read_text())["trainer"]
+        shape = [options[name] for name in ("model", "feature_dim", "hidden", "num_classes", "fanout")]
+    except (OSError, ValueError, KeyError) as error:
+        raise CohortError(str(run / "run.json"), "a run of cohort train", repr(error)) from error
+    kind, feature_dim, hidden, num_classes, fanout = shape
+    if feature_dim != data.feature_dim:
+        raise CohortError(str(data.path), f"{feature_dim} features a node, as the run had", str(data.feature_dim))
+    model = SampledGNN(kind, feature_dim, hidden, num_classes, len(fanout), dropout=0.0)
+    load_weights(run, model)
+    return model
+
+
+def predict(job: dict) -> None:
+    """Writes the output file whole or not at all.
+
+    Raises:
+        CohortError: see `model_of` and `plan_memory`; a disk that is full; an output folder that is not there.
+    """
+    data, out = open_dataset(job["dataset"]), Path(job["out"])
+    model = model_of(Path(job["run"]), data)
+    hidden = max((model.width_of(i) for i in range(len(model.layers) - 1)), default=0)
+    with_degrees = not model.two_sided
+    memory = plan_memory(job["memory_bytes"], data.num_nodes, hidden, len(model.layers), with_degrees)
+    temporary = out.with_name(f"{out.name}.tmp-{os.getpid()}")
+    layers = Layerwise(
+        model, data, memory, temporary.with_name(f"{temporary.name}-hidden"), torch.device(job["device"])
+    )
+    shape, dtype = (
+        ((data.num_nodes,), np.int64) if job["classes"] else ((data.num_nodes, model.num_classes), np.float32)
+    )
+    start = time.monotonic()
+    try:
+        scores = new_rows(shape, temporary, dtype)
+        with _bar(job["quiet"], memory.mapped) as progress:
+            bar = progress.add_task("", total=layers.work)
+            layers.run(keep_scores(scores), lambda done: progress.advance(bar, done))
+        scores.flush()
+        os.replace(temporary, out)
+    except OSError as error:
+        hint = (
+            f"the disk must hold it, and {format_bytes(memory.hidden_bytes if memory.mapped else 0)} of hidden layers"
+        )
+        raise CohortError(str(out), "a file that can be written", str(error), hint) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    if not job["quiet"]:
+        where = "files" if memory.mapped else "memory"
+        told = f"{dtype.__name__} {list(shape)} in {time.monotonic() - start:.1f} s, hidden layers in {where}"
+        print(f"cohort: {out}: {told}", flush=True)
+
+
+def _bar(quiet: bool, mapped: bool) -> Progress:
+    text = "layers, hidden ones in files" if mapped else "layers"
+    columns = (TextColumn(text), BarColumn(bar_width=None), TaskProgressColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=Console(stderr=True, quiet=quiet))
+
+
+def main(job_file: Path) -> int:
+    job = json.loads(job_file.read_text())
+    _native.end_with_parent(job["owner_pid"], signal.SIGTERM)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        predict(job)
+    except CohortError as error:
+        print(f"cohort: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

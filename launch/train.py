@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import re
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -30,7 +31,7 @@ from cohort.launch.cache_options import (
 )
 from cohort.launch.calibrate import trainer_bytes
 from cohort.launch.devices import resolve_device
-from cohort.launch.resume import arguments_of, remove_parts, remove_results, resumed, sole_use
+from cohort.launch.resume import CHECKPOINT, arguments_of, remove_parts, remove_results, resumed, sole_use
 from cohort.launch.runs import run_programs
 
 
@@ -196,6 +197,8 @@ def _go_on(args: argparse.Namespace) -> int:
     open_dataset(Path(run["sampler"]["dataset"]))
     with sole_use(out) as inherited:
         remove_parts(out)
+        if not (out / CHECKPOINT).exists():
+            print(f"cohort: no {CHECKPOINT} in {out}: the run begins at the beginning", file=sys.stderr)
         return run_programs(out, run, True, run["sampler"]["num_ranks"], inherited)
 
 

@@ -130,11 +130,9 @@ class Trainer:
             CohortError: it is damaged, or of another run.
         """
         state = self.checkpoint.read()
-        if state is None:
-            self._say(f"no {self.checkpoint.path.name} in {self.out}: the run begins at the beginning")
-            return
-        take_up(self, state, self.checkpoint.path)
-        self._say(f"goes on in epoch {self.running.epoch + 1}, after step {self.running.step}")
+        if state is not None:
+            take_up(self, state, self.checkpoint.path)
+            self._say(f"goes on in epoch {self.running.epoch + 1}, after step {self.running.step}")
 
     def run(self) -> RunReport:
         """All epochs, validation after each, the test with the weights that did best in validation."""

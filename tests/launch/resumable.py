@@ -4,17 +4,19 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from processes import processes_of
+from processes import SECONDS_TO_START, processes_of, wait_until
 
 import cohort
 
 NUM_NODES, NUM_CLASSES, DIM = 1500, 5, 12
 NUM_SEEDS = 1000  # of training: 32 batches of 32, the last of 8
 OPTIONS = ["--device", "cpu", "--fanout", "5,3", "--batch-size", "32", "--hidden", "16", "--lr", "0.01", "--seed", "4"]
+EPOCHS = 30
 
 
 def small_graph(folder: Path) -> Path:
@@ -34,15 +36,22 @@ def small_graph(folder: Path) -> Path:
 
 
 class Launch:
-    """A running `cohort train`, quiet, with its standard error in a file beside `out`."""
+    """A running `cohort train`, quiet, with its standard error in a file beside `out`.
+
+    Attributes:
+        lines: of its standard output, as they come.
+    """
 
     def __init__(self, out: Path, *arguments):
         self.out, self.errors = out, out.with_suffix(".err")
+        self.lines: list[str] = []
         with open(self.errors, "w") as errors:
             command = [sys.executable, "-m", "cohort", "train", *map(str, arguments), "--quiet"]
             self.launcher = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True
             )
+        self._reader = threading.Thread(target=lambda: self.lines.extend(self.launcher.stdout), daemon=True)
+        self._reader.start()
 
     def pids(self) -> dict[str, list[int]]:
         """Of the launcher, the sampler and the trainers, those that run."""
@@ -52,13 +61,26 @@ class Launch:
         return found
 
     def wait(self) -> int:
-        return self.launcher.wait(timeout=120)
+        """The exit code, when it has ended."""
+        code = self.launcher.wait(timeout=120)
+        self._reader.join()
+        return code
 
     def stop(self, number: signal.Signals) -> str:
         """Sends a signal to the launcher; what it has said when it ended with the signal's exit code."""
         self.launcher.send_signal(number)
         assert self.wait() == 128 + number, self.errors.read_text()
         return self.errors.read_text()
+
+    def await_checkpoint(self) -> None:
+        """Waits for a checkpoint of this run, or its end."""
+        path = self.out / "checkpoint.pt"
+        before = path.stat().st_mtime_ns if path.exists() else None
+
+        def written() -> bool:
+            return path.exists() and path.stat().st_mtime_ns != before
+
+        wait_until(lambda: written() or self.launcher.poll() is not None, SECONDS_TO_START, "a checkpoint")
 
 
 def without_times(value):
@@ -74,8 +96,3 @@ def results_of(out: Path) -> dict:
     assert summary.pop("floor")["epochs"], "a run at its end has floors: times"
     lines = [without_times(json.loads(line)) for line in (out / "metrics.jsonl").read_text().splitlines()]
     return {"summary": summary, "metrics": lines}
-
-
-def files_of(out: Path) -> set[str]:
-    """Names of a run's files."""
-    return {path.name for path in out.iterdir()}

@@ -226,6 +226,7 @@ def stopped_later():
 
 
 def _begin_child() -> None:
-    """As the child itself has it once it has loaded: it ends with us, and Ctrl-C is our business."""
+    """It ends with us, and what a terminal tells all of us (Ctrl-C, that it closes) is our business."""
     end_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)

@@ -5,6 +5,7 @@ from pathlib import Path
 import torch
 
 from cohort.trainer.kernel_trace import KernelTrace
+from cohort.trainer.metrics import unless_full
 from cohort.trainer.profiler_ranges import ProfilerRanges
 from cohort.trainer.ranks import Ranks
 from cohort.trainer.step_log import Step, StepLog
@@ -78,7 +79,8 @@ class Recorder:
         if self._epoch == self._timeline_epoch:
             rows = ranks.gather(rows_of(self._shown))
             if ranks.rank == 0 and any(spans for of_rank in rows for spans in of_rank.values()):
-                write_timeline(out / "timeline.json", self._epoch, rows)
+                with unless_full(out / "timeline.json"):
+                    write_timeline(out / "timeline.json", self._epoch, rows)
         if self._epoch + 1 == self._num_profiled:
             self._write_trace(ranks, out)
         self._epoch = None
@@ -108,8 +110,10 @@ class Recorder:
     def _write_trace(self, ranks: Ranks, out: Path) -> None:
         self._stop_kernels()
         parts = [out / f"trace-{rank}.part" for rank in range(ranks.size)]
-        write_part(parts[ranks.rank], ranks.rank, self._traced, self._kernels.events() if self._kernels else [])
+        with unless_full(parts[ranks.rank]):
+            write_part(parts[ranks.rank], ranks.rank, self._traced, self._kernels.events() if self._kernels else [])
         self._traced, self._kernels = [], None
         ranks.gather(None)  # all parts are there
         if ranks.rank == 0:
-            merge(parts, out / "trace.json")
+            with unless_full(out / "trace.json"):
+                merge(parts, out / "trace.json")

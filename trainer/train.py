@@ -166,8 +166,7 @@ class Trainer:
                 self.recorder.epoch_begins(epoch)
                 report = self.train_epoch(train_pass, progress)
                 report.val_accuracy = self.evaluate(val_pass) if val_pass else None
-                with unless_full(self.out / "timeline.json"):
-                    self.recorder.epoch_ended(self.ranks, self.out)
+                self.recorder.epoch_ended(self.ranks, self.out)
                 self._keep(report, metrics)
                 self.running = RunningEpoch(epoch + 1, self.device)
                 self.step.reset()

@@ -1,6 +1,7 @@
 """A run that was told to stop goes on as if nothing had happened; what cannot go on says why."""
 
 import json
+import os
 import random
 import resource
 import shutil
@@ -42,6 +43,18 @@ def test_a_run_that_is_told_to_stop_goes_on_in_the_middle_of_an_epoch(launch, un
     assert results_of(out) == undisturbed(*more)
     assert any(step for _, step in stops), f"in the middle of an epoch: {stops}"
     assert len(json.loads((out / "timeline.json").read_text())["ranks"]) == (2 if more else 1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name)
+def test_a_terminal_tells_all_processes_and_the_launcher_decides(launch, undisturbed, tmp_path, number):
+    run, out = launch.train(), tmp_path / "run"
+    run.await_checkpoint()
+    pids = run.pids()
+    for pid in [*pids["trainer"], *pids["sampler"]]:
+        os.kill(pid, number)
+    run.stop(number)
+    assert launch("--resume", out).wait() == 0
+    assert results_of(out) == undisturbed()
 
 
 @pytest.mark.parametrize("more", [[], TWO], ids=["one", "two"])

@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 
 from cohort.base.errors import CohortError
+from cohort.trainer.cache_report import measured
 from cohort.trainer.recorder import Recorder
 from cohort.trainer.running_epoch import RunningEpoch
 
@@ -57,6 +58,8 @@ def _take_up(trainer, state: dict) -> None:
     trainer.running = RunningEpoch(epoch, trainer.device, step, own["report"])
     trainer.step.reset(own["loss_sum"], own["num_labelled"])
     trainer.report.take_up(state["report"])
+    if trainer.report.cache:
+        trainer.report.cache["measured"] = measured(trainer.report.epochs)
     trainer.floor.sample_seconds_an_edge = own["sample_seconds_an_edge"]
     num_epochs, has_timeline = trainer.options.epochs, (trainer.out / "timeline.json").exists()
     first_whole = None if has_timeline else epoch + (step > 0)

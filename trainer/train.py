@@ -132,7 +132,9 @@ class Trainer:
         state = self.checkpoint.read()
         if state is not None:
             take_up(self, state, self.checkpoint.path)
-            self._say(f"goes on in epoch {self.running.epoch + 1}, after step {self.running.step}")
+            left = self.running.epoch < self.options.epochs
+            where = f"in epoch {self.running.epoch + 1}, after step {self.running.step}" if left else "with the test"
+            self._say(f"goes on {where}")
 
     def run(self) -> RunReport:
         """All epochs, validation after each, the test with the weights that did best in validation."""

@@ -75,6 +75,20 @@ def test_a_checkpoint_every_few_steps(launch, undisturbed, tmp_path, more):
     assert results_of(out) == before
 
 
+def test_a_run_with_a_planned_cache_reports_of_it_when_it_goes_on(graph, tmp_path):
+    out = tmp_path / "run"
+    options = [*OPTIONS, "--epochs", 3, "--cache-ratio", 0.2, "--quiet", "--out", out]
+    assert cohort("train", graph, *options).returncode == 0
+    before = results_of(out)
+    assert before["summary"]["cache"]["measured"]
+    assert cohort("train", "--resume", out).returncode == 0
+    after = results_of(out)
+    for results in (before, after):
+        for rank in results["summary"]["cache"]["measured"]:
+            rank.pop("gb_per_s")  # a rate is a time
+    assert after == before
+
+
 def test_a_run_without_a_checkpoint_begins_at_the_beginning(launch, undisturbed, tmp_path):
     out = tmp_path / "run"
     run = launch.train()

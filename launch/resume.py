@@ -14,7 +14,12 @@ from cohort.base.files import remove_temporaries
 
 CHECKPOINT = "checkpoint.pt"  # the trainer's
 RESULTS = ("summary.json", "metrics.jsonl", "plan.json", "timeline.json", "trace.json", CHECKPOINT)
-FREE = {"quiet", "checkpoint_every"}  # may be other ones: nothing that the run computes depends on them
+FREE = {
+    "quiet",
+    "checkpoint_every",
+    "tensorboard",
+    "prometheus",
+}  # may be other ones: nothing that the run computes depends on them
 NO_OPTIONS = {"help", "config", "out", "resume"}  # of the run
 LOCK_SECONDS = 60.0  # for processes of a run that was killed: memory that was pinned takes seconds to be given back
 
@@ -39,7 +44,7 @@ def resumed(args: argparse.Namespace) -> dict:
     run = _read(args.resume / "run.json")
     _refuse_contradictions(args, run["arguments"])
     for name in FREE & args.given:
-        run["trainer"][name] = run["arguments"][name] = getattr(args, name)
+        run["trainer"][name] = run["arguments"][name] = _plain(getattr(args, name))
     return run | {"resume": True}
 
 

@@ -144,6 +144,7 @@ def train(args: argparse.Namespace) -> int:
         return _go_on(args)
     if args.dataset is None:
         args.config_parser.error("the following arguments are required: DIR")
+    _check_watching(args)
     arguments = arguments_of(args)
     meta, dataset = open_dataset(args.dataset)
     eval_fanout = args.eval_fanout or args.fanout
@@ -173,8 +174,8 @@ def train(args: argparse.Namespace) -> int:
         "quiet": args.quiet,
         "profile": args.profile,
         "sampler_sms": sampler_sms_of(args),
-        "tensorboard": _has_tensorboard(args.tensorboard),
-        "prometheus": None if args.prometheus is None else str(_writable(args.prometheus.absolute())),
+        "tensorboard": args.tensorboard,
+        "prometheus": arguments["prometheus"],
         "checkpoint_every": args.checkpoint_every,
     }
     if args.trainer_bytes is None:
@@ -193,6 +194,7 @@ def train(args: argparse.Namespace) -> int:
 def _go_on(args: argparse.Namespace) -> int:
     """--resume."""
     out = args.resume.absolute()
+    _check_watching(args)
     run = resumed(args)
     open_dataset(Path(run["sampler"]["dataset"]))
     with sole_use(out) as inherited:
@@ -202,22 +204,18 @@ def _go_on(args: argparse.Namespace) -> int:
         return run_programs(out, run, True, run["sampler"]["num_ranks"], inherited)
 
 
-def _has_tensorboard(wanted: bool) -> bool:
-    if wanted and importlib.util.find_spec("tensorboard") is None:
-        raise CohortError("--tensorboard", "the package tensorboard", "none", "pip install tensorboard")
-    return wanted
-
-
-def _writable(file: Path) -> Path:
-    """A file that may be replaced all the time.
+def _check_watching(args: argparse.Namespace) -> None:
+    """Of --tensorboard and --prometheus, whose file is replaced all the time.
 
     Raises:
-        CohortError: its folder is none, or cannot be written.
+        CohortError: the package is not there; the file's folder is none, or cannot be written.
     """
-    if file.is_dir() or not os.access(file.parent, os.W_OK):
+    if args.tensorboard and importlib.util.find_spec("tensorboard") is None:
+        raise CohortError("--tensorboard", "the package tensorboard", "none", "pip install tensorboard")
+    file = args.prometheus and args.prometheus.absolute()
+    if file and (file.is_dir() or not os.access(file.parent, os.W_OK)):
         found = "a folder" if file.is_dir() else f"no folder {file.parent} to write to"
         raise CohortError("--prometheus", f"a file such as {file.parent / 'cohort.prom'}", found, "make its folder")
-    return file
 
 
 def sampler_sms_of(args: argparse.Namespace) -> int | str:

@@ -26,7 +26,8 @@ MEMBERS = {
     "report": dict,  # members of summary.json: metrics of the epochs done, best accuracy so far
     "ranks": list,  # a dict a rank: random states, sums and counts of the epoch that is under way
 }
-IRRELEVANT = {"task", "quiet", "profile", "checkpoint_every"}  # options that no batch and no loss depends on
+# Options that no batch and no loss depends on.
+IRRELEVANT = {"task", "quiet", "profile", "checkpoint_every", "tensorboard", "prometheus"}
 OTHER_RUN = "it belongs to another run or data set: start this one anew, without --resume"
 
 

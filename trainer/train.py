@@ -132,6 +132,7 @@ class Trainer:
         state = self.checkpoint.read()
         if state is not None:
             take_up(self, state, self.checkpoint.path)
+            self.watch.take_up(self.running.epoch, self._seeds_done())
             left = self.running.epoch < self.options.epochs
             where = f"in epoch {self.running.epoch + 1}, after step {self.running.step}" if left else "with the test"
             self._say(f"goes on {where}")

@@ -10,12 +10,45 @@ Value = TypeVar("Value")
 
 def write_atomically(path: Path, text: str) -> None:
     """Replaces a file in one step; several processes may do so at once."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    temporary = temporary_of(path)
     try:
         temporary.write_text(text)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """Replaces a file in one step that a loss of power does not undo: the old or the new one is there, whole."""
+    temporary = temporary_of(path)
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        _sync_folder(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def temporary_of(path: Path) -> Path:
+    """What a file is called while this process writes it."""
+    return path.with_name(f"{path.name}.{os.getpid()}.tmp")
+
+
+def remove_temporaries(path: Path) -> None:
+    """Removes what processes that were killed while they wrote a file have left of it."""
+    for temporary in path.parent.glob(f"{path.name}.*.tmp"):
+        temporary.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def remember(path: Path, text: str, say: Callable[[str], None]) -> None:

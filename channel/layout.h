@@ -54,11 +54,12 @@ struct Party {
 };
 
 // A pass over a seed set that the trainer asks for: batches first_step, first_step + step_stride, ... With several
-// ranks each asks for its own share; all get the same number, and those past the last of the set are empty.
+// ranks each asks for its own share; all get the same number, and those past the last of the set are empty. A pass that
+// goes on where another was broken off begins with a later step: the batches before it are not built.
 struct Request {
   uint64_t pass;         // numbered from 1, increasing
   uint64_t epoch;        // keys shuffle and draws
-  uint64_t first_step;   // the trainer's rank
+  uint64_t first_step;   // the trainer's rank, plus step_stride for each of its batches that are done already
   uint64_t step_stride;  // how many ranks there are
   uint32_t seed_set;     // file seeds-<seed_set>.npy, int64 [n], in the channel's folder
   uint32_t shuffle;      // 0: the set's own order

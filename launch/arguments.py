@@ -84,3 +84,26 @@ def three(text: str) -> tuple[float, float, float]:
     if len(numbers) != 3 or not all(0 <= number < 1e9 for number in numbers):
         raise argparse.ArgumentTypeError(f"expected three numbers for local, peer and host, found {text}")
     return numbers
+
+
+def note_given(parser: argparse.ArgumentParser) -> None:
+    """Has the parser say in ``given`` which options (those added from now on) stand on the command line."""
+    parser.register("action", None, _NotedStore)
+    parser.register("action", "store_true", _NotedStoreTrue)
+    parser.set_defaults(given=frozenset())
+
+
+class _Noted(argparse.Action):
+    """An option that adds its name to `given` when it stands on the command line."""
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        super().__call__(parser, namespace, values, option_string)
+        namespace.given = namespace.given | {self.dest}
+
+
+class _NotedStore(_Noted, argparse._StoreAction):
+    pass
+
+
+class _NotedStoreTrue(_Noted, argparse._StoreTrueAction):
+    pass

@@ -7,8 +7,11 @@ from pathlib import Path
 from cohort.base.errors import CohortError
 
 
-def apply_config(parser: argparse.ArgumentParser, path: Path) -> None:
+def apply_config(parser: argparse.ArgumentParser, path: Path) -> frozenset[str]:
     """Makes the values of a TOML file (``batch-size = 1024``) the parser's defaults, so that arguments win over them.
+
+    Returns:
+        the names of the options that the file has.
 
     Raises:
         CohortError: the file is no TOML, or names an unknown option or a value the option does not take.
@@ -19,12 +22,15 @@ def apply_config(parser: argparse.ArgumentParser, path: Path) -> None:
         raise CohortError(str(path), "a TOML file of options", str(error)) from error
     names = [(text.removeprefix("--"), action) for action in parser._actions for text in action.option_strings]
     options = {name.replace("-", "_"): action for name, action in names if name not in ("-h", "help", "config")}
+    configured = set()
     for name, value in config.items():
         action = options.get(name.replace("-", "_"))
         if action is None:
             known = ", ".join(sorted(dest.replace("_", "-") for dest in options if not dest.startswith("debug")))
             raise CohortError(f"{path}: {name}", f"one of {known}", "an unknown option")
         parser.set_defaults(**{action.dest: _converted(action, value, f"{path}: {name}")})
+        configured.add(action.dest)
+    return frozenset(configured)
 
 
 def _converted(action: argparse.Action, value, place: str):

@@ -14,8 +14,9 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     try:
         if getattr(args, "config", None):
-            apply_config(args.config_parser, args.config)
+            configured = apply_config(args.config_parser, args.config)
             args = parser.parse_args(argv)
+            args.configured = configured
         return args.func(args)
     except CohortError as error:
         print(f"cohort: {error}", file=sys.stderr)

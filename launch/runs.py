@@ -11,25 +11,50 @@ from cohort.base.programs import program
 from cohort.channel.run_folder import RunFolder, rank_folders
 from cohort.launch.devices import visible_by_uuid
 from cohort.launch.mps import Mps
+from cohort.launch.resume import CHECKPOINT
 from cohort.launch.supervise import Stopped, Supervisor, ignore_stop_signals, stop_on_signals
 
 
-def run_programs(out: Path, run: dict, show_output: bool, num_trainers: int = 1) -> int:
+def run_programs(
+    out: Path, run: dict, show_output: bool, num_trainers: int = 1, inherited: tuple[int, ...] = ()
+) -> int:
     """Starts a sampler and its trainers on ``run`` (what becomes run.json), watches them; returns the exit code.
 
     ``run["sampler"]`` gets ``channel`` and ``owner_pid`` here. 0: all ended well; 1: one failed, reported on standard
     error; 128 + n: stopped by signal n.
+
+    Args:
+        inherited: descriptors that the processes hold open as long as they live.
     """
     stop_on_signals()
     try:
         with contextlib.ExitStack() as cleanup:
-            return _run(out, run, show_output, num_trainers, cleanup)
+            supervisor = _start(out, run, show_output, num_trainers, inherited, cleanup)
+            code = _watch(supervisor)
     except Stopped as stop:
         print(f"cohort: stopped by signal {stop.number}; what is finished is in {out}", file=sys.stderr)
-        return 128 + stop.number
+        code = 128 + stop.number
+    if code and (out / CHECKPOINT).exists():
+        print(f"cohort: to go on: cohort train --resume {out}", file=sys.stderr)
+    return code
 
 
-def _run(out: Path, run: dict, show_output: bool, num_trainers: int, cleanup: contextlib.ExitStack) -> int:
+def _watch(supervisor: Supervisor) -> int:
+    try:
+        return supervisor.watch()
+    except Stopped:
+        supervisor.stop_trainers()
+        raise
+
+
+def _start(
+    out: Path,
+    run: dict,
+    show_output: bool,
+    num_trainers: int,
+    inherited: tuple[int, ...],
+    cleanup: contextlib.ExitStack,
+) -> Supervisor:
     """What must be undone goes to ``cleanup``; signals are ignored from there on."""
     folder = RunFolder()
     cleanup.callback(folder.remove)
@@ -42,7 +67,7 @@ def _run(out: Path, run: dict, show_output: bool, num_trainers: int, cleanup: co
     run["time_sliced"] = on_gpu and mps is None
     run["sampler"] |= {"channel": str(folder.path), "owner_pid": os.getpid(), "end_with_parent": True}
     write_atomically(out / "run.json", json.dumps(run, indent=2) + "\n")
-    supervisor = Supervisor(rank_folders(folder.path, run["sampler"]["num_ranks"]), mps)
+    supervisor = Supervisor(rank_folders(folder.path, run["sampler"]["num_ranks"]), mps, inherited)
     cleanup.callback(supervisor.stop)
     cleanup.callback(ignore_stop_signals)
     supervisor.start_sampler([program("cohort-sampler"), str(out / "run.json")], out / "sampler.log")
@@ -50,7 +75,7 @@ def _run(out: Path, run: dict, show_output: bool, num_trainers: int, cleanup: co
     for rank in range(num_trainers):
         log = out / (f"trainer-{rank}.log" if rank else "trainer.log")
         supervisor.start_trainer(command, log, show_output, rank, num_trainers)
-    return supervisor.watch()
+    return supervisor
 
 
 def start_mps() -> Mps | None:

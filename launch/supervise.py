@@ -18,6 +18,7 @@ from cohort.launch.mps import Mps, end_with_parent
 POLL_SECONDS = 0.05
 GRACE_SECONDS = 0.3  # processes that fall together are looked at together
 STOP_SECONDS = 1.0
+SAVE_SECONDS = 4.0  # for trainers that were told to stop: the step they are in, and a checkpoint
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -51,10 +52,11 @@ class Supervisor:
     Args:
         channels: folders of the run's channels, by rank.
         mps: the daemon the processes use, or None on the CPU.
+        inherited: descriptors that the processes hold open as long as they live.
     """
 
-    def __init__(self, channels: list[Path], mps: Mps | None):
-        self.channels, self.mps = channels, mps
+    def __init__(self, channels: list[Path], mps: Mps | None, inherited: tuple[int, ...] = ()):
+        self.channels, self.mps, self.inherited = channels, mps, inherited
         self.children: list[Child] = []
 
     def start_sampler(self, argv: list[str], log: Path) -> None:
@@ -79,6 +81,7 @@ class Supervisor:
                 stdout=None if show_output else file,
                 stderr=file,
                 preexec_fn=_begin_child,
+                pass_fds=self.inherited,
             )
 
     def watch(self) -> int:
@@ -126,13 +129,21 @@ class Supervisor:
         trainers = [child for child in self.children if child.role == "trainer"]
         return {"sampler": first_failed} | {trainer.name: said[trainer.rank]["trainer"] for trainer in trainers}
 
+    def stop_trainers(self) -> None:
+        """Ends the trainers, while the sampler still runs: they finish their step and write a checkpoint. Bounded."""
+        self._end([child for child in self.children if child.role == "trainer"], SAVE_SECONDS)
+
     def stop(self) -> None:
-        """Ends what still runs: asks, then takes it off the GPU, then kills. Bounded."""
-        for child in self.children:
+        """Ends what still runs. Bounded."""
+        self._end(self.children, STOP_SECONDS)
+
+    def _end(self, children: list[Child], seconds: float) -> None:
+        """Asks them, then takes them off the GPU, then kills them."""
+        for child in children:
             if child.process.poll() is None:
                 child.process.terminate()
-        deadline = time.monotonic() + STOP_SECONDS
-        for child in self.children:
+        deadline = time.monotonic() + seconds
+        for child in children:
             try:
                 child.process.wait(timeout=max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
@@ -215,6 +226,7 @@ def stopped_later():
 
 
 def _begin_child() -> None:
-    """As the child itself has it once it has loaded: it ends with us, and Ctrl-C is our business."""
+    """It ends with us, and what a terminal tells all of us (Ctrl-C, that it closes) is our business."""
     end_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)

@@ -5,11 +5,23 @@ import importlib.util
 import json
 import os
 import re
+import sys
+import tempfile
 import time
 from pathlib import Path
 
 from cohort.base.errors import CohortError
-from cohort.launch.arguments import above_zero, fanout, gpus, not_negative, positive, probability, sampler_sms, seed
+from cohort.launch.arguments import (
+    above_zero,
+    fanout,
+    gpus,
+    not_negative,
+    note_given,
+    positive,
+    probability,
+    sampler_sms,
+    seed,
+)
 from cohort.launch.cache_options import (
     add_cache_options,
     add_row_options,
@@ -20,14 +32,26 @@ from cohort.launch.cache_options import (
 from cohort.launch.calibrate import trainer_bytes
 from cohort.launch.devices import resolve_device
 from cohort.launch.partition import add_partition_option, clique_seeds, cliques_of_ranks, parts_file
+from cohort.launch.resume import CHECKPOINT, arguments_of, remove_parts, remove_results, resumed, sole_use
 from cohort.launch.runs import run_programs
 
 
 def register(commands) -> None:
     """Adds the command."""
     parser = commands.add_parser("train", help="train a model", description=__doc__)
+    note_given(parser)
     add_train_options(parser)
-    parser.set_defaults(func=train, config_parser=parser)
+    next(action for action in parser._actions if action.dest == "dataset").nargs = "?"  # --resume knows it
+    parser.add_argument(
+        "--checkpoint-every",
+        type=positive,
+        metavar="N",
+        help="write RUN/checkpoint.pt every N steps (default: at the end of each epoch)",
+    )
+    parser.add_argument(
+        "--resume", type=Path, metavar="RUN", help="go on where the run in this folder stopped, with its options"
+    )
+    parser.set_defaults(func=train, config_parser=parser, configured=frozenset())
 
 
 def add_train_options(parser: argparse.ArgumentParser) -> None:
@@ -117,6 +141,13 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
 
 def train(args: argparse.Namespace) -> int:
     """Runs the command; see run_programs for the exit code."""
+    args.given = (args.given | args.configured) - ({"dataset"} if args.dataset is None else set())
+    if args.resume:
+        return _go_on(args)
+    if args.dataset is None:
+        args.config_parser.error("the following arguments are required: DIR")
+    _check_watching(args)
+    arguments = arguments_of(args)
     meta, dataset = open_dataset(args.dataset)
     eval_fanout = args.eval_fanout or args.fanout
     if len(eval_fanout) != len(args.fanout):
@@ -145,9 +176,10 @@ def train(args: argparse.Namespace) -> int:
         "quiet": args.quiet,
         "profile": args.profile,
         "sampler_sms": sampler_sms_of(args),
-        "tensorboard": _has_tensorboard(args.tensorboard),
-        "prometheus": None if args.prometheus is None else str(_writable(args.prometheus.absolute())),
+        "tensorboard": args.tensorboard,
+        "prometheus": arguments["prometheus"],
         "partition": _partition(args, dataset),
+        "checkpoint_every": args.checkpoint_every,
     }
     if args.trainer_bytes is None:
         args.trainer_bytes = _measured_trainer_bytes(args, dataset, meta, trainer)
@@ -155,26 +187,38 @@ def train(args: argparse.Namespace) -> int:
         "mps": not args.no_mps,
         "sampler": sampler_options(args, dataset, plan_file=out / "plan.json"),
         "trainer": trainer,
+        "arguments": arguments,
     }
-    return run_programs(_fresh(out), run, show_output=True, num_trainers=run["sampler"]["num_ranks"])
+    with sole_use(_folder(out)) as inherited:
+        remove_results(out)
+        return run_programs(out, run, True, run["sampler"]["num_ranks"], inherited)
 
 
-def _has_tensorboard(wanted: bool) -> bool:
-    if wanted and importlib.util.find_spec("tensorboard") is None:
-        raise CohortError("--tensorboard", "the package tensorboard", "none", "pip install tensorboard")
-    return wanted
+def _go_on(args: argparse.Namespace) -> int:
+    """--resume."""
+    out = args.resume.absolute()
+    _check_watching(args)
+    run = resumed(args)
+    open_dataset(Path(run["sampler"]["dataset"]))
+    with sole_use(out) as inherited:
+        remove_parts(out)
+        if not (out / CHECKPOINT).exists():
+            print(f"cohort: no {CHECKPOINT} in {out}: the run begins at the beginning", file=sys.stderr)
+        return run_programs(out, run, True, run["sampler"]["num_ranks"], inherited)
 
 
-def _writable(file: Path) -> Path:
-    """A file that may be replaced all the time.
+def _check_watching(args: argparse.Namespace) -> None:
+    """Of --tensorboard and --prometheus, whose file is replaced all the time.
 
     Raises:
-        CohortError: its folder is none, or cannot be written.
+        CohortError: the package is not there; the file's folder is none, or cannot be written.
     """
-    if file.is_dir() or not os.access(file.parent, os.W_OK):
+    if args.tensorboard and importlib.util.find_spec("tensorboard") is None:
+        raise CohortError("--tensorboard", "the package tensorboard", "none", "pip install tensorboard")
+    file = args.prometheus and args.prometheus.absolute()
+    if file and (file.is_dir() or not os.access(file.parent, os.W_OK)):
         found = "a folder" if file.is_dir() else f"no folder {file.parent} to write to"
         raise CohortError("--prometheus", f"a file such as {file.parent / 'cohort.prom'}", found, "make its folder")
-    return file
 
 
 def _partition(args: argparse.Namespace, dataset: Path) -> dict | None:
@@ -221,12 +265,12 @@ def _measured_trainer_bytes(args: argparse.Namespace, dataset: Path, meta: dict,
     )
 
 
-def _fresh(out: Path) -> Path:
-    """The run's folder, without the results of an earlier run."""
+def _folder(out: Path) -> Path:
+    """The run's folder, which is made if need be."""
     try:
         out.mkdir(parents=True, exist_ok=True)
-        for name in ("summary.json", "metrics.jsonl", "plan.json", "timeline.json", "trace.json", "model.pt"):
-            (out / name).unlink(missing_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
     except OSError as error:
         raise CohortError(str(out), "a folder that can be written", str(error), "choose another --out") from error
     return out

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from cohort.base.errors import CohortError
-from cohort.launch.arguments import above_zero, ratios
+from cohort.launch.arguments import above_zero, note_given, ratios
 from cohort.launch.devices import resolve_device
 from cohort.launch.supervise import Stopped, ignore_stop_signals, stop_on_signals
 from cohort.launch.train import add_train_options, open_dataset
@@ -19,22 +19,6 @@ TRIAL_EPOCHS = 3
 RESULTS = ("tune.json", "tune.png", "run.toml")
 
 
-class _Noted(argparse.Action):
-    """An option that adds its name to `given` when it stands on the command line."""
-
-    def __call__(self, parser, namespace, values, option_string=None):
-        super().__call__(parser, namespace, values, option_string)
-        namespace.given = namespace.given | {self.dest}
-
-
-class _NotedStore(_Noted, argparse._StoreAction):
-    pass
-
-
-class _NotedStoreTrue(_Noted, argparse._StoreTrueAction):
-    pass
-
-
 def register(commands) -> None:
     """Adds the command."""
     parser = commands.add_parser(
@@ -43,8 +27,7 @@ def register(commands) -> None:
         description=f"{__doc__} Cache ratio, SMs of the sampler, slots, reuse and compression are varied one by one,"
         " less those on the command line; a --config file says where to begin. Several GPUs get one ratio for all.",
     )
-    parser.register("action", None, _NotedStore)
-    parser.register("action", "store_true", _NotedStoreTrue)
+    note_given(parser)
     add_train_options(parser)
     parser.add_argument("--minutes", type=above_zero, default=10.0, help="bound of all trials (default 10)")
     parser.add_argument(
@@ -61,7 +44,7 @@ def register(commands) -> None:
     }
     for action in parser._actions:
         action.help = texts.get(action.dest, action.help)
-    parser.set_defaults(func=tune, config_parser=parser, given=frozenset())
+    parser.set_defaults(func=tune, config_parser=parser)
 
 
 def _candidates(text: str) -> list[float]:

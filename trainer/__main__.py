@@ -10,6 +10,7 @@ from pathlib import Path
 from cohort.base.errors import CohortError
 from cohort.channel.run_folder import rank_folders
 from cohort.trainer import _native
+from cohort.trainer.stop import StopRequest
 
 
 def main(run_json: Path) -> int:
@@ -19,7 +20,8 @@ def main(run_json: Path) -> int:
     # A rank that waits for a dead one in an all-reduce would never come to handle SIGTERM.
     _native.end_with_parent(run["sampler"]["owner_pid"], signal.SIGKILL if num_ranks > 1 else signal.SIGTERM)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the launcher's business
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    stop = StopRequest()
+    signal.signal(signal.SIGTERM, stop.on_signal)
     from cohort.trainer.source import BatchSource, wait_for_channel
 
     digests = run["trainer"]["task"] == "digest"
@@ -44,7 +46,7 @@ def main(run_json: Path) -> int:
 
             take_batches(sources[0], run, run_json.parent)
         else:
-            _train(sources[0], run, run_json.parent)
+            _train(sources[0], run, run_json.parent, stop)
     except BaseException as error:
         for source in sources:
             source.fail(f"{type(error).__name__}: {error}")
@@ -52,11 +54,12 @@ def main(run_json: Path) -> int:
     return 0
 
 
-def _train(source, run: dict, out: Path) -> None:
+def _train(source, run: dict, out: Path, stop: StopRequest) -> None:
     import numpy as np
     import torch
 
     from cohort.trainer.cache_report import predicted
+    from cohort.trainer.checkpoint import NAME, CheckpointFile, identity_of
     from cohort.trainer.progress import print_table
     from cohort.trainer.ranks import Place, Ranks
     from cohort.trainer.train import Trainer, TrainOptions
@@ -70,10 +73,14 @@ def _train(source, run: dict, out: Path) -> None:
     if source.device.type == "cuda":
         torch.cuda.set_device(source.device)
     ranks = Ranks(Place(source.rank, source.num_ranks), source.device, Path(run["sampler"]["channel"]) / "store")
-    trainer = Trainer(options, source, ranks, splits, out, run["sampler"].get("bytes_per_second"))
+    checkpoint = CheckpointFile(out / NAME, identity_of(run))
+    links = run["sampler"].get("bytes_per_second")
+    trainer = Trainer(options, source, ranks, splits, out, links, checkpoint, stop)
     trainer.report.time_sliced = run.get("time_sliced", False)
     expected = predicted(run["sampler"])
     trainer.report.cache = None if expected is None else {"predicted": expected, "measured": []}
+    if run.get("resume"):
+        trainer.resume()
     print_table(trainer.run(), trainer.quiet)
     ranks.leave()
 

@@ -27,7 +27,7 @@ class Floor:
     def __init__(self, device: torch.device, bytes_per_second: list[float] | None):
         self._on_gpu = device.type == "cuda"
         self._links = bytes_per_second if self._on_gpu else None
-        self._sample_seconds_an_edge = float("inf")
+        self.sample_seconds_an_edge = float("inf")  # of the fastest batch so far
         self.step_seconds = 0.0  # of a whole batch, of the slowest rank
 
     def add(self, slot) -> None:
@@ -35,7 +35,7 @@ class Floor:
         edges = sum(slot.num_sampled_edges)
         if edges > 0:
             taken_us = slot.sample_us + (0 if self._on_gpu else slot.fetch_us)
-            self._sample_seconds_an_edge = min(self._sample_seconds_an_edge, taken_us / 1e6 / edges)
+            self.sample_seconds_an_edge = min(self.sample_seconds_an_edge, taken_us / 1e6 / edges)
 
     def time_step(self, step: Callable[[], object]) -> float:
         """Seconds of a training step, one after the other, while nothing else runs."""
@@ -65,7 +65,7 @@ class Floor:
         parts = dict.fromkeys(NAMES, 0.0)
         parts["trainer"] = self.step_seconds * epoch.num_seeds / batch_size / num_ranks
         if edges > 0:
-            parts["sampler"] = self._sample_seconds_an_edge * edges
+            parts["sampler"] = self.sample_seconds_an_edge * edges
         if self._links:
             ranks = epoch.ranks or [vars(epoch)]
             for part, tier, rate in (("pcie", "host", self._links[2]), ("nvlink", "peer", self._links[1])):

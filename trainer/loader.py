@@ -1,6 +1,7 @@
 """NeighborLoader: PyG's loader over a sampler process of its own."""
 
 import contextlib
+import functools
 import itertools
 import json
 import os
@@ -9,10 +10,8 @@ import tempfile
 import warnings
 import weakref
 from collections.abc import Iterator, Sequence
-from operator import index, itemgetter
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch_geometric.data import Data
 
@@ -20,13 +19,13 @@ from cohort.base.errors import CohortError
 from cohort.base.programs import POLITE, log_tail, program
 from cohort.cache.options import CacheOptions, sampler_members
 from cohort.channel.run_folder import RunFolder, meeting_point, rank_folders
-from cohort.trainer import _native
-from cohort.trainer.cache_arguments import cache_options, is_integer, with_gpu_memory
-from cohort.trainer.ranks import Place, place_from_environment
+from cohort.trainer.cache_arguments import cache_options, with_gpu_memory
+from cohort.trainer.loader_arguments import checked_fanout, checked_positive, count_nodes, ids_of, resolve_device
+from cohort.trainer.loader_state import checked_position, digest_of
+from cohort.trainer.ranks import place_from_environment
 from cohort.trainer.sm_partition import divide_gpu
 from cohort.trainer.source import BatchSource, wait_for_channel, wait_for_file
 
-INT32_MAX = 2**31 - 1
 OTHER_RANKS_SECONDS = 2.0  # how long the rank that started the sampler waits for the others to be done with it
 num_samplers = itertools.count()  # of this process
 
@@ -71,6 +70,8 @@ class NeighborLoader:
     batches: where a pass has too few, the last one of some has no seeds; ``drop_last`` leaves out such a last step.
     Weight each rank's loss by its share of the seeds.
 
+    ``state_dict()`` and ``load_state_dict()`` take up an epoch in its middle.
+
     Raises:
         CohortError: bad data, arguments or devices; the sampler's end, with its last stage and log.
     """
@@ -101,11 +102,13 @@ class NeighborLoader:
         _sampler: "_Sampler | None" = None,
         _debug: dict | None = None,
     ):
-        self.num_neighbors = _checked_fanout(num_neighbors)
-        self.batch_size = _checked_positive("batch_size", batch_size)
+        self.num_neighbors = checked_fanout(num_neighbors)
+        self.batch_size = checked_positive("batch_size", batch_size)
         self.shuffle = shuffle
         self.drop_last = drop_last
         self.epoch = 0  # epochs begun so far; set it to repeat or skip epochs
+        self._under_way: list[int] | None = None  # epoch of the iteration begun last, batches yielded; None: it is over
+        self._loaded: list[int] | None = None  # the same of a state, with which the next iteration begins
         if _sampler is None:
             options = {"topology": topology, "compress": compress, "order": order, "num_slots": num_slots, "seed": seed}
             options["reuse"] = reuse
@@ -116,7 +119,7 @@ class NeighborLoader:
             if sampler_sms:
                 _sampler.divide_gpu(sampler_sms)
         self._sampler = _sampler
-        self._ids = _ids_of(input_nodes, self._sampler.num_nodes)
+        self._ids = ids_of(input_nodes, self._sampler.num_nodes)
         self._seed_set = self._sampler.source.add_seeds(self._ids)
 
     def with_nodes(self, input_nodes, *, shuffle: bool = False, num_neighbors=None, batch_size=None):
@@ -144,13 +147,55 @@ class NeighborLoader:
     def __iter__(self) -> Iterator[Data]:
         self._sampler.require_open()
         epoch, self.epoch = self.epoch, self.epoch + 1
-        source = self._sampler.source
+        position = self._loaded if self._loaded and self._loaded[0] == epoch else [epoch, 0]
+        self._under_way, self._loaded = position, None
+        source, done = self._sampler.source, position[1]
         try:
-            which = source.request(self._seed_set, self.num_neighbors, self.batch_size, epoch, self.shuffle)
+            which = source.request(self._seed_set, self.num_neighbors, self.batch_size, epoch, self.shuffle, done)
             # No local name for the batch: it would hold the slot.
-            yield from map(itemgetter(0), source.batches(which, len(self)))
+            yield from map(functools.partial(_counted, position), source.batches(which, len(self) - done))
         except CohortError as error:
             raise self._sampler.explain(error) from None
+        if self._under_way is position:
+            self._under_way = None
+
+    def state_dict(self) -> dict:
+        """Where the loader is, in numbers and text: after the batch yielded last, or at the begin of the next epoch.
+
+        With ``load_state_dict``, the convention of torch.utils.data's stateful loaders: keep it in your checkpoint
+        beside the model. Every rank's loader has the same.
+        """
+        epoch, step = self.epoch, 0
+        if self._loaded and self._loaded[0] == self.epoch:
+            epoch, step = self._loaded
+        elif self._under_way and self._under_way[0] == self.epoch - 1:
+            epoch, step = self._under_way
+        return self._identity() | {"epoch": epoch, "step": step}
+
+    def load_state_dict(self, state: dict) -> None:
+        """The next iteration yields what was left of the epoch in ``state``; batches before it are not sampled again.
+
+        Raises:
+            CohortError: the state is that of a loader of other batches.
+        """
+        self._loaded = checked_position(state, self._identity(), len(self))
+        self.epoch, self._under_way = self._loaded[0], None
+
+    def _identity(self) -> dict:
+        """What the batches follow from, but for the data set itself."""
+        return {
+            "seed": int(self._sampler.seed),
+            "num_ranks": self._sampler.place.size,
+            "num_neighbors": self.num_neighbors,
+            "batch_size": self.batch_size,
+            "shuffle": bool(self.shuffle),
+            "drop_last": bool(self.drop_last),
+            "input_nodes": self._digest,
+        }
+
+    @functools.cached_property
+    def _digest(self) -> str:
+        return digest_of(self._ids)
 
     def close(self) -> None:
         """Ends the sampler. Batches still referenced stay valid."""
@@ -163,6 +208,12 @@ class NeighborLoader:
         self.close()
 
 
+def _counted(position: list[int], batch_and_slot) -> Data:
+    """The batch; counts it in ``position``, [epoch, batches]."""
+    position[1] += 1
+    return batch_and_slot[0]
+
+
 class _Sampler:
     """A sampler process, this rank's channel to it, and its end.
 
@@ -173,10 +224,11 @@ class _Sampler:
         self, data: Path, device, options: dict, cache: CacheOptions, fanout: list[int], batch_size: int, limit_seconds
     ):
         self.data = data.absolute()
-        self.num_nodes = _num_nodes(self.data)
+        self.num_nodes = count_nodes(self.data)
         self.place = place_from_environment()
         self.process = None
-        kind, gpu = _resolve_device(device, self.place)
+        self.seed = options["seed"]
+        kind, gpu = resolve_device(device, self.place)
         self._cleanup = contextlib.ExitStack()
         self._finalizer = weakref.finalize(self, _clean_up, os.getpid(), self._cleanup)
         meeting = meeting_point(next(num_samplers)) if self.place.local_size > 1 else None
@@ -240,7 +292,7 @@ class _Sampler:
         try:
             if self.source.device.type != "cuda":
                 raise CohortError("sampler_sms", "a GPU", str(self.source.device), "leave it out")
-            divide_gpu(self.source, _checked_positive("sampler_sms", sampler_sms))
+            divide_gpu(self.source, checked_positive("sampler_sms", sampler_sms))
         except BaseException:
             self.close()
             raise
@@ -324,70 +376,3 @@ def _end(process, folder: RunFolder, log: Path, shared: bool) -> None:
             process.kill()
             process.wait()
     folder.remove()
-
-
-def _num_nodes(data: Path) -> int:
-    try:
-        return int(json.loads((data / "meta.json").read_text())["num_nodes"])
-    except (OSError, ValueError, KeyError) as error:
-        raise CohortError(
-            str(data / "meta.json"), "a data set's meta.json", str(error), "make one with cohort dataset import"
-        ) from error
-
-
-def _checked_positive(name: str, value: int) -> int:
-    if not is_integer(value) or not 1 <= value <= INT32_MAX:
-        raise CohortError(name, "an integer of at least 1", repr(value))
-    return index(value)
-
-
-def _checked_fanout(fanout: Sequence[int]) -> list[int]:
-    good = isinstance(fanout, Sequence | np.ndarray) and len(fanout) > 0
-    if not good or not all(is_integer(k) and -1 <= k <= INT32_MAX for k in fanout):
-        raise CohortError("num_neighbors", "one integer a hop, each -1 (all) or at least 0", repr(fanout))
-    return [index(k) for k in fanout]
-
-
-def _ids_of(input_nodes, num_nodes: int) -> np.ndarray:
-    """int64 [n] ids from None, ids or a mask."""
-    if input_nodes is None:
-        return np.arange(num_nodes, dtype=np.int64)
-    try:
-        ids = np.asarray(torch.as_tensor(input_nodes).cpu())
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise CohortError("input_nodes", "integer ids [n] or a bool mask", str(error)) from error
-    if ids.dtype == np.bool_:
-        if ids.shape != (num_nodes,):
-            raise CohortError("input_nodes", f"a mask of shape [{num_nodes}]", f"shape {list(ids.shape)}")
-        ids = np.flatnonzero(ids)
-    if ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer):
-        raise CohortError("input_nodes", "integer ids [n] or a bool mask", f"{ids.dtype} {list(ids.shape)}")
-    ids = ids.astype(np.int64)
-    if len(ids) and (ids.min() < 0 or ids.max() >= num_nodes):
-        raise CohortError("input_nodes", f"ids in [0, {num_nodes})", f"{ids.min()} .. {ids.max()}")
-    if len(np.unique(ids)) != len(ids):
-        raise CohortError("input_nodes", "every node once", f"{len(ids) - len(np.unique(ids))} duplicates")
-    return ids
-
-
-def _resolve_device(device, place: Place) -> tuple[str, int]:
-    """("cpu" or "cuda", ordinal) for what the user asked for. Ranks of one machine have the GPUs 0, 1, ... in turn."""
-    ours = place.local_rank if place.local_size > 1 else None
-    if str(device) == "auto":
-        if not _native.with_cuda() or not torch.cuda.is_available():
-            return "cpu", 0
-        return "cuda", torch.cuda.current_device() if ours is None else ours
-    try:
-        device = torch.device(device)
-    except (RuntimeError, TypeError) as error:
-        raise CohortError("device", "auto, cpu, cuda or cuda:N", repr(device)) from error
-    if device.type not in ("cpu", "cuda"):
-        raise CohortError("device", "auto, cpu, cuda or cuda:N", str(device))
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise CohortError("device", "a GPU", "none", "check nvidia-smi and CUDA_VISIBLE_DEVICES, or use device='cpu'")
-    if device.type == "cuda" and not _native.with_cuda():
-        raise CohortError("device", "cpu", "cuda", "this build of cohort has the CPU backend only")
-    if device.type == "cuda" and ours is not None and device.index not in (None, ours):
-        hint = "choose GPUs with CUDA_VISIBLE_DEVICES"
-        raise CohortError("device", f"cuda:{ours} on local rank {ours}", str(device), hint)
-    return device.type, (ours or 0) if device.index is None else device.index

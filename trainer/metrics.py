@@ -1,7 +1,9 @@
 """Where the time of an epoch goes, and what a run leaves behind."""
 
+import contextlib
 import json
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
@@ -216,12 +218,63 @@ class RunReport:
         for tier, read in row_tiers.items():
             self.bytes[tier] += read["bytes"]
 
+    def take_up(self, earlier: dict) -> None:
+        """Makes the results of an earlier part of the run, ``asdict`` of its report, the begin of this one's."""
+        for name in ("val_accuracy", "best_epoch", "bytes", "sampler_sms"):
+            setattr(self, name, earlier[name])
+        self.epochs = [EpochReport(**epoch) for epoch in earlier["epochs"]]
+
     def write(self, path: Path) -> None:
         """Writes the summary in one piece: a reader sees the old one or the new one."""
         write_atomically(path, json.dumps(asdict(self), indent=2) + "\n")
 
 
-def append_line(path: Path, record: dict) -> None:
-    """Appends one JSON object to a .jsonl file."""
-    with open(path, "a") as file:
-        file.write(json.dumps(record) + "\n")
+class MetricsFile:
+    """RUN/metrics.jsonl: one JSON object a line and epoch. A line that a full disk refuses comes with the next one.
+
+    Args:
+        path: the file.
+        epochs: those that are done already: the file holds their lines and no others.
+    """
+
+    def __init__(self, path: Path, epochs: list[EpochReport]):
+        self._path = path
+        self._waiting = ""
+        if epochs or path.exists():
+            write_atomically(path, "".join(map(_line, epochs)))
+
+    def append(self, report: EpochReport) -> None:
+        """Adds a line.
+
+        Raises:
+            OSError: there is no room; the file is as it was.
+        """
+        self._waiting += _line(report)
+        with open(self._path, "ab", buffering=0) as file:
+            size = file.tell()
+            try:
+                _write_all(file, self._waiting.encode())
+            except OSError:
+                file.truncate(size)
+                raise
+        self._waiting = ""
+
+
+def _line(report: EpochReport) -> str:
+    return json.dumps(asdict(report)) + "\n"
+
+
+def _write_all(file, data: bytes) -> None:
+    """Writes to a file without a buffer, which may take less than it is given."""
+    while data:
+        data = data[file.write(data) :]
+
+
+@contextlib.contextmanager
+def unless_full(path: Path) -> Iterator[None]:
+    """Inside, what keeps a file from being written (a full disk) is said on standard output, and the run goes on."""
+    try:
+        yield
+    except OSError as error:
+        with contextlib.suppress(OSError):  # standard output may lie on the same disk
+            print(f"cohort: warning: {path} was not written, and the run goes on without it: {error}", flush=True)

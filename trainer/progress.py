@@ -20,10 +20,11 @@ UPDATE_SECONDS = 0.2
 class Progress:
     """A bar over the seeds of all epochs, with epoch, loss, seeds/s and wait share; nothing when quiet.
 
-    It shows what one rank sees, times the number of ranks: they go in step.
+    It shows what one rank sees, times the number of ranks: they go in step. ``done`` seeds were done by an earlier part
+    of the run.
     """
 
-    def __init__(self, num_epochs: int, num_seeds: int, quiet: bool, num_ranks: int = 1):
+    def __init__(self, num_epochs: int, num_seeds: int, quiet: bool, num_ranks: int = 1, done: int = 0):
         self._num_epochs, self._num_ranks = num_epochs, num_ranks
         self._bar = RichProgress(
             TextColumn("epoch {task.fields[epoch]}"),
@@ -34,11 +35,17 @@ class Progress:
             console=Console(quiet=quiet),
         )
         self._task = self._bar.add_task(
-            "train", total=num_epochs * num_seeds, epoch=f"1/{num_epochs}", loss="-", rate="-", wait="-"
+            "train",
+            total=num_epochs * num_seeds,
+            completed=done,
+            epoch=f"{min(done // max(1, num_seeds) + 1, num_epochs)}/{num_epochs}",
+            loss="-",
+            rate="-",
+            wait="-",
         )
         self._begin = time.perf_counter()
         self._last_update = 0.0
-        self._seeds = 0
+        self._done, self._seeds = done, 0
         self._loss = _DelayedScalar()
 
     def __enter__(self):
@@ -57,7 +64,7 @@ class Progress:
         self._last_update = now
         self._bar.update(
             self._task,
-            completed=self._seeds,
+            completed=self._done + self._seeds,
             epoch=f"{epoch + 1}/{self._num_epochs}",
             loss=self._loss.latest(self._num_ranks * loss_sum / labelled.clamp(min=1)),
             rate=f"{self._seeds / (now - self._begin):,.0f}",

@@ -1,5 +1,6 @@
 """The trainers of one run: how many there are, and what they add up between them."""
 
+import collections
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from cohort.base.errors import CohortError
 from cohort.trainer.metrics import StepClock
+from cohort.trainer.stop import StopRequest
+
+STEPS_LATE = 8  # more than a GPU is ever behind its host: the slots, by default 3, are the bound
 
 
 @dataclass(frozen=True)
@@ -103,3 +107,45 @@ class Ranks:
         """Ends what joins the ranks, when all are done."""
         if self.size > 1:
             dist.destroy_process_group()
+
+
+class Agreement:
+    """Has all ranks end after the same step when one of them is told to stop.
+
+    The word goes along with a sum that each step makes anyway. A GPU's answer is looked at some steps later, so that
+    its host does not wait for it.
+
+    Args:
+        ranks: those that are to agree.
+        device: where their sums are.
+    """
+
+    def __init__(self, ranks: Ranks, device: torch.device):
+        self._ranks = ranks
+        self._late = STEPS_LATE if device.type == "cuda" else 0
+        self._answers: collections.deque[tuple[torch.Tensor, torch.cuda.Event | None]] = collections.deque()
+
+    def sum(self, value: torch.Tensor, stop: StopRequest) -> torch.Tensor:
+        """The sum of every rank's ``value``, an integer []; once in each step."""
+        if self._ranks.size == 1:
+            return value
+        total, asked = self._ranks.sum(torch.stack([value, value.new_full((), int(stop.asked))]))
+        answer = asked.to("cpu", non_blocking=True)
+        event = None
+        if asked.is_cuda:
+            event = torch.cuda.Event()
+            event.record()
+        self._answers.append((answer, event))
+        return total
+
+    def stops(self, stop: StopRequest) -> bool:
+        """Whether this step is the last, for all ranks."""
+        if self._ranks.size == 1:
+            return stop.asked
+        while len(self._answers) > self._late:
+            answer, event = self._answers.popleft()
+            if event:
+                event.synchronize()
+            if answer.item() > 0:
+                return True
+        return False

@@ -5,6 +5,7 @@ from pathlib import Path
 import torch
 
 from cohort.trainer.kernel_trace import KernelTrace
+from cohort.trainer.metrics import unless_full
 from cohort.trainer.profiler_ranges import ProfilerRanges
 from cohort.trainer.ranks import Ranks
 from cohort.trainer.step_log import Step, StepLog
@@ -18,7 +19,7 @@ PROFILED_EPOCHS, PROFILED_STEPS = 2, 500
 class Recorder:
     """Records steps of one rank.
 
-    RUN/timeline.json: the first training steps of the second epoch, or of the first where there is only one.
+    RUN/timeline.json: the first training steps of the second epoch, or of the last where there is none.
     RUN/trace.json: the first steps of the first two epochs, validation included. With it, trainers of GPUs show their
     steps of all epochs to profilers.
 
@@ -26,11 +27,13 @@ class Recorder:
         device: the trainer's.
         num_epochs: of the run.
         profile: whether to make a trace.
+        first_whole: the first epoch that is run from its beginning, before which none is shown; None: the run has a
+            timeline already.
     """
 
-    def __init__(self, device: torch.device, num_epochs: int, profile: bool = False):
+    def __init__(self, device: torch.device, num_epochs: int, profile: bool = False, first_whole: int | None = 0):
         self._device = device
-        self._timeline_epoch = min(1, num_epochs - 1)
+        self._timeline_epoch = None if first_whole is None else min(max(1, first_whole), num_epochs - 1)
         self._num_profiled = min(PROFILED_EPOCHS, num_epochs) if profile else 0
         self._epoch: int | None = None  # that runs now
         self._task = ""  # of the pass that runs now
@@ -75,8 +78,9 @@ class Recorder:
         self._end_pass()
         if self._epoch == self._timeline_epoch:
             rows = ranks.gather(rows_of(self._shown))
-            if ranks.rank == 0:
-                write_timeline(out / "timeline.json", self._epoch, rows)
+            if ranks.rank == 0 and any(spans for of_rank in rows for spans in of_rank.values()):
+                with unless_full(out / "timeline.json"):
+                    write_timeline(out / "timeline.json", self._epoch, rows)
         if self._epoch + 1 == self._num_profiled:
             self._write_trace(ranks, out)
         self._epoch = None
@@ -106,8 +110,10 @@ class Recorder:
     def _write_trace(self, ranks: Ranks, out: Path) -> None:
         self._stop_kernels()
         parts = [out / f"trace-{rank}.part" for rank in range(ranks.size)]
-        write_part(parts[ranks.rank], ranks.rank, self._traced, self._kernels.events() if self._kernels else [])
+        with unless_full(parts[ranks.rank]):
+            write_part(parts[ranks.rank], ranks.rank, self._traced, self._kernels.events() if self._kernels else [])
         self._traced, self._kernels = [], None
         ranks.gather(None)  # all parts are there
         if ranks.rank == 0:
-            merge(parts, out / "trace.json")
+            with unless_full(out / "trace.json"):
+                merge(parts, out / "trace.json")

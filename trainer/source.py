@@ -20,7 +20,7 @@ class Pass:
 
     Attributes:
         number: the channel's number for it.
-        num_steps: batches it has for this trainer.
+        num_steps: batches it has for this trainer, less those that were left out.
     """
 
     number: int
@@ -80,21 +80,25 @@ class BatchSource:
         batch_size: int,
         epoch: int = 0,
         shuffle: bool = False,
+        done: int = 0,
     ) -> Pass:
-        """Asks for a pass; the sampler starts on it as soon as it is done with earlier ones."""
+        """Asks for a pass, without this trainer's first ``done`` batches, which nobody builds then.
+
+        The sampler starts on it as soon as it is done with earlier ones.
+        """
         groups = self._groups[seed_set]
         num_batches = len(groups) * -(-max(groups) // batch_size)
         number = self._receiver.request(
             seed_set=seed_set,
             epoch=epoch,
-            first_step=self.rank,
+            first_step=self.rank + done * self.num_ranks,
             step_stride=self.num_ranks,
             shuffle=shuffle,
             batch_size=batch_size,
             fanout=list(fanout),
             sampler_sms=self.sampler_sms,
         )
-        return Pass(number, -(-num_batches // self.num_ranks))
+        return Pass(number, max(0, -(-num_batches // self.num_ranks) - done))
 
     def batches(self, which: Pass, num_steps: int | None = None) -> Iterator[tuple[Batch, "_native.HeldSlot"]]:
         """Yields (batch, slot) for the steps of a pass, in order; breaking off cancels what is left of it."""

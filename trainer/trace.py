@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from cohort.base.files import temporary_of
 from cohort.trainer.step_log import Span, Step
 
 SAMPLE, FETCH = range(2)  # tracks of a sampler
@@ -27,17 +28,20 @@ def write_part(path: Path, rank: int, steps: list[Step], kernels: list[dict]) ->
 
 def merge(parts: list[Path], path: Path) -> None:
     """Makes one trace of the ranks' parts, and removes them; a reader sees no half of it."""
-    temporary = path.with_name(f"{path.name}.tmp")
-    with open(temporary, "w") as file:
-        file.write('{"displayTimeUnit": "ms", "traceEvents": [\n')
-        separator = ""
-        for part in parts:
-            with open(part) as lines:
-                for line in lines:
-                    file.write(separator + line.rstrip("\n"))
-                    separator = ",\n"
-        file.write("\n]}\n")
-    os.replace(temporary, path)
+    temporary = temporary_of(path)
+    try:
+        with open(temporary, "w") as file:
+            file.write('{"displayTimeUnit": "ms", "traceEvents": [\n')
+            separator = ""
+            for part in parts:
+                with open(part) as lines:
+                    for line in lines:
+                        file.write(separator + line.rstrip("\n"))
+                        separator = ",\n"
+            file.write("\n]}\n")
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
     for part in parts:
         part.unlink()
 

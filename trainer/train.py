@@ -3,22 +3,25 @@
 import contextlib
 import copy
 import functools
-import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from cohort.base.errors import CohortError
 from cohort.trainer.cache_report import measured
+from cohort.trainer.checkpoint import CheckpointFile
 from cohort.trainer.floor import Floor
 from cohort.trainer.gpu_memory import peak_beside_slots
-from cohort.trainer.metrics import EpochReport, RunReport, StepClock, append_line
+from cohort.trainer.metrics import EpochReport, MetricsFile, RunReport, StepClock, unless_full
 from cohort.trainer.model_file import save_model
 from cohort.trainer.models import SampledGNN
 from cohort.trainer.progress import Progress
-from cohort.trainer.ranks import Ranks
+from cohort.trainer.ranks import Agreement, Ranks
 from cohort.trainer.recorder import Recorder
+from cohort.trainer.resume import state_of, take_up
+from cohort.trainer.running_epoch import RunningEpoch
 from cohort.trainer.seed_parts import seeds_by_rank
 from cohort.trainer.sm_partition import (
     CANDIDATES,
@@ -30,6 +33,7 @@ from cohort.trainer.sm_partition import (
     seconds_a_step,
 )
 from cohort.trainer.source import BatchSource, Pass
+from cohort.trainer.stop import StopRequest
 from cohort.trainer.train_step import Scores, TrainStep, adam
 from cohort.trainer.watch import Watch
 
@@ -60,7 +64,8 @@ class TrainOptions:
     tensorboard: bool = False  # see watch.py
     prometheus: str | None = None  # a file
     partition: dict | None = None  # ranks train on seeds of parts of their own: see seed_parts.py
-    max_batches: int | None = None  # of each pass; for a run that is only to be measured
+    max_batches: int | None = None  # of each pass; for a run that is only to be measured, and makes no checkpoints
+    checkpoint_every: int | None = None  # steps; None: at the end of each epoch
 
 
 class Trainer:
@@ -73,6 +78,8 @@ class Trainer:
         splits: int64 ids of "train", "val" and "test".
         out: the run's folder.
         bytes_per_second: what links to GPU memory, peers and the host give; None: unknown.
+        checkpoint: where to write what ``resume()`` takes up; None: nowhere.
+        stop: how the trainer hears that it is to end.
     """
 
     def __init__(
@@ -83,8 +90,12 @@ class Trainer:
         splits: dict[str, np.ndarray],
         out: Path,
         bytes_per_second: list[float] | None = None,
+        checkpoint: CheckpointFile | None = None,
+        stop: StopRequest | None = None,
     ):
         self.options, self.source, self.ranks, self.out = options, source, ranks, out
+        self.checkpoint, self.stop = checkpoint, stop or StopRequest()
+        self.agreement = Agreement(ranks, source.device)
         self.quiet = options.quiet or ranks.rank > 0
         self.device = source.device
         own = {"train": seeds_by_rank(splits["train"], **options.partition)} if options.partition else {}
@@ -107,33 +118,37 @@ class Trainer:
         if ranks.rank > 0:  # the same weights everywhere, but a dropout of its own
             torch.manual_seed(options.seed + ranks.rank)
         self.optimizer = adam(self.model, self.device, options.lr, options.weight_decay)
-        self.step = self._step_of(self.shared_model, self.optimizer, ranks.sum)
+        self.step = self._step_of(self.shared_model, self.optimizer, self._sum_labelled)
         self.floor = Floor(self.device, bytes_per_second)
         self.recorder = Recorder(self.device, options.epochs, options.profile)
         watched = (options.tensorboard, options.prometheus and Path(options.prometheus)) if ranks.rank == 0 else ()
         self.watch = Watch(out, *watched, num_ranks=ranks.size)
         self.report = RunReport(device=str(self.device), num_ranks=ranks.size)
+        self.running = RunningEpoch(0, self.device)
+        self.best_model: dict | None = None  # parameters of the epoch that did best in validation
+
+    def resume(self) -> None:
+        """Takes up what the checkpoint holds; where there is none, the run begins at the beginning.
+
+        Raises:
+            CohortError: it is damaged, or of another run.
+        """
+        state = self.checkpoint.read()
+        if state is not None:
+            take_up(self, state, self.checkpoint.path)
+            self.watch.take_up(self.running.epoch, self._seeds_done())
+            left = self.running.epoch < self.options.epochs
+            where = f"in epoch {self.running.epoch + 1}, after step {self.running.step}" if left else "with the test"
+            self._say(f"goes on {where}")
 
     def run(self) -> RunReport:
         """All epochs, validation after each, the test with the weights that did best in validation."""
         if self.options.sampler_sms == "auto":
             self._choose_sampler_sms()
-        best_weights = None
-        asked = self._ask_for_epoch(0)
-        with Progress(self.options.epochs, self.sizes["train"], self.quiet, self.ranks.size) as progress:
-            for epoch in range(self.options.epochs):
-                train_pass, val_pass = asked
-                if epoch + 1 < self.options.epochs:  # so that the sampler need not stop between passes
-                    asked = self._ask_for_epoch(epoch + 1)
-                self.recorder.epoch_begins(epoch)
-                report = self.train_epoch(epoch, train_pass, progress)
-                report.val_accuracy = self.evaluate(val_pass) if val_pass else None
-                self.recorder.epoch_ended(self.ranks, self.out)
-                self._keep(report)
-                if self._is_best(report):
-                    best_weights = copy.deepcopy(self.model.state_dict())
-                    self._keep_model(best_weights)
-        self.model.load_state_dict(best_weights)
+        metrics = MetricsFile(self.out / "metrics.jsonl", self.report.epochs) if self.ranks.rank == 0 else None
+        with self.stop.later():
+            self._run_epochs(metrics)
+        self.model.load_state_dict(self.best_model)
         if self.sizes["test"]:
             self.report.test_accuracy = self.evaluate(self._ask("test", self.options.eval_fanout))
         if self.device.type == "cuda" and self.report.cache is None:
@@ -145,28 +160,79 @@ class Trainer:
         self.watch.run_ended(self.report.test_accuracy)
         return self.report
 
-    def train_epoch(self, epoch: int, which: Pass, progress: Progress) -> EpochReport:
-        """This rank's share of a pass over the training seeds; the report's loss is the mean over labelled seeds."""
+    def _run_epochs(self, metrics: MetricsFile | None) -> None:
+        """Those that are left, the one that is under way first."""
+        first = self.running.epoch
+        asked = self._ask_for_epoch(first, self.running.step) if first < self.options.epochs else None
+        done = self._seeds_done()
+        with Progress(self.options.epochs, self.sizes["train"], self.quiet, self.ranks.size, done) as progress:
+            for epoch in range(first, self.options.epochs):
+                train_pass, val_pass = asked
+                if epoch + 1 < self.options.epochs:  # so that the sampler need not stop between passes
+                    asked = self._ask_for_epoch(epoch + 1)
+                self.recorder.epoch_begins(epoch)
+                report = self.train_epoch(train_pass, progress)
+                report.val_accuracy = self.evaluate(val_pass) if val_pass else None
+                self.recorder.epoch_ended(self.ranks, self.out)
+                self._keep(report, metrics)
+                self.running = RunningEpoch(epoch + 1, self.device)
+                self.step.reset()
+                if self.options.checkpoint_every is None or epoch + 1 == self.options.epochs:
+                    self._save()
+
+    def train_epoch(self, which: Pass, progress: Progress) -> EpochReport:
+        """The rest of a pass over the training seeds; of all ranks, the loss is the mean over labelled seeds."""
+        running, step = self.running, self.step
         self.model.train()
-        report = EpochReport(epoch)
-        step = self.step
-        step.reset()
         self.recorder.pass_begins("train")
-        clock = self.ranks.clock = StepClock(self.device)
+        clock = self.ranks.clock = running.go_on()
         for slot in self._slots(which):
             self.recorder.step_begins(clock.step_begins())
             step(slot)
             self.recorder.step_ended(clock.step_ended(), slot)
-            report.add(slot)
+            running.add(slot)
             self.watch.step(slot.num_seeds)
             self.floor.add(slot)
-            progress.step(epoch, slot.num_seeds, step.loss_sum, step.num_labelled, clock)
-        report.wait_seconds, report.train_seconds, report.all_reduce_seconds = clock.totals()
-        report.seconds = time.perf_counter() - clock.start
+            progress.step(running.epoch, slot.num_seeds, step.loss_sum, step.num_labelled, clock)
+            stops = self.agreement.stops(self.stop)
+            if stops or self._is_due():
+                self._save()
+                clock = self.ranks.clock = running.go_on()
+            if stops:
+                self.stop.leave()
+        running.pause()
         self.ranks.clock = None
-        report.loss = (self.ranks.sum(step.loss_sum) / step.num_labelled.clamp(min=1)).item()
+        report = copy.deepcopy(running.report)
+        report.loss = (self.ranks.sum(step.loss_sum.clone()) / step.num_labelled.clamp(min=1)).item()
         report.merge(self.ranks.gather(report))
         return report
+
+    def _sum_labelled(self, count: torch.Tensor) -> torch.Tensor:
+        """The sum that each step makes first."""
+        return self.agreement.sum(count, self.stop)
+
+    def _is_due(self) -> bool:
+        """Whether a checkpoint is to be written after this step."""
+        every = self.options.checkpoint_every
+        return every is not None and (self.running.epoch * self._steps_an_epoch() + self.running.step) % every == 0
+
+    def _steps_an_epoch(self) -> int:
+        return -(-self.sizes["train"] // (self.options.batch_size * self.ranks.size))
+
+    def _seeds_done(self) -> int:
+        """Of a run that is taken up again."""
+        in_epoch = self.running.step * self.options.batch_size * self.ranks.size
+        return self.running.epoch * self.sizes["train"] + min(in_epoch, self.sizes["train"])
+
+    def _save(self) -> None:
+        """Writes a checkpoint of all ranks, after the same step of each; a full disk is said, and the run goes on."""
+        if self.checkpoint is None or self.options.max_batches is not None:
+            return
+        self.running.pause()
+        state = state_of(self)
+        if self.ranks.rank == 0:
+            with unless_full(self.checkpoint.path):
+                self.checkpoint.write(state)
 
     def _step_of(self, model: torch.nn.Module, optimizer: torch.optim.Adam, sum_over_ranks=None) -> TrainStep:
         """Steps of a model; without ``sum_over_ranks`` without other ranks."""
@@ -190,6 +256,9 @@ class Trainer:
         num_steps = min(TIMED_STEPS, steps_of_an_epoch - WARM_UP_STEPS)
         if num_steps < 1:
             self._say(f"--sampler-sms auto: all are shared, as an epoch has fewer than {WARM_UP_STEPS + 1} batches")
+            return
+        if self.report.sampler_sms:  # a run that is taken up again
+            divide_gpu(self.source, self.report.sampler_sms["chosen"])
             return
         own = []
         for sampler_sms in CANDIDATES:
@@ -226,7 +295,7 @@ class Trainer:
     def evaluate(self, which: Pass) -> float:
         """Share of the pass's labelled seeds, those of all ranks, that are classified right."""
         self.model.eval()
-        right, labelled = counts = torch.zeros(2, device=self.device)
+        right, labelled, stops = counts = torch.zeros(3, device=self.device)
         read = EpochReport(0)
         self.recorder.pass_begins("validate")
         clock = StepClock(self.device)
@@ -238,32 +307,53 @@ class Trainer:
             labelled += (y >= 0).sum()
             self.recorder.step_ended(clock.step_ended(), slot)
             read.add(slot)
-        for row_tiers in self.ranks.gather(read.row_tiers):
+            if self.stop.asked:
+                stops += 1
+                break
+        read_by_rank = self.ranks.gather(read.row_tiers)
+        if self.ranks.sum(counts)[2] > 0:
+            self._save()
+            self.stop.leave()
+        for row_tiers in read_by_rank:
             self.report.add_bytes(row_tiers)
-        self.ranks.sum(counts)
         return (right / labelled.clamp(min=1)).item()
 
     def _slots(self, which: Pass):
-        """The slots of the pass, or of its first `max_batches` steps."""
-        return self.source.slots(which, min(which.num_steps, self.options.max_batches or which.num_steps))
+        """The slots of the pass, or of its first `max_batches` steps; where they fail, the state is saved first."""
+        try:
+            yield from self.source.slots(which, min(which.num_steps, self.options.max_batches or which.num_steps))
+        except CohortError:
+            if self.ranks.size == 1 and self.running.epoch < self.options.epochs:
+                self._save()
+            raise
 
-    def _ask(self, name: str, fanout: list[int], epoch: int = 0, shuffle: bool = False) -> Pass:
-        return self.source.request(self.seed_sets[name], fanout, self.options.batch_size, epoch, shuffle)
+    def _ask(self, name: str, fanout: list[int], epoch: int = 0, shuffle: bool = False, done: int = 0) -> Pass:
+        return self.source.request(self.seed_sets[name], fanout, self.options.batch_size, epoch, shuffle, done)
 
-    def _ask_for_epoch(self, epoch: int) -> tuple[Pass, Pass | None]:
-        """Training in a new order each epoch; validation always on the same draws, so that epochs compare."""
-        train = self._ask("train", self.options.fanout, epoch, shuffle=True)
+    def _ask_for_epoch(self, epoch: int, done: int = 0) -> tuple[Pass, Pass | None]:
+        """Training in a new order each epoch; validation always on the same draws, so that epochs compare.
+
+        Args:
+            done: steps of training that are left out.
+        """
+        train = self._ask("train", self.options.fanout, epoch, shuffle=True, done=done)
         return train, self._ask("val", self.options.eval_fanout) if self.sizes["val"] else None
 
-    def _keep(self, report: EpochReport) -> None:
+    def _keep(self, report: EpochReport, metrics: MetricsFile | None) -> None:
+        """Takes an epoch that is done into the run's results."""
         self.report.epochs.append(report)
         self.report.add_bytes(report.row_tiers)
         if self.report.cache:
             self.report.cache["measured"] = measured(self.report.epochs)
+        if self._is_best(report):
+            self.best_model = copy.deepcopy(self.model.state_dict())
+            self._keep_model(self.best_model)
         self.watch.epoch_ended(report)
-        if self.ranks.rank == 0:
-            append_line(self.out / "metrics.jsonl", asdict(report))
-        self._write_summary()
+        if metrics:
+            with unless_full(self.out / "metrics.jsonl"):
+                metrics.append(report)
+        with unless_full(self.out / "summary.json"):
+            self._write_summary()
 
     def _keep_model(self, weights: dict) -> None:
         """For cohort predict; not of a run that is only to be measured."""

@@ -70,10 +70,10 @@ class TrainStep:
         self._graphs_of = graphs_of
         self._graphs = StepGraphs(self._run, device) if graphs_of else None
 
-    def reset(self) -> None:
-        """The sums begin anew."""
-        self.loss_sum.zero_()
-        self.num_labelled.zero_()
+    def reset(self, loss_sum: float = 0.0, num_labelled: float = 0.0) -> None:
+        """The sums begin anew, or with those of earlier steps."""
+        self.loss_sum.fill_(loss_sum)
+        self.num_labelled.fill_(num_labelled)
 
     def __call__(self, slot) -> None:
         """The step on the batch in a slot; all of it is on the current stream, or done."""

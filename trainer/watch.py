@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 from cohort.base.files import write_atomically
-from cohort.trainer.metrics import EpochReport
+from cohort.trainer.metrics import EpochReport, unless_full
 
 WRITE_SECONDS = 5.0  # between two files for Prometheus while an epoch goes on
 PARTS = ("wait", "train", "all_reduce", "sample", "fetch")
@@ -32,8 +32,18 @@ class Watch:
         self._file = prometheus
         self._run, self._num_ranks = out.name, num_ranks
         self._epochs = self._seeds = 0
+        self._folder = out / "tensorboard"
         self._scalars: dict[str, float] = {}
         self._last_write = -WRITE_SECONDS
+
+    def take_up(self, epochs: int, num_seeds: int) -> None:
+        """The run has done so many epochs and seeds before; what was told of later epochs does not count."""
+        self._epochs, self._seeds = epochs, num_seeds
+        if self._events:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._events.close()
+            self._events = SummaryWriter(self._folder, purge_step=epochs + 1)
 
     def step(self, num_seeds: int) -> None:
         """Counts a step of this rank; the others take as many seeds."""
@@ -46,9 +56,10 @@ class Watch:
         self._epochs = report.epoch + 1
         self._scalars = scalars_of(report)
         if self._events:
-            for name, value in self._scalars.items():
-                self._events.add_scalar(name, value, self._epochs)
-            self._events.flush()
+            with unless_full(self._folder):
+                for name, value in self._scalars.items():
+                    self._events.add_scalar(name, value, self._epochs)
+                self._events.flush()
         if self._file:
             self._write(running=True)
 
@@ -64,7 +75,8 @@ class Watch:
             self._write(running=False)
 
     def _write(self, running: bool) -> None:
-        write_atomically(self._file, self._text(running))
+        with unless_full(self._file):
+            write_atomically(self._file, self._text(running))
         self._last_write = time.monotonic()
 
     def _text(self, running: bool) -> str:

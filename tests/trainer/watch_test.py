@@ -78,3 +78,33 @@ def test_events_for_tensorboard(tmp_path):
         (3, pytest.approx(1.25 / 3)),
     ]
     assert events.Scalars("accuracy/test")[0].value == 0.5
+
+
+def test_a_run_that_goes_on_counts_what_it_had_done(tmp_path, monkeypatch):
+    monkeypatch.setattr(watch_module, "WRITE_SECONDS", 0.0)
+    file = tmp_path / "cohort.prom"
+    watch = Watch(tmp_path, prometheus=file)
+    watch.take_up(3, 500)
+    watch.step(20)
+    samples = {name.partition("{")[0]: value for name, value in read(file).items()}
+    assert samples["cohort_seeds_total"] == 520 and samples["cohort_epochs_total"] == 3
+
+
+def test_a_full_disk_does_not_end_the_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(watch_module, "WRITE_SECONDS", 0.0)
+    Watch(tmp_path, prometheus=tmp_path / "nowhere" / "cohort.prom").step(1)
+    assert "cohort.prom was not written, and the run goes on" in capsys.readouterr().out
+
+
+def test_scalars_of_epochs_that_are_done_again_count_once(tmp_path):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    first = Watch(tmp_path, tensorboard=True)
+    for epoch in range(3):
+        first.epoch_ended(a_report(epoch))
+    second = Watch(tmp_path, tensorboard=True)
+    second.take_up(1, 100)
+    for epoch in (1, 2, 3):
+        second.epoch_ended(a_report(epoch))
+    second.run_ended(None)
+    events = accumulator.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert [event.step for event in events.Scalars("loss/train")] == [1, 2, 3, 4]

@@ -1,0 +1,121 @@
+"""``cohort train --resume RUN``: a run goes on with the options that it was started with."""
+
+import argparse
+import contextlib
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from cohort.base.errors import CohortError
+from cohort.base.files import remove_temporaries
+
+CHECKPOINT = "checkpoint.pt"  # the trainer's
+RESULTS = ("summary.json", "metrics.jsonl", "plan.json", "timeline.json", "trace.json", "model.pt", CHECKPOINT)
+FREE = {
+    "quiet",
+    "checkpoint_every",
+    "tensorboard",
+    "prometheus",
+}  # may be other ones: nothing that the run computes depends on them
+NO_OPTIONS = {"help", "config", "out", "resume"}  # of the run
+LOCK_SECONDS = 60.0  # for processes of a run that was killed: memory that was pinned takes seconds to be given back
+
+
+def arguments_of(args: argparse.Namespace) -> dict:
+    """The member "arguments" of run.json: {option: value as JSON has it}, by which a contradiction is found later."""
+    names = {action.dest for action in args.config_parser._actions} - NO_OPTIONS
+    return {name: _plain(getattr(args, name)) for name in sorted(names)}
+
+
+def _plain(value):
+    """As it comes back from JSON; paths are absolute."""
+    return json.loads(json.dumps(value, default=lambda path: str(Path(path).absolute())))
+
+
+def resumed(args: argparse.Namespace) -> dict:
+    """What becomes run.json of the run that goes on.
+
+    Raises:
+        CohortError: there is no such run, or an option says something else than it was started with.
+    """
+    run = _read(args.resume / "run.json")
+    _refuse_contradictions(args, run["arguments"])
+    for name in FREE & args.given:
+        run["trainer"][name] = run["arguments"][name] = _plain(getattr(args, name))
+    return run | {"resume": True}
+
+
+def _read(path: Path) -> dict:
+    try:
+        run = json.loads(path.read_text())
+        if run["trainer"]["task"] == "train" and {"arguments", "sampler", "mps"} <= run.keys():
+            return run
+        reason = "that of another command or version"
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = f"{type(error).__name__}: {error}"
+    raise CohortError(str(path), "what cohort train has written", reason, "name the folder that it had as --out")
+
+
+def _refuse_contradictions(args: argparse.Namespace, arguments: dict) -> None:
+    hint = "leave it out, or start another run without --resume"
+    if "out" in args.given and args.out.absolute() != args.resume.absolute():
+        raise CohortError("--out", f"{args.resume}, where the run goes on", str(args.out), hint)
+    for name in sorted(args.given - FREE - NO_OPTIONS):
+        found = _plain(getattr(args, name))
+        if found != arguments.get(name):
+            place = "DIR" if name == "dataset" else f"--{name.replace('_', '-')}"
+            expected = f"{_shown(arguments.get(name))}, as {args.resume / 'run.json'} has it"
+            raise CohortError(place, expected, _shown(found), hint)
+
+
+def _shown(value) -> str:
+    """As on the command line, about."""
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def remove_results(out: Path) -> None:
+    """Removes what an earlier run has left in a folder."""
+    for name in RESULTS:
+        (out / name).unlink(missing_ok=True)
+    remove_parts(out)
+
+
+def remove_parts(out: Path) -> None:
+    """Removes files that a run was killed over while it wrote them."""
+    for name in (*RESULTS, "run.json"):
+        remove_temporaries(out / name)
+    for part in out.glob("trace-*.part"):
+        part.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def sole_use(out: Path) -> Iterator[tuple[int, ...]]:
+    """Holds a run's folder against other runs; yields descriptors by which processes hold it as long as they live.
+
+    Raises:
+        CohortError: another run works there.
+    """
+    folder = os.open(out, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield (folder,) if _lock(folder, out) else ()
+    finally:
+        os.close(folder)
+
+
+def _lock(folder: int, out: Path) -> bool:
+    """False on a file system without locks of folders."""
+    end = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > end:
+                hint = "wait for its end, or choose another --out"
+                raise CohortError(str(out), "a folder that no run works in", "one that does", hint) from None
+            time.sleep(0.05)
+        except OSError:
+            return False

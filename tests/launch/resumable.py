@@ -1,0 +1,98 @@
+"""Runs that are stopped and taken up again, and what two runs that computed the same have in common."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from processes import SECONDS_TO_START, processes_of, wait_until
+
+import cohort
+
+NUM_NODES, NUM_CLASSES, DIM = 1500, 5, 12
+NUM_SEEDS = 1000  # of training: 32 batches of 32, the last of 8
+OPTIONS = ["--device", "cpu", "--fanout", "5,3", "--batch-size", "32", "--hidden", "16", "--lr", "0.01", "--seed", "4"]
+EPOCHS = 30
+
+
+def small_graph(folder: Path) -> Path:
+    """A data set whose labels can be learned."""
+    generator = torch.Generator().manual_seed(3)
+    labels = torch.randint(NUM_CLASSES, (NUM_NODES,), generator=generator)
+    ids = torch.randperm(NUM_NODES, generator=generator)
+    return cohort.from_tensors(
+        folder,
+        x=torch.rand(NUM_NODES, DIM, generator=generator) + F.one_hot(labels, DIM) * 0.5,
+        y=labels,
+        edge_index=torch.randint(NUM_NODES, (2, 10000), generator=generator),
+        train_ids=ids[:NUM_SEEDS],
+        val_ids=ids[NUM_SEEDS:1250],
+        test_ids=ids[1250:],
+    )
+
+
+class Launch:
+    """A running `cohort train`, quiet, with its standard error in a file beside `out`.
+
+    Attributes:
+        lines: of its standard output, as they come.
+    """
+
+    def __init__(self, out: Path, *arguments):
+        self.out, self.errors = out, out.with_suffix(".err")
+        self.lines: list[str] = []
+        with open(self.errors, "w") as errors:
+            command = [sys.executable, "-m", "cohort", "train", *map(str, arguments), "--quiet"]
+            self.launcher = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True
+            )
+        self._reader = threading.Thread(target=lambda: self.lines.extend(self.launcher.stdout), daemon=True)
+        self._reader.start()
+
+    def pids(self) -> dict[str, list[int]]:
+        """Of the launcher, the sampler and the trainers, those that run."""
+        found = {"launcher": [self.launcher.pid], "sampler": [], "trainer": []}
+        for pid, argv in processes_of(self.out / "run.json").items():
+            found["sampler" if argv[0].endswith("/cohort-sampler") else "trainer"].append(pid)
+        return found
+
+    def wait(self) -> int:
+        """The exit code, when it has ended."""
+        code = self.launcher.wait(timeout=120)
+        self._reader.join()
+        return code
+
+    def stop(self, number: signal.Signals) -> str:
+        """Sends a signal to the launcher; what it has said when it ended with the signal's exit code."""
+        self.launcher.send_signal(number)
+        assert self.wait() == 128 + number, self.errors.read_text()
+        return self.errors.read_text()
+
+    def await_checkpoint(self) -> None:
+        """Waits for a checkpoint of this run, or its end."""
+        path = self.out / "checkpoint.pt"
+        before = path.stat().st_mtime_ns if path.exists() else None
+
+        def written() -> bool:
+            return path.exists() and path.stat().st_mtime_ns != before
+
+        wait_until(lambda: written() or self.launcher.poll() is not None, SECONDS_TO_START, "a checkpoint")
+
+
+def without_times(value):
+    """The same nest, less what the clock has measured."""
+    if isinstance(value, dict):
+        return {name: without_times(member) for name, member in value.items() if not name.endswith("seconds")}
+    return [without_times(member) for member in value] if isinstance(value, list) else value
+
+
+def results_of(out: Path) -> dict:
+    """What RUN/summary.json and RUN/metrics.jsonl hold but for times, as far as a later part of the run says it too."""
+    summary = without_times(json.loads((out / "summary.json").read_text()))
+    assert summary.pop("floor")["epochs"], "a run at its end has floors: times"
+    lines = [without_times(json.loads(line)) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    return {"summary": summary, "metrics": lines}

@@ -1,0 +1,270 @@
+"""A run that was told to stop goes on as if nothing had happened; what cannot go on says why."""
+
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+import torch
+from processes import SECONDS_TO_END, cohort, processes_of, wait_until
+from resumable import EPOCHS, OPTIONS, results_of
+
+TWO = ["--ranks", "2"]
+
+pytestmark = pytest.mark.usefixtures("shm")
+
+
+def position(out) -> tuple[int, int]:
+    """(epoch, step) of the checkpoint."""
+    state = torch.load(out / "checkpoint.pt", weights_only=True)
+    return state["epoch"], state["step"]
+
+
+@pytest.mark.parametrize("more", [[], TWO], ids=["one", "two"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_a_run_that_is_told_to_stop_goes_on_in_the_middle_of_an_epoch(launch, undisturbed, number, more, tmp_path):
+    run, out = launch.train(*more), tmp_path / "run"
+    moments = random.Random(number)
+    stops = []
+    for _ in range(3):
+        run.await_checkpoint()
+        time.sleep(moments.random() * 0.3)
+        said = run.stop(number)
+        assert f"cohort train --resume {out}" in said and "Traceback" not in said
+        assert processes_of(out) == {} and not list(out.glob("*.tmp"))
+        stops.append(position(out))
+        run = launch("--resume", out)
+    assert run.wait() == 0, run.errors.read_text()
+    assert results_of(out) == undisturbed(*more)
+    assert any(step for _, step in stops), f"in the middle of an epoch: {stops}"
+    assert len(json.loads((out / "timeline.json").read_text())["ranks"]) == (2 if more else 1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name)
+def test_a_terminal_tells_all_processes_and_the_launcher_decides(launch, undisturbed, tmp_path, number):
+    run, out = launch.train(), tmp_path / "run"
+    run.await_checkpoint()
+    pids = run.pids()
+    for pid in [*pids["trainer"], *pids["sampler"]]:
+        os.kill(pid, number)
+    run.stop(number)
+    assert launch("--resume", out).wait() == 0
+    assert results_of(out) == undisturbed()
+
+
+@pytest.mark.parametrize("more", [[], TWO], ids=["one", "two"])
+def test_a_checkpoint_every_few_steps(launch, undisturbed, tmp_path, more):
+    run, out = launch.train("--checkpoint-every", "5", *more), tmp_path / "run"
+    run.await_checkpoint()
+    run.launcher.kill()
+    run.wait()
+    wait_until(lambda: not processes_of(out), SECONDS_TO_END, "ending the children")
+    epoch, step = position(out)
+    steps_an_epoch = 16 if more else 32
+    assert (epoch * steps_an_epoch + step) % 5 == 0 or not more, "one trainer also writes when its launcher dies"
+    assert cohort("train", "--resume", out, "--quiet", "--checkpoint-every", "1000000").returncode == 0
+    assert results_of(out) == undisturbed(*more)
+    assert position(out) == (EPOCHS, 0), "the last one is always written"
+    before = results_of(out)
+    assert cohort("train", "--resume", out, "--quiet").returncode == 0, "a run that has ended only repeats its test"
+    assert results_of(out) == before
+
+
+def test_a_run_with_a_planned_cache_reports_of_it_when_it_goes_on(graph, tmp_path):
+    out = tmp_path / "run"
+    options = [*OPTIONS, "--epochs", 3, "--cache-ratio", 0.2, "--quiet", "--out", out]
+    assert cohort("train", graph, *options).returncode == 0
+    before = results_of(out)
+    assert before["summary"]["cache"]["measured"]
+    assert cohort("train", "--resume", out).returncode == 0
+    after = results_of(out)
+    for results in (before, after):
+        for rank in results["summary"]["cache"]["measured"]:
+            rank.pop("gb_per_s")  # a rate is a time
+    assert after == before
+
+
+def test_a_run_without_a_checkpoint_begins_at_the_beginning(launch, undisturbed, tmp_path):
+    out = tmp_path / "run"
+    run = launch.train()
+    wait_until((out / "run.json").exists, 30, "starting")
+    run.launcher.kill()
+    run.wait()
+    for left in ("summary.json.1.tmp", "checkpoint.pt.1.tmp", "trace-0.part"):
+        (out / left).touch()
+    (out / "mine.tmp").touch()
+    (out / "checkpoint.pt").unlink(missing_ok=True)
+    again = cohort("train", "--resume", out)
+    assert again.returncode == 0, again.stderr
+    assert f"no checkpoint.pt in {out}: the run begins at the beginning" in again.stderr
+    assert results_of(out) == undisturbed()
+    assert [path.name for path in out.iterdir() if path.suffix in (".tmp", ".part")] == ["mine.tmp"]
+
+
+def test_a_new_run_in_the_folder_of_another_forgets_its_checkpoint(graph, tmp_path):
+    out = tmp_path / "run"
+    for seed in (1, 2):
+        options = [*OPTIONS, "--seed", seed, "--epochs", 2, "--quiet", "--checkpoint-every", 1000, "--out", out]
+        assert cohort("train", graph, *options).returncode == 0
+        state = torch.load(out / "checkpoint.pt", weights_only=True)
+        assert state["identity"]["seed"] == seed and len(state["report"]["epochs"]) == 2
+
+
+# --- a full disk -----------------------------------------------------------------------------------------------------
+
+
+class FileLimit:
+    """The trainer may not write files of more than 1 KB."""
+
+    def __init__(self, run):
+        [self.pid] = run.pids()["trainer"]
+
+    def begin(self) -> None:
+        self.before = resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (1024, resource.RLIM_INFINITY))
+
+    def end(self) -> None:
+        resource.prlimit(self.pid, resource.RLIMIT_FSIZE, self.before)
+
+
+class FullDisk:
+    """The run's folder is a tmpfs of 256 KB, which a file fills."""
+
+    def __init__(self, run):
+        self.filler = run.out / "filler"
+
+    def begin(self) -> None:
+        with open(self.filler, "wb", buffering=0) as file:
+            while shutil.disk_usage(self.filler).free:
+                file.write(b"x" * 4096)
+
+    def end(self) -> None:
+        self.filler.unlink()
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=256k", "none", folder]
+    mounted = subprocess.run(command, capture_output=True, text=True)
+    if mounted.returncode != 0:
+        pytest.skip(f"a small tmpfs cannot be mounted: {mounted.stderr.strip()}")
+    yield
+    subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def survives(run, out, full, undisturbed) -> None:
+    run.await_checkpoint()
+    full.begin()
+    names = ("checkpoint.pt", "metrics.jsonl", "summary.json")
+    said = [f"warning: {out / name} was not written, and the run goes on without it" for name in names]
+    wait_until(lambda: all(any(text in line for line in run.lines) for text in said), 30, "warnings")
+    assert torch.load(out / "checkpoint.pt", weights_only=True)["format"] == "cohort checkpoint", "the one before"
+    full.end()
+    assert run.wait() == 0, run.errors.read_text()
+    assert results_of(out) == undisturbed()
+    assert not list(out.glob("*.tmp"))
+
+
+def test_a_run_goes_on_when_files_may_not_grow(launch, undisturbed, tmp_path):
+    run = launch.train()
+    wait_until(lambda: run.pids()["trainer"], 30, "starting")
+    survives(run, tmp_path / "run", FileLimit(run), undisturbed)
+
+
+def test_a_run_goes_on_when_the_disk_is_full(small_disk, launch, undisturbed, tmp_path):
+    run = launch.train()
+    survives(run, tmp_path / "run", FullDisk(run), undisturbed)
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def done(graph, tmp_path_factory, shm):
+    """The folder of a run of two epochs, which tests leave as it is."""
+    out = tmp_path_factory.mktemp("done") / "run"
+    result = cohort("train", graph, *OPTIONS, "--epochs", 2, "--quiet", "--out", out)
+    assert result.returncode == 0, result.stderr
+    return out
+
+
+@pytest.fixture
+def copied(done, tmp_path):
+    return shutil.copytree(done, tmp_path / "copied")
+
+
+def refused(words: list[str], *arguments) -> None:
+    result = cohort("train", *arguments)
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert "Traceback" not in result.stderr
+    for word in words:
+        assert word in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--lr", "0.5"], ["--lr: expected 0.01, as ", "run.json has it, found 0.5", "hint: leave it out"]),
+        (["--lr", "0.003"], ["--lr: expected 0.01", "found 0.003"]),  # though it is the default
+        (["--fanout", "5,4"], ["--fanout: expected 5,3", "found 5,4"]),
+        (["--epochs", "3"], ["--epochs: expected 2", "found 3"]),
+        (["--ranks", "2"], ["--ranks: expected None", "found 2"]),
+        (["--amp"], ["--amp: expected False", "found True"]),
+        (["--out", "elsewhere"], ["--out: expected ", "where the run goes on, found elsewhere"]),
+    ],
+    ids=lambda value: value[0].strip("-") if isinstance(value, list) else None,
+)
+def test_options_that_contradict_the_run_are_refused(done, arguments, words):
+    refused(words, "--resume", done, *arguments)
+
+
+def test_a_config_and_a_data_set_that_contradict_the_run_are_refused(done, tmp_path):
+    (tmp_path / "run.toml").write_text("batch-size = 64\n")
+    refused(["--batch-size: expected 32", "found 64"], "--resume", done, "--config", tmp_path / "run.toml")
+    refused(["DIR: expected ", f"found {tmp_path}"], tmp_path, "--resume", done)
+
+
+def test_options_that_say_the_same_are_taken(copied, graph):
+    same = [graph, *OPTIONS, "--epochs", 2, "--out", copied, "--quiet", "--checkpoint-every", 3]
+    result = cohort("train", "--resume", copied, *same)
+    assert result.returncode == 0, result.stderr
+
+
+def test_what_is_no_run_is_refused(copied, tmp_path):
+    refused(["run.json: expected what cohort train has written", "--out"], "--resume", tmp_path / "nowhere")
+    for text in ("{", "[]", '{"trainer": {"task": "digest"}}', "\x00\xff"):
+        (copied / "run.json").write_text(text, encoding="latin-1")
+        refused(["run.json: expected what cohort train has written"], "--resume", copied)
+    assert cohort("train").returncode == 2
+
+
+def test_a_damaged_checkpoint_and_one_of_another_run_are_refused(copied, done, graph, tmp_path):
+    checkpoint = copied / "checkpoint.pt"
+    whole = checkpoint.read_bytes()
+    checkpoint.write_bytes(whole[: len(whole) // 2])
+    refused([f"{checkpoint}: expected a checkpoint of cohort train, found", "--resume"], "--resume", copied)
+    other = tmp_path / "other"
+    result = cohort("train", graph, *OPTIONS, "--epochs", 1, "--hidden", 8, "--quiet", "--out", other)
+    assert result.returncode == 0, result.stderr
+    shutil.copy(done / "checkpoint.pt", other)
+    refused([f"{other / 'checkpoint.pt'}: epochs: expected 1, found 2", "another run"], "--resume", other)
+
+
+def test_a_folder_that_a_run_works_in_is_left_alone(launch, graph, tmp_path, monkeypatch):
+    import cohort.launch.resume as resume
+
+    monkeypatch.setattr(resume, "LOCK_SECONDS", 0.2)
+    run = launch.train()
+    run.await_checkpoint()
+    with pytest.raises(resume.CohortError, match="expected a folder that no run works in"):
+        with resume.sole_use(tmp_path / "run"):
+            pass
+    run.stop(signal.SIGTERM)
+    with resume.sole_use(tmp_path / "run"):
+        pass

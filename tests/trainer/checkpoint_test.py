@@ -1,0 +1,232 @@
+"""RUN/checkpoint.pt: what is written comes back; what is damaged, foreign or of another run is told."""
+
+import json
+import os
+import pickle
+import random
+from pathlib import Path
+
+import pytest
+import torch
+
+from cohort import CohortError
+from cohort.base.files import write_durably
+from cohort.trainer.checkpoint import CheckpointFile, identity_of, load
+from cohort.trainer.metrics import EpochReport, MetricsFile, unless_full
+from cohort.trainer.stop import StopRequest
+
+IDENTITY = {"model": "sage", "fanout": [5, 3], "lr": 0.01, "num_ranks": 1, "data": "abc"}
+
+
+def a_state() -> dict:
+    torch.manual_seed(1)
+    model = torch.nn.Linear(20, 30)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    model(torch.ones(2, 20)).sum().backward()
+    optimizer.step()
+    return {
+        "epoch": 3,
+        "step": 7,
+        "model": model.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "best_model": None,
+        "report": {"epochs": [{"loss": 0.1}], "val_accuracy": None},
+        "ranks": [{"random": {"cpu": torch.get_rng_state(), "device": None}, "loss_sum": 1.5, "fastest": float("inf")}],
+    }
+
+
+@pytest.fixture
+def file(tmp_path) -> CheckpointFile:
+    found = CheckpointFile(tmp_path / "checkpoint.pt", IDENTITY)
+    found.write(a_state())
+    return found
+
+
+def same(a, b) -> bool:
+    """Whether two nests are equal, bit for bit."""
+    if isinstance(a, torch.Tensor):
+        return torch.equal(a, b) and a.dtype == b.dtype
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[name], b[name]) for name in a)
+    if isinstance(a, list | tuple):
+        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
+    return a == b
+
+
+def test_what_is_written_comes_back(file):
+    state = file.read()
+    assert same({name: state[name] for name in a_state()}, a_state())
+    assert [path.name for path in file.path.parent.iterdir()] == ["checkpoint.pt"]
+    file.write(a_state() | {"step": 8})
+    assert file.read()["step"] == 8
+
+
+def test_without_a_file_there_is_nothing(tmp_path):
+    assert CheckpointFile(tmp_path / "checkpoint.pt", IDENTITY).read() is None
+
+
+def refused(file: CheckpointFile, *words: str) -> None:
+    with pytest.raises(CohortError) as report:
+        file.read()
+    assert str(file.path) in str(report.value) and "hint: " in str(report.value)
+    for word in words:
+        assert word in str(report.value)
+
+
+def test_a_file_that_is_cut_is_refused(file):
+    whole = file.path.read_bytes()
+    for size in [0, 1, 100, len(whole) // 2, len(whole) - 1]:
+        file.path.write_bytes(whole[:size])
+        refused(file, "expected a checkpoint of cohort train", "damaged or foreign")
+
+
+def test_a_bit_that_is_turned_is_found_where_it_changes_anything(file):
+    whole, dice, refusals = file.path.read_bytes(), random.Random(5), 0
+    for _ in range(300):
+        spoiled = bytearray(whole)
+        spoiled[dice.randrange(len(whole))] ^= 1 << dice.randrange(8)
+        file.path.write_bytes(bytes(spoiled))
+        try:
+            state = file.read()
+        except CohortError:
+            refusals += 1
+        else:
+            assert same({name: state[name] for name in a_state()}, a_state()), "padding of the archive"
+    assert refusals > 200
+
+
+class Harmful:
+    def __reduce__(self):
+        return os.mkdir, ("harm",)
+
+
+@pytest.mark.parametrize("kind", ["text", "pickle", "code", "weights", "list"])
+def test_what_another_program_has_written_is_refused_and_not_run(file, kind, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if kind == "text":
+        file.path.write_text("epoch 3\n")
+    elif kind == "pickle":
+        file.path.write_bytes(pickle.dumps(Harmful()))
+    else:
+        torch.save({"code": Harmful(), "weights": {"weight": torch.ones(3)}, "list": [1, 2]}[kind], file.path)
+    refused(file, "damaged or foreign")
+    assert not (tmp_path / "harm").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"version": 2}, ["version: expected 1, found 2", "go on with the version"]),
+        ({"epoch": "3"}, ["epoch: expected a member of", "found '3'"]),
+        ({"ranks": None}, ["ranks: expected a member of"]),
+        ({"model": 5}, ["model: expected a member of"]),
+    ],
+)
+def test_members_that_are_not_what_they_must_be_are_refused(file, change, words):
+    torch.save(torch.load(file.path, weights_only=True) | change, file.path)
+    refused(file, *words)
+
+
+def test_a_folder_in_its_place_is_refused(file):
+    file.path.unlink()
+    file.path.mkdir()
+    refused(file)
+
+
+@pytest.mark.parametrize(("name", "value"), [("lr", 0.02), ("fanout", [5, 4]), ("num_ranks", 2), ("data", "abd")])
+def test_the_checkpoint_of_another_run_is_refused(file, name, value):
+    other = CheckpointFile(file.path, IDENTITY | {name: value})
+    refused(other, f"{name}: expected {value!r}, found {IDENTITY[name]!r}", "another run or data set")
+    assert load(file.path)["identity"] == IDENTITY
+
+
+def test_the_identity_follows_what_the_losses_follow(cora, tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for name in ("meta.json", "train_ids.npy", "val_ids.npy", "test_ids.npy"):
+        (folder / name).write_bytes((cora / name).read_bytes())
+    sampler = {"dataset": str(folder), "device": "cpu", "num_ranks": 1, "seed": 3, "channel": "a"}
+    run = {"trainer": {"task": "train", "lr": 0.1, "quiet": False, "checkpoint_every": 5}, "sampler": sampler}
+    identity = identity_of(run)
+    assert json.loads(json.dumps(identity)) == identity
+    free = {"trainer": run["trainer"] | {"quiet": True, "checkpoint_every": None}}
+    assert identity_of(run | free | {"sampler": sampler | {"channel": "b"}}) == identity
+    assert identity_of(run | {"trainer": run["trainer"] | {"lr": 0.2}}) != identity
+    assert identity_of(run | {"sampler": sampler | {"seed": 4}}) != identity
+    (folder / "val_ids.npy").write_bytes((cora / "test_ids.npy").read_bytes())
+    assert identity_of(run) != identity
+
+
+# --- files on a full disk ------------------------------------------------------------------------------------------
+
+
+def lines_of(path: Path) -> list[int]:
+    return [json.loads(line)["epoch"] for line in path.read_text().splitlines()]
+
+
+def test_lines_that_a_full_disk_refuses_come_with_the_next(tmp_path, monkeypatch):
+    metrics = MetricsFile(tmp_path / "metrics.jsonl", [EpochReport(0)])
+    metrics.append(EpochReport(1))
+
+    def half(file, data):
+        file.write(data[: len(data) // 2])
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("cohort.trainer.metrics._write_all", half)
+        for epoch in (2, 3):
+            with pytest.raises(OSError, match="No space left"):
+                metrics.append(EpochReport(epoch))
+            assert lines_of(tmp_path / "metrics.jsonl") == [0, 1]
+    metrics.append(EpochReport(4))
+    assert lines_of(tmp_path / "metrics.jsonl") == [0, 1, 2, 3, 4]
+
+
+def test_epochs_after_the_checkpoint_are_taken_out(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    first = MetricsFile(path, [])
+    assert not path.exists()
+    for epoch in range(4):
+        first.append(EpochReport(epoch))
+    path.write_text(path.read_text()[:-20])  # killed in the middle of a line
+    MetricsFile(path, [EpochReport(0), EpochReport(1)])
+    assert lines_of(path) == [0, 1]
+
+
+def test_what_cannot_be_written_is_said(tmp_path, capsys):
+    with unless_full(tmp_path / "checkpoint.pt"):
+        raise OSError(28, "No space left on device")
+    said = capsys.readouterr().out
+    assert str(tmp_path / "checkpoint.pt") in said and "No space left on device" in said and "goes on" in said
+
+
+def test_the_file_before_stays_when_a_new_one_cannot_be_written(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    write_durably(path, b"old")
+    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(OSError, match="No space"):
+        write_durably(path, b"new")
+    assert path.read_bytes() == b"old" and [each.name for each in tmp_path.iterdir()] == ["file"]
+
+
+# --- stop signals --------------------------------------------------------------------------------------------------
+
+
+def test_a_signal_ends_the_process_at_once_or_at_the_end_of_the_block():
+    stop = StopRequest()
+    with pytest.raises(SystemExit) as ended:
+        stop.on_signal(15, None)
+    assert ended.value.code == 143
+    stop, reached = StopRequest(), []
+    with pytest.raises(SystemExit) as ended:
+        with stop.later():
+            stop.on_signal(2, None)
+            reached.append(stop.asked)
+    assert ended.value.code == 130 and reached == [True]
+
+
+def test_an_error_in_the_block_is_not_hidden_by_a_signal():
+    stop = StopRequest()
+    with pytest.raises(ValueError, match="the error"), stop.later():
+        stop.on_signal(15, None)
+        raise ValueError("the error")

@@ -1,0 +1,125 @@
+"""RUN/checkpoint.pt: all that a run needs to go on where it was.
+
+A file of ``torch.save`` that ``torch.load(..., weights_only=True)`` reads: tensors, numbers, text, lists and dicts. Its
+members are those of MEMBERS.
+"""
+
+import hashlib
+import io
+import zipfile
+from pathlib import Path
+
+import torch
+
+from cohort.base.errors import CohortError
+from cohort.base.files import write_durably
+
+NAME = "checkpoint.pt"
+FORMAT, VERSION = "cohort checkpoint", 1
+MEMBERS = {
+    "identity": dict,  # of the run, see identity_of
+    "epoch": int,  # that is under way; the number of epochs when all are done
+    "step": int,  # of its steps (a batch a rank), how many are done
+    "model": dict,  # parameters by name
+    "optimizer": dict,  # Adam's state_dict
+    "best_model": (dict, type(None)),  # the parameters of the epoch that did best in validation
+    "report": dict,  # members of summary.json: metrics of the epochs done, best accuracy so far
+    "ranks": list,  # a dict a rank: random states, sums and counts of the epoch that is under way
+}
+# Options that no batch and no loss depends on.
+IRRELEVANT = {"task", "quiet", "profile", "checkpoint_every", "tensorboard", "prometheus"}
+OTHER_RUN = "it belongs to another run or data set: start this one anew, without --resume"
+
+
+def identity_of(run: dict) -> dict:
+    """What the batches and losses of a run follow from: options of run.json, and a digest of the data set's files.
+
+    The digest covers meta.json and the splits; features and topology are too large to be read for it.
+    """
+    folder = Path(run["sampler"]["dataset"])
+    digest = hashlib.sha256()
+    for name in ("meta.json", "train_ids.npy", "val_ids.npy", "test_ids.npy"):
+        digest.update((folder / name).read_bytes())
+    options = {name: value for name, value in run["trainer"].items() if name not in IRRELEVANT}
+    sampler = {name: run["sampler"][name] for name in ("device", "num_ranks")}
+    return options | sampler | {"sampler_seed": run["sampler"]["seed"], "data": digest.hexdigest()}
+
+
+class CheckpointFile:
+    """The checkpoint of a run.
+
+    Args:
+        path: the file.
+        identity: of the run, see identity_of.
+    """
+
+    def __init__(self, path: Path, identity: dict):
+        self.path, self.identity = path, identity
+
+    def write(self, state: dict) -> None:
+        """Replaces the file in one step.
+
+        Args:
+            state: MEMBERS, less the identity. Tensors may be on any device.
+
+        Raises:
+            OSError: it cannot be written; the one before is still there.
+        """
+        data = io.BytesIO()
+        torch.save({"format": FORMAT, "version": VERSION, "identity": self.identity} | on_cpu(state), data)
+        write_durably(self.path, data.getbuffer())
+
+    def read(self) -> dict | None:
+        """MEMBERS of the file, on the CPU; None when there is none.
+
+        Raises:
+            CohortError: it is damaged, or of another run.
+        """
+        if not self.path.exists():
+            return None
+        state = load(self.path)
+        for name in sorted(self.identity.keys() | state["identity"].keys()):
+            expected, found = self.identity.get(name), state["identity"].get(name)
+            if expected != found:
+                raise CohortError(f"{self.path}: {name}", repr(expected), repr(found), OTHER_RUN)
+        return state
+
+
+def load(path: Path) -> dict:
+    """MEMBERS of a checkpoint, on the CPU. Nothing in the file is executed.
+
+    Raises:
+        CohortError: it is not there, damaged, no checkpoint or one of another version.
+    """
+    damaged = "the file is damaged or foreign: start the run anew, without --resume"
+    try:
+        data = io.BytesIO(path.read_bytes())
+        with zipfile.ZipFile(data) as archive:  # torch.load does not look at the checksums
+            spoiled = archive.testzip()
+        if spoiled:
+            raise ValueError(f"a wrong checksum of {spoiled}")
+        data.seek(0)
+        state = torch.load(data, map_location="cpu", weights_only=True)
+    except Exception as error:  # noqa: BLE001 (bytes from outside: torch raises whatever its parsers meet)
+        reason = str(error).strip().partition("\n")[0][:200] or type(error).__name__
+        raise CohortError(str(path), "a checkpoint of cohort train", reason, damaged) from error
+    if not isinstance(state, dict) or state.get("format") != FORMAT:
+        raise CohortError(str(path), f"a file that says {FORMAT!r}", type(state).__name__, damaged)
+    if state.get("version") != VERSION:
+        hint = "go on with the version of cohort that wrote it, or start the run anew"
+        raise CohortError(f"{path}: version", str(VERSION), repr(state.get("version")), hint)
+    for name, kind in MEMBERS.items():
+        if not isinstance(state.get(name), kind):
+            raise CohortError(f"{path}: {name}", f"a member of {kind}", repr(state.get(name))[:200], damaged)
+    return state
+
+
+def on_cpu(value):
+    """The same nest of dicts and lists with every tensor copied to the CPU."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().cpu().clone()
+    if isinstance(value, dict):
+        return {name: on_cpu(member) for name, member in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(on_cpu(member) for member in value)
+    return value

@@ -1,0 +1,86 @@
+"""What the arguments of a NeighborLoader come to. Whatever is wrong raises CohortError."""
+
+import json
+from collections.abc import Sequence
+from operator import index
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from cohort.base.errors import CohortError
+from cohort.trainer import _native
+from cohort.trainer.cache_arguments import is_integer
+from cohort.trainer.ranks import Place
+
+INT32_MAX = 2**31 - 1
+
+
+def count_nodes(data: Path) -> int:
+    """Of a data set's folder."""
+    try:
+        return int(json.loads((data / "meta.json").read_text())["num_nodes"])
+    except (OSError, ValueError, KeyError) as error:
+        raise CohortError(
+            str(data / "meta.json"), "a data set's meta.json", str(error), "make one with cohort dataset import"
+        ) from error
+
+
+def checked_positive(name: str, value: int) -> int:
+    """The argument ``name``, an integer in [1, 2^31)."""
+    if not is_integer(value) or not 1 <= value <= INT32_MAX:
+        raise CohortError(name, "an integer of at least 1", repr(value))
+    return index(value)
+
+
+def checked_fanout(fanout: Sequence[int]) -> list[int]:
+    """The argument ``num_neighbors``."""
+    good = isinstance(fanout, Sequence | np.ndarray) and len(fanout) > 0
+    if not good or not all(is_integer(k) and -1 <= k <= INT32_MAX for k in fanout):
+        raise CohortError("num_neighbors", "one integer a hop, each -1 (all) or at least 0", repr(fanout))
+    return [index(k) for k in fanout]
+
+
+def ids_of(input_nodes, num_nodes: int) -> np.ndarray:
+    """int64 [n] ids from None, ids or a mask."""
+    if input_nodes is None:
+        return np.arange(num_nodes, dtype=np.int64)
+    try:
+        ids = np.asarray(torch.as_tensor(input_nodes).cpu())
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise CohortError("input_nodes", "integer ids [n] or a bool mask", str(error)) from error
+    if ids.dtype == np.bool_:
+        if ids.shape != (num_nodes,):
+            raise CohortError("input_nodes", f"a mask of shape [{num_nodes}]", f"shape {list(ids.shape)}")
+        ids = np.flatnonzero(ids)
+    if ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer):
+        raise CohortError("input_nodes", "integer ids [n] or a bool mask", f"{ids.dtype} {list(ids.shape)}")
+    ids = ids.astype(np.int64)
+    if len(ids) and (ids.min() < 0 or ids.max() >= num_nodes):
+        raise CohortError("input_nodes", f"ids in [0, {num_nodes})", f"{ids.min()} .. {ids.max()}")
+    if len(np.unique(ids)) != len(ids):
+        raise CohortError("input_nodes", "every node once", f"{len(ids) - len(np.unique(ids))} duplicates")
+    return ids
+
+
+def resolve_device(device, place: Place) -> tuple[str, int]:
+    """("cpu" or "cuda", ordinal) for what the user asked for. Ranks of one machine have the GPUs 0, 1, ... in turn."""
+    ours = place.local_rank if place.local_size > 1 else None
+    if str(device) == "auto":
+        if not _native.with_cuda() or not torch.cuda.is_available():
+            return "cpu", 0
+        return "cuda", torch.cuda.current_device() if ours is None else ours
+    try:
+        device = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise CohortError("device", "auto, cpu, cuda or cuda:N", repr(device)) from error
+    if device.type not in ("cpu", "cuda"):
+        raise CohortError("device", "auto, cpu, cuda or cuda:N", str(device))
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise CohortError("device", "a GPU", "none", "check nvidia-smi and CUDA_VISIBLE_DEVICES, or use device='cpu'")
+    if device.type == "cuda" and not _native.with_cuda():
+        raise CohortError("device", "cpu", "cuda", "this build of cohort has the CPU backend only")
+    if device.type == "cuda" and ours is not None and device.index not in (None, ours):
+        hint = "choose GPUs with CUDA_VISIBLE_DEVICES"
+        raise CohortError("device", f"cuda:{ours} on local rank {ours}", str(device), hint)
+    return device.type, (ours or 0) if device.index is None else device.index

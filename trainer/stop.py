@@ -1,0 +1,44 @@
+"""What a trainer does when it is told to stop."""
+
+import contextlib
+import signal
+from collections.abc import Iterator
+from typing import NoReturn
+
+
+class StopRequest:
+    """Ends the process with exit code 128 + signal: at once, or, inside ``later()``, when the loop there looks.
+
+    Attributes:
+        exit_code: of the signal that has come; 0: none.
+    """
+
+    def __init__(self):
+        self.exit_code = 0
+        self._waits = False
+
+    @property
+    def asked(self) -> bool:
+        """Whether a signal has come."""
+        return self.exit_code > 0
+
+    def on_signal(self, number: int, _frame) -> None:
+        """The signal's handler."""
+        self.exit_code = 128 + number
+        if not self._waits:
+            self.leave()
+
+    @contextlib.contextmanager
+    def later(self) -> Iterator[None]:
+        """Inside, a signal only sets ``asked``, so that a step is never cut in two; the end of the block obeys it."""
+        self._waits = True
+        try:
+            yield
+        finally:
+            self._waits = False
+        if self.asked:
+            self.leave()
+
+    def leave(self) -> NoReturn:
+        """Ends the process; where another rank has the signal and this one not yet, as if it had come."""
+        raise SystemExit(self.exit_code or 128 + signal.SIGTERM)

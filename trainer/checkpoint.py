@@ -42,7 +42,7 @@ def identity_of(run: dict) -> dict:
         digest.update((folder / name).read_bytes())
     options = {name: value for name, value in run["trainer"].items() if name not in IRRELEVANT}
     sampler = {name: run["sampler"][name] for name in ("device", "num_ranks")}
-    return options | sampler | {"sampler_seed": run["sampler"]["seed"], "data": digest.hexdigest()}
+    return options | sampler | {"sampler_seed": run["sampler"].get("seed", 0), "data": digest.hexdigest()}
 
 
 class CheckpointFile:

@@ -11,7 +11,6 @@
 #include "trainer/native/attention.h"
 #include "trainer/native/head_rows.h"
 #include "trainer/native/max_rows.h"
-#include "trainer/native/product.h"
 #include "trainer/native/sum_rows.h"
 #include "trainer/native/transpose.h"
 
@@ -154,30 +153,6 @@ void drop_grad(const Stream& stream, int dtype, int activation, int64_t size, do
       DropGradCall{static_cast<Dtype>(dtype), static_cast<Activation>(activation), size, p, at(y), at(grad), at(out)});
 }
 
-#ifdef COHORT_WITH_CUDA
-void product(Address stream, int64_t num_rows, int64_t depth, int64_t width, Address rows, Address weight, Address bias,
-             Address out) {
-  run_on_gpu(ProductCall{num_rows, depth, width, at<const float>(rows), at<const float>(weight), at<const float>(bias),
-                         at<float>(out)},
-             at<CUstream_st>(stream));
-}
-
-void product_grad(Address stream, int64_t num_rows, int64_t depth, int64_t width, Address grad, Address rows,
-                  Address out, Address partial) {
-  run_on_gpu(ProductGradCall{num_rows, depth, width, at<const float>(grad), at<const float>(rows), at<float>(out),
-                             at<float>(partial)},
-             at<CUstream_st>(stream));
-}
-
-void bind_products(nb::module_& m) {
-  m.def("product", &product, "stream"_a, "num_rows"_a, "depth"_a, "width"_a, "rows"_a, "weight"_a, "bias"_a, "out"_a,
-        nb::call_guard<nb::gil_scoped_release>(), "Many rows times a matrix, float32; see trainer/native/product.h.");
-  m.def("product_grad", &product_grad, "stream"_a, "num_rows"_a, "depth"_a, "width"_a, "grad"_a, "rows"_a, "out"_a,
-        "partial"_a, nb::call_guard<nb::gil_scoped_release>(), "The gradient of the matrix.");
-  m.attr("product_part_rows") = kPartRows;
-}
-#endif
-
 std::size_t scratch_bytes([[maybe_unused]] const Stream& stream, [[maybe_unused]] int64_t num_edges) {
 #ifdef COHORT_WITH_CUDA
   if (stream) return transpose_scratch_bytes(num_edges);
@@ -205,9 +180,6 @@ void bind_heads(nb::module_& m) {
 
 void bind_layers(nb::module_& m) {
   bind_heads(m);
-#ifdef COHORT_WITH_CUDA
-  bind_products(m);
-#endif
   nb::class_<BlockRef>(m, "BlockRef", "Edges grouped by row: addresses, see trainer/native/block.h.")
       .def("__init__", [](BlockRef* self, Address offsets, int64_t num_offsets, Address index, Address edge,
                           int64_t num_edges, int64_t num_rows, bool skip_self) {

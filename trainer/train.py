@@ -149,6 +149,7 @@ class Trainer:
         with self.stop.later():
             self._run_epochs(metrics)
         self.model.load_state_dict(self.best_model)
+        self._keep_model(self.best_model)  # a disk may have been full when it was the best
         if self.sizes["test"]:
             self.report.test_accuracy = self.evaluate(self._ask("test", self.options.eval_fanout))
         if self.device.type == "cuda" and self.report.cache is None:

@@ -197,7 +197,7 @@ def _host_memory() -> Iterator[Finding]:
         yield Finding("locked memory", WELL, "no limit below that")
     else:
         cure = "where pinning fails: ulimit -l unlimited; in a container --ulimit memlock=-1"
-        yield Finding("locked memory", WELL, f"at most {format_bytes(soft)}; NVIDIA's driver pins without it", cure)
+        yield Finding("locked memory", WELL, f"at most {format_bytes(soft)} by the limit of this shell", cure)
     threads, cores = os.environ.get("OMP_NUM_THREADS"), len(os.sched_getaffinity(0))
     if threads is not None and threads.isdigit() and int(threads) < cores:
         cure = "unset OMP_NUM_THREADS: loading, planning and the CPU's sampler take as many threads as it says"

@@ -33,7 +33,7 @@ def some_block(device) -> Block:
     return Block(indptr.to(device), source.to(device), SOURCES, TARGETS)
 
 
-def took(layer, kind: str, x: torch.Tensor, block: Block, activation, fused: bool, pair: bool):
+def took(layer, x: torch.Tensor, block: Block, activation, fused: bool, pair: bool):
     """Output, and gradients of x and of the parameters, with the same draws each time."""
     torch.manual_seed(8)
     x = x.detach().clone().requires_grad_()
@@ -55,8 +55,8 @@ def test_the_same_bits(device, dtype, p, kind):
     x = torch.randn(SOURCES, DIM, device=device).to(dtype)
     activation = Activation("relu", p, training=True)
     pair = isinstance(layer, SAGEConv)
-    wanted = took(layer, kind, x, block, activation, fused=False, pair=pair)
-    found = took(layer, kind, x, block, activation, fused=True, pair=pair)
+    wanted = took(layer, x, block, activation, fused=False, pair=pair)
+    found = took(layer, x, block, activation, fused=True, pair=pair)
     for one, other in zip(found, wanted, strict=True):
         assert (one is None) == (other is None)
         if one is not None:

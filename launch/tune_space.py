@@ -87,7 +87,7 @@ class Room:
         self._topology_bytes = data.indptr.nbytes + data.indices.nbytes
         self._gpu_bytes = gpu_memory(args)
         self._trainer_bytes = args.trainer_bytes
-        self._counts: dict | None = None
+        self._counts: list[dict] = []
 
     def learn(self, peak_bytes: int | None) -> None:
         """Takes what a GPU needed beside slots in a run without a cache, unless --trainer-bytes says it."""
@@ -108,8 +108,8 @@ class Room:
 
     def _needs(self, num_slots: int) -> budget.MemoryNeeds:
         args = self._args
-        if self._counts is None and args.cache_policy == "plan":  # the trials with a cache find them there
-            self._counts = presample(self._dataset, args.fanout, args.batch_size, args.presample_batches)
+        if not self._counts and args.cache_policy == "plan":  # the trials with a cache find them there
+            self._counts = [presample(self._dataset, args.fanout, args.batch_size, args.presample_batches)]
         options = CacheOptions(gpu_bytes=self._gpu_bytes, trainer_bytes=self._trainer_bytes)
         return memory_needs(options, self._meta, self._counts, args.fanout, args.batch_size, num_slots)
 

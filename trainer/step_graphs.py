@@ -5,6 +5,7 @@ once for batches of about one size and replayed for each of them: sizes are roun
 edges that a batch lacks are nodes without edges and edges of no node, and bring nothing to any sum.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
@@ -16,7 +17,9 @@ from cohort.nn.activation import GraphKeys
 from cohort.nn.block import Block
 from cohort.trainer import _native
 
-WARM_UP_STEPS = 2  # before the first graph: libraries set themselves up, the optimizer makes its state
+WARM_UP_STEPS = (
+    2  # of a stream, before its first graph: libraries set themselves up for it, the optimizer makes its state
+)
 MOST_GRAPHS = 32  # further sizes go without
 
 
@@ -80,7 +83,7 @@ class StepGraphs:
         self._graphs: dict[tuple, torch.cuda.CUDAGraph] = {}
         self._keys = GraphKeys(device)
         self._pool = torch.cuda.graph_pool_handle()
-        self._warm_up_steps_left = WARM_UP_STEPS
+        self._warm_up_steps = Counter()  # by stream
 
     def __call__(self, slot) -> None:
         """The step on the batch in a slot, whose features' last rows, which nobody has filled, become zeros."""
@@ -106,8 +109,8 @@ class StepGraphs:
         key = padded, x.data_ptr(), stream.cuda_stream
         if key in self._graphs:
             return self._graphs[key]
-        if self._warm_up_steps_left > 0 or len(self._graphs) >= MOST_GRAPHS:
-            self._warm_up_steps_left -= 1
+        if self._warm_up_steps[stream.cuda_stream] < WARM_UP_STEPS or len(self._graphs) >= MOST_GRAPHS:
+            self._warm_up_steps[stream.cuda_stream] += 1
             return None
         graph = torch.cuda.CUDAGraph()
         of_its_own = None if stream == torch.cuda.default_stream(self._device) else stream  # the default cannot capture

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 from processes import SECONDS_TO_START, cohort, processes_of, wait_until
 
+from cohort.dataset import open as open_dataset
 from cohort.launch import main, tune_output
 from cohort.launch.config import apply_config
 from cohort.launch.train import add_train_options
@@ -103,6 +104,13 @@ def test_ratios_fit_by_the_rule_of_the_plan():
     assert fitting("--gpu-memory", "1MB", "--trainer-bytes", "600KB") == [0.0, 0.1]
     assert fitting("--gpu-memory", "1MB", peak=600_000) == [0.0, 0.1], "as the first trial has seen it"
     assert fitting("--gpu-memory", "1MB", "--trainer-bytes", "1KB", peak=600_000) == [0.0, 0.1, 0.5]
+
+
+def test_the_largest_batch_is_the_one_that_was_counted(cora, shm):
+    meta = json.loads((cora / "meta.json").read_text())
+    args = arguments("--gpu-memory", "1GB", "--batch-size", 10, "--fanout", "2", "--presample-batches", 2)
+    room = Room(args, cora, meta, open_dataset(cora))
+    assert room.fits(START | {"cache_ratio": 0.5}) and not room.fits(START | {"cache_ratio": 100.0})
 
 
 def test_every_option_comes_back_from_a_file(tmp_path):

@@ -1,11 +1,12 @@
-"""F.linear with its gradient of the bias summed in parts."""
+"""F.linear for many rows."""
 
 import pytest
 import torch
 import torch.nn.functional as F
 from blocks import DEVICES, assert_as_close
 
-from cohort.nn.linear import PARTS, column_sums, linear
+from cohort.nn import kernels
+from cohort.nn.linear import MANY_ROWS, PARTS, column_sums, linear
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -19,9 +20,11 @@ def test_column_sums(device, rows, dtype):
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("bias", [True, False])
-def test_product_and_gradients_are_those_of_f_linear(device, bias):
+@pytest.mark.parametrize("shape", [(1500, 7, 5), (40000, 100, 128), (33000, 300, 64)])
+def test_product_and_gradients_are_those_of_f_linear(device, bias, shape):
     torch.manual_seed(2)
-    sizes = [(1500, 7), (5, 7), (5,)][: 2 + bias]
+    rows, depth, width = shape
+    sizes = [(rows, depth), (width, depth), (width,)][: 2 + bias]
     ours = [torch.randn(size, device=device, requires_grad=True) for size in sizes]
     theirs = [each.detach().clone().requires_grad_() for each in ours]
     out = linear(*ours, *[None] * (not bias))
@@ -32,6 +35,22 @@ def test_product_and_gradients_are_those_of_f_linear(device, bias):
     wanted.backward(weight)
     for one, other in zip(ours, theirs, strict=True):
         assert_as_close(one.grad, other.grad)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["highest", "high"])
+def test_products_of_our_own_are_for_many_rows_and_full_precision(monkeypatch, precision):
+    if not kernels.takes_products(torch.zeros(1, 64, device="cuda"), 64):
+        pytest.skip("a GPU of compute capability 9.0")
+    calls = []
+    for name in ("product", "product_grad"):
+        own = getattr(kernels, name)
+        monkeypatch.setattr(kernels, name, lambda *args, own=own, name=name: calls.append(name) or own(*args))
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: precision)
+    weight = torch.randn(64, 64, device="cuda", requires_grad=True)
+    for rows in (MANY_ROWS - 1, MANY_ROWS):
+        linear(torch.randn(rows, 64, device="cuda"), weight, None).sum().backward()
+    assert calls == (["product", "product_grad"] if precision == "highest" else [])
 
 
 def test_gradients_are_those_of_differences():

@@ -23,8 +23,7 @@ class HeadReduction {
     target_ = scores.target ? static_cast<const A*>(scores.target)[row * scores.target_stride + head] : A{0};
   }
 
-  __device__ Loaded load(int64_t e) const {
-    const int64_t index = call_.block.index[e];
+  __device__ Loaded load(int64_t e, int64_t index) const {
     return {argument(index), e * call_.dim + head_, !(call_.block.skip_self && index == row_)};
   }
 
@@ -120,9 +119,9 @@ class RowDot : public HeadReduction<A, AttentionGradCall> {
   };
 
   __device__ RowDot(const AttentionGradCall& call, int64_t row, int64_t head) : Base(call, row, head) {}
-  __device__ Loaded load(int64_t e) const {
+  __device__ Loaded load(int64_t e, int64_t index) const {
     const int64_t at = e * call_.dim + this->head_;
-    if (call_.block.skip_self && call_.block.index[e] == this->row_) return {A{0}, A{0}};
+    if (call_.block.skip_self && index == this->row_) return {A{0}, A{0}};
     return {static_cast<const A*>(call_.weights)[at], static_cast<const A*>(call_.grads)[at]};
   }
   __device__ void add(const Loaded& loaded) { sum_ += loaded.weight * loaded.grad; }

@@ -46,8 +46,7 @@ class RowSpread {
 
   __device__ RowSpread(const Call& call, int64_t row, int64_t column) : call_(call), row_(row), column_(column) {}
 
-  __device__ Loaded load(int64_t e) const {
-    const int64_t index = call_.block.index[e];
+  __device__ Loaded load(int64_t e, int64_t index) const {
     const bool counts = !(call_.block.skip_self && index == row_);
     return {load_pack<kVec>(x_of(index)), weights_of(call_.weights, call_.block.number(e)), counts};
   }
@@ -120,8 +119,7 @@ class RowFold {
 
   __device__ RowFold(const Call& call, int64_t row, int64_t column) : call_(call), row_(row), column_(column) {}
 
-  __device__ Loaded load(int64_t e) const {
-    const int64_t index = call_.block.index[e];
+  __device__ Loaded load(int64_t e, int64_t index) const {
     return load_heads(call_.weights, index, call_.block.number(e), 0, !(call_.block.skip_self && index == row_));
   }
 

@@ -14,8 +14,8 @@ class RowMax {
 
   __device__ RowMax(const MaxCall& call, int64_t row, int64_t column) : call_(call), row_(row), column_(column) {}
 
-  __device__ Loaded load(int64_t e) const {
-    return load_pack<kVec>(static_cast<const T*>(call_.x) + call_.block.index[e] * call_.x_stride + column_);
+  __device__ Loaded load(int64_t, int64_t index) const {
+    return load_pack<kVec>(static_cast<const T*>(call_.x) + index * call_.x_stride + column_);
   }
 
   __device__ void add(const Loaded& loaded) {
@@ -81,8 +81,8 @@ class RowMaxGrad {
         column_(column),
         own_(load_pack<kVec>(static_cast<const T*>(call.x) + row * call.x_stride + column)) {}
 
-  __device__ Loaded load(int64_t e) const {
-    const int64_t at = call_.block.index[e] * call_.dim + column_;
+  __device__ Loaded load(int64_t, int64_t index) const {
+    const int64_t at = index * call_.dim + column_;
     Loaded loaded{load_pack<kVec>(static_cast<const T*>(call_.best) + at),
                   load_pack<kVec>(static_cast<const T*>(call_.grad) + at),
                   {}};

@@ -11,6 +11,7 @@
 #include "trainer/native/attention.h"
 #include "trainer/native/head_rows.h"
 #include "trainer/native/max_rows.h"
+#include "trainer/native/product.h"
 #include "trainer/native/sum_rows.h"
 #include "trainer/native/transpose.h"
 
@@ -176,10 +177,45 @@ void bind_heads(nb::module_& m) {
         "partial"_a, "Their gradient.");
 }
 
+#ifdef COHORT_WITH_CUDA
+void product(Address stream, int64_t num_rows, int64_t depth, int64_t width, Address rows, Address weight, Address bias,
+             Address out) {
+  const nb::gil_scoped_release no_gil;
+  run_on_gpu(ProductCall{num_rows, depth, width, at<const float>(rows), at<const float>(weight), at<const float>(bias),
+                         at<float>(out)},
+             at<CUstream_st>(stream));
+}
+
+void product_grad(Address stream, int64_t num_rows, int64_t depth, int64_t width, Address grad, Address rows,
+                  Address out, Address column_sums, Address partial) {
+  const nb::gil_scoped_release no_gil;
+  run_on_gpu(ProductGradCall{num_rows, depth, width, at<const float>(grad), at<const float>(rows), at<float>(out),
+                             at<float>(column_sums), at<float>(partial)},
+             at<CUstream_st>(stream));
+}
+#endif
+
+void bind_products(nb::module_& m) {
+#ifdef COHORT_WITH_CUDA
+  m.def("has_products", &has_products, "Whether the current GPU has what product() and product_grad() need.");
+  m.def("product", &product, "stream"_a, "num_rows"_a, "depth"_a, "width"_a, "rows"_a, "weight"_a, "bias"_a, "out"_a,
+        "Many rows times a matrix, float32; see trainer/native/product.h.");
+  m.def("product_grad", &product_grad, "stream"_a, "num_rows"_a, "depth"_a, "width"_a, "grad"_a, "rows"_a, "out"_a,
+        "column_sums"_a, "partial"_a, "The gradient of the matrix, and that of a bias.");
+  m.def("num_product_parts", &num_product_parts, "num_rows"_a, "depth"_a, "width"_a,
+        "Parts in `partial` of product_grad().");
+  m.attr("max_product_depth") = kMaxProductDepth;
+#else
+  m.def(
+      "has_products", [] { return false; }, "Whether the current GPU has what product() needs: no.");
+#endif
+}
+
 }  // namespace
 
 void bind_layers(nb::module_& m) {
   bind_heads(m);
+  bind_products(m);
   nb::class_<BlockRef>(m, "BlockRef", "Edges grouped by row: addresses, see trainer/native/block.h.")
       .def("__init__", [](BlockRef* self, Address offsets, int64_t num_offsets, Address index, Address edge,
                           int64_t num_edges, int64_t num_rows, bool skip_self) {

@@ -4,11 +4,12 @@
 //
 //   struct Reduction {                 // of the type Call, with elements T and packs of kVec of them
 //     __device__ Reduction(const Call&, int64_t row, int64_t column);
-//     Loaded load(int64_t e) const;    // what an edge brings
-//     void add(const Loaded&);         // edges come in their order
-//     void save(int64_t piece) const;  // what was added goes into scratch memory
-//     void merge(int64_t piece);       // and comes from there; pieces come in their order
-//     void finish(const EdgeRange&);   // writes the row
+//     Loaded load(int64_t e, int64_t index) const;  // what edge e brings, from row `index`
+//     void add(const Loaded&);                      // edges come in their order
+//     void save(int64_t piece) const;               // what was added goes into scratch memory
+//     void merge(int64_t piece);                    // and comes from there; pieces come in their order
+//     void finish(const EdgeRange&);                // writes the row
+//     static constexpr int kMinBlocks = 1;          // on an SM at once; absent: 1
 //   };
 #pragma once
 
@@ -65,58 +66,109 @@ __device__ void store_sums(Dtype dtype, void* out, int64_t at, const A (&sums)[k
 
 // Which rows and columns a group of lanes has.
 struct Tiling {
-  int lanes = 1;  // of a group, a power of two of at most a warp
-  int num_tiles = 1;
+  int lane_bits = 0;  // a group has 2^lane_bits lanes, at most a warp
+  uint32_t num_tiles = 1;
   int64_t num_pieces = 0;
   int64_t num_units = 0;  // pieces, then rows
 
   Tiling(const BlockRef& block, int64_t dim, int vec) : num_pieces(max_pieces(block.num_edges)) {
     const int64_t packs = (dim + vec - 1) / vec;
-    while (lanes < kWarp && lanes < packs) lanes *= 2;
-    num_tiles = static_cast<int>((packs + lanes - 1) / lanes);
+    while (lanes() < kWarp && lanes() < packs) ++lane_bits;
+    num_tiles = static_cast<uint32_t>((packs + lanes() - 1) / lanes());
     num_units = num_pieces + block.num_rows;
+    base::require(num_units * num_tiles <= UINT32_MAX, "rows of a layer, times parts of their columns, below 2^32");
   }
+  COHORT_HOST_DEVICE int lanes() const { return 1 << lane_bits; }
   unsigned blocks(int64_t units) const {
-    const int64_t threads = units * num_tiles * lanes;
+    const int64_t threads = units * num_tiles * lanes();
     return static_cast<unsigned>((threads + base::kBlockThreads - 1) / base::kBlockThreads);
   }
 };
 
+// A lane's place: its group's unit, and the first column of its pack.
+struct Place {
+  int64_t unit, column;
+  uint32_t group_lanes;  // bits of the warp's lanes that are in the group
+
+  __device__ Place(const Tiling& tiling, int vec) {
+    const auto group = static_cast<uint32_t>(base::grid_first() >> tiling.lane_bits);
+    const uint32_t tile = group % tiling.num_tiles, lane = threadIdx.x % kWarp;
+    unit = group / tiling.num_tiles;
+    column = (static_cast<int64_t>(tile) * tiling.lanes() + (lane & (tiling.lanes() - 1))) * vec;
+    group_lanes = (0xFFFFFFFFu >> (kWarp - tiling.lanes())) << (lane >> tiling.lane_bits << tiling.lane_bits);
+  }
+};
+
+// BlockRef::row_at by all lanes of a group together, which look at as many offsets at once.
+__device__ inline int64_t row_at(const BlockRef& block, int64_t at, const Tiling& tiling, uint32_t group_lanes) {
+  const int64_t lanes = tiling.lanes(), lane = threadIdx.x & (tiling.lanes() - 1);
+  if (lanes == 1) return block.row_at(at);
+  int64_t begin = 0, end = block.num_rows < block.num_offsets ? block.num_rows : block.num_offsets;
+  while (begin < end) {  // rows before begin begin at or before the edge, those from end on behind it
+    const int64_t step = (end - begin + lanes - 1) / lanes, probe = begin + lane * step;
+    const int count = __popc(__ballot_sync(group_lanes, probe < end && block.offsets[probe] <= at));
+    if (count == 0) break;
+    end = min(end, begin + count * step);
+    begin += (count - 1) * step + 1;
+  }
+  return begin - 1;
+}
+
+// Adds up to kCount edges of a range from edge `first` on. All indices are asked for before any row, and the last edge
+// again in place of those behind it: where loads stand behind branches, each waits for the one before.
+template <int kCount, typename Reduction>
+__device__ void add_edges(Reduction& reduction, const BlockRef& block, int64_t first, int64_t end) {
+  const auto edge = [&](int k) { return first + k < end ? first + k : end - 1; };
+  int64_t index[kCount];
+  typename Reduction::Loaded loaded[kCount];
+#pragma unroll
+  for (int k = 0; k < kCount; ++k) index[k] = block.index[edge(k)];
+#pragma unroll
+  for (int k = 0; k < kCount; ++k) loaded[k] = reduction.load(edge(k), index[k]);
+#pragma unroll
+  for (int k = 0; k < kCount; ++k) {
+    if (first + k < end) reduction.add(loaded[k]);
+  }
+}
+
 template <typename Reduction>
-__device__ void reduce_edges(Reduction& reduction, EdgeRange range) {
+__device__ void reduce_edges(Reduction& reduction, const BlockRef& block, EdgeRange range) {
   for (int64_t e = range.begin; e < range.end; e += kUnroll) {
-    typename Reduction::Loaded loaded[kUnroll];
-#pragma unroll
-    for (int k = 0; k < kUnroll; ++k) {
-      if (e + k < range.end) loaded[k] = reduction.load(e + k);
+    if (e + 1 == range.end) {  // most rows of a transposed block have one edge
+      add_edges<1>(reduction, block, e, range.end);
+    } else {
+      add_edges<kUnroll>(reduction, block, e, range.end);
     }
-#pragma unroll
-    for (int k = 0; k < kUnroll; ++k) {
-      if (e + k < range.end) reduction.add(loaded[k]);
-    }
+  }
+}
+
+template <typename Reduction>
+constexpr int min_blocks() {
+  if constexpr (requires { Reduction::kMinBlocks; }) {
+    return Reduction::kMinBlocks;
+  } else {
+    return 1;
   }
 }
 
 // Pieces of long rows first, since they take longest, then all other rows.
 template <typename Reduction>
-__global__ void __launch_bounds__(base::kBlockThreads)
+__global__ void __launch_bounds__(base::kBlockThreads, min_blocks<Reduction>())
     reduce_kernel(const __grid_constant__ typename Reduction::Call call, const Tiling tiling) {
-  const int64_t group = base::grid_first() / tiling.lanes;
-  const int64_t unit = group / tiling.num_tiles;
-  const int64_t pack = group % tiling.num_tiles * tiling.lanes + threadIdx.x % tiling.lanes;
-  const int64_t column = pack * Reduction::kPack;
-  if (unit >= tiling.num_units || column >= call.dim) return;
-  const bool is_piece = unit < tiling.num_pieces;
-  const int64_t row = is_piece ? call.block.row_at(unit * kPieceEdges) : unit - tiling.num_pieces;
-  if (row < 0) return;
+  const Place place(tiling, Reduction::kPack);
+  if (place.unit >= tiling.num_units) return;
+  const bool is_piece = place.unit < tiling.num_pieces;
+  const int64_t row = is_piece ? row_at(call.block, place.unit * kPieceEdges, tiling, place.group_lanes)
+                               : place.unit - tiling.num_pieces;
+  if (row < 0 || place.column >= call.dim) return;
   const EdgeRange range = range_of(call.block, row);
-  if (is_piece != range.in_pieces() || (is_piece && unit >= range.end_piece())) return;
-  Reduction reduction(call, row, column);
+  if (is_piece != range.in_pieces() || (is_piece && place.unit >= range.end_piece())) return;
+  Reduction reduction(call, row, place.column);
   if (is_piece) {
-    reduce_edges(reduction, range.piece(unit));
-    reduction.save(unit);
+    reduce_edges(reduction, call.block, range.piece(place.unit));
+    reduction.save(place.unit);
   } else {
-    reduce_edges(reduction, range);
+    reduce_edges(reduction, call.block, range);
     reduction.finish(range);
   }
 }
@@ -125,17 +177,14 @@ __global__ void __launch_bounds__(base::kBlockThreads)
 template <typename Reduction>
 __global__ void __launch_bounds__(base::kBlockThreads)
     merge_kernel(const __grid_constant__ typename Reduction::Call call, const Tiling tiling) {
-  const int64_t group = base::grid_first() / tiling.lanes;
-  const int64_t piece = group / tiling.num_tiles;
-  const int64_t pack = group % tiling.num_tiles * tiling.lanes + threadIdx.x % tiling.lanes;
-  const int64_t column = pack * Reduction::kPack;
-  if (piece >= tiling.num_pieces || column >= call.dim) return;
-  const int64_t row = call.block.row_at(piece * kPieceEdges);
-  if (row < 0) return;
+  const Place place(tiling, Reduction::kPack);
+  if (place.unit >= tiling.num_pieces) return;
+  const int64_t row = row_at(call.block, place.unit * kPieceEdges, tiling, place.group_lanes);
+  if (row < 0 || place.column >= call.dim) return;
   const EdgeRange range = range_of(call.block, row);
-  if (!range.in_pieces() || piece != range.first_piece()) return;
-  Reduction reduction(call, row, column);
-  for (int64_t p = piece; p < range.end_piece(); ++p) reduction.merge(p);
+  if (!range.in_pieces() || place.unit != range.first_piece()) return;
+  Reduction reduction(call, row, place.column);
+  for (int64_t p = place.unit; p < range.end_piece(); ++p) reduction.merge(p);
   reduction.finish(range);
 }
 

@@ -5,34 +5,50 @@
 namespace cohort::trainer {
 namespace {
 
-template <typename T, int kVec, bool kDropIn = false>
+// What becomes of the row that an edge brings: it is added; times factors, or left out where it is the row itself; or
+// that after ReLU and dropout.
+enum class Way { kPlain, kScaled, kDropIn };
+
+template <typename T, int kVec, Way kWay>
 class RowSum {
  public:
   using Call = SumCall;
   static constexpr int kPack = kVec;
+  // Measured: registers of a row against rows at once.
+  static constexpr int kMinBlocks = kWay == Way::kPlain && sizeof(T) == 4 ? 6 : kWay == Way::kDropIn ? 3 : 1;
   using A = Sum<T>;
-  struct Loaded {
+  struct Scaled {
     Pack<T, kVec> x;
     A factor;
     bool counts;
     int64_t index;
   };
+  using Loaded = std::conditional_t<kWay == Way::kPlain, Pack<T, kVec>, Scaled>;
 
   __device__ RowSum(const SumCall& call, int64_t row, int64_t column)
       : call_(call), row_(row), column_(column), head_(call.heads == 1 ? 0 : column / (call.dim / call.heads)) {
-    if constexpr (kDropIn) key_ = base::key_of(call.drop.key_at ? *call.drop.key_at : call.drop.key);
+    if constexpr (kWay == Way::kDropIn) key_ = base::key_of(call.drop.key_at ? *call.drop.key_at : call.drop.key);
   }
 
-  __device__ Loaded load(int64_t e) const {
-    const int64_t index = call_.block.index[e];
-    const bool counts = !(call_.block.skip_self && index == row_);
-    A factor = call_.index_factor ? static_cast<const A*>(call_.index_factor)[index] : A{1};
-    if (call_.edge_factor) factor = times(head_factor(call_.edge_factor, call_.block.number(e)), factor);
-    return {load_pack<kVec>(static_cast<const T*>(call_.x) + index * call_.x_stride + column_), factor, counts, index};
+  __device__ Loaded load(int64_t e, int64_t index) const {
+    const auto x = load_pack<kVec>(static_cast<const T*>(call_.x) + index * call_.x_stride + column_);
+    if constexpr (kWay == Way::kPlain) {
+      return x;
+    } else {
+      const bool counts = !(call_.block.skip_self && index == row_);
+      A factor = call_.index_factor ? static_cast<const A*>(call_.index_factor)[index] : A{1};
+      if (call_.edge_factor) factor = times(head_factor(call_.edge_factor, call_.block.number(e)), factor);
+      return {x, factor, counts, index};
+    }
   }
 
   __device__ void add(const Loaded& loaded) {
-    if (loaded.counts) add_pack(taken_in(loaded.index, loaded.x), loaded.factor);
+    if constexpr (kWay == Way::kPlain) {
+#pragma unroll
+      for (int v = 0; v < kVec; ++v) sum_[v] = plus(sum_[v], widen(loaded.value[v]));
+    } else {
+      if (loaded.counts) add_pack(taken_in(loaded.index, loaded.x), loaded.factor);
+    }
   }
 
   __device__ void save(int64_t piece) const {
@@ -70,7 +86,7 @@ class RowSum {
  private:
   // What the row of x counts as.
   __device__ Pack<T, kVec> taken_in(int64_t row, Pack<T, kVec> pack) const {
-    if constexpr (kDropIn) {
+    if constexpr (kWay == Way::kDropIn) {
       const int64_t first = (row * call_.dim + column_) / kElementsADraw;
 #pragma unroll
       for (int g = 0; g < kVec / kElementsADraw; ++g) {
@@ -81,12 +97,23 @@ class RowSum {
     return pack;
   }
 
+  // Bit v: element v of the pack of x has come through.
+  __device__ unsigned kept() const {
+    const int64_t at = row_ * call_.dim + column_;
+    const uint8_t* from = call_.drop.kept + at / kElementsADraw;
+    if constexpr (kVec % kElementsADraw != 0) return static_cast<unsigned>(*from >> (at % kElementsADraw));
+    unsigned bits = 0;
+#pragma unroll
+    for (int g = 0; g < kVec / kElementsADraw; ++g) bits |= (from[g] & 0xFu) << (g * kElementsADraw);
+    return bits;
+  }
+
   __device__ void drop_back() {
+    const unsigned kept = this->kept();
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
-      const int64_t at = row_ * call_.dim + column_ + v;
-      const bool kept = call_.drop.kept[at / kElementsADraw] >> (at % kElementsADraw) & 1;
-      sum_[v] = kept ? times(static_cast<A>(widen(narrow<T>(sum_[v]))), static_cast<A>(call_.drop.scale)) : A{0};
+      const A sum = times(static_cast<A>(widen(narrow<T>(sum_[v]))), static_cast<A>(call_.drop.scale));
+      sum_[v] = kept >> v & 1 ? sum : A{0};
     }
   }
 
@@ -122,18 +149,21 @@ bool can_pack(const SumCall& call, int vec) {
 }  // namespace
 
 void run_on_gpu(const SumCall& call, cudaStream_t stream) {
+  const bool is_plain = !call.block.skip_self && !call.edge_factor && !call.index_factor;
   with_type(call.dtype, [&]<typename T>(std::type_identity<T>) {
     if constexpr (sizeof(T) < 8) {
       constexpr int kWide = 16 / sizeof(T), kHalf = kWide / 2;
+      const bool fits = can_pack(call, kWide);
       if (call.drop.use == DropUse::kIn) {
-        base::require(can_pack(call, kWide), "rows of whole packs, for dropout on the way in");
-        return launch_reduction<RowSum<T, kWide, true>>(call, stream);
+        base::require(fits, "rows of whole packs, for dropout on the way in");
+        return launch_reduction<RowSum<T, kWide, Way::kDropIn>>(call, stream);
       }
-      if (can_pack(call, kWide)) return launch_reduction<RowSum<T, kWide>>(call, stream);
-      if (can_pack(call, kHalf)) return launch_reduction<RowSum<T, kHalf>>(call, stream);
+      if (fits && is_plain) return launch_reduction<RowSum<T, kWide, Way::kPlain>>(call, stream);
+      if (fits) return launch_reduction<RowSum<T, kWide, Way::kScaled>>(call, stream);
+      if (can_pack(call, kHalf)) return launch_reduction<RowSum<T, kHalf, Way::kScaled>>(call, stream);
     }
     base::require(call.drop.use != DropUse::kIn, "no float64 for dropout on the way in");
-    launch_reduction<RowSum<T, 1>>(call, stream);
+    launch_reduction<RowSum<T, 1, Way::kScaled>>(call, stream);
   });
 }
 

@@ -1,5 +1,7 @@
 """The native bodies on torch's tensors: memory, addresses and streams. Nothing here knows of gradients."""
 
+import functools
+
 import torch
 from torch import Tensor
 
@@ -9,6 +11,7 @@ from cohort.trainer import _native
 _DTYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.float64: 3}  # as in trainer/native/element.h
 NO_OWN, ADD_OWN, OWN_BESIDE = 0, 1, 2  # as in trainer/native/sum_rows.h
 NO_DROP, DROP_IN, DROP_BACK = 0, 1, 2
+MAX_PRODUCT_DEPTH = getattr(_native, "max_product_depth", 0)  # 0: a build without CUDA
 
 
 class Edges:
@@ -158,6 +161,48 @@ def max_rows_grad(edges: Edges, x: Tensor, best: Tensor, grad: Tensor, ties: Ten
             _address(partial),
         )
     return out
+
+
+def takes_products(rows: Tensor, weight_rows: int) -> bool:
+    """Whether product_grad() takes float32 rows [many, depth] and gradients [many, weight_rows], on this GPU."""
+    packed = rows.dtype == torch.float32 and rows.dim() == 2 and rows.shape[1] % 4 == 0 and weight_rows % 4 == 0
+    return rows.is_cuda and packed and _is_packed(rows) and _has_products(rows.device)
+
+
+@functools.cache
+def _has_products(device: torch.device) -> bool:
+    with torch.cuda.device(device):
+        return _native.has_products()
+
+
+def _is_packed(x: Tensor) -> bool:
+    return x.is_contiguous() and x.data_ptr() % 16 == 0
+
+
+def product(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """``F.linear`` [rows, width] of what takes_products(); of at most MAX_PRODUCT_DEPTH columns."""
+    weight, bias = _packed(weight), None if bias is None else _packed(bias)
+    out = rows.new_empty(rows.shape[0], weight.shape[0])
+    addresses = rows.data_ptr(), weight.data_ptr(), _address(bias), out.data_ptr()
+    with _device_of(rows):
+        _native.product(_stream(rows), *rows.shape, weight.shape[0], *addresses)
+    return out
+
+
+def product_grad(grad: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """``grad.t() @ rows`` and ``grad.sum(dim=0)``, of what takes_products()."""
+    grad, width = _packed(grad), grad.shape[1]
+    out, sums = rows.new_empty(width, rows.shape[1]), rows.new_empty(width)
+    partial = rows.new_empty(_native.num_product_parts(*rows.shape, width), width * (rows.shape[1] + 1))
+    addresses = grad.data_ptr(), rows.data_ptr(), out.data_ptr(), sums.data_ptr(), partial.data_ptr()
+    with _device_of(rows):
+        _native.product_grad(_stream(rows), *rows.shape, width, *addresses)
+    return out, sums
+
+
+def _packed(x: Tensor) -> Tensor:
+    """Contiguous, and where sixteen bytes can be read at once."""
+    return x if _is_packed(x) else x.clone(memory_format=torch.contiguous_format)
 
 
 def transposed(edges: Edges, num_columns: int, skip_self: bool = False) -> Edges:

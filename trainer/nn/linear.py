@@ -4,34 +4,66 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from cohort.nn import kernels
+
 PARTS = 512  # of many rows, that are summed side by side
+MANY_ROWS, FEW_COLUMNS = 32768, 64  # from which, and below which, products of our own pay, and not
 
 
 def linear(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """``F.linear``, whose gradient of the bias takes the time of reading, also for many rows of few columns.
+    """``F.linear`` for many rows.
 
-    Under autocast too the product is one of the dtype of ``rows``, which its layer has chosen.
+    GPUs that can do so multiply float32 on tensor cores, as exactly as float32 is multiplied elsewhere
+    (trainer/native/product.h), unless torch was told that less will do (``torch.set_float32_matmul_precision``); an
+    infinite factor makes NaN there. The bias has its gradient in the time of reading. Under autocast too the product is
+    one of the dtype of ``rows``, which its layer has chosen.
     """
-    if bias is None:
-        return F.linear(rows, weight.to(rows.dtype))
-    return _Linear.apply(rows, weight.to(rows.dtype), bias.to(rows.dtype))
+    return _Linear.apply(rows, weight.to(rows.dtype), None if bias is None else bias.to(rows.dtype))
 
 
 class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx, rows, weight, bias):
         ctx.save_for_backward(rows, weight)
+        if rows.shape[1] <= kernels.MAX_PRODUCT_DEPTH and _pays(rows, weight.shape[0]):
+            return _product(rows, weight, bias)
         return F.linear(rows, weight, bias)
 
     @staticmethod
     def backward(ctx, grad):
         rows, weight = ctx.saved_tensors
         of_rows, of_weight, of_bias = ctx.needs_input_grad
-        return (
-            grad @ weight if of_rows else None,
-            grad.t() @ rows if of_weight else None,
-            column_sums(grad) if of_bias else None,
-        )
+        grad_rows = grad @ weight if of_rows else None
+        again = torch.is_grad_enabled()  # gradients of gradients are torch's
+        if of_weight and not again and grad.dtype == torch.float32 and _pays(rows, grad.shape[1]):
+            grad_weight, sums = _product_grad(grad, rows)
+            return grad_rows, grad_weight, sums if of_bias else None
+        return grad_rows, grad.t() @ rows if of_weight else None, column_sums(grad) if of_bias else None
+
+
+def _pays(rows: Tensor, width: int) -> bool:
+    large = rows.shape[0] >= MANY_ROWS and min(rows.shape[1], width) >= FEW_COLUMNS
+    return large and torch.get_float32_matmul_precision() == "highest" and kernels.takes_products(rows, width)
+
+
+@torch.library.custom_op("cohort::product", mutates_args=())
+def _product(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    return kernels.product(rows, weight, bias)
+
+
+@_product.register_fake
+def _(rows, weight, bias):
+    return rows.new_empty(rows.shape[0], weight.shape[0])
+
+
+@torch.library.custom_op("cohort::product_grad", mutates_args=())
+def _product_grad(grad: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    return kernels.product_grad(grad, rows)
+
+
+@_product_grad.register_fake
+def _(grad, rows):
+    return rows.new_empty(grad.shape[1], rows.shape[1]), rows.new_empty(grad.shape[1])
 
 
 def column_sums(x: Tensor) -> Tensor:

@@ -12,7 +12,6 @@ from types import ModuleType
 ROOT = Path(__file__).resolve().parents[1]
 OUTSIDE = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "bench/README.md"]
 FORMATS = ["dataset/FORMAT.md", "ibp/FORMAT.md", "cache/FORMAT.md"]
-SEPARATORS = {";", "&&", "||", "|", "&", "(", ")", "$(", ">", ">>", "<"}
 
 
 @dataclass
@@ -78,8 +77,10 @@ def links(page: Path) -> list[tuple[str, str]]:
 
 def commands(text: str, program: str) -> list[list[str]]:
     """The arguments of each call of `program` in a piece of bash, also as the argument of another one."""
-    lexer = shlex.shlex(text.replace("\\\n", " "), posix=True, punctuation_chars=";&|()<>\n")
-    lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t", True, "#"
+    text = re.sub(r"(^|[ \t])#.*$", "", text.replace("\\\n", " "), flags=re.M)
+    text = re.sub(r"\$\{?\w+\}?", "0", text)  # a variable may be a number or a name; 0 is both
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=";&|()<>\n")
+    lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t", True, ""
     found, call = [], None
     for token in lexer:
         if token.strip(";&|()<>\n") == "":
@@ -108,21 +109,18 @@ def refusal(parser: argparse.ArgumentParser, arguments: list[str]) -> str:
 
 
 def unknown_options(parser: argparse.ArgumentParser, arguments: list[str]) -> list[str]:
-    """Subcommands and options of a command in running text, which may be incomplete, that there are not."""
-    unknown = []
-    for i, argument in enumerate(arguments):
-        children = next((a.choices for a in parser._actions if isinstance(a, argparse._SubParsersAction)), None)
-        if children is not None and not argument.startswith("-"):
-            names = argument.split("|")
-            unknown += [name for name in names if name not in children]
-            if unknown or len(names) > 1:
-                known = {
-                    option for name in names if name in children for option in children[name]._option_string_actions
-                }
-                return unknown + [a for a in arguments[i + 1 :] if a.startswith("--") and a not in known]
-            parser = children[argument]
-        elif argument.startswith("--") and argument.rstrip(",;") not in parser._option_string_actions:
-            unknown.append(argument)
+    """Subcommands and options that there are not, in a command of running text: it may be incomplete; a|b: either."""
+    parsers, unknown = [parser], []
+    for argument in arguments:
+        children = next((a.choices for a in parsers[0]._actions if isinstance(a, argparse._SubParsersAction)), None)
+        options = [option for each in parsers for option in each._option_string_actions]
+        names = argument.rstrip(",;").split("|")
+        if argument.startswith("--"):
+            unknown += [name for name in names if name not in options]
+        elif children is not None:
+            if missing := [name for name in names if name not in children]:
+                return missing
+            parsers = [children[name] for name in names]
     return unknown
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import documents
 import pytest
 from documents import ROOT, Block
+from processes import SECONDS_TO_START, wait_until
 
 LANGUAGES = {"bash", "python", "diff", "toml", "json", "dockerfile", "text"}
 NEEDS = ["a GPU", "several GPUs", "a cluster", "Docker", "root", "minutes", "downloads", "pyarrow", "yaml"]
@@ -213,3 +214,40 @@ def test_an_explained_message_is_one_that_the_code_has(message, sources):
     assert sum(map(len, pieces)) > 6
     for piece in pieces:
         assert piece in sources, f"{piece!r} of {message!r}"
+
+
+SCONTROL = '#!/bin/sh\necho "$@" >> requeued\n'
+
+
+def test_the_batch_script_saves_requeues_and_goes_on(tmp_path, environment, shm):
+    """docs/how-to/slurm.md, run as SLURM does: SIGTERM to the script alone, then the same job again."""
+    (block,) = (block for block in documents.blocks(ROOT / "docs/how-to/slurm.md") if "#SBATCH" in block.text)
+    script, run_folder = tmp_path / "job.sh", tmp_path / "runs/77"
+    script.write_text(block.text.replace("--gpus 0,1 --epochs 100", "--epochs 400 --hidden 16 --batch-size 64"))
+    env = environment | {"SLURM_JOB_ID": "77", "PATH": f"{tmp_path}:{environment['PATH']}"}
+    (tmp_path / "scontrol").write_text(SCONTROL)
+    (tmp_path / "scontrol").chmod(0o755)
+    make = ["cohort", "dataset", "generate", "data/small", "--nodes", "1000", "--edges", "4000", "--dim", "4"]
+    subprocess.run(make, cwd=tmp_path, env=env, check=True, capture_output=True)
+
+    job = subprocess.Popen(["bash", script], cwd=tmp_path, env=env)
+    try:
+        wait_until(lambda: lines_of(run_folder / "metrics.jsonl") > 1, SECONDS_TO_START, "the first epochs")
+        job.terminate()
+        assert job.wait(timeout=SECONDS_TO_START) == 0
+    finally:
+        job.kill()
+    assert (tmp_path / "requeued").read_text() == "requeue 77\n"
+    before = lines_of(run_folder / "metrics.jsonl")
+    assert 1 < before < 400 and (run_folder / "checkpoint.pt").exists()
+
+    job = subprocess.Popen(["bash", script], cwd=tmp_path, env=env)
+    try:
+        wait_until(lambda: lines_of(run_folder / "metrics.jsonl") > before, SECONDS_TO_START, "the epochs after it")
+    finally:
+        job.terminate()
+        job.wait(timeout=SECONDS_TO_START)
+
+
+def lines_of(path: Path) -> int:
+    return len(path.read_text().splitlines()) if path.exists() else 0

@@ -48,3 +48,8 @@ def test_a_source_or_run_that_is_not_there_is_named(tmp_path):
         result.returncode == 1
         and "run.json: expected what cohort train has written, found no such file" in result.stderr
     )
+
+
+def test_the_bar_of_a_run_that_is_done_is_full(cora, tmp_path, shm):
+    result = cohort("train", cora, "--device", "cpu", "--fanout", "2", "--hidden", 4, "--epochs", 2, "--out", tmp_path)
+    assert "epoch 2/2" in result.stdout and "100%" in result.stdout, result.stderr

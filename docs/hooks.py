@@ -93,7 +93,7 @@ def commands(parser: argparse.ArgumentParser, text: str = ""):
 def _command(parser: argparse.ArgumentParser, text: str) -> str:
     parts = [f"## {parser.prog}", _prose(parser.description or text)]
     for group in parser._action_groups:
-        rows = [_argument(action) for action in group._group_actions if action.help is not argparse.SUPPRESS]
+        rows = [_argument(parser, action) for action in group._group_actions if action.help is not argparse.SUPPRESS]
         rows = [row for row in rows if not row.startswith("| `-h")]
         if rows:
             parts.append(f"| {group.title} | |\n|---|---|\n" + "\n".join(rows))
@@ -102,7 +102,7 @@ def _command(parser: argparse.ArgumentParser, text: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _argument(action: argparse.Action) -> str:
+def _argument(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
     """A row of the table: what to write, what it means."""
     values = action.metavar or ("|".join(map(str, action.choices)) if action.choices else action.dest.upper())
     values = " ".join(values) if isinstance(values, tuple) else values
@@ -112,7 +112,7 @@ def _argument(action: argparse.Action) -> str:
         names = list(action.option_strings)
     else:
         names = [f"{name} {values}" for name in action.option_strings]
-    text = _prose(action.help or "")
+    text = _prose(parser._get_formatter()._expand_help(action) if action.help else "")
     default = action.default
     if default is not None and default is not False and action.option_strings and "default" not in text:
         default = (
@@ -209,4 +209,4 @@ def _entries(lines: list[str]) -> str:
 
 def _prose(text: str) -> str:
     """reStructuredText's ``code`` as markdown's, and what markdown would take for HTML spelled out."""
-    return re.sub(r"``(.+?)``", r"`\1`", text).replace("<", "&lt;").replace("%%", "%").strip()
+    return re.sub(r"``(.+?)``", r"`\1`", text).replace("<", "&lt;").strip()

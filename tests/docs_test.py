@@ -168,7 +168,7 @@ def test_the_reference_has_every_command_and_name():
     cli, python = hooks.generated_pages().values()
     for heading in ("cohort train", "cohort dataset import", "cohort bench step", "cohort ibp verify"):
         assert f"\n## {heading}\n" in cli
-    assert r"| `--topology auto\|gpu\|host` |" in cli and "debug" not in cli
+    assert r"| `--topology auto\|gpu\|host` |" in cli and "debug" not in cli and "%(" not in cli
     for name in ("cohort.NeighborLoader", "cohort.nn.SAGEConv", "cohort.dataset.open", "cohort.ibp.fetch"):
         assert f"\n### {name}\n" in python
     assert "- `num_neighbors`: in-neighbours" in python and "_sampler" not in python

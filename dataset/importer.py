@@ -74,9 +74,9 @@ def import_graph(
         CohortError: for input that is missing, damaged or out of range.
     """
     path = Path(source)
-    kind = detect(path) if format == "auto" else format
     if not path.exists():
         raise CohortError(str(path), "a file or folder to import", "no such file or folder")
+    kind = detect(path) if format == "auto" else format
     graph = _read(path, kind, inputs)
     _replace(graph, inputs)
     for text in graph.notes:
@@ -102,8 +102,8 @@ def detect(source: Path) -> str:
         if source.name.endswith((".yaml", ".yml")):
             kind = "graphbolt"
         if kind is None:
-            found = "no such file or folder" if not source.exists() else f"a file {source.name}"
-            raise CohortError(str(source), "a source whose format is known", found, f"--format {'|'.join(FORMATS[1:])}")
+            hint = f"--format {'|'.join(FORMATS[1:])}"
+            raise CohortError(str(source), "a source whose format is known", f"a file {source.name}", hint)
         return kind
     looks = {
         "ogb": is_ogb(source),

@@ -20,6 +20,12 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def slots(text: str) -> int:
+    if not 2 <= int(text) <= 64:
+        raise argparse.ArgumentTypeError(f"expected 2 to 64, found {text}")
+    return int(text)
+
+
 def not_negative_number(text: str) -> int:
     if int(text) < 0:
         raise argparse.ArgumentTypeError(f"expected at least 0, found {text}")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes, parse_bytes
-from cohort.launch.arguments import fanout, positive
+from cohort.launch.arguments import fanout, positive, slots
 from cohort.launch.cache_options import add_cache_options, add_row_options, gpu_memory
 from cohort.launch.devices import devices
 from cohort.launch.partition import add_partition_option, clique_seeds, describe_gain
@@ -24,7 +24,7 @@ def register(commands) -> None:
     parser.add_argument("dataset", type=Path, metavar="DIR", help="folder of a data set")
     parser.add_argument("--fanout", type=fanout, default=[25, 10], help="neighbours a hop; -1: all (default 25,10)")
     parser.add_argument("--batch-size", type=positive, default=1024, help="seeds a batch (default 1024)")
-    parser.add_argument("--slots", type=positive, default=3, help="batches that the shared buffer holds (default 3)")
+    parser.add_argument("--slots", type=slots, default=3, help="batches that the shared buffer holds (default 3)")
     parser.add_argument("--gpus", type=positive, help="how many (default: the visible ones, at least 1)")
     add_cache_options(parser, without="auto")
     parser.add_argument("--split", choices=["train", "val", "test"], default="train", help="seeds of that short run")

@@ -54,6 +54,8 @@ def _read(path: Path) -> dict:
         if run["trainer"]["task"] == "train" and {"arguments", "sampler", "mps"} <= run.keys():
             return run
         reason = "that of another command or version"
+    except FileNotFoundError:
+        reason = "no such file"
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         reason = f"{type(error).__name__}: {error}"
     raise CohortError(str(path), "what cohort train has written", reason, "name the folder that it had as --out")

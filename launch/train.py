@@ -21,6 +21,7 @@ from cohort.launch.arguments import (
     probability,
     sampler_sms,
     seed,
+    slots,
 )
 from cohort.launch.cache_options import (
     add_cache_options,
@@ -123,7 +124,7 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--batch-size", type=positive, default=1024, help="seeds a batch (default 1024)")
     parser.add_argument("--seed", type=seed, default=0)
-    parser.add_argument("--slots", type=positive, default=3, help="batches that the shared buffer holds (default 3)")
+    parser.add_argument("--slots", type=slots, default=3, help="batches that the shared buffer holds (default 3)")
     add_row_options(parser)
     parser.add_argument(
         "--order",

@@ -46,7 +46,8 @@ def ids_of(input_nodes, num_nodes: int) -> np.ndarray:
     if input_nodes is None:
         return np.arange(num_nodes, dtype=np.int64)
     try:
-        ids = np.asarray(torch.as_tensor(input_nodes).cpu())
+        # An array that is mapped and read-only, as a data set's splits are, is nothing that torch should be shown.
+        ids = input_nodes if isinstance(input_nodes, np.ndarray) else np.asarray(torch.as_tensor(input_nodes).cpu())
     except (TypeError, ValueError, RuntimeError) as error:
         raise CohortError("input_nodes", "integer ids [n] or a bool mask", str(error)) from error
     if ids.dtype == np.bool_:

@@ -34,18 +34,13 @@ class Progress:
             TimeRemainingColumn(),
             console=Console(quiet=quiet),
         )
-        self._task = self._bar.add_task(
-            "train",
-            total=num_epochs * num_seeds,
-            completed=done,
-            epoch=f"{min(done // max(1, num_seeds) + 1, num_epochs)}/{num_epochs}",
-            loss="-",
-            rate="-",
-            wait="-",
-        )
         self._begin = time.perf_counter()
         self._last_update = 0.0
         self._done, self._seeds = done, 0
+        self._epoch = min(done // max(1, num_seeds) + 1, num_epochs)
+        self._task = self._bar.add_task(
+            "train", total=num_epochs * num_seeds, **self._position(), loss="-", rate="-", wait="-"
+        )
         self._loss = _DelayedScalar()
 
     def __enter__(self):
@@ -53,19 +48,23 @@ class Progress:
         return self
 
     def __exit__(self, *_):
+        self._bar.update(self._task, **self._position())  # the last steps came without an update
         self._bar.stop()
+
+    def _position(self) -> dict:
+        return {"completed": self._done + self._seeds, "epoch": f"{self._epoch}/{self._num_epochs}"}
 
     def step(self, epoch: int, seeds: int, loss_sum: torch.Tensor, labelled: torch.Tensor, clock: StepClock) -> None:
         """Counts a step; looks at the numbers only a few times a second, and never waits for the GPU."""
         self._seeds += seeds * self._num_ranks
+        self._epoch = epoch + 1
         now = time.perf_counter()
         if now - self._last_update < UPDATE_SECONDS:
             return
         self._last_update = now
         self._bar.update(
             self._task,
-            completed=self._done + self._seeds,
-            epoch=f"{epoch + 1}/{self._num_epochs}",
+            **self._position(),
             loss=self._loss.latest(self._num_ranks * loss_sum / labelled.clamp(min=1)),
             rate=f"{self._seeds / (now - self._begin):,.0f}",
             wait=f"{100 * clock.wait_share():.0f} %",

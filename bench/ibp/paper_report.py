@@ -14,7 +14,8 @@ TOP = """# The IBP paper's figures on this machine
 "Reducing the GPU Memory Bottleneck with Lossless Compression for ML" (EuroSys 2026) measured its codec on an A100 with
 PCIe 4 x16. The same figures, with this code. Written by
 
-```sh
+```bash
+# needs a GPU
 PYTHONPATH=build/python python bench/ibp --paper --data FOLDER    # FOLDER: citeseer.npz, cora.npz, tables as .npy
 ```
 

@@ -1,7 +1,8 @@
 """Cohort: GNN training on graphs larger than GPU memory.
 
 ``cohort.NeighborLoader`` loads minibatches for a script of your own; ``cohort.from_pyg`` and ``cohort.from_tensors``
-write data sets. The command ``cohort`` does the rest: see ``cohort --help``.
+write data sets, ``cohort.dataset.open`` reads them; ``cohort.nn`` has layers, ``cohort.ibp`` codecs of feature rows.
+The command ``cohort`` does the rest: see ``cohort --help``.
 """
 
 import importlib
@@ -15,10 +16,13 @@ _HOMES = {
     "from_tensors": "cohort.dataset",
     "CohortError": "cohort.base.errors",
 }
+_PACKAGES = {"dataset", "ibp", "nn"}
 __all__ = ["CohortError", "NeighborLoader", "from_pyg", "from_tensors"]
 
 
 def __getattr__(name: str):
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
+    if name in _PACKAGES:
+        return importlib.import_module(f"cohort.{name}")
     raise AttributeError(f"module 'cohort' has no attribute {name!r}")

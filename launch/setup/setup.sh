@@ -13,7 +13,7 @@ root=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
 build=$root/build
 deps=$root/.deps
 logs=$build/setup
-all_groups=(project build bench formats test style)
+all_groups=(project build bench formats test docs style)
 
 say() { printf 'cohort: %s\n' "$*"; }
 

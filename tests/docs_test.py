@@ -1,0 +1,253 @@
+"""The documents: their commands and examples run, options exist, links and the navigation lead somewhere."""
+
+import importlib.util
+import os
+import re
+import shlex
+import stat
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import documents
+import pytest
+from documents import ROOT, Block
+from processes import SECONDS_TO_START, wait_until
+
+LANGUAGES = {"bash", "python", "diff", "toml", "json", "dockerfile", "text"}
+NEEDS = ["a GPU", "several GPUs", "a cluster", "Docker", "root", "minutes", "downloads", "pyarrow", "yaml"]
+SECONDS_OF_A_BLOCK = 120
+WALK = "test_the_blocks_of_a_page_run_in_order"
+PAGES = [
+    page for page in documents.pages() if any(block.language in ("bash", "python") for block in documents.blocks(page))
+]
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.fixture(scope="module")
+def parser():
+    from cohort.launch.main import build_parser
+
+    return build_parser()
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory, shm) -> dict[str, str]:
+    """One in which `cohort` and `python` are those under test, on the CPU."""
+    programs = tmp_path_factory.mktemp("programs")
+    for name, command in (("cohort", "-m cohort "), ("python", "")):
+        script = programs / name
+        script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {command}"$@"\n')
+        script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    return os.environ | {"PATH": f"{programs}:{os.environ['PATH']}", "CUDA_VISIBLE_DEVICES": "", "COLUMNS": "120"}
+
+
+def is_runnable(block: Block) -> bool:
+    """Packages may be there; nothing else that a block needs is waited for."""
+    if block.needs in ("pyarrow", "yaml"):
+        return importlib.util.find_spec(block.needs) is not None
+    return not block.needs
+
+
+def run(block: Block, folder: Path, environment: dict[str, str]) -> None:
+    command = ["bash", "-euo", "pipefail", "-c"] if block.language == "bash" else [sys.executable, "-c"]
+    result = subprocess.run(
+        [*command, block.text],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=SECONDS_OF_A_BLOCK,
+    )
+    assert result.returncode == 0, (
+        f"{block.place}: exit code {result.returncode}\n{block.text}\n{result.stdout[-4000:]}"
+    )
+
+
+def prepare(page: Path, folder: Path) -> None:
+    """What a page may take for granted: the tests' data as in a checkout, and small stand-ins for what it downloads."""
+    (folder / "tests").symlink_to(ROOT / "tests")
+    if name_of(page) == "docs/how-to/graph.md":
+        layouts = documents.module(ROOT / "tests/dataset/layout_writers.py")
+        graph = layouts.sample()
+        layouts.write_ogb(folder / "ogbn_arxiv", graph)
+        layouts.write_planetoid(folder / "Cora/raw", layouts.planetoid_sample())
+        layouts.write_igb(folder / "igb/tiny", graph)
+        layouts.write_graphbolt(folder / "graphbolt", graph)
+        layouts.write_legion(folder / "legion", graph)
+
+
+def walk(page: Path, folder: Path, environment: dict[str, str]) -> None:
+    """Does all that a page says, in order."""
+    prepare(page, folder)
+    for block in documents.blocks(page):
+        if block.file:
+            (folder / block.file).write_text(block.text)
+        elif block.language in ("bash", "python") and is_runnable(block):
+            run(block, folder, environment)
+
+
+@pytest.fixture(scope="module")
+def walks(request, tmp_path_factory, environment):
+    """{page: Future of walk(page)} of the chosen tests: two at a time, as programs start up on one core each."""
+    chosen = {item.callspec.params["page"] for item in request.session.items if item.originalname == WALK}
+    with ThreadPoolExecutor(2) as pool:
+        yield {page: pool.submit(walk, page, tmp_path_factory.mktemp("page"), environment) for page in sorted(chosen)}
+
+
+@pytest.mark.parametrize("page", sorted(PAGES), ids=name_of)
+def test_the_blocks_of_a_page_run_in_order(page, walks):
+    walks[page].result()
+
+
+@pytest.mark.parametrize("page", documents.pages(), ids=name_of)
+def test_blocks_say_what_they_are(page):
+    for block in documents.blocks(page):
+        drawing = block.language == "" and "->" not in block.text and "$" not in block.text
+        assert drawing or block.language in LANGUAGES, f"{block.place}: {block.language!r} is none of {LANGUAGES}"
+        needs = block.needs.partition(":")[0]
+        assert needs in ["", *NEEDS], f"{block.place}: {needs!r} is none of {NEEDS}"
+
+
+@pytest.mark.parametrize("page", documents.pages(), ids=name_of)
+def test_every_command_line_is_one_that_cohort_takes(page, parser):
+    for block in (block for block in documents.blocks(page) if block.language in ("bash", "dockerfile")):
+        for arguments in documents.commands(block.text, "cohort"):
+            refusal = documents.refusal(parser, arguments)
+            assert not refusal, f"{block.place}: cohort {shlex.join(arguments)}: {refusal}"
+        for program in ("bash", "python"):
+            for arguments in documents.commands(block.text, program):
+                script = ROOT / arguments[0]
+                assert not block.needs or "/" not in arguments[0] or script.exists(), (
+                    f"{block.place}: no {arguments[0]}"
+                )
+    for code in re.findall(r"`([^`\n]+)`", documents.prose(page)):
+        if code.startswith("cohort "):
+            unknown = documents.unknown_options(parser, code.split()[1:])
+            assert not unknown, f"{name_of(page)}: `{code}`: {unknown}"
+
+
+def test_the_checks_see_what_is_wrong(parser):
+    text = (
+        "# needs a GPU\ncohort train a --gpus 0,1 && docker run x cohort plan b \\\n  --cache-ratio 2 | tail # cohort\n"
+    )
+    assert documents.commands(text, "cohort") == [["train", "a", "--gpus", "0,1"], ["plan", "b", "--cache-ratio", "2"]]
+    assert "unrecognized arguments: --nowhere" in documents.refusal(parser, ["train", "a", "--nowhere"])
+    assert "expected at least 1" in documents.refusal(parser, ["train", "a", "--epochs", "0"])
+    assert documents.refusal(parser, ["train", "a", "--epochs", "1"]) == ""
+    assert documents.unknown_options(parser, ["train", "--ampp"]) == ["--ampp"]
+    assert documents.unknown_options(parser, ["dataset", "mend", "DIR"]) == ["mend"]
+    assert documents.unknown_options(parser, ["bench", "sample|fetch", "DIR", "--shape"]) == []
+
+
+@pytest.mark.parametrize("page", documents.pages(), ids=name_of)
+def test_links_lead_to_pages_and_headings(page):
+    for path, anchor in documents.links(page):
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{name_of(page)}: no {path}"
+        assert not anchor or anchor in documents.anchors(target), f"{name_of(page)}: no #{anchor} in {target.name}"
+
+
+def test_the_navigation_has_every_page():
+    listed = re.findall(r"^\s+- .*?: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M)
+    generated = set(documents.module(ROOT / "docs/hooks.py").generated_pages())
+    missing = [path for path in listed if not ((ROOT / "docs" / path).is_file() or (ROOT / path).is_file())]
+    assert set(missing) == generated
+    assert {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")} <= set(listed)
+    assert len(listed) == len(set(listed))
+
+
+def test_the_reference_has_every_command_and_name():
+    hooks = documents.module(ROOT / "docs/hooks.py")
+    cli, python = hooks.generated_pages().values()
+    for heading in ("cohort train", "cohort dataset import", "cohort bench step", "cohort ibp verify"):
+        assert f"\n## {heading}\n" in cli
+    assert r"| `--topology auto\|gpu\|host` |" in cli and "debug" not in cli and "%(" not in cli
+    for name in ("cohort.NeighborLoader", "cohort.nn.SAGEConv", "cohort.dataset.open", "cohort.ibp.fetch"):
+        assert f"\n### {name}\n" in python
+    assert "- `num_neighbors`: in-neighbours" in python and "_sampler" not in python
+
+
+def test_the_figures_are_as_they_are_drawn():
+    figures = ROOT / "docs/figures"
+    for name, draw in documents.module(figures / "draw.py").FIGURES.items():
+        assert (figures / name).read_text() == draw(), f"python docs/figures/draw.py writes another {name}"
+
+
+def test_the_site_builds_without_a_warning(tmp_path):
+    if importlib.util.find_spec("mkdocs") is None or importlib.util.find_spec("material") is None:
+        pytest.skip("mkdocs-material is not installed: the group docs of pyproject.toml")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", ROOT / "mkdocs.yml"]
+    result = subprocess.run([*command, "--site-dir", tmp_path], capture_output=True, text=True, cwd=ROOT)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "cohort dataset import" in (tmp_path / "reference/cli/index.html").read_text()
+
+
+def messages() -> list[str]:
+    """The error messages that the page about trouble explains."""
+    page = ROOT / "docs/troubleshooting.md"
+    found = [line for block in documents.blocks(page) if block.language == "text" for line in block.text.splitlines()]
+    assert len(found) > 15
+    return found
+
+
+@pytest.fixture(scope="module")
+def sources() -> str:
+    """All sources, with literals that stand one after the other joined."""
+    rooms = ["base", "ibp", "dataset", "channel", "cache", "sampler", "trainer", "launch"]
+    files = (
+        path for room in rooms for path in (ROOT / room).rglob("*") if path.suffix in {".py", ".cc", ".cu", ".h", ".sh"}
+    )
+    return re.sub(r'"\s*\n\s*f?"', "", "\n".join(path.read_text() for path in sorted(files)))
+
+
+@pytest.mark.parametrize("message", messages())
+def test_an_explained_message_is_one_that_the_code_has(message, sources):
+    """What stands as three dots is another each time."""
+    pieces = [piece.strip(" ,.:()") for piece in re.split(r"\.\.\.|: expected |, found |^ *hint: ", message)]
+    assert sum(map(len, pieces)) > 6
+    for piece in pieces:
+        assert piece in sources, f"{piece!r} of {message!r}"
+
+
+SCONTROL = '#!/bin/sh\necho "$@" >> requeued\n'
+
+
+def test_the_batch_script_saves_requeues_and_goes_on(tmp_path, environment, shm):
+    """docs/how-to/slurm.md, run as SLURM does: SIGTERM to the script alone, then the same job again."""
+    (block,) = (block for block in documents.blocks(ROOT / "docs/how-to/slurm.md") if "#SBATCH" in block.text)
+    script, run_folder = tmp_path / "job.sh", tmp_path / "runs/77"
+    script.write_text(block.text.replace("--gpus 0,1 --epochs 100", "--epochs 400 --hidden 16 --batch-size 64"))
+    env = environment | {"SLURM_JOB_ID": "77", "PATH": f"{tmp_path}:{environment['PATH']}"}
+    (tmp_path / "scontrol").write_text(SCONTROL)
+    (tmp_path / "scontrol").chmod(0o755)
+    make = ["cohort", "dataset", "generate", "data/small", "--nodes", "1000", "--edges", "4000", "--dim", "4"]
+    subprocess.run(make, cwd=tmp_path, env=env, check=True, capture_output=True)
+
+    job = subprocess.Popen(["bash", script], cwd=tmp_path, env=env)
+    try:
+        wait_until(lambda: lines_of(run_folder / "metrics.jsonl") > 1, SECONDS_TO_START, "the first epochs")
+        job.terminate()
+        assert job.wait(timeout=SECONDS_TO_START) == 0
+    finally:
+        job.kill()
+    assert (tmp_path / "requeued").read_text() == "requeue 77\n"
+    before = lines_of(run_folder / "metrics.jsonl")
+    assert 1 < before < 400 and (run_folder / "checkpoint.pt").exists()
+
+    job = subprocess.Popen(["bash", script], cwd=tmp_path, env=env)
+    try:
+        wait_until(lambda: lines_of(run_folder / "metrics.jsonl") > before, SECONDS_TO_START, "the epochs after it")
+    finally:
+        job.terminate()
+        job.wait(timeout=SECONDS_TO_START)
+
+
+def lines_of(path: Path) -> int:
+    return len(path.read_text().splitlines()) if path.exists() else 0

@@ -6,6 +6,7 @@ from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
 from cohort.cache import _native
 
+EDGE_BYTES = 16  # of an edge in a slot: both ends, int64
 SLOT_LIMIT_BYTES = 2 << 30  # above this a slot is sized by the largest batch seen, as in sampler/pipeline.cc
 
 
@@ -76,12 +77,21 @@ def _for_each(values: list, num_gpus: int, place: str) -> list:
 
 
 def slot_bytes(
-    num_nodes: int, row_bytes: int, batch_size: int, fanout: list[int], max_batch_nodes: int, max_batch_edges: int
+    num_nodes: int,
+    row_bytes: int,
+    batch_size: int,
+    fanout: list[int],
+    max_batch_nodes: int,
+    max_batch_edges: int,
+    edge_bytes: int = EDGE_BYTES,
 ) -> int:
     """Bytes of a slot: for the worst case min(V, seeds x fanouts) up to 2 GiB, else 1.25 x the largest batch seen.
 
     The same rule as in sampler/pipeline.cc; alignment (a few hundred bytes) is left out, and of a batch seen all nodes
     count as targets.
+
+    Args:
+        edge_bytes: of an edge in a slot, where batches have more than both of its ends.
     """
 
     def padded(nodes: int) -> int:  # as in channel/layout.h
@@ -89,7 +99,7 @@ def slot_bytes(
         return -(-nodes // unit) * unit
 
     def layout(nodes: int, edges: int, targets: int) -> int:
-        return padded(nodes) * row_bytes + nodes * 16 + edges * 16 + targets * 8 + batch_size * 8
+        return padded(nodes) * row_bytes + nodes * 16 + edges * edge_bytes + targets * 8 + batch_size * 8
 
     nodes = frontier = min(batch_size, num_nodes)
     edges = targets = 0

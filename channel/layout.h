@@ -17,7 +17,7 @@
 namespace cohort::channel {
 
 constexpr uint64_t kMagic = 0x4C4E4843'54524843ull;  // "CHRTCHNL" as little-endian bytes
-constexpr uint32_t kVersion = 7;
+constexpr uint32_t kVersion = 8;
 constexpr int kMaxSlots = 64;
 constexpr int kMaxHops = 16;
 constexpr int kMaxRequests = 8;  // requests posted and not yet begun
@@ -113,6 +113,8 @@ struct Batch {
   uint64_t edge_index_offset;  // int64 [2, num_edges], row 0 source, row 1 target, batch-local
   // int64 [num_targets + 1], first edge of each target; targets are all nodes but those first reached in the last hop
   uint64_t indptr_offset;
+  uint64_t
+      e_id_offset;    // int64 [num_edges], place of each edge in the data set's indices; where the header has with_e_id
   base::Span sample;  // when the sampler drew and relabelled it
   base::Span fetch;   // when it wrote the slot
   TierUse row_tiers[kNumTiers];
@@ -145,6 +147,7 @@ struct ChannelHeader {
   int32_t num_slots;
   int64_t feature_dim;
   uint32_t feature_dtype;  // code and bits as in DLPack: code << 8 | bits
+  uint32_t with_e_id;      // 1: batches have e_id
 
   // Who is there.
   Party sampler;

@@ -42,6 +42,7 @@ struct Query {
   std::span<const int64_t> seeds;   // int64 [num_seeds], different nodes
   std::span<const int32_t> fanout;  // int32 [num_hops], entry 0 next to the seeds
   base::PhiloxKey key{};            // batch_key(seed, epoch, step)
+  bool edge_ids = false;            // remember which edges were drawn, for SlotArrays::e_id
 };
 
 // How large the batch came out.
@@ -64,6 +65,7 @@ struct SlotArrays {
   int slot = 0;                   // which slot
   int64_t* indptr = nullptr;      // int64 [num_targets + 1], first edge of each target; null: not wanted
   int64_t num_targets = 0;        // all but the last hop's nodes
+  int64_t* e_id = nullptr;        // int64 [num_edges], place in the graph's indices; null: not wanted
 };
 
 // What it took to write a batch into its slot.

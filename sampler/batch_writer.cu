@@ -63,6 +63,11 @@ void write_graph(const SampledRef& batch, const int64_t* labels, const SlotArray
   write_edges_kernel<<<base::grid_for(batch.num_edges, max_blocks), kBlockThreads, 0, stream>>>(
       batch.source, batch.target, batch.num_edges, slot.edge_index);
   cuda_check(cudaGetLastError(), "launch the copy of edges");
+  if (slot.e_id && batch.num_edges > 0) {
+    cuda_check(cudaMemcpyAsync(slot.e_id, batch.e_id, static_cast<std::size_t>(batch.num_edges) * sizeof(int64_t),
+                               cudaMemcpyDeviceToDevice, stream),
+               "copy edge ids");
+  }
   if (!slot.indptr) return;
   write_indptr_kernel<<<base::grid_for(slot.num_targets + 1, max_blocks), kBlockThreads, 0, stream>>>(
       batch.target, batch.num_edges, slot.num_targets, slot.indptr);

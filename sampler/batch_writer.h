@@ -8,7 +8,7 @@
 
 namespace cohort::sampler {
 
-// n_id, y, edge_index and, where wanted, indptr of the slot; labels: int64 [V] in GPU memory.
+// n_id, y, edge_index and, where wanted, indptr and e_id of the slot; labels: int64 [V] in GPU memory.
 void write_graph(const SampledRef& batch, const int64_t* labels, const SlotArrays& slot, int max_blocks,
                  cudaStream_t stream);
 

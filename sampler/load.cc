@@ -139,6 +139,7 @@ channel::ChannelOptions channel_options(const Options& options, const dataset::D
   channel.owner_pid = options.owner_pid;
   channel.feature_dim = data.feature_dim();
   channel.feature_dtype = dlpack_code(data.feature_dtype());
+  channel.with_e_id = options.edge_ids;
   if (options.device == "cpu") return channel;
 #ifdef COHORT_WITH_CUDA
   channel.device = channel::DeviceKind::kCuda;

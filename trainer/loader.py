@@ -56,6 +56,8 @@ class NeighborLoader:
         order: how a GPU reads host rows of a batch: "address" (ascending) or "asis".
         reuse: a GPU copies rows that batches before left in the shared buffer, instead of fetching them again. Only for
             scripts that never change ``batch.x`` in place (``batch.clone()`` may be changed).
+        edge_ids: batches have ``e_id`` int64 [num_edges], in the order of ``edge_index``: the place of each edge in the
+            data set's ``indices``, which is its column in ``cohort.dataset.open(data).to_pyg().edge_index``.
         sampler_sms: the first so many SMs of the GPU are the sampler's, and PyTorch's current stream becomes one of the
             others, so that neither disturbs the other. 0: all are shared.
         cliques: GPUs that read each other's memory: "auto" (as the machine says), "none", "all", "2x4", "3+5".
@@ -63,7 +65,7 @@ class NeighborLoader:
 
     Each batch has ``x, edge_index, indptr, y, batch_size, n_id, input_id, num_sampled_nodes, num_sampled_edges``, nodes
     in PyG's order (seeds first, then by hop). ``x``, ``edge_index`` and ``indptr`` are views of shared memory: see
-    ``Batch``.
+    ``Batch``, also for what options add.
 
     Under torchrun and ``cohort run --gpus 0,1`` local rank 0 starts one sampler for all ranks of its machine, and every
     rank must make the same loaders. Batch b of a pass is for rank b mod WORLD_SIZE. All ranks get the same number of
@@ -96,6 +98,7 @@ class NeighborLoader:
         trainer_bytes: int | None = None,
         order: str = "address",
         reuse: bool = False,
+        edge_ids: bool = False,
         sampler_sms: int = 0,
         cliques: str = "auto",
         limit_seconds: float = 600.0,
@@ -111,8 +114,8 @@ class NeighborLoader:
         self._loaded: list[int] | None = None  # the same of a state, with which the next iteration begins
         if _sampler is None:
             options = {"topology": topology, "compress": compress, "order": order, "num_slots": num_slots, "seed": seed}
-            options["reuse"] = reuse
-            cache = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes)
+            options |= {"reuse": reuse, "edge_ids": bool(edge_ids)}
+            cache = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes, edge_ids)
             _sampler = _Sampler(
                 Path(data), device, options | (_debug or {}), cache, self.num_neighbors, self.batch_size, limit_seconds
             )

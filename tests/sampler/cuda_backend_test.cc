@@ -29,10 +29,11 @@ HostBatch fetch_cuda(
   };
   const auto n_id = on_gpu(8 * batch.n_id.size()), y = on_gpu(8 * batch.y.size()),
              edges = on_gpu(8 * batch.edge_index.size()), ids = on_gpu(8 * input_id.size()), x = on_gpu(batch.x.size()),
-             indptr = on_gpu(8 * batch.indptr.size());
+             indptr = on_gpu(8 * batch.indptr.size()), e_id = on_gpu(8 * batch.e_id.size());
   backend.fetch({reinterpret_cast<int64_t*>(n_id.data()), reinterpret_cast<int64_t*>(y.data()),
                  reinterpret_cast<int64_t*>(edges.data()), reinterpret_cast<int64_t*>(ids.data()), x.data(), 0,
-                 reinterpret_cast<int64_t*>(indptr.data()), batch.num_targets()},
+                 reinterpret_cast<int64_t*>(indptr.data()), batch.num_targets(),
+                 query.edge_ids ? reinterpret_cast<int64_t*>(e_id.data()) : nullptr},
                 input_id);
   meanwhile();
   while (!backend.finished()) {
@@ -46,6 +47,7 @@ HostBatch fetch_cuda(
   to_host(batch.input_id.data(), ids, 8 * batch.input_id.size());
   to_host(batch.x.data(), x, batch.x.size());
   to_host(batch.indptr.data(), indptr, 8 * batch.indptr.size());
+  if (query.edge_ids) to_host(batch.e_id.data(), e_id, 8 * batch.e_id.size());
   return batch;
 }
 
@@ -62,6 +64,7 @@ void expect_equal(const HostBatch& a, const HostBatch& b) {
   ASSERT_EQ(a.input_id, b.input_id);
   ASSERT_EQ(a.x, b.x);
   ASSERT_EQ(a.indptr, b.indptr);
+  ASSERT_EQ(a.e_id, b.e_id);
 }
 
 template <typename Index>
@@ -74,7 +77,7 @@ void expect_same_batches(const TestGraph<Index>& graph, TopologyPlace place, con
   for (uint64_t step = 0; step < 4; ++step) {
     std::vector<int64_t> seeds(50 + 30 * step);
     std::iota(seeds.begin(), seeds.end(), static_cast<int64_t>(100 * step));
-    const Query query{seeds, fanout, batch_key(5, 1, step)};
+    const Query query{seeds, fanout, batch_key(5, 1, step), step % 2 == 0};
     const HostBatch a = run_host(*host, graph.view(), query), b = run_cuda(*cuda, graph.view(), query);
     expect_equal(a, b);
     if (::testing::Test::HasFatalFailure()) return;
@@ -116,7 +119,7 @@ TEST(GpuBackendAhead, SamplesTheNextBatchOnAnyPartOfTheSms) {
   ASSERT_TRUE(cuda->samples_ahead());
   const std::vector<int32_t> fanout = {7, 5};
   const auto query = [&](const std::vector<int64_t>& seeds, uint64_t step) {
-    return Query{seeds, fanout, batch_key(5, 1, step)};
+    return Query{seeds, fanout, batch_key(5, 1, step), true};
   };
   for (const int sms : {0, 8, 24, 8, 0}) {
     cuda->use_sms(sms);

@@ -14,7 +14,7 @@ namespace {
 using Neighbours = std::vector<int64_t>;
 
 Query query_of(const std::vector<int64_t>& seeds, const std::vector<int32_t>& fanout, uint64_t step = 0) {
-  return {seeds, fanout, batch_key(1, 0, step)};
+  return {seeds, fanout, batch_key(1, 0, step), true};
 }
 
 // What any batch must satisfy, checked edge by edge against the graph.
@@ -45,9 +45,10 @@ void expect_sound(const TestGraph<Index>& graph, const HostBatch& batch, const Q
           ++next_new;
         }
         // Picks are a subsequence of the row: nothing is drawn twice, order is by position.
-        position = std::find(position, row + degree, static_cast<Index>(n_id[static_cast<std::size_t>(source)]));
-        ASSERT_NE(position, row + degree) << "edge " << edge << " is not in the graph, or stands out of order";
-        ++position;
+        const auto drawn = graph.indices.begin() + batch.e_id[edge];
+        ASSERT_TRUE(drawn >= position && drawn < row + degree) << "edge " << edge << " stands out of order";
+        ASSERT_EQ(*drawn, static_cast<Index>(n_id[static_cast<std::size_t>(source)])) << "edge " << edge;
+        position = drawn + 1;
       }
     }
     ASSERT_EQ(batch.counts.edges_per_hop[hop], static_cast<int64_t>(edge - edges_before));
@@ -93,6 +94,21 @@ TEST(HostBackend, WideIndicesGiveTheSameBatch) {
   const auto b = run_host(*make_host_backend(wide.view(), {}), wide.view(), query_of(seeds, fanout));
   EXPECT_EQ(a.n_id, b.n_id);
   EXPECT_EQ(a.edge_index, b.edge_index);
+}
+
+TEST(HostBackend, EdgeIdsAreLeftOutAndChangeNothingElse) {
+  const auto graph = mixed_graph<int32_t>(300, 5);
+  const auto backend = make_host_backend(graph.view(), {});
+  const std::vector<int64_t> seeds = {4, 250, 17, 0};
+  const std::vector<int32_t> fanout = {10, 10};
+  Query query = query_of(seeds, fanout);
+  const auto with = run_host(*backend, graph.view(), query);
+  query.edge_ids = false;
+  const auto without = run_host(*backend, graph.view(), query);
+  EXPECT_EQ(with.n_id, without.n_id);
+  EXPECT_EQ(with.edge_index, without.edge_index);
+  EXPECT_EQ(std::count(without.e_id.begin(), without.e_id.end(), 0), without.counts.num_edges);
+  EXPECT_NE(with.e_id, without.e_id);
 }
 
 TEST(HostBackend, AZeroDegreeSeedHasNoEdges) {

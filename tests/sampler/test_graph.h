@@ -66,7 +66,7 @@ TestGraph<Index> mixed_graph(int64_t num_nodes, uint64_t seed, int64_t dim = 5) 
 // A fetched batch in host memory.
 struct HostBatch {
   Counts counts;
-  std::vector<int64_t> n_id, y, edge_index, input_id, indptr;
+  std::vector<int64_t> n_id, y, edge_index, input_id, indptr, e_id;
   std::vector<std::byte> x;
 
   void resize(const Counts& sampled, std::size_t num_seeds, int64_t row_bytes) {
@@ -74,13 +74,16 @@ struct HostBatch {
     n_id.resize(static_cast<std::size_t>(counts.num_nodes));
     y.resize(n_id.size());
     edge_index.resize(2 * static_cast<std::size_t>(counts.num_edges));
+    e_id.resize(static_cast<std::size_t>(counts.num_edges));
     input_id.resize(num_seeds);
     indptr.resize(static_cast<std::size_t>(counts.num_nodes - counts.nodes_per_hop.back()) + 1);
     x.resize(n_id.size() * static_cast<std::size_t>(row_bytes));
   }
   int64_t num_targets() const { return static_cast<int64_t>(indptr.size()) - 1; }
-  SlotArrays arrays() {
-    return {n_id.data(), y.data(), edge_index.data(), input_id.data(), x.data(), 0, indptr.data(), num_targets()};
+  SlotArrays arrays(bool edge_ids) {
+    return {n_id.data(),     y.data(),      edge_index.data(),
+            input_id.data(), x.data(),      0,
+            indptr.data(),   num_targets(), edge_ids ? e_id.data() : nullptr};
   }
 };
 
@@ -89,7 +92,7 @@ inline HostBatch run_host(Backend& backend, const GraphView& graph, const Query&
   batch.resize(backend.sample(query), query.seeds.size(), graph.row_bytes);
   std::vector<int64_t> input_id(query.seeds.size());
   for (std::size_t i = 0; i < input_id.size(); ++i) input_id[i] = static_cast<int64_t>(i);
-  backend.fetch(batch.arrays(), input_id);
+  backend.fetch(batch.arrays(query.edge_ids), input_id);
   return batch;
 }
 

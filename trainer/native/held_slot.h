@@ -27,6 +27,7 @@ class HeldSlot {
   std::byte* data() const { return held_.data; }
   int64_t feature_dim() const { return subscriber_->header().feature_dim; }
   uint32_t feature_dtype() const { return subscriber_->header().feature_dtype; }
+  bool has_e_id() const { return subscriber_->header().with_e_id != 0; }
   // DLPack's device type and ordinal.
   std::pair<int32_t, int32_t> dlpack_device() const;
 

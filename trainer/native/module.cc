@@ -84,6 +84,14 @@ void bind_slot(nb::module_& m) {
                      const int64_t num_targets = batch.num_nodes - batch.nodes_per_hop[batch.num_hops];
                      return view(self, batch.indptr_offset, {num_targets + 1}, int64_type());
                    })
+      .def_prop_ro(
+          "e_id",
+          [](nb::handle self) -> nb::object {
+            const auto& slot = nb::cast<HeldSlot&>(self);
+            if (!slot.has_e_id()) return nb::none();
+            return nb::cast(view(self, slot.batch().e_id_offset, {slot.batch().num_edges}, int64_type()));
+          },
+          "int64 [num_edges]: where each edge stands in the data set's indices; None where nobody asked for it.")
       .def_prop_ro("n_id",
                    [](nb::handle self) {
                      const auto& batch = nb::cast<HeldSlot&>(self).batch();

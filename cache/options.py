@@ -61,6 +61,12 @@ def row_bytes_of(meta: dict) -> int:
     return meta["feature_dim"] * ELEMENT_BYTES[meta["feature_dtype"]]
 
 
+def label_bytes_of(meta: dict) -> int:
+    """Bytes of a node's label, or labels, of a data set with this meta.json."""
+    width = meta["num_classes"] if meta.get("task") == "multilabel" else 1
+    return width * {"int64": 8, "float32": 4, "uint8": 1}[meta.get("label_dtype", "int64")]
+
+
 def presample(
     dataset: Path,
     fanout: list[int],
@@ -171,6 +177,7 @@ def memory_needs(
     if counts:
         largest = tuple(max(found[name] for found in counts) for name in ("max_batch_nodes", "max_batch_edges"))
     row_bytes, edge_bytes = row_bytes_of(meta), options.slot_edge_bytes
-    slot = slot_bytes(meta["num_nodes"], row_bytes, batch_size, fanout, *largest, edge_bytes)
-    of_nodes = bytes_of_nodes(meta["num_nodes"], options.trainer_bytes)
+    label_bytes = label_bytes_of(meta)
+    slot = slot_bytes(meta["num_nodes"], row_bytes, batch_size, fanout, *largest, edge_bytes, label_bytes)
+    of_nodes = bytes_of_nodes(meta["num_nodes"], options.trainer_bytes, label_bytes)
     return MemoryNeeds(options.gpu_bytes, num_slots * slot, options.trainer_bytes, of_nodes)

@@ -109,7 +109,7 @@ struct Batch {
   uint64_t x_offset;           // feature dtype [padded(num_nodes), feature_dim]; first, so that it stays where it is
   uint64_t n_id_offset;        // int64 [num_nodes]
   uint64_t input_id_offset;    // int64 [num_seeds], positions in the seed set
-  uint64_t y_offset;           // int64 [num_nodes]
+  uint64_t y_offset;           // label_dtype [num_nodes], or [num_nodes, label_width]
   uint64_t edge_index_offset;  // int64 [2, num_edges], row 0 source, row 1 target, batch-local
   // int64 [num_targets + 1], first edge of each target; targets are all nodes but those first reached in the last hop
   uint64_t indptr_offset;
@@ -147,6 +147,8 @@ struct ChannelHeader {
   int32_t num_slots;
   int64_t feature_dim;
   uint32_t feature_dtype;  // code and bits as in DLPack: code << 8 | bits
+  uint32_t label_dtype;    // the same
+  int64_t label_width;     // labels of a node; 0: one, and y has one dimension
   uint32_t with_e_id;      // 1: batches have e_id
 
   // Who is there.

@@ -14,7 +14,7 @@ from rich.markup import escape
 from cohort.base.errors import CohortError
 from cohort.dataset import import_cli, partition_cli
 from cohort.dataset.check import check
-from cohort.dataset.cli_parts import add_common, fail, number, summary
+from cohort.dataset.cli_parts import add_common, fail, number, summary, targets
 from cohort.dataset.reader import open as open_dataset
 from cohort.dataset.writer import generate
 
@@ -148,7 +148,9 @@ def _info(args: argparse.Namespace) -> int:
         "edges": f"{data.num_edges:,} ({data.indices.dtype})",
         "in-degree": f"mean {data.num_edges / data.num_nodes:.1f}, largest {int(degrees.max()):,}",
         "features": f"{data.feature_dim} x {data.feature_dtype}",
-        "classes": f"{data.num_classes}",
+        "classes" if data.task == "classification" else "targets": (
+            f"{data.num_classes}" if data.task == "classification" else f"{targets(data)} ({data.y.dtype})"
+        ),
         "train, val, test": f"{len(data.train_ids):,}, {len(data.val_ids):,}, {len(data.test_ids):,}",
         "size": f"{nbytes / 1e9:.3f} GB",
     }

@@ -55,7 +55,8 @@ class Graph:
 
     Attributes:
         num_nodes: where the source says it; else the feature rows do, or the edges.
-        labels: gives numbers [V] or [V, 1]; NaN and -1: none.
+        labels: gives numbers [V] or [V, 1], or [V, labels]; NaN and -1: none.
+        any_task: the labels are as the source has them; else the reader made classes of them.
         splits: gives train, val and test ids, or bool masks [V].
         reverse, dedupe, self_loops: what the other library does to the edges when it loads them.
     """
@@ -70,6 +71,7 @@ class Graph:
     reverse: bool = False
     dedupe: bool = False
     self_loops: str = "keep"
+    any_task: bool = False
     notes: list[str] = field(default_factory=list)
 
 

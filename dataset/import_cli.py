@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from cohort.base.errors import CohortError
 from cohort.base.units import parse_bytes
+from cohort.dataset.arrays import TASKS
 from cohort.dataset.cli_parts import add_common, fail, number, summary
 from cohort.dataset.importer import FORMATS, SourceOptions, import_graph
 from cohort.dataset.layouts.tables import RAW_DTYPES, RawLayout
@@ -83,6 +84,12 @@ def _add_source_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--feature-dim", type=number, metavar="D", help="columns of bare numbers")
     group.add_argument("--feature-dtype", choices=RAW_DTYPES, default="float32", help="type of bare numbers")
     group.add_argument("--labels", type=Path, metavar="FILE", help="the class of each node: .npy, .csv or .parquet")
+    group.add_argument(
+        "--task",
+        choices=TASKS,
+        default="classification",
+        help="what labels are: classes (default), numbers [V], or 0 and 1 for each of several labels [V, L]",
+    )
     group.add_argument("--splits", type=Path, nargs=3, metavar=("TRAIN", "VAL", "TEST"), help="ids or masks")
 
 
@@ -124,7 +131,9 @@ def _import(args: argparse.Namespace) -> int:
     )
     options = dict(memory=args.memory, transpose=args.transpose, reverse=args.reverse_edges, undirected=args.undirected)
     options |= dict(dedupe=args.dedupe, self_loops=args.self_loops, rename=args.rename, pca=args.pca)
-    options |= dict(row_normalize=args.row_normalize, split=args.split, seed=args.seed, overwrite=args.overwrite)
+    options |= dict(
+        row_normalize=args.row_normalize, task=args.task, split=args.split, seed=args.seed, overwrite=args.overwrite
+    )
     console = Console(stderr=True)
 
     def note(text: str) -> None:

@@ -37,7 +37,7 @@ class SourceOptions:
         text: how the lines of an edge list are made.
         features: file of the rows, or "ones": one column of ones.
         raw: columns and type of a `features` of bare numbers.
-        labels: file of numbers [V].
+        labels: file of numbers [V], or [V, labels].
         splits: files of train, val and test ids, or of bool masks [V].
         nodes: how many there are.
         node_ids: file of the id of each row.
@@ -83,7 +83,17 @@ def import_graph(
         note(text)
     if inputs.node_ids is not None:
         options["node_ids"] = arrays.integers(str(inputs.node_ids), tables.read_ids(inputs.node_ids))
+    _demand_task(graph, options.get("task", "classification"), kind)
     write_graph(graph, out, ConvertOptions(**options), progress)
+
+
+def _demand_task(graph: Graph, task: str, kind: str) -> None:
+    """Raises CohortError for a task that the source's labels are not for."""
+    if task not in arrays.TASKS:
+        raise CohortError("--task", " or ".join(arrays.TASKS), repr(task))
+    if task != "classification" and graph.labels is not None and not graph.any_task:
+        hint = "give the targets with --labels FILE, and leave --format's out"
+        raise CohortError(f"--task {task}", f"classification: the labels of format {kind} are classes", task, hint)
 
 
 def import_npz(source: str | os.PathLike, out: str | os.PathLike, **options: Any) -> None:
@@ -159,7 +169,7 @@ def _replace(graph: Graph, inputs: SourceOptions) -> None:
         hint = f"give --features FILE, or --features {ONES} for one column of ones"
         raise CohortError(graph.edges.place, "feature rows", "edges alone", hint)
     if inputs.labels is not None:
-        graph.labels = tables.labels_of(inputs.labels)
+        graph.labels, graph.any_task = tables.labels_of(inputs.labels), True
     if inputs.splits is not None:
         graph.splits = tables.splits_of(inputs.splits)
     if inputs.nodes is not None:

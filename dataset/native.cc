@@ -121,6 +121,7 @@ nb::dict describe(const std::filesystem::path& folder, bool prefer_raw) {
   out["feature_dim"] = meta.feature_dim;
   out["feature_dtype"] = name_of(meta.feature_dtype);
   out["num_classes"] = meta.num_classes;
+  out["task"] = name_of(meta.task);
   files["indptr"] = meta.files.indptr;
   files["indices"] = meta.files.indices;
   files["features"] = meta.files.features;
@@ -165,10 +166,15 @@ nb::dict measure_parts(const std::filesystem::path& folder, const Parts& parts, 
 }
 
 void write_meta_file(const std::filesystem::path& folder, const std::string& name, int64_t num_nodes, int64_t num_edges,
-                     int64_t feature_dim, const std::string& feature_dtype, int64_t num_classes) {
+                     int64_t feature_dim, const std::string& feature_dtype, int64_t num_classes,
+                     const std::string& task, const std::string& label_dtype) {
   const auto dtype = dtype_named(feature_dtype);
   if (!dtype) throw base::Error({"feature_dtype", "uint8, float16, bfloat16 or float32", feature_dtype, ""});
-  write_meta(folder, {name, num_nodes, num_edges, feature_dim, *dtype, num_classes, {}});
+  const auto named_task = task_named(task);
+  const auto of_labels = dtype_named(label_dtype);
+  if (!named_task) throw base::Error({"task", "classification, regression or multilabel", task, ""});
+  if (!of_labels) throw base::Error({"label_dtype", "int64, float32 or uint8", label_dtype, ""});
+  write_meta(folder, {name, num_nodes, num_edges, feature_dim, *dtype, num_classes, *named_task, *of_labels, {}});
 }
 
 }  // namespace
@@ -209,7 +215,8 @@ NB_MODULE(_native, m) {
         "src, dst int64 [E] -> indptr int64 [V + 1], indices int32 or int64 [E], both filled in place.");
   m.def("coo_to_csc", &coo_to_csc<int64_t>, "src"_a, "dst"_a, "indptr"_a, "indices"_a);
   m.def("write_meta", &write_meta_file, "folder"_a, nb::kw_only(), "name"_a, "num_nodes"_a, "num_edges"_a,
-        "feature_dim"_a, "feature_dtype"_a, "num_classes"_a, "Writes meta.json.");
+        "feature_dim"_a, "feature_dtype"_a, "num_classes"_a, "task"_a = "classification", "label_dtype"_a = "int64",
+        "Writes meta.json.");
   nb::class_<OutputFolder>(m, "OutputFolder", "A folder that appears whole (commit) or not at all (discard).")
       .def(nb::init<const std::filesystem::path&, bool>(), "out"_a, "overwrite"_a)
       .def_prop_ro("path", &OutputFolder::path)

@@ -20,7 +20,9 @@ class Dataset:
         indptr: int64 [V + 1], where the in-neighbours of each node start in `indices`.
         indices: int32 or int64 [E], sources of the edges into each node.
         x: [V, D] in `feature_dtype`; bfloat16 as its bits in uint16. None when only the encoded rows were kept.
-        y: int64 [V], -1 for nodes without a label.
+        task: "classification", "regression" or "multilabel".
+        y: int64 [V], -1 for nodes without a label; regression: float32 [V], NaN for none; multilabel: [V, num_classes]
+            of 0 and 1, uint8 with 255 or float32 with NaN where it is unknown.
         train_ids, val_ids, test_ids: int64 [any].
         encoded_rows: the file of encoded rows, or None (see `cohort dataset prepare`).
     """
@@ -40,6 +42,7 @@ class Dataset:
     val_ids: np.ndarray
     test_ids: np.ndarray
     encoded_rows: Path | None = None
+    task: str = "classification"
 
     def x_float32(self) -> np.ndarray:
         """The features as float32 [V, D], a copy.

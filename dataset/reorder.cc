@@ -98,8 +98,8 @@ void write_renumbered(const std::filesystem::path& folder, const Dataset& data, 
   } else {
     write_indices<int64_t>(data, old_of_new, new_of_old, indptr.as<int64_t>().data(), indices.as<int64_t>(), stop);
   }
-  MappedOutput labels = create_npy(folder / meta.files.labels, DType::int64, {num_nodes});
-  take_rows(reinterpret_cast<const std::byte*>(data.labels().data()), sizeof(int64_t), old_of_new, labels.data(), stop);
+  MappedOutput labels = create_npy(folder / meta.files.labels, meta.label_dtype, label_shape(meta));
+  take_rows(data.labels_array().data(), data.label_row_bytes(), old_of_new, labels.data(), stop);
   write_splits(folder, data, new_of_old, meta.files);
   write_meta(folder, meta);
 }

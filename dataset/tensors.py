@@ -28,6 +28,7 @@ def from_tensors(
     split: Sequence[float] = (0.6, 0.2, 0.2),
     seed: int = 0,
     num_classes: int | None = None,
+    task: str = "classification",
     name: str | None = None,
     overwrite: bool = False,
 ) -> Path:
@@ -35,7 +36,8 @@ def from_tensors(
 
     Args:
         x: [V, D] features; torch.bfloat16 is kept.
-        y: integers [V], -1 for nodes without a label.
+        y: what there is to learn, by ``task``: classes, integers [V], -1 for nodes without a label; "regression":
+            numbers [V], NaN for none; "multilabel": 0 and 1 [V, labels], -1 (of floats NaN) where it is unknown.
         edge_index: integers [2, E], row 0 sources, row 1 destinations.
         indptr, indices: instead of edge_index, in-neighbours per node: integers [V + 1] and [E].
         train_ids, val_ids, test_ids: integers [any] or bool masks [V]; without any of them, random parts by `split`.
@@ -49,7 +51,11 @@ def from_tensors(
     if (edge_index is None) == (indptr is None or indices is None):
         raise CohortError("from_tensors", "edge_index, or indptr and indices", "both or neither")
     graph = _edges(edge_index, num_nodes) if edge_index is not None else _expand(indptr, indices, num_nodes)
-    labels = arrays.labels("y", _numpy("y", y).reshape(-1), num_nodes)
+    targets = _numpy("y", y)
+    if task == "classification":
+        labels = arrays.labels("y", targets.reshape(-1), num_nodes)
+    else:
+        labels = arrays.targets("y", targets, num_nodes, task)
     given = dict(zip(SPLITS, (train_ids, val_ids, test_ids), strict=True))
     write_dataset(
         out,
@@ -59,6 +65,7 @@ def from_tensors(
         splits=_splits(given, labels, split, seed),
         feature_dtype=feature_dtype,
         num_classes=num_classes,
+        task=task,
         name=name,
         overwrite=overwrite,
     )
@@ -69,7 +76,7 @@ def from_pyg(data: Any, out: str | os.PathLike, *, overwrite: bool = False, **op
     """Writes a torch_geometric Data (x, edge_index, y, optional train/val/test masks) as a data set.
 
     Args:
-        options: handed on to from_tensors (split, seed, num_classes, name, ...).
+        options: handed on to from_tensors (task, split, seed, num_classes, name, ...).
     """
     for attribute in ("x", "edge_index", "y"):
         if getattr(data, attribute, None) is None:
@@ -126,5 +133,5 @@ def _ids(place: str, ids: Any, labels: np.ndarray) -> np.ndarray:
     array = _numpy(place, ids)
     if array.dtype.kind != "b":
         return arrays.integers(place, array)
-    arrays.demand_shape(place, array, labels.shape)
-    return np.flatnonzero(array & (labels >= 0))
+    arrays.demand_shape(place, array, labels.shape[:1])
+    return np.flatnonzero(array & arrays.labelled(labels))

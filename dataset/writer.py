@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from cohort.base.errors import CohortError
-from cohort.dataset import _native
+from cohort.dataset import _native, arrays
 from cohort.dataset.check import check
 
 SPLITS = ("train_ids", "val_ids", "test_ids")
@@ -27,6 +27,7 @@ def write_dataset(
     splits: Sequence[np.ndarray],
     feature_dtype: str | None = None,
     num_classes: int | None = None,
+    task: str = "classification",
     name: str | None = None,
     overwrite: bool = False,
 ) -> None:
@@ -35,13 +36,14 @@ def write_dataset(
     Args:
         graph: (src, dst), integers [E] each, edges src -> dst.
         x: [V, D], a NumPy array or a SciPy CSR matrix (written dense).
-        labels: int64 [V], -1 for none.
+        labels: as ``arrays.targets`` has them for the task: int64 [V], float32 [V], or uint8 or float32 [V, labels].
         splits: train, val and test ids, int64 [any] each.
         feature_dtype: name of x's type when its NumPy dtype does not tell (bits of bfloat16 in uint16).
-        num_classes: 1 + the largest label when not given.
+        num_classes: of a classification, 1 + the largest label when not given.
     """
     num_nodes, num_edges = x.shape[0], len(graph[0])
-    num_classes = int(labels.max(initial=-1)) + 1 if num_classes is None else int(num_classes)
+    of_labels = arrays.num_outputs(labels)
+    num_classes = of_labels if num_classes is None or task != "classification" else int(num_classes)
     with output_folder(out, overwrite) as folder:
         _write_graph(Path(folder.path), *graph, num_nodes)
         _write_features(Path(folder.path) / "features.npy", x)
@@ -56,6 +58,8 @@ def write_dataset(
             feature_dim=x.shape[1],
             feature_dtype=feature_dtype or x.dtype.name,
             num_classes=num_classes,
+            task=task,
+            label_dtype=labels.dtype.name,
         )
         for problem in check(folder.path):
             inside = os.path.relpath(problem.place, folder.path)
@@ -175,7 +179,7 @@ def coo_to_csc(src: np.ndarray, dst: np.ndarray, num_nodes: int) -> tuple[np.nda
 def random_splits(labels: np.ndarray, parts: Sequence[float], seed: int) -> list[np.ndarray]:
     """Train, val and test ids: random parts of the nodes that have a label, each ascending."""
     demand_split(parts, seed)
-    labelled = np.flatnonzero(labels >= 0)
+    labelled = np.flatnonzero(arrays.labelled(labels))
     shuffled = np.random.default_rng(seed).permutation(labelled)
     bounds = np.rint(np.minimum(np.cumsum(parts), 1.0) * len(labelled)).astype(np.int64)
     return [np.sort(ids) for ids in np.split(shuffled, bounds)[:3]]

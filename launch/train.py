@@ -168,6 +168,7 @@ def train(args: argparse.Namespace) -> int:
         "dropout": args.dropout,
         "seed": args.seed,
         "num_classes": meta["num_classes"],
+        "targets": meta.get("task", "classification"),
         "feature_dim": meta["feature_dim"],
         "layers": args.layers,
         "amp": args.amp,

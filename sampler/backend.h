@@ -24,7 +24,8 @@ struct GraphView {
   const int64_t* indptr = nullptr;                 // int64 [num_nodes + 1], in-neighbours
   const void* indices = nullptr;                   // int32 or int64 [num_edges]
   int index_bytes = 4;                             // 4 or 8
-  const int64_t* labels = nullptr;                 // int64 [num_nodes]
+  const std::byte* labels = nullptr;               // [num_nodes, label_bytes]
+  int64_t label_bytes = 8;                         // of a node
   const std::byte* features = nullptr;             // [num_nodes, row_bytes]; may be null when `encoded` is set
   int64_t row_bytes = 0;                           // of a decoded row
   cache::RowShape row_shape;                       // the same rows as columns
@@ -58,7 +59,7 @@ struct Counts {
 // Where the batch goes: arrays inside a slot, on the backend's device.
 struct SlotArrays {
   int64_t* n_id = nullptr;        // int64 [num_nodes]
-  int64_t* y = nullptr;           // int64 [num_nodes]
+  std::byte* y = nullptr;         // [num_nodes, label_bytes]; null: not wanted
   int64_t* edge_index = nullptr;  // int64 [2, num_edges]
   int64_t* input_id = nullptr;    // int64 [num_seeds]
   std::byte* x = nullptr;         // [num_nodes, row_bytes]

@@ -4,12 +4,13 @@
 #include <cuda_runtime_api.h>
 
 #include "sampler/backend.h"
+#include "sampler/gpu_graph.h"
 #include "sampler/neighbor_sampler.h"
 
 namespace cohort::sampler {
 
-// n_id, y, edge_index and, where wanted, indptr and e_id of the slot; labels: int64 [V] in GPU memory.
-void write_graph(const SampledRef& batch, const int64_t* labels, const SlotArrays& slot, int max_blocks,
+// n_id, y, edge_index and, where wanted, indptr and e_id of the slot.
+void write_graph(const SampledRef& batch, const LabelsRef& labels, const SlotArrays& slot, int max_blocks,
                  cudaStream_t stream);
 
 // For tests: keeps the stream busy for this long; and a store to an address that is not there.

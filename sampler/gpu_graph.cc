@@ -46,7 +46,9 @@ std::size_t indices_bytes(const GraphView& graph) {
   return static_cast<std::size_t>(graph.num_edges) * static_cast<std::size_t>(graph.index_bytes);
 }
 
-std::size_t label_bytes(const GraphView& graph) { return static_cast<std::size_t>(graph.num_nodes) * sizeof(int64_t); }
+std::size_t label_bytes(const GraphView& graph) {
+  return static_cast<std::size_t>(graph.num_nodes) * static_cast<std::size_t>(graph.label_bytes);
+}
 
 void refuse_more(std::size_t needed, std::size_t free, const char* hint) {
   if (needed <= free) return;
@@ -84,7 +86,8 @@ PinnedGraph::PinnedGraph(const GraphView& graph, bool with_topology) {
   rows_ = std::make_shared<cache::PinnedRows>(rows, graph.coded_host_rows);
 }
 
-GraphOnGpu::GraphOnGpu(const GraphView& graph, std::shared_ptr<const PinnedGraph> pinned) : pinned_(std::move(pinned)) {
+GraphOnGpu::GraphOnGpu(const GraphView& graph, std::shared_ptr<const PinnedGraph> pinned)
+    : pinned_(std::move(pinned)), label_bytes_(graph.label_bytes) {
   const bool in_gpu = pinned_->indptr() == nullptr;
   if (in_gpu) {
     indptr_ = device_copy(graph.indptr, indptr_bytes(graph), "copy indptr to the GPU");

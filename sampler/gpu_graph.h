@@ -11,6 +11,12 @@
 
 namespace cohort::sampler {
 
+// In GPU memory.
+struct LabelsRef {
+  const std::byte* rows;  // [num_nodes, row_bytes]
+  int64_t row_bytes;
+};
+
 // The parts of a graph that GPUs read in place from pinned host memory; one copy serves all GPUs of the process.
 class PinnedGraph {
  public:
@@ -31,13 +37,14 @@ class GraphOnGpu {
   // Copies the labels, and the topology unless it is pinned, to the current GPU.
   GraphOnGpu(const GraphView& graph, std::shared_ptr<const PinnedGraph> pinned);
   const TopologyRef& topology() const { return topology_; }
-  const int64_t* labels() const { return reinterpret_cast<const int64_t*>(labels_.data()); }  // int64 [num_nodes]
+  LabelsRef labels() const { return {labels_.data(), label_bytes_}; }
   const PinnedGraph& pinned() const { return *pinned_; }
 
  private:
   std::shared_ptr<const PinnedGraph> pinned_;
   base::DeviceBytes indptr_, indices_, labels_;
   TopologyRef topology_;
+  int64_t label_bytes_;
 };
 
 }  // namespace cohort::sampler

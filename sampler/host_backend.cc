@@ -84,7 +84,7 @@ class HostBackend final : public Backend {
 #pragma omp parallel for schedule(static) if (num_nodes > kFewItems)
     for (int64_t i = 0; i < num_nodes; ++i) {
       const int64_t node = n_id_[static_cast<std::size_t>(i)];
-      slot.y[i] = graph_.labels[node];
+      if (slot.y) copy_label(node, slot.y + i * graph_.label_bytes);
       if (graph_.encoded) continue;
       std::memcpy(slot.x + i * graph_.row_bytes, graph_.features + node * graph_.row_bytes,
                   static_cast<std::size_t>(graph_.row_bytes));
@@ -164,6 +164,10 @@ class HostBackend final : public Backend {
     std::fill(slot.indptr, slot.indptr + slot.num_targets + 1, 0);
     for (int32_t target : target_) ++slot.indptr[target + 1];
     std::partial_sum(slot.indptr, slot.indptr + slot.num_targets + 1, slot.indptr);
+  }
+
+  void copy_label(int64_t node, std::byte* to) const {
+    std::memcpy(to, graph_.labels + node * graph_.label_bytes, static_cast<std::size_t>(graph_.label_bytes));
   }
 
   void delay() {

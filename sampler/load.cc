@@ -110,7 +110,8 @@ GraphView topology_of(const dataset::Dataset& data) {
   graph.indptr = data.indptr().data();
   graph.indices = data.indices().data();
   graph.index_bytes = static_cast<int>(dataset::size_of(data.indices().dtype()));
-  graph.labels = data.labels().data();
+  graph.labels = data.labels_array().data();
+  graph.label_bytes = static_cast<int64_t>(data.label_row_bytes());
   return graph;
 }
 
@@ -139,6 +140,8 @@ channel::ChannelOptions channel_options(const Options& options, const dataset::D
   channel.owner_pid = options.owner_pid;
   channel.feature_dim = data.feature_dim();
   channel.feature_dtype = dlpack_code(data.feature_dtype());
+  channel.label_dtype = dlpack_code(data.meta().label_dtype);
+  channel.label_width = data.meta().task == dataset::Task::multilabel ? data.num_classes() : 0;
   channel.with_e_id = options.edge_ids;
   if (options.device == "cpu") return channel;
 #ifdef COHORT_WITH_CUDA

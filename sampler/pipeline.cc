@@ -25,7 +25,7 @@ int64_t num_targets(const channel::Batch& batch) { return batch.num_nodes - batc
 
 SlotArrays arrays_of(int slot, std::byte* data, const channel::Batch& batch) {
   return {reinterpret_cast<int64_t*>(data + batch.n_id_offset),
-          reinterpret_cast<int64_t*>(data + batch.y_offset),
+          data + batch.y_offset,
           reinterpret_cast<int64_t*>(data + batch.edge_index_offset),
           reinterpret_cast<int64_t*>(data + batch.input_id_offset),
           data + batch.x_offset,
@@ -159,7 +159,7 @@ void Pipeline::publish_empty(int slot, const channel::Request& request, const Sc
 
 channel::BatchShape Pipeline::shape_of(int64_t num_nodes, int64_t num_edges, int64_t num_seeds,
                                        int64_t num_targets) const {
-  return {num_nodes, num_edges, num_seeds, graph_.row_bytes, num_targets, options_.edge_ids};
+  return {num_nodes, num_edges, num_seeds, graph_.row_bytes, num_targets, options_.edge_ids, graph_.label_bytes};
 }
 
 std::size_t Pipeline::slot_bytes_to_ask(const channel::Request& request, std::size_t needed_bytes) const {

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from cohort.nn.block import Block
 from cohort.trainer.models import model_input
 from cohort.trainer.source import edges_of
 from cohort.trainer.step_graphs import StepGraphs
+from cohort.trainer.targets import CLASSES, Targets
 
 
 def adam(model: torch.nn.Module, device: torch.device, lr: float, weight_decay: float = 0.0) -> torch.optim.Adam:
@@ -49,11 +49,12 @@ class TrainStep:
         optimizer: from adam().
         device: the trainer's.
         sum_over_ranks: of a tensor, in place.
+        targets: what the model learns.
         graphs_of: seeds of batches that are run as CUDA graphs (see step_graphs.py); None: none are.
 
     Attributes:
         loss_sum, num_labelled: [] on the device, sums over the steps since reset(): of the loss over this rank's
-            labelled seeds, and of the labelled seeds of all ranks.
+            labelled seeds, and of the labelled seeds of all ranks; for several labels a seed, of labels.
     """
 
     def __init__(
@@ -63,7 +64,9 @@ class TrainStep:
         device: torch.device,
         sum_over_ranks: Callable[[Tensor], Tensor] = lambda values: values,
         graphs_of: int | None = None,
+        targets: Targets = CLASSES,
     ):
+        self._targets = targets
         self._scores, self._optimizer, self._sum_over_ranks = scores, optimizer, sum_over_ranks
         self.loss_sum = torch.zeros((), device=device)
         self.num_labelled = torch.zeros((), device=device)
@@ -85,9 +88,9 @@ class TrainStep:
 
     def _run(self, x: Tensor, edges: Tensor | list[Block], y: Tensor, *sizes: list[int]) -> None:
         self._optimizer.zero_grad(set_to_none=True)
-        labelled = self._sum_over_ranks((y >= 0).sum())
+        labelled = self._sum_over_ranks(self._targets.count(y))
         scores = self._scores(x, edges, y.shape[0], *sizes)
-        loss = F.cross_entropy(scores, y, ignore_index=-1, reduction="sum") / labelled.clamp(min=1)
+        loss = self._targets.loss_sum(scores, y) / labelled.clamp(min=1)
         loss.backward()
         self._optimizer.step()
         self.loss_sum += loss.detach() * labelled

@@ -68,8 +68,7 @@ def read_npz(source: Path) -> Graph:
     inputs.demand("labels")
 
     def labels() -> tuple[str, np.ndarray]:
-        place = inputs.place("labels")
-        return place, arrays.integers(place, inputs["labels"], (num_nodes,))
+        return inputs.place("labels"), inputs["labels"]
 
     def splits() -> list[np.ndarray]:
         return [arrays.integers(inputs.place(split), inputs[split]) for split in SPLITS]
@@ -82,6 +81,7 @@ def read_npz(source: Path) -> Graph:
         labels=labels,
         splits=splits if has_splits else None,
         num_nodes=num_nodes,
+        any_task=True,
     )
 
 

@@ -39,6 +39,7 @@ def read_data(source: Path, name: str | None = None) -> Graph:
         labels=(lambda: (f"{place}: y", tensors["y"].numpy())) if "y" in tensors else None,
         splits=(lambda: [_mask(place, mask, tensors[mask].numpy()) for mask in MASKS]) if has_masks else None,
         num_nodes=len(x),
+        any_task=True,
     )
 
 

@@ -19,7 +19,7 @@ HostBatch fetch_cuda(
     Backend& backend, const GraphView& graph, const Query& query, const Counts& sampled,
     const std::function<void()>& meanwhile = [] {}) {
   HostBatch batch;
-  batch.resize(sampled, query.seeds.size(), graph.row_bytes);
+  batch.resize(sampled, query.seeds.size(), graph);
   std::vector<int64_t> input_id(query.seeds.size());
   std::iota(input_id.begin(), input_id.end(), 0);
   const auto on_gpu = [](std::size_t bytes) {
@@ -27,13 +27,12 @@ HostBatch fetch_cuda(
     base::fill_gpu(memory.data(), 0xFF, bytes + 256);
     return memory;
   };
-  const auto n_id = on_gpu(8 * batch.n_id.size()), y = on_gpu(8 * batch.y.size()),
+  const auto n_id = on_gpu(8 * batch.n_id.size()), y = on_gpu(batch.y.size()),
              edges = on_gpu(8 * batch.edge_index.size()), ids = on_gpu(8 * input_id.size()), x = on_gpu(batch.x.size()),
              indptr = on_gpu(8 * batch.indptr.size()), e_id = on_gpu(8 * batch.e_id.size());
-  backend.fetch({reinterpret_cast<int64_t*>(n_id.data()), reinterpret_cast<int64_t*>(y.data()),
-                 reinterpret_cast<int64_t*>(edges.data()), reinterpret_cast<int64_t*>(ids.data()), x.data(), 0,
-                 reinterpret_cast<int64_t*>(indptr.data()), batch.num_targets(),
-                 query.edge_ids ? reinterpret_cast<int64_t*>(e_id.data()) : nullptr},
+  backend.fetch({reinterpret_cast<int64_t*>(n_id.data()), y.data(), reinterpret_cast<int64_t*>(edges.data()),
+                 reinterpret_cast<int64_t*>(ids.data()), x.data(), 0, reinterpret_cast<int64_t*>(indptr.data()),
+                 batch.num_targets(), query.edge_ids ? reinterpret_cast<int64_t*>(e_id.data()) : nullptr},
                 input_id);
   meanwhile();
   while (!backend.finished()) {
@@ -42,7 +41,7 @@ HostBatch fetch_cuda(
     if (bytes > 0) base::cuda_check(cudaMemcpy(to, from.data(), bytes, cudaMemcpyDeviceToHost));
   };
   to_host(batch.n_id.data(), n_id, 8 * batch.n_id.size());
-  to_host(batch.y.data(), y, 8 * batch.y.size());
+  to_host(batch.y.data(), y, batch.y.size());
   to_host(batch.edge_index.data(), edges, 8 * batch.edge_index.size());
   to_host(batch.input_id.data(), ids, 8 * batch.input_id.size());
   to_host(batch.x.data(), x, batch.x.size());
@@ -102,6 +101,15 @@ INSTANTIATE_TEST_SUITE_P(All, GpuBackend,
 TEST(GpuBackendRows, AnyRowSize) {
   for (int64_t dim : {1, 3, 4, 32, 100, 257}) {
     expect_same_batches(mixed_graph<int32_t>(1000, 6, dim), TopologyPlace::kAuto, {5, 5});
+  }
+}
+
+// Labels of one byte, of odd and even widths, of words and of two words.
+TEST(GpuBackendLabels, OfAnyWidth) {
+  for (const int64_t label_bytes : {1, 4, 7, 12, 16, 121}) {
+    auto graph = mixed_graph<int32_t>(500, 8);
+    graph.wide_labels = labels_of_bytes(graph.num_nodes(), label_bytes);
+    expect_same_batches(graph, TopologyPlace::kAuto, {5, 5});
   }
 }
 

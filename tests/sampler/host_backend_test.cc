@@ -60,7 +60,7 @@ void expect_sound(const TestGraph<Index>& graph, const HostBatch& batch, const Q
   ASSERT_EQ(batch.indptr.back(), batch.counts.num_edges);
   ASSERT_EQ(static_cast<std::size_t>(next_new), n_id.size());
   for (std::size_t i = 0; i < n_id.size(); ++i) {
-    ASSERT_EQ(batch.y[i], graph.labels[static_cast<std::size_t>(n_id[i])]);
+    ASSERT_EQ(reinterpret_cast<const int64_t*>(batch.y.data())[i], graph.labels[static_cast<std::size_t>(n_id[i])]);
     ASSERT_EQ(reinterpret_cast<const float*>(batch.x.data())[i * static_cast<std::size_t>(graph.dim)],
               static_cast<float>(n_id[i]));
   }
@@ -94,6 +94,20 @@ TEST(HostBackend, WideIndicesGiveTheSameBatch) {
   const auto b = run_host(*make_host_backend(wide.view(), {}), wide.view(), query_of(seeds, fanout));
   EXPECT_EQ(a.n_id, b.n_id);
   EXPECT_EQ(a.edge_index, b.edge_index);
+}
+
+TEST(HostBackend, LabelsOfAnyWidth) {
+  for (const int64_t label_bytes : {1, 7, 121}) {
+    auto graph = mixed_graph<int32_t>(200, 8);
+    graph.wide_labels = labels_of_bytes(graph.num_nodes(), label_bytes);
+    const std::vector<int64_t> seeds = {4, 150, 17, 0};
+    const std::vector<int32_t> fanout = {5, 5};
+    const auto batch = run_host(*make_host_backend(graph.view(), {}), graph.view(), query_of(seeds, fanout));
+    for (std::size_t i = 0; i < batch.n_id.size(); ++i) {
+      const auto row = graph.wide_labels.begin() + batch.n_id[i] * label_bytes;
+      ASSERT_TRUE(std::equal(row, row + label_bytes, batch.y.begin() + static_cast<int64_t>(i) * label_bytes));
+    }
+  }
 }
 
 TEST(HostBackend, EdgeIdsAreLeftOutAndChangeNothingElse) {

@@ -36,7 +36,7 @@ nb::ndarray<nb::pytorch> view(nb::handle self, uint64_t offset, std::initializer
 
 nb::dlpack::dtype int64_type() { return nb::dtype<int64_t>(); }
 
-nb::dlpack::dtype feature_type(uint32_t code) {
+nb::dlpack::dtype dlpack_type(uint32_t code) {
   return {static_cast<uint8_t>(code >> 8), static_cast<uint8_t>(code & 0xFF), 1};
 }
 
@@ -63,14 +63,14 @@ void bind_slot(nb::module_& m) {
                    [](nb::handle self) {
                      const auto& slot = nb::cast<HeldSlot&>(self);
                      return view(self, slot.batch().x_offset, {slot.batch().num_nodes, slot.feature_dim()},
-                                 feature_type(slot.feature_dtype()));
+                                 dlpack_type(slot.feature_dtype()));
                    })
       .def_prop_ro(
           "padded_x",
           [](nb::handle self) {
             const auto& slot = nb::cast<HeldSlot&>(self);
             return view(self, slot.batch().x_offset, {channel::padded(slot.batch().num_nodes), slot.feature_dim()},
-                        feature_type(slot.feature_dtype()));
+                        dlpack_type(slot.feature_dtype()));
           },
           "x and the room behind it, which nobody has filled: padded(num_nodes) rows.")
       .def_prop_ro("edge_index",
@@ -99,8 +99,11 @@ void bind_slot(nb::module_& m) {
                    })
       .def_prop_ro("y",
                    [](nb::handle self) {
-                     const auto& batch = nb::cast<HeldSlot&>(self).batch();
-                     return view(self, batch.y_offset, {batch.num_nodes}, int64_type());
+                     const auto& slot = nb::cast<HeldSlot&>(self);
+                     const auto dtype = dlpack_type(slot.label_dtype());
+                     const auto& batch = slot.batch();
+                     if (slot.label_width() == 0) return view(self, batch.y_offset, {batch.num_nodes}, dtype);
+                     return view(self, batch.y_offset, {batch.num_nodes, slot.label_width()}, dtype);
                    })
       .def_prop_ro("input_id",
                    [](nb::handle self) {

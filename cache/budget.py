@@ -77,6 +77,11 @@ def _for_each(values: list, num_gpus: int, place: str) -> list:
     return list(values)
 
 
+def slot_edge_bytes(ids: bool, weights: bool) -> int:
+    """Bytes of an edge in a slot, where batches have more than both of its ends."""
+    return EDGE_BYTES + 8 * ids + 4 * weights
+
+
 def slot_bytes(
     num_nodes: int,
     row_bytes: int,

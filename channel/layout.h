@@ -113,10 +113,11 @@ struct Batch {
   uint64_t edge_index_offset;  // int64 [2, num_edges], row 0 source, row 1 target, batch-local
   // int64 [num_targets + 1], first edge of each target; targets are all nodes but those first reached in the last hop
   uint64_t indptr_offset;
-  uint64_t
-      e_id_offset;    // int64 [num_edges], place of each edge in the data set's indices; where the header has with_e_id
-  base::Span sample;  // when the sampler drew and relabelled it
-  base::Span fetch;   // when it wrote the slot
+  // Where the header has with_e_id, int64 [num_edges]: place of each edge in the data set's indices.
+  uint64_t e_id_offset;
+  uint64_t edge_weight_offset;  // float32 [num_edges], where the header has with_edge_weight
+  base::Span sample;            // when the sampler drew and relabelled it
+  base::Span fetch;             // when it wrote the slot
   TierUse row_tiers[kNumTiers];
   TierLists list_tiers[kNumTiers];
 };
@@ -146,10 +147,11 @@ struct ChannelHeader {
   unsigned char gpu_uuid[16];
   int32_t num_slots;
   int64_t feature_dim;
-  uint32_t feature_dtype;  // code and bits as in DLPack: code << 8 | bits
-  uint32_t label_dtype;    // the same
-  int64_t label_width;     // labels of a node; 0: one, and y has one dimension
-  uint32_t with_e_id;      // 1: batches have e_id
+  uint32_t feature_dtype;     // code and bits as in DLPack: code << 8 | bits
+  uint32_t label_dtype;       // the same
+  int64_t label_width;        // labels of a node; 0: one, and y has one dimension
+  uint32_t with_e_id;         // 1: batches have e_id
+  uint32_t with_edge_weight;  // 1: batches have edge_weight
 
   // Who is there.
   Party sampler;

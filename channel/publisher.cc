@@ -25,6 +25,7 @@ void fill_header(ChannelHeader& header, const ChannelOptions& options, std::size
   header.label_dtype = options.label_dtype;
   header.label_width = options.label_width;
   header.with_e_id = options.with_e_id ? 1 : 0;
+  header.with_edge_weight = options.with_edge_weight ? 1 : 0;
   init_semaphore(header.requests_posted, 0);
   init_semaphore(header.requests_free, kMaxRequests);
   init_semaphore(header.slots_free, static_cast<unsigned>(options.num_slots));
@@ -49,6 +50,7 @@ std::size_t lay_out(const BatchShape& shape, Batch& batch) {
   batch.edge_index_offset = place(16 * shape.num_edges);
   batch.indptr_offset = place(8 * (shape.num_targets + 1));
   batch.e_id_offset = shape.with_e_id ? place(8 * shape.num_edges) : 0;
+  batch.edge_weight_offset = shape.with_edge_weight ? place(4 * shape.num_edges) : 0;
   return end;
 }
 

@@ -129,6 +129,16 @@ def num_outputs(labels: np.ndarray) -> int:
     return int(labels.max(initial=-1)) + 1 if labels.dtype == np.int64 else 1
 
 
+def edge_weights(place: str, array: np.ndarray) -> np.ndarray:
+    """float32 [n] of numbers [n] or [n, 1]."""
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    demand_shape(place, array, (None,))
+    if array.dtype.kind not in "biuf":
+        raise CohortError(place, "numbers", f"dtype {array.dtype}", "convert it with array.astype(numpy.float32)")
+    return array.astype(np.float32, copy=False)
+
+
 def edges(place: str, src: np.ndarray, dst: np.ndarray, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
     """Both ends of the edges, int64 [E] each, all in [0, V)."""
     ends = integers(f"{place}src", src), integers(f"{place}dst", dst)

@@ -181,6 +181,13 @@ bool is_nan(const MappedArray& array, int64_t i) {
   }
 }
 
+void check_edge_weights(const Dataset& data, std::vector<Problem>& problems, const std::stop_token& stop) {
+  const MappedArray& array = data.edge_weights();
+  if (!array.is_mapped()) return;
+  const Scan bad = scan_in_pieces(array, stop, [&](int64_t i) { return is_not_finite(array, i); });
+  if (bad.first >= 0) report(problems, array, bad, "a finite number", is_nan(array, bad.first) ? "NaN" : "Inf");
+}
+
 void check_features(const Dataset& data, std::vector<Problem>& problems, const std::stop_token& stop) {
   const MappedArray& array = data.features();
   if (!array.is_mapped() || array.dtype() == DType::uint8) return;
@@ -202,6 +209,7 @@ std::vector<Problem> check(const std::filesystem::path& folder, const std::stop_
   check_indices(data, problems, stop);
   check_labels(data, problems, stop);
   check_splits(data, problems, stop);
+  check_edge_weights(data, problems, stop);
   check_features(data, problems, stop);
   return problems;
 }

@@ -46,6 +46,7 @@ def _register_generate(commands: argparse._SubParsersAction) -> None:
     command.add_argument("--nodes", type=number, required=True)
     command.add_argument("--edges", type=number, required=True)
     command.add_argument("--undirected", action="store_true", help="store every edge in both directions: 2 x EDGES")
+    command.add_argument("--edge-weights", action="store_true", help="each edge has a weight in (0, 1]")
     command.add_argument("--dim", type=number, default=64, help="features per node; default: %(default)s")
     command.add_argument(
         "--rows",
@@ -77,6 +78,7 @@ def _generate(args: argparse.Namespace) -> int:
             seed=args.seed,
             split=args.split,
             undirected=args.undirected,
+            edge_weights=args.edge_weights,
             overwrite=args.overwrite,
             rows=rows,
             write_rows=write_rows,
@@ -139,13 +141,14 @@ def _info(args: argparse.Namespace) -> int:
         data = open_dataset(args.path)
     except CohortError as error:
         return fail(error)
-    arrays = (data.indptr, data.indices, data.x, data.y)
+    arrays = (data.indptr, data.indices, data.edge_weights, data.x, data.y)
     nbytes = sum(array.nbytes for array in arrays if array is not None)
     degrees = data.indptr[1:] - data.indptr[:-1]
     rows = {
         "name": data.name,
         "nodes": f"{data.num_nodes:,}",
         "edges": f"{data.num_edges:,} ({data.indices.dtype})",
+        "edge weights": "none" if data.edge_weights is None else "float32",
         "in-degree": f"mean {data.num_edges / data.num_nodes:.1f}, largest {int(degrees.max()):,}",
         "features": f"{data.feature_dim} x {data.feature_dtype}",
         "classes" if data.task == "classification" else "targets": (

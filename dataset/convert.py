@@ -14,7 +14,7 @@ from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
 from cohort.dataset import _native, arrays
 from cohort.dataset.check import check
-from cohort.dataset.graph import Graph, Rows, rows_of_matrix
+from cohort.dataset.graph import Graph, Rows, WeightReader, rows_of_matrix
 from cohort.dataset.pca import principal_components
 from cohort.dataset.progress import Progress
 from cohort.dataset.writer import SPLITS, demand_split, output_folder, random_splits
@@ -113,6 +113,7 @@ class _Conversion:
             num_classes=self._num_classes(labels),
             task=self.options.task,
             label_dtype=labels.dtype.name,
+            edge_weights=graph.edge_weights is not None,
         )
 
     # --- features ---------------------------------------------------------------------------------------------------
@@ -210,7 +211,7 @@ class _Conversion:
         self.sort_memory -= map_bytes
 
     def _write_edges(self) -> int:
-        """Writes indptr.npy and indices.npy; returns the number of edges."""
+        """Writes indptr.npy, indices.npy and the edges' weights; returns the number of edges."""
         graph, options = self.graph, self.options
         reverse = options.undirected or (graph.reverse if options.reverse is None else options.reverse)
         sorter = _native.EdgeSorter(
@@ -222,10 +223,14 @@ class _Conversion:
             reverse=reverse,
             dedupe=options.undirected or (graph.dedupe if options.dedupe is None else options.dedupe),
             self_loops=options.self_loops or graph.self_loops,
+            weighted=graph.edge_weights is not None,
         )
+        weights = graph.edge_weights and WeightReader(graph.edge_weights, options.block_bytes)
         for src, dst, fraction in graph.edges.chunks(options.block_bytes):
-            sorter.add(src, dst, self.id_map)
+            sorter.add(src, dst, self.id_map, weights and weights.take(len(src)))
             self.progress("reading edges", fraction)
+        if weights:
+            weights.finish()
         expected = max(1, sorter.edges_read * (2 if reverse else 1))
         sorter.write(self.folder, lambda written: self.progress("writing edges", min(1.0, written / expected)))
         self.num_nodes = sorter.num_nodes

@@ -62,6 +62,7 @@ Files files_member(const Json& json, const std::string& place) {
   files.indices = file_member(*found, place, "indices");
   files.features = file_member(*found, place, "features");
   files.labels = file_member(*found, place, "labels");
+  if (found->contains("edge_weights")) files.edge_weights = file_member(*found, place, "edge_weights");
   files.splits = {file_member(*found, place, "train_ids"), file_member(*found, place, "val_ids"),
                   file_member(*found, place, "test_ids")};
   return files;
@@ -197,6 +198,7 @@ void write_meta(const std::filesystem::path& folder, const Meta& meta) {
                                    {"train_ids", meta.files.splits[0]},
                                    {"val_ids", meta.files.splits[1]},
                                    {"test_ids", meta.files.splits[2]}}}};
+  if (!meta.files.edge_weights.empty()) json["files"]["edge_weights"] = meta.files.edge_weights;
   if (!plain) {
     json["task"] = name_of(meta.task);
     json["label_dtype"] = name_of(meta.label_dtype);
@@ -230,6 +232,11 @@ Dataset Dataset::open(const std::filesystem::path& folder, std::vector<Problem>&
   attempt(problems, [&] {
     out.indices_ = map_npy(at / meta.files.indices, {{DType::int32, DType::int64}, {meta.num_edges}});
   });
+  if (!meta.files.edge_weights.empty()) {
+    attempt(problems, [&] {
+      out.edge_weights_ = map_npy(at / meta.files.edge_weights, {{DType::float32}, {meta.num_edges}});
+    });
+  }
   const std::filesystem::path file = at / meta.files.features;
   const bool has_raw = std::filesystem::exists(file);
   if (!has_raw || rows == Rows::kAny) attempt(problems, [&] { out.encoded_rows_ = find_encoded_rows(at); });

@@ -17,6 +17,7 @@
 namespace cohort::dataset {
 
 inline constexpr const char* kMetaFile = "meta.json";
+inline constexpr const char* kEdgeWeightsFile = "edge_weights.npy";  // as Cohort writes it
 inline constexpr const char* kFormatName = "cohort-dataset";
 inline constexpr int64_t kFormatVersion = 2;  // of data sets whose labels are no classes; others are of version 1
 
@@ -34,6 +35,7 @@ struct Files {
   std::string indices = "indices.npy";
   std::string features = "features.npy";
   std::string labels = "labels.npy";
+  std::string edge_weights;  // empty: edges have none
   std::array<std::string, 3> splits = {"train_ids.npy", "val_ids.npy", "test_ids.npy"};
 };
 
@@ -83,10 +85,11 @@ class Dataset {
   int64_t num_classes() const noexcept { return meta_.num_classes; }
   std::size_t feature_row_bytes() const { return static_cast<std::size_t>(feature_dim()) * size_of(feature_dtype()); }
 
-  std::span<const int64_t> indptr() const { return indptr_.as<int64_t>(); }  // int64 [V + 1]
-  const MappedArray& indices() const noexcept { return indices_; }           // int32 or int64 [E]
-  const MappedArray& features() const noexcept { return features_; }         // feature_dtype [V, D], see below
-  std::span<const int64_t> labels() const { return labels_.as<int64_t>(); }  // classification: int64 [V], -1: none
+  std::span<const int64_t> indptr() const { return indptr_.as<int64_t>(); }   // int64 [V + 1]
+  const MappedArray& indices() const noexcept { return indices_; }            // int32 or int64 [E]
+  const MappedArray& edge_weights() const noexcept { return edge_weights_; }  // float32 [E]; not mapped: none
+  const MappedArray& features() const noexcept { return features_; }          // feature_dtype [V, D], see below
+  std::span<const int64_t> labels() const { return labels_.as<int64_t>(); }   // classification: int64 [V], -1: none
   std::size_t label_row_bytes() const;
   // Whether a node has a label: a class from 0, a number, or an answer for one label at least.
   bool has_label(int64_t node) const;
@@ -107,7 +110,7 @@ class Dataset {
  private:
   std::filesystem::path folder_, encoded_rows_;
   Meta meta_;
-  MappedArray indptr_, indices_, features_, labels_;
+  MappedArray indptr_, indices_, edge_weights_, features_, labels_;
   std::array<MappedArray, 3> splits_;  // train, val, test
 };
 

@@ -78,6 +78,8 @@ def _add_source_options(group: argparse._ArgumentGroup) -> None:
         "--destinations", type=Path, metavar="FILE.npy", help="SOURCE has the sources of the edges alone"
     )
     group.add_argument("--columns", type=names, metavar="SRC,DST", help="of an edge list: names, or numbers from 0")
+    group.add_argument("--edge-weights", type=Path, metavar="FILE", help="a weight an edge: .npy [E], .csv or .parquet")
+    group.add_argument("--weight-column", metavar="NAME", help="of an edge list: the column of weights, or its number")
     group.add_argument("--separator", type=separator, metavar="C", help=f"a character, or {', '.join(SEPARATORS)}")
     group.add_argument("--header", choices=("auto", "yes", "no"), default="auto", help="whether names come first")
     group.add_argument("--features", type=Path, metavar="FILE|ones", help="rows: .npy, .csv, .parquet or bare numbers")
@@ -125,6 +127,8 @@ def _import(args: argparse.Namespace) -> int:
         features=args.features,
         raw=RawLayout(args.feature_dim, args.feature_dtype),
         labels=args.labels,
+        edge_weights=args.edge_weights,
+        weight_column=args.weight_column,
         splits=args.splits,
         nodes=args.nodes,
         node_ids=args.node_ids,

@@ -22,6 +22,7 @@ def from_tensors(
     edge_index: Any = None,
     indptr: Any = None,
     indices: Any = None,
+    edge_weight: Any = None,
     train_ids: Any = None,
     val_ids: Any = None,
     test_ids: Any = None,
@@ -40,6 +41,7 @@ def from_tensors(
             numbers [V], NaN for none; "multilabel": 0 and 1 [V, labels], -1 (of floats NaN) where it is unknown.
         edge_index: integers [2, E], row 0 sources, row 1 destinations.
         indptr, indices: instead of edge_index, in-neighbours per node: integers [V + 1] and [E].
+        edge_weight: numbers [E] or [E, 1], in the order of the edges given; kept as float32.
         train_ids, val_ids, test_ids: integers [any] or bool masks [V]; without any of them, random parts by `split`.
 
     Raises:
@@ -63,6 +65,7 @@ def from_tensors(
         x=rows,
         labels=labels,
         splits=_splits(given, labels, split, seed),
+        edge_weights=_weights(edge_weight, len(graph[0])),
         feature_dtype=feature_dtype,
         num_classes=num_classes,
         task=task,
@@ -73,7 +76,9 @@ def from_tensors(
 
 
 def from_pyg(data: Any, out: str | os.PathLike, *, overwrite: bool = False, **options: Any) -> Path:
-    """Writes a torch_geometric Data (x, edge_index, y, optional train/val/test masks) as a data set.
+    """Writes a torch_geometric Data (x, edge_index, y, optional train/val/test masks and weights) as a data set.
+
+    Weights are `edge_weight`, or an `edge_attr` of one number an edge.
 
     Args:
         options: handed on to from_tensors (task, split, seed, num_classes, name, ...).
@@ -84,7 +89,12 @@ def from_pyg(data: Any, out: str | os.PathLike, *, overwrite: bool = False, **op
             raise CohortError("from_pyg", f"a Data object with {attribute}", f"none in {data}", hint)
     masks = {f"{part}_ids": getattr(data, f"{part}_mask", None) for part in ("train", "val", "test")}
     return from_tensors(
-        out, x=data.x, y=data.y, edge_index=data.edge_index, overwrite=overwrite, **{**masks, **options}
+        out,
+        x=data.x,
+        y=data.y,
+        edge_index=data.edge_index,
+        overwrite=overwrite,
+        **{"edge_weight": _weights_of(data), **masks, **options},
     )
 
 
@@ -120,6 +130,23 @@ def _expand(indptr: Any, indices: Any, num_nodes: int) -> tuple[np.ndarray, np.n
         expected = f"values that ascend from 0 to {len(sources)}"
         raise CohortError("indptr", expected, f"{starts[0]} .. {starts[-1]}, or a step down")
     return arrays.edges("indices: ", sources, np.repeat(np.arange(num_nodes), degrees), num_nodes)
+
+
+def _weights(edge_weight: Any, num_edges: int) -> np.ndarray | None:
+    """float32 [E]"""
+    if edge_weight is None:
+        return None
+    weights = arrays.edge_weights("edge_weight", _numpy("edge_weight", edge_weight))
+    arrays.demand_shape("edge_weight", weights, (num_edges,))
+    return weights
+
+
+def _weights_of(data: Any) -> Any:
+    """A Data object's edge_weight, or its edge_attr where that is one number an edge."""
+    weights, attributes = getattr(data, "edge_weight", None), getattr(data, "edge_attr", None)
+    if weights is not None or attributes is None:
+        return weights
+    return attributes if attributes.dim() == 1 or attributes.shape[1:] == (1,) else None
 
 
 def _splits(given: dict[str, Any], labels: np.ndarray, parts: Sequence[float], seed: int) -> list[np.ndarray]:

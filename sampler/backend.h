@@ -24,6 +24,7 @@ struct GraphView {
   const int64_t* indptr = nullptr;                 // int64 [num_nodes + 1], in-neighbours
   const void* indices = nullptr;                   // int32 or int64 [num_edges]
   int index_bytes = 4;                             // 4 or 8
+  const float* edge_weights = nullptr;             // float32 [num_edges]; null: batches have none
   const std::byte* labels = nullptr;               // [num_nodes, label_bytes]
   int64_t label_bytes = 8;                         // of a node
   const std::byte* features = nullptr;             // [num_nodes, row_bytes]; may be null when `encoded` is set
@@ -43,7 +44,7 @@ struct Query {
   std::span<const int64_t> seeds;   // int64 [num_seeds], different nodes
   std::span<const int32_t> fanout;  // int32 [num_hops], entry 0 next to the seeds
   base::PhiloxKey key{};            // batch_key(seed, epoch, step)
-  bool edge_ids = false;            // remember which edges were drawn, for SlotArrays::e_id
+  bool edge_ids = false;            // remember which edges were drawn, for e_id and edge_weight of SlotArrays
 };
 
 // How large the batch came out.
@@ -67,6 +68,7 @@ struct SlotArrays {
   int64_t* indptr = nullptr;      // int64 [num_targets + 1], first edge of each target; null: not wanted
   int64_t num_targets = 0;        // all but the last hop's nodes
   int64_t* e_id = nullptr;        // int64 [num_edges], place in the graph's indices; null: not wanted
+  float* edge_weight = nullptr;   // float32 [num_edges]; null: not wanted
 };
 
 // What it took to write a batch into its slot.

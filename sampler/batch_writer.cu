@@ -29,6 +29,11 @@ __global__ void write_edges_kernel(const int32_t* source, const int32_t* target,
   }
 }
 
+__global__ void write_weights_kernel(const int64_t* e_id, int64_t num_edges, const float* edge_weights,
+                                     float* edge_weight) {
+  for (int64_t e = grid_first(); e < num_edges; e += grid_step()) edge_weight[e] = edge_weights[e_id[e]];
+}
+
 // The edges stand by ascending target: each target looks for its first.
 __global__ void write_indptr_kernel(const int32_t* target, int64_t num_edges, int64_t num_targets, int64_t* indptr) {
   for (int64_t i = grid_first(); i <= num_targets; i += grid_step()) {
@@ -68,8 +73,8 @@ void write_nodes(const SampledRef& batch, const LabelsRef& labels, const SlotArr
 
 }  // namespace
 
-void write_graph(const SampledRef& batch, const LabelsRef& labels, const SlotArrays& slot, int max_blocks,
-                 cudaStream_t stream) {
+void write_graph(const SampledRef& batch, const LabelsRef& labels, const float* edge_weights, const SlotArrays& slot,
+                 int max_blocks, cudaStream_t stream) {
   const auto of_words = labels.row_bytes % 8 == 0   ? write_nodes<uint64_t>
                         : labels.row_bytes % 4 == 0 ? write_nodes<uint32_t>
                                                     : write_nodes<uint8_t>;
@@ -81,6 +86,11 @@ void write_graph(const SampledRef& batch, const LabelsRef& labels, const SlotArr
     cuda_check(cudaMemcpyAsync(slot.e_id, batch.e_id, static_cast<std::size_t>(batch.num_edges) * sizeof(int64_t),
                                cudaMemcpyDeviceToDevice, stream),
                "copy edge ids");
+  }
+  if (slot.edge_weight) {
+    write_weights_kernel<<<base::grid_for(batch.num_edges, max_blocks), kBlockThreads, 0, stream>>>(
+        batch.e_id, batch.num_edges, edge_weights, slot.edge_weight);
+    cuda_check(cudaGetLastError(), "launch the copy of edge weights");
   }
   if (!slot.indptr) return;
   write_indptr_kernel<<<base::grid_for(slot.num_targets + 1, max_blocks), kBlockThreads, 0, stream>>>(

@@ -9,9 +9,10 @@
 
 namespace cohort::sampler {
 
-// n_id, y, edge_index and, where wanted, indptr and e_id of the slot.
-void write_graph(const SampledRef& batch, const LabelsRef& labels, const SlotArrays& slot, int max_blocks,
-                 cudaStream_t stream);
+// n_id, y, edge_index and, where wanted, indptr, e_id and edge_weight of the slot. edge_weights: float32 [E], of the
+// whole graph.
+void write_graph(const SampledRef& batch, const LabelsRef& labels, const float* edge_weights, const SlotArrays& slot,
+                 int max_blocks, cudaStream_t stream);
 
 // For tests: keeps the stream busy for this long; and a store to an address that is not there.
 void delay(int64_t us, cudaStream_t stream);

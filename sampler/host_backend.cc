@@ -81,6 +81,7 @@ class HostBackend final : public Backend {
     std::copy(target_.begin(), target_.end(), slot.edge_index + num_edges);
     if (slot.indptr) write_indptr(slot);
     if (slot.e_id) std::copy(e_id_.begin(), e_id_.end(), slot.e_id);
+    if (slot.edge_weight) write_weights(slot.edge_weight);
 #pragma omp parallel for schedule(static) if (num_nodes > kFewItems)
     for (int64_t i = 0; i < num_nodes; ++i) {
       const int64_t node = n_id_[static_cast<std::size_t>(i)];
@@ -157,6 +158,11 @@ class HostBackend final : public Backend {
   void relabel(std::size_t edges_before) {
     source_.resize(edges_before + drawn_.size());
     for (std::size_t edge = 0; edge < drawn_.size(); ++edge) source_[edges_before + edge] = reach(drawn_[edge]);
+  }
+
+  void write_weights(float* to) const {
+#pragma omp parallel for schedule(static) if (e_id_.size() > std::size_t{kFewItems})
+    for (std::size_t edge = 0; edge < e_id_.size(); ++edge) to[edge] = graph_.edge_weights[e_id_[edge]];
   }
 
   // The edges stand by ascending target.

@@ -32,7 +32,8 @@ SlotArrays arrays_of(int slot, std::byte* data, const channel::Batch& batch) {
           slot,
           reinterpret_cast<int64_t*>(data + batch.indptr_offset),
           num_targets(batch),
-          batch.e_id_offset == 0 ? nullptr : reinterpret_cast<int64_t*>(data + batch.e_id_offset)};
+          batch.e_id_offset == 0 ? nullptr : reinterpret_cast<int64_t*>(data + batch.e_id_offset),
+          batch.edge_weight_offset == 0 ? nullptr : reinterpret_cast<float*>(data + batch.edge_weight_offset)};
 }
 
 channel::Batch describe(const channel::Request& request, const Schedule& schedule, uint64_t step,
@@ -110,7 +111,7 @@ void Pipeline::serve_pass(const channel::Request& request) {
 Query Pipeline::query(Pass& pass, uint64_t step) const {
   return {pass.schedule.seeds(step),
           std::span(pass.request.fanout).first(static_cast<std::size_t>(pass.request.num_hops)),
-          batch_key(options_.seed, pass.request.epoch, step), options_.edge_ids};
+          batch_key(options_.seed, pass.request.epoch, step), options_.edge_ids || graph_.edge_weights != nullptr};
 }
 
 Counts Pipeline::sample(const Query& query, uint64_t step) {
@@ -159,7 +160,8 @@ void Pipeline::publish_empty(int slot, const channel::Request& request, const Sc
 
 channel::BatchShape Pipeline::shape_of(int64_t num_nodes, int64_t num_edges, int64_t num_seeds,
                                        int64_t num_targets) const {
-  return {num_nodes, num_edges, num_seeds, graph_.row_bytes, num_targets, options_.edge_ids, graph_.label_bytes};
+  return {num_nodes,   num_edges,         num_seeds,          graph_.row_bytes,
+          num_targets, options_.edge_ids, graph_.label_bytes, graph_.edge_weights != nullptr};
 }
 
 std::size_t Pipeline::slot_bytes_to_ask(const channel::Request& request, std::size_t needed_bytes) const {

@@ -8,13 +8,10 @@ import numpy as np
 import torch
 
 from cohort.base.errors import CohortError
-from cohort.cache.budget import EDGE_BYTES
 from cohort.cache.options import CacheOptions
 
 
-def cache_options(
-    cache_ratio, cache_bytes, cache_policy: str, cliques: str, trainer_bytes, edge_ids: bool = False
-) -> CacheOptions:
+def cache_options(cache_ratio, cache_bytes, cache_policy: str, cliques: str, trainer_bytes) -> CacheOptions:
     """The checked arguments of a loader; see NeighborLoader.
 
     Raises:
@@ -34,8 +31,7 @@ def cache_options(
             " give total - free",
         )
     budgets = budgets and [index(each) for each in budgets]
-    edge_bytes = EDGE_BYTES + (8 if edge_ids else 0)
-    return CacheOptions(ratios, budgets, cache_policy, cliques, trainer_bytes=trainer_bytes, slot_edge_bytes=edge_bytes)
+    return CacheOptions(ratios, budgets, cache_policy, cliques, trainer_bytes=trainer_bytes)
 
 
 def with_gpu_memory(options: CacheOptions, gpus: Sequence[int]) -> CacheOptions:

@@ -10,6 +10,7 @@ import tempfile
 import warnings
 import weakref
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -17,6 +18,7 @@ from torch_geometric.data import Data
 
 from cohort.base.errors import CohortError
 from cohort.base.programs import POLITE, log_tail, program
+from cohort.cache.budget import slot_edge_bytes
 from cohort.cache.options import CacheOptions, sampler_members
 from cohort.channel.run_folder import RunFolder, meeting_point, rank_folders
 from cohort.trainer.cache_arguments import cache_options, with_gpu_memory
@@ -58,6 +60,7 @@ class NeighborLoader:
             scripts that never change ``batch.x`` in place (``batch.clone()`` may be changed).
         edge_ids: batches have ``e_id`` int64 [num_edges], in the order of ``edge_index``: the place of each edge in the
             data set's ``indices``, which is its column in ``cohort.dataset.open(data).to_pyg().edge_index``.
+        edge_weights: batches have ``edge_weight`` float32 [num_edges], of a data set whose edges have weights.
         sampler_sms: the first so many SMs of the GPU are the sampler's, and PyTorch's current stream becomes one of the
             others, so that neither disturbs the other. 0: all are shared.
         cliques: GPUs that read each other's memory: "auto" (as the machine says), "none", "all", "2x4", "3+5".
@@ -99,6 +102,7 @@ class NeighborLoader:
         order: str = "address",
         reuse: bool = False,
         edge_ids: bool = False,
+        edge_weights: bool = False,
         sampler_sms: int = 0,
         cliques: str = "auto",
         limit_seconds: float = 600.0,
@@ -114,8 +118,9 @@ class NeighborLoader:
         self._loaded: list[int] | None = None  # the same of a state, with which the next iteration begins
         if _sampler is None:
             options = {"topology": topology, "compress": compress, "order": order, "num_slots": num_slots, "seed": seed}
-            options |= {"reuse": reuse, "edge_ids": bool(edge_ids)}
-            cache = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes, edge_ids)
+            options |= {"reuse": reuse, "edge_ids": bool(edge_ids), "edge_weights": bool(edge_weights)}
+            cache = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes)
+            cache = replace(cache, slot_edge_bytes=slot_edge_bytes(edge_ids, edge_weights))
             _sampler = _Sampler(
                 Path(data), device, options | (_debug or {}), cache, self.num_neighbors, self.batch_size, limit_seconds
             )

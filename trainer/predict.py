@@ -42,6 +42,9 @@ def model_of(run: Path, data: Dataset) -> tuple[SampledGNN, Targets]:
     except (OSError, ValueError, KeyError) as error:
         raise CohortError(str(run / "run.json"), "a run of cohort train", repr(error)) from error
     kind, feature_dim, hidden, num_classes, fanout = shape
+    if options.get("edge_weights"):
+        hint = "score nodes in batches: NeighborLoader(DIR, fanout, edge_weights=True), and the weights of model.pt"
+        raise CohortError(str(run / "run.json"), "a run without --edge-weights", "one with", hint)
     if feature_dim != data.feature_dim:
         raise CohortError(str(data.path), f"{feature_dim} features a node, as the run had", str(data.feature_dim))
     model = SampledGNN(kind, feature_dim, hidden, num_classes, len(fanout), dropout=0.0)

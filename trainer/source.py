@@ -38,7 +38,7 @@ class Batch(Data):
     (positions in the seed set) are copies.
 
     ``e_id`` int64 [num_edges], a view, is there where the loader was asked for it: the place of each edge in the data
-    set's ``indices``, as PyG's loader has it.
+    set's ``indices``, as PyG's loader has it. So is ``edge_weight`` float32 [num_edges], the edges' weights.
     """
 
 
@@ -156,7 +156,7 @@ def _indptr_of(slot) -> torch.Tensor:
 
 def _batch_of(slot) -> Batch:
     indptr = _indptr_of(slot)
-    of_edges = {} if slot.e_id is None else {"e_id": slot.e_id}
+    of_edges = {name: value for name in ("e_id", "edge_weight") if (value := getattr(slot, name)) is not None}
     return Batch(
         x=slot.x,
         edge_index=keep_offsets(slot.edge_index, indptr),

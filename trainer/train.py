@@ -67,6 +67,7 @@ class TrainOptions:
     prometheus: str | None = None  # a file
     partition: dict | None = None  # ranks train on seeds of parts of their own: see seed_parts.py
     max_batches: int | None = None  # of each pass; for a run that is only to be measured, and makes no checkpoints
+    edge_weights: bool = False  # of a data set that has them; gcn alone
     checkpoint_every: int | None = None  # steps; None: at the end of each epoch
 
 
@@ -244,6 +245,7 @@ class Trainer:
         """Steps of a model; without ``sum_over_ranks`` without other ranks."""
         alone = sum_over_ranks is None or self.ranks.size == 1
         takes_graphs = alone and self.options.cuda_graphs and self.device.type == "cuda"
+        takes_graphs = takes_graphs and not self.options.edge_weights  # PyG's code runs
         graphs_of = self.options.batch_size if takes_graphs and self.options.layers == "cohort" else None
         sums = {} if alone else {"sum_over_ranks": sum_over_ranks}
         return TrainStep(

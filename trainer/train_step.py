@@ -32,13 +32,20 @@ class Scores:
 
     def of_slot(self, slot) -> Tensor:
         """float32 [seeds, num_classes]"""
-        return self(slot.x, edges_of(slot), slot.num_seeds, slot.num_sampled_nodes, slot.num_sampled_edges)
+        sizes = slot.num_sampled_nodes, slot.num_sampled_edges
+        return self(slot.x, edges_of(slot), slot.num_seeds, *sizes, *_weights_of(slot))
 
-    def __call__(self, x: Tensor, edges: Tensor | list[Block], num_seeds: int, *sizes: list[int]) -> Tensor:
+    def __call__(self, x: Tensor, edges: Tensor | list[Block], num_seeds: int, *sizes: list[int] | Tensor) -> Tensor:
         """float32 [num_seeds, num_classes]; for the arguments see SampledGNN."""
         with torch.autocast(x.device.type, torch.bfloat16, enabled=self._amp):
             scores = self.model(model_input(x, self._keep_half), edges, *sizes)
         return scores[:num_seeds].float()
+
+
+def _weights_of(slot) -> tuple[Tensor, ...]:
+    """What a model takes after the sizes of a batch: the edges' weights, where it has them."""
+    weights = getattr(slot, "edge_weight", None)
+    return () if weights is None else (weights,)
 
 
 class TrainStep:
@@ -84,9 +91,10 @@ class TrainStep:
             self._graphs(slot)
         else:
             y = slot.y[: slot.num_seeds]
-            self._run(slot.x, edges_of(slot), y, slot.num_sampled_nodes, slot.num_sampled_edges)
+            sizes = slot.num_sampled_nodes, slot.num_sampled_edges
+            self._run(slot.x, edges_of(slot), y, *sizes, *_weights_of(slot))
 
-    def _run(self, x: Tensor, edges: Tensor | list[Block], y: Tensor, *sizes: list[int]) -> None:
+    def _run(self, x: Tensor, edges: Tensor | list[Block], y: Tensor, *sizes: list[int] | Tensor) -> None:
         self._optimizer.zero_grad(set_to_none=True)
         labelled = self._sum_over_ranks(self._targets.count(y))
         scores = self._scores(x, edges, y.shape[0], *sizes)

@@ -29,10 +29,12 @@ HostBatch fetch_cuda(
   };
   const auto n_id = on_gpu(8 * batch.n_id.size()), y = on_gpu(batch.y.size()),
              edges = on_gpu(8 * batch.edge_index.size()), ids = on_gpu(8 * input_id.size()), x = on_gpu(batch.x.size()),
-             indptr = on_gpu(8 * batch.indptr.size()), e_id = on_gpu(8 * batch.e_id.size());
+             indptr = on_gpu(8 * batch.indptr.size()), e_id = on_gpu(8 * batch.e_id.size()),
+             weights = on_gpu(4 * batch.edge_weight.size());
   backend.fetch({reinterpret_cast<int64_t*>(n_id.data()), y.data(), reinterpret_cast<int64_t*>(edges.data()),
                  reinterpret_cast<int64_t*>(ids.data()), x.data(), 0, reinterpret_cast<int64_t*>(indptr.data()),
-                 batch.num_targets(), query.edge_ids ? reinterpret_cast<int64_t*>(e_id.data()) : nullptr},
+                 batch.num_targets(), query.edge_ids ? reinterpret_cast<int64_t*>(e_id.data()) : nullptr,
+                 batch.edge_weight.empty() ? nullptr : reinterpret_cast<float*>(weights.data())},
                 input_id);
   meanwhile();
   while (!backend.finished()) {
@@ -46,6 +48,7 @@ HostBatch fetch_cuda(
   to_host(batch.input_id.data(), ids, 8 * batch.input_id.size());
   to_host(batch.x.data(), x, batch.x.size());
   to_host(batch.indptr.data(), indptr, 8 * batch.indptr.size());
+  to_host(batch.edge_weight.data(), weights, 4 * batch.edge_weight.size());
   if (query.edge_ids) to_host(batch.e_id.data(), e_id, 8 * batch.e_id.size());
   return batch;
 }
@@ -64,6 +67,7 @@ void expect_equal(const HostBatch& a, const HostBatch& b) {
   ASSERT_EQ(a.x, b.x);
   ASSERT_EQ(a.indptr, b.indptr);
   ASSERT_EQ(a.e_id, b.e_id);
+  ASSERT_EQ(a.edge_weight, b.edge_weight);
 }
 
 template <typename Index>
@@ -76,7 +80,7 @@ void expect_same_batches(const TestGraph<Index>& graph, TopologyPlace place, con
   for (uint64_t step = 0; step < 4; ++step) {
     std::vector<int64_t> seeds(50 + 30 * step);
     std::iota(seeds.begin(), seeds.end(), static_cast<int64_t>(100 * step));
-    const Query query{seeds, fanout, batch_key(5, 1, step), step % 2 == 0};
+    const Query query{seeds, fanout, batch_key(5, 1, step), !graph.edge_weights.empty() || step % 2 == 0};
     const HostBatch a = run_host(*host, graph.view(), query), b = run_cuda(*cuda, graph.view(), query);
     expect_equal(a, b);
     if (::testing::Test::HasFatalFailure()) return;
@@ -101,6 +105,16 @@ INSTANTIATE_TEST_SUITE_P(All, GpuBackend,
 TEST(GpuBackendRows, AnyRowSize) {
   for (int64_t dim : {1, 3, 4, 32, 100, 257}) {
     expect_same_batches(mixed_graph<int32_t>(1000, 6, dim), TopologyPlace::kAuto, {5, 5});
+  }
+}
+
+TEST(GpuBackendWeights, OfEachEdge) {
+  for (const TopologyPlace place : {TopologyPlace::kGpu, TopologyPlace::kHost}) {
+    auto graph = mixed_graph<int32_t>(1500, 8);
+    graph.weigh_edges();
+    for (const auto& fanout : {std::vector<int32_t>{25, 10}, {-1, 3}, {100, 40}}) {
+      expect_same_batches(graph, place, fanout);
+    }
   }
 }
 

@@ -110,6 +110,18 @@ TEST(HostBackend, LabelsOfAnyWidth) {
   }
 }
 
+TEST(HostBackend, WeightsAreThoseOfTheEdges) {
+  auto graph = mixed_graph<int32_t>(300, 5);
+  graph.weigh_edges();
+  const std::vector<int64_t> seeds = {4, 250, 17, 0, 9, 33};
+  const std::vector<int32_t> fanout = {100, 10};
+  const auto batch = run_host(*make_host_backend(graph.view(), {}), graph.view(), query_of(seeds, fanout));
+  ASSERT_GT(batch.counts.num_edges, 300);
+  for (std::size_t edge = 0; edge < batch.e_id.size(); ++edge) {
+    ASSERT_EQ(batch.edge_weight[edge], 0.5F + static_cast<float>(batch.e_id[edge]));
+  }
+}
+
 TEST(HostBackend, EdgeIdsAreLeftOutAndChangeNothingElse) {
   const auto graph = mixed_graph<int32_t>(300, 5);
   const auto backend = make_host_backend(graph.view(), {});

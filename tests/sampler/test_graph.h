@@ -18,6 +18,7 @@ struct TestGraph {
   std::vector<int64_t> labels;
   std::vector<std::byte> wide_labels;  // in their place, where there are any: of the same length for each node
   std::vector<float> features;
+  std::vector<float> edge_weights;  // none unless weigh_edges() was called
   int64_t dim = 5;
 
   void add_node(const std::vector<int64_t>& in_neighbours) {
@@ -26,6 +27,9 @@ struct TestGraph {
     const auto node = static_cast<int64_t>(labels.size());
     labels.push_back(node % 7);
     features.insert(features.end(), static_cast<std::size_t>(dim), static_cast<float>(node));
+  }
+  void weigh_edges() {
+    for (std::size_t i = 0; i < indices.size(); ++i) edge_weights.push_back(0.5F + static_cast<float>(i));
   }
   int64_t num_nodes() const { return static_cast<int64_t>(labels.size()); }
   GraphView view() const {
@@ -42,6 +46,7 @@ struct TestGraph {
     }
     graph.features = reinterpret_cast<const std::byte*>(features.data());
     graph.row_bytes = dim * static_cast<int64_t>(sizeof(float));
+    if (!edge_weights.empty()) graph.edge_weights = edge_weights.data();
     graph.row_shape = {num_nodes(), dim, "float32"};
     return graph;
   }
@@ -80,6 +85,7 @@ struct HostBatch {
   Counts counts;
   std::vector<int64_t> n_id, edge_index, input_id, indptr, e_id;
   std::vector<std::byte> x, y;
+  std::vector<float> edge_weight;  // empty where the graph has none
 
   void resize(const Counts& sampled, std::size_t num_seeds, const GraphView& graph) {
     counts = sampled;
@@ -87,15 +93,23 @@ struct HostBatch {
     y.resize(n_id.size() * static_cast<std::size_t>(graph.label_bytes));
     edge_index.resize(2 * static_cast<std::size_t>(counts.num_edges));
     e_id.resize(static_cast<std::size_t>(counts.num_edges));
+    edge_weight.resize(graph.edge_weights ? e_id.size() : 0);
     input_id.resize(num_seeds);
     indptr.resize(static_cast<std::size_t>(counts.num_nodes - counts.nodes_per_hop.back()) + 1);
     x.resize(n_id.size() * static_cast<std::size_t>(graph.row_bytes));
   }
   int64_t num_targets() const { return static_cast<int64_t>(indptr.size()) - 1; }
   SlotArrays arrays(bool edge_ids) {
-    return {n_id.data(),     y.data(),      edge_index.data(),
-            input_id.data(), x.data(),      0,
-            indptr.data(),   num_targets(), edge_ids ? e_id.data() : nullptr};
+    return {n_id.data(),
+            y.data(),
+            edge_index.data(),
+            input_id.data(),
+            x.data(),
+            0,
+            indptr.data(),
+            num_targets(),
+            edge_ids ? e_id.data() : nullptr,
+            edge_weight.empty() ? nullptr : edge_weight.data()};
   }
 };
 

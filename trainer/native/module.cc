@@ -92,6 +92,14 @@ void bind_slot(nb::module_& m) {
             return nb::cast(view(self, slot.batch().e_id_offset, {slot.batch().num_edges}, int64_type()));
           },
           "int64 [num_edges]: where each edge stands in the data set's indices; None where nobody asked for it.")
+      .def_prop_ro(
+          "edge_weight",
+          [](nb::handle self) -> nb::object {
+            const auto& slot = nb::cast<HeldSlot&>(self);
+            if (!slot.has_edge_weight()) return nb::none();
+            return nb::cast(view(self, slot.batch().edge_weight_offset, {slot.batch().num_edges}, nb::dtype<float>()));
+          },
+          "float32 [num_edges], as edge_index has the edges; None where nobody asked for it.")
       .def_prop_ro("n_id",
                    [](nb::handle self) {
                      const auto& batch = nb::cast<HeldSlot&>(self).batch();

@@ -77,6 +77,11 @@ DType feature_dtype_member(const Json& json, const std::string& place) {
   return *dtype;
 }
 
+bool is_label_dtype(DType dtype, Task task) {
+  if (task == Task::classification) return dtype == DType::int64;
+  return dtype == DType::float32 || (task == Task::multilabel && dtype == DType::uint8);
+}
+
 // The members that version 2 adds.
 void read_labels(const Json& json, const std::string& place, Meta& meta) {
   const auto task = member<std::string>(json, place, "task", "a string");
@@ -84,11 +89,7 @@ void read_labels(const Json& json, const std::string& place, Meta& meta) {
   const auto named_task = task_named(task);
   const auto named_dtype = dtype_named(dtype);
   if (!named_task) throw base::Error({place, "\"task\": classification, regression or multilabel", task, kImportAgain});
-  const bool fits = named_dtype && (*named_task == Task::classification ? *named_dtype == DType::int64
-                                    : *named_task == Task::regression
-                                        ? *named_dtype == DType::float32
-                                        : *named_dtype == DType::float32 || *named_dtype == DType::uint8);
-  if (!fits) {
+  if (!named_dtype || !is_label_dtype(*named_dtype, *named_task)) {
     throw base::Error({place,
                        "\"label_dtype\": int64 for classification, float32 for regression, uint8 or float32 for "
                        "multilabel",

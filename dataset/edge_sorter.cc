@@ -203,28 +203,26 @@ bool EdgeSorter::is_node(int64_t end, const IdMap* ids) const {
 
 template <typename Key>
 int64_t EdgeSorter::pack(const Piece& edges, std::span<Key> keys, const std::stop_token& stop) {
-  const auto& [sources, destinations, weights, ids] = edges;
+  const IdMap* const ids = edges.ids;
   const std::size_t copies = options_.reverse ? 2 : 1;
   const auto count = static_cast<int64_t>(keys.size() / copies);
   std::atomic<int64_t> first_bad{count}, largest{largest_};
-  for_chunks(count, stop,
-             [&, &sources = sources, &destinations = destinations, &weights = weights, &ids = ids](int64_t begin,
-                                                                                                   int64_t end) {
-               int64_t most = -1;
-               for (int64_t i = begin; i < end; ++i) {
-                 const int64_t source = ids ? ids->node(sources[i]) : sources[i];
-                 const int64_t destination = ids ? ids->node(destinations[i]) : destinations[i];
-                 if (std::min(source, destination) < 0 || std::max(source, destination) >= limit()) {
-                   raise_or_lower(first_bad, i, std::less<>());
-                   return;
-                 }
-                 most = std::max({most, source, destination});
-                 const float* const weight = weights ? weights + i : nullptr;
-                 keys[copies * static_cast<std::size_t>(i)] = key_of<Key>(source, destination, weight);
-                 if (copies == 2) keys[2 * static_cast<std::size_t>(i) + 1] = key_of<Key>(destination, source, weight);
-               }
-               raise_or_lower(largest, most, std::greater<>());
-             });
+  for_chunks(count, stop, [&](int64_t begin, int64_t end) {
+    int64_t most = -1;
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t source = ids ? ids->node(edges.sources[i]) : edges.sources[i];
+      const int64_t destination = ids ? ids->node(edges.destinations[i]) : edges.destinations[i];
+      if (std::min(source, destination) < 0 || std::max(source, destination) >= limit()) {
+        raise_or_lower(first_bad, i, std::less<>());
+        return;
+      }
+      most = std::max({most, source, destination});
+      const float* const weight = edges.weights ? edges.weights + i : nullptr;
+      keys[copies * static_cast<std::size_t>(i)] = key_of<Key>(source, destination, weight);
+      if (copies == 2) keys[2 * static_cast<std::size_t>(i) + 1] = key_of<Key>(destination, source, weight);
+    }
+    raise_or_lower(largest, most, std::greater<>());
+  });
   largest_ = largest;
   return first_bad < count ? first_bad.load() : -1;
 }

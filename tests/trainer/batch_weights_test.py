@@ -49,6 +49,21 @@ def test_batches_have_the_weights_of_their_edges(data, shm, edge_ids):
         plain.close()
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "place", [{"topology": "gpu"}, {"topology": "host"}, {"topology": "host", "cache_bytes": 60_000}]
+)
+def test_a_gpu_gives_the_same_edges_and_weights(data, shm, place):
+    """Wherever it reads the lists: from all of them, from pinned memory, or some from a slab."""
+    options = {"shuffle": True, "edge_ids": True, "edge_weights": True}
+    with NeighborLoader(data, [40, 3], 64, device="cpu", **options) as host:
+        expected = [batch.clone() for batch in host]
+    with NeighborLoader(data, [40, 3], 64, device="cuda", **options, **place) as loader:
+        for batch, other in zip(loader, expected, strict=True):
+            for name in ("edge_index", "e_id", "edge_weight", "y"):
+                assert torch.equal(batch[name].cpu(), other[name]), name
+
+
 @pytest.mark.parametrize("layers", ["cohort", "pyg"])
 @pytest.mark.parametrize("num_layers", [1, 2])
 def test_gcn_on_a_batch_of_all_neighbours_is_pygs_on_its_edges(data, shm, layers, num_layers):

@@ -106,6 +106,6 @@ def test_scalars_of_epochs_that_are_done_again_count_once(tmp_path):
     second.take_up(1, 100)
     for epoch in (1, 2, 3):
         second.epoch_ended(a_report(epoch))
-    second.run_ended(None)
+    second.run_ended({})
     events = accumulator.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert [event.step for event in events.Scalars("loss/train")] == [1, 2, 3, 4]

@@ -54,11 +54,34 @@ std::vector<std::tuple<int64_t, int64_t>> lists_by_tier(const channel::Batch& ba
   return tiers;
 }
 
+// What batches have where somebody asked for it.
+void bind_edge_arrays(nb::class_<HeldSlot>& slot_class) {
+  slot_class
+      .def_prop_ro(
+          "e_id",
+          [](nb::handle self) -> nb::object {
+            const auto& slot = nb::cast<HeldSlot&>(self);
+            if (!slot.has_e_id()) return nb::none();
+            return nb::cast(view(self, slot.batch().e_id_offset, {slot.batch().num_edges}, int64_type()));
+          },
+          "int64 [num_edges]: where each edge stands in the data set's indices; None where nobody asked for it.")
+      .def_prop_ro(
+          "edge_weight",
+          [](nb::handle self) -> nb::object {
+            const auto& slot = nb::cast<HeldSlot&>(self);
+            if (!slot.has_edge_weight()) return nb::none();
+            return nb::cast(view(self, slot.batch().edge_weight_offset, {slot.batch().num_edges}, nb::dtype<float>()));
+          },
+          "float32 [num_edges], as edge_index has the edges; None where nobody asked for it.");
+}
+
 void bind_slot(nb::module_& m) {
-  nb::class_<HeldSlot>(
+  nb::class_<HeldSlot> slot_class(
       m, "HeldSlot",
       "A batch in shared memory. The slot goes back to the sampler when this object and all views of it "
-      "are gone.")
+      "are gone.");
+  bind_edge_arrays(slot_class);
+  slot_class
       .def_prop_ro("x",
                    [](nb::handle self) {
                      const auto& slot = nb::cast<HeldSlot&>(self);
@@ -84,22 +107,6 @@ void bind_slot(nb::module_& m) {
                      const int64_t num_targets = batch.num_nodes - batch.nodes_per_hop[batch.num_hops];
                      return view(self, batch.indptr_offset, {num_targets + 1}, int64_type());
                    })
-      .def_prop_ro(
-          "e_id",
-          [](nb::handle self) -> nb::object {
-            const auto& slot = nb::cast<HeldSlot&>(self);
-            if (!slot.has_e_id()) return nb::none();
-            return nb::cast(view(self, slot.batch().e_id_offset, {slot.batch().num_edges}, int64_type()));
-          },
-          "int64 [num_edges]: where each edge stands in the data set's indices; None where nobody asked for it.")
-      .def_prop_ro(
-          "edge_weight",
-          [](nb::handle self) -> nb::object {
-            const auto& slot = nb::cast<HeldSlot&>(self);
-            if (!slot.has_edge_weight()) return nb::none();
-            return nb::cast(view(self, slot.batch().edge_weight_offset, {slot.batch().num_edges}, nb::dtype<float>()));
-          },
-          "float32 [num_edges], as edge_index has the edges; None where nobody asked for it.")
       .def_prop_ro("n_id",
                    [](nb::handle self) {
                      const auto& batch = nb::cast<HeldSlot&>(self).batch();

@@ -6,6 +6,8 @@ from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
 from cohort.cache import _native
 
+LABEL_BYTES = 8  # of a class
+EDGE_BYTES = 16  # of an edge in a slot: both ends, int64
 SLOT_LIMIT_BYTES = 2 << 30  # above this a slot is sized by the largest batch seen, as in sampler/pipeline.cc
 
 
@@ -75,13 +77,29 @@ def _for_each(values: list, num_gpus: int, place: str) -> list:
     return list(values)
 
 
+def slot_edge_bytes(ids: bool, weights: bool) -> int:
+    """Bytes of an edge in a slot, where batches have more than both of its ends."""
+    return EDGE_BYTES + 8 * ids + 4 * weights
+
+
 def slot_bytes(
-    num_nodes: int, row_bytes: int, batch_size: int, fanout: list[int], max_batch_nodes: int, max_batch_edges: int
+    num_nodes: int,
+    row_bytes: int,
+    batch_size: int,
+    fanout: list[int],
+    max_batch_nodes: int,
+    max_batch_edges: int,
+    edge_bytes: int = EDGE_BYTES,
+    label_bytes: int = LABEL_BYTES,
 ) -> int:
     """Bytes of a slot: for the worst case min(V, seeds x fanouts) up to 2 GiB, else 1.25 x the largest batch seen.
 
     The same rule as in sampler/pipeline.cc; alignment (a few hundred bytes) is left out, and of a batch seen all nodes
     count as targets.
+
+    Args:
+        edge_bytes: of an edge in a slot, where batches have more than both of its ends.
+        label_bytes: of a node's label, or labels.
     """
 
     def padded(nodes: int) -> int:  # as in channel/layout.h
@@ -89,7 +107,7 @@ def slot_bytes(
         return -(-nodes // unit) * unit
 
     def layout(nodes: int, edges: int, targets: int) -> int:
-        return padded(nodes) * row_bytes + nodes * 16 + edges * 16 + targets * 8 + batch_size * 8
+        return padded(nodes) * row_bytes + nodes * (8 + label_bytes) + edges * edge_bytes + targets * 8 + batch_size * 8
 
     nodes = frontier = min(batch_size, num_nodes)
     edges = targets = 0
@@ -106,13 +124,13 @@ def slot_bytes(
     return layout(max_batch_nodes, max_batch_edges, max_batch_nodes) * 5 // 4
 
 
-# Of each node in the memory of every GPU: its label (8), its batch-local id (4), where its row was last (4).
-NODE_BYTES = 16
+# Of each node in the memory of every GPU, beside its label: its batch-local id (4), where its row was last (4).
+NODE_BYTES = 8
 
 
-def bytes_of_nodes(num_nodes: int, trainer_bytes: int | None) -> int:
+def bytes_of_nodes(num_nodes: int, trainer_bytes: int | None, label_bytes: int = LABEL_BYTES) -> int:
     """What every GPU holds of the nodes themselves; 0 where it is in the measured peak of the trainer."""
-    return NODE_BYTES * num_nodes if trainer_bytes is None else 0
+    return (NODE_BYTES + label_bytes) * num_nodes if trainer_bytes is None else 0
 
 
 def topology_lies_in_gpus(place: str, topology_bytes: int, num_nodes: int, cache_bytes: int, gpu_bytes: int | None):
@@ -123,7 +141,7 @@ def topology_lies_in_gpus(place: str, topology_bytes: int, num_nodes: int, cache
     """
     if place != "auto" or gpu_bytes is None:
         return place == "gpu"
-    return topology_bytes <= (gpu_bytes - cache_bytes - NODE_BYTES * num_nodes) // 2
+    return topology_bytes <= (gpu_bytes - cache_bytes - (NODE_BYTES + LABEL_BYTES) * num_nodes) // 2
 
 
 # In host memory while slabs are filled (cache/fill_slabs.cc): for each row of a slab its node (4) and entry (8), for

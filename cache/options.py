@@ -11,7 +11,7 @@ import numpy as np
 
 from cohort.base.errors import CohortError
 from cohort.base.programs import ask_sampler
-from cohort.cache.budget import MemoryNeeds, budgets, bytes_of_nodes, slot_bytes
+from cohort.cache.budget import EDGE_BYTES, MemoryNeeds, budgets, bytes_of_nodes, slot_bytes
 from cohort.cache.links import MEASURED_BANDWIDTH, machine_bandwidth
 from cohort.cache.planner import ELEMENT_BYTES
 
@@ -33,6 +33,7 @@ class CacheOptions:
             `MEASURED_BANDWIDTH`.
         line_ns: what a line of 128 bytes costs there, on top.
         gpu_bytes, trainer_bytes: memory of a GPU, and the trainer's peak, for "auto".
+        slot_edge_bytes: of an edge in a batch.
     """
 
     ratios: list[float] | str | None = None
@@ -44,6 +45,7 @@ class CacheOptions:
     line_ns: tuple[float, float, float] = (0.0, 0.0, 0.0)
     gpu_bytes: int | None = None
     trainer_bytes: int | None = None
+    slot_edge_bytes: int = EDGE_BYTES
 
     def __post_init__(self):
         if self.policy not in POLICIES:
@@ -57,6 +59,12 @@ class CacheOptions:
 def row_bytes_of(meta: dict) -> int:
     """Bytes of a raw feature row of a data set with this meta.json."""
     return meta["feature_dim"] * ELEMENT_BYTES[meta["feature_dtype"]]
+
+
+def label_bytes_of(meta: dict) -> int:
+    """Bytes of a node's label, or labels, of a data set with this meta.json."""
+    width = meta["num_classes"] if meta.get("task") == "multilabel" else 1
+    return width * {"int64": 8, "float32": 4, "uint8": 1}[meta.get("label_dtype", "int64")]
 
 
 def presample(
@@ -168,6 +176,8 @@ def memory_needs(
     largest = (meta["num_nodes"], meta["num_edges"])
     if counts:
         largest = tuple(max(found[name] for found in counts) for name in ("max_batch_nodes", "max_batch_edges"))
-    slot = slot_bytes(meta["num_nodes"], row_bytes_of(meta), batch_size, fanout, *largest)
-    of_nodes = bytes_of_nodes(meta["num_nodes"], options.trainer_bytes)
+    row_bytes, edge_bytes = row_bytes_of(meta), options.slot_edge_bytes
+    label_bytes = label_bytes_of(meta)
+    slot = slot_bytes(meta["num_nodes"], row_bytes, batch_size, fanout, *largest, edge_bytes, label_bytes)
+    of_nodes = bytes_of_nodes(meta["num_nodes"], options.trainer_bytes, label_bytes)
     return MemoryNeeds(options.gpu_bytes, num_slots * slot, options.trainer_bytes, of_nodes)

@@ -17,7 +17,7 @@
 namespace cohort::channel {
 
 constexpr uint64_t kMagic = 0x4C4E4843'54524843ull;  // "CHRTCHNL" as little-endian bytes
-constexpr uint32_t kVersion = 7;
+constexpr uint32_t kVersion = 8;
 constexpr int kMaxSlots = 64;
 constexpr int kMaxHops = 16;
 constexpr int kMaxRequests = 8;  // requests posted and not yet begun
@@ -109,12 +109,15 @@ struct Batch {
   uint64_t x_offset;           // feature dtype [padded(num_nodes), feature_dim]; first, so that it stays where it is
   uint64_t n_id_offset;        // int64 [num_nodes]
   uint64_t input_id_offset;    // int64 [num_seeds], positions in the seed set
-  uint64_t y_offset;           // int64 [num_nodes]
+  uint64_t y_offset;           // label_dtype [num_nodes], or [num_nodes, label_width]
   uint64_t edge_index_offset;  // int64 [2, num_edges], row 0 source, row 1 target, batch-local
   // int64 [num_targets + 1], first edge of each target; targets are all nodes but those first reached in the last hop
   uint64_t indptr_offset;
-  base::Span sample;  // when the sampler drew and relabelled it
-  base::Span fetch;   // when it wrote the slot
+  // Where the header has with_e_id, int64 [num_edges]: place of each edge in the data set's indices.
+  uint64_t e_id_offset;
+  uint64_t edge_weight_offset;  // float32 [num_edges], where the header has with_edge_weight
+  base::Span sample;            // when the sampler drew and relabelled it
+  base::Span fetch;             // when it wrote the slot
   TierUse row_tiers[kNumTiers];
   TierLists list_tiers[kNumTiers];
 };
@@ -144,7 +147,11 @@ struct ChannelHeader {
   unsigned char gpu_uuid[16];
   int32_t num_slots;
   int64_t feature_dim;
-  uint32_t feature_dtype;  // code and bits as in DLPack: code << 8 | bits
+  uint32_t feature_dtype;     // code and bits as in DLPack: code << 8 | bits
+  uint32_t label_dtype;       // the same
+  int64_t label_width;        // labels of a node; 0: one, and y has one dimension
+  uint32_t with_e_id;         // 1: batches have e_id
+  uint32_t with_edge_weight;  // 1: batches have edge_weight
 
   // Who is there.
   Party sampler;

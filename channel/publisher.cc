@@ -22,6 +22,10 @@ void fill_header(ChannelHeader& header, const ChannelOptions& options, std::size
   header.num_slots = options.num_slots;
   header.feature_dim = options.feature_dim;
   header.feature_dtype = options.feature_dtype;
+  header.label_dtype = options.label_dtype;
+  header.label_width = options.label_width;
+  header.with_e_id = options.with_e_id ? 1 : 0;
+  header.with_edge_weight = options.with_edge_weight ? 1 : 0;
   init_semaphore(header.requests_posted, 0);
   init_semaphore(header.requests_free, kMaxRequests);
   init_semaphore(header.slots_free, static_cast<unsigned>(options.num_slots));
@@ -42,9 +46,11 @@ std::size_t lay_out(const BatchShape& shape, Batch& batch) {
   batch.x_offset = place(shape.row_bytes * padded(shape.num_nodes));
   batch.n_id_offset = place(8 * shape.num_nodes);
   batch.input_id_offset = place(8 * shape.num_seeds);
-  batch.y_offset = place(8 * shape.num_nodes);
+  batch.y_offset = place(shape.label_bytes * shape.num_nodes);
   batch.edge_index_offset = place(16 * shape.num_edges);
   batch.indptr_offset = place(8 * (shape.num_targets + 1));
+  batch.e_id_offset = shape.with_e_id ? place(8 * shape.num_edges) : 0;
+  batch.edge_weight_offset = shape.with_edge_weight ? place(4 * shape.num_edges) : 0;
   return end;
 }
 

@@ -26,6 +26,10 @@ struct ChannelOptions {
   int32_t owner_pid = 0;  // the process that started the run; 0: nobody to look after
   int64_t feature_dim = 0;
   uint32_t feature_dtype = 0;  // DLPack code << 8 | bits
+  uint32_t label_dtype = 64;   // the same: int64
+  int64_t label_width = 0;     // labels of a node; 0: one, and y has one dimension
+  bool with_e_id = false;      // batches say which edges they have
+  bool with_edge_weight = false;
 };
 
 // Bytes of each array of a batch, for laying out a slot.
@@ -35,6 +39,9 @@ struct BatchShape {
   int64_t num_seeds = 0;
   int64_t row_bytes = 0;
   int64_t num_targets = 0;
+  bool with_e_id = false;
+  int64_t label_bytes = 8;  // of a node
+  bool with_edge_weight = false;
 };
 
 // Sets the offsets of `batch` for this shape; returns the slot bytes needed.

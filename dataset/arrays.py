@@ -8,6 +8,7 @@ import numpy as np
 
 from cohort.base.errors import CohortError
 
+TASKS = ("classification", "regression", "multilabel")
 KEPT_FEATURE_DTYPES = (np.uint8, np.float16, np.float32)
 
 
@@ -61,16 +62,81 @@ def class_labels(place: str, array: np.ndarray, num_nodes: int) -> np.ndarray:
         array = array[:, 0]
     if array.ndim == 2 and array.shape[0] == num_nodes:
         found = f"{array.shape[1]} targets a node"
-        raise CohortError(place, "one class a node", found, "choose one of them: Cohort trains on single classes")
+        raise CohortError(
+            place,
+            "one class a node",
+            found,
+            "choose one of them, or say that each is a label of its own: --task multilabel",
+        )
     if array.dtype.kind == "f":
         missing = np.isnan(array)
         whole = np.where(missing, -1, array)
         bad = np.flatnonzero(whole != np.floor(whole))
         if len(bad):
-            hint = "make classes of them: Cohort trains on single classes"
+            hint = "make classes of them, or say that they are numbers: --task regression"
             raise CohortError(f"{place}[{bad[0]}]", "the number of a class, or NaN", f"{whole[bad[0]]}", hint)
         array = whole.astype(np.int64)
     return labels(place, array.astype(np.int64) if array.dtype.kind == "b" else array, num_nodes)
+
+
+def targets(place: str, array: np.ndarray, num_nodes: int, task: str) -> np.ndarray:
+    """What a data set of this task has as labels.
+
+    Classification: int64 [V], as class_labels. Regression: float32 [V], NaN for none. Multilabel: [V, labels] of 0 and
+    1, float32 with NaN for unknown where the array has floats, else uint8 with 255 where it has -1.
+    """
+    if task == "classification":
+        return class_labels(place, array, num_nodes)
+    if array.dtype.kind not in "biuf":
+        raise CohortError(place, "numbers", f"dtype {array.dtype}", "convert it with array.astype(numpy.float32)")
+    if task == "multilabel":
+        return _several_labels(place, array, num_nodes)
+    if task != "regression":
+        raise CohortError("task", " or ".join(TASKS), repr(task))
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    demand_shape(place, array, (num_nodes,))
+    return array.astype(np.float32)
+
+
+def _several_labels(place: str, array: np.ndarray, num_nodes: int) -> np.ndarray:
+    """[V, labels]: uint8, or float32 where the array has floats."""
+    demand_shape(place, array, (num_nodes, None))
+    if array.shape[1] == 0:
+        raise CohortError(place, "at least one label", f"shape {list(array.shape)}")
+    floats = array.dtype.kind == "f"
+    unknown = np.isnan(array) if floats else array == -1 if array.dtype.kind == "i" else np.zeros_like(array, bool)
+    bad = np.argwhere(~unknown & (array != 0) & (array != 1))
+    if len(bad):
+        row, column = bad[0].tolist()
+        expected = f"0, 1, or {'NaN' if floats else '-1'} for unknown"
+        raise CohortError(f"{place}[{row}, {column}]", expected, str(array[row, column]))
+    return array.astype(np.float32) if floats else np.where(unknown, 255, array).astype(np.uint8)
+
+
+def labelled(labels: np.ndarray) -> np.ndarray:
+    """bool [V]: nodes with a class, a number, or an answer for one label at least; labels as ``targets`` has them."""
+    if labels.dtype == np.int64:
+        return labels >= 0
+    known = labels != 255 if labels.dtype == np.uint8 else ~np.isnan(labels)
+    return known.reshape(len(labels), -1).any(axis=1)
+
+
+def num_outputs(labels: np.ndarray) -> int:
+    """Classes as the largest says, labels a node may have, or 1 number; labels as ``targets`` has them."""
+    if labels.ndim == 2:
+        return labels.shape[1]
+    return int(labels.max(initial=-1)) + 1 if labels.dtype == np.int64 else 1
+
+
+def edge_weights(place: str, array: np.ndarray) -> np.ndarray:
+    """float32 [n] of numbers [n] or [n, 1]."""
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    demand_shape(place, array, (None,))
+    if array.dtype.kind not in "biuf":
+        raise CohortError(place, "numbers", f"dtype {array.dtype}", "convert it with array.astype(numpy.float32)")
+    return array.astype(np.float32, copy=False)
 
 
 def edges(place: str, src: np.ndarray, dst: np.ndarray, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "dataset/parallel.h"
@@ -66,8 +67,43 @@ void check_indices(const Dataset& data, std::vector<Problem>& problems, const st
   }
 }
 
+// Numbers, or yes (1) and no (0) of several labels.
+void check_targets(const Dataset& data, std::vector<Problem>& problems, const std::stop_token& stop) {
+  const MappedArray& array = data.labels_array();
+  const auto found = [&](const std::string& text, const Scan& bad, const char* expected) {
+    const int64_t width = array.size() / data.num_nodes(), row = bad.first / width;
+    const std::string at = width == 1 && data.meta().task == Task::regression
+                               ? std::to_string(row)
+                               : fmt::format("{}, {}", row, bad.first % width);
+    problems.push_back({fmt::format("{}[{}]", array.place(), at), expected, text + more(bad), kImportAgain});
+  };
+  if (array.dtype() == DType::uint8) {
+    const auto labels = array.as<uint8_t>();
+    const Scan bad =
+        scan_in_pieces(array, stop, [&](int64_t i) { return labels[i] > 1 && labels[i] != kUnknownLabel; });
+    if (bad.first >= 0) found(std::to_string(labels[bad.first]), bad, "0, 1, or 255 for unknown");
+    return;
+  }
+  const auto labels = array.as<float>();
+  const bool any = data.meta().task == Task::regression;
+  const Scan bad = scan_in_pieces(array, stop, [&](int64_t i) {
+    const float label = labels[i];
+    return any ? std::isinf(label) : !(label == 0 || label == 1 || std::isnan(label));
+  });
+  if (bad.first < 0) return;
+  found(fmt::format("{}", labels[bad.first]), bad,
+        any ? "a finite number, or NaN for none" : "0, 1, or NaN for unknown");
+}
+
+// How the labels of a node without any look.
+const char* none_of(const Dataset& data) {
+  if (data.meta().label_dtype == DType::int64) return "-1";
+  return data.meta().label_dtype == DType::uint8 ? "255" : "NaN";
+}
+
 void check_labels(const Dataset& data, std::vector<Problem>& problems, const std::stop_token& stop) {
   if (!data.labels_array().is_mapped()) return;
+  if (data.meta().task != Task::classification) return check_targets(data, problems, stop);
   const int64_t* labels = data.labels().data();
   const int64_t num_classes = data.num_classes();
   const Scan bad = scan(data.num_nodes(), stop, [&](int64_t v) { return labels[v] < -1 || labels[v] >= num_classes; });
@@ -98,7 +134,7 @@ void check_split(const Dataset& data, std::size_t split, std::vector<uint8_t>& o
       again.first = i;
       other = seen;
     }
-    if (have_labels && data.labels()[ids[i]] < 0 && unlabelled.count++ == 0) unlabelled.first = i;
+    if (have_labels && !data.has_label(ids[i]) && unlabelled.count++ == 0) unlabelled.first = i;
     seen = static_cast<uint8_t>(split + 1);
   }
   if (again.first >= 0) {
@@ -108,7 +144,7 @@ void check_split(const Dataset& data, std::size_t split, std::vector<uint8_t>& o
   }
   if (unlabelled.first >= 0) {
     report(problems, array, unlabelled, "a node with a label",
-           fmt::format("node {}, whose label is -1", ids[unlabelled.first]),
+           fmt::format("node {}, whose label is {}", ids[unlabelled.first], none_of(data)),
            "leave nodes without labels out of splits");
   }
 }
@@ -145,6 +181,13 @@ bool is_nan(const MappedArray& array, int64_t i) {
   }
 }
 
+void check_edge_weights(const Dataset& data, std::vector<Problem>& problems, const std::stop_token& stop) {
+  const MappedArray& array = data.edge_weights();
+  if (!array.is_mapped()) return;
+  const Scan bad = scan_in_pieces(array, stop, [&](int64_t i) { return is_not_finite(array, i); });
+  if (bad.first >= 0) report(problems, array, bad, "a finite number", is_nan(array, bad.first) ? "NaN" : "Inf");
+}
+
 void check_features(const Dataset& data, std::vector<Problem>& problems, const std::stop_token& stop) {
   const MappedArray& array = data.features();
   if (!array.is_mapped() || array.dtype() == DType::uint8) return;
@@ -166,6 +209,7 @@ std::vector<Problem> check(const std::filesystem::path& folder, const std::stop_
   check_indices(data, problems, stop);
   check_labels(data, problems, stop);
   check_splits(data, problems, stop);
+  check_edge_weights(data, problems, stop);
   check_features(data, problems, stop);
   return problems;
 }

@@ -14,7 +14,7 @@ from rich.markup import escape
 from cohort.base.errors import CohortError
 from cohort.dataset import import_cli, partition_cli
 from cohort.dataset.check import check
-from cohort.dataset.cli_parts import add_common, fail, number, summary
+from cohort.dataset.cli_parts import add_common, fail, number, summary, targets
 from cohort.dataset.reader import open as open_dataset
 from cohort.dataset.writer import generate
 
@@ -46,6 +46,7 @@ def _register_generate(commands: argparse._SubParsersAction) -> None:
     command.add_argument("--nodes", type=number, required=True)
     command.add_argument("--edges", type=number, required=True)
     command.add_argument("--undirected", action="store_true", help="store every edge in both directions: 2 x EDGES")
+    command.add_argument("--edge-weights", action="store_true", help="each edge has a weight in (0, 1]")
     command.add_argument("--dim", type=number, default=64, help="features per node; default: %(default)s")
     command.add_argument(
         "--rows",
@@ -77,6 +78,7 @@ def _generate(args: argparse.Namespace) -> int:
             seed=args.seed,
             split=args.split,
             undirected=args.undirected,
+            edge_weights=args.edge_weights,
             overwrite=args.overwrite,
             rows=rows,
             write_rows=write_rows,
@@ -139,16 +141,19 @@ def _info(args: argparse.Namespace) -> int:
         data = open_dataset(args.path)
     except CohortError as error:
         return fail(error)
-    arrays = (data.indptr, data.indices, data.x, data.y)
+    arrays = (data.indptr, data.indices, data.edge_weights, data.x, data.y)
     nbytes = sum(array.nbytes for array in arrays if array is not None)
     degrees = data.indptr[1:] - data.indptr[:-1]
     rows = {
         "name": data.name,
         "nodes": f"{data.num_nodes:,}",
         "edges": f"{data.num_edges:,} ({data.indices.dtype})",
+        "edge weights": "none" if data.edge_weights is None else "float32",
         "in-degree": f"mean {data.num_edges / data.num_nodes:.1f}, largest {int(degrees.max()):,}",
         "features": f"{data.feature_dim} x {data.feature_dtype}",
-        "classes": f"{data.num_classes}",
+        "classes" if data.task == "classification" else "targets": (
+            f"{data.num_classes}" if data.task == "classification" else f"{targets(data)} ({data.y.dtype})"
+        ),
         "train, val, test": f"{len(data.train_ids):,}, {len(data.val_ids):,}, {len(data.test_ids):,}",
         "size": f"{nbytes / 1e9:.3f} GB",
     }

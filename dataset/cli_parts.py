@@ -39,10 +39,14 @@ def add_common(command: argparse.ArgumentParser) -> None:
 
 
 def summary(data) -> str:
-    return (
-        f"{data.num_nodes:,} nodes, {data.num_edges:,} edges, {data.feature_dim} x {data.feature_dtype}, "
-        f"{data.num_classes} classes"
-    )
+    sizes = f"{data.num_nodes:,} nodes, {data.num_edges:,} edges, {data.feature_dim} x {data.feature_dtype}"
+    return f"{sizes}, {targets(data)}"
+
+
+def targets(data) -> str:
+    """What there is to learn of a node."""
+    told = {"classification": f"{data.num_classes} classes", "multilabel": f"{data.num_classes} labels"}
+    return told.get(data.task, "a number a node")
 
 
 def fail(error: CohortError) -> int:

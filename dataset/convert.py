@@ -14,7 +14,7 @@ from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
 from cohort.dataset import _native, arrays
 from cohort.dataset.check import check
-from cohort.dataset.graph import Graph, Rows, rows_of_matrix
+from cohort.dataset.graph import Graph, Rows, WeightReader, rows_of_matrix
 from cohort.dataset.pca import principal_components
 from cohort.dataset.progress import Progress
 from cohort.dataset.writer import SPLITS, demand_split, output_folder, random_splits
@@ -38,6 +38,7 @@ class ConvertOptions:
         node_ids: int64 [V], the id of each row, when ids are any integers.
         pca: this many dense float32 features instead of the given ones.
         row_normalize: divide each feature row by the sum of its absolute values (before `pca`).
+        task: what the labels are: "classification", "regression" or "multilabel".
         split: parts of the labelled nodes for train, val and test, drawn with `seed`; unused when the source has them.
     """
 
@@ -51,6 +52,7 @@ class ConvertOptions:
     node_ids: np.ndarray | None = None
     pca: int | None = None
     row_normalize: bool = False
+    task: str = "classification"
     split: Sequence[float] = (0.6, 0.2, 0.2)
     seed: int = 0
     overwrite: bool = False
@@ -108,7 +110,10 @@ class _Conversion:
             num_edges=num_edges,
             feature_dim=shape[1],
             feature_dtype=rows.dtype,
-            num_classes=max(graph.num_classes or 0, int(labels.max(initial=-1)) + 1),
+            num_classes=self._num_classes(labels),
+            task=self.options.task,
+            label_dtype=labels.dtype.name,
+            edge_weights=graph.edge_weights is not None,
         )
 
     # --- features ---------------------------------------------------------------------------------------------------
@@ -206,7 +211,7 @@ class _Conversion:
         self.sort_memory -= map_bytes
 
     def _write_edges(self) -> int:
-        """Writes indptr.npy and indices.npy; returns the number of edges."""
+        """Writes indptr.npy, indices.npy and the edges' weights; returns the number of edges."""
         graph, options = self.graph, self.options
         reverse = options.undirected or (graph.reverse if options.reverse is None else options.reverse)
         sorter = _native.EdgeSorter(
@@ -218,10 +223,14 @@ class _Conversion:
             reverse=reverse,
             dedupe=options.undirected or (graph.dedupe if options.dedupe is None else options.dedupe),
             self_loops=options.self_loops or graph.self_loops,
+            weighted=graph.edge_weights is not None,
         )
+        weights = graph.edge_weights and WeightReader(graph.edge_weights, options.block_bytes)
         for src, dst, fraction in graph.edges.chunks(options.block_bytes):
-            sorter.add(src, dst, self.id_map)
+            sorter.add(src, dst, self.id_map, weights and weights.take(len(src)))
             self.progress("reading edges", fraction)
+        if weights:
+            weights.finish()
         expected = max(1, sorter.edges_read * (2 if reverse else 1))
         sorter.write(self.folder, lambda written: self.progress("writing edges", min(1.0, written / expected)))
         self.num_nodes = sorter.num_nodes
@@ -232,11 +241,18 @@ class _Conversion:
     # --- labels and splits ------------------------------------------------------------------------------------------
 
     def _labels(self) -> np.ndarray:
-        """int64 [V]"""
-        if self.graph.labels is None:
-            return np.full(self.num_nodes, -1, dtype=np.int64)
-        place, labels = self.graph.labels()
-        return arrays.class_labels(place, labels, self.num_nodes)
+        """int64 [V], or as arrays.targets has them for another task."""
+        task = self.options.task
+        if self.graph.labels is not None:
+            place, labels = self.graph.labels()
+            return arrays.targets(place, labels, self.num_nodes, task)
+        if task != "classification":
+            raise CohortError(f"--task {task}", "labels", "none in the source", "give --labels FILE")
+        return np.full(self.num_nodes, -1, dtype=np.int64)
+
+    def _num_classes(self, labels: np.ndarray) -> int:
+        found = arrays.num_outputs(labels)
+        return max(self.graph.num_classes or 0, found) if self.options.task == "classification" else found
 
     def _splits(self, labels: np.ndarray) -> list[np.ndarray]:
         """Train, val and test ids, int64 [any] each; those of a mask are its nodes with a label."""
@@ -245,8 +261,8 @@ class _Conversion:
         out = []
         for name, ids in zip(SPLITS, self.graph.splits(), strict=True):
             if ids.dtype.kind == "b":
-                arrays.demand_shape(name, ids, labels.shape)
-                out.append(np.flatnonzero(ids & (labels >= 0)))
+                arrays.demand_shape(name, ids, labels.shape[:1])
+                out.append(np.flatnonzero(ids & arrays.labelled(labels)))
             else:
                 out.append(self._nodes_of(name, arrays.integers(name, ids)))
         return out

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <fstream>
 
 #include "dataset/encoded.h"
@@ -21,8 +23,12 @@ Json parse_meta(const std::filesystem::path& path) {
                        "make one with: cohort dataset import | generate"});
   }
   Json json = parse_json(path, "the description of a data set", kImportAgain);
-  demand_format(json, path.string(), kFormatName, kFormatVersion, kImportAgain);
-  return json;
+  const std::string place = path.string();
+  const auto format = member<std::string>(json, place, "format", "a string", kImportAgain);
+  const auto version = member<int64_t>(json, place, "version", "an integer", kImportAgain);
+  if (format == kFormatName && version >= 1 && version <= kFormatVersion) return json;
+  throw base::Error({place, fmt::format("format {} version 1 to {}", kFormatName, kFormatVersion),
+                     fmt::format("format {} version {}", format, version), kImportAgain});
 }
 
 template <typename T>
@@ -56,6 +62,7 @@ Files files_member(const Json& json, const std::string& place) {
   files.indices = file_member(*found, place, "indices");
   files.features = file_member(*found, place, "features");
   files.labels = file_member(*found, place, "labels");
+  if (found->contains("edge_weights")) files.edge_weights = file_member(*found, place, "edge_weights");
   files.splits = {file_member(*found, place, "train_ids"), file_member(*found, place, "val_ids"),
                   file_member(*found, place, "test_ids")};
   return files;
@@ -68,6 +75,30 @@ DType feature_dtype_member(const Json& json, const std::string& place) {
     throw base::Error({place, "\"feature_dtype\": uint8, float16, bfloat16 or float32", name, kImportAgain});
   }
   return *dtype;
+}
+
+bool is_label_dtype(DType dtype, Task task) {
+  if (task == Task::classification) return dtype == DType::int64;
+  return dtype == DType::float32 || (task == Task::multilabel && dtype == DType::uint8);
+}
+
+// The members that version 2 adds.
+void read_labels(const Json& json, const std::string& place, Meta& meta) {
+  const auto task = member<std::string>(json, place, "task", "a string");
+  const auto dtype = member<std::string>(json, place, "label_dtype", "a string");
+  const auto named_task = task_named(task);
+  const auto named_dtype = dtype_named(dtype);
+  if (!named_task) throw base::Error({place, "\"task\": classification, regression or multilabel", task, kImportAgain});
+  if (!named_dtype || !is_label_dtype(*named_dtype, *named_task)) {
+    throw base::Error({place,
+                       "\"label_dtype\": int64 for classification, float32 for regression, uint8 or float32 for "
+                       "multilabel",
+                       fmt::format("{} for {}", dtype, task), kImportAgain});
+  }
+  meta.task = *named_task;
+  meta.label_dtype = *named_dtype;
+  if (meta.task == Task::classification || meta.num_classes >= 1) return;
+  throw base::Error({place, fmt::format("\"num_classes\" of at least 1 for {}", task), "0", kImportAgain});
 }
 
 // Runs one step of opening; what it throws becomes a problem.
@@ -100,7 +131,39 @@ void demand_not_moved(const std::filesystem::path& folder, const std::filesystem
                      "use the data set " + renumbered.string()});
 }
 
+constexpr std::array<const char*, 3> kTaskNames = {"classification", "regression", "multilabel"};
+
 }  // namespace
+
+std::optional<Task> task_named(std::string_view name) {
+  for (std::size_t i = 0; i < kTaskNames.size(); ++i) {
+    if (name == kTaskNames[i]) return static_cast<Task>(i);
+  }
+  return std::nullopt;
+}
+
+const char* name_of(Task task) { return kTaskNames[static_cast<std::size_t>(task)]; }
+
+std::vector<int64_t> label_shape(const Meta& meta) {
+  if (meta.task == Task::multilabel) return {meta.num_nodes, meta.num_classes};
+  return {meta.num_nodes};
+}
+
+std::size_t Dataset::label_row_bytes() const {
+  const auto width = static_cast<std::size_t>(meta_.task == Task::multilabel ? meta_.num_classes : 1);
+  return width * size_of(meta_.label_dtype);
+}
+
+bool Dataset::has_label(int64_t node) const {
+  const std::byte* row = labels_.data() + static_cast<std::size_t>(node) * label_row_bytes();
+  const auto width = label_row_bytes() / size_of(meta_.label_dtype);
+  if (meta_.label_dtype == DType::int64) return *reinterpret_cast<const int64_t*>(row) >= 0;
+  if (meta_.label_dtype == DType::uint8) {
+    return std::any_of(row, row + width, [](std::byte label) { return label != std::byte{kUnknownLabel}; });
+  }
+  const auto* const labels = reinterpret_cast<const float*>(row);
+  return std::any_of(labels, labels + width, [](float label) { return !std::isnan(label); });
+}
 
 Meta read_meta(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / kMetaFile;
@@ -114,26 +177,33 @@ Meta read_meta(const std::filesystem::path& folder) {
   meta.feature_dtype = feature_dtype_member(json, place);
   meta.num_classes = count_member(json, place, "num_classes", 0);
   meta.files = files_member(json, place);
+  if (member<int64_t>(json, place, "version", "an integer") > 1) read_labels(json, place, meta);
   return meta;
 }
 
 void write_meta(const std::filesystem::path& folder, const Meta& meta) {
-  const nlohmann::ordered_json json = {{"format", kFormatName},
-                                       {"version", kFormatVersion},
-                                       {"name", meta.name},
-                                       {"num_nodes", meta.num_nodes},
-                                       {"num_edges", meta.num_edges},
-                                       {"feature_dim", meta.feature_dim},
-                                       {"feature_dtype", name_of(meta.feature_dtype)},
-                                       {"num_classes", meta.num_classes},
-                                       {"files",
-                                        {{"indptr", meta.files.indptr},
-                                         {"indices", meta.files.indices},
-                                         {"features", meta.files.features},
-                                         {"labels", meta.files.labels},
-                                         {"train_ids", meta.files.splits[0]},
-                                         {"val_ids", meta.files.splits[1]},
-                                         {"test_ids", meta.files.splits[2]}}}};
+  const bool plain = meta.task == Task::classification;
+  nlohmann::ordered_json json = {{"format", kFormatName},
+                                 {"version", plain ? 1 : kFormatVersion},
+                                 {"name", meta.name},
+                                 {"num_nodes", meta.num_nodes},
+                                 {"num_edges", meta.num_edges},
+                                 {"feature_dim", meta.feature_dim},
+                                 {"feature_dtype", name_of(meta.feature_dtype)},
+                                 {"num_classes", meta.num_classes},
+                                 {"files",
+                                  {{"indptr", meta.files.indptr},
+                                   {"indices", meta.files.indices},
+                                   {"features", meta.files.features},
+                                   {"labels", meta.files.labels},
+                                   {"train_ids", meta.files.splits[0]},
+                                   {"val_ids", meta.files.splits[1]},
+                                   {"test_ids", meta.files.splits[2]}}}};
+  if (!meta.files.edge_weights.empty()) json["files"]["edge_weights"] = meta.files.edge_weights;
+  if (!plain) {
+    json["task"] = name_of(meta.task);
+    json["label_dtype"] = name_of(meta.label_dtype);
+  }
   const std::filesystem::path path = folder / kMetaFile;
   std::ofstream file(path);
   file << json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
@@ -163,6 +233,11 @@ Dataset Dataset::open(const std::filesystem::path& folder, std::vector<Problem>&
   attempt(problems, [&] {
     out.indices_ = map_npy(at / meta.files.indices, {{DType::int32, DType::int64}, {meta.num_edges}});
   });
+  if (!meta.files.edge_weights.empty()) {
+    attempt(problems, [&] {
+      out.edge_weights_ = map_npy(at / meta.files.edge_weights, {{DType::float32}, {meta.num_edges}});
+    });
+  }
   const std::filesystem::path file = at / meta.files.features;
   const bool has_raw = std::filesystem::exists(file);
   if (!has_raw || rows == Rows::kAny) attempt(problems, [&] { out.encoded_rows_ = find_encoded_rows(at); });
@@ -171,7 +246,7 @@ Dataset Dataset::open(const std::filesystem::path& folder, std::vector<Problem>&
     demand_not_moved(at, file);
     out.features_ = map_npy(file, {{meta.feature_dtype}, {meta.num_nodes, meta.feature_dim}});
   });
-  attempt(problems, [&] { out.labels_ = map_npy(at / meta.files.labels, {{DType::int64}, {meta.num_nodes}}); });
+  attempt(problems, [&] { out.labels_ = map_npy(at / meta.files.labels, {{meta.label_dtype}, label_shape(meta)}); });
   for (std::size_t i = 0; i < out.splits_.size(); ++i) {
     attempt(problems, [&] { out.splits_[i] = map_npy(at / meta.files.splits[i], {{DType::int64}, {-1}}); });
   }

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <stop_token>
 #include <string>
+#include <variant>
 
 #include "dataset/id_map.h"
 #include "dataset/key_sorter.h"
@@ -22,6 +23,10 @@ struct EdgeOptions {
   bool reverse = false;    // the reverse of each edge, too
   bool dedupe = false;     // equal edges once
   SelfLoops self_loops = SelfLoops::kKeep;
+  // Each edge has a weight, which its reverse shares. Equal edges that come once get the sum of their weights, and so
+  // does a loop that kAdd puts in the place of others; one that was not there gets 1. Sums are those of double, by
+  // ascending bits.
+  bool weighted = false;
 };
 
 // Nodes are below 2^32: an edge is one key, destination before source.
@@ -36,13 +41,16 @@ struct Ends {
 
 class EdgeSorter {
  public:
-  // `folder` gets a temporary file of 8 bytes an edge, when there are more edges than memory holds.
+  // `folder` gets a temporary file of 8 bytes an edge, 16 with weights, when there are more edges than memory holds.
   EdgeSorter(const std::filesystem::path& folder, std::size_t memory_bytes, EdgeOptions options);
 
-  // Takes `count` edges. With `ids` their ends are ids, else nodes. Throws base::Error for an end that is no node.
-  void add(Ends sources, Ends destinations, int64_t count, const IdMap* ids, const std::stop_token& stop);
+  // Takes `count` edges, and weights [count] where edges have them. With `ids` their ends are ids, else nodes. Throws
+  // base::Error for an end that is no node.
+  void add(Ends sources, Ends destinations, int64_t count, const IdMap* ids, const std::stop_token& stop,
+           const float* weights = nullptr);
 
-  // Writes <folder>/indptr.npy and <folder>/indices.npy. The nodes' number is known then.
+  // Writes <folder>/indptr.npy, <folder>/indices.npy and, with weights, <folder>/edge_weights.npy. The nodes' number is
+  // known then.
   void write(const std::filesystem::path& folder, const std::stop_token& stop);
 
   int64_t num_nodes() const noexcept { return options_.num_nodes; }
@@ -52,16 +60,24 @@ class EdgeSorter {
  private:
   template <typename Index>
   void write_as(const std::filesystem::path& folder, const std::stop_token& stop);
+  // Some edges on their way into keys.
+  struct Piece {
+    Ends sources, destinations;
+    const float* weights;
+    const IdMap* ids;
+  };
+  template <typename Key>
+  void add_to(BasicKeySorter<Key>& keys, Piece edges, int64_t count, const std::stop_token& stop);
   // Fills `keys` with those of as many edges as there is room for; returns the first edge with a bad end, or -1.
-  int64_t pack(Ends sources, Ends destinations, const IdMap* ids, std::span<uint64_t> keys,
-               const std::stop_token& stop);
+  template <typename Key>
+  int64_t pack(const Piece& edges, std::span<Key> keys, const std::stop_token& stop);
   [[noreturn]] void refuse(int64_t source, int64_t destination, int64_t edge, const IdMap* ids) const;
   bool is_node(int64_t end, const IdMap* ids) const;
   int64_t limit() const noexcept { return options_.num_nodes >= 0 ? options_.num_nodes : kMaxNodes; }
   void demand_plausible() const;
 
   EdgeOptions options_;
-  KeySorter keys_;
+  std::variant<KeySorter, WideKeySorter> keys_;
   int64_t edges_read_ = 0;
   int64_t largest_ = -1;  // node
   std::atomic<int64_t> edges_written_{0};

@@ -1,5 +1,6 @@
 #include "dataset/edges.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "base/random.h"
@@ -108,6 +109,12 @@ int64_t block_of(int64_t position, int64_t num_nodes, int64_t num_classes) {
 
 int64_t block_start(int64_t block, int64_t num_nodes, int64_t num_classes) {
   return (block * num_nodes + num_classes - 1) / num_classes;
+}
+
+float edge_weight(base::PhiloxKey key, int64_t one, int64_t other) {
+  const auto [least, most] = std::minmax(one, other);
+  const uint64_t bits = random_64(key, static_cast<uint64_t>(least), static_cast<uint64_t>(most));
+  return static_cast<float>((bits >> 40) + 1) * 0x1p-24f;
 }
 
 template <typename Index>

@@ -11,7 +11,7 @@
 namespace cohort::dataset {
 
 // Independent streams of random numbers of one seed.
-enum class Stream : uint64_t { edges = 1, names, classes, centres, noise, splits };
+enum class Stream : uint64_t { edges = 1, names, classes, centres, noise, splits, weights };
 
 base::PhiloxKey stream_key(uint64_t seed, Stream stream);
 
@@ -20,6 +20,9 @@ int64_t block_of(int64_t position, int64_t num_nodes, int64_t num_classes);
 
 // The first position of a class's block; of num_classes: num_nodes.
 int64_t block_start(int64_t block, int64_t num_nodes, int64_t num_classes);
+
+// The weight of an edge between two nodes, either way: uniform in (0, 1], a multiple of 2^-24.
+float edge_weight(base::PhiloxKey key, int64_t one, int64_t other);
 
 // Fills indptr int64 [V + 1] and indices Index [E]; names Index [V] renames positions to nodes.
 template <typename Index>

@@ -71,6 +71,22 @@ void fill_labels(const GenerateOptions& options, std::span<const Index> names, s
   });
 }
 
+// indptr int64 [V + 1], indices Index [E].
+template <typename Index>
+void write_weights(const std::filesystem::path& folder, const GenerateOptions& options, std::span<const int64_t> indptr,
+                   std::span<const Index> indices, const std::stop_token& stop) {
+  MappedOutput file = create_npy(folder / kEdgeWeightsFile, DType::float32, {options.stored_edges()});
+  const std::span<float> weights = file.as<float>();
+  const base::PhiloxKey key = stream_key(options.seed, Stream::weights);
+  for_chunks(options.num_nodes, stop, [&](int64_t begin, int64_t end) {
+    for (int64_t node = begin; node < end; ++node) {
+      const auto first = static_cast<std::size_t>(indptr[static_cast<std::size_t>(node)]);
+      const auto last = static_cast<std::size_t>(indptr[static_cast<std::size_t>(node) + 1]);
+      for (std::size_t i = first; i < last; ++i) weights[i] = edge_weight(key, indices[i], node);
+    }
+  });
+}
+
 // Topology and labels; the files are complete when this returns.
 template <typename Index>
 void write_graph(const std::filesystem::path& folder, const Meta& meta, const GenerateOptions& options,
@@ -82,6 +98,7 @@ void write_graph(const std::filesystem::path& folder, const Meta& meta, const Ge
   const std::vector<Index> names = random_names<Index>(options, stop);
   generate_csc<Index>(options, names, indptr.as<int64_t>(), indices.as<Index>(), stop);
   fill_labels<Index>(options, names, labels.as<int64_t>(), stop);
+  if (options.edge_weights) write_weights<Index>(folder, options, indptr.as<int64_t>(), indices.as<Index>(), stop);
 }
 
 // Where each split ends in the permutation that is cut into splits: int64 [3].
@@ -148,6 +165,7 @@ Meta meta_of(const std::string& name, const GenerateOptions& options) {
   meta.feature_dim = options.feature_dim;
   meta.feature_dtype = options.feature_dtype;
   meta.num_classes = options.num_classes;
+  if (options.edge_weights) meta.files.edge_weights = kEdgeWeightsFile;
   return meta;
 }
 

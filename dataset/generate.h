@@ -32,7 +32,8 @@ struct GenerateOptions {
   uint64_t seed = 0;
   std::array<double, 3> split = {0.6, 0.2, 0.2};  // train, val, test; what is missing to 1 belongs to none
   bool overwrite = false;
-  bool undirected = false;  // every edge is stored in both directions
+  bool undirected = false;    // every edge is stored in both directions
+  bool edge_weights = false;  // each has a weight in (0, 1], the same in both directions
 
   int64_t stored_edges() const { return undirected ? 2 * num_edges : num_edges; }
 };

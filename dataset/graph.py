@@ -34,6 +34,46 @@ class Edges:
 
 
 @dataclass(frozen=True)
+class Weights:
+    """A weight for each edge, in the order of the edges, as a stream.
+
+    Attributes:
+        place: for messages.
+        chunks: chunks(block_bytes) gives numbers [n] at a time.
+    """
+
+    place: str
+    chunks: Callable[[int], Iterator[np.ndarray]]
+
+
+class WeightReader:
+    """Hands out a stream of weights, as many at a time as there are edges."""
+
+    def __init__(self, weights: Weights, block_bytes: int):
+        self._place, self._chunks = weights.place, weights.chunks(block_bytes)
+        self._read, self._left = 0, np.empty(0, np.float32)
+
+    def take(self, count: int) -> np.ndarray:
+        """float32 [count]: the next ones."""
+        parts = [self._left]
+        while (missing := count - sum(map(len, parts))) > 0:
+            part = next(self._chunks, None)
+            if part is None:
+                raise CohortError(
+                    self._place, "a weight for each edge", f"{self._read + count - missing} for more edges"
+                )
+            parts.append(arrays.edge_weights(self._place, part))
+        found = np.concatenate(parts)
+        self._read, self._left = self._read + count, found[count:]
+        return np.ascontiguousarray(found[:count])
+
+    def finish(self) -> None:
+        """Raises CohortError when there are more weights than edges."""
+        if len(self._left) or any(len(part) for part in self._chunks):
+            raise CohortError(self._place, f"{self._read} weights, one an edge", "more")
+
+
+@dataclass(frozen=True)
 class Rows:
     """Feature rows as a stream.
 
@@ -54,8 +94,10 @@ class Graph:
     """A graph of another format.
 
     Attributes:
+        edge_weights: of edges that have them.
         num_nodes: where the source says it; else the feature rows do, or the edges.
-        labels: gives numbers [V] or [V, 1]; NaN and -1: none.
+        labels: gives numbers [V] or [V, 1], or [V, labels]; NaN and -1: none.
+        any_task: the labels are as the source has them; else the reader made classes of them.
         splits: gives train, val and test ids, or bool masks [V].
         reverse, dedupe, self_loops: what the other library does to the edges when it loads them.
     """
@@ -63,6 +105,7 @@ class Graph:
     name: str
     edges: Edges
     features: Rows | None = None
+    edge_weights: Weights | None = None
     labels: Callable[[], tuple[str, np.ndarray]] | None = None
     splits: Callable[[], list[np.ndarray]] | None = None
     num_nodes: int | None = None
@@ -70,6 +113,7 @@ class Graph:
     reverse: bool = False
     dedupe: bool = False
     self_loops: str = "keep"
+    any_task: bool = False
     notes: list[str] = field(default_factory=list)
 
 
@@ -184,6 +228,36 @@ def edges_of_parquet(file: ParquetFile, columns: list[str]) -> Edges:
             yield _int64(src), _int64(dst), done / file.num_rows
 
     return Edges(str(file.path), chunks)
+
+
+def weights_of_array(place: str, weights: np.ndarray) -> Weights:
+    """Weights in memory: numbers [E] or [E, 1]."""
+    return Weights(place, lambda block_bytes: iter([weights]))
+
+
+def weights_of_file(file: ArrayFile) -> Weights:
+    """Weights in a file: numbers [E] or [E, 1]."""
+    return Weights(file.place, file.rows)
+
+
+def weights_of_text(file: TextFile, column: int) -> Weights:
+    """A column of a text, a weight a line."""
+
+    def chunks(block_bytes: int) -> Iterator[np.ndarray]:
+        for rows, _ in file.blocks(np.float32, [column], block_bytes):
+            yield rows[:, 0]
+
+    return Weights(f"{file.path}: column {column}", chunks)
+
+
+def weights_of_parquet(file: ParquetFile, column: str) -> Weights:
+    """A column of a table."""
+
+    def chunks(block_bytes: int) -> Iterator[np.ndarray]:
+        for (weights,) in file.batches([column], max(1, block_bytes // 16)):
+            yield weights
+
+    return Weights(f"{file.path}: column {column}", chunks)
 
 
 def rows_of_matrix(place: str, x: np.ndarray | scipy.sparse.csr_matrix, dtype: str | None = None) -> Rows:

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from cohort.base.errors import CohortError
 from cohort.base.units import parse_bytes
+from cohort.dataset.arrays import TASKS
 from cohort.dataset.cli_parts import add_common, fail, number, summary
 from cohort.dataset.importer import FORMATS, SourceOptions, import_graph
 from cohort.dataset.layouts.tables import RAW_DTYPES, RawLayout
@@ -77,12 +78,20 @@ def _add_source_options(group: argparse._ArgumentGroup) -> None:
         "--destinations", type=Path, metavar="FILE.npy", help="SOURCE has the sources of the edges alone"
     )
     group.add_argument("--columns", type=names, metavar="SRC,DST", help="of an edge list: names, or numbers from 0")
+    group.add_argument("--edge-weights", type=Path, metavar="FILE", help="a weight an edge: .npy [E], .csv or .parquet")
+    group.add_argument("--weight-column", metavar="NAME", help="of an edge list: the column of weights, or its number")
     group.add_argument("--separator", type=separator, metavar="C", help=f"a character, or {', '.join(SEPARATORS)}")
     group.add_argument("--header", choices=("auto", "yes", "no"), default="auto", help="whether names come first")
     group.add_argument("--features", type=Path, metavar="FILE|ones", help="rows: .npy, .csv, .parquet or bare numbers")
     group.add_argument("--feature-dim", type=number, metavar="D", help="columns of bare numbers")
     group.add_argument("--feature-dtype", choices=RAW_DTYPES, default="float32", help="type of bare numbers")
     group.add_argument("--labels", type=Path, metavar="FILE", help="the class of each node: .npy, .csv or .parquet")
+    group.add_argument(
+        "--task",
+        choices=TASKS,
+        default="classification",
+        help="what labels are: classes (default), numbers [V], or 0 and 1 for each of several labels [V, L]",
+    )
     group.add_argument("--splits", type=Path, nargs=3, metavar=("TRAIN", "VAL", "TEST"), help="ids or masks")
 
 
@@ -118,13 +127,17 @@ def _import(args: argparse.Namespace) -> int:
         features=args.features,
         raw=RawLayout(args.feature_dim, args.feature_dtype),
         labels=args.labels,
+        edge_weights=args.edge_weights,
+        weight_column=args.weight_column,
         splits=args.splits,
         nodes=args.nodes,
         node_ids=args.node_ids,
     )
     options = dict(memory=args.memory, transpose=args.transpose, reverse=args.reverse_edges, undirected=args.undirected)
     options |= dict(dedupe=args.dedupe, self_loops=args.self_loops, rename=args.rename, pca=args.pca)
-    options |= dict(row_normalize=args.row_normalize, split=args.split, seed=args.seed, overwrite=args.overwrite)
+    options |= dict(
+        row_normalize=args.row_normalize, task=args.task, split=args.split, seed=args.seed, overwrite=args.overwrite
+    )
     console = Console(stderr=True)
 
     def note(text: str) -> None:

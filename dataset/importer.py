@@ -37,7 +37,9 @@ class SourceOptions:
         text: how the lines of an edge list are made.
         features: file of the rows, or "ones": one column of ones.
         raw: columns and type of a `features` of bare numbers.
-        labels: file of numbers [V].
+        labels: file of numbers [V], or [V, labels].
+        edge_weights: file of numbers [E], in the order of the edges.
+        weight_column: of an edge list, the name or number of the column that has them.
         splits: files of train, val and test ids, or of bool masks [V].
         nodes: how many there are.
         node_ids: file of the id of each row.
@@ -48,6 +50,8 @@ class SourceOptions:
     features: Path | None = None
     raw: tables.RawLayout = tables.RawLayout()
     labels: Path | None = None
+    edge_weights: Path | None = None
+    weight_column: str | None = None
     splits: Sequence[Path] | None = None
     nodes: int | None = None
     node_ids: Path | None = None
@@ -83,7 +87,17 @@ def import_graph(
         note(text)
     if inputs.node_ids is not None:
         options["node_ids"] = arrays.integers(str(inputs.node_ids), tables.read_ids(inputs.node_ids))
+    _demand_task(graph, options.get("task", "classification"), kind)
     write_graph(graph, out, ConvertOptions(**options), progress)
+
+
+def _demand_task(graph: Graph, task: str, kind: str) -> None:
+    """Raises CohortError for a task that the source's labels are not for."""
+    if task not in arrays.TASKS:
+        raise CohortError("--task", " or ".join(arrays.TASKS), repr(task))
+    if task != "classification" and graph.labels is not None and not graph.any_task:
+        hint = "give the targets with --labels FILE, and leave --format's out"
+        raise CohortError(f"--task {task}", f"classification: the labels of format {kind} are classes", task, hint)
 
 
 def import_npz(source: str | os.PathLike, out: str | os.PathLike, **options: Any) -> None:
@@ -122,7 +136,11 @@ def detect(source: Path) -> str:
 def _read(path: Path, kind: str, inputs: SourceOptions) -> Graph:
     if kind in EDGE_LISTS:
         edges = tables.read_edges(path, inputs.destinations, inputs.text)
-        return Graph(name=path.name.split(".")[0], edges=edges)
+        column = inputs.weight_column
+        weights = None if column is None else tables.read_weight_column(path, column, inputs.text)
+        return Graph(name=path.name.split(".")[0], edges=edges, edge_weights=weights)
+    if inputs.weight_column is not None:
+        raise CohortError("--weight-column", f"an edge list: {', '.join(EDGE_LISTS)}", f"format {kind}")
     readers = {"npz": read_npz, "ogb": read_ogb, "igb": read_igb, "graphbolt": read_graphbolt, "legion": read_legion}
     readers["pyg"] = _read_pyg
     if kind not in readers:
@@ -159,7 +177,11 @@ def _replace(graph: Graph, inputs: SourceOptions) -> None:
         hint = f"give --features FILE, or --features {ONES} for one column of ones"
         raise CohortError(graph.edges.place, "feature rows", "edges alone", hint)
     if inputs.labels is not None:
-        graph.labels = tables.labels_of(inputs.labels)
+        graph.labels, graph.any_task = tables.labels_of(inputs.labels), True
+    if inputs.edge_weights is not None:
+        if inputs.weight_column is not None:
+            raise CohortError("--edge-weights, --weight-column", "one of the two", "both")
+        graph.edge_weights = tables.read_weights(inputs.edge_weights)
     if inputs.splits is not None:
         graph.splits = tables.splits_of(inputs.splits)
     if inputs.nodes is not None:

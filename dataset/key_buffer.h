@@ -11,17 +11,18 @@
 
 namespace cohort::dataset {
 
-// uint64 [count]; move-only.
+// Key [count]; move-only.
+template <typename Key>
 class KeyBuffer {
  public:
   KeyBuffer() = default;
-  explicit KeyBuffer(std::size_t count) : bytes_(count * sizeof(uint64_t)) {
+  explicit KeyBuffer(std::size_t count) : bytes_(count * sizeof(Key)) {
     void* data = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (data == MAP_FAILED) {
       base::fail_errno("--memory", base::format_bytes(static_cast<double>(bytes_)) + " to sort in", errno,
                        "give less: what does not fit is sorted on disk");
     }
-    data_ = static_cast<uint64_t*>(data);
+    data_ = static_cast<Key*>(data);
     madvise(data, bytes_, MADV_HUGEPAGE);  // a wish: without it, as many small pages cost more time
   }
   ~KeyBuffer() {
@@ -34,10 +35,10 @@ class KeyBuffer {
     std::swap(bytes_, other.bytes_);
     return *this;
   }
-  uint64_t* get() const noexcept { return data_; }
+  Key* get() const noexcept { return data_; }
 
  private:
-  uint64_t* data_ = nullptr;
+  Key* data_ = nullptr;
   std::size_t bytes_ = 0;
 };
 

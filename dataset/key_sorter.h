@@ -10,20 +10,23 @@
 #include <vector>
 
 #include "dataset/key_buffer.h"
+#include "dataset/radix_sort.h"
 #include "dataset/temporary_file.h"
 
 namespace cohort::dataset {
 
-class KeySorter {
+// Key: uint64_t or WideKey.
+template <typename Key>
+class BasicKeySorter {
  public:
   // Sorted keys, some at a time.
-  using Use = std::function<void(std::span<const uint64_t>)>;
+  using Use = std::function<void(std::span<const Key>)>;
 
   // `folder` gets the temporary file, when there is more than memory holds. `unique`: equal keys come once.
-  KeySorter(std::filesystem::path folder, std::size_t memory_bytes, bool unique);
+  BasicKeySorter(std::filesystem::path folder, std::size_t memory_bytes, bool unique);
 
   // Where to write the next keys: at least `least`, at most `wanted`. Writes a run first when memory is full.
-  std::span<uint64_t> room(std::size_t wanted, std::size_t least, const std::stop_token& stop);
+  std::span<Key> room(std::size_t wanted, std::size_t least, const std::stop_token& stop);
   // The first `count` elements of the last room() are keys now.
   void added(std::size_t count) noexcept { count_ += count; }
 
@@ -44,10 +47,13 @@ class KeySorter {
   std::filesystem::path folder_;
   std::size_t capacity_;  // keys
   bool unique_;
-  KeyBuffer keys_, scratch_;  // uint64 [capacity]
-  std::size_t count_ = 0;     // keys in memory
+  KeyBuffer<Key> keys_, scratch_;  // [capacity]
+  std::size_t count_ = 0;          // keys in memory
   std::optional<TemporaryFile> file_;
   std::vector<Run> runs_;
 };
+
+using KeySorter = BasicKeySorter<uint64_t>;
+using WideKeySorter = BasicKeySorter<WideKey>;
 
 }  // namespace cohort::dataset

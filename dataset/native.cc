@@ -65,12 +65,13 @@ nb::list check_folder(const std::filesystem::path& folder) {
 }
 
 GenerateOptions options_of(const std::string& kind, int64_t nodes, int64_t edges, int64_t dim, const std::string& dtype,
-                           int64_t classes, uint64_t seed, const std::array<double, 3>& split, bool undirected) {
+                           int64_t classes, uint64_t seed, const std::array<double, 3>& split, bool undirected,
+                           bool edge_weights) {
   const auto graph_kind = kind_named(kind);
   if (!graph_kind) throw base::Error({"--kind", "sbm, powerlaw or rmat", kind, ""});
   const auto feature_dtype = dtype_named(dtype);
   if (!feature_dtype) throw base::Error({"--dtype", "uint8, float16, bfloat16 or float32", dtype, ""});
-  return {*graph_kind, nodes, edges, dim, *feature_dtype, classes, seed, split, false, undirected};
+  return {*graph_kind, nodes, edges, dim, *feature_dtype, classes, seed, split, false, undirected, edge_weights};
 }
 
 void generate_folder(const std::filesystem::path& out, GenerateOptions options, bool overwrite) {
@@ -121,6 +122,7 @@ nb::dict describe(const std::filesystem::path& folder, bool prefer_raw) {
   out["feature_dim"] = meta.feature_dim;
   out["feature_dtype"] = name_of(meta.feature_dtype);
   out["num_classes"] = meta.num_classes;
+  out["task"] = name_of(meta.task);
   files["indptr"] = meta.files.indptr;
   files["indices"] = meta.files.indices;
   files["features"] = meta.files.features;
@@ -128,6 +130,7 @@ nb::dict describe(const std::filesystem::path& folder, bool prefer_raw) {
   files["train_ids"] = meta.files.splits[0];
   files["val_ids"] = meta.files.splits[1];
   files["test_ids"] = meta.files.splits[2];
+  if (!meta.files.edge_weights.empty()) files["edge_weights"] = meta.files.edge_weights;
   out["files"] = files;
   out["encoded_rows"] = data.encoded_rows().string();  // empty when there are none
   out["has_raw_features"] = data.has_raw_features();
@@ -165,10 +168,17 @@ nb::dict measure_parts(const std::filesystem::path& folder, const Parts& parts, 
 }
 
 void write_meta_file(const std::filesystem::path& folder, const std::string& name, int64_t num_nodes, int64_t num_edges,
-                     int64_t feature_dim, const std::string& feature_dtype, int64_t num_classes) {
+                     int64_t feature_dim, const std::string& feature_dtype, int64_t num_classes,
+                     const std::string& task, const std::string& label_dtype, bool edge_weights) {
   const auto dtype = dtype_named(feature_dtype);
   if (!dtype) throw base::Error({"feature_dtype", "uint8, float16, bfloat16 or float32", feature_dtype, ""});
-  write_meta(folder, {name, num_nodes, num_edges, feature_dim, *dtype, num_classes, {}});
+  const auto named_task = task_named(task);
+  const auto of_labels = dtype_named(label_dtype);
+  if (!named_task) throw base::Error({"task", "classification, regression or multilabel", task, ""});
+  if (!of_labels) throw base::Error({"label_dtype", "int64, float32 or uint8", label_dtype, ""});
+  Files files;
+  if (edge_weights) files.edge_weights = kEdgeWeightsFile;
+  write_meta(folder, {name, num_nodes, num_edges, feature_dim, *dtype, num_classes, *named_task, *of_labels, files});
 }
 
 }  // namespace
@@ -183,11 +193,12 @@ NB_MODULE(_native, m) {
           "__init__",
           [](GenerateOptions* self, const std::string& kind, int64_t nodes, int64_t edges, int64_t dim,
              const std::string& dtype, int64_t classes, uint64_t seed, const std::array<double, 3>& split,
-             bool undirected) {
-            new (self) GenerateOptions(options_of(kind, nodes, edges, dim, dtype, classes, seed, split, undirected));
+             bool undirected, bool edge_weights) {
+            new (self) GenerateOptions(
+                options_of(kind, nodes, edges, dim, dtype, classes, seed, split, undirected, edge_weights));
           },
           nb::kw_only(), "kind"_a, "nodes"_a, "edges"_a, "dim"_a, "dtype"_a, "classes"_a, "seed"_a, "split"_a,
-          "undirected"_a);
+          "undirected"_a, "edge_weights"_a);
   m.def("generate", &generate_folder, "out"_a, "options"_a, "overwrite"_a, "Writes a random data set.");
   m.def("generate_graph", &generate_graph_into, "folder"_a, "name"_a, "options"_a,
         "Writes all but the features into an existing folder.");
@@ -209,7 +220,8 @@ NB_MODULE(_native, m) {
         "src, dst int64 [E] -> indptr int64 [V + 1], indices int32 or int64 [E], both filled in place.");
   m.def("coo_to_csc", &coo_to_csc<int64_t>, "src"_a, "dst"_a, "indptr"_a, "indices"_a);
   m.def("write_meta", &write_meta_file, "folder"_a, nb::kw_only(), "name"_a, "num_nodes"_a, "num_edges"_a,
-        "feature_dim"_a, "feature_dtype"_a, "num_classes"_a, "Writes meta.json.");
+        "feature_dim"_a, "feature_dtype"_a, "num_classes"_a, "task"_a = "classification", "label_dtype"_a = "int64",
+        "edge_weights"_a = false, "Writes meta.json.");
   nb::class_<OutputFolder>(m, "OutputFolder", "A folder that appears whole (commit) or not at all (discard).")
       .def(nb::init<const std::filesystem::path&, bool>(), "out"_a, "overwrite"_a)
       .def_prop_ro("path", &OutputFolder::path)

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -19,6 +20,7 @@ namespace cohort::dataset {
 namespace {
 
 using Strided = nb::ndarray<const int64_t, nb::ndim<1>, nb::device::cpu>;  // int64 [any], maybe a column
+using Weights = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Ids = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 Ends ends_of(const Strided& ids) { return {ids.data(), ids.stride(0)}; }
@@ -42,15 +44,18 @@ SelfLoops self_loops_named(const std::string& name) {
 
 void make_edge_sorter(EdgeSorter* self, const std::filesystem::path& folder, std::size_t memory_bytes,
                       const std::string& place, int64_t num_nodes, bool transpose, bool reverse, bool dedupe,
-                      const std::string& self_loops) {
-  new (self)
-      EdgeSorter(folder, memory_bytes, {place, num_nodes, transpose, reverse, dedupe, self_loops_named(self_loops)});
+                      const std::string& self_loops, bool weighted) {
+  new (self) EdgeSorter(folder, memory_bytes,
+                        {place, num_nodes, transpose, reverse, dedupe, self_loops_named(self_loops), weighted});
 }
 
-void add_edges(EdgeSorter& self, const Strided& src, const Strided& dst, const OwningIdMap* ids) {
+void add_edges(EdgeSorter& self, const Strided& src, const Strided& dst, const OwningIdMap* ids,
+               const std::optional<Weights>& weights) {
   base::require(src.shape(0) == dst.shape(0), "as many sources as destinations");
+  base::require(!weights || weights->shape(0) == src.shape(0), "as many weights as edges");
   run_interruptibly([&](const std::stop_token& stop) {
-    self.add(ends_of(src), ends_of(dst), static_cast<int64_t>(src.shape(0)), ids ? &ids->map : nullptr, stop);
+    self.add(ends_of(src), ends_of(dst), static_cast<int64_t>(src.shape(0)), ids ? &ids->map : nullptr, stop,
+             weights ? weights->data() : nullptr);
   });
 }
 
@@ -107,9 +112,12 @@ void register_import(nb::module_& m) {
   nb::class_<EdgeSorter>(m, "EdgeSorter",
                          "Edges in any order, more than memory holds, sorted by destination and source.")
       .def("__init__", &make_edge_sorter, nb::kw_only(), "folder"_a, "memory_bytes"_a, "place"_a, "num_nodes"_a,
-           "transpose"_a, "reverse"_a, "dedupe"_a, "self_loops"_a, "num_nodes -1: as many as the edges name.")
-      .def("add", &add_edges, "src"_a, "dst"_a, "ids"_a.none(), "int64 [n] each; with `ids` they are ids, else nodes.")
-      .def("write", &write_graph, "folder"_a, "progress"_a, "Writes indptr.npy and indices.npy.")
+           "transpose"_a, "reverse"_a, "dedupe"_a, "self_loops"_a, "weighted"_a = false,
+           "num_nodes -1: as many as the edges name; weighted: equal edges that come once add up.")
+      .def("add", &add_edges, "src"_a, "dst"_a, "ids"_a.none(), "weights"_a.none() = nb::none(),
+           "int64 [n] each, weights float32 [n] where edges have them; with `ids` ends are ids, else nodes.")
+      .def("write", &write_graph, "folder"_a, "progress"_a,
+           "Writes indptr.npy, indices.npy and, with weights, edge_weights.npy.")
       .def_prop_ro("num_nodes", &EdgeSorter::num_nodes)
       .def_prop_ro("edges_read", &EdgeSorter::edges_read)
       .def_prop_ro("edges_written", &EdgeSorter::edges_written);

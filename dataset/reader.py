@@ -19,8 +19,11 @@ class Dataset:
     Attributes:
         indptr: int64 [V + 1], where the in-neighbours of each node start in `indices`.
         indices: int32 or int64 [E], sources of the edges into each node.
+        edge_weights: float32 [E], in the order of `indices`, or None.
         x: [V, D] in `feature_dtype`; bfloat16 as its bits in uint16. None when only the encoded rows were kept.
-        y: int64 [V], -1 for nodes without a label.
+        task: "classification", "regression" or "multilabel".
+        y: int64 [V], -1 for nodes without a label; regression: float32 [V], NaN for none; multilabel: [V, num_classes]
+            of 0 and 1, uint8 with 255 or float32 with NaN where it is unknown.
         train_ids, val_ids, test_ids: int64 [any].
         encoded_rows: the file of encoded rows, or None (see `cohort dataset prepare`).
     """
@@ -40,6 +43,8 @@ class Dataset:
     val_ids: np.ndarray
     test_ids: np.ndarray
     encoded_rows: Path | None = None
+    task: str = "classification"
+    edge_weights: np.ndarray | None = None
 
     def x_float32(self) -> np.ndarray:
         """The features as float32 [V, D], a copy.
@@ -55,13 +60,16 @@ class Dataset:
         return self.x.astype(np.float32)
 
     def to_pyg(self):
-        """The whole graph as torch_geometric Data: float32 x, y, edge_index int64 [2, E] and three bool masks [V]."""
+        """The whole graph as torch_geometric Data: float32 x, y, edge_index int64 [2, E], edge_weight float32 [E]
+        where edges have weights, and three bool masks [V]."""
         import torch
         from torch_geometric.data import Data
 
         target = np.repeat(np.arange(self.num_nodes, dtype=np.int64), np.diff(self.indptr))
         edge_index = torch.from_numpy(np.stack([self.indices.astype(np.int64), target]))
         data = Data(x=torch.from_numpy(self.x_float32()), edge_index=edge_index, y=torch.from_numpy(np.array(self.y)))
+        if self.edge_weights is not None:
+            data.edge_weight = torch.from_numpy(np.array(self.edge_weights))
         for split in ("train", "val", "test"):
             mask = torch.zeros(self.num_nodes, dtype=torch.bool)
             mask[torch.from_numpy(np.array(getattr(self, f"{split}_ids")))] = True

@@ -1,7 +1,9 @@
 #include "dataset/reorder.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
+#include <utility>
 
 #include "dataset/npy.h"
 #include "dataset/parallel.h"
@@ -31,11 +33,25 @@ void write_indptr(std::span<const int64_t> old_indptr, std::span<const int64_t> 
   }
 }
 
+// Sorts the sources of a node, and their edges' weights along with them: by source, then by the weight's bits.
+template <typename Index>
+void sort_edges(std::span<Index> sources, float* weights) {
+  std::vector<std::pair<Index, uint32_t>> edges;
+  for (std::size_t i = 0; i < sources.size(); ++i) edges.emplace_back(sources[i], std::bit_cast<uint32_t>(weights[i]));
+  std::sort(edges.begin(), edges.end());
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    sources[i] = edges[i].first;
+    weights[i] = std::bit_cast<float>(edges[i].second);
+  }
+}
+
+// Writes indices Index [E], and weights float32 [E] where the data set has them.
 template <typename Index>
 void write_indices(const Dataset& data, std::span<const int64_t> old_of_new, std::span<const int64_t> new_of_old,
-                   const int64_t* new_indptr, std::span<Index> out, const std::stop_token& stop) {
+                   const int64_t* new_indptr, std::span<Index> out, float* out_weights, const std::stop_token& stop) {
   const std::span<const Index> old_indices = data.indices().as<Index>();
   const std::span<const int64_t> old_indptr = data.indptr();
+  const float* const old_weights = out_weights ? data.edge_weights().as<float>().data() : nullptr;
   const auto write = [&](int64_t begin, int64_t end) {
     for (int64_t node = begin; node < end; ++node) {
       const auto old = static_cast<std::size_t>(old_of_new[static_cast<std::size_t>(node)]);
@@ -43,7 +59,13 @@ void write_indices(const Dataset& data, std::span<const int64_t> old_of_new, std
       Index* const last = std::transform(
           old_indices.data() + old_indptr[old], old_indices.data() + old_indptr[old + 1], first,
           [&](Index source) { return static_cast<Index>(new_of_old[static_cast<std::size_t>(source)]); });
-      std::sort(first, last);
+      if (!old_weights) {
+        std::sort(first, last);
+        continue;
+      }
+      float* const weights = out_weights + new_indptr[node];
+      std::copy_n(old_weights + old_indptr[old], last - first, weights);
+      sort_edges(std::span<Index>(first, last), weights);
     }
   };
   for_chunks(data.num_nodes(), stop, write, kNodesAtOnce);
@@ -86,20 +108,26 @@ void write_renumbered(const std::filesystem::path& folder, const Dataset& data, 
   const int64_t num_nodes = data.num_nodes();
   base::require(static_cast<int64_t>(old_of_new.size()) == num_nodes, "a number for each node");
   Meta meta = data.meta();
+  const bool weighted = data.edge_weights().is_mapped();
   meta.files = {};
+  if (weighted) meta.files.edge_weights = kEdgeWeightsFile;
   const std::vector<int64_t> new_of_old = inverse_of(old_of_new, stop);
   MappedOutput map = create_npy(folder / kOldOfNewFile, DType::int64, {num_nodes});
   std::copy(old_of_new.begin(), old_of_new.end(), map.as<int64_t>().begin());
   MappedOutput indptr = create_npy(folder / meta.files.indptr, DType::int64, {num_nodes + 1});
   write_indptr(data.indptr(), old_of_new, indptr.as<int64_t>());
   MappedOutput indices = create_npy(folder / meta.files.indices, data.indices().dtype(), {data.num_edges()});
+  MappedOutput weights_file;
+  if (weighted) weights_file = create_npy(folder / kEdgeWeightsFile, DType::float32, {data.num_edges()});
+  float* const weights = weighted ? weights_file.as<float>().data() : nullptr;
+  const int64_t* const starts = indptr.as<int64_t>().data();
   if (data.indices().dtype() == DType::int32) {
-    write_indices<int32_t>(data, old_of_new, new_of_old, indptr.as<int64_t>().data(), indices.as<int32_t>(), stop);
+    write_indices<int32_t>(data, old_of_new, new_of_old, starts, indices.as<int32_t>(), weights, stop);
   } else {
-    write_indices<int64_t>(data, old_of_new, new_of_old, indptr.as<int64_t>().data(), indices.as<int64_t>(), stop);
+    write_indices<int64_t>(data, old_of_new, new_of_old, starts, indices.as<int64_t>(), weights, stop);
   }
-  MappedOutput labels = create_npy(folder / meta.files.labels, DType::int64, {num_nodes});
-  take_rows(reinterpret_cast<const std::byte*>(data.labels().data()), sizeof(int64_t), old_of_new, labels.data(), stop);
+  MappedOutput labels = create_npy(folder / meta.files.labels, meta.label_dtype, label_shape(meta));
+  take_rows(data.labels_array().data(), data.label_row_bytes(), old_of_new, labels.data(), stop);
   write_splits(folder, data, new_of_old, meta.files);
   write_meta(folder, meta);
 }

@@ -22,12 +22,14 @@ def from_tensors(
     edge_index: Any = None,
     indptr: Any = None,
     indices: Any = None,
+    edge_weight: Any = None,
     train_ids: Any = None,
     val_ids: Any = None,
     test_ids: Any = None,
     split: Sequence[float] = (0.6, 0.2, 0.2),
     seed: int = 0,
     num_classes: int | None = None,
+    task: str = "classification",
     name: str | None = None,
     overwrite: bool = False,
 ) -> Path:
@@ -35,9 +37,11 @@ def from_tensors(
 
     Args:
         x: [V, D] features; torch.bfloat16 is kept.
-        y: integers [V], -1 for nodes without a label.
+        y: what there is to learn, by ``task``: classes, integers [V], -1 for nodes without a label; "regression":
+            numbers [V], NaN for none; "multilabel": 0 and 1 [V, labels], -1 (of floats NaN) where it is unknown.
         edge_index: integers [2, E], row 0 sources, row 1 destinations.
         indptr, indices: instead of edge_index, in-neighbours per node: integers [V + 1] and [E].
+        edge_weight: numbers [E] or [E, 1], in the order of the edges given; kept as float32.
         train_ids, val_ids, test_ids: integers [any] or bool masks [V]; without any of them, random parts by `split`.
 
     Raises:
@@ -49,7 +53,11 @@ def from_tensors(
     if (edge_index is None) == (indptr is None or indices is None):
         raise CohortError("from_tensors", "edge_index, or indptr and indices", "both or neither")
     graph = _edges(edge_index, num_nodes) if edge_index is not None else _expand(indptr, indices, num_nodes)
-    labels = arrays.labels("y", _numpy("y", y).reshape(-1), num_nodes)
+    targets = _numpy("y", y)
+    if task == "classification":
+        labels = arrays.labels("y", targets.reshape(-1), num_nodes)
+    else:
+        labels = arrays.targets("y", targets, num_nodes, task)
     given = dict(zip(SPLITS, (train_ids, val_ids, test_ids), strict=True))
     write_dataset(
         out,
@@ -57,8 +65,10 @@ def from_tensors(
         x=rows,
         labels=labels,
         splits=_splits(given, labels, split, seed),
+        edge_weights=_weights(edge_weight, len(graph[0])),
         feature_dtype=feature_dtype,
         num_classes=num_classes,
+        task=task,
         name=name,
         overwrite=overwrite,
     )
@@ -66,10 +76,12 @@ def from_tensors(
 
 
 def from_pyg(data: Any, out: str | os.PathLike, *, overwrite: bool = False, **options: Any) -> Path:
-    """Writes a torch_geometric Data (x, edge_index, y, optional train/val/test masks) as a data set.
+    """Writes a torch_geometric Data (x, edge_index, y, optional train/val/test masks and weights) as a data set.
+
+    Weights are `edge_weight`, or an `edge_attr` of one number an edge.
 
     Args:
-        options: handed on to from_tensors (split, seed, num_classes, name, ...).
+        options: handed on to from_tensors (task, split, seed, num_classes, name, ...).
     """
     for attribute in ("x", "edge_index", "y"):
         if getattr(data, attribute, None) is None:
@@ -77,7 +89,12 @@ def from_pyg(data: Any, out: str | os.PathLike, *, overwrite: bool = False, **op
             raise CohortError("from_pyg", f"a Data object with {attribute}", f"none in {data}", hint)
     masks = {f"{part}_ids": getattr(data, f"{part}_mask", None) for part in ("train", "val", "test")}
     return from_tensors(
-        out, x=data.x, y=data.y, edge_index=data.edge_index, overwrite=overwrite, **{**masks, **options}
+        out,
+        x=data.x,
+        y=data.y,
+        edge_index=data.edge_index,
+        overwrite=overwrite,
+        **{"edge_weight": _weights_of(data), **masks, **options},
     )
 
 
@@ -115,6 +132,23 @@ def _expand(indptr: Any, indices: Any, num_nodes: int) -> tuple[np.ndarray, np.n
     return arrays.edges("indices: ", sources, np.repeat(np.arange(num_nodes), degrees), num_nodes)
 
 
+def _weights(edge_weight: Any, num_edges: int) -> np.ndarray | None:
+    """float32 [E]"""
+    if edge_weight is None:
+        return None
+    weights = arrays.edge_weights("edge_weight", _numpy("edge_weight", edge_weight))
+    arrays.demand_shape("edge_weight", weights, (num_edges,))
+    return weights
+
+
+def _weights_of(data: Any) -> Any:
+    """A Data object's edge_weight, or its edge_attr where that is one number an edge."""
+    weights, attributes = getattr(data, "edge_weight", None), getattr(data, "edge_attr", None)
+    if weights is not None or attributes is None:
+        return weights
+    return attributes if attributes.dim() == 1 or attributes.shape[1:] == (1,) else None
+
+
 def _splits(given: dict[str, Any], labels: np.ndarray, parts: Sequence[float], seed: int) -> list[np.ndarray]:
     if all(ids is None for ids in given.values()):
         return random_splits(labels, parts, seed)
@@ -126,5 +160,5 @@ def _ids(place: str, ids: Any, labels: np.ndarray) -> np.ndarray:
     array = _numpy(place, ids)
     if array.dtype.kind != "b":
         return arrays.integers(place, array)
-    arrays.demand_shape(place, array, labels.shape)
-    return np.flatnonzero(array & (labels >= 0))
+    arrays.demand_shape(place, array, labels.shape[:1])
+    return np.flatnonzero(array & arrays.labelled(labels))

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from cohort.base.errors import CohortError
-from cohort.dataset import _native
+from cohort.dataset import _native, arrays
 from cohort.dataset.check import check
 
 SPLITS = ("train_ids", "val_ids", "test_ids")
@@ -25,8 +25,10 @@ def write_dataset(
     x,
     labels: np.ndarray,
     splits: Sequence[np.ndarray],
+    edge_weights: np.ndarray | None = None,
     feature_dtype: str | None = None,
     num_classes: int | None = None,
+    task: str = "classification",
     name: str | None = None,
     overwrite: bool = False,
 ) -> None:
@@ -35,15 +37,19 @@ def write_dataset(
     Args:
         graph: (src, dst), integers [E] each, edges src -> dst.
         x: [V, D], a NumPy array or a SciPy CSR matrix (written dense).
-        labels: int64 [V], -1 for none.
+        labels: as ``arrays.targets`` has them for the task: int64 [V], float32 [V], or uint8 or float32 [V, labels].
         splits: train, val and test ids, int64 [any] each.
+        edge_weights: float32 [E], as the edges stand in `graph`.
         feature_dtype: name of x's type when its NumPy dtype does not tell (bits of bfloat16 in uint16).
-        num_classes: 1 + the largest label when not given.
+        num_classes: of a classification, 1 + the largest label when not given.
     """
     num_nodes, num_edges = x.shape[0], len(graph[0])
-    num_classes = int(labels.max(initial=-1)) + 1 if num_classes is None else int(num_classes)
+    of_labels = arrays.num_outputs(labels)
+    num_classes = of_labels if num_classes is None or task != "classification" else int(num_classes)
     with output_folder(out, overwrite) as folder:
         _write_graph(Path(folder.path), *graph, num_nodes)
+        if edge_weights is not None:
+            np.save(Path(folder.path) / "edge_weights.npy", _in_csc_order(*graph, edge_weights))
         _write_features(Path(folder.path) / "features.npy", x)
         np.save(Path(folder.path) / "labels.npy", labels)
         for split, ids in zip(SPLITS, splits, strict=True):
@@ -56,6 +62,9 @@ def write_dataset(
             feature_dim=x.shape[1],
             feature_dtype=feature_dtype or x.dtype.name,
             num_classes=num_classes,
+            task=task,
+            label_dtype=labels.dtype.name,
+            edge_weights=edge_weights is not None,
         )
         for problem in check(folder.path):
             inside = os.path.relpath(problem.place, folder.path)
@@ -74,6 +83,7 @@ def generate(
     seed: int = 0,
     split: Sequence[float] = (0.6, 0.2, 0.2),
     undirected: bool = False,
+    edge_weights: bool = False,
     overwrite: bool = False,
     rows: np.ndarray | None = None,
     write_rows: Callable[[Path, GeneratedRows | DrawnRows], None] | None = None,
@@ -83,6 +93,7 @@ def generate(
     Args:
         edges: how many are drawn.
         undirected: store each of them in both directions, as two edges.
+        edge_weights: each edge has a weight in (0, 1], the same in both directions.
         rows: [R, D], each node's row is one of them, drawn at random; `dim` and `dtype` are theirs then.
         write_rows: writes the feature rows into the folder that it is given, in place of features.npy.
     """
@@ -97,6 +108,7 @@ def generate(
         seed=seed,
         split=list(split),
         undirected=undirected,
+        edge_weights=edge_weights,
     )
     if rows is None and write_rows is None:
         _native.generate(os.fspath(out), options, overwrite)
@@ -175,7 +187,7 @@ def coo_to_csc(src: np.ndarray, dst: np.ndarray, num_nodes: int) -> tuple[np.nda
 def random_splits(labels: np.ndarray, parts: Sequence[float], seed: int) -> list[np.ndarray]:
     """Train, val and test ids: random parts of the nodes that have a label, each ascending."""
     demand_split(parts, seed)
-    labelled = np.flatnonzero(labels >= 0)
+    labelled = np.flatnonzero(arrays.labelled(labels))
     shuffled = np.random.default_rng(seed).permutation(labelled)
     bounds = np.rint(np.minimum(np.cumsum(parts), 1.0) * len(labelled)).astype(np.int64)
     return [np.sort(ids) for ids in np.split(shuffled, bounds)[:3]]
@@ -210,6 +222,12 @@ def _write_graph(folder: Path, src: np.ndarray, dst: np.ndarray, num_nodes: int)
     for file, array in (("indptr.npy", indptr), ("indices.npy", indices)):
         if not isinstance(array, np.memmap):
             np.save(folder / file, array)
+
+
+def _in_csc_order(src: np.ndarray, dst: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """float32 [E] by destination and source; those of equal edges by their bits, as EdgeSorter has them."""
+    weights = np.ascontiguousarray(weights, np.float32)
+    return weights[np.lexsort((weights.view(np.uint32), src, dst))]
 
 
 def _write_features(path: Path, x) -> None:

@@ -93,6 +93,7 @@ def _trainer(args: argparse.Namespace, meta: dict) -> dict:
         "steps": args.steps,
         "seed": args.seed,
         "num_classes": meta["num_classes"],
+        "targets": meta.get("task", "classification"),
         "feature_dim": meta["feature_dim"],
     }
 

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from cohort.base.units import parse_bytes
+from cohort.cache.budget import slot_edge_bytes
 from cohort.cache.links import machine_bandwidth
 from cohort.cache.options import POLICIES, CacheOptions, sampler_members, say_aloud
 from cohort.launch.arguments import byte_counts, positive, ratios, three
@@ -91,6 +92,7 @@ def cache_members(
         args.line_ns,
         gpu_memory(args) if args.cache_ratio == "auto" else None,
         args.trainer_bytes,
+        slot_edge_bytes(ids=False, weights=getattr(args, "edge_weights", False)),
     )
     shape = (args.fanout, args.batch_size, args.slots, num_ranks, on_gpu)
     return sampler_members(options, dataset, *shape, clique_seeds=clique_seeds)

@@ -60,7 +60,8 @@ def peak_key(meta: dict, run: dict) -> dict:
     """What the peak depends on."""
     parts = run | {"meta": meta}
     return {name: parts[part][name] for part, names in KEYS.items() for name in names} | {
-        "num_layers": len(run["trainer"]["fanout"])
+        "num_layers": len(run["trainer"]["fanout"]),
+        "edge_weights": run["trainer"].get("edge_weights", False),
     }
 
 

@@ -92,8 +92,10 @@ def _needs(args: argparse.Namespace, data, machine: dict, counts: list):
     most_nodes = max(each.max_batch_nodes for each in counts) or data.num_nodes
     most_edges = max(each.max_batch_edges for each in counts) or data.num_edges
     raw_bytes = _raw_row_bytes(data)
-    slot_bytes = budget.slot_bytes(data.num_nodes, raw_bytes, args.batch_size, args.fanout, most_nodes, most_edges)
-    of_nodes = budget.bytes_of_nodes(data.num_nodes, args.trainer_bytes)
+    label_bytes = data.y.nbytes // data.num_nodes
+    batch = (args.batch_size, args.fanout, most_nodes, most_edges)
+    slot_bytes = budget.slot_bytes(data.num_nodes, raw_bytes, *batch, label_bytes=label_bytes)
+    of_nodes = budget.bytes_of_nodes(data.num_nodes, args.trainer_bytes, label_bytes)
     return MemoryNeeds(gpu_memory(args, machine), args.slots * slot_bytes, args.trainer_bytes, of_nodes)
 
 

@@ -23,7 +23,12 @@ def register(commands) -> None:
     parser.add_argument(
         "--out", type=Path, required=True, metavar="PRED.npy", help="file to write: float32 scores [V, classes]"
     )
-    parser.add_argument("--classes", action="store_true", help="write the best class of each node instead: int64 [V]")
+    parser.add_argument(
+        "--classes",
+        action="store_true",
+        help="write answers instead: the best class of each node, int64 [V]; of several labels 1 for those it has,"
+        " uint8 [V, labels]; of numbers those, float32 [V]",
+    )
     parser.add_argument("--device", choices=["auto", "cuda", "cpu"], default="auto")
     parser.add_argument(
         "--memory",

@@ -75,8 +75,8 @@ def result_table(run: Run) -> Table:
     wanted = run.options.get("epochs")
     rows = [
         ["epochs", f"{len(run.epochs)} of {one_line(wanted)}" if wanted else str(len(run.epochs))],
-        ["accuracy in validation", _or_none(run.summary["val_accuracy"], _percent_sign)],
-        ["accuracy in the test", _or_none(run.summary["test_accuracy"], _percent_sign)],
+        *([f"{name} in validation", text] for name, text in _scores(run.summary, "val").items()),
+        *([f"{name} in the test", text] for name, text in _scores(run.summary, "test").items()),
     ]
     if run.summary["floor"]:
         floor, epoch = run.summary["floor"]["epochs"][-1], run.epochs[-1]
@@ -103,12 +103,28 @@ def compare_table(runs: list[Run], names: list[str]) -> Table:
     rows.append(["set by", *(_or_none(floor, lambda each: one_line(each["bottleneck"])) for floor in floors)])
     for kind in (ROWS, LISTS):
         rows += _tier_rows(runs, kind)
-    for name, key in (("validation %", "val_accuracy"), ("test %", "test_accuracy")):
-        rows.append([name, *(_or_none(run.summary[key], _percent) for run in runs)])
+    for title, part in (("validation", "val"), ("test", "test")):
+        rows += _score_rows(title, [_scores(run.summary, part) for run in runs])
     note = "medians of the epochs after the first, of the first rank; rows, lists and bytes of a batch of training"
     if any(len(run.epochs) == 1 for run in runs):
         note += "; of a run of one epoch that one, which starts everything up"
     return Table("Runs compared", ["", *names], rows, note)
+
+
+def _scores(summary: dict, part: str) -> dict[str, str]:
+    """How good the model was in a part of the data ("val", "test"), by name; errors are no shares."""
+    found = summary.get(f"{part}_metrics") or {"accuracy": summary[f"{part}_accuracy"]}
+    texts = {"rmse": lambda value: f"{value:.4g}", "mae": lambda value: f"{value:.4g}"}
+    return {name: _or_none(value, texts.get(name, _percent_sign)) for name, value in found.items()}
+
+
+def _score_rows(title: str, scores: list[dict[str, str]]) -> list[list[str]]:
+    """A row for each score that some run has; accuracy is what nobody names."""
+    rows = []
+    for name in dict.fromkeys(name for of_run in scores for name in of_run):
+        row = f"{title} %" if name == "accuracy" else f"{title} {name}"
+        rows.append([row, *(of_run.get(name, "-").removesuffix(" %") for of_run in scores)])
+    return rows
 
 
 def median_times(run: Run) -> dict[str, float]:

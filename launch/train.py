@@ -75,6 +75,9 @@ def add_train_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--amp", action="store_true", help="train and evaluate in bfloat16 where that is safe (autocast)"
     )
+    parser.add_argument(
+        "--edge-weights", action="store_true", help="gcn: edges count by the weights that the data set has of them"
+    )
     add_precision_option(parser)
     parser.add_argument(
         "--cuda-graphs",
@@ -154,6 +157,8 @@ def train(args: argparse.Namespace) -> int:
     if len(eval_fanout) != len(args.fanout):
         raise CohortError("--eval-fanout", f"{len(args.fanout)} hops, as --fanout has", str(len(eval_fanout)))
     _require_seeds(dataset)
+    if args.edge_weights:
+        _require_weights(args, meta)
     out = args.out or Path("runs") / f"{args.dataset.resolve().name}-{time.strftime('%Y%m%d-%H%M%S')}"
     out = out.absolute()
     trainer = {
@@ -169,6 +174,7 @@ def train(args: argparse.Namespace) -> int:
         "dropout": args.dropout,
         "seed": args.seed,
         "num_classes": meta["num_classes"],
+        "targets": meta.get("task", "classification"),
         "feature_dim": meta["feature_dim"],
         "layers": args.layers,
         "amp": args.amp,
@@ -181,6 +187,7 @@ def train(args: argparse.Namespace) -> int:
         "prometheus": arguments["prometheus"],
         "partition": _partition(args, dataset),
         "checkpoint_every": args.checkpoint_every,
+        "edge_weights": args.edge_weights,
     }
     if args.trainer_bytes is None:
         args.trainer_bytes = _measured_trainer_bytes(args, dataset, meta, trainer)
@@ -256,6 +263,15 @@ def _require_seeds(dataset: Path) -> None:
         raise CohortError(str(path), "at least one node to train on", "none", "write the data set with another --split")
 
 
+def _require_weights(args: argparse.Namespace, meta: dict) -> None:
+    """Raises CohortError unless edges have weights and the model takes them."""
+    if args.model != "gcn":
+        raise CohortError("--edge-weights", "--model gcn, which takes weights", f"--model {args.model}")
+    if "edge_weights" not in meta["files"]:
+        hint = "cohort dataset import --edge-weights FILE, or --weight-column of an edge list, brings them in"
+        raise CohortError("--edge-weights", f"weights in {args.dataset}", "none", hint)
+
+
 def _measured_trainer_bytes(args: argparse.Namespace, dataset: Path, meta: dict, trainer: dict) -> int | None:
     """The trainer's peak for --cache-ratio auto on a GPU; None where nobody asks for it."""
     if not wants_auto_cache(args) or resolve_device(args.device) == "cpu":
@@ -309,6 +325,7 @@ def sampler_options(args: argparse.Namespace, dataset: Path, plan_file: Path | N
         "fetch_sms": args.fetch_sms,
         "order": args.order,
         "reuse": args.reuse == "on" if device == "cuda" else None,
+        "edge_weights": getattr(args, "edge_weights", False) or None,
         "plan_file": str(plan_file) if plan_file and "cache_bytes" in cache else None,
         "seed": args.seed,
         "poison_slots": args.debug_poison_slots,

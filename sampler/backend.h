@@ -24,7 +24,9 @@ struct GraphView {
   const int64_t* indptr = nullptr;                 // int64 [num_nodes + 1], in-neighbours
   const void* indices = nullptr;                   // int32 or int64 [num_edges]
   int index_bytes = 4;                             // 4 or 8
-  const int64_t* labels = nullptr;                 // int64 [num_nodes]
+  const float* edge_weights = nullptr;             // float32 [num_edges]; null: batches have none
+  const std::byte* labels = nullptr;               // [num_nodes, label_bytes]
+  int64_t label_bytes = 8;                         // of a node
   const std::byte* features = nullptr;             // [num_nodes, row_bytes]; may be null when `encoded` is set
   int64_t row_bytes = 0;                           // of a decoded row
   cache::RowShape row_shape;                       // the same rows as columns
@@ -42,6 +44,7 @@ struct Query {
   std::span<const int64_t> seeds;   // int64 [num_seeds], different nodes
   std::span<const int32_t> fanout;  // int32 [num_hops], entry 0 next to the seeds
   base::PhiloxKey key{};            // batch_key(seed, epoch, step)
+  bool edge_ids = false;            // remember which edges were drawn, for e_id and edge_weight of SlotArrays
 };
 
 // How large the batch came out.
@@ -57,13 +60,15 @@ struct Counts {
 // Where the batch goes: arrays inside a slot, on the backend's device.
 struct SlotArrays {
   int64_t* n_id = nullptr;        // int64 [num_nodes]
-  int64_t* y = nullptr;           // int64 [num_nodes]
+  std::byte* y = nullptr;         // [num_nodes, label_bytes]; null: not wanted
   int64_t* edge_index = nullptr;  // int64 [2, num_edges]
   int64_t* input_id = nullptr;    // int64 [num_seeds]
   std::byte* x = nullptr;         // [num_nodes, row_bytes]
   int slot = 0;                   // which slot
   int64_t* indptr = nullptr;      // int64 [num_targets + 1], first edge of each target; null: not wanted
   int64_t num_targets = 0;        // all but the last hop's nodes
+  int64_t* e_id = nullptr;        // int64 [num_edges], place in the graph's indices; null: not wanted
+  float* edge_weight = nullptr;   // float32 [num_edges]; null: not wanted
 };
 
 // What it took to write a batch into its slot.

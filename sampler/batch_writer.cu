@@ -10,11 +10,14 @@ using base::grid_first;
 using base::grid_step;
 using base::kBlockThreads;
 
-__global__ void write_nodes_kernel(const int64_t* n_id, int64_t num_nodes, const int64_t* labels, int64_t* out_n_id,
-                                   int64_t* out_y) {
-  for (int64_t i = grid_first(); i < num_nodes; i += grid_step()) {
-    out_n_id[i] = n_id[i];
-    out_y[i] = labels[n_id[i]];
+// labels: Word [V, width].
+template <typename Word>
+__global__ void write_nodes_kernel(const int64_t* n_id, int64_t num_nodes, const Word* labels, int64_t width,
+                                   int64_t* out_n_id, Word* out_y) {
+  for (int64_t i = grid_first(); i < num_nodes * width; i += grid_step()) {
+    const int64_t row = width == 1 ? i : i / width;
+    out_y[i] = labels[n_id[row] * width + (i - row * width)];
+    if (i < num_nodes) out_n_id[i] = n_id[i];
   }
 }
 
@@ -24,6 +27,11 @@ __global__ void write_edges_kernel(const int32_t* source, const int32_t* target,
     edge_index[e] = source[e];
     edge_index[num_edges + e] = target[e];
   }
+}
+
+__global__ void write_weights_kernel(const int64_t* e_id, int64_t num_edges, const float* edge_weights,
+                                     float* edge_weight) {
+  for (int64_t e = grid_first(); e < num_edges; e += grid_step()) edge_weight[e] = edge_weights[e_id[e]];
 }
 
 // The edges stand by ascending target: each target looks for its first.
@@ -53,16 +61,37 @@ __global__ void delay_kernel(int64_t ns) {
 
 __global__ void access_illegally_kernel(int* address) { *address = 1; }
 
+template <typename Word>
+void write_nodes(const SampledRef& batch, const LabelsRef& labels, const SlotArrays& slot, int max_blocks,
+                 cudaStream_t stream) {
+  const int64_t width = labels.row_bytes / static_cast<int64_t>(sizeof(Word));
+  write_nodes_kernel<Word><<<base::grid_for(batch.num_nodes * width, max_blocks), kBlockThreads, 0, stream>>>(
+      batch.n_id, batch.num_nodes, reinterpret_cast<const Word*>(labels.rows), width, slot.n_id,
+      reinterpret_cast<Word*>(slot.y));
+  cuda_check(cudaGetLastError(), "launch the copy of nodes");
+}
+
 }  // namespace
 
-void write_graph(const SampledRef& batch, const int64_t* labels, const SlotArrays& slot, int max_blocks,
-                 cudaStream_t stream) {
-  write_nodes_kernel<<<base::grid_for(batch.num_nodes, max_blocks), kBlockThreads, 0, stream>>>(
-      batch.n_id, batch.num_nodes, labels, slot.n_id, slot.y);
-  cuda_check(cudaGetLastError(), "launch the copy of nodes");
+void write_graph(const SampledRef& batch, const LabelsRef& labels, const float* edge_weights, const SlotArrays& slot,
+                 int max_blocks, cudaStream_t stream) {
+  const auto of_words = labels.row_bytes % 8 == 0   ? write_nodes<uint64_t>
+                        : labels.row_bytes % 4 == 0 ? write_nodes<uint32_t>
+                                                    : write_nodes<uint8_t>;
+  of_words(batch, labels, slot, max_blocks, stream);
   write_edges_kernel<<<base::grid_for(batch.num_edges, max_blocks), kBlockThreads, 0, stream>>>(
       batch.source, batch.target, batch.num_edges, slot.edge_index);
   cuda_check(cudaGetLastError(), "launch the copy of edges");
+  if (slot.e_id && batch.num_edges > 0) {
+    cuda_check(cudaMemcpyAsync(slot.e_id, batch.e_id, static_cast<std::size_t>(batch.num_edges) * sizeof(int64_t),
+                               cudaMemcpyDeviceToDevice, stream),
+               "copy edge ids");
+  }
+  if (slot.edge_weight) {
+    write_weights_kernel<<<base::grid_for(batch.num_edges, max_blocks), kBlockThreads, 0, stream>>>(
+        batch.e_id, batch.num_edges, edge_weights, slot.edge_weight);
+    cuda_check(cudaGetLastError(), "launch the copy of edge weights");
+  }
   if (!slot.indptr) return;
   write_indptr_kernel<<<base::grid_for(slot.num_targets + 1, max_blocks), kBlockThreads, 0, stream>>>(
       batch.target, batch.num_edges, slot.num_targets, slot.indptr);

@@ -4,13 +4,15 @@
 #include <cuda_runtime_api.h>
 
 #include "sampler/backend.h"
+#include "sampler/gpu_graph.h"
 #include "sampler/neighbor_sampler.h"
 
 namespace cohort::sampler {
 
-// n_id, y, edge_index and, where wanted, indptr of the slot; labels: int64 [V] in GPU memory.
-void write_graph(const SampledRef& batch, const int64_t* labels, const SlotArrays& slot, int max_blocks,
-                 cudaStream_t stream);
+// n_id, y, edge_index and, where wanted, indptr, e_id and edge_weight of the slot. edge_weights: float32 [E], of the
+// whole graph.
+void write_graph(const SampledRef& batch, const LabelsRef& labels, const float* edge_weights, const SlotArrays& slot,
+                 int max_blocks, cudaStream_t stream);
 
 // For tests: keeps the stream busy for this long; and a store to an address that is not there.
 void delay(int64_t us, cudaStream_t stream);

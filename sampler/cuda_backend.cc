@@ -102,7 +102,7 @@ class CudaBackend final : public Backend {
     cuda_check(
         cudaMemcpyAsync(slot.input_id, input_id.data(), input_id.size_bytes(), cudaMemcpyHostToDevice, sampling_),
         "copy input ids");
-    write_graph(batch, graph_.labels(), slot, max_blocks_, sampling_);
+    write_graph(batch, graph_.labels(), graph_.edge_weights(), slot, max_blocks_, sampling_);
     written_.record(sampling_);
     written_.wait_on(fetching_);
     inject_faults();

@@ -46,7 +46,18 @@ std::size_t indices_bytes(const GraphView& graph) {
   return static_cast<std::size_t>(graph.num_edges) * static_cast<std::size_t>(graph.index_bytes);
 }
 
-std::size_t label_bytes(const GraphView& graph) { return static_cast<std::size_t>(graph.num_nodes) * sizeof(int64_t); }
+std::size_t weight_bytes(const GraphView& graph) {
+  return graph.edge_weights ? static_cast<std::size_t>(graph.num_edges) * sizeof(float) : 0;
+}
+
+// Of what lies where the topology does.
+std::size_t topology_bytes(const GraphView& graph) {
+  return indptr_bytes(graph) + indices_bytes(graph) + weight_bytes(graph);
+}
+
+std::size_t label_bytes(const GraphView& graph) {
+  return static_cast<std::size_t>(graph.num_nodes) * static_cast<std::size_t>(graph.label_bytes);
+}
 
 void refuse_more(std::size_t needed, std::size_t free, const char* hint) {
   if (needed <= free) return;
@@ -58,7 +69,7 @@ void refuse_more(std::size_t needed, std::size_t free, const char* hint) {
 
 bool topology_lies_in_gpus(const GraphView& graph, std::span<const int> gpus, TopologyPlace place,
                            int64_t cache_bytes) {
-  const std::size_t topology = indptr_bytes(graph) + indices_bytes(graph);
+  const std::size_t topology = topology_bytes(graph);
   // Beside the cache and the labels: each node's batch-local id, and where its row was last.
   const std::size_t others = label_bytes(graph) + static_cast<std::size_t>(graph.num_nodes) * 2 * sizeof(uint32_t) +
                              static_cast<std::size_t>(cache_bytes);
@@ -76,23 +87,29 @@ bool topology_lies_in_gpus(const GraphView& graph, std::span<const int> gpus, To
 PinnedGraph::PinnedGraph(const GraphView& graph, bool with_topology) {
   const cache::FeatureRows rows = feature_rows(graph);
   check_host_memory(static_cast<std::size_t>(cache::PinnedRows::bytes_of(rows, graph.coded_host_rows)) +
-                    (with_topology ? indptr_bytes(graph) + indices_bytes(graph) : 0));
+                    (with_topology ? topology_bytes(graph) : 0));
   if (with_topology) {
     indptr_ = pinned_copy(graph.indptr, indptr_bytes(graph));
     indices_ = pinned_copy(graph.indices, indices_bytes(graph));
+    if (graph.edge_weights) edge_weights_ = pinned_copy(graph.edge_weights, weight_bytes(graph));
   }
   rows_ = std::make_shared<cache::PinnedRows>(rows, graph.coded_host_rows);
 }
 
-GraphOnGpu::GraphOnGpu(const GraphView& graph, std::shared_ptr<const PinnedGraph> pinned) : pinned_(std::move(pinned)) {
+GraphOnGpu::GraphOnGpu(const GraphView& graph, std::shared_ptr<const PinnedGraph> pinned)
+    : pinned_(std::move(pinned)), label_bytes_(graph.label_bytes) {
   const bool in_gpu = pinned_->indptr() == nullptr;
   if (in_gpu) {
     indptr_ = device_copy(graph.indptr, indptr_bytes(graph), "copy indptr to the GPU");
     indices_ = device_copy(graph.indices, indices_bytes(graph), "copy indices to the GPU");
+    if (graph.edge_weights) {
+      edge_weights_ = device_copy(graph.edge_weights, weight_bytes(graph), "copy edge weights to the GPU");
+    }
   }
   labels_ = device_copy(graph.labels, label_bytes(graph), "copy labels to the GPU");
   topology_ = {reinterpret_cast<const int64_t*>(in_gpu ? indptr_.data() : pinned_->indptr()),
                in_gpu ? indices_.data() : pinned_->indices(), graph.index_bytes};
+  edge_weights_ref_ = reinterpret_cast<const float*>(in_gpu ? edge_weights_.data() : pinned_->edge_weights());
 }
 
 }  // namespace cohort::sampler

@@ -11,6 +11,12 @@
 
 namespace cohort::sampler {
 
+// In GPU memory.
+struct LabelsRef {
+  const std::byte* rows;  // [num_nodes, row_bytes]
+  int64_t row_bytes;
+};
+
 // The parts of a graph that GPUs read in place from pinned host memory; one copy serves all GPUs of the process.
 class PinnedGraph {
  public:
@@ -18,12 +24,13 @@ class PinnedGraph {
   // before it allocates.
   PinnedGraph(const GraphView& graph, bool with_topology);
   const std::shared_ptr<const cache::PinnedRows>& rows() const { return rows_; }
-  const std::byte* indptr() const { return indptr_.data(); }    // int64 [num_nodes + 1]
-  const std::byte* indices() const { return indices_.data(); }  // int32 or int64 [num_edges]
+  const std::byte* indptr() const { return indptr_.data(); }              // int64 [num_nodes + 1]
+  const std::byte* indices() const { return indices_.data(); }            // int32 or int64 [num_edges]
+  const std::byte* edge_weights() const { return edge_weights_.data(); }  // float32 [num_edges], where there are any
 
  private:
   std::shared_ptr<const cache::PinnedRows> rows_;
-  base::PinnedBytes indptr_, indices_;
+  base::PinnedBytes indptr_, indices_, edge_weights_;
 };
 
 class GraphOnGpu {
@@ -31,13 +38,16 @@ class GraphOnGpu {
   // Copies the labels, and the topology unless it is pinned, to the current GPU.
   GraphOnGpu(const GraphView& graph, std::shared_ptr<const PinnedGraph> pinned);
   const TopologyRef& topology() const { return topology_; }
-  const int64_t* labels() const { return reinterpret_cast<const int64_t*>(labels_.data()); }  // int64 [num_nodes]
+  LabelsRef labels() const { return {labels_.data(), label_bytes_}; }
+  const float* edge_weights() const { return edge_weights_ref_; }  // float32 [num_edges], beside the topology; or null
   const PinnedGraph& pinned() const { return *pinned_; }
 
  private:
   std::shared_ptr<const PinnedGraph> pinned_;
-  base::DeviceBytes indptr_, indices_, labels_;
+  base::DeviceBytes indptr_, indices_, edge_weights_, labels_;
   TopologyRef topology_;
+  int64_t label_bytes_;
+  const float* edge_weights_ref_ = nullptr;
 };
 
 }  // namespace cohort::sampler

@@ -80,10 +80,12 @@ class HostBackend final : public Backend {
     std::copy(source_.begin(), source_.end(), slot.edge_index);
     std::copy(target_.begin(), target_.end(), slot.edge_index + num_edges);
     if (slot.indptr) write_indptr(slot);
+    if (slot.e_id) std::copy(e_id_.begin(), e_id_.end(), slot.e_id);
+    if (slot.edge_weight) write_weights(slot.edge_weight);
 #pragma omp parallel for schedule(static) if (num_nodes > kFewItems)
     for (int64_t i = 0; i < num_nodes; ++i) {
       const int64_t node = n_id_[static_cast<std::size_t>(i)];
-      slot.y[i] = graph_.labels[node];
+      if (slot.y) copy_label(node, slot.y + i * graph_.label_bytes);
       if (graph_.encoded) continue;
       std::memcpy(slot.x + i * graph_.row_bytes, graph_.features + node * graph_.row_bytes,
                   static_cast<std::size_t>(graph_.row_bytes));
@@ -103,6 +105,7 @@ class HostBackend final : public Backend {
     n_id_.clear();
     source_.clear();
     target_.clear();
+    e_id_.clear();
     num_lists_ = 0;
   }
 
@@ -134,6 +137,7 @@ class HostBackend final : public Backend {
     drawn_.resize(static_cast<std::size_t>(offset_.back()));
     const std::size_t edges_before = target_.size();
     target_.resize(edges_before + drawn_.size());
+    if (query.edge_ids) e_id_.resize(target_.size());
 #pragma omp parallel for schedule(dynamic, 64) if (end - begin > std::size_t{kFewItems})
     for (std::size_t i = begin; i < end; ++i) {
       const int64_t node = n_id_[i];
@@ -142,8 +146,10 @@ class HostBackend final : public Backend {
       int64_t* drawn = drawn_.data() + first;
       draw_positions(query.key, node, hop, picks, degree, drawn);
       for (int64_t j = 0; j < picks; ++j) {
+        const auto edge = edges_before + static_cast<std::size_t>(first + j);
+        if (query.edge_ids) e_id_[edge] = row + drawn[j];
         drawn[j] = neighbour(row + drawn[j]);
-        target_[edges_before + static_cast<std::size_t>(first + j)] = static_cast<int32_t>(i);
+        target_[edge] = static_cast<int32_t>(i);
       }
     }
   }
@@ -154,11 +160,20 @@ class HostBackend final : public Backend {
     for (std::size_t edge = 0; edge < drawn_.size(); ++edge) source_[edges_before + edge] = reach(drawn_[edge]);
   }
 
+  void write_weights(float* to) const {
+#pragma omp parallel for schedule(static) if (e_id_.size() > std::size_t{kFewItems})
+    for (std::size_t edge = 0; edge < e_id_.size(); ++edge) to[edge] = graph_.edge_weights[e_id_[edge]];
+  }
+
   // The edges stand by ascending target.
   void write_indptr(const SlotArrays& slot) const {
     std::fill(slot.indptr, slot.indptr + slot.num_targets + 1, 0);
     for (int32_t target : target_) ++slot.indptr[target + 1];
     std::partial_sum(slot.indptr, slot.indptr + slot.num_targets + 1, slot.indptr);
+  }
+
+  void copy_label(int64_t node, std::byte* to) const {
+    std::memcpy(to, graph_.labels + node * graph_.label_bytes, static_cast<std::size_t>(graph_.label_bytes));
   }
 
   void delay() {
@@ -172,6 +187,7 @@ class HostBackend final : public Backend {
   std::vector<int64_t> n_id_;      // int64 [num_nodes]
   std::vector<int32_t> source_;    // int32 [num_edges]
   std::vector<int32_t> target_;    // int32 [num_edges]
+  std::vector<int64_t> e_id_;      // int64 [num_edges], where the query wants them
   std::vector<int64_t> offset_;    // int64 [frontier + 1], first edge of each frontier node
   std::vector<int64_t> drawn_;     // int64 [edges of the hop], positions, then global ids
   int64_t num_lists_ = 0;          // of the batch, that neighbours were drawn from

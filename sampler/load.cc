@@ -82,6 +82,12 @@ std::shared_ptr<const cache::HostRows> open_encoded(const dataset::Dataset& data
   return std::make_shared<cache::HostRows>(cache::HostRows::open(data.encoded_rows(), shape_of(data)));
 }
 
+const float* weights_of(const dataset::Dataset& data) {
+  if (data.edge_weights().is_mapped()) return data.edge_weights().as<float>().data();
+  throw base::Error({data.folder().string(), "edge weights", "edges without",
+                     "import the data set with --edge-weights or --weight-column, or leave the weights out"});
+}
+
 // Rows whose raw copy was dropped, in memory of their own.
 void decode_features(const dataset::Dataset& data, GraphView& graph) {
   const int64_t bytes = graph.num_nodes * graph.row_bytes, available = base::available_host_bytes();
@@ -110,7 +116,8 @@ GraphView topology_of(const dataset::Dataset& data) {
   graph.indptr = data.indptr().data();
   graph.indices = data.indices().data();
   graph.index_bytes = static_cast<int>(dataset::size_of(data.indices().dtype()));
-  graph.labels = data.labels().data();
+  graph.labels = data.labels_array().data();
+  graph.label_bytes = static_cast<int64_t>(data.label_row_bytes());
   return graph;
 }
 
@@ -118,6 +125,7 @@ GraphView view_of(const dataset::Dataset& data, const Options& options) {
   GraphView graph = topology_of(data);
   graph.row_bytes = static_cast<int64_t>(data.feature_row_bytes());
   graph.row_shape = shape_of(data);
+  if (options.edge_weights) graph.edge_weights = weights_of(data);
   if (data.has_raw_features()) graph.features = data.features().data();
   const Encoded encoded = encoded_where(data, options);
   graph.coded_host_rows = encoded.in_host;
@@ -139,6 +147,10 @@ channel::ChannelOptions channel_options(const Options& options, const dataset::D
   channel.owner_pid = options.owner_pid;
   channel.feature_dim = data.feature_dim();
   channel.feature_dtype = dlpack_code(data.feature_dtype());
+  channel.label_dtype = dlpack_code(data.meta().label_dtype);
+  channel.label_width = data.meta().task == dataset::Task::multilabel ? data.num_classes() : 0;
+  channel.with_e_id = options.edge_ids;
+  channel.with_edge_weight = options.edge_weights;
   if (options.device == "cpu") return channel;
 #ifdef COHORT_WITH_CUDA
   channel.device = channel::DeviceKind::kCuda;

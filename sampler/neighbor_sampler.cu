@@ -101,30 +101,48 @@ __device__ int64_t neighbour_at(const DrawnList& list, int64_t position, int ind
                           : reinterpret_cast<const int64_t*>(list.neighbours)[position];
 }
 
-// Writes the sources of `picks` <= 32 drawn edges, by ascending position.
-__device__ void draw_few(const DrawnList& list, int index_bytes, base::PhiloxKey key, int64_t node, int hop, int picks,
-                         int lane, int64_t* neighbour) {
-  const int64_t position = draw_in_registers(key, node, hop, picks, list.degree, lane);
+// Where the edges of one node go that are drawn from its list.
+template <bool kEdgeIds>
+struct DrawnEdges {
+  const DrawnList& list;
+  int index_bytes;
+  int64_t first_id;    // place of the list in the graph's indices
+  int64_t* neighbour;  // int64 [picks]
+  int64_t* e_id;       // int64 [picks]
+
+  __device__ void put(int64_t at, int64_t position) const {
+    neighbour[at] = neighbour_at(list, position, index_bytes);
+    if constexpr (kEdgeIds) e_id[at] = first_id + position;
+  }
+};
+
+// Writes `picks` <= 32 drawn edges, by ascending position.
+template <bool kEdgeIds>
+__device__ void draw_few(const DrawnEdges<kEdgeIds>& edges, base::PhiloxKey key, int64_t node, int hop, int picks,
+                         int lane) {
+  const int64_t position = draw_in_registers(key, node, hop, picks, edges.list.degree, lane);
   int rank = 0;
   for (int j = 0; j < picks; ++j) rank += __shfl_sync(kWholeWarp, position, j) < position;
-  if (lane < picks) neighbour[rank] = neighbour_at(list, position, index_bytes);
+  if (lane < picks) edges.put(rank, position);
 }
 
 // The same for any number of picks; `position` int64 [picks] is this warp's scratch.
-__device__ void draw_many(const DrawnList& list, int index_bytes, base::PhiloxKey key, int64_t node, int hop,
-                          int64_t picks, int lane, int64_t* position, int64_t* neighbour) {
+template <bool kEdgeIds>
+__device__ void draw_many(const DrawnEdges<kEdgeIds>& edges, base::PhiloxKey key, int64_t node, int hop, int64_t picks,
+                          int lane, int64_t* position) {
+  const int64_t degree = edges.list.degree;
   for (int64_t j = 0; j < picks; ++j) {
-    const int64_t wanted = draw_candidate(key, node, hop, j, picks, list.degree);
+    const int64_t wanted = draw_candidate(key, node, hop, j, picks, degree);
     bool here = false;
     for (int64_t i = lane; i < j; i += kWarp) here |= position[i] == wanted;
     const bool taken = __any_sync(kWholeWarp, here);
-    if (lane == 0) position[j] = taken ? list.degree - picks + j : wanted;
+    if (lane == 0) position[j] = taken ? degree - picks + j : wanted;
     __syncwarp();
   }
   for (int64_t j = lane; j < picks; j += kWarp) {
     int64_t rank = 0;
     for (int64_t i = 0; i < picks; ++i) rank += position[i] < position[j];
-    neighbour[rank] = neighbour_at(list, position[j], index_bytes);
+    edges.put(rank, position[j]);
   }
 }
 
@@ -134,12 +152,15 @@ struct DrawArrays {
   const DrawnList* list;    // [size]
   int64_t* position;        // int64 [edges], or null when no node draws more than a warp
   int64_t* neighbour;       // int64 [edges]
+  int64_t* e_id;            // int64 [edges], or null when nobody wants them
   int32_t* target;          // int32 [edges]
   int32_t first_target;     // local id of frontier[0]
 };
 
-// One warp a frontier node.
-__global__ void draw_kernel(int index_bytes, DrawArrays arrays, int64_t size, base::PhiloxKey key, int hop) {
+// One warp a frontier node. indptr: int64 [V + 1], read for edge ids alone.
+template <bool kEdgeIds>
+__global__ void draw_kernel(const int64_t* indptr, int index_bytes, DrawArrays arrays, int64_t size,
+                            base::PhiloxKey key, int hop) {
   const int lane = threadIdx.x % kWarp;
   for (int64_t i = grid_first() / kWarp; i < size; i += grid_step() / kWarp) {
     const int64_t node = arrays.frontier[i], first = arrays.offset[i], picks = arrays.offset[i + 1] - first;
@@ -147,13 +168,17 @@ __global__ void draw_kernel(int index_bytes, DrawArrays arrays, int64_t size, ba
     for (int64_t j = lane; j < picks; j += kWarp) {
       arrays.target[first + j] = arrays.first_target + static_cast<int32_t>(i);
     }
-    int64_t* neighbour = arrays.neighbour + first;
+    DrawnEdges<kEdgeIds> edges{list, index_bytes, 0, arrays.neighbour + first, nullptr};
+    if constexpr (kEdgeIds) {
+      edges.first_id = indptr[node];
+      edges.e_id = arrays.e_id + first;
+    }
     if (picks == list.degree) {
-      for (int64_t j = lane; j < picks; j += kWarp) neighbour[j] = neighbour_at(list, j, index_bytes);
+      for (int64_t j = lane; j < picks; j += kWarp) edges.put(j, j);
     } else if (picks <= kWarp) {
-      draw_few(list, index_bytes, key, node, hop, static_cast<int>(picks), lane, neighbour);
+      draw_few(edges, key, node, hop, static_cast<int>(picks), lane);
     } else {
-      draw_many(list, index_bytes, key, node, hop, picks, lane, arrays.position + first, neighbour);
+      draw_many(edges, key, node, hop, picks, lane, arrays.position + first);
     }
   }
 }
@@ -208,7 +233,7 @@ CudaNeighborSampler::CudaNeighborSampler(const TopologyRef& topology, int64_t nu
 }
 
 SampledRef CudaNeighborSampler::result() const {
-  return {n_id_.data(), source_.data(), target_.data(), num_nodes_, num_edges_};
+  return {n_id_.data(), source_.data(), target_.data(), num_nodes_, num_edges_, edge_ids_ ? e_id_.data() : nullptr};
 }
 
 cache::ListUses CudaNeighborSampler::list_use() const {
@@ -223,6 +248,7 @@ cache::ListUses CudaNeighborSampler::list_use() const {
 
 Counts CudaNeighborSampler::sample(const Query& query, cudaStream_t stream) {
   forget_last_batch(stream);
+  edge_ids_ = query.edge_ids;
   place_seeds(query, stream);
   Counts counts;
   counts.nodes_per_hop = {num_nodes_};
@@ -230,7 +256,7 @@ Counts CudaNeighborSampler::sample(const Query& query, cudaStream_t stream) {
   for (std::size_t i = 0; i < query.fanout.size(); ++i) {
     Hop hop{static_cast<int>(i), query.fanout[i], frontier_begin, num_nodes_, num_edges_, 0};
     hop.num_edges = count_edges(hop, stream);
-    draw(hop, query.key, stream);
+    draw(hop, query, stream);
     const int64_t num_new = relabel(hop, stream);
     frontier_begin = num_nodes_;
     num_nodes_ += num_new;
@@ -286,20 +312,23 @@ int64_t CudaNeighborSampler::count_edges(const Hop& hop, cudaStream_t stream) {
   return num_edges;
 }
 
-void CudaNeighborSampler::draw(const Hop& hop, base::PhiloxKey key, cudaStream_t stream) {
+void CudaNeighborSampler::draw(const Hop& hop, const Query& query, cudaStream_t stream) {
   const auto edges = static_cast<std::size_t>(hop.num_edges), before = static_cast<std::size_t>(hop.first_edge);
   source_.extend(before + edges, before, stream);
   target_.extend(before + edges, before, stream);
+  if (query.edge_ids) e_id_.extend(before + edges, before, stream);
   const DrawArrays arrays{n_id_.data() + hop.frontier_begin,
                           offset_.data(),
                           list_.data(),
                           hop.fanout > kWarp ? position_.reserve(edges) : nullptr,
                           neighbour_.reserve(edges),
+                          query.edge_ids ? e_id_.data() + before : nullptr,
                           target_.data() + before,
                           static_cast<int32_t>(hop.frontier_begin)};
   const int64_t size = hop.frontier_end - hop.frontier_begin;
-  draw_kernel<<<base::grid_for(size * kWarp, max_blocks_), kBlockThreads, 0, stream>>>(topology_.index_bytes, arrays,
-                                                                                       size, key, hop.number);
+  const auto kernel = query.edge_ids ? draw_kernel<true> : draw_kernel<false>;
+  kernel<<<base::grid_for(size * kWarp, max_blocks_), kBlockThreads, 0, stream>>>(
+      topology_.indptr, topology_.index_bytes, arrays, size, query.key, hop.number);
   check_launch();
 }
 

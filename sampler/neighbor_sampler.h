@@ -42,6 +42,7 @@ struct SampledRef {
   const int32_t* target = nullptr;  // int32 [num_edges], batch-local
   int64_t num_nodes = 0;
   int64_t num_edges = 0;
+  const int64_t* e_id = nullptr;  // int64 [num_edges], place in the graph's indices; null: the query did without
 };
 
 class CudaNeighborSampler {
@@ -69,7 +70,7 @@ class CudaNeighborSampler {
   void forget_last_batch(cudaStream_t stream);
   void place_seeds(const Query& query, cudaStream_t stream);
   int64_t count_edges(const Hop& hop, cudaStream_t stream);
-  void draw(const Hop& hop, base::PhiloxKey key, cudaStream_t stream);
+  void draw(const Hop& hop, const Query& query, cudaStream_t stream);
   int64_t relabel(const Hop& hop, cudaStream_t stream);  // returns the number of new nodes
   int64_t read_back(const int64_t* value, cudaStream_t stream);
 
@@ -83,6 +84,7 @@ class CudaNeighborSampler {
   base::DeviceArray<int64_t> selected_;             // int64 [1]
   base::Scratch<int64_t> n_id_;                     // int64 [num_nodes]
   base::Scratch<int32_t> source_, target_;          // int32 [num_edges]
+  base::Scratch<int64_t> e_id_;                     // int64 [num_edges], where the query wants them
   base::Scratch<int64_t> offset_;                   // int64 [frontier + 1]
   base::Scratch<DrawnList> list_;                   // [frontier]
   base::Scratch<int64_t> neighbour_;                // int64 [edges of the hop], global ids
@@ -90,6 +92,7 @@ class CudaNeighborSampler {
   base::Scratch<int64_t> first_;                    // int64 [edges of the hop], edges that reach a new node
   base::Scratch<std::byte> temporary_;              // CUB
   int64_t num_nodes_ = 0, num_edges_ = 0;
+  bool edge_ids_ = false;  // of the last sample()
 };
 
 }  // namespace cohort::sampler

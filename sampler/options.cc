@@ -173,6 +173,8 @@ Options read_options(const std::filesystem::path& run_json) {
   members.read("fetch_sms", options.fetch_sms);
   members.read("reuse", options.reuse);
   members.read("seed", options.seed);
+  members.read("edge_ids", options.edge_ids);
+  members.read("edge_weights", options.edge_weights);
   members.read("owner_pid", options.owner_pid);
   members.read("end_with_parent", options.end_with_parent);
   members.read("poison_slots", options.poison_slots);

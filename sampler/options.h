@@ -23,6 +23,8 @@ struct Options {
   int fetch_sms = 0;   // GPU: SMs that fetch rows; 0: a default
   bool reuse = false;  // GPU: copy rows that other slots hold; who reads slots must not change them
   uint64_t seed = 0;
+  bool edge_ids = false;      // batches say which edges of the data set they have
+  bool edge_weights = false;  // batches have the weights of their edges
 
   // The cache.
   std::vector<int64_t> cache_bytes;   // int64 [num_ranks], budget of each rank's GPU, index included; empty: no cache

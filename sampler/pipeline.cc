@@ -25,13 +25,15 @@ int64_t num_targets(const channel::Batch& batch) { return batch.num_nodes - batc
 
 SlotArrays arrays_of(int slot, std::byte* data, const channel::Batch& batch) {
   return {reinterpret_cast<int64_t*>(data + batch.n_id_offset),
-          reinterpret_cast<int64_t*>(data + batch.y_offset),
+          data + batch.y_offset,
           reinterpret_cast<int64_t*>(data + batch.edge_index_offset),
           reinterpret_cast<int64_t*>(data + batch.input_id_offset),
           data + batch.x_offset,
           slot,
           reinterpret_cast<int64_t*>(data + batch.indptr_offset),
-          num_targets(batch)};
+          num_targets(batch),
+          batch.e_id_offset == 0 ? nullptr : reinterpret_cast<int64_t*>(data + batch.e_id_offset),
+          batch.edge_weight_offset == 0 ? nullptr : reinterpret_cast<float*>(data + batch.edge_weight_offset)};
 }
 
 channel::Batch describe(const channel::Request& request, const Schedule& schedule, uint64_t step,
@@ -109,7 +111,7 @@ void Pipeline::serve_pass(const channel::Request& request) {
 Query Pipeline::query(Pass& pass, uint64_t step) const {
   return {pass.schedule.seeds(step),
           std::span(pass.request.fanout).first(static_cast<std::size_t>(pass.request.num_hops)),
-          batch_key(options_.seed, pass.request.epoch, step)};
+          batch_key(options_.seed, pass.request.epoch, step), options_.edge_ids || graph_.edge_weights != nullptr};
 }
 
 Counts Pipeline::sample(const Query& query, uint64_t step) {
@@ -134,7 +136,7 @@ void Pipeline::build_batch(int slot, Pass& pass, uint64_t step) {
   publisher_.set_stage(Stage::kFetching, number);
   channel::Batch batch = describe(request, pass.schedule, step, counts);
   const std::size_t bytes =
-      lay_out({counts.num_nodes, counts.num_edges, batch.num_seeds, graph_.row_bytes, num_targets(batch)}, batch);
+      lay_out(shape_of(counts.num_nodes, counts.num_edges, batch.num_seeds, num_targets(batch)), batch);
   std::byte* data = publisher_.memory(slot, bytes, slot_bytes_to_ask(request, bytes));
   const base::ProfilerRange range("fetch", step);
   backend_.before_fetch([&](void* stream) { publisher_.wait_drained(slot, stream); });
@@ -156,12 +158,18 @@ void Pipeline::publish_empty(int slot, const channel::Request& request, const Sc
   publisher_.publish(slot, describe(request, schedule, step, none));
 }
 
+channel::BatchShape Pipeline::shape_of(int64_t num_nodes, int64_t num_edges, int64_t num_seeds,
+                                       int64_t num_targets) const {
+  return {num_nodes,   num_edges,         num_seeds,          graph_.row_bytes,
+          num_targets, options_.edge_ids, graph_.label_bytes, graph_.edge_weights != nullptr};
+}
+
 std::size_t Pipeline::slot_bytes_to_ask(const channel::Request& request, std::size_t needed_bytes) const {
   const WorstCase bound = worst_case(request, graph_.num_nodes);
   if (bound.num_edges >= 0) {
     channel::Batch unused{};
     const std::size_t worst =
-        lay_out({bound.num_nodes, bound.num_edges, request.batch_size, graph_.row_bytes, bound.num_targets}, unused);
+        lay_out(shape_of(bound.num_nodes, bound.num_edges, request.batch_size, bound.num_targets), unused);
     if (worst <= kWorstCaseSlotBytes) return std::max(worst, needed_bytes);
   }
   return needed_bytes + needed_bytes / 4;

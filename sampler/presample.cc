@@ -46,17 +46,16 @@ class BatchMemory {
     const auto num_nodes = static_cast<std::size_t>(counts.num_nodes);
     const auto num_edges = static_cast<std::size_t>(counts.num_edges);
     n_id_.resize(std::max(n_id_.size(), num_nodes));
-    y_.resize(n_id_.size());
     edge_index_.resize(std::max(edge_index_.size(), 2 * num_edges));
     input_id_.resize(std::max(input_id_.size(), input_id.size()));
-    backend.fetch({n_id_.data(), y_.data(), edge_index_.data(), input_id_.data(), nullptr}, input_id);
+    backend.fetch({n_id_.data(), nullptr, edge_index_.data(), input_id_.data(), nullptr}, input_id);
     base::require(backend.finished(), "a backend on the CPU, which is done when fetch() returns");
     return {std::span(n_id_).first(num_nodes), counts.num_nodes - counts.nodes_per_hop.back(),
             std::span(edge_index_).subspan(num_edges, num_edges)};
   }
 
  private:
-  std::vector<int64_t> n_id_, y_, edge_index_, input_id_;
+  std::vector<int64_t> n_id_, edge_index_, input_id_;
 };
 
 std::string describe(const std::filesystem::path& file, const cache::Hotness& hotness, bool reused, bool stable) {

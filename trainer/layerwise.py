@@ -128,11 +128,13 @@ class Layerwise:
         return self.scratch / f"hidden-{number}.npy" if self.memory.mapped else None
 
 
-def keep_scores(out: np.ndarray) -> Callable[[int, torch.Tensor], None]:
-    """Writes scores, or their largest class where `out` is int64 [V], into `out`."""
+def keep_scores(
+    out: np.ndarray, best: Callable[[torch.Tensor], torch.Tensor] | None = None
+) -> Callable[[int, torch.Tensor], None]:
+    """Writes scores, or what `best` makes of them, into `out`."""
 
     def take(first: int, scores: torch.Tensor) -> None:
-        kept = scores.argmax(dim=1) if out.ndim == 1 else scores
+        kept = scores if best is None else best(scores)
         out[first : first + len(scores)] = kept.numpy()
 
     return take

@@ -10,6 +10,7 @@ import tempfile
 import warnings
 import weakref
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -17,6 +18,7 @@ from torch_geometric.data import Data
 
 from cohort.base.errors import CohortError
 from cohort.base.programs import POLITE, log_tail, program
+from cohort.cache.budget import slot_edge_bytes
 from cohort.cache.options import CacheOptions, sampler_members
 from cohort.channel.run_folder import RunFolder, meeting_point, rank_folders
 from cohort.trainer.cache_arguments import cache_options, with_gpu_memory
@@ -56,6 +58,9 @@ class NeighborLoader:
         order: how a GPU reads host rows of a batch: "address" (ascending) or "asis".
         reuse: a GPU copies rows that batches before left in the shared buffer, instead of fetching them again. Only for
             scripts that never change ``batch.x`` in place (``batch.clone()`` may be changed).
+        edge_ids: batches have ``e_id`` int64 [num_edges], in the order of ``edge_index``: the place of each edge in the
+            data set's ``indices``, which is its column in ``cohort.dataset.open(data).to_pyg().edge_index``.
+        edge_weights: batches have ``edge_weight`` float32 [num_edges], of a data set whose edges have weights.
         sampler_sms: the first so many SMs of the GPU are the sampler's, and PyTorch's current stream becomes one of the
             others, so that neither disturbs the other. 0: all are shared.
         cliques: GPUs that read each other's memory: "auto" (as the machine says), "none", "all", "2x4", "3+5".
@@ -63,7 +68,7 @@ class NeighborLoader:
 
     Each batch has ``x, edge_index, indptr, y, batch_size, n_id, input_id, num_sampled_nodes, num_sampled_edges``, nodes
     in PyG's order (seeds first, then by hop). ``x``, ``edge_index`` and ``indptr`` are views of shared memory: see
-    ``Batch``.
+    ``Batch``, also for what options add.
 
     Under torchrun and ``cohort run --gpus 0,1`` local rank 0 starts one sampler for all ranks of its machine, and every
     rank must make the same loaders. Batch b of a pass is for rank b mod WORLD_SIZE. All ranks get the same number of
@@ -96,6 +101,8 @@ class NeighborLoader:
         trainer_bytes: int | None = None,
         order: str = "address",
         reuse: bool = False,
+        edge_ids: bool = False,
+        edge_weights: bool = False,
         sampler_sms: int = 0,
         cliques: str = "auto",
         limit_seconds: float = 600.0,
@@ -111,8 +118,9 @@ class NeighborLoader:
         self._loaded: list[int] | None = None  # the same of a state, with which the next iteration begins
         if _sampler is None:
             options = {"topology": topology, "compress": compress, "order": order, "num_slots": num_slots, "seed": seed}
-            options["reuse"] = reuse
+            options |= {"reuse": reuse, "edge_ids": bool(edge_ids), "edge_weights": bool(edge_weights)}
             cache = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes)
+            cache = replace(cache, slot_edge_bytes=slot_edge_bytes(edge_ids, edge_weights))
             _sampler = _Sampler(
                 Path(data), device, options | (_debug or {}), cache, self.num_neighbors, self.batch_size, limit_seconds
             )

@@ -132,6 +132,8 @@ class EpochReport:
     times and what was read of each.
 
     Attributes:
+        val_metrics: how good the model is in validation, by name: "accuracy"; "rmse" and "mae"; or "micro_f1", as the
+            data set's task is. Empty without validation.
         host_bytes: of feature rows read from host memory, encoded where they are kept so.
         row_tiers: feature rows by where they were read: how many, their stored bytes, the time of these reads.
         list_tiers: neighbour lists likewise: how many were drawn from, the bytes of the neighbours drawn and of what
@@ -147,6 +149,7 @@ class EpochReport:
     fetch_seconds: float = 0.0
     loss: float = 0.0
     val_accuracy: float | None = None
+    val_metrics: dict = field(default_factory=dict)
     num_batches: int = 0
     num_seeds: int = 0
     num_nodes: int = 0
@@ -195,6 +198,9 @@ class RunReport:
     test_accuracy: float | None = None
     val_accuracy: float | None = None
     best_epoch: int | None = None
+    task: str = "classification"  # the data set's
+    val_metrics: dict = field(default_factory=dict)  # as an epoch's, at the best of them
+    test_metrics: dict = field(default_factory=dict)
     device: str = ""
     num_ranks: int = 1
     time_sliced: bool = False
@@ -220,7 +226,7 @@ class RunReport:
 
     def take_up(self, earlier: dict) -> None:
         """Makes the results of an earlier part of the run, ``asdict`` of its report, the begin of this one's."""
-        for name in ("val_accuracy", "best_epoch", "bytes", "sampler_sms"):
+        for name in ("val_accuracy", "val_metrics", "best_epoch", "bytes", "sampler_sms"):
             setattr(self, name, earlier[name])
         self.epochs = [EpochReport(**epoch) for epoch in earlier["epochs"]]
 

@@ -61,13 +61,17 @@ class SampledGNN(nn.Module):
         edge_index: Tensor | list[Block],
         num_sampled_nodes: list[int] | None = None,
         num_sampled_edges: list[int] | None = None,
+        edge_weight: Tensor | None = None,
     ) -> Tensor:
         """Scores float [rows, out_dim]; the seeds are the first rows.
 
         Edges are one tensor for all layers, or a Block for each, of Cohort's layers. With the two lists of a sampled
-        batch, each layer leaves out the nodes and edges that no seed needs any more.
+        batch, each layer leaves out the nodes and edges that no seed needs any more. ``edge_weight`` [edges], for edges
+        that are a tensor, is for "gcn" alone, whose code is PyG's then.
         """
-        edges = edge_index
+        if edge_weight is not None and self.two_sided:
+            raise CohortError("edge_weight", "a model that takes weights: gcn", "another", "leave the weights out")
+        edges, weights = edge_index, {} if edge_weight is None else {"edge_weight": edge_weight}
         # Layers that take it do it as they read their input.
         between = Activation("relu", self.dropout, self.training) if self.fused and self.activation == "relu" else None
         for i, layer in enumerate(self.layers):
@@ -82,9 +86,11 @@ class SampledGNN(nn.Module):
                 num_targets = sum(num_sampled_nodes[:hops])  # rows only for the nodes that the next layer reads
                 if self.two_sided:
                     x = (x, x[:num_targets])
+                elif weights:
+                    weights = {"edge_weight": edge_weight[: edges.shape[1]]}
                 elif self.fused:
                     edges = block_of(edges, x.shape[0], num_targets)
-            x = layer(x, edges, activation=between) if between and i > 0 else layer(x, edges)
+            x = layer(x, edges, activation=between, **weights) if between and i > 0 else layer(x, edges, **weights)
             if i < len(self.layers) - 1 and not between:
                 x = self._activated(x)
         return x

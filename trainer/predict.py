@@ -25,10 +25,13 @@ from cohort.trainer.layerwise import Layerwise, keep_scores, plan_memory
 from cohort.trainer.model_file import load_weights
 from cohort.trainer.models import SampledGNN
 from cohort.trainer.node_rows import new_rows
+from cohort.trainer.targets import Targets, targets_of
 
 
-def model_of(run: Path, data: Dataset) -> SampledGNN:
-    """The model of a run, with its weights; of Cohort's layers, whoever's the run had: their weights are the same.
+def model_of(run: Path, data: Dataset) -> tuple[SampledGNN, Targets]:
+    """The model of a run, with its weights, and what it learned.
+
+    Its layers are Cohort's, whoever's the run had: their weights are the same.
 
     Raises:
         CohortError: it is no run, its model is not kept, or its features are not those of the data set.
@@ -39,11 +42,14 @@ def model_of(run: Path, data: Dataset) -> SampledGNN:
     except (OSError, ValueError, KeyError) as error:
         raise CohortError(str(run / "run.json"), "a run of cohort train", repr(error)) from error
     kind, feature_dim, hidden, num_classes, fanout = shape
+    if options.get("edge_weights"):
+        hint = "score nodes in batches: NeighborLoader(DIR, fanout, edge_weights=True), and the weights of model.pt"
+        raise CohortError(str(run / "run.json"), "a run without --edge-weights", "one with", hint)
     if feature_dim != data.feature_dim:
         raise CohortError(str(data.path), f"{feature_dim} features a node, as the run had", str(data.feature_dim))
     model = SampledGNN(kind, feature_dim, hidden, num_classes, len(fanout), dropout=0.0)
     load_weights(run, model)
-    return model
+    return model, targets_of(options.get("targets", "classification"))
 
 
 def predict(job: dict) -> None:
@@ -53,7 +59,7 @@ def predict(job: dict) -> None:
         CohortError: see `model_of` and `plan_memory`; a disk that is full; an output folder that is not there.
     """
     data, out = open_dataset(job["dataset"]), Path(job["out"])
-    model = model_of(Path(job["run"]), data)
+    model, targets = model_of(Path(job["run"]), data)
     hidden = max((model.width_of(i) for i in range(len(model.layers) - 1)), default=0)
     with_degrees = not model.two_sided
     memory = plan_memory(job["memory_bytes"], data.num_nodes, hidden, len(model.layers), with_degrees)
@@ -61,15 +67,17 @@ def predict(job: dict) -> None:
     layers = Layerwise(
         model, data, memory, temporary.with_name(f"{temporary.name}-hidden"), torch.device(job["device"])
     )
-    shape, dtype = (
-        ((data.num_nodes,), np.int64) if job["classes"] else ((data.num_nodes, model.num_classes), np.float32)
-    )
+    shape, dtype = (data.num_nodes, model.num_classes), np.float32
+    if job["classes"]:
+        shape, dtype = targets.answers(*shape)
     start = time.monotonic()
     try:
         scores = new_rows(shape, temporary, dtype)
         with _bar(job["quiet"], memory.mapped) as progress:
             bar = progress.add_task("", total=layers.work)
-            layers.run(keep_scores(scores), lambda done: progress.advance(bar, done))
+            layers.run(
+                keep_scores(scores, targets.best if job["classes"] else None), lambda done: progress.advance(bar, done)
+            )
         scores.flush()
         os.replace(temporary, out)
     except OSError as error:

@@ -13,6 +13,7 @@ from cohort.base.units import format_bytes
 from cohort.trainer.cache_report import measured
 from cohort.trainer.floor import told
 from cohort.trainer.metrics import TIERS, EpochReport, RunReport, StepClock
+from cohort.trainer.targets import Targets, targets_of
 
 UPDATE_SECONDS = 0.2
 
@@ -96,12 +97,14 @@ def print_table(report: RunReport, quiet: bool) -> None:
     if quiet:
         return
     ranks = report.num_ranks > 1
-    names = ["epoch", "seconds", "wait s", "train s", "reduce s", "sample s", "fetch s", "host bytes", "loss", "val %"]
+    targets = targets_of(report.task)
+    names = ["epoch", "seconds", "wait s", "train s", "reduce s", "sample s", "fetch s", "host bytes", "loss"]
+    names.append("val %" if report.task == "classification" else targets.title + " %" * targets.is_share)
     title = f"{report.num_ranks} ranks, the first on {report.device}" if ranks else report.device
     table = _table(f"Cohort on {title}", *(name for name in names if ranks or name != "reduce s"))
     shown = report.epochs if len(report.epochs) <= 8 else report.epochs[:3] + report.epochs[-4:]
     for epoch in shown:
-        for row in _rows(epoch):
+        for row in _rows(epoch, targets):
             table.add_row(*row)
     console = Console()
     console.print(table)
@@ -115,7 +118,8 @@ def print_table(report: RunReport, quiet: bool) -> None:
         if report.floor:
             console.print(told(report.floor["epochs"][-1], last), highlight=False, soft_wrap=True)
     console.print(
-        f"test accuracy {_percent(report.test_accuracy)}, at the best validation {_percent(report.val_accuracy)}"
+        f"test {targets.title} {_told(report.test_metrics, targets)},"
+        f" at the best validation {_told(report.val_metrics, targets)}"
     )
 
 
@@ -145,12 +149,12 @@ def _tier_table(report: RunReport) -> Table:
     return table
 
 
-def _rows(epoch: EpochReport) -> list[list[str]]:
+def _rows(epoch: EpochReport, targets: Targets) -> list[list[str]]:
     """The epoch's row, or one a rank, "r0" and so on: what concerns all of them stands in the first."""
     whole = [
         format_bytes(epoch.host_bytes),
         f"{epoch.loss:.3f}",
-        "-" if epoch.val_accuracy is None else f"{100 * epoch.val_accuracy:.2f}",
+        _told(epoch.val_metrics, targets).removesuffix(" %"),
     ]
     names = ["seconds", "wait_seconds", "train_seconds", "all_reduce_seconds", "sample_seconds", "fetch_seconds"]
     if not epoch.ranks:
@@ -161,5 +165,9 @@ def _rows(epoch: EpochReport) -> list[list[str]]:
     return rows
 
 
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.2f} %"
+def _told(metrics: dict[str, float], targets: Targets) -> str:
+    """The metric by which models are compared; "-" where nobody measured it."""
+    value = metrics.get(targets.metric)
+    if value is None:
+        return "-"
+    return f"{100 * value:.2f} %" if targets.is_share else f"{value:.4g}"

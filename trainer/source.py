@@ -36,6 +36,9 @@ class Batch(Data):
     of target i are [indptr[i], indptr[i + 1]), and targets are all nodes but those first reached in the last hop.
     ``y`` int64 [num_nodes], ``n_id`` int64 [num_nodes] (global ids, seeds first), ``input_id`` int64 [batch_size]
     (positions in the seed set) are copies.
+
+    ``e_id`` int64 [num_edges], a view, is there where the loader was asked for it: the place of each edge in the data
+    set's ``indices``, as PyG's loader has it. So is ``edge_weight`` float32 [num_edges], the edges' weights.
     """
 
 
@@ -153,6 +156,7 @@ def _indptr_of(slot) -> torch.Tensor:
 
 def _batch_of(slot) -> Batch:
     indptr = _indptr_of(slot)
+    of_edges = {name: value for name in ("e_id", "edge_weight") if (value := getattr(slot, name)) is not None}
     return Batch(
         x=slot.x,
         edge_index=keep_offsets(slot.edge_index, indptr),
@@ -163,6 +167,7 @@ def _batch_of(slot) -> Batch:
         batch_size=slot.num_seeds,
         num_sampled_nodes=slot.num_sampled_nodes,
         num_sampled_edges=slot.num_sampled_edges,
+        **of_edges,
     )
 
 

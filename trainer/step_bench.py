@@ -15,6 +15,7 @@ from torch import Tensor
 from cohort.nn.block import block_of
 from cohort.trainer.models import SampledGNN
 from cohort.trainer.source import BatchSource
+from cohort.trainer.targets import targets_of
 from cohort.trainer.train_step import Scores, TrainStep, adam
 
 WARM_UP_STEPS = 10
@@ -37,8 +38,8 @@ def measure_steps(source: BatchSource, run: dict, out: Path) -> None:
 
     Args:
         run: run.json; its member "trainer" has "models", "layers" ("pyg", "csr" for sage, "cohort"), "amp" (both: false
-            and true), "matmul_precision", "fanout", "batch_size", "hidden", "num_classes", "feature_dim", "steps",
-            "seed".
+            and true), "matmul_precision", "fanout", "batch_size", "hidden", "num_classes", "targets", "feature_dim",
+            "steps", "seed".
     """
     options = run["trainer"]
     torch.set_float32_matmul_precision(options["matmul_precision"])
@@ -99,7 +100,13 @@ def _step_of(
         for layer in model.layers:
             layer.__class__ = CsrSAGEConv
     scores = Scores(model, amp, keep_half=layers == "cohort")
-    return TrainStep(scores, adam(model, device, 0.003), device, graphs_of=slot.num_seeds if graphs else None)
+    return TrainStep(
+        scores,
+        adam(model, device, 0.003),
+        device,
+        graphs_of=slot.num_seeds if graphs else None,
+        targets=targets_of(options["targets"]),
+    )
 
 
 def _peak_bytes(step: TrainStep, slot, device: torch.device) -> int:

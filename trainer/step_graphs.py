@@ -46,13 +46,15 @@ class _Inputs:
 
     Args:
         sizes: padded.
+        like: labels of any number of nodes.
     """
 
-    def __init__(self, sizes: Sizes, device: torch.device):
+    def __init__(self, sizes: Sizes, device: torch.device, like: Tensor):
         def empty(count: int) -> Tensor:
             return torch.zeros(count, dtype=torch.int64, device=device)
 
-        self.y, self._source = empty(sizes.nodes[0]), empty(sizes.edges[-1])
+        self.y = like.new_zeros((sizes.nodes[0], *like.shape[1:]), device=device)
+        self._source = empty(sizes.edges[-1])
         self._offsets = [empty(targets + 1) for targets in sizes.nodes[:-1]]  # by hop; of all hops up to it
         parts = zip(self._offsets, sizes.edges, sizes.nodes[1:], sizes.nodes[:-1], strict=True)
         blocks = [Block(offsets, self._source[:edges], *ends) for offsets, edges, *ends in parts]
@@ -60,7 +62,7 @@ class _Inputs:
 
     def load(self, slot, sizes: Sizes) -> None:
         """Copies the batch of a slot, which has ``sizes``."""
-        self.y.copy_(slot.y[: self.y.numel()])
+        self.y.copy_(slot.y[: len(self.y)])
         self._source[: sizes.edges[-1]].copy_(slot.edge_index[0])
         indptr = slot.indptr
         for offsets, edges, targets in zip(self._offsets, sizes.edges, sizes.nodes[:-1], strict=True):
@@ -73,7 +75,7 @@ class StepGraphs:
     """Runs a step on batches as CUDA graphs.
 
     Args:
-        step: takes features [padded nodes, dim], a Block a layer, and y int64 [seeds]; what it does must depend on
+        step: takes features [padded nodes, dim], a Block a layer, and the seeds' labels; what it does must depend on
             nothing else but tensors that stay where they are, and on the keys that activated() draws.
     """
 
@@ -93,7 +95,7 @@ class StepGraphs:
         if x.shape[0] > sizes.nodes[-1]:
             x[sizes.nodes[-1] :].zero_()
         if padded not in self._inputs:
-            self._inputs[padded] = _Inputs(padded, self._device)
+            self._inputs[padded] = _Inputs(padded, self._device, slot.y)
         inputs = self._inputs[padded]
         inputs.load(slot, sizes)
         graph = self._graph_of(x, padded, inputs)

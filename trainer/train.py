@@ -34,6 +34,7 @@ from cohort.trainer.sm_partition import (
 )
 from cohort.trainer.source import BatchSource, Pass
 from cohort.trainer.stop import StopRequest
+from cohort.trainer.targets import targets_of
 from cohort.trainer.train_step import Scores, TrainStep, adam
 from cohort.trainer.watch import Watch
 
@@ -54,6 +55,7 @@ class TrainOptions:
     seed: int
     num_classes: int
     feature_dim: int
+    targets: str = "classification"  # the data set's task, see targets.py
     quiet: bool = False
     profile: bool = False  # see recorder.py
     sampler_sms: int | str = 0  # GPU: the first so many SMs are the sampler's; "auto": tried out; 0: all are shared
@@ -65,6 +67,7 @@ class TrainOptions:
     prometheus: str | None = None  # a file
     partition: dict | None = None  # ranks train on seeds of parts of their own: see seed_parts.py
     max_batches: int | None = None  # of each pass; for a run that is only to be measured, and makes no checkpoints
+    edge_weights: bool = False  # of a data set that has them; gcn alone
     checkpoint_every: int | None = None  # steps; None: at the end of each epoch
 
 
@@ -94,6 +97,7 @@ class Trainer:
         stop: StopRequest | None = None,
     ):
         self.options, self.source, self.ranks, self.out = options, source, ranks, out
+        self.targets = targets_of(options.targets)
         self.checkpoint, self.stop = checkpoint, stop or StopRequest()
         self.agreement = Agreement(ranks, source.device)
         self.quiet = options.quiet or ranks.rank > 0
@@ -123,7 +127,7 @@ class Trainer:
         self.recorder = Recorder(self.device, options.epochs, options.profile)
         watched = (options.tensorboard, options.prometheus and Path(options.prometheus)) if ranks.rank == 0 else ()
         self.watch = Watch(out, *watched, num_ranks=ranks.size)
-        self.report = RunReport(device=str(self.device), num_ranks=ranks.size)
+        self.report = RunReport(task=options.targets, device=str(self.device), num_ranks=ranks.size)
         self.running = RunningEpoch(0, self.device)
         self.best_model: dict | None = None  # parameters of the epoch that did best in validation
 
@@ -151,14 +155,15 @@ class Trainer:
         self.model.load_state_dict(self.best_model)
         self._keep_model(self.best_model)  # a disk may have been full when it was the best
         if self.sizes["test"]:
-            self.report.test_accuracy = self.evaluate(self._ask("test", self.options.eval_fanout))
+            self.report.test_metrics = self.evaluate(self._ask("test", self.options.eval_fanout))
+            self.report.test_accuracy = self.report.test_metrics.get("accuracy")
         if self.device.type == "cuda" and self.report.cache is None:
             peak_bytes = peak_beside_slots(self.device, self.source.slots_bytes)
             self.report.trainer_peak_bytes = max(self.ranks.gather(peak_bytes))
         if self.options.max_batches is None:
             self._find_floor()
         self._write_summary()
-        self.watch.run_ended(self.report.test_accuracy)
+        self.watch.run_ended(self.report.test_metrics)
         return self.report
 
     def _run_epochs(self, metrics: MetricsFile | None) -> None:
@@ -173,7 +178,8 @@ class Trainer:
                     asked = self._ask_for_epoch(epoch + 1)
                 self.recorder.epoch_begins(epoch)
                 report = self.train_epoch(train_pass, progress)
-                report.val_accuracy = self.evaluate(val_pass) if val_pass else None
+                report.val_metrics = self.evaluate(val_pass) if val_pass else {}
+                report.val_accuracy = report.val_metrics.get("accuracy")
                 self.recorder.epoch_ended(self.ranks, self.out)
                 self._keep(report, metrics)
                 self.running = RunningEpoch(epoch + 1, self.device)
@@ -239,9 +245,12 @@ class Trainer:
         """Steps of a model; without ``sum_over_ranks`` without other ranks."""
         alone = sum_over_ranks is None or self.ranks.size == 1
         takes_graphs = alone and self.options.cuda_graphs and self.device.type == "cuda"
+        takes_graphs = takes_graphs and not self.options.edge_weights  # PyG's code runs
         graphs_of = self.options.batch_size if takes_graphs and self.options.layers == "cohort" else None
         sums = {} if alone else {"sum_over_ranks": sum_over_ranks}
-        return TrainStep(self._scores_of(model), optimizer, self.device, graphs_of=graphs_of, **sums)
+        return TrainStep(
+            self._scores_of(model), optimizer, self.device, graphs_of=graphs_of, targets=self.targets, **sums
+        )
 
     def _step_of_a_copy(self) -> TrainStep:
         """Steps of a copy of the model, without other ranks."""
@@ -293,31 +302,31 @@ class Trainer:
         }
 
     @torch.no_grad()
-    def evaluate(self, which: Pass) -> float:
-        """Share of the pass's labelled seeds, those of all ranks, that are classified right."""
+    def evaluate(self, which: Pass) -> dict[str, float]:
+        """How good the model is on the pass's labelled seeds, those of all ranks: a number by name."""
         self.model.eval()
-        right, labelled, stops = counts = torch.zeros(3, device=self.device)
+        sums = torch.zeros(
+            self.targets.num_sums + 1, dtype=torch.float64, device=self.device
+        )  # the last: ranks that stop
         read = EpochReport(0)
         self.recorder.pass_begins("validate")
         clock = StepClock(self.device)
         scores = self._scores_of(self.model)
         for slot in self._slots(which):
             self.recorder.step_begins(clock.step_begins())
-            y = slot.y[: slot.num_seeds]
-            right += ((scores.of_slot(slot).argmax(dim=1) == y) & (y >= 0)).sum()
-            labelled += (y >= 0).sum()
+            sums[:-1] += self.targets.sums(scores.of_slot(slot), slot.y[: slot.num_seeds])
             self.recorder.step_ended(clock.step_ended(), slot)
             read.add(slot)
             if self.stop.asked:
-                stops += 1
+                sums[-1] += 1
                 break
         read_by_rank = self.ranks.gather(read.row_tiers)
-        if self.ranks.sum(counts)[2] > 0:
+        if self.ranks.sum(sums)[-1] > 0:
             self._save()
             self.stop.leave()
         for row_tiers in read_by_rank:
             self.report.add_bytes(row_tiers)
-        return (right / labelled.clamp(min=1)).item()
+        return self.targets.metrics(sums[:-1])
 
     def _slots(self, which: Pass):
         """The slots of the pass, or of its first `max_batches` steps; where they fail, the state is saved first."""
@@ -367,8 +376,11 @@ class Trainer:
 
     def _is_best(self, report: EpochReport) -> bool:
         """True when this epoch's weights are the ones to keep: best in validation, or the last without validation."""
-        if report.val_accuracy is not None and self.report.val_accuracy is not None:
-            if report.val_accuracy <= self.report.val_accuracy:
+        metric = self.targets.metric
+        if metric in report.val_metrics and metric in self.report.val_metrics:
+            gain = report.val_metrics[metric] - self.report.val_metrics[metric]
+            if not (gain < 0 if self.targets.less_is_better else gain > 0):
                 return False
-        self.report.val_accuracy, self.report.best_epoch = report.val_accuracy, report.epoch
+        self.report.val_accuracy, self.report.val_metrics = report.val_accuracy, report.val_metrics
+        self.report.best_epoch = report.epoch
         return True

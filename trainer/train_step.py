@@ -3,13 +3,13 @@
 from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from cohort.nn.block import Block
 from cohort.trainer.models import model_input
 from cohort.trainer.source import edges_of
 from cohort.trainer.step_graphs import StepGraphs
+from cohort.trainer.targets import CLASSES, Targets
 
 
 def adam(model: torch.nn.Module, device: torch.device, lr: float, weight_decay: float = 0.0) -> torch.optim.Adam:
@@ -32,13 +32,20 @@ class Scores:
 
     def of_slot(self, slot) -> Tensor:
         """float32 [seeds, num_classes]"""
-        return self(slot.x, edges_of(slot), slot.num_seeds, slot.num_sampled_nodes, slot.num_sampled_edges)
+        sizes = slot.num_sampled_nodes, slot.num_sampled_edges
+        return self(slot.x, edges_of(slot), slot.num_seeds, *sizes, *_weights_of(slot))
 
-    def __call__(self, x: Tensor, edges: Tensor | list[Block], num_seeds: int, *sizes: list[int]) -> Tensor:
+    def __call__(self, x: Tensor, edges: Tensor | list[Block], num_seeds: int, *sizes: list[int] | Tensor) -> Tensor:
         """float32 [num_seeds, num_classes]; for the arguments see SampledGNN."""
         with torch.autocast(x.device.type, torch.bfloat16, enabled=self._amp):
             scores = self.model(model_input(x, self._keep_half), edges, *sizes)
         return scores[:num_seeds].float()
+
+
+def _weights_of(slot) -> tuple[Tensor, ...]:
+    """What a model takes after the sizes of a batch: the edges' weights, where it has them."""
+    weights = getattr(slot, "edge_weight", None)
+    return () if weights is None else (weights,)
 
 
 class TrainStep:
@@ -49,11 +56,12 @@ class TrainStep:
         optimizer: from adam().
         device: the trainer's.
         sum_over_ranks: of a tensor, in place.
+        targets: what the model learns.
         graphs_of: seeds of batches that are run as CUDA graphs (see step_graphs.py); None: none are.
 
     Attributes:
         loss_sum, num_labelled: [] on the device, sums over the steps since reset(): of the loss over this rank's
-            labelled seeds, and of the labelled seeds of all ranks.
+            labelled seeds, and of the labelled seeds of all ranks; for several labels a seed, of labels.
     """
 
     def __init__(
@@ -63,7 +71,9 @@ class TrainStep:
         device: torch.device,
         sum_over_ranks: Callable[[Tensor], Tensor] = lambda values: values,
         graphs_of: int | None = None,
+        targets: Targets = CLASSES,
     ):
+        self._targets = targets
         self._scores, self._optimizer, self._sum_over_ranks = scores, optimizer, sum_over_ranks
         self.loss_sum = torch.zeros((), device=device)
         self.num_labelled = torch.zeros((), device=device)
@@ -81,13 +91,14 @@ class TrainStep:
             self._graphs(slot)
         else:
             y = slot.y[: slot.num_seeds]
-            self._run(slot.x, edges_of(slot), y, slot.num_sampled_nodes, slot.num_sampled_edges)
+            sizes = slot.num_sampled_nodes, slot.num_sampled_edges
+            self._run(slot.x, edges_of(slot), y, *sizes, *_weights_of(slot))
 
-    def _run(self, x: Tensor, edges: Tensor | list[Block], y: Tensor, *sizes: list[int]) -> None:
+    def _run(self, x: Tensor, edges: Tensor | list[Block], y: Tensor, *sizes: list[int] | Tensor) -> None:
         self._optimizer.zero_grad(set_to_none=True)
-        labelled = self._sum_over_ranks((y >= 0).sum())
+        labelled = self._sum_over_ranks(self._targets.count(y))
         scores = self._scores(x, edges, y.shape[0], *sizes)
-        loss = F.cross_entropy(scores, y, ignore_index=-1, reduction="sum") / labelled.clamp(min=1)
+        loss = self._targets.loss_sum(scores, y) / labelled.clamp(min=1)
         loss.backward()
         self._optimizer.step()
         self.loss_sum += loss.detach() * labelled

@@ -63,13 +63,13 @@ class Watch:
         if self._file:
             self._write(running=True)
 
-    def run_ended(self, test_accuracy: float | None) -> None:
+    def run_ended(self, test_metrics: dict[str, float]) -> None:
         """Tells that the run has ended well."""
-        if test_accuracy is not None:
-            self._scalars["accuracy/test"] = test_accuracy
+        of_test = {f"{name}/test": value for name, value in test_metrics.items()}
+        self._scalars |= of_test
         if self._events:
-            if test_accuracy is not None:
-                self._events.add_scalar("accuracy/test", test_accuracy, self._epochs)
+            for name, value in of_test.items():
+                self._events.add_scalar(name, value, self._epochs)
             self._events.close()
         if self._file:
             self._write(running=False)
@@ -100,10 +100,9 @@ class Watch:
 
 
 def scalars_of(report: EpochReport) -> dict[str, float]:
-    """{"group/name": value} of an epoch: loss, accuracy, seconds, bytes of rows and shares of rows by tier."""
+    """{"group/name": value} of an epoch: loss, accuracy or alike, seconds, bytes of rows and shares of rows by tier."""
     scalars = {"loss/train": report.loss}
-    if report.val_accuracy is not None:
-        scalars["accuracy/val"] = report.val_accuracy
+    scalars |= {f"{name}/val": value for name, value in report.val_metrics.items()}
     scalars["seconds/epoch"] = report.seconds
     scalars |= {f"seconds/{part}": getattr(report, f"{part}_seconds") for part in PARTS}
     scalars |= {f"bytes/{tier}": read["bytes"] for tier, read in report.row_tiers.items()}

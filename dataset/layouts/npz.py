@@ -11,7 +11,18 @@ import scipy.sparse
 from cohort.base.errors import CohortError
 from cohort.dataset import arrays
 from cohort.dataset.array_file import UNREADABLE, open_npy
-from cohort.dataset.graph import Edges, Graph, Rows, edges_of_arrays, edges_of_files, rows_of_file, rows_of_matrix
+from cohort.dataset.graph import (
+    Edges,
+    Graph,
+    Rows,
+    Weights,
+    edges_of_arrays,
+    edges_of_files,
+    rows_of_file,
+    rows_of_matrix,
+    weights_of_array,
+    weights_of_file,
+)
 from cohort.dataset.writer import SPLITS
 
 
@@ -68,21 +79,35 @@ def read_npz(source: Path) -> Graph:
     inputs.demand("labels")
 
     def labels() -> tuple[str, np.ndarray]:
-        place = inputs.place("labels")
-        return place, arrays.integers(place, inputs["labels"], (num_nodes,))
+        return inputs.place("labels"), inputs["labels"]
 
     def splits() -> list[np.ndarray]:
         return [arrays.integers(inputs.place(split), inputs[split]) for split in SPLITS]
 
+    weights = _weights(inputs)
     has_splits = set(SPLITS) <= set(inputs.keys)
     return Graph(
         name=source.resolve().stem,
         edges=edges,
         features=rows,
+        edge_weights=weights,
         labels=labels,
         splits=splits if has_splits else None,
         num_nodes=num_nodes,
+        any_task=True,
     )
+
+
+def _weights(inputs: Source) -> Weights | None:
+    """edge_weights [E], of the edges src -> dst."""
+    if "edge_weights" not in inputs.keys:
+        return None
+    place = inputs.place("edge_weights")
+    if "adj_indptr" in inputs.keys:
+        raise CohortError(place, "edges as src and dst beside it", "a CSR matrix", "write the edges as src and dst")
+    if inputs.is_folder:
+        return weights_of_file(open_npy(inputs.path / "edge_weights.npy"))
+    return weights_of_array(place, inputs["edge_weights"])
 
 
 def _read_plain(inputs: Source) -> tuple[Edges, Rows, int]:

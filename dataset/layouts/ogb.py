@@ -31,7 +31,7 @@ def read_ogb(source: Path) -> Graph:
         hint = "export the relation that you want as an edge list and import that"
         raise CohortError(str(raw), "a graph with one type of nodes", "several (triplet-type-list.csv.gz)", hint)
     graph = _read_binary(raw, name) if (raw / "data.npz").exists() else _read_text(raw, name)
-    graph.splits = _splits(source / "split")
+    graph.splits, graph.any_task = _splits(source / "split"), True
     graph.reverse = name.removesuffix("_pyg").removesuffix("_dgl") in WITH_REVERSE
     if graph.reverse:
         graph.notes.append(f"{name}: the reverse of each edge is added, as OGB does; --no-reverse-edges leaves it out")

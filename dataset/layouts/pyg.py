@@ -9,7 +9,7 @@ import numpy as np
 
 from cohort.base.errors import CohortError
 from cohort.dataset import arrays
-from cohort.dataset.graph import Graph, edges_of_arrays, rows_of_matrix
+from cohort.dataset.graph import Graph, Weights, edges_of_arrays, rows_of_matrix, weights_of_array
 from cohort.dataset.layouts.torch_files import load_tensors
 
 HINT = (
@@ -26,6 +26,7 @@ def read_data(source: Path, name: str | None = None) -> Graph:
         if data.get(key) is None:
             raise CohortError(place, f"a tensor {key}", ", ".join(map(str, data)) or "none", HINT)
     tensors = {key: _tensor(place, key, data[key]) for key in ("x", "edge_index", "y", *MASKS) if _is_there(data, key)}
+    weights, weights_key = _weights(place, data)
     edge_index = tensors["edge_index"].numpy()
     arrays.demand_shape(f"{place}: edge_index", edge_index, (2, None))
     x, dtype = _rows(place, tensors["x"])
@@ -38,7 +39,10 @@ def read_data(source: Path, name: str | None = None) -> Graph:
         features=rows_of_matrix(f"{place}: x", x, dtype),
         labels=(lambda: (f"{place}: y", tensors["y"].numpy())) if "y" in tensors else None,
         splits=(lambda: [_mask(place, mask, tensors[mask].numpy()) for mask in MASKS]) if has_masks else None,
+        edge_weights=weights,
+        notes=[f"{weights_key}: the edges' weights"] if weights else [],
         num_nodes=len(x),
+        any_task=True,
     )
 
 
@@ -55,6 +59,17 @@ def _dict_of(place: str, found: Any) -> dict:
     if not isinstance(found, dict):
         raise CohortError(place, "a Data object or a dict of tensors", type(found).__name__, HINT)
     return found
+
+
+def _weights(place: str, data: dict) -> tuple[Weights | None, str]:
+    """edge_weight, or an edge_attr of one number an edge, and which of them."""
+    for key in ("edge_weight", "edge_attr"):
+        if not _is_there(data, key):
+            continue
+        weights = _tensor(place, key, data[key]).numpy()
+        if key == "edge_weight" or weights.ndim == 1 or weights.shape[1:] == (1,):
+            return weights_of_array(f"{place}: {key}", weights), key
+    return None, ""
 
 
 def _is_there(data: dict, key: str) -> bool:

@@ -14,6 +14,7 @@ from cohort.dataset.array_file import ArrayFile, open_npy, open_raw
 from cohort.dataset.graph import (
     Edges,
     Rows,
+    Weights,
     edges_of_files,
     edges_of_pairs,
     edges_of_parquet,
@@ -21,6 +22,9 @@ from cohort.dataset.graph import (
     rows_of_file,
     rows_of_parquet,
     rows_of_text,
+    weights_of_file,
+    weights_of_parquet,
+    weights_of_text,
 )
 from cohort.dataset.parquet_file import ParquetFile
 from cohort.dataset.text_file import TextFile, TextOptions
@@ -66,6 +70,41 @@ def read_edges(path: Path, destinations: Path | None, options: TextOptions) -> E
     if ends[0] == ends[1]:
         raise CohortError("--columns", "two different columns", ", ".join(columns))
     return edges_of_text(file, ends)
+
+
+def read_weight_column(path: Path, column: str, options: TextOptions) -> Weights:
+    """The weights in a column, named or numbered from 0, of an edge list in a text or a Parquet file."""
+    kind = kind_of(path)
+    if kind == "parquet":
+        table = ParquetFile(path)
+        return weights_of_parquet(table, table.demand([column])[0])
+    if kind != "csv":
+        hint = "give the weights with --edge-weights FILE"
+        raise CohortError("--weight-column", "an edge list of text or Parquet", f"a file {path.name}", hint)
+    file = TextFile(path, _of_edges(options))
+    return weights_of_text(file, file.column(column))
+
+
+def read_weights(path: Path) -> Weights:
+    """The weights [E] of a .npy file, or of a text or a Parquet file of one column."""
+    kind = kind_of(path)
+    if kind == "npy":
+        return weights_of_file(open_npy(path))
+    if kind == "parquet":
+        table = ParquetFile(path)
+        _demand_one_column(path, len(table.names))
+        return weights_of_parquet(table, table.names[0])
+    if kind == "csv":
+        file = TextFile(path)
+        _demand_one_column(path, file.num_fields)
+        return weights_of_text(file, 0)
+    raise CohortError(str(path), "a .npy, .csv or .parquet file", f"a file {path.name}")
+
+
+def _demand_one_column(path: Path, count: int) -> None:
+    if count != 1:
+        hint = "of an edge list, --weight-column names the column"
+        raise CohortError(str(path), "one column, a weight an edge", f"{count} columns", hint)
 
 
 def _of_edges(options: TextOptions) -> TextOptions:

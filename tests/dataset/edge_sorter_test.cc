@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
+#include <bit>
 #include <limits>
+#include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -81,6 +84,84 @@ TEST(EdgeSorter, AgreesWithItsSlowTwin) {
       }
     }
   }
+}
+
+// float32 [E]: few distinct ones, of both signs, so that equal edges have equal and other weights.
+std::vector<float> random_weights(std::size_t count) {
+  std::vector<float> out;
+  for (std::size_t i = 0; i < count; ++i) {
+    out.push_back(static_cast<float>(base::random_below(7, base::key_of(6), i, 0)) * 0.3F - 0.8F);
+  }
+  return out;
+}
+
+using WeightedPair = std::tuple<int64_t, int64_t, float>;  // destination, source, weight
+
+std::vector<WeightedPair> weighted_edges_in(const std::filesystem::path& folder) {
+  const auto file = map_npy(folder / "edge_weights.npy");
+  const auto weights = file.as<float>();
+  std::vector<WeightedPair> out;
+  for (const auto& [destination, source] : edges_in(folder)) {
+    out.emplace_back(destination, source, weights[out.size()]);
+  }
+  return out;
+}
+
+// What the options say of weights: those of equal edges stand by their bits, or are one sum.
+std::vector<WeightedPair> slow_weighted_twin(const Pairs& pairs, const std::vector<float>& weights,
+                                             const EdgeOptions& options) {
+  std::map<std::pair<int64_t, int64_t>, std::multiset<uint32_t>> all;
+  const auto put = [&](int64_t source, int64_t destination, float weight) {
+    all[{destination, source}].insert(std::bit_cast<uint32_t>(weight));
+  };
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const bool turned = options.transpose;
+    put(turned ? pairs.dst[i] : pairs.src[i], turned ? pairs.src[i] : pairs.dst[i], weights[i]);
+    if (options.reverse) put(turned ? pairs.src[i] : pairs.dst[i], turned ? pairs.dst[i] : pairs.src[i], weights[i]);
+  }
+  for (int64_t v = 0; options.self_loops == SelfLoops::kAdd && v < options.num_nodes; ++v) {
+    if (!all.contains({v, v})) put(v, v, 1);
+  }
+  std::vector<WeightedPair> out;
+  for (const auto& [ends, bits] : all) {
+    const bool loop = ends.first == ends.second;
+    if (loop && options.self_loops == SelfLoops::kRemove) continue;
+    double sum = 0;
+    for (const uint32_t one : bits) sum += std::bit_cast<float>(one);
+    if (options.dedupe || (loop && options.self_loops == SelfLoops::kAdd)) {
+      out.emplace_back(ends.first, ends.second, static_cast<float>(sum));
+    } else {
+      for (const uint32_t one : bits) out.emplace_back(ends.first, ends.second, std::bit_cast<float>(one));
+    }
+  }
+  return out;
+}
+
+TEST(EdgeSorter, WeightsAgreeWithTheirSlowTwin) {
+  const Pairs pairs = random_pairs(90, 5000);
+  const std::vector<float> weights = random_weights(5000);
+  for (const std::size_t memory_bytes : {kSmall, kLarge}) {
+    for (int bits = 0; bits < 8; ++bits) {
+      for (const SelfLoops loops : {SelfLoops::kKeep, SelfLoops::kRemove, SelfLoops::kAdd}) {
+        const EdgeOptions options{"edges", 95, (bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, loops, true};
+        const TemporaryFolder folder;
+        EdgeSorter sorter(folder.path(), memory_bytes, options);
+        sorter.add({pairs.src.data(), 1}, {pairs.dst.data(), 1}, 5000, nullptr, {}, weights.data());
+        sorter.write(folder.path(), {});
+        EXPECT_EQ(weighted_edges_in(folder.path()), slow_weighted_twin(pairs, weights, options)) << bits;
+      }
+    }
+  }
+}
+
+TEST(EdgeSorter, EveryEdgeHasAWeightOrNone) {
+  const TemporaryFolder folder;
+  const float weight = 1;
+  EdgeSorter plain(folder.path(), kSmall, {"edges"});
+  const int64_t node = 0;
+  EXPECT_ANY_THROW(plain.add({&node, 1}, {&node, 1}, 1, nullptr, {}, &weight));
+  EdgeSorter weighted(folder.path(), kSmall, {"edges", -1, false, false, false, SelfLoops::kKeep, true});
+  EXPECT_ANY_THROW(weighted.add({&node, 1}, {&node, 1}, 1, nullptr, {}));
 }
 
 TEST(EdgeSorter, BytesDependOnNeitherMemoryNorThreads) {

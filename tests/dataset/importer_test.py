@@ -146,7 +146,7 @@ BAD = {
     "x_nan": ({"x": with_nan()}, "a finite number", "NaN"),
     "labels_long": ({"labels": np.zeros(5, np.int64)}, "shape [4]", "[5]"),
     "labels_negative": ({"labels": np.array([0, 1, -3, 0])}, "a class from 0, or -1", "-3"),
-    "labels_one_hot": ({"labels": np.eye(4, dtype=np.int64)}, "shape [4]", "[4, 4]"),
+    "labels_one_hot": ({"labels": np.eye(4, dtype=np.int64)}, "one class a node", "4 targets a node"),
 }
 
 

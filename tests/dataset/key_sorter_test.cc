@@ -63,6 +63,27 @@ TEST(SortKeys, IsTheSameForAnyNumberOfThreads) {
   omp_set_num_threads(threads);
 }
 
+TEST(WideKeys, AreSortedAndMerged) {
+  std::vector<WideKey> keys;
+  for (const uint64_t key : random_keys(70001, uint64_t{1} << 50)) {
+    keys.push_back(static_cast<WideKey>(key) << 60 | (key * 0x9E3779B97F4A7C15ull >> 40));
+  }
+  keys.push_back(keys.front());
+  const TemporaryFolder folder;
+  WideKeySorter sorter(folder.path(), 256 << 10, false);
+  for (std::size_t done = 0; done < keys.size();) {
+    const auto room = sorter.room(keys.size() - done, 1, {});
+    std::copy_n(keys.begin() + static_cast<std::ptrdiff_t>(done), room.size(), room.begin());
+    sorter.added(room.size());
+    done += room.size();
+  }
+  EXPECT_GT(sorter.num_runs(), 1u);
+  std::vector<WideKey> out;
+  sorter.merge([&](std::span<const WideKey> some) { out.insert(out.end(), some.begin(), some.end()); }, {});
+  std::sort(keys.begin(), keys.end());
+  EXPECT_TRUE(out == keys);
+}
+
 class Sorted : public testing::TestWithParam<std::tuple<std::size_t, bool>> {};
 
 TEST_P(Sorted, RunsAreMerged) {

@@ -131,7 +131,7 @@ void expect_same_batches(const TestGraph<Index>& graph, const TopologyRef& topol
   for (uint64_t step = 0; step < 4; ++step) {
     std::vector<int64_t> seeds(50 + 300 * step);
     std::iota(seeds.begin(), seeds.end(), static_cast<int64_t>(300 * step));
-    const Query query{seeds, fanout, batch_key(5, 1, step)};
+    const Query query{seeds, fanout, batch_key(5, 1, step), step % 2 == 0};
     const HostBatch expected = run_host(*host, graph.view(), query);
     const Counts counts = sampler.sample(query, stream);
     stream.synchronize();
@@ -145,6 +145,10 @@ void expect_same_batches(const TestGraph<Index>& graph, const TopologyRef& topol
       edge_index.insert(edge_index.end(), local.begin(), local.end());
     }
     ASSERT_EQ(edge_index, expected.edge_index);
+    ASSERT_EQ(batch.e_id != nullptr, query.edge_ids);
+    if (query.edge_ids) {
+      ASSERT_EQ(download(batch.e_id, batch.num_edges), expected.e_id);
+    }
     expect_same_use(sampler.list_use(), expected_use(graph, expected, fanout, cached));
   }
 }

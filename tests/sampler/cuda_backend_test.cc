@@ -19,7 +19,7 @@ HostBatch fetch_cuda(
     Backend& backend, const GraphView& graph, const Query& query, const Counts& sampled,
     const std::function<void()>& meanwhile = [] {}) {
   HostBatch batch;
-  batch.resize(sampled, query.seeds.size(), graph.row_bytes);
+  batch.resize(sampled, query.seeds.size(), graph);
   std::vector<int64_t> input_id(query.seeds.size());
   std::iota(input_id.begin(), input_id.end(), 0);
   const auto on_gpu = [](std::size_t bytes) {
@@ -27,12 +27,14 @@ HostBatch fetch_cuda(
     base::fill_gpu(memory.data(), 0xFF, bytes + 256);
     return memory;
   };
-  const auto n_id = on_gpu(8 * batch.n_id.size()), y = on_gpu(8 * batch.y.size()),
+  const auto n_id = on_gpu(8 * batch.n_id.size()), y = on_gpu(batch.y.size()),
              edges = on_gpu(8 * batch.edge_index.size()), ids = on_gpu(8 * input_id.size()), x = on_gpu(batch.x.size()),
-             indptr = on_gpu(8 * batch.indptr.size());
-  backend.fetch({reinterpret_cast<int64_t*>(n_id.data()), reinterpret_cast<int64_t*>(y.data()),
-                 reinterpret_cast<int64_t*>(edges.data()), reinterpret_cast<int64_t*>(ids.data()), x.data(), 0,
-                 reinterpret_cast<int64_t*>(indptr.data()), batch.num_targets()},
+             indptr = on_gpu(8 * batch.indptr.size()), e_id = on_gpu(8 * batch.e_id.size()),
+             weights = on_gpu(4 * batch.edge_weight.size());
+  backend.fetch({reinterpret_cast<int64_t*>(n_id.data()), y.data(), reinterpret_cast<int64_t*>(edges.data()),
+                 reinterpret_cast<int64_t*>(ids.data()), x.data(), 0, reinterpret_cast<int64_t*>(indptr.data()),
+                 batch.num_targets(), query.edge_ids ? reinterpret_cast<int64_t*>(e_id.data()) : nullptr,
+                 batch.edge_weight.empty() ? nullptr : reinterpret_cast<float*>(weights.data())},
                 input_id);
   meanwhile();
   while (!backend.finished()) {
@@ -41,11 +43,13 @@ HostBatch fetch_cuda(
     if (bytes > 0) base::cuda_check(cudaMemcpy(to, from.data(), bytes, cudaMemcpyDeviceToHost));
   };
   to_host(batch.n_id.data(), n_id, 8 * batch.n_id.size());
-  to_host(batch.y.data(), y, 8 * batch.y.size());
+  to_host(batch.y.data(), y, batch.y.size());
   to_host(batch.edge_index.data(), edges, 8 * batch.edge_index.size());
   to_host(batch.input_id.data(), ids, 8 * batch.input_id.size());
   to_host(batch.x.data(), x, batch.x.size());
   to_host(batch.indptr.data(), indptr, 8 * batch.indptr.size());
+  to_host(batch.edge_weight.data(), weights, 4 * batch.edge_weight.size());
+  if (query.edge_ids) to_host(batch.e_id.data(), e_id, 8 * batch.e_id.size());
   return batch;
 }
 
@@ -62,6 +66,8 @@ void expect_equal(const HostBatch& a, const HostBatch& b) {
   ASSERT_EQ(a.input_id, b.input_id);
   ASSERT_EQ(a.x, b.x);
   ASSERT_EQ(a.indptr, b.indptr);
+  ASSERT_EQ(a.e_id, b.e_id);
+  ASSERT_EQ(a.edge_weight, b.edge_weight);
 }
 
 template <typename Index>
@@ -74,7 +80,7 @@ void expect_same_batches(const TestGraph<Index>& graph, TopologyPlace place, con
   for (uint64_t step = 0; step < 4; ++step) {
     std::vector<int64_t> seeds(50 + 30 * step);
     std::iota(seeds.begin(), seeds.end(), static_cast<int64_t>(100 * step));
-    const Query query{seeds, fanout, batch_key(5, 1, step)};
+    const Query query{seeds, fanout, batch_key(5, 1, step), !graph.edge_weights.empty() || step % 2 == 0};
     const HostBatch a = run_host(*host, graph.view(), query), b = run_cuda(*cuda, graph.view(), query);
     expect_equal(a, b);
     if (::testing::Test::HasFatalFailure()) return;
@@ -102,6 +108,25 @@ TEST(GpuBackendRows, AnyRowSize) {
   }
 }
 
+TEST(GpuBackendWeights, OfEachEdge) {
+  for (const TopologyPlace place : {TopologyPlace::kGpu, TopologyPlace::kHost}) {
+    auto graph = mixed_graph<int32_t>(1500, 8);
+    graph.weigh_edges();
+    for (const auto& fanout : {std::vector<int32_t>{25, 10}, {-1, 3}, {100, 40}}) {
+      expect_same_batches(graph, place, fanout);
+    }
+  }
+}
+
+// Labels of one byte, of odd and even widths, of words and of two words.
+TEST(GpuBackendLabels, OfAnyWidth) {
+  for (const int64_t label_bytes : {1, 4, 7, 12, 16, 121}) {
+    auto graph = mixed_graph<int32_t>(500, 8);
+    graph.wide_labels = labels_of_bytes(graph.num_nodes(), label_bytes);
+    expect_same_batches(graph, TopologyPlace::kAuto, {5, 5});
+  }
+}
+
 // As the pipeline does it: another thread samples the next batch while the rows of this one come. All on other SMs
 // from time to time.
 TEST(GpuBackendAhead, SamplesTheNextBatchOnAnyPartOfTheSms) {
@@ -116,7 +141,7 @@ TEST(GpuBackendAhead, SamplesTheNextBatchOnAnyPartOfTheSms) {
   ASSERT_TRUE(cuda->samples_ahead());
   const std::vector<int32_t> fanout = {7, 5};
   const auto query = [&](const std::vector<int64_t>& seeds, uint64_t step) {
-    return Query{seeds, fanout, batch_key(5, 1, step)};
+    return Query{seeds, fanout, batch_key(5, 1, step), true};
   };
   for (const int sms : {0, 8, 24, 8, 0}) {
     cuda->use_sms(sms);

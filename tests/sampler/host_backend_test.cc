@@ -14,7 +14,7 @@ namespace {
 using Neighbours = std::vector<int64_t>;
 
 Query query_of(const std::vector<int64_t>& seeds, const std::vector<int32_t>& fanout, uint64_t step = 0) {
-  return {seeds, fanout, batch_key(1, 0, step)};
+  return {seeds, fanout, batch_key(1, 0, step), true};
 }
 
 // What any batch must satisfy, checked edge by edge against the graph.
@@ -45,9 +45,10 @@ void expect_sound(const TestGraph<Index>& graph, const HostBatch& batch, const Q
           ++next_new;
         }
         // Picks are a subsequence of the row: nothing is drawn twice, order is by position.
-        position = std::find(position, row + degree, static_cast<Index>(n_id[static_cast<std::size_t>(source)]));
-        ASSERT_NE(position, row + degree) << "edge " << edge << " is not in the graph, or stands out of order";
-        ++position;
+        const auto drawn = graph.indices.begin() + batch.e_id[edge];
+        ASSERT_TRUE(drawn >= position && drawn < row + degree) << "edge " << edge << " stands out of order";
+        ASSERT_EQ(*drawn, static_cast<Index>(n_id[static_cast<std::size_t>(source)])) << "edge " << edge;
+        position = drawn + 1;
       }
     }
     ASSERT_EQ(batch.counts.edges_per_hop[hop], static_cast<int64_t>(edge - edges_before));
@@ -59,7 +60,7 @@ void expect_sound(const TestGraph<Index>& graph, const HostBatch& batch, const Q
   ASSERT_EQ(batch.indptr.back(), batch.counts.num_edges);
   ASSERT_EQ(static_cast<std::size_t>(next_new), n_id.size());
   for (std::size_t i = 0; i < n_id.size(); ++i) {
-    ASSERT_EQ(batch.y[i], graph.labels[static_cast<std::size_t>(n_id[i])]);
+    ASSERT_EQ(reinterpret_cast<const int64_t*>(batch.y.data())[i], graph.labels[static_cast<std::size_t>(n_id[i])]);
     ASSERT_EQ(reinterpret_cast<const float*>(batch.x.data())[i * static_cast<std::size_t>(graph.dim)],
               static_cast<float>(n_id[i]));
   }
@@ -93,6 +94,48 @@ TEST(HostBackend, WideIndicesGiveTheSameBatch) {
   const auto b = run_host(*make_host_backend(wide.view(), {}), wide.view(), query_of(seeds, fanout));
   EXPECT_EQ(a.n_id, b.n_id);
   EXPECT_EQ(a.edge_index, b.edge_index);
+}
+
+TEST(HostBackend, LabelsOfAnyWidth) {
+  for (const int64_t label_bytes : {1, 7, 121}) {
+    auto graph = mixed_graph<int32_t>(200, 8);
+    graph.wide_labels = labels_of_bytes(graph.num_nodes(), label_bytes);
+    const std::vector<int64_t> seeds = {4, 150, 17, 0};
+    const std::vector<int32_t> fanout = {5, 5};
+    const auto batch = run_host(*make_host_backend(graph.view(), {}), graph.view(), query_of(seeds, fanout));
+    for (std::size_t i = 0; i < batch.n_id.size(); ++i) {
+      const auto row = graph.wide_labels.begin() + batch.n_id[i] * label_bytes;
+      ASSERT_TRUE(std::equal(row, row + label_bytes, batch.y.begin() + static_cast<int64_t>(i) * label_bytes));
+    }
+  }
+}
+
+TEST(HostBackend, WeightsAreThoseOfTheEdges) {
+  auto graph = mixed_graph<int32_t>(300, 5);
+  graph.weigh_edges();
+  std::vector<int64_t> seeds(100);
+  std::iota(seeds.begin(), seeds.end(), 50);
+  const std::vector<int32_t> fanout = {100, 10};
+  const auto batch = run_host(*make_host_backend(graph.view(), {}), graph.view(), query_of(seeds, fanout));
+  ASSERT_GT(batch.counts.num_edges, 300);
+  for (std::size_t edge = 0; edge < batch.e_id.size(); ++edge) {
+    ASSERT_EQ(batch.edge_weight[edge], 0.5F + static_cast<float>(batch.e_id[edge]));
+  }
+}
+
+TEST(HostBackend, EdgeIdsAreLeftOutAndChangeNothingElse) {
+  const auto graph = mixed_graph<int32_t>(300, 5);
+  const auto backend = make_host_backend(graph.view(), {});
+  const std::vector<int64_t> seeds = {4, 250, 17, 0};
+  const std::vector<int32_t> fanout = {10, 10};
+  Query query = query_of(seeds, fanout);
+  const auto with = run_host(*backend, graph.view(), query);
+  query.edge_ids = false;
+  const auto without = run_host(*backend, graph.view(), query);
+  EXPECT_EQ(with.n_id, without.n_id);
+  EXPECT_EQ(with.edge_index, without.edge_index);
+  EXPECT_EQ(std::count(without.e_id.begin(), without.e_id.end(), 0), without.counts.num_edges);
+  EXPECT_NE(with.e_id, without.e_id);
 }
 
 TEST(HostBackend, AZeroDegreeSeedHasNoEdges) {

@@ -16,7 +16,9 @@ struct TestGraph {
   std::vector<int64_t> indptr{0};
   std::vector<Index> indices;
   std::vector<int64_t> labels;
+  std::vector<std::byte> wide_labels;  // in their place, where there are any: of the same length for each node
   std::vector<float> features;
+  std::vector<float> edge_weights;  // none unless weigh_edges() was called
   int64_t dim = 5;
 
   void add_node(const std::vector<int64_t>& in_neighbours) {
@@ -26,6 +28,9 @@ struct TestGraph {
     labels.push_back(node % 7);
     features.insert(features.end(), static_cast<std::size_t>(dim), static_cast<float>(node));
   }
+  void weigh_edges() {
+    for (std::size_t i = 0; i < indices.size(); ++i) edge_weights.push_back(0.5F + static_cast<float>(i));
+  }
   int64_t num_nodes() const { return static_cast<int64_t>(labels.size()); }
   GraphView view() const {
     GraphView graph;
@@ -34,9 +39,14 @@ struct TestGraph {
     graph.indptr = indptr.data();
     graph.indices = indices.data();
     graph.index_bytes = sizeof(Index);
-    graph.labels = labels.data();
+    graph.labels = reinterpret_cast<const std::byte*>(labels.data());
+    if (!wide_labels.empty()) {
+      graph.labels = wide_labels.data();
+      graph.label_bytes = static_cast<int64_t>(wide_labels.size()) / num_nodes();
+    }
     graph.features = reinterpret_cast<const std::byte*>(features.data());
     graph.row_bytes = dim * static_cast<int64_t>(sizeof(float));
+    if (!edge_weights.empty()) graph.edge_weights = edge_weights.data();
     graph.row_shape = {num_nodes(), dim, "float32"};
     return graph;
   }
@@ -63,33 +73,52 @@ TestGraph<Index> mixed_graph(int64_t num_nodes, uint64_t seed, int64_t dim = 5) 
   return graph;
 }
 
+// Bytes [num_nodes, label_bytes], others for each node.
+inline std::vector<std::byte> labels_of_bytes(int64_t num_nodes, int64_t label_bytes) {
+  std::vector<std::byte> labels(static_cast<std::size_t>(num_nodes * label_bytes));
+  for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<std::byte>(i * 31 + i / 251);
+  return labels;
+}
+
 // A fetched batch in host memory.
 struct HostBatch {
   Counts counts;
-  std::vector<int64_t> n_id, y, edge_index, input_id, indptr;
-  std::vector<std::byte> x;
+  std::vector<int64_t> n_id, edge_index, input_id, indptr, e_id;
+  std::vector<std::byte> x, y;
+  std::vector<float> edge_weight;  // empty where the graph has none
 
-  void resize(const Counts& sampled, std::size_t num_seeds, int64_t row_bytes) {
+  void resize(const Counts& sampled, std::size_t num_seeds, const GraphView& graph) {
     counts = sampled;
     n_id.resize(static_cast<std::size_t>(counts.num_nodes));
-    y.resize(n_id.size());
+    y.resize(n_id.size() * static_cast<std::size_t>(graph.label_bytes));
     edge_index.resize(2 * static_cast<std::size_t>(counts.num_edges));
+    e_id.resize(static_cast<std::size_t>(counts.num_edges));
+    edge_weight.resize(graph.edge_weights ? e_id.size() : 0);
     input_id.resize(num_seeds);
     indptr.resize(static_cast<std::size_t>(counts.num_nodes - counts.nodes_per_hop.back()) + 1);
-    x.resize(n_id.size() * static_cast<std::size_t>(row_bytes));
+    x.resize(n_id.size() * static_cast<std::size_t>(graph.row_bytes));
   }
   int64_t num_targets() const { return static_cast<int64_t>(indptr.size()) - 1; }
-  SlotArrays arrays() {
-    return {n_id.data(), y.data(), edge_index.data(), input_id.data(), x.data(), 0, indptr.data(), num_targets()};
+  SlotArrays arrays(bool edge_ids) {
+    return {n_id.data(),
+            y.data(),
+            edge_index.data(),
+            input_id.data(),
+            x.data(),
+            0,
+            indptr.data(),
+            num_targets(),
+            edge_ids ? e_id.data() : nullptr,
+            edge_weight.empty() ? nullptr : edge_weight.data()};
   }
 };
 
 inline HostBatch run_host(Backend& backend, const GraphView& graph, const Query& query) {
   HostBatch batch;
-  batch.resize(backend.sample(query), query.seeds.size(), graph.row_bytes);
+  batch.resize(backend.sample(query), query.seeds.size(), graph);
   std::vector<int64_t> input_id(query.seeds.size());
   for (std::size_t i = 0; i < input_id.size(); ++i) input_id[i] = static_cast<int64_t>(i);
-  backend.fetch(batch.arrays(), input_id);
+  backend.fetch(batch.arrays(query.edge_ids), input_id);
   return batch;
 }
 

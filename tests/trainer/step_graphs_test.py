@@ -66,7 +66,7 @@ def test_a_padded_batch_has_the_same_scores_and_gradients(kind, hops):
     assert padded.nodes[-1] > sizes.nodes[-1] and padded.edges[-1] > sizes.edges[-1], "nothing is padded"
     plain = Scores(model).of_slot(slot)
     wanted = torch.autograd.grad(plain.square().sum(), list(model.parameters()))
-    inputs = _Inputs(padded, CPU)
+    inputs = _Inputs(padded, CPU, slot.y)
     for other in (slot_of(hops, CPU, seed=0), slot):  # what an earlier batch left does not matter
         inputs.load(other, Sizes.of(other))
     slot.padded_x[sizes.nodes[-1] :].zero_()
@@ -82,13 +82,15 @@ def test_inputs_forget_the_batch_before():
     """A smaller batch of the same padded sizes after a larger one."""
     large, small = (Sizes((64, count), (count,)) for count in (3000, 2950))
     assert large.padded() == small.padded()
-    inputs = _Inputs(large.padded(), CPU)
+    y = (torch.arange(3014 * 3).reshape(-1, 3) % 2).to(torch.uint8)
+    inputs = _Inputs(large.padded(), CPU, y)
     for sizes in (large, small):
         count = sizes.edges[0]
         indptr = torch.linspace(0, count, 65).long()
-        y, edge_index = torch.zeros(3014, dtype=torch.int64), torch.ones(2, count, dtype=torch.int64)
+        edge_index = torch.ones(2, count, dtype=torch.int64)
         inputs.load(SimpleNamespace(y=y, edge_index=edge_index, indptr=indptr), sizes)
         assert inputs.blocks[0].indptr[64] == count
+        assert torch.equal(inputs.y, y[:64])
 
 
 def test_keys_of_a_graph_are_those_of_steps_without():

@@ -12,7 +12,8 @@ SAMPLE = re.compile(r'[a-zA-Z_:][\w:]*\{[a-z]+="(?:[^"\\\n]|\\["\\n])*"(?:,[a-z]
 
 
 def a_report(epoch: int) -> EpochReport:
-    report = EpochReport(epoch, seconds=2.0, wait_seconds=0.5, loss=1.25 / (epoch + 1), val_accuracy=0.75)
+    report = EpochReport(epoch, seconds=2.0, wait_seconds=0.5, loss=1.25 / (epoch + 1))
+    report.val_metrics = {"accuracy": 0.75}
     report.row_tiers["host"] |= {"rows": 30, "bytes": 3000}
     report.row_tiers["local"] |= {"rows": 10, "bytes": 1000}
     return report
@@ -51,7 +52,7 @@ def test_the_file_for_prometheus(tmp_path, monkeypatch):
     samples = read(file)
     assert samples[f"cohort_epochs_total{{{run}}}"] == 2 and samples[f"cohort_running{{{run}}}"] == 1
     assert samples[f'cohort_seconds{{{run},of="wait"}}'] == 0.5 and samples[f'cohort_bytes{{{run},of="host"}}'] == 3000
-    watch.run_ended(0.5)
+    watch.run_ended({"accuracy": 0.5})
     samples = read(file)
     assert samples[f'cohort_accuracy{{{run},of="test"}}'] == 0.5 and samples[f"cohort_running{{{run}}}"] == 0
     assert [path.name for path in tmp_path.iterdir()] == ["cohort.prom"], "temporary files are left"
@@ -61,7 +62,7 @@ def test_nobody_asked(tmp_path):
     watch = Watch(tmp_path)
     watch.step(3)
     watch.epoch_ended(a_report(0))
-    watch.run_ended(None)
+    watch.run_ended({})
     assert list(tmp_path.iterdir()) == []
 
 
@@ -70,7 +71,7 @@ def test_events_for_tensorboard(tmp_path):
     watch = Watch(tmp_path, tensorboard=True)
     for epoch in range(3):
         watch.epoch_ended(a_report(epoch))
-    watch.run_ended(0.5)
+    watch.run_ended({"accuracy": 0.5})
     events = accumulator.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert [(event.step, event.value) for event in events.Scalars("loss/train")] == [
         (1, 1.25),
@@ -105,6 +106,6 @@ def test_scalars_of_epochs_that_are_done_again_count_once(tmp_path):
     second.take_up(1, 100)
     for epoch in (1, 2, 3):
         second.epoch_ended(a_report(epoch))
-    second.run_ended(None)
+    second.run_ended({})
     events = accumulator.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert [event.step for event in events.Scalars("loss/train")] == [1, 2, 3, 4]

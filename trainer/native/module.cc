@@ -36,7 +36,7 @@ nb::ndarray<nb::pytorch> view(nb::handle self, uint64_t offset, std::initializer
 
 nb::dlpack::dtype int64_type() { return nb::dtype<int64_t>(); }
 
-nb::dlpack::dtype feature_type(uint32_t code) {
+nb::dlpack::dtype dlpack_type(uint32_t code) {
   return {static_cast<uint8_t>(code >> 8), static_cast<uint8_t>(code & 0xFF), 1};
 }
 
@@ -54,23 +54,46 @@ std::vector<std::tuple<int64_t, int64_t>> lists_by_tier(const channel::Batch& ba
   return tiers;
 }
 
+// What batches have where somebody asked for it.
+void bind_edge_arrays(nb::class_<HeldSlot>& slot_class) {
+  slot_class
+      .def_prop_ro(
+          "e_id",
+          [](nb::handle self) -> nb::object {
+            const auto& slot = nb::cast<HeldSlot&>(self);
+            if (!slot.has_e_id()) return nb::none();
+            return nb::cast(view(self, slot.batch().e_id_offset, {slot.batch().num_edges}, int64_type()));
+          },
+          "int64 [num_edges]: where each edge stands in the data set's indices; None where nobody asked for it.")
+      .def_prop_ro(
+          "edge_weight",
+          [](nb::handle self) -> nb::object {
+            const auto& slot = nb::cast<HeldSlot&>(self);
+            if (!slot.has_edge_weight()) return nb::none();
+            return nb::cast(view(self, slot.batch().edge_weight_offset, {slot.batch().num_edges}, nb::dtype<float>()));
+          },
+          "float32 [num_edges], as edge_index has the edges; None where nobody asked for it.");
+}
+
 void bind_slot(nb::module_& m) {
-  nb::class_<HeldSlot>(
+  nb::class_<HeldSlot> slot_class(
       m, "HeldSlot",
       "A batch in shared memory. The slot goes back to the sampler when this object and all views of it "
-      "are gone.")
+      "are gone.");
+  bind_edge_arrays(slot_class);
+  slot_class
       .def_prop_ro("x",
                    [](nb::handle self) {
                      const auto& slot = nb::cast<HeldSlot&>(self);
                      return view(self, slot.batch().x_offset, {slot.batch().num_nodes, slot.feature_dim()},
-                                 feature_type(slot.feature_dtype()));
+                                 dlpack_type(slot.feature_dtype()));
                    })
       .def_prop_ro(
           "padded_x",
           [](nb::handle self) {
             const auto& slot = nb::cast<HeldSlot&>(self);
             return view(self, slot.batch().x_offset, {channel::padded(slot.batch().num_nodes), slot.feature_dim()},
-                        feature_type(slot.feature_dtype()));
+                        dlpack_type(slot.feature_dtype()));
           },
           "x and the room behind it, which nobody has filled: padded(num_nodes) rows.")
       .def_prop_ro("edge_index",
@@ -91,8 +114,11 @@ void bind_slot(nb::module_& m) {
                    })
       .def_prop_ro("y",
                    [](nb::handle self) {
-                     const auto& batch = nb::cast<HeldSlot&>(self).batch();
-                     return view(self, batch.y_offset, {batch.num_nodes}, int64_type());
+                     const auto& slot = nb::cast<HeldSlot&>(self);
+                     const auto dtype = dlpack_type(slot.label_dtype());
+                     const auto& batch = slot.batch();
+                     if (slot.label_width() == 0) return view(self, batch.y_offset, {batch.num_nodes}, dtype);
+                     return view(self, batch.y_offset, {batch.num_nodes, slot.label_width()}, dtype);
                    })
       .def_prop_ro("input_id",
                    [](nb::handle self) {

@@ -1,0 +1,228 @@
+"""Weights of edges through importers, sorting, renumbering and generating; checked; refused where they do not fit."""
+
+from __future__ import annotations
+
+import collections
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from import_helpers import ONES, refusal
+from layout_writers import sample
+
+import cohort
+from cohort import CohortError
+from cohort.dataset import _native, import_graph
+from cohort.dataset import open as open_dataset
+from cohort.dataset.check import check
+from cohort.dataset.importer import SourceOptions
+
+GRAPH = sample()
+SRC, DST = GRAPH.edge_index
+WEIGHTS = (np.random.default_rng(9).integers(-8, 9, len(SRC)) / 4).astype(np.float32)
+
+
+def weighted_edges(folder: Path) -> list[tuple[int, int, float]]:
+    """(destination, source, weight), in the order of the files."""
+    data = open_dataset(folder)
+    target = np.repeat(np.arange(data.num_nodes), np.diff(data.indptr))
+    assert data.edge_weights.dtype == np.float32 and check(folder) == []
+    return list(zip(target.tolist(), data.indices.tolist(), data.edge_weights.tolist(), strict=True))
+
+
+def by_bits(edges) -> list[tuple[int, int, float]]:
+    """By destination and source, then by the bits of the weight."""
+    return sorted(edges, key=lambda edge: (*edge[:2], int(np.float32(edge[2]).view(np.uint32))))
+
+
+EXPECTED = by_bits(zip(DST.tolist(), SRC.tolist(), WEIGHTS.tolist(), strict=True))
+
+
+def edge_list(folder: Path, kind: str) -> tuple[Path, dict]:
+    """An edge list and what of SourceOptions names its weights."""
+    if kind == "npy":
+        np.save(folder / "edges.npy", GRAPH.edge_index)
+        np.save(folder / "weights.npy", WEIGHTS[:, None])
+        return folder / "edges.npy", {"edge_weights": folder / "weights.npy"}
+    table = np.column_stack([SRC, WEIGHTS.astype(object), DST])
+    if kind == "named column":
+        rows = "\n".join(",".join(map(str, row)) for row in table)
+        (folder / "edges.csv").write_text(f"src,cost,dst\n{rows}\n")
+        return folder / "edges.csv", {"weight_column": "cost"}
+    (folder / "edges.txt").write_text("\n".join(f"{s} {d} {w!r}" for s, w, d in table.tolist()))
+    if kind == "numbered column":
+        return folder / "edges.txt", {"weight_column": "2"}
+    (folder / "weights.csv").write_text("\n".join(map(repr, WEIGHTS.tolist())))
+    return folder / "edges.txt", {"edge_weights": folder / "weights.csv"}
+
+
+def inputs_of(given: dict) -> SourceOptions:
+    return SourceOptions(features=ONES.features, nodes=GRAPH.num_nodes, **given)
+
+
+@pytest.mark.parametrize("kind", ["npy", "named column", "numbered column", "csv beside text"])
+def test_an_edge_list_brings_its_weights(tmp_path, kind):
+    source, given = edge_list(tmp_path, kind)
+    import_graph(source, tmp_path / "out", inputs=inputs_of(given))
+    assert weighted_edges(tmp_path / "out") == EXPECTED
+
+
+def test_parquet_brings_its_weights(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    pq.write_table(pa.table({"src": SRC, "dst": DST, "cost": WEIGHTS}), tmp_path / "edges.parquet")
+    import_graph(tmp_path / "edges.parquet", tmp_path / "out", inputs=inputs_of({"weight_column": "cost"}))
+    assert weighted_edges(tmp_path / "out") == EXPECTED
+
+
+def test_the_command_takes_weights(tmp_path, run):
+    source, given = edge_list(tmp_path, "named column")
+    arguments = ["--features", "ones", "--nodes", GRAPH.num_nodes, "--weight-column", given["weight_column"]]
+    assert run("import", source, tmp_path / "out", *arguments) == 0
+    assert weighted_edges(tmp_path / "out") == EXPECTED
+
+
+@pytest.mark.parametrize("memory", [16_000_000, 64_000_000])
+def test_options_do_to_weights_what_pyg_does(tmp_path, memory):
+    """Equal edges that come once add up, as in PyG's coalesce and to_undirected; loops that are added weigh 1."""
+    from torch_geometric.utils import add_remaining_self_loops, coalesce, remove_self_loops, to_undirected
+
+    source, given = edge_list(tmp_path, "npy")
+    ends, weights = torch.from_numpy(GRAPH.edge_index), torch.from_numpy(WEIGHTS)
+
+    def imported(name: str, **options) -> list:
+        import_graph(source, tmp_path / name, inputs=inputs_of(given), memory=memory, **options)
+        return weighted_edges(tmp_path / name)
+
+    def listed(pair) -> list:
+        (src, dst), found = pair
+        return by_bits(zip(dst.tolist(), src.tolist(), found.tolist(), strict=True))
+
+    once = coalesce(ends, weights, num_nodes=GRAPH.num_nodes)  # multiples of 1/4: their sums are exact
+    assert imported("dedupe", dedupe=True) == listed(once)
+    assert imported("both", undirected=True) == listed(to_undirected(ends, weights, GRAPH.num_nodes))
+    assert imported("none", self_loops="remove") == listed(remove_self_loops(ends, weights))
+    added = add_remaining_self_loops(*once, fill_value=1.0, num_nodes=GRAPH.num_nodes)
+    assert imported("one", dedupe=True, self_loops="add") == listed(added)
+    turned = by_bits((source, target, weight) for target, source, weight in EXPECTED)
+    assert imported("turned", transpose=True) == turned
+    assert imported("reverse", reverse=True) == by_bits(EXPECTED + turned)
+
+
+@pytest.mark.parametrize("key", ["edge_weight", "edge_attr"])
+def test_pyg_files_and_objects_bring_their_weights(tmp_path, key):
+    from torch_geometric.data import Data
+
+    weights = torch.from_numpy(WEIGHTS)
+    tensors = {"x": torch.from_numpy(GRAPH.x), "edge_index": torch.from_numpy(GRAPH.edge_index)}
+    tensors |= {"y": torch.from_numpy(GRAPH.y), key: weights[:, None] if key == "edge_attr" else weights}
+    torch.save(tensors, tmp_path / "data.pt")
+    import_graph(tmp_path / "data.pt", tmp_path / "file")
+    cohort.from_pyg(Data(**tensors), tmp_path / "object")
+    for name in ("file", "object"):
+        assert weighted_edges(tmp_path / name) == EXPECTED
+    tensors[key] = torch.ones(len(SRC), 3)
+    if key == "edge_attr":  # features of edges are none
+        assert open_dataset(cohort.from_pyg(Data(**tensors), tmp_path / "wide")).edge_weights is None
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_npz_brings_its_weights(tmp_path, kind):
+    arrays = {"src": SRC, "dst": DST, "x": GRAPH.x, "labels": GRAPH.y, "edge_weights": WEIGHTS}
+    source = tmp_path / "in.npz"
+    if kind == "file":
+        np.savez(source, **arrays)
+    else:
+        source.mkdir()
+        for name, array in arrays.items():
+            np.save(source / f"{name}.npy", array)
+    import_graph(source, tmp_path / "out", format="npz")
+    assert weighted_edges(tmp_path / "out") == EXPECTED
+
+
+def test_tensors_of_a_csc_bring_weights_and_to_pyg_gives_them_back(tmp_path):
+    folder = cohort.from_tensors(
+        tmp_path / "coo", x=GRAPH.x, y=GRAPH.y, edge_index=GRAPH.edge_index, edge_weight=WEIGHTS.astype(np.float64)
+    )
+    assert weighted_edges(folder) == EXPECTED
+    data = open_dataset(folder)
+    again = cohort.from_tensors(
+        tmp_path / "csc", x=GRAPH.x, y=GRAPH.y, indptr=data.indptr, indices=data.indices, edge_weight=data.edge_weights
+    )
+    assert weighted_edges(again) == EXPECTED
+    graph = data.to_pyg()
+    assert by_bits(zip(*graph.edge_index.flip(0).tolist(), graph.edge_weight.tolist(), strict=True)) == EXPECTED
+
+
+def test_renumbering_takes_weights_along(tmp_path):
+    folder = cohort.from_tensors(
+        tmp_path / "data", x=GRAPH.x, y=GRAPH.y, edge_index=GRAPH.edge_index, edge_weight=WEIGHTS
+    )
+    (tmp_path / "new").mkdir()
+    _native.renumber(folder, tmp_path / "new")
+    old = np.load(tmp_path / "new/old_of_new.npy")
+    np.save(tmp_path / "new/features.npy", GRAPH.x[old])
+    found = weighted_edges(tmp_path / "new")
+    assert found == by_bits(found)
+    assert by_bits((int(old[target]), int(old[source]), weight) for target, source, weight in found) == EXPECTED
+
+
+def test_generated_weights_are_those_of_both_directions(tmp_path, run):
+    options = ["--nodes", 200, "--edges", 900, "--seed", 4, "--dim", 2]
+    assert run("generate", tmp_path / "both", *options, "--edge-weights", "--undirected") == 0
+    found = weighted_edges(tmp_path / "both")
+    assert len(found) == 1800 and len({weight for *_, weight in found}) > 700
+    assert all(0 < weight <= 1 for *_, weight in found)
+    counts = collections.Counter(found)
+    assert counts == collections.Counter((source, target, weight) for target, source, weight in found)
+    assert run("generate", tmp_path / "plain", *options, "--undirected") == 0
+    for name in ("indptr", "indices", "features", "labels", "train_ids"):
+        np.testing.assert_array_equal(np.load(tmp_path / f"both/{name}.npy"), np.load(tmp_path / f"plain/{name}.npy"))
+    assert "edge_weights" not in json.loads((tmp_path / "plain/meta.json").read_text())["files"]
+
+
+def test_weights_that_do_not_fit_are_refused(tmp_path):
+    source, given = edge_list(tmp_path, "npy")
+
+    def refused(weights) -> CohortError:
+        np.save(given["edge_weights"], weights)
+        return refusal(source, tmp_path / "out", inputs=inputs_of(given))
+
+    assert "a weight for each edge" in refused(WEIGHTS[:-1]).expected
+    assert refused(np.r_[WEIGHTS, 1]).found == "more"
+    assert "numbers" in refused(WEIGHTS.astype("S4")).expected
+    assert "shape [any]" in refused(np.ones((len(SRC), 2))).expected
+    nan = refused(np.r_[WEIGHTS[:-1], np.nan])
+    assert nan.expected == "a finite number" and "edge_weights.npy" in nan.place and nan.found == "NaN"
+    np.save(given["edge_weights"], WEIGHTS)
+    error = refusal(source, tmp_path / "out", inputs=inputs_of({"weight_column": "2"}))
+    assert "an edge list of text or Parquet" in error.expected
+    np.savez(tmp_path / "in.npz", src=SRC, dst=DST, x=GRAPH.x, labels=GRAPH.y)
+    error = refusal(tmp_path / "in.npz", tmp_path / "out", inputs=SourceOptions(weight_column="2"))
+    assert error.place == "--weight-column" and "format npz" in error.found
+    text, _ = edge_list(tmp_path, "numbered column")
+    error = refusal(text, tmp_path / "out", inputs=inputs_of(given | {"weight_column": "2"}))
+    assert (error.expected, error.found) == ("one of the two", "both")
+    error = refusal(text, tmp_path / "out", inputs=inputs_of({"edge_weights": text}))
+    assert error.found == "3 columns" and "--weight-column" in error.hint
+    with pytest.raises(CohortError, match=r"edge_weight: expected shape \[400\]"):
+        cohort.from_tensors(tmp_path / "o", x=GRAPH.x, y=GRAPH.y, edge_index=GRAPH.edge_index, edge_weight=np.ones(3))
+
+
+def test_a_file_of_weights_that_is_damaged_is_found(tmp_path):
+    folder = cohort.from_tensors(
+        tmp_path / "data", x=GRAPH.x, y=GRAPH.y, edge_index=GRAPH.edge_index, edge_weight=WEIGHTS
+    )
+    weights = np.load(folder / "edge_weights.npy")
+    weights[[5, 9]] = np.inf
+    np.save(folder / "edge_weights.npy", weights)
+    (problem,) = check(folder)
+    assert problem.place.endswith("edge_weights.npy[5]") and problem.found == "Inf (2 such places)"
+    np.save(folder / "edge_weights.npy", weights[1:])
+    with pytest.raises(CohortError, match=r"edge_weights.npy.*\[400\]"):
+        open_dataset(folder)
+    (folder / "edge_weights.npy").unlink()
+    with pytest.raises(CohortError, match="edge_weights.npy"):
+        open_dataset(folder)

@@ -1,0 +1,150 @@
+"""Weights of edges in batches, and GCN with them: equal to PyG's layer on the whole graph."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from processes import cohort as run_cohort
+from torch.nn import functional as F
+
+import cohort
+from cohort import CohortError, NeighborLoader
+from cohort.trainer.models import SampledGNN
+
+NUM_NODES, DIM, CLASSES = 500, 6, 3
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    """A directed graph with duplicate edges and self-loops, whose labels follow from weighted sums alone."""
+    generator = torch.Generator().manual_seed(2)
+    edge_index = torch.randint(NUM_NODES, (2, 4000), generator=generator)
+    edge_index[:, :300] = edge_index[:, 300:600]
+    edge_index[1, :50] = edge_index[0, :50]
+    edge_weight = torch.rand(4000, generator=generator) ** 3
+    x = torch.randn(NUM_NODES, DIM, generator=generator)
+    sums = torch.zeros_like(x).index_add_(0, edge_index[1], edge_weight[:, None] * x[edge_index[0]])
+    return cohort.from_tensors(
+        tmp_path_factory.mktemp("weighted") / "data",
+        x=x,
+        y=sums[:, :CLASSES].argmax(dim=1),
+        edge_index=edge_index,
+        edge_weight=edge_weight,
+    )
+
+
+@pytest.mark.parametrize("edge_ids", [False, True])
+def test_batches_have_the_weights_of_their_edges(data, shm, edge_ids):
+    graph = cohort.dataset.open(data).to_pyg()
+    with NeighborLoader(data, [4, 3], 64, device="cpu", edge_weights=True, edge_ids=edge_ids) as loader:
+        plain = NeighborLoader(data, [4, 3], 64, device="cpu", edge_ids=True)
+        for batch, other in zip(loader, plain, strict=True):
+            assert batch.edge_weight.dtype == torch.float32
+            assert torch.equal(batch.edge_weight, graph.edge_weight[other.e_id])
+            assert torch.equal(batch.edge_index, other.edge_index)
+            assert ("e_id" in batch) == edge_ids and "edge_weight" not in other
+        plain.close()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "place", [{"topology": "gpu"}, {"topology": "host"}, {"topology": "host", "cache_bytes": 60_000}]
+)
+def test_a_gpu_gives_the_same_edges_and_weights(data, shm, place):
+    """Wherever it reads the lists: from all of them, from pinned memory, or some from a slab."""
+    options = {"shuffle": True, "edge_ids": True, "edge_weights": True}
+    with NeighborLoader(data, [40, 3], 64, device="cpu", **options) as host:
+        expected = [batch.clone() for batch in host]
+    with NeighborLoader(data, [40, 3], 64, device="cuda", **options, **place) as loader:
+        for batch, other in zip(loader, expected, strict=True):
+            for name in ("edge_index", "e_id", "edge_weight", "y"):
+                assert torch.equal(batch[name].cpu(), other[name]), name
+
+
+@pytest.mark.parametrize("layers", ["cohort", "pyg"])
+@pytest.mark.parametrize("num_layers", [1, 2])
+def test_gcn_on_a_batch_of_all_neighbours_is_pygs_on_its_edges(data, shm, layers, num_layers):
+    """Scores and gradients of the seeds, by PyG's layers on all nodes and edges of the batch."""
+    torch.manual_seed(3)
+    model = SampledGNN("gcn", DIM, 8, CLASSES, num_layers, dropout=0.0, layers=layers)
+    twins = [pyg.GCNConv(layer.in_channels, layer.out_channels) for layer in model.layers]
+    for twin, layer in zip(twins, model.layers, strict=True):
+        twin.load_state_dict(layer.state_dict())
+    with NeighborLoader(data, [-1] * num_layers, 32, device="cpu", edge_weights=True) as loader:
+        batch = next(iter(loader)).clone()
+    x = batch.x
+    for number, twin in enumerate(twins):
+        edges = sum(batch.num_sampled_edges[: num_layers - number])  # those of the hops that the layer still needs
+        x = twin(x, batch.edge_index[:, :edges], batch.edge_weight[:edges])
+        x = x if number == num_layers - 1 else F.relu(x)
+    sizes = batch.num_sampled_nodes, batch.num_sampled_edges
+    found = model(batch.x, batch.edge_index, *sizes, batch.edge_weight)[:32]
+    torch.testing.assert_close(found, x[:32], rtol=1e-5, atol=1e-5)
+    found.square().sum().backward()
+    x[:32].square().sum().backward()
+    for layer, twin in zip(model.layers, twins, strict=True):
+        for one, other in zip(layer.parameters(), twin.parameters(), strict=True):
+            torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-4)
+    without = model(batch.x, batch.edge_index, *sizes)[:32]
+    assert not torch.allclose(without, found, atol=1e-3)
+
+
+def test_models_that_take_no_weights_say_so(data, shm):
+    model = SampledGNN("sage", DIM, 8, CLASSES, 1, dropout=0.0)
+    with NeighborLoader(data, [3], 32, device="cpu", edge_weights=True) as loader:
+        batch = next(iter(loader))
+        with pytest.raises(CohortError, match="a model that takes weights: gcn"):
+            model(batch.x, batch.edge_index, batch.num_sampled_nodes, batch.num_sampled_edges, batch.edge_weight)
+
+
+def test_a_data_set_without_weights_is_refused(cora, shm):
+    with pytest.raises(CohortError, match="expected edge weights, found edges without"):
+        NeighborLoader(cora, [3], device="cpu", edge_weights=True)
+
+
+def train(data: Path, out: Path, *arguments):
+    options = [
+        "--device",
+        "cpu",
+        "--model",
+        "gcn",
+        "--fanout",
+        "10,5",
+        "--batch-size",
+        50,
+        "--hidden",
+        16,
+        "--out",
+        out,
+    ]
+    return run_cohort("train", data, *options, "--epochs", 2, *arguments)
+
+
+def test_a_run_with_weights(data, tmp_path, shm):
+    losses = {}
+    for layers in ("cohort", "pyg"):
+        for weights in ([], ["--edge-weights"]):
+            out = tmp_path / f"{layers}{len(weights)}"
+            result = train(data, out, "--layers", layers, "--dropout", 0, *weights)
+            assert result.returncode == 0, result.stderr
+            losses[layers, len(weights)] = json.loads((out / "summary.json").read_text())["epochs"][-1]["loss"]
+    assert losses["cohort", 1] == pytest.approx(losses["pyg", 1], rel=1e-4)
+    assert abs(losses["cohort", 1] - losses["cohort", 0]) > 1e-3
+    result = run_cohort("predict", tmp_path / "cohort1", data, "--out", tmp_path / "pred.npy", "--device", "cpu")
+    assert result.returncode == 1 and "a run without --edge-weights" in result.stderr
+
+
+def test_ranks_and_resume_have_weights(data, tmp_path, shm):
+    result = train(data, tmp_path / "ranks", "--edge-weights", "--ranks", 2)
+    assert result.returncode == 0, result.stderr
+    assert np.isfinite(json.loads((tmp_path / "ranks/summary.json").read_text())["epochs"][-1]["loss"])
+
+
+def test_the_command_refuses_what_cannot_be(data, cora, tmp_path):
+    result = run_cohort("train", data, "--model", "sage", "--edge-weights", "--device", "cpu", "--out", tmp_path / "a")
+    assert result.returncode == 1 and "--model gcn, which takes weights" in result.stderr
+    result = run_cohort("train", cora, "--model", "gcn", "--edge-weights", "--device", "cpu", "--out", tmp_path / "b")
+    assert result.returncode == 1 and "--weight-column" in result.stderr

@@ -1,0 +1,129 @@
+"""What a model tells of a node, by the data set's task: the loss of its scores, and how good they are.
+
+Labels ``y`` are int64 [n] classes, -1 for none; float32 [n] numbers, NaN for none; or [n, labels] of 0 and 1, uint8
+with 255 for unknown or float32 with NaN. All of it stays on the device and has shapes that a CUDA graph can hold.
+"""
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from cohort.base.errors import CohortError
+
+
+class Classes:
+    """One of several classes: cross entropy, accuracy."""
+
+    metric, title, is_share, less_is_better = "accuracy", "accuracy", True, False
+    num_sums = 2
+
+    def count(self, y: Tensor) -> Tensor:
+        """int64 []: how many labels there are, over which the loss is a mean."""
+        return (y >= 0).sum()
+
+    def loss_sum(self, scores: Tensor, y: Tensor) -> Tensor:
+        """float32 []: of scores float32 [n, outputs], over the labels that there are."""
+        return F.cross_entropy(scores, y, ignore_index=-1, reduction="sum")
+
+    def sums(self, scores: Tensor, y: Tensor) -> Tensor:
+        """float64 [num_sums]: what adds up over batches and ranks to what ``metrics`` takes."""
+        return torch.stack([((scores.argmax(dim=1) == y) & (y >= 0)).sum(), (y >= 0).sum()]).double()
+
+    def metrics(self, sums: Tensor) -> dict[str, float]:
+        right, labelled = sums.tolist()
+        return {"accuracy": right / max(labelled, 1)}
+
+    def best(self, scores: Tensor) -> Tensor:
+        """int64 [n]: the answer, here a class."""
+        return scores.argmax(dim=1)
+
+    def answers(self, num_nodes: int, num_outputs: int) -> tuple[tuple[int, ...], type]:
+        """(shape, dtype) of what ``best`` gives."""
+        return (num_nodes,), np.int64
+
+
+class Numbers:
+    """A number: mean squared error; RMSE and MAE."""
+
+    metric, title, is_share, less_is_better = "rmse", "RMSE", False, True
+    num_sums = 3
+
+    def count(self, y: Tensor) -> Tensor:
+        return (~y.isnan()).sum()
+
+    def loss_sum(self, scores: Tensor, y: Tensor) -> Tensor:
+        return self._errors(scores, y).square().sum()
+
+    def sums(self, scores: Tensor, y: Tensor) -> Tensor:
+        errors = self._errors(scores, y).double()
+        return torch.stack([errors.square().sum(), errors.abs().sum(), self.count(y).double()])
+
+    def metrics(self, sums: Tensor) -> dict[str, float]:
+        squares, magnitudes, known = sums.tolist()
+        return {"rmse": (squares / max(known, 1)) ** 0.5, "mae": magnitudes / max(known, 1)}
+
+    def best(self, scores: Tensor) -> Tensor:
+        """float32 [n]"""
+        return scores[:, 0]
+
+    def answers(self, num_nodes: int, num_outputs: int) -> tuple[tuple[int, ...], type]:
+        return (num_nodes,), np.float32
+
+    def _errors(self, scores: Tensor, y: Tensor) -> Tensor:
+        """float32 [n], 0 without a label."""
+        known = ~y.isnan()
+        return (scores[:, 0] - torch.where(known, y, 0)) * known
+
+
+class Labels:
+    """Any of several labels: binary cross entropy of each; F1 over the answers for all nodes and labels (micro)."""
+
+    metric, title, is_share, less_is_better = "micro_f1", "F1", True, False
+    num_sums = 3
+
+    def count(self, y: Tensor) -> Tensor:
+        return _known(y).sum()
+
+    def loss_sum(self, scores: Tensor, y: Tensor) -> Tensor:
+        known = _known(y)
+        wanted = torch.where(known, y, 0).to(scores.dtype)
+        weight = known.to(scores.dtype)
+        return F.binary_cross_entropy_with_logits(scores, wanted, weight, reduction="sum")
+
+    def sums(self, scores: Tensor, y: Tensor) -> Tensor:
+        told, known = scores > 0, _known(y)
+        has = y == 1
+        return torch.stack([(told & has).sum(), (told & known).sum(), has.sum()]).double()
+
+    def metrics(self, sums: Tensor) -> dict[str, float]:
+        right, told, there = sums.tolist()
+        return {"micro_f1": 2 * right / max(told + there, 1)}
+
+    def best(self, scores: Tensor) -> Tensor:
+        """uint8 [n, labels]: 1 for those that are told."""
+        return (scores > 0).to(torch.uint8)
+
+    def answers(self, num_nodes: int, num_outputs: int) -> tuple[tuple[int, ...], type]:
+        return (num_nodes, num_outputs), np.uint8
+
+
+def _known(y: Tensor) -> Tensor:
+    """bool, as ``y``."""
+    return ~y.isnan() if y.dtype.is_floating_point else y != 255
+
+
+Targets = Classes | Numbers | Labels
+CLASSES = Classes()
+_OF_TASK = {"classification": CLASSES, "regression": Numbers(), "multilabel": Labels()}
+
+
+def targets_of(task: str) -> Targets:
+    """What is learned for a data set's task.
+
+    Raises:
+        CohortError: there is no such task.
+    """
+    if task not in _OF_TASK:
+        raise CohortError("task", ", ".join(_OF_TASK), repr(task))
+    return _OF_TASK[task]

@@ -5,8 +5,10 @@ once for batches of about one size and replayed for each of them: sizes are roun
 edges that a batch lacks are nodes without edges and edges of no node, and bring nothing to any sum.
 """
 
+import gc
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -17,9 +19,7 @@ from cohort.nn.activation import GraphKeys
 from cohort.nn.block import Block
 from cohort.trainer import _native
 
-WARM_UP_STEPS = (
-    2  # of a stream, before its first graph: libraries set themselves up for it, the optimizer makes its state
-)
+WARM_UP_STEPS = 2  # of a size on a stream before its graph: kernels are loaded, the optimizer makes its state
 MOST_GRAPHS = 32  # further sizes go without
 
 
@@ -71,6 +71,18 @@ class _Inputs:
                 offsets[targets + 1 :].fill_(edges)
 
 
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Memory of the GPU that is freed during a capture, as that of graphs nobody needs any more, ends it."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 class StepGraphs:
     """Runs a step on batches as CUDA graphs.
 
@@ -85,7 +97,7 @@ class StepGraphs:
         self._graphs: dict[tuple, torch.cuda.CUDAGraph] = {}
         self._keys = GraphKeys(device)
         self._pool = torch.cuda.graph_pool_handle()
-        self._warm_up_steps = Counter()  # by stream
+        self._warm_up_steps = Counter()  # by sizes and stream
 
     def __call__(self, slot) -> None:
         """The step on the batch in a slot, whose features' last rows, which nobody has filled, become zeros."""
@@ -111,13 +123,14 @@ class StepGraphs:
         key = padded, x.data_ptr(), stream.cuda_stream
         if key in self._graphs:
             return self._graphs[key]
-        if self._warm_up_steps[stream.cuda_stream] < WARM_UP_STEPS or len(self._graphs) >= MOST_GRAPHS:
-            self._warm_up_steps[stream.cuda_stream] += 1
+        warmed = padded, stream.cuda_stream
+        if self._warm_up_steps[warmed] < WARM_UP_STEPS or len(self._graphs) >= MOST_GRAPHS:
+            self._warm_up_steps[warmed] += 1
             return None
         graph = torch.cuda.CUDAGraph()
         of_its_own = None if stream == torch.cuda.default_stream(self._device) else stream  # the default cannot capture
         captured = torch.cuda.graph(graph, pool=self._pool, stream=of_its_own, capture_error_mode="thread_local")
-        with self._keys.recorded(), captured:
+        with _no_garbage_collection(), self._keys.recorded(), captured:
             self._step(x, inputs.blocks, inputs.y)
         self._graphs[key] = graph
         return graph

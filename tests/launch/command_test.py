@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -315,6 +316,39 @@ def test_inspect_during_a_run_and_after(live):
     launcher.terminate()
     launcher.wait(timeout=SECONDS_TO_END)
     refused(cohort("inspect", out), 1, str(out), "the run has ended")
+
+
+@pytest.mark.parametrize("ended_by", ["the run", "Ctrl-C"])
+def test_a_live_run_is_watched_until_it_ends_or_the_watcher_does(live, ended_by):
+    out, launcher = live
+    command = [sys.executable, "-m", "cohort", "inspect", out, "--watch", "0.2", "--json"]
+    watcher = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, text=True)
+    try:
+        looks = [json.loads(watcher.stdout.readline()) for _ in range(3)]
+        assert all(len(look["slots"]) == 3 and look["trainer"]["alive"] for look in looks)
+        if ended_by == "the run":
+            launcher.terminate()
+        else:
+            watcher.send_signal(signal.SIGINT)
+        assert watcher.wait(timeout=SECONDS_TO_END) == 0
+    finally:
+        watcher.kill()
+        watcher.wait()
+
+
+def test_watching_shows_tables(live):
+    out, launcher = live
+    command = [sys.executable, "-m", "cohort", "inspect", out, "--watch", "0.2"]
+    watcher = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, text=True)
+    try:
+        for _ in range(2):
+            wait_until(lambda: "slots on cpu" in watcher.stdout.readline(), SECONDS_TO_START, "a table")
+        launcher.terminate()
+        watcher.communicate(timeout=SECONDS_TO_END)
+        assert watcher.returncode == 0
+    finally:
+        watcher.kill()
+        watcher.wait()
 
 
 @pytest.mark.parametrize("live", [2], indirect=True)

@@ -1,6 +1,8 @@
 """Batches that are padded for CUDA graphs bring what they bring as they are; replayed steps are the steps."""
 
+import contextlib
 import copy
+import gc
 from types import SimpleNamespace
 
 import numpy as np
@@ -106,6 +108,61 @@ def test_keys_of_a_graph_are_those_of_steps_without():
         found = [activated(x, "relu", 0.5), activated(x, "relu", 0.3)]
     assert all(map(torch.equal, found, wanted))
     assert not torch.equal(wanted[0] > 0, wanted[1] > 0)
+
+
+class RecordedGraph:
+    """In place of a CUDA graph, on the CPU: replaying it runs nothing."""
+
+    replayed = 0
+
+    def replay(self):
+        RecordedGraph.replayed += 1
+
+
+@pytest.fixture
+def streams(monkeypatch):
+    """CUDA's part of a capture, played on the CPU; the list holds the current stream."""
+    current = [SimpleNamespace(cuda_stream=1)]
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: current[0])
+    monkeypatch.setattr(torch.cuda, "default_stream", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", RecordedGraph)
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
+    monkeypatch.setattr(torch.cuda, "graph", lambda graph, **options: contextlib.nullcontext())
+    RecordedGraph.replayed = 0
+    return current
+
+
+def test_each_size_is_warm_on_each_stream_before_it_is_captured(streams):
+    calls = []
+    graphs = StepGraphs(lambda x, blocks, y: calls.append(gc.isenabled()), CPU)
+    slots = [slot_of(1, CPU, seed=seed) for seed in (0, 1)]
+    for slot in slots:
+        for _ in range(5):
+            graphs(slot)
+    of_a_size = [True, True, False]  # two steps as they are, one captured, without a collector that frees memory
+    assert calls == of_a_size * 2 and RecordedGraph.replayed == 6
+    streams[0] = SimpleNamespace(cuda_stream=2)
+    for _ in range(4):
+        graphs(slots[0])
+    assert calls == of_a_size * 3 and RecordedGraph.replayed == 8
+    assert gc.isenabled()
+
+
+def test_a_capture_that_fails_leaves_the_collector_on(streams):
+    calls = []
+
+    def step(x, blocks, y):
+        calls.append(None)
+        if len(calls) == 3:
+            raise RuntimeError("in a capture")
+
+    graphs = StepGraphs(step, CPU)
+    slot = slot_of(1, CPU)
+    for _ in range(2):
+        graphs(slot)
+    with pytest.raises(RuntimeError, match="in a capture"):
+        graphs(slot)
+    assert gc.isenabled()
 
 
 @pytest.mark.gpu

@@ -115,7 +115,7 @@ bool has_products() {
 
 void run_on_gpu(const ProductCall& call, cudaStream_t stream) {
   if (call.num_rows == 0 || call.width == 0) return;
-  base::require(call.depth <= kMaxProductDepth, "a product of rows of at most 256 columns");
+  base::require(0 < call.depth && call.depth <= kMaxProductDepth, "a product of rows of 1 to 256 columns");
   const int bytes = shared_bytes(call.depth);
   allow_shared(product_kernel, bytes);
   const auto blocks = static_cast<unsigned>(parts_of(call.width, kColumns) * parts_of(call.num_rows, kBlockRows));

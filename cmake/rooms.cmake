@@ -36,6 +36,41 @@ function(cohort_test room)
   endif()
 endfunction()
 
+# cohort_fuzz(<room> TARGETS name ... READERS a.cc ...): the programs fuzz_<room>_<name> of tests/<room>/fuzz/<name>.cc.
+# The readers are compiled for them under the address and undefined-behaviour sanitizers, whatever the build's options
+# are, and each program reads a fixed number of inputs as a test. With COHORT_FUZZ (preset fuzz) it is libFuzzer's.
+set(COHORT_FUZZ_RUNS 5000 CACHE STRING "Inputs that a fuzz test reads")
+function(cohort_fuzz room)
+  if(NOT COHORT_TESTS OR CMAKE_CXX_FLAGS MATCHES "sanitize=thread")  # one program has one of the two
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "" "TARGETS;READERS" ${ARGN})
+  set(sanitize -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+  if(NOT TARGET fuzz)
+    add_custom_target(fuzz)
+  endif()
+  add_library(${room}_readers OBJECT EXCLUDE_FROM_ALL ${ARG_READERS})
+  target_link_libraries(${room}_readers PRIVATE cohort::${room})
+  target_compile_options(${room}_readers PRIVATE ${sanitize} -O1)
+  foreach(name ${ARG_TARGETS})
+    set(program fuzz_${room}_${name})
+    add_executable(${program} ${PROJECT_SOURCE_DIR}/tests/${room}/fuzz/${name}.cc)
+    target_compile_options(${program} PRIVATE ${sanitize} -O1)
+    add_dependencies(fuzz ${program})
+    if(COHORT_FUZZ)
+      target_sources(${program} PRIVATE ${PROJECT_SOURCE_DIR}/tests/fuzz/libfuzzer.cc)
+      target_link_options(${program} PRIVATE -fsanitize=fuzzer,address,undefined)
+      target_link_libraries(${program} PRIVATE cohort::${room})
+    else()
+      target_sources(${program} PRIVATE ${PROJECT_SOURCE_DIR}/tests/fuzz/driver.cc)
+      target_link_options(${program} PRIVATE ${sanitize})
+      target_link_libraries(${program} PRIVATE ${room}_readers cohort::${room})
+      add_test(NAME ${program} COMMAND ${program} --runs ${COHORT_FUZZ_RUNS})
+      set_tests_properties(${program} PROPERTIES LABELS cpu TIMEOUT 120 ENVIRONMENT OMP_WAIT_POLICY=passive)
+    endif()
+  endforeach()
+endfunction()
+
 # What a user runs, without the tests: extensions and programs.
 add_custom_target(programs)
 

@@ -1,5 +1,5 @@
-// libFuzzer: any bytes as a file of encoded rows, or as one coded row. Neither may crash, hang or read out of bounds.
-//   clang++ ... -fsanitize=fuzzer,address,undefined (target ibp_fuzz), then: ibp_fuzz -max_total_time=600
+// Any bytes as a file of encoded rows, or as one coded row. Byte 0: 0 a file as it is, 1 a file whose checksums are
+// made right, so that damage behind them is reached, 2 a row.
 #include <cstring>
 
 #include "base/check.h"
@@ -7,6 +7,8 @@
 #include "ibp/file_format.h"
 #include "ibp/ibp.h"
 #include "ibp/row_codec.h"
+#include "tests/dataset/temporary_folder.h"
+#include "tests/fuzz/fuzz.h"
 
 namespace cohort::ibp {
 namespace {
@@ -62,10 +64,16 @@ void read_file(std::span<const std::byte> bytes, bool repair) {
   }
 }
 
-// One profile of each codec, learnt from fixed rows.
-std::vector<Profile> make_profiles() {
+// Rows that every codec can make smaller: float32 [64, 50].
+std::vector<float> make_rows() {
   std::vector<float> rows(64 * 50);
   for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = i % 7 ? 0 : 1.0f + static_cast<float>(i % 11) / 8;
+  return rows;
+}
+
+// One profile of each codec, learnt from these rows.
+std::vector<Profile> make_profiles() {
+  const std::vector<float> rows = make_rows();
   const RowTable table{rows.data(), 64, Dtype::kFloat32, 50};
   std::vector<Profile> profiles;
   for (const char* codec : {"invariant", "exponent", "sparse"}) {
@@ -85,16 +93,40 @@ void read_row(std::span<const std::byte> bytes) {
   }
 }
 
+// Four rows as a file.
+std::string file_of(const Profile& profile, LayoutChoice layout) {
+  const std::vector<float> rows = make_rows();
+  const dataset::TemporaryFolder folder;
+  save(encode({rows.data(), 4, Dtype::kFloat32, 50}, profile, {.layout = layout}), folder / "rows");
+  return dataset::read_bytes(folder / "rows");
+}
+
 }  // namespace
 }  // namespace cohort::ibp
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  if (size == 0) return 0;
-  const auto bytes = std::as_bytes(std::span(data, size)).subspan(1);
-  if (data[0] % 3 == 2) {
-    cohort::ibp::read_row(bytes.first(std::min<std::size_t>(bytes.size(), 4096)));
-  } else {
-    cohort::ibp::read_file(bytes, data[0] % 3 == 1);
+namespace cohort::fuzz {
+
+std::vector<std::string> seeds() {
+  std::vector<std::string> all;
+  for (const ibp::Profile& profile : ibp::make_profiles()) {
+    for (const auto layout : {ibp::LayoutChoice::kPacked, ibp::LayoutChoice::kSlots}) {
+      const std::string file = ibp::file_of(profile, layout);
+      for (const char mode : {'\0', '\1'}) all.push_back(mode + file);
+    }
   }
-  return 0;
+  all.push_back(std::string(1, 2) + std::string(120, 'r'));
+  return all;
 }
+
+void run(std::span<const std::byte> input) {
+  if (input.empty()) return;
+  const int mode = std::to_integer<int>(input[0]) % 3;
+  const auto bytes = input.subspan(1);
+  if (mode == 2) {
+    ibp::read_row(bytes.first(std::min<std::size_t>(bytes.size(), 4096)));
+  } else {
+    ibp::read_file(bytes, mode == 1);
+  }
+}
+
+}  // namespace cohort::fuzz

@@ -99,6 +99,13 @@ class PendingFile {
   throw base::Error({path.string(), expected, found, kCure});
 }
 
+// Numbers that the program keeps in signed integers.
+void check_counts(const Header& header, const std::filesystem::path& path) {
+  for (const uint64_t count : {header.num_batches, header.max_batch_nodes, header.max_batch_edges}) {
+    if (count > INT64_MAX) refuse(path, "counts of less than 2^63", fmt::format("{}", count));
+  }
+}
+
 void check(const Header& header, const std::filesystem::path& path, std::uintmax_t file_bytes) {
   if (header.magic != Header{}.magic) refuse(path, "the magic CHRTHOT1", "something else");
   if (header.version != kVersion) {
@@ -113,6 +120,7 @@ void check(const Header& header, const std::filesystem::path& path, std::uintmax
   if (too_many || file_bytes != bytes) {
     refuse(path, fmt::format("{} bytes for {} nodes", bytes, header.num_nodes), fmt::format("{} bytes", file_bytes));
   }
+  check_counts(header, path);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
@@ -34,7 +35,7 @@ nlohmann::json describe_party(const Party& party) {
                          {"batch", party.stage_batch.load()},
                          {"stage_seconds", pid == 0 ? 0.0 : seconds_since(party.stage_since_us.load())}};
   if (party.failed_at_us.load() != 0) {
-    json["error"] = std::string(party.error);
+    json["error"] = error_of(party);
     json["failed_at_us"] = party.failed_at_us.load();
   }
   return json;
@@ -60,7 +61,20 @@ void refuse(const std::filesystem::path& path, const char* what, uint64_t expect
                      "sampler and trainer must come from the same build of cohort"});
 }
 
+// The numbers that readers index and branch by.
+void refuse_damage(const std::filesystem::path& path, const ChannelHeader& header) {
+  const auto device = static_cast<uint32_t>(header.device);
+  if (header.num_slots >= 2 && header.num_slots <= kMaxSlots && device <= static_cast<uint32_t>(DeviceKind::kCuda)) {
+    return;
+  }
+  throw base::Error({path.string(), fmt::format("2 to {} slots on device 0 or 1", kMaxSlots),
+                     fmt::format("{} slots on device {}", header.num_slots, device),
+                     "the channel is damaged: end the run and start it again"});
+}
+
 }  // namespace
+
+std::string error_of(const Party& party) { return {party.error, strnlen(party.error, kErrorBytes)}; }
 
 const char* stage_name(Stage stage) {
   switch (stage) {
@@ -99,6 +113,7 @@ SharedFile open_channel(const std::filesystem::path& folder, SharedFile::Access 
   refuse(path, "version", kVersion, header.version);
   refuse(path, "header size", sizeof(ChannelHeader), header.header_bytes);
   refuse(path, "size", file.bytes(), header.channel_bytes);
+  refuse_damage(path, header);
   return file;
 }
 
@@ -109,7 +124,7 @@ std::string describe(const ChannelHeader& header) {
                          {"trainer", describe_party(header.trainer)},
                          {"slots", nlohmann::json::array()}};
   for (int i = 0; i < header.num_slots; ++i) json["slots"].push_back(describe_slot(header.slots[i]));
-  return json.dump(2);
+  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace cohort::channel

@@ -12,8 +12,11 @@ namespace cohort::channel {
 // "waiting for a slot": for messages.
 const char* stage_name(Stage stage);
 
-// Maps <folder>/channel after comparing magic, version and sizes; throws Error naming both values on a mismatch.
-// To look at a channel that is not announced yet, `name` is "channel.tmp".
+// What a process that has failed said.
+std::string error_of(const Party& party);
+
+// Maps <folder>/channel after comparing magic, version, sizes, device and the number of slots; throws Error naming both
+// values on a mismatch. To look at a channel that is not announced yet, `name` is "channel.tmp".
 SharedFile open_channel(const std::filesystem::path& folder, SharedFile::Access access, const char* name = "channel");
 
 // A live channel as JSON: device, both processes with stage and age, every slot with state, age and batch.

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "base/check.h"
 #include "channel/shared_file.h"
 #include "channel/slot_memory.h"
 
@@ -10,6 +11,12 @@ namespace {
 
 std::filesystem::path slot_path(const std::filesystem::path& folder, int index, uint64_t generation) {
   return folder / fmt::format("slot-{}-{}", index, generation);
+}
+
+void demand_bytes(const std::filesystem::path& path, std::size_t expected, std::size_t found) {
+  if (expected == found) return;
+  throw base::Error({path.string(), fmt::format("{} bytes, as the channel says", expected),
+                     fmt::format("{} bytes", found), "the channel is damaged: end the run and start it again"});
 }
 
 // A removed file lives on in the mappings of it, so the old generation needs no bookkeeping.
@@ -40,9 +47,11 @@ class HostSlotViewer final : public SlotViewer {
 
   std::byte* open(Slot& slot, int index) override {
     auto& file = files_[static_cast<std::size_t>(index)];
-    if (slot.opened_generation.load() != slot.generation) {
+    if (file.data() == nullptr || slot.opened_generation.load() != slot.generation) {
+      const std::filesystem::path path = slot_path(folder_, index, slot.generation);
       file = SharedFile();
-      file = SharedFile::open(slot_path(folder_, index, slot.generation));
+      file = SharedFile::open(path);
+      demand_bytes(path, slot.bytes, file.bytes());
       slot.opened_generation.store(slot.generation);
     }
     return file.data();

@@ -9,6 +9,22 @@
 #include "channel/inspect.h"
 
 namespace cohort::channel {
+namespace {
+
+// What a batch says lies in its slot.
+bool lies_in_slot(const Batch& batch, uint64_t row_bytes, uint64_t slot_bytes) {
+  const auto fits = [&](uint64_t offset, int64_t count, uint64_t bytes_each) {
+    if (offset > slot_bytes || count < 0) return false;
+    return bytes_each == 0 || static_cast<uint64_t>(count) <= (slot_bytes - offset) / bytes_each;
+  };
+  const bool counted = batch.num_hops >= 0 && batch.num_hops <= kMaxHops && batch.indptr_offset <= slot_bytes;
+  return counted && fits(batch.x_offset, batch.num_nodes, row_bytes) && fits(batch.n_id_offset, batch.num_nodes, 8) &&
+         fits(batch.y_offset, batch.num_nodes, 8) && fits(batch.input_id_offset, batch.num_seeds, 8) &&
+         fits(batch.edge_index_offset, batch.num_edges, 16);
+}
+
+}  // namespace
+
 Subscriber::Subscriber(std::filesystem::path folder)
     : folder_(std::move(folder)), file_(open_channel(folder_, SharedFile::Access::kReadWrite)) {
   if (header().trainer.pid.load() != 0) {
@@ -69,6 +85,8 @@ HeldBatch Subscriber::next(uint64_t pass, int64_t limit_us, const std::function<
     Slot& slot = shared().slots[index];
     choose_gpu();
     std::byte* data = memory_->open(slot, index);
+    const uint64_t row_bytes = static_cast<uint64_t>(header().feature_dim) * (header().feature_dtype & 0xFF) / 8;
+    base::require(lies_in_slot(slot.batch, row_bytes, slot.bytes), "a batch that lies in its slot");
     set_state(slot, SlotState::kHeld);
     if (slot.batch.pass >= pass) {
       base::require(slot.batch.pass == pass, "batches of the pass asked for");

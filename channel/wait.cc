@@ -23,7 +23,7 @@ timespec deadline_after(int64_t us) {
 std::string last_words(const Party& peer) {
   const auto stage = static_cast<Stage>(peer.stage.load());
   std::string text = fmt::format("its last stage is '{}' (batch {})", stage_name(stage), peer.stage_batch.load());
-  if (peer.failed_at_us.load() != 0) text += fmt::format("; it said: {}", peer.error);
+  if (peer.failed_at_us.load() != 0) text += fmt::format("; it said: {}", error_of(peer));
   return text;
 }
 

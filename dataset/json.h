@@ -13,12 +13,26 @@
 
 namespace cohort::dataset {
 
+inline constexpr int kMaxJsonDepth = 32;  // printing a value goes down as deep on the stack
+
+// What of a value a message shows.
+inline std::string shown(const nlohmann::json& value) {
+  constexpr std::size_t kShown = 80;
+  std::string text = value.dump();
+  if (text.size() > kShown) text.replace(kShown, std::string::npos, "...");
+  return text;
+}
+
 // The document in a file. Throws base::Error when there is none, with `what` it would be and how to get it.
 inline nlohmann::json parse_json(const std::filesystem::path& path, const char* what, const char* hint) {
   std::ifstream file(path);
   if (!file) throw base::Error({path.string(), what, "no such file", hint});
+  const auto demand_depth = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
+    if (depth <= kMaxJsonDepth) return true;
+    throw base::Error({path.string(), fmt::format("JSON of at most {} levels", kMaxJsonDepth), "more", hint});
+  };
   try {
-    return nlohmann::json::parse(file);
+    return nlohmann::json::parse(file, demand_depth);
   } catch (const nlohmann::json::exception& error) {
     throw base::Error({path.string(), "JSON", error.what(), hint});
   }
@@ -33,7 +47,7 @@ T member(const nlohmann::json& json, const std::string& place, const char* key, 
     throw base::Error({place, fmt::format("the key \"{}\"", key), "none", hint});
   }
   const bool fits = std::is_same_v<T, std::string> ? found->is_string() : found->is_number_integer();
-  if (!fits) throw base::Error({place, fmt::format("\"{}\": {}", key, expected), found->dump(), hint});
+  if (!fits) throw base::Error({place, fmt::format("\"{}\": {}", key, expected), shown(*found), hint});
   return found->get<T>();
 }
 

@@ -135,6 +135,13 @@ void judge_shape(const std::vector<int64_t>& shape, DType dtype, const std::stri
   }
 }
 
+// Elements are read where they lie in the mapped file.
+void judge_start(std::size_t header_bytes, DType dtype, const std::string& place) {
+  if (header_bytes % size_of(dtype) == 0) return;
+  throw base::Error({place, fmt::format("data that start at a multiple of {} bytes", size_of(dtype)),
+                     fmt::format("data at byte {}", header_bytes), kRewrite});
+}
+
 std::size_t little_endian(std::span<const std::byte> bytes) {
   std::size_t value = 0;
   for (std::size_t i = 0; i < bytes.size(); ++i) value |= std::to_integer<std::size_t>(bytes[i]) << (8 * i);
@@ -174,6 +181,7 @@ NpyHeader parse_npy_header(std::span<const std::byte> file, const std::string& p
         {place, "C order (rows one after the other)", "Fortran order", "convert it with numpy.ascontiguousarray(...)"});
   }
   judge_shape(fields.shape, dtype, place);
+  judge_start(text_start + text_bytes, dtype, place);
   return {dtype, std::move(fields.shape), text_start + text_bytes};
 }
 

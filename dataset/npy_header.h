@@ -21,7 +21,7 @@ struct NpyHeader {
 };
 
 // Parses the start of a file, format versions 1, 2 and 3. Throws base::Error naming `place` for anything but a
-// little-endian array in C order with one of our element types.
+// little-endian array in C order with one of our element types, whose data lie on a multiple of their size.
 NpyHeader parse_npy_header(std::span<const std::byte> file, const std::string& place);
 
 // The header NumPy itself would write (version 1, data aligned to 64 bytes).

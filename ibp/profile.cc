@@ -84,6 +84,12 @@ void append(std::vector<std::byte>& bytes, const T* values, std::size_t count) {
   if (count) std::memcpy(bytes.data() + before, values, count * sizeof(T));
 }
 
+std::vector<uint64_t> words_at(const std::byte* bytes, std::size_t count) {
+  std::vector<uint64_t> words(count);
+  if (count) std::memcpy(words.data(), bytes, count * sizeof(uint64_t));
+  return words;
+}
+
 // Bytes of the tables that follow the header.
 uint64_t table_bytes(const Profile& profile) {
   if (profile.codec == Codec::kInvariant) return uint64_t{16} * profile.num_chunks();
@@ -240,10 +246,8 @@ Profile profile_from(std::span<const std::byte> bytes, const std::string& place)
                  fmt::format("{}", body.size() - sizeof(header)), kHint});
   }
   if (profile.codec == Codec::kInvariant) {
-    profile.mask.resize(profile.num_chunks());
-    profile.value.resize(profile.num_chunks());
-    std::memcpy(profile.mask.data(), tables, profile.mask.size() * 8);
-    std::memcpy(profile.value.data(), tables + profile.mask.size() * 8, profile.value.size() * 8);
+    profile.mask = words_at(tables, profile.num_chunks());
+    profile.value = words_at(tables + profile.mask.size() * 8, profile.num_chunks());
   } else if (profile.codec == Codec::kExponent) {
     const auto* base = reinterpret_cast<const uint8_t*>(tables);
     profile.base.assign(base, base + profile.num_columns);

@@ -3,13 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "base/check.h"
 #include "cache/plan.h"
 #include "channel/layout.h"
+#include "dataset/json.h"
 #include "sampler/presample.h"
 
 namespace cohort::sampler {
@@ -18,23 +20,39 @@ namespace {
 using nlohmann::json;
 
 json parse(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  if (!file) throw base::Error({path.string(), "a readable file", "none", ""});
-  try {
-    return json::parse(file);
-  } catch (const json::exception& error) {
-    throw base::Error({path.string(), "JSON", error.what(), ""});
+  return dataset::parse_json(path, "options of a run", "cohort train writes such a file");
+}
+
+// True when a member holds a T, none of whose bits get lost.
+template <typename T>
+bool fits(const json& member) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return member.is_boolean();
+  } else if constexpr (std::is_integral_v<T>) {
+    if (!member.is_number_integer()) return false;
+    return member.is_number_unsigned() ? std::in_range<T>(member.get<uint64_t>())
+                                       : std::in_range<T>(member.get<int64_t>());
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return member.is_number();
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    return member.is_string();
+  } else {
+    return member.is_array() && std::ranges::all_of(member, fits<typename T::value_type>);
   }
 }
 
 // What a member of this type is in JSON.
 template <typename T>
-const char* kind_of() {
-  if constexpr (std::is_same_v<T, bool>) return "true or false";
-  if constexpr (std::is_arithmetic_v<T>) return "a number";
-  if constexpr (std::is_same_v<T, std::string>) return "a text";
-  if constexpr (std::is_same_v<T, std::vector<std::string>>) return "a list of texts";
-  return "a list of numbers";
+std::string kind_of() {
+  if constexpr (std::is_same_v<T, bool>) {
+    return "true or false";
+  } else if constexpr (std::is_integral_v<T>) {
+    return fmt::format("an integer in [{}, {}]", std::numeric_limits<T>::min(), std::numeric_limits<T>::max());
+  } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+    return "a list of texts";
+  } else {
+    return std::is_same_v<T, std::string> ? "a text" : "a list of numbers";
+  }
 }
 
 // Reads members of one JSON object and remembers which were asked for.
@@ -52,11 +70,10 @@ class Members {
       if (required) throw base::Error({place_, fmt::format("a member \"{}\"", name), "none", ""});
       return;
     }
-    try {
-      value = member->get<T>();
-    } catch (const json::exception&) {
-      throw base::Error({fmt::format("{}.{}", place_, name), kind_of<T>(), member->dump(), ""});
+    if (!fits<T>(*member)) {
+      throw base::Error({fmt::format("{}.{}", place_, name), kind_of<T>(), dataset::shown(*member), ""});
     }
+    value = member->get<T>();
   }
 
   void read_path(const char* name, std::filesystem::path& path, bool required = true) {
@@ -116,7 +133,8 @@ void read_cache(Members& members, Options& options) {
 
 void check(const Options& options) {
   refuse_others_than({"cpu", "cuda"}, "device", options.device);
-  refuse_unless(options.num_ranks >= 1, "num_ranks", "at least 1", std::to_string(options.num_ranks));
+  refuse_unless(options.num_ranks >= 1 && options.num_ranks <= kMaxRanks, "num_ranks",
+                fmt::format("1 to {}", kMaxRanks), std::to_string(options.num_ranks));
   refuse_unless(options.device == "cpu" || std::ssize(options.gpus) == options.num_ranks, "gpus",
                 fmt::format("one for each of {} ranks", options.num_ranks), std::to_string(options.gpus.size()));
   refuse_others_than({"auto", "gpu", "host"}, "topology", options.topology);

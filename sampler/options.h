@@ -11,6 +11,8 @@
 
 namespace cohort::sampler {
 
+inline constexpr int kMaxRanks = 1024;
+
 struct Options {
   std::filesystem::path dataset;  // folder
   std::filesystem::path channel;  // folder for the channel of rank 0, exists; the others' are in it, see rank_folder

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/random.h"
+#include "ibp/checksum.h"
 
 namespace cohort::cache {
 namespace {
@@ -213,6 +214,16 @@ TEST_F(HotnessFile, EveryDamagedByteIsFound) {
   EXPECT_NE(refusal(), "loaded");
   write(good);
   EXPECT_EQ(refusal(), "loaded");
+}
+
+TEST_F(HotnessFile, CountsThatNoSignedIntegerHoldsAreRefused) {
+  two_batches().save(path_);
+  std::string bad = image();
+  bad[55] = '\x80';  // the highest byte of num_batches
+  const uint32_t crc = ibp::crc32c(std::as_bytes(std::span(bad)).first(196));
+  std::memcpy(bad.data() + 196, &crc, sizeof crc);
+  write(bad);
+  EXPECT_NE(refusal().find("counts of less than 2^63"), std::string::npos) << refusal();
 }
 
 TEST_F(HotnessFile, CountsOfAnotherKeyAreRefused) {

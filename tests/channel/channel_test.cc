@@ -169,6 +169,71 @@ TEST_F(Channel, AStoppedTrainerIsToldWhatTheSamplerSaid) {
   }
 }
 
+// Overwrites a number in the file of a channel.
+template <typename T>
+void poke(const std::filesystem::path& folder, std::size_t offset, T value) {
+  std::fstream file(folder / "channel", std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(static_cast<std::streamoff>(offset));
+  file.write(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+TEST_F(Channel, RefusesMoreSlotsThanThereAre) {
+  Publisher publisher(folder_, options());
+  publisher.announce();
+  for (const int32_t slots : {-1, 0, 1, 65}) {
+    poke(folder_, offsetof(ChannelHeader, num_slots), slots);
+    EXPECT_THROW(Subscriber{folder_}, base::Error) << slots;
+  }
+  poke(folder_, offsetof(ChannelHeader, num_slots), 3);
+  poke(folder_, offsetof(ChannelHeader, device), 2);
+  EXPECT_THROW(Subscriber{folder_}, base::Error);
+}
+
+TEST_F(Channel, RefusesABatchThatDoesNotLieInItsSlot) {
+  constexpr std::size_t kBatch = offsetof(ChannelHeader, slots) + offsetof(Slot, batch);
+  const std::size_t fields[] = {kBatch + offsetof(Batch, num_nodes), kBatch + offsetof(Batch, num_edges),
+                                kBatch + offsetof(Batch, x_offset), kBatch + offsetof(Batch, n_id_offset),
+                                kBatch + offsetof(Batch, indptr_offset)};
+  for (const std::size_t field : fields) {
+    const std::filesystem::path folder = folder_ / std::to_string(field);
+    std::filesystem::create_directory(folder);
+    Publisher publisher(folder, options());
+    publisher.announce();
+    Subscriber subscriber(folder);
+    const uint64_t pass = subscriber.request({});
+    ASSERT_TRUE(publish(publisher, pass, 8, 1));
+    poke(folder, field, int64_t{1} << 60);
+    EXPECT_THROW(subscriber.next(pass, kLimitUs), base::Error) << field;
+  }
+}
+
+TEST_F(Channel, RefusesASlotOfAnotherSize) {
+  Publisher publisher(folder_, options());
+  publisher.announce();
+  Subscriber subscriber(folder_);
+  const uint64_t pass = subscriber.request({});
+  ASSERT_TRUE(publish(publisher, pass, 8, 1));
+  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+    if (entry.path().filename().string().starts_with("slot-")) std::filesystem::resize_file(entry.path(), 256);
+  }
+  EXPECT_THROW(subscriber.next(pass, kLimitUs), base::Error);
+}
+
+TEST_F(Channel, DescribesAnErrorThatIsNoText) {
+  Publisher publisher(folder_, options());
+  publisher.announce();
+  const std::string bytes(kErrorBytes, '\xFF');  // without an end
+  std::fstream file(folder_ / "channel", std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(offsetof(ChannelHeader, sampler) + offsetof(Party, error));
+  file.write(bytes.data(), kErrorBytes);
+  file.close();
+  poke(folder_, offsetof(ChannelHeader, sampler) + offsetof(Party, failed_at_us), int64_t{1});
+  const SharedFile opened = open_channel(folder_, SharedFile::Access::kReadOnly);
+  const auto& header = *reinterpret_cast<const ChannelHeader*>(opened.data());
+  EXPECT_EQ(error_of(header.sampler).size(), std::size_t{kErrorBytes});
+  EXPECT_NE(describe(header).find("\"failed_at_us\": 1"), std::string::npos);
+}
+
 TEST_F(Channel, RefusesATruncatedFile) {
   Publisher publisher(folder_, options());
   publisher.announce();

@@ -89,6 +89,16 @@ TEST_F(DatasetFolder, RefusesMembersOfTheWrongKind) {
   expect_refused("expected the key \"num_nodes\", found none");
 }
 
+TEST_F(DatasetFolder, RefusesJsonOfAnyDepth) {
+  edit_meta("\"num_nodes\": 50", "\"num_nodes\": " + std::string(100000, '[') + std::string(100000, ']'));
+  expect_refused("meta.json: expected JSON of at most 32 levels, found more");
+}
+
+TEST_F(DatasetFolder, ShowsTheStartOfALongValue) {
+  edit_meta("\"num_nodes\": 50", "\"num_nodes\": \"" + std::string(1000, '5') + "\"");
+  expect_refused("expected \"num_nodes\": an integer, found \"" + std::string(79, '5') + "...\n");
+}
+
 TEST_F(DatasetFolder, RefusesAFileOutsideTheFolder) {
   edit_meta("\"labels.npy\"", "\"../labels.npy\"");
   expect_refused("\"labels\": a file name without a folder, found ../labels.npy");

@@ -61,7 +61,8 @@ TEST(Npy, HoldsNoElementsToo) {
 
 TEST(Npy, ReadsVersions2And3AndAnyOrderOfKeys) {
   const TemporaryFolder folder;
-  const std::string header = R"({"shape": (2, ), "fortran_order": False, "descr": "<i8"})";
+  std::string header = R"({"shape": (2, ), "fortran_order": False, "descr": "<i8"})";
+  header.resize((12 + header.size() + 7) / 8 * 8 - 12, ' ');
   for (const char version : {'\x02', '\x03'}) {
     std::string file = "\x93NUMPY";
     file += version;
@@ -114,7 +115,7 @@ TEST_P(NpyDamage, IsNamed) {
   EXPECT_NE(message.find(GetParam().message), std::string::npos) << message;
 }
 
-const std::string kGood = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2), }\n";
+const std::string kGood = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2), }          \n";
 
 std::string with(const std::string& descr, const std::string& order, const std::string& shape) {
   return npy_file("{'descr': " + descr + ", 'fortran_order': " + order + ", 'shape': " + shape + ", }\n", 64);
@@ -137,6 +138,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Damage{"missing_key", npy_file("{'descr': '<f4', 'shape': (2,), }", 8), "the keys descr"},
                     Damage{"twice", npy_file("{'descr': '<f4', 'descr': '<f4', }", 8), "instead of 'descr'"},
                     Damage{"unknown_key", npy_file("{'descr': '<f4', 'more': 1}", 8), "instead of 'more'"},
+                    Damage{"start", npy_file("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2), }", 16),
+                           "data that start at a multiple of 4 bytes"},
                     Damage{"trailing", npy_file(kGood + "exit()", 64), "the end of the header"}),
     [](const auto& test) { return std::string(test.param.what); });
 

@@ -167,6 +167,10 @@ TEST(Profile, ImpossibleFieldsAreErrors) {
   sparse.chunk_bytes = 4;  // found by the fuzzer: tables of a codec that the profile does not have
   EXPECT_THROW(validate(sparse), base::Error);
   EXPECT_THROW(profile_from(to_bytes(sparse), "bytes"), base::Error);
+  Profile empty;
+  empty.codec = Codec::kInvariant;
+  empty.chunk_bytes = 4;
+  EXPECT_THROW(profile_from(to_bytes(empty), "bytes"), base::Error) << "no columns, and so no tables";
   Profile slots = fit(rows.table).profile;
   slots.slot_bytes = 12;
   EXPECT_THROW(validate(slots), base::Error);

@@ -89,9 +89,26 @@ TEST_F(OptionsFile, RefusesACacheThatMakesNoSense) {
       {{{"seconds_per_line", {0, 0, -1}}}, "seconds_per_line: expected numbers of at least 0"},
       {{{"fetch_sms", -1}}, "fetch_sms: expected at least 1, or 0"},
       {{{"fetch_blocks", 32}}, "only known members"},
+      {{{"num_ranks", 4294967298}}, "sampler.num_ranks: expected an integer in [-2147483648, 2147483647]"},
+      {{{"num_ranks", 1.5}}, "sampler.num_ranks: expected an integer"},
+      {{{"num_ranks", true}}, "sampler.num_ranks: expected an integer"},
+      {{{"num_ranks", 1000000000}}, "num_ranks: expected 1 to 1024, found 1000000000"},
+      {{{"seed", -1}}, "sampler.seed: expected an integer in [0, 18446744073709551615], found -1"},
+      {{{"cache_bytes", {1, 1e300}}}, "sampler.cache_bytes: expected a list of numbers"},
   };
   for (const auto& [members, words] : cases) {
     EXPECT_NE(refusal(members).find(words), std::string::npos) << members << ": " << refusal(members);
+  }
+}
+
+TEST_F(OptionsFile, RefusesJsonOfAnyDepth) {
+  const std::string nest(100000, '[');
+  dataset::write_bytes(folder_ / "run.json", "{\"sampler\": {\"num_ranks\": " + nest + std::string(100000, ']') + "}}");
+  try {
+    read_options(folder_ / "run.json");
+    FAIL();
+  } catch (const base::Error& error) {
+    EXPECT_NE(std::string(error.what()).find("JSON of at most 32 levels"), std::string::npos) << error.what();
   }
 }
 

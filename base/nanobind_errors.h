@@ -12,7 +12,9 @@
 namespace cohort::base {
 
 inline void raise(const Error::Parts& parts) {
-  const auto text = [](const std::string& part) { return nanobind::str(part.c_str(), part.size()); };
+  const auto text = [](const std::string& part) {  // which may quote a damaged file
+    return nanobind::steal(PyUnicode_DecodeUTF8(part.c_str(), static_cast<Py_ssize_t>(part.size()), "replace"));
+  };
   const nanobind::object type = nanobind::module_::import_("cohort.base.errors").attr("CohortError");
   PyErr_SetObject(type.ptr(), type(text(parts.place), text(parts.expected), text(parts.found), text(parts.hint)).ptr());
 }

@@ -5,6 +5,9 @@ Nothing is mapped, so that an array of any size costs the memory of one piece.""
 from __future__ import annotations
 
 import contextlib
+import math
+import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -15,7 +18,12 @@ import numpy as np
 
 from cohort.base.errors import CohortError
 
-UNREADABLE = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
+# What NumPy and zipfile raise for files that are none of theirs: their parsers raise whatever they meet.
+UNREADABLE = (
+    OSError, ValueError, EOFError, KeyError, IndexError, TypeError, AttributeError, SyntaxError, MemoryError,
+    OverflowError, RecursionError, NotImplementedError, RuntimeError, tokenize.TokenError, struct.error,
+    zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 MAGIC = b"\x93NUMPY"
 
 
@@ -58,7 +66,7 @@ class ArrayFile:
         with contextlib.closing(self._open()) as file:
             self._seek(file, self._offset + first * self.row_bytes)
             for begin in range(first, last, at_once):
-                out = np.empty((min(at_once, last - begin), *self.shape[1:]), dtype=self.dtype)
+                out = self._room(min(at_once, last - begin))
                 self._fill(file, out)
                 yield out
 
@@ -69,6 +77,13 @@ class ArrayFile:
     def reshaped(self, *shape: int) -> ArrayFile:
         """The same numbers, in the order in which they lie in the file."""
         return ArrayFile(self.place, self._open, self.dtype, shape, self._offset)
+
+    def _room(self, count: int) -> np.ndarray:
+        """Memory for so many elements along the first axis."""
+        try:
+            return np.empty((count, *self.shape[1:]), dtype=self.dtype)
+        except (MemoryError, ValueError) as error:
+            raise CohortError(self.place, "an array that memory holds", f"{count * self.row_bytes} bytes") from error
 
     def _seek(self, file: BinaryIO, position: int) -> None:
         try:
@@ -92,21 +107,22 @@ class ArrayFile:
 
 def open_npy(path: str | Path) -> ArrayFile:
     """The array of a .npy file."""
-    return _parse(str(path), lambda: _open(path))
+    return _parse(str(path), lambda: _open(path), lambda: Path(path).stat().st_size)
 
 
 def open_npz(path: str | Path) -> dict[str, ArrayFile]:
     """The arrays of an .npz file by name."""
     try:
         with zipfile.ZipFile(path) as archive:
-            names = [name for name in archive.namelist() if name.endswith(".npy")]
+            sizes = {info.filename: info.file_size for info in archive.infolist() if info.filename.endswith(".npy")}
     except UNREADABLE as error:
         hint = "write it again with numpy.savez; pickled objects are never loaded"
         raise CohortError(str(path), "an .npz file", str(error), hint) from error
-    return {
-        name.removesuffix(".npy"): _parse(f"{path}: {name.removesuffix('.npy')}", lambda name=name: _member(path, name))
-        for name in names
-    }
+
+    def member(name: str, size: int) -> ArrayFile:
+        return _parse(f"{path}: {name.removesuffix('.npy')}", lambda: _member(path, name), lambda: size)
+
+    return {name.removesuffix(".npy"): member(name, size) for name, size in sizes.items()}
 
 
 def open_raw(path: str | Path, dtype: str, columns: int | None = None) -> ArrayFile:
@@ -137,15 +153,14 @@ def _open(path: str | Path) -> BinaryIO:
 
 def _member(path: str | Path, name: str) -> BinaryIO:
     """A member that closes its archive with itself."""
-    archive = zipfile.ZipFile(path)
     try:
-        file = archive.open(name)
-    finally:
-        archive.close()  # the member keeps the file open for itself
-    return file
+        with zipfile.ZipFile(path) as archive:  # the member keeps the file open for itself
+            return archive.open(name)
+    except UNREADABLE as error:
+        raise CohortError(f"{path}: {name}", "a member of an .npz file", str(error), "copy it again") from error
 
 
-def _parse(place: str, open_file: Callable[[], BinaryIO]) -> ArrayFile:
+def _parse(place: str, open_file: Callable[[], BinaryIO], size_of_file: Callable[[], int]) -> ArrayFile:
     hint = "write it again with numpy.save; pickled objects are never loaded"
     with contextlib.closing(open_file()) as file:
         try:
@@ -157,4 +172,7 @@ def _parse(place: str, open_file: Callable[[], BinaryIO]) -> ArrayFile:
             raise CohortError(place, "an array in NumPy's .npy format", str(error), hint) from error
     if dtype.kind not in "biuf":
         raise CohortError(place, "an array of numbers", f"dtype {dtype}", hint)
+    size, needed = size_of_file(), offset + math.prod(shape) * dtype.itemsize
+    if min(shape, default=0) < 0 or size < needed:
+        raise CohortError(place, f"{needed} bytes for shape {list(shape)}", f"a file of {size} bytes", "copy it again")
     return ArrayFile(place, open_file, dtype, shape, offset, fortran and len(shape) > 1)

@@ -50,9 +50,12 @@ class Source:
         if self._files is None:
             return self._load(self.path / f"{key}.npy", mmap_mode="r")
         try:
-            return self._files[key]
+            found = self._files[key]
         except UNREADABLE as error:
             raise CohortError(self.place(key), "an array without Python objects", str(error)) from error
+        if not isinstance(found, np.ndarray):  # a member without the start of a .npy file
+            raise CohortError(self.place(key), "an array in NumPy's .npy format", "other bytes", "write the file again")
+        return found
 
     def demand(self, key: str) -> None:
         if key not in self.keys:

@@ -1,0 +1,241 @@
+"""What Python reads from outside: for each reader a folder that is right, made by code, and how it is read."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import layout_writers as layouts
+import numpy as np
+import torch
+
+from cohort.base.errors import CohortError
+from cohort.dataset import import_graph
+from cohort.dataset import open as open_dataset
+from cohort.dataset.importer import SourceOptions
+from cohort.launch import resume, train
+from cohort.launch.config import apply_config
+from cohort.launch.plan_table import TIERS
+from cohort.launch.run_results import LISTS, ROWS, TIMES, read_run
+from cohort.trainer import checkpoint
+from cohort.trainer.model_file import MODEL_FILE, load_weights
+
+
+MEMORY_BYTES = 32_000_000  # for sorting
+
+
+class Reader(NamedTuple):
+    """write(folder) puts a good input into an existing folder; read(folder) reads it, CohortError or not."""
+
+    write: Callable[[Path], None]
+    read: Callable[[Path], object]
+    package: str = "numpy"  # without it there is no such reader
+
+
+def _import(name: str, **options) -> Callable[[Path], None]:
+    def read(folder: Path) -> None:
+        out = folder.parent / "out"
+        shutil.rmtree(out, ignore_errors=True)
+        import_graph(folder / name, out, memory=MEMORY_BYTES, **options)
+
+    return read
+
+
+def _layout(write: Callable, *more) -> Callable[[Path], None]:
+    return lambda folder: write(folder / "source", layouts.sample(), *more)
+
+
+def _npz(folder: Path) -> None:
+    graph = layouts.sample()
+    splits = dict(zip(("train_ids", "val_ids", "test_ids"), graph.splits, strict=True))
+    ends = {"src": graph.edge_index[0], "dst": graph.edge_index[1]}
+    np.savez(folder / "plain.npz", x=graph.x, labels=graph.y, **ends, **splits)
+
+
+def _csr_npz(folder: Path) -> None:
+    import scipy.sparse
+
+    graph = layouts.sample()
+    size = (graph.num_nodes, graph.num_nodes)
+    ones = np.ones(graph.edge_index.shape[1], np.float32)
+    adjacency, attributes = scipy.sparse.csr_matrix((ones, graph.edge_index), size), scipy.sparse.csr_matrix(graph.x)
+    parts = {
+        f"{name}_{part}": getattr(matrix, part)
+        for name, matrix in (("adj", adjacency), ("attr", attributes))
+        for part in ("data", "indices", "indptr", "shape")
+    }
+    np.savez(folder / "csr.npz", labels=graph.y, **parts)
+
+
+def _npy_folder(folder: Path) -> None:
+    graph = layouts.sample()
+    (folder / "source").mkdir()
+    for name, array in (("x", graph.x), ("labels", graph.y), ("src", graph.edge_index[0]), ("dst", graph.edge_index[1])):
+        np.save(folder / "source" / f"{name}.npy", array)
+
+
+def _edge_list(folder: Path) -> None:
+    pairs = layouts.sample().edge_index.T
+    text = "".join(f"{src},{dst}\n" for src, dst in pairs.tolist())
+    (folder / "edges.csv").write_text("source,target\n# a comment\n" + text)
+
+
+def _parquet(folder: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    src, dst = layouts.sample().edge_index
+    pq.write_table(pa.table({"src": src, "dst": dst}), folder / "edges.parquet")
+
+
+def _pyg(folder: Path) -> None:
+    graph = layouts.sample()
+    masks = {}
+    for name, ids in zip(("train_mask", "val_mask", "test_mask"), graph.splits, strict=True):
+        masks[name] = torch.zeros(graph.num_nodes, dtype=torch.bool)
+        masks[name][torch.from_numpy(ids)] = True
+    tensors = {"x": torch.from_numpy(graph.x), "edge_index": torch.from_numpy(graph.edge_index)}
+    torch.save(tensors | {"y": torch.from_numpy(graph.y)} | masks, folder / "data.pt")
+
+
+def _split_dict(folder: Path) -> None:
+    graph = layouts.sample()
+    split = layouts.write_ogb(folder / "source", graph, True) / "split" / "time"
+    ids = dict(zip(("train", "valid", "test"), map(torch.from_numpy, graph.splits), strict=True))
+    torch.save(ids, split / "split_dict.pt")
+
+
+def _data_set(folder: Path) -> None:
+    _npz(folder)
+    import_graph(folder / "plain.npz", folder / "data")
+    (folder / "plain.npz").unlink()
+
+
+def _read_data_set(folder: Path) -> None:
+    data = open_dataset(folder / "data")
+    data.x_float32().sum(), data.y.sum(), data.indptr[-1], data.indices.sum()
+    for ids in (data.train_ids, data.val_ids, data.test_ids):
+        ids.sum()
+
+
+def _checkpoint(folder: Path) -> None:
+    state = {"epoch": 1, "step": 3, "model": {"w": torch.ones(3, 2)}, "optimizer": {"state": {}, "param_groups": []}}
+    rest = {"best_model": None, "report": {"epochs": []}, "ranks": [{"random": {"cpu": torch.get_rng_state()}}]}
+    checkpoint.CheckpointFile(folder / "checkpoint.pt", {"seed": 0}).write(state | rest)
+
+
+def _model(folder: Path) -> None:
+    torch.save(torch.nn.Linear(3, 2).state_dict(), folder / MODEL_FILE)
+
+
+CONFIG = """
+epochs = 9
+fanout = [4, 2]
+model = "gcn"
+hidden = 8
+quiet = true
+lr = 0.1
+batch-size = 100
+cache-ratio = [0.1, 0.2]
+seed = 3
+sampler-sms = "auto"
+out = "runs/a"
+dropout = 0.2
+weight-decay = 1e-4
+"""
+
+
+def _read_config(folder: Path) -> None:
+    parser = argparse.ArgumentParser()
+    train.add_train_options(parser)
+    apply_config(parser, folder / "run.toml")
+    parser.parse_args(["DIR"])
+
+
+RUN = {
+    "mps": True,
+    "sampler": {"dataset": "data", "device": "cpu", "num_ranks": 1},
+    "trainer": {"task": "train", "model": "sage"},
+    "arguments": {"dataset": "data", "epochs": 3},
+}
+
+
+def _read_run_json(folder: Path) -> None:
+    arguments = argparse.Namespace(resume=folder, given=frozenset({"epochs", "quiet"}), epochs=3, quiet=True)
+    resume.resumed(arguments)
+
+
+def _results(folder: Path) -> None:
+    """Of a run of one epoch with one rank and a cache, by hand."""
+    row_tiers = {tier: {"rows": 3, "bytes": 9, "seconds": 1.0} for tier in TIERS}
+    list_tiers = {tier: {"lists": 3, "bytes": 9} for tier in TIERS}
+    part = dict.fromkeys(TIMES, 1.0) | {"num_batches": 2, "row_tiers": row_tiers, "list_tiers": list_tiers}
+    by_tier = dict.fromkeys(TIERS, 0.5)
+    predicted = dict.fromkeys(("hit_rate", "bytes", "list_hit_rate", "list_bytes"), by_tier)
+    held = dict.fromkeys(("budget_bytes", "index_bytes", "used_bytes", "alpha"), 1)
+    held |= {"features": {"rows": 1, "bytes": 2}, "topology": {"lists": 1, "bytes": 2}}
+    summary = {
+        "device": "cpu",
+        "num_ranks": 1,
+        "val_accuracy": 0.5,
+        "test_accuracy": None,
+        "epochs": [part | {"epoch": 1, "ranks": []}],
+        "cache": {"predicted": [predicted]},
+        "floor": {"epochs": [{"seconds": 1.0, "bottleneck": "sample"}]},
+    }
+    for name, content in (("run", RUN), ("summary", summary), ("plan", {"ranks": [held]})):
+        (folder / f"{name}.json").write_text(json.dumps(content))
+
+
+def _read_results(folder: Path) -> None:
+    run = read_run(folder)
+    for kind in (ROWS, LISTS):
+        run.uses(kind)
+        run.uses(kind, 0)
+
+
+READERS = {
+    "data_set": Reader(_data_set, _read_data_set),
+    "npz": Reader(_npz, _import("plain.npz")),
+    "csr_npz": Reader(_csr_npz, _import("csr.npz")),
+    "npy_folder": Reader(_npy_folder, _import("source")),
+    "edge_list": Reader(_edge_list, _import("edges.csv", inputs=SourceOptions(features="ones"))),
+    "parquet": Reader(_parquet, _import("edges.parquet", inputs=SourceOptions(features="ones")), "pyarrow"),
+    "ogb_text": Reader(_layout(layouts.write_ogb), _import("source", format="ogb")),
+    "ogb_binary": Reader(_layout(layouts.write_ogb, True), _import("source", format="ogb")),
+    "ogb_split_dict": Reader(_split_dict, _import("source", format="ogb")),
+    "planetoid": Reader(
+        lambda folder: layouts.write_planetoid(folder / "raw", layouts.planetoid_sample()),
+        _import("raw", format="pyg"),
+    ),
+    "pyg": Reader(_pyg, _import("data.pt")),
+    "igb": Reader(_layout(layouts.write_igb), _import("source", format="igb")),
+    "graphbolt": Reader(_layout(layouts.write_graphbolt, "numpy"), _import("source", format="graphbolt"), "yaml"),
+    "legion": Reader(_layout(layouts.write_legion), _import("source", format="legion")),
+    "checkpoint": Reader(_checkpoint, lambda folder: checkpoint.load(folder / "checkpoint.pt")),
+    "model": Reader(_model, lambda folder: load_weights(folder, torch.nn.Linear(3, 2))),
+    "config": Reader(lambda folder: (folder / "run.toml").write_text(CONFIG), _read_config),
+    "run_json": Reader(lambda folder: (folder / "run.json").write_text(json.dumps(RUN)), _read_run_json),
+    "results": Reader(_results, _read_results),
+}
+
+
+def available() -> list[str]:
+    """The readers whose packages are installed."""
+    return [name for name, reader in READERS.items() if importlib.util.find_spec(reader.package)]
+
+
+def read_damaged(name: str, folder: Path) -> str | None:
+    """What a reader says of an input: the text of its CohortError, None when it takes it. Other errors get through."""
+    try:
+        READERS[name].read(folder)
+    except CohortError as error:
+        if not (error.place and error.expected):
+            raise AssertionError(f"an error without place: {error}") from error
+        return str(error)
+    return None

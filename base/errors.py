@@ -1,5 +1,7 @@
 """The error every part of Cohort raises for bad input: place, expected, found, cure."""
 
+import re
+
 
 class CohortError(RuntimeError):
     """What a user can repair. Its text has one shape everywhere: place, expected, found, hint.
@@ -23,3 +25,13 @@ class CohortError(RuntimeError):
         RuntimeError.__init__(error, text)
         error.place, error.expected, error.found, error.hint = text, "", "", ""
         return error
+
+
+def why_not_loaded(error: Exception) -> str:
+    """What ``torch.load(weights_only=True)`` found in a file, on one line, without its advice to load it anyway."""
+    text = str(error)
+    named = re.search(r"GLOBAL ([\w.]+)|Unsupported class ([\w.]+)", text)
+    if named:
+        return f"a pickle that names {named[1] or named[2]}"
+    text = text.rpartition("WeightsUnpickler error:")[2].strip()
+    return text.partition("\n")[0][:200] or type(error).__name__

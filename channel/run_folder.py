@@ -8,6 +8,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 from pathlib import Path
 
@@ -35,6 +36,20 @@ def meeting_point(number: int) -> Path:
     return shared_memory_root() / f"meet-{parent}-{start_time}-{restarts}-{number}"
 
 
+def _demand_own(root: Path) -> None:
+    """Others can make folders beside ours in shared memory, also one with our name.
+
+    Raises:
+        CohortError: the folder is not this user's alone.
+    """
+    status = root.lstat()
+    if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077:
+        return
+    expected = f"a folder of user {os.getuid()} alone (drwx------)"
+    found = f"{stat.filemode(status.st_mode)} of user {status.st_uid}"
+    raise CohortError(str(root), expected, found, "remove it, or set COHORT_SHM")
+
+
 class RunFolder:
     """A fresh folder, mode 0700, removed by ``remove()`` or, when its owner died, by the next run.
 
@@ -51,6 +66,7 @@ class RunFolder:
             raise CohortError(
                 str(root), "a folder that can be made", str(error), "mount /dev/shm, or set COHORT_SHM"
             ) from error
+        _demand_own(root)
         with _locked(root / "sweep.lock"):
             self.swept = _sweep(root)
             self.path = Path(tempfile.mkdtemp(prefix="run-", dir=root))

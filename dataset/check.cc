@@ -112,18 +112,23 @@ void check_labels(const Dataset& data, std::vector<Problem>& problems, const std
          std::to_string(labels[bad.first]));
 }
 
+// True when the ids of a split are in range.
+bool check_ids(const MappedArray& array, int64_t num_nodes, std::vector<Problem>& problems,
+               const std::stop_token& stop) {
+  if (!array.is_mapped()) return false;
+  const auto ids = array.as<int64_t>();
+  const Scan bad = scan(array.size(), stop, [&](int64_t i) { return ids[i] < 0 || ids[i] >= num_nodes; });
+  if (bad.first < 0) return true;
+  report(problems, array, bad, fmt::format("a node in [0, {})", num_nodes), std::to_string(ids[bad.first]));
+  return false;
+}
+
 // Ids of one split: in range, labelled, and not named before. `owner` uint8 [V]: 1 + the split that has the node.
 void check_split(const Dataset& data, std::size_t split, std::vector<uint8_t>& owner, std::vector<Problem>& problems,
                  const std::stop_token& stop) {
   const MappedArray& array = data.split_arrays()[split];
-  if (!array.is_mapped()) return;
+  if (!check_ids(array, data.num_nodes(), problems, stop)) return;
   const auto ids = array.as<int64_t>();
-  const auto outside = [&](int64_t i) { return ids[i] < 0 || ids[i] >= data.num_nodes(); };
-  const Scan bad = scan(array.size(), stop, outside);
-  if (bad.first >= 0) {
-    report(problems, array, bad, fmt::format("a node in [0, {})", data.num_nodes()), std::to_string(ids[bad.first]));
-    return;
-  }
   Scan again, unlabelled;
   uint8_t other = 0;
   const bool have_labels = data.labels_array().is_mapped();
@@ -200,6 +205,15 @@ void check_features(const Dataset& data, std::vector<Problem>& problems, const s
 }
 
 }  // namespace
+
+void demand_in_range(const Dataset& data, const std::stop_token& stop) {
+  std::vector<Problem> problems;
+  check_indptr(data, problems, stop);
+  check_indices(data, problems, stop);
+  check_labels(data, problems, stop);
+  for (const MappedArray& ids : data.split_arrays()) check_ids(ids, data.num_nodes(), problems, stop);
+  if (!problems.empty()) throw base::Error(problems.front());
+}
 
 std::vector<Problem> check(const std::filesystem::path& folder, const std::stop_token& stop) {
   std::vector<Problem> problems;

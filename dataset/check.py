@@ -27,3 +27,12 @@ class Problem(NamedTuple):
 def check(path: str | os.PathLike) -> list[Problem]:
     """Looks at every element of a data set; an empty list means that all is well."""
     return [Problem(*problem) for problem in _native.check(os.fspath(path))]
+
+
+def demand_in_range(path: str | os.PathLike) -> None:
+    """Looks at all that is used as an index: offsets, neighbours, labels and ids of splits.
+
+    Raises:
+        CohortError: for the first one that is out of range.
+    """
+    _native.demand_in_range(os.fspath(path))

@@ -266,9 +266,16 @@ def rows_of_matrix(place: str, x: np.ndarray | scipy.sparse.csr_matrix, dtype: s
     def chunks(block_bytes: int) -> Iterator[np.ndarray]:
         for first in range(0, x.shape[0], ROWS_AT_ONCE):
             rows = x[first : first + ROWS_AT_ONCE]
-            yield rows if isinstance(rows, np.ndarray) else rows.toarray()
+            yield rows if isinstance(rows, np.ndarray) else _dense(place, rows)
 
     return Rows(place, dtype or x.dtype.name, chunks, x)
+
+
+def _dense(place: str, rows: scipy.sparse.csr_matrix) -> np.ndarray:
+    try:
+        return rows.toarray()
+    except (MemoryError, ValueError) as error:
+        raise CohortError(place, "dense rows that memory holds", f"shape {list(rows.shape)}", str(error)) from error
 
 
 def rows_of_file(file: ArrayFile) -> Rows:

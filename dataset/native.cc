@@ -107,8 +107,13 @@ void take_rows_of(const ConstBytes& rows, const Ids& ids, const Bytes& out) {
 void renumber(const std::filesystem::path& folder, const std::filesystem::path& out) {
   run_interruptibly([&](const std::stop_token& stop) {
     const Dataset data = Dataset::open(folder, Rows::kRaw);
+    demand_in_range(data, stop);
     write_renumbered(out, data, degree_order(data.indptr()), stop);
   });
+}
+
+void demand_folder_in_range(const std::filesystem::path& folder) {
+  run_interruptibly([&](const std::stop_token& stop) { demand_in_range(Dataset::open(folder, Rows::kRaw), stop); });
 }
 
 // What meta.json says, after the cheap checks.
@@ -149,8 +154,11 @@ nb::object partition_folder(const std::filesystem::path& folder, const std::stri
   const PartitionOptions options = partition_options(method, num_parts, seed, memory_bytes);
   auto* const parts = new std::vector<int32_t>;
   const nb::capsule owner(parts, [](void* p) noexcept { delete static_cast<std::vector<int32_t>*>(p); });
-  *parts = run_interruptibly(
-      [&](const std::stop_token& stop) { return partition(Dataset::open(folder, Rows::kRaw), options, stop); });
+  *parts = run_interruptibly([&](const std::stop_token& stop) {
+    const Dataset data = Dataset::open(folder, Rows::kRaw);
+    demand_in_range(data, stop);
+    return partition(data, options, stop);
+  });
   return nb::cast(nb::ndarray<nb::numpy, int32_t, nb::ndim<1>>(parts->data(), {parts->size()}, owner));
 }
 
@@ -187,6 +195,7 @@ NB_MODULE(_native, m) {
   m.doc() = "Cohort data sets: generating, checking and writing, in C++.";
   base::raise_errors_as_cohort_error();
   m.def("check", &check_folder, "folder"_a, "All problems of a data set, as (place, expected, found, hint).");
+  m.def("demand_in_range", &demand_folder_in_range, "folder"_a, "Refuses offsets and ids that lead out of the arrays.");
   m.def("describe", &describe, "folder"_a, "prefer_raw"_a, "What meta.json says, after the cheap checks.");
   nb::class_<GenerateOptions>(m, "GenerateOptions", "A random data set, whole or in parts.")
       .def(

@@ -6,18 +6,32 @@ import math
 from cohort.base.units import parse_bytes
 
 
+def integer(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected an integer, found {text}") from None
+
+
+def number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a number, found {text}") from None
+
+
 def fanout(text: str) -> list[int]:
     """ "25,10" -> [25, 10]"""
-    numbers = [int(part) for part in text.split(",")]
+    numbers = [integer(part) for part in text.split(",")]
     if any(number < -1 for number in numbers):
         raise argparse.ArgumentTypeError(f"expected numbers of at least 0, or -1 for all, found {text}")
     return numbers
 
 
 def positive(text: str) -> int:
-    if int(text) < 1:
+    if integer(text) < 1:
         raise argparse.ArgumentTypeError(f"expected at least 1, found {text}")
-    return int(text)
+    return integer(text)
 
 
 def slots(text: str) -> int:
@@ -27,48 +41,48 @@ def slots(text: str) -> int:
 
 
 def not_negative_number(text: str) -> int:
-    if int(text) < 0:
+    if integer(text) < 0:
         raise argparse.ArgumentTypeError(f"expected at least 0, found {text}")
-    return int(text)
+    return integer(text)
 
 
 def seed(text: str) -> int:
-    if not 0 <= int(text) < 2**63:
+    if not 0 <= integer(text) < 2**63:
         raise argparse.ArgumentTypeError(f"expected a number in [0, 2^63), found {text}")
-    return int(text)
+    return integer(text)
 
 
 def gpus(text: str) -> list[int]:
     """ "0,1" -> [0, 1]"""
-    numbers = [int(part) for part in text.split(",")]
+    numbers = [integer(part) for part in text.split(",")]
     if min(numbers) < 0 or len(set(numbers)) < len(numbers):
         raise argparse.ArgumentTypeError(f"expected numbers of at least 0, each once, found {text}")
     return numbers
 
 
 def above_zero(text: str) -> float:
-    if not 0 < float(text) < math.inf:
+    if not 0 < number(text) < math.inf:
         raise argparse.ArgumentTypeError(f"expected a number above 0, found {text}")
-    return float(text)
+    return number(text)
 
 
 def not_negative(text: str) -> float:
-    if not 0 <= float(text) < math.inf:
+    if not 0 <= number(text) < math.inf:
         raise argparse.ArgumentTypeError(f"expected a number of at least 0, found {text}")
-    return float(text)
+    return number(text)
 
 
 def probability(text: str) -> float:
-    if not 0 <= float(text) < 1:
+    if not 0 <= number(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a number in [0, 1), found {text}")
-    return float(text)
+    return number(text)
 
 
 def ratios(text: str) -> list[float] | str:
     """ "0.05" -> [0.05], "0.1,0.2" -> [0.1, 0.2], "auto" """
     if text == "auto":
         return text
-    numbers = [float(part) for part in text.split(",")]
+    numbers = [number(part) for part in text.split(",")]
     if not all(0 <= number <= 1e6 for number in numbers):
         raise argparse.ArgumentTypeError(f"expected numbers of at least 0, or auto, found {text}")
     return numbers
@@ -86,7 +100,7 @@ def byte_counts(text: str) -> list[int]:
 
 def three(text: str) -> tuple[float, float, float]:
     """ "1500,360,51" """
-    numbers = tuple(float(part) for part in text.split(","))
+    numbers = tuple(number(part) for part in text.split(","))
     if len(numbers) != 3 or not all(0 <= number < 1e9 for number in numbers):
         raise argparse.ArgumentTypeError(f"expected three numbers for local, peer and host, found {text}")
     return numbers

@@ -115,7 +115,7 @@ def add_precision_option(parser: argparse.ArgumentParser) -> None:
 
 def add_data_options(parser: argparse.ArgumentParser) -> None:
     """Options of every command that runs a sampler."""
-    parser._negative_number_matcher = re.compile(r"-\d+(,-?\d+)*$")  # "--fanout -1,-1" gives a value, not an option
+    parser._negative_number_matcher = re.compile(r"-\.?\d[\d.,e-]*$")  # "--fanout -1,-1" gives a value, not an option
     parser.add_argument("dataset", type=Path, metavar="DIR", help="folder of a data set")
     parser.add_argument("--device", choices=["auto", "cuda", "cpu"], default="auto")
     parser.add_argument(

@@ -86,7 +86,7 @@ class HostBackend final : public Backend {
     for (int64_t i = 0; i < num_nodes; ++i) {
       const int64_t node = n_id_[static_cast<std::size_t>(i)];
       if (slot.y) copy_label(node, slot.y + i * graph_.label_bytes);
-      if (graph_.encoded) continue;
+      if (graph_.encoded || graph_.row_bytes == 0) continue;  // a graph without features is sampled, too
       std::memcpy(slot.x + i * graph_.row_bytes, graph_.features + node * graph_.row_bytes,
                   static_cast<std::size_t>(graph_.row_bytes));
     }

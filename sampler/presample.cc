@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "dataset/check.h"
 #include "sampler/draw.h"
 #include "sampler/load.h"
 #include "sampler/schedule.h"
@@ -111,6 +112,7 @@ Presampled presample(const GraphView& graph, std::span<const int64_t> seeds, con
 
 std::string presample_to_file(const PresampleOptions& options) {
   const dataset::Dataset data = dataset::Dataset::open(options.dataset);
+  dataset::demand_in_range(data);
   const std::vector<int64_t> own =
       options.seeds.empty() ? std::vector<int64_t>() : read_seeds(options.seeds, data.num_nodes());
   const std::span<const int64_t> seeds = options.seeds.empty() ? seeds_of(data, options.split) : own;

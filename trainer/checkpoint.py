@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from cohort.base.errors import CohortError
+from cohort.base.errors import CohortError, why_not_loaded
 from cohort.base.files import write_durably
 
 NAME = "checkpoint.pt"
@@ -101,8 +101,7 @@ def load(path: Path) -> dict:
         data.seek(0)
         state = torch.load(data, map_location="cpu", weights_only=True)
     except Exception as error:  # noqa: BLE001 (bytes from outside: torch raises whatever its parsers meet)
-        reason = str(error).strip().partition("\n")[0][:200] or type(error).__name__
-        raise CohortError(str(path), "a checkpoint of cohort train", reason, damaged) from error
+        raise CohortError(str(path), "a checkpoint of cohort train", why_not_loaded(error), damaged) from error
     if not isinstance(state, dict) or state.get("format") != FORMAT:
         raise CohortError(str(path), f"a file that says {FORMAT!r}", type(state).__name__, damaged)
     if state.get("version") != VERSION:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from cohort.base.errors import CohortError
+from cohort.base.errors import CohortError, why_not_loaded
 
 MODEL_FILE = "model.pt"
 
@@ -34,9 +34,12 @@ def load_weights(run: Path, model: torch.nn.Module) -> None:
     cure = "cohort train writes it after each epoch that did best in validation"
     try:
         weights = torch.load(path, map_location="cpu", weights_only=True)
-        model.load_state_dict(weights)
     except FileNotFoundError as error:
         raise CohortError(str(path), "the weights of a run", "none", cure) from error
     except Exception as error:  # noqa: BLE001 (what torch raises for a damaged file is of many types)
+        raise CohortError(str(path), "the weights of a run, tensors alone", why_not_loaded(error), cure) from error
+    try:
+        model.load_state_dict(weights)
+    except Exception as error:  # noqa: BLE001 (as above)
         found = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         raise CohortError(str(path), "weights of the model that run.json describes", found, cure) from error

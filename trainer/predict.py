@@ -20,6 +20,7 @@ from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
 from cohort.dataset import Dataset
 from cohort.dataset import open as open_dataset
+from cohort.dataset.check import demand_in_range
 from cohort.trainer import _native
 from cohort.trainer.layerwise import Layerwise, keep_scores, plan_memory
 from cohort.trainer.model_file import load_weights
@@ -59,6 +60,7 @@ def predict(job: dict) -> None:
         CohortError: see `model_of` and `plan_memory`; a disk that is full; an output folder that is not there.
     """
     data, out = open_dataset(job["dataset"]), Path(job["out"])
+    demand_in_range(job["dataset"])
     model, targets = model_of(Path(job["run"]), data)
     hidden = max((model.width_of(i) for i in range(len(model.layers) - 1)), default=0)
     with_degrees = not model.two_sided

@@ -6,7 +6,9 @@ were given; arrays are made of that afterwards, and every other name in a pickle
 
 from __future__ import annotations
 
+import io
 import pickle
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from cohort.dataset import arrays
 HINT = "only NumPy arrays of numbers, SciPy CSR matrices, dicts and lists are read from pickles"
 BROKEN = (
     pickle.UnpicklingError, EOFError, OSError, ValueError, TypeError, AttributeError, IndexError, KeyError,
-    OverflowError, MemoryError, RecursionError, ImportError,
+    OverflowError, MemoryError, RecursionError, ImportError, AssertionError, SyntaxError, struct.error,
 )  # fmt: skip
 
 
@@ -108,7 +110,9 @@ ADMITTED: dict[tuple[str, str], Any] = {
 }
 
 
-class _Unpickler(pickle.Unpickler):
+class _Unpickler(pickle._Unpickler):
+    """The one in Python: the one in C makes room for as many objects as a damaged file numbers."""
+
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in ADMITTED:
             raise pickle.UnpicklingError(f"the name {module}.{name}")
@@ -125,8 +129,7 @@ def load_inert(path: Path) -> Any:
         CohortError: the file is missing, damaged, or names anything else.
     """
     try:
-        with open(path, "rb") as file:
-            found = _Unpickler(file, encoding="latin1").load()
+        found = _Unpickler(io.BytesIO(path.read_bytes()), encoding="latin1").load()
         if isinstance(found, InertArray):
             return found.array()
         return found.matrix() if isinstance(found, InertMatrix) else found

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import pickle
 from pathlib import Path
 from typing import Any
 
-from cohort.base.errors import CohortError
+from cohort.base.errors import CohortError, why_not_loaded
 
 
 def load_tensors(path: Path, hint: str) -> Any:
@@ -21,8 +20,8 @@ def load_tensors(path: Path, hint: str) -> Any:
     try:
         with _admitted(_data_classes()):
             return torch.load(path, map_location="cpu", weights_only=True, mmap=_is_zip(path))
-    except (pickle.UnpicklingError, RuntimeError, OSError, EOFError, ValueError, KeyError, AttributeError) as error:
-        found = str(error).splitlines()[0] if str(error) else type(error).__name__
+    except Exception as error:  # noqa: BLE001 (bytes from outside: torch raises whatever its parsers meet)
+        found = why_not_loaded(error)
         raise CohortError(str(path), "tensors alone (pickled objects are never loaded)", found, hint) from error
 
 

@@ -25,7 +25,6 @@ from cohort.launch.run_results import LISTS, ROWS, TIMES, read_run
 from cohort.trainer import checkpoint
 from cohort.trainer.model_file import MODEL_FILE, load_weights
 
-
 MEMORY_BYTES = 32_000_000  # for sorting
 
 
@@ -75,7 +74,12 @@ def _csr_npz(folder: Path) -> None:
 def _npy_folder(folder: Path) -> None:
     graph = layouts.sample()
     (folder / "source").mkdir()
-    for name, array in (("x", graph.x), ("labels", graph.y), ("src", graph.edge_index[0]), ("dst", graph.edge_index[1])):
+    for name, array in (
+        ("x", graph.x),
+        ("labels", graph.y),
+        ("src", graph.edge_index[0]),
+        ("dst", graph.edge_index[1]),
+    ):
         np.save(folder / "source" / f"{name}.npy", array)
 
 

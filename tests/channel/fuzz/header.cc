@@ -1,5 +1,6 @@
 // A channel with damage. Byte 0: 0 takes the rest as the file; 1 and 2 write numbers over a good one, and 2 also
-// attaches as a trainer does and takes a batch.
+// attaches as a trainer does and takes a batch. Semaphores stay whole: over a damaged one the C library itself ends
+// the process.
 #include <algorithm>
 #include <cstring>
 
@@ -59,6 +60,11 @@ std::string damaged(std::span<const std::byte> input) {
     std::memcpy(&damage, input.data(), sizeof damage);
     const std::size_t at = damage.at % image.size(), bytes = damage.bytes % sizeof damage.value + 1;
     std::memcpy(image.data() + at, damage.value, std::min(bytes, image.size() - at));
+  }
+  for (const std::size_t at :
+       {offsetof(channel::ChannelHeader, requests_posted), offsetof(channel::ChannelHeader, requests_free),
+        offsetof(channel::ChannelHeader, slots_free), offsetof(channel::ChannelHeader, batches_ready)}) {
+    std::memcpy(image.data() + at, good().image.data() + at, sizeof(sem_t));
   }
   return image;
 }

@@ -1,0 +1,375 @@
+"""The bad inputs of docs/bad-inputs.md, each made in a folder that has good data sets and a run (make_good)."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import pickle
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+BAD: dict[str, Callable[[Path], None]] = {}
+
+
+def bad(name: str):
+    """Gives a way to make a bad input the name that the page has for it."""
+
+    def register(make: Callable[[Path], None]) -> Callable[[Path], None]:
+        assert name not in BAD
+        BAD[name] = make
+        return make
+
+    return register
+
+
+class Harmful:
+    """Leaves a file when it is unpickled."""
+
+    def __reduce__(self):
+        return (exec, ("open('it-ran', 'w').close()",))
+
+
+def edit_json(path: Path, **members) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | members))
+
+
+def poke(path: Path, place: int, value) -> None:
+    """Changes an element of an array on disk."""
+    array = np.load(path)
+    array[place] = value
+    np.save(path, array)
+
+
+def change_byte(path: Path, at: int) -> None:
+    image = bytearray(path.read_bytes())
+    image[at] ^= 0x10
+    path.write_bytes(image)
+
+
+def small_disk(folder: Path) -> None:
+    """A disk of 64 KB; the test unmounts it."""
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "none", str(folder)]
+    mounted = subprocess.run(command, capture_output=True, text=True)
+    if mounted.returncode != 0:
+        pytest.skip(f"a small tmpfs cannot be mounted: {mounted.stderr.strip()}")
+
+
+# --- data sets --------------------------------------------------------------------------------------------------------
+
+
+@bad("no such folder")
+@bad("a ratio below 0")
+@bad("a fraction where a count is asked for")
+@bad("a fanout of text")
+@bad("a split above 1")
+@bad("a model that there is not")
+@bad("more slots than there can be")
+def _as_it_is(here: Path) -> None:
+    pass
+
+
+@bad("no meta.json")
+def _no_meta(here: Path) -> None:
+    (here / "data/meta.json").unlink()
+
+
+@bad("meta.json of a newer version")
+def _newer(here: Path) -> None:
+    edit_json(here / "data/meta.json", version=2)
+
+
+@bad("meta.json that is no JSON")
+def _no_json(here: Path) -> None:
+    (here / "data/meta.json").write_text('{"format": "cohort-dataset",')
+
+
+@bad("meta.json nested 100,000 deep")
+def _deep(here: Path) -> None:
+    (here / "data/meta.json").write_text('{"num_nodes": ' + "[" * 100000 + "]" * 100000 + "}")
+
+
+@bad("a file outside the folder")
+def _outside(here: Path) -> None:
+    files = json.loads((here / "data/meta.json").read_text())["files"]
+    edit_json(here / "data/meta.json", files=files | {"labels": "../../etc/passwd"})
+
+
+@bad("a file is missing")
+def _missing(here: Path) -> None:
+    (here / "data/labels.npy").unlink()
+
+
+@bad("a file that ends early")
+def _cut(here: Path) -> None:
+    path = here / "data/features.npy"
+    path.write_bytes(path.read_bytes()[:-200])
+
+
+@bad("an empty file")
+def _empty(here: Path) -> None:
+    (here / "data/indices.npy").write_bytes(b"")
+
+
+@bad("another type")
+def _other_type(here: Path) -> None:
+    np.save(here / "data/features.npy", np.load(here / "data/features.npy").astype(np.float64))
+
+
+@bad("offsets as floats, with NaN")
+def _nan_offsets(here: Path) -> None:
+    indptr = np.load(here / "data/indptr.npy").astype(np.float32)
+    indptr[3] = np.nan
+    np.save(here / "data/indptr.npy", indptr)
+
+
+@bad("big-endian numbers")
+def _big_endian(here: Path) -> None:
+    np.save(here / "data/labels.npy", np.load(here / "data/labels.npy").astype(">i8"))
+
+
+@bad("Fortran order")
+def _fortran(here: Path) -> None:
+    np.save(here / "data/features.npy", np.asfortranarray(np.load(here / "data/features.npy")))
+
+
+@bad("Python objects in an array")
+def _objects(here: Path) -> None:
+    np.save(here / "data/labels.npy", np.array([Harmful()] * 200, dtype=object), allow_pickle=True)
+
+
+@bad("another shape")
+def _other_shape(here: Path) -> None:
+    np.save(here / "data/labels.npy", np.load(here / "data/labels.npy")[:-1])
+
+
+@bad("data on odd addresses")
+def _odd(here: Path) -> None:
+    path = here / "data/labels.npy"
+    text = b"{'descr': '<i8', 'fortran_order': False, 'shape': (200,), }\n"
+    data = np.load(path).tobytes()
+    path.write_bytes(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + data)
+
+
+@bad("offsets that go down")
+def _down(here: Path) -> None:
+    poke(here / "data/indptr.npy", 7, 0)
+
+
+@bad("offsets that do not end at the number of edges")
+def _end(here: Path) -> None:
+    poke(here / "data/indptr.npy", -1, 999)
+
+
+@bad("a node out of range")
+def _node(here: Path) -> None:
+    poke(here / "data/indices.npy", 12, 200)
+
+
+@bad("a seed out of range")
+def _seed(here: Path) -> None:
+    poke(here / "data/train_ids.npy", 0, 12345)
+
+
+@bad("a class out of range")
+def _class(here: Path) -> None:
+    poke(here / "data/labels.npy", 5, 3)
+
+
+@bad("a node in two splits")
+def _twice(here: Path) -> None:
+    poke(here / "data/val_ids.npy", 0, np.load(here / "data/train_ids.npy")[0])
+
+
+@bad("NaN in the features")
+def _nan(here: Path) -> None:
+    poke(here / "data/features.npy", (4, 2), np.nan)
+
+
+@bad("no right to read")
+def _no_right(here: Path) -> None:
+    (here / "data/features.npy").chmod(0)
+
+
+@bad("a damaged encoded row")
+def _damaged_row(here: Path) -> None:
+    change_byte(here / "encoded/prepared/features.ibp", 600)
+
+
+@bad("encoded rows that end early")
+def _cut_rows(here: Path) -> None:
+    path = here / "encoded/prepared/features.ibp"
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+@bad("features changed after they were encoded")
+def _stale(here: Path) -> None:
+    poke(here / "encoded/features.npy", (0, 0), 1)
+
+
+# --- imports ----------------------------------------------------------------------------------------------------------
+
+
+@bad("text among numbers")
+def _text(here: Path) -> None:
+    (here / "edges.csv").write_text("0,1\n1,2\n2,three\n")
+
+
+@bad("a line with one field")
+def _one_field(here: Path) -> None:
+    (here / "edges.csv").write_text("0,1\n1\n")
+
+
+@bad("an edge from below 0")
+def _below(here: Path) -> None:
+    (here / "edges.csv").write_text("0,1\n-4,2\n")
+
+
+@bad("gzip that ends early")
+def _gzip(here: Path) -> None:
+    data = gzip.compress(b"0,1\n" * 1000, mtime=0)
+    (here / "edges.csv.gz").write_bytes(data[: len(data) // 2])
+
+
+@bad("a zip that is none")
+def _no_zip(here: Path) -> None:
+    (here / "graph.npz").write_bytes(b"PK\x03\x04 and then nothing")
+
+
+@bad("an array larger than its file")
+def _larger(here: Path) -> None:
+    header = b"{'descr': '<i8', 'fortran_order': False, 'shape': (2, 4000000000000), }"
+    header += b" " * ((-len(header) - 11) % 64) + b"\n"
+    (here / "edges.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(64))
+
+
+@bad("a pickle for tensors")
+def _pickle(here: Path) -> None:
+    (here / "data.pt").write_bytes(pickle.dumps(Harmful(), protocol=2))
+
+
+@bad("a pickle in a Planetoid folder")
+def _planetoid(here: Path) -> None:
+    (here / "raw").mkdir()
+    for part in ("x", "tx", "allx", "y", "ty", "ally", "graph"):
+        (here / f"raw/ind.small.{part}").write_bytes(pickle.dumps(Harmful(), protocol=2))
+    (here / "raw/ind.small.test.index").write_text("1\n")
+
+
+@bad("a folder of no known format")
+def _unknown(here: Path) -> None:
+    (here / "pictures").mkdir()
+    (here / "pictures/cat.jpg").write_bytes(b"\xff\xd8")
+
+
+@bad("a folder that is there already")
+def _there(here: Path) -> None:
+    (here / "edges.csv").write_text("0,1\n1,2\n")
+    (here / "out").mkdir()
+    (here / "out/thesis.txt").write_text("mine")
+
+
+@bad("a disk that is full")
+def _full(here: Path) -> None:
+    (here / "edges.csv").write_text("0,1\n" * 20000)
+    small_disk(here / "small")
+
+
+# --- runs -------------------------------------------------------------------------------------------------------------
+
+
+@bad("an unknown option in run.toml")
+def _unknown_option(here: Path) -> None:
+    (here / "run.toml").write_text("epoch = 3\n")
+
+
+@bad("an unknown layer in run.toml")
+def _unknown_layer(here: Path) -> None:
+    (here / "run.toml").write_text('layers = "dgl"\n')
+
+
+@bad("run.toml that is no TOML")
+def _no_toml(here: Path) -> None:
+    (here / "run.toml").write_text("epochs: 3\n")
+
+
+@bad("a file where the run's folder should be")
+def _file(here: Path) -> None:
+    (here / "results").write_text("")
+
+
+@bad("a run that is none")
+def _no_run(here: Path) -> None:
+    (here / "run/run.json").write_text("{}")
+
+
+@bad("a checkpoint of another run")
+def _other_run(here: Path) -> None:
+    state = torch.load(here / "run/checkpoint.pt", weights_only=True)
+    state["identity"]["hidden"] = 77
+    torch.save(state, here / "run/checkpoint.pt")
+
+
+@bad("a checkpoint of another version")
+def _other_version(here: Path) -> None:
+    torch.save(torch.load(here / "run/checkpoint.pt", weights_only=True) | {"version": 9}, here / "run/checkpoint.pt")
+
+
+@bad("a checkpoint that ends early")
+def _cut_checkpoint(here: Path) -> None:
+    path = here / "run/checkpoint.pt"
+    path.write_bytes(path.read_bytes()[:-500])
+
+
+@bad("a pickle for a checkpoint")
+def _pickled_checkpoint(here: Path) -> None:
+    torch.save({"format": "cohort checkpoint", "version": 1, "identity": Harmful()}, here / "run/checkpoint.pt")
+
+
+@bad("weights of another model")
+def _other_model(here: Path) -> None:
+    torch.save({"weight": torch.ones(3)}, here / "run/model.pt")
+
+
+@bad("a pickle for weights")
+def _pickled_weights(here: Path) -> None:
+    torch.save({"weight": Harmful()}, here / "run/model.pt")
+
+
+@bad("results that are damaged")
+def _results(here: Path) -> None:
+    edit_json(here / "run/summary.json", epochs="many")
+
+
+@bad("run.json with numbers that are none")
+def _numbers(here: Path) -> None:
+    sampler = {"dataset": "data", "channel": ".", "num_ranks": 4294967298}
+    (here / "numbers.json").write_text(json.dumps({"sampler": sampler}))
+
+
+@bad("shared memory that is too small")
+def _small_memory(here: Path) -> None:
+    small_disk(here / "small")
+
+
+@bad("shared memory that others can enter")
+def _open_memory(here: Path) -> None:
+    folder = here / "shm" / f"cohort-{os.getuid()}"
+    folder.mkdir(parents=True)
+    folder.chmod(0o777)
+
+
+def make_good(here: Path, cohort: Callable) -> None:
+    """`data`, `encoded` (with its rows encoded) and `run`, by the command itself."""
+    cohort("dataset", "generate", "data", "--nodes", 200, "--edges", 1000, "--dim", 4, "--classes", 3)
+    shutil.copytree(here / "data", here / "encoded")
+    cohort("dataset", "prepare", "encoded")
+    options = ["--device", "cpu", "--fanout", "3,2", "--batch-size", 50, "--hidden", 8, "--epochs", 1, "--quiet"]
+    cohort("train", "data", *options, "--out", "run")

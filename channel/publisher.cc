@@ -57,7 +57,8 @@ std::size_t lay_out(const BatchShape& shape, Batch& batch) {
 Publisher::Publisher(std::filesystem::path folder, const ChannelOptions& options)
     : folder_(std::move(folder)), owner_{options.owner_pid, base::process_with_pid(options.owner_pid).start_time} {
   if (options.num_slots < 2 || options.num_slots > kMaxSlots) {
-    throw base::Error({"slots", fmt::format("2 to {}", kMaxSlots), std::to_string(options.num_slots), ""});
+    throw base::Error({"--slots", fmt::format("2 to {}", kMaxSlots), std::to_string(options.num_slots),
+                       "3 is enough unless batches take very different times"});
   }
   file_ = SharedFile::create(folder_ / "channel.tmp", sizeof(ChannelHeader));
   new (file_.data()) ChannelHeader{};

@@ -29,7 +29,8 @@ function(cohort_test room)
   target_link_libraries(${room}_test PRIVATE cohort::${room} GTest::gtest_main ${ARG_LINK})
   add_test(NAME ${room} COMMAND ${room}_test --gtest_filter=-*Gpu*)
   # The programs run side by side: threads that wait must not spin.
-  set_tests_properties(${room} PROPERTIES LABELS cpu TIMEOUT 300 ENVIRONMENT OMP_WAIT_POLICY=passive)
+  set_tests_properties(${room} PROPERTIES LABELS cpu TIMEOUT 300
+    ENVIRONMENT "OMP_WAIT_POLICY=passive;${COHORT_TSAN_ENVIRONMENT}")
   if(COHORT_WITH_CUDA AND ARG_CUDA)
     add_test(NAME ${room}_gpu COMMAND ${room}_test --gtest_filter=*Gpu*)
     set_tests_properties(${room}_gpu PROPERTIES LABELS gpu TIMEOUT 300)

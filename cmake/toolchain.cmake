@@ -41,6 +41,16 @@ else()
   message(STATUS "cohort: no CUDA compiler: this build has the CPU backend only")
 endif()
 
+# Preset tsan: what of OpenMP orders accesses, the thread sanitizer hears from libomp's tool Archer.
+if(CMAKE_CXX_FLAGS MATCHES "sanitize=thread")
+  find_library(COHORT_ARCHER archer PATHS /usr/lib/llvm-14/lib /usr/lib/llvm/lib)
+  if(NOT COHORT_ARCHER)
+    message(FATAL_ERROR "cohort: no libarcher.so beside clang's libomp; apt-get install libomp-dev")
+  endif()
+  set(COHORT_TSAN_ENVIRONMENT "OMP_NUM_THREADS=4;OMP_TOOL_LIBRARIES=${COHORT_ARCHER}"
+    "TSAN_OPTIONS=ignore_noninstrumented_modules=1:suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp")
+endif()
+
 # One interface target carries the flags of every target of ours.
 add_library(cohort_flags INTERFACE)
 target_include_directories(cohort_flags INTERFACE ${PROJECT_SOURCE_DIR})

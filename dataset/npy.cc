@@ -54,7 +54,7 @@ void demand_shape(const MappedArray& array, const std::vector<int64_t>& wanted) 
 
 FileMapping FileMapping::read(const std::filesystem::path& path) {
   const Descriptor file(path, O_RDONLY);
-  if (file < 0) base::fail_errno(path.string(), "a readable file", errno);
+  if (file < 0) base::fail_errno(path.string(), "a readable file", errno, "look at its permissions: ls -l");
   struct stat status {};
   if (fstat(file, &status) != 0) base::fail_errno(path.string(), "a file with a size", errno);
   if (!S_ISREG(status.st_mode)) throw base::Error({path.string(), "a regular file", "something else", ""});

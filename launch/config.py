@@ -19,7 +19,7 @@ def apply_config(parser: argparse.ArgumentParser, path: Path) -> frozenset[str]:
     try:
         config = tomllib.loads(path.read_text())
     except (OSError, ValueError) as error:  # ValueError: no TOML, or no UTF-8
-        raise CohortError(str(path), "a TOML file of options", str(error)) from error
+        raise CohortError(str(path), "a TOML file of options", str(error), "for instance: batch-size = 1024") from error
     names = [(text.removeprefix("--"), action) for action in parser._actions for text in action.option_strings]
     options = {name.replace("-", "_"): action for name, action in names if name not in ("-h", "help", "config")}
     configured = set()
@@ -27,7 +27,8 @@ def apply_config(parser: argparse.ArgumentParser, path: Path) -> frozenset[str]:
         action = options.get(name.replace("-", "_"))
         if action is None:
             known = ", ".join(sorted(dest.replace("_", "-") for dest in options if not dest.startswith("debug")))
-            raise CohortError(f"{path}: {name}", f"one of {known}", "an unknown option")
+            hint = "options stand here without --, as cohort train --help has them"
+            raise CohortError(f"{path}: {name}", f"one of {known}", "an unknown option", hint)
         parser.set_defaults(**{action.dest: _converted(action, value, f"{path}: {name}")})
         configured.add(action.dest)
     return frozenset(configured)

@@ -67,7 +67,7 @@ def _channel_of(run: Path) -> Path:
         return run
     try:
         return Path(json.loads((run / "run.json").read_text())["sampler"]["channel"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise CohortError(str(run / "run.json"), "what cohort train wrote", repr(error)) from error
 
 

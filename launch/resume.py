@@ -56,7 +56,7 @@ def _read(path: Path) -> dict:
         reason = "that of another command or version"
     except FileNotFoundError:
         reason = "no such file"
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         reason = f"{type(error).__name__}: {error}"
     raise CohortError(str(path), "what cohort train has written", reason, "name the folder that it had as --out")
 

@@ -71,7 +71,8 @@ class Members {
       return;
     }
     if (!fits<T>(*member)) {
-      throw base::Error({fmt::format("{}.{}", place_, name), kind_of<T>(), dataset::shown(*member), ""});
+      throw base::Error({fmt::format("{}.{}", place_, name), kind_of<T>(), dataset::shown(*member),
+                         "docs/architecture.md lists the members of run.json"});
     }
     value = member->get<T>();
   }

@@ -20,7 +20,7 @@ def count_nodes(data: Path) -> int:
     """Of a data set's folder."""
     try:
         return int(json.loads((data / "meta.json").read_text())["num_nodes"])
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise CohortError(
             str(data / "meta.json"), "a data set's meta.json", str(error), "make one with cohort dataset import"
         ) from error

@@ -39,18 +39,18 @@ def model_of(run: Path, data: Dataset) -> tuple[SampledGNN, Targets]:
     """
     try:
         options = json.loads((run / "run.json").read_text())["trainer"]
-        shape = [options[name] for name in ("model", "feature_dim", "hidden", "num_classes", "fanout")]
-    except (OSError, ValueError, KeyError) as error:
-        raise CohortError(str(run / "run.json"), "a run of cohort train", repr(error)) from error
-    kind, feature_dim, hidden, num_classes, fanout = shape
+        kind, feature_dim, hidden = (options[name] for name in ("model", "feature_dim", "hidden"))
+        targets = targets_of(options.get("targets", "classification"))
+        model = SampledGNN(kind, feature_dim, hidden, options["num_classes"], len(options["fanout"]), dropout=0.0)
+    except Exception as error:  # noqa: BLE001 (torch raises whatever it meets where a member is none of ours)
+        raise CohortError(str(run / "run.json"), "a run of cohort train", f"{error!r:.200}") from error
     if options.get("edge_weights"):
         hint = "score nodes in batches: NeighborLoader(DIR, fanout, edge_weights=True), and the weights of model.pt"
         raise CohortError(str(run / "run.json"), "a run without --edge-weights", "one with", hint)
     if feature_dim != data.feature_dim:
         raise CohortError(str(data.path), f"{feature_dim} features a node, as the run had", str(data.feature_dim))
-    model = SampledGNN(kind, feature_dim, hidden, num_classes, len(fanout), dropout=0.0)
     load_weights(run, model)
-    return model, targets_of(options.get("targets", "classification"))
+    return model, targets
 
 
 def predict(job: dict) -> None:

@@ -24,6 +24,8 @@ from cohort.launch.plan_table import TIERS
 from cohort.launch.run_results import LISTS, ROWS, TIMES, read_run
 from cohort.trainer import checkpoint
 from cohort.trainer.model_file import MODEL_FILE, load_weights
+from cohort.trainer.models import SampledGNN
+from cohort.trainer.predict import model_of
 
 MEMORY_BYTES = 32_000_000  # for sorting
 
@@ -116,7 +118,7 @@ def _split_dict(folder: Path) -> None:
 
 def _data_set(folder: Path) -> None:
     _npz(folder)
-    import_graph(folder / "plain.npz", folder / "data")
+    import_graph(folder / "plain.npz", folder / "data", memory=MEMORY_BYTES)
     (folder / "plain.npz").unlink()
 
 
@@ -174,6 +176,14 @@ def _read_run_json(folder: Path) -> None:
     resume.resumed(arguments)
 
 
+def _run_to_predict(folder: Path) -> None:
+    """A data set, and a run with a model for it."""
+    _data_set(folder)
+    trainer = {"model": "sage", "feature_dim": 5, "hidden": 3, "num_classes": 4, "fanout": [2, 2]}
+    (folder / "run.json").write_text(json.dumps({"trainer": trainer}))
+    torch.save(SampledGNN("sage", 5, 3, 4, 2, dropout=0.0).state_dict(), folder / MODEL_FILE)
+
+
 def _results(folder: Path) -> None:
     """Of a run of one epoch with one rank and a cache, by hand."""
     row_tiers = {tier: {"rows": 3, "bytes": 9, "seconds": 1.0} for tier in TIERS}
@@ -223,6 +233,7 @@ READERS = {
     "legion": Reader(_layout(layouts.write_legion), _import("source", format="legion")),
     "checkpoint": Reader(_checkpoint, lambda folder: checkpoint.load(folder / "checkpoint.pt")),
     "model": Reader(_model, lambda folder: load_weights(folder, torch.nn.Linear(3, 2))),
+    "run_to_predict": Reader(_run_to_predict, lambda folder: model_of(folder, open_dataset(folder / "data"))),
     "config": Reader(lambda folder: (folder / "run.toml").write_text(CONFIG), _read_config),
     "run_json": Reader(lambda folder: (folder / "run.json").write_text(json.dumps(RUN)), _read_run_json),
     "results": Reader(_results, _read_results),

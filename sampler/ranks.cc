@@ -17,7 +17,7 @@ using channel::Stage;
 Ranks::Ranks(const Options& options, const dataset::Dataset& data) : options_(options), data_(data) {
   for (int rank = 0; rank < options.num_ranks; ++rank) {
     const std::filesystem::path folder = rank_folder(options, rank);
-    std::filesystem::create_directory(folder);
+    std::filesystem::create_directory(folder, options.channel);  // with its rights
     publishers_.push_back(std::make_unique<channel::Publisher>(folder, channel_options(options, data, rank)));
   }
 }

@@ -35,9 +35,8 @@ void read(std::string input) {
   current = std::move(input);
   alarm(kSecondsAnInput);
   // A copy of its own length, so that a read past the end is seen.
-  std::vector<std::byte> exact(current.size());
-  std::memcpy(exact.data(), current.data(), current.size());
-  run(exact);
+  const auto bytes = std::as_bytes(std::span(current));
+  run(std::vector<std::byte>(bytes.begin(), bytes.end()));
   alarm(0);
 }
 

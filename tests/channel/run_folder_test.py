@@ -1,0 +1,87 @@
+"""What runs keep in shared memory belongs to their user alone."""
+
+import os
+import stat
+import time
+from pathlib import Path
+
+import pytest
+from processes import cohort
+
+from cohort.base.errors import CohortError
+from cohort.channel.run_folder import RunFolder, shared_memory_root
+
+SMALL = [
+    "--device",
+    "cpu",
+    "--ranks",
+    2,
+    "--fanout",
+    "3,2",
+    "--batch-size",
+    50,
+    "--hidden",
+    8,
+    "--epochs",
+    1,
+    "--quiet",
+]
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.fixture
+def no_umask():
+    """Nothing but Cohort itself takes rights away."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def test_the_folder_of_a_run_is_its_users_alone(shm, no_umask):
+    folder = RunFolder()
+    try:
+        assert mode_of(folder.path) == mode_of(shared_memory_root()) == 0o700
+    finally:
+        folder.remove()
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o770, 0o701])
+def test_a_root_that_others_can_enter_is_refused(tmp_path, monkeypatch, mode):
+    monkeypatch.setenv("COHORT_SHM", str(tmp_path))
+    shared_memory_root().mkdir()
+    shared_memory_root().chmod(mode)
+    with pytest.raises(CohortError, match="alone .drwx------."):
+        RunFolder()
+
+
+def test_a_root_that_is_a_link_is_refused(tmp_path, monkeypatch):
+    """Others can make one before the first run of a user."""
+    monkeypatch.setenv("COHORT_SHM", str(tmp_path))
+    (tmp_path / "theirs").mkdir(mode=0o700)
+    shared_memory_root().symlink_to(tmp_path / "theirs")
+    with pytest.raises(CohortError, match="found l"):
+        RunFolder()
+
+
+def test_files_of_a_running_run_are_its_users_alone(cora, shm, no_umask, tmp_path):
+    """Channels, slots and seeds of both ranks: looked at again and again until the run has ended."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    modes: dict[str, set[int]] = {}
+    with ThreadPoolExecutor(1) as pool:
+        run = pool.submit(cohort, "train", cora, *SMALL, "--out", tmp_path / "run")
+        while not run.done():
+            for path in [inner for folder in shm.runs() for inner in (folder, *folder.rglob("*"))]:
+                try:
+                    kind = "folder" if path.is_dir() else path.name.partition("-")[0]
+                    modes.setdefault(kind, set()).add(mode_of(path))
+                except FileNotFoundError:  # it has just been removed
+                    continue
+            time.sleep(0.01)
+    assert run.result().returncode == 0, run.result().stderr
+    assert modes["folder"] == {0o700}
+    assert modes["channel"] == modes["slot"] == {0o600}
+    assert all(not mode & 0o077 or kind in ("lock", "seeds", "channel.tmp") for kind, m in modes.items() for mode in m)

@@ -10,6 +10,7 @@ import numpy as np
 
 from cohort.base.errors import CohortError
 from cohort.dataset import _native
+from cohort.dataset.array_file import UNREADABLE
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,12 @@ def open(path: str | os.PathLike, *, prefer_raw: bool = False) -> Dataset:
 
 
 def _map(path: Path) -> np.ndarray:
-    return np.load(path, mmap_mode="r" if _has_elements(path) else None, allow_pickle=False)
+    try:
+        return np.load(path, mmap_mode="r" if _has_elements(path) else None, allow_pickle=False)
+    except UNREADABLE as error:  # NumPy is stricter about headers than the library
+        raise CohortError(
+            str(path), "an array that NumPy reads", str(error), "write it again with numpy.save"
+        ) from error
 
 
 def _has_elements(path: Path) -> bool:

@@ -184,8 +184,8 @@ def test_a_run_that_is_none_is_refused_by_the_command(data, tmp_path, capfd):
     ("case", "words"),
     [
         ("no model", "expected the weights of a run, found none"),
-        ("damaged", "expected weights of the model that run.json describes"),
-        ("pickle", "found UnpicklingError"),
+        ("damaged", "expected the weights of a run, tensors alone"),
+        ("pickle", "found a pickle that names pathlib"),
         ("other model", "size mismatch"),
         ("other data", "expected 12 features a node, as the run had, found 1433"),
     ],

@@ -1,0 +1,115 @@
+"""Damage that fuzzing found to end in something else than a CohortError; see tests/fuzz."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import pickle
+import zipfile
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from import_helpers import ONES, Harmful, refusal
+from layout_writers import planetoid_sample, sample, write_planetoid
+
+from cohort.base.errors import CohortError
+from cohort.dataset import open as open_dataset
+from cohort.dataset.layouts.inert_pickle import load_inert
+
+
+def npy(header: str, data: bytes = b"") -> bytes:
+    text = header.encode("latin1")
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + data
+
+
+def test_a_quotation_that_is_no_utf8_is_shown(tmp_path):
+    (tmp_path / "edges.csv").write_bytes(b"0,1\n2,\xff\xfe\n")
+    error = refusal(tmp_path / "edges.csv", tmp_path / "out", inputs=ONES)
+    assert "line 2" in error.place and error.found == '"\ufffd\ufffd"'
+
+
+@pytest.mark.parametrize("header", ["{'descr': '<i8', 'shape': (2,", "{'descr': [1], 'fortran_order': 0}", "(" * 5000])
+def test_headers_that_numpy_cannot_parse_are_refused(tmp_path, header):
+    (tmp_path / "edges.npy").write_bytes(npy(header, bytes(32)))
+    error = refusal(tmp_path / "edges.npy", tmp_path / "out", inputs=ONES)
+    assert "NumPy's .npy format" in error.expected
+    np.savez(tmp_path / "good.npz", x=np.ones((2, 2)))
+    with zipfile.ZipFile(tmp_path / "graph.npz", "w") as archive:
+        for name in ("x", "src", "dst", "labels"):
+            archive.writestr(f"{name}.npy", npy(header, bytes(32)))
+    refusal(tmp_path / "graph.npz", tmp_path / "out")
+
+
+@pytest.mark.parametrize("shape", ["(2, 4000000000000)", "(2, -1)", "(1152921504606846976, 2)"])
+def test_arrays_that_their_files_cannot_hold_are_refused(tmp_path, shape):
+    (tmp_path / "edges.npy").write_bytes(
+        npy(f"{{'descr': '<i8', 'fortran_order': False, 'shape': {shape}}}", bytes(64))
+    )
+    error = refusal(tmp_path / "edges.npy", tmp_path / "out", inputs=ONES)
+    assert f"shape [{shape[1:-1]}]" in error.expected and error.hint == "copy it again"
+
+
+def test_a_member_that_is_no_array_is_refused(tmp_path):
+    graph = sample()
+    np.savez(tmp_path / "graph.npz", x=graph.x, src=graph.edge_index[0], dst=graph.edge_index[1])
+    with zipfile.ZipFile(tmp_path / "graph.npz", "a") as archive:
+        archive.writestr("labels.npy", b"no array")
+    assert "other bytes" in refusal(tmp_path / "graph.npz", tmp_path / "out").found
+
+
+def test_a_matrix_wider_than_memory_is_refused(tmp_path):
+    parts = {"data": np.ones(1, np.float32), "indices": np.zeros(1, np.int64), "indptr": np.array([0, 1, 1])}
+    adjacency = {f"adj_{name}": part for name, part in parts.items()} | {"adj_shape": np.array([2, 2])}
+    attributes = {f"attr_{name}": part for name, part in parts.items()} | {"attr_shape": np.array([2, 2**61])}
+    np.savez(tmp_path / "graph.npz", labels=np.zeros(2, np.int64), **adjacency, **attributes)
+    assert "memory holds" in refusal(tmp_path / "graph.npz", tmp_path / "out").expected
+
+
+def test_a_pickle_that_numbers_many_objects_costs_no_memory(tmp_path):
+    """LONG_BINPUT with a large number: the unpickler in C makes an array of that length."""
+    (tmp_path / "p").write_bytes(b"\x80\x02]r" + (2**31 - 1).to_bytes(4, "little") + b".")
+    assert load_inert(tmp_path / "p") == []
+
+
+@pytest.mark.parametrize("protocol", [0, 1, 2, 3, 4])
+def test_pickles_are_read_as_ever(tmp_path, protocol):
+    graph = planetoid_sample()
+    write_planetoid(tmp_path / "raw", graph, protocol)
+    matrix = load_inert(tmp_path / "raw/ind.small.allx")
+    np.testing.assert_array_equal(matrix.toarray(), graph.x[:40])
+    assert isinstance(matrix, scipy.sparse.csr_matrix)
+
+
+@pytest.mark.parametrize("cut", [3, 40, 200, 700])
+def test_tensors_that_end_early_are_refused(tmp_path, cut):
+    buffer = io.BytesIO()
+    torch.save({"x": torch.ones(3, 2), "edge_index": torch.zeros(2, 4, dtype=torch.int64)}, buffer)
+    (tmp_path / "data.pt").write_bytes(buffer.getvalue()[:cut])
+    refusal(tmp_path / "data.pt", tmp_path / "out")
+
+
+def test_a_pickle_is_named_without_advice_to_load_it(tmp_path):
+    (tmp_path / "data.pt").write_bytes(pickle.dumps(Harmful(), protocol=2))
+    assert refusal(tmp_path / "data.pt", tmp_path / "out").found == "a pickle that names exec"
+
+
+def test_a_gzip_of_nothing_that_counts_is_refused(tmp_path):
+    (tmp_path / "edges.csv.gz").write_bytes(gzip.compress(b"# nothing\n", mtime=0)[:-4])
+    refusal(tmp_path / "edges.csv.gz", tmp_path / "out", inputs=ONES)
+
+
+def test_a_header_that_only_the_cpp_reader_takes_is_refused(tmp_path):
+    """(060,) is no tuple in Python."""
+    graph = sample()
+    splits = dict(zip(("train_ids", "val_ids", "test_ids"), graph.splits, strict=True))
+    ends = {"src": graph.edge_index[0], "dst": graph.edge_index[1]}
+    np.savez(tmp_path / "graph.npz", x=graph.x, labels=graph.y, **ends, **splits)
+    from cohort.dataset import import_graph
+
+    import_graph(tmp_path / "graph.npz", tmp_path / "data")
+    text = "{'descr': '<i8', 'fortran_order': False, 'shape': (060,)}"
+    (tmp_path / "data/labels.npy").write_bytes(npy(text.ljust(118), graph.y.tobytes()))
+    with pytest.raises(CohortError, match="labels.npy"):
+        open_dataset(tmp_path / "data")

@@ -11,7 +11,8 @@
 namespace cohort::channel {
 namespace {
 
-double seconds_since(int64_t us) { return static_cast<double>(base::monotonic_us() - us) / 1e6; }
+// In doubles: a damaged time is any number.
+double seconds_since(int64_t us) { return (static_cast<double>(base::monotonic_us()) - static_cast<double>(us)) / 1e6; }
 
 const char* state_name(SlotState state) {
   switch (state) {

@@ -74,7 +74,8 @@ bool wait_for(sem_t& semaphore, const std::atomic<uint32_t>& stop, const Party& 
     if (stop.load() || (give_up && give_up())) return false;
     if (static_cast<Stage>(peer.stage.load()) == Stage::kEnded) return sem_trywait(&semaphore) == 0;
     require_alive(peer, peer_name);
-    const int64_t waited = base::monotonic_us() - peer.stage_since_us.load();
+    const int64_t since = peer.stage_since_us.load(), now = base::monotonic_us();
+    const int64_t waited = since > 0 ? now - since : now;
     if (limit_us > 0 && waited > limit_us) {
       throw PeerLost({fmt::format("the {} (process {})", peer_name, peer.pid.load()),
                       fmt::format("progress within {} s", limit_us / 1'000'000),

@@ -174,5 +174,6 @@ def _parse(place: str, open_file: Callable[[], BinaryIO], size_of_file: Callable
         raise CohortError(place, "an array of numbers", f"dtype {dtype}", hint)
     size, needed = size_of_file(), offset + math.prod(shape) * dtype.itemsize
     if min(shape, default=0) < 0 or size < needed:
-        raise CohortError(place, f"{needed} bytes for shape {list(shape)}", f"a file of {size} bytes", "copy it again")
+        expected, found = f"{needed} bytes for shape {list(shape)}", f"a file that ends before, after {size} bytes"
+        raise CohortError(place, expected, found, "copy it again")
     return ArrayFile(place, open_file, dtype, shape, offset, fortran and len(shape) > 1)

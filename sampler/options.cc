@@ -20,7 +20,7 @@ namespace {
 using nlohmann::json;
 
 json parse(const std::filesystem::path& path) {
-  return dataset::parse_json(path, "options of a run", "cohort train writes such a file");
+  return dataset::parse_json(path, "a readable file", "cohort train writes such a file");
 }
 
 // True when a member holds a T, none of whose bits get lost.

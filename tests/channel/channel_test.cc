@@ -228,6 +228,7 @@ TEST_F(Channel, DescribesAnErrorThatIsNoText) {
   file.write(bytes.data(), kErrorBytes);
   file.close();
   poke(folder_, offsetof(ChannelHeader, sampler) + offsetof(Party, failed_at_us), int64_t{1});
+  poke(folder_, offsetof(ChannelHeader, sampler) + offsetof(Party, stage_since_us), INT64_MIN);
   const SharedFile opened = open_channel(folder_, SharedFile::Access::kReadOnly);
   const auto& header = *reinterpret_cast<const ChannelHeader*>(opened.data());
   EXPECT_EQ(error_of(header.sampler).size(), std::size_t{kErrorBytes});

@@ -111,7 +111,8 @@ TEST_F(CachePlan, ExpectsAllReadsOfABatch) {
   plan();
   const cache::Hotness counts = cache::Hotness::load(options_.hotness);
   const double reads = std::accumulate(counts.node_reads().begin(), counts.node_reads().end(), 0.0) / 10;
-  for (const json& rank : written()["ranks"]) {
+  const json plan_file = written();
+  for (const json& rank : plan_file["ranks"]) {
     const json& expected = rank["features"]["expected"];
     double all = 0;
     for (const char* tier : {"local", "peer", "host"}) all += expected[tier]["reads"].get<double>();

@@ -11,16 +11,23 @@
 namespace cohort::channel {
 namespace {
 
-// What a batch says lies in its slot.
-bool lies_in_slot(const Batch& batch, uint64_t row_bytes, uint64_t slot_bytes) {
+uint64_t bytes_of(uint32_t dlpack_code) { return (dlpack_code & 0xFF) / 8; }
+
+// What a slot's batch says lies in the slot.
+bool lies_in_slot(const ChannelHeader& header, const Slot& slot) {
+  const Batch& batch = slot.batch;
   const auto fits = [&](uint64_t offset, int64_t count, uint64_t bytes_each) {
-    if (offset > slot_bytes || count < 0) return false;
-    return bytes_each == 0 || static_cast<uint64_t>(count) <= (slot_bytes - offset) / bytes_each;
+    if (offset > slot.bytes || count < 0) return false;
+    return bytes_each == 0 || static_cast<uint64_t>(count) <= (slot.bytes - offset) / bytes_each;
   };
-  const bool counted = batch.num_hops >= 0 && batch.num_hops <= kMaxHops && batch.indptr_offset <= slot_bytes;
-  return counted && fits(batch.x_offset, batch.num_nodes, row_bytes) && fits(batch.n_id_offset, batch.num_nodes, 8) &&
-         fits(batch.y_offset, batch.num_nodes, 8) && fits(batch.input_id_offset, batch.num_seeds, 8) &&
-         fits(batch.edge_index_offset, batch.num_edges, 16);
+  const uint64_t row_bytes = static_cast<uint64_t>(header.feature_dim) * bytes_of(header.feature_dtype);
+  const auto labels = static_cast<uint64_t>(header.label_width > 0 ? header.label_width : 1);
+  return batch.num_hops >= 0 && batch.num_hops <= kMaxHops && batch.indptr_offset <= slot.bytes &&
+         fits(batch.x_offset, batch.num_nodes, row_bytes) && fits(batch.n_id_offset, batch.num_nodes, 8) &&
+         fits(batch.y_offset, batch.num_nodes, labels * bytes_of(header.label_dtype)) &&
+         fits(batch.input_id_offset, batch.num_seeds, 8) && fits(batch.edge_index_offset, batch.num_edges, 16) &&
+         fits(batch.e_id_offset, batch.num_edges, header.with_e_id ? 8 : 0) &&
+         fits(batch.edge_weight_offset, batch.num_edges, header.with_edge_weight ? 4 : 0);
 }
 
 }  // namespace
@@ -85,8 +92,7 @@ HeldBatch Subscriber::next(uint64_t pass, int64_t limit_us, const std::function<
     Slot& slot = shared().slots[index];
     choose_gpu();
     std::byte* data = memory_->open(slot, index);
-    const uint64_t row_bytes = static_cast<uint64_t>(header().feature_dim) * (header().feature_dtype & 0xFF) / 8;
-    base::require(lies_in_slot(slot.batch, row_bytes, slot.bytes), "a batch that lies in its slot");
+    base::require(lies_in_slot(header(), slot), "a batch that lies in its slot");
     set_state(slot, SlotState::kHeld);
     if (slot.batch.pass >= pass) {
       base::require(slot.batch.pass == pass, "batches of the pass asked for");

@@ -210,7 +210,7 @@ void demand_in_range(const Dataset& data, const std::stop_token& stop) {
   std::vector<Problem> problems;
   check_indptr(data, problems, stop);
   check_indices(data, problems, stop);
-  check_labels(data, problems, stop);
+  if (data.meta().task == Task::classification) check_labels(data, problems, stop);
   for (const MappedArray& ids : data.split_arrays()) check_ids(ids, data.num_nodes(), problems, stop);
   if (!problems.empty()) throw base::Error(problems.front());
 }

@@ -13,7 +13,7 @@ namespace cohort::dataset {
 // Of many bad elements of one kind in a file the first is named, with their number.
 std::vector<Problem> check(const std::filesystem::path& folder, const std::stop_token& stop = {});
 
-// Throws base::Error for the first offset, neighbour, label or id of a split that is out of range: whoever indexes by
+// Throws base::Error for the first offset, neighbour, class or id of a split that is out of range: whoever indexes by
 // them looks first. Reads each of them once, in parallel.
 void demand_in_range(const Dataset& data, const std::stop_token& stop = {});
 

@@ -28,7 +28,8 @@ struct Good {
     batch.pass = 1;
     batch.num_nodes = 3;
     batch.num_seeds = 1;
-    const std::size_t bytes = channel::lay_out({3, 0, 1, 16, 1}, batch);
+    const std::size_t bytes =
+        channel::lay_out({.num_nodes = 3, .num_seeds = 1, .row_bytes = 16, .num_targets = 1}, batch);
     const int slot = publisher.acquire(1).value();
     publisher.memory(slot, bytes, bytes);
     publisher.publish(slot, batch);

@@ -38,38 +38,47 @@ function(cohort_test room)
 endfunction()
 
 # cohort_fuzz(<room> TARGETS name ... READERS a.cc ...): the programs fuzz_<room>_<name> of tests/<room>/fuzz/<name>.cc.
-# The readers are compiled for them under the address and undefined-behaviour sanitizers, whatever the build's options
-# are, and each program reads a fixed number of inputs as a test. With COHORT_FUZZ (preset fuzz) it is libFuzzer's.
+# The readers named are compiled for them under the address and undefined-behaviour sanitizers, whatever the build's
+# options are; those that read JSON alone take long to compile and index nothing, preset asan has them. Each program
+# reads a fixed number of inputs as a test. With COHORT_FUZZ (preset fuzz) it is libFuzzer's.
 set(COHORT_FUZZ_RUNS 5000 CACHE STRING "Inputs that a fuzz test reads")
 function(cohort_fuzz room)
   if(NOT COHORT_TESTS OR CMAKE_CXX_FLAGS MATCHES "sanitize=thread")  # one program has one of the two
     return()
   endif()
   cmake_parse_arguments(ARG "" "" "TARGETS;READERS" ${ARGN})
-  set(sanitize -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+  set(tests ${PROJECT_SOURCE_DIR}/tests)
   if(NOT TARGET fuzz)
     add_custom_target(fuzz)
+    add_library(fuzz_main OBJECT EXCLUDE_FROM_ALL ${tests}/fuzz/$<IF:$<BOOL:${COHORT_FUZZ}>,libfuzzer.cc,driver.cc>)
+    cohort_sanitize(fuzz_main)
   endif()
-  add_library(${room}_readers OBJECT EXCLUDE_FROM_ALL ${ARG_READERS})
-  target_link_libraries(${room}_readers PRIVATE cohort::${room})
-  target_compile_options(${room}_readers PRIVATE ${sanitize} -O1)
+  set(sanitized)
+  if(ARG_READERS AND NOT COHORT_FUZZ)
+    set(sanitized ${room}_sanitized)
+    add_library(${sanitized} OBJECT EXCLUDE_FROM_ALL ${ARG_READERS})
+    target_link_libraries(${sanitized} PRIVATE cohort::${room})
+    cohort_sanitize(${sanitized})
+  endif()
   foreach(name ${ARG_TARGETS})
     set(program fuzz_${room}_${name})
-    add_executable(${program} ${PROJECT_SOURCE_DIR}/tests/${room}/fuzz/${name}.cc)
-    target_compile_options(${program} PRIVATE ${sanitize} -O1)
+    add_executable(${program} ${tests}/${room}/fuzz/${name}.cc)
+    cohort_sanitize(${program})
+    target_link_libraries(${program} PRIVATE fuzz_main ${sanitized} cohort::${room})
+    target_link_options(${program} PRIVATE -fsanitize=address,undefined $<$<BOOL:${COHORT_FUZZ}>:-fsanitize=fuzzer>)
     add_dependencies(fuzz ${program})
-    if(COHORT_FUZZ)
-      target_sources(${program} PRIVATE ${PROJECT_SOURCE_DIR}/tests/fuzz/libfuzzer.cc)
-      target_link_options(${program} PRIVATE -fsanitize=fuzzer,address,undefined)
-      target_link_libraries(${program} PRIVATE cohort::${room})
-    else()
-      target_sources(${program} PRIVATE ${PROJECT_SOURCE_DIR}/tests/fuzz/driver.cc)
-      target_link_options(${program} PRIVATE ${sanitize})
-      target_link_libraries(${program} PRIVATE ${room}_readers cohort::${room})
+    if(NOT COHORT_FUZZ)
       add_test(NAME ${program} COMMAND ${program} --runs ${COHORT_FUZZ_RUNS})
       set_tests_properties(${program} PROPERTIES LABELS cpu TIMEOUT 120 ENVIRONMENT OMP_NUM_THREADS=1)
     endif()
   endforeach()
+endfunction()
+
+# Without optimization where there are few inputs: compiling takes longer than they do.
+function(cohort_sanitize target)
+  target_link_libraries(${target} PRIVATE cohort_flags)
+  target_compile_options(${target} PRIVATE -fsanitize=address,undefined -fno-sanitize-recover=undefined
+    -fno-omit-frame-pointer $<IF:$<BOOL:${COHORT_FUZZ}>,-O1,-O0>)
 endfunction()
 
 # What a user runs, without the tests: extensions and programs.

@@ -53,10 +53,10 @@ def change_byte(path: Path, at: int) -> None:
     path.write_bytes(image)
 
 
-def small_disk(folder: Path) -> None:
-    """A disk of 64 KB; the test unmounts it."""
+def small_disk(folder: Path, size: str = "64k") -> None:
+    """A disk of its own; the test unmounts it."""
     folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "none", str(folder)]
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "none", str(folder)]
     mounted = subprocess.run(command, capture_output=True, text=True)
     if mounted.returncode != 0:
         pytest.skip(f"a small tmpfs cannot be mounted: {mounted.stderr.strip()}")
@@ -83,7 +83,7 @@ def _no_meta(here: Path) -> None:
 
 @bad("meta.json of a newer version")
 def _newer(here: Path) -> None:
-    edit_json(here / "data/meta.json", version=2)
+    edit_json(here / "data/meta.json", version=9)
 
 
 @bad("meta.json that is no JSON")
@@ -356,7 +356,8 @@ def _numbers(here: Path) -> None:
 
 @bad("shared memory that is too small")
 def _small_memory(here: Path) -> None:
-    small_disk(here / "small")
+    """Room for the channel and the seeds, but for no batch."""
+    small_disk(here / "small", "128k")
 
 
 @bad("shared memory that others can enter")

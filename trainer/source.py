@@ -10,6 +10,7 @@ import torch
 from torch_geometric.data import Data
 
 from cohort.base.errors import CohortError
+from cohort.base.units import format_bytes
 from cohort.nn.block import keep_offsets
 from cohort.trainer import _native
 
@@ -71,10 +72,18 @@ class BatchSource:
         number = len(self._groups)
         if sizes is not None:
             starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-            np.save(self.folder / f"seeds-{number}-starts.npy", starts)
-        np.save(self.folder / f"seeds-{number}.npy", np.ascontiguousarray(ids, dtype=np.int64))
+            self._share(f"seeds-{number}-starts.npy", starts)
+        self._share(f"seeds-{number}.npy", np.ascontiguousarray(ids, dtype=np.int64))
         self._groups.append([len(ids)] if sizes is None else list(sizes))
         return number
+
+    def _share(self, name: str, array: np.ndarray) -> None:
+        try:
+            np.save(self.folder / name, array)
+        except OSError as error:
+            expected = f"{format_bytes(array.nbytes)} of space in shared memory"
+            found = error.strerror or str(error)
+            raise CohortError(str(self.folder / name), expected, found, "enlarge it, or use fewer --slots") from error
 
     def request(
         self,

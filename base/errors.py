@@ -32,6 +32,6 @@ def why_not_loaded(error: Exception) -> str:
     text = str(error)
     named = re.search(r"GLOBAL ([\w.]+)|Unsupported class ([\w.]+)", text)
     if named:
-        return f"a pickle that names {named[1] or named[2]}"
+        return f"a pickle that names {named[1] or named[2]:.80}"
     text = text.rpartition("WeightsUnpickler error:")[2].strip()
     return text.partition("\n")[0][:200] or type(error).__name__

@@ -27,6 +27,7 @@ inline std::string shown(const nlohmann::json& value) {
 inline nlohmann::json parse_json(const std::filesystem::path& path, const char* what, const char* hint) {
   std::ifstream file(path);
   if (!file) throw base::Error({path.string(), what, "no such file", hint});
+  if (std::filesystem::is_directory(path)) throw base::Error({path.string(), what, "a folder", hint});
   const auto demand_depth = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
     if (depth <= kMaxJsonDepth) return true;
     throw base::Error({path.string(), fmt::format("JSON of at most {} levels", kMaxJsonDepth), "more", hint});

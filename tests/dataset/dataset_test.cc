@@ -76,6 +76,8 @@ TEST_F(DatasetFolder, RefusesAMetaThatIsNotOurs) {
   expect_refused("expected JSON");
   std::filesystem::remove(path("meta.json"));
   expect_refused("meta.json: expected the description of a data set, found no such file");
+  std::filesystem::create_directory(path("meta.json"));
+  expect_refused("meta.json: expected the description of a data set, found a folder");
   std::filesystem::remove_all(folder_ / "graph");
   expect_refused("expected the folder of a data set, found no such folder");
 }

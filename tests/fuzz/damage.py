@@ -81,7 +81,7 @@ def _damage_bytes(random: Random, data: bytes) -> bytes:
             out[at : at + size] = (number % 2 ** (8 * size)).to_bytes(size, "little")
         else:
             token = random.choice(TOKENS)
-            out[at : at + length] = token * (random.randrange(5000) if random.random() < 0.03 else 1)
+            out[at : at + length] = token * (random.randrange(1000) if random.random() < 0.03 else 1)
     return bytes(out)
 
 

@@ -228,7 +228,7 @@ def test_arguments_that_do_not_fit_together(cora, tmp_path):
     (tmp_path / "file").write_text("")
     refused(cohort("train", cora, "--fanout", "5,5", "--eval-fanout", "5"), 1, "--eval-fanout", "2 hops")
     refused(cohort("train", cora, "--device", "cpu", "--out", tmp_path / "file"), 1, str(tmp_path / "file"), "--out")
-    refused(cohort("digest", cora, "--device", "cpu", "--slots", "1"), 1, "expected 2 to 64, found 1")
+    refused(cohort("digest", cora, "--device", "cpu", "--slots", "1"), 2, "expected 2 to 64, found 1")
     refused(cohort("train", cora, "--device", "cpu", "--gpus", "0,1"), 1, "--gpus: expected GPUs", "--ranks 2")
     heads = ["--model", "gat", "--hidden", "30", "--out", tmp_path / "run"]
     failed = cohort("train", cora, "--device", "cpu", *heads)

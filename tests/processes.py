@@ -19,6 +19,14 @@ def cohort(*arguments, **options) -> subprocess.CompletedProcess:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, **options)
 
 
+def refused(result: subprocess.CompletedProcess, exit_code: int, *words: str) -> None:
+    """Checks that a command ended so, with an error of these words and no traceback."""
+    assert result.returncode == exit_code, result.stderr
+    assert "Traceback" not in result.stderr
+    for word in words:
+        assert word in result.stderr
+
+
 def processes_of(text: str | Path) -> dict[int, list[str]]:
     """pid -> argv of the processes (zombies apart) that have `text` in an argument."""
     found = {}

@@ -47,6 +47,8 @@ def main(run_json: Path) -> int:
             take_batches(sources[0], run, run_json.parent)
         else:
             _train(sources[0], run, run_json.parent, stop)
+        for source in sources:
+            source.leave()
     except BaseException as error:
         for source in sources:
             source.fail(f"{type(error).__name__}: {error}")
@@ -86,15 +88,17 @@ def _train(source, run: dict, out: Path, stop: StopRequest) -> None:
 
 
 if __name__ == "__main__":
-    # What fails or is stopped ends without destructors, which may wait for a process that is gone.
+    # Every end is one without destructors: after a failure they may wait for a process that is gone, and Python's last
+    # steps end gloo's threads in a place where C++ answers with abort() ("terminate called without an active exception").
+    exit_code = 1
     try:
         exit_code = main(Path(sys.argv[1]))
     except CohortError as error:
-        print(f"cohort: {error}", file=sys.stderr, flush=True)
-        os._exit(1)
+        print(f"cohort: {error}", file=sys.stderr)
     except SystemExit as stop:
-        os._exit(stop.code)
+        exit_code = stop.code
     except BaseException:
         traceback.print_exc()
-        os._exit(1)
-    sys.exit(exit_code)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(exit_code)

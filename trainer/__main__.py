@@ -89,7 +89,7 @@ def _train(source, run: dict, out: Path, stop: StopRequest) -> None:
 
 if __name__ == "__main__":
     # Every end is one without destructors: after a failure they may wait for a process that is gone, and Python's last
-    # steps end gloo's threads in a place where C++ answers with abort() ("terminate called without an active exception").
+    # steps end gloo's threads where C++ answers with abort() ("terminate called without an active exception").
     exit_code = 1
     try:
         exit_code = main(Path(sys.argv[1]))

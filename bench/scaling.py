@@ -72,7 +72,7 @@ class Series:
 
 @dataclass
 class Line:
-    """y = slope x + start, by least squares; deviations: how far each point is from it, as a share of the point."""
+    """y = slope x + start, by least squares; deviations: how far each point is above it, as a share of it."""
 
     slope: float
     start: float
@@ -88,7 +88,7 @@ def line_through(xs: list[float], ys: list[float]) -> Line | None:
     if len(set(xs)) < 3:
         return None
     slope, start = map(float, np.polyfit(xs, ys, 1))
-    return Line(slope, start, [(y - (slope * x + start)) / y for x, y in zip(xs, ys, strict=True)])
+    return Line(slope, start, [y / (slope * x + start) - 1 for x, y in zip(xs, ys, strict=True)])
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -96,7 +96,14 @@ def build_parser() -> argparse.ArgumentParser:
     fanouts = [[5, 10], [10, 10], [25, 10]]
     take_several(parser, "fanout", _fanouts, fanouts, "to try; the last one is that of all other runs", "F[/F...]")
     take_several(parser, "ranks", _numbers, None, "numbers of GPUs (CPU: of trainers) to try (default: 1,2,4 if there)")
-    parser.add_argument("--train-shares", type=_shares, default=[0.25, 0.5, 1.0], metavar="A[,B...]")
+    take_several(parser, "gpus", arguments.gpus, [0], "those to use (default: all that are visible)")
+    parser.add_argument(
+        "--train-shares",
+        type=_shares,
+        default=[0.25, 0.5, 1.0],
+        metavar="A[,B...]",
+        help="of the training nodes, to try (default 0.25,0.5,1)",
+    )
     return parser
 
 
@@ -125,7 +132,8 @@ class Runs:
     def __init__(self, args: argparse.Namespace, trials: Trials):
         self._fanout, self._trials = args.fanout[-1], trials
         self._base = {name: value for name, value in trials.base.items() if name not in ("fanout", "ranks", "gpus")}
-        self._gpus = args.gpus if "gpus" in args.given else list(trials.gpus)
+        is_said = "gpus" in args.given | getattr(args, "configured", frozenset())
+        self._gpus = args.gpus if is_said else list(trials.gpus)
         self._known: dict[str, dict] = {}
 
     @property

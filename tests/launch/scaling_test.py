@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 from documents import ROOT, module
 
+from cohort.base.errors import CohortError
 from cohort.dataset import open as open_dataset
 from cohort.launch import report_page
+from cohort.launch.config import parse_configured
 
 scaling = module(ROOT / "bench/scaling.py")
 SMALL = ["--device", "cpu", "--batch-size", "40", "--hidden", "8", "--epochs", "2"]
@@ -26,7 +28,7 @@ def test_a_line_is_laid_by_least_squares():
     assert (line.slope, line.start) == pytest.approx((2, 1)) and line.largest == pytest.approx(0, abs=1e-12)
     line = scaling.line_through([0, 1, 2], [1.0, 4.0, 1.0])
     assert (line.slope, line.start) == pytest.approx((0, 2), abs=1e-12)
-    assert line.deviations == pytest.approx([-1, 0.5, -1]) and line.largest == pytest.approx(1)
+    assert line.deviations == pytest.approx([-0.5, 1, -0.5]) and line.largest == pytest.approx(1)
     assert scaling.line_through([1, 2], [3.0, 5.0]) is None, "it would say nothing"
     assert scaling.line_through([1, 1, 2], [3.0, 3.1, 5.0]) is None
 
@@ -70,6 +72,49 @@ def test_a_share_of_the_training_nodes(cora, tmp_path):
     assert np.array_equal(part.val_ids, whole.val_ids) and np.array_equal(part.indices, whole.indices)
     again = open_dataset(scaling.with_train_share(cora, 1e-9, tmp_path / "part"))
     assert len(again.train_ids) == 1 and len(open_dataset(cora).train_ids) == len(whole.train_ids)
+
+
+class FakeTrials:
+    """Runs on four GPUs whose epochs take as long as their options are long."""
+
+    def __init__(self, out):
+        self.device, self.gpus, self.out, self.dataset = "cuda", dict.fromkeys(range(4), "GPU"), out, out / "data"
+        self.base, self.calls = {"hidden": 8, "fanout": [[1, 1], [2, 2]], "gpus": [3], "ranks": [1, 2]}, []
+
+    def run(self, told: dict, options: dict, dataset) -> dict:
+        self.calls.append((options, dataset))
+        counts = dict.fromkeys(("edges", "rows", "seeds", "batches"), 10)
+        return told | counts | ({"failure": "no memory"} if told["ranks"] == 4 else {"seconds": 1.0})
+
+
+def parsed(*texts):
+    return parse_configured(scaling.build_parser(), ["data", "--fanout", "1,1/2,2", "--train-shares", "1", *texts])
+
+
+def test_on_gpus_each_has_a_trainer(tmp_path):
+    trials = FakeTrials(tmp_path)
+    edges, rows, gpus = scaling.measure(parsed(), trials)
+    one = {"hidden": 8, "fanout": [2, 2], "gpus": [0]}
+    assert [options for options, _ in trials.calls] == [
+        one | {"fanout": [1, 1]},
+        one,
+        one | {"gpus": [0, 1]},
+        one | {"gpus": [0, 1, 2, 3]},
+    ]
+    assert {dataset for _, dataset in trials.calls} == {trials.dataset}
+    assert (edges.xs, rows.xs, gpus.size, gpus.xs) == ([10, 10], [10], "GPUs", [1, 2]), "failed runs are left out"
+
+
+def test_gpus_that_are_named_are_those_to_use(tmp_path):
+    trials = FakeTrials(tmp_path)
+    scaling.measure(parsed("--gpus", "3,1"), trials)
+    assert [options["gpus"] for options, _ in trials.calls] == [[3], [3], [3, 1]]
+    with pytest.raises(CohortError, match="--ranks: expected at most 2, the GPUs to use, found 3"):
+        scaling.measure(parsed("--gpus", "3,1", "--ranks", "1,3"), FakeTrials(tmp_path))
+    (tmp_path / "a.toml").write_text("gpus = [2]\n")
+    trials = FakeTrials(tmp_path)
+    scaling.measure(parsed("--config", str(tmp_path / "a.toml")), trials)
+    assert [options["gpus"] for options, _ in trials.calls] == [[2], [2]]
 
 
 @pytest.fixture(scope="module")
@@ -164,3 +209,11 @@ def test_sizes_that_are_none(cora, options, capsys):
     with pytest.raises(SystemExit):
         scaling.main([str(cora), *options])
     assert options[0] in capsys.readouterr().err
+
+
+@pytest.mark.gpu
+def test_on_a_gpu(cora, tmp_path, shm):
+    options = ["--device", "cuda", "--fanout", "2,2/6,4", "--train-shares", "0.5,1", "--ranks", "1"]
+    assert scaling.main([str(cora), *options, *SMALL[2:], "--out", str(tmp_path)]) == 0
+    few, whole, half = [json.loads(line) for line in (tmp_path / "scaling.jsonl").read_text().splitlines()]
+    assert few["edges"] < whole["edges"] and half["rows"] < whole["rows"] and whole["options"]["gpus"] == [0]

@@ -178,3 +178,16 @@ def test_too_little_time(cora, shm, tmp_path, capsys):
     assert tune_grid.main([str(cora), *TINY, "--minutes", "0.01", "--out", str(tmp_path)]) == 1
     assert "--minutes: expected time for the grid" in capsys.readouterr().err
     assert [line["failure"][:17] for line in lines_of(tmp_path)] == ["the time was over"]
+
+
+@pytest.mark.gpu
+def test_on_a_gpu(cora, shm, tmp_path):
+    options = ["--device", "cuda", "--cache-ratio", "0,0.5", "--sampler-sms", "0,16", "--reuse", "on", "--slots", "3"]
+    options += ["--compress", "none", "--finals", "1", "--minutes", "4", "--out", str(tmp_path)]
+    code = tune_grid.main([str(cora), *TINY[2:], *options])
+    lines = lines_of(tmp_path)
+    points = [(line["cache_ratio"], line["sampler_sms"]) for line in lines if line["step"] == "grid"]
+    assert points == [(0, 0), (0, 16), (0.5, 0), (0.5, 16)] and all("seconds" in line for line in lines[:4])
+    told = json.loads((tmp_path / "tune/tune.json").read_text())
+    assert set(told["not_varied"]) == {"reuse", "slots", "compress"}
+    assert code == int(lines[-1]["distance"] > 0.05)

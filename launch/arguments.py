@@ -88,6 +88,13 @@ def ratios(text: str) -> list[float] | str:
     return numbers
 
 
+def numeric_ratios(text: str) -> list[float]:
+    """ "0.1,0.2" -> [0.1, 0.2]"""
+    if ratios(text) == "auto":
+        raise argparse.ArgumentTypeError("expected numbers, found auto")
+    return ratios(text)
+
+
 def sampler_sms(text: str) -> int | str:
     """ "16" -> 16, "0" -> 0, "auto" """
     return text if text == "auto" else not_negative_number(text)

@@ -15,14 +15,13 @@ from rich.console import Console
 from rich.table import Table
 
 from cohort.base.units import format_bytes
-from cohort.launch import bench_parts, bench_step
+from cohort.launch import bench_figure, bench_parts, bench_step, run_results
 from cohort.launch.arguments import positive
-from cohort.launch.bench_shapes import Shape, add_shape_options, data_set
+from cohort.launch.bench_shapes import MODES, Shape, add_shape_options, data_set
 from cohort.launch.devices import devices
 from cohort.launch.run_results import ROWS, Run, ranks_of, read_run
 from cohort.launch.tune_trial import Trial
 
-MODES = {"none": "none", "C": "cache", "M": "host", "C/M": "both"}  # as published: cache, memory -> --compress
 TIMES = ("seconds", "wait_seconds", "train_seconds", "sample_seconds", "fetch_seconds")
 FANOUT = [25, 10]
 
@@ -45,6 +44,7 @@ def register(commands) -> None:
     parser.set_defaults(func=epoch)
     bench_parts.register(benches)
     bench_step.register(benches)
+    bench_figure.register(benches)
 
 
 def _modes(text: str) -> list[str]:
@@ -99,7 +99,7 @@ def _told_by(args: argparse.Namespace) -> dict:
 def numbers_of(run: Run) -> dict:
     """Means over the epochs after the first (of rank 0), and what a batch read."""
     epochs = [ranks_of(epoch)[0] for epoch in run.settled]
-    means = {name: sum(epoch[name] for epoch in epochs) / len(epochs) for name in TIMES}
+    means = {name: sum(epoch[name] for epoch in epochs) / len(epochs) for name in run_results.TIMES}
     uses = run.uses(ROWS)
     return means | {
         "batches": epochs[0]["num_batches"],

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
-from cohort.launch.arguments import not_negative_number, positive, ratios
+from cohort.launch.arguments import not_negative_number, numeric_ratios, positive
 from cohort.launch.bench_shapes import add_shape_options, data_set
 from cohort.launch.plan_table import TIERS
 from cohort.launch.runs import run_programs
@@ -33,20 +33,17 @@ def register(benches) -> None:
     sample.set_defaults(func=sample_batches)
     fetch = benches.add_parser("fetch", help="fetching feature rows, by where they are", description=__doc__)
     _add_options(fetch)
-    _take_several(fetch, "compress", _modes, ["auto"], f"some of {','.join(COMPRESS)} (default auto)")
-    _take_several(
-        fetch, "cache_ratio", _ratios, [0.0], "caches of each GPU to try, as --cache-ratio of train (default 0)"
+    take_several(fetch, "compress", _modes, ["auto"], f"some of {','.join(COMPRESS)} (default auto)")
+    take_several(
+        fetch, "cache_ratio", numeric_ratios, [0.0], "caches of each GPU to try, as --cache-ratio of train (default 0)"
     )
-    _take_several(fetch, "fetch_sms", _numbers, [None], "SMs that fetch rows, to try (default: the sampler's choice)")
+    take_several(fetch, "fetch_sms", _numbers, [None], "SMs that fetch rows, to try (default: the sampler's choice)")
     fetch.set_defaults(func=fetch_batches, reuse="off")
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     add_data_options(parser)
-    dataset = _action(parser, "dataset")
-    dataset.nargs, dataset.required = "?", False
-    dataset.help = "folder of a data set; or --shape"
-    add_shape_options(parser, required=False)
+    add_data_or_shape(parser)
     parser.add_argument("--batches", type=positive, default=50, help="that count, of each kind (default 50)")
     parser.add_argument(
         "--sampler-sms",
@@ -56,14 +53,24 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         help="GPU: SMs that the sampler has, to try (default 0: all)",
     )
     parser.add_argument("--out", type=Path, default=Path("bench.jsonl"), help="lines are appended to it")
+
+
+def add_data_or_shape(parser: argparse.ArgumentParser) -> None:
+    """Makes DIR of add_data_options one of two ways to say which graph; see resolve_data."""
+    dataset = _action(parser, "dataset")
+    dataset.nargs, dataset.required = "?", False
+    dataset.help = "folder of a data set; or --shape"
+    add_shape_options(parser, required=False)
     parser.set_defaults(batch_size=None)
     _action(parser, "batch_size").help = "seeds a batch (default: the shape's, or 8192)"
 
 
-def _take_several(parser: argparse.ArgumentParser, name: str, kind, default: list, text: str) -> None:
+def take_several(
+    parser: argparse.ArgumentParser, name: str, kind, default: list | None, text: str, metavar: str = "A[,B...]"
+) -> None:
     """Makes an option one of several values to try, in turn."""
     action = _action(parser, name)
-    action.type, action.choices, action.help, action.metavar = kind, None, text, "A[,B...]"
+    action.type, action.choices, action.help, action.metavar = kind, None, text, metavar
     parser.set_defaults(**{name: default})
 
 
@@ -75,12 +82,6 @@ def _modes(text: str) -> list[str]:
     if set(text.split(",")) <= set(COMPRESS):
         return text.split(",")
     raise argparse.ArgumentTypeError(f"expected some of {','.join(COMPRESS)}, found {text}")
-
-
-def _ratios(text: str) -> list[float]:
-    if ratios(text) == "auto":
-        raise argparse.ArgumentTypeError("expected numbers, found auto")
-    return ratios(text)
 
 
 def _numbers(text: str) -> list[int]:
@@ -112,7 +113,7 @@ def fetch_batches(args: argparse.Namespace) -> int:
 
 def _measure(args: argparse.Namespace, tried: list[dict]) -> tuple[int, list[dict]]:
     """(exit code, a line of each kind of batches for each of the options to try); the lines are in --out then."""
-    dataset = _resolve_data(args)
+    dataset = resolve_data(args)
     lines = []
     with tempfile.TemporaryDirectory(prefix="cohort-bench-") as root:
         folders = [Path(root) / str(number) for number in range(len(tried))]
@@ -130,7 +131,7 @@ def _measure(args: argparse.Namespace, tried: list[dict]) -> tuple[int, list[dic
     return 0, lines
 
 
-def _resolve_data(args: argparse.Namespace) -> Path:
+def resolve_data(args: argparse.Namespace) -> Path:
     """The data set, made if need be; sets the batch size where nobody has."""
     if (args.dataset is None) == (args.shape is None):
         raise CohortError("DIR, --shape", "one of the two", "none" if args.shape is None else "both")

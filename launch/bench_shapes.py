@@ -6,6 +6,8 @@ from pathlib import Path
 
 from cohort.base.errors import CohortError
 
+MODES = {"none": "none", "C": "cache", "M": "host", "C/M": "both"}  # as published: cache, memory -> --compress
+
 
 @dataclass(frozen=True)
 class Shape:

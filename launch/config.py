@@ -34,6 +34,19 @@ def apply_config(parser: argparse.ArgumentParser, path: Path) -> frozenset[str]:
     return frozenset(configured)
 
 
+def parse_configured(parser: argparse.ArgumentParser, argv: list[str] | None = None) -> argparse.Namespace:
+    """Parses a command line, with the values of its --config file, if it has one, as defaults.
+
+    ``config_parser`` of what was parsed is the parser of the command that has the option.
+    """
+    args = parser.parse_args(argv)
+    if getattr(args, "config", None):
+        configured = apply_config(args.config_parser, args.config)
+        args = parser.parse_args(argv)
+        args.configured = configured
+    return args
+
+
 def _converted(action: argparse.Action, value, place: str):
     """A TOML value as the option's type; a list stands for comma-separated text."""
     text = ",".join(map(str, value)) if isinstance(value, list) else str(value)

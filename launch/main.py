@@ -5,18 +5,14 @@ import sys
 
 import cohort
 from cohort.base.errors import CohortError
-from cohort.launch.config import apply_config
+from cohort.launch.config import parse_configured
 
 
 def main(argv: list[str] | None = None) -> int:
     """Parses and runs one command; returns the exit code (0 well, 1 failed, 2 bad arguments, 128 + n: signal n)."""
     parser = build_parser()
-    args = parser.parse_args(argv)
     try:
-        if getattr(args, "config", None):
-            configured = apply_config(args.config_parser, args.config)
-            args = parser.parse_args(argv)
-            args.configured = configured
+        args = parse_configured(parser, argv)
         return args.func(args)
     except CohortError as error:
         print(f"cohort: {error}", file=sys.stderr)

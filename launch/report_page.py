@@ -5,6 +5,8 @@ import html
 import io
 import math
 from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
 
 from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
@@ -15,6 +17,7 @@ from cohort.launch.run_results import LISTS, ROWS, TIMELINE_ROWS, Kind, Run, Tie
 DPI = 120
 PARTS = {"wait_seconds": "#d1495b", "train_seconds": "#30638e", "all_reduce_seconds": "#edae49"}  # of an epoch
 SHADES = ("#30638e", "#8fb3d1")  # of batches in turn
+PANELS_A_ROW = 4
 
 _STYLE = """
 body { font: 15px/1.5 sans-serif; max-width: 75em; margin: 2em auto; padding: 0 1em; color: #222 }
@@ -23,6 +26,14 @@ th, td { padding: 0.15em 0.8em; text-align: right; border-bottom: 1px solid #ddd
 th:first-child, td:first-child { text-align: left }
 img { max-width: 100%; height: auto }
 """
+
+
+class Panel(NamedTuple):
+    """Epochs to be drawn beside others: the times of each, and its name."""
+
+    title: str
+    times: list[dict]
+    names: list[str]
 
 
 def page(title: str, tables: list[Table], charts: dict[str, bytes]) -> str:
@@ -60,12 +71,13 @@ def draw_epochs(run: Run) -> bytes:
     bars = [times for epoch in run.epochs for times in ranks_of(epoch)]
     width = 0.8 / num_ranks
     lefts = [epoch["epoch"] + 0.6 + width * rank for epoch in run.epochs for rank in range(num_ranks)]
-    figure, axes = _figure(min(max(3 + 0.15 * len(bars), 8), 20))
+    figure, axes = figure_of(min(max(3 + 0.15 * len(bars), 8), 20))
     _stack(axes, lefts, 0.9 * width, bars)
+    _add_legend(axes)
     side_by_side = f"; side by side: {_plain(', '.join(run.places))}" if num_ranks > 1 else ""
     axes.set_xlabel(f"epoch{side_by_side}")
     axes.xaxis.get_major_locator().set_params(integer=True)
-    return _png(figure)
+    return png_of(figure)
 
 
 def draw_bytes(run: Run) -> bytes:
@@ -85,7 +97,7 @@ def draw_timeline(run: Run) -> bytes:
         for place, spans in zip(run.places, run.timeline["ranks"], strict=True)
         for name in TIMELINE_ROWS
     ]
-    figure, axes = _figure(16, height=max(4, 1 + 0.5 * len(rows)))
+    figure, axes = figure_of(16, height=max(4, 1 + 0.5 * len(rows)))
     for y, (_, spans) in enumerate(rows):
         bars = [(1e3 * begin, 1e3 * (end - begin)) for begin, end in spans]
         colors = [SHADES[i % len(SHADES)] for i in range(len(bars))]
@@ -94,7 +106,7 @@ def draw_timeline(run: Run) -> bytes:
     axes.invert_yaxis()
     axes.margins(x=0.01)
     axes.set_xlabel(f"milliseconds, in epoch {run.timeline['epoch'] + 1}; a bar is a batch")
-    return _png(figure)
+    return png_of(figure)
 
 
 def draw_runs(runs: list[Run], names: list[str]) -> bytes:
@@ -104,23 +116,44 @@ def draw_runs(runs: list[Run], names: list[str]) -> bytes:
 
 def draw_times(times: list[dict], names: list[str], label: str = "") -> bytes:
     """A stacked bar for each of `times`: its wait, train, all-reduce; `label`: what the names are of."""
-    figure, axes = _figure(min(max(3 + len(times), 8), 20))
-    _stack(axes, [i - 0.3 for i in range(len(times))], 0.6, times)
-    for i, each in enumerate(times):
-        axes.text(i, sum(each[part] for part in PARTS), f"{each['seconds']:.4g} s", ha="center", va="bottom")
+    figure, axes = figure_of(min(max(3 + len(times), 8), 20))
+    _stack_times(axes, times)
     axes.set_xticks(range(len(times)), map(_plain, names), rotation=20, ha="right")
     axes.set_xlabel(_plain(label))
-    return _png(figure)
+    _add_legend(axes)
+    return png_of(figure)
 
 
-def _figure(inches: float, columns: int = 1, height: float = 4):
-    """(figure, axes), so many inches wide and high."""
+def draw_panels(panels: list[Panel]) -> bytes:
+    """Panels of stacked bars beside each other, in several rows where there are many: wait, train, all-reduce."""
+    columns = min(len(panels), PANELS_A_ROW)
+    rows = math.ceil(len(panels) / columns)
+    figure, _ = figure_of(1.5 + 3.2 * columns, columns, height=3.8 * rows, rows=rows)
+    for axes, panel in zip(figure.axes, panels, strict=False):
+        _stack_times(axes, panel.times)
+        axes.set_xticks(range(len(panel.names)), map(_plain, panel.names))
+        axes.set_xlim(-0.5, max(len(each.names) for each in panels) - 0.5)
+        axes.set_title(_plain(panel.title), fontsize=10)
+    for axes in figure.axes[len(panels) :]:
+        axes.set_axis_off()
+    named = [zip(*axes.get_legend_handles_labels(), strict=True) for axes in figure.axes]
+    by_name = {name: handle for each in named for handle, name in each}  # all-reduce is not in every panel
+    figure.axes[columns - 1].legend(by_name.values(), by_name.keys(), loc="upper left", bbox_to_anchor=(1, 1))
+    return png_of(figure)
+
+
+def figure_of(inches: float, columns: int = 1, height: float = 4, rows: int = 1):
+    """(figure, axes), so many inches wide and high.
+
+    Raises:
+        CohortError: matplotlib is not there.
+    """
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
         raise CohortError("the charts of a report", "matplotlib", "none", "pip install matplotlib") from error
     figure = Figure(figsize=(inches, height), layout="constrained")
-    return figure, figure.subplots(1, columns)
+    return figure, figure.subplots(rows, columns)
 
 
 def _plain(text: str) -> str:
@@ -142,6 +175,17 @@ def _stack(axes, lefts: list[float], width: float, bars: list[dict]) -> None:
     axes.margins(x=0.02, y=0.1)
     axes.set_ylim(bottom=0)
     axes.set_ylabel("seconds")
+
+
+def _stack_times(axes, times: list[dict]) -> None:
+    """A stacked bar for each of `times`, with the epoch's seconds above it."""
+    _stack(axes, [i - 0.3 for i in range(len(times))], 0.6, times)
+    for i, each in enumerate(times):
+        axes.text(i, sum(each[part] for part in PARTS), f"{each['seconds']:.4g} s", ha="center", va="bottom", size=9)
+
+
+def _add_legend(axes) -> None:
+    """Names the colours, on the right."""
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
 
 
@@ -151,13 +195,13 @@ def _gapped(values: list[float]) -> list[float]:
 
 
 def _draw_tiers(run: Run, label: str, pick: Callable[[TierUse], tuple], as_text: Callable[[float], str]) -> bytes:
-    figure, both = _figure(12, columns=2)
+    figure, both = figure_of(12, columns=2)
     for axes, kind in zip(both, (ROWS, LISTS), strict=True):
         _tier_bars(axes, run, kind, pick, as_text)
         axes.set_title(kind.title)
         axes.set_ylabel(label)
     both[-1].legend(*both[0].get_legend_handles_labels(), loc="upper left", bbox_to_anchor=(1, 1))
-    return _png(figure)
+    return png_of(figure)
 
 
 def _tier_bars(axes, run: Run, kind: Kind, pick: Callable[[TierUse], tuple], as_text: Callable[[float], str]) -> None:
@@ -178,7 +222,19 @@ def _tier_bars(axes, run: Run, kind: Kind, pick: Callable[[TierUse], tuple], as_
     axes.margins(y=0.15)
 
 
-def _png(figure) -> bytes:
+def png_of(figure) -> bytes:
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=DPI)
     return file.getvalue()
+
+
+def write_png(path: Path, data: bytes) -> None:
+    """Writes a picture.
+
+    Raises:
+        CohortError: it cannot be written.
+    """
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise CohortError(str(path), "a file that can be written", str(error), "name another place") from error

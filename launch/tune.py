@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from cohort.base.errors import CohortError
-from cohort.launch.arguments import above_zero, note_given, ratios
+from cohort.launch.arguments import above_zero, note_given, numeric_ratios
 from cohort.launch.devices import resolve_device
 from cohort.launch.supervise import Stopped, ignore_stop_signals, stop_on_signals
 from cohort.launch.train import add_train_options, open_dataset
@@ -32,7 +32,7 @@ def register(commands) -> None:
     parser.add_argument("--minutes", type=above_zero, default=10.0, help="bound of all trials (default 10)")
     parser.add_argument(
         "--cache-ratios",
-        type=_candidates,
+        type=numeric_ratios,
         metavar="R[,R...]",
         help="candidates for --cache-ratio, one at a time for all GPUs; those that do not fit are left out (default"
         f" {','.join(f'{each:g}' for each in CACHE_RATIOS)})",
@@ -45,13 +45,6 @@ def register(commands) -> None:
     for action in parser._actions:
         action.help = texts.get(action.dest, action.help)
     parser.set_defaults(func=tune, config_parser=parser)
-
-
-def _candidates(text: str) -> list[float]:
-    found = ratios(text)
-    if found == "auto":
-        raise argparse.ArgumentTypeError("expected numbers, found auto")
-    return found
 
 
 def tune(args: argparse.Namespace) -> int:

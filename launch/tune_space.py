@@ -152,6 +152,15 @@ def as_toml(options: dict) -> str:
     return "".join(f"{name.replace('_', '-')} = {_toml(value)}\n" for name, value in options.items())
 
 
+def as_words(options: dict) -> list[str]:
+    """Options as on a command line."""
+    words = []
+    for name, value in options.items():
+        text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+        words += [f"--{name.replace('_', '-')}", *([] if value is True else [text])]
+    return words
+
+
 def _toml(value) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_toml, value))}]"

@@ -7,6 +7,7 @@ import pytest
 from processes import cohort
 
 from cohort.dataset import open as open_dataset
+from cohort.launch.bench_figure import panels_of, read_lines
 from cohort.launch.main import main
 
 pytestmark = pytest.mark.usefixtures("shm")
@@ -48,6 +49,14 @@ def test_the_table_tells_how_much_faster_than_none(benched):
     none, _, coded, *_ = [json.loads(line) for line in (benched[0] / "bench.jsonl").read_text().splitlines()]
     row = next(line.split() for line in benched[1].splitlines() if line.split()[:1] == ["M"])
     assert row[1] == f"{coded['seconds']:.4f}" and row[-1] == f"{none['seconds'] / coded['seconds']:.2f}"
+
+
+def test_its_lines_can_be_drawn(benched, tmp_path):
+    pytest.importorskip("matplotlib")
+    (bars,) = panels_of(read_lines(benched[0] / "bench.jsonl"))
+    assert list(bars.lines) == ["none", "C", "M", "C/M"] and bars.gain("M", "host_bytes") > 1.05
+    assert main(["bench", "figure", str(benched[0] / "bench.jsonl"), "--png", str(tmp_path / "a.png")]) == 0
+    assert (tmp_path / "a.png").exists()
 
 
 def test_scaled_up_shapes_draw_their_rows(tmp_path, capsys):

@@ -234,7 +234,7 @@ def test_a_plan_by_a_stand_in_expects_nothing(runs, tmp_path):
 
 
 def test_the_timeline_has_a_bar_a_batch_in_each_rows_place(runs, drawn, monkeypatch):
-    monkeypatch.setattr(report_page, "_png", lambda figure: figure.axes[0])
+    monkeypatch.setattr(report_page, "png_of", lambda figure: figure.axes[0])
     run = read_run(runs / "two")
     axes = report_page.draw_timeline(run)
     names = [label.get_text() for label in axes.get_yticklabels()]

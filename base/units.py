@@ -1,5 +1,6 @@
 """Numbers with units, for people."""
 
+import argparse
 import re
 from decimal import Decimal
 
@@ -24,3 +25,11 @@ def parse_bytes(text: str) -> int:
     if match is None:
         raise ValueError(f"expected bytes such as 20GB, 512MB or 4096, found {text!r}")
     return int(Decimal(match[1]) * 1000 ** " KMGT".index(match[2].upper() or " "))
+
+
+def byte_count(text: str) -> int:
+    """parse_bytes() as argparse's ``type``, which shows what the error says."""
+    try:
+        return parse_bytes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

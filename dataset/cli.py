@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from cohort.base.errors import CohortError
+from cohort.base.units import format_bytes
 from cohort.dataset import import_cli, partition_cli
 from cohort.dataset.check import check
 from cohort.dataset.cli_parts import add_common, fail, number, summary, targets
@@ -33,7 +34,7 @@ def register(subparsers: argparse._SubParsersAction) -> argparse._SubParsersActi
         ("info", _info, "what a data set holds"),
     ):
         command = commands.add_parser(name, help=text, description=text)
-        command.add_argument("path", metavar="DIR", type=Path)
+        command.add_argument("path", metavar="DIR", type=Path, help="folder of a data set")
         command.set_defaults(func=func)
     return commands
 
@@ -43,8 +44,8 @@ def _register_generate(commands: argparse._SubParsersAction) -> None:
     command = commands.add_parser("generate", help=text, description=text, epilog=EPILOG_NUMBERS)
     command.add_argument("out", metavar="OUT", type=Path, help="folder to write")
     command.add_argument("--kind", choices=("sbm", "powerlaw", "rmat"), default="sbm", help="default: %(default)s")
-    command.add_argument("--nodes", type=number, required=True)
-    command.add_argument("--edges", type=number, required=True)
+    command.add_argument("--nodes", type=number, required=True, help="how many")
+    command.add_argument("--edges", type=number, required=True, help="how many are drawn")
     command.add_argument("--undirected", action="store_true", help="store every edge in both directions: 2 x EDGES")
     command.add_argument("--edge-weights", action="store_true", help="each edge has a weight in (0, 1]")
     command.add_argument("--dim", type=number, default=64, help="features per node; default: %(default)s")
@@ -54,7 +55,12 @@ def _register_generate(commands: argparse._SubParsersAction) -> None:
         metavar="FILE.npy|DIR",
         help="draw each node's features from the rows of this array or data set, in place of --dim and --dtype",
     )
-    command.add_argument("--dtype", choices=("float32", "float16", "bfloat16", "uint8"), default="float32")
+    command.add_argument(
+        "--dtype",
+        choices=("float32", "float16", "bfloat16", "uint8"),
+        default="float32",
+        help="of the features; default: %(default)s",
+    )
     command.add_argument("--classes", type=number, default=10, help="default: %(default)s")
     add_common(command)
     command.set_defaults(func=_generate, rows_writer=lambda args: None)
@@ -155,10 +161,10 @@ def _info(args: argparse.Namespace) -> int:
             f"{data.num_classes}" if data.task == "classification" else f"{targets(data)} ({data.y.dtype})"
         ),
         "train, val, test": f"{len(data.train_ids):,}, {len(data.val_ids):,}, {len(data.test_ids):,}",
-        "size": f"{nbytes / 1e9:.3f} GB",
+        "size": format_bytes(nbytes),
     }
     if data.encoded_rows:
-        rows["encoded rows"] = f"{data.encoded_rows.stat().st_size / 1e9:.3f} GB in {data.encoded_rows}"
+        rows["encoded rows"] = f"{format_bytes(data.encoded_rows.stat().st_size)} in {data.encoded_rows}"
     for key, value in rows.items():
         print(f"{key:18}{value}")
     return 0

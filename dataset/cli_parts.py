@@ -33,8 +33,14 @@ def parts(text: str) -> tuple[float, ...]:
 
 
 def add_common(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--split", type=parts, default=(0.6, 0.2, 0.2), metavar="0.6,0.2,0.2", help="train,val,test")
-    command.add_argument("--seed", type=number, default=0)
+    command.add_argument(
+        "--split",
+        type=parts,
+        default=(0.6, 0.2, 0.2),
+        metavar="0.6,0.2,0.2",
+        help="shares of the nodes for training, validation and test, at random; default: 0.6,0.2,0.2",
+    )
+    command.add_argument("--seed", type=number, default=0, help="of all that is random; default: %(default)s")
     command.add_argument("--overwrite", action="store_true", help="replace OUT when it is a data set")
 
 

@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from cohort.base.errors import CohortError
-from cohort.base.units import parse_bytes
+from cohort.base.units import byte_count
 from cohort.dataset.arrays import TASKS
 from cohort.dataset.cli_parts import add_common, fail, number, summary
 from cohort.dataset.importer import FORMATS, SourceOptions, import_graph
@@ -33,7 +33,7 @@ def register(commands: argparse._SubParsersAction) -> None:
     command.add_argument("out", metavar="OUT", type=Path, help="folder to write; its disk also takes temporary files")
     command.add_argument("--format", choices=FORMATS, default="auto", help="default: by the names in SOURCE")
     command.add_argument(
-        "--memory", type=memory, default=4_000_000_000, metavar="4GB", help="for sorting and reading; default: 4GB"
+        "--memory", type=byte_count, default=4_000_000_000, metavar="4GB", help="for sorting and reading; default: 4GB"
     )
     _add_edge_options(command.add_argument_group("edges"))
     _add_source_options(command.add_argument_group("what SOURCE does not say, or is read in its place"))
@@ -93,14 +93,6 @@ def _add_source_options(group: argparse._ArgumentGroup) -> None:
         help="what labels are: classes (default), numbers [V], or 0 and 1 for each of several labels [V, L]",
     )
     group.add_argument("--splits", type=Path, nargs=3, metavar=("TRAIN", "VAL", "TEST"), help="ids or masks")
-
-
-def memory(text: str) -> int:
-    """ "4GB" as bytes."""
-    try:
-        return parse_bytes(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def separator(text: str) -> str:

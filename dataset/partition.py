@@ -81,7 +81,8 @@ def load_parts(path: str | os.PathLike, num_parts: int) -> np.ndarray:
     try:
         parts = np.load(file, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:
-        raise CohortError(str(file), f"the parts of {num_nodes} nodes", str(error), cure) from error
+        found = "no such file" if isinstance(error, FileNotFoundError) else str(error)
+        raise CohortError(str(file), f"the parts of {num_nodes} nodes", found, cure) from error
     if parts.shape != (num_nodes,) or parts.dtype != np.int32:
         raise CohortError(str(file), f"int32 [{num_nodes}]", f"{parts.dtype} {list(parts.shape)}", cure)
     if parts.min() < 0 or parts.max() >= num_parts:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from cohort.base.errors import CohortError
-from cohort.base.units import parse_bytes
+from cohort.base.units import byte_count
 from cohort.dataset.partition import METHODS, Partition, partition, parts_file
 
 
@@ -27,9 +27,9 @@ def register(commands: argparse._SubParsersAction) -> None:
         default="metis",
         help="metis (default): fewest edges, in memory; streaming: of graphs of any size; random: to compare with",
     )
-    command.add_argument("--seed", type=int, default=0)
+    command.add_argument("--seed", type=int, default=0, help="of all that is random (default 0)")
     command.add_argument(
-        "--memory", type=parse_bytes, default=0, help="the most that METIS may take (default: what is left)"
+        "--memory", type=byte_count, default=0, help="the most that METIS may take (default: what is left)"
     )
     command.set_defaults(func=_partition)
 

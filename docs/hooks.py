@@ -151,13 +151,16 @@ def _definition(name: str, thing, level: int) -> list[str]:
             function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
             public = not member.startswith("_") and callable(function) and not inspect.isclass(function)
             if public and inspect.getdoc(function):
-                parts += _definition(f"{name.rpartition('.')[2]}.{member}", function, level + 1)
+                shown = value if isinstance(value, property) else function
+                parts += _definition(f"{name.rpartition('.')[2]}.{member}", shown, level + 1)
     return parts
 
 
 def _signature(name: str, thing) -> str:
     """As in the source; one parameter a line where it is long, and without those whose names begin with "_"."""
     short = name.rpartition(".")[2]
+    if isinstance(thing, property):
+        return short
     try:
         signature = inspect.signature(thing)
     except ValueError:
@@ -172,11 +175,18 @@ def _signature(name: str, thing) -> str:
 
 
 def _parameter(parameter: inspect.Parameter) -> str:
-    if isinstance(parameter.annotation, str):  # from __future__ import annotations: text, which would be quoted
-        shown = str(parameter.replace(annotation=parameter.empty, default=parameter.empty))
-        default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
-        return f"{shown}: {parameter.annotation}{default}"
-    return str(parameter).replace("collections.abc.", "")
+    annotation = getattr(parameter.annotation, "__forward_arg__", parameter.annotation)
+    bare = parameter.replace(annotation=parameter.empty, default=parameter.empty)
+    if isinstance(annotation, str):  # from __future__ import annotations: text, which would be quoted
+        shown = f"{bare}: {annotation}"
+    else:
+        shown = str(bare.replace(annotation=annotation)).replace("collections.abc.", "")
+    if parameter.default is parameter.empty:
+        return shown
+    default = repr(parameter.default)
+    if callable(parameter.default) or len(default) > 60:  # an address, or all members of an object
+        default = "..."
+    return f"{shown}={default}" if annotation is parameter.empty else f"{shown} = {default}"
 
 
 def _docstring(thing) -> str:

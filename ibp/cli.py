@@ -15,12 +15,12 @@ def register(subparsers) -> None:
     _add_analyze(commands)
     _add_encode(commands)
     decode = commands.add_parser("decode", help="write the rows of an encoded file to a .npy file")
-    decode.add_argument("file", type=Path)
-    decode.add_argument("out", type=Path)
-    decode.add_argument("--batch-rows", type=int, default=65536)
+    decode.add_argument("file", type=Path, help="encoded rows, such as DIR/prepared/features.ibp")
+    decode.add_argument("out", type=Path, help="FILE.npy to write")
+    decode.add_argument("--batch-rows", type=int, default=65536, help="rows at a time (default 65536)")
     decode.set_defaults(func=run_decode)
     verify = commands.add_parser("verify", help="check an encoded file: structure, checksums, every row")
-    verify.add_argument("file", type=Path)
+    verify.add_argument("file", type=Path, help="encoded rows, such as DIR/prepared/features.ibp")
     verify.add_argument("--against", type=Path, help="a .npy file that the rows must equal")
     verify.set_defaults(func=run_verify)
 
@@ -44,11 +44,11 @@ def _add_analyze(commands) -> None:
 def _add_encode(commands) -> None:
     parser = commands.add_parser("encode", help="encode a .npy file, streaming")
     _add_rows_options(parser)
-    parser.add_argument("out", type=Path)
+    parser.add_argument("out", type=Path, help="file to write")
     parser.add_argument("--codec", default="auto", help="auto, invariant, exponent, sparse or raw")
     parser.add_argument("--layout", default="auto", help="auto, packed or slots")
     parser.add_argument("--profile", type=Path, help="encode with this saved profile")
-    parser.add_argument("--save-profile", type=Path)
+    parser.add_argument("--save-profile", type=Path, help="keep the profile in this file, too")
     parser.set_defaults(func=run_encode)
 
 

@@ -3,7 +3,7 @@
 import argparse
 import math
 
-from cohort.base.units import parse_bytes
+from cohort.base.units import byte_count
 
 
 def integer(text: str) -> int:
@@ -35,9 +35,9 @@ def positive(text: str) -> int:
 
 
 def slots(text: str) -> int:
-    if not 2 <= int(text) <= 64:
+    if not 2 <= integer(text) <= 64:
         raise argparse.ArgumentTypeError(f"expected 2 to 64, found {text}")
-    return int(text)
+    return integer(text)
 
 
 def not_negative_number(text: str) -> int:
@@ -102,7 +102,7 @@ def sampler_sms(text: str) -> int | str:
 
 def byte_counts(text: str) -> list[int]:
     """ "20GB" or "20GB,10GB"."""
-    return [parse_bytes(part) for part in text.split(",")]
+    return [byte_count(part) for part in text.split(",")]
 
 
 def three(text: str) -> tuple[float, float, float]:
@@ -111,6 +111,13 @@ def three(text: str) -> tuple[float, float, float]:
     if len(numbers) != 3 or not all(0 <= number < 1e9 for number in numbers):
         raise argparse.ArgumentTypeError(f"expected three numbers for local, peer and host, found {text}")
     return numbers
+
+
+def add_device_option(parser: argparse.ArgumentParser) -> None:
+    """--device."""
+    parser.add_argument(
+        "--device", choices=["auto", "cuda", "cpu"], default="auto", help="auto (default): a GPU where there is one"
+    )
 
 
 def note_given(parser: argparse.ArgumentParser) -> None:

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from cohort.base.units import format_bytes
 from cohort.launch import bench_figure, bench_parts, bench_step, run_results
-from cohort.launch.arguments import positive
+from cohort.launch.arguments import add_device_option, positive
 from cohort.launch.bench_shapes import MODES, Shape, add_shape_options, data_set
 from cohort.launch.devices import devices
 from cohort.launch.run_results import ROWS, Run, ranks_of, read_run
@@ -28,16 +28,16 @@ FANOUT = [25, 10]
 
 def register(commands) -> None:
     """Adds the command."""
-    text = "measure on graphs of published sizes"
+    text = "measure parts of a run alone, or epochs on graphs of published sizes"
     benches = commands.add_parser("bench", help=text, description=text).add_subparsers(required=True, metavar="WHAT")
     parser = benches.add_parser("epoch", help="epochs with rows raw and encoded", description=__doc__)
     add_shape_options(parser, required=True)
     parser.add_argument("--modes", type=_modes, default=list(MODES), metavar="none,C,M,C/M", help="default: all")
-    parser.add_argument("--cache-ratio", type=float, default=0.01)
+    parser.add_argument("--cache-ratio", type=float, default=0.01, help="as of cohort train (default 0.01)")
     parser.add_argument("--epochs", type=positive, default=10, help="the first is not counted (default 10)")
-    parser.add_argument("--hidden", type=positive, default=256)
+    parser.add_argument("--hidden", type=positive, default=256, help="features of hidden layers (default 256)")
     parser.add_argument("--reuse", choices=["on", "off"], default="off", help="as of cohort train (default off)")
-    parser.add_argument("--device", choices=["auto", "cuda", "cpu"], default="auto")
+    add_device_option(parser)
     parser.add_argument("--gpus", default="0", help="as of cohort train")
     parser.add_argument("--minutes", type=float, default=10.0, help="bound of a run (default 10)")
     parser.add_argument("--out", type=Path, default=Path("bench.jsonl"), help="lines are appended to it")

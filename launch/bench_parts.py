@@ -38,6 +38,7 @@ def register(benches) -> None:
         fetch, "cache_ratio", numeric_ratios, [0.0], "caches of each GPU to try, as --cache-ratio of train (default 0)"
     )
     take_several(fetch, "fetch_sms", _numbers, [None], "SMs that fetch rows, to try (default: the sampler's choice)")
+    _action(fetch, "reuse").help = "as of cohort train (default off)"
     fetch.set_defaults(func=fetch_batches, reuse="off")
 
 

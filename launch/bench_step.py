@@ -31,15 +31,19 @@ def register(benches) -> None:
     """Adds the command to those of ``cohort bench``."""
     parser = benches.add_parser("step", help="the training step alone, with each kind of layers", description=__doc__)
     add_data_options(parser)
-    parser.add_argument("--models", type=_some_of(MODELS), default=list(MODELS), metavar="sage,gcn,gat")
-    parser.add_argument("--layers", type=_some_of(LAYERS), default=list(LAYERS), metavar="pyg,csr,cohort")
+    parser.add_argument(
+        "--models", type=_some_of(MODELS), default=list(MODELS), metavar="sage,gcn,gat", help="default: all"
+    )
+    layers = {"metavar": "pyg,csr,cohort", "help": "whose (csr: torch.sparse's); default: all"}
+    parser.add_argument("--layers", type=_some_of(LAYERS), default=list(LAYERS), **layers)
     parser.add_argument("--amp", choices=AMP, default="both", help="autocast to bfloat16 (default both)")
     add_precision_option(parser)
-    parser.add_argument("--hidden", type=positive, default=256)
-    parser.add_argument("--dropout", type=probability, default=0.5)
+    parser.add_argument("--hidden", type=positive, default=256, help="features of hidden layers (default 256)")
+    parser.add_argument("--dropout", type=probability, default=0.5, help="of hidden features (default 0.5)")
     parser.add_argument("--steps", type=positive, default=30, help="that are timed (default 30); the median counts")
     parser.add_argument("--sms", type=_numbers, help="GPU, with MPS: SMs of the trainer; the first is all of them")
     parser.add_argument("--out", type=Path, default=Path("bench.jsonl"), help="lines are appended to it")
+    next(action for action in parser._actions if action.dest == "batch_size").help = "seeds a batch (default 8192)"
     parser.set_defaults(func=step, batch_size=8192)
 
 

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from cohort.base.units import parse_bytes
+from cohort.base.units import byte_count
 from cohort.cache.budget import slot_edge_bytes
 from cohort.cache.links import machine_bandwidth
 from cohort.cache.options import POLICIES, CacheOptions, sampler_members, say_aloud
@@ -70,10 +70,10 @@ def add_cache_options(parser: argparse.ArgumentParser, without: str) -> None:
     parser.add_argument(
         "--line-ns", type=three, default=(0.0, 0.0, 0.0), metavar="LOCAL,PEER,HOST", help="a line of 128 bytes, on top"
     )
-    parser.add_argument("--gpu-memory", type=parse_bytes, help="of each GPU (default: the smallest visible one's)")
+    parser.add_argument("--gpu-memory", type=byte_count, help="of each GPU (default: the smallest visible one's)")
     parser.add_argument(
         "--trainer-bytes",
-        type=parse_bytes,
+        type=byte_count,
         help="for auto: what a GPU needs beside slots and cache (default: measured by a short run, once)",
     )
 

@@ -63,6 +63,8 @@ def _as_json(channels: list[dict]) -> dict | list[dict]:
 
 def _channel_of(run: Path) -> Path:
     """The channel's folder: the one that run.json names, or the folder itself."""
+    if not run.is_dir():
+        raise CohortError(str(run), "the folder of a run", "no such folder", "name the folder that it has as --out")
     if not (run / "run.json").exists():
         return run
     try:
@@ -106,6 +108,9 @@ def _view(channels: list[dict]) -> Group:
 def _parties(channel: dict, which: str) -> Iterator[str]:
     for name in ("sampler", "trainer"):
         party = channel[name]
+        if not party["pid"]:
+            yield f"{which}{name}: not started yet"
+            continue
         alive = "alive" if party["alive"] else "not running"
         yield (
             f"{which}{name}: process {party['pid']}, {alive}, {party['stage']} (batch {party['batch']})"

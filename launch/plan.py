@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cohort.base.errors import CohortError
-from cohort.base.units import format_bytes, parse_bytes
+from cohort.base.units import byte_count, format_bytes
 from cohort.launch.arguments import fanout, positive, slots
 from cohort.launch.cache_options import add_cache_options, add_row_options, gpu_memory
 from cohort.launch.devices import devices
@@ -31,7 +31,7 @@ def register(commands) -> None:
     parser.add_argument("--refresh", action="store_true", help="count again though the data set has the counts")
     add_partition_option(parser, "plan for cliques that train on the seeds of parts of their own")
     add_row_options(parser)
-    parser.add_argument("--row-bytes", type=parse_bytes, help="of a stored row (default: as --compress has it)")
+    parser.add_argument("--row-bytes", type=byte_count, help="of a stored row (default: as --compress has it)")
     parser.add_argument("--json", action="store_true", help="the plan as JSON")
     parser.set_defaults(func=plan)
 

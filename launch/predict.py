@@ -10,9 +10,12 @@ import tempfile
 from pathlib import Path
 
 from cohort.base.errors import CohortError
-from cohort.base.units import parse_bytes
+from cohort.base.units import byte_count
 from cohort.cache.budget import available_host_bytes
+from cohort.launch.arguments import add_device_option
 from cohort.launch.devices import resolve_device
+
+QUIET = ("-W", "ignore:`torch.jit.script` is deprecated:FutureWarning")  # PyG's, as it is imported
 
 
 def register(commands) -> None:
@@ -29,10 +32,10 @@ def register(commands) -> None:
         help="write answers instead: the best class of each node, int64 [V]; of several labels 1 for those it has,"
         " uint8 [V, labels]; of numbers those, float32 [V]",
     )
-    parser.add_argument("--device", choices=["auto", "cuda", "cpu"], default="auto")
+    add_device_option(parser)
     parser.add_argument(
         "--memory",
-        type=parse_bytes,
+        type=byte_count,
         help="host memory to take; hidden layers that are larger lie in files beside PRED.npy (default: half of what is"
         " left)",
     )
@@ -45,6 +48,9 @@ def predict(args: argparse.Namespace) -> int:
     out = args.out.absolute()
     if not out.parent.is_dir():
         raise CohortError(str(out.parent), "an existing folder", "none", "make it, or choose another --out")
+    if not (args.run / "run.json").is_file():
+        hint = "name the folder that cohort train was given as --out"
+        raise CohortError(str(args.run), "the folder of a run", "no run.json in it", hint)
     job = {
         "run": str(args.run),
         "dataset": str(args.dataset),
@@ -58,7 +64,7 @@ def predict(args: argparse.Namespace) -> int:
     with tempfile.NamedTemporaryFile("w", prefix="cohort-predict-", suffix=".json") as file:
         json.dump(job, file)
         file.flush()
-        return _run([sys.executable, "-m", "cohort.trainer.predict", file.name])
+        return _run([sys.executable, *QUIET, "-m", "cohort.trainer.predict", file.name])
 
 
 def _run(command: list[str]) -> int:

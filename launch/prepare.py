@@ -38,7 +38,7 @@ def register(dataset_commands) -> None:
     generate = dataset_commands.choices["generate"]
     text = "encode the feature rows once, into DIR/prepared; later runs map them"
     parser = dataset_commands.add_parser("prepare", help=text, description=text)
-    parser.add_argument("path", metavar="DIR", type=Path)
+    parser.add_argument("path", metavar="DIR", type=Path, help="folder of a data set")
     parser.add_argument("--drop-raw", action="store_true", help="remove features.npy once all rows compare equal")
     parser.add_argument(
         "--reorder",

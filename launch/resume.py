@@ -5,6 +5,7 @@ import contextlib
 import fcntl
 import json
 import os
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -79,7 +80,9 @@ def _shown(value) -> str:
 
 
 def remove_results(out: Path) -> None:
-    """Removes what an earlier run has left in a folder."""
+    """Removes what an earlier run has left in a folder, and says so."""
+    if any((out / name).exists() for name in RESULTS):
+        print(f"cohort: {out} had an earlier run's results, which go; --resume would have gone on", file=sys.stderr)
     for name in RESULTS:
         (out / name).unlink(missing_ok=True)
     remove_parts(out)
@@ -109,7 +112,7 @@ def sole_use(out: Path) -> Iterator[tuple[int, ...]]:
 
 def _lock(folder: int, out: Path) -> bool:
     """False on a file system without locks of folders."""
-    end = time.monotonic() + LOCK_SECONDS
+    end, is_said = time.monotonic() + LOCK_SECONDS, False
     while True:
         try:
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -118,6 +121,9 @@ def _lock(folder: int, out: Path) -> bool:
             if time.monotonic() > end:
                 hint = "wait for its end, or choose another --out"
                 raise CohortError(str(out), "a folder that no run works in", "one that does", hint) from None
+            if not is_said:
+                print(f"cohort: a run works in {out}: waiting {LOCK_SECONDS:.0f} s for its end", file=sys.stderr)
+            is_said = True
             time.sleep(0.05)
         except OSError:
             return False

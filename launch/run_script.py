@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cohort.base.errors import CohortError
-from cohort.launch.arguments import gpus, positive
+from cohort.launch.arguments import add_device_option, gpus, positive
 from cohort.launch.devices import resolve_device
 from cohort.launch.mps import end_with_parent
 from cohort.launch.runs import start_mps
@@ -23,13 +23,13 @@ STOP_SECONDS = 5.0
 def register(commands) -> None:
     """Adds the command."""
     parser = commands.add_parser("run", help="run your own script", description=__doc__)
-    parser.add_argument("--device", choices=["auto", "cuda", "cpu"], default="auto")
+    add_device_option(parser)
     parser.add_argument(
         "--gpus", type=gpus, help="which of the visible GPUs, a process on each; without it one process that sees all"
     )
     parser.add_argument("--ranks", type=positive, help="CPU: how many processes (default 1); GPU: as many as --gpus")
-    parser.add_argument("script", type=Path)
-    parser.add_argument("args", nargs=argparse.REMAINDER, help="arguments of the script")
+    parser.add_argument("script", type=Path, metavar="SCRIPT", help="a Python file")
+    parser.add_argument("args", nargs=argparse.REMAINDER, help="arguments of the script").required = False
     parser.set_defaults(func=run_script)
 
 

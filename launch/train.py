@@ -13,6 +13,7 @@ from pathlib import Path
 from cohort.base.errors import CohortError
 from cohort.launch.arguments import (
     above_zero,
+    add_device_option,
     fanout,
     gpus,
     not_negative,
@@ -58,7 +59,7 @@ def register(commands) -> None:
 def add_train_options(parser: argparse.ArgumentParser) -> None:
     """The data set, and all options of a command that trains on it."""
     add_data_options(parser)
-    parser.add_argument("--model", choices=["sage", "gcn", "gat"], default="sage")
+    parser.add_argument("--model", choices=["sage", "gcn", "gat"], default="sage", help="its layers (default sage)")
     parser.add_argument(
         "--sampler-sms",
         type=sampler_sms,
@@ -67,10 +68,10 @@ def add_train_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--eval-fanout", type=fanout, help="fanout of validation and test (default: --fanout)")
     parser.add_argument("--hidden", type=positive, default=256, help="features of hidden layers (default 256)")
-    parser.add_argument("--epochs", type=positive, default=10)
+    parser.add_argument("--epochs", type=positive, default=10, help="passes over the training nodes (default 10)")
     parser.add_argument("--lr", type=above_zero, default=0.003, help="Adam's learning rate (default 0.003)")
-    parser.add_argument("--weight-decay", type=not_negative, default=0.0)
-    parser.add_argument("--dropout", type=probability, default=0.5)
+    parser.add_argument("--weight-decay", type=not_negative, default=0.0, help="Adam's (default 0)")
+    parser.add_argument("--dropout", type=probability, default=0.5, help="of hidden features (default 0.5)")
     parser.add_argument("--layers", choices=["cohort", "pyg"], default="cohort", help="whose layers (default cohort)")
     parser.add_argument(
         "--amp", action="store_true", help="train and evaluate in bfloat16 where that is safe (autocast)"
@@ -86,7 +87,9 @@ def add_train_options(parser: argparse.ArgumentParser) -> None:
         help="on (default): with one GPU, steps are captured once and replayed, at a fraction of the host's time",
     )
     add_partition_option(parser, "each clique of GPUs trains on the seeds of its own part, and caches for them")
-    parser.add_argument("--out", type=Path, help="folder for results and logs (default runs/NAME-TIME)")
+    parser.add_argument(
+        "--out", type=Path, help="folder for results and logs, in place of an earlier run's (default runs/NAME-TIME)"
+    )
     parser.add_argument("--config", type=Path, help="a TOML file of these options (batch-size = 1024); arguments win")
     parser.add_argument("--quiet", action="store_true", help="no progress bar and no table")
     parser.add_argument("--tensorboard", action="store_true", help="write scalars of each epoch to OUT/tensorboard")
@@ -117,16 +120,19 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
     """Options of every command that runs a sampler."""
     parser._negative_number_matcher = re.compile(r"-\.?\d[\d.,e-]*$")  # "--fanout -1,-1" gives a value, not an option
     parser.add_argument("dataset", type=Path, metavar="DIR", help="folder of a data set")
-    parser.add_argument("--device", choices=["auto", "cuda", "cpu"], default="auto")
+    add_device_option(parser)
     parser.add_argument(
         "--gpus", "--gpu", type=gpus, default=[0], help="which of the visible GPUs, a trainer on each (default 0)"
     )
     parser.add_argument("--ranks", type=positive, help="CPU: how many trainers (default 1); GPU: as many as --gpus")
     parser.add_argument(
-        "--fanout", type=fanout, default=[25, 10], help="neighbours a hop, next to the seeds first; -1: all"
+        "--fanout",
+        type=fanout,
+        default=[25, 10],
+        help="neighbours a hop, next to the seeds first; -1: all (default 25,10)",
     )
     parser.add_argument("--batch-size", type=positive, default=1024, help="seeds a batch (default 1024)")
-    parser.add_argument("--seed", type=seed, default=0)
+    parser.add_argument("--seed", type=seed, default=0, help="of all that is random (default 0)")
     parser.add_argument("--slots", type=slots, default=3, help="batches that the shared buffer holds (default 3)")
     add_row_options(parser)
     parser.add_argument(
@@ -156,7 +162,7 @@ def train(args: argparse.Namespace) -> int:
     eval_fanout = args.eval_fanout or args.fanout
     if len(eval_fanout) != len(args.fanout):
         raise CohortError("--eval-fanout", f"{len(args.fanout)} hops, as --fanout has", str(len(eval_fanout)))
-    _require_seeds(dataset)
+    _require_seeds(dataset, meta)
     if args.edge_weights:
         _require_weights(args, meta)
     out = args.out or Path("runs") / f"{args.dataset.resolve().name}-{time.strftime('%Y%m%d-%H%M%S')}"
@@ -254,13 +260,16 @@ def sampler_sms_of(args: argparse.Namespace) -> int | str:
     return args.sampler_sms
 
 
-def _require_seeds(dataset: Path) -> None:
+def _require_seeds(dataset: Path, meta: dict) -> None:
     """Raises CohortError for a data set that nothing can be trained on."""
     import numpy as np
 
     path = dataset / "train_ids.npy"
     if len(np.load(path, mmap_mode="r")) == 0:
-        raise CohortError(str(path), "at least one node to train on", "none", "write the data set with another --split")
+        hint = "write the data set with another --split"
+        if meta["num_classes"] == 0:
+            hint = "no node has a label: cohort dataset import --labels FILE gives them some"
+        raise CohortError(str(path), "at least one node to train on", "none", hint)
 
 
 def _require_weights(args: argparse.Namespace, meta: dict) -> None:

@@ -177,6 +177,15 @@ def test_the_reference_has_every_command_and_name():
     for name in ("cohort.NeighborLoader", "cohort.nn.SAGEConv", "cohort.dataset.open", "cohort.ibp.fetch"):
         assert f"\n### {name}\n" in python
     assert "- `num_neighbors`: in-neighbours" in python and "_sampler" not in python
+    assert " at 0x" not in python and "ForwardRef" not in python
+
+
+def test_every_argument_says_what_it_is(parser):
+    for command, text in documents.module(ROOT / "docs/hooks.py").commands(parser):
+        assert command.description or text, command.prog
+        assert "``" not in (command.description or ""), command.prog
+        for action in command._actions:
+            assert action.help, f"{command.prog}: {action.dest}"
 
 
 def test_the_figures_are_as_they_are_drawn():

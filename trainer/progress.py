@@ -73,7 +73,7 @@ class Progress:
 
 
 class _DelayedScalar:
-    """Reads a GPU scalar one update late, so that nobody waits for it."""
+    """Reads a scalar; one of a GPU one update late, so that nobody waits for it."""
 
     def __init__(self):
         self._copy = None
@@ -81,14 +81,15 @@ class _DelayedScalar:
         self._text = "-"
 
     def latest(self, value: torch.Tensor) -> str:
-        if self._copy is not None and (self._ready is None or self._ready.query()):
+        if not value.is_cuda:
+            return f"{value.item():.4f}"
+        if self._copy is not None and self._ready.query():
             self._text = f"{self._copy.item():.4f}"
             self._copy = None
         if self._copy is None:
             self._copy = value.to("cpu", non_blocking=True)
-            if value.is_cuda:
-                self._ready = torch.cuda.Event()
-                self._ready.record()
+            self._ready = torch.cuda.Event()
+            self._ready.record()
         return self._text
 
 

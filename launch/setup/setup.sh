@@ -293,6 +293,15 @@ build_target() {
     cmake --build "$build" --target "$1" --parallel "$jobs"
 }
 
+# The command and the package of this build, in the virtual environment: a link, and a line that Python reads as it starts.
+link_command() {
+  ln -sfn ../../build/bin/cohort "$root/.venv/bin/cohort"
+  "$python" - "$build/python" <<'PYTHON'
+import pathlib, sys, sysconfig
+pathlib.Path(sysconfig.get_path("purelib"), "cohort.pth").write_text(sys.argv[1] + "\n")
+PYTHON
+}
+
 cohort_setup() {
   local target=$1
   shift
@@ -310,5 +319,5 @@ cohort_setup() {
   choose_cuda
   configure
   build_target "$target"
-  [[ -n ${COHORT_PYTHON:-} ]] || ln -sfn ../../build/bin/cohort "$root/.venv/bin/cohort"
+  [[ -n ${COHORT_PYTHON:-} ]] || link_command
 }

@@ -1,14 +1,19 @@
 """What somebody meets who uses Cohort for the first time: names that are there, and refusals before anything starts."""
 
+import os
 import subprocess
 import sys
 import warnings
 
 import pytest
-from processes import cohort
+import torch
+from processes import cohort, refused
 
 from cohort.dataset import open as open_dataset
 from cohort.trainer.loader_arguments import ids_of
+from cohort.trainer.progress import _DelayedScalar
+
+SMALL = ["--device", "cpu", "--fanout", "2", "--hidden", 4]
 
 
 @pytest.mark.parametrize("name", ["nn.SAGEConv", "dataset.open", "ibp.fetch"])
@@ -51,5 +56,58 @@ def test_a_source_or_run_that_is_not_there_is_named(tmp_path):
 
 
 def test_the_bar_of_a_run_that_is_done_is_full(cora, tmp_path, shm):
-    result = cohort("train", cora, "--device", "cpu", "--fanout", "2", "--hidden", 4, "--epochs", 2, "--out", tmp_path)
+    result = cohort("train", cora, *SMALL, "--epochs", 2, "--out", tmp_path)
     assert "epoch 2/2" in result.stdout and "100%" in result.stdout, result.stderr
+    assert "earlier run" not in result.stderr and "loss -" not in result.stdout
+
+
+def test_a_run_in_the_place_of_another_says_so(cora, tmp_path, shm):
+    for said in ("", "had an earlier run's results, which go; --resume would have gone on"):
+        result = cohort("train", cora, *SMALL, "--epochs", 1, "--quiet", "--out", tmp_path)
+        assert result.returncode == 0 and said in result.stderr and bool(said) == bool(result.stderr)
+
+
+@pytest.mark.parametrize("arguments", [["dataset", "info"], ["doctor"]], ids=" ".join)
+def test_a_reader_may_leave_early(cora, arguments):
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "cohort", *arguments, str(cora)]
+    result = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    assert (result.returncode, result.stderr) == (1, "")
+
+
+def test_the_bar_shows_the_loss_of_the_first_step_on_the_cpu():
+    assert _DelayedScalar().latest(torch.tensor(0.25)) == "0.2500"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["train", "DIR", "--cache-bytes", "1GB,big"], "--cache-bytes: expected bytes such as 20GB"),
+        (["plan", "DIR", "--gpu-memory", "big"], "--gpu-memory: expected bytes such as 20GB"),
+        (["predict", "RUN", "DIR", "--out", "a.npy", "--memory", "-1"], "--memory: expected bytes such as 20GB"),
+        (["dataset", "import", "a.csv", "OUT", "--memory", "big"], "--memory: expected bytes such as 20GB"),
+        (["train", "DIR", "--slots", "2.5"], "--slots: expected an integer, found 2.5"),
+        (["run"], "the following arguments are required: SCRIPT\n"),
+    ],
+)
+def test_an_argument_that_is_none_says_what_one_looks_like(arguments, words):
+    refused(cohort(*arguments), 2, words)
+
+
+def test_folders_that_are_no_runs_are_named(tmp_path):
+    refused(cohort("inspect", tmp_path / "none"), 1, "none: expected the folder of a run, found no such folder")
+    for arguments in (["report"], ["predict", tmp_path, "--out", tmp_path / "a.npy"]):
+        command, *rest = arguments
+        refused(cohort(command, tmp_path, *rest), 1, "expected the folder of a run, found no run.json in it")
+
+
+def test_a_graph_without_labels_says_where_labels_come_from(tmp_path):
+    (tmp_path / "edges.csv").write_text("0,1\n1,2\n2,0\n")
+    made = cohort("dataset", "import", tmp_path / "edges.csv", tmp_path / "data", "--features", "ones")
+    assert made.returncode == 0, made.stderr
+    refused(cohort("train", tmp_path / "data"), 1, "at least one node to train on", "dataset import --labels FILE")
+    refused(cohort("plan", tmp_path / "data", "--gpus", 2, "--cliques", "none", "--partition"), 1, "found no such file")
+    info = cohort("dataset", "info", tmp_path / "data")
+    assert "size              71 B\n" in info.stdout, info.stdout

@@ -38,6 +38,18 @@ def test_a_given_interpreter_without_packages_gets_the_whole_list(tmp_path):
     assert "-m pip install 'torch>=2.4'" in result.stderr
 
 
+def test_the_virtual_environment_gets_the_command_and_the_package(tmp_path):
+    venv.create(tmp_path / ".venv", with_pip=False)
+    for file in ("build/bin/cohort", "build/python/cohort/__init__.py"):
+        (tmp_path / file).parent.mkdir(parents=True)
+        (tmp_path / file).write_text("place = __file__\n")
+    script = f"source '{ROOT}/launch/setup/setup.sh'; root=$1 build=$1/build python=$1/.venv/bin/python; link_command"
+    assert run("bash", "-euc", script, "-", tmp_path).returncode == 0
+    assert (tmp_path / ".venv/bin/cohort").resolve() == tmp_path / "build/bin/cohort"
+    found = run(tmp_path / ".venv/bin/python", "-c", "import cohort; print(cohort.place)", PYTHONPATH="")
+    assert found.stdout.strip() == str(tmp_path / "build/python/cohort/__init__.py"), found.stderr
+
+
 def test_missing_lists_what_is_absent_or_too_old(tmp_path):
     for name, version in (("numpy", "1.0"), ("scipy", "99.1"), ("rich", "13.0")):
         info = tmp_path / f"{name}-{version}.dist-info"

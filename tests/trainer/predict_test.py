@@ -174,7 +174,7 @@ def test_the_weights_kept_are_those_of_the_best_epoch(data, run, tmp_path, shm):
 def test_a_run_that_is_none_is_refused_by_the_command(data, tmp_path, capfd):
     arguments = ["predict", str(tmp_path), str(data), "--device", "cpu", "--out"]
     assert main([*arguments, str(tmp_path / "pred.npy")]) == 1
-    assert "expected a run of cohort train" in capfd.readouterr().err
+    assert "expected the folder of a run, found no run.json in it" in capfd.readouterr().err
     assert main([*arguments, str(tmp_path / "nowhere/pred.npy")]) == 1
     assert "expected an existing folder, found none" in capfd.readouterr().err
     assert list(tmp_path.iterdir()) == []

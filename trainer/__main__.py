@@ -88,8 +88,6 @@ def _train(source, run: dict, out: Path, stop: StopRequest) -> None:
 
 
 if __name__ == "__main__":
-    # Every end is one without destructors: after a failure they may wait for a process that is gone, and Python's last
-    # steps end gloo's threads where C++ answers with abort() ("terminate called without an active exception").
     exit_code = 1
     try:
         exit_code = main(Path(sys.argv[1]))
@@ -101,4 +99,7 @@ if __name__ == "__main__":
         traceback.print_exc()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(exit_code)
+    # Without destructors: after a failure they may wait for a process that is gone, and with several ranks Python ends
+    # gloo's threads where C++ answers with abort() ("terminate called without an active exception").
+    if exit_code != 0 or int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        os._exit(exit_code)

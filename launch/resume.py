@@ -14,7 +14,16 @@ from cohort.base.errors import CohortError
 from cohort.base.files import remove_temporaries
 
 CHECKPOINT = "checkpoint.pt"  # the trainer's
-RESULTS = ("summary.json", "metrics.jsonl", "plan.json", "timeline.json", "trace.json", "model.pt", CHECKPOINT)
+RESULTS = (
+    "summary.json",
+    "metrics.jsonl",
+    "plan.json",
+    "timeline.json",
+    "trace.json",
+    "model.pt",
+    "report.html",
+    CHECKPOINT,
+)
 FREE = {
     "quiet",
     "checkpoint_every",
@@ -85,6 +94,8 @@ def remove_results(out: Path) -> None:
         print(f"cohort: {out} had an earlier run's results, which go; --resume would have gone on", file=sys.stderr)
     for name in RESULTS:
         (out / name).unlink(missing_ok=True)
+    for chart in out.glob("report-*.png"):
+        chart.unlink(missing_ok=True)
     remove_parts(out)
 
 

@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import subprocess
-import tempfile
 import warnings
 import weakref
 from collections.abc import Iterator, Sequence
@@ -271,7 +270,7 @@ class _Sampler:
         """Starts the process; returns the run's folder."""
         command = program("cohort-sampler")
         folder = RunFolder()
-        self.log = Path(tempfile.mkstemp(prefix="cohort-sampler-", suffix=".log")[1])
+        self.log = folder.path / "sampler.log"
         run = {
             "dataset": str(self.data),
             "channel": str(folder.path),
@@ -280,7 +279,7 @@ class _Sampler:
         }
         run_json = folder.path / "run.json"
         run_json.write_text(json.dumps({"sampler": run | options}, indent=2))
-        with open(self.log, "ab") as log:
+        with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
                 [command, str(run_json)],
                 env=POLITE | os.environ,
@@ -289,7 +288,7 @@ class _Sampler:
                 stderr=log,
                 pass_fds=() if meeting is None else (folder.lock,),  # it may outlive this rank
             )
-        self._cleanup.callback(_end, self.process, folder, self.log, meeting is not None)
+        self._cleanup.callback(_end, self.process, folder, meeting is not None)
         if meeting is not None:
             folder.link(meeting)
             self._cleanup.callback(meeting.unlink, missing_ok=True)
@@ -367,9 +366,8 @@ def _clean_up(owner: int, cleanup: contextlib.ExitStack) -> None:
         cleanup.close()
 
 
-def _end(process, folder: RunFolder, log: Path, shared: bool) -> None:
+def _end(process, folder: RunFolder, shared: bool) -> None:
     """Ends a sampler within seconds: asks first. One that other ranks still need ends by itself after them."""
-    log.unlink(missing_ok=True)
     if shared:
         (folder.path / "left").touch()  # if it runs on, it removes the folder
         with contextlib.suppress(subprocess.TimeoutExpired):

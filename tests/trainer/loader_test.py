@@ -282,10 +282,10 @@ while True:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
-def test_the_end_of_a_script_ends_its_sampler(cora, shm, number):
-    script = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, str(cora), "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+def test_the_end_of_a_script_ends_its_sampler_and_leaves_nothing(cora, shm, tmp_path, number):
+    command = [sys.executable, "-c", SCRIPT, str(cora), "0"]
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    script = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     sampler = int(script.stdout.readline())
     folder = wait_until(shm.runs, SECONDS_TO_START, "starting")[0]
     time.sleep(0.2)  # well inside the loop
@@ -299,6 +299,7 @@ def test_the_end_of_a_script_ends_its_sampler(cora, shm, number):
     wait_until(lambda: sampler not in processes_of(folder), SECONDS_TO_END, "ending the sampler")
     wait_until(lambda: not shm.runs(), SECONDS_TO_END, "removing the folder")
     assert time.monotonic() - begin < SECONDS_TO_END
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_sampler_whose_owner_died_before_the_first_request_ends(cora, shm, tmp_path):

@@ -2,12 +2,13 @@
 
 import collections
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
+from torch import Tensor
 
 from cohort.base.errors import CohortError
 from cohort.trainer.metrics import StepClock
@@ -72,20 +73,13 @@ class Ranks:
                 device_id=device if on_gpu else None,
             )
 
-    def share(self, model: torch.nn.Module) -> torch.nn.Module:
-        """The model as its forward pass is to be called: its gradients become the sums over all ranks."""
-        if self.size == 1:
-            return model
-        shared = DistributedDataParallel(model)
-        shared.register_comm_hook(None, self._sum_gradients)
-        return shared
+    def spread(self, model: torch.nn.Module) -> None:
+        """Gives the model of every rank the parameters and buffers of rank 0's."""
+        if self.size > 1:
+            for values in model.state_dict().values():
+                dist.broadcast(values, 0)
 
-    def _sum_gradients(self, _state, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-        done = torch.futures.Future()
-        done.set_result(self.sum(bucket.buffer()))
-        return done
-
-    def sum(self, values: torch.Tensor) -> torch.Tensor:
+    def sum(self, values: Tensor) -> Tensor:
         """The sum of every rank's ``values``, in place."""
         if self.size > 1:
             if self.clock:
@@ -109,6 +103,47 @@ class Ranks:
             dist.destroy_process_group()
 
 
+class StepSums:
+    """What the ranks add up in each step: the labels they have, and their gradients, all at once.
+
+    What a CUDA graph replays uses tensors that stay where they are: ``labelled``, and the buffer of the gradients.
+
+    Args:
+        parameters: of the model; all of one dtype, and on one device.
+        sum_labelled, sum_gradients: of every rank's tensor; the latter in place.
+
+    Attributes:
+        labelled: int64 [], of the step that is under way.
+    """
+
+    def __init__(
+        self,
+        parameters: list[torch.nn.Parameter],
+        sum_labelled: Callable[[Tensor], Tensor],
+        sum_gradients: Callable[[Tensor], Tensor],
+    ):
+        self._parameters = parameters
+        self._sum_labelled, self._sum_gradients = sum_labelled, sum_gradients
+        self._flat = torch.cat([torch.zeros_like(values).flatten() for values in parameters])
+        parts = self._flat.split([values.numel() for values in parameters])
+        self._views = [part.view_as(values) for part, values in zip(parts, parameters, strict=True)]
+        self.labelled = torch.zeros((), dtype=torch.int64, device=self._flat.device)
+
+    def count(self, labelled: Tensor) -> None:
+        """Before the step: adds up this rank's int64 []."""
+        self.labelled.copy_(self._sum_labelled(labelled))
+
+    def take_gradients(self) -> None:
+        """After the backward pass: keeps this rank's."""
+        torch.cat([values.grad.flatten() for values in self._parameters], out=self._flat)
+
+    def give_gradients(self) -> None:
+        """Makes the gradients of the parameters those of all ranks, added up."""
+        self._sum_gradients(self._flat)
+        for values, sums in zip(self._parameters, self._views, strict=True):
+            values.grad = sums
+
+
 class Agreement:
     """Has all ranks end after the same step when one of them is told to stop.
 
@@ -123,9 +158,9 @@ class Agreement:
     def __init__(self, ranks: Ranks, device: torch.device):
         self._ranks = ranks
         self._late = STEPS_LATE if device.type == "cuda" else 0
-        self._answers: collections.deque[tuple[torch.Tensor, torch.cuda.Event | None]] = collections.deque()
+        self._answers: collections.deque[tuple[Tensor, torch.cuda.Event | None]] = collections.deque()
 
-    def sum(self, value: torch.Tensor, stop: StopRequest) -> torch.Tensor:
+    def sum(self, value: Tensor, stop: StopRequest) -> Tensor:
         """The sum of every rank's ``value``, an integer []; once in each step."""
         if self._ranks.size == 1:
             return value

@@ -18,7 +18,7 @@ from cohort.trainer.metrics import EpochReport, MetricsFile, RunReport, StepCloc
 from cohort.trainer.model_file import save_model
 from cohort.trainer.models import SampledGNN
 from cohort.trainer.progress import Progress
-from cohort.trainer.ranks import Agreement, Ranks
+from cohort.trainer.ranks import Agreement, Ranks, StepSums
 from cohort.trainer.recorder import Recorder
 from cohort.trainer.resume import state_of, take_up
 from cohort.trainer.running_epoch import RunningEpoch
@@ -62,7 +62,7 @@ class TrainOptions:
     layers: str = "cohort"  # or "pyg"
     amp: bool = False  # autocast to bfloat16
     matmul_precision: str = "highest"  # of torch.set_float32_matmul_precision
-    cuda_graphs: bool = True  # GPU: one trainer with Cohort's layers replays its steps, see step_graphs.py
+    cuda_graphs: bool = True  # GPU: steps of Cohort's layers are replayed, see step_graphs.py
     tensorboard: bool = False  # see watch.py
     prometheus: str | None = None  # a file
     partition: dict | None = None  # ranks train on seeds of parts of their own: see seed_parts.py
@@ -118,11 +118,12 @@ class Trainer:
             options.dropout,
             options.layers,
         ).to(self.device)
-        self.shared_model = ranks.share(self.model)
+        ranks.spread(self.model)
         if ranks.rank > 0:  # the same weights everywhere, but a dropout of its own
             torch.manual_seed(options.seed + ranks.rank)
         self.optimizer = adam(self.model, self.device, options.lr, options.weight_decay)
-        self.step = self._step_of(self.shared_model, self.optimizer, self._sum_labelled)
+        sums = StepSums(list(self.model.parameters()), self._sum_labelled, ranks.sum) if ranks.size > 1 else None
+        self.step = self._step_of(self.model, self.optimizer, sums)
         self.floor = Floor(self.device, bytes_per_second)
         self.recorder = Recorder(self.device, options.epochs, options.profile)
         watched = (options.tensorboard, options.prometheus and Path(options.prometheus)) if ranks.rank == 0 else ()
@@ -241,16 +242,13 @@ class Trainer:
             with unless_full(self.checkpoint.path):
                 self.checkpoint.write(state)
 
-    def _step_of(self, model: torch.nn.Module, optimizer: torch.optim.Adam, sum_over_ranks=None) -> TrainStep:
-        """Steps of a model; without ``sum_over_ranks`` without other ranks."""
-        alone = sum_over_ranks is None or self.ranks.size == 1
-        takes_graphs = alone and self.options.cuda_graphs and self.device.type == "cuda"
-        takes_graphs = takes_graphs and not self.options.edge_weights  # PyG's code runs
-        graphs_of = self.options.batch_size if takes_graphs and self.options.layers == "cohort" else None
-        sums = {} if alone else {"sum_over_ranks": sum_over_ranks}
-        return TrainStep(
-            self._scores_of(model), optimizer, self.device, graphs_of=graphs_of, targets=self.targets, **sums
-        )
+    def _step_of(self, model: torch.nn.Module, optimizer: torch.optim.Adam, sums: StepSums | None = None) -> TrainStep:
+        """Steps of a model; without ``sums`` without other ranks."""
+        options = self.options
+        takes_graphs = options.cuda_graphs and self.device.type == "cuda" and options.layers == "cohort"
+        takes_graphs = takes_graphs and not options.edge_weights  # PyG's code runs
+        graphs_of = options.batch_size if takes_graphs else None
+        return TrainStep(self._scores_of(model), optimizer, self.device, graphs_of, self.targets, sums)
 
     def _step_of_a_copy(self) -> TrainStep:
         """Steps of a copy of the model, without other ranks."""

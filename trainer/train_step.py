@@ -1,12 +1,11 @@
 """A training step: forward, loss, backward and optimizer, and the sums that the loss of an epoch is made of."""
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
 from cohort.nn.block import Block
 from cohort.trainer.models import model_input
+from cohort.trainer.ranks import StepSums
 from cohort.trainer.source import edges_of
 from cohort.trainer.step_graphs import StepGraphs
 from cohort.trainer.targets import CLASSES, Targets
@@ -55,9 +54,9 @@ class TrainStep:
         scores: of the model that is trained.
         optimizer: from adam().
         device: the trainer's.
-        sum_over_ranks: of a tensor, in place.
-        targets: what the model learns.
         graphs_of: seeds of batches that are run as CUDA graphs (see step_graphs.py); None: none are.
+        targets: what the model learns.
+        sums: with the other ranks; None: this one is alone.
 
     Attributes:
         loss_sum, num_labelled: [] on the device, sums over the steps since reset(): of the loss over this rank's
@@ -69,12 +68,11 @@ class TrainStep:
         scores: Scores,
         optimizer: torch.optim.Optimizer,
         device: torch.device,
-        sum_over_ranks: Callable[[Tensor], Tensor] = lambda values: values,
         graphs_of: int | None = None,
         targets: Targets = CLASSES,
+        sums: StepSums | None = None,
     ):
-        self._targets = targets
-        self._scores, self._optimizer, self._sum_over_ranks = scores, optimizer, sum_over_ranks
+        self._scores, self._optimizer, self._targets, self._sums = scores, optimizer, targets, sums
         self.loss_sum = torch.zeros((), device=device)
         self.num_labelled = torch.zeros((), device=device)
         self._graphs_of = graphs_of
@@ -87,19 +85,28 @@ class TrainStep:
 
     def __call__(self, slot) -> None:
         """The step on the batch in a slot; all of it is on the current stream, or done."""
+        y = slot.y[: slot.num_seeds]
+        if self._sums:
+            self._sums.count(self._targets.count(y))
         if self._graphs and slot.num_seeds == self._graphs_of:
             self._graphs(slot)
         else:
-            y = slot.y[: slot.num_seeds]
             sizes = slot.num_sampled_nodes, slot.num_sampled_edges
             self._run(slot.x, edges_of(slot), y, *sizes, *_weights_of(slot))
+        if self._sums:
+            self._sums.give_gradients()
+            self._optimizer.step()
 
     def _run(self, x: Tensor, edges: Tensor | list[Block], y: Tensor, *sizes: list[int] | Tensor) -> None:
+        """What a graph replays: the step, or, with other ranks, what comes before and between their sums."""
         self._optimizer.zero_grad(set_to_none=True)
-        labelled = self._sum_over_ranks(self._targets.count(y))
+        labelled = self._sums.labelled if self._sums else self._targets.count(y)
         scores = self._scores(x, edges, y.shape[0], *sizes)
         loss = self._targets.loss_sum(scores, y) / labelled.clamp(min=1)
         loss.backward()
-        self._optimizer.step()
+        if self._sums:
+            self._sums.take_gradients()
+        else:
+            self._optimizer.step()
         self.loss_sum += loss.detach() * labelled
         self.num_labelled += labelled

@@ -13,6 +13,7 @@ from cohort.nn import activated
 from cohort.nn.activation import GraphKeys
 from cohort.trainer import _native
 from cohort.trainer.models import SampledGNN
+from cohort.trainer.ranks import StepSums
 from cohort.trainer.step_graphs import Sizes, StepGraphs, _Inputs
 from cohort.trainer.train_step import Scores, TrainStep, adam
 
@@ -165,29 +166,41 @@ def test_a_capture_that_fails_leaves_the_collector_on(streams):
     assert gc.isenabled()
 
 
+def losses_of_steps(model: SampledGNN, device: torch.device, graphs_of: int | None, ranks: int = 1) -> list[float]:
+    """Of two sizes and two slots, with a smaller batch in between; other ranks have the same batches as this one."""
+    own = copy.deepcopy(model)
+    sums = StepSums(list(own.parameters()), lambda value: value * ranks, lambda values: values.mul_(ranks))
+    step = TrainStep(Scores(own), adam(own, device, 0.01), device, graphs_of, sums=sums if ranks > 1 else None)
+    torch.manual_seed(3)
+    slots = [slot_of(2, device, seed=seed) for seed in (0, 1)]
+    few = slot_of(2, device, seed=5)
+    few.num_seeds = SEEDS - 7  # runs without a graph
+    losses = []
+    for slot in [*slots, *slots, *slots, few, *slots]:
+        step.reset()
+        step(slot)
+        losses.append((ranks * step.loss_sum / step.num_labelled).item())
+    return losses
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_two_equal_ranks_train_as_one(device):
+    torch.manual_seed(2)
+    model = SampledGNN("sage", DIM, 16, CLASSES, 2, dropout=0.4).to(device)
+    one, two = (losses_of_steps(model, torch.device(device), None, ranks) for ranks in (1, 2))
+    assert one == two and one[0] != one[2]
+
+
 @pytest.mark.gpu
+@pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize("kind", ["sage", "gcn", "gat"])
-def test_replayed_steps_train_as_others_do(kind):
-    """Two graphs' worth of sizes and two slots, with a smaller batch in between, against steps without graphs."""
+def test_replayed_steps_train_as_others_do(kind, ranks):
     device = torch.device("cuda")
     torch.manual_seed(2)
     model = SampledGNN(kind, DIM, 16, CLASSES, 2, dropout=0.4).to(device)
-    sums = []
-    for graphs_of in (None, SEEDS):
-        own = copy.deepcopy(model)
-        step = TrainStep(Scores(own), adam(own, device, 0.01), device, graphs_of=graphs_of)
-        torch.manual_seed(3)
-        slots = [slot_of(2, device, seed=seed) for seed in (0, 1)]
-        few = slot_of(2, device, seed=5)
-        few.num_seeds = SEEDS - 7  # runs without a graph
-        of_each = []
-        for slot in [*slots, *slots, *slots, few, *slots]:
-            step.reset()
-            step(slot)
-            of_each.append((step.loss_sum / step.num_labelled).item())
-        sums.append(of_each)
-    assert sums[0] == pytest.approx(sums[1], rel=1e-4)
-    assert sums[0][0] != sums[0][2], "nothing is learned"
+    plain, replayed = (losses_of_steps(model, device, graphs_of, ranks) for graphs_of in (None, SEEDS))
+    assert replayed == pytest.approx(plain, rel=1e-4)
+    assert plain[0] != plain[2], "nothing is learned"
 
 
 @pytest.mark.gpu

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import sys
+import time
 from pathlib import Path
 
 from cohort.base.files import write_atomically
@@ -20,8 +21,8 @@ def run_programs(
 ) -> int:
     """Starts a sampler and its trainers on ``run`` (what becomes run.json), watches them; returns the exit code.
 
-    ``run["sampler"]`` gets ``channel`` and ``owner_pid`` here. 0: all ended well; 1: one failed, reported on standard
-    error; 128 + n: stopped by signal n.
+    ``run["sampler"]`` gets ``channel`` and ``owner_pid`` here, ``run`` the monotonic second at which they ``began``.
+    0: all ended well; 1: one failed, reported on standard error; 128 + n: stopped by signal n.
 
     Args:
         inherited: descriptors that the processes hold open as long as they live.
@@ -65,6 +66,7 @@ def _start(
     if mps:
         cleanup.callback(mps.stop)
     run["time_sliced"] = on_gpu and mps is None
+    run["began"] = time.monotonic()
     run["sampler"] |= {"channel": str(folder.path), "owner_pid": os.getpid(), "end_with_parent": True}
     write_atomically(out / "run.json", json.dumps(run, indent=2) + "\n")
     supervisor = Supervisor(rank_folders(folder.path, run["sampler"]["num_ranks"]), mps, inherited)

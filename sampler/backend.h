@@ -14,6 +14,7 @@
 #include "base/random.h"
 #include "cache/plan.h"
 #include "cache/slab_rows.h"
+#include "sampler/start_log.h"
 
 namespace cohort::sampler {
 
@@ -148,7 +149,7 @@ struct CacheContents {
 // is allocated.
 std::vector<std::unique_ptr<Backend>> make_cuda_backends(const GraphView& graph, std::span<const int> gpus,
                                                          const CudaSettings& settings, const CacheContents& contents,
-                                                         const Faults& faults);
+                                                         const Faults& faults, const StartLog& log = {});
 #endif
 
 }  // namespace cohort::sampler

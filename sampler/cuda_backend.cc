@@ -170,17 +170,22 @@ void fill_caches(const GraphView& graph, std::span<const int> gpus, const CacheC
 
 std::vector<std::unique_ptr<Backend>> make_cuda_backends(const GraphView& graph, std::span<const int> gpus,
                                                          const CudaSettings& settings, const CacheContents& contents,
-                                                         const Faults& faults) {
+                                                         const Faults& faults, const StartLog& log) {
   if (graph.num_nodes > INT32_MAX) {
     throw base::Error({"data set", "at most 2147483647 nodes", std::to_string(graph.num_nodes), "local ids are int32"});
   }
+  log.begin("pinning host memory", PinnedGraph::bytes_of(graph, !settings.topology_in_gpus));
   const auto pinned = std::make_shared<const PinnedGraph>(graph, !settings.topology_in_gpus);
+  log.begin("preparing the GPUs");
   std::vector<std::unique_ptr<CudaBackend>> backends;
   for (int gpu : gpus) {
     cuda_check(cudaSetDevice(gpu), "choose the backend's GPU");
     backends.push_back(std::make_unique<CudaBackend>(graph, pinned, settings, faults));
   }
-  if (contents.plan) fill_caches(graph, gpus, contents, !settings.topology_in_gpus, backends);
+  if (contents.plan) {
+    log.begin("filling the cache");
+    fill_caches(graph, gpus, contents, !settings.topology_in_gpus, backends);
+  }
   return {std::make_move_iterator(backends.begin()), std::make_move_iterator(backends.end())};
 }
 

@@ -29,9 +29,9 @@ base::DeviceBytes device_copy(const void* from, std::size_t bytes, const char* w
   return to;
 }
 
-void check_host_memory(std::size_t needed) {
+void check_host_memory(int64_t needed) {
   const int64_t available = base::available_host_bytes();
-  if (static_cast<int64_t>(needed) <= available) return;
+  if (needed <= available) return;
   throw base::Error({"host memory", base::format_bytes(static_cast<double>(needed)) + " to pin",
                      base::format_bytes(static_cast<double>(available)) + " available",
                      "use a machine with more memory; where memory grows on use, say how much there is with "
@@ -84,16 +84,19 @@ bool topology_lies_in_gpus(const GraphView& graph, std::span<const int> gpus, To
   return place == TopologyPlace::kGpu || (place == TopologyPlace::kAuto && fits);
 }
 
+int64_t PinnedGraph::bytes_of(const GraphView& graph, bool with_topology) {
+  return cache::PinnedRows::bytes_of(feature_rows(graph), graph.coded_host_rows) +
+         (with_topology ? static_cast<int64_t>(topology_bytes(graph)) : 0);
+}
+
 PinnedGraph::PinnedGraph(const GraphView& graph, bool with_topology) {
-  const cache::FeatureRows rows = feature_rows(graph);
-  check_host_memory(static_cast<std::size_t>(cache::PinnedRows::bytes_of(rows, graph.coded_host_rows)) +
-                    (with_topology ? topology_bytes(graph) : 0));
+  check_host_memory(bytes_of(graph, with_topology));
   if (with_topology) {
     indptr_ = pinned_copy(graph.indptr, indptr_bytes(graph));
     indices_ = pinned_copy(graph.indices, indices_bytes(graph));
     if (graph.edge_weights) edge_weights_ = pinned_copy(graph.edge_weights, weight_bytes(graph));
   }
-  rows_ = std::make_shared<cache::PinnedRows>(rows, graph.coded_host_rows);
+  rows_ = std::make_shared<cache::PinnedRows>(feature_rows(graph), graph.coded_host_rows);
 }
 
 GraphOnGpu::GraphOnGpu(const GraphView& graph, std::shared_ptr<const PinnedGraph> pinned)

@@ -20,6 +20,8 @@ struct LabelsRef {
 // The parts of a graph that GPUs read in place from pinned host memory; one copy serves all GPUs of the process.
 class PinnedGraph {
  public:
+  // Host memory that it takes.
+  static int64_t bytes_of(const GraphView& graph, bool with_topology);
   // Copies the feature rows, and the topology if it is wanted. Throws Error naming need and supply of host memory
   // before it allocates.
   PinnedGraph(const GraphView& graph, bool with_topology);

@@ -78,7 +78,8 @@ cache::RowShape shape_of(const dataset::Dataset& data) {
   return {data.num_nodes(), data.feature_dim(), dataset::name_of(data.feature_dtype())};
 }
 
-std::shared_ptr<const cache::HostRows> open_encoded(const dataset::Dataset& data) {
+std::shared_ptr<const cache::HostRows> open_encoded(const dataset::Dataset& data, const StartLog& log) {
+  log.begin("checking the encoded rows", static_cast<int64_t>(std::filesystem::file_size(data.encoded_rows())));
   return std::make_shared<cache::HostRows>(cache::HostRows::open(data.encoded_rows(), shape_of(data)));
 }
 
@@ -89,14 +90,15 @@ const float* weights_of(const dataset::Dataset& data) {
 }
 
 // Rows whose raw copy was dropped, in memory of their own.
-void decode_features(const dataset::Dataset& data, GraphView& graph) {
+void decode_features(const dataset::Dataset& data, GraphView& graph, const StartLog& log) {
   const int64_t bytes = graph.num_nodes * graph.row_bytes, available = base::available_host_bytes();
   if (bytes > available) {
     throw base::Error({"host memory", base::format_bytes(static_cast<double>(bytes)) + " for decoded rows",
                        base::format_bytes(static_cast<double>(available)) + " available",
                        "use --compress host, which keeps them encoded"});
   }
-  const auto rows = open_encoded(data);
+  const auto rows = open_encoded(data, log);
+  log.begin("decoding the rows", bytes);
   const std::shared_ptr<std::byte[]> decoded(new std::byte[static_cast<std::size_t>(bytes)]);
   rows->decode(decoded.get());
   graph.decoded = decoded;
@@ -121,7 +123,7 @@ GraphView topology_of(const dataset::Dataset& data) {
   return graph;
 }
 
-GraphView view_of(const dataset::Dataset& data, const Options& options) {
+GraphView view_of(const dataset::Dataset& data, const Options& options, const StartLog& log) {
   GraphView graph = topology_of(data);
   graph.row_bytes = static_cast<int64_t>(data.feature_row_bytes());
   graph.row_shape = shape_of(data);
@@ -132,10 +134,10 @@ GraphView view_of(const dataset::Dataset& data, const Options& options) {
   graph.coded_slab_rows = encoded.in_slabs;
   if (options.device == "cuda") {
     const bool wanted = encoded.in_host || encoded.in_slabs || !graph.features;
-    if (wanted && !data.encoded_rows().empty()) graph.encoded = open_encoded(data);
+    if (wanted && !data.encoded_rows().empty()) graph.encoded = open_encoded(data, log);
   } else {
-    if (encoded.in_host) graph.encoded = open_encoded(data);
-    if (!graph.features && !graph.encoded) decode_features(data, graph);
+    if (encoded.in_host) graph.encoded = open_encoded(data, log);
+    if (!graph.features && !graph.encoded) decode_features(data, graph, log);
   }
   return graph;
 }
@@ -165,7 +167,8 @@ channel::ChannelOptions channel_options(const Options& options, const dataset::D
 #ifdef COHORT_WITH_CUDA
 namespace {
 
-std::vector<std::unique_ptr<Backend>> backends_on_gpus(const Options& options, const GraphView& graph) {
+std::vector<std::unique_ptr<Backend>> backends_on_gpus(const Options& options, const GraphView& graph,
+                                                       const StartLog& log) {
   const int64_t cache_bytes = has_cache(options) ? *std::ranges::max_element(options.cache_bytes) : 0;
   CudaSettings settings;
   settings.topology_in_gpus = topology_lies_in_gpus(graph, options.gpus, place_of(options.topology), cache_bytes);
@@ -173,19 +176,21 @@ std::vector<std::unique_ptr<Backend>> backends_on_gpus(const Options& options, c
   settings.order_host_rows = options.order == "address";
   settings.reuse_rows = options.reuse;
   settings.host_bytes_per_second = options.link_bytes_per_second[cache::kHostTier];
-  if (!has_cache(options)) return make_cuda_backends(graph, options.gpus, settings, {}, options.faults);
+  if (!has_cache(options)) return make_cuda_backends(graph, options.gpus, settings, {}, options.faults, log);
+  log.begin("planning the cache");
   cache::SlabRows rows(feature_rows(graph), graph.coded_slab_rows);
   const auto plan =
       plan_cache(options, graph, rank_cliques(options), RowBytes(graph, rows).stored(), !settings.topology_in_gpus);
-  return make_cuda_backends(graph, options.gpus, settings, {&*plan, &rows}, options.faults);
+  return make_cuda_backends(graph, options.gpus, settings, {&*plan, &rows}, options.faults, log);
 }
 
 }  // namespace
 #endif
 
-std::vector<std::unique_ptr<Backend>> make_backends(const Options& options, const GraphView& graph) {
+std::vector<std::unique_ptr<Backend>> make_backends(const Options& options, const GraphView& graph,
+                                                    [[maybe_unused]] const StartLog& log) {
 #ifdef COHORT_WITH_CUDA
-  if (options.device == "cuda") return backends_on_gpus(options, graph);
+  if (options.device == "cuda") return backends_on_gpus(options, graph, log);
 #endif
   std::vector<std::unique_ptr<Backend>> backends;
   for (int rank = 0; rank < options.num_ranks; ++rank) backends.push_back(make_host_backend(graph, options.faults));

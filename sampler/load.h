@@ -9,12 +9,13 @@
 #include "dataset/dataset.h"
 #include "sampler/backend.h"
 #include "sampler/options.h"
+#include "sampler/start_log.h"
 
 namespace cohort::sampler {
 
 // The graph as the backend reads it; its rows are encoded where the options and the data set have it so. Throws Error
 // when they ask for encoded rows that were not prepared, and when what must be decoded does not fit in memory.
-GraphView view_of(const dataset::Dataset& data, const Options& options);
+GraphView view_of(const dataset::Dataset& data, const Options& options, const StartLog& log = {});
 // The same without rows: row_bytes is 0.
 GraphView topology_of(const dataset::Dataset& data);
 
@@ -22,7 +23,8 @@ GraphView topology_of(const dataset::Dataset& data);
 channel::ChannelOptions channel_options(const Options& options, const dataset::Dataset& data, int rank);
 
 // The backends that the options name, one a rank. Throws Error when this build or machine does not have them.
-std::vector<std::unique_ptr<Backend>> make_backends(const Options& options, const GraphView& graph);
+std::vector<std::unique_ptr<Backend>> make_backends(const Options& options, const GraphView& graph,
+                                                    const StartLog& log = {});
 
 // Backends of this build and the visible GPUs, as JSON: {"cuda_build": bool, "gpus": [{ordinal, name, uuid, bytes}],
 // "cliques": [[ordinal, ...], ...], "versions": [driver, runtime], of CUDA}; the GPUs of a clique read each other's

@@ -12,7 +12,6 @@
 
 #include "base/check.h"
 #include "base/process.h"
-#include "dataset/check.h"
 #include "sampler/load.h"
 #include "sampler/options.h"
 #include "sampler/presample.h"
@@ -56,7 +55,6 @@ class StopOnSignals {
 
 int serve(const sampler::Options& options) {
   const dataset::Dataset data = dataset::Dataset::open(options.dataset);
-  dataset::demand_in_range(data);
   sampler::Ranks ranks(options, data);
   const StopOnSignals stop_on_signals(ranks);
   ranks.serve();

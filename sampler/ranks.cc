@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "cache/slab_rows.h"
+#include "dataset/check.h"
 #include "sampler/cache_plan.h"
 #include "sampler/load.h"
 #include "sampler/pipeline.h"
@@ -14,7 +15,8 @@ namespace cohort::sampler {
 
 using channel::Stage;
 
-Ranks::Ranks(const Options& options, const dataset::Dataset& data) : options_(options), data_(data) {
+Ranks::Ranks(const Options& options, const dataset::Dataset& data)
+    : options_(options), data_(data), log_(rank_folder(options, 0)) {
   for (int rank = 0; rank < options.num_ranks; ++rank) {
     const std::filesystem::path folder = rank_folder(options, rank);
     std::filesystem::create_directory(folder, options.channel);  // with its rights
@@ -30,9 +32,12 @@ void Ranks::serve() {
   std::vector<std::unique_ptr<Backend>> backends;
   try {
     for (const auto& publisher : publishers_) publisher->set_stage(Stage::kLoading);
-    graph_ = view_of(data_, options_);
+    log_.begin("checking the edges", static_cast<int64_t>(data_.indptr().size_bytes() + data_.indices().bytes()));
+    dataset::demand_in_range(data_);
+    graph_ = view_of(data_, options_, log_);
     if (options_.device == "cpu") plan_only();
-    backends = make_backends(options_, graph_);  // on GPUs it is the one to call plan_cache(), and to fill slabs
+    backends = make_backends(options_, graph_, log_);  // on GPUs it is the one to call plan_cache(), and to fill slabs
+    log_.end();
     for (const auto& publisher : publishers_) publisher->announce();
   } catch (const std::exception& error) {
     leave_error(0, error.what());
@@ -45,6 +50,7 @@ void Ranks::serve() {
 void Ranks::plan_only() const {
   if (!has_cache(options_)) return;
   const cache::SlabRows slab_rows(feature_rows(graph_), graph_.coded_slab_rows);
+  log_.begin("planning the cache");
   plan_cache(options_, graph_, rank_cliques(options_), RowBytes(graph_, slab_rows).stored(), true);
 }
 

@@ -11,6 +11,7 @@
 #include "dataset/dataset.h"
 #include "sampler/backend.h"
 #include "sampler/options.h"
+#include "sampler/start_log.h"
 
 namespace cohort::sampler {
 
@@ -19,8 +20,9 @@ class Ranks {
   // Makes the channels, not yet visible to the trainers. `options` and `data` must outlive this.
   Ranks(const Options& options, const dataset::Dataset& data);
 
-  // Builds the backends, announces the channels and serves them until every trainer has ended or the run is stopped.
-  // What makes one pipeline fail ends all of them: it is left in every channel, and thrown.
+  // Looks at every edge of the data set, builds the backends, announces the channels and serves them until every
+  // trainer has ended or the run is stopped. What makes one pipeline fail ends all of them: it is left in every
+  // channel, and thrown.
   void serve();
 
   // Ends serve() soon. Safe in a signal handler.
@@ -37,6 +39,7 @@ class Ranks {
 
   const Options& options_;
   const dataset::Dataset& data_;
+  StartLog log_;  // rank 0's channel has it
   GraphView graph_;
   std::vector<std::unique_ptr<channel::Publisher>> publishers_;  // by rank
   std::mutex failure_mutex_;

@@ -23,6 +23,7 @@ def main(run_json: Path) -> int:
     stop = StopRequest()
     signal.signal(signal.SIGTERM, stop.on_signal)
     from cohort.trainer.source import BatchSource, wait_for_channel
+    from cohort.trainer.start import StartBar
 
     digests = run["trainer"]["task"] == "digest"
     own_rank = int(os.environ["RANK"]) if num_ranks > 1 and not digests else 0
@@ -31,7 +32,8 @@ def main(run_json: Path) -> int:
     try:
         for rank, folder in enumerate(folders):
             if digests or rank == own_rank:
-                wait_for_channel(folder, lambda: None)
+                with StartBar(folder, quiet=rank > 0 or run["trainer"].get("quiet", True)) as look:
+                    wait_for_channel(folder, look)
                 sources.append(BatchSource(folder, rank=rank, num_ranks=num_ranks))
         if digests:
             from cohort.trainer.digest import print_digests
@@ -78,6 +80,7 @@ def _train(source, run: dict, out: Path, stop: StopRequest) -> None:
     checkpoint = CheckpointFile(out / NAME, identity_of(run))
     links = run["sampler"].get("bytes_per_second")
     trainer = Trainer(options, source, ranks, splits, out, links, checkpoint, stop)
+    trainer.began = run["began"]
     trainer.report.time_sliced = run.get("time_sliced", False)
     expected = predicted(run["sampler"])
     trainer.report.cache = None if expected is None else {"predicted": expected, "measured": []}

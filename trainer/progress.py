@@ -13,6 +13,7 @@ from cohort.base.units import format_bytes
 from cohort.trainer.cache_report import measured
 from cohort.trainer.floor import told
 from cohort.trainer.metrics import TIERS, EpochReport, RunReport, StepClock
+from cohort.trainer.start import start_line
 from cohort.trainer.targets import Targets, targets_of
 
 UPDATE_SECONDS = 0.2
@@ -118,6 +119,8 @@ def print_table(report: RunReport, quiet: bool) -> None:
         console.print(_tier_table(report))
         if report.floor:
             console.print(told(report.floor["epochs"][-1], last), highlight=False, soft_wrap=True)
+    if report.start:
+        console.print(start_line(report.start), highlight=False, soft_wrap=True)
     console.print(
         f"test {targets.title} {_told(report.test_metrics, targets)},"
         f" at the best validation {_told(report.val_metrics, targets)}"

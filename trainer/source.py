@@ -60,6 +60,7 @@ class BatchSource:
         self.sampler_sms = 0  # of the passes asked for from now on: what the sampler has for itself, 0: all are shared
         self._receiver = _native.Receiver(str(folder))
         self._groups: list[list[int]] = []  # of each seed set, how many seeds its groups have
+        self.first_batch_at: float | None = None  # monotonic seconds when it came
         self._current = 0  # number of the pass being iterated
         self.device = torch.device(self._receiver.device)
 
@@ -138,7 +139,9 @@ class BatchSource:
 
     def _next(self, which: Pass) -> "_native.HeldSlot":
         stream = torch.cuda.current_stream(self.device).cuda_stream if self.device.type == "cuda" else 0
-        return self._receiver.next(which.number, self.limit_seconds, stream)
+        slot = self._receiver.next(which.number, self.limit_seconds, stream)
+        self.first_batch_at = self.first_batch_at or time.monotonic()
+        return slot
 
     @property
     def slots_bytes(self) -> int:

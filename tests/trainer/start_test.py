@@ -1,0 +1,59 @@
+"""What comes before the first batch: the sampler's parts, as it writes them down and as a summary tells them."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from processes import cohort
+
+from cohort.base.files import write_atomically
+from cohort.trainer.start import start_line, start_parts, start_told
+
+EDGES, ROWS = "checking the edges", "checking the encoded rows"
+
+
+def written(folder, *lines: tuple[str, int, float], rest: str = "") -> None:
+    """What the sampler writes: (part, bytes, at), and the beginning of another line."""
+    texts = [json.dumps({"part": part, "bytes": count, "at": at}) + "\n" for part, count, at in lines]
+    write_atomically(folder / "start.jsonl", "".join(texts) + rest)
+
+
+def test_a_part_ends_where_the_next_begins(tmp_path):
+    assert start_parts(tmp_path) == []
+    written(tmp_path, (EDGES, 1_000, 10.0), rest='{"part": "che')
+    (edges,) = start_parts(tmp_path)
+    assert str(edges) == "checking the edges, 1.00 KB" and edges.ended is None
+    written(tmp_path, (EDGES, 1_000, 10.0), (ROWS, 0, 10.5), ("", 0, 13.0))
+    parts = start_parts(tmp_path)
+    assert [(part.name, part.began, part.ended) for part in parts] == [(EDGES, 10.0, 10.5), (ROWS, 10.5, 13.0)]
+
+
+def test_the_longest_parts_are_told_first(tmp_path):
+    written(tmp_path, (EDGES, 2_000_000, 10.0), (ROWS, 0, 10.5), ("planning the cache", 0, 13.0), ("", 0, 13.01))
+    start = start_told(tmp_path, began=8.0, first_batch_at=14.25)
+    assert start["seconds"] == 6.25
+    assert start["parts"][0] == {"part": EDGES, "bytes": 2_000_000, "seconds": 0.5}
+    line = "first batch after 6.2 s: checking the encoded rows 2.5, checking the edges (2.00 MB) 0.5"
+    assert start_line(start) == line, "what takes no time is left out"
+    assert start_line({"seconds": 0.3, "parts": []}) == "first batch after 0.3 s"
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.usefixtures("shm")
+def test_a_run_tells_its_start(cora, tmp_path, device):
+    prepared = shutil.copytree(cora, tmp_path / "cora")
+    made = cohort("dataset", "prepare", prepared)
+    assert made.returncode == 0, made.stderr
+    arguments = ["--device", device, "--fanout", "4,3", "--hidden", 8, "--epochs", 1, "--compress", "both"]
+    arguments += ["--cache-ratio", 0.1, "--out", tmp_path / "run"]
+    result = cohort("train", prepared, *arguments)
+    assert result.returncode == 0, result.stderr
+    assert "first batch after" in result.stdout
+    start = json.loads((tmp_path / "run/summary.json").read_text())["start"]
+    names = [part["part"] for part in start["parts"]]
+    on_gpu = ["planning the cache", "pinning host memory", "preparing the GPUs", "filling the cache"]
+    assert names == [EDGES, ROWS, *(on_gpu if device == "cuda" else ["planning the cache"])]
+    arrays = [np.load(prepared / f"{name}.npy", mmap_mode="r") for name in ("indptr", "indices")]
+    assert start["parts"][0]["bytes"] == sum(array.nbytes for array in arrays)
+    assert 0 < sum(part["seconds"] for part in start["parts"]) < start["seconds"]

@@ -102,11 +102,11 @@ class TrainStep:
         self._optimizer.zero_grad(set_to_none=True)
         labelled = self._sums.labelled if self._sums else self._targets.count(y)
         scores = self._scores(x, edges, y.shape[0], *sizes)
-        loss = self._targets.loss_sum(scores, y) / labelled.clamp(min=1)
-        loss.backward()
+        loss_sum = self._targets.loss_sum(scores, y)
+        (loss_sum / labelled.clamp(min=1)).backward()
         if self._sums:
             self._sums.take_gradients()
         else:
             self._optimizer.step()
-        self.loss_sum += loss.detach() * labelled
+        self.loss_sum += loss_sum.detach()
         self.num_labelled += labelled

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sys
+import time
 import traceback
 from pathlib import Path
 
@@ -24,6 +25,8 @@ def main(run_json: Path) -> int:
     signal.signal(signal.SIGTERM, stop.on_signal)
     from cohort.trainer.source import BatchSource, wait_for_channel
     from cohort.trainer.start import StartBar
+
+    loaded_at = time.monotonic()
 
     digests = run["trainer"]["task"] == "digest"
     own_rank = int(os.environ["RANK"]) if num_ranks > 1 and not digests else 0
@@ -48,7 +51,7 @@ def main(run_json: Path) -> int:
 
             take_batches(sources[0], run, run_json.parent)
         else:
-            _train(sources[0], run, run_json.parent, stop)
+            _train(sources[0], run, run_json.parent, stop, loaded_at)
         for source in sources:
             source.leave()
     except BaseException as error:
@@ -58,7 +61,7 @@ def main(run_json: Path) -> int:
     return 0
 
 
-def _train(source, run: dict, out: Path, stop: StopRequest) -> None:
+def _train(source, run: dict, out: Path, stop: StopRequest, loaded_at: float) -> None:
     import numpy as np
     import torch
 
@@ -80,7 +83,7 @@ def _train(source, run: dict, out: Path, stop: StopRequest) -> None:
     checkpoint = CheckpointFile(out / NAME, identity_of(run))
     links = run["sampler"].get("bytes_per_second")
     trainer = Trainer(options, source, ranks, splits, out, links, checkpoint, stop)
-    trainer.began = run["began"]
+    trainer.start = run["began"], loaded_at
     trainer.report.time_sliced = run.get("time_sliced", False)
     expected = predicted(run["sampler"])
     trainer.report.cache = None if expected is None else {"predicted": expected, "measured": []}

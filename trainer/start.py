@@ -75,23 +75,26 @@ class StartBar:
             self._bar.reset(self._task, total=None, description=str(parts[-1]))
 
 
-def start_told(folder: Path, began: float, first_batch_at: float) -> dict:
-    """The summary's member ``start``: seconds to the first batch, and those of the sampler's parts.
+def start_told(folder: Path, began: float, loaded_at: float, first_batch_at: float) -> dict:
+    """The summary's member ``start``: seconds to the first batch, those of the sampler's parts, and beside them those
+    in which the trainer loaded its packages.
 
     Args:
         folder: of rank 0's channel.
-        began, first_batch_at: monotonic seconds when the run's programs were started, and when the first batch came.
+        began, loaded_at, first_batch_at: monotonic seconds when the run's programs were started, when this one had its
+            packages, and when the first batch came.
     """
     parts = [part for part in start_parts(folder) if part.ended is not None]
     told = [{"part": part.name, "bytes": part.bytes, "seconds": part.ended - part.began} for part in parts]
-    return {"seconds": first_batch_at - began, "parts": told}
+    return {"seconds": first_batch_at - began, "packages_seconds": loaded_at - began, "parts": told}
 
 
 def start_line(start: dict) -> str:
     """One line for a person."""
     parts = sorted(start["parts"], key=lambda part: -part["seconds"])
     told = [_told(part) for part in parts if part["seconds"] >= 0.05]
-    return f"first batch after {start['seconds']:.1f} s" + (": " if told else "") + ", ".join(told)
+    told.append(f"beside that the trainer's packages {start['packages_seconds']:.1f}")
+    return f"first batch after {start['seconds']:.1f} s: " + ", ".join(told)
 
 
 def _told(part: dict) -> str:

@@ -131,7 +131,7 @@ class Trainer:
         self.watch = Watch(out, *watched, num_ranks=ranks.size)
         self.report = RunReport(task=options.targets, device=str(self.device), num_ranks=ranks.size)
         self.running = RunningEpoch(0, self.device)
-        self.began: float | None = None  # monotonic seconds when the run's programs were started, where somebody knows
+        self.start: tuple[float, float] | None = None  # monotonic seconds: the run began, this program had its packages
         self.best_model: dict | None = None  # parameters of the epoch that did best in validation
 
     def resume(self) -> None:
@@ -353,8 +353,8 @@ class Trainer:
         """Takes an epoch that is done into the run's results."""
         self.report.epochs.append(report)
         self.report.add_bytes(report.row_tiers)
-        if self.began is not None and self.report.start is None:
-            self.report.start = start_told(self.source.folder, self.began, self.source.first_batch_at)
+        if self.start is not None and self.report.start is None:
+            self.report.start = start_told(self.source.folder, *self.start, self.source.first_batch_at)
         if self.report.cache:
             self.report.cache["measured"] = measured(self.report.epochs)
         if self._is_best(report):

@@ -31,12 +31,13 @@ def test_a_part_ends_where_the_next_begins(tmp_path):
 
 def test_the_longest_parts_are_told_first(tmp_path):
     written(tmp_path, (EDGES, 2_000_000, 10.0), (ROWS, 0, 10.5), ("planning the cache", 0, 13.0), ("", 0, 13.01))
-    start = start_told(tmp_path, began=8.0, first_batch_at=14.25)
-    assert start["seconds"] == 6.25
+    start = start_told(tmp_path, began=8.0, loaded_at=10.0, first_batch_at=14.25)
+    assert start["seconds"] == 6.25 and start["packages_seconds"] == 2
     assert start["parts"][0] == {"part": EDGES, "bytes": 2_000_000, "seconds": 0.5}
     line = "first batch after 6.2 s: checking the encoded rows 2.5, checking the edges (2.00 MB) 0.5"
-    assert start_line(start) == line, "what takes no time is left out"
-    assert start_line({"seconds": 0.3, "parts": []}) == "first batch after 0.3 s"
+    beside = "beside that the trainer's packages"
+    assert start_line(start) == f"{line}, {beside} 2.0", "what takes no time is left out"
+    assert start_line(start | {"seconds": 0.3, "parts": []}) == f"first batch after 0.3 s: {beside} 2.0"
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
@@ -57,3 +58,4 @@ def test_a_run_tells_its_start(cora, tmp_path, device):
     arrays = [np.load(prepared / f"{name}.npy", mmap_mode="r") for name in ("indptr", "indices")]
     assert start["parts"][0]["bytes"] == sum(array.nbytes for array in arrays)
     assert 0 < sum(part["seconds"] for part in start["parts"]) < start["seconds"]
+    assert 0 < start["packages_seconds"] < start["seconds"]

@@ -8,7 +8,6 @@ Short runs of `cohort train`, with its options. Varied are
 - rows: the share of the training nodes that is trained on, with the last fanout, on one GPU: fewer batches of the same
   kind. Rows are those read from GPU, peers and host; what is copied from the batches before is not fetched;
 - GPUs (on the CPU: trainers), with the last fanout and all training nodes: seeds a second should grow in proportion.
-  One GPU alone replays its steps as CUDA graphs; `--cuda-graphs off` compares like with like.
 
 A straight line is laid through each three by least squares. OUT gets scaling.png, and a line a run in scaling.jsonl.
 """

@@ -61,18 +61,21 @@ Expected::Expected(std::span<const double> promised, const uint32_t* counts, int
 
 // Makes the expected reads of all nodes as many as the counted ones.
 void Expected::scale_to(const uint32_t* counts, int64_t num_nodes) {
-  std::array<int64_t, 2> above{};  // nodes, and their counts
-  std::vector<int64_t> nodes(of_count_.size());
+  const std::size_t size = of_count_.size();
+  int64_t nodes_above = 0, counts_above = 0;
+  std::vector<int64_t> nodes(size);
+  int64_t* of_count = nodes.data();
+#pragma omp parallel for reduction(+ : nodes_above, counts_above, of_count[:size]) if (num_nodes > kFewItems)
   for (int64_t node = 0; node < num_nodes; ++node) {
-    if (counts[node] < nodes.size()) {
-      ++nodes[counts[node]];
+    if (counts[node] < size) {
+      ++of_count[counts[node]];
     } else {
-      ++above[0];
-      above[1] += counts[node];
+      ++nodes_above;
+      counts_above += counts[node];
     }
   }
-  double counted = static_cast<double>(above[1]);
-  double expected = counted + offset_ * static_cast<double>(above[0]);
+  double counted = static_cast<double>(counts_above);
+  double expected = counted + offset_ * static_cast<double>(nodes_above);
   for (std::size_t count = 0; count < nodes.size(); ++count) {
     counted += static_cast<double>(count) * static_cast<double>(nodes[count]);
     expected += of_count_[count] * static_cast<double>(nodes[count]);

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/device.h"
+#include "base/side_by_side.h"
 #include "cache/clique_directory.h"
 
 namespace cohort::cache {
@@ -54,33 +55,35 @@ std::vector<int> ordinals_of(const CliquePlan& clique, std::span<const int> gpus
 }
 
 // Makes the slabs of one clique and tells each of its GPUs of them: make(slab) -> std::shared_ptr<a slab>, on its GPU;
-// tell(member, gpu of the plan, directory, slabs), on that GPU.
+// tell(member, gpu of the plan, directory, slabs), on that GPU. Each is called for all
+// members at once.
 template <typename Make, typename Tell>
 void fill(const Plan& plan, std::size_t clique, Kind kind, std::span<const int> gpus, int64_t num_nodes, Make make,
           Tell tell) {
   const std::vector<int>& members = plan.cliques[clique].gpus;
   const std::vector<int> ordinals = ordinals_of(plan.cliques[clique], gpus);
   for (const int gpu : ordinals) read_peers(gpu, ordinals);
-  std::vector<decltype(make(Slab{}))> slabs;
-  std::vector<std::span<const uint64_t>> entries;
-  for (std::size_t i = 0; i < members.size(); ++i) {
+  std::vector<decltype(make(Slab{}))> slabs(members.size());
+  base::side_by_side(members.size(), [&](std::size_t i) {
     choose(ordinals[i]);
     const Slab& slab = slab_of(plan, members[i], kind);
     require_room(plan.gpus[static_cast<std::size_t>(members[i])].index_bytes + slab.bytes, ordinals[i]);
-    slabs.push_back(make(slab));
-    entries.push_back(slabs.back()->entries());
-  }
-  for (std::size_t i = 0; i < members.size(); ++i) {
+    slabs[i] = make(slab);
+  });
+  std::vector<std::span<const uint64_t>> entries;
+  for (const auto& slab : slabs) entries.push_back(slab->entries());
+  base::side_by_side(members.size(), [&](std::size_t i) {
     choose(ordinals[i]);
     const auto member = static_cast<int>(i);
     tell(i, static_cast<std::size_t>(members[i]),
          Directory(directory_seen_by(member, plan, clique, kind, entries, num_nodes)), slabs);
-  }
+  });
 }
 
 }  // namespace
 
-std::vector<SlabView> fill_row_slabs(const Plan& plan, std::span<const int> gpus, SlabRows& rows, int64_t num_nodes) {
+std::vector<SlabView> fill_row_slabs(const Plan& plan, std::span<const int> gpus, const SlabRows& rows,
+                                     int64_t num_nodes) {
   std::vector<SlabView> views(gpus.size());
   const auto make = [&](const Slab& slab) { return std::make_shared<const RowSlab>(rows, slab.nodes, slab.bytes); };
   const auto tell = [&](std::size_t member, std::size_t gpu, Directory directory, const auto& slabs) {

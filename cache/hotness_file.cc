@@ -141,7 +141,7 @@ void Hotness::save(const std::filesystem::path& path) const {
   std::transform(promised_.begin(), promised_.end(), header.num_promised.begin(),
                  [](const std::vector<double>& promise) { return static_cast<uint32_t>(promise.size()); });
   for_arrays(edges_read_, node_reads_, expansions_, promised_,
-             [&](auto array) { header.data_crc = ibp::crc32c(std::as_bytes(array), header.data_crc); });
+             [&](auto array) { header.data_crc = ibp::crc32c_parallel(std::as_bytes(array), header.data_crc); });
   header.header_crc = crc_of(header);
   PendingFile file(path);
   file.write(bytes_of(header));
@@ -169,7 +169,7 @@ Hotness Hotness::load(const std::filesystem::path& path, const HotnessKey* expec
   uint32_t crc = 0;
   for_arrays(hotness.edges_read_, hotness.node_reads_, hotness.expansions_, hotness.promised_, [&](auto array) {
     read(array.data(), array.size_bytes());
-    crc = ibp::crc32c(std::as_bytes(array), crc);
+    crc = ibp::crc32c_parallel(std::as_bytes(array), crc);
   });
   if (crc != header.data_crc) refuse(path, "counts with a right checksum", "a wrong one");
   return hotness;

@@ -1,11 +1,11 @@
 #include "cache/list_slab.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 #include "base/check.h"
 #include "cache/cost.h"
+#include "cache/staged_copy.h"
 #include "ibp/encoded_ref.h"
 
 namespace cohort::cache {
@@ -77,23 +77,13 @@ ListSlab::ListSlab(const HostLists& lists, const Slab& slab, int64_t piece_bytes
   base::require(packer.bytes() == slab.bytes, "the lists of a slab take the bytes that the plan says");
   base::require(piece_bytes > 0, "a piece has bytes");
   data_ = base::DeviceBytes(static_cast<std::size_t>(slab.bytes), "allocate the neighbour lists that a GPU caches");
-  struct Piece {
-    base::PinnedBytes bytes;
-    base::Event copied{cudaEventDisableTiming};
-  };
-  const auto most = static_cast<std::size_t>(std::min(piece_bytes, slab.bytes));
-  std::array<Piece, 2> pieces{Piece{base::PinnedBytes(most)}, Piece{base::PinnedBytes(most)}};
-  const base::Stream stream;
-  for (int64_t begin = 0, turn = 0; begin < slab.bytes; begin += piece_bytes, ++turn) {
-    Piece& piece = pieces[static_cast<std::size_t>(turn % 2)];
+  StagedCopy copy(static_cast<std::size_t>(std::min(piece_bytes, slab.bytes)), "copy neighbour lists to the GPU");
+  for (int64_t begin = 0; begin < slab.bytes; begin += piece_bytes) {
     const auto size = static_cast<std::size_t>(std::min(piece_bytes, slab.bytes - begin));
-    piece.copied.synchronize();
-    packer.write(begin, {piece.bytes.data(), size});
-    base::cuda_check(cudaMemcpyAsync(data_.data() + begin, piece.bytes.data(), size, cudaMemcpyHostToDevice, stream),
-                     "copy neighbour lists to the GPU");
-    piece.copied.record(stream);
+    packer.write(begin, {copy.next(), size});
+    copy.copy_to(data_.data() + begin, size);
   }
-  stream.synchronize();
+  copy.finish();
   entries_ = std::move(packer).take_entries();
 }
 

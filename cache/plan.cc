@@ -131,9 +131,12 @@ Plan make_plan(const PlanInput& input) {
       known.emplace_back(members.budget_bytes, place(costs, input.index, members));
       same = known.end() - 1;
     }
-    const Placement& placement = same->second;
-    for (std::size_t i = 0; i < clique.size(); ++i) plan.gpus[static_cast<std::size_t>(clique[i])] = placement.gpus[i];
-    plan.cliques.push_back({clique, placement.rows});
+    const bool is_last = &clique == &input.cliques.back();
+    Placement placement = is_last ? std::move(same->second) : same->second;
+    for (std::size_t i = 0; i < clique.size(); ++i) {
+      plan.gpus[static_cast<std::size_t>(clique[i])] = std::move(placement.gpus[i]);
+    }
+    plan.cliques.push_back({clique, std::move(placement.rows)});
   }
   return plan;
 }

@@ -13,7 +13,7 @@ namespace cohort::cache {
 class RowSlab {
  public:
   // Takes `bytes` of the current GPU and stores these rows one after the other, as many as find room.
-  RowSlab(SlabRows& rows, std::span<const uint32_t> nodes, int64_t bytes);
+  RowSlab(const SlabRows& rows, std::span<const uint32_t> nodes, int64_t bytes);
 
   // uint64 [n], by position in `nodes`: ibp::make_entry(), region 0; kNoEntry for rows that found no room.
   std::span<const uint64_t> entries() const { return entries_; }

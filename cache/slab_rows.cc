@@ -64,41 +64,46 @@ RowSizes SlabRows::sizes() const {
   return sizes;
 }
 
-std::span<const ibp::RowSpan> SlabRows::read(std::span<const uint32_t> nodes) {
+std::span<const ibp::RowSpan> RowReader::read(std::span<const uint32_t> nodes) {
+  const FeatureRows& rows = from_.rows_;
   const auto count = static_cast<int64_t>(nodes.size());
-  const auto row_bytes = static_cast<uint32_t>(rows_.row_bytes);
+  const auto row_bytes = static_cast<uint32_t>(rows.row_bytes);
   spans_.resize(nodes.size());
-  const ibp::EncodedRef* located = nullptr;  // where spans come from
-  if (coded_ && rows_.encoded) {
-    located = &rows_.encoded->encoded().ref;
-  } else {
+  const ibp::EncodedRef* located = nullptr;  // where spans come from; none: raw rows
+  const std::byte* raw = rows.raw;
+  bool by_position = false;  // instead of by node
+  if (from_.coded_ && rows.encoded) {
+    located = &rows.encoded->encoded().ref;
+  } else if (from_.coded_ || !raw) {
     copy_raw(nodes);
-    if (coded_) {
-      chunk_ = ibp::encode({buffer_.data(), count, profile_.dtype, profile_.num_columns}, profile_);
+    raw = buffer_.data();
+    by_position = true;
+    if (from_.coded_) {
+      chunk_ = ibp::encode({raw, count, from_.profile_.dtype, from_.profile_.num_columns}, from_.profile_);
       located = &chunk_.ref;
     }
   }
-  const bool by_position = located == &chunk_.ref;
 #pragma omp parallel for
   for (int64_t i = 0; i < count; ++i) {
     const auto at = static_cast<std::size_t>(i);
-    spans_[at] = located ? ibp::locate(*located, by_position ? i : int64_t{nodes[at]})
-                         : ibp::RowSpan{buffer_.data() + i * rows_.row_bytes, row_bytes, true, true};
+    const int64_t row = by_position ? i : int64_t{nodes[at]};
+    spans_[at] = located ? ibp::locate(*located, row) : ibp::RowSpan{raw + row * rows.row_bytes, row_bytes, true, true};
   }
   return spans_;
 }
 
-void SlabRows::copy_raw(std::span<const uint32_t> nodes) {
-  const auto row_bytes = static_cast<std::size_t>(rows_.row_bytes);
+void RowReader::copy_raw(std::span<const uint32_t> nodes) {
+  const FeatureRows& rows = from_.rows_;
+  const auto row_bytes = static_cast<std::size_t>(rows.row_bytes);
   buffer_.resize(nodes.size() * row_bytes);
-  if (!rows_.raw) {
+  if (!rows.raw) {
     const std::vector<int64_t> ids(nodes.begin(), nodes.end());
-    rows_.encoded->fetch(ids, buffer_.data());
+    rows.encoded->fetch(ids, buffer_.data());
     return;
   }
 #pragma omp parallel for
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    std::memcpy(buffer_.data() + i * row_bytes, rows_.raw + nodes[i] * row_bytes, row_bytes);
+    std::memcpy(buffer_.data() + i * row_bytes, rows.raw + nodes[i] * row_bytes, row_bytes);
   }
 }
 

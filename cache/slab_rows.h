@@ -29,7 +29,7 @@ struct RowSizes {
 uint32_t stored_bytes_of_longest(const ibp::EncodedRef& rows);
 
 // Rows are stored as the file has them; without a file a codec is fitted to a sample and rows are encoded when they are
-// read. Raw rows are stored whole.
+// read (RowReader). Raw rows are stored whole.
 class SlabRows {
  public:
   // Throws base::Error for rows above 65536 bytes.
@@ -41,11 +41,9 @@ class SlabRows {
   int64_t align_bytes() const { return align_bytes_; }
   // What a slab needs for each row; where they are encoded on reading, the mean of a sample.
   RowSizes sizes() const;
-  // The stored form of these rows, [n]: valid until the next call. Not for several threads.
-  std::span<const ibp::RowSpan> read(std::span<const uint32_t> nodes);
 
  private:
-  void copy_raw(std::span<const uint32_t> nodes);
+  friend class RowReader;
 
   FeatureRows rows_;
   bool coded_;
@@ -53,6 +51,20 @@ class SlabRows {
   uint32_t max_coded_bytes_ = 0;
   int64_t align_bytes_ = 16;
   double mean_bytes_ = 0;  // of a sample
+};
+
+// Reads rows in the form in which they are kept. One a thread.
+class RowReader {
+ public:
+  // `from` is kept by reference.
+  explicit RowReader(const SlabRows& from) : from_(from) {}
+  // The stored form of these rows, [n]: valid until the next call.
+  std::span<const ibp::RowSpan> read(std::span<const uint32_t> nodes);
+
+ private:
+  void copy_raw(std::span<const uint32_t> nodes);
+
+  const SlabRows& from_;
   std::vector<ibp::RowSpan> spans_;
   std::vector<std::byte> buffer_;  // [n, row_bytes]
   ibp::EncodedRows chunk_;

@@ -41,6 +41,7 @@ class Sweep {
   }
 
   Placement run(const Orders& orders) {
+    if (place_rows_at_once(orders)) return finish();
     add_streams(orders);
     while (true) {
       const auto best = std::max_element(streams_.begin(), streams_.end(),
@@ -93,6 +94,41 @@ class Sweep {
       }
     }
     for (Stream& stream : streams_) refresh(stream);
+  }
+
+  // What the walk comes to where rows of one size are all there is, and no GPU's choice depends on another's: one GPU,
+  // which takes as many of the first as it has room for, or GPUs with room for all, where a copy on each saves time.
+  bool place_rows_at_once(const Orders& orders) {
+    constexpr auto kRows = Kind::kFeature;
+    if (options_.kinds != std::array{true, false} || options_.reserved_entries > 0 || !costs_.is_uniform(kRows)) {
+      return false;
+    }
+    const std::vector<uint32_t>& nodes = orders.first(kRows).nodes;
+    const int64_t bytes = costs_.least_stored_bytes(kRows), bytes_with_entry = bytes + index_.entry_bytes;
+    int64_t count = std::ssize(nodes);
+    if (members_.size() == 1) count = std::min(count, gpus_[0].room_bytes / bytes_with_entry);
+    for (int member = 0; member < members_.size(); ++member) {
+      const Gpu& gpu = gpus_[static_cast<std::size_t>(member)];
+      if (!gpu.knows_all || gpu.room_bytes < count * bytes_with_entry) return false;
+      if (members_.size() > 1 && orders.replicas(kRows, member).nodes.size() < nodes.size()) return false;
+    }
+    for (Gpu& gpu : gpus_) {
+      Slab& slab = gpu.plan.slabs[at(kRows)];
+      slab.nodes.assign(nodes.begin(), nodes.begin() + count);
+      slab.bytes = count * bytes;
+      gpu.plan.index_bytes += count * index_.entry_bytes;
+    }
+    CliqueRows& rows = rows_[at(kRows)];
+    rows.nodes.assign(nodes.begin(), nodes.begin() + count);
+    rows.owners.resize(static_cast<std::size_t>(count));
+#pragma omp parallel for
+    for (int64_t i = 0; i < count; ++i) {
+      rows.owners[static_cast<std::size_t>(i)] = static_cast<uint16_t>(i % members_.size());
+      for (int member = 0; member < members_.size(); ++member) {
+        holders_[at(kRows)].add(nodes[static_cast<std::size_t>(i)], member);
+      }
+    }
+    return true;
   }
 
   // Moves past what is no candidate (any more) and notes the density of the next; a replica stream waits for the

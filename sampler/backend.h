@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <memory>
 #include <span>
 #include <string>
@@ -140,8 +141,8 @@ struct CudaSettings {
 
 // What the GPUs keep of rows and lists; no plan: nothing.
 struct CacheContents {
-  const cache::Plan* plan = nullptr;  // of as many GPUs as there are backends
-  cache::SlabRows* rows = nullptr;
+  std::shared_future<cache::Plan> plan;  // of as many GPUs as there are backends; it may be made meanwhile
+  const cache::SlabRows* rows = nullptr;
 };
 
 // One backend for each of `gpus` (CUDA ordinals). Copies features (and topology that is not in the GPUs) into pinned

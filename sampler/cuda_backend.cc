@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/owners.h"
+#include "base/side_by_side.h"
 #include "base/sm_partition.h"
 #include "cache/feature_fetch.h"
 #include "cache/fill_slabs.h"
@@ -155,14 +156,14 @@ class CudaBackend final : public Backend {
 
 void fill_caches(const GraphView& graph, std::span<const int> gpus, const CacheContents& contents, bool with_lists,
                  std::vector<std::unique_ptr<CudaBackend>>& backends) {
-  auto rows = cache::fill_row_slabs(*contents.plan, gpus, *contents.rows, graph.num_nodes);
+  const cache::Plan& plan = contents.plan.get();
+  auto rows = cache::fill_row_slabs(plan, gpus, *contents.rows, graph.num_nodes);
   for (std::size_t rank = 0; rank < gpus.size(); ++rank) {
     backends[rank]->enter_thread();
     backends[rank]->set_rows(std::move(rows[rank]));
   }
   if (!with_lists) return;
-  auto lists =
-      cache::fill_list_slabs(*contents.plan, gpus, {graph.indptr, graph.indices, graph.index_bytes}, graph.num_nodes);
+  auto lists = cache::fill_list_slabs(plan, gpus, {graph.indptr, graph.indices, graph.index_bytes}, graph.num_nodes);
   for (std::size_t rank = 0; rank < gpus.size(); ++rank) backends[rank]->set_lists(std::move(lists[rank]));
 }
 
@@ -177,12 +178,14 @@ std::vector<std::unique_ptr<Backend>> make_cuda_backends(const GraphView& graph,
   log.begin("pinning host memory", PinnedGraph::bytes_of(graph, !settings.topology_in_gpus));
   const auto pinned = std::make_shared<const PinnedGraph>(graph, !settings.topology_in_gpus);
   log.begin("preparing the GPUs");
-  std::vector<std::unique_ptr<CudaBackend>> backends;
-  for (int gpu : gpus) {
-    cuda_check(cudaSetDevice(gpu), "choose the backend's GPU");
-    backends.push_back(std::make_unique<CudaBackend>(graph, pinned, settings, faults));
-  }
-  if (contents.plan) {
+  std::vector<std::unique_ptr<CudaBackend>> backends(gpus.size());
+  base::side_by_side(gpus.size(), [&](std::size_t i) {
+    cuda_check(cudaSetDevice(gpus[i]), "choose the backend's GPU");
+    backends[i] = std::make_unique<CudaBackend>(graph, pinned, settings, faults);
+  });
+  if (contents.plan.valid()) {
+    log.begin("planning the cache");
+    contents.plan.wait();
     log.begin("filling the cache");
     fill_caches(graph, gpus, contents, !settings.topology_in_gpus, backends);
   }

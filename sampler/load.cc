@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <future>
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
@@ -177,11 +178,12 @@ std::vector<std::unique_ptr<Backend>> backends_on_gpus(const Options& options, c
   settings.reuse_rows = options.reuse;
   settings.host_bytes_per_second = options.link_bytes_per_second[cache::kHostTier];
   if (!has_cache(options)) return make_cuda_backends(graph, options.gpus, settings, {}, options.faults, log);
-  log.begin("planning the cache");
-  cache::SlabRows rows(feature_rows(graph), graph.coded_slab_rows);
-  const auto plan =
-      plan_cache(options, graph, rank_cliques(options), RowBytes(graph, rows).stored(), !settings.topology_in_gpus);
-  return make_cuda_backends(graph, options.gpus, settings, {&*plan, &rows}, options.faults, log);
+  const cache::SlabRows rows(feature_rows(graph), graph.coded_slab_rows);
+  auto plan = std::async(std::launch::async, [&] {
+    return *plan_cache(options, graph, rank_cliques(options), RowBytes(graph, rows).stored(),
+                       !settings.topology_in_gpus);
+  });
+  return make_cuda_backends(graph, options.gpus, settings, {plan.share(), &rows}, options.faults, log);
 }
 
 }  // namespace

@@ -95,7 +95,8 @@ void Pipeline::serve_pass(const channel::Request& request) {
   const uint64_t stride = request.step_stride;
   base::require(stride >= 1, "a stride of at least 1");
   backend_.use_sms(request.sampler_sms);
-  Pass pass{request, Schedule(seed_sets_.get(request.seed_set), request, options_.seed), {}};
+  const SeedSet& set = seed_sets_.get(request.seed_set);
+  Pass pass{request, Schedule(set, request.batch_size, orders_.of(set, request)), {}};
   const uint64_t num_steps = pass.schedule.num_steps(), end = (num_steps + stride - 1) / stride * stride;
   for (uint64_t step = request.first_step; step < end; step += stride) {
     const std::optional<int> slot = publisher_.acquire(request.pass);

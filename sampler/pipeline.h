@@ -15,7 +15,8 @@ class Pipeline {
         graph_(graph),
         backend_(backend),
         publisher_(publisher),
-        seed_sets_(publisher.folder(), graph.num_nodes) {}
+        seed_sets_(publisher.folder(), graph.num_nodes),
+        orders_(options.seed) {}
 
   // Serves requests until the run is stopped. Throws PeerLost when the trainer has died.
   void serve();
@@ -37,6 +38,7 @@ class Pipeline {
   Backend& backend_;
   channel::Publisher& publisher_;
   SeedSets seed_sets_;
+  EpochOrders orders_;
 };
 
 // The most nodes and edges that a batch of this request can have (edges: -1 when a fanout of "all" leaves it open).

@@ -80,6 +80,7 @@ cache::HotnessKey hotness_key(const dataset::Dataset& data, std::span<const int6
 Presampled presample(const GraphView& graph, std::span<const int64_t> seeds, const cache::HotnessKey& key,
                      int64_t max_batches, Backend& backend) {
   const SeedSet set({seeds.begin(), seeds.end()});
+  EpochOrders orders(kSeed);
   channel::Request request{};
   request.batch_size = key.batch_size;
   request.shuffle = 1;
@@ -93,7 +94,7 @@ Presampled presample(const GraphView& graph, std::span<const int64_t> seeds, con
   uint64_t num_batches = static_cast<uint64_t>(std::max<int64_t>(1, max_batches / 2));  // of an epoch
   const uint64_t num_epochs = max_batches > 1 ? kCountedEpochs : 1;
   for (request.epoch = 0; request.epoch < num_epochs; ++request.epoch) {
-    Schedule schedule(set, request, kSeed);
+    Schedule schedule(set, request.batch_size, orders.of(set, request));
     num_batches = std::min(num_batches, schedule.num_steps());
     for (uint64_t step = 0; step < num_batches; ++step) {
       add_batch(schedule, step);
@@ -104,7 +105,7 @@ Presampled presample(const GraphView& graph, std::span<const int64_t> seeds, con
   }
   if (max_batches <= 1) return result;
   result.hotness.begin_trial();
-  Schedule schedule(set, request, kSeed);
+  Schedule schedule(set, request.batch_size, orders.of(set, request));
   for (uint64_t step = 0; step < (num_batches + 1) / 2; ++step) add_batch(schedule, step);
   result.hotness.end_trial();
   return result;

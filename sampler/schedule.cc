@@ -47,6 +47,18 @@ std::vector<int64_t> read_numbers(const std::filesystem::path& path) {
   return {numbers.begin(), numbers.end()};
 }
 
+std::vector<int64_t> shuffled_groups(const SeedSet& set, uint64_t seed, uint64_t epoch) {
+  std::vector<int64_t> order;
+  order.reserve(set.seeds.size());
+  for (std::size_t group = 0; group + 1 < set.starts.size(); ++group) {
+    const int64_t first = set.starts[group];
+    for (const int64_t position : shuffled(set.starts[group + 1] - first, seed, epoch, group)) {
+      order.push_back(first + position);
+    }
+  }
+  return order;
+}
+
 }  // namespace
 
 std::vector<int64_t> shuffled(int64_t size, uint64_t seed, uint64_t epoch, uint64_t group) {
@@ -59,23 +71,28 @@ std::vector<int64_t> shuffled(int64_t size, uint64_t seed, uint64_t epoch, uint6
   return order;
 }
 
-Schedule::Schedule(const SeedSet& set, const channel::Request& request, uint64_t seed)
-    : set_(set), batch_size_(request.batch_size) {
+Schedule::Schedule(const SeedSet& set, uint32_t batch_size, std::vector<int64_t> order)
+    : set_(set), batch_size_(batch_size), order_(std::move(order)) {
   if (batch_size_ == 0) throw base::Error({"batch size", "at least 1", "0", ""});
   const std::size_t num_groups = set.starts.size() - 1;
-  order_.reserve(set.seeds.size());
   for (std::size_t group = 0; group < num_groups; ++group) {
-    const int64_t first = set.starts[group], size = set.starts[group + 1] - first;
-    const uint64_t num_batches = (static_cast<uint64_t>(size) + batch_size_ - 1) / batch_size_;
-    num_steps_ = std::max(num_steps_, num_batches * num_groups);
-    std::vector<int64_t> order(static_cast<std::size_t>(size));
-    if (request.shuffle != 0) {
-      order = shuffled(size, seed, request.epoch, group);
-    } else {
-      std::iota(order.begin(), order.end(), 0);
-    }
-    for (const int64_t position : order) order_.push_back(first + position);
+    const auto size = static_cast<uint64_t>(set.starts[group + 1] - set.starts[group]);
+    num_steps_ = std::max(num_steps_, (size + batch_size_ - 1) / batch_size_ * num_groups);
   }
+}
+
+std::vector<int64_t> EpochOrders::of(const SeedSet& set, const channel::Request& request) {
+  if (request.shuffle == 0) {
+    std::vector<int64_t> order(set.seeds.size());
+    std::iota(order.begin(), order.end(), 0);
+    return order;
+  }
+  const bool is_next = next_.valid() && next_set_ == &set && next_epoch_ == request.epoch;
+  std::vector<int64_t> order = is_next ? next_.get() : shuffled_groups(set, seed_, request.epoch);
+  next_set_ = &set;
+  next_epoch_ = request.epoch + 1;
+  next_ = std::async(std::launch::async, shuffled_groups, std::cref(set), seed_, next_epoch_);
+  return order;
 }
 
 std::span<const int64_t> Schedule::positions(uint64_t step) const {

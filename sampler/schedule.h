@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <future>
 #include <map>
 #include <span>
 #include <vector>
@@ -27,8 +28,8 @@ struct SeedSet {
 // batches are b mod G as well, a rank sees its own seeds alone. A group that has run out gives batches without seeds.
 class Schedule {
  public:
-  // `set` is kept by reference, `seed` is the run's; throws Error on a batch size below 1.
-  Schedule(const SeedSet& set, const channel::Request& request, uint64_t seed);
+  // `set` is kept by reference; `order`: of the pass (EpochOrders); throws Error on a batch size below 1.
+  Schedule(const SeedSet& set, uint32_t batch_size, std::vector<int64_t> order);
 
   uint64_t num_steps() const { return num_steps_; }
 
@@ -42,8 +43,24 @@ class Schedule {
   const SeedSet& set_;
   uint64_t batch_size_;
   uint64_t num_steps_ = 0;
-  std::vector<int64_t> order_;  // int64 [n], a permutation of the positions of each group
+  std::vector<int64_t> order_;
   std::vector<int64_t> batch_;
+};
+
+// The orders of passes: int64 [n], a permutation of the positions of each group. That of a pass like the one before,
+// but of the next epoch, is ready when it is asked for, as it was made meanwhile.
+class EpochOrders {
+ public:
+  explicit EpochOrders(uint64_t seed) : seed_(seed) {}  // the run's
+
+  // `set` is kept by reference.
+  std::vector<int64_t> of(const SeedSet& set, const channel::Request& request);
+
+ private:
+  uint64_t seed_;
+  const SeedSet* next_set_ = nullptr;
+  uint64_t next_epoch_ = 0;
+  std::future<std::vector<int64_t>> next_;
 };
 
 // Seeds of a .npy file, int64 [n]. Throws Error when it is missing or malformed, an id is out of range, or one stands

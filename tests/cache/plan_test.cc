@@ -38,6 +38,41 @@ TEST(PlanBruteForce, OneGpuWithIndexCosts) {
   }
 }
 
+std::vector<uint32_t> sorted(std::vector<uint32_t> nodes) {
+  std::ranges::sort(nodes);
+  return nodes;
+}
+
+// Rows of one size, named once or for each row: the same are kept. Of several GPUs, the last budgets have room for all.
+TEST(Plan, RowsOfOneSizeAreKeptAsTheyWouldBeOneByOne) {
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    for (const std::vector<int>& clique : {std::vector{0}, std::vector{0, 1, 2}}) {
+      for (int64_t budget = 0; budget <= 14 * 72; budget += 31) {
+        SmallInput small = random_input(seed, {}, {clique}, std::vector<int64_t>(clique.size(), budget));
+        small.input.index = {16, 8, 8};
+        PlanInput input = small.view();
+        input.sizes.indptr = nullptr;
+        const std::vector<uint32_t> each(static_cast<std::size_t>(input.sizes.num_nodes), 64);
+        input.sizes.row_bytes = 64;
+        input.sizes.each_row_bytes = nullptr;
+        const Plan at_once = make_plan(input);
+        input.sizes.each_row_bytes = each.data();
+        const Plan one_by_one = make_plan(input);
+        for (std::size_t gpu = 0; gpu < clique.size(); ++gpu) {
+          const GpuPlan &got = at_once.gpus[gpu], &expected = one_by_one.gpus[gpu];
+          EXPECT_EQ(sorted(got.slabs[kF].nodes), sorted(expected.slabs[kF].nodes)) << seed << " " << budget;
+          EXPECT_EQ(got.slabs[kF].bytes, expected.slabs[kF].bytes);
+          EXPECT_EQ(got.slabs[kF].num_entries, expected.slabs[kF].num_entries);
+          EXPECT_EQ(got.index_bytes, expected.index_bytes);
+          EXPECT_EQ(got.use[kF][0].reads, expected.use[kF][0].reads);
+        }
+        if (clique.size() > 1) continue;
+        EXPECT_EQ(at_once.gpus[0].slabs[kF].nodes, one_by_one.gpus[0].slabs[kF].nodes);
+      }
+    }
+  }
+}
+
 // Any sizes: at most one item worse, and never better than possible.
 TEST(PlanBruteForce, OneGpuAnySizesIsWithinOneItem) {
   double gap = 0;

@@ -30,6 +30,10 @@ std::vector<int64_t> all_positions(const Schedule& schedule) {
   return all;
 }
 
+Schedule schedule_of(const SeedSet& set, const channel::Request& request, uint64_t seed = 0) {
+  return Schedule(set, request.batch_size, EpochOrders(seed).of(set, request));
+}
+
 SeedSet seed_set(int64_t size) {
   std::vector<int64_t> seeds(static_cast<std::size_t>(size));
   std::iota(seeds.begin(), seeds.end(), 1000);
@@ -38,7 +42,7 @@ SeedSet seed_set(int64_t size) {
 
 TEST(Schedule, KeepsThePartialLastBatch) {
   const auto set = seed_set(10);
-  Schedule schedule(set, request(4, false), 0);
+  Schedule schedule = schedule_of(set, request(4, false));
   ASSERT_EQ(schedule.num_steps(), 3u);
   EXPECT_EQ(schedule.seeds(2).size(), 2u);
   EXPECT_EQ(schedule.seeds(2)[1], 1009);
@@ -46,14 +50,14 @@ TEST(Schedule, KeepsThePartialLastBatch) {
 
 TEST(Schedule, AnExactMultipleHasNoEmptyBatch) {
   const auto set = seed_set(8);
-  EXPECT_EQ(Schedule(set, request(4, false), 0).num_steps(), 2u);
+  EXPECT_EQ(schedule_of(set, request(4, false)).num_steps(), 2u);
 }
 
 TEST(Schedule, VisitsEverySeedOnceInEveryEpoch) {
   const auto set = seed_set(1000);
   std::set<std::vector<int64_t>> orders;
   for (uint64_t epoch = 0; epoch < 5; ++epoch) {
-    auto all = all_positions(Schedule(set, request(64, true, epoch), 7));
+    auto all = all_positions(schedule_of(set, request(64, true, epoch), 7));
     orders.insert(all);
     std::sort(all.begin(), all.end());
     for (int64_t i = 0; i < 1000; ++i) ASSERT_EQ(all[static_cast<std::size_t>(i)], i);
@@ -65,7 +69,7 @@ TEST(Schedule, VisitsEverySeedOnceInEveryEpoch) {
 TEST(Schedule, GroupsTakeTurnsAndRunOutByThemselves) {
   SeedSet set = seed_set(14);
   set.starts = {0, 5, 5, 14};
-  Schedule schedule(set, request(4, false), 0);
+  Schedule schedule = schedule_of(set, request(4, false));
   ASSERT_EQ(schedule.num_steps(), 9u);
   std::vector<std::vector<int64_t>> batches;
   for (uint64_t step = 0; step < 9; ++step) {
@@ -81,7 +85,7 @@ TEST(Schedule, GroupsTakeTurnsAndRunOutByThemselves) {
 TEST(Schedule, ShufflesEachGroupByItself) {
   SeedSet set = seed_set(300);
   set.starts = {0, 100, 300};
-  Schedule schedule(set, request(32, true), 7);
+  Schedule schedule = schedule_of(set, request(32, true), 7);
   std::vector<int64_t> groups[2];
   for (uint64_t step = 0; step < schedule.num_steps(); ++step) {
     const auto part = schedule.positions(step);
@@ -115,9 +119,20 @@ TEST(Schedule, TheOrderDependsOnSeedAndEpochAlone) {
   EXPECT_NE(shuffled(100, 3, 4), shuffled(100, 4, 4));
 }
 
+TEST(EpochOrders, AreTheSameWhateverWasAskedForBefore) {
+  const SeedSet set = seed_set(100), other = seed_set(60);
+  EpochOrders orders(7);
+  for (const uint64_t epoch : {3, 4, 5, 5, 9, 10, 2}) {
+    EXPECT_EQ(orders.of(set, request(8, true, epoch)), shuffled(100, 7, epoch)) << epoch;
+    EXPECT_TRUE(std::ranges::is_sorted(orders.of(other, request(8, false, epoch))));
+  }
+  EXPECT_EQ(orders.of(other, request(8, true, 3)), shuffled(60, 7, 3));
+  EXPECT_EQ(orders.of(set, request(8, true, 4)), shuffled(100, 7, 4)) << "the other set was next";
+}
+
 TEST(Schedule, RefusesABatchSizeOfZero) {
   const auto set = seed_set(4);
-  EXPECT_THROW(Schedule(set, request(0, false), 0), base::Error);
+  EXPECT_THROW(schedule_of(set, request(0, false)), base::Error);
 }
 
 // Every position of a short shuffle is equally likely: chi-square over 6 permutations of 3, 5 degrees of freedom.

@@ -157,8 +157,6 @@ class Costs {
     if (kind == Kind::kTopology) return __builtin_prefetch(sizes_.indptr + node);
     if (slab_rows_.each_bytes) __builtin_prefetch(slab_rows_.each_bytes + node);
   }
-  // Whether all items take least_stored_bytes().
-  bool is_uniform(Kind kind) const { return kind == Kind::kFeature && !slab_rows_.each_bytes; }
   int64_t least_stored_bytes(Kind kind) const { return least_bytes_[static_cast<std::size_t>(kind)]; }
   int64_t num_nodes() const { return sizes_.num_nodes; }
   int64_t num_items(Kind kind) const { return kind == Kind::kTopology && !sizes_.indptr ? 0 : sizes_.num_nodes; }

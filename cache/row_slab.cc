@@ -34,7 +34,7 @@ RowSlab::RowSlab(const SlabRows& rows, std::span<const uint32_t> nodes, int64_t 
       if (full) break;
       entries_[first + static_cast<std::size_t>(placed)] =
           ibp::make_entry(static_cast<uint64_t>(end), (span.bytes + 3) / 4 * 4, span.raw);
-      step_bytes_ = std::gcd(step_bytes_, static_cast<uint32_t>(room));
+      if (room % step_bytes_ != 0) step_bytes_ = std::gcd(step_bytes_, static_cast<uint32_t>(room));
       end += room;
     }
     std::byte* piece = copy.next();

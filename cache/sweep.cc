@@ -1,6 +1,8 @@
 #include "cache/sweep.h"
 
 #include <algorithm>
+#include <limits>
+#include <utility>
 
 namespace cohort::cache {
 namespace {
@@ -41,7 +43,7 @@ class Sweep {
   }
 
   Placement run(const Orders& orders) {
-    if (place_rows_at_once(orders)) return finish();
+    place_leading_rows(orders);
     add_streams(orders);
     while (true) {
       const auto best = std::max_element(streams_.begin(), streams_.end(),
@@ -85,10 +87,12 @@ class Sweep {
 
   void add_streams(const Orders& orders) {
     for (Kind kind : kKinds) {
-      if (options_.kinds[at(kind)]) streams_.push_back({kind, kFirst, &orders.first(kind)});
+      if (!options_.kinds[at(kind)]) continue;
+      streams_.push_back({kind, kFirst, &orders.first(kind)});
+      if (kind == Kind::kFeature) streams_.back().position = static_cast<std::size_t>(first_candidate_);
     }
     for (Kind kind : kKinds) {
-      if (members_.size() == 1 || !options_.kinds[at(kind)]) continue;
+      if (members_.size() == 1 || !options_.kinds[at(kind)] || first_candidate_ > 0) continue;
       for (int member = 0; member < members_.size(); ++member) {
         streams_.push_back({kind, member, &orders.replicas(kind, member)});
       }
@@ -96,39 +100,61 @@ class Sweep {
     for (Stream& stream : streams_) refresh(stream);
   }
 
-  // What the walk comes to where rows of one size are all there is, and no GPU's choice depends on another's: one GPU,
-  // which takes as many of the first as it has room for, or GPUs with room for all, where a copy on each saves time.
-  bool place_rows_at_once(const Orders& orders) {
+  // Where the walk's first steps depend on nothing: rows alone are kept, by one GPU, up to the first for which it has
+  // no room, or by several with room for all, where a copy on each saves time.
+  void place_leading_rows(const Orders& orders) {
     constexpr auto kRows = Kind::kFeature;
-    if (options_.kinds != std::array{true, false} || options_.reserved_entries > 0 || !costs_.is_uniform(kRows)) {
-      return false;
-    }
+    if (options_.kinds != std::array{true, false} || options_.reserved_entries > 0) return;
     const std::vector<uint32_t>& nodes = orders.first(kRows).nodes;
-    const int64_t bytes = costs_.least_stored_bytes(kRows), bytes_with_entry = bytes + index_.entry_bytes;
-    int64_t count = std::ssize(nodes);
-    if (members_.size() == 1) count = std::min(count, gpus_[0].room_bytes / bytes_with_entry);
-    for (int member = 0; member < members_.size(); ++member) {
-      const Gpu& gpu = gpus_[static_cast<std::size_t>(member)];
-      if (!gpu.knows_all || gpu.room_bytes < count * bytes_with_entry) return false;
-      if (members_.size() > 1 && orders.replicas(kRows, member).nodes.size() < nodes.size()) return false;
+    int64_t room_bytes = std::numeric_limits<int64_t>::max();
+    for (const Gpu& gpu : gpus_) room_bytes = std::min(room_bytes, gpu.knows_all ? gpu.room_bytes : 0);
+    const auto [count, bytes] = leading_rows(nodes, room_bytes);
+    for (int member = 0; member < members_.size() && members_.size() > 1; ++member) {
+      if (count < std::ssize(nodes) || std::ssize(orders.replicas(kRows, member).nodes) < count) return;
     }
+    first_candidate_ = count;
     for (Gpu& gpu : gpus_) {
       Slab& slab = gpu.plan.slabs[at(kRows)];
       slab.nodes.assign(nodes.begin(), nodes.begin() + count);
-      slab.bytes = count * bytes;
+      slab.bytes = bytes;
       gpu.plan.index_bytes += count * index_.entry_bytes;
+      gpu.room_bytes -= bytes + count * index_.entry_bytes;
     }
     CliqueRows& rows = rows_[at(kRows)];
     rows.nodes.assign(nodes.begin(), nodes.begin() + count);
     rows.owners.resize(static_cast<std::size_t>(count));
+    Holders& holders = holders_[at(kRows)];
 #pragma omp parallel for
     for (int64_t i = 0; i < count; ++i) {
+      const int64_t node = nodes[static_cast<std::size_t>(i)];
       rows.owners[static_cast<std::size_t>(i)] = static_cast<uint16_t>(i % members_.size());
-      for (int member = 0; member < members_.size(); ++member) {
-        holders_[at(kRows)].add(nodes[static_cast<std::size_t>(i)], member);
-      }
+      holders.decide(node);
+      for (int member = 0; member < members_.size(); ++member) holders.add(node, member);
     }
-    return true;
+  }
+
+  // As many of the first as find room with their entries, and the bytes of these rows.
+  std::pair<int64_t, int64_t> leading_rows(const std::vector<uint32_t>& nodes, int64_t room_bytes) const {
+    constexpr int64_t kChunk = 1 << 16;
+    const int64_t num_nodes = std::ssize(nodes), num_chunks = (num_nodes + kChunk - 1) / kChunk;
+    const auto bytes_of = [&](int64_t i) {
+      return costs_.stored_bytes(Kind::kFeature, nodes[static_cast<std::size_t>(i)]);
+    };
+    std::vector<int64_t> chunks(static_cast<std::size_t>(num_chunks));
+#pragma omp parallel for schedule(dynamic)
+    for (int64_t chunk = 0; chunk < num_chunks; ++chunk) {
+      int64_t& sum = chunks[static_cast<std::size_t>(chunk)];
+      for (int64_t i = chunk * kChunk; i < std::min(num_nodes, (chunk + 1) * kChunk); ++i) sum += bytes_of(i);
+    }
+    const auto fit = [&](int64_t count, int64_t bytes) { return bytes + count * index_.entry_bytes <= room_bytes; };
+    int64_t count = 0, bytes = 0;
+    for (const int64_t sum : chunks) {
+      if (!fit(std::min(num_nodes, count + kChunk), bytes + sum)) break;
+      count = std::min(num_nodes, count + kChunk);
+      bytes += sum;
+    }
+    for (; count < num_nodes && fit(count + 1, bytes + bytes_of(count)); ++count) bytes += bytes_of(count);
+    return {count, bytes};
   }
 
   // Moves past what is no candidate (any more) and notes the density of the next; a replica stream waits for the
@@ -270,6 +296,7 @@ class Sweep {
   std::vector<Gpu> gpus_;          // [n]
   std::vector<Stream> streams_;    // first copies before replicas
   std::array<CliqueRows, kNumKinds> rows_;
+  int64_t first_candidate_ = 0;  // row; those before are placed, and of several GPUs each has all
 };
 
 }  // namespace

@@ -38,38 +38,48 @@ TEST(PlanBruteForce, OneGpuWithIndexCosts) {
   }
 }
 
-std::vector<uint32_t> sorted(std::vector<uint32_t> nodes) {
-  std::ranges::sort(nodes);
-  return nodes;
+// One GPU and rows alone: the order of a plan with room for all, less what finds no room on the way.
+TEST(Plan, RowsGoInOneOrderWhateverRoomThereIs) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    SmallInput small = random_input(seed, {.num_nodes = 12, .equal_rows = seed % 2 == 0}, {{0}}, {1 << 20});
+    small.has_lists = false;
+    small.input.index = {16, 8, 8};
+    const std::vector<uint32_t> all = plan_of(small).gpus[0].slabs[kF].nodes;
+    ASSERT_EQ(all.size(), 12u);
+    for (int64_t budget = 0; budget <= 14 * 72; budget += 31) {
+      small.input.budget_bytes = {budget};
+      std::vector<uint32_t> expected;
+      int64_t room = budget - 16 - 8;
+      for (const uint32_t node : all) {
+        const int64_t bytes = 8 + (small.row_bytes.empty() ? 64 : small.row_bytes[node]);
+        if (bytes > room) continue;
+        room -= bytes;
+        expected.push_back(node);
+      }
+      const GpuPlan gpu = plan_of(small).gpus[0];
+      EXPECT_EQ(gpu.slabs[kF].nodes, expected) << seed << " " << budget;
+      EXPECT_EQ(gpu.slabs[kF].num_entries, std::ssize(expected));
+      EXPECT_EQ(gpu.used_bytes(), room < 0 ? 0 : budget - room);
+    }
+  }
 }
 
-// Rows of one size, named once or for each row: the same are kept. Of several GPUs, the last budgets have room for all.
-TEST(Plan, RowsOfOneSizeAreKeptAsTheyWouldBeOneByOne) {
-  for (uint64_t seed = 0; seed < 10; ++seed) {
-    for (const std::vector<int>& clique : {std::vector{0}, std::vector{0, 1, 2}}) {
-      for (int64_t budget = 0; budget <= 14 * 72; budget += 31) {
-        SmallInput small = random_input(seed, {}, {clique}, std::vector<int64_t>(clique.size(), budget));
-        small.input.index = {16, 8, 8};
-        PlanInput input = small.view();
-        input.sizes.indptr = nullptr;
-        const std::vector<uint32_t> each(static_cast<std::size_t>(input.sizes.num_nodes), 64);
-        input.sizes.row_bytes = 64;
-        input.sizes.each_row_bytes = nullptr;
-        const Plan at_once = make_plan(input);
-        input.sizes.each_row_bytes = each.data();
-        const Plan one_by_one = make_plan(input);
-        for (std::size_t gpu = 0; gpu < clique.size(); ++gpu) {
-          const GpuPlan &got = at_once.gpus[gpu], &expected = one_by_one.gpus[gpu];
-          EXPECT_EQ(sorted(got.slabs[kF].nodes), sorted(expected.slabs[kF].nodes)) << seed << " " << budget;
-          EXPECT_EQ(got.slabs[kF].bytes, expected.slabs[kF].bytes);
-          EXPECT_EQ(got.slabs[kF].num_entries, expected.slabs[kF].num_entries);
-          EXPECT_EQ(got.index_bytes, expected.index_bytes);
-          EXPECT_EQ(got.use[kF][0].reads, expected.use[kF][0].reads);
-        }
-        if (clique.size() > 1) continue;
-        EXPECT_EQ(at_once.gpus[0].slabs[kF].nodes, one_by_one.gpus[0].slabs[kF].nodes);
-      }
+// GPUs with room for all rows: each keeps all that any batch reads, and reads nothing from the others.
+TEST(Plan, WhereThereIsRoomEachGpuKeepsAllRows) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    SmallInput small = random_input(seed, {.equal_rows = seed % 2 == 0}, {{0, 1, 2}}, {5000, 6000, 5000});
+    small.has_lists = false;
+    small.input.index = {16, 8, 8};
+    const bool all_are_read =
+        std::ranges::none_of(small.counts[0].node_reads, [](uint32_t reads) { return reads == 0; });
+    const Plan plan = plan_of(small);
+    for (const GpuPlan& gpu : plan.gpus) {
+      EXPECT_TRUE(gpu.slabs[kF].nodes.size() == 5 || !all_are_read) << seed;
+      EXPECT_EQ(gpu.slabs[kF].num_entries, 5);
+      EXPECT_GT(gpu.use[kF][0].reads, 0);
+      EXPECT_EQ(gpu.use[kF][1].reads + gpu.use[kF][2].reads, 0) << seed;
     }
+    EXPECT_EQ(plan.cliques[0].rows[kF].nodes.size(), 5u);
   }
 }
 

@@ -353,8 +353,6 @@ class Trainer:
         """Takes an epoch that is done into the run's results."""
         self.report.epochs.append(report)
         self.report.add_bytes(report.row_tiers)
-        if self.start is not None and self.report.start is None:
-            self.report.start = start_told(self.source.folder, *self.start, self.source.first_batch_at)
         if self.report.cache:
             self.report.cache["measured"] = measured(self.report.epochs)
         if self._is_best(report):
@@ -373,6 +371,8 @@ class Trainer:
             save_model(self.out, weights)
 
     def _write_summary(self) -> None:
+        if self.start is not None and self.report.start is None and self.source.first_batch_at is not None:
+            self.report.start = start_told(self.source.folder, *self.start, self.source.first_batch_at)
         if self.ranks.rank == 0:
             self.report.write(self.out / "summary.json")
 

@@ -93,6 +93,6 @@ def without_times(value):
 def results_of(out: Path) -> dict:
     """What RUN/summary.json and RUN/metrics.jsonl hold but for times, as far as a later part of the run says it too."""
     summary = without_times(json.loads((out / "summary.json").read_text()))
-    assert summary.pop("floor")["epochs"], "a run at its end has floors: times"
+    assert summary.pop("floor")["epochs"] and summary.pop("start")["parts"], "a run at its end has floors: times"
     lines = [without_times(json.loads(line)) for line in (out / "metrics.jsonl").read_text().splitlines()]
     return {"summary": summary, "metrics": lines}

@@ -55,8 +55,7 @@ std::vector<int> ordinals_of(const CliquePlan& clique, std::span<const int> gpus
 }
 
 // Makes the slabs of one clique and tells each of its GPUs of them: make(slab) -> std::shared_ptr<a slab>, on its GPU;
-// tell(member, gpu of the plan, directory, slabs), on that GPU. Each is called for all
-// members at once.
+// tell(member, gpu of the plan, directory, slabs), on that GPU. Each is called for all members at once.
 template <typename Make, typename Tell>
 void fill(const Plan& plan, std::size_t clique, Kind kind, std::span<const int> gpus, int64_t num_nodes, Make make,
           Tell tell) {

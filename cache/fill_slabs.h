@@ -14,9 +14,9 @@
 namespace cohort::cache {
 
 // Both fill the slab of each GPU of the plan, those of a clique side by side, and give each GPU the directory of its
-// clique; `gpus`: CUDA ordinals, by
-// the plan's numbers. GPUs of a clique get access to each other's memory. They throw base::Error naming need and supply
-// when a GPU has no room, or cannot read a peer's memory. Another GPU may be the current one afterwards.
+// clique; `gpus`: CUDA ordinals, by the plan's numbers. GPUs of a clique get access to each other's memory. They throw
+// base::Error naming need and supply when a GPU has no room, or cannot read a peer's memory. Another GPU may be the
+// current one afterwards.
 
 // Rows that are longer than planned leave the last of a slab uncached.
 std::vector<SlabView> fill_row_slabs(const Plan& plan, std::span<const int> gpus, const SlabRows& rows,

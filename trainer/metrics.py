@@ -210,7 +210,7 @@ class RunReport:
     # Of a run without a cache, on a GPU: what it takes there beside the slots (gpu_memory.py); of all ranks the most.
     trainer_peak_bytes: int | None = None
 
-    # Of its last beginning, to the first batch: {"seconds", "parts"}, see start.py.
+    # Of its last beginning, to the first batch: {"seconds", "packages_seconds", "parts"}, see start.py.
     start: dict | None = None
 
     # The least time of each epoch: {"step_seconds", "epochs": [...]}, see floor.py.

@@ -92,9 +92,9 @@ def start_told(folder: Path, began: float, loaded_at: float, first_batch_at: flo
 def start_line(start: dict) -> str:
     """One line for a person."""
     parts = sorted(start["parts"], key=lambda part: -part["seconds"])
-    told = [_told(part) for part in parts if part["seconds"] >= 0.05]
-    told.append(f"beside that the trainer's packages {start['packages_seconds']:.1f}")
-    return f"first batch after {start['seconds']:.1f} s: " + ", ".join(told)
+    told = ", ".join(_told(part) for part in parts if part["seconds"] >= 0.05)
+    packages = f"the trainer's packages {start['packages_seconds']:.1f}"
+    return f"first batch after {start['seconds']:.1f} s: {packages}" + (f"; beside them {told}" if told else "")
 
 
 def _told(part: dict) -> str:

@@ -103,80 +103,38 @@ class Ranks:
             dist.destroy_process_group()
 
 
-class StepSums:
-    """What the ranks add up in each step: the labels they have, and their gradients, all at once.
-
-    What a CUDA graph replays uses tensors that stay where they are: ``labelled``, and the buffer of the gradients.
-
-    Args:
-        parameters: of the model; all of one dtype, and on one device.
-        sum_labelled, sum_gradients: of every rank's tensor; the latter in place.
-
-    Attributes:
-        labelled: int64 [], of the step that is under way.
-    """
-
-    def __init__(
-        self,
-        parameters: list[torch.nn.Parameter],
-        sum_labelled: Callable[[Tensor], Tensor],
-        sum_gradients: Callable[[Tensor], Tensor],
-    ):
-        self._parameters = parameters
-        self._sum_labelled, self._sum_gradients = sum_labelled, sum_gradients
-        self._flat = torch.cat([torch.zeros_like(values).flatten() for values in parameters])
-        parts = self._flat.split([values.numel() for values in parameters])
-        self._views = [part.view_as(values) for part, values in zip(parts, parameters, strict=True)]
-        self.labelled = torch.zeros((), dtype=torch.int64, device=self._flat.device)
-
-    def count(self, labelled: Tensor) -> None:
-        """Before the step: adds up this rank's int64 []."""
-        self.labelled.copy_(self._sum_labelled(labelled))
-
-    def take_gradients(self) -> None:
-        """After the backward pass: keeps this rank's."""
-        torch.cat([values.grad.flatten() for values in self._parameters], out=self._flat)
-
-    def give_gradients(self) -> None:
-        """Makes the gradients of the parameters those of all ranks, added up."""
-        self._sum_gradients(self._flat)
-        for values, sums in zip(self._parameters, self._views, strict=True):
-            values.grad = sums
-
-
 class Agreement:
     """Has all ranks end after the same step when one of them is told to stop.
 
-    The word goes along with a sum that each step makes anyway. A GPU's answer is looked at some steps later, so that
-    its host does not wait for it.
+    The word is a number that goes along with the sums of each step. A GPU's answer is looked at some steps later, so
+    that its host does not wait for it.
 
     Args:
-        ranks: those that are to agree.
-        device: where their sums are.
+        device: where the sums are.
+        stop: how this rank is told.
     """
 
-    def __init__(self, ranks: Ranks, device: torch.device):
-        self._ranks = ranks
+    def __init__(self, device: torch.device, stop: StopRequest):
+        self._stop = stop
         self._late = STEPS_LATE if device.type == "cuda" else 0
         self._answers: collections.deque[tuple[Tensor, torch.cuda.Event | None]] = collections.deque()
 
-    def sum(self, value: Tensor, stop: StopRequest) -> Tensor:
-        """The sum of every rank's ``value``, an integer []; once in each step."""
-        if self._ranks.size == 1:
-            return value
-        total, asked = self._ranks.sum(torch.stack([value, value.new_full((), int(stop.asked))]))
-        answer = asked.to("cpu", non_blocking=True)
+    def speak(self, word: Tensor) -> None:
+        """Before the sum; ``word`` [] is 0 so far."""
+        if self._stop.asked:
+            word.fill_(1)
+
+    def listen(self, word: Tensor) -> None:
+        """After the sum."""
+        answer = word.to("cpu", non_blocking=True, copy=True)
         event = None
-        if asked.is_cuda:
+        if word.is_cuda:
             event = torch.cuda.Event()
             event.record()
         self._answers.append((answer, event))
-        return total
 
-    def stops(self, stop: StopRequest) -> bool:
+    def stops(self) -> bool:
         """Whether this step is the last, for all ranks."""
-        if self._ranks.size == 1:
-            return stop.asked
         while len(self._answers) > self._late:
             answer, event = self._answers.popleft()
             if event:
@@ -184,3 +142,52 @@ class Agreement:
             if answer.item() > 0:
                 return True
         return False
+
+
+class StepSums:
+    """What the ranks add up in each step, all at once: their gradients, the labels they have, and a word.
+
+    A rank's gradients are those of its labels' summed loss; the sums are divided by the labels of all. CUDA graphs
+    replay what is before and after the sum: the buffer stays where it is.
+
+    Args:
+        parameters: of the model; all of one dtype, and on one device.
+        add_up: makes a tensor that of every rank added up, in place.
+        agreement: whose word goes along; None: nobody's.
+
+    Attributes:
+        labelled: [] of the parameters' dtype: after the sum, the labels of all ranks.
+    """
+
+    def __init__(
+        self,
+        parameters: list[torch.nn.Parameter],
+        add_up: Callable[[Tensor], Tensor],
+        agreement: Agreement | None = None,
+    ):
+        self._parameters, self._add_up, self._agreement = parameters, add_up, agreement
+        sizes = [values.numel() for values in parameters]
+        self._flat = parameters[0].new_zeros(sum(sizes) + 2)
+        *parts, labelled, word = self._flat.split([*sizes, 1, 1])
+        self._views = [part.view_as(values) for part, values in zip(parts, parameters, strict=True)]
+        self.labelled, self._word = labelled[0], word[0]
+        self._no_word = self._flat.new_zeros(1)
+
+    def take(self, labelled: Tensor) -> None:
+        """After the backward pass: keeps this rank's gradients, and how many labels [] they are of."""
+        gradients = [values.grad.flatten() for values in self._parameters]
+        torch.cat([*gradients, labelled.view(1).to(self._flat.dtype), self._no_word], out=self._flat)
+
+    def add_up(self) -> None:
+        """With the other ranks, which do so in the same step."""
+        if self._agreement:
+            self._agreement.speak(self._word)
+        self._add_up(self._flat)
+        if self._agreement:
+            self._agreement.listen(self._word)
+
+    def give(self) -> None:
+        """Makes the gradients of the parameters those of the loss of all ranks, the mean over their labels."""
+        self._flat[:-2].div_(self.labelled.clamp(min=1))
+        for values, sums in zip(self._parameters, self._views, strict=True):
+            values.grad = sums

@@ -83,6 +83,39 @@ def _no_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
+def _captured(work: Callable[[], None], device: torch.device, pool) -> torch.cuda.CUDAGraph:
+    """A graph of what ``work`` puts on the current stream."""
+    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream(device)
+    of_its_own = None if stream == torch.cuda.default_stream(device) else stream  # the default cannot capture
+    captured = torch.cuda.graph(graph, pool=pool, stream=of_its_own, capture_error_mode="thread_local")
+    with _no_garbage_collection(), captured:
+        work()
+    return graph
+
+
+class ReplayedWork:
+    """Work on tensors that stay where they are, as a CUDA graph for each stream that it runs on.
+
+    Args:
+        work: puts the same on the current stream each time.
+    """
+
+    def __init__(self, work: Callable[[], None], device: torch.device):
+        self._work, self._device = work, device
+        self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
+        self._pool = torch.cuda.graph_pool_handle()
+        self._warm_up_steps = Counter()  # by stream
+
+    def __call__(self) -> None:
+        stream = torch.cuda.current_stream(self._device).cuda_stream
+        if stream not in self._graphs:
+            if self._warm_up_steps[stream] < WARM_UP_STEPS:
+                self._warm_up_steps[stream] += 1
+                return self._work()
+            self._graphs[stream] = _captured(self._work, self._device, self._pool)
+        return self._graphs[stream].replay()
+
+
 class StepGraphs:
     """Runs a step on batches as CUDA graphs.
 
@@ -127,10 +160,7 @@ class StepGraphs:
         if self._warm_up_steps[warmed] < WARM_UP_STEPS or len(self._graphs) >= MOST_GRAPHS:
             self._warm_up_steps[warmed] += 1
             return None
-        graph = torch.cuda.CUDAGraph()
-        of_its_own = None if stream == torch.cuda.default_stream(self._device) else stream  # the default cannot capture
-        captured = torch.cuda.graph(graph, pool=self._pool, stream=of_its_own, capture_error_mode="thread_local")
-        with _no_garbage_collection(), self._keys.recorded(), captured:
-            self._step(x, inputs.blocks, inputs.y)
+        with self._keys.recorded():
+            graph = _captured(lambda: self._step(x, inputs.blocks, inputs.y), self._device, self._pool)
         self._graphs[key] = graph
         return graph

@@ -100,7 +100,7 @@ class Trainer:
         self.options, self.source, self.ranks, self.out = options, source, ranks, out
         self.targets = targets_of(options.targets)
         self.checkpoint, self.stop = checkpoint, stop or StopRequest()
-        self.agreement = Agreement(ranks, source.device)
+        self.agreement = Agreement(source.device, self.stop)
         self.quiet = options.quiet or ranks.rank > 0
         self.device = source.device
         own = {"train": seeds_by_rank(splits["train"], **options.partition)} if options.partition else {}
@@ -123,7 +123,7 @@ class Trainer:
         if ranks.rank > 0:  # the same weights everywhere, but a dropout of its own
             torch.manual_seed(options.seed + ranks.rank)
         self.optimizer = adam(self.model, self.device, options.lr, options.weight_decay)
-        sums = StepSums(list(self.model.parameters()), self._sum_labelled, ranks.sum) if ranks.size > 1 else None
+        sums = StepSums(list(self.model.parameters()), ranks.sum, self.agreement) if ranks.size > 1 else None
         self.step = self._step_of(self.model, self.optimizer, sums)
         self.floor = Floor(self.device, bytes_per_second)
         self.recorder = Recorder(self.device, options.epochs, options.profile)
@@ -204,7 +204,7 @@ class Trainer:
             self.watch.step(slot.num_seeds)
             self.floor.add(slot)
             progress.step(running.epoch, slot.num_seeds, step.loss_sum, step.num_labelled, clock)
-            stops = self.agreement.stops(self.stop)
+            stops = self.agreement.stops() if self.ranks.size > 1 else self.stop.asked
             if stops or self._is_due():
                 self._save()
                 clock = self.ranks.clock = running.go_on()
@@ -216,10 +216,6 @@ class Trainer:
         report.loss = (self.ranks.sum(step.loss_sum.clone()) / step.num_labelled.clamp(min=1)).item()
         report.merge(self.ranks.gather(report))
         return report
-
-    def _sum_labelled(self, count: torch.Tensor) -> torch.Tensor:
-        """The sum that each step makes first."""
-        return self.agreement.sum(count, self.stop)
 
     def _is_due(self) -> bool:
         """Whether a checkpoint is to be written after this step."""

@@ -7,7 +7,7 @@ from cohort.nn.block import Block
 from cohort.trainer.models import model_input
 from cohort.trainer.ranks import StepSums
 from cohort.trainer.source import edges_of
-from cohort.trainer.step_graphs import StepGraphs
+from cohort.trainer.step_graphs import ReplayedWork, StepGraphs
 from cohort.trainer.targets import CLASSES, Targets
 
 
@@ -77,6 +77,7 @@ class TrainStep:
         self.num_labelled = torch.zeros((), device=device)
         self._graphs_of = graphs_of
         self._graphs = StepGraphs(self._run, device) if graphs_of else None
+        self._finish = ReplayedWork(self._take_sums, device) if graphs_of else self._take_sums
 
     def reset(self, loss_sum: float = 0.0, num_labelled: float = 0.0) -> None:
         """The sums begin anew, or with those of earlier steps."""
@@ -85,28 +86,32 @@ class TrainStep:
 
     def __call__(self, slot) -> None:
         """The step on the batch in a slot; all of it is on the current stream, or done."""
-        y = slot.y[: slot.num_seeds]
-        if self._sums:
-            self._sums.count(self._targets.count(y))
         if self._graphs and slot.num_seeds == self._graphs_of:
             self._graphs(slot)
         else:
             sizes = slot.num_sampled_nodes, slot.num_sampled_edges
-            self._run(slot.x, edges_of(slot), y, *sizes, *_weights_of(slot))
+            self._run(slot.x, edges_of(slot), slot.y[: slot.num_seeds], *sizes, *_weights_of(slot))
         if self._sums:
-            self._sums.give_gradients()
-            self._optimizer.step()
+            self._sums.add_up()
+            self._finish()
 
     def _run(self, x: Tensor, edges: Tensor | list[Block], y: Tensor, *sizes: list[int] | Tensor) -> None:
-        """What a graph replays: the step, or, with other ranks, what comes before and between their sums."""
+        """What a graph replays: the step, or, with other ranks, what comes before their sums."""
         self._optimizer.zero_grad(set_to_none=True)
-        labelled = self._sums.labelled if self._sums else self._targets.count(y)
+        labelled = self._targets.count(y)
         scores = self._scores(x, edges, y.shape[0], *sizes)
         loss_sum = self._targets.loss_sum(scores, y)
-        (loss_sum / labelled.clamp(min=1)).backward()
         if self._sums:
-            self._sums.take_gradients()
+            loss_sum.backward()
+            self._sums.take(labelled)
         else:
+            (loss_sum / labelled.clamp(min=1)).backward()
             self._optimizer.step()
+            self.num_labelled += labelled
         self.loss_sum += loss_sum.detach()
-        self.num_labelled += labelled
+
+    def _take_sums(self) -> None:
+        """What another graph replays: the step with what the ranks have added up."""
+        self._sums.give()
+        self._optimizer.step()
+        self.num_labelled += self._sums.labelled

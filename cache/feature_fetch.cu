@@ -173,7 +173,7 @@ void FeatureFetch::share_anew() {
 }
 
 bool FeatureFetch::has(Tier tier) const {
-  if (tier == Tier::kHost) return true;
+  if (tier == Tier::kHost) return slabs_.directory.num_entries() < host_->num_rows();
   if (tier == Tier::kRecent) return recent_rows_.any();
   return static_cast<int>(slabs_.slabs.size()) > index_of(tier);
 }
@@ -187,7 +187,7 @@ void FeatureFetch::reserve(int64_t count) {
     entries_[tier].reserve(rows);
     positions_[tier].reserve(rows);
   }
-  if (settings_.order_host_rows) keys_sorted_.reserve(rows);
+  if (orders_host_rows()) keys_sorted_.reserve(rows);
 }
 
 void FeatureFetch::fetch(const int64_t* nodes, int64_t count, const FetchTarget& target, cudaStream_t stream) {
@@ -228,21 +228,21 @@ void FeatureFetch::split(const int64_t* nodes, int64_t count, cudaStream_t strea
             {},
             {},
             counters,
-            settings_.order_host_rows};
+            orders_host_rows()};
   for (int tier = 0; tier < kNumTiers; ++tier) {
     job.entries[tier] = entries_[tier].data();
     job.positions[tier] = positions_[tier].data();
   }
-  if (!settings_.order_host_rows) job.key_positions = positions_[index_of(Tier::kHost)].data();
+  if (!orders_host_rows()) job.key_positions = positions_[index_of(Tier::kHost)].data();
   const int grid = base::grid_for(count, kSplitBlocks);
   split_kernel<<<grid, base::kBlockThreads, 0, stream>>>(job);
   cuda_check(cudaGetLastError(), "launch the split by tier");
-  if (settings_.order_host_rows) order_host_rows(count, stream);
+  if (!has(Tier::kHost)) return;
+  if (orders_host_rows()) order_host_rows(count, stream);
   HostRowsRef rows{{}, host_->stride_bytes()};
   if (host_table_) rows.coded = host_table_->ref();
   locate_host_rows_kernel<<<grid, base::kBlockThreads, 0, stream>>>(
-      rows, settings_.order_host_rows ? keys_sorted_.data() : keys_.data(), counters,
-      entries_[index_of(Tier::kHost)].data());
+      rows, orders_host_rows() ? keys_sorted_.data() : keys_.data(), counters, entries_[index_of(Tier::kHost)].data());
   cuda_check(cudaGetLastError(), "locate host rows");
 }
 
@@ -295,7 +295,7 @@ void FeatureFetch::gather(Tier tier, std::byte* out, int num_sms, cudaStream_t s
   rows.entries = entries_[at].data();
   rows.positions = positions_[at].data();
   rows.count = &counters->rows[at];
-  if (tier == Tier::kHost && settings_.order_host_rows) rows.next = &counters->next_host_row;
+  if (tier == Tier::kHost && orders_host_rows()) rows.next = &counters->next_host_row;
   ibp::FetchOptions options;
   options.max_sms = num_sms;
   ibp::fetch_located(*profiles_[at], rows, out, &counters->damaged, stream, options);

@@ -37,16 +37,16 @@ struct Table {
   FeatureRows rows;
 };
 
-// A clique of members that all are GPU 0: as far as the directory is concerned, others are peers. Every third node is
-// cached, shared out in turn; `replicas` of member 0 are cached by member 1 too.
-Plan plan_of(const Table& table, SlabRows& rows, int num_members, int64_t replicas) {
+// A clique of members that all are GPU 0: as far as the directory is concerned, others are peers. Every third node (or
+// as `every` says) is cached, shared out in turn; `replicas` of member 0 are cached by member 1 too.
+Plan plan_of(const Table& table, const SlabRows& rows, int num_members, int64_t replicas, uint32_t every = 3) {
   Plan plan;
   plan.cliques.resize(1);
   CliqueRows& clique = plan.cliques[0].rows[0];
   plan.gpus.resize(static_cast<std::size_t>(num_members));
   const RowSizes sizes = rows.sizes();
-  for (uint32_t node = 0; node < table.rows.shape.num_rows; node += 3) {
-    const auto owner = static_cast<uint16_t>(node / 3 % static_cast<uint32_t>(num_members));
+  for (uint32_t node = 0; node < table.rows.shape.num_rows; node += every) {
+    const auto owner = static_cast<uint16_t>(node / every % static_cast<uint32_t>(num_members));
     clique.nodes.push_back(node);
     clique.owners.push_back(owner);
     plan.gpus[owner].slabs[0].nodes.push_back(node);
@@ -157,6 +157,28 @@ TEST(GpuFeatureFetch, EveryModeGivesTheRowsInvariant) {
   Table table("bfloat16", 1000, 202, 2);
   table.encode("invariant");
   expect_all_modes(table, true);
+}
+
+TEST(GpuFeatureFetch, AsksTheHostForNothingWhereAllRowsAreCached) {
+  Table table("float32", 3000, 128, 4);
+  table.encode("exponent");
+  const std::vector<int64_t> nodes = random_nodes(3000, 1700);
+  const std::vector<int> gpus = {0, 0};
+  for (const std::size_t members : {1u, 2u}) {
+    for (const bool reuse : {false, true}) {
+      SCOPED_TRACE(testing::Message() << members << reuse);
+      const SlabRows slab_rows(table.rows, true);
+      const Plan plan = plan_of(table, slab_rows, static_cast<int>(members), 0, 1);
+      FeatureFetch rows(std::make_shared<const PinnedRows>(table.rows, true), table.rows.row_bytes, {});
+      rows.set_slabs(std::move(fill_row_slabs(plan, std::span(gpus).first(members), slab_rows, 3000)[0]));
+      if (reuse) rows.reuse_rows(3000);
+      expect_rows(table, nodes, fetch(rows, table, nodes));
+      const TierUses uses = rows.use();
+      EXPECT_EQ(uses[kHostTier].rows + uses[kHostTier].bytes, 0);
+      EXPECT_EQ(uses[0].rows + uses[1].rows, 1700);
+      EXPECT_EQ(uses[1].rows > 0, members == 2);
+    }
+  }
 }
 
 TEST(GpuFeatureFetch, EncodesWithoutAFile) {

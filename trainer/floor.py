@@ -54,12 +54,16 @@ class Floor:
         self._wait()
         return (time.perf_counter() - begin) / count
 
-    def of(self, epoch: EpochReport, batch_size: int, num_ranks: int) -> dict:
+    def of(self, epoch: EpochReport, batch_size: int, num_ranks: int, shares_sms: bool = False) -> dict:
         """{"trainer", "sampler", "pcie", "nvlink": seconds; "seconds": the largest; "bottleneck": its name}.
+
+        Where steps and sampling share the SMs, "in_turns" is what both take one after the other: no bound, as they run
+        side by side, but each for itself keeps all SMs busy.
 
         Args:
             epoch: of all ranks.
             batch_size: seeds of a whole batch; one that is smaller counts as a part of it.
+            shares_sms: whether trainer and sampler do.
         """
         edges = epoch.num_edges / num_ranks
         parts = dict.fromkeys(NAMES, 0.0)
@@ -72,7 +76,8 @@ class Floor:
                 read = [rank["row_tiers"][tier]["bytes"] + rank["list_tiers"][tier]["bytes"] for rank in ranks]
                 parts[part] = max(read) / rate
         bottleneck = max(parts, key=parts.get)
-        return parts | {"seconds": parts[bottleneck], "bottleneck": bottleneck}
+        turns = {"in_turns": parts["trainer"] + parts["sampler"]} if shares_sms else {}
+        return parts | {"seconds": parts[bottleneck], "bottleneck": bottleneck} | turns
 
     def _wait(self) -> None:
         if self._on_gpu:
@@ -88,4 +93,9 @@ def told(floor: dict, epoch: EpochReport) -> str:
         f"floor of epoch {epoch.epoch + 1}: {floor['seconds']:.3f} s, {NAMES[floor['bottleneck']]}"
         + (f" ({others})" if others else "")
         + f"; it took {epoch.seconds:.3f} s, {epoch.seconds / floor['seconds']:.2f} times that"
+        + (
+            f"; steps and sampling share the SMs, and take {floor['in_turns']:.3f} s in turns"
+            if "in_turns" in floor
+            else ""
+        )
     )

@@ -292,10 +292,9 @@ class Trainer:
             step = functools.partial(self._step_of_a_copy(), ready)
             own_seconds = self.floor.time_step(step) * self.options.batch_size / ready.num_seeds
         self.floor.step_seconds = max(self.ranks.gather(own_seconds))
-        self.report.floor = {
-            "step_seconds": self.floor.step_seconds,
-            "epochs": [self.floor.of(epoch, self.options.batch_size, self.ranks.size) for epoch in self.report.epochs],
-        }
+        how = self.options.batch_size, self.ranks.size, self.device.type == "cuda" and self.source.sampler_sms == 0
+        floors = [self.floor.of(epoch, *how) for epoch in self.report.epochs]
+        self.report.floor = {"step_seconds": self.floor.step_seconds, "epochs": floors}
 
     @torch.no_grad()
     def evaluate(self, which: Pass) -> dict[str, float]:

@@ -79,9 +79,8 @@ cache::RowShape shape_of(const dataset::Dataset& data) {
   return {data.num_nodes(), data.feature_dim(), dataset::name_of(data.feature_dtype())};
 }
 
-std::shared_ptr<const cache::HostRows> open_encoded(const dataset::Dataset& data, const StartLog& log) {
-  log.begin("checking the encoded rows", static_cast<int64_t>(std::filesystem::file_size(data.encoded_rows())));
-  return std::make_shared<cache::HostRows>(cache::HostRows::open(data.encoded_rows(), shape_of(data)));
+std::shared_ptr<const cache::HostRows> open_encoded(const dataset::Dataset& data, bool verify_data) {
+  return std::make_shared<cache::HostRows>(cache::HostRows::open(data.encoded_rows(), shape_of(data), verify_data));
 }
 
 const float* weights_of(const dataset::Dataset& data) {
@@ -98,8 +97,8 @@ void decode_features(const dataset::Dataset& data, GraphView& graph, const Start
                        base::format_bytes(static_cast<double>(available)) + " available",
                        "use --compress host, which keeps them encoded"});
   }
-  const auto rows = open_encoded(data, log);
   log.begin("decoding the rows", bytes);
+  const auto rows = open_encoded(data, true);
   const std::shared_ptr<std::byte[]> decoded(new std::byte[static_cast<std::size_t>(bytes)]);
   rows->decode(decoded.get());
   graph.decoded = decoded;
@@ -135,12 +134,16 @@ GraphView view_of(const dataset::Dataset& data, const Options& options, const St
   graph.coded_slab_rows = encoded.in_slabs;
   if (options.device == "cuda") {
     const bool wanted = encoded.in_host || encoded.in_slabs || !graph.features;
-    if (wanted && !data.encoded_rows().empty()) graph.encoded = open_encoded(data, log);
+    if (wanted && !data.encoded_rows().empty()) graph.encoded = open_encoded(data, false);
   } else {
-    if (encoded.in_host) graph.encoded = open_encoded(data, log);
+    if (encoded.in_host) graph.encoded = open_encoded(data, false);
     if (!graph.features && !graph.encoded) decode_features(data, graph, log);
   }
   return graph;
+}
+
+std::future<void> verify_rows(const dataset::Dataset& data) {
+  return std::async(std::launch::async, [&data] { open_encoded(data, true); });
 }
 
 channel::ChannelOptions channel_options(const Options& options, const dataset::Dataset& data,

@@ -1,6 +1,7 @@
 // From a data set on disk to what the backend works on.
 #pragma once
 
+#include <future>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,9 +14,12 @@
 
 namespace cohort::sampler {
 
-// The graph as the backend reads it; its rows are encoded where the options and the data set have it so. Throws Error
-// when they ask for encoded rows that were not prepared, and when what must be decoded does not fit in memory.
+// The graph as the backend reads it; its rows are encoded where the options and the data set have it so, and then their
+// bytes are still to be verified. Throws Error when they ask for encoded rows that were not prepared, and when what
+// must be decoded does not fit in memory.
 GraphView view_of(const dataset::Dataset& data, const Options& options, const StartLog& log = {});
+// Reads all encoded rows of the data set meanwhile; get() throws Error for damage.
+std::future<void> verify_rows(const dataset::Dataset& data);
 // The same without rows: row_bytes is 0.
 GraphView topology_of(const dataset::Dataset& data);
 

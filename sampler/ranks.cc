@@ -35,8 +35,14 @@ void Ranks::serve() {
     log_.begin("checking the edges", static_cast<int64_t>(data_.indptr().size_bytes() + data_.indices().bytes()));
     dataset::demand_in_range(data_);
     graph_ = view_of(data_, options_, log_);
+    std::future<void> verified;  // reads the pages that are copied meanwhile
+    if (graph_.encoded) verified = verify_rows(data_);
     if (options_.device == "cpu") plan_only();
     backends = make_backends(options_, graph_, log_);  // on GPUs it is the one to call plan_cache(), and to fill slabs
+    if (verified.valid()) {
+      log_.begin("checking the encoded rows", static_cast<int64_t>(std::filesystem::file_size(data_.encoded_rows())));
+      verified.get();
+    }
     log_.end();
     for (const auto& publisher : publishers_) publisher->announce();
   } catch (const std::exception& error) {

@@ -50,6 +50,15 @@ uint32_t PinnedRows::step_bytes() const {
   return ref.overflow_bytes > 0 ? std::gcd(step, ref.overflow_stride_bytes) : step;
 }
 
+FeatureRows PinnedRows::in_place_of(FeatureRows rows) const {
+  if (coded_) {
+    rows.encoded = std::make_shared<const HostRows>(encoded_);
+  } else if (stride_bytes_ == rows.row_bytes) {
+    rows.raw = data();
+  }
+  return rows;
+}
+
 void PinnedRows::copy_coded(const HostRows& rows) {
   encoded_ = rows.encoded();  // its keepers keep the directory
   const ibp::EncodedRef from = encoded_.ref;

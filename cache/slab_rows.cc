@@ -50,6 +50,12 @@ SlabRows::SlabRows(FeatureRows rows, bool coded)
   }
 }
 
+SlabRows SlabRows::reading(FeatureRows rows) const {
+  SlabRows same = *this;
+  same.rows_ = std::move(rows);
+  return same;
+}
+
 RowSizes SlabRows::sizes() const {
   if (!coded_) return {round_up(rows_.row_bytes, align_bytes_), {}};
   if (!rows_.encoded) return {round_up(static_cast<int64_t>(std::ceil(mean_bytes_)), align_bytes_), {}};

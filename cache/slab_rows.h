@@ -34,6 +34,8 @@ class SlabRows {
  public:
   // Throws base::Error for rows above 65536 bytes.
   SlabRows(FeatureRows rows, bool coded);
+  // The same, read from another place of these rows.
+  SlabRows reading(FeatureRows rows) const;
 
   const ibp::Profile& profile() const { return profile_; }  // decodes the rows
   uint32_t max_coded_bytes() const { return max_coded_bytes_; }

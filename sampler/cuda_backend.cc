@@ -154,10 +154,11 @@ class CudaBackend final : public Backend {
   std::mt19937_64 delays_{std::random_device{}()};
 };
 
-void fill_caches(const GraphView& graph, std::span<const int> gpus, const CacheContents& contents, bool with_lists,
-                 std::vector<std::unique_ptr<CudaBackend>>& backends) {
+void fill_caches(const GraphView& graph, const cache::PinnedRows& pinned, std::span<const int> gpus,
+                 const CacheContents& contents, bool with_lists, std::vector<std::unique_ptr<CudaBackend>>& backends) {
   const cache::Plan& plan = contents.plan.get();
-  auto rows = cache::fill_row_slabs(plan, gpus, *contents.rows, graph.num_nodes);
+  const cache::SlabRows from = contents.rows->reading(pinned.in_place_of(feature_rows(graph)));
+  auto rows = cache::fill_row_slabs(plan, gpus, from, graph.num_nodes);
   for (std::size_t rank = 0; rank < gpus.size(); ++rank) {
     backends[rank]->enter_thread();
     backends[rank]->set_rows(std::move(rows[rank]));
@@ -187,7 +188,7 @@ std::vector<std::unique_ptr<Backend>> make_cuda_backends(const GraphView& graph,
     log.begin("planning the cache");
     contents.plan.wait();
     log.begin("filling the cache");
-    fill_caches(graph, gpus, contents, !settings.topology_in_gpus, backends);
+    fill_caches(graph, *pinned->rows(), gpus, contents, !settings.topology_in_gpus, backends);
   }
   return {std::make_move_iterator(backends.begin()), std::make_move_iterator(backends.end())};
 }

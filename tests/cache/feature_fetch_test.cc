@@ -123,7 +123,8 @@ void expect_all_modes(Table& table, bool has_file) {
           const int member = num_members == 3 ? 1 : 0;
           if (num_members) {
             const std::vector<int> gpus(static_cast<std::size_t>(num_members), 0);
-            auto views = fill_row_slabs(plan, gpus, slab_rows, table.rows.shape.num_rows);
+            const SlabRows pinned = slab_rows.reading(host->in_place_of(table.rows));
+            auto views = fill_row_slabs(plan, gpus, ordered ? pinned : slab_rows, table.rows.shape.num_rows);
             rows.set_slabs(std::move(views[static_cast<std::size_t>(member)]));
           }
           for (int again = 0; again < 2; ++again) {

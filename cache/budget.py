@@ -124,8 +124,8 @@ def slot_bytes(
     return layout(max_batch_nodes, max_batch_edges, max_batch_nodes) * 5 // 4
 
 
-# Of each node in the memory of every GPU, beside its label: its batch-local id (4), where its row was last (4).
-NODE_BYTES = 8
+# Of each node in the memory of every GPU, beside its label: where it is first in a batch (8), where its row was last (4).
+NODE_BYTES = 12
 
 
 def bytes_of_nodes(num_nodes: int, trainer_bytes: int | None, label_bytes: int = LABEL_BYTES) -> int:

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "base/check.h"
 #include "base/launch.h"
@@ -56,15 +57,34 @@ struct Split {
   bool ordered;
 };
 
-// A place at the end of the tier's list, one for each lane that `takes` one.
-__device__ unsigned long long append(unsigned long long* length, bool takes) {
-  const unsigned lanes = __ballot_sync(kAllLanes, takes);
-  if (lanes == 0) return 0;
-  const int lane = threadIdx.x % 32, leader = __ffs(lanes) - 1;
-  unsigned long long first = 0;
-  if (lane == leader) first = atomicAdd(length, static_cast<unsigned long long>(__popc(lanes)));
-  return __shfl_sync(kAllLanes, first, leader) + __popc(lanes & ((1u << lane) - 1));
-}
+// Places at the ends of the tiers' lists, for the rows of a block at once: one atomic addition a tier.
+class Places {
+ public:
+  // To be called by all threads of the block. A row's place in the list of its tier; a tier of kNumTiers: no row.
+  __device__ int64_t take(int tier, Counters* counters) {
+    const uint32_t warp = threadIdx.x / 32, below = (1u << threadIdx.x % 32) - 1;
+    uint32_t before = 0;  // rows of this tier in this warp's lanes before
+    for (int t = 0; t < kNumTiers; ++t) {
+      const uint32_t lanes = __ballot_sync(kAllLanes, t == tier);
+      if (threadIdx.x % 32 == 0) counts_[warp][t] = __popc(lanes);
+      if (t == tier) before = __popc(lanes & below);
+    }
+    __syncthreads();
+    if (threadIdx.x < kNumTiers) {
+      uint32_t total = 0;
+      for (auto& count : counts_) total += std::exchange(count[threadIdx.x], total);
+      first_[threadIdx.x] = total > 0 ? atomicAdd(&counters->rows[threadIdx.x], total) : 0;
+    }
+    __syncthreads();
+    const int64_t place = tier < kNumTiers ? first_[tier] + counts_[warp][tier] + before : 0;
+    __syncthreads();  // everybody has read
+    return place;
+  }
+
+ private:
+  uint32_t counts_[base::kBlockThreads / 32][kNumTiers];  // rows of a warp, then of the warps before it
+  unsigned long long first_[kNumTiers];
+};
 
 // Adds up over the warp, then into `sum`.
 __device__ void add_up(unsigned long long* sum, unsigned long long value) {
@@ -86,25 +106,22 @@ __device__ Tier find_row(const Split& job, int64_t node, int64_t position, uint6
   return Tier::kRecent;
 }
 
-__global__ void split_kernel(Split job) {
+__global__ void split_kernel(const __grid_constant__ Split job) {
+  __shared__ Places places;
   unsigned long long bytes[kNumTiers] = {};
-  for (int64_t first = base::grid_first() - threadIdx.x % 32; first < job.count; first += base::grid_step()) {
-    const int64_t i = first + threadIdx.x % 32;
+  for (int64_t first = base::grid_first() - threadIdx.x; first < job.count; first += base::grid_step()) {
+    const int64_t i = first + threadIdx.x;
     const bool active = i < job.count;
     const int64_t node = active ? job.nodes[i] : 0;
     uint64_t entry = kNoEntry;
-    const Tier from = active ? find_row(job, node, i, entry) : Tier::kHost;
-    for (int tier = 0; tier < kNumTiers; ++tier) {
-      if (tier == index_of(Tier::kHost)) continue;
-      const bool here = tier == index_of(from);
-      const unsigned long long at = append(&job.counters->rows[tier], here);
-      if (!here) continue;
-      job.entries[tier][at] = entry;
-      job.positions[tier][at] = static_cast<int32_t>(i);
-      bytes[tier] += ibp::entry_bytes(entry);
+    const int from = active ? index_of(find_row(job, node, i, entry)) : kNumTiers;
+    const int64_t at = places.take(from, job.counters);
+    const bool from_host = from == index_of(Tier::kHost);
+    if (active && !from_host) {
+      job.entries[from][at] = entry;
+      job.positions[from][at] = static_cast<int32_t>(i);
+      for (int tier = 0; tier < kNumTiers; ++tier) bytes[tier] += tier == from ? ibp::entry_bytes(entry) : 0;
     }
-    const bool from_host = active && from == Tier::kHost;
-    const auto at = static_cast<int64_t>(append(&job.counters->rows[index_of(Tier::kHost)], from_host));
     if (job.ordered ? !active : !from_host) continue;
     const int64_t to = job.ordered ? i : at;
     job.keys[to] = from_host ? static_cast<uint32_t>(node) : job.absent_key;
@@ -265,6 +282,7 @@ void FeatureFetch::order_host_rows(int64_t count, cudaStream_t stream) {
 // The memory that a tier's rows lie in.
 ibp::LocatedRows FeatureFetch::located(Tier tier) const {
   ibp::LocatedRows rows;
+  rows.on_gpu = tier != Tier::kHost;
   if (tier == Tier::kRecent) {
     for (std::size_t slot = 0; slot < rows.regions.size(); ++slot) {
       const RecentBatch& batch = recent_.batches[slot];

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/device.h"
 #include "base/launch.h"
+#include "ibp/copy_rows.cuh"
 #include "ibp/gather_batch.cuh"
 #include "ibp/gpu.h"
 #include "ibp/staging.cuh"
@@ -109,6 +110,10 @@ DeviceLimits current_limits() {
   return limits;
 }
 
+int sms_of(const FetchOptions& options, const DeviceLimits& limits) {
+  return options.max_sms > 0 ? std::min(options.max_sms, limits.num_sms) : limits.num_sms;
+}
+
 struct Geometry {
   int warps = 1;
   uint32_t batch_rows = 1;
@@ -205,8 +210,7 @@ void launch_gather(const ProfileRef& profile, const EncodedRef& rows, Job& job, 
   const std::size_t bytes = geometry.shared_bytes();
   cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
              "give the gather its shared memory");
-  const int blocks = options.max_sms > 0 ? std::min(options.max_sms, limits.num_sms) : limits.num_sms;
-  kernel<<<blocks, geometry.warps * 32, bytes, stream>>>(profile, rows, job);
+  kernel<<<sms_of(options, limits), geometry.warps * 32, bytes, stream>>>(profile, rows, job);
   cuda_check(cudaGetLastError(), "launch the gather");
 }
 
@@ -312,6 +316,20 @@ void Gather::fetch(const DeviceTable& table, const int64_t* index, int64_t count
 void fetch_located(const DeviceProfile& profile, const LocatedRows& rows, void* out, unsigned long long* status,
                    cudaStream_t stream, const FetchOptions& options) {
   check_out(out);
+  const DeviceLimits limits = current_limits();
+  const uint32_t aligned = std::gcd(rows.step_bytes, profile.ref().row_bytes);
+  if (rows.on_gpu && form_of(profile.ref()) == Form::kRaw && aligned % 4 == 0) {
+    CopyJob job{};
+    job.entries = rows.entries;
+    job.positions = rows.positions;
+    job.count = rows.count;
+    job.regions = rows.regions;
+    job.out = static_cast<std::byte*>(out);
+    job.row_bytes = profile.ref().row_bytes;
+    launch_copy(job, aligned, sms_of(options, limits), stream);
+    cuda_check(cudaGetLastError(), "launch the copy of rows");
+    return;
+  }
   EncodedRef decoded;
   decoded.row_bytes = profile.ref().row_bytes;
   Job job{};
@@ -324,7 +342,7 @@ void fetch_located(const DeviceProfile& profile, const LocatedRows& rows, void* 
   job.regions = rows.regions;
   const uint32_t place = last_place(nullptr, rows.step_bytes), row_bytes = decoded.row_bytes;
   const RowExtent extent{row_bytes, place, rows.max_coded_bytes ? rows.max_coded_bytes : row_bytes, place};
-  launch_gather(profile.ref(), decoded, job, extent, options, current_limits(), stream);
+  launch_gather(profile.ref(), decoded, job, extent, options, limits, stream);
 }
 
 }  // namespace cohort::ibp

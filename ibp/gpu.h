@@ -100,6 +100,7 @@ struct LocatedRows {
   std::array<RegionRef, kMaxRegions> regions;
   uint32_t step_bytes = 4;       // every row begins at a multiple of this
   uint32_t max_coded_bytes = 0;  // of the longest row that is not raw; 0: unknown
+  bool on_gpu = false;           // all of them: rows of a raw profile, whole ones, then take fewer SMs
 };
 
 inline constexpr unsigned long long kNoFetchError = ~0ull;

@@ -15,7 +15,7 @@ from cohort.launch.train import add_train_options
 from cohort.launch.tune_search import Axis, Point
 
 CACHE_RATIOS = [0.0, 0.01, 0.05, 0.1, 0.2, 0.5, 1.1]  # 1.1: all rows, and the index
-SAMPLER_SMS = (0, 8, 16, 32, 48)  # 0: shared with the trainer
+SAMPLER_SMS = (0, 8, 16, 24, 32, 48)  # 0: shared with the trainer
 SLOTS = (3, 4, 6)
 GPU_ONLY = ("cache_ratio", "sampler_sms", "reuse")
 RUNS_OWN = ("epochs", "out", "quiet")  # on the command line they are of the tuning; in a --config file, of runs

@@ -70,8 +70,9 @@ void refuse_more(std::size_t needed, std::size_t free, const char* hint) {
 bool topology_lies_in_gpus(const GraphView& graph, std::span<const int> gpus, TopologyPlace place,
                            int64_t cache_bytes) {
   const std::size_t topology = topology_bytes(graph);
-  // Beside the cache and the labels: each node's batch-local id, and where its row was last.
-  const std::size_t others = label_bytes(graph) + static_cast<std::size_t>(graph.num_nodes) * 2 * sizeof(uint32_t) +
+  // Beside the cache and the labels: where each node is first in a batch, and where its row was last.
+  const std::size_t others = label_bytes(graph) +
+                             static_cast<std::size_t>(graph.num_nodes) * (sizeof(uint64_t) + sizeof(uint32_t)) +
                              static_cast<std::size_t>(cache_bytes);
   bool fits = true;
   for (int gpu : gpus) {

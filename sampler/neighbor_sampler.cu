@@ -1,10 +1,12 @@
 #include "sampler/neighbor_sampler.h"
 
 #include <thrust/iterator/counting_iterator.h>
+#include <thrust/iterator/transform_iterator.h>
 
+#include <algorithm>
 #include <cstring>
 #include <cub/device/device_scan.cuh>
-#include <cub/device/device_select.cuh>
+#include <cuda/std/functional>
 
 #include "base/launch.h"
 #include "sampler/draw.h"
@@ -17,23 +19,24 @@ using base::grid_first;
 using base::grid_step;
 using base::kBlockThreads;
 
-// Entries of local_id: below kCandidate a batch-local id; from kCandidate on, kCandidate + an edge of this hop that
-// wants to reach the node (the smallest wins, so ids follow first occurrence); kUnset outside the batch.
-constexpr uint32_t kCandidate = 0x80000000u;
-constexpr uint32_t kUnset = 0xFFFFFFFFu;
-constexpr int64_t kMaxHopEdges = kUnset - kCandidate;
+// A batch's places number its seeds, then its edges as they are drawn. A node is known by the first place that reaches
+// it, so ids follow first occurrence. An entry of first_place is that place with the batch's generation above it: later
+// generations are smaller, and entries of earlier batches, larger than any of this one, need not be cleared.
+constexpr int kPlaceBits = 32;
+constexpr int64_t kMaxPlaces = int64_t{1} << kPlaceBits;
+constexpr uint32_t kGenerations = UINT32_MAX;  // below a cleared entry's
 
 constexpr unsigned kWholeWarp = 0xFFFFFFFFu;
 constexpr int kWarp = 32;
 constexpr int kNumUses = 2 * cache::kNumTiers;
 static_assert(sizeof(cache::ListUses) == kNumUses * sizeof(unsigned long long));
 
-__global__ void forget_kernel(const int64_t* n_id, int64_t num_nodes, uint32_t* local_id) {
-  for (int64_t i = grid_first(); i < num_nodes; i += grid_step()) local_id[n_id[i]] = kUnset;
-}
-
-__global__ void place_seeds_kernel(const int64_t* n_id, int64_t num_seeds, uint32_t* local_id) {
-  for (int64_t i = grid_first(); i < num_seeds; i += grid_step()) local_id[n_id[i]] = static_cast<uint32_t>(i);
+__global__ void place_seeds_kernel(const int64_t* n_id, int64_t num_seeds, uint64_t generation,
+                                   unsigned long long* first_place, int32_t* id_of_place) {
+  for (int64_t i = grid_first(); i < num_seeds; i += grid_step()) {
+    first_place[n_id[i]] = generation + static_cast<uint64_t>(i);
+    id_of_place[i] = static_cast<int32_t>(i);
+  }
 }
 
 // What one thread counts of each tier, in registers: lists, and neighbours drawn (fewer than kMaxHopEdges in a hop).
@@ -106,12 +109,18 @@ template <bool kEdgeIds>
 struct DrawnEdges {
   const DrawnList& list;
   int index_bytes;
-  int64_t first_id;    // place of the list in the graph's indices
-  int64_t* neighbour;  // int64 [picks]
-  int64_t* e_id;       // int64 [picks]
+  unsigned long long* first_place;  // uint64 [V]
+  uint64_t place;                   // of the first edge, with the generation
+  int64_t* neighbour;               // int64 [picks]
+  int64_t first_id;                 // where the list lies in the graph's indices
+  int64_t* e_id;                    // int64 [picks]
 
   __device__ void put(int64_t at, int64_t position) const {
-    neighbour[at] = neighbour_at(list, position, index_bytes);
+    const int64_t source = neighbour_at(list, position, index_bytes);
+    const unsigned long long mine = place + static_cast<uint64_t>(at);
+    unsigned long long* entry = first_place + source;
+    if (*static_cast<volatile unsigned long long*>(entry) > mine) atomicMin(entry, mine);
+    neighbour[at] = source;
     if constexpr (kEdgeIds) e_id[at] = first_id + position;
   }
 };
@@ -147,14 +156,16 @@ __device__ void draw_many(const DrawnEdges<kEdgeIds>& edges, base::PhiloxKey key
 }
 
 struct DrawArrays {
-  const int64_t* frontier;  // int64 [size], global ids
-  const int64_t* offset;    // int64 [size + 1]
-  const DrawnList* list;    // [size]
-  int64_t* position;        // int64 [edges], or null when no node draws more than a warp
-  int64_t* neighbour;       // int64 [edges]
-  int64_t* e_id;            // int64 [edges], or null when nobody wants them
-  int32_t* target;          // int32 [edges]
-  int32_t first_target;     // local id of frontier[0]
+  const int64_t* frontier;          // int64 [size], global ids
+  const int64_t* offset;            // int64 [size + 1]
+  const DrawnList* list;            // [size]
+  int64_t* position;                // int64 [edges], or null when no node draws more than a warp
+  int64_t* neighbour;               // int64 [edges]
+  int64_t* e_id;                    // int64 [edges], or null when nobody wants them
+  int32_t* target;                  // int32 [edges]
+  int32_t first_target;             // local id of frontier[0]
+  uint64_t place;                   // of the first edge, with the generation
+  unsigned long long* first_place;  // uint64 [V]
 };
 
 // One warp a frontier node. indptr: int64 [V + 1], read for edge ids alone.
@@ -168,7 +179,9 @@ __global__ void draw_kernel(const int64_t* indptr, int index_bytes, DrawArrays a
     for (int64_t j = lane; j < picks; j += kWarp) {
       arrays.target[first + j] = arrays.first_target + static_cast<int32_t>(i);
     }
-    DrawnEdges<kEdgeIds> edges{list, index_bytes, 0, arrays.neighbour + first, nullptr};
+    DrawnEdges<kEdgeIds> edges{
+        list, index_bytes, arrays.first_place, arrays.place + static_cast<uint64_t>(first), arrays.neighbour + first,
+        0,    nullptr};
     if constexpr (kEdgeIds) {
       edges.first_id = indptr[node];
       edges.e_id = arrays.e_id + first;
@@ -183,36 +196,43 @@ __global__ void draw_kernel(const int64_t* indptr, int index_bytes, DrawArrays a
   }
 }
 
-__global__ void mark_candidates_kernel(const int64_t* neighbour, int64_t num_edges, uint32_t* local_id) {
+// first: uint32 [num_edges], the first place of each edge's source.
+__global__ void find_first_kernel(const int64_t* neighbour, int64_t num_edges, const unsigned long long* first_place,
+                                  uint32_t* first) {
   for (int64_t e = grid_first(); e < num_edges; e += grid_step()) {
-    const uint32_t mine = kCandidate + static_cast<uint32_t>(e);
-    uint32_t* entry = local_id + neighbour[e];
-    if (*static_cast<volatile uint32_t*>(entry) > mine) atomicMin(entry, mine);
+    first[e] = static_cast<uint32_t>(first_place[neighbour[e]]);
   }
 }
 
-// True for the edge that reaches its source first.
+// 1 for an edge that reaches its source first.
 struct ReachesFirst {
-  const int64_t* neighbour;
-  const uint32_t* local_id;
-  __device__ bool operator()(int64_t edge) const {
-    return local_id[neighbour[edge]] == kCandidate + static_cast<uint32_t>(edge);
+  const uint32_t* first;
+  uint32_t place;  // of the first edge
+  __host__ __device__ int32_t operator()(int64_t edge) const {
+    return first[edge] == place + static_cast<uint32_t>(edge) ? 1 : 0;
   }
 };
 
-__global__ void assign_ids_kernel(const int64_t* first, const int64_t* num_new, const int64_t* neighbour,
-                                  int64_t nodes_before, int64_t* n_id, uint32_t* local_id) {
-  for (int64_t i = grid_first(); i < *num_new; i += grid_step()) {
-    const int64_t node = neighbour[first[i]];
-    local_id[node] = static_cast<uint32_t>(nodes_before + i);
-    n_id[nodes_before + i] = node;
-  }
-}
+struct HopSources {
+  const int64_t* neighbour;  // int64 [num_edges]
+  int64_t num_edges;
+  ReachesFirst reaches_first;
+  const int32_t* id_of_place;  // int32 [places]: of an edge that reaches its source first, the source's local id
+  int32_t nodes_before;
+  int32_t* source;   // int32 [num_edges]
+  int64_t* n_id;     // int64 [num_nodes]
+  int64_t* num_new;  // int64 [1]
+};
 
-__global__ void localize_kernel(const int64_t* neighbour, int64_t num_edges, const uint32_t* local_id,
-                                int32_t* source) {
-  for (int64_t e = grid_first(); e < num_edges; e += grid_step()) {
-    source[e] = static_cast<int32_t>(local_id[neighbour[e]]);
+__global__ void name_sources_kernel(const __grid_constant__ HopSources hop) {
+  for (int64_t e = grid_first(); e < hop.num_edges; e += grid_step()) {
+    const int32_t id = hop.id_of_place[hop.reaches_first.first[e]];
+    const int32_t is_new = hop.reaches_first(e);
+    hop.source[e] = id;
+    if (is_new) hop.n_id[id] = hop.neighbour[e];
+    if (e + 1 == hop.num_edges) {
+      *hop.num_new = hop.id_of_place[hop.reaches_first.place + e] + is_new - hop.nodes_before;
+    }
   }
 }
 
@@ -224,13 +244,11 @@ CudaNeighborSampler::CudaNeighborSampler(const TopologyRef& topology, int64_t nu
     : topology_(topology),
       graph_nodes_(num_nodes),
       max_blocks_(max_blocks),
-      local_id_(static_cast<std::size_t>(num_nodes), "allocate the local id of each node"),
+      first_place_(static_cast<std::size_t>(num_nodes), "allocate what relabels each node"),
       read_back_(sizeof(int64_t)),
       list_use_(kNumUses, "allocate counters of lists"),
       list_use_read_(sizeof(cache::ListUses)),
-      selected_(1) {
-  base::fill_gpu(local_id_.data(), 0xFF, local_id_.size() * sizeof(uint32_t), "clear local ids");
-}
+      num_new_(1) {}
 
 SampledRef CudaNeighborSampler::result() const {
   return {n_id_.data(), source_.data(), target_.data(), num_nodes_, num_edges_, edge_ids_ ? e_id_.data() : nullptr};
@@ -247,7 +265,7 @@ cache::ListUses CudaNeighborSampler::list_use() const {
 }
 
 Counts CudaNeighborSampler::sample(const Query& query, cudaStream_t stream) {
-  forget_last_batch(stream);
+  begin_batch(stream);
   edge_ids_ = query.edge_ids;
   place_seeds(query, stream);
   Counts counts;
@@ -272,24 +290,25 @@ Counts CudaNeighborSampler::sample(const Query& query, cudaStream_t stream) {
   return counts;
 }
 
-void CudaNeighborSampler::forget_last_batch(cudaStream_t stream) {
-  if (num_nodes_ > 0) {
-    forget_kernel<<<base::grid_for(num_nodes_, max_blocks_), kBlockThreads, 0, stream>>>(n_id_.data(), num_nodes_,
-                                                                                         local_id_.data());
-    check_launch();
+void CudaNeighborSampler::begin_batch(cudaStream_t stream) {
+  num_nodes_ = num_edges_ = num_places_ = 0;
+  if (generation_ == 0) {
+    const std::size_t bytes = first_place_.size() * sizeof(unsigned long long);
+    cuda_check(cudaMemsetAsync(first_place_.data(), 0xFF, bytes, stream), "clear first places");
+    generation_ = kGenerations;
   }
-  num_nodes_ = num_edges_ = 0;
+  --generation_;
   cuda_check(cudaMemsetAsync(list_use_.data(), 0, sizeof(cache::ListUses), stream), "clear the counts of lists");
 }
 
 void CudaNeighborSampler::place_seeds(const Query& query, cudaStream_t stream) {
-  num_nodes_ = static_cast<int64_t>(query.seeds.size());
+  num_nodes_ = num_places_ = static_cast<int64_t>(query.seeds.size());
   n_id_.reserve(query.seeds.size());
   cuda_check(
       cudaMemcpyAsync(n_id_.data(), query.seeds.data(), query.seeds.size_bytes(), cudaMemcpyHostToDevice, stream),
       "copy seeds");
-  place_seeds_kernel<<<base::grid_for(num_nodes_, max_blocks_), kBlockThreads, 0, stream>>>(n_id_.data(), num_nodes_,
-                                                                                            local_id_.data());
+  place_seeds_kernel<<<base::grid_for(num_nodes_, max_blocks_), kBlockThreads, 0, stream>>>(
+      n_id_.data(), num_nodes_, generation(), first_place_.data(), id_of_place_.reserve(query.seeds.size()));
   check_launch();
 }
 
@@ -305,9 +324,9 @@ int64_t CudaNeighborSampler::count_edges(const Hop& hop, cudaStream_t stream) {
   std::byte* temporary = temporary_.reserve(bytes);
   cuda_check(cub::DeviceScan::ExclusiveSum(temporary, bytes, offset, offset, size + 1, stream), "scan edge counts");
   const int64_t num_edges = read_back(offset + size, stream);
-  if (num_edges >= kMaxHopEdges) {
-    throw base::Error({"a batch", "fewer than 2147483647 edges in a hop", std::to_string(num_edges),
-                       "use a smaller --batch-size or --fanout"});
+  if (num_places_ + num_edges > kMaxPlaces) {
+    throw base::Error({"a batch", "at most " + std::to_string(kMaxPlaces) + " seeds and edges",
+                       std::to_string(num_places_ + num_edges), "use a smaller --batch-size or --fanout"});
   }
   return num_edges;
 }
@@ -324,7 +343,9 @@ void CudaNeighborSampler::draw(const Hop& hop, const Query& query, cudaStream_t 
                           neighbour_.reserve(edges),
                           query.edge_ids ? e_id_.data() + before : nullptr,
                           target_.data() + before,
-                          static_cast<int32_t>(hop.frontier_begin)};
+                          static_cast<int32_t>(hop.frontier_begin),
+                          generation() + static_cast<uint64_t>(num_places_),
+                          first_place_.data()};
   const int64_t size = hop.frontier_end - hop.frontier_begin;
   const auto kernel = query.edge_ids ? draw_kernel<true> : draw_kernel<false>;
   kernel<<<base::grid_for(size * kWarp, max_blocks_), kBlockThreads, 0, stream>>>(
@@ -334,28 +355,30 @@ void CudaNeighborSampler::draw(const Hop& hop, const Query& query, cudaStream_t 
 
 int64_t CudaNeighborSampler::relabel(const Hop& hop, cudaStream_t stream) {
   if (hop.num_edges == 0) return 0;
-  const int grid = base::grid_for(hop.num_edges, max_blocks_);
-  mark_candidates_kernel<<<grid, kBlockThreads, 0, stream>>>(neighbour_.data(), hop.num_edges, local_id_.data());
-  check_launch();
-  int64_t* first = first_.reserve(static_cast<std::size_t>(hop.num_edges));
-  const thrust::counting_iterator<int64_t> edge(0);
-  const ReachesFirst reaches_first{neighbour_.data(), local_id_.data()};
-  std::size_t bytes = 0;
-  cuda_check(cub::DeviceSelect::If(nullptr, bytes, edge, first, selected_.data(), hop.num_edges, reaches_first, stream),
-             "size a selection");
-  std::byte* temporary = temporary_.reserve(bytes);
-  cuda_check(
-      cub::DeviceSelect::If(temporary, bytes, edge, first, selected_.data(), hop.num_edges, reaches_first, stream),
-      "select new nodes");
+  const auto edges = static_cast<std::size_t>(hop.num_edges), places = static_cast<std::size_t>(num_places_);
   const auto nodes = static_cast<std::size_t>(num_nodes_);
+  const int grid = base::grid_for(hop.num_edges, max_blocks_);
+  uint32_t* first = first_.reserve(edges);
+  find_first_kernel<<<grid, kBlockThreads, 0, stream>>>(neighbour_.data(), hop.num_edges, first_place_.data(), first);
+  check_launch();
+  int32_t* ids = id_of_place_.extend(places + edges, places, stream);
+  const ReachesFirst reaches_first{first, static_cast<uint32_t>(num_places_)};
+  const auto is_new = thrust::make_transform_iterator(thrust::counting_iterator<int64_t>(0), reaches_first);
+  const auto number = [&](std::byte* space, std::size_t& bytes) {
+    cuda_check(cub::DeviceScan::ExclusiveScan(space, bytes, is_new, ids + places, cuda::std::plus<>{},
+                                              static_cast<int32_t>(num_nodes_), hop.num_edges, stream),
+               "number new nodes");
+  };
+  std::size_t bytes = 0;
+  number(nullptr, bytes);
+  number(temporary_.reserve(bytes), bytes);
   n_id_.extend(nodes + static_cast<std::size_t>(std::min(hop.num_edges, graph_nodes_ - num_nodes_)), nodes, stream);
-  assign_ids_kernel<<<grid, kBlockThreads, 0, stream>>>(first, selected_.data(), neighbour_.data(), num_nodes_,
-                                                        n_id_.data(), local_id_.data());
+  name_sources_kernel<<<grid, kBlockThreads, 0, stream>>>(
+      {neighbour_.data(), hop.num_edges, reaches_first, ids, static_cast<int32_t>(num_nodes_),
+       source_.data() + hop.first_edge, n_id_.data(), num_new_.data()});
   check_launch();
-  localize_kernel<<<grid, kBlockThreads, 0, stream>>>(neighbour_.data(), hop.num_edges, local_id_.data(),
-                                                      source_.data() + hop.first_edge);
-  check_launch();
-  return read_back(selected_.data(), stream);
+  num_places_ += hop.num_edges;
+  return read_back(num_new_.data(), stream);
 }
 
 int64_t CudaNeighborSampler::read_back(const int64_t* value, cudaStream_t stream) {

@@ -67,7 +67,8 @@ class CudaNeighborSampler {
     int64_t first_edge;                    // edges of earlier hops
     int64_t num_edges;
   };
-  void forget_last_batch(cudaStream_t stream);
+  uint64_t generation() const { return uint64_t{generation_} << 32; }
+  void begin_batch(cudaStream_t stream);
   void place_seeds(const Query& query, cudaStream_t stream);
   int64_t count_edges(const Hop& hop, cudaStream_t stream);
   void draw(const Hop& hop, const Query& query, cudaStream_t stream);
@@ -77,21 +78,23 @@ class CudaNeighborSampler {
   TopologyRef topology_;
   int64_t graph_nodes_;
   int max_blocks_;
-  base::DeviceArray<uint32_t> local_id_;            // uint32 [V], see kUnset
-  base::PinnedBytes read_back_;                     // int64 [1]
-  base::DeviceArray<unsigned long long> list_use_;  // uint64 [tiers][2], as cache::ListUse
-  base::PinnedBytes list_use_read_;                 // the same
-  base::DeviceArray<int64_t> selected_;             // int64 [1]
-  base::Scratch<int64_t> n_id_;                     // int64 [num_nodes]
-  base::Scratch<int32_t> source_, target_;          // int32 [num_edges]
-  base::Scratch<int64_t> e_id_;                     // int64 [num_edges], where the query wants them
-  base::Scratch<int64_t> offset_;                   // int64 [frontier + 1]
-  base::Scratch<DrawnList> list_;                   // [frontier]
-  base::Scratch<int64_t> neighbour_;                // int64 [edges of the hop], global ids
-  base::Scratch<int64_t> position_;                 // int64 [edges of the hop], for fanouts above a warp
-  base::Scratch<int64_t> first_;                    // int64 [edges of the hop], edges that reach a new node
-  base::Scratch<std::byte> temporary_;              // CUB
-  int64_t num_nodes_ = 0, num_edges_ = 0;
+  base::DeviceArray<unsigned long long> first_place_;  // uint64 [V]: generation, place
+  uint32_t generation_ = 0;                            // 0: first_place_ must be cleared
+  base::PinnedBytes read_back_;                        // int64 [1]
+  base::DeviceArray<unsigned long long> list_use_;     // uint64 [tiers][2], as cache::ListUse
+  base::PinnedBytes list_use_read_;                    // the same
+  base::DeviceArray<int64_t> num_new_;                 // int64 [1]
+  base::Scratch<int64_t> n_id_;                        // int64 [num_nodes]
+  base::Scratch<int32_t> source_, target_;             // int32 [num_edges]
+  base::Scratch<int64_t> e_id_;                        // int64 [num_edges], where the query wants them
+  base::Scratch<int64_t> offset_;                      // int64 [frontier + 1]
+  base::Scratch<DrawnList> list_;                      // [frontier]
+  base::Scratch<int64_t> neighbour_;                   // int64 [edges of the hop], global ids
+  base::Scratch<int64_t> position_;                    // int64 [edges of the hop], for fanouts above a warp
+  base::Scratch<uint32_t> first_;                      // uint32 [edges of the hop], the first place of each source
+  base::Scratch<int32_t> id_of_place_;                 // int32 [num_places]
+  base::Scratch<std::byte> temporary_;                 // CUB
+  int64_t num_nodes_ = 0, num_edges_ = 0, num_places_ = 0;
   bool edge_ids_ = false;  // of the last sample()
 };
 

@@ -130,10 +130,10 @@ int main(int argc, char** argv) {
   const auto host = std::make_shared<const cache::PinnedRows>(graph.rows, true);
   std::printf("%-22s %4s %8s %8s %8s %7s %8s %7s %8s %7s  %6s\n", "rows from", "SMs", "GB/s", "ms", "local ms", "GB/s",
               "peer ms", "GB/s", "host ms", "GB/s", "rest");
-  const auto run = [&](const char* name, int num_members, double share, auto keep) {
+  const auto run = [&](const char* name, int num_members, double share, auto keep, bool coded = true) {
     std::vector<int> gpus(static_cast<std::size_t>(num_members));
     std::iota(gpus.begin(), gpus.end(), 0);
-    cache::SlabRows slab_rows(graph.rows, true);
+    cache::SlabRows slab_rows(graph.rows, coded);
     auto views = cache::fill_row_slabs(plan_of(graph, slab_rows, num_members, share), gpus, slab_rows, num_rows);
     cuda_check(cudaSetDevice(0));
     cache::FeatureFetch fetch(host, kRowBytes, {});
@@ -149,9 +149,12 @@ int main(int argc, char** argv) {
   run("30 % local, host", 1, 0.3, all);
   run("70 % local, host", 1, 0.7, all);
   run("local", 1, 1.0, all);
+  run("local, raw", 1, 1.0, all, false);
   if (base::visible_gpus().size() < 2) return 0;
   run("half local, half peer", 2, 1.0, all);
-  run("peer", 2, 1.0, [](int64_t node) { return node % 2 == 1; });
+  const auto of_peer = [](int64_t node) { return node % 2 == 1; };
+  run("peer", 2, 1.0, of_peer);
+  run("peer, raw", 2, 1.0, of_peer, false);
   run("third local, peer, host", 2, 0.67, all);
   return 0;
 }

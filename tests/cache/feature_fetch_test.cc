@@ -188,7 +188,7 @@ TEST(GpuFeatureFetch, EncodesWithoutAFile) {
 }
 
 TEST(GpuFeatureFetch, AnyRowSize) {
-  for (const int64_t columns : {1, 3, 5, 100, 257, 65536}) {
+  for (const int64_t columns : {1, 3, 5, 24, 100, 257, 2408, 65536}) {
     Table table("uint8", 300, columns, 1);
     expect_all_modes(table, false);
   }

@@ -124,7 +124,7 @@ def slot_bytes(
     return layout(max_batch_nodes, max_batch_edges, max_batch_nodes) * 5 // 4
 
 
-# Of each node in the memory of every GPU, beside its label: where it is first in a batch (8), where its row was last (4).
+# Of each node in the memory of every GPU, beside its label: its first place in a batch (8), where its row was last (4).
 NODE_BYTES = 12
 
 

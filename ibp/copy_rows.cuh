@@ -3,23 +3,20 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
+#include <numeric>
 
 #include "ibp/device_bits.cuh"
-#include "ibp/encoded_ref.h"
+#include "ibp/gpu.h"
 
 namespace cohort::ibp {
 
-inline constexpr uint32_t kCopyWarps = 32;
+inline constexpr uint32_t kCopyWarps = 16;
 inline constexpr uint32_t kCopyWords = 1024;  // that a warp copies at a time, or one row
-inline constexpr uint32_t kWordsAhead = 8;    // that a lane has on their way
+inline constexpr uint32_t kWordsAhead = 16;   // that a lane has on their way
 
 struct CopyJob {
-  const uint64_t* entries;          // uint64 [*count]
-  const int32_t* positions;         // int32 [*count]
-  const unsigned long long* count;  // in GPU memory
-  std::array<RegionRef, kMaxRegions> regions;
-  std::byte* out;  // [rows, row_bytes]
+  LocatedRows rows;
+  std::byte* out;  // [*rows.count or more, row_bytes]
   uint32_t row_bytes;
   uint32_t row_words;
   uint32_t batch_rows;   // of a warp, 1 to 32
@@ -57,20 +54,20 @@ template <typename Word>
 __global__ void __launch_bounds__(kCopyWarps * 32, 1) copy_rows_kernel(const __grid_constant__ CopyJob job) {
   __shared__ RowWay<Word> batches[kCopyWarps][32];
   RowWay<Word>* rows = batches[threadIdx.x / 32];
-  const auto count = static_cast<uint32_t>(*job.count), lane = lane_id();
+  const auto count = static_cast<uint32_t>(*job.rows.count), lane = lane_id();
   const uint32_t step = gridDim.x * kCopyWarps * job.batch_rows;
   uint32_t first = (blockIdx.x * kCopyWarps + threadIdx.x / 32) * job.batch_rows;
   uint64_t entry = 0;  // of row first + lane
   uint32_t position = 0;
   const auto load = [&] {
     if (lane >= job.batch_rows || first + lane >= count) return;
-    entry = job.entries[first + lane];
-    position = static_cast<uint32_t>(job.positions[first + lane]);
+    entry = job.rows.entries[first + lane];
+    position = static_cast<uint32_t>(job.rows.positions[first + lane]);
   };
   load();
   while (first < count) {
     const uint32_t num_words = min(job.batch_rows, count - first) * job.row_words;
-    const std::byte* from = job.regions[entry_region(entry)].begin + entry_offset_bytes(entry);
+    const std::byte* from = job.rows.regions[entry_region(entry)].begin + entry_offset_bytes(entry);
     rows[lane] = {reinterpret_cast<const Word*>(from),
                   reinterpret_cast<Word*>(job.out + uint64_t{position} * job.row_bytes)};
     __syncwarp();
@@ -87,16 +84,22 @@ __global__ void __launch_bounds__(kCopyWarps * 32, 1) copy_rows_kernel(const __g
   }
 }
 
-// Launches the copy by so many SMs. row_bytes, the rows' addresses and `job.out` are multiples of 4.
-inline void launch_copy(CopyJob job, uint32_t alignment_bytes, int num_sms, cudaStream_t stream) {
+// Whether rows and their places in `out` begin at multiples of 4.
+inline bool copies_words(const LocatedRows& rows, uint32_t row_bytes) {
+  return std::gcd(rows.step_bytes, row_bytes) % 4 == 0;
+}
+
+// Launches the copy by so many SMs. `out` is 16-byte aligned.
+inline void launch_copy(const LocatedRows& rows, uint32_t row_bytes, std::byte* out, int num_sms, cudaStream_t stream) {
   const auto launch = [&]<typename Word>(Word) {
-    job.row_words = job.row_bytes / uint32_t{sizeof(Word)};
-    job.batch_rows = std::clamp(kCopyWords / job.row_words, 1u, 32u);
-    job.rows_a_word = ((1u << 20) + job.row_words - 1) / job.row_words;
+    const uint32_t row_words = row_bytes / uint32_t{sizeof(Word)};
+    const uint32_t batch_rows = std::clamp(kCopyWords / row_words, 1u, 32u);
+    const CopyJob job{rows, out, row_bytes, row_words, batch_rows, ((1u << 20) + row_words - 1) / row_words};
     copy_rows_kernel<Word><<<num_sms, kCopyWarps * 32, 0, stream>>>(job);
   };
-  if (alignment_bytes % 16 == 0) return launch(uint4{});
-  if (alignment_bytes % 8 == 0) return launch(uint2{});
+  const uint32_t aligned = std::gcd(rows.step_bytes, row_bytes);
+  if (aligned % 16 == 0) return launch(uint4{});
+  if (aligned % 8 == 0) return launch(uint2{});
   launch(uint32_t{});
 }
 

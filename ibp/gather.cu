@@ -317,16 +317,8 @@ void fetch_located(const DeviceProfile& profile, const LocatedRows& rows, void* 
                    cudaStream_t stream, const FetchOptions& options) {
   check_out(out);
   const DeviceLimits limits = current_limits();
-  const uint32_t aligned = std::gcd(rows.step_bytes, profile.ref().row_bytes);
-  if (rows.on_gpu && form_of(profile.ref()) == Form::kRaw && aligned % 4 == 0) {
-    CopyJob job{};
-    job.entries = rows.entries;
-    job.positions = rows.positions;
-    job.count = rows.count;
-    job.regions = rows.regions;
-    job.out = static_cast<std::byte*>(out);
-    job.row_bytes = profile.ref().row_bytes;
-    launch_copy(job, aligned, sms_of(options, limits), stream);
+  if (rows.on_gpu && form_of(profile.ref()) == Form::kRaw && copies_words(rows, profile.ref().row_bytes)) {
+    launch_copy(rows, profile.ref().row_bytes, static_cast<std::byte*>(out), sms_of(options, limits), stream);
     cuda_check(cudaGetLastError(), "launch the copy of rows");
     return;
   }

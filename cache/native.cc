@@ -226,5 +226,6 @@ NB_MODULE(_native, module) {
              "index"_a, "recent"_a);
   module.def("cliques_named", &cache::cliques_named, "text"_a, "num_gpus"_a);
   module.def("bitmap_bytes", &cache::bitmap_bytes, "num_nodes"_a);
+  module.def("holds_all_raw_rows", &cache::holds_all_raw_rows, "budget_bytes"_a, "num_nodes"_a, "row_bytes"_a);
   module.def("available_host_bytes", &base::available_host_bytes);
 }

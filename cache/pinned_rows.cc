@@ -53,6 +53,7 @@ uint32_t PinnedRows::step_bytes() const {
 FeatureRows PinnedRows::in_place_of(FeatureRows rows) const {
   if (coded_) {
     rows.encoded = std::make_shared<const HostRows>(encoded_);
+    rows.raw = nullptr;  // in a file that may have to be read
   } else if (stride_bytes_ == rows.row_bytes) {
     rows.raw = data();
   }

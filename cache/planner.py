@@ -89,6 +89,11 @@ def stored_row_bytes(data, coded: bool) -> int | np.ndarray:
     return _native.stored_row_bytes(raw, encoded, *shape, row_bytes, coded)
 
 
+def holds_all_raw_rows(budget_bytes: int, num_nodes: int, row_bytes: int) -> bool:
+    """Whether a GPU's cache of so many bytes has room for all feature rows as they are, and for what finds them."""
+    return _native.holds_all_raw_rows(budget_bytes, num_nodes, row_bytes)
+
+
 def cliques_named(text: str, num_gpus: int) -> list[list[int]]:
     """GPUs 0..num_gpus-1 in cliques: "none" (each alone), "all", "2x4" (two of four), "3+5".
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cache/host_rows.h"
+#include "cache/plan.h"
 
 namespace cohort::cache {
 
@@ -51,7 +52,7 @@ class SlabRows {
   bool coded_;
   ibp::Profile profile_;
   uint32_t max_coded_bytes_ = 0;
-  int64_t align_bytes_ = 16;
+  int64_t align_bytes_ = kRawRowAlign;
   double mean_bytes_ = 0;  // of a sample
 };
 

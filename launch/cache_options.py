@@ -24,8 +24,8 @@ def add_row_options(parser: argparse.ArgumentParser) -> None:
         "--compress",
         choices=["auto", "none", "cache", "host", "both"],
         default="auto",
-        help="where feature rows stay encoded; auto (default): both in the cache and in host memory when the data set"
-        " is prepared, else nowhere",
+        help="where feature rows stay encoded; auto (default): when the data set is prepared, in host memory, and in"
+        " the cache unless that of each GPU has room for all of them raw; else nowhere",
     )
     parser.add_argument(
         "--reuse",

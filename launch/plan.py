@@ -59,7 +59,7 @@ def plan(args: argparse.Namespace) -> int:
     )
     if resident:
         needs = replace(needs, graph_bytes=needs.graph_bytes + topology_bytes)
-    common = _planned_by(args, data, machine) | {"topology": not resident, "cliques": cliques, "budget_bytes": budgets}
+    common = _planned_by(args, data, machine, budgets) | {"topology": not resident, "cliques": cliques}
     placed = cache.plan(data.indptr, _by_gpu(counts, cliques) if args.partition else counts[0], **common)
     host_filling = budget.filling_bytes(placed, data.num_nodes)
     host_rows = np.broadcast_to(common["host_row_bytes"], data.num_nodes)
@@ -108,14 +108,14 @@ def _budgets(args: argparse.Namespace, data, num_gpus: int, needs) -> list[int]:
     return budgets(num_gpus, data.num_nodes * _raw_row_bytes(data), ratios, cache_bytes, needs)
 
 
-def _planned_by(args: argparse.Namespace, data, machine: dict) -> dict:
+def _planned_by(args: argparse.Namespace, data, machine: dict, budget_bytes: list[int]) -> dict:
     """The arguments of cohort.cache.plan that data set and machine give."""
     from cohort.cache import Links
     from cohort.cache.links import machine_bandwidth
     from cohort.cache.options import say_aloud
 
     raw_row_bytes = _raw_row_bytes(data)
-    row_bytes, host_row_bytes = _stored_row_bytes(args, data, raw_row_bytes)
+    row_bytes, host_row_bytes = _stored_row_bytes(args, data, raw_row_bytes, budget_bytes)
     bandwidth = args.bandwidth or machine_bandwidth(say_aloud, machine)
     rates, delays = (1e9 * rate for rate in bandwidth), (1e-9 * nanoseconds for nanoseconds in args.line_ns)
     return {
@@ -123,6 +123,7 @@ def _planned_by(args: argparse.Namespace, data, machine: dict) -> dict:
         "recent": (args.slots - 1 if args.reuse == "on" and args.cache_policy == "plan" else 0, raw_row_bytes),
         "row_bytes": row_bytes,
         "host_row_bytes": host_row_bytes,
+        "budget_bytes": budget_bytes,
         "links": Links(tuple(rates), tuple(delays)),
     }
 
@@ -145,9 +146,9 @@ def _raw_row_bytes(data) -> int:
     return data.feature_dim * ELEMENT_BYTES[data.feature_dtype]
 
 
-def _stored_row_bytes(args: argparse.Namespace, data, raw_row_bytes: int) -> tuple:
+def _stored_row_bytes(args: argparse.Namespace, data, raw_row_bytes: int, budget_bytes: list[int]) -> tuple:
     """Bytes of feature rows in slabs and in host memory: each a number, or uint32 [V]. As sampler/load.cc has them."""
-    from cohort.cache import stored_row_bytes
+    from cohort.cache import holds_all_raw_rows, stored_row_bytes
 
     if args.row_bytes:
         return args.row_bytes, args.row_bytes
@@ -155,8 +156,9 @@ def _stored_row_bytes(args: argparse.Namespace, data, raw_row_bytes: int) -> tup
     if args.compress in ("host", "both") and not prepared:
         hint = f"encode them with: cohort dataset prepare {args.dataset}"
         raise CohortError(f"--compress {args.compress}", "a data set with encoded rows", str(args.dataset), hint)
+    hold_all = all(holds_all_raw_rows(each, data.num_nodes, raw_row_bytes) for each in budget_bytes)
     in_host = args.compress in ("host", "both") or (args.compress == "auto" and prepared)
-    in_slabs = args.compress in ("cache", "both") or (args.compress == "auto" and prepared)
+    in_slabs = args.compress in ("cache", "both") or (args.compress == "auto" and prepared and not hold_all)
     return stored_row_bytes(data, in_slabs), stored_row_bytes(data, True) if in_host else raw_row_bytes
 
 

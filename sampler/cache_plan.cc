@@ -22,7 +22,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int64_t kEntryBytes = 8;     // of the directory
 constexpr int64_t kStandInPicks = 10;  // of a list, where nothing was counted
 constexpr const char* kTiers[] = {"local", "peer", "host", "recent"};
 
@@ -94,7 +93,7 @@ cache::PlanInput plan_input(const Options& options, const GraphView& graph, cons
   for (std::size_t tier = 0; tier < input.links.size(); ++tier) {
     input.links[tier] = {options.link_bytes_per_second[tier], options.link_seconds_per_line[tier]};
   }
-  input.index = {cache::bitmap_bytes(graph.num_nodes), kEntryBytes, 0};
+  input.index = {cache::bitmap_bytes(graph.num_nodes), cache::kEntryBytes, 0};
   return input;
 }
 

@@ -71,7 +71,7 @@ class CudaBackend final : public Backend {
     const int sms = part ? part->num_sms() : num_sms_of_current_gpu();
     max_blocks_ = blocks_for(sms);
     sampler_.set_max_blocks(max_blocks_);
-    pace_ = Pace(part ? std::clamp(fetch_sms_, 1, sms / 2) : fetch_sms_);  // half is left for sampling
+    pace_ = Pace(part ? std::clamp(fetch_sms_, 1, sms - sms / 4) : fetch_sms_);  // a quarter at least is for sampling
     rows_.run_on(stream, pace_.sms());
   }
 

@@ -66,11 +66,21 @@ struct Encoded {
   bool in_slabs = false;
 };
 
+// Rows that all lie in the memory of each GPU are left raw there: those want fewer SMs.
+bool caches_hold_all(const dataset::Dataset& data, const Options& options) {
+  const auto row_bytes = static_cast<int64_t>(data.feature_row_bytes());
+  return has_cache(options) && std::ranges::all_of(options.cache_bytes, [&](int64_t bytes) {
+           return cache::holds_all_raw_rows(bytes, data.num_nodes(), row_bytes);
+         });
+}
+
 Encoded encoded_where(const dataset::Dataset& data, const Options& options) {
   if (options.compress == "none") return {};
   if (options.compress == "cache") return {false, true};
-  if (!data.encoded_rows().empty()) return {true, options.compress != "host"};
-  if (options.compress == "auto") return {};
+  const bool is_auto = options.compress == "auto";
+  if (!data.encoded_rows().empty())
+    return {true, is_auto ? !caches_hold_all(data, options) : options.compress == "both"};
+  if (is_auto) return {};
   throw base::Error({"--compress " + options.compress, "a data set with encoded rows", data.folder().string(),
                      "encode them with: cohort dataset prepare " + data.folder().string()});
 }

@@ -20,7 +20,7 @@ struct Options {
   int num_ranks = 1;              // trainers to serve, each by a pipeline of its own
   std::vector<int> gpus = {0};    // one a rank: CUDA ordinals among the visible GPUs
   std::string topology = "auto";  // where the topology lives: "auto", "gpu" or "host"
-  std::string compress = "auto";  // rows kept encoded: "none", "cache", "host", "both"; "auto": host if prepared
+  std::string compress = "auto";  // rows kept encoded: "none", "cache", "host", "both"; "auto": see load.cc
   int num_slots = 3;
   int fetch_sms = 0;   // GPU: SMs that fetch rows; 0: a default
   bool reuse = false;  // GPU: copy rows that other slots hold; who reads slots must not change them

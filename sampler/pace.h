@@ -1,7 +1,7 @@
 // How many SMs fetch rows: as few as have a batch ready when the trainer wants it. What they do not take, it trains on.
 //
-// A batch that had to wait for its slot came too early: fewer SMs do next time. One that followed the last without a
-// pause may be what the trainer waits for: more do.
+// A batch that had to wait, for its slot or to be sampled, would have come in time with fewer SMs: fewer do next time,
+// and sampling has more. One that followed the last without a break may be what the trainer waits for: more do.
 #pragma once
 
 #include "base/process.h"

@@ -46,7 +46,8 @@ class NeighborLoader:
         seed: everything random about the batches; the same seed gives the same batches on every device.
         num_slots: batches that the shared buffer holds.
         topology: where a GPU sampler keeps the graph: "auto", "gpu" or "host".
-        compress: where feature rows stay encoded: "none", "cache", "host", "both"; "auto": if the data set is prepared.
+        compress: where feature rows stay encoded: "none", "cache", "host", "both"; "auto": if the data set is
+            prepared "both", or "host" where the cache of each GPU has room for all rows raw; else "none".
         cache_ratio: cache of each GPU as a share of all raw feature bytes, index included: one number, or one a rank;
             "auto": what slots and ``trainer_bytes`` leave.
         cache_bytes: the same in bytes. Neither: no cache.

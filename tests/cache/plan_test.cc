@@ -237,6 +237,20 @@ TEST(Plan, ABudgetForEverythingHoldsEverythingEverywhere) {
   EXPECT_EQ(plan.cliques[0].rows[kF].nodes.size(), 30u);
 }
 
+TEST(Plan, HoldsAllRawRowsFromTheBudgetOnThatHasRoomForThem) {
+  const int64_t num_nodes = 30, row_bytes = 52;
+  SmallInput small = random_input(4, {.num_nodes = 30, .equal_rows = true}, {{0}}, {0});
+  small.has_lists = false;
+  small.input.sizes.row_bytes = 64;  // at multiples of 16
+  small.input.index = {bitmap_bytes(num_nodes), kEntryBytes, 0};
+  const int64_t needed = 8 + 30 * (64 + 8);
+  for (const int64_t budget : {needed - 1, needed}) {
+    small.input.budget_bytes = {budget};
+    EXPECT_EQ(holds_all_raw_rows(budget, num_nodes, row_bytes), budget == needed);
+    EXPECT_EQ(plan_of(small).gpus[0].slabs[kF].nodes.size() == 30u, budget == needed);
+  }
+}
+
 TEST(Plan, EqualCountsAreOrderedByNode) {
   SmallInput small = random_input(2, {.num_nodes = 10, .equal_degrees = true}, {{0}}, {256});
   small.counts[0].node_reads.assign(10, 7);

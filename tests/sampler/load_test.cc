@@ -89,6 +89,21 @@ TEST_P(Rows, AreEncodedWhenAskedForOrPrepared) {
   EXPECT_EQ(view("host").decoded, nullptr) << "nothing needs raw rows";
 }
 
+TEST_P(Rows, AreRawInCachesThatHoldAllOfThem) {
+  prepare();
+  const int64_t row_bytes = view("none").row_bytes, enough = 29 * 8 + 900 * ((row_bytes + 15) / 16 * 16 + 8);
+  const auto coded_slabs = [&](const char* mode, std::vector<int64_t> cache_bytes) {
+    Options options;
+    options.compress = mode;
+    options.cache_bytes = std::move(cache_bytes);
+    return view_of(data_, options).coded_slab_rows;
+  };
+  EXPECT_FALSE(coded_slabs("auto", {enough, enough}));
+  EXPECT_TRUE(coded_slabs("auto", {enough, enough - 1})) << "a GPU has less room";
+  EXPECT_TRUE(coded_slabs("both", {enough, enough}));
+  EXPECT_FALSE(coded_slabs("host", {0}));
+}
+
 TEST_P(Rows, AreDecodedWhereOnlyRawOnesCanBeRead) {
   prepare();
   std::filesystem::remove(graph_ / "features.npy");

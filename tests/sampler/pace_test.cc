@@ -38,6 +38,25 @@ TEST(Pace, TakesAboutAsManyAsHideBehindTheTrainer) {
   }
 }
 
+// Nobody waits for the trainer: sampling the next batch, on the SMs that are left, goes on beside the fetch.
+TEST(Pace, LeavesSamplingTheSmsThatItNeeds) {
+  for (const double share : {0.3, 0.5, 0.7}) {  // of the work that is sampling
+    const int num_sms = 32;
+    const double work_us = 64'000;
+    Pace pace(num_sms - num_sms / 4);
+    double fetched_us = 0, sampled_us = 0, half_us = 0;
+    for (int batch = 0; batch < 400; ++batch) {
+      const double begin_us = std::max(fetched_us, sampled_us) + 50;
+      const int sms = pace.sms();
+      fetched_us = begin_us + (1 - share) * work_us / sms;
+      pace.learn(sampled_us, {begin_us, fetched_us});
+      sampled_us = begin_us + share * work_us / (num_sms - sms);
+      if (batch == 199) half_us = fetched_us;
+    }
+    EXPECT_LT((fetched_us - half_us) / 200, 1.2 * work_us / num_sms) << share;
+  }
+}
+
 TEST(Pace, TakesAllWhereTheTrainerWaits) { EXPECT_EQ(run(32, 1e6, 10000).sms, 32); }
 
 TEST(Pace, KeepsOneWhereNoneIsNeeded) { EXPECT_EQ(run(32, 100, 10000).sms, 1); }

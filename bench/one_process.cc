@@ -155,6 +155,7 @@ class OneProcess {
     arrays.slot = number;
     arrays.indptr = reinterpret_cast<int64_t*>(slot.data + batch.indptr_offset);
     arrays.num_targets = slot.num_targets;
+    arrays.num_labels = slot.batch.num_nodes;
     return arrays;
   }
 

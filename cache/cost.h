@@ -19,6 +19,7 @@ inline constexpr double kLineBytes = 128;
 enum class Tier : int { kLocal = 0, kPeer = 1, kHost = 2, kRecent = 3 };
 inline constexpr int kNumTiers = 4;
 inline constexpr int kNumPlaces = 3;  // tiers that a link leads to; kRecent is on the GPU itself
+inline constexpr std::size_t kLocalTier = static_cast<std::size_t>(Tier::kLocal);
 inline constexpr std::size_t kHostTier = static_cast<std::size_t>(Tier::kHost);
 
 enum class Kind : int { kFeature = 0, kTopology = 1 };

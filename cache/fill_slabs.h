@@ -22,6 +22,10 @@ namespace cohort::cache {
 std::vector<SlabView> fill_row_slabs(const Plan& plan, std::span<const int> gpus, const SlabRows& rows,
                                      int64_t num_nodes);
 
+// All feature rows as they are, row_stride() of them apart, in the order of the nodes, in the memory of each of `gpus`.
+std::vector<std::shared_ptr<const RowSlab>> all_rows_on(std::span<const int> gpus, const SlabRows& rows,
+                                                        int64_t num_nodes);
+
 // The neighbour lists of a clique as one of its GPUs reads them.
 struct CachedLists {
   Directory directory;

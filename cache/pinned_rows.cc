@@ -72,6 +72,7 @@ void PinnedRows::copy_coded(const HostRows& rows) {
 }
 
 void PinnedRows::copy_raw(const FeatureRows& rows) {
+  if (bytes() == 0) return;  // no features, or none that are fetched
   if (rows.raw && stride_bytes_ == rows.row_bytes) return copy(memory_.data(), rows.raw, bytes());
   if (stride_bytes_ == rows.row_bytes) return rows.encoded->decode(memory_.data());
   constexpr int64_t kChunkRows = 1 << 16;

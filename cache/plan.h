@@ -41,10 +41,14 @@ constexpr int64_t bitmap_bytes(int64_t num_nodes) { return (num_nodes + 31) / 32
 constexpr int64_t kEntryBytes = 8;    // of the directory
 constexpr int64_t kRawRowAlign = 16;  // raw rows in a slab begin at multiples of this
 
+// Bytes from one raw row in a slab to the next.
+constexpr int64_t raw_row_stride(int64_t row_bytes) {
+  return (row_bytes + kRawRowAlign - 1) / kRawRowAlign * kRawRowAlign;
+}
+
 // Whether a GPU's cache of so many bytes has room for all feature rows as they are, and for what finds them.
 constexpr bool holds_all_raw_rows(int64_t budget_bytes, int64_t num_nodes, int64_t row_bytes) {
-  const int64_t room = (row_bytes + kRawRowAlign - 1) / kRawRowAlign * kRawRowAlign;
-  return budget_bytes >= bitmap_bytes(num_nodes) + num_nodes * (room + kEntryBytes);
+  return budget_bytes >= bitmap_bytes(num_nodes) + num_nodes * (raw_row_stride(row_bytes) + kEntryBytes);
 }
 
 struct PlanInput {

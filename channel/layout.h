@@ -17,7 +17,7 @@
 namespace cohort::channel {
 
 constexpr uint64_t kMagic = 0x4C4E4843'54524843ull;  // "CHRTCHNL" as little-endian bytes
-constexpr uint32_t kVersion = 8;
+constexpr uint32_t kVersion = 9;
 constexpr int kMaxSlots = 64;
 constexpr int kMaxHops = 16;
 constexpr int kMaxRequests = 8;  // requests posted and not yet begun
@@ -67,7 +67,7 @@ struct Request {
   int32_t num_hops;
   int32_t fanout[kMaxHops];  // entry 0 next to the seeds; -1: all in-neighbours
   int32_t sampler_sms;  // GPU: the first so many SMs are the sampler's, the others the trainer's; 0: all are shared
-  int32_t reserved;
+  uint32_t labels_of_seeds;  // 1: labels of other nodes are not wanted
 };
 
 // Where sampled rows and neighbour lists were read from.
@@ -103,13 +103,15 @@ struct Batch {
   int64_t num_edges;
   int64_t num_seeds;
   int32_t num_hops;
-  int32_t reserved;
+  uint32_t labels_of_seeds;             // 1: y has the seeds alone
   int64_t nodes_per_hop[kMaxHops + 1];  // [0]: seeds, then nodes first reached in each hop
   int64_t edges_per_hop[kMaxHops];
-  uint64_t x_offset;           // feature dtype [padded(num_nodes), feature_dim]; first, so that it stays where it is
+  // Feature dtype [padded(num_nodes), feature_dim]; first, so that it stays where it is. Nothing where the header has
+  // rows_in_place: row i of the batch is row n_id[i] of those.
+  uint64_t x_offset;
   uint64_t n_id_offset;        // int64 [num_nodes]
   uint64_t input_id_offset;    // int64 [num_seeds], positions in the seed set
-  uint64_t y_offset;           // label_dtype [num_nodes], or [num_nodes, label_width]
+  uint64_t y_offset;           // label_dtype [num_nodes or num_seeds], or [the same, label_width]
   uint64_t edge_index_offset;  // int64 [2, num_edges], row 0 source, row 1 target, batch-local
   // int64 [num_targets + 1], first edge of each target; targets are all nodes but those first reached in the last hop
   uint64_t indptr_offset;
@@ -152,6 +154,12 @@ struct ChannelHeader {
   int64_t label_width;        // labels of a node; 0: one, and y has one dimension
   uint32_t with_e_id;         // 1: batches have e_id
   uint32_t with_edge_weight;  // 1: batches have edge_weight
+
+  // All feature rows, where the trainer reads them itself: on the CPU the data set's file, on a GPU memory of that GPU.
+  uint32_t rows_in_place;  // 0: slots have the rows of their batches
+  int64_t num_rows;
+  int64_t row_stride_bytes;
+  alignas(8) unsigned char rows_handle[64];  // cudaIpcMemHandle_t
 
   // Who is there.
   Party sampler;

@@ -46,7 +46,7 @@ std::size_t lay_out(const BatchShape& shape, Batch& batch) {
   batch.x_offset = place(shape.row_bytes * padded(shape.num_nodes));
   batch.n_id_offset = place(8 * shape.num_nodes);
   batch.input_id_offset = place(8 * shape.num_seeds);
-  batch.y_offset = place(shape.label_bytes * shape.num_nodes);
+  batch.y_offset = place(shape.label_bytes * (shape.labels_of_seeds ? shape.num_seeds : shape.num_nodes));
   batch.edge_index_offset = place(16 * shape.num_edges);
   batch.indptr_offset = place(8 * (shape.num_targets + 1));
   batch.e_id_offset = shape.with_e_id ? place(8 * shape.num_edges) : 0;
@@ -82,6 +82,19 @@ Publisher::Publisher(std::filesystem::path folder, const ChannelOptions& options
 }
 
 Publisher::~Publisher() = default;
+
+void Publisher::share_rows(const RowsInPlace& rows) {
+  header().rows_in_place = 1;
+  header().num_rows = rows.num_rows;
+  header().row_stride_bytes = rows.stride_bytes;
+#ifdef COHORT_WITH_CUDA
+  if (header().device == DeviceKind::kCpu) return;
+  cudaIpcMemHandle_t handle;
+  base::cuda_check(cudaIpcGetMemHandle(&handle, const_cast<std::byte*>(rows.data)), "share the feature rows");
+  static_assert(sizeof handle == sizeof header().rows_handle);
+  std::memcpy(header().rows_handle, &handle, sizeof handle);
+#endif
+}
 
 void Publisher::announce() {
   set_stage(Stage::kIdle);

@@ -42,6 +42,14 @@ struct BatchShape {
   bool with_e_id = false;
   int64_t label_bytes = 8;  // of a node
   bool with_edge_weight = false;
+  bool labels_of_seeds = false;
+};
+
+// All feature rows of a data set, [num_rows], where the trainer is to read them itself.
+struct RowsInPlace {
+  const std::byte* data = nullptr;  // in memory of the channel's GPU; unused on the CPU, where the data set has them
+  int64_t num_rows = 0;
+  int64_t stride_bytes = 0;
 };
 
 // Sets the offsets of `batch` for this shape; returns the slot bytes needed.
@@ -54,6 +62,9 @@ class Publisher {
   ~Publisher();
   Publisher(const Publisher&) = delete;
   Publisher& operator=(const Publisher&) = delete;
+
+  // Slots have no feature rows. To be called before announce(); the rows stay where they are as long as the channel.
+  void share_rows(const RowsInPlace& rows);
 
   // Makes the channel visible: from now on the sampler is ready.
   void announce();

@@ -20,11 +20,13 @@ bool lies_in_slot(const ChannelHeader& header, const Slot& slot) {
     if (offset > slot.bytes || count < 0) return false;
     return bytes_each == 0 || static_cast<uint64_t>(count) <= (slot.bytes - offset) / bytes_each;
   };
-  const uint64_t row_bytes = static_cast<uint64_t>(header.feature_dim) * bytes_of(header.feature_dtype);
+  const uint64_t row_bytes =
+      header.rows_in_place ? 0 : static_cast<uint64_t>(header.feature_dim) * bytes_of(header.feature_dtype);
   const auto labels = static_cast<uint64_t>(header.label_width > 0 ? header.label_width : 1);
   return batch.num_hops >= 0 && batch.num_hops <= kMaxHops && batch.indptr_offset <= slot.bytes &&
          fits(batch.x_offset, batch.num_nodes, row_bytes) && fits(batch.n_id_offset, batch.num_nodes, 8) &&
-         fits(batch.y_offset, batch.num_nodes, labels * bytes_of(header.label_dtype)) &&
+         fits(batch.y_offset, batch.labels_of_seeds ? batch.num_seeds : batch.num_nodes,
+              labels * bytes_of(header.label_dtype)) &&
          fits(batch.input_id_offset, batch.num_seeds, 8) && fits(batch.edge_index_offset, batch.num_edges, 16) &&
          fits(batch.e_id_offset, batch.num_edges, header.with_e_id ? 8 : 0) &&
          fits(batch.edge_weight_offset, batch.num_edges, header.with_edge_weight ? 4 : 0);
@@ -59,7 +61,26 @@ Subscriber::Subscriber(std::filesystem::path folder)
 #endif
 }
 
-Subscriber::~Subscriber() { channel::set_stage(shared().trainer, Stage::kEnded); }
+Subscriber::~Subscriber() {
+#ifdef COHORT_WITH_CUDA
+  if (rows_) cudaIpcCloseMemHandle(rows_);
+#endif
+  channel::set_stage(shared().trainer, Stage::kEnded);
+}
+
+const std::byte* Subscriber::rows() {
+  base::require(header().rows_in_place != 0 && header().device == DeviceKind::kCuda, "rows in the memory of a GPU");
+#ifdef COHORT_WITH_CUDA
+  if (rows_) return static_cast<const std::byte*>(rows_);
+  choose_gpu();
+  cudaIpcMemHandle_t handle;
+  std::memcpy(&handle, header().rows_handle, sizeof handle);
+  base::cuda_check(cudaIpcOpenMemHandle(&rows_, handle, cudaIpcMemLazyEnablePeerAccess), "open the feature rows");
+  return static_cast<const std::byte*>(rows_);
+#else
+  return nullptr;
+#endif
+}
 
 uint64_t Subscriber::request(Request request) {
   if (!wait_for(shared().requests_free, shared().stop, header().sampler, "sampler")) {

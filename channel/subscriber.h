@@ -46,6 +46,9 @@ class Subscriber {
   // Gives the slot back. On a GPU the work already put on `stream` may still read it. Safe from any thread.
   void release(int slot, void* stream);
 
+  // All feature rows, in memory of the channel's GPU, where the header has rows_in_place; valid as long as this.
+  const std::byte* rows();
+
   const ChannelHeader& header() const { return *reinterpret_cast<const ChannelHeader*>(file_.data()); }
   // CUDA's number for the channel's GPU in this process; 0 on the CPU.
   int ordinal() const { return ordinal_; }
@@ -65,6 +68,7 @@ class Subscriber {
   std::unique_ptr<SlotViewer> memory_;
 #ifdef COHORT_WITH_CUDA
   std::vector<base::Event> drained_;
+  void* rows_ = nullptr;  // opened
 #endif
   int ordinal_ = 0;
   std::mutex release_mutex_;

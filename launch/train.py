@@ -86,6 +86,13 @@ def add_train_options(parser: argparse.ArgumentParser) -> None:
         default="on",
         help="on (default): with one GPU, steps are captured once and replayed, at a fraction of the host's time",
     )
+    parser.add_argument(
+        "--in-place",
+        choices=["on", "off"],
+        default="on",
+        help="on (default): sage and gcn read float32 features where they are, without a copy of a batch's rows, on a"
+        " GPU whose cache has room for all of them raw (and that has the topology), and on the CPU",
+    )
     add_partition_option(parser, "each clique of GPUs trains on the seeds of its own part, and caches for them")
     parser.add_argument(
         "--out", type=Path, help="folder for results and logs, in place of an earlier run's (default runs/NAME-TIME)"
@@ -203,9 +210,17 @@ def train(args: argparse.Namespace) -> int:
         "trainer": trainer,
         "arguments": arguments,
     }
+    if _takes_rows_in_place(args, meta):
+        run["sampler"]["in_place"] = True
     with sole_use(_folder(out)) as inherited:
         remove_results(out)
         return run_programs(out, run, True, run["sampler"]["num_ranks"], inherited)
+
+
+def _takes_rows_in_place(args: argparse.Namespace, meta: dict) -> bool:
+    """Whether the model can read feature rows where they are; the sampler decides whether they stay there."""
+    layers = args.layers == "cohort" and args.model in ("sage", "gcn") and not args.edge_weights
+    return args.in_place == "on" and layers and meta["feature_dtype"] == "float32"
 
 
 def _go_on(args: argparse.Namespace) -> int:

@@ -35,11 +35,14 @@ struct GraphView {
   std::shared_ptr<const cache::HostRows> encoded;  // set: on the CPU rows are fetched from here
   bool coded_host_rows = false;                    // rows stay as `encoded` has them in host memory
   bool coded_slab_rows = false;                    // rows are encoded in the slabs of GPUs
+  bool rows_in_place = false;                      // the trainer reads rows itself: batches have none
   std::shared_ptr<const std::byte[]> decoded;      // keeps `features` that were decoded when the run began
 };
 
 // The same rows, as the cache takes them.
 cache::FeatureRows feature_rows(const GraphView& graph);
+// Bytes of a row in a slot: none where the trainer reads rows itself.
+inline int64_t slot_row_bytes(const GraphView& graph) { return graph.rows_in_place ? 0 : graph.row_bytes; }
 
 // Which batch.
 struct Query {
@@ -62,7 +65,7 @@ struct Counts {
 // Where the batch goes: arrays inside a slot, on the backend's device.
 struct SlotArrays {
   int64_t* n_id = nullptr;        // int64 [num_nodes]
-  std::byte* y = nullptr;         // [num_nodes, label_bytes]; null: not wanted
+  std::byte* y = nullptr;         // [num_labels, label_bytes], of the first nodes; null: not wanted
   int64_t* edge_index = nullptr;  // int64 [2, num_edges]
   int64_t* input_id = nullptr;    // int64 [num_seeds]
   std::byte* x = nullptr;         // [num_nodes, row_bytes]
@@ -71,6 +74,7 @@ struct SlotArrays {
   int64_t num_targets = 0;        // all but the last hop's nodes
   int64_t* e_id = nullptr;        // int64 [num_edges], place in the graph's indices; null: not wanted
   float* edge_weight = nullptr;   // float32 [num_edges]; null: not wanted
+  int64_t num_labels = 0;         // all nodes, or the seeds alone
 };
 
 // What it took to write a batch into its slot.
@@ -113,6 +117,9 @@ class Backend {
 
   // What the last fetch() took, once it is finished.
   virtual FetchUse fetched() = 0;
+
+  // All feature rows in the memory of the backend's GPU, where the graph has rows_in_place and there is a GPU.
+  virtual const std::byte* all_rows() const { return nullptr; }
 };
 
 // Deliberate faults and delays, for tests.

@@ -1,5 +1,7 @@
 #include "sampler/batch_writer.h"
 
+#include <algorithm>
+
 #include "base/launch.h"
 
 namespace cohort::sampler {
@@ -10,13 +12,13 @@ using base::grid_first;
 using base::grid_step;
 using base::kBlockThreads;
 
-// labels: Word [V, width].
+// labels: Word [V, width]; out_y: Word [num_labels, width].
 template <typename Word>
-__global__ void write_nodes_kernel(const int64_t* n_id, int64_t num_nodes, const Word* labels, int64_t width,
-                                   int64_t* out_n_id, Word* out_y) {
-  for (int64_t i = grid_first(); i < num_nodes * width; i += grid_step()) {
+__global__ void write_nodes_kernel(const int64_t* n_id, int64_t num_nodes, const Word* labels, int64_t num_labels,
+                                   int64_t width, int64_t* out_n_id, Word* out_y) {
+  for (int64_t i = grid_first(); i < max(num_nodes, num_labels * width); i += grid_step()) {
     const int64_t row = width == 1 ? i : i / width;
-    out_y[i] = labels[n_id[row] * width + (i - row * width)];
+    if (row < num_labels) out_y[i] = labels[n_id[row] * width + (i - row * width)];
     if (i < num_nodes) out_n_id[i] = n_id[i];
   }
 }
@@ -65,8 +67,9 @@ template <typename Word>
 void write_nodes(const SampledRef& batch, const LabelsRef& labels, const SlotArrays& slot, int max_blocks,
                  cudaStream_t stream) {
   const int64_t width = labels.row_bytes / static_cast<int64_t>(sizeof(Word));
-  write_nodes_kernel<Word><<<base::grid_for(batch.num_nodes * width, max_blocks), kBlockThreads, 0, stream>>>(
-      batch.n_id, batch.num_nodes, reinterpret_cast<const Word*>(labels.rows), width, slot.n_id,
+  const int64_t threads = std::max(batch.num_nodes, slot.num_labels * width);
+  write_nodes_kernel<Word><<<base::grid_for(threads, max_blocks), kBlockThreads, 0, stream>>>(
+      batch.n_id, batch.num_nodes, reinterpret_cast<const Word*>(labels.rows), slot.num_labels, width, slot.n_id,
       reinterpret_cast<Word*>(slot.y));
   cuda_check(cudaGetLastError(), "launch the copy of nodes");
 }

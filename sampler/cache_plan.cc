@@ -85,7 +85,7 @@ cache::PlanInput plan_input(const Options& options, const GraphView& graph, cons
                  graph.index_bytes,       rows.row_bytes,
                  rows.each_row_bytes,     rows.host_row_bytes,
                  rows.each_host_row_bytes};
-  if (options.reuse && options.device == "cuda" && options.cache_policy == "plan") {
+  if (options.reuse && options.device == "cuda" && options.cache_policy == "plan" && !graph.rows_in_place) {
     input.sizes.recent_batches = options.num_slots - 1;
     input.sizes.recent_row_bytes = graph.row_bytes;
   }

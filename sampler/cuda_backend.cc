@@ -47,10 +47,14 @@ class CudaBackend final : public Backend {
         fetch_sms_(settings.fetch_sms > 0 ? settings.fetch_sms : cache::kDefaultFetchSms),
         max_blocks_(blocks_for(num_sms_of_current_gpu())),
         sampler_(graph_.topology(), graph.num_nodes, max_blocks_),
-        rows_(graph_.pinned().rows(), graph.row_bytes,
-              {fetch_sms_, settings.order_host_rows, settings.host_bytes_per_second}) {
-    if (settings.reuse_rows) rows_.reuse_rows(graph.num_nodes);
+        rows_(graph_.pinned().rows(), slot_row_bytes(graph),
+              {fetch_sms_, settings.order_host_rows, settings.host_bytes_per_second}),
+        row_bytes_(graph.row_bytes) {
+    if (settings.reuse_rows && !graph.rows_in_place) rows_.reuse_rows(graph.num_nodes);
   }
+
+  void set_all_rows(std::shared_ptr<const cache::RowSlab> rows) { all_rows_ = std::move(rows); }
+  const std::byte* all_rows() const override { return all_rows_ ? all_rows_->region().begin : nullptr; }
 
   void set_rows(cache::SlabView view) { rows_.set_slabs(std::move(view)); }
   void set_lists(cache::CachedLists lists) {
@@ -110,12 +114,14 @@ class CudaBackend final : public Backend {
     rows_.set_num_sms(pace_.sms());
     rows_.fetch(slot.n_id, batch.num_nodes, {slot.x, slot.slot, slot.n_id}, fetching_);
     fetched_.record(fetching_);
+    fetched_nodes_ = batch.num_nodes;
   }
 
   bool finished() override { return fetched_.done(); }
 
   FetchUse fetched() override {
-    const FetchUse use{until_now(fetching_started_, fetched_), rows_.use()};
+    FetchUse use{until_now(fetching_started_, fetched_), rows_.use()};
+    if (all_rows_) use.rows[cache::kLocalTier] = {fetched_nodes_, fetched_nodes_ * row_bytes_, 0};
     pace_.learn(fetched_batch_sampled_us_, use.time);
     return use;
   }
@@ -149,8 +155,10 @@ class CudaBackend final : public Backend {
   double sampled_us_ = 0, fetched_batch_sampled_us_ = 0;  // when sampling ended
   CudaNeighborSampler sampler_;
   cache::FeatureFetch rows_;
+  int64_t row_bytes_;
+  std::shared_ptr<const cache::RowSlab> all_rows_;  // where the trainer reads rows itself
   cache::CachedLists lists_;
-  int64_t fetches_ = 0;
+  int64_t fetches_ = 0, fetched_nodes_ = 0;
   std::mt19937_64 delays_{std::random_device{}()};
 };
 
@@ -184,9 +192,16 @@ std::vector<std::unique_ptr<Backend>> make_cuda_backends(const GraphView& graph,
     cuda_check(cudaSetDevice(gpus[i]), "choose the backend's GPU");
     backends[i] = std::make_unique<CudaBackend>(graph, pinned, settings, faults);
   });
+  if (graph.rows_in_place) {
+    log.begin("filling the cache", graph.num_nodes * graph.row_bytes * static_cast<int64_t>(gpus.size()));
+    auto rows = cache::all_rows_on(gpus, *contents.rows, graph.num_nodes);
+    for (std::size_t rank = 0; rank < gpus.size(); ++rank) backends[rank]->set_all_rows(std::move(rows[rank]));
+  }
   if (contents.plan.valid()) {
     log.begin("planning the cache");
     contents.plan.wait();
+  }
+  if (contents.plan.valid() && !graph.rows_in_place) {
     log.begin("filling the cache");
     fill_caches(graph, *pinned->rows(), gpus, contents, !settings.topology_in_gpus, backends);
   }

@@ -59,6 +59,13 @@ std::size_t label_bytes(const GraphView& graph) {
   return static_cast<std::size_t>(graph.num_nodes) * static_cast<std::size_t>(graph.label_bytes);
 }
 
+// Feature rows that GPUs fetch from host memory.
+cache::FeatureRows rows_to_pin(const GraphView& graph) {
+  return graph.rows_in_place ? cache::FeatureRows{graph.row_shape, 0, nullptr, nullptr} : feature_rows(graph);
+}
+
+bool pins_coded_rows(const GraphView& graph) { return graph.coded_host_rows && !graph.rows_in_place; }
+
 void refuse_more(std::size_t needed, std::size_t free, const char* hint) {
   if (needed <= free) return;
   throw base::Error({"GPU memory", base::format_bytes(static_cast<double>(needed)),
@@ -86,7 +93,7 @@ bool topology_lies_in_gpus(const GraphView& graph, std::span<const int> gpus, To
 }
 
 int64_t PinnedGraph::bytes_of(const GraphView& graph, bool with_topology) {
-  return cache::PinnedRows::bytes_of(feature_rows(graph), graph.coded_host_rows) +
+  return cache::PinnedRows::bytes_of(rows_to_pin(graph), pins_coded_rows(graph)) +
          (with_topology ? static_cast<int64_t>(topology_bytes(graph)) : 0);
 }
 
@@ -97,7 +104,7 @@ PinnedGraph::PinnedGraph(const GraphView& graph, bool with_topology) {
     indices_ = pinned_copy(graph.indices, indices_bytes(graph));
     if (graph.edge_weights) edge_weights_ = pinned_copy(graph.edge_weights, weight_bytes(graph));
   }
-  rows_ = std::make_shared<cache::PinnedRows>(feature_rows(graph), graph.coded_host_rows);
+  rows_ = std::make_shared<cache::PinnedRows>(rows_to_pin(graph), pins_coded_rows(graph));
 }
 
 GraphOnGpu::GraphOnGpu(const GraphView& graph, std::shared_ptr<const PinnedGraph> pinned)

@@ -22,8 +22,8 @@ class PinnedGraph {
  public:
   // Host memory that it takes.
   static int64_t bytes_of(const GraphView& graph, bool with_topology);
-  // Copies the feature rows, and the topology if it is wanted. Throws Error naming need and supply of host memory
-  // before it allocates.
+  // Copies the feature rows that are fetched, and the topology if it is wanted. Throws Error naming need and supply of
+  // host memory before it allocates.
   PinnedGraph(const GraphView& graph, bool with_topology);
   const std::shared_ptr<const cache::PinnedRows>& rows() const { return rows_; }
   const std::byte* indptr() const { return indptr_.data(); }              // int64 [num_nodes + 1]

@@ -85,8 +85,8 @@ class HostBackend final : public Backend {
 #pragma omp parallel for schedule(static) if (num_nodes > kFewItems)
     for (int64_t i = 0; i < num_nodes; ++i) {
       const int64_t node = n_id_[static_cast<std::size_t>(i)];
-      if (slot.y) copy_label(node, slot.y + i * graph_.label_bytes);
-      if (graph_.encoded || graph_.row_bytes == 0) continue;  // a graph without features is sampled, too
+      if (slot.y && i < slot.num_labels) copy_label(node, slot.y + i * graph_.label_bytes);
+      if (graph_.encoded || slot_row_bytes(graph_) == 0) continue;  // a graph without features is sampled, too
       std::memcpy(slot.x + i * graph_.row_bytes, graph_.features + node * graph_.row_bytes,
                   static_cast<std::size_t>(graph_.row_bytes));
     }

@@ -67,10 +67,9 @@ struct Encoded {
 };
 
 // Rows that all lie in the memory of each GPU are left raw there: those want fewer SMs.
-bool caches_hold_all(const dataset::Dataset& data, const Options& options) {
-  const auto row_bytes = static_cast<int64_t>(data.feature_row_bytes());
+bool caches_hold_all(int64_t num_nodes, int64_t row_bytes, const Options& options) {
   return has_cache(options) && std::ranges::all_of(options.cache_bytes, [&](int64_t bytes) {
-           return cache::holds_all_raw_rows(bytes, data.num_nodes(), row_bytes);
+           return cache::holds_all_raw_rows(bytes, num_nodes, row_bytes);
          });
 }
 
@@ -78,8 +77,10 @@ Encoded encoded_where(const dataset::Dataset& data, const Options& options) {
   if (options.compress == "none") return {};
   if (options.compress == "cache") return {false, true};
   const bool is_auto = options.compress == "auto";
-  if (!data.encoded_rows().empty())
-    return {true, is_auto ? !caches_hold_all(data, options) : options.compress == "both"};
+  if (!data.encoded_rows().empty()) {
+    const auto row_bytes = static_cast<int64_t>(data.feature_row_bytes());
+    return {true, is_auto ? !caches_hold_all(data.num_nodes(), row_bytes, options) : options.compress == "both"};
+  }
   if (is_auto) return {};
   throw base::Error({"--compress " + options.compress, "a data set with encoded rows", data.folder().string(),
                      "encode them with: cohort dataset prepare " + data.folder().string()});
@@ -152,6 +153,31 @@ GraphView view_of(const dataset::Dataset& data, const Options& options, const St
   return graph;
 }
 
+#ifdef COHORT_WITH_CUDA
+namespace {
+
+int64_t most_cache_bytes(const Options& options) {
+  return has_cache(options) ? *std::ranges::max_element(options.cache_bytes) : 0;
+}
+
+bool topology_in_gpus(const GraphView& graph, const Options& options) {
+  return topology_lies_in_gpus(graph, options.gpus, place_of(options.topology), most_cache_bytes(options));
+}
+
+}  // namespace
+#endif
+
+bool rows_lie_in_place(const GraphView& graph, const Options& options) {
+  if (!options.in_place || graph.row_bytes == 0) return false;
+  if (options.device == "cpu") return graph.features && !graph.decoded && !graph.encoded;
+#ifdef COHORT_WITH_CUDA
+  return !graph.coded_slab_rows && caches_hold_all(graph.num_nodes, graph.row_bytes, options) &&
+         topology_in_gpus(graph, options);
+#else
+  return false;
+#endif
+}
+
 std::future<void> verify_rows(const dataset::Dataset& data) {
   return std::async(std::launch::async, [&data] { open_encoded(data, true); });
 }
@@ -183,9 +209,8 @@ namespace {
 
 std::vector<std::unique_ptr<Backend>> backends_on_gpus(const Options& options, const GraphView& graph,
                                                        const StartLog& log) {
-  const int64_t cache_bytes = has_cache(options) ? *std::ranges::max_element(options.cache_bytes) : 0;
   CudaSettings settings;
-  settings.topology_in_gpus = topology_lies_in_gpus(graph, options.gpus, place_of(options.topology), cache_bytes);
+  settings.topology_in_gpus = topology_in_gpus(graph, options);
   settings.fetch_sms = options.fetch_sms;
   settings.order_host_rows = options.order == "address";
   settings.reuse_rows = options.reuse;
@@ -193,8 +218,8 @@ std::vector<std::unique_ptr<Backend>> backends_on_gpus(const Options& options, c
   if (!has_cache(options)) return make_cuda_backends(graph, options.gpus, settings, {}, options.faults, log);
   const cache::SlabRows rows(feature_rows(graph), graph.coded_slab_rows);
   auto plan = std::async(std::launch::async, [&] {
-    return *plan_cache(options, graph, rank_cliques(options), RowBytes(graph, rows).stored(),
-                       !settings.topology_in_gpus);
+    const auto cliques = graph.rows_in_place ? cache::cliques_named("none", options.num_ranks) : rank_cliques(options);
+    return *plan_cache(options, graph, cliques, RowBytes(graph, rows).stored(), !settings.topology_in_gpus);
   });
   return make_cuda_backends(graph, options.gpus, settings, {plan.share(), &rows}, options.faults, log);
 }

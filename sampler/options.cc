@@ -191,6 +191,7 @@ Options read_options(const std::filesystem::path& run_json) {
   members.read("num_slots", options.num_slots);
   members.read("fetch_sms", options.fetch_sms);
   members.read("reuse", options.reuse);
+  members.read("in_place", options.in_place);
   members.read("seed", options.seed);
   members.read("edge_ids", options.edge_ids);
   members.read("edge_weights", options.edge_weights);

@@ -25,6 +25,7 @@ struct Options {
   int fetch_sms = 0;   // GPU: SMs that fetch rows; 0: a default
   bool reuse = false;  // GPU: copy rows that other slots hold; who reads slots must not change them
   uint64_t seed = 0;
+  bool in_place = false;      // batches may go without feature rows, where the trainer can read them all where they are
   bool edge_ids = false;      // batches say which edges of the data set they have
   bool edge_weights = false;  // batches have the weights of their edges
 

@@ -33,7 +33,8 @@ SlotArrays arrays_of(int slot, std::byte* data, const channel::Batch& batch) {
           reinterpret_cast<int64_t*>(data + batch.indptr_offset),
           num_targets(batch),
           batch.e_id_offset == 0 ? nullptr : reinterpret_cast<int64_t*>(data + batch.e_id_offset),
-          batch.edge_weight_offset == 0 ? nullptr : reinterpret_cast<float*>(data + batch.edge_weight_offset)};
+          batch.edge_weight_offset == 0 ? nullptr : reinterpret_cast<float*>(data + batch.edge_weight_offset),
+          batch.labels_of_seeds ? batch.num_seeds : batch.num_nodes};
 }
 
 channel::Batch describe(const channel::Request& request, const Schedule& schedule, uint64_t step,
@@ -46,6 +47,7 @@ channel::Batch describe(const channel::Request& request, const Schedule& schedul
   batch.num_edges = counts.num_edges;
   batch.num_seeds = counts.nodes_per_hop[0];
   batch.num_hops = request.num_hops;
+  batch.labels_of_seeds = request.labels_of_seeds;
   std::copy(counts.nodes_per_hop.begin(), counts.nodes_per_hop.end(), batch.nodes_per_hop);
   std::copy(counts.edges_per_hop.begin(), counts.edges_per_hop.end(), batch.edges_per_hop);
   return batch;
@@ -137,7 +139,7 @@ void Pipeline::build_batch(int slot, Pass& pass, uint64_t step) {
   publisher_.set_stage(Stage::kFetching, number);
   channel::Batch batch = describe(request, pass.schedule, step, counts);
   const std::size_t bytes =
-      lay_out(shape_of(counts.num_nodes, counts.num_edges, batch.num_seeds, num_targets(batch)), batch);
+      lay_out(shape_of(request, counts.num_nodes, counts.num_edges, batch.num_seeds, num_targets(batch)), batch);
   std::byte* data = publisher_.memory(slot, bytes, slot_bytes_to_ask(request, bytes));
   const base::ProfilerRange range("fetch", step);
   backend_.before_fetch([&](void* stream) { publisher_.wait_drained(slot, stream); });
@@ -159,10 +161,17 @@ void Pipeline::publish_empty(int slot, const channel::Request& request, const Sc
   publisher_.publish(slot, describe(request, schedule, step, none));
 }
 
-channel::BatchShape Pipeline::shape_of(int64_t num_nodes, int64_t num_edges, int64_t num_seeds,
-                                       int64_t num_targets) const {
-  return {num_nodes,   num_edges,         num_seeds,          graph_.row_bytes,
-          num_targets, options_.edge_ids, graph_.label_bytes, graph_.edge_weights != nullptr};
+channel::BatchShape Pipeline::shape_of(const channel::Request& request, int64_t num_nodes, int64_t num_edges,
+                                       int64_t num_seeds, int64_t num_targets) const {
+  return {num_nodes,
+          num_edges,
+          num_seeds,
+          slot_row_bytes(graph_),
+          num_targets,
+          options_.edge_ids,
+          graph_.label_bytes,
+          graph_.edge_weights != nullptr,
+          request.labels_of_seeds != 0};
 }
 
 std::size_t Pipeline::slot_bytes_to_ask(const channel::Request& request, std::size_t needed_bytes) const {
@@ -170,7 +179,7 @@ std::size_t Pipeline::slot_bytes_to_ask(const channel::Request& request, std::si
   if (bound.num_edges >= 0) {
     channel::Batch unused{};
     const std::size_t worst =
-        lay_out(shape_of(bound.num_nodes, bound.num_edges, request.batch_size, bound.num_targets), unused);
+        lay_out(shape_of(request, bound.num_nodes, bound.num_edges, request.batch_size, bound.num_targets), unused);
     if (worst <= kWorstCaseSlotBytes) return std::max(worst, needed_bytes);
   }
   return needed_bytes + needed_bytes / 4;

@@ -35,6 +35,7 @@ void Ranks::serve() {
     log_.begin("checking the edges", static_cast<int64_t>(data_.indptr().size_bytes() + data_.indices().bytes()));
     dataset::demand_in_range(data_);
     graph_ = view_of(data_, options_, log_);
+    graph_.rows_in_place = rows_lie_in_place(graph_, options_);
     std::future<void> verified;  // reads the pages that are copied meanwhile
     if (graph_.encoded) verified = verify_rows(data_);
     if (options_.device == "cpu") plan_only();
@@ -44,13 +45,22 @@ void Ranks::serve() {
       verified.get();
     }
     log_.end();
-    for (const auto& publisher : publishers_) publisher->announce();
+    announce(backends);
   } catch (const std::exception& error) {
     leave_error(0, error.what());
     throw;
   }
   serve_all(backends);
   if (failure_) std::rethrow_exception(failure_);
+}
+
+void Ranks::announce(const std::vector<std::unique_ptr<Backend>>& backends) {
+  for (std::size_t rank = 0; rank < publishers_.size(); ++rank) {
+    const std::byte* rows = backends[rank]->all_rows();
+    const int64_t stride = rows ? cache::raw_row_stride(graph_.row_bytes) : graph_.row_bytes;
+    if (graph_.rows_in_place) publishers_[rank]->share_rows({rows, graph_.num_nodes, stride});
+    publishers_[rank]->announce();
+  }
 }
 
 void Ranks::plan_only() const {

@@ -31,6 +31,8 @@ class Ranks {
  private:
   // The CPU has no memory but the host's: the cache is planned and told of, and then everything is read from there.
   void plan_only() const;
+  // Makes the channels visible.
+  void announce(const std::vector<std::unique_ptr<Backend>>& backends);
   void serve_all(std::vector<std::unique_ptr<Backend>>& backends);
   // On the rank's thread, with its share of the cores.
   void serve_rank(std::size_t rank, Backend& backend);

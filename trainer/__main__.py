@@ -82,8 +82,9 @@ def _train(source, run: dict, out: Path, stop: StopRequest, loaded_at: float) ->
     ranks = Ranks(Place(source.rank, source.num_ranks), source.device, Path(run["sampler"]["channel"]) / "store")
     checkpoint = CheckpointFile(out / NAME, identity_of(run))
     links = run["sampler"].get("bytes_per_second")
-    trainer = Trainer(options, source, ranks, splits, out, links, checkpoint, stop)
+    trainer = Trainer(options, source, ranks, splits, out, links, checkpoint, stop, source.all_rows(dataset))
     trainer.start = run["began"], loaded_at
+    trainer.report.rows_in_place = trainer.all_rows is not None
     trainer.report.time_sliced = run.get("time_sliced", False)
     expected = predicted(run["sampler"])
     trainer.report.cache = None if expected is None else {"predicted": expected, "measured": []}

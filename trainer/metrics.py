@@ -204,6 +204,7 @@ class RunReport:
     device: str = ""
     num_ranks: int = 1
     time_sliced: bool = False
+    rows_in_place: bool = False  # batches had no features of their own: the model read those of the data set
     epochs: list[EpochReport] = field(default_factory=list)
     bytes: dict = field(default_factory=lambda: {"host": 0, "peer": 0, "local": 0, "recent": 0})
 

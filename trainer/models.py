@@ -9,6 +9,7 @@ import cohort.nn
 from cohort.base.errors import CohortError
 from cohort.nn.activation import Activation
 from cohort.nn.block import Block, block_of
+from cohort.nn.inputs import is_placed
 
 GAT_HEADS = 4
 LAYERS = {"cohort": cohort.nn, "pyg": pyg}
@@ -77,8 +78,9 @@ class SampledGNN(nn.Module):
         for i, layer in enumerate(self.layers):
             if isinstance(edge_index, list):
                 edges = edge_index[i]
-                x = _first_rows(x, edges.num_sources)
-                x = (x, x[: edges.num_targets]) if self.two_sided else x
+                if not is_placed(edges):  # where they are, x has rows of others, too
+                    x = _first_rows(x, edges.num_sources)
+                    x = (x, x[: edges.num_targets]) if self.two_sided else x
             elif num_sampled_nodes is not None:
                 hops = len(num_sampled_edges) - i  # whose edges this layer still needs
                 x = _first_rows(x, sum(num_sampled_nodes[: hops + 1]))

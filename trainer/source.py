@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,8 @@ from torch_geometric.data import Data
 
 from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
-from cohort.nn.block import keep_offsets
+from cohort.dataset import open as open_dataset
+from cohort.nn.block import Block, keep_offsets
 from cohort.trainer import _native
 
 
@@ -57,6 +59,7 @@ class BatchSource:
         self.folder = Path(folder)
         self.limit_seconds = limit_seconds
         self.rank, self.num_ranks = rank, num_ranks
+        self.labels_of_seeds = False  # of the passes asked for from now on: y has the seeds alone
         self.sampler_sms = 0  # of the passes asked for from now on: what the sampler has for itself, 0: all are shared
         self._receiver = _native.Receiver(str(folder))
         self._groups: list[list[int]] = []  # of each seed set, how many seeds its groups have
@@ -110,6 +113,7 @@ class BatchSource:
             batch_size=batch_size,
             fanout=list(fanout),
             sampler_sms=self.sampler_sms,
+            labels_of_seeds=self.labels_of_seeds,
         )
         return Pass(number, max(0, -(-num_batches // self.num_ranks) - done))
 
@@ -143,6 +147,16 @@ class BatchSource:
         self.first_batch_at = self.first_batch_at or time.monotonic()
         return slot
 
+    def all_rows(self, dataset: Path) -> torch.Tensor | None:
+        """All feature rows [num_nodes, dim] of the data set, where slots have no ``x``: row i of a batch is row n_id[i]
+        of these. In the memory of the GPU, or mapped from the data set's file. None: slots have rows."""
+        if not self._receiver.rows_in_place:
+            return None
+        if self.device.type == "cuda":
+            return self._receiver.all_rows
+        rows = open_dataset(dataset).x
+        return torch.from_numpy(np.load(rows.filename, mmap_mode="c"))  # torch wants memory that it may write to
+
     @property
     def slots_bytes(self) -> int:
         """Memory of the slots of this trainer's channel, as large as they are now."""
@@ -162,8 +176,18 @@ def edges_of(slot) -> torch.Tensor:
     return keep_offsets(slot.edge_index, _indptr_of(slot))
 
 
+def blocks_of(slot) -> list[Block]:
+    """The slot's edges, a Block a layer; the sources of the first have their rows at ``n_id`` of all rows."""
+    indptr, source = _indptr_of(slot), slot.edge_index[0]
+    nodes, edges = list(accumulate(slot.num_sampled_nodes)), accumulate(slot.num_sampled_edges)
+    hops = zip(edges, nodes[1:], nodes[:-1], strict=True)
+    blocks = [Block(indptr, source[:num_edges], *ends) for num_edges, *ends in hops]
+    blocks[-1] = replace(blocks[-1], place=slot.n_id)
+    return blocks[::-1]
+
+
 def _indptr_of(slot) -> torch.Tensor:
-    return slot.indptr if slot.num_seeds else torch.zeros(1, dtype=torch.int64, device=slot.x.device)
+    return slot.indptr if slot.num_seeds else torch.zeros(1, dtype=torch.int64, device=slot.n_id.device)
 
 
 def _batch_of(slot) -> Batch:

@@ -9,7 +9,7 @@ import gc
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import torch
@@ -47,9 +47,10 @@ class _Inputs:
     Args:
         sizes: padded.
         like: labels of any number of nodes.
+        in_place: whether the batch's nodes say where its rows are among all rows.
     """
 
-    def __init__(self, sizes: Sizes, device: torch.device, like: Tensor):
+    def __init__(self, sizes: Sizes, device: torch.device, like: Tensor, in_place: bool = False):
         def empty(count: int) -> Tensor:
             return torch.zeros(count, dtype=torch.int64, device=device)
 
@@ -58,12 +59,17 @@ class _Inputs:
         self._offsets = [empty(targets + 1) for targets in sizes.nodes[:-1]]  # by hop; of all hops up to it
         parts = zip(self._offsets, sizes.edges, sizes.nodes[1:], sizes.nodes[:-1], strict=True)
         blocks = [Block(offsets, self._source[:edges], *ends) for offsets, edges, *ends in parts]
+        self._place = empty(sizes.nodes[-1]) if in_place else None
+        blocks[-1] = replace(blocks[-1], place=self._place)
         self.blocks = blocks[::-1]  # a layer each: the first takes all hops
 
     def load(self, slot, sizes: Sizes) -> None:
         """Copies the batch of a slot, which has ``sizes``."""
         self.y.copy_(slot.y[: len(self.y)])
         self._source[: sizes.edges[-1]].copy_(slot.edge_index[0])
+        if self._place is not None:
+            self._place[: sizes.nodes[-1]].copy_(slot.n_id)
+            self._place[sizes.nodes[-1] :].fill_(-1)
         indptr = slot.indptr
         for offsets, edges, targets in zip(self._offsets, sizes.edges, sizes.nodes[:-1], strict=True):
             offsets[: targets + 1].copy_(indptr[: targets + 1])
@@ -122,10 +128,17 @@ class StepGraphs:
     Args:
         step: takes features [padded nodes, dim], a Block a layer, and the seeds' labels; what it does must depend on
             nothing else but tensors that stay where they are, and on the keys that activated() draws.
+        all_rows: features of all nodes, where batches have none of their own: the step takes these, and the first
+            Block says where the batch's are.
     """
 
-    def __init__(self, step: Callable[[Tensor, list[Block], Tensor], None], device: torch.device):
-        self._step, self._device = step, device
+    def __init__(
+        self,
+        step: Callable[[Tensor, list[Block], Tensor], None],
+        device: torch.device,
+        all_rows: Tensor | None = None,
+    ):
+        self._step, self._device, self._all_rows = step, device, all_rows
         self._inputs: dict[Sizes, _Inputs] = {}
         self._graphs: dict[tuple, torch.cuda.CUDAGraph] = {}
         self._keys = GraphKeys(device)
@@ -136,11 +149,12 @@ class StepGraphs:
         """The step on the batch in a slot, whose features' last rows, which nobody has filled, become zeros."""
         sizes = Sizes.of(slot)
         padded = sizes.padded()
-        x = slot.padded_x
-        if x.shape[0] > sizes.nodes[-1]:
+        in_place = self._all_rows is not None
+        x = self._all_rows if in_place else slot.padded_x
+        if not in_place and x.shape[0] > sizes.nodes[-1]:
             x[sizes.nodes[-1] :].zero_()
         if padded not in self._inputs:
-            self._inputs[padded] = _Inputs(padded, self._device, slot.y)
+            self._inputs[padded] = _Inputs(padded, self._device, slot.y, in_place)
         inputs = self._inputs[padded]
         inputs.load(slot, sizes)
         graph = self._graph_of(x, padded, inputs)

@@ -84,6 +84,7 @@ class Trainer:
         bytes_per_second: what links to GPU memory, peers and the host give; None: unknown.
         checkpoint: where to write what ``resume()`` takes up; None: nowhere.
         stop: how the trainer hears that it is to end.
+        all_rows: the data set's features, where batches have none (see BatchSource.all_rows).
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class Trainer:
         bytes_per_second: list[float] | None = None,
         checkpoint: CheckpointFile | None = None,
         stop: StopRequest | None = None,
+        all_rows: torch.Tensor | None = None,
     ):
         self.options, self.source, self.ranks, self.out = options, source, ranks, out
         self.targets = targets_of(options.targets)
@@ -103,6 +105,7 @@ class Trainer:
         self.agreement = Agreement(source.device, self.stop)
         self.quiet = options.quiet or ranks.rank > 0
         self.device = source.device
+        source.labels_of_seeds = True
         own = {"train": seeds_by_rank(splits["train"], **options.partition)} if options.partition else {}
         self.seed_sets = {name: source.add_seeds(*own.get(name, (ids,))) for name, ids in splits.items()}
         self.sizes = {name: len(ids) for name, ids in splits.items()}
@@ -119,6 +122,7 @@ class Trainer:
             options.dropout,
             options.layers,
         ).to(self.device)
+        self.all_rows = all_rows
         ranks.spread(self.model)
         if ranks.rank > 0:  # the same weights everywhere, but a dropout of its own
             torch.manual_seed(options.seed + ranks.rank)
@@ -254,7 +258,7 @@ class Trainer:
         return self._step_of(model, adam(model, self.device, self.options.lr, self.options.weight_decay))
 
     def _scores_of(self, model: torch.nn.Module) -> Scores:
-        return Scores(model, self.options.amp, keep_half=self.options.layers == "cohort")
+        return Scores(model, self.options.amp, self.options.layers == "cohort", self.all_rows)
 
     def _choose_sampler_sms(self) -> None:
         """Tries how many SMs the sampler needs, on the first batches; all ranks take the same."""

@@ -6,7 +6,7 @@ from torch import Tensor
 from cohort.nn.block import Block
 from cohort.trainer.models import model_input
 from cohort.trainer.ranks import StepSums
-from cohort.trainer.source import edges_of
+from cohort.trainer.source import blocks_of, edges_of
 from cohort.trainer.step_graphs import ReplayedWork, StepGraphs
 from cohort.trainer.targets import CLASSES, Targets
 
@@ -24,15 +24,25 @@ class Scores:
         model: a SampledGNN, or what wraps one.
         amp: under autocast to bfloat16.
         keep_half: features of 16 bits go in as they are under autocast.
+        all_rows: float32 [num_nodes, dim], which slots name by n_id instead of having rows; None: they have.
     """
 
-    def __init__(self, model: torch.nn.Module, amp: bool = False, keep_half: bool = False):
-        self.model, self._amp, self._keep_half = model, amp, amp and keep_half
+    def __init__(
+        self, model: torch.nn.Module, amp: bool = False, keep_half: bool = False, all_rows: Tensor | None = None
+    ):
+        self.model, self.all_rows = model, all_rows
+        self._amp, self._keep_half = amp, amp and keep_half
 
     def of_slot(self, slot) -> Tensor:
         """float32 [seeds, num_classes]"""
-        sizes = slot.num_sampled_nodes, slot.num_sampled_edges
-        return self(slot.x, edges_of(slot), slot.num_seeds, *sizes, *_weights_of(slot))
+        x, edges, *others = self.inputs_of(slot)
+        return self(x, edges, slot.num_seeds, *others)
+
+    def inputs_of(self, slot) -> tuple:
+        """What the model takes of the batch in a slot: features, edges and, where edges are a tensor, sizes."""
+        if self.all_rows is not None:
+            return self.all_rows, blocks_of(slot)
+        return slot.x, edges_of(slot), slot.num_sampled_nodes, slot.num_sampled_edges, *_weights_of(slot)
 
     def __call__(self, x: Tensor, edges: Tensor | list[Block], num_seeds: int, *sizes: list[int] | Tensor) -> Tensor:
         """float32 [num_seeds, num_classes]; for the arguments see SampledGNN."""
@@ -76,7 +86,7 @@ class TrainStep:
         self.loss_sum = torch.zeros((), device=device)
         self.num_labelled = torch.zeros((), device=device)
         self._graphs_of = graphs_of
-        self._graphs = StepGraphs(self._run, device) if graphs_of else None
+        self._graphs = StepGraphs(self._run, device, scores.all_rows) if graphs_of else None
         self._finish = ReplayedWork(self._take_sums, device) if graphs_of else self._take_sums
 
     def reset(self, loss_sum: float = 0.0, num_labelled: float = 0.0) -> None:
@@ -89,8 +99,8 @@ class TrainStep:
         if self._graphs and slot.num_seeds == self._graphs_of:
             self._graphs(slot)
         else:
-            sizes = slot.num_sampled_nodes, slot.num_sampled_edges
-            self._run(slot.x, edges_of(slot), slot.y[: slot.num_seeds], *sizes, *_weights_of(slot))
+            x, edges, *others = self._scores.inputs_of(slot)
+            self._run(x, edges, slot.y[: slot.num_seeds], *others)
         if self._sums:
             self._sums.add_up()
             self._finish()

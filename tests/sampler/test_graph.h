@@ -109,7 +109,8 @@ struct HostBatch {
             indptr.data(),
             num_targets(),
             edge_ids ? e_id.data() : nullptr,
-            edge_weight.empty() ? nullptr : edge_weight.data()};
+            edge_weight.empty() ? nullptr : edge_weight.data(),
+            counts.num_nodes};
   }
 };
 

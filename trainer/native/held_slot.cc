@@ -5,6 +5,16 @@
 #include "base/check.h"
 
 namespace cohort::trainer {
+namespace {
+
+std::pair<int32_t, int32_t> device_of(const channel::Subscriber& subscriber) {
+  constexpr int32_t kDlCpu = 1, kDlCuda = 2;
+  const bool on_gpu = subscriber.header().device == channel::DeviceKind::kCuda;
+  return {on_gpu ? kDlCuda : kDlCpu, subscriber.ordinal()};
+}
+
+}  // namespace
+
 HeldSlot::~HeldSlot() {
   try {
     subscriber_->release(held_.slot, stream_);
@@ -13,11 +23,14 @@ HeldSlot::~HeldSlot() {
   }
 }
 
-std::pair<int32_t, int32_t> HeldSlot::dlpack_device() const {
-  constexpr int32_t kDlCpu = 1, kDlCuda = 2;
-  const bool on_gpu = subscriber_->header().device == channel::DeviceKind::kCuda;
-  return {on_gpu ? kDlCuda : kDlCpu, subscriber_->ordinal()};
+void HeldSlot::require_rows() const {
+  if (!subscriber_->header().rows_in_place) return;
+  throw base::Error(
+      {"x of a batch", "a sampler that fetches rows", "rows that stay in place", "use n_id and all_rows"});
 }
+
+std::pair<int32_t, int32_t> HeldSlot::dlpack_device() const { return device_of(*subscriber_); }
+std::pair<int32_t, int32_t> Receiver::dlpack_device() const { return device_of(*subscriber_); }
 
 Receiver::Receiver(const std::string& folder) : subscriber_(std::make_shared<channel::Subscriber>(folder)) {}
 

@@ -31,6 +31,7 @@ class HeldSlot {
   int64_t label_width() const { return subscriber_->header().label_width; }  // 0: y has one dimension
   bool has_e_id() const { return subscriber_->header().with_e_id != 0; }
   bool has_edge_weight() const { return subscriber_->header().with_edge_weight != 0; }
+  void require_rows() const;  // throws base::Error where rows stay in place
   // DLPack's device type and ordinal.
   std::pair<int32_t, int32_t> dlpack_device() const;
 
@@ -54,6 +55,10 @@ class Receiver {
   void leave() { subscriber_->leave(); }
   void set_idle() { subscriber_->set_stage(channel::Stage::kIdle); }
   void fail(const std::string& text) { subscriber_->leave_error(text.c_str()); }
+  bool rows_in_place() const { return header().rows_in_place != 0; }
+  const std::byte* all_rows() { return subscriber_->rows(); }  // in memory of the GPU
+  const channel::ChannelHeader& header() const { return subscriber_->header(); }
+  std::pair<int32_t, int32_t> dlpack_device() const;
   std::string device() const;
   int64_t slots_bytes() const;  // memory of all slots as they are now
 

@@ -6,6 +6,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <array>
 
 #include "base/check.h"
 #include "base/nanobind_errors.h"
@@ -85,6 +86,7 @@ void bind_slot(nb::module_& m) {
       .def_prop_ro("x",
                    [](nb::handle self) {
                      const auto& slot = nb::cast<HeldSlot&>(self);
+                     slot.require_rows();
                      return view(self, slot.batch().x_offset, {slot.batch().num_nodes, slot.feature_dim()},
                                  dlpack_type(slot.feature_dtype()));
                    })
@@ -92,6 +94,7 @@ void bind_slot(nb::module_& m) {
           "padded_x",
           [](nb::handle self) {
             const auto& slot = nb::cast<HeldSlot&>(self);
+            slot.require_rows();
             return view(self, slot.batch().x_offset, {channel::padded(slot.batch().num_nodes), slot.feature_dim()},
                         dlpack_type(slot.feature_dtype()));
           },
@@ -117,8 +120,9 @@ void bind_slot(nb::module_& m) {
                      const auto& slot = nb::cast<HeldSlot&>(self);
                      const auto dtype = dlpack_type(slot.label_dtype());
                      const auto& batch = slot.batch();
-                     if (slot.label_width() == 0) return view(self, batch.y_offset, {batch.num_nodes}, dtype);
-                     return view(self, batch.y_offset, {batch.num_nodes, slot.label_width()}, dtype);
+                     const int64_t count = batch.labels_of_seeds ? batch.num_seeds : batch.num_nodes;
+                     if (slot.label_width() == 0) return view(self, batch.y_offset, {count}, dtype);
+                     return view(self, batch.y_offset, {count, slot.label_width()}, dtype);
                    })
       .def_prop_ro("input_id",
                    [](nb::handle self) {
@@ -151,7 +155,8 @@ void bind_slot(nb::module_& m) {
 }
 
 uint64_t request(Receiver& receiver, uint32_t seed_set, uint64_t epoch, uint64_t first_step, uint64_t step_stride,
-                 bool shuffle, uint32_t batch_size, const std::vector<int32_t>& fanout, int32_t sampler_sms) {
+                 bool shuffle, uint32_t batch_size, const std::vector<int32_t>& fanout, int32_t sampler_sms,
+                 bool labels_of_seeds) {
   if (fanout.empty() || fanout.size() > channel::kMaxHops) {
     throw base::Error(
         {"num_neighbors", "1 to " + std::to_string(channel::kMaxHops) + " hops", std::to_string(fanout.size()), ""});
@@ -166,6 +171,7 @@ uint64_t request(Receiver& receiver, uint32_t seed_set, uint64_t epoch, uint64_t
   request.num_hops = static_cast<int32_t>(fanout.size());
   std::copy(fanout.begin(), fanout.end(), request.fanout);
   request.sampler_sms = sampler_sms;
+  request.labels_of_seeds = labels_of_seeds ? 1 : 0;
   return receiver.request(request);
 }
 
@@ -185,14 +191,28 @@ HeldSlot* next(Receiver& receiver, uint64_t pass, double limit_seconds, std::uin
   return slot.release();
 }
 
+nb::ndarray<nb::pytorch> all_rows(nb::handle self) {
+  auto& receiver = nb::cast<Receiver&>(self);
+  const channel::ChannelHeader& header = receiver.header();
+  const std::byte* rows = receiver.all_rows();
+  const auto dim = static_cast<std::size_t>(header.feature_dim);
+  const std::array<std::size_t, 2> sizes = {static_cast<std::size_t>(header.num_rows), dim};
+  const nb::dlpack::dtype dtype = dlpack_type(header.feature_dtype);
+  const std::array<int64_t, 2> strides = {header.row_stride_bytes * 8 / dtype.bits, 1};
+  const auto [device, ordinal] = receiver.dlpack_device();
+  return nb::ndarray<nb::pytorch>(const_cast<std::byte*>(rows), 2, sizes.data(), self, strides.data(), dtype, device,
+                                  ordinal);
+}
+
 void bind_receiver(nb::module_& m) {
   nb::class_<Receiver>(m, "Receiver", "The trainer's end of the channel in a folder.")
       .def(nb::init<const std::string&>(), nb::arg("folder"))
       .def("request", &request, nb::arg("seed_set"), nb::arg("epoch"), nb::arg("first_step"), nb::arg("step_stride"),
            nb::arg("shuffle"), nb::arg("batch_size"), nb::arg("fanout"), nb::arg("sampler_sms") = 0,
-           nb::call_guard<nb::gil_scoped_release>(),
+           nb::arg("labels_of_seeds") = false, nb::call_guard<nb::gil_scoped_release>(),
            "Asks for a pass over seeds-<seed_set>.npy, batches first_step, first_step + step_stride, ...; returns its "
-           "number. `sampler_sms`: the first so many SMs of the GPU are the sampler's, 0: all are shared.")
+           "number. `sampler_sms`: the first so many SMs of the GPU are the sampler's, 0: all are shared; "
+           "`labels_of_seeds`: batches need no others.")
       .def("next", &next, nb::arg("pass_number"), nb::arg("limit_seconds"), nb::arg("stream"),
            nb::rv_policy::take_ownership,
            "The next batch of the pass. `limit_seconds`: how long the sampler may stay in one stage; `stream`: handle "
@@ -203,6 +223,11 @@ void bind_receiver(nb::module_& m) {
       .def("leave", &Receiver::leave, "Ends the trainer's part; batches held stay valid.")
       .def("set_idle", &Receiver::set_idle, "Says that the trainer is between passes.")
       .def("fail", &Receiver::fail, nb::arg("text"), "Leaves the reason of the trainer's failure in the channel.")
+      .def_prop_ro("rows_in_place", &Receiver::rows_in_place,
+                   "True when slots have no x: row i of a batch is row n_id[i] of all rows.")
+      .def_prop_ro(
+          "all_rows", [](nb::handle self) { return all_rows(self); },
+          "All feature rows [num_rows, dim], in memory of the GPU; on the CPU the data set has them.")
       .def_prop_ro("device", &Receiver::device, "\"cpu\" or \"cuda:<ordinal>\".")
       .def_prop_ro("slots_bytes", &Receiver::slots_bytes, "Memory of all slots as they are now.");
 }

@@ -9,7 +9,7 @@ namespace {
 // that after ReLU and dropout.
 enum class Way { kPlain, kScaled, kDropIn };
 
-template <typename T, int kVec, Way kWay>
+template <typename T, int kVec, Way kWay, bool kPlaced = false>
 class RowSum {
  public:
   using Call = SumCall;
@@ -31,7 +31,7 @@ class RowSum {
   }
 
   __device__ Loaded load(int64_t e, int64_t index) const {
-    const auto x = load_pack<kVec>(static_cast<const T*>(call_.x) + index * call_.x_stride + column_);
+    const auto x = load_pack<kVec>(static_cast<const T*>(call_.x) + place_of(index) * call_.x_stride + column_);
     if constexpr (kWay == Way::kPlain) {
       return x;
     } else {
@@ -67,7 +67,10 @@ class RowSum {
     const bool has_own = row_ < call_.num_own;
     Pack<T, kVec> own{};
     if (has_own) {
-      own = taken_in(row_, load_pack<kVec>(static_cast<const T*>(call_.own) + row_ * call_.own_stride + column_));
+      const int64_t at = place_of(row_);
+      if (!kPlaced || at >= 0)
+        own = load_pack<kVec>(static_cast<const T*>(call_.own) + at * call_.own_stride + column_);
+      own = taken_in(row_, own);
     }
     if (call_.own_use == Own::kAdd && has_own) {
       add_pack(own, call_.own_factor ? head_factor(call_.own_factor, row_) : A{1});
@@ -84,6 +87,11 @@ class RowSum {
   }
 
  private:
+  __device__ int64_t place_of(int64_t row) const {
+    if constexpr (kPlaced) return call_.place[row];
+    return row;
+  }
+
   // What the row of x counts as.
   __device__ Pack<T, kVec> taken_in(int64_t row, Pack<T, kVec> pack) const {
     if constexpr (kWay == Way::kDropIn) {
@@ -146,10 +154,20 @@ bool can_pack(const SumCall& call, int vec) {
          packs_fit(call.own, call.own_stride, in_bytes, vec) && packs_fit(call.out, call.out_stride, out_bytes, vec);
 }
 
+// Of rows that have places.
+void sum_placed(const SumCall& call, bool is_plain, cudaStream_t stream) {
+  constexpr int kWide = 4;
+  base::require(call.dtype == Dtype::kFloat32 && call.drop.use != DropUse::kIn, "float32 rows in place, without drop");
+  if (!can_pack(call, kWide)) return launch_reduction<RowSum<float, 1, Way::kScaled, true>>(call, stream);
+  if (is_plain) return launch_reduction<RowSum<float, kWide, Way::kPlain, true>>(call, stream);
+  launch_reduction<RowSum<float, kWide, Way::kScaled, true>>(call, stream);
+}
+
 }  // namespace
 
 void run_on_gpu(const SumCall& call, cudaStream_t stream) {
   const bool is_plain = !call.block.skip_self && !call.edge_factor && !call.index_factor;
+  if (call.place) return sum_placed(call, is_plain, stream);
   with_type(call.dtype, [&]<typename T>(std::type_identity<T>) {
     if constexpr (sizeof(T) < 8) {
       constexpr int kWide = 16 / sizeof(T), kHalf = kWide / 2;

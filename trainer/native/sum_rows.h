@@ -58,6 +58,10 @@ struct SumCall {
   void* inverse_count = nullptr;  // Sum<dtype> [num_rows], 1 / max(1, number of edges) goes here; null: not wanted
   void* partial = nullptr;        // CUDA body: Sum<dtype> [max_pieces(num_edges), dim], scratch
   RowDrop drop{};
+  // int64 [rows that edges name], where x has them: row i stands for row place[i] of x, and of own, which then is x;
+  // zeros where that is below 0, which no edge may name. float32 alone, and not with DropUse::kIn. Null: row i is row
+  // i.
+  const int64_t* place = nullptr;
 };
 
 void run_on_host(const SumCall& call);

@@ -17,7 +17,8 @@ class RowSummer {
       : call_(call),
         sum_(static_cast<std::size_t>(call.dim)),
         piece_(static_cast<std::size_t>(call.dim)),
-        taken_(static_cast<std::size_t>(call.dim)) {}
+        taken_(static_cast<std::size_t>(call.dim)),
+        zeros_(call.place ? static_cast<std::size_t>(call.dim) : 0) {}
 
   void sum(int64_t row) {
     const EdgeRange range = range_of(call_.block, row);
@@ -39,6 +40,11 @@ class RowSummer {
 
   static const A* factors(const void* array, int64_t at) { return static_cast<const A*>(array) + at; }
 
+  const T* row_at(const void* rows, int64_t stride, int64_t row) const {
+    const int64_t at = call_.place ? call_.place[row] : row;
+    return at < 0 ? zeros_.data() : static_cast<const T*>(rows) + at * stride;
+  }
+
   // to[c] += factor * edge factor of c's head * from[c]
   void add_row(const T* from, A factor, const A* of_heads, A* to) const {
     const int64_t head_dim = call_.dim / call_.heads;
@@ -54,14 +60,14 @@ class RowSummer {
       if (call_.block.skip_self && index == row) continue;
       const A factor = call_.index_factor ? *factors(call_.index_factor, index) : A{1};
       const A* of_heads = call_.edge_factor ? factors(call_.edge_factor, call_.block.number(e) * call_.heads) : nullptr;
-      add_row(taken_in(index, static_cast<const T*>(call_.x) + index * call_.x_stride), factor, of_heads, to);
+      add_row(taken_in(index, row_at(call_.x, call_.x_stride, index)), factor, of_heads, to);
     }
   }
 
   void finish(int64_t row, EdgeRange range) {
     const int64_t count = range.end > range.begin ? range.end - range.begin : 1;
     const bool has_own = row < call_.num_own;
-    const T* own = has_own ? taken_in(row, static_cast<const T*>(call_.own) + row * call_.own_stride) : nullptr;
+    const T* own = has_own ? taken_in(row, row_at(call_.own, call_.own_stride, row)) : nullptr;
     if (call_.own_use == Own::kAdd && has_own) {
       add_row(own, A{1}, call_.own_factor ? factors(call_.own_factor, row * call_.heads) : nullptr, sum_.data());
     }
@@ -105,8 +111,8 @@ class RowSummer {
   }
 
   const SumCall& call_;
-  std::vector<A> sum_, piece_;  // [dim]
-  std::vector<T> taken_;        // [dim]
+  std::vector<A> sum_, piece_;    // [dim]
+  std::vector<T> taken_, zeros_;  // [dim]
 };
 
 }  // namespace

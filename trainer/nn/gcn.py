@@ -9,7 +9,16 @@ from cohort.base.errors import CohortError
 from cohort.nn import kernels, ops
 from cohort.nn.activation import Activation
 from cohort.nn.block import Block, block_of
-from cohort.nn.inputs import ELEMENT_COST, amp_dtype, limit_of_flow, materialize, require_supported, takes_pygs_way
+from cohort.nn.inputs import (
+    ELEMENT_COST,
+    amp_dtype,
+    is_placed,
+    limit_of_flow,
+    materialize,
+    require_placed_rows,
+    require_supported,
+    takes_pygs_way,
+)
 from cohort.nn.linear import linear
 
 
@@ -47,7 +56,7 @@ class GCNConv(pyg.GCNConv):
         """[targets, out_channels].
 
         Args:
-            x: [nodes, in_channels].
+            x: [nodes, in_channels]; for a Block with places all rows that it may name.
             edge_index: int64 [2, edges] of sources and targets, both nodes; or a Block.
             edge_weight: [edges]; PyG's code runs with weights, and for sparse matrices.
             activation: what becomes of ``x`` first, as part of the same pass over memory where that is possible.
@@ -57,21 +66,27 @@ class GCNConv(pyg.GCNConv):
         if edge_weight is not None or takes_pygs_way(self, edge_index):
             x = x if activation is None else activation(x)
             return super().forward(x, edge_index, edge_weight)
+        loop = 1.0 if self.add_self_loops else 0.0  # also where `improved`: PyG makes it 2 only beside weights
+        if is_placed(edge_index):
+            require_placed_rows(self, x, edge_weight is None, activation)
+            return self._of_sums(kernels.rows_of(x), edge_index, loop, None)
         num_targets = edge_index.num_targets if isinstance(edge_index, Block) else x.shape[0]
         block = block_of(edge_index, x.shape[0], num_targets)
         x = kernels.rows_of(x)
-        loop = 1.0 if self.add_self_loops else 0.0  # also where `improved`: PyG makes it 2 only beside weights
-        norm = self._norm(x, block, loop)
         sums_first = self._sums_first(block, x.shape[1])
         if activation is not None and not (sums_first and activation.fuses(x)):
             x, activation = activation(x), None
         if sums_first:
-            materialize(self.lin, x.shape[1])
-            rows = self._summed(x, block, norm, loop, amp_dtype(x), activation)
-            return linear(rows, self.lin.weight, self.bias)
+            return self._of_sums(x, block, loop, activation)
         transformed = self.lin(x)
-        out = self._summed(transformed, block, norm, loop, transformed.dtype)
+        out = self._summed(transformed, block, self._norm(x, block, loop), loop, transformed.dtype)
         return out if self.bias is None else out + self.bias
+
+    def _of_sums(self, x: Tensor, block: Block, loop: float, activation: Activation | None) -> Tensor:
+        """Rows are summed, then multiplied by the weights."""
+        materialize(self.lin, x.shape[1])
+        rows = self._summed(x, block, self._norm(x, block, loop), loop, amp_dtype(x), activation)
+        return linear(rows, self.lin.weight, self.bias)
 
     def _sums_first(self, block: Block, width: int) -> bool:
         """Whether it is less work to sum rows before they are multiplied by the weights."""
@@ -90,8 +105,8 @@ class GCNConv(pyg.GCNConv):
         drawn = activation.drawn() if activation is not None else ()
         ends = block.indptr, block.source, block.num_targets
         if norm is None:
-            return ops.gather_sum(x, None, *ends, False, ops.BESIDE_NONE, dtype, *drawn)[0]
-        return ops.gather_normalized(x, norm, *ends, loop, dtype, *drawn)[0]
+            return ops.gather_sum(x, None, *ends, False, ops.BESIDE_NONE, dtype, *drawn, place=block.place)[0]
+        return ops.gather_normalized(x, norm, *ends, loop, dtype, *drawn, place=block.place)[0]
 
     def _norm(self, x: Tensor, block: Block, loop: float) -> Tensor | None:
         """1 / sqrt(degree) of each source, 0 without edges; None: the sums are plain."""

@@ -35,6 +35,22 @@ def takes_pygs_way(layer: pyg.MessagePassing, edge_index) -> bool:
     return not plain or isinstance(edge_index, EdgeIndex) or any(getattr(layer, name) for name in _HOOKS)
 
 
+def is_placed(edge_index) -> bool:
+    """True for a Block whose sources have their rows at places of a larger ``x``."""
+    return isinstance(edge_index, Block) and edge_index.place is not None
+
+
+def require_placed_rows(layer: pyg.MessagePassing, x: Tensor, takes: bool, activation) -> None:
+    """Raises CohortError unless the layer can read rows ``x`` at places; ``takes``: whether its arguments allow it."""
+    good = isinstance(x, Tensor) and x.dtype == torch.float32 and x.dim() == 2 and not x.requires_grad
+    if takes and good and activation is None:
+        return
+    expected = "float32 rows [any, columns] without gradients or activation, and sums or means of them"
+    raise CohortError(
+        f"{type(layer).__name__} on a Block with places", expected, "another use", "gather the rows first"
+    )
+
+
 def is_prefix(part: Tensor, whole: Tensor) -> bool:
     """True when ``part`` is the first rows of ``whole``, also for gradients."""
     if part is whole:

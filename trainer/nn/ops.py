@@ -23,6 +23,7 @@ def gather_sum(
     p: float = 0.0,
     key: int = 0,
     key_at: Tensor | None = None,
+    place: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Sums (or means) of the rows of ``x`` that a target's edges bring.
 
@@ -34,6 +35,7 @@ def gather_sum(
             its row of ``own``.
         relu: rows of ``x`` go through ReLU and dropout first, see Activation.fuses(); not with BESIDE_OWN.
         p, key, key_at: of dropout.
+        place: int64 [sources], rows of ``x`` that stand for the sources, see Block; then ``x`` gets no gradient.
 
     Returns:
         out_dtype [num_targets, dim or 2 dim]; with ``mean`` 1 / (number of edges, at least 1) [num_targets], else [0];
@@ -51,6 +53,7 @@ def gather_sum(
         mean=mean,
         inverse_count=inverse_count if mean else None,
         drop=Drop(kernels.DROP_IN, kept, p, key, key_at) if relu else None,
+        place=place,
     )
     return out, inverse_count, kept
 
@@ -60,7 +63,7 @@ def _kept(x: Tensor, relu: bool) -> Tensor:
 
 
 @gather_sum.register_fake
-def _(x, own, indptr, source, num_targets, mean, beside, out_dtype, relu=False, p=0.0, key=0, key_at=None):
+def _(x, own, indptr, source, num_targets, mean, beside, out_dtype, relu=False, p=0.0, key=0, key_at=None, place=None):
     width = 2 * x.shape[1] if beside else x.shape[1]
     inverse_count = x.new_empty(num_targets if mean else 0, dtype=kernels.sum_dtype(x.dtype))
     return x.new_empty((num_targets, width), dtype=out_dtype), inverse_count, _kept(x, relu)
@@ -102,7 +105,7 @@ def _(grad, inverse_count, kept, indptr, source, num_sources, dim, prefix, p):
 
 
 def _keep_for_sum(ctx, inputs, output):
-    x, own, indptr, source, _, _, beside, _, _, ctx.p, _, _ = inputs
+    x, own, indptr, source, _, _, beside, _, _, ctx.p, *_ = inputs
     ctx.save_for_backward(output[1], output[2], indptr, source)
     ctx.mark_non_differentiable(*output[1:])
     ctx.num_sources, ctx.dim, ctx.beside = x.shape[0], x.shape[1], beside
@@ -118,7 +121,7 @@ def _sum_backward(ctx, grad, *_):
         grad_x = gather_sum_grad(wide, inverse_count, kept, indptr, source, ctx.num_sources, ctx.dim, prefix, ctx.p)
     if ctx.needs_input_grad[1]:
         grad_own = grad[:, ctx.dim :].to(ctx.dtypes[1])
-    return grad_x, grad_own, *[None] * 10
+    return grad_x, grad_own, *[None] * 11
 
 
 gather_sum.register_autograd(_sum_backward, setup_context=_keep_for_sum)
@@ -179,6 +182,7 @@ def gather_normalized(
     p: float = 0.0,
     key: int = 0,
     key_at: Tensor | None = None,
+    place: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """GCN's sums: norm[i] * (sum over edges of norm[j] * x[j] + loop * norm[i] * x[i]), out_dtype [num_targets, dim].
 
@@ -186,16 +190,16 @@ def gather_normalized(
         x: [sources, dim]; targets are the first sources.
         norm: sum_dtype [sources], no gradient goes there.
         loop: weight of the edge from a node to itself, which then stands for all such edges; 0: they are as others.
-        relu, p, key, key_at: as for gather_sum; so is the second result.
+        relu, p, key, key_at, place: as for gather_sum; so is the second result.
     """
     kept = _kept(x, relu)
     drop = Drop(kernels.DROP_IN, kept, p, key, key_at) if relu else None
     edges = Edges(indptr, source, num_targets, skip_self=loop != 0)
-    return _normalized(edges, x, norm, num_targets, loop, out_dtype, drop), kept
+    return _normalized(edges, x, norm, num_targets, loop, out_dtype, drop, place), kept
 
 
 @gather_normalized.register_fake
-def _(x, norm, indptr, source, num_targets, loop, out_dtype, relu=False, p=0.0, key=0, key_at=None):
+def _(x, norm, indptr, source, num_targets, loop, out_dtype, relu=False, p=0.0, key=0, key_at=None, place=None):
     return x.new_empty((num_targets, x.shape[1]), dtype=out_dtype), _kept(x, relu)
 
 
@@ -215,7 +219,14 @@ def _(grad, norm, kept, indptr, source, loop, p):
 
 
 def _normalized(
-    edges: Edges, rows: Tensor, norm: Tensor, num_own: int, loop: float, dtype: torch.dtype, drop: Drop | None
+    edges: Edges,
+    rows: Tensor,
+    norm: Tensor,
+    num_own: int,
+    loop: float,
+    dtype: torch.dtype,
+    drop: Drop | None,
+    place: Tensor | None = None,
 ) -> Tensor:
     """One formula for both ways: the matrix that multiplies the rows is symmetric where it is square."""
     return kernels.sum_rows(
@@ -229,11 +240,12 @@ def _normalized(
         own_factor=norm if loop == 1 else norm * loop,
         row_factor=norm,
         drop=drop,
+        place=place,
     )
 
 
 def _keep_for_normalized(ctx, inputs, output):
-    x, norm, indptr, source, _, ctx.loop, _, _, ctx.p, _, _ = inputs
+    x, norm, indptr, source, _, ctx.loop, _, _, ctx.p, *_ = inputs
     ctx.save_for_backward(norm, output[1], indptr, source)
     ctx.mark_non_differentiable(output[1])
     ctx.dtype = x.dtype
@@ -243,7 +255,7 @@ def _normalized_backward(ctx, grad, _):
     grad_x = None
     if ctx.needs_input_grad[0]:
         grad_x = gather_normalized_grad(grad.to(ctx.dtype).contiguous(), *ctx.saved_tensors, ctx.loop, ctx.p)
-    return grad_x, *[None] * 10
+    return grad_x, *[None] * 11
 
 
 gather_normalized.register_autograd(_normalized_backward, setup_context=_keep_for_normalized)

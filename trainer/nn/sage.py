@@ -9,7 +9,16 @@ from torch_geometric.typing import OptPairTensor
 from cohort.nn import ops
 from cohort.nn.activation import Activation, apply_to_ends
 from cohort.nn.block import Block, block_of
-from cohort.nn.inputs import amp_dtype, is_prefix, limit_of_flow, materialize, require_supported, takes_pygs_way
+from cohort.nn.inputs import (
+    amp_dtype,
+    is_placed,
+    is_prefix,
+    limit_of_flow,
+    materialize,
+    require_placed_rows,
+    require_supported,
+    takes_pygs_way,
+)
 from cohort.nn.kernels import rows_of
 from cohort.nn.linear import linear
 
@@ -46,11 +55,15 @@ class SAGEConv(pyg.SAGEConv):
         """[targets, out_channels].
 
         Args:
-            x: [nodes, in_channels], or a pair for sources and targets; None for targets: they have no rows.
+            x: [nodes, in_channels], or a pair for sources and targets; None for targets: they have no rows. For a
+                Block with places all rows that it may name.
             edge_index: int64 [2, edges] of sources and targets, or a Block; PyG's code runs for sparse matrices.
             size: (sources, targets), needed only without rows of targets.
             activation: what becomes of ``x`` first, as part of the same pass over memory where that is possible.
         """
+        if is_placed(edge_index):
+            require_placed_rows(self, x, self.aggr in _SUMS and not self.project, activation)
+            return self._normalized(self._of_sum(rows_of(x), x, edge_index, True, None))
         if activation is not None and not self._fuses(activation, x, edge_index):
             x, activation = apply_to_ends(activation, x), None
         if takes_pygs_way(self, edge_index):
@@ -66,6 +79,9 @@ class SAGEConv(pyg.SAGEConv):
             out = self._of_max(source, target, block)
         else:
             out = self._of_sum(source, target, block, shared, activation)
+        return self._normalized(out)
+
+    def _normalized(self, out: Tensor) -> Tensor:
         return F.normalize(out, p=2.0, dim=-1) if self.normalize else out
 
     def _fuses(self, activation: Activation, x: Tensor | tuple[Tensor, Tensor | None], edge_index) -> bool:
@@ -93,7 +109,7 @@ class SAGEConv(pyg.SAGEConv):
         mean = _SUMS[self.aggr]
         drawn = activation.drawn() if activation is not None else ()
         ends = block.indptr, block.source, block.num_targets
-        rows = ops.gather_sum(source, own, *ends, mean, beside, dtype, *drawn)[0]
+        rows = ops.gather_sum(source, own, *ends, mean, beside, dtype, *drawn, place=block.place)[0]
         if not has_own:
             return self.lin_l(rows)
         if not beside:

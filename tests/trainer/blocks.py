@@ -1,7 +1,11 @@
 """Random blocks for the tests of layers."""
 
+from dataclasses import replace
+
 import pytest
 import torch
+
+from cohort.nn import Block
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
@@ -65,3 +69,12 @@ def assert_same(theirs, ours, x, *edges, relative: float = 1e-5) -> None:
     assert expected.keys() == found.keys()
     for name, value in expected.items():
         assert_as_close(found[name], value, relative)
+
+
+def placed(block: Block, x: torch.Tensor, seed: int = 0) -> tuple[Block, torch.Tensor]:
+    """The block with places, and the rows there: those of ``x`` among as many others, and apart from each other."""
+    generator = torch.Generator().manual_seed(seed)
+    rows = torch.full((2 * len(x), x.shape[1] + 4), torch.nan)
+    place = torch.randperm(len(rows), generator=generator)[: len(x)]
+    rows[place, : x.shape[1]] = x.cpu()
+    return replace(block, place=place.to(x.device)), rows.to(x.device)[:, : x.shape[1]]

@@ -1,6 +1,7 @@
 // A random block and rows for the tests of reductions.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -34,6 +35,17 @@ struct RandomBlock {
     return {offsets.data(), num_rows() + 1, index.data(), nullptr, num_edges(), num_rows(), false};
   }
 };
+
+// Where each source has its row among `num_rows`; nowhere, -1, every 5th that no edge brings.
+inline std::vector<int64_t> random_places(const RandomBlock& block, int64_t num_sources, int64_t num_rows) {
+  std::vector<int64_t> place(static_cast<std::size_t>(num_sources));
+  for (std::size_t i = 0; i < place.size(); ++i) {
+    const auto row = base::random_below(static_cast<uint64_t>(num_rows), base::key_of(7), i, 0);
+    const bool is_brought = std::ranges::find(block.index, static_cast<int64_t>(i)) != block.index.end();
+    place[i] = i % 5 == 0 && !is_brought ? -1 : static_cast<int64_t>(row);
+  }
+  return place;
+}
 
 // Small numbers, each as an element; every 7th is 0.
 template <typename T>

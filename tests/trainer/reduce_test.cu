@@ -1,6 +1,7 @@
 // The CUDA bodies against those of the host, bit by bit.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "base/check.h"
@@ -99,6 +100,41 @@ TYPED_TEST(GpuReduce, SumsAreTheHostsBits) {
   }
   compare_sums<TypeParam>(64, 4, Own::kAdd);
   compare_sums<TypeParam>(6, 2, Own::kAdd);
+}
+
+// Rows at places, plain sums and scaled ones.
+TEST(GpuRowsAtPlaces, SumsAreTheHostsBits) {
+  constexpr int64_t kMany = 20'000, kAllRows = 30'000;
+  const RandomBlock block(kRows, kMany, 11);
+  const GpuBlock on_gpu(block);
+  const auto place = random_places(block, kMany, kAllRows);
+  ASSERT_TRUE(std::ranges::count(place, -1) > 0);
+  const auto factor = random_elements<float>(kMany, 2);
+  const auto gpu_place = upload(place);
+  const auto gpu_factor = upload(factor);
+  for (const int64_t dim : {1, 3, 4, 47, 100, 128, 260}) {
+    const auto x = random_elements<float>(kAllRows * dim, 1);
+    const auto gpu_x = upload(x);
+    for (const Own own_use : {Own::kNone, Own::kAdd, Own::kBeside}) {
+      for (const bool scaled : {false, true}) {
+        const int64_t width = own_use == Own::kBeside ? 2 * dim : dim;
+        std::vector<float> expected(static_cast<std::size_t>(kRows * width));
+        SumCall call{block.ref(), Dtype::kFloat32, Dtype::kFloat32, dim, x.data(), dim, own_use, x.data(), dim, kRows};
+        call.index_factor = scaled ? factor.data() : nullptr, call.mean = true, call.place = place.data();
+        call.block.skip_self = scaled, call.out = expected.data(), call.out_stride = width;
+        run_on_host(call);
+        const auto out = poisoned<float>(expected.size()),
+                   partial = poisoned<float>(static_cast<std::size_t>(max_pieces(block.num_edges()) * dim));
+        call.block.offsets = on_gpu.ref.offsets, call.block.index = on_gpu.ref.index, call.place = gpu_place.data();
+        call.x = call.own = gpu_x.data(), call.index_factor = scaled ? gpu_factor.data() : nullptr;
+        call.out = out.data(), call.partial = partial.data();
+        const base::Stream stream;
+        run_on_gpu(call, stream);
+        stream.synchronize();
+        EXPECT_TRUE(same_bits(download(out), expected)) << dim << " columns, scaled: " << scaled;
+      }
+    }
+  }
 }
 
 TYPED_TEST(GpuReduce, DropoutOnTheWayIsTheHostsBits) {

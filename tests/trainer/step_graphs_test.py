@@ -58,6 +58,15 @@ def slot_of(hops: int, device: torch.device, seed: int = 0) -> SimpleNamespace:
     )
 
 
+def all_rows_of(*slots: SimpleNamespace) -> torch.Tensor:
+    """The rows of all batches in an order of their own, which each slot's nodes then name."""
+    rows = torch.cat([slot.x for slot in slots])
+    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0)).to(rows.device)
+    for slot, ids in zip(slots, order.split([len(slot.x) for slot in slots]), strict=True):
+        slot.n_id = ids
+    return torch.empty_like(rows).index_copy_(0, order, rows)
+
+
 @pytest.mark.parametrize("hops", [1, 2, 3])
 @pytest.mark.parametrize("kind", ["sage", "gcn", "gat"])
 def test_a_padded_batch_has_the_same_scores_and_gradients(kind, hops):
@@ -79,6 +88,20 @@ def test_a_padded_batch_has_the_same_scores_and_gradients(kind, hops):
     for one, other in zip(found, wanted, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
     assert torch.equal(inputs.y, slot.y[:SEEDS])
+
+
+@pytest.mark.parametrize("hops", [1, 2, 3])
+@pytest.mark.parametrize("kind", ["sage", "gcn"])
+def test_a_padded_batch_without_rows_has_the_same_scores(kind, hops):
+    torch.manual_seed(1)
+    model = SampledGNN(kind, DIM, 16, CLASSES, hops, dropout=0.0)
+    slot = slot_of(hops, CPU)
+    other, sizes = slot_of(hops, CPU, seed=1), Sizes.of(slot)
+    plain, rows = Scores(model).of_slot(slot), all_rows_of(other, slot)
+    torch.testing.assert_close(Scores(model, all_rows=rows).of_slot(slot), plain, rtol=1e-4, atol=1e-4)
+    inputs = _Inputs(sizes.padded(), CPU, slot.y, in_place=True)
+    inputs.load(slot, sizes)
+    torch.testing.assert_close(Scores(model)(rows, inputs.blocks, SEEDS), plain, rtol=1e-4, atol=1e-4)
 
 
 def test_inputs_forget_the_batch_before():
@@ -176,14 +199,17 @@ def test_a_capture_that_fails_leaves_the_collector_on(streams):
     assert gc.isenabled()
 
 
-def losses_of_steps(model: SampledGNN, device: torch.device, graphs_of: int | None, ranks: int = 1) -> list[float]:
+def losses_of_steps(
+    model: SampledGNN, device: torch.device, graphs_of: int | None, ranks: int = 1, in_place: bool = False
+) -> list[float]:
     """Of two sizes and two slots, with a smaller batch in between; other ranks have the same batches as this one."""
     own = copy.deepcopy(model)
     sums = StepSums(list(own.parameters()), lambda values: values.mul_(ranks))
-    step = TrainStep(Scores(own), adam(own, device, 0.01), device, graphs_of, sums=sums if ranks > 1 else None)
-    torch.manual_seed(3)
     slots = [slot_of(2, device, seed=seed) for seed in (0, 1)]
     few = slot_of(2, device, seed=5)
+    scores = Scores(own, all_rows=all_rows_of(*slots, few) if in_place else None)
+    step = TrainStep(scores, adam(own, device, 0.01), device, graphs_of, sums=sums if ranks > 1 else None)
+    torch.manual_seed(3)
     few.num_seeds = SEEDS - 7  # runs without a graph
     losses = []
     for slot in [*slots, *slots, *slots, few, *slots]:
@@ -211,6 +237,17 @@ def test_replayed_steps_train_as_others_do(kind, ranks):
     plain, replayed = (losses_of_steps(model, device, graphs_of, ranks) for graphs_of in (None, SEEDS))
     assert replayed == pytest.approx(plain, rel=1e-4)
     assert plain[0] != plain[2], "nothing is learned"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["sage", "gcn"])
+def test_replayed_steps_read_rows_in_place(kind):
+    device = torch.device("cuda")
+    torch.manual_seed(2)
+    model = SampledGNN(kind, DIM, 16, CLASSES, 2, dropout=0.4).to(device)
+    plain = losses_of_steps(model, device, None)
+    for graphs_of in (None, SEEDS):
+        assert losses_of_steps(model, device, graphs_of, in_place=True) == pytest.approx(plain, rel=1e-4)
 
 
 @pytest.mark.gpu

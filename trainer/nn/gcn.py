@@ -63,13 +63,13 @@ class GCNConv(pyg.GCNConv):
         """
         if not isinstance(x, Tensor):
             raise CohortError("GCNConv: x", "a tensor", type(x).__name__, "use SAGEConv for pairs")
-        if edge_weight is not None or takes_pygs_way(self, edge_index):
-            x = x if activation is None else activation(x)
-            return super().forward(x, edge_index, edge_weight)
         loop = 1.0 if self.add_self_loops else 0.0  # also where `improved`: PyG makes it 2 only beside weights
         if is_placed(edge_index):
             require_placed_rows(self, x, edge_weight is None, activation)
             return self._of_sums(kernels.rows_of(x), edge_index, loop, None)
+        if edge_weight is not None or takes_pygs_way(self, edge_index):
+            x = x if activation is None else activation(x)
+            return super().forward(x, edge_index, edge_weight)
         num_targets = edge_index.num_targets if isinstance(edge_index, Block) else x.shape[0]
         block = block_of(edge_index, x.shape[0], num_targets)
         x = kernels.rows_of(x)

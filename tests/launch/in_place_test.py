@@ -1,0 +1,93 @@
+"""Layers read feature rows where they lie: runs train the same, and say whether they did."""
+
+import json
+
+import pytest
+import torch
+from processes import cohort
+
+pytestmark = pytest.mark.usefixtures("shm")
+
+ROOM = ["--cache-ratio", "1.2", "--topology", "gpu", "--compress", "none"]  # for all rows as they are
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory):
+    """3000 nodes whose rows of 31 floats are no multiple of 16 bytes."""
+    folder = tmp_path_factory.mktemp("in-place") / "graph"
+    made = cohort(
+        "dataset",
+        "generate",
+        folder,
+        "--nodes",
+        "3000",
+        "--edges",
+        "30000",
+        "--dim",
+        "31",
+        "--classes",
+        "5",
+        "--seed",
+        2,
+    )
+    assert made.returncode == 0, made.stderr
+    return folder
+
+
+@pytest.fixture
+def run(graph, tmp_path):
+    """run(name, *options): the summary of a run of three epochs."""
+
+    def train(name, *options):
+        common = ["--fanout", "6,4", "--batch-size", 256, "--hidden", 16, "--epochs", 3, "--seed", 4, "--quiet"]
+        result = cohort("train", graph, *common, "--out", tmp_path / name, *options)
+        assert result.returncode == 0, result.stderr
+        return json.loads((tmp_path / name / "summary.json").read_text())
+
+    return train
+
+
+def told(summary: dict) -> list[float]:
+    """What training came to."""
+    return [value for epoch in summary["epochs"] for value in (epoch["loss"], epoch["val_accuracy"])]
+
+
+@pytest.mark.parametrize("model", ["sage", "gcn"])
+def test_training_is_the_same(run, model):
+    options = ["--device", "cpu", "--model", model]
+    there, fetched = run("there", *options), run("fetched", *options, "--in-place", "off")
+    assert (there["rows_in_place"], fetched["rows_in_place"]) == (True, False)
+    assert told(there) == (told(fetched) if model == "sage" else pytest.approx(told(fetched), rel=1e-4))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("model", ["sage", "gcn"])
+@pytest.mark.parametrize("more", [[], ["--amp"], ["--cuda-graphs", "off"]], ids=" ".join)
+def test_training_on_a_gpu_is_the_same(run, model, more):
+    options = ["--device", "cuda", "--model", model, *more, *ROOM]
+    there, fetched = run("there", *options), run("fetched", *options, "--in-place", "off")
+    assert (there["rows_in_place"], fetched["rows_in_place"]) == (True, False)
+    assert told(there) == pytest.approx(told(fetched), rel=2e-2 if more == ["--amp"] else 1e-3)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "options", [["--cache-ratio", "0.5"], ["--topology", "host"], ["--compress", "cache"]], ids=" ".join
+)
+def test_rows_are_fetched_where_a_gpu_has_no_room_for_all(run, options):
+    assert not run("run", "--device", "cuda", *ROOM, *options)["rows_in_place"]
+
+
+@pytest.mark.parametrize("options", [["--model", "gat"], ["--layers", "pyg"]], ids=" ".join)
+def test_layers_that_want_rows_get_them(run, options):
+    assert not run("run", "--device", "cpu", *options)["rows_in_place"]
+
+
+@pytest.mark.gpu
+def test_two_gpus_have_a_table_each(run):
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs 2 GPUs")
+    options = ["--device", "cuda", "--gpus", "0,1", *ROOM]
+    there, fetched = run("there", *options), run("fetched", *options, "--in-place", "off")
+    assert there["rows_in_place"] and told(there) == pytest.approx(told(fetched), rel=1e-3)
+    assert there["bytes"]["host"] == there["bytes"]["peer"] == 0 < there["bytes"]["local"]

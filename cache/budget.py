@@ -144,6 +144,13 @@ def topology_lies_in_gpus(place: str, topology_bytes: int, num_nodes: int, cache
     return topology_bytes <= (gpu_bytes - cache_bytes - (NODE_BYTES + LABEL_BYTES) * num_nodes) // 2
 
 
+def beside_topology(budget_bytes: list[int], topology_bytes: int, num_nodes: int, row_bytes: int) -> list[int] | None:
+    """Of caches that take all that is left: what each keeps where the topology lies whole in its GPU; None: where that
+    leaves no room for all rows, raw, the cache alone decides what is there."""
+    kept = [budget - topology_bytes for budget in budget_bytes]
+    return kept if all(_native.holds_all_raw_rows(each, num_nodes, row_bytes) for each in kept) else None
+
+
 # In host memory while slabs are filled (cache/fill_slabs.cc): for each row of a slab its node (4) and entry (8), for
 # each row of a clique its node and owner (6), and for one GPU at a time the entry of each node (8) and those it keeps.
 SLAB_ROW_BYTES, CLIQUE_ROW_BYTES, ENTRY_BYTES = 12, 6, 8

@@ -104,17 +104,17 @@ std::vector<SlabView> fill_row_slabs(const Plan& plan, std::span<const int> gpus
   return views;
 }
 
-std::vector<std::shared_ptr<const RowSlab>> all_rows_on(std::span<const int> gpus, const SlabRows& rows,
-                                                        int64_t num_nodes) {
+std::vector<base::SharedGpuBytes> all_rows_on(std::span<const int> gpus, const SlabRows& rows, int64_t num_nodes) {
   base::require(rows.profile().codec == ibp::Codec::kRaw, "rows as they are");
   const int64_t bytes = num_nodes * raw_row_stride(rows.profile().row_bytes());
   std::vector<uint32_t> nodes(static_cast<std::size_t>(num_nodes));
   std::iota(nodes.begin(), nodes.end(), 0u);
-  std::vector<std::shared_ptr<const RowSlab>> tables(gpus.size());
+  std::vector<base::SharedGpuBytes> tables(gpus.size());
   base::side_by_side(gpus.size(), [&](std::size_t i) {
     choose(gpus[i]);
     require_room(bytes, gpus[i]);
-    tables[i] = std::make_shared<const RowSlab>(rows, nodes, bytes);
+    tables[i] = base::SharedGpuBytes(static_cast<std::size_t>(bytes), "allocate all feature rows");
+    store_rows(rows, nodes, tables[i].data(), bytes);
   });
   return tables;
 }

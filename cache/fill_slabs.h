@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "base/shared_gpu_bytes.h"
 #include "cache/feature_fetch.h"
 #include "cache/list_ref.h"
 #include "cache/list_slab.h"
@@ -22,9 +23,8 @@ namespace cohort::cache {
 std::vector<SlabView> fill_row_slabs(const Plan& plan, std::span<const int> gpus, const SlabRows& rows,
                                      int64_t num_nodes);
 
-// All feature rows as they are, row_stride() of them apart, in the order of the nodes, in the memory of each of `gpus`.
-std::vector<std::shared_ptr<const RowSlab>> all_rows_on(std::span<const int> gpus, const SlabRows& rows,
-                                                        int64_t num_nodes);
+// All feature rows as they are, raw_row_stride() apart, in the order of the nodes, in the memory of each of `gpus`.
+std::vector<base::SharedGpuBytes> all_rows_on(std::span<const int> gpus, const SlabRows& rows, int64_t num_nodes);
 
 // The neighbour lists of a clique as one of its GPUs reads them.
 struct CachedLists {

@@ -15,8 +15,9 @@ constexpr int64_t kPieceBytes = int64_t{32} << 20;  // of rows copied at a time
 
 }  // namespace
 
-RowSlab::RowSlab(const SlabRows& rows, std::span<const uint32_t> nodes, int64_t bytes)
-    : slab_(static_cast<std::size_t>(bytes), "allocate a slab of feature rows"), entries_(nodes.size(), kNoEntry) {
+PlacedRows store_rows(const SlabRows& rows, std::span<const uint32_t> nodes, std::byte* to, int64_t bytes) {
+  PlacedRows result;
+  result.entries.assign(nodes.size(), kNoEntry);
   const int64_t most_bytes = rows.profile().row_bytes() + rows.align_bytes(), align = rows.align_bytes();
   const auto piece_rows = static_cast<std::size_t>(std::max<int64_t>(1, kPieceBytes / most_bytes));
   StagedCopy copy(std::min(piece_rows, nodes.size()) * static_cast<std::size_t>(most_bytes), "copy rows into a slab");
@@ -32,21 +33,22 @@ RowSlab::RowSlab(const SlabRows& rows, std::span<const uint32_t> nodes, int64_t 
       const int64_t room = (span.bytes + align - 1) / align * align;
       full = end + room > bytes;
       if (full) break;
-      entries_[first + static_cast<std::size_t>(placed)] =
+      result.entries[first + static_cast<std::size_t>(placed)] =
           ibp::make_entry(static_cast<uint64_t>(end), (span.bytes + 3) / 4 * 4, span.raw);
-      if (room % step_bytes_ != 0) step_bytes_ = std::gcd(step_bytes_, static_cast<uint32_t>(room));
+      if (room % result.step_bytes != 0) result.step_bytes = std::gcd(result.step_bytes, static_cast<uint32_t>(room));
       end += room;
     }
     std::byte* piece = copy.next();
 #pragma omp parallel for
     for (int64_t i = 0; i < placed; ++i) {
       const auto at = static_cast<std::size_t>(i);
-      const auto offset = static_cast<int64_t>(ibp::entry_offset_bytes(entries_[first + at]));
+      const auto offset = static_cast<int64_t>(ibp::entry_offset_bytes(result.entries[first + at]));
       std::memcpy(piece + (offset - begin), spans[at].begin, spans[at].bytes);
     }
-    copy.copy_to(slab_.data() + begin, static_cast<std::size_t>(end - begin));
+    copy.copy_to(to + begin, static_cast<std::size_t>(end - begin));
   }
   copy.finish();
+  return result;
 }
 
 }  // namespace cohort::cache

@@ -128,11 +128,10 @@ struct Slot {
   std::atomic<uint32_t> state;             // SlotState
   std::atomic<uint32_t> drained_recorded;  // GPU: the trainer has recorded `drained` for this use
   std::atomic<int64_t> state_since_us;
-  // The slot's memory. The sampler replaces it only while it fills the slot; a new generation has a new handle.
-  uint64_t generation;                      // 0: none yet
-  std::atomic<uint64_t> opened_generation;  // the one the trainer has open; older ones may be freed
+  // The slot's memory. The sampler replaces it only while it fills the slot: a new generation is a new file on the CPU,
+  // another descriptor of GPU memory.
+  uint64_t generation;  // 0: none yet
   uint64_t bytes;
-  alignas(8) unsigned char memory_handle[64];   // cudaIpcMemHandle_t
   alignas(8) unsigned char drained_handle[64];  // cudaIpcEventHandle_t, fixed for the channel's life
   Batch batch;
 };
@@ -159,7 +158,6 @@ struct ChannelHeader {
   uint32_t rows_in_place;  // 0: slots have the rows of their batches
   int64_t num_rows;
   int64_t row_stride_bytes;
-  alignas(8) unsigned char rows_handle[64];  // cudaIpcMemHandle_t
 
   // Who is there.
   Party sampler;

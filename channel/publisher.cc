@@ -69,7 +69,7 @@ Publisher::Publisher(std::filesystem::path folder, const ChannelOptions& options
     return;
   }
 #ifdef COHORT_WITH_CUDA
-  memory_ = make_cuda_slot_owner(options.num_slots);
+  memory_ = make_cuda_slot_owner(folder_, options.num_slots);
   for (int i = 0; i < options.num_slots; ++i) {
     drained_.emplace_back(cudaEventDisableTiming | cudaEventInterprocess);
     const cudaIpcEventHandle_t handle = drained_.back().ipc_handle();
@@ -87,13 +87,7 @@ void Publisher::share_rows(const RowsInPlace& rows) {
   header().rows_in_place = 1;
   header().num_rows = rows.num_rows;
   header().row_stride_bytes = rows.stride_bytes;
-#ifdef COHORT_WITH_CUDA
-  if (header().device == DeviceKind::kCpu) return;
-  cudaIpcMemHandle_t handle;
-  base::cuda_check(cudaIpcGetMemHandle(&handle, const_cast<std::byte*>(rows.data)), "share the feature rows");
-  static_assert(sizeof handle == sizeof header().rows_handle);
-  std::memcpy(header().rows_handle, &handle, sizeof handle);
-#endif
+  if (rows.memory) memory_->share_rows(*rows.memory);
 }
 
 void Publisher::announce() {
@@ -105,7 +99,10 @@ std::optional<Request> Publisher::next_request() {
   if (header().stop.load()) return std::nullopt;
   set_stage(Stage::kIdle);
   // Before the trainer is there, nobody else tells; later the owner may have ended before the trainers of other ranks.
-  const auto give_up = [this] { return header().trainer.pid.load() == 0 && owner_gone(); };
+  const auto give_up = [this] {
+    memory_->hand_over();
+    return header().trainer.pid.load() == 0 && owner_gone();
+  };
   if (!wait_for(header().requests_posted, header().stop, header().trainer, "trainer", give_up)) return std::nullopt;
   const Request request = header().requests[next_request_ % kMaxRequests];
   ++next_request_;
@@ -116,7 +113,10 @@ std::optional<Request> Publisher::next_request() {
 std::optional<int> Publisher::acquire(uint64_t pass) {
   if (cancelled(pass) || header().stop.load()) return std::nullopt;  // a busy run would never come to wait
   set_stage(Stage::kWaitSlot, next_sequence_);
-  const auto give_up = [this, pass] { return cancelled(pass); };
+  const auto give_up = [this, pass] {
+    memory_->hand_over();
+    return cancelled(pass);
+  };
   if (!wait_for(header().slots_free, header().stop, header().trainer, "trainer", give_up)) return std::nullopt;
   std::optional<int> oldest;
   for (int i = 0; i < header().num_slots; ++i) {

@@ -47,7 +47,7 @@ struct BatchShape {
 
 // All feature rows of a data set, [num_rows], where the trainer is to read them itself.
 struct RowsInPlace {
-  const std::byte* data = nullptr;  // in memory of the channel's GPU; unused on the CPU, where the data set has them
+  const base::SharedGpuBytes* memory = nullptr;  // of the channel's GPU; on the CPU the data set has the rows
   int64_t num_rows = 0;
   int64_t stride_bytes = 0;
 };

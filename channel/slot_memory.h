@@ -7,15 +7,23 @@
 
 #include "channel/layout.h"
 
+namespace cohort::base {
+class SharedGpuBytes;
+}
+
 namespace cohort::channel {
 
-// Sampler's side. A slot is grown by replacing its memory; the old one lives until the trainer has let go of it.
+// Sampler's side. A slot is grown by replacing its memory; the old one lives as long as the trainer has it mapped.
 class SlotOwner {
  public:
   virtual ~SlotOwner() = default;
-  // Gives slot `index` memory of at least `bytes` and writes handle, bytes and generation into it.
+  // Gives slot `index` memory of at least `bytes` and writes bytes and generation into it.
   virtual void grow(Slot& slot, int index, std::size_t bytes) = 0;
   virtual std::byte* data(int index) const = 0;
+  // Lets the trainer map all feature rows; nothing to do on the CPU, where it maps the data set's file.
+  virtual void share_rows(const base::SharedGpuBytes&) {}
+  // Hands over what the trainer was not there for.
+  virtual void hand_over() {}
 };
 
 // Trainer's side.
@@ -24,6 +32,8 @@ class SlotViewer {
   virtual ~SlotViewer() = default;
   // The slot's memory; opens a new generation when there is one. Valid until the next call for the same slot.
   virtual std::byte* open(Slot& slot, int index) = 0;
+  // What share_rows() shared, of so many bytes.
+  virtual const std::byte* rows(std::size_t) { return nullptr; }
 };
 
 // Files in the channel's folder.
@@ -31,9 +41,9 @@ std::unique_ptr<SlotOwner> make_host_slot_owner(std::filesystem::path folder, in
 std::unique_ptr<SlotViewer> make_host_slot_viewer(std::filesystem::path folder, int num_slots);
 
 #ifdef COHORT_WITH_CUDA
-// Allocations of the current GPU, shared through CUDA IPC.
-std::unique_ptr<SlotOwner> make_cuda_slot_owner(int num_slots);
-std::unique_ptr<SlotViewer> make_cuda_slot_viewer(int num_slots);
+// Memory of the current GPU, whose descriptors go through a socket in the channel's folder.
+std::unique_ptr<SlotOwner> make_cuda_slot_owner(const std::filesystem::path& folder, int num_slots);
+std::unique_ptr<SlotViewer> make_cuda_slot_viewer(const std::filesystem::path& folder, int num_slots);
 #endif
 
 }  // namespace cohort::channel

@@ -43,23 +43,27 @@ class HostSlotOwner final : public SlotOwner {
 class HostSlotViewer final : public SlotViewer {
  public:
   HostSlotViewer(std::filesystem::path folder, int num_slots)
-      : folder_(std::move(folder)), files_(static_cast<std::size_t>(num_slots)) {}
+      : folder_(std::move(folder)), opened_(static_cast<std::size_t>(num_slots)) {}
 
   std::byte* open(Slot& slot, int index) override {
-    auto& file = files_[static_cast<std::size_t>(index)];
-    if (file.data() == nullptr || slot.opened_generation.load() != slot.generation) {
+    auto& [generation, file] = opened_[static_cast<std::size_t>(index)];
+    if (file.data() == nullptr || generation != slot.generation) {
       const std::filesystem::path path = slot_path(folder_, index, slot.generation);
       file = SharedFile();
       file = SharedFile::open(path);
       demand_bytes(path, slot.bytes, file.bytes());
-      slot.opened_generation.store(slot.generation);
+      generation = slot.generation;
     }
     return file.data();
   }
 
  private:
+  struct Opened {
+    uint64_t generation = 0;
+    SharedFile file;
+  };
   std::filesystem::path folder_;
-  std::vector<SharedFile> files_;
+  std::vector<Opened> opened_;
 };
 
 }  // namespace

@@ -50,7 +50,7 @@ Subscriber::Subscriber(std::filesystem::path folder)
   std::memcpy(uuid.data(), header().gpu_uuid, uuid.size());
   ordinal_ = base::ordinal_of(uuid);
   choose_gpu();
-  memory_ = make_cuda_slot_viewer(header().num_slots);
+  memory_ = make_cuda_slot_viewer(folder_, header().num_slots);
   for (int i = 0; i < header().num_slots; ++i) {
     cudaIpcEventHandle_t handle;
     std::memcpy(&handle, header().slots[i].drained_handle, sizeof handle);
@@ -61,25 +61,12 @@ Subscriber::Subscriber(std::filesystem::path folder)
 #endif
 }
 
-Subscriber::~Subscriber() {
-#ifdef COHORT_WITH_CUDA
-  if (rows_) cudaIpcCloseMemHandle(rows_);
-#endif
-  channel::set_stage(shared().trainer, Stage::kEnded);
-}
+Subscriber::~Subscriber() { channel::set_stage(shared().trainer, Stage::kEnded); }
 
 const std::byte* Subscriber::rows() {
   base::require(header().rows_in_place != 0 && header().device == DeviceKind::kCuda, "rows in the memory of a GPU");
-#ifdef COHORT_WITH_CUDA
-  if (rows_) return static_cast<const std::byte*>(rows_);
   choose_gpu();
-  cudaIpcMemHandle_t handle;
-  std::memcpy(&handle, header().rows_handle, sizeof handle);
-  base::cuda_check(cudaIpcOpenMemHandle(&rows_, handle, cudaIpcMemLazyEnablePeerAccess), "open the feature rows");
-  return static_cast<const std::byte*>(rows_);
-#else
-  return nullptr;
-#endif
+  return memory_->rows(static_cast<std::size_t>(header().num_rows * header().row_stride_bytes));
 }
 
 uint64_t Subscriber::request(Request request) {

@@ -68,7 +68,6 @@ class Subscriber {
   std::unique_ptr<SlotViewer> memory_;
 #ifdef COHORT_WITH_CUDA
   std::vector<base::Event> drained_;
-  void* rows_ = nullptr;  // opened
 #endif
   int ordinal_ = 0;
   std::mutex release_mutex_;

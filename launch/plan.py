@@ -54,9 +54,13 @@ def plan(args: argparse.Namespace) -> int:
     budgets = _budgets(args, data, num_gpus, needs)
     topology_bytes = data.indptr.nbytes + data.indices.nbytes
     takes_all = args.cache_ratio in (None, "auto") and args.cache_bytes is None and args.cache_policy != "none"
-    resident = not (takes_all and args.topology == "auto") and budget.topology_lies_in_gpus(
-        args.topology, topology_bytes, data.num_nodes, max(budgets), needs.gpu_bytes
-    )
+    if takes_all and args.topology == "auto":
+        kept = budget.beside_topology(budgets, topology_bytes, data.num_nodes, _raw_row_bytes(data))
+        resident, budgets = kept is not None, kept or budgets
+    else:
+        resident = budget.topology_lies_in_gpus(
+            args.topology, topology_bytes, data.num_nodes, max(budgets), needs.gpu_bytes
+        )
     if resident:
         needs = replace(needs, graph_bytes=needs.graph_bytes + topology_bytes)
     common = _planned_by(args, data, machine, budgets) | {"topology": not resident, "cliques": cliques}

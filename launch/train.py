@@ -338,12 +338,15 @@ def sampler_options(args: argparse.Namespace, dataset: Path, plan_file: Path | N
         cliques = _rank_cliques(args)
         own_seeds = list(zip(cliques, clique_seeds(dataset, cliques), strict=True))
     cache = cache_members(args, dataset, num_ranks, device == "cuda", own_seeds)
+    topology = topology_of(args, device)
+    if topology != args.topology and (kept := _beside_topology(args, dataset, cache["cache_bytes"])):
+        topology, cache["cache_bytes"] = "gpu", kept
     options = {
         "dataset": str(dataset),
         "device": device,
         "num_ranks": num_ranks,
         "gpus": args.gpus if device == "cuda" else None,
-        "topology": topology_of(args, device),
+        "topology": topology,
         "compress": args.compress,
         "num_slots": args.slots,
         "fetch_sms": args.fetch_sms,
@@ -359,6 +362,20 @@ def sampler_options(args: argparse.Namespace, dataset: Path, plan_file: Path | N
     if device == "cuda" and plan_file and "bytes_per_second" not in cache:  # what a run is held against
         options["bytes_per_second"] = link_rates(args)
     return {name: value for name, value in options.items() if value is not None} | cache
+
+
+def _beside_topology(args: argparse.Namespace, dataset: Path, cache_bytes: list[int]) -> list[int] | None:
+    """The caches of --cache-ratio auto, where each GPU has room for the topology and all rows; None elsewhere."""
+    from cohort.cache.budget import beside_topology
+    from cohort.cache.options import row_bytes_of
+    from cohort.dataset import open as open_folder
+
+    data = open_folder(dataset)
+    meta = json.loads((dataset / "meta.json").read_text())
+    topology_bytes = data.indptr.nbytes + data.indices.nbytes
+    if getattr(args, "edge_weights", False):
+        topology_bytes += data.edge_weights.nbytes
+    return beside_topology(cache_bytes, topology_bytes, data.num_nodes, row_bytes_of(meta))
 
 
 def topology_of(args: argparse.Namespace, device: str) -> str:

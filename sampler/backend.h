@@ -17,6 +17,10 @@
 #include "cache/slab_rows.h"
 #include "sampler/start_log.h"
 
+namespace cohort::base {
+class SharedGpuBytes;
+}
+
 namespace cohort::sampler {
 
 // The graph and its rows in host memory; the owner is the data set, but for rows that are not as it has them.
@@ -119,7 +123,7 @@ class Backend {
   virtual FetchUse fetched() = 0;
 
   // All feature rows in the memory of the backend's GPU, where the graph has rows_in_place and there is a GPU.
-  virtual const std::byte* all_rows() const { return nullptr; }
+  virtual const base::SharedGpuBytes* all_rows() const { return nullptr; }
 };
 
 // Deliberate faults and delays, for tests.

@@ -53,8 +53,8 @@ class CudaBackend final : public Backend {
     if (settings.reuse_rows && !graph.rows_in_place) rows_.reuse_rows(graph.num_nodes);
   }
 
-  void set_all_rows(std::shared_ptr<const cache::RowSlab> rows) { all_rows_ = std::move(rows); }
-  const std::byte* all_rows() const override { return all_rows_ ? all_rows_->region().begin : nullptr; }
+  void set_all_rows(base::SharedGpuBytes rows) { all_rows_ = std::move(rows); }
+  const base::SharedGpuBytes* all_rows() const override { return all_rows_.data() ? &all_rows_ : nullptr; }
 
   void set_rows(cache::SlabView view) { rows_.set_slabs(std::move(view)); }
   void set_lists(cache::CachedLists lists) {
@@ -121,7 +121,7 @@ class CudaBackend final : public Backend {
 
   FetchUse fetched() override {
     FetchUse use{until_now(fetching_started_, fetched_), rows_.use()};
-    if (all_rows_) use.rows[cache::kLocalTier] = {fetched_nodes_, fetched_nodes_ * row_bytes_, 0};
+    if (all_rows_.data()) use.rows[cache::kLocalTier] = {fetched_nodes_, fetched_nodes_ * row_bytes_, 0};
     pace_.learn(fetched_batch_sampled_us_, use.time);
     return use;
   }
@@ -156,7 +156,7 @@ class CudaBackend final : public Backend {
   CudaNeighborSampler sampler_;
   cache::FeatureFetch rows_;
   int64_t row_bytes_;
-  std::shared_ptr<const cache::RowSlab> all_rows_;  // where the trainer reads rows itself
+  base::SharedGpuBytes all_rows_;  // where the trainer reads rows itself
   cache::CachedLists lists_;
   int64_t fetches_ = 0, fetched_nodes_ = 0;
   std::mt19937_64 delays_{std::random_device{}()};

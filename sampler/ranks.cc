@@ -56,7 +56,7 @@ void Ranks::serve() {
 
 void Ranks::announce(const std::vector<std::unique_ptr<Backend>>& backends) {
   for (std::size_t rank = 0; rank < publishers_.size(); ++rank) {
-    const std::byte* rows = backends[rank]->all_rows();
+    const base::SharedGpuBytes* rows = backends[rank]->all_rows();
     const int64_t stride = rows ? cache::raw_row_stride(graph_.row_bytes) : graph_.row_bytes;
     if (graph_.rows_in_place) publishers_[rank]->share_rows({rows, graph_.num_nodes, stride});
     publishers_[rank]->announce();

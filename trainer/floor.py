@@ -7,7 +7,9 @@ import torch
 
 from cohort.trainer.metrics import EpochReport
 
-GROUPS, STEPS_A_GROUP = 5, 3  # the fastest group counts
+WARM_UP_STEPS = 3
+GROUPS = 5  # of steps one after the other; the fastest counts
+GROUP_SECONDS, MOST_STEPS = 0.05, 50  # of a group: so that what begins and ends it is little of it
 LIMIT_SECONDS = 5.0  # after which no group begins
 NAMES = {"trainer": "the trainer's steps", "sampler": "sampling", "pcie": "PCIe", "nvlink": "NVLink"}
 
@@ -40,10 +42,11 @@ class Floor:
     def time_step(self, step: Callable[[], object]) -> float:
         """Seconds of a training step, one after the other, while nothing else runs."""
         end = time.perf_counter() + LIMIT_SECONDS
-        least = self._seconds(step, STEPS_A_GROUP)
-        for _ in range(GROUPS - 1):
+        least = self._seconds(step, WARM_UP_STEPS)
+        for _ in range(GROUPS):
             if time.perf_counter() < end:
-                least = min(least, self._seconds(step, STEPS_A_GROUP))
+                num_steps = max(1, min(MOST_STEPS, round(GROUP_SECONDS / least)))
+                least = min(least, self._seconds(step, num_steps))
         return least
 
     def _seconds(self, step: Callable[[], object], count: int) -> float:

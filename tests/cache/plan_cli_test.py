@@ -11,7 +11,7 @@ from cohort import NeighborLoader
 from cohort.base.errors import CohortError
 from cohort.base.units import parse_bytes
 from cohort.cache import Counts, Links, MemoryNeeds, budgets, cliques_named, load_counts, plan
-from cohort.cache.budget import misfits, slot_bytes
+from cohort.cache.budget import beside_topology, misfits, slot_bytes
 from cohort.launch.main import main
 from cohort.launch.plan_table import hit_rates
 
@@ -125,6 +125,19 @@ def test_policies_differ_in_what_they_hold_and_none_holds_nothing(data, capsys):
         assert gpu["budget_bytes"] == gpu["used_bytes"] == 0
         assert gpu["features"]["hit_rate"]["host"] == 1 and gpu["host_bytes"] > 0
         assert gpu["host_bytes"] > held["plan"]["gpus"][0]["host_bytes"], "what a batch reads without a cache"
+
+
+def test_the_topology_goes_into_gpus_that_then_still_hold_all_rows(data, capsys):
+    arguments = [data, *SMALL, "--gpus", 2, "--cache-ratio", "auto", "--trainer-bytes", "20MB"]
+    topology_bytes = sum(np.load(data / f"{name}.npy").nbytes for name in ("indptr", "indices"))
+    large, small = (planned(capsys, *arguments, "--gpu-memory", size) for size in ("800MB", "50MB"))
+    left = 800_000_000 - 20_000_000 - large["slots_bytes"] - large["graph_bytes"]
+    assert [gpu["budget_bytes"] for gpu in large["gpus"]] == [left] * 2, "graph_bytes has the topology"
+    assert large["graph_bytes"] - small["graph_bytes"] == topology_bytes
+    assert small["gpus"][0]["topology"]["rows"] > 0, "the cache decides"
+    all_rows = 2708 * (1433 * 4 + 12 + 8) + (2708 + 31) // 32 * 8
+    assert beside_topology([all_rows + topology_bytes], topology_bytes, 2708, 1433 * 4) == [all_rows]
+    assert beside_topology([all_rows + topology_bytes, all_rows], topology_bytes, 2708, 1433 * 4) is None
 
 
 def test_stand_ins_are_those_of_the_graph(data):

@@ -34,7 +34,7 @@ HostBatch fetch_cuda(
   backend.fetch({reinterpret_cast<int64_t*>(n_id.data()), y.data(), reinterpret_cast<int64_t*>(edges.data()),
                  reinterpret_cast<int64_t*>(ids.data()), x.data(), 0, reinterpret_cast<int64_t*>(indptr.data()),
                  batch.num_targets(), query.edge_ids ? reinterpret_cast<int64_t*>(e_id.data()) : nullptr,
-                 batch.edge_weight.empty() ? nullptr : reinterpret_cast<float*>(weights.data())},
+                 batch.edge_weight.empty() ? nullptr : reinterpret_cast<float*>(weights.data()), sampled.num_nodes},
                 input_id);
   meanwhile();
   while (!backend.finished()) {

@@ -67,27 +67,41 @@ def test_on_the_cpu_fetching_is_the_samplers_work_and_there_are_no_links():
     assert found["bottleneck"] == "sampler"
 
 
-def test_the_fastest_steps_count(monkeypatch):
-    clock = itertools.count()
-    monkeypatch.setattr(floor_module, "LIMIT_SECONDS", 1e9)
-    took = iter([9.0] * 3 + [0.5] * 3 + [0.25] * 3 + [0.75] * 6)
-    now = [0.0]
-
-    def step() -> None:
-        next(clock)
-        now[0] += next(took)
-
-    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
-    assert Floor(torch.device("cpu"), None).time_step(step) == pytest.approx(0.25)
-    assert next(clock) == floor_module.GROUPS * floor_module.STEPS_A_GROUP
-
-
-def test_slow_steps_are_timed_fewer_times(monkeypatch):
+@pytest.fixture
+def clock(monkeypatch):
+    """The time, which only steps move: clock[0]."""
     now = [0.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    return now
+
+
+def test_the_fastest_steps_count(clock):
+    took = iter([0.9, 0.03, 0.03] + [0.02] + [0.01] * 2 + [0.03] * 5 + [0.04] * 100)
+    calls = itertools.count()
 
     def step() -> None:
-        now[0] += floor_module.LIMIT_SECONDS
+        next(calls)
+        clock[0] += next(took)
+
+    assert Floor(torch.device("cpu"), None).time_step(step) == pytest.approx(0.01)
+    of_groups = [1, 2, 5, 5, 5]  # of 0.05 seconds, if all are as fast as the fastest before
+    assert next(calls) == floor_module.WARM_UP_STEPS + sum(of_groups) and len(of_groups) == floor_module.GROUPS
+
+
+def test_slow_steps_are_timed_fewer_times(clock):
+    def step() -> None:
+        clock[0] += floor_module.LIMIT_SECONDS
 
     assert Floor(torch.device("cpu"), None).time_step(step) == floor_module.LIMIT_SECONDS
-    assert now[0] == floor_module.LIMIT_SECONDS * floor_module.STEPS_A_GROUP
+    assert clock[0] == floor_module.LIMIT_SECONDS * floor_module.WARM_UP_STEPS
+
+
+def test_fast_steps_are_timed_so_often_that_what_is_around_them_does_not_count(clock):
+    calls = itertools.count()
+
+    def step() -> None:
+        next(calls)
+        clock[0] += 1e-6
+
+    Floor(torch.device("cpu"), None).time_step(step)
+    assert next(calls) == floor_module.WARM_UP_STEPS + floor_module.GROUPS * floor_module.MOST_STEPS

@@ -1,0 +1,104 @@
+#include "base/shared_gpu_bytes.h"
+
+#include "base/driver.h"
+
+namespace cohort::base {
+namespace {
+
+constexpr Driver kDriver{"GPU memory of sampler and trainer", "a driver that shares memory (CUDA 12.5)",
+                         "update the driver; in a container, allow processes to hand each other its files"};
+
+// Looked up once, so that memory can be given back where nothing may fail.
+struct Functions {
+  decltype(&cuMemGetAllocationGranularity) page_bytes = COHORT_DRIVER_FUNCTION(kDriver, cuMemGetAllocationGranularity);
+  decltype(&cuMemCreate) create = COHORT_DRIVER_FUNCTION(kDriver, cuMemCreate);
+  decltype(&cuMemRelease) release = COHORT_DRIVER_FUNCTION(kDriver, cuMemRelease);
+  decltype(&cuMemExportToShareableHandle) share = COHORT_DRIVER_FUNCTION(kDriver, cuMemExportToShareableHandle);
+  decltype(&cuMemImportFromShareableHandle) open = COHORT_DRIVER_FUNCTION(kDriver, cuMemImportFromShareableHandle);
+  decltype(&cuMemAddressReserve) reserve = COHORT_DRIVER_FUNCTION(kDriver, cuMemAddressReserve);
+  decltype(&cuMemAddressFree) free_address = COHORT_DRIVER_FUNCTION(kDriver, cuMemAddressFree);
+  decltype(&cuMemMap) map = COHORT_DRIVER_FUNCTION(kDriver, cuMemMap);
+  decltype(&cuMemUnmap) unmap = COHORT_DRIVER_FUNCTION(kDriver, cuMemUnmap);
+  decltype(&cuMemSetAccess) allow = COHORT_DRIVER_FUNCTION(kDriver, cuMemSetAccess);
+};
+
+const Functions& driver() {
+  static const Functions functions;
+  return functions;
+}
+
+int current_gpu() {
+  int gpu = 0;
+  cuda_check(cudaGetDevice(&gpu), "read the current GPU");
+  cuda_check(cudaFree(nullptr), "start the GPU's context");
+  return gpu;
+}
+
+CUmemAllocationProp properties_of(int gpu) {
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.location.id = gpu;
+  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  return properties;
+}
+
+// Bytes of whole pages, the large ones.
+std::size_t whole_pages(int gpu, std::size_t bytes) {
+  const CUmemAllocationProp properties = properties_of(gpu);
+  std::size_t page = 0;
+  kDriver.check(driver().page_bytes(&page, &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED), "tell its page size");
+  return (bytes + page - 1) / page * page;
+}
+
+}  // namespace
+
+SharedGpuBytes::SharedGpuBytes(std::size_t bytes, const char* what) : bytes_(bytes) {
+  if (bytes == 0) return;
+  gpu_ = current_gpu();
+  const CUmemAllocationProp properties = properties_of(gpu_);
+  mapped_bytes_ = whole_pages(gpu_, bytes);
+  kDriver.check(driver().create(&memory_, mapped_bytes_, &properties, 0), what);
+  map(what);
+}
+
+SharedGpuBytes::SharedGpuBytes(const FileDescriptor& shared, std::size_t bytes, const char* what) : bytes_(bytes) {
+  if (bytes == 0) return;
+  gpu_ = current_gpu();
+  mapped_bytes_ = whole_pages(gpu_, bytes);
+  void* number = reinterpret_cast<void*>(static_cast<intptr_t>(shared.get()));
+  kDriver.check(driver().open(&memory_, number, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR), what);
+  map(what);
+}
+
+void SharedGpuBytes::map(const char* what) {
+  CUdeviceptr at = 0;
+  kDriver.check(driver().reserve(&at, mapped_bytes_, 0, 0, 0), what);
+  kDriver.check(driver().map(at, mapped_bytes_, 0, memory_, 0), what);
+  CUmemAccessDesc access{};
+  access.location = properties_of(gpu_).location;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  kDriver.check(driver().allow(at, mapped_bytes_, &access, 1), what);
+  data_ = reinterpret_cast<std::byte*>(at);
+}
+
+SharedGpuBytes::~SharedGpuBytes() {
+  if (!data_) return;
+  int current = gpu_;
+  cudaGetDevice(&current);
+  cudaSetDevice(gpu_);
+  cudaDeviceSynchronize();
+  cudaSetDevice(current);
+  const auto at = reinterpret_cast<CUdeviceptr>(data_);
+  driver().unmap(at, mapped_bytes_);
+  driver().free_address(at, mapped_bytes_);
+  driver().release(memory_);
+}
+
+FileDescriptor SharedGpuBytes::share() const {
+  int number = -1;
+  kDriver.check(driver().share(&number, memory_, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0), "share memory");
+  return FileDescriptor(number);
+}
+
+}  // namespace cohort::base

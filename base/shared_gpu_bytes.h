@@ -1,0 +1,54 @@
+// GPU memory that several processes map.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include "base/file_descriptor.h"
+
+namespace cohort::base {
+
+// Reads of memory of cudaMalloc() that another process has opened by cudaIpcOpenMemHandle() are slow where they are
+// scattered: random rows of 512 bytes came at 48 GB/s from 15 GB and at 1900 from half a GB, from memory like this one
+// at 4170, as from a process's own (H200, driver 580). docs/performance.md has the table.
+class SharedGpuBytes {
+ public:
+  SharedGpuBytes() = default;
+  // Memory of the current GPU. `what` completes "the driver to ..." in errors.
+  SharedGpuBytes(std::size_t bytes, const char* what);
+  // The memory of `bytes` that another process has shared on the same GPU, which is the current one.
+  SharedGpuBytes(const FileDescriptor& shared, std::size_t bytes, const char* what);
+  // Waits until the GPU has done what it was given: it may read here. The memory lives on in other processes that map
+  // it.
+  ~SharedGpuBytes();
+  SharedGpuBytes(SharedGpuBytes&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)),
+        bytes_(std::exchange(other.bytes_, 0)),
+        mapped_bytes_(std::exchange(other.mapped_bytes_, 0)),
+        memory_(std::exchange(other.memory_, 0)),
+        gpu_(other.gpu_) {}
+  SharedGpuBytes& operator=(SharedGpuBytes&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(mapped_bytes_, other.mapped_bytes_);
+    std::swap(memory_, other.memory_);
+    std::swap(gpu_, other.gpu_);
+    return *this;
+  }
+
+  // To be handed to another process, which maps it.
+  FileDescriptor share() const;
+
+  std::byte* data() const noexcept { return data_; }
+  std::size_t bytes() const noexcept { return bytes_; }
+
+ private:
+  void map(const char* what);
+
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0, mapped_bytes_ = 0;
+  unsigned long long memory_ = 0;  // the driver's handle of it
+  int gpu_ = 0;
+};
+
+}  // namespace cohort::base

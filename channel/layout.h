@@ -68,6 +68,8 @@ struct Request {
   int32_t fanout[kMaxHops];  // entry 0 next to the seeds; -1: all in-neighbours
   int32_t sampler_sms;  // GPU: the first so many SMs are the sampler's, the others the trainer's; 0: all are shared
   uint32_t labels_of_seeds;  // 1: labels of other nodes are not wanted
+  uint32_t last_hop_global;  // 1: where rows are in place, sources of the last hop need no batch-local ids
+  uint32_t reserved;
 };
 
 // Where sampled rows and neighbour lists were read from.
@@ -103,16 +105,19 @@ struct Batch {
   int64_t num_edges;
   int64_t num_seeds;
   int32_t num_hops;
-  uint32_t labels_of_seeds;             // 1: y has the seeds alone
+  uint32_t labels_of_seeds;  // 1: y has the seeds alone
+  uint32_t last_hop_global;  // 1: nodes that only the last hop reaches are none of the batch's
+  uint32_t reserved;
   int64_t nodes_per_hop[kMaxHops + 1];  // [0]: seeds, then nodes first reached in each hop
   int64_t edges_per_hop[kMaxHops];
   // Feature dtype [padded(num_nodes), feature_dim]; first, so that it stays where it is. Nothing where the header has
   // rows_in_place: row i of the batch is row n_id[i] of those.
   uint64_t x_offset;
-  uint64_t n_id_offset;        // int64 [num_nodes]
-  uint64_t input_id_offset;    // int64 [num_seeds], positions in the seed set
-  uint64_t y_offset;           // label_dtype [num_nodes or num_seeds], or [the same, label_width]
-  uint64_t edge_index_offset;  // int64 [2, num_edges], row 0 source, row 1 target, batch-local
+  uint64_t n_id_offset;         // int64 [num_nodes]
+  uint64_t input_id_offset;     // int64 [num_seeds], positions in the seed set
+  uint64_t y_offset;            // label_dtype [num_nodes or num_seeds], or [the same, label_width]
+  uint64_t edge_index_offset;   // int64 [2, num_local_edges()], row 0 source, row 1 target, batch-local
+  uint64_t source_node_offset;  // int64 [num_edges], the node of each edge's source, where last_hop_global
   // int64 [num_targets + 1], first edge of each target; targets are all nodes but those first reached in the last hop
   uint64_t indptr_offset;
   // Where the header has with_e_id, int64 [num_edges]: place of each edge in the data set's indices.
@@ -123,6 +128,11 @@ struct Batch {
   TierUse row_tiers[kNumTiers];
   TierLists list_tiers[kNumTiers];
 };
+
+// Edges whose sources have batch-local ids.
+inline int64_t num_local_edges(const Batch& batch) {
+  return batch.num_edges - (batch.last_hop_global && batch.num_hops > 0 ? batch.edges_per_hop[batch.num_hops - 1] : 0);
+}
 
 struct Slot {
   std::atomic<uint32_t> state;             // SlotState
@@ -178,6 +188,6 @@ struct ChannelHeader {
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
 static_assert(std::is_standard_layout_v<ChannelHeader>);
-static_assert(sizeof(Request) == 56 + 4 * kMaxHops);
+static_assert(sizeof(Request) == 64 + 4 * kMaxHops);
 
 }  // namespace cohort::channel

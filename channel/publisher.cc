@@ -47,7 +47,8 @@ std::size_t lay_out(const BatchShape& shape, Batch& batch) {
   batch.n_id_offset = place(8 * shape.num_nodes);
   batch.input_id_offset = place(8 * shape.num_seeds);
   batch.y_offset = place(shape.label_bytes * (shape.labels_of_seeds ? shape.num_seeds : shape.num_nodes));
-  batch.edge_index_offset = place(16 * shape.num_edges);
+  batch.edge_index_offset = place(16 * (shape.last_hop_global ? shape.num_local_edges : shape.num_edges));
+  batch.source_node_offset = shape.last_hop_global ? place(8 * shape.num_edges) : 0;
   batch.indptr_offset = place(8 * (shape.num_targets + 1));
   batch.e_id_offset = shape.with_e_id ? place(8 * shape.num_edges) : 0;
   batch.edge_weight_offset = shape.with_edge_weight ? place(4 * shape.num_edges) : 0;

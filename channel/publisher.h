@@ -43,6 +43,8 @@ struct BatchShape {
   int64_t label_bytes = 8;  // of a node
   bool with_edge_weight = false;
   bool labels_of_seeds = false;
+  bool last_hop_global = false;
+  int64_t num_local_edges = 0;
 };
 
 // All feature rows of a data set, [num_rows], where the trainer is to read them itself.

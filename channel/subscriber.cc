@@ -27,7 +27,8 @@ bool lies_in_slot(const ChannelHeader& header, const Slot& slot) {
          fits(batch.x_offset, batch.num_nodes, row_bytes) && fits(batch.n_id_offset, batch.num_nodes, 8) &&
          fits(batch.y_offset, batch.labels_of_seeds ? batch.num_seeds : batch.num_nodes,
               labels * bytes_of(header.label_dtype)) &&
-         fits(batch.input_id_offset, batch.num_seeds, 8) && fits(batch.edge_index_offset, batch.num_edges, 16) &&
+         fits(batch.input_id_offset, batch.num_seeds, 8) && fits(batch.edge_index_offset, num_local_edges(batch), 16) &&
+         fits(batch.source_node_offset, batch.num_edges, batch.last_hop_global ? 8 : 0) &&
          fits(batch.e_id_offset, batch.num_edges, header.with_e_id ? 8 : 0) &&
          fits(batch.edge_weight_offset, batch.num_edges, header.with_edge_weight ? 4 : 0);
 }

@@ -54,6 +54,7 @@ struct Query {
   std::span<const int32_t> fanout;  // int32 [num_hops], entry 0 next to the seeds
   base::PhiloxKey key{};            // batch_key(seed, epoch, step)
   bool edge_ids = false;            // remember which edges were drawn, for e_id and edge_weight of SlotArrays
+  bool last_hop_global = false;     // sources of the last hop get no batch-local ids; source_node says which they are
 };
 
 // How large the batch came out.
@@ -62,23 +63,25 @@ struct Counts {
   std::vector<int64_t> edges_per_hop;  // [num_hops]
   int64_t num_nodes = 0;
   int64_t num_edges = 0;
-  base::Span time;          // of drawing and relabelling
-  cache::ListUses lists{};  // that neighbours were drawn from
+  int64_t num_local_edges = 0;  // whose sources have batch-local ids: all, or all but the last hop's
+  base::Span time;              // of drawing and relabelling
+  cache::ListUses lists{};      // that neighbours were drawn from
 };
 
 // Where the batch goes: arrays inside a slot, on the backend's device.
 struct SlotArrays {
-  int64_t* n_id = nullptr;        // int64 [num_nodes]
-  std::byte* y = nullptr;         // [num_labels, label_bytes], of the first nodes; null: not wanted
-  int64_t* edge_index = nullptr;  // int64 [2, num_edges]
-  int64_t* input_id = nullptr;    // int64 [num_seeds]
-  std::byte* x = nullptr;         // [num_nodes, row_bytes]
-  int slot = 0;                   // which slot
-  int64_t* indptr = nullptr;      // int64 [num_targets + 1], first edge of each target; null: not wanted
-  int64_t num_targets = 0;        // all but the last hop's nodes
-  int64_t* e_id = nullptr;        // int64 [num_edges], place in the graph's indices; null: not wanted
-  float* edge_weight = nullptr;   // float32 [num_edges]; null: not wanted
-  int64_t num_labels = 0;         // all nodes, or the seeds alone
+  int64_t* n_id = nullptr;         // int64 [num_nodes]
+  std::byte* y = nullptr;          // [num_labels, label_bytes], of the first nodes; null: not wanted
+  int64_t* edge_index = nullptr;   // int64 [2, num_local_edges]
+  int64_t* input_id = nullptr;     // int64 [num_seeds]
+  std::byte* x = nullptr;          // [num_nodes, row_bytes]
+  int slot = 0;                    // which slot
+  int64_t* indptr = nullptr;       // int64 [num_targets + 1], first edge of each target; null: not wanted
+  int64_t num_targets = 0;         // all but the last hop's nodes
+  int64_t* e_id = nullptr;         // int64 [num_edges], place in the graph's indices; null: not wanted
+  float* edge_weight = nullptr;    // float32 [num_edges]; null: not wanted
+  int64_t num_labels = 0;          // all nodes, or the seeds alone
+  int64_t* source_node = nullptr;  // int64 [num_edges], the node of each edge's source; null: not wanted
 };
 
 // What it took to write a batch into its slot.

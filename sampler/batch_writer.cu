@@ -82,13 +82,16 @@ void write_graph(const SampledRef& batch, const LabelsRef& labels, const float* 
                         : labels.row_bytes % 4 == 0 ? write_nodes<uint32_t>
                                                     : write_nodes<uint8_t>;
   of_words(batch, labels, slot, max_blocks, stream);
-  write_edges_kernel<<<base::grid_for(batch.num_edges, max_blocks), kBlockThreads, 0, stream>>>(
-      batch.source, batch.target, batch.num_edges, slot.edge_index);
+  write_edges_kernel<<<base::grid_for(batch.num_local_edges, max_blocks), kBlockThreads, 0, stream>>>(
+      batch.source, batch.target, batch.num_local_edges, slot.edge_index);
   cuda_check(cudaGetLastError(), "launch the copy of edges");
+  const std::size_t bytes_of_all = static_cast<std::size_t>(batch.num_edges) * sizeof(int64_t);
+  if (slot.source_node) {
+    cuda_check(cudaMemcpyAsync(slot.source_node, batch.source_node, bytes_of_all, cudaMemcpyDeviceToDevice, stream),
+               "copy the nodes of sources");
+  }
   if (slot.e_id && batch.num_edges > 0) {
-    cuda_check(cudaMemcpyAsync(slot.e_id, batch.e_id, static_cast<std::size_t>(batch.num_edges) * sizeof(int64_t),
-                               cudaMemcpyDeviceToDevice, stream),
-               "copy edge ids");
+    cuda_check(cudaMemcpyAsync(slot.e_id, batch.e_id, bytes_of_all, cudaMemcpyDeviceToDevice, stream), "copy edge ids");
   }
   if (slot.edge_weight) {
     write_weights_kernel<<<base::grid_for(batch.num_edges, max_blocks), kBlockThreads, 0, stream>>>(

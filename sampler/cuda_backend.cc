@@ -114,14 +114,14 @@ class CudaBackend final : public Backend {
     rows_.set_num_sms(pace_.sms());
     rows_.fetch(slot.n_id, batch.num_nodes, {slot.x, slot.slot, slot.n_id}, fetching_);
     fetched_.record(fetching_);
-    fetched_nodes_ = batch.num_nodes;
+    fetched_rows_ = batch.num_nodes + batch.num_edges - batch.num_local_edges;
   }
 
   bool finished() override { return fetched_.done(); }
 
   FetchUse fetched() override {
     FetchUse use{until_now(fetching_started_, fetched_), rows_.use()};
-    if (all_rows_.data()) use.rows[cache::kLocalTier] = {fetched_nodes_, fetched_nodes_ * row_bytes_, 0};
+    if (all_rows_.data()) use.rows[cache::kLocalTier] = {fetched_rows_, fetched_rows_ * row_bytes_, 0};
     pace_.learn(fetched_batch_sampled_us_, use.time);
     return use;
   }
@@ -158,7 +158,7 @@ class CudaBackend final : public Backend {
   int64_t row_bytes_;
   base::SharedGpuBytes all_rows_;  // where the trainer reads rows itself
   cache::CachedLists lists_;
-  int64_t fetches_ = 0, fetched_nodes_ = 0;
+  int64_t fetches_ = 0, fetched_rows_ = 0;
   std::mt19937_64 delays_{std::random_device{}()};
 };
 

@@ -51,15 +51,17 @@ class HostBackend final : public Backend {
     std::size_t frontier_begin = 0;
     for (std::size_t hop = 0; hop < query.fanout.size(); ++hop) {
       const std::size_t frontier_end = n_id_.size();
-      const std::size_t edges_before = source_.size();
+      const std::size_t edges_before = target_.size();
       draw_hop(query, static_cast<int>(hop), frontier_begin, frontier_end);
-      relabel(edges_before);
+      if (query.last_hop_global) source_node_.insert(source_node_.end(), drawn_.begin(), drawn_.end());
+      if (!query.last_hop_global || hop + 1 < query.fanout.size()) relabel(edges_before);
       counts.nodes_per_hop.push_back(static_cast<int64_t>(n_id_.size() - frontier_end));
-      counts.edges_per_hop.push_back(static_cast<int64_t>(source_.size() - edges_before));
+      counts.edges_per_hop.push_back(static_cast<int64_t>(target_.size() - edges_before));
       frontier_begin = frontier_end;
     }
     counts.num_nodes = static_cast<int64_t>(n_id_.size());
-    counts.num_edges = static_cast<int64_t>(source_.size());
+    counts.num_edges = static_cast<int64_t>(target_.size());
+    counts.num_local_edges = static_cast<int64_t>(source_.size());
     counts.lists[cache::kHostTier] = {
         num_lists_, counts.num_edges * graph_.index_bytes + num_lists_ * cache::list_head_bytes(cache::Tier::kHost)};
     counts.time = since(start_us);
@@ -74,11 +76,12 @@ class HostBackend final : public Backend {
     const int64_t start_us = base::monotonic_us();
     if (faults_.slow_fetch_us > 0) delay();
     const auto num_nodes = static_cast<int64_t>(n_id_.size());
-    const auto num_edges = static_cast<int64_t>(source_.size());
+    const auto num_local_edges = static_cast<int64_t>(source_.size());
     std::copy(n_id_.begin(), n_id_.end(), slot.n_id);
     std::copy(input_id.begin(), input_id.end(), slot.input_id);
     std::copy(source_.begin(), source_.end(), slot.edge_index);
-    std::copy(target_.begin(), target_.end(), slot.edge_index + num_edges);
+    std::copy_n(target_.begin(), num_local_edges, slot.edge_index + num_local_edges);
+    if (slot.source_node) std::copy(source_node_.begin(), source_node_.end(), slot.source_node);
     if (slot.indptr) write_indptr(slot);
     if (slot.e_id) std::copy(e_id_.begin(), e_id_.end(), slot.e_id);
     if (slot.edge_weight) write_weights(slot.edge_weight);
@@ -91,9 +94,10 @@ class HostBackend final : public Backend {
                   static_cast<std::size_t>(graph_.row_bytes));
     }
     if (graph_.encoded) graph_.encoded->fetch(n_id_, slot.x);
-    const int64_t bytes = graph_.encoded ? graph_.encoded->stored_bytes(n_id_) : num_nodes * graph_.row_bytes;
+    const int64_t num_rows = num_nodes + static_cast<int64_t>(target_.size()) - num_local_edges;
+    const int64_t bytes = graph_.encoded ? graph_.encoded->stored_bytes(n_id_) : num_rows * graph_.row_bytes;
     use_.time = since(start_us);
-    use_.rows[cache::kHostTier] = {num_nodes, bytes, use_.time.us()};
+    use_.rows[cache::kHostTier] = {num_rows, bytes, use_.time.us()};
   }
 
   bool finished() override { return true; }
@@ -106,6 +110,7 @@ class HostBackend final : public Backend {
     source_.clear();
     target_.clear();
     e_id_.clear();
+    source_node_.clear();
     num_lists_ = 0;
   }
 
@@ -183,14 +188,15 @@ class HostBackend final : public Backend {
 
   GraphView graph_;
   Faults faults_;
-  std::vector<int32_t> local_id_;  // int32 [V], kUnset outside the batch
-  std::vector<int64_t> n_id_;      // int64 [num_nodes]
-  std::vector<int32_t> source_;    // int32 [num_edges]
-  std::vector<int32_t> target_;    // int32 [num_edges]
-  std::vector<int64_t> e_id_;      // int64 [num_edges], where the query wants them
-  std::vector<int64_t> offset_;    // int64 [frontier + 1], first edge of each frontier node
-  std::vector<int64_t> drawn_;     // int64 [edges of the hop], positions, then global ids
-  int64_t num_lists_ = 0;          // of the batch, that neighbours were drawn from
+  std::vector<int32_t> local_id_;     // int32 [V], kUnset outside the batch
+  std::vector<int64_t> n_id_;         // int64 [num_nodes]
+  std::vector<int32_t> source_;       // int32 [num_local_edges]
+  std::vector<int32_t> target_;       // int32 [num_edges]
+  std::vector<int64_t> e_id_;         // int64 [num_edges], where the query wants them
+  std::vector<int64_t> source_node_;  // int64 [num_edges], where the query leaves the last hop global
+  std::vector<int64_t> offset_;       // int64 [frontier + 1], first edge of each frontier node
+  std::vector<int64_t> drawn_;        // int64 [edges of the hop], positions, then global ids
+  int64_t num_lists_ = 0;             // of the batch, that neighbours were drawn from
   FetchUse use_;
   std::mt19937_64 delays_{std::random_device{}()};
 };

@@ -109,7 +109,7 @@ template <bool kEdgeIds>
 struct DrawnEdges {
   const DrawnList& list;
   int index_bytes;
-  unsigned long long* first_place;  // uint64 [V]
+  unsigned long long* first_place;  // uint64 [V], or null: sources get no local ids
   uint64_t place;                   // of the first edge, with the generation
   int64_t* neighbour;               // int64 [picks]
   int64_t first_id;                 // where the list lies in the graph's indices
@@ -117,11 +117,12 @@ struct DrawnEdges {
 
   __device__ void put(int64_t at, int64_t position) const {
     const int64_t source = neighbour_at(list, position, index_bytes);
+    neighbour[at] = source;
+    if constexpr (kEdgeIds) e_id[at] = first_id + position;
+    if (!first_place) return;
     const unsigned long long mine = place + static_cast<uint64_t>(at);
     unsigned long long* entry = first_place + source;
     if (*static_cast<volatile unsigned long long*>(entry) > mine) atomicMin(entry, mine);
-    neighbour[at] = source;
-    if constexpr (kEdgeIds) e_id[at] = first_id + position;
   }
 };
 
@@ -165,7 +166,7 @@ struct DrawArrays {
   int32_t* target;                  // int32 [edges]
   int32_t first_target;             // local id of frontier[0]
   uint64_t place;                   // of the first edge, with the generation
-  unsigned long long* first_place;  // uint64 [V]
+  unsigned long long* first_place;  // uint64 [V], or null: sources get no local ids
 };
 
 // One warp a frontier node. indptr: int64 [V + 1], read for edge ids alone.
@@ -251,7 +252,14 @@ CudaNeighborSampler::CudaNeighborSampler(const TopologyRef& topology, int64_t nu
       num_new_(1) {}
 
 SampledRef CudaNeighborSampler::result() const {
-  return {n_id_.data(), source_.data(), target_.data(), num_nodes_, num_edges_, edge_ids_ ? e_id_.data() : nullptr};
+  return {n_id_.data(),
+          source_.data(),
+          target_.data(),
+          num_nodes_,
+          num_edges_,
+          num_local_edges_,
+          edge_ids_ ? e_id_.data() : nullptr,
+          source_node_.data()};
 }
 
 cache::ListUses CudaNeighborSampler::list_use() const {
@@ -272,18 +280,21 @@ Counts CudaNeighborSampler::sample(const Query& query, cudaStream_t stream) {
   counts.nodes_per_hop = {num_nodes_};
   int64_t frontier_begin = 0;
   for (std::size_t i = 0; i < query.fanout.size(); ++i) {
-    Hop hop{static_cast<int>(i), query.fanout[i], frontier_begin, num_nodes_, num_edges_, 0};
+    const bool gives_ids = !query.last_hop_global || i + 1 < query.fanout.size();
+    Hop hop{static_cast<int>(i), query.fanout[i], frontier_begin, num_nodes_, num_edges_, 0, gives_ids};
     hop.num_edges = count_edges(hop, stream);
     draw(hop, query, stream);
-    const int64_t num_new = relabel(hop, stream);
+    const int64_t num_new = gives_ids ? relabel(hop, stream) : 0;
     frontier_begin = num_nodes_;
     num_nodes_ += num_new;
     num_edges_ += hop.num_edges;
+    if (gives_ids) num_local_edges_ = num_edges_;
     counts.nodes_per_hop.push_back(num_new);
     counts.edges_per_hop.push_back(hop.num_edges);
   }
   counts.num_nodes = num_nodes_;
   counts.num_edges = num_edges_;
+  counts.num_local_edges = num_local_edges_;
   cuda_check(
       cudaMemcpyAsync(list_use_read_.data(), list_use_.data(), sizeof(cache::ListUses), cudaMemcpyDeviceToHost, stream),
       "read the counts of lists");
@@ -291,7 +302,7 @@ Counts CudaNeighborSampler::sample(const Query& query, cudaStream_t stream) {
 }
 
 void CudaNeighborSampler::begin_batch(cudaStream_t stream) {
-  num_nodes_ = num_edges_ = num_places_ = 0;
+  num_nodes_ = num_edges_ = num_local_edges_ = num_places_ = 0;
   if (generation_ == 0) {
     const std::size_t bytes = first_place_.size() * sizeof(unsigned long long);
     cuda_check(cudaMemsetAsync(first_place_.data(), 0xFF, bytes, stream), "clear first places");
@@ -333,19 +344,19 @@ int64_t CudaNeighborSampler::count_edges(const Hop& hop, cudaStream_t stream) {
 
 void CudaNeighborSampler::draw(const Hop& hop, const Query& query, cudaStream_t stream) {
   const auto edges = static_cast<std::size_t>(hop.num_edges), before = static_cast<std::size_t>(hop.first_edge);
-  source_.extend(before + edges, before, stream);
+  if (hop.gives_ids) source_.extend(before + edges, before, stream);
   target_.extend(before + edges, before, stream);
   if (query.edge_ids) e_id_.extend(before + edges, before, stream);
   const DrawArrays arrays{n_id_.data() + hop.frontier_begin,
                           offset_.data(),
                           list_.data(),
                           hop.fanout > kWarp ? position_.reserve(edges) : nullptr,
-                          neighbour_.reserve(edges),
+                          source_node_.extend(before + edges, before, stream) + before,
                           query.edge_ids ? e_id_.data() + before : nullptr,
                           target_.data() + before,
                           static_cast<int32_t>(hop.frontier_begin),
                           generation() + static_cast<uint64_t>(num_places_),
-                          first_place_.data()};
+                          hop.gives_ids ? first_place_.data() : nullptr};
   const int64_t size = hop.frontier_end - hop.frontier_begin;
   const auto kernel = query.edge_ids ? draw_kernel<true> : draw_kernel<false>;
   kernel<<<base::grid_for(size * kWarp, max_blocks_), kBlockThreads, 0, stream>>>(
@@ -359,7 +370,8 @@ int64_t CudaNeighborSampler::relabel(const Hop& hop, cudaStream_t stream) {
   const auto nodes = static_cast<std::size_t>(num_nodes_);
   const int grid = base::grid_for(hop.num_edges, max_blocks_);
   uint32_t* first = first_.reserve(edges);
-  find_first_kernel<<<grid, kBlockThreads, 0, stream>>>(neighbour_.data(), hop.num_edges, first_place_.data(), first);
+  const int64_t* neighbour = source_node_.data() + hop.first_edge;
+  find_first_kernel<<<grid, kBlockThreads, 0, stream>>>(neighbour, hop.num_edges, first_place_.data(), first);
   check_launch();
   int32_t* ids = id_of_place_.extend(places + edges, places, stream);
   const ReachesFirst reaches_first{first, static_cast<uint32_t>(num_places_)};
@@ -374,8 +386,8 @@ int64_t CudaNeighborSampler::relabel(const Hop& hop, cudaStream_t stream) {
   number(temporary_.reserve(bytes), bytes);
   n_id_.extend(nodes + static_cast<std::size_t>(std::min(hop.num_edges, graph_nodes_ - num_nodes_)), nodes, stream);
   name_sources_kernel<<<grid, kBlockThreads, 0, stream>>>(
-      {neighbour_.data(), hop.num_edges, reaches_first, ids, static_cast<int32_t>(num_nodes_),
-       source_.data() + hop.first_edge, n_id_.data(), num_new_.data()});
+      {neighbour, hop.num_edges, reaches_first, ids, static_cast<int32_t>(num_nodes_), source_.data() + hop.first_edge,
+       n_id_.data(), num_new_.data()});
   check_launch();
   num_places_ += hop.num_edges;
   return read_back(num_new_.data(), stream);

@@ -38,11 +38,13 @@ struct alignas(16) DrawnList {
 // The sampled batch in GPU memory; valid until the next sample().
 struct SampledRef {
   const int64_t* n_id = nullptr;    // int64 [num_nodes]
-  const int32_t* source = nullptr;  // int32 [num_edges], batch-local
+  const int32_t* source = nullptr;  // int32 [num_local_edges], batch-local
   const int32_t* target = nullptr;  // int32 [num_edges], batch-local
   int64_t num_nodes = 0;
   int64_t num_edges = 0;
-  const int64_t* e_id = nullptr;  // int64 [num_edges], place in the graph's indices; null: the query did without
+  int64_t num_local_edges = 0;
+  const int64_t* e_id = nullptr;         // int64 [num_edges], place in the graph's indices; null: the query did without
+  const int64_t* source_node = nullptr;  // int64 [num_edges], global ids
 };
 
 class CudaNeighborSampler {
@@ -66,6 +68,7 @@ class CudaNeighborSampler {
     int64_t frontier_begin, frontier_end;  // local ids
     int64_t first_edge;                    // edges of earlier hops
     int64_t num_edges;
+    bool gives_ids;  // to sources
   };
   uint64_t generation() const { return uint64_t{generation_} << 32; }
   void begin_batch(cudaStream_t stream);
@@ -85,16 +88,16 @@ class CudaNeighborSampler {
   base::PinnedBytes list_use_read_;                    // the same
   base::DeviceArray<int64_t> num_new_;                 // int64 [1]
   base::Scratch<int64_t> n_id_;                        // int64 [num_nodes]
-  base::Scratch<int32_t> source_, target_;             // int32 [num_edges]
+  base::Scratch<int32_t> source_, target_;             // int32 [num_local_edges], [num_edges]
   base::Scratch<int64_t> e_id_;                        // int64 [num_edges], where the query wants them
   base::Scratch<int64_t> offset_;                      // int64 [frontier + 1]
   base::Scratch<DrawnList> list_;                      // [frontier]
-  base::Scratch<int64_t> neighbour_;                   // int64 [edges of the hop], global ids
+  base::Scratch<int64_t> source_node_;                 // int64 [num_edges], global ids
   base::Scratch<int64_t> position_;                    // int64 [edges of the hop], for fanouts above a warp
   base::Scratch<uint32_t> first_;                      // uint32 [edges of the hop], the first place of each source
   base::Scratch<int32_t> id_of_place_;                 // int32 [num_places]
   base::Scratch<std::byte> temporary_;                 // CUB
-  int64_t num_nodes_ = 0, num_edges_ = 0, num_places_ = 0;
+  int64_t num_nodes_ = 0, num_edges_ = 0, num_local_edges_ = 0, num_places_ = 0;
   bool edge_ids_ = false;  // of the last sample()
 };
 

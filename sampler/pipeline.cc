@@ -34,11 +34,12 @@ SlotArrays arrays_of(int slot, std::byte* data, const channel::Batch& batch) {
           num_targets(batch),
           batch.e_id_offset == 0 ? nullptr : reinterpret_cast<int64_t*>(data + batch.e_id_offset),
           batch.edge_weight_offset == 0 ? nullptr : reinterpret_cast<float*>(data + batch.edge_weight_offset),
-          batch.labels_of_seeds ? batch.num_seeds : batch.num_nodes};
+          batch.labels_of_seeds ? batch.num_seeds : batch.num_nodes,
+          batch.last_hop_global ? reinterpret_cast<int64_t*>(data + batch.source_node_offset) : nullptr};
 }
 
-channel::Batch describe(const channel::Request& request, const Schedule& schedule, uint64_t step,
-                        const Counts& counts) {
+channel::Batch describe(const channel::Request& request, const Schedule& schedule, uint64_t step, const Counts& counts,
+                        bool last_hop_global) {
   channel::Batch batch{};
   batch.pass = request.pass;
   batch.step = step;
@@ -48,6 +49,7 @@ channel::Batch describe(const channel::Request& request, const Schedule& schedul
   batch.num_seeds = counts.nodes_per_hop[0];
   batch.num_hops = request.num_hops;
   batch.labels_of_seeds = request.labels_of_seeds;
+  batch.last_hop_global = last_hop_global ? 1 : 0;
   std::copy(counts.nodes_per_hop.begin(), counts.nodes_per_hop.end(), batch.nodes_per_hop);
   std::copy(counts.edges_per_hop.begin(), counts.edges_per_hop.end(), batch.edges_per_hop);
   return batch;
@@ -114,7 +116,13 @@ void Pipeline::serve_pass(const channel::Request& request) {
 Query Pipeline::query(Pass& pass, uint64_t step) const {
   return {pass.schedule.seeds(step),
           std::span(pass.request.fanout).first(static_cast<std::size_t>(pass.request.num_hops)),
-          batch_key(options_.seed, pass.request.epoch, step), options_.edge_ids || graph_.edge_weights != nullptr};
+          batch_key(options_.seed, pass.request.epoch, step), remembers_edges(), leaves_last_hop_global(pass.request)};
+}
+
+bool Pipeline::remembers_edges() const { return options_.edge_ids || graph_.edge_weights != nullptr; }
+
+bool Pipeline::leaves_last_hop_global(const channel::Request& request) const {
+  return request.last_hop_global != 0 && graph_.rows_in_place && !remembers_edges();
 }
 
 Counts Pipeline::sample(const Query& query, uint64_t step) {
@@ -137,9 +145,12 @@ void Pipeline::build_batch(int slot, Pass& pass, uint64_t step) {
   const Counts counts = pass.ahead.valid() ? pass.ahead.get() : sample(query(pass, step), step);
 
   publisher_.set_stage(Stage::kFetching, number);
-  channel::Batch batch = describe(request, pass.schedule, step, counts);
-  const std::size_t bytes =
-      lay_out(shape_of(request, counts.num_nodes, counts.num_edges, batch.num_seeds, num_targets(batch)), batch);
+  channel::Batch batch = describe(request, pass.schedule, step, counts, leaves_last_hop_global(request));
+  base::require(num_local_edges(batch) == counts.num_local_edges, "as many local edges as the backend has");
+  channel::BatchShape shape =
+      shape_of(request, counts.num_nodes, counts.num_edges, batch.num_seeds, num_targets(batch));
+  shape.num_local_edges = counts.num_local_edges;
+  const std::size_t bytes = lay_out(shape, batch);
   std::byte* data = publisher_.memory(slot, bytes, slot_bytes_to_ask(request, bytes));
   const base::ProfilerRange range("fetch", step);
   backend_.before_fetch([&](void* stream) { publisher_.wait_drained(slot, stream); });
@@ -158,7 +169,7 @@ void Pipeline::publish_empty(int slot, const channel::Request& request, const Sc
   none.nodes_per_hop.assign(static_cast<std::size_t>(request.num_hops) + 1, 0);
   none.edges_per_hop.assign(static_cast<std::size_t>(request.num_hops), 0);
   publisher_.memory(slot, 1, slot_bytes_to_ask(request, 1));
-  publisher_.publish(slot, describe(request, schedule, step, none));
+  publisher_.publish(slot, describe(request, schedule, step, none, leaves_last_hop_global(request)));
 }
 
 channel::BatchShape Pipeline::shape_of(const channel::Request& request, int64_t num_nodes, int64_t num_edges,
@@ -171,7 +182,9 @@ channel::BatchShape Pipeline::shape_of(const channel::Request& request, int64_t 
           options_.edge_ids,
           graph_.label_bytes,
           graph_.edge_weights != nullptr,
-          request.labels_of_seeds != 0};
+          request.labels_of_seeds != 0,
+          leaves_last_hop_global(request),
+          num_edges};
 }
 
 std::size_t Pipeline::slot_bytes_to_ask(const channel::Request& request, std::size_t needed_bytes) const {

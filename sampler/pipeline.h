@@ -29,6 +29,10 @@ class Pipeline {
   Counts sample(const Query& query, uint64_t step);
   void sample_ahead(Pass& pass, uint64_t step);
   void publish_empty(int slot, const channel::Request& request, const Schedule& schedule, uint64_t step);
+  bool remembers_edges() const;
+  // Whether batches of such a pass have no ids for what only the last hop reaches.
+  bool leaves_last_hop_global(const channel::Request& request) const;
+  // With local ids for the sources of all edges.
   channel::BatchShape shape_of(const channel::Request& request, int64_t num_nodes, int64_t num_edges, int64_t num_seeds,
                                int64_t num_targets) const;
   std::size_t slot_bytes_to_ask(const channel::Request& request, std::size_t needed_bytes) const;

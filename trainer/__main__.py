@@ -85,6 +85,7 @@ def _train(source, run: dict, out: Path, stop: StopRequest, loaded_at: float) ->
     trainer = Trainer(options, source, ranks, splits, out, links, checkpoint, stop, source.all_rows(dataset))
     trainer.start = run["began"], loaded_at
     trainer.report.rows_in_place = trainer.all_rows is not None
+    trainer.report.last_hop_global = source.last_hop_global
     trainer.report.time_sliced = run.get("time_sliced", False)
     expected = predicted(run["sampler"])
     trainer.report.cache = None if expected is None else {"predicted": expected, "measured": []}

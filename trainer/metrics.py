@@ -205,6 +205,7 @@ class RunReport:
     num_ranks: int = 1
     time_sliced: bool = False
     rows_in_place: bool = False  # batches had no features of their own: the model read those of the data set
+    last_hop_global: bool = False  # num_nodes of epochs is without nodes that only the last hop reached
     epochs: list[EpochReport] = field(default_factory=list)
     bytes: dict = field(default_factory=lambda: {"host": 0, "peer": 0, "local": 0, "recent": 0})
 

@@ -113,7 +113,8 @@ def print_table(report: RunReport, quiet: bool) -> None:
     if report.epochs:
         last = report.epochs[-1]
         console.print(
-            f"a batch: {last.num_edges / last.num_batches:,.0f} edges, {last.num_nodes / last.num_batches:,.0f} nodes;"
+            f"a batch: {last.num_edges / last.num_batches:,.0f} edges, {last.num_nodes / last.num_batches:,.0f} nodes"
+            f"{' before the last hop' if report.last_hop_global else ''};"
             f" sample and fetch run in the sampler, beside wait and train"
         )
         console.print(_tier_table(report))

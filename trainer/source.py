@@ -59,8 +59,12 @@ class BatchSource:
         self.folder = Path(folder)
         self.limit_seconds = limit_seconds
         self.rank, self.num_ranks = rank, num_ranks
-        self.labels_of_seeds = False  # of the passes asked for from now on: y has the seeds alone
-        self.sampler_sms = 0  # of the passes asked for from now on: what the sampler has for itself, 0: all are shared
+        # Of the passes asked for from now on:
+        self.labels_of_seeds = False  # y has the seeds alone
+        self.last_hop_global = (
+            False  # where rows are in place, what only the last hop reaches has no place in the batch
+        )
+        self.sampler_sms = 0  # what the sampler has for itself, 0: all are shared
         self._receiver = _native.Receiver(str(folder))
         self._groups: list[list[int]] = []  # of each seed set, how many seeds its groups have
         self.first_batch_at: float | None = None  # monotonic seconds when it came
@@ -114,6 +118,7 @@ class BatchSource:
             fanout=list(fanout),
             sampler_sms=self.sampler_sms,
             labels_of_seeds=self.labels_of_seeds,
+            last_hop_global=self.last_hop_global,
         )
         return Pass(number, max(0, -(-num_batches // self.num_ranks) - done))
 
@@ -177,13 +182,25 @@ def edges_of(slot) -> torch.Tensor:
 
 
 def blocks_of(slot) -> list[Block]:
-    """The slot's edges, a Block a layer; the sources of the first have their rows at ``n_id`` of all rows."""
+    """The slot's edges, a Block a layer; the first says where rows are among all rows."""
     indptr, source = _indptr_of(slot), slot.edge_index[0]
     nodes, edges = list(accumulate(slot.num_sampled_nodes)), accumulate(slot.num_sampled_edges)
     hops = zip(edges, nodes[1:], nodes[:-1], strict=True)
     blocks = [Block(indptr, source[:num_edges], *ends) for num_edges, *ends in hops]
-    blocks[-1] = replace(blocks[-1], place=slot.n_id)
+    blocks[-1] = placed(blocks[-1], slot.n_id, slot.source_node if slot.last_hop_global else None)
     return blocks[::-1]
+
+
+def placed(block: Block, n_id: torch.Tensor, source_node: torch.Tensor | None) -> Block:
+    """The first layer's block of a batch whose rows are in place: those of ``n_id``, int64 [nodes of the batch].
+
+    Args:
+        source_node: int64 [num_edges], the node of each edge's source; None: the block's sources are in ``n_id``.
+    """
+    own_place = n_id[: block.num_targets]
+    if source_node is None:
+        return replace(block, place=n_id, own_place=own_place)
+    return replace(block, source=source_node, own_place=own_place)
 
 
 def _indptr_of(slot) -> torch.Tensor:

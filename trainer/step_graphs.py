@@ -9,7 +9,7 @@ import gc
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 
 import torch
@@ -18,6 +18,7 @@ from torch import Tensor
 from cohort.nn.activation import GraphKeys
 from cohort.nn.block import Block
 from cohort.trainer import _native
+from cohort.trainer.source import placed
 
 WARM_UP_STEPS = 2  # of a size on a stream before its graph: kernels are loaded, the optimizer makes its state
 MOST_GRAPHS = 32  # further sizes go without
@@ -46,30 +47,36 @@ class _Inputs:
 
     Args:
         sizes: padded.
-        like: labels of any number of nodes.
+        slot: with a batch of these sizes.
         in_place: whether the batch's nodes say where its rows are among all rows.
     """
 
-    def __init__(self, sizes: Sizes, device: torch.device, like: Tensor, in_place: bool = False):
+    def __init__(self, sizes: Sizes, device: torch.device, slot, in_place: bool = False):
         def empty(count: int) -> Tensor:
             return torch.zeros(count, dtype=torch.int64, device=device)
 
-        self.y = like.new_zeros((sizes.nodes[0], *like.shape[1:]), device=device)
+        self.y = slot.y.new_zeros((sizes.nodes[0], *slot.y.shape[1:]), device=device)
         self._source = empty(sizes.edges[-1])
         self._offsets = [empty(targets + 1) for targets in sizes.nodes[:-1]]  # by hop; of all hops up to it
         parts = zip(self._offsets, sizes.edges, sizes.nodes[1:], sizes.nodes[:-1], strict=True)
         blocks = [Block(offsets, self._source[:edges], *ends) for offsets, edges, *ends in parts]
-        self._place = empty(sizes.nodes[-1]) if in_place else None
-        blocks[-1] = replace(blocks[-1], place=self._place)
+        self._n_id = self._source_node = None
+        if in_place:
+            self._n_id = empty(sizes.nodes[-1])
+            self._source_node = empty(sizes.edges[-1]) if slot.last_hop_global else None
+            blocks[-1] = placed(blocks[-1], self._n_id, self._source_node)
         self.blocks = blocks[::-1]  # a layer each: the first takes all hops
 
     def load(self, slot, sizes: Sizes) -> None:
         """Copies the batch of a slot, which has ``sizes``."""
         self.y.copy_(slot.y[: len(self.y)])
-        self._source[: sizes.edges[-1]].copy_(slot.edge_index[0])
-        if self._place is not None:
-            self._place[: sizes.nodes[-1]].copy_(slot.n_id)
-            self._place[sizes.nodes[-1] :].fill_(-1)
+        source = slot.edge_index[0]
+        self._source[: len(source)].copy_(source)
+        if self._n_id is not None:
+            self._n_id[: sizes.nodes[-1]].copy_(slot.n_id)
+            self._n_id[sizes.nodes[-1] :].fill_(-1)
+        if self._source_node is not None:
+            self._source_node[: sizes.edges[-1]].copy_(slot.source_node)
         indptr = slot.indptr
         for offsets, edges, targets in zip(self._offsets, sizes.edges, sizes.nodes[:-1], strict=True):
             offsets[: targets + 1].copy_(indptr[: targets + 1])
@@ -154,7 +161,7 @@ class StepGraphs:
         if not in_place and x.shape[0] > sizes.nodes[-1]:
             x[sizes.nodes[-1] :].zero_()
         if padded not in self._inputs:
-            self._inputs[padded] = _Inputs(padded, self._device, slot.y, in_place)
+            self._inputs[padded] = _Inputs(padded, self._device, slot, in_place)
         inputs = self._inputs[padded]
         inputs.load(slot, sizes)
         graph = self._graph_of(x, padded, inputs)

@@ -106,6 +106,7 @@ class Trainer:
         self.quiet = options.quiet or ranks.rank > 0
         self.device = source.device
         source.labels_of_seeds = True
+        source.last_hop_global = all_rows is not None and options.model == "sage"  # GCN asks sources for their degrees
         own = {"train": seeds_by_rank(splits["train"], **options.partition)} if options.partition else {}
         self.seed_sets = {name: source.add_seeds(*own.get(name, (ids,))) for name, ids in splits.items()}
         self.sizes = {name: len(ids) for name, ids in splits.items()}

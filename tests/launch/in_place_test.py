@@ -57,6 +57,7 @@ def test_training_is_the_same(run, model):
     options = ["--device", "cpu", "--model", model]
     there, fetched = run("there", *options), run("fetched", *options, "--in-place", "off")
     assert (there["rows_in_place"], fetched["rows_in_place"]) == (True, False)
+    assert there["last_hop_global"] == (model == "sage") and not fetched["last_hop_global"]
     assert told(there) == (told(fetched) if model == "sage" else pytest.approx(told(fetched), rel=1e-4))
 
 
@@ -68,6 +69,12 @@ def test_training_on_a_gpu_is_the_same(run, model, more):
     there, fetched = run("there", *options), run("fetched", *options, "--in-place", "off")
     assert (there["rows_in_place"], fetched["rows_in_place"]) == (True, False)
     assert told(there) == pytest.approx(told(fetched), rel=2e-2 if more == ["--amp"] else 1e-3)
+
+
+@pytest.mark.gpu
+def test_a_cache_of_all_that_is_left_takes_all_rows(run):
+    summary = run("run", "--device", "cuda", "--cache-ratio", "auto")
+    assert summary["rows_in_place"] and summary["bytes"]["host"] == 0
 
 
 @pytest.mark.gpu

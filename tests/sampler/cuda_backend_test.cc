@@ -30,11 +30,12 @@ HostBatch fetch_cuda(
   const auto n_id = on_gpu(8 * batch.n_id.size()), y = on_gpu(batch.y.size()),
              edges = on_gpu(8 * batch.edge_index.size()), ids = on_gpu(8 * input_id.size()), x = on_gpu(batch.x.size()),
              indptr = on_gpu(8 * batch.indptr.size()), e_id = on_gpu(8 * batch.e_id.size()),
-             weights = on_gpu(4 * batch.edge_weight.size());
+             weights = on_gpu(4 * batch.edge_weight.size()), nodes = on_gpu(8 * batch.source_node.size());
   backend.fetch({reinterpret_cast<int64_t*>(n_id.data()), y.data(), reinterpret_cast<int64_t*>(edges.data()),
                  reinterpret_cast<int64_t*>(ids.data()), x.data(), 0, reinterpret_cast<int64_t*>(indptr.data()),
                  batch.num_targets(), query.edge_ids ? reinterpret_cast<int64_t*>(e_id.data()) : nullptr,
-                 batch.edge_weight.empty() ? nullptr : reinterpret_cast<float*>(weights.data()), sampled.num_nodes},
+                 batch.edge_weight.empty() ? nullptr : reinterpret_cast<float*>(weights.data()), sampled.num_nodes,
+                 batch.source_node.empty() ? nullptr : reinterpret_cast<int64_t*>(nodes.data())},
                 input_id);
   meanwhile();
   while (!backend.finished()) {
@@ -48,6 +49,7 @@ HostBatch fetch_cuda(
   to_host(batch.input_id.data(), ids, 8 * batch.input_id.size());
   to_host(batch.x.data(), x, batch.x.size());
   to_host(batch.indptr.data(), indptr, 8 * batch.indptr.size());
+  to_host(batch.source_node.data(), nodes, 8 * batch.source_node.size());
   to_host(batch.edge_weight.data(), weights, 4 * batch.edge_weight.size());
   if (query.edge_ids) to_host(batch.e_id.data(), e_id, 8 * batch.e_id.size());
   return batch;
@@ -67,6 +69,7 @@ void expect_equal(const HostBatch& a, const HostBatch& b) {
   ASSERT_EQ(a.x, b.x);
   ASSERT_EQ(a.indptr, b.indptr);
   ASSERT_EQ(a.e_id, b.e_id);
+  ASSERT_EQ(a.source_node, b.source_node);
   ASSERT_EQ(a.edge_weight, b.edge_weight);
 }
 
@@ -105,6 +108,22 @@ INSTANTIATE_TEST_SUITE_P(All, GpuBackend,
 TEST(GpuBackendRows, AnyRowSize) {
   for (int64_t dim : {1, 3, 4, 32, 100, 257}) {
     expect_same_batches(mixed_graph<int32_t>(1000, 6, dim), TopologyPlace::kAuto, {5, 5});
+  }
+}
+
+TEST(GpuBackendGlobal, SourcesOfTheLastHopAreNodesOfTheGraph) {
+  const auto graph = mixed_graph<int32_t>(1500, 9);
+  const auto host = make_host_backend(graph.view(), {});
+  const int gpu = 0;
+  const auto cuda = std::move(make_cuda_backends(graph.view(), {&gpu, 1}, {}, {}, {}).front());
+  std::vector<int64_t> seeds(80);
+  std::iota(seeds.begin(), seeds.end(), int64_t{100});
+  for (const auto& fanout : {std::vector<int32_t>{25, 10}, {15, 10, 5}, {7}, {-1, -1}, {5, 0}}) {
+    for (const bool is_global : {true, false, true}) {
+      const Query query{seeds, fanout, batch_key(5, 1, 0), false, is_global};
+      expect_equal(run_host(*host, graph.view(), query), run_cuda(*cuda, graph.view(), query));
+      if (HasFatalFailure()) return;
+    }
   }
 }
 

@@ -66,6 +66,39 @@ void expect_sound(const TestGraph<Index>& graph, const HostBatch& batch, const Q
   }
 }
 
+// Its twin with local ids throughout says which nodes the sources are.
+TEST(HostBackend, SourcesOfTheLastHopMayStayNodesOfTheGraph) {
+  const auto graph = mixed_graph<int32_t>(500, 3);
+  const auto backend = make_host_backend(graph.view(), {});
+  std::vector<int64_t> seeds(40);
+  std::iota(seeds.begin(), seeds.end(), int64_t{60});
+  for (const auto& fanout : {std::vector<int32_t>{4, 3}, {5, 4, 3}, {7}, {-1, -1}, {5, 0}}) {
+    Query query{seeds, fanout, batch_key(5, 1, 0)};
+    const HostBatch plain = run_host(*backend, graph.view(), query);
+    query.last_hop_global = true;
+    const HostBatch batch = run_host(*backend, graph.view(), query);
+    const int64_t last_edges = batch.counts.edges_per_hop.back(), local = batch.counts.num_local_edges;
+    ASSERT_EQ(batch.counts.edges_per_hop, plain.counts.edges_per_hop);
+    ASSERT_EQ(batch.counts.num_edges, local + last_edges);
+    ASSERT_EQ(batch.counts.nodes_per_hop.back(), 0);
+    ASSERT_EQ(batch.indptr, plain.indptr);
+    ASSERT_TRUE(std::equal(batch.n_id.begin(), batch.n_id.end(), plain.n_id.begin()));
+    ASSERT_EQ(batch.n_id.size() + static_cast<std::size_t>(plain.counts.nodes_per_hop.back()), plain.n_id.size());
+    for (int64_t e = 0; e < plain.counts.num_edges; ++e) {
+      const auto at = static_cast<std::size_t>(e);
+      const int64_t source = plain.edge_index[at];
+      if (e < local) {
+        ASSERT_EQ(batch.edge_index[at], source);
+        ASSERT_EQ(batch.edge_index[at + static_cast<std::size_t>(local)],
+                  plain.edge_index[at + static_cast<std::size_t>(plain.counts.num_edges)]);
+      }
+      if (last_edges > 0) {
+        ASSERT_EQ(batch.source_node[at], plain.n_id[static_cast<std::size_t>(source)]);
+      }
+    }
+  }
+}
+
 class Fanouts : public ::testing::TestWithParam<std::vector<int32_t>> {};
 
 TEST_P(Fanouts, BatchesAreSound) {

@@ -83,7 +83,7 @@ inline std::vector<std::byte> labels_of_bytes(int64_t num_nodes, int64_t label_b
 // A fetched batch in host memory.
 struct HostBatch {
   Counts counts;
-  std::vector<int64_t> n_id, edge_index, input_id, indptr, e_id;
+  std::vector<int64_t> n_id, edge_index, input_id, indptr, e_id, source_node;
   std::vector<std::byte> x, y;
   std::vector<float> edge_weight;  // empty where the graph has none
 
@@ -91,7 +91,8 @@ struct HostBatch {
     counts = sampled;
     n_id.resize(static_cast<std::size_t>(counts.num_nodes));
     y.resize(n_id.size() * static_cast<std::size_t>(graph.label_bytes));
-    edge_index.resize(2 * static_cast<std::size_t>(counts.num_edges));
+    edge_index.resize(2 * static_cast<std::size_t>(counts.num_local_edges));
+    source_node.resize(counts.num_local_edges < counts.num_edges ? static_cast<std::size_t>(counts.num_edges) : 0);
     e_id.resize(static_cast<std::size_t>(counts.num_edges));
     edge_weight.resize(graph.edge_weights ? e_id.size() : 0);
     input_id.resize(num_seeds);
@@ -110,7 +111,8 @@ struct HostBatch {
             num_targets(),
             edge_ids ? e_id.data() : nullptr,
             edge_weight.empty() ? nullptr : edge_weight.data(),
-            counts.num_nodes};
+            counts.num_nodes,
+            source_node.empty() ? nullptr : source_node.data()};
   }
 };
 

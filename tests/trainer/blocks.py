@@ -77,4 +77,5 @@ def placed(block: Block, x: torch.Tensor, seed: int = 0) -> tuple[Block, torch.T
     rows = torch.full((2 * len(x), x.shape[1] + 4), torch.nan)
     place = torch.randperm(len(rows), generator=generator)[: len(x)]
     rows[place, : x.shape[1]] = x.cpu()
-    return replace(block, place=place.to(x.device)), rows.to(x.device)[:, : x.shape[1]]
+    place = place.to(x.device)
+    return replace(block, place=place, own_place=place[: block.num_targets]), rows.to(x.device)[:, : x.shape[1]]

@@ -89,7 +89,7 @@ TEST(SumRows, RowsAtPlacesAreThoseRowsGathered) {
     call.index_factor = factor.data(), call.mean = true, call.out = expected.data(), call.out_stride = width;
     run_on_host(call);
     call.x = call.own = all.data(), call.x_stride = call.own_stride = kStride;
-    call.place = place.data(), call.out = out.data();
+    call.place = call.own_place = place.data(), call.out = out.data();
     run_on_host(call);
     EXPECT_TRUE(same_bits(out, expected));
   }

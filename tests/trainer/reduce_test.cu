@@ -120,12 +120,14 @@ TEST(GpuRowsAtPlaces, SumsAreTheHostsBits) {
         const int64_t width = own_use == Own::kBeside ? 2 * dim : dim;
         std::vector<float> expected(static_cast<std::size_t>(kRows * width));
         SumCall call{block.ref(), Dtype::kFloat32, Dtype::kFloat32, dim, x.data(), dim, own_use, x.data(), dim, kRows};
-        call.index_factor = scaled ? factor.data() : nullptr, call.mean = true, call.place = place.data();
+        call.index_factor = scaled ? factor.data() : nullptr, call.mean = true,
+        call.place = call.own_place = place.data();
         call.block.skip_self = scaled, call.out = expected.data(), call.out_stride = width;
         run_on_host(call);
         const auto out = poisoned<float>(expected.size()),
                    partial = poisoned<float>(static_cast<std::size_t>(max_pieces(block.num_edges()) * dim));
-        call.block.offsets = on_gpu.ref.offsets, call.block.index = on_gpu.ref.index, call.place = gpu_place.data();
+        call.block.offsets = on_gpu.ref.offsets, call.block.index = on_gpu.ref.index,
+        call.place = call.own_place = gpu_place.data();
         call.x = call.own = gpu_x.data(), call.index_factor = scaled ? gpu_factor.data() : nullptr;
         call.out = out.data(), call.partial = partial.data();
         const base::Stream stream;

@@ -55,15 +55,26 @@ def slot_of(hops: int, device: torch.device, seed: int = 0) -> SimpleNamespace:
         num_seeds=SEEDS,
         num_sampled_nodes=nodes,
         num_sampled_edges=edges,
+        last_hop_global=False,
     )
 
 
-def all_rows_of(*slots: SimpleNamespace) -> torch.Tensor:
+def leave_last_hop_global(slot: SimpleNamespace) -> None:
+    """The batch as the sampler leaves it where sources of the last hop get no ids."""
+    slot.last_hop_global, slot.source_node = True, slot.n_id[slot.edge_index[0]]
+    slot.edge_index = slot.edge_index[:, : sum(slot.num_sampled_edges[:-1])].clone()
+    slot.n_id = slot.n_id[: sum(slot.num_sampled_nodes[:-1])].clone()
+    slot.num_sampled_nodes = [*slot.num_sampled_nodes[:-1], 0]
+
+
+def all_rows_of(*slots: SimpleNamespace, global_too: bool = False) -> torch.Tensor:
     """The rows of all batches in an order of their own, which each slot's nodes then name."""
     rows = torch.cat([slot.x for slot in slots])
     order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0)).to(rows.device)
     for slot, ids in zip(slots, order.split([len(slot.x) for slot in slots]), strict=True):
         slot.n_id = ids
+        if global_too:
+            leave_last_hop_global(slot)
     return torch.empty_like(rows).index_copy_(0, order, rows)
 
 
@@ -78,7 +89,7 @@ def test_a_padded_batch_has_the_same_scores_and_gradients(kind, hops):
     assert padded.nodes[-1] > sizes.nodes[-1] and padded.edges[-1] > sizes.edges[-1], "nothing is padded"
     plain = Scores(model).of_slot(slot)
     wanted = torch.autograd.grad(plain.square().sum(), list(model.parameters()))
-    inputs = _Inputs(padded, CPU, slot.y)
+    inputs = _Inputs(padded, CPU, slot)
     for other in (slot_of(hops, CPU, seed=0), slot):  # what an earlier batch left does not matter
         inputs.load(other, Sizes.of(other))
     slot.padded_x[sizes.nodes[-1] :].zero_()
@@ -91,15 +102,16 @@ def test_a_padded_batch_has_the_same_scores_and_gradients(kind, hops):
 
 
 @pytest.mark.parametrize("hops", [1, 2, 3])
-@pytest.mark.parametrize("kind", ["sage", "gcn"])
-def test_a_padded_batch_without_rows_has_the_same_scores(kind, hops):
+@pytest.mark.parametrize(("kind", "is_global"), [("sage", False), ("sage", True), ("gcn", False)])
+def test_a_padded_batch_without_rows_has_the_same_scores(kind, is_global, hops):
     torch.manual_seed(1)
     model = SampledGNN(kind, DIM, 16, CLASSES, hops, dropout=0.0)
     slot = slot_of(hops, CPU)
-    other, sizes = slot_of(hops, CPU, seed=1), Sizes.of(slot)
-    plain, rows = Scores(model).of_slot(slot), all_rows_of(other, slot)
+    plain = Scores(model).of_slot(slot)
+    rows = all_rows_of(slot_of(hops, CPU, seed=1), slot, global_too=is_global)
+    sizes = Sizes.of(slot)
     torch.testing.assert_close(Scores(model, all_rows=rows).of_slot(slot), plain, rtol=1e-4, atol=1e-4)
-    inputs = _Inputs(sizes.padded(), CPU, slot.y, in_place=True)
+    inputs = _Inputs(sizes.padded(), CPU, slot, in_place=True)
     inputs.load(slot, sizes)
     torch.testing.assert_close(Scores(model)(rows, inputs.blocks, SEEDS), plain, rtol=1e-4, atol=1e-4)
 
@@ -109,7 +121,7 @@ def test_inputs_forget_the_batch_before():
     large, small = (Sizes((64, count), (count,)) for count in (3000, 2950))
     assert large.padded() == small.padded()
     y = (torch.arange(3014 * 3).reshape(-1, 3) % 2).to(torch.uint8)
-    inputs = _Inputs(large.padded(), CPU, y)
+    inputs = _Inputs(large.padded(), CPU, SimpleNamespace(y=y))
     for sizes in (large, small):
         count = sizes.edges[0]
         indptr = torch.linspace(0, count, 65).long()
@@ -200,14 +212,19 @@ def test_a_capture_that_fails_leaves_the_collector_on(streams):
 
 
 def losses_of_steps(
-    model: SampledGNN, device: torch.device, graphs_of: int | None, ranks: int = 1, in_place: bool = False
+    model: SampledGNN,
+    device: torch.device,
+    graphs_of: int | None,
+    ranks: int = 1,
+    in_place: bool = False,
+    is_global: bool = False,
 ) -> list[float]:
     """Of two sizes and two slots, with a smaller batch in between; other ranks have the same batches as this one."""
     own = copy.deepcopy(model)
     sums = StepSums(list(own.parameters()), lambda values: values.mul_(ranks))
     slots = [slot_of(2, device, seed=seed) for seed in (0, 1)]
     few = slot_of(2, device, seed=5)
-    scores = Scores(own, all_rows=all_rows_of(*slots, few) if in_place else None)
+    scores = Scores(own, all_rows=all_rows_of(*slots, few, global_too=is_global) if in_place else None)
     step = TrainStep(scores, adam(own, device, 0.01), device, graphs_of, sums=sums if ranks > 1 else None)
     torch.manual_seed(3)
     few.num_seeds = SEEDS - 7  # runs without a graph
@@ -240,14 +257,16 @@ def test_replayed_steps_train_as_others_do(kind, ranks):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("kind", ["sage", "gcn"])
-def test_replayed_steps_read_rows_in_place(kind):
+@pytest.mark.parametrize(("kind", "is_global"), [("sage", False), ("sage", True), ("gcn", False)])
+def test_replayed_steps_read_rows_in_place(kind, is_global):
     device = torch.device("cuda")
     torch.manual_seed(2)
     model = SampledGNN(kind, DIM, 16, CLASSES, 2, dropout=0.4).to(device)
     plain = losses_of_steps(model, device, None)
     for graphs_of in (None, SEEDS):
-        assert losses_of_steps(model, device, graphs_of, in_place=True) == pytest.approx(plain, rel=1e-4)
+        assert losses_of_steps(model, device, graphs_of, in_place=True, is_global=is_global) == pytest.approx(
+            plain, rel=1e-4
+        )
 
 
 @pytest.mark.gpu

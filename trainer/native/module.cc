@@ -102,8 +102,19 @@ void bind_slot(nb::module_& m) {
       .def_prop_ro("edge_index",
                    [](nb::handle self) {
                      const auto& batch = nb::cast<HeldSlot&>(self).batch();
-                     return view(self, batch.edge_index_offset, {2, batch.num_edges}, int64_type());
+                     return view(self, batch.edge_index_offset, {2, channel::num_local_edges(batch)}, int64_type());
                    })
+      .def_prop_ro(
+          "last_hop_global", [](const HeldSlot& slot) { return slot.batch().last_hop_global != 0; },
+          "True when edge_index is without the edges of the last hop, and source_node has all.")
+      .def_prop_ro(
+          "source_node",
+          [](nb::handle self) {
+            const auto& batch = nb::cast<HeldSlot&>(self).batch();
+            const int64_t count = batch.last_hop_global ? batch.num_edges : 0;
+            return view(self, batch.source_node_offset, {count}, int64_type());
+          },
+          "int64 [num_edges], the node of each edge's source, where last_hop_global.")
       .def_prop_ro("indptr",
                    [](nb::handle self) {
                      const auto& batch = nb::cast<HeldSlot&>(self).batch();
@@ -156,7 +167,7 @@ void bind_slot(nb::module_& m) {
 
 uint64_t request(Receiver& receiver, uint32_t seed_set, uint64_t epoch, uint64_t first_step, uint64_t step_stride,
                  bool shuffle, uint32_t batch_size, const std::vector<int32_t>& fanout, int32_t sampler_sms,
-                 bool labels_of_seeds) {
+                 bool labels_of_seeds, bool last_hop_global) {
   if (fanout.empty() || fanout.size() > channel::kMaxHops) {
     throw base::Error(
         {"num_neighbors", "1 to " + std::to_string(channel::kMaxHops) + " hops", std::to_string(fanout.size()), ""});
@@ -172,6 +183,7 @@ uint64_t request(Receiver& receiver, uint32_t seed_set, uint64_t epoch, uint64_t
   std::copy(fanout.begin(), fanout.end(), request.fanout);
   request.sampler_sms = sampler_sms;
   request.labels_of_seeds = labels_of_seeds ? 1 : 0;
+  request.last_hop_global = last_hop_global ? 1 : 0;
   return receiver.request(request);
 }
 
@@ -209,10 +221,12 @@ void bind_receiver(nb::module_& m) {
       .def(nb::init<const std::string&>(), nb::arg("folder"))
       .def("request", &request, nb::arg("seed_set"), nb::arg("epoch"), nb::arg("first_step"), nb::arg("step_stride"),
            nb::arg("shuffle"), nb::arg("batch_size"), nb::arg("fanout"), nb::arg("sampler_sms") = 0,
-           nb::arg("labels_of_seeds") = false, nb::call_guard<nb::gil_scoped_release>(),
+           nb::arg("labels_of_seeds") = false, nb::arg("last_hop_global") = false,
+           nb::call_guard<nb::gil_scoped_release>(),
            "Asks for a pass over seeds-<seed_set>.npy, batches first_step, first_step + step_stride, ...; returns its "
            "number. `sampler_sms`: the first so many SMs of the GPU are the sampler's, 0: all are shared; "
-           "`labels_of_seeds`: batches need no others.")
+           "`labels_of_seeds`: batches need no others; `last_hop_global`: where rows are in place, sources of the last "
+           "hop need no local ids.")
       .def("next", &next, nb::arg("pass_number"), nb::arg("limit_seconds"), nb::arg("stream"),
            nb::rv_policy::take_ownership,
            "The next batch of the pass. `limit_seconds`: how long the sampler may stay in one stage; `stream`: handle "

@@ -56,7 +56,8 @@ RowDrop drop_of(const Drop& drop) {
 void sum_rows(const Stream& stream, const BlockRef& block, int dtype, int out_dtype, int64_t dim, Address x,
               int64_t x_stride, int own_use, Address own, int64_t own_stride, int64_t num_own, int64_t heads,
               Address edge_factor, Address index_factor, Address own_factor, Address row_factor, bool mean, Address out,
-              int64_t out_stride, Address inverse_count, Address partial, const Drop& drop, Address place) {
+              int64_t out_stride, Address inverse_count, Address partial, const Drop& drop, Address place,
+              Address own_place) {
   run(stream, SumCall{block,
                       static_cast<Dtype>(dtype),
                       static_cast<Dtype>(out_dtype),
@@ -78,7 +79,8 @@ void sum_rows(const Stream& stream, const BlockRef& block, int dtype, int out_dt
                       at(inverse_count),
                       at(partial),
                       drop_of(drop),
-                      at<const int64_t>(place)});
+                      at<const int64_t>(place),
+                      at<const int64_t>(own_place)});
 }
 
 void max_rows(const Stream& stream, const BlockRef& block, int dtype, int64_t dim, Address x, int64_t x_stride,
@@ -225,6 +227,7 @@ void bind_layers(nb::module_& m) {
   m.def("sum_rows", &sum_rows, "stream"_a.none(), "block"_a, "dtype"_a, "out_dtype"_a, "dim"_a, "x"_a, "x_stride"_a,
         "own_use"_a, "own"_a, "own_stride"_a, "num_own"_a, "heads"_a, "edge_factor"_a, "index_factor"_a, "own_factor"_a,
         "row_factor"_a, "mean"_a, "out"_a, "out_stride"_a, "inverse_count"_a, "partial"_a, "drop"_a, "place"_a,
+        "own_place"_a,
         "Gathers and sums rows; see trainer/native/sum_rows.h. `stream`: torch's, None on the CPU; arrays: addresses.");
   m.def("max_rows", &max_rows, "stream"_a.none(), "block"_a, "dtype"_a, "dim"_a, "x"_a, "x_stride"_a, "out"_a,
         "out_stride"_a, "ties"_a, "partial"_a, "partial_ties"_a,

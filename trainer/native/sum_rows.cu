@@ -31,7 +31,7 @@ class RowSum {
   }
 
   __device__ Loaded load(int64_t e, int64_t index) const {
-    const auto x = load_pack<kVec>(static_cast<const T*>(call_.x) + place_of(index) * call_.x_stride + column_);
+    const auto x = load_pack<kVec>(static_cast<const T*>(call_.x) + at(call_.place, index) * call_.x_stride + column_);
     if constexpr (kWay == Way::kPlain) {
       return x;
     } else {
@@ -67,9 +67,9 @@ class RowSum {
     const bool has_own = row_ < call_.num_own;
     Pack<T, kVec> own{};
     if (has_own) {
-      const int64_t at = place_of(row_);
-      if (!kPlaced || at >= 0)
-        own = load_pack<kVec>(static_cast<const T*>(call_.own) + at * call_.own_stride + column_);
+      const int64_t place = at(call_.own_place, row_);
+      if (!kPlaced || place >= 0)
+        own = load_pack<kVec>(static_cast<const T*>(call_.own) + place * call_.own_stride + column_);
       own = taken_in(row_, own);
     }
     if (call_.own_use == Own::kAdd && has_own) {
@@ -87,8 +87,8 @@ class RowSum {
   }
 
  private:
-  __device__ int64_t place_of(int64_t row) const {
-    if constexpr (kPlaced) return call_.place[row];
+  __device__ static int64_t at(const int64_t* place, int64_t row) {
+    if constexpr (kPlaced) return place ? place[row] : row;
     return row;
   }
 
@@ -167,7 +167,7 @@ void sum_placed(const SumCall& call, bool is_plain, cudaStream_t stream) {
 
 void run_on_gpu(const SumCall& call, cudaStream_t stream) {
   const bool is_plain = !call.block.skip_self && !call.edge_factor && !call.index_factor;
-  if (call.place) return sum_placed(call, is_plain, stream);
+  if (call.place || call.own_place) return sum_placed(call, is_plain, stream);
   with_type(call.dtype, [&]<typename T>(std::type_identity<T>) {
     if constexpr (sizeof(T) < 8) {
       constexpr int kWide = 16 / sizeof(T), kHalf = kWide / 2;

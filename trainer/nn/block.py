@@ -20,9 +20,10 @@ class Block:
         source: int64 [num_edges], the row of x that each edge brings.
         num_sources, num_targets: rows of x, and rows of the layer's output.
         order: int64 [num_edges], where each edge stands in the ``edge_index`` that this was sorted from; None: there.
-        place: int64 [num_sources], where each source has its row in a larger ``x``, whose first rows then are nobody's
-            in particular; below 0: its row is zeros, and no edge brings it. For SAGEConv and GCNConv, float32 rows and
-            no gradient of theirs. None: source i has row i.
+        place: int64 [num_sources], where each source has its row in a larger ``x``; None: source i has row i.
+        own_place: int64 [num_targets], the same of the targets, whose rows then need not be the first of ``x``; below
+            0: zeros. For SAGEConv and GCNConv, float32 rows and no gradient of theirs. None: targets are the first
+            sources.
         degrees: int32 [num_sources], edges into each source in a larger graph, for GCNConv to normalise with (less the
             self-loops, where the layer adds its own); None: those of the block.
     """
@@ -34,12 +35,13 @@ class Block:
     order: Tensor | None = None
     degrees: Tensor | None = None
     place: Tensor | None = None
+    own_place: Tensor | None = None
 
     def to(self, device: torch.device) -> "Block":
         """The same block in a device's memory."""
         moved = {
             name: value.to(device)
-            for name in ("indptr", "source", "order", "degrees", "place")
+            for name in ("indptr", "source", "order", "degrees", "place", "own_place")
             if (value := getattr(self, name)) is not None
         }
         return replace(self, **moved)
@@ -64,7 +66,7 @@ def block_of(edge_index: Tensor | Block, num_sources: int, num_targets: int) -> 
         CohortError: no such edges.
     """
     if isinstance(edge_index, Block):
-        if edge_index.place is not None:
+        if edge_index.own_place is not None:
             raise CohortError("block", "one whose sources are the rows of x", "a Block with places")
         found = (edge_index.num_sources, edge_index.num_targets)
         if found != (num_sources, num_targets):

@@ -65,7 +65,8 @@ class GCNConv(pyg.GCNConv):
             raise CohortError("GCNConv: x", "a tensor", type(x).__name__, "use SAGEConv for pairs")
         loop = 1.0 if self.add_self_loops else 0.0  # also where `improved`: PyG makes it 2 only beside weights
         if is_placed(edge_index):
-            require_placed_rows(self, x, edge_weight is None, activation)
+            takes = edge_weight is None and edge_index.place is not None
+            require_placed_rows(self, x, takes, activation)
             return self._of_sums(kernels.rows_of(x), edge_index, loop, None)
         if edge_weight is not None or takes_pygs_way(self, edge_index):
             x = x if activation is None else activation(x)

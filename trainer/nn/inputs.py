@@ -36,8 +36,8 @@ def takes_pygs_way(layer: pyg.MessagePassing, edge_index) -> bool:
 
 
 def is_placed(edge_index) -> bool:
-    """True for a Block whose sources have their rows at places of a larger ``x``."""
-    return isinstance(edge_index, Block) and edge_index.place is not None
+    """True for a Block whose targets have their rows anywhere in ``x``."""
+    return isinstance(edge_index, Block) and edge_index.own_place is not None
 
 
 def require_placed_rows(layer: pyg.MessagePassing, x: Tensor, takes: bool, activation) -> None:

@@ -67,6 +67,7 @@ def sum_rows(
     out: Tensor | None = None,
     drop: "Drop | None" = None,
     place: Tensor | None = None,
+    own_place: Tensor | None = None,
 ) -> Tensor:
     """[num_rows, dim], or [num_rows, 2 dim] with own rows beside; the formula stands in trainer/native/sum_rows.h."""
     dim, out_dtype = x.shape[1], out_dtype or x.dtype
@@ -98,6 +99,7 @@ def sum_rows(
             _address(partial),
             (NO_DROP, 0.0, 0, 0, 0) if drop is None else drop.ref,
             _address(place),
+            _address(own_place),
         )
     return out
 

@@ -24,6 +24,7 @@ def gather_sum(
     key: int = 0,
     key_at: Tensor | None = None,
     place: Tensor | None = None,
+    own_place: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Sums (or means) of the rows of ``x`` that a target's edges bring.
 
@@ -35,7 +36,8 @@ def gather_sum(
             its row of ``own``.
         relu: rows of ``x`` go through ReLU and dropout first, see Activation.fuses(); not with BESIDE_OWN.
         p, key, key_at: of dropout.
-        place: int64 [sources], rows of ``x`` that stand for the sources, see Block; then ``x`` gets no gradient.
+        place, own_place: int64 [sources], [num_targets], rows of ``x`` that stand for sources and targets, see Block;
+            then ``x`` gets no gradient.
 
     Returns:
         out_dtype [num_targets, dim or 2 dim]; with ``mean`` 1 / (number of edges, at least 1) [num_targets], else [0];
@@ -54,6 +56,7 @@ def gather_sum(
         inverse_count=inverse_count if mean else None,
         drop=Drop(kernels.DROP_IN, kept, p, key, key_at) if relu else None,
         place=place,
+        own_place=own_place,
     )
     return out, inverse_count, kept
 
@@ -63,7 +66,22 @@ def _kept(x: Tensor, relu: bool) -> Tensor:
 
 
 @gather_sum.register_fake
-def _(x, own, indptr, source, num_targets, mean, beside, out_dtype, relu=False, p=0.0, key=0, key_at=None, place=None):
+def _(
+    x,
+    own,
+    indptr,
+    source,
+    num_targets,
+    mean,
+    beside,
+    out_dtype,
+    relu=False,
+    p=0.0,
+    key=0,
+    key_at=None,
+    place=None,
+    own_place=None,
+):
     width = 2 * x.shape[1] if beside else x.shape[1]
     inverse_count = x.new_empty(num_targets if mean else 0, dtype=kernels.sum_dtype(x.dtype))
     return x.new_empty((num_targets, width), dtype=out_dtype), inverse_count, _kept(x, relu)
@@ -121,7 +139,7 @@ def _sum_backward(ctx, grad, *_):
         grad_x = gather_sum_grad(wide, inverse_count, kept, indptr, source, ctx.num_sources, ctx.dim, prefix, ctx.p)
     if ctx.needs_input_grad[1]:
         grad_own = grad[:, ctx.dim :].to(ctx.dtypes[1])
-    return grad_x, grad_own, *[None] * 11
+    return grad_x, grad_own, *[None] * 12
 
 
 gather_sum.register_autograd(_sum_backward, setup_context=_keep_for_sum)
@@ -241,6 +259,7 @@ def _normalized(
         row_factor=norm,
         drop=drop,
         place=place,
+        own_place=place,
     )
 
 

@@ -109,7 +109,9 @@ class SAGEConv(pyg.SAGEConv):
         mean = _SUMS[self.aggr]
         drawn = activation.drawn() if activation is not None else ()
         ends = block.indptr, block.source, block.num_targets
-        rows = ops.gather_sum(source, own, *ends, mean, beside, dtype, *drawn, place=block.place)[0]
+        rows = ops.gather_sum(
+            source, own, *ends, mean, beside, dtype, *drawn, place=block.place, own_place=block.own_place
+        )[0]
         if not has_own:
             return self.lin_l(rows)
         if not beside:

@@ -252,14 +252,9 @@ CudaNeighborSampler::CudaNeighborSampler(const TopologyRef& topology, int64_t nu
       num_new_(1) {}
 
 SampledRef CudaNeighborSampler::result() const {
-  return {n_id_.data(),
-          source_.data(),
-          target_.data(),
-          num_nodes_,
-          num_edges_,
-          num_local_edges_,
-          edge_ids_ ? e_id_.data() : nullptr,
-          source_node_.data()};
+  const int64_t* e_id = edge_ids_ ? e_id_.data() : nullptr;
+  const int64_t* nodes = source_node_.data();
+  return {n_id_.data(), source_.data(), target_.data(), num_nodes_, num_edges_, num_local_edges_, e_id, nodes};
 }
 
 cache::ListUses CudaNeighborSampler::list_use() const {

@@ -55,9 +55,31 @@ std::vector<std::tuple<int64_t, int64_t>> lists_by_tier(const channel::Batch& ba
   return tiers;
 }
 
-// What batches have where somebody asked for it.
+// Edges, and what batches have of them where somebody asked for it.
 void bind_edge_arrays(nb::class_<HeldSlot>& slot_class) {
   slot_class
+      .def_prop_ro("edge_index",
+                   [](nb::handle self) {
+                     const auto& batch = nb::cast<HeldSlot&>(self).batch();
+                     return view(self, batch.edge_index_offset, {2, channel::num_local_edges(batch)}, int64_type());
+                   })
+      .def_prop_ro(
+          "last_hop_global", [](const HeldSlot& slot) { return slot.batch().last_hop_global != 0; },
+          "True when edge_index is without the edges of the last hop, and source_node has all.")
+      .def_prop_ro(
+          "source_node",
+          [](nb::handle self) {
+            const auto& batch = nb::cast<HeldSlot&>(self).batch();
+            const int64_t count = batch.last_hop_global ? batch.num_edges : 0;
+            return view(self, batch.source_node_offset, {count}, int64_type());
+          },
+          "int64 [num_edges], the node of each edge's source, where last_hop_global.")
+      .def_prop_ro("indptr",
+                   [](nb::handle self) {
+                     const auto& batch = nb::cast<HeldSlot&>(self).batch();
+                     const int64_t num_targets = batch.num_nodes - batch.nodes_per_hop[batch.num_hops];
+                     return view(self, batch.indptr_offset, {num_targets + 1}, int64_type());
+                   })
       .def_prop_ro(
           "e_id",
           [](nb::handle self) -> nb::object {
@@ -99,28 +121,6 @@ void bind_slot(nb::module_& m) {
                         dlpack_type(slot.feature_dtype()));
           },
           "x and the room behind it, which nobody has filled: padded(num_nodes) rows.")
-      .def_prop_ro("edge_index",
-                   [](nb::handle self) {
-                     const auto& batch = nb::cast<HeldSlot&>(self).batch();
-                     return view(self, batch.edge_index_offset, {2, channel::num_local_edges(batch)}, int64_type());
-                   })
-      .def_prop_ro(
-          "last_hop_global", [](const HeldSlot& slot) { return slot.batch().last_hop_global != 0; },
-          "True when edge_index is without the edges of the last hop, and source_node has all.")
-      .def_prop_ro(
-          "source_node",
-          [](nb::handle self) {
-            const auto& batch = nb::cast<HeldSlot&>(self).batch();
-            const int64_t count = batch.last_hop_global ? batch.num_edges : 0;
-            return view(self, batch.source_node_offset, {count}, int64_type());
-          },
-          "int64 [num_edges], the node of each edge's source, where last_hop_global.")
-      .def_prop_ro("indptr",
-                   [](nb::handle self) {
-                     const auto& batch = nb::cast<HeldSlot&>(self).batch();
-                     const int64_t num_targets = batch.num_nodes - batch.nodes_per_hop[batch.num_hops];
-                     return view(self, batch.indptr_offset, {num_targets + 1}, int64_type());
-                   })
       .def_prop_ro("n_id",
                    [](nb::handle self) {
                      const auto& batch = nb::cast<HeldSlot&>(self).batch();

@@ -82,6 +82,8 @@ def result_table(run: Run) -> Table:
         floor, epoch = run.summary["floor"]["epochs"][-1], run.epochs[-1]
         set_by = f"{_seconds(floor['seconds'])} s, set by {one_line(floor['bottleneck'])}"
         rows.append(["least time of the last epoch", f"{set_by}; it took {_seconds(epoch['seconds'])} s"])
+    if run.summary.get("rows_in_place"):
+        rows.append(["feature rows", "read where they are, counted each time"])
     return Table("Result", ["", "of the run"], rows)
 
 

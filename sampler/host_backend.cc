@@ -97,7 +97,7 @@ class HostBackend final : public Backend {
     const int64_t num_rows = num_nodes + static_cast<int64_t>(target_.size()) - num_local_edges;
     const int64_t bytes = graph_.encoded ? graph_.encoded->stored_bytes(n_id_) : num_rows * graph_.row_bytes;
     use_.time = since(start_us);
-    use_.rows[cache::kHostTier] = {num_rows, bytes, use_.time.us()};
+    use_.rows[cache::kHostTier] = {num_rows, bytes, graph_.rows_in_place ? 0 : use_.time.us()};
   }
 
   bool finished() override { return true; }

@@ -95,10 +95,10 @@ stage_digest() {
 stage_epoch() {
   local mode run
   make_bench_graph
-  local modes=("" --no-mps)
+  local modes=("" --no-mps --cache-ratio=1.1 "--cache-ratio=1.1 --in-place=off")
   ((num_gpus >= 2)) && modes+=("--gpus=0,1")
   for mode in "${modes[@]}"; do
-    run=$out/epoch${mode:-}
+    run=$out/epoch${mode// /}
     cohort train "$bench_graph" --device cuda --fanout 25,10 --batch-size 8192 --hidden 256 --epochs 4 --out "$run" $mode \
       >"$run.log" 2>&1
     row "train, SAGE 256 ${mode:-with MPS}" $? "$("$python" bench/epoch_line.py "$run/summary.json")"

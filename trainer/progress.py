@@ -115,6 +115,7 @@ def print_table(report: RunReport, quiet: bool) -> None:
         console.print(
             f"a batch: {last.num_edges / last.num_batches:,.0f} edges, {last.num_nodes / last.num_batches:,.0f} nodes"
             f"{' before the last hop' if report.last_hop_global else ''};"
+            f"{' the first layer reads rows where they are;' if report.rows_in_place else ''}"
             f" sample and fetch run in the sampler, beside wait and train"
         )
         console.print(_tier_table(report))

@@ -124,6 +124,8 @@ def test_a_run_with_a_cache(runs, tmp_path, drawn):
     floor, seconds = summary["floor"]["epochs"][-1], summary["epochs"][-1]["seconds"]
     told = f"{floor['seconds']:.4f} s, set by {floor['bottleneck']}; it took {seconds:.4f} s"
     assert ["least time of the last epoch", told] in tables["Result"]
+    in_place = ["feature rows", "read where they are, counted each time"] in tables["Result"]
+    assert in_place == summary["rows_in_place"]
     assert ["batch_size", "100"] in tables["Options"]
     printed = [columns_of(line) for line in result.stdout.splitlines()]
     assert all(row in printed for row in [*times, *rows[1:], *lists[1:]]), "the terminal has the same numbers"

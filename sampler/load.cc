@@ -169,7 +169,8 @@ bool topology_in_gpus(const GraphView& graph, const Options& options) {
 
 bool rows_lie_in_place(const GraphView& graph, const Options& options) {
   if (!options.in_place || graph.row_bytes == 0) return false;
-  if (options.device == "cpu") return graph.features && !graph.decoded && !graph.encoded;
+  // A cache is planned on the CPU to see what one on a GPU would do.
+  if (options.device == "cpu") return graph.features && !graph.decoded && !graph.encoded && !has_cache(options);
 #ifdef COHORT_WITH_CUDA
   return !graph.coded_slab_rows && caches_hold_all(graph.num_nodes, graph.row_bytes, options) &&
          topology_in_gpus(graph, options);

@@ -51,9 +51,11 @@ def test_the_summary_has_its_stable_keys(trained):
     assert 0.3 < summary["test_accuracy"] <= 1  # 7 classes; three epochs learn something
 
 
-def test_rows_and_lists_are_counted_by_tier(trained):
+def test_rows_and_lists_are_counted_by_tier(cora, tmp_path):
     """On the CPU all is host memory; rows are raw: 1433 float32."""
-    for epoch in summary_of(trained[0])["epochs"]:
+    result = cohort("train", cora, *SMALL, "--epochs", 2, "--in-place", "off", "--quiet", "--out", tmp_path / "run")
+    assert result.returncode == 0, result.stderr
+    for epoch in summary_of(tmp_path / "run")["epochs"]:
         rows, lists = epoch["row_tiers"], epoch["list_tiers"]
         assert list(rows) == list(lists) == ["local", "peer", "host", "recent"]
         assert rows["host"]["rows"] == epoch["num_nodes"]

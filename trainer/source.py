@@ -61,9 +61,7 @@ class BatchSource:
         self.rank, self.num_ranks = rank, num_ranks
         # Of the passes asked for from now on:
         self.labels_of_seeds = False  # y has the seeds alone
-        self.last_hop_global = (
-            False  # where rows are in place, what only the last hop reaches has no place in the batch
-        )
+        self.last_hop_global = False  # where rows are in place, nodes that only the last hop reaches get no ids
         self.sampler_sms = 0  # what the sampler has for itself, 0: all are shared
         self._receiver = _native.Receiver(str(folder))
         self._groups: list[list[int]] = []  # of each seed set, how many seeds its groups have

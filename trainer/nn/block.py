@@ -18,7 +18,7 @@ class Block:
         indptr: int64 [any], the first edge of each target. Targets from the last entry on have no edges, and offsets
             beyond the edges count as their end, so the offsets of a batch serve every layer of it.
         source: int64 [num_edges], the row of x that each edge brings.
-        num_sources, num_targets: rows of x, and rows of the layer's output.
+        num_sources, num_targets: rows of x (unless there is an ``own_place``), and rows of the layer's output.
         order: int64 [num_edges], where each edge stands in the ``edge_index`` that this was sorted from; None: there.
         place: int64 [num_sources], where each source has its row in a larger ``x``; None: source i has row i.
         own_place: int64 [num_targets], the same of the targets, whose rows then need not be the first of ``x``; below

@@ -15,6 +15,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
+from cohort.nn import kernels
 from cohort.nn.activation import GraphKeys
 from cohort.nn.block import Block
 from cohort.trainer import _native
@@ -69,19 +70,19 @@ class _Inputs:
 
     def load(self, slot, sizes: Sizes) -> None:
         """Copies the batch of a slot, which has ``sizes``."""
-        self.y.copy_(slot.y[: len(self.y)])
-        source = slot.edge_index[0]
-        self._source[: len(source)].copy_(source)
-        if self._n_id is not None:
-            self._n_id[: sizes.nodes[-1]].copy_(slot.n_id)
-            self._n_id[sizes.nodes[-1] :].fill_(-1)
-        if self._source_node is not None:
-            self._source_node[: sizes.edges[-1]].copy_(slot.source_node)
-        indptr = slot.indptr
+        source, indptr = slot.edge_index[0], slot.indptr
+        parts = [(self._source[: len(source)], source, 0)]
         for offsets, edges, targets in zip(self._offsets, sizes.edges, sizes.nodes[:-1], strict=True):
-            offsets[: targets + 1].copy_(indptr[: targets + 1])
-            if targets + 1 < offsets.numel():
-                offsets[targets + 1 :].fill_(edges)
+            parts.append((offsets, indptr[: targets + 1], edges))
+        if self._n_id is not None:
+            parts.append((self._n_id, slot.n_id[: sizes.nodes[-1]], -1))
+        if self._source_node is not None:
+            parts.append((self._source_node[: sizes.edges[-1]], slot.source_node, 0))
+        if self.y.dtype == torch.int64:
+            parts.append((self.y, slot.y[: len(self.y)], 0))
+        else:
+            self.y.copy_(slot.y[: len(self.y)])
+        kernels.copy_arrays(parts)
 
 
 @contextmanager

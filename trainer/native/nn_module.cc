@@ -2,13 +2,17 @@
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
 #include <optional>
+#include <string>
 #include <tuple>
+#include <vector>
 
 #include "base/check.h"
 #include "trainer/native/activation_element.h"
 #include "trainer/native/attention.h"
+#include "trainer/native/copy_arrays.h"
 #include "trainer/native/head_rows.h"
 #include "trainer/native/max_rows.h"
 #include "trainer/native/product.h"
@@ -157,6 +161,19 @@ void drop_grad(const Stream& stream, int dtype, int activation, int64_t size, do
       DropGradCall{static_cast<Dtype>(dtype), static_cast<Activation>(activation), size, p, at(y), at(grad), at(out)});
 }
 
+using Copy = std::tuple<Address, Address, int64_t, int64_t, int64_t>;  // as in ArrayCopy
+
+void copy_arrays(const Stream& stream, const std::vector<Copy>& copies) {
+  ArrayCopies calls;
+  for (const auto& [from, to, count, room, fill] : copies) {
+    if (count > room) {
+      throw base::Error({"copy_arrays", "at most " + std::to_string(room) + " elements", std::to_string(count), ""});
+    }
+    calls.push_back({at<const int64_t>(from), at<int64_t>(to), count, room, fill});
+  }
+  run(stream, calls);
+}
+
 std::size_t scratch_bytes([[maybe_unused]] const Stream& stream, [[maybe_unused]] int64_t num_edges) {
 #ifdef COHORT_WITH_CUDA
   if (stream) return transpose_scratch_bytes(num_edges);
@@ -240,6 +257,8 @@ void bind_layers(nb::module_& m) {
         "out"_a, "Activation and dropout; see trainer/native/activation.h.");
   m.def("drop_grad", &drop_grad, "stream"_a.none(), "dtype"_a, "activation"_a, "size"_a, "p"_a, "y"_a, "grad"_a,
         "out"_a, "Their gradient.");
+  m.def("copy_arrays", &copy_arrays, "stream"_a.none(), "copies"_a,
+        "Several arrays at once, (from, to, count, room, fill); see trainer/native/copy_arrays.h.");
   m.def("transpose_scratch_bytes", &scratch_bytes, "stream"_a.none(), "num_edges"_a,
         "How much scratch memory a transposition needs.");
   m.def("max_pieces", &max_pieces, "num_edges"_a, "How many pieces of long rows a reduction may have.");

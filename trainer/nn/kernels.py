@@ -234,6 +234,17 @@ def transposed(edges: Edges, num_columns: int, skip_self: bool = False) -> Edges
     return Edges(offsets, index, num_columns, edge, skip_self)
 
 
+def copy_arrays(parts: list[tuple[Tensor, Tensor, int]]) -> None:
+    """Copies int64 tensors, all at once.
+
+    Args:
+        parts: one or more of (to, from, fill), contiguous, on one device; what `to` is longer becomes `fill`.
+    """
+    copies = [(source.data_ptr(), to.data_ptr(), source.numel(), to.numel(), fill) for to, source, fill in parts]
+    with _device_of(parts[0][0]):
+        _native.copy_arrays(_stream(parts[0][0]), copies)
+
+
 def _scratch(edges: Edges, x: Tensor, dtype: torch.dtype, dim: int | None = None) -> Tensor | None:
     """Room for pieces of long rows [pieces, dim, x's if None]; the CPU needs none."""
     pieces = _native.max_pieces(edges.num_edges) if x.is_cuda else 0

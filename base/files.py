@@ -1,7 +1,9 @@
 """Writing files that a reader never sees half done, and remembering in them what took time to find out."""
 
 import os
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
@@ -30,6 +32,37 @@ def write_durably(path: Path, data: bytes) -> None:
         _sync_folder(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+class FileWriter:
+    """Writes files beside its owner's other work, in the order in which they were given.
+
+    As a context: leaving it waits until everything is written. What a write raises is raised by the next call, or then.
+    """
+
+    MOST_WAITING = 2
+
+    def __init__(self):
+        self._thread = ThreadPoolExecutor(1, "file-writer")
+        self._waiting: deque[Future] = deque()
+
+    def __enter__(self) -> "FileWriter":
+        return self
+
+    def __exit__(self, *_) -> None:
+        try:
+            self._wait(0)
+        finally:
+            self._thread.shutdown()
+
+    def write(self, call: Callable[[], None]) -> None:
+        """Has a file written by ``call``; waits while MOST_WAITING others are not done."""
+        self._wait(self.MOST_WAITING - 1)
+        self._waiting.append(self._thread.submit(call))
+
+    def _wait(self, most: int) -> None:
+        while len(self._waiting) > most:
+            self._waiting.popleft().result()
 
 
 def temporary_of(path: Path) -> Path:

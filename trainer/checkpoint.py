@@ -60,13 +60,13 @@ class CheckpointFile:
         """Replaces the file in one step.
 
         Args:
-            state: MEMBERS, less the identity. Tensors may be on any device.
+            state: MEMBERS, less the identity, see on_cpu.
 
         Raises:
             OSError: it cannot be written; the one before is still there.
         """
         data = io.BytesIO()
-        torch.save({"format": FORMAT, "version": VERSION, "identity": self.identity} | on_cpu(state), data)
+        torch.save({"format": FORMAT, "version": VERSION, "identity": self.identity} | state, data)
         write_durably(self.path, data.getbuffer())
 
     def read(self) -> dict | None:
@@ -114,7 +114,7 @@ def load(path: Path) -> dict:
 
 
 def on_cpu(value):
-    """The same nest of dicts and lists with every tensor copied to the CPU."""
+    """The same nest of dicts and lists with every tensor copied to the CPU, which no step changes any more."""
     if isinstance(value, torch.Tensor):
         return value.detach().cpu().clone()
     if isinstance(value, dict):

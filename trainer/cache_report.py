@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from cohort.trainer.metrics import TIERS, EpochReport, add_tiers, settled
+from cohort.trainer.metrics import TIERS, EpochReport, add_tiers
 
 
 def predicted(sampler: dict) -> list[dict] | None:
@@ -26,24 +26,43 @@ def predicted(sampler: dict) -> list[dict] | None:
     ]
 
 
-def measured(epochs: list[EpochReport]) -> list[dict]:
-    """The same of the settled epochs' batches, and `gb_per_s`: {tier: stored bytes over the time of the reads}."""
-    epochs = settled(epochs)
-    ranks = []
-    for rank in range(max((len(epoch.ranks) for epoch in epochs), default=0) or 1):
-        total = EpochReport(0)
-        for epoch in epochs:
-            own = epoch.ranks[rank] if epoch.ranks else vars(epoch)
+class ReadsByRank:
+    """What the batches of a run have read; those of the first epoch count until there is another.
+
+    Before the first batches there are none to copy rows from.
+    """
+
+    def __init__(self):
+        self._num_epochs = 0
+        self._totals: list[EpochReport] = []
+
+    def add(self, epoch: EpochReport) -> None:
+        """Counts an epoch that is done."""
+        reads = epoch.ranks or [vars(epoch)]
+        self._num_epochs += 1
+        if self._num_epochs <= 2:
+            self._totals = [EpochReport(0) for _ in reads]
+        for total, own in zip(self._totals, reads, strict=True):
             total.num_batches += own["num_batches"]
             add_tiers(total.row_tiers, own["row_tiers"])
             add_tiers(total.list_tiers, own["list_tiers"])
-        rows, lists, batches = total.row_tiers, total.list_tiers, max(1, total.num_batches)
-        ranks.append(
-            _shares(rows, "hit_rate", "bytes", "rows", batches)
-            | {"gb_per_s": {tier: _rate(rows[tier]) for tier in TIERS}}
-            | _shares(lists, "list_hit_rate", "list_bytes", "lists", batches)
-        )
-    return ranks
+
+    def shares(self) -> list[dict]:
+        """As predicted(), and `gb_per_s`: {tier: stored bytes over the time of the reads}."""
+        return [
+            _shares(total.row_tiers, "hit_rate", "bytes", "rows", max(1, total.num_batches))
+            | {"gb_per_s": {tier: _rate(total.row_tiers[tier]) for tier in TIERS}}
+            | _shares(total.list_tiers, "list_hit_rate", "list_bytes", "lists", max(1, total.num_batches))
+            for total in self._totals
+        ]
+
+
+def measured(epochs: list[EpochReport]) -> list[dict]:
+    """The shares() of a run's epochs."""
+    reads = ReadsByRank()
+    for epoch in epochs:
+        reads.add(epoch)
+    return reads.shares()
 
 
 def _shares(tiers: dict | None, share_name: str, bytes_name: str, count: str, batches: int) -> dict:

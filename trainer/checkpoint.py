@@ -15,7 +15,7 @@ from cohort.base.errors import CohortError, why_not_loaded
 from cohort.base.files import write_durably
 
 NAME = "checkpoint.pt"
-FORMAT, VERSION = "cohort checkpoint", 1
+FORMAT, VERSION = "cohort checkpoint", 2
 MEMBERS = {
     "identity": dict,  # of the run, see identity_of
     "epoch": int,  # that is under way; the number of epochs when all are done
@@ -23,7 +23,7 @@ MEMBERS = {
     "model": dict,  # parameters by name
     "optimizer": dict,  # Adam's state_dict
     "best_model": (dict, type(None)),  # the parameters of the epoch that did best in validation
-    "report": dict,  # members of summary.json: metrics of the epochs done, best accuracy so far
+    "report": dict,  # members of summary.json, the epochs done as lines of metrics.jsonl, best accuracy so far
     "ranks": list,  # a dict a rank: random states, sums and counts of the epoch that is under way
 }
 # Options that no batch and no loss depends on.

@@ -4,7 +4,7 @@ import contextlib
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
 import torch
@@ -109,14 +109,6 @@ def _no_lists() -> dict:
     return {tier: {"lists": 0, "bytes": 0} for tier in TIERS}
 
 
-def settled(epochs: list) -> list:
-    """The epochs that rates and shares are taken from: all but the first, where there are others.
-
-    Before the first batches of a run there are none to copy rows from.
-    """
-    return epochs[1:] or epochs
-
-
 def add_tiers(sums: dict, more: dict) -> None:
     """Adds counts by tier, {tier: {name: number}}, to others, in place."""
     for tier, numbers in more.items():
@@ -158,6 +150,12 @@ class EpochReport:
     row_tiers: dict = field(default_factory=_no_rows)
     list_tiers: dict = field(default_factory=_no_lists)
     ranks: list[dict] = field(default_factory=list)
+    _line = None  # of line()
+
+    def line(self) -> str:
+        """The report of an epoch that is done, as JSON. It is made once, and does not change any more."""
+        self._line = self._line or json.dumps(asdict(self))
+        return self._line
 
     def add(self, slot) -> None:
         """Counts a batch, unless it is the empty one of a rank for which none is left."""
@@ -229,15 +227,23 @@ class RunReport:
         for tier, read in row_tiers.items():
             self.bytes[tier] += read["bytes"]
 
+    def members(self) -> dict:
+        """All members, each epoch as its line: what a checkpoint has of it."""
+        lines = [epoch.line() for epoch in self.epochs]
+        return asdict(replace(self, epochs=[])) | {"epochs": lines}
+
     def take_up(self, earlier: dict) -> None:
-        """Makes the results of an earlier part of the run, ``asdict`` of its report, the begin of this one's."""
+        """Makes the results of an earlier part of the run, members() of its report, the begin of this one's."""
         for name in ("val_accuracy", "val_metrics", "best_epoch", "bytes", "sampler_sms"):
             setattr(self, name, earlier[name])
-        self.epochs = [EpochReport(**epoch) for epoch in earlier["epochs"]]
+        self.epochs = [EpochReport(**json.loads(line)) for line in earlier["epochs"]]
 
     def write(self, path: Path) -> None:
         """Writes the summary in one piece: a reader sees the old one or the new one."""
-        write_atomically(path, json.dumps(asdict(self), indent=2) + "\n")
+        members = self.members()
+        texts = {name: json.dumps(value, indent=2).replace("\n", "\n  ") for name, value in members.items()}
+        texts["epochs"] = "[\n    " + ",\n    ".join(members["epochs"]) + "\n  ]"
+        write_atomically(path, "{\n  " + ",\n  ".join(f'"{name}": {text}' for name, text in texts.items()) + "\n}\n")
 
 
 class MetricsFile:
@@ -252,7 +258,7 @@ class MetricsFile:
         self._path = path
         self._waiting = ""
         if epochs or path.exists():
-            write_atomically(path, "".join(map(_line, epochs)))
+            write_atomically(path, "".join(epoch.line() + "\n" for epoch in epochs))
 
     def append(self, report: EpochReport) -> None:
         """Adds a line.
@@ -260,7 +266,7 @@ class MetricsFile:
         Raises:
             OSError: there is no room; the file is as it was.
         """
-        self._waiting += _line(report)
+        self._waiting += report.line() + "\n"
         with open(self._path, "ab", buffering=0) as file:
             size = file.tell()
             try:
@@ -269,10 +275,6 @@ class MetricsFile:
                 file.truncate(size)
                 raise
         self._waiting = ""
-
-
-def _line(report: EpochReport) -> str:
-    return json.dumps(asdict(report)) + "\n"
 
 
 def _write_all(file, data: bytes) -> None:

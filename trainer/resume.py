@@ -6,7 +6,6 @@ from pathlib import Path
 import torch
 
 from cohort.base.errors import CohortError
-from cohort.trainer.cache_report import measured
 from cohort.trainer.recorder import Recorder
 from cohort.trainer.running_epoch import RunningEpoch
 
@@ -27,7 +26,7 @@ def state_of(trainer) -> dict:
         "model": trainer.model.state_dict(),
         "optimizer": trainer.optimizer.state_dict(),
         "best_model": trainer.best_model,
-        "report": asdict(trainer.report),
+        "report": trainer.report.members(),
         "ranks": trainer.ranks.gather(own),
     }
 
@@ -58,8 +57,10 @@ def _take_up(trainer, state: dict) -> None:
     trainer.running = RunningEpoch(epoch, trainer.device, step, own["report"])
     trainer.step.reset(own["loss_sum"], own["num_labelled"])
     trainer.report.take_up(state["report"])
+    for done in trainer.report.epochs:
+        trainer.reads.add(done)
     if trainer.report.cache:
-        trainer.report.cache["measured"] = measured(trainer.report.epochs)
+        trainer.report.cache["measured"] = trainer.reads.shares()
     trainer.floor.sample_seconds_an_edge = own["sample_seconds_an_edge"]
     num_epochs, has_timeline = trainer.options.epochs, (trainer.out / "timeline.json").exists()
     first_whole = None if has_timeline else epoch + (step > 0)

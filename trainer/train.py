@@ -11,7 +11,7 @@ import torch
 
 from cohort.base.errors import CohortError
 from cohort.base.files import FileWriter
-from cohort.trainer.cache_report import measured
+from cohort.trainer.cache_report import ReadsByRank
 from cohort.trainer.checkpoint import CheckpointFile, on_cpu
 from cohort.trainer.floor import Floor
 from cohort.trainer.gpu_memory import peak_beside_slots
@@ -136,6 +136,7 @@ class Trainer:
         watched = (options.tensorboard, options.prometheus and Path(options.prometheus)) if ranks.rank == 0 else ()
         self.watch = Watch(out, *watched, num_ranks=ranks.size)
         self.report = RunReport(task=options.targets, device=str(self.device), num_ranks=ranks.size)
+        self.reads = ReadsByRank()
         self.running = RunningEpoch(0, self.device)
         self.start: tuple[float, float] | None = None  # monotonic seconds: the run began, this program had its packages
         self.best_model: dict | None = None  # parameters of the epoch that did best in validation
@@ -361,9 +362,10 @@ class Trainer:
     def _keep(self, report: EpochReport, metrics: MetricsFile | None) -> None:
         """Takes an epoch that is done into the run's results."""
         self.report.epochs.append(report)
+        self.reads.add(report)
         self.report.add_bytes(report.row_tiers)
         if self.report.cache:
-            self.report.cache["measured"] = measured(self.report.epochs)
+            self.report.cache["measured"] = self.reads.shares()
         if self._is_best(report):
             self.best_model = copy.deepcopy(self.model.state_dict())
             self._keep_model(self.best_model)

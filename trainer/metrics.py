@@ -124,6 +124,7 @@ class EpochReport:
     times and what was read of each.
 
     Attributes:
+        between_seconds: from the end of the epoch before, whose validation and results come in it, to this one's begin.
         val_metrics: how good the model is in validation, by name: "accuracy"; "rmse" and "mae"; or "micro_f1", as the
             data set's task is. Empty without validation.
         host_bytes: of feature rows read from host memory, encoded where they are kept so.
@@ -139,6 +140,7 @@ class EpochReport:
     all_reduce_seconds: float = 0.0
     sample_seconds: float = 0.0
     fetch_seconds: float = 0.0
+    between_seconds: float = 0.0
     loss: float = 0.0
     val_accuracy: float | None = None
     val_metrics: dict = field(default_factory=dict)

@@ -1,5 +1,6 @@
 """What a person sees of a run: a progress bar, then a table."""
 
+import statistics
 import time
 
 import torch
@@ -116,7 +117,7 @@ def print_table(report: RunReport, quiet: bool) -> None:
             f"a batch: {last.num_edges / last.num_batches:,.0f} edges, {last.num_nodes / last.num_batches:,.0f} nodes"
             f"{' before the last hop' if report.last_hop_global else ''};"
             f"{' the first layer reads rows where they are;' if report.rows_in_place else ''}"
-            f" sample and fetch run in the sampler, beside wait and train"
+            f" sample and fetch run in the sampler, beside wait and train{_between(report.epochs)}"
         )
         console.print(_tier_table(report))
         if report.floor:
@@ -127,6 +128,13 @@ def print_table(report: RunReport, quiet: bool) -> None:
         f"test {targets.title} {_told(report.test_metrics, targets)},"
         f" at the best validation {_told(report.val_metrics, targets)}"
     )
+
+
+def _between(epochs: list[EpochReport]) -> str:
+    if len(epochs) < 2:
+        return ""
+    seconds = statistics.median(epoch.between_seconds for epoch in epochs[1:])
+    return f"; {seconds:.3f} s between two epochs (median), in which validation and results come"
 
 
 def _table(title: str, *columns: str) -> Table:

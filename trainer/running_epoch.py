@@ -25,10 +25,21 @@ class RunningEpoch:
         self.epoch, self.step, self._device = epoch, step, device
         self.report = EpochReport(**copy.deepcopy(report)) if report else EpochReport(epoch)
         self._clock: StepClock | None = None
+        self._ended_before: float | None = None  # when the last pause() of the epoch before was
+        self._paused: float | None = None
+
+    def next(self) -> "RunningEpoch":
+        """The epoch after this one, which is done."""
+        epoch = RunningEpoch(self.epoch + 1, self._device)
+        epoch._ended_before = self._paused
+        return epoch
 
     def go_on(self) -> StepClock:
         """Time runs from here, by this clock."""
         self._clock = StepClock(self._device)
+        if self._ended_before is not None:
+            self.report.between_seconds = self._clock.start - self._ended_before
+            self._ended_before = None
         return self._clock
 
     def add(self, slot) -> None:
@@ -44,5 +55,6 @@ class RunningEpoch:
         self.report.wait_seconds += wait
         self.report.train_seconds += train
         self.report.all_reduce_seconds += all_reduce
-        self.report.seconds += time.perf_counter() - self._clock.start
+        self._paused = time.perf_counter()
+        self.report.seconds += self._paused - self._clock.start
         self._clock = None

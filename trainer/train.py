@@ -197,7 +197,7 @@ class Trainer:
                 report.val_accuracy = report.val_metrics.get("accuracy")
                 self.recorder.epoch_ended(self.ranks, self.out)
                 self._keep(report, metrics)
-                self.running = RunningEpoch(epoch + 1, self.device)
+                self.running = self.running.next()
                 self.step.reset()
                 if self.options.checkpoint_every is None or epoch + 1 == self.options.epochs:
                     self._save()

@@ -4,9 +4,11 @@ import json
 from dataclasses import asdict
 
 import pytest
+import torch
 
 from cohort.trainer.cache_report import ReadsByRank
 from cohort.trainer.metrics import EpochReport, MetricsFile, RunReport
+from cohort.trainer.running_epoch import RunningEpoch
 
 
 def epoch_of(number: int, rows: int = 1000) -> EpochReport:
@@ -63,3 +65,18 @@ def test_ranks_are_counted_by_themselves():
     reads = ReadsByRank()
     reads.add(epoch)
     assert [rank["bytes"]["host"] for rank in reads.shares()] == [40, 120]
+
+
+def test_what_passes_between_two_epochs_is_told_once():
+    first = RunningEpoch(0, torch.device("cpu"))
+    first.go_on()
+    first.pause()
+    second = first.next()
+    assert (first.report.between_seconds, second.epoch, second.report.between_seconds) == (0, 1, 0)
+    second.pause()  # a checkpoint between the two
+    second.go_on()
+    found = second.report.between_seconds
+    assert found > 0
+    second.pause()
+    second.go_on()
+    assert second.report.between_seconds == found, "a checkpoint in the epoch does not count"

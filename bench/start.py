@@ -10,6 +10,7 @@ A line a run is appended to OUT/start.jsonl.
 """
 
 import argparse
+import errno
 import json
 import os
 import subprocess
@@ -30,6 +31,7 @@ from cohort.launch.report_tables import Table
 
 PIECE_BYTES = 8 << 20
 PIECES_LOOKED_AT = 200
+PIN_LIMIT_SECONDS = 600.0
 PINNING = "pinning host memory"  # that part of a start, as sampler/cuda_backend.cc names it
 
 # Prints the seconds in which all cores write some bytes of memory that grows by it, and the driver pins them.
@@ -121,6 +123,10 @@ def _is_cached(piece: tuple[Path, int]) -> bool:
         return os.preadv(file, [bytearray(1)], first, os.RWF_NOWAIT) >= 0
     except BlockingIOError:
         return False
+    except OSError as error:
+        if error.errno != errno.EOPNOTSUPP:
+            raise
+        return True  # for all that this file system tells
     finally:
         os.close(file)
 
@@ -129,13 +135,17 @@ def pinning_seconds(num_bytes: int) -> float:
     """What growing by so much memory, and pinning it, takes.
 
     Raises:
-        CohortError: the driver did not pin it.
+        CohortError: the driver did not pin it, or not in PIN_LIMIT_SECONDS.
     """
     if num_bytes == 0:
         return 0.0
-    done = subprocess.run([sys.executable, "-c", _PIN, str(num_bytes)], capture_output=True, text=True)
+    wanted, command = f"{format_bytes(num_bytes)} of host memory", [sys.executable, "-c", _PIN, str(num_bytes)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PIN_LIMIT_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        raise CohortError("pinning", wanted, str(error)) from error
     if done.returncode:
-        raise CohortError("pinning", f"{format_bytes(num_bytes)} of host memory", (done.stdout + done.stderr).strip())
+        raise CohortError("pinning", wanted, (done.stdout + done.stderr).strip())
     return float(done.stdout)
 
 

@@ -77,6 +77,8 @@ class Run:
         sums = {tier: _sum([part[kind.tiers][tier] for part in parts]) for tier in TIERS}
         reads = sum(tier[kind.count] for tier in sums.values())
         plans = (self.summary["cache"] or {}).get("predicted")
+        if kind is ROWS and self.summary.get("rows_in_place"):
+            plans = None  # they count a row once a batch, and those in place are read by each edge
         planned = [plans[i] for i in ranks] if plans else []
         return {
             tier: TierUse(

@@ -147,7 +147,8 @@ def _table(title: str, *columns: str) -> Table:
 def _tier_table(report: RunReport) -> Table:
     """Where a batch's feature rows came from, a row a rank and tier, beside what the plan expected where it did."""
     plans = (report.cache or {}).get("predicted") or []
-    foretold = any(plan["hit_rate"] for plan in plans)
+    # A plan counts a row once a batch; rows in place are read by each edge.
+    foretold = not report.rows_in_place and any(plan["hit_rate"] for plan in plans)
     expected = ("rows % planned", "bytes planned") if foretold else ()
     table = _table("Rows of a batch", "from", "rows %", "bytes", "GB/s", *expected)
     for rank, found in enumerate(measured(report.epochs)):

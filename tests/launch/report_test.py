@@ -235,6 +235,13 @@ def test_a_plan_by_a_stand_in_expects_nothing(runs, tmp_path):
     assert sum(run.uses(ROWS)[tier].share for tier in TIERS) == pytest.approx(1)
 
 
+def test_a_plan_says_nothing_of_rows_that_are_read_in_place(runs, tmp_path):
+    assert read_run(runs / "cached").uses(ROWS)["local"].planned_share is not None
+    run = read_run(changed(runs, tmp_path / "run", "cached", lambda summary: summary.update(rows_in_place=True)))
+    assert run.uses(ROWS)["local"].planned_share is None
+    assert run.uses(LISTS)["local"].planned_share is not None
+
+
 def test_the_timeline_has_a_bar_a_batch_in_each_rows_place(runs, drawn, monkeypatch):
     monkeypatch.setattr(report_page, "png_of", lambda figure: figure.axes[0])
     run = read_run(runs / "two")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ["cohort", "cohort.nn", "cohort.dataset", "cohort.ibp"]
-BESIDE = {"NeighborLoader": "cohort.trainer.source.Batch"}  # what a class hands out
+BESIDE = {"NeighborLoader": "cohort.trainer.batch.Batch"}  # what a class hands out
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 SECTION = re.compile(r"(Args|Attributes|Returns|Raises):$")
 

@@ -44,7 +44,7 @@ def _one_at_a_time(source: BatchSource, ids: np.ndarray, options: dict) -> Itera
     for number in range(num_passes):
         seeds = seed_sets[number % len(seed_sets)]
         asked = source.request(seeds, options["fanout"], options["batch_size"], epoch=number)
-        yield from map(_numbers, source.batches(asked))
+        yield from map(_numbers, source.slots(asked))
 
 
 def _in_a_row(source: BatchSource, ids: np.ndarray, options: dict) -> Iterator[dict]:
@@ -56,15 +56,14 @@ def _in_a_row(source: BatchSource, ids: np.ndarray, options: dict) -> Iterator[d
     for epoch in itertools.count(1):
         asked.append(source.request(seeds, options["fanout"], options["batch_size"], epoch, shuffle=True))
         which = asked.pop(0)
-        yield from map(_numbers, source.batches(which, min(left, which.num_steps)))
+        yield from map(_numbers, source.slots(which, min(left, which.num_steps)))
         left -= which.num_steps
         if left <= 0:
             return
 
 
-def _numbers(taken: tuple) -> dict:
-    """Of a (batch, slot), which go back to the sampler then; times in milliseconds."""
-    _, slot = taken
+def _numbers(slot) -> dict:
+    """Of a slot, which goes back to the sampler then; times in milliseconds."""
     return {
         "seeds": slot.num_seeds,
         "nodes": sum(slot.num_sampled_nodes),

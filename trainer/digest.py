@@ -11,7 +11,7 @@ from cohort.trainer.source import BatchSource
 
 
 def digest(batch) -> str:
-    """SHA-256 over the bytes of n_id, edge_index, x and y, in that order; 32 hex digits of it."""
+    """SHA-256 over the bytes of n_id, edge_index, x and y of a batch or a slot, in that order; 32 hex digits of it."""
     sha = hashlib.sha256()
     for tensor in (batch.n_id, batch.edge_index, batch.x, batch.y):
         sha.update(tensor.contiguous().view(torch.uint8).cpu().numpy().data)
@@ -36,11 +36,11 @@ def print_digests(sources: list[BatchSource], run: dict) -> None:
         shares = []
         for source, seed_set in zip(sources, seed_sets, strict=True):
             which = source.request(seed_set, options["fanout"], options["batch_size"], epoch, shuffle=True)
-            shares.append(source.batches(which))
+            shares.append(source.slots(which))
         for step in range(steps):
-            batch, slot = next(shares[step % len(shares)])
-            print(f"{epoch}:{slot.step} {batch.num_nodes} {batch.edge_index.shape[1]} {digest(batch)}", flush=True)
-            del batch, slot
+            slot = next(shares[step % len(shares)])
+            print(f"{epoch}:{slot.step} {slot.n_id.shape[0]} {slot.edge_index.shape[1]} {digest(slot)}", flush=True)
+            del slot
         for share in shares:
             share.close()
         left, epoch = left - steps, epoch + 1

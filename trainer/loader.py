@@ -13,13 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from torch_geometric.data import Data
 
 from cohort.base.errors import CohortError
 from cohort.base.programs import POLITE, log_tail, program
 from cohort.cache.budget import slot_edge_bytes
 from cohort.cache.options import CacheOptions, sampler_members
 from cohort.channel.run_folder import RunFolder, meeting_point, rank_folders
+from cohort.trainer.batch import Batch, batch_of
 from cohort.trainer.cache_arguments import cache_options, with_gpu_memory
 from cohort.trainer.loader_arguments import checked_fanout, checked_positive, count_nodes, ids_of, resolve_device
 from cohort.trainer.loader_state import checked_position, digest_of
@@ -152,7 +152,7 @@ class NeighborLoader:
         num_ranks = self._sampler.place.size
         return full // num_ranks if self.drop_last else -(-(full + (rest > 0)) // num_ranks)
 
-    def __iter__(self) -> Iterator[Data]:
+    def __iter__(self) -> Iterator[Batch]:
         self._sampler.require_open()
         epoch, self.epoch = self.epoch, self.epoch + 1
         position = self._loaded if self._loaded and self._loaded[0] == epoch else [epoch, 0]
@@ -160,8 +160,8 @@ class NeighborLoader:
         source, done = self._sampler.source, position[1]
         try:
             which = source.request(self._seed_set, self.num_neighbors, self.batch_size, epoch, self.shuffle, done)
-            # No local name for the batch: it would hold the slot.
-            yield from map(functools.partial(_counted, position), source.batches(which, len(self) - done))
+            # No local name for the slot: it would be held.
+            yield from map(functools.partial(_counted, position), source.slots(which, len(self) - done))
         except CohortError as error:
             raise self._sampler.explain(error) from None
         if self._under_way is position:
@@ -216,10 +216,10 @@ class NeighborLoader:
         self.close()
 
 
-def _counted(position: list[int], batch_and_slot) -> Data:
-    """The batch; counts it in ``position``, [epoch, batches]."""
+def _counted(position: list[int], slot) -> Batch:
+    """The slot's batch; counts it in ``position``, [epoch, batches]."""
     position[1] += 1
-    return batch_and_slot[0]
+    return batch_of(slot)
 
 
 class _Sampler:

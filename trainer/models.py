@@ -1,18 +1,18 @@
 """GraphSAGE, GCN and GAT over sampled batches, from Cohort's layers or PyG's."""
 
+import importlib
+
 import torch
 import torch.nn.functional as F
-import torch_geometric.nn as pyg
 from torch import Tensor, nn
 
-import cohort.nn
 from cohort.base.errors import CohortError
-from cohort.nn.activation import Activation
+from cohort.nn import own_layers
+from cohort.nn.activation import Activation, activated
 from cohort.nn.block import Block, block_of
 from cohort.nn.inputs import is_placed
 
 GAT_HEADS = 4
-LAYERS = {"cohort": cohort.nn, "pyg": pyg}
 
 
 class SampledGNN(nn.Module):
@@ -24,6 +24,7 @@ class SampledGNN(nn.Module):
         num_layers: one a hop.
         dropout: probability, on the input of every layer but the first.
         layers: whose they are, "cohort" or "pyg": the same parameters, and the same results but for rounding.
+        edge_weights: edges will have weights; of "gcn" alone, whose code is PyG's then.
     """
 
     def __init__(
@@ -35,15 +36,16 @@ class SampledGNN(nn.Module):
         num_layers: int,
         dropout: float,
         layers: str = "cohort",
+        edge_weights: bool = False,
     ):
         super().__init__()
-        if layers not in LAYERS:
-            raise CohortError("--layers", "cohort or pyg", layers)
+        self.takes_weights = kind == "gcn" and (edge_weights or layers == "pyg")
         if kind == "gat" and hidden % GAT_HEADS:
             raise CohortError("--hidden", f"a multiple of {GAT_HEADS} for gat", str(hidden))
         dims = [in_dim] + [hidden] * (num_layers - 1) + [out_dim]
         self.layers = nn.ModuleList(
-            _layer(LAYERS[layers], kind, dims[i], dims[i + 1], last=i == num_layers - 1) for i in range(num_layers)
+            _layer(_library(layers, edge_weights), kind, dims[i], dims[i + 1], last=i == num_layers - 1)
+            for i in range(num_layers)
         )
         heads = GAT_HEADS if kind == "gat" else 1
         self.widths = [  # of a layer's output, and of all that it may make of a row
@@ -68,10 +70,11 @@ class SampledGNN(nn.Module):
 
         Edges are one tensor for all layers, or a Block for each, of Cohort's layers. With the two lists of a sampled
         batch, each layer leaves out the nodes and edges that no seed needs any more. ``edge_weight`` [edges], for edges
-        that are a tensor, is for "gcn" alone, whose code is PyG's then.
+        that are a tensor, is for models that take weights.
         """
-        if edge_weight is not None and self.two_sided:
-            raise CohortError("edge_weight", "a model that takes weights: gcn", "another", "leave the weights out")
+        if edge_weight is not None and not self.takes_weights:
+            expected = "a model that takes weights: gcn, made with edge_weights"
+            raise CohortError("edge_weight", expected, "another", "leave the weights out")
         edges, weights = edge_index, {} if edge_weight is None else {"edge_weight": edge_weight}
         # Layers that take it do it as they read their input.
         between = Activation("relu", self.dropout, self.training) if self.fused and self.activation == "relu" else None
@@ -113,13 +116,22 @@ class SampledGNN(nn.Module):
 
     def _activated(self, x: Tensor) -> Tensor:
         if self.fused:
-            return cohort.nn.activated(x, self.activation, self.dropout, self.training)
+            return activated(x, self.activation, self.dropout, self.training)
         return F.dropout(getattr(F, self.activation)(x), self.dropout, self.training)
 
 
 def _first_rows(x: Tensor, count: int) -> Tensor:
     """``x[:count]``, without a step of its own on the way back where that is all of them."""
     return x if count == x.shape[0] else x[:count]
+
+
+def _library(layers: str, edge_weights: bool):
+    """The package or module that has the layers. PyG's is imported only where it is asked for."""
+    if layers not in ("cohort", "pyg"):
+        raise CohortError("--layers", "cohort or pyg", layers)
+    if layers == "cohort" and not edge_weights:
+        return own_layers
+    return importlib.import_module("torch_geometric.nn" if layers == "pyg" else "cohort.nn")
 
 
 def _layer(library, kind: str, in_dim: int, out_dim: int, last: bool) -> nn.Module:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch_geometric.data import Data
 
 from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
@@ -30,23 +29,8 @@ class Pass:
     num_steps: int
 
 
-class Batch(Data):
-    """A minibatch, in PyG's form.
-
-    ``x`` [num_nodes, dim] (the data set's feature dtype) and ``edge_index`` int64 [2, num_edges] are views of a shared
-    slot: they are valid as long as they are referenced, and hold the slot for that long. Keep ``batch.clone()`` if you
-    want a batch for longer than a step. So is ``indptr`` int64 [num_targets + 1]: edges are ordered by target, those
-    of target i are [indptr[i], indptr[i + 1]), and targets are all nodes but those first reached in the last hop.
-    ``y`` int64 [num_nodes], ``n_id`` int64 [num_nodes] (global ids, seeds first), ``input_id`` int64 [batch_size]
-    (positions in the seed set) are copies.
-
-    ``e_id`` int64 [num_edges], a view, is there where the loader was asked for it: the place of each edge in the data
-    set's ``indices``, as PyG's loader has it. So is ``edge_weight`` float32 [num_edges], the edges' weights.
-    """
-
-
 class BatchSource:
-    """The trainer's end of a channel: asks for passes and yields their batches.
+    """The trainer's end of a channel: asks for passes and yields the slots that hold their batches.
 
     Args:
         folder: the channel's folder; the channel must have been announced.
@@ -120,13 +104,11 @@ class BatchSource:
         )
         return Pass(number, max(0, -(-num_batches // self.num_ranks) - done))
 
-    def batches(self, which: Pass, num_steps: int | None = None) -> Iterator[tuple[Batch, "_native.HeldSlot"]]:
-        """Yields (batch, slot) for the steps of a pass, in order; breaking off cancels what is left of it."""
-        for slot in self.slots(which, num_steps):
-            yield _batch_of(slot), slot
-
     def slots(self, which: Pass, num_steps: int | None = None) -> Iterator["_native.HeldSlot"]:
-        """Yields the slots alone: what they show is views, and valid as long as the slot or a view is referenced."""
+        """Yields the slots of a pass's steps, in order; breaking off cancels what is left of it.
+
+        What a slot shows is views, valid as long as the slot or a view is referenced.
+        """
         self._current = which.number
         num_steps = which.num_steps if num_steps is None else num_steps
         try:
@@ -176,12 +158,12 @@ class BatchSource:
 
 def edges_of(slot) -> torch.Tensor:
     """The slot's ``edge_index``, which knows its offsets (see cohort.nn.block)."""
-    return keep_offsets(slot.edge_index, _indptr_of(slot))
+    return keep_offsets(slot.edge_index, indptr_of(slot))
 
 
 def blocks_of(slot) -> list[Block]:
     """The slot's edges, a Block a layer; the first says where rows are among all rows."""
-    indptr, source = _indptr_of(slot), slot.edge_index[0]
+    indptr, source = indptr_of(slot), slot.edge_index[0]
     nodes, edges = list(accumulate(slot.num_sampled_nodes)), accumulate(slot.num_sampled_edges)
     hops = zip(edges, nodes[1:], nodes[:-1], strict=True)
     blocks = [Block(indptr, source[:num_edges], *ends) for num_edges, *ends in hops]
@@ -201,25 +183,9 @@ def placed(block: Block, n_id: torch.Tensor, source_node: torch.Tensor | None) -
     return replace(block, source=source_node, own_place=own_place)
 
 
-def _indptr_of(slot) -> torch.Tensor:
+def indptr_of(slot) -> torch.Tensor:
+    """The slot's ``indptr``, of no edges where it has no seeds."""
     return slot.indptr if slot.num_seeds else torch.zeros(1, dtype=torch.int64, device=slot.n_id.device)
-
-
-def _batch_of(slot) -> Batch:
-    indptr = _indptr_of(slot)
-    of_edges = {name: value for name in ("e_id", "edge_weight") if (value := getattr(slot, name)) is not None}
-    return Batch(
-        x=slot.x,
-        edge_index=keep_offsets(slot.edge_index, indptr),
-        indptr=indptr,
-        y=slot.y.clone(),
-        n_id=slot.n_id.clone(),
-        input_id=slot.input_id.clone(),
-        batch_size=slot.num_seeds,
-        num_sampled_nodes=slot.num_sampled_nodes,
-        num_sampled_edges=slot.num_sampled_edges,
-        **of_edges,
-    )
 
 
 def wait_for_channel(folder: Path, check: Callable[[], None], limit_seconds: float = 3600.0) -> None:

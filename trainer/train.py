@@ -123,6 +123,7 @@ class Trainer:
             len(options.fanout),
             options.dropout,
             options.layers,
+            options.edge_weights,
         ).to(self.device)
         self.all_rows = all_rows
         ranks.spread(self.model)

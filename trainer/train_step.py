@@ -1,5 +1,7 @@
 """A training step: forward, loss, backward and optimizer, and the sums that the loss of an epoch is made of."""
 
+import inspect
+
 import torch
 from torch import Tensor
 
@@ -11,10 +13,20 @@ from cohort.trainer.step_graphs import ReplayedWork, StepGraphs
 from cohort.trainer.targets import CLASSES, Targets
 
 
-def adam(model: torch.nn.Module, device: torch.device, lr: float, weight_decay: float = 0.0) -> torch.optim.Adam:
+class Adam(torch.optim.Adam):
+    """torch's, without what torch.compile needs around its methods: that imports seconds' worth of packages."""
+
+    add_param_group = inspect.unwrap(torch.optim.Adam.add_param_group)
+    state_dict = inspect.unwrap(torch.optim.Adam.state_dict)
+    load_state_dict = inspect.unwrap(torch.optim.Adam.load_state_dict)
+    zero_grad = inspect.unwrap(torch.optim.Adam.zero_grad)
+    step = torch.no_grad()(inspect.unwrap(torch.optim.Adam.step))
+
+
+def adam(model: torch.nn.Module, device: torch.device, lr: float, weight_decay: float = 0.0) -> Adam:
     """The optimizer of all runs: on a GPU in one kernel, which a CUDA graph can hold."""
     on_gpu = device.type == "cuda"
-    return torch.optim.Adam(model.parameters(), lr=lr, weight_decay=weight_decay, fused=on_gpu, capturable=on_gpu)
+    return Adam(model.parameters(), lr=lr, weight_decay=weight_decay, fused=on_gpu, capturable=on_gpu)
 
 
 class Scores:

@@ -69,7 +69,7 @@ def test_a_gpu_gives_the_same_edges_and_weights(data, shm, place):
 def test_gcn_on_a_batch_of_all_neighbours_is_pygs_on_its_edges(data, shm, layers, num_layers):
     """Scores and gradients of the seeds, by PyG's layers on all nodes and edges of the batch."""
     torch.manual_seed(3)
-    model = SampledGNN("gcn", DIM, 8, CLASSES, num_layers, dropout=0.0, layers=layers)
+    model = SampledGNN("gcn", DIM, 8, CLASSES, num_layers, dropout=0.0, layers=layers, edge_weights=True)
     twins = [pyg.GCNConv(layer.in_channels, layer.out_channels) for layer in model.layers]
     for twin, layer in zip(twins, model.layers, strict=True):
         twin.load_state_dict(layer.state_dict())

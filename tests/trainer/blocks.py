@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+import torch_geometric.nn as pyg
 
 from cohort.nn import Block
 
@@ -55,9 +56,9 @@ def run_layer(layer, x, edges, grad_seed: int = 0) -> dict[str, torch.Tensor]:
 
 
 def pair_of(kind: type, *args, **kwargs) -> tuple:
-    """PyG's layer, and ours (a ``kind``, which derives from it) with its weights."""
+    """PyG's layer, and ours (of the same name, a ``kind``) with its weights."""
     torch.manual_seed(3)
-    theirs, ours = kind.__base__(*args, **kwargs), kind(*args, **kwargs)
+    theirs, ours = getattr(pyg, kind.__name__)(*args, **kwargs), kind(*args, **kwargs)
     ours.load_state_dict(theirs.state_dict())
     assert list(theirs.state_dict()) == list(ours.state_dict())
     return theirs, ours

@@ -69,3 +69,18 @@ def test_gcn_gives_every_seed_a_row():
     x, edge_index, edges_per_hop = sampled_batch()
     model = SampledGNN("gcn", 7, 16, 4, len(FANOUT), dropout=0.0)
     assert model(x, edge_index, NODES_PER_HOP, edges_per_hop).shape[0] >= NODES_PER_HOP[0]
+
+
+@pytest.mark.parametrize("kind", ["sage", "gcn", "gat"])
+def test_a_seed_makes_the_same_model_of_our_layers_and_of_pygs(kind):
+    ours, theirs = (seeded_model(kind, layers) for layers in ("cohort", "pyg"))
+    assert [name for name, _ in ours.named_parameters()] == [name for name, _ in theirs.named_parameters()]
+    for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert torch.equal(one, other)
+    x, edge_index, _ = sampled_batch()
+    torch.testing.assert_close(ours(x, edge_index), theirs(x, edge_index))
+
+
+def seeded_model(kind: str, layers: str) -> SampledGNN:
+    torch.manual_seed(7)
+    return SampledGNN(kind, 7, 16, 4, 3, dropout=0.0, layers=layers)

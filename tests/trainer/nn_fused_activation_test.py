@@ -102,6 +102,14 @@ def test_the_operators_are_well_made(device):
     norm = torch.rand(SOURCES, device=device)
     ends = block.indptr, block.source, TARGETS
     arguments = (x, None, *ends, True, ops.BESIDE_PREFIX, torch.float32, True, 0.4, 77, None)
-    torch.library.opcheck(ops.gather_sum, arguments, test_utils=("test_schema", "test_faketensor"))
+    torch.library.opcheck(ops.gather_sum.overload, arguments, test_utils=("test_schema", "test_faketensor"))
     arguments = (x, norm, *ends, 1.0, torch.float32, True, 0.4, 77, None)
-    torch.library.opcheck(ops.gather_normalized, arguments, test_utils=("test_schema", "test_faketensor"))
+    torch.library.opcheck(ops.gather_normalized.overload, arguments, test_utils=("test_schema", "test_faketensor"))
+
+
+def test_second_derivatives_are_refused():
+    layer, block = SAGEConv(DIM, 5), some_block("cpu")
+    x = torch.randn(SOURCES, DIM, requires_grad=True)
+    (grad,) = torch.autograd.grad(layer((x, x[:TARGETS]), block).square().sum(), x, create_graph=True)
+    with pytest.raises(NotImplementedError, match="cohort::gather_sum_grad has no gradient"):
+        grad.sum().backward()

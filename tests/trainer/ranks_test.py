@@ -117,7 +117,7 @@ def test_what_ends_one_pipeline_is_told_to_every_rank(data, shm, tmp_path):
     sources[1].request(twice, [2], 10)
     with pytest.raises(cohort.CohortError, match="the sampler .*every node once"):
         while True:
-            for _ in sources[0].batches(sources[0].request(seeds, [2], 10)):
+            for _ in sources[0].slots(sources[0].request(seeds, [2], 10)):
                 pass
     assert process.wait(timeout=SECONDS_TO_END) == 1
 

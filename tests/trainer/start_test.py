@@ -1,6 +1,7 @@
 """What comes before the first batch: the sampler's parts, as it writes them down and as a summary tells them."""
 
 import json
+import os
 import shutil
 
 import numpy as np
@@ -10,6 +11,16 @@ from processes import cohort
 from cohort.base.files import write_atomically
 from cohort.trainer.start import start_line, start_parts, start_told
 
+# As sitecustomize: a trainer writes what it has imported.
+AT_EXIT = """
+import atexit, os, sys
+
+@atexit.register
+def _():
+    if "cohort.trainer.train" in sys.modules:
+        with open(os.environ["IMPORTED"], "w") as file:
+            file.write(" ".join(sys.modules))
+"""
 EDGES, ROWS = "checking the edges", "checking the encoded rows"
 
 
@@ -60,3 +71,21 @@ def test_a_run_tells_its_start(cora, tmp_path, device):
     assert start["parts"][0]["bytes"] == sum(array.nbytes for array in arrays)
     assert 0 < sum(part["seconds"] for part in start["parts"]) < start["seconds"]
     assert 0 < start["packages_seconds"] < start["seconds"]
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("kind", ["sage", "gcn", "gat"])
+@pytest.mark.usefixtures("shm")
+def test_a_run_imports_neither_pyg_nor_torchs_compiler(cora, tmp_path, kind, device):
+    """They take longer than all else that comes before a small data set's first batch."""
+    site, listed = tmp_path / "site", tmp_path / "imported"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(AT_EXIT)
+    paths = f"{site}:{os.environ.get('PYTHONPATH', '')}"
+    arguments = ["--device", device, "--fanout", "4,3", "--hidden", 8, "--epochs", 2, "--model", kind]
+    environment = os.environ | {"PYTHONPATH": paths, "IMPORTED": str(listed)}
+    result = cohort("train", cora, *arguments, "--out", tmp_path / "run", env=environment)
+    assert result.returncode == 0, result.stderr
+    imported = set(listed.read_text().split())
+    assert "torch" in imported
+    assert not imported & {"torch_geometric", "torch._dynamo", "torch._inductor"}

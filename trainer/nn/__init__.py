@@ -5,11 +5,22 @@ torch_geometric.nn. They take the batches of ``cohort.NeighborLoader`` without s
 ``accelerate`` puts them in the place of PyG's in a model that is there.
 """
 
-from cohort.nn.activation import activated
-from cohort.nn.block import Block
-from cohort.nn.gat import GATConv
-from cohort.nn.gcn import GCNConv
-from cohort.nn.replace import Replacement, accelerate
-from cohort.nn.sage import SAGEConv
+import importlib
 
+# Loaded on first use: some import PyG, for which no run of `cohort train` shall wait.
+_HOMES = {
+    "Block": "block",
+    "GATConv": "pyg_layers",
+    "GCNConv": "pyg_layers",
+    "Replacement": "replace",
+    "SAGEConv": "pyg_layers",
+    "accelerate": "replace",
+    "activated": "activation",
+}
 __all__ = ["Block", "GATConv", "GCNConv", "Replacement", "SAGEConv", "accelerate", "activated"]
+
+
+def __getattr__(name: str):
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"cohort.nn.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'cohort.nn' has no attribute {name!r}")

@@ -9,6 +9,7 @@ from torch import Tensor
 from cohort.base.errors import CohortError
 from cohort.nn import kernels
 from cohort.nn.inputs import is_prefix
+from cohort.nn.operators import operator
 
 ACTIVATIONS = {"relu": 0, "elu": 1}  # as in trainer/native/activation.h
 
@@ -108,7 +109,7 @@ class GraphKeys:
 _recording: GraphKeys | None = None
 
 
-@torch.library.custom_op("cohort::drop", mutates_args=())
+@operator("drop")
 def _drop(x: Tensor, activation: int, p: float, key: int, key_at: Tensor | None) -> Tensor:
     return kernels.drop(x, activation, p, key, key_at)
 
@@ -118,7 +119,7 @@ def _(x, activation, p, key, key_at):
     return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
-@torch.library.custom_op("cohort::drop_grad", mutates_args=())
+@operator("drop_grad")
 def _drop_grad(y: Tensor, grad: Tensor, activation: int, p: float) -> Tensor:
     return kernels.drop_grad(y, grad, activation, p)
 

@@ -7,11 +7,12 @@ from cohort.nn import head_kernels, kernels
 from cohort.nn.activation import ACTIVATIONS
 from cohort.nn.head_kernels import Scores
 from cohort.nn.kernels import Edges
+from cohort.nn.operators import operator
 
 _NOTHING = ACTIVATIONS["relu"]  # of weights, which are never negative
 
 
-@torch.library.custom_op("cohort::attend", mutates_args=())
+@operator("attend")
 def attend(
     x: Tensor,
     scores: Tensor,
@@ -63,7 +64,7 @@ def _(x, scores, target_scores, indptr, source, num_targets, heads, shared, loop
     return x.new_empty(shape, dtype=out_dtype), *weights
 
 
-@torch.library.custom_op("cohort::attend_grad", mutates_args=())
+@operator("attend_grad")
 def attend_grad(
     grad: Tensor,
     x: Tensor,

@@ -2,9 +2,7 @@
 
 import torch
 import torch.nn.functional as F
-import torch_geometric.nn as pyg
-from torch import Tensor
-from torch_geometric.typing import OptPairTensor, OptTensor
+from torch import Tensor, nn
 
 from cohort.nn.attention_ops import attend
 from cohort.nn.block import Block, block_of
@@ -12,57 +10,27 @@ from cohort.nn.inputs import (
     ELEMENT_COST,
     amp_dtype,
     is_prefix,
-    limit_of_flow,
     materialize,
-    require_supported,
-    takes_pygs_way,
 )
 from cohort.nn.kernels import rows_of, sum_dtype
 
 
-class GATConv(pyg.GATConv):
-    """``torch_geometric.nn.GATConv``: the same arguments, parameters and results, with gather and reduction in one.
-
-    Rows are multiplied by the weights before or after they are summed, as is less work. What edges score follows from
-    rows and the product of weights and attention vectors, in the rows' own dtype also under autocast. Which edges
-    dropout takes follows from torch's generator of the CPU.
-
-    Raises:
-        CohortError: an aggregation other than "add" and "sum", or edges against their direction.
-    """
-
-    propagate_type = {"x": OptPairTensor, "alpha": Tensor}  # PyG reads these from sources, which are not here
-    edge_updater_type = {"alpha": OptPairTensor, "edge_attr": OptTensor}
-
-    def __init__(self, in_channels, out_channels, *args, **kwargs):
-        super().__init__(in_channels, out_channels, *args, **kwargs)
-        require_supported(self)
-
-    @staticmethod
-    def limit_of(layer: pyg.GATConv) -> tuple[str, str] | None:
-        """(what is expected, what is found) where PyG's layer has arguments that this one does not take."""
-        if layer.aggr not in ("add", "sum"):
-            return 'aggr "add" or "sum"', f"aggr {layer.aggr!r}"
-        return limit_of_flow(layer)
+class GATRules:
+    """What a layer with PyG's parameters and arguments computes, where edges have no features."""
 
     def forward(
         self,
         x: Tensor | tuple[Tensor, Tensor | None],
         edge_index: Tensor | Block,
-        edge_attr: Tensor | None = None,
         size: tuple[int, int] | None = None,
-        return_attention_weights: bool | None = None,
     ) -> Tensor:
         """[targets, heads * out_channels], or [targets, out_channels] without ``concat``.
 
         Args:
             x: [nodes, in_channels], or a pair for sources and targets; None for targets: they have no rows.
             edge_index: int64 [2, edges] of sources and targets, or a Block.
-            edge_attr, return_attention_weights: PyG's code runs with these, and for sparse matrices.
             size: (sources, targets), needed only without rows of targets.
         """
-        if edge_attr is not None or return_attention_weights is not None or takes_pygs_way(self, edge_index):
-            return super().forward(x, edge_index, edge_attr, size, return_attention_weights)
         source, target = (x, x) if isinstance(x, Tensor) else x
         num_targets = target.shape[0] if target is not None else (size or source.shape)[1 if size else 0]
         block = block_of(edge_index, source.shape[0], num_targets)
@@ -103,7 +71,7 @@ class GATConv(pyg.GATConv):
         return out.flatten(1) if self.concat else out.mean(dim=1)
 
     def _scores(
-        self, lin: pyg.Linear, source: Tensor, target: Tensor | None, num_targets: int
+        self, lin: nn.Module, source: Tensor, target: Tensor | None, num_targets: int
     ) -> tuple[Tensor, Tensor | None]:
         """What the ends of edges score, as attend() takes it: [sources, heads or 2 heads], [targets, heads] or None."""
         kind = sum_dtype(source.dtype)
@@ -121,7 +89,7 @@ class GATConv(pyg.GATConv):
                 vectors = torch.cat((self._vectors(lin, self.att_src), self._vectors(target_lin, self.att_dst)))
             return _product(source, vectors, kind), None
 
-    def _vectors(self, lin: pyg.Linear, *attentions: Tensor) -> Tensor:
+    def _vectors(self, lin: nn.Module, *attentions: Tensor) -> Tensor:
         """[attentions * heads, in_channels], whose products with a row are those of its transformed heads."""
         weight = lin.weight.view(self.heads, self.out_channels, -1)
         attention = attentions[0] if len(attentions) == 1 else torch.cat(attentions)

@@ -1,9 +1,7 @@
 """The layer of graph convolutional networks."""
 
 import torch
-import torch_geometric.nn as pyg
 from torch import Tensor
-from torch_geometric.typing import OptTensor
 
 from cohort.base.errors import CohortError
 from cohort.nn import kernels, ops
@@ -13,64 +11,29 @@ from cohort.nn.inputs import (
     ELEMENT_COST,
     amp_dtype,
     is_placed,
-    limit_of_flow,
     materialize,
     require_placed_rows,
-    require_supported,
-    takes_pygs_way,
 )
 from cohort.nn.linear import linear
 
 
-class GCNConv(pyg.GCNConv):
-    """``torch_geometric.nn.GCNConv``: the same arguments, parameters and results, with gather and reduction in one.
+class GCNRules:
+    """What a layer with PyG's parameters and arguments computes, where edges have no weights."""
 
-    Where the edges are a Block, there are rows only for its targets, which are the first of its sources; a source that
-    is no target has no edges, as in PyG's layer on the same edges, unless the block says otherwise (``degrees``). Rows
-    are multiplied by the weights before or after they are summed, as is less work.
-
-    Raises:
-        CohortError: cached normalisation, an aggregation other than "add" and "sum", edges against their direction.
-    """
-
-    propagate_type = {"x": Tensor, "edge_weight": OptTensor}  # PyG reads this from sources, which are not here
-
-    def __init__(self, in_channels, out_channels, *args, **kwargs):
-        super().__init__(in_channels, out_channels, *args, **kwargs)
-        require_supported(self)
-
-    @staticmethod
-    def limit_of(layer: pyg.GCNConv) -> tuple[str, str] | None:
-        """(what is expected, what is found) where PyG's layer has arguments that this one does not take."""
-        if layer.cached or layer.aggr not in ("add", "sum"):
-            return 'cached=False and aggr "add" or "sum"', f"cached={layer.cached}, aggr={layer.aggr!r}"
-        return limit_of_flow(layer)
-
-    def forward(
-        self,
-        x: Tensor,
-        edge_index: Tensor | Block,
-        edge_weight: Tensor | None = None,
-        activation: Activation | None = None,
-    ) -> Tensor:
+    def forward(self, x: Tensor, edge_index: Tensor | Block, activation: Activation | None = None) -> Tensor:
         """[targets, out_channels].
 
         Args:
             x: [nodes, in_channels]; for a Block with places all rows that it may name.
             edge_index: int64 [2, edges] of sources and targets, both nodes; or a Block.
-            edge_weight: [edges]; PyG's code runs with weights, and for sparse matrices.
             activation: what becomes of ``x`` first, as part of the same pass over memory where that is possible.
         """
         if not isinstance(x, Tensor):
             raise CohortError("GCNConv: x", "a tensor", type(x).__name__, "use SAGEConv for pairs")
         loop = 1.0 if self.add_self_loops else 0.0  # also where `improved`: PyG makes it 2 only beside weights
         if is_placed(edge_index):
-            takes = edge_weight is None and edge_index.place is not None
-            require_placed_rows(self, x, takes, activation)
+            require_placed_rows(self, x, edge_index.place is not None, activation)
             return self._of_sums(kernels.rows_of(x), edge_index, loop, None)
-        if edge_weight is not None or takes_pygs_way(self, edge_index):
-            x = x if activation is None else activation(x)
-            return super().forward(x, edge_index, edge_weight)
         num_targets = edge_index.num_targets if isinstance(edge_index, Block) else x.shape[0]
         block = block_of(edge_index, x.shape[0], num_targets)
         x = kernels.rows_of(x)

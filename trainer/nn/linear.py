@@ -5,6 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from cohort.nn import kernels
+from cohort.nn.operators import operator
 
 PARTS = 512  # of many rows, that are summed side by side
 MANY_ROWS, FEW_COLUMNS = 32768, 64  # from which, and below which, products of our own pay, and not
@@ -46,7 +47,7 @@ def _pays(rows: Tensor, width: int) -> bool:
     return large and torch.get_float32_matmul_precision() == "highest" and kernels.takes_products(rows, width)
 
 
-@torch.library.custom_op("cohort::product", mutates_args=())
+@operator("product")
 def _product(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return kernels.product(rows, weight, bias)
 
@@ -56,7 +57,7 @@ def _(rows, weight, bias):
     return rows.new_empty(rows.shape[0], weight.shape[0])
 
 
-@torch.library.custom_op("cohort::product_grad", mutates_args=())
+@operator("product_grad")
 def _product_grad(grad: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
     return kernels.product_grad(grad, rows)
 

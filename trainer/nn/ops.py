@@ -5,11 +5,12 @@ from torch import Tensor
 
 from cohort.nn import kernels
 from cohort.nn.kernels import Drop, Edges
+from cohort.nn.operators import operator
 
 BESIDE_NONE, BESIDE_PREFIX, BESIDE_OWN = 0, 1, 2
 
 
-@torch.library.custom_op("cohort::gather_sum", mutates_args=())
+@operator("gather_sum")
 def gather_sum(
     x: Tensor,
     own: Tensor | None,
@@ -87,7 +88,7 @@ def _(
     return x.new_empty((num_targets, width), dtype=out_dtype), inverse_count, _kept(x, relu)
 
 
-@torch.library.custom_op("cohort::gather_sum_grad", mutates_args=())
+@operator("gather_sum_grad")
 def gather_sum_grad(
     grad: Tensor,
     inverse_count: Tensor,
@@ -145,7 +146,7 @@ def _sum_backward(ctx, grad, *_):
 gather_sum.register_autograd(_sum_backward, setup_context=_keep_for_sum)
 
 
-@torch.library.custom_op("cohort::gather_max", mutates_args=())
+@operator("gather_max")
 def gather_max(x: Tensor, indptr: Tensor, source: Tensor, num_targets: int) -> tuple[Tensor, Tensor]:
     """Maxima of the rows of ``x`` that a target's edges bring, and int32 parts of their gradients.
 
@@ -160,7 +161,7 @@ def _(x, indptr, source, num_targets):
     return best, torch.empty_like(best, dtype=torch.int32)
 
 
-@torch.library.custom_op("cohort::gather_max_grad", mutates_args=())
+@operator("gather_max_grad")
 def gather_max_grad(x: Tensor, best: Tensor, grad: Tensor, ties: Tensor, indptr: Tensor, source: Tensor) -> Tensor:
     """The gradient of gather_max's ``x``: a maximum's goes in equal parts to those that have it."""
     edges = kernels.transposed(Edges(indptr, source, best.shape[0]), x.shape[0])
@@ -187,7 +188,7 @@ def _max_backward(ctx, grad, _):
 gather_max.register_autograd(_max_backward, setup_context=_keep_for_max)
 
 
-@torch.library.custom_op("cohort::gather_normalized", mutates_args=())
+@operator("gather_normalized")
 def gather_normalized(
     x: Tensor,
     norm: Tensor,
@@ -221,7 +222,7 @@ def _(x, norm, indptr, source, num_targets, loop, out_dtype, relu=False, p=0.0, 
     return x.new_empty((num_targets, x.shape[1]), dtype=out_dtype), _kept(x, relu)
 
 
-@torch.library.custom_op("cohort::gather_normalized_grad", mutates_args=())
+@operator("gather_normalized_grad")
 def gather_normalized_grad(
     grad: Tensor, norm: Tensor, kept: Tensor, indptr: Tensor, source: Tensor, loop: float, p: float
 ) -> Tensor:

@@ -5,9 +5,7 @@ from dataclasses import dataclass, field
 import torch_geometric.nn as pyg
 from torch import nn
 
-from cohort.nn.gat import GATConv
-from cohort.nn.gcn import GCNConv
-from cohort.nn.sage import SAGEConv
+from cohort.nn.pyg_layers import GATConv, GCNConv, SAGEConv
 
 OURS = {pyg.SAGEConv: SAGEConv, pyg.GCNConv: GCNConv, pyg.GATConv: GATConv}
 

@@ -2,9 +2,7 @@
 
 import torch
 import torch.nn.functional as F
-import torch_geometric.nn as pyg
 from torch import Tensor
-from torch_geometric.typing import OptPairTensor
 
 from cohort.nn import ops
 from cohort.nn.activation import Activation, apply_to_ends
@@ -13,37 +11,17 @@ from cohort.nn.inputs import (
     amp_dtype,
     is_placed,
     is_prefix,
-    limit_of_flow,
     materialize,
     require_placed_rows,
-    require_supported,
-    takes_pygs_way,
 )
 from cohort.nn.kernels import rows_of
 from cohort.nn.linear import linear
 
-_SUMS = {"mean": True, "sum": False, "add": False}  # whether to divide
+SUMS = {"mean": True, "sum": False, "add": False}  # whether to divide
 
 
-class SAGEConv(pyg.SAGEConv):
-    """``torch_geometric.nn.SAGEConv``: the same arguments, parameters and results, with gather and reduction in one.
-
-    Raises:
-        CohortError: an aggregation other than "mean", "sum", "add" and "max", or edges against their direction.
-    """
-
-    propagate_type = {"x": OptPairTensor}  # PyG reads this from sources, which are not here
-
-    def __init__(self, in_channels, out_channels, aggr="mean", *args, **kwargs):
-        super().__init__(in_channels, out_channels, aggr, *args, **kwargs)
-        require_supported(self)
-
-    @staticmethod
-    def limit_of(layer: pyg.SAGEConv) -> tuple[str, str] | None:
-        """(what is expected, what is found) where PyG's layer has arguments that this one does not take."""
-        if layer.aggr not in (*_SUMS, "max"):
-            return 'aggr "mean", "sum", "add" or "max"', f"aggr {layer.aggr!r}"
-        return limit_of_flow(layer)
+class SAGERules:
+    """What a layer with PyG's parameters and arguments computes, where edges are a Block or a tensor of ids."""
 
     def forward(
         self,
@@ -57,17 +35,15 @@ class SAGEConv(pyg.SAGEConv):
         Args:
             x: [nodes, in_channels], or a pair for sources and targets; None for targets: they have no rows. For a
                 Block with places all rows that it may name.
-            edge_index: int64 [2, edges] of sources and targets, or a Block; PyG's code runs for sparse matrices.
+            edge_index: int64 [2, edges] of sources and targets, or a Block.
             size: (sources, targets), needed only without rows of targets.
             activation: what becomes of ``x`` first, as part of the same pass over memory where that is possible.
         """
         if is_placed(edge_index):
-            require_placed_rows(self, x, self.aggr in _SUMS and not self.project, activation)
+            require_placed_rows(self, x, self.aggr in SUMS and not self.project, activation)
             return self._normalized(self._of_sum(rows_of(x), x, edge_index, True, None))
-        if activation is not None and not self._fuses(activation, x, edge_index):
+        if activation is not None and not self._fuses(activation, x):
             x, activation = apply_to_ends(activation, x), None
-        if takes_pygs_way(self, edge_index):
-            return super().forward(x, edge_index, size)
         source, target = (x, x) if isinstance(x, Tensor) else x
         num_targets = target.shape[0] if target is not None else (size or source.shape)[1 if size else 0]
         block = block_of(edge_index, source.shape[0], num_targets)
@@ -84,8 +60,8 @@ class SAGEConv(pyg.SAGEConv):
     def _normalized(self, out: Tensor) -> Tensor:
         return F.normalize(out, p=2.0, dim=-1) if self.normalize else out
 
-    def _fuses(self, activation: Activation, x: Tensor | tuple[Tensor, Tensor | None], edge_index) -> bool:
-        if self.project or self.aggr == "max" or takes_pygs_way(self, edge_index):
+    def _fuses(self, activation: Activation, x: Tensor | tuple[Tensor, Tensor | None]) -> bool:
+        if self.project or self.aggr == "max":
             return False
         source, target = (x, x) if isinstance(x, Tensor) else x
         own_rows = self.root_weight and target is not None and not is_prefix(target, source)
@@ -106,7 +82,7 @@ class SAGEConv(pyg.SAGEConv):
             beside = ops.BESIDE_PREFIX if shared else ops.BESIDE_OWN
         own = rows_of(target) if beside == ops.BESIDE_OWN else None
         dtype = amp_dtype(source)
-        mean = _SUMS[self.aggr]
+        mean = SUMS[self.aggr]
         drawn = activation.drawn() if activation is not None else ()
         ends = block.indptr, block.source, block.num_targets
         rows = ops.gather_sum(

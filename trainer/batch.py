@@ -1,0 +1,37 @@
+"""A minibatch in PyG's form."""
+
+from torch_geometric.data import Data
+
+from cohort.trainer.source import edges_of, indptr_of
+
+
+class Batch(Data):
+    """A minibatch, in PyG's form.
+
+    ``x`` [num_nodes, dim] (the data set's feature dtype) and ``edge_index`` int64 [2, num_edges] are views of a shared
+    slot: they are valid as long as they are referenced, and hold the slot for that long. Keep ``batch.clone()`` if you
+    want a batch for longer than a step. So is ``indptr`` int64 [num_targets + 1]: edges are ordered by target, those
+    of target i are [indptr[i], indptr[i + 1]), and targets are all nodes but those first reached in the last hop.
+    ``y`` int64 [num_nodes], ``n_id`` int64 [num_nodes] (global ids, seeds first), ``input_id`` int64 [batch_size]
+    (positions in the seed set) are copies.
+
+    ``e_id`` int64 [num_edges], a view, is there where the loader was asked for it: the place of each edge in the data
+    set's ``indices``, as PyG's loader has it. So is ``edge_weight`` float32 [num_edges], the edges' weights.
+    """
+
+
+def batch_of(slot) -> Batch:
+    """The batch in a slot; it holds the slot."""
+    of_edges = {name: value for name in ("e_id", "edge_weight") if (value := getattr(slot, name)) is not None}
+    return Batch(
+        x=slot.x,
+        edge_index=edges_of(slot),
+        indptr=indptr_of(slot),
+        y=slot.y.clone(),
+        n_id=slot.n_id.clone(),
+        input_id=slot.input_id.clone(),
+        batch_size=slot.num_seeds,
+        num_sampled_nodes=slot.num_sampled_nodes,
+        num_sampled_edges=slot.num_sampled_edges,
+        **of_edges,
+    )

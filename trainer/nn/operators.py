@@ -1,0 +1,51 @@
+"""Operators of torch that are Cohort's."""
+
+from collections.abc import Callable
+
+import torch
+
+_library = torch.library.Library("cohort", "DEF")
+
+
+class Operator:
+    """torch.ops.cohort.NAME: what ``body`` does, for autograd and torch.compile one step.
+
+    What torch.library.custom_op makes would do, but its first call imports torch's compiler, seconds of a run's start.
+
+    Args:
+        name: after ``cohort::``.
+        body: with types for all it takes and returns; it changes nothing and returns new tensors.
+    """
+
+    def __init__(self, name: str, body: Callable):
+        self._name = f"cohort::{name}"
+        self._backward, self._setup_context = None, None
+        _library.define(name + torch.library.infer_schema(body, mutates_args=()))
+        _library.impl(name, body, "CompositeExplicitAutograd")
+        torch.library.register_autograd(self._name, self._go_back, setup_context=self._keep, lib=_library)
+        self.overload = getattr(torch.ops.cohort, name).default
+
+    def __call__(self, *args, **kwargs):
+        return self.overload(*args, **kwargs)
+
+    def register_fake(self, shapes: Callable) -> None:
+        """Says what results look like: ``shapes`` takes what the body does, but tensors without data."""
+        torch.library.register_fake(self._name, shapes, lib=_library)
+
+    def register_autograd(self, backward: Callable, setup_context: Callable) -> None:
+        """As of torch.library. Until then a gradient of the operator is an error."""
+        self._backward, self._setup_context = backward, setup_context
+
+    def _keep(self, ctx, inputs, output):
+        if self._setup_context is not None:
+            self._setup_context(ctx, inputs, output)
+
+    def _go_back(self, ctx, *grads):
+        if self._backward is None:
+            raise NotImplementedError(f"{self._name} has no gradient")
+        return self._backward(ctx, *grads)
+
+
+def operator(name: str) -> Callable[[Callable], Operator]:
+    """A decorator for the body of an Operator."""
+    return lambda body: Operator(name, body)

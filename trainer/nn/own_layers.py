@@ -1,0 +1,102 @@
+"""The layers of `cohort train`: with the parameters, names and first values of PyG's, whom nobody imports for them.
+
+What PyG's packages take to load would stand at the begin of every run.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from cohort.nn.gat import GATRules
+from cohort.nn.gcn import GCNRules
+from cohort.nn.sage import SAGERules
+
+
+class Linear(nn.Linear):
+    """torch's, with the first values of the linear parts of PyG's layers, drawn in the same order.
+
+    Args:
+        glorot: uniform by fan-in and fan-out (Glorot and Bengio, AISTATS 2010, eq. 16); else by fan-in alone.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, bias: bool, glorot: bool = False):
+        self._glorot = glorot
+        super().__init__(in_channels, out_channels, bias)
+
+    def reset_parameters(self) -> None:
+        if self._glorot:
+            draw_glorot(self.weight)
+        else:
+            draw(self.weight, math.sqrt(6 / ((1 + math.sqrt(5) ** 2) * self.in_features)))  # He et al., a = sqrt(5)
+        if self.bias is not None:
+            draw(self.bias, 1 / math.sqrt(self.in_features))
+
+
+def draw(parameter: Tensor, bound: float) -> None:
+    """New values, uniform in [-bound, bound)."""
+    with torch.no_grad():
+        parameter.uniform_(-bound, bound)
+
+
+def draw_glorot(parameter: Tensor) -> None:
+    """New values, uniform by the last two dimensions."""
+    draw(parameter, math.sqrt(6 / (parameter.shape[-2] + parameter.shape[-1])))
+
+
+class SAGEConv(SAGERules, nn.Module):
+    """Mean aggregation, and a linear part of the target's own row."""
+
+    aggr, root_weight, project, normalize = "mean", True, False, False
+
+    def __init__(self, in_channels: int, out_channels: int):
+        super().__init__()
+        self.lin_l = Linear(in_channels, out_channels, bias=True)
+        self.lin_r = Linear(in_channels, out_channels, bias=False)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """First values, as of PyG's layer, which draws all of them again when it is whole."""
+        self.lin_l.reset_parameters()
+        self.lin_r.reset_parameters()
+
+
+class GCNConv(GCNRules, nn.Module):
+    """Symmetric normalisation, with an edge from each node to itself."""
+
+    normalize, add_self_loops = True, True
+
+    def __init__(self, in_channels: int, out_channels: int):
+        super().__init__()
+        self.out_channels = out_channels
+        self.lin = Linear(in_channels, out_channels, bias=False, glorot=True)
+        self.bias = nn.Parameter(torch.zeros(out_channels))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """First values, as of PyG's layer, which draws all of them again when it is whole."""
+        self.lin.reset_parameters()
+        nn.init.zeros_(self.bias)
+
+
+class GATConv(GATRules, nn.Module):
+    """Attention of so many heads, with an edge from each node to itself."""
+
+    negative_slope, dropout, add_self_loops, residual = 0.2, 0.0, True, False
+    lin_src = lin_dst = None
+
+    def __init__(self, in_channels: int, out_channels: int, heads: int, concat: bool):
+        super().__init__()
+        self.out_channels, self.heads, self.concat = out_channels, heads, concat
+        self.lin = Linear(in_channels, heads * out_channels, bias=False, glorot=True)
+        self.att_src = nn.Parameter(torch.empty(1, heads, out_channels))
+        self.att_dst = nn.Parameter(torch.empty(1, heads, out_channels))
+        self.bias = nn.Parameter(torch.zeros(out_channels * (heads if concat else 1)))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """First values, as of PyG's layer, which draws all of them again when it is whole."""
+        self.lin.reset_parameters()
+        draw_glorot(self.att_src)
+        draw_glorot(self.att_dst)
+        nn.init.zeros_(self.bias)

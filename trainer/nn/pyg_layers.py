@@ -1,0 +1,160 @@
+"""The layers of these names in torch_geometric.nn, with gather and reduction in one kernel.
+
+Each is PyG's layer with our rules before it: what these do not take is left to PyG's own code.
+"""
+
+import torch
+import torch_geometric.nn as pyg
+from torch import Tensor
+from torch_geometric import EdgeIndex
+from torch_geometric.typing import OptPairTensor, OptTensor
+
+from cohort.base.errors import CohortError
+from cohort.nn.activation import Activation, apply_to_ends
+from cohort.nn.block import Block
+from cohort.nn.gat import GATRules
+from cohort.nn.gcn import GCNRules
+from cohort.nn.inputs import is_placed, require_placed_rows
+from cohort.nn.sage import SUMS, SAGERules
+
+_HOOKS = [
+    f"_{step}_forward_{when}hooks"
+    for step in ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
+    for when in ("pre_", "")
+]
+
+
+class SAGEConv(SAGERules, pyg.SAGEConv):
+    """``torch_geometric.nn.SAGEConv``: the same arguments, parameters and results, with gather and reduction in one.
+
+    Raises:
+        CohortError: an aggregation other than "mean", "sum", "add" and "max", or edges against their direction.
+    """
+
+    propagate_type = {"x": OptPairTensor}  # PyG reads this from sources, which are not here
+
+    def __init__(self, in_channels, out_channels, aggr="mean", *args, **kwargs):
+        super().__init__(in_channels, out_channels, aggr, *args, **kwargs)
+        require_supported(self)
+
+    @staticmethod
+    def limit_of(layer: pyg.SAGEConv) -> tuple[str, str] | None:
+        """(what is expected, what is found) where PyG's layer has arguments that this one does not take."""
+        if layer.aggr not in (*SUMS, "max"):
+            return 'aggr "mean", "sum", "add" or "max"', f"aggr {layer.aggr!r}"
+        return limit_of_flow(layer)
+
+    def forward(
+        self,
+        x: Tensor | tuple[Tensor, Tensor | None],
+        edge_index: Tensor | Block,
+        size=None,
+        activation: Activation | None = None,
+    ) -> Tensor:
+        """As SAGERules.forward; PyG's code runs for sparse matrices."""
+        if takes_pygs_way(self, edge_index):
+            x = x if activation is None else apply_to_ends(activation, x)
+            return pyg.SAGEConv.forward(self, x, edge_index, size)
+        return super().forward(x, edge_index, size, activation)
+
+
+class GCNConv(GCNRules, pyg.GCNConv):
+    """``torch_geometric.nn.GCNConv``: the same arguments, parameters and results, with gather and reduction in one.
+
+    Where the edges are a Block, there are rows only for its targets, which are the first of its sources; a source that
+    is no target has no edges, as in PyG's layer on the same edges, unless the block says otherwise (``degrees``). Rows
+    are multiplied by the weights before or after they are summed, as is less work.
+
+    Raises:
+        CohortError: cached normalisation, an aggregation other than "add" and "sum", edges against their direction.
+    """
+
+    propagate_type = {"x": Tensor, "edge_weight": OptTensor}  # PyG reads this from sources, which are not here
+
+    def __init__(self, in_channels, out_channels, *args, **kwargs):
+        super().__init__(in_channels, out_channels, *args, **kwargs)
+        require_supported(self)
+
+    @staticmethod
+    def limit_of(layer: pyg.GCNConv) -> tuple[str, str] | None:
+        """(what is expected, what is found) where PyG's layer has arguments that this one does not take."""
+        if layer.cached or layer.aggr not in ("add", "sum"):
+            return 'cached=False and aggr "add" or "sum"', f"cached={layer.cached}, aggr={layer.aggr!r}"
+        return limit_of_flow(layer)
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor | Block,
+        edge_weight: Tensor | None = None,
+        activation: Activation | None = None,
+    ) -> Tensor:
+        """As GCNRules.forward; PyG's code runs with weights [edges], and for sparse matrices."""
+        if is_placed(edge_index) and edge_weight is not None:
+            require_placed_rows(self, x, False, activation)
+        if isinstance(x, Tensor) and (edge_weight is not None or takes_pygs_way(self, edge_index)):
+            x = x if activation is None else activation(x)
+            return pyg.GCNConv.forward(self, x, edge_index, edge_weight)
+        return super().forward(x, edge_index, activation)
+
+
+class GATConv(GATRules, pyg.GATConv):
+    """``torch_geometric.nn.GATConv``: the same arguments, parameters and results, with gather and reduction in one.
+
+    Rows are multiplied by the weights before or after they are summed, as is less work. What edges score follows from
+    rows and the product of weights and attention vectors, in the rows' own dtype also under autocast. Which edges
+    dropout takes follows from torch's generator of the CPU.
+
+    Raises:
+        CohortError: an aggregation other than "add" and "sum", or edges against their direction.
+    """
+
+    propagate_type = {"x": OptPairTensor, "alpha": Tensor}  # PyG reads these from sources, which are not here
+    edge_updater_type = {"alpha": OptPairTensor, "edge_attr": OptTensor}
+
+    def __init__(self, in_channels, out_channels, *args, **kwargs):
+        super().__init__(in_channels, out_channels, *args, **kwargs)
+        require_supported(self)
+
+    @staticmethod
+    def limit_of(layer: pyg.GATConv) -> tuple[str, str] | None:
+        """(what is expected, what is found) where PyG's layer has arguments that this one does not take."""
+        if layer.aggr not in ("add", "sum"):
+            return 'aggr "add" or "sum"', f"aggr {layer.aggr!r}"
+        return limit_of_flow(layer)
+
+    def forward(
+        self,
+        x: Tensor | tuple[Tensor, Tensor | None],
+        edge_index: Tensor | Block,
+        edge_attr: Tensor | None = None,
+        size: tuple[int, int] | None = None,
+        return_attention_weights: bool | None = None,
+    ) -> Tensor:
+        """As GATRules.forward; PyG's code runs with the other two arguments, and for sparse matrices."""
+        if edge_attr is not None or return_attention_weights is not None or takes_pygs_way(self, edge_index):
+            return pyg.GATConv.forward(self, x, edge_index, edge_attr, size, return_attention_weights)
+        return super().forward(x, edge_index, size)
+
+
+def takes_pygs_way(layer: pyg.MessagePassing, edge_index) -> bool:
+    """True where PyG's own code runs: sparse matrices, EdgeIndex, explanations, hooks on messages; not for Blocks."""
+    if isinstance(edge_index, Block):
+        return False
+    plain = isinstance(edge_index, Tensor) and edge_index.layout == torch.strided
+    if layer.explain:  # PyG's own propagate() for this may be the one that it made for the class we derive from
+        layer.propagate = pyg.MessagePassing.propagate.__get__(layer)
+        return True
+    return not plain or isinstance(edge_index, EdgeIndex) or any(getattr(layer, name) for name in _HOOKS)
+
+
+def limit_of_flow(layer: pyg.MessagePassing) -> tuple[str, str] | None:
+    """(what is expected, what is found) of a layer whose edges run against their direction."""
+    return None if layer.flow == "source_to_target" else ("flow source_to_target", f"flow {layer.flow}")
+
+
+def require_supported(layer: pyg.MessagePassing) -> None:
+    """Raises CohortError for arguments that the layer does not take."""
+    limit = type(layer).limit_of(layer)
+    if limit is not None:
+        raise CohortError(type(layer).__name__, *limit, f"use torch_geometric.nn.{type(layer).__name__} for others")

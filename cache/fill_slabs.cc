@@ -8,6 +8,7 @@
 #include "base/device.h"
 #include "base/side_by_side.h"
 #include "cache/clique_directory.h"
+#include "cache/decode_rows.h"
 
 namespace cohort::cache {
 namespace {
@@ -106,14 +107,24 @@ std::vector<SlabView> fill_row_slabs(const Plan& plan, std::span<const int> gpus
 
 std::vector<base::SharedGpuBytes> all_rows_on(std::span<const int> gpus, const SlabRows& rows, int64_t num_nodes) {
   base::require(rows.profile().codec == ibp::Codec::kRaw, "rows as they are");
-  const int64_t bytes = num_nodes * raw_row_stride(rows.profile().row_bytes());
-  std::vector<uint32_t> nodes(static_cast<std::size_t>(num_nodes));
-  std::iota(nodes.begin(), nodes.end(), 0u);
+  const int64_t row_bytes = rows.profile().row_bytes(), bytes = num_nodes * raw_row_stride(row_bytes);
   std::vector<base::SharedGpuBytes> tables(gpus.size());
+  std::vector<RowsOnGpu> targets(gpus.size());
   base::side_by_side(gpus.size(), [&](std::size_t i) {
     choose(gpus[i]);
     require_room(bytes, gpus[i]);
     tables[i] = base::SharedGpuBytes(static_cast<std::size_t>(bytes), "allocate all feature rows");
+    targets[i] = {gpus[i], tables[i].data()};
+  });
+  const std::optional<SlabRows> encoded = rows.as_encoded();
+  if (encoded && raw_row_stride(row_bytes) == row_bytes) {
+    decode_rows(*encoded, num_nodes, targets);
+    return tables;
+  }
+  std::vector<uint32_t> nodes(static_cast<std::size_t>(num_nodes));
+  std::iota(nodes.begin(), nodes.end(), 0u);
+  base::side_by_side(gpus.size(), [&](std::size_t i) {
+    choose(gpus[i]);
     store_rows(rows, nodes, tables[i].data(), bytes);
   });
   return tables;

@@ -1,11 +1,9 @@
 #include "cache/row_slab.h"
 
 #include <algorithm>
-#include <cstring>
-#include <numeric>
 
-#include "base/check.h"
 #include "cache/directory.h"
+#include "cache/pack_rows.h"
 #include "cache/staged_copy.h"
 
 namespace cohort::cache {
@@ -26,26 +24,11 @@ PlacedRows store_rows(const SlabRows& rows, std::span<const uint32_t> nodes, std
   bool full = false;
   for (std::size_t first = 0; first < nodes.size() && !full; first += piece_rows) {
     const auto spans = reader.read(nodes.subspan(first, std::min(piece_rows, nodes.size() - first)));
-    const int64_t begin = end;
-    int64_t placed = 0;
-    for (; placed < std::ssize(spans); ++placed) {
-      const ibp::RowSpan& span = spans[static_cast<std::size_t>(placed)];
-      const int64_t room = (span.bytes + align - 1) / align * align;
-      full = end + room > bytes;
-      if (full) break;
-      result.entries[first + static_cast<std::size_t>(placed)] =
-          ibp::make_entry(static_cast<uint64_t>(end), (span.bytes + 3) / 4 * 4, span.raw);
-      if (room % result.step_bytes != 0) result.step_bytes = std::gcd(result.step_bytes, static_cast<uint32_t>(room));
-      end += room;
-    }
-    std::byte* piece = copy.next();
-#pragma omp parallel for
-    for (int64_t i = 0; i < placed; ++i) {
-      const auto at = static_cast<std::size_t>(i);
-      const auto offset = static_cast<int64_t>(ibp::entry_offset_bytes(result.entries[first + at]));
-      std::memcpy(piece + (offset - begin), spans[at].begin, spans[at].bytes);
-    }
-    copy.copy_to(to + begin, static_cast<std::size_t>(end - begin));
+    const PackedRows packed = pack_rows(spans, align, bytes - end, end, copy.next(), result.entries.data() + first);
+    result.step_bytes = std::min(result.step_bytes, packed.step_bytes);
+    copy.copy_to(to + end, static_cast<std::size_t>(packed.bytes));
+    end += packed.bytes;
+    full = packed.count < std::ssize(spans);
   }
   copy.finish();
   return result;

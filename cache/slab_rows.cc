@@ -56,6 +56,10 @@ SlabRows SlabRows::reading(FeatureRows rows) const {
   return same;
 }
 
+std::optional<SlabRows> SlabRows::as_encoded() const {
+  return rows_.encoded ? std::optional(SlabRows(rows_, true)) : std::nullopt;
+}
+
 RowSizes SlabRows::sizes() const {
   if (!coded_) return {round_up(rows_.row_bytes, align_bytes_), {}};
   if (!rows_.encoded) return {round_up(static_cast<int64_t>(std::ceil(mean_bytes_)), align_bytes_), {}};

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -37,6 +38,8 @@ class SlabRows {
   SlabRows(FeatureRows rows, bool coded);
   // The same, read from another place of these rows.
   SlabRows reading(FeatureRows rows) const;
+  // The same rows as the host has them encoded; none: it has them raw alone.
+  std::optional<SlabRows> as_encoded() const;
 
   const ibp::Profile& profile() const { return profile_; }  // decodes the rows
   uint32_t max_coded_bytes() const { return max_coded_bytes_; }

@@ -1,0 +1,94 @@
+#include "cache/decode_rows.h"
+
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "base/owners.h"
+#include "tests/cache/feature_table.h"
+
+namespace cohort::cache {
+namespace {
+
+constexpr int64_t kNumRows = 2001;
+constexpr std::size_t kGuardBytes = 256;
+
+// All rows, by decode_rows() into two places of GPU 0.
+std::vector<std::vector<std::byte>> decoded(const Table& table, int64_t piece_bytes) {
+  const auto bytes = static_cast<std::size_t>(table.rows.shape.num_rows * table.rows.row_bytes);
+  std::vector<base::DeviceBytes> memory;
+  std::vector<RowsOnGpu> gpus;
+  for (int i = 0; i < 2; ++i) {
+    memory.emplace_back(bytes + kGuardBytes);
+    base::fill_gpu(memory.back().data(), 0xEE, bytes + kGuardBytes);
+    gpus.push_back({0, memory.back().data()});
+  }
+  decode_rows(SlabRows(table.rows, true), table.rows.shape.num_rows, gpus, piece_bytes);
+  std::vector<std::vector<std::byte>> found;
+  for (const base::DeviceBytes& each : memory) {
+    found.emplace_back(each.bytes());
+    base::cuda_check(cudaMemcpy(found.back().data(), each.data(), each.bytes(), cudaMemcpyDeviceToHost));
+    EXPECT_TRUE(std::all_of(found.back().end() - kGuardBytes, found.back().end(),
+                            [](std::byte b) { return b == std::byte{0xEE}; }));
+    found.back().resize(bytes);
+  }
+  return found;
+}
+
+void expect_rows_of(const Table& table) {
+  for (const int64_t rows : {int64_t{1}, int64_t{100}, kNumRows - 1, kNumRows, 2 * kNumRows}) {
+    for (const auto& found : decoded(table, rows * table.rows.row_bytes + 3)) {
+      ASSERT_EQ(std::memcmp(found.data(), table.bytes.data(), found.size()), 0) << rows << " rows a piece";
+    }
+  }
+}
+
+TEST(GpuDecodeRows, GivesTheRowsOfEveryCodecAndLayout) {
+  for (const std::string codec : {"exponent", "invariant", "sparse", "raw"}) {
+    for (const ibp::LayoutChoice layout : {ibp::LayoutChoice::kPacked, ibp::LayoutChoice::kSlots}) {
+      for (const uint32_t slot_bytes : {0u, 448u}) {
+        SCOPED_TRACE(testing::Message() << codec << static_cast<int>(layout) << " slots of " << slot_bytes);
+        Table table("float32", kNumRows, 128, 4, codec == "sparse");
+        table.encode(codec, {layout, layout == ibp::LayoutChoice::kSlots ? slot_bytes : 0});
+        expect_rows_of(table);
+      }
+    }
+  }
+}
+
+TEST(GpuDecodeRows, GivesRowsOfOtherSizes) {
+  for (const int64_t columns : {4, 20, 256, 1000}) {
+    SCOPED_TRACE(columns);
+    Table table("float32", kNumRows, columns, 4);
+    table.encode("auto");
+    expect_rows_of(table);
+  }
+  Table halves("bfloat16", kNumRows, 64, 2);
+  halves.encode("auto");
+  expect_rows_of(halves);
+  const Table none("float32", 0, 64, 4);
+  decode_rows(SlabRows(none.rows, false), 0, {});
+}
+
+TEST(GpuDecodeRows, NamesADamagedRow) {
+  Table table("float32", kNumRows, 128, 4);
+  table.encode("exponent");
+  const ibp::EncodedRef& ref = table.rows.encoded->encoded().ref;
+  ASSERT_EQ(ref.layout, ibp::Layout::kSlots);
+  // Escapes wherever a code can be: more than the row has exponents for.
+  std::memset(const_cast<std::byte*>(ref.data) + 777 * ref.stride_bytes, 0, 448);
+  try {
+    decoded(table, 100 * table.rows.row_bytes);
+    FAIL() << "a damaged row passed";
+  } catch (const base::Error& error) {
+    EXPECT_NE(std::string(error.what()).find("feature row 777"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace cohort::cache

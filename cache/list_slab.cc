@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/staged_copy.h"
 #include "cache/cost.h"
-#include "cache/staged_copy.h"
 #include "ibp/encoded_ref.h"
 
 namespace cohort::cache {
@@ -77,7 +77,7 @@ ListSlab::ListSlab(const HostLists& lists, const Slab& slab, int64_t piece_bytes
   base::require(packer.bytes() == slab.bytes, "the lists of a slab take the bytes that the plan says");
   base::require(piece_bytes > 0, "a piece has bytes");
   data_ = base::DeviceBytes(static_cast<std::size_t>(slab.bytes), "allocate the neighbour lists that a GPU caches");
-  StagedCopy copy(static_cast<std::size_t>(std::min(piece_bytes, slab.bytes)), "copy neighbour lists to the GPU");
+  base::StagedCopy copy(static_cast<std::size_t>(std::min(piece_bytes, slab.bytes)), "copy neighbour lists to the GPU");
   for (int64_t begin = 0; begin < slab.bytes; begin += piece_bytes) {
     const auto size = static_cast<std::size_t>(std::min(piece_bytes, slab.bytes - begin));
     packer.write(begin, {copy.next(), size});

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/parallel_copy.h"
 
 namespace cohort::cache {
 namespace {
@@ -14,14 +15,6 @@ constexpr int64_t kRegionAlign = 128;
 int64_t round_up(int64_t bytes, int64_t multiple) { return (bytes + multiple - 1) / multiple * multiple; }
 
 int64_t stride_of(const FeatureRows& rows) { return round_up(rows.row_bytes, 4); }
-
-void copy(std::byte* to, const std::byte* from, int64_t bytes) {
-  constexpr int64_t kChunk = int64_t{1} << 22;
-#pragma omp parallel for schedule(dynamic)
-  for (int64_t first = 0; first < bytes; first += kChunk) {
-    std::memcpy(to + first, from + first, static_cast<std::size_t>(std::min(kChunk, bytes - first)));
-  }
-}
 
 }  // namespace
 
@@ -63,17 +56,17 @@ FeatureRows PinnedRows::in_place_of(FeatureRows rows) const {
 void PinnedRows::copy_coded(const HostRows& rows) {
   encoded_ = rows.encoded();  // its keepers keep the directory
   const ibp::EncodedRef from = encoded_.ref;
-  copy(memory_.data(), from.data, from.data_bytes);
+  base::parallel_copy(memory_.data(), from.data, from.data_bytes);
   encoded_.ref.data = memory_.data();
   if (from.overflow_bytes == 0) return;
   std::byte* overflow = memory_.data() + round_up(from.data_bytes, kRegionAlign);
-  copy(overflow, from.overflow, from.overflow_bytes);
+  base::parallel_copy(overflow, from.overflow, from.overflow_bytes);
   encoded_.ref.overflow = overflow;
 }
 
 void PinnedRows::copy_raw(const FeatureRows& rows) {
   if (bytes() == 0) return;  // no features, or none that are fetched
-  if (rows.raw && stride_bytes_ == rows.row_bytes) return copy(memory_.data(), rows.raw, bytes());
+  if (rows.raw && stride_bytes_ == rows.row_bytes) return base::parallel_copy(memory_.data(), rows.raw, bytes());
   if (stride_bytes_ == rows.row_bytes) return rows.encoded->decode(memory_.data());
   constexpr int64_t kChunkRows = 1 << 16;
   const auto row_bytes = static_cast<std::size_t>(rows.row_bytes);

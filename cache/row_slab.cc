@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "base/staged_copy.h"
 #include "cache/directory.h"
 #include "cache/pack_rows.h"
-#include "cache/staged_copy.h"
 
 namespace cohort::cache {
 namespace {
@@ -18,7 +18,8 @@ PlacedRows store_rows(const SlabRows& rows, std::span<const uint32_t> nodes, std
   result.entries.assign(nodes.size(), kNoEntry);
   const int64_t most_bytes = rows.profile().row_bytes() + rows.align_bytes(), align = rows.align_bytes();
   const auto piece_rows = static_cast<std::size_t>(std::max<int64_t>(1, kPieceBytes / most_bytes));
-  StagedCopy copy(std::min(piece_rows, nodes.size()) * static_cast<std::size_t>(most_bytes), "copy rows into a slab");
+  base::StagedCopy copy(std::min(piece_rows, nodes.size()) * static_cast<std::size_t>(most_bytes),
+                        "copy rows into a slab");
   RowReader reader(rows);
   int64_t end = 0;
   bool full = false;

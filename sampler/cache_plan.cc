@@ -108,27 +108,36 @@ json describe(const std::array<cache::Use, cache::kNumTiers>& use) {
   return tiers;
 }
 
-json describe(const cache::GpuPlan& gpu, bool are_counted, bool topology_in_plan) {
+// `num_rows`: that the GPU holds; `expected`: of rows and of lists.
+json describe(const cache::GpuPlan& gpu, int64_t num_rows, const json& expected_rows, const json& expected_lists) {
   const auto& [features, topology] = gpu.slabs;
-  const json expected_rows = are_counted ? describe(gpu.use[0]) : json();
-  const json expected_lists = are_counted && topology_in_plan ? describe(gpu.use[1]) : json();
   return {{"budget_bytes", gpu.budget_bytes},
           {"index_bytes", gpu.index_bytes},
           {"used_bytes", gpu.used_bytes()},
           {"alpha", gpu.alpha()},
-          {"features", {{"rows", features.nodes.size()}, {"bytes", features.bytes}, {"expected", expected_rows}}},
+          {"features", {{"rows", num_rows}, {"bytes", features.bytes}, {"expected", expected_rows}}},
           {"topology", {{"lists", topology.nodes.size()}, {"bytes", topology.bytes}, {"expected", expected_lists}}}};
 }
 
-json describe(const cache::Plan& plan, const Reads& reads, const Options& options, bool topology_in_plan) {
-  json cliques = json::array(), ranks = json::array();
-  for (const cache::CliquePlan& clique : plan.cliques) cliques.push_back(clique.gpus);
-  for (const cache::GpuPlan& gpu : plan.gpus) ranks.push_back(describe(gpu, reads.are_counted(), topology_in_plan));
+json describe(const Options& options, const std::vector<std::vector<int>>& cliques, json ranks, json counts,
+              json note) {
   return {{"policy", options.cache_policy},
           {"cliques", cliques},
-          {"counts", reads.source()},
-          {"note", reads.note()},
-          {"ranks", ranks}};
+          {"counts", std::move(counts)},
+          {"note", std::move(note)},
+          {"ranks", std::move(ranks)}};
+}
+
+json describe(const cache::Plan& plan, const Reads& reads, const Options& options, bool topology_in_plan) {
+  std::vector<std::vector<int>> cliques;
+  for (const cache::CliquePlan& clique : plan.cliques) cliques.push_back(clique.gpus);
+  json ranks = json::array();
+  for (const cache::GpuPlan& gpu : plan.gpus) {
+    const bool counted = reads.are_counted();
+    ranks.push_back(describe(gpu, std::ssize(gpu.slabs[0].nodes), counted ? describe(gpu.use[0]) : json(),
+                             counted && topology_in_plan ? describe(gpu.use[1]) : json()));
+  }
+  return describe(options, cliques, std::move(ranks), reads.source(), reads.note());
 }
 
 // Under a temporary name first, so that a reader sees all of it or nothing.
@@ -183,6 +192,20 @@ std::optional<cache::Plan> plan_cache(const Options& options, const GraphView& g
     write_whole(options.plan_file, describe(plan, reads, options, topology_in_plan).dump(2) + "\n");
   }
   return plan;
+}
+
+void describe_rows_in_place(const Options& options, const GraphView& graph) {
+  if (options.plan_file.empty()) return;
+  json ranks = json::array();
+  for (const int64_t budget : options.cache_bytes) {
+    cache::GpuPlan gpu;
+    gpu.budget_bytes = budget;
+    gpu.slabs[0].bytes = graph.num_nodes * cache::raw_row_stride(graph.row_bytes);
+    ranks.push_back(describe(gpu, graph.num_nodes, {}, {}));
+  }
+  const auto cliques = cache::cliques_named("none", options.num_ranks);
+  const char* note = "every GPU has all rows, and the model reads them there: nothing is planned";
+  write_whole(options.plan_file, describe(options, cliques, std::move(ranks), {}, note).dump(2) + "\n");
 }
 
 }  // namespace cohort::sampler

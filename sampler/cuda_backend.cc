@@ -200,8 +200,6 @@ std::vector<std::unique_ptr<Backend>> make_cuda_backends(const GraphView& graph,
   if (contents.plan.valid()) {
     log.begin("planning the cache");
     contents.plan.wait();
-  }
-  if (contents.plan.valid() && !graph.rows_in_place) {
     log.begin("filling the cache");
     fill_caches(graph, *pinned->rows(), gpus, contents, !settings.topology_in_gpus, backends);
   }

@@ -1,31 +1,35 @@
 #include "sampler/gpu_graph.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/check.h"
 #include "base/device.h"
+#include "base/parallel_copy.h"
 #include "base/process.h"
+#include "base/staged_copy.h"
 
 namespace cohort::sampler {
 namespace {
 
 using base::cuda_check;
 
-// Copies in parallel into pinned memory.
+constexpr std::size_t kPieceBytes = std::size_t{64} << 20;  // on their way to a GPU
+
 base::PinnedBytes pinned_copy(const void* from, std::size_t bytes) {
   base::PinnedBytes to(bytes);
-  constexpr std::size_t kChunk = std::size_t{1} << 22;
-#pragma omp parallel for schedule(dynamic)
-  for (std::size_t first = 0; first < bytes; first += kChunk) {
-    std::memcpy(to.data() + first, static_cast<const std::byte*>(from) + first, std::min(kChunk, bytes - first));
-  }
+  base::parallel_copy(to.data(), from, bytes);
   return to;
 }
 
 base::DeviceBytes device_copy(const void* from, std::size_t bytes, const char* what) {
   base::DeviceBytes to(bytes, what);
-  base::copy_to_gpu(to.data(), from, bytes, what);
+  base::StagedCopy copy(std::min(bytes, kPieceBytes), what);
+  for (std::size_t first = 0; first < bytes; first += kPieceBytes) {
+    const std::size_t piece = std::min(kPieceBytes, bytes - first);
+    base::parallel_copy(copy.next(), static_cast<const std::byte*>(from) + first, piece);
+    copy.copy_to(to.data() + first, piece);
+  }
+  copy.finish();
   return to;
 }
 

@@ -218,8 +218,12 @@ std::vector<std::unique_ptr<Backend>> backends_on_gpus(const Options& options, c
   settings.host_bytes_per_second = options.link_bytes_per_second[cache::kHostTier];
   if (!has_cache(options)) return make_cuda_backends(graph, options.gpus, settings, {}, options.faults, log);
   const cache::SlabRows rows(feature_rows(graph), graph.coded_slab_rows);
+  if (graph.rows_in_place) {
+    describe_rows_in_place(options, graph);
+    return make_cuda_backends(graph, options.gpus, settings, {{}, &rows}, options.faults, log);
+  }
   auto plan = std::async(std::launch::async, [&] {
-    const auto cliques = graph.rows_in_place ? cache::cliques_named("none", options.num_ranks) : rank_cliques(options);
+    const auto cliques = rank_cliques(options);
     return *plan_cache(options, graph, cliques, RowBytes(graph, rows).stored(), !settings.topology_in_gpus);
   });
   return make_cuda_backends(graph, options.gpus, settings, {plan.share(), &rows}, options.faults, log);

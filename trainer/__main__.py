@@ -30,6 +30,8 @@ def main(run_json: Path) -> int:
 
     digests = run["trainer"]["task"] == "digest"
     own_rank = int(os.environ["RANK"]) if num_ranks > 1 and not digests else 0
+    if run["sampler"]["device"] == "cuda" and not digests:
+        _warm_up(run["sampler"]["gpus"][own_rank])
     folders = rank_folders(Path(run["sampler"]["channel"]), num_ranks)
     sources = []
     try:
@@ -59,6 +61,14 @@ def main(run_json: Path) -> int:
             source.fail(f"{type(error).__name__}: {error}")
         raise
     return 0
+
+
+def _warm_up(gpu: int) -> None:
+    """Makes PyTorch's context on the GPU and loads cuBLAS, while the sampler still has its own to do."""
+    import torch
+
+    one = torch.ones(1, 1, device=f"cuda:{gpu}")
+    torch.cuda.synchronize((one @ one).device)
 
 
 def _train(source, run: dict, out: Path, stop: StopRequest, loaded_at: float) -> None:

@@ -54,6 +54,24 @@ TEST_F(CachePlan, WithoutACacheThereIsNone) {
   EXPECT_FALSE(std::filesystem::exists(options_.plan_file));
 }
 
+TEST_F(CachePlan, RowsInPlaceAreNotPlannedButTold) {
+  GraphView graph = graph_.view();
+  graph.row_bytes = 20;
+  options_.num_ranks = 2;
+  describe_rows_in_place(options_, graph);
+  const json all = written();
+  EXPECT_TRUE(all["counts"].is_null());
+  EXPECT_EQ(all["cliques"], json::parse("[[0], [1]]"));
+  ASSERT_EQ(all["ranks"].size(), 2u);
+  const json& rank = all["ranks"][1];
+  EXPECT_EQ(rank["budget_bytes"], 30'000);
+  EXPECT_EQ(rank["index_bytes"], 0);
+  EXPECT_EQ(rank["features"]["rows"], kNumNodes);
+  EXPECT_EQ(rank["features"]["bytes"], 32 * kNumNodes) << "rows begin at multiples of 16";
+  EXPECT_EQ(rank["used_bytes"], rank["features"]["bytes"]);
+  EXPECT_TRUE(rank["features"]["expected"].is_null() && rank["topology"]["expected"].is_null());
+}
+
 // Two GPUs without peers, one with the counts of the first 640 seeds, one with those of others.
 TEST_F(CachePlan, RanksMayHaveCountsOfTheirOwn) {
   count();

@@ -14,7 +14,7 @@ FEW_COLUMNS, MANY_COLUMNS = (6, 40), (40, 6)  # rows are summed before they are 
 
 
 def assert_as_exact(theirs, ours, x, target_rows, edge_index, relative=1e-5):
-    """No farther from PyG in float64 than ``relative``, or than thrice PyG in x's dtype: att_dst's gradient cancels."""
+    """No farther from PyG in float64 than ``relative``, or than ten times PyG in x's dtype: gradients of att_* cancel."""
 
     def run(layer, dtype):
         rows = x.detach().to(dtype).requires_grad_()
@@ -26,7 +26,7 @@ def assert_as_exact(theirs, ours, x, target_rows, edge_index, relative=1e-5):
     for name, value in exact.items():
         scale = value.abs().max().clamp(min=1e-6)
         error, pygs = ((each[name].double() - value).abs().max() / scale for each in (found, rounded))
-        assert error <= max(relative, 3 * pygs), (name, error, pygs)
+        assert error <= max(relative, 10 * pygs), (name, error, pygs)
 
 
 def with_loops(edge_index: torch.Tensor) -> torch.Tensor:

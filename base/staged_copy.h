@@ -7,13 +7,13 @@
 #include "base/check.h"
 #include "base/owners.h"
 
-namespace cohort::cache {
+namespace cohort::base {
 
 class StagedCopy {
  public:
   // `piece_bytes`: the most that a piece has. `what`: for errors.
   StagedCopy(std::size_t piece_bytes, const char* what)
-      : pieces_{Piece{base::PinnedBytes(piece_bytes)}, Piece{base::PinnedBytes(piece_bytes)}}, what_(what) {}
+      : pieces_{Piece{PinnedBytes(piece_bytes)}, Piece{PinnedBytes(piece_bytes)}}, what_(what) {}
 
   // Where to write the next piece.
   std::byte* next() {
@@ -24,20 +24,20 @@ class StagedCopy {
   // Begins to copy the first `bytes` of it to the GPU.
   void copy_to(void* to, std::size_t bytes) {
     Piece& piece = pieces_[turn_];
-    base::cuda_check(cudaMemcpyAsync(to, piece.bytes.data(), bytes, cudaMemcpyHostToDevice, stream_), what_);
+    cuda_check(cudaMemcpyAsync(to, piece.bytes.data(), bytes, cudaMemcpyHostToDevice, stream_), what_);
     piece.copied.record(stream_);
   }
   void finish() { stream_.synchronize(); }
 
  private:
   struct Piece {
-    base::PinnedBytes bytes;
-    base::Event copied{cudaEventDisableTiming};
+    PinnedBytes bytes;
+    Event copied{cudaEventDisableTiming};
   };
   std::array<Piece, 2> pieces_;
-  base::Stream stream_;
+  Stream stream_;
   std::size_t turn_ = 0;
   const char* what_;
 };
 
-}  // namespace cohort::cache
+}  // namespace cohort::base

@@ -14,7 +14,7 @@ FEW_COLUMNS, MANY_COLUMNS = (6, 40), (40, 6)  # rows are summed before they are 
 
 
 def assert_as_exact(theirs, ours, x, target_rows, edge_index, relative=1e-5):
-    """No farther from PyG in float64 than ``relative``, or than ten times PyG in x's dtype: gradients of att_* cancel."""
+    """No farther from PyG in float64 than ``relative``, or ten times PyG in x's dtype: gradients of att_* cancel."""
 
     def run(layer, dtype):
         rows = x.detach().to(dtype).requires_grad_()

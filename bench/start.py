@@ -204,7 +204,7 @@ def table_of(lines: list[dict]) -> Table:
         ]
         for line in lines
     ]
-    note = "first batch: since the run's programs were started; packages: until the trainer had loaded torch and PyG"
+    note = "first batch: since the run's programs were started; packages: until the trainer had loaded torch"
     return Table("to the first batch", columns, rows, note)
 
 

@@ -1,6 +1,6 @@
-"""The layers of `cohort train`: with the parameters, names and first values of PyG's, whom nobody imports for them.
+"""The layers of `cohort train`: parameters, their names and first values are those of PyG's, without importing PyG.
 
-What PyG's packages take to load would stand at the begin of every run.
+That would take longer than all else at the begin of a small run.
 """
 
 import math

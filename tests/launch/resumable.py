@@ -7,11 +7,13 @@ import sys
 import threading
 from pathlib import Path
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from processes import SECONDS_TO_START, processes_of, wait_until
 
 import cohort
+from cohort.dataset.partition import parts_file
 
 NUM_NODES, NUM_CLASSES, DIM = 1500, 5, 12
 NUM_SEEDS = 1000  # of training: 32 batches of 32, the last of 8
@@ -20,11 +22,11 @@ EPOCHS = 30
 
 
 def small_graph(folder: Path) -> Path:
-    """A data set whose labels can be learned."""
+    """A data set whose labels can be learned; its nodes are divided into two parts."""
     generator = torch.Generator().manual_seed(3)
     labels = torch.randint(NUM_CLASSES, (NUM_NODES,), generator=generator)
     ids = torch.randperm(NUM_NODES, generator=generator)
-    return cohort.from_tensors(
+    written = cohort.from_tensors(
         folder,
         x=torch.rand(NUM_NODES, DIM, generator=generator) + F.one_hot(labels, DIM) * 0.5,
         y=labels,
@@ -33,6 +35,8 @@ def small_graph(folder: Path) -> Path:
         val_ids=ids[NUM_SEEDS:1250],
         test_ids=ids[1250:],
     )
+    np.save(parts_file(written, 2), torch.randint(2, (NUM_NODES,), generator=generator).int().numpy())
+    return written
 
 
 class Launch:
@@ -86,7 +90,7 @@ class Launch:
 def without_times(value):
     """The same nest, less what the clock has measured."""
     if isinstance(value, dict):
-        return {name: without_times(member) for name, member in value.items() if not name.endswith("seconds")}
+        return {name: without_times(member) for name, member in value.items() if not name.endswith(("seconds", "per_s"))}
     return [without_times(member) for member in value] if isinstance(value, list) else value
 
 

@@ -15,6 +15,7 @@ from processes import SECONDS_TO_END, cohort, processes_of, wait_until
 from resumable import EPOCHS, OPTIONS, results_of
 
 TWO = ["--ranks", "2"]
+PARTS = [*TWO, "--cliques", "none", "--partition", "--cache-ratio", "0.2"]
 
 pytestmark = pytest.mark.usefixtures("shm")
 
@@ -25,7 +26,7 @@ def position(out) -> tuple[int, int]:
     return state["epoch"], state["step"]
 
 
-@pytest.mark.parametrize("more", [[], TWO], ids=["one", "two"])
+@pytest.mark.parametrize("more", [[], TWO, PARTS], ids=["one", "two", "parts"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 def test_a_run_that_is_told_to_stop_goes_on_in_the_middle_of_an_epoch(launch, undisturbed, number, more, tmp_path):
     run, out = launch.train(*more), tmp_path / "run"

@@ -45,6 +45,7 @@ cudaError_t touch_and_lock(PinnedRange touch, PinnedRange lock) {
 
 void check_locked(cudaError_t status, std::size_t bytes) {
   if (status == cudaSuccess) return;
+  if (status == cudaErrorNoDevice || status == cudaErrorInsufficientDriver) cuda_check(status, "pin host memory");
   throw Error({"pinning host memory", format_bytes(static_cast<double>(bytes)),
                fmt::format("CUDA error {}", cudaGetErrorName(status)),
                "raise the limit on locked memory (ulimit -l unlimited) or free host memory"});

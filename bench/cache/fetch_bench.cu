@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -122,7 +123,7 @@ void measure(const char* name, cache::FeatureFetch& fetch, const Graph& graph, c
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "8", 0);
   const double gigabytes = argc > 1 ? std::atof(argv[1]) : 4;
   const Graph graph(static_cast<int64_t>(gigabytes * 1e9) / kRowBytes);
@@ -157,4 +158,7 @@ int main(int argc, char** argv) {
   run("peer, raw", 2, 1.0, of_peer, false);
   run("third local, peer, host", 2, 0.67, all);
   return 0;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "cache_fetch_bench: %s\n", error.what());
+  return 1;
 }

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -259,7 +260,7 @@ void run_link() {
 }  // namespace
 }  // namespace cohort::ibp
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   using namespace cohort::ibp;
   const double scale = argc > 1 ? std::atof(argv[1]) : 1.0;
   const std::string only = argc > 2 ? argv[2] : "";
@@ -277,4 +278,7 @@ int main(int argc, char** argv) {
     if (only.empty() || std::string(what.name).find(only) != std::string::npos) run_case(what, scale);
   }
   return 0;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "ibp_bench: %s\n", error.what());
+  return 1;
 }

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <memory>
 #include <vector>
 
@@ -103,7 +104,7 @@ void run_case(const Case& what, double raw_gigabytes) {
 }  // namespace
 }  // namespace cohort::ibp
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   using namespace cohort::ibp;
   const double gigabytes = argc > 1 ? std::atof(argv[1]) : 4;
   run_bounds(static_cast<std::size_t>(gigabytes * 1e9));
@@ -119,4 +120,7 @@ int main(int argc, char** argv) {
     run_case(what, gigabytes);
   }
   return 0;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "ibp_encode_gpu_bench: %s\n", error.what());
+  return 1;
 }

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/prefetch.h"
 
 namespace cohort::cache {
 namespace {
@@ -100,19 +101,28 @@ void Hotness::add(const SampledBatch& batch) {
     trial_->add(batch, *this);
     return;
   }
-  ++num_batches_;
+  ++totals_.num_batches;
   const auto num_nodes = static_cast<int64_t>(batch.nodes.size());
   const auto num_edges = static_cast<int64_t>(batch.edge_targets.size());
   base::require(batch.num_expanded >= 0 && batch.num_expanded <= num_nodes, "expanded nodes among the batch's nodes");
-  max_batch_nodes_ = std::max(max_batch_nodes_, num_nodes);
-  max_batch_edges_ = std::max(max_batch_edges_, num_edges);
+  totals_.max_batch_nodes = std::max(totals_.max_batch_nodes, num_nodes);
+  totals_.max_batch_edges = std::max(totals_.max_batch_edges, num_edges);
+  const auto num_expanded = static_cast<std::size_t>(batch.num_expanded);
+  const int64_t* nodes = batch.nodes.data();
   for (std::size_t i = 0; i < batch.nodes.size(); ++i) {
-    const auto node = static_cast<std::size_t>(batch.nodes[i]);
-    add_to(node_reads_[node], 1u);
-    if (static_cast<int64_t>(i) < batch.num_expanded) add_to(expansions_[node], 1u);
+    base::prefetch_ahead(node_reads_.data(), nodes, i, batch.nodes.size());
+    add_to(node_reads_[static_cast<std::size_t>(nodes[i])], 1u);
   }
-  for (int64_t target : batch.edge_targets) {
-    add_to(edges_read_[static_cast<std::size_t>(batch.nodes[static_cast<std::size_t>(target)])], uint64_t{1});
+  for (std::size_t i = 0; i < num_expanded; ++i) {
+    base::prefetch_ahead(expansions_.data(), nodes, i, num_expanded);
+    add_to(expansions_[static_cast<std::size_t>(nodes[i])], 1u);
+  }
+  // Those of a target often stand together.
+  std::size_t last = 0;
+  for (std::size_t i = 0; i < batch.edge_targets.size(); i = last) {
+    const int64_t target = batch.edge_targets[i];
+    while (last < batch.edge_targets.size() && batch.edge_targets[last] == target) ++last;
+    add_to(edges_read_[static_cast<std::size_t>(nodes[target])], uint64_t{last - i});
   }
 }
 
@@ -120,6 +130,8 @@ void Hotness::Trial::add(const SampledBatch& batch, const Hotness& counted) {
   const auto of = [](uint32_t count) { return std::min<std::size_t>(count, kMostPromised + 1); };
   ++num_batches;
   for (std::size_t i = 0; i < batch.nodes.size(); ++i) {
+    base::prefetch_ahead(counted.node_reads_.data(), batch.nodes.data(), i, batch.nodes.size());
+    base::prefetch_ahead(last_batch.data(), batch.nodes.data(), i, batch.nodes.size());
     const auto node = static_cast<std::size_t>(batch.nodes[i]);
     const std::size_t count = of(counted.node_reads_[node]);
     ++reads[0][count];

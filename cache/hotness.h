@@ -32,6 +32,13 @@ struct SampledBatch {
   std::span<const int64_t> edge_targets;  // int64 [num_edges], positions in `nodes`: whose list each edge was read from
 };
 
+// What a file of counts says of them before they come.
+struct HotnessTotals {
+  int64_t num_batches = 0;
+  int64_t max_batch_nodes = 0;
+  int64_t max_batch_edges = 0;
+};
+
 class Hotness {
  public:
   Hotness() = default;
@@ -47,29 +54,30 @@ class Hotness {
 
   const HotnessKey& key() const { return key_; }
   int64_t num_nodes() const { return static_cast<int64_t>(node_reads_.size()); }
-  int64_t num_batches() const { return num_batches_; }
+  int64_t num_batches() const { return totals_.num_batches; }
   uint64_t seed() const { return seed_; }
-  int64_t max_batch_nodes() const { return max_batch_nodes_; }
-  int64_t max_batch_edges() const { return max_batch_edges_; }
+  int64_t max_batch_nodes() const { return totals_.max_batch_nodes; }
+  int64_t max_batch_edges() const { return totals_.max_batch_edges; }
+  const HotnessTotals& totals() const { return totals_; }
   std::span<const uint32_t> node_reads() const { return node_reads_; }  // uint32 [V]
   std::span<const uint32_t> expansions() const { return expansions_; }  // uint32 [V]
   std::span<const uint64_t> edges_read() const { return edges_read_; }  // uint64 [V]
   Promises promises() const { return {promised_[0], promised_[1], promised_[2]}; }
   Counts counts() const {
-    return {num_batches_, node_reads_.data(), expansions_.data(), edges_read_.data(), promises()};
+    return {totals_.num_batches, node_reads_.data(), expansions_.data(), edges_read_.data(), promises()};
   }
 
   // Writes the file whole or not at all.
   void save(const std::filesystem::path& path) const;
   // Throws Error when the file is missing, damaged, or of another key than `expected` (nullptr: any).
   static Hotness load(const std::filesystem::path& path, const HotnessKey* expected = nullptr);
+  // The same of what comes before the counts, at which it does not look.
+  static HotnessTotals load_totals(const std::filesystem::path& path, const HotnessKey* expected = nullptr);
 
  private:
   HotnessKey key_;
   uint64_t seed_ = 0;
-  int64_t num_batches_ = 0;
-  int64_t max_batch_nodes_ = 0;
-  int64_t max_batch_edges_ = 0;
+  HotnessTotals totals_;
   std::vector<uint32_t> node_reads_;
   std::vector<uint32_t> expansions_;
   std::vector<uint64_t> edges_read_;

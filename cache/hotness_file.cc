@@ -123,6 +123,38 @@ void check(const Header& header, const std::filesystem::path& path, std::uintmax
   check_counts(header, path);
 }
 
+void read(std::FILE* file, const std::filesystem::path& path, std::span<std::byte> to) {
+  if (!to.empty() && std::fread(to.data(), 1, to.size(), file) != to.size()) {
+    refuse(path, "all bytes", "an end before them");
+  }
+}
+
+// A file whose header is checked, at the begin of its counts.
+struct CountsFile {
+  HotnessKey key() const {
+    HotnessKey key{header.dataset, header.split, {}, header.batch_size};
+    key.fanout.assign(header.fanout.begin(), header.fanout.begin() + header.num_hops);
+    return key;
+  }
+  HotnessTotals totals() const {
+    return {static_cast<int64_t>(header.num_batches), static_cast<int64_t>(header.max_batch_nodes),
+            static_cast<int64_t>(header.max_batch_edges)};
+  }
+  File file;
+  Header header;
+};
+
+CountsFile open_counts(const std::filesystem::path& path, const HotnessKey* expected) {
+  CountsFile counts{File(std::fopen(path.c_str(), "rb")), {}};
+  if (!counts.file) base::fail_errno(path.string(), "a file of access counts", errno);
+  read(counts.file.get(), path, std::as_writable_bytes(std::span(&counts.header, 1)));
+  check(counts.header, path, std::filesystem::file_size(path));
+  if (expected && *expected != counts.key()) {
+    refuse(path, "counts of this data set, split, fanout and batch size", "others");
+  }
+  return counts;
+}
+
 }  // namespace
 
 void Hotness::save(const std::filesystem::path& path) const {
@@ -133,9 +165,9 @@ void Hotness::save(const std::filesystem::path& path) const {
   header.split = key_.split;
   header.seed = seed_;
   header.num_nodes = static_cast<uint64_t>(num_nodes());
-  header.num_batches = static_cast<uint64_t>(num_batches_);
-  header.max_batch_nodes = static_cast<uint64_t>(max_batch_nodes_);
-  header.max_batch_edges = static_cast<uint64_t>(max_batch_edges_);
+  header.num_batches = static_cast<uint64_t>(totals_.num_batches);
+  header.max_batch_nodes = static_cast<uint64_t>(totals_.max_batch_nodes);
+  header.max_batch_edges = static_cast<uint64_t>(totals_.max_batch_edges);
   header.batch_size = key_.batch_size;
   std::copy(key_.fanout.begin(), key_.fanout.end(), header.fanout.begin());
   std::transform(promised_.begin(), promised_.end(), header.num_promised.begin(),
@@ -149,26 +181,19 @@ void Hotness::save(const std::filesystem::path& path) const {
   file.commit();
 }
 
+HotnessTotals Hotness::load_totals(const std::filesystem::path& path, const HotnessKey* expected) {
+  return open_counts(path, expected).totals();
+}
+
 Hotness Hotness::load(const std::filesystem::path& path, const HotnessKey* expected) {
-  const File file(std::fopen(path.c_str(), "rb"));
-  if (!file) base::fail_errno(path.string(), "a file of access counts", errno);
-  const auto read = [&](void* to, std::size_t bytes) {
-    if (bytes > 0 && std::fread(to, 1, bytes, file.get()) != bytes) refuse(path, "all bytes", "an end before them");
-  };
-  Header header;
-  read(&header, sizeof header);
-  check(header, path, std::filesystem::file_size(path));
-  HotnessKey key{header.dataset, header.split, {}, header.batch_size};
-  key.fanout.assign(header.fanout.begin(), header.fanout.begin() + header.num_hops);
-  if (expected && *expected != key) refuse(path, "counts of this data set, split, fanout and batch size", "others");
-  Hotness hotness(std::move(key), static_cast<int64_t>(header.num_nodes), header.seed);
-  hotness.num_batches_ = static_cast<int64_t>(header.num_batches);
-  hotness.max_batch_nodes_ = static_cast<int64_t>(header.max_batch_nodes);
-  hotness.max_batch_edges_ = static_cast<int64_t>(header.max_batch_edges);
+  const CountsFile file = open_counts(path, expected);
+  const Header& header = file.header;
+  Hotness hotness(file.key(), static_cast<int64_t>(header.num_nodes), header.seed);
+  hotness.totals_ = file.totals();
   for (std::size_t i = 0; i < header.num_promised.size(); ++i) hotness.promised_[i].resize(header.num_promised[i]);
   uint32_t crc = 0;
   for_arrays(hotness.edges_read_, hotness.node_reads_, hotness.expansions_, hotness.promised_, [&](auto array) {
-    read(array.data(), array.size_bytes());
+    read(file.file.get(), path, std::as_writable_bytes(array));
     crc = ibp::crc32c_parallel(std::as_bytes(array), crc);
   });
   if (crc != header.data_crc) refuse(path, "counts with a right checksum", "a wrong one");

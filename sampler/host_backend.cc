@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "base/prefetch.h"
 #include "base/process.h"
 #include "cache/host_rows.h"
 #include "sampler/backend.h"
@@ -17,7 +18,8 @@ namespace cohort::sampler {
 namespace {
 
 constexpr int32_t kUnset = -1;
-constexpr int kFewItems = 256;  // not worth waking threads for
+constexpr int kFewItems = 256;            // not worth waking threads for
+constexpr std::size_t kNodesAtOnce = 64;  // whose edges a thread draws before it looks them up
 
 // Writes the drawn positions of one node, ascending; returns how many. positions: int64 [picks].
 void draw_positions(base::PhiloxKey key, int64_t node, int hop, int64_t picks, int64_t degree, int64_t* positions) {
@@ -105,7 +107,10 @@ class HostBackend final : public Backend {
 
  private:
   void forget_last_batch() {
-    for (int64_t node : n_id_) local_id_[static_cast<std::size_t>(node)] = kUnset;
+    for (std::size_t i = 0; i < n_id_.size(); ++i) {
+      base::prefetch_ahead(local_id_.data(), n_id_.data(), i, n_id_.size());
+      local_id_[static_cast<std::size_t>(n_id_[i])] = kUnset;
+    }
     n_id_.clear();
     source_.clear();
     target_.clear();
@@ -134,6 +139,7 @@ class HostBackend final : public Backend {
     const int64_t fanout = query.fanout[static_cast<std::size_t>(hop)];
     offset_.assign(end - begin + 1, 0);
     for (std::size_t i = begin; i < end; ++i) {
+      base::prefetch_ahead(graph_.indptr, n_id_.data(), i, end);
       const int64_t node = n_id_[i];
       const int64_t picks = num_picks(graph_.indptr[node + 1] - graph_.indptr[node], fanout);
       offset_[i - begin + 1] = offset_[i - begin] + picks;
@@ -143,26 +149,48 @@ class HostBackend final : public Backend {
     const std::size_t edges_before = target_.size();
     target_.resize(edges_before + drawn_.size());
     if (query.edge_ids) e_id_.resize(target_.size());
-#pragma omp parallel for schedule(dynamic, 64) if (end - begin > std::size_t{kFewItems})
-    for (std::size_t i = begin; i < end; ++i) {
-      const int64_t node = n_id_[i];
-      const int64_t row = graph_.indptr[node], degree = graph_.indptr[node + 1] - row;
-      const int64_t first = offset_[i - begin], picks = offset_[i - begin + 1] - first;
-      int64_t* drawn = drawn_.data() + first;
-      draw_positions(query.key, node, hop, picks, degree, drawn);
-      for (int64_t j = 0; j < picks; ++j) {
-        const auto edge = edges_before + static_cast<std::size_t>(first + j);
-        if (query.edge_ids) e_id_[edge] = row + drawn[j];
-        drawn[j] = neighbour(row + drawn[j]);
-        target_[edge] = static_cast<int32_t>(i);
+#pragma omp parallel for schedule(dynamic) if (end - begin > std::size_t{kFewItems})
+    for (std::size_t first = begin; first < end; first += kNodesAtOnce) {
+      const std::size_t last = std::min(first + kNodesAtOnce, end);
+      for (std::size_t i = first; i < last; ++i) {
+        base::prefetch_ahead(graph_.indptr, n_id_.data(), i, end);
+        draw_of(query, hop, i, offset_[i - begin], edges_before);
       }
+      look_up(static_cast<std::size_t>(offset_[first - begin]), static_cast<std::size_t>(offset_[last - begin]),
+              query.edge_ids ? e_id_.data() + edges_before : nullptr);
+    }
+  }
+
+  // Draws edges of node n_id_[i], from drawn_[drawn_before] on.
+  void draw_of(const Query& query, int hop, std::size_t i, int64_t drawn_before, std::size_t edges_before) {
+    const int64_t node = n_id_[i], row = graph_.indptr[node], degree = graph_.indptr[node + 1] - row;
+    const int64_t picks = num_picks(degree, query.fanout[static_cast<std::size_t>(hop)]);
+    int64_t* drawn = drawn_.data() + drawn_before;
+    draw_positions(query.key, node, hop, picks, degree, drawn);
+    for (int64_t j = 0; j < picks; ++j) drawn[j] += row;
+    std::fill_n(target_.begin() + static_cast<std::ptrdiff_t>(edges_before) + drawn_before, picks,
+                static_cast<int32_t>(i));
+  }
+
+  // Puts the sources of edges in their place in drawn_[first, last); `edges`: where the edges are to be kept, or null.
+  void look_up(std::size_t first, std::size_t last, int64_t* edges) {
+    const auto* indices = static_cast<const std::byte*>(graph_.indices);
+    for (std::size_t i = first; i < last; ++i) {
+      if (i + base::kPrefetchAhead < last) {
+        __builtin_prefetch(indices + drawn_[i + base::kPrefetchAhead] * graph_.index_bytes);
+      }
+      if (edges) edges[i] = drawn_[i];
+      drawn_[i] = neighbour(drawn_[i]);
     }
   }
 
   // Turns the drawn sources into local ids, in edge order.
   void relabel(std::size_t edges_before) {
     source_.resize(edges_before + drawn_.size());
-    for (std::size_t edge = 0; edge < drawn_.size(); ++edge) source_[edges_before + edge] = reach(drawn_[edge]);
+    for (std::size_t edge = 0; edge < drawn_.size(); ++edge) {
+      base::prefetch_ahead(local_id_.data(), drawn_.data(), edge, drawn_.size());
+      source_[edges_before + edge] = reach(drawn_[edge]);
+    }
   }
 
   void write_weights(float* to) const {

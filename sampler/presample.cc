@@ -59,13 +59,13 @@ class BatchMemory {
   std::vector<int64_t> n_id_, edge_index_, input_id_;
 };
 
-std::string describe(const std::filesystem::path& file, const cache::Hotness& hotness, bool reused, bool stable) {
+std::string describe(const std::filesystem::path& file, const cache::HotnessTotals& totals, bool reused, bool stable) {
   nlohmann::json json = {{"file", file.string()},
-                         {"batches", hotness.num_batches()},
+                         {"batches", totals.num_batches},
                          {"reused", reused},
                          {"stable", nullptr},
-                         {"max_batch_nodes", hotness.max_batch_nodes()},
-                         {"max_batch_edges", hotness.max_batch_edges()}};
+                         {"max_batch_nodes", totals.max_batch_nodes},
+                         {"max_batch_edges", totals.max_batch_edges}};
   if (!reused) json["stable"] = stable;
   return json.dump();
 }
@@ -113,7 +113,6 @@ Presampled presample(const GraphView& graph, std::span<const int64_t> seeds, con
 
 std::string presample_to_file(const PresampleOptions& options) {
   const dataset::Dataset data = dataset::Dataset::open(options.dataset);
-  dataset::demand_in_range(data);
   const std::vector<int64_t> own =
       options.seeds.empty() ? std::vector<int64_t>() : read_seeds(options.seeds, data.num_nodes());
   const std::span<const int64_t> seeds = options.seeds.empty() ? seeds_of(data, options.split) : own;
@@ -121,13 +120,14 @@ std::string presample_to_file(const PresampleOptions& options) {
   const cache::HotnessKey key = hotness_key(data, seeds, options);
   const std::filesystem::path file = cache::hotness_path(options.dataset, key);
   if (!options.refresh && std::filesystem::exists(file)) {
-    return describe(file, cache::Hotness::load(file, &key), true, false);
+    return describe(file, cache::Hotness::load_totals(file, &key), true, false);  // who reads the counts checks them
   }
+  dataset::demand_in_range(data);
   const GraphView graph = topology_of(data);  // counting reads no rows
   const auto backend = make_host_backend(graph, {});
   const Presampled result = presample(graph, seeds, key, options.max_batches, *backend);
   result.hotness.save(file);
-  return describe(file, result.hotness, false, result.stable);
+  return describe(file, result.hotness.totals(), false, result.stable);
 }
 
 }  // namespace cohort::sampler

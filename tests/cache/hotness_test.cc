@@ -216,6 +216,32 @@ TEST_F(HotnessFile, EveryDamagedByteIsFound) {
   EXPECT_EQ(refusal(), "loaded");
 }
 
+TEST_F(HotnessFile, TotalsAreThereWithoutTheCounts) {
+  two_batches().save(path_);
+  const HotnessKey key = some_key();
+  const HotnessTotals totals = Hotness::load_totals(path_, &key);
+  EXPECT_EQ(totals.num_batches, 2);
+  EXPECT_EQ(totals.max_batch_nodes, 3);
+  EXPECT_EQ(totals.max_batch_edges, 3);
+  const std::string good = image();
+  for (std::size_t i = 0; i < good.size(); ++i) {
+    std::string bad = good;
+    bad[i] = static_cast<char>(bad[i] ^ 0x10);
+    write(bad);
+    if (i < 200) {
+      EXPECT_THROW(Hotness::load_totals(path_, &key), base::Error) << "byte " << i;
+    } else {
+      EXPECT_NO_THROW(Hotness::load_totals(path_, &key)) << "byte " << i;
+    }
+  }
+  write(good.substr(0, good.size() - 1));
+  EXPECT_THROW(Hotness::load_totals(path_, &key), base::Error);
+  HotnessKey other = key;
+  other.batch_size += 1;
+  write(good);
+  EXPECT_THROW(Hotness::load_totals(path_, &other), base::Error);
+}
+
 TEST_F(HotnessFile, CountsThatNoSignedIntegerHoldsAreRefused) {
   two_batches().save(path_);
   std::string bad = image();

@@ -90,7 +90,9 @@ class Launch:
 def without_times(value):
     """The same nest, less what the clock has measured."""
     if isinstance(value, dict):
-        return {name: without_times(member) for name, member in value.items() if not name.endswith(("seconds", "per_s"))}
+        return {
+            name: without_times(member) for name, member in value.items() if not name.endswith(("seconds", "per_s"))
+        }
     return [without_times(member) for member in value] if isinstance(value, list) else value
 
 

@@ -1,27 +1,23 @@
 """The weights that a run keeps: RUN/model.pt, a state_dict."""
 
-import os
-import sys
+import io
 from pathlib import Path
 
 import torch
 
 from cohort.base.errors import CohortError, why_not_loaded
+from cohort.base.files import write_durably
+from cohort.trainer.metrics import unless_full
 
 MODEL_FILE = "model.pt"
 
 
 def save_model(run: Path, weights: dict[str, torch.Tensor]) -> None:
     """Replaces the run's weights (on the CPU) in one step. Where that fails, it is said, and the run goes on."""
-    path = run / MODEL_FILE
-    temporary = path.with_name(f"{MODEL_FILE}.{os.getpid()}.tmp")
-    try:
-        torch.save(weights, temporary)
-        os.replace(temporary, path)
-    except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
-        print(f"cohort: warning: {path} cannot be written: {error}", file=sys.stderr, flush=True)
-    finally:
-        temporary.unlink(missing_ok=True)
+    path, data = run / MODEL_FILE, io.BytesIO()
+    torch.save(weights, data)
+    with unless_full(path):
+        write_durably(path, data.getbuffer())
 
 
 def load_weights(run: Path, model: torch.nn.Module) -> None:

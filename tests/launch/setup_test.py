@@ -33,9 +33,9 @@ def test_a_given_interpreter_without_packages_gets_the_whole_list(tmp_path):
     venv.create(tmp_path / "poor", with_pip=False)
     result = run("bash", ROOT / "tests/run.sh", COHORT_PYTHON=str(tmp_path / "poor/bin/python"), PYTHONPATH="")
     assert result.returncode == 1
-    for name in ("torch>=2.4", "torch_geometric", "numpy", "rich", "nanobind", "pytest", "hypothesis"):
+    for name in ("torch>=2.5", "torch_geometric", "numpy", "rich", "nanobind", "pytest", "hypothesis"):
         assert name in result.stderr
-    assert "-m pip install 'torch>=2.4'" in result.stderr
+    assert "-m pip install 'torch>=2.5'" in result.stderr
 
 
 def test_the_virtual_environment_gets_the_command_and_the_package(tmp_path):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import scipy.sparse
+import scipy  # its packages load on first use
 
 from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-import scipy.sparse
+import scipy  # its packages load on first use
 
 from cohort.base.errors import CohortError
 from cohort.dataset import arrays

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import scipy.sparse
+import scipy  # its packages load on first use
 
 from cohort.base.errors import CohortError
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse
+import scipy  # its packages load on first use
 
 from cohort.base.errors import CohortError
 from cohort.dataset import arrays

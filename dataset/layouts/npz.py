@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import numpy as np
-import scipy.sparse
+import scipy  # its packages load on first use
 
 from cohort.base.errors import CohortError
 from cohort.dataset import arrays

@@ -24,6 +24,14 @@ def test_packages_come_with_cohort(name):
     assert result.stdout.strip() == name.partition(".")[2], result.stderr
 
 
+def test_help_waits_for_no_large_package():
+    code = "import sys; from cohort.launch.main import build_parser; build_parser(); print(*sys.modules)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    imported = set(result.stdout.split())
+    assert "cohort.launch.train" in imported, result.stderr
+    assert not imported & {"torch", "torch_geometric", "scipy.sparse", "matplotlib.figure"}
+
+
 def test_a_name_that_there_is_not_is_an_attribute_error():
     import cohort as package
 

@@ -88,7 +88,7 @@ class Launch:
 
 
 def without_times(value):
-    """The same nest, less what the clock has measured."""
+    """The same nest, less what the clock has measured: times and rates."""
     if isinstance(value, dict):
         return {
             name: without_times(member) for name, member in value.items() if not name.endswith(("seconds", "per_s"))

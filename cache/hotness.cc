@@ -117,7 +117,7 @@ void Hotness::add(const SampledBatch& batch) {
     base::prefetch_ahead(expansions_.data(), nodes, i, num_expanded);
     add_to(expansions_[static_cast<std::size_t>(nodes[i])], 1u);
   }
-  // Those of a target often stand together.
+  // The edges of a target often stand together.
   std::size_t last = 0;
   for (std::size_t i = 0; i < batch.edge_targets.size(); i = last) {
     const int64_t target = batch.edge_targets[i];

@@ -41,7 +41,8 @@ std::optional<cache::Plan> plan_cache(const Options& options, const GraphView& g
                                       std::vector<std::vector<int>> cliques, const cache::StoredRows& rows,
                                       bool topology_in_plan);
 
-// Writes options.plan_file for GPUs that each hold all feature rows, where the trainer reads them.
+// Writes options.plan_file for GPUs that each hold all feature rows, where the trainer reads them: without counts, with
+// nothing expected, and a note that says why.
 void describe_rows_in_place(const Options& options, const GraphView& graph);
 
 }  // namespace cohort::sampler

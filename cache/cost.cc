@@ -149,51 +149,51 @@ double Costs::recent_share(double reads, double returned) const {
   return 1 - none;
 }
 
-Use Costs::feature_use(Tier tier, const Counts& counts, int64_t node) const {
-  const auto at = static_cast<std::size_t>(tier);
-  const Rows& rows = tier == Tier::kHost ? host_rows_ : tier == Tier::kRecent ? recent_rows_ : slab_rows_;
-  Use use;
-  use.reads = mean_reads(Kind::kFeature, counts, node);
-  if (tier != Tier::kLocal) {
-    const std::size_t count = counts.node_reads[node];
-    const auto returns = counts.promises.returns;
-    const double recent = recent_share(use.reads, count < returns.size() ? returns[count] : 0);
-    use.reads *= tier == Tier::kRecent ? recent : 1 - recent;
-  }
-  use.bytes = use.reads * static_cast<double>(rows.bytes_of(node));
-  use.lines = use.reads * mean_lines(rows.bytes_of(node), rows.align_bytes);
-  use.seconds = use.lines * line_seconds_[at];
-  return use;
+UseByTier Costs::feature_uses(const Counts& counts, int64_t node) const {
+  const double reads = mean_reads(Kind::kFeature, counts, node);
+  const std::size_t count = counts.node_reads[node];
+  const auto returns = counts.promises.returns;
+  const double recent = recent_share(reads, count < returns.size() ? returns[count] : 0);
+  const auto use_of = [&](Tier tier, const Rows& rows, double share) {
+    Use use;
+    use.reads = reads * share;
+    use.bytes = use.reads * static_cast<double>(rows.bytes_of(node));
+    use.lines = use.reads * mean_lines(rows.bytes_of(node), rows.align_bytes);
+    use.seconds = use.lines * line_seconds_[static_cast<std::size_t>(tier)];
+    return use;
+  };
+  return {use_of(Tier::kLocal, slab_rows_, 1), use_of(Tier::kPeer, slab_rows_, 1 - recent),
+          use_of(Tier::kHost, host_rows_, 1 - recent), use_of(Tier::kRecent, recent_rows_, recent)};
 }
 
 // From the host: two offsets, then neighbours. From a slab: the length, then neighbours. (The lookup that says where a
 // list is reads local memory in every case and is left out.)
-Use Costs::topology_use(Tier tier, const Counts& counts, int64_t node) const {
-  if (tier == Tier::kRecent) return {};
-  const auto at = static_cast<std::size_t>(tier);
+UseByTier Costs::topology_uses(const Counts& counts, int64_t node) const {
   const double reads = sizes_.indptr ? mean_reads(Kind::kTopology, counts, node) : 0;
   if (reads == 0) return {};
   const double picks = counts.expansions[node] == 0
                            ? std::min(counts.mean_picks, static_cast<double>(degree(node)))
                            : static_cast<double>(counts.edges_read[node]) / counts.expansions[node];
-  const int64_t head_bytes = list_head_bytes(tier);
-  Use use;
-  use.reads = reads;
-  use.bytes = use.reads * (static_cast<double>(head_bytes) + picks * sizes_.index_bytes);
-  use.lines = use.reads * (mean_lines(head_bytes, kWordBytes) + drawn_lines(picks, degree(node), sizes_.index_bytes));
-  use.seconds = use.lines * line_seconds_[at];
-  return use;
+  const double drawn = drawn_lines(picks, degree(node), sizes_.index_bytes);
+  const auto use_of = [&](Tier tier) {
+    const int64_t head_bytes = list_head_bytes(tier);
+    Use use;
+    use.reads = reads;
+    use.bytes = use.reads * (static_cast<double>(head_bytes) + picks * sizes_.index_bytes);
+    use.lines = use.reads * (mean_lines(head_bytes, kWordBytes) + drawn);
+    use.seconds = use.lines * line_seconds_[static_cast<std::size_t>(tier)];
+    return use;
+  };
+  return {use_of(Tier::kLocal), use_of(Tier::kPeer), use_of(Tier::kHost), Use{}};
 }
 
-Use Costs::use(Kind kind, Tier tier, const Counts& counts, int64_t node) const {
-  return kind == Kind::kFeature ? feature_use(tier, counts, node) : topology_use(tier, counts, node);
+UseByTier Costs::uses(Kind kind, const Counts& counts, int64_t node) const {
+  return kind == Kind::kFeature ? feature_uses(counts, node) : topology_uses(counts, node);
 }
 
 Costs::Saved Costs::saved(Kind kind, const Counts& counts, int64_t node) const {
-  const double peer = use(kind, Tier::kPeer, counts, node).seconds;
-  const double copied = use(kind, Tier::kRecent, counts, node).seconds;
-  return {use(kind, Tier::kHost, counts, node).seconds - peer,
-          peer + copied - use(kind, Tier::kLocal, counts, node).seconds};
+  const auto [local, peer, host, recent] = uses(kind, counts, node);
+  return {host.seconds - peer.seconds, peer.seconds + recent.seconds - local.seconds};
 }
 
 }  // namespace cohort::cache

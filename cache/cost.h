@@ -143,6 +143,8 @@ struct Use {
   double seconds = 0;
 };
 
+using UseByTier = std::array<Use, kNumTiers>;
+
 // Bytes of a neighbour list in a slab: 8 (its length) and its neighbours, in whole words of 8 bytes.
 constexpr int64_t list_bytes(int64_t degree, int index_bytes) { return 8 + (degree * index_bytes + 7) / 8 * 8; }
 
@@ -162,8 +164,9 @@ class Costs {
   int64_t num_nodes() const { return sizes_.num_nodes; }
   int64_t num_items(Kind kind) const { return kind == Kind::kTopology && !sizes_.indptr ? 0 : sizes_.num_nodes; }
 
-  // A peer and the host give only what no batch before has left; kRecent is that, of an item that is not local.
-  Use use(Kind kind, Tier tier, const Counts& counts, int64_t node) const;
+  // By where the item is. A peer and the host give only what no batch before has left; kRecent is that, of an item
+  // that is not local.
+  UseByTier uses(Kind kind, const Counts& counts, int64_t node) const;
   // Seconds of host less peer, and of peer (with what is copied beside) less local. The first is negative where rows
   // are so much shorter in host memory that reading them there is faster.
   struct Saved {
@@ -182,8 +185,8 @@ class Costs {
   };
   static Rows rows_of(int64_t bytes, const uint32_t* each_bytes);
   int64_t degree(int64_t node) const { return sizes_.indptr[node + 1] - sizes_.indptr[node]; }
-  Use feature_use(Tier tier, const Counts& counts, int64_t node) const;
-  Use topology_use(Tier tier, const Counts& counts, int64_t node) const;
+  UseByTier feature_uses(const Counts& counts, int64_t node) const;
+  UseByTier topology_uses(const Counts& counts, int64_t node) const;
   double recent_share(double reads, double returned) const;
 
   GraphSizes sizes_;

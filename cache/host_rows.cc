@@ -28,8 +28,8 @@ int64_t HostRows::stored_bytes_of_any() const {
   return rows_.ref.layout == ibp::Layout::kSlots && rows_.ref.overflow_bytes == 0 ? rows_.ref.stride_bytes : 0;
 }
 
-std::vector<uint32_t> HostRows::stored_bytes_of_each() const {
-  std::vector<uint32_t> bytes(static_cast<std::size_t>(num_rows()));
+base::UninitializedVector<uint32_t> HostRows::stored_bytes_of_each() const {
+  base::UninitializedVector<uint32_t> bytes(static_cast<std::size_t>(num_rows()));
 #pragma omp parallel for schedule(static)
   for (int64_t row = 0; row < num_rows(); ++row) {
     bytes[static_cast<std::size_t>(row)] = ibp::locate(rows_.ref, row).bytes;

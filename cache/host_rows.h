@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <span>
 #include <string>
-#include <vector>
 
+#include "base/uninitialized_vector.h"
 #include "ibp/ibp.h"
 
 namespace cohort::cache {
@@ -35,7 +35,7 @@ class HostRows {
   // The same of one row, where all take as much; 0 where they do not.
   int64_t stored_bytes_of_any() const;
   // The same of each row: uint32 [num_rows].
-  std::vector<uint32_t> stored_bytes_of_each() const;
+  base::UninitializedVector<uint32_t> stored_bytes_of_each() const;
 
   const ibp::EncodedRows& encoded() const { return rows_; }
   int64_t num_rows() const { return rows_.ref.num_rows; }

@@ -92,9 +92,9 @@ uint64_t HotnessKey::digest() const {
 Hotness::Hotness(HotnessKey key, int64_t num_nodes, uint64_t seed)
     : key_(std::move(key)),
       seed_(seed),
-      node_reads_(static_cast<std::size_t>(num_nodes)),
-      expansions_(static_cast<std::size_t>(num_nodes)),
-      edges_read_(static_cast<std::size_t>(num_nodes)) {}
+      node_reads_(static_cast<std::size_t>(num_nodes), 0u),
+      expansions_(static_cast<std::size_t>(num_nodes), 0u),
+      edges_read_(static_cast<std::size_t>(num_nodes), uint64_t{0}) {}
 
 void Hotness::add(const SampledBatch& batch) {
   if (trial_) {

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "base/uninitialized_vector.h"
 #include "cache/cost.h"
 
 namespace cohort::cache {
@@ -42,6 +43,7 @@ struct HotnessTotals {
 class Hotness {
  public:
   Hotness() = default;
+  // Nothing counted yet.
   Hotness(HotnessKey key, int64_t num_nodes, uint64_t seed);
 
   // Throws Error when a count would pass its type.
@@ -78,9 +80,9 @@ class Hotness {
   HotnessKey key_;
   uint64_t seed_ = 0;
   HotnessTotals totals_;
-  std::vector<uint32_t> node_reads_;
-  std::vector<uint32_t> expansions_;
-  std::vector<uint64_t> edges_read_;
+  base::UninitializedVector<uint32_t> node_reads_;
+  base::UninitializedVector<uint32_t> expansions_;
+  base::UninitializedVector<uint64_t> edges_read_;
   std::array<std::vector<double>, 3> promised_;  // as in Promises
 
   // What a trial found, by the count of the nodes.

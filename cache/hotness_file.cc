@@ -123,10 +123,17 @@ void check(const Header& header, const std::filesystem::path& path, std::uintmax
   check_counts(header, path);
 }
 
-void read(std::FILE* file, const std::filesystem::path& path, std::span<std::byte> to) {
-  if (!to.empty() && std::fread(to.data(), 1, to.size(), file) != to.size()) {
-    refuse(path, "all bytes", "an end before them");
+// With all threads.
+void read(std::FILE* file, const std::filesystem::path& path, std::size_t offset, std::span<std::byte> to) {
+  constexpr std::size_t kPiece = std::size_t{4} << 20;
+  bool complete = true;
+#pragma omp parallel for schedule(dynamic) reduction(&& : complete) if (to.size() > kPiece)
+  for (std::size_t first = 0; first < to.size(); first += kPiece) {
+    const std::span<std::byte> piece = to.subspan(first, std::min(kPiece, to.size() - first));
+    const ssize_t done = pread(fileno(file), piece.data(), piece.size(), static_cast<off_t>(offset + first));
+    complete = complete && done == std::ssize(piece);
   }
+  if (!complete) refuse(path, "all bytes", "an end before them");
 }
 
 // A file whose header is checked, at the begin of its counts.
@@ -147,7 +154,7 @@ struct CountsFile {
 CountsFile open_counts(const std::filesystem::path& path, const HotnessKey* expected) {
   CountsFile counts{File(std::fopen(path.c_str(), "rb")), {}};
   if (!counts.file) base::fail_errno(path.string(), "a file of access counts", errno);
-  read(counts.file.get(), path, std::as_writable_bytes(std::span(&counts.header, 1)));
+  read(counts.file.get(), path, 0, std::as_writable_bytes(std::span(&counts.header, 1)));
   check(counts.header, path, std::filesystem::file_size(path));
   if (expected && *expected != counts.key()) {
     refuse(path, "counts of this data set, split, fanout and batch size", "others");
@@ -188,12 +195,17 @@ HotnessTotals Hotness::load_totals(const std::filesystem::path& path, const Hotn
 Hotness Hotness::load(const std::filesystem::path& path, const HotnessKey* expected) {
   const CountsFile file = open_counts(path, expected);
   const Header& header = file.header;
-  Hotness hotness(file.key(), static_cast<int64_t>(header.num_nodes), header.seed);
+  Hotness hotness(file.key(), 0, header.seed);
   hotness.totals_ = file.totals();
+  hotness.edges_read_.resize(header.num_nodes);
+  hotness.node_reads_.resize(header.num_nodes);
+  hotness.expansions_.resize(header.num_nodes);
   for (std::size_t i = 0; i < header.num_promised.size(); ++i) hotness.promised_[i].resize(header.num_promised[i]);
   uint32_t crc = 0;
+  std::size_t offset = sizeof header;
   for_arrays(hotness.edges_read_, hotness.node_reads_, hotness.expansions_, hotness.promised_, [&](auto array) {
-    read(file.file.get(), path, std::as_writable_bytes(array));
+    read(file.file.get(), path, offset, std::as_writable_bytes(array));
+    offset += array.size_bytes();
     crc = ibp::crc32c_parallel(std::as_bytes(array), crc);
   });
   if (crc != header.data_crc) refuse(path, "counts with a right checksum", "a wrong one");

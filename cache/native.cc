@@ -100,9 +100,9 @@ Plan plan(const Vector<int64_t>& indptr, int index_bytes, nb::handle row_bytes, 
 // A number, or an array of one a row.
 nb::object as_object(const RowSizes& sizes) {
   if (sizes.each.empty()) return nb::int_(sizes.row_bytes);
-  const nb::capsule owner(new std::vector<uint32_t>(sizes.each),
-                          [](void* each) noexcept { delete static_cast<std::vector<uint32_t>*>(each); });
-  return view(std::span<const uint32_t>(*static_cast<std::vector<uint32_t>*>(owner.data())), owner);
+  auto* copy = new RowSizes(sizes);
+  const nb::capsule owner(copy, [](void* kept) noexcept { delete static_cast<RowSizes*>(kept); });
+  return view(std::span<const uint32_t>(copy->each), owner);
 }
 
 // Arguments as cohort.cache.stored_row_bytes gives them.

@@ -1,30 +1,32 @@
 #include "cache/order.h"
 
+#include <algorithm>
 #include <bit>
+#include <numeric>
 #include <parallel/algorithm>
+#include <vector>
 
 namespace cohort::cache {
 namespace {
 
-constexpr int64_t kFewItems = 4096;        // not worth waking threads for
-constexpr uint64_t kLeftOut = UINT64_MAX;  // node ids are below 2^32 - 1
+constexpr int64_t kFewItems = 4096;         // not worth waking threads for
+constexpr int64_t kChunk = 1 << 16;         // of nodes, that one thread takes
+constexpr uint32_t kFirstKey = 0x80000000;  // of densities of at least 0; those below have lesser ones
+constexpr uint32_t kKeyOfZero = UINT32_MAX;
 
-}  // namespace
+using Keys = base::UninitializedVector<uint64_t>;
 
-// A float of at least 0 orders as its bits do; the complement puts the largest first. Those below 0 get a key that no
-// node has.
-Order order_by(int64_t num_nodes, bool keep_zeros, const std::function<float(int64_t)>& density) {
-  std::vector<uint64_t> keys(static_cast<std::size_t>(num_nodes));
-#pragma omp parallel for schedule(static) if (num_nodes > kFewItems)
-  for (int64_t node = 0; node < num_nodes; ++node) {
-    const float saved = density(node) + 0.0f;  // no minus zero
-    const auto bits = std::bit_cast<uint32_t>(saved);
-    keys[static_cast<std::size_t>(node)] = saved < 0 ? kLeftOut : uint64_t{~bits} << 32 | static_cast<uint64_t>(node);
-  }
-  std::erase_if(keys, [=](uint64_t key) { return key == kLeftOut || (!keep_zeros && key >> 32 == UINT32_MAX); });
+// A float of at least 0 orders as its bits do; the complement puts the largest first.
+uint32_t key_of(float density) { return ~std::bit_cast<uint32_t>(density + 0.0f); }  // no minus zero
+
+uint64_t key_of(uint32_t density_key, int64_t node) {
+  return uint64_t{density_key} << 32 | static_cast<uint64_t>(node);
+}
+
+Order sorted(Keys keys) {
   __gnu_parallel::sort(keys.begin(), keys.end());
   const auto size = static_cast<int64_t>(keys.size());
-  Order order{std::vector<uint32_t>(keys.size()), std::vector<float>(keys.size())};
+  Order order{base::UninitializedVector<uint32_t>(keys.size()), base::UninitializedVector<float>(keys.size())};
 #pragma omp parallel for schedule(static) if (size > kFewItems)
   for (int64_t i = 0; i < size; ++i) {
     const auto at = static_cast<std::size_t>(i);
@@ -32,6 +34,80 @@ Order order_by(int64_t num_nodes, bool keep_zeros, const std::function<float(int
     order.densities[at] = std::bit_cast<float>(~static_cast<uint32_t>(keys[at] >> 32));
   }
   return order;
+}
+
+// Calls each(chunk, first, last) for the chunks of all nodes, in parallel.
+template <typename Each>
+void for_chunks(int64_t num_nodes, Each each) {
+  const int64_t num_chunks = (num_nodes + kChunk - 1) / kChunk;
+#pragma omp parallel for schedule(dynamic) if (num_chunks > 1)
+  for (int64_t chunk = 0; chunk < num_chunks; ++chunk) {
+    each(static_cast<std::size_t>(chunk), chunk * kChunk, std::min(num_nodes, (chunk + 1) * kChunk));
+  }
+}
+
+// The last key that some of the first `most` may have, or one somewhat behind it.
+uint32_t last_key_of(const base::UninitializedVector<uint32_t>& keys, int64_t most) {
+  constexpr int kDroppedBits = 16;
+  std::vector<int64_t> count(std::size_t{1} << kDroppedBits);
+  const auto num_nodes = static_cast<int64_t>(keys.size());
+#pragma omp parallel
+  {
+    std::vector<int64_t> own(count.size());
+#pragma omp for schedule(static) nowait
+    for (int64_t node = 0; node < num_nodes; ++node) ++own[keys[static_cast<std::size_t>(node)] >> kDroppedBits];
+#pragma omp critical
+    std::transform(own.begin(), own.end(), count.begin(), count.begin(), std::plus<>());
+  }
+  int64_t before = 0;
+  for (uint32_t bucket = kFirstKey >> kDroppedBits; bucket < count.size(); ++bucket) {
+    before += count[bucket];
+    if (before >= most) return bucket << kDroppedBits | ((1u << kDroppedBits) - 1);
+  }
+  return kKeyOfZero;
+}
+
+}  // namespace
+
+Order order_by(int64_t num_nodes, int64_t most, const std::function<float(int64_t)>& density) {
+  base::UninitializedVector<uint32_t> of_node(static_cast<std::size_t>(num_nodes));
+  for_chunks(num_nodes, [&](std::size_t, int64_t first, int64_t last) {
+    for (int64_t node = first; node < last; ++node) of_node[static_cast<std::size_t>(node)] = key_of(density(node));
+  });
+  const uint32_t last_key = most < num_nodes ? last_key_of(of_node, most) : kKeyOfZero;
+  const auto is_wanted = [&](int64_t node) {
+    const uint32_t key = of_node[static_cast<std::size_t>(node)];
+    return key >= kFirstKey && key <= last_key;
+  };
+  std::vector<int64_t> begins(static_cast<std::size_t>((num_nodes + kChunk - 1) / kChunk) + 1);
+  for_chunks(num_nodes, [&](std::size_t chunk, int64_t first, int64_t last) {
+    for (int64_t node = first; node < last; ++node) begins[chunk + 1] += is_wanted(node);
+  });
+  std::partial_sum(begins.begin(), begins.end(), begins.begin());
+  Keys keys(static_cast<std::size_t>(begins.back()));
+  for_chunks(num_nodes, [&](std::size_t chunk, int64_t first, int64_t last) {
+    auto to = static_cast<std::size_t>(begins[chunk]);
+    for (int64_t node = first; node < last; ++node) {
+      if (is_wanted(node)) keys[to++] = key_of(of_node[static_cast<std::size_t>(node)], node);
+    }
+  });
+  Order order = sorted(std::move(keys));
+  const auto size = std::min(order.nodes.size(), static_cast<std::size_t>(std::max<int64_t>(0, most)));
+  order.nodes.resize(size);
+  order.densities.resize(size);
+  return order;
+}
+
+Order order_again(const Order& other, const std::function<float(int64_t)>& density) {
+  const auto size = static_cast<int64_t>(other.nodes.size());
+  Keys keys(other.nodes.size());
+#pragma omp parallel for schedule(static) if (size > kFewItems)
+  for (int64_t i = 0; i < size; ++i) {
+    const uint32_t node = other.nodes[static_cast<std::size_t>(i)];
+    keys[static_cast<std::size_t>(i)] = key_of(key_of(density(node)), node);
+  }
+  std::erase_if(keys, [](uint64_t key) { return key >> 32 < kFirstKey || key >> 32 == kKeyOfZero; });
+  return sorted(std::move(keys));
 }
 
 }  // namespace cohort::cache

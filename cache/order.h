@@ -4,16 +4,20 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <vector>
+
+#include "base/uninitialized_vector.h"
 
 namespace cohort::cache {
 
 struct Order {
-  std::vector<uint32_t> nodes;   // uint32 [n]
-  std::vector<float> densities;  // float32 [n], descending; equal ones by node
+  base::UninitializedVector<uint32_t> nodes;   // uint32 [n]
+  base::UninitializedVector<float> densities;  // float32 [n], descending; equal ones by node
 };
 
-// All nodes that do not save less than nothing, or only those above 0. `density(node)` is called in parallel.
-Order order_by(int64_t num_nodes, bool keep_zeros, const std::function<float(int64_t)>& density);
+// The first `most` of all nodes that do not save less than nothing. `density(node)` is called in parallel.
+Order order_by(int64_t num_nodes, int64_t most, const std::function<float(int64_t)>& density);
+
+// The nodes of another order by another density, but for those that save nothing.
+Order order_again(const Order& other, const std::function<float(int64_t)>& density);
 
 }  // namespace cohort::cache

@@ -40,18 +40,11 @@ std::vector<bool> known_nodes(const CliqueRows& rows, int64_t num_entries, int64
   return known;
 }
 
-using UseByTier = std::array<Use, kNumTiers>;
-
 void add(Use& sum, const Use& use) {
   sum.reads += use.reads;
   sum.bytes += use.bytes;
   sum.lines += use.lines;
   sum.seconds += use.seconds;
-}
-
-UseByTier use_by_tier(const Costs& costs, Kind kind, const Counts& counts, int64_t node) {
-  return {costs.use(kind, Tier::kLocal, counts, node), costs.use(kind, Tier::kPeer, counts, node),
-          costs.use(kind, Tier::kHost, counts, node), costs.use(kind, Tier::kRecent, counts, node)};
 }
 
 // What each member reads from each tier, [n]. `tier_of(member, node)` is called in parallel.
@@ -64,9 +57,9 @@ std::vector<UseByTier> sum_use(const Costs& costs, Kind kind, const Members& mem
   for (int64_t chunk = 0; chunk < num_chunks; ++chunk) {
     UseByTier* sums = chunks.data() + static_cast<std::size_t>(chunk) * num_members;
     for (int64_t node = chunk * kChunk; node < std::min(num_nodes, (chunk + 1) * kChunk); ++node) {
-      UseByTier use = use_by_tier(costs, kind, members.counts[0], node);
+      UseByTier use = costs.uses(kind, members.counts[0], node);
       for (std::size_t member = 0; member < num_members; ++member) {
-        if (member > 0 && !members.shared_counts) use = use_by_tier(costs, kind, members.counts[member], node);
+        if (member > 0 && !members.shared_counts) use = costs.uses(kind, members.counts[member], node);
         const Tier tier = tier_of(member, node);
         add(sums[member][at(tier)], use[at(tier)]);
         if (tier != Tier::kLocal) add(sums[member][at(Tier::kRecent)], use[at(Tier::kRecent)]);
@@ -124,16 +117,17 @@ int64_t num_rows(const Placement& placement) {
 
 Orders::Orders(const Costs& costs, const IndexCost& index, const Members& members) {
   for (Kind kind : kKinds) {
-    first_[at(kind)] = order_by(costs.num_items(kind), true,
+    if (costs.num_items(kind) == 0) continue;
+    int64_t most = kMaxMisses;
+    for (const int64_t bytes : members.budget_bytes) most += bytes / costs.least_stored_bytes(kind);
+    first_[at(kind)] = order_by(costs.num_items(kind), most,
                                 [&](int64_t node) { return first_density(costs, index, members, kind, node); });
     const int num_orders = members.size() == 1 ? 0 : members.shared_counts ? 1 : members.size();
     for (int member = 0; member < num_orders; ++member) {
       const Counts& counts = members.counts[static_cast<std::size_t>(member)];
-      replicas_[at(kind)].push_back(order_by(costs.num_items(kind), false, [&](int64_t node) {
-        const Costs::Saved saved = costs.saved(kind, counts, node);
-        // Without a first copy there is no second; a stream of replicas would wait for it.
-        if (saved.host_to_peer < 0 && first_density(costs, index, members, kind, node) < 0) return 0.0f;
-        return static_cast<float>(saved.peer_to_local / static_cast<double>(costs.stored_bytes(kind, node)));
+      replicas_[at(kind)].push_back(order_again(first_[at(kind)], [&](int64_t node) {
+        return static_cast<float>(costs.saved(kind, counts, node).peer_to_local /
+                                  static_cast<double>(costs.stored_bytes(kind, node)));
       }));
     }
   }

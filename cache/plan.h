@@ -71,7 +71,7 @@ struct GpuPlan {
   int64_t budget_bytes = 0;
   int64_t index_bytes = 0;  // bitmaps, entries and scratch
   std::array<Slab, kNumKinds> slabs;
-  std::array<std::array<Use, kNumTiers>, kNumKinds> use;  // expected, a batch
+  std::array<UseByTier, kNumKinds> use;  // expected, a batch
 
   int64_t used_bytes() const;
   double alpha() const;    // topology's share of the slab bytes; 0 when there are none

@@ -65,7 +65,7 @@ RowSizes SlabRows::sizes() const {
   if (!rows_.encoded) return {round_up(static_cast<int64_t>(std::ceil(mean_bytes_)), align_bytes_), {}};
   const ibp::EncodedRef& ref = rows_.encoded->encoded().ref;
   if (ref.layout == ibp::Layout::kSlots && ref.overflow_bytes == 0) return {int64_t{ref.stride_bytes}, {}};
-  RowSizes sizes{0, std::vector<uint32_t>(static_cast<std::size_t>(ref.num_rows))};
+  RowSizes sizes{0, base::UninitializedVector<uint32_t>(static_cast<std::size_t>(ref.num_rows))};
 #pragma omp parallel for
   for (int64_t row = 0; row < ref.num_rows; ++row) {
     sizes.each[static_cast<std::size_t>(row)] =

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "base/uninitialized_vector.h"
 #include "cache/host_rows.h"
 #include "cache/plan.h"
 
@@ -23,8 +24,8 @@ struct FeatureRows {
 
 // Bytes that rows take where they are kept.
 struct RowSizes {
-  int64_t row_bytes = 0;       // of every row, when `each` is empty
-  std::vector<uint32_t> each;  // uint32 [num_rows], multiples of 4
+  int64_t row_bytes = 0;                     // of every row, when `each` is empty
+  base::UninitializedVector<uint32_t> each;  // uint32 [num_rows], multiples of 4
 };
 
 // The longest row that is not raw, with the room that it may have used (RowSpan::bytes).

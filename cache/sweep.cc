@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 #include <utility>
 
 namespace cohort::cache {
 namespace {
 
-constexpr int64_t kMaxMisses = int64_t{1} << 20;  // after so many items in a row that did not fit, a stream ends
 constexpr std::size_t kLookAhead = 16;
 constexpr int kFirst = -1;
 
@@ -105,7 +105,7 @@ class Sweep {
   void place_leading_rows(const Orders& orders) {
     constexpr auto kRows = Kind::kFeature;
     if (options_.kinds != std::array{true, false} || options_.reserved_entries > 0) return;
-    const std::vector<uint32_t>& nodes = orders.first(kRows).nodes;
+    const auto& nodes = orders.first(kRows).nodes;
     int64_t room_bytes = std::numeric_limits<int64_t>::max();
     for (const Gpu& gpu : gpus_) room_bytes = std::min(room_bytes, gpu.knows_all ? gpu.room_bytes : 0);
     const auto [count, bytes] = leading_rows(nodes, room_bytes);
@@ -134,7 +134,7 @@ class Sweep {
   }
 
   // As many of the first as find room with their entries, and the bytes of these rows.
-  std::pair<int64_t, int64_t> leading_rows(const std::vector<uint32_t>& nodes, int64_t room_bytes) const {
+  std::pair<int64_t, int64_t> leading_rows(std::span<const uint32_t> nodes, int64_t room_bytes) const {
     constexpr int64_t kChunk = 1 << 16;
     const int64_t num_nodes = std::ssize(nodes), num_chunks = (num_nodes + kChunk - 1) / kChunk;
     const auto bytes_of = [&](int64_t i) {

@@ -20,7 +20,11 @@ struct Members {
   int size() const { return static_cast<int>(budget_bytes.size()); }
 };
 
-// The orders that a sweep walks along.
+// After so many items in a row that did not fit, a sweep looks at no more of their kind.
+inline constexpr int64_t kMaxMisses = int64_t{1} << 20;
+
+// The orders that a sweep walks along, as far as it can get: not beyond what fits, of the smallest items, and the
+// misses.
 class Orders {
  public:
   Orders(const Costs& costs, const IndexCost& index, const Members& members);
@@ -32,9 +36,9 @@ class Orders {
   }
 
  private:
-  std::array<Order, kNumKinds> first_;  // all nodes
+  std::array<Order, kNumKinds> first_;
   std::array<std::vector<Order>, kNumKinds>
-      replicas_;  // [1] when counts are shared, else [n]; nodes that save anything
+      replicas_;  // [1] when counts are shared, else [n]; of the same nodes those that save anything
 };
 
 // Bits of all nodes: which members hold a copy, and whether a first copy has been decided on.

@@ -162,7 +162,7 @@ RowBytes::RowBytes(const GraphView& graph, const cache::SlabRows& slab_rows) : i
 }
 
 cache::StoredRows RowBytes::stored() const {
-  const auto array = [](const std::vector<uint32_t>& each) { return each.empty() ? nullptr : each.data(); };
+  const auto array = [](const auto& each) { return each.empty() ? nullptr : each.data(); };
   return {in_slab_.row_bytes, array(in_slab_.each), in_host_.row_bytes, array(in_host_.each)};
 }
 

@@ -65,7 +65,7 @@ class BruteForce {
     double sum = 0;
     for (std::size_t i = 0; i < clique_->size(); ++i) {
       const Tier tier = set >> i & 1 ? Tier::kLocal : set != 0 ? Tier::kPeer : Tier::kHost;
-      sum += costs_.use(kind, tier, counts((*clique_)[i]), node).seconds;
+      sum += costs_.uses(kind, counts((*clique_)[i]), node)[static_cast<std::size_t>(tier)].seconds;
     }
     return sum;
   }

@@ -82,19 +82,19 @@ TEST(Cost, UseIsPerBatch) {
   const Counts counts{2, reads.data(), expansions.data(), edges.data()};
   const Links links = {Link{1280, 0}, Link{128, 0}, Link{128, 1}};  // seconds a line: 0.1, 1, 2
   const Costs costs({2, indptr.data(), 4, 256, nullptr}, links);
-  const Use row = costs.use(Kind::kFeature, Tier::kHost, counts, 1);
+  const Use row = costs.uses(Kind::kFeature, counts, 1)[kHostTier];
   EXPECT_DOUBLE_EQ(row.reads, 2);
   EXPECT_DOUBLE_EQ(row.bytes, 512);
   EXPECT_DOUBLE_EQ(row.lines, 4);
   EXPECT_DOUBLE_EQ(row.seconds, 8);
-  const Use list = costs.use(Kind::kTopology, Tier::kPeer, counts, 1);
+  const Use list = costs.uses(Kind::kTopology, counts, 1)[static_cast<std::size_t>(Tier::kPeer)];
   EXPECT_DOUBLE_EQ(list.reads, 1);
   EXPECT_DOUBLE_EQ(list.bytes, 8 + 8);
   EXPECT_DOUBLE_EQ(list.lines, 1 + (1 + 4 / 128.0));
   const Costs::Saved saved = costs.saved(Kind::kFeature, counts, 1);
   EXPECT_DOUBLE_EQ(saved.host_to_peer, 4);
   EXPECT_DOUBLE_EQ(saved.peer_to_local, 3.6);
-  EXPECT_EQ(costs.use(Kind::kTopology, Tier::kHost, counts, 0).seconds, 0);
+  EXPECT_EQ(costs.uses(Kind::kTopology, counts, 0)[kHostTier].seconds, 0);
 }
 
 // In host memory 400 bytes that begin at multiples of 16, in a slab 96 bytes at multiples of 32; then lengths of their
@@ -105,14 +105,14 @@ TEST(Cost, HostRowsOfAnotherLength) {
   const Counts counts{2, reads.data(), reads.data(), edges.data()};
   GraphSizes sizes{2, nullptr, 4, 96, nullptr, 400};
   const auto lines = [&](Tier tier) {
-    return Costs(sizes, measured_links()).use(Kind::kFeature, tier, counts, 1).lines;
+    return Costs(sizes, measured_links()).uses(Kind::kFeature, counts, 1)[static_cast<std::size_t>(tier)].lines;
   };
   EXPECT_DOUBLE_EQ(lines(Tier::kHost), 2 * counted_lines(400, 16));
   EXPECT_DOUBLE_EQ(lines(Tier::kPeer), 2 * counted_lines(96, 32));
   EXPECT_EQ(Costs(sizes, measured_links()).stored_bytes(Kind::kFeature, 1), 96);
   sizes.each_host_row_bytes = host_bytes.data();
   EXPECT_DOUBLE_EQ(lines(Tier::kHost), 2 * counted_lines(40, 4));
-  EXPECT_DOUBLE_EQ(Costs(sizes, measured_links()).use(Kind::kFeature, Tier::kHost, counts, 1).bytes, 80);
+  EXPECT_DOUBLE_EQ(Costs(sizes, measured_links()).uses(Kind::kFeature, counts, 1)[kHostTier].bytes, 80);
   EXPECT_DOUBLE_EQ(lines(Tier::kLocal), 2 * counted_lines(96, 32));
 }
 

@@ -56,7 +56,7 @@ TEST_P(HostRowsFile, CountsTheBytesItReads) {
 
 TEST_P(HostRowsFile, SaysWhatEachRowTakes) {
   const HostRows rows = HostRows::open(file_, shape());
-  const std::vector<uint32_t> each = rows.stored_bytes_of_each();
+  const auto each = rows.stored_bytes_of_each();
   ASSERT_EQ(each.size(), static_cast<std::size_t>(kNumRows));
   for (int64_t id = 0; id < kNumRows; ++id) {
     ASSERT_EQ(rows.stored_bytes(std::vector<int64_t>{id}), each[static_cast<std::size_t>(id)]);
@@ -68,7 +68,7 @@ TEST_P(HostRowsFile, SaysWhatEachRowTakes) {
   const ibp::Profile sparse = ibp::fit(empty, {.codec = "sparse"}).profile;
   const HostRows slots(ibp::encode(empty, sparse, {.layout = ibp::LayoutChoice::kSlots, .slot_bytes = 16}));
   EXPECT_EQ(slots.stored_bytes_of_any(), 16);
-  EXPECT_EQ(slots.stored_bytes_of_each(), std::vector<uint32_t>(kNumRows, 16));
+  EXPECT_EQ(slots.stored_bytes_of_each(), base::UninitializedVector<uint32_t>(kNumRows, 16u));
 }
 
 TEST_P(HostRowsFile, RefusesRowsOfAnotherShape) {

@@ -122,7 +122,7 @@ TEST(Hotness, ReturnsTellWhatTheBatchesBeforeHold) {
     const Costs costs(sizes, {{{1e12, 0}, {1e11, 0}, {1e10, 0}}});
     double promised = 0, by_the_mean = 0, found = 0;
     for (int64_t node = 0; node < kManyNodes; ++node) {
-      promised += costs.use(Kind::kFeature, Tier::kRecent, counts, node).reads;
+      promised += costs.uses(Kind::kFeature, counts, node)[static_cast<std::size_t>(Tier::kRecent)].reads;
       const double rate = mean_reads(Kind::kFeature, counts, node);
       by_the_mean += rate * (1 - std::pow(1 - rate, window));
       int last = -kTried;

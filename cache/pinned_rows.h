@@ -27,8 +27,8 @@ class PinnedRows {
   FeatureRows in_place_of(FeatureRows rows) const;
 
  private:
-  void copy_coded(const HostRows& rows);
-  void copy_raw(const FeatureRows& rows);
+  void copy_coded(const HostRows& rows, std::size_t bytes);
+  void copy_raw(const FeatureRows& rows, std::size_t bytes);
 
   bool coded_;
   int64_t num_rows_, stride_bytes_ = 0;

@@ -1,10 +1,10 @@
 #include "sampler/gpu_graph.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/check.h"
 #include "base/device.h"
-#include "base/parallel_copy.h"
 #include "base/process.h"
 #include "base/staged_copy.h"
 
@@ -16,9 +16,18 @@ using base::cuda_check;
 constexpr std::size_t kPieceBytes = std::size_t{64} << 20;  // on their way to a GPU
 
 base::PinnedBytes pinned_copy(const void* from, std::size_t bytes) {
-  base::PinnedBytes to(bytes);
-  base::parallel_copy(to.data(), from, bytes);
-  return to;
+  return {bytes, [from](std::byte* to, std::size_t first, std::size_t count) {
+            std::memcpy(to, static_cast<const std::byte*>(from) + first, count);
+          }};
+}
+
+// With all threads.
+void parallel_copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+  constexpr std::size_t kChunk = std::size_t{1} << 22;
+#pragma omp parallel for schedule(dynamic)
+  for (std::size_t first = 0; first < bytes; first += kChunk) {
+    std::memcpy(to + first, from + first, std::min(kChunk, bytes - first));
+  }
 }
 
 base::DeviceBytes device_copy(const void* from, std::size_t bytes, const char* what) {
@@ -26,7 +35,7 @@ base::DeviceBytes device_copy(const void* from, std::size_t bytes, const char* w
   base::StagedCopy copy(std::min(bytes, kPieceBytes), what);
   for (std::size_t first = 0; first < bytes; first += kPieceBytes) {
     const std::size_t piece = std::min(kPieceBytes, bytes - first);
-    base::parallel_copy(copy.next(), static_cast<const std::byte*>(from) + first, piece);
+    parallel_copy(copy.next(), static_cast<const std::byte*>(from) + first, piece);
     copy.copy_to(to.data() + first, piece);
   }
   copy.finish();

@@ -7,7 +7,6 @@
 namespace cohort::cache {
 namespace {
 
-constexpr int64_t kFewItems = 4096;       // not worth waking threads for
 constexpr int64_t kEnoughNodes = 1000;    // that were counted a number of times, to estimate from
 constexpr std::size_t kMaxCount = 64;     // above which counts are good estimates
 constexpr int64_t kPackedAlignBytes = 4;  // rows of their own length lie at multiples of this

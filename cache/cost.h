@@ -14,6 +14,7 @@
 namespace cohort::cache {
 
 inline constexpr double kLineBytes = 128;
+inline constexpr int64_t kFewItems = 4096;  // for a loop over items: not worth waking threads for
 
 // Where rows and lists are read from; kRecent: the batches before, as far as they are still in GPU memory (rows only).
 enum class Tier : int { kLocal = 0, kPeer = 1, kHost = 2, kRecent = 3 };

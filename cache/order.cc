@@ -6,10 +6,11 @@
 #include <parallel/algorithm>
 #include <vector>
 
+#include "cache/cost.h"
+
 namespace cohort::cache {
 namespace {
 
-constexpr int64_t kFewItems = 4096;         // not worth waking threads for
 constexpr int64_t kChunk = 1 << 16;         // of nodes, that one thread takes
 constexpr uint32_t kFirstKey = 0x80000000;  // of densities of at least 0; those below have lesser ones
 constexpr uint32_t kKeyOfZero = UINT32_MAX;

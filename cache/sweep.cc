@@ -124,7 +124,7 @@ class Sweep {
     rows.nodes.assign(nodes.begin(), nodes.begin() + count);
     rows.owners.resize(static_cast<std::size_t>(count));
     Holders& holders = holders_[at(kRows)];
-#pragma omp parallel for
+#pragma omp parallel for if (count > kFewItems)
     for (int64_t i = 0; i < count; ++i) {
       const int64_t node = nodes[static_cast<std::size_t>(i)];
       rows.owners[static_cast<std::size_t>(i)] = static_cast<uint16_t>(i % members_.size());
@@ -141,7 +141,7 @@ class Sweep {
       return costs_.stored_bytes(Kind::kFeature, nodes[static_cast<std::size_t>(i)]);
     };
     std::vector<int64_t> chunks(static_cast<std::size_t>(num_chunks));
-#pragma omp parallel for schedule(dynamic)
+#pragma omp parallel for schedule(dynamic) if (num_chunks > 1)
     for (int64_t chunk = 0; chunk < num_chunks; ++chunk) {
       int64_t& sum = chunks[static_cast<std::size_t>(chunk)];
       for (int64_t i = chunk * kChunk; i < std::min(num_nodes, (chunk + 1) * kChunk); ++i) sum += bytes_of(i);

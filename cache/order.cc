@@ -1,9 +1,12 @@
 #include "cache/order.h"
 
+#include <omp.h>
+
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <numeric>
-#include <parallel/algorithm>
+#include <utility>
 #include <vector>
 
 #include "cache/cost.h"
@@ -24,8 +27,40 @@ uint64_t key_of(uint32_t density_key, int64_t node) {
   return uint64_t{density_key} << 32 | static_cast<uint64_t>(node);
 }
 
+// A pass of a radix sort: by kDigitBits from `shift` on, equal ones in the order in which they come.
+constexpr int kDigitBits = 11;
+void sort_by_digit(const Keys& from, Keys& to, int shift) {
+  constexpr std::size_t kDigits = std::size_t{1} << kDigitBits;
+  const auto digit_of = [shift](uint64_t key) { return key >> shift & (kDigits - 1); };
+  const auto num_parts = static_cast<std::size_t>(omp_get_max_threads());
+  const auto first_of = [&](std::size_t part) { return from.size() * part / num_parts; };
+  std::vector<std::array<std::size_t, kDigits>> begins(num_parts);
+#pragma omp parallel for schedule(static)
+  for (std::size_t part = 0; part < num_parts; ++part) {
+    for (std::size_t i = first_of(part); i < first_of(part + 1); ++i) ++begins[part][digit_of(from[i])];
+  }
+  std::size_t begin = 0;
+  for (std::size_t digit = 0; digit < kDigits; ++digit) {
+    for (auto& of_part : begins) begin += std::exchange(of_part[digit], begin);
+  }
+#pragma omp parallel for schedule(static)
+  for (std::size_t part = 0; part < num_parts; ++part) {
+    for (std::size_t i = first_of(part); i < first_of(part + 1); ++i) to[begins[part][digit_of(from[i])]++] = from[i];
+  }
+}
+
+// Of keys in the order of their nodes. Densities are few where rows are read as often and as long as others: what
+// compares them takes five times as long.
 Order sorted(Keys keys) {
-  __gnu_parallel::sort(keys.begin(), keys.end());
+  if (std::ssize(keys) <= kFewItems) {
+    std::sort(keys.begin(), keys.end());
+  } else {
+    Keys other(keys.size());
+    for (int shift = 32; shift < 64; shift += kDigitBits) {
+      sort_by_digit(keys, other, shift);
+      keys.swap(other);
+    }
+  }
   const auto size = static_cast<int64_t>(keys.size());
   Order order{base::UninitializedVector<uint32_t>(keys.size()), base::UninitializedVector<float>(keys.size())};
 #pragma omp parallel for schedule(static) if (size > kFewItems)
@@ -68,14 +103,9 @@ uint32_t last_key_of(const base::UninitializedVector<uint32_t>& keys, int64_t mo
   return kKeyOfZero;
 }
 
-}  // namespace
-
-Order order_by(int64_t num_nodes, int64_t most, const std::function<float(int64_t)>& density) {
-  base::UninitializedVector<uint32_t> of_node(static_cast<std::size_t>(num_nodes));
-  for_chunks(num_nodes, [&](std::size_t, int64_t first, int64_t last) {
-    for (int64_t node = first; node < last; ++node) of_node[static_cast<std::size_t>(node)] = key_of(density(node));
-  });
-  const uint32_t last_key = most < num_nodes ? last_key_of(of_node, most) : kKeyOfZero;
+// Nodes with their keys, of those whose keys lie between kFirstKey and `last_key`.
+Keys keys_of(const base::UninitializedVector<uint32_t>& of_node, uint32_t last_key) {
+  const auto num_nodes = static_cast<int64_t>(of_node.size());
   const auto is_wanted = [&](int64_t node) {
     const uint32_t key = of_node[static_cast<std::size_t>(node)];
     return key >= kFirstKey && key <= last_key;
@@ -92,23 +122,35 @@ Order order_by(int64_t num_nodes, int64_t most, const std::function<float(int64_
       if (is_wanted(node)) keys[to++] = key_of(of_node[static_cast<std::size_t>(node)], node);
     }
   });
-  Order order = sorted(std::move(keys));
-  const auto size = std::min(order.nodes.size(), static_cast<std::size_t>(std::max<int64_t>(0, most)));
-  order.nodes.resize(size);
-  order.densities.resize(size);
-  return order;
+  return keys;
 }
 
-Order order_again(const Order& other, const std::function<float(int64_t)>& density) {
+}  // namespace
+
+Order order_by(int64_t num_nodes, int64_t most, const std::function<float(int64_t)>& density) {
+  base::UninitializedVector<uint32_t> of_node(static_cast<std::size_t>(num_nodes));
+  for_chunks(num_nodes, [&](std::size_t, int64_t first, int64_t last) {
+    for (int64_t node = first; node < last; ++node) of_node[static_cast<std::size_t>(node)] = key_of(density(node));
+  });
+  return sorted(keys_of(of_node, most < num_nodes ? last_key_of(of_node, most) : kKeyOfZero));
+}
+
+// In the order of the nodes, in which a density's operands lie.
+Order order_again(const Order& other, int64_t num_nodes, const std::function<float(int64_t)>& density) {
   const auto size = static_cast<int64_t>(other.nodes.size());
-  Keys keys(other.nodes.size());
+  base::UninitializedVector<uint32_t> of_node(static_cast<std::size_t>(num_nodes));
+  for_chunks(num_nodes, [&](std::size_t, int64_t first, int64_t last) {
+    std::fill(of_node.begin() + first, of_node.begin() + last, 0u);
+  });
 #pragma omp parallel for schedule(static) if (size > kFewItems)
-  for (int64_t i = 0; i < size; ++i) {
-    const uint32_t node = other.nodes[static_cast<std::size_t>(i)];
-    keys[static_cast<std::size_t>(i)] = key_of(key_of(density(node)), node);
-  }
-  std::erase_if(keys, [](uint64_t key) { return key >> 32 < kFirstKey || key >> 32 == kKeyOfZero; });
-  return sorted(std::move(keys));
+  for (int64_t i = 0; i < size; ++i) of_node[other.nodes[static_cast<std::size_t>(i)]] = 1;
+  for_chunks(num_nodes, [&](std::size_t, int64_t first, int64_t last) {
+    for (int64_t node = first; node < last; ++node) {
+      uint32_t& key = of_node[static_cast<std::size_t>(node)];
+      if (key) key = key_of(density(node));
+    }
+  });
+  return sorted(keys_of(of_node, kKeyOfZero - 1));
 }
 
 }  // namespace cohort::cache

@@ -125,7 +125,7 @@ Orders::Orders(const Costs& costs, const IndexCost& index, const Members& member
     const int num_orders = members.size() == 1 ? 0 : members.shared_counts ? 1 : members.size();
     for (int member = 0; member < num_orders; ++member) {
       const Counts& counts = members.counts[static_cast<std::size_t>(member)];
-      replicas_[at(kind)].push_back(order_again(first_[at(kind)], [&](int64_t node) {
+      replicas_[at(kind)].push_back(order_again(first_[at(kind)], costs.num_items(kind), [&](int64_t node) {
         return static_cast<float>(costs.saved(kind, counts, node).peer_to_local /
                                   static_cast<double>(costs.stored_bytes(kind, node)));
       }));

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import tempfile
 from pathlib import Path
 
@@ -9,6 +10,9 @@ import pytest
 
 # torch here and samplers beside it share few cores; see base/programs.py.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+# A shell that starts the tests in the background may have it ignored; programs that they start would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

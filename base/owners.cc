@@ -1,7 +1,5 @@
 #include "base/owners.h"
 
-#include <algorithm>
-
 #include "base/check.h"
 #include "base/pinned_memory.h"
 
@@ -65,7 +63,7 @@ void copy_to_gpu(void* to, const void* from, std::size_t bytes, const char* what
   cuda_check(cudaStreamSynchronize(cudaStreamLegacy), what);
 }
 
-PinnedBytes::PinnedBytes(std::size_t bytes) : bytes_(bytes), piece_bytes_(bytes) {
+PinnedBytes::PinnedBytes(std::size_t bytes) : bytes_(bytes) {
   if (bytes == 0) return;
   data_ = map_host_memory(bytes);
   touch_and_lock({data_, bytes}, {});
@@ -75,36 +73,10 @@ PinnedBytes::PinnedBytes(std::size_t bytes) : bytes_(bytes), piece_bytes_(bytes)
   check_locked(status, bytes);
 }
 
-PinnedBytes::PinnedBytes(std::size_t bytes,
-                         const std::function<void(std::byte* to, std::size_t first, std::size_t bytes)>& write)
-    : bytes_(bytes), piece_bytes_(kWrittenPieceBytes) {
-  if (bytes == 0) return;
-  data_ = map_host_memory(bytes);
-  const auto write_part = [&](PinnedRange part) {
-    write(part.data, static_cast<std::size_t>(part.data - data_), part.bytes);
-  };
-  PinnedRange before{data_, 0};  // written, and not locked yet
-  do {
-    std::byte* begin = before.data + before.bytes;
-    const PinnedRange piece{begin, std::min(piece_bytes_, static_cast<std::size_t>(data_ + bytes - begin))};
-    const cudaError_t status = write_and_lock(piece, write_part, before);
-    if (status != cudaSuccess) {
-      unlock(static_cast<std::size_t>(before.data - data_));
-      unmap_host_memory(data_, bytes);
-      check_locked(status, bytes);
-    }
-    before = piece;
-  } while (before.bytes > 0);
-}
-
 PinnedBytes::~PinnedBytes() {
   if (!data_) return;
-  unlock(bytes_);
+  cudaHostUnregister(data_);
   unmap_host_memory(data_, bytes_);
-}
-
-void PinnedBytes::unlock(std::size_t bytes) {
-  for (std::size_t first = 0; first < bytes; first += piece_bytes_) cudaHostUnregister(data_ + first);
 }
 
 }  // namespace cohort::base

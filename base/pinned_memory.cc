@@ -26,9 +26,9 @@ void release_pages(std::byte* data, std::size_t bytes) {
   }
 }
 
-cudaError_t write_and_lock(PinnedRange range, const std::function<void(PinnedRange)>& write, PinnedRange lock) {
-  constexpr std::size_t kSliceBytes = std::size_t{2} << 20;
-  const std::size_t num_slices = (range.bytes + kSliceBytes - 1) / kSliceBytes;
+cudaError_t touch_and_lock(PinnedRange touch, PinnedRange lock) {
+  constexpr std::size_t kPageBytes = 4096, kSliceBytes = std::size_t{2} << 20;
+  const std::size_t num_slices = (touch.bytes + kSliceBytes - 1) / kSliceBytes;
   cudaError_t status = cudaSuccess;
 #pragma omp parallel if (num_slices > 1)
   {
@@ -36,19 +36,11 @@ cudaError_t write_and_lock(PinnedRange range, const std::function<void(PinnedRan
     if (lock.bytes) status = cudaHostRegister(lock.data, lock.bytes, cudaHostRegisterMapped | cudaHostRegisterPortable);
 #pragma omp for schedule(dynamic)
     for (std::size_t slice = 0; slice < num_slices; ++slice) {
-      const std::size_t first = slice * kSliceBytes;
-      write({range.data + first, std::min(kSliceBytes, range.bytes - first)});
+      const std::size_t end = std::min((slice + 1) * kSliceBytes, touch.bytes);
+      for (std::size_t at = slice * kSliceBytes; at < end; at += kPageBytes) touch.data[at] = std::byte{0};
     }
   }
   return status;
-}
-
-cudaError_t touch_and_lock(PinnedRange touch, PinnedRange lock) {
-  constexpr std::size_t kPageBytes = 4096;
-  const auto touch_pages = [](PinnedRange part) {
-    for (std::size_t at = 0; at < part.bytes; at += kPageBytes) part.data[at] = std::byte{0};
-  };
-  return write_and_lock(touch, touch_pages, lock);
 }
 
 void check_locked(cudaError_t status, std::size_t bytes) {

@@ -5,7 +5,6 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
-#include <functional>
 
 namespace cohort::base {
 
@@ -20,10 +19,8 @@ struct PinnedRange {
   std::size_t bytes = 0;
 };
 
-// Calls write() for parts of `range` of 2 MiB or less with all OpenMP threads, while the calling one page-locks `lock`
-// for every GPU; either may be empty. What the locking returned.
-cudaError_t write_and_lock(PinnedRange range, const std::function<void(PinnedRange)>& write, PinnedRange lock);
-// The same, and all that is written is what makes the pages of `touch` exist.
+// Makes the pages of `touch` exist, with all OpenMP threads, while the calling one page-locks `lock` for every GPU;
+// either may be empty. What the locking returned.
 cudaError_t touch_and_lock(PinnedRange touch, PinnedRange lock);
 
 // Throws Error when locking `bytes` failed.

@@ -151,6 +151,7 @@ FeatureFetch::FeatureFetch(std::shared_ptr<const PinnedRows> host, int64_t row_b
       tallies_(sizeof(Counters)),
       seen_(sizeof(Counters)),
       share_(settings.num_sms, row_bytes, settings.host_bytes_per_second, {}) {
+  host_->open_to_gpu();
   if (settings_.num_sms == 0) settings_.num_sms = kDefaultFetchSms;
   if (host_->coded()) host_table_ = std::make_unique<ibp::DeviceTable>(host_->encoded());
   const ibp::Profile profile = host_->coded() ? host_->encoded().profile : ibp::raw_profile(row_bytes);

@@ -69,7 +69,7 @@ class FeatureFetch {
 
  private:
   bool has(Tier tier) const;  // whether any row may come from there
-  bool orders_host_rows() const { return settings_.order_host_rows && has(Tier::kHost); }
+  bool orders_host_rows() const { return settings_.order_host_rows && !host_->in_any_order() && has(Tier::kHost); }
   void split(const int64_t* nodes, int64_t count, cudaStream_t stream);
   void order_host_rows(int64_t count, cudaStream_t stream);
   void gather(Tier tier, std::byte* out, int num_sms, cudaStream_t stream);

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/parallel_copy.h"
 
 namespace cohort::cache {
 namespace {
@@ -25,12 +26,12 @@ int64_t PinnedRows::bytes_of(const FeatureRows& rows, bool coded) {
 
 PinnedRows::PinnedRows(const FeatureRows& rows, bool coded) : coded_(coded), num_rows_(rows.shape.num_rows) {
   base::require(coded ? rows.encoded != nullptr : rows.raw || rows.encoded || rows.row_bytes == 0, "rows to pin");
-  const auto bytes = static_cast<std::size_t>(bytes_of(rows, coded));
+  memory_ = base::HostTable(static_cast<std::size_t>(bytes_of(rows, coded)));
   if (coded) {
-    copy_coded(*rows.encoded, bytes);
+    copy_coded(*rows.encoded);
   } else {
     stride_bytes_ = stride_of(rows);
-    copy_raw(rows, bytes);
+    copy_raw(rows);
   }
 }
 
@@ -52,29 +53,24 @@ FeatureRows PinnedRows::in_place_of(FeatureRows rows) const {
   return rows;
 }
 
-void PinnedRows::copy_coded(const HostRows& rows, std::size_t bytes) {
+void PinnedRows::copy_coded(const HostRows& rows) {
   encoded_ = rows.encoded();  // its keepers keep the directory
-  const ibp::EncodedRef from = encoded_.ref;
-  const auto overflow_at = static_cast<std::size_t>(round_up(from.data_bytes, kRegionAlign));
-  memory_ = base::PinnedBytes(bytes, [&](std::byte* to, std::size_t first, std::size_t count) {
-    const std::size_t end = first + count, data_end = std::min<std::size_t>(end, from.data_bytes);
-    if (first < data_end) std::memcpy(to, from.data + first, data_end - first);
-    const std::size_t overflow = std::max(first, overflow_at);
-    if (overflow < end) std::memcpy(to + (overflow - first), from.overflow + (overflow - overflow_at), end - overflow);
-  });
-  encoded_.ref.data = memory_.data();
-  if (from.overflow_bytes > 0) encoded_.ref.overflow = memory_.data() + overflow_at;
+  ibp::EncodedRef& ref = encoded_.ref;
+  const auto data_bytes = static_cast<std::size_t>(ref.data_bytes);
+  base::parallel_copy(memory_.data(), ref.data, data_bytes);
+  ref.data = memory_.data();
+  if (ref.overflow_bytes == 0) return;
+  std::byte* overflow = memory_.data() + round_up(ref.data_bytes, kRegionAlign);
+  base::parallel_copy(overflow, ref.overflow, static_cast<std::size_t>(ref.overflow_bytes));
+  ref.overflow = overflow;
 }
 
-void PinnedRows::copy_raw(const FeatureRows& rows, std::size_t bytes) {
-  if (rows.raw && stride_bytes_ == rows.row_bytes) {
-    memory_ = base::PinnedBytes(
-        bytes, [&](std::byte* to, std::size_t first, std::size_t count) { std::memcpy(to, rows.raw + first, count); });
-    return;
+void PinnedRows::copy_raw(const FeatureRows& rows) {
+  if (memory_.bytes() == 0) return;  // no features, or none that are fetched
+  if (stride_bytes_ == rows.row_bytes) {
+    if (!rows.raw) return rows.encoded->decode(memory_.data());
+    return base::parallel_copy(memory_.data(), rows.raw, memory_.bytes());
   }
-  memory_ = base::PinnedBytes(bytes);
-  if (bytes == 0) return;  // no features, or none that are fetched
-  if (stride_bytes_ == rows.row_bytes) return rows.encoded->decode(memory_.data());
   constexpr int64_t kChunkRows = 1 << 16;
   const auto row_bytes = static_cast<std::size_t>(rows.row_bytes);
   std::vector<int64_t> ids(kChunkRows);

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "base/owners.h"
+#include "base/host_table.h"
 #include "cache/slab_rows.h"
 #include "ibp/gpu.h"
 
@@ -23,16 +23,18 @@ class PinnedRows {
   uint32_t step_bytes() const;  // every row begins at a multiple of this; divides 128
   int64_t num_rows() const { return num_rows_; }
   int64_t bytes() const { return static_cast<int64_t>(memory_.bytes()); }
+  bool in_any_order() const { return memory_.in_any_order(); }  // whether GPUs read rows so as fast as by address
+  void open_to_gpu() const { memory_.open_to_gpu(); }           // before kernels of the current GPU read them
   // The same rows, read from here as far as they are here: large pages are faster to read in any order than files.
   FeatureRows in_place_of(FeatureRows rows) const;
 
  private:
-  void copy_coded(const HostRows& rows, std::size_t bytes);
-  void copy_raw(const FeatureRows& rows, std::size_t bytes);
+  void copy_coded(const HostRows& rows);
+  void copy_raw(const FeatureRows& rows);
 
   bool coded_;
   int64_t num_rows_, stride_bytes_ = 0;
-  base::PinnedBytes memory_;
+  base::HostTable memory_;
   ibp::EncodedRows encoded_;
 };
 

@@ -101,7 +101,7 @@ DeviceTable::DeviceTable(const EncodedRows& encoded, Place place) : profile_(enc
 DeviceTable::DeviceTable(const EncodedRows& encoded) : profile_(encoded.profile), keepers_(encoded.keepers) {
   copy_directory(encoded.ref);
   if (encoded.ref.num_rows == 0) return;
-  on_host_ = readable_memory_at(encoded.ref.data) == cudaMemoryTypeHost;
+  on_host_ = readable_memory_at(encoded.ref.data) != cudaMemoryTypeDevice;
   if (reinterpret_cast<uintptr_t>(encoded.ref.data) % 16 != 0) {
     throw Error({"DeviceTable: rows", "an address that is a multiple of 16", "another", ""});
   }

@@ -1,10 +1,10 @@
 #include "sampler/gpu_graph.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/check.h"
 #include "base/device.h"
+#include "base/parallel_copy.h"
 #include "base/process.h"
 #include "base/staged_copy.h"
 
@@ -15,19 +15,10 @@ using base::cuda_check;
 
 constexpr std::size_t kPieceBytes = std::size_t{64} << 20;  // on their way to a GPU
 
-base::PinnedBytes pinned_copy(const void* from, std::size_t bytes) {
-  return {bytes, [from](std::byte* to, std::size_t first, std::size_t count) {
-            std::memcpy(to, static_cast<const std::byte*>(from) + first, count);
-          }};
-}
-
-// With all threads.
-void parallel_copy(std::byte* to, const std::byte* from, std::size_t bytes) {
-  constexpr std::size_t kChunk = std::size_t{1} << 22;
-#pragma omp parallel for schedule(dynamic)
-  for (std::size_t first = 0; first < bytes; first += kChunk) {
-    std::memcpy(to + first, from + first, std::min(kChunk, bytes - first));
-  }
+base::HostTable host_copy(const void* from, std::size_t bytes) {
+  base::HostTable to(bytes);
+  base::parallel_copy(to.data(), from, bytes);
+  return to;
 }
 
 base::DeviceBytes device_copy(const void* from, std::size_t bytes, const char* what) {
@@ -35,7 +26,7 @@ base::DeviceBytes device_copy(const void* from, std::size_t bytes, const char* w
   base::StagedCopy copy(std::min(bytes, kPieceBytes), what);
   for (std::size_t first = 0; first < bytes; first += kPieceBytes) {
     const std::size_t piece = std::min(kPieceBytes, bytes - first);
-    parallel_copy(copy.next(), static_cast<const std::byte*>(from) + first, piece);
+    base::parallel_copy(copy.next(), static_cast<const std::byte*>(from) + first, piece);
     copy.copy_to(to.data() + first, piece);
   }
   copy.finish();
@@ -113,16 +104,21 @@ int64_t PinnedGraph::bytes_of(const GraphView& graph, bool with_topology) {
 PinnedGraph::PinnedGraph(const GraphView& graph, bool with_topology) {
   check_host_memory(bytes_of(graph, with_topology));
   if (with_topology) {
-    indptr_ = pinned_copy(graph.indptr, indptr_bytes(graph));
-    indices_ = pinned_copy(graph.indices, indices_bytes(graph));
-    if (graph.edge_weights) edge_weights_ = pinned_copy(graph.edge_weights, weight_bytes(graph));
+    indptr_ = host_copy(graph.indptr, indptr_bytes(graph));
+    indices_ = host_copy(graph.indices, indices_bytes(graph));
+    if (graph.edge_weights) edge_weights_ = host_copy(graph.edge_weights, weight_bytes(graph));
   }
   rows_ = std::make_shared<cache::PinnedRows>(rows_to_pin(graph), pins_coded_rows(graph));
+}
+
+void PinnedGraph::open_topology_to_gpu() const {
+  for (const base::HostTable* table : {&indptr_, &indices_, &edge_weights_}) table->open_to_gpu();
 }
 
 GraphOnGpu::GraphOnGpu(const GraphView& graph, std::shared_ptr<const PinnedGraph> pinned)
     : pinned_(std::move(pinned)), label_bytes_(graph.label_bytes) {
   const bool in_gpu = pinned_->indptr() == nullptr;
+  pinned_->open_topology_to_gpu();
   if (in_gpu) {
     indptr_ = device_copy(graph.indptr, indptr_bytes(graph), "copy indptr to the GPU");
     indices_ = device_copy(graph.indices, indices_bytes(graph), "copy indices to the GPU");

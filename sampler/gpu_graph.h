@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "base/host_table.h"
 #include "base/owners.h"
 #include "cache/pinned_rows.h"
 #include "sampler/backend.h"
@@ -26,13 +27,14 @@ class PinnedGraph {
   // host memory before it allocates.
   PinnedGraph(const GraphView& graph, bool with_topology);
   const std::shared_ptr<const cache::PinnedRows>& rows() const { return rows_; }
+  void open_topology_to_gpu() const;                                      // before kernels of the current GPU read it
   const std::byte* indptr() const { return indptr_.data(); }              // int64 [num_nodes + 1]
   const std::byte* indices() const { return indices_.data(); }            // int32 or int64 [num_edges]
   const std::byte* edge_weights() const { return edge_weights_.data(); }  // float32 [num_edges], where there are any
 
  private:
   std::shared_ptr<const cache::PinnedRows> rows_;
-  base::PinnedBytes indptr_, indices_, edge_weights_;
+  base::HostTable indptr_, indices_, edge_weights_;
 };
 
 class GraphOnGpu {

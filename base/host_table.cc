@@ -1,0 +1,45 @@
+#include "base/host_table.h"
+
+#include "base/check.h"
+
+namespace cohort::base {
+namespace {
+
+// Not so on Windows' Linux, and on some virtual GPUs. Managed memory is of one kind for all GPUs of a process.
+bool gpus_read_managed_memory() {
+  int num_gpus = 0;
+  cuda_check(cudaGetDeviceCount(&num_gpus), "count GPUs");
+  for (int gpu = 0; gpu < num_gpus; ++gpu) {
+    int reads = 0;
+    cuda_check(cudaDeviceGetAttribute(&reads, cudaDevAttrConcurrentManagedAccess, gpu), "ask for managed memory");
+    if (!reads) return false;
+  }
+  return true;
+}
+
+void advise(void* data, std::size_t bytes, cudaMemoryAdvise advice, cudaMemLocation where) {
+  cuda_check(cudaMemAdvise(data, bytes, advice, where), "keep a table in host memory");
+}
+
+}  // namespace
+
+HostTable::HostTable(std::size_t bytes) : bytes_(bytes) {
+  if (bytes == 0) return;
+  if (!gpus_read_managed_memory()) {
+    pinned_ = PinnedBytes(bytes);
+    return;
+  }
+  void* data = nullptr;
+  cuda_check(cudaMallocManaged(&data, bytes), "allocate a table in host memory");
+  managed_.reset(static_cast<std::byte*>(data));
+  advise(data, bytes, cudaMemAdviseSetPreferredLocation, {cudaMemLocationTypeHost, 0});
+}
+
+void HostTable::open_to_gpu() const {
+  if (!managed_) return;
+  int gpu = 0;
+  cuda_check(cudaGetDevice(&gpu), "ask for the current GPU");
+  advise(managed_.get(), bytes_, cudaMemAdviseSetAccessedBy, {cudaMemLocationTypeDevice, gpu});
+}
+
+}  // namespace cohort::base

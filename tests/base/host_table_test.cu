@@ -1,0 +1,81 @@
+#include "base/host_table.h"
+
+#include <gtest/gtest.h>
+
+#include "base/check.h"
+#include "base/launch.h"
+#include "base/owners.h"
+
+namespace cohort::base {
+namespace {
+
+constexpr std::size_t kBytes = (std::size_t{64} << 20) + 12348;  // ends within a page
+
+__host__ __device__ uint32_t word_at(int64_t at) { return static_cast<uint32_t>(at) * 2654435761u; }
+
+__global__ void count_wrong_kernel(const uint32_t* words, int64_t count, unsigned long long* wrong) {
+  for (int64_t i = grid_first(); i < count; i += grid_step()) {
+    if (words[i] != word_at(i)) atomicAdd(wrong, 1ull);
+  }
+}
+
+void write(const HostTable& table) {
+  auto* words = reinterpret_cast<uint32_t*>(table.data());
+  for (std::size_t at = 0; at < table.bytes() / 4; ++at) words[at] = word_at(static_cast<int64_t>(at));
+}
+
+unsigned long long count_wrong(const HostTable& table) {
+  const DeviceArray<unsigned long long> wrong(1);
+  fill_gpu(wrong.data(), 0, sizeof(unsigned long long));
+  count_wrong_kernel<<<1024, kBlockThreads>>>(reinterpret_cast<const uint32_t*>(table.data()),
+                                              static_cast<int64_t>(table.bytes() / 4), wrong.data());
+  unsigned long long found = 1;
+  cuda_check(cudaMemcpy(&found, wrong.data(), sizeof found, cudaMemcpyDeviceToHost));
+  return found;
+}
+
+// Where the GPU's driver last put it; only managed memory moves.
+int place_of(const HostTable& table) {
+  int place = 0;
+  cuda_check(cudaMemRangeGetAttribute(&place, sizeof place, cudaMemRangeAttributePreferredLocation, table.data(),
+                                      table.bytes()));
+  return place;
+}
+
+TEST(GpuHostTable, IsReadInPlace) {
+  const HostTable table(kBytes);
+  write(table);
+  table.open_to_gpu();
+  EXPECT_EQ(count_wrong(table), 0u);
+  write(table);  // it has not moved to the GPU, from where this would bring it back
+  EXPECT_EQ(count_wrong(table), 0u);
+  if (table.in_any_order()) EXPECT_EQ(place_of(table), cudaCpuDeviceId);
+}
+
+TEST(GpuHostTable, IsReadByAGpuThatItWasNotOpenedTo) {
+  const HostTable table(kBytes);
+  write(table);
+  EXPECT_EQ(count_wrong(table), 0u);
+}
+
+TEST(GpuHostTable, OfNoBytesIsNoMemory) {
+  const HostTable table(0);
+  table.open_to_gpu();
+  EXPECT_EQ(table.data(), nullptr);
+}
+
+TEST(GpuHostTable, IsGivenBack) {
+  const std::byte* where = nullptr;
+  {
+    HostTable table;
+    table = HostTable(kBytes);
+    write(table);
+    where = table.data();
+  }
+  cudaPointerAttributes attributes{};
+  cuda_check(cudaPointerGetAttributes(&attributes, where));
+  EXPECT_EQ(attributes.type, cudaMemoryTypeUnregistered);
+}
+
+}  // namespace
+}  // namespace cohort::base

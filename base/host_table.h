@@ -1,8 +1,9 @@
 // A large table in host memory that kernels of every GPU read in place.
 //
-// Where the GPUs can, it is memory that the driver manages and keeps on the host: GPUs translate its addresses by pages
-// of 2 MiB, those of page-locked memory by 4 KiB, however it came to be. With rows of 512 bytes far from each other an
-// H200 reads 51 GB/s of the one in any order, of the other 15, and 38 by address (tens of GB; docs/performance.md).
+// Where the GPUs can, it is memory that the driver manages and keeps on the host: GPUs translate its addresses by large
+// pages, those of page-locked memory 64 KiB at a time, however it came to be. Rows of 512 bytes far from each other in
+// tens of GB are read by an H200 at 51 GB/s from the one, in any order, and at 15 from the other, 38 by address
+// (docs/performance.md).
 #pragma once
 
 #include <cstddef>
@@ -20,9 +21,7 @@ class HostTable {
 
   std::byte* data() const noexcept { return managed_ ? managed_.get() : pinned_.data(); }
   std::size_t bytes() const noexcept { return bytes_; }
-  // Whether places in any order are read as fast as in order.
-  bool in_any_order() const noexcept { return managed_ != nullptr; }
-  // To be called when it is written, before kernels of the current GPU read it; else they fault at each page first.
+  // To be called when it is written, before kernels of the current GPU read it; else they fault on its pages first.
   void open_to_gpu() const;
 
  private:

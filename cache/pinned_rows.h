@@ -23,8 +23,7 @@ class PinnedRows {
   uint32_t step_bytes() const;  // every row begins at a multiple of this; divides 128
   int64_t num_rows() const { return num_rows_; }
   int64_t bytes() const { return static_cast<int64_t>(memory_.bytes()); }
-  bool in_any_order() const { return memory_.in_any_order(); }  // whether GPUs read rows so as fast as by address
-  void open_to_gpu() const { memory_.open_to_gpu(); }           // before kernels of the current GPU read them
+  void open_to_gpu() const { memory_.open_to_gpu(); }  // before kernels of the current GPU read them
   // The same rows, read from here as far as they are here: large pages are faster to read in any order than files.
   FeatureRows in_place_of(FeatureRows rows) const;
 

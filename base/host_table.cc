@@ -17,7 +17,14 @@ bool gpus_read_managed_memory() {
   return true;
 }
 
-void advise(void* data, std::size_t bytes, cudaMemoryAdvise advice, cudaMemLocation where) {
+// `place`: a GPU, or cudaCpuDeviceId.
+void advise(void* data, std::size_t bytes, cudaMemoryAdvise advice, int place) {
+#if CUDART_VERSION >= 13000
+  const bool on_host = place == cudaCpuDeviceId;
+  const cudaMemLocation where{on_host ? cudaMemLocationTypeHost : cudaMemLocationTypeDevice, on_host ? 0 : place};
+#else
+  const int where = place;
+#endif
   cuda_check(cudaMemAdvise(data, bytes, advice, where), "keep a table in host memory");
 }
 
@@ -32,14 +39,14 @@ HostTable::HostTable(std::size_t bytes) : bytes_(bytes) {
   void* data = nullptr;
   cuda_check(cudaMallocManaged(&data, bytes), "allocate a table in host memory");
   managed_.reset(static_cast<std::byte*>(data));
-  advise(data, bytes, cudaMemAdviseSetPreferredLocation, {cudaMemLocationTypeHost, 0});
+  advise(data, bytes, cudaMemAdviseSetPreferredLocation, cudaCpuDeviceId);
 }
 
 void HostTable::open_to_gpu() const {
   if (!managed_) return;
   int gpu = 0;
   cuda_check(cudaGetDevice(&gpu), "ask for the current GPU");
-  advise(managed_.get(), bytes_, cudaMemAdviseSetAccessedBy, {cudaMemLocationTypeDevice, gpu});
+  advise(managed_.get(), bytes_, cudaMemAdviseSetAccessedBy, gpu);
 }
 
 }  // namespace cohort::base

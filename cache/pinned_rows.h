@@ -24,7 +24,7 @@ class PinnedRows {
   int64_t num_rows() const { return num_rows_; }
   int64_t bytes() const { return static_cast<int64_t>(memory_.bytes()); }
   void open_to_gpu() const { memory_.open_to_gpu(); }  // before kernels of the current GPU read them
-  // The same rows, read from here as far as they are here: large pages are faster to read in any order than files.
+  // The same rows, read from here as far as they are here: memory is faster to read in any order than files.
   FeatureRows in_place_of(FeatureRows rows) const;
 
  private:

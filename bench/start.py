@@ -34,19 +34,33 @@ PIECES_LOOKED_AT = 200
 PIN_LIMIT_SECONDS = 600.0
 PINNING = "pinning host memory"  # that part of a start, as sampler/cuda_backend.cc names it
 
-# Prints the seconds in which all cores write some bytes of memory that grows by it, and the driver pins them.
+# Prints the seconds in which all cores write some bytes of memory that grows by it and that the driver manages, keeps on
+# the host and maps for the GPU, as base/host_table.cc has it.
 _PIN = """
-import os, sys, time
+import ctypes, os, sys, time
 from concurrent.futures import ThreadPoolExecutor
 import numpy, torch
-torch.cuda.init()
-memory = numpy.empty(int(sys.argv[1]), numpy.uint8)
+
+class Location(ctypes.Structure):
+    _fields_ = [("type", ctypes.c_int), ("id", ctypes.c_int)]
+
+GPU, HOST, PREFERRED_LOCATION, ACCESSED_BY, ATTACH_GLOBAL = Location(1, 0), Location(2, 0), 3, 5, 1
+torch.zeros(1, device="cuda")
+runtime = ctypes.CDLL("libcudart.so." + torch.version.cuda.split(".")[0])
+num_bytes, data = ctypes.c_size_t(int(sys.argv[1])), ctypes.c_void_p()
+
+def check(status):
+    if status:
+        sys.exit(f"CUDA error {status}")
+
 begin = time.monotonic()
+check(runtime.cudaMallocManaged(ctypes.byref(data), num_bytes, ATTACH_GLOBAL))
+check(runtime.cudaMemAdvise(data, num_bytes, PREFERRED_LOCATION, HOST))
+memory = numpy.ctypeslib.as_array(ctypes.cast(data, ctypes.POINTER(ctypes.c_uint8)), (num_bytes.value,))
 with ThreadPoolExecutor() as threads:
     list(threads.map(lambda part: part.fill(0), numpy.array_split(memory, 4 * os.cpu_count())))
-code = int(torch.cuda.cudart().cudaHostRegister(memory.ctypes.data, memory.nbytes, 0))
+check(runtime.cudaMemAdvise(data, num_bytes, ACCESSED_BY, GPU))
 print(time.monotonic() - begin)
-sys.exit(code)
 """
 
 

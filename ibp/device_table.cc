@@ -1,8 +1,7 @@
 #include <fmt/format.h>
 
-#include <cstring>
-
 #include "base/check.h"
+#include "base/parallel_copy.h"
 #include "base/pinned_reservation.h"
 #include "ibp/bits.h"
 #include "ibp/gpu.h"
@@ -83,10 +82,11 @@ DeviceTable::DeviceTable(const EncodedRows& encoded, Place place) : profile_(enc
   const std::size_t overflow_at = round_up(data_bytes, 128);
   std::byte* rows = nullptr;
   if (place == Place::kPinned) {
-    pinned_rows_ = base::PinnedBytes(overflow_at + overflow_bytes);
-    rows = pinned_rows_.data();
-    if (data_bytes) std::memcpy(rows, encoded.ref.data, data_bytes);
-    if (overflow_bytes) std::memcpy(rows + overflow_at, encoded.ref.overflow, overflow_bytes);
+    host_rows_ = base::HostTable(overflow_at + overflow_bytes);
+    rows = host_rows_.data();
+    base::parallel_copy(rows, encoded.ref.data, data_bytes);
+    base::parallel_copy(rows + overflow_at, encoded.ref.overflow, overflow_bytes);
+    host_rows_.open_to_gpu();
   } else {
     device_rows_ = base::DeviceBytes(overflow_at + overflow_bytes, "allocate encoded rows");
     rows = device_rows_.data();

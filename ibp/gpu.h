@@ -6,6 +6,7 @@
 #include <array>
 #include <memory>
 
+#include "base/host_table.h"
 #include "base/owners.h"
 #include "ibp/ibp.h"
 
@@ -42,7 +43,7 @@ class DeviceTable {
   void copy_directory(const EncodedRef& host);
   DeviceProfile profile_;
   base::DeviceBytes directory_, device_rows_;
-  base::PinnedBytes pinned_rows_;
+  base::HostTable host_rows_;
   std::vector<Keeper> keepers_;
   EncodedRef ref_;
   bool on_host_ = false;

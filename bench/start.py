@@ -34,8 +34,8 @@ PIECES_LOOKED_AT = 200
 PIN_LIMIT_SECONDS = 600.0
 PINNING = "pinning host memory"  # that part of a start, as sampler/cuda_backend.cc names it
 
-# Prints the seconds in which all cores write some bytes of memory that grows by it and that the driver manages, keeps on
-# the host and maps for the GPU, as base/host_table.cc has it.
+# Prints the seconds in which all cores write some bytes of memory that grows by it, and that the driver manages, keeps
+# on the host and maps for the GPU, as base/host_table.cc has it.
 _PIN = """
 import ctypes, os, sys, time
 from concurrent.futures import ThreadPoolExecutor

@@ -121,7 +121,7 @@ def violations(root: Path) -> list[str]:
 
 
 def test_every_edge_is_allowed():
-    assert include_edges(ROOT, "base") and link_edges(ROOT, "base") == [], "the reader of the tree found nothing"
+    assert include_edges(ROOT, "base") and link_edges(ROOT, "sampler"), "the reader of the tree found nothing"
     assert violations(ROOT) == []
 
 

@@ -66,10 +66,11 @@ find_gpu() {
   fi
 }
 
-# True when this CUDA compiler exists and knows C++20.
+# True when this CUDA compiler exists and is of a Toolkit that has all that is used: 12.5.
 is_nvcc() {
   local text
-  [[ -n $1 ]] && text=$("$1" --version 2>/dev/null) && [[ $text =~ release\ ([0-9]+) ]] && ((BASH_REMATCH[1] >= 12))
+  [[ -n $1 ]] && text=$("$1" --version 2>/dev/null) && [[ $text =~ release\ ([0-9]+)\.([0-9]+) ]] &&
+    ((100 * BASH_REMATCH[1] + BASH_REMATCH[2] >= 1205))
 }
 
 find_nvcc() {
@@ -224,7 +225,7 @@ install_cuda() {
   local cuda=$deps/cuda list text
   text=$(nvidia-smi)
   if [[ $text =~ CUDA\ Version:\ *([0-9]+) ]] && ((BASH_REMATCH[1] < 13)); then
-    say "the GPU driver supports CUDA ${BASH_REMATCH[1]} only and there is no CUDA Toolkit: install a driver >= 580, or a CUDA 12 Toolkit"
+    say "the GPU driver supports CUDA ${BASH_REMATCH[1]} only and there is no CUDA Toolkit: install a driver >= 580, or a Toolkit of CUDA 12.5 to 12.9"
     return
   fi
   mapfile -t list < <("$python" "$root/launch/setup/requirements.py" list cuda)
@@ -247,7 +248,7 @@ choose_cuda() {
   find_nvcc
   if [[ -z $nvcc && $has_gpu == yes ]]; then
     if [[ -n ${COHORT_PYTHON:-} ]]; then
-      say "there is a GPU but no nvcc >= 12 (CUDACXX, PATH, CUDA_HOME, /usr/local/cuda), and nothing is installed with COHORT_PYTHON"
+      say "there is a GPU but no nvcc >= 12.5 (CUDACXX, PATH, CUDA_HOME, /usr/local/cuda), and nothing is installed with COHORT_PYTHON"
     else
       install_cuda
       find_nvcc

@@ -50,6 +50,15 @@ def test_the_virtual_environment_gets_the_command_and_the_package(tmp_path):
     assert found.stdout.strip() == str(tmp_path / "build/python/cohort/__init__.py"), found.stderr
 
 
+@pytest.mark.parametrize(("release", "good"), [("11.8", False), ("12.4", False), ("12.5", True), ("13.0", True)])
+def test_a_cuda_compiler_is_taken_from_12_5_on(tmp_path, release, good):
+    nvcc = tmp_path / "nvcc"
+    nvcc.write_text(f"#!/bin/sh\necho 'Cuda compilation tools, release {release}, V{release}.1'\n")
+    nvcc.chmod(0o755)
+    result = run("bash", "-c", f"source {ROOT}/launch/setup/setup.sh; is_nvcc {nvcc}")
+    assert (result.returncode == 0) == good, result.stderr
+
+
 def test_missing_lists_what_is_absent_or_too_old(tmp_path):
     for name, version in (("numpy", "1.0"), ("scipy", "99.1"), ("rich", "13.0")):
         info = tmp_path / f"{name}-{version}.dist-info"

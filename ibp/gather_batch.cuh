@@ -95,7 +95,7 @@ __device__ bool decode_unusual(const Decoder& decoder, const EncodedRef& rows, c
   }
   // The last of a table whose bytes end with it.
   copy_row_warp(reinterpret_cast<const uint32_t*>(row), stage, bytes);
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // the stage's next bytes come by a bulk copy
+  order_before_bulk_copies();  // the stage's next bytes come by one
   __syncwarp();
   return decoder.decode(reinterpret_cast<const uint32_t*>(stage), bytes, out);
 }

@@ -65,6 +65,13 @@ class Stages {
   uint32_t batch_rows_;
 };
 
+// What this thread has stored in shared memory comes before the bulk copies that follow.
+__device__ inline void order_before_bulk_copies() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
 // Bulk copies: each lane asks for its row, a transaction barrier per batch says when all of them are there.
 class BulkStaging : public Stages {
  public:

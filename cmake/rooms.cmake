@@ -10,6 +10,21 @@ function(cohort_library room)
     target_sources(${room} PRIVATE ${ARG_CUDA})
   endif()
   target_link_libraries(${room} PUBLIC cohort_flags ${ARG_LINK})
+  if(COHORT_WITH_CUDA AND COHORT_TESTS AND NOT CMAKE_CUDA_ARCHITECTURES MATCHES "80")
+    cohort_compiles_for_sm80(${room} ${ARG_CUDA})
+  endif()
+endfunction()
+
+# The kernels of a room for the oldest GPUs that are supported, where the build is not for these: only to see that they
+# compile.
+function(cohort_compiles_for_sm80 room)
+  set(kernels ${ARGN})
+  list(FILTER kernels INCLUDE REGEX "[.]cu$")
+  if(kernels)
+    add_library(${room}_sm80 OBJECT ${kernels})
+    set_target_properties(${room}_sm80 PROPERTIES CUDA_ARCHITECTURES 80-real CUDA_CUBIN_COMPILATION ON)
+    target_link_libraries(${room}_sm80 PRIVATE cohort_flags)
+  endif()
 endfunction()
 
 # cohort_test(<room> HOST a_test.cc ... CUDA b_test.cu ... LINK ...): the GoogleTest program tests/<room>.

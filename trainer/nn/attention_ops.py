@@ -1,5 +1,7 @@
 """Attention over a block as a custom operator of torch, with gradients."""
 
+from typing import List  # noqa: UP035, as torch 2.5 reads no `list[int]` in an operator's signature
+
 import torch
 from torch import Tensor
 
@@ -25,7 +27,7 @@ def attend(
     loops: int,
     slope: float,
     p: float,
-    keys: list[int],
+    keys: List[int],  # noqa: UP006
     out_dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Sums of the rows of ``x`` that a target's edges bring, for each head, weighted by softmaxes of the edges' scores.
@@ -72,7 +74,7 @@ def attend_grad(
     target_scores: Tensor | None,
     indptr: Tensor,
     source: Tensor,
-    weights: list[Tensor],
+    weights: List[Tensor],  # noqa: UP006
     num_targets: int,
     loops: int,
     slope: float,

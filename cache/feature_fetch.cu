@@ -148,10 +148,12 @@ FeatureFetch::FeatureFetch(std::shared_ptr<const PinnedRows> host, int64_t row_b
     : host_(std::move(host)),
       row_bytes_(row_bytes),
       settings_(settings),
-      tallies_(sizeof(Counters)),
-      seen_(sizeof(Counters)),
       share_(settings.num_sms, row_bytes, settings.host_bytes_per_second, {}) {
   host_->open_to_gpu();
+  for (Lane& lane : lanes_) {
+    lane.tallies = base::DeviceBytes(sizeof(Counters));
+    lane.seen = base::PinnedBytes(sizeof(Counters));
+  }
   if (settings_.num_sms == 0) settings_.num_sms = kDefaultFetchSms;
   if (host_->coded()) host_table_ = std::make_unique<ibp::DeviceTable>(host_->encoded());
   const ibp::Profile profile = host_->coded() ? host_->encoded().profile : ibp::raw_profile(row_bytes);
@@ -196,49 +198,60 @@ bool FeatureFetch::has(Tier tier) const {
   return static_cast<int>(slabs_.slabs.size()) > index_of(tier);
 }
 
-void FeatureFetch::reserve(int64_t count) {
+void FeatureFetch::reserve(Lane& lane, int64_t count) {
   const auto rows = static_cast<std::size_t>(count);
   keys_.reserve(rows);
   key_positions_.reserve(rows);
   for (int tier = 0; tier < kNumTiers; ++tier) {
     if (!has(static_cast<Tier>(tier))) continue;
-    entries_[tier].reserve(rows);
-    positions_[tier].reserve(rows);
+    lane.entries[tier].reserve(rows);
+    lane.positions[tier].reserve(rows);
   }
   if (orders_host_rows()) keys_sorted_.reserve(rows);
 }
 
 void FeatureFetch::fetch(const int64_t* nodes, int64_t count, const FetchTarget& target, cudaStream_t stream) {
-  auto* counters = reinterpret_cast<Counters*>(tallies_.data());
+  base::require(num_begun_ - num_told_ < kAtOnce, "use() after each fetch");
+  const Lane& before = last();
+  Lane& lane = lanes_[num_begun_++ % kAtOnce];
+  auto* counters = reinterpret_cast<Counters*>(lane.tallies.data());
   cuda_check(cudaMemsetAsync(counters, 0, sizeof(Counters), stream), "clear counters");
   cuda_check(cudaMemsetAsync(&counters->damaged, 0xff, sizeof counters->damaged, stream), "clear counters");
-  recent_ = recent_rows_.turn_to(target.slot, {target.nodes, target.rows, count});
+  lane.recent = recent_rows_.turn_to(target.slot, {target.nodes, target.rows, count});
   if (count > 0 && row_bytes_ > 0) {
-    reserve(count);
-    split(nodes, count, stream);
-    split_.record(stream);
-    sms_ = share_.next();
+    reserve(lane, count);
+    before.split.wait_on(stream);
+    split(lane, nodes, count, stream);
+    lane.split.record(stream);
+    lane.sms = share_.next();
     for (const Tier from : {Tier::kHost, Tier::kPeer, Tier::kLocal, Tier::kRecent}) {
       if (!has(from)) continue;
       const int tier = index_of(from);
-      split_.wait_on(streams_[tier]);
-      begun_[tier].record(streams_[tier]);
-      gather(from, target.rows, sms_[tier], streams_[tier]);
-      ended_[tier].record(streams_[tier]);
-      ended_[tier].wait_on(stream);
+      lane.split.wait_on(streams_[tier]);
+      if (from == Tier::kRecent) {
+        for (const base::Event& ended : before.ended) ended.wait_on(streams_[tier]);  // its rows may be copied
+      }
+      lane.begun[tier].record(streams_[tier]);
+      gather(lane, from, target.rows, streams_[tier]);
+      lane.ended[tier].record(streams_[tier]);
+      lane.ended[tier].wait_on(stream);
     }
   }
-  cuda_check(cudaMemcpyAsync(seen_.data(), counters, sizeof(Counters), cudaMemcpyDeviceToHost, stream),
+  cuda_check(cudaMemcpyAsync(lane.seen.data(), counters, sizeof(Counters), cudaMemcpyDeviceToHost, stream),
              "read counters");
 }
 
-void FeatureFetch::split(const int64_t* nodes, int64_t count, cudaStream_t stream) {
-  auto* counters = reinterpret_cast<Counters*>(tallies_.data());
+void FeatureFetch::wait_for_copies(cudaStream_t stream) const {
+  last().ended[index_of(Tier::kRecent)].wait_on(stream);
+}
+
+void FeatureFetch::split(Lane& lane, const int64_t* nodes, int64_t count, cudaStream_t stream) {
+  auto* counters = reinterpret_cast<Counters*>(lane.tallies.data());
   const int row_bits = std::bit_width(static_cast<uint64_t>(std::max<int64_t>(host_->num_rows() - 1, 1)));
   Split job{nodes,
             count,
             slabs_.directory.ref(),
-            recent_,
+            lane.recent,
             slabs_.own_region,
             1u << row_bits,
             keys_.data(),
@@ -248,30 +261,31 @@ void FeatureFetch::split(const int64_t* nodes, int64_t count, cudaStream_t strea
             counters,
             orders_host_rows()};
   for (int tier = 0; tier < kNumTiers; ++tier) {
-    job.entries[tier] = entries_[tier].data();
-    job.positions[tier] = positions_[tier].data();
+    job.entries[tier] = lane.entries[tier].data();
+    job.positions[tier] = lane.positions[tier].data();
   }
-  if (!orders_host_rows()) job.key_positions = positions_[index_of(Tier::kHost)].data();
+  if (!orders_host_rows()) job.key_positions = lane.positions[index_of(Tier::kHost)].data();
   const int grid = base::grid_for(count, kSplitBlocks);
   split_kernel<<<grid, base::kBlockThreads, 0, stream>>>(job);
   cuda_check(cudaGetLastError(), "launch the split by tier");
   if (!has(Tier::kHost)) return;
-  if (orders_host_rows()) order_host_rows(count, stream);
+  if (orders_host_rows()) order_host_rows(lane, count, stream);
   HostRowsRef rows{{}, host_->stride_bytes()};
   if (host_table_) rows.coded = host_table_->ref();
   locate_host_rows_kernel<<<grid, base::kBlockThreads, 0, stream>>>(
-      rows, orders_host_rows() ? keys_sorted_.data() : keys_.data(), counters, entries_[index_of(Tier::kHost)].data());
+      rows, orders_host_rows() ? keys_sorted_.data() : keys_.data(), counters,
+      lane.entries[index_of(Tier::kHost)].data());
   cuda_check(cudaGetLastError(), "locate host rows");
 }
 
-void FeatureFetch::order_host_rows(int64_t count, cudaStream_t stream) {
+void FeatureFetch::order_host_rows(Lane& lane, int64_t count, cudaStream_t stream) {
   // Above the row's bits one that says "not from the host"; with it, sixteen order the rows well enough for address
   // translation, and take two passes.
   const int bits = std::bit_width(static_cast<uint64_t>(std::max<int64_t>(host_->num_rows() - 1, 1))) + 1;
   const auto sort = [&](void* space, std::size_t& bytes) {
     cuda_check(cub::DeviceRadixSort::SortPairs(space, bytes, keys_.data(), keys_sorted_.data(), key_positions_.data(),
-                                               positions_[index_of(Tier::kHost)].data(), count, std::max(0, bits - 16),
-                                               bits, stream),
+                                               lane.positions[index_of(Tier::kHost)].data(), count,
+                                               std::max(0, bits - 16), bits, stream),
                "order rows by address");
   };
   std::size_t bytes = 0;
@@ -281,15 +295,15 @@ void FeatureFetch::order_host_rows(int64_t count, cudaStream_t stream) {
 }
 
 // The memory that a tier's rows lie in.
-ibp::LocatedRows FeatureFetch::located(Tier tier) const {
+ibp::LocatedRows FeatureFetch::located(const Lane& lane, Tier tier) const {
   ibp::LocatedRows rows;
   rows.on_gpu = tier != Tier::kHost;
   if (tier == Tier::kRecent) {
     for (std::size_t slot = 0; slot < rows.regions.size(); ++slot) {
-      const RecentBatch& batch = recent_.batches[slot];
+      const RecentBatch& batch = lane.recent.batches[slot];
       rows.regions[slot] = {batch.rows, batch.count * row_bytes_};
     }
-    rows.step_bytes = recent_.row_bytes;
+    rows.step_bytes = lane.recent.row_bytes;
   } else if (tier != Tier::kHost) {
     rows.regions = slabs_.regions;
     rows.step_bytes = slabs_.step_bytes;
@@ -306,22 +320,23 @@ ibp::LocatedRows FeatureFetch::located(Tier tier) const {
   return rows;
 }
 
-void FeatureFetch::gather(Tier tier, std::byte* out, int num_sms, cudaStream_t stream) {
-  auto* counters = reinterpret_cast<Counters*>(tallies_.data());
+void FeatureFetch::gather(Lane& lane, Tier tier, std::byte* out, cudaStream_t stream) {
+  auto* counters = reinterpret_cast<Counters*>(lane.tallies.data());
   const int at = index_of(tier);
-  if (tier == Tier::kRecent && !recent_.last) return;  // a slot that is not remembered
-  ibp::LocatedRows rows = located(tier);
-  rows.entries = entries_[at].data();
-  rows.positions = positions_[at].data();
+  if (tier == Tier::kRecent && !lane.recent.last) return;  // a slot that is not remembered
+  ibp::LocatedRows rows = located(lane, tier);
+  rows.entries = lane.entries[at].data();
+  rows.positions = lane.positions[at].data();
   rows.count = &counters->rows[at];
   if (tier == Tier::kHost && orders_host_rows()) rows.next = &counters->next_host_row;
   ibp::FetchOptions options;
-  options.max_sms = num_sms;
+  options.max_sms = lane.sms[at];
   ibp::fetch_located(*profiles_[at], rows, out, &counters->damaged, stream, options);
 }
 
 TierUses FeatureFetch::use() {
-  const auto& seen = *reinterpret_cast<const Counters*>(seen_.data());
+  const Lane& lane = lanes_[num_told_++ % kAtOnce];
+  const auto& seen = *reinterpret_cast<const Counters*>(lane.seen.data());
   if (seen.damaged != ibp::kNoFetchError) {
     throw base::Error({"row " + std::to_string(seen.damaged / 2) + " of a batch", "a valid encoding",
                        "bytes that decode to nothing", "the data is damaged: run cohort dataset check"});
@@ -333,10 +348,10 @@ TierUses FeatureFetch::use() {
     use.bytes = static_cast<int64_t>(seen.bytes[tier]);
     if (use.rows == 0) continue;
     float ms = 0;
-    cuda_check(cudaEventElapsedTime(&ms, begun_[tier], ended_[tier]), "time a tier");
+    cuda_check(cudaEventElapsedTime(&ms, lane.begun[tier], lane.ended[tier]), "time a tier");
     use.us = 1e3 * ms;
   }
-  share_.learn(uses, sms_);
+  share_.learn(uses, lane.sms);
   return uses;
 }
 

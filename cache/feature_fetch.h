@@ -3,7 +3,8 @@
 //
 // One pass over the batch looks every node up and splits the rows by tier. Host rows are ordered by address (3 % faster
 // from managed memory, 2 to 4 times from a large table in page-locked memory: base/host_table.h), the others need no
-// order. Then up to four gathers run side by side, each on SMs of its own, shared out by need (sm_share.h).
+// order. Then up to four gathers run side by side, each on SMs of its own, shared out by need (sm_share.h). A batch is
+// looked up while the rows of the one before come, and its gathers follow theirs tier by tier, so that no link rests.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -43,7 +44,7 @@ struct FetchSettings {
 };
 inline constexpr int kDefaultFetchSms = 32;
 
-// Where the rows of a batch go.
+// Where the rows of a batch go. May be written once streams have got by wait_for_copies().
 struct FetchTarget {
   std::byte* rows = nullptr;       // [count, row_bytes], 16-byte aligned
   int slot = -1;                   // which of the buffers that are written in turn; -1: none of them
@@ -61,20 +62,38 @@ class FeatureFetch {
   // From the next fetch on rows are copied from slots that hold them. Whoever has the slots must leave them unchanged.
   void reuse_rows(int64_t num_nodes);
 
-  // target.rows[i] = row nodes[i]; nodes: int64 [count], all different; all in GPU memory. Asynchronous; allocates only
-  // for a batch larger than all before.
+  // target.rows[i] = row nodes[i]; nodes: int64 [count], all different; all in GPU memory. Asynchronous: begins and
+  // ends on `stream`; allocates only for a batch larger than all before. Two may be under way, on two streams; use()
+  // comes after each.
   void fetch(const int64_t* nodes, int64_t count, const FetchTarget& target, cudaStream_t stream);
-  // What the last fetch read, once it has ended. Throws base::Error when a row was damaged.
+  // Makes `stream` wait until no fetch so far copies rows of batches before it.
+  void wait_for_copies(cudaStream_t stream) const;
+  // What the oldest fetch that use() has not told of read, once it has ended. Throws base::Error when a row was
+  // damaged.
   TierUses use();
 
  private:
+  static constexpr std::size_t kAtOnce = 2;
+  // What a fetch has for itself while it is under way.
+  struct Lane {
+    RecentRef recent;
+    std::array<base::Scratch<uint64_t>, kNumTiers> entries;  // uint64 [rows of the tier]
+    std::array<base::Scratch<int32_t>, kNumTiers> positions;
+    base::DeviceBytes tallies;
+    base::PinnedBytes seen;
+    base::Event split;
+    std::array<base::Event, kNumTiers> begun, ended;
+    std::array<int, kNumTiers> sms{};
+  };
+
+  const Lane& last() const { return lanes_[(num_begun_ + kAtOnce - 1) % kAtOnce]; }
   bool has(Tier tier) const;  // whether any row may come from there
   bool orders_host_rows() const { return settings_.order_host_rows && has(Tier::kHost); }
-  void split(const int64_t* nodes, int64_t count, cudaStream_t stream);
-  void order_host_rows(int64_t count, cudaStream_t stream);
-  void gather(Tier tier, std::byte* out, int num_sms, cudaStream_t stream);
-  ibp::LocatedRows located(Tier tier) const;
-  void reserve(int64_t count);
+  void split(Lane& lane, const int64_t* nodes, int64_t count, cudaStream_t stream);
+  void order_host_rows(Lane& lane, int64_t count, cudaStream_t stream);
+  void gather(Lane& lane, Tier tier, std::byte* out, cudaStream_t stream);
+  ibp::LocatedRows located(const Lane& lane, Tier tier) const;
+  void reserve(Lane& lane, int64_t count);
   void share_anew();
 
   std::shared_ptr<const PinnedRows> host_;
@@ -84,19 +103,13 @@ class FeatureFetch {
   std::unique_ptr<ibp::DeviceTable> host_table_;  // finds coded host rows
   std::array<std::unique_ptr<ibp::DeviceProfile>, kNumTiers> profiles_;
   RecentRows recent_rows_;
-  RecentRef recent_;                                        // for the batch at hand
-  base::Scratch<uint32_t> keys_, keys_sorted_;              // uint32 [batch], host rows
-  base::Scratch<int32_t> key_positions_;                    // int32 [batch]
-  std::array<base::Scratch<uint64_t>, kNumTiers> entries_;  // uint64 [rows of the tier]
-  std::array<base::Scratch<int32_t>, kNumTiers> positions_;
+  base::Scratch<uint32_t> keys_, keys_sorted_;  // uint32 [batch], host rows
+  base::Scratch<int32_t> key_positions_;        // int32 [batch]
   base::Scratch<std::byte> sort_space_;
-  base::DeviceBytes tallies_;
-  base::PinnedBytes seen_;
   std::array<base::Stream, kNumTiers> streams_;
-  base::Event split_;
-  std::array<base::Event, kNumTiers> begun_, ended_;
+  std::array<Lane, kAtOnce> lanes_;  // in turn
+  uint64_t num_begun_ = 0, num_told_ = 0;
   SmShare share_;
-  std::array<int, kNumTiers> sms_{};  // of the last batch
 };
 
 }  // namespace cohort::cache

@@ -93,8 +93,6 @@ const char* stage_name(Stage stage) {
       return "sampling";
     case Stage::kFetching:
       return "fetching";
-    case Stage::kPublishing:
-      return "publishing";
     case Stage::kWaitBatch:
       return "waiting for a batch";
     case Stage::kTraining:

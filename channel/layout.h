@@ -17,7 +17,7 @@
 namespace cohort::channel {
 
 constexpr uint64_t kMagic = 0x4C4E4843'54524843ull;  // "CHRTCHNL" as little-endian bytes
-constexpr uint32_t kVersion = 9;
+constexpr uint32_t kVersion = 10;
 constexpr int kMaxSlots = 64;
 constexpr int kMaxHops = 16;
 constexpr int kMaxRequests = 8;  // requests posted and not yet begun
@@ -34,7 +34,6 @@ enum class Stage : uint32_t {
   kWaitSlot,    // sampler: all slots are in use
   kSampling,    // sampler
   kFetching,    // sampler
-  kPublishing,  // sampler
   kWaitBatch,   // trainer: nothing is ready
   kTraining,    // trainer: has a batch
   kEnded,

@@ -112,13 +112,23 @@ std::optional<Request> Publisher::next_request() {
 }
 
 std::optional<int> Publisher::acquire(uint64_t pass) {
-  if (cancelled(pass) || header().stop.load()) return std::nullopt;  // a busy run would never come to wait
+  if (given_up(pass)) return std::nullopt;  // a busy run would never come to wait
   set_stage(Stage::kWaitSlot, next_sequence_);
   const auto give_up = [this, pass] {
     memory_->hand_over();
-    return cancelled(pass);
+    return given_up(pass);
   };
   if (!wait_for(header().slots_free, header().stop, header().trainer, "trainer", give_up)) return std::nullopt;
+  return take_oldest();
+}
+
+std::optional<int> Publisher::try_acquire(uint64_t pass) {
+  if (given_up(pass) || sem_trywait(&header().slots_free) != 0) return std::nullopt;
+  return take_oldest();
+}
+
+// After slots_free has been waited for.
+int Publisher::take_oldest() {
   std::optional<int> oldest;
   for (int i = 0; i < header().num_slots; ++i) {
     const Slot& slot = header().slots[i];
@@ -127,13 +137,13 @@ std::optional<int> Publisher::acquire(uint64_t pass) {
   }
   base::require(oldest.has_value(), "a free slot for every post of slots_free");
   set_state(header().slots[*oldest], SlotState::kFilling);
-  return oldest;
+  return *oldest;
 }
 
 std::byte* Publisher::memory(int slot, std::size_t needed_bytes, std::size_t preferred_bytes) {
   Slot& shared = header().slots[slot];
   base::require(static_cast<SlotState>(shared.state.load()) == SlotState::kFilling, "a slot held by the sampler");
-  if (shared.bytes < needed_bytes) memory_->grow(shared, slot, preferred_bytes);
+  if (!has_room(slot, needed_bytes)) memory_->grow(shared, slot, preferred_bytes);
   return memory_->data(slot);
 }
 

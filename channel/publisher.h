@@ -77,7 +77,11 @@ class Publisher {
   // Waits for a free slot and takes the one whose batch is the oldest: the others still hold batches that rows can be
   // copied from. nullopt when the run stops or `pass` was cancelled.
   std::optional<int> acquire(uint64_t pass);
+  // The same, or nullopt when none is free now.
+  std::optional<int> try_acquire(uint64_t pass);
 
+  // Whether the slot's memory will do as it is.
+  bool has_room(int slot, std::size_t needed_bytes) const { return header().slots[slot].bytes >= needed_bytes; }
   // The slot's memory, at least `needed_bytes`. When it is smaller it is replaced by `preferred_bytes` (>=
   // needed_bytes). Call only while holding the slot, before writing to it.
   std::byte* memory(int slot, std::size_t needed_bytes, std::size_t preferred_bytes);
@@ -102,7 +106,8 @@ class Publisher {
  private:
   ChannelHeader& header() const { return *reinterpret_cast<ChannelHeader*>(file_.data()); }
   bool owner_gone() const { return owner_.pid != 0 && !base::is_alive(owner_); }
-  bool cancelled(uint64_t pass) const { return pass < header().cancelled_below.load(); }
+  bool given_up(uint64_t pass) const { return pass < header().cancelled_below.load() || header().stop.load(); }
+  int take_oldest();
 
   std::filesystem::path folder_;
   base::ProcessId owner_;

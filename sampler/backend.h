@@ -106,8 +106,9 @@ class Backend {
   // neighbours.
   virtual Counts sample(const Query& query) = 0;
 
-  // True when another thread (after enter_thread()) may sample the next batch as soon as fetch() has returned.
-  virtual bool samples_ahead() const { return false; }
+  // True when another thread (after enter_thread()) may sample the next batch as soon as fetch() has returned, and the
+  // next fetch() may begin before the last has finished (a third may not).
+  virtual bool works_ahead() const { return false; }
 
   // Puts `order` (which makes a stream wait for the slot's last readers) before the next fetch. Nothing to do on the
   // CPU.
@@ -116,13 +117,13 @@ class Backend {
   // Fills memory of the slot with a byte; ordered before fetch().
   virtual void fill(std::byte* data, std::size_t bytes, int value) = 0;
 
-  // Starts writing the sampled batch into the slot. On a GPU this is asynchronous.
+  // Starts writing the sampled batch into the slot. On a GPU this is asynchronous. To be followed by one fetched().
   virtual void fetch(const SlotArrays& slot, std::span<const int64_t> input_id) = 0;
 
-  // True once everything started by fetch() is in the slot.
+  // True once everything started by the oldest fetch() that fetched() has not told of is in its slot.
   virtual bool finished() = 0;
 
-  // What the last fetch() took, once it is finished.
+  // What that one took, once it is finished, from when it, or else the one before it, had ended.
   virtual FetchUse fetched() = 0;
 
   // All feature rows in the memory of the backend's GPU, where the graph has rows_in_place and there is a GPU.

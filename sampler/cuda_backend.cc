@@ -71,7 +71,7 @@ class CudaBackend final : public Backend {
     if (num_sms > 0) part.emplace(num_sms, base::SmPartition::Part::kFirst);
     const auto stream = [&] { return part ? part->make_stream() : base::Stream(); };
     sampling_ = stream();
-    fetching_ = stream();
+    for (Lane& lane : lanes_) lane.stream = stream();
     const int sms = part ? part->num_sms() : num_sms_of_current_gpu();
     max_blocks_ = blocks_for(sms);
     sampler_.set_max_blocks(max_blocks_);
@@ -91,9 +91,12 @@ class CudaBackend final : public Backend {
     return counts;
   }
 
-  bool samples_ahead() const override { return true; }
+  bool works_ahead() const override { return true; }
 
-  void before_fetch(const std::function<void(void*)>& order) override { order(static_cast<cudaStream_t>(sampling_)); }
+  void before_fetch(const std::function<void(void*)>& order) override {
+    rows_.wait_for_copies(sampling_);
+    order(static_cast<cudaStream_t>(sampling_));
+  }
 
   void fill(std::byte* data, std::size_t bytes, int value) override {
     cuda_check(cudaMemsetAsync(data, value, bytes, sampling_), "poison a slot");
@@ -101,32 +104,47 @@ class CudaBackend final : public Backend {
 
   // The sampled batch goes to the slot before the sampler's stream may draw the next; rows are fetched beside that.
   void fetch(const SlotArrays& slot, std::span<const int64_t> input_id) override {
-    fetched_batch_sampled_us_ = sampled_us_;  // another thread may sample the next one before this one is fetched
-    fetching_started_.record(sampling_);
+    Lane& lane = lanes_[num_fetches_ % lanes_.size()];
+    lane.sampled_us = sampled_us_;  // another thread may sample the next one before this one is fetched
+    lane.started.record(sampling_);
     const SampledRef batch = sampler_.result();
     cuda_check(
         cudaMemcpyAsync(slot.input_id, input_id.data(), input_id.size_bytes(), cudaMemcpyHostToDevice, sampling_),
         "copy input ids");
     write_graph(batch, graph_.labels(), graph_.edge_weights(), slot, max_blocks_, sampling_);
-    written_.record(sampling_);
-    written_.wait_on(fetching_);
-    inject_faults();
+    lane.written.record(sampling_);
+    lane.written.wait_on(lane.stream);
+    inject_faults(lane.stream);
     rows_.set_num_sms(pace_.sms());
-    rows_.fetch(slot.n_id, batch.num_nodes, {slot.x, slot.slot, slot.n_id}, fetching_);
-    fetched_.record(fetching_);
-    fetched_rows_ = batch.num_nodes + batch.num_edges - batch.num_local_edges;
+    rows_.fetch(slot.n_id, batch.num_nodes, {slot.x, slot.slot, slot.n_id}, lane.stream);
+    lane.fetched.record(lane.stream);
+    lane.num_rows = batch.num_nodes + batch.num_edges - batch.num_local_edges;
+    ++num_fetches_;
   }
 
-  bool finished() override { return fetched_.done(); }
+  bool finished() override { return oldest().fetched.done(); }
 
   FetchUse fetched() override {
-    FetchUse use{until_now(fetching_started_, fetched_), rows_.use()};
-    if (all_rows_.data()) use.rows[cache::kLocalTier] = {fetched_rows_, fetched_rows_ * row_bytes_, 0};
-    pace_.learn(fetched_batch_sampled_us_, use.time);
+    const Lane& lane = oldest();
+    FetchUse use{until_now(lane.started, lane.fetched), rows_.use()};
+    use.time.begin_us = std::max(use.time.begin_us, last_fetch_end_us_);
+    last_fetch_end_us_ = use.time.end_us;
+    if (all_rows_.data()) use.rows[cache::kLocalTier] = {lane.num_rows, lane.num_rows * row_bytes_, 0};
+    pace_.learn(lane.sampled_us, use.time);
+    ++num_told_;
     return use;
   }
 
  private:
+  // A fetch that is under way: while one has its rows read, the next is looked up.
+  struct Lane {
+    base::Stream stream;
+    base::Event started, written, fetched;
+    double sampled_us = 0;  // when sampling ended
+    int64_t num_rows = 0;
+  };
+  const Lane& oldest() const { return lanes_[num_told_ % lanes_.size()]; }
+
   // Between two events, the second of which has just been seen.
   static base::Span until_now(const base::Event& begin, const base::Event& end) {
     const auto now_us = static_cast<double>(base::monotonic_us());
@@ -135,30 +153,31 @@ class CudaBackend final : public Backend {
     return {now_us - 1e3 * ms, now_us};
   }
 
-  void inject_faults() {
+  void inject_faults(cudaStream_t stream) {
     if (faults_.slow_fetch_us > 0) {
       std::uniform_int_distribution<int64_t> delay_us(0, faults_.slow_fetch_us);
-      delay(delay_us(delays_), fetching_);
+      delay(delay_us(delays_), stream);
     }
-    if (fetches_++ == faults_.illegal_access_batch) access_illegally(fetching_);
+    if (static_cast<int64_t>(num_fetches_) == faults_.illegal_access_batch) access_illegally(stream);
   }
 
   Faults faults_;
   int gpu_ = current_gpu();
-  base::Stream sampling_, fetching_;
-  base::Event started_, sampled_, fetching_started_, written_, fetched_;
+  base::Stream sampling_;
+  base::Event started_, sampled_;
+  std::array<Lane, 2> lanes_;  // in turn
+  uint64_t num_fetches_ = 0, num_told_ = 0;
   GraphOnGpu graph_;
   int partition_sms_ = 0;  // as asked for; 0: all
   int fetch_sms_;          // that the user or the default gives the fetch
   int max_blocks_;
   Pace pace_{fetch_sms_};
-  double sampled_us_ = 0, fetched_batch_sampled_us_ = 0;  // when sampling ended
+  double sampled_us_ = 0, last_fetch_end_us_ = 0;
   CudaNeighborSampler sampler_;
   cache::FeatureFetch rows_;
   int64_t row_bytes_;
   base::SharedGpuBytes all_rows_;  // where the trainer reads rows itself
   cache::CachedLists lists_;
-  int64_t fetches_ = 0, fetched_rows_ = 0;
   std::mt19937_64 delays_{std::random_device{}()};
 };
 

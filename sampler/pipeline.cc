@@ -17,6 +17,7 @@ namespace cohort::sampler {
 namespace {
 
 using channel::Stage;
+using namespace std::chrono_literals;
 
 // Slots are sized for the worst case up to this many bytes, and 1.25 times what a batch needs beyond.
 constexpr std::size_t kWorstCaseSlotBytes = std::size_t{2} << 30;
@@ -103,14 +104,22 @@ void Pipeline::serve_pass(const channel::Request& request) {
   Pass pass{request, Schedule(set, request.batch_size, orders_.of(set, request)), {}};
   const uint64_t num_steps = pass.schedule.num_steps(), end = (num_steps + stride - 1) / stride * stride;
   for (uint64_t step = request.first_step; step < end; step += stride) {
-    const std::optional<int> slot = publisher_.acquire(request.pass);
-    if (!slot) return;
+    const std::optional<int> slot = acquire(request.pass);
+    if (!slot) break;
     if (!pass.schedule.positions(step).empty()) {
-      build_batch(*slot, pass, step);
+      start_batch(*slot, pass, step);
     } else {
+      publish_all();
       publish_empty(*slot, request, pass.schedule, step);
     }
   }
+  publish_all();
+}
+
+std::optional<int> Pipeline::acquire(uint64_t pass) {
+  std::optional<int> slot;
+  publish_until([&] { return (slot = publisher_.try_acquire(pass)).has_value(); });
+  return slot ? slot : publisher_.acquire(pass);
 }
 
 Query Pipeline::query(Pass& pass, uint64_t step) const {
@@ -131,18 +140,20 @@ Counts Pipeline::sample(const Query& query, uint64_t step) {
 }
 
 void Pipeline::sample_ahead(Pass& pass, uint64_t step) {
-  if (!backend_.samples_ahead() || pass.schedule.positions(step).empty()) return;
+  if (!backend_.works_ahead() || pass.schedule.positions(step).empty()) return;
   pass.ahead = std::async(std::launch::async, [this, next = query(pass, step), step] {
     backend_.enter_thread();
     return sample(next, step);
   });
 }
 
-void Pipeline::build_batch(int slot, Pass& pass, uint64_t step) {
+// The link has no pause between two batches: the next is looked up, and waits on the GPU, while the last comes.
+void Pipeline::start_batch(int slot, Pass& pass, uint64_t step) {
   const channel::Request& request = pass.request;
-  const uint64_t number = publisher_.next_sequence();
+  const uint64_t number = publisher_.next_sequence() + writing_.size();
   publisher_.set_stage(Stage::kSampling, number);
-  const Counts counts = pass.ahead.valid() ? pass.ahead.get() : sample(query(pass, step), step);
+  if (pass.ahead.valid()) publish_until([&] { return pass.ahead.wait_for(0s) == std::future_status::ready; });
+  Counts counts = pass.ahead.valid() ? pass.ahead.get() : sample(query(pass, step), step);
 
   publisher_.set_stage(Stage::kFetching, number);
   channel::Batch batch = describe(request, pass.schedule, step, counts, leaves_last_hop_global(request));
@@ -151,17 +162,38 @@ void Pipeline::build_batch(int slot, Pass& pass, uint64_t step) {
       shape_of(request, counts.num_nodes, counts.num_edges, batch.num_seeds, num_targets(batch));
   shape.num_local_edges = counts.num_local_edges;
   const std::size_t bytes = lay_out(shape, batch);
+  const std::size_t most_before = backend_.works_ahead() && publisher_.has_room(slot, bytes) ? 1 : 0;
+  publish_until([&] { return writing_.size() <= most_before; });  // the last may copy rows from memory that is replaced
   std::byte* data = publisher_.memory(slot, bytes, slot_bytes_to_ask(request, bytes));
-  const base::ProfilerRange range("fetch", step);
   backend_.before_fetch([&](void* stream) { publisher_.wait_drained(slot, stream); });
   if (options_.poison_slots) backend_.fill(data, bytes, 0xFF);
+  Writing& writing = writing_.emplace_back();
+  writing.range.emplace("fetch", step);
+  writing.slot = slot;
+  writing.batch = batch;
+  writing.counts = std::move(counts);
   backend_.fetch(arrays_of(slot, data, batch), pass.schedule.positions(step));
   sample_ahead(pass, step + request.step_stride);
-  wait_until_finished();
+}
 
-  report(counts, backend_.fetched(), batch);
-  publisher_.set_stage(Stage::kPublishing, number);
-  publisher_.publish(slot, batch);
+void Pipeline::publish_until(const std::function<bool()>& enough) {
+  constexpr int64_t kLookUs = 500'000;
+  int64_t next_look_us = base::monotonic_us() + kLookUs;
+  while (true) {
+    while (!writing_.empty() && backend_.finished()) publish_oldest();
+    if (writing_.empty() || enough()) return;
+    std::this_thread::sleep_for(20us);
+    if (base::monotonic_us() < next_look_us) continue;
+    publisher_.require_trainer();
+    next_look_us += kLookUs;
+  }
+}
+
+void Pipeline::publish_oldest() {
+  Writing& written = writing_.front();
+  report(written.counts, backend_.fetched(), written.batch);
+  publisher_.publish(written.slot, written.batch);
+  writing_.pop_front();
 }
 
 void Pipeline::publish_empty(int slot, const channel::Request& request, const Schedule& schedule, uint64_t step) {
@@ -196,17 +228,6 @@ std::size_t Pipeline::slot_bytes_to_ask(const channel::Request& request, std::si
     if (worst <= kWorstCaseSlotBytes) return std::max(worst, needed_bytes);
   }
   return needed_bytes + needed_bytes / 4;
-}
-
-void Pipeline::wait_until_finished() const {
-  constexpr int64_t kLookUs = 500'000;
-  int64_t next_look_us = base::monotonic_us() + kLookUs;
-  while (!backend_.finished()) {
-    std::this_thread::sleep_for(std::chrono::microseconds(20));
-    if (base::monotonic_us() < next_look_us) continue;
-    publisher_.require_trainer();
-    next_look_us += kLookUs;
-  }
 }
 
 }  // namespace cohort::sampler

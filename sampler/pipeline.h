@@ -1,6 +1,12 @@
 // From requests to published batches.
 #pragma once
 
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <optional>
+
+#include "base/profiler_range.h"
 #include "channel/publisher.h"
 #include "sampler/backend.h"
 #include "sampler/options.h"
@@ -23,8 +29,16 @@ class Pipeline {
 
  private:
   struct Pass;
+  // A batch that the backend writes into its slot.
+  struct Writing {
+    int slot = 0;
+    channel::Batch batch{};
+    Counts counts;
+    std::optional<base::ProfilerRange> range;
+  };
   void serve_pass(const channel::Request& request);
-  void build_batch(int slot, Pass& pass, uint64_t step);
+  std::optional<int> acquire(uint64_t pass);
+  void start_batch(int slot, Pass& pass, uint64_t step);
   Query query(Pass& pass, uint64_t step) const;
   Counts sample(const Query& query, uint64_t step);
   void sample_ahead(Pass& pass, uint64_t step);
@@ -36,7 +50,12 @@ class Pipeline {
   channel::BatchShape shape_of(const channel::Request& request, int64_t num_nodes, int64_t num_edges, int64_t num_seeds,
                                int64_t num_targets) const;
   std::size_t slot_bytes_to_ask(const channel::Request& request, std::size_t needed_bytes) const;
-  void wait_until_finished() const;
+  // Publishes what is written, until `enough` says so or nothing is being written any more.
+  void publish_until(const std::function<bool()>& enough);
+  void publish_all() {
+    publish_until([] { return false; });
+  }
+  void publish_oldest();
 
   const Options& options_;
   const GraphView& graph_;
@@ -44,6 +63,7 @@ class Pipeline {
   channel::Publisher& publisher_;
   SeedSets seed_sets_;
   EpochOrders orders_;
+  std::deque<Writing> writing_;  // the oldest first
 };
 
 // The most nodes and edges that a batch of this request can have (edges: -1 when a fanout of "all" leaves it open).

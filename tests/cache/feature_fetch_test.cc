@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <numeric>
 #include <random>
 
@@ -175,46 +176,71 @@ TEST(GpuFeatureFetch, AnyRowSize) {
 // A buffer that batches are written into in turn, and what is in it.
 struct Slot {
   explicit Slot(const Table& table)
-      : rows(static_cast<std::size_t>(table.rows.shape.num_rows * table.rows.row_bytes)) {}
+      : rows(static_cast<std::size_t>(table.rows.shape.num_rows * table.rows.row_bytes)),
+        nodes(static_cast<std::size_t>(table.rows.shape.num_rows)) {}
   base::DeviceBytes rows;
   base::DeviceArray<int64_t> nodes;
+  base::Stream stream;
 };
 
-// Batches of random sizes into 3 slots, in any order; `holder` follows by hand which slot had each node last.
-void expect_copies(Table& table, FeatureFetch& rows, const std::vector<int64_t>& cached, bool copies) {
+// A batch that has been asked for.
+struct Batch {
+  int slot;
+  std::vector<int64_t> nodes;
+  int64_t copied;  // rows that other slots held
+};
+
+void expect_batch(const Table& table, FeatureFetch& rows, const Batch& batch, const Slot& slot) {
+  slot.stream.synchronize();
+  std::vector<std::byte> got(batch.nodes.size() * static_cast<std::size_t>(table.rows.row_bytes));
+  base::cuda_check(cudaMemcpy(got.data(), slot.rows.data(), got.size(), cudaMemcpyDeviceToHost));
+  expect_rows(table, batch.nodes, got);
+  const TierUses uses = rows.use();
+  const TierUse& copied = uses[static_cast<std::size_t>(Tier::kRecent)];
+  ASSERT_EQ(copied.rows, batch.copied);
+  ASSERT_EQ(copied.bytes, batch.copied * table.rows.row_bytes);
+  ASSERT_EQ(uses[0].rows + uses[1].rows + uses[2].rows + uses[3].rows, std::ssize(batch.nodes));
+}
+
+// Batches of random sizes into 3 slots, in any order, so many of them under way; `holder` follows by hand which slot
+// had each node last.
+void expect_copies(const Table& table, FeatureFetch& rows, const std::vector<int64_t>& cached, bool copies,
+                   std::size_t at_once) {
   std::mt19937_64 random(5);
   std::vector<Slot> slots;
   for (int i = 0; i < 3; ++i) slots.emplace_back(table);
   std::vector<int> holder(static_cast<std::size_t>(table.rows.shape.num_rows), -1);
-  const base::Stream stream;
-  for (int batch = 0; batch < 12; ++batch) {
-    std::vector<int64_t> nodes(holder.size());
-    std::iota(nodes.begin(), nodes.end(), 0);
-    std::shuffle(nodes.begin(), nodes.end(), random);
-    nodes.resize(1 + random() % nodes.size());
-    const int at = static_cast<int>(random() % slots.size());
-    Slot& slot = slots[static_cast<std::size_t>(at)];
-    base::fill_gpu(slot.rows.data(), 0xFF, slot.rows.bytes());
-    slot.nodes = base::upload(nodes);
-    std::replace(holder.begin(), holder.end(), at, -1);  // what it held is gone
-    int64_t expected = 0;
-    for (const int64_t node : nodes) {
+  std::deque<Batch> under_way;
+  const auto finish = [&] {
+    const Batch& oldest = under_way.front();
+    expect_batch(table, rows, oldest, slots[static_cast<std::size_t>(oldest.slot)]);
+    under_way.pop_front();
+  };
+  for (int i = 0; i < 24; ++i) {
+    if (under_way.size() == at_once) finish();
+    Batch batch{static_cast<int>(random() % slots.size()), std::vector<int64_t>(holder.size()), 0};
+    if (!under_way.empty() && under_way.back().slot == batch.slot) batch.slot = (batch.slot + 1) % 3;
+    std::iota(batch.nodes.begin(), batch.nodes.end(), 0);
+    std::shuffle(batch.nodes.begin(), batch.nodes.end(), random);
+    batch.nodes.resize(1 + random() % batch.nodes.size());
+    std::replace(holder.begin(), holder.end(), batch.slot, -1);  // what it held is gone
+    for (const int64_t node : batch.nodes) {
       int& last = holder[static_cast<std::size_t>(node)];
       const bool local = std::find(cached.begin(), cached.end(), node) != cached.end();
-      expected += copies && !local && last >= 0;
-      last = at;
+      batch.copied += copies && !local && last >= 0;
+      last = batch.slot;
     }
-    rows.fetch(slot.nodes.data(), std::ssize(nodes), {slot.rows.data(), at, slot.nodes.data()}, stream);
-    stream.synchronize();
-    std::vector<std::byte> got(nodes.size() * static_cast<std::size_t>(table.rows.row_bytes));
-    base::cuda_check(cudaMemcpy(got.data(), slot.rows.data(), got.size(), cudaMemcpyDeviceToHost));
-    expect_rows(table, nodes, got);
-    const TierUses uses = rows.use();
-    const TierUse& copied = uses[static_cast<std::size_t>(Tier::kRecent)];
-    ASSERT_EQ(copied.rows, expected) << batch;
-    ASSERT_EQ(copied.bytes, expected * table.rows.row_bytes);
-    ASSERT_EQ(uses[0].rows + uses[1].rows + uses[2].rows + uses[3].rows, std::ssize(nodes));
+    const Slot& slot = slots[static_cast<std::size_t>(batch.slot)];
+    const int64_t count = std::ssize(batch.nodes);
+    rows.wait_for_copies(slot.stream);
+    base::cuda_check(cudaMemsetAsync(slot.rows.data(), 0xFF, slot.rows.bytes(), slot.stream));
+    base::cuda_check(cudaMemcpyAsync(slot.nodes.data(), batch.nodes.data(), batch.nodes.size() * sizeof(int64_t),
+                                     cudaMemcpyHostToDevice, slot.stream));
+    rows.fetch(slot.nodes.data(), count, {slot.rows.data(), batch.slot, slot.nodes.data()}, slot.stream);
+    under_way.push_back(std::move(batch));
+    if (testing::Test::HasFatalFailure()) return;
   }
+  while (!under_way.empty()) finish();
 }
 
 TEST(GpuFeatureFetch, CopiesRowsThatOtherSlotsHold) {
@@ -231,8 +257,10 @@ TEST(GpuFeatureFetch, CopiesRowsThatOtherSlotsHold) {
         const std::vector<int> gpus = {0};
         rows.set_slabs(std::move(fill_row_slabs(plan, gpus, slab_rows, table.rows.shape.num_rows)[0]));
       }
-      rows.reuse_rows(table.rows.shape.num_rows);
-      expect_copies(table, rows, nodes, true);
+      for (const std::size_t at_once : {1u, 2u}) {
+        rows.reuse_rows(table.rows.shape.num_rows);
+        expect_copies(table, rows, nodes, true, at_once);
+      }
     }
   }
 }
@@ -241,7 +269,7 @@ TEST(GpuFeatureFetch, CopiesNoRowsOfOddBytes) {
   Table table("uint8", 700, 50, 1);
   FeatureFetch rows(std::make_shared<const PinnedRows>(table.rows, false), table.rows.row_bytes, {});
   rows.reuse_rows(table.rows.shape.num_rows);
-  expect_copies(table, rows, {}, false);
+  expect_copies(table, rows, {}, false, 2);
 }
 
 TEST(SlabRows, RefuseRowsBeyondTheFormat) {

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -201,7 +202,7 @@ TEST_F(Channel, RefusesAnotherVersionNamingBoth) {
     FAIL();
   } catch (const base::Error& error) {
     EXPECT_NE(std::string(error.what()).find("0x4d"), std::string::npos) << error.what();
-    const std::string expected = "version 0x" + std::to_string(kVersion);  // below 10
+    const std::string expected = fmt::format("version {:#x}", kVersion);
     EXPECT_NE(std::string(error.what()).find(expected), std::string::npos) << error.what();
   }
 }

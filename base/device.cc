@@ -7,8 +7,14 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/driver.h"
 
 namespace cohort::base {
+namespace {
+
+constexpr Driver kDriver{"the GPU of a thread", "a driver that says which GPUs a process uses", "update the driver"};
+
+}  // namespace
 
 std::vector<Gpu> visible_gpus() {
   int count = 0;
@@ -71,6 +77,27 @@ std::vector<std::vector<int>> cliques_of(std::span<const int> gpus, const std::f
 
 std::vector<std::vector<int>> peer_cliques(std::span<const int> gpus) { return cliques_of(gpus, can_read_peer); }
 
+int current_gpu() {
+  int gpu = 0;
+  cuda_check(cudaGetDevice(&gpu), "read the current GPU");
+  return gpu;
+}
+
+CurrentGpu::CurrentGpu(int ordinal) : before_(current_gpu()) {
+  if (before_ == ordinal) return;
+  CUdevice device{};
+  unsigned flags = 0;
+  int in_use = 0;
+  kDriver.check(COHORT_DRIVER_FUNCTION(kDriver, cuDeviceGet)(&device, before_), "find a GPU");
+  kDriver.check(COHORT_DRIVER_FUNCTION(kDriver, cuDevicePrimaryCtxGetState)(device, &flags, &in_use), "look at a GPU");
+  returns_ = in_use != 0;
+  cuda_check(cudaSetDevice(ordinal), "choose a GPU");
+}
+
+CurrentGpu::~CurrentGpu() {
+  if (returns_) cudaSetDevice(before_);
+}
+
 int64_t free_device_bytes() {
   std::size_t free = 0, total = 0;
   cuda_check(cudaMemGetInfo(&free, &total), "read free GPU memory");
@@ -78,9 +105,9 @@ int64_t free_device_bytes() {
 }
 
 uint32_t most_shared_bytes() {
-  int device = 0, bytes = 0;
-  cuda_check(cudaGetDevice(&device), "read the current GPU");
-  cuda_check(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device), "read shared memory");
+  int bytes = 0;
+  cuda_check(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, current_gpu()),
+             "read shared memory");
   return static_cast<uint32_t>(bytes);
 }
 

@@ -38,6 +38,23 @@ std::vector<std::vector<int>> cliques_of(std::span<const int> gpus, const std::f
 // The same as the runtime answers.
 std::vector<std::vector<int>> peer_cliques(std::span<const int> gpus);
 
+// The current GPU's ordinal. Throws Error.
+int current_gpu();
+
+// Makes a GPU the thread's current one for as long as it lives. The one before is chosen again where the process uses
+// it: choosing it would make a context there, which takes memory.
+class CurrentGpu {
+ public:
+  explicit CurrentGpu(int ordinal);
+  ~CurrentGpu();
+  CurrentGpu(const CurrentGpu&) = delete;
+  CurrentGpu& operator=(const CurrentGpu&) = delete;
+
+ private:
+  int before_;
+  bool returns_ = false;
+};
+
 // Free bytes of the current device.
 int64_t free_device_bytes();
 

@@ -32,6 +32,7 @@ struct Driver {
   // Throws Error when a call failed; `what` completes "the driver to ...".
   void check(CUresult result, const char* what) const {
     if (result == CUDA_SUCCESS) return;
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) cuda_check(cudaErrorMemoryAllocation, what);
     throw Error({place, std::string("the driver to ") + what, "error " + std::to_string(result), hint});
   }
 };

@@ -1,6 +1,7 @@
 #include "base/host_table.h"
 
 #include "base/check.h"
+#include "base/device.h"
 
 namespace cohort::base {
 namespace {
@@ -44,9 +45,7 @@ HostTable::HostTable(std::size_t bytes) : bytes_(bytes) {
 
 void HostTable::open_to_gpu() const {
   if (!managed_) return;
-  int gpu = 0;
-  cuda_check(cudaGetDevice(&gpu), "ask for the current GPU");
-  advise(managed_.get(), bytes_, cudaMemAdviseSetAccessedBy, gpu);
+  advise(managed_.get(), bytes_, cudaMemAdviseSetAccessedBy, current_gpu());
 }
 
 }  // namespace cohort::base

@@ -51,7 +51,7 @@ class Event {
   cudaEvent_t handle_ = nullptr;
 };
 
-// Raw bytes of GPU memory, one cudaMalloc (no pool), so that the address can be given to another process.
+// Raw bytes of GPU memory, one cudaMalloc (no pool).
 class DeviceBytes {
  public:
   DeviceBytes() = default;

@@ -3,12 +3,12 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/device.h"
 #include "base/pinned_memory.h"
 
 namespace cohort::base {
 
-PinnedReservation::PinnedReservation(std::size_t bytes) : bytes_(bytes) {
-  cuda_check(cudaGetDevice(&device_), "ask for the current GPU");
+PinnedReservation::PinnedReservation(std::size_t bytes) : bytes_(bytes), device_(current_gpu()) {
   mapping_bytes_ = bytes + kPinnedPieceBytes;  // the data starts at the first multiple within
   mapping_ = map_host_memory(mapping_bytes_);
   data_ = mapping_ + (-reinterpret_cast<uintptr_t>(mapping_) % kPinnedPieceBytes);

@@ -1,5 +1,6 @@
 #include "base/shared_gpu_bytes.h"
 
+#include "base/device.h"
 #include "base/driver.h"
 
 namespace cohort::base {
@@ -27,11 +28,9 @@ const Functions& driver() {
   return functions;
 }
 
-int current_gpu() {
-  int gpu = 0;
-  cuda_check(cudaGetDevice(&gpu), "read the current GPU");
+int current_gpu_with_context() {
   cuda_check(cudaFree(nullptr), "start the GPU's context");
-  return gpu;
+  return current_gpu();
 }
 
 CUmemAllocationProp properties_of(int gpu) {
@@ -55,7 +54,7 @@ std::size_t whole_pages(int gpu, std::size_t bytes) {
 
 SharedGpuBytes::SharedGpuBytes(std::size_t bytes, const char* what) : bytes_(bytes) {
   if (bytes == 0) return;
-  gpu_ = current_gpu();
+  gpu_ = current_gpu_with_context();
   const CUmemAllocationProp properties = properties_of(gpu_);
   mapped_bytes_ = whole_pages(gpu_, bytes);
   kDriver.check(driver().create(&memory_, mapped_bytes_, &properties, 0), what);
@@ -64,7 +63,7 @@ SharedGpuBytes::SharedGpuBytes(std::size_t bytes, const char* what) : bytes_(byt
 
 SharedGpuBytes::SharedGpuBytes(const FileDescriptor& shared, std::size_t bytes, const char* what) : bytes_(bytes) {
   if (bytes == 0) return;
-  gpu_ = current_gpu();
+  gpu_ = current_gpu_with_context();
   mapped_bytes_ = whole_pages(gpu_, bytes);
   void* number = reinterpret_cast<void*>(static_cast<intptr_t>(shared.get()));
   kDriver.check(driver().open(&memory_, number, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR), what);
@@ -72,14 +71,23 @@ SharedGpuBytes::SharedGpuBytes(const FileDescriptor& shared, std::size_t bytes, 
 }
 
 void SharedGpuBytes::map(const char* what) {
-  CUdeviceptr at = 0;
-  kDriver.check(driver().reserve(&at, mapped_bytes_, 0, 0, 0), what);
-  kDriver.check(driver().map(at, mapped_bytes_, 0, memory_, 0), what);
   CUmemAccessDesc access{};
   access.location = properties_of(gpu_).location;
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  kDriver.check(driver().allow(at, mapped_bytes_, &access, 1), what);
-  data_ = reinterpret_cast<std::byte*>(at);
+  CUdeviceptr at = 0;
+  bool mapped = false;
+  CUresult result = driver().reserve(&at, mapped_bytes_, 0, 0, 0);
+  if (result == CUDA_SUCCESS) result = driver().map(at, mapped_bytes_, 0, memory_, 0);
+  mapped = result == CUDA_SUCCESS;
+  if (mapped) result = driver().allow(at, mapped_bytes_, &access, 1);
+  if (result == CUDA_SUCCESS) {
+    data_ = reinterpret_cast<std::byte*>(at);
+    return;
+  }
+  if (mapped) driver().unmap(at, mapped_bytes_);
+  if (at) driver().free_address(at, mapped_bytes_);
+  driver().release(memory_);
+  kDriver.check(result, what);
 }
 
 SharedGpuBytes::~SharedGpuBytes() {

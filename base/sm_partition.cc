@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "base/device.h"
 #include "base/driver.h"
 
 namespace cohort::base {
@@ -26,11 +27,9 @@ CUdevResource part_of(const CUdevResource& all, int num_first, SmPartition::Part
 }  // namespace
 
 SmPartition::SmPartition(int num_first, Part part) {
-  int gpu = 0;
-  cuda_check(cudaGetDevice(&gpu), "read the current GPU");
   cuda_check(cudaFree(nullptr), "start the GPU's context");
   CUdevice device = 0;
-  kDriver.check(COHORT_DRIVER_FUNCTION(kDriver, cuDeviceGet)(&device, gpu), "find the GPU");
+  kDriver.check(COHORT_DRIVER_FUNCTION(kDriver, cuDeviceGet)(&device, current_gpu()), "find the GPU");
   CUdevResource all{};
   kDriver.check(COHORT_DRIVER_FUNCTION(kDriver, cuDeviceGetDevResource)(device, &all, CU_DEV_RESOURCE_TYPE_SM),
                 "tell its SMs");

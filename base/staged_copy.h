@@ -15,6 +15,10 @@ class StagedCopy {
   StagedCopy(std::size_t piece_bytes, const char* what)
       : pieces_{Piece{PinnedBytes(piece_bytes)}, Piece{PinnedBytes(piece_bytes)}}, what_(what) {}
 
+  ~StagedCopy() { cudaStreamSynchronize(stream_); }  // the pieces are read until then
+  StagedCopy(const StagedCopy&) = delete;
+  StagedCopy& operator=(const StagedCopy&) = delete;
+
   // Where to write the next piece.
   std::byte* next() {
     turn_ ^= 1;

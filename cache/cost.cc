@@ -79,6 +79,7 @@ void Expected::scale_to(const uint32_t* counts, int64_t num_nodes) {
     counted += static_cast<double>(count) * static_cast<double>(nodes[count]);
     expected += of_count_[count] * static_cast<double>(nodes[count]);
   }
+  if (!(expected > 0)) return;  // nothing is promised: as it was counted
   scale_ = counted / expected;
   for (double& reads : of_count_) reads *= scale_;
 }

@@ -48,7 +48,6 @@ class Directory {
   explicit Directory(const DirectoryArrays& arrays);
   DirectoryRef ref() const { return {words_.data(), entries_.data()}; }
   int64_t num_entries() const { return static_cast<int64_t>(entries_.size()); }  // nodes that are cached
-  int64_t bytes() const { return static_cast<int64_t>((words_.size() + entries_.size()) * sizeof(uint64_t)); }
 
  private:
   base::DeviceArray<uint64_t> words_, entries_;

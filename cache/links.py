@@ -3,12 +3,11 @@
 import hashlib
 import json
 import math
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 from cohort.base.errors import CohortError
-from cohort.base.files import remember, remembered
+from cohort.base.files import remember, remembered, user_cache
 from cohort.base.programs import ask_sampler
 
 # Local, peer and host, measured on H200 with NVLink 4 and PCIe 5: GB/s. For plans made without a GPU.
@@ -44,11 +43,9 @@ def machine_bandwidth(say: Callable[[str], None], machine: dict | None = None) -
 
 
 def links_file(uuids: list[str], versions: list[int]) -> Path:
-    """Where these GPUs' links are remembered: in XDG_CACHE_HOME or ~/.cache."""
-    given = os.environ.get("XDG_CACHE_HOME", "")
-    folder = Path(given) if os.path.isabs(given) else Path("/", os.path.expanduser("~"), ".cache")
+    """Where these GPUs' links are remembered."""
     digest = hashlib.sha256(json.dumps([uuids, versions]).encode()).hexdigest()[:16]
-    return folder / "cohort" / f"links-{digest}.json"
+    return user_cache() / f"links-{digest}.json"
 
 
 def slowest(gpus: list[dict]) -> tuple[float, float, float]:

@@ -1,6 +1,9 @@
 """From what a user asks of the cache to what run.json tells the sampler."""
 
+import contextlib
+import hashlib
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Callable
@@ -10,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from cohort.base.errors import CohortError
+from cohort.base.files import user_cache
 from cohort.base.programs import ask_sampler
 from cohort.cache.budget import EDGE_BYTES, MemoryNeeds, budgets, bytes_of_nodes, slot_bytes
 from cohort.cache.links import MEASURED_BANDWIDTH, machine_bandwidth
@@ -78,6 +82,8 @@ def presample(
 ) -> dict:
     """Has the sampler count what it reads, unless the data set has the counts (`refresh`: though it has).
 
+    Where the data set's folder cannot be written, the user's cache folder gets the counts.
+
     Args:
         seeds: int64 [n], in place of those of a split.
 
@@ -86,10 +92,10 @@ def presample(
         "max_batch_edges"}.
 
     Raises:
-        CohortError: the split has no seeds, or the data set's folder cannot be written.
+        CohortError: the split has no seeds, or there is no folder that can be written.
     """
     options = {
-        "dataset": str(dataset.absolute()),
+        "dataset": str(_writable(dataset.absolute())),
         "fanout": fanout,
         "batch_size": batch_size,
         "split": split,
@@ -103,6 +109,22 @@ def presample(
         file = Path(folder) / "options.json"
         file.write_text(json.dumps(options))
         return ask_sampler("--presample", str(file))
+
+
+def _writable(dataset: Path) -> Path:
+    """The data set's folder, or one in the user's cache folder with links to its files, where counts can lie."""
+    if os.access(dataset, os.W_OK):
+        return dataset
+    folder = user_cache() / f"counts-{hashlib.sha256(str(dataset.resolve()).encode()).hexdigest()[:16]}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in dataset.iterdir():
+            with contextlib.suppress(FileExistsError):  # a link of an earlier time, or counts that were made since
+                (folder / path.name).symlink_to(path)
+    except OSError as error:
+        hint = "the cache is planned by counts that are kept there: set XDG_CACHE_HOME"
+        raise CohortError(str(folder), "a folder that can be written", str(error), hint) from error
+    return folder
 
 
 def say_aloud(line: str) -> None:

@@ -118,6 +118,7 @@ Plan make_plan(const PlanInput& input) {
   check_cliques(input);
   check_links(input.links);
   const Costs costs(input.sizes, input.links);
+  if (costs.least_stored_bytes(Kind::kFeature) < 1) throw Error({"row bytes", "at least 1 of every row", "0", ""});
   std::vector<Counts> counts = input.counts;
   for (Counts& of_gpu : counts) of_gpu.expect(input.sizes.num_nodes);
   Plan plan;

@@ -25,12 +25,15 @@ uint32_t stored_bytes_of_longest(const ibp::EncodedRef& rows) {
   return std::max(rows.max_coded_bytes, rows.layout == ibp::Layout::kPacked ? 0 : rows.stride_bytes);
 }
 
+void demand_row_of_gpu(int64_t row_bytes) {
+  if (row_bytes <= int64_t{ibp::kMaxRowBytes}) return;
+  throw base::Error({"feature rows", "at most 65536 bytes each on a GPU", std::to_string(row_bytes),
+                     "use a smaller feature type or fewer columns, or --device cpu"});
+}
+
 SlabRows::SlabRows(FeatureRows rows, bool coded)
     : rows_(std::move(rows)), coded_(coded), profile_(ibp::raw_profile(rows_.row_bytes)) {
-  if (rows_.row_bytes > int64_t{ibp::kMaxRowBytes}) {
-    throw base::Error({"feature rows", "at most 65536 bytes each on a GPU", std::to_string(rows_.row_bytes),
-                       "use a smaller feature type or fewer columns, or --device cpu"});
-  }
+  demand_row_of_gpu(rows_.row_bytes);
   base::require(rows_.raw || rows_.encoded || rows_.row_bytes == 0, "raw or encoded rows");
   if (!coded_) return;
   if (rows_.encoded) {

@@ -31,11 +31,14 @@ struct RowSizes {
 // The longest row that is not raw, with the room that it may have used (RowSpan::bytes).
 uint32_t stored_bytes_of_longest(const ibp::EncodedRef& rows);
 
+// Throws base::Error for rows above 65536 bytes.
+void demand_row_of_gpu(int64_t row_bytes);
+
 // Rows are stored as the file has them; without a file a codec is fitted to a sample and rows are encoded when they are
 // read (RowReader). Raw rows are stored whole.
 class SlabRows {
  public:
-  // Throws base::Error for rows above 65536 bytes.
+  // Throws as demand_row_of_gpu().
   SlabRows(FeatureRows rows, bool coded);
   // The same, read from another place of these rows.
   SlabRows reading(FeatureRows rows) const;

@@ -14,7 +14,9 @@ constexpr double kLinkBound = 1.07, kLess = 0.9;
 constexpr int kBatchesToRemember = 32;  // that so many SMs were too few
 // Rows that straddle lines never see the rate of their link: from so much of it on, the best rate that was seen counts.
 constexpr double kNearLink = 0.7;
-constexpr double kForget = 1.001;           // a batch: what was seen need not be seen again
+constexpr double kForget = 1.001;  // a batch: what was seen need not be seen again
+// Copies of recent rows end before the other tiers: the next batch's slot, which they may read, is written after them.
+constexpr double kRecentEarlier = 1.25;
 constexpr int64_t kRowsToLearnFrom = 4096;  // of fewer rows most of the time is the launch's
 
 double seconds(const TierLoad& load, int sms) {
@@ -81,7 +83,8 @@ void SmShare::learn(const TierUses& uses, const std::array<int, kNumTiers>& sms)
     const double seconds = 1e-6 * use.us, measured = seconds * sms[tier] / load.rows;
     const bool enough_rows = use.rows >= kRowsToLearnFrom;
     if (tier != kHostTier) {
-      if (enough_rows) load.sm_seconds_a_row = measured;
+      const double earlier = tier == static_cast<std::size_t>(Tier::kRecent) ? kRecentEarlier : 1;
+      if (enough_rows) load.sm_seconds_a_row = earlier * measured;
       continue;
     }
     const auto bytes = static_cast<double>(use.bytes);

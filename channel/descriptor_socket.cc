@@ -59,6 +59,10 @@ class Packet {
     std::memcpy(CMSG_DATA(part), &descriptor, sizeof descriptor);
   }
   base::FileDescriptor take() {
+    if (header_.msg_flags & MSG_CTRUNC) {
+      throw base::Error({"GPU memory of the sampler", "room for one more open file", "as many as are allowed",
+                         "raise the limit of open files: ulimit -n"});
+    }
     const cmsghdr* part = CMSG_FIRSTHDR(&header_);
     base::require(part && part->cmsg_type == SCM_RIGHTS, "a descriptor in each message of the sampler");
     int descriptor = -1;

@@ -1,7 +1,7 @@
 // Every byte that sampler and trainer share. Only C++ includes this; Python re-declares nothing.
 //
 // A channel is a folder in shared memory: the file `channel` holds one ChannelHeader; on the CPU each slot's memory is
-// a file `slot-<index>-<generation>` beside it, on a GPU it is one cudaMalloc whose IPC handle stands in the header.
+// a file `slot-<index>-<generation>` beside it, on a GPU its descriptor goes through a socket there.
 // The file `channel` exists only when all in it is in place: it is built as `channel.tmp` and renamed.
 #pragma once
 
@@ -30,12 +30,12 @@ enum class Stage : uint32_t {
   kNone = 0,
   kStarting,
   kLoading,
-  kIdle,        // sampler: no request; trainer: between passes
-  kWaitSlot,    // sampler: all slots are in use
-  kSampling,    // sampler
-  kFetching,    // sampler
-  kWaitBatch,   // trainer: nothing is ready
-  kTraining,    // trainer: has a batch
+  kIdle,       // sampler: no request; trainer: between passes
+  kWaitSlot,   // sampler: all slots are in use
+  kSampling,   // sampler
+  kFetching,   // sampler
+  kWaitBatch,  // trainer: nothing is ready
+  kTraining,   // trainer: has a batch
   kEnded,
 };
 

@@ -108,6 +108,7 @@ std::optional<Request> Publisher::next_request() {
   const Request request = header().requests[next_request_ % kMaxRequests];
   ++next_request_;
   post(header().requests_free);
+  set_stage(Stage::kSampling, next_sequence_);  // the seeds come first: reading them may take long
   return request;
 }
 
@@ -120,6 +121,12 @@ std::optional<int> Publisher::acquire(uint64_t pass) {
   };
   if (!wait_for(header().slots_free, header().stop, header().trainer, "trainer", give_up)) return std::nullopt;
   return take_oldest();
+}
+
+bool Publisher::is_over() const {
+  if (header().stop.load() || static_cast<Stage>(header().trainer.stage.load()) == Stage::kEnded) return true;
+  require_alive(header().trainer, "trainer");
+  return false;
 }
 
 std::optional<int> Publisher::try_acquire(uint64_t pass) {
@@ -143,7 +150,7 @@ int Publisher::take_oldest() {
 std::byte* Publisher::memory(int slot, std::size_t needed_bytes, std::size_t preferred_bytes) {
   Slot& shared = header().slots[slot];
   base::require(static_cast<SlotState>(shared.state.load()) == SlotState::kFilling, "a slot held by the sampler");
-  if (!has_room(slot, needed_bytes)) memory_->grow(shared, slot, preferred_bytes);
+  if (!has_room(slot, needed_bytes)) memory_->grow(shared, slot, needed_bytes, preferred_bytes);
   return memory_->data(slot);
 }
 
@@ -162,11 +169,6 @@ void Publisher::publish(int slot, const Batch& batch) {
   shared.batch.sequence = next_sequence_++;
   set_state(shared, SlotState::kReady);
   post(header().batches_ready);
-}
-
-void Publisher::abandon(int slot) {
-  set_state(header().slots[slot], SlotState::kFree);
-  post(header().slots_free);
 }
 
 }  // namespace cohort::channel

@@ -83,7 +83,7 @@ class Publisher {
   // Whether the slot's memory will do as it is.
   bool has_room(int slot, std::size_t needed_bytes) const { return header().slots[slot].bytes >= needed_bytes; }
   // The slot's memory, at least `needed_bytes`. When it is smaller it is replaced by `preferred_bytes` (>=
-  // needed_bytes). Call only while holding the slot, before writing to it.
+  // needed_bytes), where there is so much. Call only while holding the slot, before writing to it.
   std::byte* memory(int slot, std::size_t needed_bytes, std::size_t preferred_bytes);
 
   // Work put on the CUDA stream `stream` after this waits until the trainer's GPU work on the slot's last use is done.
@@ -93,13 +93,12 @@ class Publisher {
   // Hands the slot, filled and complete, to the trainer.
   void publish(int slot, const Batch& batch);
 
-  // Gives a slot back unpublished.
-  void abandon(int slot);
-
   void set_stage(Stage stage, uint64_t batch = 0) { channel::set_stage(header().sampler, stage, batch); }
   void leave_error(const char* text) { channel::leave_error(header().sampler, text); }
   std::atomic<uint32_t>& stop_flag() const { return header().stop; }
-  void require_trainer() const { require_alive(header().trainer, "trainer"); }
+  // Whether nobody wants batches any more: the run stops, or the trainer has ended well. Throws PeerLost when it is
+  // dead.
+  bool is_over() const;
   const std::filesystem::path& folder() const { return folder_; }
   uint64_t next_sequence() const { return next_sequence_; }
 

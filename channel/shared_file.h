@@ -7,6 +7,9 @@
 
 namespace cohort::channel {
 
+// Throws Error when it is no folder.
+std::size_t free_bytes_of(const std::filesystem::path& folder);
+
 class SharedFile {
  public:
   SharedFile() = default;

@@ -17,8 +17,9 @@ namespace cohort::channel {
 class SlotOwner {
  public:
   virtual ~SlotOwner() = default;
-  // Gives slot `index` memory of at least `bytes` and writes bytes and generation into it.
-  virtual void grow(Slot& slot, int index, std::size_t bytes) = 0;
+  // Gives slot `index` other memory, of `preferred_bytes` where there is so much, else of `needed_bytes`, and writes
+  // bytes and generation into it. Throws base::Error naming need and supply.
+  virtual void grow(Slot& slot, int index, std::size_t needed_bytes, std::size_t preferred_bytes) = 0;
   virtual std::byte* data(int index) const = 0;
   // Lets the trainer map all feature rows; nothing to do on the CPU, where it maps the data set's file.
   virtual void share_rows(const base::SharedGpuBytes&) {}

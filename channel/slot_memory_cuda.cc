@@ -20,9 +20,10 @@ class CudaSlotOwner final : public SlotOwner {
   CudaSlotOwner(const std::filesystem::path& folder, int num_slots)
       : memory_(static_cast<std::size_t>(num_slots)), trainer_(folder) {}
 
-  void grow(Slot& slot, int index, std::size_t bytes) override {
+  void grow(Slot& slot, int index, std::size_t needed_bytes, std::size_t preferred_bytes) override {
     SharedGpuBytes& memory = memory_[static_cast<std::size_t>(index)];
     memory = SharedGpuBytes();
+    const std::size_t bytes = has_room(preferred_bytes) ? preferred_bytes : needed_bytes;
     require_room(bytes);
     memory = SharedGpuBytes(bytes, "allocate a slot");
     slot.bytes = bytes;
@@ -34,11 +35,11 @@ class CudaSlotOwner final : public SlotOwner {
   void hand_over() override { trainer_.send_waiting(); }
 
  private:
+  static bool has_room(std::size_t bytes) { return static_cast<int64_t>(bytes) <= base::free_device_bytes(); }
   static void require_room(std::size_t bytes) {
-    const int64_t free = base::free_device_bytes();
-    if (static_cast<int64_t>(bytes) <= free) return;
+    if (has_room(bytes)) return;
     throw base::Error({"GPU memory for a slot", base::format_bytes(static_cast<double>(bytes)),
-                       base::format_bytes(static_cast<double>(free)) + " free",
+                       base::format_bytes(static_cast<double>(base::free_device_bytes())) + " free",
                        "use fewer --slots, a smaller --batch-size or --fanout, or --topology host"});
   }
   std::vector<SharedGpuBytes> memory_;
@@ -51,6 +52,7 @@ class CudaSlotViewer final : public SlotViewer {
       : opened_(static_cast<std::size_t>(num_slots)), sampler_(folder) {}
 
   std::byte* open(Slot& slot, int index) override {
+    const base::CurrentGpu gpu(gpu_);
     Opened& opened = opened_[static_cast<std::size_t>(index)];
     if (opened.generation != slot.generation) {
       opened.memory = SharedGpuBytes();
@@ -60,6 +62,7 @@ class CudaSlotViewer final : public SlotViewer {
     return opened.memory.data();
   }
   const std::byte* rows(std::size_t bytes) override {
+    const base::CurrentGpu gpu(gpu_);
     if (!rows_.data()) rows_ = SharedGpuBytes(sampler_.receive(kRowsTag), bytes, "open the feature rows");
     return rows_.data();
   }
@@ -69,6 +72,7 @@ class CudaSlotViewer final : public SlotViewer {
     uint64_t generation = 0;
     SharedGpuBytes memory;
   };
+  int gpu_ = base::current_gpu();
   std::vector<Opened> opened_;
   SharedGpuBytes rows_;
   DescriptorReceiver sampler_;

@@ -25,10 +25,11 @@ class HostSlotOwner final : public SlotOwner {
   HostSlotOwner(std::filesystem::path folder, int num_slots)
       : folder_(std::move(folder)), files_(static_cast<std::size_t>(num_slots)) {}
 
-  void grow(Slot& slot, int index, std::size_t bytes) override {
+  void grow(Slot& slot, int index, std::size_t needed_bytes, std::size_t preferred_bytes) override {
     auto& file = files_[static_cast<std::size_t>(index)];
     if (slot.generation > 0) std::filesystem::remove(slot_path(folder_, index, slot.generation));
     file = SharedFile();
+    const std::size_t bytes = free_bytes_of(folder_) >= preferred_bytes ? preferred_bytes : needed_bytes;
     file = SharedFile::create(slot_path(folder_, index, slot.generation + 1), bytes);
     slot.bytes = bytes;
     ++slot.generation;

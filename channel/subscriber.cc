@@ -23,7 +23,8 @@ bool lies_in_slot(const ChannelHeader& header, const Slot& slot) {
   const uint64_t row_bytes =
       header.rows_in_place ? 0 : static_cast<uint64_t>(header.feature_dim) * bytes_of(header.feature_dtype);
   const auto labels = static_cast<uint64_t>(header.label_width > 0 ? header.label_width : 1);
-  return batch.num_hops >= 0 && batch.num_hops <= kMaxHops && batch.indptr_offset <= slot.bytes &&
+  return batch.num_hops >= 0 && batch.num_hops <= kMaxHops &&
+         fits(batch.indptr_offset, batch.num_nodes - batch.nodes_per_hop[batch.num_hops] + 1, 8) &&
          fits(batch.x_offset, batch.num_nodes, row_bytes) && fits(batch.n_id_offset, batch.num_nodes, 8) &&
          fits(batch.y_offset, batch.labels_of_seeds ? batch.num_seeds : batch.num_nodes,
               labels * bytes_of(header.label_dtype)) &&
@@ -50,7 +51,7 @@ Subscriber::Subscriber(std::filesystem::path folder)
   base::GpuUuid uuid;
   std::memcpy(uuid.data(), header().gpu_uuid, uuid.size());
   ordinal_ = base::ordinal_of(uuid);
-  choose_gpu();
+  const base::CurrentGpu gpu(ordinal_);
   memory_ = make_cuda_slot_viewer(folder_, header().num_slots);
   for (int i = 0; i < header().num_slots; ++i) {
     cudaIpcEventHandle_t handle;
@@ -62,11 +63,10 @@ Subscriber::Subscriber(std::filesystem::path folder)
 #endif
 }
 
-Subscriber::~Subscriber() { channel::set_stage(shared().trainer, Stage::kEnded); }
+Subscriber::~Subscriber() { set_stage(Stage::kEnded); }
 
 const std::byte* Subscriber::rows() {
   base::require(header().rows_in_place != 0 && header().device == DeviceKind::kCuda, "rows in the memory of a GPU");
-  choose_gpu();
   return memory_->rows(static_cast<std::size_t>(header().num_rows * header().row_stride_bytes));
 }
 
@@ -81,6 +81,7 @@ uint64_t Subscriber::request(Request request) {
 }
 
 HeldBatch Subscriber::next(uint64_t pass, int64_t limit_us, const std::function<bool()>& interrupted) {
+  refuse_in_child();
   bool was_interrupted = false;
   const auto give_up = [&] { return was_interrupted = interrupted && interrupted(); };
   while (true) {
@@ -99,7 +100,6 @@ HeldBatch Subscriber::next(uint64_t pass, int64_t limit_us, const std::function<
     base::require(index < header().num_slots, "the batch of the next sequence number in a ready slot");
     ++next_sequence_;
     Slot& slot = shared().slots[index];
-    choose_gpu();
     std::byte* data = memory_->open(slot, index);
     base::require(lies_in_slot(header(), slot), "a batch that lies in its slot");
     set_state(slot, SlotState::kHeld);
@@ -116,12 +116,13 @@ HeldBatch Subscriber::next(uint64_t pass, int64_t limit_us, const std::function<
 void Subscriber::cancel_below(uint64_t pass) { shared().cancelled_below.store(pass); }
 
 void Subscriber::release(int index, [[maybe_unused]] void* stream) {
+  if (in_child()) return;
   const std::lock_guard lock(release_mutex_);
   Slot& slot = shared().slots[index];
   base::require(static_cast<SlotState>(slot.state.load()) == SlotState::kHeld, "a slot held by the trainer");
 #ifdef COHORT_WITH_CUDA
   if (header().device == DeviceKind::kCuda) {
-    choose_gpu();  // any thread may come here
+    const base::CurrentGpu gpu(ordinal_);  // any thread may come here
     drained_[static_cast<std::size_t>(index)].record(static_cast<cudaStream_t>(stream));
     slot.drained_recorded.store(1);
   }
@@ -135,10 +136,11 @@ void Subscriber::throw_stopped() const {
   throw PeerLost({"the run", "to go on", "it has been stopped", ""});
 }
 
-void Subscriber::choose_gpu() const {
-#ifdef COHORT_WITH_CUDA
-  if (header().device == DeviceKind::kCuda) base::cuda_check(cudaSetDevice(ordinal_), "choose the channel's GPU");
-#endif
+void Subscriber::refuse_in_child() const {
+  if (!in_child()) return;
+  throw base::Error({folder_.string(), fmt::format("process {}, which opened it", process_),
+                     fmt::format("process {}, forked from it", getpid()),
+                     "make a loader in the process that reads it"});
 }
 
 void Subscriber::refuse_when_all_are_held() const {

@@ -1,6 +1,8 @@
 // The trainer's end of the channel.
 #pragma once
 
+#include <unistd.h>
+
 #include <filesystem>
 #include <memory>
 #include <mutex>
@@ -24,6 +26,7 @@ struct HeldBatch {
   std::byte* data = nullptr;  // the slot's memory, on the channel's device
 };
 
+// A child that the process forks has it too, but no part in the channel: it gives nothing back and ends nothing.
 class Subscriber {
  public:
   // Opens the channel in `folder`, which must have been announced. Refuses one of another version or layout.
@@ -54,16 +57,22 @@ class Subscriber {
   int ordinal() const { return ordinal_; }
   // Ends the trainer's part: the sampler waits for it no more. Batches held stay valid.
   void leave() { set_stage(Stage::kEnded); }
-  void set_stage(Stage stage, uint64_t batch = 0) { channel::set_stage(shared().trainer, stage, batch); }
-  void leave_error(const char* text) { channel::leave_error(shared().trainer, text); }
+  void set_stage(Stage stage, uint64_t batch = 0) {
+    if (!in_child()) channel::set_stage(shared().trainer, stage, batch);
+  }
+  void leave_error(const char* text) {
+    if (!in_child()) channel::leave_error(shared().trainer, text);
+  }
 
  private:
   ChannelHeader& shared() const { return *reinterpret_cast<ChannelHeader*>(file_.data()); }
   [[noreturn]] void throw_stopped() const;
-  void choose_gpu() const;
+  bool in_child() const { return getpid() != process_; }
+  void refuse_in_child() const;
   void refuse_when_all_are_held() const;
 
   std::filesystem::path folder_;
+  pid_t process_ = getpid();
   SharedFile file_;
   std::unique_ptr<SlotViewer> memory_;
 #ifdef COHORT_WITH_CUDA

@@ -22,9 +22,8 @@ PendingFile::PendingFile(std::string path) : path_(std::move(path)), temporary_(
 
 PendingFile::~PendingFile() {
   settle();
-  if (file_ < 0) return;
-  ::close(file_);
-  std::remove(temporary_.c_str());
+  if (file_ >= 0) ::close(file_);
+  if (!committed_) std::remove(temporary_.c_str());
 }
 
 void PendingFile::write(std::span<const std::byte> bytes) {
@@ -45,6 +44,7 @@ void PendingFile::commit(std::span<const std::byte> header) {
   const int file = std::exchange(file_, -1);
   if (::close(file) != 0) fail("the file closed", errno);
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) fail("the file under its name", errno);
+  committed_ = true;
 }
 
 PendingFile::Window PendingFile::open_window(uint64_t max_bytes) {
@@ -70,9 +70,11 @@ void PendingFile::close_window(Window window, uint64_t max_bytes_of_next) {
 int PendingFile::reserve(uint64_t end) {
   if (end <= reserved_) return 0;
   // Without reserved space a full disk would end the process with SIGBUS in the middle of a store.
-  if (fallocate(file_, 0, static_cast<off_t>(reserved_), static_cast<off_t>(end - reserved_)) != 0) {
+  while (fallocate(file_, 0, static_cast<off_t>(reserved_), static_cast<off_t>(end - reserved_)) != 0) {
+    if (errno == EINTR) continue;
     if (errno != EOPNOTSUPP) return errno;
     if (ftruncate(file_, static_cast<off_t>(end)) != 0) return errno;
+    break;
   }
   reserved_ = end;
   return 0;

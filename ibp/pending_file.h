@@ -50,6 +50,7 @@ class PendingFile {
 
   std::string path_, temporary_;
   int file_ = -1;
+  bool committed_ = false;
   uint64_t position_ = 0;
   uint64_t reserved_ = 0;    // up to where there is space
   std::future<void> aside_;  // what the other thread does: it alone reads and writes reserved_ until it is settled

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "base/device.h"
 #include "base/owners.h"
 #include "base/side_by_side.h"
 #include "base/sm_partition.h"
@@ -19,12 +20,7 @@ namespace cohort::sampler {
 namespace {
 
 using base::cuda_check;
-
-int current_gpu() {
-  int gpu = 0;
-  cuda_check(cudaGetDevice(&gpu), "read the current GPU");
-  return gpu;
-}
+using base::current_gpu;
 
 int num_sms_of_current_gpu() {
   int num_sms = 0;
@@ -203,6 +199,7 @@ std::vector<std::unique_ptr<Backend>> make_cuda_backends(const GraphView& graph,
   if (graph.num_nodes > INT32_MAX) {
     throw base::Error({"data set", "at most 2147483647 nodes", std::to_string(graph.num_nodes), "local ids are int32"});
   }
+  cache::demand_row_of_gpu(graph.row_bytes);
   log.begin("pinning host memory", PinnedGraph::bytes_of(graph, !settings.topology_in_gpus));
   const auto pinned = std::make_shared<const PinnedGraph>(graph, !settings.topology_in_gpus);
   log.begin("preparing the GPUs");

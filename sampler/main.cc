@@ -4,11 +4,15 @@
 // cohort-sampler --presample options.json: counts what a short run reads, for the cache; prints JSON.
 #include <signal.h>
 
+#include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <functional>
+#include <stop_token>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include "base/check.h"
 #include "base/process.h"
@@ -20,6 +24,7 @@
 namespace {
 
 using namespace cohort;
+using namespace std::chrono_literals;
 
 // The kernel sends it when the launcher dies. It may come before all threads of the launcher have ended, so that the
 // launcher still counts as alive; nobody else sends it.
@@ -57,6 +62,14 @@ int serve(const sampler::Options& options) {
   const dataset::Dataset data = dataset::Dataset::open(options.dataset);
   sampler::Ranks ranks(options, data);
   const StopOnSignals stop_on_signals(ranks);
+  // What a start that nobody wants any more has made goes with the process.
+  const std::jthread leave([&](const std::stop_token& ended) {
+    for (; !ended.stop_requested(); std::this_thread::sleep_for(100ms)) {
+      if (!ranks.is_stopped_while_loading()) continue;
+      sampler::remove_channel_of_dead_owner(options, owner_died != 0);
+      std::_Exit(0);
+    }
+  });
   ranks.serve();
   return 0;
 }

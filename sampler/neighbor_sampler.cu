@@ -39,7 +39,7 @@ __global__ void place_seeds_kernel(const int64_t* n_id, int64_t num_seeds, uint6
   }
 }
 
-// What one thread counts of each tier, in registers: lists, and neighbours drawn (fewer than kMaxHopEdges in a hop).
+// What one thread counts of each tier, in registers: lists, and neighbours drawn (fewer than kMaxPlaces in a batch).
 struct UseCounter {
   uint32_t count[kNumUses] = {};
 

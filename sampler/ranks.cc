@@ -30,14 +30,14 @@ void Ranks::stop() noexcept {
 
 void Ranks::serve() {
   std::vector<std::unique_ptr<Backend>> backends;
+  std::future<void> verified;  // outlives the handler, as its end waits for what is left to read
   try {
     for (const auto& publisher : publishers_) publisher->set_stage(Stage::kLoading);
     log_.begin("checking the edges", static_cast<int64_t>(data_.indptr().size_bytes() + data_.indices().bytes()));
     dataset::demand_in_range(data_);
     graph_ = view_of(data_, options_, log_);
     graph_.rows_in_place = rows_lie_in_place(graph_, options_);
-    std::future<void> verified;  // reads the pages that are copied meanwhile
-    if (graph_.encoded) verified = verify_rows(data_);
+    if (graph_.encoded) verified = verify_rows(data_);  // reads the pages that are copied meanwhile
     if (options_.device == "cpu") plan_only();
     backends = make_backends(options_, graph_, log_);  // on GPUs it is the one to call plan_cache(), and to fill slabs
     if (verified.valid()) {
@@ -46,6 +46,7 @@ void Ranks::serve() {
     }
     log_.end();
     announce(backends);
+    loaded_ = true;
   } catch (const std::exception& error) {
     leave_error(0, error.what());
     throw;

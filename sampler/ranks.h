@@ -25,8 +25,10 @@ class Ranks {
   // channel, and thrown.
   void serve();
 
-  // Ends serve() soon. Safe in a signal handler.
+  // Ends serve() soon, but for what comes before channels are announced: that looks at no flag. Safe in a signal
+  // handler.
   void stop() noexcept;
+  bool is_stopped_while_loading() const { return !loaded_ && publishers_.front()->stop_flag().load() != 0; }
 
  private:
   // The CPU has no memory but the host's: the cache is planned and told of, and then everything is read from there.
@@ -44,6 +46,7 @@ class Ranks {
   StartLog log_;  // rank 0's channel has it
   GraphView graph_;
   std::vector<std::unique_ptr<channel::Publisher>> publishers_;  // by rank
+  std::atomic<bool> loaded_ = false;
   std::mutex failure_mutex_;
   std::exception_ptr failure_;  // the first one
 };

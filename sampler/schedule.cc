@@ -47,12 +47,12 @@ std::vector<int64_t> read_numbers(const std::filesystem::path& path) {
   return {numbers.begin(), numbers.end()};
 }
 
-std::vector<int64_t> shuffled_groups(const SeedSet& set, uint64_t seed, uint64_t epoch) {
+std::vector<int64_t> shuffled_groups(const SeedSet& set, uint64_t seed, uint64_t epoch, const std::stop_token& stop) {
   std::vector<int64_t> order;
   order.reserve(set.seeds.size());
   for (std::size_t group = 0; group + 1 < set.starts.size(); ++group) {
     const int64_t first = set.starts[group];
-    for (const int64_t position : shuffled(set.starts[group + 1] - first, seed, epoch, group)) {
+    for (const int64_t position : shuffled(set.starts[group + 1] - first, seed, epoch, group, stop)) {
       order.push_back(first + position);
     }
   }
@@ -61,11 +61,14 @@ std::vector<int64_t> shuffled_groups(const SeedSet& set, uint64_t seed, uint64_t
 
 }  // namespace
 
-std::vector<int64_t> shuffled(int64_t size, uint64_t seed, uint64_t epoch, uint64_t group) {
+std::vector<int64_t> shuffled(int64_t size, uint64_t seed, uint64_t epoch, uint64_t group,
+                              const std::stop_token& stop) {
   std::vector<int64_t> order(static_cast<std::size_t>(size));
   std::iota(order.begin(), order.end(), 0);
   const base::PhiloxKey key = base::derive_key(base::key_of(seed), epoch, kShuffleStream - group);
+  constexpr uint64_t kLookEvery = uint64_t{1} << 16;
   for (uint64_t i = static_cast<uint64_t>(size); i > 1; --i) {
+    if (i % kLookEvery == 0 && stop.stop_requested()) break;
     std::swap(order[i - 1], order[base::random_below(i, key, i, 0)]);
   }
   return order;
@@ -88,10 +91,12 @@ std::vector<int64_t> EpochOrders::of(const SeedSet& set, const channel::Request&
     return order;
   }
   const bool is_next = next_.valid() && next_set_ == &set && next_epoch_ == request.epoch;
-  std::vector<int64_t> order = is_next ? next_.get() : shuffled_groups(set, seed_, request.epoch);
+  std::vector<int64_t> order = is_next ? next_.get() : shuffled_groups(set, seed_, request.epoch, {});
   next_set_ = &set;
   next_epoch_ = request.epoch + 1;
-  next_ = std::async(std::launch::async, shuffled_groups, std::cref(set), seed_, next_epoch_);
+  unwanted_.request_stop();
+  unwanted_ = {};
+  next_ = std::async(std::launch::async, shuffled_groups, std::cref(set), seed_, next_epoch_, unwanted_.get_token());
   return order;
 }
 

@@ -6,6 +6,7 @@
 #include <future>
 #include <map>
 #include <span>
+#include <stop_token>
 #include <vector>
 
 #include "channel/layout.h"
@@ -52,6 +53,9 @@ class Schedule {
 class EpochOrders {
  public:
   explicit EpochOrders(uint64_t seed) : seed_(seed) {}  // the run's
+  ~EpochOrders() { unwanted_.request_stop(); }
+  EpochOrders(const EpochOrders&) = delete;
+  EpochOrders& operator=(const EpochOrders&) = delete;
 
   // `set` is kept by reference.
   std::vector<int64_t> of(const SeedSet& set, const channel::Request& request);
@@ -60,6 +64,7 @@ class EpochOrders {
   uint64_t seed_;
   const SeedSet* next_set_ = nullptr;
   uint64_t next_epoch_ = 0;
+  std::stop_source unwanted_;  // of next_, whose end is waited for where it goes
   std::future<std::vector<int64_t>> next_;
 };
 
@@ -82,7 +87,9 @@ class SeedSets {
   std::map<uint32_t, SeedSet> sets_;
 };
 
-// The numbers 0 .. size-1 in an order that depends on (seed, epoch, group) alone (Fisher-Yates).
-std::vector<int64_t> shuffled(int64_t size, uint64_t seed, uint64_t epoch, uint64_t group = 0);
+// The numbers 0 .. size-1 in an order that depends on (seed, epoch, group) alone (Fisher-Yates); in no particular one
+// once `stop` is requested.
+std::vector<int64_t> shuffled(int64_t size, uint64_t seed, uint64_t epoch, uint64_t group = 0,
+                              const std::stop_token& stop = {});
 
 }  // namespace cohort::sampler

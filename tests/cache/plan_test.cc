@@ -341,6 +341,9 @@ TEST(Plan, RefusesWhatContradictsItself) {
   SmallInput small = random_input(1, {}, {{0}}, {10});
   small.counts[0].num_batches = 0;
   EXPECT_THROW(plan_of(small), base::Error);
+  small = random_input(1, {}, {{0}}, {10});
+  small.row_bytes = {16, 16, 16, 0, 16};
+  EXPECT_THROW(plan_of(small), base::Error);
 }
 
 }  // namespace

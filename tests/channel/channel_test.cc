@@ -41,7 +41,7 @@ class Channel : public ::testing::Test {
     if (!slot) return false;
     Batch batch{};
     batch.pass = pass;
-    batch.num_nodes = nodes;
+    batch.num_nodes = batch.nodes_per_hop[0] = nodes;
     const std::size_t bytes = lay_out({nodes, 0, 1, 16}, batch);
     std::byte* data = publisher.memory(*slot, bytes, bytes);
     auto* n_id = reinterpret_cast<int64_t*>(data + batch.n_id_offset);
@@ -350,6 +350,64 @@ TEST_F(Channel, AKilledTrainerEndsTheWaitForASlot) {
   kill(child, SIGKILL);
   EXPECT_THROW(publish(publisher, 1, 8, 0), PeerLost);
   waitpid(child, nullptr, 0);
+}
+
+// Runs `act` in a process forked from this one, which then ends; how it ended.
+int status_of_child(const std::function<void()>& act) {
+  const pid_t child = fork();
+  if (child == 0) {
+    act();
+    _exit(0);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  return status;
+}
+
+TEST_F(Channel, AChildOfTheTrainerHasNoPartInIt) {
+  Publisher publisher(folder_, options());
+  publisher.announce();
+  auto subscriber = std::make_unique<Subscriber>(folder_);
+  const uint64_t pass = subscriber->request({});
+  ASSERT_TRUE(publish(publisher, pass, 8, 5));
+  ASSERT_TRUE(publish(publisher, pass, 8, 6));
+  const HeldBatch held = subscriber->next(pass, kLimitUs);
+  const auto stage = subscriber->header().trainer.stage.load();
+  EXPECT_EQ(status_of_child([&] {
+              subscriber->release(held.slot, nullptr);
+              subscriber->leave_error("of the child");
+              try {
+                subscriber->next(pass, kLimitUs);
+                _exit(1);
+              } catch (const base::Error&) {
+              }
+              subscriber.reset();
+            }),
+            0);
+  EXPECT_EQ(static_cast<SlotState>(subscriber->header().slots[held.slot].state.load()), SlotState::kHeld);
+  EXPECT_EQ(subscriber->header().trainer.stage.load(), stage);
+  EXPECT_EQ(subscriber->header().trainer.failed_at_us.load(), 0);
+  EXPECT_EQ(first_id(subscriber->next(pass, kLimitUs)), 6);
+}
+
+TEST_F(Channel, ASlotTakesNoMoreThanItNeedsWhereThereIsNoRoomForWhatItAsks) {
+  Publisher publisher(folder_, options());
+  publisher.announce();
+  const std::optional<int> slot = publisher.acquire(1);
+  publisher.memory(*slot, 4096, std::size_t{1} << 60);
+  const Subscriber subscriber(folder_);
+  EXPECT_EQ(subscriber.header().slots[*slot].bytes, 4096u);
+}
+
+TEST_F(Channel, ASamplerThatReadsSeedsIsNotIdle) {
+  Publisher publisher(folder_, options());
+  publisher.announce();
+  Subscriber subscriber(folder_);
+  const int64_t before = subscriber.header().sampler.stage_since_us.load();
+  subscriber.request({});
+  ASSERT_TRUE(publisher.next_request());
+  EXPECT_EQ(static_cast<Stage>(subscriber.header().sampler.stage.load()), Stage::kSampling);
+  EXPECT_GT(subscriber.header().sampler.stage_since_us.load(), before);
 }
 
 TEST_F(Channel, ASilentSamplerIsReportedAfterTheLimit) {

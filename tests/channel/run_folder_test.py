@@ -84,3 +84,18 @@ def test_files_of_a_running_run_are_its_users_alone(cora, shm, no_umask, tmp_pat
     assert run.result().returncode == 0, run.result().stderr
     assert modes["folder"] == {0o700}
     assert modes["channel"] == modes["slot"] == {0o600}
+
+
+def test_a_root_without_room_is_said(shm, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tempfile.mkdtemp", full)
+    with pytest.raises(CohortError, match="with room in it, found .*No space left"):
+        RunFolder()
+
+
+def test_the_root_may_be_named_from_the_working_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COHORT_SHM", "here")
+    assert shared_memory_root().parent == tmp_path / "here"

@@ -2,6 +2,20 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <future>
+#include <map>
+#include <numeric>
+#include <thread>
+
+#include "channel/subscriber.h"
+#include "dataset/npy.h"
+#include "sampler/draw.h"
+#include "tests/dataset/temporary_folder.h"
+#include "tests/sampler/test_graph.h"
+
 namespace cohort::sampler {
 namespace {
 
@@ -31,6 +45,152 @@ TEST(WorstCase, AllNeighboursHaveNoBoundOnEdges) {
   const WorstCase bound = worst_case(request(10, {5, -1}), 40);
   EXPECT_EQ(bound.num_nodes, 40);
   EXPECT_EQ(bound.num_edges, -1);
+}
+
+// Writes batches as the host does, and says so later, as a GPU would.
+class LateBackend final : public Backend {
+ public:
+  LateBackend(const GraphView& graph, std::chrono::milliseconds delay)
+      : host_(make_host_backend(graph, {})), delay_(delay) {}
+
+  Counts sample(const Query& query) override { return host_->sample(query); }
+  bool works_ahead() const override { return true; }
+  void before_fetch(const std::function<void(void*)>&) override {}
+  void fill(std::byte* data, std::size_t bytes, int value) override { host_->fill(data, bytes, value); }
+  void fetch(const SlotArrays& slot, std::span<const int64_t> input_id) override {
+    std::byte*& memory = memory_[slot.slot];
+    if (memory != slot.x && !due_.empty()) grew_early = true;
+    memory = slot.x;
+    host_->fetch(slot, input_id);
+    due_.push_back(Clock::now() + delay_);
+    most_at_once = std::max(most_at_once.load(), std::ssize(due_));
+  }
+  bool finished() override { return due_.front() <= Clock::now(); }
+  FetchUse fetched() override {
+    due_.pop_front();
+    return host_->fetched();
+  }
+
+  std::atomic<std::ptrdiff_t> most_at_once = 0;
+  std::atomic<bool> grew_early = false;  // a slot got other memory while a batch was being written
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::unique_ptr<Backend> host_;
+  std::chrono::milliseconds delay_;
+  std::map<int, std::byte*> memory_;  // of slots
+  std::deque<Clock::time_point> due_;
+};
+
+class PipelineAhead : public ::testing::Test {
+ protected:
+  static constexpr int64_t kLimitUs = 10'000'000;
+
+  PipelineAhead() {
+    seeds_.resize(205);
+    std::iota(seeds_.begin(), seeds_.end(), 40);
+  }
+
+  // Serves while `train` reads; the channel has so many slots.
+  template <typename Train>
+  void serve(LateBackend& backend, int num_slots, Train train) {
+    channel::ChannelOptions channel;
+    channel.num_slots = num_slots;
+    channel.feature_dim = graph_.dim;
+    channel.feature_dtype = 2 << 8 | 32;
+    const dataset::TemporaryFolder folder;
+    auto file = dataset::create_npy(folder / "seeds-0.npy", dataset::DType::int64, {std::ssize(seeds_)});
+    std::ranges::copy(seeds_, file.as<int64_t>().begin());
+    channel::Publisher publisher(folder.path(), channel);
+    publisher.announce();
+    const GraphView graph = graph_.view();
+    auto served = std::async(std::launch::async, [&] { Pipeline(options_, graph, backend, publisher).serve(); });
+    {
+      channel::Subscriber subscriber(folder.path());
+      train(subscriber, publisher);
+    }
+    publisher.stop_flag().store(1);
+    served.get();
+  }
+
+  // Batches of 20 seeds, in their own order.
+  channel::Request of_epoch(uint64_t epoch) const {
+    channel::Request asked = request(20, {-1, 3});
+    asked.epoch = epoch;
+    asked.step_stride = 1;
+    return asked;
+  }
+
+  void expect_batch(const channel::HeldBatch& held, const channel::Request& asked, uint64_t step) const {
+    ASSERT_EQ(held.batch->step, step);
+    const auto first = static_cast<std::ptrdiff_t>(20 * step);
+    const std::vector<int64_t> seeds(seeds_.begin() + first,
+                                     seeds_.begin() + std::min<std::ptrdiff_t>(first + 20, 205));
+    const auto host = make_host_backend(graph_.view(), {});
+    const HostBatch expected =
+        run_host(*host, graph_.view(), {seeds, std::span(asked.fanout).first(2), batch_key(0, asked.epoch, step)});
+    const auto* n_id = reinterpret_cast<const int64_t*>(held.data + held.batch->n_id_offset);
+    ASSERT_EQ(std::vector<int64_t>(n_id, n_id + held.batch->num_nodes), expected.n_id);
+    ASSERT_EQ(std::memcmp(held.data + held.batch->x_offset, expected.x.data(), expected.x.size()), 0);
+  }
+
+  TestGraph<int32_t> graph_ = mixed_graph<int32_t>(2000, 3);
+  std::vector<int64_t> seeds_;
+  Options options_;
+};
+
+TEST_F(PipelineAhead, WritesABatchWhileTheLastComesAndPublishesThemInTurn) {
+  for (const int num_slots : {2, 3, 5}) {
+    LateBackend backend(graph_.view(), std::chrono::milliseconds(3));
+    serve(backend, num_slots, [&](channel::Subscriber& subscriber, auto&) {
+      for (uint64_t epoch = 0; epoch < 2; ++epoch) {
+        const channel::Request asked = of_epoch(epoch);
+        const uint64_t pass = subscriber.request(asked);
+        for (uint64_t step = 0; step < 11; ++step) {
+          const channel::HeldBatch held = subscriber.next(pass, kLimitUs);
+          expect_batch(held, asked, step);
+          if (HasFatalFailure()) return;
+          subscriber.release(held.slot, nullptr);
+        }
+      }
+    });
+    EXPECT_EQ(backend.most_at_once, 2);
+    EXPECT_FALSE(backend.grew_early);
+  }
+}
+
+TEST_F(PipelineAhead, APassThatIsCancelledLeavesNothingToTheNext) {
+  LateBackend backend(graph_.view(), std::chrono::milliseconds(3));
+  serve(backend, 3, [&](channel::Subscriber& subscriber, auto&) {
+    for (uint64_t epoch = 0; epoch < 6; ++epoch) {
+      const channel::Request asked = of_epoch(epoch);
+      const uint64_t pass = subscriber.request(asked);
+      for (uint64_t step = 0; step <= epoch; ++step) {
+        const channel::HeldBatch held = subscriber.next(pass, kLimitUs);
+        expect_batch(held, asked, step);
+        if (HasFatalFailure()) return;
+        subscriber.release(held.slot, nullptr);
+      }
+      subscriber.cancel_below(pass + 1);
+    }
+  });
+}
+
+TEST_F(PipelineAhead, EndsWhenItIsStoppedThoughABatchNeverComes) {
+  LateBackend backend(graph_.view(), std::chrono::hours(1));
+  serve(backend, 3, [&](channel::Subscriber& subscriber, channel::Publisher& publisher) {
+    subscriber.request(of_epoch(0));
+    while (backend.most_at_once < 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    publisher.stop_flag().store(1);
+  });
+}
+
+TEST_F(PipelineAhead, EndsWithATrainerThatHasEndedThoughABatchNeverComes) {
+  LateBackend backend(graph_.view(), std::chrono::hours(1));
+  serve(backend, 3, [&](channel::Subscriber& subscriber, auto&) {
+    subscriber.request(of_epoch(0));
+    while (backend.most_at_once < 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  });
 }
 
 }  // namespace

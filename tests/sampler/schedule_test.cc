@@ -53,6 +53,17 @@ TEST(Schedule, AnExactMultipleHasNoEmptyBatch) {
   EXPECT_EQ(schedule_of(set, request(4, false)).num_steps(), 2u);
 }
 
+TEST(Schedule, AnOrderThatNobodyWantsEndsEarly) {
+  std::stop_source stop;
+  stop.request_stop();
+  const int64_t size = 1 << 20;
+  const auto whole = shuffled(size, 1, 2), left = shuffled(size, 1, 2, 0, stop.get_token());
+  EXPECT_NE(whole, left);
+  std::vector<int64_t> own(left.size());
+  std::iota(own.begin(), own.end(), 0);
+  EXPECT_EQ(left, own);
+}
+
 TEST(Schedule, VisitsEverySeedOnceInEveryEpoch) {
   const auto set = seed_set(1000);
   std::set<std::vector<int64_t>> orders;

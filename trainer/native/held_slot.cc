@@ -19,7 +19,7 @@ HeldSlot::~HeldSlot() {
   try {
     subscriber_->release(held_.slot, stream_);
   } catch (const std::exception& error) {
-    *failure_ = error.what();  // a destructor cannot throw; Receiver::next does
+    failure_->set(error.what());  // a destructor cannot throw; Receiver::next does
   }
 }
 
@@ -36,7 +36,9 @@ Receiver::Receiver(const std::string& folder) : subscriber_(std::make_shared<cha
 
 std::unique_ptr<HeldSlot> Receiver::next(uint64_t pass, int64_t limit_us, void* stream,
                                          const std::function<bool()>& interrupted) {
-  if (!failure_->empty()) throw base::Error({"giving a slot back", "success", *failure_, ""});
+  if (const std::string failure = failure_->text(); !failure.empty()) {
+    throw base::Error({"giving a slot back", "success", failure, ""});
+  }
   const channel::HeldBatch held = subscriber_->next(pass, limit_us, interrupted);
   if (held.slot < 0) return nullptr;
   return std::make_unique<HeldSlot>(subscriber_, failure_, held, stream);

@@ -11,12 +11,27 @@
 
 namespace cohort::trainer {
 
-class Receiver;
+// What went wrong while slots were given back, in destructors of any thread.
+class Failure {
+ public:
+  void set(const char* text) {
+    const std::lock_guard lock(mutex_);
+    text_ = text;
+  }
+  std::string text() const {
+    const std::lock_guard lock(mutex_);
+    return text_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::string text_;
+};
 
 // Holds a slot; gives it back on destruction.
 class HeldSlot {
  public:
-  HeldSlot(std::shared_ptr<channel::Subscriber> subscriber, std::shared_ptr<std::string> failure,
+  HeldSlot(std::shared_ptr<channel::Subscriber> subscriber, std::shared_ptr<Failure> failure,
            const channel::HeldBatch& held, void* stream)
       : subscriber_(std::move(subscriber)), failure_(std::move(failure)), held_(held), stream_(stream) {}
   ~HeldSlot();
@@ -37,7 +52,7 @@ class HeldSlot {
 
  private:
   std::shared_ptr<channel::Subscriber> subscriber_;
-  std::shared_ptr<std::string> failure_;
+  std::shared_ptr<Failure> failure_;
   channel::HeldBatch held_;
   void* stream_;  // the CUDA stream whose work may still read the slot when it is given back
 };
@@ -64,7 +79,7 @@ class Receiver {
 
  private:
   std::shared_ptr<channel::Subscriber> subscriber_;
-  std::shared_ptr<std::string> failure_ = std::make_shared<std::string>();  // of a slot's destructor
+  std::shared_ptr<Failure> failure_ = std::make_shared<Failure>();
 };
 
 }  // namespace cohort::trainer

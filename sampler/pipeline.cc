@@ -121,7 +121,7 @@ void Pipeline::serve_pass(const channel::Request& request) {
 std::optional<int> Pipeline::acquire(uint64_t pass) {
   std::optional<int> slot;
   publish_until([&] { return (slot = publisher_.try_acquire(pass)).has_value(); });
-  return slot ? slot : publisher_.acquire(pass);
+  return slot || is_over_ ? slot : publisher_.acquire(pass);
 }
 
 Query Pipeline::query(Pass& pass, uint64_t step) const {
@@ -166,6 +166,7 @@ void Pipeline::start_batch(int slot, Pass& pass, uint64_t step) {
   const std::size_t bytes = lay_out(shape, batch);
   const std::size_t most_before = backend_.works_ahead() && publisher_.has_room(slot, bytes) ? 1 : 0;
   publish_until([&] { return writing_.size() <= most_before; });  // the last may copy rows from memory that is replaced
+  if (is_over_) return;
   std::byte* data = publisher_.memory(slot, bytes, slot_bytes_to_ask(request, bytes));
   backend_.before_fetch([&](void* stream) { publisher_.wait_drained(slot, stream); });
   if (options_.poison_slots) backend_.fill(data, bytes, 0xFF);
@@ -186,7 +187,7 @@ void Pipeline::publish_until(const std::function<bool()>& enough) {
     if (writing_.empty() || enough()) return;
     std::this_thread::sleep_for(20us);
     if (base::monotonic_us() < next_look_us) continue;
-    if (publisher_.is_over()) return writing_.clear();
+    if ((is_over_ = publisher_.is_over())) return writing_.clear();
     next_look_us += kLookUs;
   }
 }

@@ -50,7 +50,7 @@ class Pipeline {
   channel::BatchShape shape_of(const channel::Request& request, int64_t num_nodes, int64_t num_edges, int64_t num_seeds,
                                int64_t num_targets) const;
   std::size_t slot_bytes_to_ask(const channel::Request& request, std::size_t needed_bytes) const;
-  // Publishes what is written, until `enough` says so or nothing is being written any more.
+  // Publishes what is written, until `enough` says so or nothing is being written any more, or wanted.
   void publish_until(const std::function<bool()>& enough);
   void publish_all() {
     publish_until([] { return false; });
@@ -64,6 +64,7 @@ class Pipeline {
   SeedSets seed_sets_;
   EpochOrders orders_;
   std::deque<Writing> writing_;  // the oldest first
+  bool is_over_ = false;         // nobody wants what was being written
 };
 
 // The most nodes and edges that a batch of this request can have (edges: -1 when a fanout of "all" leaves it open).

@@ -47,7 +47,7 @@ stage_pytest() {
 sanitize() {
   local shard shards=6 pids=() status=0 log=$out/sanitize-$1-$2
   for ((shard = 0; shard < shards; ++shard)); do
-    GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard compute-sanitizer --tool "$1" --require-cuda-init no --error-exitcode 9 \
+    GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard compute-sanitizer --tool "$1" --require-cuda-init no --report-api-errors no --error-exitcode 9 \
       "$build/$2/$2_test" --gtest_filter="${3:-*Gpu*}" >"$log-$shard.log" 2>&1 &
     pids+=($!)
   done
@@ -102,7 +102,7 @@ stage_epoch() {
   ((num_gpus >= 2)) && modes+=("--gpus=0,1")
   for mode in "${modes[@]}"; do
     run=$out/epoch${mode// /}
-    cohort train "$bench_graph" --device cuda --fanout 25,10 --batch-size 8192 --hidden 256 --epochs 4 --out "$run" $mode \
+    cohort train "$bench_graph" --device cuda --fanout 25,10 --batch-size 8192 --hidden 256 --epochs 4 --overwrite --out "$run" $mode \
       >"$run.log" 2>&1
     row "train, SAGE 256 ${mode:-with MPS}" $? "$("$python" bench/epoch_line.py "$run/summary.json")"
   done

@@ -1,11 +1,16 @@
 """Writing files that a reader never sees half done, and remembering in them what took time to find out."""
 
+import contextlib
+import json
+import math
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
+
+from cohort.base.errors import CohortError
 
 Value = TypeVar("Value")
 
@@ -17,7 +22,7 @@ def write_atomically(path: Path, text: str) -> None:
         temporary.write_text(text)
         os.replace(temporary, path)
     finally:
-        temporary.unlink(missing_ok=True)
+        unlink_quietly(temporary)
 
 
 def write_durably(path: Path, data: bytes) -> None:
@@ -31,7 +36,42 @@ def write_durably(path: Path, data: bytes) -> None:
         os.replace(temporary, path)
         _sync_folder(path.parent)
     finally:
-        temporary.unlink(missing_ok=True)
+        unlink_quietly(temporary)
+
+
+def demand_output(out: Path, inputs: Iterable[Path] = ()) -> None:
+    """Looks at where a file is to be written before anything is computed.
+
+    Raises:
+        CohortError: there is no such folder, a folder has the name, or it is one of the files that are read.
+    """
+    if not out.absolute().parent.is_dir():
+        hint = "make it, or choose another file to write"
+        raise CohortError(str(out.absolute().parent), "an existing folder", "none", hint)
+    if out.is_dir():
+        raise CohortError(str(out), "a file to write", "a folder", "name a file in it")
+    for path in inputs:
+        if out.absolute() == path.absolute() or (out.exists() and path.exists() and out.samefile(path)):
+            raise CohortError(str(out), "another file to write than to read", f"the same as {path}", "choose another")
+
+
+def json_of(value, indent: int | None = None) -> str:
+    """JSON that every reader takes: null stands for what is no finite number."""
+    return json.dumps(_finite(value), indent=indent)
+
+
+def _finite(value):
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def unlink_quietly(path: Path) -> None:
+    """Removes a file where that is possible: where it is not, an error before this says why."""
+    with contextlib.suppress(OSError):
+        path.unlink()
 
 
 class FileWriter:
@@ -82,6 +122,13 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def user_cache() -> Path:
+    """Where things are remembered that no folder of the user's own has: in XDG_CACHE_HOME or ~/.cache."""
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    folder = Path(given) if os.path.isabs(given) else Path("/", os.path.expanduser("~"), ".cache")
+    return folder / "cohort"
 
 
 def remember(path: Path, text: str, say: Callable[[str], None]) -> None:

@@ -1,7 +1,9 @@
 """Where Cohort's own programs lie, and what they said last."""
 
+import ctypes
 import json
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -10,6 +12,9 @@ from cohort.base.errors import CohortError
 # Environment for a process that shares the cores with another: OpenMP threads that spin while they wait make both of
 # them several times slower. What the user has set wins.
 POLITE = {"OMP_WAIT_POLICY": "passive"}
+
+PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)
 
 
 def program(name: str) -> str:
@@ -24,13 +29,19 @@ def program(name: str) -> str:
     return str(path)
 
 
+def end_with_parent() -> None:
+    """For preexec_fn: the kernel ends the child when this process dies."""
+    _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
 def ask_sampler(*arguments: str) -> dict:
     """The JSON that ``cohort-sampler`` prints for ``--devices`` and the like.
 
     Raises:
         CohortError: it fails; with what it says.
     """
-    result = subprocess.run([program("cohort-sampler"), *arguments], capture_output=True, text=True)
+    command = [program("cohort-sampler"), *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, preexec_fn=end_with_parent)
     if result.returncode != 0:
         said = result.stderr.strip().removeprefix("cohort-sampler: ")
         raise CohortError.from_text(said or f"cohort-sampler {arguments[0]} ended with {result.returncode}")

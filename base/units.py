@@ -19,12 +19,15 @@ def parse_bytes(text: str) -> int:
     """ "20GB", "1.5 MB" or "4096" as bytes; decimal units.
 
     Raises:
-        ValueError: it is no such text, or below 0.
+        ValueError: it is no such text, or below 0, or at least 2^63.
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d*)?(?:e\d+)?)\s*([KMGT]?)B?\s*", text, re.IGNORECASE)
     if match is None:
         raise ValueError(f"expected bytes such as 20GB, 512MB or 4096, found {text!r}")
-    return int(Decimal(match[1]) * 1000 ** " KMGT".index(match[2].upper() or " "))
+    count = Decimal(match[1]) * 1000 ** " KMGT".index(match[2].upper() or " ")
+    if count >= 2**63:
+        raise ValueError(f"expected less than 2^63 bytes, found {text!r}")
+    return int(count)
 
 
 def byte_count(text: str) -> int:

@@ -24,7 +24,8 @@ import torch
 import cohort
 from cohort.dataset import open as open_dataset
 from cohort.launch.arguments import positive
-from cohort.launch.train import add_data_options, sampler_options
+from cohort.launch.options import add_data_options
+from cohort.launch.train import sampler_options
 from cohort.trainer.models import SampledGNN
 from cohort.trainer.train_step import Scores, TrainStep, adam
 

@@ -23,12 +23,12 @@ from dataclasses import dataclass
 from statistics import median
 
 from cohort.base.errors import CohortError
+from cohort.base.programs import end_with_parent
 from cohort.launch import report_page
 from cohort.launch.arguments import not_negative_number, numeric_ratios, positive
 from cohort.launch.bench_parts import take_several
 from cohort.launch.bench_trials import Trials, given_options, trial_parser
 from cohort.launch.config import parse_configured
-from cohort.launch.mps import end_with_parent
 from cohort.launch.report import print_tables
 from cohort.launch.report_tables import Table
 from cohort.launch.tune import TRIAL_EPOCHS

@@ -180,10 +180,11 @@ def misfits(budget_bytes: list[int], needs: MemoryNeeds, host_needed_bytes: int,
         if needs.left_bytes is None or budget <= needs.left_bytes:
             continue
         beside = needs.slots_bytes + (needs.trainer_bytes or 0) + needs.graph_bytes
+        cure = f"--cache-bytes of at most {format_bytes(needs.left_bytes)}, " if needs.left_bytes > 0 else ""
         found.append(
             f"GPU {gpu}: a cache of {format_bytes(budget)} beside {format_bytes(beside)} for slots, trainer and graph"
-            f" is more than its {format_bytes(needs.gpu_bytes)}; use --cache-bytes of at most"
-            f" {format_bytes(max(0, needs.left_bytes))}, fewer --slots, or a smaller --batch-size or --fanout"
+            f" is more than its {format_bytes(needs.gpu_bytes)}; use {cure}fewer --slots, or a smaller --batch-size or"
+            " --fanout"
         )
     if host_needed_bytes > host_present_bytes:
         found.append(

@@ -246,9 +246,7 @@ void FeatureFetch::fetch(const int64_t* nodes, int64_t count, const FetchTarget&
              "read counters");
 }
 
-void FeatureFetch::wait_for_copies(cudaStream_t stream) const {
-  last().ended[index_of(Tier::kRecent)].wait_on(stream);
-}
+void FeatureFetch::wait_for_copies(cudaStream_t stream) const { last().ended[index_of(Tier::kRecent)].wait_on(stream); }
 
 void FeatureFetch::split(Lane& lane, const int64_t* nodes, int64_t count, cudaStream_t stream) {
   auto* counters = reinterpret_cast<Counters*>(lane.tallies.data());

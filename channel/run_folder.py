@@ -17,7 +17,7 @@ from cohort.base.errors import CohortError
 
 def shared_memory_root() -> Path:
     """The folder under which this user's runs keep theirs (``COHORT_SHM`` overrides /dev/shm)."""
-    return Path(os.environ.get("COHORT_SHM", "/dev/shm")) / f"cohort-{os.getuid()}"
+    return Path(os.environ.get("COHORT_SHM", "/dev/shm")).absolute() / f"cohort-{os.getuid()}"
 
 
 def rank_folders(run_folder: Path, num_ranks: int) -> list[Path]:
@@ -62,16 +62,15 @@ class RunFolder:
         root = shared_memory_root()
         try:
             root.mkdir(mode=0o700, exist_ok=True)
+            _demand_own(root)
+            with _locked(root / "sweep.lock"):
+                self.swept = _sweep(root)
+                self.path = Path(tempfile.mkdtemp(prefix="run-", dir=root))
+                self._lock = open(self.path / "lock", "w")  # noqa: SIM115 (held for the folder's life)
+                fcntl.flock(self._lock, fcntl.LOCK_EX)
         except OSError as error:
-            raise CohortError(
-                str(root), "a folder that can be made", str(error), "mount /dev/shm, or set COHORT_SHM"
-            ) from error
-        _demand_own(root)
-        with _locked(root / "sweep.lock"):
-            self.swept = _sweep(root)
-            self.path = Path(tempfile.mkdtemp(prefix="run-", dir=root))
-            self._lock = open(self.path / "lock", "w")  # noqa: SIM115 (held for the folder's life)
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            hint = "mount /dev/shm, make room in it, or set COHORT_SHM"
+            raise CohortError(str(root), "a folder that can be made, with room in it", str(error), hint) from error
 
     @property
     def lock(self) -> int:
@@ -117,5 +116,5 @@ def _sweep(root: Path) -> list[Path]:
             dead.append(folder)
     for link in root.glob("meet-*"):
         if not link.exists():
-            link.unlink()
+            link.unlink(missing_ok=True)
     return dead

@@ -23,9 +23,12 @@ bool lies_in_slot(const ChannelHeader& header, const Slot& slot) {
   const uint64_t row_bytes =
       header.rows_in_place ? 0 : static_cast<uint64_t>(header.feature_dim) * bytes_of(header.feature_dtype);
   const auto labels = static_cast<uint64_t>(header.label_width > 0 ? header.label_width : 1);
-  return batch.num_hops >= 0 && batch.num_hops <= kMaxHops &&
-         fits(batch.indptr_offset, batch.num_nodes - batch.nodes_per_hop[batch.num_hops] + 1, 8) &&
-         fits(batch.x_offset, batch.num_nodes, row_bytes) && fits(batch.n_id_offset, batch.num_nodes, 8) &&
+  const bool knows_hops = batch.num_hops >= 0 && batch.num_hops <= kMaxHops;
+  // A batch without seeds has none.
+  const int64_t num_offsets =
+      knows_hops && batch.num_nodes > 0 ? batch.num_nodes - batch.nodes_per_hop[batch.num_hops] + 1 : 0;
+  return knows_hops && fits(batch.indptr_offset, num_offsets, 8) && fits(batch.x_offset, batch.num_nodes, row_bytes) &&
+         fits(batch.n_id_offset, batch.num_nodes, 8) &&
          fits(batch.y_offset, batch.labels_of_seeds ? batch.num_seeds : batch.num_nodes,
               labels * bytes_of(header.label_dtype)) &&
          fits(batch.input_id_offset, batch.num_seeds, 8) && fits(batch.edge_index_offset, num_local_edges(batch), 16) &&

@@ -17,6 +17,7 @@ from typing import BinaryIO
 import numpy as np
 
 from cohort.base.errors import CohortError
+from cohort.dataset.arrays import NUMBERS_HINT
 
 # What NumPy and zipfile raise for files that are none of theirs: their parsers raise whatever they meet.
 UNREADABLE = (
@@ -171,6 +172,7 @@ def _parse(place: str, open_file: Callable[[], BinaryIO], size_of_file: Callable
         except UNREADABLE as error:
             raise CohortError(place, "an array in NumPy's .npy format", str(error), hint) from error
     if dtype.kind not in "biuf":
+        hint = NUMBERS_HINT if dtype.kind in "US" else hint
         raise CohortError(place, "an array of numbers", f"dtype {dtype}", hint)
     size, needed = size_of_file(), offset + math.prod(shape) * dtype.itemsize
     if min(shape, default=0) < 0 or size < needed:

@@ -10,6 +10,8 @@ from cohort.base.errors import CohortError
 
 TASKS = ("classification", "regression", "multilabel")
 KEPT_FEATURE_DTYPES = (np.uint8, np.float16, np.float32)
+NUMBERS_HINT = "ids and labels must be numbers: ids, y = numpy.unique(column, return_inverse=True)"
+LABELS_AT_ONCE = 1 << 20
 
 
 def demand_shape(place: str, array: Any, shape: tuple[int | None, ...]) -> None:
@@ -26,7 +28,8 @@ def integers(place: str, array: np.ndarray, shape: tuple[int | None, ...] = (Non
     """The array as int64, for ids and labels: int64 of that shape."""
     demand_shape(place, array, shape)
     if array.dtype.kind not in "iu":
-        raise CohortError(place, "integers", f"dtype {array.dtype}", "convert it with array.astype(numpy.int64)")
+        hint = NUMBERS_HINT if array.dtype.kind in "US" else "convert it with array.astype(numpy.int64)"
+        raise CohortError(place, "integers", f"dtype {array.dtype}", hint)
     return np.ascontiguousarray(array, dtype=np.int64)
 
 
@@ -127,6 +130,16 @@ def num_outputs(labels: np.ndarray) -> int:
     if labels.ndim == 2:
         return labels.shape[1]
     return int(labels.max(initial=-1)) + 1 if labels.dtype == np.int64 else 1
+
+
+def unused_classes(labels: np.ndarray, num_classes: int) -> int:
+    """How many of the classes no node has; labels int64 [V], -1 for none."""
+    used = np.empty(0, np.int64)
+    for first in range(0, len(labels), LABELS_AT_ONCE):
+        used = np.union1d(used, labels[first : first + LABELS_AT_ONCE])
+        if np.count_nonzero(used >= 0) == num_classes:
+            return 0
+    return num_classes - int(np.count_nonzero(used >= 0))
 
 
 def edge_weights(place: str, array: np.ndarray) -> np.ndarray:

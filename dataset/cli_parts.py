@@ -56,5 +56,5 @@ def targets(data) -> str:
 
 
 def fail(error: CohortError) -> int:
-    print(error, file=sys.stderr)
+    print(f"cohort: {error}", file=sys.stderr)
     return 1

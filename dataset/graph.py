@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import scipy  # its packages load on first use
@@ -12,7 +13,7 @@ from cohort.base.errors import CohortError
 from cohort.dataset import arrays
 from cohort.dataset.array_file import ArrayFile
 from cohort.dataset.parquet_file import ParquetFile
-from cohort.dataset.text_file import TextFile
+from cohort.dataset.text_file import TextFile, shortened
 
 ROWS_AT_ONCE = 4096  # of a sparse matrix
 
@@ -27,10 +28,14 @@ class Edges:
     Attributes:
         place: for messages.
         chunks: chunks(block_bytes) gives them in pieces of about that many bytes.
+        ends: of a table, the columns of sources and destinations.
+        others: its other columns.
     """
 
     place: str
     chunks: Callable[[int], Iterator[EdgeChunk]]
+    ends: tuple[str, str] | None = None
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -40,10 +45,12 @@ class Weights:
     Attributes:
         place: for messages.
         chunks: chunks(block_bytes) gives numbers [n] at a time.
+        column: of the edges' table, the one that has them.
     """
 
     place: str
     chunks: Callable[[int], Iterator[np.ndarray]]
+    column: str = ""
 
 
 class WeightReader:
@@ -99,6 +106,7 @@ class Graph:
         labels: gives numbers [V] or [V, 1], or [V, labels]; NaN and -1: none.
         any_task: the labels are as the source has them; else the reader made classes of them.
         splits: gives train, val and test ids, or bool masks [V].
+        splits_from: where they are from, for messages.
         reverse, dedupe, self_loops: what the other library does to the edges when it loads them.
     """
 
@@ -108,6 +116,7 @@ class Graph:
     edge_weights: Weights | None = None
     labels: Callable[[], tuple[str, np.ndarray]] | None = None
     splits: Callable[[], list[np.ndarray]] | None = None
+    splits_from: str = "the source"
     num_nodes: int | None = None
     num_classes: int | None = None
     reverse: bool = False
@@ -115,6 +124,29 @@ class Graph:
     self_loops: str = "keep"
     any_task: bool = False
     notes: list[str] = field(default_factory=list)
+
+    def columns_told(self) -> str:
+        """Which columns of a table of edges are what, in words; "" when there is no table."""
+        if self.edges.ends is None:
+            return ""
+        weight = self.edge_weights.column if self.edge_weights else ""
+        unused = [title for title in self.edges.others if title != weight]
+        told = " -> ".join(self.edges.ends) + (f", weights {weight}" if weight else "")
+        return told + (f" ({shortened(unused)} not used)" if unused else "") + "; "
+
+    def take_splits(self, path: Path, there: dict[str, Callable[[], np.ndarray]], names: Sequence[str]) -> None:
+        """Takes those of three splits, ids or bool masks called `names`, that a file has; the others are empty."""
+
+        def read(key: str) -> np.ndarray:
+            if key not in there:
+                return np.empty(0, np.int64)
+            ids = there[key]()
+            arrays.demand_shape(f"{path}: {key}", ids, (None,))
+            return ids if ids.dtype.kind == "b" else arrays.integers(f"{path}: {key}", ids)
+
+        missing = [key for key in names if key not in there]
+        self.splits = self.splits or (lambda: [read(key) for key in names])
+        self.splits_from = path.name + (f", which has no {' and no '.join(missing)}" if missing else "")
 
 
 def edges_of_arrays(place: str, src: np.ndarray, dst: np.ndarray) -> Edges:
@@ -213,7 +245,8 @@ def edges_of_text(file: TextFile, columns: tuple[int, int]) -> Edges:
         for rows, fraction in file.blocks(np.int64, columns, block_bytes):
             yield rows[:, 0], rows[:, 1], fraction
 
-    return Edges(str(file.path), chunks)
+    ends = [file.titles[i] if i < file.num_fields else f"column {i}" for i in columns]  # reading refuses the latter
+    return _edges_of_table(str(file.path), chunks, file.titles, ends)
 
 
 def edges_of_parquet(file: ParquetFile, columns: list[str]) -> Edges:
@@ -227,7 +260,11 @@ def edges_of_parquet(file: ParquetFile, columns: list[str]) -> Edges:
             done += len(src)
             yield _int64(src), _int64(dst), done / file.num_rows
 
-    return Edges(str(file.path), chunks)
+    return _edges_of_table(str(file.path), chunks, file.names, columns)
+
+
+def _edges_of_table(place: str, chunks: Callable, titles: Sequence[str], ends: Sequence[str]) -> Edges:
+    return Edges(place, chunks, (ends[0], ends[1]), tuple(title for title in titles if title not in ends))
 
 
 def weights_of_array(place: str, weights: np.ndarray) -> Weights:
@@ -247,7 +284,7 @@ def weights_of_text(file: TextFile, column: int) -> Weights:
         for rows, _ in file.blocks(np.float32, [column], block_bytes):
             yield rows[:, 0]
 
-    return Weights(f"{file.path}: column {column}", chunks)
+    return Weights(f"{file.path}: column {column}", chunks, file.titles[column])
 
 
 def weights_of_parquet(file: ParquetFile, column: str) -> Weights:
@@ -257,7 +294,7 @@ def weights_of_parquet(file: ParquetFile, column: str) -> Weights:
         for (weights,) in file.batches([column], max(1, block_bytes // 16)):
             yield weights
 
-    return Weights(f"{file.path}: column {column}", chunks)
+    return Weights(f"{file.path}: column {column}", chunks, column)
 
 
 def rows_of_matrix(place: str, x: np.ndarray | scipy.sparse.csr_matrix, dtype: str | None = None) -> Rows:

@@ -85,7 +85,9 @@ def _add_source_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--features", type=Path, metavar="FILE|ones", help="rows: .npy, .csv, .parquet or bare numbers")
     group.add_argument("--feature-dim", type=number, metavar="D", help="columns of bare numbers")
     group.add_argument("--feature-dtype", choices=RAW_DTYPES, default="float32", help="type of bare numbers")
+    group.add_argument("--feature-columns", type=columns, metavar="A,B|A:Z", help="of a table of them; default: all")
     group.add_argument("--labels", type=Path, metavar="FILE", help="the class of each node: .npy, .csv or .parquet")
+    group.add_argument("--label-columns", type=columns, metavar="A", help="of a table of labels; default: its only one")
     group.add_argument(
         "--task",
         choices=TASKS,
@@ -112,13 +114,23 @@ def names(text: str) -> list[str]:
     return found
 
 
+def columns(text: str) -> list[str]:
+    """ "id,f0:f9" as a list."""
+    found = text.split(",")
+    if not all(found):
+        raise argparse.ArgumentTypeError(f"expected columns such as f0,f1 or f0:f9 or 1:20, found {text!r}")
+    return found
+
+
 def _import(args: argparse.Namespace) -> int:
     inputs = SourceOptions(
         destinations=args.destinations,
         text=TextOptions(args.separator, args.header, args.columns),
         features=args.features,
         raw=RawLayout(args.feature_dim, args.feature_dtype),
+        feature_columns=args.feature_columns,
         labels=args.labels,
+        label_columns=args.label_columns,
         edge_weights=args.edge_weights,
         weight_column=args.weight_column,
         splits=args.splits,

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from cohort.base.errors import CohortError
+from cohort.base.files import unlink_quietly
 from cohort.dataset import _native
 from cohort.dataset.reader import open as open_dataset
 
@@ -58,7 +59,7 @@ def partition(
     if not 0 <= seed < 2**64:
         raise CohortError("--seed", "an integer in [0, 2^64)", str(seed))
     folder = os.fspath(path)
-    with _ended_by_ctrl_c() if method == "metis" else contextlib.nullcontext():
+    with _ended_at_once() if method == "metis" else contextlib.nullcontext():
         parts = _native.partition(folder, method=method, num_parts=num_parts, seed=seed, memory_bytes=memory_bytes)
     found = Partition(parts, **_native.measure_partition(folder, parts, num_parts))
     _save(parts_file(folder, num_parts), parts)
@@ -103,17 +104,21 @@ def _save(file: Path, parts: np.ndarray) -> None:
         hint = "the data set's folder must be writable, and its disk not full"
         raise CohortError(str(file), "a file that can be written", str(error), hint) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        unlink_quietly(temporary)
 
 
 @contextlib.contextmanager
-def _ended_by_ctrl_c() -> Iterator[None]:
-    """METIS cannot be asked to stop: Ctrl-C ends the process at once. Nothing has been written by then."""
+def _ended_at_once() -> Iterator[None]:
+    """METIS cannot be asked to stop: signals end the process at once. Nothing has been written by then."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    caught = {number: handler for number, handler in handlers.items() if callable(handler)}
+    for number in caught:
+        signal.signal(number, signal.SIG_DFL)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in caught.items():
+            signal.signal(number, handler)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from rich.markup import escape
 
 from cohort.base.errors import CohortError
 from cohort.base.units import byte_count
+from cohort.dataset.cli_parts import fail
 from cohort.dataset.partition import METHODS, Partition, partition, parts_file
 
 
@@ -40,8 +40,7 @@ def _partition(args: argparse.Namespace) -> int:
         with Console(stderr=True).status(escape(f"partitioning {args.path}")):
             found = partition(args.path, args.parts, args.method, args.seed, args.memory)
     except CohortError as error:
-        print(error, file=sys.stderr)
-        return 1
+        return fail(error)
     print_partition(found, time.monotonic() - start, parts_file(args.path, args.parts))
     return 0
 

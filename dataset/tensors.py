@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,23 @@ from cohort.base.errors import CohortError
 from cohort.dataset import arrays
 from cohort.dataset.writer import SPLITS, random_splits, write_dataset
 
+MASKS = ("train_mask", "val_mask", "test_mask")
+KEPT = {"x", "y", "edge_index", "edge_weight", *MASKS, "num_nodes", "adj_t"}  # of a Data; the last two say it again
+NEEDED = {  # of a Data, and what to do where it is not there
+    "edge_index": "fill it in, give one graph of a PyG data set (dataset[0]), or use from_tensors",
+    "x": "give each node a row: data.x = torch.ones(data.num_nodes, 1), or use from_tensors",
+}
+OTHER_FORMS = {  # where edge_index or x is not there as Data has it
+    "adj_t": "data.edge_index = torch_geometric.utils.to_edge_index(data.adj_t)[0].flip(0)",
+    "HeteroData": "make a graph of one kind of nodes of it: data.to_homogeneous()",
+}
+
 
 def from_tensors(
     out: str | os.PathLike,
     *,
     x: Any,
-    y: Any,
+    y: Any = None,
     edge_index: Any = None,
     indptr: Any = None,
     indices: Any = None,
@@ -38,26 +50,28 @@ def from_tensors(
     Args:
         x: [V, D] features; torch.bfloat16 is kept.
         y: what there is to learn, by ``task``: classes, integers [V], -1 for nodes without a label; "regression":
-            numbers [V], NaN for none; "multilabel": 0 and 1 [V, labels], -1 (of floats NaN) where it is unknown.
+            numbers [V], NaN for none; "multilabel": 0 and 1 [V, labels], -1 (of floats NaN) where it is unknown. A y
+            of [V, 1] is kept as [V], but for "multilabel". None: classes, and no node has a label.
         edge_index: integers [2, E], row 0 sources, row 1 destinations.
         indptr, indices: instead of edge_index, in-neighbours per node: integers [V + 1] and [E].
         edge_weight: numbers [E] or [E, 1], in the order of the edges given; kept as float32.
-        train_ids, val_ids, test_ids: integers [any] or bool masks [V]; without any of them, random parts by `split`.
+        train_ids, val_ids, test_ids: integers [any] or bool masks [V]; nodes of a mask without a label are left out.
+            Without any of them, random parts of the labelled nodes by `split`.
+        overwrite: a data set that has the name `out` is replaced.
 
     Raises:
-        CohortError: for tensors that do not fit together.
+        CohortError: for tensors that do not fit together, or an `out` that exists.
     """
+    if os.path.lexists(out) and not overwrite:
+        hint = "choose another name, or give overwrite=True"
+        raise CohortError(os.fspath(out), "a new folder", "an existing one", hint)
     feature_dtype = "bfloat16" if str(getattr(x, "dtype", "")) == "torch.bfloat16" else None
     rows = _bfloat16_bits(x) if feature_dtype else arrays.features("x", _numpy("x", x))
     num_nodes = rows.shape[0]
     if (edge_index is None) == (indptr is None or indices is None):
         raise CohortError("from_tensors", "edge_index, or indptr and indices", "both or neither")
     graph = _edges(edge_index, num_nodes) if edge_index is not None else _expand(indptr, indices, num_nodes)
-    targets = _numpy("y", y)
-    if task == "classification":
-        labels = arrays.labels("y", targets.reshape(-1), num_nodes)
-    else:
-        labels = arrays.targets("y", targets, num_nodes, task)
+    labels = _labels(y, num_nodes, task)
     given = dict(zip(SPLITS, (train_ids, val_ids, test_ids), strict=True))
     write_dataset(
         out,
@@ -76,26 +90,67 @@ def from_tensors(
 
 
 def from_pyg(data: Any, out: str | os.PathLike, *, overwrite: bool = False, **options: Any) -> Path:
-    """Writes a torch_geometric Data (x, edge_index, y, optional train/val/test masks and weights) as a data set.
+    """Writes a torch_geometric Data (x, edge_index, optional y, train/val/test masks and weights) as a data set.
 
-    Weights are `edge_weight`, or an `edge_attr` of one number an edge.
+    Weights are `edge_weight`, or an `edge_attr` of one number an edge. What else there is is left out with a warning.
 
     Args:
-        options: handed on to from_tensors (task, split, seed, num_classes, name, ...).
+        options: handed on to from_tensors (task, split, seed, num_classes, name, ...), which says what `y` may be.
+
+    Raises:
+        CohortError: for another object, or as from_tensors.
     """
-    for attribute in ("x", "edge_index", "y"):
+    for attribute, hint in NEEDED.items():
         if getattr(data, attribute, None) is None:
-            hint = "fill it in, or use from_tensors"
-            raise CohortError("from_pyg", f"a Data object with {attribute}", f"none in {data}", hint)
-    masks = {f"{part}_ids": getattr(data, f"{part}_mask", None) for part in ("train", "val", "test")}
+            other = "adj_t" if hasattr(data, "adj_t") else type(data).__name__
+            found = f"a {type(data).__name__} without" + (", but with adj_t" if other == "adj_t" else "")
+            raise CohortError("from_pyg", f"a Data with {attribute}", found, OTHER_FORMS.get(other, hint))
+    masks = {mask: getattr(data, mask, None) for mask in MASKS}
+    for name, mask in masks.items():
+        if mask is not None and mask.ndim != 1:
+            hint = f"choose one of the splits: data.{name} = data.{name}[:, 0]"
+            raise CohortError(name, "a mask [V]", f"shape {list(mask.shape)}", hint)
+    weights = _weights_of(data)
+    _warn_of_what_is_left_out(data, weights)
     return from_tensors(
         out,
         x=data.x,
-        y=data.y,
+        y=getattr(data, "y", None),
         edge_index=data.edge_index,
         overwrite=overwrite,
-        **{"edge_weight": _weights_of(data), **masks, **options},
+        **{"edge_weight": weights, **dict(zip(SPLITS, masks.values(), strict=True)), **options},
     )
+
+
+def _warn_of_what_is_left_out(data: Any, weights: Any) -> None:
+    """Names in one warning what a Data has beside the members of a data set."""
+    members = data.to_dict() if hasattr(data, "to_dict") else {}
+    left_out = [
+        f"Data.{key} {list(value.shape) if hasattr(value, 'shape') else f'({type(value).__name__})'}"
+        for key, value in members.items()
+        if key not in KEPT and value is not None and value is not weights
+    ]
+    if left_out:
+        verb = "is" if len(left_out) == 1 else "are"
+        kept = "x, y, edge_index, edge_weight and the three masks"
+        warnings.warn(f"{', '.join(left_out)} {verb} left out: a data set keeps {kept}", stacklevel=3)
+
+
+def _labels(y: Any, num_nodes: int, task: str) -> np.ndarray:
+    """As arrays.targets, of classes only integers."""
+    if y is None:
+        if task != "classification":
+            raise CohortError(f"task={task!r}", "labels", "no y", "give y")
+        return np.full(num_nodes, -1, dtype=np.int64)
+    targets = _numpy("y", y)
+    if task != "classification":
+        return arrays.targets("y", targets, num_nodes, task)
+    if targets.ndim == 2 and 1 in targets.shape:
+        targets = targets.reshape(-1)
+    if targets.dtype.kind not in "iu" or targets.ndim != 1:
+        hint = 'numbers to predict: task="regression"; 0 and 1 [V, labels]: task="multilabel"; else give y.long()'
+        raise CohortError("y", "integers [V], a class a node", f"{targets.dtype} {list(targets.shape)}", hint)
+    return arrays.labels("y", targets, num_nodes)
 
 
 def _numpy(place: str, tensor: Any) -> np.ndarray:
@@ -117,6 +172,8 @@ def _bfloat16_bits(x: Any) -> np.ndarray:
 
 def _edges(edge_index: Any, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
     ends = _numpy("edge_index", edge_index)
+    if ends.ndim == 2 and len(ends) != 2 and ends.shape[1] == 2:
+        raise CohortError("edge_index", "shape [2, any]", f"shape {list(ends.shape)}", "give edge_index.T")
     arrays.demand_shape("edge_index", ends, (2, None))
     return arrays.edges("edge_index: ", ends[0], ends[1], num_nodes)
 

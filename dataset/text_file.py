@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import itertools
 import re
 import zlib
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ import numpy as np
 
 from cohort.base.errors import CohortError
 from cohort.dataset import _native
+from cohort.dataset.arrays import NUMBERS_HINT
 
 COMMENTS = "#%"
 BOM = b"\xef\xbb\xbf"  # what some programs put before UTF-8
@@ -47,6 +49,7 @@ class TextFile:
     Attributes:
         names: of the columns, or None.
         num_fields: of the first row.
+        titles: names, or "column 0" and so on.
     """
 
     def __init__(self, path: str | Path, options: TextOptions = TextOptions()):
@@ -58,6 +61,7 @@ class TextFile:
         has_header = options.header == "yes" or (options.header == "auto" and not all(map(_is_number, judged)))
         self.names = fields if has_header and line else None
         self.num_fields = len(fields) if line else 0
+        self.titles = self.names or [f"column {i}" for i in range(self.num_fields)]
         self._lines_before = number + 1 if self.names else number
 
     def column(self, wanted: str) -> int:
@@ -87,7 +91,13 @@ class TextFile:
                 file.readline(LONGEST_LINE)
             while True:
                 block = self._read(file, block_bytes)
-                yield parser.feed(block, not block), min(1.0, position() / size)
+                try:
+                    rows = parser.feed(block, not block)
+                except CohortError as error:
+                    if error.found.startswith('"') and self._begins_with_text(columns):
+                        raise CohortError(error.place, error.expected, error.found, NUMBERS_HINT) from error
+                    raise
+                yield rows, min(1.0, position() / size)
                 if not block:
                     return
 
@@ -101,14 +111,27 @@ class TextFile:
 
     def _first_line(self) -> tuple[int, str]:
         """The number from 0 of the first line that is no comment, and its text; "" when there is none."""
+        number = -1
+        for number, text in self._lines():
+            if text and text[0] not in COMMENTS:
+                return number, text
+        return number + 1, ""
+
+    def _begins_with_text(self, columns: Sequence[int]) -> bool:
+        """Whether each of the first two rows has text in one of the columns: then these hold names, no numbers."""
+        rows = (text for number, text in self._lines() if number >= self._lines_before)
+        rows = (split_fields(text, self.separator) for text in rows if text and text[0] not in COMMENTS)
+        return all(
+            not all(_is_number(fields[i]) for i in columns if i < len(fields)) for fields in itertools.islice(rows, 2)
+        )
+
+    def _lines(self) -> Iterator[tuple[int, str]]:
+        """The lines, each with its number from 0."""
         with open_text(self.path) as (file, _):
-            number = 0
-            while line := self._read_line(file):
-                text = line.decode("utf-8", "replace").strip()
-                if text and text[0] not in COMMENTS:
-                    return number, text
-                number += 1
-        return number, ""
+            for number in itertools.count():
+                if not (line := self._read_line(file)):
+                    return
+                yield number, line.decode("utf-8", "replace").strip()
 
     def _read_line(self, file: BinaryIO) -> bytes:
         return self._guarded(lambda: file.readline(LONGEST_LINE))
@@ -137,6 +160,50 @@ def open_text(path: Path) -> Iterator[tuple[BinaryIO, object]]:
         except (OSError, EOFError, zlib.error) as error:
             raise CohortError(str(path), "a whole text file", str(error), "copy or download it again") from error
         yield file, raw.tell
+
+
+def choose_columns(place: str, names: Sequence[str], wanted: Sequence[str]) -> list[int]:
+    """Where columns are that are given by name, by number from 0, or as FIRST:LAST (both among them), in that order.
+
+    Raises:
+        CohortError: for one that there is not, or that is given twice.
+    """
+
+    def find(column: str) -> int:
+        if column in names:
+            return names.index(column)
+        if column.isdecimal() and int(column) < len(names):
+            return int(column)
+        found = shortened(names)
+        raise CohortError(place, f"a column {column}", found, "columns have names, or numbers from 0; FIRST:LAST")
+
+    chosen: list[int] = []
+    for part in wanted:
+        ends = [part] if part in names else part.split(":", 1)
+        first, last = find(ends[0]), find(ends[-1])
+        if first > last or set(chosen) & set(range(first, last + 1)):
+            raise CohortError(place, "each column once, FIRST:LAST in their order", ",".join(wanted))
+        chosen += range(first, last + 1)
+    return chosen
+
+
+def options_for(wanted: Sequence[str] | None) -> TextOptions:
+    """The wanted columns alone, as `choose_columns` takes them, say whether names come first: others may be text."""
+    ends = [end for part in wanted or () for end in part.split(":")]
+    if not all(end.isdecimal() for end in ends):
+        return TextOptions(header="yes")
+    return TextOptions(judged=[int(end) for end in ends] or None)
+
+
+def spans(names: Sequence[str], without: Sequence[str]) -> str:
+    """The other columns, as `choose_columns` takes them: neighbours as FIRST:LAST."""
+    runs = (list(run) for fits, run in itertools.groupby(names, key=lambda name: name not in without) if fits)
+    return ",".join(run[0] + (f":{run[-1]}" if len(run) > 1 else "") for run in runs)
+
+
+def shortened(names: Sequence[str]) -> str:
+    """Names in a row; of many the first two and the last."""
+    return ", ".join(names if len(names) <= 6 else [*names[:2], "...", names[-1]])
 
 
 def split_fields(line: str, separator: str) -> list[str]:

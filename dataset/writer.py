@@ -197,7 +197,10 @@ def demand_split(parts: Sequence[float], seed: int) -> None:
     """Raises CohortError unless there are three parts that fit into one whole, and a seed that is not negative."""
     if not 0 <= seed < 2**64:
         raise CohortError("--seed", "an integer in [0, 2^64)", str(seed))
-    if len(parts) != 3 or not all(part >= 0 for part in parts) or not sum(parts) <= 1 + 1e-9:
+    if len(parts) != 3:
+        hint = "shares of training, validation and test, such as 0.8,0.1,0.1; they may add up to less than 1"
+        raise CohortError("--split", "three parts", ",".join(str(part) for part in parts), hint)
+    if not all(part >= 0 for part in parts) or not sum(parts) <= 1 + 1e-9:
         found = ",".join(str(part) for part in parts)
         raise CohortError("--split", "three parts of at least 0 that add up to at most 1", found, "0.6,0.2,0.2")
 

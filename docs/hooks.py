@@ -15,7 +15,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ["cohort", "cohort.nn", "cohort.dataset", "cohort.ibp"]
-BESIDE = {"NeighborLoader": "cohort.trainer.batch.Batch"}  # what a class hands out
+BESIDE = {
+    "NeighborLoader": ["cohort.trainer.batch.Batch", "cohort.trainer.loader_stats.LoaderStats"]
+}  # what a class hands out
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 SECTION = re.compile(r"(Args|Attributes|Returns|Raises):$")
 
@@ -138,8 +140,8 @@ def python_page() -> str:
         parts += [f"## {package}", _docstring(module)]
         for name in sorted(module.__all__, key=str.lower):
             parts += _definition(f"{package}.{name}", getattr(module, name), 3)
-            if name in BESIDE:
-                home, _, other = BESIDE[name].rpartition(".")
+            for place in BESIDE.get(name, []):
+                home, _, other = place.rpartition(".")
                 parts += _definition(other, getattr(importlib.import_module(home), other), 3)
     return "\n\n".join(parts) + "\n"
 

@@ -1,11 +1,16 @@
 """cohort ibp analyze | encode | decode | verify."""
 
+import argparse
+import os
 import sys
 from pathlib import Path
 
 import numpy as np
 
 from cohort.base.errors import CohortError
+from cohort.base.files import demand_output, temporary_of, unlink_quietly
+
+STORED_AS = {"bfloat16": "uint16", "bits32": "uint32", "bits64": "uint64"}  # of types that .npy files have not
 
 
 def register(subparsers) -> None:
@@ -17,12 +22,18 @@ def register(subparsers) -> None:
     decode = commands.add_parser("decode", help="write the rows of an encoded file to a .npy file")
     decode.add_argument("file", type=Path, help="encoded rows, such as DIR/prepared/features.ibp")
     decode.add_argument("out", type=Path, help="FILE.npy to write")
-    decode.add_argument("--batch-rows", type=int, default=65536, help="rows at a time (default 65536)")
+    decode.add_argument("--batch-rows", type=_positive, default=65536, help="rows at a time (default 65536)")
     decode.set_defaults(func=run_decode)
     verify = commands.add_parser("verify", help="check an encoded file: structure, checksums, every row")
     verify.add_argument("file", type=Path, help="encoded rows, such as DIR/prepared/features.ibp")
     verify.add_argument("--against", type=Path, help="a .npy file that the rows must equal")
     verify.set_defaults(func=run_verify)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected an integer of at least 1, found {text}")
+    return int(text)
 
 
 def _add_rows_options(parser) -> None:
@@ -34,9 +45,9 @@ def _add_rows_options(parser) -> None:
 def _add_analyze(commands) -> None:
     parser = commands.add_parser("analyze", help="what each codec would save, and a picture of the invariant bits")
     _add_rows_options(parser)
-    parser.add_argument("--group", type=int, default=0, help="columns per group (default: all in one)")
+    parser.add_argument("--group", type=_positive, help="columns per group (default: all in one)")
     parser.add_argument("--row-normalize", action="store_true", help="divide each row by its sum first (float32)")
-    parser.add_argument("--pca", type=int, metavar="N", help="the first N principal components instead (float32)")
+    parser.add_argument("--pca", type=_positive, metavar="N", help="the first N principal components instead (float32)")
     parser.add_argument("--png", type=Path, help="where the picture goes (default: invariant_bits.png)")
     parser.set_defaults(func=run_analyze)
 
@@ -79,28 +90,42 @@ def transformed(rows, row_normalize: bool, components: int | None):
         sums = rows.sum(1, keepdims=True)
         rows /= np.where(sums == 0, 1, sums)
     if components:
+        if components > min(rows.shape):
+            expected = f"at most {min(rows.shape)} components of rows {list(rows.shape)}"
+            raise CohortError("--pca", expected, str(components))
         u, s, _ = np.linalg.svd(rows - rows.mean(0), full_matrices=False)
         rows = np.ascontiguousarray((u * s)[:, :components])
     return rows
 
 
-def _npy_files(path: Path) -> list[Path]:
-    files = sorted(path.glob("*.npy")) if path.is_dir() else [path]
-    if not files:
-        raise CohortError(str(path), "a folder with .npy files", "none")
-    return files
+def _files_with_rows(path: Path, bfloat16: bool) -> dict:
+    """{file: its rows}: of a file, or of those in a folder that have rows; others are named on standard error."""
+    if not path.is_dir():
+        return {path: open_rows(path, bfloat16)}
+    found = {}
+    for file in sorted(path.glob("*.npy")):
+        try:
+            found[file] = open_rows(file, bfloat16)
+        except CohortError as error:
+            print(f"cohort: left out: {error}", file=sys.stderr)
+    if not found:
+        raise CohortError(str(path), "a folder with .npy files of rows [rows, columns]", "none")
+    return found
 
 
 def run_analyze(arguments) -> int:
     from cohort.ibp import picture
 
-    for file in _npy_files(arguments.rows):
-        rows = transformed(open_rows(file, arguments.bfloat16), arguments.row_normalize, arguments.pca)
+    if arguments.png:
+        demand_output(arguments.png, [arguments.rows])
+    files = _files_with_rows(arguments.rows, arguments.bfloat16)
+    for file, stored in files.items():
+        rows = transformed(stored, arguments.row_normalize, arguments.pca)
         print(f"{file}: {rows.shape[0]} rows x {rows.shape[1]} {rows.dtype}")
         for line in table_of(rows, arguments.group or rows.shape[1], arguments.sample):
             print(line)
         png = arguments.png or Path("invariant_bits.png")
-        if len(_npy_files(arguments.rows)) > 1:
+        if len(files) > 1:
             png = png.with_name(f"{png.stem}_{file.stem}{png.suffix}")
         picture.draw(rows, png)
         print(f"picture: {png}")
@@ -131,6 +156,10 @@ def table_of(rows, group: int, sample: float):
 def run_encode(arguments) -> int:
     from cohort import ibp
 
+    read = [path for path in (arguments.rows, arguments.profile) if path]
+    demand_output(arguments.out, read)
+    if arguments.save_profile:
+        demand_output(arguments.save_profile, [arguments.rows, arguments.out])
     rows = open_rows(arguments.rows, arguments.bfloat16)
     if arguments.profile:
         profile = ibp.Profile.load(arguments.profile)
@@ -161,13 +190,20 @@ def _batches(encoded, batch_rows: int):
 def run_decode(arguments) -> int:
     from cohort import ibp
 
+    demand_output(arguments.out, [arguments.file])
     encoded = ibp.load(arguments.file)
-    names = {"bfloat16": "uint16", "bits32": "uint32", "bits64": "uint64"}
-    dtype = np.dtype(names.get(encoded.profile.dtype, encoded.profile.dtype))
-    out = np.lib.format.open_memmap(arguments.out, mode="w+", dtype=dtype, shape=encoded.shape)
-    for first, rows in _batches(encoded, arguments.batch_rows):
-        out[first : first + len(rows)] = rows
-    out.flush()
+    dtype = np.dtype(STORED_AS.get(encoded.profile.dtype, encoded.profile.dtype))
+    temporary = temporary_of(arguments.out)
+    try:
+        out = np.lib.format.open_memmap(temporary, mode="w+", dtype=dtype, shape=encoded.shape)
+        for first, rows in _batches(encoded, arguments.batch_rows):
+            out[first : first + len(rows)] = rows
+        out.flush()
+        os.replace(temporary, arguments.out)
+    except OSError as error:
+        raise CohortError(str(arguments.out), "a file that can be written", str(error)) from error
+    finally:
+        unlink_quietly(temporary)
     print(f"{arguments.out}: {encoded.num_rows} rows x {encoded.shape[1]} {encoded.profile.dtype}")
     return 0
 
@@ -179,6 +215,8 @@ def run_verify(arguments) -> int:
     expected = open_rows(arguments.against) if arguments.against else None
     if expected is not None and expected.shape != encoded.shape:
         raise CohortError(str(arguments.against), f"shape {list(encoded.shape)}", f"{list(expected.shape)}")
+    if expected is not None:
+        _demand_dtype(arguments.against, expected.dtype, encoded.profile.dtype)
     for first, rows in _batches(encoded, 65536):
         if expected is None:
             continue
@@ -195,17 +233,22 @@ def run_verify(arguments) -> int:
     return 0
 
 
+def _demand_dtype(path: Path, found: np.dtype, dtype: str) -> None:
+    """Raises CohortError unless an array of this type can hold encoded rows of a type of ours."""
+    wanted = np.dtype(STORED_AS.get(dtype, dtype))
+    if found != wanted and (dtype not in STORED_AS or found.itemsize != wanted.itemsize):
+        raise CohortError(str(path), dtype if dtype not in STORED_AS else f"{dtype}, as {wanted}", str(found))
+
+
 def main(arguments: list[str] | None = None) -> int:
     """`python -m cohort.ibp.cli`: the same commands without the launcher."""
-    import argparse
-
     parser = argparse.ArgumentParser(prog="cohort")
     register(parser.add_subparsers(dest="command", required=True))
     parsed = parser.parse_args(arguments)
     try:
         return parsed.func(parsed)
     except CohortError as error:
-        print(error, file=sys.stderr)
+        print(f"cohort: {error}", file=sys.stderr)
         return 1
 
 

@@ -2,8 +2,12 @@
 
 import argparse
 import math
+import sys
 
 from cohort.base.units import byte_count
+
+MOST = 2**31 - 1  # of what the programs hold in 32 bits
+MOST_NUMBER = 1e9  # of what becomes seconds, or float32
 
 
 def integer(text: str) -> int:
@@ -25,13 +29,15 @@ def fanout(text: str) -> list[int]:
     numbers = [integer(part) for part in text.split(",")]
     if any(number < -1 for number in numbers):
         raise argparse.ArgumentTypeError(f"expected numbers of at least 0, or -1 for all, found {text}")
+    if any(number > MOST for number in numbers):
+        raise argparse.ArgumentTypeError(f"expected numbers of at most {MOST}, or -1 for all, found {text}")
     return numbers
 
 
 def positive(text: str) -> int:
     if integer(text) < 1:
         raise argparse.ArgumentTypeError(f"expected at least 1, found {text}")
-    return integer(text)
+    return _at_most(MOST, integer(text))
 
 
 def slots(text: str) -> int:
@@ -43,7 +49,13 @@ def slots(text: str) -> int:
 def not_negative_number(text: str) -> int:
     if integer(text) < 0:
         raise argparse.ArgumentTypeError(f"expected at least 0, found {text}")
-    return integer(text)
+    return _at_most(MOST, integer(text))
+
+
+def _at_most(most: float, value):
+    if value > most:
+        raise argparse.ArgumentTypeError(f"expected at most {most:,.0f}, found {value:g}")
+    return value
 
 
 def seed(text: str) -> int:
@@ -63,13 +75,13 @@ def gpus(text: str) -> list[int]:
 def above_zero(text: str) -> float:
     if not 0 < number(text) < math.inf:
         raise argparse.ArgumentTypeError(f"expected a number above 0, found {text}")
-    return number(text)
+    return _at_most(MOST_NUMBER, number(text))
 
 
 def not_negative(text: str) -> float:
     if not 0 <= number(text) < math.inf:
         raise argparse.ArgumentTypeError(f"expected a number of at least 0, found {text}")
-    return number(text)
+    return _at_most(MOST_NUMBER, number(text))
 
 
 def probability(text: str) -> float:
@@ -113,11 +125,36 @@ def three(text: str) -> tuple[float, float, float]:
     return numbers
 
 
-def add_device_option(parser: argparse.ArgumentParser) -> None:
-    """--device."""
+def add_device_option(parser) -> None:
+    """Adds --device to a parser or a group of one."""
     parser.add_argument(
         "--device", choices=["auto", "cuda", "cpu"], default="auto", help="auto (default): a GPU where there is one"
     )
+
+
+def group(parser: argparse.ArgumentParser, title: str):
+    """The group of the parser's help that has this title; a new one where there is none."""
+    found = next((each for each in parser._action_groups if each.title == title), None)
+    return found or parser.add_argument_group(title)
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser that says what is wrong without its usage before it, and prints its help where it is to choose among
+    commands and none is given."""
+
+    def parse_known_args(self, args=None, namespace=None):
+        words = sys.argv[1:] if args is None else args
+        has_commands = any(isinstance(action, argparse._SubParsersAction) for action in self._actions)
+        if has_commands and not words:
+            self.print_help()
+            self.exit()
+        found, unknown = super().parse_known_args(words, namespace)
+        if unknown and not has_commands:  # else the parser above would say it, and name itself
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
+
+    def error(self, message):
+        self.exit(2, f"{self.prog}: error: {message}\nsee: {self.prog} --help\n")
 
 
 def note_given(parser: argparse.ArgumentParser) -> None:

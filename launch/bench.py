@@ -6,17 +6,17 @@ of 1 % of the raw rows, and 10 epochs of which the first is not counted, those o
 """
 
 import argparse
-import json
 import time
 from pathlib import Path
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from cohort.base.units import format_bytes
 from cohort.launch import bench_figure, bench_parts, bench_step, run_results
-from cohort.launch.arguments import add_device_option, positive
+from cohort.launch.arguments import above_zero, add_device_option, not_negative, positive
 from cohort.launch.bench_shapes import MODES, Shape, add_shape_options, data_set
 from cohort.launch.devices import devices
 from cohort.launch.run_results import ROWS, Run, ranks_of, read_run
@@ -32,15 +32,28 @@ def register(commands) -> None:
     benches = commands.add_parser("bench", help=text, description=text).add_subparsers(required=True, metavar="WHAT")
     parser = benches.add_parser("epoch", help="epochs with rows raw and encoded", description=__doc__)
     add_shape_options(parser, required=True)
-    parser.add_argument("--modes", type=_modes, default=list(MODES), metavar="none,C,M,C/M", help="default: all")
-    parser.add_argument("--cache-ratio", type=float, default=0.01, help="as of cohort train (default 0.01)")
-    parser.add_argument("--epochs", type=positive, default=10, help="the first is not counted (default 10)")
+    parser.add_argument(
+        "--modes", type=_modes, default=list(MODES), metavar="none,C,M,C/M", help="modes to measure (default: all)"
+    )
+    parser.add_argument(
+        "--cache-ratio", type=not_negative, default=0.01, help="cache of each GPU, as of cohort train (default 0.01)"
+    )
+    parser.add_argument(
+        "--epochs", type=positive, default=10, help="epochs of a run, of which the first is not counted (default 10)"
+    )
     parser.add_argument("--hidden", type=positive, default=256, help="features of hidden layers (default 256)")
-    parser.add_argument("--reuse", choices=["on", "off"], default="off", help="as of cohort train (default off)")
+    parser.add_argument(
+        "--reuse",
+        choices=["on", "off"],
+        default="off",
+        help="copy rows of earlier batches, as cohort train (default off)",
+    )
     add_device_option(parser)
-    parser.add_argument("--gpus", default="0", help="as of cohort train")
-    parser.add_argument("--minutes", type=float, default=10.0, help="bound of a run (default 10)")
-    parser.add_argument("--out", type=Path, default=Path("bench.jsonl"), help="lines are appended to it")
+    parser.add_argument("--gpus", help="numbers of the GPUs to use, as of cohort train (default 0)")
+    parser.add_argument("--minutes", type=above_zero, default=10.0, help="most minutes of a run (default 10)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("bench.jsonl"), help="file to which lines are appended (default bench.jsonl)"
+    )
     parser.set_defaults(func=epoch)
     bench_parts.register(benches)
     bench_step.register(benches)
@@ -56,18 +69,18 @@ def _modes(text: str) -> list[str]:
 
 def epoch(args: argparse.Namespace) -> int:
     """Runs the command: 0 when every mode ran."""
-    data, shape = data_set(args)
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     lines = []
-    for number, mode in enumerate(args.modes, start=1):
-        folder = args.data / "runs" / f"{data.name}-{mode.replace('/', '')}"
-        trial = Trial(number, folder, {}, _options(args, shape, mode))
-        with console.status(f"{args.shape}, {mode}"):
-            trial.run(data, args.epochs, 60 * args.minutes, lambda: None)
-        found = {"failure": trial.failure} if trial.failure else numbers_of(read_run(trial.folder))
-        lines.append(_told_by(args) | {"mode": mode} | found)
-        with open(args.out, "a") as out:
-            out.write(json.dumps(lines[-1]) + "\n")
+    with bench_parts.appending(args.out) as append:
+        data, shape = data_set(args)
+        for number, mode in enumerate(args.modes, start=1):
+            folder = args.data / "runs" / f"{data.name}-{mode.replace('/', '')}"
+            trial = Trial(number, folder, {}, _options(args, shape, mode))
+            with console.status(f"{args.shape}, {mode}"):
+                trial.run(data, args.epochs, 60 * args.minutes, lambda: None)
+            found = {"failure": trial.failure} if trial.failure else numbers_of(read_run(trial.folder))
+            lines.append(_told_by(args) | {"mode": mode} | found)
+            append(lines[-1:])
     _print(args, lines)
     return int(any("failure" in line for line in lines))
 
@@ -76,7 +89,7 @@ def _options(args: argparse.Namespace, shape: Shape, mode: str) -> dict:
     """Options of ``cohort train``."""
     options = {"fanout": ",".join(map(str, FANOUT)), "batch_size": shape.batch_size, "hidden": args.hidden}
     options |= {"compress": MODES[mode], "cache_ratio": args.cache_ratio, "reuse": args.reuse, "device": args.device}
-    return options | {"gpus": args.gpus}
+    return options | ({"gpus": args.gpus} if args.gpus else {})
 
 
 def _told_by(args: argparse.Namespace) -> dict:
@@ -88,7 +101,7 @@ def _told_by(args: argparse.Namespace) -> dict:
         "scale": args.scale,
         "rows": str(args.rows) if args.rows else "Gaussian",
         "device": args.device,
-        "gpus": args.gpus,
+        "gpus": args.gpus or "0",
         "machine": gpus,
         "reuse": args.reuse,
         "cache_ratio": args.cache_ratio,
@@ -111,14 +124,14 @@ def numbers_of(run: Run) -> dict:
 
 def _print(args: argparse.Namespace, lines: list[dict]) -> None:
     rows = "Gaussian rows" if not args.rows else f"rows of {args.rows}"
-    table = Table(title=f"{args.shape}, {rows}, {args.epochs} epochs", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=Text(f"{args.shape}, {rows}, {args.epochs} epochs"), box=box.SIMPLE_HEAD, pad_edge=False)
     times = ("epoch s", "wait s", "train s", "sample s", "fetch s")
     for name in ("mode", *times, "host bytes", "local %", "held", "speed"):
         table.add_column(name, justify="right", no_wrap=True)
     first = next((line["seconds"] for line in lines if line["mode"] == "none" and "seconds" in line), None)
     for line in lines:
         if "failure" in line:
-            table.add_row(line["mode"], line["failure"])
+            table.add_row(line["mode"], Text(line["failure"]))
             continue
         seconds = [f"{line[name]:.4f}" for name in TIMES]
         speed = f"{first / line['seconds']:.2f}" if first else "-"
@@ -127,4 +140,5 @@ def _print(args: argparse.Namespace, lines: list[dict]) -> None:
         table.add_row(line["mode"], *seconds, format_bytes(line["host_bytes"]), shares, held, speed)
     console = Console(highlight=False, width=120)
     console.print(table)
-    console.print(f"host bytes: of rows, a batch; held: rows in the cache; speed: against none; appended to {args.out}")
+    told = "host bytes: of rows, a batch; held: rows in the cache; speed: against none"
+    console.print(f"{told}; appended to {args.out}", markup=False)

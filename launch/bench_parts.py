@@ -5,23 +5,27 @@ nothing"), then in a row, where a GPU samples the next batch while it fetches th
 """
 
 import argparse
+import contextlib
 import json
 import statistics
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
 from cohort.launch.arguments import not_negative_number, numeric_ratios, positive
 from cohort.launch.bench_shapes import add_shape_options, data_set
+from cohort.launch.options import add_data_options
 from cohort.launch.plan_table import TIERS
 from cohort.launch.runs import run_programs
-from cohort.launch.train import add_data_options, open_dataset, sampler_options, sampler_sms_of
+from cohort.launch.train import open_dataset, sampler_options, sampler_sms_of
 
 COMPRESS = ("auto", "none", "cache", "host", "both")
 
@@ -33,19 +37,27 @@ def register(benches) -> None:
     sample.set_defaults(func=sample_batches)
     fetch = benches.add_parser("fetch", help="fetching feature rows, by where they are", description=__doc__)
     _add_options(fetch)
-    take_several(fetch, "compress", _modes, ["auto"], f"some of {','.join(COMPRESS)} (default auto)")
+    take_several(
+        fetch,
+        "compress",
+        _modes,
+        ["auto"],
+        f"where rows are encoded, to try: some of {','.join(COMPRESS)} (default auto)",
+    )
     take_several(
         fetch, "cache_ratio", numeric_ratios, [0.0], "caches of each GPU to try, as --cache-ratio of train (default 0)"
     )
     take_several(fetch, "fetch_sms", _numbers, [None], "SMs that fetch rows, to try (default: the sampler's choice)")
-    _action(fetch, "reuse").help = "as of cohort train (default off)"
+    _action(fetch, "reuse").help = "copy rows of earlier batches, as cohort train (default off)"
     fetch.set_defaults(func=fetch_batches, reuse="off")
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     add_data_options(parser)
     add_data_or_shape(parser)
-    parser.add_argument("--batches", type=positive, default=50, help="that count, of each kind (default 50)")
+    parser.add_argument(
+        "--batches", type=positive, default=50, help="number of batches that count, of each kind (default 50)"
+    )
     parser.add_argument(
         "--sampler-sms",
         type=lambda text: [not_negative_number(part) for part in text.split(",")],
@@ -53,7 +65,9 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         metavar="A[,B...]",
         help="GPU: SMs that the sampler has, to try (default 0: all)",
     )
-    parser.add_argument("--out", type=Path, default=Path("bench.jsonl"), help="lines are appended to it")
+    parser.add_argument(
+        "--out", type=Path, default=Path("bench.jsonl"), help="file to which lines are appended (default bench.jsonl)"
+    )
 
 
 def add_data_or_shape(parser: argparse.ArgumentParser) -> None:
@@ -116,20 +130,48 @@ def _measure(args: argparse.Namespace, tried: list[dict]) -> tuple[int, list[dic
     """(exit code, a line of each kind of batches for each of the options to try); the lines are in --out then."""
     dataset = resolve_data(args)
     lines = []
-    with tempfile.TemporaryDirectory(prefix="cohort-bench-") as root:
+    with appending(args.out) as append, tempfile.TemporaryDirectory(prefix="cohort-bench-") as root:
         folders = [Path(root) / str(number) for number in range(len(tried))]
         # All counting and planning comes first: between runs, signals are ignored.
         runs = [_run_of(args, dataset, *each) for each in zip(tried, folders, strict=True)]
         for options, run, folder in zip(tried, runs, folders, strict=True):
             folder.mkdir()
-            code = run_programs(folder, run, show_output=True, num_trainers=run["sampler"]["num_ranks"])
+            num_ranks = run["sampler"]["num_ranks"]
+            code = run_programs(folder, run, show_output=True, num_trainers=num_ranks, is_kept=False)
             if code:
                 return code, lines
             found = [_told_by(args, dataset, run) | options | each for each in summarise(folder)]
-            with open(args.out, "a") as out:
-                out.writelines(json.dumps(line) + "\n" for line in found)
+            append(found)
             lines += found
     return 0, lines
+
+
+@contextlib.contextmanager
+def appending(path: Path) -> Iterator[Callable[[list[dict]], None]]:
+    """Yields what appends lines to a file of results, which is opened before anything is measured.
+
+    Raises:
+        CohortError: the file cannot be written.
+    """
+    hint = "choose another --out"
+    try:
+        file = open(path, "a")
+    except OSError as error:
+        raise CohortError(str(path), "a file that can be appended to", str(error), hint) from error
+
+    def append(lines: list[dict]) -> None:
+        try:
+            file.writelines(json.dumps(line) + "\n" for line in lines)
+            file.flush()
+        except OSError as error:
+            raise CohortError(str(path), "a file that can be appended to", str(error), hint) from error
+
+    try:
+        with file:
+            yield append
+    finally:
+        if path.is_file() and path.stat().st_size == 0:  # nothing was measured
+            path.unlink()
 
 
 def resolve_data(args: argparse.Namespace) -> Path:
@@ -236,7 +278,7 @@ def _told_of_tier(numbers: dict, num_rows: float) -> list[str]:
 def _table(line: dict, columns: tuple[str, ...]) -> Table:
     fanout = ",".join(map(str, line["fanout"]))
     batches = f"{line['batches']} batches of {line['seeds']:,.0f} seeds"
-    title = f"{line['dataset']}, {line['device']}: {batches}, fanout {fanout}"
+    title = Text(f"{line['dataset']}, {line['device']}: {batches}, fanout {fanout}")
     table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
     for name in columns:
         table.add_column(name, justify="right", no_wrap=True)
@@ -246,4 +288,4 @@ def _table(line: dict, columns: tuple[str, ...]) -> Table:
 def _show(table: Table, note: str) -> None:
     console = Console(highlight=False, width=120)
     console.print(table)
-    console.print(note)
+    console.print(note, markup=False)

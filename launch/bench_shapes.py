@@ -43,9 +43,13 @@ SHAPES = {
 def add_shape_options(parser: argparse.ArgumentParser, required: bool) -> None:
     """Adds the options that say which graph."""
     parser.add_argument("--shape", choices=SHAPES, required=required, help="a graph of these published sizes")
-    parser.add_argument("--rows", type=Path, metavar="FILE.npy|DIR", help="of shapes scaled up: draw rows from it")
-    parser.add_argument("--scale", type=float, default=1.0, help="times the nodes and edges (default 1)")
-    parser.add_argument("--data", type=Path, default=Path("bench-data"), help="folder of the graphs, kept")
+    parser.add_argument(
+        "--rows", type=Path, metavar="FILE.npy|DIR", help="table from which shapes that are scaled up draw their rows"
+    )
+    parser.add_argument("--scale", type=float, default=1.0, help="factor of nodes and edges (default 1)")
+    parser.add_argument(
+        "--data", type=Path, default=Path("bench-data"), help="folder in which the graphs are kept (default bench-data)"
+    )
 
 
 def data_set(args: argparse.Namespace) -> tuple[Path, Shape]:

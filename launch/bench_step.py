@@ -19,8 +19,10 @@ from rich.table import Table
 from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
 from cohort.launch.arguments import positive, probability
+from cohort.launch.bench_parts import appending
+from cohort.launch.options import add_data_options, add_precision_option
 from cohort.launch.runs import run_programs
-from cohort.launch.train import add_data_options, add_precision_option, open_dataset, sampler_options
+from cohort.launch.train import open_dataset, sampler_options
 
 MODELS, LAYERS = ("sage", "gcn", "gat"), ("pyg", "csr", "cohort")
 AMP = {"off": [False], "on": [True], "both": [False, True]}
@@ -32,17 +34,27 @@ def register(benches) -> None:
     parser = benches.add_parser("step", help="the training step alone, with each kind of layers", description=__doc__)
     add_data_options(parser)
     parser.add_argument(
-        "--models", type=_some_of(MODELS), default=list(MODELS), metavar="sage,gcn,gat", help="default: all"
+        "--models",
+        type=_some_of(MODELS),
+        default=list(MODELS),
+        metavar="sage,gcn,gat",
+        help="models to time (default: all)",
     )
-    layers = {"metavar": "pyg,csr,cohort", "help": "whose (csr: torch.sparse's); default: all"}
+    layers = {"metavar": "pyg,csr,cohort", "help": "implementations to time (csr: torch.sparse's; default: all)"}
     parser.add_argument("--layers", type=_some_of(LAYERS), default=list(LAYERS), **layers)
     parser.add_argument("--amp", choices=AMP, default="both", help="autocast to bfloat16 (default both)")
     add_precision_option(parser)
     parser.add_argument("--hidden", type=positive, default=256, help="features of hidden layers (default 256)")
-    parser.add_argument("--dropout", type=probability, default=0.5, help="of hidden features (default 0.5)")
-    parser.add_argument("--steps", type=positive, default=30, help="that are timed (default 30); the median counts")
-    parser.add_argument("--sms", type=_numbers, help="GPU, with MPS: SMs of the trainer; the first is all of them")
-    parser.add_argument("--out", type=Path, default=Path("bench.jsonl"), help="lines are appended to it")
+    parser.add_argument("--dropout", type=probability, default=0.5, help="dropout of hidden features (default 0.5)")
+    parser.add_argument(
+        "--steps", type=positive, default=30, help="steps that are timed (default 30); the median counts"
+    )
+    parser.add_argument(
+        "--sms", type=_numbers, help="GPU, with MPS: numbers of SMs of the trainer, the first being all there are"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("bench.jsonl"), help="file to which lines are appended (default bench.jsonl)"
+    )
     next(action for action in parser._actions if action.dest == "batch_size").help = "seeds a batch (default 8192)"
     parser.set_defaults(func=step, batch_size=8192)
 
@@ -67,17 +79,20 @@ def step(args: argparse.Namespace) -> int:
     on_gpu = run["sampler"]["device"] == "cuda"
     if args.sms and not (on_gpu and run["mps"]):
         raise CohortError("--sms", "a GPU shared by MPS", "none", "leave --sms out")
+    if run["sampler"]["num_ranks"] > 1:
+        hint = "a step is timed on one device: leave --ranks out, and name one of --gpus"
+        raise CohortError("--ranks, --gpus", "one trainer", str(run["sampler"]["num_ranks"]), hint)
     lines = []
-    for sms in args.sms or [None]:
-        with _share_of_gpu(sms, args.sms), tempfile.TemporaryDirectory(prefix="cohort-step-") as out:
-            code = run_programs(Path(out), json.loads(json.dumps(run)), show_output=True)
-            if code:
-                return code
-            found = (Path(out) / "steps.jsonl").read_text().splitlines()
-        common = {"bench": "step", "dataset": dataset.name, "time": time.strftime("%Y-%m-%dT%H:%M:%S")}
-        lines += [common | json.loads(line) for line in found]
-    with open(args.out, "a") as file:
-        file.writelines(json.dumps(line) + "\n" for line in lines)
+    with appending(args.out) as append:
+        for sms in args.sms or [None]:
+            with _share_of_gpu(sms, args.sms), tempfile.TemporaryDirectory(prefix="cohort-step-") as out:
+                code = run_programs(Path(out), json.loads(json.dumps(run)), show_output=True, is_kept=False)
+                if code:
+                    return code
+                found = (Path(out) / "steps.jsonl").read_text().splitlines()
+            common = {"bench": "step", "dataset": dataset.name, "time": time.strftime("%Y-%m-%dT%H:%M:%S")}
+            lines += [common | json.loads(line) for line in found]
+            append(lines[-len(found) :])
     _print(args, lines)
     return 0
 
@@ -134,4 +149,4 @@ def _print(args: argparse.Namespace, lines: list[dict]) -> None:
     console = Console(highlight=False, width=120)
     console.print(table)
     told = "host ms: what the host needs to start a step; peak: memory beside batch, model and optimizer"
-    console.print(f"{told}; speed, memory: against PyG; appended to {args.out}")
+    console.print(f"{told}; speed, memory: against PyG; appended to {args.out}", markup=False)

@@ -12,11 +12,11 @@ from statistics import fmean
 from rich.console import Console
 
 from cohort.base.errors import CohortError
-from cohort.launch.arguments import above_zero, note_given
+from cohort.launch.arguments import CommandParser, above_zero, note_given
 from cohort.launch.bench_parts import add_data_or_shape, resolve_data
 from cohort.launch.devices import devices, resolve_device
+from cohort.launch.options import add_train_options
 from cohort.launch.run_results import TIMES, Run, read_run
-from cohort.launch.train import add_train_options
 from cohort.launch.tune_output import as_text
 from cohort.launch.tune_search import TimeBound
 from cohort.launch.tune_space import train_options
@@ -33,7 +33,7 @@ def trial_parser(description: str, name: str, epochs: int, minutes: float = 10.0
         name: of the measurement, and of its folder in .bench.
         epochs, minutes: defaults of --epochs, of a run, and --minutes.
     """
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = CommandParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     note_given(parser)
     add_train_options(parser)
     add_data_or_shape(parser)
@@ -80,9 +80,11 @@ class Trials:
         self.is_over_time = False
         self.bound = TimeBound(60 * args.minutes)
         self.name = args.name
+        self._lines_file = self.out / f"{self.name}.jsonl"
         self._console = Console(stderr=True, highlight=False, soft_wrap=True)
         try:
             self.out.mkdir(parents=True, exist_ok=True)
+            self._lines_file.open("a").close()
         except OSError as error:
             place = str(self.out)
             raise CohortError(place, "a folder that can be written", str(error), "choose another --out") from error
@@ -112,7 +114,7 @@ class Trials:
     def add(self, line: dict) -> None:
         """Appends a line."""
         self.lines.append(self._told() | line)
-        with open(self.out / f"{self.name}.jsonl", "a") as file:
+        with open(self._lines_file, "a") as file:
             file.write(json.dumps(self.lines[-1], default=str) + "\n")
 
     def _told(self) -> dict:

@@ -7,12 +7,12 @@ from cohort.base.units import byte_count
 from cohort.cache.budget import slot_edge_bytes
 from cohort.cache.links import machine_bandwidth
 from cohort.cache.options import POLICIES, CacheOptions, sampler_members, say_aloud
-from cohort.launch.arguments import byte_counts, positive, ratios, three
+from cohort.launch.arguments import byte_counts, group, positive, ratios, three
 from cohort.launch.devices import devices
 
 
-def add_row_options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of where topology and feature rows are, and in what form."""
+def add_row_options(parser) -> None:
+    """Adds, to a parser or a group of one, the options of where topology and feature rows are, and in what form."""
     parser.add_argument(
         "--topology",
         choices=["auto", "gpu", "host"],
@@ -31,50 +31,67 @@ def add_row_options(parser: argparse.ArgumentParser) -> None:
         "--reuse",
         choices=["on", "off"],
         default="on",
-        help="on (default): a GPU copies feature rows that batches before left in the shared buffer, instead of"
-        " fetching them again",
+        help="on (default): a GPU copies feature rows that earlier batches left in the shared buffer, and does not"
+        " fetch them again",
     )
 
 
 def add_cache_options(parser: argparse.ArgumentParser, without: str) -> None:
     """Adds them; `without` says what is cached when neither ratio nor bytes are given."""
-    parser.add_argument(
+    cache, experts = group(parser, "Cache"), group(parser, "Experts")
+    cache.add_argument(
         "--cache-ratio",
         type=ratios,
         metavar="R[,R...]|auto",
         help=f"cache of each GPU as a share of all raw feature bytes, index included; auto: what slots and trainer"
         f" leave (default: {without})",
     )
-    parser.add_argument("--cache-bytes", type=byte_counts, metavar="B[,B...]", help="the same in bytes: 20GB")
-    parser.add_argument(
+    cache.add_argument("--cache-bytes", type=byte_counts, metavar="B[,B...]", help="cache of each GPU in bytes: 20GB")
+    cache.add_argument(
         "--cache-policy",
         choices=POLICIES,
         default="plan",
-        help="cache what a short run of the sampler read most; or (stand-ins) by out-degree, or by chance; or nothing",
+        help="what to cache: plan (default): what a short run of the sampler reads most; degree, random: stand-ins to"
+        " compare with; none: nothing",
     )
-    parser.add_argument(
-        "--presample-batches", type=positive, default=200, help="bound of that short run (default 200, or two epochs)"
-    )
-    parser.add_argument(
+    cache.add_argument(
         "--cliques",
         default="auto",
         metavar="none|all|2x4|3+5|auto",
-        help="GPUs that read each other's memory (auto: as the machine says)",
+        help="which GPUs read each other's memory, and so share a cache (default auto: as the machine says)",
     )
-    parser.add_argument(
+    experts.add_argument(
+        "--presample-batches",
+        type=positive,
+        default=200,
+        help="most batches of the short run that counts what is read, for --cache-policy plan (default 200, or two"
+        " epochs)",
+    )
+    experts.add_argument(
         "--bandwidth",
         type=three,
         metavar="LOCAL,PEER,HOST",
-        help="GB/s (default: as this machine's GPUs are measured, once; without a GPU 1500,360,51)",
+        help="GB/s at which a GPU reads its own, a peer's and host memory, for the planner (default: as this machine's"
+        " GPUs are measured, once; without a GPU 1500,360,51)",
     )
-    parser.add_argument(
-        "--line-ns", type=three, default=(0.0, 0.0, 0.0), metavar="LOCAL,PEER,HOST", help="a line of 128 bytes, on top"
+    experts.add_argument(
+        "--line-ns",
+        type=three,
+        default=(0.0, 0.0, 0.0),
+        metavar="LOCAL,PEER,HOST",
+        help="added latency in ns for each 128-byte line read from LOCAL, PEER, HOST memory, for the planner (default"
+        " 0,0,0)",
     )
-    parser.add_argument("--gpu-memory", type=byte_count, help="of each GPU (default: the smallest visible one's)")
-    parser.add_argument(
+    experts.add_argument(
+        "--gpu-memory",
+        type=byte_count,
+        help="memory of each GPU, for the planner (default: the smallest visible one's)",
+    )
+    experts.add_argument(
         "--trainer-bytes",
         type=byte_count,
-        help="for auto: what a GPU needs beside slots and cache (default: measured by a short run, once)",
+        help="memory that a GPU needs beside slots and cache, for --cache-ratio auto (default: measured by a short run,"
+        " once)",
     )
 
 
@@ -110,6 +127,6 @@ def wants_auto_cache(args: argparse.Namespace) -> bool:
 
 def gpu_memory(args: argparse.Namespace, machine: dict | None = None) -> int | None:
     """Bytes of each GPU: as given, or the smallest visible one's; None when there is none."""
-    if args.gpu_memory:
+    if args.gpu_memory is not None:
         return args.gpu_memory
     return min((gpu["bytes"] for gpu in (machine or devices())["gpus"]), default=None)

@@ -90,7 +90,8 @@ def _measure(run: dict) -> int:
     handlers = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     with tempfile.TemporaryDirectory(prefix="cohort-calibrate-") as folder:
         short = run | {"sampler": dict(run["sampler"]), "trainer": trainer}
-        code = run_programs(Path(folder), short, show_output=False, num_trainers=run["sampler"]["num_ranks"])
+        num_ranks = run["sampler"]["num_ranks"]
+        code = run_programs(Path(folder), short, show_output=False, num_trainers=num_ranks, is_kept=False)
         if code != 0:  # it has said why
             raise SystemExit(code)
         peak = json.loads((Path(folder) / "summary.json").read_text())["trainer_peak_bytes"]

@@ -49,6 +49,8 @@ def parse_configured(parser: argparse.ArgumentParser, argv: list[str] | None = N
 
 def _converted(action: argparse.Action, value, place: str):
     """A TOML value as the option's type; a list stands for comma-separated text."""
+    if action.type is Path and not isinstance(value, str):
+        raise CohortError(place, "a path in quotes", repr(value))
     text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
     try:
         converted = action.type(text) if action.type else value

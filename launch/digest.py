@@ -5,15 +5,17 @@ import tempfile
 from pathlib import Path
 
 from cohort.launch.arguments import positive
+from cohort.launch.options import add_data_options
 from cohort.launch.runs import run_programs
-from cohort.launch.train import add_data_options, open_dataset, sampler_options
+from cohort.launch.train import open_dataset, sampler_options
 
 
 def register(commands) -> None:
     """Adds the command."""
-    parser = commands.add_parser("digest", help="print a digest of each batch", description=__doc__)
+    columns = "A line is: epoch:step, nodes, edges, digest."
+    parser = commands.add_parser("digest", help="print a digest of each batch", description=f"{__doc__} {columns}")
     add_data_options(parser)
-    parser.add_argument("--batches", type=positive, default=10, help="how many (default 10)")
+    parser.add_argument("--batches", type=positive, default=10, help="number of batches (default 10)")
     parser.set_defaults(func=digest)
 
 
@@ -31,4 +33,4 @@ def digest(args: argparse.Namespace) -> int:
         },
     }
     with tempfile.TemporaryDirectory(prefix="cohort-digest-") as out:
-        return run_programs(Path(out), run, show_output=True)
+        return run_programs(Path(out), run, show_output=True, is_kept=False)

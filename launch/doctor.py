@@ -16,6 +16,7 @@ from pathlib import Path
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
@@ -51,8 +52,15 @@ class Finding:
 
 def register(commands) -> None:
     """Adds the command."""
-    parser = commands.add_parser("doctor", help="what this machine gives, and what to mend", description=__doc__)
-    parser.add_argument("folder", nargs="?", type=Path, default=Path(), metavar="DIR", help="whose disk is measured")
+    parser = commands.add_parser("doctor", help="what this machine gives, and what to fix", description=__doc__)
+    parser.add_argument(
+        "folder",
+        nargs="?",
+        type=Path,
+        default=Path(),
+        metavar="DIR",
+        help="folder whose disk is measured (default: this one)",
+    )
     parser.add_argument("--json", action="store_true", help="print a list of objects")
     parser.set_defaults(func=doctor)
 
@@ -264,7 +272,7 @@ def _print(findings: list[Finding]) -> None:
     table.add_column("found, and what to do")
     for finding in findings:
         text = finding.found + (f"\n-> {finding.cure}" if finding.cure else "")
-        table.add_row(finding.name, f"[{colours[finding.verdict]}]{finding.verdict}[/]", text)
+        table.add_row(finding.name, f"[{colours[finding.verdict]}]{finding.verdict}[/]", Text(text))
     Console(highlight=False).print(table)
     wrong = sum(finding.verdict == BROKEN for finding in findings)
     print(f"{wrong} broken" if wrong else "nothing is broken")

@@ -3,20 +3,25 @@
 import argparse
 import os
 import select
+import signal
 import sys
+import threading
 import warnings
 
 import cohort
 from cohort.base.errors import CohortError
+from cohort.launch.arguments import CommandParser
 from cohort.launch.config import parse_configured
 
 
 def main(argv: list[str] | None = None) -> int:
     """Parses and runs one command; returns the exit code (0 well, 1 failed, 2 bad arguments, 128 + n: signal n)."""
     warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated", FutureWarning)  # PyG's, as it is imported
+    handled = _end_in_order()
     parser = build_parser()
     try:
         args = parse_configured(parser, argv)
+        _check_environment()
         code = args.func(args)
         sys.stdout.flush()
         return code
@@ -30,6 +35,41 @@ def main(argv: list[str] | None = None) -> int:
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python itself writes at its end
         return 1
+    except OSError as error:  # a full disk, a folder that cannot be written
+        print(f"cohort: {error.filename}: {error.strerror}" if error.filename else f"cohort: {error}", file=sys.stderr)
+        return 1
+    finally:
+        _end_as_before(handled)
+
+
+def _check_environment() -> None:
+    """Raises CohortError for a variable that the native libraries would read as 0."""
+    given = os.environ.get("COHORT_HOST_MEMORY_BYTES")
+    if given is not None and not (given.isascii() and given.isdecimal() and int(given) < 2**63):
+        hint = "unset it, or give bytes: 200000000000"
+        raise CohortError("COHORT_HOST_MEMORY_BYTES", "a number of bytes in [0, 2^63)", repr(given), hint)
+
+
+def _end_in_order() -> list[int]:
+    """SIGTERM and SIGHUP end a command as Ctrl-C does, so that nothing is left behind; commands with programs to end
+    have handlers of their own for that time. Returns which of them are handled from here on."""
+    if threading.current_thread() is not threading.main_thread():
+        return []
+    free = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is signal.SIG_DFL]  # not: nohup
+    for number in free:
+        signal.signal(number, _leave)
+    return free
+
+
+def _end_as_before(handled: list[int]) -> None:
+    """For who calls main() and goes on."""
+    for number in handled:
+        if signal.getsignal(number) is _leave:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _leave(number: int, _frame) -> None:
+    raise SystemExit(128 + number)
 
 
 def _nobody_reads(file: int) -> bool:
@@ -45,7 +85,7 @@ def build_parser() -> argparse.ArgumentParser:
     from cohort.ibp import cli as ibp_cli
     from cohort.launch import bench, digest, doctor, inspect, plan, predict, prepare, report, run_script, train, tune
 
-    parser = argparse.ArgumentParser(prog="cohort", description=cohort.__doc__.splitlines()[0])
+    parser = CommandParser(prog="cohort", description=cohort.__doc__.splitlines()[0])
     parser.add_argument("--version", action="version", version=f"cohort {cohort.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for room in (train, predict, bench, run_script, plan, tune, report, digest, inspect, doctor, ibp_cli):

@@ -3,7 +3,6 @@
 Without it the GPU is time-sliced between the two processes.
 """
 
-import ctypes
 import os
 import shutil
 import signal
@@ -12,10 +11,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from cohort.base.programs import end_with_parent
+
 START_SECONDS = 10.0
 STOP_SECONDS = 1.5
 ASK_SECONDS = 5.0
-PR_SET_PDEATHSIG = 1
 PREFIX = "cohort-mps-"  # of folders in /tmp; the launcher's pid follows
 
 
@@ -121,8 +121,15 @@ def _sweep() -> None:
     """Removes the folders of our daemons whose launcher was killed; the kernel has ended the daemons with it."""
     for folder in Path("/tmp").glob(f"{PREFIX}*-*"):
         pid = folder.name.removeprefix(PREFIX).partition("-")[0]
-        if folder.stat().st_uid == os.getuid() and pid.isdigit() and not _runs(int(pid)):
+        if pid.isdigit() and _is_own(folder) and not _runs(int(pid)):
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_own(folder: Path) -> bool:
+    try:
+        return folder.stat().st_uid == os.getuid()
+    except FileNotFoundError:  # another launcher has swept it
+        return False
 
 
 def _children(pid: int) -> list[int]:
@@ -154,8 +161,3 @@ def _kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
         return  # it ended by itself meanwhile
-
-
-def end_with_parent() -> None:
-    """For preexec_fn: the kernel ends the child when this process dies."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -1,6 +1,5 @@
 """Cliques of GPUs that train on the seeds of parts of their own: whose seeds are whose, and what that gains."""
 
-import argparse
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +11,8 @@ from cohort.dataset.partition import load_parts, parts_file
 from cohort.launch.devices import devices
 
 
-def add_partition_option(parser: argparse.ArgumentParser, what: str) -> None:
-    """Adds --partition, which does `what` with the parts."""
+def add_partition_option(parser, what: str) -> None:
+    """Adds --partition to a parser or a group of one, which does `what` with the parts."""
     parser.add_argument(
         "--partition",
         action="store_true",

@@ -2,74 +2,175 @@
 
 import argparse
 import json
-import re
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from cohort.base.errors import CohortError
 from cohort.base.units import byte_count, format_bytes
-from cohort.launch.arguments import fanout, positive, slots
+from cohort.launch.arguments import group, positive
 from cohort.launch.cache_options import add_cache_options, add_row_options, gpu_memory
 from cohort.launch.devices import devices
+from cohort.launch.options import add_batch_options
 from cohort.launch.partition import add_partition_option, clique_seeds, describe_gain
-from cohort.launch.plan_table import as_json, hit_rates, print_plan
+from cohort.launch.plan_table import (
+    as_json,
+    describe_saving,
+    hit_rates,
+    host_bytes,
+    print_host_memory,
+    print_plan,
+    print_ratios,
+)
 from cohort.launch.train import open_dataset
+
+RATIOS = (0.0, 0.05, 0.1, 0.5, 1.0)  # where nobody says how large the cache is to be
 
 
 def register(commands) -> None:
     """Adds the command."""
-    parser = commands.add_parser("plan", help="what each GPU would cache, before a run", description=__doc__)
-    parser._negative_number_matcher = re.compile(r"-\d+(,-?\d+)*$")  # "--fanout -1,-1" gives a value, not an option
-    parser.add_argument("dataset", type=Path, metavar="DIR", help="folder of a data set")
-    parser.add_argument("--fanout", type=fanout, default=[25, 10], help="neighbours a hop; -1: all (default 25,10)")
-    parser.add_argument("--batch-size", type=positive, default=1024, help="seeds a batch (default 1024)")
-    parser.add_argument("--slots", type=slots, default=3, help="batches that the shared buffer holds (default 3)")
-    parser.add_argument("--gpus", type=positive, help="how many (default: the visible ones, at least 1)")
-    add_cache_options(parser, without="auto")
-    parser.add_argument("--split", choices=["train", "val", "test"], default="train", help="seeds of that short run")
-    parser.add_argument("--refresh", action="store_true", help="count again though the data set has the counts")
-    add_partition_option(parser, "plan for cliques that train on the seeds of parts of their own")
-    add_row_options(parser)
-    parser.add_argument("--row-bytes", type=byte_count, help="of a stored row (default: as --compress has it)")
-    parser.add_argument("--json", action="store_true", help="the plan as JSON")
+    parser = commands.add_parser(
+        "plan",
+        help="what each GPU would cache, before a run",
+        description=f"{__doc__} Where there is no GPU: what caches of several sizes would hold of one.",
+    )
+    add_batch_options(parser)
+    add_row_options(group(parser, "Cache"))
+    add_cache_options(parser, without="auto; without a GPU a table of ratios")
+    add_partition_option(group(parser, "Cache"), "plan for cliques that train on the seeds of parts of their own")
+    group(parser, "Devices").add_argument(
+        "--num-gpus", "--gpus", type=_gpu_count, help="number of GPUs (default: of the visible ones, at least 1)"
+    )
+    group(parser, "Output").add_argument("--json", action="store_true", help="print the plan as JSON")
+    experts = group(parser, "Experts")
+    experts.add_argument(
+        "--split", choices=["train", "val", "test"], default="train", help="seeds of the short run (default train)"
+    )
+    experts.add_argument(
+        "--refresh", action="store_true", help="make the short run again though the data set has its counts"
+    )
+    experts.add_argument(
+        "--row-bytes", type=byte_count, help="bytes of a stored feature row (default: as --compress has it)"
+    )
     parser.set_defaults(func=plan)
+
+
+def _gpu_count(text: str) -> int:
+    if "," in text:
+        raise argparse.ArgumentTypeError(f"expected how many GPUs, such as {text.count(',') + 1}, found {text}")
+    return positive(text)
 
 
 def plan(args: argparse.Namespace) -> int:
     """Runs the command: 0 when all fits, 1 when not, with what to change on standard error."""
-    import numpy as np
-
-    from cohort import cache
-    from cohort.cache import budget
     from cohort.dataset import open as open_folder
 
     open_dataset(args.dataset)
     data = open_folder(args.dataset)
     machine = devices()
-    num_gpus = args.gpus or max(1, len(machine["gpus"]))
+    num_gpus = args.num_gpus or max(1, len(machine["gpus"]))
     cliques = _cliques(args.cliques, num_gpus, machine)
     counts, source = _counts(args, data, cliques)
-    needs = _needs(args, data, machine, counts)
-    budgets = _budgets(args, data, num_gpus, needs)
+    graph = _Graph(args, data, machine, cliques, counts, _needs(args, data, machine, counts))
+    if _says_too_little(args, graph.needs):
+        return _plan_ratios(graph, num_gpus, source)
+    budgets = _budgets(args, data, num_gpus, graph.needs)
+    found = _place(graph, *_with_topology(graph, budgets))
+    gain = _gain(args, data, found.placed, found.common) if args.partition else {}
+    if args.json:
+        told = as_json(found.placed) | found.memory | gain
+        print(json.dumps(told | {"counts": source, "wrong": found.wrong}, indent=2))
+    else:
+        print_plan(found.placed, source, found.memory)
+        if gain:
+            print(describe_gain(**gain["partition"]))
+        if args.cache_policy in ("plan", "none"):
+            print(describe_saving(host_bytes(found.placed), _host_bytes_without(graph, found.common)))
+    return _say(found.wrong)
+
+
+def _say(wrong: list[str]) -> int:
+    """Says what will not fit; the exit code."""
+    for line in wrong:
+        print(f"cohort: will not fit: {line}", file=sys.stderr)
+    return int(bool(wrong))
+
+
+class _Graph(NamedTuple):
+    """What is planned for; counts: of all GPUs, or of each clique."""
+
+    args: argparse.Namespace
+    data: object
+    machine: dict
+    cliques: list[list[int]]
+    counts: list
+    needs: object
+
+
+class _Found(NamedTuple):
+    """A plan, the arguments of cohort.cache.plan that made it, memory, and what will not fit."""
+
+    placed: object
+    common: dict
+    memory: dict
+    wrong: list[str]
+
+
+def _says_too_little(args: argparse.Namespace, needs) -> bool:
+    """Whether nobody says how large caches are to be, and it is not known what slots and trainer leave."""
+    said = args.cache_ratio or args.cache_bytes is not None or args.cache_policy == "none" or args.gpu_memory
+    return not said and None in (needs.gpu_bytes, needs.trainer_bytes)
+
+
+def _plan_ratios(graph: _Graph, num_gpus: int, source: dict) -> int:
+    """Plans for caches of several sizes; the exit code."""
+    args, data = graph.args, graph.data
+    raw_bytes = data.num_nodes * _raw_row_bytes(data)
+    budgets = {ratio: [int(ratio * raw_bytes)] * num_gpus for ratio in RATIOS}
+    found = {ratio: _place(graph, *_with_topology(graph, each)) for ratio, each in budgets.items()}
+    wrong = found[0.0].wrong
+    if args.json:
+        plans = [{"ratio": ratio} | as_json(each.placed) | each.memory for ratio, each in found.items()]
+        print(json.dumps({"ratios": plans, "counts": source, "wrong": wrong}, indent=2))
+    else:
+        print_ratios({ratio: each.placed for ratio, each in found.items()}, source)
+        print_host_memory(found[1.0].memory)
+        print("of one size more: --cache-ratio R; of all that is left: --gpu-memory 80GB --trainer-bytes 8GB")
+    return _say(wrong)
+
+
+def _with_topology(graph: _Graph, budgets: list[int]) -> tuple[list[int], bool]:
+    """(bytes of each cache, whether the topology lies whole in GPUs beside them)."""
+    from cohort.cache import budget
+
+    args, data, needs = graph.args, graph.data, graph.needs
     topology_bytes = data.indptr.nbytes + data.indices.nbytes
     takes_all = args.cache_ratio in (None, "auto") and args.cache_bytes is None and args.cache_policy != "none"
-    if takes_all and args.topology == "auto":
+    if takes_all and args.topology == "auto" and not _says_too_little(args, needs):
         kept = budget.beside_topology(budgets, topology_bytes, data.num_nodes, _raw_row_bytes(data))
-        resident, budgets = kept is not None, kept or budgets
-    else:
-        resident = budget.topology_lies_in_gpus(
-            args.topology, topology_bytes, data.num_nodes, max(budgets), needs.gpu_bytes
-        )
+        return kept or budgets, kept is not None
+    sizes = (topology_bytes, data.num_nodes, max(budgets), needs.gpu_bytes)
+    return budgets, budget.topology_lies_in_gpus(args.topology, *sizes)
+
+
+def _place(graph: _Graph, budgets: list[int], resident: bool) -> _Found:
+    """Plans caches of such sizes; resident: the topology lies whole in GPUs beside them."""
+    import numpy as np
+
+    from cohort import cache
+    from cohort.cache import budget
+
+    args, data, needs = graph.args, graph.data, graph.needs
+    topology_bytes = data.indptr.nbytes + data.indices.nbytes
     if resident:
         needs = replace(needs, graph_bytes=needs.graph_bytes + topology_bytes)
-    common = _planned_by(args, data, machine, budgets) | {"topology": not resident, "cliques": cliques}
-    placed = cache.plan(data.indptr, _by_gpu(counts, cliques) if args.partition else counts[0], **common)
+    common = _planned_by(args, data, graph.machine, budgets) | {"topology": not resident, "cliques": graph.cliques}
+    placed = cache.plan(data.indptr, _counts_to_plan(graph), **common)
     host_filling = budget.filling_bytes(placed, data.num_nodes)
     host_rows = np.broadcast_to(common["host_row_bytes"], data.num_nodes)
     host_needed = int(host_rows.sum()) + (0 if resident else topology_bytes) + host_filling
     host_present = budget.available_host_bytes()
-    wrong = _caches_nothing(placed, budgets) + budget.misfits(budgets, needs, host_needed, host_present)
     memory = {
         "slots_bytes": needs.slots_bytes,
         "graph_bytes": needs.graph_bytes,
@@ -77,16 +178,20 @@ def plan(args: argparse.Namespace) -> int:
         "host_filling_bytes": host_filling,
         "host_present_bytes": host_present,
     }
-    gain = _gain(args, data, placed, common) if args.partition else {}
-    if args.json:
-        print(json.dumps(as_json(placed) | memory | gain | {"counts": source, "wrong": wrong}, indent=2))
-    else:
-        print_plan(placed, source, memory)
-        if gain:
-            print(describe_gain(**gain["partition"]))
-    for line in wrong:
-        print(f"cohort: will not fit: {line}", file=sys.stderr)
-    return 1 if wrong else 0
+    wrong = _caches_nothing(placed, budgets) + budget.misfits(budgets, needs, host_needed, host_present)
+    return _Found(placed, common, memory, wrong)
+
+
+def _counts_to_plan(graph: _Graph):
+    return _by_gpu(graph.counts, graph.cliques) if graph.args.partition else graph.counts[0]
+
+
+def _host_bytes_without(graph: _Graph, common: dict) -> float:
+    """What a batch reads from the host where nothing is cached."""
+    from cohort import cache
+
+    nothing = {"budget_bytes": [0] * len(common["budget_bytes"])}
+    return host_bytes(cache.plan(graph.data.indptr, _counts_to_plan(graph), **common | nothing))
 
 
 def _needs(args: argparse.Namespace, data, machine: dict, counts: list):
@@ -154,7 +259,7 @@ def _stored_row_bytes(args: argparse.Namespace, data, raw_row_bytes: int, budget
     """Bytes of feature rows in slabs and in host memory: each a number, or uint32 [V]. As sampler/load.cc has them."""
     from cohort.cache import holds_all_raw_rows, stored_row_bytes
 
-    if args.row_bytes:
+    if args.row_bytes is not None:
         return args.row_bytes, args.row_bytes
     prepared = data.encoded_rows is not None
     if args.compress in ("host", "both") and not prepared:

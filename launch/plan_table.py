@@ -44,9 +44,47 @@ def hit_rates(uses) -> list[float]:
     return [use.reads / reads if reads else 0.0 for use in uses]
 
 
+def host_bytes(plan) -> float:
+    """What a batch reads from the host, the mean over GPUs: rows, and lists where they are the plan's business."""
+    uses = [each for i in range(plan.num_gpus) for each in (plan.gpu(i).feature_use, plan.gpu(i).topology_use)]
+    return sum(use[2].bytes for use in uses) / plan.num_gpus
+
+
+def describe_saving(with_cache: float, without: float) -> str:
+    """What a batch reads from the host, in bytes, beside what it would read there without a cache."""
+    change = f" ({100 * (with_cache - without) / without:+.1f} %)" if without else ""
+    return f"a batch reads {format_bytes(with_cache)} from host memory, {format_bytes(without)} without a cache{change}"
+
+
+def print_ratios(plans: dict, source: dict) -> None:
+    """A row for each cache ratio: {ratio: plan}, the first without a cache."""
+    columns = ("ratio", "of each GPU", "rows in GPUs %", "host B a batch", "change %", "ms")
+    table = _table("Caches of several sizes", *columns)
+    none = host_bytes(plans[min(plans)])
+    for ratio, plan in plans.items():
+        gpus = [plan.gpu(i) for i in range(plan.num_gpus)]
+        share = sum(1 - hit_rates(gpu.feature_use)[TIERS.index("host")] for gpu in gpus) / len(gpus)
+        read = host_bytes(plan)
+        change = f"{100 * (read - none) / none:+.1f}" if none else "-"
+        seconds = sum(gpu.seconds for gpu in gpus) / len(gpus)
+        cells = (format_bytes(gpus[0].budget_bytes), f"{100 * share:.1f}", format_bytes(read), change)
+        table.add_row(f"{ratio:g}", *cells, f"{1e3 * seconds:.3f}")
+    console = _console()
+    console.print(table)
+    console.print("rows in GPUs: in caches, or copied from batches before; host B: rows and lists; ms: reads, in turn")
+    _print_counts(console, source)
+
+
+def print_host_memory(memory: dict) -> None:
+    """One line: what a run takes of it."""
+    names = [f"host_{which}_bytes" for which in ("needed", "filling", "present")]
+    needed, filling, present = (format_bytes(memory[name]) for name in names)
+    _console().print(f"host memory: {needed} needed ({filling} of it until the cache is filled), {present} present")
+
+
 def print_plan(plan, source: dict, memory: dict) -> None:
     """What each GPU holds, what to expect of a batch, where the counts come from, and host memory."""
-    console = Console(highlight=False, soft_wrap=True, width=120)  # numbers that are cut off say nothing
+    console = _console()
     gpus = [plan.gpu(i) for i in range(plan.num_gpus)]
     held = _table("Cache", "GPU", "budget", "index", "rows", "row bytes", "lists", "list bytes", "alpha")
     rates = ("rows: local", "recent", "peer", "host", "lists: local", "peer", "host")
@@ -67,14 +105,19 @@ def print_plan(plan, source: dict, memory: dict) -> None:
     cliques = " ".join("{" + ",".join(map(str, plan.clique(i).gpus)) + "}" for i in range(plan.num_cliques))
     slots, graph = (format_bytes(memory[f"{which}_bytes"]) for which in ("slots", "graph"))
     console.print(f"cliques {cliques}; beside its cache a GPU has {slots} of slots and {graph} of the graph")
+    _print_counts(console, source)
+    print_host_memory(memory)
+
+
+def _print_counts(console: Console, source: dict) -> None:
     for number, of_clique in enumerate(source.get("cliques", [])):
         console.print(f"counts of clique {number}: {_told(source | of_clique)}", markup=False)
     if "cliques" not in source:
         console.print(f"counts: {_told(source)}", markup=False)
-    needed, filling, present = (
-        format_bytes(memory[f"host_{which}_bytes"]) for which in ("needed", "filling", "present")
-    )
-    console.print(f"host memory: {needed} needed ({filling} of it until the cache is filled), {present} present")
+
+
+def _console() -> Console:
+    return Console(highlight=False, soft_wrap=True, width=120)  # numbers that are cut off say nothing
 
 
 def _table(title: str, *columns: str) -> Table:

@@ -1,6 +1,7 @@
 """``cohort predict``: the scores, or classes, that a trained model gives to every node of a graph."""
 
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -10,11 +11,14 @@ import tempfile
 from pathlib import Path
 
 from cohort.base.errors import CohortError
+from cohort.base.files import demand_output
 from cohort.base.units import byte_count
 from cohort.cache.budget import available_host_bytes
 from cohort.launch.arguments import add_device_option
 from cohort.launch.devices import resolve_device
+from cohort.launch.supervise import STOP_SIGNALS, Stopped, begin_child, stop_on_signals, stopped_later
 
+STOP_SECONDS = 15.0  # for its program to finish a piece of the graph, and to remove what it has written so far
 QUIET = ("-W", "ignore:`torch.jit.script` is deprecated:FutureWarning")  # PyG's, as it is imported
 
 
@@ -24,7 +28,11 @@ def register(commands) -> None:
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of a run of cohort train")
     parser.add_argument("dataset", type=Path, metavar="DIR", help="folder of a data set, the run's or another")
     parser.add_argument(
-        "--out", type=Path, required=True, metavar="PRED.npy", help="file to write: float32 scores [V, classes]"
+        "--out",
+        type=Path,
+        required=True,
+        metavar="PRED.npy",
+        help="file to write, in NumPy's format: float32 scores [V, classes]",
     )
     parser.add_argument(
         "--classes",
@@ -46,8 +54,10 @@ def register(commands) -> None:
 def predict(args: argparse.Namespace) -> int:
     """Runs the command; the exit code is that of its program, 128 + n when signal n ended it."""
     out = args.out.absolute()
-    if not out.parent.is_dir():
-        raise CohortError(str(out.parent), "an existing folder", "none", "make it, or choose another --out")
+    demand_output(out, _files_to_read(args.run, args.dataset))
+    if out.suffix != ".npy":
+        hint = f"--out {args.out.with_suffix('.npy')}"
+        raise CohortError("--out", "a name that ends in .npy, as NumPy's files do", str(args.out), hint)
     if not (args.run / "run.json").is_file():
         hint = "name the folder that cohort train was given as --out"
         raise CohortError(str(args.run), "the folder of a run", "no run.json in it", hint)
@@ -67,15 +77,39 @@ def predict(args: argparse.Namespace) -> int:
         return _run([sys.executable, *QUIET, "-m", "cohort.trainer.predict", file.name])
 
 
+def _files_to_read(run: Path, dataset: Path) -> list[Path]:
+    """What must not be overwritten: files of the run and of the data set."""
+    found = [run / name for name in ("run.json", "model.pt", "checkpoint.pt", "summary.json", "metrics.jsonl")]
+    with contextlib.suppress(
+        OSError, ValueError, KeyError, AttributeError, TypeError
+    ):  # the program says what is wrong
+        found += [dataset / name for name in json.loads((dataset / "meta.json").read_text())["files"].values()]
+    return [*found, dataset / "meta.json"]
+
+
 def _run(command: list[str]) -> int:
-    """The exit code of a program. Ctrl-C reaches it as well, and SIGTERM is handed on: it ends first."""
-    process = subprocess.Popen(command)
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+    """The exit code of a program, which is ended by what ends this one: 128 + n for signal n."""
+    handlers = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    process = None
+    stop_on_signals()
     try:
+        with stopped_later():
+            process = subprocess.Popen(command, preexec_fn=begin_child)
         code = process.wait()
+    except Stopped as stop:
+        if process:
+            _end(process)
+        return 128 + stop.number
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
     return code if code >= 0 else 128 - code
+
+
+def _end(process: subprocess.Popen) -> None:
+    process.terminate()
+    try:
+        process.wait(timeout=STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

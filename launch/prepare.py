@@ -31,6 +31,7 @@ from cohort.launch.arguments import seed
 CODECS = ("auto", "invariant", "exponent", "sparse", "raw")
 BATCH_BYTES = 128 << 20  # of rows in memory at a time
 SAMPLE_BYTES = 64 << 20  # of rows looked at to choose a codec, at most
+LARGER_BYTES = 16 << 10  # than the raw rows: encoded ones that take no more are written unasked
 
 
 def register(dataset_commands) -> None:
@@ -39,7 +40,11 @@ def register(dataset_commands) -> None:
     text = "encode the feature rows once, into DIR/prepared; later runs map them"
     parser = dataset_commands.add_parser("prepare", help=text, description=text)
     parser.add_argument("path", metavar="DIR", type=Path, help="folder of a data set")
-    parser.add_argument("--drop-raw", action="store_true", help="remove features.npy once all rows compare equal")
+    parser.add_argument(
+        "--drop-raw",
+        action="store_true",
+        help="remove features.npy once all rows compare equal; refused where it takes less room than they do",
+    )
     parser.add_argument(
         "--reorder",
         choices=("none", "degree"),
@@ -48,7 +53,13 @@ def register(dataset_commands) -> None:
     )
     parser.add_argument("--seed", type=seed, default=0, help="which rows are looked at to choose a codec")
     parser.set_defaults(func=prepare)
-    parser.add_argument("--codec", choices=CODECS, default="auto", help="auto (default): the fewest bytes to move")
+    parser.add_argument(
+        "--codec",
+        choices=CODECS,
+        default="auto",
+        help="auto (default): the fewest bytes to move; where raw rows take less room, nothing is written but by the"
+        " name of a codec",
+    )
     generate.add_argument(
         "--prepared", action="store_true", help="write the feature rows encoded (see prepare), never raw"
     )
@@ -67,9 +78,20 @@ def prepare(args: argparse.Namespace) -> int:
     rows = _RawRows(data) if data.x is not None else _DecodedRows(data)
     out = args.path / PREPARED_FOLDER
     key = raw_key(rows.file)
+    profile = choose_profile(_Table(rows), args.codec, args.seed)
+    if data.x is not None and args.codec == "auto" and args.reorder == "none":
+        larger = _larger(profile, rows)
+        if larger and args.drop_raw:
+            hint = f"keep the raw rows, which runs read as well; --codec {profile.codec} encodes them all the same"
+            raise CohortError(f"--drop-raw: {args.path}", "rows that are smaller encoded", larger, hint)
+        if larger:
+            now = f"{out} stays as it was" if out.exists() else "runs read the raw rows"
+            forced = f"--codec {profile.codec} writes it all the same"
+            print(f"{out}: would be {larger}: not written; {now}; {forced}", file=sys.stderr)
+            return 0
     with output_folder(out, overwrite=True) as folder, _Bar("encoding", rows.num_rows * rows.row_bytes) as bar:
         order = renumber(args.path, folder.path) if args.reorder == "degree" else None
-        line = encode_rows(_Table(rows, order, bar.advance), folder.path, args.codec, args.seed)
+        line = encode_rows(_Table(rows, order, bar.advance), Path(folder.path), profile)
         if raw_key(rows.file) != key:
             raise CohortError(
                 str(rows.file), "features at rest", "a file that changes", "prepare it again when it is whole"
@@ -91,26 +113,47 @@ def rows_writer(args: argparse.Namespace):
     def write(folder: Path, rows: GeneratedRows) -> None:
         out = folder / PREPARED_FOLDER
         out.mkdir()
-        print(encode_rows(_Table(rows), out, args.codec or "auto", args.seed), file=sys.stderr)
+        profile = choose_profile(_Table(rows), args.codec or "auto", args.seed)
+        print(encode_rows(_Table(rows), out, profile), file=sys.stderr)
         write_prepared(out, raw_key(folder / "features.npy"))
 
     return write
 
 
-def encode_rows(table: "_Table", folder: Path, codec: str, sample_seed: int) -> str:
-    """Writes features.ibp into a folder; returns what came of it in words. Says why it took the codec."""
-    begin = time.monotonic()
-    profile = ibp.fit(
-        table.typed(table.rows.take(sample_ids(len(table), table.rows.row_bytes, sample_seed))), codec, sample=1
-    )
+def choose_profile(table: "_Table", codec: str, sample_seed: int) -> ibp.Profile:
+    """How the rows are to be encoded, by a sample of them. Says why."""
+    ids = sample_ids(len(table), table.rows.row_bytes, sample_seed)
+    profile = ibp.fit(table.typed(table.rows.take(ids)), codec, sample=1)
     print(profile.why, file=sys.stderr)
+    return profile
+
+
+def _larger(profile: ibp.Profile, rows) -> str:
+    """By how much encoded rows would be larger than the raw ones, in words; "" when they are not, or hardly."""
+    raw = rows.num_rows * rows.row_bytes
+    chosen = next(candidate for candidate in profile.candidates if candidate["codec"] == profile.codec)
+    directory = rows.num_rows // 4 if profile.slot_bytes else 8 * rows.num_rows  # ibp/FORMAT.md, 2
+    encoded = round(chosen["stored_per_row"] * rows.num_rows) + directory
+    if encoded <= raw + LARGER_BYTES:
+        return ""
+    return f"{_saved(encoded, raw)} ({format_bytes(encoded)} for {format_bytes(raw)})"
+
+
+def _saved(encoded: int, raw: int) -> str:
+    """ "12.5 % saved", or "30.4 % larger than raw" """
+    percent = 100 * (1 - encoded / raw)
+    return f"{percent:.1f} % saved" if percent >= 0 else f"{-percent:.1f} % larger than raw"
+
+
+def encode_rows(table: "_Table", folder: Path, profile: ibp.Profile) -> str:
+    """Writes features.ibp into a folder; returns what came of it in words."""
+    begin = time.monotonic()
     step = max(BATCH_BYTES // table.rows.row_bytes // 64, 1) * 64
     written = ibp.encode(table, profile, out=folder / ENCODED_FILE, batch_rows=step)
     seconds = time.monotonic() - begin
     raw = len(table) * table.rows.row_bytes
-    saved = f"{100 * (1 - written / raw):.1f} % saved"
     rate = f"{seconds:.1f} s, {raw / 1e9 / seconds:.2f} GB/s"
-    return f"{format_bytes(raw)} of rows in {format_bytes(written)}, {saved}; {rate}"
+    return f"{format_bytes(raw)} of rows in {format_bytes(written)}, {_saved(written, raw)}; {rate}"
 
 
 def sample_ids(num_rows: int, row_bytes: int, sample_seed: int) -> np.ndarray:

@@ -78,13 +78,19 @@ def result_table(run: Run) -> Table:
         *([f"{name} in validation", text] for name, text in _scores(run.summary, "val").items()),
         *([f"{name} in the test", text] for name, text in _scores(run.summary, "test").items()),
     ]
-    if run.summary["floor"]:
+    if _last_floor(run):
         floor, epoch = run.summary["floor"]["epochs"][-1], run.epochs[-1]
         set_by = f"{_seconds(floor['seconds'])} s, set by {one_line(floor['bottleneck'])}"
         rows.append(["least time of the last epoch", f"{set_by}; it took {_seconds(epoch['seconds'])} s"])
     if run.summary.get("rows_in_place"):
         rows.append(["feature rows", "read where they are, counted each time"])
     return Table("Result", ["", "of the run"], rows)
+
+
+def _last_floor(run: Run) -> dict | None:
+    """Of the last epoch, where anybody knows it."""
+    floor = run.summary["floor"]
+    return floor["epochs"][-1] if floor and floor["epochs"] else None
 
 
 def option_table(run: Run) -> Table:
@@ -100,7 +106,7 @@ def compare_table(runs: list[Run], names: list[str]) -> Table:
         rows.append([f"median {name}", *(_seconds(of_run[key]) for of_run in times)])
     first = times[0]["seconds"]
     rows.append(["epoch, times the first run's", *(f"{t['seconds'] / first:.2f}" if first else "-" for t in times)])
-    floors = [run.summary["floor"] and run.summary["floor"]["epochs"][-1] for run in runs]
+    floors = [_last_floor(run) for run in runs]
     rows.append(["least epoch s", *(_or_none(floor, lambda each: _seconds(each["seconds"])) for floor in floors)])
     rows.append(["set by", *(_or_none(floor, lambda each: one_line(each["bottleneck"])) for floor in floors)])
     for kind in (ROWS, LISTS):

@@ -5,6 +5,7 @@ import contextlib
 import fcntl
 import json
 import os
+import shlex
 import sys
 import time
 from collections.abc import Iterator
@@ -13,10 +14,10 @@ from pathlib import Path
 from cohort.base.errors import CohortError
 from cohort.base.files import remove_temporaries
 
-CHECKPOINT = "checkpoint.pt"  # the trainer's
+CHECKPOINT, METRICS = "checkpoint.pt", "metrics.jsonl"  # the trainer's: METRICS has a line an epoch
 RESULTS = (
     "summary.json",
-    "metrics.jsonl",
+    METRICS,
     "plan.json",
     "timeline.json",
     "trace.json",
@@ -24,13 +25,8 @@ RESULTS = (
     "report.html",
     CHECKPOINT,
 )
-FREE = {
-    "quiet",
-    "checkpoint_every",
-    "tensorboard",
-    "prometheus",
-}  # may be other ones: nothing that the run computes depends on them
-NO_OPTIONS = {"help", "config", "out", "resume"}  # of the run
+FREE = {"checkpoint_every", "tensorboard", "prometheus"}  # may change: nothing that the run computes depends on them
+NO_OPTIONS = {"help", "config", "out", "resume", "overwrite", "quiet"}  # of the command, not of the run
 LOCK_SECONDS = 60.0  # for processes of a run that was killed: memory that was pinned takes seconds to be given back
 
 
@@ -49,13 +45,38 @@ def resumed(args: argparse.Namespace) -> dict:
     """What becomes run.json of the run that goes on.
 
     Raises:
-        CohortError: there is no such run, or an option says something else than it was started with.
+        CohortError: there is no such run, or an option says something else than it was started with; more epochs are
+            none, as no step depends on how many there will be.
     """
     run = _read(args.resume / "run.json")
     _refuse_contradictions(args, run["arguments"])
-    for name in FREE & args.given:
+    for name in (FREE | {"epochs"}) & args.given:
         run["trainer"][name] = run["arguments"][name] = _plain(getattr(args, name))
+    run["trainer"]["quiet"] = args.quiet
+    _make_at_home(run, args.resume.absolute())
+    if run["trainer"].get("profile") and (args.resume / CHECKPOINT).exists():
+        print("cohort: --profile: a run that goes on makes no trace", file=sys.stderr)
     return run | {"resume": True}
+
+
+def _make_at_home(run: dict, out: Path) -> None:
+    """A run whose folder was moved, or is a copy, keeps its files there.
+
+    Raises:
+        CohortError: the counts by which its cache is planned are gone.
+    """
+    sampler, trainer = run["sampler"], run["trainer"]
+    if "plan_file" in sampler:
+        sampler["plan_file"] = str(out / "plan.json")
+    counts = [Path(file) for file in (*sampler.get("rank_hotness", ()), sampler.get("hotness")) if file]
+    gone = [file for file in counts if not file.exists()]
+    if gone and Path(sampler["dataset"]).is_dir():
+        command = f"cohort plan {shlex.quote(sampler['dataset'])} --fanout {_shown(trainer['fanout'])}"
+        command += f" --batch-size {trainer['batch_size']} --gpus {sampler['num_ranks']}"
+        if "rank_hotness" in sampler:
+            command += f" --partition --cliques {sampler['cliques']}"
+        hint = f"make them again: {command}"
+        raise CohortError(str(gone[0]), "the counts that the cache is planned by", "none", hint)
 
 
 def _read(path: Path) -> dict:
@@ -76,10 +97,11 @@ def _refuse_contradictions(args: argparse.Namespace, arguments: dict) -> None:
     if "out" in args.given and args.out.absolute() != args.resume.absolute():
         raise CohortError("--out", f"{args.resume}, where the run goes on", str(args.out), hint)
     for name in sorted(args.given - FREE - NO_OPTIONS):
-        found = _plain(getattr(args, name))
-        if found != arguments.get(name):
+        found, earlier = _plain(getattr(args, name)), arguments.get(name)
+        if found != earlier and not (name == "epochs" and found > earlier):
             place = "DIR" if name == "dataset" else f"--{name.replace('_', '-')}"
-            expected = f"{_shown(arguments.get(name))}, as {args.resume / 'run.json'} has it"
+            least = "at least " if name == "epochs" else ""
+            expected = f"{least}{_shown(earlier)}, as {args.resume / 'run.json'} has it"
             raise CohortError(place, expected, _shown(found), hint)
 
 
@@ -88,14 +110,26 @@ def _shown(value) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def remove_results(out: Path) -> None:
-    """Removes what an earlier run has left in a folder, and says so."""
-    if any((out / name).exists() for name in RESULTS):
+def demand_no_epochs(out: Path) -> None:
+    """Raises CohortError where a run has finished an epoch in the folder."""
+    try:
+        num_epochs = (out / METRICS).read_bytes().count(b"\n")
+    except OSError:  # no such file; what else is wrong with the folder is said when it is written to
+        return
+    if num_epochs:
+        found = f"a run of {num_epochs} epoch{'s' * (num_epochs > 1)}"
+        raise CohortError(str(out), "a new folder", found, f"--resume {out} goes on with it; --overwrite replaces it")
+
+
+def remove_results(out: Path, is_said: bool = True) -> None:
+    """Removes what an earlier run has left in a folder, and says so unless told not to."""
+    if is_said and any((out / name).exists() for name in RESULTS):
         print(f"cohort: {out} had an earlier run's results, which go; --resume would have gone on", file=sys.stderr)
     for name in RESULTS:
         (out / name).unlink(missing_ok=True)
-    for chart in out.glob("report-*.png"):
-        chart.unlink(missing_ok=True)
+    for pattern in ("report-*.png", "trainer-*.log", "tensorboard/events.out.tfevents.*"):
+        for path in out.glob(pattern):
+            path.unlink(missing_ok=True)
     remove_parts(out)
 
 

@@ -183,7 +183,7 @@ class _Maybe(NamedTuple):
     shape: object  # of what may also be null
 
 
-_NUMBER, _TEXT = "a number", "a text"
+_NUMBER, _TEXT, _METRICS = "a number", "a text", "an object of numbers"
 _ROWS_BY_TIER = {tier: dict.fromkeys(("rows", "bytes", "seconds"), _NUMBER) for tier in TIERS}
 _LISTS_BY_TIER = {tier: dict.fromkeys(("lists", "bytes"), _NUMBER) for tier in TIERS}
 _PART = dict.fromkeys((*TIMES, "num_batches"), _NUMBER) | {"row_tiers": _ROWS_BY_TIER, "list_tiers": _LISTS_BY_TIER}
@@ -193,6 +193,8 @@ _SUMMARY = {
     "device": _TEXT,
     "num_ranks": _NUMBER,
     "val_accuracy": _Maybe(_NUMBER),
+    "val_metrics": _METRICS,
+    "test_metrics": _METRICS,
     "test_accuracy": _Maybe(_NUMBER),
     "epochs": [_PART | {"epoch": _NUMBER, "ranks": [_PART]}],
     "cache": _Maybe({"predicted": [_PREDICTED]}),
@@ -212,7 +214,7 @@ def _check(value, shape, place: str) -> None:
 
     Args:
         shape: a dict: an object that has at least these members, each of its shape; a list: a list of what its one
-            member says; _NUMBER (a finite one), _TEXT, _SPAN, or _Maybe of a shape.
+            member says; _NUMBER (a finite one), _TEXT, _SPAN, _METRICS, or _Maybe of a shape.
         place: how the error names the value.
     """
     if isinstance(shape, _Maybe):
@@ -221,6 +223,8 @@ def _check(value, shape, place: str) -> None:
     elif isinstance(shape, dict):
         _expect(isinstance(value, dict), place, "an object", value)
         for name, inner in shape.items():
+            if inner is _METRICS and name not in value:  # earlier versions have accuracies alone
+                continue
             member = f"{place}{name}" if place.endswith(": ") else f"{place}.{name}"
             _expect(name in value, member, "a member of this name", "none")
             _check(value[name], inner, member)
@@ -230,6 +234,10 @@ def _check(value, shape, place: str) -> None:
             _check(item, shape[0], f"{place}[{i}]")
     else:
         _expect(_KINDS[shape](value), place, shape, value)
+
+
+def _are_metrics(value) -> bool:
+    return isinstance(value, dict) and all(each is None or _is_number(each) for each in value.values())
 
 
 def _is_text(value) -> bool:
@@ -244,7 +252,7 @@ def _is_number(value) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
 
 
-_KINDS = {_NUMBER: _is_number, _TEXT: _is_text, _SPAN: _is_span}
+_KINDS = {_NUMBER: _is_number, _METRICS: _are_metrics, _TEXT: _is_text, _SPAN: _is_span}
 
 
 def _expect(is_so: bool, place: str, expected: str, found) -> None:

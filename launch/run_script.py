@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cohort.base.errors import CohortError
+from cohort.base.programs import end_with_parent
 from cohort.launch.arguments import add_device_option, gpus, positive
 from cohort.launch.devices import resolve_device
-from cohort.launch.mps import end_with_parent
 from cohort.launch.runs import start_mps
-from cohort.launch.supervise import POLL_SECONDS, Stopped, rank_environment, stop_on_signals
+from cohort.launch.supervise import POLL_SECONDS, Stopped, rank_environment, stop_on_signals, stopped_later
 from cohort.launch.train import count_ranks
 
 STOP_SECONDS = 5.0
@@ -25,9 +25,15 @@ def register(commands) -> None:
     parser = commands.add_parser("run", help="run your own script", description=__doc__)
     add_device_option(parser)
     parser.add_argument(
-        "--gpus", type=gpus, help="which of the visible GPUs, a process on each; without it one process that sees all"
+        "--gpus",
+        type=gpus,
+        help="numbers of the visible GPUs to use, a process on each: 0,1 (default: one process that sees all)",
     )
-    parser.add_argument("--ranks", type=positive, help="CPU: how many processes (default 1); GPU: as many as --gpus")
+    parser.add_argument(
+        "--ranks",
+        type=positive,
+        help="number of processes on the CPU (default 1); on GPUs there is one for each of --gpus",
+    )
     parser.add_argument("script", type=Path, metavar="SCRIPT", help="a Python file")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="arguments of the script").required = False
     parser.set_defaults(func=run_script)
@@ -41,12 +47,13 @@ def run_script(args: argparse.Namespace) -> int:
     """
     if not args.script.is_file():
         raise CohortError(str(args.script), "a Python script", "no such file")
+    mps, processes = None, []
     stop_on_signals()
-    device = resolve_device(args.device)
-    num_ranks = count_ranks(args.gpus or [], args.ranks, device)
-    mps = start_mps() if device == "cuda" else None
-    processes = []
     try:
+        device = resolve_device(args.device)
+        num_ranks = count_ranks(args.gpus, args.ranks, device)
+        with stopped_later():  # so that a daemon that is started is also known, and ended
+            mps = start_mps() if device == "cuda" else None
         with _meeting(num_ranks) as store:
             env = os.environ | (mps.env if mps else {}) | {"COHORT_RUN": "1"} | store
             env |= _visible(args.gpus, env)

@@ -3,10 +3,12 @@
 import contextlib
 import json
 import os
+import shlex
 import sys
 import time
 from pathlib import Path
 
+from cohort.base.errors import CohortError
 from cohort.base.files import write_atomically
 from cohort.base.programs import program
 from cohort.channel.run_folder import RunFolder, rank_folders
@@ -17,7 +19,12 @@ from cohort.launch.supervise import Stopped, Supervisor, ignore_stop_signals, st
 
 
 def run_programs(
-    out: Path, run: dict, show_output: bool, num_trainers: int = 1, inherited: tuple[int, ...] = ()
+    out: Path,
+    run: dict,
+    show_output: bool,
+    num_trainers: int = 1,
+    inherited: tuple[int, ...] = (),
+    is_kept: bool = True,
 ) -> int:
     """Starts a sampler and its trainers on ``run`` (what becomes run.json), watches them; returns the exit code.
 
@@ -26,6 +33,7 @@ def run_programs(
 
     Args:
         inherited: descriptors that the processes hold open as long as they live.
+        is_kept: the folder stays when the run has ended.
     """
     stop_on_signals()
     try:
@@ -33,10 +41,11 @@ def run_programs(
             supervisor = _start(out, run, show_output, num_trainers, inherited, cleanup)
             code = _watch(supervisor)
     except Stopped as stop:
-        print(f"cohort: stopped by signal {stop.number}; what is finished is in {out}", file=sys.stderr)
+        kept = f"; what is finished is in {out}" if is_kept else ""
+        print(f"cohort: stopped by signal {stop.number}{kept}", file=sys.stderr)
         code = 128 + stop.number
     if code and (out / CHECKPOINT).exists():
-        print(f"cohort: to go on: cohort train --resume {out}", file=sys.stderr)
+        print(f"cohort: to go on: cohort train --resume {shlex.quote(str(out))}", file=sys.stderr)
     return code
 
 
@@ -68,7 +77,11 @@ def _start(
     run["time_sliced"] = on_gpu and mps is None
     run["began"] = time.monotonic()
     run["sampler"] |= {"channel": str(folder.path), "owner_pid": os.getpid(), "end_with_parent": True}
-    write_atomically(out / "run.json", json.dumps(run, indent=2) + "\n")
+    try:
+        write_atomically(out / "run.json", json.dumps(run, indent=2) + "\n")
+    except OSError as error:
+        hint = "make room, or choose another --out"
+        raise CohortError(str(out / "run.json"), "a file that can be written", str(error), hint) from error
     supervisor = Supervisor(rank_folders(folder.path, run["sampler"]["num_ranks"]), mps, inherited)
     cleanup.callback(supervisor.stop)
     cleanup.callback(ignore_stop_signals)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cohort.base.errors import CohortError
-from cohort.base.programs import POLITE, log_tail, program
-from cohort.launch.mps import Mps, end_with_parent
+from cohort.base.programs import POLITE, end_with_parent, log_tail, program
+from cohort.launch.mps import Mps
 
 POLL_SECONDS = 0.05
 GRACE_SECONDS = 0.3  # processes that fall together are looked at together
@@ -80,7 +80,7 @@ class Supervisor:
                 stdin=subprocess.DEVNULL,
                 stdout=None if show_output else file,
                 stderr=file,
-                preexec_fn=_begin_child,
+                preexec_fn=begin_child,
                 pass_fds=self.inherited,
             )
 
@@ -225,8 +225,8 @@ def stopped_later():
             raise Stopped(numbers[0])
 
 
-def _begin_child() -> None:
-    """It ends with us, and what a terminal tells all of us (Ctrl-C, that it closes) is our business."""
+def begin_child() -> None:
+    """For preexec_fn: it ends with us, and what a terminal tells all of us (Ctrl-C, that it closes) is our business."""
     end_with_parent()
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

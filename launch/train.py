@@ -4,156 +4,56 @@ import argparse
 import importlib.util
 import json
 import os
-import re
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 from cohort.base.errors import CohortError
-from cohort.launch.arguments import (
-    above_zero,
-    add_device_option,
-    fanout,
-    gpus,
-    not_negative,
-    note_given,
-    positive,
-    probability,
-    sampler_sms,
-    seed,
-    slots,
-)
-from cohort.launch.cache_options import (
-    add_cache_options,
-    add_row_options,
-    cache_members,
-    link_rates,
-    wants_auto_cache,
-)
+from cohort.launch.arguments import group, note_given, positive
+from cohort.launch.cache_options import cache_members, link_rates, wants_auto_cache
 from cohort.launch.calibrate import trainer_bytes
 from cohort.launch.devices import resolve_device
-from cohort.launch.partition import add_partition_option, clique_seeds, cliques_of_ranks, parts_file
-from cohort.launch.resume import CHECKPOINT, arguments_of, remove_parts, remove_results, resumed, sole_use
+from cohort.launch.options import add_train_options
+from cohort.launch.partition import clique_seeds, cliques_of_ranks, parts_file
+from cohort.launch.resume import (
+    CHECKPOINT,
+    arguments_of,
+    demand_no_epochs,
+    remove_parts,
+    remove_results,
+    resumed,
+    sole_use,
+)
 from cohort.launch.runs import run_programs
+
+GAT_HEADS = 4  # as trainer/models.py has them
 
 
 def register(commands) -> None:
     """Adds the command."""
-    parser = commands.add_parser("train", help="train a model", description=__doc__)
+    usage = "%(prog)s DIR [options]\n       %(prog)s --resume RUN [options]"
+    parser = commands.add_parser("train", help="train a model", description=__doc__, usage=usage)
     note_given(parser)
     add_train_options(parser)
     next(action for action in parser._actions if action.dest == "dataset").nargs = "?"  # --resume knows it
-    parser.add_argument(
+    output = group(parser, "Output")
+    output.add_argument(
+        "--resume",
+        type=Path,
+        metavar="RUN",
+        help="go on where the run in this folder stopped, with its options; more --epochs prolong one that is done",
+    )
+    output.add_argument(
+        "--overwrite", action="store_true", help="replace the run in the folder --out, its weights and checkpoint too"
+    )
+    output.add_argument(
         "--checkpoint-every",
         type=positive,
         metavar="N",
         help="write RUN/checkpoint.pt every N steps (default: at the end of each epoch)",
     )
-    parser.add_argument(
-        "--resume", type=Path, metavar="RUN", help="go on where the run in this folder stopped, with its options"
-    )
     parser.set_defaults(func=train, config_parser=parser, configured=frozenset())
-
-
-def add_train_options(parser: argparse.ArgumentParser) -> None:
-    """The data set, and all options of a command that trains on it."""
-    add_data_options(parser)
-    parser.add_argument("--model", choices=["sage", "gcn", "gat"], default="sage", help="its layers (default sage)")
-    parser.add_argument(
-        "--sampler-sms",
-        type=sampler_sms,
-        metavar="N|auto",
-        help="GPU: the first N SMs are the sampler's, the rest the trainer's; auto: tried out (default: shared)",
-    )
-    parser.add_argument("--eval-fanout", type=fanout, help="fanout of validation and test (default: --fanout)")
-    parser.add_argument("--hidden", type=positive, default=256, help="features of hidden layers (default 256)")
-    parser.add_argument("--epochs", type=positive, default=10, help="passes over the training nodes (default 10)")
-    parser.add_argument("--lr", type=above_zero, default=0.003, help="Adam's learning rate (default 0.003)")
-    parser.add_argument("--weight-decay", type=not_negative, default=0.0, help="Adam's (default 0)")
-    parser.add_argument("--dropout", type=probability, default=0.5, help="of hidden features (default 0.5)")
-    parser.add_argument("--layers", choices=["cohort", "pyg"], default="cohort", help="whose layers (default cohort)")
-    parser.add_argument(
-        "--amp", action="store_true", help="train and evaluate in bfloat16 where that is safe (autocast)"
-    )
-    parser.add_argument(
-        "--edge-weights", action="store_true", help="gcn: edges count by the weights that the data set has of them"
-    )
-    add_precision_option(parser)
-    parser.add_argument(
-        "--cuda-graphs",
-        choices=["on", "off"],
-        default="on",
-        help="on (default): with one GPU, steps are captured once and replayed, at a fraction of the host's time",
-    )
-    parser.add_argument(
-        "--in-place",
-        choices=["on", "off"],
-        default="on",
-        help="on (default): sage and gcn read float32 features where they are, without a copy of a batch's rows, on a"
-        " GPU whose cache has room for all of them raw (and that has the topology), and on the CPU",
-    )
-    add_partition_option(parser, "each clique of GPUs trains on the seeds of its own part, and caches for them")
-    parser.add_argument(
-        "--out", type=Path, help="folder for results and logs, in place of an earlier run's (default runs/NAME-TIME)"
-    )
-    parser.add_argument("--config", type=Path, help="a TOML file of these options (batch-size = 1024); arguments win")
-    parser.add_argument("--quiet", action="store_true", help="no progress bar and no table")
-    parser.add_argument("--tensorboard", action="store_true", help="write scalars of each epoch to OUT/tensorboard")
-    parser.add_argument(
-        "--prometheus",
-        type=Path,
-        metavar="FILE",
-        help="keep a .prom file for Prometheus's node exporter up to date",
-    )
-    parser.add_argument(
-        "--profile",
-        action="store_true",
-        help="write trace.json, for Perfetto: both programs in the first two epochs; takes time itself",
-    )
-
-
-def add_precision_option(parser: argparse.ArgumentParser) -> None:
-    """--matmul-precision."""
-    parser.add_argument(
-        "--matmul-precision",
-        choices=["highest", "high"],
-        default="highest",
-        help="GPU: of float32 products; high: tensor cores round their factors to TF32's 10 bits (default highest)",
-    )
-
-
-def add_data_options(parser: argparse.ArgumentParser) -> None:
-    """Options of every command that runs a sampler."""
-    parser._negative_number_matcher = re.compile(r"-\.?\d[\d.,e-]*$")  # "--fanout -1,-1" gives a value, not an option
-    parser.add_argument("dataset", type=Path, metavar="DIR", help="folder of a data set")
-    add_device_option(parser)
-    parser.add_argument(
-        "--gpus", "--gpu", type=gpus, default=[0], help="which of the visible GPUs, a trainer on each (default 0)"
-    )
-    parser.add_argument("--ranks", type=positive, help="CPU: how many trainers (default 1); GPU: as many as --gpus")
-    parser.add_argument(
-        "--fanout",
-        type=fanout,
-        default=[25, 10],
-        help="neighbours a hop, next to the seeds first; -1: all (default 25,10)",
-    )
-    parser.add_argument("--batch-size", type=positive, default=1024, help="seeds a batch (default 1024)")
-    parser.add_argument("--seed", type=seed, default=0, help="of all that is random (default 0)")
-    parser.add_argument("--slots", type=slots, default=3, help="batches that the shared buffer holds (default 3)")
-    add_row_options(parser)
-    parser.add_argument(
-        "--order",
-        choices=["address", "asis"],
-        default="address",
-        help="how a GPU reads the rows of a batch that are in host memory (default: by ascending address)",
-    )
-    add_cache_options(parser, without="no cache")
-    parser.add_argument("--fetch-sms", type=positive, help="GPU: SMs that fetch rows (default: the sampler's choice)")
-    parser.add_argument("--no-mps", action="store_true", help="time-slice the GPU instead of sharing it")
-    for name in ("poison-slots", "slow-fetch-us", "illegal-access-batch"):  # for tests of Cohort itself
-        kind = {"action": "store_true"} if name == "poison-slots" else {"type": int}
-        parser.add_argument(f"--debug-{name}", help=argparse.SUPPRESS, **kind)
 
 
 def train(args: argparse.Namespace) -> int:
@@ -164,7 +64,6 @@ def train(args: argparse.Namespace) -> int:
     if args.dataset is None:
         args.config_parser.error("the following arguments are required: DIR")
     _check_watching(args)
-    arguments = arguments_of(args)
     meta, dataset = open_dataset(args.dataset)
     eval_fanout = args.eval_fanout or args.fanout
     if len(eval_fanout) != len(args.fanout):
@@ -172,13 +71,47 @@ def train(args: argparse.Namespace) -> int:
     _require_seeds(dataset, meta)
     if args.edge_weights:
         _require_weights(args, meta)
-    out = args.out or Path("runs") / f"{args.dataset.resolve().name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    out = out.absolute()
-    trainer = {
+    if args.model == "gat" and args.hidden % GAT_HEADS:
+        raise CohortError("--hidden", f"a multiple of {GAT_HEADS} for gat", str(args.hidden))
+    shown = args.out or Path("runs") / f"{args.dataset.resolve().name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    out = shown.absolute()
+    if out.is_dir() and out.samefile(dataset):
+        raise CohortError("--out", "another folder than the data set's", str(shown), "choose another --out")
+    if not args.overwrite:
+        demand_no_epochs(shown)
+    arguments, trainer = arguments_of(args), _trainer_member(args, dataset, meta)
+    if args.trainer_bytes is None:
+        args.trainer_bytes = _measured_trainer_bytes(args, dataset, meta, trainer)
+    run = {
+        "mps": not args.no_mps,
+        "sampler": sampler_options(args, dataset, plan_file=out / "plan.json"),
+        "trainer": trainer,
+        "arguments": arguments,
+    }
+    if _takes_rows_in_place(args, meta):
+        run["sampler"]["in_place"] = True
+    with sole_use(_folder(out)) as inherited:
+        if not args.overwrite:
+            demand_no_epochs(shown)
+        remove_results(out, is_said=not args.overwrite)
+        return _run(args, out, run, shown, inherited)
+
+
+def _run(args: argparse.Namespace, out: Path, run: dict, shown: Path, inherited: tuple[int, ...]) -> int:
+    """Runs the programs; a last line says where the results are."""
+    code = run_programs(out, run, True, run["sampler"]["num_ranks"], inherited)
+    if code == 0 and not args.quiet:
+        print(f"results: {shown}  (cohort report {shown})")
+    return code
+
+
+def _trainer_member(args: argparse.Namespace, dataset: Path, meta: dict) -> dict:
+    """The member "trainer" of run.json."""
+    return {
         "task": "train",
         "model": args.model,
         "fanout": args.fanout,
-        "eval_fanout": eval_fanout,
+        "eval_fanout": args.eval_fanout or args.fanout,
         "batch_size": args.batch_size,
         "hidden": args.hidden,
         "epochs": args.epochs,
@@ -197,24 +130,11 @@ def train(args: argparse.Namespace) -> int:
         "profile": args.profile,
         "sampler_sms": sampler_sms_of(args),
         "tensorboard": args.tensorboard,
-        "prometheus": arguments["prometheus"],
+        "prometheus": args.prometheus and str(args.prometheus.absolute()),
         "partition": _partition(args, dataset),
         "checkpoint_every": args.checkpoint_every,
         "edge_weights": args.edge_weights,
     }
-    if args.trainer_bytes is None:
-        args.trainer_bytes = _measured_trainer_bytes(args, dataset, meta, trainer)
-    run = {
-        "mps": not args.no_mps,
-        "sampler": sampler_options(args, dataset, plan_file=out / "plan.json"),
-        "trainer": trainer,
-        "arguments": arguments,
-    }
-    if _takes_rows_in_place(args, meta):
-        run["sampler"]["in_place"] = True
-    with sole_use(_folder(out)) as inherited:
-        remove_results(out)
-        return run_programs(out, run, True, run["sampler"]["num_ranks"], inherited)
 
 
 def _takes_rows_in_place(args: argparse.Namespace, meta: dict) -> bool:
@@ -226,6 +146,8 @@ def _takes_rows_in_place(args: argparse.Namespace, meta: dict) -> bool:
 def _go_on(args: argparse.Namespace) -> int:
     """--resume."""
     out = args.resume.absolute()
+    if args.overwrite:
+        raise CohortError("--resume, --overwrite", "one of the two", "both")
     _check_watching(args)
     run = resumed(args)
     open_dataset(Path(run["sampler"]["dataset"]))
@@ -233,7 +155,7 @@ def _go_on(args: argparse.Namespace) -> int:
         remove_parts(out)
         if not (out / CHECKPOINT).exists():
             print(f"cohort: no {CHECKPOINT} in {out}: the run begins at the beginning", file=sys.stderr)
-        return run_programs(out, run, True, run["sampler"]["num_ranks"], inherited)
+        return _run(args, out, run, args.resume, inherited)
 
 
 def _check_watching(args: argparse.Namespace) -> None:
@@ -261,7 +183,8 @@ def _partition(args: argparse.Namespace, dataset: Path) -> dict | None:
 def _rank_cliques(args: argparse.Namespace) -> list[list[int]]:
     device = resolve_device(args.device)
     num_ranks = count_ranks(args.gpus, args.ranks, device)
-    return cliques_of_ranks(args.cliques, args.gpus if device == "cuda" else list(range(num_ranks)), device == "cuda")
+    on_gpu = device == "cuda"
+    return cliques_of_ranks(args.cliques, gpus_of(args) if on_gpu else list(range(num_ranks)), on_gpu)
 
 
 def sampler_sms_of(args: argparse.Namespace) -> int | str:
@@ -321,6 +244,9 @@ def open_dataset(folder: Path) -> tuple[dict, Path]:
     """(meta.json, absolute folder) of a data set that passes the cheap checks."""
     from cohort.dataset import open as open_folder
 
+    if (folder / "run.json").is_file() and not (folder / "meta.json").exists():
+        hint = f"this is a run: cohort train --resume {folder} goes on with it"
+        raise CohortError(str(folder), "the folder of a data set", "that of a run", hint)
     open_folder(folder)
     return json.loads((folder / "meta.json").read_text()), folder.absolute()
 
@@ -345,7 +271,7 @@ def sampler_options(args: argparse.Namespace, dataset: Path, plan_file: Path | N
         "dataset": str(dataset),
         "device": device,
         "num_ranks": num_ranks,
-        "gpus": args.gpus if device == "cuda" else None,
+        "gpus": gpus_of(args) if device == "cuda" else None,
         "topology": topology,
         "compress": args.compress,
         "num_slots": args.slots,
@@ -383,11 +309,17 @@ def topology_of(args: argparse.Namespace, device: str) -> str:
     return "host" if device == "cuda" and args.topology == "auto" and wants_auto_cache(args) else args.topology
 
 
-def count_ranks(gpus: list[int], ranks: int | None, device: str) -> int:
+def gpus_of(args: argparse.Namespace) -> list[int]:
+    """Those of --gpus: the first one unless told."""
+    return args.gpus or [0]
+
+
+def count_ranks(gpus: list[int] | None, ranks: int | None, device: str) -> int:
     """How many trainers: one for each of --gpus, or what --ranks says on the CPU."""
-    if device == "cpu" and len(gpus) > 1:
-        raise CohortError("--gpus", "GPUs", "the CPU alone", f"--ranks {len(gpus)} starts as many processes there")
-    num_ranks = (ranks if device == "cpu" else len(gpus)) or 1
+    if device == "cpu" and gpus:
+        hint = "--gpus has the numbers of GPUs: leave it out; --ranks N starts N trainers on the CPU"
+        raise CohortError("--gpus", "GPUs", "the CPU alone", hint)
+    num_ranks = (ranks if device == "cpu" else len(gpus or [])) or 1
     if ranks not in (None, num_ranks):
         raise CohortError("--ranks", f"{num_ranks}, one for each of --gpus", str(ranks))
     return num_ranks

@@ -8,8 +8,9 @@ from pathlib import Path
 from cohort.base.errors import CohortError
 from cohort.launch.arguments import above_zero, note_given, numeric_ratios
 from cohort.launch.devices import resolve_device
+from cohort.launch.options import add_train_options
 from cohort.launch.supervise import Stopped, ignore_stop_signals, stop_on_signals
-from cohort.launch.train import add_train_options, open_dataset
+from cohort.launch.train import open_dataset
 from cohort.launch.tune_output import Results, Screen, conclude, write
 from cohort.launch.tune_search import Point, Space, TimeBound, explore
 from cohort.launch.tune_space import CACHE_RATIOS, Room, axes_of, options_at, same_as, start_of

@@ -1,6 +1,7 @@
 """What a person sees of ``cohort tune``, and what it leaves: progress, the table, tune.json, tune.png and run.toml."""
 
 import json
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from cohort.launch import report_page
 from cohort.launch.report import print_tables
 from cohort.launch.report_tables import Table
 from cohort.launch.run_results import TIMES, one_line
-from cohort.launch.tune_search import Point, TimeBound, Tried, best, size_of_ratio
+from cohort.launch.tune_search import CLEAR_GAIN, Point, TimeBound, Tried, best, size_of_ratio
 from cohort.launch.tune_space import as_toml
 from cohort.launch.tune_trial import Trial
 
@@ -53,9 +54,20 @@ class Results:
 
 
 def best_of(trials: list[Trial]) -> Trial:
-    """The trial to use, of several of which the first has not failed: see tune_search.best."""
+    """The trial to use, of several of which the first, with the options as given, has not failed: that one, unless the
+    one that tune_search.best takes is faster by more than epochs of the same options differ."""
+    found, given = _least_of(trials), trials[0]
+    return found if given.cost - found.cost > noise_of(found, given) else given
+
+
+def _least_of(trials: list[Trial]) -> Trial:
     chosen = best([Tried(trial.point, trial.cost) for trial in trials])
     return next(trial for trial in trials if trial.point is chosen.point)
+
+
+def noise_of(*trials: Trial) -> float:
+    """Seconds by which epochs differ though their options are the same."""
+    return max(CLEAR_GAIN * min(trial.cost for trial in trials), *(trial.spread for trial in trials))
 
 
 def changes(point: Point, start: Point) -> str:
@@ -120,9 +132,27 @@ def conclude(results: Results, quiet: bool) -> None:
     print_tables([table_of(results)])
     number = results.best.number
     print(f"best: trial {number}, {changes(results.best.point, results.start)}: epoch {results.best.cost:.4f} s")
-    print(f"use it:     cohort train {results.dataset} --config {results.out / 'run.toml'}")
-    print(f"look at it: cohort report {results.best.folder} (trials beside each other: name several)")
+    if kept := _why_kept(results.trials, results.start):
+        print(kept)
+    data, options, trial = map(_quoted, (results.dataset, results.out / "run.toml", results.best.folder))
+    print(f"use it:     cohort train {data} --config {options}")
+    print(f"look at it: cohort report {trial} (trials beside each other: name several)")
     print(f"trials: {results.out / 'tune.json'}{f'; chart: {chart}' if chart else ''}")
+
+
+def _quoted(path: Path) -> str:
+    """As a shell takes it."""
+    return shlex.quote(str(path))
+
+
+def _why_kept(trials: list[Trial], start: Point) -> str:
+    """Why the options as given are the best though others took less; empty where none did."""
+    fastest = min(trials, key=lambda each: each.cost)
+    if best_of(trials) is not trials[0] or fastest.cost >= trials[0].cost:
+        return ""
+    gain = f"{trials[0].cost - fastest.cost:.4f} s less"
+    told = f"trial {fastest.number}, {changes(fastest.point, start)}, took {gain}"
+    return f"{told}: within {noise_of(fastest, trials[0]):.4f} s, by which epochs of the same options differ"
 
 
 def write(results: Results) -> None:
@@ -167,6 +197,7 @@ def _trial_json(trial: Trial) -> dict:
         "host_bytes": trial.host_bytes,
         "hit_rate": trial.hit_rate,
         "planned_hit_rate": trial.planned_hit_rate,
+        "spread_seconds": trial.spread,
         "wall_seconds": trial.wall_seconds,
         "failure": trial.failure or None,
     }
@@ -215,7 +246,9 @@ def _result(trial: Trial, results: Results) -> str:
 
 
 def _draw(results: Results) -> Path | None:
-    """Writes tune.png: the best trial of each cache ratio; None, said aloud, where it cannot."""
+    """Writes tune.png: the best trial of each cache ratio, where it was varied; None, said aloud, where it cannot."""
+    if "cache_ratio" in results.fixed:
+        return None
     finished = [trial for trial in results.trials if trial.times]
     by_ratio: dict[str, list[Trial]] = {}
     for trial in sorted(finished, key=lambda each: size_of_ratio(each.point["cache_ratio"])):

@@ -11,7 +11,7 @@ from cohort.cache import budget
 from cohort.cache.options import CacheOptions, memory_needs, presample, row_bytes_of
 from cohort.launch.cache_options import gpu_memory
 from cohort.launch.calibrate import HEADROOM
-from cohort.launch.train import add_train_options
+from cohort.launch.options import add_train_options
 from cohort.launch.tune_search import Axis, Point
 
 CACHE_RATIOS = [0.0, 0.01, 0.05, 0.1, 0.2, 0.5, 1.1]  # 1.1: all rows, and the index
@@ -124,6 +124,8 @@ def options_at(args: argparse.Namespace, start: Point) -> Callable[[Point], dict
 
     def at(point: Point) -> dict:
         changed = {name: value for name, value in point.items() if value != start[name]}
+        if changed and args.compress == "auto":  # which may be another form of rows with another cache
+            changed["compress"] = point["compress"]
         options = given | changed
         if changed.get("cache_ratio") == 0:
             del options["cache_ratio"]

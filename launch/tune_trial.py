@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cohort.base.errors import CohortError
-from cohort.launch.mps import end_with_parent
+from cohort.base.programs import end_with_parent
 from cohort.launch.report_tables import median_times
-from cohort.launch.run_results import LISTS, ROWS, Run, read_run
+from cohort.launch.run_results import LISTS, ROWS, Run, ranks_of, read_run
 from cohort.launch.supervise import POLL_SECONDS
 from cohort.launch.tune_search import Point
 from cohort.launch.tune_space import as_toml
@@ -38,6 +38,7 @@ class Trial:
         times: medians of the epochs after the first, by name, in seconds.
         host_bytes: that a batch of training read from host memory, rows and neighbour lists.
         hit_rate, planned_hit_rate: the share of rows that came from elsewhere; None: nothing was planned.
+        spread: seconds between the fastest and the slowest of the epochs after the first.
         peak_bytes: what a GPU needed beside its slots; None without a GPU or with a cache.
     """
 
@@ -53,6 +54,7 @@ class Trial:
     host_bytes: float | None = None
     hit_rate: float | None = None
     planned_hit_rate: float | None = None
+    spread: float = 0.0
     peak_bytes: int | None = None
 
     @property
@@ -96,6 +98,8 @@ class Trial:
             return
         rows, lists = run.uses(ROWS), run.uses(LISTS)
         self.times = median_times(run)
+        seconds = [ranks_of(epoch)[0]["seconds"] for epoch in run.settled]
+        self.spread = max(seconds) - min(seconds)
         self.host_bytes = rows["host"].bytes + lists["host"].bytes
         self.hit_rate = 1 - rows["host"].share
         if rows["host"].planned_share is not None:
@@ -109,9 +113,18 @@ class Trial:
             self.is_over_time = True
             self.failure = self.message = f"the time was over after {self.wall_seconds:.0f} s"
         else:
-            lines = [line.strip() for line in said.splitlines() if not line.strip().startswith("hint:")]
-            self.failure = lines[-1].removeprefix("cohort: ") if lines else f"exit code {code}"
+            said = "\n".join(line for line in said.splitlines() if not line.startswith("cohort: to go on:"))
+            self.failure = _cause_in(said) or f"exit code {code}"
             self.message = said.removeprefix("cohort: ") or self.failure
+
+
+def _cause_in(said: str) -> str:
+    """The line of what a run said that tells why it failed: what a program said itself, or how it ended."""
+    lines = [line.strip() for line in said.splitlines() if not line.strip().startswith("hint:")]
+    for start in ("it said: ", "cohort: the "):
+        if found := next((line for line in lines if line.startswith(start)), ""):
+            return found.removeprefix("it said: ").removeprefix("cohort: ")
+    return lines[-1].removeprefix("cohort: ") if lines else ""
 
 
 def _peak_bytes(run: Run) -> int | None:
@@ -123,7 +136,7 @@ def _peak_bytes(run: Run) -> int | None:
 def _train(dataset: Path, folder: Path, epochs: int, log):
     """A process of ``cohort train`` that does not outlive the block, whatever ends it."""
     command = [sys.executable, "-m", "cohort", "train", str(dataset), "--config", str(folder / OPTIONS_FILE)]
-    command += ["--epochs", str(epochs), "--out", str(folder), "--quiet"]
+    command += ["--epochs", str(epochs), "--out", str(folder), "--overwrite", "--quiet"]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=end_with_parent)
     try:
         yield process

@@ -81,7 +81,11 @@ def _train(source, run: dict, out: Path, stop: StopRequest, loaded_at: float) ->
     from cohort.trainer.ranks import Place, Ranks
     from cohort.trainer.train import Trainer, TrainOptions
 
-    options = TrainOptions(**{key: value for key, value in run["trainer"].items() if key != "task"})
+    try:
+        options = TrainOptions(**{key: value for key, value in run["trainer"].items() if key != "task"})
+    except TypeError as error:
+        hint = "another version wrote it: go on with that version, or train again"
+        raise CohortError(str(out / "run.json"), "the options that this version knows", str(error), hint) from error
     if run.get("time_sliced") and options.sampler_sms:
         print("cohort: --sampler-sms is left out: without MPS the two programs run in turn", flush=True)
         options.sampler_sms = 0
@@ -119,5 +123,5 @@ if __name__ == "__main__":
     sys.stderr.flush()
     # Without destructors: after a failure they may wait for a process that is gone, and with several ranks Python ends
     # gloo's threads where C++ answers with abort() ("terminate called without an active exception").
-    if exit_code != 0 or int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if exit_code != 0 or os.environ.get("WORLD_SIZE", "") not in ("", "1"):
         os._exit(exit_code)

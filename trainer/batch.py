@@ -17,7 +17,16 @@ class Batch(Data):
 
     ``e_id`` int64 [num_edges], a view, is there where the loader was asked for it: the place of each edge in the data
     set's ``indices``, as PyG's loader has it. So is ``edge_weight`` float32 [num_edges], the edges' weights.
+
+    Pickling makes a copy of all, as ``copy.deepcopy`` and ``clone()`` do.
     """
+
+    def __reduce__(self):
+        # As PyG pickles and copies it, torch would keep the views' memory, and so the slot, for good.
+        return Batch.from_dict, (self.clone().to_dict(),)
+
+    def __deepcopy__(self, memo: dict) -> "Batch":
+        return self.clone()
 
 
 def batch_of(slot) -> Batch:

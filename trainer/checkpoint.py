@@ -26,8 +26,8 @@ MEMBERS = {
     "report": dict,  # members of summary.json, the epochs done as lines of metrics.jsonl, best accuracy so far
     "ranks": list,  # a dict a rank: random states, sums and counts of the epoch that is under way
 }
-# Options that no batch and no loss depends on.
-IRRELEVANT = {"task", "quiet", "profile", "checkpoint_every", "tensorboard", "prometheus"}
+# Options that no batch and no loss depends on: a run may go on for more epochs than it was begun with.
+IRRELEVANT = {"task", "quiet", "profile", "epochs", "checkpoint_every", "tensorboard", "prometheus"}
 OTHER_RUN = "it belongs to another run or data set: start this one anew, without --resume"
 
 
@@ -78,7 +78,7 @@ class CheckpointFile:
         if not self.path.exists():
             return None
         state = load(self.path)
-        for name in sorted(self.identity.keys() | state["identity"].keys()):
+        for name in sorted((self.identity.keys() | state["identity"].keys()) - IRRELEVANT):
             expected, found = self.identity.get(name), state["identity"].get(name)
             if expected != found:
                 raise CohortError(f"{self.path}: {name}", repr(expected), repr(found), OTHER_RUN)

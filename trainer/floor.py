@@ -1,5 +1,6 @@
 """The least time that an epoch can take, and what sets it: a bound to hold the measured time against."""
 
+import math
 import time
 from collections.abc import Callable
 
@@ -29,7 +30,7 @@ class Floor:
     def __init__(self, device: torch.device, bytes_per_second: list[float] | None):
         self._on_gpu = device.type == "cuda"
         self._links = bytes_per_second if self._on_gpu else None
-        self.sample_seconds_an_edge = float("inf")  # of the fastest batch so far
+        self.sample_seconds_an_edge = math.inf  # of the fastest batch so far; math.inf: none had edges
         self.step_seconds = 0.0  # of a whole batch, of the slowest rank
 
     def add(self, slot) -> None:
@@ -38,6 +39,11 @@ class Floor:
         if edges > 0:
             taken_us = slot.sample_us + (0 if self._on_gpu else slot.fetch_us)
             self.sample_seconds_an_edge = min(self.sample_seconds_an_edge, taken_us / 1e6 / edges)
+
+    def join(self, others: list["Floor"]) -> None:
+        """Makes this the floor of all ranks: of their fastest batch, and of the slowest one's steps."""
+        self.step_seconds = max(other.step_seconds for other in others)
+        self.sample_seconds_an_edge = min(other.sample_seconds_an_edge for other in others)
 
     def time_step(self, step: Callable[[], object]) -> float:
         """Seconds of a training step, one after the other, while nothing else runs."""
@@ -71,7 +77,7 @@ class Floor:
         edges = epoch.num_edges / num_ranks
         parts = dict.fromkeys(NAMES, 0.0)
         parts["trainer"] = self.step_seconds * epoch.num_seeds / batch_size / num_ranks
-        if edges > 0:
+        if edges > 0 and math.isfinite(self.sample_seconds_an_edge):
             parts["sampler"] = self.sample_seconds_an_edge * edges
         if self._links:
             ranks = epoch.ranks or [vars(epoch)]

@@ -1,6 +1,8 @@
 """What the arguments of a NeighborLoader come to. Whatever is wrong raises CohortError."""
 
 import json
+import os
+import warnings
 from collections.abc import Sequence
 from operator import index
 from pathlib import Path
@@ -9,11 +11,69 @@ import numpy as np
 import torch
 
 from cohort.base.errors import CohortError
+from cohort.dataset import Dataset
 from cohort.trainer import _native
 from cohort.trainer.cache_arguments import is_integer
 from cohort.trainer.ranks import Place
 
 INT32_MAX = 2**31 - 1
+OF_WORKERS = {
+    "num_workers",
+    "persistent_workers",
+    "pin_memory",
+    "prefetch_factor",
+    "filter_per_worker",
+    "worker_init_fn",
+    "multiprocessing_context",
+}
+WITHOUT_TIME = "neighbours are drawn whatever their time: write the data set without the edges that a run must not see"
+# Of PyG's loader: what they are there when nobody gives them, and what to do here.
+NOT_OFFERED = {
+    "replace": (False, "neighbours are drawn without replacement"),
+    "subgraph_type": ("directional", "for both directions: torch_geometric.utils.to_undirected(batch.edge_index)"),
+    "directed": (True, "batches have the edges that were drawn"),
+    "disjoint": (False, "the seeds of a batch share its nodes; batch_size=1 keeps each by itself"),
+    "transform": (None, "call it in the loop: batch = transform(batch.clone())"),
+    "transform_sampler_output": (None, "change batches in the loop"),
+    "weight_attr": (None, "neighbours are drawn uniformly; edge_weights=True gives batches their edge_weight"),
+    "time_attr": (None, WITHOUT_TIME),
+    "input_time": (None, WITHOUT_TIME),
+    "temporal_strategy": ("uniform", WITHOUT_TIME),
+}
+
+
+def folder_of(data) -> Path:
+    """The argument ``data``: a data set's folder, or what cohort.dataset.open() has returned."""
+    if isinstance(data, Dataset):
+        return data.path
+    if isinstance(data, str | os.PathLike):
+        return Path(data)
+    of_pyg = any(base.__module__.startswith("torch_geometric.") for base in type(data).__mro__)
+    hint = 'folder = cohort.from_pyg(data, "data/mine")' if of_pyg else "cohort.from_tensors(...) writes one"
+    found = f"a PyG {type(data).__name__}" if of_pyg else type(data).__name__
+    raise CohortError("data", "the folder of a data set", found, hint)
+
+
+def take_pyg_arguments(others: dict) -> None:
+    """Arguments of PyG's loader: those of its workers are ignored with a warning, others must be what they are there
+    when nobody gives them.
+
+    Raises:
+        CohortError: one asks for what is not offered.
+        TypeError: PyG has no such argument either.
+    """
+    for name, value in others.items():
+        if name in OF_WORKERS:
+            continue
+        if name not in NOT_OFFERED:
+            raise TypeError(f"NeighborLoader() got an unexpected keyword argument {name!r}")
+        default, hint = NOT_OFFERED[name]
+        found = repr(getattr(value, "value", value))  # of an enumeration, or of the value itself
+        if found != repr(default):
+            raise CohortError(name, f"{default!r}, as others are not offered", found[:80], hint)
+    ignored = [name for name in others if name in OF_WORKERS]
+    if ignored:
+        warnings.warn(f"{', '.join(ignored)}: ignored, as the sampler process does this", stacklevel=3)
 
 
 def count_nodes(data: Path) -> int:

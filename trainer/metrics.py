@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from cohort.base.files import write_atomically
+from cohort.base.files import json_of, write_atomically
 
 
 class StepClock:
@@ -156,8 +157,16 @@ class EpochReport:
 
     def line(self) -> str:
         """The report of an epoch that is done, as JSON. It is made once, and does not change any more."""
-        self._line = self._line or json.dumps(asdict(self))
+        self._line = self._line or json_of(asdict(self))
         return self._line
+
+    @classmethod
+    def from_line(cls, line: str) -> "EpochReport":
+        """What ``line()`` gave; where a number was not finite, it is NaN."""
+        members = json.loads(line)
+        members["loss"] = _number(members["loss"])
+        members["val_metrics"] = {name: _number(value) for name, value in members["val_metrics"].items()}
+        return cls(**members)
 
     def add(self, slot) -> None:
         """Counts a batch, unless it is the empty one of a rank for which none is left."""
@@ -184,6 +193,10 @@ class EpochReport:
         for report in self.ranks:
             add_tiers(self.row_tiers, report["row_tiers"])
             add_tiers(self.list_tiers, report["list_tiers"])
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
 
 
 def _named(tiers: list[tuple], names: tuple[str, ...]) -> dict:
@@ -238,12 +251,12 @@ class RunReport:
         """Makes the results of an earlier part of the run, members() of its report, the begin of this one's."""
         for name in ("val_accuracy", "val_metrics", "best_epoch", "bytes", "sampler_sms"):
             setattr(self, name, earlier[name])
-        self.epochs = [EpochReport(**json.loads(line)) for line in earlier["epochs"]]
+        self.epochs = [EpochReport.from_line(line) for line in earlier["epochs"]]
 
     def write(self, path: Path) -> None:
         """Writes the summary in one piece: a reader sees the old one or the new one."""
         members = self.members()
-        texts = {name: json.dumps(value, indent=2).replace("\n", "\n  ") for name, value in members.items()}
+        texts = {name: json_of(value, indent=2).replace("\n", "\n  ") for name, value in members.items()}
         texts["epochs"] = "[\n    " + ",\n    ".join(members["epochs"]) + "\n  ]"
         write_atomically(path, "{\n  " + ",\n  ".join(f'"{name}": {text}' for name, text in texts.items()) + "\n}\n")
 
@@ -277,6 +290,16 @@ class MetricsFile:
                 file.truncate(size)
                 raise
         self._waiting = ""
+
+
+def warn_of_divergence(epochs: list[EpochReport]) -> None:
+    """Says once that the loss is no number any more: in the first epoch of which that is true, which is the last."""
+    diverged = [epoch for epoch in epochs if not math.isfinite(epoch.loss)]
+    if len(diverged) == 1 and diverged[0] is epochs[-1]:
+        number = diverged[0].epoch + 1
+        told = f"the loss is not finite since epoch {number}: a smaller --lr may help"
+        with contextlib.suppress(OSError):
+            print(f"cohort: warning: {told}", flush=True)
 
 
 def _write_all(file, data: bytes) -> None:

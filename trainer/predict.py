@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from cohort.base.errors import CohortError
+from cohort.base.files import unlink_quietly
 from cohort.base.units import format_bytes
 from cohort.dataset import Dataset
 from cohort.dataset import open as open_dataset
@@ -24,9 +25,9 @@ from cohort.dataset.check import demand_in_range
 from cohort.trainer import _native
 from cohort.trainer.layerwise import Layerwise, keep_scores, plan_memory
 from cohort.trainer.model_file import load_weights
-from cohort.trainer.models import SampledGNN
+from cohort.trainer.models import SampledGNN, model_described
 from cohort.trainer.node_rows import new_rows
-from cohort.trainer.targets import Targets, targets_of
+from cohort.trainer.targets import Targets
 
 
 def model_of(run: Path, data: Dataset) -> tuple[SampledGNN, Targets]:
@@ -37,18 +38,13 @@ def model_of(run: Path, data: Dataset) -> tuple[SampledGNN, Targets]:
     Raises:
         CohortError: it is no run, its model is not kept, or its features are not those of the data set.
     """
-    try:
-        options = json.loads((run / "run.json").read_text())["trainer"]
-        kind, feature_dim, hidden = (options[name] for name in ("model", "feature_dim", "hidden"))
-        targets = targets_of(options.get("targets", "classification"))
-        model = SampledGNN(kind, feature_dim, hidden, options["num_classes"], len(options["fanout"]), dropout=0.0)
-    except Exception as error:  # noqa: BLE001 (torch raises whatever it meets where a member is none of ours)
-        raise CohortError(str(run / "run.json"), "a run of cohort train", f"{error!r:.200}") from error
+    model, targets, options = model_described(run)
     if options.get("edge_weights"):
-        hint = "score nodes in batches: NeighborLoader(DIR, fanout, edge_weights=True), and the weights of model.pt"
+        hint = "score nodes in batches: NeighborLoader(DIR, fanout, edge_weights=True), and cohort.load_model(RUN)"
         raise CohortError(str(run / "run.json"), "a run without --edge-weights", "one with", hint)
-    if feature_dim != data.feature_dim:
-        raise CohortError(str(data.path), f"{feature_dim} features a node, as the run had", str(data.feature_dim))
+    if options["feature_dim"] != data.feature_dim:
+        expected = f"{options['feature_dim']} features a node, as the run had"
+        raise CohortError(str(data.path), expected, str(data.feature_dim))
     load_weights(run, model)
     return model, targets
 
@@ -88,7 +84,7 @@ def predict(job: dict) -> None:
         )
         raise CohortError(str(out), "a file that can be written", str(error), hint) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        unlink_quietly(temporary)
     if not job["quiet"]:
         where = "files" if memory.mapped else "memory"
         told = f"{dtype.__name__} {list(shape)} in {time.monotonic() - start:.1f} s, hidden layers in {where}"

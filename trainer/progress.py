@@ -18,6 +18,8 @@ from cohort.trainer.start import start_line
 from cohort.trainer.targets import Targets, targets_of
 
 UPDATE_SECONDS = 0.2
+REDUCE = "all-reduce s"
+DISPENSABLE = ("host bytes", "sample s", "fetch s", REDUCE, "loss")  # columns, as they give way in a narrow terminal
 
 
 class Progress:
@@ -101,16 +103,21 @@ def print_table(report: RunReport, quiet: bool) -> None:
         return
     ranks = report.num_ranks > 1
     targets = targets_of(report.task)
-    names = ["epoch", "seconds", "wait s", "train s", "reduce s", "sample s", "fetch s", "host bytes", "loss"]
+    names = ["epoch", "seconds", "wait s", "train s", REDUCE, "sample s", "fetch s", "host bytes", "loss"]
     names.append("val %" if report.task == "classification" else targets.title + " %" * targets.is_share)
+    names = [name for name in names if ranks or name != REDUCE]
     title = f"{report.num_ranks} ranks, the first on {report.device}" if ranks else report.device
-    table = _table(f"Cohort on {title}", *(name for name in names if ranks or name != "reduce s"))
     shown = report.epochs if len(report.epochs) <= 8 else report.epochs[:3] + report.epochs[-4:]
-    for epoch in shown:
-        for row in _rows(epoch, targets):
-            table.add_row(*row)
-    console = Console()
+    console = _console()
+    rows = [row for epoch in shown for row in _rows(epoch, targets)]
+    kept = fitting([names, *rows], console.width)
+    table = _table(f"Cohort on {title}", *(names[i] for i in kept))
+    for row in rows:
+        table.add_row(*(row[i] for i in kept))
     console.print(table)
+    if len(kept) < len(names):
+        left_out = ", ".join(name for i, name in enumerate(names) if i not in kept)
+        console.print(f"too narrow for: {left_out} (cohort report has them)")
     if report.epochs:
         last = report.epochs[-1]
         console.print(
@@ -124,10 +131,33 @@ def print_table(report: RunReport, quiet: bool) -> None:
             console.print(told(report.floor["epochs"][-1], last), highlight=False, soft_wrap=True)
     if report.start:
         console.print(start_line(report.start), highlight=False, soft_wrap=True)
-    console.print(
-        f"test {targets.title} {_told(report.test_metrics, targets)},"
-        f" at the best validation {_told(report.val_metrics, targets)}"
-    )
+    console.print(test_result(report))
+
+
+def test_result(report: RunReport) -> str:
+    """How good the model was in the test, and which epoch's it was."""
+    targets = targets_of(report.task)
+    found = f"test {targets.title} {_told(report.test_metrics, targets)}"
+    if targets.metric not in report.val_metrics:
+        return f"{found}, after the last epoch (no validation nodes)"
+    return f"{found}, at the best validation {_told(report.val_metrics, targets)}"
+
+
+def _console() -> Console:
+    """Of the terminal's width; what is no terminal, a file say, takes lines of any."""
+    console = Console()
+    return console if console.is_terminal else Console(width=10_000)
+
+
+def fitting(rows: list[list[str]], width: int) -> list[int]:
+    """The columns of a table that go into a width: all, or those that are left without some of DISPENSABLE."""
+    widths = [max(map(len, column)) + 2 for column in zip(*rows, strict=True)]  # and what parts it from the next
+    kept = list(range(len(widths)))
+    for name in DISPENSABLE:
+        if sum(widths[i] for i in kept) <= width:
+            break
+        kept = [i for i in kept if rows[0][i] != name]
+    return kept
 
 
 def _between(epochs: list[EpochReport]) -> str:
@@ -176,8 +206,8 @@ def _rows(epoch: EpochReport, targets: Targets) -> list[list[str]]:
         names.remove("all_reduce_seconds")
         return [[str(epoch.epoch + 1), *(f"{getattr(epoch, name):.3f}" for name in names), *whole]]
     rows = [[f"r{rank}", *(f"{times[name]:.3f}" for name in names)] for rank, times in enumerate(epoch.ranks)]
-    rows[0] = [f"{epoch.epoch + 1} r0", *rows[0][1:], *whole]
-    return rows
+    rows[0][0] = f"{epoch.epoch + 1} r0"
+    return [row + (whole if row is rows[0] else [""] * len(whole)) for row in rows]
 
 
 def _told(metrics: dict[str, float], targets: Targets) -> str:

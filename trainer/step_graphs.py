@@ -161,9 +161,9 @@ class StepGraphs:
         x = self._all_rows if in_place else slot.padded_x
         if not in_place and x.shape[0] > sizes.nodes[-1]:
             x[sizes.nodes[-1] :].zero_()
-        if padded not in self._inputs:
-            self._inputs[padded] = _Inputs(padded, self._device, slot, in_place)
-        inputs = self._inputs[padded]
+        inputs = self._inputs.get(padded) or _Inputs(padded, self._device, slot, in_place)
+        if len(self._graphs) < MOST_GRAPHS:  # else no graph will look for them
+            self._inputs[padded] = inputs
         inputs.load(slot, sizes)
         graph = self._graph_of(x, padded, inputs)
         if graph is None:
@@ -185,4 +185,7 @@ class StepGraphs:
         with self._keys.recorded():
             graph = _captured(lambda: self._step(x, inputs.blocks, inputs.y), self._device, self._pool)
         self._graphs[key] = graph
+        if len(self._graphs) == MOST_GRAPHS:  # sizes that have none now get none
+            captured = {sizes for sizes, *_ in self._graphs}
+            self._inputs = {sizes: each for sizes, each in self._inputs.items() if sizes in captured}
         return graph

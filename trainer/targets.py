@@ -31,8 +31,9 @@ class Classes:
         return torch.stack([((scores.argmax(dim=1) == y) & (y >= 0)).sum(), (y >= 0).sum()]).double()
 
     def metrics(self, sums: Tensor) -> dict[str, float]:
+        """By name; none where nothing is labelled."""
         right, labelled = sums.tolist()
-        return {"accuracy": right / max(labelled, 1)}
+        return {"accuracy": right / labelled} if labelled else {}
 
     def best(self, scores: Tensor) -> Tensor:
         """int64 [n]: the answer, here a class."""
@@ -61,7 +62,7 @@ class Numbers:
 
     def metrics(self, sums: Tensor) -> dict[str, float]:
         squares, magnitudes, known = sums.tolist()
-        return {"rmse": (squares / max(known, 1)) ** 0.5, "mae": magnitudes / max(known, 1)}
+        return {"rmse": (squares / known) ** 0.5, "mae": magnitudes / known} if known else {}
 
     def best(self, scores: Tensor) -> Tensor:
         """float32 [n]"""
@@ -80,7 +81,7 @@ class Labels:
     """Any of several labels: binary cross entropy of each; F1 over the answers for all nodes and labels (micro)."""
 
     metric, title, is_share, less_is_better = "micro_f1", "F1", True, False
-    num_sums = 3
+    num_sums = 4
 
     def count(self, y: Tensor) -> Tensor:
         return _known(y).sum()
@@ -94,11 +95,11 @@ class Labels:
     def sums(self, scores: Tensor, y: Tensor) -> Tensor:
         told, known = scores > 0, _known(y)
         has = y == 1
-        return torch.stack([(told & has).sum(), (told & known).sum(), has.sum()]).double()
+        return torch.stack([(told & has).sum(), (told & known).sum(), has.sum(), known.sum()]).double()
 
     def metrics(self, sums: Tensor) -> dict[str, float]:
-        right, told, there = sums.tolist()
-        return {"micro_f1": 2 * right / max(told + there, 1)}
+        right, told, there, known = sums.tolist()
+        return {"micro_f1": 2 * right / max(told + there, 1)} if known else {}
 
     def best(self, scores: Tensor) -> Tensor:
         """uint8 [n, labels]: 1 for those that are told."""
@@ -111,6 +112,18 @@ class Labels:
 def _known(y: Tensor) -> Tensor:
     """bool, as ``y``."""
     return ~y.isnan() if y.dtype.is_floating_point else y != 255
+
+
+def mean_loss(loss_sum: Tensor, num_labelled: Tensor, max_batches: int | None = None) -> float:
+    """The mean over the labels of an epoch, or of its first `max_batches`, those of all ranks; both are sums [].
+
+    Raises:
+        CohortError: there are none in a whole epoch: nothing was learned.
+    """
+    if max_batches is None and num_labelled.item() == 0:
+        hint = "train_ids.npy and labels.npy of the data set must name the same nodes: import it again"
+        raise CohortError("the training nodes", "labels of some of them", "none: no node has one", hint)
+    return (loss_sum / num_labelled.clamp(min=1)).item()
 
 
 Targets = Classes | Numbers | Labels

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from cohort.base.files import temporary_of
+from cohort.base.files import temporary_of, unlink_quietly
 from cohort.trainer.step_log import Span, Step
 
 SAMPLE, FETCH = range(2)  # tracks of a sampler
@@ -41,7 +41,7 @@ def merge(parts: list[Path], path: Path) -> None:
             file.write("\n]}\n")
         os.replace(temporary, path)
     finally:
-        temporary.unlink(missing_ok=True)
+        unlink_quietly(temporary)
     for part in parts:
         part.unlink()
 

@@ -15,10 +15,10 @@ from cohort.trainer.cache_report import ReadsByRank
 from cohort.trainer.checkpoint import CheckpointFile, on_cpu
 from cohort.trainer.floor import Floor
 from cohort.trainer.gpu_memory import peak_beside_slots
-from cohort.trainer.metrics import EpochReport, MetricsFile, RunReport, StepClock, unless_full
+from cohort.trainer.metrics import EpochReport, MetricsFile, RunReport, StepClock, unless_full, warn_of_divergence
 from cohort.trainer.model_file import save_model
 from cohort.trainer.models import SampledGNN
-from cohort.trainer.progress import Progress
+from cohort.trainer.progress import Progress, test_result
 from cohort.trainer.ranks import Agreement, Ranks, StepSums
 from cohort.trainer.recorder import Recorder
 from cohort.trainer.resume import state_of, take_up
@@ -36,7 +36,7 @@ from cohort.trainer.sm_partition import (
 from cohort.trainer.source import BatchSource, Pass
 from cohort.trainer.start import start_told
 from cohort.trainer.stop import StopRequest
-from cohort.trainer.targets import targets_of
+from cohort.trainer.targets import mean_loss, targets_of
 from cohort.trainer.train_step import Scores, TrainStep, adam
 from cohort.trainer.watch import Watch
 
@@ -153,13 +153,12 @@ class Trainer:
         if state is not None:
             take_up(self, state, self.checkpoint.path)
             self.watch.take_up(self.running.epoch, self._seeds_done())
-            left = self.running.epoch < self.options.epochs
-            where = f"in epoch {self.running.epoch + 1}, after step {self.running.step}" if left else "with the test"
-            self._say(f"goes on {where}")
+            if self.running.epoch < self.options.epochs:
+                self._say(f"goes on in epoch {self.running.epoch + 1}, after step {self.running.step}")
 
     def run(self) -> RunReport:
         """All epochs, validation after each, the test with the weights that did best in validation."""
-        with self.writer:
+        with self.writer, self.watch:
             self._run()
         return self.report
 
@@ -167,6 +166,7 @@ class Trainer:
         if self.options.sampler_sms == "auto":
             self._choose_sampler_sms()
         metrics = MetricsFile(self.out / "metrics.jsonl", self.report.epochs) if self.ranks.rank == 0 else None
+        was_done = self.running.epoch >= self.options.epochs
         with self.stop.later():
             self._run_epochs(metrics)
         self.model.load_state_dict(self.best_model)
@@ -174,20 +174,23 @@ class Trainer:
         if self.sizes["test"]:
             self.report.test_metrics = self.evaluate(self._ask("test", self.options.eval_fanout))
             self.report.test_accuracy = self.report.test_metrics.get("accuracy")
+        if was_done:
+            self._say(f"all {self.running.epoch} epochs are done; {test_result(self.report)}")
         if self.device.type == "cuda" and self.report.cache is None:
-            peak_bytes = peak_beside_slots(self.device, self.source.slots_bytes)
-            self.report.trainer_peak_bytes = max(self.ranks.gather(peak_bytes))
+            own = peak_beside_slots(self.device, self.source.slots_bytes)
+            self.report.trainer_peak_bytes = max(self.ranks.gather(own))
         if self.options.max_batches is None:
             self._find_floor()
-        self._write_summary()
+        with unless_full(self.out / "summary.json"):
+            self._write_summary()
         self.watch.run_ended(self.report.test_metrics)
 
     def _run_epochs(self, metrics: MetricsFile | None) -> None:
         """Those that are left, the one that is under way first."""
         first = self.running.epoch
         asked = self._ask_for_epoch(first, self.running.step) if first < self.options.epochs else None
-        done = self._seeds_done()
-        with Progress(self.options.epochs, self.sizes["train"], self.quiet, self.ranks.size, done) as progress:
+        quiet = self.quiet or asked is None
+        with Progress(self.options.epochs, self.sizes["train"], quiet, self.ranks.size, self._seeds_done()) as progress:
             for epoch in range(first, self.options.epochs):
                 train_pass, val_pass = asked
                 if epoch + 1 < self.options.epochs:  # so that the sampler need not stop between passes
@@ -226,7 +229,7 @@ class Trainer:
         running.pause()
         self.ranks.clock = None
         report = copy.deepcopy(running.report)
-        report.loss = (self.ranks.sum(step.loss_sum.clone()) / step.num_labelled.clamp(min=1)).item()
+        report.loss = mean_loss(self.ranks.sum(step.loss_sum.clone()), step.num_labelled, self.options.max_batches)
         report.merge(self.ranks.gather(report))
         return report
 
@@ -259,9 +262,8 @@ class Trainer:
     def _step_of(self, model: torch.nn.Module, optimizer: torch.optim.Adam, sums: StepSums | None = None) -> TrainStep:
         """Steps of a model; without ``sums`` without other ranks."""
         options = self.options
-        takes_graphs = options.cuda_graphs and self.device.type == "cuda" and options.layers == "cohort"
-        takes_graphs = takes_graphs and not options.edge_weights  # PyG's code runs
-        graphs_of = options.batch_size if takes_graphs else None
+        on_gpu, is_pygs = self.device.type == "cuda", options.layers == "pyg" or options.edge_weights  # PyG's code runs
+        graphs_of = options.batch_size if options.cuda_graphs and on_gpu and not is_pygs else None
         return TrainStep(self._scores_of(model), optimizer, self.device, graphs_of, self.targets, sums)
 
     def _step_of_a_copy(self) -> TrainStep:
@@ -303,11 +305,10 @@ class Trainer:
         """Times steps of a copy of the model on a batch that lies ready, while the sampler has nothing to do."""
         for slot in self.source.slots(self._ask("train", self.options.fanout, shuffle=True), 1):
             ready = slot
-        own_seconds = 0.0
         if ready.num_seeds > 0:
             step = functools.partial(self._step_of_a_copy(), ready)
-            own_seconds = self.floor.time_step(step) * self.options.batch_size / ready.num_seeds
-        self.floor.step_seconds = max(self.ranks.gather(own_seconds))
+            self.floor.step_seconds = self.floor.time_step(step) * self.options.batch_size / ready.num_seeds
+        self.floor.join(self.ranks.gather(self.floor))
         how = self.options.batch_size, self.ranks.size, self.device.type == "cuda" and self.source.sampler_sms == 0
         floors = [self.floor.of(epoch, *how) for epoch in self.report.epochs]
         self.report.floor = {"step_seconds": self.floor.step_seconds, "epochs": floors}
@@ -316,9 +317,7 @@ class Trainer:
     def evaluate(self, which: Pass) -> dict[str, float]:
         """How good the model is on the pass's labelled seeds, those of all ranks: a number by name."""
         self.model.eval()
-        sums = torch.zeros(
-            self.targets.num_sums + 1, dtype=torch.float64, device=self.device
-        )  # the last: ranks that stop
+        sums = torch.zeros(self.targets.num_sums + 1, dtype=torch.float64, device=self.device)
         read = EpochReport(0)
         self.recorder.pass_begins("validate")
         clock = StepClock(self.device)
@@ -329,7 +328,7 @@ class Trainer:
             self.recorder.step_ended(clock.step_ended(), slot)
             read.add(slot)
             if self.stop.asked:
-                sums[-1] += 1
+                sums[-1] += 1  # ranks that stop
                 break
         read_by_rank = self.ranks.gather(read.row_tiers)
         if self.ranks.sum(sums)[-1] > 0:
@@ -372,6 +371,7 @@ class Trainer:
             self._keep_model(self.best_model)
         self.watch.epoch_ended(report)
         if metrics:
+            warn_of_divergence(self.report.epochs)
             with unless_full(self.out / "metrics.jsonl"):
                 metrics.append(report)
         with unless_full(self.out / "summary.json"):

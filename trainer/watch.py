@@ -11,7 +11,7 @@ PARTS = ("wait", "train", "all_reduce", "sample", "fetch")
 
 
 class Watch:
-    """Tells of a run as it goes; of nothing where nobody asked.
+    """Tells of a run as it goes; of nothing where nobody asked. As a context: leaving it says that nothing runs.
 
     Args:
         out: the run's folder; TensorBoard's events go to ``out``/tensorboard.
@@ -35,6 +35,15 @@ class Watch:
         self._folder = out / "tensorboard"
         self._scalars: dict[str, float] = {}
         self._last_write = -WRITE_SECONDS
+        self._has_ended = False
+
+    def __enter__(self) -> "Watch":
+        return self
+
+    def __exit__(self, *_) -> None:
+        """A run that fails, or is stopped, runs no more."""
+        if self._file and not self._has_ended:
+            self._write(running=False)
 
     def take_up(self, epochs: int, num_seeds: int) -> None:
         """The run has done so many epochs and seeds before; what was told of later epochs does not count."""
@@ -65,6 +74,7 @@ class Watch:
 
     def run_ended(self, test_metrics: dict[str, float]) -> None:
         """Tells that the run has ended well."""
+        self._has_ended = True
         of_test = {f"{name}/test": value for name, value in test_metrics.items()}
         self._scalars |= of_test
         if self._events:
@@ -89,13 +99,12 @@ class Watch:
             ("seeds_total", "counter", self._seeds),
         ):
             lines += [f"# TYPE cohort_{name} {kind}", f'cohort_{name}{{run="{run}"}} {value}']
-        told = ""
+        groups: dict[str, list[str]] = {}  # a metric's lines stand together, behind its type
         for name, value in self._scalars.items():
             group, _, label = name.partition("/")
-            if group != told:
-                lines.append(f"# TYPE cohort_{group} gauge")
-                told = group
-            lines.append(f'cohort_{group}{{run="{run}",of="{label}"}} {value}')
+            lines_of_group = groups.setdefault(group, [f"# TYPE cohort_{group} gauge"])
+            lines_of_group.append(f'cohort_{group}{{run="{run}",of="{label}"}} {value}')
+        lines += [line for of_group in groups.values() for line in of_group]
         return "\n".join(lines) + "\n"
 
 

@@ -1,7 +1,8 @@
 """Cohort: GNN training on graphs larger than GPU memory.
 
 ``cohort.NeighborLoader`` loads minibatches for a script of your own; ``cohort.from_pyg`` and ``cohort.from_tensors``
-write data sets, ``cohort.dataset.open`` reads them; ``cohort.nn`` has layers, ``cohort.ibp`` codecs of feature rows.
+write data sets, ``cohort.dataset.open`` reads them; ``cohort.load_model`` gives the model of a run; ``cohort.nn`` has
+layers, ``cohort.ibp`` codecs of feature rows.
 The command ``cohort`` does the rest: see ``cohort --help``.
 """
 
@@ -15,9 +16,14 @@ _HOMES = {
     "from_pyg": "cohort.dataset",
     "from_tensors": "cohort.dataset",
     "CohortError": "cohort.base.errors",
+    "load_model": "cohort.trainer.models",
 }
 _PACKAGES = {"dataset", "ibp", "nn"}
-__all__ = ["CohortError", "NeighborLoader", "from_pyg", "from_tensors"]
+__all__ = ["CohortError", "NeighborLoader", "from_pyg", "from_tensors", "load_model"]
+
+
+def __dir__() -> list[str]:
+    return [*__all__, *_PACKAGES, "__version__"]
 
 
 def __getattr__(name: str):

@@ -1,10 +1,11 @@
 """Files that are written beside other work."""
 
 import threading
+from pathlib import Path
 
 import pytest
 
-from cohort.base.files import FileWriter
+from cohort.base.files import FileWriter, json_of, write_atomically
 
 LIMIT_SECONDS = 20.0
 
@@ -45,3 +46,23 @@ def test_a_failure_of_its_owner_does_not_lose_files():
         writer.write(lambda: written.append(1))
         raise KeyError
     assert written == [1]
+
+
+def test_json_has_no_numbers_that_are_none():
+    nan, inf = float("nan"), float("inf")
+    assert json_of({"a": [nan, 1.5, (inf,)], "b": {"c": -inf, "d": "nan"}}) == (
+        '{"a": [null, 1.5, [null]], "b": {"c": null, "d": "nan"}}'
+    )
+
+
+def test_an_error_is_not_hidden_by_what_tidies_up(tmp_path, monkeypatch):
+    def refuse_to_write(*_):
+        raise OSError(30, "Read-only file system: written")
+
+    def refuse_to_remove(*_, **__):
+        raise OSError(30, "Read-only file system: removed")
+
+    monkeypatch.setattr(Path, "write_text", refuse_to_write)
+    monkeypatch.setattr(Path, "unlink", refuse_to_remove)
+    with pytest.raises(OSError, match="written"):
+        write_atomically(tmp_path / "file", "text")

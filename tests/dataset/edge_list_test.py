@@ -279,4 +279,4 @@ def test_files_of_no_known_kind_are_refused(tmp_path):
     labels = SourceOptions(features="ones", labels=tmp_path / "x.bin")
     assert "a .npy, .csv or .parquet file" in refusal(source, out, inputs=labels).expected
     missing = SourceOptions(features=tmp_path / "none.npy")
-    assert "No such file" in refusal(source, out, inputs=missing).found
+    assert "no such file" in refusal(source, out, inputs=missing).found

@@ -224,13 +224,6 @@ def test_pyg_data_comes_back(tmp_path):
         assert torch.equal(back[mask], data[mask])
 
 
-def test_pyg_data_without_labels_is_refused(tmp_path):
-    data = pyg_data()
-    data.y = None
-    with pytest.raises(CohortError, match="a Data object with y"):
-        from_pyg(data, tmp_path / "g")
-
-
 def test_bfloat16_tensors_keep_their_bits(tmp_path):
     x = torch.randn(5, 3).to(torch.bfloat16)
     ids = dict(train_ids=[0], val_ids=torch.tensor([1]), test_ids=np.array([2]))

@@ -37,7 +37,7 @@ def test_ogb_products_gets_the_reverse_edges_that_ogb_adds(tmp_path):
     write_ogb(tmp_path / "ogbn_products", graph)
     import_graph(tmp_path / "ogbn_products", tmp_path / "both", note=notes.append)
     assert_holds(tmp_path / "both", graph, np.concatenate([graph.edge_index, graph.edge_index[::-1]], axis=1))
-    assert len(notes) == 1 and "--no-reverse-edges" in notes[0]
+    assert "--no-reverse-edges" in notes[0] and notes[-1] == "edges: undirected (each in both directions)"
     import_graph(tmp_path / "ogbn_products", tmp_path / "one", reverse=False)
     assert_holds(tmp_path / "one", graph)
 
@@ -71,6 +71,7 @@ OGB_BAD = {
     ),
     "multi": (lambda root: write_csv_gz(root / "raw/node-label.csv.gz", np.ones((60, 3))), "one class", "3 targets"),
     "gzip": (lambda root: (root / "raw/edge.csv.gz").write_bytes(b"0,1\n"), "a whole text file", "Not a gzipped"),
+    "one_end": (lambda root: write_csv_gz(root / "raw/edge.csv.gz", np.zeros(9, int)), "at least 2 fields", "1"),
     "cut": (lambda root: cut(root / "raw/node-feat.csv.gz"), "a whole text file", "ended before"),
     "pickle": (lambda root: pickled(root / "split/time/split_dict.pt"), "tensors alone", ""),
 }

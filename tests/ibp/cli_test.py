@@ -73,3 +73,85 @@ def test_other_rows_are_an_error(rows_file, tmp_path, capsys):
     np.save(other, np.zeros(5, np.float32))
     assert cli.main(["ibp", "encode", str(other), str(encoded)]) == 1
     assert "[rows, columns]" in capsys.readouterr().err
+
+
+def test_what_is_read_is_not_written(rows_file, tmp_path, capsys):
+    encoded, profile = tmp_path / "rows.ibp", tmp_path / "profile"
+    assert cli.main(["ibp", "encode", str(rows_file), str(encoded), "--save-profile", str(profile)]) == 0
+    link = tmp_path / "link"
+    link.symlink_to(encoded)
+    before = {path: path.read_bytes() for path in (rows_file, encoded, profile)}
+    for arguments in (
+        ["decode", encoded, encoded],
+        ["decode", encoded, link],
+        ["encode", rows_file, rows_file],
+        ["encode", rows_file, profile, "--profile", profile],
+        ["encode", rows_file, encoded, "--save-profile", rows_file],
+        ["encode", rows_file, encoded, "--save-profile", encoded],
+        ["analyze", rows_file, "--png", rows_file],
+    ):
+        assert cli.main(["ibp", *map(str, arguments)]) == 1, arguments
+        assert "expected another file to write than to read" in capsys.readouterr().err
+    assert before == {path: path.read_bytes() for path in before}
+
+
+def test_a_folder_that_is_not_there_is_said(rows_file, tmp_path, capsys):
+    encoded, nowhere = tmp_path / "rows.ibp", tmp_path / "nowhere" / "file"
+    assert cli.main(["ibp", "encode", str(rows_file), str(encoded)]) == 0
+    for arguments in (
+        ["decode", encoded, nowhere],
+        ["encode", rows_file, nowhere],
+        ["encode", rows_file, encoded, "--save-profile", nowhere],
+        ["analyze", rows_file, "--png", nowhere],
+    ):
+        assert cli.main(["ibp", *map(str, arguments)]) == 1, arguments
+        assert "expected an existing folder" in capsys.readouterr().err
+    assert cli.main(["ibp", "decode", str(encoded), str(tmp_path)]) == 1
+    assert "expected a file to write, found a folder" in capsys.readouterr().err
+
+
+def test_a_decoding_that_fails_leaves_what_was_there(rows_file, tmp_path, monkeypatch, capsys):
+    encoded, out = tmp_path / "rows.ibp", tmp_path / "out.npy"
+    assert cli.main(["ibp", "encode", str(rows_file), str(encoded)]) == 0
+    out.write_text("precious")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(cli, "_batches", full)
+    assert cli.main(["ibp", "decode", str(encoded), str(out)]) == 1
+    assert "No space left" in capsys.readouterr().err
+    assert out.read_text() == "precious" and not list(tmp_path.glob("*.tmp"))
+
+
+@pytest.mark.parametrize(
+    "arguments", ["decode a b --batch-rows 0", "analyze a --group -1", "analyze a --group 0", "analyze a --pca -1"]
+)
+def test_numbers_below_one_are_refused(arguments, capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["ibp", *arguments.split()])
+    assert "at least 1" in capsys.readouterr().err
+
+
+def test_components_that_are_not_there_are_refused(rows_file, capsys):
+    assert cli.main(["ibp", "analyze", str(rows_file), "--pca", "41"]) == 1
+    assert "at most 40 components" in capsys.readouterr().err
+
+
+def test_rows_of_another_type_are_an_error(rows_file, tmp_path, capsys):
+    encoded, other = tmp_path / "rows.ibp", tmp_path / "other.npy"
+    assert cli.main(["ibp", "encode", str(rows_file), str(encoded)]) == 0
+    for dtype in (np.float64, np.float16, np.int32):
+        np.save(other, np.load(rows_file).astype(dtype))
+        assert cli.main(["ibp", "verify", str(encoded), "--against", str(other)]) == 1
+        assert f"expected float32, found {np.dtype(dtype)}" in capsys.readouterr().err
+
+
+def test_files_of_a_folder_that_have_no_rows_are_left_out(rows_file, tmp_path, capsys):
+    np.save(tmp_path / "indices.npy", np.arange(5))
+    assert cli.main(["ibp", "analyze", str(tmp_path), "--png", str(tmp_path / "bits.png")]) == 0
+    said = capsys.readouterr()
+    assert "300 rows x 40 float32" in said.out and "left out:" in said.err and "indices.npy" in said.err
+    rows_file.unlink()
+    assert cli.main(["ibp", "analyze", str(tmp_path)]) == 1
+    assert "expected a folder with .npy files of rows" in capsys.readouterr().err

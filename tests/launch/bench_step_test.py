@@ -31,3 +31,15 @@ def test_every_kind_of_layers_takes_the_same_step(cora, tmp_path):
 def test_sms_need_a_gpu(cora, capsys):
     assert main(["bench", "step", str(cora), "--device", "cpu", "--sms", "132,100"]) == 1
     assert "--sms: expected a GPU shared by MPS" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--ranks", "2"], "--ranks, --gpus: expected one trainer, found 2"),
+        (["--out", "/dev/null/x"], "/dev/null/x: expected a file that can be appended to"),
+    ],
+)
+def test_what_cannot_be_measured_is_said_before(cora, capsys, arguments, words):
+    assert main(["bench", "step", str(cora), "--device", "cpu", *arguments]) == 1
+    assert words in capsys.readouterr().err

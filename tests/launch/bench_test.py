@@ -75,15 +75,26 @@ def test_scaled_up_shapes_draw_their_rows(tmp_path, capsys):
         (["--shape", "cora-su"], "--rows, --shape cora-su: expected a table of rows to draw from, found None"),
         (["--shape", "reddit", "--rows", "x.npy"], "expected none: the rows of this shape are Gaussian"),
         (["--shape", "reddit", "--scale", "0"], "--scale: expected above 0"),
+        (["--shape", "reddit", "--out", "/dev/null/x"], "/dev/null/x: expected a file that can be appended to"),
     ],
 )
 def test_arguments_that_contradict_themselves(tmp_path, capsys, arguments, words):
-    assert main(["bench", "epoch", "--data", str(tmp_path / "data"), *arguments]) == 1
+    out = [] if "--out" in arguments else ["--out", str(tmp_path / "bench.jsonl")]
+    assert main(["bench", "epoch", "--data", str(tmp_path / "data"), *arguments, *out]) == 1
     assert words in capsys.readouterr().err and not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--cache-ratio", "-1"), ("--cache-ratio", "nan"), ("--minutes", "nan"), ("--minutes", "-1")]
+)
+def test_numbers_that_mean_nothing_are_refused(capsys, option, value):
+    with pytest.raises(SystemExit):
+        main(["bench", "epoch", "--shape", "products", f"{option}={value}"])
+    assert "expected a number" in capsys.readouterr().err
 
 
 def test_a_mode_that_fails_is_told(tmp_path, capsys):
     common = ["bench", "epoch", "--shape", "products", "--scale", "0.0005", "--data", str(tmp_path / "data")]
-    common += [*map(str, SMALL), "--modes", "none", "--cache-ratio", "-1", "--out", str(tmp_path / "bench.jsonl")]
+    common += [*map(str, SMALL), "--modes", "none", "--gpus", "0", "--out", str(tmp_path / "bench.jsonl")]
     assert main(common) == 1
     assert "failure" in json.loads((tmp_path / "bench.jsonl").read_text())

@@ -23,7 +23,7 @@ def data(cora, tmp_path):
 
 def train(data, out, *arguments):
     """(finished process, run.json, summary.json)"""
-    result = cohort("train", data, *TRAIN, *arguments, "--out", out)
+    result = cohort("train", data, *TRAIN, *arguments, "--overwrite", "--out", out)
     assert result.returncode == 0, result.stderr
     return result, json.loads((out / "run.json").read_text()), json.loads((out / "summary.json").read_text())
 

@@ -32,7 +32,7 @@ def trained(cora, tmp_path_factory, shm):
     first = cohort("train", cora, *SMALL, "--epochs", 3, "--seed", 4, "--out", out)
     assert first.returncode == 0, first.stderr
     (out / "first.json").write_text((out / "summary.json").read_text())
-    return out, cohort("train", cora, *SMALL, "--epochs", 3, "--seed", 4, "--out", out)
+    return out, cohort("train", cora, *SMALL, "--epochs", 3, "--seed", 4, "--overwrite", "--out", out)
 
 
 def test_the_same_seed_gives_the_same_results(trained):
@@ -101,6 +101,7 @@ def test_the_terminal_shows_the_table(trained):
     for word in ("Cohort on cpu", "wait", "train", "sample", "fetch", "host", "test accuracy"):
         assert word in shown
     assert f"{100 * summary_of(trained[0])['test_accuracy']:.2f} %" in shown
+    assert shown.splitlines()[-1] == f"results: {trained[0]}  (cohort report {trained[0]})"
 
 
 def test_logs_lie_beside_the_results(trained):
@@ -214,7 +215,33 @@ def test_bad_arguments_exit_with_2(cora, capsys, arguments):
     with pytest.raises(SystemExit) as end:
         main(["train", str(cora), *arguments])
     assert end.value.code == 2
-    assert "error:" in capsys.readouterr().err
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].startswith("cohort train: error: ") and said[1:] == ["see: cohort train --help"]
+
+
+@pytest.mark.parametrize("words", [[], ["dataset"], ["bench"]], ids=lambda words: " ".join(words) or "cohort")
+def test_a_command_that_is_not_finished_gets_help(words, capsys):
+    from cohort.launch.main import main
+
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    said = capsys.readouterr()
+    assert end.value.code == 0 and said.err == "" and said.out.startswith(" ".join(["usage: cohort", *words]))
+
+
+def test_every_option_has_a_group_and_a_sentence():
+    from cohort.launch.main import build_parser
+    from cohort.launch.options import GROUPS
+
+    commands = next(action for action in build_parser()._actions if action.dest == "func" or action.choices).choices
+    for name in ("train", "plan", "digest"):
+        groups = {group.title: group._group_actions for group in commands[name]._action_groups}
+        grouped = [action.dest for title in GROUPS for action in groups.get(title, [])]
+        left = {action.dest for action in groups["options"]} - {"help"}
+        assert {"fanout", "batch_size", "cache_ratio", "bandwidth"} <= set(grouped)
+        assert not {each for each in left if not each.startswith("debug")} - {"batches"}
+        for action in (action for actions in groups.values() for action in actions):
+            assert not action.help.startswith(("of ", "as ", "that ", "whose ")), f"{name}: {action.dest}"
 
 
 def test_arguments_that_do_not_fit_together(cora, tmp_path):
@@ -222,11 +249,13 @@ def test_arguments_that_do_not_fit_together(cora, tmp_path):
     refused(cohort("train", cora, "--fanout", "5,5", "--eval-fanout", "5"), 1, "--eval-fanout", "2 hops")
     refused(cohort("train", cora, "--device", "cpu", "--out", tmp_path / "file"), 1, str(tmp_path / "file"), "--out")
     refused(cohort("digest", cora, "--device", "cpu", "--slots", "1"), 2, "expected 2 to 64, found 1")
-    refused(cohort("train", cora, "--device", "cpu", "--gpus", "0,1"), 1, "--gpus: expected GPUs", "--ranks 2")
+    refused(cohort("train", cora, "--device", "cpu", "--gpus", "0,1"), 1, "--gpus: expected GPUs", "--ranks N")
+    refused(cohort("train", cora, "--device", "cpu", "--gpus", "2"), 1, "--gpus: expected GPUs, found the CPU alone")
+    refused(cohort("run", "--device", "cpu", "--gpus", "0", __file__), 1, "--gpus: expected GPUs")
     heads = ["--model", "gat", "--hidden", "30", "--out", tmp_path / "run"]
     failed = cohort("train", cora, "--device", "cpu", *heads)
     refused(failed, 1, "--hidden: expected a multiple of 4")
-    assert failed.stderr.startswith("cohort: the trainer")  # whose fault it is, though the sampler ends with it
+    assert failed.stderr.startswith("cohort: --hidden") and not (tmp_path / "run").exists()  # before anything is made
 
 
 def test_data_that_is_missing_or_damaged(cora, tmp_path):

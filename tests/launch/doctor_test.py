@@ -146,3 +146,9 @@ def test_on_a_gpu(tmp_path):
     findings = {finding["name"]: finding for finding in json.loads(result.stdout)}
     assert result.returncode == 0, findings
     assert {"GPU 0", "driver", "MPS", "PCIe"} <= set(findings)
+
+
+def test_names_in_brackets_are_no_markup(capsys):
+    doctor._print([doctor.Finding("disk", BROKEN, "x[/b]: no such folder", "name [another]")])
+    said = capsys.readouterr().out
+    assert "x[/b]: no such folder" in said and "name [another]" in said

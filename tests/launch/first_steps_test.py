@@ -69,14 +69,16 @@ def test_the_bar_of_a_run_that_is_done_is_full(cora, tmp_path, shm):
     assert "earlier run" not in result.stderr and "loss -" not in result.stdout
 
 
-def test_a_run_in_the_place_of_another_says_so_and_removes_its_reports(cora, tmp_path, shm):
+def test_a_run_in_the_place_of_another_removes_its_reports(cora, tmp_path, shm):
+    """Of one that has finished no epoch they go without being asked for, which is said."""
     reports = [tmp_path / "report.html", tmp_path / "report-epochs.png"]
-    for said in ("", "had an earlier run's results, which go; --resume would have gone on"):
-        result = cohort("train", cora, *SMALL, "--epochs", 1, "--quiet", "--out", tmp_path)
-        assert result.returncode == 0 and said in result.stderr and bool(said) == bool(result.stderr)
-        assert not any(report.exists() for report in reports)
+    said = f"cohort: {tmp_path} had an earlier run's results, which go; --resume would have gone on\n"
+    for options, expected in (([], said), (["--overwrite"], "")):
         for report in reports:
             report.write_text("of this run")
+        result = cohort("train", cora, *SMALL, "--epochs", 1, "--quiet", *options, "--out", tmp_path)
+        assert (result.returncode, result.stderr) == (0, expected)
+        assert not any(report.exists() for report in reports)
 
 
 @pytest.mark.parametrize("arguments", [["dataset", "info"], ["doctor"]], ids=" ".join)

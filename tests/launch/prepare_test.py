@@ -57,7 +57,7 @@ def test_digests_do_not_depend_on_how_rows_are_kept(tmp_path, dtype):
     folder = tmp_path / "data"
     generate(folder, **SIZES, dtype=dtype)
     lines = digests(folder)
-    assert command("prepare", folder, "--drop-raw") == 0
+    assert command("prepare", folder, "--drop-raw", *["--codec", "raw"] * (dtype == "uint8")) == 0
     assert not (folder / "features.npy").exists()
     assert digests(folder) == lines
 
@@ -73,10 +73,33 @@ def test_rows_come_back_bit_for_bit(tmp_path, dtype, codec, capsys, monkeypatch)
         assert "codec exponent: expected float32, float16 or bfloat16" in capsys.readouterr().err
         assert not list(folder.glob("prepared*"))
         return
+    if (dtype, codec) == ("uint8", "auto"):
+        codec = "raw"  # which auto takes, and does not write
     assert command("prepare", folder, "--codec", codec) == 0
     said = capsys.readouterr().err
-    assert "on 3000 sampled rows (" in said and "% saved" in said and "GB/s" in said
+    written, raw = (folder / "prepared/features.ibp").stat().st_size, raw_bytes(folder).nbytes
+    assert "on 3000 sampled rows (" in said and "GB/s" in said
+    assert (f"{100 * (written / raw - 1):.1f} % larger than raw;" if written > raw else "% saved;") in said
     np.testing.assert_array_equal(decoded_bytes(folder), raw_bytes(folder))
+
+
+def test_rows_that_encoding_makes_larger_are_written_by_name_alone(tmp_path, capsys):
+    folder = tmp_path / "data"
+    generate(folder, **SIZES | {"dim": 4})
+    assert command("prepare", folder) == 0
+    said = capsys.readouterr().err
+    assert f"{folder}/prepared: would be 50.0 % larger than raw (72.00 KB for 48.00 KB): not written" in said
+    assert "runs read the raw rows; --codec raw writes it" in said and not (folder / "prepared").exists()
+    assert command("prepare", folder, "--drop-raw") == 1
+    said = capsys.readouterr().err
+    assert "--drop-raw" in said and "expected rows that are smaller encoded, found 50.0 % larger than raw" in said
+    assert (folder / "features.npy").exists() and open_dataset(folder).encoded_rows is None
+    assert command("prepare", folder, "--codec", "raw") == 0
+    assert "50.7 % larger than raw;" in capsys.readouterr().err and open_dataset(folder).encoded_rows
+    assert command("prepare", folder) == 0
+    assert "prepared stays as it was;" in capsys.readouterr().err and open_dataset(folder).encoded_rows
+    assert command("prepare", folder, "--reorder", "degree") == 0  # the data set in DIR/prepared has no other rows
+    assert open_dataset(folder / "prepared").encoded_rows
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

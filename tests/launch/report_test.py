@@ -263,6 +263,16 @@ def test_a_run_without_a_timeline_is_reported(runs, tmp_path, drawn):
     assert sorted(path.name for path in run.glob("report-*")) == CHARTS[:3] and len(page_of(run).links) == 3
 
 
+def test_a_run_of_which_nobody_knows_the_least_time_is_reported(runs, tmp_path, drawn):
+    def forget(summary):
+        summary["floor"]["epochs"] = []
+        del summary["val_metrics"]
+
+    run = changed(runs, tmp_path / "run", "cached", forget)
+    assert main.main(["report", str(run)]) == 0
+    assert main.main(["report", str(run), str(runs / "two"), "--out", str(tmp_path / "both")]) == 0
+
+
 def drop(*path):
     """A change that removes the member at the end of the path."""
 
@@ -290,8 +300,10 @@ def drop(*path):
         (lambda summary: summary.update(num_ranks=2), "epochs[0].ranks: expected one for each of 2 ranks, found 1"),
         (lambda summary: summary["cache"].update(predicted=[]), "cache.predicted: expected one for each of 1 ranks"),
         (lambda summary: summary["epochs"].clear(), "a run that has finished an epoch, found none in summary.json"),
+        (lambda summary: summary.update(val_metrics=[1]), "val_metrics: expected an object of numbers, found [1]"),
+        (lambda summary: summary.update(test_metrics={"a": "b"}), "test_metrics: expected an object of numbers"),
     ],
-    ids=range(12),
+    ids=range(14),
 )
 def test_a_summary_of_another_kind_is_refused(runs, tmp_path, capsys, change, words):
     refused(changed(runs, tmp_path / "run", "cached", change), tmp_path / "out", capsys, words)

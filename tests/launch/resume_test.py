@@ -107,7 +107,7 @@ def test_a_new_run_in_the_folder_of_another_forgets_its_checkpoint(graph, tmp_pa
     out = tmp_path / "run"
     for seed in (1, 2):
         options = [*OPTIONS, "--seed", seed, "--epochs", 2, "--quiet", "--checkpoint-every", 1000, "--out", out]
-        assert cohort("train", graph, *options).returncode == 0
+        assert cohort("train", graph, *options, "--overwrite").returncode == 0
         state = torch.load(out / "checkpoint.pt", weights_only=True)
         assert state["identity"]["seed"] == seed and len(state["report"]["epochs"]) == 2
 
@@ -210,7 +210,8 @@ def refused(words: list[str], *arguments) -> None:
         (["--lr", "0.5"], ["--lr: expected 0.01, as ", "run.json has it, found 0.5", "hint: leave it out"]),
         (["--lr", "0.003"], ["--lr: expected 0.01", "found 0.003"]),  # though it is the default
         (["--fanout", "5,4"], ["--fanout: expected 5,3", "found 5,4"]),
-        (["--epochs", "3"], ["--epochs: expected 2", "found 3"]),
+        (["--epochs", "1"], ["--epochs: expected at least 2, as ", "found 1"]),
+        (["--overwrite"], ["--resume, --overwrite: expected one of the two, found both"]),
         (["--ranks", "2"], ["--ranks: expected None", "found 2"]),
         (["--amp"], ["--amp: expected False", "found True"]),
         (["--out", "elsewhere"], ["--out: expected ", "where the run goes on, found elsewhere"]),
@@ -225,6 +226,31 @@ def test_a_config_and_a_data_set_that_contradict_the_run_are_refused(done, tmp_p
     (tmp_path / "run.toml").write_text("batch-size = 64\n")
     refused(["--batch-size: expected 32", "found 64"], "--resume", done, "--config", tmp_path / "run.toml")
     refused(["DIR: expected ", f"found {tmp_path}"], tmp_path, "--resume", done)
+
+
+def test_a_run_that_is_done_goes_on_for_more_epochs(copied, graph, tmp_path):
+    """As if it had been begun with so many; and it says what it does, though it was quiet before."""
+    more = cohort("train", "--resume", copied, "--epochs", 4)
+    assert more.returncode == 0, more.stderr
+    assert "goes on in epoch 3, after step 0" in more.stdout
+    assert more.stdout.splitlines()[-1] == f"results: {copied}  (cohort report {copied})"
+    at_once = cohort("train", graph, *OPTIONS, "--epochs", 4, "--quiet", "--out", tmp_path / "at-once")
+    assert at_once.returncode == 0, at_once.stderr
+    assert results_of(copied) == results_of(tmp_path / "at-once")
+    again = cohort("train", "--resume", copied)
+    accuracy = json.loads((copied / "summary.json").read_text())["test_accuracy"]
+    assert f"cohort: all 4 epochs are done; test accuracy {100 * accuracy:.2f} %" in again.stdout, again.stderr
+    assert "loss -" not in again.stdout and "goes on" not in again.stdout
+    assert cohort("train", "--resume", copied, "--quiet").stdout == ""
+
+
+def test_a_new_run_does_not_take_the_place_of_one_that_has_finished_an_epoch(copied, graph):
+    before = {path.name: path.read_bytes() for path in copied.iterdir()}
+    hint = f"hint: --resume {copied} goes on with it; --overwrite replaces it"
+    refused([f"{copied}: expected a new folder, found a run of 2 epochs", hint], graph, *OPTIONS, "--out", copied)
+    assert {path.name: path.read_bytes() for path in copied.iterdir()} == before
+    hint = f"hint: this is a run: cohort train --resume {copied}"
+    refused([f"{copied}: expected the folder of a data set, found that of a run", hint], copied)
 
 
 def test_options_that_say_the_same_are_taken(copied, graph):
@@ -250,7 +276,7 @@ def test_a_damaged_checkpoint_and_one_of_another_run_are_refused(copied, done, g
     result = cohort("train", graph, *OPTIONS, "--epochs", 1, "--hidden", 8, "--quiet", "--out", other)
     assert result.returncode == 0, result.stderr
     shutil.copy(done / "checkpoint.pt", other)
-    refused([f"{other / 'checkpoint.pt'}: epochs: expected 1, found 2", "another run"], "--resume", other)
+    refused([f"{other / 'checkpoint.pt'}: hidden: expected 8, found 16", "another run"], "--resume", other)
 
 
 def test_a_folder_that_a_run_works_in_is_left_alone(launch, graph, tmp_path, monkeypatch):

@@ -3,19 +3,21 @@
 import argparse
 import json
 import math
+import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from processes import SECONDS_TO_START, cohort, processes_of, wait_until
 
 from cohort.dataset import open as open_dataset
 from cohort.launch import main, tune_output
 from cohort.launch.config import apply_config
-from cohort.launch.train import add_train_options
+from cohort.launch.options import add_train_options
 from cohort.launch.tune_output import Results, conclude, table_of
 from cohort.launch.tune_search import Axis
 from cohort.launch.tune_space import Room, as_toml, axes_of, options_at, same_as, start_of, train_options
@@ -74,7 +76,7 @@ def test_options_of_a_file_are_where_to_begin(tmp_path):
     assert at(start) == given
     assert at(start | {"cache_ratio": 0.0, "sampler_sms": 8}) == {
         name: value for name, value in given.items() if name != "cache_ratio"
-    } | {"sampler_sms": 8}
+    } | {"sampler_sms": 8, "compress": start["compress"]}
     assert train_options(arguments("--quiet", "--epochs", 5, "--out", "x")) == {}
 
 
@@ -157,12 +159,11 @@ def test_trials_are_runs_and_the_best_is_told(tuned):
         assert trial["host_bytes"] >= read / batches and trial["hit_rate"] == 0
     least = min(trial["seconds"] for trial in trials)
     chosen = trials[found["best"] - 1]
-    near = [trial for trial in trials if trial["seconds"] <= 1.02 * least]
-    assert chosen["options"]["slots"] == min(trial["options"]["slots"] for trial in near)
+    assert chosen is trials[0] or chosen["seconds"] <= 1.02 * least < trials[0]["seconds"]
     for trial in trials:
         assert f"{trial['seconds']:.4f}" in result.stdout and f"trial {trial['trial']}: " in result.stderr
     assert "no effect on the CPU" in result.stdout and f"cohort report {out / chosen['folder']}" in result.stdout
-    assert "no tune.png" in result.stderr and not (out / "tune.png").exists()
+    assert "tune.png" not in result.stderr and not (out / "tune.png").exists(), "the cache ratio was not varied"
 
 
 def test_train_takes_the_file(tuned, cora, tmp_path):
@@ -215,20 +216,29 @@ def test_it_is_told_to_stop(cora, shm, tmp_path, number, moment):
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (["--model", "gat", "--hidden", 30], ["the trainer", "--hidden: expected a multiple of 4"]),
+        ([], ["the trainer", "the training nodes: expected labels"]),
+        (["--model", "gat", "--hidden", 30], ["cohort: --hidden: expected a multiple of 4"]),
         (["--eval-fanout", "1"], ["cohort: --eval-fanout: expected 2 hops"]),
         (["--minutes", 0.001], ["--minutes 0.001: expected time for one run of 3 epochs", "the time was over"]),
         (["--epochs", 1], ["--epochs: expected at least 2"]),
         (["--cache-ratio", 0.1, "--cache-ratios", "0,1"], ["expected one of the two, found both"]),
     ],
-    ids=["trainer", "arguments", "minutes", "epochs", "ratios"],
+    ids=["trainer", "model", "arguments", "minutes", "epochs", "ratios"],
 )
 def test_the_first_trial_fails(cora, shm, tmp_path, more, words):
-    result = cohort("tune", cora, *TINY, *more, "--out", tmp_path / "out")
+    data = cora if more else without_labels(cora, tmp_path / "data")
+    result = cohort("tune", data, *TINY, *more, "--out", tmp_path / "out")
     assert (result.returncode, result.stdout) == (1, ""), result.stderr
     assert all(word in result.stderr for word in words) and "Traceback" not in result.stderr, result.stderr
     assert processes_of(tmp_path) == {}
     assert not list(tmp_path.glob("out/*.json")) and not list(tmp_path.glob("out/run.toml"))
+
+
+def without_labels(data: Path, copy: Path) -> Path:
+    """A copy of a data set on which trainers fail."""
+    shutil.copytree(data, copy)
+    np.save(copy / "labels.npy", np.full_like(np.load(data / "labels.npy"), -1))
+    return copy
 
 
 def test_what_is_refused_before_any_trial(cora, tmp_path):
@@ -286,12 +296,28 @@ def test_the_chart_is_of_the_best_of_each_ratio(tmp_path, capsys, monkeypatch):
     assert "no tune.png" in said.err and "pip install matplotlib" in said.err and not (tmp_path / "tune.png").exists()
 
 
+@pytest.mark.parametrize(
+    ("cost", "spread", "is_kept"), [(0.995, 0.0, True), (0.9, 0.0, False), (0.9, 0.2, True), (1.01, 0.0, True)]
+)
+def test_options_that_gain_less_than_epochs_differ_are_not_taken(tmp_path, capsys, cost, spread, is_kept):
+    trials = [trial_of(tmp_path, 1, 1.0), trial_of(tmp_path, 2, cost, slots=4)]
+    trials[1].spread = spread
+    fixed = {"cache_ratio": "given"}
+    conclude(Results(tmp_path, tmp_path / "data", "cuda", 3, START, fixed, trials, False), quiet=False)
+    said = capsys.readouterr()
+    assert ("best: trial 1, the options as given" in said.out) == is_kept and "tune.png" not in said.err
+    told = f"trial 2, slots 4, took {1 - cost:.4f} s less: within {max(0.02 * cost, spread):.4f} s, by which"
+    assert (told in said.out) == (is_kept and cost < 1)
+    assert ("slots = 4" in (tmp_path / "run.toml").read_text()) != is_kept
+
+
 def test_a_trial_that_fails_or_takes_too_long(cora, shm, tmp_path):
     small = {"device": "cpu", "fanout": [4, 3], "hidden": 30}
-    failed = Trial(1, tmp_path / "failed", START, small | {"model": "gat"})
-    failed.run(cora, 2, 60, lambda: None)
+    failed = Trial(1, tmp_path / "failed", START, small)
+    failed.run(without_labels(cora, tmp_path / "data"), 2, 60, lambda: None)
     assert failed.cost == math.inf and not failed.is_over_time
-    assert "--hidden: expected a multiple of 4" in failed.failure and "the trainer" in failed.message
+    assert failed.failure.startswith("CohortError: the training nodes") and "the trainer" in failed.message
+    assert "to go on" not in failed.message
     slow = Trial(2, tmp_path / "slow", START, small)
     slow.run(cora, 1_000_000, 4, lambda: None)
     assert slow.is_over_time and slow.cost == math.inf and "the time was over after" in slow.failure

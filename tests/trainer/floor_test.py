@@ -59,6 +59,16 @@ def test_ranks_share_the_work_and_have_links_of_their_own(on_gpu):
     assert found["pcie"] == pytest.approx(1.5), "of the rank that reads most"
 
 
+def test_a_rank_without_edges_takes_what_the_others_have_seen():
+    idle, busy = Floor(torch.device("cpu"), None), Floor(torch.device("cpu"), None)
+    busy.add(slot(1000, 500.0))
+    busy.step_seconds = 0.5
+    epoch = epoch_of(2000, 10)
+    assert idle.of(epoch, 10, 1)["sampler"] == 0, "nobody knows what an edge takes"
+    idle.join([idle, busy])
+    assert idle.of(epoch, 10, 1)["sampler"] == pytest.approx(0.001) and idle.step_seconds == 0.5
+
+
 def test_on_the_cpu_fetching_is_the_samplers_work_and_there_are_no_links():
     floor = Floor(torch.device("cpu"), LINKS)
     floor.add(slot(1000, 500.0, 500.0))

@@ -1,7 +1,9 @@
 """NeighborLoader: PyG's batches, equal to what a slow reading of the data set says; and what it refuses."""
 
+import copy
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -191,6 +193,32 @@ def test_keeping_all_views_is_refused_and_copies_are_not(cora):
         for copy, batch in zip(copies, loader, strict=True):
             assert torch.equal(copy.x, batch.x) and copy.x.data_ptr() != batch.x.data_ptr()
             assert torch.equal(copy.edge_index, batch.edge_index)
+
+
+def pickled(batch):
+    return pickle.loads(pickle.dumps(batch))
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, pickled])
+def test_copies_and_pickles_of_a_batch_do_not_hold_its_slot(cora, copied):
+    with loader_of(cora, batch_size=32, num_slots=2) as loader:
+        copies = [copied(batch) for batch in loader]
+        loader.epoch = 0
+        for copy_of, batch in zip(copies, loader, strict=True):
+            assert type(copy_of) is type(batch) and copy_of.keys() == batch.keys()
+            assert torch.equal(copy_of.x, batch.x) and torch.equal(copy_of.edge_index, batch.edge_index)
+            assert copy_of.num_sampled_nodes == batch.num_sampled_nodes
+
+
+def test_a_script_that_pickles_a_batch_ends_in_silence(cora):
+    lines = [
+        "import pickle, sys; from cohort import NeighborLoader",
+        "batch = next(iter(NeighborLoader(sys.argv[1], [5], 16, device='cpu')))",
+        "pickle.dumps(batch)",
+    ]
+    command = [sys.executable, "-W", "ignore", "-c", "\n".join(lines), str(cora)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
 def test_one_loop_at_a_time(cora):

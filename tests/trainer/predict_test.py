@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from cohort.trainer import layerwise, predict
 from cohort.trainer.full_blocks import FullBlocks
 from cohort.trainer.layerwise import LEAST_WORK_BYTES, Layerwise, MemoryPlan, keep_scores, plan_memory
 from cohort.trainer.model_file import MODEL_FILE, load_weights, save_model
-from cohort.trainer.models import SampledGNN
+from cohort.trainer.models import SampledGNN, load_model
 
 NUM_NODES, NUM_EDGES, DIM, HIDDEN, CLASSES = 700, 6000, 12, 16, 5
 MODELS = ["sage", "gcn", "gat"]
@@ -225,13 +226,21 @@ def test_a_full_disk_is_reported_and_leaves_nothing(data, run, tmp_path, monkeyp
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_stopped_prediction_leaves_nothing(data, run, tmp_path):
-    """The program is stopped while its first layer waits."""
+STOPS = [(signal.SIGTERM, False), (signal.SIGHUP, False), (signal.SIGINT, True), (signal.SIGHUP, True)]
+
+
+@pytest.mark.parametrize(("number", "to_all"), STOPS)
+@pytest.mark.parametrize("moment", ["its first second", "the first layer"])
+def test_a_stopped_prediction_leaves_nothing(data, run, tmp_path, number, to_all, moment):
+    """The command, or all of its terminal's processes, get a signal as its program starts or its first layer waits."""
     slow = tmp_path / "slow"
     slow.mkdir()
+    wait = "time.sleep(60)" if moment == "its first second" else "None"
     (slow / "sitecustomize.py").write_text(
         "import sys, time\n"
         "if 'cohort.trainer.predict' in sys.orig_argv:\n"
+        f"    open({str(slow / 'started')!r}, 'w').close()\n"
+        f"    {wait}\n"
         "    import cohort.trainer.layerwise as layerwise\n"
         "    layerwise.Layerwise._run_layer = lambda *_: time.sleep(60)\n"
     )
@@ -239,12 +248,26 @@ def test_a_stopped_prediction_leaves_nothing(data, run, tmp_path):
     least = NUM_NODES * 9 + LEAST_WORK_BYTES
     command = [sys.executable, "-m", "cohort", "predict", run, data, "--out", out, "--memory", least]
     env = os.environ | {"PYTHONPATH": f"{slow}:{os.environ.get('PYTHONPATH', '')}"}
-    process = subprocess.Popen([*map(str, command), "--device", "cpu"], env=env, stderr=subprocess.PIPE)
-    wait_until(lambda: list(tmp_path.glob("pred.npy.tmp*-hidden/*.npy")), SECONDS_TO_START, "the first layer")
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=30)
-    assert process.returncode == 128 + signal.SIGTERM
+    command = [*map(str, command), "--device", "cpu"]
+    process = subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    sign = "slow/started" if moment == "its first second" else "pred.npy.tmp*-hidden/*.npy"
+    wait_until(lambda: list(tmp_path.glob(sign)), SECONDS_TO_START, moment)
+    os.killpg(process.pid, number) if to_all else process.send_signal(number)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 128 + number and "Traceback" not in said, said
     assert not list(tmp_path.glob("pred*"))
+
+
+def test_what_is_read_is_not_written(data, run, tmp_path, capfd):
+    copy = tmp_path / "copy"
+    shutil.copytree(data, copy)
+    for out in (copy / "features.npy", copy / "meta.json", run / "model.pt"):
+        before = out.read_bytes()
+        assert main(["predict", str(run), str(copy), "--out", str(out), "--device", "cpu"]) == 1
+        assert "expected another file to write than to read" in capfd.readouterr().err
+        assert out.read_bytes() == before
+    assert main(["predict", str(run), str(copy), "--out", str(tmp_path), "--device", "cpu"]) == 1
+    assert f"{tmp_path}: expected a file to write, found a folder" in capfd.readouterr().err
 
 
 def test_weights_that_cannot_be_written_are_said_and_the_run_goes_on(tmp_path, capfd):
@@ -256,3 +279,36 @@ def test_weights_that_cannot_be_written_are_said_and_the_run_goes_on(tmp_path, c
     load_weights(tmp_path, other)
     assert all(torch.equal(value, other.state_dict()[name]) for name, value in model.state_dict().items())
     assert [path.name for path in tmp_path.iterdir()] == [MODEL_FILE]
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_loaded_model_scores_the_whole_graph_and_batches(data, tmp_path, kind):
+    trainer = {"model": kind, "feature_dim": DIM, "hidden": HIDDEN, "num_classes": CLASSES, "fanout": [4, 3]}
+    (tmp_path / "run.json").write_text(json.dumps({"trainer": trainer}))
+    save_model(tmp_path, SampledGNN(kind, DIM, HIDDEN, CLASSES, 2, 0.5).state_dict())
+    model = load_model(tmp_path)
+    assert isinstance(model, torch.nn.Module) and not model.training
+    expected = pyg_scores(kind, model.state_dict(), data)
+    graph = cohort.dataset.open(data).to_pyg()
+    scores = torch.full((NUM_NODES, CLASSES), float("nan"))
+    with torch.no_grad():
+        torch.testing.assert_close(model(graph.x, graph.edge_index), expected, rtol=1e-4, atol=1e-5)
+        for batch in cohort.NeighborLoader(data, [-1, -1], batch_size=100, device="cpu"):
+            rows = batch.n_id[: batch.batch_size]
+            scores[rows] = model(batch.x, batch.edge_index)[: batch.batch_size]
+    if kind == "gcn":  # the outermost nodes of a batch are without their degrees
+        assert torch.isfinite(scores).all()
+    else:
+        torch.testing.assert_close(scores, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_model_that_is_none_is_not_loaded(tmp_path):
+    with pytest.raises(CohortError, match="run.json: expected a run of cohort train"):
+        load_model(tmp_path)
+
+
+def test_scores_go_into_a_file_of_numpy(data, run, tmp_path, capfd):
+    assert main(["predict", str(run), str(data), "--device", "cpu", "--out", str(tmp_path / "scores.csv")]) == 1
+    said = capfd.readouterr().err
+    assert "--out: expected a name that ends in .npy" in said and f"hint: --out {tmp_path / 'scores.npy'}" in said
+    assert list(tmp_path.iterdir()) == []

@@ -128,10 +128,10 @@ import os, sys
 from cohort import CohortError, NeighborLoader
 loader = NeighborLoader(sys.argv[1], [4], 4, device="cpu", num_slots=2)
 iterator = iter(loader)
-next(iterator)
-if os.environ["RANK"] == "0":
-    loader._sampler.process.kill()
 try:
+    next(iterator)
+    if os.environ["RANK"] == "0":
+        loader._sampler.process.kill()
     for _ in iterator:
         pass
 except CohortError as error:
@@ -145,6 +145,79 @@ def test_every_rank_is_told_that_the_sampler_was_killed(cora, shm, tmp_path):
     result = run_on_two_ranks("cohort", tmp_path, LOSE_THE_SAMPLER, cora)
     assert result.returncode == 0, result.stderr
     assert shm.runs() == []
+
+
+DIFFER = """
+import os, sys
+import numpy as np
+import cohort
+rank = int(os.environ["RANK"])
+options = {"input_nodes": np.arange(600), "batch_size": 64}
+def demand(words, make):
+    try:
+        make()
+    except cohort.CohortError as error:
+        assert words in str(error), error
+        return
+    sys.exit(f"rank {rank} was given a loader")
+
+def other(name, value):
+    return options | ({name: value} if rank == 1 else {})
+
+halves = np.array_split(np.arange(600), 2)
+words = "input_nodes: expected the same on every rank, found other ones on rank 1\\n  hint: give every rank all of them"
+demand(words, lambda: cohort.NeighborLoader(sys.argv[1], [4], device="cpu", **options | {"input_nodes": halves[rank]}))
+words = "batch_size: expected the same on every rank, found 64 on rank 0, 65 on rank 1"
+demand(words, lambda: cohort.NeighborLoader(sys.argv[1], [4], device="cpu", **other("batch_size", 65)))
+with cohort.NeighborLoader(sys.argv[1], [4], device="cpu", **options) as loader:
+    demand("input_nodes: ", lambda: loader.with_nodes(halves[rank]))
+    demand("num_neighbors: ", lambda: loader.with_nodes(halves[0], num_neighbors=[3 + rank]))
+    same = loader.with_nodes(halves[0])
+    assert sum(batch.batch_size for batch in loader) == (320, 280)[rank]
+    assert sum(batch.batch_size for batch in same) == (172, 128)[rank]
+"""
+
+
+def test_every_rank_is_told_when_their_loaders_differ(cora, shm, tmp_path):
+    result = run_on_two_ranks("cohort", tmp_path, DIFFER, cora)
+    assert result.returncode == 0, result.stderr
+    wait_until(lambda: not shm.runs(), SECONDS_TO_END, "removing the folder")
+
+
+ALONE = """
+import os, sys, time, warnings
+from pathlib import Path
+from cohort import CohortError, NeighborLoader
+from cohort.trainer import loader_ranks
+rank, warned = int(os.environ["RANK"]), Path(sys.argv[2])
+loader_ranks.PATIENCE_SECONDS = 0.2
+if rank != int(sys.argv[3]):
+    while not warned.exists():
+        time.sleep(0.01)
+    sys.exit()
+
+def keep(message, *_):
+    with open(warned, "a") as file:
+        print(message, file=file)
+
+warnings.showwarning = keep
+try:
+    NeighborLoader(sys.argv[1], [4], device="cpu")
+except CohortError as error:
+    words = f"rank {1 - rank}: expected the same loader as on this rank, found its process has ended"
+    assert words in str(error), error
+    sys.exit()
+sys.exit("there is a loader")
+"""
+
+
+@pytest.mark.parametrize(("launcher", "alone"), [("cohort", 0), ("cohort", 1), ("torchrun", 0)])
+def test_a_rank_that_makes_a_loader_alone_says_so_and_is_told(cora, shm, tmp_path, launcher, alone):
+    warned = tmp_path / "warned"
+    result = run_on_two_ranks(launcher, tmp_path, ALONE, cora, warned, alone)
+    assert result.returncode == 0, result.stderr
+    assert warned.read_text() == f"waiting for rank {1 - alone} to make the same loader\n"
+    wait_until(lambda: not shm.runs(), SECONDS_TO_END, "removing the folder")
 
 
 def test_a_missing_first_rank_is_named(cora, monkeypatch):

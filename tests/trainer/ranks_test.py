@@ -100,7 +100,7 @@ def two_runs(request, data, tmp_path_factory):
     """Summaries of the same run on two ranks, twice, and the folder of both."""
     arguments = ["--device", request.param, *two_ranks(request.param)]
     out = tmp_path_factory.mktemp("two") / "run"
-    return [train(data, out, *arguments) for _ in range(2)], out
+    return [train(data, out, *arguments, "--overwrite") for _ in range(2)], out
 
 
 def test_what_ends_one_pipeline_is_told_to_every_rank(data, shm, tmp_path):

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 import torch
 from processes import cohort as run_cohort
+from processes import refused
 from torch.nn import functional as F
 
 import cohort
 from cohort import CohortError, NeighborLoader
-from cohort.trainer.targets import targets_of
+from cohort.trainer.targets import mean_loss, targets_of
 from cohort.trainer.train_step import Scores, TrainStep
 
 NUM_NODES, DIM, LABELS = 900, 8, 3
@@ -54,7 +55,7 @@ def test_regression_leaves_nan_out():
     found = targets.metrics(targets.sums(scores.detach(), y))
     assert found == {"rmse": pytest.approx(2.5**0.5), "mae": pytest.approx(1.5)}
     assert targets.best(scores).tolist() == [1.0, 2.0, 5.0]
-    assert targets.metrics(torch.zeros(3, dtype=torch.float64)) == {"rmse": 0.0, "mae": 0.0}
+    assert targets.metrics(torch.zeros(3, dtype=torch.float64)) == {}, "nothing is labelled"
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
@@ -76,7 +77,9 @@ def test_several_labels_leave_unknown_out(dtype):
     f1 = 2 * right / (2 * right + wrong + missed)
     halves = [targets.sums(scores.detach()[part], y[part]) for part in (slice(0, 17), slice(17, 40))]
     assert targets.metrics(halves[0] + halves[1]) == {"micro_f1": pytest.approx(f1.item())}
-    assert targets.metrics(torch.zeros(3, dtype=torch.float64)) == {"micro_f1": 0.0}
+    assert targets.metrics(torch.zeros(4, dtype=torch.float64)) == {}, "nothing is labelled"
+    none_there = targets.sums(-torch.ones(2, 3), torch.zeros(2, 3, dtype=torch.uint8))
+    assert targets.metrics(none_there) == {"micro_f1": 0.0}
 
 
 def test_there_are_no_other_tasks():
@@ -191,3 +194,60 @@ def test_ranks_share_loss_and_metrics(data, tmp_path, shm):
         assert second["num_seeds"] == first["num_seeds"]
         assert second["loss"] == pytest.approx(first["loss"], rel=1e-4)
     assert two["test_metrics"] == pytest.approx(one["test_metrics"], rel=1e-3)
+
+
+# --- labels that are not there ---------------------------------------------------------------------------------------
+
+
+def data_without_labels(out: Path, task: str, *splits: str) -> Path:
+    """A data set in which the nodes of these splits have no label."""
+    nodes = torch.arange(60)
+    ids = {"train": nodes[:20], "val": nodes[20:40], "test": nodes[40:]}
+    y = (nodes % 3).float() if task == "regression" else nodes % 3
+    edge_index = torch.stack([nodes, nodes.roll(1)])
+    kept = {f"{name}_ids": each for name, each in ids.items()}
+    cohort.from_tensors(out, x=torch.rand(60, 4), y=y, edge_index=edge_index, task=task, **kept)
+    labels = np.load(out / "labels.npy")  # a hidden test set comes so; who writes a data set here is told of it
+    for name in splits:
+        labels[ids[name]] = np.nan if task == "regression" else -1
+    np.save(out / "labels.npy", labels)
+    return out
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_without_labels_to_validate_on_the_last_epoch_counts(tmp_path, shm, task):
+    data = data_without_labels(tmp_path / "data", task, "val", "test")
+    summary = train(data, tmp_path / "run", "--epochs", 3)
+    assert summary["val_metrics"] == summary["test_metrics"] == {} and summary["test_accuracy"] is None
+    assert summary["best_epoch"] == 2
+    assert f"test {targets_of(task).title} -" in summary["said"]
+    report = run_cohort("report", tmp_path / "run", "--out", tmp_path / "report")
+    assert report.returncode == 0 and "0.00 %" not in report.stdout, report.stderr
+
+
+def test_without_labels_to_train_on_a_run_is_refused(tmp_path, shm):
+    data = data_without_labels(tmp_path / "data", "classification", "train")
+    result = run_cohort("train", data, "--device", "cpu", "--epochs", 1, "--out", tmp_path / "run", "--ranks", 2)
+    refused(result, 1, "the training nodes: expected labels of some of them, found none")
+
+
+def test_a_few_batches_may_have_no_labels():
+    nothing = torch.zeros(())
+    assert mean_loss(nothing, nothing, max_batches=10) == 0
+    assert mean_loss(torch.tensor(6.0), torch.tensor(4.0)) == 1.5
+    with pytest.raises(CohortError, match="training nodes"):
+        mean_loss(nothing, nothing)
+
+
+def test_a_loss_that_is_no_number_is_null_and_said_once(tmp_path, shm):
+    y = torch.full((60,), 1e30)
+    edge_index = torch.stack([torch.arange(60), torch.arange(60).roll(1)])
+    data = cohort.from_tensors(tmp_path / "data", x=torch.rand(60, 4), y=y, edge_index=edge_index, task="regression")
+    summary = train(data, tmp_path / "run", "--epochs", 3)
+    text = (tmp_path / "run" / "summary.json").read_text() + (tmp_path / "run" / "metrics.jsonl").read_text()
+    assert "NaN" not in text and "Infinity" not in text
+    assert [epoch["loss"] for epoch in summary["epochs"]] == [None] * 3
+    assert summary["said"].count("the loss is not finite since epoch 1") == 1
+    report = run_cohort("report", tmp_path / "run", "--out", tmp_path / "report")
+    assert report.returncode == 0, report.stderr
+    assert run_cohort("train", "--resume", tmp_path / "run").returncode == 0

@@ -53,9 +53,21 @@ def test_the_file_for_prometheus(tmp_path, monkeypatch):
     assert samples[f"cohort_epochs_total{{{run}}}"] == 2 and samples[f"cohort_running{{{run}}}"] == 1
     assert samples[f'cohort_seconds{{{run},of="wait"}}'] == 0.5 and samples[f'cohort_bytes{{{run},of="host"}}'] == 3000
     watch.run_ended({"accuracy": 0.5})
+    types = [line for line in file.read_text().splitlines() if line.startswith("#")]
+    assert len(set(types)) == len(types), "a metric has one group of lines"
     samples = read(file)
     assert samples[f'cohort_accuracy{{{run},of="test"}}'] == 0.5 and samples[f"cohort_running{{{run}}}"] == 0
     assert [path.name for path in tmp_path.iterdir()] == ["cohort.prom"], "temporary files are left"
+
+
+@pytest.mark.parametrize("error", [RuntimeError, SystemExit])
+def test_a_run_that_fails_or_is_stopped_runs_no_more(tmp_path, error):
+    file = tmp_path / "cohort.prom"
+    with pytest.raises(error), Watch(tmp_path, prometheus=file) as watch:
+        watch.step(10)
+        assert read(file)[f'cohort_running{{run="{tmp_path.name}"}}'] == 1
+        raise error
+    assert read(file)[f'cohort_running{{run="{tmp_path.name}"}}'] == 0
 
 
 def test_nobody_asked(tmp_path):

@@ -20,6 +20,10 @@ _HOMES = {
 __all__ = ["Block", "GATConv", "GCNConv", "Replacement", "SAGEConv", "accelerate", "activated"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str):
     if name in _HOMES:
         return getattr(importlib.import_module(f"cohort.nn.{_HOMES[name]}"), name)

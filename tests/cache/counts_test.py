@@ -1,0 +1,47 @@
+"""Counts for the cache, of data sets whose folder cannot be written."""
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cohort import CohortError
+from cohort.base.files import user_cache
+from cohort.cache import load_counts
+from cohort.cache.options import presample
+
+
+@pytest.fixture
+def read_only(cora, tmp_path, monkeypatch) -> Path:
+    """Cora in a folder that nobody may write to, whoever runs the test."""
+    folder = tmp_path / "cora"
+    shutil.copytree(cora, folder, ignore=shutil.ignore_patterns("hotness-*"))
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != folder and access(path, mode))
+    return folder
+
+
+def test_they_are_kept_in_the_users_cache_folder(read_only):
+    before = sorted(read_only.iterdir())
+    first = presample(read_only, [4, 3], 64, 10)
+    assert not first["reused"] and Path(first["file"]).parent.parent == user_cache()
+    assert sorted(read_only.iterdir()) == before
+    again = presample(read_only, [4, 3], 64, 10)
+    assert again["reused"] and again["file"] == first["file"]
+    assert not presample(read_only, [5, 3], 64, 10)["reused"]
+
+
+def test_those_that_the_data_set_has_are_used(cora, read_only):
+    made = Path(presample(cora, [4, 3], 64, 10)["file"])
+    shutil.copy(made, read_only)
+    found = presample(read_only, [4, 3], 64, 10)
+    assert found["reused"]
+    np.testing.assert_array_equal(load_counts(Path(found["file"])).node_reads, load_counts(made).node_reads)
+
+
+def test_without_a_folder_that_is_an_error(read_only, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/nowhere")
+    with pytest.raises(CohortError, match="counts that are kept there: set XDG_CACHE_HOME"):
+        presample(read_only, [4, 3], 64, 10)

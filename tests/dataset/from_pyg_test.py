@@ -1,0 +1,122 @@
+"""cohort.from_pyg: what of a Data is kept, what is left out, and what is refused with a way out."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.transforms import ToSparseTensor
+from torch_geometric.utils import to_edge_index
+
+from cohort import CohortError, from_pyg, from_tensors
+from cohort.dataset import open as open_dataset
+
+NUM_NODES = 9
+
+
+def data_of(**members) -> Data:
+    torch.manual_seed(0)
+    edge_index = torch.randint(NUM_NODES, (2, 30)).unique(dim=1)
+    members = {"x": torch.rand(NUM_NODES, 4), "edge_index": edge_index, "y": torch.arange(NUM_NODES) % 3} | members
+    return Data(**{name: value for name, value in members.items() if value is not None})
+
+
+def refusal(data, out, **options) -> CohortError:
+    with pytest.raises(CohortError) as error:
+        from_pyg(data, out, **options)
+    assert len(str(error.value)) < 300
+    return error.value
+
+
+@pytest.fixture(autouse=True)
+def no_warnings():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        yield
+
+
+def test_without_y_no_node_has_a_label(tmp_path):
+    graph = open_dataset(from_pyg(data_of(y=None, train_mask=torch.ones(NUM_NODES, dtype=torch.bool)), tmp_path / "g"))
+    assert (graph.y == -1).all() and graph.num_classes == 0 and len(graph.train_ids) == 0
+    assert refusal(data_of(y=None), tmp_path / "h", task="regression").expected == "labels"
+
+
+def test_y_of_one_column_becomes_a_row(tmp_path):
+    graph = open_dataset(from_pyg(data_of(y=torch.arange(NUM_NODES)[:, None]), tmp_path / "g"))
+    assert graph.y.tolist() == list(range(NUM_NODES))
+
+
+@pytest.mark.parametrize(
+    "y", [torch.rand(NUM_NODES), torch.ones(NUM_NODES, 5, dtype=torch.long)], ids=["float", "wide"]
+)
+def test_y_of_another_task_is_refused_by_its_name(tmp_path, y):
+    error = refusal(data_of(y=y), tmp_path / "g")
+    assert error.place == "y" and 'task="regression"' in error.hint and 'task="multilabel"' in error.hint
+    task = "regression" if y.ndim == 1 else "multilabel"
+    assert open_dataset(from_pyg(data_of(y=y), tmp_path / "g", task=task)).task == task
+
+
+def test_what_is_left_out_is_said_in_one_warning(tmp_path):
+    more = {"edge_attr": torch.rand(30, 3), "time": torch.arange(NUM_NODES), "source": "web", "num_nodes": NUM_NODES}
+    with pytest.warns(UserWarning) as said:
+        from_pyg(data_of(**more), tmp_path / "g")
+    assert [str(each.message) for each in said] == [
+        "Data.edge_attr [30, 3], Data.time [9], Data.source (str) are left out: "
+        "a data set keeps x, y, edge_index, edge_weight and the three masks"
+    ]
+    assert said[0].filename == __file__
+
+
+def test_weights_in_edge_attr_are_not_left_out(tmp_path):
+    data = data_of()
+    data.edge_attr = torch.rand(data.num_edges, 1)
+    assert open_dataset(from_pyg(data, tmp_path / "g")).edge_weights is not None
+
+
+def test_a_sparse_adjacency_has_a_way_out(tmp_path):
+    with warnings.catch_warnings(action="ignore"):  # torch's, of sparse tensors
+        data = ToSparseTensor()(data_of(num_nodes=NUM_NODES))
+    error = refusal(data, tmp_path / "g")
+    assert error.expected == "a Data with edge_index" and "adj_t" in error.found
+    exec(error.hint.replace("torch_geometric.utils.", ""), {"data": data, "to_edge_index": to_edge_index})
+    back = open_dataset(from_pyg(data, tmp_path / "g")).to_pyg().edge_index
+    assert sorted(back.T.tolist()) == sorted(data_of().edge_index.T.tolist())
+
+
+def hetero() -> HeteroData:
+    data = HeteroData()
+    data["paper"].x = torch.rand(NUM_NODES, 4)
+    return data
+
+
+@pytest.mark.parametrize(
+    ("data", "expected", "found", "hint"),
+    [
+        (hetero(), "a Data with edge_index", "a HeteroData without", "data.to_homogeneous()"),
+        (data_of(x=None), "a Data with x", "a Data without", "torch.ones(data.num_nodes, 1)"),
+        ([data_of()], "a Data with edge_index", "a list without", "dataset[0]"),
+        (data_of(edge_index=torch.zeros(30, 2, dtype=torch.long)), "shape [2, any]", "shape [30, 2]", "edge_index.T"),
+        (
+            data_of(val_mask=torch.ones(NUM_NODES, 10, dtype=torch.bool)),
+            "a mask [V]",
+            "shape [9, 10]",
+            "data.val_mask = data.val_mask[:, 0]",
+        ),
+    ],
+    ids=["hetero", "x", "list", "edge_index", "mask"],
+)
+def test_other_forms_have_a_way_out(tmp_path, data, expected, found, hint):
+    error = refusal(data, tmp_path / "g")
+    assert (error.expected, error.found) == (expected, found) and hint in error.hint
+    assert not (tmp_path / "g").exists()
+
+
+def test_an_existing_folder_is_kept_unless_told(tmp_path):
+    from_pyg(data_of(), tmp_path / "g")
+    error = refusal(data_of(), tmp_path / "g")
+    assert error.found == "an existing one" and "overwrite=True" in error.hint
+    from_pyg(data_of(x=torch.ones(NUM_NODES, 7)), tmp_path / "g", overwrite=True)
+    assert open_dataset(tmp_path / "g").feature_dim == 7
+    with pytest.raises(CohortError, match="a data set .* to overwrite"):
+        from_tensors(tmp_path, x=np.ones((2, 1)), edge_index=[[0], [1]], overwrite=True)

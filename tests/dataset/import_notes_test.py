@@ -1,0 +1,249 @@
+"""What an import says: where splits are from, what became of edges and columns, what is not used, and cures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from edge_list_test import write_parquet
+from import_helpers import ONES, edge_pairs, refusal
+from torch_geometric.data import Data
+
+from cohort.dataset import import_graph
+from cohort.dataset import open as open_dataset
+from cohort.dataset.importer import SourceOptions
+
+NUM_NODES = 20
+SRC = np.arange(NUM_NODES)
+DST = (SRC + 1) % NUM_NODES
+X = np.arange(2.0 * NUM_NODES, dtype=np.float32).reshape(-1, 2)
+Y = np.arange(NUM_NODES) % 3
+SPLITS = {"train": [0, 4], "val": [1], "test": [2, 8, 9]}
+
+
+def mask(part: str) -> np.ndarray:
+    return np.isin(np.arange(NUM_NODES), SPLITS[part])
+
+
+def said_by(source: Path, out: Path, **options) -> str:
+    lines = []
+    import_graph(source, out, note=lines.append, **options)
+    return "\n".join(lines)
+
+
+def splits_of(folder: Path) -> list[list[int]]:
+    data = open_dataset(folder)
+    return [data.train_ids.tolist(), data.val_ids.tolist(), data.test_ids.tolist()]
+
+
+def edge_list(folder: Path) -> Path:
+    np.save(folder / "e.npy", np.stack([SRC, DST]))
+    return folder / "e.npy"
+
+
+# --- splits -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("parts", [["train", "test"], ["train"], ["val", "test"], ["train", "val", "test"]])
+@pytest.mark.parametrize("kind", ["pt", "npz ids", "npz masks", "pyg npz"])
+def test_splits_that_are_there_are_kept_and_the_others_empty(tmp_path, kind, parts):
+    ends, source = np.stack([SRC, DST]), tmp_path / ("g.pt" if kind == "pt" else "g.npz")
+    names = {part: f"{part}_ids" if kind == "npz ids" else f"{part}_mask" for part in SPLITS}
+    masks = {names[part]: mask(part) for part in parts}
+    if kind == "pt":
+        tensors = dict(x=X, edge_index=ends, y=Y) | masks
+        torch.save(Data(**{key: torch.from_numpy(array) for key, array in tensors.items()}), source)
+    elif kind == "pyg npz":
+        np.savez(source, x=X, edge_index=ends, y=Y, **masks)
+    else:
+        ids = {names[part]: np.array(SPLITS[part]) for part in parts}
+        np.savez(source, x=X, src=SRC, dst=DST, labels=Y, **(ids if kind == "npz ids" else masks))
+    said = said_by(source, tmp_path / "out")
+    wanted = [SPLITS[part] if part in parts else [] for part in SPLITS]
+    assert splits_of(tmp_path / "out") == wanted
+    missing = [names[part] for part in SPLITS if part not in parts]
+    sizes = f"train {len(wanted[0])}, val {len(wanted[1])}, test {len(wanted[2])}"
+    origin = source.name + (f", which has no {' and no '.join(missing)}" if missing else "")
+    assert f"splits: {sizes} (from {origin})" in said
+
+
+def test_the_origin_of_splits_is_said(tmp_path):
+    source = edge_list(tmp_path)
+    np.save(tmp_path / "y.npy", Y)
+    assert "train 0, val 0, test 0 (no labels)" in said_by(source, tmp_path / "a", inputs=ONES)
+    labelled = SourceOptions(features=Path("ones"), labels=tmp_path / "y.npy")
+    assert "train 12, val 4, test 4 (random, seed 5)" in said_by(source, tmp_path / "b", inputs=labelled, seed=5)
+    for part, ids in SPLITS.items():
+        np.save(tmp_path / f"{part}.npy", ids)
+    paths = [tmp_path / f"{part}.npy" for part in SPLITS]
+    given = SourceOptions(features=Path("ones"), labels=tmp_path / "y.npy", splits=paths)
+    assert "train 2, val 1, test 3 (from --splits)" in said_by(source, tmp_path / "c", inputs=given)
+
+
+def test_a_split_of_another_shape_is_refused(tmp_path):
+    tensors = dict(x=X, edge_index=np.stack([SRC, DST]), y=Y, train_mask=np.ones((NUM_NODES, 10), bool))
+    torch.save({key: torch.from_numpy(array) for key, array in tensors.items()}, tmp_path / "g.pt")
+    error = refusal(tmp_path / "g.pt", tmp_path / "out")
+    assert error.place.endswith("train_mask") and "[20, 10]" in error.found
+
+
+@pytest.mark.parametrize("split", [[0.8], [0.8, 0.2]])
+def test_fewer_than_three_shares_are_explained(tmp_path, split):
+    error = refusal(edge_list(tmp_path), tmp_path / "out", inputs=ONES, split=split)
+    assert (error.place, error.expected) == ("--split", "three parts") and "less than 1" in error.hint
+
+
+# --- edges ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_direction_of_edges_is_said(tmp_path):
+    np.save(tmp_path / "e.npy", np.array([[0, 1, 2, 3, 3], [1, 0, 3, 0, 3]]))
+    said = said_by(tmp_path / "e.npy", tmp_path / "a", inputs=ONES)
+    assert "edges: directed (50 % have their reverse; --undirected adds it to the others)" in said
+    assert "edges: undirected" in said_by(tmp_path / "e.npy", tmp_path / "b", inputs=ONES, undirected=True)
+    assert open_dataset(tmp_path / "a").reversed_share() == 0.5
+    assert open_dataset(tmp_path / "b").reversed_share() == 1
+    assert 0 <= open_dataset(tmp_path / "a").reversed_share(at_most=2) <= 1
+
+
+COLUMNS = {
+    "named": ("src,dst,weight,ts\n0,1,2,3\n", {}, "src -> dst (weight, ts not used); "),
+    "weighted": ("dst,src,w,ts\n1,0,2,3\n", {"weight_column": "w"}, "src -> dst, weights w (ts not used); "),
+    "bare": ("0 1 5\n", {}, "column 0 -> column 1 (column 2 not used); "),
+    "two": ("a,b\n0,1\n", {}, "a -> b; "),
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_columns_of_edges_are_said(tmp_path, name):
+    text, options, expected = COLUMNS[name]
+    (tmp_path / "e.csv").write_text(text)
+    inputs = SourceOptions(features=Path("ones"), **options)
+    assert f"edges: {expected}" in said_by(tmp_path / "e.csv", tmp_path / "out", inputs=inputs)
+
+
+def test_columns_of_parquet_edges_are_said(tmp_path):
+    write_parquet(tmp_path / "e.parquet", ts=SRC, source=SRC, target=DST, w=SRC / 2)
+    inputs = SourceOptions(features=Path("ones"), weight_column="w")
+    said = said_by(tmp_path / "e.parquet", tmp_path / "out", inputs=inputs)
+    assert "edges: source -> target, weights w (ts not used); " in said
+
+
+def test_attributes_that_are_not_read_are_named(tmp_path):
+    data = Data(x=torch.from_numpy(X), y=torch.from_numpy(Y), edge_index=torch.from_numpy(np.stack([SRC, DST])))
+    data.edge_attr, data.time, data.num_nodes = torch.ones(NUM_NODES, 3), torch.arange(NUM_NODES), NUM_NODES
+    torch.save(data, tmp_path / "g.pt")
+    assert "g.pt: not used: edge_attr, time" in said_by(tmp_path / "g.pt", tmp_path / "a")
+    data.edge_attr = torch.ones(NUM_NODES)
+    torch.save(data, tmp_path / "g.pt")
+    assert "g.pt: not used: time" in said_by(tmp_path / "g.pt", tmp_path / "b")
+
+
+# --- names of PyG in an .npz ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["npz", "folder"])
+def test_an_npz_may_have_the_names_of_pyg(tmp_path, kind):
+    arrays = dict(x=X, edge_index=np.stack([SRC, DST]), y=Y, edge_weight=SRC / 4)
+    if kind == "npz":
+        np.savez(tmp_path / "g.npz", **arrays)
+    else:
+        (tmp_path / "g.npz").mkdir()
+        for key, array in arrays.items():
+            np.save(tmp_path / "g.npz" / f"{key}.npy", array)
+    import_graph(tmp_path / "g.npz", tmp_path / "out")
+    data = open_dataset(tmp_path / "out")
+    assert data.name == "g" and sorted(edge_pairs(tmp_path / "out")) == sorted(zip(SRC, DST, strict=True))
+    np.testing.assert_array_equal(data.x, X)
+    np.testing.assert_array_equal(data.y, Y)
+    np.testing.assert_array_equal(data.edge_weights, ((np.arange(NUM_NODES) - 1) % NUM_NODES) / 4)
+
+
+def test_an_npz_without_labels_has_none(tmp_path):
+    np.savez(tmp_path / "g.npz", x=X, edge_index=np.stack([SRC, DST]))
+    import_graph(tmp_path / "g.npz", tmp_path / "out")
+    assert (open_dataset(tmp_path / "out").y == -1).all()
+
+
+@pytest.mark.parametrize(
+    ("arrays", "expected"),
+    [
+        ({"x": X, "edges": SRC}, "an array src"),
+        ({"x": X, "edge_index": np.zeros((3, 4), int)}, "shape [2, any]"),
+        ({"x": X, "edge_index": np.full((2, 4), NUM_NODES)}, "a node in [0, 20)"),
+        ({"edge_index": np.zeros((2, 4), int)}, "an array x"),
+    ],
+)
+def test_arrays_of_other_names_are_refused(tmp_path, arrays, expected):
+    np.savez(tmp_path / "g.npz", **arrays)
+    error = refusal(tmp_path / "g.npz", tmp_path / "out")
+    assert expected in error.expected
+    if expected == "an array src":
+        assert "edge_index, x and y" in error.hint
+
+
+# --- classes, names, files --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("labels", "told"),
+    [
+        (Y * 1000, "y.npy: 2,001 classes, 3 of them used; renumber with numpy.unique(y, return_inverse=True)"),
+        (Y + 1, "y.npy: 4 classes, 3 of them used; "),
+        (np.where(Y == 0, -1, Y), "y.npy: 3 classes, 2 of them used; renumber with numpy.unique(y[y >= 0], "),
+        (Y, ""),
+        (Y - 1, ""),
+    ],
+)
+def test_classes_that_no_node_has_are_counted(tmp_path, labels, told, monkeypatch):
+    monkeypatch.setattr("cohort.dataset.arrays.LABELS_AT_ONCE", 7)
+    np.save(tmp_path / "y.npy", labels)
+    inputs = SourceOptions(features=Path("ones"), labels=tmp_path / "y.npy")
+    said = said_by(edge_list(tmp_path), tmp_path / "out", inputs=inputs)
+    assert told in said if told else "classes" not in said
+
+
+NAMED = {
+    "edges": "user17,item3\nuser18,item4\n",
+    "edges_with_names": "src,dst\nuser17,3\nuser18,4\n",
+    "one_column": "src,dst\n17,item3\n",
+}
+
+
+@pytest.mark.parametrize("rename", [False, True])
+@pytest.mark.parametrize("name", NAMED)
+def test_text_in_the_place_of_ids_gets_a_cure(tmp_path, name, rename):
+    (tmp_path / "e.csv").write_text(NAMED[name])
+    error = refusal(tmp_path / "e.csv", tmp_path / "out", inputs=ONES, rename=rename)
+    assert "numpy.unique(column, return_inverse=True)" in error.hint and error.expected == "an integer"
+
+
+def test_a_word_among_numbers_is_no_name(tmp_path):
+    (tmp_path / "e.csv").write_text("a,b\n0,1\n1,three\n")
+    assert "--separator" in refusal(tmp_path / "e.csv", tmp_path / "out", inputs=ONES).hint
+
+
+def test_arrays_of_text_get_a_cure(tmp_path):
+    names = np.array([f"user{i}" for i in range(NUM_NODES)])
+    np.save(tmp_path / "names.npy", names)
+    source = edge_list(tmp_path)
+    for field in ("labels", "node_ids"):
+        inputs = SourceOptions(**{"features": Path("ones"), field: tmp_path / "names.npy"})
+        assert "numpy.unique" in refusal(source, tmp_path / "out", inputs=inputs).hint
+    np.savez(tmp_path / "g.npz", x=X, src=SRC, dst=DST, labels=names)
+    assert "numpy.unique" in refusal(tmp_path / "g.npz", tmp_path / "out").hint
+
+
+@pytest.mark.parametrize("field", ["features", "labels", "splits", "node_ids", "edge_weights", "destinations"])
+def test_a_file_that_is_not_there_is_said_to_be_missing(tmp_path, field):
+    missing = tmp_path / "none"
+    inputs = SourceOptions(**{"features": Path("ones"), field: [missing] * 3 if field == "splits" else missing})
+    error = refusal(edge_list(tmp_path), tmp_path / "out", inputs=inputs)
+    assert (error.place, error.found) == (str(missing), "no such file") and field.replace("_", "-") in error.expected
+
+
+def test_a_published_data_set_is_not_downloaded(tmp_path):
+    assert "downloads nothing" in refusal(tmp_path / "Cora", tmp_path / "out").hint
+    assert refusal(tmp_path / "edges.csv", tmp_path / "out").hint == ""

@@ -1,0 +1,71 @@
+"""`cohort plan`: what it says where nobody says how large caches are, of GPUs by number, and of what a cache saves."""
+
+import json
+import re
+
+import pytest
+
+from cohort.launch import plan as plans
+from cohort.launch.main import main
+
+SMALL = ["--fanout", "4,3", "--batch-size", "100"]
+
+
+@pytest.fixture
+def no_gpu(monkeypatch):
+    monkeypatch.setattr(plans, "devices", lambda: {"cuda_build": False, "gpus": [], "cliques": [], "versions": [0, 0]})
+
+
+def test_without_a_size_there_is_a_table_of_sizes(cora, capsys, no_gpu):
+    assert main(["plan", str(cora), *SMALL]) == 0
+    said = capsys.readouterr().out
+    rows = [line.split() for line in said.splitlines() if re.match(r" +[\d.]+ ", line)]
+    assert [row[0] for row in rows] == ["0", "0.05", "0.1", "0.5", "1"]
+    assert rows[0][-2] == "+0.0" and [float(row[-2]) for row in rows] == sorted(
+        (float(r[-2]) for r in rows), reverse=True
+    )
+    assert "host memory: " in said and "--cache-ratio R" in said.splitlines()[-1]
+    assert main(["plan", str(cora), *SMALL, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["ratios"]
+    assert [each["ratio"] for each in found] == [0, 0.05, 0.1, 0.5, 1]
+    host = [each["gpus"][0]["host_bytes"] for each in found]
+    assert host == sorted(host, reverse=True) and host[0] > 2 * host[-1]
+    one = ["plan", str(cora), *SMALL, "--cache-ratio", "0.1", "--json"]
+    assert main(one) == 0 and json.loads(capsys.readouterr().out)["gpus"] == found[2]["gpus"]
+
+
+def test_host_memory_that_is_too_small_is_told_there_too(cora, capsys, no_gpu, monkeypatch):
+    monkeypatch.setenv("COHORT_HOST_MEMORY_BYTES", "1000000")
+    assert main(["plan", str(cora), *SMALL]) == 1
+    assert "will not fit: host: " in capsys.readouterr().err
+
+
+def test_auto_needs_to_know_the_gpu(cora, capsys, no_gpu):
+    assert main(["plan", str(cora), *SMALL, "--cache-ratio", "auto"]) == 1
+    assert "--cache-ratio auto: expected the memory of the GPU" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["--num-gpus", "--gpus"])
+def test_gpus_are_a_number(cora, capsys, name):
+    assert main(["plan", str(cora), *SMALL, name, "2", "--cliques", "all", "--cache-ratio", "0.1", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["gpus"]) == 2
+    with pytest.raises(SystemExit) as end:
+        main(["plan", str(cora), name, "0,1"])
+    assert end.value.code == 2 and "expected how many GPUs, such as 2, found 0,1" in capsys.readouterr().err
+
+
+def test_the_last_line_says_what_the_cache_saves(cora, capsys):
+    def last(*options: str) -> tuple[str, str, str]:
+        assert main(["plan", str(cora), *SMALL, "--num-gpus", "1", *options]) == 0
+        line = capsys.readouterr().out.splitlines()[-1]
+        return re.fullmatch(
+            r"a batch reads (\S+ \S+) from host memory, (\S+ \S+) without a cache \((\S+) %\)", line
+        ).groups()
+
+    some, without, change = last("--cache-ratio", "0.1")
+    assert some != without and -100 < float(change) < -10
+    assert last("--cache-ratio", "0") == (without, without, "+0.0")
+    read, same, change = last("--cache-ratio", "0.1", "--cache-policy", "none")
+    assert read == same and change == "+0.0"
+    assert main(["plan", str(cora), *SMALL, "--cache-ratio", "0.1", "--cache-policy", "degree"]) == 0
+    assert "without a cache" not in capsys.readouterr().out, "a stand-in knows of no batch"

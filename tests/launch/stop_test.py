@@ -1,0 +1,110 @@
+"""Commands that are told to stop, or meet a disk that they cannot use, before they run any programs of their own."""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from processes import SECONDS_TO_START, cohort, processes_of, refused, wait_until
+
+from cohort.dataset.partition import _ended_at_once
+
+SLOW_SAMPLER = """
+import sys
+if "-m" in sys.orig_argv and "cohort" in sys.orig_argv:
+    import cohort.base.programs as programs
+    programs.program = lambda name: {program!r}
+"""
+
+
+@pytest.fixture
+def slow_sampler(tmp_path) -> dict[str, str]:
+    """The environment of a cohort whose sampler never ends its counting."""
+    program = tmp_path / "slow-sampler"
+    program.write_text("#!/bin/sh\nexec sleep 60.125\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    (tmp_path / "sitecustomize.py").write_text(SLOW_SAMPLER.format(program=str(program)))
+    (tmp_path / "tmp").mkdir()
+    path = f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
+    return os.environ | {"PYTHONPATH": path, "TMPDIR": str(tmp_path / "tmp")}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL])
+def test_who_counts_for_a_stopped_command_ends_too(cora, tmp_path, slow_sampler, number):
+    def children() -> list[int]:
+        return [pid for pid in processes_of("60.125") if parent_of(pid) == launcher.pid]
+
+    command = [sys.executable, "-m", "cohort", "train", cora, "--device", "cpu", "--cache-ratio", "0.1"]
+    command += ["--out", tmp_path / "run"]
+    with subprocess.Popen([*map(str, command)], env=slow_sampler, stderr=subprocess.PIPE, text=True) as launcher:
+        [counter] = wait_until(children, SECONDS_TO_START, "counting")
+        launcher.send_signal(number)
+        _, said = launcher.communicate(timeout=30)
+    assert launcher.returncode == (-number if number == signal.SIGKILL else 128 + number)
+    assert "Traceback" not in said
+    wait_until(lambda: counter not in processes_of("60.125"), 10, "the sampler's end")
+    if number != signal.SIGKILL:
+        assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def parent_of(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except FileNotFoundError:
+        return 0
+
+
+def test_a_data_set_that_is_not_finished_goes_when_it_is_stopped(tmp_path):
+    out = tmp_path / "data"
+    command = [sys.executable, "-m", "cohort", "dataset", "generate", out, "--nodes", "3M", "--edges", "60M"]
+    with subprocess.Popen([*map(str, command)], stderr=subprocess.PIPE, text=True) as process:
+        wait_until(lambda: list(tmp_path.iterdir()), SECONDS_TO_START, "a folder")
+        process.terminate()
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM and "Traceback" not in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_the_system_refuses_is_one_line(cora, tmp_path):
+    env = os.environ | {"TMPDIR": "/dev/null/nowhere"}
+    hide_folders = "import tempfile\ntempfile._candidate_tempdir_list = lambda: ['/dev/null/nowhere']\n"
+    (tmp_path / "sitecustomize.py").write_text(hide_folders)
+    env["PYTHONPATH"] = f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
+    result = cohort("digest", cora, "--device", "cpu", env=env)
+    refused(result, 1, "cohort: ", "No usable temporary directory found")
+    assert result.stderr.count("\n") == 1
+
+
+def test_signals_end_what_cannot_be_asked_and_come_back():
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
+    try:
+        signal.signal(signal.SIGTERM, lambda *_: None)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        handler = signal.getsignal(signal.SIGTERM)
+        with _ended_at_once():
+            assert signal.getsignal(signal.SIGTERM) is signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN, "nohup"
+        assert signal.getsignal(signal.SIGTERM) is handler
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def test_a_summary_that_cannot_be_written_costs_no_result(cora, tmp_path, shm):
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\n"
+        "if 'cohort.trainer' in sys.orig_argv:\n"
+        "    from cohort.trainer.metrics import RunReport\n"
+        "    def full(*_):\n"
+        "        raise OSError(28, 'No space left on device')\n"
+        "    RunReport.write = full\n"
+    )
+    env = os.environ | {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
+    options = ["--device", "cpu", "--epochs", 1, "--hidden", 8, "--fanout", "4,3", "--out", tmp_path / "run"]
+    done = cohort("train", cora, *options, env=env)
+    assert done.returncode == 0, done.stderr
+    assert "summary.json was not written, and the run goes on" in done.stdout and "test accuracy" in done.stdout

@@ -1,0 +1,105 @@
+"""What NeighborLoader takes of PyG's arguments, and how it and its data set show themselves."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.sampler.base import SubgraphType
+
+import cohort
+import cohort.nn
+from cohort import CohortError, NeighborLoader
+from cohort.dataset import open as open_dataset
+
+pytestmark = pytest.mark.usefixtures("shm")
+
+
+def loader_of(data, **options) -> NeighborLoader:
+    return NeighborLoader(data, [5, 5], batch_size=1024, device="cpu", **options)
+
+
+def test_an_open_data_set_is_as_good_as_its_folder(cora):
+    graph = open_dataset(cora)
+    with loader_of(graph, input_nodes=graph.val_ids) as loader:
+        assert loader.data == cora
+        assert sum(batch.batch_size for batch in loader) == len(graph.val_ids)
+        assert sum(batch.batch_size for batch in loader.with_nodes([1, 2])) == 2
+
+
+@pytest.mark.parametrize(
+    ("data", "found", "hint"),
+    [
+        (Data(x=torch.ones(2, 2)), "a PyG Data", 'folder = cohort.from_pyg(data, "data/mine")'),
+        (HeteroData(), "a PyG HeteroData", "cohort.from_pyg"),
+        (np.ones(3), "ndarray", "cohort.from_tensors"),
+        (None, "NoneType", "cohort.from_tensors"),
+    ],
+    ids=["Data", "HeteroData", "array", "None"],
+)
+def test_what_is_no_folder_is_named(data, found, hint):
+    with pytest.raises(CohortError) as error:
+        loader_of(data)
+    assert (error.value.place, error.value.expected) == ("data", "the folder of a data set")
+    assert error.value.found == found and hint in error.value.hint
+
+
+def test_arguments_of_pygs_workers_are_ignored_with_one_warning(cora):
+    options = {"num_workers": 4, "persistent_workers": True, "pin_memory": True, "prefetch_factor": 2}
+    with pytest.warns(UserWarning) as said, loader_of(cora, filter_per_worker=True, **options) as loader:
+        assert len(loader) == 3
+    assert [str(each.message) for each in said] == [
+        "filter_per_worker, num_workers, persistent_workers, pin_memory, prefetch_factor: "
+        "ignored, as the sampler process does this"
+    ]
+    assert said[0].filename == __file__
+
+
+def test_what_pygs_loader_does_by_default_may_be_said(cora):
+    options = {"replace": False, "subgraph_type": "directional", "disjoint": False, "transform": None}
+    with (
+        warnings.catch_warnings(action="error"),
+        loader_of(cora, weight_attr=None, time_attr=None, **options) as loader,
+    ):
+        assert len(loader) == 3
+    with loader_of(cora, subgraph_type=SubgraphType.directional) as loader:
+        assert len(loader) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "hint"),
+    [
+        ("replace", True, "without replacement"),
+        ("subgraph_type", "bidirectional", "to_undirected"),
+        ("subgraph_type", SubgraphType.induced, "to_undirected"),
+        ("disjoint", True, "batch_size=1"),
+        ("transform", print, "in the loop"),
+        ("weight_attr", "w", "edge_weights=True"),
+        ("time_attr", "t", "time"),
+        ("input_time", torch.ones(3), "time"),
+    ],
+)
+def test_what_is_not_offered_is_refused(cora, name, value, hint):
+    with pytest.raises(CohortError, match=rf"^{name}: expected .*, as others are not offered, found ") as error:
+        loader_of(cora, **{name: value})
+    assert hint in error.value.hint
+
+
+def test_an_unknown_argument_is_a_type_error(cora):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'fanout'"):
+        loader_of(cora, fanout=[3])
+
+
+def test_loader_and_data_set_are_shown_on_a_line(cora):
+    graph = open_dataset(cora)
+    assert repr(graph) == f"Dataset('{cora}', 2,708 nodes, 10,556 edges, x float32 [2708, 1433])"
+    assert (graph.num_features, graph.num_node_features) == (1433, 1433)
+    with loader_of(cora) as loader:
+        assert repr(loader) == f"NeighborLoader('{cora}', 2,708 seeds, [5, 5], batch_size=1024)"
+
+
+def test_packages_list_what_users_import():
+    names = ["CohortError", "NeighborLoader", "__version__", "dataset", "from_pyg", "from_tensors", "ibp", "nn"]
+    assert dir(cohort) == names and all(hasattr(cohort, name) for name in names)
+    assert dir(cohort.nn) == sorted(cohort.nn.__all__) and "SAGEConv" in dir(cohort.nn)

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/device.h"
 #include "base/launch.h"
 
 namespace cohort::cache {
@@ -150,10 +149,7 @@ FeatureFetch::FeatureFetch(std::shared_ptr<const PinnedRows> host, int64_t row_b
       row_bytes_(row_bytes),
       settings_(settings),
       share_(settings.num_sms, row_bytes, settings.host_bytes_per_second, {}) {
-  opened_ = std::async(std::launch::async, [host = host_, gpu = base::current_gpu()] {
-    cuda_check(cudaSetDevice(gpu), "choose the GPU of a fetch");
-    host->open_to_gpu();
-  });
+  host_->open_to_gpu();
   for (Lane& lane : lanes_) {
     lane.tallies = base::DeviceBytes(sizeof(Counters));
     lane.seen = base::PinnedBytes(sizeof(Counters));
@@ -216,7 +212,6 @@ void FeatureFetch::reserve(Lane& lane, int64_t count) {
 
 void FeatureFetch::fetch(const int64_t* nodes, int64_t count, const FetchTarget& target, cudaStream_t stream) {
   base::require(num_begun_ - num_told_ < kAtOnce, "use() after each fetch");
-  if (opened_.valid()) opened_.get();
   const Lane& before = last();
   Lane& lane = lanes_[num_begun_++ % kAtOnce];
   auto* counters = reinterpret_cast<Counters*>(lane.tallies.data());

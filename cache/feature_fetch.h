@@ -12,7 +12,6 @@
 #include <array>
 #include <cstdint>
 #include <functional>
-#include <future>
 #include <memory>
 #include <vector>
 
@@ -98,7 +97,6 @@ class FeatureFetch {
   void share_anew();
 
   std::shared_ptr<const PinnedRows> host_;
-  std::future<void> opened_;  // host_ to this GPU, which takes a second for 30 GB; beside the filling of slabs
   int64_t row_bytes_;
   FetchSettings settings_;
   SlabView slabs_;

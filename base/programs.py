@@ -1,10 +1,13 @@
-"""Where Cohort's own programs lie, and what they said last."""
+"""Where Cohort's own programs lie, how they end, and what they said last."""
 
+import contextlib
 import ctypes
 import json
 import os
 import signal
 import subprocess
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from cohort.base.errors import CohortError
@@ -32,6 +35,31 @@ def program(name: str) -> str:
 def end_with_parent() -> None:
     """For preexec_fn: the kernel ends the child when this process dies."""
     _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def end_processes(
+    processes: Iterable[subprocess.Popen], seconds: float, before_kill: Callable[[int], None] | None = None
+) -> None:
+    """Asks them to end, and kills those that have not after so many seconds, or when the wait is interrupted.
+
+    Args:
+        before_kill: takes the pid of each that is killed.
+    """
+    running = [process for process in processes if process.poll() is None]
+    for process in running:
+        process.terminate()
+    deadline = time.monotonic() + seconds
+    try:
+        for process in running:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=max(0.0, deadline - time.monotonic()))
+    finally:
+        for process in running:
+            if process.poll() is None:
+                if before_kill:
+                    before_kill(process.pid)
+                process.kill()
+                process.wait()
 
 
 def ask_sampler(*arguments: str) -> dict:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from cohort.base.errors import CohortError
 from cohort.base.files import demand_output
+from cohort.base.programs import end_processes
 from cohort.base.units import byte_count
 from cohort.cache.budget import available_host_bytes
 from cohort.launch.arguments import add_device_option
@@ -98,18 +99,9 @@ def _run(command: list[str]) -> int:
         code = process.wait()
     except Stopped as stop:
         if process:
-            _end(process)
+            end_processes([process], STOP_SECONDS)
         return 128 + stop.number
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
     return code if code >= 0 else 128 - code
-
-
-def _end(process: subprocess.Popen) -> None:
-    process.terminate()
-    try:
-        process.wait(timeout=STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()

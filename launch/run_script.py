@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cohort.base.errors import CohortError
-from cohort.base.programs import end_with_parent
+from cohort.base.programs import end_processes, end_with_parent
 from cohort.launch.arguments import add_device_option, gpus, positive
 from cohort.launch.devices import resolve_device
 from cohort.launch.runs import start_mps
@@ -67,7 +67,7 @@ def run_script(args: argparse.Namespace) -> int:
     except Stopped as stop:
         return 128 + stop.number
     finally:
-        _stop(processes, mps)
+        end_processes(processes, STOP_SECONDS, mps and mps.terminate_client)
         if mps:
             mps.stop()
 
@@ -105,18 +105,3 @@ def _watch(processes: list[subprocess.Popen]) -> int:
         if None not in codes or any(codes):
             return next((code for code in codes if code), 0)
         time.sleep(POLL_SECONDS)
-
-
-def _stop(processes: list[subprocess.Popen], mps) -> None:
-    running = [process for process in processes if process.poll() is None]
-    for process in running:
-        process.terminate()
-    deadline = time.monotonic() + STOP_SECONDS
-    for process in running:
-        try:
-            process.wait(timeout=max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            if mps:
-                mps.terminate_client(process.pid)
-            process.kill()
-            process.wait()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cohort.base.errors import CohortError
-from cohort.base.programs import POLITE, end_with_parent, log_tail, program
+from cohort.base.programs import POLITE, end_processes, end_with_parent, log_tail, program
 from cohort.launch.mps import Mps
 
 POLL_SECONDS = 0.05
@@ -139,18 +139,7 @@ class Supervisor:
 
     def _end(self, children: list[Child], seconds: float) -> None:
         """Asks them, then takes them off the GPU, then kills them."""
-        for child in children:
-            if child.process.poll() is None:
-                child.process.terminate()
-        deadline = time.monotonic() + seconds
-        for child in children:
-            try:
-                child.process.wait(timeout=max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                if self.mps:
-                    self.mps.terminate_client(child.process.pid)
-                child.process.kill()
-                child.process.wait()
+        end_processes((child.process for child in children), seconds, self.mps and self.mps.terminate_client)
 
 
 def rank_environment(rank: int, num_ranks: int) -> dict[str, str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cohort.base.errors import CohortError
-from cohort.base.programs import end_with_parent
+from cohort.base.programs import end_processes, end_with_parent
 from cohort.launch.report_tables import median_times
 from cohort.launch.run_results import LISTS, ROWS, Run, ranks_of, read_run
 from cohort.launch.supervise import POLL_SECONDS
@@ -141,15 +141,4 @@ def _train(dataset: Path, folder: Path, epochs: int, log):
     try:
         yield process
     finally:
-        _end(process)
-
-
-def _end(process: subprocess.Popen) -> None:
-    """Asks it to end, which ends its programs too; then kills it, and the kernel ends them."""
-    if process.poll() is None:
-        process.terminate()
-    try:
-        process.wait(timeout=STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+        end_processes([process], STOP_SECONDS)

@@ -10,7 +10,7 @@ import weakref
 from pathlib import Path
 
 from cohort.base.errors import CohortError
-from cohort.base.programs import POLITE, log_tail, program
+from cohort.base.programs import POLITE, end_processes, log_tail, program
 from cohort.cache.options import CacheOptions, sampler_members
 from cohort.channel.run_folder import RunFolder, meeting_point, rank_folders
 from cohort.trainer.cache_arguments import with_gpu_memory
@@ -169,11 +169,7 @@ def _end(process, folder: RunFolder, shared: bool) -> None:
             process.wait(timeout=OTHER_RANKS_SECONDS)
         if process.poll() is None:
             return
-    if process.poll() is None:
-        process.terminate()
-        try:
-            process.wait(timeout=5)
-        except Exception:  # noqa: BLE001 (whatever interrupts the wait, the process must not stay)
-            process.kill()
-            process.wait()
-    folder.remove()
+    try:
+        end_processes([process], 5)
+    finally:
+        folder.remove()

@@ -21,6 +21,7 @@ from cohort.launch.tune_search import CLEAR_GAIN, Point, TimeBound, Tried, best,
 from cohort.launch.tune_space import as_toml
 from cohort.launch.tune_trial import Trial
 
+MOST_NOISE = 0.04  # of an epoch: more is a gain, however much epochs differed
 MAX_FAILURE = 120  # characters of a failure in the table; tune.json has all of them
 SHOWN_TIMES = {"seconds": "epoch s", "wait_seconds": "wait s", "train_seconds": "train s"} | {
     "sample_seconds": "sample s",
@@ -66,8 +67,10 @@ def _least_of(trials: list[Trial]) -> Trial:
 
 
 def noise_of(*trials: Trial) -> float:
-    """Seconds by which epochs differ though their options are the same."""
-    return max(CLEAR_GAIN * min(trial.cost for trial in trials), *(trial.spread for trial in trials))
+    """Seconds by which epochs differ though their options are the same; at most MOST_NOISE of an epoch, as a mean of
+    several differs less than they do."""
+    least = min(trial.cost for trial in trials)
+    return min(max(CLEAR_GAIN * least, *(trial.spread for trial in trials)), MOST_NOISE * least)
 
 
 def changes(point: Point, start: Point) -> str:

@@ -314,7 +314,8 @@ def test_options_that_gain_less_than_epochs_differ_are_not_taken(tmp_path, capsy
     conclude(Results(tmp_path, tmp_path / "data", "cuda", 3, START, fixed, trials, False), quiet=False)
     said = capsys.readouterr()
     assert ("best: trial 1, the options as given" in said.out) == is_kept and "tune.png" not in said.err
-    told = f"trial 2, slots 4, took {1 - cost:.4f} s less: within {min(max(0.02 * cost, spread), 0.04 * cost):.4f} s, by which"
+    noise = min(max(0.02 * cost, spread), 0.04 * cost)
+    told = f"trial 2, slots 4, took {1 - cost:.4f} s less: within {noise:.4f} s, by which"
     assert (told in said.out) == (is_kept and cost < 1)
     assert ("slots = 4" in (tmp_path / "run.toml").read_text()) != is_kept
 

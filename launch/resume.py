@@ -98,7 +98,8 @@ def _refuse_contradictions(args: argparse.Namespace, arguments: dict) -> None:
         raise CohortError("--out", f"{args.resume}, where the run goes on", str(args.out), hint)
     for name in sorted(args.given - FREE - NO_OPTIONS):
         found, earlier = _plain(getattr(args, name)), arguments.get(name)
-        if found != earlier and not (name == "epochs" and found > earlier):
+        are_more = name == "epochs" and isinstance(earlier, int) and found > earlier
+        if found != earlier and not are_more:
             place = "DIR" if name == "dataset" else f"--{name.replace('_', '-')}"
             least = "at least " if name == "epochs" else ""
             expected = f"{least}{_shown(earlier)}, as {args.resume / 'run.json'} has it"

@@ -39,7 +39,9 @@ def test_who_counts_for_a_stopped_command_ends_too(cora, tmp_path, slow_sampler,
 
     command = [sys.executable, "-m", "cohort", "train", cora, "--device", "cpu", "--cache-ratio", "0.1"]
     command += ["--out", tmp_path / "run"]
-    with subprocess.Popen([*map(str, command)], env=slow_sampler, stderr=subprocess.PIPE, text=True) as launcher:
+    command = [*map(str, command)]
+    told = {"stderr": subprocess.PIPE, "text": True, "preexec_fn": hear_hangups}
+    with subprocess.Popen(command, env=slow_sampler, **told) as launcher:
         [counter] = wait_until(children, SECONDS_TO_START, "counting")
         launcher.send_signal(number)
         _, said = launcher.communicate(timeout=30)
@@ -48,6 +50,11 @@ def test_who_counts_for_a_stopped_command_ends_too(cora, tmp_path, slow_sampler,
     wait_until(lambda: counter not in processes_of("60.125"), 10, "the sampler's end")
     if number != signal.SIGKILL:
         assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def hear_hangups() -> None:
+    """For preexec_fn: tests that run under nohup have children that ignore SIGHUP."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def parent_of(pid: int) -> int:

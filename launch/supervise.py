@@ -179,9 +179,10 @@ def _time_of_failure(child: Child, stages: dict) -> float:
 
 
 def stop_on_signals() -> None:
-    """From now on SIGINT, SIGTERM and SIGHUP raise Stopped in the main thread, once."""
+    """From now on SIGINT, SIGTERM and SIGHUP (but under nohup) raise Stopped in the main thread, once."""
     for number in STOP_SIGNALS:
-        signal.signal(number, _stop)
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _stop)
 
 
 def ignore_stop_signals() -> None:

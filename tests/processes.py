@@ -1,5 +1,6 @@
 """Starting `cohort` from tests, and looking at the processes that it leaves."""
 
+import signal
 import subprocess
 import sys
 import time
@@ -25,6 +26,11 @@ def refused(result: subprocess.CompletedProcess, exit_code: int, *words: str) ->
     assert "Traceback" not in result.stderr
     for word in words:
         assert word in result.stderr
+
+
+def hear_hangups() -> None:
+    """For preexec_fn: where tests run under nohup, their children would ignore SIGHUP."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def processes_of(text: str | Path) -> dict[int, list[str]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-from processes import SECONDS_TO_START, processes_of, wait_until
+from processes import SECONDS_TO_START, hear_hangups, processes_of, wait_until
 
 import cohort
 from cohort.dataset.partition import parts_file
@@ -52,7 +52,12 @@ class Launch:
         with open(self.errors, "w") as errors:
             command = [sys.executable, "-m", "cohort", "train", *map(str, arguments), "--quiet"]
             self.launcher = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                preexec_fn=hear_hangups,
             )
         self._reader = threading.Thread(target=lambda: self.lines.extend(self.launcher.stdout), daemon=True)
         self._reader.start()

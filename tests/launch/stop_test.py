@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from processes import SECONDS_TO_START, cohort, processes_of, refused, wait_until
+from processes import SECONDS_TO_START, cohort, hear_hangups, processes_of, refused, wait_until
 
 from cohort.dataset.partition import _ended_at_once
 
@@ -52,16 +52,21 @@ def test_who_counts_for_a_stopped_command_ends_too(cora, tmp_path, slow_sampler,
         assert list((tmp_path / "tmp").iterdir()) == []
 
 
-def hear_hangups() -> None:
-    """For preexec_fn: tests that run under nohup have children that ignore SIGHUP."""
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
-
-
 def parent_of(pid: int) -> int:
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except FileNotFoundError:
         return 0
+
+
+def test_a_run_under_nohup_outlives_its_terminal(cora, tmp_path):
+    out = tmp_path / "run"
+    command = ["nohup", sys.executable, "-m", "cohort", "train", cora, "--device", "cpu", "--epochs", "3", "--out", out]
+    with subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as run:
+        wait_until((out / "metrics.jsonl").exists, SECONDS_TO_START, "the first epoch")
+        run.send_signal(signal.SIGHUP)
+        said, _ = run.communicate(timeout=60)
+    assert run.returncode == 0 and (out / "summary.json").exists(), said
 
 
 def test_a_data_set_that_is_not_finished_goes_when_it_is_stopped(tmp_path):

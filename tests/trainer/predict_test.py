@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from processes import SECONDS_TO_START, wait_until
+from processes import SECONDS_TO_START, hear_hangups, wait_until
 from processes import cohort as run_cohort
 
 import cohort
@@ -249,7 +249,8 @@ def test_a_stopped_prediction_leaves_nothing(data, run, tmp_path, number, to_all
     command = [sys.executable, "-m", "cohort", "predict", run, data, "--out", out, "--memory", least]
     env = os.environ | {"PYTHONPATH": f"{slow}:{os.environ.get('PYTHONPATH', '')}"}
     command = [*map(str, command), "--device", "cpu"]
-    process = subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    told = {"stderr": subprocess.PIPE, "text": True, "preexec_fn": hear_hangups}
+    process = subprocess.Popen(command, env=env, start_new_session=True, **told)
     sign = "slow/started" if moment == "its first second" else "pred.npy.tmp*-hidden/*.npy"
     wait_until(lambda: list(tmp_path.glob(sign)), SECONDS_TO_START, moment)
     os.killpg(process.pid, number) if to_all else process.send_signal(number)

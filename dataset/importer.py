@@ -29,9 +29,7 @@ from cohort.dataset.layouts.legion import is_legion, read_legion
 from cohort.dataset.layouts.npz import Source, read_npz
 from cohort.dataset.layouts.ogb import is_ogb, read_ogb
 from cohort.dataset.layouts.planetoid import is_planetoid, read_planetoid
-from cohort.dataset.layouts.pyg import HINT as PYG_HINT
 from cohort.dataset.layouts.pyg import MASKS, read_data
-from cohort.dataset.layouts.torch_files import load_tensors
 from cohort.dataset.parquet_file import ParquetFile
 from cohort.dataset.progress import Progress, silent
 from cohort.dataset.reader import Dataset
@@ -227,30 +225,12 @@ def _read_pyg(path: Path) -> Graph:
 def _pyg_reader(path: Path) -> Callable[[], Graph] | None:
     """What reads a file of PyG, or a folder of its data sets; None when it is none."""
     if not path.is_dir():
-        return lambda: _read_pyg_file(path)
+        return lambda: read_data(path)
     for folder in (path, path / "raw"):
         if is_planetoid(folder):
             return lambda: read_planetoid(folder)
     processed = path / "processed" / "data.pt"
-    return (lambda: _read_pyg_file(processed, path.resolve().name)) if processed.exists() else None
-
-
-def _read_pyg_file(path: Path, name: str | None = None) -> Graph:
-    """A saved Data, with those masks that it has, and a note of what is not read."""
-    found = load_tensors(path, PYG_HINT)
-    found = found[0] if isinstance(found, tuple) and found else found
-    found = found.to_dict() if hasattr(found, "to_dict") else found
-    there = [key for key, value in found.items() if value is not None] if isinstance(found, dict) else []
-    masks = {key: found[key] for key in MASKS if key in there}
-    del found  # what is no mask is read once more, and judged
-    graph = read_data(path, name)
-    weights = graph.edge_weights.place.rpartition(": ")[2] if graph.edge_weights else ""
-    unused = [key for key in there if key not in ("x", "edge_index", "y", "num_nodes", *MASKS, weights)]
-    if unused:
-        graph.notes.append(f"{path.name}: not used: {', '.join(map(str, unused))}")
-    if masks:
-        graph.take_splits(path, {key: (lambda mask=mask: mask.numpy()) for key, mask in masks.items()}, MASKS)
-    return graph
+    return (lambda: read_data(processed, path.resolve().name)) if processed.exists() else None
 
 
 def _read_npz(path: Path) -> Graph:

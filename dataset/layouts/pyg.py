@@ -20,7 +20,7 @@ MASKS = ("train_mask", "val_mask", "test_mask")
 
 
 def read_data(source: Path, name: str | None = None) -> Graph:
-    """The graph of a file: a Data object, its dict, or what InMemoryDataset.save writes."""
+    """The graph of a file, and its masks: a Data object, its dict, or what InMemoryDataset.save writes."""
     place, data = str(source), _dict_of(str(source), load_tensors(source, HINT))
     for key in ("x", "edge_index"):
         if data.get(key) is None:
@@ -30,20 +30,26 @@ def read_data(source: Path, name: str | None = None) -> Graph:
     edge_index = tensors["edge_index"].numpy()
     arrays.demand_shape(f"{place}: edge_index", edge_index, (2, None))
     x, dtype = _rows(place, tensors["x"])
-    has_masks = all(mask in tensors for mask in MASKS)
     for row in edge_index:
         arrays.integers(f"{place}: edge_index", row)
-    return Graph(
+    notes = [f"{weights_key}: the edges' weights"] if weights else []
+    used = {"x", "edge_index", "y", "num_nodes", weights_key, *MASKS}
+    if unused := [str(key) for key in data if _is_there(data, key) and key not in used]:
+        notes.append(f"{source.name}: not used: {', '.join(unused)}")
+    graph = Graph(
         name=name or source.resolve().stem,
         edges=edges_of_arrays(f"{place}: edge_index", edge_index[0], edge_index[1]),
         features=rows_of_matrix(f"{place}: x", x, dtype),
         labels=(lambda: (f"{place}: y", tensors["y"].numpy())) if "y" in tensors else None,
-        splits=(lambda: [_mask(place, mask, tensors[mask].numpy()) for mask in MASKS]) if has_masks else None,
         edge_weights=weights,
-        notes=[f"{weights_key}: the edges' weights"] if weights else [],
+        notes=notes,
         num_nodes=len(x),
         any_task=True,
     )
+    masks = {mask: (lambda mask=mask: _mask(place, mask, tensors[mask].numpy())) for mask in MASKS if mask in tensors}
+    if masks:
+        graph.take_splits(source, masks, MASKS)
+    return graph
 
 
 def _dict_of(place: str, found: Any) -> dict:

@@ -22,7 +22,7 @@ namespace cohort::channel {
 struct ChannelOptions {
   DeviceKind device = DeviceKind::kCpu;
   unsigned char gpu_uuid[16] = {};
-  int num_slots = 3;
+  int num_slots = 4;
   int32_t owner_pid = 0;  // the process that started the run; 0: nobody to look after
   int64_t feature_dim = 0;
   uint32_t feature_dtype = 0;  // DLPack code << 8 | bits

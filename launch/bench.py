@@ -22,7 +22,7 @@ from cohort.launch.devices import devices
 from cohort.launch.run_results import ROWS, Run, ranks_of, read_run
 from cohort.launch.tune_trial import Trial
 
-TIMES = ("seconds", "wait_seconds", "train_seconds", "sample_seconds", "fetch_seconds")
+SHOWN_TIMES = ("seconds", "wait_seconds", "train_seconds", "sample_seconds", "fetch_seconds")
 FANOUT = [25, 10]
 
 
@@ -133,7 +133,7 @@ def _print(args: argparse.Namespace, lines: list[dict]) -> None:
         if "failure" in line:
             table.add_row(line["mode"], Text(line["failure"]))
             continue
-        seconds = [f"{line[name]:.4f}" for name in TIMES]
+        seconds = [f"{line[name]:.4f}" for name in SHOWN_TIMES]
         speed = f"{first / line['seconds']:.2f}" if first else "-"
         held = f"{line['held_rows'][0]:,}" if line["held_rows"] else "-"
         shares = f"{100 * line['shares']['local']:.2f}"

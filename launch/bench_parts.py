@@ -20,10 +20,10 @@ from rich.text import Text
 
 from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
+from cohort.channel import TIERS
 from cohort.launch.arguments import not_negative_number, numeric_ratios, positive
 from cohort.launch.bench_shapes import add_shape_options, data_set
 from cohort.launch.options import add_data_options
-from cohort.launch.plan_table import TIERS
 from cohort.launch.runs import run_programs
 from cohort.launch.train import open_dataset, sampler_options, sampler_sms_of
 

@@ -182,5 +182,5 @@ def add_batch_options(parser: argparse.ArgumentParser) -> None:
         "--batch-size", type=positive, default=1024, help="seeds in a batch of each trainer (default 1024)"
     )
     sampling.add_argument(
-        "--slots", type=slots, default=3, help="number of batches that the shared buffer holds (default 3)"
+        "--slots", type=slots, default=4, help="number of batches that the shared buffer holds (default 4)"
     )

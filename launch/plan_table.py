@@ -5,8 +5,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cohort.base.units import format_bytes
-
-TIERS = ("local", "peer", "host", "recent")
+from cohort.channel import TIERS
 
 
 def as_json(plan) -> dict:

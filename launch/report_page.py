@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
-from cohort.launch.plan_table import TIERS
+from cohort.channel import TIERS
 from cohort.launch.report_tables import Table, median_times
 from cohort.launch.run_results import LISTS, ROWS, TIMELINE_ROWS, Kind, Run, TierUse, ranks_of
 

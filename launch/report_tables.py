@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from cohort.base.units import format_bytes
-from cohort.launch.plan_table import TIERS
+from cohort.channel import TIERS
 from cohort.launch.run_results import LISTS, ROWS, TIMES, Kind, Run, one_line, ranks_of
 
 TIME_NAMES = ("epoch s", "wait s", "train s", "all-reduce s", "sample s", "fetch s")

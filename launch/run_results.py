@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cohort.base.errors import CohortError
-from cohort.launch.plan_table import TIERS
+from cohort.channel import TIERS
 
 TIMELINE_ROWS = ("sample", "fetch", "train")
 TIMES = ("seconds", "wait_seconds", "train_seconds", "all_reduce_seconds", "sample_seconds", "fetch_seconds")

@@ -21,7 +21,7 @@ struct Options {
   std::vector<int> gpus = {0};    // one a rank: CUDA ordinals among the visible GPUs
   std::string topology = "auto";  // where the topology lives: "auto", "gpu" or "host"
   std::string compress = "auto";  // rows kept encoded: "none", "cache", "host", "both"; "auto": see load.cc
-  int num_slots = 3;
+  int num_slots = 4;
   int fetch_sms = 0;   // GPU: SMs that fetch rows; 0: a default
   bool reuse = false;  // GPU: copy rows that other slots hold; who reads slots must not change them
   uint64_t seed = 0;

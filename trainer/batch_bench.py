@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cohort.trainer.metrics import TIERS
+from cohort.channel import TIERS
 from cohort.trainer.source import BatchSource
 
 WARM_UP_BATCHES = 10

@@ -3,7 +3,8 @@
 import json
 from pathlib import Path
 
-from cohort.trainer.metrics import TIERS, EpochReport, add_tiers
+from cohort.channel import TIERS
+from cohort.trainer.metrics import EpochReport, add_tiers
 
 
 def predicted(sampler: dict) -> list[dict] | None:

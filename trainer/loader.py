@@ -86,7 +86,7 @@ class NeighborLoader:
         drop_last: bool = False,
         device: str | torch.device = "auto",
         seed: int = 0,
-        num_slots: int = 3,
+        num_slots: int = 4,
         topology: str = "auto",
         compress: str = "auto",
         cache_ratio: float | Sequence[float] | str | None = None,

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import torch
 
-from cohort.trainer.metrics import TIERS, StepClock
+from cohort.channel import TIERS
+from cohort.trainer.metrics import StepClock
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from cohort.base.files import json_of, write_atomically
+from cohort.channel import TIERS
 
 
 class StepClock:
@@ -96,10 +97,6 @@ class _Intervals:
             seconds = before.elapsed_time(after) / 1e3 if self._on_gpu else after - before
             self._done[i % 2] += seconds
         del self._marks[:up_to]
-
-
-# Where the sampler reads from, in the channel's order: GPU, other GPU, host memory, the slots of batches before.
-TIERS = ("local", "peer", "host", "recent")
 
 
 def _no_rows() -> dict:

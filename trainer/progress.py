@@ -11,9 +11,10 @@ from rich.progress import Progress as RichProgress
 from rich.table import Table
 
 from cohort.base.units import format_bytes
+from cohort.channel import TIERS
 from cohort.trainer.cache_report import measured
 from cohort.trainer.floor import told
-from cohort.trainer.metrics import TIERS, EpochReport, RunReport, StepClock
+from cohort.trainer.metrics import EpochReport, RunReport, StepClock
 from cohort.trainer.start import start_line
 from cohort.trainer.targets import Targets, targets_of
 

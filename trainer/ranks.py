@@ -14,7 +14,7 @@ from cohort.base.errors import CohortError
 from cohort.trainer.metrics import StepClock
 from cohort.trainer.stop import StopRequest
 
-STEPS_LATE = 8  # more than a GPU is ever behind its host: the slots, by default 3, are the bound
+STEPS_LATE = 8  # more than a GPU is ever behind its host: the slots, by default 4, are the bound
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from cohort.trainer.metrics import TIERS
+from cohort.channel import TIERS
 
 Span = tuple[float, float]  # begin and end, in seconds of time.monotonic()
 

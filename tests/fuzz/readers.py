@@ -15,12 +15,12 @@ import numpy as np
 import torch
 
 from cohort.base.errors import CohortError
+from cohort.channel import TIERS
 from cohort.dataset import import_graph
 from cohort.dataset import open as open_dataset
 from cohort.dataset.importer import SourceOptions
 from cohort.launch import resume, train
 from cohort.launch.config import apply_config
-from cohort.launch.plan_table import TIERS
 from cohort.launch.run_results import LISTS, ROWS, TIMES, read_run
 from cohort.trainer import checkpoint
 from cohort.trainer.model_file import MODEL_FILE, load_weights

@@ -37,7 +37,7 @@ def test_inspect_during_a_run_and_after(live):
     assert re.search(r"sampler: process \d+, alive, \w+", shown.stdout)
     assert re.search(r"trainer: process \d+, alive, \w+", shown.stdout) and "slots on cpu" in shown.stdout
     channel = json.loads(cohort("inspect", out, "--json").stdout)
-    assert len(channel["slots"]) == 3 and channel["sampler"]["alive"]
+    assert len(channel["slots"]) == 4 and channel["sampler"]["alive"]
     # between two passes it is 0 again
     wait_until(
         lambda: json.loads(cohort("inspect", out, "--json").stdout)["trainer"]["batch"] > 0, SECONDS_TO_START, "a batch"
@@ -55,7 +55,7 @@ def test_a_live_run_is_watched_until_it_ends_or_the_watcher_does(live, ended_by)
     watcher = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, text=True)
     try:
         looks = [json.loads(watcher.stdout.readline()) for _ in range(3)]
-        assert all(len(look["slots"]) == 3 and look["trainer"]["alive"] for look in looks)
+        assert all(len(look["slots"]) == 4 and look["trainer"]["alive"] for look in looks)
         if ended_by == "the run":
             launcher.terminate()
         else:

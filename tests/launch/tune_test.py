@@ -51,9 +51,9 @@ def test_what_is_varied():
         "host",
         "both",
     )
-    axes, fixed = axes_of(arguments("--slots", 3, "--cache-ratio", 0.1), "cuda", data(raw=False, encoded=True))
+    axes, fixed = axes_of(arguments("--slots", 4, "--cache-ratio", 0.1), "cuda", data(raw=False, encoded=True))
     assert [axis.name for axis in axes] == ["sampler_sms", "reuse", "compress"] and axes[2].values == ("host", "both")
-    assert fixed == {"cache_ratio": "given", "slots": "given"}, "though 3 is the default"
+    assert fixed == {"cache_ratio": "given", "slots": "given"}, "though 4 is the default"
     axes, fixed = axes_of(arguments("--cache-bytes", "1GB", "--reuse", "on"), "cuda", data())
     assert [axis.name for axis in axes] == ["sampler_sms", "slots", "compress"] and axes[2].values == ("none", "cache")
     assert fixed == {"cache_ratio": "--cache-bytes is given", "reuse": "given"}

@@ -5,7 +5,7 @@ import json
 import math
 import os
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -15,28 +15,33 @@ from cohort.base.errors import CohortError
 Value = TypeVar("Value")
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Replaces a file in one step; several processes may do so at once."""
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Gives the name under which to write what then takes the file's place in one step; an error leaves it as it was.
+
+    Several processes may do so at once.
+    """
     temporary = temporary_of(path)
     try:
-        temporary.write_text(text)
+        yield temporary
         os.replace(temporary, path)
     finally:
         unlink_quietly(temporary)
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replaces a file in one step; several processes may do so at once."""
+    with replacing(path) as temporary:
+        temporary.write_text(text)
 
 
 def write_durably(path: Path, data: bytes) -> None:
     """Replaces a file in one step that a loss of power does not undo: the old or the new one is there, whole."""
-    temporary = temporary_of(path)
-    try:
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        _sync_folder(path.parent)
-    finally:
-        unlink_quietly(temporary)
+    with replacing(path) as temporary, open(temporary, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    _sync_folder(path.parent)
 
 
 def demand_output(out: Path, inputs: Iterable[Path] = ()) -> None:

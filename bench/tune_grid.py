@@ -2,7 +2,7 @@
 
     python bench/tune_grid.py DIR|--shape products [--cache-ratio 0,0.05,0.2,1.1] [--sampler-sms 0,16,32,48]
 
-With options of `cohort train`, which hold for the grid and for tuning alike: `--slots 3 --reuse on --compress both`
+With options of `cohort train`, which hold for the grid and for tuning alike: `--slots 4 --reuse on --compress auto`
 leaves tuning nothing else to vary than the grid does. Every point of the grid is a run of as many epochs as a trial of
 `cohort tune --cache-ratios R,...`, which comes next. The best point and the options that tuning has chosen then run
 in turn, --finals times each, since the least of many single runs flatters; the medians of these are compared. On the

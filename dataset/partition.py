@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from cohort.base.errors import CohortError
-from cohort.base.files import unlink_quietly
+from cohort.base.files import replacing
 from cohort.dataset import _native
 from cohort.dataset.reader import open as open_dataset
 
@@ -93,18 +93,14 @@ def load_parts(path: str | os.PathLike, num_parts: int) -> np.ndarray:
 
 def _save(file: Path, parts: np.ndarray) -> None:
     """Replaces the file in one step."""
-    temporary = file.with_name(f"{file.name}.tmp-{os.getpid()}")
     try:
-        with open(temporary, "wb") as out:
+        with replacing(file) as temporary, open(temporary, "wb") as out:
             np.save(out, parts)
             out.flush()
             os.fsync(out.fileno())
-        os.replace(temporary, file)
     except OSError as error:
         hint = "the data set's folder must be writable, and its disk not full"
         raise CohortError(str(file), "a file that can be written", str(error), hint) from error
-    finally:
-        unlink_quietly(temporary)
 
 
 @contextlib.contextmanager

@@ -1,14 +1,13 @@
 """cohort ibp analyze | encode | decode | verify."""
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
 import numpy as np
 
 from cohort.base.errors import CohortError
-from cohort.base.files import demand_output, temporary_of, unlink_quietly
+from cohort.base.files import demand_output, replacing
 
 STORED_AS = {"bfloat16": "uint16", "bits32": "uint32", "bits64": "uint64"}  # of types that .npy files have not
 
@@ -193,17 +192,14 @@ def run_decode(arguments) -> int:
     demand_output(arguments.out, [arguments.file])
     encoded = ibp.load(arguments.file)
     dtype = np.dtype(STORED_AS.get(encoded.profile.dtype, encoded.profile.dtype))
-    temporary = temporary_of(arguments.out)
     try:
-        out = np.lib.format.open_memmap(temporary, mode="w+", dtype=dtype, shape=encoded.shape)
-        for first, rows in _batches(encoded, arguments.batch_rows):
-            out[first : first + len(rows)] = rows
-        out.flush()
-        os.replace(temporary, arguments.out)
+        with replacing(arguments.out) as temporary:
+            out = np.lib.format.open_memmap(temporary, mode="w+", dtype=dtype, shape=encoded.shape)
+            for first, rows in _batches(encoded, arguments.batch_rows):
+                out[first : first + len(rows)] = rows
+            out.flush()
     except OSError as error:
         raise CohortError(str(arguments.out), "a file that can be written", str(error)) from error
-    finally:
-        unlink_quietly(temporary)
     print(f"{arguments.out}: {encoded.num_rows} rows x {encoded.shape[1]} {encoded.profile.dtype}")
     return 0
 

@@ -1,6 +1,7 @@
 """``cohort tune``: short real runs find the options with the shortest epoch, and write them as run.toml."""
 
 import argparse
+import functools
 import sys
 import time
 from pathlib import Path
@@ -97,7 +98,7 @@ class Tuning:
     def __init__(self, args: argparse.Namespace):
         from cohort.dataset import open as open_folder
 
-        meta, self.dataset = open_dataset(args.dataset)
+        self._meta, self.dataset = open_dataset(args.dataset)
         data = open_folder(args.dataset)
         name = f"tune-{args.dataset.resolve().name}-{time.strftime('%Y%m%d-%H%M%S')}"
         self.args, self.out = args, (args.out if "out" in args.given else Path(name)).absolute()
@@ -107,7 +108,7 @@ class Tuning:
         self.axes, self.fixed = axes_of(args, self.device, data)
         self.trials: list[Trial] = []
         self._options_at = options_at(args, self.start)
-        self._room = Room(args, self.dataset, meta, data) if self.device == "cuda" else None
+        self._room = Room(args, self.dataset, self._meta, data) if self.device == "cuda" else None
 
     def search(self) -> None:
         """Runs trials until the search ends or the time is over.
@@ -115,8 +116,9 @@ class Tuning:
         Raises:
             CohortError: the run with the options as given failed, or the time was over before it ended.
         """
-        room, device = self._room, self.device
-        space = Space(self.axes, room.fits if room else lambda point: True, lambda point: same_as(point, device))
+        room = self._room
+        same = functools.partial(same_as, device=self.device, meta=self._meta)
+        space = Space(self.axes, room.fits if room else lambda point: True, same)
         bound = TimeBound(60 * self.args.minutes)
         with Screen(bound, self.args.quiet) as screen:
             explore(space, self.start, lambda point: self._measure(point, bound, screen), bound)

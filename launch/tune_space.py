@@ -9,6 +9,7 @@ from pathlib import Path
 
 from cohort.cache import budget
 from cohort.cache.options import CacheOptions, memory_needs, presample, row_bytes_of
+from cohort.cache.planner import holds_all_raw_rows
 from cohort.launch.cache_options import gpu_memory
 from cohort.launch.calibrate import HEADROOM
 from cohort.launch.options import add_train_options
@@ -23,13 +24,15 @@ RUNS_OWN = ("epochs", "out", "quiet")  # on the command line they are of the tun
 
 def start_of(args: argparse.Namespace, is_prepared: bool) -> Point:
     """The options as given."""
-    ratio = args.cache_ratio[0] if isinstance(args.cache_ratio, list) and len(args.cache_ratio) == 1 else None
+    ratio = args.cache_ratio or 0.0
+    if isinstance(ratio, list) and len(ratio) == 1:
+        ratio = ratio[0]
     return {
-        "cache_ratio": ratio if ratio is not None else args.cache_ratio or 0.0,
+        "cache_ratio": ratio if args.cache_bytes is None else None,
         "sampler_sms": args.sampler_sms or 0,
         "slots": args.slots,
         "reuse": args.reuse,
-        "compress": ("both" if is_prepared else "none") if args.compress == "auto" else args.compress,
+        "compress": "none" if args.compress == "auto" and not is_prepared else args.compress,
     }
 
 
@@ -54,8 +57,8 @@ def _compress_modes(data, device: str) -> tuple[str, ...]:
     """Values of --compress that need no rows that the data set has not, and differ on the device."""
     modes = ("none", "cache") if data.x is not None else ()
     if data.encoded_rows is not None:
-        modes += ("host", "both")
-    return modes if device == "cuda" else tuple(mode for mode in modes if mode in ("none", "host"))
+        modes = ("auto", *modes, "host", "both")
+    return modes if device == "cuda" else tuple(mode for mode in modes if mode in ("auto", "none", "host"))
 
 
 def _why_fixed(name: str, args: argparse.Namespace, device: str, num_values: int) -> str:
@@ -72,11 +75,17 @@ def _why_fixed(name: str, args: argparse.Namespace, device: str, num_values: int
     return "" if num_values > 1 else "the data set has its rows in one form only"
 
 
-def same_as(point: Point, device: str) -> Point:
-    """A point without what has no effect: without a cache, rows are encoded in host memory or nowhere."""
-    if device == "cuda" and point["cache_ratio"] != 0:
-        return point
-    return point | {"compress": {"both": "host", "cache": "none"}.get(point["compress"], point["compress"])}
+def same_as(point: Point, device: str, meta: dict) -> Point:
+    """A point with what its compression comes to: "auto" is another one where caches have room for all rows raw, and
+    without a cache rows are encoded in host memory or nowhere."""
+    ratio, compress = point["cache_ratio"], point["compress"]
+    if compress == "auto" and isinstance(ratio, float | list):
+        row_bytes, num_nodes = row_bytes_of(meta), meta["num_nodes"]
+        caches = [int(each * num_nodes * row_bytes) for each in (ratio if isinstance(ratio, list) else [ratio])]
+        compress = "host" if all(holds_all_raw_rows(each, num_nodes, row_bytes) for each in caches) else "both"
+    if device == "cpu" or ratio == 0:
+        compress = {"both": "host", "cache": "none"}.get(compress, compress)
+    return point | {"compress": compress}
 
 
 class Room:
@@ -124,8 +133,6 @@ def options_at(args: argparse.Namespace, start: Point) -> Callable[[Point], dict
 
     def at(point: Point) -> dict:
         changed = {name: value for name, value in point.items() if value != start[name]}
-        if changed and args.compress == "auto":  # which may be another form of rows with another cache
-            changed["compress"] = point["compress"]
         options = given | changed
         if changed.get("cache_ratio") == 0:
             del options["cache_ratio"]

@@ -5,7 +5,6 @@ The job: ``run`` and ``dataset`` (folders), ``out`` (file), ``classes``, ``memor
 """
 
 import json
-import os
 import signal
 import sys
 import time
@@ -17,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from cohort.base.errors import CohortError
-from cohort.base.files import unlink_quietly
+from cohort.base.files import replacing, temporary_of
 from cohort.base.units import format_bytes
 from cohort.dataset import Dataset
 from cohort.dataset import open as open_dataset
@@ -61,30 +60,25 @@ def predict(job: dict) -> None:
     hidden = max((model.width_of(i) for i in range(len(model.layers) - 1)), default=0)
     with_degrees = not model.two_sided
     memory = plan_memory(job["memory_bytes"], data.num_nodes, hidden, len(model.layers), with_degrees)
-    temporary = out.with_name(f"{out.name}.tmp-{os.getpid()}")
-    layers = Layerwise(
-        model, data, memory, temporary.with_name(f"{temporary.name}-hidden"), torch.device(job["device"])
-    )
+    hidden_folder = temporary_of(out).with_suffix(".tmp-hidden")
+    layers = Layerwise(model, data, memory, hidden_folder, torch.device(job["device"]))
     shape, dtype = (data.num_nodes, model.num_classes), np.float32
     if job["classes"]:
         shape, dtype = targets.answers(*shape)
     start = time.monotonic()
     try:
-        scores = new_rows(shape, temporary, dtype)
-        with _bar(job["quiet"], memory.mapped) as progress:
+        with replacing(out) as temporary, _bar(job["quiet"], memory.mapped) as progress:
+            scores = new_rows(shape, temporary, dtype)
             bar = progress.add_task("", total=layers.work)
             layers.run(
                 keep_scores(scores, targets.best if job["classes"] else None), lambda done: progress.advance(bar, done)
             )
-        scores.flush()
-        os.replace(temporary, out)
+            scores.flush()
     except OSError as error:
         hint = (
             f"the disk must hold it, and {format_bytes(memory.hidden_bytes if memory.mapped else 0)} of hidden layers"
         )
         raise CohortError(str(out), "a file that can be written", str(error), hint) from error
-    finally:
-        unlink_quietly(temporary)
     if not job["quiet"]:
         where = "files" if memory.mapped else "memory"
         told = f"{dtype.__name__} {list(shape)} in {time.monotonic() - start:.1f} s, hidden layers in {where}"

@@ -4,11 +4,10 @@ Times are microseconds of the clock of time.monotonic(). A rank's sampler and tr
 """
 
 import json
-import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from cohort.base.files import temporary_of, unlink_quietly
+from cohort.base.files import replacing
 from cohort.trainer.step_log import Span, Step
 
 SAMPLE, FETCH = range(2)  # tracks of a sampler
@@ -28,20 +27,15 @@ def write_part(path: Path, rank: int, steps: list[Step], kernels: list[dict]) ->
 
 def merge(parts: list[Path], path: Path) -> None:
     """Makes one trace of the ranks' parts, and removes them; a reader sees no half of it."""
-    temporary = temporary_of(path)
-    try:
-        with open(temporary, "w") as file:
-            file.write('{"displayTimeUnit": "ms", "traceEvents": [\n')
-            separator = ""
-            for part in parts:
-                with open(part) as lines:
-                    for line in lines:
-                        file.write(separator + line.rstrip("\n"))
-                        separator = ",\n"
-            file.write("\n]}\n")
-        os.replace(temporary, path)
-    finally:
-        unlink_quietly(temporary)
+    with replacing(path) as temporary, open(temporary, "w") as file:
+        file.write('{"displayTimeUnit": "ms", "traceEvents": [\n')
+        separator = ""
+        for part in parts:
+            with open(part) as lines:
+                for line in lines:
+                    file.write(separator + line.rstrip("\n"))
+                    separator = ",\n"
+        file.write("\n]}\n")
     for part in parts:
         part.unlink()
 

@@ -123,7 +123,7 @@ def test_a_folder_that_cannot_be_written_is_reported(graph, monkeypatch):
     def refuse(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("cohort.dataset.partition.os.replace", refuse)
+    monkeypatch.setattr("cohort.base.files.os.replace", refuse)
     with pytest.raises(CohortError, match="No space left on device"):
         partition(graph, 6, "random")
     assert not list(graph.glob("partition-6*"))

@@ -156,7 +156,7 @@ def lines_of(out) -> list[dict]:
 
 
 def test_on_the_cpu(cora, shm, tmp_path):
-    options = ["--cache-ratio", "0.1", "--slots", "3", "--finals", "1", "--minutes", "2", "--out", str(tmp_path)]
+    options = ["--cache-ratio", "0.1", "--slots", "4", "--finals", "1", "--minutes", "2", "--out", str(tmp_path)]
     code = tune_grid.main([str(cora), *TINY, *options])
     lines = lines_of(tmp_path)
     assert [line["step"] for line in lines] == ["grid", "tuning", "best of the grid", "chosen by tuning", "result"]

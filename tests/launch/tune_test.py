@@ -23,7 +23,7 @@ from cohort.launch.tune_search import Axis
 from cohort.launch.tune_space import Room, as_toml, axes_of, options_at, same_as, start_of, train_options
 from cohort.launch.tune_trial import STOP_SECONDS, Trial
 
-START = {"cache_ratio": 0.0, "sampler_sms": 0, "slots": 3, "reuse": "on", "compress": "both"}
+START = {"cache_ratio": 0.0, "sampler_sms": 0, "slots": 4, "reuse": "on", "compress": "auto"}
 TINY = ["--device", "cpu", "--fanout", "4,3", "--batch-size", 100, "--hidden", 8]
 
 
@@ -46,37 +46,42 @@ def test_what_is_varied():
     axes, fixed = axes_of(arguments(), "cuda", data(encoded=True))
     assert [axis.name for axis in axes] == list(START) and fixed == {}
     assert axes[0].values == (1.1, 0.5, 0.2, 0.1, 0.05, 0.01, 0.0) and axes[4].values == (
+        "auto",
         "none",
         "cache",
         "host",
         "both",
     )
     axes, fixed = axes_of(arguments("--slots", 4, "--cache-ratio", 0.1), "cuda", data(raw=False, encoded=True))
-    assert [axis.name for axis in axes] == ["sampler_sms", "reuse", "compress"] and axes[2].values == ("host", "both")
+    assert [axis.name for axis in axes] == ["sampler_sms", "reuse", "compress"] and axes[2].values == (
+        "auto",
+        "host",
+        "both",
+    )
     assert fixed == {"cache_ratio": "given", "slots": "given"}, "though 4 is the default"
     axes, fixed = axes_of(arguments("--cache-bytes", "1GB", "--reuse", "on"), "cuda", data())
     assert [axis.name for axis in axes] == ["sampler_sms", "slots", "compress"] and axes[2].values == ("none", "cache")
     assert fixed == {"cache_ratio": "--cache-bytes is given", "reuse": "given"}
     axes, fixed = axes_of(arguments("--cache-ratios", "0,0.3"), "cpu", data(encoded=True))
-    assert axes == [Axis("slots", (3, 4, 6)), Axis("compress", ("none", "host"))]
+    assert axes == [Axis("slots", (3, 4, 6)), Axis("compress", ("auto", "none", "host"))]
     assert set(fixed.values()) == {"no effect on the CPU"}
     assert axes_of(arguments("--cache-ratios", "0,0.3"), "cuda", data())[0][0].values == (0.3, 0.0)
 
 
 def test_options_of_a_file_are_where_to_begin(tmp_path):
     path = tmp_path / "base.toml"
-    path.write_text('cache-ratio = 0.2\nslots = 4\nepochs = 50\nout = "runs/x"\nquiet = true\nmodel = "gat"\n')
+    path.write_text('cache-ratio = 0.2\nslots = 6\nepochs = 50\nout = "runs/x"\nquiet = true\nmodel = "gat"\n')
     args = arguments("--config", path, "--epochs", 2, "--out", tmp_path)  # of the tuning, not of the runs
     assert axes_of(args, "cuda", data())[1] == {}
     start = start_of(args, is_prepared=True)
-    assert start == START | {"cache_ratio": 0.2, "slots": 4}
+    assert start == START | {"cache_ratio": 0.2, "slots": 6}
     at = options_at(args, start)
     own = {"epochs": 50, "out": Path("runs/x"), "quiet": True}
-    given = {"slots": 4, "cache_ratio": [0.2], "model": "gat"} | own
+    given = {"slots": 6, "cache_ratio": [0.2], "model": "gat"} | own
     assert at(start) == given
     assert at(start | {"cache_ratio": 0.0, "sampler_sms": 8}) == {
         name: value for name, value in given.items() if name != "cache_ratio"
-    } | {"sampler_sms": 8, "compress": start["compress"]}
+    } | {"sampler_sms": 8}
     assert train_options(arguments("--quiet", "--epochs", 5, "--out", "x")) == {}
 
 
@@ -85,12 +90,30 @@ def test_starts():
     assert start_of(arguments("--cache-ratio", "auto"), True)["cache_ratio"] == "auto"
     assert start_of(arguments("--cache-ratio", "0.1,0.2"), True)["cache_ratio"] == [0.1, 0.2]
     assert start_of(arguments("--cache-ratio", "0"), True)["cache_ratio"] == 0
-    assert same_as(START, "cuda") == START | {"compress": "host"}, "without a cache there are no rows in slabs"
-    cached = START | {"cache_ratio": 0.1}
-    assert same_as(cached, "cuda") == cached and same_as(cached, "cpu")["compress"] == "host"
+    assert start_of(arguments("--cache-bytes", "1GB"), True) == START | {"cache_ratio": None}
 
 
 META = {"num_nodes": 1000, "num_edges": 4000, "feature_dim": 250, "feature_dtype": "float32"}  # 1 MB of rows
+
+
+@pytest.mark.parametrize(
+    ("ratio", "device", "compress", "meant"),
+    [
+        (0.0, "cuda", "auto", "host"),  # without a cache there are no rows in slabs
+        (0.0, "cuda", "cache", "none"),
+        (0.1, "cuda", "auto", "both"),
+        (0.1, "cuda", "cache", "cache"),
+        (1.1, "cuda", "auto", "host"),  # raw rows have room in it
+        ([1.1, 1.1], "cuda", "auto", "host"),
+        ([1.1, 0.5], "cuda", "auto", "both"),
+        ("auto", "cuda", "auto", "auto"),  # that is known when the run is
+        (None, "cuda", "auto", "auto"),
+        (0.1, "cpu", "auto", "host"),
+    ],
+)
+def test_compression_that_means_the_same_is_tried_once(ratio, device, compress, meant):
+    point = START | {"cache_ratio": ratio, "compress": compress}
+    assert same_as(point, device, META) == point | {"compress": meant}
 
 
 def fitting(*texts, peak=None) -> list[float]:
@@ -308,16 +331,16 @@ def test_the_chart_is_of_the_best_of_each_ratio(tmp_path, capsys, monkeypatch):
     ],
 )
 def test_options_that_gain_less_than_epochs_differ_are_not_taken(tmp_path, capsys, cost, spread, is_kept):
-    trials = [trial_of(tmp_path, 1, 1.0), trial_of(tmp_path, 2, cost, slots=4)]
+    trials = [trial_of(tmp_path, 1, 1.0), trial_of(tmp_path, 2, cost, slots=6)]
     trials[1].spread = spread
     fixed = {"cache_ratio": "given"}
     conclude(Results(tmp_path, tmp_path / "data", "cuda", 3, START, fixed, trials, False), quiet=False)
     said = capsys.readouterr()
     assert ("best: trial 1, the options as given" in said.out) == is_kept and "tune.png" not in said.err
     noise = min(max(0.02 * cost, spread), 0.04 * cost)
-    told = f"trial 2, slots 4, took {1 - cost:.4f} s less: within {noise:.4f} s, by which"
+    told = f"trial 2, slots 6, took {1 - cost:.4f} s less: within {noise:.4f} s, by which"
     assert (told in said.out) == (is_kept and cost < 1)
-    assert ("slots = 4" in (tmp_path / "run.toml").read_text()) != is_kept
+    assert ("slots = 6" in (tmp_path / "run.toml").read_text()) != is_kept
 
 
 def test_a_trial_that_fails_or_takes_too_long(cora, shm, tmp_path):

@@ -251,7 +251,7 @@ def test_a_stopped_prediction_leaves_nothing(data, run, tmp_path, number, to_all
     command = [*map(str, command), "--device", "cpu"]
     told = {"stderr": subprocess.PIPE, "text": True, "preexec_fn": hear_hangups}
     process = subprocess.Popen(command, env=env, start_new_session=True, **told)
-    sign = "slow/started" if moment == "its first second" else "pred.npy.tmp*-hidden/*.npy"
+    sign = "slow/started" if moment == "its first second" else "pred.npy.*.tmp-hidden/*.npy"
     wait_until(lambda: list(tmp_path.glob(sign)), SECONDS_TO_START, moment)
     os.killpg(process.pid, number) if to_all else process.send_signal(number)
     _, said = process.communicate(timeout=30)

@@ -27,6 +27,11 @@ def is_prepared(folder: Path) -> bool:
     return (folder / "prepared.json").exists()
 
 
+def has_encoded_rows(folder: Path) -> bool:
+    """True for a data set whose feature rows are there encoded: beside it, or, renumbered, in its own folder."""
+    return any((each / ENCODED_FILE).exists() for each in (folder, folder / PREPARED_FOLDER))
+
+
 def write_prepared(folder: Path, key: dict, raw_file: str = "../features.npy") -> None:
     """Writes prepared.json: the rows in `folder` are those of `raw_file` (seen from there) as it was at `key`."""
     text = {"format": "cohort-prepared", "version": 1, "raw_file": raw_file} | key

@@ -1,12 +1,16 @@
 """What a run did, and how runs differ, as tables for a terminal or a page."""
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 
 from cohort.base.units import format_bytes
 from cohort.channel import TIERS
+from cohort.dataset.prepared import has_encoded_rows
 from cohort.launch.run_results import LISTS, ROWS, TIMES, Kind, Run, one_line, ranks_of
 
+LONG_WAIT = 0.1  # of an epoch
 TIME_NAMES = ("epoch s", "wait s", "train s", "all-reduce s", "sample s", "fetch s")
 
 
@@ -84,7 +88,24 @@ def result_table(run: Run) -> Table:
         rows.append(["least time of the last epoch", f"{set_by}; it took {_seconds(epoch['seconds'])} s"])
     if run.summary.get("rows_in_place"):
         rows.append(["feature rows", "read where they are, counted each time"])
-    return Table("Result", ["", "of the run"], rows)
+    return Table("Result", ["", "of the run"], rows, advice(run))
+
+
+def advice(run: Run) -> str:
+    """What would shorten the wait of a run on GPUs for rows from host memory; "" where it is short, or nothing here."""
+    times = median_times(run)
+    share = times["wait_seconds"] / times["seconds"] if times["seconds"] else 0.0
+    waits_for_rows = share >= LONG_WAIT and times["fetch_seconds"] > times["sample_seconds"]
+    if not waits_for_rows or run.summary["device"] == "cpu":
+        return ""
+    dataset, cures = str(run.options.get("dataset")), []
+    if not run.held:
+        cures.append("--cache-ratio auto keeps those that are read most in GPU memory")
+    if os.path.isdir(dataset) and not has_encoded_rows(Path(dataset)):
+        cures.append(f"cohort dataset prepare {one_line(dataset)} encodes them, without loss")
+    if run.options.get("reuse") is False:
+        cures.append("--reuse on copies those of batches before")
+    return f"{100 * share:.0f} % of an epoch is waiting, for rows from host memory: {'; '.join(cures)}" if cures else ""
 
 
 def _last_floor(run: Run) -> dict | None:

@@ -16,6 +16,7 @@ from cohort.launch.calibrate import trainer_bytes
 from cohort.launch.devices import resolve_device
 from cohort.launch.options import add_train_options
 from cohort.launch.partition import clique_seeds, cliques_of_ranks, parts_file
+from cohort.launch.report_tables import advice
 from cohort.launch.resume import (
     CHECKPOINT,
     arguments_of,
@@ -25,6 +26,7 @@ from cohort.launch.resume import (
     resumed,
     sole_use,
 )
+from cohort.launch.run_results import read_run
 from cohort.launch.runs import run_programs
 
 GAT_HEADS = 4  # as trainer/models.py has them
@@ -98,9 +100,11 @@ def train(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace, out: Path, run: dict, shown: Path, inherited: tuple[int, ...]) -> int:
-    """Runs the programs; a last line says where the results are."""
+    """Runs the programs; the last lines say what would make it faster, and where the results are."""
     code = run_programs(out, run, True, run["sampler"]["num_ranks"], inherited)
     if code == 0 and not args.quiet:
+        if told := advice(read_run(out)):
+            print(told)
         print(f"results: {shown}  (cohort report {shown})")
     return code
 

@@ -12,7 +12,7 @@ from processes import cohort
 
 from cohort.base.units import format_bytes
 from cohort.launch import main, report_page
-from cohort.launch.report_tables import epoch_table
+from cohort.launch.report_tables import advice, epoch_table, result_table
 from cohort.launch.run_results import LISTS, ROWS, read_run
 
 TRAIN = ["--device", "cpu", "--fanout", "4,3", "--batch-size", 100, "--hidden", 8, "--epochs", 3, "--quiet"]
@@ -223,6 +223,30 @@ def test_gpus_and_many_epochs(runs, tmp_path, drawn):
     assert [row[:2] for row in short.rows[::2]] == [[str(i), "GPU 3"] for i in (1, 2, 3, 147, 148, 149, 150)]
     assert "143 epochs in the middle are left out" in short.note
     assert is_a_png(report_page.draw_epochs(read))
+
+
+@pytest.mark.parametrize(
+    ("wait", "changes", "told"),
+    [
+        (0.8, {}, ["80 % of an epoch", "--cache-ratio auto", "cohort dataset prepare", "--reuse on"]),
+        (0.8, {"reuse": True, "dataset": "gone"}, ["80 % of an epoch", "--cache-ratio auto"]),
+        (0.05, {}, []),
+        (0.8, {"fetch": 0.1}, []),  # it waits for sampling
+        (0.8, {"device": "cpu"}, []),
+    ],
+)
+def test_what_shortens_a_long_wait_for_rows_is_told(runs, tmp_path, wait, changes, told):
+    def waiting(summary):
+        summary["device"] = changes.get("device", "GPU")
+        for part in (part for epoch in summary["epochs"] for part in (epoch, *epoch["ranks"])):
+            part |= {"seconds": 1.0, "wait_seconds": wait, "sample_seconds": 0.2}
+            part["fetch_seconds"] = changes.get("fetch", 0.9)
+
+    run = read_run(changed(runs, tmp_path / "run", "two", waiting))
+    run.options |= {"reuse": False} | {name: value for name, value in changes.items() if name in ("reuse", "dataset")}
+    texts = ["80 % of an epoch", "--cache-ratio auto", "cohort dataset prepare", "--reuse on"]
+    assert [text for text in texts if text in advice(run)] == told
+    assert result_table(run).note == advice(run)
 
 
 def test_a_plan_by_a_stand_in_expects_nothing(runs, tmp_path):

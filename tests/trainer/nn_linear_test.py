@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from blocks import DEVICES, assert_as_close
 
 from cohort.nn import kernels
-from cohort.nn.linear import MANY_ROWS, PARTS, column_sums, linear
+from cohort.nn.linear import MANY_ROWS, PARTS, column_sums, head_linear, linear
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -50,13 +50,34 @@ def test_products_of_our_own_are_for_many_rows_and_full_precision(monkeypatch, p
     weight = torch.randn(64, 64, device="cuda", requires_grad=True)
     for rows in (MANY_ROWS - 1, MANY_ROWS):
         linear(torch.randn(rows, 64, device="cuda"), weight, None).sum().backward()
-    assert calls == (["product", "product_grad"] if precision == "highest" else [])
+        head_linear(torch.randn(2, rows, 64, device="cuda"), weight.expand(2, 64, 64)).sum().backward()
+    assert calls == (["product", *["product_grad"] * 3] if precision == "highest" else [])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("shape", [(4, 1500, 7, 5), (2, 40000, 100, 64), (3, 33000, 64, 20)])
+def test_products_of_heads_and_their_gradients_are_those_of_bmm(device, shape):
+    torch.manual_seed(3)
+    heads, rows, depth, width = shape
+    ours = [
+        torch.randn(size, device=device, requires_grad=True) for size in ((heads, rows, depth), (heads, width, depth))
+    ]
+    theirs = [each.detach().clone().requires_grad_() for each in ours]
+    out, wanted = head_linear(*ours), torch.bmm(theirs[0], theirs[1].transpose(1, 2)).transpose(0, 1)
+    assert_as_close(out, wanted)
+    weight = torch.randn(rows, heads, width, device=device)
+    out.backward(weight)
+    wanted.backward(weight)
+    for one, other in zip(ours, theirs, strict=True):
+        assert_as_close(one.grad, other.grad)
 
 
 def test_gradients_are_those_of_differences():
     rows = torch.randn(2 * PARTS + 3, 2, dtype=torch.float64)
     weight, bias = (torch.randn(size, dtype=torch.float64, requires_grad=True) for size in ((3, 2), (3,)))
     assert torch.autograd.gradcheck(lambda weight, bias: linear(rows, weight, bias), (weight, bias))
+    heads = [torch.randn(size, dtype=torch.float64, requires_grad=True) for size in ((2, 5, 3), (2, 4, 3))]
+    assert torch.autograd.gradcheck(head_linear, heads) and torch.autograd.gradgradcheck(head_linear, heads)
 
 
 def test_rows_say_in_what_the_product_is_under_autocast():

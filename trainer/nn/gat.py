@@ -13,6 +13,7 @@ from cohort.nn.inputs import (
     materialize,
 )
 from cohort.nn.kernels import rows_of, sum_dtype
+from cohort.nn.linear import head_linear
 
 
 class GATRules:
@@ -66,7 +67,7 @@ class GATRules:
             dtype,
         )[0]
         if shared:
-            out = torch.bmm(out, lin.weight.view(self.heads, self.out_channels, -1).transpose(1, 2)).transpose(0, 1)
+            out = head_linear(out, lin.weight.view(self.heads, self.out_channels, -1))
         out = out.reshape(block.num_targets, self.heads, self.out_channels)
         return out.flatten(1) if self.concat else out.mean(dim=1)
 

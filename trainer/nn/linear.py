@@ -35,11 +35,45 @@ class _Linear(torch.autograd.Function):
         rows, weight = ctx.saved_tensors
         of_rows, of_weight, of_bias = ctx.needs_input_grad
         grad_rows = grad @ weight if of_rows else None
-        again = torch.is_grad_enabled()  # gradients of gradients are torch's
-        if of_weight and not again and grad.dtype == torch.float32 and _pays(rows, grad.shape[1]):
+        if of_weight and _grad_pays(grad, rows):
             grad_weight, sums = _product_grad(grad, rows)
             return grad_rows, grad_weight, sums if of_bias else None
-        return grad_rows, grad.t() @ rows if of_weight else None, column_sums(grad) if of_bias else None
+        return grad_rows, _weight_grad(grad, rows) if of_weight else None, column_sums(grad) if of_bias else None
+
+
+def head_linear(rows: Tensor, weight: Tensor) -> Tensor:
+    """Rows of several heads [heads, rows, depth], each times its own of weight [heads, width, depth].
+
+    Returns:
+        [rows, heads, width], in the dtype of ``rows``. It is torch.bmm's; but the gradient of the weights, a few sums
+        over all rows, is formed head by head, since bmm does not divide a sum among blocks.
+    """
+    return _HeadLinear.apply(rows, weight.to(rows.dtype))
+
+
+class _HeadLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, rows, weight):
+        ctx.save_for_backward(rows, weight)
+        out = rows.new_empty(rows.shape[1], *weight.shape[:2])
+        torch.bmm(rows, weight.transpose(1, 2), out=out.transpose(0, 1))
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        rows, weight = ctx.saved_tensors
+        by_head, (of_rows, of_weight) = grad.transpose(0, 1), ctx.needs_input_grad
+        grad_rows = torch.bmm(by_head, weight) if of_rows else None
+        return grad_rows, torch.stack(list(map(_weight_grad, by_head, rows))) if of_weight else None
+
+
+def _weight_grad(grad: Tensor, rows: Tensor) -> Tensor:
+    return _product_grad(grad, rows)[0] if _grad_pays(grad, rows) else grad.t() @ rows
+
+
+def _grad_pays(grad: Tensor, rows: Tensor) -> bool:
+    again = torch.is_grad_enabled()  # gradients of gradients are torch's
+    return not again and grad.dtype == torch.float32 and _pays(rows, grad.shape[1])
 
 
 def _pays(rows: Tensor, width: int) -> bool:

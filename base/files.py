@@ -82,7 +82,8 @@ def unlink_quietly(path: Path) -> None:
 class FileWriter:
     """Writes files beside its owner's other work, in the order in which they were given.
 
-    As a context: leaving it waits until everything is written. What a write raises is raised by the next call, or then.
+    As a context: leaving it waits until everything is written. What a write raises is raised by one of the next calls,
+    or then.
     """
 
     MOST_WAITING = 2

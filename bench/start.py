@@ -44,9 +44,11 @@ import numpy, torch
 class Location(ctypes.Structure):
     _fields_ = [("type", ctypes.c_int), ("id", ctypes.c_int)]
 
-GPU, HOST, PREFERRED_LOCATION, ACCESSED_BY, ATTACH_GLOBAL = Location(1, 0), Location(2, 0), 3, 5, 1
+major = torch.version.cuda.split(".")[0]
+GPU, HOST = (0, -1) if major == "12" else (Location(1, 0), Location(2, 0))
+PREFERRED_LOCATION, ACCESSED_BY, ATTACH_GLOBAL = 3, 5, 1
 torch.zeros(1, device="cuda")
-runtime = ctypes.CDLL("libcudart.so." + torch.version.cuda.split(".")[0])
+runtime = ctypes.CDLL("libcudart.so." + major)
 num_bytes, data = ctypes.c_size_t(int(sys.argv[1])), ctypes.c_void_p()
 
 def check(status):

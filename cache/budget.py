@@ -40,7 +40,7 @@ class MemoryNeeds:
 def budgets(
     num_gpus: int,
     raw_feature_bytes: int,
-    ratios: list[float] | None,
+    ratios: list[float] | str | None,
     cache_bytes: list[int] | None,
     needs: MemoryNeeds,
 ) -> list[int]:
@@ -48,8 +48,8 @@ def budgets(
 
     Args:
         raw_feature_bytes: of all feature rows of the graph, not compressed.
-        ratios: shares of `raw_feature_bytes`, one for all GPUs or one a GPU.
-        cache_bytes: the same in bytes. Neither: what slots and trainer leave.
+        ratios: shares of `raw_feature_bytes`, one for all GPUs or one a GPU; "auto": see below.
+        cache_bytes: the same in bytes. Neither, or "auto": what slots and trainer leave.
 
     Raises:
         CohortError: both are given; another number of values than GPUs; or nothing is given and the memory of the GPU
@@ -57,7 +57,7 @@ def budgets(
     """
     if ratios is not None and cache_bytes is not None:
         raise CohortError("--cache-ratio, --cache-bytes", "one of the two", "both")
-    if ratios is not None:
+    if isinstance(ratios, list):
         return [int(ratio * raw_feature_bytes) for ratio in _for_each(ratios, num_gpus, "--cache-ratio")]
     if cache_bytes is not None:
         return _for_each(cache_bytes, num_gpus, "--cache-bytes")

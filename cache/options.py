@@ -167,9 +167,8 @@ def sampler_members(
             if not found["reused"]:
                 say(f"counted what {found['batches']} batches of the sampler read, for the cache: {found['file']}")
     needs = memory_needs(options, meta, counts, fanout, batch_size, num_slots)
-    ratios = None if options.ratios == "auto" else options.ratios
     raw_bytes = meta["num_nodes"] * row_bytes_of(meta)
-    cache_bytes = budgets(num_ranks, raw_bytes, ratios, options.cache_bytes, needs)
+    cache_bytes = budgets(num_ranks, raw_bytes, options.ratios, options.cache_bytes, needs)
     bandwidth = options.bandwidth or (machine_bandwidth(say) if on_gpu else MEASURED_BANDWIDTH)
     return {
         "cache_bytes": cache_bytes,

@@ -58,7 +58,7 @@ class ArrayFile:
         return int(np.prod(self.shape[1:], dtype=np.int64)) * self.dtype.itemsize
 
     def rows(self, block_bytes: int, first: int = 0, last: int | None = None) -> Iterator[np.ndarray]:
-        """Elements [first, last) along the first axis, [n, ...] at a time, in one buffer."""
+        """Elements [first, last) along the first axis, [n, ...] at a time, each in memory of its own."""
         if self.fortran:
             cure = "write it again with numpy.save(file, numpy.ascontiguousarray(array))"
             raise CohortError(self.place, "an array in C order", "one in Fortran order", cure)
@@ -171,6 +171,8 @@ def _parse(place: str, open_file: Callable[[], BinaryIO], size_of_file: Callable
             offset = file.tell()
         except UNREADABLE as error:
             raise CohortError(place, "an array in NumPy's .npy format", str(error), hint) from error
+    if shape == ():
+        raise CohortError(place, "an array", f"one {dtype}, without a shape", "save the array: numpy.save(file, array)")
     if dtype.kind not in "biuf":
         hint = NUMBERS_HINT if dtype.kind in "US" else hint
         raise CohortError(place, "an array of numbers", f"dtype {dtype}", hint)

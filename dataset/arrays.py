@@ -168,11 +168,3 @@ def demand_nodes(place: str, ids: np.ndarray, num_nodes: int) -> None:
         found = f"{ids[bad[0]]}" + (f" ({len(bad)} such places)" if len(bad) > 1 else "")
         hint = "nodes are numbered from 0 to the number of feature rows"
         raise CohortError(f"{place}[{bad[0]}]", f"a node in [0, {num_nodes})", found, hint)
-
-
-def both_directions(src: np.ndarray, dst: np.ndarray, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Every edge in both directions, each once: int64 [E'] each, duplicates removed."""
-    if num_nodes > 3_000_000_000:
-        raise CohortError("--undirected", "at most 3e9 nodes", str(num_nodes), "make the graph undirected beforehand")
-    keys = np.unique(np.concatenate([dst * num_nodes + src, src * num_nodes + dst]))
-    return keys % num_nodes, keys // num_nodes

@@ -124,6 +124,8 @@ class _Conversion:
         if rows is None or not (options.row_normalize or options.pca is not None):
             return rows
         x = rows.matrix if rows.matrix is not None else self._in_memory(rows)
+        if rows.dtype == "bfloat16":  # its bits
+            x = (x.astype(np.uint32) << 16).view(np.float32)
         if options.row_normalize:
             x = _row_normalize(x)
         if options.pca is not None:

@@ -126,7 +126,8 @@ def wants_auto_cache(args: argparse.Namespace) -> bool:
 
 
 def gpu_memory(args: argparse.Namespace, machine: dict | None = None) -> int | None:
-    """Bytes of each GPU: as given, or the smallest visible one's; None when there is none."""
+    """Bytes of each GPU: as given, or of the smallest that is used, or visible in ``machine``; None: there is none."""
     if args.gpu_memory is not None:
         return args.gpu_memory
-    return min((gpu["bytes"] for gpu in (machine or devices())["gpus"]), default=None)
+    gpus = machine["gpus"] if machine else [gpu for gpu in devices()["gpus"] if gpu["ordinal"] in (args.gpus or [0])]
+    return min((gpu["bytes"] for gpu in gpus), default=None)

@@ -53,7 +53,7 @@ def _converted(action: argparse.Action, value, place: str):
         raise CohortError(place, "a path in quotes", repr(value))
     text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
     try:
-        converted = action.type(text) if action.type else value
+        converted = action.type(text) if action.type else text if action.nargs != 0 else value
     except (ValueError, argparse.ArgumentTypeError) as error:
         raise CohortError(place, "a value as on the command line", f"{value!r} ({error})") from error
     if action.choices and converted not in action.choices:

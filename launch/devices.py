@@ -1,5 +1,6 @@
 """What this build and machine can run on."""
 
+import functools
 import os
 
 from cohort.base.errors import CohortError
@@ -7,11 +8,16 @@ from cohort.base.programs import ask_sampler
 
 
 def devices() -> dict:
-    """What ``cohort-sampler --devices`` says of the visible GPUs.
+    """What ``cohort-sampler --devices`` says of the visible GPUs; asked once.
 
     {"cuda_build": bool, "gpus": [{"ordinal", "name", "uuid", "bytes"}], "cliques": ordinals of GPUs that read each
     other's memory, [[ordinal, ...], ...], "versions": CUDA's, [driver, runtime]}
     """
+    return _devices(os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+@functools.cache
+def _devices(_visible: str | None) -> dict:
     return ask_sampler("--devices")
 
 

@@ -211,7 +211,7 @@ def _needs(args: argparse.Namespace, data, machine: dict, counts: list):
 def _budgets(args: argparse.Namespace, data, num_gpus: int, needs) -> list[int]:
     from cohort.cache import budgets
 
-    ratios, cache_bytes = None if args.cache_ratio == "auto" else args.cache_ratio, args.cache_bytes
+    ratios, cache_bytes = args.cache_ratio, args.cache_bytes
     if args.cache_policy == "none":
         ratios, cache_bytes = None, [0]
     return budgets(num_gpus, data.num_nodes * _raw_row_bytes(data), ratios, cache_bytes, needs)

@@ -2,8 +2,10 @@
 
 import argparse
 import contextlib
+import glob
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -75,7 +77,7 @@ def predict(args: argparse.Namespace) -> int:
     with tempfile.NamedTemporaryFile("w", prefix="cohort-predict-", suffix=".json") as file:
         json.dump(job, file)
         file.flush()
-        return _run([sys.executable, *QUIET, "-m", "cohort.trainer.predict", file.name])
+        return _run([sys.executable, *QUIET, "-m", "cohort.trainer.predict", file.name], out)
 
 
 def _files_to_read(run: Path, dataset: Path) -> list[Path]:
@@ -88,15 +90,28 @@ def _files_to_read(run: Path, dataset: Path) -> list[Path]:
     return [*found, dataset / "meta.json"]
 
 
-def _run(command: list[str]) -> int:
+def _remove_left(out: Path) -> None:
+    """Removes what predictions that were killed have left of the file, and of hidden layers beside it."""
+    for path in out.absolute().parent.glob(f"{glob.escape(out.name)}.*.tmp*"):
+        owner = path.name.removeprefix(f"{out.name}.").partition(".")[0]
+        if owner.isdecimal() and not Path("/proc", owner).exists():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _run(command: list[str], out: Path) -> int:
     """The exit code of a program, which is ended by what ends this one: 128 + n for signal n."""
     handlers = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     process = None
     stop_on_signals()
     try:
+        _remove_left(out)
         with stopped_later():
             process = subprocess.Popen(command, preexec_fn=begin_child)
         code = process.wait()
+        if code < 0:
+            cure = "; if memory ran out, --memory has it take less" if code == -signal.SIGKILL else ""
+            print(f"cohort: the prediction was ended by signal {-code}{cure}", file=sys.stderr)
+            _remove_left(out)
     except Stopped as stop:
         if process:
             end_processes([process], STOP_SECONDS)

@@ -112,13 +112,13 @@ def _shown(value) -> str:
 
 
 def demand_no_epochs(out: Path) -> None:
-    """Raises CohortError where a run has finished an epoch in the folder."""
+    """Raises CohortError where a run has finished an epoch in the folder, or left a checkpoint of its first."""
     try:
         num_epochs = (out / METRICS).read_bytes().count(b"\n")
     except OSError:  # no such file; what else is wrong with the folder is said when it is written to
-        return
-    if num_epochs:
-        found = f"a run of {num_epochs} epoch{'s' * (num_epochs > 1)}"
+        num_epochs = 0
+    if num_epochs or (out / CHECKPOINT).exists():
+        found = f"a run of {num_epochs} epoch{'s' * (num_epochs > 1)}" if num_epochs else "a run in its first epoch"
         raise CohortError(str(out), "a new folder", found, f"--resume {out} goes on with it; --overwrite replaces it")
 
 

@@ -12,9 +12,16 @@ from pathlib import Path
 from cohort.base.errors import CohortError
 from cohort.base.programs import end_processes, end_with_parent
 from cohort.launch.arguments import add_device_option, gpus, positive
-from cohort.launch.devices import resolve_device
+from cohort.launch.devices import devices, resolve_device
 from cohort.launch.runs import start_mps
-from cohort.launch.supervise import POLL_SECONDS, Stopped, rank_environment, stop_on_signals, stopped_later
+from cohort.launch.supervise import (
+    POLL_SECONDS,
+    Stopped,
+    ignore_stop_signals,
+    rank_environment,
+    stop_on_signals,
+    stopped_later,
+)
 from cohort.launch.train import count_ranks
 
 STOP_SECONDS = 5.0
@@ -55,8 +62,8 @@ def run_script(args: argparse.Namespace) -> int:
         with stopped_later():  # so that a daemon that is started is also known, and ended
             mps = start_mps() if device == "cuda" else None
         with _meeting(num_ranks) as store:
-            env = os.environ | (mps.env if mps else {}) | {"COHORT_RUN": "1"} | store
-            env |= _visible(args.gpus, env)
+            env = os.environ | (mps.env if mps else {}) | store
+            env |= {"CUDA_VISIBLE_DEVICES": ""} if args.device == "cpu" else _visible(args.gpus, env)
             for rank in range(num_ranks):
                 command = [sys.executable, str(args.script), *args.args]
                 processes.append(
@@ -67,6 +74,7 @@ def run_script(args: argparse.Namespace) -> int:
     except Stopped as stop:
         return 128 + stop.number
     finally:
+        ignore_stop_signals()
         end_processes(processes, STOP_SECONDS, mps and mps.terminate_client)
         if mps:
             mps.stop()
@@ -89,12 +97,11 @@ def _visible(chosen: list[int] | None, env: Mapping[str, str]) -> dict[str, str]
     """What makes the chosen ones of the GPUs that are visible in ``env`` the only visible ones, in this order."""
     if chosen is None:
         return {}
+    num_gpus = len(devices()["gpus"])
+    if max(chosen) >= num_gpus:
+        raise CohortError("--gpus", f"some of the {num_gpus} that are visible, numbered from 0", str(max(chosen)))
     visible = env.get("CUDA_VISIBLE_DEVICES")
-    if visible is None:
-        return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, chosen))}
-    names = visible.split(",")
-    if max(chosen) >= len(names):
-        raise CohortError("--gpus", f"some of the {len(names)} that CUDA_VISIBLE_DEVICES names", str(max(chosen)))
+    names = visible.split(",") if visible else list(map(str, range(num_gpus)))
     return {"CUDA_VISIBLE_DEVICES": ",".join(names[gpu] for gpu in chosen)}
 
 

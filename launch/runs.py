@@ -15,7 +15,7 @@ from cohort.channel.run_folder import RunFolder, rank_folders
 from cohort.launch.devices import visible_by_uuid
 from cohort.launch.mps import Mps
 from cohort.launch.resume import CHECKPOINT
-from cohort.launch.supervise import Stopped, Supervisor, ignore_stop_signals, stop_on_signals
+from cohort.launch.supervise import Stopped, Supervisor, ignore_stop_signals, stop_on_signals, stopped_later
 
 
 def run_programs(
@@ -71,9 +71,10 @@ def _start(
     for dead in folder.swept:
         print(f"cohort: removed what a dead run left behind: {dead}", file=sys.stderr)
     on_gpu = run["sampler"]["device"] == "cuda"
-    mps = start_mps() if on_gpu and run["mps"] else None
-    if mps:
-        cleanup.callback(mps.stop)
+    with stopped_later():  # so that a daemon that is started is also known, and ended
+        mps = start_mps() if on_gpu and run["mps"] else None
+        if mps:
+            cleanup.callback(mps.stop)
     run["time_sliced"] = on_gpu and mps is None
     run["began"] = time.monotonic()
     run["sampler"] |= {"channel": str(folder.path), "owner_pid": os.getpid(), "end_with_parent": True}

@@ -178,10 +178,13 @@ def _time_of_failure(child: Child, stages: dict) -> float:
     return 0 if child.process.returncode < 0 else float("inf")
 
 
+_under_nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # before anything here ignores it
+
+
 def stop_on_signals() -> None:
     """From now on SIGINT, SIGTERM and SIGHUP (but under nohup) raise Stopped in the main thread, once."""
     for number in STOP_SIGNALS:
-        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+        if number != signal.SIGHUP or not _under_nohup:
             signal.signal(number, _stop)
 
 

@@ -34,13 +34,16 @@ OTHER_RUN = "it belongs to another run or data set: start this one anew, without
 def identity_of(run: dict) -> dict:
     """What the batches and losses of a run follow from: options of run.json, and a digest of the data set's files.
 
-    The digest covers meta.json and the splits; features and topology are too large to be read for it.
+    The digest covers meta.json, the splits and the parts of --partition; features and topology are too large to be read
+    for it.
     """
     folder = Path(run["sampler"]["dataset"])
     digest = hashlib.sha256()
     for name in ("meta.json", "train_ids.npy", "val_ids.npy", "test_ids.npy"):
         digest.update((folder / name).read_bytes())
     options = {name: value for name, value in run["trainer"].items() if name not in IRRELEVANT}
+    if parts := run["trainer"].get("partition"):
+        digest.update(Path(parts["parts"]).read_bytes())
     sampler = {name: run["sampler"][name] for name in ("device", "num_ranks")}
     return options | sampler | {"sampler_seed": run["sampler"].get("seed", 0), "data": digest.hexdigest()}
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from cohort.nn.block import Block
 
 EDGES_AT_ONCE = 1 << 22
+FEW = 100  # sources in less than so much of the nodes are sorted, not looked for among all
 
 
 class FullBlocks:
@@ -47,15 +48,23 @@ class FullBlocks:
         """The edges into the nodes [first, last), and the nodes of its sources, int64 [sources], targets first."""
         begin, end = int(self.indptr[first]), int(self.indptr[last])
         sources = torch.from_numpy(self.indices[begin:end].astype(np.int64))
-        self._wanted[sources] = True
-        self._wanted[first:last] = False
-        others = self._wanted.nonzero().view(-1)
-        self._wanted[others] = False
+        others = self._others(sources, first, last)
         ids = torch.cat((torch.arange(first, last), others))
         self._position[ids] = torch.arange(len(ids), dtype=self._position.dtype)
         indptr = torch.from_numpy(self.indptr[first : last + 1] - begin)
         degrees = None if self._degrees is None else self._degrees[ids]
         return Block(indptr, self._position[sources].long(), len(ids), last - first, degrees=degrees), ids
+
+    def _others(self, sources: Tensor, first: int, last: int) -> Tensor:
+        """The sources but [first, last), ascending, each once."""
+        if len(sources) < self.num_nodes // FEW:
+            found = sources.unique()
+            return found[(found < first) | (found >= last)]
+        self._wanted[sources] = True
+        self._wanted[first:last] = False
+        others = self._wanted.nonzero().view(-1)
+        self._wanted[others] = False
+        return others
 
     def _count_degrees(self) -> Tensor:
         """int32 [V]"""

@@ -146,8 +146,8 @@ class NeighborLoader:
         self._sampler.require_open()
         return NeighborLoader(
             self.data,
-            num_neighbors or self.num_neighbors,
-            batch_size or self.batch_size,
+            self.num_neighbors if num_neighbors is None else num_neighbors,
+            self.batch_size if batch_size is None else batch_size,
             input_nodes,
             shuffle,
             _sampler=self._sampler,

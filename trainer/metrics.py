@@ -295,8 +295,7 @@ def warn_of_divergence(epochs: list[EpochReport]) -> None:
     if len(diverged) == 1 and diverged[0] is epochs[-1]:
         number = diverged[0].epoch + 1
         told = f"the loss is not finite since epoch {number}: a smaller --lr may help"
-        with contextlib.suppress(OSError):
-            print(f"cohort: warning: {told}", flush=True)
+        say(f"warning: {told}")
 
 
 def _write_all(file, data: bytes) -> None:
@@ -305,11 +304,21 @@ def _write_all(file, data: bytes) -> None:
         data = data[file.write(data) :]
 
 
+def unless_unheard():
+    """Inside, a standard output that cannot be written (its disk is full, nobody reads it) ends nothing."""
+    return contextlib.suppress(OSError)
+
+
+def say(text: str) -> None:
+    """A line for the user."""
+    with unless_unheard():
+        print(f"cohort: {text}", flush=True)
+
+
 @contextlib.contextmanager
 def unless_full(path: Path) -> Iterator[None]:
     """Inside, what keeps a file from being written (a full disk) is said on standard output, and the run goes on."""
     try:
         yield
     except OSError as error:
-        with contextlib.suppress(OSError):  # standard output may lie on the same disk
-            print(f"cohort: warning: {path} was not written, and the run goes on without it: {error}", flush=True)
+        say(f"warning: {path} was not written, and the run goes on without it: {error}")

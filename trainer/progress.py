@@ -14,7 +14,7 @@ from cohort.base.units import format_bytes
 from cohort.channel import TIERS
 from cohort.trainer.cache_report import measured
 from cohort.trainer.floor import told
-from cohort.trainer.metrics import EpochReport, RunReport, StepClock
+from cohort.trainer.metrics import EpochReport, RunReport, StepClock, unless_unheard
 from cohort.trainer.start import start_line
 from cohort.trainer.targets import Targets, targets_of
 
@@ -54,8 +54,9 @@ class Progress:
         return self
 
     def __exit__(self, *_):
-        self._bar.update(self._task, **self._position())  # the last steps came without an update
-        self._bar.stop()
+        with unless_unheard():
+            self._bar.update(self._task, **self._position())  # the last steps came without an update
+            self._bar.stop()
 
     def _position(self) -> dict:
         return {"completed": self._done + self._seeds, "epoch": f"{self._epoch}/{self._num_epochs}"}
@@ -100,8 +101,12 @@ class _DelayedScalar:
 
 def print_table(report: RunReport, quiet: bool) -> None:
     """The final table: where each epoch's time went, bytes read, accuracy."""
-    if quiet:
-        return
+    if not quiet:
+        with unless_unheard():
+            _print_table(report)
+
+
+def _print_table(report: RunReport) -> None:
     ranks = report.num_ranks > 1
     targets = targets_of(report.task)
     names = ["epoch", "seconds", "wait s", "train s", REDUCE, "sample s", "fetch s", "host bytes", "loss"]

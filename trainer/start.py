@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from cohort.base.units import format_bytes
+from cohort.trainer.metrics import unless_unheard
 
 LOOK_SECONDS = 0.2
 
@@ -62,7 +63,8 @@ class StartBar:
         return self._look
 
     def __exit__(self, *_):
-        self._bar.stop()
+        with unless_unheard():
+            self._bar.stop()
 
     def _look(self) -> None:
         now = time.monotonic()

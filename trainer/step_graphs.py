@@ -22,7 +22,8 @@ from cohort.trainer import _native
 from cohort.trainer.source import placed
 
 WARM_UP_STEPS = 2  # of a size on a stream before its graph: kernels are loaded, the optimizer makes its state
-MOST_GRAPHS = 32  # further sizes go without
+MOST_SIZES = 32  # that have graphs, one for each place of the features; further ones go without
+MOST_GRAPHS = 512  # of slots that had to grow, those for their earlier places are left over
 
 
 @dataclass(frozen=True)
@@ -138,6 +139,9 @@ class StepGraphs:
             nothing else but tensors that stay where they are, and on the keys that activated() draws.
         all_rows: features of all nodes, where batches have none of their own: the step takes these, and the first
             Block says where the batch's are.
+
+    Attributes:
+        has_replayed: whether the last step was a graph's that had been there before.
     """
 
     def __init__(
@@ -152,6 +156,7 @@ class StepGraphs:
         self._keys = GraphKeys(device)
         self._pool = torch.cuda.graph_pool_handle()
         self._warm_up_steps = Counter()  # by sizes and stream
+        self.has_replayed = False
 
     def __call__(self, slot) -> None:
         """The step on the batch in a slot, whose features' last rows, which nobody has filled, become zeros."""
@@ -162,10 +167,10 @@ class StepGraphs:
         if not in_place and x.shape[0] > sizes.nodes[-1]:
             x[sizes.nodes[-1] :].zero_()
         inputs = self._inputs.get(padded) or _Inputs(padded, self._device, slot, in_place)
-        if len(self._graphs) < MOST_GRAPHS:  # else no graph will look for them
-            self._inputs[padded] = inputs
         inputs.load(slot, sizes)
+        num_graphs = len(self._graphs)
         graph = self._graph_of(x, padded, inputs)
+        self.has_replayed = graph is not None and len(self._graphs) == num_graphs
         if graph is None:
             self._step(x, inputs.blocks, inputs.y)
         else:
@@ -179,13 +184,11 @@ class StepGraphs:
         if key in self._graphs:
             return self._graphs[key]
         warmed = padded, stream.cuda_stream
-        if self._warm_up_steps[warmed] < WARM_UP_STEPS or len(self._graphs) >= MOST_GRAPHS:
+        has_room = padded in self._inputs or len(self._inputs) < MOST_SIZES
+        if self._warm_up_steps[warmed] < WARM_UP_STEPS or not has_room or len(self._graphs) >= MOST_GRAPHS:
             self._warm_up_steps[warmed] += 1
             return None
         with self._keys.recorded():
             graph = _captured(lambda: self._step(x, inputs.blocks, inputs.y), self._device, self._pool)
-        self._graphs[key] = graph
-        if len(self._graphs) == MOST_GRAPHS:  # sizes that have none now get none
-            captured = {sizes for sizes, *_ in self._graphs}
-            self._inputs = {sizes: each for sizes, each in self._inputs.items() if sizes in captured}
+        self._inputs[padded], self._graphs[key] = inputs, graph
         return graph

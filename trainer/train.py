@@ -11,11 +11,12 @@ import torch
 
 from cohort.base.errors import CohortError
 from cohort.base.files import FileWriter
+from cohort.trainer import sm_partition
 from cohort.trainer.cache_report import ReadsByRank
 from cohort.trainer.checkpoint import CheckpointFile, on_cpu
 from cohort.trainer.floor import Floor
 from cohort.trainer.gpu_memory import peak_beside_slots
-from cohort.trainer.metrics import EpochReport, MetricsFile, RunReport, StepClock, unless_full, warn_of_divergence
+from cohort.trainer.metrics import EpochReport, MetricsFile, RunReport, StepClock, say, unless_full, warn_of_divergence
 from cohort.trainer.model_file import save_model
 from cohort.trainer.models import SampledGNN
 from cohort.trainer.progress import Progress, test_result
@@ -24,15 +25,6 @@ from cohort.trainer.recorder import Recorder
 from cohort.trainer.resume import state_of, take_up
 from cohort.trainer.running_epoch import RunningEpoch
 from cohort.trainer.seed_parts import seeds_by_rank
-from cohort.trainer.sm_partition import (
-    CANDIDATES,
-    TIMED_STEPS,
-    WARM_UP_STEPS,
-    describe_choice,
-    divide_gpu,
-    fewest_of_the_best,
-    seconds_a_step,
-)
 from cohort.trainer.source import BatchSource, Pass
 from cohort.trainer.start import start_told
 from cohort.trainer.stop import StopRequest
@@ -112,7 +104,7 @@ class Trainer:
         self.seed_sets = {name: source.add_seeds(*own.get(name, (ids,))) for name, ids in splits.items()}
         self.sizes = {name: len(ids) for name, ids in splits.items()}
         if isinstance(options.sampler_sms, int):
-            divide_gpu(source, options.sampler_sms)
+            sm_partition.divide_gpu(source, options.sampler_sms)
         torch.set_float32_matmul_precision(options.matmul_precision)
         torch.manual_seed(options.seed)
         self.model = SampledGNN(
@@ -277,29 +269,30 @@ class Trainer:
     def _choose_sampler_sms(self) -> None:
         """Tries how many SMs the sampler needs, on the first batches; all ranks take the same."""
         steps_of_an_epoch = self.sizes["train"] // (self.options.batch_size * self.ranks.size)  # all of them full
-        num_steps = min(TIMED_STEPS, steps_of_an_epoch - WARM_UP_STEPS)
+        num_steps = min(sm_partition.TIMED_STEPS, steps_of_an_epoch - sm_partition.WARM_UP_STEPS)
         if num_steps < 1:
-            self._say(f"--sampler-sms auto: all are shared, as an epoch has fewer than {WARM_UP_STEPS + 1} batches")
+            self._say("--sampler-sms auto: all are shared, as an epoch has too few batches to try")
             return
         if self.report.sampler_sms:  # a run that is taken up again
-            divide_gpu(self.source, self.report.sampler_sms["chosen"])
+            sm_partition.divide_gpu(self.source, self.report.sampler_sms["chosen"])
             return
-        own = []
-        for sampler_sms in CANDIDATES:
-            divide_gpu(self.source, sampler_sms)
+        own, tried = [], min(self.ranks.gather(sm_partition.candidates(self.device)), key=len)
+        warm_up = min(sm_partition.MOST_WARM_UP_STEPS, steps_of_an_epoch - num_steps)
+        for sampler_sms in tried:
+            sm_partition.divide_gpu(self.source, sampler_sms)
             which = self._ask("train", self.options.fanout, shuffle=True)
-            taken = self.source.slots(which, WARM_UP_STEPS + num_steps)
+            taken = self.source.slots(which, warm_up + num_steps)
             with contextlib.closing(taken), torch.random.fork_rng(devices=[self.device]):
-                own.append(seconds_a_step(taken, self._step_of_a_copy(), num_steps, self.device))
+                own.append(sm_partition.seconds_a_step(taken, self._step_of_a_copy(), num_steps, warm_up, self.device))
         seconds = [max(of_ranks) for of_ranks in zip(*self.ranks.gather(own), strict=True)]
-        chosen = fewest_of_the_best(seconds)
-        divide_gpu(self.source, chosen)
-        self.report.sampler_sms = {"chosen": chosen, "tried": dict(zip(CANDIDATES, seconds, strict=True))}
-        self._say(describe_choice(chosen, seconds))
+        chosen = sm_partition.fewest_of_the_best(seconds, tried)
+        sm_partition.divide_gpu(self.source, chosen)
+        self.report.sampler_sms = {"chosen": chosen, "tried": dict(zip(tried, seconds, strict=True))}
+        self._say(sm_partition.describe_choice(chosen, seconds, tried))
 
     def _say(self, text: str) -> None:
         if not self.quiet:
-            print(f"cohort: {text}", flush=True)
+            say(text)
 
     def _find_floor(self) -> None:
         """Times steps of a copy of the model on a batch that lies ready, while the sampler has nothing to do."""

@@ -78,9 +78,10 @@ class Watch:
         of_test = {f"{name}/test": value for name, value in test_metrics.items()}
         self._scalars |= of_test
         if self._events:
-            for name, value in of_test.items():
-                self._events.add_scalar(name, value, self._epochs)
-            self._events.close()
+            with unless_full(self._folder):
+                for name, value in of_test.items():
+                    self._events.add_scalar(name, value, self._epochs)
+                self._events.close()
         if self._file:
             self._write(running=False)
 

@@ -10,8 +10,8 @@ import numpy as np
 from cohort.base.errors import CohortError
 from cohort.dataset import arrays
 from cohort.dataset.array_file import open_npy
-from cohort.dataset.graph import Edges, Graph, Rows, edges_of_pairs, edges_of_text, rows_of_file, rows_of_matrix
-from cohort.dataset.layouts.torch_files import load_tensors
+from cohort.dataset.graph import Edges, Graph, Rows, edges_of_pairs, edges_of_text, rows_of_file
+from cohort.dataset.layouts.torch_files import array_of, is_dense, load_tensors, rows_of_tensor
 from cohort.dataset.text_file import TextFile, TextOptions
 
 METADATA = "metadata.yaml"
@@ -99,7 +99,7 @@ def _features(meta: _Metadata) -> Rows | None:
     meta.demand(len(chosen) == 1, "one feature of the nodes, or one named feat", names)
     path = meta.file(chosen[0])
     if chosen[0].get("format") == "torch":
-        return rows_of_matrix(str(path), arrays.features(str(path), _array(meta, chosen[0])))
+        return rows_of_tensor(str(path), _tensor(meta, path))
     meta.demand(chosen[0].get("format") == "numpy", "features of format numpy or torch", chosen[0].get("format"))
     return rows_of_file(open_npy(path))
 
@@ -108,11 +108,15 @@ def _array(meta: _Metadata, item: dict) -> np.ndarray:
     """A small array of a task, or a tensor."""
     path, form = meta.file(item), item.get("format")
     if form == "torch":
-        found = load_tensors(path, "save it by numpy.save, and say format: numpy")
-        meta.demand(hasattr(found, "numpy"), f"a tensor in {path}", type(found).__name__)
-        return found.numpy()
+        return array_of(_tensor(meta, path))
     meta.demand(form == "numpy", "arrays of format numpy or torch", form)
     return open_npy(path).read()
+
+
+def _tensor(meta: _Metadata, path: Path) -> Any:
+    found = load_tensors(path, "save it by numpy.save, and say format: numpy")
+    meta.demand(is_dense(found), f"a dense tensor in {path}", type(found).__name__)
+    return found
 
 
 class _Set:

@@ -9,8 +9,8 @@ import numpy as np
 
 from cohort.base.errors import CohortError
 from cohort.dataset import arrays
-from cohort.dataset.graph import Graph, Weights, edges_of_arrays, rows_of_matrix, weights_of_array
-from cohort.dataset.layouts.torch_files import load_tensors
+from cohort.dataset.graph import Graph, Weights, edges_of_arrays, weights_of_array
+from cohort.dataset.layouts.torch_files import array_of, is_dense, load_tensors, rows_of_tensor
 
 HINT = (
     "save a Data object, or a dict of its tensors: torch.save(data.to_dict(), FILE); or write the data set yourself: "
@@ -27,9 +27,9 @@ def read_data(source: Path, name: str | None = None) -> Graph:
             raise CohortError(place, f"a tensor {key}", ", ".join(map(str, data)) or "none", HINT)
     tensors = {key: _tensor(place, key, data[key]) for key in ("x", "edge_index", "y", *MASKS) if _is_there(data, key)}
     weights, weights_key = _weights(place, data)
-    edge_index = tensors["edge_index"].numpy()
+    edge_index = array_of(tensors["edge_index"])
     arrays.demand_shape(f"{place}: edge_index", edge_index, (2, None))
-    x, dtype = _rows(place, tensors["x"])
+    rows = rows_of_tensor(f"{place}: x", tensors["x"])
     for row in edge_index:
         arrays.integers(f"{place}: edge_index", row)
     notes = [f"{weights_key}: the edges' weights"] if weights else []
@@ -39,14 +39,14 @@ def read_data(source: Path, name: str | None = None) -> Graph:
     graph = Graph(
         name=name or source.resolve().stem,
         edges=edges_of_arrays(f"{place}: edge_index", edge_index[0], edge_index[1]),
-        features=rows_of_matrix(f"{place}: x", x, dtype),
-        labels=(lambda: (f"{place}: y", tensors["y"].numpy())) if "y" in tensors else None,
+        features=rows,
+        labels=(lambda: (f"{place}: y", array_of(tensors["y"]))) if "y" in tensors else None,
         edge_weights=weights,
         notes=notes,
-        num_nodes=len(x),
+        num_nodes=len(tensors["x"]),
         any_task=True,
     )
-    masks = {mask: (lambda mask=mask: _mask(place, mask, tensors[mask].numpy())) for mask in MASKS if mask in tensors}
+    masks = {mask: (lambda mask=mask: _mask(place, mask, array_of(tensors[mask]))) for mask in MASKS if mask in tensors}
     if masks:
         graph.take_splits(source, masks, MASKS)
     return graph
@@ -56,6 +56,8 @@ def _dict_of(place: str, found: Any) -> dict:
     """The tensors of a Data object, of a dict, or of the first of (data, slices, ...) when they are one graph."""
     if isinstance(found, tuple) and found and len(found) >= 2:
         if found[1] is not None:
+            if not isinstance(found[1], dict):
+                raise CohortError(place, "a Data object or a dict of tensors", f"a tuple of {len(found)}", HINT)
             graphs = max((len(ends) - 1 for ends in found[1].values()), default=0)
             if graphs != 1:
                 raise CohortError(place, "one graph", f"{graphs} graphs", "save the one that you want: " + HINT)
@@ -72,7 +74,7 @@ def _weights(place: str, data: dict) -> tuple[Weights | None, str]:
     for key in ("edge_weight", "edge_attr"):
         if not _is_there(data, key):
             continue
-        weights = _tensor(place, key, data[key]).numpy()
+        weights = array_of(_tensor(place, key, data[key]))
         if key == "edge_weight" or weights.ndim == 1 or weights.shape[1:] == (1,):
             return weights_of_array(f"{place}: {key}", weights), key
     return None, ""
@@ -83,21 +85,9 @@ def _is_there(data: dict, key: str) -> bool:
 
 
 def _tensor(place: str, key: str, value: Any):
-    import torch
-
-    if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
+    if not is_dense(value):
         raise CohortError(f"{place}: {key}", "a dense tensor", type(value).__name__, HINT)
     return value
-
-
-def _rows(place: str, x) -> tuple[np.ndarray, str | None]:
-    """x as an array, and the name of its type when NumPy has none."""
-    import torch
-
-    if x.dtype == torch.bfloat16:
-        arrays.demand_shape(f"{place}: x", x, (None, None))
-        return x.contiguous().view(torch.int16).numpy().view(np.uint16), "bfloat16"
-    return arrays.features(f"{place}: x", x.numpy()), None
 
 
 def _mask(place: str, key: str, mask: np.ndarray) -> np.ndarray:

@@ -20,8 +20,6 @@ from cohort.dataset.graph import (
     edges_of_parquet,
     edges_of_text,
     rows_of_file,
-    rows_of_parquet,
-    rows_of_text,
     weights_of_file,
     weights_of_parquet,
     weights_of_text,
@@ -125,15 +123,9 @@ def _edge_columns(names: Sequence[str]) -> list[str] | None:
 
 
 def read_rows(path: Path, raw: RawLayout = RawLayout()) -> Rows:
-    """Feature rows of a .npy file, a text, a Parquet file, or a file of bare numbers."""
-    kind = kind_of(path)
-    if kind == "npy":
+    """Feature rows of a .npy file, or of a file of bare numbers."""
+    if kind_of(path) == "npy":
         return rows_of_file(open_npy(path))
-    if kind == "csv":
-        return rows_of_text(TextFile(path))
-    if kind == "parquet":
-        table = ParquetFile(path)
-        return rows_of_parquet(table, table.names)
     if raw.dim is None:
         hint = "a file of bare numbers needs --feature-dim D (and --feature-dtype)"
         raise CohortError(str(path), "a .npy, .csv or .parquet file", f"a file {path.name}", hint)

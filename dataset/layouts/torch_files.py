@@ -6,7 +6,11 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from cohort.base.errors import CohortError, why_not_loaded
+from cohort.dataset import arrays
+from cohort.dataset.graph import Rows, rows_of_matrix
 
 
 def load_tensors(path: Path, hint: str) -> Any:
@@ -23,6 +27,31 @@ def load_tensors(path: Path, hint: str) -> Any:
     except Exception as error:  # noqa: BLE001 (bytes from outside: torch raises whatever its parsers meet)
         found = why_not_loaded(error)
         raise CohortError(str(path), "tensors alone (pickled objects are never loaded)", found, hint) from error
+
+
+def is_dense(found: Any) -> bool:
+    """Whether it is a tensor that has all of its elements."""
+    import torch
+
+    return isinstance(found, torch.Tensor) and found.layout == torch.strided
+
+
+def array_of(tensor: Any) -> np.ndarray:
+    """The numbers of a dense tensor; those of bfloat16, which NumPy has not, as float32."""
+    import torch
+
+    tensor = tensor.detach()
+    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+
+
+def rows_of_tensor(place: str, tensor: Any) -> Rows:
+    """Feature rows of a dense tensor; of bfloat16 they stay so."""
+    import torch
+
+    if tensor.dtype != torch.bfloat16:
+        return rows_of_matrix(place, arrays.features(place, array_of(tensor)))
+    arrays.demand_shape(place, tensor, (None, None))
+    return rows_of_matrix(place, tensor.detach().contiguous().view(torch.int16).numpy().view(np.uint16), "bfloat16")
 
 
 def _admitted(classes: list[type]) -> contextlib.AbstractContextManager:

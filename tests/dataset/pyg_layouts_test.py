@@ -124,6 +124,26 @@ def test_pyg_files_of_bfloat16_keep_their_bits(tmp_path):
     assert np.array_equal(open_dataset(tmp_path / "out").x_float32(), data.x.float().numpy())
 
 
+def test_rows_of_bfloat16_are_normalized_as_the_numbers_they_are(tmp_path):
+    data = pyg_data(sample())
+    data.x = data.x.bfloat16()
+    torch.save(data, tmp_path / "g.pt")
+    import_graph(tmp_path / "g.pt", tmp_path / "out", row_normalize=True)
+    x = data.x.float().numpy()
+    np.testing.assert_allclose(open_dataset(tmp_path / "out").x * abs(x).sum(axis=1, keepdims=True), x, rtol=1e-5)
+
+
+def test_parameters_and_weights_of_16_bits_are_read(tmp_path):
+    data = pyg_data(sample())
+    data.x.requires_grad_()
+    data.edge_weight = torch.arange(data.edge_index.shape[1]).bfloat16()
+    torch.save(data, tmp_path / "g.pt")
+    import_graph(tmp_path / "g.pt", tmp_path / "out")
+    read = open_dataset(tmp_path / "out")
+    assert np.array_equal(read.x, data.x.detach().numpy())
+    assert sorted(read.edge_weights) == sorted(data.edge_weight.float().tolist())
+
+
 def without(key):
     def change(data):
         del data[key]
@@ -144,6 +164,7 @@ PYG_BAD = {
     "harmful": (lambda data: Harmful(), "tensors alone", ""),
     "no_x": (without("x"), "a tensor x", "edge_index"),
     "list": (lambda data: [1, 2], "a Data object or a dict", "list"),
+    "tensors": (lambda data: (data.x, data.y), "a Data object or a dict", "a tuple of 2"),
     "graphs": (lambda data: (data, {"x": torch.tensor([0, 4, 9])}), "one graph", "2 graphs"),
     "sparse": (put("x", torch.eye(60).to_sparse()), "a dense tensor", "Tensor"),
     "edge_rows": (put("edge_index", torch.zeros((3, 4), dtype=torch.long)), "shape [2, any]", "[3, 4]"),

@@ -4,10 +4,14 @@ import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from processes import SECONDS_TO_START, cohort, refused
+
+from cohort.base.errors import CohortError
+from cohort.launch import run_script
 
 pytestmark = pytest.mark.usefixtures("shm")
 
@@ -252,6 +256,8 @@ def test_arguments_that_do_not_fit_together(cora, tmp_path):
     refused(cohort("train", cora, "--device", "cpu", "--gpus", "0,1"), 1, "--gpus: expected GPUs", "--ranks N")
     refused(cohort("train", cora, "--device", "cpu", "--gpus", "2"), 1, "--gpus: expected GPUs, found the CPU alone")
     refused(cohort("run", "--device", "cpu", "--gpus", "0", __file__), 1, "--gpus: expected GPUs")
+    (tmp_path / "run.toml").write_text("cliques = 2\ncache-ratio = 0.1\n")
+    refused(cohort("train", cora, "--device", "cpu", "--config", tmp_path / "run.toml"), 1, "cliques: expected", "2")
     heads = ["--model", "gat", "--hidden", "30", "--out", tmp_path / "run"]
     failed = cohort("train", cora, "--device", "cpu", *heads)
     refused(failed, 1, "--hidden: expected a multiple of 4")
@@ -331,7 +337,6 @@ def test_a_bad_run_json_is_refused(tmp_path, text, words):
 SCRIPT = """
 import os, sys
 from cohort import NeighborLoader
-assert os.environ["COHORT_RUN"] == "1"
 with NeighborLoader(sys.argv[1], [4, 4], 500, device="cpu") as loader:
     print(sum(batch.batch_size for batch in loader), sys.argv[2:])
 sys.exit(7)
@@ -344,6 +349,24 @@ def test_run_passes_arguments_and_the_exit_code_through(cora, tmp_path, shm):
     assert (result.returncode, result.stdout) == (7, "2708 ['--epochs', '3']\n"), result.stderr
     assert shm.runs() == []
     refused(cohort("run", tmp_path / "nowhere.py"), 1, "nowhere.py", "no such file")
+
+
+def test_a_gpu_that_a_script_cannot_have_is_refused(monkeypatch):
+    monkeypatch.setattr(run_script, "devices", lambda: {"gpus": [{}, {}]})
+    assert run_script._visible([1], {}) == {"CUDA_VISIBLE_DEVICES": "1"}
+    assert run_script._visible([1, 0], {"CUDA_VISIBLE_DEVICES": "5,3"}) == {"CUDA_VISIBLE_DEVICES": "3,5"}
+    assert run_script._visible(None, {}) == {}
+    with pytest.raises(CohortError, match="--gpus: expected some of the 2 that are visible, numbered from 0, found 2"):
+        run_script._visible([2], {})
+
+
+def test_a_run_whose_output_nobody_takes_ends_well(cora, tmp_path):
+    out = tmp_path / "run"
+    command = [sys.executable, "-m", "cohort", "train", cora, "--device", "cpu", "--epochs", 1, "--out", out]
+    with open("/dev/full", "w") as full:
+        result = subprocess.run(list(map(str, command)), stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
+    assert "Traceback" not in result.stderr, result.stderr
+    assert json.loads((out / "summary.json").read_text())["test_accuracy"] is not None
 
 
 @pytest.mark.gpu

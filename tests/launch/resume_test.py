@@ -253,6 +253,13 @@ def test_a_new_run_does_not_take_the_place_of_one_that_has_finished_an_epoch(cop
     refused([f"{copied}: expected the folder of a data set, found that of a run", hint], copied)
 
 
+def test_nor_that_of_one_that_has_saved_a_checkpoint(graph, tmp_path):
+    (tmp_path / "checkpoint.pt").touch()
+    words = f"{tmp_path}: expected a new folder, found a run in its first epoch"
+    refused([words, f"hint: --resume {tmp_path} goes on with it"], graph, *OPTIONS, "--out", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.pt"]
+
+
 def test_options_that_say_the_same_are_taken(copied, graph):
     same = [graph, *OPTIONS, "--epochs", 2, "--out", copied, "--quiet", "--checkpoint-every", 3]
     result = cohort("train", "--resume", copied, *same)

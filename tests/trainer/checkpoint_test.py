@@ -6,6 +6,7 @@ import pickle
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -153,6 +154,11 @@ def test_the_identity_follows_what_the_losses_follow(cora, tmp_path):
     assert identity_of(run | free | {"sampler": sampler | {"channel": "b"}}) == identity
     assert identity_of(run | {"trainer": run["trainer"] | {"lr": 0.2}}) != identity
     assert identity_of(run | {"sampler": sampler | {"seed": 4}}) != identity
+    np.save(tmp_path / "parts.npy", np.zeros(9, np.int32))
+    parts = {"trainer": run["trainer"] | {"partition": {"parts": str(tmp_path / "parts.npy"), "cliques": [[0]]}}}
+    with_parts = identity_of(run | parts)
+    np.save(tmp_path / "parts.npy", np.ones(9, np.int32))
+    assert identity_of(run | parts) != with_parts != identity
     (folder / "val_ids.npy").write_bytes((cora / "test_ids.npy").read_bytes())
     assert identity_of(run) != identity
 

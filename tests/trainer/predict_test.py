@@ -81,7 +81,9 @@ def test_equals_pygs_layers_on_the_whole_graph(data, tmp_path, kind, work_bytes,
     assert list(tmp_path.iterdir()) == []
 
 
-def test_blocks_hold_every_edge_once(data):
+@pytest.mark.parametrize("few", [1, 10**9])
+def test_blocks_hold_every_edge_once(data, monkeypatch, few):
+    monkeypatch.setattr("cohort.trainer.full_blocks.FEW", few)
     graph = cohort.dataset.open(data)
     blocks = FullBlocks(graph.indptr, graph.indices, with_degrees=True)
     edges = []
@@ -257,6 +259,25 @@ def test_a_stopped_prediction_leaves_nothing(data, run, tmp_path, number, to_all
     _, said = process.communicate(timeout=30)
     assert process.returncode == 128 + number and "Traceback" not in said, said
     assert not list(tmp_path.glob("pred*"))
+
+
+def test_a_killed_prediction_is_told_and_leaves_nothing(data, run, tmp_path):
+    out, folder = tmp_path / "pred.npy", tmp_path / "slow"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(
+        "import os, signal, sys\n"
+        "if 'cohort.trainer.predict' in sys.orig_argv:\n"
+        "    import cohort.trainer.layerwise as layerwise\n"
+        "    layerwise.Layerwise._run_layer = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    (tmp_path / f"pred.npy.{os.getpid()}.tmp").touch()  # of a process that lives
+    left = tmp_path / "pred.npy.4194305.tmp-hidden"  # of one that cannot
+    left.mkdir()
+    env = os.environ | {"PYTHONPATH": f"{folder}:{os.environ.get('PYTHONPATH', '')}"}
+    result = run_cohort("predict", run, data, "--out", out, "--device", "cpu", env=env)
+    assert result.returncode == 128 + signal.SIGKILL
+    assert "the prediction was ended by signal 9; if memory ran out, --memory has it take less" in result.stderr
+    assert [path.name for path in tmp_path.glob("pred*")] == [f"pred.npy.{os.getpid()}.tmp"]
 
 
 def test_what_is_read_is_not_written(data, run, tmp_path, capfd):

@@ -271,7 +271,7 @@ def test_replayed_steps_read_rows_in_place(kind, is_global):
 
 @pytest.mark.gpu
 def test_graphs_are_made_once_and_sizes_beyond_the_most_go_without(monkeypatch):
-    monkeypatch.setattr("cohort.trainer.step_graphs.MOST_GRAPHS", 1)
+    monkeypatch.setattr("cohort.trainer.step_graphs.MOST_SIZES", 1)
     device = torch.device("cuda")
     calls = []
     graphs = StepGraphs(lambda x, blocks, y: calls.append(x.sum() + y.sum()), device)

@@ -109,6 +109,18 @@ def test_a_full_disk_does_not_end_the_run(tmp_path, monkeypatch, capsys):
     assert "cohort.prom was not written, and the run goes on" in capsys.readouterr().out
 
 
+def test_nor_does_it_end_a_run_that_is_done(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("tensorboard")
+
+    def refuse(*_):
+        raise OSError(28, "No space left on device")
+
+    watch = Watch(tmp_path, tensorboard=True)
+    monkeypatch.setattr(watch._events, "add_scalar", refuse)
+    watch.run_ended({"accuracy": 0.5})
+    assert "tensorboard was not written, and the run goes on" in capsys.readouterr().out
+
+
 def test_scalars_of_epochs_that_are_done_again_count_once(tmp_path):
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     first = Watch(tmp_path, tensorboard=True)

@@ -74,6 +74,7 @@ const std::byte* Subscriber::rows() {
 }
 
 uint64_t Subscriber::request(Request request) {
+  refuse_in_child();
   if (!wait_for(shared().requests_free, shared().stop, header().sampler, "sampler")) {
     throw_stopped();
   }
@@ -116,7 +117,9 @@ HeldBatch Subscriber::next(uint64_t pass, int64_t limit_us, const std::function<
   }
 }
 
-void Subscriber::cancel_below(uint64_t pass) { shared().cancelled_below.store(pass); }
+void Subscriber::cancel_below(uint64_t pass) {
+  if (!in_child()) shared().cancelled_below.store(pass);
+}
 
 void Subscriber::release(int index, [[maybe_unused]] void* stream) {
   if (in_child()) return;
@@ -152,8 +155,9 @@ void Subscriber::refuse_when_all_are_held() const {
   }
   throw base::Error(
       {"batch views", "a slot to be given back", fmt::format("all {} slots held", header().num_slots),
-       "x and edge_index of a batch are views of a shared slot; tensors of earlier batches are still alive: "
-       "keep copies instead (batch = batch.clone()), or raise num_slots"});
+       "x and edge_index of a batch are views of a shared slot, and those of earlier batches are still alive, by "
+       "themselves or for a backward pass that has not run: keep batch.clone(), evaluate under torch.no_grad(), call "
+       "backward() in each step, or raise num_slots"});
 }
 
 }  // namespace cohort::channel

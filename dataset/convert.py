@@ -21,6 +21,7 @@ from cohort.dataset.writer import SPLITS, demand_split, output_folder, random_sp
 
 MIN_MEMORY, MAX_BLOCK = 16_000_000, 32_000_000  # bytes
 ID_MAP = "id_of_node.npy"
+MANY_CLASSES = 1_000_000  # more than there are nodes are none
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,12 @@ class ConvertOptions:
     split: Sequence[float] = (0.6, 0.2, 0.2)
     seed: int = 0
     overwrite: bool = False
+
+    def __post_init__(self):
+        for name, value in (("--no-dedupe", self.dedupe), ("--no-reverse-edges", self.reverse)):
+            if self.undirected and value is False:
+                hint = "--undirected makes every edge come in both directions, once; --reverse-edges keeps equal ones"
+                raise CohortError(f"--undirected, {name}", "one of the two", "both", hint)
 
     @property
     def block_bytes(self) -> int:
@@ -254,6 +261,9 @@ class _Conversion:
 
     def _num_classes(self, labels: np.ndarray) -> int:
         found = arrays.num_outputs(labels)
+        if found > max(self.num_nodes, MANY_CLASSES):
+            hint = "classes are numbered from 0: are these ids? --task regression takes numbers as they are"
+            raise CohortError("labels", f"at most {max(self.num_nodes, MANY_CLASSES)} classes", str(found), hint)
         return max(self.graph.num_classes or 0, found) if self.options.task == "classification" else found
 
     def _splits(self, labels: np.ndarray) -> list[np.ndarray]:

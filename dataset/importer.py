@@ -40,7 +40,8 @@ from cohort.dataset.writer import SPLITS
 EDGE_LISTS = ("csv", "parquet", "npy")
 FORMATS = ("auto", "npz", *EDGE_LISTS, "ogb", "pyg", "igb", "graphbolt", "legion")
 ONES = "ones"
-NO_FEATURES = ("id", "node_id", "label", "labels", "y")  # what columns are called that a model must not learn from
+IDS = ("id", "node_id")
+NO_FEATURES = (*IDS, "label", "labels", "y")  # what columns are called that a model must not learn from
 FETCH_HINT = "Cohort downloads nothing: fetch a published data set with its own library, then name the folder it made"
 NPZ_HINT = "src, dst, x and labels; or as PyG: edge_index, x and y; or CSR matrices: adj_*, attr_* and labels"
 
@@ -285,7 +286,7 @@ def _replace(graph: Graph, inputs: SourceOptions, task: str) -> None:
         hint = f"give --features FILE, or --features {ONES} for one column of ones"
         raise CohortError(graph.edges.place, "feature rows", "edges alone", hint)
     if inputs.labels is not None:
-        graph.labels, graph.any_task = _labels(inputs.labels, inputs.label_columns, task), True
+        graph.labels, graph.any_task = _labels(inputs.labels, inputs, task), True
     if inputs.edge_weights is not None:
         if inputs.weight_column is not None:
             raise CohortError("--edge-weights, --weight-column", "one of the two", "both")
@@ -307,6 +308,28 @@ class _Table:
         self.titles = self.file.titles if self.is_text else self.file.names
         self.numbers = choose_columns(str(path), self.titles, wanted) if wanted else list(range(len(self.titles)))
         self.names = [self.titles[i] for i in self.numbers]
+
+    def demand_order(self) -> None:
+        """Raises CohortError where a column of ids, which nobody has asked for, has another order than the rows."""
+        for i, name in enumerate(self.titles):
+            if name.lower() not in IDS or i in self.numbers:
+                continue
+            ids = self._column(i)
+            off = np.flatnonzero(ids != np.arange(len(ids)))
+            if len(off):
+                hint = f"sort the table by {name}, or give the ids to --node-ids FILE"
+                expected = f"row i to be node i: {name} {off[0]} in row {off[0]}"
+                raise CohortError(str(self.path), expected, f"{name} {ids[off[0]]:g}", hint)
+
+    def _column(self, i: int) -> np.ndarray:
+        """One column of numbers; of texts, none: they number no nodes."""
+        try:
+            if self.is_text:
+                return self.file.read(np.float64, [i])[:, 0]
+            parts = [columns[0] for columns in self.file.batches([self.titles[i]], 1 << 20)]
+            return np.concatenate(parts).astype(np.float64) if parts else np.empty(0)
+        except (CohortError, ValueError):
+            return np.empty(0)
 
     def rows(self, wanted: bool) -> Rows:
         if self.is_text:
@@ -334,16 +357,19 @@ def _features(path: Path, inputs: SourceOptions, notes: list[str]) -> Rows:
         hint = f"say which are: --feature-columns {others or 'A,B,C:F'}; row i is node i, whatever its id"
         raise CohortError(str(path), "columns of features alone", f"{' and '.join(odd)} among them", hint)
     of = "" if len(table.names) == len(table.titles) else f" of {len(table.titles)}"
+    if inputs.node_ids is None:
+        table.demand_order()
     notes.append(f"{path.name}: {len(table.names)}{of} columns taken as features: {shortened(table.names)}")
     return table.rows(bool(inputs.feature_columns))
 
 
-def _labels(path: Path, wanted: Sequence[str] | None, task: str) -> Callable[[], tuple[str, np.ndarray]]:
+def _labels(path: Path, inputs: SourceOptions, task: str) -> Callable[[], tuple[str, np.ndarray]]:
     """The labels of a file; of a table, the column that is meant."""
     if tables.kind_of(path) not in ("csv", "parquet"):
         return tables.labels_of(path)
+    wanted = inputs.label_columns
     table = _Table(path, wanted)
-    ids = [name for name in table.names if name.lower() in NO_FEATURES[:2]]
+    ids = [name for name in table.names if name.lower() in IDS]
     if not wanted and len(table.names) > 1 and (ids or task != "multilabel"):
         others = [name for name in table.names if name not in ids]
         best = next((name for name in others if name.lower() in NO_FEATURES), others[-1] if others else "A")
@@ -351,4 +377,6 @@ def _labels(path: Path, wanted: Sequence[str] | None, task: str) -> Callable[[],
         if not ids:
             hint += "; --task multilabel takes all, each a label of its own"
         raise CohortError(str(path), "one column, the label of each node", shortened(table.names), hint)
+    if inputs.node_ids is None:
+        table.demand_order()
     return lambda: (str(path), table.array())

@@ -113,6 +113,9 @@ class TextFile:
         """The number from 0 of the first line that is no comment, and its text; "" when there is none."""
         number = -1
         for number, text in self._lines():
+            if text.startswith("%%MatrixMarket"):
+                hint = "scipy.io.mmread reads it: cohort.from_tensors() writes a data set of its row and col"
+                raise CohortError(str(self.path), "rows of numbers", "a MatrixMarket file", hint)
             if text and text[0] not in COMMENTS:
                 return number, text
         return number + 1, ""

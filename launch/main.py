@@ -21,6 +21,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = build_parser()
     try:
         args = parse_configured(parser, argv)
+        _demand_no_blank(sys.argv[1:] if argv is None else argv)
         _check_environment()
         code = args.func(args)
         sys.stdout.flush()
@@ -40,6 +41,14 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     finally:
         _end_as_before(handled)
+
+
+def _demand_no_blank(argv: list[str]) -> None:
+    """Raises CohortError for an empty argument, which as a folder would be the current one."""
+    own = argv[: argv.index("run")] if "run" in argv[:1] else argv  # those of a script are its own
+    if "" in own:
+        before = own[own.index("") - 1] if own.index("") else "cohort"
+        raise CohortError(f"what follows {before}", "a value", "an empty argument", "is a variable of the shell unset?")
 
 
 def _check_environment() -> None:

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import shlex
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from cohort.base.errors import CohortError
 from cohort.base.files import remove_temporaries
 
 CHECKPOINT, METRICS = "checkpoint.pt", "metrics.jsonl"  # the trainer's: METRICS has a line an epoch
+ASIDE = ".before"
 RESULTS = (
     "summary.json",
     METRICS,
@@ -50,6 +52,8 @@ def resumed(args: argparse.Namespace) -> dict:
     """
     run = _read(args.resume / "run.json")
     _refuse_contradictions(args, run["arguments"])
+    if "dataset" in args.given:
+        _find_again(run, args.dataset.absolute())
     for name in (FREE | {"epochs"}) & args.given:
         run["trainer"][name] = run["arguments"][name] = _plain(getattr(args, name))
     run["trainer"]["quiet"] = args.quiet
@@ -57,6 +61,23 @@ def resumed(args: argparse.Namespace) -> dict:
     if run["trainer"].get("profile") and (args.resume / CHECKPOINT).exists():
         print("cohort: --profile: a run that goes on makes no trace", file=sys.stderr)
     return run | {"resume": True}
+
+
+def _find_again(run: dict, dataset: Path) -> None:
+    """A data set that was moved, and what was made beside it; the checkpoint tells one of another content."""
+    before = Path(run["sampler"]["dataset"])
+
+    def moved(file: str) -> str:
+        return str(dataset / Path(file).relative_to(before)) if Path(file).is_relative_to(before) else file
+
+    sampler, parts = run["sampler"], run["trainer"].get("partition")
+    sampler["dataset"] = run["arguments"]["dataset"] = str(dataset)
+    if "hotness" in sampler:
+        sampler["hotness"] = moved(sampler["hotness"])
+    if "rank_hotness" in sampler:
+        sampler["rank_hotness"] = [moved(file) for file in sampler["rank_hotness"]]
+    if parts:
+        parts["parts"] = moved(parts["parts"])
 
 
 def _make_at_home(run: dict, out: Path) -> None:
@@ -96,11 +117,11 @@ def _refuse_contradictions(args: argparse.Namespace, arguments: dict) -> None:
     hint = "leave it out, or start another run without --resume"
     if "out" in args.given and args.out.absolute() != args.resume.absolute():
         raise CohortError("--out", f"{args.resume}, where the run goes on", str(args.out), hint)
-    for name in sorted(args.given - FREE - NO_OPTIONS):
+    for name in sorted(args.given - FREE - NO_OPTIONS - {"dataset"}):
         found, earlier = _plain(getattr(args, name)), arguments.get(name)
         are_more = name == "epochs" and isinstance(earlier, int) and found > earlier
         if found != earlier and not are_more:
-            place = "DIR" if name == "dataset" else f"--{name.replace('_', '-')}"
+            place = f"--{name.replace('_', '-')}"
             least = "at least " if name == "epochs" else ""
             expected = f"{least}{_shown(earlier)}, as {args.resume / 'run.json'} has it"
             raise CohortError(place, expected, _shown(found), hint)
@@ -132,6 +153,32 @@ def remove_results(out: Path, is_said: bool = True) -> None:
         for path in out.glob(pattern):
             path.unlink(missing_ok=True)
     remove_parts(out)
+
+
+@contextlib.contextmanager
+def set_aside(out: Path) -> Iterator[None]:
+    """Inside, the results of an earlier run are not in its folder; they come back where the new one gets nowhere."""
+    _bring_back(out)  # of a start that was killed
+    names = [name for name in ("run.json", *RESULTS) if (out / name).exists()]
+    if names:
+        (out / ASIDE).mkdir()
+        for name in names:
+            os.replace(out / name, out / ASIDE / name)
+    try:
+        yield
+    finally:
+        _bring_back(out)
+
+
+def _bring_back(out: Path) -> None:
+    """Of what lies aside: removes it where a newer run has got somewhere."""
+    if not (out / ASIDE).is_dir():
+        return
+    if not (out / METRICS).exists() and not (out / CHECKPOINT).exists():
+        for path in (out / ASIDE).iterdir():
+            os.replace(path, out / path.name)
+        print(f"cohort: the results of the earlier run in {out} are still there", file=sys.stderr)
+    shutil.rmtree(out / ASIDE)
 
 
 def remove_parts(out: Path) -> None:

@@ -24,6 +24,7 @@ from cohort.launch.resume import (
     remove_parts,
     remove_results,
     resumed,
+    set_aside,
     sole_use,
 )
 from cohort.launch.run_results import read_run
@@ -95,8 +96,9 @@ def train(args: argparse.Namespace) -> int:
     with sole_use(_folder(out)) as inherited:
         if not args.overwrite:
             demand_no_epochs(shown)
-        remove_results(out, is_said=not args.overwrite)
-        return _run(args, out, run, shown, inherited)
+        with set_aside(out):
+            remove_results(out, is_said=not args.overwrite)
+            return _run(args, out, run, shown, inherited)
 
 
 def _run(args: argparse.Namespace, out: Path, run: dict, shown: Path, inherited: tuple[int, ...]) -> int:
@@ -154,7 +156,11 @@ def _go_on(args: argparse.Namespace) -> int:
         raise CohortError("--resume, --overwrite", "one of the two", "both")
     _check_watching(args)
     run = resumed(args)
-    open_dataset(Path(run["sampler"]["dataset"]))
+    dataset = Path(run["sampler"]["dataset"])
+    if not dataset.is_dir():
+        hint = f"if it was moved: cohort train --resume {args.resume} DIR"
+        raise CohortError(str(dataset), "the data set of the run", "no such folder", hint)
+    open_dataset(dataset)
     with sole_use(out) as inherited:
         remove_parts(out)
         if not (out / CHECKPOINT).exists():

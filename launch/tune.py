@@ -2,6 +2,7 @@
 
 import argparse
 import functools
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -39,6 +40,7 @@ def register(commands) -> None:
         help="candidates for --cache-ratio, one at a time for all GPUs; those that do not fit are left out (default"
         f" {','.join(f'{each:g}' for each in CACHE_RATIOS)})",
     )
+    parser.add_argument("--overwrite", action="store_true", help="replace an earlier tuning in the folder --out")
     texts = {
         "epochs": f"epochs of a trial, of which the first is not counted (default {TRIAL_EPOCHS})",
         "out": "folder for results and trials (default tune-NAME-TIME)",
@@ -53,7 +55,7 @@ def tune(args: argparse.Namespace) -> int:
     """Runs the command: 0 when it has a best; 128 + n when signal n stopped it, with what was found till then."""
     _check(args)
     tuning = Tuning(args)
-    _make_fresh(tuning.out)
+    _make_fresh(tuning.out, args.overwrite)
     stop_on_signals()
     code = 0
     try:
@@ -76,9 +78,15 @@ def _check(args: argparse.Namespace) -> None:
         raise CohortError("--cache-ratio, --cache-ratios", "one of the two", "both")
 
 
-def _make_fresh(out: Path) -> None:
+def _make_fresh(out: Path, overwrite: bool) -> None:
     """Makes the folder of the results, without those of an earlier time."""
+    for name, what in (("run.json", "a run"), ("tune.json", "an earlier tuning")):
+        if (out / name).exists() and not (overwrite and name == "tune.json"):
+            hint = "choose another --out" + ("; --overwrite replaces the tuning" if name == "tune.json" else "")
+            raise CohortError(str(out), "a new folder", f"that of {what}", hint)
     try:
+        for trial in out.glob("trial-[0-9]*"):
+            shutil.rmtree(trial)
         out.mkdir(parents=True, exist_ok=True)
         for each in RESULTS:
             (out / each).unlink(missing_ok=True)

@@ -12,7 +12,17 @@ from cohort.cache.budget import slot_edge_bytes
 from cohort.dataset import Dataset
 from cohort.trainer.batch import Batch, batch_of
 from cohort.trainer.cache_arguments import cache_options
-from cohort.trainer.loader_arguments import checked_fanout, checked_positive, folder_of, ids_of, take_pyg_arguments
+from cohort.trainer.loader_arguments import (
+    checked_choice,
+    checked_fanout,
+    checked_limit,
+    checked_positive,
+    checked_seed,
+    checked_slots,
+    folder_of,
+    ids_of,
+    take_pyg_arguments,
+)
 from cohort.trainer.loader_sampler import SamplerProcess
 from cohort.trainer.loader_state import checked_position, digest_of
 from cohort.trainer.loader_stats import EpochMeter, LoaderStats
@@ -24,8 +34,8 @@ class NeighborLoader:
     Args:
         data: folder of the data set (see dataset/FORMAT.md), or what ``cohort.dataset.open()`` has returned.
         num_neighbors: in-neighbours to draw a node and hop, without replacement; entry 0 is next to the seeds; -1: all.
-        batch_size: seeds a batch; the last batch of a pass may be smaller.
         input_nodes: seeds: int64 ids or a bool mask [num_nodes]; None: all nodes. Each node at most once.
+        batch_size: seeds a batch; the last batch of a pass may be smaller.
         shuffle: a new order each epoch, keyed by (seed, epoch).
         drop_last: leave out a last batch that is smaller.
         device: "cuda", "cuda:N", "cpu", or "auto": a GPU when there is one and this build has CUDA. Several ranks on
@@ -79,10 +89,10 @@ class NeighborLoader:
         self,
         data: str | os.PathLike | Dataset,
         num_neighbors: Sequence[int],
-        batch_size: int = 1,
         input_nodes=None,
-        shuffle: bool = False,
         *,
+        batch_size: int = 1,
+        shuffle: bool = False,
         drop_last: bool = False,
         device: str | torch.device = "auto",
         seed: int = 0,
@@ -115,8 +125,11 @@ class NeighborLoader:
         self._loaded: list[int] | None = None  # the same of a state, with which the next iteration begins
         own = None  # a sampler that this loader starts
         if _sampler is None:
-            options = {"topology": topology, "compress": compress, "order": order, "num_slots": num_slots, "seed": seed}
-            options |= {"reuse": reuse, "edge_ids": bool(edge_ids), "edge_weights": bool(edge_weights)}
+            limit_seconds = checked_limit(limit_seconds)
+            options = {"num_slots": checked_slots(num_slots), "seed": checked_seed(seed)}
+            choices = {"topology": topology, "compress": compress, "order": order, "reuse": reuse}
+            options |= {name: checked_choice(name, value) for name, value in choices.items()}
+            options |= {"edge_ids": bool(edge_ids), "edge_weights": bool(edge_weights)}
             cache = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes)
             cache = replace(cache, slot_edge_bytes=slot_edge_bytes(edge_ids, edge_weights))
             fanout, size = self.num_neighbors, self.batch_size
@@ -141,15 +154,16 @@ class NeighborLoader:
         shown = f"{str(self.data)!r}, {len(self._ids):,} seeds, {self.num_neighbors}, batch_size={self.batch_size}"
         return f"NeighborLoader({shown})"
 
-    def with_nodes(self, input_nodes, *, shuffle: bool = False, num_neighbors=None, batch_size=None):
+    def with_nodes(self, input_nodes, *, shuffle=False, num_neighbors=None, batch_size=None, drop_last=False):
         """A second loader over other seeds (validation, test) on the same sampler; iterate one of them at a time."""
         self._sampler.require_open()
         return NeighborLoader(
             self.data,
             self.num_neighbors if num_neighbors is None else num_neighbors,
-            self.batch_size if batch_size is None else batch_size,
             input_nodes,
-            shuffle,
+            batch_size=self.batch_size if batch_size is None else batch_size,
+            shuffle=shuffle,
+            drop_last=drop_last,
             _sampler=self._sampler,
         )
 

@@ -25,6 +25,10 @@ OF_WORKERS = {
     "filter_per_worker",
     "worker_init_fn",
     "multiprocessing_context",
+    "timeout",
+    "in_order",
+    "pin_memory_device",
+    "is_sorted",
 }
 WITHOUT_TIME = "neighbours are drawn whatever their time: write the data set without the edges that a run must not see"
 # Of PyG's loader: what they are there when nobody gives them, and what to do here.
@@ -39,7 +43,18 @@ NOT_OFFERED = {
     "time_attr": (None, WITHOUT_TIME),
     "input_time": (None, WITHOUT_TIME),
     "temporal_strategy": ("uniform", WITHOUT_TIME),
+    "neighbor_sampler": (None, "the sampler process draws neighbours"),
+    "generator": (None, "seed=... makes the batches"),
+    "collate_fn": (None, "change batches in the loop"),
+    "custom_cls": (None, "batches are torch_geometric.data.Data"),
 }
+CHOICES = {
+    "topology": ("auto", "gpu", "host"),
+    "compress": ("auto", "none", "cache", "host", "both"),
+    "order": ("address", "asis"),
+    "reuse": (False, True),
+}
+MOST_SLOTS = 64
 
 
 def folder_of(data) -> Path:
@@ -78,6 +93,9 @@ def take_pyg_arguments(others: dict) -> None:
 
 def count_nodes(data: Path) -> int:
     """Of a data set's folder."""
+    if not data.is_dir():
+        hint = "make one with cohort dataset import, cohort.from_pyg() or cohort.from_tensors()"
+        raise CohortError(str(data), "the folder of a data set", "a file" if data.exists() else "no such folder", hint)
     try:
         return int(json.loads((data / "meta.json").read_text())["num_nodes"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -91,6 +109,34 @@ def checked_positive(name: str, value: int) -> int:
     if not is_integer(value) or not 1 <= value <= INT32_MAX:
         raise CohortError(name, "an integer of at least 1", repr(value))
     return index(value)
+
+
+def checked_seed(seed: int) -> int:
+    """The argument ``seed``, an integer in [0, 2^64)."""
+    if not is_integer(seed) or not 0 <= seed < 2**64:
+        raise CohortError("seed", "an integer in [0, 2^64)", repr(seed))
+    return index(seed)
+
+
+def checked_slots(num_slots: int) -> int:
+    """The argument ``num_slots``."""
+    if not is_integer(num_slots) or not 2 <= num_slots <= MOST_SLOTS:
+        raise CohortError("num_slots", f"an integer from 2 to {MOST_SLOTS}", repr(num_slots))
+    return index(num_slots)
+
+
+def checked_limit(seconds: float) -> float:
+    """The argument ``limit_seconds``."""
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float | np.number) or not seconds > 0:
+        raise CohortError("limit_seconds", "a number of seconds above 0", repr(seconds))
+    return float(seconds)
+
+
+def checked_choice(name: str, value: str) -> str:
+    """The argument ``name``, one of CHOICES."""
+    if value not in CHOICES[name]:
+        raise CohortError(name, " or ".join(map(str, CHOICES[name])), repr(value))
+    return value
 
 
 def checked_fanout(fanout: Sequence[int]) -> list[int]:
@@ -115,12 +161,14 @@ def ids_of(input_nodes, num_nodes: int) -> np.ndarray:
             raise CohortError("input_nodes", f"a mask of shape [{num_nodes}]", f"shape {list(ids.shape)}")
         ids = np.flatnonzero(ids)
     if ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer):
-        raise CohortError("input_nodes", "integer ids [n] or a bool mask", f"{ids.dtype} {list(ids.shape)}")
+        hint = "" if ids.ndim else "as in PyG it is the third argument: say batch_size=..."
+        raise CohortError("input_nodes", "integer ids [n] or a bool mask", f"{ids.dtype} {list(ids.shape)}", hint)
     ids = ids.astype(np.int64)
     if len(ids) and (ids.min() < 0 or ids.max() >= num_nodes):
         raise CohortError("input_nodes", f"ids in [0, {num_nodes})", f"{ids.min()} .. {ids.max()}")
     if len(np.unique(ids)) != len(ids):
-        raise CohortError("input_nodes", "every node once", f"{len(ids) - len(np.unique(ids))} duplicates")
+        hint = "of a mask, give mask.bool()" if len(ids) == num_nodes and ids.max() <= 1 else ""
+        raise CohortError("input_nodes", "every node once", f"{len(ids) - len(np.unique(ids))} duplicates", hint)
     return ids
 
 

@@ -29,7 +29,10 @@ from cohort.dataset.text_file import TextFile, TextOptions
 
 TEXT_SUFFIXES = (".csv", ".tsv", ".txt", ".edges", ".el", ".edgelist")
 RAW_DTYPES = ("float32", "float16", "bfloat16", "uint8")
-EDGE_COLUMNS = (("src", "dst"), ("source", "target"), ("source", "destination"), ("from", "to"))
+EDGE_COLUMNS = [
+    *(("src", "dst"), ("source", "target"), ("source", "destination"), ("from", "to"), ("head", "tail"), ("u", "v")),
+    *(("src_id", "dst_id"), ("source_id", "target_id"), ("from_id", "to_id"), ("head_id", "tail_id")),
+]
 
 
 @dataclass(frozen=True)
@@ -58,9 +61,9 @@ def read_edges(path: Path, destinations: Path | None, options: TextOptions) -> E
         return edges_of_pairs(open_npy(path))
     if kind == "parquet":
         table = ParquetFile(path)
-        return edges_of_parquet(table, table.demand(options.columns or _edge_columns(table.names) or ["0", "1"]))
+        return edges_of_parquet(table, table.demand(options.columns or _edge_columns(path, table.names)))
     file = TextFile(path, _of_edges(options))
-    columns = options.columns or (file.names and _edge_columns(file.names)) or ("0", "1")
+    columns = options.columns or _edge_columns(path, file.names or ())
     if file.num_fields < 2:
         hint = "each line has a source and a destination; --separator says what is between them"
         raise CohortError(str(path), "lines of at least two fields", f"{file.num_fields}", hint)
@@ -114,12 +117,16 @@ def _of_edges(options: TextOptions) -> TextOptions:
     return dataclasses.replace(options, judged=[int(column) for column in options.columns])
 
 
-def _edge_columns(names: Sequence[str]) -> list[str] | None:
-    """The columns that are named as edges' usually are."""
+def _edge_columns(path: Path, names: Sequence[str]) -> list[str]:
+    """The columns that are named as edges' usually are; the only two, or the first of columns without names."""
+    by_lower = {name.lower(): name for name in names}
     for pair in EDGE_COLUMNS:
-        if set(pair) <= set(names):
-            return list(pair)
-    return None
+        if set(pair) <= by_lower.keys():
+            return [by_lower[name] for name in pair]
+    if len(names) > 2:
+        hint = "say which are the edges' source and destination: --columns A,B"
+        raise CohortError(str(path), "columns named src and dst or alike", ", ".join(names), hint)
+    return ["0", "1"]
 
 
 def read_rows(path: Path, raw: RawLayout = RawLayout()) -> Rows:

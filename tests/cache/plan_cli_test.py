@@ -279,7 +279,7 @@ def test_predicted_hits_come_true_in_other_batches(tmp_path, capsys, train_share
     chosen_by = load_counts(few["counts"]["file"])
     reads, batches = np.zeros(60000), []
     train = np.load(data / "train_ids.npy")
-    with NeighborLoader(data, [8, 4], batch_size, train, shuffle=True, device="cpu", seed=1) as loader:
+    with NeighborLoader(data, [8, 4], train, batch_size=batch_size, shuffle=True, device="cpu", seed=1) as loader:
         for batch in loader:
             reads[batch.n_id.numpy()] += 1
             batches.append(batch.n_id.numpy().copy())

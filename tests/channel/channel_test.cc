@@ -325,11 +325,10 @@ TEST_F(Channel, AChildOfTheTrainerHasNoPartInIt) {
   EXPECT_EQ(status_of_child([&] {
               subscriber->release(held.slot, nullptr);
               subscriber->leave_error("of the child");
-              try {
-                subscriber->next(pass, kLimitUs);
-                _exit(1);
-              } catch (const base::Error&) {
-              }
+              EXPECT_THROW(subscriber->next(pass, kLimitUs), base::Error);
+              EXPECT_THROW(subscriber->request({}), base::Error);
+              subscriber->cancel_below(pass + 1);
+              if (HasFailure()) _exit(1);
               subscriber.reset();
             }),
             0);

@@ -97,6 +97,8 @@ TEXTS = {
     "plain": ("0,1\n2,3\n", TextOptions()),
     "header": ("src,dst\n0,1\n2,3\n", TextOptions()),
     "swapped": ("time,dst,src\n9,1,0\n9,3,2\n", TextOptions()),
+    "upper": ("Weight,SRC_ID,DST_ID\n9,0,1\n9,2,3\n", TextOptions()),
+    "two": ("a,b\n0,1\n2,3\n", TextOptions()),
     "named": ("a,b,c\n9,1,0\n9,3,2\n", TextOptions(columns=["c", "b"])),
     "numbered": ("9;1;0\n9;3;2\n", TextOptions(columns=["2", "1"])),
     "tabs": ("# SNAP\n# FromNodeId\tToNodeId\n0\t1\n2\t3\n", TextOptions()),
@@ -132,6 +134,8 @@ TEXT_BAD = {
     "one": ("0\n1\n", TextOptions(), "e.csv", "at least two fields", "1"),
     "empty": ("# nothing\n", TextOptions(), "e.csv", "at least two fields", "0"),
     "twice": ("a,b\n0,1\n", TextOptions(columns=["a", "0"]), "--columns", "two different columns", "a, 0"),
+    "guess": ("id,a,b\n7,0,1\n", TextOptions(), "e.csv", "columns named src and dst or alike", "id, a, b"),
+    "matrix": ("%%MatrixMarket matrix\n2 2 1\n1 2\n", TextOptions(), "e.csv", "rows of numbers", "a MatrixMarket file"),
     "column": ("a,b\n0,1\n", TextOptions(columns=["a", "c"]), "e.csv", "a column c", "a, b"),
     "high": ("0,1\n0,-1\n", TextOptions(), "destination of edge 1", "a node in [0, 4294967296)", "-1"),
 }

@@ -25,13 +25,13 @@ def source(tmp_path) -> Path:
     return tmp_path / "e.npy"
 
 
-def write_nodes(folder: Path, kind: str, header: bool = True) -> Path:
+def write_nodes(folder: Path, kind: str, header: bool = True, ids=range(4)) -> Path:
     """A table of id, f0, f1, f2 and label."""
     path = folder / f"nodes.{kind}"
     if kind == "parquet":
-        write_parquet(path, id=np.arange(4), **{f"f{i}": X[:, i] for i in range(3)}, label=Y)
+        write_parquet(path, id=np.array(ids), **{f"f{i}": X[:, i] for i in range(3)}, label=Y)
         return path
-    lines = [f"{i},{','.join(map(str, row))},{y}" for i, (row, y) in enumerate(zip(X, Y, strict=True))]
+    lines = [f"{i},{','.join(map(str, row))},{y}" for i, row, y in zip(ids, X, Y, strict=True)]
     path.write_text("\n".join(["id,f0,f1,f2,label"] * header + lines) + "\n")
     return path
 
@@ -85,6 +85,30 @@ def test_a_table_of_labels_with_ids_asks_for_its_column(tmp_path, source, kind):
         assert "multilabel" not in error.hint
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("part", ["features", "labels"])
+def test_rows_in_another_order_than_their_ids_are_refused(tmp_path, source, kind, part):
+    nodes = write_nodes(tmp_path, kind)
+    inputs = {part: nodes, f"{part.removesuffix('s')}_columns": ["f0"]}
+    if part == "labels":
+        np.save(tmp_path / "x.npy", X)
+        inputs["features"] = tmp_path / "x.npy"
+    import_graph(source, tmp_path / "out", inputs=SourceOptions(**inputs))
+    write_nodes(tmp_path, kind, ids=[0, 2, 1, 3])
+    with pytest.raises(CohortError, match="row i to be node i: id 1 in row 1, found id 2") as error:
+        import_graph(source, tmp_path / "other", inputs=SourceOptions(**inputs))
+    assert "sort the table by id" in error.value.hint
+
+
+def test_labels_that_are_ids_are_refused(tmp_path, source):
+    np.save(tmp_path / "y.npy", Y + 2**40)
+    np.save(tmp_path / "x.npy", X)
+    inputs = SourceOptions(features=tmp_path / "x.npy", labels=tmp_path / "y.npy")
+    with pytest.raises(CohortError, match="labels: expected at most 1000000 classes") as error:
+        import_graph(source, tmp_path / "out", inputs=inputs)
+    assert "are these ids?" in error.value.hint
+
+
 def test_several_labels_need_no_choice(tmp_path, source):
     (tmp_path / "y.csv").write_text("a,b\n" + "0,1\n" * 4)
     inputs = SourceOptions(features=Path("ones"), labels=tmp_path / "y.csv")
@@ -92,7 +116,7 @@ def test_several_labels_need_no_choice(tmp_path, source):
     assert open_dataset(tmp_path / "out").y.tolist() == [[0, 1]] * 4
     error = refusal(source, tmp_path / "other", inputs=inputs)
     assert "--label-columns b takes" in error.hint and "--task multilabel takes all" in error.hint
-    (tmp_path / "y.csv").write_text("id,a,b\n" + "7,0,1\n" * 4)
+    (tmp_path / "y.csv").write_text("id,a,b\n0,0,1\n1,0,1\n2,0,1\n3,0,1\n")
     inputs = SourceOptions(features=Path("ones"), labels=tmp_path / "y.csv", label_columns=["a:b"])
     import_graph(source, tmp_path / "chosen", inputs=inputs, task="multilabel")
     assert open_dataset(tmp_path / "chosen").y.tolist() == [[0, 1]] * 4

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from import_helpers import ONES, edge_pairs, refusal
 
+from cohort.base.errors import CohortError
 from cohort.dataset import check, import_graph
 from cohort.dataset import open as open_dataset
 from cohort.dataset.importer import SourceOptions
@@ -49,6 +50,14 @@ def test_options_change_edges_as_they_say(tmp_path, run, loops, dedupe, reverse,
     assert run("import", tmp_path / "e.npy", tmp_path / "out", "--features", "ones", *flags) == 0
     assert edge_pairs(tmp_path / "out") == made(PAIRS, reverse, dedupe, transpose, loops)
     assert check(tmp_path / "out") == []
+
+
+@pytest.mark.parametrize("option", ["dedupe", "reverse"])
+def test_undirected_is_not_without_what_it_is(tmp_path, option):
+    np.save(tmp_path / "e.npy", np.array([[0, 1], [1, 0]]))
+    with pytest.raises(CohortError, match="--undirected, --no-.*: expected one of the two, found both"):
+        import_graph(tmp_path / "e.npy", tmp_path / "out", inputs=ONES, undirected=True, **{option: False})
+    assert not (tmp_path / "out").exists()
 
 
 def test_undirected_is_reverse_and_dedupe(tmp_path):

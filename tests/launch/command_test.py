@@ -249,6 +249,8 @@ def test_every_option_has_a_group_and_a_sentence():
 
 
 def test_arguments_that_do_not_fit_together(cora, tmp_path):
+    empty = cohort("train", cora, "--device", "cpu", "--out", "")
+    refused(empty, 1, "what follows --out: expected a value, found an empty argument", "a variable of the shell")
     (tmp_path / "file").write_text("")
     refused(cohort("train", cora, "--fanout", "5,5", "--eval-fanout", "5"), 1, "--eval-fanout", "2 hops")
     refused(cohort("train", cora, "--device", "cpu", "--out", tmp_path / "file"), 1, str(tmp_path / "file"), "--out")
@@ -337,7 +339,7 @@ def test_a_bad_run_json_is_refused(tmp_path, text, words):
 SCRIPT = """
 import os, sys
 from cohort import NeighborLoader
-with NeighborLoader(sys.argv[1], [4, 4], 500, device="cpu") as loader:
+with NeighborLoader(sys.argv[1], [4, 4], batch_size=500, device="cpu") as loader:
     print(sum(batch.batch_size for batch in loader), sys.argv[2:])
 sys.exit(7)
 """

@@ -186,7 +186,7 @@ def test_the_next_start_removes_what_a_run_killed_as_a_whole_left(start, cora, s
 def test_the_sampler_of_a_script_is_killed(cora, shm, device, repeat):
     from cohort import CohortError, NeighborLoader
 
-    with NeighborLoader(cora, [5, 5], 4, device=device, num_slots=2) as loader:
+    with NeighborLoader(cora, [5, 5], batch_size=4, device=device, num_slots=2) as loader:
         iterator = iter(loader)
         next(iterator)
         begin = time.monotonic()

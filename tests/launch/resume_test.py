@@ -225,7 +225,27 @@ def test_options_that_contradict_the_run_are_refused(done, arguments, words):
 def test_a_config_and_a_data_set_that_contradict_the_run_are_refused(done, tmp_path):
     (tmp_path / "run.toml").write_text("batch-size = 64\n")
     refused(["--batch-size: expected 32", "found 64"], "--resume", done, "--config", tmp_path / "run.toml")
-    refused(["DIR: expected ", f"found {tmp_path}"], tmp_path, "--resume", done)
+    refused([f"{tmp_path}", "expected"], tmp_path, "--resume", done)
+
+
+def test_a_run_goes_on_with_its_data_set_where_that_is_now(graph, copied, cora, tmp_path):
+    run = json.loads((copied / "run.json").read_text())
+    run["sampler"]["dataset"] = str(tmp_path / "before")
+    (copied / "run.json").write_text(json.dumps(run))
+    words = f"{tmp_path / 'before'}: expected the data set of the run, found no such folder"
+    refused([words, f"hint: if it was moved: cohort train --resume {copied} DIR"], "--resume", copied)
+    (tmp_path / "now").symlink_to(graph)
+    result = cohort("train", "--resume", copied, tmp_path / "now", "--epochs", 3)
+    assert result.returncode == 0, result.stderr
+    assert len(json.loads((copied / "summary.json").read_text())["epochs"]) == 3
+    refused(["data: expected", "another run or data set"], "--resume", copied, cora, "--epochs", 4)
+
+
+def test_results_come_back_where_a_new_run_does_not_start(copied, graph):
+    before = {path.name: path.read_bytes() for path in copied.iterdir() if not path.name.endswith(".log")}
+    arguments = [graph, *OPTIONS, "--compress", "both", "--overwrite", "--out", copied]
+    refused(["a data set with encoded rows", f"the results of the earlier run in {copied} are still there"], *arguments)
+    assert {path.name: path.read_bytes() for path in copied.iterdir() if not path.name.endswith(".log")} == before
 
 
 def test_a_run_that_is_done_goes_on_for_more_epochs(copied, graph, tmp_path):

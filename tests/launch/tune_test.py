@@ -12,12 +12,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from processes import SECONDS_TO_START, cohort, processes_of, wait_until
+from processes import SECONDS_TO_START, cohort, processes_of, refused, wait_until
 
 from cohort.dataset import open as open_dataset
 from cohort.launch import main, tune_output
 from cohort.launch.config import apply_config
 from cohort.launch.options import add_train_options
+from cohort.launch.tune import _make_fresh
 from cohort.launch.tune_output import Results, conclude, table_of
 from cohort.launch.tune_search import Axis
 from cohort.launch.tune_space import Room, as_toml, axes_of, options_at, same_as, start_of, train_options
@@ -285,6 +286,22 @@ def trial_of(folder, number: int, cost: float | None, **changed) -> Trial:
     trial.times = dict(zip(names, (cost, cost - 0.1, 0.1, 0.0, 0.01, cost - 0.05), strict=True))
     trial.host_bytes, trial.hit_rate, trial.planned_hit_rate = 1e6, 0.25, 0.5
     return trial
+
+
+@pytest.mark.parametrize(("file", "overwrite"), [("run.json", True), ("tune.json", False)])
+def test_a_folder_of_results_is_left_alone(cora, tmp_path, file, overwrite):
+    (tmp_path / file).write_text("{}")
+    result = cohort("tune", cora, *TINY, "--out", tmp_path, *["--overwrite"] * overwrite)
+    refused(result, 1, f"{tmp_path}: expected a new folder, found that of")
+    assert [path.name for path in tmp_path.iterdir()] == [file]
+
+
+def test_an_earlier_tuning_is_replaced_whole(tmp_path):
+    for name in ("trial-07", "report-mine"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "tune.json").write_text("{}")
+    _make_fresh(tmp_path, overwrite=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["report-mine"]
 
 
 def test_the_chart_is_of_the_best_of_each_ratio(tmp_path, capsys, monkeypatch):

@@ -39,8 +39,8 @@ def data(tmp_path_factory) -> Path:
 @pytest.mark.parametrize("edge_ids", [False, True])
 def test_batches_have_the_weights_of_their_edges(data, shm, edge_ids):
     graph = cohort.dataset.open(data).to_pyg()
-    with NeighborLoader(data, [4, 3], 64, device="cpu", edge_weights=True, edge_ids=edge_ids) as loader:
-        plain = NeighborLoader(data, [4, 3], 64, device="cpu", edge_ids=True)
+    with NeighborLoader(data, [4, 3], batch_size=64, device="cpu", edge_weights=True, edge_ids=edge_ids) as loader:
+        plain = NeighborLoader(data, [4, 3], batch_size=64, device="cpu", edge_ids=True)
         for batch, other in zip(loader, plain, strict=True):
             assert batch.edge_weight.dtype == torch.float32
             assert torch.equal(batch.edge_weight, graph.edge_weight[other.e_id])
@@ -56,9 +56,9 @@ def test_batches_have_the_weights_of_their_edges(data, shm, edge_ids):
 def test_a_gpu_gives_the_same_edges_and_weights(data, shm, place):
     """Wherever it reads the lists: from all of them, from pinned memory, or some from a slab."""
     options = {"shuffle": True, "edge_ids": True, "edge_weights": True}
-    with NeighborLoader(data, [40, 3], 64, device="cpu", **options) as host:
+    with NeighborLoader(data, [40, 3], batch_size=64, device="cpu", **options) as host:
         expected = [batch.clone() for batch in host]
-    with NeighborLoader(data, [40, 3], 64, device="cuda", **options, **place) as loader:
+    with NeighborLoader(data, [40, 3], batch_size=64, device="cuda", **options, **place) as loader:
         for batch, other in zip(loader, expected, strict=True):
             for name in ("edge_index", "e_id", "edge_weight", "y"):
                 assert torch.equal(batch[name].cpu(), other[name]), name
@@ -73,7 +73,7 @@ def test_gcn_on_a_batch_of_all_neighbours_is_pygs_on_its_edges(data, shm, layers
     twins = [pyg.GCNConv(layer.in_channels, layer.out_channels) for layer in model.layers]
     for twin, layer in zip(twins, model.layers, strict=True):
         twin.load_state_dict(layer.state_dict())
-    with NeighborLoader(data, [-1] * num_layers, 32, device="cpu", edge_weights=True) as loader:
+    with NeighborLoader(data, [-1] * num_layers, batch_size=32, device="cpu", edge_weights=True) as loader:
         batch = next(iter(loader)).clone()
     x = batch.x
     for number, twin in enumerate(twins):
@@ -94,7 +94,7 @@ def test_gcn_on_a_batch_of_all_neighbours_is_pygs_on_its_edges(data, shm, layers
 
 def test_models_that_take_no_weights_say_so(data, shm):
     model = SampledGNN("sage", DIM, 8, CLASSES, 1, dropout=0.0)
-    with NeighborLoader(data, [3], 32, device="cpu", edge_weights=True) as loader:
+    with NeighborLoader(data, [3], batch_size=32, device="cpu", edge_weights=True) as loader:
         batch = next(iter(loader))
         with pytest.raises(CohortError, match="a model that takes weights: gcn"):
             model(batch.x, batch.edge_index, batch.num_sampled_nodes, batch.num_sampled_edges, batch.edge_weight)

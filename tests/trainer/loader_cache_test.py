@@ -24,7 +24,7 @@ def data(cora, tmp_path_factory):
 
 
 def batches(data, **options) -> list:
-    with NeighborLoader(data, [4, 3], 64, SEEDS, shuffle=True, device="cpu", seed=3, **options) as loader:
+    with NeighborLoader(data, [4, 3], SEEDS, batch_size=64, shuffle=True, device="cpu", seed=3, **options) as loader:
         return [batch.clone() for batch in loader]
 
 
@@ -66,7 +66,7 @@ def test_auto_is_what_slots_and_the_script_leave_of_the_smallest_gpu(monkeypatch
 def test_auto_on_a_gpu(data):
     peak = torch.cuda.get_device_properties(0).total_memory - 4_000_000_000
     options = {"cache_ratio": "auto", "trainer_bytes": peak, "seed": 3}
-    with NeighborLoader(data, [4, 3], 64, SEEDS, shuffle=True, device="cuda", **options) as loader:
+    with NeighborLoader(data, [4, 3], SEEDS, batch_size=64, shuffle=True, device="cuda", **options) as loader:
         found = [batch.clone() for batch in loader]
     for plain, cached in zip(batches(data), found, strict=True):
         assert torch.equal(plain.n_id, cached.n_id.cpu()) and torch.equal(plain.x, cached.x.cpu())

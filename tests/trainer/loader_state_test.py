@@ -144,7 +144,7 @@ data, out = sys.argv[1:]
 dist.init_process_group("gloo")
 state, got = None, []
 for count in (2, None):  # the second loader goes on where the first one was left
-    with NeighborLoader(data, [4, 4], 400, shuffle=True, device="cpu", seed=1) as loader:
+    with NeighborLoader(data, [4, 4], batch_size=400, shuffle=True, device="cpu", seed=1) as loader:
         if state:
             loader.load_state_dict(state)
         for batch in loader:
@@ -161,7 +161,7 @@ dist.destroy_process_group()
 
 
 def test_every_rank_goes_on_with_its_own_batches(cora, tmp_path):
-    with NeighborLoader(cora, [4, 4], 400, shuffle=True, device="cpu", seed=1) as loader:
+    with NeighborLoader(cora, [4, 4], batch_size=400, shuffle=True, device="cpu", seed=1) as loader:
         wanted = [batch.n_id.tolist() for batch in loader]  # 7: the last step has none for rank 1
     (tmp_path / "script.py").write_text(GO_ON)
     result = cohort("run", "--device", "cpu", "--ranks", 2, tmp_path / "script.py", cora, tmp_path)

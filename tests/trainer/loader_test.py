@@ -31,7 +31,7 @@ def graph(cora):
 
 
 def loader_of(data, fanout=(5, 5), batch_size=64, seeds=SEEDS, **options) -> NeighborLoader:
-    return NeighborLoader(data, list(fanout), batch_size, seeds, device="cpu", **options)
+    return NeighborLoader(data, list(fanout), seeds, batch_size=batch_size, device="cpu", **options)
 
 
 def neighbours(graph, node: int) -> np.ndarray:
@@ -213,7 +213,7 @@ def test_copies_and_pickles_of_a_batch_do_not_hold_its_slot(cora, copied):
 def test_a_script_that_pickles_a_batch_ends_in_silence(cora):
     lines = [
         "import pickle, sys; from cohort import NeighborLoader",
-        "batch = next(iter(NeighborLoader(sys.argv[1], [5], 16, device='cpu')))",
+        "batch = next(iter(NeighborLoader(sys.argv[1], [5], batch_size=16, device='cpu')))",
         "pickle.dumps(batch)",
     ]
     command = [sys.executable, "-W", "ignore", "-c", "\n".join(lines), str(cora)]
@@ -251,7 +251,15 @@ def test_one_loop_at_a_time(cora):
         ({"input_nodes": "all"}, "input_nodes"),
         ({"device": "abacus"}, "device"),
         ({"device": "meta"}, "device"),
-        ({"num_slots": 1}, "2 to 64"),
+        ({"num_slots": 1}, "num_slots: expected an integer from 2 to 64"),
+        ({"num_slots": "4"}, "num_slots"),
+        ({"seed": None}, "seed: expected an integer"),
+        ({"seed": -1}, "seed: expected an integer"),
+        ({"limit_seconds": "3"}, "limit_seconds: expected a number"),
+        ({"limit_seconds": None}, "limit_seconds: expected a number"),
+        ({"reuse": "off"}, "reuse: expected False or True"),
+        ({"input_nodes": 64}, "the third argument: say batch_size="),
+        ({"input_nodes": torch.ones(2708, dtype=torch.uint8)}, "mask.bool"),
         ({"topology": "moon"}, "topology"),
     ],
     ids=str,
@@ -301,7 +309,7 @@ def test_a_hung_sampler_is_reported(cora):
 SCRIPT = """
 import os, sys
 from cohort import NeighborLoader
-loader = NeighborLoader(sys.argv[1], [5, 5], 16, device="cpu", seed=int(sys.argv[2]))
+loader = NeighborLoader(sys.argv[1], [5, 5], batch_size=16, device="cpu", seed=int(sys.argv[2]))
 print(loader._sampler.process.pid, flush=True)
 while True:
     for batch in loader:

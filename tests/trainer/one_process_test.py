@@ -36,7 +36,7 @@ def test_its_batches_are_those_of_the_sampler(cora, tmp_path, one_process, devic
     sampler = one_process(str(tmp_path / "run.json"), 2)
     seeds = np.array(cohort.dataset.open(cora).train_ids)[:60]
     names = ("x", "y", "n_id", "edge_index", "indptr")
-    with NeighborLoader(cora, [5, 3], 20, seeds, device=device, seed=5) as loader:
+    with NeighborLoader(cora, [5, 3], seeds, batch_size=20, device=device, seed=5) as loader:
         for step, batch in enumerate(loader):
             positions = np.arange(20 * step, 20 * step + 20)
             nodes, edges = sampler.sample(seeds[positions], [5, 3], 0, step)

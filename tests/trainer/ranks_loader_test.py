@@ -31,7 +31,7 @@ def run_on_two_ranks(launcher: str, folder: Path, script: str, *arguments, devic
 @pytest.fixture(scope="module")
 def of_one_rank(cora):
     """[batch_size, digest] of each batch of two epochs: 7 batches each, the last of 308 seeds."""
-    with NeighborLoader(cora, [4, 4], 400, shuffle=True, device="cpu", seed=1) as loader:
+    with NeighborLoader(cora, [4, 4], batch_size=400, shuffle=True, device="cpu", seed=1) as loader:
         return [[[batch.batch_size, digest(batch)] for batch in loader] for _ in range(2)]
 
 
@@ -52,7 +52,7 @@ data, out, device = sys.argv[1:]
 dist.init_process_group("gloo")
 got = {"rank": dist.get_rank()}
 for name, options in {"all": {}, "full": {"drop_last": True}}.items():
-    with NeighborLoader(data, [4, 4], 400, shuffle=True, device=device, seed=1, **options) as loader:
+    with NeighborLoader(data, [4, 4], batch_size=400, shuffle=True, device=device, seed=1, **options) as loader:
         assert loader.device == torch.device(device, dist.get_rank() if device == "cuda" else None)
         got[name] = [[describe(batch) for batch in loader] for _ in range(2)]
         assert [len(epoch) for epoch in got[name]] == [len(loader)] * 2
@@ -84,7 +84,7 @@ import os, sys, time
 from pathlib import Path
 from cohort import NeighborLoader
 data, out = sys.argv[1], Path(sys.argv[2])
-loader = NeighborLoader(data, [4], 100, device="cpu")
+loader = NeighborLoader(data, [4], batch_size=100, device="cpu")
 if os.environ["RANK"] == "0":
     loader.close()
     (out / "closed").touch()
@@ -108,7 +108,7 @@ def test_a_rank_that_is_done_first_leaves_the_sampler_to_the_others(cora, shm, t
 FAIL = """
 import os, sys, time
 from cohort import NeighborLoader
-loader = NeighborLoader(sys.argv[1], [4], 100, device="cpu")
+loader = NeighborLoader(sys.argv[1], [4], batch_size=100, device="cpu")
 next(iter(loader))
 if os.environ["RANK"] == "1":
     sys.exit(7)
@@ -126,7 +126,7 @@ def test_a_rank_that_fails_ends_the_others(cora, shm, tmp_path):
 LOSE_THE_SAMPLER = """
 import os, sys
 from cohort import CohortError, NeighborLoader
-loader = NeighborLoader(sys.argv[1], [4], 4, device="cpu", num_slots=2)
+loader = NeighborLoader(sys.argv[1], [4], batch_size=4, device="cpu", num_slots=2)
 iterator = iter(loader)
 try:
     next(iterator)

@@ -60,7 +60,7 @@ def losses_of_one_trainer(data: Path, train_ids, num_ranks: int, device: str = "
     torch.manual_seed(4)
     model = SampledGNN("sage", DIM, 16, NUM_CLASSES, len(FANOUT), dropout=0.0).to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    with NeighborLoader(data, FANOUT, 100, train_ids, shuffle=True, device=device, seed=4) as loader:
+    with NeighborLoader(data, FANOUT, train_ids, batch_size=100, shuffle=True, device=device, seed=4) as loader:
         for _ in range(EPOCHS):
             batches = [batch.clone() for batch in loader]
             loss_sum = 0

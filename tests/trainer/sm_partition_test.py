@@ -72,7 +72,7 @@ def test_a_loader_divides_the_gpu(cora, shm):
     try:
         batches = []
         for sampler_sms in (0, 16):
-            with NeighborLoader(cora, [4, 3], 300, device="cuda", sampler_sms=sampler_sms) as loader:
+            with NeighborLoader(cora, [4, 3], batch_size=300, device="cuda", sampler_sms=sampler_sms) as loader:
                 batches.append([(batch.x * 2, batch.n_id.cpu()) for batch in loader])
         assert torch.cuda.current_stream() != whole
         for (x, n_id), (other_x, other_n_id) in zip(*batches, strict=True):

@@ -33,7 +33,9 @@ DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
 def loader_of(data, num_slots: int, debug: dict, device: str = "cpu") -> NeighborLoader:
-    return NeighborLoader(data, [8, -1, 3], 100, shuffle=True, device=device, seed=5, num_slots=num_slots, _debug=debug)
+    return NeighborLoader(
+        data, [8, -1, 3], batch_size=100, shuffle=True, device=device, seed=5, num_slots=num_slots, _debug=debug
+    )
 
 
 def digests(loader) -> list[str]:

@@ -89,7 +89,7 @@ def test_there_are_no_other_tasks():
 
 def test_batches_have_the_labels(data, shm):
     stored = torch.from_numpy(np.array(cohort.dataset.open(data).y))
-    with NeighborLoader(data, [3, 3], 100, device="cpu") as loader:
+    with NeighborLoader(data, [3, 3], batch_size=100, device="cpu") as loader:
         for batch in loader:
             assert batch.y.dtype == stored.dtype
             torch.testing.assert_close(batch.y, stored[batch.n_id], equal_nan=True, rtol=0, atol=0)
@@ -113,7 +113,7 @@ def test_a_step_is_that_of_torch(data, shm):
             return self.linear(x)
 
     step = TrainStep(Scores(OfSeeds()), torch.optim.SGD(model.parameters(), lr=0.1), CPU, targets=targets)
-    with NeighborLoader(data, [1], 200, device="cpu") as loader:
+    with NeighborLoader(data, [1], batch_size=200, device="cpu") as loader:
         source = loader._sampler.source
         for slot in source.slots(source.request(0, [1], 200), 1):
             y, x = slot.y[:200], slot.x[:200]

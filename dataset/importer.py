@@ -319,7 +319,7 @@ class _Table:
             if len(off):
                 hint = f"sort the table by {name}, or give the ids to --node-ids FILE"
                 expected = f"row i to be node i: {name} {off[0]} in row {off[0]}"
-                raise CohortError(str(self.path), expected, f"{name} {ids[off[0]]:g}", hint)
+                raise CohortError(str(self.path), expected, f"{name} {ids[off[0]]:.0f}", hint)
 
     def _column(self, i: int) -> np.ndarray:
         """One column of numbers; of texts, none: they number no nodes."""

@@ -143,35 +143,33 @@ def demand_no_epochs(out: Path) -> None:
         raise CohortError(str(out), "a new folder", found, f"--resume {out} goes on with it; --overwrite replaces it")
 
 
-def remove_results(out: Path, is_said: bool = True) -> None:
-    """Removes what an earlier run has left in a folder, and says so unless told not to."""
-    if is_said and any((out / name).exists() for name in RESULTS):
+@contextlib.contextmanager
+def set_aside(out: Path, is_said: bool) -> Iterator[None]:
+    """Inside, what an earlier run has left in a folder is not there; its results come back where the new one gets
+    nowhere.
+
+    Args:
+        is_said: tell the user that they go.
+    """
+    remove_parts(out)
+    results = [name for name in RESULTS if (out / name).exists()]
+    if results and is_said:
         print(f"cohort: {out} had an earlier run's results, which go; --resume would have gone on", file=sys.stderr)
-    for name in RESULTS:
-        (out / name).unlink(missing_ok=True)
+    if results:
+        (out / ASIDE).mkdir()
+        for name in filter(lambda name: (out / name).exists(), ("run.json", *results)):
+            os.replace(out / name, out / ASIDE / name)
     for pattern in ("report-*.png", "trainer-*.log", "tensorboard/events.out.tfevents.*"):
         for path in out.glob(pattern):
             path.unlink(missing_ok=True)
-    remove_parts(out)
-
-
-@contextlib.contextmanager
-def set_aside(out: Path) -> Iterator[None]:
-    """Inside, the results of an earlier run are not in its folder; they come back where the new one gets nowhere."""
-    _bring_back(out)  # of a start that was killed
-    names = [name for name in ("run.json", *RESULTS) if (out / name).exists()]
-    if names:
-        (out / ASIDE).mkdir()
-        for name in names:
-            os.replace(out / name, out / ASIDE / name)
     try:
         yield
     finally:
-        _bring_back(out)
+        bring_back(out)
 
 
-def _bring_back(out: Path) -> None:
-    """Of what lies aside: removes it where a newer run has got somewhere."""
+def bring_back(out: Path) -> None:
+    """Of what lies aside, also since a start was killed: removes it where a newer run has got somewhere."""
     if not (out / ASIDE).is_dir():
         return
     if not (out / METRICS).exists() and not (out / CHECKPOINT).exists():
@@ -182,7 +180,8 @@ def _bring_back(out: Path) -> None:
 
 
 def remove_parts(out: Path) -> None:
-    """Removes files that a run was killed over while it wrote them."""
+    """Removes files that a run was killed over while it wrote them, and results of one before that lie aside."""
+    shutil.rmtree(out / ASIDE, ignore_errors=True)
     for name in (*RESULTS, "run.json"):
         remove_temporaries(out / name)
     for part in out.glob("trace-*.part"):

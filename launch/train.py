@@ -20,9 +20,9 @@ from cohort.launch.report_tables import advice
 from cohort.launch.resume import (
     CHECKPOINT,
     arguments_of,
+    bring_back,
     demand_no_epochs,
     remove_parts,
-    remove_results,
     resumed,
     set_aside,
     sole_use,
@@ -94,10 +94,10 @@ def train(args: argparse.Namespace) -> int:
     if _takes_rows_in_place(args, meta):
         run["sampler"]["in_place"] = True
     with sole_use(_folder(out)) as inherited:
+        bring_back(out)
         if not args.overwrite:
             demand_no_epochs(shown)
-        with set_aside(out):
-            remove_results(out, is_said=not args.overwrite)
+        with set_aside(out, is_said=not args.overwrite):
             return _run(args, out, run, shown, inherited)
 
 

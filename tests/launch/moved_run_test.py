@@ -7,7 +7,7 @@ import pytest
 from processes import cohort, refused
 from resumable import OPTIONS
 
-from cohort.launch.resume import remove_results
+from cohort.launch.resume import ASIDE, bring_back, set_aside
 
 pytestmark = pytest.mark.usefixtures("shm")
 
@@ -72,9 +72,20 @@ def test_nothing_of_an_earlier_run_is_left(tmp_path):
         (tmp_path / name).touch()
     for name in ("tensorboard/mine", "notes.txt"):
         (tmp_path / name).touch()
-    remove_results(tmp_path)
-    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
-    assert left == {"tensorboard/mine", "notes.txt"}
+    with set_aside(tmp_path, is_said=False):
+        left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+        assert left == {"tensorboard/mine", "notes.txt", f"{ASIDE}/summary.json"}
+        (tmp_path / "metrics.jsonl").touch()
+    assert not (tmp_path / ASIDE).exists() and not (tmp_path / "summary.json").exists()
+
+
+def test_results_that_a_killed_start_has_set_aside_come_back(tmp_path):
+    (tmp_path / "run.json").write_text("new")
+    (tmp_path / ASIDE).mkdir()
+    for name in ("run.json", "metrics.jsonl"):
+        (tmp_path / ASIDE / name).write_text("old")
+    bring_back(tmp_path)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"run.json": "old", "metrics.jsonl": "old"}
 
 
 def test_a_world_that_has_no_size(graph, tmp_path):

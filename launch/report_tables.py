@@ -96,7 +96,7 @@ def advice(run: Run) -> str:
     times = median_times(run)
     share = times["wait_seconds"] / times["seconds"] if times["seconds"] else 0.0
     waits_for_rows = share >= LONG_WAIT and times["fetch_seconds"] > times["sample_seconds"]
-    if not waits_for_rows or run.summary["device"] == "cpu":
+    if not waits_for_rows or run.summary["device"] == "cpu" or run.uses(ROWS)["host"].bytes == 0:
         return ""
     dataset, cures = str(run.options.get("dataset")), []
     if not run.held:

@@ -44,6 +44,7 @@ def identity_of(run: dict) -> dict:
     options = {name: value for name, value in run["trainer"].items() if name not in IRRELEVANT}
     if parts := run["trainer"].get("partition"):
         digest.update(Path(parts["parts"]).read_bytes())
+        options["partition"] = parts["cliques"]  # wherever the file is
     sampler = {name: run["sampler"][name] for name in ("device", "num_ranks")}
     return options | sampler | {"sampler_seed": run["sampler"].get("seed", 0), "data": digest.hexdigest()}
 

@@ -127,8 +127,8 @@ def checked_slots(num_slots: int) -> int:
 
 def checked_limit(seconds: float) -> float:
     """The argument ``limit_seconds``."""
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float | np.number) or not seconds > 0:
-        raise CohortError("limit_seconds", "a number of seconds above 0", repr(seconds))
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float | np.number) or not 0 < seconds <= 1e9:
+        raise CohortError("limit_seconds", "a number of seconds in (0, 1e9]", repr(seconds))
     return float(seconds)
 
 
@@ -136,7 +136,7 @@ def checked_choice(name: str, value: str) -> str:
     """The argument ``name``, one of CHOICES."""
     if value not in CHOICES[name]:
         raise CohortError(name, " or ".join(map(str, CHOICES[name])), repr(value))
-    return value
+    return CHOICES[name][CHOICES[name].index(value)]
 
 
 def checked_fanout(fanout: Sequence[int]) -> list[int]:

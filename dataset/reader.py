@@ -12,6 +12,9 @@ from cohort.base.errors import CohortError
 from cohort.dataset import _native
 from cohort.dataset.array_file import UNREADABLE
 
+OF_PYG = {f"{part}_mask": f"{part}_ids" for part in ("train", "val", "test")}
+OF_PYG |= {"edge_index": "indptr and indices", "edge_weight": "edge_weights"}
+
 
 @dataclass(frozen=True)
 class Dataset:
@@ -60,6 +63,11 @@ class Dataset:
     def num_node_features(self) -> int:
         """`feature_dim`, as PyG calls it."""
         return self.feature_dim
+
+    def __getattr__(self, name: str):
+        if name in OF_PYG:
+            raise AttributeError(f"a Dataset has {OF_PYG[name]} in place of {name}; dataset.to_pyg() has that")
+        raise AttributeError(f"a Dataset has no {name}")
 
     def x_float32(self) -> np.ndarray:
         """The features as float32 [V, D], a copy.

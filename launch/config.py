@@ -51,6 +51,8 @@ def _converted(action: argparse.Action, value, place: str):
     """A TOML value as the option's type; a list stands for comma-separated text."""
     if action.type is Path and not isinstance(value, str):
         raise CohortError(place, "a path in quotes", repr(value))
+    if isinstance(value, bool) and action.choices and "on" in action.choices:
+        value = "on" if value else "off"
     text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
     try:
         converted = action.type(text) if action.type else text if action.nargs != 0 else value

@@ -155,12 +155,15 @@ def test_models_train_on_bytes(bytes_data, tmp_path, model, fanout):
 
 
 def test_options_from_a_file_and_arguments_that_win(cora, tmp_path):
-    (tmp_path / "run.toml").write_text('epochs = 9\nfanout = [4, 2]\nmodel = "gcn"\nhidden = 8\nquiet = true\n')
+    (tmp_path / "run.toml").write_text(
+        'epochs = 9\nfanout = [4, 2]\nmodel = "gcn"\nhidden = 8\nquiet = true\nin-place = false\n'
+    )
     config = ["--config", tmp_path / "run.toml", "--epochs", 1]
     result = cohort("train", cora, "--device", "cpu", *config, "--out", tmp_path / "run")
     assert (result.returncode, result.stdout) == (0, ""), result.stderr
     trainer = json.loads((tmp_path / "run/run.json").read_text())["trainer"]
     assert (trainer["epochs"], trainer["fanout"], trainer["model"], trainer["hidden"]) == (1, [4, 2], "gcn", 8)
+    assert not summary_of(tmp_path / "run")["rows_in_place"]
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,9 @@ def test_an_unknown_argument_is_a_type_error(cora):
 
 def test_loader_and_data_set_are_shown_on_a_line(cora):
     graph = open_dataset(cora)
+    with pytest.raises(AttributeError, match=r"a Dataset has train_ids in place of train_mask; dataset.to_pyg\(\)"):
+        graph.train_mask  # noqa: B018
+    assert not hasattr(graph, "colour")
     assert repr(graph) == f"Dataset('{cora}', 2,708 nodes, 10,556 edges, x float32 [2708, 1433])"
     assert (graph.num_features, graph.num_node_features) == (1433, 1433)
     with loader_of(cora) as loader:

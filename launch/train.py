@@ -105,7 +105,7 @@ def _run(args: argparse.Namespace, out: Path, run: dict, shown: Path, inherited:
     """Runs the programs; the last lines say what would make it faster, and where the results are."""
     code = run_programs(out, run, True, run["sampler"]["num_ranks"], inherited)
     if code == 0 and not args.quiet:
-        if told := advice(read_run(out)):
+        if (out / "summary.json").is_file() and (told := advice(read_run(out))):  # a disk may be full
             print(told)
         print(f"results: {shown}  (cohort report {shown})")
     return code

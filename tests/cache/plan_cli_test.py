@@ -130,7 +130,7 @@ def test_policies_differ_in_what_they_hold_and_none_holds_nothing(data, capsys):
 def test_the_topology_goes_into_gpus_that_then_still_hold_all_rows(data, capsys):
     arguments = [data, *SMALL, "--gpus", 2, "--cache-ratio", "auto", "--trainer-bytes", "20MB"]
     topology_bytes = sum(np.load(data / f"{name}.npy").nbytes for name in ("indptr", "indices"))
-    large, small = (planned(capsys, *arguments, "--gpu-memory", size) for size in ("800MB", "50MB"))
+    large, small = (planned(capsys, *arguments, "--gpu-memory", size) for size in ("800MB", "60MB"))
     left = 800_000_000 - 20_000_000 - large["slots_bytes"] - large["graph_bytes"]
     assert [gpu["budget_bytes"] for gpu in large["gpus"]] == [left] * 2, "graph_bytes has the topology"
     assert large["graph_bytes"] - small["graph_bytes"] == topology_bytes

@@ -85,8 +85,8 @@ def print_plan(plan, source: dict, memory: dict) -> None:
     """What each GPU holds, what to expect of a batch, where the counts come from, and host memory."""
     console = _console()
     gpus = [plan.gpu(i) for i in range(plan.num_gpus)]
-    held = _table("Cache", "GPU", "budget", "index", "rows", "bytes", "lists", "bytes", "alpha")
-    rates = ("rows: local", "recent", "peer", "host", "lists: local", "peer", "host")
+    held = _table("Cache", "GPU", "budget", "index", "rows", "row bytes", "lists", "list bytes", "alpha")
+    rates = ("rows local", "recent", "peer", "host", "lists local", "peer", "host")
     expected = _table("A batch, %", "GPU", *rates, "host B", "ms")
     for i, gpu in enumerate(gpus):
         slabs = [(f"{len(slab.nodes):,}", format_bytes(slab.bytes)) for slab in (gpu.features, gpu.topology)]

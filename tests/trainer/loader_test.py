@@ -276,8 +276,10 @@ def test_more_hops_than_the_channel_takes(cora):
 
 
 def test_missing_and_damaged_data(tmp_path, cora):
-    with pytest.raises(CohortError, match=r"meta\.json"):
+    with pytest.raises(CohortError, match="nowhere: expected the folder of a data set, found no such folder"):
         loader_of(tmp_path / "nowhere")
+    with pytest.raises(CohortError, match=r"meta\.json"):
+        loader_of(tmp_path)
     damaged = tmp_path / "damaged"
     damaged.mkdir()
     for file in cora.iterdir():

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import math
-import signal
 import tempfile
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from cohort.base.files import remember, remembered
 from cohort.base.units import format_bytes
 from cohort.cache.options import say_aloud
 from cohort.launch.runs import run_programs
-from cohort.launch.supervise import STOP_SIGNALS
+from cohort.launch.supervise import handlers_kept
 
 MAX_BATCHES = 10  # of each pass of the short run
 UNWATCHED = {"tensorboard": False, "prometheus": None}
@@ -87,16 +86,13 @@ def _checked(text: str, key: dict) -> int:
 def _measure(run: dict) -> int:
     """The peak of a few batches of each pass of the run. What ends the short run ends this process, with its code."""
     trainer = run["trainer"] | {"epochs": 1, "quiet": True, "profile": False, "max_batches": MAX_BATCHES} | UNWATCHED
-    handlers = {number: signal.getsignal(number) for number in STOP_SIGNALS}
-    with tempfile.TemporaryDirectory(prefix="cohort-calibrate-") as folder:
+    with handlers_kept(), tempfile.TemporaryDirectory(prefix="cohort-calibrate-") as folder:
         short = run | {"sampler": dict(run["sampler"]), "trainer": trainer}
         num_ranks = run["sampler"]["num_ranks"]
         code = run_programs(Path(folder), short, show_output=False, num_trainers=num_ranks, is_kept=False)
         if code != 0:  # it has said why
             raise SystemExit(code)
         peak = json.loads((Path(folder) / "summary.json").read_text())["trainer_peak_bytes"]
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
     if peak is None:
         raise CohortError("--cache-ratio auto", "a peak of GPU memory to measure", "a run without a GPU")
     return peak

@@ -19,7 +19,7 @@ from cohort.base.units import byte_count
 from cohort.cache.budget import available_host_bytes
 from cohort.launch.arguments import add_device_option
 from cohort.launch.devices import resolve_device
-from cohort.launch.supervise import STOP_SIGNALS, Stopped, begin_child, stop_on_signals, stopped_later
+from cohort.launch.supervise import Stopped, begin_child, handlers_kept, stop_on_signals, stopped_later
 
 STOP_SECONDS = 15.0  # for its program to finish a piece of the graph, and to remove what it has written so far
 QUIET = ("-W", "ignore:`torch.jit.script` is deprecated:FutureWarning")  # PyG's, as it is imported
@@ -77,7 +77,8 @@ def predict(args: argparse.Namespace) -> int:
     with tempfile.NamedTemporaryFile("w", prefix="cohort-predict-", suffix=".json") as file:
         json.dump(job, file)
         file.flush()
-        return _run([sys.executable, *QUIET, "-m", "cohort.trainer.predict", file.name], out)
+        with handlers_kept():
+            return _run([sys.executable, *QUIET, "-m", "cohort.trainer.predict", file.name], out)
 
 
 def _files_to_read(run: Path, dataset: Path) -> list[Path]:
@@ -100,7 +101,6 @@ def _remove_left(out: Path) -> None:
 
 def _run(command: list[str], out: Path) -> int:
     """The exit code of a program, which is ended by what ends this one: 128 + n for signal n."""
-    handlers = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     process = None
     stop_on_signals()
     try:
@@ -116,7 +116,4 @@ def _run(command: list[str], out: Path) -> int:
         if process:
             end_processes([process], STOP_SECONDS)
         return 128 + stop.number
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
     return code if code >= 0 else 128 - code

@@ -17,6 +17,7 @@ from cohort.launch.runs import start_mps
 from cohort.launch.supervise import (
     POLL_SECONDS,
     Stopped,
+    handlers_kept,
     ignore_stop_signals,
     rank_environment,
     stop_on_signals,
@@ -54,6 +55,11 @@ def run_script(args: argparse.Namespace) -> int:
     """
     if not args.script.is_file():
         raise CohortError(str(args.script), "a Python script", "no such file")
+    with handlers_kept():
+        return _run(args)
+
+
+def _run(args: argparse.Namespace) -> int:
     mps, processes = None, []
     stop_on_signals()
     try:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -186,6 +187,17 @@ def stop_on_signals() -> None:
     for number in STOP_SIGNALS:
         if number != signal.SIGHUP or not _under_nohup:
             signal.signal(number, _stop)
+
+
+@contextlib.contextmanager
+def handlers_kept() -> Iterator[None]:
+    """Afterwards stop signals do what they did before."""
+    handlers = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def ignore_stop_signals() -> None:

@@ -14,6 +14,7 @@ from cohort.cache.budget import slot_bytes
 from cohort.launch import calibrate
 from cohort.launch.calibrate import HEADROOM, peak_file, peak_key, trainer_bytes
 from cohort.launch.runs import run_programs
+from cohort.launch.supervise import STOP_SIGNALS
 
 pytestmark = pytest.mark.usefixtures("shm")
 
@@ -134,7 +135,7 @@ def test_a_data_set_that_cannot_be_written_is_a_warning(data, meta, measurements
 
 
 def test_the_short_run_takes_some_batches_of_each_pass(data, tmp_path):
-    handlers = {number: signal.getsignal(number) for number in calibrate.STOP_SIGNALS}
+    handlers = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     try:
         assert run_programs(tmp_path, run_of(data, max_batches=3), show_output=False) == 0
     finally:
@@ -146,11 +147,11 @@ def test_the_short_run_takes_some_batches_of_each_pass(data, tmp_path):
 
 
 def test_the_short_run_needs_a_gpu_and_leaves_signals_as_they_were(data, monkeypatch):
-    handlers = {number: signal.getsignal(number) for number in calibrate.STOP_SIGNALS}
+    handlers = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     run = run_of(data)
     with pytest.raises(CohortError, match="a run without a GPU"):
         calibrate._measure(run)
-    assert {number: signal.getsignal(number) for number in calibrate.STOP_SIGNALS} == handlers
+    assert {number: signal.getsignal(number) for number in STOP_SIGNALS} == handlers
     assert "channel" not in run["sampler"] and "max_batches" not in run["trainer"], "the real run is as it was"
 
 

@@ -33,6 +33,19 @@ def integers(place: str, array: np.ndarray, shape: tuple[int | None, ...] = (Non
     return np.ascontiguousarray(array, dtype=np.int64)
 
 
+def mask(place: str, array: np.ndarray, key: str) -> np.ndarray:
+    """bool [V] of a Data's mask called `key`: bool, or, as older files have them, integers that are all 0 or 1."""
+    if array.ndim != 1:
+        hint = f"choose one of the splits: data.{key} = data.{key}[:, 0]"
+        raise CohortError(place, "a mask [V]", f"shape {list(array.shape)}", hint)
+    if array.dtype.kind == "b":
+        return array
+    if array.dtype.kind not in "iu" or (len(array) and (array.min() < 0 or array.max() > 1)):
+        hint = f"data.{key} = index_to_mask(ids, size=data.num_nodes), of torch_geometric.utils, where it has ids"
+        raise CohortError(place, "a mask: True or False for each node", f"dtype {array.dtype}, {array[:3]}", hint)
+    return array.astype(bool)
+
+
 def features(place: str, array: np.ndarray) -> np.ndarray:
     """uint8, float16 and float32 stay as they are; other numbers become float32."""
     demand_shape(place, array, (None, None))

@@ -126,7 +126,7 @@ def open(path: str | os.PathLike, *, prefer_raw: bool = False) -> Dataset:
     Raises:
         CohortError: for the first thing wrong.
     """
-    folder = Path(path)
+    folder = Path(path).expanduser()
     meta = _native.describe(os.fspath(folder), prefer_raw)
     files = meta.pop("files")
     encoded_rows = Path(encoded) if (encoded := meta.pop("encoded_rows")) else None

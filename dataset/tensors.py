@@ -62,9 +62,10 @@ def from_tensors(
     Raises:
         CohortError: for tensors that do not fit together, or an `out` that exists.
     """
+    out = Path(out).expanduser()
     if os.path.lexists(out) and not overwrite:
         hint = "choose another name, or give overwrite=True"
-        raise CohortError(os.fspath(out), "a new folder", "an existing one", hint)
+        raise CohortError(str(out), "a new folder", "an existing one", hint)
     feature_dtype = "bfloat16" if str(getattr(x, "dtype", "")) == "torch.bfloat16" else None
     rows = _bfloat16_bits(x) if feature_dtype else arrays.features("x", _numpy("x", x))
     num_nodes = rows.shape[0]
@@ -86,7 +87,7 @@ def from_tensors(
         name=name,
         overwrite=overwrite,
     )
-    return Path(out)
+    return out
 
 
 def from_pyg(data: Any, out: str | os.PathLike, *, overwrite: bool = False, **options: Any) -> Path:
@@ -105,11 +106,8 @@ def from_pyg(data: Any, out: str | os.PathLike, *, overwrite: bool = False, **op
             other = "adj_t" if hasattr(data, "adj_t") else type(data).__name__
             found = f"a {type(data).__name__} without" + (", but with adj_t" if other == "adj_t" else "")
             raise CohortError("from_pyg", f"a Data with {attribute}", found, OTHER_FORMS.get(other, hint))
-    masks = {mask: getattr(data, mask, None) for mask in MASKS}
-    for name, mask in masks.items():
-        if mask is not None and mask.ndim != 1:
-            hint = f"choose one of the splits: data.{name} = data.{name}[:, 0]"
-            raise CohortError(name, "a mask [V]", f"shape {list(mask.shape)}", hint)
+    there = {name: mask for name in MASKS if (mask := getattr(data, name, None)) is not None}
+    masks = {name: arrays.mask(name, _numpy(name, mask), name) for name, mask in there.items()}
     weights = _weights_of(data)
     _warn_of_what_is_left_out(data, weights)
     return from_tensors(
@@ -118,7 +116,11 @@ def from_pyg(data: Any, out: str | os.PathLike, *, overwrite: bool = False, **op
         y=getattr(data, "y", None),
         edge_index=data.edge_index,
         overwrite=overwrite,
-        **{"edge_weight": weights, **dict(zip(SPLITS, masks.values(), strict=True)), **options},
+        **{
+            "edge_weight": weights,
+            **{split: masks.get(mask) for split, mask in zip(SPLITS, MASKS, strict=True)},
+            **options,
+        },
     )
 
 

@@ -62,7 +62,7 @@ def folder_of(data) -> Path:
     if isinstance(data, Dataset):
         return data.path
     if isinstance(data, str | os.PathLike):
-        return Path(data)
+        return Path(data).expanduser()
     of_pyg = any(base.__module__.startswith("torch_geometric.") for base in type(data).__mro__)
     hint = 'folder = cohort.from_pyg(data, "data/mine")' if of_pyg else "cohort.from_tensors(...) writes one"
     found = f"a PyG {type(data).__name__}" if of_pyg else type(data).__name__

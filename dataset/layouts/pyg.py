@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from cohort.base.errors import CohortError
 from cohort.dataset import arrays
 from cohort.dataset.graph import Graph, Weights, edges_of_arrays, weights_of_array
@@ -46,7 +44,11 @@ def read_data(source: Path, name: str | None = None) -> Graph:
         num_nodes=len(tensors["x"]),
         any_task=True,
     )
-    masks = {mask: (lambda mask=mask: _mask(place, mask, array_of(tensors[mask]))) for mask in MASKS if mask in tensors}
+    masks = {
+        mask: (lambda mask=mask: arrays.mask(f"{place}: {mask}", array_of(tensors[mask]), mask))
+        for mask in MASKS
+        if mask in tensors
+    }
     if masks:
         graph.take_splits(source, masks, MASKS)
     return graph
@@ -88,10 +90,3 @@ def _tensor(place: str, key: str, value: Any):
     if not is_dense(value):
         raise CohortError(f"{place}: {key}", "a dense tensor", type(value).__name__, HINT)
     return value
-
-
-def _mask(place: str, key: str, mask: np.ndarray) -> np.ndarray:
-    if mask.ndim != 1:
-        hint = f"choose one of the splits: data.{key} = data.{key}[:, 0]"
-        raise CohortError(f"{place}: {key}", "a mask [V]", f"shape {list(mask.shape)}", hint)
-    return mask

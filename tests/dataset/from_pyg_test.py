@@ -9,6 +9,7 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.transforms import ToSparseTensor
 from torch_geometric.utils import to_edge_index
 
+import cohort
 from cohort import CohortError, from_pyg, from_tensors
 from cohort.dataset import open as open_dataset
 
@@ -40,6 +41,13 @@ def test_without_y_no_node_has_a_label(tmp_path):
     graph = open_dataset(from_pyg(data_of(y=None, train_mask=torch.ones(NUM_NODES, dtype=torch.bool)), tmp_path / "g"))
     assert (graph.y == -1).all() and graph.num_classes == 0 and len(graph.train_ids) == 0
     assert refusal(data_of(y=None), tmp_path / "h", task="regression").expected == "labels"
+
+
+def test_masks_of_numbers_are_masks(tmp_path):
+    """As files of the first releases of PyG have them."""
+    mask = (torch.arange(NUM_NODES) % 2).to(torch.uint8)
+    graph = open_dataset(from_pyg(data_of(train_mask=mask, val_mask=1 - mask.long()), tmp_path / "g"))
+    assert graph.train_ids.tolist() == [1, 3, 5, 7] and graph.val_ids.tolist() == [0, 2, 4, 6, 8]
 
 
 def test_y_of_one_column_becomes_a_row(tmp_path):
@@ -103,8 +111,14 @@ def hetero() -> HeteroData:
             "shape [9, 10]",
             "data.val_mask = data.val_mask[:, 0]",
         ),
+        (
+            data_of(train_mask=torch.tensor([3, 1])),
+            "a mask: True or False for each node",
+            "dtype int64, [3 1]",
+            "data.train_mask = index_to_mask(ids, size=data.num_nodes)",
+        ),
     ],
-    ids=["hetero", "x", "list", "edge_index", "mask"],
+    ids=["hetero", "x", "list", "edge_index", "mask", "ids"],
 )
 def test_other_forms_have_a_way_out(tmp_path, data, expected, found, hint):
     error = refusal(data, tmp_path / "g")
@@ -120,3 +134,13 @@ def test_an_existing_folder_is_kept_unless_told(tmp_path):
     assert open_dataset(tmp_path / "g").feature_dim == 7
     with pytest.raises(CohortError, match="a data set .* to overwrite"):
         from_tensors(tmp_path, x=np.ones((2, 1)), edge_index=[[0], [1]], overwrite=True)
+
+
+def test_a_folder_at_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert from_pyg(data_of(), "~/g") == tmp_path / "g"
+    assert open_dataset("~/g").num_nodes == NUM_NODES
+    with cohort.NeighborLoader("~/g", [2], batch_size=4, device="cpu") as loader:
+        assert sum(batch.batch_size for batch in loader) > 0
+    assert [path.name for path in tmp_path.iterdir()] == ["g"]

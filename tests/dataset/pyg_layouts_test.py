@@ -171,6 +171,7 @@ PYG_BAD = {
     "edge_float": (put("edge_index", torch.zeros((2, 4))), "integers", "float32"),
     "edge_high": (put("edge_index", torch.tensor([[0, 60], [1, 1]])), "a node in [0, 60)", "60"),
     "masks": (put("train_mask", torch.zeros((60, 10), dtype=torch.bool)), "a mask [V]", "[60, 10]"),
+    "ids": (put("val_mask", torch.arange(60)), "True or False for each node", "[0 1 2]"),
     "targets": (put("y", torch.rand(60)), "the number of a class", "0."),
     "multi": (put("y", torch.ones((60, 3))), "one class a node", "3 targets"),
 }

@@ -106,8 +106,11 @@ def from_pyg(data: Any, out: str | os.PathLike, *, overwrite: bool = False, **op
             other = "adj_t" if hasattr(data, "adj_t") else type(data).__name__
             found = f"a {type(data).__name__} without" + (", but with adj_t" if other == "adj_t" else "")
             raise CohortError("from_pyg", f"a Data with {attribute}", found, OTHER_FORMS.get(other, hint))
-    there = {name: mask for name in MASKS if (mask := getattr(data, name, None)) is not None}
-    masks = {name: arrays.mask(name, _numpy(name, mask), name) for name, mask in there.items()}
+    splits = {
+        split: arrays.mask(name, _numpy(name, mask), name)
+        for split, name in zip(SPLITS, MASKS, strict=True)
+        if (mask := getattr(data, name, None)) is not None
+    }
     weights = _weights_of(data)
     _warn_of_what_is_left_out(data, weights)
     return from_tensors(
@@ -116,11 +119,7 @@ def from_pyg(data: Any, out: str | os.PathLike, *, overwrite: bool = False, **op
         y=getattr(data, "y", None),
         edge_index=data.edge_index,
         overwrite=overwrite,
-        **{
-            "edge_weight": weights,
-            **{split: masks.get(mask) for split, mask in zip(SPLITS, MASKS, strict=True)},
-            **options,
-        },
+        **{"edge_weight": weights, **splits, **options},
     )
 
 

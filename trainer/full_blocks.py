@@ -22,13 +22,14 @@ class FullBlocks:
         indptr: int64 [V + 1].
         indices: int32 or int64 [E], in-neighbours.
         with_degrees: blocks come with the in-degrees of their sources, self-loops left out.
+        device: where blocks are made.
     """
 
-    def __init__(self, indptr: np.ndarray, indices: np.ndarray, with_degrees: bool):
-        self.indptr, self.indices = indptr, indices
+    def __init__(self, indptr: np.ndarray, indices: np.ndarray, with_degrees: bool, device: torch.device):
+        self.indptr, self.indices, self.device = indptr, indices, device
         self.num_nodes = len(indptr) - 1
-        self._wanted = torch.zeros(self.num_nodes, dtype=torch.bool)
-        self._position = torch.empty(self.num_nodes, dtype=position_dtype(self.num_nodes))
+        self._wanted = torch.zeros(self.num_nodes, dtype=torch.bool, device=device)
+        self._position = torch.empty(self.num_nodes, dtype=position_dtype(self.num_nodes), device=device)
         self._degrees = self._count_degrees() if with_degrees else None
 
     def pieces(self, bytes_of_target: int, bytes_of_edge: int, limit_bytes: int) -> Iterator[tuple[int, int]]:
@@ -46,14 +47,23 @@ class FullBlocks:
 
     def block(self, first: int, last: int) -> tuple[Block, Tensor]:
         """The edges into the nodes [first, last), and the nodes of its sources, int64 [sources], targets first."""
-        begin, end = int(self.indptr[first]), int(self.indptr[last])
-        sources = torch.from_numpy(self.indices[begin:end].astype(np.int64))
-        others = self._others(sources, first, last)
-        ids = torch.cat((torch.arange(first, last), others))
-        self._position[ids] = torch.arange(len(ids), dtype=self._position.dtype)
-        indptr = torch.from_numpy(self.indptr[first : last + 1] - begin)
+        indptr, sources = self._edges(first, last)
+        ids = torch.cat((torch.arange(first, last, device=self.device), self._others(sources, first, last)))
+        self._position[ids] = torch.arange(len(ids), dtype=self._position.dtype, device=self.device)
         degrees = None if self._degrees is None else self._degrees[ids]
         return Block(indptr, self._position[sources].long(), len(ids), last - first, degrees=degrees), ids
+
+    def block_of_all(self, first: int, last: int) -> Block:
+        """The same edges for a layer that has the rows of all nodes in front of it: sources are nodes, and targets have
+        places. Without degrees."""
+        own = torch.arange(first, last, device=self.device)
+        return Block(*self._edges(first, last), self.num_nodes, last - first, own_place=own)
+
+    def _edges(self, first: int, last: int) -> tuple[Tensor, Tensor]:
+        """(the first edge of each target, int64 [targets + 1]; the nodes of the sources, int64 [edges])"""
+        begin, end = int(self.indptr[first]), int(self.indptr[last])
+        indptr = torch.from_numpy(self.indptr[first : last + 1] - begin).to(self.device)
+        return indptr, torch.from_numpy(np.array(self.indices[begin:end])).to(self.device).long()
 
     def _others(self, sources: Tensor, first: int, last: int) -> Tensor:
         """The sources but [first, last), ascending, each once."""
@@ -68,12 +78,12 @@ class FullBlocks:
 
     def _count_degrees(self) -> Tensor:
         """int32 [V]"""
-        degrees = torch.from_numpy(np.diff(self.indptr).astype(np.int32))
+        degrees = torch.from_numpy(np.diff(self.indptr).astype(np.int32)).to(self.device)
         for first, last in self.pieces(1, 1, EDGES_AT_ONCE):
-            own = self.indptr[first : last + 1]
-            targets = np.repeat(np.arange(first, last), np.diff(own))
-            loops = targets[self.indices[own[0] : own[-1]] == targets]
-            degrees[first:last] -= torch.from_numpy(np.bincount(loops - first, minlength=last - first).astype(np.int32))
+            indptr, sources = self._edges(first, last)
+            targets = torch.arange(first, last, device=self.device).repeat_interleave(indptr.diff())
+            loops = targets[sources == targets] - first
+            degrees[first:last] -= torch.bincount(loops, minlength=last - first).int()
         return degrees
 
 

@@ -2,22 +2,34 @@
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
 from cohort.dataset import Dataset
+from cohort.nn.block import Block
 from cohort.trainer.full_blocks import FullBlocks, position_dtype
-from cohort.trainer.models import SampledGNN, model_input
-from cohort.trainer.node_rows import StoredRows, features_of, new_rows
+from cohort.trainer.models import SampledGNN
+from cohort.trainer.node_rows import EncodedRows, StoredRows, features_of, new_rows, taken, whole_table
 
 LEAST_WORK_BYTES = 16 << 20
 MOST_WORK_BYTES = 2 << 30
-BYTES_OF_EDGE = 32  # ids while a block is made, beside its rows
+BYTES_OF_EDGE = 64  # ids while a block is made, and what attention keeps of an edge; beside its row
+
+
+class Place(StrEnum):
+    """Where the rows of all nodes lie that a layer reads."""
+
+    WHOLE = "memory"  # of the device: the layer reads them where they are
+    HOST = "host memory"  # a GPU's layer gets copies, piece by piece
+    FILES = "files"  # as above
 
 
 @dataclass(frozen=True)
@@ -25,37 +37,62 @@ class MemoryPlan:
     """What goes where within a bound.
 
     Attributes:
-        work_bytes: of a piece of a layer: the rows that it reads, and what becomes of them.
-        hidden_bytes: of the hidden layers that are there at once.
-        mapped: hidden layers lie in files.
+        work_bytes: of a piece of a layer: what becomes of its rows, and copies of those that it reads.
+        places: of the rows that each layer reads: the features first, then hidden layers.
+        file_bytes: of hidden layers that lie in files at once.
     """
 
     work_bytes: int
-    hidden_bytes: int
-    mapped: bool
+    places: list[Place]
+    file_bytes: int = 0
 
 
-def plan_memory(bound_bytes: int, num_nodes: int, hidden: int, num_layers: int, with_degrees: bool) -> MemoryPlan:
-    """Shares out the memory of a prediction.
+def plan_memory(
+    bound_bytes: int, num_nodes: int, widths: list[int], with_degrees: bool, gpu_bytes: int | None = None
+) -> MemoryPlan:
+    """Shares out the memory of a prediction: hidden layers first, then features.
 
     Args:
-        hidden: features of a hidden layer.
+        bound_bytes: of host memory.
+        widths: columns of the rows that each layer reads.
+        gpu_bytes: what is free on the GPU where layers run; None: they run on the CPU.
 
     Raises:
         CohortError: the bound is below what every prediction needs.
     """
     fixed = num_nodes * (1 + torch.empty((), dtype=position_dtype(num_nodes)).element_size() + 4 * with_degrees)
-    least = fixed + LEAST_WORK_BYTES
-    if bound_bytes < least:
-        found = format_bytes(bound_bytes)
-        raise CohortError("--memory", f"at least {format_bytes(least)} for {num_nodes} nodes", found)
-    hidden_bytes = min(num_layers - 1, 2) * num_nodes * hidden * 4  # one is read while the next is written
-    work = min(max((bound_bytes - fixed) // 4, LEAST_WORK_BYTES), MOST_WORK_BYTES)
-    if fixed + work + hidden_bytes <= bound_bytes:
-        return MemoryPlan(work, hidden_bytes, mapped=False)
-    return MemoryPlan(
-        min(max((bound_bytes - fixed) // 2, LEAST_WORK_BYTES), MOST_WORK_BYTES), hidden_bytes, mapped=True
-    )
+    tables = [4 * width * num_nodes for width in widths]
+    host_fixed = fixed if gpu_bytes is None else 0
+    if bound_bytes < host_fixed + LEAST_WORK_BYTES:
+        expected = f"at least {format_bytes(host_fixed + LEAST_WORK_BYTES)} for {num_nodes} nodes"
+        raise CohortError("--memory", expected, format_bytes(bound_bytes))
+    work = _between(LEAST_WORK_BYTES, (bound_bytes - host_fixed) // 4, MOST_WORK_BYTES)
+    host_room = bound_bytes - host_fixed - work
+    if gpu_bytes is not None:
+        places = _places(tables, gpu_bytes * 2 // 3 - fixed, host_room)
+    else:
+        places = _places(tables, host_room, 0)
+        if Place.FILES in places[1:]:
+            work = _between(LEAST_WORK_BYTES, (bound_bytes - host_fixed) // 2, MOST_WORK_BYTES)
+            places = [Place.FILES] * len(tables)
+    in_files = [size * (place == Place.FILES) for size, place in zip(tables[1:], places[1:], strict=True)]
+    return MemoryPlan(work, places, max((sum(pair) for pair in pairwise([0, *in_files])), default=0))
+
+
+def _places(tables: list[int], room: int, host_room: int) -> list[Place]:
+    """Where tables of so many bytes lie, of which one is read while the next is written."""
+    places = [Place.FILES] * len(tables)
+    for place, space in ((Place.WHOLE, room), (Place.HOST, host_room)):
+        for i in reversed(range(len(tables))):
+            is_free = places[i] == Place.FILES and (i > 0 or place == Place.WHOLE)  # features are in a file already
+            beside = [tables[j] for j in (i - 1, i + 1) if 0 <= j < len(tables) and places[j] == place]
+            if is_free and tables[i] + max(beside, default=0) <= space:
+                places[i] = place
+    return places
+
+
+def _between(least: int, value: int, most: int) -> int:
+    return min(max(value, least), most)
 
 
 class Layerwise:
@@ -65,17 +102,17 @@ class Layerwise:
         model: of Cohort's layers, with its weights.
         data: the graph and its features.
         memory: as `plan_memory` shares it out.
-        scratch: a folder for hidden layers that are mapped; made and removed here.
+        scratch: a folder for hidden layers that lie in files; made and removed here.
         device: where layers run.
     """
 
     def __init__(self, model: SampledGNN, data: Dataset, memory: MemoryPlan, scratch: Path, device: torch.device):
         self.model, self.data, self.memory = model.to(device).eval(), data, memory
         self.scratch, self.device = scratch, device
-        self.blocks = FullBlocks(data.indptr, data.indices, with_degrees=not model.two_sided)
+        self.blocks = FullBlocks(data.indptr, data.indices, not model.two_sided, device)
 
     @torch.no_grad()
-    def run(self, take_scores: Callable[[int, torch.Tensor], None], advance: Callable[[int], None]) -> None:
+    def run(self, take_scores: Callable[[int, Tensor], None], advance: Callable[[int], None]) -> None:
         """Computes the scores of all nodes.
 
         Args:
@@ -85,47 +122,78 @@ class Layerwise:
         Raises:
             OSError: the disk has no room for the hidden layers.
         """
+        places, num_nodes = self.memory.places, self.data.num_nodes
         rows = features_of(self.data)
-        if self.memory.mapped:
+        if places[0] == Place.WHOLE:
+            rows = whole_table(rows, num_nodes, self.data.feature_dim, self.device)
+        in_files = Place.FILES in places[1:]
+        if in_files:
             self.scratch.mkdir()
         try:
-            for number in range(len(self.model.layers)):
-                last = number == len(self.model.layers) - 1
-                out = None if last else new_rows((self.data.num_nodes, self.model.width_of(number)), self._file(number))
-
-                def keep(first: int, of_piece: torch.Tensor, out=out) -> None:
-                    out[first : first + len(of_piece)] = of_piece.numpy()
-
-                self._run_layer(number, rows, take_scores if last else keep, advance)
-                if number > 0 and self.memory.mapped:
+            for number, (place, next_place) in enumerate(pairwise([*places, None])):
+                if next_place is None:
+                    self._run_layer(number, rows, lambda first, scores: take_scores(first, scores.cpu()), advance)
+                    return
+                out = self._new_table(number, next_place)
+                self._run_layer(number, rows, _keep_in(out), advance)
+                if number > 0 and place == Place.FILES:
                     self._file(number - 1).unlink()
-                rows = None if last else StoredRows(out)
+                rows = out if next_place == Place.WHOLE else StoredRows(out.numpy())
         finally:
-            if self.memory.mapped:
+            if in_files:
                 shutil.rmtree(self.scratch)
 
     @property
     def work(self) -> int:
         return len(self.model.layers) * (self.data.num_edges + self.data.num_nodes)
 
-    def _run_layer(self, number: int, rows, take: Callable, advance: Callable[[int], None]) -> None:
-        row_bytes = rows.row_bytes + 4 * self.model.working_width_of(number)
-        pieces = self.blocks.pieces(2 * row_bytes, BYTES_OF_EDGE + row_bytes, self._limit_bytes())
-        for first, last in pieces:
-            block, ids = self.blocks.block(first, last)
-            x = model_input(rows.take(ids).to(self.device))
-            out = self.model.layer_on_block(number, x, block.to(self.device))
-            take(first, out.float().cpu())
+    def _new_table(self, number: int, place: Place) -> Tensor:
+        """For what layer `number` puts out, float32 [V, columns]."""
+        shape = (self.data.num_nodes, self.model.width_of(number))
+        if place == Place.WHOLE:
+            return torch.empty(shape, device=self.device)
+        return torch.from_numpy(new_rows(shape, self._file(number) if place == Place.FILES else None))
+
+    def _file(self, number: int) -> Path:
+        return self.scratch / f"hidden-{number}.npy"
+
+    def _run_layer(
+        self, number: int, rows: Tensor | StoredRows | EncodedRows, take: Callable, advance: Callable[[int], None]
+    ) -> None:
+        for first, last in self._pieces(number, rows):
+            x, block = self._input(rows, first, last)
+            take(first, self.model.layer_on_block(number, x, block).float())
             advance(int(self.data.indptr[last] - self.data.indptr[first]) + last - first)
 
-    def _limit_bytes(self) -> int:
-        """Of a piece: GPU memory bounds it too."""
-        if self.device.type != "cuda":
-            return self.memory.work_bytes
-        return min(self.memory.work_bytes, torch.cuda.mem_get_info(self.device)[0] // 4)
+    def _input(self, rows: Tensor | StoredRows | EncodedRows, first: int, last: int) -> tuple[Tensor, Block]:
+        """What a layer reads for the targets [first, last)."""
+        whole = isinstance(rows, Tensor)
+        if whole and self.model.takes_places and self.model.two_sided:
+            return rows, self.blocks.block_of_all(first, last)
+        block, ids = self.blocks.block(first, last)
+        if whole and self.model.takes_places:
+            return rows, replace(block, place=ids, own_place=ids[: last - first])
+        return rows[ids] if whole else taken(rows, ids.cpu(), self.device), block
 
-    def _file(self, number: int) -> Path | None:
-        return self.scratch / f"hidden-{number}.npy" if self.memory.mapped else None
+    def _pieces(self, number: int, rows: Tensor | StoredRows | EncodedRows):
+        """[first, last) of targets, so many that what a layer makes of them stays within the memory for work."""
+        limit = self.memory.work_bytes
+        if self.device.type == "cuda":
+            free = torch.cuda.mem_get_info(self.device)[0] // 2
+            limit = free if isinstance(rows, Tensor) else min(limit, free)  # rows come by way of host memory
+        width = rows.shape[1] if isinstance(rows, Tensor) else rows.row_bytes // 4
+        row_bytes = 4 * (max(width, 1) + self.model.working_width_of(number))
+        of_source = 0 if isinstance(rows, Tensor) and self.model.takes_places else row_bytes
+        if of_source * self.data.num_nodes <= limit // 2:  # then the sources of a piece may be all nodes
+            limit, of_source = limit - of_source * self.data.num_nodes, 0
+        return self.blocks.pieces(2 * row_bytes, BYTES_OF_EDGE + of_source, limit)
+
+
+def _keep_in(out: Tensor) -> Callable[[int, Tensor], None]:
+    def keep(first: int, of_piece: Tensor) -> None:
+        out[first : first + len(of_piece)] = of_piece
+
+    return keep
 
 
 def keep_scores(

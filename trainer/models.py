@@ -60,6 +60,7 @@ class SampledGNN(nn.Module):
         self.activation = "elu" if kind == "gat" else "relu"
         self.dropout = dropout
         self.two_sided = kind != "gcn"  # GCNConv's normalisation wants sources and targets in one set
+        self.takes_places = layers == "cohort" and kind != "gat" and not edge_weights  # of a Block
         self.fused = layers == "cohort"
 
     def forward(
@@ -105,9 +106,10 @@ class SampledGNN(nn.Module):
         return x
 
     def layer_on_block(self, number: int, x: Tensor, block: Block) -> Tensor:
-        """What layer `number` makes of the rows of a block's sources, targets first: the targets' rows, activated
-        where another layer follows. Of Cohort's layers alone."""
-        x = self.layers[number]((x, x[: block.num_targets]) if self.two_sided else x, block)
+        """What layer `number` makes of the rows of a block's sources, targets first, or of all rows that a block with
+        places may name: the targets' rows, activated where another layer follows. Of Cohort's layers alone."""
+        pair = self.two_sided and not is_placed(block)
+        x = self.layers[number]((x, x[: block.num_targets]) if pair else x, block)
         return x if number == len(self.layers) - 1 else self._activated(x)
 
     def width_of(self, number: int) -> int:

@@ -1,4 +1,4 @@
-"""Rows [V, dim] of nodes that may be larger than memory: read by id, written in order."""
+"""Rows [V, dim] of nodes: whole where there is room, else read by id; written in order."""
 
 import os
 from pathlib import Path
@@ -10,6 +10,9 @@ from torch import Tensor
 from cohort import ibp
 from cohort.dataset import Dataset
 from cohort.dataset import _native as dataset_native
+from cohort.trainer.models import model_input
+
+PIECE_BYTES = 64 << 20  # of a table that is copied to where it is read
 
 DTYPES = {
     "float32": torch.float32,
@@ -27,9 +30,9 @@ class StoredRows:
         self._bytes = array.view(np.uint8)
         self.row_bytes = self._bytes.shape[1]
 
-    def take(self, ids: Tensor) -> Tensor:
-        """The rows of nodes, int64 [n]: [n, dim]."""
-        out = torch.empty((len(ids), self.row_bytes), dtype=torch.uint8)
+    def take(self, ids: Tensor, pin: bool = False) -> Tensor:
+        """The rows of nodes, int64 [n]: [n, dim], in page-locked memory where that is asked for."""
+        out = torch.empty((len(ids), self.row_bytes), dtype=torch.uint8, pin_memory=pin)
         dataset_native.take_rows(self._bytes, ids.numpy(), out.numpy())
         return out.view(self.dtype)
 
@@ -39,11 +42,13 @@ class EncodedRows:
 
     def __init__(self, path: Path):
         self._rows = ibp.load(path)
+        self._dtype = DTYPES[self._rows.profile.dtype]
         self.row_bytes = self._rows.profile.row_bytes
 
-    def take(self, ids: Tensor) -> Tensor:
-        """The rows of nodes, int64 [n]: [n, dim]."""
-        return ibp.fetch(self._rows, ids)
+    def take(self, ids: Tensor, pin: bool = False) -> Tensor:
+        """As `StoredRows.take`."""
+        out = torch.empty((len(ids), self._rows.shape[1]), dtype=self._dtype, pin_memory=pin)
+        return ibp.fetch(self._rows, ids, out=out)
 
 
 def features_of(data: Dataset) -> StoredRows | EncodedRows:
@@ -51,6 +56,25 @@ def features_of(data: Dataset) -> StoredRows | EncodedRows:
     if data.x is None:
         return EncodedRows(data.encoded_rows)
     return StoredRows(data.x, DTYPES[data.feature_dtype])
+
+
+def whole_table(rows: StoredRows | EncodedRows, num_nodes: int, dim: int, device: torch.device) -> Tensor:
+    """All rows, float32 [V, dim], in the memory of a device; not copied where they are that already."""
+    if device.type == "cpu" and isinstance(rows, StoredRows) and rows.dtype == torch.float32:
+        file = getattr(rows.array, "filename", None)  # torch wants memory that it may write to
+        return torch.from_numpy(rows.array if file is None else np.load(file, mmap_mode="c"))
+    table = torch.empty((num_nodes, dim), device=device)
+    step = max(PIECE_BYTES // rows.row_bytes, 1)
+    for first in range(0, num_nodes, step):
+        ids = torch.arange(first, min(first + step, num_nodes))
+        table[first : first + step].copy_(taken(rows, ids, device))
+    return table
+
+
+def taken(rows: StoredRows | EncodedRows, ids: Tensor, device: torch.device) -> Tensor:
+    """The rows of nodes, int64 [n] on the CPU, float32 [n, dim] on a device, which may still be copying them."""
+    on_gpu = device.type == "cuda"
+    return model_input(rows.take(ids, pin=on_gpu).to(device, non_blocking=on_gpu))
 
 
 def new_rows(shape: tuple[int, int], file: Path | None, dtype=np.float32) -> np.ndarray:

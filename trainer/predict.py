@@ -22,7 +22,7 @@ from cohort.dataset import Dataset
 from cohort.dataset import open as open_dataset
 from cohort.dataset.check import demand_in_range
 from cohort.trainer import _native
-from cohort.trainer.layerwise import Layerwise, keep_scores, plan_memory
+from cohort.trainer.layerwise import Layerwise, Place, keep_scores, plan_memory
 from cohort.trainer.model_file import load_weights
 from cohort.trainer.models import SampledGNN, model_described
 from cohort.trainer.node_rows import new_rows
@@ -57,17 +57,18 @@ def predict(job: dict) -> None:
     data, out = open_dataset(job["dataset"]), Path(job["out"])
     demand_in_range(job["dataset"])
     model, targets = model_of(Path(job["run"]), data)
-    hidden = max((model.width_of(i) for i in range(len(model.layers) - 1)), default=0)
-    with_degrees = not model.two_sided
-    memory = plan_memory(job["memory_bytes"], data.num_nodes, hidden, len(model.layers), with_degrees)
+    device = torch.device(job["device"])
+    widths = [data.feature_dim, *(model.width_of(i) for i in range(len(model.layers) - 1))]
+    gpu_bytes = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else None
+    memory = plan_memory(job["memory_bytes"], data.num_nodes, widths, not model.two_sided, gpu_bytes)
     hidden_folder = temporary_of(out).with_suffix(".tmp-hidden")
-    layers = Layerwise(model, data, memory, hidden_folder, torch.device(job["device"]))
+    layers = Layerwise(model, data, memory, hidden_folder, device)
     shape, dtype = (data.num_nodes, model.num_classes), np.float32
     if job["classes"]:
         shape, dtype = targets.answers(*shape)
     start = time.monotonic()
     try:
-        with replacing(out) as temporary, _bar(job["quiet"], memory.mapped) as progress:
+        with replacing(out) as temporary, _bar(job["quiet"], memory.file_bytes > 0) as progress:
             scores = new_rows(shape, temporary, dtype)
             bar = progress.add_task("", total=layers.work)
             layers.run(
@@ -75,18 +76,17 @@ def predict(job: dict) -> None:
             )
             scores.flush()
     except OSError as error:
-        hint = (
-            f"the disk must hold it, and {format_bytes(memory.hidden_bytes if memory.mapped else 0)} of hidden layers"
-        )
+        hint = f"the disk must hold it, and {format_bytes(memory.file_bytes)} of hidden layers"
         raise CohortError(str(out), "a file that can be written", str(error), hint) from error
     if not job["quiet"]:
-        where = "files" if memory.mapped else "memory"
+        places = dict.fromkeys(memory.places[1:] or [Place.WHOLE])
+        where = " and ".join("the GPU's memory" if gpu_bytes and place == Place.WHOLE else place for place in places)
         told = f"{dtype.__name__} {list(shape)} in {time.monotonic() - start:.1f} s, hidden layers in {where}"
         print(f"cohort: {out}: {told}", flush=True)
 
 
-def _bar(quiet: bool, mapped: bool) -> Progress:
-    text = "layers, hidden ones in files" if mapped else "layers"
+def _bar(quiet: bool, in_files: bool) -> Progress:
+    text = "layers, hidden ones in files" if in_files else "layers"
     columns = (TextColumn(text), BarColumn(bar_width=None), TaskProgressColumn(), TimeRemainingColumn())
     return Progress(*columns, console=Console(stderr=True, quiet=quiet))
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from blocks import DEVICES
 from processes import SECONDS_TO_START, hear_hangups, wait_until
 from processes import cohort as run_cohort
 
@@ -19,7 +20,7 @@ from cohort.base.errors import CohortError
 from cohort.launch.main import main
 from cohort.trainer import layerwise, predict
 from cohort.trainer.full_blocks import FullBlocks
-from cohort.trainer.layerwise import LEAST_WORK_BYTES, Layerwise, MemoryPlan, keep_scores, plan_memory
+from cohort.trainer.layerwise import LEAST_WORK_BYTES, Layerwise, MemoryPlan, Place, keep_scores, plan_memory
 from cohort.trainer.model_file import MODEL_FILE, load_weights, save_model
 from cohort.trainer.models import SampledGNN, load_model
 
@@ -56,28 +57,39 @@ def pyg_scores(kind: str, weights: dict, folder: Path, num_layers: int = 2) -> t
         return model(graph.x, graph.edge_index)
 
 
-def layerwise_scores(kind: str, folder: Path, work_bytes: int, mapped: bool, scratch: Path, num_layers: int = 2):
-    """(scores, weights of a new model, pieces that were made)"""
+def layerwise_scores(
+    kind: str, folder: Path, work_bytes: int, places: list[Place], scratch: Path, device: str = "cpu"
+) -> tuple[torch.Tensor, dict, int]:
+    """(scores, weights of a new model with a layer a place, pieces that were made)"""
     torch.manual_seed(8)
-    model = SampledGNN(kind, DIM, HIDDEN, CLASSES, num_layers, dropout=0.5)
-    layers = Layerwise(
-        model, cohort.dataset.open(folder), MemoryPlan(work_bytes, 0, mapped), scratch, torch.device("cpu")
-    )
+    model = SampledGNN(kind, DIM, HIDDEN, CLASSES, len(places), dropout=0.5)
+    memory = MemoryPlan(work_bytes, places)
+    layers = Layerwise(model, cohort.dataset.open(folder), memory, scratch, torch.device(device))
     out, done = np.full((NUM_NODES, CLASSES), np.nan, np.float32), []
     layers.run(keep_scores(out), done.append)
     assert sum(done) == layers.work
-    return torch.from_numpy(out), model.state_dict(), len(done)
+    return torch.from_numpy(out), model.cpu().state_dict(), len(done)
 
 
+PLACES = [
+    [Place.FILES],
+    [Place.WHOLE],
+    [Place.FILES, Place.FILES, Place.FILES],
+    [Place.WHOLE, Place.WHOLE, Place.WHOLE],
+    [Place.FILES, Place.HOST, Place.WHOLE],
+]
+
+
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("kind", MODELS)
 @pytest.mark.parametrize("work_bytes", [1, 40_000, 1 << 30])
-@pytest.mark.parametrize("num_layers", [1, 3])
-def test_equals_pygs_layers_on_the_whole_graph(data, tmp_path, kind, work_bytes, num_layers):
-    mapped = work_bytes == 40_000
-    found, weights, pieces = layerwise_scores(kind, data, work_bytes, mapped, tmp_path / "scratch", num_layers)
-    fewest, most = {1: (NUM_NODES, NUM_NODES), 40_000: (10, 200), 1 << 30: (1, 1)}[work_bytes]
-    assert fewest * num_layers <= pieces <= most * num_layers
-    torch.testing.assert_close(found, pyg_scores(kind, weights, data, num_layers), rtol=1e-4, atol=1e-5)
+@pytest.mark.parametrize("places", PLACES, ids=" ".join)
+def test_equals_pygs_layers_on_the_whole_graph(data, tmp_path, device, kind, work_bytes, places):
+    found, weights, pieces = layerwise_scores(kind, data, work_bytes, places, tmp_path / "scratch", device)
+    fewest, most = {1: (NUM_NODES, NUM_NODES), 40_000: (7, 200), 1 << 30: (1, 1)}[work_bytes]
+    if device == "cpu":  # a GPU has memory of its own for pieces
+        assert fewest * len(places) <= pieces <= most * len(places)
+    torch.testing.assert_close(found, pyg_scores(kind, weights, data, len(places)), rtol=1e-4, atol=1e-5)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -85,12 +97,15 @@ def test_equals_pygs_layers_on_the_whole_graph(data, tmp_path, kind, work_bytes,
 def test_blocks_hold_every_edge_once(data, monkeypatch, few):
     monkeypatch.setattr("cohort.trainer.full_blocks.FEW", few)
     graph = cohort.dataset.open(data)
-    blocks = FullBlocks(graph.indptr, graph.indices, with_degrees=True)
+    blocks = FullBlocks(graph.indptr, graph.indices, with_degrees=True, device=torch.device("cpu"))
     edges = []
     for first, last in blocks.pieces(100, 50, 5000):
         block, ids = blocks.block(first, last)
         assert ids[: last - first].tolist() == list(range(first, last)) and len(ids.unique()) == len(ids)
         targets = torch.repeat_interleave(ids[: last - first], block.indptr.diff())
+        of_all = blocks.block_of_all(first, last)
+        assert torch.equal(of_all.source, ids[block.source]) and torch.equal(of_all.indptr, block.indptr)
+        assert torch.equal(of_all.own_place, ids[: last - first])
         edges.append(torch.stack((ids[block.source], targets)))
     edges = torch.cat(edges, dim=1)
     assert torch.equal(edges, graph.to_pyg().edge_index)
@@ -100,7 +115,9 @@ def test_blocks_hold_every_edge_once(data, monkeypatch, few):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.uint8])
 @pytest.mark.parametrize("drop_raw", [False, True])
-def test_rows_of_every_form(tmp_path, data, dtype, drop_raw):
+@pytest.mark.parametrize("place", [Place.FILES, Place.WHOLE])
+@pytest.mark.parametrize("device", DEVICES)
+def test_rows_of_every_form(tmp_path, data, monkeypatch, dtype, drop_raw, place, device):
     graph = cohort.dataset.open(data)
     x = (torch.randn(NUM_NODES, DIM, generator=torch.Generator().manual_seed(1)) * 40 + 100).to(dtype)
     folder = cohort.from_tensors(
@@ -112,25 +129,47 @@ def test_rows_of_every_form(tmp_path, data, dtype, drop_raw):
         val_ids=torch.empty(0, dtype=torch.int64),
         test_ids=torch.empty(0, dtype=torch.int64),
     )
-    expected = pyg_scores("sage", layerwise_scores("sage", folder, 40_000, False, tmp_path)[1], folder)
+    places = [place, Place.WHOLE]
+    expected = pyg_scores("sage", layerwise_scores("sage", folder, 40_000, places, tmp_path)[1], folder)
     if drop_raw:
         assert main(["dataset", "prepare", str(folder), "--drop-raw"]) == 0
         assert cohort.dataset.open(folder).x is None
-    found, _, _ = layerwise_scores("sage", folder, 40_000, False, tmp_path / "scratch")
+    monkeypatch.setattr("cohort.trainer.node_rows.PIECE_BYTES", 100 * DIM)  # so that a table comes in many
+    found, _, _ = layerwise_scores("sage", folder, 40_000, places, tmp_path / "scratch", device)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-3)
 
 
 def test_memory_is_shared_out():
-    fixed, layer = 1000 * 5, 1000 * 64 * 4
-    plan = plan_memory(10**9, 1000, 64, 3, with_degrees=False)
-    assert (plan.mapped, plan.hidden_bytes, plan.work_bytes) == (False, 2 * layer, (10**9 - fixed) // 4)
-    plan = plan_memory(fixed + LEAST_WORK_BYTES + 2 * layer, 1000, 64, 3, with_degrees=False)
-    assert (plan.mapped, plan.work_bytes) == (False, LEAST_WORK_BYTES)
-    assert plan_memory(fixed + LEAST_WORK_BYTES + 2 * layer - 1, 1000, 64, 3, with_degrees=False).mapped
-    assert plan_memory(fixed + 4000 + LEAST_WORK_BYTES, 1000, 64, 2, with_degrees=True).mapped
-    assert plan_memory(10**9, 1000, 0, 1, with_degrees=False).hidden_bytes == 0
+    fixed, column = 1000 * 5, 1000 * 4
+    least = fixed + LEAST_WORK_BYTES
+    whole, files = Place.WHOLE, Place.FILES
+    plan = plan_memory(10**9, 1000, [100, 64, 64], with_degrees=False)
+    assert plan == MemoryPlan((10**9 - fixed) // 4, [whole] * 3)
+    plan = plan_memory(least + 164 * column, 1000, [100, 64, 64], with_degrees=False)
+    assert plan == MemoryPlan(LEAST_WORK_BYTES, [whole] * 3)
+    plan = plan_memory(least + 164 * column - 1, 1000, [100, 64, 64], with_degrees=False)
+    assert plan == MemoryPlan(LEAST_WORK_BYTES, [files, whole, whole])
+    plan = plan_memory(least + 128 * column - 1, 1000, [100, 64, 64], with_degrees=False)
+    assert plan == MemoryPlan(LEAST_WORK_BYTES, [files] * 3, 128 * column)
+    assert plan_memory(least + 4000, 1000, [9, 64], with_degrees=True).file_bytes == 64 * column
+    assert plan_memory(10**9, 1000, [100], with_degrees=False).places == [whole]
     with pytest.raises(CohortError, match="--memory: expected at least"):
-        plan_memory(fixed + 4000 + LEAST_WORK_BYTES - 1, 1000, 64, 2, with_degrees=True)
+        plan_memory(least + 3999, 1000, [9, 64], with_degrees=True)
+
+
+def test_a_gpus_memory_is_shared_out():
+    """Two thirds of it for tables, hidden layers first; then host memory, then files."""
+    column, host = 10**6 * 4, 10**9
+
+    def places(gpu_columns: int, host_bytes: int = host) -> list[str]:
+        gpu_bytes = (gpu_columns * column + 5 * 10**6) * 3 // 2 + 2
+        return plan_memory(host_bytes, 10**6, [100, 64, 32], with_degrees=False, gpu_bytes=gpu_bytes).places
+
+    assert places(164) == [Place.WHOLE] * 3
+    assert places(163) == [Place.FILES, Place.WHOLE, Place.WHOLE]
+    assert places(95) == [Place.FILES, Place.HOST, Place.WHOLE]
+    assert places(31) == [Place.FILES, Place.HOST, Place.HOST]
+    assert places(31, LEAST_WORK_BYTES) == [Place.FILES] * 3
 
 
 def train(data: Path, out: Path, *arguments) -> Path:
@@ -216,13 +255,14 @@ def job_of(run: Path, data: Path, out: Path) -> dict:
 @pytest.mark.parametrize("mapped", [False, True])
 def test_a_full_disk_is_reported_and_leaves_nothing(data, run, tmp_path, monkeypatch, mapped):
     def full(shape, file, dtype=np.float32):
-        if mapped == (file.name == "hidden-0.npy"):
+        if file and mapped == (file.name == "hidden-0.npy"):
             raise OSError(28, "No space left on device", str(file))
         return np.empty(shape, dtype)
 
     monkeypatch.setattr(layerwise, "new_rows", full)
     monkeypatch.setattr(predict, "new_rows", full)
-    monkeypatch.setattr(predict, "plan_memory", lambda *_: MemoryPlan(1 << 20, 0, mapped))
+    places = [Place.FILES, Place.FILES if mapped else Place.HOST]
+    monkeypatch.setattr(predict, "plan_memory", lambda *_: MemoryPlan(1 << 20, places))
     with pytest.raises(CohortError, match="No space left on device"):
         predict.predict(job_of(run, data, tmp_path / "pred.npy"))
     assert list(tmp_path.iterdir()) == []

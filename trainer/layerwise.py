@@ -1,7 +1,7 @@
 """A model's output for all nodes of a graph, layer by layer, each over full neighbourhoods."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
@@ -22,6 +22,8 @@ from cohort.trainer.node_rows import EncodedRows, StoredRows, features_of, new_r
 LEAST_WORK_BYTES = 16 << 20
 MOST_WORK_BYTES = 2 << 30
 BYTES_OF_EDGE = 64  # ids while a block is made, and what attention keeps of an edge; beside its row
+
+Rows = Tensor | StoredRows | EncodedRows  # of all nodes; a tensor: in the memory of the device
 
 
 class Place(StrEnum):
@@ -110,6 +112,7 @@ class Layerwise:
         self.model, self.data, self.memory = model.to(device).eval(), data, memory
         self.scratch, self.device = scratch, device
         self.blocks = FullBlocks(data.indptr, data.indices, not model.two_sided, device)
+        self.widths = [data.feature_dim, *(model.width_of(i) for i in range(len(model.layers) - 1))]  # of layers' input
 
     @torch.no_grad()
     def run(self, take_scores: Callable[[int, Tensor], None], advance: Callable[[int], None]) -> None:
@@ -157,36 +160,34 @@ class Layerwise:
     def _file(self, number: int) -> Path:
         return self.scratch / f"hidden-{number}.npy"
 
-    def _run_layer(
-        self, number: int, rows: Tensor | StoredRows | EncodedRows, take: Callable, advance: Callable[[int], None]
-    ) -> None:
+    def _run_layer(self, number: int, rows: Rows, take: Callable, advance: Callable[[int], None]) -> None:
         for first, last in self._pieces(number, rows):
-            x, block = self._input(rows, first, last)
+            x, block = self._input(number, rows, first, last)
             take(first, self.model.layer_on_block(number, x, block).float())
             advance(int(self.data.indptr[last] - self.data.indptr[first]) + last - first)
 
-    def _input(self, rows: Tensor | StoredRows | EncodedRows, first: int, last: int) -> tuple[Tensor, Block]:
-        """What a layer reads for the targets [first, last)."""
+    def _input(self, number: int, rows: Rows, first: int, last: int) -> tuple[Tensor, Block]:
+        """What layer `number` reads for the targets [first, last)."""
         whole = isinstance(rows, Tensor)
         if whole and self.model.takes_places and self.model.two_sided:
             return rows, self.blocks.block_of_all(first, last)
         block, ids = self.blocks.block(first, last)
         if whole and self.model.takes_places:
             return rows, replace(block, place=ids, own_place=ids[: last - first])
-        return rows[ids] if whole else taken(rows, ids.cpu(), self.device), block
+        return rows[ids] if whole else taken(rows, ids.cpu(), self.widths[number], self.device), block
 
-    def _pieces(self, number: int, rows: Tensor | StoredRows | EncodedRows):
+    def _pieces(self, number: int, rows: Rows) -> Iterator[tuple[int, int]]:
         """[first, last) of targets, so many that what a layer makes of them stays within the memory for work."""
         limit = self.memory.work_bytes
         if self.device.type == "cuda":
-            free = torch.cuda.mem_get_info(self.device)[0] // 2
-            limit = free if isinstance(rows, Tensor) else min(limit, free)  # rows come by way of host memory
-        width = rows.shape[1] if isinstance(rows, Tensor) else rows.row_bytes // 4
-        row_bytes = 4 * (max(width, 1) + self.model.working_width_of(number))
-        of_source = 0 if isinstance(rows, Tensor) and self.model.takes_places else row_bytes
+            torch.cuda.empty_cache()
+            limit = torch.cuda.mem_get_info(self.device)[0] // 2
+        of_source, of_target = (4 * (self.widths[number] + width) for width in self.model.working_widths_of(number))
+        if isinstance(rows, Tensor) and self.model.takes_places:
+            of_source = 0
         if of_source * self.data.num_nodes <= limit // 2:  # then the sources of a piece may be all nodes
             limit, of_source = limit - of_source * self.data.num_nodes, 0
-        return self.blocks.pieces(2 * row_bytes, BYTES_OF_EDGE + of_source, limit)
+        return self.blocks.pieces(of_source + of_target, BYTES_OF_EDGE + of_source, limit)
 
 
 def _keep_in(out: Tensor) -> Callable[[int, Tensor], None]:

@@ -52,8 +52,9 @@ class SampledGNN(nn.Module):
             for i in range(num_layers)
         )
         heads = GAT_HEADS if kind == "gat" else 1
-        self.widths = [  # of a layer's output, and of all that it may make of a row
-            (dims[i + 1], dims[i] + 2 * dims[i + 1] * (heads if i == num_layers - 1 else 1) + 4 * heads)
+        wide = [dims[i + 1] * (heads if i == num_layers - 1 else 1) for i in range(num_layers)]
+        self.widths = [  # of a layer's output, and of all that it may make of the row of a source, and of a target
+            (dims[i + 1], 0 if kind == "sage" else wide[i] + 2 * heads, dims[i] + 2 * wide[i] + 4 * heads)
             for i in range(num_layers)
         ]
         self.num_classes = out_dim
@@ -116,9 +117,9 @@ class SampledGNN(nn.Module):
         """Columns of what layer `number` puts out."""
         return self.widths[number][0]
 
-    def working_width_of(self, number: int) -> int:
-        """Columns beside its input that layer `number` may make of a source's row, or a target's."""
-        return self.widths[number][1]
+    def working_widths_of(self, number: int) -> tuple[int, int]:
+        """Columns beside its input that layer `number` may make of a source's row, and of a target's."""
+        return self.widths[number][1:]
 
     def _activated(self, x: Tensor) -> Tensor:
         if self.fused:

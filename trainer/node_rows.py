@@ -10,9 +10,8 @@ from torch import Tensor
 from cohort import ibp
 from cohort.dataset import Dataset
 from cohort.dataset import _native as dataset_native
-from cohort.trainer.models import model_input
 
-PIECE_BYTES = 64 << 20  # of a table that is copied to where it is read
+PIECE_BYTES = 64 << 20  # of rows on their way to a GPU
 
 DTYPES = {
     "float32": torch.float32,
@@ -59,22 +58,22 @@ def features_of(data: Dataset) -> StoredRows | EncodedRows:
 
 
 def whole_table(rows: StoredRows | EncodedRows, num_nodes: int, dim: int, device: torch.device) -> Tensor:
-    """All rows, float32 [V, dim], in the memory of a device; not copied where they are that already."""
+    """All rows, float32 [V, dim], in the memory of a device; on the CPU float32 rows are not copied."""
     if device.type == "cpu" and isinstance(rows, StoredRows) and rows.dtype == torch.float32:
         file = getattr(rows.array, "filename", None)  # torch wants memory that it may write to
         return torch.from_numpy(rows.array if file is None else np.load(file, mmap_mode="c"))
-    table = torch.empty((num_nodes, dim), device=device)
+    return taken(rows, torch.arange(num_nodes), dim, device)
+
+
+def taken(rows: StoredRows | EncodedRows, ids: Tensor, dim: int, device: torch.device) -> Tensor:
+    """The rows of nodes, int64 [n] on the CPU: float32 [n, dim] on a device. A GPU copies some as others are read."""
+    if device.type == "cpu":
+        return rows.take(ids).float()
+    out = torch.empty((len(ids), dim), device=device)
     step = max(PIECE_BYTES // rows.row_bytes, 1)
-    for first in range(0, num_nodes, step):
-        ids = torch.arange(first, min(first + step, num_nodes))
-        table[first : first + step].copy_(taken(rows, ids, device))
-    return table
-
-
-def taken(rows: StoredRows | EncodedRows, ids: Tensor, device: torch.device) -> Tensor:
-    """The rows of nodes, int64 [n] on the CPU, float32 [n, dim] on a device, which may still be copying them."""
-    on_gpu = device.type == "cuda"
-    return model_input(rows.take(ids, pin=on_gpu).to(device, non_blocking=on_gpu))
+    for some, of_out in zip(ids.split(step), out.split(step), strict=True):
+        of_out.copy_(rows.take(some, pin=True).to(device, non_blocking=True))
+    return out
 
 
 def new_rows(shape: tuple[int, int], file: Path | None, dtype=np.float32) -> np.ndarray:

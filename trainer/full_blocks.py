@@ -9,7 +9,7 @@ from torch import Tensor
 
 from cohort.nn.block import Block
 
-EDGES_AT_ONCE = 1 << 22
+EDGES_AT_ONCE = 1 << 20
 FEW = 100  # sources in less than so much of the nodes are sorted, not looked for among all
 
 

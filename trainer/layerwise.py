@@ -21,6 +21,7 @@ from cohort.trainer.node_rows import EncodedRows, StoredRows, features_of, new_r
 
 LEAST_WORK_BYTES = 16 << 20
 MOST_WORK_BYTES = 2 << 30
+SHARE_OF_PIECES = 3  # of memory for work; the rest: what malloc keeps between pieces of different sizes
 BYTES_OF_EDGE = 64  # ids while a block is made, and what attention keeps of an edge; beside its row
 
 Rows = Tensor | StoredRows | EncodedRows  # of all nodes; a tensor: in the memory of the device
@@ -178,7 +179,7 @@ class Layerwise:
 
     def _pieces(self, number: int, rows: Rows) -> Iterator[tuple[int, int]]:
         """[first, last) of targets, so many that what a layer makes of them stays within the memory for work."""
-        limit = self.memory.work_bytes
+        limit = self.memory.work_bytes // SHARE_OF_PIECES
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
             limit = torch.cuda.mem_get_info(self.device)[0] // 2

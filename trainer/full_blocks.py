@@ -32,18 +32,23 @@ class FullBlocks:
         self._position = torch.empty(self.num_nodes, dtype=position_dtype(self.num_nodes), device=device)
         self._degrees = self._count_degrees() if with_degrees else None
 
-    def pieces(self, bytes_of_target: int, bytes_of_edge: int, limit_bytes: int) -> Iterator[tuple[int, int]]:
-        """[first, last) of targets, one after the other, whose targets and edges stay below a limit; at least one."""
+    def pieces(
+        self, bytes_of_target: int, bytes_of_edge: int, limit_bytes: int, bytes_of_source: int = 0
+    ) -> Iterator[tuple[int, int]]:
+        """[first, last) of targets, one after the other, that stay with their edges and sources, of which there are no
+        more than edges or nodes, below a limit; at least one."""
         first = 0
 
-        def cost(node: int) -> int:
-            return node * bytes_of_target + int(self.indptr[node]) * bytes_of_edge
+        def cost(last: int) -> int:
+            edges = int(self.indptr[last] - self.indptr[first])
+            sources = min(edges, self.num_nodes)
+            return (last - first) * bytes_of_target + edges * bytes_of_edge + sources * bytes_of_source
 
         while first < self.num_nodes:
-            bound = cost(first) + limit_bytes
-            last = bisect.bisect_right(range(self.num_nodes + 1), bound, lo=first + 1, key=cost) - 1
-            yield first, max(last, first + 1)
-            first = max(last, first + 1)
+            last = bisect.bisect_right(range(self.num_nodes + 1), limit_bytes, lo=first + 1, key=cost) - 1
+            last = max(last, first + 1)
+            yield first, last
+            first = last
 
     def block(self, first: int, last: int) -> tuple[Block, Tensor]:
         """The edges into the nodes [first, last), and the nodes of its sources, int64 [sources], targets first."""

@@ -21,7 +21,7 @@ from cohort.trainer.node_rows import EncodedRows, StoredRows, features_of, new_r
 
 LEAST_WORK_BYTES = 16 << 20
 MOST_WORK_BYTES = 2 << 30
-SHARE_OF_PIECES = 3  # of memory for work; the rest: what malloc keeps between pieces of different sizes
+MOST_KEPT_BYTES = 100 << 20  # of arrays of up to 32 MiB, by malloc from piece to piece
 BYTES_OF_EDGE = 64  # ids while a block is made, and what attention keeps of an edge; beside its row
 
 Rows = Tensor | StoredRows | EncodedRows  # of all nodes; a tensor: in the memory of the device
@@ -179,16 +179,14 @@ class Layerwise:
 
     def _pieces(self, number: int, rows: Rows) -> Iterator[tuple[int, int]]:
         """[first, last) of targets, so many that what a layer makes of them stays within the memory for work."""
-        limit = self.memory.work_bytes // SHARE_OF_PIECES
+        limit = max(self.memory.work_bytes // 3, self.memory.work_bytes - MOST_KEPT_BYTES)
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
             limit = torch.cuda.mem_get_info(self.device)[0] // 2
         of_source, of_target = (4 * (self.widths[number] + width) for width in self.model.working_widths_of(number))
         if isinstance(rows, Tensor) and self.model.takes_places:
             of_source = 0
-        if of_source * self.data.num_nodes <= limit // 2:  # then the sources of a piece may be all nodes
-            limit, of_source = limit - of_source * self.data.num_nodes, 0
-        return self.blocks.pieces(of_source + of_target, BYTES_OF_EDGE + of_source, limit)
+        return self.blocks.pieces(of_source + of_target, BYTES_OF_EDGE, limit, of_source)
 
 
 def _keep_in(out: Tensor) -> Callable[[int, Tensor], None]:

@@ -17,7 +17,7 @@ from cohort.dataset import Dataset
 from cohort.nn.block import Block
 from cohort.trainer.full_blocks import FullBlocks, position_dtype
 from cohort.trainer.models import SampledGNN
-from cohort.trainer.node_rows import EncodedRows, StoredRows, features_of, new_rows, taken, whole_table
+from cohort.trainer.node_rows import EncodedRows, StoredRows, features_of, new_rows, taken
 
 LEAST_WORK_BYTES = 16 << 20
 MOST_WORK_BYTES = 2 << 30
@@ -126,10 +126,10 @@ class Layerwise:
         Raises:
             OSError: the disk has no room for the hidden layers.
         """
-        places, num_nodes = self.memory.places, self.data.num_nodes
+        places = self.memory.places
         rows = features_of(self.data)
         if places[0] == Place.WHOLE:
-            rows = whole_table(rows, num_nodes, self.data.feature_dim, self.device)
+            rows = taken(rows, torch.arange(self.data.num_nodes), self.data.feature_dim, self.device)
         in_files = Place.FILES in places[1:]
         if in_files:
             self.scratch.mkdir()

@@ -57,14 +57,6 @@ def features_of(data: Dataset) -> StoredRows | EncodedRows:
     return StoredRows(data.x, DTYPES[data.feature_dtype])
 
 
-def whole_table(rows: StoredRows | EncodedRows, num_nodes: int, dim: int, device: torch.device) -> Tensor:
-    """All rows, float32 [V, dim], in the memory of a device; on the CPU float32 rows are not copied."""
-    if device.type == "cpu" and isinstance(rows, StoredRows) and rows.dtype == torch.float32:
-        file = getattr(rows.array, "filename", None)  # torch wants memory that it may write to
-        return torch.from_numpy(rows.array if file is None else np.load(file, mmap_mode="c"))
-    return taken(rows, torch.arange(num_nodes), dim, device)
-
-
 def taken(rows: StoredRows | EncodedRows, ids: Tensor, dim: int, device: torch.device) -> Tensor:
     """The rows of nodes, int64 [n] on the CPU: float32 [n, dim] on a device. A GPU copies some as others are read."""
     if device.type == "cpu":

@@ -1,10 +1,21 @@
 #include "base/host_table.h"
 
+#include <cstdlib>
+#include <string>
+
 #include "base/check.h"
 #include "base/device.h"
 
 namespace cohort::base {
 namespace {
+
+// COHORT_HOST_TABLES=page-locked: even where GPUs can read managed memory.
+bool managed_memory_is_wanted() {
+  const char* given = std::getenv("COHORT_HOST_TABLES");
+  const std::string text = given == nullptr ? "managed" : given;
+  if (text == "managed" || text == "page-locked") return text == "managed";
+  throw Error({"COHORT_HOST_TABLES", "managed or page-locked", text, "managed is what stands when it is unset"});
+}
 
 // Not so on Windows' Linux, and on some virtual GPUs. Managed memory is of one kind for all GPUs of a process.
 bool gpus_read_managed_memory() {
@@ -33,7 +44,7 @@ void advise(void* data, std::size_t bytes, cudaMemoryAdvise advice, int place) {
 
 HostTable::HostTable(std::size_t bytes) : bytes_(bytes) {
   if (bytes == 0) return;
-  if (!gpus_read_managed_memory()) {
+  if (!managed_memory_is_wanted() || !gpus_read_managed_memory()) {
     pinned_ = PinnedBytes(bytes);
     return;
   }

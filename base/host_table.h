@@ -16,7 +16,8 @@ namespace cohort::base {
 class HostTable {
  public:
   HostTable() = default;
-  // Managed memory grows as it is first written, best by all threads at once. Throws Error.
+  // Managed memory grows as it is first written, best by all threads at once. The environment's
+  // COHORT_HOST_TABLES=page-locked does without it. Throws Error.
   explicit HostTable(std::size_t bytes);
 
   std::byte* data() const noexcept { return managed_ ? managed_.get() : pinned_.data(); }
@@ -31,7 +32,7 @@ class HostTable {
 
   std::size_t bytes_ = 0;
   std::unique_ptr<std::byte, Free> managed_;
-  PinnedBytes pinned_;  // where there are GPUs that cannot read managed memory beside the host
+  PinnedBytes pinned_;  // where managed memory is not wanted, or GPUs cannot read it beside the host
 };
 
 }  // namespace cohort::base

@@ -120,7 +120,7 @@ class Layerwise:
         """Computes the scores of all nodes.
 
         Args:
-            take_scores: gets the first node of a piece and its scores, float32 [nodes, classes], on the CPU.
+            take_scores: gets the first node of a piece and its scores, float32 [nodes, classes], on the device.
             advance: gets the number of edges and nodes that a layer is done with; `work` of them in all.
 
         Raises:
@@ -136,7 +136,7 @@ class Layerwise:
         try:
             for number, (place, next_place) in enumerate(pairwise([*places, None])):
                 if next_place is None:
-                    self._run_layer(number, rows, lambda first, scores: take_scores(first, scores.cpu()), advance)
+                    self._run_layer(number, rows, take_scores, advance)
                     return
                 out = self._new_table(number, next_place)
                 self._run_layer(number, rows, _keep_in(out), advance)
@@ -203,6 +203,6 @@ def keep_scores(
 
     def take(first: int, scores: torch.Tensor) -> None:
         kept = scores if best is None else best(scores)
-        out[first : first + len(scores)] = kept.numpy()
+        out[first : first + len(scores)] = kept.cpu().numpy()
 
     return take

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "base/check.h"
 #include "base/launch.h"
 #include "base/owners.h"
@@ -48,6 +50,14 @@ int preferred_place(const HostTable& table) {
   return place;
 }
 
+// Of the environment, while it lives.
+class Setting {
+ public:
+  explicit Setting(const char* value) { setenv("COHORT_HOST_TABLES", value, 1); }
+  Setting(const Setting&) = delete;
+  ~Setting() { unsetenv("COHORT_HOST_TABLES"); }
+};
+
 TEST(GpuHostTable, IsReadInPlace) {
   const HostTable table(kBytes);
   write(table);
@@ -56,6 +66,26 @@ TEST(GpuHostTable, IsReadInPlace) {
   write(table);  // it has not moved to the GPU, from where this would bring it back
   EXPECT_EQ(count_wrong(table), 0u);
   if (is_managed(table)) EXPECT_EQ(preferred_place(table), cudaCpuDeviceId);
+}
+
+TEST(GpuHostTable, IsPageLockedWhereThatIsAskedFor) {
+  const Setting setting("page-locked");
+  const HostTable table(kBytes);
+  EXPECT_FALSE(is_managed(table));
+  write(table);
+  table.open_to_gpu();
+  EXPECT_EQ(count_wrong(table), 0u);
+}
+
+TEST(GpuHostTable, OfAnotherKindIsRefused) {
+  const Setting setting("pinned");
+  try {
+    const HostTable table(kBytes);
+    FAIL() << "a table came to be";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.parts().place, "COHORT_HOST_TABLES");
+    EXPECT_EQ(error.parts().found, "pinned");
+  }
 }
 
 TEST(GpuHostTable, IsReadByAGpuThatItWasNotOpenedTo) {

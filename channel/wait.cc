@@ -66,7 +66,9 @@ void require_alive(const Party& peer, const char* peer_name) {
 
 bool wait_for(sem_t& semaphore, const std::atomic<uint32_t>& stop, const Party& peer, const char* peer_name,
               const std::function<bool()>& give_up, int64_t limit_us) {
+  int64_t stage_since = peer.stage_since_us.load(), silent_us = 0;
   while (true) {
+    const int64_t round_began = base::monotonic_us();
     const timespec deadline = deadline_after(kRoundUs);
     if (sem_clockwait(&semaphore, CLOCK_MONOTONIC, &deadline) == 0) return true;
     if (errno != ETIMEDOUT && errno != EINTR)
@@ -74,12 +76,13 @@ bool wait_for(sem_t& semaphore, const std::atomic<uint32_t>& stop, const Party& 
     if (stop.load() || (give_up && give_up())) return false;
     if (static_cast<Stage>(peer.stage.load()) == Stage::kEnded) return sem_trywait(&semaphore) == 0;
     require_alive(peer, peer_name);
-    const int64_t since = peer.stage_since_us.load(), now = base::monotonic_us();
-    const int64_t waited = since > 0 ? now - since : now;
-    if (limit_us > 0 && waited > limit_us) {
+    // A round that took longer was no wait: this process was stopped, and perhaps the peer with it.
+    silent_us += std::min(base::monotonic_us() - round_began, 2 * kRoundUs);
+    if (const int64_t since = peer.stage_since_us.load(); since != stage_since) stage_since = since, silent_us = 0;
+    if (limit_us > 0 && silent_us > limit_us) {
       throw PeerLost({fmt::format("the {} (process {})", peer_name, peer.pid.load()),
                       fmt::format("progress within {} s", limit_us / 1'000'000),
-                      fmt::format("none for {} s; {}", waited / 1'000'000, last_words(peer)),
+                      fmt::format("none for {} s; {}", silent_us / 1'000'000, last_words(peer)),
                       fmt::format("see the {}'s log", peer_name)});
     }
   }

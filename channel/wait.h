@@ -27,7 +27,8 @@ void post(sem_t& semaphore);
 void leave_error(Party& self, const char* text);
 
 // Waits until `semaphore` is posted (true), or until `stop` is set, `peer` has ended well, or `give_up` says so
-// (false). Throws PeerLost when `peer` is dead, or has been in one stage for longer than `limit_us` (0: no limit).
+// (false). Throws PeerLost when `peer` is dead, or has been in one stage for more than `limit_us` of this wait (0: no
+// limit); time in which this process did not run does not count.
 bool wait_for(sem_t& semaphore, const std::atomic<uint32_t>& stop, const Party& peer, const char* peer_name,
               const std::function<bool()>& give_up = {}, int64_t limit_us = 0);
 

@@ -365,6 +365,32 @@ TEST_F(Channel, ASilentSamplerIsReportedAfterTheLimit) {
   EXPECT_THROW(subscriber.next(1, 300'000), PeerLost);
 }
 
+TEST_F(Channel, TimeInWhichNobodyWaitedIsNoSilence) {
+  Publisher publisher(folder_, options());
+  publisher.announce();
+  Subscriber subscriber(folder_);
+  poke(folder_, offsetof(ChannelHeader, sampler) + offsetof(Party, stage_since_us), int64_t{1});  // no pass for long
+  int rounds = 0;
+  const auto interrupted = [&] {
+    if (++rounds == 1) usleep(1'500'000);  // as if all had been stopped
+    return rounds == 2;
+  };
+  EXPECT_EQ(subscriber.next(1, 1'000'000, interrupted).batch, nullptr);
+  EXPECT_EQ(rounds, 2);
+}
+
+TEST_F(Channel, AStageThatChangesIsNoSilence) {
+  Publisher publisher(folder_, options());
+  publisher.announce();
+  Subscriber subscriber(folder_);
+  int rounds = 0;
+  const auto interrupted = [&] {
+    publisher.set_stage(Stage::kSampling, static_cast<uint64_t>(rounds));
+    return ++rounds == 4;
+  };
+  EXPECT_EQ(subscriber.next(1, 300'000, interrupted).batch, nullptr);
+}
+
 TEST_F(Channel, DescribesItself) {
   Publisher publisher(folder_, options());
   publisher.announce();

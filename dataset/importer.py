@@ -30,9 +30,9 @@ from cohort.dataset.layouts.npz import Source, read_npz
 from cohort.dataset.layouts.ogb import is_ogb, read_ogb
 from cohort.dataset.layouts.planetoid import is_planetoid, read_planetoid
 from cohort.dataset.layouts.pyg import MASKS, read_data
+from cohort.dataset.outcome import outcome
 from cohort.dataset.parquet_file import ParquetFile
 from cohort.dataset.progress import Progress, silent
-from cohort.dataset.reader import Dataset
 from cohort.dataset.reader import open as open_dataset
 from cohort.dataset.text_file import TextFile, TextOptions, choose_columns, options_for, shortened, spans
 from cohort.dataset.writer import SPLITS
@@ -114,7 +114,8 @@ def import_graph(
     _demand_task(graph, options.get("task", "classification"), kind)
     converted = ConvertOptions(**options)
     write_graph(graph, out, converted, progress)
-    for text in _outcome(graph, kind, open_dataset(out), converted, (inputs.labels or path).name):
+    labels, by_hand = (inputs.labels or path).name, kind in (*EDGE_LISTS, "npz")
+    for text in outcome(graph, open_dataset(out), converted, labels=labels, numbered_by_hand=by_hand):
         note(text)
 
 
@@ -132,30 +133,6 @@ def _demand_files(inputs: SourceOptions) -> None:
         for path in paths:
             if path is not None and not path.exists():
                 raise CohortError(str(path), f"the file that {option} names", "no such file", "look at the path")
-
-
-def _outcome(graph: Graph, kind: str, data: Dataset, options: ConvertOptions, labels: str) -> list[str]:
-    """What decides the result, in lines: classes that are not used, splits, and what was made of the edges."""
-    lines = []
-    unused = arrays.unused_classes(data.y, data.num_classes) if data.task == "classification" else 0
-    if unused:
-        some = "" if data.y.min() >= 0 else "[y >= 0]"
-        cure = f"renumber with numpy.unique(y{some}, return_inverse=True)"
-        lines.append(f"{labels}: {data.num_classes:,} classes, {data.num_classes - unused:,} of them used; {cure}")
-    origin = f"from {graph.splits_from}" if graph.splits else f"random, seed {options.seed}"
-    if not graph.labels:
-        origin = "no labels"
-    sizes = ((name, len(getattr(data, f"{name}_ids"))) for name in ("train", "val", "test"))
-    lines.append(f"splits: {', '.join(f'{name} {size:,}' for name, size in sizes)} ({origin})")
-    columns = graph.columns_told() if kind in EDGE_LISTS else ""
-    return [*lines, f"edges: {columns}{_direction_told(data, options)}"]
-
-
-def _direction_told(data: Dataset, options: ConvertOptions) -> str:
-    share = 1.0 if options.undirected else data.reversed_share()
-    if share == 1:
-        return "undirected (each in both directions)"
-    return f"directed ({int(100 * share)} % have their reverse; --undirected adds it to the others)"
 
 
 def _demand_task(graph: Graph, task: str, kind: str) -> None:

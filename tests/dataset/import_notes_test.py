@@ -108,6 +108,38 @@ def test_the_direction_of_edges_is_said(tmp_path):
     assert 0 <= open_dataset(tmp_path / "a").reversed_share(at_most=2) <= 1
 
 
+FROM_ONE = "node 0 has no edges: do ids start at 1? --node-ids takes a file of ids, one a row"
+LISTS = {  # src, dst, and whether ids look as if they started at 1
+    "ids from 1": ([1, 2, 3], [2, 3, 4], True),
+    "node 0 sends": ([1, 2, 3, 0], [2, 3, 4, 1], False),
+    "node 0 receives": ([1, 2, 3, 4], [2, 3, 4, 0], False),
+    "a loop alone at node 0": ([0, 1, 2], [0, 2, 3], True),
+    "loops alone": ([0, 1, 2, 3, 4], [0, 1, 2, 3, 4], False),
+}
+
+
+@pytest.mark.parametrize("options", [{}, {"undirected": True}, {"self_loops": "add"}], ids=str)
+@pytest.mark.parametrize("name", LISTS)
+def test_ids_that_seem_to_start_at_1_are_asked_about(tmp_path, name, options, monkeypatch):
+    monkeypatch.setattr("cohort.dataset.outcome.EDGES_AT_ONCE", 2)
+    src, dst, asked = LISTS[name]
+    np.save(tmp_path / "e.npy", [src, dst])
+    np.save(tmp_path / "x.npy", X[:5])
+    np.savez(tmp_path / "e.npz", src=src, dst=dst, x=X[:5], labels=Y[:5])
+    inputs = SourceOptions(features=tmp_path / "x.npy")
+    assert (FROM_ONE in said_by(tmp_path / "e.npy", tmp_path / "a", inputs=inputs, **options)) == asked
+    assert (FROM_ONE in said_by(tmp_path / "e.npz", tmp_path / "b", **options)) == asked
+
+
+def test_ids_that_are_given_are_not_asked_about(tmp_path):
+    (tmp_path / "e.csv").write_text("1,2\n2,3\n")
+    np.save(tmp_path / "ids.npy", np.arange(1, 5))
+    np.save(tmp_path / "x.npy", X[:4])
+    inputs = SourceOptions(features=tmp_path / "x.npy", node_ids=tmp_path / "ids.npy")
+    assert FROM_ONE not in said_by(tmp_path / "e.csv", tmp_path / "out", inputs=inputs)
+    assert edge_pairs(tmp_path / "out") == [(0, 1), (1, 2)]
+
+
 COLUMNS = {
     "named": ("src,dst,weight,ts\n0,1,2,3\n", {}, "src -> dst (weight, ts not used); "),
     "weighted": ("dst,src,w,ts\n1,0,2,3\n", {"weight_column": "w"}, "src -> dst, weights w (ts not used); "),

@@ -83,7 +83,7 @@ class Publisher {
   // Whether the slot's memory will do as it is.
   bool has_room(int slot, std::size_t needed_bytes) const { return header().slots[slot].bytes >= needed_bytes; }
   // The slot's memory, at least `needed_bytes`. When it is smaller it is replaced by `preferred_bytes` (>=
-  // needed_bytes), where there is so much. Call only while holding the slot, before writing to it.
+  // needed_bytes), where that leaves room for the other slots. Call only while holding the slot, before writing to it.
   std::byte* memory(int slot, std::size_t needed_bytes, std::size_t preferred_bytes);
 
   // Work put on the CUDA stream `stream` after this waits until the trainer's GPU work on the slot's last use is done.

@@ -1,10 +1,13 @@
 // The memory of slots: who owns it (sampler) and who looks at it (trainer).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <filesystem>
 #include <memory>
+#include <vector>
 
+#include "base/check.h"
 #include "channel/layout.h"
 
 namespace cohort::base {
@@ -17,8 +20,8 @@ namespace cohort::channel {
 class SlotOwner {
  public:
   virtual ~SlotOwner() = default;
-  // Gives slot `index` other memory, of `preferred_bytes` where there is so much, else of `needed_bytes`, and writes
-  // bytes and generation into it. Throws base::Error naming need and supply.
+  // Gives slot `index` other memory, of `preferred_bytes` where that leaves the other slots what this one needs, else
+  // of `needed_bytes`, and writes bytes and generation into it. Throws base::Error naming need and supply.
   virtual void grow(Slot& slot, int index, std::size_t needed_bytes, std::size_t preferred_bytes) = 0;
   virtual std::byte* data(int index) const = 0;
   // Lets the trainer map all feature rows; nothing to do on the CPU, where it maps the data set's file.
@@ -36,6 +39,22 @@ class SlotViewer {
   // What share_rows() shared, of so many bytes.
   virtual const std::byte* rows(std::size_t) { return nullptr; }
 };
+
+// For owners: make(bytes) with `preferred_bytes` where `free_bytes` then still have `needed_bytes` for each other slot
+// of less than that, else with `needed_bytes`. `memories`: of all slots; the one to be made is empty.
+template <typename Memory, typename Make>
+Memory make_memory(const std::vector<Memory>& memories, std::size_t free_bytes, std::size_t needed_bytes,
+                   std::size_t preferred_bytes, Make make) {
+  const auto smaller = [&](const Memory& memory) { return memory.bytes() < needed_bytes; };
+  const auto others = static_cast<std::size_t>(std::ranges::count_if(memories, smaller) - 1);
+  if (preferred_bytes + needed_bytes * others <= free_bytes) {
+    try {
+      return make(preferred_bytes);
+    } catch (const base::Error&) {  // another process has taken it in between; what is needed may be there yet
+    }
+  }
+  return make(needed_bytes);
+}
 
 // Files in the channel's folder.
 std::unique_ptr<SlotOwner> make_host_slot_owner(std::filesystem::path folder, int num_slots);

@@ -1,6 +1,5 @@
 #include <vector>
 
-#include "base/check.h"
 #include "base/device.h"
 #include "base/shared_gpu_bytes.h"
 #include "channel/descriptor_socket.h"
@@ -23,10 +22,11 @@ class CudaSlotOwner final : public SlotOwner {
   void grow(Slot& slot, int index, std::size_t needed_bytes, std::size_t preferred_bytes) override {
     SharedGpuBytes& memory = memory_[static_cast<std::size_t>(index)];
     memory = SharedGpuBytes();
-    const std::size_t bytes = has_room(preferred_bytes) ? preferred_bytes : needed_bytes;
-    require_room(bytes);
-    memory = SharedGpuBytes(bytes, "allocate a slot");
-    slot.bytes = bytes;
+    memory = make_memory(memory_, free_bytes(), needed_bytes, preferred_bytes, [](std::size_t bytes) {
+      require_room(bytes);
+      return SharedGpuBytes(bytes, "allocate a slot");
+    });
+    slot.bytes = memory.bytes();
     ++slot.generation;
     trainer_.send(tag_of(slot, index), memory.share());
   }
@@ -35,11 +35,11 @@ class CudaSlotOwner final : public SlotOwner {
   void hand_over() override { trainer_.send_waiting(); }
 
  private:
-  static bool has_room(std::size_t bytes) { return static_cast<int64_t>(bytes) <= base::free_device_bytes(); }
+  static std::size_t free_bytes() { return static_cast<std::size_t>(base::free_device_bytes()); }
   static void require_room(std::size_t bytes) {
-    if (has_room(bytes)) return;
+    if (bytes <= free_bytes()) return;
     throw base::Error({"GPU memory for a slot", base::format_bytes(static_cast<double>(bytes)),
-                       base::format_bytes(static_cast<double>(base::free_device_bytes())) + " free",
+                       base::format_bytes(static_cast<double>(free_bytes())) + " free",
                        "use fewer --slots, a smaller --batch-size or --fanout, or --topology host"});
   }
   std::vector<SharedGpuBytes> memory_;

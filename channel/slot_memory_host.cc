@@ -2,7 +2,6 @@
 
 #include <vector>
 
-#include "base/check.h"
 #include "channel/shared_file.h"
 #include "channel/slot_memory.h"
 
@@ -29,9 +28,10 @@ class HostSlotOwner final : public SlotOwner {
     auto& file = files_[static_cast<std::size_t>(index)];
     if (slot.generation > 0) std::filesystem::remove(slot_path(folder_, index, slot.generation));
     file = SharedFile();
-    const std::size_t bytes = free_bytes_of(folder_) >= preferred_bytes ? preferred_bytes : needed_bytes;
-    file = SharedFile::create(slot_path(folder_, index, slot.generation + 1), bytes);
-    slot.bytes = bytes;
+    const auto path = slot_path(folder_, index, slot.generation + 1);
+    file = make_memory(files_, free_bytes_of(folder_), needed_bytes, preferred_bytes,
+                       [&](std::size_t bytes) { return SharedFile::create(path, bytes); });
+    slot.bytes = file.bytes();
     ++slot.generation;
   }
   std::byte* data(int index) const override { return files_[static_cast<std::size_t>(index)].data(); }

@@ -338,15 +338,6 @@ TEST_F(Channel, AChildOfTheTrainerHasNoPartInIt) {
   EXPECT_EQ(first_id(subscriber->next(pass, kLimitUs)), 6);
 }
 
-TEST_F(Channel, ASlotTakesNoMoreThanItNeedsWhereThereIsNoRoomForWhatItAsks) {
-  Publisher publisher(folder_, options());
-  publisher.announce();
-  const std::optional<int> slot = publisher.acquire(1);
-  publisher.memory(*slot, 4096, std::size_t{1} << 60);
-  const Subscriber subscriber(folder_);
-  EXPECT_EQ(subscriber.header().slots[*slot].bytes, 4096u);
-}
-
 TEST_F(Channel, ASamplerThatReadsSeedsIsNotIdle) {
   Publisher publisher(folder_, options());
   publisher.announce();

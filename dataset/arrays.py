@@ -33,8 +33,12 @@ def integers(place: str, array: np.ndarray, shape: tuple[int | None, ...] = (Non
     return np.ascontiguousarray(array, dtype=np.int64)
 
 
-def mask(place: str, array: np.ndarray, key: str) -> np.ndarray:
-    """bool [V] of a Data's mask called `key`: bool, or, as older files have them, integers that are all 0 or 1."""
+def mask(place: str, array: np.ndarray, key: str, ids_hint: str = "") -> np.ndarray:
+    """bool [V] of a Data's mask called `key`: bool, or, as older files have them, integers that are all 0 or 1.
+
+    Args:
+        ids_hint: what to do with ids; default: a mask of them, by PyG's function.
+    """
     if array.ndim != 1:
         hint = f"choose one of the splits: data.{key} = data.{key}[:, 0]"
         raise CohortError(place, "a mask [V]", f"shape {list(array.shape)}", hint)
@@ -42,8 +46,16 @@ def mask(place: str, array: np.ndarray, key: str) -> np.ndarray:
         return array
     if array.dtype.kind not in "iu" or (len(array) and (array.min() < 0 or array.max() > 1)):
         hint = f"data.{key} = index_to_mask(ids, size=data.num_nodes), of torch_geometric.utils, where it has ids"
-        raise CohortError(place, "a mask: True or False for each node", f"dtype {array.dtype}, {array[:3]}", hint)
+        found = f"dtype {array.dtype}, {array[:3]}"
+        raise CohortError(place, "a mask: True or False for each node", found, ids_hint or hint)
     return array.astype(bool)
+
+
+def demand_no_mask(place: str, ids: np.ndarray, num_nodes: int) -> None:
+    """Raises CohortError for integers of a split that name node 0 or 1 for each of the nodes: they are a mask."""
+    if num_nodes > 2 and len(ids) == num_nodes and ids.min() >= 0 and ids.max() <= 1:
+        hint = "a mask must be bool: array.astype(bool)"
+        raise CohortError(place, "ids, or a mask of True and False", f"{num_nodes} integers of 0 and 1", hint)
 
 
 def features(place: str, array: np.ndarray) -> np.ndarray:

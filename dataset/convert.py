@@ -276,7 +276,9 @@ class _Conversion:
                 arrays.demand_shape(name, ids, labels.shape[:1])
                 out.append(np.flatnonzero(ids & arrays.labelled(labels)))
             else:
-                out.append(self._nodes_of(name, arrays.integers(name, ids)))
+                ids = arrays.integers(name, ids)
+                arrays.demand_no_mask(name, ids, self.num_nodes)
+                out.append(self._nodes_of(name, ids))
         return out
 
     def _nodes_of(self, name: str, ids: np.ndarray) -> np.ndarray:

@@ -223,8 +223,9 @@ def _read_npz(path: Path) -> Graph:
         graph = read_npz(path)
     for names in (MASKS, SPLITS):
         there = [key for key in names if key in inputs.keys]
+        read = inputs.mask if names is MASKS else inputs.__getitem__
         if there:
-            graph.take_splits(path, {key: (lambda key=key: inputs[key]) for key in there}, names)
+            graph.take_splits(path, {key: (lambda key=key, read=read: read(key)) for key in there}, names)
     return graph
 
 

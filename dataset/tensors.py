@@ -217,6 +217,8 @@ def _ids(place: str, ids: Any, labels: np.ndarray) -> np.ndarray:
     """A mask [V] or ids [any] as ids; a mask's nodes without a label are left out."""
     array = _numpy(place, ids)
     if array.dtype.kind != "b":
-        return arrays.integers(place, array)
+        out = arrays.integers(place, array)
+        arrays.demand_no_mask(place, out, len(labels))
+        return out
     arrays.demand_shape(place, array, labels.shape[:1])
     return np.flatnonzero(array & arrays.labelled(labels))

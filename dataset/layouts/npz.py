@@ -57,6 +57,11 @@ class Source:
             raise CohortError(self.place(key), "an array in NumPy's .npy format", "other bytes", "write the file again")
         return found
 
+    def mask(self, key: str) -> np.ndarray:
+        """bool [V]"""
+        hint = f"ids have the name {key.removesuffix('mask')}ids"
+        return arrays.mask(self.place(key), self[key], key, hint)
+
     def demand(self, key: str) -> None:
         if key not in self.keys:
             found = ", ".join(self.keys) or "no arrays"

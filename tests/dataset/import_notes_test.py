@@ -11,7 +11,8 @@ from edge_list_test import write_parquet
 from import_helpers import ONES, edge_pairs, refusal
 from torch_geometric.data import Data
 
-from cohort.dataset import import_graph
+from cohort.base.errors import CohortError
+from cohort.dataset import from_tensors, import_graph
 from cohort.dataset import open as open_dataset
 from cohort.dataset.importer import SourceOptions
 
@@ -87,6 +88,49 @@ def test_a_split_of_another_shape_is_refused(tmp_path):
     torch.save({key: torch.from_numpy(array) for key, array in tensors.items()}, tmp_path / "g.pt")
     error = refusal(tmp_path / "g.pt", tmp_path / "out")
     assert error.place.endswith("train_mask") and "[20, 10]" in error.found
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int64])
+@pytest.mark.parametrize("names", ["src", "edge_index"])
+def test_masks_of_an_npz_are_masks_whatever_their_type(tmp_path, names, dtype):
+    masks = {f"{part}_mask": mask(part).astype(dtype) for part in SPLITS}
+    ends = dict(src=SRC, dst=DST, labels=Y) if names == "src" else dict(edge_index=np.stack([SRC, DST]), y=Y)
+    np.savez(tmp_path / "g.npz", x=X, **ends, **masks)
+    import_graph(tmp_path / "g.npz", tmp_path / "out")
+    assert splits_of(tmp_path / "out") == list(SPLITS.values())
+    np.savez(tmp_path / "g.npz", x=X, **ends, train_mask=np.array(SPLITS["test"], dtype))
+    error = refusal(tmp_path / "g.npz", tmp_path / "other")
+    assert error.place.endswith("train_mask") and error.hint == "ids have the name train_ids"
+
+
+@pytest.mark.parametrize("kind", ["npy", "csv", "npz", "tensors"])
+def test_a_mask_of_integers_is_not_taken_for_ids(tmp_path, kind):
+    source, integers = edge_list(tmp_path), {part: mask(part).astype(np.int64) for part in SPLITS}
+    for part, array in integers.items():
+        np.save(tmp_path / f"{part}.npy", array)
+        np.savetxt(tmp_path / f"{part}.csv", array, fmt="%d")
+    inputs = SourceOptions(features=Path("ones"), splits=[tmp_path / f"{part}.{kind}" for part in SPLITS])
+    if kind == "npz":
+        source, inputs = tmp_path / "g.npz", SourceOptions()
+        np.savez(source, x=X, src=SRC, dst=DST, labels=Y, train_ids=integers["train"])
+    if kind == "tensors":
+        with pytest.raises(CohortError, match="a mask must be bool"):
+            from_tensors(tmp_path / "out", x=X, y=Y, edge_index=np.stack([SRC, DST]), train_ids=integers["train"])
+        return
+    error = refusal(source, tmp_path / "out", inputs=inputs)
+    assert (error.place, error.found) == ("train_ids", "20 integers of 0 and 1")
+    assert error.hint == "a mask must be bool: array.astype(bool)"
+
+
+def test_two_nodes_may_be_all_there_are(tmp_path):
+    np.save(tmp_path / "e.npy", [[0, 1], [1, 0]])
+    for name, ids in {"train": [0, 1], "val": [], "test": []}.items():
+        np.save(tmp_path / f"{name}.npy", np.array(ids, np.int64))
+    np.save(tmp_path / "y.npy", [0, 1])
+    paths = [tmp_path / f"{part}.npy" for part in SPLITS]
+    inputs = SourceOptions(features=Path("ones"), labels=tmp_path / "y.npy", splits=paths)
+    import_graph(tmp_path / "e.npy", tmp_path / "out", inputs=inputs)
+    assert splits_of(tmp_path / "out") == [[0, 1], [], []]
 
 
 @pytest.mark.parametrize("split", [[0.8], [0.8, 0.2]])

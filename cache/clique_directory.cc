@@ -24,7 +24,7 @@ void check_sizes(int member, std::span<const FilledSlab> slabs) {
 }
 
 // Takes over the entries of one slab; returns how many of them were wanted. A GPU's own are all taken.
-int64_t take_entries(const FilledSlab& slab, uint64_t region, bool own, std::vector<uint64_t>& entry_of) {
+int64_t take_entries(const FilledSlab& slab, uint64_t region, bool own, std::span<uint64_t> entry_of) {
   const auto num_rows = static_cast<int64_t>(slab.nodes.size());
   int64_t num_wanted = 0;
 #pragma omp parallel for reduction(+ : num_wanted)
@@ -40,11 +40,13 @@ int64_t take_entries(const FilledSlab& slab, uint64_t region, bool own, std::vec
 
 }  // namespace
 
-std::vector<uint64_t> entries_seen_by(int member, const CliqueRows& rows, int64_t num_entries,
-                                      std::span<const FilledSlab> slabs, int64_t num_nodes) {
+base::UninitializedVector<uint64_t> entries_seen_by(int member, const CliqueRows& rows, int64_t num_entries,
+                                                    std::span<const FilledSlab> slabs, int64_t num_nodes) {
   check_sizes(member, slabs);
   base::require(num_entries <= static_cast<int64_t>(rows.nodes.size()), "a directory knows only rows of the clique");
-  std::vector<uint64_t> entry_of(static_cast<std::size_t>(num_nodes), kNoEntry);
+  base::UninitializedVector<uint64_t> entry_of(static_cast<std::size_t>(num_nodes));
+#pragma omp parallel for
+  for (int64_t node = 0; node < num_nodes; ++node) entry_of[static_cast<std::size_t>(node)] = kNoEntry;
 #pragma omp parallel for
   for (int64_t i = 0; i < num_entries; ++i) {
     const auto at = static_cast<std::size_t>(i);

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
+#include "base/uninitialized_vector.h"
 #include "cache/directory.h"
 #include "cache/plan.h"
 
@@ -21,8 +21,8 @@ struct FilledSlab {
 // The entry of each node, for the GPU at position `member` of the clique: its own copy, first or replica; else that of
 // the first `num_entries` rows of the clique, where the owner has it; else kNoEntry. The region is the position in the
 // clique of the GPU whose slab it is. `slabs`: of the clique's GPUs, in its order. uint64 [num_nodes]
-std::vector<uint64_t> entries_seen_by(int member, const CliqueRows& rows, int64_t num_entries,
-                                      std::span<const FilledSlab> slabs, int64_t num_nodes);
+base::UninitializedVector<uint64_t> entries_seen_by(int member, const CliqueRows& rows, int64_t num_entries,
+                                                    std::span<const FilledSlab> slabs, int64_t num_nodes);
 
 // The same as a directory, for the GPU at position `member` of plan.cliques[clique]. `entries`: uint64 [GPUs of the
 // clique][rows], of each slab of the plan as it was filled. Takes 8 bytes a node while it works.

@@ -56,7 +56,8 @@ std::vector<int> ordinals_of(const CliquePlan& clique, std::span<const int> gpus
 }
 
 // Makes the slabs of one clique and tells each of its GPUs of them: make(slab) -> std::shared_ptr<a slab>, on its GPU;
-// tell(member, gpu of the plan, directory, slabs), on that GPU. Each is called for all members at once.
+// tell(member, gpu of the plan, directory, slabs), on that GPU. Slabs are made side by side; directories one after the
+// other, with all threads: each takes memory for every node, as filling_bytes() in budget.py counts once.
 template <typename Make, typename Tell>
 void fill(const Plan& plan, std::size_t clique, Kind kind, std::span<const int> gpus, int64_t num_nodes, Make make,
           Tell tell) {
@@ -72,12 +73,12 @@ void fill(const Plan& plan, std::size_t clique, Kind kind, std::span<const int> 
   });
   std::vector<std::span<const uint64_t>> entries;
   for (const auto& slab : slabs) entries.push_back(slab->entries());
-  base::side_by_side(members.size(), [&](std::size_t i) {
+  for (std::size_t i = 0; i < members.size(); ++i) {
     choose(ordinals[i]);
     const auto member = static_cast<int>(i);
     tell(i, static_cast<std::size_t>(members[i]),
          Directory(directory_seen_by(member, plan, clique, kind, entries, num_nodes)), slabs);
-  });
+  }
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ struct RandomClique {
 
 void expect_as_defined(const RandomClique& clique, int64_t num_entries, int64_t num_nodes) {
   for (std::size_t member = 0; member < clique.members.size(); ++member) {
-    const std::vector<uint64_t> entry_of =
+    const auto entry_of =
         entries_seen_by(static_cast<int>(member), clique.rows, num_entries, clique.slabs(), num_nodes);
     const DirectoryArrays arrays(entry_of);
     ASSERT_EQ(entry_of.size(), static_cast<std::size_t>(num_nodes));

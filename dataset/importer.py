@@ -43,7 +43,6 @@ ONES = "ones"
 IDS = ("id", "node_id")
 NO_FEATURES = (*IDS, "label", "labels", "y")  # what columns are called that a model must not learn from
 FETCH_HINT = "Cohort downloads nothing: fetch a published data set with its own library, then name the folder it made"
-NPZ_HINT = "src, dst, x and labels; or as PyG: edge_index, x and y; or CSR matrices: adj_*, attr_* and labels"
 
 
 @dataclass(frozen=True)
@@ -218,8 +217,7 @@ def _read_npz(path: Path) -> Graph:
         graph = _read_pyg_arrays(inputs)
     else:
         for key in () if "adj_indptr" in inputs.keys else ("src", "dst", "x", "labels"):
-            if key not in inputs.keys:
-                raise CohortError(str(path), f"an array {key}", ", ".join(inputs.keys) or "no arrays", NPZ_HINT)
+            inputs.demand(key)
         graph = read_npz(path)
     for names in (MASKS, SPLITS):
         there = [key for key in names if key in inputs.keys]

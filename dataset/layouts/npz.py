@@ -25,6 +25,11 @@ from cohort.dataset.graph import (
 )
 from cohort.dataset.writer import SPLITS
 
+HINT = (
+    "names are src, dst, x, labels and edge_weights; or PyG's: x, edge_index, y and edge_weight; or adj_*, attr_* and "
+    "labels of CSR matrices; of splits train_ids or train_mask, val_ids ..."
+)
+
 
 class Source:
     """The named arrays of an .npz file or of a folder of .npy files, each read when asked for."""
@@ -65,7 +70,7 @@ class Source:
     def demand(self, key: str) -> None:
         if key not in self.keys:
             found = ", ".join(self.keys) or "no arrays"
-            raise CohortError(str(self.path), f"an array {key}", found, "FORMAT.md lists the layouts that are known")
+            raise CohortError(str(self.path), f"an array {key}", found, HINT)
 
     @property
     def is_folder(self) -> bool:

@@ -14,6 +14,10 @@ HINT = (
     "save a Data object, or a dict of its tensors: torch.save(data.to_dict(), FILE); or write the data set yourself: "
     "cohort.from_pyg(data, OUT)"
 )
+NAMES_HINT = (
+    "names are those of a Data: x, edge_index, y, edge_weight, train_mask, val_mask, test_mask; or give the tensors to "
+    "cohort.from_tensors(OUT, x=..., edge_index=..., y=...)"
+)
 MASKS = ("train_mask", "val_mask", "test_mask")
 
 
@@ -22,7 +26,7 @@ def read_data(source: Path, name: str | None = None) -> Graph:
     place, data = str(source), _dict_of(str(source), load_tensors(source, HINT))
     for key in ("x", "edge_index"):
         if data.get(key) is None:
-            raise CohortError(place, f"a tensor {key}", ", ".join(map(str, data)) or "none", HINT)
+            raise CohortError(place, f"a tensor {key}", ", ".join(map(str, data)) or "none", NAMES_HINT)
     tensors = {key: _tensor(place, key, data[key]) for key in ("x", "edge_index", "y", *MASKS) if _is_there(data, key)}
     weights, weights_key = _weights(place, data)
     edge_index = array_of(tensors["edge_index"])

@@ -256,8 +256,15 @@ def test_arrays_of_other_names_are_refused(tmp_path, arrays, expected):
     np.savez(tmp_path / "g.npz", **arrays)
     error = refusal(tmp_path / "g.npz", tmp_path / "out")
     assert expected in error.expected
-    if expected == "an array src":
-        assert "edge_index, x and y" in error.hint
+    if expected.startswith("an array"):
+        assert "src, dst, x, labels" in error.hint and "x, edge_index, y" in error.hint and "train_mask" in error.hint
+
+
+def test_tensors_of_other_names_are_told_theirs(tmp_path):
+    torch.save({"feat": torch.ones(3, 2), "edges": torch.zeros(2, 3).long()}, tmp_path / "g.pt")
+    error = refusal(tmp_path / "g.pt", tmp_path / "out")
+    assert (error.expected, error.found) == ("a tensor x", "feat, edges")
+    assert "x, edge_index, y, edge_weight, train_mask" in error.hint
 
 
 # --- classes, names, files --------------------------------------------------------------------------------------------

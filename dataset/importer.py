@@ -33,6 +33,7 @@ from cohort.dataset.layouts.pyg import MASKS, read_data
 from cohort.dataset.outcome import outcome
 from cohort.dataset.parquet_file import ParquetFile
 from cohort.dataset.progress import Progress, silent
+from cohort.dataset.reader import is_dataset
 from cohort.dataset.reader import open as open_dataset
 from cohort.dataset.text_file import TextFile, TextOptions, choose_columns, options_for, shortened, spans
 from cohort.dataset.writer import SPLITS
@@ -102,6 +103,9 @@ def import_graph(
     if not path.exists():
         hint = "" if path.suffix else FETCH_HINT
         raise CohortError(str(path), "a file or folder to import", "no such file or folder", hint)
+    if is_dataset(path):
+        hint = "use it as it is; copy it with cp -a"
+        raise CohortError(str(path), "a graph of another format", "a data set of Cohort already", hint)
     _demand_files(inputs)
     kind = detect(path) if format == "auto" else format
     graph = _read(path, kind, inputs)

@@ -12,6 +12,8 @@ from cohort.base.errors import CohortError
 from cohort.dataset import _native
 from cohort.dataset.array_file import UNREADABLE
 
+META = "meta.json"
+FORMAT_NAME = b'"cohort-dataset"'
 OF_PYG = {f"{part}_mask": f"{part}_ids" for part in ("train", "val", "test")}
 OF_PYG |= {"edge_index": "indptr and indices", "edge_weight": "edge_weights"}
 
@@ -115,6 +117,15 @@ class Dataset:
             mask[torch.from_numpy(np.array(getattr(self, f"{split}_ids")))] = True
             data[f"{split}_mask"] = mask
         return data
+
+
+def is_dataset(path: Path) -> bool:
+    """Whether it is a folder whose meta.json says that it is a data set, whole or not."""
+    try:
+        with (path / META).open("rb") as file:
+            return FORMAT_NAME in file.read(4096)
+    except OSError:
+        return False
 
 
 def open(path: str | os.PathLike, *, prefer_raw: bool = False) -> Dataset:

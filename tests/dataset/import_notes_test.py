@@ -330,3 +330,19 @@ def test_a_file_that_is_not_there_is_said_to_be_missing(tmp_path, field):
 def test_a_published_data_set_is_not_downloaded(tmp_path):
     assert "downloads nothing" in refusal(tmp_path / "Cora", tmp_path / "out").hint
     assert refusal(tmp_path / "edges.csv", tmp_path / "out").hint == ""
+
+
+@pytest.mark.parametrize("format", ["auto", "npz"])
+def test_a_data_set_is_not_imported_again(tmp_path, format):
+    import_graph(edge_list(tmp_path), tmp_path / "data", inputs=ONES)
+    error = refusal(tmp_path / "data", tmp_path / "out", format=format)
+    assert error.found == "a data set of Cohort already" and error.hint == "use it as it is; copy it with cp -a"
+
+
+def test_another_meta_json_makes_no_data_set(tmp_path):
+    (tmp_path / "g").mkdir()
+    for name, array in dict(src=SRC, dst=DST, x=X, labels=Y).items():
+        np.save(tmp_path / "g" / f"{name}.npy", array)
+    (tmp_path / "g" / "meta.json").write_text('{"format": "another"}')
+    import_graph(tmp_path / "g", tmp_path / "out")
+    assert open_dataset(tmp_path / "out").num_nodes == NUM_NODES

@@ -93,6 +93,7 @@ class _Conversion:
     def __init__(self, graph: Graph, folder: Path, options: ConvertOptions, progress: Progress):
         self.graph, self.folder, self.options, self.progress = graph, folder, options, progress
         self.num_nodes = graph.num_nodes
+        self.rows_told = ""  # their shape, where the source's own is known
         self.ids: np.ndarray | None = None  # int64 [V], the id of each node
         self.id_map = None
         self.sort_memory = options.memory // 4 * 3
@@ -170,6 +171,8 @@ class _Conversion:
         if self.num_nodes not in (None, shape[0]):
             hint = "each node has one row"
             raise CohortError(rows.place, f"{self.num_nodes} rows, one a node", f"{shape[0]}", hint)
+        if self.options.pca is None:
+            self.rows_told = f"{rows.place} has {shape[0]} rows of {shape[1]} columns: one row a node"
         self.num_nodes = shape[0]
         return shape
 
@@ -236,7 +239,10 @@ class _Conversion:
         )
         weights = graph.edge_weights and WeightReader(graph.edge_weights, options.block_bytes)
         for src, dst, fraction in graph.edges.chunks(options.block_bytes):
-            sorter.add(src, dst, self.id_map, weights and weights.take(len(src)))
+            try:
+                sorter.add(src, dst, self.id_map, weights and weights.take(len(src)))
+            except CohortError as error:
+                raise self._blamed_on_rows(error) from error
             self.progress("reading edges", fraction)
         if weights:
             weights.finish()
@@ -246,6 +252,13 @@ class _Conversion:
         if self.num_nodes == 0:
             raise CohortError(graph.edges.place, "at least one node", "no edges", "--nodes says how many there are")
         return sorter.edges_written
+
+    def _blamed_on_rows(self, error: CohortError) -> CohortError:
+        """The error of a node that is too large, with the shape of the rows: they may lie the wrong way round."""
+        too_large = error.expected.startswith("a node in [0, ") and not error.found.startswith("-")
+        if not too_large or not self.rows_told or self.id_map is not None:
+            return error
+        return CohortError(error.place, error.expected, error.found, f"{error.hint}; {self.rows_told}")
 
     # --- labels and splits ------------------------------------------------------------------------------------------
 

@@ -217,6 +217,27 @@ def test_attributes_that_are_not_read_are_named(tmp_path):
     assert "g.pt: not used: time" in said_by(tmp_path / "g.pt", tmp_path / "b")
 
 
+@pytest.mark.parametrize("kind", ["features", "pt"])
+def test_rows_the_wrong_way_round_are_shown(tmp_path, kind):
+    source, inputs = edge_list(tmp_path), SourceOptions(features=tmp_path / "xT.npy")
+    np.save(tmp_path / "xT.npy", np.ascontiguousarray(X.T))
+    if kind == "pt":
+        source, inputs = tmp_path / "g.pt", SourceOptions()
+        tensors = dict(x=np.ascontiguousarray(X.T), edge_index=np.stack([SRC, DST]))
+        torch.save({key: torch.from_numpy(array) for key, array in tensors.items()}, source)
+    error = refusal(source, tmp_path / "out", inputs=inputs)
+    assert error.expected == "a node in [0, 2)"
+    place = tmp_path / "xT.npy" if kind == "features" else f"{source}: x"
+    assert error.hint.endswith(f"; {place} has 2 rows of 20 columns: one row a node")
+
+
+def test_rows_are_not_blamed_for_what_they_have_no_part_in(tmp_path):
+    np.save(tmp_path / "e.npy", [[0, -1], [1, 0]])
+    np.save(tmp_path / "x.npy", X)
+    inputs = SourceOptions(features=tmp_path / "x.npy")
+    assert "one row a node" not in refusal(tmp_path / "e.npy", tmp_path / "out", inputs=inputs).hint
+
+
 # --- names of PyG in an .npz ------------------------------------------------------------------------------------------
 
 

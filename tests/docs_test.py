@@ -230,6 +230,13 @@ def test_an_explained_message_is_one_that_the_code_has(message, sources):
         assert piece in sources, f"{piece!r} of {message!r}"
 
 
+def test_an_image_is_built_without_what_git_leaves_out():
+    """`COPY . /src` of docs/how-to/containers.md: Docker reads a name from the root, git one without a slash anywhere."""
+    ignored = (ROOT / ".gitignore").read_text().split()
+    wanted = {name.strip("/") if name.startswith("/") else f"**/{name.strip('/')}" for name in ignored}
+    assert set((ROOT / ".dockerignore").read_text().split()) == wanted | {".git"}
+
+
 SCONTROL = '#!/bin/sh\necho "$@" >> requeued\n'
 
 

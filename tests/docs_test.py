@@ -231,7 +231,7 @@ def test_an_explained_message_is_one_that_the_code_has(message, sources):
 
 
 def test_an_image_is_built_without_what_git_leaves_out():
-    """`COPY . /src` of docs/how-to/containers.md: Docker reads a name from the root, git one without a slash anywhere."""
+    """Of `COPY . /src` in docs/how-to/containers.md; Docker looks for a name without a slash at the root alone."""
     ignored = (ROOT / ".gitignore").read_text().split()
     wanted = {name.strip("/") if name.startswith("/") else f"**/{name.strip('/')}" for name in ignored}
     assert set((ROOT / ".dockerignore").read_text().split()) == wanted | {".git"}

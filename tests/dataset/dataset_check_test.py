@@ -196,3 +196,11 @@ def test_a_folder_that_is_not_there(tmp_path):
     (tmp_path / "file").write_text("")
     (problem,) = check(tmp_path / "file")
     assert problem.found == "a file"
+
+
+@pytest.mark.parametrize("command", ["info", "check"])
+def test_a_folder_that_is_not_there_is_not_to_be_imported_again(run, tmp_path, command, capsys):
+    assert run(command, tmp_path / "nope") == 1
+    said = capsys.readouterr().err
+    assert "nope: expected the folder of a data set, found no such folder" in said
+    assert "hint: make one with: cohort dataset import | generate" in said and "data set again" not in said

@@ -32,6 +32,7 @@ CODECS = ("auto", "invariant", "exponent", "sparse", "raw")
 BATCH_BYTES = 128 << 20  # of rows in memory at a time
 SAMPLE_BYTES = 64 << 20  # of rows looked at to choose a codec, at most
 LARGER_BYTES = 16 << 10  # than the raw rows: encoded ones that take no more are written unasked
+LARGER_TOLD = f"over {LARGER_BYTES >> 10} KiB more"
 
 
 def register(dataset_commands) -> None:
@@ -43,7 +44,7 @@ def register(dataset_commands) -> None:
     parser.add_argument(
         "--drop-raw",
         action="store_true",
-        help="remove features.npy once all rows compare equal; refused where it takes less room than they do",
+        help=f"remove features.npy once all rows compare equal; refused where they take {LARGER_TOLD} than it",
     )
     parser.add_argument(
         "--reorder",
@@ -57,8 +58,8 @@ def register(dataset_commands) -> None:
         "--codec",
         choices=CODECS,
         default="auto",
-        help="auto (default): the fewest bytes to move; where raw rows take less room, nothing is written but by the"
-        " name of a codec",
+        help=f"auto (default): the fewest bytes to move; where rows then take {LARGER_TOLD} than raw ones, nothing"
+        " is written; the name of a codec writes them all the same",
     )
     generate.add_argument(
         "--prepared", action="store_true", help="write the feature rows encoded (see prepare), never raw"

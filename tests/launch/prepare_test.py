@@ -102,6 +102,16 @@ def test_rows_that_encoding_makes_larger_are_written_by_name_alone(tmp_path, cap
     assert open_dataset(folder / "prepared").encoded_rows
 
 
+def test_rows_that_encoding_makes_hardly_larger_are_written_as_the_help_says(tmp_path, capsys):
+    folder = tmp_path / "data"
+    generate(folder, **SIZES | {"dim": 4, "nodes": 1000})
+    assert command("prepare", folder) == 0
+    assert "larger than raw;" in capsys.readouterr().err and open_dataset(folder).encoded_rows
+    with pytest.raises(SystemExit):
+        command("prepare", "--help")
+    assert "take over 16 KiB more than raw ones" in " ".join(capsys.readouterr().out.split())
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_generate_prepared_writes_what_prepare_would(tmp_path, dtype):
     argv = ["--kind", "powerlaw", "--nodes", 3000, "--edges", 20000, "--dim", 33, "--dtype", dtype, "--seed", 5]

@@ -42,12 +42,16 @@ def _add_rows_options(parser) -> None:
 
 
 def _add_analyze(commands) -> None:
-    parser = commands.add_parser("analyze", help="what each codec would save, and a picture of the invariant bits")
+    parser = commands.add_parser(
+        "analyze", help="what each codec would save; with --png a picture of the invariant bits"
+    )
     _add_rows_options(parser)
     parser.add_argument("--group", type=_positive, help="columns per group (default: all in one)")
     parser.add_argument("--row-normalize", action="store_true", help="divide each row by its sum first (float32)")
     parser.add_argument("--pca", type=_positive, metavar="N", help="the first N principal components instead (float32)")
-    parser.add_argument("--png", type=Path, help="where the picture goes (default: invariant_bits.png)")
+    parser.add_argument(
+        "--png", type=Path, help="draw the invariant bits into this file; of a folder, into one for each of its files"
+    )
     parser.set_defaults(func=run_analyze)
 
 
@@ -113,8 +117,6 @@ def _files_with_rows(path: Path, bfloat16: bool) -> dict:
 
 
 def run_analyze(arguments) -> int:
-    from cohort.ibp import picture
-
     if arguments.png:
         demand_output(arguments.png, [arguments.rows])
     files = _files_with_rows(arguments.rows, arguments.bfloat16)
@@ -123,12 +125,17 @@ def run_analyze(arguments) -> int:
         print(f"{file}: {rows.shape[0]} rows x {rows.shape[1]} {rows.dtype}")
         for line in table_of(rows, arguments.group or rows.shape[1], arguments.sample):
             print(line)
-        png = arguments.png or Path("invariant_bits.png")
-        if len(files) > 1:
-            png = png.with_name(f"{png.stem}_{file.stem}{png.suffix}")
-        picture.draw(rows, png)
-        print(f"picture: {png}")
+        if arguments.png:
+            _draw(rows, arguments.png, f"_{file.stem}" if len(files) > 1 else "")
     return 0
+
+
+def _draw(rows, png: Path, name: str) -> None:
+    from cohort.ibp import picture
+
+    png = png.with_name(f"{png.stem}{name}{png.suffix}")
+    picture.draw(rows, png)
+    print(f"picture: {png}")
 
 
 def table_of(rows, group: int, sample: float):

@@ -42,6 +42,16 @@ def test_analyze_prints_a_table_and_draws(rows_file, tmp_path, capsys):
     assert "300 rows x 4 float32" in capsys.readouterr().out
 
 
+def test_analyze_writes_no_file_unasked(rows_file, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["ibp", "analyze", "rows.npy"]) == 0
+    assert "exponent*" in capsys.readouterr().out and list(tmp_path.iterdir()) == [rows_file]
+    np.save("others.npy", np.load(rows_file))
+    assert cli.main(["ibp", "analyze", ".", "--png", "bits.png"]) == 0
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"rows.npy", "others.npy", "bits_rows.png", "bits_others.png"}
+
+
 def test_agreement_counts_bits():
     rows = np.array([[1.0, 0.0], [1.0, -0.0], [1.0, 0.0], [1.0, 2.0]], np.float32)
     shares = picture.agreement(rows)

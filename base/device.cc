@@ -59,11 +59,13 @@ bool can_read_peer(int reader, int owner) {
   return yes != 0;
 }
 
-std::vector<std::vector<int>> cliques_of(std::span<const int> gpus, const std::function<bool(int, int)>& can_read) {
+std::vector<std::vector<int>> cliques_of(std::span<const int> gpus, std::size_t most,
+                                         const std::function<bool(int, int)>& can_read) {
   std::vector<std::vector<int>> cliques;
   for (int gpu : gpus) {
     const auto joins = [&](const std::vector<int>& clique) {
-      return std::ranges::all_of(clique, [&](int other) { return can_read(gpu, other) && can_read(other, gpu); });
+      return clique.size() < most &&
+             std::ranges::all_of(clique, [&](int other) { return can_read(gpu, other) && can_read(other, gpu); });
     };
     const auto clique = std::ranges::find_if(cliques, joins);
     if (clique == cliques.end()) {
@@ -75,7 +77,9 @@ std::vector<std::vector<int>> cliques_of(std::span<const int> gpus, const std::f
   return cliques;
 }
 
-std::vector<std::vector<int>> peer_cliques(std::span<const int> gpus) { return cliques_of(gpus, can_read_peer); }
+std::vector<std::vector<int>> peer_cliques(std::span<const int> gpus) {
+  return cliques_of(gpus, gpus.size(), can_read_peer);
+}
 
 int current_gpu() {
   int gpu = 0;

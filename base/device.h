@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -33,9 +34,10 @@ std::string format_uuid(const GpuUuid& uuid);
 bool can_read_peer(int reader, int owner);
 
 // `gpus` in groups within which each reads every other: each, in the order given, joins the first group all of whose
-// members it reads and is read by.
-std::vector<std::vector<int>> cliques_of(std::span<const int> gpus, const std::function<bool(int, int)>& can_read);
-// The same as the runtime answers.
+// members it reads and is read by, unless that has `most` members.
+std::vector<std::vector<int>> cliques_of(std::span<const int> gpus, std::size_t most,
+                                         const std::function<bool(int, int)>& can_read);
+// The same as the runtime answers, of any size.
 std::vector<std::vector<int>> peer_cliques(std::span<const int> gpus);
 
 // The current GPU's ordinal. Throws Error.

@@ -46,10 +46,6 @@ void read_peers(int gpu, std::span<const int> peers) {
 }
 
 std::vector<int> ordinals_of(const CliquePlan& clique, std::span<const int> gpus) {
-  if (clique.gpus.size() > std::size_t{ibp::kMaxRegions}) {
-    throw base::Error({"cliques", fmt::format("at most {} GPUs in each", ibp::kMaxRegions),
-                       std::to_string(clique.gpus.size()), "use --cliques, for example 2x8"});
-  }
   std::vector<int> ordinals;
   for (const int gpu : clique.gpus) ordinals.push_back(gpus[static_cast<std::size_t>(gpu)]);
   return ordinals;

@@ -225,6 +225,7 @@ NB_MODULE(_native, module) {
              "lists"_a, "counts"_a, "cliques"_a, "budget_bytes"_a, "bytes_per_second"_a, "seconds_per_line"_a,
              "index"_a, "recent"_a);
   module.def("cliques_named", &cache::cliques_named, "text"_a, "num_gpus"_a);
+  module.attr("MAX_CLIQUE_GPUS") = cache::kMaxCliqueGpus;
   module.def("bitmap_bytes", &cache::bitmap_bytes, "num_nodes"_a);
   module.def("holds_all_raw_rows", &cache::holds_all_raw_rows, "budget_bytes"_a, "num_nodes"_a, "row_bytes"_a);
   module.def("available_host_bytes", &base::available_host_bytes);

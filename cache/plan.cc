@@ -153,6 +153,10 @@ std::vector<std::vector<int>> cliques_named(const std::string& text, int num_gpu
     const std::size_t times = part.find('x');
     const int repeats = times == part.npos ? 1 : parse_count(part.substr(0, times), text);
     const int size = parse_count(times == part.npos ? part : part.substr(times + 1), text);
+    if (size > kMaxCliqueGpus) {
+      throw Error({"cliques", fmt::format("at most {} GPUs in each", kMaxCliqueGpus), std::to_string(size),
+                   fmt::format("divide them, for example 2x{}", kMaxCliqueGpus)});
+    }
     for (int i = 0; i < repeats; ++i) {
       auto& clique = cliques.emplace_back(static_cast<std::size_t>(size));
       std::iota(clique.begin(), clique.end(), next);

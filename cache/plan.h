@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "cache/cost.h"
+#include "ibp/encoded_ref.h"
 
 namespace cohort::cache {
 
@@ -99,8 +100,11 @@ struct Plan {
 // Throws Error on input that contradicts itself (a GPU in two cliques, a negative budget, a peer slower than the host).
 Plan make_plan(const PlanInput& input);
 
+// More GPUs than this read each other's memory in several cliques: an entry has 3 bits for the one it is of.
+inline constexpr int kMaxCliqueGpus = ibp::kMaxRegions;
+
 // Every GPU's share of `num_gpus` GPUs in cliques as text: "none" (each alone), "all", "2x4" (two of four), "3+5".
-// Throws Error unless the sizes add up to num_gpus.
+// Throws Error unless the sizes are at most kMaxCliqueGpus and add up to num_gpus.
 std::vector<std::vector<int>> cliques_named(const std::string& text, int num_gpus);
 
 }  // namespace cohort::cache

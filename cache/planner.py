@@ -8,6 +8,7 @@ import numpy as np
 
 from cohort.cache import _native
 
+MAX_CLIQUE_GPUS = _native.MAX_CLIQUE_GPUS
 ELEMENT_BYTES = {"uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4, "int32": 4, "int64": 8}
 
 
@@ -98,7 +99,7 @@ def cliques_named(text: str, num_gpus: int) -> list[list[int]]:
     """GPUs 0..num_gpus-1 in cliques: "none" (each alone), "all", "2x4" (two of four), "3+5".
 
     Raises:
-        CohortError: no such text, or other sizes than `num_gpus` in all.
+        CohortError: no such text, a clique of more than MAX_CLIQUE_GPUS, or other sizes than `num_gpus` in all.
     """
     return _native.cliques_named(text, num_gpus)
 

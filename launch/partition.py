@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from cohort.base.errors import CohortError
-from cohort.cache import cliques_named
+from cohort.cache.planner import MAX_CLIQUE_GPUS, cliques_named
 from cohort.dataset import open as open_dataset
 from cohort.dataset.partition import load_parts, parts_file
 from cohort.launch.devices import devices
@@ -22,12 +22,12 @@ def add_partition_option(parser, what: str) -> None:
 
 
 def cliques_of_ranks(text: str, gpus: list[int], on_gpu: bool, machine: dict | None = None) -> list[list[int]]:
-    """The ranks of a run whose GPUs read each other's memory, every rank once.
+    """The ranks of a run whose GPUs read each other's memory, every rank once, as the sampler has them.
 
     Args:
         text: what --cliques says.
         gpus: of each rank, among the visible ones.
-        on_gpu: without GPUs, "auto" leaves each rank alone, as the sampler does.
+        on_gpu: without GPUs, "auto" leaves each rank alone.
     """
     if text != "auto":
         return cliques_named(text, len(gpus))
@@ -35,7 +35,8 @@ def cliques_of_ranks(text: str, gpus: list[int], on_gpu: bool, machine: dict | N
         return cliques_named("none", len(gpus))
     rank_of = {gpu: rank for rank, gpu in enumerate(gpus)}
     found = [sorted(rank_of[gpu] for gpu in clique if gpu in rank_of) for clique in (machine or devices())["cliques"]]
-    return sorted(clique for clique in found if clique)
+    most = MAX_CLIQUE_GPUS
+    return sorted(clique[at : at + most] for clique in found for at in range(0, len(clique), most))
 
 
 def clique_seeds(dataset: Path, cliques: list[list[int]], split: str = "train") -> list[np.ndarray]:

@@ -13,7 +13,7 @@ from cohort.launch.arguments import group, positive
 from cohort.launch.cache_options import add_cache_options, add_row_options, gpu_memory
 from cohort.launch.devices import devices
 from cohort.launch.options import add_batch_options
-from cohort.launch.partition import add_partition_option, clique_seeds, describe_gain
+from cohort.launch.partition import add_partition_option, clique_seeds, cliques_of_ranks, describe_gain
 from cohort.launch.plan_table import (
     as_json,
     describe_saving,
@@ -308,7 +308,7 @@ def _cliques(text: str, num_gpus: int, machine: dict) -> list[list[int]]:
     if known is None or sum(map(len, known)) != num_gpus:
         hint = "say which GPUs read each other's memory: none, all, 2x4, 3+5"
         raise CohortError("--cliques auto", f"{num_gpus} GPUs to ask", f"{len(machine['gpus'])} here", hint)
-    return known
+    return cliques_of_ranks(text, list(range(num_gpus)), True, machine)
 
 
 def _caches_nothing(placed, budgets: list[int]) -> list[str]:

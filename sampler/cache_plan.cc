@@ -173,7 +173,8 @@ std::vector<std::vector<int>> rank_cliques(const Options& options) {
     std::vector<int> ranks(static_cast<std::size_t>(options.num_ranks));
     std::iota(ranks.begin(), ranks.end(), 0);
     const auto gpu_of = [&](int rank) { return options.gpus[static_cast<std::size_t>(rank)]; };
-    return base::cliques_of(ranks, [&](int a, int b) { return base::can_read_peer(gpu_of(a), gpu_of(b)); });
+    return base::cliques_of(ranks, cache::kMaxCliqueGpus,
+                            [&](int a, int b) { return base::can_read_peer(gpu_of(a), gpu_of(b)); });
   }
 #endif
   return cache::cliques_named("none", options.num_ranks);

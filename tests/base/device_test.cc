@@ -11,7 +11,7 @@ namespace {
 using Cliques = std::vector<std::vector<int>>;
 
 Cliques cliques(std::vector<int> gpus, const std::set<std::pair<int, int>>& reads) {
-  return cliques_of(gpus, [&](int reader, int owner) { return reads.contains({reader, owner}); });
+  return cliques_of(gpus, 8, [&](int reader, int owner) { return reads.contains({reader, owner}); });
 }
 
 TEST(Cliques, AreGroupsWhereAllReadEachOther) {
@@ -22,6 +22,8 @@ TEST(Cliques, AreGroupsWhereAllReadEachOther) {
   EXPECT_EQ(cliques({0, 1, 2}, chain), (Cliques{{0, 1}, {2}})) << "2 does not reach 0";
   EXPECT_EQ(cliques({2, 1, 0}, chain), (Cliques{{2, 1}, {0}})) << "in the order given";
   EXPECT_EQ(cliques({}, {}), Cliques{});
+  const auto all = [](int, int) { return true; };
+  EXPECT_EQ(cliques_of(std::vector{0, 1, 2, 3, 4}, 2, all), (Cliques{{0, 1}, {2, 3}, {4}}));
 }
 
 TEST(GpuCliques, HoldEveryGpuOnceAndAnswerAsTheRuntime) {

@@ -162,7 +162,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Case{"none", 1, true, false}, Case{"none", 8, false, true}, Case{"1x8", 8, true, false},
                     Case{"1x8", 8, false, true}, Case{"2x4", 8, true, true}, Case{"2x4", 8, false, false},
                     Case{"4x2", 8, false, true}, Case{"3+5", 8, true, true}, Case{"3+5", 8, false, false},
-                    Case{"all", 11, false, true}, Case{"2x2", 4, false, true, 256}, Case{"1x4", 4, true, false, 16},
+                    Case{"all", 8, false, true}, Case{"2x2", 4, false, true, 256}, Case{"1x4", 4, true, false, 16},
                     Case{"2x2", 4, true, true, 0, false}, Case{"none", 2, false, true, 300, false}),
     [](const auto& test) {
       std::string name = test.param.cliques + "_" + std::to_string(test.param.num_gpus);

@@ -320,6 +320,11 @@ TEST(Plan, CliquesAsText) {
   for (const char* bad : {"", "2x", "x4", "3+", "2x3", "four", "0x4", "-4", "4 "}) {
     EXPECT_THROW(cliques_named(bad, 4), base::Error) << bad;
   }
+  EXPECT_EQ(cliques_named("2x8", 16).size(), 2u);
+  EXPECT_EQ(cliques_named("none", 16).size(), 16u);
+  for (const char* too_large : {"all", "1x16", "9+7"}) {
+    EXPECT_THROW(cliques_named(too_large, 16), base::Error) << too_large;
+  }
 }
 
 TEST(Plan, RefusesWhatContradictsItself) {

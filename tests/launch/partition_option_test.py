@@ -135,6 +135,9 @@ def test_cliques_of_ranks():
     assert cliques_of_ranks("auto", [3, 4, 0], True, machine) == [[0], [1, 2]]
     assert cliques_of_ranks("auto", [0, 1, 2], False) == [[0], [1], [2]]
     assert cliques_of_ranks("1+2", [5, 6, 7], True, machine) == [[0], [1, 2]]
+    all_of_16 = {"cliques": [list(range(16))]}
+    assert cliques_of_ranks("auto", list(range(16)), True, all_of_16) == [list(range(8)), list(range(8, 16))]
+    assert cliques_of_ranks("auto", list(range(5, 14)), True, all_of_16) == [list(range(8)), [8]]
 
 
 @pytest.mark.usefixtures("shm")

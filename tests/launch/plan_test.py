@@ -54,6 +54,15 @@ def test_gpus_are_a_number(cora, capsys, name):
     assert end.value.code == 2 and "expected how many GPUs, such as 2, found 0,1" in capsys.readouterr().err
 
 
+def test_gpus_that_all_read_each_other_are_divided_where_entries_cannot_name_them(cora, capsys, monkeypatch):
+    machine = {"cuda_build": False, "gpus": [], "cliques": [list(range(10))], "versions": [0, 0]}
+    monkeypatch.setattr(plans, "devices", lambda: machine)
+    ten = ["plan", str(cora), *SMALL, "--num-gpus", "10", "--cache-ratio", "0.1", "--json"]
+    assert main(ten) == 0 and json.loads(capsys.readouterr().out)["cliques"] == [list(range(8)), [8, 9]]
+    assert main([*ten, "--cliques", "all"]) == 1
+    assert "cliques: expected at most 8 GPUs in each, found 10" in capsys.readouterr().err
+
+
 def test_the_last_line_says_what_the_cache_saves(cora, capsys):
     def last(*options: str) -> tuple[str, str, str]:
         assert main(["plan", str(cora), *SMALL, "--num-gpus", "1", *options]) == 0

@@ -83,6 +83,7 @@ TEST_F(OptionsFile, RefusesACacheThatMakesNoSense) {
       {{{"rank_hotness", {"a"}}, {"cache_bytes", {1, 2}}}, "rank_hotness: expected one for each of 2 ranks, found 1"},
       {{{"rank_hotness", 7}}, "rank_hotness: expected a list of texts, found 7"},
       {{{"cliques", "3+5"}}, "cliques: expected 2 GPUs in all"},
+      {{{"num_ranks", 9}, {"cliques", "all"}}, "cliques: expected at most 8 GPUs in each, found 9"},
       {{{"cliques", "pairs"}}, "cliques: expected none, all, or sizes"},
       {{{"bytes_per_second", {1, 2}}}, "bytes_per_second: expected 3 numbers, found 2"},
       {{{"bytes_per_second", {3, 2, 0}}}, "bytes_per_second: expected numbers above 0"},

@@ -1,6 +1,7 @@
 """The error every part of Cohort raises for bad input: place, expected, found, cure."""
 
 import re
+from pathlib import Path
 
 
 class CohortError(RuntimeError):
@@ -25,6 +26,13 @@ class CohortError(RuntimeError):
         RuntimeError.__init__(error, text)
         error.place, error.expected, error.found, error.hint = text, "", "", ""
         return error
+
+
+def not_a_run(folder: Path) -> CohortError:
+    """That a folder without run.json was named as a run's."""
+    found = "no run.json in it" if folder.is_dir() else "no such folder"
+    hint = "name the folder that cohort train was given as --out"
+    return CohortError(str(folder), "the folder of a run", found, hint)
 
 
 def why_not_loaded(error: Exception) -> str:

@@ -11,7 +11,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 
-from cohort.base.errors import CohortError
+from cohort.base.errors import CohortError, not_a_run
 from cohort.base.units import format_bytes
 from cohort.launch.arguments import above_zero
 from cohort.launch.supervise import describe_channel
@@ -64,7 +64,7 @@ def _as_json(channels: list[dict]) -> dict | list[dict]:
 def _channel_of(run: Path) -> Path:
     """The channel's folder: the one that run.json names, or the folder itself."""
     if not run.is_dir():
-        raise CohortError(str(run), "the folder of a run", "no such folder", "name the folder that it has as --out")
+        raise not_a_run(run)
     if not (run / "run.json").exists():
         return run
     try:

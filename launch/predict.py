@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from cohort.base.errors import CohortError
+from cohort.base.errors import CohortError, not_a_run
 from cohort.base.files import demand_output
 from cohort.base.programs import end_processes
 from cohort.base.units import byte_count
@@ -62,8 +62,7 @@ def predict(args: argparse.Namespace) -> int:
         hint = f"--out {args.out.with_suffix('.npy')}"
         raise CohortError("--out", "a name that ends in .npy, as NumPy's files do", str(args.out), hint)
     if not (args.run / "run.json").is_file():
-        hint = "name the folder that cohort train was given as --out"
-        raise CohortError(str(args.run), "the folder of a run", "no run.json in it", hint)
+        raise not_a_run(args.run)
     job = {
         "run": str(args.run),
         "dataset": str(args.dataset),

@@ -1,6 +1,7 @@
 """``cohort dataset prepare`` and ``generate --prepared``: feature rows encoded once, for runs that then map them."""
 
 import argparse
+import json
 import sys
 import time
 from dataclasses import dataclass
@@ -76,7 +77,7 @@ def prepare(args: argparse.Namespace) -> int:
     if data.x is None and args.reorder != "none" and not args.drop_raw:
         hint = "give --drop-raw as well: the rows move into the renumbered data set"
         raise CohortError(str(args.path), "raw features to keep", "encoded rows only, which this would replace", hint)
-    rows = _RawRows(data) if data.x is not None else _DecodedRows(data)
+    rows = stored_rows(data)
     out = args.path / PREPARED_FOLDER
     key = raw_key(rows.file)
     profile = choose_profile(_Table(rows), args.codec, args.seed)
@@ -164,9 +165,14 @@ def sample_ids(num_rows: int, row_bytes: int, sample_seed: int) -> np.ndarray:
     return np.random.default_rng(sample_seed).integers(bounds[:-1], bounds[1:])
 
 
+def stored_rows(data: Dataset) -> "_RawRows | _DecodedRows":
+    """The feature rows of a data set as bytes: raw where it has them, else decoded."""
+    return _RawRows(data) if data.x is not None else _DecodedRows(data)
+
+
 @dataclass
 class _RawRows:
-    """The rows of features.npy."""
+    """The rows of the file of raw features."""
 
     data: Dataset
 
@@ -191,7 +197,8 @@ class _DecodedRows:
     data: Dataset
 
     def __post_init__(self):
-        self.file = self.data.path / "features.npy"  # which is not there
+        files = json.loads((self.data.path / "meta.json").read_text())["files"]
+        self.file = self.data.path / files["features"]  # which is not there
         self.dtype = self.data.feature_dtype
         self.encoded = ibp.load(self.data.encoded_rows)
         self.num_rows, self.row_bytes = len(self.encoded), self.encoded.profile.row_bytes

@@ -2,17 +2,15 @@
 
 import argparse
 import contextlib
-import fcntl
 import json
 import os
 import shlex
 import shutil
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from cohort.base.errors import CohortError
+from cohort.base.errors import CohortError, not_a_run
 from cohort.base.files import remove_temporaries
 
 CHECKPOINT, METRICS = "checkpoint.pt", "metrics.jsonl"  # the trainer's: METRICS has a line an epoch
@@ -29,7 +27,6 @@ RESULTS = (
 )
 FREE = {"checkpoint_every", "tensorboard", "prometheus"}  # may change: nothing that the run computes depends on them
 NO_OPTIONS = {"help", "config", "out", "resume", "overwrite", "quiet"}  # of the command, not of the run
-LOCK_SECONDS = 60.0  # for processes of a run that was killed: memory that was pinned takes seconds to be given back
 
 
 def arguments_of(args: argparse.Namespace) -> dict:
@@ -57,14 +54,14 @@ def resumed(args: argparse.Namespace) -> dict:
     for name in (FREE | {"epochs"}) & args.given:
         run["trainer"][name] = run["arguments"][name] = _plain(getattr(args, name))
     run["trainer"]["quiet"] = args.quiet
-    _make_at_home(run, args.resume.absolute())
+    make_at_home(run, args.resume.absolute())
     if run["trainer"].get("profile") and (args.resume / CHECKPOINT).exists():
         print("cohort: --profile: a run that goes on makes no trace", file=sys.stderr)
     return run | {"resume": True}
 
 
 def _find_again(run: dict, dataset: Path) -> None:
-    """A data set that was moved, and what was made beside it; the checkpoint tells one of another content."""
+    """A data set that was moved, and what was made beside it."""
     before = Path(run["sampler"]["dataset"])
 
     def moved(file: str) -> str:
@@ -80,7 +77,7 @@ def _find_again(run: dict, dataset: Path) -> None:
         parts["parts"] = moved(parts["parts"])
 
 
-def _make_at_home(run: dict, out: Path) -> None:
+def make_at_home(run: dict, out: Path) -> None:
     """A run whose folder was moved, or is a copy, keeps its files there.
 
     Raises:
@@ -103,11 +100,11 @@ def _make_at_home(run: dict, out: Path) -> None:
 def _read(path: Path) -> dict:
     try:
         run = json.loads(path.read_text())
-        if run["trainer"]["task"] == "train" and {"arguments", "sampler", "mps"} <= run.keys():
+        if run["trainer"]["task"] == "train" and {"arguments", "data", "sampler", "mps"} <= run.keys():
             return run
         reason = "that of another command or version"
     except FileNotFoundError:
-        reason = "no such file"
+        raise not_a_run(path.parent) from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         reason = f"{type(error).__name__}: {error}"
     raise CohortError(str(path), "what cohort train has written", reason, "name the folder that it had as --out")
@@ -132,6 +129,14 @@ def _shown(value) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
+def demand_results_of_a_run(out: Path) -> None:
+    """Raises CohortError where a folder has files that a run would replace, and that no run has written."""
+    foreign = [name for name in RESULTS if (out / name).exists()]
+    if foreign and not (out / "run.json").exists():
+        found = f"{foreign[0]}, and no run.json beside it"
+        raise CohortError(str(out), "a new folder, or that of a run", found, "choose another --out, or move the file")
+
+
 def demand_no_epochs(out: Path) -> None:
     """Raises CohortError where a run has finished an epoch in the folder, or left a checkpoint of its first."""
     try:
@@ -150,18 +155,23 @@ def set_aside(out: Path, is_said: bool) -> Iterator[None]:
 
     Args:
         is_said: tell the user that they go.
+
+    Raises:
+        CohortError: see demand_results_of_a_run.
     """
+    demand_results_of_a_run(out)
     remove_parts(out)
-    results = [name for name in RESULTS if (out / name).exists()]
+    is_a_run, results = (out / "run.json").exists(), [name for name in RESULTS if (out / name).exists()]
     if results and is_said:
         print(f"cohort: {out} had an earlier run's results, which go; --resume would have gone on", file=sys.stderr)
     if results:
         (out / ASIDE).mkdir()
         for name in filter(lambda name: (out / name).exists(), ("run.json", *results)):
             os.replace(out / name, out / ASIDE / name)
-    for pattern in ("report-*.png", "trainer-*.log", "tensorboard/events.out.tfevents.*"):
-        for path in out.glob(pattern):
-            path.unlink(missing_ok=True)
+    if is_a_run:
+        for pattern in ("report-*.png", "trainer-*.log", "tensorboard/events.out.tfevents.*"):
+            for path in out.glob(pattern):
+                path.unlink(missing_ok=True)
     try:
         yield
     finally:
@@ -172,7 +182,8 @@ def bring_back(out: Path) -> None:
     """Of what lies aside, also since a start was killed: removes it where a newer run has got somewhere."""
     if not (out / ASIDE).is_dir():
         return
-    if not (out / METRICS).exists() and not (out / CHECKPOINT).exists():
+    has_begun = (out / "run.json").exists() and ((out / METRICS).exists() or (out / CHECKPOINT).exists())
+    if not has_begun:
         for path in (out / ASIDE).iterdir():
             os.replace(path, out / path.name)
         print(f"cohort: the results of the earlier run in {out} are still there", file=sys.stderr)
@@ -186,36 +197,3 @@ def remove_parts(out: Path) -> None:
         remove_temporaries(out / name)
     for part in out.glob("trace-*.part"):
         part.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def sole_use(out: Path) -> Iterator[tuple[int, ...]]:
-    """Holds a run's folder against other runs; yields descriptors by which processes hold it as long as they live.
-
-    Raises:
-        CohortError: another run works there.
-    """
-    folder = os.open(out, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        yield (folder,) if _lock(folder, out) else ()
-    finally:
-        os.close(folder)
-
-
-def _lock(folder: int, out: Path) -> bool:
-    """False on a file system without locks of folders."""
-    end, is_said = time.monotonic() + LOCK_SECONDS, False
-    while True:
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            if time.monotonic() > end:
-                hint = "wait for its end, or choose another --out"
-                raise CohortError(str(out), "a folder that no run works in", "one that does", hint) from None
-            if not is_said:
-                print(f"cohort: a run works in {out}: waiting {LOCK_SECONDS:.0f} s for its end", file=sys.stderr)
-            is_said = True
-            time.sleep(0.05)
-        except OSError:
-            return False

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from cohort.base.errors import CohortError
+from cohort.base.errors import CohortError, not_a_run
 from cohort.channel import TIERS
 
 TIMELINE_ROWS = ("sample", "fetch", "train")
@@ -120,8 +120,7 @@ def read_run(folder: Path) -> Run:
     """
     run = _read(folder / "run.json", _RUN)
     if run is None:
-        hint = "name the folder that cohort train was given as --out"
-        raise CohortError(str(folder), "the folder of a run", "no run.json in it", hint)
+        raise not_a_run(folder)
     summary = _read(folder / "summary.json", _SUMMARY)
     if summary is None or not summary["epochs"]:
         found = "no summary.json" if summary is None else "none in summary.json"

@@ -5,7 +5,6 @@ import importlib.util
 import json
 import os
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -22,13 +21,15 @@ from cohort.launch.resume import (
     arguments_of,
     bring_back,
     demand_no_epochs,
+    make_at_home,
     remove_parts,
     resumed,
     set_aside,
-    sole_use,
 )
+from cohort.launch.run_folder import new_folder, sole_use, writable_folder
 from cohort.launch.run_results import read_run
 from cohort.launch.runs import run_programs
+from cohort.launch.same_data import demand_same_data, digests_of
 
 GAT_HEADS = 4  # as trainer/models.py has them
 
@@ -76,29 +77,37 @@ def train(args: argparse.Namespace) -> int:
         _require_weights(args, meta)
     if args.model == "gat" and args.hidden % GAT_HEADS:
         raise CohortError("--hidden", f"a multiple of {GAT_HEADS} for gat", str(args.hidden))
-    shown = args.out or Path("runs") / f"{args.dataset.resolve().name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    out = shown.absolute()
-    if out.is_dir() and out.samefile(dataset):
-        raise CohortError("--out", "another folder than the data set's", str(shown), "choose another --out")
-    if not args.overwrite:
-        demand_no_epochs(shown)
+    if args.out:
+        _check_out(args, dataset)
     arguments, trainer = arguments_of(args), _trainer_member(args, dataset, meta)
     if args.trainer_bytes is None:
         args.trainer_bytes = _measured_trainer_bytes(args, dataset, meta, trainer)
     run = {
         "mps": not args.no_mps,
-        "sampler": sampler_options(args, dataset, plan_file=out / "plan.json"),
+        "sampler": sampler_options(args, dataset, plan_file=Path("plan.json")),
         "trainer": trainer,
         "arguments": arguments,
     }
+    run["data"] = digests_of(run)
     if _takes_rows_in_place(args, meta):
         run["sampler"]["in_place"] = True
-    with sole_use(_folder(out)) as inherited:
+    shown = args.out or new_folder(Path("runs") / f"{args.dataset.resolve().name}-{time.strftime('%Y%m%d-%H%M%S')}")
+    out = shown.absolute()
+    make_at_home(run, out)
+    with sole_use(writable_folder(out)) as inherited:
         bring_back(out)
         if not args.overwrite:
             demand_no_epochs(shown)
         with set_aside(out, is_said=not args.overwrite):
             return _run(args, out, run, shown, inherited)
+
+
+def _check_out(args: argparse.Namespace, dataset: Path) -> None:
+    """Raises CohortError where no new run is to begin."""
+    if args.out.is_dir() and args.out.samefile(dataset):
+        raise CohortError("--out", "another folder than the data set's", str(args.out), "choose another --out")
+    if not args.overwrite:
+        demand_no_epochs(args.out)
 
 
 def _run(args: argparse.Namespace, out: Path, run: dict, shown: Path, inherited: tuple[int, ...]) -> int:
@@ -161,6 +170,7 @@ def _go_on(args: argparse.Namespace) -> int:
         hint = f"if it was moved: cohort train --resume {args.resume} DIR"
         raise CohortError(str(dataset), "the data set of the run", "no such folder", hint)
     open_dataset(dataset)
+    demand_same_data(run, is_named="dataset" in args.given)
     with sole_use(out) as inherited:
         remove_parts(out)
         if not (out / CHECKPOINT).exists():
@@ -210,14 +220,13 @@ def sampler_sms_of(args: argparse.Namespace) -> int | str:
 
 def _require_seeds(dataset: Path, meta: dict) -> None:
     """Raises CohortError for a data set that nothing can be trained on."""
-    import numpy as np
+    from cohort.dataset import open as open_folder
 
-    path = dataset / "train_ids.npy"
-    if len(np.load(path, mmap_mode="r")) == 0:
+    if len(open_folder(dataset).train_ids) == 0:
         hint = "write the data set with another --split"
         if meta["num_classes"] == 0:
             hint = "no node has a label: cohort dataset import --labels FILE gives them some"
-        raise CohortError(str(path), "at least one node to train on", "none", hint)
+        raise CohortError(str(dataset / meta["files"]["train_ids"]), "at least one node to train on", "none", hint)
 
 
 def _require_weights(args: argparse.Namespace, meta: dict) -> None:
@@ -237,17 +246,6 @@ def _measured_trainer_bytes(args: argparse.Namespace, dataset: Path, meta: dict,
     return trainer_bytes(
         dataset, meta, {"mps": not args.no_mps, "sampler": sampler_options(uncached, dataset), "trainer": trainer}
     )
-
-
-def _folder(out: Path) -> Path:
-    """The run's folder, which is made if need be."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=out):
-            pass
-    except OSError as error:
-        raise CohortError(str(out), "a folder that can be written", str(error), "choose another --out") from error
-    return out
 
 
 def open_dataset(folder: Path) -> tuple[dict, Path]:

@@ -11,12 +11,13 @@ from cohort.base.errors import CohortError
 from cohort.launch.arguments import above_zero, note_given, numeric_ratios
 from cohort.launch.devices import resolve_device
 from cohort.launch.options import add_train_options
+from cohort.launch.run_folder import new_folder, sole_use, writable_folder
 from cohort.launch.supervise import Stopped, ignore_stop_signals, stop_on_signals
 from cohort.launch.train import open_dataset
 from cohort.launch.tune_output import Results, Screen, conclude, write
 from cohort.launch.tune_search import Point, Space, TimeBound, explore
 from cohort.launch.tune_space import CACHE_RATIOS, Room, axes_of, options_at, same_as, start_of
-from cohort.launch.tune_trial import Trial
+from cohort.launch.tune_trial import OPTIONS_FILE, Trial
 
 TRIAL_EPOCHS = 3
 RESULTS = ("tune.json", "tune.png", "run.toml")
@@ -55,7 +56,13 @@ def tune(args: argparse.Namespace) -> int:
     """Runs the command: 0 when it has a best; 128 + n when signal n stopped it, with what was found till then."""
     _check(args)
     tuning = Tuning(args)
-    _make_fresh(tuning.out, args.overwrite)
+    tuning.out = (writable_folder(args.out) if "out" in args.given else new_folder(tuning.out)).absolute()
+    with sole_use(tuning.out):
+        _make_fresh(tuning.out, args.overwrite)
+        return _search(tuning)
+
+
+def _search(tuning: "Tuning") -> int:
     stop_on_signals()
     code = 0
     try:
@@ -67,7 +74,7 @@ def tune(args: argparse.Namespace) -> int:
     finally:
         ignore_stop_signals()
     if tuning.trials:
-        conclude(tuning.results(is_stopped=code != 0), args.quiet)
+        conclude(tuning.results(is_stopped=code != 0), tuning.args.quiet)
     return code
 
 
@@ -79,15 +86,18 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _make_fresh(out: Path, overwrite: bool) -> None:
-    """Makes the folder of the results, without those of an earlier time."""
-    for name, what in (("run.json", "a run"), ("tune.json", "an earlier tuning")):
-        if (out / name).exists() and not (overwrite and name == "tune.json"):
-            hint = "choose another --out" + ("; --overwrite replaces the tuning" if name == "tune.json" else "")
-            raise CohortError(str(out), "a new folder", f"that of {what}", hint)
+    """Makes the folder of the results one without those of an earlier time."""
+    trials = [each for each in out.glob("trial-*") if each.name[6:].isdigit() and (each / OPTIONS_FILE).is_file()]
+    is_tuning, hint = bool(trials) or (out / "tune.json").exists(), "choose another --out"
+    if (out / "run.json").exists():
+        raise CohortError(str(out), "a new folder", "that of a run", hint)
+    if is_tuning and not overwrite:
+        raise CohortError(str(out), "a new folder", "that of an earlier tuning", f"{hint}; --overwrite replaces it")
+    if not is_tuning and (foreign := [name for name in RESULTS if (out / name).exists()]):
+        raise CohortError(str(out), "a new folder", f"a {foreign[0]} that tuning would replace", hint)
     try:
-        for trial in out.glob("trial-[0-9]*"):
+        for trial in trials:
             shutil.rmtree(trial)
-        out.mkdir(parents=True, exist_ok=True)
         for each in RESULTS:
             (out / each).unlink(missing_ok=True)
     except OSError as error:
@@ -109,7 +119,7 @@ class Tuning:
         self._meta, self.dataset = open_dataset(args.dataset)
         data = open_folder(args.dataset)
         name = f"tune-{args.dataset.resolve().name}-{time.strftime('%Y%m%d-%H%M%S')}"
-        self.args, self.out = args, (args.out if "out" in args.given else Path(name)).absolute()
+        self.args, self.out = args, args.out if "out" in args.given else Path(name)
         self.device = resolve_device(args.device)
         self.epochs = args.epochs if "epochs" in args.given else TRIAL_EPOCHS
         self.start = start_of(args, is_prepared=data.encoded_rows is not None)

@@ -72,9 +72,9 @@ def _warm_up(gpu: int) -> None:
 
 
 def _train(source, run: dict, out: Path, stop: StopRequest, loaded_at: float) -> None:
-    import numpy as np
     import torch
 
+    from cohort.dataset import open as open_dataset
     from cohort.trainer.cache_report import predicted
     from cohort.trainer.checkpoint import NAME, CheckpointFile, identity_of
     from cohort.trainer.progress import print_table
@@ -90,7 +90,8 @@ def _train(source, run: dict, out: Path, stop: StopRequest, loaded_at: float) ->
         print("cohort: --sampler-sms is left out: without MPS the two programs run in turn", flush=True)
         options.sampler_sms = 0
     dataset = Path(run["sampler"]["dataset"])
-    splits = {name: np.load(dataset / f"{name}_ids.npy", mmap_mode="r") for name in ("train", "val", "test")}
+    data = open_dataset(dataset)
+    splits = {name: getattr(data, f"{name}_ids") for name in ("train", "val", "test")}
     if source.device.type == "cuda":
         torch.cuda.set_device(source.device)
     ranks = Ranks(Place(source.rank, source.num_ranks), source.device, Path(run["sampler"]["channel"]) / "store")

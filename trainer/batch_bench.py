@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from cohort.channel import TIERS
+from cohort.dataset import open as open_dataset
 from cohort.trainer.source import BatchSource
 
 WARM_UP_BATCHES = 10
@@ -25,7 +26,7 @@ def take_batches(source: BatchSource, run: dict, out: Path) -> None:
     """
     options = run["trainer"]
     source.sampler_sms = options["sampler_sms"]
-    ids = np.load(Path(run["sampler"]["dataset"]) / "train_ids.npy", mmap_mode="r")
+    ids = open_dataset(run["sampler"]["dataset"]).train_ids
     ids = np.random.default_rng(options["seed"]).permutation(ids)
     with open(out / f"batches-{source.rank}.jsonl", "w") as file:
         for beside, batches in (("nothing", _one_at_a_time), ("next", _in_a_row)):

@@ -4,7 +4,6 @@ A file of ``torch.save`` that ``torch.load(..., weights_only=True)`` reads: tens
 members are those of MEMBERS.
 """
 
-import hashlib
 import io
 import zipfile
 from pathlib import Path
@@ -15,7 +14,7 @@ from cohort.base.errors import CohortError, why_not_loaded
 from cohort.base.files import write_durably
 
 NAME = "checkpoint.pt"
-FORMAT, VERSION = "cohort checkpoint", 2
+FORMAT, VERSION = "cohort checkpoint", 3
 MEMBERS = {
     "identity": dict,  # of the run, see identity_of
     "epoch": int,  # that is under way; the number of epochs when all are done
@@ -28,25 +27,16 @@ MEMBERS = {
 }
 # Options that no batch and no loss depends on: a run may go on for more epochs than it was begun with.
 IRRELEVANT = {"task", "quiet", "profile", "epochs", "checkpoint_every", "tensorboard", "prometheus"}
-OTHER_RUN = "it belongs to another run or data set: start this one anew, without --resume"
+OTHER_RUN = "it belongs to another run: start this one anew, without --resume"
 
 
 def identity_of(run: dict) -> dict:
-    """What the batches and losses of a run follow from: options of run.json, and a digest of the data set's files.
-
-    The digest covers meta.json, the splits and the parts of --partition; features and topology are too large to be read
-    for it.
-    """
-    folder = Path(run["sampler"]["dataset"])
-    digest = hashlib.sha256()
-    for name in ("meta.json", "train_ids.npy", "val_ids.npy", "test_ids.npy"):
-        digest.update((folder / name).read_bytes())
+    """What the batches and losses of a run follow from: options of run.json, and what it says of the data set."""
     options = {name: value for name, value in run["trainer"].items() if name not in IRRELEVANT}
     if parts := run["trainer"].get("partition"):
-        digest.update(Path(parts["parts"]).read_bytes())
         options["partition"] = parts["cliques"]  # wherever the file is
     sampler = {name: run["sampler"][name] for name in ("device", "num_ranks")}
-    return options | sampler | {"sampler_seed": run["sampler"].get("seed", 0), "data": digest.hexdigest()}
+    return options | sampler | {"sampler_seed": run["sampler"].get("seed", 0), "data": run.get("data")}
 
 
 class CheckpointFile:

@@ -1,12 +1,11 @@
 """One hex digest a batch: the proof that two devices agree."""
 
 import hashlib
-from pathlib import Path
 
-import numpy as np
 import torch
 
 from cohort.base.errors import CohortError
+from cohort.dataset import open as open_dataset
 from cohort.trainer.source import BatchSource
 
 
@@ -26,9 +25,9 @@ def print_digests(sources: list[BatchSource], run: dict) -> None:
         run: the contents of run.json.
     """
     options = run["trainer"]
-    ids = np.load(Path(run["sampler"]["dataset"]) / "train_ids.npy", mmap_mode="r")
+    ids = open_dataset(run["sampler"]["dataset"]).train_ids
     if len(ids) == 0:
-        raise CohortError("train_ids.npy", "seeds to make batches of", "none")
+        raise CohortError(run["sampler"]["dataset"], "training nodes to make batches of", "none")
     seed_sets = [source.add_seeds(ids) for source in sources]
     left, epoch = options["num_batches"], 0
     while left > 0:

@@ -68,7 +68,11 @@ class FullBlocks:
         """(the first edge of each target, int64 [targets + 1]; the nodes of the sources, int64 [edges])"""
         begin, end = int(self.indptr[first]), int(self.indptr[last])
         indptr = torch.from_numpy(self.indptr[first : last + 1] - begin).to(self.device)
-        return indptr, torch.from_numpy(np.array(self.indices[begin:end])).to(self.device).long()
+        sources = torch.empty(end - begin, dtype=torch.int64, device=self.device)
+        for place in range(begin, end, EDGES_AT_ONCE):
+            some = torch.from_numpy(np.array(self.indices[place : min(place + EDGES_AT_ONCE, end)])).to(self.device)
+            sources[place - begin :][: len(some)] = some
+        return indptr, sources
 
     def _others(self, sources: Tensor, first: int, last: int) -> Tensor:
         """The sources but [first, last), ascending, each once."""
@@ -83,12 +87,12 @@ class FullBlocks:
 
     def _count_degrees(self) -> Tensor:
         """int32 [V]"""
-        degrees = torch.from_numpy(np.diff(self.indptr).astype(np.int32)).to(self.device)
+        degrees = torch.empty(self.num_nodes, dtype=torch.int32, device=self.device)
         for first, last in self.pieces(1, 1, EDGES_AT_ONCE):
             indptr, sources = self._edges(first, last)
             targets = torch.arange(first, last, device=self.device).repeat_interleave(indptr.diff())
             loops = targets[sources == targets] - first
-            degrees[first:last] -= torch.bincount(loops, minlength=last - first).int()
+            degrees[first:last] = indptr.diff() - torch.bincount(loops, minlength=last - first)
         return degrees
 
 

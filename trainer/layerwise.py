@@ -129,7 +129,7 @@ class Layerwise:
         places = self.memory.places
         rows = features_of(self.data)
         if places[0] == Place.WHOLE:
-            rows = taken(rows, torch.arange(self.data.num_nodes), self.data.feature_dim, self.device)
+            rows = taken(rows, range(self.data.num_nodes), self.data.feature_dim, self.device)
         in_files = Place.FILES in places[1:]
         if in_files:
             self.scratch.mkdir()
@@ -175,7 +175,7 @@ class Layerwise:
         block, ids = self.blocks.block(first, last)
         if whole and self.model.takes_places:
             return rows, replace(block, place=ids, own_place=ids[: last - first])
-        return rows[ids] if whole else taken(rows, ids.cpu(), self.widths[number], self.device), block
+        return rows[ids] if whole else taken(rows, ids, self.widths[number], self.device), block
 
     def _pieces(self, number: int, rows: Rows) -> Iterator[tuple[int, int]]:
         """[first, last) of targets, so many that what a layer makes of them stays within the memory for work."""

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cohort.base.errors import CohortError
+from cohort.base.errors import CohortError, not_a_run
 from cohort.nn import own_layers
 from cohort.nn.activation import Activation, activated
 from cohort.nn.block import Block, block_of
@@ -157,6 +157,8 @@ def model_described(run: Path) -> tuple[SampledGNN, Targets, dict]:
         targets = targets_of(options.get("targets", "classification"))
         sizes = (feature_dim, hidden, options["num_classes"], len(options["fanout"]))
         return SampledGNN(kind, *sizes, 0.0, edge_weights=bool(options.get("edge_weights"))), targets, options
+    except FileNotFoundError:
+        raise not_a_run(run) from None
     except Exception as error:  # noqa: BLE001 (torch raises whatever it meets where a member is none of ours)
         raise CohortError(str(run / "run.json"), "a run of cohort train", f"{error!r:.200}") from error
 

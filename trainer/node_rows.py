@@ -11,7 +11,7 @@ from cohort import ibp
 from cohort.dataset import Dataset
 from cohort.dataset import _native as dataset_native
 
-PIECE_BYTES = 64 << 20  # of rows on their way to a GPU
+PIECE_BYTES = 8 << 20  # of rows on their way to a GPU, or to float32
 
 DTYPES = {
     "float32": torch.float32,
@@ -41,12 +41,12 @@ class EncodedRows:
 
     def __init__(self, path: Path):
         self._rows = ibp.load(path)
-        self._dtype = DTYPES[self._rows.profile.dtype]
+        self.dtype = DTYPES[self._rows.profile.dtype]
         self.row_bytes = self._rows.profile.row_bytes
 
     def take(self, ids: Tensor, pin: bool = False) -> Tensor:
         """As `StoredRows.take`."""
-        out = torch.empty((len(ids), self._rows.shape[1]), dtype=self._dtype, pin_memory=pin)
+        out = torch.empty((len(ids), self._rows.shape[1]), dtype=self.dtype, pin_memory=pin)
         return ibp.fetch(self._rows, ids, out=out)
 
 
@@ -57,14 +57,18 @@ def features_of(data: Dataset) -> StoredRows | EncodedRows:
     return StoredRows(data.x, DTYPES[data.feature_dtype])
 
 
-def taken(rows: StoredRows | EncodedRows, ids: Tensor, dim: int, device: torch.device) -> Tensor:
-    """The rows of nodes, int64 [n] on the CPU: float32 [n, dim] on a device. A GPU copies some as others are read."""
-    if device.type == "cpu":
-        return rows.take(ids).float()
+def taken(rows: StoredRows | EncodedRows, ids: Tensor | range, dim: int, device: torch.device) -> Tensor:
+    """The rows of nodes, int64 [n]: float32 [n, dim] on a device. Host memory holds pieces beside them: a GPU copies
+    some as others are read, and types of less bytes become float32."""
+    on_gpu = device.type == "cuda"
+    if isinstance(ids, Tensor) and not on_gpu and rows.dtype == torch.float32:
+        return rows.take(ids)
     out = torch.empty((len(ids), dim), device=device)
     step = max(PIECE_BYTES // rows.row_bytes, 1)
-    for some, of_out in zip(ids.split(step), out.split(step), strict=True):
-        of_out.copy_(rows.take(some, pin=True).to(device, non_blocking=True))
+    for first in range(0, len(ids), step):
+        some = ids[first : first + step]
+        some = torch.arange(some.start, some.stop) if isinstance(some, range) else some.cpu()
+        out[first : first + step].copy_(rows.take(some, pin=on_gpu).to(device, non_blocking=True))
     return out
 
 

@@ -43,9 +43,14 @@ def model_of(run: Path, data: Dataset) -> tuple[SampledGNN, Targets]:
         raise CohortError(str(run / "run.json"), "a run without --edge-weights", "one with", hint)
     if options["feature_dim"] != data.feature_dim:
         expected = f"{options['feature_dim']} features a node, as the run had"
-        raise CohortError(str(data.path), expected, str(data.feature_dim))
+        raise CohortError(str(data.path), expected, str(data.feature_dim), f"the run's data set: {trained_on(run)}")
     load_weights(run, model)
     return model, targets
+
+
+def trained_on(run: Path) -> str:
+    """The folder of a run's data set, as run.json names it."""
+    return json.loads((run / "run.json").read_text()).get("sampler", {}).get("dataset", "unknown")
 
 
 def predict(job: dict) -> None:
@@ -78,11 +83,22 @@ def predict(job: dict) -> None:
     except OSError as error:
         hint = f"the disk must hold it, and {format_bytes(memory.file_bytes)} of hidden layers"
         raise CohortError(str(out), "a file that can be written", str(error), hint) from error
+    except (MemoryError, RuntimeError) as error:
+        if not _is_of_memory(error):
+            raise
+        found = str(error).splitlines()[0]
+        hint = "give less; other programs may have taken some since" if gpu_bytes is None else "try --device cpu"
+        raise CohortError("--memory", f"{format_bytes(job['memory_bytes'])} that can be had", found, hint) from error
     if not job["quiet"]:
         places = dict.fromkeys(memory.places[1:] or [Place.WHOLE])
         where = " and ".join("the GPU's memory" if gpu_bytes and place == Place.WHOLE else place for place in places)
         told = f"{dtype.__name__} {list(shape)} in {time.monotonic() - start:.1f} s, hidden layers in {where}"
         print(f"cohort: {out}: {told}", flush=True)
+
+
+def _is_of_memory(error: Exception) -> bool:
+    """PyTorch has a type of its own for GPUs alone."""
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 def _bar(quiet: bool, in_files: bool) -> Progress:

@@ -88,8 +88,6 @@ class BatchSource:
 
         The sampler starts on it as soon as it is done with earlier ones.
         """
-        groups = self._groups[seed_set]
-        num_batches = len(groups) * -(-max(groups) // batch_size)
         number = self._receiver.request(
             seed_set=seed_set,
             epoch=epoch,
@@ -102,7 +100,12 @@ class BatchSource:
             labels_of_seeds=self.labels_of_seeds,
             last_hop_global=self.last_hop_global,
         )
-        return Pass(number, max(0, -(-num_batches // self.num_ranks) - done))
+        return Pass(number, max(0, self.steps_of(seed_set, batch_size) - done))
+
+    def steps_of(self, seed_set: int, batch_size: int) -> int:
+        """Of a whole pass: batches that each rank takes, the last of which may be empty."""
+        groups = self._groups[seed_set]
+        return -(-len(groups) * -(-max(groups) // batch_size) // self.num_ranks)
 
     def slots(self, which: Pass, num_steps: int | None = None) -> Iterator["_native.HeldSlot"]:
         """Yields the slots of a pass's steps, in order; breaking off cancels what is left of it.

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import torch
 import torch_geometric.nn as pyg
 from torch import Tensor
 
+from cohort.dataset import open as open_dataset
 from cohort.nn.block import block_of
 from cohort.trainer.models import SampledGNN
 from cohort.trainer.source import BatchSource
@@ -43,7 +43,7 @@ def measure_steps(source: BatchSource, run: dict, out: Path) -> None:
     """
     options = run["trainer"]
     torch.set_float32_matmul_precision(options["matmul_precision"])
-    train_ids = np.load(Path(run["sampler"]["dataset"]) / "train_ids.npy", mmap_mode="r")
+    train_ids = open_dataset(run["sampler"]["dataset"]).train_ids
     asked = source.request(source.add_seeds(train_ids), options["fanout"], options["batch_size"], shuffle=True)
     for slot in source.slots(asked, 1):
         ready = slot

@@ -228,10 +228,11 @@ class Trainer:
     def _is_due(self) -> bool:
         """Whether a checkpoint is to be written after this step."""
         every = self.options.checkpoint_every
-        return every is not None and (self.running.epoch * self._steps_an_epoch() + self.running.step) % every == 0
+        return every is not None and self._steps_done() % every == 0
 
-    def _steps_an_epoch(self) -> int:
-        return -(-self.sizes["train"] // (self.options.batch_size * self.ranks.size))
+    def _steps_done(self) -> int:
+        of_an_epoch = self.source.steps_of(self.seed_sets["train"], self.options.batch_size)
+        return self.running.epoch * of_an_epoch + self.running.step
 
     def _seeds_done(self) -> int:
         """Of a run that is taken up again."""

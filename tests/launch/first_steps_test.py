@@ -57,10 +57,7 @@ def test_a_source_or_run_that_is_not_there_is_named(tmp_path):
     result = cohort("dataset", "import", tmp_path / "none", tmp_path / "out")
     assert result.returncode == 1 and "none: expected a file or folder to import, found no such file" in result.stderr
     result = cohort("train", "--resume", tmp_path / "none")
-    assert (
-        result.returncode == 1
-        and "run.json: expected what cohort train has written, found no such file" in result.stderr
-    )
+    assert result.returncode == 1 and "expected the folder of a run, found no such folder" in result.stderr
 
 
 def test_the_bar_of_a_run_that_is_done_is_full(cora, tmp_path, shm):
@@ -73,6 +70,7 @@ def test_a_run_in_the_place_of_another_removes_its_reports(cora, tmp_path, shm):
     """Of one that has finished no epoch they go without being asked for, which is said."""
     reports = [tmp_path / "report.html", tmp_path / "report-epochs.png"]
     said = f"cohort: {tmp_path} had an earlier run's results, which go; --resume would have gone on\n"
+    (tmp_path / "run.json").touch()
     for options, expected in (([], said), (["--overwrite"], "")):
         for report in reports:
             report.write_text("of this run")
@@ -112,9 +110,9 @@ def test_an_argument_that_is_none_says_what_one_looks_like(arguments, words):
 
 def test_folders_that_are_no_runs_are_named(tmp_path):
     refused(cohort("inspect", tmp_path / "none"), 1, "none: expected the folder of a run, found no such folder")
-    for arguments in (["report"], ["predict", tmp_path, "--out", tmp_path / "a.npy"]):
-        command, *rest = arguments
-        refused(cohort(command, tmp_path, *rest), 1, "expected the folder of a run, found no run.json in it")
+    for command, *rest in (["report"], ["predict", tmp_path, "--out", tmp_path / "a.npy"]):
+        for folder, found in ((tmp_path, "no run.json in it"), (tmp_path / "none", "no such folder")):
+            refused(cohort(command, folder, *rest), 1, f"{folder}: expected the folder of a run, found {found}")
 
 
 def test_a_graph_without_labels_says_where_labels_come_from(tmp_path):

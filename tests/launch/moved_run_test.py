@@ -3,10 +3,12 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 from processes import cohort, refused
 from resumable import OPTIONS
 
+from cohort.launch import same_data
 from cohort.launch.resume import ASIDE, bring_back, set_aside
 
 pytestmark = pytest.mark.usefixtures("shm")
@@ -56,6 +58,42 @@ def test_counts_that_are_gone_can_be_made_again(run, graph, tmp_path):
     assert cohort("train", "--resume", copy, "--quiet").returncode == 0
 
 
+@pytest.mark.parametrize("what", ["splits", "labels", "edges", "features"])
+def test_a_data_set_that_has_changed_is_refused_and_the_run_still_goes_on(run, graph, tmp_path, what):
+    copy, data = tmp_path / "copy", tmp_path / "data"
+    shutil.copytree(run, copy)
+    shutil.copytree(graph, data)
+    file = data / {"splits": "val_ids.npy", "edges": "indices.npy"}.get(what, f"{what}.npy")
+    np.save(file, np.load(file)[::-1])
+    again = cohort("train", "--resume", copy, data, "--quiet")
+    words = f"{data}: expected the data set that the run was started on, found one with other {what}"
+    refused(again, 1, words, "hint: name the folder of that data set")
+    assert "to go on" not in again.stderr
+    assert cohort("train", "--resume", copy, "--epochs", 3, "--quiet").returncode == 0
+
+
+def test_a_data_set_that_was_encoded_meanwhile_is_the_same(run, graph, tmp_path):
+    copy, data = tmp_path / "copy", tmp_path / "data"
+    shutil.copytree(run, copy)
+    shutil.copytree(graph, data)
+    assert cohort("dataset", "prepare", data, "--codec", "raw", "--drop-raw").returncode == 0
+    again = cohort("train", "--resume", copy, data, "--epochs", 3, "--quiet")
+    assert again.returncode == 0, again.stderr
+
+
+def test_pieces_of_large_files_are_compared(tmp_path, monkeypatch):
+    monkeypatch.setattr(same_data, "WHOLE_BYTES", 1000)
+    monkeypatch.setattr(same_data, "PIECE_BYTES", 20)
+    file, digests = tmp_path / "file", []
+    for change in ([], [0], [9999], [100]):
+        content = bytearray(10_000)
+        for place in change:
+            content[place] = 1
+        file.write_bytes(content)
+        digests.append(same_data._digest([file]))
+    assert len(set(digests)) == 3 and digests[3] == digests[0], "the third change is between two pieces"
+
+
 def test_options_of_another_version_are_named(run, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(run, copy)
@@ -68,22 +106,26 @@ def test_options_of_another_version_are_named(run, tmp_path):
 
 def test_nothing_of_an_earlier_run_is_left(tmp_path):
     (tmp_path / "tensorboard").mkdir()
-    for name in ("summary.json", "trainer-1.log", "tensorboard/events.out.tfevents.1", "report-hits.png"):
+    for name in ("run.json", "summary.json", "trainer-1.log", "tensorboard/events.out.tfevents.1", "report-hits.png"):
         (tmp_path / name).touch()
     for name in ("tensorboard/mine", "notes.txt"):
         (tmp_path / name).touch()
     with set_aside(tmp_path, is_said=False):
         left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
-        assert left == {"tensorboard/mine", "notes.txt", f"{ASIDE}/summary.json"}
-        (tmp_path / "metrics.jsonl").touch()
+        assert left == {"tensorboard/mine", "notes.txt", f"{ASIDE}/run.json", f"{ASIDE}/summary.json"}
+        for name in ("run.json", "metrics.jsonl"):
+            (tmp_path / name).touch()
     assert not (tmp_path / ASIDE).exists() and not (tmp_path / "summary.json").exists()
 
 
-def test_results_that_a_killed_start_has_set_aside_come_back(tmp_path):
-    (tmp_path / "run.json").write_text("new")
+@pytest.mark.parametrize("moved", [ASIDE, ""])
+def test_results_that_a_killed_start_has_set_aside_come_back(tmp_path, moved):
+    """Whether it had written anything, or had not moved all."""
     (tmp_path / ASIDE).mkdir()
-    for name in ("run.json", "metrics.jsonl"):
-        (tmp_path / ASIDE / name).write_text("old")
+    (tmp_path / ASIDE / "run.json").write_text("old")
+    (tmp_path / moved / "metrics.jsonl").write_text("old")
+    if moved:
+        (tmp_path / "run.json").write_text("new")
     bring_back(tmp_path)
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"run.json": "old", "metrics.jsonl": "old"}
 

@@ -14,6 +14,8 @@ import torch
 from processes import SECONDS_TO_END, cohort, processes_of, wait_until
 from resumable import EPOCHS, OPTIONS, results_of
 
+from cohort.base.errors import CohortError
+
 TWO = ["--ranks", "2"]
 PARTS = [*TWO, "--cliques", "none", "--partition", "--cache-ratio", "0.2"]
 
@@ -238,7 +240,10 @@ def test_a_run_goes_on_with_its_data_set_where_that_is_now(graph, copied, cora, 
     result = cohort("train", "--resume", copied, tmp_path / "now", "--epochs", 3)
     assert result.returncode == 0, result.stderr
     assert len(json.loads((copied / "summary.json").read_text())["epochs"]) == 3
-    refused(["data: expected", "another run or data set"], "--resume", copied, cora, "--epochs", 4)
+    before = (copied / "run.json").read_bytes()
+    words = f"{cora}: expected the data set that the run was started on, found one with other description, splits"
+    refused([words, "hint: name the folder of that data set"], "--resume", copied, cora, "--epochs", 4)
+    assert (copied / "run.json").read_bytes() == before
 
 
 def test_results_come_back_where_a_new_run_does_not_start(copied, graph):
@@ -280,6 +285,22 @@ def test_nor_that_of_one_that_has_saved_a_checkpoint(graph, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.pt"]
 
 
+@pytest.mark.parametrize("more", [[], ["--overwrite"]])
+def test_nor_that_of_files_that_are_no_runs(graph, tmp_path, more):
+    for name in ("model.pt", "report-mine.png"):
+        (tmp_path / name).write_text("mine")
+    words = f"{tmp_path}: expected a new folder, or that of a run, found model.pt, and no run.json beside it"
+    refused([words], graph, *OPTIONS, *more, "--out", tmp_path)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
+        "model.pt": "mine",
+        "report-mine.png": "mine",
+    }
+    (tmp_path / "model.pt").unlink()
+    result = cohort("train", graph, *OPTIONS, *more, "--epochs", 1, "--quiet", "--out", tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert (tmp_path / "report-mine.png").read_text() == "mine"
+
+
 def test_options_that_say_the_same_are_taken(copied, graph):
     same = [graph, *OPTIONS, "--epochs", 2, "--out", copied, "--quiet", "--checkpoint-every", 3]
     result = cohort("train", "--resume", copied, *same)
@@ -287,7 +308,7 @@ def test_options_that_say_the_same_are_taken(copied, graph):
 
 
 def test_what_is_no_run_is_refused(copied, tmp_path):
-    refused(["run.json: expected what cohort train has written", "--out"], "--resume", tmp_path / "nowhere")
+    refused(["nowhere: expected the folder of a run, found no such folder", "--out"], "--resume", tmp_path / "nowhere")
     for text in ("{", "[]", '{"trainer": {"task": "digest"}}', "\x00\xff"):
         (copied / "run.json").write_text(text, encoding="latin-1")
         refused(["run.json: expected what cohort train has written"], "--resume", copied)
@@ -307,14 +328,14 @@ def test_a_damaged_checkpoint_and_one_of_another_run_are_refused(copied, done, g
 
 
 def test_a_folder_that_a_run_works_in_is_left_alone(launch, graph, tmp_path, monkeypatch):
-    import cohort.launch.resume as resume
+    from cohort.launch import run_folder
 
-    monkeypatch.setattr(resume, "LOCK_SECONDS", 0.2)
+    monkeypatch.setattr(run_folder, "LOCK_SECONDS", 0.2)
     run = launch.train()
     run.await_checkpoint()
-    with pytest.raises(resume.CohortError, match="expected a folder that no run works in"):
-        with resume.sole_use(tmp_path / "run"):
+    with pytest.raises(CohortError, match="expected a folder that no run works in"):
+        with run_folder.sole_use(tmp_path / "run"):
             pass
     run.stop(signal.SIGTERM)
-    with resume.sole_use(tmp_path / "run"):
+    with run_folder.sole_use(tmp_path / "run"):
         pass

@@ -288,20 +288,22 @@ def trial_of(folder, number: int, cost: float | None, **changed) -> Trial:
     return trial
 
 
-@pytest.mark.parametrize(("file", "overwrite"), [("run.json", True), ("tune.json", False)])
+@pytest.mark.parametrize(("file", "overwrite"), [("run.json", True), ("tune.json", False), ("run.toml", True)])
 def test_a_folder_of_results_is_left_alone(cora, tmp_path, file, overwrite):
     (tmp_path / file).write_text("{}")
     result = cohort("tune", cora, *TINY, "--out", tmp_path, *["--overwrite"] * overwrite)
-    refused(result, 1, f"{tmp_path}: expected a new folder, found that of")
+    found = "a run.toml that tuning would replace" if file == "run.toml" else "that of"
+    refused(result, 1, f"{tmp_path}: expected a new folder, found {found}")
     assert [path.name for path in tmp_path.iterdir()] == [file]
 
 
 def test_an_earlier_tuning_is_replaced_whole(tmp_path):
-    for name in ("trial-07", "report-mine"):
+    for name in ("trial-07", "trial-1-mine", "trial-08"):
         (tmp_path / name).mkdir()
+    (tmp_path / "trial-07" / "options.toml").touch()
     (tmp_path / "tune.json").write_text("{}")
     _make_fresh(tmp_path, overwrite=True)
-    assert [path.name for path in tmp_path.iterdir()] == ["report-mine"]
+    assert {path.name for path in tmp_path.iterdir()} == {"trial-1-mine", "trial-08"}
 
 
 def test_the_chart_is_of_the_best_of_each_ratio(tmp_path, capsys, monkeypatch):

@@ -96,6 +96,7 @@ def test_equals_pygs_layers_on_the_whole_graph(data, tmp_path, device, kind, wor
 @pytest.mark.parametrize("few", [1, 10**9])
 def test_blocks_hold_every_edge_once(data, monkeypatch, few):
     monkeypatch.setattr("cohort.trainer.full_blocks.FEW", few)
+    monkeypatch.setattr("cohort.trainer.full_blocks.EDGES_AT_ONCE", 7)
     graph = cohort.dataset.open(data)
     blocks = FullBlocks(graph.indptr, graph.indices, with_degrees=True, device=torch.device("cpu"))
     edges = []
@@ -229,7 +230,7 @@ def test_a_run_that_is_none_is_refused_by_the_command(data, tmp_path, capfd):
         ("damaged", "expected the weights of a run, tensors alone"),
         ("pickle", "found a pickle that names pathlib"),
         ("other model", "size mismatch"),
-        ("other data", "expected 12 features a node, as the run had, found 1433"),
+        ("other data", "expected 12 features a node, as the run had, found 1433\n  hint: the run's data set: "),
     ],
 )
 def test_bad_input_says_what_is_wrong(data, cora, run, tmp_path, case, words):
@@ -250,6 +251,24 @@ def test_bad_input_says_what_is_wrong(data, cora, run, tmp_path, case, words):
 def job_of(run: Path, data: Path, out: Path) -> dict:
     paths = {"run": str(run), "dataset": str(data), "out": str(out)}
     return paths | {"classes": False, "memory_bytes": 10**9, "device": "cpu", "quiet": True}
+
+
+OUT_OF_MEMORY = [RuntimeError("can't allocate memory\nmore"), torch.OutOfMemoryError("CUDA"), MemoryError("9 GiB")]
+
+
+@pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=lambda error: type(error).__name__)
+def test_memory_that_cannot_be_had_is_told(data, run, tmp_path, monkeypatch, error):
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(Layerwise, "run", fail)
+    told = str(error).partition("\n")[0]
+    with pytest.raises(CohortError, match=f"--memory: expected 1.00 GB that can be had, found {told}\n"):
+        predict.predict(job_of(run, data, tmp_path / "pred.npy"))
+    error = RuntimeError("another")
+    with pytest.raises(RuntimeError, match="another"):
+        predict.predict(job_of(run, data, tmp_path / "pred.npy"))
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("mapped", [False, True])
@@ -365,6 +384,13 @@ def test_a_loaded_model_scores_the_whole_graph_and_batches(data, tmp_path, kind)
 
 
 def test_a_model_that_is_none_is_not_loaded(tmp_path):
+    with pytest.raises(
+        CohortError, match="expected the folder of a run, found no run.json in it\n  hint: name the folder"
+    ):
+        load_model(tmp_path)
+    with pytest.raises(CohortError, match="nowhere: expected the folder of a run, found no such folder"):
+        load_model(tmp_path / "nowhere")
+    (tmp_path / "run.json").write_text("{}")
     with pytest.raises(CohortError, match="run.json: expected a run of cohort train"):
         load_model(tmp_path)
 

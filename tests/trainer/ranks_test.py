@@ -114,6 +114,8 @@ def test_what_ends_one_pipeline_is_told_to_every_rank(data, shm, tmp_path):
         wait_for_channel(rank_folder, lambda: None, SECONDS_TO_START)
         sources.append(BatchSource(rank_folder, rank=rank, num_ranks=2))
     seeds, twice = sources[0].add_seeds(np.arange(100)), sources[1].add_seeds(np.array([4, 4]))
+    uneven = sources[0].add_seeds(np.arange(10), [7, 3])
+    assert [sources[0].steps_of(*each) for each in ((seeds, 30), (seeds, 100), (uneven, 2))] == [2, 1, 4]
     sources[1].request(twice, [2], 10)
     with pytest.raises(cohort.CohortError, match="the sampler .*every node once"):
         while True:

@@ -1,0 +1,84 @@
+"""The folder that a run, or a tuning, has for itself."""
+
+import contextlib
+import fcntl
+import itertools
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from cohort.base.errors import CohortError
+
+LOCK_SECONDS = 60.0  # for processes of a run that was killed: memory that was pinned takes seconds to be given back
+
+
+def writable_folder(out: Path) -> Path:
+    """The folder, which is made if need be.
+
+    Raises:
+        CohortError: nothing can be written there.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        raise _unwritable(out, error) from error
+    return out
+
+
+def _unwritable(folder: Path, error: OSError) -> CohortError:
+    return CohortError(str(folder), "a folder that can be written", str(error), "choose another --out")
+
+
+def new_folder(path: Path) -> Path:
+    """Makes a folder of that name; of NAME-2 and so on where there is one already.
+
+    Raises:
+        CohortError: there is no place to make it in.
+    """
+    for number in itertools.count(1):
+        folder = path if number == 1 else path.with_name(f"{path.name}-{number}")
+        try:
+            folder.mkdir(parents=True)
+            return folder
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise _unwritable(folder, error) from error
+
+
+@contextlib.contextmanager
+def sole_use(out: Path) -> Iterator[tuple[int, ...]]:
+    """Holds a run's folder against other runs; yields descriptors by which processes hold it as long as they live.
+
+    Raises:
+        CohortError: another run works there.
+    """
+    folder = os.open(out, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield (folder,) if _lock(folder, out) else ()
+    finally:
+        os.close(folder)
+
+
+def _lock(folder: int, out: Path) -> bool:
+    """False on a file system without locks of folders."""
+    end, is_said = time.monotonic() + LOCK_SECONDS, False
+    while True:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > end:
+                hint = "wait for its end, or choose another --out"
+                raise CohortError(str(out), "a folder that no run works in", "one that does", hint) from None
+            if not is_said:
+                print(f"cohort: a run works in {out}: waiting {LOCK_SECONDS:.0f} s for its end", file=sys.stderr)
+            is_said = True
+            time.sleep(0.05)
+        except OSError:
+            return False

@@ -174,7 +174,7 @@ def test_auto_on_a_gpu_measures_then_runs(data, tmp_path):
     run = json.loads((tmp_path / "run/run.json").read_text())
     slot = slot_bytes(2708, 1433 * 4, 100, [4, 3], 2708, 10556)
     topology_bytes = sum(np.load(data / f"{name}.npy", mmap_mode="r").nbytes for name in ("indptr", "indices"))
-    assert run["sampler"]["cache_bytes"] == [20_000_000_000 - 3 * slot - math.ceil(HEADROOM * peak) - topology_bytes]
+    assert run["sampler"]["cache_bytes"] == [20_000_000_000 - 4 * slot - math.ceil(HEADROOM * peak) - topology_bytes]
     assert run["sampler"]["topology"] == "gpu", "it and all rows have room"
     assert "max_batches" not in run["trainer"]
     assert json.loads((tmp_path / "run/summary.json").read_text())["trainer_peak_bytes"] is None

@@ -3,10 +3,12 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from processes import SECONDS_TO_START, cohort, refused
 
@@ -380,3 +382,18 @@ def test_host_memory_that_is_too_small_is_named_before_anything_is_pinned(cora, 
     result = cohort("train", cora, "--device", "cuda", "--out", tmp_path / "run")
     assert result.returncode == 1
     assert "host memory: expected 15.52 MB to pin, found 1.00 MB available" in result.stderr
+
+
+def test_files_are_those_that_meta_json_names(cora, tmp_path, shm):
+    data, out = tmp_path / "data", tmp_path / "run"
+    shutil.copytree(cora, data)
+    meta = json.loads((data / "meta.json").read_text())
+    for name in ("train_ids", "labels"):
+        (data / f"{name}.npy").rename(data / f"own-{name}.npy")
+        meta["files"][name] = f"own-{name}.npy"
+    (data / "meta.json").write_text(json.dumps(meta))
+    num_seeds = len(np.load(data / "own-train_ids.npy"))
+    np.save(data / "train_ids.npy", np.arange(3))  # of an earlier time
+    result = cohort("train", data, "--device", "cpu", "--fanout", "3,2", "--epochs", 1, "--quiet", "--out", out)
+    assert result.returncode == 0, result.stderr
+    assert json.loads((out / "summary.json").read_text())["epochs"][0]["num_seeds"] == num_seeds

@@ -14,32 +14,36 @@ from cohort.base.programs import ask_sampler
 MEASURED_BANDWIDTH = (1500.0, 360.0, 51.0)
 
 
-def machine_bandwidth(say: Callable[[str], None], machine: dict | None = None) -> tuple[float, float, float]:
-    """GB/s that the slowest visible GPU gets from local, peer and host memory; ``MEASURED_BANDWIDTH`` without a GPU.
+def machine_bandwidth(
+    say: Callable[[str], None], machine: dict | None = None, gpus: list[int] | None = None
+) -> tuple[float, float, float]:
+    """GB/s that the slowest GPU gets from local, peer and host memory; ``MEASURED_BANDWIDTH`` without a GPU.
 
     They are measured unless a file in the user's cache folder has them, for these GPUs, driver and runtime.
 
     Args:
         say: is told that the links are measured, and what is wrong with the file.
         machine: what ``cohort-sampler --devices`` says, if it has been asked.
+        gpus: ordinals of those that are used, as others may be busy; None: all that are visible.
     """
     machine = machine or ask_sampler("--devices")
-    if not machine["gpus"]:
+    used = {gpu["ordinal"]: gpu["uuid"] for gpu in machine["gpus"] if gpus is None or gpu["ordinal"] in gpus}
+    if not used:
         return MEASURED_BANDWIDTH
-    uuids = sorted(gpu["uuid"] for gpu in machine["gpus"])
+    uuids = sorted(used.values())
     path = links_file(uuids, machine["versions"])
-    gpus = remembered(path, lambda text: _checked(text, uuids), say)
-    if gpus is None:
+    links = remembered(path, lambda text: _checked(text, uuids), say)
+    if links is None:
         say(f"measuring what a GPU gets from local, peer and host memory, once: {path}")
         try:
-            answer = json.dumps(ask_sampler("--probe"), indent=2) + "\n"
-            gpus = _checked(answer, uuids)
+            answer = json.dumps(ask_sampler("--probe", *map(str, used)), indent=2) + "\n"
+            links = _checked(answer, uuids)
         except CohortError as error:
             rates = ",".join(f"{rate:.0f}" for rate in MEASURED_BANDWIDTH)
             say(f"warning: planning with --bandwidth {rates}, as the measurement failed: {error}")
             return MEASURED_BANDWIDTH
         remember(path, answer, say)
-    return slowest(gpus)
+    return slowest(links)
 
 
 def links_file(uuids: list[str], versions: list[int]) -> Path:

@@ -142,6 +142,7 @@ def sampler_members(
     on_gpu: bool,
     say: Callable[[str], None] = say_aloud,
     clique_seeds: list[tuple[list[int], np.ndarray]] | None = None,
+    gpus: list[int] | None = None,
 ) -> dict:
     """The members of run.json's "sampler" that make the cache; empty without one.
 
@@ -150,6 +151,7 @@ def sampler_members(
         on_gpu: the cache is used, and not only planned.
         say: is told where new counts lie, and that links are measured.
         clique_seeds: (ranks, seeds int64 [n]) of each clique, where cliques train on seeds of their own.
+        gpus: ordinals of those whose links are measured; None: all that are visible.
 
     Raises:
         CohortError: as `presample` and `budgets` do.
@@ -169,7 +171,7 @@ def sampler_members(
     needs = memory_needs(options, meta, counts, fanout, batch_size, num_slots)
     raw_bytes = meta["num_nodes"] * row_bytes_of(meta)
     cache_bytes = budgets(num_ranks, raw_bytes, options.ratios, options.cache_bytes, needs)
-    bandwidth = options.bandwidth or (machine_bandwidth(say) if on_gpu else MEASURED_BANDWIDTH)
+    bandwidth = options.bandwidth or (machine_bandwidth(say, gpus=gpus) if on_gpu else MEASURED_BANDWIDTH)
     return {
         "cache_bytes": cache_bytes,
         "cache_policy": options.policy,

@@ -117,9 +117,24 @@ base::PinnedBytes host_region() {
   return base::PinnedBytes(kHostBytes);
 }
 
-// The first other GPU that the current one, `gpu`, can read, and now may.
-std::optional<int> open_peer(int gpu, int num_gpus) {
-  for (int other = 0; other < num_gpus; ++other) {
+std::vector<base::Gpu> gpus_with(std::span<const int> ordinals) {
+  const std::vector<base::Gpu> visible = base::visible_gpus();
+  if (ordinals.empty()) return visible;
+  std::vector<base::Gpu> gpus;
+  for (const int ordinal : ordinals) {
+    if (ordinal < 0 || ordinal >= std::ssize(visible)) {
+      throw base::Error({fmt::format("GPU {}", ordinal), "a visible GPU", fmt::format("{} of them", visible.size()),
+                         "look at CUDA_VISIBLE_DEVICES and nvidia-smi"});
+    }
+    gpus.push_back(visible[static_cast<std::size_t>(ordinal)]);
+  }
+  return gpus;
+}
+
+// The place in `gpus` of the first other GPU that the current one, `gpu`, can read, and now may.
+std::optional<std::size_t> open_peer(int gpu, const std::vector<base::Gpu>& gpus) {
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    const int other = gpus[i].ordinal;
     if (other == gpu || !base::can_read_peer(gpu, other)) continue;
     const cudaError_t status = cudaDeviceEnablePeerAccess(other, 0);
     if (status == cudaErrorPeerAccessAlreadyEnabled) {
@@ -127,34 +142,32 @@ std::optional<int> open_peer(int gpu, int num_gpus) {
     } else {
       cuda_check(status, "get access to a peer's memory");
     }
-    return other;
+    return i;
   }
   return std::nullopt;
 }
 
 }  // namespace
 
-std::vector<GpuLinks> probe_links() {
-  const std::vector<base::Gpu> gpus = base::visible_gpus();
+std::vector<GpuLinks> probe_links(std::span<const int> ordinals) {
+  const std::vector<base::Gpu> gpus = gpus_with(ordinals);
   if (gpus.empty()) return {};
-  const auto num_gpus = static_cast<int>(gpus.size());
-  const double seconds = kProbeSeconds / (3 * num_gpus);
+  const double seconds = kProbeSeconds / (3.0 * static_cast<double>(gpus.size()));
   std::vector<base::DeviceBytes> regions;
-  for (int gpu = 0; gpu < num_gpus; ++gpu) {
-    choose(gpu);
+  for (const base::Gpu& gpu : gpus) {
+    choose(gpu.ordinal);
     regions.emplace_back(kGpuBytes, "allocate memory to read from");
   }
   const base::PinnedBytes host = host_region();
-  const auto region_of = [&](int gpu) { return regions[static_cast<std::size_t>(gpu)].data(); };
   std::vector<GpuLinks> links;
-  for (const base::Gpu& gpu : gpus) {
-    choose(gpu.ordinal);
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    choose(gpus[i].ordinal);
     Reader reader;
     GpuLinks& found = links.emplace_back();
-    found.uuid = gpu.uuid;
-    found.local = reader.rate(region_of(gpu.ordinal), kGpuSpread, ReadOrder::kRandom, seconds);
-    if (const auto peer = open_peer(gpu.ordinal, num_gpus)) {
-      found.peer = reader.rate(region_of(*peer), kGpuSpread, ReadOrder::kRandom, seconds);
+    found.uuid = gpus[i].uuid;
+    found.local = reader.rate(regions[i].data(), kGpuSpread, ReadOrder::kRandom, seconds);
+    if (const auto peer = open_peer(gpus[i].ordinal, gpus)) {
+      found.peer = reader.rate(regions[*peer].data(), kGpuSpread, ReadOrder::kRandom, seconds);
     }
     found.host = reader.rate(host.data(), kHostSpread, ReadOrder::kAscending, seconds);
   }

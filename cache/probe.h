@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/device.h"
@@ -12,15 +13,15 @@ namespace cohort::cache {
 struct GpuLinks {
   base::GpuUuid uuid{};
   double local = 0;            // bytes/s
-  std::optional<double> peer;  // of the first visible GPU whose memory it reads; none without
+  std::optional<double> peer;  // of the first of the GPUs whose memory it reads; none without
   double host = 0;             // bytes/s, of pinned memory
 };
 
-// Has each visible GPU, one after the other, read random raw rows of 512 bytes on kDefaultFetchSms SMs: from the host
-// in ascending address order, from GPUs in none. The rates are those of stored bytes, in the median round. Reads for
-// kProbeSeconds in all. Takes 0.7 GB of each GPU and 0.94 GB of pinned memory, and gives them back. Throws base::Error
-// when they are not to be had.
+// Has each of the GPUs (ordinals; none: all that are visible), one after the other, read random raw rows of 512 bytes
+// on kDefaultFetchSms SMs: from the host in ascending address order, from GPUs in none. The rates are those of stored
+// bytes, in the median round. Reads for kProbeSeconds in all. Takes 0.7 GB of each GPU and 0.94 GB of pinned memory,
+// and gives them back. Throws base::Error when they are not to be had, or a GPU is not there.
 inline constexpr double kProbeSeconds = 0.6;
-std::vector<GpuLinks> probe_links();
+std::vector<GpuLinks> probe_links(std::span<const int> ordinals = {});
 
 }  // namespace cohort::cache

@@ -112,12 +112,12 @@ def cache_members(
         slot_edge_bytes(ids=False, weights=getattr(args, "edge_weights", False)),
     )
     shape = (args.fanout, args.batch_size, args.slots, num_ranks, on_gpu)
-    return sampler_members(options, dataset, *shape, clique_seeds=clique_seeds)
+    return sampler_members(options, dataset, *shape, clique_seeds=clique_seeds, gpus=args.gpus or [0])
 
 
 def link_rates(args: argparse.Namespace) -> list[float]:
-    """Bytes a second of (local, peer, host): as given, or as this machine's GPUs are measured, once."""
-    return [1e9 * rate for rate in args.bandwidth or machine_bandwidth(say_aloud)]
+    """Bytes a second of (local, peer, host): as given, or as the GPUs of the run are measured, once."""
+    return [1e9 * rate for rate in args.bandwidth or machine_bandwidth(say_aloud, gpus=args.gpus or [0])]
 
 
 def wants_auto_cache(args: argparse.Namespace) -> bool:

@@ -266,10 +266,10 @@ std::string describe_devices() {
   return json.dump();
 }
 
-std::string describe_links() {
+std::string describe_links([[maybe_unused]] std::span<const int> gpus) {
   nlohmann::json json = {{"gpus", nlohmann::json::array()}};
 #ifdef COHORT_WITH_CUDA
-  for (const cache::GpuLinks& links : cache::probe_links()) {
+  for (const cache::GpuLinks& links : cache::probe_links(gpus)) {
     json["gpus"].push_back(
         {{"uuid", base::format_uuid(links.uuid)}, {"local", links.local}, {"peer", nullptr}, {"host", links.host}});
     if (links.peer) json["gpus"].back()["peer"] = *links.peer;

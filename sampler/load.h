@@ -3,6 +3,7 @@
 
 #include <future>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -39,9 +40,9 @@ std::vector<std::unique_ptr<Backend>> make_backends(const Options& options, cons
 // memory.
 std::string describe_devices();
 
-// What the visible GPUs get from each kind of memory (cache/probe.h), measured now, as JSON: {"gpus": [{uuid, local,
-// peer or null, host}]}, in bytes a second.
-std::string describe_links();
+// What these GPUs (ordinals; none: all that are visible) get from each kind of memory (cache/probe.h), measured now, as
+// JSON: {"gpus": [{uuid, local, peer or null, host}]}, in bytes a second.
+std::string describe_links(std::span<const int> gpus);
 
 // When the process that started the run is gone (`owner_died`: the kernel has said so), or has left the sampler to
 // other ranks (a file `left` says so), nobody else removes the channel's folder.

@@ -1,18 +1,22 @@
 // cohort-sampler run.json: builds minibatches for its trainers until the run is stopped.
 // cohort-sampler --devices: what this build and machine can use, as JSON.
-// cohort-sampler --probe: what the visible GPUs get from each kind of memory, as JSON; takes about a second.
+// cohort-sampler --probe [ORDINAL...]: what these GPUs, or all that are visible, get from each kind of memory, as JSON;
+// takes about a second.
 // cohort-sampler --presample options.json: counts what a short run reads, for the cache; prints JSON.
 #include <signal.h>
 
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <functional>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "base/check.h"
 #include "base/process.h"
@@ -85,6 +89,16 @@ int print(const std::function<std::string()>& answer) {
   }
 }
 
+std::vector<int> ordinals_of(std::span<char*> words) {
+  std::vector<int> ordinals;
+  for (const std::string_view word : words) {
+    const auto [end, error] = std::from_chars(word.begin(), word.end(), ordinals.emplace_back());
+    if (error == std::errc() && end == word.end()) continue;
+    throw base::Error({"--probe", "ordinals of GPUs", std::string(word), ""});
+  }
+  return ordinals;
+}
+
 // The tiers of a fetch run side by side only in work queues of their own; under MPS they ran one after the other (13.0
 // ms a batch; 7.9 ms with this and with all tiers launched before any is waited for). Has to be said before CUDA
 // starts.
@@ -98,12 +112,13 @@ int main(int argc, char** argv) {
   if (argc == 3 && what == "--presample") {
     return print([&] { return sampler::presample_to_file(sampler::read_presample_options(argv[2])); });
   }
+  if (what == "--probe") return print([&] { return sampler::describe_links(ordinals_of({argv + 2, argv + argc})); });
   if (argc != 2) {
-    std::fprintf(stderr, "usage: cohort-sampler run.json | --devices | --probe | --presample options.json\n");
+    std::fprintf(stderr,
+                 "usage: cohort-sampler run.json | --devices | --probe [ORDINAL...] | --presample options.json\n");
     return 2;
   }
   if (what == "--devices") return print(sampler::describe_devices);
-  if (what == "--probe") return print(sampler::describe_links);
   signal(SIGINT, SIG_IGN);
   int status = 1;
   sampler::Options options;

@@ -53,7 +53,8 @@ class SamplerProcess:
                     cache = with_gpu_memory(cache, gpus)
                     options["topology"] = "host" if options["topology"] == "auto" else options["topology"]
                 num_slots, num_ranks = options["num_slots"], self.place.local_size
-                options |= sampler_members(cache, self.data, fanout, batch_size, num_slots, num_ranks, kind == "cuda")
+                shape = (fanout, batch_size, num_slots, num_ranks, kind == "cuda")
+                options |= sampler_members(cache, self.data, *shape, gpus=gpus)
                 self.run_folder = self._start(options, meeting)
             else:
                 self.run_folder = _find(meeting, self.place, limit_seconds)

@@ -28,19 +28,20 @@ class Machine:
         self.failure: CohortError | None = None
         self.said: list[str] = []
 
-    def ask(self, what: str) -> dict:
+    def ask(self, what: str, *ordinals: str) -> dict:
         if what == "--devices":
-            return {"gpus": [{"uuid": gpu["uuid"]} for gpu in self.gpus], "versions": self.versions}
+            gpus = [{"ordinal": ordinal, "uuid": gpu["uuid"]} for ordinal, gpu in enumerate(self.gpus)]
+            return {"gpus": gpus, "versions": self.versions}
         assert what == "--probe"
         self.num_probes += 1
         if self.failure:
             raise self.failure
-        return {"gpus": self.gpus}
+        return {"gpus": [self.gpus[int(ordinal)] for ordinal in ordinals]}
 
-    def bandwidth(self) -> tuple[float, float, float]:
+    def bandwidth(self, gpus: list[int] | None = None) -> tuple[float, float, float]:
         """What a new process finds; `said` is what it says."""
         self.said = []
-        return machine_bandwidth(self.said.append)
+        return machine_bandwidth(self.said.append, gpus=gpus)
 
 
 @pytest.fixture
@@ -74,6 +75,13 @@ def test_other_gpus_and_another_driver_are_measured_again(machine, tmp_path):
     machine.gpus = machine.gpus[:1]
     assert machine.bandwidth() == (340, 300, 50)
     assert machine.num_probes == 3 and len(saved(tmp_path)) == 4
+
+
+def test_gpus_that_are_not_used_are_left_alone(machine, tmp_path):
+    machine.gpus[0]["host"] = 1e9  # busy with the work of others
+    assert machine.bandwidth([1]) == (350, 310, 48) and machine.num_probes == 1
+    assert machine.bandwidth() == (340, 300, 1) and machine.num_probes == 2
+    assert machine.bandwidth([1]) == (350, 310, 48) and machine.num_probes == 2 and len(saved(tmp_path)) == 3
 
 
 @pytest.mark.parametrize(
@@ -181,6 +189,8 @@ def test_a_run_measures_on_a_gpu_alone(machine, cora):
 
     assert rates(options, on_gpu=False) == [1e9 * rate for rate in MEASURED_BANDWIDTH] and machine.num_probes == 0
     assert rates(options, on_gpu=True) == pytest.approx([340e9, 300e9, 48e9]) and machine.num_probes == 1
+    members = sampler_members(options, cora, [4, 3], 100, 3, 1, True, machine.said.append, gpus=[1])
+    assert members["bytes_per_second"] == pytest.approx([350e9, 310e9, 48e9])
     assert rates(CacheOptions([0.1], policy="degree", bandwidth=(3.0, 2.0, 1.0)), on_gpu=True) == [3e9, 2e9, 1e9]
     assert sampler_members(CacheOptions(), cora, [4, 3], 100, 3, 1, True) == {}
 
@@ -196,6 +206,8 @@ def test_the_program_finds_no_gpu():
     environment = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
     answer = subprocess.run([program("cohort-sampler"), "--probe"], env=environment, capture_output=True, check=True)
     assert json.loads(answer.stdout) == {"gpus": []}
+    with pytest.raises(CohortError, match="--probe: expected ordinals of GPUs, found 0x"):
+        ask_sampler("--probe", "0", "0x")
 
 
 @pytest.mark.gpu

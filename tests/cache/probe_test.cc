@@ -6,6 +6,8 @@
 #include <cmath>
 #include <set>
 
+#include "base/check.h"
+
 namespace cohort::cache {
 namespace {
 
@@ -24,6 +26,20 @@ TEST(GpuProbe, MeasuresEveryGpuOnceAndPeersWhereTheyAreRead) {
     EXPECT_TRUE(links[i].host > 0 && std::isfinite(links[i].host));
     EXPECT_TRUE(links[i].local > 0 && std::isfinite(links[i].local));
   }
+}
+
+TEST(GpuProbe, LeavesOtherGpusAlone) {
+  const std::vector<base::Gpu> gpus = base::visible_gpus();
+  if (gpus.empty()) GTEST_SKIP() << "no GPU";
+  const std::vector<GpuLinks> links = probe_links(std::vector{gpus.back().ordinal});
+  ASSERT_EQ(links.size(), 1u);
+  EXPECT_EQ(links[0].uuid, gpus.back().uuid);
+  EXPECT_FALSE(links[0].peer) << "it is alone";
+}
+
+TEST(Probe, RefusesAGpuThatIsNotThere) {
+  EXPECT_THROW(probe_links(std::vector{-1}), base::Error);
+  EXPECT_THROW(probe_links(std::vector{1 << 20}), base::Error);
 }
 
 TEST(GpuProbe, GivesItsMemoryBack) {

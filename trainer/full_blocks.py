@@ -9,7 +9,8 @@ from torch import Tensor
 
 from cohort.nn.block import Block
 
-EDGES_AT_ONCE = 1 << 20
+EDGES_AT_ONCE = 1 << 20  # whose loops are counted
+READ_AT_ONCE = 1 << 20  # elements of a file
 FEW = 100  # sources in less than so much of the nodes are sorted, not looked for among all
 
 
@@ -67,12 +68,15 @@ class FullBlocks:
     def _edges(self, first: int, last: int) -> tuple[Tensor, Tensor]:
         """(the first edge of each target, int64 [targets + 1]; the nodes of the sources, int64 [edges])"""
         begin, end = int(self.indptr[first]), int(self.indptr[last])
-        indptr = torch.from_numpy(self.indptr[first : last + 1] - begin).to(self.device)
-        sources = torch.empty(end - begin, dtype=torch.int64, device=self.device)
-        for place in range(begin, end, EDGES_AT_ONCE):
-            some = torch.from_numpy(np.array(self.indices[place : min(place + EDGES_AT_ONCE, end)])).to(self.device)
-            sources[place - begin :][: len(some)] = some
-        return indptr, sources
+        return self._read(self.indptr, first, last + 1) - begin, self._read(self.indices, begin, end)
+
+    def _read(self, array: np.ndarray, first: int, last: int) -> Tensor:
+        """array[first:last] as int64, by pieces, so that a GPU's takes little host memory."""
+        out = torch.empty(last - first, dtype=torch.int64, device=self.device)
+        for place in range(first, last, READ_AT_ONCE):
+            some = torch.from_numpy(np.array(array[place : min(place + READ_AT_ONCE, last)]))
+            out[place - first :][: len(some)] = some.to(self.device)
+        return out
 
     def _others(self, sources: Tensor, first: int, last: int) -> Tensor:
         """The sources but [first, last), ascending, each once."""

@@ -96,7 +96,7 @@ def test_equals_pygs_layers_on_the_whole_graph(data, tmp_path, device, kind, wor
 @pytest.mark.parametrize("few", [1, 10**9])
 def test_blocks_hold_every_edge_once(data, monkeypatch, few):
     monkeypatch.setattr("cohort.trainer.full_blocks.FEW", few)
-    monkeypatch.setattr("cohort.trainer.full_blocks.EDGES_AT_ONCE", 7)
+    monkeypatch.setattr("cohort.trainer.full_blocks.READ_AT_ONCE", 7)
     graph = cohort.dataset.open(data)
     blocks = FullBlocks(graph.indptr, graph.indices, with_degrees=True, device=torch.device("cpu"))
     edges = []

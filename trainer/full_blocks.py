@@ -9,7 +9,7 @@ from torch import Tensor
 
 from cohort.nn.block import Block
 
-EDGES_AT_ONCE = 1 << 20  # whose loops are counted
+EDGES_AT_ONCE = 1 << 18  # whose loops are counted
 READ_AT_ONCE = 1 << 20  # elements of a file
 FEW = 100  # sources in less than so much of the nodes are sorted, not looked for among all
 

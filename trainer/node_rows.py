@@ -1,6 +1,7 @@
 """Rows [V, dim] of nodes: whole where there is room, else read by id; written in order."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,8 @@ from cohort import ibp
 from cohort.dataset import Dataset
 from cohort.dataset import _native as dataset_native
 
-PIECE_BYTES = 8 << 20  # of rows on their way to a GPU, or to float32
+PIECE_BYTES = 16 << 20  # of rows on their way to a GPU, or to float32
+IDS_AT_ONCE = 1 << 20
 
 DTYPES = {
     "float32": torch.float32,
@@ -63,13 +65,18 @@ def taken(rows: StoredRows | EncodedRows, ids: Tensor | range, dim: int, device:
     on_gpu = device.type == "cuda"
     if isinstance(ids, Tensor) and not on_gpu and rows.dtype == torch.float32:
         return rows.take(ids)
-    out = torch.empty((len(ids), dim), device=device)
-    step = max(PIECE_BYTES // rows.row_bytes, 1)
-    for first in range(0, len(ids), step):
-        some = ids[first : first + step]
-        some = torch.arange(some.start, some.stop) if isinstance(some, range) else some.cpu()
-        out[first : first + step].copy_(rows.take(some, pin=on_gpu).to(device, non_blocking=True))
+    out, first = torch.empty((len(ids), dim), device=device), 0
+    for some in _on_host(ids, max(PIECE_BYTES // rows.row_bytes, 1)):
+        out[first : first + len(some)].copy_(rows.take(some, pin=on_gpu).to(device, non_blocking=True))
+        first += len(some)
     return out
+
+
+def _on_host(ids: Tensor | range, step: int) -> Iterator[Tensor]:
+    """The ids by pieces, on the CPU; many come from a GPU at once, as it is done with all its copies first."""
+    for first in range(0, len(ids), IDS_AT_ONCE):
+        some = ids[first : first + IDS_AT_ONCE]
+        yield from (torch.arange(some.start, some.stop) if isinstance(some, range) else some.cpu()).split(step)
 
 
 def new_rows(shape: tuple[int, int], file: Path | None, dtype=np.float32) -> np.ndarray:

@@ -71,7 +71,8 @@ def test_every_rank_has_a_budget_and_a_report(data, tmp_path):
 
 def test_without_a_cache_nothing_is_counted_or_planned(data, tmp_path):
     (tmp_path / "run").mkdir()
-    (tmp_path / "run/plan.json").write_text("of an earlier run")
+    for name in ("run.json", "plan.json"):
+        (tmp_path / "run" / name).write_text("of an earlier run")
     result, run, summary = train(data, tmp_path / "run")
     assert "cache_bytes" not in run["sampler"] and summary["cache"] is None
     assert not (tmp_path / "run/plan.json").exists() and not list(data.glob("hotness-*"))

@@ -129,7 +129,7 @@ class Layerwise:
         places = self.memory.places
         rows = features_of(self.data)
         if places[0] == Place.WHOLE:
-            rows = taken(rows, range(self.data.num_nodes), self.data.feature_dim, self.device)
+            rows = self._taken(0, rows, range(self.data.num_nodes))
         in_files = Place.FILES in places[1:]
         if in_files:
             self.scratch.mkdir()
@@ -175,7 +175,11 @@ class Layerwise:
         block, ids = self.blocks.block(first, last)
         if whole and self.model.takes_places:
             return rows, replace(block, place=ids, own_place=ids[: last - first])
-        return rows[ids] if whole else taken(rows, ids, self.widths[number], self.device), block
+        return rows[ids] if whole else self._taken(number, rows, ids), block
+
+    def _taken(self, number: int, rows: StoredRows | EncodedRows, ids: Tensor | range) -> Tensor:
+        """What layer `number` reads of nodes."""
+        return taken(rows, ids, self.widths[number], self.device, self.memory.work_bytes)
 
     def _pieces(self, number: int, rows: Rows) -> Iterator[tuple[int, int]]:
         """[first, last) of targets, so many that what a layer makes of them stays within the memory for work."""

@@ -12,8 +12,7 @@ from cohort import ibp
 from cohort.dataset import Dataset
 from cohort.dataset import _native as dataset_native
 
-PIECE_BYTES = 16 << 20  # of rows on their way to a GPU, or to float32
-IDS_AT_ONCE = 1 << 20
+MOST_PIECE_BYTES = 64 << 20  # of rows on their way to a GPU, or to float32
 
 DTYPES = {
     "float32": torch.float32,
@@ -59,23 +58,30 @@ def features_of(data: Dataset) -> StoredRows | EncodedRows:
     return StoredRows(data.x, DTYPES[data.feature_dtype])
 
 
-def taken(rows: StoredRows | EncodedRows, ids: Tensor | range, dim: int, device: torch.device) -> Tensor:
-    """The rows of nodes, int64 [n]: float32 [n, dim] on a device. Host memory holds pieces beside them: a GPU copies
-    some as others are read, and types of less bytes become float32."""
+def taken(
+    rows: StoredRows | EncodedRows, ids: Tensor | range, dim: int, device: torch.device, work_bytes: int
+) -> Tensor:
+    """The rows of nodes, int64 [n]: float32 [n, dim] on a device.
+
+    Args:
+        work_bytes: of host memory, beside the result, for pieces: a GPU copies some as others are read, and types of
+            less bytes become float32.
+    """
     on_gpu = device.type == "cuda"
     if isinstance(ids, Tensor) and not on_gpu and rows.dtype == torch.float32:
         return rows.take(ids)
     out, first = torch.empty((len(ids), dim), device=device), 0
-    for some in _on_host(ids, max(PIECE_BYTES // rows.row_bytes, 1)):
+    piece_bytes = min(work_bytes // 4, MOST_PIECE_BYTES)
+    for some in _on_host(ids, max(piece_bytes // rows.row_bytes, 1), max(piece_bytes // 8, 1)):
         out[first : first + len(some)].copy_(rows.take(some, pin=on_gpu).to(device, non_blocking=True))
         first += len(some)
     return out
 
 
-def _on_host(ids: Tensor | range, step: int) -> Iterator[Tensor]:
-    """The ids by pieces, on the CPU; many come from a GPU at once, as it is done with all its copies first."""
-    for first in range(0, len(ids), IDS_AT_ONCE):
-        some = ids[first : first + IDS_AT_ONCE]
+def _on_host(ids: Tensor | range, step: int, at_once: int) -> Iterator[Tensor]:
+    """The ids by `step`, on the CPU; more come from a GPU at once, as it is done with all its copies first."""
+    for first in range(0, len(ids), at_once):
+        some = ids[first : first + at_once]
         yield from (torch.arange(some.start, some.stop) if isinstance(some, range) else some.cpu()).split(step)
 
 

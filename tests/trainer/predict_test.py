@@ -118,7 +118,7 @@ def test_blocks_hold_every_edge_once(data, monkeypatch, few):
 @pytest.mark.parametrize("drop_raw", [False, True])
 @pytest.mark.parametrize("place", [Place.FILES, Place.WHOLE])
 @pytest.mark.parametrize("device", DEVICES)
-def test_rows_of_every_form(tmp_path, data, monkeypatch, dtype, drop_raw, place, device):
+def test_rows_of_every_form(tmp_path, data, dtype, drop_raw, place, device):
     graph = cohort.dataset.open(data)
     x = (torch.randn(NUM_NODES, DIM, generator=torch.Generator().manual_seed(1)) * 40 + 100).to(dtype)
     folder = cohort.from_tensors(
@@ -135,8 +135,6 @@ def test_rows_of_every_form(tmp_path, data, monkeypatch, dtype, drop_raw, place,
     if drop_raw:
         assert main(["dataset", "prepare", str(folder), "--drop-raw"]) == 0
         assert cohort.dataset.open(folder).x is None
-    for name, some in (("PIECE_BYTES", 100 * DIM), ("IDS_AT_ONCE", 170)):  # so that a table comes in many
-        monkeypatch.setattr(f"cohort.trainer.node_rows.{name}", some)
     found, _, _ = layerwise_scores("sage", folder, 40_000, places, tmp_path / "scratch", device)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-3)
 

@@ -12,7 +12,8 @@ from cohort import ibp
 from cohort.dataset import Dataset
 from cohort.dataset import _native as dataset_native
 
-MOST_PIECE_BYTES = 64 << 20  # of rows on their way to a GPU, or to float32
+MOST_BYTES_TO_GPU = 64 << 20  # of rows on their way
+MOST_BYTES_TO_FLOAT = 4 << 20  # the same; arrays of up to 32 MiB are kept by malloc when they are freed
 
 DTYPES = {
     "float32": torch.float32,
@@ -71,7 +72,7 @@ def taken(
     if isinstance(ids, Tensor) and not on_gpu and rows.dtype == torch.float32:
         return rows.take(ids)
     out, first = torch.empty((len(ids), dim), device=device), 0
-    piece_bytes = min(work_bytes // 4, MOST_PIECE_BYTES)
+    piece_bytes = min(work_bytes // 4, MOST_BYTES_TO_GPU if on_gpu else MOST_BYTES_TO_FLOAT)
     for some in _on_host(ids, max(piece_bytes // rows.row_bytes, 1), max(piece_bytes // 8, 1)):
         out[first : first + len(some)].copy_(rows.take(some, pin=on_gpu).to(device, non_blocking=True))
         first += len(some)

@@ -6,6 +6,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include "base/check.h"
@@ -142,7 +143,8 @@ void check(const Options& options) {
   refuse_others_than({"auto", "none", "cache", "host", "both"}, "compress", options.compress);
   refuse_unless(options.fetch_sms >= 0, "fetch_sms", "at least 1, or 0 for a default",
                 std::to_string(options.fetch_sms));
-  refuse_unless(std::filesystem::is_directory(options.channel), "channel", "an existing folder",
+  std::error_code ignored;  // a name may be too long
+  refuse_unless(std::filesystem::is_directory(options.channel, ignored), "channel", "an existing folder",
                 options.channel.string());
 }
 

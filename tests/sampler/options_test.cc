@@ -44,6 +44,10 @@ TEST_F(OptionsFile, WithoutACacheHasDefaults) {
   EXPECT_EQ(options.link_seconds_per_line, (std::array<double, 3>{0, 0, 0}));
 }
 
+TEST_F(OptionsFile, RefusesAChannelThatCannotBe) {
+  EXPECT_NE(refusal({{"channel", std::string(8000, 'a')}}).find("expected an existing folder"), std::string::npos);
+}
+
 TEST_F(OptionsFile, GivesTheCacheAsWritten) {
   const Options options = read({{"cache_bytes", {1000, 5'000'000'000}},
                                 {"cache_policy", "plan"},

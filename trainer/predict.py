@@ -86,9 +86,12 @@ def predict(job: dict) -> None:
     except (MemoryError, RuntimeError) as error:
         if not _is_of_memory(error):
             raise
-        found = str(error).splitlines()[0]
-        hint = "give less; other programs may have taken some since" if gpu_bytes is None else "try --device cpu"
-        raise CohortError("--memory", f"{format_bytes(job['memory_bytes'])} that can be had", found, hint) from error
+        place, expected = "--memory", f"{format_bytes(job['memory_bytes'])} that can be had"
+        hint = "give less; other programs may have taken some since"
+        if isinstance(error, torch.OutOfMemoryError):
+            place, expected = "--device cuda", "memory of the GPU for a piece of a layer"
+            hint = "predict when no other program uses it, or with --device cpu"
+        raise CohortError(place, expected, str(error).splitlines()[0], hint) from error
     if not job["quiet"]:
         places = dict.fromkeys(memory.places[1:] or [Place.WHOLE])
         where = " and ".join("the GPU's memory" if gpu_bytes and place == Place.WHOLE else place for place in places)
@@ -97,7 +100,7 @@ def predict(job: dict) -> None:
 
 
 def _is_of_memory(error: Exception) -> bool:
-    """PyTorch has a type of its own for GPUs alone."""
+    """PyTorch has a type of its own only for the memory of GPUs."""
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 

@@ -225,7 +225,7 @@ def _planned_by(args: argparse.Namespace, data, machine: dict, budget_bytes: lis
 
     raw_row_bytes = _raw_row_bytes(data)
     row_bytes, host_row_bytes = _stored_row_bytes(args, data, raw_row_bytes, budget_bytes)
-    bandwidth = args.bandwidth or machine_bandwidth(say_aloud, machine)
+    bandwidth = args.bandwidth or machine_bandwidth(say_aloud, machine, list(range(len(budget_bytes))))
     rates, delays = (1e9 * rate for rate in bandwidth), (1e-9 * nanoseconds for nanoseconds in args.line_ns)
     return {
         "index_bytes": data.indices.itemsize,

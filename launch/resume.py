@@ -132,7 +132,7 @@ def _shown(value) -> str:
 def demand_results_of_a_run(out: Path) -> None:
     """Raises CohortError where a folder has files that a run would replace, and that no run has written."""
     foreign = [name for name in RESULTS if (out / name).exists()]
-    if foreign and not (out / "run.json").exists():
+    if foreign and not (out / "run.json").exists() and not (out / ASIDE).exists():
         found = f"{foreign[0]}, and no run.json beside it"
         raise CohortError(str(out), "a new folder, or that of a run", found, "choose another --out, or move the file")
 
@@ -184,7 +184,8 @@ def bring_back(out: Path) -> None:
         return
     has_begun = (out / "run.json").exists() and ((out / METRICS).exists() or (out / CHECKPOINT).exists())
     if not has_begun:
-        for path in (out / ASIDE).iterdir():
+        (out / "run.json").unlink(missing_ok=True)  # there only with all that belongs to it, wherever this is killed
+        for path in sorted((out / ASIDE).iterdir(), key=lambda path: path.name == "run.json"):
             os.replace(path, out / path.name)
         print(f"cohort: the results of the earlier run in {out} are still there", file=sys.stderr)
     shutil.rmtree(out / ASIDE)

@@ -40,15 +40,15 @@ def new_folder(path: Path) -> Path:
     Raises:
         CohortError: there is no place to make it in.
     """
-    for number in itertools.count(1):
-        folder = path if number == 1 else path.with_name(f"{path.name}-{number}")
-        try:
-            folder.mkdir(parents=True)
-            return folder
-        except FileExistsError:
-            continue
-        except OSError as error:
-            raise _unwritable(folder, error) from error
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for number in itertools.count(1):
+            folder = path if number == 1 else path.with_name(f"{path.name}-{number}")
+            with contextlib.suppress(FileExistsError):
+                folder.mkdir()
+                return folder
+    except OSError as error:
+        raise _unwritable(path, error) from error
 
 
 @contextlib.contextmanager

@@ -50,16 +50,15 @@ def _digest(files: list[Path]) -> str:
     return sha.hexdigest()[:32]
 
 
-def demand_same_data(run: dict, is_named: bool) -> None:
-    """Raises CohortError where the data set is not the one that the run was started on.
-
-    Args:
-        is_named: the user has named another folder for it.
-    """
+def demand_same_data(run: dict) -> None:
+    """Raises CohortError where the data set is not the one that the run was started on."""
+    parts = run["trainer"]["partition"]
+    if parts and not Path(parts["parts"]).exists():
+        hint = f"copy it along with the data set, or: cohort dataset partition DIR --parts {len(parts['cliques'])}"
+        raise CohortError(parts["parts"], "the parts that the run was started with", "no such file", hint)
     now = digests_of(run)
     others = [name for name, digest in run["data"].items() if now[name] != digest]
     if others:
-        anew = "it has changed since: train anew, without --resume"
-        hint = "name the folder of that data set, or none where it still is" if is_named else anew
+        hint = "name the folder of that data set; where its files were replaced, train anew, without --resume"
         found = f"one with other {', '.join(others)}"
         raise CohortError(run["sampler"]["dataset"], "the data set that the run was started on", found, hint)

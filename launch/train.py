@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from cohort.base.errors import CohortError
+from cohort.base.errors import CohortError, not_a_run
 from cohort.launch.arguments import group, note_given, positive
 from cohort.launch.cache_options import cache_members, link_rates, wants_auto_cache
 from cohort.launch.calibrate import trainer_bytes
@@ -21,6 +21,7 @@ from cohort.launch.resume import (
     arguments_of,
     bring_back,
     demand_no_epochs,
+    demand_results_of_a_run,
     make_at_home,
     remove_parts,
     resumed,
@@ -106,6 +107,7 @@ def _check_out(args: argparse.Namespace, dataset: Path) -> None:
     """Raises CohortError where no new run is to begin."""
     if args.out.is_dir() and args.out.samefile(dataset):
         raise CohortError("--out", "another folder than the data set's", str(args.out), "choose another --out")
+    demand_results_of_a_run(args.out)
     if not args.overwrite:
         demand_no_epochs(args.out)
 
@@ -164,14 +166,17 @@ def _go_on(args: argparse.Namespace) -> int:
     if args.overwrite:
         raise CohortError("--resume, --overwrite", "one of the two", "both")
     _check_watching(args)
-    run = resumed(args)
-    dataset = Path(run["sampler"]["dataset"])
-    if not dataset.is_dir():
-        hint = f"if it was moved: cohort train --resume {args.resume} DIR"
-        raise CohortError(str(dataset), "the data set of the run", "no such folder", hint)
-    open_dataset(dataset)
-    demand_same_data(run, is_named="dataset" in args.given)
+    if not out.is_dir():
+        raise not_a_run(args.resume)
     with sole_use(out) as inherited:
+        bring_back(out)
+        run = resumed(args)
+        dataset = Path(run["sampler"]["dataset"])
+        if not dataset.is_dir():
+            hint = f"if it was moved: cohort train --resume {args.resume} DIR"
+            raise CohortError(str(dataset), "the data set of the run", "no such folder", hint)
+        open_dataset(dataset)
+        demand_same_data(run)
         remove_parts(out)
         if not (out / CHECKPOINT).exists():
             print(f"cohort: no {CHECKPOINT} in {out}: the run begins at the beginning", file=sys.stderr)

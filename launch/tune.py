@@ -56,6 +56,8 @@ def tune(args: argparse.Namespace) -> int:
     """Runs the command: 0 when it has a best; 128 + n when signal n stopped it, with what was found till then."""
     _check(args)
     tuning = Tuning(args)
+    if "out" in args.given:
+        _earlier_trials(args.out, args.overwrite)  # refused without waiting for whom it is of
     tuning.out = (writable_folder(args.out) if "out" in args.given else new_folder(tuning.out)).absolute()
     with sole_use(tuning.out):
         _make_fresh(tuning.out, args.overwrite)
@@ -85,18 +87,30 @@ def _check(args: argparse.Namespace) -> None:
         raise CohortError("--cache-ratio, --cache-ratios", "one of the two", "both")
 
 
-def _make_fresh(out: Path, overwrite: bool) -> None:
-    """Makes the folder of the results one without those of an earlier time."""
-    trials = [each for each in out.glob("trial-*") if each.name[6:].isdigit() and (each / OPTIONS_FILE).is_file()]
-    is_tuning, hint = bool(trials) or (out / "tune.json").exists(), "choose another --out"
+def _earlier_trials(out: Path, overwrite: bool) -> list[Path]:
+    """Of a tuning that is to be replaced, or that found nothing.
+
+    Raises:
+        CohortError: the folder has what no tuning has written, or results that are not to be replaced.
+    """
+    trials = [each for each in out.glob("trial-*") if each.name[6:].isdigit()]
+    foreign, hint = [each for each in trials if not (each / OPTIONS_FILE).is_file()], "choose another --out"
     if (out / "run.json").exists():
         raise CohortError(str(out), "a new folder", "that of a run", hint)
-    if is_tuning and not overwrite:
-        raise CohortError(str(out), "a new folder", "that of an earlier tuning", f"{hint}; --overwrite replaces it")
-    if not is_tuning and (foreign := [name for name in RESULTS if (out / name).exists()]):
-        raise CohortError(str(out), "a new folder", f"a {foreign[0]} that tuning would replace", hint)
+    if (out / "tune.json").exists():
+        if not overwrite:
+            raise CohortError(str(out), "a new folder", "that of an earlier tuning", f"{hint}; --overwrite replaces it")
+    else:
+        foreign += [out / name for name in RESULTS if (out / name).exists()]
+    if foreign:
+        raise CohortError(str(out), "a new folder", f"{foreign[0].name}, which no tuning has written", hint)
+    return trials
+
+
+def _make_fresh(out: Path, overwrite: bool) -> None:
+    """Makes the folder of the results one without those of an earlier time; see `_earlier_trials`."""
     try:
-        for trial in trials:
+        for trial in _earlier_trials(out, overwrite):
             shutil.rmtree(trial)
         for each in RESULTS:
             (out / each).unlink(missing_ok=True)

@@ -91,7 +91,7 @@ def predict(job: dict) -> None:
         if isinstance(error, torch.OutOfMemoryError):
             place, expected = "--device cuda", "memory of the GPU for a piece of a layer"
             hint = "predict when no other program uses it, or with --device cpu"
-        raise CohortError(place, expected, str(error).splitlines()[0], hint) from error
+        raise CohortError(place, expected, (str(error) or "too little").splitlines()[0], hint) from error
     if not job["quiet"]:
         places = dict.fromkeys(memory.places[1:] or [Place.WHOLE])
         where = " and ".join("the GPU's memory" if gpu_bytes and place == Place.WHOLE else place for place in places)

@@ -1,6 +1,8 @@
 """Runs whose folder was moved or copied, or whose data set has changed, go on there or say why not."""
 
+import contextlib
 import json
+import os
 import shutil
 
 import numpy as np
@@ -67,7 +69,7 @@ def test_a_data_set_that_has_changed_is_refused_and_the_run_still_goes_on(run, g
     np.save(file, np.load(file)[::-1])
     again = cohort("train", "--resume", copy, data, "--quiet")
     words = f"{data}: expected the data set that the run was started on, found one with other {what}"
-    refused(again, 1, words, "hint: name the folder of that data set")
+    refused(again, 1, words, "hint: name the folder of that data set; where its files were replaced, train anew")
     assert "to go on" not in again.stderr
     assert cohort("train", "--resume", copy, "--epochs", 3, "--quiet").returncode == 0
 
@@ -79,6 +81,16 @@ def test_a_data_set_that_was_encoded_meanwhile_is_the_same(run, graph, tmp_path)
     assert cohort("dataset", "prepare", data, "--codec", "raw", "--drop-raw").returncode == 0
     again = cohort("train", "--resume", copy, data, "--epochs", 3, "--quiet")
     assert again.returncode == 0, again.stderr
+
+
+def test_parts_that_were_not_copied_are_missed(graph, tmp_path):
+    out, data = tmp_path / "run", tmp_path / "data"
+    options = ["--ranks", 2, "--partition", "--cliques", "none"]
+    done = cohort("train", graph, *OPTIONS, *options, "--epochs", 1, "--quiet", "--out", out)
+    assert done.returncode == 0, done.stderr
+    shutil.copytree(graph, data, ignore=shutil.ignore_patterns("partition*"))
+    again = cohort("train", "--resume", out, data, "--quiet")
+    refused(again, 1, "partition-2.npy: expected the parts that the run was started with, found no such file")
 
 
 def test_pieces_of_large_files_are_compared(tmp_path, monkeypatch):
@@ -130,9 +142,39 @@ def test_results_that_a_killed_start_has_set_aside_come_back(tmp_path, moved):
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"run.json": "old", "metrics.jsonl": "old"}
 
 
-def test_a_world_that_has_no_size(graph, tmp_path):
-    import os
+@pytest.mark.parametrize("moves", range(5))
+def test_results_that_come_back_are_not_lost_over_a_kill(tmp_path, monkeypatch, moves):
+    old = {name: "old" for name in ("run.json", "metrics.jsonl", "checkpoint.pt", "model.pt")}
+    (tmp_path / "run.json").write_text("new")
+    (tmp_path / ASIDE).mkdir()
+    for name in old:
+        (tmp_path / ASIDE / name).write_text("old")
+    replace, left = os.replace, iter(range(moves))
 
+    def replace_till_killed(*paths):
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        replace(*paths)
+
+    with monkeypatch.context() as killed, contextlib.suppress(KeyboardInterrupt):
+        killed.setattr(os, "replace", replace_till_killed)
+        bring_back(tmp_path)
+    bring_back(tmp_path)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == old
+
+
+def test_a_killed_start_over_a_run_leaves_it_to_be_resumed(run, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    (copy / ASIDE).mkdir()
+    for name in ("run.json", "summary.json", "metrics.jsonl", "checkpoint.pt", "model.pt"):
+        (copy / name).rename(copy / ASIDE / name)
+    again = cohort("train", "--resume", copy, "--epochs", 3, "--quiet")
+    assert again.returncode == 0, again.stderr
+    assert len((copy / "metrics.jsonl").read_text().splitlines()) == 3
+
+
+def test_a_world_that_has_no_size(graph, tmp_path):
     env = os.environ | {"WORLD_SIZE": ""}
     options = [*OPTIONS, "--epochs", 1, "--quiet", "--out", tmp_path / "run"]
     done = cohort("train", graph, *options, env=env)

@@ -279,10 +279,11 @@ def test_a_new_run_does_not_take_the_place_of_one_that_has_finished_an_epoch(cop
 
 
 def test_nor_that_of_one_that_has_saved_a_checkpoint(graph, tmp_path):
-    (tmp_path / "checkpoint.pt").touch()
+    for name in ("run.json", "checkpoint.pt"):
+        (tmp_path / name).touch()
     words = f"{tmp_path}: expected a new folder, found a run in its first epoch"
     refused([words, f"hint: --resume {tmp_path} goes on with it"], graph, *OPTIONS, "--out", tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.pt"]
+    assert {path.name for path in tmp_path.iterdir()} == {"run.json", "checkpoint.pt"}
 
 
 @pytest.mark.parametrize("more", [[], ["--overwrite"]])

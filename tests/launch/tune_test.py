@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from processes import SECONDS_TO_START, cohort, processes_of, refused, wait_until
 
+from cohort.base.errors import CohortError
 from cohort.dataset import open as open_dataset
 from cohort.launch import main, tune_output
 from cohort.launch.config import apply_config
@@ -292,18 +293,24 @@ def trial_of(folder, number: int, cost: float | None, **changed) -> Trial:
 def test_a_folder_of_results_is_left_alone(cora, tmp_path, file, overwrite):
     (tmp_path / file).write_text("{}")
     result = cohort("tune", cora, *TINY, "--out", tmp_path, *["--overwrite"] * overwrite)
-    found = "a run.toml that tuning would replace" if file == "run.toml" else "that of"
+    found = "run.toml, which no tuning has written" if file == "run.toml" else "that of"
     refused(result, 1, f"{tmp_path}: expected a new folder, found {found}")
     assert [path.name for path in tmp_path.iterdir()] == [file]
 
 
 def test_an_earlier_tuning_is_replaced_whole(tmp_path):
-    for name in ("trial-07", "trial-1-mine", "trial-08"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "trial-07" / "options.toml").touch()
-    (tmp_path / "tune.json").write_text("{}")
-    _make_fresh(tmp_path, overwrite=True)
-    assert {path.name for path in tmp_path.iterdir()} == {"trial-1-mine", "trial-08"}
+    """One that found nothing without being asked to."""
+    for overwrite in (True, False):
+        for name in ("trial-07", "trial-1-mine"):
+            (tmp_path / name).mkdir(exist_ok=True)
+        (tmp_path / "trial-07" / "options.toml").touch()
+        if overwrite:
+            (tmp_path / "tune.json").write_text("{}")
+        _make_fresh(tmp_path, overwrite)
+        assert [path.name for path in tmp_path.iterdir()] == ["trial-1-mine"]
+    (tmp_path / "trial-08").mkdir()
+    with pytest.raises(CohortError, match="found trial-08, which no tuning has written"):
+        _make_fresh(tmp_path, overwrite=True)
 
 
 def test_the_chart_is_of_the_best_of_each_ratio(tmp_path, capsys, monkeypatch):

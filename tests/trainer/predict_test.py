@@ -252,7 +252,7 @@ def job_of(run: Path, data: Path, out: Path) -> dict:
     return paths | {"classes": False, "memory_bytes": 10**9, "device": "cpu", "quiet": True}
 
 
-NO_MEMORY = [RuntimeError("can't allocate memory\nmore"), torch.OutOfMemoryError("CUDA"), MemoryError("9 GiB")]
+NO_MEMORY = [RuntimeError("can't allocate memory\nmore"), torch.OutOfMemoryError("CUDA"), MemoryError()]
 
 
 @pytest.mark.parametrize("error", NO_MEMORY, ids=lambda error: type(error).__name__)
@@ -262,7 +262,7 @@ def test_memory_that_cannot_be_had_is_told(data, run, tmp_path, monkeypatch, err
 
     monkeypatch.setattr(Layerwise, "run", fail)
     place = "--device cuda: expected memory" if error.args == ("CUDA",) else "--memory: expected 1.00 GB that"
-    with pytest.raises(CohortError, match=f"{place}.* found {error.args[0][:4]}"):
+    with pytest.raises(CohortError, match=f"{place}.* found {(error.args or ('too',))[0][:4]}"):
         predict.predict(job_of(run, data, tmp_path / "pred.npy"))
     error = RuntimeError("another")
     with pytest.raises(RuntimeError, match="another"):

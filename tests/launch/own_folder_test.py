@@ -12,6 +12,9 @@ def test_names_that_are_not_given_are_not_shared(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(CohortError, match="file/run: expected a folder that can be written"):
         run_folder.new_folder(tmp_path / "file" / "run")
+    (tmp_path / "disk").symlink_to(tmp_path / "not-mounted")
+    with pytest.raises(CohortError, match="disk/run: expected a folder that can be written"):
+        run_folder.new_folder(tmp_path / "disk" / "run")
 
 
 def test_a_folder_that_a_tuning_works_in_is_left_alone(cora, tmp_path, monkeypatch, capfd):

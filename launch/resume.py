@@ -100,7 +100,8 @@ def make_at_home(run: dict, out: Path) -> None:
 def _read(path: Path) -> dict:
     try:
         run = json.loads(path.read_text())
-        if run["trainer"]["task"] == "train" and {"arguments", "data", "sampler", "mps"} <= run.keys():
+        is_train = run["trainer"]["task"] == "train" and {"arguments", "sampler", "mps"} <= run.keys()
+        if is_train and isinstance(run.get("data"), dict):
             return run
         reason = "that of another command or version"
     except FileNotFoundError:

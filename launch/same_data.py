@@ -20,7 +20,7 @@ def digests_of(run: dict) -> dict[str, str]:
 
     Feature rows are digested decoded, so that they may be encoded, and the raw ones dropped, meanwhile.
     """
-    folder, parts = Path(run["sampler"]["dataset"]), run["trainer"]["partition"]
+    folder, parts = Path(run["sampler"]["dataset"]), run["trainer"].get("partition")
     files = {name: folder / file for name, file in json.loads((folder / "meta.json").read_text())["files"].items()}
     members = {
         "description": [folder / "meta.json"],
@@ -52,12 +52,12 @@ def _digest(files: list[Path]) -> str:
 
 def demand_same_data(run: dict) -> None:
     """Raises CohortError where the data set is not the one that the run was started on."""
-    parts = run["trainer"]["partition"]
+    parts = run["trainer"].get("partition")
     if parts and not Path(parts["parts"]).exists():
         hint = f"copy it along with the data set, or: cohort dataset partition DIR --parts {len(parts['cliques'])}"
         raise CohortError(parts["parts"], "the parts that the run was started with", "no such file", hint)
     now = digests_of(run)
-    others = [name for name, digest in run["data"].items() if now[name] != digest]
+    others = [name for name, digest in run["data"].items() if now.get(name) != digest]
     if others:
         hint = "name the folder of that data set; where its files were replaced, train anew, without --resume"
         found = f"one with other {', '.join(others)}"

@@ -168,6 +168,7 @@ RUN = {
     "sampler": {"dataset": "data", "device": "cpu", "num_ranks": 1},
     "trainer": {"task": "train", "model": "sage"},
     "arguments": {"dataset": "data", "epochs": 3},
+    "data": {"labels": "0a"},
 }
 
 

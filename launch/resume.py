@@ -100,8 +100,8 @@ def make_at_home(run: dict, out: Path) -> None:
 def _read(path: Path) -> dict:
     try:
         run = json.loads(path.read_text())
-        is_train = run["trainer"]["task"] == "train" and {"arguments", "sampler", "mps"} <= run.keys()
-        if is_train and isinstance(run.get("data"), dict):
+        members = (run.get(name) for name in ("arguments", "data", "sampler"))
+        if run["trainer"]["task"] == "train" and "mps" in run and all(isinstance(each, dict) for each in members):
             return run
         reason = "that of another command or version"
     except FileNotFoundError:

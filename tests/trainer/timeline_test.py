@@ -52,7 +52,8 @@ def test_an_only_epoch_and_a_batch_without_seeds(cora, tmp_path):
 
 
 def test_a_run_in_the_same_folder_forgets_the_timeline_before(cora, tmp_path):
-    (tmp_path / "timeline.json").write_text("of another run")
+    for name in ("run.json", "timeline.json"):
+        (tmp_path / name).write_text("of another run")
     assert run(cora, tmp_path, "--device", "cpu", "--batch-size", 600, "--epochs", 1)["epoch"] == 0
 
 

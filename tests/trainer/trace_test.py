@@ -117,7 +117,8 @@ def test_a_batch_is_sampled_then_fetched_then_worked_on(two):
 
 
 def test_without_profile_there_is_no_trace(cora, tmp_path):
-    (tmp_path / "trace.json").write_text("of another run")
+    for name in ("run.json", "trace.json"):
+        (tmp_path / name).write_text("of another run")
     options = ["--device", "cpu", "--fanout", "2", "--batch-size", 900, "--epochs", 1, "--hidden", 8, "--quiet"]
     assert cohort("train", cora, *options, "--out", tmp_path).returncode == 0
     assert not list(tmp_path.glob("trace*"))

@@ -54,7 +54,6 @@ def resumed(args: argparse.Namespace) -> dict:
     for name in (FREE | {"epochs"}) & args.given:
         run["trainer"][name] = run["arguments"][name] = _plain(getattr(args, name))
     run["trainer"]["quiet"] = args.quiet
-    make_at_home(run, args.resume.absolute())
     if run["trainer"].get("profile") and (args.resume / CHECKPOINT).exists():
         print("cohort: --profile: a run that goes on makes no trace", file=sys.stderr)
     return run | {"resume": True}

@@ -177,6 +177,7 @@ def _go_on(args: argparse.Namespace) -> int:
             raise CohortError(str(dataset), "the data set of the run", "no such folder", hint)
         open_dataset(dataset)
         demand_same_data(run)
+        make_at_home(run, out)
         remove_parts(out)
         if not (out / CHECKPOINT).exists():
             print(f"cohort: no {CHECKPOINT} in {out}: the run begins at the beginning", file=sys.stderr)

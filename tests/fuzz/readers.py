@@ -174,7 +174,7 @@ RUN = {
 
 def _read_run_json(folder: Path) -> None:
     arguments = argparse.Namespace(resume=folder, given=frozenset({"epochs", "quiet"}), epochs=3, quiet=True)
-    resume.resumed(arguments)
+    resume.make_at_home(resume.resumed(arguments), folder)
 
 
 def _run_to_predict(folder: Path) -> None:

@@ -27,7 +27,7 @@ import torch
 import torch.nn.functional as F
 
 import cohort.dataset
-from cohort.trainer.models import SampledGNN
+from cohort.trainer.models.sampled import SampledGNN
 
 ROOT = Path(__file__).resolve().parents[1]
 ALLOWED_LOSS_POINTS = 1.0

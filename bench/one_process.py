@@ -23,11 +23,11 @@ import torch
 
 import cohort
 from cohort.dataset import open as open_dataset
-from cohort.launch.arguments import positive
-from cohort.launch.options import add_data_options
-from cohort.launch.train import sampler_options
-from cohort.trainer.models import SampledGNN
-from cohort.trainer.train_step import Scores, TrainStep, adam
+from cohort.launch.options.arguments import positive
+from cohort.launch.options.groups import add_data_options
+from cohort.launch.run.train import sampler_options
+from cohort.trainer.loop.step import Scores, TrainStep, adam
+from cohort.trainer.models.sampled import SampledGNN
 
 sys.path.insert(0, str(Path(cohort.__file__).parents[2] / "bench"))  # of the build
 

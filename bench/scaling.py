@@ -23,13 +23,14 @@ from pathlib import Path
 import numpy as np
 
 from cohort.base.errors import CohortError
-from cohort.launch import arguments, report_page
-from cohort.launch.bench_parts import take_several
-from cohort.launch.bench_trials import Trials, trial_parser
-from cohort.launch.config import parse_configured
-from cohort.launch.report import print_tables
-from cohort.launch.report_tables import Table
-from cohort.launch.tune_output import as_text
+from cohort.launch.bench.parts import take_several
+from cohort.launch.bench.trials import Trials, trial_parser
+from cohort.launch.options import arguments
+from cohort.launch.options.config import parse_configured
+from cohort.launch.report import page as report_page
+from cohort.launch.report.command import print_tables
+from cohort.launch.report.tables import Table
+from cohort.launch.tune.output import as_text
 
 EPOCHS = 10
 RANKS = (1, 2, 4)

@@ -24,10 +24,10 @@ from pathlib import Path
 from cohort import dataset
 from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
-from cohort.launch.bench_trials import Trials, trial_parser
-from cohort.launch.config import parse_configured
-from cohort.launch.report import print_tables
-from cohort.launch.report_tables import Table
+from cohort.launch.bench.trials import Trials, trial_parser
+from cohort.launch.options.config import parse_configured
+from cohort.launch.report.command import print_tables
+from cohort.launch.report.tables import Table
 
 PIECE_BYTES = 8 << 20
 PIECES_LOOKED_AT = 200

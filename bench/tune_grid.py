@@ -24,16 +24,16 @@ from statistics import median
 
 from cohort.base.errors import CohortError
 from cohort.base.programs import end_with_parent
-from cohort.launch import report_page
-from cohort.launch.arguments import not_negative_number, numeric_ratios, positive
-from cohort.launch.bench_parts import take_several
-from cohort.launch.bench_trials import Trials, given_options, trial_parser
-from cohort.launch.config import parse_configured
-from cohort.launch.report import print_tables
-from cohort.launch.report_tables import Table
-from cohort.launch.tune import TRIAL_EPOCHS
-from cohort.launch.tune_output import as_text
-from cohort.launch.tune_space import RUNS_OWN, as_words
+from cohort.launch.bench.parts import take_several
+from cohort.launch.bench.trials import Trials, given_options, trial_parser
+from cohort.launch.options.arguments import not_negative_number, numeric_ratios, positive
+from cohort.launch.options.config import parse_configured
+from cohort.launch.report import page as report_page
+from cohort.launch.report.command import print_tables
+from cohort.launch.report.tables import Table
+from cohort.launch.tune.command import TRIAL_EPOCHS
+from cohort.launch.tune.output import as_text
+from cohort.launch.tune.space import RUNS_OWN, as_words
 
 ALLOWED_DISTANCE = 0.05
 AXES = ("cache_ratio", "sampler_sms")

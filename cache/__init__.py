@@ -1,7 +1,15 @@
 """Which rows live in GPU memory: access counts, budgets, and the plan that follows from them."""
 
-from cohort.cache.budget import MemoryNeeds, budgets
-from cohort.cache.planner import Counts, Links, cliques_named, holds_all_raw_rows, load_counts, plan, stored_row_bytes
+from cohort.cache.plan.budget import MemoryNeeds, budgets
+from cohort.cache.plan.planner import (
+    Counts,
+    Links,
+    cliques_named,
+    holds_all_raw_rows,
+    load_counts,
+    plan,
+    stored_row_bytes,
+)
 
 __all__ = [
     "Counts",

@@ -8,7 +8,7 @@
 
 #include "base/uninitialized_vector.h"
 #include "cache/directory.h"
-#include "cache/plan.h"
+#include "cache/plan/plan.h"
 
 namespace cohort::cache {
 

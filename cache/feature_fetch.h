@@ -17,9 +17,9 @@
 
 #include "base/owners.h"
 #include "base/scratch.h"
-#include "cache/cost.h"
 #include "cache/directory.h"
 #include "cache/pinned_rows.h"
+#include "cache/plan/cost.h"
 #include "cache/recent_rows.h"
 #include "cache/row_slab.h"
 #include "cache/sm_share.h"

@@ -9,7 +9,7 @@
 #include "cache/feature_fetch.h"
 #include "cache/list_ref.h"
 #include "cache/list_slab.h"
-#include "cache/plan.h"
+#include "cache/plan/plan.h"
 #include "cache/slab_rows.h"
 
 namespace cohort::cache {

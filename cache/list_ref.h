@@ -11,8 +11,8 @@
 #include <cstdint>
 
 #include "base/host_device.h"
-#include "cache/cost.h"
 #include "cache/directory.h"
+#include "cache/plan/cost.h"
 #include "ibp/encoded_ref.h"
 
 namespace cohort::cache {

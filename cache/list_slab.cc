@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/staged_copy.h"
-#include "cache/cost.h"
+#include "cache/plan/cost.h"
 #include "ibp/encoded_ref.h"
 
 namespace cohort::cache {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/owners.h"
-#include "cache/plan.h"
+#include "cache/plan/plan.h"
 
 namespace cohort::cache {
 

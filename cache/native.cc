@@ -11,10 +11,10 @@
 #include "base/check.h"
 #include "base/nanobind_errors.h"
 #include "base/process.h"
-#include "cache/hotness.h"
-#include "cache/plan.h"
+#include "cache/plan/hotness.h"
+#include "cache/plan/plan.h"
+#include "cache/plan/stand_in.h"
 #include "cache/slab_rows.h"
-#include "cache/stand_in.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -10,7 +10,7 @@
 
 #include "base/uninitialized_vector.h"
 #include "cache/host_rows.h"
-#include "cache/plan.h"
+#include "cache/plan/plan.h"
 
 namespace cohort::cache {
 

@@ -6,7 +6,7 @@
 
 #include <array>
 
-#include "cache/cost.h"
+#include "cache/plan/cost.h"
 
 namespace cohort::cache {
 

@@ -112,7 +112,7 @@ endfunction()
 # The Python package, laid out in the build tree by links, so that `PYTHONPATH=<build>/python` runs the sources as they are.
 set(COHORT_PYTHON_TREE ${PROJECT_BINARY_DIR}/python/cohort)
 
-# cohort_python(<folder> [PACKAGE name]): the folder's *.py become cohort.<name> (default: the folder's name; "." is the top).
+# cohort_python(<folder> [PACKAGE name]): the folder's *.py become cohort.<name> (default: the folder; "." is the top).
 function(cohort_python folder)
   cmake_parse_arguments(ARG "" "PACKAGE" "" ${ARGN})
   if(NOT ARG_PACKAGE)

@@ -7,15 +7,15 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 from rich.console import Console
 from rich.markup import escape
 
 from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
-from cohort.dataset import import_cli, partition_cli
 from cohort.dataset.check import check
-from cohort.dataset.cli_parts import add_common, fail, number, summary, targets
+from cohort.dataset.cli_parts import add_common, fail, number, rows_to_draw, summary, targets
+from cohort.dataset.importing import cli as import_cli
+from cohort.dataset.partitioning import cli as partition_cli
 from cohort.dataset.reader import open as open_dataset
 from cohort.dataset.writer import generate
 
@@ -69,7 +69,7 @@ def _register_generate(commands: argparse._SubParsersAction) -> None:
 def _generate(args: argparse.Namespace) -> int:
     write_rows, rows = args.rows_writer(args), None
     if args.rows:
-        rows, args.dtype = _rows_to_draw(args.rows)
+        rows, args.dtype = rows_to_draw(args.rows)
         args.dim = rows.shape[1]
 
     def work() -> None:
@@ -91,25 +91,6 @@ def _generate(args: argparse.Namespace) -> int:
         )
 
     return _write(args.out, f"generating {args.kind} of {args.nodes:,} nodes and {args.edges:,} edges", work)
-
-
-def _rows_to_draw(path: Path) -> tuple[np.ndarray, str]:
-    """The rows [R, D] of an array or a data set, and the name of their type."""
-    if path.is_dir():
-        data = open_dataset(path)
-        if data.x is None:
-            raise CohortError(
-                f"--rows {path}", "a data set with raw rows", "encoded ones alone", "prepare a copy of it"
-            )
-        return data.x, data.feature_dtype
-    try:
-        rows = np.load(path, mmap_mode="r")
-    except (OSError, ValueError) as error:
-        raise CohortError(f"--rows {path}", "a .npy file or a data set", str(error)) from error
-    if rows.ndim != 2 or 0 in rows.shape or rows.dtype.name not in ("float32", "float16", "uint8"):
-        found = f"{list(rows.shape)} of {rows.dtype}"
-        raise CohortError(f"--rows {path}", "rows [R, D] of float32, float16 or uint8, at least one", found)
-    return rows, rows.dtype.name
 
 
 def _write(out: Path, what: str, work) -> int:

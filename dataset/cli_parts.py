@@ -5,8 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from decimal import Decimal, InvalidOperation
+from pathlib import Path
+
+import numpy as np
 
 from cohort.base.errors import CohortError
+from cohort.dataset.reader import open as open_dataset
 
 SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
 
@@ -58,3 +62,22 @@ def targets(data) -> str:
 def fail(error: CohortError) -> int:
     print(f"cohort: {error}", file=sys.stderr)
     return 1
+
+
+def rows_to_draw(path: Path) -> tuple[np.ndarray, str]:
+    """The rows [R, D] of an array or a data set, and the name of their type."""
+    if path.is_dir():
+        data = open_dataset(path)
+        if data.x is None:
+            raise CohortError(
+                f"--rows {path}", "a data set with raw rows", "encoded ones alone", "prepare a copy of it"
+            )
+        return data.x, data.feature_dtype
+    try:
+        rows = np.load(path, mmap_mode="r")
+    except (OSError, ValueError) as error:
+        raise CohortError(f"--rows {path}", "a .npy file or a data set", str(error)) from error
+    if rows.ndim != 2 or 0 in rows.shape or rows.dtype.name not in ("float32", "float16", "uint8"):
+        found = f"{list(rows.shape)} of {rows.dtype}"
+        raise CohortError(f"--rows {path}", "rows [R, D] of float32, float16 or uint8, at least one", found)
+    return rows, rows.dtype.name

@@ -12,12 +12,12 @@
 #include "dataset/check.h"
 #include "dataset/csc.h"
 #include "dataset/dataset.h"
-#include "dataset/features.h"
-#include "dataset/generate.h"
+#include "dataset/generating/features.h"
+#include "dataset/generating/generate.h"
+#include "dataset/importing/native_import.h"
 #include "dataset/interruptible.h"
-#include "dataset/native_import.h"
 #include "dataset/output.h"
-#include "dataset/partition.h"
+#include "dataset/partitioning/partition.h"
 #include "dataset/reorder.h"
 
 namespace nb = nanobind;

@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ["cohort", "cohort.nn", "cohort.dataset", "cohort.ibp"]
 BESIDE = {
-    "NeighborLoader": ["cohort.trainer.batch.Batch", "cohort.trainer.loader_stats.LoaderStats"]
+    "NeighborLoader": ["cohort.trainer.loader.batch.Batch", "cohort.trainer.loader.stats.LoaderStats"]
 }  # what a class hands out
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 SECTION = re.compile(r"(Args|Attributes|Returns|Raises):$")

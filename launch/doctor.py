@@ -20,11 +20,11 @@ from rich.text import Text
 
 from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
-from cohort.cache import budget
-from cohort.cache.links import machine_bandwidth
+from cohort.cache.plan import budget
+from cohort.cache.plan.links import machine_bandwidth
 from cohort.channel.run_folder import shared_memory_root
-from cohort.launch.devices import devices
-from cohort.launch.mps import Mps
+from cohort.launch.options.devices import devices
+from cohort.launch.run.mps import Mps
 
 WELL, WORSE, BROKEN = "well", "could be better", "broken"
 GREEN_CONTEXTS = 12050  # the driver's version from which --sampler-sms works

@@ -10,8 +10,8 @@ import warnings
 
 import cohort
 from cohort.base.errors import CohortError
-from cohort.launch.arguments import CommandParser
-from cohort.launch.config import parse_configured
+from cohort.launch.options.arguments import CommandParser
+from cohort.launch.options.config import parse_configured
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -92,7 +92,14 @@ def build_parser() -> argparse.ArgumentParser:
     """The parser of all commands; each room registers its own."""
     from cohort.dataset import cli as dataset_cli
     from cohort.ibp import cli as ibp_cli
-    from cohort.launch import bench, digest, doctor, inspect, plan, predict, prepare, report, run_script, train, tune
+    from cohort.launch import doctor
+    from cohort.launch.bench import command as bench
+    from cohort.launch.data import prepare
+    from cohort.launch.plan import command as plan
+    from cohort.launch.report import command as report
+    from cohort.launch.run import digest, inspect, predict, train
+    from cohort.launch.run import script as run_script
+    from cohort.launch.tune import command as tune
 
     parser = CommandParser(prog="cohort", description=cohort.__doc__.splitlines()[0])
     parser.add_argument("--version", action="version", version=f"cohort {cohort.__version__}")

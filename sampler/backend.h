@@ -13,7 +13,7 @@
 
 #include "base/process.h"
 #include "base/random.h"
-#include "cache/plan.h"
+#include "cache/plan/plan.h"
 #include "cache/slab_rows.h"
 #include "sampler/start_log.h"
 

@@ -10,8 +10,8 @@
 
 #include "base/check.h"
 #include "cache/host_rows.h"
-#include "cache/hotness.h"
-#include "cache/stand_in.h"
+#include "cache/plan/hotness.h"
+#include "cache/plan/stand_in.h"
 
 #ifdef COHORT_WITH_CUDA
 #include "base/device.h"

@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "cache/plan.h"
+#include "cache/plan/plan.h"
 #include "cache/slab_rows.h"
 #include "sampler/backend.h"
 #include "sampler/options.h"

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "cache/plan.h"
+#include "cache/plan/plan.h"
 #include "channel/layout.h"
 #include "dataset/json.h"
 #include "sampler/presample.h"

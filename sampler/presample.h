@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/hotness.h"
+#include "cache/plan/hotness.h"
 #include "dataset/dataset.h"
 #include "sampler/backend.h"
 

@@ -31,6 +31,46 @@ FORBIDDEN_IMPORTS = {
     "trainer": {"sampler", "launch"},
     "launch": {"sampler", "trainer"},
 }
+# A room's folders are floors as well: who may use whom there; "." stands for the room's own files. Folders that are not
+# named (launch/setup, trainer/native, ...) are left out.
+FLOORS = {
+    "cache": {".": {"plan"}, "plan": set()},
+    "dataset": {
+        ".": set(),
+        "sorting": {"."},
+        "generating": {"."},
+        "partitioning": {"."},
+        "layouts": {"."},
+        "importing": {".", "layouts", "sorting"},
+    },
+    "trainer": {
+        ".": set(),
+        "nn": {"."},
+        "models": {"."},
+        "report": {".", "models"},
+        "loop": {".", "models", "report"},
+        "loader": {".", "loop", "report"},
+        "predict": {".", "models"},
+        "bench": {".", "models", "loop"},
+    },
+    "launch": {
+        ".": set(),
+        "options": {"."},
+        "report": {"."},
+        "data": {".", "options"},
+        "run": {".", "options", "report", "data"},
+        "plan": {".", "options", "run"},
+        "tune": {".", "options", "report", "run"},
+        "bench": {".", "options", "report", "data", "run", "tune"},
+    },
+}
+# Own files of a room that stand above its folders, and that no folder may use.
+DOORS = {
+    "cache": {"__init__", "native"},
+    "dataset": {"__init__", "cli", "native"},
+    "trainer": {"__init__", "__main__"},
+    "launch": {"main", "doctor"},
+}
 SOURCES = {".h", ".cuh", ".cc", ".cu", ".cpp"}
 
 
@@ -106,6 +146,47 @@ def import_edges(root: Path, room: str) -> list[Edge]:
     return edges
 
 
+def folder_within(room: str, path: str) -> str | None:
+    """The folder of a room that a path ("room/folder/file") lies in; own files: "." or "door"; None: left out."""
+    parts = Path(path).parts
+    if len(parts) == 2:
+        return "door" if Path(parts[1]).stem in DOORS[room] else "."
+    return parts[1] if parts[1] in FLOORS[room] else None
+
+
+def used_paths(root: Path, room: str) -> list[tuple[str, str, str]]:
+    """(file:line, the file, what it includes or imports) within a room, as paths from the root."""
+    found = []
+    for path in files_of(root, room):
+        place = path.relative_to(root)
+        if path.suffix in SOURCES:
+            for number, line in enumerate(path.read_text().splitlines(), 1):
+                match = re.match(r'\s*#\s*include\s*"([^"]+)"', line)
+                if match and match[1].startswith(f"{room}/"):
+                    found.append((f"{place}:{number}", str(place), match[1]))
+        elif path.suffix == ".py":
+            package = ["cohort", *place.parts[:-1]]
+            for node in ast.walk(ast.parse(path.read_text(), str(path))):
+                for name in imported_modules(node, package):
+                    used = name.removeprefix("cohort.").replace(".", "/")
+                    used = used if (root / used).with_suffix(".py").is_file() else str(Path(used).parent)
+                    if used.startswith(f"{room}/") and (root / used).with_suffix(".py").is_file():
+                        found.append((f"{place}:{node.lineno}", str(place), f"{used}.py"))
+    return found
+
+
+def wrong_within(root: Path, room: str) -> list[str]:
+    """The edges between a room's folders that FLOORS does not allow."""
+    wrong = []
+    for place, path, used in used_paths(root, room):
+        here, there = folder_within(room, path), folder_within(room, used)
+        if here in (None, "door") or there in (None, here):
+            continue
+        if there not in FLOORS[room][here]:
+            wrong.append(f"{place}: {Path(path).parent} may not use {used}")
+    return wrong
+
+
 def violations(root: Path) -> list[str]:
     """Every edge in the tree that the tables do not allow, as text."""
     wrong = []
@@ -116,6 +197,8 @@ def violations(root: Path) -> list[str]:
         for edge in import_edges(root, room):
             if edge.used in FORBIDDEN_IMPORTS.get(room, set()):
                 wrong.append(f"{edge.place}: {room} may not import cohort.{edge.used}")
+    for room in FLOORS:
+        wrong += wrong_within(root, room)
     wrong += [f"{path.relative_to(root)}: sampler has no Python" for path in (root / "sampler").rglob("*.py")]
     return wrong
 
@@ -142,17 +225,35 @@ def plant(root: Path, name: str, text: str) -> None:
         ("sampler/CMakeLists.txt", "\ntarget_link_libraries(s PRIVATE ibp)", "2: sampler may not use ibp"),
         ("trainer/CMakeLists.txt", "cohort_extension(x SOURCES a.cc LINK cohort::dataset)", "may not use dataset"),
         ("sampler/CMakeLists.txt", "cohort_program(s SOURCES a.cc LINK base cohort::ibp)", "may not use ibp"),
-        ("trainer/a.py", "import cohort.launch.mps\n", "trainer/a.py:1: trainer may not import cohort.launch"),
+        ("trainer/a.py", "import cohort.launch.run.mps\n", "trainer/a.py:1: trainer may not import cohort.launch"),
         ("trainer/a.py", "\nfrom ..launch import mps\n", "trainer/a.py:2: trainer may not import cohort.launch"),
         ("trainer/a.py", "def f():\n  from cohort import launch\n", "trainer/a.py:2: trainer may not import"),
         ("launch/a.py", "from cohort.trainer.loop import run\n", "launch/a.py:1: launch may not import cohort.trainer"),
         ("sampler/a.py", "", "sampler/a.py: sampler has no Python"),
+        ("cache/plan/a.h", '#include "cache/b.h"\n', "cache/plan/a.h:1: cache/plan may not use cache/b.h"),
     ],
 )
 def test_a_planted_wrong_edge_is_found(tmp_path, name, text, said):
     plant(tmp_path, name, text)
     wrong = violations(tmp_path)
     assert len(wrong) == 1 and said in wrong[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "used", "is_wrong"),
+    [
+        ("trainer/report/a.py", "from cohort.trainer.loop import step\n", "trainer/loop/step.py", True),
+        ("trainer/source.py", "from .report.metrics import X\n", "trainer/report/metrics.py", True),
+        ("launch/run/a.py", "from cohort.launch.main import main\n", "launch/main.py", True),
+        ("launch/run/a.py", "from cohort.launch.options.groups import b\n", "launch/options/groups.py", False),
+        ("trainer/__main__.py", "from cohort.trainer.loop.trainer import T\n", "trainer/loop/trainer.py", False),
+    ],
+)
+def test_folders_of_a_room_are_floors(tmp_path, name, text, used, is_wrong):
+    plant(tmp_path, used, "")
+    plant(tmp_path, name, text)
+    expected = [f"{name}:1: {Path(name).parent} may not use {used}"] if is_wrong else []
+    assert violations(tmp_path) == expected
 
 
 @pytest.mark.parametrize(
@@ -172,7 +273,7 @@ def test_a_planted_wrong_edge_is_found(tmp_path, name, text, said):
             "# cohort_library(x LINK channel)\ncohort_test(dataset LINK cohort::cache)",
         ),
         ("trainer/a.py", "import torch\nfrom cohort.base.errors import CohortError\nfrom . import loader\n"),
-        ("launch/package/__init__.py", "from cohort.trainer.loader import NeighborLoader\n"),
+        ("launch/package/__init__.py", "from cohort.trainer.loader.neighbor import NeighborLoader\n"),
     ],
 )
 def test_an_allowed_edge_passes(tmp_path, name, text):

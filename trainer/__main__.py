@@ -23,8 +23,8 @@ def main(run_json: Path) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the launcher's business
     stop = StopRequest()
     signal.signal(signal.SIGTERM, stop.on_signal)
+    from cohort.trainer.report.start import StartBar
     from cohort.trainer.source import BatchSource, wait_for_channel
-    from cohort.trainer.start import StartBar
 
     loaded_at = time.monotonic()
 
@@ -41,15 +41,15 @@ def main(run_json: Path) -> int:
                     wait_for_channel(folder, look)
                 sources.append(BatchSource(folder, rank=rank, num_ranks=num_ranks))
         if digests:
-            from cohort.trainer.digest import print_digests
+            from cohort.trainer.bench.digest import print_digests
 
             print_digests(sources, run)
         elif run["trainer"]["task"] == "step":
-            from cohort.trainer.step_bench import measure_steps
+            from cohort.trainer.bench.steps import measure_steps
 
             measure_steps(sources[0], run, run_json.parent)
         elif run["trainer"]["task"] == "batches":
-            from cohort.trainer.batch_bench import take_batches
+            from cohort.trainer.bench.batches import take_batches
 
             take_batches(sources[0], run, run_json.parent)
         else:
@@ -75,11 +75,11 @@ def _train(source, run: dict, out: Path, stop: StopRequest, loaded_at: float) ->
     import torch
 
     from cohort.dataset import open as open_dataset
-    from cohort.trainer.cache_report import predicted
-    from cohort.trainer.checkpoint import NAME, CheckpointFile, identity_of
-    from cohort.trainer.progress import print_table
+    from cohort.trainer.loop.checkpoint import NAME, CheckpointFile, identity_of
+    from cohort.trainer.loop.trainer import Trainer, TrainOptions
     from cohort.trainer.ranks import Place, Ranks
-    from cohort.trainer.train import Trainer, TrainOptions
+    from cohort.trainer.report.cache_report import predicted
+    from cohort.trainer.report.progress import print_table
 
     try:
         options = TrainOptions(**{key: value for key, value in run["trainer"].items() if key != "task"})

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from cohort.base.errors import CohortError
-from cohort.trainer.metrics import StepClock
+from cohort.trainer.step_clock import StepClock
 from cohort.trainer.stop import StopRequest
 
 STEPS_LATE = 8  # more than a GPU is ever behind its host: the slots, by default 4, are the bound

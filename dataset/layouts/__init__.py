@@ -1,1 +1,1 @@
-"""Other libraries' layouts: each module turns a path into a cohort.dataset.graph.Graph."""
+"""Other libraries' layouts: each module turns a path into a cohort.dataset.layouts.graph.Graph."""

@@ -10,9 +10,9 @@ import numpy as np
 from cohort.base.errors import CohortError
 from cohort.dataset import arrays
 from cohort.dataset.array_file import open_npy
-from cohort.dataset.graph import Edges, Graph, Rows, edges_of_pairs, edges_of_text, rows_of_file
+from cohort.dataset.layouts.graph import Edges, Graph, Rows, edges_of_pairs, edges_of_text, rows_of_file
+from cohort.dataset.layouts.text_file import TextFile, TextOptions
 from cohort.dataset.layouts.torch_files import array_of, is_dense, load_tensors, rows_of_tensor
-from cohort.dataset.text_file import TextFile, TextOptions
 
 METADATA = "metadata.yaml"
 SETS = ("train_set", "validation_set", "test_set")

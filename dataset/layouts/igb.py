@@ -12,7 +12,7 @@ import numpy as np
 from cohort.base.errors import CohortError
 from cohort.dataset import arrays
 from cohort.dataset.array_file import ArrayFile, is_npy, open_npy, open_raw
-from cohort.dataset.graph import Graph, edges_of_pairs, rows_of_file
+from cohort.dataset.layouts.graph import Graph, edges_of_pairs, rows_of_file
 
 DIM = 1024
 LABEL_FILES = ("node_label_19.npy", "node_label_2K.npy")

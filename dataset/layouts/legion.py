@@ -9,8 +9,8 @@ import numpy as np
 
 from cohort.base.errors import CohortError
 from cohort.dataset.array_file import open_raw
-from cohort.dataset.graph import Graph, Rows, edges_of_columns, rows_of_file
 from cohort.dataset.layouts import tables
+from cohort.dataset.layouts.graph import Graph, Rows, edges_of_columns, rows_of_file
 
 SETS = ("trainingset", "validationset", "testingset")
 

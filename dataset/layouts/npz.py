@@ -11,7 +11,7 @@ import scipy  # its packages load on first use
 from cohort.base.errors import CohortError
 from cohort.dataset import arrays
 from cohort.dataset.array_file import UNREADABLE, open_npy
-from cohort.dataset.graph import (
+from cohort.dataset.layouts.graph import (
     Edges,
     Graph,
     Rows,

@@ -8,10 +8,10 @@ import numpy as np
 
 from cohort.base.errors import CohortError
 from cohort.dataset.array_file import ArrayFile, open_npz
-from cohort.dataset.graph import Graph, edges_of_pairs, edges_of_text, rows_of_file, rows_of_text
 from cohort.dataset.layouts import tables
+from cohort.dataset.layouts.graph import Graph, edges_of_pairs, edges_of_text, rows_of_file, rows_of_text
+from cohort.dataset.layouts.text_file import TextFile, TextOptions
 from cohort.dataset.layouts.torch_files import load_tensors
-from cohort.dataset.text_file import TextFile, TextOptions
 
 PLAIN = TextOptions(separator=",", header="no")
 SPLIT_NAMES = ("train", "valid", "test")

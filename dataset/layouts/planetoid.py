@@ -10,9 +10,9 @@ import scipy  # its packages load on first use
 
 from cohort.base.errors import CohortError
 from cohort.dataset import arrays
-from cohort.dataset.graph import Graph, edges_of_arrays, rows_of_matrix
+from cohort.dataset.layouts.graph import Graph, edges_of_arrays, rows_of_matrix
 from cohort.dataset.layouts.inert_pickle import load_inert
-from cohort.dataset.text_file import TextFile, TextOptions
+from cohort.dataset.layouts.text_file import TextFile, TextOptions
 
 NUM_VAL = 500  # the public split: train as in y, 500 to validate, test as in test.index
 PICKLES = ("tx", "allx", "y", "ty", "ally", "graph")  # x is the start of allx

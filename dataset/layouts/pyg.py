@@ -7,7 +7,7 @@ from typing import Any
 
 from cohort.base.errors import CohortError
 from cohort.dataset import arrays
-from cohort.dataset.graph import Graph, Weights, edges_of_arrays, weights_of_array
+from cohort.dataset.layouts.graph import Graph, Weights, edges_of_arrays, weights_of_array
 from cohort.dataset.layouts.torch_files import array_of, is_dense, load_tensors, rows_of_tensor
 
 HINT = (

@@ -11,7 +11,7 @@ import numpy as np
 
 from cohort.base.errors import CohortError
 from cohort.dataset.array_file import ArrayFile, open_npy, open_raw
-from cohort.dataset.graph import (
+from cohort.dataset.layouts.graph import (
     Edges,
     Rows,
     Weights,
@@ -24,8 +24,8 @@ from cohort.dataset.graph import (
     weights_of_parquet,
     weights_of_text,
 )
-from cohort.dataset.parquet_file import ParquetFile
-from cohort.dataset.text_file import TextFile, TextOptions
+from cohort.dataset.layouts.parquet_file import ParquetFile
+from cohort.dataset.layouts.text_file import TextFile, TextOptions
 
 TEXT_SUFFIXES = (".csv", ".tsv", ".txt", ".edges", ".el", ".edgelist")
 RAW_DTYPES = ("float32", "float16", "bfloat16", "uint8")

@@ -10,7 +10,7 @@ import numpy as np
 
 from cohort.base.errors import CohortError, why_not_loaded
 from cohort.dataset import arrays
-from cohort.dataset.graph import Rows, rows_of_matrix
+from cohort.dataset.layouts.graph import Rows, rows_of_matrix
 
 
 def load_tensors(path: Path, hint: str) -> Any:

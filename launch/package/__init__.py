@@ -12,11 +12,11 @@ __version__ = "0.1.0"
 
 # Loaded on first use, so that `cohort --help` need not import torch.
 _HOMES = {
-    "NeighborLoader": "cohort.trainer.loader",
+    "NeighborLoader": "cohort.trainer.loader.neighbor",
     "from_pyg": "cohort.dataset",
     "from_tensors": "cohort.dataset",
     "CohortError": "cohort.base.errors",
-    "load_model": "cohort.trainer.models",
+    "load_model": "cohort.trainer.models.sampled",
 }
 _PACKAGES = {"dataset", "ibp", "nn"}
 __all__ = ["CohortError", "NeighborLoader", "from_pyg", "from_tensors", "load_model"]

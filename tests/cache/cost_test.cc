@@ -1,4 +1,4 @@
-#include "cache/cost.h"
+#include "cache/plan/cost.h"
 
 #include <gtest/gtest.h>
 

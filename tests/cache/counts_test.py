@@ -10,7 +10,7 @@ import pytest
 from cohort import CohortError
 from cohort.base.files import user_cache
 from cohort.cache import load_counts
-from cohort.cache.options import presample
+from cohort.cache.plan.options import presample
 
 
 @pytest.fixture

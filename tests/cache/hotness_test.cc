@@ -1,4 +1,4 @@
-#include "cache/hotness.h"
+#include "cache/plan/hotness.h"
 
 #include <gtest/gtest.h>
 

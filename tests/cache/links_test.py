@@ -9,9 +9,9 @@ import pytest
 
 from cohort.base.errors import CohortError
 from cohort.base.programs import ask_sampler, program
-from cohort.cache import links
-from cohort.cache.links import MEASURED_BANDWIDTH, links_file, machine_bandwidth, slowest
-from cohort.cache.options import CacheOptions, sampler_members
+from cohort.cache.plan import links
+from cohort.cache.plan.links import MEASURED_BANDWIDTH, links_file, machine_bandwidth, slowest
+from cohort.cache.plan.options import CacheOptions, sampler_members
 from cohort.launch.main import main
 
 
@@ -167,7 +167,7 @@ def test_where_links_are_remembered(monkeypatch, tmp_path):
 
 
 def test_plan_measures_unless_it_is_told(machine, cora, capsys, monkeypatch):
-    monkeypatch.setattr("cohort.launch.plan.devices", lambda: machine.ask("--devices"))
+    monkeypatch.setattr("cohort.launch.plan.command.devices", lambda: machine.ask("--devices"))
     common = ["plan", str(cora), "--fanout", "4,3", "--batch-size", "100", "--gpus", "2", "--gpu-memory", "1GB"]
     common += ["--cache-ratio", "0.1", "--cliques", "none", "--json"]
     assert main([*common, "--bandwidth", "340,300,48"]) == 0

@@ -10,8 +10,8 @@
 
 #include "base/check.h"
 #include "base/random.h"
-#include "cache/cost.h"
 #include "cache/list_ref.h"
+#include "cache/plan/cost.h"
 
 namespace cohort::cache {
 namespace {

@@ -1,4 +1,4 @@
-#include "cache/order.h"
+#include "cache/plan/order.h"
 
 #include <gtest/gtest.h>
 

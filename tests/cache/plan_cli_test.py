@@ -11,9 +11,9 @@ from cohort import NeighborLoader
 from cohort.base.errors import CohortError
 from cohort.base.units import parse_bytes
 from cohort.cache import Counts, Links, MemoryNeeds, budgets, cliques_named, load_counts, plan
-from cohort.cache.budget import beside_topology, misfits, slot_bytes
+from cohort.cache.plan.budget import beside_topology, misfits, slot_bytes
 from cohort.launch.main import main
-from cohort.launch.plan_table import hit_rates
+from cohort.launch.plan.table import hit_rates
 
 SMALL = ["--fanout", "4,3", "--batch-size", "100", "--cliques", "all"]
 MEASURED = Links((1500e9, 360e9, 51e9))

@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "cache/plan.h"
+#include "cache/plan/plan.h"
 #include "tests/cache/brute_force.h"
 #include "tests/cache/small_graph.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "cache/plan.h"
+#include "cache/plan/plan.h"
 
 namespace cohort::cache {
 

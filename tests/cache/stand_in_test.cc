@@ -1,4 +1,4 @@
-#include "cache/stand_in.h"
+#include "cache/plan/stand_in.h"
 
 #include <gtest/gtest.h>
 #include <omp.h>

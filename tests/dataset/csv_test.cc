@@ -1,4 +1,4 @@
-#include "dataset/csv.h"
+#include "dataset/importing/csv.h"
 
 #include <gtest/gtest.h>
 

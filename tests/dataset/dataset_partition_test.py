@@ -7,7 +7,7 @@ import pytest
 
 from cohort.base.errors import CohortError
 from cohort.dataset import _native
-from cohort.dataset.partition import load_parts, partition, parts_file
+from cohort.dataset.partitioning.partition import load_parts, partition, parts_file
 from cohort.dataset.writer import write_dataset
 
 metis = pytest.mark.skipif(not _native.has_metis(), reason="this build has no METIS (libmetis-dev)")

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "dataset/check.h"
-#include "dataset/generate.h"
+#include "dataset/generating/generate.h"
 #include "temporary_folder.h"
 
 namespace cohort::dataset {

@@ -12,9 +12,9 @@ from layout_writers import assert_holds, sample, write_csv_gz
 
 from cohort.dataset import import_graph
 from cohort.dataset import open as open_dataset
-from cohort.dataset.importer import SourceOptions
+from cohort.dataset.importing.importer import SourceOptions
 from cohort.dataset.layouts.tables import RawLayout
-from cohort.dataset.text_file import TextOptions
+from cohort.dataset.layouts.text_file import TextOptions
 
 # --- arrays -----------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-#include "dataset/edge_sorter.h"
+#include "dataset/sorting/edge_sorter.h"
 
 #include <gtest/gtest.h>
 #include <omp.h>

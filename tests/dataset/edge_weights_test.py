@@ -17,7 +17,7 @@ from cohort import CohortError
 from cohort.dataset import _native, import_graph
 from cohort.dataset import open as open_dataset
 from cohort.dataset.check import check
-from cohort.dataset.importer import SourceOptions
+from cohort.dataset.importing.importer import SourceOptions
 
 GRAPH = sample()
 SRC, DST = GRAPH.edge_index

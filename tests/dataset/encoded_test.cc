@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 
 #include "dataset/dataset.h"
-#include "dataset/generate.h"
+#include "dataset/generating/generate.h"
 #include "temporary_folder.h"
 
 namespace cohort::dataset {

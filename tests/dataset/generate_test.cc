@@ -1,4 +1,4 @@
-#include "dataset/generate.h"
+#include "dataset/generating/generate.h"
 
 #include <gtest/gtest.h>
 #include <omp.h>
@@ -10,10 +10,10 @@
 
 #include "dataset/check.h"
 #include "dataset/dataset.h"
-#include "dataset/edges.h"
-#include "dataset/features.h"
+#include "dataset/generating/edges.h"
+#include "dataset/generating/features.h"
+#include "dataset/generating/permutation.h"
 #include "dataset/parallel.h"
-#include "dataset/permutation.h"
 #include "temporary_folder.h"
 
 namespace cohort::dataset {

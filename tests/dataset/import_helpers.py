@@ -11,7 +11,7 @@ import pytest
 from cohort.base.errors import CohortError
 from cohort.dataset import import_graph
 from cohort.dataset import open as open_dataset
-from cohort.dataset.importer import SourceOptions
+from cohort.dataset.importing.importer import SourceOptions
 
 ONES = SourceOptions(features="ones")
 

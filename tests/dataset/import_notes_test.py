@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from cohort.base.errors import CohortError
 from cohort.dataset import from_tensors, import_graph
 from cohort.dataset import open as open_dataset
-from cohort.dataset.importer import SourceOptions
+from cohort.dataset.importing.importer import SourceOptions
 
 NUM_NODES = 20
 SRC = np.arange(NUM_NODES)
@@ -165,7 +165,7 @@ LISTS = {  # src, dst, and whether ids look as if they started at 1
 @pytest.mark.parametrize("options", [{}, {"undirected": True}, {"self_loops": "add"}], ids=str)
 @pytest.mark.parametrize("name", LISTS)
 def test_ids_that_seem_to_start_at_1_are_asked_about(tmp_path, name, options, monkeypatch):
-    monkeypatch.setattr("cohort.dataset.outcome.EDGES_AT_ONCE", 2)
+    monkeypatch.setattr("cohort.dataset.importing.outcome.EDGES_AT_ONCE", 2)
     src, dst, asked = LISTS[name]
     np.save(tmp_path / "e.npy", [src, dst])
     np.save(tmp_path / "x.npy", X[:5])

@@ -17,7 +17,7 @@ from import_helpers import ONES, edge_pairs, refusal
 from cohort.base.errors import CohortError
 from cohort.dataset import check, import_graph
 from cohort.dataset import open as open_dataset
-from cohort.dataset.importer import SourceOptions
+from cohort.dataset.importing.importer import SourceOptions
 
 # --- what becomes of edges and nodes ----------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-#include "dataset/key_sorter.h"
+#include "dataset/sorting/key_sorter.h"
 
 #include <gtest/gtest.h>
 #include <omp.h>
@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "base/random.h"
 #include "dataset/parallel.h"
-#include "dataset/radix_sort.h"
+#include "dataset/sorting/radix_sort.h"
 #include "temporary_folder.h"
 
 namespace cohort::dataset {

@@ -13,11 +13,11 @@ from layout_writers import sample, write_igb, write_ogb
 
 import cohort
 from cohort import CohortError
-from cohort.cache.options import label_bytes_of
+from cohort.cache.plan.options import label_bytes_of
 from cohort.dataset import _native, import_graph
 from cohort.dataset import open as open_dataset
 from cohort.dataset.check import check
-from cohort.dataset.importer import SourceOptions
+from cohort.dataset.importing.importer import SourceOptions
 
 NUM_NODES, NUM_LABELS = 60, 5
 

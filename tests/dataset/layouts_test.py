@@ -18,7 +18,7 @@ from layout_writers import (
 
 from cohort.dataset import import_graph
 from cohort.dataset import open as open_dataset
-from cohort.dataset.importer import SourceOptions
+from cohort.dataset.importing.importer import SourceOptions
 
 # --- OGB ------------------------------------------------------------------------------------------------------------
 

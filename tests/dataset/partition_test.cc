@@ -1,4 +1,4 @@
-#include "dataset/partition.h"
+#include "dataset/partitioning/partition.h"
 
 #include <gtest/gtest.h>
 #include <omp.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <set>
 
-#include "dataset/generate.h"
+#include "dataset/generating/generate.h"
 #include "dataset/undirected.h"
 #include "temporary_folder.h"
 

@@ -7,8 +7,8 @@
 #include <set>
 
 #include "dataset/check.h"
-#include "dataset/features.h"
-#include "dataset/generate.h"
+#include "dataset/generating/features.h"
+#include "dataset/generating/generate.h"
 #include "temporary_folder.h"
 
 namespace cohort::dataset {

@@ -18,14 +18,14 @@ from cohort.base.errors import CohortError
 from cohort.channel import TIERS
 from cohort.dataset import import_graph
 from cohort.dataset import open as open_dataset
-from cohort.dataset.importer import SourceOptions
-from cohort.launch import resume, train
-from cohort.launch.config import apply_config
-from cohort.launch.run_results import LISTS, ROWS, TIMES, read_run
-from cohort.trainer import checkpoint
-from cohort.trainer.model_file import MODEL_FILE, load_weights
-from cohort.trainer.models import SampledGNN
-from cohort.trainer.predict import model_of
+from cohort.dataset.importing.importer import SourceOptions
+from cohort.launch.options.config import apply_config
+from cohort.launch.report.results import LISTS, ROWS, TIMES, read_run
+from cohort.launch.run import resume, train
+from cohort.trainer.loop import checkpoint
+from cohort.trainer.models.sampled import SampledGNN
+from cohort.trainer.models.weights import MODEL_FILE, load_weights
+from cohort.trainer.predict.program import model_of
 
 MEMORY_BYTES = 32_000_000  # for sorting
 

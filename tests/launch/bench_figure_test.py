@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from cohort.launch import bench_figure, report_page
-from cohort.launch.bench_figure import mean_gain, panels_of, read_lines, table_of
+from cohort.launch.bench import figure as bench_figure
+from cohort.launch.bench.figure import mean_gain, panels_of, read_lines, table_of
 from cohort.launch.main import main
+from cohort.launch.report import page as report_page
 
 TOLD = {"bench": "epoch", "scale": 1.0, "rows": "Gaussian", "device": "cuda", "gpus": "0", "machine": ["H200"]}
 TOLD |= {"reuse": "off", "cache_ratio": 0.01}

@@ -7,7 +7,7 @@ import pytest
 from processes import cohort
 
 from cohort.dataset import open as open_dataset
-from cohort.launch.bench_figure import panels_of, read_lines
+from cohort.launch.bench.figure import panels_of, read_lines
 from cohort.launch.main import main
 
 pytestmark = pytest.mark.usefixtures("shm")

@@ -10,11 +10,11 @@ import pytest
 from processes import cohort
 
 from cohort.base.errors import CohortError
-from cohort.cache.budget import slot_bytes
-from cohort.launch import calibrate
-from cohort.launch.calibrate import HEADROOM, peak_file, peak_key, trainer_bytes
-from cohort.launch.runs import run_programs
-from cohort.launch.supervise import STOP_SIGNALS
+from cohort.cache.plan.budget import slot_bytes
+from cohort.launch.run import calibrate
+from cohort.launch.run.calibrate import HEADROOM, peak_file, peak_key, trainer_bytes
+from cohort.launch.run.programs import run_programs
+from cohort.launch.run.supervise import STOP_SIGNALS
 
 pytestmark = pytest.mark.usefixtures("shm")
 

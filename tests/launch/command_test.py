@@ -13,7 +13,7 @@ import pytest
 from processes import SECONDS_TO_START, cohort, refused
 
 from cohort.base.errors import CohortError
-from cohort.launch import run_script
+from cohort.launch.run import script as run_script
 
 pytestmark = pytest.mark.usefixtures("shm")
 
@@ -240,7 +240,7 @@ def test_a_command_that_is_not_finished_gets_help(words, capsys):
 
 def test_every_option_has_a_group_and_a_sentence():
     from cohort.launch.main import build_parser
-    from cohort.launch.options import GROUPS
+    from cohort.launch.options.groups import GROUPS
 
     commands = next(action for action in build_parser()._actions if action.dest == "func" or action.choices).choices
     for name in ("train", "plan", "digest"):

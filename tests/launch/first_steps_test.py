@@ -10,8 +10,8 @@ import torch
 from processes import cohort, refused
 
 from cohort.dataset import open as open_dataset
-from cohort.trainer.loader_arguments import ids_of
-from cohort.trainer.progress import _DelayedScalar
+from cohort.trainer.loader.arguments import ids_of
+from cohort.trainer.report.progress import _DelayedScalar
 
 SMALL = ["--device", "cpu", "--fanout", "2", "--hidden", 4]
 
@@ -28,7 +28,7 @@ def test_help_waits_for_no_large_package():
     code = "import sys; from cohort.launch.main import build_parser; build_parser(); print(*sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     imported = set(result.stdout.split())
-    assert "cohort.launch.train" in imported, result.stderr
+    assert "cohort.launch.run.train" in imported, result.stderr
     assert not imported & {"torch", "torch_geometric", "scipy.sparse", "matplotlib.figure"}
 
 

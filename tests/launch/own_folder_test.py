@@ -3,7 +3,8 @@
 import pytest
 
 from cohort.base.errors import CohortError
-from cohort.launch import main, run_folder
+from cohort.launch import main
+from cohort.launch.run import folder as run_folder
 
 
 def test_names_that_are_not_given_are_not_shared(tmp_path):

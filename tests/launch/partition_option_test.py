@@ -7,11 +7,11 @@ import pytest
 from processes import cohort
 
 from cohort.cache import Counts, Links, load_counts, plan
-from cohort.dataset.partition import parts_file
+from cohort.dataset.partitioning.partition import parts_file
 from cohort.dataset.writer import write_dataset
 from cohort.launch.main import main
-from cohort.launch.partition import cliques_of_ranks, describe_gain
-from cohort.trainer.seed_parts import seeds_by_rank
+from cohort.launch.options.partition import cliques_of_ranks, describe_gain
+from cohort.trainer.loop.seed_parts import seeds_by_rank
 
 NUM_NODES, NUM_COMMUNITIES, DIM = 8000, 8, 64
 SHAPE = ["--fanout", "6,4", "--batch-size", 100]

@@ -12,7 +12,7 @@ from cohort import ibp
 from cohort.base.errors import CohortError
 from cohort.dataset import generate
 from cohort.dataset import open as open_dataset
-from cohort.launch import prepare
+from cohort.launch.data import prepare, stored_rows
 from cohort.launch.main import main
 
 pytestmark = pytest.mark.usefixtures("shm")
@@ -40,7 +40,7 @@ def decoded_bytes(folder: Path, ids=None) -> np.ndarray:
     """uint8 [n, row bytes] of the encoded rows of a data set."""
     encoded = ibp.load(open_dataset(folder).encoded_rows)
     rows = ibp.fetch(encoded, np.arange(len(encoded)) if ids is None else ids)
-    return prepare.bytes_of(rows)
+    return stored_rows.bytes_of(rows)
 
 
 def digests(folder: Path, *options) -> list[str]:

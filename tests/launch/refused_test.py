@@ -7,10 +7,14 @@ import pytest
 from processes import cohort, refused
 
 from cohort.base.errors import CohortError
-from cohort.launch import main, mps, run_script, runs, tune_output
-from cohort.launch.config import apply_config
-from cohort.launch.supervise import Stopped
-from cohort.launch.tune_trial import _cause_in
+from cohort.launch import main
+from cohort.launch.options.config import apply_config
+from cohort.launch.run import mps
+from cohort.launch.run import programs as runs
+from cohort.launch.run import script as run_script
+from cohort.launch.run.supervise import Stopped
+from cohort.launch.tune import output as tune_output
+from cohort.launch.tune.trial import _cause_in
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,10 @@ import pytest
 from processes import cohort
 
 from cohort.base.units import format_bytes
-from cohort.launch import main, report_page
-from cohort.launch.report_tables import advice, epoch_table, result_table
-from cohort.launch.run_results import LISTS, ROWS, read_run
+from cohort.launch import main
+from cohort.launch.report import page as report_page
+from cohort.launch.report.results import LISTS, ROWS, read_run
+from cohort.launch.report.tables import advice, epoch_table, result_table
 
 TRAIN = ["--device", "cpu", "--fanout", "4,3", "--batch-size", 100, "--hidden", 8, "--epochs", 3, "--quiet"]
 TIERS = ["local", "peer", "host", "recent"]

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from processes import SECONDS_TO_START, hear_hangups, processes_of, wait_until
 
 import cohort
-from cohort.dataset.partition import parts_file
+from cohort.dataset.partitioning.partition import parts_file
 
 NUM_NODES, NUM_CLASSES, DIM = 1500, 5, 12
 NUM_SEEDS = 1000  # of training: 32 batches of 32, the last of 8

@@ -329,7 +329,7 @@ def test_a_damaged_checkpoint_and_one_of_another_run_are_refused(copied, done, g
 
 
 def test_a_folder_that_a_run_works_in_is_left_alone(launch, graph, tmp_path, monkeypatch):
-    from cohort.launch import run_folder
+    from cohort.launch.run import folder as run_folder
 
     monkeypatch.setattr(run_folder, "LOCK_SECONDS", 0.2)
     run = launch.train()

@@ -9,8 +9,8 @@ from documents import ROOT, module
 
 from cohort.base.errors import CohortError
 from cohort.dataset import open as open_dataset
-from cohort.launch import report_page
-from cohort.launch.config import parse_configured
+from cohort.launch.options.config import parse_configured
+from cohort.launch.report import page as report_page
 
 scaling = module(ROOT / "bench/scaling.py")
 SMALL = ["--device", "cpu", "--batch-size", "40", "--hidden", "8", "--epochs", "2"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from processes import SECONDS_TO_START, cohort, hear_hangups, processes_of, refused, wait_until
 
-from cohort.dataset.partition import _ended_at_once
+from cohort.dataset.partitioning.partition import _ended_at_once
 
 SLOW_SAMPLER = """
 import sys
@@ -110,7 +110,7 @@ def test_a_summary_that_cannot_be_written_costs_no_result(cora, tmp_path, shm):
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\n"
         "if 'cohort.trainer' in sys.orig_argv:\n"
-        "    from cohort.trainer.metrics import RunReport\n"
+        "    from cohort.trainer.report.metrics import RunReport\n"
         "    def full(*_):\n"
         "        raise OSError(28, 'No space left on device')\n"
         "    RunReport.write = full\n"

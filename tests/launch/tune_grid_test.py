@@ -10,10 +10,10 @@ import pytest
 from documents import ROOT, module
 
 from cohort.base.errors import CohortError
-from cohort.launch import report_page
-from cohort.launch.bench_trials import given_options
-from cohort.launch.config import parse_configured
-from cohort.launch.tune_space import as_words, train_options
+from cohort.launch.bench.trials import given_options
+from cohort.launch.options.config import parse_configured
+from cohort.launch.report import page as report_page
+from cohort.launch.tune.space import as_words, train_options
 
 tune_grid = module(ROOT / "bench/tune_grid.py")
 TINY = ["--device", "cpu", "--fanout", "4,3", "--batch-size", "100", "--hidden", "8", "--epochs", "2"]

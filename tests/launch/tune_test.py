@@ -16,14 +16,15 @@ from processes import SECONDS_TO_START, cohort, processes_of, refused, wait_unti
 
 from cohort.base.errors import CohortError
 from cohort.dataset import open as open_dataset
-from cohort.launch import main, tune_output
-from cohort.launch.config import apply_config
-from cohort.launch.options import add_train_options
-from cohort.launch.tune import _make_fresh
-from cohort.launch.tune_output import Results, conclude, table_of
-from cohort.launch.tune_search import Axis
-from cohort.launch.tune_space import Room, as_toml, axes_of, options_at, same_as, start_of, train_options
-from cohort.launch.tune_trial import STOP_SECONDS, Trial
+from cohort.launch import main
+from cohort.launch.options.config import apply_config
+from cohort.launch.options.groups import add_train_options
+from cohort.launch.tune import output as tune_output
+from cohort.launch.tune.command import _make_fresh
+from cohort.launch.tune.output import Results, conclude, table_of
+from cohort.launch.tune.search import Axis
+from cohort.launch.tune.space import Room, as_toml, axes_of, options_at, same_as, start_of, train_options
+from cohort.launch.tune.trial import STOP_SECONDS, Trial
 
 START = {"cache_ratio": 0.0, "sampler_sms": 0, "slots": 4, "reuse": "on", "compress": "auto"}
 TINY = ["--device", "cpu", "--fanout", "4,3", "--batch-size", 100, "--hidden", 8]

@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "cache/host_rows.h"
-#include "dataset/generate.h"
+#include "dataset/generating/generate.h"
 #include "sampler/cache_plan.h"
 #include "sampler/draw.h"
 #include "tests/dataset/temporary_folder.h"

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 import cohort
 from cohort import CohortError, NeighborLoader
-from cohort.trainer.models import SampledGNN
+from cohort.trainer.models.sampled import SampledGNN
 
 NUM_NODES, DIM, CLASSES = 500, 6, 3
 

@@ -11,8 +11,9 @@ import torch
 
 from cohort import CohortError
 from cohort.base.files import write_durably
-from cohort.trainer.checkpoint import CheckpointFile, identity_of, load
-from cohort.trainer.metrics import EpochReport, MetricsFile, unless_full
+from cohort.trainer.loop.checkpoint import CheckpointFile, identity_of, load
+from cohort.trainer.messages import unless_full
+from cohort.trainer.report.metrics import EpochReport, MetricsFile
 from cohort.trainer.stop import StopRequest
 
 IDENTITY = {"model": "sage", "fanout": [5, 3], "lr": 0.01, "num_ranks": 1, "data": "abc"}
@@ -172,7 +173,7 @@ def test_lines_that_a_full_disk_refuses_come_with_the_next(tmp_path, monkeypatch
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("cohort.trainer.metrics._write_all", half)
+        patch.setattr("cohort.trainer.report.metrics._write_all", half)
         for epoch in (2, 3):
             with pytest.raises(OSError, match="No space left"):
                 metrics.append(EpochReport(epoch))

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from cohort import CohortError, NeighborLoader
-from cohort.trainer.cache_arguments import cache_options, with_gpu_memory
+from cohort.trainer.loader.cache_arguments import cache_options, with_gpu_memory
 
 pytestmark = pytest.mark.usefixtures("shm")
 

@@ -9,7 +9,7 @@ import torch
 from processes import cohort
 
 from cohort import CohortError, NeighborLoader
-from cohort.launch.supervise import describe_channel
+from cohort.launch.run.supervise import describe_channel
 
 pytestmark = pytest.mark.usefixtures("shm")
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from cohort.nn.block import keep_offsets
-from cohort.trainer.models import SampledGNN, model_input
+from cohort.trainer.models.sampled import SampledGNN, model_input
 
 NODES_PER_HOP, FANOUT = [6, 20, 40], [5, 3]
 

@@ -18,11 +18,12 @@ from processes import cohort as run_cohort
 import cohort
 from cohort.base.errors import CohortError
 from cohort.launch.main import main
-from cohort.trainer import layerwise, predict
-from cohort.trainer.full_blocks import FullBlocks
-from cohort.trainer.layerwise import LEAST_WORK_BYTES, Layerwise, MemoryPlan, Place, keep_scores, plan_memory
-from cohort.trainer.model_file import MODEL_FILE, load_weights, save_model
-from cohort.trainer.models import SampledGNN, load_model
+from cohort.trainer.models.sampled import SampledGNN, load_model
+from cohort.trainer.models.weights import MODEL_FILE, load_weights, save_model
+from cohort.trainer.predict import layerwise
+from cohort.trainer.predict import program as predict
+from cohort.trainer.predict.full_blocks import FullBlocks
+from cohort.trainer.predict.layerwise import LEAST_WORK_BYTES, Layerwise, MemoryPlan, Place, keep_scores, plan_memory
 
 NUM_NODES, NUM_EDGES, DIM, HIDDEN, CLASSES = 700, 6000, 12, 16, 5
 MODELS = ["sage", "gcn", "gat"]
@@ -95,8 +96,8 @@ def test_equals_pygs_layers_on_the_whole_graph(data, tmp_path, device, kind, wor
 
 @pytest.mark.parametrize("few", [1, 10**9])
 def test_blocks_hold_every_edge_once(data, monkeypatch, few):
-    monkeypatch.setattr("cohort.trainer.full_blocks.FEW", few)
-    monkeypatch.setattr("cohort.trainer.full_blocks.READ_AT_ONCE", 7)
+    monkeypatch.setattr("cohort.trainer.predict.full_blocks.FEW", few)
+    monkeypatch.setattr("cohort.trainer.predict.full_blocks.READ_AT_ONCE", 7)
     graph = cohort.dataset.open(data)
     blocks = FullBlocks(graph.indptr, graph.indices, with_degrees=True, device=torch.device("cpu"))
     edges = []
@@ -298,10 +299,10 @@ def test_a_stopped_prediction_leaves_nothing(data, run, tmp_path, number, to_all
     wait = "time.sleep(60)" if moment == "its first second" else "None"
     (slow / "sitecustomize.py").write_text(
         "import sys, time\n"
-        "if 'cohort.trainer.predict' in sys.orig_argv:\n"
+        "if 'cohort.trainer.predict.program' in sys.orig_argv:\n"
         f"    open({str(slow / 'started')!r}, 'w').close()\n"
         f"    {wait}\n"
-        "    import cohort.trainer.layerwise as layerwise\n"
+        "    import cohort.trainer.predict.layerwise as layerwise\n"
         "    layerwise.Layerwise._run_layer = lambda *_: time.sleep(60)\n"
     )
     out = tmp_path / "pred.npy"
@@ -324,8 +325,8 @@ def test_a_killed_prediction_is_told_and_leaves_nothing(data, run, tmp_path):
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(
         "import os, signal, sys\n"
-        "if 'cohort.trainer.predict' in sys.orig_argv:\n"
-        "    import cohort.trainer.layerwise as layerwise\n"
+        "if 'cohort.trainer.predict.program' in sys.orig_argv:\n"
+        "    import cohort.trainer.predict.layerwise as layerwise\n"
         "    layerwise.Layerwise._run_layer = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     (tmp_path / f"pred.npy.{os.getpid()}.tmp").touch()  # of a process that lives

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from cohort.trainer.profiler_ranges import ProfilerRanges
-from cohort.trainer.recorder import Recorder
+from cohort.trainer.report.profiler_ranges import ProfilerRanges
+from cohort.trainer.report.recorder import Recorder
 
 ONE_RANK = SimpleNamespace(rank=0, size=1, gather=lambda value: [value])
 

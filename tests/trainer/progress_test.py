@@ -5,8 +5,8 @@ import copy
 import pytest
 from rich.console import Console
 
-from cohort.trainer import progress
-from cohort.trainer.metrics import EpochReport, RunReport
+from cohort.trainer.report import progress
+from cohort.trainer.report.metrics import EpochReport, RunReport
 
 TIMES = {"wait_seconds": 0.125, "train_seconds": 0.25, "all_reduce_seconds": 0.0625, "seconds": 0.4375}
 NEVER_LEFT_OUT = ("epoch", "seconds", "wait s", "train s")

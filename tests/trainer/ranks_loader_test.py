@@ -9,7 +9,7 @@ import pytest
 from processes import SECONDS_TO_END, processes_of, two_ranks, wait_until
 
 from cohort import NeighborLoader
-from cohort.trainer.digest import digest
+from cohort.trainer.bench.digest import digest
 
 pytestmark = pytest.mark.usefixtures("shm")
 
@@ -40,7 +40,7 @@ import json, sys
 import torch
 import torch.distributed as dist
 from cohort import NeighborLoader
-from cohort.trainer.digest import digest
+from cohort.trainer.bench.digest import digest
 
 def describe(batch):
     if batch.batch_size == 0:
@@ -188,7 +188,7 @@ ALONE = """
 import os, sys, time, warnings
 from pathlib import Path
 from cohort import CohortError, NeighborLoader
-from cohort.trainer import loader_ranks
+from cohort.trainer.loader import ranks as loader_ranks
 rank, warned = int(os.environ["RANK"]), Path(sys.argv[2])
 loader_ranks.PATIENCE_SECONDS = 0.2
 if rank != int(sys.argv[3]):

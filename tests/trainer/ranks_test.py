@@ -16,7 +16,7 @@ import cohort
 from cohort import NeighborLoader
 from cohort.base.programs import program
 from cohort.channel.run_folder import rank_folders
-from cohort.trainer.models import SampledGNN
+from cohort.trainer.models.sampled import SampledGNN
 from cohort.trainer.source import BatchSource, wait_for_channel
 
 pytestmark = pytest.mark.usefixtures("shm")

@@ -6,9 +6,9 @@ from dataclasses import asdict
 import pytest
 import torch
 
-from cohort.trainer.cache_report import ReadsByRank
-from cohort.trainer.metrics import EpochReport, MetricsFile, RunReport
-from cohort.trainer.running_epoch import RunningEpoch
+from cohort.trainer.loop.epoch import RunningEpoch
+from cohort.trainer.report.cache_report import ReadsByRank
+from cohort.trainer.report.metrics import EpochReport, MetricsFile, RunReport
 
 
 def epoch_of(number: int, rows: int = 1000) -> EpochReport:

@@ -9,7 +9,7 @@ import pytest
 from processes import cohort
 
 from cohort.base.files import write_atomically
-from cohort.trainer.start import start_line, start_parts, start_told
+from cohort.trainer.report.start import start_line, start_parts, start_told
 
 # As sitecustomize: a trainer writes what it has imported.
 AT_EXIT = """
@@ -17,7 +17,7 @@ import atexit, os, sys
 
 @atexit.register
 def _():
-    if "cohort.trainer.train" in sys.modules:
+    if "cohort.trainer.loop.trainer" in sys.modules:
         with open(os.environ["IMPORTED"], "w") as file:
             file.write(" ".join(sys.modules))
 """

@@ -12,10 +12,10 @@ import torch
 from cohort.nn import activated
 from cohort.nn.activation import GraphKeys
 from cohort.trainer import _native
-from cohort.trainer.models import SampledGNN
+from cohort.trainer.loop.graphs import ReplayedWork, Sizes, StepGraphs, _Inputs
+from cohort.trainer.loop.step import Scores, TrainStep, adam
+from cohort.trainer.models.sampled import SampledGNN
 from cohort.trainer.ranks import StepSums
-from cohort.trainer.step_graphs import ReplayedWork, Sizes, StepGraphs, _Inputs
-from cohort.trainer.train_step import Scores, TrainStep, adam
 
 SEEDS, DIM, CLASSES = 40, 12, 5
 CPU = torch.device("cpu")
@@ -271,7 +271,7 @@ def test_replayed_steps_read_rows_in_place(kind, is_global):
 
 @pytest.mark.gpu
 def test_graphs_are_made_once_and_sizes_beyond_the_most_go_without(monkeypatch):
-    monkeypatch.setattr("cohort.trainer.step_graphs.MOST_SIZES", 1)
+    monkeypatch.setattr("cohort.trainer.loop.graphs.MOST_SIZES", 1)
     device = torch.device("cuda")
     calls = []
     graphs = StepGraphs(lambda x, blocks, y: calls.append(x.sum() + y.sum()), device)

@@ -8,7 +8,7 @@ import torch
 import cohort
 import cohort.dataset
 from cohort import NeighborLoader
-from cohort.trainer.digest import digest
+from cohort.trainer.bench.digest import digest
 
 pytestmark = pytest.mark.usefixtures("shm")
 

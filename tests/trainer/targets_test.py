@@ -12,8 +12,8 @@ from torch.nn import functional as F
 
 import cohort
 from cohort import CohortError, NeighborLoader
-from cohort.trainer.targets import mean_loss, targets_of
-from cohort.trainer.train_step import Scores, TrainStep
+from cohort.trainer.loop.step import Scores, TrainStep
+from cohort.trainer.models.targets import mean_loss, targets_of
 
 NUM_NODES, DIM, LABELS = 900, 8, 3
 CPU = torch.device("cpu")

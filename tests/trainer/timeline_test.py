@@ -8,8 +8,8 @@ import pytest
 import torch
 from processes import cohort, two_ranks
 
-from cohort.trainer.step_log import StepLog
-from cohort.trainer.timeline import rows_of, write_timeline
+from cohort.trainer.report.step_log import StepLog
+from cohort.trainer.report.timeline import rows_of, write_timeline
 
 pytestmark = pytest.mark.usefixtures("shm")
 RUNS = [("cpu", 2), *(pytest.param("cuda", num_ranks, marks=pytest.mark.gpu) for num_ranks in (1, 2))]

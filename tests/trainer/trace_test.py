@@ -10,10 +10,10 @@ import torch
 from processes import cohort, two_ranks
 
 from cohort.base.errors import CohortError
-from cohort.trainer import recorder as recorders
-from cohort.trainer.kernel_trace import ON_GPU, KernelTrace, events_of
-from cohort.trainer.recorder import Recorder
-from cohort.trainer.trace import merge, write_part
+from cohort.trainer.report import recorder as recorders
+from cohort.trainer.report.kernel_trace import ON_GPU, KernelTrace, events_of
+from cohort.trainer.report.recorder import Recorder
+from cohort.trainer.report.trace import merge, write_part
 
 pytestmark = pytest.mark.usefixtures("shm")
 CPU = torch.device("cpu")

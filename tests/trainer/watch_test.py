@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from cohort.trainer import watch as watch_module
-from cohort.trainer.metrics import EpochReport
-from cohort.trainer.watch import Watch, scalars_of
+from cohort.trainer.report import watch as watch_module
+from cohort.trainer.report.metrics import EpochReport
+from cohort.trainer.report.watch import Watch, scalars_of
 
 SAMPLE = re.compile(r'[a-zA-Z_:][\w:]*\{[a-z]+="(?:[^"\\\n]|\\["\\n])*"(?:,[a-z]+="[^"]*")*\} -?[\d.e+-]+')
 

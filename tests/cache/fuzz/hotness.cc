@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "cache/hotness.h"
+#include "cache/plan/hotness.h"
 #include "ibp/checksum.h"
 #include "tests/dataset/temporary_folder.h"
 #include "tests/fuzz/fuzz.h"

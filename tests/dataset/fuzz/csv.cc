@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "base/check.h"
-#include "dataset/csv.h"
+#include "dataset/importing/csv.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace cohort::fuzz {

@@ -1,0 +1,1 @@
+"""The plan: which rows and lists lie where."""

@@ -1,0 +1,175 @@
+#include "cache/plan/hotness.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "base/check.h"
+#include "base/prefetch.h"
+
+namespace cohort::cache {
+namespace {
+
+constexpr uint64_t kHashMultiplier = 0x9E3779B97F4A7C15ull;  // 2^64 / golden ratio, odd
+constexpr int kLooksToAgree = 2;
+constexpr std::size_t kMostPromised = 128;  // counts above this promise the same more as it does
+constexpr int64_t kEnough = 1000;           // nodes (or reads) of a count, to take their mean
+
+template <typename T>
+void add_to(T& count, T more) {
+  if (count > std::numeric_limits<T>::max() - more) {
+    throw base::Error(
+        {"hotness", "counts below the bound of their type", "one that would pass it", "pre-sample fewer batches"});
+  }
+  count += more;
+}
+
+// Ids of the hottest `size` nodes, ascending.
+std::vector<uint32_t> top_of(std::span<const uint32_t> counts, std::size_t size) {
+  std::vector<uint64_t> keys;
+  for (std::size_t node = 0; node < counts.size(); ++node) {
+    if (counts[node] > 0) keys.push_back(uint64_t{~counts[node]} << 32 | node);
+  }
+  size = std::min(size, keys.size());
+  std::nth_element(keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(size), keys.end());
+  std::vector<uint32_t> top(size);
+  std::transform(keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(size), top.begin(),
+                 [](uint64_t key) { return static_cast<uint32_t>(key); });
+  std::sort(top.begin(), top.end());
+  return top;
+}
+
+// Means by count, ascending, of what there is of `of` in `parts`. Between counts with fewer parts than `enough` it is
+// interpolated; empty when fewer than two counts have enough.
+std::vector<double> rising_means(std::span<const int64_t> of, std::span<const int64_t> parts, int64_t enough) {
+  std::vector<double> means;
+  for (std::size_t count = 0; count < of.size(); ++count) {
+    if (parts[count] < enough) continue;
+    const double mean = static_cast<double>(of[count]) / static_cast<double>(parts[count]);
+    const double last = means.empty() ? mean : means.back(), next = std::max(last, mean);
+    const std::size_t known = means.size(), steps = count - known + 1;
+    for (std::size_t i = 1; i <= steps; ++i) {
+      means.push_back(last + (next - last) * static_cast<double>(i) / static_cast<double>(steps));
+    }
+  }
+  return means.size() >= 2 ? means : std::vector<double>();
+}
+
+// What a count promises of as many other reads: the mean of what a trial read of the nodes that have it, times how much
+// more was counted than tried. `tried` by count, the last above kMostPromised.
+std::vector<double> promise_of(std::span<const uint32_t> counts, std::span<const int64_t> tried) {
+  std::vector<int64_t> nodes(kMostPromised + 1);
+  for (uint32_t count : counts) {
+    if (count <= kMostPromised) ++nodes[count];
+  }
+  const double counted = std::accumulate(counts.begin(), counts.end(), 0.0);
+  const double all_tried = std::accumulate(tried.begin(), tried.end(), 0.0);
+  std::vector<double> promised = rising_means(tried.first(kMostPromised + 1), nodes, kEnough);
+  for (double& reads : promised) reads *= all_tried > 0 ? counted / all_tried : 0;
+  return promised;
+}
+
+}  // namespace
+
+uint64_t hash_words(std::span<const int64_t> words, uint64_t before) {
+  uint64_t hash = before ^ words.size();
+  for (int64_t word : words) {
+    hash = (hash ^ static_cast<uint64_t>(word)) * kHashMultiplier;
+    hash ^= hash >> 29;
+  }
+  return hash;
+}
+
+uint64_t HotnessKey::digest() const {
+  std::vector<int64_t> words = {static_cast<int64_t>(dataset), static_cast<int64_t>(split), batch_size};
+  words.insert(words.end(), fanout.begin(), fanout.end());
+  return hash_words(words);
+}
+
+Hotness::Hotness(HotnessKey key, int64_t num_nodes, uint64_t seed)
+    : key_(std::move(key)),
+      seed_(seed),
+      node_reads_(static_cast<std::size_t>(num_nodes), 0u),
+      expansions_(static_cast<std::size_t>(num_nodes), 0u),
+      edges_read_(static_cast<std::size_t>(num_nodes), uint64_t{0}) {}
+
+void Hotness::add(const SampledBatch& batch) {
+  if (trial_) {
+    trial_->add(batch, *this);
+    return;
+  }
+  ++totals_.num_batches;
+  const auto num_nodes = static_cast<int64_t>(batch.nodes.size());
+  const auto num_edges = static_cast<int64_t>(batch.edge_targets.size());
+  base::require(batch.num_expanded >= 0 && batch.num_expanded <= num_nodes, "expanded nodes among the batch's nodes");
+  totals_.max_batch_nodes = std::max(totals_.max_batch_nodes, num_nodes);
+  totals_.max_batch_edges = std::max(totals_.max_batch_edges, num_edges);
+  const auto num_expanded = static_cast<std::size_t>(batch.num_expanded);
+  const int64_t* nodes = batch.nodes.data();
+  for (std::size_t i = 0; i < batch.nodes.size(); ++i) {
+    base::prefetch_ahead(node_reads_.data(), nodes, i, batch.nodes.size());
+    add_to(node_reads_[static_cast<std::size_t>(nodes[i])], 1u);
+  }
+  for (std::size_t i = 0; i < num_expanded; ++i) {
+    base::prefetch_ahead(expansions_.data(), nodes, i, num_expanded);
+    add_to(expansions_[static_cast<std::size_t>(nodes[i])], 1u);
+  }
+  // The edges of a target often stand together.
+  std::size_t last = 0;
+  for (std::size_t i = 0; i < batch.edge_targets.size(); i = last) {
+    const int64_t target = batch.edge_targets[i];
+    while (last < batch.edge_targets.size() && batch.edge_targets[last] == target) ++last;
+    add_to(edges_read_[static_cast<std::size_t>(nodes[target])], uint64_t{last - i});
+  }
+}
+
+void Hotness::Trial::add(const SampledBatch& batch, const Hotness& counted) {
+  const auto of = [](uint32_t count) { return std::min<std::size_t>(count, kMostPromised + 1); };
+  ++num_batches;
+  for (std::size_t i = 0; i < batch.nodes.size(); ++i) {
+    base::prefetch_ahead(counted.node_reads_.data(), batch.nodes.data(), i, batch.nodes.size());
+    base::prefetch_ahead(last_batch.data(), batch.nodes.data(), i, batch.nodes.size());
+    const auto node = static_cast<std::size_t>(batch.nodes[i]);
+    const std::size_t count = of(counted.node_reads_[node]);
+    ++reads[0][count];
+    if (static_cast<int64_t>(i) < batch.num_expanded) ++reads[1][of(counted.expansions_[node])];
+    if (num_batches > 1) {
+      ++later_reads[count];
+      if (last_batch[node] + 1 == num_batches) ++returns[count];
+    }
+    last_batch[node] = num_batches;
+  }
+}
+
+void Hotness::begin_trial() {
+  const std::vector<int64_t> none(kMostPromised + 2);
+  trial_ = {0, std::vector<uint32_t>(node_reads_.size()), {none, none}, none, none};
+}
+
+void Hotness::end_trial() {
+  const std::span later(trial_->later_reads), returns(trial_->returns);
+  promised_ = {promise_of(node_reads_, trial_->reads[0]), promise_of(expansions_, trial_->reads[1]),
+               rising_means(returns.first(kMostPromised + 1), later.first(kMostPromised + 1), kEnough)};
+  trial_.reset();
+}
+
+std::filesystem::path hotness_path(const std::filesystem::path& dataset, const HotnessKey& key) {
+  return dataset / fmt::format("hotness-{:016x}.bin", key.digest());
+}
+
+bool TopOfOrder::look(std::span<const uint32_t> counts) {
+  const auto size = static_cast<std::size_t>(std::ceil(share_ * static_cast<double>(counts.size())));
+  std::vector<uint32_t> top = top_of(counts, size);
+  std::vector<uint32_t> common;
+  std::set_intersection(top.begin(), top.end(), top_.begin(), top_.end(), std::back_inserter(common));
+  const bool agrees = !top_.empty() && static_cast<double>(common.size()) >=
+                                           agreement_ * static_cast<double>(std::max(top.size(), top_.size()));
+  agreed_looks_ = agrees ? agreed_looks_ + 1 : 0;
+  top_ = std::move(top);
+  return agreed_looks_ >= kLooksToAgree;
+}
+
+}  // namespace cohort::cache

@@ -1,0 +1,117 @@
+// How often each node is read: counts of a short run of the real sampler, and the file that keeps them (FORMAT.md).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/uninitialized_vector.h"
+#include "cache/plan/cost.h"
+
+namespace cohort::cache {
+
+// What the counts depend on. Two keys with one digest stand for the same accesses.
+struct HotnessKey {
+  uint64_t dataset = 0;         // hash of the graph
+  uint64_t split = 0;           // hash of the seeds, in order
+  std::vector<int32_t> fanout;  // int32 [num_hops], 1 to 16 of them
+  uint32_t batch_size = 0;
+  bool operator==(const HotnessKey&) const = default;
+  uint64_t digest() const;
+};
+
+// A 64-bit hash of 64-bit words, or of what came before (its hash) and them. For keys; no defence against malice.
+uint64_t hash_words(std::span<const int64_t> words, uint64_t before = 0);
+
+// A sampled batch, as the accumulation sees it.
+struct SampledBatch {
+  std::span<const int64_t> nodes;         // int64 [num_nodes], global ids, each once: all feature rows that it reads
+  int64_t num_expanded = 0;               // the first so many had neighbours drawn
+  std::span<const int64_t> edge_targets;  // int64 [num_edges], positions in `nodes`: whose list each edge was read from
+};
+
+// What a file of counts says of them before they come.
+struct HotnessTotals {
+  int64_t num_batches = 0;
+  int64_t max_batch_nodes = 0;
+  int64_t max_batch_edges = 0;
+};
+
+class Hotness {
+ public:
+  Hotness() = default;
+  // Nothing counted yet.
+  Hotness(HotnessKey key, int64_t num_nodes, uint64_t seed);
+
+  // Throws Error when a count would pass its type.
+  void add(const SampledBatch& batch);
+  // Counts of a part of the run promise less than they say where batches differ, and as much where the same seeds come
+  // again. A trial tells how much: batches of yet another epoch, which are not counted, between these two. It also
+  // tells how often a row is read again by the next batch.
+  void begin_trial();
+  void end_trial();
+
+  const HotnessKey& key() const { return key_; }
+  int64_t num_nodes() const { return static_cast<int64_t>(node_reads_.size()); }
+  int64_t num_batches() const { return totals_.num_batches; }
+  uint64_t seed() const { return seed_; }
+  int64_t max_batch_nodes() const { return totals_.max_batch_nodes; }
+  int64_t max_batch_edges() const { return totals_.max_batch_edges; }
+  const HotnessTotals& totals() const { return totals_; }
+  std::span<const uint32_t> node_reads() const { return node_reads_; }  // uint32 [V]
+  std::span<const uint32_t> expansions() const { return expansions_; }  // uint32 [V]
+  std::span<const uint64_t> edges_read() const { return edges_read_; }  // uint64 [V]
+  Promises promises() const { return {promised_[0], promised_[1], promised_[2]}; }
+  Counts counts() const {
+    return {totals_.num_batches, node_reads_.data(), expansions_.data(), edges_read_.data(), promises()};
+  }
+
+  // Writes the file whole or not at all.
+  void save(const std::filesystem::path& path) const;
+  // Throws Error when the file is missing, damaged, or of another key than `expected` (nullptr: any).
+  static Hotness load(const std::filesystem::path& path, const HotnessKey* expected = nullptr);
+  // The same of what comes before the counts, at which it does not look.
+  static HotnessTotals load_totals(const std::filesystem::path& path, const HotnessKey* expected = nullptr);
+
+ private:
+  HotnessKey key_;
+  uint64_t seed_ = 0;
+  HotnessTotals totals_;
+  base::UninitializedVector<uint32_t> node_reads_;
+  base::UninitializedVector<uint32_t> expansions_;
+  base::UninitializedVector<uint64_t> edges_read_;
+  std::array<std::vector<double>, 3> promised_;  // as in Promises
+
+  // What a trial found, by the count of the nodes.
+  struct Trial {
+    void add(const SampledBatch& batch, const Hotness& counted);
+    uint32_t num_batches = 0;
+    std::vector<uint32_t> last_batch;                   // uint32 [V], 1 + the last that read the node; 0: none
+    std::array<std::vector<int64_t>, kNumKinds> reads;  // by Kind: reads, expansions
+    std::vector<int64_t> later_reads, returns;          // reads but those of the first batch; returns of these
+  };
+  std::optional<Trial> trial_;
+};
+
+// Where a data set keeps its counts for a key: DIR/hotness-<digest as 16 hex digits>.bin.
+std::filesystem::path hotness_path(const std::filesystem::path& dataset, const HotnessKey& key);
+
+// The stop rule of pre-sampling. The top is the hottest `share` of all nodes (of those read at all, when they are
+// fewer), equal counts by node id. It is stable when two looks in a row each find at least `agreement` of it in the top
+// of the look before.
+class TopOfOrder {
+ public:
+  explicit TopOfOrder(double share = 0.01, double agreement = 0.99) : share_(share), agreement_(agreement) {}
+  // Looks at the counts so far, uint32 [V]; true once the top is stable.
+  bool look(std::span<const uint32_t> counts);
+
+ private:
+  double share_, agreement_;
+  std::vector<uint32_t> top_;  // node ids, ascending, of the last look
+  int agreed_looks_ = 0;
+};
+
+}  // namespace cohort::cache

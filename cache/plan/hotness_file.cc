@@ -1,0 +1,215 @@
+// The file of counts: FORMAT.md.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <memory>
+#include <numeric>
+#include <type_traits>
+
+#include "base/check.h"
+#include "cache/plan/hotness.h"
+#include "ibp/checksum.h"
+
+namespace cohort::cache {
+namespace {
+
+constexpr uint32_t kVersion = 3;
+constexpr uint32_t kMaxPromised = 4096;
+constexpr std::size_t kMaxHops = 16;
+constexpr const char* kCure = "remove the file: it is made again when it is missing";
+
+struct Header {
+  std::array<char, 8> magic = {'C', 'H', 'R', 'T', 'H', 'O', 'T', '1'};
+  uint32_t version = kVersion;
+  uint32_t num_hops = 0;
+  uint64_t dataset = 0;
+  uint64_t split = 0;
+  uint64_t seed = 0;
+  uint64_t num_nodes = 0;
+  uint64_t num_batches = 0;
+  uint64_t max_batch_nodes = 0;
+  uint64_t max_batch_edges = 0;
+  uint32_t batch_size = 0;
+  uint32_t data_crc = 0;
+  std::array<int32_t, kMaxHops> fanout{};
+  std::array<uint32_t, 3> num_promised{};
+  std::array<uint32_t, 10> zeros{};
+  uint32_t header_crc = 0;  // of the 196 bytes before it
+};
+static_assert(sizeof(Header) == 200 && std::is_trivially_copyable_v<Header>);
+
+template <typename T>
+std::span<const std::byte> bytes_of(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+uint32_t crc_of(const Header& header) { return ibp::crc32c(bytes_of(header).first(sizeof header - 4)); }
+
+struct Close {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+using File = std::unique_ptr<std::FILE, Close>;
+
+// The arrays in the order of the file.
+template <typename Reads, typename Edges, typename Promised, typename Visit>
+void for_arrays(Edges& edges_read, Reads& node_reads, Reads& expansions, Promised& promised, Visit visit) {
+  visit(std::span(edges_read));
+  visit(std::span(node_reads));
+  visit(std::span(expansions));
+  for (auto& promise : promised) visit(std::span(promise));
+}
+
+// A file under a temporary name until commit().
+class PendingFile {
+ public:
+  explicit PendingFile(const std::filesystem::path& path)
+      : path_(path), temporary_(path.string() + fmt::format(".tmp-{}", getpid())), file_(open(temporary_)) {}
+  ~PendingFile() {
+    if (file_) std::remove(temporary_.c_str());
+  }
+  PendingFile(const PendingFile&) = delete;
+  PendingFile& operator=(const PendingFile&) = delete;
+
+  void write(std::span<const std::byte> bytes) {
+    if (!bytes.empty() && std::fwrite(bytes.data(), 1, bytes.size(), file_.get()) != bytes.size()) fail();
+  }
+  void commit() {
+    if (std::fflush(file_.get()) != 0 || fsync(fileno(file_.get())) != 0) fail();
+    if (std::rename(temporary_.c_str(), path_.c_str()) != 0) fail();
+    file_.reset();
+  }
+
+ private:
+  static File open(const std::string& path) {
+    File file(std::fopen(path.c_str(), "wb"));
+    if (!file) base::fail_errno(path, "a file that can be written", errno, "the data set's folder must be writable");
+    return file;
+  }
+  [[noreturn]] void fail() const { base::fail_errno(path_.string(), "all bytes written", errno, "is the disk full?"); }
+  std::filesystem::path path_;
+  std::string temporary_;
+  File file_;
+};
+
+[[noreturn]] void refuse(const std::filesystem::path& path, const std::string& expected, const std::string& found) {
+  throw base::Error({path.string(), expected, found, kCure});
+}
+
+// Numbers that the program keeps in signed integers.
+void check_counts(const Header& header, const std::filesystem::path& path) {
+  for (const uint64_t count : {header.num_batches, header.max_batch_nodes, header.max_batch_edges}) {
+    if (count > INT64_MAX) refuse(path, "counts of less than 2^63", fmt::format("{}", count));
+  }
+}
+
+void check(const Header& header, const std::filesystem::path& path, std::uintmax_t file_bytes) {
+  if (header.magic != Header{}.magic) refuse(path, "the magic CHRTHOT1", "something else");
+  if (header.version != kVersion) {
+    refuse(path, fmt::format("version {}", kVersion), fmt::format("version {}", header.version));
+  }
+  if (crc_of(header) != header.header_crc) refuse(path, "a header with a right checksum", "a wrong one");
+  const auto& promised = header.num_promised;
+  const uint64_t num_promised = std::accumulate(promised.begin(), promised.end(), uint64_t{0});
+  const uint64_t bytes = sizeof(Header) + header.num_nodes * 16 + num_promised * sizeof(double);
+  const bool too_many = header.num_nodes > UINT32_MAX || header.num_hops > kMaxHops ||
+                        *std::max_element(promised.begin(), promised.end()) > kMaxPromised;
+  if (too_many || file_bytes != bytes) {
+    refuse(path, fmt::format("{} bytes for {} nodes", bytes, header.num_nodes), fmt::format("{} bytes", file_bytes));
+  }
+  check_counts(header, path);
+}
+
+// With all threads.
+void read(std::FILE* file, const std::filesystem::path& path, std::size_t offset, std::span<std::byte> to) {
+  constexpr std::size_t kPiece = std::size_t{4} << 20;
+  bool complete = true;
+#pragma omp parallel for schedule(dynamic) reduction(&& : complete) if (to.size() > kPiece)
+  for (std::size_t first = 0; first < to.size(); first += kPiece) {
+    const std::span<std::byte> piece = to.subspan(first, std::min(kPiece, to.size() - first));
+    const ssize_t done = pread(fileno(file), piece.data(), piece.size(), static_cast<off_t>(offset + first));
+    complete = complete && done == std::ssize(piece);
+  }
+  if (!complete) refuse(path, "all bytes", "an end before them");
+}
+
+// A file whose header is checked, at the begin of its counts.
+struct CountsFile {
+  HotnessKey key() const {
+    HotnessKey key{header.dataset, header.split, {}, header.batch_size};
+    key.fanout.assign(header.fanout.begin(), header.fanout.begin() + header.num_hops);
+    return key;
+  }
+  HotnessTotals totals() const {
+    return {static_cast<int64_t>(header.num_batches), static_cast<int64_t>(header.max_batch_nodes),
+            static_cast<int64_t>(header.max_batch_edges)};
+  }
+  File file;
+  Header header;
+};
+
+CountsFile open_counts(const std::filesystem::path& path, const HotnessKey* expected) {
+  CountsFile counts{File(std::fopen(path.c_str(), "rb")), {}};
+  if (!counts.file) base::fail_errno(path.string(), "a file of access counts", errno);
+  read(counts.file.get(), path, 0, std::as_writable_bytes(std::span(&counts.header, 1)));
+  check(counts.header, path, std::filesystem::file_size(path));
+  if (expected && *expected != counts.key()) {
+    refuse(path, "counts of this data set, split, fanout and batch size", "others");
+  }
+  return counts;
+}
+
+}  // namespace
+
+void Hotness::save(const std::filesystem::path& path) const {
+  base::require(key_.fanout.size() <= kMaxHops, "at most 16 hops");
+  Header header;
+  header.num_hops = static_cast<uint32_t>(key_.fanout.size());
+  header.dataset = key_.dataset;
+  header.split = key_.split;
+  header.seed = seed_;
+  header.num_nodes = static_cast<uint64_t>(num_nodes());
+  header.num_batches = static_cast<uint64_t>(totals_.num_batches);
+  header.max_batch_nodes = static_cast<uint64_t>(totals_.max_batch_nodes);
+  header.max_batch_edges = static_cast<uint64_t>(totals_.max_batch_edges);
+  header.batch_size = key_.batch_size;
+  std::copy(key_.fanout.begin(), key_.fanout.end(), header.fanout.begin());
+  std::transform(promised_.begin(), promised_.end(), header.num_promised.begin(),
+                 [](const std::vector<double>& promise) { return static_cast<uint32_t>(promise.size()); });
+  for_arrays(edges_read_, node_reads_, expansions_, promised_,
+             [&](auto array) { header.data_crc = ibp::crc32c_parallel(std::as_bytes(array), header.data_crc); });
+  header.header_crc = crc_of(header);
+  PendingFile file(path);
+  file.write(bytes_of(header));
+  for_arrays(edges_read_, node_reads_, expansions_, promised_, [&](auto array) { file.write(std::as_bytes(array)); });
+  file.commit();
+}
+
+HotnessTotals Hotness::load_totals(const std::filesystem::path& path, const HotnessKey* expected) {
+  return open_counts(path, expected).totals();
+}
+
+Hotness Hotness::load(const std::filesystem::path& path, const HotnessKey* expected) {
+  const CountsFile file = open_counts(path, expected);
+  const Header& header = file.header;
+  Hotness hotness(file.key(), 0, header.seed);
+  hotness.totals_ = file.totals();
+  hotness.edges_read_.resize(header.num_nodes);
+  hotness.node_reads_.resize(header.num_nodes);
+  hotness.expansions_.resize(header.num_nodes);
+  for (std::size_t i = 0; i < header.num_promised.size(); ++i) hotness.promised_[i].resize(header.num_promised[i]);
+  uint32_t crc = 0;
+  std::size_t offset = sizeof header;
+  for_arrays(hotness.edges_read_, hotness.node_reads_, hotness.expansions_, hotness.promised_, [&](auto array) {
+    read(file.file.get(), path, offset, std::as_writable_bytes(array));
+    offset += array.size_bytes();
+    crc = ibp::crc32c_parallel(std::as_bytes(array), crc);
+  });
+  if (crc != header.data_crc) refuse(path, "counts with a right checksum", "a wrong one");
+  return hotness;
+}
+
+}  // namespace cohort::cache

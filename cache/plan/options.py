@@ -1,0 +1,206 @@
+"""From what a user asks of the cache to what run.json tells the sampler."""
+
+import contextlib
+import hashlib
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from cohort.base.errors import CohortError
+from cohort.base.files import user_cache
+from cohort.base.programs import ask_sampler
+from cohort.cache.plan.budget import EDGE_BYTES, MemoryNeeds, budgets, bytes_of_nodes, slot_bytes
+from cohort.cache.plan.links import MEASURED_BANDWIDTH, machine_bandwidth
+from cohort.cache.plan.planner import ELEMENT_BYTES
+
+POLICIES = ("plan", "degree", "random", "none")
+
+
+@dataclass(frozen=True)
+class CacheOptions:
+    """The cache that a user asks for: none, unless `ratios` or `cache_bytes` are given.
+
+    Attributes:
+        ratios: each GPU's cache as a share of all raw feature bytes, index included: one for all GPUs or one a GPU;
+            "auto": what slots and trainer leave.
+        cache_bytes: the same in bytes.
+        policy: what is hot: "plan" (as a short run of the sampler counts), "degree", "random"; "none": no cache.
+        cliques: GPUs that read each other's memory: "auto" (as the machine says), "none", "all", "2x4", "3+5".
+        presample_batches: bound of that short run.
+        bandwidth: GB/s of local, peer and host memory; None: on a GPU as this machine's are measured (links.py), else
+            `MEASURED_BANDWIDTH`.
+        line_ns: what a line of 128 bytes costs there, on top.
+        gpu_bytes, trainer_bytes: memory of a GPU, and the trainer's peak, for "auto".
+        slot_edge_bytes: of an edge in a batch.
+    """
+
+    ratios: list[float] | str | None = None
+    cache_bytes: list[int] | None = None
+    policy: str = "plan"
+    cliques: str = "auto"
+    presample_batches: int = 200
+    bandwidth: tuple[float, float, float] | None = None
+    line_ns: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    gpu_bytes: int | None = None
+    trainer_bytes: int | None = None
+    slot_edge_bytes: int = EDGE_BYTES
+
+    def __post_init__(self):
+        if self.policy not in POLICIES:
+            raise CohortError("cache policy", ", ".join(POLICIES), repr(self.policy))
+
+    @property
+    def wanted(self) -> bool:
+        return self.ratios is not None or self.cache_bytes is not None
+
+
+def row_bytes_of(meta: dict) -> int:
+    """Bytes of a raw feature row of a data set with this meta.json."""
+    return meta["feature_dim"] * ELEMENT_BYTES[meta["feature_dtype"]]
+
+
+def label_bytes_of(meta: dict) -> int:
+    """Bytes of a node's label, or labels, of a data set with this meta.json."""
+    width = meta["num_classes"] if meta.get("task") == "multilabel" else 1
+    return width * {"int64": 8, "float32": 4, "uint8": 1}[meta.get("label_dtype", "int64")]
+
+
+def presample(
+    dataset: Path,
+    fanout: list[int],
+    batch_size: int,
+    max_batches: int = 200,
+    split: str = "train",
+    refresh: bool = False,
+    seeds: np.ndarray | None = None,
+) -> dict:
+    """Has the sampler count what it reads, unless the data set has the counts (`refresh`: though it has).
+
+    Where the data set's folder cannot be written, the user's cache folder gets the counts.
+
+    Args:
+        seeds: int64 [n], in place of those of a split.
+
+    Returns:
+        What ``cohort-sampler --presample`` says: {"file", "batches", "reused", "stable", "max_batch_nodes",
+        "max_batch_edges"}.
+
+    Raises:
+        CohortError: the split has no seeds, or there is no folder that can be written.
+    """
+    options = {
+        "dataset": str(_writable(dataset.absolute())),
+        "fanout": fanout,
+        "batch_size": batch_size,
+        "split": split,
+        "max_batches": max_batches,
+        "refresh": refresh,
+    }
+    with tempfile.TemporaryDirectory(prefix="cohort-presample-") as folder:
+        if seeds is not None:
+            options["seeds"] = str(Path(folder) / "seeds.npy")
+            np.save(options["seeds"], np.ascontiguousarray(seeds, np.int64))
+        file = Path(folder) / "options.json"
+        file.write_text(json.dumps(options))
+        return ask_sampler("--presample", str(file))
+
+
+def _writable(dataset: Path) -> Path:
+    """The data set's folder, or one in the user's cache folder with links to its files, where counts can lie."""
+    if os.access(dataset, os.W_OK):
+        return dataset
+    folder = user_cache() / f"counts-{hashlib.sha256(str(dataset.resolve()).encode()).hexdigest()[:16]}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in dataset.iterdir():
+            with contextlib.suppress(FileExistsError):  # a link of an earlier time, or counts that were made since
+                (folder / path.name).symlink_to(path)
+    except OSError as error:
+        hint = "the cache is planned by counts that are kept there: set XDG_CACHE_HOME"
+        raise CohortError(str(folder), "a folder that can be written", str(error), hint) from error
+    return folder
+
+
+def say_aloud(line: str) -> None:
+    """Tells the user, on standard error."""
+    print(f"cohort: {line}", file=sys.stderr, flush=True)
+
+
+def sampler_members(
+    options: CacheOptions,
+    dataset: Path,
+    fanout: list[int],
+    batch_size: int,
+    num_slots: int,
+    num_ranks: int,
+    on_gpu: bool,
+    say: Callable[[str], None] = say_aloud,
+    clique_seeds: list[tuple[list[int], np.ndarray]] | None = None,
+    gpus: list[int] | None = None,
+) -> dict:
+    """The members of run.json's "sampler" that make the cache; empty without one.
+
+    Args:
+        fanout, batch_size: of the run's training; the seeds counted are those of the split "train".
+        on_gpu: the cache is used, and not only planned.
+        say: is told where new counts lie, and that links are measured.
+        clique_seeds: (ranks, seeds int64 [n]) of each clique, where cliques train on seeds of their own.
+        gpus: ordinals of those whose links are measured; None: all that are visible.
+
+    Raises:
+        CohortError: as `presample` and `budgets` do.
+    """
+    if not options.wanted:
+        return {}
+    if options.policy == "none":
+        return {"cache_policy": "none"}
+    meta = json.loads((dataset / "meta.json").read_text())
+    counts = []
+    if options.policy == "plan":
+        for seeds in [None] if clique_seeds is None else [seeds for _, seeds in clique_seeds]:
+            found = presample(dataset, fanout, batch_size, options.presample_batches, seeds=seeds)
+            counts.append(found)
+            if not found["reused"]:
+                say(f"counted what {found['batches']} batches of the sampler read, for the cache: {found['file']}")
+    needs = memory_needs(options, meta, counts, fanout, batch_size, num_slots)
+    raw_bytes = meta["num_nodes"] * row_bytes_of(meta)
+    cache_bytes = budgets(num_ranks, raw_bytes, options.ratios, options.cache_bytes, needs)
+    bandwidth = options.bandwidth or (machine_bandwidth(say, gpus=gpus) if on_gpu else MEASURED_BANDWIDTH)
+    return {
+        "cache_bytes": cache_bytes,
+        "cache_policy": options.policy,
+        "cliques": options.cliques,
+        "bytes_per_second": [1e9 * rate for rate in bandwidth],
+        "seconds_per_line": [1e-9 * nanoseconds for nanoseconds in options.line_ns],
+    } | _hotness_members(counts, clique_seeds, num_ranks)
+
+
+def _hotness_members(counts: list[dict], clique_seeds: list | None, num_ranks: int) -> dict:
+    """The files of counts: one of all ranks, or each rank's clique's."""
+    if not counts or clique_seeds is None:
+        return {"hotness": counts[0]["file"]} if counts else {}
+    files = [""] * num_ranks
+    for (ranks, _), found in zip(clique_seeds, counts, strict=True):
+        for rank in ranks:
+            files[rank] = found["file"]
+    return {"rank_hotness": files}
+
+
+def memory_needs(
+    options: CacheOptions, meta: dict, counts: list[dict], fanout: list[int], batch_size: int, num_slots: int
+) -> MemoryNeeds:
+    """What a GPU needs beside the cache; a batch whose size nobody counted is the whole graph at most."""
+    largest = (meta["num_nodes"], meta["num_edges"])
+    if counts:
+        largest = tuple(max(found[name] for found in counts) for name in ("max_batch_nodes", "max_batch_edges"))
+    row_bytes, edge_bytes = row_bytes_of(meta), options.slot_edge_bytes
+    label_bytes = label_bytes_of(meta)
+    slot = slot_bytes(meta["num_nodes"], row_bytes, batch_size, fanout, *largest, edge_bytes, label_bytes)
+    of_nodes = bytes_of_nodes(meta["num_nodes"], options.trainer_bytes, label_bytes)
+    return MemoryNeeds(options.gpu_bytes, num_slots * slot, options.trainer_bytes, of_nodes)

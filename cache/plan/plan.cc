@@ -1,0 +1,172 @@
+#include "cache/plan/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+
+#include "base/check.h"
+#include "cache/plan/sweep.h"
+
+namespace cohort::cache {
+namespace {
+
+using base::Error;
+
+void check_cliques(const PlanInput& input) {
+  const std::size_t num_gpus = input.budget_bytes.size();
+  std::vector<bool> seen(num_gpus);
+  for (const auto& clique : input.cliques) {
+    if (clique.empty()) throw Error({"cliques", "at least one GPU in each", "an empty one", ""});
+    for (int gpu : clique) {
+      const auto at = static_cast<std::size_t>(gpu);
+      if (gpu < 0 || at >= num_gpus || seen[at]) {
+        throw Error({"cliques", fmt::format("every GPU of 0 to {} once", num_gpus - 1), fmt::format("GPU {}", gpu),
+                     "as many budgets as there are GPUs in cliques"});
+      }
+      seen[at] = true;
+    }
+  }
+  const auto missing = std::find(seen.begin(), seen.end(), false);
+  if (missing != seen.end()) {
+    throw Error({"cliques", "every GPU in one", fmt::format("GPU {} in none", missing - seen.begin()), ""});
+  }
+}
+
+void check_numbers(const PlanInput& input) {
+  const auto need = [](bool good, const char* place, const char* expected, const std::string& found) {
+    if (!good) throw Error({place, expected, found, ""});
+  };
+  const std::size_t num_gpus = input.budget_bytes.size();
+  need(num_gpus >= 1, "budgets", "at least one GPU", "none");
+  for (int64_t bytes : input.budget_bytes) need(bytes >= 0, "budget", "0 bytes or more", std::to_string(bytes));
+  need(input.counts.size() == 1 || input.counts.size() == num_gpus, "counts", "one for all GPUs, or one a GPU",
+       std::to_string(input.counts.size()));
+  for (const Counts& counts : input.counts) {
+    need(counts.num_batches > 0, "counts", "at least one batch", std::to_string(counts.num_batches));
+  }
+  const GraphSizes& sizes = input.sizes;
+  need(sizes.num_nodes >= 1 && sizes.num_nodes <= INT64_C(0xFFFFFFFF), "graph", "1 to 2^32 - 1 nodes",
+       std::to_string(sizes.num_nodes));
+  need(sizes.index_bytes == 4 || sizes.index_bytes == 8, "index bytes", "4 or 8", std::to_string(sizes.index_bytes));
+  need(sizes.each_row_bytes || sizes.row_bytes >= 1, "row bytes", "at least 1", std::to_string(sizes.row_bytes));
+  need(sizes.host_row_bytes >= 0, "host row bytes", "at least 0", std::to_string(sizes.host_row_bytes));
+  const IndexCost& index = input.index;
+  need(std::min({index.bytes_per_kind, index.entry_bytes, index.scratch_bytes}) >= 0, "index", "0 bytes or more",
+       "fewer");
+}
+
+void check_links(const Links& links) {
+  double nearer = 0;
+  for (const Link& link : links) {
+    if (!(link.bytes_per_second > 0 && link.seconds_per_line >= 0)) {
+      throw Error({"bandwidth", "above 0, and at least 0 seconds a line",
+                   fmt::format("{} bytes/s, {} s a line", link.bytes_per_second, link.seconds_per_line), ""});
+    }
+    if (link.line_seconds() < nearer) {
+      throw Error({"bandwidth", "local at least peer at least host", "a farther tier that is faster",
+                   "give GPUs that read each other more slowly than the host no common clique"});
+    }
+    nearer = link.line_seconds();
+  }
+}
+
+Members members_of(const PlanInput& input, const std::vector<Counts>& counts, const std::vector<int>& clique) {
+  Members members;
+  members.shared_counts = counts.size() == 1;
+  for (int gpu : clique) {
+    const auto at = static_cast<std::size_t>(gpu);
+    members.counts.push_back(counts[members.shared_counts ? 0 : at]);
+    members.budget_bytes.push_back(input.budget_bytes[at]);
+  }
+  return members;
+}
+
+int parse_count(std::string_view text, const std::string& whole) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 1 || value > 4096) {
+    throw Error({"cliques", "none, all, or sizes such as 8, 2x4 (two of four) or 3+5", whole, ""});
+  }
+  return value;
+}
+
+}  // namespace
+
+int64_t GpuPlan::used_bytes() const { return index_bytes + slabs[0].bytes + slabs[1].bytes; }
+
+double GpuPlan::alpha() const {
+  const int64_t rows = slabs[0].bytes, lists = slabs[1].bytes;
+  return rows + lists == 0 ? 0 : static_cast<double>(lists) / static_cast<double>(rows + lists);
+}
+
+double GpuPlan::seconds() const {
+  double sum = 0;
+  for (const auto& tiers : use) {
+    for (const Use& tier : tiers) sum += tier.seconds;
+  }
+  return sum;
+}
+
+double Plan::seconds() const {
+  return std::accumulate(gpus.begin(), gpus.end(), 0.0, [](double sum, const GpuPlan& g) { return sum + g.seconds(); });
+}
+
+Plan make_plan(const PlanInput& input) {
+  check_numbers(input);
+  check_cliques(input);
+  check_links(input.links);
+  const Costs costs(input.sizes, input.links);
+  if (costs.least_stored_bytes(Kind::kFeature) < 1) throw Error({"row bytes", "at least 1 of every row", "0", ""});
+  std::vector<Counts> counts = input.counts;
+  for (Counts& of_gpu : counts) of_gpu.expect(input.sizes.num_nodes);
+  Plan plan;
+  plan.gpus.resize(input.budget_bytes.size());
+  std::vector<std::pair<std::vector<int64_t>, Placement>> known;  // of cliques that differ in nothing but numbers
+  for (const auto& clique : input.cliques) {
+    const Members members = members_of(input, counts, clique);
+    auto same =
+        std::find_if(known.begin(), known.end(), [&](const auto& k) { return k.first == members.budget_bytes; });
+    if (same == known.end() || !members.shared_counts) {
+      known.emplace_back(members.budget_bytes, place(costs, input.index, members));
+      same = known.end() - 1;
+    }
+    const bool is_last = &clique == &input.cliques.back();
+    Placement placement = is_last ? std::move(same->second) : same->second;
+    for (std::size_t i = 0; i < clique.size(); ++i) {
+      plan.gpus[static_cast<std::size_t>(clique[i])] = std::move(placement.gpus[i]);
+    }
+    plan.cliques.push_back({clique, std::move(placement.rows)});
+  }
+  return plan;
+}
+
+std::vector<std::vector<int>> cliques_named(const std::string& text, int num_gpus) {
+  if (text == "none") return cliques_named(fmt::format("{}x1", num_gpus), num_gpus);
+  if (text == "all") return cliques_named(std::to_string(num_gpus), num_gpus);
+  std::vector<std::vector<int>> cliques;
+  int next = 0;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find('+', begin), text.size());
+    const std::string_view part = std::string_view(text).substr(begin, end - begin);
+    const std::size_t times = part.find('x');
+    const int repeats = times == part.npos ? 1 : parse_count(part.substr(0, times), text);
+    const int size = parse_count(times == part.npos ? part : part.substr(times + 1), text);
+    if (size > kMaxCliqueGpus) {
+      throw Error({"cliques", fmt::format("at most {} GPUs in each", kMaxCliqueGpus), std::to_string(size),
+                   fmt::format("divide them, for example 2x{}", kMaxCliqueGpus)});
+    }
+    for (int i = 0; i < repeats; ++i) {
+      auto& clique = cliques.emplace_back(static_cast<std::size_t>(size));
+      std::iota(clique.begin(), clique.end(), next);
+      next += size;
+    }
+    begin = end + 1;
+  }
+  if (next == num_gpus) return cliques;
+  throw Error({"cliques", fmt::format("{} GPUs in all", num_gpus), fmt::format("{} in \"{}\"", next, text),
+               "none: each GPU alone; all: one clique"});
+}
+
+}  // namespace cohort::cache

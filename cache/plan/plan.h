@@ -1,0 +1,110 @@
+// Where each feature row and each neighbour list goes: from counts and budgets to a placement. Pure, host only.
+//
+//   minimise  sum over GPUs g, kinds k, tiers t of  lines(g, k, t) x seconds of a line(t)      [seconds a batch]
+//
+// The sum, not the maximum, over tiers and GPUs: links do work side by side, but a host line costs 7 to 30 times a peer
+// or local one (measured), so the host term decides either way, and a sum makes what one item saves independent of all
+// others: saved seconds per byte order the items, and where the order ends, the budget ends. That one order holds rows
+// and lists, first copies and further ones: the split alpha between topology and features (any value in [0, 1]) and
+// the number of replicas are read off it, not searched on a grid as in Legion (USENIX ATC 2023, section 4.3).
+//
+// In a clique (GPUs that read each other's memory) an item is placed once, on the GPU that reads it most among those
+// with room (equal: the one with most room). A replica saves the difference between a peer's and local memory on one
+// GPU; it is made where that is more per byte than the next first copy saves. Cliques do not know each other.
+//
+// What it promises. Budgets hold, index and scratch included. For a GPU alone: when all items take the same bytes no
+// placement saves more, else one saves at most one item more; more budget never predicts more seconds. In a clique the
+// order is walked greedily, copy by copy: compared with every possible placement of small graphs it stays within one
+// item a GPU. Equal items are ordered by node id; the same input gives the same plan for any number of threads.
+// Low counts are taken for what they promise of other batches (Expected in cost.h), not as they are.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cache/plan/cost.h"
+#include "ibp/encoded_ref.h"
+
+namespace cohort::cache {
+
+// Memory that finds rows, charged to the budget of each GPU that caches anything.
+struct IndexCost {
+  int64_t bytes_per_kind = 0;  // bitmap of cached nodes with ranks, once for rows and once for lists
+  int64_t entry_bytes = 8;     // for every row of the clique (wherever it is), on every GPU of the clique
+  int64_t scratch_bytes = 0;   // working memory of a GPU
+};
+
+// uint32 flags and uint32 ranks for each 32 nodes.
+constexpr int64_t bitmap_bytes(int64_t num_nodes) { return (num_nodes + 31) / 32 * 8; }
+
+constexpr int64_t kEntryBytes = 8;    // of the directory
+constexpr int64_t kRawRowAlign = 16;  // raw rows in a slab begin at multiples of this
+
+// Bytes from one raw row in a slab to the next.
+constexpr int64_t raw_row_stride(int64_t row_bytes) {
+  return (row_bytes + kRawRowAlign - 1) / kRawRowAlign * kRawRowAlign;
+}
+
+// Whether a GPU's cache of so many bytes has room for all feature rows as they are, and for what finds them.
+constexpr bool holds_all_raw_rows(int64_t budget_bytes, int64_t num_nodes, int64_t row_bytes) {
+  return budget_bytes >= bitmap_bytes(num_nodes) + num_nodes * (raw_row_stride(row_bytes) + kEntryBytes);
+}
+
+struct PlanInput {
+  GraphSizes sizes;
+  std::vector<Counts> counts;             // one for all GPUs, or one a GPU
+  std::vector<std::vector<int>> cliques;  // every GPU 0..G-1 once; a GPU without peers is a clique of one
+  std::vector<int64_t> budget_bytes;      // [G]
+  Links links;
+  IndexCost index;
+};
+
+// The slab and the directory of one GPU for one kind.
+struct Slab {
+  std::vector<uint32_t> nodes;  // uint32 [rows], in slab order: most seconds saved per byte first
+  int64_t bytes = 0;
+  int64_t num_entries = 0;  // the directory knows the first so many of the clique's rows; all, but on tiny budgets
+};
+
+struct GpuPlan {
+  int64_t budget_bytes = 0;
+  int64_t index_bytes = 0;  // bitmaps, entries and scratch
+  std::array<Slab, kNumKinds> slabs;
+  std::array<UseByTier, kNumKinds> use;  // expected, a batch
+
+  int64_t used_bytes() const;
+  double alpha() const;    // topology's share of the slab bytes; 0 when there are none
+  double seconds() const;  // a batch, all kinds and tiers
+};
+
+// What a clique holds, each row once, in order of placement.
+struct CliqueRows {
+  std::vector<uint32_t> nodes;   // uint32 [rows]
+  std::vector<uint16_t> owners;  // uint16 [rows], position in `gpus` of the first copy; peers read that one
+};
+
+struct CliquePlan {
+  std::vector<int> gpus;
+  std::array<CliqueRows, kNumKinds> rows;
+};
+
+struct Plan {
+  std::vector<GpuPlan> gpus;
+  std::vector<CliquePlan> cliques;
+
+  double seconds() const;  // a batch on each GPU, summed: what was minimised
+};
+
+// Throws Error on input that contradicts itself (a GPU in two cliques, a negative budget, a peer slower than the host).
+Plan make_plan(const PlanInput& input);
+
+// More GPUs than this read each other's memory in several cliques: an entry has 3 bits for the one it is of.
+inline constexpr int kMaxCliqueGpus = ibp::kMaxRegions;
+
+// Every GPU's share of `num_gpus` GPUs in cliques as text: "none" (each alone), "all", "2x4" (two of four), "3+5".
+// Throws Error unless the sizes are at most kMaxCliqueGpus and add up to num_gpus.
+std::vector<std::vector<int>> cliques_named(const std::string& text, int num_gpus);
+
+}  // namespace cohort::cache

@@ -1,0 +1,1 @@
+"""Graphs of others become data sets."""

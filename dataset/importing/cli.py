@@ -1,0 +1,193 @@
+"""`cohort dataset import`."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+from cohort.base.errors import CohortError
+from cohort.base.units import byte_count
+from cohort.dataset.arrays import TASKS
+from cohort.dataset.cli_parts import add_common, fail, number, summary
+from cohort.dataset.importing.importer import FORMATS, SourceOptions, import_graph
+from cohort.dataset.layouts.tables import RAW_DTYPES, RawLayout
+from cohort.dataset.layouts.text_file import SEPARATORS, TextOptions
+from cohort.dataset.reader import open as open_dataset
+
+EPILOG = "dataset/FORMAT.md says what is read of each format."
+
+
+def register(commands: argparse._SubParsersAction) -> None:
+    text = "turn a graph of another format into a data set, in bounded memory"
+    command = commands.add_parser("import", help=text, description=text, epilog=EPILOG)
+    command.add_argument("source", metavar="SOURCE", type=Path, help="file or folder")
+    command.add_argument("out", metavar="OUT", type=Path, help="folder to write; its disk also takes temporary files")
+    command.add_argument("--format", choices=FORMATS, default="auto", help="default: by the names in SOURCE")
+    command.add_argument(
+        "--memory", type=byte_count, default=4_000_000_000, metavar="4GB", help="for sorting and reading; default: 4GB"
+    )
+    _add_edge_options(command.add_argument_group("edges"))
+    _add_source_options(command.add_argument_group("what SOURCE does not say, or is read in its place"))
+    features = command.add_argument_group("features")
+    features.add_argument("--pca", type=number, metavar="K", help="K principal components as float32 features")
+    features.add_argument("--row-normalize", action="store_true", help="feature rows that add up to 1")
+    add_common(command)
+    command.set_defaults(func=_import)
+
+
+def _add_edge_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--undirected", action="store_true", help="every edge in both directions, once")
+    group.add_argument(
+        "--reverse-edges",
+        action=argparse.BooleanOptionalAction,
+        help="the reverse of each edge, too; default: as the other library does when it loads the format",
+    )
+    group.add_argument(
+        "--dedupe", action=argparse.BooleanOptionalAction, help="equal edges once; default: as the other library does"
+    )
+    group.add_argument("--transpose", action="store_true", help="edges point the other way")
+    group.add_argument(
+        "--self-loops",
+        choices=("keep", "remove", "add"),
+        help="add: every node has exactly one; default: as the other library does",
+    )
+    group.add_argument(
+        "--rename",
+        action="store_true",
+        help="ids are any integers; id_of_node.npy keeps them, nodes are in their order",
+    )
+    group.add_argument(
+        "--node-ids", type=Path, metavar="FILE", help="the id of each feature row, when ids are any integers"
+    )
+    group.add_argument(
+        "--nodes", type=number, metavar="V", help="how many there are; default: rows, or the largest id + 1"
+    )
+
+
+def _add_source_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--destinations", type=Path, metavar="FILE.npy", help="SOURCE has the sources of the edges alone"
+    )
+    group.add_argument("--columns", type=names, metavar="SRC,DST", help="of an edge list: names, or numbers from 0")
+    group.add_argument("--edge-weights", type=Path, metavar="FILE", help="a weight an edge: .npy [E], .csv or .parquet")
+    group.add_argument("--weight-column", metavar="NAME", help="of an edge list: the column of weights, or its number")
+    group.add_argument("--separator", type=separator, metavar="C", help=f"a character, or {', '.join(SEPARATORS)}")
+    group.add_argument("--header", choices=("auto", "yes", "no"), default="auto", help="whether names come first")
+    group.add_argument("--features", type=Path, metavar="FILE|ones", help="rows: .npy, .csv, .parquet or bare numbers")
+    group.add_argument("--feature-dim", type=number, metavar="D", help="columns of bare numbers")
+    group.add_argument("--feature-dtype", choices=RAW_DTYPES, default="float32", help="type of bare numbers")
+    group.add_argument("--feature-columns", type=columns, metavar="A,B|A:Z", help="of a table of them; default: all")
+    group.add_argument("--labels", type=Path, metavar="FILE", help="the class of each node: .npy, .csv or .parquet")
+    group.add_argument("--label-columns", type=columns, metavar="A", help="of a table of labels; default: its only one")
+    group.add_argument(
+        "--task",
+        choices=TASKS,
+        default="classification",
+        help="what labels are: classes (default), numbers [V], or 0 and 1 for each of several labels [V, L]",
+    )
+    group.add_argument("--splits", type=Path, nargs=3, metavar=("TRAIN", "VAL", "TEST"), help="ids or masks")
+
+
+def separator(text: str) -> str:
+    """A character, or its name."""
+    found = SEPARATORS.get(text, text)
+    if len(found) != 1:
+        names = ", ".join(SEPARATORS)
+        raise argparse.ArgumentTypeError(f"expected one character, or {names}, found {text!r}")
+    return found
+
+
+def names(text: str) -> list[str]:
+    """ "src,dst" as two names."""
+    found = text.split(",")
+    if len(found) != 2 or not all(found):
+        raise argparse.ArgumentTypeError(f"expected two columns such as src,dst or 0,1, found {text!r}")
+    return found
+
+
+def columns(text: str) -> list[str]:
+    """ "id,f0:f9" as a list."""
+    found = text.split(",")
+    if not all(found):
+        raise argparse.ArgumentTypeError(f"expected columns such as f0,f1 or f0:f9 or 1:20, found {text!r}")
+    return found
+
+
+def _import(args: argparse.Namespace) -> int:
+    inputs = SourceOptions(
+        destinations=args.destinations,
+        text=TextOptions(args.separator, args.header, args.columns),
+        features=args.features,
+        raw=RawLayout(args.feature_dim, args.feature_dtype),
+        feature_columns=args.feature_columns,
+        labels=args.labels,
+        label_columns=args.label_columns,
+        edge_weights=args.edge_weights,
+        weight_column=args.weight_column,
+        splits=args.splits,
+        nodes=args.nodes,
+        node_ids=args.node_ids,
+    )
+    options = dict(memory=args.memory, transpose=args.transpose, reverse=args.reverse_edges, undirected=args.undirected)
+    options |= dict(dedupe=args.dedupe, self_loops=args.self_loops, rename=args.rename, pca=args.pca)
+    options |= dict(
+        row_normalize=args.row_normalize, task=args.task, split=args.split, seed=args.seed, overwrite=args.overwrite
+    )
+    console = Console(stderr=True)
+
+    def note(text: str) -> None:
+        console.print(escape(text), highlight=False, soft_wrap=True)
+
+    start = time.monotonic()
+    try:
+        with _ended_by_sigterm(), _stages(console) as progress:
+            import_graph(
+                args.source, args.out, format=args.format, inputs=inputs, progress=progress, note=note, **options
+            )
+        note(f"{args.out}: {summary(open_dataset(args.out))}, written in {time.monotonic() - start:.1f} s")
+    except CohortError as error:
+        return fail(error)
+    return 0
+
+
+@contextlib.contextmanager
+def _stages(console: Console) -> Iterator:
+    """A bar for each stage of the work; the one before is whole when the next begins."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+        tasks: dict[str, int] = {}
+
+        def progress(what: str, fraction: float) -> None:
+            if what not in tasks:
+                for task in tasks.values():
+                    bars.update(task, completed=1)
+                tasks[what] = bars.add_task(what, total=1)
+            bars.update(tasks[what], completed=fraction)
+
+        yield progress
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM ends the work as Ctrl-C does, so that nothing is left of it; the exit code is 143."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, frame) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,323 @@
+"""From a graph of another format to a data set on disk, in bounded memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import scipy  # its packages load on first use
+
+from cohort.base.errors import CohortError
+from cohort.base.units import format_bytes
+from cohort.dataset import _native, arrays
+from cohort.dataset.check import check
+from cohort.dataset.importing.pca import principal_components
+from cohort.dataset.layouts.graph import Graph, Rows, WeightReader, rows_of_matrix
+from cohort.dataset.progress import Progress
+from cohort.dataset.writer import SPLITS, demand_split, output_folder, random_splits
+
+MIN_MEMORY, MAX_BLOCK = 16_000_000, 32_000_000  # bytes
+ID_MAP = "id_of_node.npy"
+MANY_CLASSES = 1_000_000  # more than there are nodes are none
+
+
+@dataclass(frozen=True)
+class ConvertOptions:
+    """What happens to a graph on its way into a data set.
+
+    Attributes:
+        memory: bytes for sorting and for pieces of files, beside the interpreter and about 40 bytes a node.
+        transpose: edges point the other way.
+        reverse: the reverse of each edge, too; None: as the other library does.
+        undirected: every edge in both directions, once.
+        dedupe: equal edges once; None: as the other library does.
+        self_loops: "keep", "remove", or "add": each node has exactly one; None: as the other library does.
+        rename: ids are any integers; nodes are numbered in their order.
+        node_ids: int64 [V], the id of each row, when ids are any integers.
+        pca: this many dense float32 features instead of the given ones.
+        row_normalize: divide each feature row by the sum of its absolute values (before `pca`).
+        task: what the labels are: "classification", "regression" or "multilabel".
+        split: parts of the labelled nodes for train, val and test, drawn with `seed`; unused when the source has them.
+    """
+
+    memory: int = 4_000_000_000
+    transpose: bool = False
+    reverse: bool | None = None
+    undirected: bool = False
+    dedupe: bool | None = None
+    self_loops: str | None = None
+    rename: bool = False
+    node_ids: np.ndarray | None = None
+    pca: int | None = None
+    row_normalize: bool = False
+    task: str = "classification"
+    split: Sequence[float] = (0.6, 0.2, 0.2)
+    seed: int = 0
+    overwrite: bool = False
+
+    def __post_init__(self):
+        for name, value in (("--no-dedupe", self.dedupe), ("--no-reverse-edges", self.reverse)):
+            if self.undirected and value is False:
+                hint = "--undirected makes every edge come in both directions, once; --reverse-edges keeps equal ones"
+                raise CohortError(f"--undirected, {name}", "one of the two", "both", hint)
+
+    @property
+    def block_bytes(self) -> int:
+        """Of a file, read at once."""
+        return min(MAX_BLOCK, self.memory // 32)
+
+
+def write_graph(graph: Graph, out: str | os.PathLike, options: ConvertOptions, progress: Progress) -> None:
+    """Writes a graph as a data set; nothing appears when something is wrong with it.
+
+    Raises:
+        CohortError: for a source that is damaged, out of range or larger than `memory` allows.
+    """
+    demand_split(options.split, options.seed)
+    if options.memory < MIN_MEMORY:
+        raise CohortError("--memory", f"at least {format_bytes(MIN_MEMORY)}", format_bytes(options.memory))
+    with output_folder(out, options.overwrite) as folder:
+        _Conversion(graph, Path(folder.path), options, progress).run()
+        progress("checking", 0)
+        for problem in check(folder.path):
+            inside = os.path.relpath(problem.place, folder.path)
+            raise CohortError(f"{out}: {inside}", problem.expected, problem.found, problem.hint)
+
+
+class _Conversion:
+    """One graph on its way into one folder."""
+
+    def __init__(self, graph: Graph, folder: Path, options: ConvertOptions, progress: Progress):
+        self.graph, self.folder, self.options, self.progress = graph, folder, options, progress
+        self.num_nodes = graph.num_nodes
+        self.rows_told = ""  # their shape, where the source's own is known
+        self.ids: np.ndarray | None = None  # int64 [V], the id of each node
+        self.id_map = None
+        self.sort_memory = options.memory // 4 * 3
+
+    def run(self) -> None:
+        graph, rows = self.graph, self._prepared_rows()
+        shape = None if rows is None else self._write_features(rows)
+        self._name_nodes()
+        num_edges = self._write_edges()
+        self.id_map = None
+        labels = self._labels()
+        np.save(self.folder / "labels.npy", labels)
+        for name, ids in zip(SPLITS, self._splits(labels), strict=True):
+            np.save(self.folder / f"{name}.npy", ids)
+        if shape is None:
+            ones = rows_of_matrix("features", np.broadcast_to(np.uint8(1), (self.num_nodes, 1)))
+            rows, shape = ones, self._write_features(ones)
+        _native.write_meta(
+            self.folder,
+            name=graph.name,
+            num_nodes=self.num_nodes,
+            num_edges=num_edges,
+            feature_dim=shape[1],
+            feature_dtype=rows.dtype,
+            num_classes=self._num_classes(labels),
+            task=self.options.task,
+            label_dtype=labels.dtype.name,
+            edge_weights=graph.edge_weights is not None,
+        )
+
+    # --- features ---------------------------------------------------------------------------------------------------
+
+    def _prepared_rows(self) -> Rows | None:
+        """The rows after --row-normalize and --pca, which have them in memory."""
+        rows, options = self.graph.features, self.options
+        if rows is None or not (options.row_normalize or options.pca is not None):
+            return rows
+        x = rows.matrix if rows.matrix is not None else self._in_memory(rows)
+        if rows.dtype == "bfloat16":  # its bits
+            x = (x.astype(np.uint32) << 16).view(np.float32)
+        if options.row_normalize:
+            x = _row_normalize(x)
+        if options.pca is not None:
+            x = principal_components(x, options.pca, options.seed)
+        return rows_of_matrix(rows.place, x)
+
+    def _in_memory(self, rows: Rows) -> np.ndarray:
+        parts, size = [], 0
+        for part in rows.chunks(self.options.block_bytes):
+            parts.append(part)
+            size += part.nbytes
+            if 4 * size > self.options.memory:
+                hint = "give more --memory, or leave --pca and --row-normalize out"
+                raise CohortError(rows.place, f"rows of {format_bytes(self.options.memory // 4)}", "more", hint)
+        return np.concatenate(parts)
+
+    def _write_features(self, rows: Rows) -> tuple[int, int]:
+        """Writes features.npy; returns its shape. The number of nodes is known then."""
+        shape, dtype = (0, 0), None
+        with (self.folder / "features.npy").open("wb") as file:
+            for part in rows.chunks(self.options.block_bytes):
+                if part.size == 0:
+                    continue
+                if dtype is None:
+                    shape, dtype = (0, part.shape[1]), part.dtype
+                    start = _write_header(file, dtype, shape)
+                file.write(memoryview(np.ascontiguousarray(part)).cast("B"))
+                shape = (shape[0] + len(part), shape[1])
+                self.progress("features", shape[0] / self.num_nodes if self.num_nodes else 0)
+            if 0 in shape:
+                raise CohortError(rows.place, "at least one row and one column", f"shape {list(shape)}")
+            file.seek(0)
+            if _write_header(file, dtype, shape) != start:
+                raise AssertionError("headers of one length")
+        if self.num_nodes not in (None, shape[0]):
+            hint = "each node has one row"
+            raise CohortError(rows.place, f"{self.num_nodes} rows, one a node", f"{shape[0]}", hint)
+        if self.options.pca is None:
+            self.rows_told = f"{rows.place} has {shape[0]} rows of {shape[1]} columns: one row a node"
+        self.num_nodes = shape[0]
+        return shape
+
+    # --- nodes and edges --------------------------------------------------------------------------------------------
+
+    def _name_nodes(self) -> None:
+        """With names of any kind: id_of_node.npy, and the map from ids to nodes."""
+        options, path = self.options, self.folder / ID_MAP
+        if options.node_ids is not None:
+            self._take_node_ids(options.node_ids)
+        elif options.rename:
+            sorter = _native.IdSorter(self.folder, self.sort_memory)
+            for src, dst, fraction in self.graph.edges.chunks(options.block_bytes):
+                sorter.add(src)
+                sorter.add(dst)
+                self.progress("finding ids", fraction)
+            sorter.write(path)
+            del sorter
+            self.ids = np.load(path, mmap_mode="r") if path.stat().st_size > 128 else np.load(path)
+            self._demand_nodes(len(self.ids), "distinct ids in the edges")
+            self._demand_memory(8 * len(self.ids))
+            self.id_map = _native.IdMap(self.ids, np.empty(0, np.int64))
+
+    def _take_node_ids(self, ids: np.ndarray) -> None:
+        order = np.argsort(ids, kind="stable")
+        ascending = ids[order]
+        again = np.flatnonzero(ascending[1:] == ascending[:-1])
+        if len(again):
+            place = f"--node-ids[{order[again[0] + 1]}]"
+            raise CohortError(place, "an id named once", f"{ascending[again[0]]} again", "give each node one row")
+        self._demand_nodes(len(ids), "ids in --node-ids")
+        self._demand_memory(24 * len(ids))
+        self.ids = ids
+        self.id_map = _native.IdMap(ascending, order)
+        np.save(self.folder / ID_MAP, ids)
+
+    def _demand_nodes(self, count: int, what: str) -> None:
+        if self.num_nodes not in (None, count):
+            hint = "--node-ids FILE says which id each feature row belongs to, also of nodes without edges"
+            raise CohortError(self.graph.edges.place, f"{self.num_nodes} nodes, one a row", f"{count} {what}", hint)
+        self.num_nodes = count
+
+    def _demand_memory(self, map_bytes: int) -> None:
+        """Takes the map's share from the memory for sorting."""
+        if 2 * map_bytes > self.sort_memory:
+            expected = f"at least {format_bytes(4 * map_bytes)} for the ids of {self.num_nodes} nodes"
+            raise CohortError("--memory", expected, format_bytes(self.options.memory), "give more")
+        self.sort_memory -= map_bytes
+
+    def _write_edges(self) -> int:
+        """Writes indptr.npy, indices.npy and the edges' weights; returns the number of edges."""
+        graph, options = self.graph, self.options
+        reverse = options.undirected or (graph.reverse if options.reverse is None else options.reverse)
+        sorter = _native.EdgeSorter(
+            folder=self.folder,
+            memory_bytes=self.sort_memory,
+            place=graph.edges.place,
+            num_nodes=-1 if self.num_nodes is None else self.num_nodes,
+            transpose=options.transpose,
+            reverse=reverse,
+            dedupe=options.undirected or (graph.dedupe if options.dedupe is None else options.dedupe),
+            self_loops=options.self_loops or graph.self_loops,
+            weighted=graph.edge_weights is not None,
+        )
+        weights = graph.edge_weights and WeightReader(graph.edge_weights, options.block_bytes)
+        for src, dst, fraction in graph.edges.chunks(options.block_bytes):
+            try:
+                sorter.add(src, dst, self.id_map, weights and weights.take(len(src)))
+            except CohortError as error:
+                raise self._blamed_on_rows(error) from error
+            self.progress("reading edges", fraction)
+        if weights:
+            weights.finish()
+        expected = max(1, sorter.edges_read * (2 if reverse else 1))
+        sorter.write(self.folder, lambda written: self.progress("writing edges", min(1.0, written / expected)))
+        self.num_nodes = sorter.num_nodes
+        if self.num_nodes == 0:
+            raise CohortError(graph.edges.place, "at least one node", "no edges", "--nodes says how many there are")
+        return sorter.edges_written
+
+    def _blamed_on_rows(self, error: CohortError) -> CohortError:
+        """The error of a node that is too large, with the shape of the rows: they may lie the wrong way round."""
+        too_large = error.expected.startswith("a node in [0, ") and not error.found.startswith("-")
+        if not too_large or not self.rows_told or self.id_map is not None:
+            return error
+        return CohortError(error.place, error.expected, error.found, f"{error.hint}; {self.rows_told}")
+
+    # --- labels and splits ------------------------------------------------------------------------------------------
+
+    def _labels(self) -> np.ndarray:
+        """int64 [V], or as arrays.targets has them for another task."""
+        task = self.options.task
+        if self.graph.labels is not None:
+            place, labels = self.graph.labels()
+            return arrays.targets(place, labels, self.num_nodes, task)
+        if task != "classification":
+            raise CohortError(f"--task {task}", "labels", "none in the source", "give --labels FILE")
+        return np.full(self.num_nodes, -1, dtype=np.int64)
+
+    def _num_classes(self, labels: np.ndarray) -> int:
+        found = arrays.num_outputs(labels)
+        if found > max(self.num_nodes, MANY_CLASSES):
+            hint = "classes are numbered from 0: are these ids? --task regression takes numbers as they are"
+            raise CohortError("labels", f"at most {max(self.num_nodes, MANY_CLASSES)} classes", str(found), hint)
+        return max(self.graph.num_classes or 0, found) if self.options.task == "classification" else found
+
+    def _splits(self, labels: np.ndarray) -> list[np.ndarray]:
+        """Train, val and test ids, int64 [any] each; those of a mask are its nodes with a label."""
+        if self.graph.splits is None:
+            return random_splits(labels, self.options.split, self.options.seed)
+        out = []
+        for name, ids in zip(SPLITS, self.graph.splits(), strict=True):
+            if ids.dtype.kind == "b":
+                arrays.demand_shape(name, ids, labels.shape[:1])
+                out.append(np.flatnonzero(ids & arrays.labelled(labels)))
+            else:
+                ids = arrays.integers(name, ids)
+                arrays.demand_no_mask(name, ids, self.num_nodes)
+                out.append(self._nodes_of(name, ids))
+        return out
+
+    def _nodes_of(self, name: str, ids: np.ndarray) -> np.ndarray:
+        """The nodes with these ids."""
+        if self.ids is None:
+            return ids
+        order = np.argsort(self.ids, kind="stable")
+        places = np.minimum(np.searchsorted(self.ids, ids, sorter=order), len(order) - 1)
+        nodes = order[places]
+        bad = np.flatnonzero(self.ids[nodes] != ids)
+        if len(bad):
+            raise CohortError(f"{name}[{bad[0]}]", "the id of a node", f"{ids[bad[0]]}", "leave it out")
+        return nodes
+
+
+def _write_header(file, dtype: np.dtype, shape: tuple[int, ...]) -> int:
+    """Writes the header of a .npy file, as long as that of any number of rows; returns where the data start."""
+    header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, header)
+    return file.tell()
+
+
+def _row_normalize(x):
+    """Rows whose absolute values add up to 1, float32; rows of zeros stay."""
+    sums = np.asarray(abs(x).sum(axis=1, dtype=np.float64)).reshape(-1, 1)
+    scale = np.divide(1.0, sums, out=np.zeros_like(sums), where=sums != 0)
+    if scipy.sparse.issparse(x):
+        return scipy.sparse.csr_matrix(scipy.sparse.diags(scale[:, 0]) @ x, dtype=np.float32)
+    return (x * scale).astype(np.float32)

@@ -1,0 +1,55 @@
+"""What an import says at its end: what decides the result, and what looks like a mistake."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cohort.dataset import arrays
+from cohort.dataset.importing.convert import ConvertOptions
+from cohort.dataset.layouts.graph import Graph
+from cohort.dataset.reader import Dataset
+
+EDGES_AT_ONCE = 1 << 22
+FROM_ONE = "node 0 has no edges: do ids start at 1? --node-ids takes a file of ids, one a row"
+
+
+def outcome(graph: Graph, data: Dataset, options: ConvertOptions, *, labels: str, numbered_by_hand: bool) -> list[str]:
+    """Lines about classes that are not used, splits, and what was made of the edges.
+
+    Args:
+        labels: name of the file that has them.
+        numbered_by_hand: the source is a list of edges that somebody wrote, not a published data set.
+    """
+    lines = []
+    unused = arrays.unused_classes(data.y, data.num_classes) if data.task == "classification" else 0
+    if unused:
+        some = "" if data.y.min() >= 0 else "[y >= 0]"
+        cure = f"renumber with numpy.unique(y{some}, return_inverse=True)"
+        lines.append(f"{labels}: {data.num_classes:,} classes, {data.num_classes - unused:,} of them used; {cure}")
+    if numbered_by_hand and not options.rename and options.node_ids is None and _leaves_out_node_0(data, options):
+        lines.append(FROM_ONE)
+    origin = f"from {graph.splits_from}" if graph.splits else f"random, seed {options.seed}"
+    if not graph.labels:
+        origin = "no labels"
+    sizes = ((name, len(getattr(data, f"{name}_ids"))) for name in ("train", "val", "test"))
+    lines.append(f"splits: {', '.join(f'{name} {size:,}' for name, size in sizes)} ({origin})")
+    columns = graph.columns_told() if numbered_by_hand else ""
+    return [*lines, f"edges: {columns}{_direction_told(data, options)}"]
+
+
+def _direction_told(data: Dataset, options: ConvertOptions) -> str:
+    share = 1.0 if options.undirected else data.reversed_share()
+    if share == 1:
+        return "undirected (each in both directions)"
+    return f"directed ({int(100 * share)} % have their reverse; --undirected adds it to the others)"
+
+
+def _leaves_out_node_0(data: Dataset, options: ConvertOptions) -> bool:
+    """Whether other nodes have edges and node 0 none but to itself; sources are read only where none points to it."""
+    into_0 = int(data.indptr[1])
+    if np.any(data.indices[:into_0]):
+        return False
+    if data.num_edges == into_0 * data.num_nodes and np.array_equal(data.indices, np.arange(data.num_edges)):
+        return False  # no edges, or a loop at each node
+    starts = () if options.undirected else range(into_0, data.num_edges, EDGES_AT_ONCE)
+    return all(np.all(data.indices[first : first + EDGES_AT_ONCE]) for first in starts)

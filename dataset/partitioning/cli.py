@@ -1,0 +1,62 @@
+"""`cohort dataset partition`."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+from cohort.base.errors import CohortError
+from cohort.base.units import byte_count
+from cohort.dataset.cli_parts import fail
+from cohort.dataset.partitioning.partition import METHODS, Partition, partition, parts_file
+
+
+def register(commands: argparse._SubParsersAction) -> None:
+    """Adds the command."""
+    text = "divide the nodes into parts that few edges join, a part for each clique of GPUs"
+    command = commands.add_parser("partition", help=text, description=text)
+    command.add_argument("path", metavar="DIR", type=Path, help="folder of a data set; the parts are kept there")
+    command.add_argument("--parts", type=int, required=True, metavar="K", help="as many as there are cliques of GPUs")
+    command.add_argument(
+        "--method",
+        choices=METHODS,
+        default="metis",
+        help="metis (default): fewest edges, in memory; streaming: of graphs of any size; random: to compare with",
+    )
+    command.add_argument("--seed", type=int, default=0, help="of all that is random (default 0)")
+    command.add_argument(
+        "--memory", type=byte_count, default=0, help="the most that METIS may take (default: what is left)"
+    )
+    command.set_defaults(func=_partition)
+
+
+def _partition(args: argparse.Namespace) -> int:
+    start = time.monotonic()
+    try:
+        with Console(stderr=True).status(escape(f"partitioning {args.path}")):
+            found = partition(args.path, args.parts, args.method, args.seed, args.memory)
+    except CohortError as error:
+        return fail(error)
+    print_partition(found, time.monotonic() - start, parts_file(args.path, args.parts))
+    return 0
+
+
+def print_partition(found: Partition, seconds: float, file: Path) -> None:
+    """Edge cut and balance, against what chance gives."""
+    num_parts, num_edges = len(found.nodes), found.num_edges
+    share = 100 * found.cut_edges / num_edges if num_edges else 0.0
+    by_chance = 100 * (1 - sum((count / len(found.parts)) ** 2 for count in found.nodes))
+    print(f"edge cut     {share:.2f} % of {num_edges:,} stored edges (by chance {by_chance:.2f} %)")
+    print(f"nodes        {_balance(found.nodes)}")
+    print(f"train nodes  {_balance(found.train_nodes)}")
+    print(f"written      {file}, {num_parts} parts in {seconds:.1f} s")
+
+
+def _balance(counts: list[int]) -> str:
+    mean = sum(counts) / len(counts)
+    most = max(counts) / mean if mean else 1.0
+    return f"{min(counts):,} to {max(counts):,} a part; the largest has {most:.3f} times the mean"

@@ -1,0 +1,1 @@
+"""cohort bench: measurements of parts."""

@@ -1,0 +1,291 @@
+"""``cohort bench sample`` and ``bench fetch``: what the sampler's two parts take, without a trainer.
+
+A sampler as of any run; the batches are only taken. First one at a time, so that the sampler does nothing else ("beside
+nothing"), then in a row, where a GPU samples the next batch while it fetches this one ("beside next").
+"""
+
+import argparse
+import contextlib
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from cohort.base.errors import CohortError
+from cohort.base.units import format_bytes
+from cohort.channel import TIERS
+from cohort.launch.bench.shapes import add_shape_options, data_set
+from cohort.launch.options.arguments import not_negative_number, numeric_ratios, positive
+from cohort.launch.options.groups import add_data_options
+from cohort.launch.run.programs import run_programs
+from cohort.launch.run.train import open_dataset, sampler_options, sampler_sms_of
+
+COMPRESS = ("auto", "none", "cache", "host", "both")
+
+
+def register(benches) -> None:
+    """Adds the two commands to those of ``cohort bench``."""
+    sample = benches.add_parser("sample", help="drawing and relabelling alone", description=__doc__)
+    _add_options(sample)
+    sample.set_defaults(func=sample_batches)
+    fetch = benches.add_parser("fetch", help="fetching feature rows, by where they are", description=__doc__)
+    _add_options(fetch)
+    take_several(
+        fetch,
+        "compress",
+        _modes,
+        ["auto"],
+        f"where rows are encoded, to try: some of {','.join(COMPRESS)} (default auto)",
+    )
+    take_several(
+        fetch, "cache_ratio", numeric_ratios, [0.0], "caches of each GPU to try, as --cache-ratio of train (default 0)"
+    )
+    take_several(fetch, "fetch_sms", _numbers, [None], "SMs that fetch rows, to try (default: the sampler's choice)")
+    _action(fetch, "reuse").help = "copy rows of earlier batches, as cohort train (default off)"
+    fetch.set_defaults(func=fetch_batches, reuse="off")
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    add_data_options(parser)
+    add_data_or_shape(parser)
+    parser.add_argument(
+        "--batches", type=positive, default=50, help="number of batches that count, of each kind (default 50)"
+    )
+    parser.add_argument(
+        "--sampler-sms",
+        type=lambda text: [not_negative_number(part) for part in text.split(",")],
+        default=[0],
+        metavar="A[,B...]",
+        help="GPU: SMs that the sampler has, to try (default 0: all)",
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("bench.jsonl"), help="file to which lines are appended (default bench.jsonl)"
+    )
+
+
+def add_data_or_shape(parser: argparse.ArgumentParser) -> None:
+    """Makes DIR of add_data_options one of two ways to say which graph; see resolve_data."""
+    dataset = _action(parser, "dataset")
+    dataset.nargs, dataset.required = "?", False
+    dataset.help = "folder of a data set; or --shape"
+    add_shape_options(parser, required=False)
+    parser.set_defaults(batch_size=None)
+    _action(parser, "batch_size").help = "seeds a batch (default: the shape's, or 8192)"
+
+
+def take_several(
+    parser: argparse.ArgumentParser, name: str, kind, default: list | None, text: str, metavar: str = "A[,B...]"
+) -> None:
+    """Makes an option one of several values to try, in turn."""
+    action = _action(parser, name)
+    action.type, action.choices, action.help, action.metavar = kind, None, text, metavar
+    parser.set_defaults(**{name: default})
+
+
+def _action(parser: argparse.ArgumentParser, name: str) -> argparse.Action:
+    return next(action for action in parser._actions if action.dest == name)
+
+
+def _modes(text: str) -> list[str]:
+    if set(text.split(",")) <= set(COMPRESS):
+        return text.split(",")
+    raise argparse.ArgumentTypeError(f"expected some of {','.join(COMPRESS)}, found {text}")
+
+
+def _numbers(text: str) -> list[int]:
+    return [positive(part) for part in text.split(",")]
+
+
+def sample_batches(args: argparse.Namespace) -> int:
+    """Runs ``bench sample``: 0 when its batches were taken."""
+    code, lines = _measure(args, [{"sampler_sms": sms} for sms in args.sampler_sms])
+    if lines:
+        _print_samples(args, lines)
+    return code
+
+
+def fetch_batches(args: argparse.Namespace) -> int:
+    """Runs ``bench fetch``: 0 when the batches of all options to try were taken."""
+    tried = [
+        {"compress": compress, "cache_ratio": ratio, "fetch_sms": fetch_sms, "sampler_sms": sms}
+        for compress in args.compress
+        for ratio in args.cache_ratio
+        for fetch_sms in args.fetch_sms
+        for sms in args.sampler_sms
+    ]
+    code, lines = _measure(args, tried)
+    if lines:
+        _print_fetches(args, lines)
+    return code
+
+
+def _measure(args: argparse.Namespace, tried: list[dict]) -> tuple[int, list[dict]]:
+    """(exit code, a line of each kind of batches for each of the options to try); the lines are in --out then."""
+    dataset = resolve_data(args)
+    lines = []
+    with appending(args.out) as append, tempfile.TemporaryDirectory(prefix="cohort-bench-") as root:
+        folders = [Path(root) / str(number) for number in range(len(tried))]
+        # All counting and planning comes first: between runs, signals are ignored.
+        runs = [_run_of(args, dataset, *each) for each in zip(tried, folders, strict=True)]
+        for options, run, folder in zip(tried, runs, folders, strict=True):
+            folder.mkdir()
+            num_ranks = run["sampler"]["num_ranks"]
+            code = run_programs(folder, run, show_output=True, num_trainers=num_ranks, is_kept=False)
+            if code:
+                return code, lines
+            found = [_told_by(args, dataset, run) | options | each for each in summarise(folder)]
+            append(found)
+            lines += found
+    return 0, lines
+
+
+@contextlib.contextmanager
+def appending(path: Path) -> Iterator[Callable[[list[dict]], None]]:
+    """Yields what appends lines to a file of results, which is opened before anything is measured.
+
+    Raises:
+        CohortError: the file cannot be written.
+    """
+    hint = "choose another --out"
+    try:
+        file = open(path, "a")
+    except OSError as error:
+        raise CohortError(str(path), "a file that can be appended to", str(error), hint) from error
+
+    def append(lines: list[dict]) -> None:
+        try:
+            file.writelines(json.dumps(line) + "\n" for line in lines)
+            file.flush()
+        except OSError as error:
+            raise CohortError(str(path), "a file that can be appended to", str(error), hint) from error
+
+    try:
+        with file:
+            yield append
+    finally:
+        if path.is_file() and path.stat().st_size == 0:  # nothing was measured
+            path.unlink()
+
+
+def resolve_data(args: argparse.Namespace) -> Path:
+    """The data set, made if need be; sets the batch size where nobody has."""
+    if (args.dataset is None) == (args.shape is None):
+        raise CohortError("DIR, --shape", "one of the two", "none" if args.shape is None else "both")
+    folder, batch_size = args.dataset, 8192
+    if args.shape:
+        folder, shape = data_set(args)
+        batch_size = shape.batch_size
+    args.batch_size = args.batch_size or batch_size
+    return open_dataset(folder)[1]
+
+
+def _run_of(args: argparse.Namespace, dataset: Path, options: dict, folder: Path) -> dict:
+    """What becomes run.json."""
+    if "cache_ratio" in options:
+        options = options | {"cache_ratio": [options["cache_ratio"]]}
+    args = argparse.Namespace(**vars(args) | options)
+    trainer = {"task": "batches", "num_batches": args.batches}
+    trainer |= {name: getattr(args, name) for name in ("fanout", "batch_size", "seed")}
+    trainer["sampler_sms"] = sampler_sms_of(args)
+    sampler = sampler_options(args, dataset, plan_file=folder / "plan.json")
+    return {"mps": not args.no_mps, "sampler": sampler, "trainer": trainer}
+
+
+def _told_by(args: argparse.Namespace, dataset: Path, run: dict) -> dict:
+    """What a line says of its making."""
+    return {
+        "bench": "fetch" if args.func is fetch_batches else "sample",
+        "dataset": dataset.name,
+        "device": run["sampler"]["device"],
+        "ranks": run["sampler"]["num_ranks"],
+        "topology": args.topology,
+        "cache_ratio": args.cache_ratio,
+        "reuse": args.reuse,
+        "fanout": args.fanout,
+        "batch_size": args.batch_size,
+        "time": time.strftime("%Y-%m-%dT%H:%M:%S"),
+    }
+
+
+def summarise(folder: Path) -> list[dict]:
+    """Medians of times in ms, and else means, of the batches of all ranks; one for each kind of batches."""
+    paths = sorted(folder.glob("batches-*.jsonl"))
+    batches = [json.loads(line) for path in paths for line in path.read_text().splitlines()]
+    kinds = dict.fromkeys(batch["beside"] for batch in batches)
+    return [_summary(kind, [batch for batch in batches if batch["beside"] == kind]) for kind in kinds]
+
+
+def _summary(beside: str, batches: list[dict]) -> dict:
+    names = ("seeds", "nodes", "edges", "sample_ms", "fetch_ms")
+    least = {f"least_{name}": min(batch[name] for batch in batches) for name in ("sample_ms", "fetch_ms")}
+    rows = {tier: _typical([batch["rows"][tier] for batch in batches], ("reads", "bytes", "ms")) for tier in TIERS}
+    lists = {tier: _typical([batch["lists"][tier] for batch in batches], ("reads", "bytes")) for tier in TIERS}
+    typical = _typical(batches, names) | least | {"rows": rows, "lists": lists}
+    return {"beside": beside, "batches": len(batches)} | typical
+
+
+def _typical(records: list[dict], names: tuple[str, ...]) -> dict:
+    """Medians of times, means of counts."""
+    kinds = {name: statistics.median if name.endswith("ms") else statistics.fmean for name in names}
+    return {name: typical(record[name] for record in records) for name, typical in kinds.items()}
+
+
+def _print_samples(args: argparse.Namespace, lines: list[dict]) -> None:
+    columns = ("SMs", "beside", "ms", "least ms", "nodes", "edges", "M edges/s", "bytes")
+    table = _table(lines[0], columns)
+    for line in lines:
+        times = [f"{line['sample_ms']:.3f}", f"{line['least_sample_ms']:.3f}"]
+        sizes = [f"{line['nodes']:,.0f}", f"{line['edges']:,.0f}", f"{line['edges'] / line['sample_ms'] / 1e3:.1f}"]
+        read = format_bytes(sum(tier["bytes"] for tier in line["lists"].values()))
+        table.add_row(_all_or(line["sampler_sms"]), line["beside"], *times, *sizes, read)
+    _show(table, f"bytes: of neighbour lists, a batch; ms: the median; appended to {args.out}")
+
+
+def _print_fetches(args: argparse.Namespace, lines: list[dict]) -> None:
+    columns = ("compress", "cache", "SMs", "fetch", "beside", "rows of", "rows %", "bytes", "ms", "GB/s")
+    table = _table(lines[0], columns)
+    for line in lines:
+        sms = [_all_or(line["sampler_sms"]), str(line["fetch_sms"] or "-")]
+        options = [line["compress"], f"{line['cache_ratio']:g}", *sms, line["beside"]]
+        total = {name: sum(tier[name] for tier in line["rows"].values()) for name in ("reads", "bytes")}
+        parts = {"all": total | {"ms": line["fetch_ms"]}} | line["rows"]
+        for tier, numbers in parts.items():
+            if tier == "all" or numbers["reads"]:
+                table.add_row(*options, tier, *_told_of_tier(numbers, total["reads"]))
+                options = [""] * len(options)
+    told = "ms: the median, of whole fetches and of tiers, which are read side by side"
+    _show(table, f"bytes: as stored, a batch; {told}; appended to {args.out}")
+
+
+def _all_or(sampler_sms: int) -> str:
+    return str(sampler_sms or "all")
+
+
+def _told_of_tier(numbers: dict, num_rows: float) -> list[str]:
+    """Cells: share of the rows, bytes, ms, GB/s."""
+    rate = f"{numbers['bytes'] / numbers['ms'] / 1e6:.2f}" if numbers["ms"] else "-"
+    share = f"{100 * numbers['reads'] / num_rows:.2f}"
+    return [share, format_bytes(numbers["bytes"]), f"{numbers['ms']:.3f}" if numbers["ms"] else "-", rate]
+
+
+def _table(line: dict, columns: tuple[str, ...]) -> Table:
+    fanout = ",".join(map(str, line["fanout"]))
+    batches = f"{line['batches']} batches of {line['seeds']:,.0f} seeds"
+    title = Text(f"{line['dataset']}, {line['device']}: {batches}, fanout {fanout}")
+    table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in columns:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def _show(table: Table, note: str) -> None:
+    console = Console(highlight=False, width=120)
+    console.print(table)
+    console.print(note, markup=False)

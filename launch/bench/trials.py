@@ -1,0 +1,140 @@
+"""What measurements by short runs of ``cohort train`` share: their options, the runs, and a line a run.
+
+Used by bench/scaling.py and bench/tune_grid.py.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+from statistics import fmean
+
+from rich.console import Console
+
+from cohort.base.errors import CohortError
+from cohort.launch.bench.parts import add_data_or_shape, resolve_data
+from cohort.launch.options.arguments import CommandParser, above_zero, note_given
+from cohort.launch.options.devices import devices, resolve_device
+from cohort.launch.options.groups import add_train_options
+from cohort.launch.report.results import TIMES, Run, read_run
+from cohort.launch.tune.output import as_text
+from cohort.launch.tune.search import TimeBound
+from cohort.launch.tune.space import train_options
+from cohort.launch.tune.trial import Trial
+
+READ_TIERS = ("local", "peer", "host")  # what is copied from batches before is not fetched
+COUNTS = {"edges": "num_edges", "seeds": "num_seeds", "batches": "num_batches"}
+
+
+def trial_parser(description: str, name: str, epochs: int, minutes: float = 10.0) -> argparse.ArgumentParser:
+    """A parser of options of ``cohort train``, of --shape and --minutes; for parse_configured.
+
+    Args:
+        name: of the measurement, and of its folder in .bench.
+        epochs, minutes: defaults of --epochs, of a run, and --minutes.
+    """
+    parser = CommandParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    note_given(parser)
+    add_train_options(parser)
+    add_data_or_shape(parser)
+    parser.add_argument("--minutes", type=above_zero, default=minutes, help=f"bound of all runs (default {minutes:g})")
+    texts = {
+        "epochs": f"epochs of a run, of which the first is not counted (default {epochs})",
+        "out": f"folder for lines, picture and runs (default .bench/{name})",
+    }
+    for action in parser._actions:
+        action.help = texts.get(action.dest, action.help)
+    parser.set_defaults(config_parser=parser, name=name, trial_epochs=epochs)
+    return parser
+
+
+def given_options(args: argparse.Namespace) -> dict:
+    """The options of ``cohort train`` that stand on the command line, also where they say a default."""
+    parser = argparse.ArgumentParser()
+    add_train_options(parser)
+    names = [action.dest for action in parser._actions if action.option_strings and action.dest in args.given]
+    return {name: getattr(args, name) for name in names}
+
+
+class Trials:
+    """Runs on a data set, one after the other; `lines` has one of each, as OUT/NAME.jsonl has behind older ones.
+
+    Args:
+        args: as a trial_parser has parsed them.
+
+    Attributes:
+        base: the options of ``cohort train`` that are given, without its defaults.
+        is_over_time: a run was ended, or not begun, since no time was left.
+    """
+
+    def __init__(self, args: argparse.Namespace):
+        if "epochs" in args.given and args.epochs < 2:
+            raise CohortError("--epochs", "at least 2, of which the first is not counted", str(args.epochs))
+        self.dataset, self.device = resolve_data(args), resolve_device(args.device)
+        self.base = train_options(args)
+        self.epochs = args.epochs if "epochs" in args.given else args.trial_epochs
+        self.out = (args.out if "out" in args.given else Path(".bench") / args.name).absolute()
+        self.gpus = {gpu["ordinal"]: gpu.get("name", gpu["uuid"]) for gpu in devices()["gpus"]}
+        self.lines: list[dict] = []
+        self._num_runs = 0
+        self.is_over_time = False
+        self.bound = TimeBound(60 * args.minutes)
+        self.name = args.name
+        self._lines_file = self.out / f"{self.name}.jsonl"
+        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
+        try:
+            self.out.mkdir(parents=True, exist_ok=True)
+            self._lines_file.open("a").close()
+        except OSError as error:
+            place = str(self.out)
+            raise CohortError(place, "a folder that can be written", str(error), "choose another --out") from error
+
+    def run(self, told: dict, options: dict, dataset: Path | None = None) -> dict:
+        """The line of a run: what is told of it, with its failure or with what it took.
+
+        Args:
+            options: of ``cohort train``.
+            dataset: another one.
+        """
+        self._num_runs += 1
+        number = self._num_runs
+        trial = Trial(number, self.out / f"run-{number:02}", {}, options)
+        text = f"run {number}, " + ", ".join(f"{name} {as_text(value)}" for name, value in told.items())
+        if self.bound.allows_another():
+            with self._console.status(text), self.bound.timing():
+                trial.run(dataset or self.dataset, self.epochs, self.bound.left, lambda: None)
+        else:
+            trial.failure, trial.is_over_time = "no time was left", True
+        self.is_over_time |= trial.is_over_time
+        self._console.print(f"{text}: {trial.failure or f'epoch {trial.cost:.4f} s'}", markup=False)
+        found = {"failure": trial.failure} if trial.failure else numbers_of(trial)
+        self.add(told | {"options": options} | found)
+        return self.lines[-1]
+
+    def add(self, line: dict) -> None:
+        """Appends a line."""
+        self.lines.append(self._told() | line)
+        with open(self._lines_file, "a") as file:
+            file.write(json.dumps(self.lines[-1], default=str) + "\n")
+
+    def _told(self) -> dict:
+        return {
+            "bench": self.name,
+            "dataset": self.dataset.name,
+            "device": self.device,
+            "machine": list(self.gpus.values()),
+            "epochs": self.epochs,
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S"),
+        }
+
+
+def numbers_of(trial: Trial) -> dict:
+    """Of a trial that ended: median times of an epoch, and means of what all ranks together read in one."""
+    return {name: trial.times[name] for name in TIMES} | counts_of(read_run(trial.folder))
+
+
+def counts_of(run: Run) -> dict[str, float]:
+    """Of an epoch of a run: edges sampled, seeds, batches, and the rows that were fetched."""
+    counts = {name: fmean(epoch[key] for epoch in run.settled) for name, key in COUNTS.items()}
+    tiers = [[epoch["row_tiers"][tier]["rows"] for tier in READ_TIERS] for epoch in run.settled]
+    return counts | {"rows": fmean(map(sum, tiers))}

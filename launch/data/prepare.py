@@ -1,0 +1,239 @@
+"""``cohort dataset prepare`` and ``generate --prepared``: feature rows encoded once, for runs that then map them."""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from cohort import ibp
+from cohort.base.errors import CohortError
+from cohort.base.units import format_bytes
+from cohort.dataset import open as open_dataset
+from cohort.dataset.prepared import (
+    ENCODED_FILE,
+    PREPARED_FOLDER,
+    is_prepared,
+    raw_key,
+    renumber,
+    sync,
+    write_prepared,
+)
+from cohort.dataset.writer import GeneratedRows, output_folder
+from cohort.launch.data.stored_rows import RawRows, bytes_of, stored_rows
+from cohort.launch.options.arguments import seed
+
+CODECS = ("auto", "invariant", "exponent", "sparse", "raw")
+BATCH_BYTES = 128 << 20  # of rows in memory at a time
+SAMPLE_BYTES = 64 << 20  # of rows looked at to choose a codec, at most
+LARGER_BYTES = 16 << 10  # than the raw rows: encoded ones that take no more are written unasked
+LARGER_TOLD = f"over {LARGER_BYTES >> 10} KiB more"
+
+
+def register(dataset_commands) -> None:
+    """Adds `prepare` beside the other commands on data sets, and --prepared to `generate`."""
+    generate = dataset_commands.choices["generate"]
+    text = "encode the feature rows once, into DIR/prepared; later runs map them"
+    parser = dataset_commands.add_parser("prepare", help=text, description=text)
+    parser.add_argument("path", metavar="DIR", type=Path, help="folder of a data set")
+    parser.add_argument(
+        "--drop-raw",
+        action="store_true",
+        help=f"remove features.npy once all rows compare equal; refused where they take {LARGER_TOLD} than it",
+    )
+    parser.add_argument(
+        "--reorder",
+        choices=("none", "degree"),
+        default="none",
+        help="degree: DIR/prepared becomes a data set of its own, its nodes numbered by in-degree, largest first",
+    )
+    parser.add_argument("--seed", type=seed, default=0, help="which rows are looked at to choose a codec")
+    parser.set_defaults(func=prepare)
+    parser.add_argument(
+        "--codec",
+        choices=CODECS,
+        default="auto",
+        help=f"auto (default): the fewest bytes to move; where rows then take {LARGER_TOLD} than raw ones, nothing"
+        " is written; the name of a codec writes them all the same",
+    )
+    generate.add_argument(
+        "--prepared", action="store_true", help="write the feature rows encoded (see prepare), never raw"
+    )
+    generate.add_argument("--codec", choices=CODECS, help="of --prepared (default auto)")
+    generate.set_defaults(rows_writer=rows_writer)
+
+
+def prepare(args: argparse.Namespace) -> int:
+    """Runs the command; 0 when DIR/prepared is in place."""
+    if is_prepared(args.path):
+        raise CohortError(str(args.path), "a data set to prepare", "one that was prepared", "name the one it came from")
+    data = open_dataset(args.path, prefer_raw=True)
+    if data.x is None and args.reorder != "none" and not args.drop_raw:
+        hint = "give --drop-raw as well: the rows move into the renumbered data set"
+        raise CohortError(str(args.path), "raw features to keep", "encoded rows only, which this would replace", hint)
+    rows = stored_rows(data)
+    out = args.path / PREPARED_FOLDER
+    key = raw_key(rows.file)
+    profile = choose_profile(_Table(rows), args.codec, args.seed)
+    if data.x is not None and args.codec == "auto" and args.reorder == "none":
+        larger = _larger(profile, rows)
+        if larger and args.drop_raw:
+            hint = f"keep the raw rows, which runs read as well; --codec {profile.codec} encodes them all the same"
+            raise CohortError(f"--drop-raw: {args.path}", "rows that are smaller encoded", larger, hint)
+        if larger:
+            now = f"{out} stays as it was" if out.exists() else "runs read the raw rows"
+            forced = f"--codec {profile.codec} writes it all the same"
+            print(f"{out}: would be {larger}: not written; {now}; {forced}", file=sys.stderr)
+            return 0
+    with output_folder(out, overwrite=True) as folder, _Bar("encoding", rows.num_rows * rows.row_bytes) as bar:
+        order = renumber(args.path, folder.path) if args.reorder == "degree" else None
+        line = encode_rows(_Table(rows, order, bar.advance), Path(folder.path), profile)
+        if raw_key(rows.file) != key:
+            raise CohortError(
+                str(rows.file), "features at rest", "a file that changes", "prepare it again when it is whole"
+            )
+        write_prepared(folder.path, key, f"../{rows.file.name}")
+    print(f"{out}: {line}", file=sys.stderr)
+    if args.drop_raw and data.x is not None:
+        _drop_raw(rows, order, out)
+    return 0
+
+
+def rows_writer(args: argparse.Namespace):
+    """What `generate` writes rows with; None: as it does without --prepared."""
+    if not args.prepared:
+        if args.codec:
+            raise CohortError("--codec", "--prepared beside it", "--codec alone", "raw rows have no codec")
+        return None
+    return encoded_rows_writer(args.codec or "auto", args.seed)
+
+
+def encoded_rows_writer(codec: str, sample_seed: int):
+    """`write_rows` of cohort.dataset.generate: a function (folder, rows) that writes the rows encoded, never raw."""
+
+    def write(folder: Path, rows: GeneratedRows) -> None:
+        out = folder / PREPARED_FOLDER
+        out.mkdir()
+        profile = choose_profile(_Table(rows), codec, sample_seed)
+        print(encode_rows(_Table(rows), out, profile), file=sys.stderr)
+        write_prepared(out, raw_key(folder / "features.npy"))
+
+    return write
+
+
+def choose_profile(table: "_Table", codec: str, sample_seed: int) -> ibp.Profile:
+    """How the rows are to be encoded, by a sample of them. Says why."""
+    ids = sample_ids(len(table), table.rows.row_bytes, sample_seed)
+    profile = ibp.fit(table.typed(table.rows.take(ids)), codec, sample=1)
+    print(profile.why, file=sys.stderr)
+    return profile
+
+
+def _larger(profile: ibp.Profile, rows) -> str:
+    """By how much encoded rows would be larger than the raw ones, in words; "" when they are not, or hardly."""
+    raw = rows.num_rows * rows.row_bytes
+    chosen = next(candidate for candidate in profile.candidates if candidate["codec"] == profile.codec)
+    directory = rows.num_rows // 4 if profile.slot_bytes else 8 * rows.num_rows  # ibp/FORMAT.md, 2
+    encoded = round(chosen["stored_per_row"] * rows.num_rows) + directory
+    if encoded <= raw + LARGER_BYTES:
+        return ""
+    return f"{_saved(encoded, raw)} ({format_bytes(encoded)} for {format_bytes(raw)})"
+
+
+def _saved(encoded: int, raw: int) -> str:
+    """ "12.5 % saved", or "30.4 % larger than raw" """
+    percent = 100 * (1 - encoded / raw)
+    return f"{percent:.1f} % saved" if percent >= 0 else f"{-percent:.1f} % larger than raw"
+
+
+def encode_rows(table: "_Table", folder: Path, profile: ibp.Profile) -> str:
+    """Writes features.ibp into a folder; returns what came of it in words."""
+    begin = time.monotonic()
+    step = max(BATCH_BYTES // table.rows.row_bytes // 64, 1) * 64
+    written = ibp.encode(table, profile, out=folder / ENCODED_FILE, batch_rows=step)
+    seconds = time.monotonic() - begin
+    raw = len(table) * table.rows.row_bytes
+    rate = f"{seconds:.1f} s, {raw / 1e9 / seconds:.2f} GB/s"
+    return f"{format_bytes(raw)} of rows in {format_bytes(written)}, {_saved(written, raw)}; {rate}"
+
+
+def sample_ids(num_rows: int, row_bytes: int, sample_seed: int) -> np.ndarray:
+    """int64 [n]: one row from each of n equal parts; 1 % of the rows, 4096 at least, SAMPLE_BYTES at most."""
+    count = min(num_rows, max(4096, min(num_rows // 100, SAMPLE_BYTES // row_bytes)))
+    bounds = np.linspace(0, num_rows, count + 1).astype(np.int64)
+    return np.random.default_rng(sample_seed).integers(bounds[:-1], bounds[1:])
+
+
+class _Table:
+    """What ibp reads, some rows at a time: rows in a new order or their own, in the type that ibp knows."""
+
+    def __init__(self, rows, order=None, advance=None):
+        self.rows, self._order, self._advance = rows, order, advance or (lambda _: None)
+
+    def __len__(self) -> int:
+        return self.rows.num_rows
+
+    def __getitem__(self, part: slice):
+        batch = self.bytes(part.start, min(part.stop, len(self)))
+        self._advance(batch.nbytes)
+        return self.typed(batch)
+
+    def bytes(self, first: int, last: int) -> np.ndarray:
+        """uint8 [n, row_bytes]"""
+        if self._order is None:
+            return self.rows.slice(first, last)
+        return self.rows.take(self._order[first:last])
+
+    def typed(self, rows: np.ndarray):
+        """uint8 [n, row_bytes] as [n, D] of the features' type."""
+        if self.rows.dtype != "bfloat16":
+            return rows.view(self.rows.dtype)
+        import torch
+
+        return torch.from_numpy(rows.view(np.int16)).view(torch.bfloat16)
+
+
+def _drop_raw(rows: RawRows, order, out: Path) -> None:
+    """Removes the raw features when every row that the new file holds is one of them, bit for bit, and is on disk."""
+    sync(out / ENCODED_FILE)
+    sync(out)
+    encoded = ibp.load(out / ENCODED_FILE)
+    step = max(BATCH_BYTES // rows.row_bytes, 1)
+    with _Bar("comparing", rows.num_rows * rows.row_bytes) as bar:
+        table = _Table(rows, order)
+        for first in range(0, rows.num_rows, step):
+            last = min(first + step, rows.num_rows)
+            if not np.array_equal(bytes_of(ibp.fetch(encoded, np.arange(first, last))), table.bytes(first, last)):
+                place = f"{out / ENCODED_FILE}: rows {first} to {last - 1}"
+                raise CohortError(place, f"the rows of {rows.file}", "others", "the raw features are kept")
+            bar.advance((last - first) * rows.row_bytes)
+    rows.file.unlink()
+    print(f"{rows.file}: removed, all rows compared equal", file=sys.stderr)
+
+
+class _Bar:
+    """A progress bar over bytes, on standard error."""
+
+    def __init__(self, what: str, num_bytes: int):
+        columns = (
+            TextColumn(what),
+            BarColumn(bar_width=None),
+            TextColumn("{task.percentage:.0f} %"),
+            TimeRemainingColumn(),
+        )
+        console = Console(stderr=True)
+        self._bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._task = self._bar.add_task(what, total=num_bytes)
+
+    def __enter__(self):
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_):
+        self._bar.stop()
+
+    def advance(self, num_bytes: int) -> None:
+        self._bar.advance(self._task, num_bytes)

@@ -1,0 +1,1 @@
+"""The options of the commands: what they accept, and their types."""

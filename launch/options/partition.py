@@ -1,0 +1,71 @@
+"""Cliques of GPUs that train on the seeds of parts of their own: whose seeds are whose, and what that gains."""
+
+from pathlib import Path
+
+import numpy as np
+
+from cohort.base.errors import CohortError
+from cohort.cache.plan.planner import MAX_CLIQUE_GPUS, cliques_named
+from cohort.dataset import open as open_dataset
+from cohort.dataset.partitioning.partition import load_parts, parts_file
+from cohort.launch.options.devices import devices
+
+
+def add_partition_option(parser, what: str) -> None:
+    """Adds --partition to a parser or a group of one, which does `what` with the parts."""
+    parser.add_argument(
+        "--partition",
+        action="store_true",
+        help=f"{what}, as cohort dataset partition DIR --parts K divided the nodes for K cliques; batches then depend"
+        " on the cliques",
+    )
+
+
+def cliques_of_ranks(text: str, gpus: list[int], on_gpu: bool, machine: dict | None = None) -> list[list[int]]:
+    """The ranks of a run whose GPUs read each other's memory, every rank once, as the sampler has them.
+
+    Args:
+        text: what --cliques says.
+        gpus: of each rank, among the visible ones.
+        on_gpu: without GPUs, "auto" leaves each rank alone.
+    """
+    if text != "auto":
+        return cliques_named(text, len(gpus))
+    if not on_gpu:
+        return cliques_named("none", len(gpus))
+    rank_of = {gpu: rank for rank, gpu in enumerate(gpus)}
+    found = [sorted(rank_of[gpu] for gpu in clique if gpu in rank_of) for clique in (machine or devices())["cliques"]]
+    most = MAX_CLIQUE_GPUS
+    return sorted(clique[at : at + most] for clique in found for at in range(0, len(clique), most))
+
+
+def clique_seeds(dataset: Path, cliques: list[list[int]], split: str = "train") -> list[np.ndarray]:
+    """Each clique's seeds, int64 [n]: clique c has those of part c.
+
+    Raises:
+        CohortError: there is one clique only, no such partition, or a clique without seeds.
+    """
+    if len(cliques) < 2:
+        hint = "GPUs that read each other's memory share one cache: leave --partition out, or name --cliques"
+        raise CohortError("--partition", "at least two cliques of GPUs", "one", hint)
+    parts = load_parts(dataset, len(cliques))
+    ids = np.asarray(getattr(open_dataset(dataset), f"{split}_ids"))
+    part_of = parts[ids]
+    seeds = [ids[part_of == part] for part in range(len(cliques))]
+    for part, own in enumerate(seeds):
+        if len(own) == 0:
+            file, hint = str(parts_file(dataset, len(cliques))), "partition again: training nodes are shared out evenly"
+            raise CohortError(file, f"seeds of {split} in every part", f"none in part {part}", hint)
+    return seeds
+
+
+def describe_gain(with_parts: list[float], without: list[float]) -> str:
+    """What a plan with parts gains.
+
+    Args:
+        with_parts, without: shares of each GPU's row reads that host memory need not serve.
+    """
+    after, before = (100 * sum(shares) / len(shares) for shares in (with_parts, without))
+    return (
+        f"partition: {after:.1f} % of the rows read are in GPU memory, {before:.1f} % without ({after - before:+.1f})"
+    )

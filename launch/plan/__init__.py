@@ -1,0 +1,1 @@
+"""cohort plan: the plan of the cache, as tables."""

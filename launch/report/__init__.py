@@ -1,0 +1,1 @@
+"""Results of a run: read, as tables, as a page."""

@@ -1,0 +1,93 @@
+"""``cohort report``: where the time and the bytes of a run went, or how runs differ, as tables, charts and a page."""
+
+import argparse
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from cohort.base.errors import CohortError
+from cohort.base.files import write_atomically
+from cohort.launch.report import page as report_page
+from cohort.launch.report import tables as report_tables
+from cohort.launch.report.results import LISTS, ROWS, Run, one_line, read_run
+from cohort.launch.report.tables import Table
+
+
+def register(commands) -> None:
+    """Adds the command."""
+    parser = commands.add_parser("report", help="draw a run, or compare runs", description=__doc__)
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="a run's folder (--out); several: compared")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FOLDER",
+        help="where report.html and report-*.png go (default: RUN; of several, report)",
+    )
+    parser.set_defaults(func=report)
+
+
+def report(args: argparse.Namespace) -> int:
+    """Prints tables, then writes the page and its charts; nothing is written when a run cannot be read."""
+    runs = [read_run(folder) for folder in args.runs]
+    if len(runs) == 1:
+        _report_one(runs[0], args.out or args.runs[0])
+    else:
+        _compare(runs, args.out or Path("report"))
+    return 0
+
+
+def _report_one(run: Run, out: Path) -> None:
+    reads = [report_tables.tier_table(run, kind) for kind in (ROWS, LISTS)]
+    result = report_tables.result_table(run)
+    print_tables([report_tables.epoch_table(run, is_short=True), *reads, result])
+    held = [report_tables.held_table(run)] if run.held else []
+    tables = [result, report_tables.epoch_table(run), *reads, *held, report_tables.option_table(run)]
+    charts = {
+        "epochs": ("wait, train and all-reduce of each epoch and rank", report_page.draw_epochs(run)),
+        "bytes": ("bytes that a batch read, by tier", report_page.draw_bytes(run)),
+        "hits": ("hit rates, measured and planned", report_page.draw_hits(run)),
+    }
+    if run.timeline:
+        charts["timeline"] = ("when batches were sampled, fetched and trained on", report_page.draw_timeline(run))
+    _write(out, f"Cohort: {one_line(run.folder.resolve().name)}", tables, charts)
+
+
+def _compare(runs: list[Run], out: Path) -> None:
+    names = [one_line(run.folder.resolve().name) for run in runs]
+    if len(set(names)) < len(names):
+        names = [one_line(str(run.folder)) for run in runs]
+    table = report_tables.compare_table(runs, names)
+    print_tables([table])
+    charts = {"runs": ("wait, train and all-reduce of the median epoch", report_page.draw_runs(runs, names))}
+    _write(out, f"Cohort: {' | '.join(names)}", [table], charts)
+
+
+def print_tables(tables: list[Table]) -> None:
+    """Prints tables on standard output, in full width."""
+    console = Console(highlight=False, width=10_000)  # numbers that are cut off say nothing
+    for table in tables:
+        shown = RichTable(title=table.title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+        for i, name in enumerate(table.columns):
+            shown.add_column(Text(name), justify="right" if i else "left", no_wrap=True)
+        for row in table.rows:
+            shown.add_row(*map(Text, row))
+        console.print(shown)
+        if table.note:
+            console.print(Text(table.note))
+
+
+def _write(out: Path, title: str, tables: list[Table], charts: dict[str, tuple[str, bytes]]) -> None:
+    """Writes report.html and a report-NAME.png for each {name: (what it shows, PNG)}, and says where they are."""
+    text = report_page.page(title, tables, dict(charts.values()))
+    pngs = {out / f"report-{name}.png": png for name, (_, png) in charts.items()}
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for path, png in pngs.items():
+            path.write_bytes(png)
+        write_atomically(out / "report.html", text)
+    except OSError as error:
+        raise CohortError(str(out), "a folder that can be written", str(error), "choose another --out") from error
+    print(f"report: {out / 'report.html'}; charts: {', '.join(path.name for path in pngs)}")

@@ -1,0 +1,240 @@
+"""Charts of runs as PNGs, and the page that holds them beside the tables."""
+
+import base64
+import html
+import io
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from cohort.base.errors import CohortError
+from cohort.base.units import format_bytes
+from cohort.channel import TIERS
+from cohort.launch.report.results import LISTS, ROWS, TIMELINE_ROWS, Kind, Run, TierUse, ranks_of
+from cohort.launch.report.tables import Table, median_times
+
+DPI = 120
+PARTS = {"wait_seconds": "#d1495b", "train_seconds": "#30638e", "all_reduce_seconds": "#edae49"}  # of an epoch
+SHADES = ("#30638e", "#8fb3d1")  # of batches in turn
+PANELS_A_ROW = 4
+
+_STYLE = """
+body { font: 15px/1.5 sans-serif; max-width: 75em; margin: 2em auto; padding: 0 1em; color: #222 }
+table { border-collapse: collapse; margin: 0.5em 0 }
+th, td { padding: 0.15em 0.8em; text-align: right; border-bottom: 1px solid #ddd; font-variant-numeric: tabular-nums }
+th:first-child, td:first-child { text-align: left }
+img { max-width: 100%; height: auto }
+"""
+
+
+class Panel(NamedTuple):
+    """Epochs to be drawn beside others: the times of each, and its name."""
+
+    title: str
+    times: list[dict]
+    names: list[str]
+
+
+def page(title: str, tables: list[Table], charts: dict[str, bytes]) -> str:
+    """An HTML page that needs nothing beside itself: no script, no network.
+
+    Args:
+        charts: {what it shows: PNG}, shown above the tables.
+    """
+    escaped = html.escape(title)
+    policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+    lines = [
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+        f"<title>{escaped}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n<h1>{escaped}</h1>",
+    ]
+    for shown, png in charts.items():
+        data = base64.b64encode(png).decode()
+        lines.append(f'<p><img alt="{html.escape(shown)}" src="data:image/png;base64,{data}"></p>')
+    lines += map(_table_html, tables)
+    return "\n".join([*lines, "</body>\n</html>\n"])
+
+
+def _table_html(table: Table) -> str:
+    def row(cells: list[str], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+    head, body = row(table.columns, "th"), "\n".join(row(cells, "td") for cells in table.rows)
+    note = f"\n<p>{html.escape(table.note)}</p>" if table.note else ""
+    return f"<h2>{html.escape(table.title)}</h2>\n<table>\n{head}\n{body}\n</table>{note}"
+
+
+def draw_epochs(run: Run) -> bytes:
+    """A stacked bar an epoch and rank: wait, train, all-reduce."""
+    num_ranks = len(run.places)
+    bars = [times for epoch in run.epochs for times in ranks_of(epoch)]
+    width = 0.8 / num_ranks
+    lefts = [epoch["epoch"] + 0.6 + width * rank for epoch in run.epochs for rank in range(num_ranks)]
+    figure, axes = figure_of(min(max(3 + 0.15 * len(bars), 8), 20))
+    _stack(axes, lefts, 0.9 * width, bars)
+    _add_legend(axes)
+    side_by_side = f"; side by side: {_plain(', '.join(run.places))}" if num_ranks > 1 else ""
+    axes.set_xlabel(f"epoch{side_by_side}")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    return png_of(figure)
+
+
+def draw_bytes(run: Run) -> bytes:
+    """A bar a tier and rank: bytes that a batch read; a mark where the plan expected them."""
+    return _draw_tiers(run, "bytes a batch", lambda use: (use.bytes, use.planned_bytes), format_bytes)
+
+
+def draw_hits(run: Run) -> bytes:
+    """A bar a tier and rank: its share of the reads; a mark where the plan expected it."""
+    return _draw_tiers(run, "share of reads", lambda use: (use.share, use.planned_share), lambda y: f"{100 * y:.4g} %")
+
+
+def draw_timeline(run: Run) -> bytes:
+    """Rows sample, fetch and train of each rank over time: a bar a batch."""
+    rows = [
+        (f"{place} {name}" if len(run.places) > 1 else name, spans[name])
+        for place, spans in zip(run.places, run.timeline["ranks"], strict=True)
+        for name in TIMELINE_ROWS
+    ]
+    figure, axes = figure_of(16, height=max(4, 1 + 0.5 * len(rows)))
+    for y, (_, spans) in enumerate(rows):
+        bars = [(1e3 * begin, 1e3 * (end - begin)) for begin, end in spans]
+        colors = [SHADES[i % len(SHADES)] for i in range(len(bars))]
+        axes.broken_barh(bars, (y - 0.4, 0.8), color=colors, linewidth=0.5)  # the line shows what is short, too
+    axes.set_yticks(range(len(rows)), [_plain(name) for name, _ in rows])
+    axes.invert_yaxis()
+    axes.margins(x=0.01)
+    axes.set_xlabel(f"milliseconds, in epoch {run.timeline['epoch'] + 1}; a bar is a batch")
+    return png_of(figure)
+
+
+def draw_runs(runs: list[Run], names: list[str]) -> bytes:
+    """A stacked bar a run: wait, train, all-reduce of its median epoch."""
+    return draw_times([median_times(run) for run in runs], names)
+
+
+def draw_times(times: list[dict], names: list[str], label: str = "") -> bytes:
+    """A stacked bar for each of `times`: its wait, train, all-reduce; `label`: what the names are of."""
+    figure, axes = figure_of(min(max(3 + len(times), 8), 20))
+    _stack_times(axes, times)
+    axes.set_xticks(range(len(times)), map(_plain, names), rotation=20, ha="right")
+    axes.set_xlabel(_plain(label))
+    _add_legend(axes)
+    return png_of(figure)
+
+
+def draw_panels(panels: list[Panel]) -> bytes:
+    """Panels of stacked bars beside each other, in several rows where there are many: wait, train, all-reduce."""
+    columns = min(len(panels), PANELS_A_ROW)
+    rows = math.ceil(len(panels) / columns)
+    figure, _ = figure_of(1.5 + 3.2 * columns, columns, height=3.8 * rows, rows=rows)
+    for axes, panel in zip(figure.axes, panels, strict=False):
+        _stack_times(axes, panel.times)
+        axes.set_xticks(range(len(panel.names)), map(_plain, panel.names))
+        axes.set_xlim(-0.5, max(len(each.names) for each in panels) - 0.5)
+        axes.set_title(_plain(panel.title), fontsize=10)
+    for axes in figure.axes[len(panels) :]:
+        axes.set_axis_off()
+    named = [zip(*axes.get_legend_handles_labels(), strict=True) for axes in figure.axes]
+    by_name = {name: handle for each in named for handle, name in each}  # all-reduce is not in every panel
+    figure.axes[columns - 1].legend(by_name.values(), by_name.keys(), loc="upper left", bbox_to_anchor=(1, 1))
+    return png_of(figure)
+
+
+def figure_of(inches: float, columns: int = 1, height: float = 4, rows: int = 1):
+    """(figure, axes), so many inches wide and high.
+
+    Raises:
+        CohortError: matplotlib is not there.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        raise CohortError("the charts of a report", "matplotlib", "none", "pip install matplotlib") from error
+    figure = Figure(figsize=(inches, height), layout="constrained")
+    return figure, figure.subplots(rows, columns)
+
+
+def _plain(text: str) -> str:
+    """Text whose dollar signs matplotlib does not take for mathematics."""
+    return text.replace("$", r"\$")
+
+
+def _stack(axes, lefts: list[float], width: float, bars: list[dict]) -> None:
+    """Stacked bars of PARTS in ascending order of `lefts`: an outline with gaps a part, however many bars there are."""
+    edges = [edge for left in lefts for edge in (left, left + width)]
+    below = [0.0] * len(bars)
+    for part, color in PARTS.items():
+        if part == "all_reduce_seconds" and not any(bar[part] for bar in bars):
+            continue
+        above = [low + bar[part] for low, bar in zip(below, bars, strict=True)]
+        name = part.removesuffix("_seconds").replace("_", "-")
+        axes.stairs(_gapped(above), edges, baseline=_gapped(below), fill=True, color=color, label=name)
+        below = above
+    axes.margins(x=0.02, y=0.1)
+    axes.set_ylim(bottom=0)
+    axes.set_ylabel("seconds")
+
+
+def _stack_times(axes, times: list[dict]) -> None:
+    """A stacked bar for each of `times`, with the epoch's seconds above it."""
+    _stack(axes, [i - 0.3 for i in range(len(times))], 0.6, times)
+    for i, each in enumerate(times):
+        axes.text(i, sum(each[part] for part in PARTS), f"{each['seconds']:.4g} s", ha="center", va="bottom", size=9)
+
+
+def _add_legend(axes) -> None:
+    """Names the colours, on the right."""
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+
+
+def _gapped(values: list[float]) -> list[float]:
+    """[1, 2] -> [1, nan, 2]"""
+    return [each for value in values for each in (value, math.nan)][:-1]
+
+
+def _draw_tiers(run: Run, label: str, pick: Callable[[TierUse], tuple], as_text: Callable[[float], str]) -> bytes:
+    figure, both = figure_of(12, columns=2)
+    for axes, kind in zip(both, (ROWS, LISTS), strict=True):
+        _tier_bars(axes, run, kind, pick, as_text)
+        axes.set_title(kind.title)
+        axes.set_ylabel(label)
+    both[-1].legend(*both[0].get_legend_handles_labels(), loc="upper left", bbox_to_anchor=(1, 1))
+    return png_of(figure)
+
+
+def _tier_bars(axes, run: Run, kind: Kind, pick: Callable[[TierUse], tuple], as_text: Callable[[float], str]) -> None:
+    """A group of bars a tier, in it one a rank; a black line is what the plan expected."""
+    width = 0.8 / len(run.places)
+    planned = []
+    for rank, place in enumerate(run.places):
+        values = [pick(use) for use in run.uses(kind, rank).values()]
+        middles = [tier - 0.4 + width * (rank + 0.5) for tier in range(len(TIERS))]
+        bars = axes.bar(middles, [found for found, _ in values], 0.9 * width, label=f"{_plain(place)}, measured")
+        if len(run.places) <= 2:
+            axes.bar_label(bars, [as_text(found) for found, _ in values], fontsize=8)
+        planned += [(middle, plan) for middle, (_, plan) in zip(middles, values, strict=True) if plan is not None]
+    ends = [[middle + side * width / 2 for middle, _ in planned] for side in (-1, 1)]
+    axes.hlines([plan for _, plan in planned], *ends, colors="black", linewidth=2, label="planned" if planned else None)
+    axes.set_xticks(range(len(TIERS)), TIERS)
+    axes.yaxis.set_major_formatter(lambda y, _: as_text(y))
+    axes.margins(y=0.15)
+
+
+def png_of(figure) -> bytes:
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=DPI)
+    return file.getvalue()
+
+
+def write_png(path: Path, data: bytes) -> None:
+    """Writes a picture.
+
+    Raises:
+        CohortError: it cannot be written.
+    """
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise CohortError(str(path), "a file that can be written", str(error), "name another place") from error

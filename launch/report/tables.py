@@ -1,0 +1,202 @@
+"""What a run did, and how runs differ, as tables for a terminal or a page."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from cohort.base.units import format_bytes
+from cohort.channel import TIERS
+from cohort.dataset.prepared import has_encoded_rows
+from cohort.launch.report.results import LISTS, ROWS, TIMES, Kind, Run, one_line, ranks_of
+
+LONG_WAIT = 0.1  # of an epoch
+TIME_NAMES = ("epoch s", "wait s", "train s", "all-reduce s", "sample s", "fetch s")
+
+
+@dataclass
+class Table:
+    """Text in rows and columns, with a line below that explains them."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[str]]
+    note: str = ""
+
+
+def epoch_table(run: Run, is_short: bool = False) -> Table:
+    """A row an epoch and rank: where its time went. Short: without most epochs of a long run."""
+    epochs = run.epochs if len(run.epochs) <= 8 or not is_short else run.epochs[:3] + run.epochs[-4:]
+    rows = [
+        [str(epoch["epoch"] + 1), place, *(_seconds(times[name]) for name in TIMES)]
+        for epoch in epochs
+        for place, times in zip(run.places, ranks_of(epoch), strict=True)
+    ]
+    note = "wait + train + all-reduce is the epoch; sample and fetch run in the sampler, beside them"
+    if len(epochs) < len(run.epochs):
+        note += f"; {len(run.epochs) - len(epochs)} epochs in the middle are left out here"
+    return Table("Time of each epoch", ["epoch", "rank", *TIME_NAMES], rows, note)
+
+
+def tier_table(run: Run, kind: Kind) -> Table:
+    """A row a rank and tier: what a batch of training read from it, beside what the plan expected where it did."""
+    uses = [run.uses(kind, rank) for rank in range(len(run.places))]
+    is_planned = any(use.planned_share is not None for tiers in uses for use in tiers.values())
+    rows = []
+    for place, tiers in zip(run.places, uses, strict=True):
+        for tier, use in tiers.items():
+            row = [place, tier, f"{use.reads:,.1f}", _percent(use.share), format_bytes(use.bytes)]
+            row += [_or_none(use.gb_per_s, lambda rate: f"{rate:.2f}")] * (kind is ROWS)
+            row += [_or_none(use.planned_share, _percent), _or_none(use.planned_bytes, format_bytes)] * is_planned
+            rows.append(row)
+    columns = ["rank", "from", kind.count, f"{kind.count} %", "bytes"]
+    columns += ["GB/s"] * (kind is ROWS) + [f"{kind.count} % planned", "bytes planned"] * is_planned
+    note = "local: this GPU's memory; peer: another GPU's; recent: the slots of batches before" if kind is ROWS else ""
+    if kind is ROWS and is_planned and run.summary["device"] == "cpu":
+        note += "; the CPU has no memory but the host's: a cache is planned there and has no effect"
+    return Table(f"{kind.title} of a batch", columns, rows, note)
+
+
+def held_table(run: Run) -> Table:
+    """A row a rank: what its cache holds, as planned."""
+    rows = [
+        [place, *(format_bytes(held[f"{name}_bytes"]) for name in ("budget", "index", "used"))]
+        + [text for kind in (ROWS, LISTS) for text in _slab(held, kind)]
+        + [f"{held['alpha']:.3f}"]
+        for place, held in zip(run.places, run.held, strict=True)
+    ]
+    columns = ["rank", "budget", "index", "used", "rows", "row bytes", "lists", "list bytes", "alpha"]
+    return Table("Cache", columns, rows, "alpha: the share of neighbour lists")
+
+
+def _slab(held: dict, kind: Kind) -> tuple[str, str]:
+    slab = held[kind.plan]
+    return f"{slab[kind.count]:,}", format_bytes(slab["bytes"])
+
+
+def result_table(run: Run) -> Table:
+    """How far the run came, and how good the model is."""
+    wanted = run.options.get("epochs")
+    rows = [
+        ["epochs", f"{len(run.epochs)} of {one_line(wanted)}" if wanted else str(len(run.epochs))],
+        *([f"{name} in validation", text] for name, text in _scores(run.summary, "val").items()),
+        *([f"{name} in the test", text] for name, text in _scores(run.summary, "test").items()),
+    ]
+    if _last_floor(run):
+        floor, epoch = run.summary["floor"]["epochs"][-1], run.epochs[-1]
+        set_by = f"{_seconds(floor['seconds'])} s, set by {one_line(floor['bottleneck'])}"
+        rows.append(["least time of the last epoch", f"{set_by}; it took {_seconds(epoch['seconds'])} s"])
+    if run.summary.get("rows_in_place"):
+        rows.append(["feature rows", "read where they are, counted each time"])
+    return Table("Result", ["", "of the run"], rows, advice(run))
+
+
+def advice(run: Run) -> str:
+    """What would shorten the wait of a run on GPUs for rows from host memory; "" where it is short, or nothing here."""
+    times = median_times(run)
+    share = times["wait_seconds"] / times["seconds"] if times["seconds"] else 0.0
+    waits_for_rows = share >= LONG_WAIT and times["fetch_seconds"] > times["sample_seconds"]
+    if not waits_for_rows or run.summary["device"] == "cpu" or run.uses(ROWS)["host"].bytes == 0:
+        return ""
+    dataset, cures = str(run.options.get("dataset")), []
+    if not run.held:
+        cures.append("--cache-ratio auto keeps those that are read most in GPU memory")
+    if os.path.isdir(dataset) and not has_encoded_rows(Path(dataset)):
+        cures.append(f"cohort dataset prepare {one_line(dataset)} encodes them, without loss")
+    if run.options.get("reuse") is False:
+        cures.append("--reuse on copies those of batches before")
+    return f"{100 * share:.0f} % of an epoch is waiting, for rows from host memory: {'; '.join(cures)}" if cures else ""
+
+
+def _last_floor(run: Run) -> dict | None:
+    """Of the last epoch, where anybody knows it."""
+    floor = run.summary["floor"]
+    return floor["epochs"][-1] if floor and floor["epochs"] else None
+
+
+def option_table(run: Run) -> Table:
+    """Every option of the run."""
+    return Table("Options", ["option", "value"], [[name, one_line(run.options[name])] for name in run.options])
+
+
+def compare_table(runs: list[Run], names: list[str]) -> Table:
+    """A column a run: options that differ, then times, reads and accuracy."""
+    rows = _differing_options(runs)
+    times = [median_times(run) for run in runs]
+    for name, key in zip(TIME_NAMES, TIMES, strict=True):
+        rows.append([f"median {name}", *(_seconds(of_run[key]) for of_run in times)])
+    first = times[0]["seconds"]
+    rows.append(["epoch, times the first run's", *(f"{t['seconds'] / first:.2f}" if first else "-" for t in times)])
+    floors = [_last_floor(run) for run in runs]
+    rows.append(["least epoch s", *(_or_none(floor, lambda each: _seconds(each["seconds"])) for floor in floors)])
+    rows.append(["set by", *(_or_none(floor, lambda each: one_line(each["bottleneck"])) for floor in floors)])
+    for kind in (ROWS, LISTS):
+        rows += _tier_rows(runs, kind)
+    for title, part in (("validation", "val"), ("test", "test")):
+        rows += _score_rows(title, [_scores(run.summary, part) for run in runs])
+    note = "medians of the epochs after the first, of the first rank; rows, lists and bytes of a batch of training"
+    if any(len(run.epochs) == 1 for run in runs):
+        note += "; of a run of one epoch that one, which starts everything up"
+    return Table("Runs compared", ["", *names], rows, note)
+
+
+def _scores(summary: dict, part: str) -> dict[str, str]:
+    """How good the model was in a part of the data ("val", "test"), by name; errors are no shares."""
+    found = summary.get(f"{part}_metrics") or {"accuracy": summary[f"{part}_accuracy"]}
+    texts = {"rmse": lambda value: f"{value:.4g}", "mae": lambda value: f"{value:.4g}"}
+    return {name: _or_none(value, texts.get(name, _percent_sign)) for name, value in found.items()}
+
+
+def _score_rows(title: str, scores: list[dict[str, str]]) -> list[list[str]]:
+    """A row for each score that some run has; accuracy is what nobody names."""
+    rows = []
+    for name in dict.fromkeys(name for of_run in scores for name in of_run):
+        row = f"{title} %" if name == "accuracy" else f"{title} {name}"
+        rows.append([row, *(of_run.get(name, "-").removesuffix(" %") for of_run in scores)])
+    return rows
+
+
+def median_times(run: Run) -> dict[str, float]:
+    """Medians of the first rank's times over the epochs after the first (over the only one where there is no other)."""
+    epochs = [ranks_of(epoch)[0] for epoch in run.settled]
+    return {name: median(epoch[name] for epoch in epochs) for name in TIMES}
+
+
+def _differing_options(runs: list[Run]) -> list[list[str]]:
+    names = dict.fromkeys(name for run in runs for name in run.options)
+    rows = [[name, *(_or_none(run.options.get(name), one_line) for run in runs)] for name in names]
+    return [row for row in rows if len(set(row[1:])) > 1]
+
+
+def _tier_rows(runs: list[Run], kind: Kind) -> list[list[str]]:
+    """Rows of the tiers that some run reads from, or plans to."""
+    uses = [run.uses(kind) for run in runs]
+    rows = []
+    for tier in TIERS:
+        each = [of_run[tier] for of_run in uses]
+        if not any(use.reads or use.planned_share for use in each):
+            continue
+        rows.append([f"{kind.count} % {tier}", *(_percent(use.share) for use in each)])
+        if any(use.planned_share is not None for use in each):
+            planned = (_or_none(use.planned_share, _percent) for use in each)
+            rows.append([f"{kind.count} % {tier}, planned", *planned])
+        rows.append([f"bytes of {kind.count} {tier}", *(format_bytes(use.bytes) for use in each)])
+        if kind is ROWS:
+            rows.append([f"GB/s {tier}", *(_or_none(use.gb_per_s, lambda rate: f"{rate:.2f}") for use in each)])
+    return rows
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.4f}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f}"
+
+
+def _percent_sign(share: float) -> str:
+    return f"{100 * share:.2f} %"
+
+
+def _or_none(value, as_text) -> str:
+    return "-" if value is None else as_text(value)

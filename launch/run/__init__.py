@@ -1,0 +1,1 @@
+"""A run: from its options to the exit status of its programs."""

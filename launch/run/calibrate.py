@@ -1,0 +1,98 @@
+"""The trainer's peak of GPU memory, for ``--cache-ratio auto``: measured by a short run, and remembered."""
+
+import hashlib
+import json
+import math
+import tempfile
+from pathlib import Path
+
+from cohort.base.errors import CohortError
+from cohort.base.files import remember, remembered
+from cohort.base.units import format_bytes
+from cohort.cache.plan.options import say_aloud
+from cohort.launch.run.programs import run_programs
+from cohort.launch.run.supervise import handlers_kept
+
+MAX_BATCHES = 10  # of each pass of the short run
+UNWATCHED = {"tensorboard": False, "prometheus": None}
+HEADROOM = 1.05  # later batches may be larger than those
+KEYS = {
+    "sampler": ("num_ranks", "topology", "compress", "reuse"),
+    "trainer": (
+        "model",
+        "layers",
+        "amp",
+        "cuda_graphs",
+        "hidden",
+        "fanout",
+        "eval_fanout",
+        "batch_size",
+        "dropout",
+        "feature_dim",
+        "num_classes",
+    ),
+    "meta": ("num_nodes", "num_edges", "feature_dtype"),
+}
+
+
+def trainer_bytes(dataset: Path, meta: dict, run: dict) -> int:
+    """What a run needs of each GPU beside slots and cache, with headroom.
+
+    The peak is measured unless a file in the data set's folder has it, for the same model, batches and data.
+
+    Args:
+        meta: the data set's meta.json.
+        run: what becomes run.json, without a cache.
+    """
+    key = peak_key(meta, run)
+    path = peak_file(dataset, key)
+    peak = remembered(path, lambda text: _checked(text, key), say_aloud)
+    if peak is None:
+        say_aloud(f"--cache-ratio auto: measuring the trainer's memory by {MAX_BATCHES} batches without a cache")
+        peak = _measure(run)
+        say_aloud(f"slots and cache apart, a GPU needs {format_bytes(peak)}: {path}")
+        remember(path, json.dumps({"trainer_peak_bytes": peak, "key": key}, indent=2) + "\n", say_aloud)
+    return math.ceil(HEADROOM * peak)
+
+
+def peak_key(meta: dict, run: dict) -> dict:
+    """What the peak depends on."""
+    parts = run | {"meta": meta}
+    return {name: parts[part][name] for part, names in KEYS.items() for name in names} | {
+        "num_layers": len(run["trainer"]["fanout"]),
+        "edge_weights": run["trainer"].get("edge_weights", False),
+    }
+
+
+def peak_file(dataset: Path, key: dict) -> Path:
+    """Where the peak is remembered."""
+    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
+    return dataset / f"peak-{digest}.json"
+
+
+def _checked(text: str, key: dict) -> int:
+    """The peak in a file's text.
+
+    Raises:
+        ValueError, KeyError, TypeError: it is not what `trainer_bytes` writes.
+    """
+    found = json.loads(text)
+    peak = found["trainer_peak_bytes"]
+    if found["key"] != key or type(peak) is not int or peak <= 0:
+        raise ValueError("another key, or no peak")
+    return peak
+
+
+def _measure(run: dict) -> int:
+    """The peak of a few batches of each pass of the run. What ends the short run ends this process, with its code."""
+    trainer = run["trainer"] | {"epochs": 1, "quiet": True, "profile": False, "max_batches": MAX_BATCHES} | UNWATCHED
+    with handlers_kept(), tempfile.TemporaryDirectory(prefix="cohort-calibrate-") as folder:
+        short = run | {"sampler": dict(run["sampler"]), "trainer": trainer}
+        num_ranks = run["sampler"]["num_ranks"]
+        code = run_programs(Path(folder), short, show_output=False, num_trainers=num_ranks, is_kept=False)
+        if code != 0:  # it has said why
+            raise SystemExit(code)
+        peak = json.loads((Path(folder) / "summary.json").read_text())["trainer_peak_bytes"]
+    if peak is None:
+        raise CohortError("--cache-ratio auto", "a peak of GPU memory to measure", "a run without a GPU")
+    return peak

@@ -1,0 +1,132 @@
+"""``cohort inspect``: looks into the live channel of a run."""
+
+import argparse
+import contextlib
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+
+from cohort.base.errors import CohortError, not_a_run
+from cohort.base.units import format_bytes
+from cohort.launch.options.arguments import above_zero
+from cohort.launch.run.supervise import describe_channel
+
+
+def register(commands) -> None:
+    """Adds the command."""
+    parser = commands.add_parser("inspect", help="look into a running channel", description=__doc__)
+    parser.add_argument("run", type=Path, metavar="RUN", help="the run's folder (--out), or a channel's folder")
+    parser.add_argument("--json", action="store_true", help="print JSON: an object, or a list of one a rank")
+    parser.add_argument(
+        "--watch",
+        type=above_zero,
+        nargs="?",
+        const=1.0,
+        metavar="SECONDS",
+        help="look again every so many seconds (default 1) until the run ends or Ctrl-C; with --json a line each",
+    )
+    parser.set_defaults(func=inspect)
+
+
+def inspect(args: argparse.Namespace) -> int:
+    """Prints slots, states, ages, owners and stages."""
+    folder = _channel_of(args.run)
+    if not _is_live(folder):
+        raise CohortError(str(args.run), "a live channel", "none", "the run has ended, or has only just begun")
+    if args.watch is None:
+        channels = _channels(folder)
+        print(json.dumps(_as_json(channels), indent=2)) if args.json else Console().print(_view(channels))
+        return 0
+    with contextlib.suppress(KeyboardInterrupt):
+        _watch(_looks(folder, args.watch), args.json)
+    return 0
+
+
+def _is_live(folder: Path) -> bool:
+    return any((folder / name).exists() for name in ("channel", "channel.tmp"))
+
+
+def _channels(folder: Path) -> list[dict]:
+    """What each rank's channel says, rank 0's first."""
+    others = sorted(folder.glob("rank-*"), key=lambda path: int(path.name.removeprefix("rank-")))
+    return [describe_channel(each) for each in [folder, *others]]
+
+
+def _as_json(channels: list[dict]) -> dict | list[dict]:
+    return channels if len(channels) > 1 else channels[0]
+
+
+def _channel_of(run: Path) -> Path:
+    """The channel's folder: the one that run.json names, or the folder itself."""
+    if not run.is_dir():
+        raise not_a_run(run)
+    if not (run / "run.json").exists():
+        return run
+    try:
+        return Path(json.loads((run / "run.json").read_text())["sampler"]["channel"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise CohortError(str(run / "run.json"), "what cohort train wrote", repr(error)) from error
+
+
+def _looks(folder: Path, seconds: float) -> Iterator[list[dict]]:
+    """What the channels say, again and again, until they are gone."""
+    while _is_live(folder):
+        try:
+            yield _channels(folder)
+        except CohortError:
+            if _is_live(folder):
+                raise
+        time.sleep(seconds)
+
+
+def _watch(looks: Iterator[list[dict]], as_json: bool) -> None:
+    console = Console()
+    on_screen = console.is_terminal and not as_json
+    with Live(console=console, auto_refresh=False) if on_screen else contextlib.nullcontext() as live:
+        for channels in looks:
+            if as_json:
+                print(json.dumps(_as_json(channels)), flush=True)
+            elif live:
+                live.update(_view(channels), refresh=True)
+            else:
+                console.print(_view(channels))
+
+
+def _view(channels: list[dict]) -> Group:
+    parts = []
+    for rank, channel in enumerate(channels):
+        which = f"rank {rank}, " if len(channels) > 1 else ""
+        parts += [*_parties(channel, which), _slots(channel, which)]
+    return Group(*parts)
+
+
+def _parties(channel: dict, which: str) -> Iterator[str]:
+    for name in ("sampler", "trainer"):
+        party = channel[name]
+        if not party["pid"]:
+            yield f"{which}{name}: not started yet"
+            continue
+        alive = "alive" if party["alive"] else "not running"
+        yield (
+            f"{which}{name}: process {party['pid']}, {alive}, {party['stage']} (batch {party['batch']})"
+            f" for {party['stage_seconds']:.1f} s"
+        )
+        if party.get("error"):
+            yield f"  it said: {party['error']}"
+
+
+def _slots(channel: dict, which: str) -> Table:
+    table = Table(title=f"{which}slots on {channel['device']}")
+    for column in ("slot", "state", "age s", "batch", "step", "nodes", "edges", "memory"):
+        table.add_column(column, justify="right")
+    for i, slot in enumerate(channel["slots"]):
+        numbers = [str(slot.get(key, "-")) for key in ("batch", "step", "num_nodes", "num_edges")]
+        table.add_row(
+            str(i), slot["state"], f"{slot.get('state_seconds', 0):.1f}", *numbers, format_bytes(slot["bytes"])
+        )
+    return table

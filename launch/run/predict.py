@@ -1,0 +1,118 @@
+"""``cohort predict``: the scores, or classes, that a trained model gives to every node of a graph."""
+
+import argparse
+import contextlib
+import glob
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from cohort.base.errors import CohortError, not_a_run
+from cohort.base.files import demand_output
+from cohort.base.programs import end_processes
+from cohort.base.units import byte_count
+from cohort.cache.plan.budget import available_host_bytes
+from cohort.launch.options.arguments import add_device_option
+from cohort.launch.options.devices import resolve_device
+from cohort.launch.run.supervise import Stopped, begin_child, handlers_kept, stop_on_signals, stopped_later
+
+STOP_SECONDS = 15.0  # for its program to finish a piece of the graph, and to remove what it has written so far
+QUIET = ("-W", "ignore:`torch.jit.script` is deprecated:FutureWarning")  # PyG's, as it is imported
+
+
+def register(commands) -> None:
+    """Adds the command."""
+    parser = commands.add_parser("predict", help="apply a trained model to every node", description=__doc__)
+    parser.add_argument("run", type=Path, metavar="RUN", help="folder of a run of cohort train")
+    parser.add_argument("dataset", type=Path, metavar="DIR", help="folder of a data set, the run's or another")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        required=True,
+        metavar="PRED.npy",
+        help="file to write, in NumPy's format: float32 scores [V, classes]",
+    )
+    parser.add_argument(
+        "--classes",
+        action="store_true",
+        help="write answers instead: the best class of each node, int64 [V]; of several labels 1 for those it has,"
+        " uint8 [V, labels]; of numbers those, float32 [V]",
+    )
+    add_device_option(parser)
+    parser.add_argument(
+        "--memory",
+        type=byte_count,
+        help="host memory to take; hidden layers that are larger lie in files beside PRED.npy (default: half of what is"
+        " left)",
+    )
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    parser.set_defaults(func=predict)
+
+
+def predict(args: argparse.Namespace) -> int:
+    """Runs the command; the exit code is that of its program, 128 + n when signal n ended it."""
+    out = args.out.absolute()
+    demand_output(out, _files_to_read(args.run, args.dataset))
+    if out.suffix != ".npy":
+        hint = f"--out {args.out.with_suffix('.npy')}"
+        raise CohortError("--out", "a name that ends in .npy, as NumPy's files do", str(args.out), hint)
+    if not (args.run / "run.json").is_file():
+        raise not_a_run(args.run)
+    job = {
+        "run": str(args.run),
+        "dataset": str(args.dataset),
+        "out": str(out),
+        "classes": args.classes,
+        "device": resolve_device(args.device),
+        "memory_bytes": available_host_bytes() // 2 if args.memory is None else args.memory,
+        "quiet": args.quiet,
+        "owner_pid": os.getpid(),
+    }
+    with tempfile.NamedTemporaryFile("w", prefix="cohort-predict-", suffix=".json") as file:
+        json.dump(job, file)
+        file.flush()
+        with handlers_kept():
+            return _run([sys.executable, *QUIET, "-m", "cohort.trainer.predict.program", file.name], out)
+
+
+def _files_to_read(run: Path, dataset: Path) -> list[Path]:
+    """What must not be overwritten: files of the run and of the data set."""
+    found = [run / name for name in ("run.json", "model.pt", "checkpoint.pt", "summary.json", "metrics.jsonl")]
+    with contextlib.suppress(
+        OSError, ValueError, KeyError, AttributeError, TypeError
+    ):  # the program says what is wrong
+        found += [dataset / name for name in json.loads((dataset / "meta.json").read_text())["files"].values()]
+    return [*found, dataset / "meta.json"]
+
+
+def _remove_left(out: Path) -> None:
+    """Removes what predictions that were killed have left of the file, and of hidden layers beside it."""
+    for path in out.absolute().parent.glob(f"{glob.escape(out.name)}.*.tmp*"):
+        owner = path.name.removeprefix(f"{out.name}.").partition(".")[0]
+        if owner.isdecimal() and not Path("/proc", owner).exists():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _run(command: list[str], out: Path) -> int:
+    """The exit code of a program, which is ended by what ends this one: 128 + n for signal n."""
+    process = None
+    stop_on_signals()
+    try:
+        _remove_left(out)
+        with stopped_later():
+            process = subprocess.Popen(command, preexec_fn=begin_child)
+        code = process.wait()
+        if code < 0:
+            cure = "; if memory ran out, --memory has it take less" if code == -signal.SIGKILL else ""
+            print(f"cohort: the prediction was ended by signal {-code}{cure}", file=sys.stderr)
+            _remove_left(out)
+    except Stopped as stop:
+        if process:
+            end_processes([process], STOP_SECONDS)
+        return 128 + stop.number
+    return code if code >= 0 else 128 - code

@@ -1,0 +1,108 @@
+"""One run of a sampler and its trainers, from folder to exit code."""
+
+import contextlib
+import json
+import os
+import shlex
+import sys
+import time
+from pathlib import Path
+
+from cohort.base.errors import CohortError
+from cohort.base.files import write_atomically
+from cohort.base.programs import program
+from cohort.channel.run_folder import RunFolder, rank_folders
+from cohort.launch.options.devices import visible_by_uuid
+from cohort.launch.run.mps import Mps
+from cohort.launch.run.resume import CHECKPOINT
+from cohort.launch.run.supervise import Stopped, Supervisor, ignore_stop_signals, stop_on_signals, stopped_later
+
+
+def run_programs(
+    out: Path,
+    run: dict,
+    show_output: bool,
+    num_trainers: int = 1,
+    inherited: tuple[int, ...] = (),
+    is_kept: bool = True,
+) -> int:
+    """Starts a sampler and its trainers on ``run`` (what becomes run.json), watches them; returns the exit code.
+
+    ``run["sampler"]`` gets ``channel`` and ``owner_pid`` here, ``run`` the monotonic second at which they ``began``.
+    0: all ended well; 1: one failed, reported on standard error; 128 + n: stopped by signal n.
+
+    Args:
+        inherited: descriptors that the processes hold open as long as they live.
+        is_kept: the folder stays when the run has ended.
+    """
+    stop_on_signals()
+    try:
+        with contextlib.ExitStack() as cleanup:
+            supervisor = _start(out, run, show_output, num_trainers, inherited, cleanup)
+            code = _watch(supervisor)
+    except Stopped as stop:
+        kept = f"; what is finished is in {out}" if is_kept else ""
+        print(f"cohort: stopped by signal {stop.number}{kept}", file=sys.stderr)
+        code = 128 + stop.number
+    if code and (out / CHECKPOINT).exists():
+        print(f"cohort: to go on: cohort train --resume {shlex.quote(str(out))}", file=sys.stderr)
+    return code
+
+
+def _watch(supervisor: Supervisor) -> int:
+    try:
+        return supervisor.watch()
+    except Stopped:
+        supervisor.stop_trainers()
+        raise
+
+
+def _start(
+    out: Path,
+    run: dict,
+    show_output: bool,
+    num_trainers: int,
+    inherited: tuple[int, ...],
+    cleanup: contextlib.ExitStack,
+) -> Supervisor:
+    """What must be undone goes to ``cleanup``; signals are ignored from there on."""
+    folder = RunFolder()
+    cleanup.callback(folder.remove)
+    for dead in folder.swept:
+        print(f"cohort: removed what a dead run left behind: {dead}", file=sys.stderr)
+    on_gpu = run["sampler"]["device"] == "cuda"
+    with stopped_later():  # so that a daemon that is started is also known, and ended
+        mps = start_mps() if on_gpu and run["mps"] else None
+        if mps:
+            cleanup.callback(mps.stop)
+    run["time_sliced"] = on_gpu and mps is None
+    run["began"] = time.monotonic()
+    run["sampler"] |= {"channel": str(folder.path), "owner_pid": os.getpid(), "end_with_parent": True}
+    try:
+        write_atomically(out / "run.json", json.dumps(run, indent=2) + "\n")
+    except OSError as error:
+        hint = "make room, or choose another --out"
+        raise CohortError(str(out / "run.json"), "a file that can be written", str(error), hint) from error
+    supervisor = Supervisor(rank_folders(folder.path, run["sampler"]["num_ranks"]), mps, inherited)
+    cleanup.callback(supervisor.stop)
+    cleanup.callback(ignore_stop_signals)
+    supervisor.start_sampler([program("cohort-sampler"), str(out / "run.json")], out / "sampler.log")
+    command = [sys.executable, "-m", "cohort.trainer", str(out / "run.json")]
+    for rank in range(num_trainers):
+        log = out / (f"trainer-{rank}.log" if rank else "trainer.log")
+        supervisor.start_trainer(command, log, show_output, rank, num_trainers)
+    return supervisor
+
+
+def start_mps() -> Mps | None:
+    """The MPS daemon for a run on a GPU; None, said aloud, when there is none to be had."""
+    visible = visible_by_uuid()
+    mps = Mps()
+    if mps.active:
+        mps.env |= visible
+        return mps
+    print(
+        f"cohort: no MPS ({mps.problem}): sampler and trainer will be time-sliced on the GPU, and wait for each other",
+        file=sys.stderr,
+    )
+    return None

@@ -1,0 +1,64 @@
+"""Whether a run that goes on still has the data set that it was started on."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+
+from cohort.base.errors import CohortError
+from cohort.dataset import open as open_folder
+from cohort.launch.data.stored_rows import stored_rows
+
+WHOLE_BYTES = 16 << 20  # files up to here are digested whole
+NUM_PIECES, PIECE_BYTES = 64, 64 << 10  # of larger ones, evenly spaced
+NUM_ROWS = 64  # of features, evenly spaced
+
+
+def digests_of(run: dict) -> dict[str, str]:
+    """What tells its data set from another: {what: a digest of it}, the member "data" of run.json.
+
+    Feature rows are digested decoded, so that they may be encoded, and the raw ones dropped, meanwhile.
+    """
+    folder, parts = Path(run["sampler"]["dataset"]), run["trainer"].get("partition")
+    files = {name: folder / file for name, file in json.loads((folder / "meta.json").read_text())["files"].items()}
+    members = {
+        "description": [folder / "meta.json"],
+        "splits": [files[f"{split}_ids"] for split in ("train", "val", "test")],
+        "labels": [files["labels"]],
+        "edges": [files[name] for name in ("indptr", "indices", "edge_weights") if name in files],
+        "parts": [Path(parts["parts"])] if parts else [],
+    }
+    data = open_folder(folder)
+    ids = np.linspace(0, data.num_nodes - 1, NUM_ROWS).astype(np.int64)
+    digests = {name: _digest(files) for name, files in members.items()}
+    return digests | {"features": hashlib.sha256(stored_rows(data).take(ids).data).hexdigest()[:32]}
+
+
+def _digest(files: list[Path]) -> str:
+    sha = hashlib.sha256()
+    for path in files:
+        size = path.stat().st_size
+        sha.update(size.to_bytes(8, "little"))
+        with path.open("rb") as file:
+            if size <= WHOLE_BYTES:
+                sha.update(file.read())
+                continue
+            for place in np.linspace(0, size - PIECE_BYTES, NUM_PIECES).astype(np.int64):
+                file.seek(int(place))
+                sha.update(file.read(PIECE_BYTES))
+    return sha.hexdigest()[:32]
+
+
+def demand_same_data(run: dict) -> None:
+    """Raises CohortError where the data set is not the one that the run was started on."""
+    parts = run["trainer"].get("partition")
+    if parts and not Path(parts["parts"]).exists():
+        hint = f"copy it along with the data set, or: cohort dataset partition DIR --parts {len(parts['cliques'])}"
+        raise CohortError(parts["parts"], "the parts that the run was started with", "no such file", hint)
+    now = digests_of(run)
+    others = [name for name, digest in run["data"].items() if now.get(name) != digest]
+    if others:
+        hint = "name the folder of that data set; where its files were replaced, train anew, without --resume"
+        found = f"one with other {', '.join(others)}"
+        raise CohortError(run["sampler"]["dataset"], "the data set that the run was started on", found, hint)

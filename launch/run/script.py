@@ -1,0 +1,120 @@
+"""``cohort run``: runs a training script of your own with everything around it."""
+
+import argparse
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from cohort.base.errors import CohortError
+from cohort.base.programs import end_processes, end_with_parent
+from cohort.launch.options.arguments import add_device_option, gpus, positive
+from cohort.launch.options.devices import devices, resolve_device
+from cohort.launch.run.programs import start_mps
+from cohort.launch.run.supervise import (
+    POLL_SECONDS,
+    Stopped,
+    handlers_kept,
+    ignore_stop_signals,
+    rank_environment,
+    stop_on_signals,
+    stopped_later,
+)
+from cohort.launch.run.train import count_ranks
+
+STOP_SECONDS = 5.0
+
+
+def register(commands) -> None:
+    """Adds the command."""
+    parser = commands.add_parser("run", help="run your own script", description=__doc__)
+    add_device_option(parser)
+    parser.add_argument(
+        "--gpus",
+        type=gpus,
+        help="numbers of the visible GPUs to use, a process on each: 0,1 (default: one process that sees all)",
+    )
+    parser.add_argument(
+        "--ranks",
+        type=positive,
+        help="number of processes on the CPU (default 1); on GPUs there is one for each of --gpus",
+    )
+    parser.add_argument("script", type=Path, metavar="SCRIPT", help="a Python file")
+    parser.add_argument("args", nargs=argparse.REMAINDER, help="arguments of the script").required = False
+    parser.set_defaults(func=run_script)
+
+
+def run_script(args: argparse.Namespace) -> int:
+    """Runs the script, under an MPS daemon when there is a GPU; returns its exit code.
+
+    With several --gpus or --ranks it runs once on each, in the environment that torchrun gives; the first that fails
+    ends the others, and its exit code is returned.
+    """
+    if not args.script.is_file():
+        raise CohortError(str(args.script), "a Python script", "no such file")
+    with handlers_kept():
+        return _run(args)
+
+
+def _run(args: argparse.Namespace) -> int:
+    mps, processes = None, []
+    stop_on_signals()
+    try:
+        device = resolve_device(args.device)
+        num_ranks = count_ranks(args.gpus, args.ranks, device)
+        with stopped_later():  # so that a daemon that is started is also known, and ended
+            mps = start_mps() if device == "cuda" else None
+        with _meeting(num_ranks) as store:
+            env = os.environ | (mps.env if mps else {}) | store
+            env |= {"CUDA_VISIBLE_DEVICES": ""} if args.device == "cpu" else _visible(args.gpus, env)
+            for rank in range(num_ranks):
+                command = [sys.executable, str(args.script), *args.args]
+                processes.append(
+                    subprocess.Popen(command, env=env | rank_environment(rank, num_ranks), preexec_fn=end_with_parent)
+                )
+            code = _watch(processes)
+        return code if code >= 0 else 128 - code
+    except Stopped as stop:
+        return 128 + stop.number
+    finally:
+        ignore_stop_signals()
+        end_processes(processes, STOP_SECONDS, mps and mps.terminate_client)
+        if mps:
+            mps.stop()
+
+
+@contextlib.contextmanager
+def _meeting(num_ranks: int):
+    """Holds the store, on a free port, by which torch.distributed joins the processes; yields what tells them of it."""
+    if num_ranks == 1:
+        yield {}
+        return
+    from torch.distributed import TCPStore
+
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port)}
+    yield address | {"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0"}
+
+
+def _visible(chosen: list[int] | None, env: Mapping[str, str]) -> dict[str, str]:
+    """What makes the chosen ones of the GPUs that are visible in ``env`` the only visible ones, in this order."""
+    if chosen is None:
+        return {}
+    num_gpus = len(devices()["gpus"])
+    if max(chosen) >= num_gpus:
+        raise CohortError("--gpus", f"some of the {num_gpus} that are visible, numbered from 0", str(max(chosen)))
+    visible = env.get("CUDA_VISIBLE_DEVICES")
+    names = visible.split(",") if visible else list(map(str, range(num_gpus)))
+    return {"CUDA_VISIBLE_DEVICES": ",".join(names[gpu] for gpu in chosen)}
+
+
+def _watch(processes: list[subprocess.Popen]) -> int:
+    """Waits until all have ended well (0), or one has not (its exit code)."""
+    while True:
+        codes = [process.poll() for process in processes]
+        if None not in codes or any(codes):
+            return next((code for code in codes if code), 0)
+        time.sleep(POLL_SECONDS)

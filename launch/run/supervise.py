@@ -1,0 +1,237 @@
+"""Starts processes, watches them, names the one that failed, and leaves nothing behind."""
+
+import contextlib
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cohort.base.errors import CohortError
+from cohort.base.programs import POLITE, end_processes, end_with_parent, log_tail, program
+from cohort.launch.run.mps import Mps
+
+POLL_SECONDS = 0.05
+GRACE_SECONDS = 0.3  # processes that fall together are looked at together
+STOP_SECONDS = 1.0
+SAVE_SECONDS = 4.0  # for trainers that were told to stop: the step they are in, and a checkpoint
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Stopped(BaseException):
+    """The launcher itself was told to stop, by this signal."""
+
+    def __init__(self, number: int):
+        self.number = number
+
+
+@dataclass
+class Child:
+    """A process of the run."""
+
+    role: str  # "sampler" or "trainer": also its member in a channel's description
+    name: str  # the role, with the rank where there are several
+    rank: int  # of a trainer
+    process: subprocess.Popen
+    log: Path
+
+    def how_it_ended(self) -> str:
+        code = self.process.returncode
+        if code is None:
+            return "has failed"
+        return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+
+
+class Supervisor:
+    """The processes of one run.
+
+    Args:
+        channels: folders of the run's channels, by rank.
+        mps: the daemon the processes use, or None on the CPU.
+        inherited: descriptors that the processes hold open as long as they live.
+    """
+
+    def __init__(self, channels: list[Path], mps: Mps | None, inherited: tuple[int, ...] = ()):
+        self.channels, self.mps, self.inherited = channels, mps, inherited
+        self.children: list[Child] = []
+
+    def start_sampler(self, argv: list[str], log: Path) -> None:
+        """Starts the sampler; its output goes to ``log``."""
+        with stopped_later():
+            self.children.append(Child("sampler", "sampler", 0, self._start(argv, log, False, {}), log))
+
+    def start_trainer(self, argv: list[str], log: Path, show_output: bool, rank: int, num_ranks: int) -> None:
+        """Starts a trainer; its output goes to ``log`` (standard output to the terminal when ``show_output``)."""
+        name = f"trainer of rank {rank}" if num_ranks > 1 else "trainer"
+        with stopped_later():
+            process = self._start(argv, log, show_output, rank_environment(rank, num_ranks))
+            self.children.append(Child("trainer", name, rank, process, log))
+
+    def _start(self, argv: list[str], log: Path, show_output: bool, more_env: dict[str, str]) -> subprocess.Popen:
+        env = POLITE | os.environ | more_env | (self.mps.env if self.mps else {})
+        with open(log, "wb") as file:
+            return subprocess.Popen(
+                argv,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=None if show_output else file,
+                stderr=file,
+                preexec_fn=begin_child,
+                pass_fds=self.inherited,
+            )
+
+    def watch(self) -> int:
+        """Waits until all trainers end well (0) or any process fails (1: the failure is reported on standard error)."""
+        trainers = [child for child in self.children if child.role == "trainer"]
+        server_known = False
+        while True:
+            if not server_known and self.mps and (self.channels[0] / "channel").exists():
+                self.mps.remember_server()
+                server_known = True
+            if all(trainer.process.poll() == 0 for trainer in trainers):
+                return 0
+            failed = [child for child in self.children if child.process.poll()]
+            if failed or (self.mps and self.mps.died()):
+                self._report_failure()
+                return 1
+            time.sleep(POLL_SECONDS)
+
+    def _report_failure(self) -> None:
+        time.sleep(GRACE_SECONDS)
+        stages = self._stages()
+        ended = [child for child in self.children if child.process.poll() or _failed(child, stages)]
+        ended.sort(key=lambda child: _time_of_failure(child, stages))
+        lines = []
+        if self.mps and self.mps.died():
+            lines.append(f"cohort: {self.mps.died()}; its clients cannot go on (CUDA error 806)")
+        for i, child in enumerate(ended):
+            stage = stages.get(child.name, {})
+            what = "cohort: the" if i == 0 and not lines else "  then the"
+            lines.append(f"{what} {child.name} (process {child.process.pid}) {child.how_it_ended()}")
+            lines.append(f"  its last stage: {stage.get('stage', 'not started')} (batch {stage.get('batch', 0)})")
+            if stage.get("error"):
+                lines.append(f"  it said: {stage['error']}")
+            lines.append(f"  end of its log ({child.log}):\n{log_tail(child.log)}")
+        print("\n".join(lines), file=sys.stderr, flush=True)
+
+    def _stages(self) -> dict[str, dict]:
+        """What each child says of itself in its channel, by its name."""
+        try:
+            said = [describe_channel(folder) for folder in self.channels]
+        except CohortError:  # the sampler ended before it had them, or it is of another build: the logs say which
+            return {}
+        samplers = [of_rank["sampler"] for of_rank in said]
+        first_failed = min(samplers, key=lambda party: party.get("failed_at_us", math.inf))
+        trainers = [child for child in self.children if child.role == "trainer"]
+        return {"sampler": first_failed} | {trainer.name: said[trainer.rank]["trainer"] for trainer in trainers}
+
+    def stop_trainers(self) -> None:
+        """Ends the trainers, while the sampler still runs: they finish their step and write a checkpoint. Bounded."""
+        self._end([child for child in self.children if child.role == "trainer"], SAVE_SECONDS)
+
+    def stop(self) -> None:
+        """Ends what still runs. Bounded."""
+        self._end(self.children, STOP_SECONDS)
+
+    def _end(self, children: list[Child], seconds: float) -> None:
+        """Asks them, then takes them off the GPU, then kills them."""
+        end_processes((child.process for child in children), seconds, self.mps and self.mps.terminate_client)
+
+
+def rank_environment(rank: int, num_ranks: int) -> dict[str, str]:
+    """What tells a trainer its place among several on this machine, as torchrun does; nothing for a single one."""
+    if num_ranks == 1:
+        return {}
+    threads = max(1, len(os.sched_getaffinity(0)) // num_ranks)
+    defaults = {"OMP_NUM_THREADS": str(threads), "GLOO_SOCKET_IFNAME": "lo"}
+    place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": num_ranks, "LOCAL_WORLD_SIZE": num_ranks}
+    return {name: os.environ.get(name, value) for name, value in defaults.items()} | {
+        name: str(value) for name, value in place.items()
+    }
+
+
+def describe_channel(folder: Path) -> dict:
+    """The channel as ``cohort-inspect`` describes it.
+
+    Raises:
+        CohortError: there is none yet, or it comes from another build.
+    """
+    answer = subprocess.run([program("cohort-inspect"), str(folder)], capture_output=True, text=True)
+    if answer.returncode != 0:
+        raise CohortError.from_text(answer.stderr.removeprefix("cohort-inspect: ").strip())
+    return json.loads(answer.stdout)
+
+
+def _failed(child: Child, stages: dict) -> bool:
+    """True when it says so; it may take a while to end."""
+    return "failed_at_us" in stages.get(child.name, {})
+
+
+def _time_of_failure(child: Child, stages: dict) -> float:
+    """When it failed by its own account; a process that was killed could not say so and comes first."""
+    if _failed(child, stages):
+        return stages[child.name]["failed_at_us"]
+    return 0 if child.process.returncode < 0 else float("inf")
+
+
+_under_nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # before anything here ignores it
+
+
+def stop_on_signals() -> None:
+    """From now on SIGINT, SIGTERM and SIGHUP (but under nohup) raise Stopped in the main thread, once."""
+    for number in STOP_SIGNALS:
+        if number != signal.SIGHUP or not _under_nohup:
+            signal.signal(number, _stop)
+
+
+@contextlib.contextmanager
+def handlers_kept() -> Iterator[None]:
+    """Afterwards stop signals do what they did before."""
+    handlers = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def ignore_stop_signals() -> None:
+    """For the end of a run, which is bounded and must not be cut short."""
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _stop(number: int, _frame) -> None:
+    ignore_stop_signals()
+    if _held is not None:
+        _held.append(number)
+        return
+    raise Stopped(number)
+
+
+_held: list[int] | None = None  # stop signals that have come inside stopped_later()
+
+
+@contextlib.contextmanager
+def stopped_later():
+    """Inside, a stop signal waits for the end, so that what is started is also known, and ended."""
+    global _held
+    _held = []
+    try:
+        yield
+    finally:
+        numbers, _held = _held, None
+        if numbers:
+            raise Stopped(numbers[0])
+
+
+def begin_child() -> None:
+    """For preexec_fn: it ends with us, and what a terminal tells all of us (Ctrl-C, that it closes) is our business."""
+    end_with_parent()
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)

@@ -1,0 +1,1 @@
+"""cohort tune: short runs that find the fastest options."""

@@ -1,0 +1,182 @@
+"""``cohort tune``: short real runs find the options with the shortest epoch, and write them as run.toml."""
+
+import argparse
+import functools
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from cohort.base.errors import CohortError
+from cohort.launch.options.arguments import above_zero, note_given, numeric_ratios
+from cohort.launch.options.devices import resolve_device
+from cohort.launch.options.groups import add_train_options
+from cohort.launch.run.folder import new_folder, sole_use, writable_folder
+from cohort.launch.run.supervise import Stopped, ignore_stop_signals, stop_on_signals
+from cohort.launch.run.train import open_dataset
+from cohort.launch.tune.output import Results, Screen, conclude, write
+from cohort.launch.tune.search import Point, Space, TimeBound, explore
+from cohort.launch.tune.space import CACHE_RATIOS, Room, axes_of, options_at, same_as, start_of
+from cohort.launch.tune.trial import OPTIONS_FILE, Trial
+
+TRIAL_EPOCHS = 3
+RESULTS = ("tune.json", "tune.png", "run.toml")
+
+
+def register(commands) -> None:
+    """Adds the command."""
+    parser = commands.add_parser(
+        "tune",
+        help="find the fastest options by short runs",
+        description=f"{__doc__} Cache ratio, SMs of the sampler, slots, reuse and compression are varied one by one,"
+        " less those on the command line; a --config file says where to begin. Several GPUs get one ratio for all.",
+    )
+    note_given(parser)
+    add_train_options(parser)
+    parser.add_argument("--minutes", type=above_zero, default=10.0, help="bound of all trials (default 10)")
+    parser.add_argument(
+        "--cache-ratios",
+        type=numeric_ratios,
+        metavar="R[,R...]",
+        help="candidates for --cache-ratio, one at a time for all GPUs; those that do not fit are left out (default"
+        f" {','.join(f'{each:g}' for each in CACHE_RATIOS)})",
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace an earlier tuning in the folder --out")
+    texts = {
+        "epochs": f"epochs of a trial, of which the first is not counted (default {TRIAL_EPOCHS})",
+        "out": "folder for results and trials (default tune-NAME-TIME)",
+        "config": "a TOML file of options to begin with; arguments win, and are not varied",
+    }
+    for action in parser._actions:
+        action.help = texts.get(action.dest, action.help)
+    parser.set_defaults(func=tune, config_parser=parser)
+
+
+def tune(args: argparse.Namespace) -> int:
+    """Runs the command: 0 when it has a best; 128 + n when signal n stopped it, with what was found till then."""
+    _check(args)
+    tuning = Tuning(args)
+    if "out" in args.given:
+        _earlier_trials(args.out, args.overwrite)  # refused without waiting for whom it is of
+    tuning.out = (writable_folder(args.out) if "out" in args.given else new_folder(tuning.out)).absolute()
+    with sole_use(tuning.out):
+        _make_fresh(tuning.out, args.overwrite)
+        return _search(tuning)
+
+
+def _search(tuning: "Tuning") -> int:
+    stop_on_signals()
+    code = 0
+    try:
+        tuning.search()
+    except Stopped as stop:
+        found = f"what was found is in {tuning.out}" if tuning.trials else "no trial had ended"
+        print(f"cohort: stopped by signal {stop.number}; {found}", file=sys.stderr)
+        code = 128 + stop.number
+    finally:
+        ignore_stop_signals()
+    if tuning.trials:
+        conclude(tuning.results(is_stopped=code != 0), tuning.args.quiet)
+    return code
+
+
+def _check(args: argparse.Namespace) -> None:
+    if "epochs" in args.given and args.epochs < 2:
+        raise CohortError("--epochs", "at least 2, of which the first is not counted", str(args.epochs))
+    if args.cache_ratios and "cache_ratio" in args.given:
+        raise CohortError("--cache-ratio, --cache-ratios", "one of the two", "both")
+
+
+def _earlier_trials(out: Path, overwrite: bool) -> list[Path]:
+    """Of a tuning that is to be replaced, or that found nothing.
+
+    Raises:
+        CohortError: the folder has what no tuning has written, or results that are not to be replaced.
+    """
+    trials = [each for each in out.glob("trial-*") if each.name[6:].isdigit()]
+    foreign, hint = [each for each in trials if not (each / OPTIONS_FILE).is_file()], "choose another --out"
+    if (out / "run.json").exists():
+        raise CohortError(str(out), "a new folder", "that of a run", hint)
+    if (out / "tune.json").exists():
+        if not overwrite:
+            raise CohortError(str(out), "a new folder", "that of an earlier tuning", f"{hint}; --overwrite replaces it")
+    else:
+        foreign += [out / name for name in RESULTS if (out / name).exists()]
+    if foreign:
+        raise CohortError(str(out), "a new folder", f"{foreign[0].name}, which no tuning has written", hint)
+    return trials
+
+
+def _make_fresh(out: Path, overwrite: bool) -> None:
+    """Makes the folder of the results one without those of an earlier time; see `_earlier_trials`."""
+    try:
+        for trial in _earlier_trials(out, overwrite):
+            shutil.rmtree(trial)
+        for each in RESULTS:
+            (out / each).unlink(missing_ok=True)
+    except OSError as error:
+        raise CohortError(str(out), "a folder that can be written", str(error), "choose another --out") from error
+
+
+class Tuning:
+    """The trials of one command, from the options as given to the best ones.
+
+    Attributes:
+        out: the folder of the results; trial 1 is in its folder trial-01.
+        trials: as they ran.
+        fixed: {option that is not varied: why}.
+    """
+
+    def __init__(self, args: argparse.Namespace):
+        from cohort.dataset import open as open_folder
+
+        self._meta, self.dataset = open_dataset(args.dataset)
+        data = open_folder(args.dataset)
+        name = f"tune-{args.dataset.resolve().name}-{time.strftime('%Y%m%d-%H%M%S')}"
+        self.args, self.out = args, args.out if "out" in args.given else Path(name)
+        self.device = resolve_device(args.device)
+        self.epochs = args.epochs if "epochs" in args.given else TRIAL_EPOCHS
+        self.start = start_of(args, is_prepared=data.encoded_rows is not None)
+        self.axes, self.fixed = axes_of(args, self.device, data)
+        self.trials: list[Trial] = []
+        self._options_at = options_at(args, self.start)
+        self._room = Room(args, self.dataset, self._meta, data) if self.device == "cuda" else None
+
+    def search(self) -> None:
+        """Runs trials until the search ends or the time is over.
+
+        Raises:
+            CohortError: the run with the options as given failed, or the time was over before it ended.
+        """
+        room = self._room
+        same = functools.partial(same_as, device=self.device, meta=self._meta)
+        space = Space(self.axes, room.fits if room else lambda point: True, same)
+        bound = TimeBound(60 * self.args.minutes)
+        with Screen(bound, self.args.quiet) as screen:
+            explore(space, self.start, lambda point: self._measure(point, bound, screen), bound)
+
+    def _measure(self, point: Point, bound: TimeBound, screen: Screen) -> float:
+        number = len(self.trials) + 1
+        trial = Trial(number, self.out / f"trial-{number:02}", point, self._options_at(point))
+        screen.begins(trial, self.start, self.trials)
+        trial.run(self.dataset, self.epochs, bound.left, screen.tick)
+        if number == 1 and trial.failure:
+            raise self._first_failure(trial)
+        if number == 1 and self._room:
+            self._room.learn(trial.peak_bytes)
+        self.trials.append(trial)
+        screen.ended(trial, self.start)
+        write(self.results(is_stopped=True))  # as long as the search has not ended
+        return trial.cost
+
+    def _first_failure(self, trial: Trial) -> CohortError:
+        if not trial.is_over_time:
+            return CohortError.from_text(trial.message)
+        least = f"time for one run of {self.epochs} epochs at least"
+        return CohortError(f"--minutes {self.args.minutes:g}", least, trial.failure, "give more, or fewer --epochs")
+
+    def results(self, is_stopped: bool) -> Results:
+        """What was found so far."""
+        return Results(
+            self.out, self.dataset, self.device, self.epochs, self.start, self.fixed, self.trials, is_stopped
+        )

@@ -1,0 +1,270 @@
+"""What a person sees of ``cohort tune``, and what it leaves: progress, the table, tune.json, tune.png and run.toml."""
+
+import json
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.text import Text
+
+from cohort.base.errors import CohortError
+from cohort.base.files import write_atomically
+from cohort.base.units import format_bytes
+from cohort.launch.report import page as report_page
+from cohort.launch.report.command import print_tables
+from cohort.launch.report.results import TIMES, one_line
+from cohort.launch.report.tables import Table
+from cohort.launch.tune.search import CLEAR_GAIN, Point, TimeBound, Tried, best, size_of_ratio
+from cohort.launch.tune.space import as_toml
+from cohort.launch.tune.trial import Trial
+
+MOST_NOISE = 0.04  # of an epoch: more is a gain, however much epochs differed
+MAX_FAILURE = 120  # characters of a failure in the table; tune.json has all of them
+SHOWN_TIMES = {"seconds": "epoch s", "wait_seconds": "wait s", "train_seconds": "train s"} | {
+    "sample_seconds": "sample s",
+    "fetch_seconds": "fetch s",
+}
+
+
+@dataclass
+class Results:
+    """What tuning has found.
+
+    Attributes:
+        out: the folder that gets it.
+        start: the options as given.
+        fixed: {option that was not varied: why}.
+        is_stopped: the search did not come to its end, nor to that of its time.
+    """
+
+    out: Path
+    dataset: Path
+    device: str
+    epochs: int
+    start: Point
+    fixed: dict[str, str]
+    trials: list[Trial]
+    is_stopped: bool
+
+    @property
+    def best(self) -> Trial:
+        return best_of(self.trials)
+
+
+def best_of(trials: list[Trial]) -> Trial:
+    """The trial to use, of several of which the first, with the options as given, has not failed: that one, unless the
+    one that tune_search.best takes is faster by more than epochs of the same options differ."""
+    found, given = _least_of(trials), trials[0]
+    return found if given.cost - found.cost > noise_of(found, given) else given
+
+
+def _least_of(trials: list[Trial]) -> Trial:
+    chosen = best([Tried(trial.point, trial.cost) for trial in trials])
+    return next(trial for trial in trials if trial.point is chosen.point)
+
+
+def noise_of(*trials: Trial) -> float:
+    """Seconds by which epochs differ though their options are the same; at most MOST_NOISE of an epoch, as a mean of
+    several differs less than they do."""
+    least = min(trial.cost for trial in trials)
+    return min(max(CLEAR_GAIN * least, *(trial.spread for trial in trials)), MOST_NOISE * least)
+
+
+def changes(point: Point, start: Point) -> str:
+    """What makes a trial: "cache-ratio 0.1, slots 4"."""
+    texts = [f"{_option(name)} {as_text(value)}" for name, value in point.items() if value != start[name]]
+    return ", ".join(texts) or "the options as given"
+
+
+def as_text(value) -> str:
+    """A value as on the command line."""
+    if isinstance(value, list):
+        return ",".join(map(as_text, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _option(name: str) -> str:
+    return name.replace("_", "-")
+
+
+class Screen:
+    """A bar over the time, with the trial that runs and the best so far, on standard error; nothing when quiet."""
+
+    def __init__(self, bound: TimeBound, quiet: bool):
+        self._bound = bound
+        self._bar = Progress(
+            BarColumn(bar_width=20),
+            TextColumn("{task.fields[left]} left  {task.description}", markup=False),
+            console=Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True),
+        )
+        self._task = self._bar.add_task("", total=bound.seconds, left="")
+
+    def __enter__(self):
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_):
+        self._bar.stop()
+
+    def begins(self, trial: Trial, start: Point, before: list[Trial]) -> None:
+        so_far = ""
+        if before:
+            found = best_of(before)
+            so_far = f"; best so far {found.cost:.4f} s: {changes(found.point, start)}"
+        self._bar.update(self._task, description=f"trial {trial.number}: {changes(trial.point, start)}{so_far}")
+        self.tick()
+
+    def tick(self) -> None:
+        left = max(0.0, self._bound.left)
+        self._bar.update(self._task, completed=self._bound.seconds - left, left=f"{left // 60:.0f}:{int(left) % 60:02}")
+
+    def ended(self, trial: Trial, start: Point) -> None:
+        result = f"failed: {one_line(trial.failure)}" if trial.failure else f"epoch {trial.cost:.4f} s"
+        self._bar.console.print(Text(f"trial {trial.number}: {changes(trial.point, start)}: {result}"))
+
+
+def conclude(results: Results, quiet: bool) -> None:
+    """Writes all results; unless quiet, prints the table and where they are."""
+    write(results)
+    chart = _draw(results)
+    if quiet:
+        return
+    print_tables([table_of(results)])
+    number = results.best.number
+    print(f"best: trial {number}, {changes(results.best.point, results.start)}: epoch {results.best.cost:.4f} s")
+    if kept := _why_kept(results.trials, results.start):
+        print(kept)
+    data, options, trial = map(_quoted, (results.dataset, results.out / "run.toml", results.best.folder))
+    print(f"use it:     cohort train {data} --config {options}")
+    print(f"look at it: cohort report {trial} (trials beside each other: name several)")
+    print(f"trials: {results.out / 'tune.json'}{f'; chart: {chart}' if chart else ''}")
+
+
+def _quoted(path: Path) -> str:
+    """As a shell takes it."""
+    return shlex.quote(str(path))
+
+
+def _why_kept(trials: list[Trial], start: Point) -> str:
+    """Why the options as given are the best though others took less; empty where none did."""
+    fastest = min(trials, key=lambda each: each.cost)
+    if best_of(trials) is not trials[0] or fastest.cost >= trials[0].cost:
+        return ""
+    gain = f"{trials[0].cost - fastest.cost:.4f} s less"
+    told = f"trial {fastest.number}, {changes(fastest.point, start)}, took {gain}"
+    return f"{told}: within {noise_of(fastest, trials[0]):.4f} s, by which epochs of the same options differ"
+
+
+def write(results: Results) -> None:
+    """Writes tune.json, and run.toml with the best options.
+
+    Raises:
+        CohortError: the folder cannot be written.
+    """
+    chosen = results.best
+    line = (
+        f"# cohort tune: trial {chosen.number} of {len(results.trials)}, {results.epochs} epochs on {results.dataset}:"
+        f" an epoch took {chosen.cost:.4f} s (as given: {results.trials[0].cost:.4f} s)\n"
+    )
+    try:
+        write_atomically(results.out / "tune.json", json.dumps(as_json(results), indent=2) + "\n")
+        write_atomically(results.out / "run.toml", one_line(line.rstrip()) + "\n" + as_toml(chosen.options))
+    except OSError as error:
+        raise CohortError(
+            str(results.out), "a folder that can be written", str(error), "choose another --out"
+        ) from error
+
+
+def as_json(results: Results) -> dict:
+    """All that was tried, in seconds and bytes."""
+    return {
+        "dataset": str(results.dataset),
+        "device": results.device,
+        "epochs": results.epochs,
+        "stopped": results.is_stopped,
+        "not_varied": results.fixed,
+        "best": results.best.number,
+        "trials": [_trial_json(trial) for trial in results.trials],
+    }
+
+
+def _trial_json(trial: Trial) -> dict:
+    return {
+        "trial": trial.number,
+        "folder": trial.folder.name,
+        "options": trial.point,
+        **{name: trial.times and trial.times[name] for name in TIMES},
+        "host_bytes": trial.host_bytes,
+        "hit_rate": trial.hit_rate,
+        "planned_hit_rate": trial.planned_hit_rate,
+        "spread_seconds": trial.spread,
+        "wall_seconds": trial.wall_seconds,
+        "failure": trial.failure or None,
+    }
+
+
+def table_of(results: Results) -> Table:
+    """A row a trial: the options in which trials differ, times, bytes, and what came of it."""
+    points = [trial.point for trial in results.trials]
+    differing = [name for name in results.start if len({str(point[name]) for point in points}) > 1]
+    columns = [
+        "trial",
+        *map(_option, differing),
+        *SHOWN_TIMES.values(),
+        "host bytes",
+        "hit % planned",
+        "hit %",
+        "result",
+    ]
+    rows = [
+        [
+            str(trial.number),
+            *(as_text(trial.point[name]) for name in differing),
+            *_numbers(trial),
+            _result(trial, results),
+        ]
+        for trial in results.trials
+    ]
+    note = "medians of the epochs after the first; host bytes: of a batch of training; hit: rows not from the host"
+    if results.fixed:
+        note += f"\nnot varied: {', '.join(f'{_option(name)} ({why})' for name, why in results.fixed.items())}"
+    return Table("Trials", columns, rows, note)
+
+
+def _numbers(trial: Trial) -> list[str]:
+    if trial.times is None:
+        return ["-"] * (len(SHOWN_TIMES) + 3)
+    times = [f"{trial.times[name]:.4f}" for name in SHOWN_TIMES]
+    rates = ["-" if rate is None else f"{100 * rate:.2f}" for rate in (trial.planned_hit_rate, trial.hit_rate)]
+    return [*times, format_bytes(trial.host_bytes), *rates]
+
+
+def _result(trial: Trial, results: Results) -> str:
+    if trial.failure:
+        return f"failed: {one_line(trial.failure)[:MAX_FAILURE]}"
+    return "best" if trial is results.best else "as given" if trial.number == 1 else ""
+
+
+def _draw(results: Results) -> Path | None:
+    """Writes tune.png: the best trial of each cache ratio, where it was varied; None, said aloud, where it cannot."""
+    if "cache_ratio" in results.fixed:
+        return None
+    finished = [trial for trial in results.trials if trial.times]
+    by_ratio: dict[str, list[Trial]] = {}
+    for trial in sorted(finished, key=lambda each: size_of_ratio(each.point["cache_ratio"])):
+        by_ratio.setdefault(as_text(trial.point["cache_ratio"]), []).append(trial)
+    path = results.out / "tune.png"
+    try:
+        if len(by_ratio) < 2:
+            raise CohortError("a chart against the cache ratio", "trials with two ratios at least", str(len(by_ratio)))
+        best_times = [min(trials, key=lambda each: each.cost).times for trials in by_ratio.values()]
+        path.write_bytes(report_page.draw_times(best_times, list(by_ratio), "cache ratio of each GPU"))
+    except CohortError as error:
+        print(f"cohort: no {path.name}: {error}", file=sys.stderr)
+        return None
+    except OSError as error:
+        raise CohortError(str(path), "a file that can be written", str(error), "choose another --out") from error
+    return path

@@ -1,0 +1,176 @@
+"""What ``cohort tune`` varies: the values of each option, what fits a GPU, and options as a file for --config."""
+
+import argparse
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from cohort.cache.plan import budget
+from cohort.cache.plan.options import CacheOptions, memory_needs, presample, row_bytes_of
+from cohort.cache.plan.planner import holds_all_raw_rows
+from cohort.launch.options.cache import gpu_memory
+from cohort.launch.options.groups import add_train_options
+from cohort.launch.run.calibrate import HEADROOM
+from cohort.launch.tune.search import Axis, Point
+
+CACHE_RATIOS = [0.0, 0.01, 0.05, 0.1, 0.2, 0.5, 1.1]  # 1.1: all rows, and the index
+SAMPLER_SMS = (0, 8, 16, 24, 32, 48)  # 0: shared with the trainer
+SLOTS = (3, 4, 6)
+GPU_ONLY = ("cache_ratio", "sampler_sms", "reuse")
+RUNS_OWN = ("epochs", "out", "quiet")  # on the command line they are of the tuning; in a --config file, of runs
+
+
+def start_of(args: argparse.Namespace, is_prepared: bool) -> Point:
+    """The options as given."""
+    ratio = args.cache_ratio or 0.0
+    if isinstance(ratio, list) and len(ratio) == 1:
+        ratio = ratio[0]
+    return {
+        "cache_ratio": ratio if args.cache_bytes is None else None,
+        "sampler_sms": args.sampler_sms or 0,
+        "slots": args.slots,
+        "reuse": args.reuse,
+        "compress": "none" if args.compress == "auto" and not is_prepared else args.compress,
+    }
+
+
+def axes_of(args: argparse.Namespace, device: str, data) -> tuple[list[Axis], dict[str, str]]:
+    """(what is varied, {what is not: why}).
+
+    Args:
+        data: the data set, opened.
+    """
+    values = {
+        "cache_ratio": tuple(sorted(args.cache_ratios or CACHE_RATIOS, reverse=True)),  # the plan expects most of much
+        "sampler_sms": SAMPLER_SMS,
+        "slots": SLOTS,
+        "reuse": ("on", "off"),
+        "compress": _compress_modes(data, device),
+    }
+    fixed = {name: why for name in values if (why := _why_fixed(name, args, device, len(values[name])))}
+    return [Axis(name, each) for name, each in values.items() if name not in fixed], fixed
+
+
+def _compress_modes(data, device: str) -> tuple[str, ...]:
+    """Values of --compress that need no rows that the data set has not, and differ on the device."""
+    modes = ("none", "cache") if data.x is not None else ()
+    if data.encoded_rows is not None:
+        modes = ("auto", *modes, "host", "both")
+    return modes if device == "cuda" else tuple(mode for mode in modes if mode in ("auto", "none", "host"))
+
+
+def _why_fixed(name: str, args: argparse.Namespace, device: str, num_values: int) -> str:
+    if name in args.given:
+        return "given"
+    if device == "cpu" and name in GPU_ONLY:
+        return "no effect on the CPU"
+    if name == "sampler_sms" and args.no_mps:
+        return "--no-mps"
+    if name == "cache_ratio" and args.cache_bytes is not None:
+        return "--cache-bytes is given"
+    if name == "cache_ratio" and args.cache_policy == "none":
+        return "--cache-policy none"
+    return "" if num_values > 1 else "the data set has its rows in one form only"
+
+
+def same_as(point: Point, device: str, meta: dict) -> Point:
+    """A point with what its compression comes to: "auto" is another one where caches have room for all rows raw, and
+    without a cache rows are encoded in host memory or nowhere."""
+    ratio, compress = point["cache_ratio"], point["compress"]
+    if compress == "auto" and isinstance(ratio, float | list):
+        row_bytes, num_nodes = row_bytes_of(meta), meta["num_nodes"]
+        caches = [int(each * num_nodes * row_bytes) for each in (ratio if isinstance(ratio, list) else [ratio])]
+        compress = "host" if all(holds_all_raw_rows(each, num_nodes, row_bytes) for each in caches) else "both"
+    if device == "cpu" or ratio == 0:
+        compress = {"both": "host", "cache": "none"}.get(compress, compress)
+    return point | {"compress": compress}
+
+
+class Room:
+    """Whether a GPU has room for a point, by the rule of ``cohort plan``; always, where its memory is unknown."""
+
+    def __init__(self, args: argparse.Namespace, dataset: Path, meta: dict, data):
+        self._args, self._dataset, self._meta = args, dataset, meta
+        self._topology_bytes = data.indptr.nbytes + data.indices.nbytes
+        self._gpu_bytes = gpu_memory(args)
+        self._trainer_bytes = args.trainer_bytes
+        self._counts: list[dict] = []
+
+    def learn(self, peak_bytes: int | None) -> None:
+        """Takes what a GPU needed beside slots in a run without a cache, unless --trainer-bytes says it."""
+        if peak_bytes is None or self._gpu_bytes is None or self._trainer_bytes is not None:
+            return
+        graph_bytes = self._topology_bytes if self._holds_topology(0) else 0
+        self._trainer_bytes = math.ceil(HEADROOM * max(0, peak_bytes - graph_bytes))
+
+    def fits(self, point: Point) -> bool:
+        ratio = point["cache_ratio"]
+        if self._gpu_bytes is None or not isinstance(ratio, float) or ratio == 0:
+            return True
+        cache_bytes = int(ratio * self._meta["num_nodes"] * row_bytes_of(self._meta))
+        needs = self._needs(point["slots"])
+        if self._holds_topology(cache_bytes):
+            needs = replace(needs, graph_bytes=needs.graph_bytes + self._topology_bytes)
+        return not budget.misfits([cache_bytes], needs, 0, 0)
+
+    def _needs(self, num_slots: int) -> budget.MemoryNeeds:
+        args = self._args
+        if not self._counts and args.cache_policy == "plan":  # the trials with a cache find them there
+            self._counts = [presample(self._dataset, args.fanout, args.batch_size, args.presample_batches)]
+        options = CacheOptions(gpu_bytes=self._gpu_bytes, trainer_bytes=self._trainer_bytes)
+        return memory_needs(options, self._meta, self._counts, args.fanout, args.batch_size, num_slots)
+
+    def _holds_topology(self, cache_bytes: int) -> bool:
+        where, num_nodes = self._args.topology, self._meta["num_nodes"]
+        return budget.topology_lies_in_gpus(where, self._topology_bytes, num_nodes, cache_bytes, self._gpu_bytes)
+
+
+def options_at(args: argparse.Namespace, start: Point) -> Callable[[Point], dict]:
+    """A function of a point: the options of ``cohort train`` there that are not its defaults."""
+    given = train_options(args)
+
+    def at(point: Point) -> dict:
+        changed = {name: value for name, value in point.items() if value != start[name]}
+        options = given | changed
+        if changed.get("cache_ratio") == 0:
+            del options["cache_ratio"]
+        return options
+
+    return at
+
+
+def train_options(args: argparse.Namespace) -> dict:
+    """The arguments of `cohort tune` that are options of the runs: {name: value}, without defaults."""
+    parser = argparse.ArgumentParser()
+    add_train_options(parser)
+    found = {}
+    for action in parser._actions:
+        name = action.dest
+        if name in ("help", "config") or not action.option_strings:
+            continue
+        value = args.config_parser.get_default(name) if name in RUNS_OWN else getattr(args, name)
+        if value not in (None, action.default):
+            found[name] = value
+    return found
+
+
+def as_toml(options: dict) -> str:
+    """Options as a file that --config reads."""
+    return "".join(f"{name.replace('_', '-')} = {_toml(value)}\n" for name, value in options.items())
+
+
+def as_words(options: dict) -> list[str]:
+    """Options as on a command line."""
+    words = []
+    for name, value in options.items():
+        text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+        words += [f"--{name.replace('_', '-')}", *([] if value is True else [text])]
+    return words
+
+
+def _toml(value) -> str:
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    return json.dumps(str(value) if isinstance(value, Path) else value, ensure_ascii=False)

@@ -1,0 +1,1 @@
+"""Measurements of parts: batches, steps, digests."""

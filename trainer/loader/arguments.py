@@ -1,0 +1,195 @@
+"""What the arguments of a NeighborLoader come to. Whatever is wrong raises CohortError."""
+
+import json
+import os
+import warnings
+from collections.abc import Sequence
+from operator import index
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from cohort.base.errors import CohortError
+from cohort.dataset import Dataset
+from cohort.trainer import _native
+from cohort.trainer.loader.cache_arguments import is_integer
+from cohort.trainer.ranks import Place
+
+INT32_MAX = 2**31 - 1
+OF_WORKERS = {
+    "num_workers",
+    "persistent_workers",
+    "pin_memory",
+    "prefetch_factor",
+    "filter_per_worker",
+    "worker_init_fn",
+    "multiprocessing_context",
+    "timeout",
+    "in_order",
+    "pin_memory_device",
+    "is_sorted",
+}
+WITHOUT_TIME = "neighbours are drawn whatever their time: write the data set without the edges that a run must not see"
+# Of PyG's loader: what they are there when nobody gives them, and what to do here.
+NOT_OFFERED = {
+    "replace": (False, "neighbours are drawn without replacement"),
+    "subgraph_type": ("directional", "for both directions: torch_geometric.utils.to_undirected(batch.edge_index)"),
+    "directed": (True, "batches have the edges that were drawn"),
+    "disjoint": (False, "the seeds of a batch share its nodes; batch_size=1 keeps each by itself"),
+    "transform": (None, "call it in the loop: batch = transform(batch.clone())"),
+    "transform_sampler_output": (None, "change batches in the loop"),
+    "weight_attr": (None, "neighbours are drawn uniformly; edge_weights=True gives batches their edge_weight"),
+    "time_attr": (None, WITHOUT_TIME),
+    "input_time": (None, WITHOUT_TIME),
+    "temporal_strategy": ("uniform", WITHOUT_TIME),
+    "neighbor_sampler": (None, "the sampler process draws neighbours"),
+    "generator": (None, "seed=... makes the batches"),
+    "collate_fn": (None, "change batches in the loop"),
+    "custom_cls": (None, "batches are torch_geometric.data.Data"),
+}
+CHOICES = {
+    "topology": ("auto", "gpu", "host"),
+    "compress": ("auto", "none", "cache", "host", "both"),
+    "order": ("address", "asis"),
+    "reuse": (False, True),
+}
+MOST_SLOTS = 64
+
+
+def folder_of(data) -> Path:
+    """The argument ``data``: a data set's folder, or what cohort.dataset.open() has returned."""
+    if isinstance(data, Dataset):
+        return data.path
+    if isinstance(data, str | os.PathLike):
+        return Path(data).expanduser()
+    of_pyg = any(base.__module__.startswith("torch_geometric.") for base in type(data).__mro__)
+    hint = 'folder = cohort.from_pyg(data, "data/mine")' if of_pyg else "cohort.from_tensors(...) writes one"
+    found = f"a PyG {type(data).__name__}" if of_pyg else type(data).__name__
+    raise CohortError("data", "the folder of a data set", found, hint)
+
+
+def take_pyg_arguments(others: dict) -> None:
+    """Arguments of PyG's loader: those of its workers are ignored with a warning, others must be what they are there
+    when nobody gives them.
+
+    Raises:
+        CohortError: one asks for what is not offered.
+        TypeError: PyG has no such argument either.
+    """
+    for name, value in others.items():
+        if name in OF_WORKERS:
+            continue
+        if name not in NOT_OFFERED:
+            raise TypeError(f"NeighborLoader() got an unexpected keyword argument {name!r}")
+        default, hint = NOT_OFFERED[name]
+        found = repr(getattr(value, "value", value))  # of an enumeration, or of the value itself
+        if found != repr(default):
+            raise CohortError(name, f"{default!r}, as others are not offered", found[:80], hint)
+    ignored = [name for name in others if name in OF_WORKERS]
+    if ignored:
+        warnings.warn(f"{', '.join(ignored)}: ignored, as the sampler process does this", stacklevel=3)
+
+
+def count_nodes(data: Path) -> int:
+    """Of a data set's folder."""
+    if not data.is_dir():
+        hint = "make one with cohort dataset import, cohort.from_pyg() or cohort.from_tensors()"
+        raise CohortError(str(data), "the folder of a data set", "a file" if data.exists() else "no such folder", hint)
+    try:
+        return int(json.loads((data / "meta.json").read_text())["num_nodes"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise CohortError(
+            str(data / "meta.json"), "a data set's meta.json", str(error), "make one with cohort dataset import"
+        ) from error
+
+
+def checked_positive(name: str, value: int) -> int:
+    """The argument ``name``, an integer in [1, 2^31)."""
+    if not is_integer(value) or not 1 <= value <= INT32_MAX:
+        raise CohortError(name, "an integer of at least 1", repr(value))
+    return index(value)
+
+
+def checked_seed(seed: int) -> int:
+    """The argument ``seed``, an integer in [0, 2^64)."""
+    if not is_integer(seed) or not 0 <= seed < 2**64:
+        raise CohortError("seed", "an integer in [0, 2^64)", repr(seed))
+    return index(seed)
+
+
+def checked_slots(num_slots: int) -> int:
+    """The argument ``num_slots``."""
+    if not is_integer(num_slots) or not 2 <= num_slots <= MOST_SLOTS:
+        raise CohortError("num_slots", f"an integer from 2 to {MOST_SLOTS}", repr(num_slots))
+    return index(num_slots)
+
+
+def checked_limit(seconds: float) -> float:
+    """The argument ``limit_seconds``."""
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float | np.number) or not 0 < seconds <= 1e9:
+        raise CohortError("limit_seconds", "a number of seconds in (0, 1e9]", repr(seconds))
+    return float(seconds)
+
+
+def checked_choice(name: str, value: str) -> str:
+    """The argument ``name``, one of CHOICES."""
+    if value not in CHOICES[name]:
+        raise CohortError(name, " or ".join(map(str, CHOICES[name])), repr(value))
+    return CHOICES[name][CHOICES[name].index(value)]
+
+
+def checked_fanout(fanout: Sequence[int]) -> list[int]:
+    """The argument ``num_neighbors``."""
+    good = isinstance(fanout, Sequence | np.ndarray) and len(fanout) > 0
+    if not good or not all(is_integer(k) and -1 <= k <= INT32_MAX for k in fanout):
+        raise CohortError("num_neighbors", "one integer a hop, each -1 (all) or at least 0", repr(fanout))
+    return [index(k) for k in fanout]
+
+
+def ids_of(input_nodes, num_nodes: int) -> np.ndarray:
+    """int64 [n] ids from None, ids or a mask."""
+    if input_nodes is None:
+        return np.arange(num_nodes, dtype=np.int64)
+    try:
+        # An array that is mapped and read-only, as a data set's splits are, is nothing that torch should be shown.
+        ids = input_nodes if isinstance(input_nodes, np.ndarray) else np.asarray(torch.as_tensor(input_nodes).cpu())
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise CohortError("input_nodes", "integer ids [n] or a bool mask", str(error)) from error
+    if ids.dtype == np.bool_:
+        if ids.shape != (num_nodes,):
+            raise CohortError("input_nodes", f"a mask of shape [{num_nodes}]", f"shape {list(ids.shape)}")
+        ids = np.flatnonzero(ids)
+    if ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer):
+        hint = "" if ids.ndim else "as in PyG it is the third argument: say batch_size=..."
+        raise CohortError("input_nodes", "integer ids [n] or a bool mask", f"{ids.dtype} {list(ids.shape)}", hint)
+    ids = ids.astype(np.int64)
+    if len(ids) and (ids.min() < 0 or ids.max() >= num_nodes):
+        raise CohortError("input_nodes", f"ids in [0, {num_nodes})", f"{ids.min()} .. {ids.max()}")
+    if len(np.unique(ids)) != len(ids):
+        hint = "of a mask, give mask.bool()" if len(ids) == num_nodes and ids.max() <= 1 else ""
+        raise CohortError("input_nodes", "every node once", f"{len(ids) - len(np.unique(ids))} duplicates", hint)
+    return ids
+
+
+def resolve_device(device, place: Place) -> tuple[str, int]:
+    """("cpu" or "cuda", ordinal) for what the user asked for. Ranks of one machine have the GPUs 0, 1, ... in turn."""
+    ours = place.local_rank if place.local_size > 1 else None
+    if str(device) == "auto":
+        if not _native.with_cuda() or not torch.cuda.is_available():
+            return "cpu", 0
+        return "cuda", torch.cuda.current_device() if ours is None else ours
+    try:
+        device = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise CohortError("device", "auto, cpu, cuda or cuda:N", repr(device)) from error
+    if device.type not in ("cpu", "cuda"):
+        raise CohortError("device", "auto, cpu, cuda or cuda:N", str(device))
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise CohortError("device", "a GPU", "none", "check nvidia-smi and CUDA_VISIBLE_DEVICES, or use device='cpu'")
+    if device.type == "cuda" and not _native.with_cuda():
+        raise CohortError("device", "cpu", "cuda", "this build of cohort has the CPU backend only")
+    if device.type == "cuda" and ours is not None and device.index not in (None, ours):
+        hint = "choose GPUs with CUDA_VISIBLE_DEVICES"
+        raise CohortError("device", f"cuda:{ours} on local rank {ours}", str(device), hint)
+    return device.type, (ours or 0) if device.index is None else device.index

@@ -1,0 +1,259 @@
+"""NeighborLoader: PyG's loader over a sampler process of its own."""
+
+import functools
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import torch
+
+from cohort.base.errors import CohortError
+from cohort.cache.plan.budget import slot_edge_bytes
+from cohort.dataset import Dataset
+from cohort.trainer.loader.arguments import (
+    checked_choice,
+    checked_fanout,
+    checked_limit,
+    checked_positive,
+    checked_seed,
+    checked_slots,
+    folder_of,
+    ids_of,
+    take_pyg_arguments,
+)
+from cohort.trainer.loader.batch import Batch, batch_of
+from cohort.trainer.loader.cache_arguments import cache_options
+from cohort.trainer.loader.sampler_process import SamplerProcess
+from cohort.trainer.loader.state import checked_position, digest_of
+from cohort.trainer.loader.stats import EpochMeter, LoaderStats
+
+
+class NeighborLoader:
+    """Yields minibatches of a data set as PyG ``Data``, built and fetched by a sampler process beside this one.
+
+    Args:
+        data: folder of the data set (see dataset/FORMAT.md), or what ``cohort.dataset.open()`` has returned.
+        num_neighbors: in-neighbours to draw a node and hop, without replacement; entry 0 is next to the seeds; -1: all.
+        input_nodes: seeds: int64 ids or a bool mask [num_nodes]; None: all nodes. Each node at most once.
+        batch_size: seeds a batch; the last batch of a pass may be smaller.
+        shuffle: a new order each epoch, keyed by (seed, epoch).
+        drop_last: leave out a last batch that is smaller.
+        device: "cuda", "cuda:N", "cpu", or "auto": a GPU when there is one and this build has CUDA. Several ranks on
+            a machine have one each, that of their local rank.
+        seed: everything random about the batches; the same seed gives the same batches on every device.
+        num_slots: batches that the shared buffer holds.
+        topology: where a GPU sampler keeps the graph: "auto", "gpu" or "host".
+        compress: where feature rows stay encoded: "none", "cache", "host", "both"; "auto": if the data set is
+            prepared "both", or "host" where the cache of each GPU has room for all rows raw; else "none".
+        cache_ratio: cache of each GPU as a share of all raw feature bytes, index included: one number, or one a rank;
+            "auto": what slots and ``trainer_bytes`` leave.
+        cache_bytes: the same in bytes. Neither: no cache.
+        cache_policy: what is hot: "plan", "degree", "random"; "none": no cache. "plan" counts what a short run of the
+            sampler reads, once for a fanout and batch size (the counts stay beside the data set), with seeds of the
+            data set's split "train", whatever `input_nodes` are: which nodes a loader will ask for is not known before.
+        trainer_bytes: for "auto": GPU memory that this script, its CUDA context and the sampler's take at their peak.
+        order: how a GPU reads host rows of a batch: "address" (ascending) or "asis".
+        reuse: a GPU copies rows that batches before left in the shared buffer, instead of fetching them again. Only for
+            scripts that never change ``batch.x`` in place (``batch.clone()`` may be changed).
+        edge_ids: batches have ``e_id`` int64 [num_edges], in the order of ``edge_index``: the place of each edge in the
+            data set's ``indices``, which is its column in ``cohort.dataset.open(data).to_pyg().edge_index``.
+        edge_weights: batches have ``edge_weight`` float32 [num_edges], of a data set whose edges have weights.
+        sampler_sms: the first so many SMs of the GPU are the sampler's, and PyTorch's current stream becomes one of the
+            others, so that neither disturbs the other. 0: all are shared.
+        cliques: GPUs that read each other's memory: "auto" (as the machine says), "none", "all", "2x4", "3+5".
+        limit_seconds: how long the sampler may stay in one stage before it counts as hung, and how long ranks wait for
+            each other's loaders.
+
+    Each batch has ``x, edge_index, indptr, y, batch_size, n_id, input_id, num_sampled_nodes, num_sampled_edges``, nodes
+    in PyG's order (seeds first, then by hop). ``x``, ``edge_index`` and ``indptr`` are views of shared memory: see
+    ``Batch``, also for what options add.
+
+    Of the other arguments of PyG's loader, those of its workers (``num_workers``, ``pin_memory``, ...) are ignored with
+    a warning, and those that ask for what is not offered (``replace``, ``transform``, ...) raise.
+
+    Under torchrun and ``cohort run --gpus 0,1`` local rank 0 starts one sampler for all ranks of its machine, and every
+    rank must make the same loaders, each with all ``input_nodes``. Batch b of a pass is for rank b mod WORLD_SIZE. All
+    ranks get the same number of batches: where a pass has too few, the last one of some has no seeds; ``drop_last``
+    leaves out such a last step. Weight each rank's loss by its share of the seeds.
+
+    ``stats()`` says how long an epoch's loop waited, and what was read. ``state_dict()`` and ``load_state_dict()`` take
+    up an epoch in its middle.
+
+    Raises:
+        CohortError: bad data, arguments or devices; ranks that make different loaders; the sampler's end, with its last
+            stage and log.
+        TypeError: arguments that PyG's loader has not either.
+    """
+
+    def __init__(
+        self,
+        data: str | os.PathLike | Dataset,
+        num_neighbors: Sequence[int],
+        input_nodes=None,
+        *,
+        batch_size: int = 1,
+        shuffle: bool = False,
+        drop_last: bool = False,
+        device: str | torch.device = "auto",
+        seed: int = 0,
+        num_slots: int = 4,
+        topology: str = "auto",
+        compress: str = "auto",
+        cache_ratio: float | Sequence[float] | str | None = None,
+        cache_bytes: int | Sequence[int] | None = None,
+        cache_policy: str = "plan",
+        trainer_bytes: int | None = None,
+        order: str = "address",
+        reuse: bool = False,
+        edge_ids: bool = False,
+        edge_weights: bool = False,
+        sampler_sms: int = 0,
+        cliques: str = "auto",
+        limit_seconds: float = 600.0,
+        _sampler: SamplerProcess | None = None,
+        _debug: dict | None = None,
+        **_of_pyg,
+    ):
+        take_pyg_arguments(_of_pyg)
+        self.data = folder_of(data)
+        self.num_neighbors = checked_fanout(num_neighbors)
+        self.batch_size = checked_positive("batch_size", batch_size)
+        self.shuffle = shuffle
+        self.drop_last = drop_last
+        self.epoch = 0  # epochs begun so far; set it to repeat or skip epochs
+        self._under_way: list[int] | None = None  # epoch of the iteration begun last, batches yielded; None: it is over
+        self._loaded: list[int] | None = None  # the same of a state, with which the next iteration begins
+        own = None  # a sampler that this loader starts
+        if _sampler is None:
+            limit_seconds = checked_limit(limit_seconds)
+            options = {"num_slots": checked_slots(num_slots), "seed": checked_seed(seed)}
+            choices = {"topology": topology, "compress": compress, "order": order, "reuse": reuse}
+            options |= {name: checked_choice(name, value) for name, value in choices.items()}
+            options |= {"edge_ids": bool(edge_ids), "edge_weights": bool(edge_weights)}
+            cache = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes)
+            cache = replace(cache, slot_edge_bytes=slot_edge_bytes(edge_ids, edge_weights))
+            fanout, size = self.num_neighbors, self.batch_size
+            _sampler = SamplerProcess(self.data, device, options | (_debug or {}), cache, fanout, size, limit_seconds)
+            own = _sampler
+        self._sampler = _sampler
+        self._meter: EpochMeter | None = None  # of the epoch begun last
+        try:
+            if own and sampler_sms:
+                own.divide_gpu(sampler_sms)
+            self._ids = ids_of(input_nodes, _sampler.num_nodes)
+            self._seed_set = _sampler.source.add_seeds(self._ids)
+            if _sampler.place.local_size > 1:
+                identity = {"data": os.path.realpath(self.data)} | self._identity()
+                _sampler.demand_same_loader(self._seed_set, identity)
+        except BaseException:
+            if own:
+                own.close()
+            raise
+
+    def __repr__(self) -> str:
+        shown = f"{str(self.data)!r}, {len(self._ids):,} seeds, {self.num_neighbors}, batch_size={self.batch_size}"
+        return f"NeighborLoader({shown})"
+
+    def with_nodes(self, input_nodes, *, shuffle=False, num_neighbors=None, batch_size=None, drop_last=False):
+        """A second loader over other seeds (validation, test) on the same sampler; iterate one of them at a time."""
+        self._sampler.require_open()
+        return NeighborLoader(
+            self.data,
+            self.num_neighbors if num_neighbors is None else num_neighbors,
+            input_nodes,
+            batch_size=self.batch_size if batch_size is None else batch_size,
+            shuffle=shuffle,
+            drop_last=drop_last,
+            _sampler=self._sampler,
+        )
+
+    @property
+    def device(self) -> torch.device:
+        """Where batches are."""
+        return self._sampler.source.device
+
+    def __len__(self) -> int:
+        full, rest = divmod(len(self._ids), self.batch_size)
+        num_ranks = self._sampler.place.size
+        return full // num_ranks if self.drop_last else -(-(full + (rest > 0)) // num_ranks)
+
+    def __iter__(self) -> Iterator[Batch]:
+        self._sampler.require_open()
+        epoch, self.epoch = self.epoch, self.epoch + 1
+        position = self._loaded if self._loaded and self._loaded[0] == epoch else [epoch, 0]
+        self._under_way, self._loaded = position, None
+        source, done = self._sampler.source, position[1]
+        num_steps = len(self) - done
+        meter = self._meter = EpochMeter(epoch, self.device)
+        try:
+            which = source.request(self._seed_set, self.num_neighbors, self.batch_size, epoch, self.shuffle, done)
+            # No local name for slot or batch: the slot would be held.
+            batches = map(functools.partial(_counted, position, meter), source.slots(which, num_steps))
+            for _ in range(num_steps):
+                yield next(batches)
+                meter.step_ended()
+            next(batches, None)  # has the source see that the pass is over
+        except CohortError as error:
+            raise self._sampler.explain(error) from None
+        if self._under_way is position:
+            self._under_way = None
+
+    def state_dict(self) -> dict:
+        """Where the loader is, in numbers and text: after the batch yielded last, or at the begin of the next epoch.
+
+        With ``load_state_dict``, the convention of torch.utils.data's stateful loaders: keep it in your checkpoint
+        beside the model. Every rank's loader has the same.
+        """
+        epoch, step = self.epoch, 0
+        if self._loaded and self._loaded[0] == self.epoch:
+            epoch, step = self._loaded
+        elif self._under_way and self._under_way[0] == self.epoch - 1:
+            epoch, step = self._under_way
+        return self._identity() | {"epoch": epoch, "step": step}
+
+    def load_state_dict(self, state: dict) -> None:
+        """The next iteration yields what was left of the epoch in ``state``; batches before it are not sampled again.
+
+        Raises:
+            CohortError: the state is that of a loader of other batches.
+        """
+        self._loaded = checked_position(state, self._identity(), len(self))
+        self.epoch, self._under_way = self._loaded[0], None
+
+    def _identity(self) -> dict:
+        """What the batches follow from, but for the data set itself."""
+        return {
+            "seed": int(self._sampler.seed),
+            "num_ranks": self._sampler.place.size,
+            "num_neighbors": self.num_neighbors,
+            "batch_size": self.batch_size,
+            "shuffle": bool(self.shuffle),
+            "drop_last": bool(self.drop_last),
+            "input_nodes": self._digest,
+        }
+
+    @functools.cached_property
+    def _digest(self) -> str:
+        return digest_of(self._ids)
+
+    def stats(self) -> LoaderStats:
+        """What this rank's current epoch, or the last one, took and read so far; on a GPU waits for the stream."""
+        return (self._meter or EpochMeter(self.epoch, self.device)).stats()
+
+    def close(self) -> None:
+        """Ends the sampler. Batches still referenced stay valid."""
+        self._sampler.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def _counted(position: list[int], meter: EpochMeter, slot) -> Batch:
+    """The slot's batch; counts it in ``position``, [epoch, batches]."""
+    position[1] += 1
+    batch = batch_of(slot)
+    meter.step_begins(slot)
+    return batch

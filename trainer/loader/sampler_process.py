@@ -1,0 +1,176 @@
+"""The sampler process of a NeighborLoader: its start, this rank's channel to it, its end."""
+
+import contextlib
+import itertools
+import json
+import os
+import subprocess
+import warnings
+import weakref
+from pathlib import Path
+
+from cohort.base.errors import CohortError
+from cohort.base.programs import POLITE, end_processes, log_tail, program
+from cohort.cache.plan.options import CacheOptions, sampler_members
+from cohort.channel.run_folder import RunFolder, meeting_point, rank_folders
+from cohort.trainer.loader.arguments import checked_positive, count_nodes, resolve_device
+from cohort.trainer.loader.cache_arguments import with_gpu_memory
+from cohort.trainer.loader.ranks import demand_same_loader, wait_for_rank
+from cohort.trainer.loop.sm_partition import divide_gpu
+from cohort.trainer.ranks import Place, place_from_environment
+from cohort.trainer.source import BatchSource, wait_for_channel
+
+OTHER_RANKS_SECONDS = 2.0  # how long the rank that started the sampler waits for the others to be done with it
+num_samplers = itertools.count()  # of this process
+
+
+class SamplerProcess:
+    """A sampler process, this rank's channel to it, and its end.
+
+    With several ranks on a machine the first one starts it and the others find it.
+    """
+
+    def __init__(
+        self, data: Path, device, options: dict, cache: CacheOptions, fanout: list[int], batch_size: int, limit_seconds
+    ):
+        self.data = data.absolute()
+        self.num_nodes = count_nodes(self.data)
+        self.place = place_from_environment()
+        self.process = None
+        self.seed = options["seed"]
+        kind, gpu = resolve_device(device, self.place)
+        self._cleanup = contextlib.ExitStack()
+        self._finalizer = weakref.finalize(self, _clean_up, os.getpid(), self._cleanup)
+        self._limit_seconds = limit_seconds
+        self._meeting = meeting = meeting_point(next(num_samplers)) if self.place.local_size > 1 else None
+        try:
+            if self.place.local_rank == 0:
+                if kind == "cuda":
+                    _warn_without_mps()
+                gpus = [gpu] if meeting is None else list(range(self.place.local_size))
+                options = {"device": kind, "gpus": gpus} | options
+                if kind == "cuda" and cache.ratios == "auto":
+                    cache = with_gpu_memory(cache, gpus)
+                    options["topology"] = "host" if options["topology"] == "auto" else options["topology"]
+                num_slots, num_ranks = options["num_slots"], self.place.local_size
+                shape = (fanout, batch_size, num_slots, num_ranks, kind == "cuda")
+                options |= sampler_members(cache, self.data, *shape, gpus=gpus)
+                self.run_folder = self._start(options, meeting)
+            else:
+                self.run_folder = _find(meeting, self.place, limit_seconds)
+            self._folders = rank_folders(self.run_folder, self.place.local_size)
+            folder = self._folders[self.place.local_rank]
+            wait_for_channel(folder, self.check)
+            self.source = BatchSource(folder, limit_seconds, self.place.rank, self.place.size)
+            if meeting is not None:
+                self._cleanup.callback(self.source.leave)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, options: dict, meeting: Path | None) -> Path:
+        """Starts the process; returns the run's folder."""
+        command = program("cohort-sampler")
+        folder = RunFolder()
+        self.log = folder.path / "sampler.log"
+        run = {
+            "dataset": str(self.data),
+            "channel": str(folder.path),
+            "num_ranks": self.place.local_size,
+            "owner_pid": os.getpid(),
+        }
+        run_json = folder.path / "run.json"
+        run_json.write_text(json.dumps({"sampler": run | options}, indent=2))
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(
+                [command, str(run_json)],
+                env=POLITE | os.environ,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=() if meeting is None else (folder.lock,),  # it may outlive this rank
+            )
+        self._cleanup.callback(_end, self.process, folder, meeting is not None)
+        if meeting is not None:
+            folder.link(meeting)
+            self._cleanup.callback(meeting.unlink, missing_ok=True)
+        return folder.path
+
+    def divide_gpu(self, sampler_sms: int) -> None:
+        """Gives the sampler SMs of its own; PyTorch's current stream becomes one of the others."""
+        if self.source.device.type != "cuda":
+            raise CohortError("sampler_sms", "a GPU", str(self.source.device), "leave it out")
+        divide_gpu(self.source, checked_positive("sampler_sms", sampler_sms))
+
+    def demand_same_loader(self, number: int, identity: dict) -> None:
+        """With several ranks on the machine: waits for their ``number``-th loaders, which must have this identity."""
+        demand_same_loader(self._folders, self.place, number, identity, self.check, self._limit_seconds)
+        if self.place.local_rank == 0:
+            self._meeting.unlink(missing_ok=True)  # all have found the folder
+
+    def check(self) -> None:
+        """Raises when the process has ended."""
+        if self.process is None:
+            if not self.run_folder.exists():
+                hint = "the first rank of this machine, which started it, says why"
+                raise CohortError("the sampler", "a running process", "it has ended", hint)
+        elif self.process.poll() is not None:
+            raise CohortError(
+                "the sampler",
+                "a running process",
+                f"it ended with exit code {self.process.returncode}:\n{log_tail(self.log)}",
+            )
+
+    def require_open(self) -> None:
+        """Raises when close() was called."""
+        if not self._finalizer.alive:
+            raise CohortError("the loader", "one that runs", "it was closed", "make another, or close() later")
+
+    def explain(self, error: CohortError) -> CohortError:
+        """The error, with the sampler's log when the sampler has ended."""
+        if self.process is None or self.process.poll() is None:
+            return error
+        return CohortError.from_text(f"{error}\nsampler's log:\n{log_tail(self.log)}")
+
+    def close(self) -> None:
+        self._finalizer()
+
+
+def _warn_without_mps() -> None:
+    """Says what it costs when this process and its sampler cannot use the GPU at the same time."""
+    folder = Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"))
+    if not (folder / "control").exists():
+        warnings.warn(
+            "no MPS daemon: this script and its sampler will be time-sliced on the GPU, and wait for each other;"
+            " start the script with: cohort run script.py",
+            stacklevel=4,
+        )
+
+
+def _find(meeting: Path, place: Place, limit_seconds: float) -> Path:
+    """The run's folder that the first rank of this machine has made."""
+    hint = "all ranks of a machine must have one parent process and make the same loaders in the same order"
+    found = f"no {meeting} after {limit_seconds:.0f} s"
+    late = CohortError("LOCAL_RANK", "a sampler that local rank 0 starts", found, hint)
+    wait_for_rank(meeting, 0, place, lambda: None, limit_seconds, late)
+    return meeting.resolve()
+
+
+def _clean_up(owner: int, cleanup: contextlib.ExitStack) -> None:
+    """A fork of the owner leaves the sampler alone."""
+    if os.getpid() == owner:
+        cleanup.close()
+
+
+def _end(process, folder: RunFolder, shared: bool) -> None:
+    """Ends a sampler within seconds: asks first. One that other ranks still need ends by itself after them."""
+    if shared:
+        (folder.path / "left").touch()  # if it runs on, it removes the folder
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=OTHER_RANKS_SECONDS)
+        if process.poll() is None:
+            return
+    try:
+        end_processes([process], 5)
+    finally:
+        folder.remove()

@@ -1,0 +1,74 @@
+"""What an epoch of a NeighborLoader took, and what its batches read."""
+
+import contextlib
+from dataclasses import dataclass
+
+import torch
+
+from cohort.channel import TIERS
+from cohort.trainer.step_clock import StepClock
+
+
+@dataclass(frozen=True)
+class LoaderStats:
+    """An epoch of one rank's loader: its batches so far, and the time of the steps that are over.
+
+    A step is what the loop does between a batch and its call for the next. On a GPU both times are those of PyTorch's
+    current stream, by CUDA events: wait is how long it had nothing to do, also while the host was ahead.
+
+    Attributes:
+        epoch: its number, from 0.
+        batches: those that had seeds.
+        wait_seconds: from the end of a step, or the begin of the epoch, until the next batch was there.
+        busy_seconds: of the steps.
+        rows: feature rows by where they were read: {"local": this GPU's cache, "peer": that of another GPU, "host":
+            host memory, "recent": the batches before}.
+        bytes: those of these rows, as stored.
+        hit_rate: share of the rows that did not come from host memory; 0 where there are none.
+    """
+
+    epoch: int
+    batches: int
+    wait_seconds: float
+    busy_seconds: float
+    rows: dict[str, int]
+    bytes: dict[str, int]
+    hit_rate: float
+
+
+class EpochMeter:
+    """Measures an epoch, which begins now.
+
+    Args:
+        device: where its batches are.
+    """
+
+    def __init__(self, epoch: int, device: torch.device):
+        self._epoch, self._batches = epoch, 0
+        self._tiers = [[0, 0] for _ in TIERS]  # rows, bytes
+        # Inside, events are those of the device, which need not be the current one.
+        self._on_device = torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
+        with self._on_device:
+            self._clock = StepClock(device)
+
+    def step_begins(self, slot) -> None:
+        """The slot's batch is there."""
+        self._batches += slot.num_seeds > 0
+        for sums, (rows, stored, _) in zip(self._tiers, slot.row_tiers, strict=True):
+            sums[0] += rows
+            sums[1] += stored
+        with self._on_device:
+            self._clock.step_begins()
+
+    def step_ended(self) -> None:
+        """The next batch is asked for."""
+        with self._on_device:
+            self._clock.step_ended()
+
+    def stats(self) -> LoaderStats:
+        """So far; waits for the stream."""
+        with self._on_device:
+            wait, busy, _ = self._clock.totals()
+        rows, stored = (dict(zip(TIERS, column, strict=True)) for column in zip(*self._tiers, strict=True))
+        hit_rate = 1 - rows["host"] / sum(rows.values()) if any(rows.values()) else 0.0
+        return LoaderStats(self._epoch, self._batches, wait, busy, rows, stored, hit_rate)

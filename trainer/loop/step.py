@@ -1,0 +1,144 @@
+"""A training step: forward, loss, backward and optimizer, and the sums that the loss of an epoch is made of."""
+
+import inspect
+
+import torch
+from torch import Tensor
+
+from cohort.nn.block import Block
+from cohort.trainer.loop.graphs import ReplayedWork, StepGraphs
+from cohort.trainer.models.sampled import model_input
+from cohort.trainer.models.targets import CLASSES, Targets
+from cohort.trainer.ranks import StepSums
+from cohort.trainer.source import blocks_of, edges_of
+
+
+class Adam(torch.optim.Adam):
+    """torch's, without what torch.compile needs around its methods: that imports seconds' worth of packages."""
+
+    add_param_group = inspect.unwrap(torch.optim.Adam.add_param_group)
+    state_dict = inspect.unwrap(torch.optim.Adam.state_dict)
+    load_state_dict = inspect.unwrap(torch.optim.Adam.load_state_dict)
+    zero_grad = inspect.unwrap(torch.optim.Adam.zero_grad)
+    step = torch.no_grad()(inspect.unwrap(torch.optim.Adam.step))
+
+
+def adam(model: torch.nn.Module, device: torch.device, lr: float, weight_decay: float = 0.0) -> Adam:
+    """The optimizer of all runs: on a GPU in one kernel, which a CUDA graph can hold."""
+    on_gpu = device.type == "cuda"
+    return Adam(model.parameters(), lr=lr, weight_decay=weight_decay, fused=on_gpu, capturable=on_gpu)
+
+
+class Scores:
+    """A model's scores of the seeds of batches.
+
+    Args:
+        model: a SampledGNN, or what wraps one.
+        amp: under autocast to bfloat16.
+        keep_half: features of 16 bits go in as they are under autocast.
+        all_rows: float32 [num_nodes, dim], which slots name by n_id instead of having rows; None: they have.
+    """
+
+    def __init__(
+        self, model: torch.nn.Module, amp: bool = False, keep_half: bool = False, all_rows: Tensor | None = None
+    ):
+        self.model, self.all_rows = model, all_rows
+        self._amp, self._keep_half = amp, amp and keep_half
+
+    def of_slot(self, slot) -> Tensor:
+        """float32 [seeds, num_classes]"""
+        x, edges, *others = self.inputs_of(slot)
+        return self(x, edges, slot.num_seeds, *others)
+
+    def inputs_of(self, slot) -> tuple:
+        """What the model takes of the batch in a slot: features, edges and, where edges are a tensor, sizes."""
+        if self.all_rows is not None:
+            return self.all_rows, blocks_of(slot)
+        return slot.x, edges_of(slot), slot.num_sampled_nodes, slot.num_sampled_edges, *_weights_of(slot)
+
+    def __call__(self, x: Tensor, edges: Tensor | list[Block], num_seeds: int, *sizes: list[int] | Tensor) -> Tensor:
+        """float32 [num_seeds, num_classes]; for the arguments see SampledGNN."""
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=self._amp):
+            scores = self.model(model_input(x, self._keep_half), edges, *sizes)
+        return scores[:num_seeds].float()
+
+
+def _weights_of(slot) -> tuple[Tensor, ...]:
+    """What a model takes after the sizes of a batch: the edges' weights, where it has them."""
+    weights = getattr(slot, "edge_weight", None)
+    return () if weights is None else (weights,)
+
+
+class TrainStep:
+    """Steps of one model.
+
+    Args:
+        scores: of the model that is trained.
+        optimizer: from adam().
+        device: the trainer's.
+        graphs_of: seeds of batches that are run as CUDA graphs (see graphs.py); None: none are.
+        targets: what the model learns.
+        sums: with the other ranks; None: this one is alone.
+
+    Attributes:
+        loss_sum, num_labelled: [] on the device, sums over the steps since reset(): of the loss over this rank's
+            labelled seeds, and of the labelled seeds of all ranks; for several labels a seed, of labels.
+    """
+
+    def __init__(
+        self,
+        scores: Scores,
+        optimizer: torch.optim.Optimizer,
+        device: torch.device,
+        graphs_of: int | None = None,
+        targets: Targets = CLASSES,
+        sums: StepSums | None = None,
+    ):
+        self._scores, self._optimizer, self._targets, self._sums = scores, optimizer, targets, sums
+        self.loss_sum = torch.zeros((), device=device)
+        self.num_labelled = torch.zeros((), device=device)
+        self._graphs_of = graphs_of
+        self._graphs = StepGraphs(self._run, device, scores.all_rows) if graphs_of else None
+        self._finish = ReplayedWork(self._take_sums, device) if graphs_of else self._take_sums
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the last step was such as most are: a graph's, where steps become graphs."""
+        return self._graphs is None or self._graphs.has_replayed
+
+    def reset(self, loss_sum: float = 0.0, num_labelled: float = 0.0) -> None:
+        """The sums begin anew, or with those of earlier steps."""
+        self.loss_sum.fill_(loss_sum)
+        self.num_labelled.fill_(num_labelled)
+
+    def __call__(self, slot) -> None:
+        """The step on the batch in a slot; all of it is on the current stream, or done."""
+        if self._graphs and slot.num_seeds == self._graphs_of:
+            self._graphs(slot)
+        else:
+            x, edges, *others = self._scores.inputs_of(slot)
+            self._run(x, edges, slot.y[: slot.num_seeds], *others)
+        if self._sums:
+            self._sums.add_up()
+            self._finish()
+
+    def _run(self, x: Tensor, edges: Tensor | list[Block], y: Tensor, *sizes: list[int] | Tensor) -> None:
+        """What a graph replays: the step, or, with other ranks, what comes before their sums."""
+        self._optimizer.zero_grad(set_to_none=True)
+        labelled = self._targets.count(y)
+        scores = self._scores(x, edges, y.shape[0], *sizes)
+        loss_sum = self._targets.loss_sum(scores, y)
+        if self._sums:
+            loss_sum.backward()
+            self._sums.take(labelled)
+        else:
+            (loss_sum / labelled.clamp(min=1)).backward()
+            self._optimizer.step()
+            self.num_labelled += labelled
+        self.loss_sum += loss_sum.detach()
+
+    def _take_sums(self) -> None:
+        """What another graph replays: the step with what the ranks have added up."""
+        self._sums.give()
+        self._optimizer.step()
+        self.num_labelled += self._sums.labelled

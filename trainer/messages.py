@@ -1,0 +1,25 @@
+"""Lines for the user; a standard output or a file that cannot be written ends nothing."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def unless_unheard():
+    """Inside, a standard output that cannot be written (its disk is full, nobody reads it) ends nothing."""
+    return contextlib.suppress(OSError)
+
+
+def say(text: str) -> None:
+    """A line for the user."""
+    with unless_unheard():
+        print(f"cohort: {text}", flush=True)
+
+
+@contextlib.contextmanager
+def unless_full(path: Path) -> Iterator[None]:
+    """Inside, what keeps a file from being written (a full disk) is said on standard output, and the run goes on."""
+    try:
+        yield
+    except OSError as error:
+        say(f"warning: {path} was not written, and the run goes on without it: {error}")

@@ -1,0 +1,1 @@
+"""Built-in models, their targets and the file of their weights."""

@@ -1,0 +1,194 @@
+"""GraphSAGE, GCN and GAT over sampled batches, from Cohort's layers or PyG's."""
+
+import importlib
+import json
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from cohort.base.errors import CohortError, not_a_run
+from cohort.nn import own_layers
+from cohort.nn.activation import Activation, activated
+from cohort.nn.block import Block, block_of
+from cohort.nn.inputs import is_placed
+from cohort.trainer.models.targets import Targets, targets_of
+from cohort.trainer.models.weights import load_weights
+
+GAT_HEADS = 4
+
+
+class SampledGNN(nn.Module):
+    """A stack of layers with ReLU (GAT: ELU) and dropout in between.
+
+    Args:
+        kind: "sage" (mean aggregation), "gcn" or "gat" (4 heads, concatenated in hidden layers, averaged in the last).
+        in_dim, hidden, out_dim: features in, features of hidden layers, classes.
+        num_layers: one a hop.
+        dropout: probability, on the input of every layer but the first.
+        layers: whose they are, "cohort" or "pyg": the same parameters, and the same results but for rounding.
+        edge_weights: edges will have weights; of "gcn" alone, whose code is PyG's then.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        in_dim: int,
+        hidden: int,
+        out_dim: int,
+        num_layers: int,
+        dropout: float,
+        layers: str = "cohort",
+        edge_weights: bool = False,
+    ):
+        super().__init__()
+        self.takes_weights = kind == "gcn" and (edge_weights or layers == "pyg")
+        if kind == "gat" and hidden % GAT_HEADS:
+            raise CohortError("--hidden", f"a multiple of {GAT_HEADS} for gat", str(hidden))
+        dims = [in_dim] + [hidden] * (num_layers - 1) + [out_dim]
+        self.layers = nn.ModuleList(
+            _layer(_library(layers, edge_weights), kind, dims[i], dims[i + 1], last=i == num_layers - 1)
+            for i in range(num_layers)
+        )
+        heads = GAT_HEADS if kind == "gat" else 1
+        wide = [dims[i + 1] * (heads if i == num_layers - 1 else 1) for i in range(num_layers)]
+        self.widths = [  # of a layer's output, and of all that it may make of the row of a source, and of a target
+            (dims[i + 1], 0 if kind == "sage" else wide[i] + 2 * heads, dims[i] + 2 * wide[i] + 4 * heads)
+            for i in range(num_layers)
+        ]
+        self.num_classes = out_dim
+        self.activation = "elu" if kind == "gat" else "relu"
+        self.dropout = dropout
+        self.two_sided = kind != "gcn"  # GCNConv's normalisation wants sources and targets in one set
+        self.takes_places = layers == "cohort" and kind != "gat" and not edge_weights  # of a Block
+        self.fused = layers == "cohort"
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor | list[Block],
+        num_sampled_nodes: list[int] | None = None,
+        num_sampled_edges: list[int] | None = None,
+        edge_weight: Tensor | None = None,
+    ) -> Tensor:
+        """Scores float [rows, out_dim]; the seeds are the first rows.
+
+        Edges are one tensor for all layers, or a Block for each, of Cohort's layers. With the two lists of a sampled
+        batch, each layer leaves out the nodes and edges that no seed needs any more. ``edge_weight`` [edges], for edges
+        that are a tensor, is for models that take weights.
+        """
+        if edge_weight is not None and not self.takes_weights:
+            expected = "a model that takes weights: gcn, made with edge_weights"
+            raise CohortError("edge_weight", expected, "another", "leave the weights out")
+        edges, weights = edge_index, {} if edge_weight is None else {"edge_weight": edge_weight}
+        # Layers that take it do it as they read their input.
+        between = Activation("relu", self.dropout, self.training) if self.fused and self.activation == "relu" else None
+        for i, layer in enumerate(self.layers):
+            if isinstance(edge_index, list):
+                edges = edge_index[i]
+                if not is_placed(edges):  # where they are, x has rows of others, too
+                    x = _first_rows(x, edges.num_sources)
+                    x = (x, x[: edges.num_targets]) if self.two_sided else x
+            elif num_sampled_nodes is not None:
+                hops = len(num_sampled_edges) - i  # whose edges this layer still needs
+                x = _first_rows(x, sum(num_sampled_nodes[: hops + 1]))
+                edges = edge_index[:, : sum(num_sampled_edges[:hops])]
+                num_targets = sum(num_sampled_nodes[:hops])  # rows only for the nodes that the next layer reads
+                if self.two_sided:
+                    x = (x, x[:num_targets])
+                elif weights:
+                    weights = {"edge_weight": edge_weight[: edges.shape[1]]}
+                elif self.fused:
+                    edges = block_of(edges, x.shape[0], num_targets)
+            x = layer(x, edges, activation=between, **weights) if between and i > 0 else layer(x, edges, **weights)
+            if i < len(self.layers) - 1 and not between:
+                x = self._activated(x)
+        return x
+
+    def layer_on_block(self, number: int, x: Tensor, block: Block) -> Tensor:
+        """What layer `number` makes of the rows of a block's sources, targets first, or of all rows that a block with
+        places may name: the targets' rows, activated where another layer follows. Of Cohort's layers alone."""
+        pair = self.two_sided and not is_placed(block)
+        x = self.layers[number]((x, x[: block.num_targets]) if pair else x, block)
+        return x if number == len(self.layers) - 1 else self._activated(x)
+
+    def width_of(self, number: int) -> int:
+        """Columns of what layer `number` puts out."""
+        return self.widths[number][0]
+
+    def working_widths_of(self, number: int) -> tuple[int, int]:
+        """Columns beside its input that layer `number` may make of a source's row, and of a target's."""
+        return self.widths[number][1:]
+
+    def _activated(self, x: Tensor) -> Tensor:
+        if self.fused:
+            return activated(x, self.activation, self.dropout, self.training)
+        return F.dropout(getattr(F, self.activation)(x), self.dropout, self.training)
+
+
+def load_model(run: str | Path) -> SampledGNN:
+    """The model that a run of ``cohort train`` trained, with the weights of its best epoch, on the CPU, in eval mode.
+
+    ``model(x, edge_index)`` makes of float32 features scores, float32 [rows of x, classes]: of a ``Batch`` the first
+    ``batch.batch_size`` are those of its seeds; of a whole graph, all nodes'. Its layers are Cohort's, whoever's the
+    run had: their weights are the same.
+
+    Args:
+        run: its folder.
+
+    Raises:
+        CohortError: it is no run, or its model is not kept.
+    """
+    model, _, _ = model_described(Path(run))
+    load_weights(Path(run), model)
+    return model.eval()
+
+
+def model_described(run: Path) -> tuple[SampledGNN, Targets, dict]:
+    """A model as a run's, without its weights; what it learned; the member "trainer" of run.json.
+
+    Raises:
+        CohortError: it is no run.
+    """
+    try:
+        options = json.loads((run / "run.json").read_text())["trainer"]
+        kind, feature_dim, hidden = (options[name] for name in ("model", "feature_dim", "hidden"))
+        targets = targets_of(options.get("targets", "classification"))
+        sizes = (feature_dim, hidden, options["num_classes"], len(options["fanout"]))
+        return SampledGNN(kind, *sizes, 0.0, edge_weights=bool(options.get("edge_weights"))), targets, options
+    except FileNotFoundError:
+        raise not_a_run(run) from None
+    except Exception as error:  # noqa: BLE001 (torch raises whatever it meets where a member is none of ours)
+        raise CohortError(str(run / "run.json"), "a run of cohort train", f"{error!r:.200}") from error
+
+
+def _first_rows(x: Tensor, count: int) -> Tensor:
+    """``x[:count]``, without a step of its own on the way back where that is all of them."""
+    return x if count == x.shape[0] else x[:count]
+
+
+def _library(layers: str, edge_weights: bool):
+    """The package or module that has the layers. PyG's is imported only where it is asked for."""
+    if layers not in ("cohort", "pyg"):
+        raise CohortError("--layers", "cohort or pyg", layers)
+    if layers == "cohort" and not edge_weights:
+        return own_layers
+    return importlib.import_module("torch_geometric.nn" if layers == "pyg" else "cohort.nn")
+
+
+def _layer(library, kind: str, in_dim: int, out_dim: int, last: bool) -> nn.Module:
+    if kind == "sage":
+        return library.SAGEConv(in_dim, out_dim)
+    if kind == "gcn":
+        return library.GCNConv(in_dim, out_dim)
+    if kind == "gat":
+        return library.GATConv(in_dim, out_dim if last else out_dim // GAT_HEADS, heads=GAT_HEADS, concat=not last)
+    raise CohortError("--model", "sage, gcn or gat", kind)
+
+
+def model_input(x: torch.Tensor, keep_half: bool = False) -> torch.Tensor:
+    """Features as the model takes them: uint8 becomes float32, and so do 16-bit floats unless ``keep_half``."""
+    if x.dtype == torch.float32 or (keep_half and x.dtype in (torch.bfloat16, torch.float16)):
+        return x
+    return x.float()

@@ -1,0 +1,41 @@
+"""The weights that a run keeps: RUN/model.pt, a state_dict."""
+
+import io
+from pathlib import Path
+
+import torch
+
+from cohort.base.errors import CohortError, why_not_loaded
+from cohort.base.files import write_durably
+from cohort.trainer.messages import unless_full
+
+MODEL_FILE = "model.pt"
+
+
+def save_model(run: Path, weights: dict[str, torch.Tensor]) -> None:
+    """Replaces the run's weights (on the CPU) in one step. Where that fails, it is said, and the run goes on."""
+    path, data = run / MODEL_FILE, io.BytesIO()
+    torch.save(weights, data)
+    with unless_full(path):
+        write_durably(path, data.getbuffer())
+
+
+def load_weights(run: Path, model: torch.nn.Module) -> None:
+    """Gives a model the weights that a run kept; nothing but tensors is loaded.
+
+    Raises:
+        CohortError: there are none, the file is damaged, or they are of another model.
+    """
+    path = run / MODEL_FILE
+    cure = "cohort train writes it after each epoch that did best in validation"
+    try:
+        weights = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError as error:
+        raise CohortError(str(path), "the weights of a run", "none", cure) from error
+    except Exception as error:  # noqa: BLE001 (what torch raises for a damaged file is of many types)
+        raise CohortError(str(path), "the weights of a run, tensors alone", why_not_loaded(error), cure) from error
+    try:
+        model.load_state_dict(weights)
+    except Exception as error:  # noqa: BLE001 (as above)
+        found = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        raise CohortError(str(path), "weights of the model that run.json describes", found, cure) from error

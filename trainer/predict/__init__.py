@@ -1,0 +1,1 @@
+"""Scores of every node, layer by layer."""

@@ -1,0 +1,212 @@
+"""A model's output for all nodes of a graph, layer by layer, each over full neighbourhoods."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cohort.base.errors import CohortError
+from cohort.base.units import format_bytes
+from cohort.dataset import Dataset
+from cohort.nn.block import Block
+from cohort.trainer.models.sampled import SampledGNN
+from cohort.trainer.predict.full_blocks import FullBlocks, position_dtype
+from cohort.trainer.predict.node_rows import EncodedRows, StoredRows, features_of, new_rows, taken
+
+LEAST_WORK_BYTES = 16 << 20
+MOST_WORK_BYTES = 2 << 30
+MOST_KEPT_BYTES = 100 << 20  # of arrays of up to 32 MiB, by malloc from piece to piece
+BYTES_OF_EDGE = 64  # ids while a block is made, and what attention keeps of an edge; beside its row
+
+Rows = Tensor | StoredRows | EncodedRows  # of all nodes; a tensor: in the memory of the device
+
+
+class Place(StrEnum):
+    """Where the rows of all nodes lie that a layer reads."""
+
+    WHOLE = "memory"  # of the device: the layer reads them where they are
+    HOST = "host memory"  # a GPU's layer gets copies, piece by piece
+    FILES = "files"  # as above
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """What goes where within a bound.
+
+    Attributes:
+        work_bytes: of a piece of a layer: what becomes of its rows, and copies of those that it reads.
+        places: of the rows that each layer reads: the features first, then hidden layers.
+        file_bytes: of hidden layers that lie in files at once.
+    """
+
+    work_bytes: int
+    places: list[Place]
+    file_bytes: int = 0
+
+
+def plan_memory(
+    bound_bytes: int, num_nodes: int, widths: list[int], with_degrees: bool, gpu_bytes: int | None = None
+) -> MemoryPlan:
+    """Shares out the memory of a prediction: hidden layers first, then features.
+
+    Args:
+        bound_bytes: of host memory.
+        widths: columns of the rows that each layer reads.
+        gpu_bytes: what is free on the GPU where layers run; None: they run on the CPU.
+
+    Raises:
+        CohortError: the bound is below what every prediction needs.
+    """
+    fixed = num_nodes * (1 + torch.empty((), dtype=position_dtype(num_nodes)).element_size() + 4 * with_degrees)
+    tables = [4 * width * num_nodes for width in widths]
+    host_fixed = fixed if gpu_bytes is None else 0
+    if bound_bytes < host_fixed + LEAST_WORK_BYTES:
+        expected = f"at least {format_bytes(host_fixed + LEAST_WORK_BYTES)} for {num_nodes} nodes"
+        raise CohortError("--memory", expected, format_bytes(bound_bytes))
+    work = _between(LEAST_WORK_BYTES, (bound_bytes - host_fixed) // 4, MOST_WORK_BYTES)
+    host_room = bound_bytes - host_fixed - work
+    if gpu_bytes is not None:
+        places = _places(tables, gpu_bytes * 2 // 3 - fixed, host_room)
+    else:
+        places = _places(tables, host_room, 0)
+        if Place.FILES in places[1:]:
+            work = _between(LEAST_WORK_BYTES, (bound_bytes - host_fixed) // 2, MOST_WORK_BYTES)
+            places = [Place.FILES] * len(tables)
+    in_files = [size * (place == Place.FILES) for size, place in zip(tables[1:], places[1:], strict=True)]
+    return MemoryPlan(work, places, max((sum(pair) for pair in pairwise([0, *in_files])), default=0))
+
+
+def _places(tables: list[int], room: int, host_room: int) -> list[Place]:
+    """Where tables of so many bytes lie, of which one is read while the next is written."""
+    places = [Place.FILES] * len(tables)
+    for place, space in ((Place.WHOLE, room), (Place.HOST, host_room)):
+        for i in reversed(range(len(tables))):
+            is_free = places[i] == Place.FILES and (i > 0 or place == Place.WHOLE)  # features are in a file already
+            beside = [tables[j] for j in (i - 1, i + 1) if 0 <= j < len(tables) and places[j] == place]
+            if is_free and tables[i] + max(beside, default=0) <= space:
+                places[i] = place
+    return places
+
+
+def _between(least: int, value: int, most: int) -> int:
+    return min(max(value, least), most)
+
+
+class Layerwise:
+    """Runs a model over a whole graph.
+
+    Args:
+        model: of Cohort's layers, with its weights.
+        data: the graph and its features.
+        memory: as `plan_memory` shares it out.
+        scratch: a folder for hidden layers that lie in files; made and removed here.
+        device: where layers run.
+    """
+
+    def __init__(self, model: SampledGNN, data: Dataset, memory: MemoryPlan, scratch: Path, device: torch.device):
+        self.model, self.data, self.memory = model.to(device).eval(), data, memory
+        self.scratch, self.device = scratch, device
+        self.blocks = FullBlocks(data.indptr, data.indices, not model.two_sided, device)
+        self.widths = [data.feature_dim, *(model.width_of(i) for i in range(len(model.layers) - 1))]  # of layers' input
+
+    @torch.no_grad()
+    def run(self, take_scores: Callable[[int, Tensor], None], advance: Callable[[int], None]) -> None:
+        """Computes the scores of all nodes.
+
+        Args:
+            take_scores: gets the first node of a piece and its scores, float32 [nodes, classes], on the device.
+            advance: gets the number of edges and nodes that a layer is done with; `work` of them in all.
+
+        Raises:
+            OSError: the disk has no room for the hidden layers.
+        """
+        places = self.memory.places
+        rows = features_of(self.data)
+        if places[0] == Place.WHOLE:
+            rows = self._taken(0, rows, range(self.data.num_nodes))
+        in_files = Place.FILES in places[1:]
+        if in_files:
+            self.scratch.mkdir()
+        try:
+            for number, (place, next_place) in enumerate(pairwise([*places, None])):
+                if next_place is None:
+                    self._run_layer(number, rows, take_scores, advance)
+                    return
+                out = self._new_table(number, next_place)
+                self._run_layer(number, rows, _keep_in(out), advance)
+                if number > 0 and place == Place.FILES:
+                    self._file(number - 1).unlink()
+                rows = out if next_place == Place.WHOLE else StoredRows(out.numpy())
+        finally:
+            if in_files:
+                shutil.rmtree(self.scratch)
+
+    @property
+    def work(self) -> int:
+        return len(self.model.layers) * (self.data.num_edges + self.data.num_nodes)
+
+    def _new_table(self, number: int, place: Place) -> Tensor:
+        """For what layer `number` puts out, float32 [V, columns]."""
+        shape = (self.data.num_nodes, self.model.width_of(number))
+        if place == Place.WHOLE:
+            return torch.empty(shape, device=self.device)
+        return torch.from_numpy(new_rows(shape, self._file(number) if place == Place.FILES else None))
+
+    def _file(self, number: int) -> Path:
+        return self.scratch / f"hidden-{number}.npy"
+
+    def _run_layer(self, number: int, rows: Rows, take: Callable, advance: Callable[[int], None]) -> None:
+        for first, last in self._pieces(number, rows):
+            x, block = self._input(number, rows, first, last)
+            take(first, self.model.layer_on_block(number, x, block).float())
+            advance(int(self.data.indptr[last] - self.data.indptr[first]) + last - first)
+
+    def _input(self, number: int, rows: Rows, first: int, last: int) -> tuple[Tensor, Block]:
+        """What layer `number` reads for the targets [first, last)."""
+        whole = isinstance(rows, Tensor)
+        if whole and self.model.takes_places and self.model.two_sided:
+            return rows, self.blocks.block_of_all(first, last)
+        block, ids = self.blocks.block(first, last)
+        if whole and self.model.takes_places:
+            return rows, replace(block, place=ids, own_place=ids[: last - first])
+        return rows[ids] if whole else self._taken(number, rows, ids), block
+
+    def _taken(self, number: int, rows: StoredRows | EncodedRows, ids: Tensor | range) -> Tensor:
+        """What layer `number` reads of nodes."""
+        return taken(rows, ids, self.widths[number], self.device, self.memory.work_bytes)
+
+    def _pieces(self, number: int, rows: Rows) -> Iterator[tuple[int, int]]:
+        """[first, last) of targets, so many that what a layer makes of them stays within the memory for work."""
+        limit = max(self.memory.work_bytes // 3, self.memory.work_bytes - MOST_KEPT_BYTES)
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+            limit = torch.cuda.mem_get_info(self.device)[0] // 2
+        of_source, of_target = (4 * (self.widths[number] + width) for width in self.model.working_widths_of(number))
+        if isinstance(rows, Tensor) and self.model.takes_places:
+            of_source = 0
+        return self.blocks.pieces(of_source + of_target, BYTES_OF_EDGE, limit, of_source)
+
+
+def _keep_in(out: Tensor) -> Callable[[int, Tensor], None]:
+    def keep(first: int, of_piece: Tensor) -> None:
+        out[first : first + len(of_piece)] = of_piece
+
+    return keep
+
+
+def keep_scores(
+    out: np.ndarray, best: Callable[[torch.Tensor], torch.Tensor] | None = None
+) -> Callable[[int, torch.Tensor], None]:
+    """Writes scores, or what `best` makes of them, into `out`."""
+
+    def take(first: int, scores: torch.Tensor) -> None:
+        kept = scores if best is None else best(scores)
+        out[first : first + len(scores)] = kept.cpu().numpy()
+
+    return take

@@ -1,0 +1,128 @@
+"""``python -m cohort.trainer.predict.program job.json``: the program of ``cohort predict``.
+
+The job: ``run`` and ``dataset`` (folders), ``out`` (file), ``classes``, ``memory_bytes``, ``device``, ``quiet``,
+``owner_pid`` (who waits for it).
+"""
+
+import json
+import signal
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from cohort.base.errors import CohortError
+from cohort.base.files import replacing, temporary_of
+from cohort.base.units import format_bytes
+from cohort.dataset import Dataset
+from cohort.dataset import open as open_dataset
+from cohort.dataset.check import demand_in_range
+from cohort.trainer import _native
+from cohort.trainer.models.sampled import SampledGNN, model_described
+from cohort.trainer.models.targets import Targets
+from cohort.trainer.models.weights import load_weights
+from cohort.trainer.predict.layerwise import Layerwise, Place, keep_scores, plan_memory
+from cohort.trainer.predict.node_rows import new_rows
+
+
+def model_of(run: Path, data: Dataset) -> tuple[SampledGNN, Targets]:
+    """The model of a run, with its weights, and what it learned.
+
+    Its layers are Cohort's, whoever's the run had: their weights are the same.
+
+    Raises:
+        CohortError: it is no run, its model is not kept, or its features are not those of the data set.
+    """
+    model, targets, options = model_described(run)
+    if options.get("edge_weights"):
+        hint = "score nodes in batches: NeighborLoader(DIR, fanout, edge_weights=True), and cohort.load_model(RUN)"
+        raise CohortError(str(run / "run.json"), "a run without --edge-weights", "one with", hint)
+    if options["feature_dim"] != data.feature_dim:
+        expected = f"{options['feature_dim']} features a node, as the run had"
+        raise CohortError(str(data.path), expected, str(data.feature_dim), f"the run's data set: {trained_on(run)}")
+    load_weights(run, model)
+    return model, targets
+
+
+def trained_on(run: Path) -> str:
+    """The folder of a run's data set, as run.json names it."""
+    return json.loads((run / "run.json").read_text()).get("sampler", {}).get("dataset", "unknown")
+
+
+def predict(job: dict) -> None:
+    """Writes the output file whole or not at all.
+
+    Raises:
+        CohortError: see `model_of` and `plan_memory`; a disk that is full; an output folder that is not there.
+    """
+    data, out = open_dataset(job["dataset"]), Path(job["out"])
+    demand_in_range(job["dataset"])
+    model, targets = model_of(Path(job["run"]), data)
+    device = torch.device(job["device"])
+    widths = [data.feature_dim, *(model.width_of(i) for i in range(len(model.layers) - 1))]
+    gpu_bytes = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else None
+    memory = plan_memory(job["memory_bytes"], data.num_nodes, widths, not model.two_sided, gpu_bytes)
+    hidden_folder = temporary_of(out).with_suffix(".tmp-hidden")
+    layers = Layerwise(model, data, memory, hidden_folder, device)
+    shape, dtype = (data.num_nodes, model.num_classes), np.float32
+    if job["classes"]:
+        shape, dtype = targets.answers(*shape)
+    start = time.monotonic()
+    try:
+        with replacing(out) as temporary, _bar(job["quiet"], memory.file_bytes > 0) as progress:
+            scores = new_rows(shape, temporary, dtype)
+            bar = progress.add_task("", total=layers.work)
+            layers.run(
+                keep_scores(scores, targets.best if job["classes"] else None), lambda done: progress.advance(bar, done)
+            )
+            scores.flush()
+    except OSError as error:
+        hint = f"the disk must hold it, and {format_bytes(memory.file_bytes)} of hidden layers"
+        raise CohortError(str(out), "a file that can be written", str(error), hint) from error
+    except (MemoryError, RuntimeError) as error:
+        if not _is_of_memory(error):
+            raise
+        place, expected = "--memory", f"{format_bytes(job['memory_bytes'])} that can be had"
+        hint = "give less; other programs may have taken some since"
+        if isinstance(error, torch.OutOfMemoryError):
+            place, expected = "--device cuda", "memory of the GPU for a piece of a layer"
+            hint = "predict when no other program uses it, or with --device cpu"
+        raise CohortError(place, expected, (str(error) or "too little").splitlines()[0], hint) from error
+    if not job["quiet"]:
+        places = dict.fromkeys(memory.places[1:] or [Place.WHOLE])
+        where = " and ".join("the GPU's memory" if gpu_bytes and place == Place.WHOLE else place for place in places)
+        told = f"{dtype.__name__} {list(shape)} in {time.monotonic() - start:.1f} s, hidden layers in {where}"
+        print(f"cohort: {out}: {told}", flush=True)
+
+
+def _is_of_memory(error: Exception) -> bool:
+    """PyTorch has a type of its own only for the memory of GPUs."""
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+def _bar(quiet: bool, in_files: bool) -> Progress:
+    text = "layers, hidden ones in files" if in_files else "layers"
+    columns = (TextColumn(text), BarColumn(bar_width=None), TaskProgressColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=Console(stderr=True, quiet=quiet))
+
+
+def main(job_file: Path) -> int:
+    job = json.loads(job_file.read_text())
+    _native.end_with_parent(job["owner_pid"], signal.SIGTERM)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        predict(job)
+    except CohortError as error:
+        print(f"cohort: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

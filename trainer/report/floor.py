@@ -1,0 +1,110 @@
+"""The least time that an epoch can take, and what sets it: a bound to hold the measured time against."""
+
+import math
+import time
+from collections.abc import Callable
+
+import torch
+
+from cohort.trainer.report.metrics import EpochReport
+
+WARM_UP_STEPS = 3
+GROUPS = 5  # of steps one after the other; the fastest counts
+GROUP_SECONDS, MOST_STEPS = 0.05, 50  # of a group: so that what begins and ends it is little of it
+LIMIT_SECONDS = 5.0  # after which no group begins
+NAMES = {"trainer": "the trainer's steps", "sampler": "sampling", "pcie": "PCIe", "nvlink": "NVLink"}
+
+
+class Floor:
+    """What bounds the epochs of a run from below.
+
+    An epoch takes at least: its steps, each as long as one on a batch that lies ready while nothing else runs; its
+    sampling, each batch as fast as the fastest; the bytes of rows and lists from host memory, and those from peers, at
+    the rates that the links were measured to give. On the CPU sampling and fetching are one, and there are no links.
+
+    Args:
+        device: the trainer's.
+        bytes_per_second: of the links (local, peer, host); None: they bound nothing.
+    """
+
+    def __init__(self, device: torch.device, bytes_per_second: list[float] | None):
+        self._on_gpu = device.type == "cuda"
+        self._links = bytes_per_second if self._on_gpu else None
+        self.sample_seconds_an_edge = math.inf  # of the fastest batch so far; math.inf: none had edges
+        self.step_seconds = 0.0  # of a whole batch, of the slowest rank
+
+    def add(self, slot) -> None:
+        """Looks at a batch of training."""
+        edges = sum(slot.num_sampled_edges)
+        if edges > 0:
+            taken_us = slot.sample_us + (0 if self._on_gpu else slot.fetch_us)
+            self.sample_seconds_an_edge = min(self.sample_seconds_an_edge, taken_us / 1e6 / edges)
+
+    def join(self, others: list["Floor"]) -> None:
+        """Makes this the floor of all ranks: of their fastest batch, and of the slowest one's steps."""
+        self.step_seconds = max(other.step_seconds for other in others)
+        self.sample_seconds_an_edge = min(other.sample_seconds_an_edge for other in others)
+
+    def time_step(self, step: Callable[[], object]) -> float:
+        """Seconds of a training step, one after the other, while nothing else runs."""
+        end = time.perf_counter() + LIMIT_SECONDS
+        least = self._seconds(step, WARM_UP_STEPS)
+        for _ in range(GROUPS):
+            if time.perf_counter() < end:
+                num_steps = max(1, min(MOST_STEPS, round(GROUP_SECONDS / least)))
+                least = min(least, self._seconds(step, num_steps))
+        return least
+
+    def _seconds(self, step: Callable[[], object], count: int) -> float:
+        self._wait()
+        begin = time.perf_counter()
+        for _ in range(count):
+            step()
+        self._wait()
+        return (time.perf_counter() - begin) / count
+
+    def of(self, epoch: EpochReport, batch_size: int, num_ranks: int, shares_sms: bool = False) -> dict:
+        """{"trainer", "sampler", "pcie", "nvlink": seconds; "seconds": the largest; "bottleneck": its name}.
+
+        Where steps and sampling share the SMs, "in_turns" is what both take one after the other: no bound, as they run
+        side by side, but each for itself keeps all SMs busy.
+
+        Args:
+            epoch: of all ranks.
+            batch_size: seeds of a whole batch; one that is smaller counts as a part of it.
+            shares_sms: whether trainer and sampler do.
+        """
+        edges = epoch.num_edges / num_ranks
+        parts = dict.fromkeys(NAMES, 0.0)
+        parts["trainer"] = self.step_seconds * epoch.num_seeds / batch_size / num_ranks
+        if edges > 0 and math.isfinite(self.sample_seconds_an_edge):
+            parts["sampler"] = self.sample_seconds_an_edge * edges
+        if self._links:
+            ranks = epoch.ranks or [vars(epoch)]
+            for part, tier, rate in (("pcie", "host", self._links[2]), ("nvlink", "peer", self._links[1])):
+                read = [rank["row_tiers"][tier]["bytes"] + rank["list_tiers"][tier]["bytes"] for rank in ranks]
+                parts[part] = max(read) / rate
+        bottleneck = max(parts, key=parts.get)
+        turns = {"in_turns": parts["trainer"] + parts["sampler"]} if shares_sms else {}
+        return parts | {"seconds": parts[bottleneck], "bottleneck": bottleneck} | turns
+
+    def _wait(self) -> None:
+        if self._on_gpu:
+            torch.cuda.synchronize()
+
+
+def told(floor: dict, epoch: EpochReport) -> str:
+    """A line about an epoch's floor, beside the time it took."""
+    others = ", ".join(
+        f"{name} {floor[part]:.3f}" for part, name in NAMES.items() if part != floor["bottleneck"] and floor[part] > 0
+    )
+    return (
+        f"floor of epoch {epoch.epoch + 1}: {floor['seconds']:.3f} s, {NAMES[floor['bottleneck']]}"
+        + (f" ({others})" if others else "")
+        + f"; it took {epoch.seconds:.3f} s, {epoch.seconds / floor['seconds']:.2f} times that"
+        + (
+            f"; steps and sampling share the SMs, and take {floor['in_turns']:.3f} s in turns"
+            if "in_turns" in floor
+            else ""
+        )
+    )

@@ -1,0 +1,226 @@
+"""What a person sees of a run: a progress bar, then a table."""
+
+import statistics
+import time
+
+import torch
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as RichProgress
+from rich.table import Table
+
+from cohort.base.units import format_bytes
+from cohort.channel import TIERS
+from cohort.trainer.messages import unless_unheard
+from cohort.trainer.models.targets import Targets, targets_of
+from cohort.trainer.report.cache_report import measured
+from cohort.trainer.report.floor import told
+from cohort.trainer.report.metrics import EpochReport, RunReport
+from cohort.trainer.report.start import start_line
+from cohort.trainer.step_clock import StepClock
+
+UPDATE_SECONDS = 0.2
+REDUCE = "all-reduce s"
+DISPENSABLE = ("host bytes", "sample s", "fetch s", REDUCE, "loss")  # columns, as they give way in a narrow terminal
+
+
+class Progress:
+    """A bar over the seeds of all epochs, with epoch, loss, seeds/s and wait share; nothing when quiet.
+
+    It shows what one rank sees, times the number of ranks: they go in step. ``done`` seeds were done by an earlier part
+    of the run.
+    """
+
+    def __init__(self, num_epochs: int, num_seeds: int, quiet: bool, num_ranks: int = 1, done: int = 0):
+        self._num_epochs, self._num_ranks = num_epochs, num_ranks
+        self._bar = RichProgress(
+            TextColumn("epoch {task.fields[epoch]}"),
+            BarColumn(bar_width=None),
+            TaskProgressColumn(),
+            TextColumn("loss {task.fields[loss]}  {task.fields[rate]} seeds/s  wait {task.fields[wait]}"),
+            TimeRemainingColumn(),
+            console=Console(quiet=quiet),
+        )
+        self._begin = time.perf_counter()
+        self._last_update = 0.0
+        self._done, self._seeds = done, 0
+        self._epoch = min(done // max(1, num_seeds) + 1, num_epochs)
+        self._task = self._bar.add_task(
+            "train", total=num_epochs * num_seeds, **self._position(), loss="-", rate="-", wait="-"
+        )
+        self._loss = _DelayedScalar()
+
+    def __enter__(self):
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_):
+        with unless_unheard():
+            self._bar.update(self._task, **self._position())  # the last steps came without an update
+            self._bar.stop()
+
+    def _position(self) -> dict:
+        return {"completed": self._done + self._seeds, "epoch": f"{self._epoch}/{self._num_epochs}"}
+
+    def step(self, epoch: int, seeds: int, loss_sum: torch.Tensor, labelled: torch.Tensor, clock: StepClock) -> None:
+        """Counts a step; looks at the numbers only a few times a second, and never waits for the GPU."""
+        self._seeds += seeds * self._num_ranks
+        self._epoch = epoch + 1
+        now = time.perf_counter()
+        if now - self._last_update < UPDATE_SECONDS:
+            return
+        self._last_update = now
+        self._bar.update(
+            self._task,
+            **self._position(),
+            loss=self._loss.latest(self._num_ranks * loss_sum / labelled.clamp(min=1)),
+            rate=f"{self._seeds / (now - self._begin):,.0f}",
+            wait=f"{100 * clock.wait_share():.0f} %",
+        )
+
+
+class _DelayedScalar:
+    """Reads a scalar; one of a GPU one update late, so that nobody waits for it."""
+
+    def __init__(self):
+        self._copy = None
+        self._ready = None
+        self._text = "-"
+
+    def latest(self, value: torch.Tensor) -> str:
+        if not value.is_cuda:
+            return f"{value.item():.4f}"
+        if self._copy is not None and self._ready.query():
+            self._text = f"{self._copy.item():.4f}"
+            self._copy = None
+        if self._copy is None:
+            self._copy = value.to("cpu", non_blocking=True)
+            self._ready = torch.cuda.Event()
+            self._ready.record()
+        return self._text
+
+
+def print_table(report: RunReport, quiet: bool) -> None:
+    """The final table: where each epoch's time went, bytes read, accuracy."""
+    if not quiet:
+        with unless_unheard():
+            _print_table(report)
+
+
+def _print_table(report: RunReport) -> None:
+    ranks = report.num_ranks > 1
+    targets = targets_of(report.task)
+    names = ["epoch", "seconds", "wait s", "train s", REDUCE, "sample s", "fetch s", "host bytes", "loss"]
+    names.append("val %" if report.task == "classification" else targets.title + " %" * targets.is_share)
+    names = [name for name in names if ranks or name != REDUCE]
+    title = f"{report.num_ranks} ranks, the first on {report.device}" if ranks else report.device
+    shown = report.epochs if len(report.epochs) <= 8 else report.epochs[:3] + report.epochs[-4:]
+    console = _console()
+    rows = [row for epoch in shown for row in _rows(epoch, targets)]
+    kept = fitting([names, *rows], console.width)
+    table = _table(f"Cohort on {title}", *(names[i] for i in kept))
+    for row in rows:
+        table.add_row(*(row[i] for i in kept))
+    console.print(table)
+    if len(kept) < len(names):
+        left_out = ", ".join(name for i, name in enumerate(names) if i not in kept)
+        console.print(f"too narrow for: {left_out} (cohort report has them)")
+    if report.epochs:
+        last = report.epochs[-1]
+        console.print(
+            f"a batch: {last.num_edges / last.num_batches:,.0f} edges, {last.num_nodes / last.num_batches:,.0f} nodes"
+            f"{' before the last hop' if report.last_hop_global else ''};"
+            f"{' the first layer reads rows where they are;' if report.rows_in_place else ''}"
+            f" sample and fetch run in the sampler, beside wait and train{_between(report.epochs)}"
+        )
+        console.print(_tier_table(report))
+        if report.floor:
+            console.print(told(report.floor["epochs"][-1], last), highlight=False, soft_wrap=True)
+    if report.start:
+        console.print(start_line(report.start), highlight=False, soft_wrap=True)
+    console.print(test_result(report))
+
+
+def test_result(report: RunReport) -> str:
+    """How good the model was in the test, and which epoch's it was."""
+    targets = targets_of(report.task)
+    found = f"test {targets.title} {_told(report.test_metrics, targets)}"
+    if targets.metric not in report.val_metrics:
+        return f"{found}, after the last epoch (no validation nodes)"
+    return f"{found}, at the best validation {_told(report.val_metrics, targets)}"
+
+
+def _console() -> Console:
+    """Of the terminal's width; what is no terminal, a file say, takes lines of any."""
+    console = Console()
+    return console if console.is_terminal else Console(width=10_000)
+
+
+def fitting(rows: list[list[str]], width: int) -> list[int]:
+    """The columns of a table that go into a width: all, or those that are left without some of DISPENSABLE."""
+    widths = [max(map(len, column)) + 2 for column in zip(*rows, strict=True)]  # and what parts it from the next
+    kept = list(range(len(widths)))
+    for name in DISPENSABLE:
+        if sum(widths[i] for i in kept) <= width:
+            break
+        kept = [i for i in kept if rows[0][i] != name]
+    return kept
+
+
+def _between(epochs: list[EpochReport]) -> str:
+    if len(epochs) < 2:
+        return ""
+    seconds = statistics.median(epoch.between_seconds for epoch in epochs[1:])
+    return f"; {seconds:.3f} s between two epochs (median), in which validation and results come"
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for name in columns:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def _tier_table(report: RunReport) -> Table:
+    """Where a batch's feature rows came from, a row a rank and tier, beside what the plan expected where it did."""
+    plans = (report.cache or {}).get("predicted") or []
+    # A plan counts a row once a batch; rows in place are read by each edge.
+    foretold = not report.rows_in_place and any(plan["hit_rate"] for plan in plans)
+    expected = ("rows % planned", "bytes planned") if foretold else ()
+    table = _table("Rows of a batch", "from", "rows %", "bytes", "GB/s", *expected)
+    for rank, found in enumerate(measured(report.epochs)):
+        for tier in TIERS:
+            if not report.cache and not found["bytes"][tier]:
+                continue
+            rate = found["gb_per_s"][tier]
+            row = [f"{100 * found['hit_rate'][tier]:.1f}", format_bytes(found["bytes"][tier])]
+            row.append("-" if rate is None else f"{rate:.1f}")
+            if foretold:
+                row += [f"{100 * plans[rank]['hit_rate'][tier]:.1f}", format_bytes(plans[rank]["bytes"][tier])]
+            table.add_row(f"r{rank} {tier}" if report.num_ranks > 1 else tier, *row)
+    return table
+
+
+def _rows(epoch: EpochReport, targets: Targets) -> list[list[str]]:
+    """The epoch's row, or one a rank, "r0" and so on: what concerns all of them stands in the first."""
+    whole = [
+        format_bytes(epoch.host_bytes),
+        f"{epoch.loss:.3f}",
+        _told(epoch.val_metrics, targets).removesuffix(" %"),
+    ]
+    names = ["seconds", "wait_seconds", "train_seconds", "all_reduce_seconds", "sample_seconds", "fetch_seconds"]
+    if not epoch.ranks:
+        names.remove("all_reduce_seconds")
+        return [[str(epoch.epoch + 1), *(f"{getattr(epoch, name):.3f}" for name in names), *whole]]
+    rows = [[f"r{rank}", *(f"{times[name]:.3f}" for name in names)] for rank, times in enumerate(epoch.ranks)]
+    rows[0][0] = f"{epoch.epoch + 1} r0"
+    return [row + (whole if row is rows[0] else [""] * len(whole)) for row in rows]
+
+
+def _told(metrics: dict[str, float], targets: Targets) -> str:
+    """The metric by which models are compared; "-" where nobody measured it."""
+    value = metrics.get(targets.metric)
+    if value is None:
+        return "-"
+    return f"{100 * value:.2f} %" if targets.is_share else f"{value:.4g}"

@@ -1,0 +1,104 @@
+"""What comes before a run's first batch: shown while it lasts, and told in the summary."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from cohort.base.units import format_bytes
+from cohort.trainer.messages import unless_unheard
+
+LOOK_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class StartPart:
+    """Something that the sampler does before its first batch.
+
+    Attributes:
+        name: what it does.
+        bytes: that it goes through; 0: not counted.
+        began, ended: monotonic seconds; None: it has not.
+    """
+
+    name: str
+    bytes: int
+    began: float
+    ended: float | None
+
+    def __str__(self) -> str:
+        return self.name + (f", {format_bytes(self.bytes)}" if self.bytes else "")
+
+
+def start_parts(folder: Path) -> list[StartPart]:
+    """Those that the sampler of the channel in ``folder`` has begun, in order (sampler/start_log.h)."""
+    path = folder / "start.jsonl"
+    whole = path.read_text().rpartition("\n")[0] if path.exists() else ""  # the last line may be half written
+    lines = [json.loads(line) for line in whole.splitlines()]
+    return [
+        StartPart(line["part"], line["bytes"], line["at"], after and after["at"])
+        for line, after in zip_longest(lines, lines[1:])
+        if line["part"]
+    ]
+
+
+class StartBar:
+    """Says what the sampler does while a trainer waits for it; nothing when quiet."""
+
+    def __init__(self, folder: Path, quiet: bool):
+        self._folder = folder
+        text = TextColumn("{task.description}")
+        self._bar = Progress(text, BarColumn(), TimeElapsedColumn(), console=Console(quiet=quiet), transient=True)
+        self._task = self._bar.add_task("starting", total=None)
+        self._shown, self._last_look = 0, 0.0
+
+    def __enter__(self) -> Callable[[], None]:
+        """Returns what is to be called now and then."""
+        self._bar.start()
+        return self._look
+
+    def __exit__(self, *_):
+        with unless_unheard():
+            self._bar.stop()
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        if now - self._last_look < LOOK_SECONDS:
+            return
+        self._last_look = now
+        parts = start_parts(self._folder)
+        if len(parts) > self._shown:
+            self._shown = len(parts)
+            self._bar.reset(self._task, total=None, description=str(parts[-1]))
+
+
+def start_told(folder: Path, began: float, loaded_at: float, first_batch_at: float) -> dict:
+    """The summary's member ``start``: seconds to the first batch, those of the sampler's parts, and beside them those
+    in which the trainer loaded its packages.
+
+    Args:
+        folder: of rank 0's channel.
+        began, loaded_at, first_batch_at: monotonic seconds when the run's programs were started, when this one had its
+            packages, and when the first batch came.
+    """
+    parts = [part for part in start_parts(folder) if part.ended is not None]
+    told = [{"part": part.name, "bytes": part.bytes, "seconds": part.ended - part.began} for part in parts]
+    return {"seconds": first_batch_at - began, "packages_seconds": loaded_at - began, "parts": told}
+
+
+def start_line(start: dict) -> str:
+    """One line for a person."""
+    parts = sorted(start["parts"], key=lambda part: -part["seconds"])
+    told = ", ".join(_told(part) for part in parts if part["seconds"] >= 0.05)
+    packages = f"the trainer's packages {start['packages_seconds']:.1f}"
+    return f"first batch after {start['seconds']:.1f} s: {packages}" + (f"; beside them {told}" if told else "")
+
+
+def _told(part: dict) -> str:
+    size = f" ({format_bytes(part['bytes'])})" if part["bytes"] else ""
+    return f"{part['part']}{size} {part['seconds']:.1f}"

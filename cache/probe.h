@@ -14,13 +14,13 @@ struct GpuLinks {
   base::GpuUuid uuid{};
   double local = 0;            // bytes/s
   std::optional<double> peer;  // of the first of the GPUs whose memory it reads; none without
-  double host = 0;             // bytes/s, of pinned memory
+  double host = 0;             // bytes/s, of page-locked memory; a run's tables are managed memory
 };
 
 // Has each of the GPUs (ordinals; none: all that are visible), one after the other, read random raw rows of 512 bytes
 // on kDefaultFetchSms SMs: from the host in ascending address order, from GPUs in none. The rates are those of stored
-// bytes, in the median round. Reads for kProbeSeconds in all. Takes 0.7 GB of each GPU and 0.94 GB of pinned memory,
-// and gives them back. Throws base::Error when they are not to be had, or a GPU is not there.
+// bytes, in the median round. Reads for kProbeSeconds in all. Takes 0.7 GB of each GPU and 0.94 GB of page-locked
+// memory, and gives them back. Throws base::Error when they are not to be had, or a GPU is not there.
 inline constexpr double kProbeSeconds = 0.6;
 std::vector<GpuLinks> probe_links(std::span<const int> ordinals = {});
 

@@ -1,4 +1,5 @@
-// Every byte that sampler and trainer share. Only C++ includes this; Python re-declares nothing.
+// Every byte that sampler and trainer share. Only C++ reads and writes them; Python repeats the sizes of a slot's
+// arrays alone, to plan a cache (cache/plan/budget.py).
 //
 // A channel is a folder in shared memory: the file `channel` holds one ChannelHeader; on the CPU each slot's memory is
 // a file `slot-<index>-<generation>` beside it, on a GPU its descriptor goes through a socket there.

@@ -12,7 +12,7 @@ void init_semaphore(sem_t& semaphore, unsigned value) {
   if (sem_init(&semaphore, 1, value) != 0) base::fail_errno("sem_init", "a process-shared semaphore", errno);
 }
 
-// What the trainer compares before it reads on comes last, just before the file is announced.
+// What is known before the backends are made. The order does not matter: the trainer finds no file before announce().
 void fill_header(ChannelHeader& header, const ChannelOptions& options, std::size_t channel_bytes) {
   header.version = kVersion;
   header.header_bytes = sizeof(ChannelHeader);

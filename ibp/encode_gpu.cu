@@ -88,7 +88,7 @@ class Output {
 
 // What a batch uses while it is under way.
 struct Lane {
-  Batch batch;
+  EncodeBatch batch;
   int64_t first = 0;               // row of the table
   std::byte* directory = nullptr;  // in pinned host memory: entries, or flags and ranks
   base::Event arrived{cudaEventDisableTiming}, encoded{cudaEventDisableTiming}, left{cudaEventDisableTiming};
@@ -159,7 +159,7 @@ class GpuEncoder {
     running_ = device.take<Running>(1);
     scan_space_ = device.take<std::byte>(scan_bytes_);
     for (int64_t i = 0; i < std::min(kLanes, num_batches_); ++i) {
-      Batch& batch = lane(i).batch;
+      EncodeBatch& batch = lane(i).batch;
       batch.words_stride = batch.overflow_stride = whole_bytes_;
       batch.slots = slots();
       batch.coded_stride = batch.longest_coded = slots() ? slot_bytes_ : whole_bytes_;
@@ -181,7 +181,7 @@ class GpuEncoder {
 
   // Copies a batch in and encodes it.
   void start(Lane& lane, int64_t first) {
-    Batch& batch = lane.batch;
+    EncodeBatch& batch = lane.batch;
     lane.first = first;
     batch.count = std::min(step_, rows_.num_rows - first);
     const int64_t unit_rows = slots() ? kWordRows : kGroupRows;
@@ -205,7 +205,7 @@ class GpuEncoder {
   // Copies an encoded batch and its directory out.
   void send(Lane& lane) {
     lane.encoded.synchronize();
-    const Batch& batch = lane.batch;
+    const EncodeBatch& batch = lane.batch;
     if (slots()) send_overflow(batch);
     const uint64_t at = directory_.data_bytes;
     const uint64_t bytes = slots() ? static_cast<uint64_t>(batch.count) * slot_bytes_ : batch.end->total;
@@ -224,7 +224,7 @@ class GpuEncoder {
     directory_.max_coded_bytes = slots() ? slot_bytes_ : batch.end->longest_row_bytes;
   }
 
-  void send_overflow(const Batch& batch) {
+  void send_overflow(const EncodeBatch& batch) {
     const auto num_rows = static_cast<uint32_t>(batch.end->total);
     if (num_rows == 0) return;
     const uint64_t at = overflow_bytes();

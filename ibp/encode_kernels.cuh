@@ -24,7 +24,7 @@ struct BatchEnd {
 };
 
 // One batch, in GPU memory. A unit is what a scan places: kGroupRows rows (packed) or kWordRows rows (slots).
-struct Batch {
+struct EncodeBatch {
   std::byte* rows = nullptr;       // [count, row_bytes]
   std::byte* coded = nullptr;      // [count, coded_stride]: slots: the slots themselves
   std::byte* moved = nullptr;      // packed: the data; slots: the overflow rows, at overflow_stride
@@ -58,7 +58,7 @@ __device__ inline void write_words(std::byte* out, uint32_t end, const std::byte
 }
 
 // A warp a row, through shared memory. A slot is filled with zeros behind its row.
-static __global__ void encode_kernel(ProfileRef profile, Batch batch) {
+static __global__ void encode_kernel(ProfileRef profile, EncodeBatch batch) {
   extern __shared__ __align__(16) uint32_t shared_words[];
   uint32_t* words = shared_words + threadIdx.x / 32 * (batch.words_stride / 4);
   uint32_t longest = 0;
@@ -79,7 +79,7 @@ __device__ inline uint32_t stored_bytes(const ProfileRef& profile, uint32_t leng
 }
 
 // A thread a group: where its rows lie in it.
-static __global__ void place_kernel(ProfileRef profile, Batch batch) {
+static __global__ void place_kernel(ProfileRef profile, EncodeBatch batch) {
   for (int64_t group = base::grid_first(); group < batch.num_units; group += base::grid_step()) {
     uint32_t end = 0;
     for (int64_t i = group * kGroupRows; i < min((group + 1) * kGroupRows, batch.count); ++i) {
@@ -92,7 +92,7 @@ static __global__ void place_kernel(ProfileRef profile, Batch batch) {
 }
 
 // A warp a row: the row and the zeros between it and the next row or the end of the group.
-static __global__ void pack_kernel(ProfileRef profile, Batch batch) {
+static __global__ void pack_kernel(ProfileRef profile, EncodeBatch batch) {
   const uint64_t data_bytes = batch.running->total;
   for (int64_t i = warp_first(); i < batch.count; i += warp_step()) {
     const int64_t group = i / kGroupRows;
@@ -107,7 +107,7 @@ static __global__ void pack_kernel(ProfileRef profile, Batch batch) {
 }
 
 // A warp a word of flags: which of its rows overflow.
-static __global__ void mark_kernel(Batch batch) {
+static __global__ void mark_kernel(EncodeBatch batch) {
   for (int64_t word = warp_first(); word < batch.num_units; word += warp_step()) {
     const int64_t row = word * kWordRows + lane_id();
     const uint32_t flags = __ballot_sync(kAllLanes, row < batch.count && batch.lengths[row] == 0);
@@ -118,7 +118,7 @@ static __global__ void mark_kernel(Batch batch) {
 }
 
 // A warp a word of flags: its overflow rows, one after the other.
-static __global__ void collect_kernel(ProfileRef profile, Batch batch) {
+static __global__ void collect_kernel(ProfileRef profile, EncodeBatch batch) {
   for (int64_t word = warp_first(); word < batch.num_units; word += warp_step()) {
     uint64_t rank = batch.unit_starts[word];
     if (lane_id() == 0) batch.ranks[word] = static_cast<uint32_t>(batch.running->total + rank);
@@ -131,7 +131,7 @@ static __global__ void collect_kernel(ProfileRef profile, Batch batch) {
 }
 
 // One thread: the batch's total, to the host and for the next batch.
-static __global__ void end_kernel(Batch batch) {
+static __global__ void end_kernel(EncodeBatch batch) {
   const int64_t last = batch.num_units - 1;
   batch.end->total = batch.unit_starts[last] + batch.unit_sizes[last];
   batch.end->longest_row_bytes = batch.running->longest_row_bytes;

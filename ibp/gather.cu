@@ -93,7 +93,7 @@ __global__ void make_keys_kernel(const int64_t* index, int64_t count, int64_t nu
   }
 }
 
-// The GPU in use: asked once a device.
+// The current GPU. A Gather asks once, fetch_located() at every call.
 struct DeviceLimits {
   int num_sms = 0;
   uint32_t shared_bytes = 0;  // that a block may have

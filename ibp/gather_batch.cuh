@@ -101,7 +101,7 @@ __device__ bool decode_unusual(const Decoder& decoder, const EncodedRef& rows, c
 }
 
 // A batch of rows that are in their stages: rows [first, first + count) of the job.
-struct Batch {
+struct StagedRows {
   uint32_t first;
   uint32_t count;
   std::byte* stages;
@@ -109,7 +109,7 @@ struct Batch {
 
 // Row i of a batch that decode_batch() has not decoded: raw, without a window, or damaged.
 template <typename Decoder>
-__device__ void finish_row(const Decoder& decoder, const EncodedRef& rows, const Job& job, const Batch& batch,
+__device__ void finish_row(const Decoder& decoder, const EncodedRef& rows, const Job& job, const StagedRows& batch,
                            const Item& mine, uint32_t i) {
   const uint32_t tag = __shfl_sync(kAllLanes, mine.tag, i), position = __shfl_sync(kAllLanes, mine.position, i);
   std::byte* out = job.out + uint64_t{position} * rows.row_bytes;
@@ -124,7 +124,7 @@ __device__ void finish_row(const Decoder& decoder, const EncodedRef& rows, const
 
 // The lanes know an item each. Rows that are not plainly decoded come last, out of the way of the others.
 template <typename Decoder>
-__device__ void decode_batch(const Decoder& decoder, const EncodedRef& rows, const Job& job, const Batch& batch,
+__device__ void decode_batch(const Decoder& decoder, const EncodedRef& rows, const Job& job, const StagedRows& batch,
                              const Item& mine) {
   const uint32_t coded = __ballot_sync(kAllLanes, mine.tag & kTagCoded);
   uint32_t left = low_bits_32(batch.count) & ~coded;

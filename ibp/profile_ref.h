@@ -1,4 +1,4 @@
-// A profile as codecs read it: scalars and tables, in host or GPU memory. Built by ProfileTables (tables.h).
+// A profile as codecs read it: scalars and tables, in host or GPU memory. Built by ProfileTables (row_codec.h).
 #pragma once
 
 #include <cstdint>

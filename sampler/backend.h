@@ -1,4 +1,4 @@
-// Building one batch: draw, relabel, fetch. Two bodies, bit-identical: host_backend.cc (OpenMP) and cuda_backend.cu.
+// Building one batch: draw, relabel, fetch. Two bodies, bit-identical: host_backend.cc (OpenMP) and cuda_backend.cc.
 #pragma once
 
 #include <array>

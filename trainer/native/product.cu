@@ -58,7 +58,7 @@ struct Rows {
   __device__ float* at(int i) const { return stages + i % kStages * kStageFloats; }
 };
 
-__device__ void store(const ProductCall& call, const Place& place, int64_t row, int64_t column,
+__device__ void store(const ProductCall& call, const WarpgroupPlace& place, int64_t row, int64_t column,
                       const float (&sums)[kColumns / 2]) {
   for_pairs<kColumns>(place, [&](int in_row, int in_column, int first) {
     const int64_t m = row + in_row, n = column + in_column;
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(kGroups* kGroup, 1) product_kernel(const __gri
   for (int i = 0; i < kStages - 1; ++i) rows.copy(i);
   load_weight(call, column, chunks, planes);
   __syncthreads();
-  const Place place;
+  const WarpgroupPlace place;
   float sums[kColumns / 2] = {}, of_chunk[kColumns / 2];
   for (int i = 0; i < kTiles * chunks; ++i) {
     const int chunk = i % chunks;

@@ -66,8 +66,8 @@ struct Part {
 };
 
 template <int kColumns>
-__device__ void store(const ProductGradCall& call, const Part<kColumns>& part, const Place& place, int64_t number,
-                      const float (&sums)[kColumns / 2], float (&of_columns)[2]) {
+__device__ void store(const ProductGradCall& call, const Part<kColumns>& part, const WarpgroupPlace& place,
+                      int64_t number, const float (&sums)[kColumns / 2], float (&of_columns)[2]) {
   float* out = call.partial + number * call.width * (call.depth + 1);
   const int64_t row = part.row + threadIdx.x / kGroup * kGroupRows;
   for_pairs<kColumns>(place, [&](int in_row, int in_column, int first) {
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   next_is_there();
   part.turn(0);
   next_is_there();
-  const Place place;
+  const WarpgroupPlace place;
   const int own = place.quad * kStride + threadIdx.x / kGroup * kGroupRows + place.row;
   float sums[kColumns / 2] = {}, of_chunk[kColumns / 2], of_columns[2] = {};
   for (int chunk = 0; chunk < part.chunks(); ++chunk) {

@@ -86,11 +86,11 @@ struct Tiling {
 };
 
 // A lane's place: its group's unit, and the first column of its pack.
-struct Place {
+struct PackPlace {
   int64_t unit, column;
   uint32_t group_lanes;  // bits of the warp's lanes that are in the group
 
-  __device__ Place(const Tiling& tiling, int vec) {
+  __device__ PackPlace(const Tiling& tiling, int vec) {
     const auto group = static_cast<uint32_t>(base::grid_first() >> tiling.lane_bits);
     const uint32_t tile = group % tiling.num_tiles, lane = threadIdx.x % kWarp;
     unit = group / tiling.num_tiles;
@@ -155,7 +155,7 @@ constexpr int min_blocks() {
 template <typename Reduction>
 __global__ void __launch_bounds__(base::kBlockThreads, min_blocks<Reduction>())
     reduce_kernel(const __grid_constant__ typename Reduction::Call call, const Tiling tiling) {
-  const Place place(tiling, Reduction::kPack);
+  const PackPlace place(tiling, Reduction::kPack);
   if (place.unit >= tiling.num_units) return;
   const bool is_piece = place.unit < tiling.num_pieces;
   const int64_t row = is_piece ? row_at(call.block, place.unit * kPieceEdges, tiling, place.group_lanes)
@@ -177,7 +177,7 @@ __global__ void __launch_bounds__(base::kBlockThreads, min_blocks<Reduction>())
 template <typename Reduction>
 __global__ void __launch_bounds__(base::kBlockThreads)
     merge_kernel(const __grid_constant__ typename Reduction::Call call, const Tiling tiling) {
-  const Place place(tiling, Reduction::kPack);
+  const PackPlace place(tiling, Reduction::kPack);
   if (place.unit >= tiling.num_pieces) return;
   const int64_t row = row_at(call.block, place.unit * kPieceEdges, tiling, place.group_lanes);
   if (row < 0 || place.column >= call.dim) return;

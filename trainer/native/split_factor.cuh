@@ -80,14 +80,14 @@ __device__ void multiply(const LeftFactor& left, uint32_t right_high, uint32_t r
 }
 
 // Where a lane's rows and columns begin, within its warpgroup.
-struct Place {
+struct WarpgroupPlace {
   int row, quad;
-  __device__ Place() : row(threadIdx.x % kGroup / 32 * 16 + threadIdx.x % 32 / 4), quad(threadIdx.x % 4) {}
+  __device__ WarpgroupPlace() : row(threadIdx.x % kGroup / 32 * 16 + threadIdx.x % 32 / 4), quad(threadIdx.x % 4) {}
 };
 
 // Calls f(row, column, first) for each pair of sums side by side, the first of which is sums[first].
 template <int kColumns, typename F>
-__device__ void for_pairs(const Place& place, F&& f) {
+__device__ void for_pairs(const WarpgroupPlace& place, F&& f) {
 #pragma unroll
   for (int j = 0; j < kColumns / 8; ++j) {
 #pragma unroll

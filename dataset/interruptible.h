@@ -4,34 +4,18 @@
 #include <Python.h>
 #include <nanobind/nanobind.h>
 
-#include <chrono>
-#include <future>
-#include <stop_token>
+#include "dataset/watched_work.h"
 
 namespace cohort::dataset {
 
 // Runs work(stop_token) in a thread of its own while this one waits for it or for a signal (Ctrl-C), and calls
-// tick(), which may use Python, about 20 times a second.
+// tick(), which may use Python, about 20 times a second. What Python raises there ends the work.
 template <typename Work, typename Tick>
 auto run_interruptibly(Work work, Tick tick) {
-  namespace nb = nanobind;
-  std::stop_source stop;
-  auto result = std::async(std::launch::async, [&] { return work(stop.get_token()); });
-  const auto ends_within = [&](std::chrono::milliseconds time) {
-    const nb::gil_scoped_release release;
-    return result.wait_for(time) == std::future_status::ready;
-  };
-  while (!ends_within(std::chrono::milliseconds(50))) {
-    if (PyErr_CheckSignals() == 0) {
-      tick();
-      continue;
-    }
-    stop.request_stop();
-    while (!ends_within(std::chrono::milliseconds(1000))) {
-    }
-    throw nb::python_error();
-  }
-  return result.get();
+  return run_watched<nanobind::gil_scoped_release>(work, [&] {
+    if (PyErr_CheckSignals() != 0) throw nanobind::python_error();
+    tick();
+  });
 }
 
 template <typename Work>

@@ -58,16 +58,22 @@ class Packet {
     part->cmsg_len = CMSG_LEN(sizeof descriptor);
     std::memcpy(CMSG_DATA(part), &descriptor, sizeof descriptor);
   }
-  base::FileDescriptor take() {
+  // What has come with a message of so many bytes.
+  base::FileDescriptor take(ssize_t bytes) {
     if (header_.msg_flags & MSG_CTRUNC) {
       throw base::Error({"GPU memory of the sampler", "room for one more open file", "as many as are allowed",
                          "raise the limit of open files: ulimit -n"});
     }
     const cmsghdr* part = CMSG_FIRSTHDR(&header_);
-    base::require(part && part->cmsg_type == SCM_RIGHTS, "a descriptor in each message of the sampler");
-    int descriptor = -1;
-    std::memcpy(&descriptor, CMSG_DATA(part), sizeof descriptor);
-    return base::FileDescriptor(descriptor);
+    const bool has_descriptors = part && part->cmsg_level == SOL_SOCKET && part->cmsg_type == SCM_RIGHTS;
+    base::require(has_descriptors, "a descriptor in each message of the sampler");
+    int number = -1;
+    std::memcpy(&number, CMSG_DATA(part), sizeof number);
+    base::FileDescriptor descriptor(number);
+    base::require(part->cmsg_len == CMSG_LEN(sizeof number), "one descriptor in each message of the sampler");
+    const bool is_whole = bytes == ssize_t{sizeof tag} && !(header_.msg_flags & MSG_TRUNC);
+    base::require(is_whole, "one tag in each message of the sampler");
+    return descriptor;
   }
   msghdr* header() { return &header_; }
 
@@ -135,7 +141,8 @@ void DescriptorReceiver::receive_one() {
   if (bytes < 0 && errno == EINTR) return;
   if (bytes < 0 && errno != ECONNRESET) base::fail_errno("the sampler's socket", "a message", errno);
   if (bytes <= 0) throw PeerLost({"the sampler", "to hand over memory", "it has ended", "see sampler.log"});
-  arrived_[packet.tag.place] = {packet.tag.generation, packet.take()};
+  base::FileDescriptor descriptor = packet.take(bytes);
+  arrived_[packet.tag.place] = {packet.tag.generation, std::move(descriptor)};
 }
 
 }  // namespace cohort::channel

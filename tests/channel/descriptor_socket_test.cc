@@ -2,7 +2,13 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <vector>
 
 #include "base/check.h"
 #include "channel/wait.h"
@@ -66,6 +72,63 @@ TEST_F(DescriptorSocket, ATrainerThatHasEndedTakesNoDescriptors) {
   { DescriptorReceiver receiver(folder_); }
   EXPECT_NO_THROW(sender.send({0, 1}, file_of(1)));
 }
+
+// Sends anything where a sampler would send tags with descriptors.
+class BadSampler {
+ public:
+  explicit BadSampler(const std::filesystem::path& folder) : listening_(socket(AF_UNIX, SOCK_SEQPACKET, 0)) {
+    sockaddr_un name{};
+    name.sun_family = AF_UNIX;
+    std::strncpy(name.sun_path, (folder / "descriptors").c_str(), sizeof name.sun_path - 1);
+    EXPECT_EQ(bind(listening_.get(), reinterpret_cast<sockaddr*>(&name), sizeof name), 0) << name.sun_path;
+    EXPECT_EQ(listen(listening_.get(), 1), 0);
+  }
+  // The first `bytes` of {place 3, generation 1, a word more}, with so many descriptors.
+  void send(std::size_t bytes, int descriptors) {
+    const base::FileDescriptor trainer(accept(listening_.get(), nullptr, nullptr));
+    std::array<uint64_t, 3> words{3, 1, 0};
+    iovec content{words.data(), bytes};
+    const std::vector<int> numbers(static_cast<std::size_t>(descriptors), listening_.get());
+    alignas(cmsghdr) std::array<unsigned char, 64> room{};
+    msghdr message{};
+    message.msg_iov = &content;
+    message.msg_iovlen = 1;
+    if (descriptors > 0) {
+      message.msg_control = room.data();
+      message.msg_controllen = CMSG_SPACE(numbers.size() * sizeof(int));
+      cmsghdr* part = CMSG_FIRSTHDR(&message);
+      part->cmsg_level = SOL_SOCKET;
+      part->cmsg_type = SCM_RIGHTS;
+      part->cmsg_len = CMSG_LEN(numbers.size() * sizeof(int));
+      std::memcpy(CMSG_DATA(part), numbers.data(), numbers.size() * sizeof(int));
+    }
+    EXPECT_EQ(sendmsg(trainer.get(), &message, 0), static_cast<ssize_t>(bytes));
+  }
+
+ private:
+  base::FileDescriptor listening_;
+};
+
+class DescriptorSocketOfABadSampler : public DescriptorSocket,
+                                      public ::testing::WithParamInterface<std::pair<std::size_t, int>> {};
+
+TEST_P(DescriptorSocketOfABadSampler, IsRefused) {
+  BadSampler sampler(folder_);
+  DescriptorReceiver receiver(folder_);
+  sampler.send(GetParam().first, GetParam().second);
+  try {
+    receiver.receive({3, 1});
+    FAIL() << "it was taken";
+  } catch (const PeerLost& error) {
+    FAIL() << "it was taken for another: " << error.what();
+  } catch (const base::Error& error) {
+    EXPECT_NE(error.parts().expected.find("of the sampler"), std::string::npos) << error.what();
+  }
+}
+
+// Bytes of a message, and descriptors with it: short, long, with none, with two.
+INSTANTIATE_TEST_SUITE_P(Messages, DescriptorSocketOfABadSampler,
+                         ::testing::Values(std::pair{8, 1}, std::pair{24, 1}, std::pair{16, 0}, std::pair{16, 2}));
 
 }  // namespace
 }  // namespace cohort::channel

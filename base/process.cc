@@ -1,6 +1,5 @@
 #include "base/process.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
@@ -11,11 +10,10 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
-#include <limits>
 #include <string>
 
 #include "base/check.h"
+#include "base/proc_file.h"
 
 namespace cohort::base {
 namespace {
@@ -24,18 +22,6 @@ struct Stat {
   char state = 0;  // 0: no such process
   uint64_t start_time = 0;
 };
-
-// The contents of a small file under /proc; empty when it cannot be read. (No C++ streams here: inside a Python process
-// another library's copy of them may be the one that runs, and was seen to read every number as 0.)
-std::string read_proc(const std::string& path) {
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) return {};
-  std::string text(8192, '\0');
-  const ssize_t size = read(file, text.data(), text.size());
-  close(file);
-  text.resize(size > 0 ? static_cast<std::size_t>(size) : 0);
-  return text;
-}
 
 // Reads /proc/<pid>/stat; the name in parentheses may hold spaces, so parsing starts after the last ')'.
 Stat read_stat(int32_t pid) {
@@ -83,15 +69,6 @@ int64_t monotonic_us() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   return int64_t{now.tv_sec} * 1'000'000 + now.tv_nsec / 1000;
-}
-
-int64_t available_host_bytes() {
-  if (const char* text = std::getenv("COHORT_HOST_MEMORY_BYTES")) return std::atoll(text);
-  constexpr const char* kName = "MemAvailable:";
-  const std::string text = read_proc("/proc/meminfo");
-  const std::size_t at = text.find(kName);
-  if (at != std::string::npos) return 1024 * std::atoll(text.c_str() + at + std::strlen(kName));
-  return std::numeric_limits<int64_t>::max();  // no /proc/meminfo: nothing to compare with
 }
 
 }  // namespace cohort::base

@@ -34,7 +34,4 @@ struct Span {
   double us() const { return end_us - begin_us; }
 };
 
-// Bytes of host memory that can be allocated now (MemAvailable, or COHORT_HOST_MEMORY_BYTES where memory grows on use).
-int64_t available_host_bytes();
-
 }  // namespace cohort::base

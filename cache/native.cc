@@ -9,8 +9,8 @@
 #include <nanobind/stl/vector.h>
 
 #include "base/check.h"
+#include "base/host_memory.h"
 #include "base/nanobind_errors.h"
-#include "base/process.h"
 #include "cache/plan/hotness.h"
 #include "cache/plan/plan.h"
 #include "cache/plan/stand_in.h"

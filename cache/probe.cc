@@ -7,8 +7,8 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/host_memory.h"
 #include "base/owners.h"
-#include "base/process.h"
 #include "base/random.h"
 #include "cache/feature_fetch.h"
 #include "ibp/gpu.h"

@@ -4,8 +4,8 @@
 
 #include "base/check.h"
 #include "base/device.h"
+#include "base/host_memory.h"
 #include "base/parallel_copy.h"
-#include "base/process.h"
 #include "base/staged_copy.h"
 
 namespace cohort::sampler {
@@ -36,10 +36,11 @@ base::DeviceBytes device_copy(const void* from, std::size_t bytes, const char* w
 void check_host_memory(int64_t needed) {
   const int64_t available = base::available_host_bytes();
   if (needed <= available) return;
-  throw base::Error({"host memory", base::format_bytes(static_cast<double>(needed)) + " to pin",
-                     base::format_bytes(static_cast<double>(available)) + " available",
-                     "use a machine with more memory; where memory grows on use, say how much there is with "
-                     "COHORT_HOST_MEMORY_BYTES"});
+  throw base::Error(
+      {"host memory", base::format_bytes(static_cast<double>(needed)) + " to pin",
+       base::format_bytes(static_cast<double>(available)) + " available",
+       "use a machine with more memory, or raise the limit of the container or job; where memory grows on use, "
+       "say how much there is with COHORT_HOST_MEMORY_BYTES"});
 }
 
 std::size_t indptr_bytes(const GraphView& graph) {

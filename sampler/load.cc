@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/device.h"
+#include "base/host_memory.h"
 #include "base/process.h"
 #include "cache/host_rows.h"
 #include "cache/probe.h"

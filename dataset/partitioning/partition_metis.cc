@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "base/process.h"
+#include "base/host_memory.h"
 #include "dataset/partitioning/partition.h"
 
 #ifdef COHORT_WITH_METIS

@@ -23,9 +23,12 @@ import torch
 
 import cohort
 from cohort.dataset import open as open_dataset
-from cohort.launch.options.arguments import positive
-from cohort.launch.options.groups import add_data_options
-from cohort.launch.run.train import sampler_options
+from cohort.launch.options.arguments import add_dataset, kind
+from cohort.launch.options.parser import add_options, spec_of
+from cohort.launch.run.job import sampler_members
+from cohort.spec.options import options_of
+from cohort.spec.run import RunSpec, SamplerSpec
+from cohort.spec.types import Positive
 from cohort.trainer.loop.step import Scores, TrainStep, adam
 from cohort.trainer.models.sampled import SampledGNN
 
@@ -58,7 +61,7 @@ class Loop:
         seeds: int64 [n].
     """
 
-    def __init__(self, sampler: OneProcess, step: TrainStep, seeds: np.ndarray, args: argparse.Namespace):
+    def __init__(self, sampler: OneProcess, step: TrainStep, seeds: np.ndarray, args: RunSpec):
         self._sampler, self._step, self._seeds, self._args = sampler, step, seeds, args
         self._trained: list[torch.cuda.Event | None] = [None] * SLOTS  # the last step on each slot
 
@@ -118,39 +121,40 @@ class Loop:
 def main() -> None:
     """Prints a line an epoch, and the mean."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_data_options(parser)
-    parser.add_argument("--hidden", type=positive, default=256)
-    parser.add_argument("--epochs", type=positive, default=10, help="the first is not counted (default 10)")
+    add_dataset(parser)
+    names = {each.name for each in options_of(SamplerSpec)} | {"hidden"}
+    add_options(parser, RunSpec, names, edge_weights=None, partition=None)
+    parser.add_argument("--num-epochs", type=kind(Positive), default=10, help="the first is not counted (default 10)")
     parser.add_argument("--out", type=Path, default=Path("bench.jsonl"), help="a line is appended to it")
-    parser.set_defaults(fetch_sms=8, reuse="off")
     args = parser.parse_args()
     data = open_dataset(args.dataset)
-    options = sampler_options(args, args.dataset.absolute()) | {"reuse": False}
-    args.device = options["device"]
+    spec = spec_of(args, RunSpec, fetch_sms=8)
+    options = sampler_members(spec, args.dataset.absolute()) | {"reuse": False}
+    spec.device = options["device"]
     with tempfile.TemporaryDirectory(prefix="cohort-bench-") as folder:
         run_json = Path(folder) / "run.json"
         run_json.write_text(json.dumps({"sampler": options | {"channel": folder}}))
         sampler = OneProcess(str(run_json), SLOTS)
-    loop = Loop(sampler, _step_of(args, data), np.array(data.train_ids), args)
+    loop = Loop(sampler, _step_of(spec, data), np.array(data.train_ids), spec)
     epochs = []
-    for number in range(args.epochs):
+    for number in range(args.num_epochs):
         epochs.append(loop.epoch(number))
         print(f"epoch {number + 1}: " + ", ".join(f"{name} {value:.4g}" for name, value in asdict(epochs[-1]).items()))
     counted = epochs[1:] or epochs
     mean = {name: sum(getattr(epoch, name) for epoch in counted) / len(counted) for name in asdict(epochs[0])}
     print(f"mean of {len(counted)}: {mean['seconds']:.4f} s an epoch")
-    told = {name: getattr(args, name) for name in ("batch_size", "fanout", "fetch_sms", "compress", "cache_ratio")}
+    told = {name: getattr(spec, name) for name in ("batch_size", "fanout", "fetch_sms", "compress", "cache_ratio")}
     with open(args.out, "a") as out:
         out.write(json.dumps({"bench": "one_process", "dataset": str(args.dataset)} | told | mean) + "\n")
 
 
-def _step_of(args: argparse.Namespace, data) -> TrainStep:
+def _step_of(spec: RunSpec, data) -> TrainStep:
     """Steps as those of ``cohort train``."""
-    device = torch.device(args.device)
-    torch.manual_seed(args.seed)
-    sizes = (data.feature_dim, args.hidden, data.num_classes, len(args.fanout))
+    device = torch.device(spec.device)
+    torch.manual_seed(spec.seed)
+    sizes = (data.feature_dim, spec.hidden, data.num_classes, len(spec.fanout))
     model = SampledGNN("sage", *sizes, 0.5).to(device)
-    graphs_of = args.batch_size if args.device == "cuda" else None
+    graphs_of = spec.batch_size if spec.device == "cuda" else None
     return TrainStep(Scores(model), adam(model, device, 0.003), device, graphs_of)
 
 

@@ -23,14 +23,13 @@ from pathlib import Path
 import numpy as np
 
 from cohort.base.errors import CohortError
-from cohort.launch.bench.parts import take_several
 from cohort.launch.bench.trials import Trials, trial_parser
-from cohort.launch.options import arguments
-from cohort.launch.options.config import parse_configured
+from cohort.launch.options.arguments import kind
 from cohort.launch.report import page as report_page
 from cohort.launch.report.command import print_tables
 from cohort.launch.report.tables import Table
 from cohort.launch.tune.output import as_text
+from cohort.spec.types import AboveZero, Fanout, Positive
 
 EPOCHS = 10
 RANKS = (1, 2, 4)
@@ -92,11 +91,23 @@ def line_through(xs: list[float], ys: list[float]) -> Line | None:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = trial_parser(__doc__, "scaling", EPOCHS)
-    fanouts = [[5, 10], [10, 10], [25, 10]]
-    take_several(parser, "fanout", _fanouts, fanouts, "to try; the last one is that of all other runs", "F[/F...]")
-    take_several(parser, "ranks", _numbers, None, "numbers of GPUs (CPU: of trainers) to try (default: 1,2,4 if there)")
-    take_several(parser, "gpus", arguments.gpus, [0], "those to use (default: all that are visible)")
+    gpus = "numbers of the GPUs to use (default: all that are visible)"
+    parser = trial_parser(__doc__, "scaling", EPOCHS, fanout=None, ranks=None, gpus=gpus)
+    parser.add_argument(
+        "--fanout",
+        dest="fanouts",
+        type=_fanouts,
+        default=[[5, 10], [10, 10], [25, 10]],
+        metavar="F[/F...]",
+        help="to try; the last one is that of all other runs (default 5,10/10,10/25,10)",
+    )
+    parser.add_argument(
+        "--ranks",
+        dest="tried_ranks",
+        type=kind(list[Positive]),
+        metavar="A[,B...]",
+        help="numbers of GPUs (CPU: of trainers) to try (default: 1,2,4 if there)",
+    )
     parser.add_argument(
         "--train-shares",
         type=_shares,
@@ -108,15 +119,11 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _fanouts(text: str) -> list[list[int]]:
-    return [arguments.fanout(part) for part in text.split("/")]
-
-
-def _numbers(text: str) -> list[int]:
-    return [arguments.positive(part) for part in text.split(",")]
+    return [kind(Fanout)(part) for part in text.split("/")]
 
 
 def _shares(text: str) -> list[float]:
-    shares = [arguments.above_zero(part) for part in text.split(",")]
+    shares = kind(list[AboveZero])(text)
     if max(shares) > 1:
         raise argparse.ArgumentTypeError(f"expected numbers of at most 1, found {text}")
     return shares
@@ -130,10 +137,9 @@ class Runs:
     """
 
     def __init__(self, args: argparse.Namespace, trials: Trials):
-        self._fanout, self._trials = args.fanout[-1], trials
+        self._fanout, self._trials = args.fanouts[-1], trials
         self._base = {name: value for name, value in trials.base.items() if name not in ("fanout", "ranks", "gpus")}
-        is_said = "gpus" in args.given | getattr(args, "configured", frozenset())
-        self._gpus = args.gpus if is_said else list(trials.gpus)
+        self._gpus = trials.spec.gpus or list(trials.gpus)
         self._known: dict[str, dict] = {}
 
     @property
@@ -179,11 +185,11 @@ def measure(args: argparse.Namespace, trials: Trials) -> list[Series]:
         CohortError: there are fewer GPUs than --ranks asks for.
     """
     runs = Runs(args, trials)
-    ranks = args.ranks or [each for each in RANKS if each <= runs.most_ranks]
+    ranks = args.tried_ranks or [each for each in RANKS if each <= runs.most_ranks]
     if trials.device == "cuda" and max(ranks) > runs.most_ranks:
         raise CohortError("--ranks", f"at most {runs.most_ranks}, the GPUs to use", str(max(ranks)))
     found = [
-        Series("edges sampled", "fanout", "edges", [runs.line(fanout=each) for each in args.fanout]),
+        Series("edges sampled", "fanout", "edges", [runs.line(fanout=each) for each in args.fanouts]),
         Series("rows fetched", "train_share", "rows", [runs.line(train_share=each) for each in args.train_shares]),
         Series(
             "GPUs" if trials.device == "cuda" else "trainers",
@@ -254,7 +260,7 @@ def _draw_panel(axes, series: Series) -> None:
 def main(argv: list[str] | None = None) -> int:
     """0 when every run ended."""
     try:
-        args = parse_configured(build_parser(), argv)
+        args = build_parser().parse_args(argv)
         trials = Trials(args)
         found = measure(args, trials)
         print_tables([table_of(series) for series in found if series.lines])

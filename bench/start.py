@@ -9,7 +9,6 @@ and pinning as much host memory as the run has pinned. Where the kernel keeps th
 A line a run is appended to OUT/start.jsonl.
 """
 
-import argparse
 import errno
 import json
 import os
@@ -25,7 +24,6 @@ from cohort import dataset
 from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
 from cohort.launch.bench.trials import Trials, trial_parser
-from cohort.launch.options.config import parse_configured
 from cohort.launch.report.command import print_tables
 from cohort.launch.report.tables import Table
 
@@ -174,13 +172,13 @@ def start_of(trials: Trials, files_are: str) -> dict:
     return json.loads((folder / "summary.json").read_text())["start"]
 
 
-def measure(args: argparse.Namespace, trials: Trials) -> list[dict]:
+def measure(trials: Trials) -> list[dict]:
     """A line for each state of the files: from the disk, and from the page cache.
 
     Raises:
         CohortError: a run failed, or memory was not pinned.
     """
-    files = Files.of(trials.dataset, args.compress, bool(args.edge_weights))
+    files = Files.of(trials.dataset, trials.spec.compress, trials.spec.edge_weights)
     files.forget()
     kept = files.cached_share()
     reading = {"on disk": files.read(), "in the page cache": files.read()}
@@ -227,8 +225,8 @@ def table_of(lines: list[dict]) -> Table:
 def main(argv: list[str] | None = None) -> int:
     """0 when every run ended."""
     try:
-        args = parse_configured(trial_parser(__doc__, "start", epochs=1), argv)
-        print_tables([table_of(measure(args, Trials(args)))])
+        args = trial_parser(__doc__, "start", epochs=1).parse_args(argv)
+        print_tables([table_of(measure(Trials(args)))])
     except CohortError as error:
         print(f"start: {error}", file=sys.stderr)
         return 1

@@ -2,7 +2,7 @@
 
     python bench/tune_grid.py DIR|--shape products [--cache-ratio 0,0.05,0.2,1.1] [--sampler-sms 0,16,32,48]
 
-With options of `cohort train`, which hold for the grid and for tuning alike: `--slots 4 --reuse on --compress auto`
+With options of `cohort train`, which hold for the grid and for tuning alike: `--slots 4 --reuse --compress auto`
 leaves tuning nothing else to vary than the grid does. Every point of the grid is a run of as many epochs as a trial of
 `cohort tune --cache-ratios R,...`, which comes next. The best point and the options that tuning has chosen then run
 in turn, --finals times each, since the least of many single runs flatters; the medians of these are compared. On the
@@ -24,16 +24,17 @@ from statistics import median
 
 from cohort.base.errors import CohortError
 from cohort.base.programs import end_with_parent
-from cohort.launch.bench.parts import take_several
-from cohort.launch.bench.trials import Trials, given_options, trial_parser
-from cohort.launch.options.arguments import not_negative_number, numeric_ratios, positive
-from cohort.launch.options.config import parse_configured
+from cohort.launch.bench.trials import Trials, trial_parser
+from cohort.launch.options.arguments import kind
+from cohort.launch.options.parser import as_words, on_command_line
 from cohort.launch.report import page as report_page
 from cohort.launch.report.command import print_tables
 from cohort.launch.report.tables import Table
 from cohort.launch.tune.command import TRIAL_EPOCHS
 from cohort.launch.tune.output import as_text
-from cohort.launch.tune.space import RUNS_OWN, as_words
+from cohort.launch.tune.space import RUNS_OWN
+from cohort.spec.run import RunSpec
+from cohort.spec.types import NotNegative, Positive, Ratios
 
 ALLOWED_DISTANCE = 0.05
 AXES = ("cache_ratio", "sampler_sms")
@@ -70,24 +71,25 @@ class Found:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = trial_parser(__doc__, "tune-grid", TRIAL_EPOCHS, minutes=20.0)
-    take_several(parser, "cache_ratio", numeric_ratios, [0.0, 0.05, 0.2, 1.1], "of the grid (default 0,0.05,0.2,1.1)")
-    take_several(parser, "sampler_sms", _numbers, None, "of the grid (default 0,16,32,48; 0: shared with the trainer)")
-    parser.add_argument("--repeats", type=positive, default=1, help="runs of a point of the grid (default 1)")
-    parser.add_argument("--finals", type=positive, default=3, help="last runs of each of the two (default 3)")
+    parser = trial_parser(__doc__, "tune-grid", TRIAL_EPOCHS, minutes=20.0, cache_ratio=None, sampler_sms=None)
+    several = {"metavar": "A[,B...]"}
+    text = "of the grid (default 0,0.05,0.2,1.1)"
+    ratios = {"type": kind(Ratios), "default": [0.0, 0.05, 0.2, 1.1]}
+    parser.add_argument("--cache-ratio", dest="tried_cache_ratio", help=text, **ratios, **several)
+    text = "of the grid (default 0,16,32,48; 0: shared with the trainer)"
+    sms = {"type": kind(list[NotNegative])}
+    parser.add_argument("--sampler-sms", dest="tried_sampler_sms", help=text, **sms, **several)
+    parser.add_argument("--repeats", type=kind(Positive), default=1, help="runs of a point of the grid (default 1)")
+    parser.add_argument("--finals", type=kind(Positive), default=3, help="last runs of each of the two (default 3)")
     return parser
 
 
-def _numbers(text: str) -> list[int]:
-    return [not_negative_number(part) for part in text.split(",")]
-
-
-def columns_of(args: argparse.Namespace, device: str) -> list[int]:
+def columns_of(args: argparse.Namespace, device: str, has_mps: bool) -> list[int]:
     """The grid's numbers of SMs: 0 alone where none are shared out."""
-    why = "the CPU" if device == "cpu" else "--no-mps" if args.no_mps else ""
-    if why and any(args.sampler_sms or []):
+    why = "the CPU" if device == "cpu" else "" if has_mps else "--no-mps"
+    if why and any(args.tried_sampler_sms or []):
         raise CohortError("--sampler-sms", "a GPU that is shared through MPS", why, "leave the option out")
-    return [0] if why else args.sampler_sms or [0, 16, 32, 48]
+    return [0] if why else args.tried_sampler_sms or [0, 16, 32, 48]
 
 
 def compare(args: argparse.Namespace, trials: Trials) -> Found:
@@ -97,7 +99,9 @@ def compare(args: argparse.Namespace, trials: Trials) -> Found:
         CohortError: the time was over, or no point of the grid ran, or tuning failed.
     """
     base = {name: value for name, value in trials.base.items() if name not in AXES}
-    cells = [(ratio, sms) for ratio in args.cache_ratio for sms in columns_of(args, trials.device)]
+    cells = [
+        (ratio, sms) for ratio in args.tried_cache_ratio for sms in columns_of(args, trials.device, trials.spec.mps)
+    ]
     grid = measure_grid(trials, base, cells, args.repeats)
     best = options_at(base, min(grid, key=grid.__getitem__))
     chosen = tune(args, trials)
@@ -146,8 +150,8 @@ def tune(args: argparse.Namespace, trials: Trials) -> dict:
     minutes = (trials.bound.left - (2 * args.finals + 1) * trials.bound.slowest) / 60
     if minutes <= 0:
         raise CohortError("--minutes", "time for tuning and the last runs", "none left after the grid", "give more")
-    given = {name: value for name, value in given_options(args).items() if name not in (*AXES, *RUNS_OWN, "config")}
-    words = as_words(given | {"batch_size": args.batch_size, "cache_ratios": args.cache_ratio})
+    given = {name: value for name, value in on_command_line(args, RunSpec).items() if name not in RUNS_OWN}
+    words = as_words(given | {"batch_size": trials.spec.batch_size, "cache_ratios": args.tried_cache_ratio})
     words += as_words({"epochs": trials.epochs, "minutes": minutes, "out": out})
     words += as_words({"config": args.config} if args.config else {})
     begin = time.monotonic()
@@ -224,7 +228,7 @@ def draw(found: Found) -> bytes:
 def main(argv: list[str] | None = None) -> int:
     """0 when tuning ended within ALLOWED_DISTANCE of the best."""
     try:
-        args = parse_configured(build_parser(), argv)
+        args = build_parser().parse_args(argv)
         trials = Trials(args)
         found = compare(args, trials)
         trials.add(

@@ -11,7 +11,6 @@ import warnings
 import cohort
 from cohort.base.errors import CohortError
 from cohort.launch.options.arguments import CommandParser
-from cohort.launch.options.config import parse_configured
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -20,7 +19,7 @@ def main(argv: list[str] | None = None) -> int:
     handled = _end_in_order()
     parser = build_parser()
     try:
-        args = parse_configured(parser, argv)
+        args = parser.parse_args(argv)
         _demand_no_blank(sys.argv[1:] if argv is None else argv)
         _check_environment()
         code = args.func(args)

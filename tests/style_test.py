@@ -10,7 +10,20 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = ["base", "ibp", "dataset", "channel", "cache", "sampler", "trainer", "launch", "tests", "bench", "docs"]
+FOLDERS = [
+    "base",
+    "spec",
+    "ibp",
+    "dataset",
+    "channel",
+    "cache",
+    "sampler",
+    "trainer",
+    "launch",
+    "tests",
+    "bench",
+    "docs",
+]
 CPP = {".h", ".cuh", ".cc", ".cu", ".cpp"}
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 80

@@ -75,17 +75,15 @@ def _train(source, run: dict, out: Path, stop: StopRequest, loaded_at: float) ->
     import torch
 
     from cohort.dataset import open as open_dataset
-    from cohort.trainer.loop.checkpoint import NAME, CheckpointFile, identity_of
-    from cohort.trainer.loop.trainer import Trainer, TrainOptions
+    from cohort.spec import files
+    from cohort.spec.run import TrainerSpec, from_json
+    from cohort.trainer.loop.checkpoint import CheckpointFile, identity_of
+    from cohort.trainer.loop.trainer import Trainer
     from cohort.trainer.ranks import Place, Ranks
     from cohort.trainer.report.cache_report import predicted
     from cohort.trainer.report.progress import print_table
 
-    try:
-        options = TrainOptions(**{key: value for key, value in run["trainer"].items() if key != "task"})
-    except TypeError as error:
-        hint = "another version wrote it: go on with that version, or train again"
-        raise CohortError(str(out / "run.json"), "the options that this version knows", str(error), hint) from error
+    options = from_json(run["trainer"], TrainerSpec, str(out / files.RUN))
     if run.get("time_sliced") and options.sampler_sms:
         print("cohort: --sampler-sms is left out: without MPS the two programs run in turn", flush=True)
         options.sampler_sms = 0
@@ -95,7 +93,7 @@ def _train(source, run: dict, out: Path, stop: StopRequest, loaded_at: float) ->
     if source.device.type == "cuda":
         torch.cuda.set_device(source.device)
     ranks = Ranks(Place(source.rank, source.num_ranks), source.device, Path(run["sampler"]["channel"]) / "store")
-    checkpoint = CheckpointFile(out / NAME, identity_of(run))
+    checkpoint = CheckpointFile(out / files.CHECKPOINT, identity_of(run))
     links = run["sampler"].get("bytes_per_second")
     trainer = Trainer(options, source, ranks, splits, out, links, checkpoint, stop, source.all_rows(dataset))
     trainer.start = run["began"], loaded_at

@@ -19,11 +19,12 @@ from cohort.launch.bench import figure as bench_figure
 from cohort.launch.bench import parts as bench_parts
 from cohort.launch.bench import step as bench_step
 from cohort.launch.bench.shapes import MODES, Shape, add_shape_options, data_set
-from cohort.launch.options.arguments import above_zero, add_device_option, not_negative, positive
+from cohort.launch.options.arguments import kind
 from cohort.launch.options.devices import devices
 from cohort.launch.report import results as run_results
 from cohort.launch.report.results import ROWS, Run, ranks_of, read_run
 from cohort.launch.tune.trial import Trial
+from cohort.spec.types import AboveZero, AtLeastZero, Device, Positive, choices_of
 
 SHOWN_TIMES = ("seconds", "wait_seconds", "train_seconds", "sample_seconds", "fetch_seconds")
 FANOUT = [25, 10]
@@ -39,21 +40,29 @@ def register(commands) -> None:
         "--modes", type=_modes, default=list(MODES), metavar="none,C,M,C/M", help="modes to measure (default: all)"
     )
     parser.add_argument(
-        "--cache-ratio", type=not_negative, default=0.01, help="cache of each GPU, as of cohort train (default 0.01)"
+        "--cache-ratio",
+        type=kind(AtLeastZero),
+        default=0.01,
+        help="cache of each GPU, as of cohort train (default 0.01)",
     )
     parser.add_argument(
-        "--epochs", type=positive, default=10, help="epochs of a run, of which the first is not counted (default 10)"
+        "--epochs",
+        type=kind(Positive),
+        default=10,
+        help="epochs of a run, of which the first is not counted (default 10)",
     )
-    parser.add_argument("--hidden", type=positive, default=256, help="features of hidden layers (default 256)")
+    parser.add_argument("--hidden", type=kind(Positive), default=256, help="features of hidden layers (default 256)")
     parser.add_argument(
         "--reuse",
-        choices=["on", "off"],
-        default="off",
+        action=argparse.BooleanOptionalAction,
+        default=False,
         help="copy rows of earlier batches, as cohort train (default off)",
     )
-    add_device_option(parser)
+    parser.add_argument(
+        "--device", choices=choices_of(Device), default="auto", help="auto (default): a GPU where there is one"
+    )
     parser.add_argument("--gpus", help="numbers of the GPUs to use, as of cohort train (default 0)")
-    parser.add_argument("--minutes", type=above_zero, default=10.0, help="most minutes of a run (default 10)")
+    parser.add_argument("--minutes", type=kind(AboveZero), default=10.0, help="most minutes of a run (default 10)")
     parser.add_argument(
         "--out", type=Path, default=Path("bench.jsonl"), help="file to which lines are appended (default bench.jsonl)"
     )

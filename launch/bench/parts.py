@@ -22,12 +22,14 @@ from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
 from cohort.channel import TIERS
 from cohort.launch.bench.shapes import add_shape_options, data_set
-from cohort.launch.options.arguments import not_negative_number, numeric_ratios, positive
-from cohort.launch.options.groups import add_data_options
+from cohort.launch.options.arguments import add_dataset, kind
+from cohort.launch.options.parser import add_options, spec_of
+from cohort.launch.run.job import check_sampler_sms, open_dataset, sampler_members
 from cohort.launch.run.programs import run_programs
-from cohort.launch.run.train import open_dataset, sampler_options, sampler_sms_of
+from cohort.spec.run import RunSpec, SamplerSpec
+from cohort.spec.types import Compress, NotNegative, Positive, Ratios
 
-COMPRESS = ("auto", "none", "cache", "host", "both")
+BATCH_SIZE_TEXT = "seeds a batch (default: the shape's, or 8192)"
 
 
 def register(benches) -> None:
@@ -36,31 +38,34 @@ def register(benches) -> None:
     _add_options(sample)
     sample.set_defaults(func=sample_batches)
     fetch = benches.add_parser("fetch", help="fetching feature rows, by where they are", description=__doc__)
-    _add_options(fetch)
-    take_several(
+    _add_options(
         fetch,
-        "compress",
-        _modes,
-        ["auto"],
-        f"where rows are encoded, to try: some of {','.join(COMPRESS)} (default auto)",
+        compress=None,
+        cache_ratio=None,
+        fetch_sms=None,
+        reuse="copy rows of earlier batches, as cohort train (default off)",
     )
-    take_several(
-        fetch, "cache_ratio", numeric_ratios, [0.0], "caches of each GPU to try, as --cache-ratio of train (default 0)"
-    )
-    take_several(fetch, "fetch_sms", _numbers, [None], "SMs that fetch rows, to try (default: the sampler's choice)")
-    _action(fetch, "reuse").help = "copy rows of earlier batches, as cohort train (default off)"
-    fetch.set_defaults(func=fetch_batches, reuse="off")
+    several = {
+        "compress": (list[Compress], ["auto"], "where rows are encoded, to try (default auto)"),
+        "cache-ratio": (Ratios, [0.0], "caches of each GPU to try, as --cache-ratio of train (default 0)"),
+        "fetch-sms": (list[Positive], [None], "SMs that fetch rows, to try (default: the sampler's choice)"),
+    }
+    for name, (of, default, text) in several.items():
+        dest = f"tried_{name.replace('-', '_')}"
+        fetch.add_argument(f"--{name}", dest=dest, type=kind(of), default=default, metavar="A[,B...]", help=text)
+    fetch.set_defaults(func=fetch_batches)
 
 
-def _add_options(parser: argparse.ArgumentParser) -> None:
-    add_data_options(parser)
+def _add_options(parser: argparse.ArgumentParser, **texts: str | None) -> None:
     add_data_or_shape(parser)
+    add_options(parser, SamplerSpec, edge_weights=None, partition=None, batch_size=BATCH_SIZE_TEXT, **texts)
     parser.add_argument(
-        "--batches", type=positive, default=50, help="number of batches that count, of each kind (default 50)"
+        "--batches", type=kind(Positive), default=50, help="number of batches that count, of each kind (default 50)"
     )
     parser.add_argument(
         "--sampler-sms",
-        type=lambda text: [not_negative_number(part) for part in text.split(",")],
+        dest="tried_sampler_sms",
+        type=kind(list[NotNegative]),
         default=[0],
         metavar="A[,B...]",
         help="GPU: SMs that the sampler has, to try (default 0: all)",
@@ -71,41 +76,14 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_data_or_shape(parser: argparse.ArgumentParser) -> None:
-    """Makes DIR of add_data_options one of two ways to say which graph; see resolve_data."""
-    dataset = _action(parser, "dataset")
-    dataset.nargs, dataset.required = "?", False
-    dataset.help = "folder of a data set; or --shape"
+    """Adds two ways to say which graph, DIR and --shape; see resolve_data."""
+    add_dataset(parser, nargs="?", help="folder of a data set; or --shape")
     add_shape_options(parser, required=False)
-    parser.set_defaults(batch_size=None)
-    _action(parser, "batch_size").help = "seeds a batch (default: the shape's, or 8192)"
-
-
-def take_several(
-    parser: argparse.ArgumentParser, name: str, kind, default: list | None, text: str, metavar: str = "A[,B...]"
-) -> None:
-    """Makes an option one of several values to try, in turn."""
-    action = _action(parser, name)
-    action.type, action.choices, action.help, action.metavar = kind, None, text, metavar
-    parser.set_defaults(**{name: default})
-
-
-def _action(parser: argparse.ArgumentParser, name: str) -> argparse.Action:
-    return next(action for action in parser._actions if action.dest == name)
-
-
-def _modes(text: str) -> list[str]:
-    if set(text.split(",")) <= set(COMPRESS):
-        return text.split(",")
-    raise argparse.ArgumentTypeError(f"expected some of {','.join(COMPRESS)}, found {text}")
-
-
-def _numbers(text: str) -> list[int]:
-    return [positive(part) for part in text.split(",")]
 
 
 def sample_batches(args: argparse.Namespace) -> int:
     """Runs ``bench sample``: 0 when its batches were taken."""
-    code, lines = _measure(args, [{"sampler_sms": sms} for sms in args.sampler_sms])
+    code, lines = _measure(args, [{"sampler_sms": sms} for sms in args.tried_sampler_sms])
     if lines:
         _print_samples(args, lines)
     return code
@@ -115,10 +93,10 @@ def fetch_batches(args: argparse.Namespace) -> int:
     """Runs ``bench fetch``: 0 when the batches of all options to try were taken."""
     tried = [
         {"compress": compress, "cache_ratio": ratio, "fetch_sms": fetch_sms, "sampler_sms": sms}
-        for compress in args.compress
-        for ratio in args.cache_ratio
-        for fetch_sms in args.fetch_sms
-        for sms in args.sampler_sms
+        for compress in args.tried_compress
+        for ratio in args.tried_cache_ratio
+        for fetch_sms in args.tried_fetch_sms
+        for sms in args.tried_sampler_sms
     ]
     code, lines = _measure(args, tried)
     if lines:
@@ -128,19 +106,21 @@ def fetch_batches(args: argparse.Namespace) -> int:
 
 def _measure(args: argparse.Namespace, tried: list[dict]) -> tuple[int, list[dict]]:
     """(exit code, a line of each kind of batches for each of the options to try); the lines are in --out then."""
-    dataset = resolve_data(args)
+    dataset, batch_size = resolve_data(args)
+    is_fetch = args.func is fetch_batches
+    spec = spec_of(args, SamplerSpec, batch_size=batch_size, **({"reuse": False} if is_fetch else {}))
     lines = []
     with appending(args.out) as append, tempfile.TemporaryDirectory(prefix="cohort-bench-") as root:
         folders = [Path(root) / str(number) for number in range(len(tried))]
         # All counting and planning comes first: between runs, signals are ignored.
-        runs = [_run_of(args, dataset, *each) for each in zip(tried, folders, strict=True)]
+        runs = [_run_of(spec, args.batches, dataset, *each) for each in zip(tried, folders, strict=True)]
         for options, run, folder in zip(tried, runs, folders, strict=True):
             folder.mkdir()
             num_ranks = run["sampler"]["num_ranks"]
             code = run_programs(folder, run, show_output=True, num_trainers=num_ranks, is_kept=False)
             if code:
                 return code, lines
-            found = [_told_by(args, dataset, run) | options | each for each in summarise(folder)]
+            found = [_told_by(spec, is_fetch, dataset, run) | options | each for each in summarise(folder)]
             append(found)
             lines += found
     return 0, lines
@@ -174,42 +154,43 @@ def appending(path: Path) -> Iterator[Callable[[list[dict]], None]]:
             path.unlink()
 
 
-def resolve_data(args: argparse.Namespace) -> Path:
-    """The data set, made if need be; sets the batch size where nobody has."""
+def resolve_data(args: argparse.Namespace) -> tuple[Path, int]:
+    """(the data set, made if need be; seeds a batch where nobody says how many)"""
     if (args.dataset is None) == (args.shape is None):
         raise CohortError("DIR, --shape", "one of the two", "none" if args.shape is None else "both")
     folder, batch_size = args.dataset, 8192
     if args.shape:
         folder, shape = data_set(args)
         batch_size = shape.batch_size
-    args.batch_size = args.batch_size or batch_size
-    return open_dataset(folder)[1]
+    return open_dataset(folder)[1], batch_size
 
 
-def _run_of(args: argparse.Namespace, dataset: Path, options: dict, folder: Path) -> dict:
-    """What becomes run.json."""
-    if "cache_ratio" in options:
-        options = options | {"cache_ratio": [options["cache_ratio"]]}
-    args = argparse.Namespace(**vars(args) | options)
-    trainer = {"task": "batches", "num_batches": args.batches}
-    trainer |= {name: getattr(args, name) for name in ("fanout", "batch_size", "seed")}
-    trainer["sampler_sms"] = sampler_sms_of(args)
-    sampler = sampler_options(args, dataset, plan_file=folder / "plan.json")
-    return {"mps": not args.no_mps, "sampler": sampler, "trainer": trainer}
+def _run_of(spec: SamplerSpec, num_batches: int, dataset: Path, options: dict, folder: Path) -> dict:
+    """What becomes run.json; `options` are those that are tried."""
+    ratio = {"cache_ratio": [options["cache_ratio"]]} if "cache_ratio" in options else {}
+    tried = RunSpec(**vars(spec) | options | ratio)
+    check_sampler_sms(tried)
+    trainer = {"task": "batches", "num_batches": num_batches}
+    trainer |= {name: getattr(tried, name) for name in ("fanout", "batch_size", "seed", "sampler_sms")}
+    return {
+        "mps": tried.mps,
+        "sampler": sampler_members(tried, dataset, plan_file=folder / "plan.json"),
+        "trainer": trainer,
+    }
 
 
-def _told_by(args: argparse.Namespace, dataset: Path, run: dict) -> dict:
+def _told_by(spec: SamplerSpec, is_fetch: bool, dataset: Path, run: dict) -> dict:
     """What a line says of its making."""
     return {
-        "bench": "fetch" if args.func is fetch_batches else "sample",
+        "bench": "fetch" if is_fetch else "sample",
         "dataset": dataset.name,
         "device": run["sampler"]["device"],
         "ranks": run["sampler"]["num_ranks"],
-        "topology": args.topology,
-        "cache_ratio": args.cache_ratio,
-        "reuse": args.reuse,
-        "fanout": args.fanout,
-        "batch_size": args.batch_size,
+        "topology": spec.topology,
+        "cache_ratio": spec.cache_ratio,
+        "reuse": spec.reuse,
+        "fanout": spec.fanout,
+        "batch_size": spec.batch_size,
         "time": time.strftime("%Y-%m-%dT%H:%M:%S"),
     }
 

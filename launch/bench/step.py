@@ -11,6 +11,7 @@ import os
 import tempfile
 import time
 from pathlib import Path
+from typing import Literal
 
 from rich import box
 from rich.console import Console
@@ -19,10 +20,13 @@ from rich.table import Table
 from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
 from cohort.launch.bench.parts import appending
-from cohort.launch.options.arguments import positive, probability
-from cohort.launch.options.groups import add_data_options, add_precision_option
+from cohort.launch.options.arguments import add_dataset, kind
+from cohort.launch.options.parser import add_options, spec_of
+from cohort.launch.run.job import open_dataset, sampler_members
 from cohort.launch.run.programs import run_programs
-from cohort.launch.run.train import open_dataset, sampler_options
+from cohort.spec.options import options_of
+from cohort.spec.run import RunSpec, SamplerSpec
+from cohort.spec.types import Positive
 
 MODELS, LAYERS = ("sage", "gcn", "gat"), ("pyg", "csr", "cohort")
 AMP = {"off": [False], "on": [True], "both": [False, True]}
@@ -32,50 +36,42 @@ SM_SHARE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 def register(benches) -> None:
     """Adds the command to those of ``cohort bench``."""
     parser = benches.add_parser("step", help="the training step alone, with each kind of layers", description=__doc__)
-    add_data_options(parser)
+    add_dataset(parser)
+    names = {each.name for each in options_of(SamplerSpec)} - {"edge_weights", "partition"}
+    names |= {"hidden", "dropout", "matmul_precision"}
+    add_options(parser, RunSpec, names, batch_size="seeds a batch (default 8192)")
     parser.add_argument(
         "--models",
-        type=_some_of(MODELS),
+        type=kind(list[Literal[MODELS]]),
         default=list(MODELS),
         metavar="sage,gcn,gat",
         help="models to time (default: all)",
     )
     layers = {"metavar": "pyg,csr,cohort", "help": "implementations to time (csr: torch.sparse's; default: all)"}
-    parser.add_argument("--layers", type=_some_of(LAYERS), default=list(LAYERS), **layers)
-    parser.add_argument("--amp", choices=AMP, default="both", help="autocast to bfloat16 (default both)")
-    add_precision_option(parser)
-    parser.add_argument("--hidden", type=positive, default=256, help="features of hidden layers (default 256)")
-    parser.add_argument("--dropout", type=probability, default=0.5, help="dropout of hidden features (default 0.5)")
+    kinds = {"type": kind(list[Literal[LAYERS]]), "default": list(LAYERS)}
+    parser.add_argument("--layers", dest="tried_layers", **kinds, **layers)
     parser.add_argument(
-        "--steps", type=positive, default=30, help="steps that are timed (default 30); the median counts"
+        "--amp", dest="tried_amp", choices=AMP, default="both", help="autocast to bfloat16 (default both)"
     )
     parser.add_argument(
-        "--sms", type=_numbers, help="GPU, with MPS: numbers of SMs of the trainer, the first being all there are"
+        "--steps", type=kind(Positive), default=30, help="steps that are timed (default 30); the median counts"
+    )
+    parser.add_argument(
+        "--sms",
+        type=kind(list[Positive]),
+        help="GPU, with MPS: numbers of SMs of the trainer, the first being all there are",
     )
     parser.add_argument(
         "--out", type=Path, default=Path("bench.jsonl"), help="file to which lines are appended (default bench.jsonl)"
     )
-    next(action for action in parser._actions if action.dest == "batch_size").help = "seeds a batch (default 8192)"
-    parser.set_defaults(func=step, batch_size=8192)
-
-
-def _some_of(known: tuple[str, ...]):
-    def parse(text: str) -> list[str]:
-        if set(text.split(",")) <= set(known):
-            return text.split(",")
-        raise argparse.ArgumentTypeError(f"expected some of {','.join(known)}, found {text}")
-
-    return parse
-
-
-def _numbers(text: str) -> list[int]:
-    return [positive(part) for part in text.split(",")]
+    parser.set_defaults(func=step)
 
 
 def step(args: argparse.Namespace) -> int:
     """Runs the command: 0 when every number of SMs was measured."""
     meta, dataset = open_dataset(args.dataset)
-    run = {"mps": not args.no_mps, "sampler": sampler_options(args, dataset), "trainer": _trainer(args, meta)}
+    spec = spec_of(args, RunSpec, batch_size=8192)
+    run = {"mps": spec.mps, "sampler": sampler_members(spec, dataset), "trainer": _trainer(args, spec, meta)}
     on_gpu = run["sampler"]["device"] == "cuda"
     if args.sms and not (on_gpu and run["mps"]):
         raise CohortError("--sms", "a GPU shared by MPS", "none", "leave --sms out")
@@ -97,20 +93,20 @@ def step(args: argparse.Namespace) -> int:
     return 0
 
 
-def _trainer(args: argparse.Namespace, meta: dict) -> dict:
+def _trainer(args: argparse.Namespace, spec: RunSpec, meta: dict) -> dict:
     """The member "trainer" of run.json."""
     return {
         "task": "step",
         "models": args.models,
-        "layers": args.layers,
-        "amp": AMP[args.amp],
-        "matmul_precision": args.matmul_precision,
-        "fanout": args.fanout,
-        "batch_size": args.batch_size,
-        "hidden": args.hidden,
-        "dropout": args.dropout,
+        "layers": args.tried_layers,
+        "amp": AMP[args.tried_amp],
+        "matmul_precision": spec.matmul_precision,
+        "fanout": spec.fanout,
+        "batch_size": spec.batch_size,
+        "hidden": spec.hidden,
+        "dropout": spec.dropout,
         "steps": args.steps,
-        "seed": args.seed,
+        "seed": spec.seed,
         "num_classes": meta["num_classes"],
         "targets": meta.get("task", "classification"),
         "feature_dim": meta["feature_dim"],

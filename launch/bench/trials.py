@@ -12,48 +12,43 @@ from statistics import fmean
 from rich.console import Console
 
 from cohort.base.errors import CohortError
-from cohort.launch.bench.parts import add_data_or_shape, resolve_data
-from cohort.launch.options.arguments import CommandParser, above_zero, note_given
+from cohort.launch.bench.parts import BATCH_SIZE_TEXT, add_data_or_shape, resolve_data
+from cohort.launch.options.arguments import CommandParser, kind
 from cohort.launch.options.devices import devices, resolve_device
-from cohort.launch.options.groups import add_train_options
+from cohort.launch.options.parser import add_options, spec_of
 from cohort.launch.report.results import TIMES, Run, read_run
 from cohort.launch.tune.output import as_text
 from cohort.launch.tune.search import TimeBound
 from cohort.launch.tune.space import train_options
 from cohort.launch.tune.trial import Trial
+from cohort.spec.run import RunSpec
+from cohort.spec.types import AboveZero
 
 READ_TIERS = ("local", "peer", "host")  # what is copied from batches before is not fetched
 COUNTS = {"edges": "num_edges", "seeds": "num_seeds", "batches": "num_batches"}
 
 
-def trial_parser(description: str, name: str, epochs: int, minutes: float = 10.0) -> argparse.ArgumentParser:
-    """A parser of options of ``cohort train``, of --shape and --minutes; for parse_configured.
+def trial_parser(
+    description: str, name: str, epochs: int, minutes: float = 10.0, **texts: str | None
+) -> argparse.ArgumentParser:
+    """A parser of options of ``cohort train``, of --shape and --minutes; for given to Trials once it has parsed.
 
     Args:
         name: of the measurement, and of its folder in .bench.
         epochs, minutes: defaults of --epochs, of a run, and --minutes.
+        texts: as of add_options.
     """
     parser = CommandParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    note_given(parser)
-    add_train_options(parser)
     add_data_or_shape(parser)
-    parser.add_argument("--minutes", type=above_zero, default=minutes, help=f"bound of all runs (default {minutes:g})")
-    texts = {
-        "epochs": f"epochs of a run, of which the first is not counted (default {epochs})",
-        "out": f"folder for lines, picture and runs (default .bench/{name})",
-    }
-    for action in parser._actions:
-        action.help = texts.get(action.dest, action.help)
-    parser.set_defaults(config_parser=parser, name=name, trial_epochs=epochs)
+    text = f"epochs of a run, of which the first is not counted (default {epochs})"
+    out = f"folder for lines, picture and runs (default .bench/{name})"
+    add_options(parser, RunSpec, epochs=text, out=out, batch_size=BATCH_SIZE_TEXT, **texts)
+    parser.add_argument("--config", type=Path, help="a TOML file of options of cohort train; arguments win")
+    parser.add_argument(
+        "--minutes", type=kind(AboveZero), default=minutes, help=f"bound of all runs (default {minutes:g})"
+    )
+    parser.set_defaults(name=name, trial_epochs=epochs)
     return parser
-
-
-def given_options(args: argparse.Namespace) -> dict:
-    """The options of ``cohort train`` that stand on the command line, also where they say a default."""
-    parser = argparse.ArgumentParser()
-    add_train_options(parser)
-    names = [action.dest for action in parser._actions if action.option_strings and action.dest in args.given]
-    return {name: getattr(args, name) for name in names}
 
 
 class Trials:
@@ -68,12 +63,14 @@ class Trials:
     """
 
     def __init__(self, args: argparse.Namespace):
-        if "epochs" in args.given and args.epochs < 2:
-            raise CohortError("--epochs", "at least 2, of which the first is not counted", str(args.epochs))
-        self.dataset, self.device = resolve_data(args), resolve_device(args.device)
-        self.base = train_options(args)
-        self.epochs = args.epochs if "epochs" in args.given else args.trial_epochs
-        self.out = (args.out if "out" in args.given else Path(".bench") / args.name).absolute()
+        self.epochs = getattr(args, "epochs", args.trial_epochs)
+        if self.epochs < 2:
+            raise CohortError("--epochs", "at least 2, of which the first is not counted", str(self.epochs))
+        self.dataset, batch_size = resolve_data(args)
+        self.spec = spec_of(args, RunSpec, batch_size=batch_size)
+        self.device = resolve_device(self.spec.device)
+        self.base = {"batch_size": self.spec.batch_size} | train_options(args)
+        self.out = getattr(args, "out", Path(".bench") / args.name).absolute()
         self.gpus = {gpu["ordinal"]: gpu.get("name", gpu["uuid"]) for gpu in devices()["gpus"]}
         self.lines: list[dict] = []
         self._num_runs = 0

@@ -24,7 +24,8 @@ from cohort.dataset.prepared import (
 )
 from cohort.dataset.writer import GeneratedRows, output_folder
 from cohort.launch.data.stored_rows import RawRows, bytes_of, stored_rows
-from cohort.launch.options.arguments import seed
+from cohort.launch.options.arguments import kind
+from cohort.spec.types import Seed
 
 CODECS = ("auto", "invariant", "exponent", "sparse", "raw")
 BATCH_BYTES = 128 << 20  # of rows in memory at a time
@@ -50,7 +51,7 @@ def register(dataset_commands) -> None:
         default="none",
         help="degree: DIR/prepared becomes a data set of its own, its nodes numbered by in-degree, largest first",
     )
-    parser.add_argument("--seed", type=seed, default=0, help="which rows are looked at to choose a codec")
+    parser.add_argument("--seed", type=kind(Seed), default=0, help="which rows are looked at to choose a codec")
     parser.set_defaults(func=prepare)
     parser.add_argument(
         "--codec",

@@ -11,16 +11,6 @@ from cohort.dataset.partitioning.partition import load_parts, parts_file
 from cohort.launch.options.devices import devices
 
 
-def add_partition_option(parser, what: str) -> None:
-    """Adds --partition to a parser or a group of one, which does `what` with the parts."""
-    parser.add_argument(
-        "--partition",
-        action="store_true",
-        help=f"{what}, as cohort dataset partition DIR --parts K divided the nodes for K cliques; batches then depend"
-        " on the cliques",
-    )
-
-
 def cliques_of_ranks(text: str, gpus: list[int], on_gpu: bool, machine: dict | None = None) -> list[list[int]]:
     """The ranks of a run whose GPUs read each other's memory, every rank once, as the sampler has them.
 

@@ -3,17 +3,17 @@
 import argparse
 import json
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from cohort.base.errors import CohortError
 from cohort.base.units import byte_count, format_bytes
-from cohort.launch.options.arguments import group, positive
-from cohort.launch.options.cache import add_cache_options, add_row_options, gpu_memory
+from cohort.launch.options.arguments import add_dataset, group, kind
+from cohort.launch.options.cache import gpu_memory
 from cohort.launch.options.devices import devices
-from cohort.launch.options.groups import add_batch_options
-from cohort.launch.options.partition import add_partition_option, clique_seeds, cliques_of_ranks, describe_gain
+from cohort.launch.options.parser import add_options, spec_of
+from cohort.launch.options.partition import clique_seeds, cliques_of_ranks, describe_gain
 from cohort.launch.plan.table import (
     as_json,
     describe_saving,
@@ -23,9 +23,25 @@ from cohort.launch.plan.table import (
     print_plan,
     print_ratios,
 )
-from cohort.launch.run.train import open_dataset
+from cohort.launch.run.job import open_dataset
+from cohort.spec.options import options_of
+from cohort.spec.run import SamplerSpec
+from cohort.spec.types import Positive
 
+NO_OPTIONS = {"seed", "device", "ranks", "mps", "order", "fetch_sms", "edge_weights"}  # no plan depends on them
+OPTIONS = {each.name for each in options_of(SamplerSpec) if not each.is_hidden} - NO_OPTIONS
 RATIOS = (0.0, 0.05, 0.1, 0.5, 1.0)  # where nobody says how large the cache is to be
+
+
+@dataclass(kw_only=True)
+class PlanSpec(SamplerSpec):
+    """Options of the command; row_bytes: of a stored feature row, None: as --compress has it."""
+
+    dataset: Path
+    split: str = "train"
+    refresh: bool = False
+    row_bytes: int | None = None
+    json: bool = False
 
 
 def register(commands) -> None:
@@ -35,12 +51,20 @@ def register(commands) -> None:
         help="what each GPU would cache, before a run",
         description=f"{__doc__} Where there is no GPU: what caches of several sizes would hold of one.",
     )
-    add_batch_options(parser)
-    add_row_options(group(parser, "Cache"))
-    add_cache_options(parser, without="auto; without a GPU a table of ratios")
-    add_partition_option(group(parser, "Cache"), "plan for cliques that train on the seeds of parts of their own")
+    add_dataset(parser)
+    add_options(
+        parser,
+        SamplerSpec,
+        OPTIONS,
+        cache_ratio="cache of each GPU as a share of all raw feature bytes, index included; auto: the memory that slots"
+        " and trainer leave (default: auto; without a GPU a table of ratios)",
+        partition="plan for cliques that train on the seeds of parts of their own",
+        gpus="numbers of the visible GPUs to plan for (default: all)",
+    )
     group(parser, "Devices").add_argument(
-        "--num-gpus", "--gpus", type=_gpu_count, help="number of GPUs (default: of the visible ones, at least 1)"
+        "--num-gpus",
+        type=kind(Positive),
+        help="plan for as many GPUs, which need not be here (default: those of --gpus)",
     )
     group(parser, "Output").add_argument("--json", action="store_true", help="print the plan as JSON")
     experts = group(parser, "Experts")
@@ -56,38 +80,41 @@ def register(commands) -> None:
     parser.set_defaults(func=plan)
 
 
-def _gpu_count(text: str) -> int:
-    if "," in text:
-        raise argparse.ArgumentTypeError(f"expected how many GPUs, such as {text.count(',') + 1}, found {text}")
-    return positive(text)
-
-
 def plan(args: argparse.Namespace) -> int:
     """Runs the command: 0 when all fits, 1 when not, with what to change on standard error."""
     from cohort.dataset import open as open_folder
 
-    open_dataset(args.dataset)
-    data = open_folder(args.dataset)
+    own = {name: getattr(args, name) for name in ("dataset", "split", "refresh", "row_bytes", "json")}
+    spec = spec_of(args, PlanSpec, **own)
+    open_dataset(spec.dataset)
+    data = open_folder(spec.dataset)
     machine = devices()
-    num_gpus = args.num_gpus or max(1, len(machine["gpus"]))
-    cliques = _cliques(args.cliques, num_gpus, machine)
-    counts, source = _counts(args, data, cliques)
-    graph = _Graph(args, data, machine, cliques, counts, _needs(args, data, machine, counts))
-    if _says_too_little(args, graph.needs):
+    num_gpus = _count_gpus(spec, args.num_gpus, machine)
+    cliques = _cliques(spec.cliques, num_gpus, machine)
+    counts, source = _counts(spec, data, cliques)
+    graph = _Graph(spec, data, machine, cliques, counts, _needs(spec, data, machine, counts))
+    if _says_too_little(spec, graph.needs):
         return _plan_ratios(graph, num_gpus, source)
-    budgets = _budgets(args, data, num_gpus, graph.needs)
+    budgets = _budgets(spec, data, num_gpus, graph.needs)
     found = _place(graph, *_with_topology(graph, budgets))
-    gain = _gain(args, data, found.placed, found.common) if args.partition else {}
-    if args.json:
+    gain = _gain(spec, data, found.placed, found.common) if spec.partition else {}
+    if spec.json:
         told = as_json(found.placed) | found.memory | gain
         print(json.dumps(told | {"counts": source, "wrong": found.wrong}, indent=2))
     else:
         print_plan(found.placed, source, found.memory)
         if gain:
             print(describe_gain(**gain["partition"]))
-        if args.cache_policy in ("plan", "none"):
+        if spec.cache_policy in ("plan", "none"):
             print(describe_saving(host_bytes(found.placed), _host_bytes_without(graph, found.common)))
     return _say(found.wrong)
+
+
+def _count_gpus(spec: PlanSpec, num_gpus: int | None, machine: dict) -> int:
+    """How many GPUs are planned for."""
+    if spec.gpus and num_gpus not in (None, len(spec.gpus)):
+        raise CohortError("--gpus, --num-gpus", "one of the two", f"{len(spec.gpus)} and {num_gpus} GPUs")
+    return num_gpus or len(spec.gpus or machine["gpus"]) or 1
 
 
 def _say(wrong: list[str]) -> int:
@@ -100,7 +127,7 @@ def _say(wrong: list[str]) -> int:
 class _Graph(NamedTuple):
     """What is planned for; counts: of all GPUs, or of each clique."""
 
-    args: argparse.Namespace
+    spec: PlanSpec
     data: object
     machine: dict
     cliques: list[list[int]]
@@ -117,20 +144,20 @@ class _Found(NamedTuple):
     wrong: list[str]
 
 
-def _says_too_little(args: argparse.Namespace, needs) -> bool:
+def _says_too_little(spec: PlanSpec, needs) -> bool:
     """Whether nobody says how large caches are to be, and it is not known what slots and trainer leave."""
-    said = args.cache_ratio or args.cache_bytes is not None or args.cache_policy == "none" or args.gpu_memory
+    said = spec.cache_ratio or spec.cache_bytes is not None or spec.cache_policy == "none" or spec.gpu_memory
     return not said and None in (needs.gpu_bytes, needs.trainer_bytes)
 
 
 def _plan_ratios(graph: _Graph, num_gpus: int, source: dict) -> int:
     """Plans for caches of several sizes; the exit code."""
-    args, data = graph.args, graph.data
+    spec, data = graph.spec, graph.data
     raw_bytes = data.num_nodes * _raw_row_bytes(data)
     budgets = {ratio: [int(ratio * raw_bytes)] * num_gpus for ratio in RATIOS}
     found = {ratio: _place(graph, *_with_topology(graph, each)) for ratio, each in budgets.items()}
     wrong = found[0.0].wrong
-    if args.json:
+    if spec.json:
         plans = [{"ratio": ratio} | as_json(each.placed) | each.memory for ratio, each in found.items()]
         print(json.dumps({"ratios": plans, "counts": source, "wrong": wrong}, indent=2))
     else:
@@ -144,14 +171,14 @@ def _with_topology(graph: _Graph, budgets: list[int]) -> tuple[list[int], bool]:
     """(bytes of each cache, whether the topology lies whole in GPUs beside them)."""
     from cohort.cache.plan import budget
 
-    args, data, needs = graph.args, graph.data, graph.needs
+    spec, data, needs = graph.spec, graph.data, graph.needs
     topology_bytes = data.indptr.nbytes + data.indices.nbytes
-    takes_all = args.cache_ratio in (None, "auto") and args.cache_bytes is None and args.cache_policy != "none"
-    if takes_all and args.topology == "auto" and not _says_too_little(args, needs):
+    takes_all = spec.cache_ratio in (None, "auto") and spec.cache_bytes is None and spec.cache_policy != "none"
+    if takes_all and spec.topology == "auto" and not _says_too_little(spec, needs):
         kept = budget.beside_topology(budgets, topology_bytes, data.num_nodes, _raw_row_bytes(data))
         return kept or budgets, kept is not None
     sizes = (topology_bytes, data.num_nodes, max(budgets), needs.gpu_bytes)
-    return budgets, budget.topology_lies_in_gpus(args.topology, *sizes)
+    return budgets, budget.topology_lies_in_gpus(spec.topology, *sizes)
 
 
 def _place(graph: _Graph, budgets: list[int], resident: bool) -> _Found:
@@ -161,11 +188,11 @@ def _place(graph: _Graph, budgets: list[int], resident: bool) -> _Found:
     from cohort import cache
     from cohort.cache.plan import budget
 
-    args, data, needs = graph.args, graph.data, graph.needs
+    spec, data, needs = graph.spec, graph.data, graph.needs
     topology_bytes = data.indptr.nbytes + data.indices.nbytes
     if resident:
         needs = replace(needs, graph_bytes=needs.graph_bytes + topology_bytes)
-    common = _planned_by(args, data, graph.machine, budgets) | {"topology": not resident, "cliques": graph.cliques}
+    common = _planned_by(spec, data, graph.machine, budgets) | {"topology": not resident, "cliques": graph.cliques}
     placed = cache.plan(data.indptr, _counts_to_plan(graph), **common)
     host_filling = budget.filling_bytes(placed, data.num_nodes)
     host_rows = np.broadcast_to(common["host_row_bytes"], data.num_nodes)
@@ -183,7 +210,7 @@ def _place(graph: _Graph, budgets: list[int], resident: bool) -> _Found:
 
 
 def _counts_to_plan(graph: _Graph):
-    return _by_gpu(graph.counts, graph.cliques) if graph.args.partition else graph.counts[0]
+    return _by_gpu(graph.counts, graph.cliques) if graph.spec.partition else graph.counts[0]
 
 
 def _host_bytes_without(graph: _Graph, common: dict) -> float:
@@ -194,7 +221,7 @@ def _host_bytes_without(graph: _Graph, common: dict) -> float:
     return host_bytes(cache.plan(graph.data.indptr, _counts_to_plan(graph), **common | nothing))
 
 
-def _needs(args: argparse.Namespace, data, machine: dict, counts: list):
+def _needs(spec: PlanSpec, data, machine: dict, counts: list):
     """What a GPU needs beside the cache."""
     from cohort.cache import MemoryNeeds
     from cohort.cache.plan import budget
@@ -203,34 +230,34 @@ def _needs(args: argparse.Namespace, data, machine: dict, counts: list):
     most_edges = max(each.max_batch_edges for each in counts) or data.num_edges
     raw_bytes = _raw_row_bytes(data)
     label_bytes = data.y.nbytes // data.num_nodes
-    batch = (args.batch_size, args.fanout, most_nodes, most_edges)
+    batch = (spec.batch_size, spec.fanout, most_nodes, most_edges)
     slot_bytes = budget.slot_bytes(data.num_nodes, raw_bytes, *batch, label_bytes=label_bytes)
-    of_nodes = budget.bytes_of_nodes(data.num_nodes, args.trainer_bytes, label_bytes)
-    return MemoryNeeds(gpu_memory(args, machine), args.slots * slot_bytes, args.trainer_bytes, of_nodes)
+    of_nodes = budget.bytes_of_nodes(data.num_nodes, spec.trainer_bytes, label_bytes)
+    return MemoryNeeds(gpu_memory(spec, machine), spec.slots * slot_bytes, spec.trainer_bytes, of_nodes)
 
 
-def _budgets(args: argparse.Namespace, data, num_gpus: int, needs) -> list[int]:
+def _budgets(spec: PlanSpec, data, num_gpus: int, needs) -> list[int]:
     from cohort.cache import budgets
 
-    ratios, cache_bytes = args.cache_ratio, args.cache_bytes
-    if args.cache_policy == "none":
+    ratios, cache_bytes = spec.cache_ratio, spec.cache_bytes
+    if spec.cache_policy == "none":
         ratios, cache_bytes = None, [0]
     return budgets(num_gpus, data.num_nodes * _raw_row_bytes(data), ratios, cache_bytes, needs)
 
 
-def _planned_by(args: argparse.Namespace, data, machine: dict, budget_bytes: list[int]) -> dict:
+def _planned_by(spec: PlanSpec, data, machine: dict, budget_bytes: list[int]) -> dict:
     """The arguments of cohort.cache.plan that data set and machine give."""
     from cohort.cache import Links
     from cohort.cache.plan.links import machine_bandwidth
     from cohort.cache.plan.options import say_aloud
 
     raw_row_bytes = _raw_row_bytes(data)
-    row_bytes, host_row_bytes = _stored_row_bytes(args, data, raw_row_bytes, budget_bytes)
-    bandwidth = args.bandwidth or machine_bandwidth(say_aloud, machine, list(range(len(budget_bytes))))
-    rates, delays = (1e9 * rate for rate in bandwidth), (1e-9 * nanoseconds for nanoseconds in args.line_ns)
+    row_bytes, host_row_bytes = _stored_row_bytes(spec, data, raw_row_bytes, budget_bytes)
+    bandwidth = spec.bandwidth or machine_bandwidth(say_aloud, machine, list(range(len(budget_bytes))))
+    rates, delays = (1e9 * rate for rate in bandwidth), (1e-9 * nanoseconds for nanoseconds in spec.line_ns)
     return {
         "index_bytes": data.indices.itemsize,
-        "recent": (args.slots - 1 if args.reuse == "on" and args.cache_policy == "plan" else 0, raw_row_bytes),
+        "recent": (spec.slots - 1 if spec.reuse and spec.cache_policy == "plan" else 0, raw_row_bytes),
         "row_bytes": row_bytes,
         "host_row_bytes": host_row_bytes,
         "budget_bytes": budget_bytes,
@@ -238,11 +265,11 @@ def _planned_by(args: argparse.Namespace, data, machine: dict, budget_bytes: lis
     }
 
 
-def _gain(args: argparse.Namespace, data, placed, common: dict) -> dict:
+def _gain(spec: PlanSpec, data, placed, common: dict) -> dict:
     """Shares of each GPU's row reads that host memory need not serve, with the seeds of parts and without."""
     from cohort import cache
 
-    counts, _ = _counts(args, data, None)
+    counts, _ = _counts(spec, data, None)
     without = cache.plan(data.indptr, counts[0], **common)
     shares = [
         [1 - hit_rates(each.gpu(gpu).feature_use)[2] for gpu in range(each.num_gpus)] for each in (placed, without)
@@ -256,40 +283,40 @@ def _raw_row_bytes(data) -> int:
     return data.feature_dim * ELEMENT_BYTES[data.feature_dtype]
 
 
-def _stored_row_bytes(args: argparse.Namespace, data, raw_row_bytes: int, budget_bytes: list[int]) -> tuple:
+def _stored_row_bytes(spec: PlanSpec, data, raw_row_bytes: int, budget_bytes: list[int]) -> tuple:
     """Bytes of feature rows in slabs and in host memory: each a number, or uint32 [V]. As sampler/load.cc has them."""
     from cohort.cache import holds_all_raw_rows, stored_row_bytes
 
-    if args.row_bytes is not None:
-        return args.row_bytes, args.row_bytes
+    if spec.row_bytes is not None:
+        return spec.row_bytes, spec.row_bytes
     prepared = data.encoded_rows is not None
-    if args.compress in ("host", "both") and not prepared:
-        hint = f"encode them with: cohort dataset prepare {args.dataset}"
-        raise CohortError(f"--compress {args.compress}", "a data set with encoded rows", str(args.dataset), hint)
+    if spec.compress in ("host", "both") and not prepared:
+        hint = f"encode them with: cohort dataset prepare {spec.dataset}"
+        raise CohortError(f"--compress {spec.compress}", "a data set with encoded rows", str(spec.dataset), hint)
     hold_all = all(holds_all_raw_rows(each, data.num_nodes, raw_row_bytes) for each in budget_bytes)
-    in_host = args.compress in ("host", "both") or (args.compress == "auto" and prepared)
-    in_slabs = args.compress in ("cache", "both") or (args.compress == "auto" and prepared and not hold_all)
+    in_host = spec.compress in ("host", "both") or (spec.compress == "auto" and prepared)
+    in_slabs = spec.compress in ("cache", "both") or (spec.compress == "auto" and prepared and not hold_all)
     return stored_row_bytes(data, in_slabs), stored_row_bytes(data, True) if in_host else raw_row_bytes
 
 
-def _counts(args: argparse.Namespace, data, cliques: list[list[int]] | None) -> tuple[list, dict]:
+def _counts(spec: PlanSpec, data, cliques: list[list[int]] | None) -> tuple[list, dict]:
     """(counts, where they come from): of all GPUs, or with --partition of each of the cliques, if any are given."""
     from cohort import cache
     from cohort.cache.plan.options import presample
 
-    if args.cache_policy in ("degree", "random"):
-        if args.partition:
-            raise CohortError("--partition", "--cache-policy plan, which counts", args.cache_policy, "leave one out")
-        picks = -1 if min(args.fanout) < 0 else max(args.fanout)
-        counts = cache.Counts.stand_in(args.cache_policy, data.indptr, data.indices, picks)
-        return [counts], {"policy": args.cache_policy}
-    of_parts = args.partition and cliques is not None
+    if spec.cache_policy in ("degree", "random"):
+        if spec.partition:
+            raise CohortError("--partition", "--cache-policy plan, which counts", spec.cache_policy, "leave one out")
+        picks = -1 if min(spec.fanout) < 0 else max(spec.fanout)
+        counts = cache.Counts.stand_in(spec.cache_policy, data.indptr, data.indices, picks)
+        return [counts], {"policy": spec.cache_policy}
+    of_parts = spec.partition and cliques is not None
     sources = [
-        presample(args.dataset, args.fanout, args.batch_size, args.presample_batches, args.split, args.refresh, seeds)
-        for seeds in (clique_seeds(args.dataset, cliques, args.split) if of_parts else [None])
+        presample(spec.dataset, spec.fanout, spec.batch_size, spec.presample_batches, spec.split, spec.refresh, seeds)
+        for seeds in (clique_seeds(spec.dataset, cliques, spec.split) if of_parts else [None])
     ]
     counts = [cache.load_counts(Path(source["file"])) for source in sources]
-    return counts, {"policy": args.cache_policy} | ({"cliques": sources} if of_parts else sources[0])
+    return counts, {"policy": spec.cache_policy} | ({"cliques": sources} if of_parts else sources[0])
 
 
 def _by_gpu(counts: list, cliques: list[list[int]]) -> list:

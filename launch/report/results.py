@@ -7,12 +7,20 @@ from typing import NamedTuple
 
 from cohort.base.errors import CohortError, not_a_run
 from cohort.channel import TIERS
+from cohort.spec.options import options_of
+from cohort.spec.run import RunSpec
 
 TIMELINE_ROWS = ("sample", "fetch", "train")
+SETTLED = (
+    "dataset",
+    "device",
+    "num_ranks",
+    "gpus",
+    "topology",
+    "cache_bytes",
+    "cache_policy",
+)  # as the sampler is told
 TIMES = ("seconds", "wait_seconds", "train_seconds", "all_reduce_seconds", "sample_seconds", "fetch_seconds")
-
-# Members of run.json that are no choice of anybody, or follow from other members.
-_NO_OPTIONS = {"task", "quiet", "channel", "owner_pid", "end_with_parent", "plan_file", "hotness", "rank_hotness"}
 
 
 class Kind(NamedTuple):
@@ -129,11 +137,14 @@ def read_run(folder: Path) -> Run:
     plan = _read(folder / "plan.json", _PLAN) if summary["cache"] else None
     timeline = _read(folder / "timeline.json", _TIMELINE)
     _check_ranks(folder, summary, plan, timeline)
-    options = {"mps": run.get("mps"), "time_sliced": run.get("time_sliced")} | run["trainer"] | run["sampler"]
+    names = [each.name for each in options_of(RunSpec) if each.name not in ("quiet", "mps")]
+    options = {name: run["sampler"].get(name) for name in SETTLED}
+    options |= {name: run["trainer"].get(name) for name in names if name not in SETTLED}
+    options |= {"mps": run.get("mps"), "time_sliced": run.get("time_sliced")}
     return Run(
         folder,
         summary,
-        {name: value for name, value in options.items() if name not in _NO_OPTIONS and value is not None},
+        {name: value for name, value in options.items() if value is not None},
         _places(run["sampler"].get("gpus"), summary),
         plan["ranks"] if plan else [],
         timeline,

@@ -104,7 +104,7 @@ def advice(run: Run) -> str:
     if os.path.isdir(dataset) and not has_encoded_rows(Path(dataset)):
         cures.append(f"cohort dataset prepare {one_line(dataset)} encodes them, without loss")
     if run.options.get("reuse") is False:
-        cures.append("--reuse on copies those of batches before")
+        cures.append("--reuse copies those of batches before")
     return f"{100 * share:.0f} % of an epoch is waiting, for rows from host memory: {'; '.join(cures)}" if cures else ""
 
 

@@ -12,27 +12,13 @@ from cohort.base.units import format_bytes
 from cohort.cache.plan.options import say_aloud
 from cohort.launch.run.programs import run_programs
 from cohort.launch.run.supervise import handlers_kept
+from cohort.spec.options import Affects, names_that_affect
+from cohort.spec.run import RunSpec
 
 MAX_BATCHES = 10  # of each pass of the short run
 UNWATCHED = {"tensorboard": False, "prometheus": None}
 HEADROOM = 1.05  # later batches may be larger than those
-KEYS = {
-    "sampler": ("num_ranks", "topology", "compress", "reuse"),
-    "trainer": (
-        "model",
-        "layers",
-        "amp",
-        "cuda_graphs",
-        "hidden",
-        "fanout",
-        "eval_fanout",
-        "batch_size",
-        "dropout",
-        "feature_dim",
-        "num_classes",
-    ),
-    "meta": ("num_nodes", "num_edges", "feature_dtype"),
-}
+OF_DATA = ("num_nodes", "num_edges", "feature_dtype", "feature_dim", "num_classes")
 
 
 def trainer_bytes(dataset: Path, meta: dict, run: dict) -> int:
@@ -57,11 +43,9 @@ def trainer_bytes(dataset: Path, meta: dict, run: dict) -> int:
 
 def peak_key(meta: dict, run: dict) -> dict:
     """What the peak depends on."""
-    parts = run | {"meta": meta}
-    return {name: parts[part][name] for part, names in KEYS.items() for name in names} | {
-        "num_layers": len(run["trainer"]["fanout"]),
-        "edge_weights": run["trainer"].get("edge_weights", False),
-    }
+    options = {name: run["trainer"][name] for name in sorted(names_that_affect(RunSpec, Affects.MEMORY))}
+    sampler = {name: run["sampler"][name] for name in ("num_ranks", "topology")}
+    return options | sampler | {name: meta[name] for name in OF_DATA}
 
 
 def peak_file(dataset: Path, key: dict) -> Path:

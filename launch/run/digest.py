@@ -4,31 +4,35 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from cohort.launch.options.arguments import positive
-from cohort.launch.options.groups import add_data_options
+from cohort.launch.options.arguments import add_dataset, kind
+from cohort.launch.options.parser import add_options, spec_of
+from cohort.launch.run.job import open_dataset, sampler_members
 from cohort.launch.run.programs import run_programs
-from cohort.launch.run.train import open_dataset, sampler_options
+from cohort.spec.run import SamplerSpec
+from cohort.spec.types import Positive
 
 
 def register(commands) -> None:
     """Adds the command."""
     columns = "A line is: epoch:step, nodes, edges, digest."
     parser = commands.add_parser("digest", help="print a digest of each batch", description=f"{__doc__} {columns}")
-    add_data_options(parser)
-    parser.add_argument("--batches", type=positive, default=10, help="number of batches (default 10)")
+    add_dataset(parser)
+    add_options(parser, SamplerSpec, edge_weights=None, partition=None)
+    parser.add_argument("--batches", type=kind(Positive), default=10, help="number of batches (default 10)")
     parser.set_defaults(func=digest)
 
 
 def digest(args: argparse.Namespace) -> int:
     """Prints "epoch:step nodes edges digest", a line a batch of shuffled training seeds: the same for any --ranks."""
     _, dataset = open_dataset(args.dataset)
+    spec = spec_of(args, SamplerSpec)
     run = {
-        "mps": not args.no_mps,
-        "sampler": sampler_options(args, dataset),
+        "mps": spec.mps,
+        "sampler": sampler_members(spec, dataset),
         "trainer": {
             "task": "digest",
-            "fanout": args.fanout,
-            "batch_size": args.batch_size,
+            "fanout": spec.fanout,
+            "batch_size": spec.batch_size,
             "num_batches": args.batches,
         },
     }

@@ -13,8 +13,9 @@ from rich.table import Table
 
 from cohort.base.errors import CohortError, not_a_run
 from cohort.base.units import format_bytes
-from cohort.launch.options.arguments import above_zero
+from cohort.launch.options.arguments import kind
 from cohort.launch.run.supervise import describe_channel
+from cohort.spec.types import AboveZero
 
 
 def register(commands) -> None:
@@ -24,7 +25,7 @@ def register(commands) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON: an object, or a list of one a rank")
     parser.add_argument(
         "--watch",
-        type=above_zero,
+        type=kind(AboveZero),
         nargs="?",
         const=1.0,
         metavar="SECONDS",

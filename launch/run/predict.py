@@ -17,9 +17,11 @@ from cohort.base.files import demand_output
 from cohort.base.programs import end_processes
 from cohort.base.units import byte_count
 from cohort.cache.plan.budget import available_host_bytes
-from cohort.launch.options.arguments import add_device_option
 from cohort.launch.options.devices import resolve_device
+from cohort.launch.options.parser import add_options, spec_of
 from cohort.launch.run.supervise import Stopped, begin_child, handlers_kept, stop_on_signals, stopped_later
+from cohort.spec import files
+from cohort.spec.run import SamplerSpec
 
 STOP_SECONDS = 15.0  # for its program to finish a piece of the graph, and to remove what it has written so far
 QUIET = ("-W", "ignore:`torch.jit.script` is deprecated:FutureWarning")  # PyG's, as it is imported
@@ -40,10 +42,10 @@ def register(commands) -> None:
     parser.add_argument(
         "--classes",
         action="store_true",
-        help="write answers instead: the best class of each node, int64 [V]; of several labels 1 for those it has,"
-        " uint8 [V, labels]; of numbers those, float32 [V]",
+        help="write predictions instead of scores: class index (int64 [V]); multi-label: 0/1 matrix (uint8 [V, L]);"
+        " regression: value (float32 [V])",
     )
-    add_device_option(parser)
+    add_options(parser, SamplerSpec, only=("device",))
     parser.add_argument(
         "--memory",
         type=byte_count,
@@ -68,7 +70,7 @@ def predict(args: argparse.Namespace) -> int:
         "dataset": str(args.dataset),
         "out": str(out),
         "classes": args.classes,
-        "device": resolve_device(args.device),
+        "device": resolve_device(spec_of(args, SamplerSpec).device),
         "memory_bytes": available_host_bytes() // 2 if args.memory is None else args.memory,
         "quiet": args.quiet,
         "owner_pid": os.getpid(),
@@ -82,7 +84,7 @@ def predict(args: argparse.Namespace) -> int:
 
 def _files_to_read(run: Path, dataset: Path) -> list[Path]:
     """What must not be overwritten: files of the run and of the data set."""
-    found = [run / name for name in ("run.json", "model.pt", "checkpoint.pt", "summary.json", "metrics.jsonl")]
+    found = [run / name for name in (files.RUN, files.MODEL, files.CHECKPOINT, files.SUMMARY, files.METRICS)]
     with contextlib.suppress(
         OSError, ValueError, KeyError, AttributeError, TypeError
     ):  # the program says what is wrong

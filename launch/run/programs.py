@@ -14,8 +14,8 @@ from cohort.base.programs import program
 from cohort.channel.run_folder import RunFolder, rank_folders
 from cohort.launch.options.devices import visible_by_uuid
 from cohort.launch.run.mps import Mps
-from cohort.launch.run.resume import CHECKPOINT
 from cohort.launch.run.supervise import Stopped, Supervisor, ignore_stop_signals, stop_on_signals, stopped_later
+from cohort.spec import files
 
 
 def run_programs(
@@ -44,7 +44,7 @@ def run_programs(
         kept = f"; what is finished is in {out}" if is_kept else ""
         print(f"cohort: stopped by signal {stop.number}{kept}", file=sys.stderr)
         code = 128 + stop.number
-    if code and (out / CHECKPOINT).exists():
+    if code and (out / files.CHECKPOINT).exists():
         print(f"cohort: to go on: cohort train --resume {shlex.quote(str(out))}", file=sys.stderr)
     return code
 

@@ -20,7 +20,11 @@ def digests_of(run: dict) -> dict[str, str]:
 
     Feature rows are digested decoded, so that they may be encoded, and the raw ones dropped, meanwhile.
     """
-    folder, parts = Path(run["sampler"]["dataset"]), run["trainer"].get("partition")
+    return digests(Path(run["sampler"]["dataset"]), run["trainer"]["parts"])
+
+
+def digests(folder: Path, parts: dict | None) -> dict[str, str]:
+    """The same of a folder and the parts that ranks train on, if they do."""
     files = {name: folder / file for name, file in json.loads((folder / "meta.json").read_text())["files"].items()}
     members = {
         "description": [folder / "meta.json"],
@@ -50,15 +54,14 @@ def _digest(files: list[Path]) -> str:
     return sha.hexdigest()[:32]
 
 
-def demand_same_data(run: dict) -> None:
-    """Raises CohortError where the data set is not the one that the run was started on."""
-    parts = run["trainer"].get("partition")
+def demand_same_data(before: dict[str, str], folder: Path, parts: dict | None) -> None:
+    """Raises CohortError where the data set is not the one whose digests a run has from before."""
     if parts and not Path(parts["parts"]).exists():
         hint = f"copy it along with the data set, or: cohort dataset partition DIR --parts {len(parts['cliques'])}"
         raise CohortError(parts["parts"], "the parts that the run was started with", "no such file", hint)
-    now = digests_of(run)
-    others = [name for name, digest in run["data"].items() if now.get(name) != digest]
+    now = digests(folder, parts)
+    others = [name for name, digest in before.items() if now.get(name) != digest]
     if others:
         hint = "name the folder of that data set; where its files were replaced, train anew, without --resume"
         found = f"one with other {', '.join(others)}"
-        raise CohortError(run["sampler"]["dataset"], "the data set that the run was started on", found, hint)
+        raise CohortError(str(folder), "the data set that the run was started on", found, hint)

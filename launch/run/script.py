@@ -11,8 +11,9 @@ from pathlib import Path
 
 from cohort.base.errors import CohortError
 from cohort.base.programs import end_processes, end_with_parent
-from cohort.launch.options.arguments import add_device_option, gpus, positive
 from cohort.launch.options.devices import devices, resolve_device
+from cohort.launch.options.parser import add_options, spec_of
+from cohort.launch.run.job import count_ranks
 from cohort.launch.run.programs import start_mps
 from cohort.launch.run.supervise import (
     POLL_SECONDS,
@@ -23,7 +24,7 @@ from cohort.launch.run.supervise import (
     stop_on_signals,
     stopped_later,
 )
-from cohort.launch.run.train import count_ranks
+from cohort.spec.run import SamplerSpec
 
 STOP_SECONDS = 5.0
 
@@ -31,16 +32,12 @@ STOP_SECONDS = 5.0
 def register(commands) -> None:
     """Adds the command."""
     parser = commands.add_parser("run", help="run your own script", description=__doc__)
-    add_device_option(parser)
-    parser.add_argument(
-        "--gpus",
-        type=gpus,
-        help="numbers of the visible GPUs to use, a process on each: 0,1 (default: one process that sees all)",
-    )
-    parser.add_argument(
-        "--ranks",
-        type=positive,
-        help="number of processes on the CPU (default 1); on GPUs there is one for each of --gpus",
+    add_options(
+        parser,
+        SamplerSpec,
+        only=("device", "gpus", "ranks"),
+        gpus="numbers of the visible GPUs to use, a process on each: 0,1 (default: one process that sees all)",
+        ranks="number of processes on the CPU (default 1); on GPUs there is one for each of --gpus",
     )
     parser.add_argument("script", type=Path, metavar="SCRIPT", help="a Python file")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="arguments of the script").required = False
@@ -63,13 +60,14 @@ def _run(args: argparse.Namespace) -> int:
     mps, processes = None, []
     stop_on_signals()
     try:
-        device = resolve_device(args.device)
-        num_ranks = count_ranks(args.gpus, args.ranks, device)
+        spec = spec_of(args, SamplerSpec)
+        device = resolve_device(spec.device)
+        num_ranks = count_ranks(spec, device)
         with stopped_later():  # so that a daemon that is started is also known, and ended
             mps = start_mps() if device == "cuda" else None
         with _meeting(num_ranks) as store:
             env = os.environ | (mps.env if mps else {}) | store
-            env |= {"CUDA_VISIBLE_DEVICES": ""} if args.device == "cpu" else _visible(args.gpus, env)
+            env |= {"CUDA_VISIBLE_DEVICES": ""} if spec.device == "cpu" else _visible(spec.gpus, env)
             for rank in range(num_ranks):
                 command = [sys.executable, str(args.script), *args.args]
                 processes.append(

@@ -8,16 +8,18 @@ import time
 from pathlib import Path
 
 from cohort.base.errors import CohortError
-from cohort.launch.options.arguments import above_zero, note_given, numeric_ratios
+from cohort.launch.options.arguments import add_dataset, kind
 from cohort.launch.options.devices import resolve_device
-from cohort.launch.options.groups import add_train_options
+from cohort.launch.options.parser import add_options, spec_of
 from cohort.launch.run.folder import new_folder, sole_use, writable_folder
+from cohort.launch.run.job import open_dataset
 from cohort.launch.run.supervise import Stopped, ignore_stop_signals, stop_on_signals
-from cohort.launch.run.train import open_dataset
 from cohort.launch.tune.output import Results, Screen, conclude, write
 from cohort.launch.tune.search import Point, Space, TimeBound, explore
 from cohort.launch.tune.space import CACHE_RATIOS, Room, axes_of, options_at, same_as, start_of
 from cohort.launch.tune.trial import OPTIONS_FILE, Trial
+from cohort.spec.run import RunSpec
+from cohort.spec.types import AboveZero, Ratios
 
 TRIAL_EPOCHS = 3
 RESULTS = ("tune.json", "tune.png", "run.toml")
@@ -31,34 +33,32 @@ def register(commands) -> None:
         description=f"{__doc__} Cache ratio, SMs of the sampler, slots, reuse and compression are varied one by one,"
         " less those on the command line; a --config file says where to begin. Several GPUs get one ratio for all.",
     )
-    note_given(parser)
-    add_train_options(parser)
-    parser.add_argument("--minutes", type=above_zero, default=10.0, help="bound of all trials (default 10)")
+    add_dataset(parser)
+    text = f"epochs of a trial, of which the first is not counted (default {TRIAL_EPOCHS})"
+    out = "folder for results and trials (default tune-NAME-TIME)"
+    add_options(parser, RunSpec, epochs=text, out=out)
+    text = "a TOML file of options to begin with; arguments win, and are not varied"
+    parser.add_argument("--config", type=Path, help=text)
+    parser.add_argument("--minutes", type=kind(AboveZero), default=10.0, help="bound of all trials (default 10)")
     parser.add_argument(
         "--cache-ratios",
-        type=numeric_ratios,
+        type=kind(Ratios),
         metavar="R[,R...]",
         help="candidates for --cache-ratio, one at a time for all GPUs; those that do not fit are left out (default"
         f" {','.join(f'{each:g}' for each in CACHE_RATIOS)})",
     )
     parser.add_argument("--overwrite", action="store_true", help="replace an earlier tuning in the folder --out")
-    texts = {
-        "epochs": f"epochs of a trial, of which the first is not counted (default {TRIAL_EPOCHS})",
-        "out": "folder for results and trials (default tune-NAME-TIME)",
-        "config": "a TOML file of options to begin with; arguments win, and are not varied",
-    }
-    for action in parser._actions:
-        action.help = texts.get(action.dest, action.help)
-    parser.set_defaults(func=tune, config_parser=parser)
+    parser.set_defaults(func=tune)
 
 
 def tune(args: argparse.Namespace) -> int:
     """Runs the command: 0 when it has a best; 128 + n when signal n stopped it, with what was found till then."""
     _check(args)
     tuning = Tuning(args)
-    if "out" in args.given:
-        _earlier_trials(args.out, args.overwrite)  # refused without waiting for whom it is of
-    tuning.out = (writable_folder(args.out) if "out" in args.given else new_folder(tuning.out)).absolute()
+    out = getattr(args, "out", None)
+    if out:
+        _earlier_trials(out, args.overwrite)  # refused without waiting for whom it is of
+    tuning.out = (writable_folder(out) if out else new_folder(tuning.out)).absolute()
     with sole_use(tuning.out):
         _make_fresh(tuning.out, args.overwrite)
         return _search(tuning)
@@ -76,14 +76,14 @@ def _search(tuning: "Tuning") -> int:
     finally:
         ignore_stop_signals()
     if tuning.trials:
-        conclude(tuning.results(is_stopped=code != 0), tuning.args.quiet)
+        conclude(tuning.results(is_stopped=code != 0), tuning.quiet)
     return code
 
 
 def _check(args: argparse.Namespace) -> None:
-    if "epochs" in args.given and args.epochs < 2:
+    if getattr(args, "epochs", TRIAL_EPOCHS) < 2:
         raise CohortError("--epochs", "at least 2, of which the first is not counted", str(args.epochs))
-    if args.cache_ratios and "cache_ratio" in args.given:
+    if args.cache_ratios and hasattr(args, "cache_ratio"):
         raise CohortError("--cache-ratio, --cache-ratios", "one of the two", "both")
 
 
@@ -133,14 +133,15 @@ class Tuning:
         self._meta, self.dataset = open_dataset(args.dataset)
         data = open_folder(args.dataset)
         name = f"tune-{args.dataset.resolve().name}-{time.strftime('%Y%m%d-%H%M%S')}"
-        self.args, self.out = args, args.out if "out" in args.given else Path(name)
-        self.device = resolve_device(args.device)
-        self.epochs = args.epochs if "epochs" in args.given else TRIAL_EPOCHS
-        self.start = start_of(args, is_prepared=data.encoded_rows is not None)
+        spec = spec_of(args, RunSpec)
+        self.args, self.quiet, self.out = args, getattr(args, "quiet", False), getattr(args, "out", Path(name))
+        self.device = resolve_device(spec.device)
+        self.epochs = getattr(args, "epochs", TRIAL_EPOCHS)
+        self.start = start_of(spec, is_prepared=data.encoded_rows is not None)
         self.axes, self.fixed = axes_of(args, self.device, data)
         self.trials: list[Trial] = []
         self._options_at = options_at(args, self.start)
-        self._room = Room(args, self.dataset, self._meta, data) if self.device == "cuda" else None
+        self._room = Room(spec, self.dataset, self._meta, data) if self.device == "cuda" else None
 
     def search(self) -> None:
         """Runs trials until the search ends or the time is over.
@@ -152,7 +153,7 @@ class Tuning:
         same = functools.partial(same_as, device=self.device, meta=self._meta)
         space = Space(self.axes, room.fits if room else lambda point: True, same)
         bound = TimeBound(60 * self.args.minutes)
-        with Screen(bound, self.args.quiet) as screen:
+        with Screen(bound, self.quiet) as screen:
             explore(space, self.start, lambda point: self._measure(point, bound, screen), bound)
 
     def _measure(self, point: Point, bound: TimeBound, screen: Screen) -> float:

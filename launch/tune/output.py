@@ -83,6 +83,8 @@ def as_text(value) -> str:
     """A value as on the command line."""
     if isinstance(value, list):
         return ",".join(map(as_text, value))
+    if isinstance(value, bool):
+        return "on" if value else "off"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

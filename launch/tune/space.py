@@ -11,9 +11,10 @@ from cohort.cache.plan import budget
 from cohort.cache.plan.options import CacheOptions, memory_needs, presample, row_bytes_of
 from cohort.cache.plan.planner import holds_all_raw_rows
 from cohort.launch.options.cache import gpu_memory
-from cohort.launch.options.groups import add_train_options
+from cohort.launch.options.parser import changed_from_defaults, given_in, spec_of
 from cohort.launch.run.calibrate import HEADROOM
 from cohort.launch.tune.search import Axis, Point
+from cohort.spec.run import RunSpec
 
 CACHE_RATIOS = [0.0, 0.01, 0.05, 0.1, 0.2, 0.5, 1.1]  # 1.1: all rows, and the index
 SAMPLER_SMS = (0, 8, 16, 24, 32, 48)  # 0: shared with the trainer
@@ -22,17 +23,17 @@ GPU_ONLY = ("cache_ratio", "sampler_sms", "reuse")
 RUNS_OWN = ("epochs", "out", "quiet")  # on the command line they are of the tuning; in a --config file, of runs
 
 
-def start_of(args: argparse.Namespace, is_prepared: bool) -> Point:
+def start_of(spec: RunSpec, is_prepared: bool) -> Point:
     """The options as given."""
-    ratio = args.cache_ratio or 0.0
+    ratio = spec.cache_ratio or 0.0
     if isinstance(ratio, list) and len(ratio) == 1:
         ratio = ratio[0]
     return {
-        "cache_ratio": ratio if args.cache_bytes is None else None,
-        "sampler_sms": args.sampler_sms or 0,
-        "slots": args.slots,
-        "reuse": args.reuse,
-        "compress": "none" if args.compress == "auto" and not is_prepared else args.compress,
+        "cache_ratio": ratio if spec.cache_bytes is None else None,
+        "sampler_sms": spec.sampler_sms,
+        "slots": spec.slots,
+        "reuse": spec.reuse,
+        "compress": "none" if spec.compress == "auto" and not is_prepared else spec.compress,
     }
 
 
@@ -46,10 +47,14 @@ def axes_of(args: argparse.Namespace, device: str, data) -> tuple[list[Axis], di
         "cache_ratio": tuple(sorted(args.cache_ratios or CACHE_RATIOS, reverse=True)),  # the plan expects most of much
         "sampler_sms": SAMPLER_SMS,
         "slots": SLOTS,
-        "reuse": ("on", "off"),
+        "reuse": (True, False),
         "compress": _compress_modes(data, device),
     }
-    fixed = {name: why for name in values if (why := _why_fixed(name, args, device, len(values[name])))}
+    spec = spec_of(args, RunSpec)
+    fixed = {name: "given" for name in values if hasattr(args, name)}  # on the command line
+    for name in values:
+        if why := _why_fixed(name, spec, device, len(values[name])):
+            fixed.setdefault(name, why)
     return [Axis(name, each) for name, each in values.items() if name not in fixed], fixed
 
 
@@ -61,16 +66,14 @@ def _compress_modes(data, device: str) -> tuple[str, ...]:
     return modes if device == "cuda" else tuple(mode for mode in modes if mode in ("auto", "none", "host"))
 
 
-def _why_fixed(name: str, args: argparse.Namespace, device: str, num_values: int) -> str:
-    if name in args.given:
-        return "given"
+def _why_fixed(name: str, spec: RunSpec, device: str, num_values: int) -> str:
     if device == "cpu" and name in GPU_ONLY:
         return "no effect on the CPU"
-    if name == "sampler_sms" and args.no_mps:
+    if name == "sampler_sms" and not spec.mps:
         return "--no-mps"
-    if name == "cache_ratio" and args.cache_bytes is not None:
+    if name == "cache_ratio" and spec.cache_bytes is not None:
         return "--cache-bytes is given"
-    if name == "cache_ratio" and args.cache_policy == "none":
+    if name == "cache_ratio" and spec.cache_policy == "none":
         return "--cache-policy none"
     return "" if num_values > 1 else "the data set has its rows in one form only"
 
@@ -91,11 +94,11 @@ def same_as(point: Point, device: str, meta: dict) -> Point:
 class Room:
     """Whether a GPU has room for a point, by the rule of ``cohort plan``; always, where its memory is unknown."""
 
-    def __init__(self, args: argparse.Namespace, dataset: Path, meta: dict, data):
-        self._args, self._dataset, self._meta = args, dataset, meta
+    def __init__(self, spec: RunSpec, dataset: Path, meta: dict, data):
+        self._spec, self._dataset, self._meta = spec, dataset, meta
         self._topology_bytes = data.indptr.nbytes + data.indices.nbytes
-        self._gpu_bytes = gpu_memory(args)
-        self._trainer_bytes = args.trainer_bytes
+        self._gpu_bytes = gpu_memory(spec)
+        self._trainer_bytes = spec.trainer_bytes
         self._counts: list[dict] = []
 
     def learn(self, peak_bytes: int | None) -> None:
@@ -116,14 +119,14 @@ class Room:
         return not budget.misfits([cache_bytes], needs, 0, 0)
 
     def _needs(self, num_slots: int) -> budget.MemoryNeeds:
-        args = self._args
-        if not self._counts and args.cache_policy == "plan":  # the trials with a cache find them there
-            self._counts = [presample(self._dataset, args.fanout, args.batch_size, args.presample_batches)]
+        spec = self._spec
+        if not self._counts and spec.cache_policy == "plan":  # the trials with a cache find them there
+            self._counts = [presample(self._dataset, spec.fanout, spec.batch_size, spec.presample_batches)]
         options = CacheOptions(gpu_bytes=self._gpu_bytes, trainer_bytes=self._trainer_bytes)
-        return memory_needs(options, self._meta, self._counts, args.fanout, args.batch_size, num_slots)
+        return memory_needs(options, self._meta, self._counts, spec.fanout, spec.batch_size, num_slots)
 
     def _holds_topology(self, cache_bytes: int) -> bool:
-        where, num_nodes = self._args.topology, self._meta["num_nodes"]
+        where, num_nodes = self._spec.topology, self._meta["num_nodes"]
         return budget.topology_lies_in_gpus(where, self._topology_bytes, num_nodes, cache_bytes, self._gpu_bytes)
 
 
@@ -143,31 +146,13 @@ def options_at(args: argparse.Namespace, start: Point) -> Callable[[Point], dict
 
 def train_options(args: argparse.Namespace) -> dict:
     """The arguments of `cohort tune` that are options of the runs: {name: value}, without defaults."""
-    parser = argparse.ArgumentParser()
-    add_train_options(parser)
-    found = {}
-    for action in parser._actions:
-        name = action.dest
-        if name in ("help", "config") or not action.option_strings:
-            continue
-        value = args.config_parser.get_default(name) if name in RUNS_OWN else getattr(args, name)
-        if value not in (None, action.default):
-            found[name] = value
-    return found
+    runs = {name: value for name, value in vars(args).items() if name not in RUNS_OWN}
+    return changed_from_defaults(given_in(argparse.Namespace(**runs), RunSpec), RunSpec)
 
 
 def as_toml(options: dict) -> str:
     """Options as a file that --config reads."""
     return "".join(f"{name.replace('_', '-')} = {_toml(value)}\n" for name, value in options.items())
-
-
-def as_words(options: dict) -> list[str]:
-    """Options as on a command line."""
-    words = []
-    for name, value in options.items():
-        text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-        words += [f"--{name.replace('_', '-')}", *([] if value is True else [text])]
-    return words
 
 
 def _toml(value) -> str:

@@ -33,20 +33,20 @@ def planned(capsys, *arguments) -> dict:
 
 
 def test_the_counts_are_made_once_and_kept_beside_the_data(data, capsys):
-    first = planned(capsys, data, *SMALL, "--gpus", 1, "--cache-ratio", 0.1)
+    first = planned(capsys, data, *SMALL, "--num-gpus", 1, "--cache-ratio", 0.1)
     assert first["counts"]["reused"] is False and first["counts"]["batches"] == 34  # twice 1625 seeds
     assert [str(path) for path in data.glob("hotness-*")] == [first["counts"]["file"]]
-    again = planned(capsys, data, *SMALL, "--gpus", 1, "--cache-ratio", 0.1)
+    again = planned(capsys, data, *SMALL, "--num-gpus", 1, "--cache-ratio", 0.1)
     assert again["counts"]["reused"] is True
     assert again["gpus"] == first["gpus"]
-    other = planned(capsys, data, *SMALL, "--gpus", 1, "--cache-ratio", 0.1, "--batch-size", 50)
+    other = planned(capsys, data, *SMALL, "--num-gpus", 1, "--cache-ratio", 0.1, "--batch-size", 50)
     assert other["counts"]["reused"] is False and other["counts"]["file"] != first["counts"]["file"]
-    fresh = planned(capsys, data, *SMALL, "--gpus", 1, "--cache-ratio", 0.1, "--refresh", "--presample-batches", 3)
+    fresh = planned(capsys, data, *SMALL, "--num-gpus", 1, "--cache-ratio", 0.1, "--refresh", "--presample-batches", 3)
     assert fresh["counts"]["batches"] == 2
 
 
 def test_the_counts_are_those_of_the_sampler(data, capsys):
-    file = planned(capsys, data, *SMALL, "--gpus", 1, "--cache-ratio", 0)["counts"]["file"]
+    file = planned(capsys, data, *SMALL, "--num-gpus", 1, "--cache-ratio", 0)["counts"]["file"]
     counts = load_counts(file)
     train = np.load(data / "train_ids.npy")
     degrees = np.diff(np.load(data / "indptr.npy"))
@@ -60,7 +60,7 @@ def test_the_counts_are_those_of_the_sampler(data, capsys):
 
 @pytest.mark.parametrize("position", [0, 9, 40, 90, 300, -1])
 def test_damaged_counts_are_refused(data, capsys, position):
-    arguments = ["plan", str(data), *SMALL, "--gpus", "1", "--cache-ratio", "0.1"]
+    arguments = ["plan", str(data), *SMALL, "--num-gpus", "1", "--cache-ratio", "0.1"]
     assert main(arguments) == 0
     (file,) = data.glob("hotness-*")
     image = bytearray(file.read_bytes())
@@ -73,7 +73,7 @@ def test_damaged_counts_are_refused(data, capsys, position):
 
 @pytest.mark.parametrize("cliques", ["none", "1x8", "2x4", "4x2", "3+5"])
 def test_simulated_cliques(data, capsys, cliques):
-    result = planned(capsys, data, *SMALL, "--gpus", 8, "--cliques", cliques, "--cache-ratio", 0.05)
+    result = planned(capsys, data, *SMALL, "--num-gpus", 8, "--cliques", cliques, "--cache-ratio", 0.05)
     sizes = {"none": [1] * 8, "1x8": [8], "2x4": [4, 4], "4x2": [2] * 4, "3+5": [3, 5]}[cliques]
     assert [len(clique) for clique in result["cliques"]] == sizes
     for gpu in result["gpus"]:
@@ -86,17 +86,19 @@ def test_simulated_cliques(data, capsys, cliques):
 def test_larger_cliques_read_less_from_the_host(data, capsys):
     host = [
         sum(gpu["host_bytes"] for gpu in planned(capsys, data, *SMALL, *arguments)["gpus"])
-        for arguments in (["--gpus", 8, "--cliques", shape, "--cache-ratio", 0.05] for shape in ("none", "4x2", "1x8"))
+        for arguments in (
+            ["--num-gpus", 8, "--cliques", shape, "--cache-ratio", 0.05] for shape in ("none", "4x2", "1x8")
+        )
     ]
     assert host[0] > host[1] > host[2]
 
 
 def test_the_table(data, capsys):
-    assert main(["plan", str(data), *SMALL, "--gpus", "2", "--cache-ratio", "0.1,0.2"]) == 0
+    assert main(["plan", str(data), *SMALL, "--num-gpus", "2", "--cache-ratio", "0.1,0.2"]) == 0
     text = capsys.readouterr().out
     assert "1.55 MB" in text and "3.10 MB" in text and "cliques {0,1}" in text and "34 batches of the sampler" in text
     assert max(map(len, text.splitlines()[:14])) <= 80
-    assert main(["plan", str(data), *SMALL, "--gpus", "1", "--cache-ratio", "1", "--cache-policy", "degree"]) == 0
+    assert main(["plan", str(data), *SMALL, "--num-gpus", "1", "--cache-ratio", "1", "--cache-policy", "degree"]) == 0
     assert "out-degrees, a stand-in" in capsys.readouterr().out and len(list(data.glob("hotness-*"))) == 1
 
 
@@ -104,9 +106,9 @@ def test_host_memory_is_what_is_pinned_and_what_filling_the_cache_takes(data, ca
     num_nodes, row_bytes = np.load(data / "features.npy", mmap_mode="r").shape[0], 1433 * 4
     topology = np.load(data / "indptr.npy").nbytes + np.load(data / "indices.npy").nbytes
     pinned = num_nodes * row_bytes + topology
-    none = planned(capsys, data, *SMALL, "--gpus", 1, "--cache-ratio", 0, "--topology", "host")
+    none = planned(capsys, data, *SMALL, "--num-gpus", 1, "--cache-ratio", 0, "--topology", "host")
     assert (none["host_needed_bytes"], none["host_filling_bytes"]) == (pinned, 0)
-    some = planned(capsys, data, *SMALL, "--gpus", 1, "--cache-ratio", 0.3, "--topology", "host")
+    some = planned(capsys, data, *SMALL, "--num-gpus", 1, "--cache-ratio", 0.3, "--topology", "host")
     held = [some["gpus"][0][kind] for kind in ("features", "topology")]
     rows, known = sum(kind["rows"] for kind in held), max(kind["known_rows"] for kind in held)
     assert rows > 500
@@ -115,7 +117,7 @@ def test_host_memory_is_what_is_pinned_and_what_filling_the_cache_takes(data, ca
 
 
 def test_policies_differ_in_what_they_hold_and_none_holds_nothing(data, capsys):
-    common = [data, *SMALL, "--gpus", 2, "--cache-ratio", 0.1]
+    common = [data, *SMALL, "--num-gpus", 2, "--cache-ratio", 0.1]
     held = {name: planned(capsys, *common, "--cache-policy", name) for name in ("plan", "degree", "random", "none")}
     assert {name: result["counts"]["policy"] for name, result in held.items()} == {name: name for name in held}
     gpus = [held[name]["gpus"][0] for name in ("plan", "degree", "random")]
@@ -128,7 +130,7 @@ def test_policies_differ_in_what_they_hold_and_none_holds_nothing(data, capsys):
 
 
 def test_the_topology_goes_into_gpus_that_then_still_hold_all_rows(data, capsys):
-    arguments = [data, *SMALL, "--gpus", 2, "--cache-ratio", "auto", "--trainer-bytes", "20MB"]
+    arguments = [data, *SMALL, "--num-gpus", 2, "--cache-ratio", "auto", "--trainer-bytes", "20MB"]
     topology_bytes = sum(np.load(data / f"{name}.npy").nbytes for name in ("indptr", "indices"))
     large, small = (planned(capsys, *arguments, "--gpu-memory", size) for size in ("800MB", "60MB"))
     left = 800_000_000 - 20_000_000 - large["slots_bytes"] - large["graph_bytes"]
@@ -169,7 +171,7 @@ def test_rows_that_take_other_bytes_in_host_memory_and_lists_read_elsewhere(data
 
 
 def test_what_does_not_fit_exits_with_1_and_says_what_to_change(data, capsys, monkeypatch):
-    common = ["plan", str(data), *SMALL, "--gpus", "2"]
+    common = ["plan", str(data), *SMALL, "--num-gpus", "2"]
     assert main([*common, "--cache-bytes", "900MB", "--gpu-memory", "800MB"]) == 1
     error = capsys.readouterr().err
     assert "GPU 0: a cache of 900.00 MB" in error and "GPU 1" in error and "use --cache-bytes of at most" in error
@@ -181,11 +183,11 @@ def test_what_does_not_fit_exits_with_1_and_says_what_to_change(data, capsys, mo
 
 
 def test_auto_is_what_slots_and_trainer_leave(data, capsys):
-    memory = ["--gpus", 1, "--gpu-memory", "50MB", "--trainer-bytes", "20MB", "--slots", 2]
+    memory = ["--num-gpus", 1, "--gpu-memory", "50MB", "--trainer-bytes", "20MB", "--slots", 2]
     result = planned(capsys, data, *SMALL, *memory)
     assert result["gpus"][0]["budget_bytes"] == 30_000_000 - result["slots_bytes"] > 0
     assert result["graph_bytes"] == 0, "labels and ids of nodes are in the trainer's peak; lists are the cache's"
-    assert main(["plan", str(data), *SMALL, "--gpus", "1", "--gpu-memory", "50MB"]) == 1
+    assert main(["plan", str(data), *SMALL, "--num-gpus", "1", "--gpu-memory", "50MB"]) == 1
     assert "--trainer-bytes" in capsys.readouterr().err
 
 
@@ -202,7 +204,7 @@ def test_auto_is_what_slots_and_trainer_leave(data, capsys):
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_input_that_contradicts_itself(data, capsys, arguments, words):
-    assert main(["plan", str(data), "--fanout", "4,3", "--cliques", "all", "--gpus", "2", *arguments]) == 1
+    assert main(["plan", str(data), "--fanout", "4,3", "--cliques", "all", "--num-gpus", "2", *arguments]) == 1
     assert words in capsys.readouterr().err
 
 
@@ -273,9 +275,9 @@ def test_predicted_hits_come_true_in_other_batches(tmp_path, capsys, train_share
     data = tmp_path / "data"
     shape = ["--kind", "powerlaw", "--nodes", "60000", "--edges", "900000", "--dim", "16"]
     assert main(["dataset", "generate", str(data), *shape, "--split", f"{train_share},0.1,0.1"]) == 0
-    common = [data, "--fanout", "8,4", "--cliques", "all", "--gpus", 1, "--cache-ratio", 0.3]
+    common = [data, "--fanout", "8,4", "--cliques", "all", "--num-gpus", 1, "--cache-ratio", 0.3]
     common += ["--batch-size", batch_size, "--presample-batches", 20]
-    few = planned(capsys, *common, "--reuse", "off")
+    few = planned(capsys, *common, "--no-reuse")
     chosen_by = load_counts(few["counts"]["file"])
     reads, batches = np.zeros(60000), []
     train = np.load(data / "train_ids.npy")

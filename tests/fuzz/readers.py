@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import json
 import shutil
@@ -19,12 +18,15 @@ from cohort.channel import TIERS
 from cohort.dataset import import_graph
 from cohort.dataset import open as open_dataset
 from cohort.dataset.importing.importer import SourceOptions
-from cohort.launch.options.config import apply_config
+from cohort.launch.options.parser import read_config
 from cohort.launch.report.results import LISTS, ROWS, TIMES, read_run
-from cohort.launch.run import resume, train
+from cohort.launch.run import resume
+from cohort.spec.files import MODEL
+from cohort.spec.options import options_of
+from cohort.spec.run import RunSpec, TrainerSpec, as_json
 from cohort.trainer.loop import checkpoint
 from cohort.trainer.models.sampled import SampledGNN
-from cohort.trainer.models.weights import MODEL_FILE, load_weights
+from cohort.trainer.models.weights import load_weights
 from cohort.trainer.predict.program import model_of
 
 MEMORY_BYTES = 32_000_000  # for sorting
@@ -136,7 +138,7 @@ def _checkpoint(folder: Path) -> None:
 
 
 def _model(folder: Path) -> None:
-    torch.save(torch.nn.Linear(3, 2).state_dict(), folder / MODEL_FILE)
+    torch.save(torch.nn.Linear(3, 2).state_dict(), folder / MODEL)
 
 
 CONFIG = """
@@ -157,24 +159,19 @@ weight-decay = 1e-4
 
 
 def _read_config(folder: Path) -> None:
-    parser = argparse.ArgumentParser()
-    train.add_train_options(parser)
-    apply_config(parser, folder / "run.toml")
-    parser.parse_args(["DIR"])
+    read_config(folder / "run.toml", {each.name: each for each in options_of(RunSpec)})
 
 
 RUN = {
     "mps": True,
     "sampler": {"dataset": "data", "device": "cpu", "num_ranks": 1},
-    "trainer": {"task": "train", "model": "sage"},
-    "arguments": {"dataset": "data", "epochs": 3},
+    "trainer": {"task": "train"} | as_json(TrainerSpec(epochs=3, num_classes=4, feature_dim=5)),
     "data": {"labels": "0a"},
 }
 
 
 def _read_run_json(folder: Path) -> None:
-    arguments = argparse.Namespace(resume=folder, given=frozenset({"epochs", "quiet"}), epochs=3, quiet=True)
-    resume.make_at_home(resume.resumed(arguments), folder)
+    resume.resumed(folder, {"epochs": 3, "quiet": True})
 
 
 def _run_to_predict(folder: Path) -> None:
@@ -182,7 +179,7 @@ def _run_to_predict(folder: Path) -> None:
     _data_set(folder)
     trainer = {"model": "sage", "feature_dim": 5, "hidden": 3, "num_classes": 4, "fanout": [2, 2]}
     (folder / "run.json").write_text(json.dumps({"trainer": trainer}))
-    torch.save(SampledGNN("sage", 5, 3, 4, 2, dropout=0.0).state_dict(), folder / MODEL_FILE)
+    torch.save(SampledGNN("sage", 5, 3, 4, 2, dropout=0.0).state_dict(), folder / MODEL)
 
 
 def _results(folder: Path) -> None:

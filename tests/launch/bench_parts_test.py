@@ -98,7 +98,7 @@ def test_lines_are_appended(fetched, tmp_path):
     (tmp_path / "bench.jsonl").write_text('{"bench": "other"}\n')
     lines, _ = bench("fetch", fetched[2], "--batch-size", 4, "--batches", 1, "--out", tmp_path / "bench.jsonl")
     assert [line["bench"] for line in lines] == ["other", "fetch", "fetch"]
-    assert lines[1]["compress"] == "auto" and lines[1]["reuse"] == "off"
+    assert lines[1]["compress"] == "auto" and lines[1]["reuse"] is False
 
 
 @pytest.mark.parametrize(

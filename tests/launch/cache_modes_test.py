@@ -26,7 +26,7 @@ ON_GPUS = [
     ["--compress", "both", "--cache-ratio", "0.5", "--topology", "host", "--fetch-sms", "5"],
     ["--compress", "both", "--cache-ratio", "3", "--topology", "host"],
     ["--compress", "both", "--cache-bytes", "40KB", "--topology", "host"],
-    ["--compress", "both", *CACHE, "--reuse", "off"],
+    ["--compress", "both", *CACHE, "--no-reuse"],
     ["--compress", "none", "--slots", "10"],
     ["--compress", "both", *CACHE, "--slots", "2"],
 ]

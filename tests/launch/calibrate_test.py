@@ -15,6 +15,7 @@ from cohort.launch.run import calibrate
 from cohort.launch.run.calibrate import HEADROOM, peak_file, peak_key, trainer_bytes
 from cohort.launch.run.programs import run_programs
 from cohort.launch.run.supervise import STOP_SIGNALS
+from cohort.spec.run import TrainerSpec, as_json
 
 pytestmark = pytest.mark.usefixtures("shm")
 
@@ -36,15 +37,13 @@ def meta(data) -> dict:
 
 def run_of(data, **trainer) -> dict:
     """What becomes run.json, on the CPU."""
-    common = {"task": "train", "model": "sage", "fanout": [4, 3], "eval_fanout": [4, 3], "batch_size": 100}
-    common |= {"layers": "cohort", "amp": False, "cuda_graphs": True}
-    common |= {"hidden": 8, "epochs": 2, "lr": 0.01, "weight_decay": 0.0, "dropout": 0.5, "seed": 0}
+    sizes = {"num_classes": 7, "feature_dim": 1433}
+    spec = TrainerSpec(fanout=[4, 3], batch_size=100, hidden=8, epochs=2, lr=0.01, quiet=True, **sizes)
     sampler = {"dataset": str(data), "device": "cpu", "num_ranks": 1, "topology": "auto", "compress": "auto"}
-    sampler["reuse"] = True
     return {
         "mps": False,
-        "sampler": sampler,
-        "trainer": common | {"num_classes": 7, "feature_dim": 1433, "quiet": True} | trainer,
+        "sampler": sampler | {"reuse": True},
+        "trainer": {"task": "train"} | as_json(spec) | trainer,
     }
 
 
@@ -85,11 +84,11 @@ def test_the_peak_is_measured_once(data, meta, measurements, capsys):
         ("trainer", {"eval_fanout": [-1, -1]}),
         ("trainer", {"batch_size": 200}),
         ("trainer", {"dropout": 0.0}),
-        ("trainer", {"feature_dim": 32}),
-        ("trainer", {"num_classes": 8}),
+        ("meta", {"feature_dim": 32}),
+        ("meta", {"num_classes": 8}),
         ("sampler", {"num_ranks": 2}),
         ("sampler", {"topology": "gpu"}),
-        ("sampler", {"compress": "none"}),
+        ("trainer", {"compress": "none"}),
         ("meta", {"feature_dtype": "float16"}),
         ("meta", {"num_nodes": 2709}),
         ("meta", {"num_edges": 4}),
@@ -152,7 +151,7 @@ def test_the_short_run_needs_a_gpu_and_leaves_signals_as_they_were(data, monkeyp
     with pytest.raises(CohortError, match="a run without a GPU"):
         calibrate._measure(run)
     assert {number: signal.getsignal(number) for number in STOP_SIGNALS} == handlers
-    assert "channel" not in run["sampler"] and "max_batches" not in run["trainer"], "the real run is as it was"
+    assert "channel" not in run["sampler"] and run["trainer"]["max_batches"] is None, "the real run is as it was"
 
 
 def test_a_short_run_that_fails_ends_the_command_with_its_code(data, monkeypatch):
@@ -176,7 +175,7 @@ def test_auto_on_a_gpu_measures_then_runs(data, tmp_path):
     topology_bytes = sum(np.load(data / f"{name}.npy", mmap_mode="r").nbytes for name in ("indptr", "indices"))
     assert run["sampler"]["cache_bytes"] == [20_000_000_000 - 4 * slot - math.ceil(HEADROOM * peak) - topology_bytes]
     assert run["sampler"]["topology"] == "gpu", "it and all rows have room"
-    assert "max_batches" not in run["trainer"]
+    assert run["trainer"]["max_batches"] is None
     assert json.loads((tmp_path / "run/summary.json").read_text())["trainer_peak_bytes"] is None
     again = cohort(*arguments, "--out", tmp_path / "again")
     assert again.returncode == 0 and "measuring the trainer" not in again.stderr

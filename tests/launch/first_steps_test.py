@@ -50,7 +50,7 @@ def test_splits_of_a_data_set_are_seeds_without_a_warning(cora):
 @pytest.mark.parametrize("command", ["train", "plan", "digest"])
 def test_too_few_slots_are_refused_by_the_command_line(cora, command):
     result = cohort(command, cora, "--slots", 1)
-    assert result.returncode == 2 and "--slots: expected 2 to 64, found 1" in result.stderr
+    assert result.returncode == 2 and "--slots: expected an integer from 2 to 64, found 1" in result.stderr
 
 
 def test_a_source_or_run_that_is_not_there_is_named(tmp_path):
@@ -69,7 +69,7 @@ def test_the_bar_of_a_run_that_is_done_is_full(cora, tmp_path, shm):
 def test_a_run_in_the_place_of_another_removes_its_reports(cora, tmp_path, shm):
     """Of one that has finished no epoch they go without being asked for, which is said."""
     reports = [tmp_path / "report.html", tmp_path / "report-epochs.png"]
-    said = f"cohort: {tmp_path} had an earlier run's results, which go; --resume would have gone on\n"
+    said = f"cohort: deleting the results of an earlier run in {tmp_path} (--resume continues a run)\n"
     (tmp_path / "run.json").touch()
     for options, expected in (([], said), (["--overwrite"], "")):
         for report in reports:
@@ -100,7 +100,7 @@ def test_the_bar_shows_the_loss_of_the_first_step_on_the_cpu():
         (["plan", "DIR", "--gpu-memory", "big"], "--gpu-memory: expected bytes such as 20GB"),
         (["predict", "RUN", "DIR", "--out", "a.npy", "--memory", "-1"], "--memory: expected bytes such as 20GB"),
         (["dataset", "import", "a.csv", "OUT", "--memory", "big"], "--memory: expected bytes such as 20GB"),
-        (["train", "DIR", "--slots", "2.5"], "--slots: expected an integer, found 2.5"),
+        (["train", "DIR", "--slots", "2.5"], "--slots: expected an integer from 2 to 64, found 2.5"),
         (["run"], "the following arguments are required: SCRIPT\n"),
     ],
 )
@@ -120,6 +120,8 @@ def test_a_graph_without_labels_says_where_labels_come_from(tmp_path):
     made = cohort("dataset", "import", tmp_path / "edges.csv", tmp_path / "data", "--features", "ones")
     assert made.returncode == 0, made.stderr
     refused(cohort("train", tmp_path / "data"), 1, "at least one node to train on", "dataset import --labels FILE")
-    refused(cohort("plan", tmp_path / "data", "--gpus", 2, "--cliques", "none", "--partition"), 1, "found no such file")
+    refused(
+        cohort("plan", tmp_path / "data", "--num-gpus", 2, "--cliques", "none", "--partition"), 1, "found no such file"
+    )
     info = cohort("dataset", "info", tmp_path / "data")
     assert "size              71 B\n" in info.stdout, info.stdout

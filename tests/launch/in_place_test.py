@@ -55,7 +55,7 @@ def told(summary: dict) -> list[float]:
 @pytest.mark.parametrize("model", ["sage", "gcn"])
 def test_training_is_the_same(run, model):
     options = ["--device", "cpu", "--model", model]
-    there, fetched = run("there", *options), run("fetched", *options, "--in-place", "off")
+    there, fetched = run("there", *options), run("fetched", *options, "--no-in-place")
     assert (there["rows_in_place"], fetched["rows_in_place"]) == (True, False)
     assert there["last_hop_global"] == (model == "sage") and not fetched["last_hop_global"]
     assert told(there) == (told(fetched) if model == "sage" else pytest.approx(told(fetched), rel=1e-4))
@@ -63,10 +63,10 @@ def test_training_is_the_same(run, model):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("model", ["sage", "gcn"])
-@pytest.mark.parametrize("more", [[], ["--amp"], ["--cuda-graphs", "off"]], ids=" ".join)
+@pytest.mark.parametrize("more", [[], ["--amp"], ["--no-cuda-graphs"]], ids=" ".join)
 def test_training_on_a_gpu_is_the_same(run, model, more):
     options = ["--device", "cuda", "--model", model, *more, *ROOM]
-    there, fetched = run("there", *options), run("fetched", *options, "--in-place", "off")
+    there, fetched = run("there", *options), run("fetched", *options, "--no-in-place")
     assert (there["rows_in_place"], fetched["rows_in_place"]) == (True, False)
     assert told(there) == pytest.approx(told(fetched), rel=2e-2 if more == ["--amp"] else 1e-3)
 
@@ -95,6 +95,6 @@ def test_two_gpus_have_a_table_each(run):
     if torch.cuda.device_count() < 2:
         pytest.skip("needs 2 GPUs")
     options = ["--device", "cuda", "--gpus", "0,1", *ROOM]
-    there, fetched = run("there", *options), run("fetched", *options, "--in-place", "off")
+    there, fetched = run("there", *options), run("fetched", *options, "--no-in-place")
     assert there["rows_in_place"] and told(there) == pytest.approx(told(fetched), rel=1e-3)
     assert there["bytes"]["host"] == there["bytes"]["peer"] == 0 < there["bytes"]["local"]

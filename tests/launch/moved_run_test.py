@@ -47,17 +47,13 @@ def test_a_moved_run_goes_on(run, tmp_path):
     assert again.returncode == 0, again.stderr
 
 
-def test_counts_that_are_gone_can_be_made_again(run, graph, tmp_path):
+def test_counts_that_are_gone_are_made_again(run, graph, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(run, copy)
     for file in graph.glob("hotness-*"):
         file.rename(tmp_path / file.name)
     again = cohort("train", "--resume", copy, "--quiet")
-    refused(again, 1, "expected the counts that the cache is planned by, found none", "hint: make them again: ")
-    command = again.stderr.partition("make them again: cohort ")[2].split()
-    planned = cohort(*command, "--cache-ratio", 0.2)
-    assert planned.returncode == 0, planned.stderr
-    assert cohort("train", "--resume", copy, "--quiet").returncode == 0
+    assert again.returncode == 0 and f"for the cache: {graph}/hotness-" in again.stderr
 
 
 @pytest.mark.parametrize("what", ["splits", "labels", "edges", "features"])
@@ -113,7 +109,7 @@ def test_options_of_another_version_are_named(run, tmp_path):
     run_json["trainer"]["colour"] = "red"
     (copy / "run.json").write_text(json.dumps(run_json))
     again = cohort("train", "--resume", copy, "--quiet")
-    refused(again, 1, "run.json: expected the options that this version knows", "'colour'")
+    refused(again, 1, "run.json: expected options that this version knows, found colour")
 
 
 def test_nothing_of_an_earlier_run_is_left(tmp_path):

@@ -15,7 +15,7 @@ from cohort.trainer.loop.seed_parts import seeds_by_rank
 
 NUM_NODES, NUM_COMMUNITIES, DIM = 8000, 8, 64
 SHAPE = ["--fanout", "6,4", "--batch-size", 100]
-PLAN = [*SHAPE, "--cache-ratio", 0.2, "--reuse", "off", "--topology", "gpu"]
+PLAN = [*SHAPE, "--cache-ratio", 0.2, "--no-reuse", "--topology", "gpu"]
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +50,8 @@ def hits(result: dict) -> float:
 
 @pytest.mark.parametrize(("gpus", "cliques"), [(2, "none"), (4, "2x2")])
 def test_the_hit_rate_of_two_cliques_rises(data, capsys, gpus, cliques):
-    without = planned(capsys, data, "--gpus", gpus, "--cliques", cliques)
-    result = planned(capsys, data, "--gpus", gpus, "--cliques", cliques, "--partition")
+    without = planned(capsys, data, "--num-gpus", gpus, "--cliques", cliques)
+    result = planned(capsys, data, "--num-gpus", gpus, "--cliques", cliques, "--partition")
     assert hits(result) > 1.3 * hits(without) > 0
     gain = result["partition"]
     assert np.mean(gain["with_parts"]) == pytest.approx(hits(result))
@@ -61,10 +61,10 @@ def test_the_hit_rate_of_two_cliques_rises(data, capsys, gpus, cliques):
 
 
 def test_the_gain_is_printed(data, capsys):
-    arguments = [data, *PLAN, "--gpus", 2, "--cliques", "none", "--partition"]
+    arguments = [data, *PLAN, "--num-gpus", 2, "--cliques", "none", "--partition"]
     assert main(["plan", *map(str, arguments)]) == 0
     said = capsys.readouterr().out
-    result = planned(capsys, data, "--gpus", 2, "--cliques", "none", "--partition")
+    result = planned(capsys, data, "--num-gpus", 2, "--cliques", "none", "--partition")
     assert describe_gain(**result["partition"]) in said and "counts of clique 1" in said
     assert describe_gain([0.5, 0.7], [0.4, 0.4]).endswith(
         "60.0 % of the rows read are in GPU memory, 40.0 % without (+20.0)"
@@ -72,7 +72,7 @@ def test_the_gain_is_printed(data, capsys):
 
 
 def test_each_clique_counts_the_batches_of_its_seeds(data, capsys):
-    result = planned(capsys, data, "--gpus", 2, "--cliques", "none", "--partition")
+    result = planned(capsys, data, "--num-gpus", 2, "--cliques", "none", "--partition")
     train, parts = np.load(data / "train_ids.npy"), np.load(parts_file(data, 2))
     for part, source in enumerate(result["counts"]["cliques"]):
         expansions = load_counts(source["file"]).expansions[0]
@@ -100,9 +100,9 @@ def test_counts_of_gpus_come_with_promises_of_their_own():
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--gpus", "2", "--cliques", "all"], "at least two cliques of GPUs, found one"),
-        (["--gpus", "3", "--cliques", "none"], "cohort dataset partition"),
-        (["--gpus", "2", "--cliques", "none", "--cache-policy", "degree"], "--cache-policy plan"),
+        (["--num-gpus", "2", "--cliques", "all"], "at least two cliques of GPUs, found one"),
+        (["--num-gpus", "3", "--cliques", "none"], "cohort dataset partition"),
+        (["--num-gpus", "2", "--cliques", "none", "--cache-policy", "degree"], "--cache-policy plan"),
     ],
 )
 def test_what_cannot_be_planned_says_why(data, capsys, arguments, text):
@@ -112,7 +112,7 @@ def test_what_cannot_be_planned_says_why(data, capsys, arguments, text):
 
 def test_a_part_without_seeds_is_refused(data, capsys):
     np.save(parts_file(data, 4), np.zeros(NUM_NODES, np.int32))
-    arguments = ["--gpus", "4", "--cliques", "none", "--partition"]
+    arguments = ["--num-gpus", "4", "--cliques", "none", "--partition"]
     assert main(["plan", str(data), *map(str, PLAN), *arguments]) == 1
     assert "found none in part 1" in capsys.readouterr().err
 
@@ -148,10 +148,10 @@ def test_training_on_parts_sees_every_seed_once_and_caches_for_each_clique(data,
     result = cohort("train", data, *options, *shape, "--out", out)
     assert result.returncode == 0, result.stderr
     run, summary = (json.loads((out / name).read_text()) for name in ("run.json", "summary.json"))
-    assert run["trainer"]["partition"] == {"parts": str(parts_file(data, 2)), "cliques": [[0], [1, 2]]}
+    assert run["trainer"]["parts"] == {"parts": str(parts_file(data, 2)), "cliques": [[0], [1, 2]]}
     first, second, third = run["sampler"]["rank_hotness"]
     assert first != second == third and "hotness" not in run["sampler"]
-    _, sizes = seeds_by_rank(np.load(data / "train_ids.npy"), **run["trainer"]["partition"])
+    _, sizes = seeds_by_rank(np.load(data / "train_ids.npy"), **run["trainer"]["parts"])
     for epoch in summary["epochs"]:
         assert epoch["num_seeds"] == sum(sizes) == 2000
         assert [rank["num_batches"] for rank in epoch["ranks"]] == [-(-size // 100) for size in sizes]

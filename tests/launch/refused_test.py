@@ -8,20 +8,21 @@ from processes import cohort, refused
 
 from cohort.base.errors import CohortError
 from cohort.launch import main
-from cohort.launch.options.config import apply_config
+from cohort.launch.options.parser import given_in
 from cohort.launch.run import mps
 from cohort.launch.run import programs as runs
 from cohort.launch.run import script as run_script
 from cohort.launch.run.supervise import Stopped
 from cohort.launch.tune import output as tune_output
 from cohort.launch.tune.trial import _cause_in
+from cohort.spec.run import RunSpec
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         ("--batch-size 1000000000000", "expected at most 2,147,483,647"),
-        ("--fanout 5,99999999999", "expected numbers of at most 2147483647"),
+        ("--fanout 5,99999999999", "expected one integer a hop, each -1 (all) or at least 0"),
         ("--epochs 3000000000", "expected at most 2,147,483,647"),
         ("--cache-bytes 9223372036854775808", "expected less than 2^63 bytes"),
         ("--cache-bytes 1e40", "expected less than 2^63 bytes"),
@@ -62,9 +63,9 @@ def test_a_data_set_is_no_folder_for_results(cora, tmp_path):
 def test_paths_of_a_config_file_are_texts(tmp_path, line):
     file = tmp_path / "run.toml"
     file.write_text(line)
-    parser = main.build_parser().parse_args(["train", "data"]).config_parser
-    with pytest.raises(CohortError, match="expected a path in quotes, found (True|5)"):
-        apply_config(parser, file)
+    args = main.build_parser().parse_args(["train", "data", "--config", str(file)])
+    with pytest.raises(CohortError, match="expected a path, found (True|5)"):
+        given_in(args, RunSpec)
 
 
 @pytest.mark.parametrize("command", [["plan", "--gpu-memory", "1GB"], ["train", "--device", "cpu"], ["doctor"]])

@@ -229,7 +229,7 @@ def test_gpus_and_many_epochs(runs, tmp_path, drawn):
 @pytest.mark.parametrize(
     ("wait", "changes", "told"),
     [
-        (0.8, {}, ["80 % of an epoch", "--cache-ratio auto", "cohort dataset prepare", "--reuse on"]),
+        (0.8, {}, ["80 % of an epoch", "--cache-ratio auto", "cohort dataset prepare", "--reuse"]),
         (0.8, {"reuse": True, "dataset": "gone"}, ["80 % of an epoch", "--cache-ratio auto"]),
         (0.05, {}, []),
         (0.8, {"fetch": 0.1}, []),  # it waits for sampling
@@ -245,7 +245,7 @@ def test_what_shortens_a_long_wait_for_rows_is_told(runs, tmp_path, wait, change
 
     run = read_run(changed(runs, tmp_path / "run", "two", waiting))
     run.options |= {"reuse": False} | {name: value for name, value in changes.items() if name in ("reuse", "dataset")}
-    texts = ["80 % of an epoch", "--cache-ratio auto", "cohort dataset prepare", "--reuse on"]
+    texts = ["80 % of an epoch", "--cache-ratio auto", "cohort dataset prepare", "--reuse"]
     assert [text for text in texts if text in advice(run)] == told
     assert result_table(run).note == advice(run)
 

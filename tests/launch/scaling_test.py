@@ -9,8 +9,8 @@ from documents import ROOT, module
 
 from cohort.base.errors import CohortError
 from cohort.dataset import open as open_dataset
-from cohort.launch.options.config import parse_configured
 from cohort.launch.report import page as report_page
+from cohort.spec.run import RunSpec
 
 scaling = module(ROOT / "bench/scaling.py")
 SMALL = ["--device", "cpu", "--batch-size", "40", "--hidden", "8", "--epochs", "2"]
@@ -79,6 +79,7 @@ class FakeTrials:
 
     def __init__(self, out):
         self.device, self.gpus, self.out, self.dataset = "cuda", dict.fromkeys(range(4), "GPU"), out, out / "data"
+        self.spec = RunSpec()
         self.base, self.calls = {"hidden": 8, "fanout": [[1, 1], [2, 2]], "gpus": [3], "ranks": [1, 2]}, []
 
     def run(self, told: dict, options: dict, dataset) -> dict:
@@ -88,7 +89,7 @@ class FakeTrials:
 
 
 def parsed(*texts):
-    return parse_configured(scaling.build_parser(), ["data", "--fanout", "1,1/2,2", "--train-shares", "1", *texts])
+    return scaling.build_parser().parse_args(["data", "--fanout", "1,1/2,2", "--train-shares", "1", *texts])
 
 
 def test_on_gpus_each_has_a_trainer(tmp_path):
@@ -107,14 +108,11 @@ def test_on_gpus_each_has_a_trainer(tmp_path):
 
 def test_gpus_that_are_named_are_those_to_use(tmp_path):
     trials = FakeTrials(tmp_path)
-    scaling.measure(parsed("--gpus", "3,1"), trials)
+    trials.spec = RunSpec(gpus=[3, 1])
+    scaling.measure(parsed(), trials)
     assert [options["gpus"] for options, _ in trials.calls] == [[3], [3], [3, 1]]
     with pytest.raises(CohortError, match="--ranks: expected at most 2, the GPUs to use, found 3"):
-        scaling.measure(parsed("--gpus", "3,1", "--ranks", "1,3"), FakeTrials(tmp_path))
-    (tmp_path / "a.toml").write_text("gpus = [2]\n")
-    trials = FakeTrials(tmp_path)
-    scaling.measure(parsed("--config", str(tmp_path / "a.toml")), trials)
-    assert [options["gpus"] for options, _ in trials.calls] == [[2], [2]]
+        scaling.measure(parsed("--ranks", "1,3"), trials)
 
 
 @pytest.fixture(scope="module")

@@ -10,17 +10,17 @@ import pytest
 from documents import ROOT, module
 
 from cohort.base.errors import CohortError
-from cohort.launch.bench.trials import given_options
-from cohort.launch.options.config import parse_configured
+from cohort.launch.options.parser import as_words
 from cohort.launch.report import page as report_page
-from cohort.launch.tune.space import as_words, train_options
+from cohort.launch.tune.space import train_options
+from cohort.spec.run import RunSpec
 
 tune_grid = module(ROOT / "bench/tune_grid.py")
 TINY = ["--device", "cpu", "--fanout", "4,3", "--batch-size", "100", "--hidden", "8", "--epochs", "2"]
 
 
 def arguments(*texts) -> argparse.Namespace:
-    return parse_configured(tune_grid.build_parser(), ["data", *map(str, texts)])
+    return tune_grid.build_parser().parse_args(["data", *map(str, texts)])
 
 
 class FakeTrials:
@@ -28,7 +28,7 @@ class FakeTrials:
 
     def __init__(self, seconds_of):
         self.seconds_of, self.lines, self.is_over_time = seconds_of, [], False
-        self.base, self.device = {"hidden": 8}, "cuda"
+        self.base, self.device, self.spec = {"hidden": 8}, "cuda", RunSpec()
 
     def run(self, told: dict, options: dict) -> dict:
         seconds = self.seconds_of(options)
@@ -78,18 +78,16 @@ def test_a_failure_in_the_last_runs_is_no_result(monkeypatch):
 
 
 def test_columns_are_the_sms_where_there_are_some():
-    assert tune_grid.columns_of(arguments(), "cuda") == [0, 16, 32, 48]
-    assert tune_grid.columns_of(arguments("--sampler-sms", "8,0"), "cuda") == [8, 0]
-    assert tune_grid.columns_of(arguments(), "cpu") == tune_grid.columns_of(arguments("--no-mps"), "cuda") == [0]
+    assert tune_grid.columns_of(arguments(), "cuda", True) == [0, 16, 32, 48]
+    assert tune_grid.columns_of(arguments("--sampler-sms", "8,0"), "cuda", True) == [8, 0]
+    assert tune_grid.columns_of(arguments(), "cpu", True) == tune_grid.columns_of(arguments(), "cuda", False) == [0]
     with pytest.raises(CohortError, match="--sampler-sms: expected a GPU"):
-        tune_grid.columns_of(arguments("--sampler-sms", "0,8"), "cpu")
+        tune_grid.columns_of(arguments("--sampler-sms", "0,8"), "cpu", True)
 
 
 def test_tuning_gets_what_was_given(tmp_path, monkeypatch):
     (tmp_path / "base.toml").write_text("slots = 6\nlr = 0.01\n")
     args = arguments("--slots", 3, "--no-mps", "--fanout", "-1,5", "--config", tmp_path / "base.toml", "--minutes", 3)
-    args.batch_size = 8192
-    assert given_options(args) == {"slots": 3, "no_mps": True, "fanout": [-1, 5], "config": tmp_path / "base.toml"}
     commands = []
 
     def ran(command, **options):
@@ -102,7 +100,10 @@ def test_tuning_gets_what_was_given(tmp_path, monkeypatch):
     monkeypatch.setattr(tune_grid.subprocess, "run", ran)
     bound = SimpleNamespace(left=100.0, slowest=4.0)
     lines = []
-    trials = SimpleNamespace(out=tmp_path, dataset=tmp_path / "data", epochs=3, bound=bound, add=lines.append)
+    spec = RunSpec(batch_size=8192)
+    trials = SimpleNamespace(
+        spec=spec, out=tmp_path, dataset=tmp_path / "data", epochs=3, bound=bound, add=lines.append
+    )
     assert tune_grid.tune(args, trials) == {"batch_size": 8192, "fanout": [-1, 5]}
     words = commands[0][3:]
     assert words[:2] == ["tune", str(tmp_path / "data")] and "--no-mps" in words
@@ -120,7 +121,7 @@ def test_words_are_the_options():
     texts = ["--fanout", "-1,5", "--lr", "1e-05", "--no-mps", "--line-ns", "1,2,3", "--amp", "--bandwidth", "9,3,51.5"]
     options = train_options(arguments(*texts))
     assert train_options(arguments(*as_words(options))) == options
-    assert {"fanout", "lr", "no_mps", "line_ns", "amp", "bandwidth"} < set(options)
+    assert {"fanout", "lr", "mps", "line_ns", "amp", "bandwidth"} == set(options)
 
 
 def found(**changed) -> tune_grid.Found:
@@ -182,7 +183,7 @@ def test_too_little_time(cora, shm, tmp_path, capsys):
 
 @pytest.mark.gpu
 def test_on_a_gpu(cora, shm, tmp_path):
-    options = ["--device", "cuda", "--cache-ratio", "0,0.5", "--sampler-sms", "0,16", "--reuse", "on", "--slots", "3"]
+    options = ["--device", "cuda", "--cache-ratio", "0,0.5", "--sampler-sms", "0,16", "--reuse", "--slots", "3"]
     options += ["--compress", "none", "--finals", "1", "--minutes", "4", "--out", str(tmp_path)]
     code = tune_grid.main([str(cora), *TINY[2:], *options])
     lines = lines_of(tmp_path)

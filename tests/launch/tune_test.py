@@ -17,26 +17,25 @@ from processes import SECONDS_TO_START, cohort, processes_of, refused, wait_unti
 from cohort.base.errors import CohortError
 from cohort.dataset import open as open_dataset
 from cohort.launch import main
-from cohort.launch.options.config import apply_config
-from cohort.launch.options.groups import add_train_options
+from cohort.launch.options.parser import spec_of
 from cohort.launch.tune import output as tune_output
 from cohort.launch.tune.command import _make_fresh
 from cohort.launch.tune.output import Results, conclude, table_of
 from cohort.launch.tune.search import Axis
 from cohort.launch.tune.space import Room, as_toml, axes_of, options_at, same_as, start_of, train_options
 from cohort.launch.tune.trial import STOP_SECONDS, Trial
+from cohort.spec.run import RunSpec
 
-START = {"cache_ratio": 0.0, "sampler_sms": 0, "slots": 4, "reuse": "on", "compress": "auto"}
+START = {"cache_ratio": 0.0, "sampler_sms": 0, "slots": 4, "reuse": True, "compress": "auto"}
 TINY = ["--device", "cpu", "--fanout", "4,3", "--batch-size", 100, "--hidden", 8]
 
 
 def arguments(*texts) -> argparse.Namespace:
-    parser = main.build_parser()
-    args = parser.parse_args(["tune", "data", *map(str, texts)])
-    if args.config:
-        apply_config(args.config_parser, args.config)
-        args = parser.parse_args(["tune", "data", *map(str, texts)])
-    return args
+    return main.build_parser().parse_args(["tune", "data", *map(str, texts)])
+
+
+def spec(*texts) -> RunSpec:
+    return spec_of(arguments(*texts), RunSpec)
 
 
 def data(raw: bool = True, encoded: bool = False):
@@ -62,7 +61,7 @@ def test_what_is_varied():
         "both",
     )
     assert fixed == {"cache_ratio": "given", "slots": "given"}, "though 4 is the default"
-    axes, fixed = axes_of(arguments("--cache-bytes", "1GB", "--reuse", "on"), "cuda", data())
+    axes, fixed = axes_of(arguments("--cache-bytes", "1GB", "--reuse"), "cuda", data())
     assert [axis.name for axis in axes] == ["sampler_sms", "slots", "compress"] and axes[2].values == ("none", "cache")
     assert fixed == {"cache_ratio": "--cache-bytes is given", "reuse": "given"}
     axes, fixed = axes_of(arguments("--cache-ratios", "0,0.3"), "cpu", data(encoded=True))
@@ -76,7 +75,7 @@ def test_options_of_a_file_are_where_to_begin(tmp_path):
     path.write_text('cache-ratio = 0.2\nslots = 6\nepochs = 50\nout = "runs/x"\nquiet = true\nmodel = "gat"\n')
     args = arguments("--config", path, "--epochs", 2, "--out", tmp_path)  # of the tuning, not of the runs
     assert axes_of(args, "cuda", data())[1] == {}
-    start = start_of(args, is_prepared=True)
+    start = start_of(spec_of(args, RunSpec), is_prepared=True)
     assert start == START | {"cache_ratio": 0.2, "slots": 6}
     at = options_at(args, start)
     own = {"epochs": 50, "out": Path("runs/x"), "quiet": True}
@@ -89,11 +88,11 @@ def test_options_of_a_file_are_where_to_begin(tmp_path):
 
 
 def test_starts():
-    assert start_of(arguments(), is_prepared=False) == START | {"compress": "none"}
-    assert start_of(arguments("--cache-ratio", "auto"), True)["cache_ratio"] == "auto"
-    assert start_of(arguments("--cache-ratio", "0.1,0.2"), True)["cache_ratio"] == [0.1, 0.2]
-    assert start_of(arguments("--cache-ratio", "0"), True)["cache_ratio"] == 0
-    assert start_of(arguments("--cache-bytes", "1GB"), True) == START | {"cache_ratio": None}
+    assert start_of(spec(), is_prepared=False) == START | {"compress": "none"}
+    assert start_of(spec("--cache-ratio", "auto"), True)["cache_ratio"] == "auto"
+    assert start_of(spec("--cache-ratio", "0.1,0.2"), True)["cache_ratio"] == [0.1, 0.2]
+    assert start_of(spec("--cache-ratio", "0"), True)["cache_ratio"] == 0
+    assert start_of(spec("--cache-bytes", "1GB"), True) == START | {"cache_ratio": None}
 
 
 META = {"num_nodes": 1000, "num_edges": 4000, "feature_dim": 250, "feature_dtype": "float32"}  # 1 MB of rows
@@ -120,8 +119,8 @@ def test_compression_that_means_the_same_is_tried_once(ratio, device, compress, 
 
 
 def fitting(*texts, peak=None) -> list[float]:
-    args = arguments("--cache-policy", "degree", "--batch-size", 10, "--fanout", 2, *texts)
-    room = Room(args, None, META, data())
+    options = spec("--cache-policy", "degree", "--batch-size", 10, "--fanout", 2, *texts)
+    room = Room(options, None, META, data())
     room.learn(peak)
     return [ratio for ratio in (0.0, 0.1, 0.5, 1.1) if room.fits(START | {"cache_ratio": ratio})]
 
@@ -136,8 +135,8 @@ def test_ratios_fit_by_the_rule_of_the_plan():
 
 def test_the_largest_batch_is_the_one_that_was_counted(cora, shm):
     meta = json.loads((cora / "meta.json").read_text())
-    args = arguments("--gpu-memory", "1GB", "--batch-size", 10, "--fanout", "2", "--presample-batches", 2)
-    room = Room(args, cora, meta, open_dataset(cora))
+    options = spec("--gpu-memory", "1GB", "--batch-size", 10, "--fanout", "2", "--presample-batches", 2)
+    room = Room(options, cora, meta, open_dataset(cora))
     assert room.fits(START | {"cache_ratio": 0.5}) and not room.fits(START | {"cache_ratio": 100.0})
 
 
@@ -147,12 +146,7 @@ def test_every_option_comes_back_from_a_file(tmp_path):
     texts += ["--bandwidth", "1500,360,51.5", "--weight-decay", "0.5", "--order", "asis", "--sampler-sms", "auto"]
     options = train_options(arguments(*texts))
     (tmp_path / "run.toml").write_text("# a line\n" + as_toml(options))
-    parser = argparse.ArgumentParser()
-    add_train_options(parser)
-    apply_config(parser, tmp_path / "run.toml")
-    expected = argparse.ArgumentParser()
-    add_train_options(expected)
-    assert parser.parse_args(["data"]) == expected.parse_args(["data", *texts])
+    assert spec("--config", tmp_path / "run.toml") == spec(*texts)
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ import torch
 
 from cohort import CohortError
 from cohort.base.files import write_durably
+from cohort.spec.run import TrainerSpec, as_json
 from cohort.trainer.loop.checkpoint import CheckpointFile, identity_of, load
 from cohort.trainer.messages import unless_full
 from cohort.trainer.report.metrics import EpochReport, MetricsFile
@@ -143,16 +144,21 @@ def test_the_checkpoint_of_another_run_is_refused(file, name, value):
 
 def test_the_identity_follows_what_the_losses_follow(tmp_path):
     sampler = {"dataset": str(tmp_path), "device": "cpu", "num_ranks": 1, "seed": 3, "channel": "a"}
-    trainer = {"task": "train", "lr": 0.1, "quiet": False, "checkpoint_every": 5}
+    sizes = {"num_classes": 3, "feature_dim": 4}
+    trainer = {"task": "train"} | as_json(TrainerSpec(lr=0.1, seed=3, checkpoint_every=5, **sizes))
     run = {"trainer": trainer, "sampler": sampler, "data": {"labels": "a0"}}
     identity = identity_of(run)
     assert json.loads(json.dumps(identity)) == identity
     free = {"trainer": run["trainer"] | {"quiet": True, "checkpoint_every": None}}
     assert identity_of(run | free | {"sampler": sampler | {"channel": "b"}}) == identity
     assert identity_of(run | {"trainer": run["trainer"] | {"lr": 0.2}}) != identity
-    assert identity_of(run | {"sampler": sampler | {"seed": 4}}) != identity
-    parts = {"trainer": run["trainer"] | {"partition": {"parts": "here", "cliques": [[0]]}}}
-    moved = {"trainer": run["trainer"] | {"partition": {"parts": "there", "cliques": [[0]]}}}
+    assert identity_of(run | {"sampler": sampler | {"num_ranks": 2}}) != identity
+    for name, value in {"seed": 4, "fanout": [3], "batch_size": 7, "model": "gcn", "dropout": 0.1}.items():
+        assert identity_of(run | {"trainer": trainer | {name: value}}) != identity
+    for name, value in {"slots": 9, "cache_ratio": [0.5], "epochs": 99, "gpus": [3], "mps": False}.items():
+        assert identity_of(run | {"trainer": trainer | {name: value}}) == identity
+    parts = {"trainer": run["trainer"] | {"parts": {"parts": "here", "cliques": [[0]]}}}
+    moved = {"trainer": run["trainer"] | {"parts": {"parts": "there", "cliques": [[0]]}}}
     assert identity_of(run | parts) == identity_of(run | moved) != identity
     assert identity_of(run | {"data": {"labels": "a1"}}) != identity
 

@@ -18,8 +18,9 @@ from processes import cohort as run_cohort
 import cohort
 from cohort.base.errors import CohortError
 from cohort.launch.main import main
+from cohort.spec.files import MODEL
 from cohort.trainer.models.sampled import SampledGNN, load_model
-from cohort.trainer.models.weights import MODEL_FILE, load_weights, save_model
+from cohort.trainer.models.weights import load_weights, save_model
 from cohort.trainer.predict import layerwise
 from cohort.trainer.predict import program as predict
 from cohort.trainer.predict.full_blocks import FullBlocks
@@ -190,7 +191,7 @@ def run(data, tmp_path_factory, shm):
 @pytest.mark.parametrize(("kind", "layers"), [("sage", "pyg"), ("gcn", "pyg"), ("gat", "cohort")])
 def test_the_command_applies_what_a_run_kept(data, tmp_path_factory, tmp_path, shm, kind, layers):
     run = train(data, tmp_path_factory.mktemp("run"), "--model", kind, "--layers", layers, "--epochs", 2)
-    weights = torch.load(run / MODEL_FILE, weights_only=True)
+    weights = torch.load(run / MODEL, weights_only=True)
     expected = pyg_scores(kind, weights, data)
     result = run_cohort("predict", run, data, "--out", tmp_path / "scores.npy", "--device", "cpu")
     assert result.returncode == 0, result.stderr
@@ -210,7 +211,7 @@ def test_the_command_applies_what_a_run_kept(data, tmp_path_factory, tmp_path, s
 def test_the_weights_kept_are_those_of_the_best_epoch(data, run, tmp_path, shm):
     best_epoch = json.loads((run / "summary.json").read_text())["best_epoch"]
     best = train(data, tmp_path / "best", "--epochs", best_epoch + 1, "--seed", 3)
-    kept, expected = (torch.load(folder / MODEL_FILE, weights_only=True) for folder in (run, best))
+    kept, expected = (torch.load(folder / MODEL, weights_only=True) for folder in (run, best))
     assert all(torch.equal(kept[name], expected[name]) for name in expected)
 
 
@@ -234,10 +235,10 @@ def test_a_run_that_is_none_is_refused_by_the_command(data, tmp_path, capfd):
     ],
 )
 def test_bad_input_says_what_is_wrong(data, cora, run, tmp_path, case, words):
-    model = tmp_path / MODEL_FILE
+    model = tmp_path / MODEL
     (tmp_path / "run.json").write_text((run / "run.json").read_text())
     if case != "no model":
-        model.write_bytes((run / MODEL_FILE).read_bytes()[: 900 if case == "damaged" else None])
+        model.write_bytes((run / MODEL).read_bytes()[: 900 if case == "damaged" else None])
     if case == "pickle":
         torch.save({"weights": Path("anything")}, model)
     if case == "other model":
@@ -356,10 +357,9 @@ def test_weights_that_cannot_be_written_are_said_and_the_run_goes_on(tmp_path, c
     save_model(tmp_path / "nowhere", model.state_dict())
     assert f"warning: {tmp_path}/nowhere/model.pt was not written" in capfd.readouterr().out
     save_model(tmp_path, model.state_dict())
-    other = SampledGNN("sage", 3, 4, 2, 2, 0.0)
-    load_weights(tmp_path, other)
+    load_weights(tmp_path, other := SampledGNN("sage", 3, 4, 2, 2, 0.0))
     assert all(torch.equal(value, other.state_dict()[name]) for name, value in model.state_dict().items())
-    assert [path.name for path in tmp_path.iterdir()] == [MODEL_FILE]
+    assert [path.name for path in tmp_path.iterdir()] == [MODEL]
 
 
 @pytest.mark.parametrize("kind", MODELS)

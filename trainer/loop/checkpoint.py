@@ -12,8 +12,9 @@ import torch
 
 from cohort.base.errors import CohortError, why_not_loaded
 from cohort.base.files import write_durably
+from cohort.spec.options import Affects, names_that_affect
+from cohort.spec.run import RunSpec
 
-NAME = "checkpoint.pt"
 FORMAT, VERSION = "cohort checkpoint", 3
 MEMBERS = {
     "identity": dict,  # of the run, see identity_of
@@ -25,18 +26,16 @@ MEMBERS = {
     "report": dict,  # members of summary.json, the epochs done as lines of metrics.jsonl, best accuracy so far
     "ranks": list,  # a dict a rank: random states, sums and counts of the epoch that is under way
 }
-# Options that no batch and no loss depends on: a run may go on for more epochs than it was begun with.
-IRRELEVANT = {"task", "quiet", "profile", "epochs", "checkpoint_every", "tensorboard", "prometheus"}
 OTHER_RUN = "it belongs to another run: start this one anew, without --resume"
 
 
 def identity_of(run: dict) -> dict:
     """What the batches and losses of a run follow from: options of run.json, and what it says of the data set."""
-    options = {name: value for name, value in run["trainer"].items() if name not in IRRELEVANT}
-    if parts := run["trainer"].get("partition"):
-        options["partition"] = parts["cliques"]  # wherever the file is
+    names = names_that_affect(RunSpec, Affects.BATCHES | Affects.LOSS) - {"device"}
+    options = {name: run["trainer"][name] for name in sorted(names)}
+    parts = run["trainer"]["parts"]
     sampler = {name: run["sampler"][name] for name in ("device", "num_ranks")}
-    return options | sampler | {"sampler_seed": run["sampler"].get("seed", 0), "data": run.get("data")}
+    return options | sampler | {"cliques": parts and parts["cliques"], "data": run.get("data")}
 
 
 class CheckpointFile:
@@ -72,7 +71,7 @@ class CheckpointFile:
         if not self.path.exists():
             return None
         state = load(self.path)
-        for name in sorted((self.identity.keys() | state["identity"].keys()) - IRRELEVANT):
+        for name in sorted(self.identity.keys() | state["identity"].keys()):
             expected, found = self.identity.get(name), state["identity"].get(name)
             if expected != found:
                 raise CohortError(f"{self.path}: {name}", repr(expected), repr(found), OTHER_RUN)

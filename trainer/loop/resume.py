@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 
 from cohort.base.errors import CohortError
+from cohort.spec import files
 from cohort.trainer.loop.epoch import RunningEpoch
 from cohort.trainer.report.recorder import Recorder
 
@@ -62,7 +63,7 @@ def _take_up(trainer, state: dict) -> None:
     if trainer.report.cache:
         trainer.report.cache["measured"] = trainer.reads.shares()
     trainer.floor.sample_seconds_an_edge = own["sample_seconds_an_edge"]
-    num_epochs, has_timeline = trainer.options.epochs, (trainer.out / "timeline.json").exists()
+    num_epochs, has_timeline = trainer.options.epochs, (trainer.out / files.TIMELINE).exists()
     first_whole = None if has_timeline else epoch + (step > 0)
     trainer.recorder = Recorder(trainer.device, num_epochs, first_whole=first_whole)
     set_random_states(own["random"], trainer.device)

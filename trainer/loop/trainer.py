@@ -3,7 +3,6 @@
 import contextlib
 import copy
 import functools
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,8 @@ import torch
 
 from cohort.base.errors import CohortError
 from cohort.base.files import FileWriter
+from cohort.spec import files
+from cohort.spec.run import TrainerSpec
 from cohort.trainer.loop import sm_partition
 from cohort.trainer.loop.checkpoint import CheckpointFile, on_cpu
 from cohort.trainer.loop.epoch import RunningEpoch
@@ -35,38 +36,6 @@ from cohort.trainer.step_clock import StepClock
 from cohort.trainer.stop import StopRequest
 
 
-@dataclass
-class TrainOptions:
-    """The member "trainer" of run.json."""
-
-    model: str
-    fanout: list[int]
-    eval_fanout: list[int]
-    batch_size: int
-    hidden: int
-    epochs: int
-    lr: float
-    weight_decay: float
-    dropout: float
-    seed: int
-    num_classes: int
-    feature_dim: int
-    targets: str = "classification"  # the data set's task, see targets.py
-    quiet: bool = False
-    profile: bool = False  # see recorder.py
-    sampler_sms: int | str = 0  # GPU: the first so many SMs are the sampler's; "auto": tried out; 0: all are shared
-    layers: str = "cohort"  # or "pyg"
-    amp: bool = False  # autocast to bfloat16
-    matmul_precision: str = "highest"  # of torch.set_float32_matmul_precision
-    cuda_graphs: bool = True  # GPU: steps of Cohort's layers are replayed, see graphs.py
-    tensorboard: bool = False  # see watch.py
-    prometheus: str | None = None  # a file
-    partition: dict | None = None  # ranks train on seeds of parts of their own: see seed_parts.py
-    max_batches: int | None = None  # of each pass; for a run that is only to be measured, and makes no checkpoints
-    edge_weights: bool = False  # of a data set that has them; gcn alone
-    checkpoint_every: int | None = None  # steps; None: at the end of each epoch
-
-
 class Trainer:
     """Trains a model on the batches of one source.
 
@@ -84,7 +53,7 @@ class Trainer:
 
     def __init__(
         self,
-        options: TrainOptions,
+        options: TrainerSpec,
         source: BatchSource,
         ranks: Ranks,
         splits: dict[str, np.ndarray],
@@ -102,7 +71,7 @@ class Trainer:
         self.device = source.device
         source.labels_of_seeds = True
         source.last_hop_global = all_rows is not None and options.model == "sage"  # GCN asks sources for their degrees
-        own = {"train": seeds_by_rank(splits["train"], **options.partition)} if options.partition else {}
+        own = {"train": seeds_by_rank(splits["train"], **options.parts)} if options.parts else {}
         self.seed_sets = {name: source.add_seeds(*own.get(name, (ids,))) for name, ids in splits.items()}
         self.sizes = {name: len(ids) for name, ids in splits.items()}
         if isinstance(options.sampler_sms, int):
@@ -159,14 +128,14 @@ class Trainer:
     def _run(self) -> None:
         if self.options.sampler_sms == "auto":
             self._choose_sampler_sms()
-        metrics = MetricsFile(self.out / "metrics.jsonl", self.report.epochs) if self.ranks.rank == 0 else None
+        metrics = MetricsFile(self.out / files.METRICS, self.report.epochs) if self.ranks.rank == 0 else None
         was_done = self.running.epoch >= self.options.epochs
         with self.stop.later():
             self._run_epochs(metrics)
         self.model.load_state_dict(self.best_model)
         self._keep_model(self.best_model)  # a disk may have been full when it was the best
         if self.sizes["test"]:
-            self.report.test_metrics = self.evaluate(self._ask("test", self.options.eval_fanout))
+            self.report.test_metrics = self.evaluate(self._ask("test", self.options.hops_of_evaluation))
             self.report.test_accuracy = self.report.test_metrics.get("accuracy")
         if was_done:
             self._say(f"all {self.running.epoch} epochs are done; {test_result(self.report)}")
@@ -175,7 +144,7 @@ class Trainer:
             self.report.trainer_peak_bytes = max(self.ranks.gather(own))
         if self.options.max_batches is None:
             self._find_floor()
-        with unless_full(self.out / "summary.json"):
+        with unless_full(self.out / files.SUMMARY):
             self._write_summary()
         self.watch.run_ended(self.report.test_metrics)
 
@@ -353,7 +322,7 @@ class Trainer:
             done: steps of training that are left out.
         """
         train = self._ask("train", self.options.fanout, epoch, shuffle=True, done=done)
-        return train, self._ask("val", self.options.eval_fanout) if self.sizes["val"] else None
+        return train, self._ask("val", self.options.hops_of_evaluation) if self.sizes["val"] else None
 
     def _keep(self, report: EpochReport, metrics: MetricsFile | None) -> None:
         """Takes an epoch that is done into the run's results."""
@@ -368,9 +337,9 @@ class Trainer:
         self.watch.epoch_ended(report)
         if metrics:
             warn_of_divergence(self.report.epochs)
-            with unless_full(self.out / "metrics.jsonl"):
+            with unless_full(self.out / files.METRICS):
                 metrics.append(report)
-        with unless_full(self.out / "summary.json"):
+        with unless_full(self.out / files.SUMMARY):
             self._write_summary()
 
     def _keep_model(self, weights: dict) -> None:
@@ -382,7 +351,7 @@ class Trainer:
         if self.start is not None and self.report.start is None and self.source.first_batch_at is not None:
             self.report.start = start_told(self.source.folder, *self.start, self.source.first_batch_at)
         if self.ranks.rank == 0:
-            self.report.write(self.out / "summary.json")
+            self.report.write(self.out / files.SUMMARY)
 
     def _is_best(self, report: EpochReport) -> bool:
         """True when this epoch's weights are the ones to keep: best in validation, or the last without validation."""

@@ -13,10 +13,9 @@ from cohort.nn import own_layers
 from cohort.nn.activation import Activation, activated
 from cohort.nn.block import Block, block_of
 from cohort.nn.inputs import is_placed
+from cohort.spec.run import GAT_HEADS
 from cohort.trainer.models.targets import Targets, targets_of
 from cohort.trainer.models.weights import load_weights
-
-GAT_HEADS = 4
 
 
 class SampledGNN(nn.Module):

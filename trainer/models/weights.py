@@ -7,14 +7,13 @@ import torch
 
 from cohort.base.errors import CohortError, why_not_loaded
 from cohort.base.files import write_durably
+from cohort.spec import files
 from cohort.trainer.messages import unless_full
-
-MODEL_FILE = "model.pt"
 
 
 def save_model(run: Path, weights: dict[str, torch.Tensor]) -> None:
     """Replaces the run's weights (on the CPU) in one step. Where that fails, it is said, and the run goes on."""
-    path, data = run / MODEL_FILE, io.BytesIO()
+    path, data = run / files.MODEL, io.BytesIO()
     torch.save(weights, data)
     with unless_full(path):
         write_durably(path, data.getbuffer())
@@ -26,7 +25,7 @@ def load_weights(run: Path, model: torch.nn.Module) -> None:
     Raises:
         CohortError: there are none, the file is damaged, or they are of another model.
     """
-    path = run / MODEL_FILE
+    path = run / files.MODEL
     cure = "cohort train writes it after each epoch that did best in validation"
     try:
         weights = torch.load(path, map_location="cpu", weights_only=True)

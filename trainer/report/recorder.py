@@ -4,6 +4,7 @@ from pathlib import Path
 
 import torch
 
+from cohort.spec import files
 from cohort.trainer.messages import unless_full
 from cohort.trainer.ranks import Ranks
 from cohort.trainer.report.kernel_trace import KernelTrace
@@ -79,8 +80,8 @@ class Recorder:
         if self._epoch == self._timeline_epoch:
             rows = ranks.gather(rows_of(self._shown))
             if ranks.rank == 0 and any(spans for of_rank in rows for spans in of_rank.values()):
-                with unless_full(out / "timeline.json"):
-                    write_timeline(out / "timeline.json", self._epoch, rows)
+                with unless_full(out / files.TIMELINE):
+                    write_timeline(out / files.TIMELINE, self._epoch, rows)
         if self._epoch + 1 == self._num_profiled:
             self._write_trace(ranks, out)
         self._epoch = None
@@ -115,5 +116,5 @@ class Recorder:
         self._traced, self._kernels = [], None
         ranks.gather(None)  # all parts are there
         if ranks.rank == 0:
-            with unless_full(out / "trace.json"):
-                merge(parts, out / "trace.json")
+            with unless_full(out / files.TRACE):
+                merge(parts, out / files.TRACE)

@@ -1,0 +1,161 @@
+"""Options of the command line, and of TOML files, from the fields that declare them."""
+
+import argparse
+import dataclasses
+import re
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from cohort.base.errors import CohortError
+from cohort.launch.options.arguments import group
+from cohort.spec.options import GROUPS, Option, options_of
+from cohort.spec.types import checked, choices_of, described, parsed
+
+
+def add_options(
+    parser: argparse.ArgumentParser, spec: type, only: Iterable[str] | None = None, **texts: str | None
+) -> None:
+    """Adds the options that a class of cohort.spec.run declares, in groups.
+
+    What is not on the command line is not in the parsed arguments either: `spec_of` has the defaults.
+
+    Args:
+        only: names of those to add; None: all.
+        texts: help of some in place of their own; None: the option is left out.
+    """
+    found = [
+        each
+        for each in options_of(spec)
+        if (only is None or each.name in only) and texts.get(each.name, "") is not None
+    ]
+    for title in GROUPS:
+        if any(each.group == title and not each.is_hidden for each in found):
+            group(parser, title)
+    parser._negative_number_matcher = re.compile(r"-\.?\d[\d.,e-]*$")  # "--fanout -1,-1" gives a value, not an option
+    for each in found:
+        add_option(group(parser, each.group), each, texts.get(each.name))
+
+
+def add_option(parser, of: Option, text: str | None = None) -> None:
+    """Adds one option to a parser or a group of one."""
+    about: dict[str, Any] = {"dest": of.name, "default": argparse.SUPPRESS}
+    about["help"] = argparse.SUPPRESS if of.is_hidden else _help(of, text)
+    if of.is_switch:
+        parser.add_argument(of.flag, action=argparse.BooleanOptionalAction, **about)
+        return
+    choices = choices_of(of.type)
+    about |= {"choices": choices} if choices else {"type": _parser_of(of.type), "metavar": of.metavar}
+    parser.add_argument(of.flag, *of.aliases, **about)
+
+
+def _help(of: Option, text: str | None) -> str:
+    """With its default, where the text does not say it."""
+    text = text or of.help
+    if "(default" in text or of.default is None or of.default is False:
+        return text.replace("%", "%%")
+    default = "on" if of.default is True else ",".join(map(_number, of.default)) if _is_many(of.default) else of.default
+    return f"{text} (default {default})".replace("%", "%%")
+
+
+def _number(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _is_many(value: Any) -> bool:
+    return isinstance(value, list | tuple)
+
+
+def _parser_of(of: Any):
+    def parse(text: str) -> Any:
+        try:
+            return parsed(text, of)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return parse
+
+
+def given_in(args: argparse.Namespace, spec: type) -> dict[str, Any]:
+    """{option: value} of those on the command line, and below them in the --config file."""
+    known = {each.name: each for each in options_of(spec)}
+    config = read_config(args.config, known) if getattr(args, "config", None) else {}
+    return config | on_command_line(args, spec)
+
+
+def on_command_line(args: argparse.Namespace, spec: type) -> dict[str, Any]:
+    """{option: value} of those on the command line, also where they say a default."""
+    names = {each.name for each in options_of(spec)}
+    return {name: value for name, value in vars(args).items() if name in names}
+
+
+def spec_of(args: argparse.Namespace, spec: type, **defaults: Any) -> Any:
+    """The options of a command: as given, else of `defaults`, else as declared."""
+    return spec(**defaults | given_in(args, spec))
+
+
+def read_config(path: Path, known: dict[str, Option]) -> dict[str, Any]:
+    """The values of a TOML file (``batch-size = 1024``) by option.
+
+    Raises:
+        CohortError: the file is no TOML, or names an unknown option or a value the option does not take.
+    """
+    try:
+        config = tomllib.loads(path.read_text())
+    except (OSError, ValueError) as error:  # ValueError: no TOML, or no UTF-8
+        raise CohortError(str(path), "a TOML file of options", str(error), "for instance: batch-size = 1024") from error
+    flags = {alias[2:]: each for each in known.values() for alias in (each.flag, *each.aliases)}
+    options = {}
+    for name, value in config.items():
+        of = flags.get(name.replace("_", "-"))
+        if of is None:
+            names = ", ".join(sorted(each.flag[2:] for each in known.values() if not each.is_hidden))
+            hint = "options stand here without --, as the command's --help has them"
+            raise CohortError(f"{path}: {name}", f"one of {names}", "an unknown option", hint)
+        options[of.name] = _of_toml(f"{path}: {name}", value, of)
+    return options
+
+
+def _of_toml(place: str, value: Any, of: Option) -> Any:
+    """A value as TOML has it, or as text of the command line; one number stands for a list of one."""
+    if isinstance(value, str) and not choices_of(of.type):
+        try:
+            return parsed(value, of.type)
+        except ValueError:
+            raise CohortError(place, described(of.type), repr(value)) from None
+    try:
+        return checked(place, value, of.type)
+    except CohortError as error:
+        try:
+            return checked(place, [value], of.type)
+        except CohortError:
+            raise error from None
+
+
+def as_words(options: dict[str, Any]) -> list[str]:
+    """Options as on a command line."""
+    words = []
+    for name, value in options.items():
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+        else:
+            words += [f"--{flag}", ",".join(map(str, value)) if _is_many(value) else str(value)]
+    return words
+
+
+def changed_from_defaults(options: dict[str, Any], spec: type) -> dict[str, Any]:
+    """Of options by name, those that are not as declared."""
+    defaults = {each.name: each.default for each in options_of(spec)}
+    return {name: value for name, value in options.items() if value != defaults[name]}
+
+
+def values_of(spec: Any) -> dict[str, Any]:
+    """{option: value} of a spec."""
+    return {each.name: getattr(spec, each.name) for each in options_of(type(spec))}
+
+
+def replaced(spec: Any, **values: Any) -> Any:
+    """A copy of a spec with other values."""
+    return dataclasses.replace(spec, **values)

@@ -1,0 +1,133 @@
+"""From the options of a run to run.json."""
+
+import json
+from pathlib import Path
+
+from cohort.base.errors import CohortError
+from cohort.launch.options.cache import cache_members, link_rates, wants_auto_cache
+from cohort.launch.options.devices import resolve_device
+from cohort.launch.options.parser import values_of
+from cohort.launch.options.partition import clique_seeds, cliques_of_ranks, parts_file
+from cohort.spec.run import RunSpec, SamplerSpec, TrainerSpec
+
+
+def open_dataset(folder: Path) -> tuple[dict, Path]:
+    """(meta.json, absolute folder) of a data set that passes the cheap checks."""
+    from cohort.dataset import open as open_folder
+
+    if (folder / "run.json").is_file() and not (folder / "meta.json").exists():
+        hint = f"this is a run: cohort train --resume {folder} goes on with it"
+        raise CohortError(str(folder), "the folder of a data set", "that of a run", hint)
+    open_folder(folder)
+    return json.loads((folder / "meta.json").read_text()), folder.absolute()
+
+
+def trainer_spec(spec: RunSpec, dataset: Path, meta: dict) -> TrainerSpec:
+    """The options with what follows from the data set."""
+    check_sampler_sms(spec)
+    return TrainerSpec(
+        **values_of(spec),
+        num_classes=meta["num_classes"],
+        feature_dim=meta["feature_dim"],
+        targets=meta.get("task", "classification"),
+        parts=_parts(spec, dataset),
+    )
+
+
+def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = None) -> dict:
+    """The member "sampler" of run.json, less what the run itself adds.
+
+    Args:
+        plan_file: where the sampler is to write what it expects of the cache, if there is one.
+    """
+    device = resolve_device(spec.device)
+    num_ranks = count_ranks(spec, device)
+    own_seeds = None
+    if spec.partition:
+        cliques = _rank_cliques(spec)
+        own_seeds = list(zip(cliques, clique_seeds(dataset, cliques), strict=True))
+    cache = cache_members(spec, dataset, num_ranks, device == "cuda", own_seeds)
+    topology = topology_of(spec, device)
+    if topology != spec.topology and (kept := _beside_topology(spec, dataset, cache["cache_bytes"])):
+        topology, cache["cache_bytes"] = "gpu", kept
+    members = {
+        "dataset": str(dataset),
+        "device": device,
+        "num_ranks": num_ranks,
+        "gpus": gpus_of(spec) if device == "cuda" else None,
+        "topology": topology,
+        "compress": spec.compress,
+        "num_slots": spec.slots,
+        "fetch_sms": spec.fetch_sms,
+        "order": spec.order,
+        "reuse": spec.reuse if device == "cuda" else None,
+        "edge_weights": spec.edge_weights or None,
+        "plan_file": str(plan_file) if plan_file and "cache_bytes" in cache else None,
+        "seed": spec.seed,
+        "poison_slots": spec.debug_poison_slots,
+        "slow_fetch_us": spec.debug_slow_fetch_us,
+        "illegal_access_batch": spec.debug_illegal_access_batch,
+    }
+    if device == "cuda" and plan_file and "bytes_per_second" not in cache:  # what a run is held against
+        members["bytes_per_second"] = link_rates(spec)
+    return {name: value for name, value in members.items() if value is not None} | cache
+
+
+def _beside_topology(spec: SamplerSpec, dataset: Path, cache_bytes: list[int]) -> list[int] | None:
+    """The caches of --cache-ratio auto, where each GPU has room for the topology and all rows; None elsewhere."""
+    from cohort.cache.plan.budget import beside_topology
+    from cohort.cache.plan.options import row_bytes_of
+    from cohort.dataset import open as open_folder
+
+    data = open_folder(dataset)
+    meta = json.loads((dataset / "meta.json").read_text())
+    topology_bytes = data.indptr.nbytes + data.indices.nbytes
+    if spec.edge_weights:
+        topology_bytes += data.edge_weights.nbytes
+    return beside_topology(cache_bytes, topology_bytes, data.num_nodes, row_bytes_of(meta))
+
+
+def topology_of(spec: SamplerSpec, device: str) -> str:
+    """--topology, but where the cache takes all that is left, it alone decides about neighbour lists in GPU memory."""
+    return "host" if device == "cuda" and spec.topology == "auto" and wants_auto_cache(spec) else spec.topology
+
+
+def gpus_of(spec: SamplerSpec) -> list[int]:
+    """Those of --gpus, by default the first one."""
+    return spec.gpus or [0]
+
+
+def count_ranks(spec: SamplerSpec, device: str) -> int:
+    """How many trainers: one for each of --gpus, or what --ranks says on the CPU."""
+    if device == "cpu" and spec.gpus:
+        hint = "--gpus has the numbers of GPUs: leave it out; --ranks N starts N trainers on the CPU"
+        raise CohortError("--gpus", "GPUs", "the CPU alone", hint)
+    num_ranks = (spec.ranks if device == "cpu" else len(spec.gpus or [])) or 1
+    if spec.ranks not in (None, num_ranks):
+        raise CohortError("--ranks", f"{num_ranks}, one for each of --gpus", str(spec.ranks))
+    return num_ranks
+
+
+def check_sampler_sms(spec: RunSpec) -> None:
+    """Raises CohortError where --sampler-sms has no GPU to divide."""
+    if not spec.sampler_sms:
+        return
+    if resolve_device(spec.device) == "cpu":
+        raise CohortError("--sampler-sms", "a GPU", "--device cpu", "leave the option out")
+    if not spec.mps:
+        raise CohortError("--sampler-sms", "MPS", "--no-mps: the GPU is time-sliced", "leave one of the two out")
+
+
+def _parts(spec: RunSpec, dataset: Path) -> dict | None:
+    """Which ranks train on the seeds of which part; None without --partition."""
+    if not spec.partition:
+        return None
+    cliques = _rank_cliques(spec)
+    return {"parts": str(parts_file(dataset, len(cliques))), "cliques": cliques}
+
+
+def _rank_cliques(spec: SamplerSpec) -> list[list[int]]:
+    device = resolve_device(spec.device)
+    num_ranks = count_ranks(spec, device)
+    on_gpu = device == "cuda"
+    return cliques_of_ranks(spec.cliques, gpus_of(spec) if on_gpu else list(range(num_ranks)), on_gpu)

@@ -1,0 +1,11 @@
+"""Names of the files in a run's folder."""
+
+RUN = "run.json"
+SUMMARY = "summary.json"
+METRICS = "metrics.jsonl"  # a line an epoch
+CHECKPOINT = "checkpoint.pt"
+MODEL = "model.pt"
+PLAN = "plan.json"
+TIMELINE = "timeline.json"
+TRACE = "trace.json"
+REPORT = "report.html"

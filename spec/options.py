@@ -1,0 +1,78 @@
+"""How an option is declared: once, as a field of a dataclass, with all that others derive from it."""
+
+import dataclasses
+from collections.abc import Iterator
+from enum import Flag, auto
+from typing import Any, NamedTuple, get_type_hints
+
+GROUPS = ("Model", "Training", "Sampling", "Cache", "Devices", "Output", "Experts")  # in the order of the help
+
+
+class Affects(Flag):
+    """What follows from an option's value."""
+
+    NOTHING = 0  # may change when a run is resumed
+    BATCHES = auto()  # which nodes and edges are in a batch
+    LOSS = auto()  # what is computed with them
+    MEMORY = auto()  # what the trainer needs of a GPU
+
+
+class Option(NamedTuple):
+    """One option, as `options_of` gives it.
+
+    Attributes:
+        type: an annotation; see types.py.
+        group: its title in the help; one of GROUPS.
+        aliases: other flags.
+        is_hidden: not shown in the help.
+    """
+
+    name: str
+    type: Any
+    default: Any
+    help: str
+    group: str
+    affects: Affects
+    metavar: str | None
+    aliases: tuple[str, ...]
+    is_hidden: bool
+
+    @property
+    def flag(self) -> str:
+        return f"--{self.name.replace('_', '-')}"
+
+    @property
+    def is_switch(self) -> bool:
+        return self.type is bool
+
+
+def option(
+    default: Any,
+    help: str = "",
+    group: str = "Experts",
+    affects: Affects = Affects.NOTHING,
+    *,
+    metavar: str | None = None,
+    aliases: tuple[str, ...] = (),
+) -> Any:
+    """A field that is an option of commands; without `help` it is not shown."""
+    about = {"help": help, "group": group, "affects": affects, "metavar": metavar, "aliases": aliases}
+    if isinstance(default, list):
+        return dataclasses.field(default_factory=lambda: list(default), metadata=about)
+    return dataclasses.field(default=default, metadata=about)
+
+
+def options_of(spec: type) -> Iterator[Option]:
+    """The options that a dataclass declares, in order; other fields are none."""
+    hints = get_type_hints(spec, include_extras=True)
+    for field in dataclasses.fields(spec):
+        about = field.metadata
+        if "affects" in about:
+            default = field.default if field.default is not dataclasses.MISSING else field.default_factory()
+            kind = (hints[field.name], default, about["help"], about["group"], about["affects"], about["metavar"])
+            yield Option(field.name, *kind, about["aliases"], not about["help"])
+
+
+def names_that_affect(spec: type, what: Affects) -> set[str]:
+    """Names of the options on which some of it depends."""
+    return {each.name for each in options_of(spec) if each.affects & what}

@@ -1,0 +1,248 @@
+"""The options of a run: each stands here once.
+
+The command line (launch/options/parser.py), --config, run.json, what a resumed run may change, whether a checkpoint is
+that of a run, and the key of the trainer's measured memory all follow from these fields.
+"""
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal, get_type_hints
+
+from cohort.base.errors import CohortError
+from cohort.spec import types
+from cohort.spec.options import Affects, option
+
+NOTHING, BATCHES, LOSS, MEMORY = Affects.NOTHING, Affects.BATCHES, Affects.LOSS, Affects.MEMORY
+GAT_HEADS = 4  # of each hidden layer
+
+
+@dataclass(kw_only=True)
+class SamplerSpec:
+    """Options of every command that runs a sampler."""
+
+    fanout: types.Fanout = option(
+        [25, 10],
+        "neighbours per hop, nearest to the seeds first; the model has one layer per entry; -1: all neighbours",
+        "Sampling",
+        BATCHES | MEMORY,
+        metavar="N[,N...]",
+    )
+    batch_size: types.Positive = option(1024, "seeds in a batch of each trainer", "Sampling", BATCHES | MEMORY)
+    slots: types.Slots = option(4, "number of batches that the shared buffer holds", "Sampling")
+    seed: types.Seed = option(
+        0, "seed of all random numbers; the same seed gives the same batches", "Sampling", BATCHES | LOSS
+    )
+    topology: types.Topology = option(
+        "auto",
+        "where the GPU reads the graph: gpu: all of it in its memory; host: in host memory, but for lists in the cache;"
+        " auto: gpu where that takes at most half of what the cache leaves",
+        "Cache",
+        MEMORY,
+    )
+    compress: types.Compress = option(
+        "auto",
+        "where feature rows stay encoded; auto: when the data set is prepared, in host memory, and in the cache unless"
+        " that of each GPU has room for all of them raw; else nowhere",
+        "Cache",
+        MEMORY,
+    )
+    reuse: bool = option(
+        True,
+        "a GPU copies feature rows that earlier batches left in the shared buffer instead of fetching them again",
+        "Cache",
+        MEMORY,
+    )
+    cache_ratio: types.Ratios | Literal["auto"] | None = option(
+        None,
+        "cache of each GPU as a share of all raw feature bytes, index included; auto: the memory that slots and trainer"
+        " leave",
+        "Cache",
+        metavar="R[,R...]|auto",
+    )
+    cache_bytes: types.ByteCounts | None = option(None, "cache of each GPU in bytes: 20GB", "Cache", metavar="B[,B...]")
+    cache_policy: types.CachePolicy = option(
+        "plan",
+        "what to cache: plan: what a short run of the sampler reads most; degree, random: stand-ins to compare with;"
+        " none: nothing",
+        "Cache",
+    )
+    cliques: str = option(
+        "auto",
+        "which GPUs read each other's memory, and so share a cache (auto: as the machine says)",
+        "Cache",
+        metavar="none|all|2x4|3+5|auto",
+    )
+    device: types.Device = option("auto", "auto: a GPU where there is one", "Devices", LOSS)
+    gpus: types.Gpus | None = option(
+        None,
+        "numbers of the visible GPUs to use, a trainer on each (default 0): 0,1",
+        "Devices",
+        metavar="N[,N...]",
+        aliases=("--gpu",),
+    )
+    ranks: types.Positive | None = option(
+        None, "number of trainers on the CPU (default 1); on GPUs there is one for each of --gpus", "Devices"
+    )
+    mps: bool = option(True, "sampler and trainer share the GPU; without it they take turns", "Devices")
+    order: types.Order = option("address", "how a GPU reads the rows of a batch that are in host memory")
+    fetch_sms: types.Positive | None = option(
+        None, "GPU: number of SMs that fetch rows (default: the sampler's choice)"
+    )
+    presample_batches: types.Positive = option(
+        200, "most batches of the short run that counts reads for --cache-policy plan; two epochs at most"
+    )
+    bandwidth: types.ThreeNumbers | None = option(
+        None,
+        "GB/s at which a GPU reads its own, a peer's and host memory, for the planner (default: as this machine's GPUs"
+        " are measured, once; without a GPU 1500,360,51)",
+        metavar="LOCAL,PEER,HOST",
+    )
+    line_ns: types.ThreeNumbers = option(
+        (0.0, 0.0, 0.0),
+        "added latency in ns for each 128-byte line read from LOCAL, PEER, HOST memory, for the planner",
+        metavar="LOCAL,PEER,HOST",
+    )
+    gpu_memory: types.Bytes | None = option(
+        None, "memory of each GPU, for the planner (default: the smallest visible one's)"
+    )
+    trainer_bytes: types.Bytes | None = option(
+        None,
+        "memory that a GPU needs beside slots and cache, for --cache-ratio auto (default: measured by a short run,"
+        " once)",
+    )
+    debug_poison_slots: bool = option(False)  # for tests of Cohort itself
+    debug_slow_fetch_us: int | None = option(None)
+    debug_illegal_access_batch: int | None = option(None)
+    edge_weights: bool = option(
+        False, "GCN weighs each edge by the weight that the data set has of it", "Model", LOSS | MEMORY
+    )
+    partition: bool = option(
+        False,
+        "each clique of GPUs trains on the seeds of its own part, and caches for them, as cohort dataset partition DIR"
+        " --parts K divided the nodes for K cliques; batches then depend on the cliques",
+        "Training",
+        BATCHES,
+    )
+
+
+@dataclass(kw_only=True)
+class RunSpec(SamplerSpec):
+    """Options of every command that trains."""
+
+    model: Literal["sage", "gcn", "gat"] = option(
+        "sage",
+        f"SAGE (mean), GCN, or GAT ({GAT_HEADS} heads); it has one layer per entry of --fanout",
+        "Model",
+        LOSS | MEMORY,
+    )
+    hidden: types.Positive = option(256, "features of each hidden layer", "Model", LOSS | MEMORY)
+    dropout: types.Probability = option(
+        0.5, "probability with which training leaves out a hidden feature", "Model", LOSS | MEMORY
+    )
+    layers: Literal["cohort", "pyg"] = option(
+        "cohort", "implementation of the layers: Cohort's fused ones or PyG's", "Model", LOSS | MEMORY
+    )
+    epochs: types.Positive = option(10, "passes over the training nodes", "Training")
+    lr: types.AboveZero = option(0.003, "learning rate of Adam", "Training", LOSS)
+    weight_decay: types.AtLeastZero = option(0.0, "weight decay of Adam", "Training", LOSS)
+    amp: bool = option(False, "train and evaluate in bfloat16 where that is safe (autocast)", "Training", LOSS | MEMORY)
+    eval_fanout: types.Fanout | None = option(
+        None,
+        "neighbours per hop in validation and test (default: those of --fanout)",
+        "Sampling",
+        BATCHES | MEMORY,
+        metavar="N[,N...]",
+    )
+    sampler_sms: types.NotNegative | Literal["auto"] = option(
+        0,
+        "GPU: give the sampler the first N SMs and the trainer the others; auto tries what is fastest; 0: both share"
+        " all of them",
+        "Devices",
+        metavar="N|auto",
+    )
+    out: Path | None = option(None, "folder for results and logs (default runs/NAME-TIME)", "Output", metavar="RUN")
+    quiet: bool = option(False, "no progress bar and no table", "Output")
+    tensorboard: bool = option(False, "write scalars of each epoch to RUN/tensorboard", "Output")
+    prometheus: Path | None = option(
+        None, "keep a .prom file for Prometheus's node exporter up to date", "Output", metavar="FILE"
+    )
+    profile: bool = option(
+        False,
+        "write trace.json, for Perfetto: both programs in the first two epochs; takes time itself",
+        "Output",
+    )
+    checkpoint_every: types.Positive | None = option(
+        None, "write RUN/checkpoint.pt every N steps (default: at the end of each epoch)", "Output", metavar="N"
+    )
+    matmul_precision: Literal["highest", "high"] = option(
+        "highest",
+        "GPU: precision of float32 products; high: tensor cores round their factors to TF32's 10 bits",
+        affects=LOSS,
+    )
+    cuda_graphs: bool = option(
+        True,
+        "steps on GPUs are captured once and replayed, at a fraction of the host's time",
+        affects=LOSS | MEMORY,
+    )
+    in_place: bool = option(
+        True,
+        "SAGE and GCN read float32 features where they are, without a copy of a batch's rows, on a GPU whose cache has"
+        " room for all of them raw (and that has the topology), and on the CPU",
+    )
+
+    @property
+    def hops_of_evaluation(self) -> list[int]:
+        """Fanout of validation and test."""
+        return self.eval_fanout or self.fanout
+
+
+@dataclass(kw_only=True)
+class TrainerSpec(RunSpec):
+    """The member "trainer" of run.json: the options, and what follows from data set and machine.
+
+    Attributes:
+        targets: the data set's task, see trainer/models/targets.py.
+        parts: ranks train on seeds of parts of their own: {"parts": a file, "cliques": ranks of each}.
+        max_batches: of each pass; for a run that is only to be measured, and makes no checkpoints.
+    """
+
+    num_classes: int
+    feature_dim: int
+    targets: str = "classification"
+    parts: dict | None = None
+    max_batches: int | None = None
+
+
+def as_json(spec: SamplerSpec) -> dict[str, Any]:
+    """A spec as run.json has it; paths are absolute text."""
+    return {field.name: _of_json(getattr(spec, field.name)) for field in fields(spec)}
+
+
+def _of_json(value: Any) -> Any:
+    if isinstance(value, Path):
+        return str(value.absolute())
+    return list(value) if isinstance(value, tuple) else value
+
+
+def from_json(members: Any, of: type, place: str) -> Any:
+    """The spec that `as_json` has written, of class `of`.
+
+    Raises:
+        CohortError: a member is missing, is no value of its type, or is none that this version knows.
+    """
+    if not isinstance(members, dict):
+        raise CohortError(place, "options by name", repr(members)[:80])
+    hints = get_type_hints(of, include_extras=True)
+    unknown = sorted(members.keys() - hints.keys() - {"task"})
+    if unknown:
+        hint = "another version wrote it: use that version, or train again"
+        raise CohortError(place, "options that this version knows", ", ".join(unknown), hint)
+    values = {
+        field.name: types.checked(f"{place}: {field.name}", members[field.name], hints[field.name])
+        for field in fields(of)
+        if field.name in members
+    }
+    try:
+        return of(**values)
+    except TypeError as error:
+        raise CohortError(place, f"the members of {of.__name__}", str(error), "another version wrote it") from None

@@ -1,5 +1,6 @@
 """A minibatch in PyG's form."""
 
+import torch
 from torch_geometric.data import Data
 
 from cohort.trainer.source import edges_of, indptr_of
@@ -29,8 +30,10 @@ class Batch(Data):
         return self.clone()
 
 
+@torch.inference_mode(False)
 def batch_of(slot) -> Batch:
-    """The batch in a slot; it holds the slot."""
+    """The batch in a slot; it holds the slot. Its tensors are ordinary ones inside torch.inference_mode() too: others
+    have neither a version, by which ``edge_index`` knows its offsets, nor a base."""
     of_edges = {name: value for name in ("e_id", "edge_weight") if (value := getattr(slot, name)) is not None}
     return Batch(
         x=slot.x,

@@ -18,9 +18,11 @@ OF_PYG = {f"{part}_mask": f"{part}_ids" for part in ("train", "val", "test")}
 OF_PYG |= {"edge_index": "indptr and indices", "edge_weight": "edge_weights"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Dataset:
     """A data set of V nodes and E edges; the arrays are read-only and mapped from disk.
+
+    Pickling keeps the path alone: another process maps the same files. Equal is only what is the same object.
 
     Attributes:
         indptr: int64 [V + 1], where the in-neighbours of each node start in `indices`.
@@ -51,6 +53,9 @@ class Dataset:
     encoded_rows: Path | None = None
     task: str = "classification"
     edge_weights: np.ndarray | None = None
+
+    def __reduce__(self):
+        return open, (self.path.absolute(),)
 
     def __repr__(self) -> str:
         x = "x encoded" if self.x is None else f"x {self.feature_dtype} [{self.num_nodes}, {self.feature_dim}]"

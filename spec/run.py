@@ -6,7 +6,9 @@ that of a run, and the key of the trainer's measured memory all follow from thes
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
+
+from msgspec import Meta
 
 from cohort.base.errors import CohortError
 from cohort.spec import types
@@ -14,6 +16,9 @@ from cohort.spec.options import Affects, option
 
 NOTHING, BATCHES, LOSS, MEMORY = Affects.NOTHING, Affects.BATCHES, Affects.LOSS, Affects.MEMORY
 GAT_HEADS = 4  # of each hidden layer
+BUILT_IN = r"sage|gcn|gat"
+MODEL_TEXT = "sage or gcn or gat or package.module:Class"
+Model = Annotated[str, Meta(pattern=rf"^({BUILT_IN}|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$", description=MODEL_TEXT)]
 
 
 @dataclass(kw_only=True)
@@ -129,11 +134,13 @@ class SamplerSpec:
 class RunSpec(SamplerSpec):
     """Options of every command that trains."""
 
-    model: Literal["sage", "gcn", "gat"] = option(
+    model: Model = option(
         "sage",
-        f"SAGE (mean), GCN, or GAT ({GAT_HEADS} heads); it has one layer per entry of --fanout",
+        f"SAGE (mean), GCN, GAT ({GAT_HEADS} heads), or a class of your own that takes in_channels, hidden_channels,"
+        " num_layers, out_channels and dropout as PyG's models do; it has one layer per entry of --fanout",
         "Model",
         LOSS | MEMORY,
+        metavar="sage|gcn|gat|package.module:Class",
     )
     hidden: types.Positive = option(256, "features of each hidden layer", "Model", LOSS | MEMORY)
     dropout: types.Probability = option(
@@ -145,6 +152,15 @@ class RunSpec(SamplerSpec):
     epochs: types.Positive = option(10, "passes over the training nodes", "Training")
     lr: types.AboveZero = option(0.003, "learning rate of Adam", "Training", LOSS)
     weight_decay: types.AtLeastZero = option(0.0, "weight decay of Adam", "Training", LOSS)
+    lr_schedule: Literal["constant", "cosine", "linear"] = option(
+        "constant", "how the learning rate falls, epoch by epoch, towards 0 after the last one", "Training", LOSS
+    )
+    clip_norm: types.AboveZero | None = option(
+        None, "scale gradients down whose norm, over all parameters, is larger", "Training", LOSS, metavar="NORM"
+    )
+    patience: types.Positive | None = option(
+        None, "end the run after so many epochs without a better validation", "Training", metavar="EPOCHS"
+    )
     amp: bool = option(False, "train and evaluate in bfloat16 where that is safe (autocast)", "Training", LOSS | MEMORY)
     eval_fanout: types.Fanout | None = option(
         None,
@@ -174,6 +190,9 @@ class RunSpec(SamplerSpec):
     checkpoint_every: types.Positive | None = option(
         None, "write RUN/checkpoint.pt every N steps (default: at the end of each epoch)", "Output", metavar="N"
     )
+    callbacks: list[types.Named] | None = option(
+        None, "classes whose hooks the trainers call: loggers and the like", metavar="package.module:Class[,...]"
+    )
     matmul_precision: Literal["highest", "high"] = option(
         "highest",
         "GPU: precision of float32 products; high: tensor cores round their factors to TF32's 10 bits",
@@ -189,6 +208,11 @@ class RunSpec(SamplerSpec):
         "SAGE and GCN read float32 features where they are, without a copy of a batch's rows, on a GPU whose cache has"
         " room for all of them raw (and that has the topology), and on the CPU",
     )
+
+    @property
+    def has_own_model(self) -> bool:
+        """Whether --model names a class of the user's."""
+        return ":" in self.model
 
     @property
     def hops_of_evaluation(self) -> list[int]:

@@ -36,6 +36,7 @@ Bytes = Annotated[int, Meta(ge=0, description="bytes such as 20GB", extra={"unit
 ByteCounts = Annotated[list[Bytes], Meta(min_length=1)]
 ThreeNumbers = tuple[AtLeastZero, AtLeastZero, AtLeastZero]  # of local, peer and host memory
 
+Named = Annotated[str, Meta(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", description="package.module:Class")]
 Topology = Literal["auto", "gpu", "host"]
 Compress = Literal["auto", "none", "cache", "host", "both"]
 Order = Literal["address", "asis"]

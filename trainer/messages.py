@@ -1,8 +1,20 @@
 """Lines for the user; a standard output or a file that cannot be written ends nothing."""
 
 import contextlib
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+from rich.console import Console as RichConsole
+
+
+class Console(RichConsole):
+    """rich's, without the end of the program where nobody reads standard output any more (cohort train ... | head)."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python itself writes at its end
 
 
 def unless_unheard():

@@ -12,14 +12,15 @@ __version__ = "0.1.0"
 
 # Loaded on first use, so that `cohort --help` need not import torch.
 _HOMES = {
+    "Callback": "cohort.trainer.loop.callbacks",
     "NeighborLoader": "cohort.trainer.loader.neighbor",
     "from_pyg": "cohort.dataset",
     "from_tensors": "cohort.dataset",
     "CohortError": "cohort.base.errors",
-    "load_model": "cohort.trainer.models.sampled",
+    "load_model": "cohort.trainer.models.own",
 }
 _PACKAGES = {"dataset", "ibp", "nn"}
-__all__ = ["CohortError", "NeighborLoader", "from_pyg", "from_tensors", "load_model"]
+__all__ = ["Callback", "CohortError", "NeighborLoader", "from_pyg", "from_tensors", "load_model"]
 
 
 def __dir__() -> list[str]:

@@ -54,6 +54,8 @@ def resumed(folder: Path, given: dict[str, Any]) -> tuple[dict, RunSpec]:
             raise refuse(name, _shown(before), given[name])
     if given.get("epochs", earlier.epochs) < earlier.epochs:
         raise refuse("epochs", f"at least {earlier.epochs}", given["epochs"])
+    if earlier.lr_schedule != "constant" and given.get("epochs", earlier.epochs) != earlier.epochs:
+        raise refuse("epochs", f"{earlier.epochs}, by which --lr-schedule {earlier.lr_schedule} goes", given["epochs"])
     spec = dataclasses.replace(earlier, **{"quiet": False} | given | {"out": folder})
     num_ranks = run["sampler"]["num_ranks"]
     for name, count in (("gpus", len(spec.gpus or [0])), ("ranks", spec.ranks or 1)):

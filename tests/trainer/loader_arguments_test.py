@@ -103,7 +103,17 @@ def test_loader_and_data_set_are_shown_on_a_line(cora):
 
 
 def test_packages_list_what_users_import():
-    names = ["CohortError", "NeighborLoader", "__version__", "dataset", "from_pyg", "from_tensors", "ibp", "load_model"]
+    names = [
+        "Callback",
+        "CohortError",
+        "NeighborLoader",
+        "__version__",
+        "dataset",
+        "from_pyg",
+        "from_tensors",
+        "ibp",
+        "load_model",
+    ]
     names.append("nn")
     assert dir(cohort) == names and all(hasattr(cohort, name) for name in names)
     assert dir(cohort.nn) == sorted(cohort.nn.__all__) and "SAGEConv" in dir(cohort.nn)

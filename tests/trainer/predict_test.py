@@ -19,7 +19,7 @@ import cohort
 from cohort.base.errors import CohortError
 from cohort.launch.main import main
 from cohort.spec.files import MODEL
-from cohort.trainer.models.sampled import SampledGNN, load_model
+from cohort.trainer.models.sampled import SampledGNN
 from cohort.trainer.models.weights import load_weights, save_model
 from cohort.trainer.predict import layerwise
 from cohort.trainer.predict import program as predict
@@ -358,7 +358,7 @@ def test_weights_that_cannot_be_written_are_said_and_the_run_goes_on(tmp_path, c
     assert f"warning: {tmp_path}/nowhere/model.pt was not written" in capfd.readouterr().out
     save_model(tmp_path, model.state_dict())
     load_weights(tmp_path, other := SampledGNN("sage", 3, 4, 2, 2, 0.0))
-    assert all(torch.equal(value, other.state_dict()[name]) for name, value in model.state_dict().items())
+    assert all(map(torch.equal, model.state_dict().values(), other.state_dict().values()))
     assert [path.name for path in tmp_path.iterdir()] == [MODEL]
 
 
@@ -367,7 +367,7 @@ def test_a_loaded_model_scores_the_whole_graph_and_batches(data, tmp_path, kind)
     trainer = {"model": kind, "feature_dim": DIM, "hidden": HIDDEN, "num_classes": CLASSES, "fanout": [4, 3]}
     (tmp_path / "run.json").write_text(json.dumps({"trainer": trainer}))
     save_model(tmp_path, SampledGNN(kind, DIM, HIDDEN, CLASSES, 2, 0.5).state_dict())
-    model = load_model(tmp_path)
+    model = cohort.load_model(tmp_path)
     assert isinstance(model, torch.nn.Module) and not model.training
     expected = pyg_scores(kind, model.state_dict(), data)
     graph = cohort.dataset.open(data).to_pyg()
@@ -387,10 +387,10 @@ def test_a_model_that_is_none_is_not_loaded(tmp_path):
     with pytest.raises(
         CohortError, match="expected the folder of a run, found no run.json in it\n  hint: name the folder"
     ):
-        load_model(tmp_path)
+        cohort.load_model(tmp_path)
     (tmp_path / "run.json").write_text("{}")
     with pytest.raises(CohortError, match="run.json: expected a run of cohort train"):
-        load_model(tmp_path)
+        cohort.load_model(tmp_path)
 
 
 def test_scores_go_into_a_file_of_numpy(data, run, tmp_path, capfd):

@@ -79,6 +79,7 @@ class TrainStep:
         graphs_of: seeds of batches that are run as CUDA graphs (see graphs.py); None: none are.
         targets: what the model learns.
         sums: with the other ranks; None: this one is alone.
+        clip_norm: of all gradients; larger ones are scaled down to it.
 
     Attributes:
         loss_sum, num_labelled: [] on the device, sums over the steps since reset(): of the loss over this rank's
@@ -93,7 +94,9 @@ class TrainStep:
         graphs_of: int | None = None,
         targets: Targets = CLASSES,
         sums: StepSums | None = None,
+        clip_norm: float | None = None,
     ):
+        self._clip_norm = clip_norm
         self._scores, self._optimizer, self._targets, self._sums = scores, optimizer, targets, sums
         self.loss_sum = torch.zeros((), device=device)
         self.num_labelled = torch.zeros((), device=device)
@@ -133,12 +136,19 @@ class TrainStep:
             self._sums.take(labelled)
         else:
             (loss_sum / labelled.clamp(min=1)).backward()
-            self._optimizer.step()
+            self._update()
             self.num_labelled += labelled
         self.loss_sum += loss_sum.detach()
 
     def _take_sums(self) -> None:
         """What another graph replays: the step with what the ranks have added up."""
         self._sums.give()
-        self._optimizer.step()
+        self._update()
         self.num_labelled += self._sums.labelled
+
+    def _update(self) -> None:
+        """The optimizer's step on the gradients that are there."""
+        if self._clip_norm is not None:
+            parameters = [each for group in self._optimizer.param_groups for each in group["params"]]
+            torch.nn.utils.clip_grad_norm_(parameters, self._clip_norm)
+        self._optimizer.step()

@@ -13,13 +13,14 @@ from cohort.base.files import FileWriter
 from cohort.spec import files
 from cohort.spec.run import TrainerSpec
 from cohort.trainer.loop import sm_partition
+from cohort.trainer.loop.callbacks import Callback, callbacks_of
 from cohort.trainer.loop.checkpoint import CheckpointFile, on_cpu
 from cohort.trainer.loop.epoch import RunningEpoch
 from cohort.trainer.loop.resume import state_of, take_up
 from cohort.trainer.loop.seed_parts import seeds_by_rank
 from cohort.trainer.loop.step import Scores, TrainStep, adam
 from cohort.trainer.messages import say, unless_full
-from cohort.trainer.models.sampled import SampledGNN
+from cohort.trainer.models.own import callable_of, model_of
 from cohort.trainer.models.targets import mean_loss, targets_of
 from cohort.trainer.models.weights import save_model
 from cohort.trainer.ranks import Agreement, Ranks, StepSums
@@ -78,16 +79,7 @@ class Trainer:
             sm_partition.divide_gpu(source, options.sampler_sms)
         torch.set_float32_matmul_precision(options.matmul_precision)
         torch.manual_seed(options.seed)
-        self.model = SampledGNN(
-            options.model,
-            options.feature_dim,
-            options.hidden,
-            options.num_classes,
-            len(options.fanout),
-            options.dropout,
-            options.layers,
-            options.edge_weights,
-        ).to(self.device)
+        self.model = model_of(options).to(self.device)
         self.all_rows = all_rows
         ranks.spread(self.model)
         if ranks.rank > 0:  # the same weights everywhere, but a dropout of its own
@@ -105,6 +97,9 @@ class Trainer:
         self.start: tuple[float, float] | None = None  # monotonic seconds: the run began, this program had its packages
         self.best_model: dict | None = None  # parameters of the epoch that did best in validation
         self.writer = FileWriter()  # of what takes long
+        self.callbacks = callbacks_of(options)
+        self._of_steps = [each for each in self.callbacks if type(each).step_ended is not Callback.step_ended]
+        self.stops_early = False  # after the epoch that is under way
 
     def resume(self) -> None:
         """Takes up what the checkpoint holds; where there is none, the run begins at the beginning.
@@ -130,6 +125,8 @@ class Trainer:
             self._choose_sampler_sms()
         metrics = MetricsFile(self.out / files.METRICS, self.report.epochs) if self.ranks.rank == 0 else None
         was_done = self.running.epoch >= self.options.epochs
+        for each in self.callbacks:
+            each.run_begins(self)
         with self.stop.later():
             self._run_epochs(metrics)
         self.model.load_state_dict(self.best_model)
@@ -147,6 +144,8 @@ class Trainer:
         with unless_full(self.out / files.SUMMARY):
             self._write_summary()
         self.watch.run_ended(self.report.test_metrics)
+        for each in self.callbacks:
+            each.run_ended(self, self.report)
 
     def _run_epochs(self, metrics: MetricsFile | None) -> None:
         """Those that are left, the one that is under way first."""
@@ -155,18 +154,26 @@ class Trainer:
         quiet = self.quiet or asked is None
         with Progress(self.options.epochs, self.sizes["train"], quiet, self.ranks.size, self._seeds_done()) as progress:
             for epoch in range(first, self.options.epochs):
+                if self.stops_early:
+                    self._say(f"the run ends early, after {epoch} of {self.options.epochs} epochs")
+                    break
                 train_pass, val_pass = asked
                 if epoch + 1 < self.options.epochs:  # so that the sampler need not stop between passes
                     asked = self._ask_for_epoch(epoch + 1)
                 self.recorder.epoch_begins(epoch)
+                for each in self.callbacks:
+                    each.epoch_begins(self, epoch)
                 report = self.train_epoch(train_pass, progress)
                 report.val_metrics = self.evaluate(val_pass) if val_pass else {}
                 report.val_accuracy = report.val_metrics.get("accuracy")
                 self.recorder.epoch_ended(self.ranks, self.out)
                 self._keep(report, metrics)
+                progress.epoch_ended(report, self.targets)
+                for each in self.callbacks:
+                    each.epoch_ended(self, report)
                 self.running = self.running.next()
                 self.step.reset()
-                if self.options.checkpoint_every is None or epoch + 1 == self.options.epochs:
+                if self.options.checkpoint_every is None or epoch + 1 == self.options.epochs or self.stops_early:
                     self._save()
 
     def train_epoch(self, which: Pass, progress: Progress) -> EpochReport:
@@ -184,6 +191,8 @@ class Trainer:
             self.floor.add(slot)
             progress.step(running.epoch, slot.num_seeds, step.loss_sum, step.num_labelled, clock)
             stops = self.agreement.stops() if self.ranks.size > 1 else self.stop.asked
+            for each in self._of_steps:
+                each.step_ended(self, slot.num_seeds)
             if stops or self._is_due():
                 self._save()
                 clock = self.ranks.clock = running.go_on()
@@ -226,9 +235,14 @@ class Trainer:
     def _step_of(self, model: torch.nn.Module, optimizer: torch.optim.Adam, sums: StepSums | None = None) -> TrainStep:
         """Steps of a model; without ``sums`` without other ranks."""
         options = self.options
-        on_gpu, is_pygs = self.device.type == "cuda", options.layers == "pyg" or options.edge_weights  # PyG's code runs
+        on_gpu, is_pygs = (
+            self.device.type == "cuda",
+            options.layers == "pyg" or options.edge_weights or options.has_own_model,
+        )
         graphs_of = options.batch_size if options.cuda_graphs and on_gpu and not is_pygs else None
-        return TrainStep(self._scores_of(model), optimizer, self.device, graphs_of, self.targets, sums)
+        return TrainStep(
+            self._scores_of(model), optimizer, self.device, graphs_of, self.targets, sums, options.clip_norm
+        )
 
     def _step_of_a_copy(self) -> TrainStep:
         """Steps of a copy of the model, without other ranks."""
@@ -236,7 +250,8 @@ class Trainer:
         return self._step_of(model, adam(model, self.device, self.options.lr, self.options.weight_decay))
 
     def _scores_of(self, model: torch.nn.Module) -> Scores:
-        return Scores(model, self.options.amp, self.options.layers == "cohort", self.all_rows)
+        is_fused = self.options.layers == "cohort" and not self.options.has_own_model
+        return Scores(callable_of(model), self.options.amp, is_fused, self.all_rows)
 
     def _choose_sampler_sms(self) -> None:
         """Tries how many SMs the sampler needs, on the first batches; all ranks take the same."""

@@ -1,21 +1,17 @@
 """GraphSAGE, GCN and GAT over sampled batches, from Cohort's layers or PyG's."""
 
 import importlib
-import json
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cohort.base.errors import CohortError, not_a_run
+from cohort.base.errors import CohortError
 from cohort.nn import own_layers
 from cohort.nn.activation import Activation, activated
 from cohort.nn.block import Block, block_of
 from cohort.nn.inputs import is_placed
 from cohort.spec.run import GAT_HEADS
-from cohort.trainer.models.targets import Targets, targets_of
-from cohort.trainer.models.weights import load_weights
 
 
 class SampledGNN(nn.Module):
@@ -124,42 +120,6 @@ class SampledGNN(nn.Module):
         if self.fused:
             return activated(x, self.activation, self.dropout, self.training)
         return F.dropout(getattr(F, self.activation)(x), self.dropout, self.training)
-
-
-def load_model(run: str | Path) -> SampledGNN:
-    """The model that a run of ``cohort train`` trained, with the weights of its best epoch, on the CPU, in eval mode.
-
-    ``model(x, edge_index)`` makes of float32 features scores, float32 [rows of x, classes]: of a ``Batch`` the first
-    ``batch.batch_size`` are those of its seeds; of a whole graph, all nodes'. Its layers are Cohort's, whoever's the
-    run had: their weights are the same.
-
-    Args:
-        run: its folder.
-
-    Raises:
-        CohortError: it is no run, or its model is not kept.
-    """
-    model, _, _ = model_described(Path(run))
-    load_weights(Path(run), model)
-    return model.eval()
-
-
-def model_described(run: Path) -> tuple[SampledGNN, Targets, dict]:
-    """A model as a run's, without its weights; what it learned; the member "trainer" of run.json.
-
-    Raises:
-        CohortError: it is no run.
-    """
-    try:
-        options = json.loads((run / "run.json").read_text())["trainer"]
-        kind, feature_dim, hidden = (options[name] for name in ("model", "feature_dim", "hidden"))
-        targets = targets_of(options.get("targets", "classification"))
-        sizes = (feature_dim, hidden, options["num_classes"], len(options["fanout"]))
-        return SampledGNN(kind, *sizes, 0.0, edge_weights=bool(options.get("edge_weights"))), targets, options
-    except FileNotFoundError:
-        raise not_a_run(run) from None
-    except Exception as error:  # noqa: BLE001 (torch raises whatever it meets where a member is none of ours)
-        raise CohortError(str(run / "run.json"), "a run of cohort train", f"{error!r:.200}") from error
 
 
 def _first_rows(x: Tensor, count: int) -> Tensor:

@@ -22,7 +22,8 @@ from cohort.dataset import Dataset
 from cohort.dataset import open as open_dataset
 from cohort.dataset.check import demand_in_range
 from cohort.trainer import _native
-from cohort.trainer.models.sampled import SampledGNN, model_described
+from cohort.trainer.models.own import model_described
+from cohort.trainer.models.sampled import SampledGNN
 from cohort.trainer.models.targets import Targets
 from cohort.trainer.models.weights import load_weights
 from cohort.trainer.predict.layerwise import Layerwise, Place, keep_scores, plan_memory
@@ -38,6 +39,9 @@ def model_of(run: Path, data: Dataset) -> tuple[SampledGNN, Targets]:
         CohortError: it is no run, its model is not kept, or its features are not those of the data set.
     """
     model, targets, options = model_described(run)
+    if not isinstance(model, SampledGNN):
+        hint = "score nodes in batches: cohort.NeighborLoader(DIR, fanout), and cohort.load_model(RUN)"
+        raise CohortError(str(run / "run.json"), "a built-in model", f"--model {options['model']}", hint)
     if options.get("edge_weights"):
         hint = "score nodes in batches: NeighborLoader(DIR, fanout, edge_weights=True), and cohort.load_model(RUN)"
         raise CohortError(str(run / "run.json"), "a run without --edge-weights", "one with", hint)

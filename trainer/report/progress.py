@@ -5,14 +5,13 @@ import time
 
 import torch
 from rich import box
-from rich.console import Console
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 from rich.table import Table
 
 from cohort.base.units import format_bytes
 from cohort.channel import TIERS
-from cohort.trainer.messages import unless_unheard
+from cohort.trainer.messages import Console, unless_unheard
 from cohort.trainer.models.targets import Targets, targets_of
 from cohort.trainer.report.cache_report import measured
 from cohort.trainer.report.floor import told
@@ -60,6 +59,15 @@ class Progress:
             self._bar.update(self._task, **self._position())  # the last steps came without an update
             self._bar.stop()
 
+    def epoch_ended(self, report: EpochReport, targets: Targets) -> None:
+        """A line of the epoch, on a terminal above the bar; also on a pipe."""
+        rate = report.num_seeds / report.seconds if report.seconds > 0 else 0.0
+        times = f"{report.seconds:.3f} s, wait {report.wait_seconds:.3f} s"
+        parts = [f"loss {report.loss:.4f}", *_validation(report, targets), times, f"{rate:,.0f} seeds/s"]
+        with unless_unheard():
+            line = f"epoch {report.epoch + 1}/{self._num_epochs}: {', '.join(parts)}"
+            self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
     def _position(self) -> dict:
         return {"completed": self._done + self._seeds, "epoch": f"{self._epoch}/{self._num_epochs}"}
 
@@ -78,6 +86,14 @@ class Progress:
             rate=f"{self._seeds / (now - self._begin):,.0f}",
             wait=f"{100 * clock.wait_share():.0f} %",
         )
+
+
+def _validation(report: EpochReport, targets: Targets) -> list[str]:
+    """What validation found of an epoch, if there was one."""
+    value = report.val_metrics.get(targets.metric)
+    if value is None:
+        return []
+    return [f"validation {100 * value:.2f} %" if targets.is_share else f"validation {targets.title} {value:.4g}"]
 
 
 class _DelayedScalar:

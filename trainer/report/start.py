@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from cohort.base.units import format_bytes
-from cohort.trainer.messages import unless_unheard
+from cohort.trainer.messages import Console, unless_unheard
 
 LOOK_SECONDS = 0.2
 

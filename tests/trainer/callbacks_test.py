@@ -1,0 +1,219 @@
+"""Models, callbacks, schedules and early ends of a user's own; a line an epoch."""
+
+import json
+import math
+import subprocess
+import sys
+import types
+
+import pytest
+import torch
+from processes import cohort, refused
+
+from cohort.base.errors import CohortError
+from cohort.dataset import generate
+from cohort.spec.run import TrainerSpec
+from cohort.trainer.importing import imported
+from cohort.trainer.loop.callbacks import Callback, EarlyStopping, LearningRate, callbacks_of, factor_of
+from cohort.trainer.loop.step import adam
+from cohort.trainer.models.own import callable_of, load_model, model_of
+
+pytestmark = pytest.mark.usefixtures("shm")
+TINY = ["--device", "cpu", "--fanout", "4,3", "--batch-size", "50", "--hidden", "8"]
+SIZES = {"num_classes": 4, "feature_dim": 6}
+OWN = """
+import torch
+import cohort
+
+
+class Net(torch.nn.Module):
+    def __init__(self, in_channels, hidden_channels, num_layers, out_channels, dropout):
+        super().__init__()
+        self.lin = torch.nn.Linear(in_channels, out_channels)
+
+    def forward(self, x, edge_index):
+        return self.lin(x).index_add(0, edge_index[1], self.lin(x)[edge_index[0]])
+
+
+class Log(cohort.Callback):
+    lines = []
+
+    def run_begins(self, trainer):
+        self.lines.append(f"begins {trainer.options.epochs}")
+
+    def step_ended(self, trainer, num_seeds):
+        self.lines.append(f"step {num_seeds}")
+
+    def epoch_ended(self, trainer, report):
+        self.lines.append(f"epoch {report.epoch} {report.loss >= 0}")
+        trainer.stops_early = report.epoch == 1
+
+    def run_ended(self, trainer, report):
+        (trainer.out / "log.txt").write_text("\\n".join([*self.lines, f"{len(report.epochs)}"]))
+
+
+class Other:
+    pass
+"""
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("own") / "data"
+    generate(folder, kind="sbm", nodes=400, edges=4000, dim=6, classes=4, split=(0.25, 0.25, 0.25))
+    return folder
+
+
+@pytest.fixture
+def own(tmp_path):
+    (tmp_path / "own.py").write_text(OWN)
+    return tmp_path
+
+
+def test_a_model_and_a_callback_of_ones_own(data, own):
+    run = own / "run"
+    options = [*TINY, "--epochs", 5, "--model", "own:Net", "--callbacks", "own:Log", "--out", run]
+    done = cohort("train", data, *options, cwd=own)
+    assert done.returncode == 0, done.stderr
+    assert (run / "log.txt").read_text().splitlines() == [
+        "begins 5", "step 50", "step 50", "epoch 0 True", "step 50", "step 50", "epoch 1 True", "2",
+    ]  # fmt: skip
+    assert "cohort: the run ends early, after 2 of 5 epochs" in done.stdout
+    summary = json.loads((run / "summary.json").read_text())
+    assert len(summary["epochs"]) == 2 and 0 <= summary["test_accuracy"] <= 1
+    code = f"import cohort; print(type(cohort.load_model({str(run)!r})).__name__)"
+    loaded = subprocess.run([sys.executable, "-c", code], cwd=own, capture_output=True, text=True)
+    assert loaded.stdout == "Net\n", loaded.stderr
+    refused(cohort("predict", run, data, "--out", own / "p.npy", cwd=own), 1, "expected a built-in model", "own:Net")
+    again = cohort("train", "--resume", run, "--quiet", cwd=own)
+    assert again.returncode == 0 and len(json.loads((run / "summary.json").read_text())["epochs"]) > 2
+
+
+def test_a_model_of_pyg_trains_and_is_loaded(data, tmp_path):
+    options = [*TINY, "--epochs", 2, "--model", "torch_geometric.nn:GraphSAGE", "--out", tmp_path / "run"]
+    done = cohort("train", data, *options)
+    assert done.returncode == 0, done.stderr
+    model = load_model(tmp_path / "run")
+    assert type(model).__module__.startswith("torch_geometric") and not model.training
+
+
+def test_sizes_by_hop_reach_a_model_that_takes_them():
+    model = model_of(TrainerSpec(model="torch_geometric.nn:GraphSAGE", hidden=5, fanout=[2, 2], **SIZES)).eval()
+    x, edges = torch.randn(6, 6), torch.tensor([[1, 2, 3, 4, 5], [0, 0, 1, 1, 2]])
+    trimmed = callable_of(model)(x, edges, [1, 2, 3], [2, 3])
+    torch.testing.assert_close(trimmed[:1], model(x, edges)[:1])
+    assert trimmed.shape[0] < 6
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--model", "own:None"], ["--model own:None", "expected package.module:Class"]),
+        (["--model", "own:Other"], ["--model own:Other", "expected a class that takes in_channels"]),
+        (
+            ["--callbacks", "own:Other"],
+            ["--callbacks own:Other", "expected a subclass of cohort.Callback"],
+        ),
+        (["--callbacks", "nowhere:Log"], ["--callbacks nowhere:Log", "No module named 'nowhere'"]),
+    ],
+    ids=str,
+)
+def test_what_is_no_model_or_callback_is_refused(data, own, options, words):
+    result = cohort("train", data, *TINY, *options, "--out", own / "run", cwd=own)
+    refused(result, 1, *words)
+
+
+def test_the_rate_falls_by_epochs():
+    assert [factor_of("linear", epoch, 4) for epoch in range(4)] == [1.0, 0.75, 0.5, 0.25]
+    assert factor_of("cosine", 0, 4) == 1.0 and factor_of("cosine", 2, 4) == pytest.approx(0.5)
+    assert factor_of("cosine", 3, 4) == pytest.approx((1 + math.cos(math.pi * 0.75)) / 2)
+    model = torch.nn.Linear(2, 2)
+    options = TrainerSpec(lr=0.1, lr_schedule="linear", epochs=4, **SIZES)
+    trainer = types.SimpleNamespace(options=options, optimizer=adam(model, torch.device("cpu"), 0.1))
+    LearningRate().epoch_begins(trainer, 3)
+    assert trainer.optimizer.param_groups[0]["lr"] == pytest.approx(0.025)
+
+
+@pytest.mark.gpu
+def test_a_gpu_run_with_all_of_them(data, own):
+    options = ["--device", "cuda", "--fanout", "4,3", "--batch-size", 50, "--hidden", 8, "--epochs", 6, "--quiet"]
+    options += ["--lr-schedule", "cosine", "--clip-norm", 0.5, "--patience", 5]
+    losses = {}
+    for graphs in ("--cuda-graphs", "--no-cuda-graphs"):
+        done = cohort("train", data, *options, graphs, "--out", own / graphs.strip("-"))
+        assert done.returncode == 0, done.stderr
+        epochs = json.loads((own / graphs.strip("-") / "summary.json").read_text())["epochs"]
+        losses[graphs] = [epoch["loss"] for epoch in epochs]
+    assert losses["--cuda-graphs"] == pytest.approx(losses["--no-cuda-graphs"], rel=1e-3)
+    done = cohort(
+        "train", data, *options, "--model", "own:Net", "--callbacks", "own:Log", "--out", own / "run", cwd=own
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_run_ends_after_epochs_without_a_better_validation(data, tmp_path):
+    options = [*TINY, "--epochs", 40, "--patience", 2, "--lr", 0.0000001, "--quiet", "--out", tmp_path / "run"]
+    assert cohort("train", data, *options).returncode == 0
+    summary = json.loads((tmp_path / "run/summary.json").read_text())
+    last = summary["epochs"][-1]["epoch"]
+    assert last == summary["best_epoch"] + 2 < 39
+    again = cohort("train", "--resume", tmp_path / "run", "--quiet")
+    assert again.returncode == 0, again.stderr
+    assert len(json.loads((tmp_path / "run/summary.json").read_text())["epochs"]) == last + 1, "it is over"
+
+
+def test_patience_counts_from_the_best_epoch():
+    trainer = types.SimpleNamespace(options=TrainerSpec(patience=2, **SIZES), stops_early=False)
+    for epoch, best, stops in ((0, 0, False), (1, 0, False), (2, 2, False), (3, 2, False), (4, 2, True)):
+        trainer.report = types.SimpleNamespace(best_epoch=best, epochs=[])
+        EarlyStopping().epoch_ended(trainer, types.SimpleNamespace(epoch=epoch, val_metrics={"accuracy": 0.5}))
+        assert trainer.stops_early == stops
+
+
+def test_gradients_are_clipped(data, tmp_path):
+    losses = {}
+    for norm in (1e-6, 1e6):
+        out = tmp_path / f"{norm:g}"
+        done = cohort("train", data, *TINY, "--epochs", 3, "--clip-norm", norm, "--quiet", "--out", out)
+        assert done.returncode == 0, done.stderr
+        losses[norm] = [epoch["loss"] for epoch in json.loads((out / "summary.json").read_text())["epochs"]]
+    plain = tmp_path / "plain"
+    cohort("train", data, *TINY, "--epochs", 3, "--quiet", "--out", plain)
+    unclipped = [epoch["loss"] for epoch in json.loads((plain / "summary.json").read_text())["epochs"]]
+    assert losses[1e6] == unclipped != losses[1e-6]
+
+
+def test_options_make_callbacks():
+    assert callbacks_of(TrainerSpec(**SIZES)) == []
+    made = callbacks_of(TrainerSpec(lr_schedule="cosine", patience=3, **SIZES))
+    assert [type(each) for each in made] == [LearningRate, EarlyStopping] and all(
+        isinstance(each, Callback) for each in made
+    )
+    with pytest.raises(CohortError) as error:
+        imported("--callbacks", "json:nothing")
+    assert (error.value.place, error.value.expected) == ("--callbacks json:nothing", "package.module:Class")
+
+
+def test_each_epoch_has_a_line_on_a_pipe_that_may_close(data, tmp_path):
+    done = cohort("train", data, *TINY, "--epochs", 3, "--out", tmp_path / "run")
+    lines = [line for line in done.stdout.splitlines() if line.startswith("epoch ") and ": loss" in line]
+    assert [line.split(":")[0] for line in lines] == ["epoch 1/3", "epoch 2/3", "epoch 3/3"]
+    assert all(word in lines[0] for word in ("validation", " s, wait ", "seeds/s"))
+    command = [
+        sys.executable,
+        "-m",
+        "cohort",
+        "train",
+        str(data),
+        *TINY,
+        "--epochs",
+        "30",
+        "--out",
+        str(tmp_path / "cut"),
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    process.stdout.close()
+    process.stderr.read()
+    process.wait(timeout=120)
+    summary = json.loads((tmp_path / "cut/summary.json").read_text())
+    assert len(summary["epochs"]) == 30, "the run goes on"

@@ -1,0 +1,100 @@
+"""What happens at the turns of a run beside the training itself: a user's callbacks, and those of options."""
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+
+from cohort.base.errors import CohortError
+from cohort.spec.run import TrainerSpec
+from cohort.trainer.importing import imported
+from cohort.trainer.report.metrics import EpochReport, RunReport
+
+if TYPE_CHECKING:
+    from cohort.trainer.loop.trainer import Trainer
+
+
+class Callback:
+    """Hooks of a run of ``cohort train``; a subclass overrides those that it needs.
+
+    ``--callbacks package.module:Class`` makes one of each class in every trainer, without arguments; ranks other than 0
+    call the hooks as well, with the same numbers. What a hook raises ends the run.
+
+    ``trainer`` has ``options`` (cohort.spec.run.TrainerSpec), ``model``, ``optimizer``, ``device``, ``out`` (the run's
+    folder), ``ranks.rank`` and ``stops_early``, which a hook may set: then the run ends after the epoch.
+    """
+
+    def run_begins(self, trainer: "Trainer") -> None:
+        """Model and optimizer are made, and those of a resumed run have their state."""
+
+    def epoch_begins(self, trainer: "Trainer", epoch: int) -> None:
+        """Epochs count from 0; one that is resumed in its middle begins again."""
+
+    def step_ended(self, trainer: "Trainer", num_seeds: int) -> None:
+        """A step on a batch of ``num_seeds`` seeds of this rank was started; on a GPU it may still run."""
+
+    def epoch_ended(self, trainer: "Trainer", report: EpochReport) -> None:
+        """Training and validation of an epoch are done: ``report.loss``, ``report.val_metrics``, ``report.seconds``."""
+
+    def run_ended(self, trainer: "Trainer", report: RunReport) -> None:
+        """The test is done: ``report.test_metrics``, ``report.epochs``."""
+
+
+class LearningRate(Callback):
+    """--lr-schedule: the rate of each epoch, by the number of epochs."""
+
+    def run_begins(self, trainer: "Trainer") -> None:
+        """On a GPU the rate becomes a tensor, which CUDA graphs of the step read."""
+        if trainer.device.type == "cuda":
+            for group in trainer.optimizer.param_groups:
+                group["lr"] = torch.tensor(float(group["lr"]), device=trainer.device)
+
+    def epoch_begins(self, trainer: "Trainer", epoch: int) -> None:
+        rate = trainer.options.lr * factor_of(trainer.options.lr_schedule, epoch, trainer.options.epochs)
+        for group in trainer.optimizer.param_groups:
+            if isinstance(group["lr"], torch.Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+
+
+def factor_of(schedule: str, epoch: int, num_epochs: int) -> float:
+    """Of the learning rate: 1 in epoch 0, and, but for "constant", towards 0 after the last one.
+
+    "cosine": (1 + cos(pi e / E)) / 2 (Loshchilov and Hutter, SGDR, ICLR 2017); "linear": 1 - e / E.
+    """
+    share = epoch / num_epochs
+    return {"constant": 1.0, "linear": 1.0 - share, "cosine": 0.5 * (1.0 + math.cos(math.pi * share))}[schedule]
+
+
+class EarlyStopping(Callback):
+    """--patience: the run ends after so many epochs without a better validation."""
+
+    def run_begins(self, trainer: "Trainer") -> None:
+        epochs = trainer.report.epochs  # of a run that is resumed
+        if epochs:
+            self.epoch_ended(trainer, epochs[-1])
+
+    def epoch_ended(self, trainer: "Trainer", report: EpochReport) -> None:
+        best = trainer.report.best_epoch
+        if report.val_metrics and best is not None and report.epoch - best >= trainer.options.patience:
+            trainer.stops_early = True
+
+
+def callbacks_of(options: TrainerSpec) -> list[Callback]:
+    """Those that the options ask for.
+
+    Raises:
+        CohortError: a class of --callbacks cannot be imported, or is none.
+    """
+    found: list[Callback] = []
+    if options.lr_schedule != "constant":
+        found.append(LearningRate())
+    if options.patience is not None:
+        found.append(EarlyStopping())
+    for name in options.callbacks or ():
+        made = imported("--callbacks", name)()
+        if not isinstance(made, Callback):
+            raise CohortError(f"--callbacks {name}", "a subclass of cohort.Callback", type(made).__name__)
+        found.append(made)
+    return found

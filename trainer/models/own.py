@@ -1,0 +1,111 @@
+"""The model of a run: a built-in one, or a class that the user names."""
+
+import inspect
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from torch import nn
+
+from cohort.base.errors import CohortError, not_a_run
+from cohort.spec import files
+from cohort.spec.run import TrainerSpec, from_json
+from cohort.trainer.importing import imported
+from cohort.trainer.models.sampled import SampledGNN
+from cohort.trainer.models.targets import Targets, targets_of
+from cohort.trainer.models.weights import load_weights
+
+TRIMS = {"num_sampled_nodes_per_hop": 0, "num_sampled_edges_per_hop": 1}  # arguments of PyG's models, by place
+
+
+def model_of(options: TrainerSpec) -> nn.Module:
+    """A new model, on the CPU.
+
+    Raises:
+        CohortError: the class that --model names cannot be imported, made, or is no module of torch.
+    """
+    if not options.has_own_model:
+        return SampledGNN(
+            options.model,
+            options.feature_dim,
+            options.hidden,
+            options.num_classes,
+            len(options.fanout),
+            options.dropout,
+            options.layers,
+            options.edge_weights,
+        )
+    place = f"--model {options.model}"
+    sizes = {
+        "in_channels": options.feature_dim,
+        "hidden_channels": options.hidden,
+        "num_layers": len(options.fanout),
+        "out_channels": options.num_classes,
+        "dropout": options.dropout,
+    }
+    try:
+        model = imported("--model", options.model)(**sizes)
+    except TypeError as error:
+        raise CohortError(place, f"a class that takes {', '.join(sizes)}", str(error)) from error
+    if not isinstance(model, nn.Module):
+        raise CohortError(place, "a torch.nn.Module", type(model).__name__)
+    return model
+
+
+def callable_of(model: nn.Module) -> Callable:
+    """What is called with a batch as SampledGNN is: (x, edge_index, num_sampled_nodes, num_sampled_edges, edge_weight).
+
+    A model of the user's gets x and edge_index, and what else its ``forward`` names of PyG's: the sizes by hop, so that
+    layers leave out what no seed needs any more, and ``edge_weight``.
+    """
+    if isinstance(model, SampledGNN):
+        return model
+    takes = inspect.signature(model.forward).parameters
+
+    def call(x, edge_index, *others):
+        named = {name: others[place] for name, place in TRIMS.items() if name in takes and len(others) > place}
+        if len(others) > 2 and "edge_weight" in takes:
+            named["edge_weight"] = others[2]
+        return model(x, edge_index, **named)
+
+    return call
+
+
+def load_model(run: str | Path) -> nn.Module:
+    """The model that a run of ``cohort train`` trained, with the weights of its best epoch, on the CPU, in eval mode.
+
+    ``model(x, edge_index)`` makes of float32 features scores, float32 [rows of x, classes]: of a ``Batch`` the first
+    ``batch.batch_size`` are those of its seeds; of a whole graph, all nodes'. A built-in model has Cohort's layers,
+    whoever's the run had: their weights are the same.
+
+    Args:
+        run: its folder.
+
+    Raises:
+        CohortError: it is no run, or its model is not kept.
+    """
+    model, _, _ = model_described(Path(run))
+    load_weights(Path(run), model)
+    return model.eval()
+
+
+def model_described(run: Path) -> tuple[nn.Module, Targets, dict]:
+    """A model as a run's, without its weights; what it learned; the member "trainer" of run.json.
+
+    Raises:
+        CohortError: it is no run.
+    """
+    try:
+        members = json.loads((run / files.RUN).read_text())["trainer"]
+    except FileNotFoundError:
+        raise not_a_run(run) from None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise CohortError(str(run / files.RUN), "a run of cohort train", f"{error!r:.200}") from error
+    options = from_json(members, TrainerSpec, str(run / files.RUN))
+    try:
+        return model_of(replace(options, layers="cohort", dropout=0.0)), targets_of(options.targets), members
+    except CohortError:
+        raise
+    except Exception as error:  # noqa: BLE001 (torch raises whatever it meets where a size is none)
+        raise CohortError(str(run / files.RUN), "a run of cohort train", f"{error!r:.200}") from error

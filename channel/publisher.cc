@@ -129,6 +129,12 @@ bool Publisher::is_over() const {
   return false;
 }
 
+bool Publisher::trainer_died() const {
+  const Party& trainer = header().trainer;
+  const base::ProcessId id{trainer.pid.load(), trainer.start_time.load()};
+  return id.pid != 0 && static_cast<Stage>(trainer.stage.load()) != Stage::kEnded && !base::is_alive(id);
+}
+
 std::optional<int> Publisher::try_acquire(uint64_t pass) {
   if (given_up(pass) || sem_trywait(&header().slots_free) != 0) return std::nullopt;
   return take_oldest();

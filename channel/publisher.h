@@ -99,6 +99,8 @@ class Publisher {
   // Whether nobody wants batches any more: the run stops, or the trainer has ended well. Throws PeerLost when it is
   // dead.
   bool is_over() const;
+  // Whether a trainer was there and is dead, without having ended.
+  bool trainer_died() const;
   const std::filesystem::path& folder() const { return folder_; }
   uint64_t next_sequence() const { return next_sequence_; }
 

@@ -13,6 +13,7 @@
 #include "base/process.h"
 #include "cache/host_rows.h"
 #include "cache/probe.h"
+#include "channel/run_folder.h"
 #include "sampler/cache_plan.h"
 
 #ifdef COHORT_WITH_CUDA
@@ -283,8 +284,7 @@ void remove_channel_of_dead_owner(const Options& options, bool owner_died) {
   if (options.channel.empty() || options.owner_pid == 0) return;
   const bool owner_lives = !owner_died && base::is_alive(base::process_with_pid(options.owner_pid));
   if (owner_lives && !std::filesystem::exists(options.channel / "left")) return;
-  std::error_code gone;  // another process may be removing it at the same time: that is as good
-  std::filesystem::remove_all(options.channel, gone);
+  channel::remove_run_folder(options.channel);
 }
 
 }  // namespace cohort::sampler

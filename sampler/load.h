@@ -45,7 +45,7 @@ std::string describe_devices();
 std::string describe_links(std::span<const int> gpus);
 
 // When the process that started the run is gone (`owner_died`: the kernel has said so), or has left the sampler to
-// other ranks (a file `left` says so), nobody else removes the channel's folder.
+// other ranks (a file `left` says so), nobody else removes the channel's folder; one that is no run's stays.
 void remove_channel_of_dead_owner(const Options& options, bool owner_died);
 
 }  // namespace cohort::sampler

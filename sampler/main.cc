@@ -12,14 +12,13 @@
 #include <exception>
 #include <functional>
 #include <span>
-#include <stop_token>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "base/check.h"
 #include "base/process.h"
+#include "sampler/end_in_time.h"
 #include "sampler/load.h"
 #include "sampler/options.h"
 #include "sampler/presample.h"
@@ -62,17 +61,26 @@ class StopOnSignals {
   static inline sampler::Ranks* ranks_ = nullptr;
 };
 
+// Ends the process without destructors.
+[[noreturn]] void leave(const sampler::Options& options, int status) {
+  sampler::remove_channel_of_dead_owner(options, owner_died != 0);
+  std::_Exit(status);
+}
+
+constexpr auto kTimeToEnd = 2s;
+
 int serve(const sampler::Options& options) {
+  sampler::EndInTime end(kTimeToEnd, [&] {
+    std::fprintf(stderr, "cohort-sampler: the run was over, but the GPU or a batch was not: left as it was\n");
+    leave(options, 1);
+  });
   const dataset::Dataset data = dataset::Dataset::open(options.dataset);
   sampler::Ranks ranks(options, data);
   const StopOnSignals stop_on_signals(ranks);
-  // What a start that nobody wants any more has made goes with the process.
-  const std::jthread leave([&](const std::stop_token& ended) {
-    for (; !ended.stop_requested(); std::this_thread::sleep_for(100ms)) {
-      if (!ranks.is_stopped_while_loading()) continue;
-      sampler::remove_channel_of_dead_owner(options, owner_died != 0);
-      std::_Exit(0);
-    }
+  const auto asking = end.ask([&] {
+    // What a start that nobody wants any more has made goes with the process.
+    if (ranks.is_stopped_while_loading()) leave(options, 0);
+    return ranks.is_over();
   });
   ranks.serve();
   return 0;

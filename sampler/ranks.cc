@@ -28,6 +28,12 @@ void Ranks::stop() noexcept {
   for (const auto& publisher : publishers_) publisher->stop_flag().store(1);
 }
 
+bool Ranks::is_over() const {
+  return std::ranges::any_of(publishers_, [](const auto& publisher) {
+    return publisher->stop_flag().load() != 0 || publisher->trainer_died();
+  });
+}
+
 void Ranks::serve() {
   std::vector<std::unique_ptr<Backend>> backends;
   std::future<void> verified;  // outlives the handler, as its end waits for what is left to read

@@ -28,6 +28,8 @@ class Ranks {
   // Ends serve() soon, but for what comes before channels are announced: that looks at no flag. Safe in a signal
   // handler.
   void stop() noexcept;
+  // Whether serve() should end: the run is stopped, or a trainer has died. Safe in any thread.
+  bool is_over() const;
   bool is_stopped_while_loading() const { return !loaded_ && publishers_.front()->stop_flag().load() != 0; }
 
  private:

@@ -1,18 +1,16 @@
 """NeighborLoader: PyG's batches, equal to what a slow reading of the data set says; and what it refuses."""
 
 import copy
-import json
 import os
 import pickle
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
 import torch
-from processes import SECONDS_TO_END, SECONDS_TO_START, processes_of, wait_until
+from processes import SECONDS_TO_END, wait_until
 from torch_geometric.data import Data
 from torch_geometric.utils import k_hop_subgraph
 
@@ -306,51 +304,3 @@ def test_a_hung_sampler_is_reported(cora):
             pass
     loader._sampler.process.kill()
     loader.close()
-
-
-SCRIPT = """
-import os, sys
-from cohort import NeighborLoader
-loader = NeighborLoader(sys.argv[1], [5, 5], batch_size=16, device="cpu", seed=int(sys.argv[2]))
-print(loader._sampler.process.pid, flush=True)
-while True:
-    for batch in loader:
-        pass
-"""
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
-def test_the_end_of_a_script_ends_its_sampler_and_leaves_nothing(cora, shm, tmp_path, number):
-    command = [sys.executable, "-c", SCRIPT, str(cora), "0"]
-    environment = os.environ | {"TMPDIR": str(tmp_path)}
-    script = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
-    sampler = int(script.stdout.readline())
-    folder = wait_until(shm.runs, SECONDS_TO_START, "starting")[0]
-    time.sleep(0.2)  # well inside the loop
-    begin = time.monotonic()
-    script.send_signal(number)
-    _, errors = script.communicate(timeout=SECONDS_TO_END)
-    if number == signal.SIGINT:  # some Pythons then end by the signal, some with exit code 1
-        assert script.returncode in (-number, 1) and "KeyboardInterrupt" in errors, errors
-    else:
-        assert script.returncode == -number, errors
-    wait_until(lambda: sampler not in processes_of(folder), SECONDS_TO_END, "ending the sampler")
-    wait_until(lambda: not shm.runs(), SECONDS_TO_END, "removing the folder")
-    assert time.monotonic() - begin < SECONDS_TO_END
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_sampler_whose_owner_died_before_the_first_request_ends(cora, shm, tmp_path):
-    owner = subprocess.Popen(["sleep", "60"])
-    folder = shm.root / "orphan"
-    folder.mkdir()
-    sampler = {"dataset": str(cora), "channel": str(folder), "owner_pid": owner.pid}
-    (tmp_path / "run.json").write_text(json.dumps({"sampler": sampler}))
-    from cohort.base.programs import program
-
-    process = subprocess.Popen([program("cohort-sampler"), str(tmp_path / "run.json")])
-    wait_until((folder / "channel").exists, SECONDS_TO_START, "loading")
-    owner.kill()
-    owner.wait()
-    assert process.wait(timeout=SECONDS_TO_END) == 0
-    assert not folder.exists()

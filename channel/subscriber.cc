@@ -13,6 +13,8 @@ namespace {
 
 uint64_t bytes_of(uint32_t dlpack_code) { return (dlpack_code & 0xFF) / 8; }
 
+bool has_ended(const Party& party) { return static_cast<Stage>(party.stage.load()) == Stage::kEnded; }
+
 // What a slot's batch says lies in the slot.
 bool lies_in_slot(const ChannelHeader& header, const Slot& slot) {
   const Batch& batch = slot.batch;
@@ -126,8 +128,10 @@ void Subscriber::release(int index, [[maybe_unused]] void* stream) {
   const std::lock_guard lock(release_mutex_);
   Slot& slot = shared().slots[index];
   base::require(static_cast<SlotState>(slot.state.load()) == SlotState::kHeld, "a slot held by the trainer");
+  if (has_ended(header().trainer)) return;
 #ifdef COHORT_WITH_CUDA
-  if (header().device == DeviceKind::kCuda) {
+  const bool has_events = !has_ended(header().sampler) && header().sampler.failed_at_us.load() == 0;
+  if (header().device == DeviceKind::kCuda && has_events) {
     const base::CurrentGpu gpu(ordinal_);  // any thread may come here
     drained_[static_cast<std::size_t>(index)].record(static_cast<cudaStream_t>(stream));
     slot.drained_recorded.store(1);

@@ -46,7 +46,8 @@ class Subscriber {
   // The batches of passes below `pass` are not wanted any more.
   void cancel_below(uint64_t pass);
 
-  // Gives the slot back. On a GPU the work already put on `stream` may still read it. Safe from any thread.
+  // Gives the slot back. On a GPU the work already put on `stream` may still read it; that is not told to a sampler
+  // that has ended, as the events are its own. After leave() the slot is kept. Safe from any thread.
   void release(int slot, void* stream);
 
   // All feature rows, in memory of the channel's GPU, where the header has rows_in_place; valid as long as this.

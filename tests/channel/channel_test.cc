@@ -11,50 +11,10 @@
 
 #include "base/process.h"
 #include "channel/inspect.h"
-#include "channel/publisher.h"
-#include "channel/subscriber.h"
+#include "tests/channel/channel_folder.h"
 
 namespace cohort::channel {
 namespace {
-
-constexpr int64_t kLimitUs = 10'000'000;
-
-class Channel : public ::testing::Test {
- protected:
-  void SetUp() override {
-    char name[] = "/dev/shm/cohort-test-XXXXXX";
-    folder_ = mkdtemp(name);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  ChannelOptions options(int num_slots = 3) const {
-    ChannelOptions options;
-    options.num_slots = num_slots;
-    options.feature_dim = 4;
-    return options;
-  }
-
-  // Publishes a batch of `nodes` nodes whose n_id is filled with `mark`; false when there was no slot to be had.
-  static bool publish(Publisher& publisher, uint64_t pass, int64_t nodes, int64_t mark) {
-    const std::optional<int> slot = publisher.acquire(pass);
-    if (!slot) return false;
-    Batch batch{};
-    batch.pass = pass;
-    batch.num_nodes = batch.nodes_per_hop[0] = nodes;
-    const std::size_t bytes = lay_out({nodes, 0, 1, 16}, batch);
-    std::byte* data = publisher.memory(*slot, bytes, bytes);
-    auto* n_id = reinterpret_cast<int64_t*>(data + batch.n_id_offset);
-    std::fill(n_id, n_id + nodes, mark);
-    publisher.publish(*slot, batch);
-    return true;
-  }
-
-  static int64_t first_id(const HeldBatch& held) {
-    return *reinterpret_cast<const int64_t*>(held.data + held.batch->n_id_offset);
-  }
-
-  std::filesystem::path folder_;
-};
 
 TEST_F(Channel, IsVisibleOnlyOnceAnnounced) {
   Publisher publisher(folder_, options());
@@ -75,53 +35,6 @@ TEST_F(Channel, HandsBatchesOverInOrderAndGrowsSlots) {
     EXPECT_EQ(held.batch->sequence, static_cast<uint64_t>(i));
     EXPECT_EQ(first_id(held), i);
     subscriber.release(held.slot, nullptr);
-  }
-}
-
-TEST_F(Channel, SlotsGivenBackOutOfOrderAreUsedAgain) {
-  Publisher publisher(folder_, options());
-  publisher.announce();
-  Subscriber subscriber(folder_);
-  const uint64_t pass = subscriber.request({});
-  for (int64_t i = 0; i < 3; ++i) ASSERT_TRUE(publish(publisher, pass, 8, i));
-  const HeldBatch kept = subscriber.next(pass, kLimitUs);
-  for (int64_t i = 1; i < 10; ++i) {
-    const HeldBatch held = subscriber.next(pass, kLimitUs);
-    EXPECT_EQ(first_id(held), i);
-    subscriber.release(held.slot, nullptr);
-    ASSERT_TRUE(publish(publisher, pass, 8, i + 2));
-    EXPECT_EQ(first_id(kept), 0) << "a held slot was overwritten";
-  }
-}
-
-TEST_F(Channel, TheSlotOfTheOldestBatchIsTakenFirst) {
-  Publisher publisher(folder_, options());
-  publisher.announce();
-  Subscriber subscriber(folder_);
-  const uint64_t pass = subscriber.request({});
-  std::vector<int> slots;
-  for (int64_t i = 0; i < 3; ++i) {
-    ASSERT_TRUE(publish(publisher, pass, 8, i));
-    slots.push_back(subscriber.next(pass, kLimitUs).slot);
-  }
-  for (const int place : {2, 0, 1}) subscriber.release(slots[static_cast<std::size_t>(place)], nullptr);
-  for (const int slot : slots) EXPECT_EQ(publisher.acquire(pass), slot);
-}
-
-TEST_F(Channel, NamesTheCureWhenAllSlotsAreHeld) {
-  Publisher publisher(folder_, options(2));
-  publisher.announce();
-  Subscriber subscriber(folder_);
-  const uint64_t pass = subscriber.request({});
-  for (int64_t i = 0; i < 2; ++i) {
-    ASSERT_TRUE(publish(publisher, pass, 8, i));
-    subscriber.next(pass, kLimitUs);
-  }
-  try {
-    subscriber.next(pass, kLimitUs);
-    FAIL();
-  } catch (const base::Error& error) {
-    EXPECT_NE(std::string(error.what()).find("batch.clone()"), std::string::npos);
   }
 }
 

@@ -1,0 +1,55 @@
+// A channel in a folder of its own, for tests.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+
+#include "channel/publisher.h"
+#include "channel/subscriber.h"
+
+namespace cohort::channel {
+
+inline constexpr int64_t kLimitUs = 10'000'000;
+
+class Channel : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/dev/shm/cohort-test-XXXXXX";
+    folder_ = mkdtemp(name);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  ChannelOptions options(int num_slots = 3) const {
+    ChannelOptions options;
+    options.num_slots = num_slots;
+    options.feature_dim = 4;
+    return options;
+  }
+
+  // Publishes a batch of `nodes` nodes whose n_id is filled with `mark`; false when there was no slot to be had.
+  static bool publish(Publisher& publisher, uint64_t pass, int64_t nodes, int64_t mark) {
+    const std::optional<int> slot = publisher.acquire(pass);
+    if (!slot) return false;
+    Batch batch{};
+    batch.pass = pass;
+    batch.num_nodes = batch.nodes_per_hop[0] = nodes;
+    const std::size_t bytes = lay_out({nodes, 0, 1, 16}, batch);
+    std::byte* data = publisher.memory(*slot, bytes, bytes);
+    auto* n_id = reinterpret_cast<int64_t*>(data + batch.n_id_offset);
+    std::fill(n_id, n_id + nodes, mark);
+    publisher.publish(*slot, batch);
+    return true;
+  }
+
+  static int64_t first_id(const HeldBatch& held) {
+    return *reinterpret_cast<const int64_t*>(held.data + held.batch->n_id_offset);
+  }
+
+  std::filesystem::path folder_;
+};
+
+}  // namespace cohort::channel

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/device.h"
@@ -123,7 +124,7 @@ void Subscriber::cancel_below(uint64_t pass) {
   if (!in_child()) shared().cancelled_below.store(pass);
 }
 
-void Subscriber::release(int index, [[maybe_unused]] void* stream) {
+void Subscriber::release(int index, [[maybe_unused]] void* stream, [[maybe_unused]] std::span<void* const> others) {
   if (in_child()) return;
   const std::lock_guard lock(release_mutex_);
   Slot& slot = shared().slots[index];
@@ -132,14 +133,29 @@ void Subscriber::release(int index, [[maybe_unused]] void* stream) {
 #ifdef COHORT_WITH_CUDA
   const bool has_events = !has_ended(header().sampler) && header().sampler.failed_at_us.load() == 0;
   if (header().device == DeviceKind::kCuda && has_events) {
-    const base::CurrentGpu gpu(ordinal_);  // any thread may come here
-    drained_[static_cast<std::size_t>(index)].record(static_cast<cudaStream_t>(stream));
+    record_drained(index, stream, others);
     slot.drained_recorded.store(1);
   }
 #endif
   set_state(slot, SlotState::kFree);
   post(shared().slots_free);
 }
+
+#ifdef COHORT_WITH_CUDA
+void Subscriber::record_drained(int index, void* stream, std::span<void* const> others) {
+  const base::CurrentGpu gpu(ordinal_);  // any thread may come here
+  const base::Event& drained = drained_[static_cast<std::size_t>(index)];
+  if (others.empty()) return drained.record(static_cast<cudaStream_t>(stream));
+  if (!meeting_) meeting_.emplace();
+  const auto reach = [this](void* from) {
+    meeting_->reached.record(static_cast<cudaStream_t>(from));
+    meeting_->reached.wait_on(meeting_->stream);
+  };
+  reach(stream);
+  std::ranges::for_each(others, reach);
+  drained.record(meeting_->stream);
+}
+#endif
 
 void Subscriber::throw_stopped() const {
   require_alive(header().sampler, "sampler");

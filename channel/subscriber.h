@@ -6,12 +6,14 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <span>
 
 #include "channel/shared_file.h"
 #include "channel/slot_memory.h"
 #include "channel/wait.h"
 
 #ifdef COHORT_WITH_CUDA
+#include <optional>
 #include <vector>
 
 #include "base/owners.h"
@@ -46,9 +48,9 @@ class Subscriber {
   // The batches of passes below `pass` are not wanted any more.
   void cancel_below(uint64_t pass);
 
-  // Gives the slot back. On a GPU the work already put on `stream` may still read it; that is not told to a sampler
-  // that has ended, as the events are its own. After leave() the slot is kept. Safe from any thread.
-  void release(int slot, void* stream);
+  // Gives the slot back. On a GPU the work already put on `stream` and on `others` may still read it; that is not told
+  // to a sampler that has ended, as the events are its own. After leave() the slot is kept. Safe from any thread.
+  void release(int slot, void* stream, std::span<void* const> others = {});
 
   // All feature rows, in memory of the channel's GPU, where the header has rows_in_place; valid as long as this.
   const std::byte* rows();
@@ -77,7 +79,15 @@ class Subscriber {
   SharedFile file_;
   std::unique_ptr<SlotViewer> memory_;
 #ifdef COHORT_WITH_CUDA
+  void record_drained(int slot, void* stream, std::span<void* const> others);
+
   std::vector<base::Event> drained_;
+  // Where all streams that use a slot meet, so that none of them has to wait for another. Made when there are several.
+  struct Meeting {
+    base::Stream stream;
+    base::Event reached{cudaEventDisableTiming};
+  };
+  std::optional<Meeting> meeting_;
 #endif
   int ordinal_ = 0;
   std::mutex release_mutex_;

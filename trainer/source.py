@@ -110,7 +110,8 @@ class BatchSource:
     def slots(self, which: Pass, num_steps: int | None = None) -> Iterator["_native.HeldSlot"]:
         """Yields the slots of a pass's steps, in order; breaking off cancels what is left of it.
 
-        What a slot shows is views, valid as long as the slot or a view is referenced.
+        What a slot shows is views, valid as long as the slot or a view is referenced, for work on the stream that is
+        PyTorch's current one now; ``record_stream`` is for work on others.
         """
         self._current = which.number
         num_steps = which.num_steps if num_steps is None else num_steps
@@ -189,6 +190,29 @@ def placed(block: Block, n_id: torch.Tensor, source_node: torch.Tensor | None) -
 def indptr_of(slot) -> torch.Tensor:
     """The slot's ``indptr``, of no edges where it has no seeds."""
     return slot.indptr if slot.num_seeds else torch.zeros(1, dtype=torch.int64, device=slot.n_id.device)
+
+
+def record_stream(slot, stream) -> None:
+    """Says that work on another CUDA stream uses the slot's views: the slot is not filled again before the work is done
+    that ``stream`` has when the last view goes.
+
+    ``Tensor.record_stream`` cannot say it, as the memory is not that of PyTorch's allocator.
+
+    Args:
+        stream: a torch.cuda.Stream of the slot's GPU. On the CPU it may also be None, and nothing is done.
+
+    Raises:
+        CohortError: it is none, or one of another GPU.
+    """
+    device = slot.n_id.device
+    if device.type == "cuda" and isinstance(stream, torch.cuda.Stream) and stream.device == device:
+        slot.record_stream(stream.cuda_stream)
+        return
+    if device.type == "cpu" and (stream is None or isinstance(stream, torch.cuda.Stream | torch.cpu.Stream)):
+        return
+    expected = f"a torch.cuda.Stream of {device}" if device.type == "cuda" else "a stream of torch, or None"
+    found = f"one of {stream.device}" if isinstance(stream, torch.cuda.Stream) else repr(stream)[:80]
+    raise CohortError("record_stream", expected, found)
 
 
 def wait_for_channel(folder: Path, check: Callable[[], None], limit_seconds: float = 3600.0) -> None:

@@ -66,7 +66,8 @@ class NeighborLoader:
 
     Each batch has ``x, edge_index, indptr, y, batch_size, n_id, input_id, num_sampled_nodes, num_sampled_edges``, nodes
     in PyG's order (seeds first, then by hop). ``x``, ``edge_index`` and ``indptr`` are views of shared memory: see
-    ``Batch``, also for what options add.
+    ``Batch``, also for what options add. A script that uses them on another CUDA stream than the current one says
+    ``batch.record_stream(stream)``.
 
     Of the other arguments of PyG's loader, those of its workers (``num_workers``, ``pin_memory``, ...) are ignored with
     a warning, and those that ask for what is not offered (``replace``, ``transform``, ...) raise.

@@ -1,6 +1,8 @@
 #include "trainer/native/held_slot.h"
 
+#include <algorithm>
 #include <exception>
+#include <functional>
 
 #include "base/check.h"
 
@@ -17,10 +19,21 @@ std::pair<int32_t, int32_t> device_of(const channel::Subscriber& subscriber) {
 
 HeldSlot::~HeldSlot() {
   try {
-    subscriber_->release(held_.slot, stream_);
+    subscriber_->release(held_.slot, stream_, others_);
   } catch (const std::exception& error) {
     failure_->set(error.what());  // a destructor cannot throw; Receiver::next does
   }
+}
+
+bool HeldSlot::holds(const void* address) const {
+  const std::less<const void*> before;
+  const std::byte* end = held_.data + subscriber_->header().slots[held_.slot].bytes;
+  return !before(address, held_.data) && before(address, end);
+}
+
+void HeldSlot::record_stream(void* stream) {
+  if (subscriber_->header().device == channel::DeviceKind::kCpu || stream == stream_) return;
+  if (std::ranges::find(others_, stream) == others_.end()) others_.push_back(stream);
 }
 
 void HeldSlot::require_rows() const {

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "channel/subscriber.h"
 
@@ -40,6 +41,10 @@ class HeldSlot {
 
   const channel::Batch& batch() const { return *held_.batch; }
   std::byte* data() const { return held_.data; }
+  // Whether the address lies in the slot.
+  bool holds(const void* address) const;
+  // Work on this CUDA stream, too, may still read the slot when it is given back. Does nothing on the CPU.
+  void record_stream(void* stream);
   int64_t feature_dim() const { return subscriber_->header().feature_dim; }
   uint32_t feature_dtype() const { return subscriber_->header().feature_dtype; }
   uint32_t label_dtype() const { return subscriber_->header().label_dtype; }
@@ -54,7 +59,8 @@ class HeldSlot {
   std::shared_ptr<channel::Subscriber> subscriber_;
   std::shared_ptr<Failure> failure_;
   channel::HeldBatch held_;
-  void* stream_;  // the CUDA stream whose work may still read the slot when it is given back
+  void* stream_;               // the CUDA stream whose work may still read the slot when it is given back
+  std::vector<void*> others_;  // more of them, each once
 };
 
 // The channel as the binding shows it.

@@ -100,7 +100,7 @@ void bind_edge_arrays(nb::class_<HeldSlot>& slot_class) {
 
 void bind_slot(nb::module_& m) {
   nb::class_<HeldSlot> slot_class(
-      m, "HeldSlot",
+      m, "HeldSlot", nb::is_weak_referenceable(),
       "A batch in shared memory. The slot goes back to the sampler when this object and all views of it "
       "are gone.");
   bind_edge_arrays(slot_class);
@@ -140,6 +140,15 @@ void bind_slot(nb::module_& m) {
                      const auto& batch = nb::cast<HeldSlot&>(self).batch();
                      return view(self, batch.input_id_offset, {batch.num_seeds}, int64_type());
                    })
+      .def(
+          "holds",
+          [](const HeldSlot& slot, std::uintptr_t address) { return slot.holds(reinterpret_cast<void*>(address)); },
+          nb::arg("address"), "Whether the address lies in the slot.")
+      .def(
+          "record_stream",
+          [](HeldSlot& slot, std::uintptr_t stream) { slot.record_stream(reinterpret_cast<void*>(stream)); },
+          nb::arg("stream"),
+          "Work on this CUDA stream (its handle), too, may still read the slot when it is given back.")
       .def_prop_ro("num_seeds", [](const HeldSlot& slot) { return slot.batch().num_seeds; })
       .def_prop_ro("step", [](const HeldSlot& slot) { return slot.batch().step; })
       .def_prop_ro("num_steps", [](const HeldSlot& slot) { return slot.batch().num_steps; })

@@ -62,6 +62,14 @@ def end_processes(
                 process.wait()
 
 
+def runs(pid: int) -> bool:
+    """False when there is no such process, or only its zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 def ask_sampler(*arguments: str) -> dict:
     """The JSON that ``cohort-sampler`` prints for ``--devices`` and the like.
 

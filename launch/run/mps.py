@@ -11,11 +11,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from cohort.base.programs import end_with_parent
+from cohort.base.cuda_files import remove_cuda_files
+from cohort.base.programs import end_with_parent, runs
 
 START_SECONDS = 10.0
 STOP_SECONDS = 1.5
 ASK_SECONDS = 5.0
+KILL_SECONDS = 0.5
 PREFIX = "cohort-mps-"  # of folders in /tmp; the launcher's pid follows
 
 
@@ -33,6 +35,7 @@ class Mps:
         self.process: subprocess.Popen | None = None
         self._folder: Path | None = None
         self._server_pid: int | None = None
+        self._began = time.time()
         if not shutil.which("nvidia-cuda-mps-control"):
             self.problem = "nvidia-cuda-mps-control is not installed"
         elif self._ask("get_server_list") is None:
@@ -89,7 +92,7 @@ class Mps:
             return ""
         if self.process is not None and self.process.poll() is not None:
             return f"the MPS daemon (process {self.process.pid}) has ended"
-        if self._server_pid is not None and not _runs(self._server_pid):
+        if self._server_pid is not None and not runs(self._server_pid):
             return f"the MPS server (process {self._server_pid}) has ended"
         return ""
 
@@ -104,7 +107,7 @@ class Mps:
             self._ask(f"terminate_client {self._server_pid} {pid}")
 
     def stop(self) -> None:
-        """Ends a daemon of our own and its server, within 2 x STOP_SECONDS."""
+        """Ends a daemon of our own and its server, within 2 x STOP_SECONDS, and what CUDA leaves of them."""
         if self.process is not None:
             servers = _children(self.process.pid)
             if self.process.poll() is None:
@@ -112,6 +115,7 @@ class Mps:
                 _end(self.process)
             for pid in servers:
                 _kill(pid)
+            remove_cuda_files([self.process.pid, *servers], self._began)
             self.process = None
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -121,7 +125,7 @@ def _sweep() -> None:
     """Removes the folders of our daemons whose launcher was killed; the kernel has ended the daemons with it."""
     for folder in Path("/tmp").glob(f"{PREFIX}*-*"):
         pid = folder.name.removeprefix(PREFIX).partition("-")[0]
-        if pid.isdigit() and _is_own(folder) and not _runs(int(pid)):
+        if pid.isdigit() and _is_own(folder) and not runs(int(pid)):
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -140,14 +144,6 @@ def _children(pid: int) -> list[int]:
         return []
 
 
-def _runs(pid: int) -> bool:
-    """False when there is no such process, or only its zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
 def _end(process: subprocess.Popen) -> None:
     try:
         process.wait(timeout=STOP_SECONDS)
@@ -157,7 +153,11 @@ def _end(process: subprocess.Popen) -> None:
 
 
 def _kill(pid: int) -> None:
+    """Returns when it has ended, or KILL_SECONDS later."""
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
         return  # it ended by itself meanwhile
+    deadline = time.monotonic() + KILL_SECONDS
+    while runs(pid) and time.monotonic() < deadline:
+        time.sleep(0.005)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from cohort.base.cuda_files import remove_cuda_files
 from cohort.base.errors import CohortError
 from cohort.base.programs import end_processes, end_with_parent
 from cohort.launch.options.devices import devices, resolve_device
@@ -57,7 +58,7 @@ def run_script(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    mps, processes = None, []
+    mps, processes, began = None, [], time.time()
     stop_on_signals()
     try:
         spec = spec_of(args, SamplerSpec)
@@ -80,6 +81,7 @@ def _run(args: argparse.Namespace) -> int:
     finally:
         ignore_stop_signals()
         end_processes(processes, STOP_SECONDS, mps and mps.terminate_client)
+        remove_cuda_files([process.pid for process in processes], began)
         if mps:
             mps.stop()
 

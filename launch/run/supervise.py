@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from cohort.base.cuda_files import remove_cuda_files
 from cohort.base.errors import CohortError
 from cohort.base.programs import POLITE, end_processes, end_with_parent, log_tail, program
 from cohort.launch.run.mps import Mps
@@ -59,6 +60,7 @@ class Supervisor:
     def __init__(self, channels: list[Path], mps: Mps | None, inherited: tuple[int, ...] = ()):
         self.channels, self.mps, self.inherited = channels, mps, inherited
         self.children: list[Child] = []
+        self._began = time.time()
 
     def start_sampler(self, argv: list[str], log: Path) -> None:
         """Starts the sampler; its output goes to ``log``."""
@@ -135,8 +137,9 @@ class Supervisor:
         self._end([child for child in self.children if child.role == "trainer"], SAVE_SECONDS)
 
     def stop(self) -> None:
-        """Ends what still runs. Bounded."""
+        """Ends what still runs, bounded, and removes the files that CUDA leaves of it."""
         self._end(self.children, STOP_SECONDS)
+        remove_cuda_files([child.process.pid for child in self.children], self._began)
 
     def _end(self, children: list[Child], seconds: float) -> None:
         """Asks them, then takes them off the GPU, then kills them."""

@@ -5,10 +5,12 @@ import itertools
 import json
 import os
 import subprocess
+import time
 import warnings
 import weakref
 from pathlib import Path
 
+from cohort.base.cuda_files import remove_cuda_files
 from cohort.base.errors import CohortError
 from cohort.base.programs import POLITE, end_processes, log_tail, program
 from cohort.cache.plan.options import CacheOptions, sampler_members
@@ -81,6 +83,7 @@ class SamplerProcess:
         }
         run_json = folder.path / "run.json"
         run_json.write_text(json.dumps({"sampler": run | options}, indent=2))
+        began = time.time()
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
                 [command, str(run_json)],
@@ -90,7 +93,7 @@ class SamplerProcess:
                 stderr=log,
                 pass_fds=() if meeting is None else (folder.lock,),  # it may outlive this rank
             )
-        self._cleanup.callback(_end, self.process, folder, meeting is not None)
+        self._cleanup.callback(_end, self.process, began, folder, meeting is not None)
         if meeting is not None:
             folder.link(meeting)
             self._cleanup.callback(meeting.unlink, missing_ok=True)
@@ -162,7 +165,7 @@ def _clean_up(owner: int, cleanup: contextlib.ExitStack) -> None:
         cleanup.close()
 
 
-def _end(process, folder: RunFolder, shared: bool) -> None:
+def _end(process, began: float, folder: RunFolder, shared: bool) -> None:
     """Ends a sampler within seconds: asks first. One that other ranks still need ends by itself after them."""
     if shared:
         (folder.path / "left").touch()  # if it runs on, it removes the folder
@@ -172,5 +175,6 @@ def _end(process, folder: RunFolder, shared: bool) -> None:
             return
     try:
         end_processes([process], 5)
+        remove_cuda_files([process.pid], began)
     finally:
         folder.remove()

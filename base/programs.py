@@ -84,6 +84,16 @@ def ask_sampler(*arguments: str) -> dict:
     return json.loads(result.stdout)
 
 
+def start_time_of(pid: int) -> str | None:
+    """When a process started, in the kernel's ticks: with its number it is one process, as numbers come again. None:
+    it has ended."""
+    try:
+        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if state in "ZX" else fields[18]
+
+
 def log_tail(log: Path, lines: int = 15) -> str:
     """The last lines of a log, indented, for an error message."""
     text = log.read_text(errors="replace").splitlines()[-lines:] if log.exists() else []

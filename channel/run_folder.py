@@ -25,15 +25,19 @@ def rank_folders(run_folder: Path, num_ranks: int) -> list[Path]:
     return [run_folder, *(run_folder / f"rank-{rank}" for rank in range(1, num_ranks))]
 
 
-def meeting_point(number: int) -> Path:
-    """Where processes of one parent find the ``number``-th run folder that they share: a link to it, named after it.
+def meeting_point(name: str) -> Path:
+    """Where processes that know this name find the run folder that they share: a link to it.
 
     ``RunFolder.link`` makes it, and it leads nowhere once the folder is gone.
     """
-    parent = os.getppid()
-    start_time = Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()[19]  # pids come again
-    restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    return shared_memory_root() / f"meet-{parent}-{start_time}-{restarts}-{number}"
+    return shared_memory_root() / f"meet-{name}"
+
+
+def machine_identity() -> str:
+    """The same for processes that see each other in /proc, and the same shared memory."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    shared = shared_memory_root().parent.stat()
+    return f"{boot} {os.readlink('/proc/self/ns/pid')} {shared.st_dev}:{shared.st_ino} {os.getuid()}"
 
 
 def _demand_own(root: Path) -> None:

@@ -1,7 +1,6 @@
 """The trainers of one run: how many there are, and what they add up between them."""
 
 import collections
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from cohort.base.errors import CohortError
 from cohort.trainer.step_clock import StepClock
 from cohort.trainer.stop import StopRequest
 
@@ -30,22 +28,6 @@ class Place:
     size: int = 1
     local_rank: int = 0
     local_size: int = 1
-
-
-def place_from_environment() -> Place:
-    """The place that torchrun or ``cohort`` gave to this process; the only one when neither started it.
-
-    Raises:
-        CohortError: a variable is no number.
-    """
-    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
-    found = [os.environ.get(name) for name in names]
-    if None in found:
-        return Place()
-    try:
-        return Place(*map(int, found))
-    except ValueError as error:
-        raise CohortError(", ".join(names), "integers, as torchrun sets them", str(found)) from error
 
 
 class Ranks:

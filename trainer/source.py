@@ -216,22 +216,22 @@ def record_stream(slot, stream) -> None:
 
 
 def wait_for_channel(folder: Path, check: Callable[[], None], limit_seconds: float = 3600.0) -> None:
-    """Waits until the sampler has announced its channel in ``folder``; see wait_for_file."""
+    """Waits until the sampler has announced its channel in ``folder``; see wait_for."""
     late = CohortError("sampler", f"to be ready within {limit_seconds:.0f} s", "it is still loading", "see its log")
-    wait_for_file(folder / "channel", check, limit_seconds, late)
+    wait_for((folder / "channel").exists, check, limit_seconds, late)
 
 
-def wait_for_file(path: Path, check: Callable[[], None], limit_seconds: float, late: CohortError) -> None:
-    """Waits until another process has made a file.
+def wait_for(is_there: Callable[[], bool], check: Callable[[], None], limit_seconds: float, late: CohortError) -> None:
+    """Waits until another process has made something.
 
     Args:
-        path: the file.
+        is_there: whether it has.
         check: called in every round; raises when that process has ended.
         limit_seconds: how long it may take.
         late: raised when it takes longer.
     """
     deadline = time.monotonic() + limit_seconds
-    while not path.exists():
+    while not is_there():
         check()
         if time.monotonic() > deadline:
             raise late

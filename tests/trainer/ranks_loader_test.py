@@ -188,9 +188,9 @@ ALONE = """
 import os, sys, time, warnings
 from pathlib import Path
 from cohort import CohortError, NeighborLoader
-from cohort.trainer.loader import ranks as loader_ranks
+from cohort.trainer.loader import machine
 rank, warned = int(os.environ["RANK"]), Path(sys.argv[2])
-loader_ranks.PATIENCE_SECONDS = 0.2
+machine.PATIENCE_SECONDS = 0.2
 if rank != int(sys.argv[3]):
     while not warned.exists():
         time.sleep(0.01)

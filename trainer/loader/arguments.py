@@ -178,7 +178,7 @@ def resolve_device(device, place: Place) -> tuple[str, int]:
     if str(device) == "auto":
         if not _native.with_cuda() or not torch.cuda.is_available():
             return "cpu", 0
-        return "cuda", torch.cuda.current_device() if ours is None else ours
+        return "cuda", torch.cuda.current_device() if ours is None else _gpu_of_rank(place)
     try:
         device = torch.device(device)
     except (RuntimeError, TypeError) as error:
@@ -192,4 +192,14 @@ def resolve_device(device, place: Place) -> tuple[str, int]:
     if device.type == "cuda" and ours is not None and device.index not in (None, ours):
         hint = "choose GPUs with CUDA_VISIBLE_DEVICES"
         raise CohortError("device", f"cuda:{ours} on local rank {ours}", str(device), hint)
-    return device.type, (ours or 0) if device.index is None else device.index
+    if device.type == "cpu":
+        return "cpu", 0
+    return "cuda", (_gpu_of_rank(place) if ours is not None else device.index or 0)
+
+
+def _gpu_of_rank(place: Place) -> int:
+    """Of one of several ranks of a machine: the sampler that they share needs the GPUs of all."""
+    if (visible := torch.cuda.device_count()) < place.local_size:
+        hint = "every rank must see all of them: srun --gpus-per-node=N, without --gpus-per-task and --gpu-bind"
+        raise CohortError("CUDA_VISIBLE_DEVICES", f"{place.local_size} GPUs, one a rank", str(visible), hint)
+    return place.local_rank

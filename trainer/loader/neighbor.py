@@ -72,10 +72,11 @@ class NeighborLoader:
     Of the other arguments of PyG's loader, those of its workers (``num_workers``, ``pin_memory``, ...) are ignored with
     a warning, and those that ask for what is not offered (``replace``, ``transform``, ...) raise.
 
-    Under torchrun and ``cohort run --gpus 0,1`` local rank 0 starts one sampler for all ranks of its machine, and every
-    rank must make the same loaders, each with all ``input_nodes``. Batch b of a pass is for rank b mod WORLD_SIZE. All
-    ranks get the same number of batches: where a pass has too few, the last one of some has no seeds; ``drop_last``
-    leaves out such a last step. Weight each rank's loss by its share of the seeds.
+    Under torchrun, ``cohort run --gpus 0,1``, and wherever torch.distributed is initialised before, local rank 0 starts
+    one sampler for all ranks of its machine, and every rank must make the same loaders, each with all ``input_nodes``.
+    Batch b of a pass is for rank b mod WORLD_SIZE. All ranks get the same number of batches: where a pass has too few,
+    the last one of some has no seeds; ``drop_last`` leaves out such a last step. Weight each rank's loss by its share
+    of the seeds.
 
     ``stats()`` says how long an epoch's loop waited, and what was read. ``state_dict()`` and ``load_state_dict()`` take
     up an epoch in its middle.
@@ -157,7 +158,7 @@ class NeighborLoader:
 
     def with_nodes(self, input_nodes, *, shuffle=False, num_neighbors=None, batch_size=None, drop_last=False):
         """A second loader over other seeds (validation, test) on the same sampler; iterate one of them at a time."""
-        self._sampler.require_open()
+        self._sampler.require_usable()
         return NeighborLoader(
             self.data,
             self.num_neighbors if num_neighbors is None else num_neighbors,
@@ -179,7 +180,7 @@ class NeighborLoader:
         return full // num_ranks if self.drop_last else -(-(full + (rest > 0)) // num_ranks)
 
     def __iter__(self) -> Iterator[Batch]:
-        self._sampler.require_open()
+        self._sampler.require_usable()
         epoch, self.epoch = self.epoch, self.epoch + 1
         position = self._loaded if self._loaded and self._loaded[0] == epoch else [epoch, 0]
         self._under_way, self._loaded = position, None

@@ -1,7 +1,6 @@
 """The sampler process of a NeighborLoader: its start, this rank's channel to it, its end."""
 
 import contextlib
-import itertools
 import json
 import os
 import subprocess
@@ -17,13 +16,12 @@ from cohort.cache.plan.options import CacheOptions, sampler_members
 from cohort.channel.run_folder import RunFolder, meeting_point, rank_folders
 from cohort.trainer.loader.arguments import checked_positive, count_nodes, resolve_device
 from cohort.trainer.loader.cache_arguments import with_gpu_memory
-from cohort.trainer.loader.ranks import demand_same_loader, wait_for_rank
+from cohort.trainer.loader.machine import SAME_LOADERS, Machine, demand_same_place, this_machine, wait_for_rank
+from cohort.trainer.loader.ranks import demand_same_loader
 from cohort.trainer.loop.sm_partition import divide_gpu
-from cohort.trainer.ranks import Place, place_from_environment
 from cohort.trainer.source import BatchSource, wait_for_channel
 
 OTHER_RANKS_SECONDS = 2.0  # how long the rank that started the sampler waits for the others to be done with it
-num_samplers = itertools.count()  # of this process
 
 
 class SamplerProcess:
@@ -37,14 +35,15 @@ class SamplerProcess:
     ):
         self.data = data.absolute()
         self.num_nodes = count_nodes(self.data)
-        self.place = place_from_environment()
+        self._machine = this_machine(limit_seconds)
+        self.place = self._machine.place
         self.process = None
         self.seed = options["seed"]
         kind, gpu = resolve_device(device, self.place)
         self._cleanup = contextlib.ExitStack()
         self._finalizer = weakref.finalize(self, _clean_up, os.getpid(), self._cleanup)
         self._limit_seconds = limit_seconds
-        self._meeting = meeting = meeting_point(next(num_samplers)) if self.place.local_size > 1 else None
+        self._meeting = meeting = meeting_point(self._machine.name) if self.place.local_size > 1 else None
         try:
             if self.place.local_rank == 0:
                 if kind == "cuda":
@@ -59,7 +58,7 @@ class SamplerProcess:
                 options |= sampler_members(cache, self.data, *shape, gpus=gpus)
                 self.run_folder = self._start(options, meeting)
             else:
-                self.run_folder = _find(meeting, self.place, limit_seconds)
+                self.run_folder = _find(meeting, self._machine, limit_seconds)
             self._folders = rank_folders(self.run_folder, self.place.local_size)
             folder = self._folders[self.place.local_rank]
             wait_for_channel(folder, self.check)
@@ -107,7 +106,7 @@ class SamplerProcess:
 
     def demand_same_loader(self, number: int, identity: dict) -> None:
         """With several ranks on the machine: waits for their ``number``-th loaders, which must have this identity."""
-        demand_same_loader(self._folders, self.place, number, identity, self.check, self._limit_seconds)
+        demand_same_loader(self._folders, self._machine, number, identity, self.check, self._limit_seconds)
         if self.place.local_rank == 0:
             self._meeting.unlink(missing_ok=True)  # all have found the folder
 
@@ -124,8 +123,9 @@ class SamplerProcess:
                 f"it ended with exit code {self.process.returncode}:\n{log_tail(self.log)}",
             )
 
-    def require_open(self) -> None:
-        """Raises when close() was called."""
+    def require_usable(self) -> None:
+        """Raises when close() was called, or this process has become another rank."""
+        demand_same_place(self.place)
         if not self._finalizer.alive:
             raise CohortError("the loader", "one that runs", "it was closed", "make another, or close() later")
 
@@ -150,12 +150,12 @@ def _warn_without_mps() -> None:
         )
 
 
-def _find(meeting: Path, place: Place, limit_seconds: float) -> Path:
+def _find(meeting: Path, machine: Machine, limit_seconds: float) -> Path:
     """The run's folder that the first rank of this machine has made."""
-    hint = "all ranks of a machine must have one parent process and make the same loaders in the same order"
+    hint = f"{SAME_LOADERS}; without torch.distributed those of a machine have one parent process"
     found = f"no {meeting} after {limit_seconds:.0f} s"
     late = CohortError("LOCAL_RANK", "a sampler that local rank 0 starts", found, hint)
-    wait_for_rank(meeting, 0, place, lambda: None, limit_seconds, late)
+    wait_for_rank(machine.ranks[0], meeting.exists, lambda: machine.has_ended(0), lambda: None, limit_seconds, late)
     return meeting.resolve()
 
 

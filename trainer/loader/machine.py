@@ -1,0 +1,198 @@
+"""Which rank this process is, and how the ranks of a machine find each other: by the environment that torchrun gives,
+or by torch.distributed where it is initialised."""
+
+import itertools
+import json
+import os
+import time
+import uuid
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch.distributed as dist
+
+from cohort.base.errors import CohortError
+from cohort.base.programs import start_time_of
+from cohort.channel.run_folder import machine_identity
+from cohort.trainer.ranks import Place
+from cohort.trainer.source import wait_for
+
+NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+STARTERS = ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")  # how many srun or mpirun has started
+PATIENCE_SECONDS = 5.0  # how long another rank is waited for in silence
+SAME_LOADERS = "every rank must make the same loaders, in the same order"
+FIRST_THE_GROUP = "call torch.distributed.init_process_group() before NeighborLoader()"
+numbers = itertools.count()  # of what the ranks of this process's parent share
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The ranks of this machine, which share a sampler.
+
+    Attributes:
+        place: that of this process.
+        ranks: their numbers among all ranks, by local rank.
+        name: known to them alone.
+        has_ended: whether the process of a local rank is known to have ended.
+    """
+
+    place: Place = Place()
+    ranks: tuple[int, ...] = (0,)
+    name: str = ""
+    has_ended: Callable[[int], bool] = lambda local_rank: False
+
+
+def this_machine(limit_seconds: float) -> Machine:
+    """The machine of this process. All ranks ask in the same order: those that torch.distributed alone knows wait here
+    for each other.
+
+    Raises:
+        CohortError: there seem to be several ranks, but not who they are; or one does not ask within the limit.
+    """
+    told = told_place(os.environ)
+    if dist.is_available() and dist.is_initialized():
+        rank, size = dist.get_rank(), dist.get_world_size()
+        if size == 1:
+            return Machine()
+        if told is None or (told.rank, told.size) != (rank, size):
+            return _machine_of_group(rank, size, limit_seconds)
+    elif told is None:
+        demand_alone(os.environ)
+        return Machine()
+    if told.local_size == 1:
+        return Machine(told, (told.rank,))
+    first = told.rank - told.local_rank
+    parent, restarts = os.getppid(), os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    name = f"{parent}-{start_time_of(parent)}-{restarts}-{next(numbers)}"
+    ranks = tuple(range(first, first + told.local_size))
+    return Machine(told, ranks, name, lambda local_rank: _sibling_has_ended(local_rank, told.local_rank))
+
+
+def told_place(environment: Mapping[str, str]) -> Place | None:
+    """The place that torchrun or ``cohort run`` gives to a process; None where they started none.
+
+    Raises:
+        CohortError: a variable is no number, or they contradict each other.
+    """
+    found = {name: environment[name] for name in NAMES if name in environment}
+    if len(found) < len(NAMES):
+        return None
+    try:
+        place = Place(*map(int, found.values()))
+    except ValueError as error:
+        raise CohortError(", ".join(NAMES), "integers, as torchrun sets them", _shown(found)) from error
+    if not (0 <= place.local_rank <= place.rank < place.size and place.local_rank < place.local_size <= place.size):
+        raise CohortError(", ".join(NAMES), "ranks below the sizes, as torchrun sets them", _shown(found))
+    return place
+
+
+def demand_alone(environment: Mapping[str, str]) -> None:
+    """For a process that neither torchrun nor torch.distributed told its place.
+
+    Raises:
+        CohortError: the environment has a part of a place, or srun or mpirun has started several processes.
+    """
+    if environment.get("WORLD_SIZE") == "1":
+        return
+    found = {name: environment[name] for name in NAMES if name in environment}
+    found |= {name: size for name in STARTERS if (size := environment.get(name, "1")) != "1"}
+    if found:
+        expected = "all of them, or an initialised torch.distributed, which knows the ranks"
+        hint = f"{FIRST_THE_GROUP}, or set WORLD_SIZE=1 for a process that trains alone"
+        raise CohortError(", ".join(NAMES), expected, _shown(found), hint)
+
+
+def demand_same_place(place: Place) -> None:
+    """torch.distributed may have been initialised after a loader was made.
+
+    Raises:
+        CohortError: it knows this process as another rank than the loader does.
+    """
+    if not (dist.is_available() and dist.is_initialized()):
+        return
+    rank, size = dist.get_rank(), dist.get_world_size()
+    if (rank, size) != (place.rank, place.size):
+        expected = f"one of rank {rank} of {size}, as torch.distributed has it"
+        raise CohortError("the loader", expected, f"one of rank {place.rank} of {place.size}", FIRST_THE_GROUP)
+
+
+def wait_for_rank(
+    rank: int,
+    is_there: Callable[[], bool],
+    has_ended: Callable[[], bool],
+    check: Callable[[], None],
+    limit_seconds: float,
+    late: CohortError,
+) -> None:
+    """Waits for what another rank leaves when it makes its loader (see wait_for). After some seconds it warns once; a
+    rank that has ended is waited for no longer."""
+    next_look, warned = time.monotonic() + PATIENCE_SECONDS, False
+
+    def look() -> None:
+        nonlocal next_look, warned
+        check()
+        if time.monotonic() < next_look:
+            return
+        next_look = time.monotonic() + 1
+        if has_ended() and not is_there():
+            raise CohortError(f"rank {rank}", "the same loader as on this rank", "its process has ended", SAME_LOADERS)
+        if not warned:
+            warnings.warn(f"waiting for rank {rank} to make the same loader", stacklevel=2)
+        warned = True
+
+    wait_for(is_there, look, limit_seconds, late)
+
+
+def _machine_of_group(rank: int, size: int, limit_seconds: float) -> Machine:
+    """By the store of torch.distributed, in which every rank says on which machine it is."""
+    store = dist.distributed_c10d._get_default_store()
+    own = {"machine": machine_identity(), "pid": os.getpid(), "name": uuid.uuid4().hex}
+    own["started"] = start_time_of(own["pid"])
+    try:
+        number = store.add(f"cohort/{rank}", 1)
+        store.set(f"cohort/{number}/{rank}", json.dumps(own))
+        of_ranks = [_word_of(other, f"cohort/{number}/{other}", store, limit_seconds) for other in range(size)]
+    except CohortError:
+        raise
+    except RuntimeError as error:
+        hint = "the rank that keeps it, rank 0 as a rule, may have ended"
+        raise CohortError("the store of torch.distributed", "an answer", str(error), hint) from error
+    ranks = tuple(other for other, word in enumerate(of_ranks) if word["machine"] == own["machine"])
+    here = [of_ranks[other] for other in ranks]
+
+    def has_ended(local_rank: int) -> bool:
+        return start_time_of(here[local_rank]["pid"]) != here[local_rank]["started"]
+
+    return Machine(Place(rank, size, ranks.index(rank), len(ranks)), ranks, here[0]["name"], has_ended)
+
+
+def _word_of(rank: int, key: str, store: dist.Store, limit_seconds: float) -> dict:
+    late = CohortError(f"rank {rank}", f"its loader within {limit_seconds:.0f} s", "none", SAME_LOADERS)
+    wait_for_rank(rank, lambda: store.check([key]), lambda: False, lambda: None, limit_seconds, late)
+    return json.loads(store.get(key))
+
+
+def _sibling_has_ended(local_rank: int, own_local_rank: int) -> bool:
+    """Whether this process's parent has no process of that local rank any more; False where that cannot be known."""
+    try:
+        tasks = Path(f"/proc/{os.getppid()}/task").glob("*/children")
+        siblings = " ".join(task.read_text() for task in tasks).split()
+        variables = {entry for pid in siblings for entry in _environment(pid)}
+    except OSError:
+        return False
+    ours, theirs = (f"LOCAL_RANK={rank}".encode() for rank in (own_local_rank, local_rank))
+    return ours in variables and theirs not in variables  # without ours, ranks were not told by the environment
+
+
+def _environment(pid: str) -> list[bytes]:
+    """The variables that a process was started with; none of one that has ended."""
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def _shown(variables: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in variables.items())

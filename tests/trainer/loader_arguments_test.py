@@ -57,7 +57,9 @@ def test_arguments_of_pygs_workers_are_ignored_with_one_warning(cora):
 
 
 def test_what_pygs_loader_does_by_default_may_be_said(cora):
-    options = {"replace": False, "subgraph_type": "directional", "disjoint": False, "transform": None}
+    options = {"replace": False, "subgraph_type": "directional", "disjoint": False, "transform": None, "sampler": None}
+    options |= {"num_workers": 0, "pin_memory": False, "persistent_workers": False, "filter_per_worker": None}
+    options |= {"prefetch_factor": None, "timeout": 0, "is_sorted": False}
     with (
         warnings.catch_warnings(action="error"),
         loader_of(cora, weight_attr=None, time_attr=None, **options) as loader,
@@ -76,6 +78,8 @@ def test_what_pygs_loader_does_by_default_may_be_said(cora):
         ("disjoint", True, "batch_size=1"),
         ("transform", print, "in the loop"),
         ("weight_attr", "w", "edge_weights=True"),
+        ("sampler", torch.utils.data.SequentialSampler(range(3)), "shuffle=True"),
+        ("batch_sampler", [[1, 2], [3]], "batch_size"),
         ("time_attr", "t", "time"),
         ("input_time", torch.ones(3), "time"),
     ],

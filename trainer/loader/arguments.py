@@ -17,18 +17,18 @@ from cohort.trainer.loader.cache_arguments import is_integer
 from cohort.trainer.ranks import Place
 
 INT32_MAX = 2**31 - 1
-OF_WORKERS = {
-    "num_workers",
-    "persistent_workers",
-    "pin_memory",
-    "prefetch_factor",
-    "filter_per_worker",
-    "worker_init_fn",
-    "multiprocessing_context",
-    "timeout",
-    "in_order",
-    "pin_memory_device",
-    "is_sorted",
+OF_WORKERS = {  # and what they are where nobody gives them
+    "num_workers": 0,
+    "persistent_workers": False,
+    "pin_memory": False,
+    "prefetch_factor": None,
+    "filter_per_worker": None,
+    "worker_init_fn": None,
+    "multiprocessing_context": None,
+    "timeout": 0,
+    "in_order": True,
+    "pin_memory_device": "",
+    "is_sorted": False,
 }
 WITHOUT_TIME = "neighbours are drawn whatever their time: write the data set without the edges that a run must not see"
 # Of PyG's loader: what they are there when nobody gives them, and what to do here.
@@ -44,6 +44,11 @@ NOT_OFFERED = {
     "input_time": (None, WITHOUT_TIME),
     "temporal_strategy": ("uniform", WITHOUT_TIME),
     "neighbor_sampler": (None, "the sampler process draws neighbours"),
+    "sampler": (
+        None,
+        "shuffle=True orders the seeds, and ranks share batches without one; with_nodes(ids) takes others",
+    ),
+    "batch_sampler": (None, "batch_size, shuffle and drop_last make the batches"),
     "generator": (None, "seed=... makes the batches"),
     "collate_fn": (None, "change batches in the loop"),
     "custom_cls": (None, "batches are torch_geometric.data.Data"),
@@ -70,8 +75,8 @@ def folder_of(data) -> Path:
 
 
 def take_pyg_arguments(others: dict) -> None:
-    """Arguments of PyG's loader: those of its workers are ignored with a warning, others must be what they are there
-    when nobody gives them.
+    """Arguments of PyG's loader: those of its workers are ignored, with a warning where they ask for something; others
+    must be what they are there when nobody gives them.
 
     Raises:
         CohortError: one asks for what is not offered.
@@ -86,7 +91,7 @@ def take_pyg_arguments(others: dict) -> None:
         found = repr(getattr(value, "value", value))  # of an enumeration, or of the value itself
         if found != repr(default):
             raise CohortError(name, f"{default!r}, as others are not offered", found[:80], hint)
-    ignored = [name for name in others if name in OF_WORKERS]
+    ignored = [name for name, value in others.items() if name in OF_WORKERS and value != OF_WORKERS[name]]
     if ignored:
         warnings.warn(f"{', '.join(ignored)}: ignored, as the sampler process does this", stacklevel=3)
 

@@ -69,8 +69,9 @@ class NeighborLoader:
     ``Batch``, also for what options add. A script that uses them on another CUDA stream than the current one says
     ``batch.record_stream(stream)``.
 
-    Of the other arguments of PyG's loader, those of its workers (``num_workers``, ``pin_memory``, ...) are ignored with
-    a warning, and those that ask for what is not offered (``replace``, ``transform``, ...) raise.
+    Of the other arguments of PyG's loader, those of its workers (``num_workers``, ``pin_memory``, ...) are ignored,
+    with a warning unless they have their defaults, and those that ask for what is not offered (``replace``,
+    ``sampler``, ...) raise.
 
     Under torchrun, ``cohort run --gpus 0,1``, and wherever torch.distributed is initialised before, local rank 0 starts
     one sampler for all ranks of its machine, and every rank must make the same loaders, each with all ``input_nodes``.

@@ -1,6 +1,8 @@
 """``cohort report``: where the time and the bytes of a run went, or how runs differ, as tables, charts and a page."""
 
 import argparse
+import functools
+from collections.abc import Callable
 from pathlib import Path
 
 from rich import box
@@ -30,7 +32,8 @@ def register(commands) -> None:
 
 
 def report(args: argparse.Namespace) -> int:
-    """Prints tables, then writes the page and its charts; nothing is written when a run cannot be read."""
+    """Prints tables, then writes the page and, with matplotlib, its charts; nothing is written when a run cannot be
+    read."""
     runs = [read_run(folder) for folder in args.runs]
     if len(runs) == 1:
         _report_one(runs[0], args.out or args.runs[0])
@@ -46,13 +49,14 @@ def _report_one(run: Run, out: Path) -> None:
     held = [report_tables.held_table(run)] if run.held else []
     tables = [result, report_tables.epoch_table(run), *reads, *held, report_tables.option_table(run)]
     charts = {
-        "epochs": ("wait, train and all-reduce of each epoch and rank", report_page.draw_epochs(run)),
-        "bytes": ("bytes that a batch read, by tier", report_page.draw_bytes(run)),
-        "hits": ("hit rates, measured and planned", report_page.draw_hits(run)),
+        "epochs": ("wait, train and all-reduce of each epoch and rank", report_page.draw_epochs),
+        "bytes": ("bytes that a batch read, by tier", report_page.draw_bytes),
+        "hits": ("hit rates, measured and planned", report_page.draw_hits),
     }
     if run.timeline:
-        charts["timeline"] = ("when batches were sampled, fetched and trained on", report_page.draw_timeline(run))
-    _write(out, f"Cohort: {one_line(run.folder.resolve().name)}", tables, charts)
+        charts["timeline"] = ("when batches were sampled, fetched and trained on", report_page.draw_timeline)
+    of_run = {name: (shown, functools.partial(draw, run)) for name, (shown, draw) in charts.items()}
+    _write(out, f"Cohort: {one_line(run.folder.resolve().name)}", tables, of_run)
 
 
 def _compare(runs: list[Run], out: Path) -> None:
@@ -61,7 +65,7 @@ def _compare(runs: list[Run], out: Path) -> None:
         names = [one_line(str(run.folder)) for run in runs]
     table = report_tables.compare_table(runs, names)
     print_tables([table])
-    charts = {"runs": ("wait, train and all-reduce of the median epoch", report_page.draw_runs(runs, names))}
+    charts = {"runs": ("wait, train and all-reduce of the median epoch", lambda: report_page.draw_runs(runs, names))}
     _write(out, f"Cohort: {' | '.join(names)}", [table], charts)
 
 
@@ -79,10 +83,12 @@ def print_tables(tables: list[Table]) -> None:
             console.print(Text(table.note))
 
 
-def _write(out: Path, title: str, tables: list[Table], charts: dict[str, tuple[str, bytes]]) -> None:
-    """Writes report.html and a report-NAME.png for each {name: (what it shows, PNG)}, and says where they are."""
-    text = report_page.page(title, tables, dict(charts.values()))
-    pngs = {out / f"report-{name}.png": png for name, (_, png) in charts.items()}
+def _write(out: Path, title: str, tables: list[Table], charts: dict[str, tuple[str, Callable[[], bytes]]]) -> None:
+    """Writes report.html and, with matplotlib, a report-NAME.png for each {name: (what it shows, what draws the PNG)},
+    and says where they are."""
+    drawn = {name: (shown, draw()) for name, (shown, draw) in charts.items()} if report_page.can_draw() else {}
+    text = report_page.page(title, tables, dict(drawn.values()))
+    pngs = {out / f"report-{name}.png": png for name, (_, png) in drawn.items()}
     try:
         out.mkdir(parents=True, exist_ok=True)
         for path, png in pngs.items():
@@ -90,4 +96,5 @@ def _write(out: Path, title: str, tables: list[Table], charts: dict[str, tuple[s
         write_atomically(out / "report.html", text)
     except OSError as error:
         raise CohortError(str(out), "a folder that can be written", str(error), "choose another --out") from error
-    print(f"report: {out / 'report.html'}; charts: {', '.join(path.name for path in pngs)}")
+    named = ", ".join(path.name for path in pngs) or "none, as they need matplotlib (pip install matplotlib)"
+    print(f"report: {out / 'report.html'}; charts: {named}")

@@ -142,6 +142,15 @@ def draw_panels(panels: list[Panel]) -> bytes:
     return png_of(figure)
 
 
+def can_draw() -> bool:
+    """Whether matplotlib is there."""
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ModuleNotFoundError:
+        return False
+    return True
+
+
 def figure_of(inches: float, columns: int = 1, height: float = 4, rows: int = 1):
     """(figure, axes), so many inches wide and high.
 
@@ -151,7 +160,7 @@ def figure_of(inches: float, columns: int = 1, height: float = 4, rows: int = 1)
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
-        raise CohortError("the charts of a report", "matplotlib", "none", "pip install matplotlib") from error
+        raise CohortError("charts", "matplotlib", "none", "pip install matplotlib") from error
     figure = Figure(figsize=(inches, height), layout="constrained")
     return figure, figure.subplots(rows, columns)
 

@@ -394,7 +394,10 @@ def test_a_folder_that_cannot_be_written(runs, tmp_path, drawn, capsys):
 
 def test_without_matplotlib_there_are_tables(runs, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    assert main.main(["report", str(runs / "cached"), "--out", str(tmp_path / "out")]) == 1
-    said = capsys.readouterr()
-    assert "Time of each epoch" in said.out and "pip install matplotlib" in said.err
-    assert not (tmp_path / "out").exists()
+    for runs_of in (["cached"], ["cached", "two"]):
+        assert main.main(["report", *(str(runs / name) for name in runs_of), "--out", str(tmp_path / "out")]) == 0
+        said = capsys.readouterr()
+        assert said.err == "" and len([line for line in said.out.splitlines() if "matplotlib" in line]) == 1
+        assert ("Time of each epoch" in said.out) == (len(runs_of) == 1)
+        assert [path.name for path in (tmp_path / "out").iterdir()] == ["report.html"]
+        assert "<img" not in (tmp_path / "out/report.html").read_text()

@@ -394,10 +394,7 @@ def test_a_folder_that_cannot_be_written(runs, tmp_path, drawn, capsys):
 
 def test_without_matplotlib_there_are_tables(runs, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    for runs_of in (["cached"], ["cached", "two"]):
-        assert main.main(["report", *(str(runs / name) for name in runs_of), "--out", str(tmp_path / "out")]) == 0
-        said = capsys.readouterr()
-        assert said.err == "" and len([line for line in said.out.splitlines() if "matplotlib" in line]) == 1
-        assert ("Time of each epoch" in said.out) == (len(runs_of) == 1)
-        assert [path.name for path in (tmp_path / "out").iterdir()] == ["report.html"]
-        assert "<img" not in (tmp_path / "out/report.html").read_text()
+    for folders in ([runs / "cached"], [runs / "cached", runs / "two"]):
+        assert main.main(["report", *map(str, folders), "--out", str(tmp_path / "out")]) == 0
+        assert capsys.readouterr().out.count("pip install matplotlib") == 1
+        assert "<img" not in (tmp_path / "out/report.html").read_text() and not list(tmp_path.glob("out/*.png"))

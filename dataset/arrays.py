@@ -139,7 +139,7 @@ def _several_labels(place: str, array: np.ndarray, num_nodes: int) -> np.ndarray
         row, column = bad[0].tolist()
         expected = f"0, 1, or {'NaN' if floats else '-1'} for unknown"
         raise CohortError(f"{place}[{row}, {column}]", expected, str(array[row, column]))
-    return array.astype(np.float32) if floats else np.where(unknown, 255, array).astype(np.uint8)
+    return array.astype(np.float32) if floats else np.where(unknown, np.uint8(255), array.astype(np.uint8))
 
 
 def labelled(labels: np.ndarray) -> np.ndarray:

@@ -31,7 +31,8 @@ Hop = Annotated[int, Meta(ge=-1, le=INT32_MAX)]
 Fanout = Annotated[list[Hop], Meta(min_length=1, description="one integer a hop, each -1 (all) or at least 0")]
 ONCE = {"unique": True}
 Gpus = Annotated[list[NotNegative], Meta(min_length=1, description="numbers of GPUs, each once: 0,1", extra=ONCE)]
-Ratios = Annotated[list[Annotated[float, Meta(ge=0, le=1e6)]], Meta(min_length=1)]
+Ratio = Annotated[float, Meta(ge=0, le=1e6)]
+Ratios = Annotated[list[Ratio], Meta(min_length=1, description="numbers of at least 0")]
 Bytes = Annotated[int, Meta(ge=0, description="bytes such as 20GB", extra={"unit": "bytes"})]
 ByteCounts = Annotated[list[Bytes], Meta(min_length=1)]
 ThreeNumbers = tuple[AtLeastZero, AtLeastZero, AtLeastZero]  # of local, peer and host memory

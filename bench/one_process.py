@@ -124,7 +124,8 @@ def main() -> None:
     add_dataset(parser)
     names = {each.name for each in options_of(SamplerSpec)} | {"hidden"}
     add_options(parser, RunSpec, names, edge_weights=None, partition=None)
-    parser.add_argument("--num-epochs", type=kind(Positive), default=10, help="the first is not counted (default 10)")
+    text = "the first is not counted (default 10)"
+    parser.add_argument("--epochs", dest="num_epochs", type=kind(Positive), default=10, help=text)
     parser.add_argument("--out", type=Path, default=Path("bench.jsonl"), help="a line is appended to it")
     args = parser.parse_args()
     data = open_dataset(args.dataset)

@@ -64,7 +64,7 @@ class Trials:
 
     def __init__(self, args: argparse.Namespace):
         self.epochs = getattr(args, "epochs", args.trial_epochs)
-        if self.epochs < 2:
+        if getattr(args, "epochs", 2) < 2:
             raise CohortError("--epochs", "at least 2, of which the first is not counted", str(self.epochs))
         self.dataset, batch_size = resolve_data(args)
         self.spec = spec_of(args, RunSpec, batch_size=batch_size)

@@ -33,7 +33,7 @@ def test_the_choice_is_said_with_what_was_tried():
     ("arguments", "words"), [(["--device", "cpu"], "a GPU"), (["--device", "cuda", "--no-mps"], "MPS")]
 )
 def test_without_a_gpu_to_divide_it_is_refused(cora, capsys, monkeypatch, arguments, words):
-    monkeypatch.setattr("cohort.launch.run.train.resolve_device", lambda name: name)
+    monkeypatch.setattr("cohort.launch.run.job.resolve_device", lambda name: name)
     assert main(["train", str(cora), "--sampler-sms", "16", *arguments]) == 1
     error = capsys.readouterr().err
     assert "--sampler-sms" in error and words in error

@@ -33,6 +33,16 @@ def cora(tmp_path_factory) -> Path:
     return out
 
 
+@pytest.fixture
+def read_only(cora, tmp_path, monkeypatch) -> Path:
+    """Cora in a folder that nobody may write to, whoever runs the test."""
+    folder = tmp_path / "cora"
+    shutil.copytree(cora, folder, ignore=shutil.ignore_patterns("hotness-*", "peak-*"))
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != folder and access(path, mode))
+    return folder
+
+
 class SharedMemory:
     """A root for run folders that no other test uses (COHORT_SHM)."""
 

@@ -95,7 +95,7 @@ def presample(
         CohortError: the split has no seeds, or there is no folder that can be written.
     """
     options = {
-        "dataset": str(_writable(dataset.absolute())),
+        "dataset": str(writable_folder(dataset.absolute())),
         "fanout": fanout,
         "batch_size": batch_size,
         "split": split,
@@ -111,8 +111,12 @@ def presample(
         return ask_sampler("--presample", str(file))
 
 
-def _writable(dataset: Path) -> Path:
-    """The data set's folder, or one in the user's cache folder with links to its files, where counts can lie."""
+def writable_folder(dataset: Path) -> Path:
+    """The data set's folder, or one in the user's cache folder with links to its files, where counts can lie.
+
+    Raises:
+        CohortError: neither can be written.
+    """
     if os.access(dataset, os.W_OK):
         return dataset
     folder = user_cache() / f"counts-{hashlib.sha256(str(dataset.resolve()).encode()).hexdigest()[:16]}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ def load_tensors(path: Path, hint: str) -> Any:
     import torch
 
     try:
-        with _admitted(_data_classes()):
+        with torch.serialization.safe_globals(_data_classes()):
             return torch.load(path, map_location="cpu", weights_only=True, mmap=_is_zip(path))
     except Exception as error:  # noqa: BLE001 (bytes from outside: torch raises whatever its parsers meet)
         found = why_not_loaded(error)
@@ -52,16 +51,6 @@ def rows_of_tensor(place: str, tensor: Any) -> Rows:
         return rows_of_matrix(place, arrays.features(place, array_of(tensor)))
     arrays.demand_shape(place, tensor, (None, None))
     return rows_of_matrix(place, tensor.detach().contiguous().view(torch.int16).numpy().view(np.uint16), "bfloat16")
-
-
-def _admitted(classes: list[type]) -> contextlib.AbstractContextManager:
-    """Lets weights_only make objects of these classes; in torch 2.4 for the rest of the process."""
-    from torch import serialization
-
-    if hasattr(serialization, "safe_globals"):
-        return serialization.safe_globals(classes)
-    serialization.add_safe_globals(classes)
-    return contextlib.nullcontext()
 
 
 def _is_zip(path: Path) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from cohort.base.errors import CohortError
 from cohort.base.files import remember, remembered
 from cohort.base.units import format_bytes
-from cohort.cache.plan.options import say_aloud
+from cohort.cache.plan.options import say_aloud, writable_folder
 from cohort.launch.run.programs import run_programs
 from cohort.launch.run.supervise import handlers_kept
 from cohort.spec.options import Affects, names_that_affect
@@ -24,14 +24,15 @@ OF_DATA = ("num_nodes", "num_edges", "feature_dtype", "feature_dim", "num_classe
 def trainer_bytes(dataset: Path, meta: dict, run: dict) -> int:
     """What a run needs of each GPU beside slots and cache, with headroom.
 
-    The peak is measured unless a file in the data set's folder has it, for the same model, batches and data.
+    The peak is measured unless a file in the data set's folder has it, for the same model, batches and data; where that
+    folder cannot be written, a file in the user's cache folder.
 
     Args:
         meta: the data set's meta.json.
         run: what becomes run.json, without a cache.
     """
     key = peak_key(meta, run)
-    path = peak_file(dataset, key)
+    path = peak_file(_folder_of_peaks(dataset), key)
     peak = remembered(path, lambda text: _checked(text, key), say_aloud)
     if peak is None:
         say_aloud(f"--cache-ratio auto: measuring the trainer's memory by {MAX_BATCHES} batches without a cache")
@@ -48,10 +49,17 @@ def peak_key(meta: dict, run: dict) -> dict:
     return options | sampler | {name: meta[name] for name in OF_DATA}
 
 
-def peak_file(dataset: Path, key: dict) -> Path:
+def peak_file(folder: Path, key: dict) -> Path:
     """Where the peak is remembered."""
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
-    return dataset / f"peak-{digest}.json"
+    return folder / f"peak-{digest}.json"
+
+
+def _folder_of_peaks(dataset: Path) -> Path:
+    try:
+        return writable_folder(dataset.absolute())
+    except CohortError:  # remember() says that nothing can be kept
+        return dataset
 
 
 def _checked(text: str, key: dict) -> int:

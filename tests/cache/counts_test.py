@@ -1,6 +1,5 @@
 """Counts for the cache, of data sets whose folder cannot be written."""
 
-import os
 import shutil
 from pathlib import Path
 
@@ -11,16 +10,6 @@ from cohort import CohortError
 from cohort.base.files import user_cache
 from cohort.cache import load_counts
 from cohort.cache.plan.options import presample
-
-
-@pytest.fixture
-def read_only(cora, tmp_path, monkeypatch) -> Path:
-    """Cora in a folder that nobody may write to, whoever runs the test."""
-    folder = tmp_path / "cora"
-    shutil.copytree(cora, folder, ignore=shutil.ignore_patterns("hotness-*"))
-    access = os.access
-    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != folder and access(path, mode))
-    return folder
 
 
 def test_they_are_kept_in_the_users_cache_folder(read_only):

@@ -65,6 +65,23 @@ def measurements(monkeypatch):
     return found
 
 
+def test_of_a_data_set_that_cannot_be_written_the_user_keeps_the_peak(read_only, measurements, capsys):
+    meta, before = json.loads((read_only / "meta.json").read_text()), sorted(read_only.iterdir())
+    for _ in range(2):
+        assert trainer_bytes(read_only, meta, run_of(read_only)) == math.ceil(HEADROOM * PEAK)
+    assert measurements.num == 1 and sorted(read_only.iterdir()) == before
+    assert "warning" not in capsys.readouterr().err
+
+
+def test_a_peak_that_cannot_be_kept_is_measured_again(read_only, measurements, monkeypatch, capsys):
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/nowhere")
+    monkeypatch.setattr(calibrate, "remember", lambda path, text, say: say(f"warning: {path.parent}"))
+    meta = json.loads((read_only / "meta.json").read_text())
+    for _ in range(2):
+        assert trainer_bytes(read_only, meta, run_of(read_only)) == math.ceil(HEADROOM * PEAK)
+    assert measurements.num == 2 and f"warning: {read_only}" in capsys.readouterr().err
+
+
 def test_the_peak_is_measured_once(data, meta, measurements, capsys):
     assert trainer_bytes(data, meta, run_of(data)) == math.ceil(HEADROOM * PEAK)
     (file,) = data.glob("peak-*")

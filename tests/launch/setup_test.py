@@ -1,8 +1,10 @@
 """launch/setup: what it says when something is missing, and the totals of tests/run.sh."""
 
 import os
+import re
 import subprocess
 import sys
+import tomllib
 import venv
 from pathlib import Path
 
@@ -19,6 +21,12 @@ def run(*command: str | Path, **environment: str) -> subprocess.CompletedProcess
         cwd="/",
         env={**os.environ, **environment},
     )
+
+
+def test_cmake_asks_for_the_python_of_the_package():
+    package = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"]
+    (asked,) = re.findall(r"find_package\(Python ([\d.]+)", (ROOT / "CMakeLists.txt").read_text())
+    assert package == f">={asked}"
 
 
 @pytest.mark.parametrize("script", ["launch/quickstart.sh", "tests/run.sh"])

@@ -36,7 +36,9 @@ class RunningEpoch:
         return epoch
 
     def go_on(self) -> StepClock:
-        """Time runs from here, by this clock."""
+        """Time runs from here, by this clock; one that runs already runs on."""
+        if self._clock is not None:
+            return self._clock
         self._clock = StepClock(self._device)
         if self._ended_before is not None:
             self.report.between_seconds = self._clock.start - self._ended_before

@@ -21,7 +21,7 @@ from cohort.trainer.loop.seed_parts import seeds_by_rank
 from cohort.trainer.loop.step import Scores, TrainStep, adam
 from cohort.trainer.messages import say, unless_full
 from cohort.trainer.models.own import callable_of, model_of
-from cohort.trainer.models.targets import mean_loss, targets_of
+from cohort.trainer.models.targets import is_better, mean_loss, targets_of
 from cohort.trainer.models.weights import save_model
 from cohort.trainer.ranks import Agreement, Ranks, StepSums
 from cohort.trainer.report.cache_report import ReadsByRank
@@ -372,8 +372,7 @@ class Trainer:
         """True when this epoch's weights are the ones to keep: best in validation, or the last without validation."""
         metric = self.targets.metric
         if metric in report.val_metrics and metric in self.report.val_metrics:
-            gain = report.val_metrics[metric] - self.report.val_metrics[metric]
-            if not (gain < 0 if self.targets.less_is_better else gain > 0):
+            if not is_better(self.targets, report.val_metrics[metric], self.report.val_metrics[metric]):
                 return False
         self.report.val_accuracy, self.report.val_metrics = report.val_accuracy, report.val_metrics
         self.report.best_epoch = report.epoch

@@ -4,6 +4,8 @@ Labels ``y`` are int64 [n] classes, -1 for none; float32 [n] numbers, NaN for no
 with 255 for unknown or float32 with NaN. All of it stays on the device and has shapes that a CUDA graph can hold.
 """
 
+import math
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -112,6 +114,13 @@ class Labels:
 def _known(y: Tensor) -> Tensor:
     """bool, as ``y``."""
     return ~y.isnan() if y.dtype.is_floating_point else y != 255
+
+
+def is_better(targets, found: float, best: float) -> bool:
+    """Whether a metric is better than the best so far; NaN, of weights that diverged, is the worst of all."""
+    if math.isnan(found) or math.isnan(best):
+        return math.isnan(best) and not math.isnan(found)
+    return found < best if targets.less_is_better else found > best
 
 
 def mean_loss(loss_sum: Tensor, num_labelled: Tensor, max_batches: int | None = None) -> float:

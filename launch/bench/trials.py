@@ -31,7 +31,7 @@ COUNTS = {"edges": "num_edges", "seeds": "num_seeds", "batches": "num_batches"}
 def trial_parser(
     description: str, name: str, epochs: int, minutes: float = 10.0, **texts: str | None
 ) -> argparse.ArgumentParser:
-    """A parser of options of ``cohort train``, of --shape and --minutes; for given to Trials once it has parsed.
+    """A parser of options of ``cohort train``, of --shape and --minutes; Trials takes the arguments that it parses.
 
     Args:
         name: of the measurement, and of its folder in .bench.

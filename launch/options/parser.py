@@ -1,7 +1,6 @@
 """Options of the command line, and of TOML files, from the fields that declare them."""
 
 import argparse
-import dataclasses
 import re
 import tomllib
 from collections.abc import Iterable
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cohort.base.errors import CohortError
-from cohort.launch.options.arguments import group
+from cohort.launch.options.arguments import group, kind
 from cohort.spec.options import GROUPS, Option, options_of
 from cohort.spec.types import checked, choices_of, described, parsed
 
@@ -46,7 +45,7 @@ def add_option(parser, of: Option, text: str | None = None) -> None:
         parser.add_argument(of.flag, action=argparse.BooleanOptionalAction, **about)
         return
     choices = choices_of(of.type)
-    about |= {"choices": choices} if choices else {"type": _parser_of(of.type), "metavar": of.metavar}
+    about |= {"choices": choices} if choices else {"type": kind(of.type), "metavar": of.metavar}
     parser.add_argument(of.flag, *of.aliases, **about)
 
 
@@ -65,16 +64,6 @@ def _number(value: Any) -> str:
 
 def _is_many(value: Any) -> bool:
     return isinstance(value, list | tuple)
-
-
-def _parser_of(of: Any):
-    def parse(text: str) -> Any:
-        try:
-            return parsed(text, of)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return parse
 
 
 def given_in(args: argparse.Namespace, spec: type) -> dict[str, Any]:
@@ -154,8 +143,3 @@ def changed_from_defaults(options: dict[str, Any], spec: type) -> dict[str, Any]
 def values_of(spec: Any) -> dict[str, Any]:
     """{option: value} of a spec."""
     return {each.name: getattr(spec, each.name) for each in options_of(type(spec))}
-
-
-def replaced(spec: Any, **values: Any) -> Any:
-    """A copy of a spec with other values."""
-    return dataclasses.replace(spec, **values)

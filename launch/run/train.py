@@ -5,13 +5,14 @@ import importlib.util
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from cohort.base.errors import CohortError, not_a_run
 from cohort.launch.options.arguments import add_dataset, group
 from cohort.launch.options.cache import wants_auto_cache
 from cohort.launch.options.devices import resolve_device
-from cohort.launch.options.parser import add_options, given_in, replaced, spec_of
+from cohort.launch.options.parser import add_options, given_in, spec_of
 from cohort.launch.report.results import read_run
 from cohort.launch.report.tables import advice
 from cohort.launch.run.calibrate import trainer_bytes
@@ -85,11 +86,11 @@ def train(args: argparse.Namespace) -> int:
 
 def _run_of(spec: RunSpec, dataset: Path, meta: dict) -> dict:
     """What becomes run.json, less the digests of the data set."""
-    trainer = {"task": "train"} | as_json(trainer_spec(replaced(spec, out=None), dataset, meta))
+    trainer = {"task": "train"} | as_json(trainer_spec(replace(spec, out=None), dataset, meta))
     if spec.trainer_bytes is None and wants_auto_cache(spec) and resolve_device(spec.device) == "cuda":
-        uncached = replaced(spec, cache_ratio=None, topology=topology_of(spec, "cuda"))
+        uncached = replace(spec, cache_ratio=None, topology=topology_of(spec, "cuda"))
         short = {"mps": spec.mps, "sampler": sampler_members(uncached, dataset), "trainer": trainer}
-        spec = replaced(spec, trainer_bytes=trainer_bytes(dataset, meta, short))
+        spec = replace(spec, trainer_bytes=trainer_bytes(dataset, meta, short))
     run = {
         "mps": spec.mps,
         "sampler": sampler_members(spec, dataset, plan_file=Path(files.PLAN)),

@@ -1,9 +1,13 @@
 """Writing files that a reader never sees half done, and remembering in them what took time to find out."""
 
 import contextlib
+import errno
+import fcntl
 import json
 import math
 import os
+import re
+import shutil
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,32 +20,113 @@ Value = TypeVar("Value")
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path, synced: bool = True) -> Iterator[Path]:
     """Gives the name under which to write what then takes the file's place in one step; an error leaves it as it was.
 
-    Several processes may do so at once.
+    The old or the new file is there, whole, also when the process is killed. Several processes may write it at once.
+
+    Args:
+        synced: also when the machine loses power. False: for what is written again and again beside other work.
     """
-    temporary = temporary_of(path)
-    try:
+    with _temporary(path, _new_file) as (temporary, descriptor):
         yield temporary
+        if synced:
+            _sync(descriptor)
         os.replace(temporary, path)
+        if synced:
+            _sync_folder(path.parent)
+
+
+def write_whole(path: Path, data: str | bytes | memoryview, synced: bool = True) -> None:
+    """Writes a file as `replacing` does, text as UTF-8."""
+    with replacing(path, synced) as temporary:
+        temporary.write_bytes(data.encode() if isinstance(data, str) else data)
+
+
+@contextlib.contextmanager
+def temporary_folder(path: Path) -> Iterator[Path]:
+    """A folder beside a file that is being made, removed with all in it in the end."""
+    with _temporary(path, _new_folder) as (temporary, _):
+        yield temporary
+
+
+def remove_temporaries(path: Path) -> None:
+    """Removes what writers of a file that have ended, or were killed, left of it, where that is possible."""
+    name = re.compile(re.escape(path.name) + r"\.\d+-[0-9a-f]{8}\.tmp")
+    with contextlib.suppress(OSError):
+        for left in filter(name.fullmatch, os.listdir(path.parent)):
+            with contextlib.suppress(OSError):
+                _remove_unless_locked(path.parent / left)
+
+
+def _remove_unless_locked(left: Path) -> None:
+    descriptor = os.open(left, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _remove(left)
     finally:
-        unlink_quietly(temporary)
+        os.close(descriptor)
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Replaces a file in one step; several processes may do so at once."""
-    with replacing(path) as temporary:
-        temporary.write_text(text)
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
 
 
-def write_durably(path: Path, data: bytes) -> None:
-    """Replaces a file in one step that a loss of power does not undo: the old or the new one is there, whole."""
-    with replacing(path) as temporary, open(temporary, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    _sync_folder(path.parent)
+@contextlib.contextmanager
+def _temporary(path: Path, make: Callable[[Path], int]) -> Iterator[tuple[Path, int]]:
+    """A new name beside a file, and the descriptor of what has it; what has it in the end is removed."""
+    remove_temporaries(path)
+    temporary, descriptor = _locked(path, make)
+    try:
+        yield temporary, descriptor
+    finally:
+        with contextlib.suppress(OSError):  # an error before this one says why
+            _remove(temporary)
+        os.close(descriptor)
+
+
+def _locked(path: Path, make: Callable[[Path], int]) -> tuple[Path, int]:
+    """A new name as base/whole_file.h has them, and the descriptor of what has it; remove_temporaries leaves it."""
+    while True:
+        temporary = path.with_name(f"{path.name}.{os.getpid()}-{os.urandom(4).hex()}.tmp")
+        try:
+            descriptor = make(temporary)
+        except FileExistsError:
+            continue
+        with contextlib.suppress(OSError):  # a file system without locks has none for remove_temporaries either
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with contextlib.suppress(FileNotFoundError):  # removed by another process before it was locked
+            if os.path.samestat(os.lstat(temporary), os.fstat(descriptor)):
+                return temporary, descriptor
+        os.close(descriptor)
+
+
+def _new_file(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+
+
+def _new_folder(path: Path) -> int:
+    path.mkdir()
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        _sync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sync(descriptor: int) -> None:
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a file system that keeps nothing back
+            raise
 
 
 def demand_output(out: Path, inputs: Iterable[Path] = ()) -> None:
@@ -71,12 +156,6 @@ def _finite(value):
     if isinstance(value, list | tuple):
         return [_finite(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def unlink_quietly(path: Path) -> None:
-    """Removes a file where that is possible: where it is not, an error before this says why."""
-    with contextlib.suppress(OSError):
-        path.unlink()
 
 
 class FileWriter:
@@ -111,25 +190,6 @@ class FileWriter:
             self._waiting.popleft().result()
 
 
-def temporary_of(path: Path) -> Path:
-    """What a file is called while this process writes it."""
-    return path.with_name(f"{path.name}.{os.getpid()}.tmp")
-
-
-def remove_temporaries(path: Path) -> None:
-    """Removes what processes that were killed while they wrote a file have left of it."""
-    for temporary in path.parent.glob(f"{path.name}.*.tmp"):
-        temporary.unlink(missing_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def user_cache() -> Path:
     """Where things are remembered that no folder of the user's own has: in XDG_CACHE_HOME or ~/.cache."""
     given = os.environ.get("XDG_CACHE_HOME", "")
@@ -141,7 +201,7 @@ def remember(path: Path, text: str, say: Callable[[str], None]) -> None:
     """Writes a file, and its folder; where that is impossible, says so: it is then found out again the next time."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, text)
+        write_whole(path, text)
     except OSError as error:
         say(f"warning: this will not be remembered: {error}")
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 
+#include "base/whole_file.h"
 #include "dataset/encoded.h"
 #include "dataset/json.h"
 
@@ -204,10 +204,8 @@ void write_meta(const std::filesystem::path& folder, const Meta& meta) {
     json["task"] = name_of(meta.task);
     json["label_dtype"] = name_of(meta.label_dtype);
   }
-  const std::filesystem::path path = folder / kMetaFile;
-  std::ofstream file(path);
-  file << json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
-  if (!file.flush()) throw base::Error({path.string(), "a file that can be written", "a failed write", ""});
+  const std::string text = json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  base::write_whole(folder / kMetaFile, text + '\n');
 }
 
 Dataset Dataset::open(const std::filesystem::path& folder, Rows rows) {

@@ -235,7 +235,8 @@ NB_MODULE(_native, m) {
       .def(nb::init<const std::filesystem::path&, bool>(), "out"_a, "overwrite"_a)
       .def_prop_ro("path", &OutputFolder::path)
       .def_prop_ro("out", &OutputFolder::out)
-      .def("commit", &OutputFolder::commit)
+      .def("commit",
+           [](OutputFolder& folder) { run_interruptibly([&](const std::stop_token& stop) { folder.commit(stop); }); })
       .def("discard", &OutputFolder::discard);
   register_import(m);
 }

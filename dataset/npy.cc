@@ -9,23 +9,10 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/file_descriptor.h"
+
 namespace cohort::dataset {
 namespace {
-
-// Closes a file descriptor at the end of a scope; a mapping outlives its descriptor.
-class Descriptor {
- public:
-  Descriptor(const std::filesystem::path& path, int flags) : value_(::open(path.c_str(), flags | O_CLOEXEC, 0644)) {}
-  ~Descriptor() {
-    if (value_ >= 0) ::close(value_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  operator int() const noexcept { return value_; }
-
- private:
-  int value_;
-};
 
 void demand_dtype(const MappedArray& array, const std::vector<DType>& allowed) {
   std::string names;
@@ -53,27 +40,27 @@ void demand_shape(const MappedArray& array, const std::vector<int64_t>& wanted) 
 }  // namespace
 
 FileMapping FileMapping::read(const std::filesystem::path& path) {
-  const Descriptor file(path, O_RDONLY);
-  if (file < 0) base::fail_errno(path.string(), "a readable file", errno, "look at its permissions: ls -l");
+  const base::FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) base::fail_errno(path.string(), "a readable file", errno, "look at its permissions: ls -l");
   struct stat status {};
-  if (fstat(file, &status) != 0) base::fail_errno(path.string(), "a file with a size", errno);
+  if (fstat(file.get(), &status) != 0) base::fail_errno(path.string(), "a file with a size", errno);
   if (!S_ISREG(status.st_mode)) throw base::Error({path.string(), "a regular file", "something else", ""});
   if (status.st_size == 0) return {};
   const auto bytes = static_cast<std::size_t>(status.st_size);
-  void* data = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file, 0);
+  void* data = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file.get(), 0);
   if (data == MAP_FAILED) base::fail_errno(path.string(), "a file that can be memory-mapped", errno);
   return {static_cast<std::byte*>(data), bytes};
 }
 
 FileMapping FileMapping::create(const std::filesystem::path& path, std::size_t bytes) {
-  const Descriptor file(path, O_RDWR | O_CREAT | O_TRUNC);
-  if (file < 0) base::fail_errno(path.string(), "a file that can be written", errno);
+  const base::FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!file) base::fail_errno(path.string(), "a file that can be written", errno);
   // Without reserved space a full disk would end the process with SIGBUS in the middle of a store.
-  if (const int error = posix_fallocate(file, 0, static_cast<off_t>(bytes)); error != 0) {
+  if (const int error = posix_fallocate(file.get(), 0, static_cast<off_t>(bytes)); error != 0) {
     base::fail_errno(path.string(), base::format_bytes(static_cast<double>(bytes)) + " of disk space", error,
                      "free some space or write to another disk");
   }
-  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   if (data == MAP_FAILED) base::fail_errno(path.string(), "a file that can be memory-mapped", errno);
   return {static_cast<std::byte*>(data), bytes};
 }

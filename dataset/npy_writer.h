@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "dataset/dtype.h"
 
 namespace cohort::dataset {
@@ -15,9 +16,6 @@ namespace cohort::dataset {
 class NpyWriter {
  public:
   NpyWriter(const std::filesystem::path& path, DType dtype);
-  ~NpyWriter();
-  NpyWriter(const NpyWriter&) = delete;
-  NpyWriter& operator=(const NpyWriter&) = delete;
 
   // Appends elements. T holds the bits of the dtype.
   template <typename T>
@@ -34,7 +32,7 @@ class NpyWriter {
 
   std::string place_;
   DType dtype_;
-  int file_;
+  base::FileDescriptor file_;
   std::size_t bytes_ = 0;  // of data so far
   std::vector<std::byte> buffer_;
 };

@@ -38,15 +38,6 @@ def write_prepared(folder: Path, key: dict, raw_file: str = "../features.npy") -
     (folder / "prepared.json").write_text(json.dumps(text, indent=2) + "\n")
 
 
-def sync(path: Path) -> None:
-    """Waits until a file or a folder is on disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def take_rows(rows: np.ndarray, ids: np.ndarray) -> np.ndarray:
     """rows[ids] by all threads: uint8 [V, row bytes], int64 [n] -> uint8 [n, row bytes]."""
     out = np.empty((len(ids), rows.shape[1]), dtype=np.uint8)

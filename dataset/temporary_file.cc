@@ -25,40 +25,24 @@ int open_unnamed(const std::filesystem::path& folder) {
 
 TemporaryFile::TemporaryFile(const std::filesystem::path& folder)
     : place_(fmt::format("{} (temporary file)", folder.string())), file_(open_unnamed(folder)) {
-  if (file_ < 0) base::fail_errno(place_, "a folder to write in", errno);
+  if (!file_) base::fail_errno(place_, "a folder to write in", errno);
 }
 
-TemporaryFile::~TemporaryFile() { ::close(file_); }
-
 void TemporaryFile::append(const void* data, std::size_t bytes) {
-  write_all(file_, data, bytes, place_);
+  base::write_all(file_, {static_cast<const std::byte*>(data), bytes}, place_);
   bytes_ += static_cast<int64_t>(bytes);
 }
 
 void TemporaryFile::read(int64_t offset, void* data, std::size_t bytes) const {
   auto* to = static_cast<std::byte*>(data);
   while (bytes > 0) {
-    const ssize_t got = ::pread(file_, to, bytes, offset);
+    const ssize_t got = ::pread(file_.get(), to, bytes, offset);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) base::fail_errno(place_, "a file that can be read", errno);
     if (got == 0) throw base::Error({place_, fmt::format("{} more bytes", bytes), "the end of the file", ""});
     to += got;
     offset += got;
     bytes -= static_cast<std::size_t>(got);
-  }
-}
-
-void write_all(int file, const void* data, std::size_t bytes, const std::string& place) {
-  const auto* from = static_cast<const std::byte*>(data);
-  while (bytes > 0) {
-    const ssize_t written = ::write(file, from, bytes);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) {
-      base::fail_errno(place, base::format_bytes(static_cast<double>(bytes)) + " more of disk space", errno,
-                       "free some space or write to another disk");
-    }
-    from += written;
-    bytes -= static_cast<std::size_t>(written);
   }
 }
 

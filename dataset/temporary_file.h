@@ -6,15 +6,14 @@
 #include <filesystem>
 #include <string>
 
+#include "base/file_descriptor.h"
+
 namespace cohort::dataset {
 
 class TemporaryFile {
  public:
   // On the disk of `folder`. Throws base::Error when it cannot be made.
   explicit TemporaryFile(const std::filesystem::path& folder);
-  ~TemporaryFile();
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
 
   // Appends; throws base::Error when the disk is full.
   void append(const void* data, std::size_t bytes);
@@ -24,11 +23,8 @@ class TemporaryFile {
 
  private:
   std::string place_;
-  int file_;
+  base::FileDescriptor file_;
   int64_t bytes_ = 0;
 };
-
-// Writes all bytes at the descriptor's position; throws base::Error naming `place` when the disk is full.
-void write_all(int file, const void* data, std::size_t bytes, const std::string& place);
 
 }  // namespace cohort::dataset

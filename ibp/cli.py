@@ -204,7 +204,6 @@ def run_decode(arguments) -> int:
             out = np.lib.format.open_memmap(temporary, mode="w+", dtype=dtype, shape=encoded.shape)
             for first, rows in _batches(encoded, arguments.batch_rows):
                 out[first : first + len(rows)] = rows
-            out.flush()
     except OSError as error:
         raise CohortError(str(arguments.out), "a file that can be written", str(error)) from error
     print(f"{arguments.out}: {encoded.num_rows} rows x {encoded.shape[1]} {encoded.profile.dtype}")

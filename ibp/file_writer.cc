@@ -6,7 +6,7 @@
 #include "ibp/bits.h"
 #include "ibp/checksum.h"
 #include "ibp/file_format.h"
-#include "ibp/pending_file.h"
+#include "ibp/mapped_writer.h"
 
 namespace cohort::ibp {
 namespace {
@@ -48,7 +48,7 @@ class BlockChecksums {
 // The sections after the data, and the header that counts them all.
 class Tail {
  public:
-  Tail(PendingFile& file, BlockChecksums& checksums) : file_(file), checksums_(checksums) {}
+  Tail(MappedWriter& file, BlockChecksums& checksums) : file_(file), checksums_(checksums) {}
 
   int64_t write(const EncodedRef& ref, uint64_t profile_bytes) {
     checksums_.close();
@@ -95,11 +95,11 @@ class Tail {
     }
     file_.align();
   }
-  PendingFile& file_;
+  MappedWriter& file_;
   BlockChecksums& checksums_;
 };
 
-uint64_t write_front(PendingFile& file, const Profile& profile) {
+uint64_t write_front(MappedWriter& file, const Profile& profile) {
   const FileHeader empty{};
   file.write(std::as_bytes(std::span(&empty, 1)));
   const std::vector<std::byte> bytes = to_bytes(profile);
@@ -114,7 +114,7 @@ struct FileWriter::State {
   State(std::string path, const Profile& profile, const EncodeOptions& options)
       : encoder(profile, options), file(std::move(path)), profile_bytes(write_front(file, profile)) {}
   BatchEncoder encoder;
-  PendingFile file;
+  MappedWriter file;
   uint64_t profile_bytes;
   BlockChecksums checksums;
   bool finished = false;
@@ -145,7 +145,7 @@ void save(const EncodedRows& encoded, const std::string& path) {
     throw base::Error({path, "rows with a length each", "rows with the published bitmask only",
                        "encode them with encode_in_place()"});
   }
-  PendingFile file(path);
+  MappedWriter file(path);
   const uint64_t profile_bytes = write_front(file, encoded.profile);
   const std::span data(encoded.ref.data, static_cast<std::size_t>(encoded.ref.data_bytes));
   BlockChecksums checksums;

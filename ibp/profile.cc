@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/check.h"
+#include "base/whole_file.h"
 #include "ibp/bits.h"
 #include "ibp/checksum.h"
 #include "ibp/ibp.h"
@@ -258,11 +259,7 @@ Profile profile_from(std::span<const std::byte> bytes, const std::string& place)
 
 void save(const Profile& profile, const std::string& path) {
   validate(profile);
-  const std::vector<std::byte> bytes = to_bytes(profile);
-  const File file(std::fopen(path.c_str(), "wb"));
-  if (!file) base::fail_errno(path, "a file that can be written", errno);
-  const bool written = std::fwrite(bytes.data(), 1, bytes.size(), file.get()) == bytes.size();
-  if (!written || std::fflush(file.get()) != 0) base::fail_errno(path, "a profile written", errno, "is the disk full?");
+  base::write_whole(path, to_bytes(profile));
 }
 
 Profile load_profile(const std::string& path) {

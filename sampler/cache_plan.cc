@@ -2,13 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "base/check.h"
+#include "base/whole_file.h"
 #include "cache/host_rows.h"
 #include "cache/plan/hotness.h"
 #include "cache/plan/stand_in.h"
@@ -140,16 +139,6 @@ json describe(const cache::Plan& plan, const Reads& reads, const Options& option
   return describe(options, cliques, std::move(ranks), reads.source(), reads.note());
 }
 
-// Under a temporary name first, so that a reader sees all of it or nothing.
-void write_whole(const std::filesystem::path& path, const std::string& text) {
-  const std::filesystem::path temporary = path.string() + ".tmp";
-  std::ofstream file(temporary, std::ios::binary);
-  file << text;
-  file.close();
-  if (!file) base::fail_errno(path.string(), "a file that can be written", errno);
-  std::filesystem::rename(temporary, path);
-}
-
 }  // namespace
 
 bool has_cache(const Options& options) { return !options.cache_bytes.empty() && options.cache_policy != "none"; }
@@ -190,7 +179,7 @@ std::optional<cache::Plan> plan_cache(const Options& options, const GraphView& g
   input.cliques = std::move(cliques);
   cache::Plan plan = cache::make_plan(input);
   if (!options.plan_file.empty()) {
-    write_whole(options.plan_file, describe(plan, reads, options, topology_in_plan).dump(2) + "\n");
+    base::write_whole(options.plan_file, describe(plan, reads, options, topology_in_plan).dump(2) + "\n");
   }
   return plan;
 }
@@ -206,7 +195,7 @@ void describe_rows_in_place(const Options& options, const GraphView& graph) {
   }
   const auto cliques = cache::cliques_named("none", options.num_ranks);
   const char* note = "every GPU has all rows, and the model reads them there: nothing is planned";
-  write_whole(options.plan_file, describe(options, cliques, std::move(ranks), {}, note).dump(2) + "\n");
+  base::write_whole(options.plan_file, describe(options, cliques, std::move(ranks), {}, note).dump(2) + "\n");
 }
 
 }  // namespace cohort::sampler

@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "base/check.h"
+#include "base/whole_file.h"
 #include "cache/plan/hotness.h"
 #include "ibp/checksum.h"
 
@@ -62,38 +63,6 @@ void for_arrays(Edges& edges_read, Reads& node_reads, Reads& expansions, Promise
   visit(std::span(expansions));
   for (auto& promise : promised) visit(std::span(promise));
 }
-
-// A file under a temporary name until commit().
-class PendingFile {
- public:
-  explicit PendingFile(const std::filesystem::path& path)
-      : path_(path), temporary_(path.string() + fmt::format(".tmp-{}", getpid())), file_(open(temporary_)) {}
-  ~PendingFile() {
-    if (file_) std::remove(temporary_.c_str());
-  }
-  PendingFile(const PendingFile&) = delete;
-  PendingFile& operator=(const PendingFile&) = delete;
-
-  void write(std::span<const std::byte> bytes) {
-    if (!bytes.empty() && std::fwrite(bytes.data(), 1, bytes.size(), file_.get()) != bytes.size()) fail();
-  }
-  void commit() {
-    if (std::fflush(file_.get()) != 0 || fsync(fileno(file_.get())) != 0) fail();
-    if (std::rename(temporary_.c_str(), path_.c_str()) != 0) fail();
-    file_.reset();
-  }
-
- private:
-  static File open(const std::string& path) {
-    File file(std::fopen(path.c_str(), "wb"));
-    if (!file) base::fail_errno(path, "a file that can be written", errno, "the data set's folder must be writable");
-    return file;
-  }
-  [[noreturn]] void fail() const { base::fail_errno(path_.string(), "all bytes written", errno, "is the disk full?"); }
-  std::filesystem::path path_;
-  std::string temporary_;
-  File file_;
-};
 
 [[noreturn]] void refuse(const std::filesystem::path& path, const std::string& expected, const std::string& found) {
   throw base::Error({path.string(), expected, found, kCure});
@@ -182,7 +151,7 @@ void Hotness::save(const std::filesystem::path& path) const {
   for_arrays(edges_read_, node_reads_, expansions_, promised_,
              [&](auto array) { header.data_crc = ibp::crc32c_parallel(std::as_bytes(array), header.data_crc); });
   header.header_crc = crc_of(header);
-  PendingFile file(path);
+  base::WholeFile file(path);
   file.write(bytes_of(header));
   for_arrays(edges_read_, node_reads_, expansions_, promised_, [&](auto array) { file.write(std::as_bytes(array)); });
   file.commit();

@@ -202,7 +202,7 @@ void generate(const std::filesystem::path& out, const GenerateOptions& options, 
   generate_graph(folder.path(), folder.out().filename().string(), options, stop);
   const MappedArray labels = map_npy(folder.path() / files.labels);
   FeatureGenerator(options).range(labels.as<int64_t>(), 0, options.num_nodes, features.data(), stop);
-  folder.commit();
+  folder.commit(stop);
 }
 
 }  // namespace cohort::dataset

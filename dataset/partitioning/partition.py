@@ -96,8 +96,6 @@ def _save(file: Path, parts: np.ndarray) -> None:
     try:
         with replacing(file) as temporary, open(temporary, "wb") as out:
             np.save(out, parts)
-            out.flush()
-            os.fsync(out.fileno())
     except OSError as error:
         hint = "the data set's folder must be writable, and its disk not full"
         raise CohortError(str(file), "a file that can be written", str(error), hint) from error

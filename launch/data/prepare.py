@@ -19,7 +19,6 @@ from cohort.dataset.prepared import (
     is_prepared,
     raw_key,
     renumber,
-    sync,
     write_prepared,
 )
 from cohort.dataset.writer import GeneratedRows, output_folder
@@ -198,9 +197,7 @@ class _Table:
 
 
 def _drop_raw(rows: RawRows, order, out: Path) -> None:
-    """Removes the raw features when every row that the new file holds is one of them, bit for bit, and is on disk."""
-    sync(out / ENCODED_FILE)
-    sync(out)
+    """Removes the raw features when every row that the new file holds is one of them, bit for bit."""
     encoded = ibp.load(out / ENCODED_FILE)
     step = max(BATCH_BYTES // rows.row_bytes, 1)
     with _Bar("comparing", rows.num_rows * rows.row_bytes) as bar:

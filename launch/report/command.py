@@ -11,7 +11,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from cohort.base.errors import CohortError
-from cohort.base.files import write_atomically
+from cohort.base.files import write_whole
 from cohort.launch.report import page as report_page
 from cohort.launch.report import tables as report_tables
 from cohort.launch.report.results import LISTS, ROWS, Run, one_line, read_run
@@ -92,8 +92,8 @@ def _write(out: Path, title: str, tables: list[Table], charts: dict[str, tuple[s
     try:
         out.mkdir(parents=True, exist_ok=True)
         for path, png in pngs.items():
-            path.write_bytes(png)
-        write_atomically(out / "report.html", text)
+            write_whole(path, png)
+        write_whole(out / "report.html", text)
     except OSError as error:
         raise CohortError(str(out), "a folder that can be written", str(error), "choose another --out") from error
     named = ", ".join(path.name for path in pngs) or "none, as they need matplotlib (pip install matplotlib)"

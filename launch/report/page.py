@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cohort.base.errors import CohortError
+from cohort.base.files import write_whole
 from cohort.base.units import format_bytes
 from cohort.channel import TIERS
 from cohort.launch.report.results import LISTS, ROWS, TIMELINE_ROWS, Kind, Run, TierUse, ranks_of
@@ -244,6 +245,6 @@ def write_png(path: Path, data: bytes) -> None:
         CohortError: it cannot be written.
     """
     try:
-        path.write_bytes(data)
+        write_whole(path, data)
     except OSError as error:
         raise CohortError(str(path), "a file that can be written", str(error), "name another place") from error

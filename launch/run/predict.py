@@ -2,10 +2,8 @@
 
 import argparse
 import contextlib
-import glob
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from cohort.base.errors import CohortError, not_a_run
-from cohort.base.files import demand_output
+from cohort.base.files import demand_output, remove_temporaries
 from cohort.base.programs import end_processes
 from cohort.base.units import byte_count
 from cohort.cache.plan.budget import available_host_bytes
@@ -92,27 +90,19 @@ def _files_to_read(run: Path, dataset: Path) -> list[Path]:
     return [*found, dataset / "meta.json"]
 
 
-def _remove_left(out: Path) -> None:
-    """Removes what predictions that were killed have left of the file, and of hidden layers beside it."""
-    for path in out.absolute().parent.glob(f"{glob.escape(out.name)}.*.tmp*"):
-        owner = path.name.removeprefix(f"{out.name}.").partition(".")[0]
-        if owner.isdecimal() and not Path("/proc", owner).exists():
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
 def _run(command: list[str], out: Path) -> int:
     """The exit code of a program, which is ended by what ends this one: 128 + n for signal n."""
     process = None
     stop_on_signals()
     try:
-        _remove_left(out)
+        remove_temporaries(out)
         with stopped_later():
             process = subprocess.Popen(command, preexec_fn=begin_child)
         code = process.wait()
         if code < 0:
             cure = "; if memory ran out, --memory has it take less" if code == -signal.SIGKILL else ""
             print(f"cohort: the prediction was ended by signal {-code}{cure}", file=sys.stderr)
-            _remove_left(out)
+            remove_temporaries(out)
     except Stopped as stop:
         if process:
             end_processes([process], STOP_SECONDS)

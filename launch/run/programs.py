@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from cohort.base.errors import CohortError
-from cohort.base.files import write_atomically
+from cohort.base.files import write_whole
 from cohort.base.programs import program
 from cohort.channel.run_folder import RunFolder, rank_folders
 from cohort.launch.options.devices import visible_by_uuid
@@ -79,7 +79,7 @@ def _start(
     run["began"] = time.monotonic()
     run["sampler"] |= {"channel": str(folder.path), "owner_pid": os.getpid(), "end_with_parent": True}
     try:
-        write_atomically(out / "run.json", json.dumps(run, indent=2) + "\n")
+        write_whole(out / "run.json", json.dumps(run, indent=2) + "\n")
     except OSError as error:
         hint = "make room, or choose another --out"
         raise CohortError(str(out / "run.json"), "a file that can be written", str(error), hint) from error

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
 from cohort.base.errors import CohortError
-from cohort.base.files import write_atomically
+from cohort.base.files import write_whole
 from cohort.base.units import format_bytes
 from cohort.launch.report import page as report_page
 from cohort.launch.report.command import print_tables
@@ -172,8 +172,8 @@ def write(results: Results) -> None:
         f" an epoch took {chosen.cost:.4f} s (as given: {results.trials[0].cost:.4f} s)\n"
     )
     try:
-        write_atomically(results.out / "tune.json", json.dumps(as_json(results), indent=2) + "\n")
-        write_atomically(results.out / "run.toml", one_line(line.rstrip()) + "\n" + as_toml(chosen.options))
+        write_whole(results.out / "tune.json", json.dumps(as_json(results), indent=2) + "\n")
+        write_whole(results.out / "run.toml", one_line(line.rstrip()) + "\n" + as_toml(chosen.options))
     except OSError as error:
         raise CohortError(
             str(results.out), "a folder that can be written", str(error), "choose another --out"
@@ -263,7 +263,7 @@ def _draw(results: Results) -> Path | None:
         if len(by_ratio) < 2:
             raise CohortError("a chart against the cache ratio", "trials with two ratios at least", str(len(by_ratio)))
         best_times = [min(trials, key=lambda each: each.cost).times for trials in by_ratio.values()]
-        path.write_bytes(report_page.draw_times(best_times, list(by_ratio), "cache ratio of each GPU"))
+        write_whole(path, report_page.draw_times(best_times, list(by_ratio), "cache ratio of each GPU"))
     except CohortError as error:
         print(f"cohort: no {path.name}: {error}", file=sys.stderr)
         return None

@@ -1,13 +1,131 @@
-"""Files that are written beside other work."""
+"""Files that appear whole or not at all, and that are written beside other work."""
 
+import os
+import resource
+import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
-from cohort.base.files import FileWriter, json_of, write_atomically
+from cohort.base.files import FileWriter, json_of, remove_temporaries, replacing, temporary_folder, write_whole
 
 LIMIT_SECONDS = 20.0
+
+
+OLD, NEW = b"the old one", b"n" * 100_000
+KILLED = """
+import os, sys
+from pathlib import Path
+from cohort.base.files import write_whole
+calls = int(sys.argv[2])
+
+def counted(call):
+    def step(*args, **kwargs):
+        global calls
+        if calls == 0:
+            os.kill(os.getpid(), 9)
+        calls -= 1
+        return call(*args, **kwargs)
+    return step
+
+for name in ("open", "fsync", "replace", "close"):
+    setattr(os, name, counted(getattr(os, name)))
+write_whole(Path(sys.argv[1]), b"n" * 100_000)
+"""
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_writer_killed_at_any_step_leaves_the_old_file_or_the_new_one(tmp_path):
+    path, seen = tmp_path / "file", set()
+    path.write_bytes(OLD)
+    for calls in range(20):
+        process = subprocess.run([sys.executable, "-c", KILLED, path, str(calls)], check=False)
+        seen.add(path.read_bytes())
+        if process.returncode == 0:
+            break
+        assert process.returncode == -signal.SIGKILL
+    assert calls > 4 and seen == {OLD, NEW}
+    write_whole(path, OLD)
+    assert names_in(tmp_path) == ["file"], "what killed processes left is removed"
+
+
+def test_a_file_is_on_disk_before_it_has_its_name_and_its_folder_afterwards(tmp_path, monkeypatch):
+    steps = []
+    for name in ("fsync", "replace"):
+        call = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda *args, call=call, name=name: (steps.append(name), call(*args))[1])
+    write_whole(tmp_path / "file", NEW)
+    assert steps == ["fsync", "replace", "fsync"]
+    write_whole(tmp_path / "file", "text", synced=False)
+    assert steps[3:] == ["replace"] and (tmp_path / "file").read_text() == "text"
+
+
+def test_two_writers_of_one_file_do_not_meet(tmp_path):
+    path = tmp_path / "file"
+    with replacing(path) as first:
+        first.write_bytes(OLD)
+        with replacing(path) as second:
+            second.write_bytes(NEW)
+        assert path.read_bytes() == NEW
+    assert path.read_bytes() == OLD and names_in(tmp_path) == ["file"]
+
+
+def test_files_of_others_stay(tmp_path):
+    others = ["[f].tmp", "[f].1.tmp", "[f].x-01234567.tmp", "[f].1-0123456.tmp", "f.1-01234567.tmp", "other"]
+    for name in [*others, "[f].1-01234567.tmp"]:
+        (tmp_path / name).touch()
+    write_whole(tmp_path / "[f]", NEW)
+    assert names_in(tmp_path) == sorted([*others, "[f]"])
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_the_file_before_stays_when_a_new_one_cannot_be_written(tmp_path, monkeypatch, call):
+    path = tmp_path / "file"
+    write_whole(path, OLD)
+
+    def refuse(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, call, refuse)
+    with pytest.raises(OSError, match="No space"):
+        write_whole(path, NEW)
+    assert path.read_bytes() == OLD and names_in(tmp_path) == ["file"]
+
+
+def test_a_full_disk_is_told(tmp_path):
+    (tmp_path / "file").write_bytes(OLD)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            write_whole(tmp_path / "file", NEW)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (tmp_path / "file").read_bytes() == OLD and names_in(tmp_path) == ["file"]
+
+
+def test_a_link_is_replaced_and_not_its_target(tmp_path):
+    (tmp_path / "target").write_bytes(OLD)
+    (tmp_path / "file").symlink_to("target")
+    write_whole(tmp_path / "file", NEW)
+    assert not (tmp_path / "file").is_symlink()
+    assert (tmp_path / "file").read_bytes() == NEW and (tmp_path / "target").read_bytes() == OLD
+
+
+def test_a_temporary_folder_goes_with_all_in_it(tmp_path):
+    with pytest.raises(KeyError), temporary_folder(tmp_path / "file") as folder:
+        (folder / "inner").mkdir()
+        (folder / "inner/file").touch()
+        remove_temporaries(tmp_path / "file")
+        assert (folder / "inner/file").exists(), "its owner lives"
+        raise KeyError
+    assert names_in(tmp_path) == []
 
 
 def test_files_are_written_in_order_and_all_of_them_in_the_end():
@@ -62,7 +180,7 @@ def test_an_error_is_not_hidden_by_what_tidies_up(tmp_path, monkeypatch):
     def refuse_to_remove(*_, **__):
         raise OSError(30, "Read-only file system: removed")
 
-    monkeypatch.setattr(Path, "write_text", refuse_to_write)
+    monkeypatch.setattr(Path, "write_bytes", refuse_to_write)
     monkeypatch.setattr(Path, "unlink", refuse_to_remove)
     with pytest.raises(OSError, match="written"):
-        write_atomically(tmp_path / "file", "text")
+        write_whole(tmp_path / "file", "text")

@@ -160,7 +160,7 @@ def test_ctrl_c_ends_it_and_leaves_nothing(tmp_path):
     script = f"from cohort.dataset import generate; generate({str(tmp_path / 'g')!r}, "
     script += "kind='rmat', nodes=100_000, edges=400_000_000, dim=1)"
     process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True)
-    while process.poll() is None and not any(tmp_path.glob("g.tmp-*/indices.npy")):
+    while process.poll() is None and not any(tmp_path.glob("g.*.tmp/indices.npy")):
         time.sleep(0.05)
     os.kill(process.pid, signal.SIGINT)
     _, stderr = process.communicate(timeout=60)

@@ -140,10 +140,24 @@ TEST(File, AppearsOnlyWhenFinished) {
     FileWriter writer(path, fit(rows.table).profile);
     writer.append(rows.table);
   }
-  EXPECT_FALSE(std::filesystem::exists(path));
-  EXPECT_FALSE(std::filesystem::exists(path + ".tmp"));
+  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(path).parent_path())) {
+    EXPECT_FALSE(entry.path().string().starts_with(path)) << entry.path();
+  }
   EXPECT_THROW(load(path), base::Error);
   EXPECT_THROW(FileWriter("/nonexistent/folder/x.ibp", fit(rows.table).profile), base::Error);
+}
+
+TEST(File, ASecondWriterLeavesTheFirstOneItsFile) {
+  const std::string path = temporary("two_writers.ibp");
+  const Rows rows = make_rows(Content::kDense, Dtype::kFloat32, 8, 100);
+  const Profile profile = fit(rows.table).profile;
+  FileWriter first(path, profile);
+  first.append(rows.table);
+  { FileWriter second(path, profile); }
+  first.append(rows.table);
+  first.finish();
+  EXPECT_EQ(load(path).ref.num_rows, 200);
+  std::filesystem::remove(path);
 }
 
 TEST(File, EveryCutIsAnError) {

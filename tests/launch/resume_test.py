@@ -94,7 +94,7 @@ def test_a_run_without_a_checkpoint_begins_at_the_beginning(launch, undisturbed,
     wait_until((out / "run.json").exists, 30, "starting")
     run.launcher.kill()
     run.wait()
-    for left in ("summary.json.1.tmp", "checkpoint.pt.1.tmp", "trace-0.part"):
+    for left in ("summary.json.1-01234567.tmp", "checkpoint.pt.1-01234567.tmp", "trace-0.part"):
         (out / left).touch()
     (out / "mine.tmp").touch()
     (out / "checkpoint.pt").unlink(missing_ok=True)

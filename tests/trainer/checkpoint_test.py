@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from cohort import CohortError
-from cohort.base.files import write_durably
 from cohort.spec.run import TrainerSpec, as_json
 from cohort.trainer.loop.checkpoint import CheckpointFile, identity_of, load
 from cohort.trainer.messages import unless_full
@@ -204,15 +203,6 @@ def test_what_cannot_be_written_is_said(tmp_path, capsys):
         raise OSError(28, "No space left on device")
     said = capsys.readouterr().out
     assert str(tmp_path / "checkpoint.pt") in said and "No space left on device" in said and "goes on" in said
-
-
-def test_the_file_before_stays_when_a_new_one_cannot_be_written(tmp_path, monkeypatch):
-    path = tmp_path / "file"
-    write_durably(path, b"old")
-    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
-    with pytest.raises(OSError, match="No space"):
-        write_durably(path, b"new")
-    assert path.read_bytes() == b"old" and [each.name for each in tmp_path.iterdir()] == ["file"]
 
 
 # --- stop signals --------------------------------------------------------------------------------------------------

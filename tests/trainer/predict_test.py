@@ -17,6 +17,7 @@ from processes import cohort as run_cohort
 
 import cohort
 from cohort.base.errors import CohortError
+from cohort.base.files import replacing
 from cohort.launch.main import main
 from cohort.spec.files import MODEL
 from cohort.trainer.models.sampled import SampledGNN
@@ -313,7 +314,7 @@ def test_a_stopped_prediction_leaves_nothing(data, run, tmp_path, number, to_all
     command = [*map(str, command), "--device", "cpu"]
     told = {"stderr": subprocess.PIPE, "text": True, "preexec_fn": hear_hangups}
     process = subprocess.Popen(command, env=env, start_new_session=True, **told)
-    sign = "slow/started" if moment == "its first second" else "pred.npy.*.tmp-hidden/*.npy"
+    sign = "slow/started" if moment == "its first second" else "pred.npy.*.tmp/*.npy"
     wait_until(lambda: list(tmp_path.glob(sign)), SECONDS_TO_START, moment)
     os.killpg(process.pid, number) if to_all else process.send_signal(number)
     _, said = process.communicate(timeout=30)
@@ -330,14 +331,13 @@ def test_a_killed_prediction_is_told_and_leaves_nothing(data, run, tmp_path):
         "    import cohort.trainer.predict.layerwise as layerwise\n"
         "    layerwise.Layerwise._run_layer = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    (tmp_path / f"pred.npy.{os.getpid()}.tmp").touch()  # of a process that lives
-    left = tmp_path / "pred.npy.4194305.tmp-hidden"  # of one that cannot
-    left.mkdir()
+    (tmp_path / "pred.npy.1-01234567.tmp").mkdir()  # of a process that was killed
     env = os.environ | {"PYTHONPATH": f"{folder}:{os.environ.get('PYTHONPATH', '')}"}
-    result = run_cohort("predict", run, data, "--out", out, "--device", "cpu", env=env)
+    with replacing(out) as of_another:
+        result = run_cohort("predict", run, data, "--out", out, "--device", "cpu", env=env)
+        assert [*tmp_path.glob("pred*")] == [of_another]
     assert result.returncode == 128 + signal.SIGKILL
     assert "the prediction was ended by signal 9; if memory ran out, --memory has it take less" in result.stderr
-    assert [path.name for path in tmp_path.glob("pred*")] == [f"pred.npy.{os.getpid()}.tmp"]
 
 
 def test_what_is_read_is_not_written(data, run, tmp_path, capfd):

@@ -22,7 +22,7 @@ def epoch_of(number: int, rows: int = 1000) -> EpochReport:
 def test_the_summary_is_the_report(tmp_path, num_epochs):
     report = RunReport(val_accuracy=0.25, device="cpu", start={"seconds": 1.5, "parts": [{"part": 'a "b"'}]})
     report.epochs = [epoch_of(number) for number in range(num_epochs)]
-    report.write(tmp_path / "summary.json")
+    report.write(tmp_path / "summary.json", synced=True)
     text = (tmp_path / "summary.json").read_text()
     assert json.loads(text) == asdict(report) and list(json.loads(text)) == list(asdict(report))
     metrics = MetricsFile(tmp_path / "metrics.jsonl", report.epochs[:1])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from processes import cohort
 
-from cohort.base.files import write_atomically
+from cohort.base.files import write_whole
 from cohort.trainer.report.start import start_line, start_parts, start_told
 
 # As sitecustomize: a trainer writes what it has imported.
@@ -27,7 +27,7 @@ EDGES, ROWS = "checking the edges", "checking the encoded rows"
 def written(folder, *lines: tuple[str, int, float], rest: str = "") -> None:
     """What the sampler writes: (part, bytes, at), and the beginning of another line."""
     texts = [json.dumps({"part": part, "bytes": count, "at": at}) + "\n" for part, count, at in lines]
-    write_atomically(folder / "start.jsonl", "".join(texts) + rest)
+    write_whole(folder / "start.jsonl", "".join(texts) + rest)
 
 
 def test_a_part_ends_where_the_next_begins(tmp_path):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cohort.base.errors import CohortError
-from cohort.base.files import write_atomically
+from cohort.base.files import write_whole
 from cohort.trainer.loader.machine import SAME_LOADERS, Machine, wait_for_rank
 
 
@@ -25,7 +25,7 @@ def demand_same_loader(
         CohortError: the loaders differ (every rank is told the same), or one is missing.
     """
     files = [folder / f"loader-{number}.json" for folder in folders]
-    write_atomically(files[machine.place.local_rank], json.dumps(identity))
+    write_whole(files[machine.place.local_rank], json.dumps(identity))
     for local_rank, file in enumerate(files):
         wait_for_file_of(machine, local_rank, file, check, limit_seconds)
     found = [json.loads(file.read_text()) for file in files]

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from cohort.base.errors import CohortError, why_not_loaded
-from cohort.base.files import write_durably
+from cohort.base.files import write_whole
 from cohort.spec.options import Affects, names_that_affect
 from cohort.spec.run import RunSpec
 
@@ -60,7 +60,7 @@ class CheckpointFile:
         """
         data = io.BytesIO()
         torch.save({"format": FORMAT, "version": VERSION, "identity": self.identity} | state, data)
-        write_durably(self.path, data.getbuffer())
+        write_whole(self.path, data.getbuffer())
 
     def read(self) -> dict | None:
         """MEMBERS of the file, on the CPU; None when there is none.

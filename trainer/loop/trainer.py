@@ -142,7 +142,7 @@ class Trainer:
         if self.options.max_batches is None:
             self._find_floor()
         with unless_full(self.out / files.SUMMARY):
-            self._write_summary()
+            self._write_summary(synced=True)
         self.watch.run_ended(self.report.test_metrics)
         for each in self.callbacks:
             each.run_ended(self, self.report)
@@ -355,18 +355,18 @@ class Trainer:
             with unless_full(self.out / files.METRICS):
                 metrics.append(report)
         with unless_full(self.out / files.SUMMARY):
-            self._write_summary()
+            self._write_summary(synced=False)
 
     def _keep_model(self, weights: dict) -> None:
         """For cohort predict; not of a run that is only to be measured."""
         if self.ranks.rank == 0 and self.options.max_batches is None:
             self.writer.write(functools.partial(save_model, self.out, on_cpu(weights)))
 
-    def _write_summary(self) -> None:
+    def _write_summary(self, synced: bool) -> None:
         if self.start is not None and self.report.start is None and self.source.first_batch_at is not None:
             self.report.start = start_told(self.source.folder, *self.start, self.source.first_batch_at)
         if self.ranks.rank == 0:
-            self.report.write(self.out / files.SUMMARY)
+            self.report.write(self.out / files.SUMMARY, synced)
 
     def _is_best(self, report: EpochReport) -> bool:
         """True when this epoch's weights are the ones to keep: best in validation, or the last without validation."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from cohort.base.errors import CohortError, why_not_loaded
-from cohort.base.files import write_durably
+from cohort.base.files import write_whole
 from cohort.spec import files
 from cohort.trainer.messages import unless_full
 
@@ -16,7 +16,7 @@ def save_model(run: Path, weights: dict[str, torch.Tensor]) -> None:
     path, data = run / files.MODEL, io.BytesIO()
     torch.save(weights, data)
     with unless_full(path):
-        write_durably(path, data.getbuffer())
+        write_whole(path, data.getbuffer())
 
 
 def load_weights(run: Path, model: torch.nn.Module) -> None:

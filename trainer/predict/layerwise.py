@@ -1,6 +1,6 @@
 """A model's output for all nodes of a graph, layer by layer, each over full neighbourhoods."""
 
-import shutil
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from cohort.base.errors import CohortError
+from cohort.base.files import temporary_folder
 from cohort.base.units import format_bytes
 from cohort.dataset import Dataset
 from cohort.nn.block import Block
@@ -105,13 +106,13 @@ class Layerwise:
         model: of Cohort's layers, with its weights.
         data: the graph and its features.
         memory: as `plan_memory` shares it out.
-        scratch: a folder for hidden layers that lie in files; made and removed here.
+        out: hidden layers that lie in files lie in a temporary folder beside it.
         device: where layers run.
     """
 
-    def __init__(self, model: SampledGNN, data: Dataset, memory: MemoryPlan, scratch: Path, device: torch.device):
+    def __init__(self, model: SampledGNN, data: Dataset, memory: MemoryPlan, out: Path, device: torch.device):
         self.model, self.data, self.memory = model.to(device).eval(), data, memory
-        self.scratch, self.device = scratch, device
+        self.out, self.device = out, device
         self.blocks = FullBlocks(data.indptr, data.indices, not model.two_sided, device)
         self.widths = [data.feature_dim, *(model.width_of(i) for i in range(len(model.layers) - 1))]  # of layers' input
 
@@ -130,10 +131,7 @@ class Layerwise:
         rows = features_of(self.data)
         if places[0] == Place.WHOLE:
             rows = self._taken(0, rows, range(self.data.num_nodes))
-        in_files = Place.FILES in places[1:]
-        if in_files:
-            self.scratch.mkdir()
-        try:
+        with temporary_folder(self.out) if Place.FILES in places[1:] else contextlib.nullcontext() as self._scratch:
             for number, (place, next_place) in enumerate(pairwise([*places, None])):
                 if next_place is None:
                     self._run_layer(number, rows, take_scores, advance)
@@ -143,9 +141,6 @@ class Layerwise:
                 if number > 0 and place == Place.FILES:
                     self._file(number - 1).unlink()
                 rows = out if next_place == Place.WHOLE else StoredRows(out.numpy())
-        finally:
-            if in_files:
-                shutil.rmtree(self.scratch)
 
     @property
     def work(self) -> int:
@@ -159,7 +154,7 @@ class Layerwise:
         return torch.from_numpy(new_rows(shape, self._file(number) if place == Place.FILES else None))
 
     def _file(self, number: int) -> Path:
-        return self.scratch / f"hidden-{number}.npy"
+        return self._scratch / f"hidden-{number}.npy"
 
     def _run_layer(self, number: int, rows: Rows, take: Callable, advance: Callable[[int], None]) -> None:
         for first, last in self._pieces(number, rows):

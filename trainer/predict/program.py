@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from cohort.base.errors import CohortError
-from cohort.base.files import replacing, temporary_of
+from cohort.base.files import replacing
 from cohort.base.units import format_bytes
 from cohort.dataset import Dataset
 from cohort.dataset import open as open_dataset
@@ -70,8 +70,7 @@ def predict(job: dict) -> None:
     widths = [data.feature_dim, *(model.width_of(i) for i in range(len(model.layers) - 1))]
     gpu_bytes = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else None
     memory = plan_memory(job["memory_bytes"], data.num_nodes, widths, not model.two_sided, gpu_bytes)
-    hidden_folder = temporary_of(out).with_suffix(".tmp-hidden")
-    layers = Layerwise(model, data, memory, hidden_folder, device)
+    layers = Layerwise(model, data, memory, out, device)
     shape, dtype = (data.num_nodes, model.num_classes), np.float32
     if job["classes"]:
         shape, dtype = targets.answers(*shape)
@@ -83,7 +82,6 @@ def predict(job: dict) -> None:
             layers.run(
                 keep_scores(scores, targets.best if job["classes"] else None), lambda done: progress.advance(bar, done)
             )
-            scores.flush()
     except OSError as error:
         hint = f"the disk must hold it, and {format_bytes(memory.file_bytes)} of hidden layers"
         raise CohortError(str(out), "a file that can be written", str(error), hint) from error

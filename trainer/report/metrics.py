@@ -5,7 +5,7 @@ import math
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
-from cohort.base.files import json_of, write_atomically
+from cohort.base.files import json_of, write_whole
 from cohort.channel import TIERS
 from cohort.trainer.messages import say
 
@@ -161,12 +161,13 @@ class RunReport:
             setattr(self, name, earlier[name])
         self.epochs = [EpochReport.from_line(line) for line in earlier["epochs"]]
 
-    def write(self, path: Path) -> None:
-        """Writes the summary in one piece: a reader sees the old one or the new one."""
+    def write(self, path: Path, synced: bool) -> None:
+        """Writes the summary as `write_whole` does."""
         members = self.members()
         texts = {name: json_of(value, indent=2).replace("\n", "\n  ") for name, value in members.items()}
         texts["epochs"] = "[\n    " + ",\n    ".join(members["epochs"]) + "\n  ]"
-        write_atomically(path, "{\n  " + ",\n  ".join(f'"{name}": {text}' for name, text in texts.items()) + "\n}\n")
+        text = ",\n  ".join(f'"{name}": {text}' for name, text in texts.items())
+        write_whole(path, "{\n  " + text + "\n}\n", synced)
 
 
 class MetricsFile:
@@ -181,7 +182,7 @@ class MetricsFile:
         self._path = path
         self._waiting = ""
         if epochs or path.exists():
-            write_atomically(path, "".join(epoch.line() + "\n" for epoch in epochs))
+            write_whole(path, "".join(epoch.line() + "\n" for epoch in epochs))
 
     def append(self, report: EpochReport) -> None:
         """Adds a line.

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from cohort.base.files import write_atomically
+from cohort.base.files import write_whole
 from cohort.trainer.report.step_log import Span, Step
 
 ROWS = ("sample", "fetch", "train")
@@ -27,4 +27,4 @@ def write_timeline(path: Path, epoch: int, ranks: list[dict[str, list[Span]]]) -
         {name: [[round(time - start, 6) for time in span] for span in spans] for name, spans in rows.items()}
         for rows in ranks
     ]
-    write_atomically(path, json.dumps({"epoch": epoch, "ranks": since}) + "\n")
+    write_whole(path, json.dumps({"epoch": epoch, "ranks": since}) + "\n")

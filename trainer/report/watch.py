@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from cohort.base.files import write_atomically
+from cohort.base.files import write_whole
 from cohort.trainer.messages import unless_full
 from cohort.trainer.report.metrics import EpochReport
 
@@ -88,7 +88,7 @@ class Watch:
 
     def _write(self, running: bool) -> None:
         with unless_full(self._file):
-            write_atomically(self._file, self._text(running))
+            write_whole(self._file, self._text(running), synced=False)
         self._last_write = time.monotonic()
 
     def _text(self, running: bool) -> str:

@@ -1,4 +1,4 @@
-// A file that is written under a temporary name and appears whole. Internal to ibp/.
+// A file that is written through memory, and appears whole. Internal to ibp/.
 #pragma once
 
 #include <cstddef>
@@ -8,16 +8,18 @@
 #include <span>
 #include <string>
 
+#include "base/whole_file.h"
+
 namespace cohort::ibp {
 
 // Grows at its end, by write() or through windows: parts of it mapped into memory, which any threads fill. While one
 // window is filled, a thread beside the caller's unmaps the one before it and reserves the space of the next.
-class PendingFile {
+class MappedWriter {
  public:
-  explicit PendingFile(std::string path);
-  ~PendingFile();  // without commit(): removes what was written
-  PendingFile(const PendingFile&) = delete;
-  PendingFile& operator=(const PendingFile&) = delete;
+  explicit MappedWriter(std::string path) : file_(std::move(path)) {}
+  ~MappedWriter() { settle(); }  // without commit(): removes what was written
+  MappedWriter(const MappedWriter&) = delete;
+  MappedWriter& operator=(const MappedWriter&) = delete;
 
   void write(std::span<const std::byte> bytes);
   // Lets fill(out) write up to `max_bytes` in place, by any threads, and say how many; what it writes beyond is lost.
@@ -44,13 +46,10 @@ class PendingFile {
   void close_window(Window window, uint64_t max_bytes_of_next);
   // Makes the file reach to `end`, with space on disk where the file system can promise it: 0, or errno.
   int reserve(uint64_t end);
-  void write_at(std::span<const std::byte> bytes, uint64_t position) const;
   void settle();
   [[noreturn]] void fail(const char* expected, int error) const;
 
-  std::string path_, temporary_;
-  int file_ = -1;
-  bool committed_ = false;
+  base::WholeFile file_;
   uint64_t position_ = 0;
   uint64_t reserved_ = 0;    // up to where there is space
   std::future<void> aside_;  // what the other thread does: it alone reads and writes reserved_ until it is settled

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import fcntl
 import json
+import logging
 import math
 import os
 import re
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from cohort.base.errors import CohortError
+
+LOG = logging.getLogger(__name__)
 
 Value = TypeVar("Value")
 
@@ -197,16 +200,16 @@ def user_cache() -> Path:
     return folder / "cohort"
 
 
-def remember(path: Path, text: str, say: Callable[[str], None]) -> None:
+def remember(path: Path, text: str) -> None:
     """Writes a file, and its folder; where that is impossible, says so: it is then found out again the next time."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, text)
     except OSError as error:
-        say(f"warning: this will not be remembered: {error}")
+        LOG.warning(f"this will not be remembered: {error}")
 
 
-def remembered(path: Path, parse: Callable[[str], Value], say: Callable[[str], None]) -> Value | None:
+def remembered(path: Path, parse: Callable[[str], Value]) -> Value | None:
     """What ``parse`` makes of a file; None when there is none, or (this is said) when it is damaged.
 
     Args:
@@ -217,5 +220,5 @@ def remembered(path: Path, parse: Callable[[str], Value], say: Callable[[str], N
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        say(f"{path} is damaged, and made again: {error!r}")
+        LOG.info(f"{path} is damaged, and made again: {error!r}")
         return None

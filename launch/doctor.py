@@ -169,7 +169,7 @@ def _peers(machine: dict) -> Iterator[Finding]:
 
 
 def _pcie(machine: dict) -> Iterator[Finding]:
-    local, peer, host = machine_bandwidth(lambda text: None, machine)
+    local, peer, host = machine_bandwidth(machine)
     beside = f", {peer:.0f} from a peer" if any(len(clique) > 1 for clique in machine["cliques"]) else ""
     found = f"a GPU gets {host:.1f} GB/s from host memory, {local:.0f} from its own{beside}"
     lanes = _lanes()

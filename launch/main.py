@@ -10,7 +10,9 @@ import warnings
 
 import cohort
 from cohort.base.errors import CohortError
+from cohort.base.log import shown
 from cohort.launch.options.arguments import CommandParser
+from cohort.launch.run.supervise import ToldFailure
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -19,12 +21,10 @@ def main(argv: list[str] | None = None) -> int:
     handled = _end_in_order()
     parser = build_parser()
     try:
-        args = parser.parse_args(argv)
-        _demand_no_blank(sys.argv[1:] if argv is None else argv)
-        _check_environment()
-        code = args.func(args)
-        sys.stdout.flush()
-        return code
+        with shown("stderr"):
+            return _run(parser, argv)
+    except ToldFailure as failure:
+        return failure.code
     except CohortError as error:
         print(f"cohort: {error}", file=sys.stderr)
         return 1
@@ -40,6 +40,15 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     finally:
         _end_as_before(handled)
+
+
+def _run(parser: argparse.ArgumentParser, argv: list[str] | None) -> int:
+    args = parser.parse_args(argv)
+    _demand_no_blank(sys.argv[1:] if argv is None else argv)
+    _check_environment()
+    code = args.func(args)
+    sys.stdout.flush()
+    return code
 
 
 def _demand_no_blank(argv: list[str]) -> None:

@@ -24,6 +24,25 @@ FOLDERS = [
     "bench",
     "docs",
 ]
+PRINTING = {  # parts of commands: they print their results and their errors
+    "base/log.py",
+    "dataset/cli.py",
+    "dataset/cli_parts.py",
+    "dataset/partitioning/cli.py",
+    "ibp/cli.py",
+    "launch/main.py",
+    "launch/doctor.py",
+    "launch/*/command.py",
+    "launch/bench/figure.py",
+    "launch/data/prepare.py",
+    "launch/run/inspect.py",
+    "launch/run/train.py",
+    "launch/setup/requirements.py",
+    "launch/tune/output.py",
+    "trainer/__main__.py",
+    "trainer/bench/digest.py",
+    "trainer/predict/program.py",
+}
 CPP = {".h", ".cuh", ".cc", ".cu", ".cpp"}
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 80
@@ -73,6 +92,11 @@ def block_sizes(text: str) -> dict[str, int]:
     return sizes
 
 
+def prints(text: str) -> bool:
+    calls = [node.func for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    return "print" in {func.id for func in calls if isinstance(func, ast.Name)}
+
+
 def test_clang_format():
     formatter = program("clang-format")
     version = run(formatter, "--version").stdout
@@ -102,6 +126,15 @@ def test_functions_are_short(suffixes, measure):
         sizes = measure(path.read_text())
         long.update({f"{path.relative_to(ROOT)}: {k}": size for k, size in sizes.items() if size > MAX_FUNCTION_LINES})
     assert long == {}
+
+
+def test_library_code_prints_nothing():
+    """It logs (base/log.py); what prints is the commands' own part."""
+    rooms = ("base", "ibp", "dataset", "channel", "cache", "spec", "trainer", "launch")
+    paths = (path for path in sources({".py"}) if path.relative_to(ROOT).parts[0] in rooms)
+    printing = {str(path.relative_to(ROOT)) for path in paths if prints(path.read_text())}
+    assert {path for path in printing if not any(Path(path).match(pattern) for pattern in PRINTING)} == set()
+    assert {pattern for pattern in PRINTING if not any(Path(path).match(pattern) for path in printing)} == set()
 
 
 def test_the_measures_see_a_long_function():

@@ -1,6 +1,7 @@
 """``python -m cohort.trainer RUN/run.json``: the trainer program of ``cohort train``, ``digest`` and ``bench``."""
 
 import json
+import logging
 import os
 import signal
 import sys
@@ -9,9 +10,12 @@ import traceback
 from pathlib import Path
 
 from cohort.base.errors import CohortError
+from cohort.base.log import shown
 from cohort.channel.run_folder import rank_folders
 from cohort.trainer import _native
 from cohort.trainer.stop import StopRequest
+
+LOG = logging.getLogger("cohort.trainer")  # __name__ is that of the program
 
 
 def main(run_json: Path) -> int:
@@ -85,7 +89,7 @@ def _train(source, run: dict, out: Path, stop: StopRequest, loaded_at: float) ->
 
     options = from_json(run["trainer"], TrainerSpec, str(out / files.RUN))
     if run.get("time_sliced") and options.sampler_sms:
-        print("cohort: --sampler-sms is left out: without MPS the two programs run in turn", flush=True)
+        LOG.info("--sampler-sms is left out: without MPS the two programs run in turn")
         options.sampler_sms = 0
     dataset = Path(run["sampler"]["dataset"])
     data = open_dataset(dataset)
@@ -111,7 +115,8 @@ def _train(source, run: dict, out: Path, stop: StopRequest, loaded_at: float) ->
 if __name__ == "__main__":
     exit_code = 1
     try:
-        exit_code = main(Path(sys.argv[1]))
+        with shown("stdout"):
+            exit_code = main(Path(sys.argv[1]))
     except CohortError as error:
         print(f"cohort: {error}", file=sys.stderr)
     except SystemExit as stop:

@@ -1,12 +1,15 @@
 """Lines for the user; a standard output or a file that cannot be written ends nothing."""
 
 import contextlib
+import logging
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Console as RichConsole
+
+LOG = logging.getLogger(__name__)
 
 
 class Console(RichConsole):
@@ -22,16 +25,10 @@ def unless_unheard():
     return contextlib.suppress(OSError)
 
 
-def say(text: str) -> None:
-    """A line for the user."""
-    with unless_unheard():
-        print(f"cohort: {text}", flush=True)
-
-
 @contextlib.contextmanager
 def unless_full(path: Path) -> Iterator[None]:
-    """Inside, what keeps a file from being written (a full disk) is said on standard output, and the run goes on."""
+    """Inside, what keeps a file from being written (a full disk) is logged, and the run goes on."""
     try:
         yield
     except OSError as error:
-        say(f"warning: {path} was not written, and the run goes on without it: {error}")
+        LOG.warning(f"{path} was not written, and the run goes on without it: {error}")

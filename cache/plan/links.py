@@ -2,27 +2,26 @@
 
 import hashlib
 import json
+import logging
 import math
-from collections.abc import Callable
 from pathlib import Path
 
 from cohort.base.errors import CohortError
 from cohort.base.files import remember, remembered, user_cache
 from cohort.base.programs import ask_sampler
 
+LOG = logging.getLogger(__name__)
+
 # Local, peer and host, measured on H200 with NVLink 4 and PCIe 5: GB/s. For plans made without a GPU.
 MEASURED_BANDWIDTH = (1500.0, 360.0, 51.0)
 
 
-def machine_bandwidth(
-    say: Callable[[str], None], machine: dict | None = None, gpus: list[int] | None = None
-) -> tuple[float, float, float]:
+def machine_bandwidth(machine: dict | None = None, gpus: list[int] | None = None) -> tuple[float, float, float]:
     """GB/s that the slowest GPU gets from local, peer and host memory; ``MEASURED_BANDWIDTH`` without a GPU.
 
     They are measured unless a file in the user's cache folder has them, for these GPUs, driver and runtime.
 
     Args:
-        say: is told that the links are measured, and what is wrong with the file.
         machine: what ``cohort-sampler --devices`` says, if it has been asked.
         gpus: ordinals of those that are used, as others may be busy; None: all that are visible.
     """
@@ -32,17 +31,17 @@ def machine_bandwidth(
         return MEASURED_BANDWIDTH
     uuids = sorted(used.values())
     path = links_file(uuids, machine["versions"])
-    links = remembered(path, lambda text: _checked(text, uuids), say)
+    links = remembered(path, lambda text: _checked(text, uuids))
     if links is None:
-        say(f"measuring what a GPU gets from local, peer and host memory, once: {path}")
+        LOG.info(f"measuring what a GPU gets from local, peer and host memory, once: {path}")
         try:
             answer = json.dumps(ask_sampler("--probe", *map(str, used)), indent=2) + "\n"
             links = _checked(answer, uuids)
         except CohortError as error:
             rates = ",".join(f"{rate:.0f}" for rate in MEASURED_BANDWIDTH)
-            say(f"warning: planning with --bandwidth {rates}, as the measurement failed: {error}")
+            LOG.warning(f"planning with --bandwidth {rates}, as the measurement failed: {error}")
             return MEASURED_BANDWIDTH
-        remember(path, answer, say)
+        remember(path, answer)
     return slowest(links)
 
 

@@ -3,10 +3,9 @@
 import contextlib
 import hashlib
 import json
+import logging
 import os
-import sys
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +17,8 @@ from cohort.base.programs import ask_sampler
 from cohort.cache.plan.budget import EDGE_BYTES, MemoryNeeds, budgets, bytes_of_nodes, slot_bytes
 from cohort.cache.plan.links import MEASURED_BANDWIDTH, machine_bandwidth
 from cohort.cache.plan.planner import ELEMENT_BYTES
+
+LOG = logging.getLogger(__name__)
 
 POLICIES = ("plan", "degree", "random", "none")
 
@@ -131,11 +132,6 @@ def writable_folder(dataset: Path) -> Path:
     return folder
 
 
-def say_aloud(line: str) -> None:
-    """Tells the user, on standard error."""
-    print(f"cohort: {line}", file=sys.stderr, flush=True)
-
-
 def sampler_members(
     options: CacheOptions,
     dataset: Path,
@@ -144,7 +140,6 @@ def sampler_members(
     num_slots: int,
     num_ranks: int,
     on_gpu: bool,
-    say: Callable[[str], None] = say_aloud,
     clique_seeds: list[tuple[list[int], np.ndarray]] | None = None,
     gpus: list[int] | None = None,
 ) -> dict:
@@ -153,7 +148,6 @@ def sampler_members(
     Args:
         fanout, batch_size: of the run's training; the seeds counted are those of the split "train".
         on_gpu: the cache is used, and not only planned.
-        say: is told where new counts lie, and that links are measured.
         clique_seeds: (ranks, seeds int64 [n]) of each clique, where cliques train on seeds of their own.
         gpus: ordinals of those whose links are measured; None: all that are visible.
 
@@ -171,11 +165,11 @@ def sampler_members(
             found = presample(dataset, fanout, batch_size, options.presample_batches, seeds=seeds)
             counts.append(found)
             if not found["reused"]:
-                say(f"counted what {found['batches']} batches of the sampler read, for the cache: {found['file']}")
+                LOG.info(f"counted what {found['batches']} batches of the sampler read, for the cache: {found['file']}")
     needs = memory_needs(options, meta, counts, fanout, batch_size, num_slots)
     raw_bytes = meta["num_nodes"] * row_bytes_of(meta)
     cache_bytes = budgets(num_ranks, raw_bytes, options.ratios, options.cache_bytes, needs)
-    bandwidth = options.bandwidth or (machine_bandwidth(say, gpus=gpus) if on_gpu else MEASURED_BANDWIDTH)
+    bandwidth = options.bandwidth or (machine_bandwidth(gpus=gpus) if on_gpu else MEASURED_BANDWIDTH)
     return {
         "cache_bytes": cache_bytes,
         "cache_policy": options.policy,

@@ -1,7 +1,7 @@
 """Graphs of published sizes, generated: what ``cohort bench`` measures on."""
 
 import argparse
-import sys
+import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -9,6 +9,8 @@ from cohort.base.errors import CohortError
 from cohort.dataset import generate
 from cohort.dataset.cli_parts import rows_to_draw
 from cohort.launch.data.prepare import encoded_rows_writer
+
+LOG = logging.getLogger(__name__)
 
 MODES = {"none": "none", "C": "cache", "M": "host", "C/M": "both"}  # as published: cache, memory -> --compress
 
@@ -74,7 +76,7 @@ def data_set(args: argparse.Namespace) -> tuple[Path, Shape]:
 
 def _generate(folder: Path, shape: Shape, rows_file: Path | None) -> None:
     rows, dtype = rows_to_draw(rows_file) if rows_file else (None, shape.dtype)
-    print(f"generating {folder}", file=sys.stderr)
+    LOG.info(f"generating {folder}")
     generate(
         folder,
         kind="powerlaw",

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from cohort.cache.plan.budget import slot_edge_bytes
 from cohort.cache.plan.links import machine_bandwidth
-from cohort.cache.plan.options import CacheOptions, sampler_members, say_aloud
+from cohort.cache.plan.options import CacheOptions, sampler_members
 from cohort.launch.options.devices import devices
 from cohort.spec.run import SamplerSpec
 
@@ -12,7 +12,7 @@ from cohort.spec.run import SamplerSpec
 def cache_members(
     spec: SamplerSpec, dataset: Path, num_ranks: int, on_gpu: bool, clique_seeds: list | None = None
 ) -> dict:
-    """The members of run.json's "sampler" that the options make; says on standard error what it counts and measures."""
+    """The members of run.json's "sampler" that the options make; logs what it counts and measures."""
     options = CacheOptions(
         spec.cache_ratio,
         spec.cache_bytes,
@@ -31,7 +31,7 @@ def cache_members(
 
 def link_rates(spec: SamplerSpec) -> list[float]:
     """Bytes a second of (local, peer, host): as given, or as the GPUs of the run are measured, once."""
-    return [1e9 * rate for rate in spec.bandwidth or machine_bandwidth(say_aloud, gpus=spec.gpus or [0])]
+    return [1e9 * rate for rate in spec.bandwidth or machine_bandwidth(gpus=spec.gpus or [0])]
 
 
 def wants_auto_cache(spec: SamplerSpec) -> bool:

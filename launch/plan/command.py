@@ -249,11 +249,10 @@ def _planned_by(spec: PlanSpec, data, machine: dict, budget_bytes: list[int]) ->
     """The arguments of cohort.cache.plan that data set and machine give."""
     from cohort.cache import Links
     from cohort.cache.plan.links import machine_bandwidth
-    from cohort.cache.plan.options import say_aloud
 
     raw_row_bytes = _raw_row_bytes(data)
     row_bytes, host_row_bytes = _stored_row_bytes(spec, data, raw_row_bytes, budget_bytes)
-    bandwidth = spec.bandwidth or machine_bandwidth(say_aloud, machine, list(range(len(budget_bytes))))
+    bandwidth = spec.bandwidth or machine_bandwidth(machine, list(range(len(budget_bytes))))
     rates, delays = (1e9 * rate for rate in bandwidth), (1e-9 * nanoseconds for nanoseconds in spec.line_ns)
     return {
         "index_bytes": data.indices.itemsize,

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 import math
 import tempfile
 from pathlib import Path
@@ -9,11 +10,13 @@ from pathlib import Path
 from cohort.base.errors import CohortError
 from cohort.base.files import remember, remembered
 from cohort.base.units import format_bytes
-from cohort.cache.plan.options import say_aloud, writable_folder
+from cohort.cache.plan.options import writable_folder
 from cohort.launch.run.programs import run_programs
-from cohort.launch.run.supervise import handlers_kept
+from cohort.launch.run.supervise import ToldFailure, handlers_kept
 from cohort.spec.options import Affects, names_that_affect
 from cohort.spec.run import RunSpec
+
+LOG = logging.getLogger(__name__)
 
 MAX_BATCHES = 10  # of each pass of the short run
 UNWATCHED = {"tensorboard": False, "prometheus": None}
@@ -33,12 +36,12 @@ def trainer_bytes(dataset: Path, meta: dict, run: dict) -> int:
     """
     key = peak_key(meta, run)
     path = peak_file(_folder_of_peaks(dataset), key)
-    peak = remembered(path, lambda text: _checked(text, key), say_aloud)
+    peak = remembered(path, lambda text: _checked(text, key))
     if peak is None:
-        say_aloud(f"--cache-ratio auto: measuring the trainer's memory by {MAX_BATCHES} batches without a cache")
+        LOG.info(f"--cache-ratio auto: measuring the trainer's memory by {MAX_BATCHES} batches without a cache")
         peak = _measure(run)
-        say_aloud(f"slots and cache apart, a GPU needs {format_bytes(peak)}: {path}")
-        remember(path, json.dumps({"trainer_peak_bytes": peak, "key": key}, indent=2) + "\n", say_aloud)
+        LOG.info(f"slots and cache apart, a GPU needs {format_bytes(peak)}: {path}")
+        remember(path, json.dumps({"trainer_peak_bytes": peak, "key": key}, indent=2) + "\n")
     return math.ceil(HEADROOM * peak)
 
 
@@ -76,14 +79,18 @@ def _checked(text: str, key: dict) -> int:
 
 
 def _measure(run: dict) -> int:
-    """The peak of a few batches of each pass of the run. What ends the short run ends this process, with its code."""
+    """The peak of a few batches of each pass of the run.
+
+    Raises:
+        ToldFailure: the short run has failed or was stopped.
+    """
     trainer = run["trainer"] | {"epochs": 1, "quiet": True, "profile": False, "max_batches": MAX_BATCHES} | UNWATCHED
     with handlers_kept(), tempfile.TemporaryDirectory(prefix="cohort-calibrate-") as folder:
         short = run | {"sampler": dict(run["sampler"]), "trainer": trainer}
         num_ranks = run["sampler"]["num_ranks"]
         code = run_programs(Path(folder), short, show_output=False, num_trainers=num_ranks, is_kept=False)
-        if code != 0:  # it has said why
-            raise SystemExit(code)
+        if code != 0:
+            raise ToldFailure(code)
         peak = json.loads((Path(folder) / "summary.json").read_text())["trainer_peak_bytes"]
     if peak is None:
         raise CohortError("--cache-ratio auto", "a peak of GPU memory to measure", "a run without a GPU")

@@ -3,14 +3,16 @@
 import contextlib
 import fcntl
 import itertools
+import logging
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from cohort.base.errors import CohortError
+
+LOG = logging.getLogger(__name__)
 
 LOCK_SECONDS = 60.0  # for processes of a run that was killed: memory that was pinned takes seconds to be given back
 
@@ -77,7 +79,7 @@ def _lock(folder: int, out: Path) -> bool:
                 hint = "wait for its end, or choose another --out"
                 raise CohortError(str(out), "a folder that no run works in", "one that does", hint) from None
             if not is_said:
-                print(f"cohort: a run works in {out}: waiting {LOCK_SECONDS:.0f} s for its end", file=sys.stderr)
+                LOG.info(f"a run works in {out}: waiting {LOCK_SECONDS:.0f} s for its end")
             is_said = True
             time.sleep(0.05)
         except OSError:

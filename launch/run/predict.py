@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -20,6 +21,8 @@ from cohort.launch.options.parser import add_options, spec_of
 from cohort.launch.run.supervise import Stopped, begin_child, handlers_kept, stop_on_signals, stopped_later
 from cohort.spec import files
 from cohort.spec.run import SamplerSpec
+
+LOG = logging.getLogger(__name__)
 
 STOP_SECONDS = 15.0  # for its program to finish a piece of the graph, and to remove what it has written so far
 QUIET = ("-W", "ignore:`torch.jit.script` is deprecated:FutureWarning")  # PyG's, as it is imported
@@ -101,7 +104,7 @@ def _run(command: list[str], out: Path) -> int:
         code = process.wait()
         if code < 0:
             cure = "; if memory ran out, --memory has it take less" if code == -signal.SIGKILL else ""
-            print(f"cohort: the prediction was ended by signal {-code}{cure}", file=sys.stderr)
+            LOG.info(f"the prediction was ended by signal {-code}{cure}")
             remove_temporaries(out)
     except Stopped as stop:
         if process:

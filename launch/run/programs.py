@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import logging
 import os
 import shlex
 import sys
@@ -16,6 +17,8 @@ from cohort.launch.options.devices import visible_by_uuid
 from cohort.launch.run.mps import Mps
 from cohort.launch.run.supervise import Stopped, Supervisor, ignore_stop_signals, stop_on_signals, stopped_later
 from cohort.spec import files
+
+LOG = logging.getLogger(__name__)
 
 
 def run_programs(
@@ -42,10 +45,10 @@ def run_programs(
             code = _watch(supervisor)
     except Stopped as stop:
         kept = f"; what is finished is in {out}" if is_kept else ""
-        print(f"cohort: stopped by signal {stop.number}{kept}", file=sys.stderr)
+        LOG.info(f"stopped by signal {stop.number}{kept}")
         code = 128 + stop.number
     if code and (out / files.CHECKPOINT).exists():
-        print(f"cohort: to go on: cohort train --resume {shlex.quote(str(out))}", file=sys.stderr)
+        LOG.info(f"to go on: cohort train --resume {shlex.quote(str(out))}")
     return code
 
 
@@ -69,7 +72,7 @@ def _start(
     folder = RunFolder()
     cleanup.callback(folder.remove)
     for dead in folder.swept:
-        print(f"cohort: removed what a dead run left behind: {dead}", file=sys.stderr)
+        LOG.info(f"removed what a dead run left behind: {dead}")
     on_gpu = run["sampler"]["device"] == "cuda"
     with stopped_later():  # so that a daemon that is started is also known, and ended
         mps = start_mps() if on_gpu and run["mps"] else None
@@ -101,8 +104,5 @@ def start_mps() -> Mps | None:
     if mps.active:
         mps.env |= visible
         return mps
-    print(
-        f"cohort: no MPS ({mps.problem}): sampler and trainer will be time-sliced on the GPU, and wait for each other",
-        file=sys.stderr,
-    )
+    LOG.warning(f"no MPS ({mps.problem}): sampler and trainer will be time-sliced on the GPU, and wait for each other")
     return None

@@ -3,9 +3,9 @@
 import contextlib
 import dataclasses
 import json
+import logging
 import os
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ from cohort.launch.options.parser import values_of
 from cohort.spec import files
 from cohort.spec.options import Affects, names_that_affect
 from cohort.spec.run import RunSpec, TrainerSpec, from_json
+
+LOG = logging.getLogger(__name__)
 
 ASIDE = ".before"
 RESULTS = (
@@ -120,7 +122,7 @@ def set_aside(out: Path, is_said: bool) -> Iterator[None]:
     remove_parts(out)
     is_a_run, results = (out / files.RUN).exists(), [name for name in RESULTS if (out / name).exists()]
     if results and is_said:
-        print(f"cohort: deleting the results of an earlier run in {out} (--resume continues a run)", file=sys.stderr)
+        LOG.info(f"deleting the results of an earlier run in {out} (--resume continues a run)")
     if results:
         (out / ASIDE).mkdir()
         for name in filter(lambda name: (out / name).exists(), (files.RUN, *results)):
@@ -144,7 +146,7 @@ def bring_back(out: Path) -> None:
         (out / files.RUN).unlink(missing_ok=True)  # there only with all that belongs to it, wherever this is killed
         for path in sorted((out / ASIDE).iterdir(), key=lambda path: path.name == files.RUN):
             os.replace(path, out / path.name)
-        print(f"cohort: the results of the earlier run in {out} are still there", file=sys.stderr)
+        LOG.info(f"the results of the earlier run in {out} are still there")
     shutil.rmtree(out / ASIDE)
 
 

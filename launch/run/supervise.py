@@ -2,11 +2,11 @@
 
 import contextlib
 import json
+import logging
 import math
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,11 +17,21 @@ from cohort.base.errors import CohortError
 from cohort.base.programs import POLITE, end_processes, end_with_parent, log_tail, program
 from cohort.launch.run.mps import Mps
 
+LOG = logging.getLogger(__name__)
+
 POLL_SECONDS = 0.05
 GRACE_SECONDS = 0.3  # processes that fall together are looked at together
 STOP_SECONDS = 1.0
 SAVE_SECONDS = 4.0  # for trainers that were told to stop: the step they are in, and a checkpoint
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class ToldFailure(Exception):
+    """A run within a command has ended badly and has said why: the command ends with its exit code."""
+
+    def __init__(self, code: int):
+        super().__init__(f"exit code {code}")
+        self.code = code
 
 
 class Stopped(BaseException):
@@ -110,16 +120,16 @@ class Supervisor:
         ended.sort(key=lambda child: _time_of_failure(child, stages))
         lines = []
         if self.mps and self.mps.died():
-            lines.append(f"cohort: {self.mps.died()}; its clients cannot go on (CUDA error 806)")
+            lines.append(f"{self.mps.died()}; its clients cannot go on (CUDA error 806)")
         for i, child in enumerate(ended):
             stage = stages.get(child.name, {})
-            what = "cohort: the" if i == 0 and not lines else "  then the"
+            what = "the" if i == 0 and not lines else "  then the"
             lines.append(f"{what} {child.name} (process {child.process.pid}) {child.how_it_ended()}")
             lines.append(f"  its last stage: {stage.get('stage', 'not started')} (batch {stage.get('batch', 0)})")
             if stage.get("error"):
                 lines.append(f"  it said: {stage['error']}")
             lines.append(f"  end of its log ({child.log}):\n{log_tail(child.log)}")
-        print("\n".join(lines), file=sys.stderr, flush=True)
+        LOG.error("\n".join(lines))
 
     def _stages(self) -> dict[str, dict]:
         """What each child says of itself in its channel, by its name."""

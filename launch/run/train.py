@@ -2,8 +2,8 @@
 
 import argparse
 import importlib.util
+import logging
 import os
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +30,8 @@ from cohort.launch.run.resume import (
 from cohort.launch.run.same_data import demand_same_data, digests_of
 from cohort.spec import files
 from cohort.spec.run import GAT_HEADS, RunSpec, as_json
+
+LOG = logging.getLogger(__name__)
 
 
 def register(commands) -> None:
@@ -174,9 +176,9 @@ def _go_on(args: argparse.Namespace) -> int:
         run = _run_of(spec, dataset, meta) | {"data": earlier["data"], "resume": True}
         remove_parts(out)
         if not (out / files.CHECKPOINT).exists():
-            print(f"cohort: no {files.CHECKPOINT} in {out}: the run begins at the beginning", file=sys.stderr)
+            LOG.info(f"no {files.CHECKPOINT} in {out}: the run begins at the beginning")
         elif spec.profile:
-            print("cohort: --profile: a run that goes on makes no trace", file=sys.stderr)
+            LOG.info("--profile: a run that goes on makes no trace")
         return _run(out, run, args.resume, inherited)
 
 

@@ -2,8 +2,8 @@
 
 import argparse
 import functools
+import logging
 import shutil
-import sys
 import time
 from pathlib import Path
 
@@ -20,6 +20,8 @@ from cohort.launch.tune.space import CACHE_RATIOS, Room, axes_of, options_at, sa
 from cohort.launch.tune.trial import OPTIONS_FILE, Trial
 from cohort.spec.run import RunSpec
 from cohort.spec.types import AboveZero, Ratios
+
+LOG = logging.getLogger(__name__)
 
 TRIAL_EPOCHS = 3
 RESULTS = ("tune.json", "tune.png", "run.toml")
@@ -71,7 +73,7 @@ def _search(tuning: "Tuning") -> int:
         tuning.search()
     except Stopped as stop:
         found = f"what was found is in {tuning.out}" if tuning.trials else "no trial had ended"
-        print(f"cohort: stopped by signal {stop.number}; {found}", file=sys.stderr)
+        LOG.info(f"stopped by signal {stop.number}; {found}")
         code = 128 + stop.number
     finally:
         ignore_stop_signals()

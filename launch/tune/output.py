@@ -1,8 +1,8 @@
 """What a person sees of ``cohort tune``, and what it leaves: progress, the table, tune.json, tune.png and run.toml."""
 
 import json
+import logging
 import shlex
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,8 @@ from cohort.launch.report.tables import Table
 from cohort.launch.tune.search import CLEAR_GAIN, Point, TimeBound, Tried, best, size_of_ratio
 from cohort.launch.tune.space import as_toml
 from cohort.launch.tune.trial import Trial
+
+LOG = logging.getLogger(__name__)
 
 MOST_NOISE = 0.04  # of an epoch: more is a gain, however much epochs differed
 MAX_FAILURE = 120  # characters of a failure in the table; tune.json has all of them
@@ -265,7 +267,7 @@ def _draw(results: Results) -> Path | None:
         best_times = [min(trials, key=lambda each: each.cost).times for trials in by_ratio.values()]
         write_whole(path, report_page.draw_times(best_times, list(by_ratio), "cache ratio of each GPU"))
     except CohortError as error:
-        print(f"cohort: no {path.name}: {error}", file=sys.stderr)
+        LOG.info(f"no {path.name}: {error}")
         return None
     except OSError as error:
         raise CohortError(str(path), "a file that can be written", str(error), "choose another --out") from error

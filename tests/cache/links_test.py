@@ -1,6 +1,7 @@
 """The links of this machine's GPUs: measured once, remembered, and put in the planner's order."""
 
 import json
+import logging
 import os
 import subprocess
 from pathlib import Path
@@ -18,7 +19,7 @@ from cohort.launch.main import main
 class Machine:
     """Stands for cohort-sampler on a machine with two GPUs, and for the user who is told."""
 
-    def __init__(self):
+    def __init__(self, logged):
         self.gpus = [
             {"uuid": "GPU-b", "local": 340e9, "peer": 300e9, "host": 50e9},
             {"uuid": "GPU-a", "local": 350e9, "peer": 310e9, "host": 48e9},
@@ -26,7 +27,8 @@ class Machine:
         self.versions = [13000, 13000]
         self.num_probes = 0
         self.failure: CohortError | None = None
-        self.said: list[str] = []
+        self.logged = logged
+        logged.set_level(logging.INFO, "cohort")
 
     def ask(self, what: str, *ordinals: str) -> dict:
         if what == "--devices":
@@ -39,15 +41,19 @@ class Machine:
         return {"gpus": [self.gpus[int(ordinal)] for ordinal in ordinals]}
 
     def bandwidth(self, gpus: list[int] | None = None) -> tuple[float, float, float]:
-        """What a new process finds; `said` is what it says."""
-        self.said = []
-        return machine_bandwidth(self.said.append, gpus=gpus)
+        """What a new process finds; `said` is what it logs."""
+        self.logged.clear()
+        return machine_bandwidth(gpus=gpus)
+
+    @property
+    def said(self) -> list[str]:
+        return self.logged.messages
 
 
 @pytest.fixture
-def machine(monkeypatch, tmp_path):
+def machine(monkeypatch, tmp_path, caplog):
     """The machine, and an empty cache folder of the user."""
-    machine = Machine()
+    machine = Machine(caplog)
     monkeypatch.setattr(links, "ask_sampler", machine.ask)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     return machine
@@ -114,7 +120,7 @@ def test_a_damaged_file_is_said_and_measured_again(machine, tmp_path, damage):
 def test_a_folder_that_cannot_be_written_is_a_warning(machine, tmp_path):
     (tmp_path / "home").write_text("no folder")
     assert machine.bandwidth() == (340, 300, 48)
-    assert len(machine.said) == 2 and machine.said[1].startswith("warning: this will not be remembered")
+    assert len(machine.said) == 2 and machine.said[1].startswith("this will not be remembered")
     assert str(tmp_path / "home") in machine.said[1]
     machine.bandwidth()
     assert machine.num_probes == 2
@@ -185,11 +191,11 @@ def test_a_run_measures_on_a_gpu_alone(machine, cora):
     options = CacheOptions([0.1], policy="degree")
 
     def rates(options: CacheOptions, on_gpu: bool) -> list[float]:
-        return sampler_members(options, cora, [4, 3], 100, 3, 1, on_gpu, machine.said.append)["bytes_per_second"]
+        return sampler_members(options, cora, [4, 3], 100, 3, 1, on_gpu)["bytes_per_second"]
 
     assert rates(options, on_gpu=False) == [1e9 * rate for rate in MEASURED_BANDWIDTH] and machine.num_probes == 0
     assert rates(options, on_gpu=True) == pytest.approx([340e9, 300e9, 48e9]) and machine.num_probes == 1
-    members = sampler_members(options, cora, [4, 3], 100, 3, 1, True, machine.said.append, gpus=[1])
+    members = sampler_members(options, cora, [4, 3], 100, 3, 1, True, gpus=[1])
     assert members["bytes_per_second"] == pytest.approx([350e9, 310e9, 48e9])
     assert rates(CacheOptions([0.1], policy="degree", bandwidth=(3.0, 2.0, 1.0)), on_gpu=True) == [3e9, 2e9, 1e9]
     assert sampler_members(CacheOptions(), cora, [4, 3], 100, 3, 1, True) == {}
@@ -211,12 +217,12 @@ def test_the_program_finds_no_gpu():
 
 
 @pytest.mark.gpu
-def test_the_links_of_this_machine(monkeypatch, tmp_path):
+def test_the_links_of_this_machine(monkeypatch, tmp_path, caplog):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    said: list[str] = []
-    local, peer, host = machine_bandwidth(said.append)
-    assert local >= peer >= host > 0 and len(said) == 1, said
+    caplog.set_level(logging.INFO, "cohort")
+    local, peer, host = machine_bandwidth()
+    assert local >= peer >= host > 0 and len(caplog.messages) == 1, caplog.messages
     (file,) = (tmp_path / "cohort").iterdir()
     uuids = [gpu["uuid"] for gpu in json.loads(file.read_text())["gpus"]]
     assert uuids == [gpu["uuid"] for gpu in ask_sampler("--devices")["gpus"]]
-    assert machine_bandwidth(said.append) == (local, peer, host) and len(said) == 1
+    assert machine_bandwidth() == (local, peer, host) and len(caplog.messages) == 1

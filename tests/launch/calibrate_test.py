@@ -10,16 +10,25 @@ import pytest
 from processes import cohort
 
 from cohort.base.errors import CohortError
+from cohort.base.log import shown
 from cohort.cache.plan.budget import slot_bytes
+from cohort.launch import main
 from cohort.launch.run import calibrate
 from cohort.launch.run.calibrate import HEADROOM, peak_file, peak_key, trainer_bytes
 from cohort.launch.run.programs import run_programs
-from cohort.launch.run.supervise import STOP_SIGNALS
+from cohort.launch.run.supervise import STOP_SIGNALS, ToldFailure
 from cohort.spec.run import TrainerSpec, as_json
 
-pytestmark = pytest.mark.usefixtures("shm")
+pytestmark = pytest.mark.usefixtures("shm", "aloud")
 
 PEAK = 5_000_000_001
+
+
+@pytest.fixture
+def aloud():
+    """What is logged is on standard error, as in a command."""
+    with shown("stderr"):
+        yield
 
 
 @pytest.fixture
@@ -75,7 +84,7 @@ def test_of_a_data_set_that_cannot_be_written_the_user_keeps_the_peak(read_only,
 
 def test_a_peak_that_cannot_be_kept_is_measured_again(read_only, measurements, monkeypatch, capsys):
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/nowhere")
-    monkeypatch.setattr(calibrate, "remember", lambda path, text, say: say(f"warning: {path.parent}"))
+    monkeypatch.setattr(calibrate, "remember", lambda path, text: calibrate.LOG.warning(path.parent))
     meta = json.loads((read_only / "meta.json").read_text())
     for _ in range(2):
         assert trainer_bytes(read_only, meta, run_of(read_only)) == math.ceil(HEADROOM * PEAK)
@@ -173,9 +182,15 @@ def test_the_short_run_needs_a_gpu_and_leaves_signals_as_they_were(data, monkeyp
 
 def test_a_short_run_that_fails_ends_the_command_with_its_code(data, monkeypatch):
     monkeypatch.setattr(calibrate, "run_programs", lambda *_, **__: 130)
-    with pytest.raises(SystemExit) as end:
+    with pytest.raises(ToldFailure) as end:
         calibrate._measure(run_of(data))
     assert end.value.code == 130
+
+    def end_so(*_):
+        raise end.value
+
+    monkeypatch.setattr(main, "_run", end_so)
+    assert main.main([]) == 130
 
 
 @pytest.mark.gpu

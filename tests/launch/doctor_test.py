@@ -52,7 +52,7 @@ def machine(monkeypatch):
     monkeypatch.setattr(doctor, "subprocess", SimpleNamespace(run=run))
     monkeypatch.setattr(doctor, "Mps", Mps)
     monkeypatch.setattr(doctor, "_lanes", lambda: said.lanes)
-    monkeypatch.setattr(doctor, "machine_bandwidth", lambda say, machine: (1500.0, 360.0, said.host))
+    monkeypatch.setattr(doctor, "machine_bandwidth", lambda machine: (1500.0, 360.0, said.host))
     monkeypatch.setattr(doctor, "read_rate", lambda folder, num_bytes: 2e9)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     return said

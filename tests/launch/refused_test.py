@@ -1,5 +1,6 @@
 """Arguments that no program could take are refused as arguments, before anything is removed or counted."""
 
+import logging
 import os
 import subprocess
 
@@ -82,16 +83,17 @@ def test_a_gpu_without_memory_has_no_room(cora, capsys):
     assert "will not fit: GPU 0" in capsys.readouterr().err
 
 
-def test_a_folder_that_does_not_stay_is_not_named(monkeypatch, capsys, tmp_path):
+def test_a_folder_that_does_not_stay_is_not_named(monkeypatch, caplog, tmp_path):
     def stopped(*_):
         raise Stopped(15)
 
+    caplog.set_level(logging.INFO, "cohort")
     monkeypatch.setattr(runs, "stop_on_signals", lambda: None)
     monkeypatch.setattr(runs, "_start", stopped)
     assert runs.run_programs(tmp_path, {}, show_output=False, is_kept=False) == 128 + 15
-    assert capsys.readouterr().err == "cohort: stopped by signal 15\n"
+    assert caplog.messages == ["stopped by signal 15"]
     assert runs.run_programs(tmp_path, {}, show_output=False) == 128 + 15
-    assert f"what is finished is in {tmp_path}" in capsys.readouterr().err
+    assert f"what is finished is in {tmp_path}" in caplog.text
 
 
 def test_a_script_that_is_stopped_before_it_begins(monkeypatch, tmp_path):

@@ -198,10 +198,10 @@ def test_epochs_after_the_checkpoint_are_taken_out(tmp_path):
     assert lines_of(path) == [0, 1]
 
 
-def test_what_cannot_be_written_is_said(tmp_path, capsys):
+def test_what_cannot_be_written_is_said(tmp_path, caplog):
     with unless_full(tmp_path / "checkpoint.pt"):
         raise OSError(28, "No space left on device")
-    said = capsys.readouterr().out
+    (said,) = caplog.messages
     assert str(tmp_path / "checkpoint.pt") in said and "No space left on device" in said and "goes on" in said
 
 

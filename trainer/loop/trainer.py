@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import functools
+import logging
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from cohort.trainer.loop.epoch import RunningEpoch
 from cohort.trainer.loop.resume import state_of, take_up
 from cohort.trainer.loop.seed_parts import seeds_by_rank
 from cohort.trainer.loop.step import Scores, TrainStep, adam
-from cohort.trainer.messages import say, unless_full
+from cohort.trainer.messages import unless_full
 from cohort.trainer.models.own import callable_of, model_of
 from cohort.trainer.models.targets import is_better, mean_loss, targets_of
 from cohort.trainer.models.weights import save_model
@@ -35,6 +36,8 @@ from cohort.trainer.report.watch import Watch
 from cohort.trainer.source import BatchSource, Pass
 from cohort.trainer.step_clock import StepClock
 from cohort.trainer.stop import StopRequest
+
+LOG = logging.getLogger(__name__)
 
 
 class Trainer:
@@ -279,7 +282,7 @@ class Trainer:
 
     def _say(self, text: str) -> None:
         if not self.quiet:
-            say(text)
+            LOG.info(text)
 
     def _find_floor(self) -> None:
         """Times steps of a copy of the model on a batch that lies ready, while the sampler has nothing to do."""

@@ -5,6 +5,7 @@ The job: ``run`` and ``dataset`` (folders), ``out`` (file), ``classes``, ``memor
 """
 
 import json
+import logging
 import signal
 import sys
 import time
@@ -17,6 +18,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from cohort.base.errors import CohortError
 from cohort.base.files import replacing
+from cohort.base.log import shown
 from cohort.base.units import format_bytes
 from cohort.dataset import Dataset
 from cohort.dataset import open as open_dataset
@@ -28,6 +30,8 @@ from cohort.trainer.models.targets import Targets
 from cohort.trainer.models.weights import load_weights
 from cohort.trainer.predict.layerwise import Layerwise, Place, keep_scores, plan_memory
 from cohort.trainer.predict.node_rows import new_rows
+
+LOG = logging.getLogger("cohort.trainer.predict")  # __name__ is that of the program
 
 
 def model_of(run: Path, data: Dataset) -> tuple[SampledGNN, Targets]:
@@ -98,7 +102,7 @@ def predict(job: dict) -> None:
         places = dict.fromkeys(memory.places[1:] or [Place.WHOLE])
         where = " and ".join("the GPU's memory" if gpu_bytes and place == Place.WHOLE else place for place in places)
         told = f"{dtype.__name__} {list(shape)} in {time.monotonic() - start:.1f} s, hidden layers in {where}"
-        print(f"cohort: {out}: {told}", flush=True)
+        LOG.info(f"{out}: {told}")
 
 
 def _is_of_memory(error: Exception) -> bool:
@@ -117,7 +121,8 @@ def main(job_file: Path) -> int:
     _native.end_with_parent(job["owner_pid"], signal.SIGTERM)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
-        predict(job)
+        with shown("stdout"):
+            predict(job)
     except CohortError as error:
         print(f"cohort: {error}", file=sys.stderr)
         return 1

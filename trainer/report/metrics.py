@@ -1,13 +1,15 @@
 """Where the time of an epoch goes, and what a run leaves behind."""
 
 import json
+import logging
 import math
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
 from cohort.base.files import json_of, write_whole
 from cohort.channel import TIERS
-from cohort.trainer.messages import say
+
+LOG = logging.getLogger(__name__)
 
 
 def _no_rows() -> dict:
@@ -206,8 +208,7 @@ def warn_of_divergence(epochs: list[EpochReport]) -> None:
     diverged = [epoch for epoch in epochs if not math.isfinite(epoch.loss)]
     if len(diverged) == 1 and diverged[0] is epochs[-1]:
         number = diverged[0].epoch + 1
-        told = f"the loss is not finite since epoch {number}: a smaller --lr may help"
-        say(f"warning: {told}")
+        LOG.warning(f"the loss is not finite since epoch {number}: a smaller --lr may help")
 
 
 def _write_all(file, data: bytes) -> None:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from cohort.base.errors import CohortError
+from cohort.nn.operators import operator
 
 _OFFSETS = "_cohort_offsets"  # attribute of a batch's edge_index
 
@@ -86,10 +87,29 @@ def _offsets_of(edge_index: Tensor) -> Tensor | None:
     """The offsets of the batch whose first edges these are, unless somebody has written into them."""
     base = edge_index if edge_index._base is None else edge_index._base
     indptr, version = getattr(base, _OFFSETS, (None, None))
-    if indptr is None or base._version != version:
+    is_compiling = torch.compiler.is_compiling()  # and knows no version yet
+    if indptr is None or not is_compiling and base._version != version:
         return None
     same = edge_index.storage_offset() == base.storage_offset() and edge_index.stride() == base.stride()
-    return indptr if same and edge_index.dim() == 2 else None
+    if not same or edge_index.dim() != 2:
+        return None
+    return _unwritten(indptr, base, version) if is_compiling else indptr
+
+
+@operator("unwritten")
+def _unwritten(indptr: Tensor, edge_index: Tensor, version: int) -> Tensor:
+    """In a compiled model: a copy of a batch's offsets. What the model itself writes to is not noticed.
+
+    Raises:
+        CohortError: somebody has written into the edges.
+    """
+    if edge_index._version != version:
+        hint = "give the model a copy: batch.edge_index.clone()"
+        raise CohortError("edge_index of a compiled model", "the edges of a batch", "others, written over them", hint)
+    return indptr.clone()
+
+
+_unwritten.register_fake(lambda indptr, edge_index, version: torch.empty_like(indptr))
 
 
 def _sorted(edge_index: Tensor, num_sources: int, num_targets: int) -> Block:

@@ -1,0 +1,51 @@
+"""torch.compile of models with Cohort's layers, on batches of several sizes."""
+
+import pytest
+import torch
+from torch_geometric.nn import GAT, GCN, GraphSAGE
+
+import cohort
+from cohort import CohortError, NeighborLoader
+
+pytestmark = pytest.mark.usefixtures("shm")
+
+
+@pytest.fixture
+def loader(cora):
+    with NeighborLoader(cora, [5, 5], range(300), batch_size=128, device="cpu", shuffle=True) as loader:
+        yield loader
+
+
+def model_of(kind) -> torch.nn.Module:
+    torch.manual_seed(1)
+    model = kind(1433, 16, num_layers=2, out_channels=7)
+    cohort.nn.accelerate(model)
+    return model
+
+
+def compiled(model: torch.nn.Module, fullgraph: bool):
+    torch.compiler.reset()
+    return torch.compile(model, backend="aot_eager", dynamic=True, fullgraph=fullgraph)  # no code is generated
+
+
+@pytest.mark.parametrize(("kind", "is_one_graph"), [(GraphSAGE, True), (GAT, True), (GCN, False)])
+def test_scores_and_gradients_are_those_of_the_model(loader, kind, is_one_graph):
+    model = model_of(kind)
+    fast, parameters = compiled(model, is_one_graph), list(model.parameters())
+    for batch in loader:
+        scores, expected = fast(batch.x, batch.edge_index), model(batch.x, batch.edge_index)
+        torch.testing.assert_close(scores, expected)
+        found = torch.autograd.grad(scores.square().sum(), parameters)
+        torch.testing.assert_close(found, torch.autograd.grad(expected.square().sum(), parameters))
+
+
+def test_edges_that_were_written_to_are_refused(loader):
+    fast = compiled(model_of(GraphSAGE), True)
+    for number, batch in enumerate(loader):
+        if number == 1:
+            batch.edge_index.copy_(batch.edge_index.flip(1))
+            with pytest.raises(CohortError) as error:
+                fast(batch.x, batch.edge_index)
+            assert error.value.place == "edge_index of a compiled model" and "clone" in error.value.hint
+            return
+        fast(batch.x, batch.edge_index)

@@ -13,6 +13,7 @@ from cohort.base.errors import CohortError
 from cohort.base.log import shown
 from cohort.channel.run_folder import rank_folders
 from cohort.trainer import _native
+from cohort.trainer.messages import flush_output
 from cohort.trainer.stop import StopRequest
 
 LOG = logging.getLogger("cohort.trainer")  # __name__ is that of the program
@@ -123,7 +124,7 @@ if __name__ == "__main__":
         exit_code = stop.code
     except BaseException:
         traceback.print_exc()
-    sys.stdout.flush()
+    flush_output()
     sys.stderr.flush()
     # Without destructors: after a failure they may wait for a process that is gone, and with several ranks Python ends
     # gloo's threads where C++ answers with abort() ("terminate called without an active exception").

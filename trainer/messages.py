@@ -25,6 +25,14 @@ def unless_unheard():
     return contextlib.suppress(OSError)
 
 
+def flush_output() -> None:
+    """For a program's end; what a standard output that cannot be written has not taken is lost."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python tries again as it ends
+
+
 @contextlib.contextmanager
 def unless_full(path: Path) -> Iterator[None]:
     """Inside, what keeps a file from being written (a full disk) is logged, and the run goes on."""

@@ -7,12 +7,29 @@ import tempfile
 from pathlib import Path
 
 import pytest
+import warm
 
 # torch here and samplers beside it share few cores; see base/programs.py.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
+# The same number of threads on every machine, where workers of pytest-xdist share its cores.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "2")
+
+# Programs buffer what they print, as users' do.
+os.environ.pop("PYTHONUNBUFFERED", None)
+
 # A shell that starts the tests in the background may have it ignored; programs that they start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+warm.use()
+
+
+@pytest.fixture(autouse=True)
+def fresh_interpreters(request, monkeypatch):
+    """Tests with the mark `fresh` or `gpu` start Python as users do; others fork it (warm.py)."""
+    if request.node.get_closest_marker("fresh") or request.node.get_closest_marker("gpu"):
+        monkeypatch.setenv(warm.FRESH, "1")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -4,21 +4,19 @@ import importlib.util
 import os
 import re
 import shlex
-import stat
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import documents
 import pytest
+import warm
 from documents import ROOT, Block
 from processes import SECONDS_TO_START, wait_until
 
 LANGUAGES = {"bash", "python", "diff", "toml", "json", "dockerfile", "text"}
 NEEDS = ["a GPU", "several GPUs", "a cluster", "Docker", "root", "minutes", "downloads", "pyarrow", "yaml"]
 SECONDS_OF_A_BLOCK = 120
-WALK = "test_the_blocks_of_a_page_run_in_order"
 PAGES = [
     page for page in documents.pages() if any(block.language in ("bash", "python") for block in documents.blocks(page))
 ]
@@ -39,10 +37,7 @@ def parser():
 def environment(tmp_path_factory, shm) -> dict[str, str]:
     """One in which `cohort` and `python` are those under test, on the CPU."""
     programs = tmp_path_factory.mktemp("programs")
-    for name, command in (("cohort", "-m cohort "), ("python", "")):
-        script = programs / name
-        script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {command}"$@"\n')
-        script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    warm.write_programs(programs)
     return os.environ | {"PATH": f"{programs}:{os.environ['PATH']}", "CUDA_VISIBLE_DEVICES": "", "COLUMNS": "120"}
 
 
@@ -93,17 +88,9 @@ def walk(page: Path, folder: Path, environment: dict[str, str]) -> None:
             run(block, folder, environment)
 
 
-@pytest.fixture(scope="module")
-def walks(request, tmp_path_factory, environment):
-    """{page: Future of walk(page)} of the chosen tests: two at a time, as programs start up on one core each."""
-    chosen = {item.callspec.params["page"] for item in request.session.items if item.originalname == WALK}
-    with ThreadPoolExecutor(2) as pool:
-        yield {page: pool.submit(walk, page, tmp_path_factory.mktemp("page"), environment) for page in sorted(chosen)}
-
-
 @pytest.mark.parametrize("page", sorted(PAGES), ids=name_of)
-def test_the_blocks_of_a_page_run_in_order(page, walks):
-    walks[page].result()
+def test_the_blocks_of_a_page_run_in_order(page, tmp_path, environment):
+    walk(page, tmp_path, environment)
 
 
 @pytest.mark.parametrize("page", documents.pages(), ids=name_of)

@@ -1,5 +1,7 @@
 """Starting `cohort` from tests, and looking at the processes that it leaves."""
 
+import ctypes
+import os
 import signal
 import subprocess
 import sys
@@ -10,6 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
+CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, PR_CAPBSET_DROP, LINUX_CAPABILITY_VERSION_3 = 1, 2, 24, 0x20080522
+ALL_TESTS = os.environ.get("COHORT_TESTS") == "all"  # tests/run.sh --all
 SECONDS_TO_END = 5.0  # what the design allows between a death and the end of the run
 SECONDS_TO_START = 60.0  # importing torch on a busy machine
 
@@ -31,6 +35,17 @@ def refused(result: subprocess.CompletedProcess, exit_code: int, *words: str) ->
 def hear_hangups() -> None:
     """For preexec_fn: where tests run under nohup, their children would ignore SIGHUP."""
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def give_up_rights() -> None:
+    """For preexec_fn: root may read and write but where others may, too, after an exec and without one."""
+    libc, dropped = ctypes.CDLL(None), (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH)
+    for capability in dropped:
+        libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
+    header, sets = (ctypes.c_uint32 * 2)(LINUX_CAPABILITY_VERSION_3, 0), (ctypes.c_uint32 * 6)()
+    libc.capget(header, sets)
+    sets[0] &= ~sum(1 << capability for capability in dropped)  # the low half of those in effect
+    libc.capset(header, sets)
 
 
 def processes_of(text: str | Path) -> dict[int, list[str]]:

@@ -12,9 +12,19 @@ import time
 from pathlib import Path
 
 import pytest
-from processes import SECONDS_TO_END, SECONDS_TO_START, cohort, environment_of, processes_of, two_ranks, wait_until
+from processes import (
+    ALL_TESTS,
+    SECONDS_TO_END,
+    SECONDS_TO_START,
+    cohort,
+    environment_of,
+    processes_of,
+    two_ranks,
+    wait_until,
+)
 
-REPEATS = int(os.environ.get("COHORT_FAULT_REPEATS", "1"))
+REPEATS = int(os.environ.get("COHORT_FAULT_REPEATS", 20 if ALL_TESTS else 1))
+MOMENTS = [pytest.param("loading", marks=pytest.mark.fresh), "training"]  # loading lasts in a fresh interpreter alone
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 TRAIN = ["--fanout", "5,5", "--batch-size", "64", "--hidden", "16", "--slots", "3"]
 
@@ -97,7 +107,7 @@ def start(cora, shm, tmp_path):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("moment", ["loading", "training"])
+@pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("name", ["sampler", "trainer"])
 def test_a_process_is_killed(start, name, moment, device, repeat):
     run = start(device)
@@ -114,7 +124,7 @@ def test_a_process_is_killed(start, name, moment, device, repeat):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("moment", ["loading", "training"])
+@pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("name", ["sampler", "trainer of rank 0", "trainer of rank 1"])
 def test_a_process_of_two_ranks_is_killed(start, name, moment, device, repeat):
     run = start(device, *two_ranks(device))
@@ -140,7 +150,7 @@ def test_the_launcher_of_two_ranks_ends(start, number, device, repeat):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("moment", ["loading", "training"])
+@pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 def test_the_launcher_is_told_to_stop(start, number, moment, device, repeat):
     run = start(device)
@@ -151,7 +161,7 @@ def test_the_launcher_is_told_to_stop(start, number, moment, device, repeat):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("moment", ["loading", "training"])
+@pytest.mark.parametrize("moment", MOMENTS)
 def test_the_launcher_is_killed(start, cora, moment, device, repeat):
     run = start(device)
     run.reach(moment)

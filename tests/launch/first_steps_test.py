@@ -24,6 +24,7 @@ def test_packages_come_with_cohort(name):
     assert result.stdout.strip() == name.partition(".")[2], result.stderr
 
 
+@pytest.mark.fresh
 def test_help_waits_for_no_large_package():
     code = "import sys; from cohort.launch.main import build_parser; build_parser(); print(*sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

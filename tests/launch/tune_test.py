@@ -373,7 +373,7 @@ def test_a_trial_that_fails_or_takes_too_long(cora, shm, tmp_path):
     assert failed.failure.startswith("CohortError: the training nodes") and "the trainer" in failed.message
     assert "to go on" not in failed.message
     slow = Trial(2, tmp_path / "slow", START, small)
-    slow.run(cora, 1_000_000, 4, lambda: None)
+    slow.run(cora, 1_000_000, 1, lambda: None)
     assert slow.is_over_time and slow.cost == math.inf and "the time was over after" in slow.failure
     assert processes_of(tmp_path) == {} and shm.runs() == []
 

@@ -1,0 +1,94 @@
+"""Programs that are forked from tests/warm.py are those that fresh interpreters run."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+import warm
+
+TELL = """
+import json, os, signal, sys
+was_imported = "torch" in sys.modules
+import torch
+def shown(name):
+    texts = open(f"/proc/self/{name}").read().rstrip("\\0").split("\\0")
+    return [text for text in texts if not text.startswith("COHORT_TESTS_FRESH=")]
+print(json.dumps({
+    "argv": sys.argv, "path": sys.path[0], "name": __name__, "cwd": os.getcwd(), "parent": os.getppid(),
+    "env": dict(os.environ), "threads": torch.get_num_threads(), "in": sys.stdin.read(),
+    "group": os.getpgid(0), "ignored": [n for n in range(1, 32) if signal.getsignal(n) == signal.SIG_IGN],
+    "interrupt": signal.getsignal(signal.SIGINT) is signal.default_int_handler,
+    "shown": [shown("cmdline"), sorted(shown("environ"))],
+    "was_imported": was_imported,
+}))
+"""
+
+
+def told(arguments: list[str], env: dict[str, str], **options) -> dict:
+    """What a program says of itself; of its descriptors it keeps those that it should have."""
+    command = [sys.executable, *arguments]
+    result = subprocess.run(command, input="a line", capture_output=True, text=True, env=env, timeout=60, **options)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+@pytest.mark.parametrize("kind", ["-c", "script"])
+@pytest.mark.parametrize(
+    ("more", "options"),
+    [({}, {}), ({"OMP_NUM_THREADS": "1"}, {"cwd": "/"}), ({"PYTHONUNBUFFERED": "1"}, {"start_new_session": True})],
+    ids=["plain", "elsewhere", "session"],
+)
+def test_a_forked_program_finds_what_a_fresh_one_finds(tmp_path, kind, more, options):
+    script = tmp_path / "tell.py"
+    script.write_text(TELL)
+    arguments = ["-c", TELL, "--one", "ö"] if kind == "-c" else [str(script), "--one", "ö"]
+    fresh = told(arguments, {**os.environ, **more, warm.FRESH: "1"}, **options)
+    forked = told(arguments, {**os.environ, **more, warm.FRESH: ""}, **options)
+    assert (fresh.pop("was_imported"), forked.pop("was_imported")) == (False, True)
+    assert fresh["env"].pop(warm.FRESH) + forked["env"].pop(warm.FRESH) == "1" and fresh["parent"] == os.getpid()
+    if options.get("start_new_session"):
+        assert fresh.pop("group") != forked.pop("group")
+    assert forked == fresh
+
+
+@pytest.mark.parametrize(
+    "text", ["raise SystemExit(7)", "1 / 0", "import os; os.abort()", "import sys; sys.exit('no')"]
+)
+def test_a_forked_program_ends_as_a_fresh_one(text):
+    ends = []
+    for fresh in ("", "1"):
+        command, env = [sys.executable, "-c", text], os.environ | {warm.FRESH: fresh}
+        result = subprocess.run(command, capture_output=True, text=True, env=env)
+        ends.append((result.returncode, result.stderr.splitlines()[-1:]))
+    assert ends[0] == ends[1]
+
+
+def test_a_forked_program_is_told_signals():
+    text = "import time; print('here', flush=True); time.sleep(60)"
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+        with subprocess.Popen(
+            [sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ) as process:
+            assert process.stdout.readline() == b"here\n" and process.poll() is None
+            process.send_signal(number)
+            assert process.wait(timeout=30) == -number
+
+
+def test_descriptors_are_those_that_are_passed():
+    with open("/dev/null") as other, open("/dev/zero") as passed:
+        text = f"import os; print(os.path.exists('/proc/self/fd/{other.fileno()}'), os.read({passed.fileno()}, 1))"
+        process = subprocess.run([sys.executable, "-c", text], capture_output=True, pass_fds=[passed.fileno()])
+    assert process.stdout == b"False b'\\x00'\n", process.stderr
+
+
+def test_shells_have_the_commands(tmp_path):
+    warm.write_programs(tmp_path)
+    words = "import sys; print(sys.stdin.read() + 'torch' * ('torch' in sys.modules))"
+    text = f'echo words | python -c "{words}"; cohort train x'
+    env = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    result = subprocess.run(["bash", "-c", text], capture_output=True, text=True, env=env, cwd=tmp_path)
+    assert result.returncode == 1 and "cohort: x: expected the folder" in result.stderr
+    assert result.stdout == "words\ntorch\n"

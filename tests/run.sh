@@ -1,13 +1,21 @@
 #!/usr/bin/env bash
 # The same set-up as launch/quickstart.sh, then every test: C++ by ctest, Python by pytest; with a GPU the GPU tests too.
 #
-#   bash tests/run.sh [arguments of pytest]
+#   bash tests/run.sh [--all] [arguments of pytest]
 #
+# --all, for the night: every random repetition, all seeds of accuracy, kernels for sm_80, and each program in an
+# interpreter of its own (tests/warm.py).
 # Exit status 0 only when both runners ran and nothing failed. COHORT_PYTHON as in launch/quickstart.sh.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../launch/setup/setup.sh"
 
-cohort_setup all project build test
+targets=all
+if [[ ${1:-} == --all ]]; then
+  shift
+  targets="all gpu_checks"
+  export COHORT_TESTS=all COHORT_TESTS_FRESH=1
+fi
+cohort_setup "$targets" project build test
 unlock_checkout
 cd "$root"
 results=$(mktemp -d "$build/tests.XXXXXX")
@@ -23,17 +31,23 @@ run_ctest() {
     --output-on-failure --output-junit "$results/ctest_$1.xml" || failed+=("ctest $1")
 }
 
+# run_pytest LABEL OPTIONS...: status 5 is that of no test with this label among those chosen
+run_pytest() {
+  local label=$1 status=0
+  shift
+  say "Python tests, label $label"
+  "$python" -m pytest -p no:cacheprovider --junitxml="$results/pytest_$label.xml" "$@" || status=$?
+  ((status == 0 || status == 5)) || failed+=("pytest $label")
+}
+
 run_ctest cpu "$(nproc)"
-pytest_choice=()
+run_pytest cpu -n "$(($(nproc) < 8 ? $(nproc) : 8))" --dist loadfile -m "not gpu" "$@"
 not_run=()
 if [[ $has_gpu == yes && $with_cuda == yes ]]; then
   run_ctest gpu 1
+  run_pytest gpu -m gpu "$@"
 else
-  pytest_choice=(-m "not gpu")
   not_run=("GPU tests (no GPU, or a build without CUDA): pytest -m gpu, ctest -L gpu")
 fi
-
-say "Python tests ${pytest_choice[*]}"
-"$python" -m pytest -p no:cacheprovider --junitxml="$results/pytest.xml" "${pytest_choice[@]}" "$@" || failed+=(pytest)
 
 "$python" tests/total.py "$results" "${failed[@]/#/failed=}" "${not_run[@]/#/not_run=}"

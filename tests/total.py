@@ -31,14 +31,16 @@ def text(counts: Counter) -> str:
 
 def main() -> int:
     results, notes = Path(sys.argv[1]), [note.split("=", 1) for note in sys.argv[2:]]
-    cpp, python = count(sorted(results.glob("cpp/*.xml"))), count(sorted(results.glob("pytest.xml")))
+    cpp, python = count(sorted(results.glob("cpp/*.xml"))), count(sorted(results.glob("pytest*.xml")))
     print(f"\ncohort: C++: {text(cpp)}\ncohort: Python: {text(python)}")
     failed = [value for key, value in notes if key == "failed"]
-    for runner in failed:
-        print(f"cohort: this runner failed: {runner}")
     for value in (value for key, value in notes if key == "not_run"):
         print(f"cohort: not run: {value}")
     total = cpp + python
+    if not python:
+        failed.append("pytest: no test was chosen")
+    for runner in failed:
+        print(f"cohort: this runner failed: {runner}")
     # A test program that crashes leaves no report: its runner still counts as a failure.
     total["failed"] = max(total["failed"], len(failed))
     print(text(total))

@@ -96,8 +96,14 @@ PYTEST = """<testsuites><testsuite><testcase name="a"/>
 def test_the_total_counts_every_report(tmp_path, cpp, failed, total, status):
     (tmp_path / "cpp").mkdir()
     (tmp_path / "cpp/base_test.xml").write_text(cpp)
-    (tmp_path / "pytest.xml").write_text(PYTEST)
+    (tmp_path / "pytest_cpu.xml").write_text(PYTEST)
+    (tmp_path / "pytest_gpu.xml").write_text("<testsuites/>")
     result = run(sys.executable, ROOT / "tests/total.py", tmp_path, *failed, "not_run=GPU tests")
     assert result.returncode == status
     assert result.stdout.splitlines()[-1] == total
     assert "cohort: not run: GPU tests" in result.stdout
+
+
+def test_a_choice_of_no_python_test_is_a_failure(tmp_path):
+    (tmp_path / "pytest_cpu.xml").write_text("<testsuites/>")
+    assert run(sys.executable, ROOT / "tests/total.py", tmp_path).returncode == 1

@@ -1,5 +1,8 @@
 # One rule for names: folder = namespace = CMake target = include prefix = test folder.
 
+# Only to see that it compiles: kernels for the oldest GPUs, and, where no GPU is, tests that need one.
+add_custom_target(gpu_checks)
+
 # cohort_library(<room> HOST a.cc ... CUDA b.cu ... LINK rooms and libraries ...)
 # A static library of the room's sources; the CUDA list is left out of a build without a CUDA compiler.
 function(cohort_library room)
@@ -21,14 +24,15 @@ function(cohort_compiles_for_sm80 room)
   set(kernels ${ARGN})
   list(FILTER kernels INCLUDE REGEX "[.]cu$")
   if(kernels)
-    add_library(${room}_sm80 OBJECT ${kernels})
+    add_library(${room}_sm80 OBJECT EXCLUDE_FROM_ALL ${kernels})
+    add_dependencies(gpu_checks ${room}_sm80)
     set_target_properties(${room}_sm80 PROPERTIES CUDA_ARCHITECTURES 80-real CUDA_CUBIN_COMPILATION ON)
     target_link_libraries(${room}_sm80 PRIVATE cohort_flags)
   endif()
 endfunction()
 
 # cohort_test(<room> HOST a_test.cc ... CUDA b_test.cu ... LINK ...): the GoogleTest program tests/<room>.
-# Tests whose suite name holds "Gpu" need a GPU and carry the ctest label "gpu".
+# Tests whose suite name holds "Gpu" need a GPU and carry the ctest label "gpu". All of a *.cu do.
 function(cohort_test room)
   if(NOT COHORT_TESTS)
     return()
@@ -39,14 +43,27 @@ function(cohort_test room)
   list(TRANSFORM ARG_CUDA PREPEND ${folder}/)
   add_executable(${room}_test ${ARG_HOST})
   if(COHORT_WITH_CUDA AND ARG_CUDA)
+    set(on_gpu ${COHORT_GPU_TESTS})
+    set(kernels ${ARG_CUDA})
+    list(FILTER kernels INCLUDE REGEX "[.]cu$")
+    list(FILTER ARG_CUDA EXCLUDE REGEX "[.]cu$")
     target_sources(${room}_test PRIVATE ${ARG_CUDA})
+    if(COHORT_GPU_TESTS)
+      target_sources(${room}_test PRIVATE ${kernels})
+    elseif(kernels)
+      add_library(${room}_gpu_test OBJECT EXCLUDE_FROM_ALL ${kernels})
+      target_link_libraries(${room}_gpu_test PRIVATE cohort::${room} GTest::gtest ${ARG_LINK})
+      add_dependencies(gpu_checks ${room}_gpu_test)
+    endif()
   endif()
+  # Tests compute little, and compile in three quarters of the time.
+  target_compile_options(${room}_test PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
   target_link_libraries(${room}_test PRIVATE cohort::${room} GTest::gtest_main ${ARG_LINK})
   add_test(NAME ${room} COMMAND ${room}_test --gtest_filter=-*Gpu*)
   # The programs run side by side: threads that wait must not spin.
   set_tests_properties(${room} PROPERTIES LABELS cpu TIMEOUT 300
     ENVIRONMENT "OMP_WAIT_POLICY=passive;${COHORT_TSAN_ENVIRONMENT}")
-  if(COHORT_WITH_CUDA AND ARG_CUDA)
+  if(on_gpu)
     add_test(NAME ${room}_gpu COMMAND ${room}_test --gtest_filter=*Gpu*)
     set_tests_properties(${room}_gpu PROPERTIES LABELS gpu TIMEOUT 300)
   endif()

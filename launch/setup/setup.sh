@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Sourced by launch/quickstart.sh and tests/run.sh: makes this checkout runnable and installs only what is missing.
 #
-#   cohort_setup TARGET GROUP...   builds the CMake target TARGET; the interpreter has the requirement GROUPs
+#   cohort_setup TARGETS GROUP...  builds the CMake targets TARGETS; the interpreter has the requirement GROUPs
 #   unlock_checkout                ends the turn in this checkout that cohort_setup took
 #
 # Leaves behind: $root, $build, $python, $has_gpu and $with_cuda ("yes" or "no"), and PATH with the tools on it.
@@ -150,17 +150,20 @@ install_packages() {
     "unset CXX if it names an old compiler; Cohort needs g++ 12 or newer and Python 3.11 or newer"
 }
 
-# METIS is wanted, but nothing stops without it: `cohort dataset partition` then has its other methods.
-install_metis() {
-  local line="apt-get install -y --no-install-recommends libmetis-dev" as_root=()
-  has_header metis.h && return
-  if [[ -z ${COHORT_PYTHON:-} && ! -e $logs/metis.log ]] && command -v apt-get >/dev/null; then  # tried once
+# Wanted, but nothing stops without them: METIS (`cohort dataset partition` then has its other methods) and ccache.
+install_optional() {
+  local wanted=() as_root=()
+  has_header metis.h || wanted+=(libmetis-dev)
+  command -v ccache >/dev/null || wanted+=(ccache)
+  ((${#wanted[@]})) || return 0
+  if [[ -z ${COHORT_PYTHON:-} && ! -e $logs/optional.log ]] && command -v apt-get >/dev/null; then  # tried once
     [[ $(id -u) == 0 ]] || as_root=(sudo -n)
-    say "installing METIS (libmetis-dev)"
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive sh -c \
-      "apt-get update && $line -o DPkg::Lock::Timeout=300" >"$logs/metis.log" 2>&1 && has_header metis.h && return
+    say "installing ${wanted[*]}, which the build can do without"
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive sh -c "apt-get update &&
+      apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=300 ${wanted[*]}" >"$logs/optional.log" 2>&1 || true
   fi
-  say "no METIS: \`cohort dataset partition --method metis\` is left out of the build; to have it: $line"
+  has_header metis.h ||
+    say "no METIS: \`cohort dataset partition --method metis\` is left out of the build; to have it: apt-get install libmetis-dev"
 }
 
 # --- Python ---------------------------------------------------------------------------------------------------------
@@ -277,6 +280,7 @@ configure() {
   options=(-S "$root" -B "$build" -G "$generator" -DCMAKE_BUILD_TYPE=Release "-DPython_EXECUTABLE=$python" -DCOHORT_TESTS=ON)
   if [[ $with_cuda == yes ]]; then
     options+=(-DCOHORT_CUDA=ON "-DCMAKE_CUDA_COMPILER=$nvcc" "-DCMAKE_CUDA_ARCHITECTURES=$architectures")
+    [[ $has_gpu == yes ]] || options+=(-DCOHORT_GPU_TESTS=OFF)
   else
     options+=(-DCOHORT_CUDA=OFF)
   fi
@@ -291,7 +295,7 @@ build_target() {
   local jobs
   jobs=$(nproc)
   step build "building $1 in build/ with $jobs jobs" "see the first error in the log; if the compiler was killed, memory ran out: close other programs" \
-    cmake --build "$build" --target "$1" --parallel "$jobs"
+    cmake --build "$build" --target $1 --parallel "$jobs"
 }
 
 # The command and the package of this build, in the virtual environment: a link, and a line that Python reads as it starts.
@@ -310,7 +314,7 @@ cohort_setup() {
   lock_checkout
   find_gpu
   install_packages
-  install_metis
+  install_optional
   if [[ -n ${COHORT_PYTHON:-} ]]; then
     use_given_python "$@"
   else

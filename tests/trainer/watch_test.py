@@ -103,13 +103,13 @@ def test_a_run_that_goes_on_counts_what_it_had_done(tmp_path, monkeypatch):
     assert samples["cohort_seeds_total"] == 520 and samples["cohort_epochs_total"] == 3
 
 
-def test_a_full_disk_does_not_end_the_run(tmp_path, monkeypatch, capsys):
+def test_a_full_disk_does_not_end_the_run(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(watch_module, "WRITE_SECONDS", 0.0)
     Watch(tmp_path, prometheus=tmp_path / "nowhere" / "cohort.prom").step(1)
-    assert "cohort.prom was not written, and the run goes on" in capsys.readouterr().out
+    assert "cohort.prom was not written, and the run goes on" in caplog.text
 
 
-def test_nor_does_it_end_a_run_that_is_done(tmp_path, monkeypatch, capsys):
+def test_nor_does_it_end_a_run_that_is_done(tmp_path, monkeypatch, caplog):
     pytest.importorskip("tensorboard")
 
     def refuse(*_):
@@ -118,7 +118,7 @@ def test_nor_does_it_end_a_run_that_is_done(tmp_path, monkeypatch, capsys):
     watch = Watch(tmp_path, tensorboard=True)
     monkeypatch.setattr(watch._events, "add_scalar", refuse)
     watch.run_ended({"accuracy": 0.5})
-    assert "tensorboard was not written, and the run goes on" in capsys.readouterr().out
+    assert "tensorboard was not written, and the run goes on" in caplog.text
 
 
 def test_scalars_of_epochs_that_are_done_again_count_once(tmp_path):

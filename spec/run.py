@@ -179,9 +179,6 @@ class RunSpec(SamplerSpec):
     out: Path | None = option(None, "folder for results and logs (default runs/NAME-TIME)", "Output", metavar="RUN")
     quiet: bool = option(False, "no progress bar and no table", "Output")
     tensorboard: bool = option(False, "write scalars of each epoch to RUN/tensorboard", "Output")
-    prometheus: Path | None = option(
-        None, "keep a .prom file for Prometheus's node exporter up to date", "Output", metavar="FILE"
-    )
     profile: bool = option(
         False,
         "write trace.json, for Perfetto: both programs in the first two epochs; takes time itself",

@@ -19,7 +19,6 @@ from cohort.spec.run import RunSpec
 LOG = logging.getLogger(__name__)
 
 MAX_BATCHES = 10  # of each pass of the short run
-UNWATCHED = {"tensorboard": False, "prometheus": None}
 HEADROOM = 1.05  # later batches may be larger than those
 OF_DATA = ("num_nodes", "num_edges", "feature_dtype", "feature_dim", "num_classes")
 
@@ -84,7 +83,8 @@ def _measure(run: dict) -> int:
     Raises:
         ToldFailure: the short run has failed or was stopped.
     """
-    trainer = run["trainer"] | {"epochs": 1, "quiet": True, "profile": False, "max_batches": MAX_BATCHES} | UNWATCHED
+    unwatched = {"quiet": True, "profile": False, "tensorboard": False, "callbacks": None}
+    trainer = run["trainer"] | unwatched | {"epochs": 1, "max_batches": MAX_BATCHES}
     with handlers_kept(), tempfile.TemporaryDirectory(prefix="cohort-calibrate-") as folder:
         short = run | {"sampler": dict(run["sampler"]), "trainer": trainer}
         num_ranks = run["sampler"]["num_ranks"]

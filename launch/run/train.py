@@ -3,7 +3,6 @@
 import argparse
 import importlib.util
 import logging
-import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -69,7 +68,7 @@ def train(args: argparse.Namespace) -> int:
     if args.dataset is None:
         args.parser.error("the following arguments are required: DIR")
     spec = spec_of(args, RunSpec)
-    _check_watching(spec)
+    _demand_tensorboard(spec)
     meta, dataset = open_dataset(args.dataset)
     _check_model(spec, args.dataset, meta)
     if spec.out:
@@ -166,7 +165,7 @@ def _go_on(args: argparse.Namespace) -> int:
     with sole_use(out) as inherited:
         bring_back(out)
         earlier, spec = resumed(args.resume, given)
-        _check_watching(spec)
+        _demand_tensorboard(spec)
         folder = args.dataset or Path(earlier["sampler"]["dataset"])
         if not folder.is_dir():
             hint = f"if it was moved: cohort train --resume {args.resume} DIR"
@@ -182,15 +181,6 @@ def _go_on(args: argparse.Namespace) -> int:
         return _run(out, run, args.resume, inherited)
 
 
-def _check_watching(spec: RunSpec) -> None:
-    """Of --tensorboard and --prometheus, whose file is replaced all the time.
-
-    Raises:
-        CohortError: the package is not there; the file's folder is none, or cannot be written.
-    """
+def _demand_tensorboard(spec: RunSpec) -> None:
     if spec.tensorboard and importlib.util.find_spec("tensorboard") is None:
         raise CohortError("--tensorboard", "the package tensorboard", "none", "pip install tensorboard")
-    file = spec.prometheus and spec.prometheus.absolute()
-    if file and (file.is_dir() or not os.access(file.parent, os.W_OK)):
-        found = "a folder" if file.is_dir() else f"no folder {file.parent} to write to"
-        raise CohortError("--prometheus", f"a file such as {file.parent / 'cohort.prom'}", found, "make its folder")

@@ -60,7 +60,7 @@ def test_a_data_set_is_no_folder_for_results(cora, tmp_path):
     assert sorted(path.name for path in cora.iterdir()) == before
 
 
-@pytest.mark.parametrize("line", ["prometheus = true", "out = 5"])
+@pytest.mark.parametrize("line", ["out = true", "out = 5"])
 def test_paths_of_a_config_file_are_texts(tmp_path, line):
     file = tmp_path / "run.toml"
     file.write_text(line)

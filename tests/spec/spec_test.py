@@ -65,7 +65,7 @@ def test_values_of_python_are_checked_as_words_are():
 
 
 def test_a_spec_comes_back_from_json():
-    spec = TrainerSpec(fanout=[3, -1], cache_ratio=[0.5], prometheus=None, lr=0.5, num_classes=3, feature_dim=4)
+    spec = TrainerSpec(fanout=[3, -1], cache_ratio=[0.5], patience=None, lr=0.5, num_classes=3, feature_dim=4)
     members = json.loads(json.dumps(as_json(spec)))
     assert from_json(members, TrainerSpec, "run.json") == spec
     for name, value in {"lr": -1, "fanout": "3", "model": "x", "colour": "red"}.items():

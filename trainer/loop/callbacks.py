@@ -92,6 +92,10 @@ def callbacks_of(options: TrainerSpec) -> list[Callback]:
         found.append(LearningRate())
     if options.patience is not None:
         found.append(EarlyStopping())
+    if options.tensorboard:
+        from cohort.trainer.loop.tensorboard import TensorBoard
+
+        found.append(TensorBoard())
     for name in options.callbacks or ():
         made = imported("--callbacks", name)()
         if not isinstance(made, Callback):

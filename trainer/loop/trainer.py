@@ -32,7 +32,6 @@ from cohort.trainer.report.metrics import EpochReport, MetricsFile, RunReport, w
 from cohort.trainer.report.progress import Progress, test_result
 from cohort.trainer.report.recorder import Recorder
 from cohort.trainer.report.start import start_told
-from cohort.trainer.report.watch import Watch
 from cohort.trainer.source import BatchSource, Pass
 from cohort.trainer.step_clock import StepClock
 from cohort.trainer.stop import StopRequest
@@ -92,8 +91,6 @@ class Trainer:
         self.step = self._step_of(self.model, self.optimizer, sums)
         self.floor = Floor(self.device, bytes_per_second)
         self.recorder = Recorder(self.device, options.epochs, options.profile)
-        watched = (options.tensorboard, options.prometheus and Path(options.prometheus)) if ranks.rank == 0 else ()
-        self.watch = Watch(out, *watched, num_ranks=ranks.size)
         self.report = RunReport(task=options.targets, device=str(self.device), num_ranks=ranks.size)
         self.reads = ReadsByRank()
         self.running = RunningEpoch(0, self.device)
@@ -113,13 +110,12 @@ class Trainer:
         state = self.checkpoint.read()
         if state is not None:
             take_up(self, state, self.checkpoint.path)
-            self.watch.take_up(self.running.epoch, self._seeds_done())
             if self.running.epoch < self.options.epochs:
                 self._say(f"goes on in epoch {self.running.epoch + 1}, after step {self.running.step}")
 
     def run(self) -> RunReport:
         """All epochs, validation after each, the test with the weights that did best in validation."""
-        with self.writer, self.watch:
+        with self.writer:
             self._run()
         return self.report
 
@@ -146,7 +142,6 @@ class Trainer:
             self._find_floor()
         with unless_full(self.out / files.SUMMARY):
             self._write_summary(synced=True)
-        self.watch.run_ended(self.report.test_metrics)
         for each in self.callbacks:
             each.run_ended(self, self.report)
 
@@ -190,7 +185,6 @@ class Trainer:
             step(slot)
             self.recorder.step_ended(clock.step_ended(), slot)
             running.add(slot)
-            self.watch.step(slot.num_seeds)
             self.floor.add(slot)
             progress.step(running.epoch, slot.num_seeds, step.loss_sum, step.num_labelled, clock)
             stops = self.agreement.stops() if self.ranks.size > 1 else self.stop.asked
@@ -352,7 +346,6 @@ class Trainer:
         if self._is_best(report):
             self.best_model = copy.deepcopy(self.model.state_dict())
             self._keep_model(self.best_model)
-        self.watch.epoch_ended(report)
         if metrics:
             warn_of_divergence(self.report.epochs)
             with unless_full(self.out / files.METRICS):

@@ -1,0 +1,76 @@
+"""Events that --tensorboard writes of a run."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from processes import cohort
+
+from cohort.trainer.loop.tensorboard import TensorBoard, scalars_of
+from cohort.trainer.report.metrics import EpochReport, RunReport
+
+
+def a_report(epoch: int) -> EpochReport:
+    report = EpochReport(epoch, seconds=2.0, wait_seconds=0.5, loss=1.25 / (epoch + 1))
+    report.val_metrics = {"accuracy": 0.75}
+    report.row_tiers["host"] |= {"rows": 30, "bytes": 3000}
+    report.row_tiers["local"] |= {"rows": 10, "bytes": 1000}
+    return report
+
+
+def a_run(out, *epochs: int, before: int = 0) -> TensorBoard:
+    """Tells a callback of epochs of a run that has done some before; and of the test."""
+    report = RunReport(test_metrics={"accuracy": 0.5}, epochs=[a_report(epoch) for epoch in range(before)])
+    trainer = SimpleNamespace(ranks=SimpleNamespace(rank=0), out=out, report=report)
+    board = TensorBoard()
+    board.run_begins(trainer)
+    for epoch in epochs:
+        report.epochs.append(a_report(epoch))
+        board.epoch_ended(trainer, report.epochs[-1])
+    board.run_ended(trainer, report)
+    return board
+
+
+def events_in(out):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    return accumulator.EventAccumulator(str(out / "tensorboard")).Reload()
+
+
+def test_scalars_of_an_epoch():
+    scalars = scalars_of(a_report(0))
+    assert scalars["loss/train"] == 1.25 and scalars["accuracy/val"] == 0.75 and scalars["seconds/wait"] == 0.5
+    assert scalars["share/host"] == 0.75 and scalars["share/local"] == 0.25 and scalars["bytes/host"] == 3000
+    assert "accuracy/val" not in scalars_of(EpochReport(0))
+
+
+def test_events_of_epochs_that_are_done_again_count_once(tmp_path):
+    pytest.importorskip("tensorboard")
+    a_run(tmp_path, 0, 1, 2)
+    a_run(tmp_path, 1, 2, 3, before=1)
+    events = events_in(tmp_path)
+    found = [(event.step, event.value) for event in events.Scalars("loss/train")]
+    assert found == [(number, pytest.approx(1.25 / number)) for number in (1, 2, 3, 4)]
+    assert [(event.step, event.value) for event in events.Scalars("accuracy/test")][-1] == (4, 0.5)
+
+
+def test_a_full_disk_ends_no_run(tmp_path, monkeypatch, caplog):
+    board = pytest.importorskip("torch.utils.tensorboard")
+
+    def refuse(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(board.SummaryWriter, "add_scalar", refuse)
+    a_run(tmp_path, 0)
+    assert "tensorboard was not written, and the run goes on" in caplog.text
+
+
+@pytest.mark.usefixtures("shm")
+def test_a_run_of_two_ranks_writes_one_file(cora, tmp_path):
+    pytest.importorskip("tensorboard")
+    train = ["--device", "cpu", "--fanout", "4,3", "--batch-size", 100, "--hidden", 8, "--epochs", 2, "--quiet"]
+    result = cohort("train", cora, *train, "--ranks", 2, "--tensorboard", "--out", tmp_path)
+    assert result.returncode == 0, result.stderr
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    losses = [event.value for event in events_in(tmp_path).Scalars("loss/train")]
+    assert losses == pytest.approx([epoch["loss"] for epoch in summary["epochs"]])
+    assert len(list((tmp_path / "tensorboard").iterdir())) == 1

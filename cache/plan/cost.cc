@@ -7,8 +7,6 @@
 namespace cohort::cache {
 namespace {
 
-constexpr int64_t kEnoughNodes = 1000;    // that were counted a number of times, to estimate from
-constexpr std::size_t kMaxCount = 64;     // above which counts are good estimates
 constexpr int64_t kPackedAlignBytes = 4;  // rows of their own length lie at multiples of this
 constexpr int64_t kWordBytes = 8;         // lists lie at multiples of this, their length first
 
@@ -23,35 +21,6 @@ int64_t least_row_bytes(const GraphSizes& sizes) {
 }
 
 }  // namespace
-
-Expected::Expected(const uint32_t* counts, int64_t num_nodes, int64_t num_batches) {
-  int64_t nodes[kMaxCount + 2] = {};  // by count; the last: all above
-  uint32_t highest = 0;
-#pragma omp parallel for reduction(+ : nodes[:kMaxCount + 2]) reduction(max : highest) if (num_nodes > kFewItems)
-  for (int64_t node = 0; node < num_nodes; ++node) {
-    ++nodes[std::min<std::size_t>(counts[node], kMaxCount + 1)];
-    highest = std::max(highest, counts[node]);
-  }
-  if (highest > num_batches) return;
-  const auto usable = [&](std::size_t count) {
-    const bool below_all = static_cast<int64_t>(count) < num_batches;
-    return count < kMaxCount && below_all && nodes[count] >= kEnoughNodes && nodes[count + 1] >= kEnoughNodes;
-  };
-  std::size_t first = 0;
-  while (first < kMaxCount && !usable(first)) ++first;
-  if (first == kMaxCount) return;
-  for (std::size_t count = first; usable(count); ++count) {
-    const double next = static_cast<double>(nodes[count + 1]) / static_cast<double>(nodes[count]);
-    const double odds = next * static_cast<double>(count + 1) / static_cast<double>(num_batches - int64_t(count));
-    const double reads = static_cast<double>(num_batches) * odds / (1 + odds);
-    if (count == first) {
-      for (std::size_t i = 0; i < first; ++i) of_count_.push_back(std::max(0.0, reads + double(i) - double(first)));
-    }
-    of_count_.push_back(of_count_.empty() ? reads : std::max(of_count_.back(), reads));
-  }
-  offset_ = of_count_.back() - static_cast<double>(of_count_.size() - 1);
-  scale_to(counts, num_nodes);
-}
 
 Expected::Expected(std::span<const double> promised, const uint32_t* counts, int64_t num_nodes)
     : of_count_(promised.begin(), promised.end()), offset_(promised.back() - static_cast<double>(promised.size() - 1)) {
@@ -87,7 +56,7 @@ void Expected::scale_to(const uint32_t* counts, int64_t num_nodes) {
 void Counts::expect(int64_t num_nodes) {
   const auto of = [&](Kind kind, const uint32_t* counted) {
     const auto known = promises.of(kind);
-    return known.empty() ? Expected(counted, num_nodes, num_batches) : Expected(known, counted, num_nodes);
+    return known.empty() ? Expected() : Expected(known, counted, num_nodes);
   };
   expected = {of(Kind::kFeature, node_reads), of(Kind::kTopology, expansions)};
   int64_t num_expansions = 0, num_edges = 0;

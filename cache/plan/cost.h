@@ -56,16 +56,12 @@ using Links = std::array<Link, kNumPlaces>;
 // Reads to expect, in as many other batches, of a node that was read a number of times.
 //
 // Rows are chosen for their counts, so low counts among the chosen are lucky ones: taken as they are they promise hits
-// that do not come. Good-Turing (Good, Biometrika 40, 1953) for nodes read at most once a batch: of n batches, the odds
-// of a read after c are (c + 1) / (n - c) x N_{c+1} / N_c, where N_c nodes were read c times; used while neighbouring N
-// are at least 1000. It takes batches for independent; where the counts themselves tell what they promise (Hotness),
-// that is taken instead. Above and below, the difference at the nearest such c is kept; the sum over all nodes stays.
-// Counts above n (of some other making) are taken as they are.
+// that do not come. A trial tells what counts promise (Hotness); without one they are taken as they are. Above the end
+// of what the trial tells, its last difference is kept; the sum over all nodes stays.
 class Expected {
  public:
   Expected() = default;  // as counted
-  Expected(const uint32_t* counts, int64_t num_nodes, int64_t num_batches);
-  // As somebody has found out: float64 [any], by count, not empty.
+  // As a trial found: float64 [any], by count, not empty.
   Expected(std::span<const double> promised, const uint32_t* counts, int64_t num_nodes);
   double operator()(uint32_t count) const {
     if (count < of_count_.size()) return of_count_[count];

@@ -1,8 +1,5 @@
-// The orders of a clique, what a placement promises, and the choice among placements.
+// The orders of a clique, and what a placement promises.
 #include <algorithm>
-#include <functional>
-#include <future>
-#include <limits>
 
 #include "cache/plan/sweep.h"
 
@@ -92,27 +89,6 @@ void predict(const Costs& costs, const Members& members, const std::vector<Holde
   }
 }
 
-double seconds_of(const Placement& placement) {
-  double sum = 0;
-  for (const GpuPlan& gpu : placement.gpus) sum += gpu.seconds();
-  return sum;
-}
-
-// Rows of the clique that some directory has no room for.
-bool some_row_is_unknown(const Placement& placement) {
-  return std::any_of(placement.gpus.begin(), placement.gpus.end(), [&](const GpuPlan& gpu) {
-    return std::any_of(kKinds.begin(), kKinds.end(), [&](Kind kind) {
-      return gpu.slabs[at(kind)].num_entries < static_cast<int64_t>(placement.rows[at(kind)].nodes.size());
-    });
-  });
-}
-
-int64_t num_rows(const Placement& placement) {
-  int64_t rows = 0;
-  for (const CliqueRows& of_kind : placement.rows) rows += static_cast<int64_t>(of_kind.nodes.size());
-  return rows;
-}
-
 }  // namespace
 
 Orders::Orders(const Costs& costs, const IndexCost& index, const Members& members) {
@@ -133,36 +109,10 @@ Orders::Orders(const Costs& costs, const IndexCost& index, const Members& member
   }
 }
 
-// Passes run side by side, as a pass is serial; what one promises is summed up by all threads.
 Placement place(const Costs& costs, const IndexCost& index, const Members& members) {
-  const Orders orders(costs, index, members);
-  const bool has_lists = costs.num_items(Kind::kTopology) > 0;
-  std::vector<SweepOptions> passes;
-  for (const auto& kinds : {std::array{true, true}, std::array{true, false}, std::array{false, true}}) {
-    if (has_lists || !kinds[at(Kind::kTopology)]) passes.push_back({kinds, 0});
-  }
-  Placement best;
-  double best_seconds = std::numeric_limits<double>::infinity();
-  for (int round = 0; round < 3 && !passes.empty(); ++round) {
-    std::vector<std::future<Swept>> running;
-    for (const SweepOptions& options : passes) {
-      running.push_back(std::async(std::launch::async, sweep, std::cref(costs), std::cref(index), std::cref(members),
-                                   std::cref(orders), options));
-    }
-    std::vector<SweepOptions> more;
-    for (std::size_t i = 0; i < running.size(); ++i) {
-      Swept swept = running[i].get();
-      Placement& placement = swept.placement;
-      predict(costs, members, swept.holders, placement);
-      if (members.size() > 1 && some_row_is_unknown(placement)) more.push_back({passes[i].kinds, num_rows(placement)});
-      if (const double seconds = seconds_of(placement); seconds < best_seconds) {
-        best_seconds = seconds;
-        best = std::move(placement);
-      }
-    }
-    passes = std::move(more);
-  }
-  return best;
+  Swept swept = sweep(costs, index, members, Orders(costs, index, members));
+  predict(costs, members, swept.holders, swept.placement);
+  return std::move(swept.placement);
 }
 
 }  // namespace cohort::cache

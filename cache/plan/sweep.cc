@@ -1,8 +1,6 @@
 #include "cache/plan/sweep.h"
 
 #include <algorithm>
-#include <limits>
-#include <span>
 #include <utility>
 
 namespace cohort::cache {
@@ -29,21 +27,18 @@ struct Stream {
 struct Gpu {
   GpuPlan plan;
   int64_t room_bytes = 0;
-  int64_t reserved_entries = 0;  // paid for and not yet used
-  bool knows_all = false;        // its directory has every row placed so far
+  bool knows_all = false;  // its directory has every row placed so far
 };
 
 class Sweep {
  public:
-  Sweep(const Costs& costs, const IndexCost& index, const Members& members, const SweepOptions& options,
-        std::vector<Holders>& holders)
-      : costs_(costs), index_(index), members_(members), options_(options), holders_(holders) {
+  Sweep(const Costs& costs, const IndexCost& index, const Members& members, std::vector<Holders>& holders)
+      : costs_(costs), index_(index), members_(members), holders_(holders) {
     for (int64_t budget_bytes : members.budget_bytes) gpus_.push_back(open_gpu(budget_bytes));
     for (Kind kind : kKinds) reserve(kind);
   }
 
   Placement run(const Orders& orders) {
-    place_leading_rows(orders);
     add_streams(orders);
     while (true) {
       const auto best = std::max_element(streams_.begin(), streams_.end(),
@@ -59,21 +54,17 @@ class Sweep {
     Gpu gpu;
     gpu.plan.budget_bytes = budget_bytes;
     int64_t fixed_bytes = index_.scratch_bytes;
-    for (bool cached : options_.kinds) fixed_bytes += cached ? index_.bytes_per_kind : 0;
+    for (Kind kind : kKinds) fixed_bytes += costs_.num_items(kind) > 0 ? index_.bytes_per_kind : 0;
     if (budget_bytes <= fixed_bytes) return gpu;
     gpu.knows_all = true;
     gpu.plan.index_bytes = fixed_bytes;
     gpu.room_bytes = budget_bytes - fixed_bytes;
-    if (index_.entry_bytes > 0) {
-      gpu.reserved_entries = std::min(options_.reserved_entries, gpu.room_bytes / index_.entry_bytes);
-    }
-    gpu.room_bytes -= gpu.reserved_entries * index_.entry_bytes;
     return gpu;
   }
 
   // Memory for the most that can be placed: what is not used is not touched.
   void reserve(Kind kind) {
-    if (!options_.kinds[at(kind)] || costs_.num_items(kind) == 0) return;
+    if (costs_.num_items(kind) == 0) return;
     int64_t most = 0;
     for (Gpu& gpu : gpus_) {
       const int64_t fitting = gpu.room_bytes / costs_.least_stored_bytes(kind);
@@ -87,74 +78,15 @@ class Sweep {
 
   void add_streams(const Orders& orders) {
     for (Kind kind : kKinds) {
-      if (!options_.kinds[at(kind)]) continue;
-      streams_.push_back({kind, kFirst, &orders.first(kind)});
-      if (kind == Kind::kFeature) streams_.back().position = static_cast<std::size_t>(first_candidate_);
+      if (costs_.num_items(kind) > 0) streams_.push_back({kind, kFirst, &orders.first(kind)});
     }
     for (Kind kind : kKinds) {
-      if (members_.size() == 1 || !options_.kinds[at(kind)] || first_candidate_ > 0) continue;
+      if (members_.size() == 1 || costs_.num_items(kind) == 0) continue;
       for (int member = 0; member < members_.size(); ++member) {
         streams_.push_back({kind, member, &orders.replicas(kind, member)});
       }
     }
     for (Stream& stream : streams_) refresh(stream);
-  }
-
-  // Where the walk's first steps depend on nothing: rows alone are kept, by one GPU, up to the first for which it has
-  // no room, or by several with room for all, where a copy on each saves time.
-  void place_leading_rows(const Orders& orders) {
-    constexpr auto kRows = Kind::kFeature;
-    if (options_.kinds != std::array{true, false} || options_.reserved_entries > 0) return;
-    const auto& nodes = orders.first(kRows).nodes;
-    int64_t room_bytes = std::numeric_limits<int64_t>::max();
-    for (const Gpu& gpu : gpus_) room_bytes = std::min(room_bytes, gpu.knows_all ? gpu.room_bytes : 0);
-    const auto [count, bytes] = leading_rows(nodes, room_bytes);
-    for (int member = 0; member < members_.size() && members_.size() > 1; ++member) {
-      if (count < std::ssize(nodes) || std::ssize(orders.replicas(kRows, member).nodes) < count) return;
-    }
-    first_candidate_ = count;
-    for (Gpu& gpu : gpus_) {
-      Slab& slab = gpu.plan.slabs[at(kRows)];
-      slab.nodes.assign(nodes.begin(), nodes.begin() + count);
-      slab.bytes = bytes;
-      gpu.plan.index_bytes += count * index_.entry_bytes;
-      gpu.room_bytes -= bytes + count * index_.entry_bytes;
-    }
-    CliqueRows& rows = rows_[at(kRows)];
-    rows.nodes.assign(nodes.begin(), nodes.begin() + count);
-    rows.owners.resize(static_cast<std::size_t>(count));
-    Holders& holders = holders_[at(kRows)];
-#pragma omp parallel for if (count > kFewItems)
-    for (int64_t i = 0; i < count; ++i) {
-      const int64_t node = nodes[static_cast<std::size_t>(i)];
-      rows.owners[static_cast<std::size_t>(i)] = static_cast<uint16_t>(i % members_.size());
-      holders.decide(node);
-      for (int member = 0; member < members_.size(); ++member) holders.add(node, member);
-    }
-  }
-
-  // As many of the first as find room with their entries, and the bytes of these rows.
-  std::pair<int64_t, int64_t> leading_rows(std::span<const uint32_t> nodes, int64_t room_bytes) const {
-    constexpr int64_t kChunk = 1 << 16;
-    const int64_t num_nodes = std::ssize(nodes), num_chunks = (num_nodes + kChunk - 1) / kChunk;
-    const auto bytes_of = [&](int64_t i) {
-      return costs_.stored_bytes(Kind::kFeature, nodes[static_cast<std::size_t>(i)]);
-    };
-    std::vector<int64_t> chunks(static_cast<std::size_t>(num_chunks));
-#pragma omp parallel for schedule(dynamic) if (num_chunks > 1)
-    for (int64_t chunk = 0; chunk < num_chunks; ++chunk) {
-      int64_t& sum = chunks[static_cast<std::size_t>(chunk)];
-      for (int64_t i = chunk * kChunk; i < std::min(num_nodes, (chunk + 1) * kChunk); ++i) sum += bytes_of(i);
-    }
-    const auto fit = [&](int64_t count, int64_t bytes) { return bytes + count * index_.entry_bytes <= room_bytes; };
-    int64_t count = 0, bytes = 0;
-    for (const int64_t sum : chunks) {
-      if (!fit(std::min(num_nodes, count + kChunk), bytes + sum)) break;
-      count = std::min(num_nodes, count + kChunk);
-      bytes += sum;
-    }
-    for (; count < num_nodes && fit(count + 1, bytes + bytes_of(count)); ++count) bytes += bytes_of(count);
-    return {count, bytes};
   }
 
   // Moves past what is no candidate (any more) and notes the density of the next; a replica stream waits for the
@@ -196,10 +128,9 @@ class Sweep {
     const int64_t bytes = costs_.least_stored_bytes(stream.kind);
     if (stream.member != kFirst) return fits(gpus_[static_cast<std::size_t>(stream.member)], bytes);
     return std::any_of(gpus_.begin(), gpus_.end(),
-                       [&](const Gpu& gpu) { return fits(gpu, bytes + entry_to_pay(gpu)); });
+                       [&](const Gpu& gpu) { return fits(gpu, bytes + index_.entry_bytes); });
   }
   static bool fits(const Gpu& gpu, int64_t bytes) { return gpu.knows_all && bytes <= gpu.room_bytes; }
-  int64_t entry_to_pay(const Gpu& gpu) const { return gpu.reserved_entries > 0 ? 0 : index_.entry_bytes; }
 
   // The member that reads the node most among those with room; equal: with most room; equal: the first. -1: none.
   int choose_owner(Kind kind, int64_t node, int64_t bytes) const {
@@ -207,7 +138,7 @@ class Sweep {
     double owner_reads = 0;
     for (int member = 0; member < members_.size(); ++member) {
       const Gpu& gpu = gpus_[static_cast<std::size_t>(member)];
-      if (!fits(gpu, bytes + entry_to_pay(gpu))) continue;
+      if (!fits(gpu, bytes + index_.entry_bytes)) continue;
       const double reads =
           members_.shared_counts ? 0 : mean_reads(kind, members_.counts[static_cast<std::size_t>(member)], node);
       if (owner >= 0 && reads < owner_reads) continue;
@@ -263,14 +194,12 @@ class Sweep {
   void enter_in_directories() {
     for (Gpu& gpu : gpus_) {
       if (!gpu.knows_all) continue;
-      const int64_t to_pay = entry_to_pay(gpu);
-      if (to_pay > gpu.room_bytes) {
+      if (index_.entry_bytes > gpu.room_bytes) {
         gpu.knows_all = false;
         for (Kind kind : kKinds) gpu.plan.slabs[at(kind)].num_entries = num_rows(kind);
         continue;
       }
-      gpu.reserved_entries -= gpu.reserved_entries > 0 ? 1 : 0;
-      gpu.room_bytes -= to_pay;
+      gpu.room_bytes -= index_.entry_bytes;
       gpu.plan.index_bytes += index_.entry_bytes;
     }
   }
@@ -291,12 +220,10 @@ class Sweep {
   const Costs& costs_;
   const IndexCost& index_;
   const Members& members_;
-  const SweepOptions& options_;
   std::vector<Holders>& holders_;  // [kinds]
   std::vector<Gpu> gpus_;          // [n]
   std::vector<Stream> streams_;    // first copies before replicas
   std::array<CliqueRows, kNumKinds> rows_;
-  int64_t first_candidate_ = 0;  // row; those before are placed, and of several GPUs each has all
 };
 
 }  // namespace
@@ -314,11 +241,10 @@ bool Holders::held(int64_t node) const {
   return false;
 }
 
-Swept sweep(const Costs& costs, const IndexCost& index, const Members& members, const Orders& orders,
-            const SweepOptions& options) {
+Swept sweep(const Costs& costs, const IndexCost& index, const Members& members, const Orders& orders) {
   Swept swept;
   for (Kind kind : kKinds) swept.holders.emplace_back(costs.num_items(kind), members.size());
-  swept.placement = Sweep(costs, index, members, options, swept.holders).run(orders);
+  swept.placement = Sweep(costs, index, members, swept.holders).run(orders);
   return swept;
 }
 

@@ -71,22 +71,15 @@ struct Placement {
   std::array<CliqueRows, kNumKinds> rows;
 };
 
-// What a pass is allowed.
-struct SweepOptions {
-  std::array<bool, kNumKinds> kinds = {true, true};  // a kind that is not cached has no bitmap either
-  int64_t reserved_entries = 0;                      // set aside on each GPU for so many rows before any is placed
-};
-
 struct Swept {
   Placement placement;
   std::vector<Holders> holders;  // [kinds]
 };
 
-// One pass.
-Swept sweep(const Costs& costs, const IndexCost& index, const Members& members, const Orders& orders,
-            const SweepOptions& options);
+// What is placed, without what it promises.
+Swept sweep(const Costs& costs, const IndexCost& index, const Members& members, const Orders& orders);
 
-// The best of the passes that differ in kinds and reserved entries, with what it promises.
+// The same with what it promises.
 Placement place(const Costs& costs, const IndexCost& index, const Members& members);
 
 }  // namespace cohort::cache

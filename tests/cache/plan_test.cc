@@ -202,13 +202,14 @@ TEST(Plan, AlphaReachesBothEnds) {
 }
 
 // The bitmap of a kind that is not worth it is not charged: here it leaves room for one row more.
-TEST(Plan, AKindThatIsNotCachedCostsNothing) {
-  SmallInput small = random_input(3, {.num_nodes = 6}, {{0}}, {164});
+TEST(Plan, OnlyKindsThatThereArePayForAnIndex) {
+  SmallInput small = random_input(3, {.num_nodes = 6}, {{0}}, {264});
   small.input.index = {100, 0, 0};
-  small.counts[0].expansions.assign(6, 0);
-  const Plan plan = plan_of(small);
-  EXPECT_EQ(plan.gpus[0].slabs[kF].nodes.size(), 1u);
-  EXPECT_EQ(plan.gpus[0].index_bytes, 100);
+  EXPECT_EQ(plan_of(small).gpus[0].index_bytes, 200);
+  small.has_lists = false;
+  EXPECT_EQ(plan_of(small).gpus[0].index_bytes, 100);
+  small.input.budget_bytes = {100};
+  EXPECT_EQ(plan_of(small).gpus[0].used_bytes(), 0) << "no room beside the index";
 }
 
 TEST(Plan, WithoutABudgetEverythingComesFromTheHost) {

@@ -169,12 +169,11 @@ class RunSpec(SamplerSpec):
         BATCHES | MEMORY,
         metavar="N[,N...]",
     )
-    sampler_sms: types.NotNegative | Literal["auto"] = option(
+    sampler_sms: types.NotNegative = option(
         0,
-        "GPU: give the sampler the first N SMs and the trainer the others; auto tries what is fastest; 0: both share"
-        " all of them",
+        "GPU: give the sampler the first N SMs and the trainer the others; 0: both share all of them",
         "Devices",
-        metavar="N|auto",
+        metavar="N",
     )
     out: Path | None = option(None, "folder for results and logs (default runs/NAME-TIME)", "Output", metavar="RUN")
     quiet: bool = option(False, "no progress bar and no table", "Output")

@@ -157,9 +157,9 @@ def _taken(point: Point) -> tuple[float, float, float]:
     return num_sms(point.get("sampler_sms")), size_of_ratio(point.get("cache_ratio")), point.get("slots") or 0
 
 
-def num_sms(sampler_sms: int | str | None) -> float:
+def num_sms(sampler_sms: int | None) -> float:
     """SMs that the sampler may take: with 0 all, and with "auto" perhaps."""
-    return math.inf if sampler_sms in (None, 0, "auto") else sampler_sms
+    return math.inf if sampler_sms in (None, 0) else sampler_sms
 
 
 def size_of_ratio(ratio: float | list[float] | str | None) -> float:

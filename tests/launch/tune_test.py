@@ -143,7 +143,7 @@ def test_the_largest_batch_is_the_one_that_was_counted(cora, shm):
 def test_every_option_comes_back_from_a_file(tmp_path):
     texts = ["--fanout", "-1,5", "--cache-ratio", "0.1,0.25", "--lr", "1e-5", "--no-mps", "--line-ns", "1,2,3"]
     texts += ["--gpus", "0,1", "--gpu-memory", "80GB", "--seed", str(2**62), "--eval-fanout", "4,4", "--cliques", "2x4"]
-    texts += ["--bandwidth", "1500,360,51.5", "--weight-decay", "0.5", "--order", "asis", "--sampler-sms", "auto"]
+    texts += ["--bandwidth", "1500,360,51.5", "--weight-decay", "0.5", "--order", "asis", "--sampler-sms", "16"]
     options = train_options(arguments(*texts))
     (tmp_path / "run.toml").write_text("# a line\n" + as_toml(options))
     assert spec("--config", tmp_path / "run.toml") == spec(*texts)

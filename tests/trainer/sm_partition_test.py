@@ -8,25 +8,6 @@ import torch
 from cohort import NeighborLoader
 from cohort.base.errors import CohortError
 from cohort.launch.main import main
-from cohort.trainer.loop.sm_partition import describe_choice, fewest_of_the_best
-
-
-@pytest.mark.parametrize(
-    ("seconds", "chosen"),
-    [
-        ([7.0, 9.0, 6.0, 6.05], 16),  # the best, though 24 is as good
-        ([7.0, 6.11, 6.0, 6.05], 8),  # within 2 %
-        ([6.0, 6.05, 7.0, 7.0], 8),  # a part of its own before sharing
-        ([5.0, 6.0, 6.0, 6.0], 0),
-    ],
-)
-def test_the_fewest_sms_of_the_best_are_chosen(seconds, chosen):
-    assert fewest_of_the_best(seconds, (0, 8, 16, 24)) == chosen
-
-
-def test_the_choice_is_said_with_what_was_tried():
-    text = describe_choice(16, [0.0071, 0.00695, 0.0064], (0, 8, 16))
-    assert text == "--sampler-sms auto: 16 (milliseconds a step: shared 7.10, 8 6.95, 16 6.40)"
 
 
 @pytest.mark.parametrize(
@@ -46,18 +27,14 @@ def test_bad_numbers_exit_with_2(cora):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("sampler_sms", ["16", "auto"])
-def test_losses_are_those_of_a_shared_gpu(cora, tmp_path, sampler_sms):
+def test_losses_are_those_of_a_shared_gpu(cora, tmp_path):
     losses = []
-    for name, more in (("shared", []), ("divided", ["--sampler-sms", sampler_sms])):
+    for name, more in (("shared", []), ("divided", ["--sampler-sms", "16"])):
         arguments = ["--device", "cuda", "--batch-size", "64", "--epochs", "3", "--dropout", "0", "--quiet", *more]
         assert main(["train", str(cora), "--out", str(tmp_path / name), *arguments]) == 0
         summary = json.loads((tmp_path / name / "summary.json").read_text())
         losses.append([epoch["loss"] for epoch in summary["epochs"]])
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
-    if sampler_sms == "auto":
-        tried = summary["sampler_sms"]["tried"]
-        assert list(tried) == ["0", "8", "16", "24", "32", "48"] and str(summary["sampler_sms"]["chosen"]) in tried
 
 
 def test_a_loader_has_no_gpu_to_divide(cora, shm):

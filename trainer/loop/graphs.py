@@ -139,9 +139,6 @@ class StepGraphs:
             nothing else but tensors that stay where they are, and on the keys that activated() draws.
         all_rows: features of all nodes, where batches have none of their own: the step takes these, and the first
             Block says where the batch's are.
-
-    Attributes:
-        has_replayed: whether the last step was a graph's that had been there before.
     """
 
     def __init__(
@@ -156,7 +153,6 @@ class StepGraphs:
         self._keys = GraphKeys(device)
         self._pool = torch.cuda.graph_pool_handle()
         self._warm_up_steps = Counter()  # by sizes and stream
-        self.has_replayed = False
 
     def __call__(self, slot) -> None:
         """The step on the batch in a slot, whose features' last rows, which nobody has filled, become zeros."""
@@ -168,9 +164,7 @@ class StepGraphs:
             x[sizes.nodes[-1] :].zero_()
         inputs = self._inputs.get(padded) or _Inputs(padded, self._device, slot, in_place)
         inputs.load(slot, sizes)
-        num_graphs = len(self._graphs)
         graph = self._graph_of(x, padded, inputs)
-        self.has_replayed = graph is not None and len(self._graphs) == num_graphs
         if graph is None:
             self._step(x, inputs.blocks, inputs.y)
         else:

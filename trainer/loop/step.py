@@ -104,11 +104,6 @@ class TrainStep:
         self._graphs = StepGraphs(self._run, device, scores.all_rows) if graphs_of else None
         self._finish = ReplayedWork(self._take_sums, device) if graphs_of else self._take_sums
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether the last step was such as most are: a graph's, where steps become graphs."""
-        return self._graphs is None or self._graphs.has_replayed
-
     def reset(self, loss_sum: float = 0.0, num_labelled: float = 0.0) -> None:
         """The sums begin anew, or with those of earlier steps."""
         self.loss_sum.fill_(loss_sum)

@@ -1,6 +1,5 @@
 """The training loop of ``cohort train``."""
 
-import contextlib
 import copy
 import functools
 import logging
@@ -13,12 +12,12 @@ from cohort.base.errors import CohortError
 from cohort.base.files import FileWriter
 from cohort.spec import files
 from cohort.spec.run import TrainerSpec
-from cohort.trainer.loop import sm_partition
 from cohort.trainer.loop.callbacks import Callback, callbacks_of
 from cohort.trainer.loop.checkpoint import CheckpointFile, on_cpu
 from cohort.trainer.loop.epoch import RunningEpoch
 from cohort.trainer.loop.resume import state_of, take_up
 from cohort.trainer.loop.seed_parts import seeds_by_rank
+from cohort.trainer.loop.sm_partition import divide_gpu
 from cohort.trainer.loop.step import Scores, TrainStep, adam
 from cohort.trainer.messages import unless_full
 from cohort.trainer.models.own import callable_of, model_of
@@ -77,8 +76,7 @@ class Trainer:
         own = {"train": seeds_by_rank(splits["train"], **options.parts)} if options.parts else {}
         self.seed_sets = {name: source.add_seeds(*own.get(name, (ids,))) for name, ids in splits.items()}
         self.sizes = {name: len(ids) for name, ids in splits.items()}
-        if isinstance(options.sampler_sms, int):
-            sm_partition.divide_gpu(source, options.sampler_sms)
+        divide_gpu(source, options.sampler_sms)
         torch.set_float32_matmul_precision(options.matmul_precision)
         torch.manual_seed(options.seed)
         self.model = model_of(options).to(self.device)
@@ -120,8 +118,6 @@ class Trainer:
         return self.report
 
     def _run(self) -> None:
-        if self.options.sampler_sms == "auto":
-            self._choose_sampler_sms()
         metrics = MetricsFile(self.out / files.METRICS, self.report.epochs) if self.ranks.rank == 0 else None
         was_done = self.running.epoch >= self.options.epochs
         for each in self.callbacks:
@@ -249,30 +245,6 @@ class Trainer:
     def _scores_of(self, model: torch.nn.Module) -> Scores:
         is_fused = self.options.layers == "cohort" and not self.options.has_own_model
         return Scores(callable_of(model), self.options.amp, is_fused, self.all_rows)
-
-    def _choose_sampler_sms(self) -> None:
-        """Tries how many SMs the sampler needs, on the first batches; all ranks take the same."""
-        steps_of_an_epoch = self.sizes["train"] // (self.options.batch_size * self.ranks.size)  # all of them full
-        num_steps = min(sm_partition.TIMED_STEPS, steps_of_an_epoch - sm_partition.WARM_UP_STEPS)
-        if num_steps < 1:
-            self._say("--sampler-sms auto: all are shared, as an epoch has too few batches to try")
-            return
-        if self.report.sampler_sms:  # a run that is taken up again
-            sm_partition.divide_gpu(self.source, self.report.sampler_sms["chosen"])
-            return
-        own, tried = [], min(self.ranks.gather(sm_partition.candidates(self.device)), key=len)
-        warm_up = min(sm_partition.MOST_WARM_UP_STEPS, steps_of_an_epoch - num_steps)
-        for sampler_sms in tried:
-            sm_partition.divide_gpu(self.source, sampler_sms)
-            which = self._ask("train", self.options.fanout, shuffle=True)
-            taken = self.source.slots(which, warm_up + num_steps)
-            with contextlib.closing(taken), torch.random.fork_rng(devices=[self.device]):
-                own.append(sm_partition.seconds_a_step(taken, self._step_of_a_copy(), num_steps, warm_up, self.device))
-        seconds = [max(of_ranks) for of_ranks in zip(*self.ranks.gather(own), strict=True)]
-        chosen = sm_partition.fewest_of_the_best(seconds, tried)
-        sm_partition.divide_gpu(self.source, chosen)
-        self.report.sampler_sms = {"chosen": chosen, "tried": dict(zip(tried, seconds, strict=True))}
-        self._say(sm_partition.describe_choice(chosen, seconds, tried))
 
     def _say(self, text: str) -> None:
         if not self.quiet:

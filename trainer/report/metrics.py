@@ -141,9 +141,6 @@ class RunReport:
     # The least time of each epoch: {"step_seconds", "epochs": [...]}, see floor.py.
     floor: dict | None = None
 
-    # Of --sampler-sms auto: {"chosen": SMs, "tried": {SMs: seconds a step}}, see sm_partition.py.
-    sampler_sms: dict | None = None
-
     # Of a run with a cache: {"predicted": a rank, "measured": a rank}, see cache_report.py.
     cache: dict | None = None
 
@@ -159,7 +156,7 @@ class RunReport:
 
     def take_up(self, earlier: dict) -> None:
         """Makes the results of an earlier part of the run, members() of its report, the begin of this one's."""
-        for name in ("val_accuracy", "val_metrics", "best_epoch", "bytes", "sampler_sms"):
+        for name in ("val_accuracy", "val_metrics", "best_epoch", "bytes"):
             setattr(self, name, earlier[name])
         self.epochs = [EpochReport.from_line(line) for line in earlier["epochs"]]
 

@@ -89,8 +89,12 @@ class OneProcess {
     batch.num_edges = sampled_.num_edges;
     batch.num_seeds = sampled_.nodes_per_hop.front();
     to.num_targets = batch.num_nodes - sampled_.nodes_per_hop.back();
-    const std::size_t bytes = channel::lay_out(
-        {batch.num_nodes, batch.num_edges, batch.num_seeds, graph_.row_bytes, to.num_targets, false, 8, false}, batch);
+    const std::size_t bytes = channel::lay_out({.num_nodes = batch.num_nodes,
+                                                .num_edges = batch.num_edges,
+                                                .num_seeds = batch.num_seeds,
+                                                .num_targets = to.num_targets,
+                                                .row_bytes = graph_.row_bytes},
+                                               batch);
     to.data = to.memory.at_least(bytes);
 #ifdef COHORT_WITH_CUDA
     if (wait) {

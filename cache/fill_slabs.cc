@@ -53,7 +53,7 @@ std::vector<int> ordinals_of(const CliquePlan& clique, std::span<const int> gpus
 
 // Makes the slabs of one clique and tells each of its GPUs of them: make(slab) -> std::shared_ptr<a slab>, on its GPU;
 // tell(member, gpu of the plan, directory, slabs), on that GPU. Slabs are made side by side; directories one after the
-// other, with all threads: each takes memory for every node, as filling_bytes() in budget.py counts once.
+// other, with all threads: each takes memory for every node, as filling_bytes() counts once.
 template <typename Make, typename Tell>
 void fill(const Plan& plan, std::size_t clique, Kind kind, std::span<const int> gpus, int64_t num_nodes, Make make,
           Tell tell) {

@@ -11,10 +11,12 @@
 #include "base/check.h"
 #include "base/host_memory.h"
 #include "base/nanobind_errors.h"
+#include "cache/plan/gpu_bytes.h"
 #include "cache/plan/hotness.h"
 #include "cache/plan/plan.h"
 #include "cache/plan/stand_in.h"
 #include "cache/slab_rows.h"
+#include "channel/slot_size.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -114,6 +116,31 @@ nb::object stored_row_bytes(const std::optional<Matrix<uint8_t>>& raw, const std
   return as_object(SlabRows(std::move(rows), coded).sizes());
 }
 
+// Of a slot for such batches, where the largest batch seen had so many nodes and edges.
+std::size_t slot_bytes(int64_t num_nodes, int64_t batch_size, const std::vector<int32_t>& fanout, int64_t most_nodes,
+                       int64_t most_edges, int64_t row_bytes, int64_t label_bytes, bool edge_ids, bool edge_weights) {
+  const channel::BatchShape largest{.num_nodes = most_nodes,
+                                    .num_edges = most_edges,
+                                    .num_seeds = batch_size,
+                                    .num_targets = most_nodes,
+                                    .row_bytes = row_bytes,
+                                    .label_bytes = label_bytes,
+                                    .with_e_id = edge_ids,
+                                    .with_edge_weight = edge_weights};
+  channel::Batch unused{};
+  return channel::slot_bytes(largest, batch_size, fanout, num_nodes, channel::lay_out(largest, unused));
+}
+
+void bind_sizes(nb::module_& module) {
+  module.def("slot_bytes", &slot_bytes, nb::kw_only(), "num_nodes"_a, "batch_size"_a, "fanout"_a, "most_nodes"_a,
+             "most_edges"_a, "row_bytes"_a, "label_bytes"_a, "edge_ids"_a, "edge_weights"_a);
+  module.def("bytes_of_nodes", &bytes_of_nodes, "num_nodes"_a, "label_bytes"_a);
+  module.def("takes_topology", &takes_topology, "left_bytes"_a, "topology_bytes"_a);
+  module.def("bitmap_bytes", &bitmap_bytes, "num_nodes"_a);
+  module.def("holds_all_raw_rows", &holds_all_raw_rows, "budget_bytes"_a, "num_nodes"_a, "row_bytes"_a);
+  module.def("available_host_bytes", &base::available_host_bytes);
+}
+
 void bind_plan(nb::module_& module) {
   nb::class_<Use>(module, "Use")
       .def_ro("reads", &Use::reads)
@@ -145,6 +172,7 @@ void bind_plan(nb::module_& module) {
       .def_prop_ro("topology", [](const CliquePlan& self) -> const CliqueRows& { return self.rows[1]; });
   nb::class_<Plan>(module, "Plan")
       .def_prop_ro("seconds", &Plan::seconds)
+      .def("filling_bytes", &filling_bytes, "num_nodes"_a)
       .def_prop_ro("num_gpus", [](const Plan& self) { return self.gpus.size(); })
       .def_prop_ro("num_cliques", [](const Plan& self) { return self.cliques.size(); })
       .def(
@@ -219,6 +247,7 @@ NB_MODULE(_native, module) {
   using namespace cohort;
   base::raise_errors_as_cohort_error();
   cache::bind_plan(module);
+  cache::bind_sizes(module);
   cache::bind_hotness(module);
   cache::bind_stand_in(module);
   module.def("plan", &cache::plan, "indptr"_a, nb::kw_only(), "index_bytes"_a, "row_bytes"_a, "host_row_bytes"_a.none(),
@@ -226,7 +255,4 @@ NB_MODULE(_native, module) {
              "index"_a, "recent"_a);
   module.def("cliques_named", &cache::cliques_named, "text"_a, "num_gpus"_a);
   module.attr("MAX_CLIQUE_GPUS") = cache::kMaxCliqueGpus;
-  module.def("bitmap_bytes", &cache::bitmap_bytes, "num_nodes"_a);
-  module.def("holds_all_raw_rows", &cache::holds_all_raw_rows, "budget_bytes"_a, "num_nodes"_a, "row_bytes"_a);
-  module.def("available_host_bytes", &base::available_host_bytes);
 }

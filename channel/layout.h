@@ -1,5 +1,4 @@
-// Every byte that sampler and trainer share. Only C++ reads and writes them; Python repeats the sizes of a slot's
-// arrays alone, to plan a cache (cache/plan/budget.py).
+// Every byte that sampler and trainer share. Only C++ knows of them; Python asks for the size of a slot (slot_size.h).
 //
 // A channel is a folder in shared memory: the file `channel` holds one ChannelHeader; on the CPU each slot's memory is
 // a file `slot-<index>-<generation>` beside it, on a GPU its descriptor goes through a socket there.

@@ -35,26 +35,6 @@ void fill_header(ChannelHeader& header, const ChannelOptions& options, std::size
 
 }  // namespace
 
-std::size_t lay_out(const BatchShape& shape, Batch& batch) {
-  std::size_t end = 0;
-  const auto place = [&end](int64_t bytes) {
-    constexpr std::size_t kAlignment = 256;
-    const std::size_t offset = end;
-    end += (static_cast<std::size_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
-    return offset;
-  };
-  batch.x_offset = place(shape.row_bytes * padded(shape.num_nodes));
-  batch.n_id_offset = place(8 * shape.num_nodes);
-  batch.input_id_offset = place(8 * shape.num_seeds);
-  batch.y_offset = place(shape.label_bytes * (shape.labels_of_seeds ? shape.num_seeds : shape.num_nodes));
-  batch.edge_index_offset = place(16 * (shape.last_hop_global ? shape.num_local_edges : shape.num_edges));
-  batch.source_node_offset = shape.last_hop_global ? place(8 * shape.num_edges) : 0;
-  batch.indptr_offset = place(8 * (shape.num_targets + 1));
-  batch.e_id_offset = shape.with_e_id ? place(8 * shape.num_edges) : 0;
-  batch.edge_weight_offset = shape.with_edge_weight ? place(4 * shape.num_edges) : 0;
-  return end;
-}
-
 Publisher::Publisher(std::filesystem::path folder, const ChannelOptions& options)
     : folder_(std::move(folder)), owner_{options.owner_pid, base::process_with_pid(options.owner_pid).start_time} {
   if (options.num_slots < 2 || options.num_slots > kMaxSlots) {

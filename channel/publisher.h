@@ -8,6 +8,7 @@
 #include "base/process.h"
 #include "channel/shared_file.h"
 #include "channel/slot_memory.h"
+#include "channel/slot_size.h"
 #include "channel/wait.h"
 
 #ifdef COHORT_WITH_CUDA
@@ -32,30 +33,12 @@ struct ChannelOptions {
   bool with_edge_weight = false;
 };
 
-// Bytes of each array of a batch, for laying out a slot.
-struct BatchShape {
-  int64_t num_nodes = 0;
-  int64_t num_edges = 0;
-  int64_t num_seeds = 0;
-  int64_t row_bytes = 0;
-  int64_t num_targets = 0;
-  bool with_e_id = false;
-  int64_t label_bytes = 8;  // of a node
-  bool with_edge_weight = false;
-  bool labels_of_seeds = false;
-  bool last_hop_global = false;
-  int64_t num_local_edges = 0;
-};
-
 // All feature rows of a data set, [num_rows], where the trainer is to read them itself.
 struct RowsInPlace {
   const base::SharedGpuBytes* memory = nullptr;  // of the channel's GPU; on the CPU the data set has the rows
   int64_t num_rows = 0;
   int64_t stride_bytes = 0;
 };
-
-// Sets the offsets of `batch` for this shape; returns the slot bytes needed.
-std::size_t lay_out(const BatchShape& shape, Batch& batch);
 
 class Publisher {
  public:

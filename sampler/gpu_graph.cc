@@ -7,6 +7,7 @@
 #include "base/host_memory.h"
 #include "base/parallel_copy.h"
 #include "base/staged_copy.h"
+#include "cache/plan/gpu_bytes.h"
 
 namespace cohort::sampler {
 namespace {
@@ -71,7 +72,7 @@ cache::FeatureRows rows_to_pin(const GraphView& graph) {
 
 bool pins_coded_rows(const GraphView& graph) { return graph.coded_host_rows && !graph.rows_in_place; }
 
-void refuse_more(std::size_t needed, std::size_t free, const char* hint) {
+void refuse_more(int64_t needed, int64_t free, const char* hint) {
   if (needed <= free) return;
   throw base::Error({"GPU memory", base::format_bytes(static_cast<double>(needed)),
                      base::format_bytes(static_cast<double>(free)) + " free", hint});
@@ -81,18 +82,15 @@ void refuse_more(std::size_t needed, std::size_t free, const char* hint) {
 
 bool topology_lies_in_gpus(const GraphView& graph, std::span<const int> gpus, TopologyPlace place,
                            int64_t cache_bytes) {
-  const std::size_t topology = topology_bytes(graph);
-  // Beside the cache and the labels: where each node is first in a batch, and where its row was last.
-  const std::size_t others = label_bytes(graph) +
-                             static_cast<std::size_t>(graph.num_nodes) * (sizeof(uint64_t) + sizeof(uint32_t)) +
-                             static_cast<std::size_t>(cache_bytes);
+  const auto topology = static_cast<int64_t>(topology_bytes(graph));
+  const int64_t others = cache::bytes_of_nodes(graph.num_nodes, graph.label_bytes) + cache_bytes;
   bool fits = true;
   for (int gpu : gpus) {
     cuda_check(cudaSetDevice(gpu), "choose a GPU");
-    const auto free = static_cast<std::size_t>(base::free_device_bytes());
+    const int64_t free = base::free_device_bytes();
     refuse_more(others, free, cache_bytes > 0 ? "use a smaller cache" : "use a GPU with more memory, or --device cpu");
     if (place == TopologyPlace::kGpu) refuse_more(topology + others, free, "use --topology host, or a smaller cache");
-    fits = fits && topology <= (free - others) / 2;
+    fits = fits && cache::takes_topology(free - others, topology);
   }
   return place == TopologyPlace::kGpu || (place == TopologyPlace::kAuto && fits);
 }

@@ -20,24 +20,27 @@ namespace {
 using channel::Stage;
 using namespace std::chrono_literals;
 
-// Slots are sized for the worst case up to this many bytes, and 1.25 times what a batch needs beyond.
-constexpr std::size_t kWorstCaseSlotBytes = std::size_t{2} << 30;
+std::span<const int32_t> fanout_of(const channel::Request& request) {
+  return std::span(request.fanout).first(static_cast<std::size_t>(request.num_hops));
+}
 
 int64_t num_targets(const channel::Batch& batch) { return batch.num_nodes - batch.nodes_per_hop[batch.num_hops]; }
 
 SlotArrays arrays_of(int slot, std::byte* data, const channel::Batch& batch) {
-  return {reinterpret_cast<int64_t*>(data + batch.n_id_offset),
-          data + batch.y_offset,
-          reinterpret_cast<int64_t*>(data + batch.edge_index_offset),
-          reinterpret_cast<int64_t*>(data + batch.input_id_offset),
-          data + batch.x_offset,
-          slot,
-          reinterpret_cast<int64_t*>(data + batch.indptr_offset),
-          num_targets(batch),
-          batch.e_id_offset == 0 ? nullptr : reinterpret_cast<int64_t*>(data + batch.e_id_offset),
-          batch.edge_weight_offset == 0 ? nullptr : reinterpret_cast<float*>(data + batch.edge_weight_offset),
-          batch.labels_of_seeds ? batch.num_seeds : batch.num_nodes,
-          batch.last_hop_global ? reinterpret_cast<int64_t*>(data + batch.source_node_offset) : nullptr};
+  const auto ids = [data](uint64_t offset) { return reinterpret_cast<int64_t*>(data + offset); };
+  return {.n_id = ids(batch.n_id_offset),
+          .y = data + batch.y_offset,
+          .edge_index = ids(batch.edge_index_offset),
+          .input_id = ids(batch.input_id_offset),
+          .x = data + batch.x_offset,
+          .slot = slot,
+          .indptr = ids(batch.indptr_offset),
+          .num_targets = num_targets(batch),
+          .e_id = batch.e_id_offset == 0 ? nullptr : ids(batch.e_id_offset),
+          .edge_weight =
+              batch.edge_weight_offset == 0 ? nullptr : reinterpret_cast<float*>(data + batch.edge_weight_offset),
+          .num_labels = batch.labels_of_seeds ? batch.num_seeds : batch.num_nodes,
+          .source_node = batch.last_hop_global ? ids(batch.source_node_offset) : nullptr};
 }
 
 channel::Batch describe(const channel::Request& request, const Schedule& schedule, uint64_t step, const Counts& counts,
@@ -69,21 +72,6 @@ void report(const Counts& sampled, const FetchUse& fetched, channel::Batch& batc
 }
 
 }  // namespace
-
-WorstCase worst_case(const channel::Request& request, int64_t num_nodes) {
-  WorstCase bound{std::min<int64_t>(request.batch_size, num_nodes), 0, 0};
-  int64_t frontier = bound.num_nodes;
-  for (int hop = 0; hop < request.num_hops; ++hop) {
-    const int64_t fanout = request.fanout[hop];
-    if (fanout < 0) return {num_nodes, -1, num_nodes};
-    const int64_t edges = frontier * fanout;  // below 2^31 * 2^31
-    bound.num_edges += edges;
-    bound.num_targets = bound.num_nodes;
-    frontier = std::min(edges, num_nodes - bound.num_nodes);
-    bound.num_nodes += frontier;
-  }
-  return bound;
-}
 
 // A pass that is being served.
 struct Pipeline::Pass {
@@ -125,9 +113,11 @@ std::optional<int> Pipeline::acquire(uint64_t pass) {
 }
 
 Query Pipeline::query(Pass& pass, uint64_t step) const {
-  return {pass.schedule.seeds(step),
-          std::span(pass.request.fanout).first(static_cast<std::size_t>(pass.request.num_hops)),
-          batch_key(options_.seed, pass.request.epoch, step), remembers_edges(), leaves_last_hop_global(pass.request)};
+  return {.seeds = pass.schedule.seeds(step),
+          .fanout = fanout_of(pass.request),
+          .key = batch_key(options_.seed, pass.request.epoch, step),
+          .edge_ids = remembers_edges(),
+          .last_hop_global = leaves_last_hop_global(pass.request)};
 }
 
 bool Pipeline::remembers_edges() const { return options_.edge_ids || graph_.edge_weights != nullptr; }
@@ -160,8 +150,11 @@ void Pipeline::start_batch(int slot, Pass& pass, uint64_t step) {
   publisher_.set_stage(Stage::kFetching, number);
   channel::Batch batch = describe(request, pass.schedule, step, counts, leaves_last_hop_global(request));
   base::require(num_local_edges(batch) == counts.num_local_edges, "as many local edges as the backend has");
-  channel::BatchShape shape =
-      shape_of(request, counts.num_nodes, counts.num_edges, batch.num_seeds, num_targets(batch));
+  channel::BatchShape shape = shape_of(request);
+  shape.num_nodes = counts.num_nodes;
+  shape.num_edges = counts.num_edges;
+  shape.num_seeds = batch.num_seeds;
+  shape.num_targets = num_targets(batch);
   shape.num_local_edges = counts.num_local_edges;
   const std::size_t bytes = lay_out(shape, batch);
   const std::size_t most_before = backend_.works_ahead() && publisher_.has_room(slot, bytes) ? 1 : 0;
@@ -207,30 +200,18 @@ void Pipeline::publish_empty(int slot, const channel::Request& request, const Sc
   publisher_.publish(slot, describe(request, schedule, step, none, leaves_last_hop_global(request)));
 }
 
-channel::BatchShape Pipeline::shape_of(const channel::Request& request, int64_t num_nodes, int64_t num_edges,
-                                       int64_t num_seeds, int64_t num_targets) const {
-  return {num_nodes,
-          num_edges,
-          num_seeds,
-          slot_row_bytes(graph_),
-          num_targets,
-          options_.edge_ids,
-          graph_.label_bytes,
-          graph_.edge_weights != nullptr,
-          request.labels_of_seeds != 0,
-          leaves_last_hop_global(request),
-          num_edges};
+channel::BatchShape Pipeline::shape_of(const channel::Request& request) const {
+  return {.row_bytes = slot_row_bytes(graph_),
+          .label_bytes = graph_.label_bytes,
+          .with_e_id = options_.edge_ids,
+          .with_edge_weight = graph_.edge_weights != nullptr,
+          .labels_of_seeds = request.labels_of_seeds != 0,
+          .last_hop_global = leaves_last_hop_global(request)};
 }
 
 std::size_t Pipeline::slot_bytes_to_ask(const channel::Request& request, std::size_t needed_bytes) const {
-  const WorstCase bound = worst_case(request, graph_.num_nodes);
-  if (bound.num_edges >= 0) {
-    channel::Batch unused{};
-    const std::size_t worst =
-        lay_out(shape_of(request, bound.num_nodes, bound.num_edges, request.batch_size, bound.num_targets), unused);
-    if (worst <= kWorstCaseSlotBytes) return std::max(worst, needed_bytes);
-  }
-  return needed_bytes + needed_bytes / 4;
+  return std::max(needed_bytes, channel::slot_bytes(shape_of(request), request.batch_size, fanout_of(request),
+                                                    graph_.num_nodes, needed_bytes));
 }
 
 }  // namespace cohort::sampler

@@ -46,9 +46,8 @@ class Pipeline {
   bool remembers_edges() const;
   // Whether batches of such a pass have no ids for what only the last hop reaches.
   bool leaves_last_hop_global(const channel::Request& request) const;
-  // With local ids for the sources of all edges.
-  channel::BatchShape shape_of(const channel::Request& request, int64_t num_nodes, int64_t num_edges, int64_t num_seeds,
-                               int64_t num_targets) const;
+  // What batches of the pass have of each node and edge; how many, is left open.
+  channel::BatchShape shape_of(const channel::Request& request) const;
   std::size_t slot_bytes_to_ask(const channel::Request& request, std::size_t needed_bytes) const;
   // Publishes what is written, until `enough` says so or nothing is being written any more, or wanted.
   void publish_until(const std::function<bool()>& enough);
@@ -66,13 +65,5 @@ class Pipeline {
   std::deque<Writing> writing_;  // the oldest first
   bool is_over_ = false;         // nobody wants what was being written
 };
-
-// The most nodes and edges that a batch of this request can have (edges: -1 when a fanout of "all" leaves it open).
-struct WorstCase {
-  int64_t num_nodes = 0;
-  int64_t num_edges = 0;
-  int64_t num_targets = 0;
-};
-WorstCase worst_case(const channel::Request& request, int64_t num_nodes);
 
 }  // namespace cohort::sampler

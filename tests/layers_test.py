@@ -16,7 +16,7 @@ ALLOWED = {
     "ibp": {"base"},
     "dataset": {"base"},
     "channel": {"base"},
-    "cache": {"ibp", "base"},
+    "cache": {"ibp", "channel", "base"},
     "sampler": {"cache", "dataset", "channel", "base"},
     "trainer": {"channel", "base"},
     "launch": set(),

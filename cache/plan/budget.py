@@ -6,10 +6,6 @@ from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
 from cohort.cache import _native
 
-LABEL_BYTES = 8  # of a class
-EDGE_BYTES = 16  # of an edge in a slot: both ends, int64
-SLOT_LIMIT_BYTES = 2 << 30  # above this a slot is sized by the largest batch seen, as in sampler/pipeline.cc
-
 
 @dataclass(frozen=True)
 class MemoryNeeds:
@@ -77,71 +73,16 @@ def _for_each(values: list, num_gpus: int, place: str) -> list:
     return list(values)
 
 
-def slot_edge_bytes(ids: bool, weights: bool) -> int:
-    """Bytes of an edge in a slot, where batches have more than both of its ends."""
-    return EDGE_BYTES + 8 * ids + 4 * weights
-
-
-def slot_bytes(
-    num_nodes: int,
-    row_bytes: int,
-    batch_size: int,
-    fanout: list[int],
-    max_batch_nodes: int,
-    max_batch_edges: int,
-    edge_bytes: int = EDGE_BYTES,
-    label_bytes: int = LABEL_BYTES,
-) -> int:
-    """Bytes of a slot: for the worst case min(V, seeds x fanouts) up to 2 GiB, else 1.25 x the largest batch seen.
-
-    The same rule as in sampler/pipeline.cc; alignment (a few hundred bytes) is left out, and of a batch seen all nodes
-    count as targets.
+def topology_lies_in_gpus(place: str, topology_bytes: int, of_nodes: int, cache_bytes: int, gpu_bytes: int | None):
+    """Whether GPUs hold the whole topology, if nothing else is in their `gpu_bytes`.
 
     Args:
-        edge_bytes: of an edge in a slot, where batches have more than both of its ends.
-        label_bytes: of a node's label, or labels.
-    """
-
-    def padded(nodes: int) -> int:  # as in channel/layout.h
-        unit = max(1, 2 ** max(0, nodes.bit_length() - 1) // 32)
-        return -(-nodes // unit) * unit
-
-    def layout(nodes: int, edges: int, targets: int) -> int:
-        return padded(nodes) * row_bytes + nodes * (8 + label_bytes) + edges * edge_bytes + targets * 8 + batch_size * 8
-
-    nodes = frontier = min(batch_size, num_nodes)
-    edges = targets = 0
-    for picks in fanout:
-        if picks < 0:
-            break
-        edges += frontier * picks
-        frontier = min(frontier * picks, num_nodes - nodes)
-        targets = nodes
-        nodes += frontier
-    else:
-        if layout(nodes, edges, targets) <= SLOT_LIMIT_BYTES:
-            return layout(nodes, edges, targets)
-    return layout(max_batch_nodes, max_batch_edges, max_batch_nodes) * 5 // 4
-
-
-# Of each node in the memory of every GPU, beside its label: its first place in a batch (8), where its row was last (4).
-NODE_BYTES = 12
-
-
-def bytes_of_nodes(num_nodes: int, trainer_bytes: int | None, label_bytes: int = LABEL_BYTES) -> int:
-    """What every GPU holds of the nodes themselves; 0 where it is in the measured peak of the trainer."""
-    return (NODE_BYTES + label_bytes) * num_nodes if trainer_bytes is None else 0
-
-
-def topology_lies_in_gpus(place: str, topology_bytes: int, num_nodes: int, cache_bytes: int, gpu_bytes: int | None):
-    """Whether GPUs hold the whole topology: the rule of sampler/gpu_graph.cc, for an empty GPU of `gpu_bytes`.
-
-    Args:
-        place: what --topology says: "gpu", "host", or "auto": when it takes at most half of what the cache leaves.
+        place: what --topology says: "gpu", "host", or "auto", as the sampler decides.
+        of_nodes: bytes of labels and ids of nodes.
     """
     if place != "auto" or gpu_bytes is None:
         return place == "gpu"
-    return topology_bytes <= (gpu_bytes - cache_bytes - (NODE_BYTES + LABEL_BYTES) * num_nodes) // 2
+    return _native.takes_topology(gpu_bytes - cache_bytes - of_nodes, topology_bytes)
 
 
 def beside_topology(budget_bytes: list[int], topology_bytes: int, num_nodes: int, row_bytes: int) -> list[int] | None:
@@ -149,23 +90,6 @@ def beside_topology(budget_bytes: list[int], topology_bytes: int, num_nodes: int
     leaves no room for all rows, raw, the cache alone decides what is there."""
     kept = [budget - topology_bytes for budget in budget_bytes]
     return kept if all(_native.holds_all_raw_rows(each, num_nodes, row_bytes) for each in kept) else None
-
-
-# In host memory while slabs are filled (cache/fill_slabs.cc): for each row of a slab its node (4) and entry (8), for
-# each row of a clique its node and owner (6), and for one GPU at a time the entry of each node (8) and those it keeps.
-SLAB_ROW_BYTES, CLIQUE_ROW_BYTES, ENTRY_BYTES = 12, 6, 8
-
-
-def filling_bytes(placed, num_nodes: int) -> int:
-    """Bytes of host memory that a start takes beside what it pins, until the slabs of a plan are filled."""
-    gpus = [placed.gpu(i) for i in range(placed.num_gpus)]
-    cliques = [placed.clique(i) for i in range(placed.num_cliques)]
-    slabs = [slab for gpu in gpus for slab in (gpu.features, gpu.topology)]
-    if not any(len(slab.nodes) for slab in slabs):
-        return 0
-    of_slabs = SLAB_ROW_BYTES * sum(len(slab.nodes) for slab in slabs)
-    of_cliques = CLIQUE_ROW_BYTES * sum(len(rows.nodes) for it in cliques for rows in (it.features, it.topology))
-    return of_slabs + of_cliques + ENTRY_BYTES * (num_nodes + max(slab.num_entries for slab in slabs))
 
 
 def available_host_bytes() -> int:

@@ -14,7 +14,8 @@ import numpy as np
 from cohort.base.errors import CohortError
 from cohort.base.files import user_cache
 from cohort.base.programs import ask_sampler
-from cohort.cache.plan.budget import EDGE_BYTES, MemoryNeeds, budgets, bytes_of_nodes, slot_bytes
+from cohort.cache import _native
+from cohort.cache.plan.budget import MemoryNeeds, budgets
 from cohort.cache.plan.links import MEASURED_BANDWIDTH, machine_bandwidth
 from cohort.cache.plan.planner import ELEMENT_BYTES
 
@@ -38,7 +39,7 @@ class CacheOptions:
             `MEASURED_BANDWIDTH`.
         line_ns: what a line of 128 bytes costs there, on top.
         gpu_bytes, trainer_bytes: memory of a GPU, and the trainer's peak, for "auto".
-        slot_edge_bytes: of an edge in a batch.
+        edge_ids, edge_weights: whether batches have them.
     """
 
     ratios: list[float] | str | None = None
@@ -50,7 +51,8 @@ class CacheOptions:
     line_ns: tuple[float, float, float] = (0.0, 0.0, 0.0)
     gpu_bytes: int | None = None
     trainer_bytes: int | None = None
-    slot_edge_bytes: int = EDGE_BYTES
+    edge_ids: bool = False
+    edge_weights: bool = False
 
     def __post_init__(self):
         if self.policy not in POLICIES:
@@ -70,6 +72,11 @@ def label_bytes_of(meta: dict) -> int:
     """Bytes of a node's label, or labels, of a data set with this meta.json."""
     width = meta["num_classes"] if meta.get("task") == "multilabel" else 1
     return width * {"int64": 8, "float32": 4, "uint8": 1}[meta.get("label_dtype", "int64")]
+
+
+def bytes_of_nodes(meta: dict) -> int:
+    """What every GPU holds of the nodes themselves: labels and ids."""
+    return _native.bytes_of_nodes(meta["num_nodes"], label_bytes_of(meta))
 
 
 def presample(
@@ -197,8 +204,17 @@ def memory_needs(
     largest = (meta["num_nodes"], meta["num_edges"])
     if counts:
         largest = tuple(max(found[name] for found in counts) for name in ("max_batch_nodes", "max_batch_edges"))
-    row_bytes, edge_bytes = row_bytes_of(meta), options.slot_edge_bytes
-    label_bytes = label_bytes_of(meta)
-    slot = slot_bytes(meta["num_nodes"], row_bytes, batch_size, fanout, *largest, edge_bytes, label_bytes)
-    of_nodes = bytes_of_nodes(meta["num_nodes"], options.trainer_bytes, label_bytes)
-    return MemoryNeeds(options.gpu_bytes, num_slots * slot, options.trainer_bytes, of_nodes)
+    slot_bytes = _native.slot_bytes(
+        num_nodes=meta["num_nodes"],
+        batch_size=batch_size,
+        fanout=fanout,
+        most_nodes=largest[0],
+        most_edges=largest[1],
+        row_bytes=row_bytes_of(meta),
+        label_bytes=label_bytes_of(meta),
+        edge_ids=options.edge_ids,
+        edge_weights=options.edge_weights,
+    )
+    # They are in the trainer's peak, where that was measured.
+    of_nodes = bytes_of_nodes(meta) if options.trainer_bytes is None else 0
+    return MemoryNeeds(options.gpu_bytes, num_slots * slot_bytes, options.trainer_bytes, of_nodes)

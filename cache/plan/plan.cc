@@ -142,6 +142,25 @@ Plan make_plan(const PlanInput& input) {
   return plan;
 }
 
+int64_t filling_bytes(const Plan& plan, int64_t num_nodes) {
+  // Each row of a slab with its node and entry, each row of a clique with its node and owner, and, for one GPU at a
+  // time, the entry of each node and those that it keeps.
+  int64_t slab_rows = 0, clique_rows = 0, most_entries = 0;
+  for (const GpuPlan& gpu : plan.gpus) {
+    for (const Slab& slab : gpu.slabs) {
+      slab_rows += std::ssize(slab.nodes);
+      most_entries = std::max(most_entries, slab.num_entries);
+    }
+  }
+  if (slab_rows == 0) return 0;
+  for (const CliquePlan& clique : plan.cliques) {
+    for (const CliqueRows& rows : clique.rows) clique_rows += std::ssize(rows.nodes);
+  }
+  constexpr int64_t kNodeBytes = sizeof(uint32_t), kOwnerBytes = sizeof(uint16_t);
+  return slab_rows * (kNodeBytes + kEntryBytes) + clique_rows * (kNodeBytes + kOwnerBytes) +
+         (num_nodes + most_entries) * kEntryBytes;
+}
+
 std::vector<std::vector<int>> cliques_named(const std::string& text, int num_gpus) {
   if (text == "none") return cliques_named(fmt::format("{}x1", num_gpus), num_gpus);
   if (text == "all") return cliques_named(std::to_string(num_gpus), num_gpus);

@@ -100,6 +100,10 @@ struct Plan {
 // Throws Error on input that contradicts itself (a GPU in two cliques, a negative budget, a peer slower than the host).
 Plan make_plan(const PlanInput& input);
 
+// Host memory that a start takes beside what it keeps there, until the slabs of a plan are filled
+// (cache/fill_slabs.cc).
+int64_t filling_bytes(const Plan& plan, int64_t num_nodes);
+
 // More GPUs than this read each other's memory in several cliques: an entry has 3 bits for the one it is of.
 inline constexpr int kMaxCliqueGpus = ibp::kMaxRegions;
 

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from cohort.cache.plan.budget import slot_edge_bytes
 from cohort.cache.plan.links import machine_bandwidth
 from cohort.cache.plan.options import CacheOptions, sampler_members
 from cohort.launch.options.devices import devices
@@ -23,7 +22,7 @@ def cache_members(
         spec.line_ns,
         gpu_memory(spec) if spec.cache_ratio == "auto" else None,
         spec.trainer_bytes,
-        slot_edge_bytes(ids=False, weights=spec.edge_weights),
+        edge_weights=spec.edge_weights,
     )
     shape = (spec.fanout, spec.batch_size, spec.slots, num_ranks, on_gpu)
     return sampler_members(options, dataset, *shape, clique_seeds=clique_seeds, gpus=spec.gpus or [0])

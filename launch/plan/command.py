@@ -170,6 +170,7 @@ def _plan_ratios(graph: _Graph, num_gpus: int, source: dict) -> int:
 def _with_topology(graph: _Graph, budgets: list[int]) -> tuple[list[int], bool]:
     """(bytes of each cache, whether the topology lies whole in GPUs beside them)."""
     from cohort.cache.plan import budget
+    from cohort.cache.plan.options import bytes_of_nodes
 
     spec, data, needs = graph.spec, graph.data, graph.needs
     topology_bytes = data.indptr.nbytes + data.indices.nbytes
@@ -177,7 +178,7 @@ def _with_topology(graph: _Graph, budgets: list[int]) -> tuple[list[int], bool]:
     if takes_all and spec.topology == "auto" and not _says_too_little(spec, needs):
         kept = budget.beside_topology(budgets, topology_bytes, data.num_nodes, _raw_row_bytes(data))
         return kept or budgets, kept is not None
-    sizes = (topology_bytes, data.num_nodes, max(budgets), needs.gpu_bytes)
+    sizes = (topology_bytes, bytes_of_nodes(_meta(spec)), max(budgets), needs.gpu_bytes)
     return budgets, budget.topology_lies_in_gpus(spec.topology, *sizes)
 
 
@@ -194,7 +195,7 @@ def _place(graph: _Graph, budgets: list[int], resident: bool) -> _Found:
         needs = replace(needs, graph_bytes=needs.graph_bytes + topology_bytes)
     common = _planned_by(spec, data, graph.machine, budgets) | {"topology": not resident, "cliques": graph.cliques}
     placed = cache.plan(data.indptr, _counts_to_plan(graph), **common)
-    host_filling = budget.filling_bytes(placed, data.num_nodes)
+    host_filling = placed.filling_bytes(data.num_nodes)
     host_rows = np.broadcast_to(common["host_row_bytes"], data.num_nodes)
     host_needed = int(host_rows.sum()) + (0 if resident else topology_bytes) + host_filling
     host_present = budget.available_host_bytes()
@@ -223,17 +224,16 @@ def _host_bytes_without(graph: _Graph, common: dict) -> float:
 
 def _needs(spec: PlanSpec, data, machine: dict, counts: list):
     """What a GPU needs beside the cache."""
-    from cohort.cache import MemoryNeeds
-    from cohort.cache.plan import budget
+    from cohort.cache.plan.options import CacheOptions, memory_needs
 
-    most_nodes = max(each.max_batch_nodes for each in counts) or data.num_nodes
-    most_edges = max(each.max_batch_edges for each in counts) or data.num_edges
-    raw_bytes = _raw_row_bytes(data)
-    label_bytes = data.y.nbytes // data.num_nodes
-    batch = (spec.batch_size, spec.fanout, most_nodes, most_edges)
-    slot_bytes = budget.slot_bytes(data.num_nodes, raw_bytes, *batch, label_bytes=label_bytes)
-    of_nodes = budget.bytes_of_nodes(data.num_nodes, spec.trainer_bytes, label_bytes)
-    return MemoryNeeds(gpu_memory(spec, machine), spec.slots * slot_bytes, spec.trainer_bytes, of_nodes)
+    options = CacheOptions(gpu_bytes=gpu_memory(spec, machine), trainer_bytes=spec.trainer_bytes)
+    names = ("max_batch_nodes", "max_batch_edges")
+    seen = [{name: getattr(each, name) for name in names} for each in counts if each.max_batch_nodes]
+    return memory_needs(options, _meta(spec), seen, spec.fanout, spec.batch_size, spec.slots)
+
+
+def _meta(spec: PlanSpec) -> dict:
+    return json.loads((spec.dataset / "meta.json").read_text())
 
 
 def _budgets(spec: PlanSpec, data, num_gpus: int, needs) -> list[int]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cohort.cache.plan import budget
-from cohort.cache.plan.options import CacheOptions, memory_needs, presample, row_bytes_of
+from cohort.cache.plan.options import CacheOptions, bytes_of_nodes, memory_needs, presample, row_bytes_of
 from cohort.cache.plan.planner import holds_all_raw_rows
 from cohort.launch.options.cache import gpu_memory
 from cohort.launch.options.parser import changed_from_defaults, given_in, spec_of
@@ -126,8 +126,8 @@ class Room:
         return memory_needs(options, self._meta, self._counts, spec.fanout, spec.batch_size, num_slots)
 
     def _holds_topology(self, cache_bytes: int) -> bool:
-        where, num_nodes = self._spec.topology, self._meta["num_nodes"]
-        return budget.topology_lies_in_gpus(where, self._topology_bytes, num_nodes, cache_bytes, self._gpu_bytes)
+        where, of_nodes = self._spec.topology, bytes_of_nodes(self._meta)
+        return budget.topology_lies_in_gpus(where, self._topology_bytes, of_nodes, cache_bytes, self._gpu_bytes)
 
 
 def options_at(args: argparse.Namespace, start: Point) -> Callable[[Point], dict]:

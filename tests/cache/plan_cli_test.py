@@ -10,7 +10,8 @@ from cohort import NeighborLoader
 from cohort.base.errors import CohortError
 from cohort.base.units import parse_bytes
 from cohort.cache import Counts, Links, MemoryNeeds, budgets, cliques_named, load_counts, plan
-from cohort.cache.plan.budget import beside_topology, misfits, slot_bytes
+from cohort.cache.plan.budget import beside_topology, misfits
+from cohort.cache.plan.options import CacheOptions, memory_needs
 from cohort.launch.main import main
 from cohort.launch.plan.table import hit_rates
 
@@ -235,12 +236,26 @@ def test_budgets_in_each_form():
     assert misfits([20, 20], needs, 5, 5) == [] and misfits([10**9], MemoryNeeds(None, 1, None), 5, 5) == []
 
 
-def test_slot_bytes():
-    """By hand: 10 seeds, 20 + 60 nodes more, 20 + 60 edges; then the largest batch seen."""
-    assert slot_bytes(1000, 100, 10, [2, 3], 0, 0) == 90 * 116 + 80 * 16 + 30 * 8 + 80
-    assert slot_bytes(50, 100, 10, [2, 3], 0, 0) == 50 * 116 + 80 * 16 + 30 * 8 + 80
-    assert slot_bytes(1000, 100, 10, [-1], 40, 60) == (40 * 124 + 60 * 16 + 80) * 5 // 4
-    assert slot_bytes(10**9, 4096, 8000, [25, 10], 40, 60) == (40 * 4120 + 60 * 16 + 64000) * 5 // 4
+@pytest.mark.parametrize(
+    ("fanout", "arrays"),
+    [([4, 3], {}), ([2, 2, 2], {"edge_ids": True}), ([50, 50], {}), ([-1], {}), ([-1, 2], {"edge_ids": True})],
+    ids=str,
+)
+def test_needs_are_what_a_sampler_allocates(data, fanout, arrays):
+    """Needs know no layout: slots of the worst case to the byte, of the largest batch as if all nodes were targets."""
+    seeds = np.arange(100)
+    with NeighborLoader(data, fanout, seeds, batch_size=100, device="cpu", num_slots=2, **arrays) as loader:
+        (sizes,) = [(len(batch.n_id), batch.num_edges) for batch in loader]
+        (slot,) = loader._sampler.run_folder.glob("slot-*")
+        allocated = slot.stat().st_size
+    meta = json.loads((data / "meta.json").read_text())
+    seen = [dict(zip(("max_batch_nodes", "max_batch_edges"), sizes, strict=True))]
+    needs = memory_needs(CacheOptions(**arrays), meta, seen, fanout, 100, num_slots=2)
+    assert needs.graph_bytes == meta["num_nodes"] * (8 + 12)
+    if -1 in fanout:
+        assert allocated <= needs.slots_bytes // 2 <= allocated + 10 * (sizes[0] + 1)
+    else:
+        assert needs.slots_bytes == 2 * allocated
 
 
 def test_rows_of_different_length_and_counts_per_gpu():

@@ -11,7 +11,7 @@ from processes import cohort
 
 from cohort.base.errors import CohortError
 from cohort.base.log import shown
-from cohort.cache.plan.budget import slot_bytes
+from cohort.cache.plan.options import CacheOptions, memory_needs
 from cohort.launch import main
 from cohort.launch.run import calibrate
 from cohort.launch.run.calibrate import HEADROOM, peak_file, peak_key, trainer_bytes
@@ -203,9 +203,10 @@ def test_auto_on_a_gpu_measures_then_runs(data, tmp_path):
     (file,) = data.glob("peak-*")
     peak = json.loads(file.read_text())["trainer_peak_bytes"]
     run = json.loads((tmp_path / "run/run.json").read_text())
-    slot = slot_bytes(2708, 1433 * 4, 100, [4, 3], 2708, 10556)
+    meta = json.loads((data / "meta.json").read_text())
+    slots_bytes = memory_needs(CacheOptions(trainer_bytes=0), meta, [], [4, 3], 100, num_slots=4).slots_bytes
     topology_bytes = sum(np.load(data / f"{name}.npy", mmap_mode="r").nbytes for name in ("indptr", "indices"))
-    assert run["sampler"]["cache_bytes"] == [20_000_000_000 - 4 * slot - math.ceil(HEADROOM * peak) - topology_bytes]
+    assert run["sampler"]["cache_bytes"] == [20_000_000_000 - slots_bytes - math.ceil(HEADROOM * peak) - topology_bytes]
     assert run["sampler"]["topology"] == "gpu", "it and all rows have room"
     assert run["trainer"]["max_batches"] is None
     assert json.loads((tmp_path / "run/summary.json").read_text())["trainer_peak_bytes"] is None

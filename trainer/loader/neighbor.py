@@ -8,7 +8,6 @@ from dataclasses import replace
 import torch
 
 from cohort.base.errors import CohortError
-from cohort.cache.plan.budget import slot_edge_bytes
 from cohort.dataset import Dataset
 from cohort.trainer.loader.arguments import (
     checked_choice,
@@ -134,7 +133,7 @@ class NeighborLoader:
             options |= {name: checked_choice(name, value) for name, value in choices.items()}
             options |= {"edge_ids": bool(edge_ids), "edge_weights": bool(edge_weights)}
             cache = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes)
-            cache = replace(cache, slot_edge_bytes=slot_edge_bytes(edge_ids, edge_weights))
+            cache = replace(cache, edge_ids=edge_ids, edge_weights=edge_weights)
             fanout, size = self.num_neighbors, self.batch_size
             _sampler = SamplerProcess(self.data, device, options | (_debug or {}), cache, fanout, size, limit_seconds)
             own = _sampler

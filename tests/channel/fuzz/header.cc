@@ -29,7 +29,7 @@ struct Good {
     batch.num_nodes = 3;
     batch.num_seeds = 1;
     const std::size_t bytes =
-        channel::lay_out({.num_nodes = 3, .num_seeds = 1, .row_bytes = 16, .num_targets = 1}, batch);
+        channel::lay_out({.num_nodes = 3, .num_seeds = 1, .num_targets = 1, .row_bytes = 16}, batch);
     const int slot = publisher.acquire(1).value();
     publisher.memory(slot, bytes, bytes);
     publisher.publish(slot, batch);

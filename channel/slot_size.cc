@@ -1,0 +1,57 @@
+#include "channel/slot_size.h"
+
+#include <algorithm>
+
+namespace cohort::channel {
+
+std::size_t lay_out(const BatchShape& shape, Batch& batch) {
+  std::size_t end = 0;
+  const auto place = [&end](int64_t bytes) {
+    constexpr std::size_t kAlignment = 256;
+    const std::size_t offset = end;
+    end += (static_cast<std::size_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
+    return offset;
+  };
+  batch.x_offset = place(shape.row_bytes * padded(shape.num_nodes));
+  batch.n_id_offset = place(8 * shape.num_nodes);
+  batch.input_id_offset = place(8 * shape.num_seeds);
+  batch.y_offset = place(shape.label_bytes * (shape.labels_of_seeds ? shape.num_seeds : shape.num_nodes));
+  batch.edge_index_offset = place(16 * (shape.last_hop_global ? shape.num_local_edges : shape.num_edges));
+  batch.source_node_offset = shape.last_hop_global ? place(8 * shape.num_edges) : 0;
+  batch.indptr_offset = place(8 * (shape.num_targets + 1));
+  batch.e_id_offset = shape.with_e_id ? place(8 * shape.num_edges) : 0;
+  batch.edge_weight_offset = shape.with_edge_weight ? place(4 * shape.num_edges) : 0;
+  return end;
+}
+
+WorstCase worst_case(int64_t batch_size, std::span<const int32_t> fanout, int64_t num_nodes) {
+  WorstCase bound{std::min(batch_size, num_nodes), 0, 0};
+  int64_t frontier = bound.num_nodes;
+  for (const int64_t picks : fanout) {
+    if (picks < 0) return {num_nodes, -1, num_nodes};
+    const int64_t edges = frontier * picks;  // below 2^31 * 2^31
+    bound.num_edges += edges;
+    bound.num_targets = bound.num_nodes;
+    frontier = std::min(edges, num_nodes - bound.num_nodes);
+    bound.num_nodes += frontier;
+  }
+  return bound;
+}
+
+std::size_t slot_bytes(BatchShape shape, int64_t batch_size, std::span<const int32_t> fanout, int64_t num_nodes,
+                       std::size_t needed_bytes) {
+  constexpr std::size_t kMostForWorstCase = std::size_t{2} << 30;
+  const WorstCase bound = worst_case(batch_size, fanout, num_nodes);
+  if (bound.num_edges >= 0) {
+    shape.num_nodes = bound.num_nodes;
+    shape.num_edges = shape.num_local_edges = bound.num_edges;
+    shape.num_seeds = batch_size;
+    shape.num_targets = bound.num_targets;
+    Batch unused{};
+    const std::size_t worst = lay_out(shape, unused);
+    if (worst <= kMostForWorstCase) return worst;
+  }
+  return needed_bytes + needed_bytes / 4;
+}
+
+}  // namespace cohort::channel

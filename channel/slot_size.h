@@ -1,0 +1,41 @@
+// How large a slot is: what the sampler allocates, and what a plan of a GPU's memory counts (cache/native.cc).
+#pragma once
+
+#include <span>
+
+#include "channel/layout.h"
+
+namespace cohort::channel {
+
+// Bytes of each array of a batch, for laying out a slot.
+struct BatchShape {
+  int64_t num_nodes = 0;
+  int64_t num_edges = 0;
+  int64_t num_seeds = 0;
+  int64_t num_targets = 0;
+  int64_t num_local_edges = 0;  // counts with last_hop_global alone
+  int64_t row_bytes = 0;
+  int64_t label_bytes = 8;  // of a node
+  bool with_e_id = false;
+  bool with_edge_weight = false;
+  bool labels_of_seeds = false;
+  bool last_hop_global = false;
+};
+
+// Sets the offsets of `batch` for this shape; returns the slot bytes needed.
+std::size_t lay_out(const BatchShape& shape, Batch& batch);
+
+// The most nodes and edges that a batch can have (edges: -1 when a fanout of "all" leaves it open).
+struct WorstCase {
+  int64_t num_nodes = 0;
+  int64_t num_edges = 0;
+  int64_t num_targets = 0;
+};
+WorstCase worst_case(int64_t batch_size, std::span<const int32_t> fanout, int64_t num_nodes);
+
+// Bytes of a new slot for a batch that needs `needed_bytes`: enough for every batch of the kind of `shape` (whose
+// counts do not matter), where that is at most 2 GiB, else 1.25 times what this one needs.
+std::size_t slot_bytes(BatchShape shape, int64_t batch_size, std::span<const int32_t> fanout, int64_t num_nodes,
+                       std::size_t needed_bytes);
+
+}  // namespace cohort::channel

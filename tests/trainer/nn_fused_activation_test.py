@@ -12,7 +12,6 @@ SOURCES, TARGETS, DIM = 700, 90, 24
 LAYERS = {
     "mean": lambda: SAGEConv(DIM, 5),
     "sum": lambda: SAGEConv(DIM, 5, aggr="sum"),
-    "max": lambda: SAGEConv(DIM, 5, aggr="max"),
     "project": lambda: SAGEConv(DIM, 5, project=True),
     "no root": lambda: SAGEConv(DIM, 5, root_weight=False),
     "gcn": lambda: GCNConv(DIM, 40),

@@ -13,7 +13,7 @@ from cohort.nn.block import block_of, keep_offsets
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("aggr", ["mean", "sum", "add", "max"])
+@pytest.mark.parametrize("aggr", ["mean", "sum", "add"])
 @pytest.mark.parametrize("dim", [1, 6, 32, 100, 1000])
 def test_outputs_and_gradients_are_pygs(device, aggr, dim):
     theirs, ours = (layer.to(device) for layer in pair_of(SAGEConv, dim, 5, aggr=aggr))
@@ -22,7 +22,7 @@ def test_outputs_and_gradients_are_pygs(device, aggr, dim):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("aggr", ["mean", "sum", "max"])
+@pytest.mark.parametrize("aggr", ["mean", "sum"])
 def test_a_hub_of_many_neighbours(device, aggr):
     theirs, ours = (layer.to(device).double() for layer in pair_of(SAGEConv, 6, 4, aggr=aggr))
     x = torch.randn(5000, 6, device=device).requires_grad_()
@@ -43,7 +43,7 @@ def test_a_hub_of_many_neighbours(device, aggr):
     targets=st.integers(1, 60),
     num_edges=st.integers(0, 400),
     dim=st.integers(1, 40),
-    aggr=st.sampled_from(["mean", "sum", "max"]),
+    aggr=st.sampled_from(["mean", "sum"]),
     shared=st.booleans(),
     options=st.fixed_dictionaries({"root_weight": st.booleans(), "bias": st.booleans()}),
     seed=st.integers(0, 10),
@@ -51,9 +51,9 @@ def test_a_hub_of_many_neighbours(device, aggr):
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_block_and_any_options(sources, targets, num_edges, dim, aggr, shared, options, seed):
     targets = min(targets, sources) if shared else targets
-    dtype = torch.float32 if aggr == "max" else torch.float64  # sums of hundreds, multiplied, may cancel out
+    dtype = torch.float64  # sums of hundreds, multiplied, may cancel out
     theirs, ours = (layer.to(dtype) for layer in pair_of(SAGEConv, dim, 3, aggr=aggr, **options))
-    x = torch.randn(sources, dim, dtype=dtype).relu().requires_grad_()  # many zeros: many ties of maxima
+    x = torch.randn(sources, dim, dtype=dtype).requires_grad_()
     target = x[:targets] if shared else torch.randn(targets, dim, dtype=dtype).requires_grad_()
     assert_same(theirs, ours, (x, target), random_edges(sources, targets, num_edges, seed))
 
@@ -71,9 +71,7 @@ def test_targets_without_rows():
     assert_as_close(found["x0"], expected["x0"])
 
 
-@pytest.mark.parametrize(
-    "options", [{"normalize": True}, {"project": True}, {"project": True, "aggr": "max"}, {"aggr": "sum"}]
-)
+@pytest.mark.parametrize("options", [{"normalize": True}, {"project": True}, {"aggr": "sum"}])
 def test_projections_and_rows_of_two_widths(options):
     theirs, ours = pair_of(SAGEConv, (7, 9), 4, **options)
     x, target = torch.randn(50, 7).requires_grad_(), torch.randn(20, 9).requires_grad_()
@@ -89,7 +87,7 @@ def test_lazy_layers_learn_their_width():
     assert_same(theirs, ours, x, edge_index)
 
 
-@pytest.mark.parametrize("aggr", ["mean", "sum", "max"])
+@pytest.mark.parametrize("aggr", ["mean", "sum"])
 def test_gradients_are_those_of_differences(aggr):
     layer = SAGEConv(4, 3, aggr=aggr).double()
     x, edge_index = torch.randn(12, 4, dtype=torch.float64).requires_grad_(), random_edges(12, 6, 40)
@@ -104,7 +102,7 @@ def test_gradients_are_those_of_differences(aggr):
 def test_half_precision_is_summed_in_float32(device, dtype, dim):
     x = torch.randn(200, dim).to(device, dtype).requires_grad_()
     edge_index = random_edges(200, 50, 4000).to(device)
-    for aggr in ("mean", "sum", "max"):
+    for aggr in ("mean", "sum"):
         theirs, ours = (layer.to(device) for layer in pair_of(SAGEConv, dim, 4, aggr=aggr))
         expected = run_layer(theirs, (x.detach().float().requires_grad_(), x[:50].detach().float()), (edge_index,))
         found = run_layer(ours.to(dtype), (x, x[:50].detach()), (edge_index,))
@@ -199,3 +197,9 @@ def test_matrices_take_pygs_way():
 def test_what_the_layer_does_not_take_is_refused(make, words):
     with pytest.raises(CohortError, match=words):
         make()
+
+
+def test_other_aggregations_are_refused_and_left_to_pyg():
+    with pytest.raises(CohortError) as refusal:
+        SAGEConv(4, 3, aggr="max")
+    assert refusal.value.expected == 'aggr "mean", "sum" or "add"' and refusal.value.found == "aggr 'max'"

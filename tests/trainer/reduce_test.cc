@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "tests/trainer/random_block.h"
-#include "trainer/native/max_rows.h"
 #include "trainer/native/sum_rows.h"
 #include "trainer/native/transpose.h"
 
@@ -93,25 +92,6 @@ TEST(SumRows, RowsAtPlacesAreThoseRowsGathered) {
     run_on_host(call);
     EXPECT_TRUE(same_bits(out, expected));
   }
-}
-
-TEST(MaxRows, EmptyRowsAreZeroAndNanStays) {
-  const std::vector<int64_t> offsets{0, 0, 2, 4}, index{0, 1, 1, 2};
-  const std::vector<float> x{-1, -2, NAN};
-  std::vector<float> out(3);
-  std::vector<int32_t> ties(3);
-  run_on_host(MaxCall{{offsets.data(), 4, index.data(), nullptr, 4, 3, false},
-                      Dtype::kFloat32,
-                      1,
-                      x.data(),
-                      1,
-                      out.data(),
-                      1,
-                      ties.data()});
-  EXPECT_EQ(out[0], 0);
-  EXPECT_EQ(out[1], -1);
-  EXPECT_TRUE(std::isnan(out[2]));
-  EXPECT_EQ(ties[1], 1);
 }
 
 TEST(Transpose, KeepsEveryEdgeInOrder) {

@@ -7,7 +7,6 @@
 #include "base/check.h"
 #include "base/owners.h"
 #include "tests/trainer/random_block.h"
-#include "trainer/native/max_rows.h"
 #include "trainer/native/sum_rows.h"
 #include "trainer/native/transpose.h"
 
@@ -147,64 +146,6 @@ TYPED_TEST(GpuReduce, DropoutOnTheWayIsTheHostsBits) {
     }
   }
   compare_sums<TypeParam>(64, 4, Own::kAdd, DropUse::kBack);
-}
-
-template <typename T>
-void compare_maxima(int64_t dim) {
-  const RandomBlock block(kRows, kSources, 12);
-  const auto x = random_elements<T>(kSources * dim, 1);
-  std::vector<T> expected(static_cast<std::size_t>(kRows * dim));
-  std::vector<int32_t> expected_ties(expected.size());
-  MaxCall call{block.ref(), kDtype<T>, dim, x.data(), dim, expected.data(), dim, expected_ties.data()};
-  run_on_host(call);
-
-  const GpuBlock on_gpu(block);
-  const auto gpu_x = upload(x);
-  const auto pieces = static_cast<std::size_t>(max_pieces(block.num_edges()) * dim);
-  const auto out = poisoned<T>(expected.size());
-  const auto ties = poisoned<int32_t>(expected.size()), partial_ties = poisoned<int32_t>(pieces);
-  const auto partial = poisoned<Sum<T>>(pieces);
-  call.block = on_gpu.ref;
-  call.x = gpu_x.data(), call.out = out.data(), call.ties = ties.data();
-  call.partial = partial.data(), call.partial_ties = partial_ties.data();
-  const base::Stream stream;
-  run_on_gpu(call, stream);
-  stream.synchronize();
-  EXPECT_TRUE(same_bits(download(out), expected));
-  EXPECT_TRUE(same_bits(download(ties), expected_ties));
-}
-
-TYPED_TEST(GpuReduce, MaximaAreTheHostsBits) {
-  for (const int64_t dim : {1, 3, 4, 64, 100, 260}) compare_maxima<TypeParam>(dim);
-}
-
-// The same block stands for a transposed one: what is gathered are its "targets".
-template <typename T>
-void compare_gradients_of_maxima(int64_t dim) {
-  const RandomBlock block(kRows, kSources, 13);
-  const auto x = random_elements<T>(kRows * dim, 1), grad = random_elements<T>(kSources * dim, 2);
-  std::vector<T> best = random_elements<T>(kSources * dim, 3), expected(static_cast<std::size_t>(kRows * dim));
-  for (std::size_t i = 0; i < best.size(); i += 3) best[i] = x[i % x.size()];
-  const std::vector<int32_t> ties(best.size(), 3);
-  MaxGradCall call{block.ref(), kDtype<T>, dim, x.data(), dim, best.data(), grad.data(), ties.data(), expected.data()};
-  run_on_host(call);
-
-  const GpuBlock on_gpu(block);
-  const auto gpu_x = upload(x), gpu_best = upload(best), gpu_grad = upload(grad);
-  const auto gpu_ties = upload(ties);
-  const auto out = poisoned<T>(expected.size());
-  const auto partial = poisoned<Sum<T>>(static_cast<std::size_t>(max_pieces(block.num_edges()) * dim));
-  call.block = on_gpu.ref;
-  call.x = gpu_x.data(), call.best = gpu_best.data(), call.grad = gpu_grad.data(), call.ties = gpu_ties.data();
-  call.out = out.data(), call.partial = partial.data();
-  const base::Stream stream;
-  run_on_gpu(call, stream);
-  stream.synchronize();
-  EXPECT_TRUE(same_bits(download(out), expected));
-}
-
-TYPED_TEST(GpuReduce, GradientsOfMaximaAreTheHostsBits) {
-  for (const int64_t dim : {1, 4, 64, 100}) compare_gradients_of_maxima<TypeParam>(dim);
 }
 
 TEST(GpuTranspose, IsTheHosts) {

@@ -14,7 +14,6 @@
 #include "trainer/native/attention.h"
 #include "trainer/native/copy_arrays.h"
 #include "trainer/native/head_rows.h"
-#include "trainer/native/max_rows.h"
 #include "trainer/native/product.h"
 #include "trainer/native/sum_rows.h"
 #include "trainer/native/transpose.h"
@@ -85,18 +84,6 @@ void sum_rows(const Stream& stream, const BlockRef& block, int dtype, int out_dt
                       drop_of(drop),
                       at<const int64_t>(place),
                       at<const int64_t>(own_place)});
-}
-
-void max_rows(const Stream& stream, const BlockRef& block, int dtype, int64_t dim, Address x, int64_t x_stride,
-              Address out, int64_t out_stride, Address ties, Address partial, Address partial_ties) {
-  run(stream, MaxCall{block, static_cast<Dtype>(dtype), dim, at(x), x_stride, at(out), out_stride, at<int32_t>(ties),
-                      at(partial), at<int32_t>(partial_ties)});
-}
-
-void max_rows_grad(const Stream& stream, const BlockRef& block, int dtype, int64_t dim, Address x, int64_t x_stride,
-                   Address best, Address grad, Address ties, Address out, Address partial) {
-  run(stream, MaxGradCall{block, static_cast<Dtype>(dtype), dim, at(x), x_stride, at(best), at(grad), at<int32_t>(ties),
-                          at(out), at(partial)});
 }
 
 void transpose(const Stream& stream, const BlockRef& block, int64_t num_columns, Address offsets, Address index,
@@ -246,11 +233,6 @@ void bind_layers(nb::module_& m) {
         "row_factor"_a, "mean"_a, "out"_a, "out_stride"_a, "inverse_count"_a, "partial"_a, "drop"_a, "place"_a,
         "own_place"_a,
         "Gathers and sums rows; see trainer/native/sum_rows.h. `stream`: torch's, None on the CPU; arrays: addresses.");
-  m.def("max_rows", &max_rows, "stream"_a.none(), "block"_a, "dtype"_a, "dim"_a, "x"_a, "x_stride"_a, "out"_a,
-        "out_stride"_a, "ties"_a, "partial"_a, "partial_ties"_a,
-        "Likewise the maximum; see trainer/native/max_rows.h.");
-  m.def("max_rows_grad", &max_rows_grad, "stream"_a.none(), "block"_a, "dtype"_a, "dim"_a, "x"_a, "x_stride"_a,
-        "best"_a, "grad"_a, "ties"_a, "out"_a, "partial"_a, "The gradient of a maximum.");
   m.def("transpose", &transpose, "stream"_a.none(), "block"_a, "num_columns"_a, "offsets"_a, "index"_a, "edge"_a,
         "scratch"_a, "scratch_bytes"_a, "Exchanges rows and columns; see trainer/native/transpose.h.");
   m.def("drop", &drop, "stream"_a.none(), "dtype"_a, "activation"_a, "size"_a, "p"_a, "key"_a, "key_at"_a, "x"_a,

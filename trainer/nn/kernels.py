@@ -124,49 +124,6 @@ def takes_drop_in(x: Tensor) -> bool:
     return packed and x.element_size() <= 4 and x.is_contiguous() and x.data_ptr() % 16 == 0
 
 
-def max_rows(edges: Edges, x: Tensor) -> tuple[Tensor, Tensor]:
-    """(the maximum over each row's edges, int32 the parts of its gradient), both [num_rows, dim]."""
-    out = x.new_empty((edges.num_rows, x.shape[1]))
-    ties = torch.empty_like(out, dtype=torch.int32)
-    partial, partial_ties = _scratch(edges, x, sum_dtype(x.dtype)), _scratch(edges, x, torch.int32)
-    with _device_of(x):
-        _native.max_rows(
-            _stream(x),
-            edges.ref,
-            _DTYPES[x.dtype],
-            x.shape[1],
-            x.data_ptr(),
-            x.stride(0),
-            out.data_ptr(),
-            out.stride(0),
-            ties.data_ptr(),
-            _address(partial),
-            _address(partial_ties),
-        )
-    return out, ties
-
-
-def max_rows_grad(edges: Edges, x: Tensor, best: Tensor, grad: Tensor, ties: Tensor) -> Tensor:
-    """The gradient of ``x`` [num_rows, dim]; edges are those of max_rows, transposed."""
-    out = torch.empty_like(x, memory_format=torch.contiguous_format)
-    partial = _scratch(edges, x, sum_dtype(x.dtype))
-    with _device_of(x):
-        _native.max_rows_grad(
-            _stream(x),
-            edges.ref,
-            _DTYPES[x.dtype],
-            x.shape[1],
-            x.data_ptr(),
-            x.stride(0),
-            best.data_ptr(),
-            grad.data_ptr(),
-            ties.data_ptr(),
-            out.data_ptr(),
-            _address(partial),
-        )
-    return out
-
-
 def takes_products(rows: Tensor, weight_rows: int) -> bool:
     """Whether product_grad() takes float32 rows [many, depth] and gradients [many, weight_rows], on this GPU."""
     packed = rows.dtype == torch.float32 and rows.dim() == 2 and rows.shape[1] % 4 == 0 and weight_rows % 4 == 0

@@ -146,48 +146,6 @@ def _sum_backward(ctx, grad, *_):
 gather_sum.register_autograd(_sum_backward, setup_context=_keep_for_sum)
 
 
-@operator("gather_max")
-def gather_max(x: Tensor, indptr: Tensor, source: Tensor, num_targets: int) -> tuple[Tensor, Tensor]:
-    """Maxima of the rows of ``x`` that a target's edges bring, and int32 parts of their gradients.
-
-    Both are [num_targets, dim]; a target without edges gets zeros.
-    """
-    return kernels.max_rows(Edges(indptr, source, num_targets), x)
-
-
-@gather_max.register_fake
-def _(x, indptr, source, num_targets):
-    best = x.new_empty((num_targets, x.shape[1]))
-    return best, torch.empty_like(best, dtype=torch.int32)
-
-
-@operator("gather_max_grad")
-def gather_max_grad(x: Tensor, best: Tensor, grad: Tensor, ties: Tensor, indptr: Tensor, source: Tensor) -> Tensor:
-    """The gradient of gather_max's ``x``: a maximum's goes in equal parts to those that have it."""
-    edges = kernels.transposed(Edges(indptr, source, best.shape[0]), x.shape[0])
-    return kernels.max_rows_grad(edges, x, best, grad, ties)
-
-
-@gather_max_grad.register_fake
-def _(x, best, grad, ties, indptr, source):
-    return torch.empty_like(x, memory_format=torch.contiguous_format)
-
-
-def _keep_for_max(ctx, inputs, output):
-    x, indptr, source, _ = inputs
-    ctx.save_for_backward(x, *output, indptr, source)
-    ctx.mark_non_differentiable(output[1])
-
-
-def _max_backward(ctx, grad, _):
-    x, best, ties, indptr, source = ctx.saved_tensors
-    grad_x = gather_max_grad(x, best, grad.contiguous(), ties, indptr, source) if ctx.needs_input_grad[0] else None
-    return grad_x, None, None, None
-
-
-gather_max.register_autograd(_max_backward, setup_context=_keep_for_max)
-
-
 @operator("gather_normalized")
 def gather_normalized(
     x: Tensor,

@@ -28,7 +28,7 @@ class SAGEConv(SAGERules, pyg.SAGEConv):
     """``torch_geometric.nn.SAGEConv``: the same arguments, parameters and results, with gather and reduction in one.
 
     Raises:
-        CohortError: an aggregation other than "mean", "sum", "add" and "max", or edges against their direction.
+        CohortError: an aggregation other than "mean", "sum" and "add", or edges against their direction.
     """
 
     propagate_type = {"x": OptPairTensor}  # PyG reads this from sources, which are not here
@@ -40,8 +40,8 @@ class SAGEConv(SAGERules, pyg.SAGEConv):
     @staticmethod
     def limit_of(layer: pyg.SAGEConv) -> tuple[str, str] | None:
         """(what is expected, what is found) where PyG's layer has arguments that this one does not take."""
-        if layer.aggr not in (*SUMS, "max"):
-            return 'aggr "mean", "sum", "add" or "max"', f"aggr {layer.aggr!r}"
+        if layer.aggr not in SUMS:
+            return 'aggr "mean", "sum" or "add"', f"aggr {layer.aggr!r}"
         return limit_of_flow(layer)
 
     def forward(

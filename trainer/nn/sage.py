@@ -40,7 +40,7 @@ class SAGERules:
             activation: what becomes of ``x`` first, as part of the same pass over memory where that is possible.
         """
         if is_placed(edge_index):
-            require_placed_rows(self, x, self.aggr in SUMS and not self.project, activation)
+            require_placed_rows(self, x, not self.project, activation)
             return self._normalized(self._of_sum(rows_of(x), x, edge_index, True, None))
         if activation is not None and not self._fuses(activation, x):
             x, activation = apply_to_ends(activation, x), None
@@ -51,26 +51,17 @@ class SAGERules:
         if self.project:
             source = self.lin(source).relu()
         source = rows_of(source)
-        if self.aggr == "max":
-            out = self._of_max(source, target, block)
-        else:
-            out = self._of_sum(source, target, block, shared, activation)
-        return self._normalized(out)
+        return self._normalized(self._of_sum(source, target, block, shared, activation))
 
     def _normalized(self, out: Tensor) -> Tensor:
         return F.normalize(out, p=2.0, dim=-1) if self.normalize else out
 
     def _fuses(self, activation: Activation, x: Tensor | tuple[Tensor, Tensor | None]) -> bool:
-        if self.project or self.aggr == "max":
+        if self.project:
             return False
         source, target = (x, x) if isinstance(x, Tensor) else x
         own_rows = self.root_weight and target is not None and not is_prefix(target, source)
         return not own_rows and activation.fuses(source)
-
-    def _of_max(self, source: Tensor, target: Tensor | None, block: Block) -> Tensor:
-        best, _ = ops.gather_max(source, block.indptr, block.source, block.num_targets)
-        out = self.lin_l(best)
-        return out + self.lin_r(target) if self.root_weight and target is not None else out
 
     def _of_sum(
         self, source: Tensor, target: Tensor | None, block: Block, shared: bool, activation: Activation | None

@@ -23,6 +23,7 @@ FOLDERS = [
     "tests",
     "bench",
     "docs",
+    "examples",
 ]
 PRINTING = {  # parts of commands: they print their results and their errors
     "base/log.py",

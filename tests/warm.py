@@ -1,13 +1,15 @@
 """Python programs that tests start are forked from one that has torch and cohort imported: 0.1 s instead of 5.
 
 ``use()`` has every ``subprocess.Popen`` of this process, and of the programs that it starts, do so for
-``python -m cohort ...``, ``python -m cohort.trainer ...``, ``python script.py`` and ``python -c text``. What is forked
-has the arguments, environment, folder, descriptors, signals and the parent that a fresh interpreter has.
+``python -m cohort ...``, ``python -m cohort.trainer ...``, ``python script.py`` and ``python -c text``, and so do
+processes that multiprocessing spawns. What is forked has the arguments, environment, folder, descriptors, signals and
+the parent that a fresh interpreter has.
 COHORT_TESTS_FRESH in its environment, or a variable there that forms the interpreter, has a fresh one started.
 """
 
 import array
 import ctypes
+import multiprocessing.util
 import os
 import pickle
 import shlex
@@ -26,7 +28,7 @@ SHOWN_BYTES = 65536
 HERE = Path(__file__).parent
 
 _LIBC = ctypes.CDLL(None)
-_FreshPopen = subprocess.Popen
+_FreshPopen, _spawn_fresh = subprocess.Popen, multiprocessing.util.spawnv_passfds
 _server: "Server | None" = None  # of this process
 _formed_by: dict[str, str] = {}
 _kept: list = []  # never collected: the process that is the server is waited for by nobody
@@ -70,6 +72,7 @@ def use(server: "Server | None" = None) -> None:
     global _formed_by, _server
     if subprocess.Popen is not Popen:
         _formed_by, subprocess.Popen = forming(dict(os.environ)), Popen
+        multiprocessing.util.spawnv_passfds = _spawn
     _server = server
 
 
@@ -94,7 +97,7 @@ def program_of(args: list[str]) -> Program | None:
     rest, quiet = list(args[1:]), False
     while rest:
         word = rest.pop(0)
-        if word == "-u":
+        if word in ("-u", "-B"):
             continue
         if word == "-W" and rest[:1] == ["ignore"]:
             quiet = bool(rest.pop(0))
@@ -141,6 +144,15 @@ class Popen(_FreshPopen):
             )  # fmt: skip
         self.pid, self._child_created = pid, True
         self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)
+
+
+def _spawn(path, args, fds) -> int:
+    """multiprocessing's: the pid of a process that has standard streams and folder of this one. Those of its own, the
+    tracker of resources and the server of forks, are fresh ones."""
+    words, env = [os.fsdecode(word) for word in args], dict(os.environ)
+    if not any("spawn_main" in word for word in words) or not is_for_us(words, env):
+        return _spawn_fresh(path, args, fds)
+    return _own_server().fork(Start(words, env, os.getcwd(), {fd: fd for fd in (0, 1, 2, *fds)}, b"", False, 0))
 
 
 def _pickled(function) -> bytes | None:

@@ -84,6 +84,32 @@ def test_descriptors_are_those_that_are_passed():
     assert process.stdout == b"False b'\\x00'\n", process.stderr
 
 
+SPAWN = """
+import multiprocessing, os, sys
+queue_of = multiprocessing.get_context("spawn")
+was_imported = "torch" in sys.modules
+
+def tell(queue):
+    queue.put([was_imported, __name__, os.getppid(), os.getcwd(), multiprocessing.current_process().name])
+
+if __name__ == "__main__":
+    os.chdir("/")
+    queue = queue_of.SimpleQueue()
+    process = queue_of.Process(target=tell, args=(queue,), name="one")
+    process.start()
+    assert queue.get() == [True, "__mp_main__", os.getpid(), "/", "one"]
+    process.join()
+    sys.exit(process.exitcode)
+"""
+
+
+def test_processes_that_are_spawned_are_forked(tmp_path):
+    script = tmp_path / "spawn.py"
+    script.write_text(SPAWN)
+    result = subprocess.run([sys.executable, script], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
 def test_shells_have_the_commands(tmp_path):
     warm.write_programs(tmp_path)
     words = "import sys; print(sys.stdin.read() + 'torch' * ('torch' in sys.modules))"

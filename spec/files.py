@@ -6,6 +6,5 @@ METRICS = "metrics.jsonl"  # a line an epoch
 CHECKPOINT = "checkpoint.pt"
 MODEL = "model.pt"
 PLAN = "plan.json"
-TIMELINE = "timeline.json"
-TRACE = "trace.json"
+TIMELINE = "timeline.json"  # trace events
 REPORT = "report.html"

@@ -180,7 +180,7 @@ class RunSpec(SamplerSpec):
     tensorboard: bool = option(False, "write scalars of each epoch to RUN/tensorboard", "Output")
     profile: bool = option(
         False,
-        "write trace.json, for Perfetto: both programs in the first two epochs; takes time itself",
+        "RUN/timeline.json has the first two epochs, kernels included, not 40 steps alone; takes time itself",
         "Output",
     )
     checkpoint_every: types.Positive | None = option(

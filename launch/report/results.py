@@ -3,7 +3,10 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple, TypedDict
+
+import msgspec
+from msgspec import Meta
 
 from cohort.base.errors import CohortError, not_a_run
 from cohort.channel import TIERS
@@ -11,6 +14,7 @@ from cohort.spec.options import options_of
 from cohort.spec.run import RunSpec
 
 TIMELINE_ROWS = ("sample", "fetch", "train")
+TIMELINE_STEPS = 40
 SETTLED = (
     "dataset",
     "device",
@@ -58,7 +62,7 @@ class Run:
         options: the members of run.json that say what was asked for, by name.
         places: where each rank ran: "GPU 3", or "r1" on the CPU.
         held: of plan.json the member "ranks", checked; empty without one.
-        timeline: timeline.json, checked; None without one.
+        timeline: of timeline.json, see _timeline; None without one.
     """
 
     folder: Path
@@ -126,16 +130,17 @@ def read_run(folder: Path) -> Run:
     Raises:
         CohortError: it is no such folder, no epoch was finished, or a file is damaged or of another version.
     """
-    run = _read(folder / "run.json", _RUN)
+    run = _read(folder / "run.json", _Run)
     if run is None:
         raise not_a_run(folder)
-    summary = _read(folder / "summary.json", _SUMMARY)
+    summary = _read(folder / "summary.json", _Summary)
     if summary is None or not summary["epochs"]:
         found = "no summary.json" if summary is None else "none in summary.json"
         hint = f"wait for the first one; if the run has failed, {folder / 'trainer.log'} and sampler.log say why"
         raise CohortError(str(folder), "a run that has finished an epoch", found, hint)
-    plan = _read(folder / "plan.json", _PLAN) if summary["cache"] else None
-    timeline = _read(folder / "timeline.json", _TIMELINE)
+    plan = _read(folder / "plan.json", _Plan) if summary["cache"] else None
+    trace = _read(folder / "timeline.json", _Trace)
+    timeline = trace and _timeline(msgspec.convert(trace, _Trace).traceEvents)
     _check_ranks(folder, summary, plan, timeline)
     names = [each.name for each in options_of(RunSpec) if each.name not in ("quiet", "mps")]
     options = {name: run["sampler"].get(name) for name in SETTLED}
@@ -177,94 +182,107 @@ def _check_ranks(folder: Path, summary: dict, plan: dict | None, timeline: dict 
 _OTHER_VERSION = "if another version of cohort wrote it, report with that version, or train again"
 
 
-def _read(path: Path, shape: dict) -> dict | None:
-    """A JSON file of the given shape (see _check); None when there is none."""
+def _numbers(*names: str) -> type:
+    return TypedDict("Numbers", dict.fromkeys(names, float))
+
+
+def _by_tier(of: type) -> type:
+    return TypedDict("ByTier", dict.fromkeys(TIERS, of))
+
+
+class _Part(_numbers(*TIMES, "num_batches")):
+    row_tiers: _by_tier(_numbers("rows", "bytes", "seconds"))
+    list_tiers: _by_tier(_numbers("lists", "bytes"))
+
+
+class _Epoch(_Part):
+    epoch: int
+    ranks: list[_Part]
+
+
+class _Predicted(TypedDict):
+    hit_rate: _by_tier(float) | None
+    bytes: _by_tier(float) | None
+    list_hit_rate: _by_tier(float) | None
+    list_bytes: _by_tier(float) | None
+
+
+class _Floor(TypedDict):
+    seconds: float
+    bottleneck: str
+
+
+class _Summary(TypedDict):
+    device: str
+    num_ranks: int
+    val_accuracy: float | None
+    test_accuracy: float | None
+    val_metrics: dict[str, float | None]
+    test_metrics: dict[str, float | None]
+    epochs: list[_Epoch]
+    cache: TypedDict("Cache", {"predicted": list[_Predicted]}) | None
+    floor: TypedDict("Floors", {"epochs": list[_Floor]}) | None
+
+
+class _Held(_numbers("budget_bytes", "index_bytes", "used_bytes", "alpha")):
+    features: _numbers("rows", "bytes")
+    topology: _numbers("lists", "bytes")
+
+
+class _Plan(TypedDict):
+    ranks: list[_Held]
+
+
+class _Run(TypedDict):
+    sampler: dict
+    trainer: dict
+
+
+class _Args(msgspec.Struct):
+    task: str = ""
+    epoch: int = 0
+
+
+class _Event(msgspec.Struct):
+    name: str
+    pid: Annotated[int, Meta(ge=0, le=2047)]
+    ts: float = 0.0
+    dur: Annotated[float, Meta(ge=0)] = 0.0
+    args: _Args = msgspec.field(default_factory=_Args)
+
+
+class _Trace(msgspec.Struct):
+    traceEvents: list[_Event]  # noqa: N815 (as the format has it)
+
+
+def _read(path: Path, shape: type) -> dict | None:
+    """A JSON file that has the members of `shape`, and maybe others; None when there is none."""
     try:
-        value = json.loads(path.read_text())
+        text = path.read_bytes()
+        msgspec.json.decode(text, type=shape)
+        return json.loads(text)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except msgspec.ValidationError as error:
+        found, _, member = str(error).partition(" - at `$")
+        place = f"{path}: {member.strip('.`')}".removesuffix(": ")
+        raise CohortError(place, "the members that cohort train writes", found, _OTHER_VERSION) from None
     except (OSError, ValueError, RecursionError) as error:
         raise CohortError(str(path), "the JSON that cohort train writes", str(error), "train again") from error
-    _check(value, shape, f"{path}: ")
-    return value
 
 
-class _Maybe(NamedTuple):
-    shape: object  # of what may also be null
-
-
-_NUMBER, _TEXT, _METRICS = "a number", "a text", "an object of numbers"
-_ROWS_BY_TIER = {tier: dict.fromkeys(("rows", "bytes", "seconds"), _NUMBER) for tier in TIERS}
-_LISTS_BY_TIER = {tier: dict.fromkeys(("lists", "bytes"), _NUMBER) for tier in TIERS}
-_PART = dict.fromkeys((*TIMES, "num_batches"), _NUMBER) | {"row_tiers": _ROWS_BY_TIER, "list_tiers": _LISTS_BY_TIER}
-_BY_TIER = _Maybe(dict.fromkeys(TIERS, _NUMBER))
-_PREDICTED = dict.fromkeys((kind_name for kind in (ROWS, LISTS) for kind_name in (kind.share, kind.bytes)), _BY_TIER)
-_SUMMARY = {
-    "device": _TEXT,
-    "num_ranks": _NUMBER,
-    "val_accuracy": _Maybe(_NUMBER),
-    "val_metrics": _METRICS,
-    "test_metrics": _METRICS,
-    "test_accuracy": _Maybe(_NUMBER),
-    "epochs": [_PART | {"epoch": _NUMBER, "ranks": [_PART]}],
-    "cache": _Maybe({"predicted": [_PREDICTED]}),
-    "floor": _Maybe({"epochs": [{"seconds": _NUMBER, "bottleneck": _TEXT}]}),
-}
-_HELD = dict.fromkeys(("budget_bytes", "index_bytes", "used_bytes", "alpha"), _NUMBER) | {
-    kind.plan: {kind.count: _NUMBER, "bytes": _NUMBER} for kind in (ROWS, LISTS)
-}
-_PLAN = {"ranks": [_HELD]}
-_RUN = {"sampler": {}, "trainer": {}}
-_SPAN = "a begin and an end"
-_TIMELINE = {"epoch": _NUMBER, "ranks": [dict.fromkeys(TIMELINE_ROWS, [_SPAN])]}
-
-
-def _check(value, shape, place: str) -> None:
-    """Raises CohortError where a value has not the shape.
-
-    Args:
-        shape: a dict: an object that has at least these members, each of its shape; a list: a list of what its one
-            member says; _NUMBER (a finite one), _TEXT, _SPAN, _METRICS, or _Maybe of a shape.
-        place: how the error names the value.
-    """
-    if isinstance(shape, _Maybe):
-        if value is not None:
-            _check(value, shape.shape, place)
-    elif isinstance(shape, dict):
-        _expect(isinstance(value, dict), place, "an object", value)
-        for name, inner in shape.items():
-            if inner is _METRICS and name not in value:  # earlier versions have accuracies alone
-                continue
-            member = f"{place}{name}" if place.endswith(": ") else f"{place}.{name}"
-            _expect(name in value, member, "a member of this name", "none")
-            _check(value[name], inner, member)
-    elif isinstance(shape, list):
-        _expect(isinstance(value, list), place, "a list", value)
-        for i, item in enumerate(value):
-            _check(item, shape[0], f"{place}[{i}]")
-    else:
-        _expect(_KINDS[shape](value), place, shape, value)
-
-
-def _are_metrics(value) -> bool:
-    return isinstance(value, dict) and all(each is None or _is_number(each) for each in value.values())
-
-
-def _is_text(value) -> bool:
-    return isinstance(value, str)
-
-
-def _is_span(value) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(map(_is_number, value)) and value[0] <= value[1]
-
-
-def _is_number(value) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
-
-
-_KINDS = {_NUMBER: _is_number, _METRICS: _are_metrics, _TEXT: _is_text, _SPAN: _is_span}
-
-
-def _expect(is_so: bool, place: str, expected: str, found) -> None:
-    if not is_so:
-        raise CohortError(place.removesuffix(": "), expected, str(found)[:60], _OTHER_VERSION)
+def _timeline(events: list[_Event]) -> dict | None:
+    """{"epoch": the last of which there are training steps, "ranks": a dict a rank of spans by TIMELINE_ROWS}, each the
+    first TIMELINE_STEPS, in seconds from the first begin; None: there are no such steps."""
+    steps = [event for event in events if event.name in TIMELINE_ROWS and event.args.task == "train"]
+    if not steps:
+        return None
+    epoch = max(step.args.epoch for step in steps)
+    steps = [step for step in steps if step.args.epoch == epoch]
+    start = min(step.ts for step in steps)
+    ranks = [{name: [] for name in TIMELINE_ROWS} for _ in range(1 + max(step.pid for step in steps) // 2)]
+    for step in steps:
+        spans = ranks[step.pid // 2][step.name]
+        if len(spans) < TIMELINE_STEPS:
+            spans.append([(step.ts - start) / 1e6, (step.ts + step.dur - start) / 1e6])
+    return {"epoch": epoch, "ranks": ranks}

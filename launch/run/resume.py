@@ -26,7 +26,6 @@ RESULTS = (
     files.METRICS,
     files.PLAN,
     files.TIMELINE,
-    files.TRACE,
     files.MODEL,
     files.REPORT,
     files.CHECKPOINT,

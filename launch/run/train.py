@@ -176,8 +176,6 @@ def _go_on(args: argparse.Namespace) -> int:
         remove_parts(out)
         if not (out / files.CHECKPOINT).exists():
             LOG.info(f"no {files.CHECKPOINT} in {out}: the run begins at the beginning")
-        elif spec.profile:
-            LOG.info("--profile: a run that goes on makes no trace")
         return _run(out, run, args.resume, inherited)
 
 

@@ -1,88 +1,203 @@
-"""RUN/timeline.json: one clock for the trainers and their sampler."""
+"""RUN/timeline.json: what both programs of each rank did, on one clock."""
 
 import json
 import time
+from collections import defaultdict
 from types import SimpleNamespace
 
 import pytest
 import torch
 from processes import cohort, two_ranks
+from torch.profiler import ProfilerActivity, profile
 
-from cohort.trainer.report.step_log import StepLog
-from cohort.trainer.report.timeline import rows_of, write_timeline
+from cohort.trainer.report import recorder as recorders
+from cohort.trainer.report.recorder import Recorder, kernels_of
 
 pytestmark = pytest.mark.usefixtures("shm")
-RUNS = [("cpu", 2), *(pytest.param("cuda", num_ranks, marks=pytest.mark.gpu) for num_ranks in (1, 2))]
 CPU = torch.device("cpu")
+ONE_RANK = SimpleNamespace(rank=0, size=1, gather=lambda value: [value])
 
 
-def run(data, out, *arguments) -> dict:
-    """The timeline of a run."""
-    result = cohort("train", data, "--fanout", "4,3", "--hidden", 8, "--quiet", "--out", out, *arguments)
+def run(data, out, *arguments) -> list[dict]:
+    """The events of a run."""
+    options = ["--fanout", "4,3", "--hidden", 8, "--batch-size", 100, "--quiet"]
+    result = cohort("train", data, *options, "--out", out, *arguments)
     assert result.returncode == 0, result.stderr
-    return json.loads((out / "timeline.json").read_text())
+    return events_in(out)
 
 
-def assert_in_order(rows: dict, slack: float) -> None:
-    """Every batch is sampled, fetched, then trained on, and no row has two at once; times differ by `slack` at most."""
-    for spans in rows.values():
-        assert all(begin <= end for begin, end in spans)
-        assert all(before[1] <= after[0] + slack for before, after in zip(spans, spans[1:], strict=False))
-    for sample, fetch, train in zip(rows["sample"], rows["fetch"], rows["train"], strict=False):
-        assert sample[1] <= fetch[0] + slack and fetch[1] <= train[0] + slack
+def events_in(out) -> list[dict]:
+    return json.loads((out / "timeline.json").read_text())["traceEvents"]
 
 
-@pytest.mark.parametrize(("device", "num_ranks"), RUNS)
-def test_forty_steps_of_the_second_epoch_of_each_rank(cora, tmp_path, device, num_ranks):
-    ranks = two_ranks(device) if num_ranks == 2 else []
-    timeline = run(cora, tmp_path, "--device", device, *ranks, "--batch-size", 20, "--epochs", 2)
-    assert timeline["epoch"] == 1 and len(timeline["ranks"]) == num_ranks
-    for rows in timeline["ranks"]:
-        assert list(rows) == ["sample", "fetch", "train"]
-        assert all(len(spans) == 40 for spans in rows.values())
-        assert_in_order(rows, slack=2e-6 if device == "cpu" else 1e-3)  # a host sees a GPU's events a while later
-    assert min(rows[name][0][0] for rows in timeline["ranks"] for name in rows) == 0
+def by_track(events: list[dict]) -> dict[tuple[str, str], list[dict]]:
+    """{(name of the process, name of the track): its events}"""
+    names = {kind: {} for kind in ("process_name", "thread_name")}
+    tracks = defaultdict(list)
+    for event in events:
+        if event["ph"] == "M" and event["name"] in names:
+            place = event["pid"] if event["name"] == "process_name" else (event["pid"], event["tid"])
+            names[event["name"]][place] = event["args"]["name"]
+        elif event["ph"] == "X":
+            tracks[event["pid"], event["tid"]].append(event)
+    return {
+        (names["process_name"][process], names["thread_name"][process, track]): of_track
+        for (process, track), of_track in tracks.items()
+    }
 
 
-def test_an_only_epoch_and_a_batch_without_seeds(cora, tmp_path):
+def end_of(event: dict) -> float:
+    return event["ts"] + event["dur"]
+
+
+def assert_in_order(events: list[dict], slack_us: float) -> None:
+    """Every batch is sampled, fetched, then worked on, and no track has two events at once."""
+    batches = defaultdict(dict)
+    for (process, _), of_track in by_track(events).items():
+        of_track = sorted(of_track, key=lambda event: event["ts"])
+        assert all(end_of(a) <= b["ts"] + slack_us for a, b in zip(of_track, of_track[1:], strict=False))
+        for event in of_track:
+            if event["name"] != "wait":
+                args = event["args"]
+                name = "step" if event["name"] == args["task"] else event["name"]
+                batches[process.split(":")[0], args["epoch"], args["task"], args["batch"]][name] = event
+    for made in batches.values():
+        assert set(made) in ({"sample", "fetch", "step"}, {"step"}), "without seeds it is not made"
+        order = [made[name] for name in ("sample", "fetch", "step") if name in made]
+        assert all(end_of(a) <= b["ts"] + slack_us for a, b in zip(order, order[1:], strict=False))
+
+
+@pytest.fixture(scope="module")
+def two(cora, tmp_path_factory, shm):
+    """(events, summary) of a profiled run of two ranks on the CPU."""
+    out = tmp_path_factory.mktemp("trace")
+    events = run(cora, out, "--epochs", 3, "--profile", "--device", "cpu", "--ranks", 2)
+    return events, json.loads((out / "summary.json").read_text())
+
+
+def test_both_programs_of_each_rank_have_their_tracks(two):
+    wanted = {
+        (f"rank {rank}: {role}", track)
+        for rank in range(2)
+        for role, track in (("sampler", "sample"), ("sampler", "fetch"), ("trainer", "steps"))
+    }
+    assert set(by_track(two[0])) == wanted
+    assert_in_order(two[0], slack_us=2.0)
+
+
+def test_times_and_sizes_are_those_of_the_summary(two):
+    events, summary = two
+    tracks = by_track(events)
+    for epoch in summary["epochs"][:2]:
+        for rank, times in enumerate(epoch["ranks"]):
+            steps = [
+                event
+                for event in tracks[f"rank {rank}: trainer", "steps"]
+                if event["args"]["epoch"] == epoch["epoch"] and event["args"]["task"] == "train"
+            ]
+            seconds = {name: sum(e["dur"] for e in steps if e["name"] == name) / 1e6 for name in ("wait", "train")}
+            assert seconds["train"] == pytest.approx(times["train_seconds"] + times["all_reduce_seconds"], abs=1e-4)
+            assert seconds["wait"] == pytest.approx(times["wait_seconds"], abs=5e-3)
+        made = [e for e in events if e.get("name") == "fetch" and e["args"]["epoch"] == epoch["epoch"]]
+        made = [event["args"] for event in made if event["args"]["task"] == "train"]
+        for name in ("nodes", "edges"):
+            assert sum(batch[name] for batch in made) == epoch[f"num_{name}"]
+        assert sum(batch["host_bytes"] for batch in made) == epoch["host_bytes"]
+        assert sorted(batch["batch"] for batch in made) == list(range(17)), "1625 seeds in batches of 100"
+        assert all(batch["bytes"] == batch["host_bytes"] for batch in made)
+
+
+def test_a_profile_is_of_two_epochs_with_their_validation(two):
+    assert {event["args"]["epoch"] for event in two[0] if event["ph"] == "X"} == {0, 1}
+    assert {event["args"]["task"] for event in two[0] if event["ph"] == "X"} == {"train", "validate"}
+
+
+def test_without_it_forty_training_steps_are_shown_and_a_batch_without_seeds_is_not_made(cora, tmp_path):
     """1625 training nodes in batches of 600 are 3 batches: the second of rank 1 is empty."""
-    timeline = run(cora, tmp_path, "--device", "cpu", "--ranks", 2, "--batch-size", 600, "--epochs", 1)
-    sizes = [[len(spans) for spans in rows.values()] for rows in timeline["ranks"]]
-    assert timeline["epoch"] == 0 and sizes == [[2, 2, 2], [1, 1, 2]]
+    (tmp_path / "run.json").write_text("of another run")
+    (tmp_path / "timeline.json").write_text("of another run")
+    small = run(cora, tmp_path, "--device", "cpu", "--batch-size", 20, "--epochs", 2)
+    steps = by_track(small)["rank 0: trainer", "steps"]
+    assert [e["args"] for e in steps if e["name"] == "wait"] == [
+        {"epoch": 1, "task": "train", "batch": batch} for batch in range(40)
+    ]
+    large = run(cora, tmp_path / "large", "--device", "cpu", "--ranks", 2, "--batch-size", 600, "--epochs", 1)
+    sizes = {(process, name): len(of_track) for (process, name), of_track in by_track(large).items()}
+    assert sizes["rank 0: sampler", "fetch"] == 2 and sizes["rank 1: sampler", "fetch"] == 1
+    assert sizes["rank 0: trainer", "steps"] == sizes["rank 1: trainer", "steps"] == 4
+    assert_in_order(large, slack_us=2.0)
 
 
-def test_a_run_in_the_same_folder_forgets_the_timeline_before(cora, tmp_path):
-    for name in ("run.json", "timeline.json"):
-        (tmp_path / name).write_text("of another run")
-    assert run(cora, tmp_path, "--device", "cpu", "--batch-size", 600, "--epochs", 1)["epoch"] == 0
-
-
-def slot(number: int, begin_us: int, num_seeds: int = 1):
-    """A slot whose sampling and fetching began then, and took 10 and 20 us."""
-    spans = (begin_us, begin_us + 10, begin_us + 11, begin_us + 31) if num_seeds else (0, 0, 0, 0)
+def slot(number: int, num_seeds: int = 1):
+    """A slot whose sampling and fetching took 10 and 20 us."""
+    spans = (9e6, 9e6 + 10, 9e6 + 11, 9e6 + 31) if num_seeds else (0, 0, 0, 0)
     tiers = [(0, 0, 0.0), (0, 0, 0.0), (7, 700, 1e-6), (2, 200, 1e-6)]
     facts = {"num_sampled_nodes": [1, 3], "num_sampled_edges": [4], "row_tiers": tiers}
     return SimpleNamespace(step=number, num_seeds=num_seeds, spans=spans, **facts)
 
 
-@pytest.fixture
-def steps():
-    """Three steps of a log of at most three: the second without seeds."""
-    log = StepLog(CPU, "train", 5, limit=3)
-    for number in range(4):
-        log.step_begins(10.0 + number)
-        log.step_ended(10.5 + number, slot(number, 9_000_000 + 1000 * number, num_seeds=number != 1))
-    return log.steps()
+def record(recorder: Recorder, out, *epochs: int, train: int = 7) -> None:
+    for epoch in epochs:
+        recorder.epoch_begins(epoch)
+        for task, count in (("train", train), ("validate", 4)):
+            recorder.pass_begins(task)
+            for number in range(count):
+                recorder.step_begins(time.monotonic())
+                recorder.step_ended(time.monotonic(), slot(number, num_seeds=number != 1))
+        recorder.epoch_ended(ONE_RANK, out)
+    recorder.pass_begins("validate")  # the test, after all epochs
+    recorder.step_begins(time.monotonic())
+    recorder.step_ended(time.monotonic(), slot(0))
 
 
-def test_a_log_keeps_the_first_steps(steps):
-    assert [step.batch for step in steps] == [0, 1, 2]
-    first, second, _ = steps
-    assert (first.task, first.epoch, first.nodes, first.edges) == ("train", 5, 4, 4)
-    assert first.row_bytes == {"local": 0, "peer": 0, "host": 700, "recent": 200}
-    assert first.sample == pytest.approx((9.0, 9.00001)) and first.fetch == pytest.approx((9.000011, 9.000031))
-    assert second.sample is second.fetch is None
-    assert second.wait == (10.5, 11.0) and second.work == (11.0, 11.5)
+def steps_in(out) -> list[tuple]:
+    steps = by_track(events_in(out))["rank 0: trainer", "steps"]
+    return [
+        tuple(step["args"][name] for name in ("epoch", "task", "batch")) for step in steps if step["name"] != "wait"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("num_epochs", "limit", "sizes"),
+    [(3, 100, [7, 4, 7, 4]), (3, 16, [7, 4, 5]), (3, 9, [7, 2]), (1, 100, [7, 4])],
+)
+def test_a_profile_has_a_limit(tmp_path, monkeypatch, num_epochs, limit, sizes):
+    monkeypatch.setattr(recorders, "PROFILED_STEPS", limit)
+    record(Recorder(CPU, num_epochs, profiled=True), tmp_path, *range(num_epochs))
+    passes = [(epoch, task) for epoch in range(2) for task in ("train", "validate")]
+    assert steps_in(tmp_path) == [
+        (*which, batch) for which, size in zip(passes, sizes, strict=False) for batch in range(size)
+    ]
+
+
+@pytest.mark.parametrize(("first", "num_epochs", "shown"), [(0, 5, 1), (0, 1, 0), (3, 5, 3), (5, 5, 4)])
+def test_the_first_whole_epoch_after_the_first_is_shown(tmp_path, first, num_epochs, shown):
+    record(Recorder(CPU, num_epochs, first=first), tmp_path, *range(num_epochs))
+    assert steps_in(tmp_path) == [(shown, "train", batch) for batch in range(7)]
+
+
+def test_a_resumed_run_keeps_the_file_and_a_batch_says_what_was_read(tmp_path):
+    record(Recorder(CPU, 3, first=None), tmp_path, 0, 1, 2)
+    assert list(tmp_path.iterdir()) == []
+    record(Recorder(CPU, 3, rank=1), tmp_path, 1)
+    fetches = by_track(events_in(tmp_path))["rank 1: sampler", "fetch"]
+    assert len(fetches) == 6, "one of the batches has no seeds"
+    assert fetches[0] == {
+        "ph": "X", "name": "fetch", "pid": 2, "tid": 1, "ts": pytest.approx(9e6 + 11), "dur": pytest.approx(20),
+        "args": {"epoch": 1, "task": "train", "batch": 0, "nodes": 4, "edges": 4, "bytes": 900, "host_bytes": 700,
+                 "recent_bytes": 200},
+    }  # fmt: skip
+
+
+def test_the_profilers_times_are_brought_to_our_clock():
+    """On the CPU, where the events are operators."""
+    with profile(activities=[ProfilerActivity.CPU]) as profiler:
+        before = time.monotonic()
+        torch.ones(300, 300) @ torch.ones(300, 300)
+        after = time.monotonic()
+    (product,) = [event for event in kernels_of(profiler, ("cpu_op",)) if event["name"] == "aten::mm"]
+    begin, end = product["span"]
+    assert before - 1e-3 < begin < end < after + 1e-3
 
 
 class Event:
@@ -103,24 +218,58 @@ class Event:
         return 1e3 * (later.at - self.at)
 
 
-def test_events_of_a_gpu_are_counted_from_one_that_both_clocks_know(monkeypatch):
+@pytest.fixture
+def gpu(monkeypatch) -> torch.device:
+    """A device whose events are ours, and that has no profiler."""
     monkeypatch.setattr(torch.cuda, "Event", Event)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: Event(True))
+    monkeypatch.setattr(Recorder, "_stop_profiler", lambda self: None)
+    return torch.device("cuda", 0)
+
+
+def test_events_of_a_gpu_are_counted_from_one_that_both_clocks_know(gpu, tmp_path):
+    recorder = Recorder(gpu, 1)
+    recorder.epoch_begins(0)
     before = time.monotonic()
-    log = StepLog(torch.device("cuda", 0), "train", 0, limit=9)
+    recorder.pass_begins("train")
     after = time.monotonic()
     for number in range(2):
-        log.step_begins(Event(True, before + 4 * number))
-        log.step_ended(Event(True, before + 4 * number + 2), slot(number, 0))
-    first, second = log.steps()
-    assert first.work[1] - first.work[0] == pytest.approx(2) and second.wait[1] - second.wait[0] == pytest.approx(2)
-    assert abs(second.work[1] - (before + 6)) <= after - before, "the error is at most what making the log took"
+        recorder.step_begins(Event(True, before + 4 * number))
+        recorder.step_ended(Event(True, before + 4 * number + 2), slot(number))
+    recorder.epoch_ended(ONE_RANK, tmp_path)
+    _, first, second, last = by_track(events_in(tmp_path))["rank 0: trainer", "steps"]
+    assert first["dur"] == pytest.approx(2e6) and second["name"] == "wait" and second["dur"] == pytest.approx(2e6)
+    assert abs(end_of(last) / 1e6 - (before + 6)) <= after - before, "the error is at most what making the log took"
 
 
-def test_times_count_from_the_first_of_all_ranks(steps, tmp_path):
-    later = {"sample": [], "fetch": [], "train": [(8.75, 9.25)]}
-    write_timeline(tmp_path / "timeline.json", 1, [rows_of(steps), later])
-    found = json.loads((tmp_path / "timeline.json").read_text())
-    assert found["ranks"][1] == {"sample": [], "fetch": [], "train": [[0, 0.5]]}
-    assert found["ranks"][0]["sample"] == [[0.25, 0.25001], [0.252, 0.25201]]
-    assert found["ranks"][0]["train"] == [[1.25, 1.75], [2.25, 2.75], [3.25, 3.75]]
+@pytest.mark.parametrize("profiled", [True, False])
+def test_a_profile_shows_steps_to_other_profilers(gpu, tmp_path, monkeypatch, profiled):
+    seen = []
+    monkeypatch.setattr(torch.cuda.nvtx, "range_push", seen.append)
+    monkeypatch.setattr(torch.cuda.nvtx, "range_pop", lambda: seen.append("end"))
+    recorder = Recorder(gpu, 9, profiled=profiled)
+    recorder.pass_begins("train")
+    recorder.step_begins(None)
+    recorder.step_ended(None, slot(0))
+    assert seen == (["train", "end"] if profiled else [])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("num_ranks", [1, 2])
+def test_kernels_lie_in_the_trainers_steps(cora, tmp_path, num_ranks):
+    ranks = two_ranks("cuda") if num_ranks == 2 else []
+    events = run(cora, tmp_path, "--epochs", 3, "--profile", "--device", "cuda", *ranks)
+    tracks = by_track(events)
+    kernel_tracks = {place for place in tracks if place[1].startswith("stream")}
+    for rank in range(num_ranks):
+        process = f"rank {rank}: trainer"
+        steps = [event for event in tracks[process, "steps"] if event["name"] in ("train", "validate")]
+        passes = defaultdict(list)  # between two of them weights are kept, and copied for a checkpoint
+        for step in steps:
+            passes[step["args"]["epoch"], step["name"]].append(step)
+        kernels = [e for place in kernel_tracks if place[0] == process for e in tracks[place]]
+        kernels = [e for e in kernels if any(of[0]["ts"] <= e["ts"] <= of[-1]["ts"] for of in passes.values())]
+        assert len(kernels) > 20 * len(steps), "forward, backward and optimizer are more"
+        inside = [e for e in kernels if any(s["ts"] - 100 <= e["ts"] and end_of(e) <= end_of(s) + 100 for s in steps)]
+        assert sum(e["dur"] for e in inside) > 0.8 * sum(e["dur"] for e in kernels), "one clock; 100 us for its error"
+    assert_in_order([e for e in events if (e["pid"] % 2 == 0 or e["tid"] == 0)], slack_us=1e3)

@@ -63,9 +63,9 @@ def _take_up(trainer, state: dict) -> None:
     if trainer.report.cache:
         trainer.report.cache["measured"] = trainer.reads.shares()
     trainer.floor.sample_seconds_an_edge = own["sample_seconds_an_edge"]
-    num_epochs, has_timeline = trainer.options.epochs, (trainer.out / files.TIMELINE).exists()
-    first_whole = None if has_timeline else epoch + (step > 0)
-    trainer.recorder = Recorder(trainer.device, num_epochs, first_whole=first_whole)
+    first = None if (trainer.out / files.TIMELINE).exists() else epoch + (step > 0)
+    options, rank = trainer.options, trainer.ranks.rank
+    trainer.recorder = Recorder(trainer.device, options.epochs, options.profile, first, rank)
     set_random_states(own["random"], trainer.device)
 
 

@@ -88,7 +88,7 @@ class Trainer:
         sums = StepSums(list(self.model.parameters()), ranks.sum, self.agreement) if ranks.size > 1 else None
         self.step = self._step_of(self.model, self.optimizer, sums)
         self.floor = Floor(self.device, bytes_per_second)
-        self.recorder = Recorder(self.device, options.epochs, options.profile)
+        self.recorder = Recorder(self.device, options.epochs, options.profile, rank=ranks.rank)
         self.report = RunReport(task=options.targets, device=str(self.device), num_ranks=ranks.size)
         self.reads = ReadsByRank()
         self.running = RunningEpoch(0, self.device)

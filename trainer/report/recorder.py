@@ -1,120 +1,199 @@
-"""What a run records of its steps: a timeline of some of them, and, when it is profiled, a trace."""
+"""RUN/timeline.json: what both programs of every rank did, as trace events that Perfetto and chrome://tracing read.
 
+Times are microseconds of the clock of time.monotonic(). A rank's sampler and trainer are two processes of the file.
+"""
+
+import json
+import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
+from torch.profiler import ProfilerActivity, profile
 
+from cohort.base.files import write_whole
+from cohort.channel import TIERS
 from cohort.spec import files
 from cohort.trainer.messages import unless_full
 from cohort.trainer.ranks import Ranks
-from cohort.trainer.report.kernel_trace import KernelTrace
-from cohort.trainer.report.profiler_ranges import ProfilerRanges
-from cohort.trainer.report.step_log import Step, StepLog
-from cohort.trainer.report.timeline import rows_of, write_timeline
-from cohort.trainer.report.trace import merge, write_part
 
-TIMELINE_STEPS = 40
+SHOWN_STEPS = 40
 PROFILED_EPOCHS, PROFILED_STEPS = 2, 500
+SAMPLE, FETCH = range(2)  # tracks of a sampler
+STEPS = 0  # track of a trainer; others are those of its GPU's streams
+Span = tuple[float, float]  # begin and end, in seconds of time.monotonic()
+ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")  # categories of torch.profiler's events
 
 
 class Recorder:
-    """Records steps of one rank.
+    """Records steps of one rank: the first of training in the second epoch, or in the last where there is none.
 
-    RUN/timeline.json: the first training steps of the second epoch, or of the last where there is none.
-    RUN/trace.json: the first steps of the first two epochs, validation included. With it, trainers of GPUs show their
-    steps of all epochs to profilers.
+    With --profile: the first of the first two epochs, validation included, and the kernels that the trainer ran
+    meanwhile; steps of all epochs are NVTX ranges for other profilers.
 
     Args:
-        device: the trainer's.
+        device, rank: the trainer's.
         num_epochs: of the run.
-        profile: whether to make a trace.
-        first_whole: the first epoch that is run from its beginning, before which none is shown; None: the run has a
-            timeline already.
+        profiled: whether the run has --profile.
+        first: the first epoch that is run from its beginning; None: the run has the file already.
     """
 
-    def __init__(self, device: torch.device, num_epochs: int, profile: bool = False, first_whole: int | None = 0):
-        self._device = device
-        self._timeline_epoch = None if first_whole is None else min(max(1, first_whole), num_epochs - 1)
-        self._num_profiled = min(PROFILED_EPOCHS, num_epochs) if profile else 0
+    def __init__(
+        self, device: torch.device, num_epochs: int, profiled: bool = False, first: int | None = 0, rank: int = 0
+    ):
+        self._device, self._profiled = device, profiled
+        self._sampler, self._trainer = 2 * rank, 2 * rank + 1  # processes of the file
+        self._ranges = profiled and device.type == "cuda"
+        self._epochs = range(0)  # of which the file tells
+        if first is not None:
+            start = first if profiled else min(max(1, first), num_epochs - 1)
+            self._epochs = range(start, min(start + (PROFILED_EPOCHS if profiled else 1), num_epochs))
+        self._room = PROFILED_STEPS if profiled else SHOWN_STEPS
         self._epoch: int | None = None  # that runs now
         self._task = ""  # of the pass that runs now
-        self._log: StepLog | None = None  # of that pass, where it is recorded
-        self._shown: list[Step] = []  # in the timeline
-        self._traced: list[Step] = []
-        self._kernels = KernelTrace(device) if profile and device.type == "cuda" else None
-        self._kernels_run = False
-        self._ranges = ProfilerRanges(profile and device.type == "cuda")
+        self._clock: _MarkClock | None = None  # of that pass, where it is recorded
+        self._steps: list[tuple] = []  # of that pass: begin, end, and _facts of the batch
+        self._begin = None  # of the step that runs now
+        self._events: list[dict] = []
+        self._profiler: profile | None = None  # while it runs
 
     def epoch_begins(self, epoch: int) -> None:
         self._epoch = epoch
-        if self._kernels and epoch == 0:
-            self._kernels.start()
-            self._kernels_run = True
+        if self._ranges and epoch == self._epochs.start:
+            self._profiler = profile(activities=[ProfilerActivity.CUDA])
+            self._profiler.start()
 
     def pass_begins(self, task: str) -> None:
         """A pass to "train" or "validate" begins, and ends the one before; outside of epochs nothing is recorded."""
         self._end_pass()
         self._task = task
-        if self._epoch is not None:
-            self._ranges.pass_begins(task)
-        wanted = max(TIMELINE_STEPS * self._is_shown(), self._room_in_trace())
-        self._log = StepLog(self._device, task, self._epoch, wanted) if wanted else None
+        if self._epoch in self._epochs and self._room > 0 and (self._profiled or task == "train"):
+            self._clock = _MarkClock(self._device)
 
     def step_begins(self, mark) -> None:
         """A step of the pass begins at this mark of its StepClock."""
-        if self._log:
-            self._log.step_begins(mark)
-        self._ranges.step_begins()
+        self._begin = mark
+        if self._ranges:
+            torch.cuda.nvtx.range_push(self._task)
 
     def step_ended(self, mark, slot) -> None:
         """The step on the slot's batch has ended."""
-        self._ranges.step_ended()
-        if self._log:
-            self._log.step_ended(mark, slot)
-            if self._log.num_steps >= self._room_in_trace():
-                self._stop_kernels()
+        if self._ranges:
+            torch.cuda.nvtx.range_pop()
+        if self._clock and self._room > 0:
+            self._room -= 1
+            self._steps.append((self._begin, mark, _facts(slot)))
+            if self._room == 0:
+                self._stop_profiler()
 
     def epoch_ended(self, ranks: Ranks, out: Path) -> None:
-        """Writes to the run's folder what is complete; all ranks call it."""
+        """Writes the file after the last epoch of which it tells; all ranks call it."""
         self._end_pass()
-        if self._epoch == self._timeline_epoch:
-            rows = ranks.gather(rows_of(self._shown))
-            if ranks.rank == 0 and any(spans for of_rank in rows for spans in of_rank.values()):
+        if self._epoch in self._epochs and self._epoch + 1 == self._epochs.stop:
+            self._stop_profiler()
+            lines = ranks.gather(",\n".join(map(json.dumps, [*self._names(), *self._events])))
+            self._events = []
+            if ranks.rank == 0:
                 with unless_full(out / files.TIMELINE):
-                    write_timeline(out / files.TIMELINE, self._epoch, rows)
-        if self._epoch + 1 == self._num_profiled:
-            self._write_trace(ranks, out)
+                    text = '{"displayTimeUnit": "ms", "traceEvents": [\n' + ",\n".join(lines) + "\n]}\n"
+                    write_whole(out / files.TIMELINE, text)
         self._epoch = None
 
-    def _is_shown(self) -> bool:
-        return self._task == "train" and self._epoch == self._timeline_epoch
-
-    def _room_in_trace(self) -> int:
-        is_traced = self._epoch is not None and self._epoch < self._num_profiled
-        return PROFILED_STEPS - len(self._traced) if is_traced else 0
-
     def _end_pass(self) -> None:
-        """Brings the pass's steps to the clock of both programs."""
-        self._ranges.pass_ends()
-        if not self._log:
-            return
-        steps, self._log = self._log.steps(), None
-        if self._is_shown():
-            self._shown = steps[:TIMELINE_STEPS]
-        self._traced += steps[: self._room_in_trace()]
+        """Brings the pass's steps to the clock of both programs; waits for the last of them."""
+        if self._clock:
+            before = self._clock.start
+            for begin_mark, end_mark, batch in self._steps:
+                begin, end = map(self._clock.seconds, (begin_mark, end_mark))
+                self._add_step((before, begin), (begin, end), **batch)
+                before = end
+        self._clock, self._steps = None, []
 
-    def _stop_kernels(self) -> None:
-        if self._kernels_run:
-            self._kernels.stop()
-            self._kernels_run = False
+    def _add_step(self, wait: Span, work: Span, batch: int, sample: Span, fetch: Span, sizes: dict, read: dict) -> None:
+        number = {"epoch": self._epoch, "task": self._task, "batch": batch}
+        made = number | sizes
+        if sample[1] > 0:  # a rank for which no batch is left gets one without seeds
+            self._add("sample", self._sampler, SAMPLE, sample, made)
+            self._add("fetch", self._sampler, FETCH, fetch, made | read)
+        self._add("wait", self._trainer, STEPS, wait, number)
+        self._add(self._task, self._trainer, STEPS, work, made)
 
-    def _write_trace(self, ranks: Ranks, out: Path) -> None:
-        self._stop_kernels()
-        parts = [out / f"trace-{rank}.part" for rank in range(ranks.size)]
-        with unless_full(parts[ranks.rank]):
-            write_part(parts[ranks.rank], ranks.rank, self._traced, self._kernels.events() if self._kernels else [])
-        self._traced, self._kernels = [], None
-        ranks.gather(None)  # all parts are there
-        if ranks.rank == 0:
-            with unless_full(out / files.TRACE):
-                merge(parts, out / files.TRACE)
+    def _add(self, name: str, process: int, track: int, span: Span, args: dict) -> None:
+        begin_ns, end_ns = (round(1e9 * seconds) for seconds in span)
+        times = {"ts": begin_ns / 1e3, "dur": (end_ns - begin_ns) / 1e3}
+        self._events.append({"ph": "X", "name": name, "pid": process, "tid": track} | times | {"args": args})
+
+    def _stop_profiler(self) -> None:
+        """Takes up the kernels of the profiler, if it runs; takes a while."""
+        profiler, self._profiler = self._profiler, None
+        if profiler:
+            torch.cuda.synchronize(self._device)
+            profiler.stop()
+            for kernel in kernels_of(profiler):
+                self._add(kernel["name"], self._trainer, 1 + kernel["stream"], kernel["span"], kernel["args"])
+
+    def _names(self) -> Iterator[dict]:
+        """Metadata: what processes and tracks are called."""
+        streams = {event["tid"] for event in self._events if event["pid"] == self._trainer} - {STEPS}
+        tracks = {STEPS: "steps"} | {track: f"stream {track - 1}" for track in sorted(streams)}
+        sampler = self._sampler, "sampler", {SAMPLE: "sample", FETCH: "fetch"}
+        for process, role, names in (sampler, (self._trainer, "trainer", tracks)):
+            name = {"name": f"rank {process // 2}: {role}"}
+            yield {"ph": "M", "name": "process_name", "pid": process, "tid": 0, "args": name}
+            for track, name in names.items():
+                yield {"ph": "M", "name": "thread_name", "pid": process, "tid": track, "args": {"name": name}}
+
+
+def _facts(slot) -> dict:
+    """Of a batch, as arguments of _add_step. (A slot itself, kept, would not go back to the sampler.)"""
+    times = [us / 1e6 for us in slot.spans]
+    stored = {tier: stored for tier, (_, stored, _) in zip(TIERS, slot.row_tiers, strict=True)}
+    read = {"bytes": sum(stored.values())} | {f"{tier}_bytes": count for tier, count in stored.items() if count}
+    sizes = {"nodes": sum(slot.num_sampled_nodes), "edges": sum(slot.num_sampled_edges)}
+    spans = {"sample": times[:2], "fetch": times[2:]}
+    return {"batch": slot.step, **spans, "sizes": sizes, "read": read}
+
+
+def kernels_of(profiler: torch.profiler.profile, categories: tuple[str, ...] = ON_GPU) -> list[dict]:
+    """What ran while it profiled, as {"name", "stream", "span", "args"}, spans in seconds of time.monotonic()."""
+    with tempfile.TemporaryDirectory(prefix="cohort-profile-") as folder:
+        path = Path(folder) / "trace.json"
+        profiler.export_chrome_trace(str(path))
+        trace = json.loads(path.read_text())
+    shift = trace.get("baseTimeNanoseconds", 0) / 1e9 - (time.time() - time.monotonic())
+    return [
+        {
+            "name": event["name"],
+            "stream": event["args"].get("stream", 0),
+            "span": (shift + event["ts"] / 1e6, shift + (event["ts"] + event["dur"]) / 1e6),
+            "args": {name: event["args"][name] for name in ("grid", "block", "bytes") if name in event["args"]},
+        }
+        for event in sorted(trace["traceEvents"], key=lambda event: event["ts"])
+        if event.get("cat") in categories
+    ]
+
+
+class _MarkClock:
+    """Brings marks of a StepClock to time.monotonic(): on a GPU by one event whose time both clocks know.
+
+    Attributes:
+        start: when it was made.
+    """
+
+    def __init__(self, device: torch.device):
+        self.start = time.monotonic()
+        self._event = None
+        if device.type == "cuda":
+            self._event = torch.cuda.Event(enable_timing=True)
+            torch.cuda.current_stream(device).synchronize()  # the event's time is then when it is recorded
+            before = time.monotonic()
+            self._event.record()
+            self._event.synchronize()
+            self.start = (before + time.monotonic()) / 2
+
+    def seconds(self, mark) -> float:
+        if self._event is None:
+            return mark
+        mark.synchronize()
+        return self.start + self._event.elapsed_time(mark) / 1e3

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
+#include <utility>
 
 #include "base/check.h"
 #include "base/nanobind_errors.h"
@@ -20,22 +22,34 @@
 
 namespace nb = nanobind;
 using namespace cohort;
+using channel::Batch;
 using trainer::HeldSlot;
 using trainer::Receiver;
 
 namespace {
 
-// One array inside a slot, as a torch tensor that keeps the slot.
-nb::ndarray<nb::pytorch> view(nb::handle self, uint64_t offset, std::initializer_list<int64_t> shape,
-                              nb::dlpack::dtype dtype) {
-  auto& slot = nb::cast<HeldSlot&>(self);
-  std::vector<std::size_t> sizes(shape.begin(), shape.end());
-  const auto [device, ordinal] = slot.dlpack_device();
-  return nb::ndarray<nb::pytorch>(slot.data() + offset, sizes.size(), sizes.data(), self, nullptr, dtype, device,
-                                  ordinal);
-}
+// An array inside a slot.
+struct Array {
+  uint64_t offset;
+  std::vector<int64_t> shape;
+  nb::dlpack::dtype dtype = nb::dtype<int64_t>();
+};
 
-nb::dlpack::dtype int64_type() { return nb::dtype<int64_t>(); }
+// The property `name`: the array that find(slot, its batch) names, as a torch tensor that keeps the slot; None where
+// there is none.
+template <typename Find>
+void bind_array(nb::class_<HeldSlot>& slot_class, const char* name, Find find, const char* doc = "") {
+  const auto get = [find](nb::handle self) -> nb::object {
+    auto& slot = nb::cast<HeldSlot&>(self);
+    const std::optional<Array> array = find(std::as_const(slot), slot.batch());
+    if (!array) return nb::none();
+    const std::vector<std::size_t> sizes(array->shape.begin(), array->shape.end());
+    const auto [device, ordinal] = slot.dlpack_device();
+    return nb::cast(nb::ndarray<nb::pytorch>(slot.data() + array->offset, sizes.size(), sizes.data(), self, nullptr,
+                                             array->dtype, device, ordinal));
+  };
+  slot_class.def_prop_ro(name, get, doc);
+}
 
 nb::dlpack::dtype dlpack_type(uint32_t code) {
   return {static_cast<uint8_t>(code >> 8), static_cast<uint8_t>(code & 0xFF), 1};
@@ -55,47 +69,56 @@ std::vector<std::tuple<int64_t, int64_t>> lists_by_tier(const channel::Batch& ba
   return tiers;
 }
 
-// Edges, and what batches have of them where somebody asked for it.
 void bind_edge_arrays(nb::class_<HeldSlot>& slot_class) {
-  slot_class
-      .def_prop_ro("edge_index",
-                   [](nb::handle self) {
-                     const auto& batch = nb::cast<HeldSlot&>(self).batch();
-                     return view(self, batch.edge_index_offset, {2, channel::num_local_edges(batch)}, int64_type());
-                   })
-      .def_prop_ro(
-          "last_hop_global", [](const HeldSlot& slot) { return slot.batch().last_hop_global != 0; },
-          "True when edge_index is without the edges of the last hop, and source_node has all.")
-      .def_prop_ro(
-          "source_node",
-          [](nb::handle self) {
-            const auto& batch = nb::cast<HeldSlot&>(self).batch();
-            const int64_t count = batch.last_hop_global ? batch.num_edges : 0;
-            return view(self, batch.source_node_offset, {count}, int64_type());
-          },
-          "int64 [num_edges], the node of each edge's source, where last_hop_global.")
-      .def_prop_ro("indptr",
-                   [](nb::handle self) {
-                     const auto& batch = nb::cast<HeldSlot&>(self).batch();
-                     const int64_t num_targets = batch.num_nodes - batch.nodes_per_hop[batch.num_hops];
-                     return view(self, batch.indptr_offset, {num_targets + 1}, int64_type());
-                   })
-      .def_prop_ro(
-          "e_id",
-          [](nb::handle self) -> nb::object {
-            const auto& slot = nb::cast<HeldSlot&>(self);
-            if (!slot.has_e_id()) return nb::none();
-            return nb::cast(view(self, slot.batch().e_id_offset, {slot.batch().num_edges}, int64_type()));
-          },
-          "int64 [num_edges]: where each edge stands in the data set's indices; None where nobody asked for it.")
-      .def_prop_ro(
-          "edge_weight",
-          [](nb::handle self) -> nb::object {
-            const auto& slot = nb::cast<HeldSlot&>(self);
-            if (!slot.has_edge_weight()) return nb::none();
-            return nb::cast(view(self, slot.batch().edge_weight_offset, {slot.batch().num_edges}, nb::dtype<float>()));
-          },
-          "float32 [num_edges], as edge_index has the edges; None where nobody asked for it.");
+  bind_array(slot_class, "edge_index", [](const HeldSlot&, const Batch& batch) {
+    return Array{batch.edge_index_offset, {2, channel::num_local_edges(batch)}};
+  });
+  bind_array(
+      slot_class, "source_node",
+      [](const HeldSlot&, const Batch& batch) {
+        return Array{batch.source_node_offset, {batch.last_hop_global ? batch.num_edges : 0}};
+      },
+      "int64 [num_edges], the node of each edge's source, where last_hop_global.");
+  bind_array(slot_class, "indptr", [](const HeldSlot&, const Batch& batch) {
+    return Array{batch.indptr_offset, {batch.num_nodes - batch.nodes_per_hop[batch.num_hops] + 1}};
+  });
+  bind_array(
+      slot_class, "e_id",
+      [](const HeldSlot& slot, const Batch& batch) -> std::optional<Array> {
+        if (!slot.has_e_id()) return std::nullopt;
+        return Array{batch.e_id_offset, {batch.num_edges}};
+      },
+      "int64 [num_edges]: where each edge stands in the data set's indices; None where nobody asked for it.");
+  bind_array(
+      slot_class, "edge_weight",
+      [](const HeldSlot& slot, const Batch& batch) -> std::optional<Array> {
+        if (!slot.has_edge_weight()) return std::nullopt;
+        return Array{batch.edge_weight_offset, {batch.num_edges}, nb::dtype<float>()};
+      },
+      "float32 [num_edges], as edge_index has the edges; None where nobody asked for it.");
+}
+
+void bind_node_arrays(nb::class_<HeldSlot>& slot_class) {
+  const auto rows = [](const HeldSlot& slot, int64_t count) {
+    slot.require_rows();
+    return Array{slot.batch().x_offset, {count, slot.feature_dim()}, dlpack_type(slot.feature_dtype())};
+  };
+  bind_array(slot_class, "x", [rows](const HeldSlot& slot, const Batch& batch) { return rows(slot, batch.num_nodes); });
+  bind_array(
+      slot_class, "padded_x",
+      [rows](const HeldSlot& slot, const Batch& batch) { return rows(slot, channel::padded(batch.num_nodes)); },
+      "x and the room behind it, which nobody has filled: padded(num_nodes) rows.");
+  bind_array(slot_class, "n_id", [](const HeldSlot&, const Batch& batch) {
+    return Array{batch.n_id_offset, {batch.num_nodes}};
+  });
+  bind_array(slot_class, "y", [](const HeldSlot& slot, const Batch& batch) {
+    const auto dtype = dlpack_type(slot.label_dtype());
+    const int64_t count = batch.labels_of_seeds ? batch.num_seeds : batch.num_nodes, width = slot.label_width();
+    return width == 0 ? Array{batch.y_offset, {count}, dtype} : Array{batch.y_offset, {count, width}, dtype};
+  });
+  bind_array(slot_class, "input_id", [](const HeldSlot&, const Batch& batch) {
+    return Array{batch.input_id_offset, {batch.num_seeds}};
+  });
 }
 
 void bind_slot(nb::module_& m) {
@@ -104,42 +127,11 @@ void bind_slot(nb::module_& m) {
       "A batch in shared memory. The slot goes back to the sampler when this object and all views of it "
       "are gone.");
   bind_edge_arrays(slot_class);
+  bind_node_arrays(slot_class);
   slot_class
-      .def_prop_ro("x",
-                   [](nb::handle self) {
-                     const auto& slot = nb::cast<HeldSlot&>(self);
-                     slot.require_rows();
-                     return view(self, slot.batch().x_offset, {slot.batch().num_nodes, slot.feature_dim()},
-                                 dlpack_type(slot.feature_dtype()));
-                   })
       .def_prop_ro(
-          "padded_x",
-          [](nb::handle self) {
-            const auto& slot = nb::cast<HeldSlot&>(self);
-            slot.require_rows();
-            return view(self, slot.batch().x_offset, {channel::padded(slot.batch().num_nodes), slot.feature_dim()},
-                        dlpack_type(slot.feature_dtype()));
-          },
-          "x and the room behind it, which nobody has filled: padded(num_nodes) rows.")
-      .def_prop_ro("n_id",
-                   [](nb::handle self) {
-                     const auto& batch = nb::cast<HeldSlot&>(self).batch();
-                     return view(self, batch.n_id_offset, {batch.num_nodes}, int64_type());
-                   })
-      .def_prop_ro("y",
-                   [](nb::handle self) {
-                     const auto& slot = nb::cast<HeldSlot&>(self);
-                     const auto dtype = dlpack_type(slot.label_dtype());
-                     const auto& batch = slot.batch();
-                     const int64_t count = batch.labels_of_seeds ? batch.num_seeds : batch.num_nodes;
-                     if (slot.label_width() == 0) return view(self, batch.y_offset, {count}, dtype);
-                     return view(self, batch.y_offset, {count, slot.label_width()}, dtype);
-                   })
-      .def_prop_ro("input_id",
-                   [](nb::handle self) {
-                     const auto& batch = nb::cast<HeldSlot&>(self).batch();
-                     return view(self, batch.input_id_offset, {batch.num_seeds}, int64_type());
-                   })
+          "last_hop_global", [](const HeldSlot& slot) { return slot.batch().last_hop_global != 0; },
+          "True when edge_index is without the edges of the last hop, and source_node has all.")
       .def(
           "holds",
           [](const HeldSlot& slot, std::uintptr_t address) { return slot.holds(reinterpret_cast<void*>(address)); },
@@ -228,9 +220,9 @@ nb::ndarray<nb::pytorch> all_rows(nb::handle self) {
 void bind_receiver(nb::module_& m) {
   nb::class_<Receiver>(m, "Receiver", "The trainer's end of the channel in a folder.")
       .def(nb::init<const std::string&>(), nb::arg("folder"))
-      .def("request", &request, nb::arg("seed_set"), nb::arg("epoch"), nb::arg("first_step"), nb::arg("step_stride"),
-           nb::arg("shuffle"), nb::arg("batch_size"), nb::arg("fanout"), nb::arg("sampler_sms") = 0,
-           nb::arg("labels_of_seeds") = false, nb::arg("last_hop_global") = false,
+      .def("request", &request, nb::kw_only(), nb::arg("seed_set"), nb::arg("epoch"), nb::arg("first_step"),
+           nb::arg("step_stride"), nb::arg("shuffle"), nb::arg("batch_size"), nb::arg("fanout"),
+           nb::arg("sampler_sms") = 0, nb::arg("labels_of_seeds") = false, nb::arg("last_hop_global") = false,
            nb::call_guard<nb::gil_scoped_release>(),
            "Asks for a pass over seeds-<seed_set>.npy, batches first_step, first_step + step_stride, ...; returns its "
            "number. `sampler_sms`: the first so many SMs of the GPU are the sampler's, 0: all are shared; "

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include "base/check.h"
@@ -35,7 +36,10 @@ T* at(Address address) {
 template <typename Call>
 void run(const Stream& stream, const Call& call) {
   const nb::gil_scoped_release no_gil;
-  if (!stream) return run_on_host(call);
+  if (!stream) {
+    if constexpr (requires { run_on_host(call); }) return run_on_host(call);
+    throw base::Error({"layer", "tensors on a GPU", "tensors on the CPU", ""});
+  }
 #ifdef COHORT_WITH_CUDA
   run_on_gpu(call, at<CUstream_st>(*stream));
 #else
@@ -43,109 +47,47 @@ void run(const Stream& stream, const Call& call) {
 #endif
 }
 
-BlockRef block_of(Address offsets, int64_t num_offsets, Address index, Address edge, int64_t num_edges,
-                  int64_t num_rows, bool skip_self) {
-  return {at<int64_t>(offsets), num_offsets, at<int64_t>(index), at<int32_t>(edge), num_edges, num_rows, skip_self};
+// What Python gives for a field: an address for a pointer, a number for an enum.
+template <typename T>
+using Given = std::conditional_t<std::is_pointer_v<T>, Address, std::conditional_t<std::is_enum_v<T>, int, T>>;
+
+template <typename T>
+T taken(const Given<T>& given) {
+  if constexpr (std::is_pointer_v<T>) {
+    return reinterpret_cast<T>(given);
+  } else {
+    return static_cast<T>(given);
+  }
 }
 
-using Drop = std::tuple<int, double, uint64_t, Address, Address>;  // use, p, and the last three of RowDrop
+template <typename Struct, typename T>
+struct Field {
+  const char* name;
+  T Struct::*member;
+};
 
-RowDrop drop_of(const Drop& drop) {
-  const auto& [use, p, key, key_at, kept] = drop;
-  const float scale = 1.0f / static_cast<float>(1 - p);
-  return {static_cast<DropUse>(use), drop_below(p), scale, key, at<const uint64_t>(key_at), at<uint8_t>(kept)};
+#define FIELD(Struct, name) \
+  Field { #name, &Struct::name }
+
+// The class `name` with a constructor of keywords.
+template <typename Struct, typename... T>
+void bind_struct(nb::module_& m, const char* name, const char* doc, Field<Struct, T>... fields) {
+  const auto init = [fields...](Struct* self, const Given<T>&... given) {
+    new (self) Struct{};
+    ((self->*fields.member = taken<T>(given)), ...);
+  };
+  nb::class_<Struct>(m, name, doc).def("__init__", init, nb::kw_only(), nb::arg(fields.name)...);
 }
 
-void sum_rows(const Stream& stream, const BlockRef& block, int dtype, int out_dtype, int64_t dim, Address x,
-              int64_t x_stride, int own_use, Address own, int64_t own_stride, int64_t num_own, int64_t heads,
-              Address edge_factor, Address index_factor, Address own_factor, Address row_factor, bool mean, Address out,
-              int64_t out_stride, Address inverse_count, Address partial, const Drop& drop, Address place,
-              Address own_place) {
-  run(stream, SumCall{block,
-                      static_cast<Dtype>(dtype),
-                      static_cast<Dtype>(out_dtype),
-                      dim,
-                      at(x),
-                      x_stride,
-                      static_cast<Own>(own_use),
-                      at(own),
-                      own_stride,
-                      num_own,
-                      heads,
-                      at(edge_factor),
-                      at(index_factor),
-                      at(own_factor),
-                      at(row_factor),
-                      mean,
-                      at(out),
-                      out_stride,
-                      at(inverse_count),
-                      at(partial),
-                      drop_of(drop),
-                      at<const int64_t>(place),
-                      at<const int64_t>(own_place)});
-}
-
-void transpose(const Stream& stream, const BlockRef& block, int64_t num_columns, Address offsets, Address index,
-               Address edge, Address scratch, std::size_t scratch_bytes) {
-  run(stream, TransposeCall{block, num_columns, at<int64_t>(offsets), at<int64_t>(index), at<int32_t>(edge),
-                            at<std::byte>(scratch), scratch_bytes});
-}
-
-void spread_rows(const Stream& stream, const BlockRef& block, int dtype, int out_dtype, int64_t dim, int64_t heads,
-                 Address x, int64_t x_stride, Address weights, Address own_weights, int64_t num_own, Address out,
-                 Address partial) {
-  run(stream, SpreadCall{block, static_cast<Dtype>(dtype), static_cast<Dtype>(out_dtype), dim, heads, at(x), x_stride,
-                         at(weights), at(own_weights), num_own, at(out), at(partial)});
-}
-
-void fold_rows(const Stream& stream, const BlockRef& block, int dtype, int64_t dim, int64_t heads, Address x,
-               int64_t x_rows, Address weights, Address own_weights, int64_t num_own, Address out, Address partial) {
-  run(stream, FoldCall{block, static_cast<Dtype>(dtype), dim, heads, at(x), x_rows, at(weights), at(own_weights),
-                       num_own, at(out), at(partial)});
-}
-
-using Rows = std::tuple<Address, int64_t, int64_t>;  // as in HeadRows
-
-HeadRows rows_of(const Rows& rows) { return {at(std::get<0>(rows)), std::get<1>(rows), std::get<2>(rows)}; }
-
-void dot_rows(const Stream& stream, const BlockRef& block, int dtype, int64_t dim, int64_t heads, const Rows& grad,
-              const Rows& x, int64_t num_own, Address dots, Address own_dots) {
-  run(stream, DotCall{block, static_cast<Dtype>(dtype), dim, heads, rows_of(grad), rows_of(x), num_own, at(dots),
-                      at(own_dots)});
-}
-
-using Scores = std::tuple<Address, int64_t, Address, int64_t, double>;  // as in EdgeScores
-
-EdgeScores scores_of(const Scores& scores) {
-  const auto& [source, source_stride, target, target_stride, slope] = scores;
-  return {at(source), source_stride, at(target), target_stride, slope};
-}
-
-void attention(const Stream& stream, const BlockRef& block, int dtype, int64_t heads, const Scores& scores,
-               int64_t num_own, Address weights, Address own_weights, Address largest, Address sums, Address partial) {
-  run(stream, AttentionCall{block, static_cast<Dtype>(dtype), heads, scores_of(scores), num_own, at(weights),
-                            at(own_weights), at(largest), at(sums), at(partial)});
-}
-
-void attention_grad(const Stream& stream, const BlockRef& block, int dtype, int64_t heads, const Scores& scores,
-                    int64_t num_own, Address weights, Address own_weights, Address grads, Address own_grads,
-                    Address target_grads, int64_t target_grads_stride, Address sums, Address partial) {
-  run(stream, AttentionGradCall{block, static_cast<Dtype>(dtype), heads, scores_of(scores), num_own, at(weights),
-                                at(own_weights), at(grads), at(own_grads), at(target_grads), target_grads_stride,
-                                at(sums), at(partial)});
-}
-
-void drop(const Stream& stream, int dtype, int activation, int64_t size, double p, uint64_t key, Address key_at,
-          Address x, Address out) {
-  run(stream, DropCall{static_cast<Dtype>(dtype), static_cast<Activation>(activation), size, p, key,
-                       at<const uint64_t>(key_at), at(x), at(out)});
-}
-
-void drop_grad(const Stream& stream, int dtype, int activation, int64_t size, double p, Address y, Address grad,
-               Address out) {
-  run(stream,
-      DropGradCall{static_cast<Dtype>(dtype), static_cast<Activation>(activation), size, p, at(y), at(grad), at(out)});
+// The function `name` of a stream (torch's; None: the CPU) and, by keyword, the fields of a call.
+template <typename Call, typename... T>
+void bind_call(nb::module_& m, const char* name, const char* doc, Field<Call, T>... fields) {
+  const auto body = [fields...](const Stream& stream, const Given<T>&... given) {
+    Call call;
+    ((call.*fields.member = taken<T>(given)), ...);
+    run(stream, call);
+  };
+  m.def(name, body, "stream"_a.none(), nb::kw_only(), nb::arg(fields.name)..., doc);
 }
 
 using Copy = std::tuple<Address, Address, int64_t, int64_t, int64_t>;  // as in ArrayCopy
@@ -169,46 +111,46 @@ std::size_t scratch_bytes([[maybe_unused]] const Stream& stream, [[maybe_unused]
 }
 
 void bind_heads(nb::module_& m) {
-  m.def("spread_rows", &spread_rows, "stream"_a.none(), "block"_a, "dtype"_a, "out_dtype"_a, "dim"_a, "heads"_a, "x"_a,
-        "x_stride"_a, "weights"_a, "own_weights"_a, "num_own"_a, "out"_a, "partial"_a,
-        "Sums rows that heads share; see trainer/native/head_rows.h.");
-  m.def("fold_rows", &fold_rows, "stream"_a.none(), "block"_a, "dtype"_a, "dim"_a, "heads"_a, "x"_a, "x_rows"_a,
-        "weights"_a, "own_weights"_a, "num_own"_a, "out"_a, "partial"_a, "The gradient of shared rows.");
-  m.def("dot_rows", &dot_rows, "stream"_a.none(), "block"_a, "dtype"_a, "dim"_a, "heads"_a, "grad"_a, "x"_a,
-        "num_own"_a, "dots"_a, "own_dots"_a, "The gradient of the weights of rows.");
-  m.def("attention", &attention, "stream"_a.none(), "block"_a, "dtype"_a, "heads"_a, "scores"_a, "num_own"_a,
-        "weights"_a, "own_weights"_a, "largest"_a, "sums"_a, "partial"_a,
-        "Softmaxes over the edges of rows; see trainer/native/attention.h.");
-  m.def("attention_grad", &attention_grad, "stream"_a.none(), "block"_a, "dtype"_a, "heads"_a, "scores"_a, "num_own"_a,
-        "weights"_a, "own_weights"_a, "grads"_a, "own_grads"_a, "target_grads"_a, "target_grads_stride"_a, "sums"_a,
-        "partial"_a, "Their gradient.");
+  bind_struct(m, "HeadRows", "Rows of heads; see trainer/native/head_rows.h.", FIELD(HeadRows, data),
+              FIELD(HeadRows, row_stride), FIELD(HeadRows, head_stride));
+  bind_struct(m, "EdgeScores", "Scores of edges; see trainer/native/attention.h.", FIELD(EdgeScores, source),
+              FIELD(EdgeScores, source_stride), FIELD(EdgeScores, target), FIELD(EdgeScores, target_stride),
+              FIELD(EdgeScores, slope));
+  bind_call(m, "spread_rows", "Sums rows that heads share; see trainer/native/head_rows.h.", FIELD(SpreadCall, block),
+            FIELD(SpreadCall, dtype), FIELD(SpreadCall, out_dtype), FIELD(SpreadCall, dim), FIELD(SpreadCall, heads),
+            FIELD(SpreadCall, x), FIELD(SpreadCall, x_stride), FIELD(SpreadCall, weights),
+            FIELD(SpreadCall, own_weights), FIELD(SpreadCall, num_own), FIELD(SpreadCall, out),
+            FIELD(SpreadCall, partial));
+  bind_call(m, "fold_rows", "The gradient of shared rows.", FIELD(FoldCall, block), FIELD(FoldCall, dtype),
+            FIELD(FoldCall, dim), FIELD(FoldCall, heads), FIELD(FoldCall, x), FIELD(FoldCall, x_rows),
+            FIELD(FoldCall, weights), FIELD(FoldCall, own_weights), FIELD(FoldCall, num_own), FIELD(FoldCall, out),
+            FIELD(FoldCall, partial));
+  bind_call(m, "dot_rows", "The gradient of the weights of rows.", FIELD(DotCall, block), FIELD(DotCall, dtype),
+            FIELD(DotCall, dim), FIELD(DotCall, heads), FIELD(DotCall, grad), FIELD(DotCall, x),
+            FIELD(DotCall, num_own), FIELD(DotCall, dots), FIELD(DotCall, own_dots));
+  bind_call(m, "attention", "Softmaxes over the edges of rows; see trainer/native/attention.h.",
+            FIELD(AttentionCall, block), FIELD(AttentionCall, dtype), FIELD(AttentionCall, dim),
+            FIELD(AttentionCall, scores), FIELD(AttentionCall, num_own), FIELD(AttentionCall, weights),
+            FIELD(AttentionCall, own_weights), FIELD(AttentionCall, largest), FIELD(AttentionCall, sums),
+            FIELD(AttentionCall, partial));
+  bind_call(m, "attention_grad", "Their gradient.", FIELD(AttentionGradCall, block), FIELD(AttentionGradCall, dtype),
+            FIELD(AttentionGradCall, dim), FIELD(AttentionGradCall, scores), FIELD(AttentionGradCall, num_own),
+            FIELD(AttentionGradCall, weights), FIELD(AttentionGradCall, own_weights), FIELD(AttentionGradCall, grads),
+            FIELD(AttentionGradCall, own_grads), FIELD(AttentionGradCall, target_grads),
+            FIELD(AttentionGradCall, target_grads_stride), FIELD(AttentionGradCall, sums),
+            FIELD(AttentionGradCall, partial));
 }
-
-#ifdef COHORT_WITH_CUDA
-void product(Address stream, int64_t num_rows, int64_t depth, int64_t width, Address rows, Address weight, Address bias,
-             Address out) {
-  const nb::gil_scoped_release no_gil;
-  run_on_gpu(ProductCall{num_rows, depth, width, at<const float>(rows), at<const float>(weight), at<const float>(bias),
-                         at<float>(out)},
-             at<CUstream_st>(stream));
-}
-
-void product_grad(Address stream, int64_t num_rows, int64_t depth, int64_t width, Address grad, Address rows,
-                  Address out, Address column_sums, Address partial) {
-  const nb::gil_scoped_release no_gil;
-  run_on_gpu(ProductGradCall{num_rows, depth, width, at<const float>(grad), at<const float>(rows), at<float>(out),
-                             at<float>(column_sums), at<float>(partial)},
-             at<CUstream_st>(stream));
-}
-#endif
 
 void bind_products(nb::module_& m) {
 #ifdef COHORT_WITH_CUDA
   m.def("has_products", &has_products, "Whether the current GPU has what product() and product_grad() need.");
-  m.def("product", &product, "stream"_a, "num_rows"_a, "depth"_a, "width"_a, "rows"_a, "weight"_a, "bias"_a, "out"_a,
-        "Many rows times a matrix, float32; see trainer/native/product.h.");
-  m.def("product_grad", &product_grad, "stream"_a, "num_rows"_a, "depth"_a, "width"_a, "grad"_a, "rows"_a, "out"_a,
-        "column_sums"_a, "partial"_a, "The gradient of the matrix, and that of a bias.");
+  bind_call(m, "product", "Many rows times a matrix, float32; see trainer/native/product.h.",
+            FIELD(ProductCall, num_rows), FIELD(ProductCall, depth), FIELD(ProductCall, width),
+            FIELD(ProductCall, rows), FIELD(ProductCall, weight), FIELD(ProductCall, bias), FIELD(ProductCall, out));
+  bind_call(m, "product_grad", "The gradient of the matrix, and that of a bias.", FIELD(ProductGradCall, num_rows),
+            FIELD(ProductGradCall, depth), FIELD(ProductGradCall, width), FIELD(ProductGradCall, grad),
+            FIELD(ProductGradCall, rows), FIELD(ProductGradCall, out), FIELD(ProductGradCall, column_sums),
+            FIELD(ProductGradCall, partial));
   m.def("num_product_parts", &num_product_parts, "num_rows"_a, "depth"_a, "width"_a,
         "Parts in `partial` of product_grad().");
   m.attr("max_product_depth") = kMaxProductDepth;
@@ -218,27 +160,67 @@ void bind_products(nb::module_& m) {
 #endif
 }
 
+void bind_rows(nb::module_& m) {
+  bind_struct(m, "BlockRef", "Edges grouped by row: addresses, see trainer/native/block.h.", FIELD(BlockRef, offsets),
+              FIELD(BlockRef, num_offsets), FIELD(BlockRef, index), FIELD(BlockRef, edge), FIELD(BlockRef, num_edges),
+              FIELD(BlockRef, num_rows), FIELD(BlockRef, skip_self));
+  nb::class_<RowDrop>(m, "RowDrop", "ReLU and dropout; see trainer/native/sum_rows.h.")
+      .def(
+          "__init__",
+          [](RowDrop* self, int use, double p, uint64_t key, Address key_at, Address kept) {
+            new (self) RowDrop{.use = static_cast<DropUse>(use),
+                               .below = drop_below(p),
+                               .scale = 1.0f / static_cast<float>(1 - p),
+                               .key = key,
+                               .key_at = at<const uint64_t>(key_at),
+                               .kept = at<uint8_t>(kept)};
+          },
+          nb::kw_only(), "use"_a, "p"_a, "key"_a, "key_at"_a, "kept"_a);
+  bind_call(
+      m, "sum_rows",
+      "Gathers and sums rows; see trainer/native/sum_rows.h. `stream`: torch's, None on the CPU; arrays: addresses.",
+      FIELD(SumCall, block), FIELD(SumCall, dtype), FIELD(SumCall, out_dtype), FIELD(SumCall, dim), FIELD(SumCall, x),
+      FIELD(SumCall, x_stride), FIELD(SumCall, own_use), FIELD(SumCall, own), FIELD(SumCall, own_stride),
+      FIELD(SumCall, num_own), FIELD(SumCall, heads), FIELD(SumCall, edge_factor), FIELD(SumCall, index_factor),
+      FIELD(SumCall, own_factor), FIELD(SumCall, row_factor), FIELD(SumCall, mean), FIELD(SumCall, out),
+      FIELD(SumCall, out_stride), FIELD(SumCall, inverse_count), FIELD(SumCall, partial), FIELD(SumCall, drop),
+      FIELD(SumCall, place), FIELD(SumCall, own_place));
+  bind_call(m, "transpose", "Exchanges rows and columns; see trainer/native/transpose.h.", FIELD(TransposeCall, block),
+            FIELD(TransposeCall, num_columns), FIELD(TransposeCall, offsets), FIELD(TransposeCall, index),
+            FIELD(TransposeCall, edge), FIELD(TransposeCall, scratch), FIELD(TransposeCall, scratch_bytes));
+  bind_call(m, "drop", "Activation and dropout; see trainer/native/activation.h.", FIELD(DropCall, dtype),
+            FIELD(DropCall, activation), FIELD(DropCall, size), FIELD(DropCall, p), FIELD(DropCall, key),
+            FIELD(DropCall, key_at), FIELD(DropCall, x), FIELD(DropCall, out));
+  bind_call(m, "drop_grad", "Their gradient.", FIELD(DropGradCall, dtype), FIELD(DropGradCall, activation),
+            FIELD(DropGradCall, size), FIELD(DropGradCall, p), FIELD(DropGradCall, y), FIELD(DropGradCall, grad),
+            FIELD(DropGradCall, out));
+}
+
+void bind_enums(nb::module_& m) {
+  const auto number = [&](const char* name, auto value) { m.attr(name) = static_cast<int>(value); };
+  number("FLOAT32", Dtype::kFloat32);
+  number("BFLOAT16", Dtype::kBfloat16);
+  number("FLOAT16", Dtype::kFloat16);
+  number("FLOAT64", Dtype::kFloat64);
+  number("NO_OWN", Own::kNone);
+  number("ADD_OWN", Own::kAdd);
+  number("OWN_BESIDE", Own::kBeside);
+  number("NO_DROP", DropUse::kNone);
+  number("DROP_IN", DropUse::kIn);
+  number("DROP_BACK", DropUse::kBack);
+  number("RELU", Activation::kRelu);
+  number("ELU", Activation::kElu);
+}
+
+#undef FIELD
+
 }  // namespace
 
 void bind_layers(nb::module_& m) {
+  bind_enums(m);
+  bind_rows(m);
   bind_heads(m);
   bind_products(m);
-  nb::class_<BlockRef>(m, "BlockRef", "Edges grouped by row: addresses, see trainer/native/block.h.")
-      .def("__init__", [](BlockRef* self, Address offsets, int64_t num_offsets, Address index, Address edge,
-                          int64_t num_edges, int64_t num_rows, bool skip_self) {
-        new (self) BlockRef(block_of(offsets, num_offsets, index, edge, num_edges, num_rows, skip_self));
-      });
-  m.def("sum_rows", &sum_rows, "stream"_a.none(), "block"_a, "dtype"_a, "out_dtype"_a, "dim"_a, "x"_a, "x_stride"_a,
-        "own_use"_a, "own"_a, "own_stride"_a, "num_own"_a, "heads"_a, "edge_factor"_a, "index_factor"_a, "own_factor"_a,
-        "row_factor"_a, "mean"_a, "out"_a, "out_stride"_a, "inverse_count"_a, "partial"_a, "drop"_a, "place"_a,
-        "own_place"_a,
-        "Gathers and sums rows; see trainer/native/sum_rows.h. `stream`: torch's, None on the CPU; arrays: addresses.");
-  m.def("transpose", &transpose, "stream"_a.none(), "block"_a, "num_columns"_a, "offsets"_a, "index"_a, "edge"_a,
-        "scratch"_a, "scratch_bytes"_a, "Exchanges rows and columns; see trainer/native/transpose.h.");
-  m.def("drop", &drop, "stream"_a.none(), "dtype"_a, "activation"_a, "size"_a, "p"_a, "key"_a, "key_at"_a, "x"_a,
-        "out"_a, "Activation and dropout; see trainer/native/activation.h.");
-  m.def("drop_grad", &drop_grad, "stream"_a.none(), "dtype"_a, "activation"_a, "size"_a, "p"_a, "y"_a, "grad"_a,
-        "out"_a, "Their gradient.");
   m.def("copy_arrays", &copy_arrays, "stream"_a.none(), "copies"_a,
         "Several arrays at once, (from, to, count, room, fill); see trainer/native/copy_arrays.h.");
   m.def("transpose_scratch_bytes", &scratch_bytes, "stream"_a.none(), "num_edges"_a,

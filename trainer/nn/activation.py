@@ -10,8 +10,9 @@ from cohort.base.errors import CohortError
 from cohort.nn import kernels
 from cohort.nn.inputs import is_prefix
 from cohort.nn.operators import operator
+from cohort.trainer import _native
 
-ACTIVATIONS = {"relu": 0, "elu": 1}  # as in trainer/native/activation.h
+ACTIVATIONS = {"relu": _native.RELU, "elu": _native.ELU}
 
 
 def activated(x: Tensor, activation: str, p: float = 0.0, training: bool = True) -> Tensor:

@@ -10,6 +10,7 @@ from cohort.nn.activation import ACTIVATIONS
 from cohort.nn.head_kernels import Scores
 from cohort.nn.kernels import Edges
 from cohort.nn.operators import operator
+from cohort.trainer import _native
 
 _NOTHING = ACTIVATIONS["relu"]  # of weights, which are never negative
 
@@ -146,7 +147,7 @@ def _weighted(
         edges,
         x,
         dtype,
-        own_use=kernels.ADD_OWN if num_own else kernels.NO_OWN,
+        own_use=_native.ADD_OWN if num_own else _native.NO_OWN,
         own=x if num_own else None,
         num_own=num_own,
         heads=heads,
@@ -170,7 +171,7 @@ def _sum_by_source(columns: Edges, grads: Tensor, own_grads: Tensor, out: Tensor
     kernels.sum_rows(
         columns,
         ones,
-        own_use=kernels.ADD_OWN if num_own else kernels.NO_OWN,
+        own_use=_native.ADD_OWN if num_own else _native.NO_OWN,
         own=ones if num_own else None,
         num_own=num_own,
         heads=heads,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cohort.nn.kernels import _DTYPES, Edges, _address, _device_of, _scratch, _stream, sum_dtype
+from cohort.nn.kernels import Edges, _address, _scratch, run, sum_dtype
 from cohort.trainer import _native
 
 
@@ -25,9 +25,14 @@ class Scores:
     num_own: int
     slope: float
 
-    def native(self) -> tuple:
-        target_stride = 0 if self.target is None else self.target.stride(0)
-        return self.source.data_ptr(), self.source.stride(0), _address(self.target), target_stride, self.slope
+    def native(self) -> _native.EdgeScores:
+        return _native.EdgeScores(
+            source=self.source.data_ptr(),
+            source_stride=self.source.stride(0),
+            target=_address(self.target),
+            target_stride=0 if self.target is None else self.target.stride(0),
+            slope=self.slope,
+        )
 
 
 def attention(edges: Edges, scores: Scores) -> tuple[Tensor, Tensor]:
@@ -36,20 +41,20 @@ def attention(edges: Edges, scores: Scores) -> tuple[Tensor, Tensor]:
     weights, own_weights = source.new_empty(edges.num_edges, heads), source.new_empty(scores.num_own, heads)
     stats = source.new_empty(2, edges.num_rows, heads)
     partial = _scratch(edges, source, source.dtype, 2 * heads)
-    with _device_of(source):
-        _native.attention(
-            _stream(source),
-            edges.ref,
-            _DTYPES[source.dtype],
-            heads,
-            scores.native(),
-            scores.num_own,
-            weights.data_ptr(),
-            own_weights.data_ptr(),
-            stats[0].data_ptr(),
-            stats[1].data_ptr(),
-            _address(partial),
-        )
+    run(
+        _native.attention,
+        source,
+        block=edges.ref,
+        dtype=source.dtype,
+        dim=heads,
+        scores=scores.native(),
+        num_own=scores.num_own,
+        weights=weights,
+        own_weights=own_weights,
+        largest=stats[0],
+        sums=stats[1],
+        partial=partial,
+    )
     return weights, own_weights
 
 
@@ -66,23 +71,23 @@ def attention_grad(
     source, heads = scores.source, scores.source.shape[1]
     sums = source.new_empty(edges.num_rows, heads)
     partial = _scratch(edges, source, source.dtype, heads)
-    with _device_of(source):
-        _native.attention_grad(
-            _stream(source),
-            edges.ref,
-            _DTYPES[source.dtype],
-            heads,
-            scores.native(),
-            scores.num_own,
-            weights.data_ptr(),
-            own_weights.data_ptr(),
-            grads.data_ptr(),
-            own_grads.data_ptr(),
-            target_grads.data_ptr(),
-            target_grads.stride(0),
-            sums.data_ptr(),
-            _address(partial),
-        )
+    run(
+        _native.attention_grad,
+        source,
+        block=edges.ref,
+        dtype=source.dtype,
+        dim=heads,
+        scores=scores.native(),
+        num_own=scores.num_own,
+        weights=weights,
+        own_weights=own_weights,
+        grads=grads,
+        own_grads=own_grads,
+        target_grads=target_grads,
+        target_grads_stride=target_grads.stride(0),
+        sums=sums,
+        partial=partial,
+    )
 
 
 def spread_rows(edges: Edges, x: Tensor, weights: Tensor, own_weights: Tensor, out_dtype: torch.dtype) -> Tensor:
@@ -90,22 +95,22 @@ def spread_rows(edges: Edges, x: Tensor, weights: Tensor, own_weights: Tensor, o
     dim, heads = x.shape[1], weights.shape[1]
     out = x.new_empty((heads, edges.num_rows, dim), dtype=out_dtype)
     partial = _scratch(edges, x, sum_dtype(x.dtype), heads * dim)
-    with _device_of(x):
-        _native.spread_rows(
-            _stream(x),
-            edges.ref,
-            _DTYPES[x.dtype],
-            _DTYPES[out_dtype],
-            dim,
-            heads,
-            x.data_ptr(),
-            x.stride(0),
-            weights.data_ptr(),
-            own_weights.data_ptr(),
-            own_weights.shape[0],
-            out.data_ptr(),
-            _address(partial),
-        )
+    run(
+        _native.spread_rows,
+        x,
+        block=edges.ref,
+        dtype=x.dtype,
+        out_dtype=out_dtype,
+        dim=dim,
+        heads=heads,
+        x=x,
+        x_stride=x.stride(0),
+        weights=weights,
+        own_weights=own_weights,
+        num_own=own_weights.shape[0],
+        out=out,
+        partial=partial,
+    )
     return out
 
 
@@ -114,21 +119,21 @@ def fold_rows(edges: Edges, x: Tensor, weights: Tensor, own_weights: Tensor) -> 
     heads, num_rows, dim = x.shape
     out = x.new_empty((edges.num_rows, dim))
     partial = _scratch(edges, x, sum_dtype(x.dtype), dim)
-    with _device_of(x):
-        _native.fold_rows(
-            _stream(x),
-            edges.ref,
-            _DTYPES[x.dtype],
-            dim,
-            heads,
-            x.data_ptr(),
-            num_rows,
-            weights.data_ptr(),
-            own_weights.data_ptr(),
-            own_weights.shape[0],
-            out.data_ptr(),
-            _address(partial),
-        )
+    run(
+        _native.fold_rows,
+        x,
+        block=edges.ref,
+        dtype=x.dtype,
+        dim=dim,
+        heads=heads,
+        x=x,
+        x_rows=num_rows,
+        weights=weights,
+        own_weights=own_weights,
+        num_own=own_weights.shape[0],
+        out=out,
+        partial=partial,
+    )
     return out
 
 
@@ -142,17 +147,21 @@ def dot_rows(edges: Edges, grad: Tensor, x: Tensor, num_own: int) -> tuple[Tenso
     heads, _, dim = grad.shape
     kind = sum_dtype(x.dtype)
     dots, own_dots = x.new_empty((edges.num_edges, heads), dtype=kind), x.new_empty((num_own, heads), dtype=kind)
-    with _device_of(x):
-        _native.dot_rows(
-            _stream(x),
-            edges.ref,
-            _DTYPES[x.dtype],
-            dim,
-            heads,
-            (grad.data_ptr(), grad.stride(1), grad.stride(0)),
-            (x.data_ptr(), x.stride(1), x.stride(0)),
-            num_own,
-            dots.data_ptr(),
-            own_dots.data_ptr(),
-        )
+    run(
+        _native.dot_rows,
+        x,
+        block=edges.ref,
+        dtype=x.dtype,
+        dim=dim,
+        heads=heads,
+        grad=_head_rows(grad),
+        x=_head_rows(x),
+        num_own=num_own,
+        dots=dots,
+        own_dots=own_dots,
+    )
     return dots, own_dots
+
+
+def _head_rows(rows: Tensor) -> _native.HeadRows:
+    return _native.HeadRows(data=rows.data_ptr(), row_stride=rows.stride(1), head_stride=rows.stride(0))

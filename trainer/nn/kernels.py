@@ -8,9 +8,13 @@ from torch import Tensor
 from cohort.base.errors import CohortError
 from cohort.trainer import _native
 
-_DTYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.float64: 3}  # as in trainer/native/element.h
-NO_OWN, ADD_OWN, OWN_BESIDE = 0, 1, 2  # as in trainer/native/sum_rows.h
-NO_DROP, DROP_IN, DROP_BACK = 0, 1, 2
+_DTYPES = {
+    torch.float32: _native.FLOAT32,
+    torch.bfloat16: _native.BFLOAT16,
+    torch.float16: _native.FLOAT16,
+    torch.float64: _native.FLOAT64,
+}
+_NO_DROP = _native.RowDrop(use=_native.NO_DROP, p=0.0, key=0, key_at=0, kept=0)
 MAX_PRODUCT_DEPTH = getattr(_native, "max_product_depth", 0)  # 0: a build without CUDA
 
 
@@ -27,10 +31,28 @@ class Edges:
     def __init__(self, indptr: Tensor, index: Tensor, num_rows: int, edge: Tensor | None = None, skip_self=False):
         self._kept = indptr, index, edge
         self.num_edges, self.num_rows = index.numel(), num_rows
-        address = 0 if edge is None else edge.data_ptr()
         self.ref = _native.BlockRef(
-            indptr.data_ptr(), indptr.numel(), index.data_ptr(), address, self.num_edges, num_rows, skip_self
+            offsets=indptr.data_ptr(),
+            num_offsets=indptr.numel(),
+            index=index.data_ptr(),
+            edge=_address(edge),
+            num_edges=self.num_edges,
+            num_rows=num_rows,
+            skip_self=skip_self,
         )
+
+
+def run(body, device_of: Tensor, **fields) -> None:
+    """Calls a native body on the current stream of a tensor's device: with tensors as addresses, None as 0."""
+    given = {name: _given(value) for name, value in fields.items()}
+    with _device_of(device_of):
+        body(_stream(device_of), **given)
+
+
+def _given(value):
+    if isinstance(value, Tensor):
+        return value.data_ptr()
+    return 0 if value is None else _DTYPES[value] if isinstance(value, torch.dtype) else value
 
 
 def sum_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -54,7 +76,7 @@ def sum_rows(
     edges: Edges,
     x: Tensor,
     out_dtype: torch.dtype | None = None,
-    own_use: int = NO_OWN,
+    own_use: int = _native.NO_OWN,
     own: Tensor | None = None,
     num_own: int = 0,
     heads: int = 1,
@@ -72,35 +94,35 @@ def sum_rows(
     """[num_rows, dim], or [num_rows, 2 dim] with own rows beside; the formula stands in trainer/native/sum_rows.h."""
     dim, out_dtype = x.shape[1], out_dtype or x.dtype
     if out is None:
-        out = x.new_empty((edges.num_rows, 2 * dim if own_use == OWN_BESIDE else dim), dtype=out_dtype)
+        out = x.new_empty((edges.num_rows, 2 * dim if own_use == _native.OWN_BESIDE else dim), dtype=out_dtype)
     partial = _scratch(edges, x, sum_dtype(x.dtype))
-    with _device_of(x):
-        _native.sum_rows(
-            _stream(x),
-            edges.ref,
-            _DTYPES[x.dtype],
-            _DTYPES[out_dtype],
-            dim,
-            x.data_ptr(),
-            x.stride(0),
-            own_use,
-            _address(own),
-            0 if own is None else own.stride(0),
-            num_own,
-            heads,
-            _address(edge_factor),
-            _address(index_factor),
-            _address(own_factor),
-            _address(row_factor),
-            mean,
-            out.data_ptr(),
-            out.stride(0),
-            _address(inverse_count),
-            _address(partial),
-            (NO_DROP, 0.0, 0, 0, 0) if drop is None else drop.ref,
-            _address(place),
-            _address(own_place),
-        )
+    run(
+        _native.sum_rows,
+        x,
+        block=edges.ref,
+        dtype=x.dtype,
+        out_dtype=out_dtype,
+        dim=dim,
+        x=x,
+        x_stride=x.stride(0),
+        own_use=own_use,
+        own=own,
+        own_stride=0 if own is None else own.stride(0),
+        num_own=num_own,
+        heads=heads,
+        edge_factor=edge_factor,
+        index_factor=index_factor,
+        own_factor=own_factor,
+        row_factor=row_factor,
+        mean=mean,
+        out=out,
+        out_stride=out.stride(0),
+        inverse_count=inverse_count,
+        partial=partial,
+        drop=_NO_DROP if drop is None else drop.ref,
+        place=place,
+        own_place=own_place,
+    )
     return out
 
 
@@ -115,7 +137,7 @@ class Drop:
 
     def __init__(self, use: int, kept: Tensor, p: float, key: int = 0, key_at: Tensor | None = None):
         self._kept = kept, key_at
-        self.ref = use, p, key, _address(key_at), kept.data_ptr()
+        self.ref = _native.RowDrop(use=use, p=p, key=key, key_at=_address(key_at), kept=kept.data_ptr())
 
 
 def takes_drop_in(x: Tensor) -> bool:
@@ -144,20 +166,18 @@ def product(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """``F.linear`` [rows, width] of what takes_products(); of at most MAX_PRODUCT_DEPTH columns."""
     weight, bias = _packed(weight), None if bias is None else _packed(bias)
     out = rows.new_empty(rows.shape[0], weight.shape[0])
-    addresses = rows.data_ptr(), weight.data_ptr(), _address(bias), out.data_ptr()
-    with _device_of(rows):
-        _native.product(_stream(rows), *rows.shape, weight.shape[0], *addresses)
+    num_rows, depth = rows.shape
+    sizes = {"num_rows": num_rows, "depth": depth, "width": weight.shape[0]}
+    run(_native.product, rows, **sizes, rows=rows, weight=weight, bias=bias, out=out)
     return out
 
 
 def product_grad(grad: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
     """``grad.t() @ rows`` and ``grad.sum(dim=0)``, of what takes_products()."""
-    grad, width = _packed(grad), grad.shape[1]
-    out, sums = rows.new_empty(width, rows.shape[1]), rows.new_empty(width)
-    partial = rows.new_empty(_native.num_product_parts(*rows.shape, width), width * (rows.shape[1] + 1))
-    addresses = grad.data_ptr(), rows.data_ptr(), out.data_ptr(), sums.data_ptr(), partial.data_ptr()
-    with _device_of(rows):
-        _native.product_grad(_stream(rows), *rows.shape, width, *addresses)
+    grad, sizes = _packed(grad), {"num_rows": rows.shape[0], "depth": rows.shape[1], "width": grad.shape[1]}
+    out, sums = rows.new_empty(grad.shape[1], rows.shape[1]), rows.new_empty(grad.shape[1])
+    partial = rows.new_empty(_native.num_product_parts(**sizes), grad.shape[1] * (rows.shape[1] + 1))
+    run(_native.product_grad, rows, **sizes, grad=grad, rows=rows, out=out, column_sums=sums, partial=partial)
     return out, sums
 
 
@@ -174,20 +194,18 @@ def transposed(edges: Edges, num_columns: int, skip_self: bool = False) -> Edges
     offsets = torch.empty(num_columns + 1, dtype=torch.int64, device=device)
     index = torch.empty(num_edges, dtype=torch.int64, device=device)
     edge = torch.empty(num_edges, dtype=torch.int32, device=device)
-    with _device_of(index):
-        stream = _stream(index)
-        num_bytes = _native.transpose_scratch_bytes(stream, num_edges)
-        scratch = torch.empty(num_bytes, dtype=torch.uint8, device=device)
-        _native.transpose(
-            stream,
-            edges.ref,
-            num_columns,
-            offsets.data_ptr(),
-            index.data_ptr(),
-            edge.data_ptr(),
-            scratch.data_ptr(),
-            num_bytes,
-        )
+    num_bytes = _native.transpose_scratch_bytes(_stream(index), num_edges)
+    run(
+        _native.transpose,
+        index,
+        block=edges.ref,
+        num_columns=num_columns,
+        offsets=offsets,
+        index=index,
+        edge=edge,
+        scratch=torch.empty(num_bytes, dtype=torch.uint8, device=device),
+        scratch_bytes=num_bytes,
+    )
     return Edges(offsets, index, num_columns, edge, skip_self)
 
 
@@ -231,9 +249,8 @@ def drop(x: Tensor, activation: int, p: float, key: int, key_at: Tensor | None =
         raise CohortError("activated", "float32, bfloat16, float16 or float64", str(x.dtype))
     x = _aligned(x)
     out = torch.empty_like(x)
-    with _device_of(x):
-        addresses = _address(key_at), x.data_ptr(), out.data_ptr()
-        _native.drop(_stream(x), _DTYPES[x.dtype], activation, x.numel(), p, key, *addresses)
+    sizes = {"dtype": x.dtype, "activation": activation, "size": x.numel()}
+    run(_native.drop, x, **sizes, p=p, key=key, key_at=key_at, x=x, out=out)
     return out
 
 
@@ -241,9 +258,8 @@ def drop_grad(y: Tensor, grad: Tensor, activation: int, p: float) -> Tensor:
     """Its gradient, from what came out."""
     grad = _aligned(grad)
     out = torch.empty_like(y)
-    addresses = y.data_ptr(), grad.data_ptr(), out.data_ptr()
-    with _device_of(y):
-        _native.drop_grad(_stream(y), _DTYPES[y.dtype], activation, y.numel(), p, *addresses)
+    sizes = {"dtype": y.dtype, "activation": activation, "size": y.numel()}
+    run(_native.drop_grad, y, **sizes, p=p, y=y, grad=grad, out=out)
     return out
 
 

@@ -6,6 +6,7 @@ from torch import Tensor
 from cohort.nn import kernels
 from cohort.nn.kernels import Drop, Edges
 from cohort.nn.operators import operator
+from cohort.trainer import _native
 
 BESIDE_NONE, BESIDE_PREFIX, BESIDE_OWN = 0, 1, 2
 
@@ -50,12 +51,12 @@ def gather_sum(
         Edges(indptr, source, num_targets),
         x,
         out_dtype,
-        own_use=kernels.OWN_BESIDE if beside else kernels.NO_OWN,
+        own_use=_native.OWN_BESIDE if beside else _native.NO_OWN,
         own=own if beside == BESIDE_OWN else x if beside else None,
         num_own=num_targets if beside else 0,
         mean=mean,
         inverse_count=inverse_count if mean else None,
-        drop=Drop(kernels.DROP_IN, kept, p, key, key_at) if relu else None,
+        drop=Drop(_native.DROP_IN, kept, p, key, key_at) if relu else None,
         place=place,
         own_place=own_place,
     )
@@ -106,7 +107,7 @@ def gather_sum_grad(
     return kernels.sum_rows(
         edges,
         grad[:, :dim],
-        own_use=kernels.ADD_OWN if prefix else kernels.NO_OWN,
+        own_use=_native.ADD_OWN if prefix else _native.NO_OWN,
         own=grad[:, dim:] if prefix else None,
         num_own=num_targets if prefix else 0,
         index_factor=inverse_count if inverse_count.numel() else None,
@@ -115,7 +116,7 @@ def gather_sum_grad(
 
 
 def _drop_back(kept: Tensor, p: float) -> Drop | None:
-    return Drop(kernels.DROP_BACK, kept, p) if kept.numel() else None
+    return Drop(_native.DROP_BACK, kept, p) if kept.numel() else None
 
 
 @gather_sum_grad.register_fake
@@ -170,7 +171,7 @@ def gather_normalized(
         relu, p, key, key_at, place: as for gather_sum; so is the second result.
     """
     kept = _kept(x, relu)
-    drop = Drop(kernels.DROP_IN, kept, p, key, key_at) if relu else None
+    drop = Drop(_native.DROP_IN, kept, p, key, key_at) if relu else None
     edges = Edges(indptr, source, num_targets, skip_self=loop != 0)
     return _normalized(edges, x, norm, num_targets, loop, out_dtype, drop, place), kept
 
@@ -210,7 +211,7 @@ def _normalized(
         edges,
         rows,
         dtype,
-        own_use=kernels.ADD_OWN if loop else kernels.NO_OWN,
+        own_use=_native.ADD_OWN if loop else _native.NO_OWN,
         own=rows if loop else None,
         num_own=num_own if loop else 0,
         index_factor=norm,

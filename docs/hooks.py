@@ -1,8 +1,8 @@
 """What mkdocs needs beside the pages in docs/ (mkdocs.yml names this file as its hook).
 
-The two reference pages are written here from the code: the tree of argparse, and the docstrings of what the packages
-export. Pages of the navigation that lie elsewhere in the repository (formats, changes) join the site from there, and
-links are led to where their targets are in the site.
+The two reference pages are written here from the code: the tree of argparse, and the names that the packages export,
+whose docstrings mkdocstrings reads. Pages of the navigation that lie elsewhere in the repository (formats, changes)
+join the site from there, and links are led to where their targets are in the site.
 """
 
 import argparse
@@ -10,7 +10,6 @@ import importlib
 import inspect
 import posixpath
 import re
-import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -19,7 +18,6 @@ BESIDE = {
     "NeighborLoader": ["cohort.trainer.loader.batch.Batch", "cohort.trainer.loader.stats.LoaderStats"]
 }  # what a class hands out
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
-SECTION = re.compile(r"(Args|Attributes|Returns|Raises):$")
 
 
 # --- hooks of mkdocs ------------------------------------------------------------------------------------------------
@@ -133,90 +131,21 @@ def _argument(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
 
 
 def python_page() -> str:
-    """Signature and docstring of everything that the packages export."""
-    parts = ["# Python", "Written from the docstrings."]
+    """A line for mkdocstrings for everything that the packages export, where it is defined."""
+    parts = ["# Python"]
     for package in PACKAGES:
         module = importlib.import_module(package)
-        parts += [f"## {package}", _docstring(module)]
+        parts += [f"## {package}", _prose(inspect.getdoc(module))]
         for name in sorted(module.__all__, key=str.lower):
-            parts += _definition(f"{package}.{name}", getattr(module, name), 3)
-            for place in BESIDE.get(name, []):
-                home, _, other = place.rpartition(".")
-                parts += _definition(other, getattr(importlib.import_module(home), other), 3)
+            thing = getattr(module, name)
+            home = f"{thing.__module__}.{name}" if hasattr(thing, "__module__") else f"{package}.{name}"
+            parts += [_definition(home, f"{package}.{name}")]
+            parts += [_definition(other, other.rpartition(".")[2]) for other in BESIDE.get(name, [])]
     return "\n\n".join(parts) + "\n"
 
 
-def _definition(name: str, thing, level: int) -> list[str]:
-    parts = [f"{'#' * level} {name}", f"```python\n{_signature(name, thing)}\n```", _docstring(thing)]
-    if inspect.isclass(thing):
-        for member, value in vars(thing).items():
-            function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
-            public = not member.startswith("_") and callable(function) and not inspect.isclass(function)
-            if public and inspect.getdoc(function):
-                shown = value if isinstance(value, property) else function
-                parts += _definition(f"{name.rpartition('.')[2]}.{member}", shown, level + 1)
-    return parts
-
-
-def _signature(name: str, thing) -> str:
-    """As in the source; one parameter a line where it is long, and without those whose names begin with "_"."""
-    short = name.rpartition(".")[2]
-    if isinstance(thing, property):
-        return short
-    try:
-        signature = inspect.signature(thing)
-    except ValueError:
-        return short
-    kept = [parameter for parameter in signature.parameters.values() if not parameter.name.startswith("_")]
-    texts = [_parameter(parameter) for parameter in kept]
-    starred = [parameter.kind is inspect.Parameter.KEYWORD_ONLY for parameter in kept]
-    if any(starred) and not any(parameter.kind is inspect.Parameter.VAR_POSITIONAL for parameter in kept):
-        texts.insert(starred.index(True), "*")
-    line = f"{short}({', '.join(texts)})"
-    return line if len(line) <= 100 else f"{short}(\n    " + ",\n    ".join(texts) + ",\n)"
-
-
-def _parameter(parameter: inspect.Parameter) -> str:
-    annotation = getattr(parameter.annotation, "__forward_arg__", parameter.annotation)
-    bare = parameter.replace(annotation=parameter.empty, default=parameter.empty)
-    if isinstance(annotation, str):  # from __future__ import annotations: text, which would be quoted
-        shown = f"{bare}: {annotation}"
-    else:
-        shown = str(bare.replace(annotation=annotation)).replace("collections.abc.", "")
-    if parameter.default is parameter.empty:
-        return shown
-    default = repr(parameter.default)
-    if callable(parameter.default) or len(default) > 60:  # an address, or all members of an object
-        default = "..."
-    return f"{shown}={default}" if annotation is parameter.empty else f"{shown} = {default}"
-
-
-def _docstring(thing) -> str:
-    """A docstring as markdown: sections become lists, examples code blocks."""
-    parts, lines = [], inspect.cleandoc(thing.__doc__ or "").splitlines()
-    while lines:
-        section = SECTION.match(lines[0])
-        end = next((i for i, line in enumerate(lines) if i and line and not line.startswith(" ")), len(lines))
-        if section:
-            parts.append(f"**{section[1]}**\n\n{_entries(lines[1:end])}")
-        elif lines[0].startswith(">>>"):
-            end = next((i for i, line in enumerate(lines) if not line.startswith(">>>")), len(lines))
-            parts.append("```python\n" + "\n".join(lines[:end]) + "\n```")
-        else:
-            end = next((i for i, line in enumerate(lines) if not line or SECTION.match(line)), len(lines))
-            parts.append(_prose("\n".join(lines[:end])))
-        lines = lines[max(end, 1) :]
-    return "\n\n".join(part for part in parts if part)
-
-
-def _entries(lines: list[str]) -> str:
-    """ "name: what" with lines that go on below it, as a list; other text stays text."""
-    text = textwrap.dedent("\n".join(lines)).strip()
-    entries = re.split(r"\n(?=\S)", text)
-    if not all(re.match(r"[\w, *]+:\s", entry) for entry in entries):
-        return _prose(text)
-    pairs = (entry.partition(":") for entry in entries)
-    return "\n".join(f"- `{name}`: {' '.join(_prose(what).split())}" for name, _, what in pairs)
+def _definition(home: str, name: str) -> str:
+    return f"::: {home}\n    options:\n      heading: {name}\n      toc_label: {name}"
 
 
 def _prose(text: str) -> str:

@@ -97,8 +97,10 @@ def fit(rows, codec="auto", *, sample=0.01, min_sample=4096, chunk_bytes=4, thre
     Args:
         rows: [num_rows, num_columns] in host memory (a CUDA tensor is sampled through the host).
         codec: auto (fewest 128-byte lines a row, then fewest bytes), invariant, exponent, sparse or raw.
-        sample, min_sample: share of the rows looked at, and at least how many.
-        chunk_bytes: 4 or 8 (invariant). threshold: share of rows that must agree on a bit; None sweeps 0.70 to 0.95.
+        sample: share of the rows looked at.
+        min_sample: rows looked at, at least.
+        chunk_bytes: 4 or 8 (invariant).
+        threshold: share of rows that must agree on a bit; None sweeps 0.70 to 0.95.
     """
     if arrays.is_cuda(rows):
         rows = rows.cpu()

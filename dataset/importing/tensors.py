@@ -53,10 +53,13 @@ def from_tensors(
             numbers [V], NaN for none; "multilabel": 0 and 1 [V, labels], -1 (of floats NaN) where it is unknown. A y
             of [V, 1] is kept as [V], but for "multilabel". None: classes, and no node has a label.
         edge_index: integers [2, E], row 0 sources, row 1 destinations.
-        indptr, indices: instead of edge_index, in-neighbours per node: integers [V + 1] and [E].
+        indptr: integers [V + 1], with indices instead of edge_index: where each node's in-neighbours begin.
+        indices: integers [E], in-neighbours of node 0, of node 1, and so on.
         edge_weight: numbers [E] or [E, 1], in the order of the edges given; kept as float32.
-        train_ids, val_ids, test_ids: integers [any] or bool masks [V]; nodes of a mask without a label are left out.
-            Without any of them, random parts of the labelled nodes by `split`.
+        train_ids: integers [any] or a bool mask [V]; nodes of a mask without a label are left out. Without this one
+            and the next two, random parts of the labelled nodes by `split`.
+        val_ids: as train_ids.
+        test_ids: as train_ids.
         overwrite: a data set that has the name `out` is replaced.
 
     Raises:

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from trials import Trials, trial_parser, write_png
 
 from cohort.base.errors import CohortError
-from cohort.launch.bench.trials import Trials, trial_parser
 from cohort.launch.options.arguments import kind
 from cohort.launch.report import page as report_page
 from cohort.launch.report.command import print_tables
@@ -264,7 +264,7 @@ def main(argv: list[str] | None = None) -> int:
         trials = Trials(args)
         found = measure(args, trials)
         print_tables([table_of(series) for series in found if series.lines])
-        report_page.write_png(trials.out / "scaling.png", draw(found))
+        write_png(trials.out / "scaling.png", draw(found))
     except CohortError as error:
         print(f"scaling: {error}", file=sys.stderr)
         return 1

@@ -20,10 +20,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from trials import Trials, trial_parser
+
 from cohort import dataset
 from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
-from cohort.launch.bench.trials import Trials, trial_parser
 from cohort.launch.report.command import print_tables
 from cohort.launch.report.tables import Table
 

@@ -22,9 +22,10 @@ import tomllib
 from dataclasses import dataclass
 from statistics import median
 
+from trials import Trials, trial_parser, write_png
+
 from cohort.base.errors import CohortError
 from cohort.base.programs import end_with_parent
-from cohort.launch.bench.trials import Trials, trial_parser
 from cohort.launch.options.arguments import kind
 from cohort.launch.options.parser import as_words, on_command_line
 from cohort.launch.report import page as report_page
@@ -236,7 +237,7 @@ def main(argv: list[str] | None = None) -> int:
             | {"best_seconds": found.best_seconds, "chosen_seconds": found.chosen_seconds, "distance": found.distance}
         )
         print_tables(tables_of(found, trials.device))
-        report_page.write_png(trials.out / "tune-grid.png", draw(found))
+        write_png(trials.out / "tune-grid.png", draw(found))
     except CohortError as error:
         print(f"tune_grid: {error}", file=sys.stderr)
         return 1

@@ -135,7 +135,7 @@ def test_the_checks_see_what_is_wrong(parser):
     assert documents.refusal(parser, ["train", "a", "--epochs", "1"]) == ""
     assert documents.unknown_options(parser, ["train", "--ampp"]) == ["--ampp"]
     assert documents.unknown_options(parser, ["dataset", "mend", "DIR"]) == ["mend"]
-    assert documents.unknown_options(parser, ["bench", "sample|fetch", "DIR", "--shape"]) == []
+    assert documents.unknown_options(parser, ["bench", "sample|fetch", "DIR", "--batches"]) == []
 
 
 @pytest.mark.parametrize("page", documents.pages(), ids=name_of)

@@ -127,6 +127,8 @@ def unknown_options(parser: argparse.ArgumentParser, arguments: list[str]) -> li
 def module(path: Path) -> ModuleType:
     """A Python file that is in no package."""
     name = f"documents_{path.stem}"
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))  # it may import others beside it, as one that is run
     spec = importlib.util.spec_from_file_location(name, path)
     sys.modules[name] = loaded = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(loaded)

@@ -34,7 +34,6 @@ PRINTING = {  # parts of commands: they print their results and their errors
     "launch/main.py",
     "launch/doctor.py",
     "launch/*/command.py",
-    "launch/bench/figure.py",
     "launch/data/prepare.py",
     "launch/run/inspect.py",
     "launch/run/train.py",

@@ -21,7 +21,6 @@ from rich.text import Text
 from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
 from cohort.channel import TIERS
-from cohort.launch.bench.shapes import add_shape_options, data_set
 from cohort.launch.options.arguments import add_dataset, kind
 from cohort.launch.options.parser import add_options, spec_of
 from cohort.launch.run.job import check_sampler_sms, open_dataset, sampler_members
@@ -29,7 +28,7 @@ from cohort.launch.run.programs import run_programs
 from cohort.spec.run import RunSpec, SamplerSpec
 from cohort.spec.types import Compress, NotNegative, Positive, Ratios
 
-BATCH_SIZE_TEXT = "seeds a batch (default: the shape's, or 8192)"
+BATCH_SIZE = 8192
 
 
 def register(benches) -> None:
@@ -57,8 +56,9 @@ def register(benches) -> None:
 
 
 def _add_options(parser: argparse.ArgumentParser, **texts: str | None) -> None:
-    add_data_or_shape(parser)
-    add_options(parser, SamplerSpec, edge_weights=None, partition=None, batch_size=BATCH_SIZE_TEXT, **texts)
+    add_dataset(parser)
+    batch_size = f"seeds a batch (default {BATCH_SIZE})"
+    add_options(parser, SamplerSpec, edge_weights=None, partition=None, batch_size=batch_size, **texts)
     parser.add_argument(
         "--batches", type=kind(Positive), default=50, help="number of batches that count, of each kind (default 50)"
     )
@@ -73,12 +73,6 @@ def _add_options(parser: argparse.ArgumentParser, **texts: str | None) -> None:
     parser.add_argument(
         "--out", type=Path, default=Path("bench.jsonl"), help="file to which lines are appended (default bench.jsonl)"
     )
-
-
-def add_data_or_shape(parser: argparse.ArgumentParser) -> None:
-    """Adds two ways to say which graph, DIR and --shape; see resolve_data."""
-    add_dataset(parser, nargs="?", help="folder of a data set; or --shape")
-    add_shape_options(parser, required=False)
 
 
 def sample_batches(args: argparse.Namespace) -> int:
@@ -106,9 +100,9 @@ def fetch_batches(args: argparse.Namespace) -> int:
 
 def _measure(args: argparse.Namespace, tried: list[dict]) -> tuple[int, list[dict]]:
     """(exit code, a line of each kind of batches for each of the options to try); the lines are in --out then."""
-    dataset, batch_size = resolve_data(args)
+    _, dataset = open_dataset(args.dataset)
     is_fetch = args.func is fetch_batches
-    spec = spec_of(args, SamplerSpec, batch_size=batch_size, **({"reuse": False} if is_fetch else {}))
+    spec = spec_of(args, SamplerSpec, batch_size=BATCH_SIZE, **({"reuse": False} if is_fetch else {}))
     lines = []
     with appending(args.out) as append, tempfile.TemporaryDirectory(prefix="cohort-bench-") as root:
         folders = [Path(root) / str(number) for number in range(len(tried))]
@@ -152,17 +146,6 @@ def appending(path: Path) -> Iterator[Callable[[list[dict]], None]]:
     finally:
         if path.is_file() and path.stat().st_size == 0:  # nothing was measured
             path.unlink()
-
-
-def resolve_data(args: argparse.Namespace) -> tuple[Path, int]:
-    """(the data set, made if need be; seeds a batch where nobody says how many)"""
-    if (args.dataset is None) == (args.shape is None):
-        raise CohortError("DIR, --shape", "one of the two", "none" if args.shape is None else "both")
-    folder, batch_size = args.dataset, 8192
-    if args.shape:
-        folder, shape = data_set(args)
-        batch_size = shape.batch_size
-    return open_dataset(folder)[1], batch_size
 
 
 def _run_of(spec: SamplerSpec, num_batches: int, dataset: Path, options: dict, folder: Path) -> dict:

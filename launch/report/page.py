@@ -5,11 +5,8 @@ import html
 import io
 import math
 from collections.abc import Callable
-from pathlib import Path
-from typing import NamedTuple
 
 from cohort.base.errors import CohortError
-from cohort.base.files import write_whole
 from cohort.base.units import format_bytes
 from cohort.channel import TIERS
 from cohort.launch.report.results import LISTS, ROWS, TIMELINE_ROWS, Kind, Run, TierUse, ranks_of
@@ -18,7 +15,6 @@ from cohort.launch.report.tables import Table, median_times
 DPI = 120
 PARTS = {"wait_seconds": "#d1495b", "train_seconds": "#30638e", "all_reduce_seconds": "#edae49"}  # of an epoch
 SHADES = ("#30638e", "#8fb3d1")  # of batches in turn
-PANELS_A_ROW = 4
 
 _STYLE = """
 body { font: 15px/1.5 sans-serif; max-width: 75em; margin: 2em auto; padding: 0 1em; color: #222 }
@@ -27,14 +23,6 @@ th, td { padding: 0.15em 0.8em; text-align: right; border-bottom: 1px solid #ddd
 th:first-child, td:first-child { text-align: left }
 img { max-width: 100%; height: auto }
 """
-
-
-class Panel(NamedTuple):
-    """Epochs to be drawn beside others: the times of each, and its name."""
-
-    title: str
-    times: list[dict]
-    names: list[str]
 
 
 def page(title: str, tables: list[Table], charts: dict[str, bytes]) -> str:
@@ -75,7 +63,7 @@ def draw_epochs(run: Run) -> bytes:
     figure, axes = figure_of(min(max(3 + 0.15 * len(bars), 8), 20))
     _stack(axes, lefts, 0.9 * width, bars)
     _add_legend(axes)
-    side_by_side = f"; side by side: {_plain(', '.join(run.places))}" if num_ranks > 1 else ""
+    side_by_side = f"; side by side: {plain(', '.join(run.places))}" if num_ranks > 1 else ""
     axes.set_xlabel(f"epoch{side_by_side}")
     axes.xaxis.get_major_locator().set_params(integer=True)
     return png_of(figure)
@@ -103,7 +91,7 @@ def draw_timeline(run: Run) -> bytes:
         bars = [(1e3 * begin, 1e3 * (end - begin)) for begin, end in spans]
         colors = [SHADES[i % len(SHADES)] for i in range(len(bars))]
         axes.broken_barh(bars, (y - 0.4, 0.8), color=colors, linewidth=0.5)  # the line shows what is short, too
-    axes.set_yticks(range(len(rows)), [_plain(name) for name, _ in rows])
+    axes.set_yticks(range(len(rows)), [plain(name) for name, _ in rows])
     axes.invert_yaxis()
     axes.margins(x=0.01)
     axes.set_xlabel(f"milliseconds, in epoch {run.timeline['epoch'] + 1}; a bar is a batch")
@@ -118,28 +106,10 @@ def draw_runs(runs: list[Run], names: list[str]) -> bytes:
 def draw_times(times: list[dict], names: list[str], label: str = "") -> bytes:
     """A stacked bar for each of `times`: its wait, train, all-reduce; `label`: what the names are of."""
     figure, axes = figure_of(min(max(3 + len(times), 8), 20))
-    _stack_times(axes, times)
-    axes.set_xticks(range(len(times)), map(_plain, names), rotation=20, ha="right")
-    axes.set_xlabel(_plain(label))
+    stack_times(axes, times)
+    axes.set_xticks(range(len(times)), map(plain, names), rotation=20, ha="right")
+    axes.set_xlabel(plain(label))
     _add_legend(axes)
-    return png_of(figure)
-
-
-def draw_panels(panels: list[Panel]) -> bytes:
-    """Panels of stacked bars beside each other, in several rows where there are many: wait, train, all-reduce."""
-    columns = min(len(panels), PANELS_A_ROW)
-    rows = math.ceil(len(panels) / columns)
-    figure, _ = figure_of(1.5 + 3.2 * columns, columns, height=3.8 * rows, rows=rows)
-    for axes, panel in zip(figure.axes, panels, strict=False):
-        _stack_times(axes, panel.times)
-        axes.set_xticks(range(len(panel.names)), map(_plain, panel.names))
-        axes.set_xlim(-0.5, max(len(each.names) for each in panels) - 0.5)
-        axes.set_title(_plain(panel.title), fontsize=10)
-    for axes in figure.axes[len(panels) :]:
-        axes.set_axis_off()
-    named = [zip(*axes.get_legend_handles_labels(), strict=True) for axes in figure.axes]
-    by_name = {name: handle for each in named for handle, name in each}  # all-reduce is not in every panel
-    figure.axes[columns - 1].legend(by_name.values(), by_name.keys(), loc="upper left", bbox_to_anchor=(1, 1))
     return png_of(figure)
 
 
@@ -166,7 +136,7 @@ def figure_of(inches: float, columns: int = 1, height: float = 4, rows: int = 1)
     return figure, figure.subplots(rows, columns)
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Text whose dollar signs matplotlib does not take for mathematics."""
     return text.replace("$", r"\$")
 
@@ -187,7 +157,7 @@ def _stack(axes, lefts: list[float], width: float, bars: list[dict]) -> None:
     axes.set_ylabel("seconds")
 
 
-def _stack_times(axes, times: list[dict]) -> None:
+def stack_times(axes, times: list[dict]) -> None:
     """A stacked bar for each of `times`, with the epoch's seconds above it."""
     _stack(axes, [i - 0.3 for i in range(len(times))], 0.6, times)
     for i, each in enumerate(times):
@@ -221,7 +191,7 @@ def _tier_bars(axes, run: Run, kind: Kind, pick: Callable[[TierUse], tuple], as_
     for rank, place in enumerate(run.places):
         values = [pick(use) for use in run.uses(kind, rank).values()]
         middles = [tier - 0.4 + width * (rank + 0.5) for tier in range(len(TIERS))]
-        bars = axes.bar(middles, [found for found, _ in values], 0.9 * width, label=f"{_plain(place)}, measured")
+        bars = axes.bar(middles, [found for found, _ in values], 0.9 * width, label=f"{plain(place)}, measured")
         if len(run.places) <= 2:
             axes.bar_label(bars, [as_text(found) for found, _ in values], fontsize=8)
         planned += [(middle, plan) for middle, (_, plan) in zip(middles, values, strict=True) if plan is not None]
@@ -236,15 +206,3 @@ def png_of(figure) -> bytes:
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=DPI)
     return file.getvalue()
-
-
-def write_png(path: Path, data: bytes) -> None:
-    """Writes a picture.
-
-    Raises:
-        CohortError: it cannot be written.
-    """
-    try:
-        write_whole(path, data)
-    except OSError as error:
-        raise CohortError(str(path), "a file that can be written", str(error), "name another place") from error

@@ -1,20 +1,22 @@
-"""`cohort bench figure`: which lines of a file it compares, what it says of them, and what it draws."""
+"""bench/figure.py: which lines of a file it compares, what it says of them, and what it draws."""
 
 import json
 
 import pytest
+from documents import ROOT, module
 
-from cohort.launch.bench import figure as bench_figure
-from cohort.launch.bench.figure import mean_gain, panels_of, read_lines, table_of
-from cohort.launch.main import main
 from cohort.launch.report import page as report_page
+
+figure = module(ROOT / "bench/figure.py")
+main, mean_gain, panels_of = figure.main, figure.mean_gain, figure.panels_of
+read_lines, table_of = figure.read_lines, figure.table_of
 
 TOLD = {"bench": "epoch", "scale": 1.0, "rows": "Gaussian", "device": "cuda", "gpus": "0", "machine": ["H200"]}
 TOLD |= {"reuse": "off", "cache_ratio": 0.01}
 
 
 def line(shape: str, mode: str, seconds: float, host_bytes: float, **changed) -> dict:
-    """What bench epoch appends: a quarter of the epoch is training, and fetching takes as long as waiting."""
+    """What bench/epochs.py appends: a quarter of the epoch is training, and fetching takes as long as waiting."""
     times = {"seconds": seconds, "wait_seconds": 0.75 * seconds, "train_seconds": 0.25 * seconds}
     times["fetch_seconds"] = times["wait_seconds"]
     return TOLD | {"shape": shape, "mode": mode, "host_bytes": host_bytes} | times | changed
@@ -69,14 +71,14 @@ def test_the_table_has_a_row_a_mode_and_the_mean_of_the_shapes(file):
 
 def test_the_bars_are_of_the_modes(file, tmp_path, monkeypatch, capsys):
     pytest.importorskip("matplotlib")
-    panels, draw = [], report_page.draw_panels
+    panels, draw = [], figure.draw_panels
 
     def noting(drawn):
         panels.extend(drawn)
         return draw(drawn)
 
-    monkeypatch.setattr(bench_figure.report_page, "draw_panels", noting)
-    assert main(["bench", "figure", str(file), "--png", str(tmp_path / "a.png")]) == 0
+    monkeypatch.setattr(figure, "draw_panels", noting)
+    assert main([str(file), "--png", str(tmp_path / "a.png")]) == 0
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     assert [(panel.title, panel.names) for panel in panels] == [
         ("products\nM: epoch 1.50x, fetch 1.50x", ["none", "C", "M"]),
@@ -91,33 +93,33 @@ def test_panels_stack_their_parts_in_rows_of_four(monkeypatch):
     monkeypatch.setattr(report_page, "png_of", lambda figure: figure)
     bar = {"seconds": 3.0, "wait_seconds": 2.0, "train_seconds": 1.0, "all_reduce_seconds": 0.0}
     shared = bar | {"seconds": 3.5, "all_reduce_seconds": 0.5}
-    panels = [report_page.Panel(f"${i}", [bar, shared if i == 5 else bar], ["none", "M"]) for i in range(6)]
-    figure = report_page.draw_panels(panels)
-    assert len(figure.axes) == 8 and [axes.axison for axes in figure.axes] == [True] * 6 + [False] * 2
-    heights = [patch.get_path().vertices[:, 1].max() for patch in figure.axes[5].patches]
+    panels = [figure.Panel(f"${i}", [bar, shared if i == 5 else bar], ["none", "M"]) for i in range(6)]
+    drawn = figure.draw_panels(panels)
+    assert len(drawn.axes) == 8 and [axes.axison for axes in drawn.axes] == [True] * 6 + [False] * 2
+    heights = [patch.get_path().vertices[:, 1].max() for patch in drawn.axes[5].patches]
     assert heights == [2.0, 3.0, 3.5]
-    assert [text.get_text() for text in figure.axes[0].texts] == ["3 s", "3 s"]
-    names = [text.get_text() for text in figure.axes[3].get_legend().get_texts()]
+    assert [text.get_text() for text in drawn.axes[0].texts] == ["3 s", "3 s"]
+    names = [text.get_text() for text in drawn.axes[3].get_legend().get_texts()]
     assert names == ["wait", "train", "all-reduce"], "though one panel alone has it"
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{", "a file that cohort bench epoch has appended to"),
-        ('{"bench": "step"}', "lines of cohort bench epoch, found none that ended"),
-        (json.dumps(LINES[-1]), "lines of cohort bench epoch, found none that ended"),
+        ("{", "a file that bench/epochs.py has appended to"),
+        ('{"bench": "step"}', "lines of bench/epochs.py, found none that ended"),
+        (json.dumps(LINES[-1]), "lines of bench/epochs.py, found none that ended"),
         (json.dumps(LINES[1] | {"seconds": "soon"}), "line 1: expected seconds in it"),
         (json.dumps(LINES[1] | {"mode": "D"}), "line 1: expected a mode of none, C, M, C/M"),
     ],
 )
 def test_files_without_what_is_drawn(tmp_path, capsys, text, words):
     (tmp_path / "a.jsonl").write_text(text)
-    assert main(["bench", "figure", str(tmp_path / "a.jsonl"), "--png", str(tmp_path / "a.png")]) == 1
+    assert main([str(tmp_path / "a.jsonl"), "--png", str(tmp_path / "a.png")]) == 1
     assert words in capsys.readouterr().err and not (tmp_path / "a.png").exists()
 
 
 def test_a_picture_that_cannot_be_written(file, tmp_path, capsys):
     pytest.importorskip("matplotlib")
-    assert main(["bench", "figure", str(file), "--png", str(tmp_path / "nowhere/a.png")]) == 1
+    assert main([str(file), "--png", str(tmp_path / "nowhere/a.png")]) == 1
     assert "name another place" in capsys.readouterr().err

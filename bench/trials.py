@@ -1,7 +1,4 @@
-"""What measurements by short runs of ``cohort train`` share: their options, the runs, and a line a run.
-
-Used by bench/scaling.py and bench/tune_grid.py.
-"""
+"""What measurements by short runs of ``cohort train`` share: their options, the runs, and a line a run."""
 
 import argparse
 import json
@@ -10,9 +7,10 @@ from pathlib import Path
 from statistics import fmean
 
 from rich.console import Console
+from shapes import add_data_or_shape, resolve_data
 
 from cohort.base.errors import CohortError
-from cohort.launch.bench.parts import BATCH_SIZE_TEXT, add_data_or_shape, resolve_data
+from cohort.base.files import write_whole
 from cohort.launch.options.arguments import CommandParser, kind
 from cohort.launch.options.devices import devices, resolve_device
 from cohort.launch.options.parser import add_options, spec_of
@@ -24,6 +22,7 @@ from cohort.launch.tune.trial import Trial
 from cohort.spec.run import RunSpec
 from cohort.spec.types import AboveZero
 
+BATCH_SIZE_TEXT = "seeds a batch (default: the shape's, or 8192)"
 READ_TIERS = ("local", "peer", "host")  # what is copied from batches before is not fetched
 COUNTS = {"edges": "num_edges", "seeds": "num_seeds", "batches": "num_batches"}
 
@@ -135,3 +134,15 @@ def counts_of(run: Run) -> dict[str, float]:
     counts = {name: fmean(epoch[key] for epoch in run.settled) for name, key in COUNTS.items()}
     tiers = [[epoch["row_tiers"][tier]["rows"] for tier in READ_TIERS] for epoch in run.settled]
     return counts | {"rows": fmean(map(sum, tiers))}
+
+
+def write_png(path: Path, data: bytes) -> None:
+    """Writes a picture.
+
+    Raises:
+        CohortError: it cannot be written.
+    """
+    try:
+        write_whole(path, data)
+    except OSError as error:
+        raise CohortError(str(path), "a file that can be written", str(error), "name another place") from error

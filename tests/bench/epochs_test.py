@@ -1,16 +1,18 @@
-"""``cohort bench epoch``: small graphs of the published shapes, on the CPU."""
+"""bench/epochs.py: small graphs of the published shapes, on the CPU."""
 
+import contextlib
+import io
 import json
 
 import numpy as np
 import pytest
-from processes import cohort
+from documents import ROOT, module
 
 from cohort.dataset import open as open_dataset
-from cohort.launch.bench.figure import panels_of, read_lines
-from cohort.launch.main import main
 
 pytestmark = pytest.mark.usefixtures("shm")
+main = module(ROOT / "bench/epochs.py").main
+figure = module(ROOT / "bench/figure.py")
 SMALL = ["--device", "cpu", "--epochs", 2, "--hidden", 8]
 
 
@@ -18,13 +20,15 @@ SMALL = ["--device", "cpu", "--epochs", 2, "--hidden", 8]
 def benched(tmp_path_factory, shm):
     """(folder, what was printed) of all modes on a products of 1225 nodes, and of one mode on it again."""
     folder = tmp_path_factory.mktemp("bench")
-    common = ["bench", "epoch", "--shape", "products", "--scale", 0.0005, "--data", folder / "data", *SMALL]
-    common += ["--cache-ratio", 0.1, "--out", folder / "bench.jsonl"]
-    first = cohort(*common)
-    assert first.returncode == 0, first.stderr
-    again = cohort(*common, "--modes", "M")
-    assert again.returncode == 0 and "generat" not in again.stderr, "the graph is kept"
-    return folder, first.stdout
+    common = ["--shape", "products", "--scale", 0.0005, "--data", folder / "data", *SMALL]
+    common = [*map(str, [*common, "--cache-ratio", 0.1, "--out", folder / "bench.jsonl"])]
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        assert main(common) == 0
+    written = (folder / "data/products-0.0005/meta.json").stat().st_mtime_ns
+    assert main([*common, "--modes", "M"]) == 0
+    assert (folder / "data/products-0.0005/meta.json").stat().st_mtime_ns == written, "the graph is kept"
+    return folder, printed.getvalue()
 
 
 def test_a_line_a_mode_is_appended(benched):
@@ -53,15 +57,15 @@ def test_the_table_tells_how_much_faster_than_none(benched):
 
 def test_its_lines_can_be_drawn(benched, tmp_path):
     pytest.importorskip("matplotlib")
-    (bars,) = panels_of(read_lines(benched[0] / "bench.jsonl"))
+    (bars,) = figure.panels_of(figure.read_lines(benched[0] / "bench.jsonl"))
     assert list(bars.lines) == ["none", "C", "M", "C/M"] and bars.gain("M", "host_bytes") > 1.05
-    assert main(["bench", "figure", str(benched[0] / "bench.jsonl"), "--png", str(tmp_path / "a.png")]) == 0
+    assert figure.main([str(benched[0] / "bench.jsonl"), "--png", str(tmp_path / "a.png")]) == 0
     assert (tmp_path / "a.png").exists()
 
 
 def test_scaled_up_shapes_draw_their_rows(tmp_path, capsys):
     np.save(tmp_path / "rows.npy", np.eye(9, 20, dtype=np.float32))
-    common = ["bench", "epoch", "--data", str(tmp_path / "data"), *map(str, SMALL), "--scale", "0.0005"]
+    common = ["--data", str(tmp_path / "data"), *map(str, SMALL), "--scale", "0.0005"]
     common += ["--out", str(tmp_path / "bench.jsonl"), "--modes", "M"]
     assert main([*common, "--shape", "cora-su", "--rows", str(tmp_path / "rows.npy")]) == 0
     (line,) = [json.loads(line) for line in (tmp_path / "bench.jsonl").read_text().splitlines()]
@@ -80,7 +84,7 @@ def test_scaled_up_shapes_draw_their_rows(tmp_path, capsys):
 )
 def test_arguments_that_contradict_themselves(tmp_path, capsys, arguments, words):
     out = [] if "--out" in arguments else ["--out", str(tmp_path / "bench.jsonl")]
-    assert main(["bench", "epoch", "--data", str(tmp_path / "data"), *arguments, *out]) == 1
+    assert main(["--data", str(tmp_path / "data"), *arguments, *out]) == 1
     assert words in capsys.readouterr().err and not (tmp_path / "data").exists()
 
 
@@ -89,12 +93,12 @@ def test_arguments_that_contradict_themselves(tmp_path, capsys, arguments, words
 )
 def test_numbers_that_mean_nothing_are_refused(capsys, option, value):
     with pytest.raises(SystemExit):
-        main(["bench", "epoch", "--shape", "products", f"{option}={value}"])
+        main(["--shape", "products", f"{option}={value}"])
     assert "expected a number" in capsys.readouterr().err
 
 
 def test_a_mode_that_fails_is_told(tmp_path, capsys):
-    common = ["bench", "epoch", "--shape", "products", "--scale", "0.0005", "--data", str(tmp_path / "data")]
+    common = ["--shape", "products", "--scale", "0.0005", "--data", str(tmp_path / "data")]
     common += [*map(str, SMALL), "--modes", "none", "--gpus", "0", "--out", str(tmp_path / "bench.jsonl")]
     assert main(common) == 1
     assert "failure" in json.loads((tmp_path / "bench.jsonl").read_text())

@@ -1,4 +1,4 @@
-"""Graphs of published sizes, generated: what ``cohort bench`` measures on."""
+"""Graphs of published sizes, generated: what the scripts of this folder measure on."""
 
 import argparse
 import logging
@@ -9,6 +9,8 @@ from cohort.base.errors import CohortError
 from cohort.dataset import generate
 from cohort.dataset.cli_parts import rows_to_draw
 from cohort.launch.data.prepare import encoded_rows_writer
+from cohort.launch.options.arguments import add_dataset
+from cohort.launch.run.job import open_dataset
 
 LOG = logging.getLogger(__name__)
 
@@ -56,6 +58,23 @@ def add_shape_options(parser: argparse.ArgumentParser, required: bool) -> None:
     parser.add_argument(
         "--data", type=Path, default=Path("bench-data"), help="folder in which the graphs are kept (default bench-data)"
     )
+
+
+def add_data_or_shape(parser: argparse.ArgumentParser) -> None:
+    """Adds two ways to say which graph, DIR and --shape; see resolve_data."""
+    add_dataset(parser, nargs="?", help="folder of a data set; or --shape")
+    add_shape_options(parser, required=False)
+
+
+def resolve_data(args: argparse.Namespace) -> tuple[Path, int]:
+    """(the data set, made if need be; seeds a batch where nobody says how many)"""
+    if (args.dataset is None) == (args.shape is None):
+        raise CohortError("DIR, --shape", "one of the two", "none" if args.shape is None else "both")
+    folder, batch_size = args.dataset, 8192
+    if args.shape:
+        folder, shape = data_set(args)
+        batch_size = shape.batch_size
+    return open_dataset(folder)[1], batch_size
 
 
 def data_set(args: argparse.Namespace) -> tuple[Path, Shape]:

@@ -1,4 +1,6 @@
-"""``cohort bench figure``: what ``cohort bench epoch`` has measured, drawn: bars of wait and train, a panel a shape.
+"""What bench/epochs.py has measured, drawn: bars of wait and train, a panel a shape.
+
+    python bench/figure.py FILE.jsonl ... [--png FILE]
 
 Of the IBP paper's figures 8 (speed-ups) and 9 (latency breakdown). Modes are compared with those that were measured
 alike: on the same graph, machine and options. Of repeated runs the last one that ended counts.
@@ -6,19 +8,34 @@ alike: on the same graph, machine and options. Of repeated runs the last one tha
 
 import argparse
 import json
+import math
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import NamedTuple
+
+from shapes import MODES
+from trials import write_png
 
 from cohort.base.errors import CohortError
-from cohort.launch.bench.shapes import MODES
+from cohort.launch.options.arguments import CommandParser
 from cohort.launch.report import page as report_page
 from cohort.launch.report.command import print_tables
 from cohort.launch.report.tables import Table
 
+PANELS_A_ROW = 4
 ALIKE = ("scale", "rows", "device", "gpus", "machine", "reuse", "cache_ratio")  # beside the shape
 NUMBERS = ("seconds", "wait_seconds", "train_seconds", "fetch_seconds", "host_bytes")
+
+
+class Panel(NamedTuple):
+    """Epochs to be drawn beside others: the times of each, and its name."""
+
+    title: str
+    times: list[dict]
+    names: list[str]
 
 
 @dataclass
@@ -34,28 +51,8 @@ class Bars:
         return first[number] / line[number] if first and line and line[number] and first[number] else None
 
 
-def register(benches) -> None:
-    """Adds the command to those of ``cohort bench``."""
-    parser = benches.add_parser("figure", help="draw the lines of bench epoch", description=__doc__)
-    parser.add_argument("files", type=Path, nargs="+", metavar="FILE.jsonl", help="what bench epoch has appended to")
-    parser.add_argument("--png", type=Path, default=Path("bench.png"), help="the picture (default bench.png)")
-    parser.set_defaults(func=figure)
-
-
-def figure(args: argparse.Namespace) -> int:
-    """Prints the table, then draws the picture."""
-    panels = panels_of(line for path in args.files for line in read_lines(path))
-    if not panels:
-        hint = "cohort bench epoch --shape SHAPE --out FILE.jsonl appends them"
-        raise CohortError(", ".join(map(str, args.files)), "lines of cohort bench epoch", "none that ended", hint)
-    print_tables([table_of(panels)])
-    report_page.write_png(args.png, report_page.draw_panels([_drawn(bars) for bars in panels]))
-    print(f"chart: {args.png}")
-    return 0
-
-
 def read_lines(path: Path) -> list[dict]:
-    """The lines of ``bench epoch`` in a file that has those of other benchmarks, too.
+    """The lines of bench/epochs.py in a file that has those of other benchmarks, too.
 
     Raises:
         CohortError: it cannot be read, or a line is damaged.
@@ -63,7 +60,7 @@ def read_lines(path: Path) -> list[dict]:
     try:
         numbered = [(i, json.loads(text)) for i, text in enumerate(path.read_text().splitlines(), 1) if text.strip()]
     except (OSError, ValueError) as error:
-        raise CohortError(str(path), "a file that cohort bench epoch has appended to", str(error)) from error
+        raise CohortError(str(path), "a file that bench/epochs.py has appended to", str(error)) from error
     found = [(i, line) for i, line in numbered if isinstance(line, dict) and line.get("bench") == "epoch"]
     for i, line in found:
         numbers = () if "failure" in line else NUMBERS
@@ -124,12 +121,54 @@ def _times(gain: float | None) -> str:
     return "-" if gain is None else f"{gain:.2f}"
 
 
-def _drawn(bars: Bars) -> report_page.Panel:
+def _drawn(bars: Bars) -> Panel:
     told = [f"{name} {_times(gain)}x" for name, gain in _gains_of_m(bars) if gain is not None]
     title = f"{bars.title}\nM: {', '.join(told)}" if told else bars.title
     times = [{"all_reduce_seconds": 0.0} | line for line in bars.lines.values()]
-    return report_page.Panel(title, times, list(bars.lines))
+    return Panel(title, times, list(bars.lines))
 
 
 def _gains_of_m(bars: Bars) -> list[tuple[str, float | None]]:
     return [("epoch", bars.gain("M", "seconds")), ("fetch", bars.gain("M", "fetch_seconds"))]
+
+
+def draw_panels(panels: list[Panel]) -> bytes:
+    """Panels of stacked bars beside each other, in several rows where there are many: wait, train, all-reduce."""
+    columns = min(len(panels), PANELS_A_ROW)
+    rows = math.ceil(len(panels) / columns)
+    figure, _ = report_page.figure_of(1.5 + 3.2 * columns, columns, height=3.8 * rows, rows=rows)
+    for axes, panel in zip(figure.axes, panels, strict=False):
+        report_page.stack_times(axes, panel.times)
+        axes.set_xticks(range(len(panel.names)), map(report_page.plain, panel.names))
+        axes.set_xlim(-0.5, max(len(each.names) for each in panels) - 0.5)
+        axes.set_title(report_page.plain(panel.title), fontsize=10)
+    for axes in figure.axes[len(panels) :]:
+        axes.set_axis_off()
+    named = [zip(*axes.get_legend_handles_labels(), strict=True) for axes in figure.axes]
+    by_name = {name: handle for each in named for handle, name in each}  # all-reduce is not in every panel
+    figure.axes[columns - 1].legend(by_name.values(), by_name.keys(), loc="upper left", bbox_to_anchor=(1, 1))
+    return report_page.png_of(figure)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Prints the table, then draws the picture."""
+    parser = CommandParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", type=Path, nargs="+", metavar="FILE.jsonl", help="what epochs.py has appended to")
+    parser.add_argument("--png", type=Path, default=Path("bench.png"), help="the picture (default bench.png)")
+    args = parser.parse_args(argv)
+    try:
+        panels = panels_of(line for path in args.files for line in read_lines(path))
+        if not panels:
+            hint = "bench/epochs.py --shape SHAPE --out FILE.jsonl appends them"
+            raise CohortError(", ".join(map(str, args.files)), "lines of bench/epochs.py", "none that ended", hint)
+        print_tables([table_of(panels)])
+        write_png(args.png, draw_panels([_drawn(bars) for bars in panels]))
+    except CohortError as error:
+        print(f"figure: {error}", file=sys.stderr)
+        return 1
+    print(f"chart: {args.png}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

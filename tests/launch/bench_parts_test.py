@@ -76,7 +76,8 @@ def test_fetches_of_all_that_is_to_be_tried(fetched):
         host = line["rows"]["host"]
         assert line["batches"] == 5 and line["seeds"] == 4 and host["reads"] == line["nodes"] > 100
         raw_bytes = 400 * line["nodes"]
-        assert host["bytes"] == raw_bytes if line["compress"] == "none" else host["bytes"] < raw_bytes
+        is_raw = line["compress"] == "none"
+        assert host["bytes"] == pytest.approx(raw_bytes) if is_raw else host["bytes"] < 0.95 * raw_bytes
         assert 0 < line["least_fetch_ms"] <= line["fetch_ms"] and host["ms"] > 0
         assert all(line["rows"][tier]["reads"] == 0 for tier in ("local", "peer", "recent")), "the CPU has no cache"
 

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,7 @@ PRINTING = {  # parts of commands: they print their results and their errors
 CPP = {".h", ".cuh", ".cc", ".cu", ".cpp"}
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 80
+MAX_FILES, MAX_PYTHON_FILES = 60, 20  # of a folder
 CLANG_FORMAT_MAJOR = "14"  # versions format differently; pyproject.toml pins it
 
 
@@ -126,6 +128,14 @@ def test_functions_are_short(suffixes, measure):
         sizes = measure(path.read_text())
         long.update({f"{path.relative_to(ROOT)}: {k}": size for k, size in sizes.items() if size > MAX_FUNCTION_LINES})
     assert long == {}
+
+
+def test_folders_are_not_crowded():
+    paths = [Path(name) for name in run("git", "ls-files").stdout.splitlines()]
+    assert len(paths) > 500
+    files, python = (Counter(path.parent for path in paths if path.match(end)) for end in ("*", "*.py"))
+    crowded = {str(folder): count for folder, count in files.items() if count > MAX_FILES}
+    assert crowded | {str(folder): count for folder, count in python.items() if count > MAX_PYTHON_FILES} == {}
 
 
 def test_library_code_prints_nothing():

@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/owners.h"
-#include "tests/trainer/random_block.h"
+#include "tests/trainer/native/random_block.h"
 #include "trainer/native/sum_rows.h"
 #include "trainer/native/transpose.h"
 

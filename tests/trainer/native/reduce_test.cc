@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tests/trainer/random_block.h"
+#include "tests/trainer/native/random_block.h"
 #include "trainer/native/sum_rows.h"
 #include "trainer/native/transpose.h"
 

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "tests/trainer/random_block.h"
+#include "tests/trainer/native/random_block.h"
 #include "trainer/native/head_rows.h"
 
 namespace cohort::trainer {

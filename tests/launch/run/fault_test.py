@@ -1,6 +1,6 @@
 """What the design promises when a process dies: who reports it, with which exit code, and that nothing stays.
 
-COHORT_FAULT_REPEATS=20 python -m pytest tests/launch/fault_test.py runs every test 20 times.
+COHORT_FAULT_REPEATS=20 python -m pytest tests/launch/run/fault_test.py runs every test 20 times.
 """
 
 import os

@@ -1,6 +1,6 @@
 """Killed at random moments and taken up again, a run ends with the losses of one that nobody disturbed.
 
-COHORT_KILLS=100 python -m pytest tests/launch/kill_test.py -s kills 100 times instead of 5.
+COHORT_KILLS=100 python -m pytest tests/launch/run/kill_test.py -s kills 100 times instead of 5.
 """
 
 import os

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from blocks import DEVICES
 from processes import SECONDS_TO_START, hear_hangups, wait_until
 from processes import cohort as run_cohort
 
@@ -29,6 +28,7 @@ from cohort.trainer.predict.layerwise import LEAST_WORK_BYTES, Layerwise, Memory
 
 NUM_NODES, NUM_EDGES, DIM, HIDDEN, CLASSES = 700, 6000, 12, 16, 5
 MODELS = ["sage", "gcn", "gat"]
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 
 #include "base/check.h"
 #include "base/owners.h"
-#include "tests/trainer/random_block.h"
+#include "tests/trainer/native/random_block.h"
 #include "trainer/native/activation.h"
 
 namespace cohort::trainer {

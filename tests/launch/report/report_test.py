@@ -356,7 +356,7 @@ def timeline(**changed) -> str:
         ("timeline.json", timeline(pid=10**6), "timeline.json: traceEvents[0].pid: expected the members"),
         ("timeline.json", timeline(dur=-1), "timeline.json: traceEvents[0].dur: expected the members"),
     ],
-    ids=range(13),
+    ids=range(12),
 )
 def test_a_damaged_file_is_refused(runs, tmp_path, capsys, name, text, words):
     run = changed(runs, tmp_path / "run", "cached", lambda summary: None)

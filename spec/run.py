@@ -15,7 +15,6 @@ from cohort.spec import types
 from cohort.spec.options import Affects, option
 
 NOTHING, BATCHES, LOSS, MEMORY = Affects.NOTHING, Affects.BATCHES, Affects.LOSS, Affects.MEMORY
-GAT_HEADS = 4  # of each hidden layer
 BUILT_IN = r"sage|gcn|gat"
 MODEL_TEXT = "sage or gcn or gat or package.module:Class"
 Model = Annotated[str, Meta(pattern=rf"^({BUILT_IN}|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$", description=MODEL_TEXT)]
@@ -136,7 +135,7 @@ class RunSpec(SamplerSpec):
 
     model: Model = option(
         "sage",
-        f"SAGE (mean), GCN, GAT ({GAT_HEADS} heads), or a class of your own that takes in_channels, hidden_channels,"
+        "SAGE (mean), GCN, GAT, or a class of your own that takes in_channels, hidden_channels,"
         " num_layers, out_channels and dropout as PyG's models do; it has one layer per entry of --fanout",
         "Model",
         LOSS | MEMORY,
@@ -146,6 +145,11 @@ class RunSpec(SamplerSpec):
     dropout: types.Probability = option(
         0.5, "probability with which training leaves out a hidden feature", "Model", LOSS | MEMORY
     )
+    norm: Literal["none", "layer"] = option(
+        "none", "normalise each row of hidden layers before the activation", "Model", LOSS | MEMORY
+    )
+    residual: bool = option(False, "hidden layers but the first add their input", "Model", LOSS | MEMORY)
+    heads: types.Positive = option(4, "attention heads of gat, which divide --hidden", "Model", LOSS | MEMORY)
     layers: Literal["cohort", "pyg"] = option(
         "cohort", "implementation of the layers: Cohort's fused ones or PyG's", "Model", LOSS | MEMORY
     )

@@ -28,7 +28,7 @@ from cohort.launch.run.resume import (
 )
 from cohort.launch.run.same_data import demand_same_data, digests_of
 from cohort.spec import files
-from cohort.spec.run import GAT_HEADS, RunSpec, as_json
+from cohort.spec.run import RunSpec, as_json
 
 LOG = logging.getLogger(__name__)
 
@@ -120,8 +120,14 @@ def _check_model(spec: RunSpec, dataset: Path, meta: dict) -> None:
     if spec.edge_weights and "edge_weights" not in meta["files"]:
         hint = "cohort dataset import --edge-weights FILE, or --weight-column of an edge list, brings them in"
         raise CohortError("--edge-weights", f"weights in {dataset}", "none", hint)
-    if spec.model == "gat" and spec.hidden % GAT_HEADS:
-        raise CohortError("--hidden", f"a multiple of {GAT_HEADS} for gat", str(spec.hidden))
+    if spec.model == "gat" and spec.hidden % spec.heads:
+        raise CohortError("--hidden", f"a multiple of {spec.heads}, the --heads of gat", str(spec.hidden))
+    if spec.residual and len(spec.fanout) < 3:
+        raise CohortError("--residual", "at least three hops in --fanout, a layer each", str(len(spec.fanout)))
+    shape = [f"--{name}" for name in ("norm", "residual", "heads") if getattr(spec, name) != getattr(RunSpec, name)]
+    if spec.has_own_model and shape:
+        hint = "give the class a default of its own, or use sage, gcn or gat"
+        raise CohortError(", ".join(shape), "a built-in model", f"--model {spec.model}", hint)
 
 
 def _check_out(out: Path, overwrite: bool, dataset: Path) -> None:

@@ -97,7 +97,7 @@ def _step_of(
     sizes = (options["feature_dim"], options["hidden"], options["num_classes"], len(options["fanout"]))
     model = SampledGNN(kind, *sizes, options["dropout"], library).to(device)
     if layers == "csr":
-        for layer in model.layers:
+        for layer in model.convs:
             layer.__class__ = CsrSAGEConv
     scores = Scores(model, amp, keep_half=layers == "cohort")
     return TrainStep(

@@ -35,6 +35,9 @@ def model_of(options: TrainerSpec) -> nn.Module:
             options.dropout,
             options.layers,
             options.edge_weights,
+            norm=options.norm,
+            residual=options.residual,
+            heads=options.heads,
         )
     place = f"--model {options.model}"
     sizes = {

@@ -11,19 +11,27 @@ from cohort.nn import own_layers
 from cohort.nn.activation import Activation, activated
 from cohort.nn.block import Block, block_of
 from cohort.nn.inputs import is_placed
-from cohort.spec.run import GAT_HEADS
 
 
 class SampledGNN(nn.Module):
     """A stack of layers with ReLU (GAT: ELU) and dropout in between.
 
+    Parameters have the names of torch_geometric.nn.models.GraphSAGE, GCN and GAT: weights load both ways (there with
+    ``norm=torch.nn.LayerNorm(hidden)`` where ``norm`` is "layer").
+
     Args:
-        kind: "sage" (mean aggregation), "gcn" or "gat" (4 heads, concatenated in hidden layers, averaged in the last).
+        kind: "sage" (mean aggregation), "gcn" or "gat" (heads are concatenated in hidden layers, averaged in the last).
         in_dim, hidden, out_dim: features in, features of hidden layers, classes.
         num_layers: one a hop.
         dropout: probability, on the input of every layer but the first.
         layers: whose they are, "cohort" or "pyg": the same parameters, and the same results but for rounding.
         edge_weights: edges will have weights; of "gcn" alone, whose code is PyG's then.
+        norm: "layer" normalises each row of a hidden layer's output before the activation; "none".
+        residual: a hidden layer but the first adds the rows of its input to its output, before ``norm``.
+        heads: of "gat".
+
+    Raises:
+        CohortError: sizes that do not fit each other.
     """
 
     def __init__(
@@ -36,20 +44,30 @@ class SampledGNN(nn.Module):
         dropout: float,
         layers: str = "cohort",
         edge_weights: bool = False,
+        *,
+        norm: str = "none",
+        residual: bool = False,
+        heads: int = 4,
     ):
         super().__init__()
         self.takes_weights = kind == "gcn" and (edge_weights or layers == "pyg")
-        if kind == "gat" and hidden % GAT_HEADS:
-            raise CohortError("--hidden", f"a multiple of {GAT_HEADS} for gat", str(hidden))
+        if kind == "gat" and hidden % heads:
+            raise CohortError("--hidden", f"a multiple of {heads}, the --heads of gat", str(hidden))
+        if residual and num_layers < 3:
+            hint = "the first and the last layer have rows of other sizes on their two sides"
+            raise CohortError("--residual", "at least three layers", str(num_layers), hint)
         dims = [in_dim] + [hidden] * (num_layers - 1) + [out_dim]
-        self.layers = nn.ModuleList(
-            _layer(_library(layers, edge_weights), kind, dims[i], dims[i + 1], last=i == num_layers - 1)
+        heads = heads if kind == "gat" else 1
+        self.convs = nn.ModuleList(
+            _layer(_library(layers, edge_weights), kind, dims[i], dims[i + 1], heads, last=i == num_layers - 1)
             for i in range(num_layers)
         )
-        heads = GAT_HEADS if kind == "gat" else 1
+        self.norms = nn.ModuleList(nn.LayerNorm(hidden) for _ in range(num_layers - 1)) if norm == "layer" else None
+        self.residual = residual
         wide = [dims[i + 1] * (heads if i == num_layers - 1 else 1) for i in range(num_layers)]
+        more = 2 + residual + (norm != "none")
         self.widths = [  # of a layer's output, and of all that it may make of the row of a source, and of a target
-            (dims[i + 1], 0 if kind == "sage" else wide[i] + 2 * heads, dims[i] + 2 * wide[i] + 4 * heads)
+            (dims[i + 1], 0 if kind == "sage" else wide[i] + 2 * heads, dims[i] + more * wide[i] + 4 * heads)
             for i in range(num_layers)
         ]
         self.num_classes = out_dim
@@ -77,9 +95,11 @@ class SampledGNN(nn.Module):
             expected = "a model that takes weights: gcn, made with edge_weights"
             raise CohortError("edge_weight", expected, "another", "leave the weights out")
         edges, weights = edge_index, {} if edge_weight is None else {"edge_weight": edge_weight}
-        # Layers that take it do it as they read their input.
-        between = Activation("relu", self.dropout, self.training) if self.fused and self.activation == "relu" else None
-        for i, layer in enumerate(self.layers):
+        # Layers that take it do it as they read their input, where nothing comes between.
+        is_read = self.fused and self.activation == "relu" and self.norms is None and not self.residual
+        between = Activation("relu", self.dropout, self.training) if is_read else None
+        for i, layer in enumerate(self.convs):
+            read = x
             if isinstance(edge_index, list):
                 edges = edge_index[i]
                 if not is_placed(edges):  # where they are, x has rows of others, too
@@ -97,16 +117,15 @@ class SampledGNN(nn.Module):
                 elif self.fused:
                     edges = block_of(edges, x.shape[0], num_targets)
             x = layer(x, edges, activation=between, **weights) if between and i > 0 else layer(x, edges, **weights)
-            if i < len(self.layers) - 1 and not between:
-                x = self._activated(x)
+            x = x if between else self._after(i, x, read)
         return x
 
     def layer_on_block(self, number: int, x: Tensor, block: Block) -> Tensor:
         """What layer `number` makes of the rows of a block's sources, targets first, or of all rows that a block with
         places may name: the targets' rows, activated where another layer follows. Of Cohort's layers alone."""
         pair = self.two_sided and not is_placed(block)
-        x = self.layers[number]((x, x[: block.num_targets]) if pair else x, block)
-        return x if number == len(self.layers) - 1 else self._activated(x)
+        own = x[block.own_place] if is_placed(block) and self.residual else x
+        return self._after(number, self.convs[number]((x, x[: block.num_targets]) if pair else x, block), own)
 
     def width_of(self, number: int) -> int:
         """Columns of what layer `number` puts out."""
@@ -115,6 +134,14 @@ class SampledGNN(nn.Module):
     def working_widths_of(self, number: int) -> tuple[int, int]:
         """Columns beside its input that layer `number` may make of a source's row, and of a target's."""
         return self.widths[number][1:]
+
+    def _after(self, number: int, x: Tensor, read: Tensor) -> Tensor:
+        """The output of layer `number` as the next one reads it; ``read``: what it read itself, targets first."""
+        if number == len(self.convs) - 1:
+            return x
+        if self.residual and number > 0:
+            x = x + read[: x.shape[0]]
+        return self._activated(x if self.norms is None else self.norms[number](x))
 
     def _activated(self, x: Tensor) -> Tensor:
         if self.fused:
@@ -136,13 +163,13 @@ def _library(layers: str, edge_weights: bool):
     return importlib.import_module("torch_geometric.nn" if layers == "pyg" else "cohort.nn")
 
 
-def _layer(library, kind: str, in_dim: int, out_dim: int, last: bool) -> nn.Module:
+def _layer(library, kind: str, in_dim: int, out_dim: int, heads: int, last: bool) -> nn.Module:
     if kind == "sage":
         return library.SAGEConv(in_dim, out_dim)
     if kind == "gcn":
         return library.GCNConv(in_dim, out_dim)
     if kind == "gat":
-        return library.GATConv(in_dim, out_dim if last else out_dim // GAT_HEADS, heads=GAT_HEADS, concat=not last)
+        return library.GATConv(in_dim, out_dim if last else out_dim // heads, heads=heads, concat=not last)
     raise CohortError("--model", "sage, gcn or gat", kind)
 
 

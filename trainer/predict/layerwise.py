@@ -114,7 +114,7 @@ class Layerwise:
         self.model, self.data, self.memory = model.to(device).eval(), data, memory
         self.out, self.device = out, device
         self.blocks = FullBlocks(data.indptr, data.indices, not model.two_sided, device)
-        self.widths = [data.feature_dim, *(model.width_of(i) for i in range(len(model.layers) - 1))]  # of layers' input
+        self.widths = [data.feature_dim, *(model.width_of(i) for i in range(len(model.convs) - 1))]  # of layers' input
 
     @torch.no_grad()
     def run(self, take_scores: Callable[[int, Tensor], None], advance: Callable[[int], None]) -> None:
@@ -144,7 +144,7 @@ class Layerwise:
 
     @property
     def work(self) -> int:
-        return len(self.model.layers) * (self.data.num_edges + self.data.num_nodes)
+        return len(self.model.convs) * (self.data.num_edges + self.data.num_nodes)
 
     def _new_table(self, number: int, place: Place) -> Tensor:
         """For what layer `number` puts out, float32 [V, columns]."""

@@ -71,7 +71,7 @@ def predict(job: dict) -> None:
     demand_in_range(job["dataset"])
     model, targets = model_of(Path(job["run"]), data)
     device = torch.device(job["device"])
-    widths = [data.feature_dim, *(model.width_of(i) for i in range(len(model.layers) - 1))]
+    widths = [data.feature_dim, *(model.width_of(i) for i in range(len(model.convs) - 1))]
     gpu_bytes = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else None
     memory = plan_memory(job["memory_bytes"], data.num_nodes, widths, not model.two_sided, gpu_bytes)
     layers = Layerwise(model, data, memory, out, device)

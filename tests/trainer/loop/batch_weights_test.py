@@ -70,8 +70,8 @@ def test_gcn_on_a_batch_of_all_neighbours_is_pygs_on_its_edges(data, shm, layers
     """Scores and gradients of the seeds, by PyG's layers on all nodes and edges of the batch."""
     torch.manual_seed(3)
     model = SampledGNN("gcn", DIM, 8, CLASSES, num_layers, dropout=0.0, layers=layers, edge_weights=True)
-    twins = [pyg.GCNConv(layer.in_channels, layer.out_channels) for layer in model.layers]
-    for twin, layer in zip(twins, model.layers, strict=True):
+    twins = [pyg.GCNConv(layer.in_channels, layer.out_channels) for layer in model.convs]
+    for twin, layer in zip(twins, model.convs, strict=True):
         twin.load_state_dict(layer.state_dict())
     with NeighborLoader(data, [-1] * num_layers, batch_size=32, device="cpu", edge_weights=True) as loader:
         batch = next(iter(loader)).clone()
@@ -85,7 +85,7 @@ def test_gcn_on_a_batch_of_all_neighbours_is_pygs_on_its_edges(data, shm, layers
     torch.testing.assert_close(found, x[:32], rtol=1e-5, atol=1e-5)
     found.square().sum().backward()
     x[:32].square().sum().backward()
-    for layer, twin in zip(model.layers, twins, strict=True):
+    for layer, twin in zip(model.convs, twins, strict=True):
         for one, other in zip(layer.parameters(), twin.parameters(), strict=True):
             torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-4)
     without = model(batch.x, batch.edge_index, *sizes)[:32]

@@ -2,15 +2,17 @@
 
 import pytest
 import torch
+import torch_geometric.nn.models as pyg
 
+from cohort.base.errors import CohortError
 from cohort.nn.block import keep_offsets
 from cohort.trainer.models.sampled import SampledGNN, model_input
 
-NODES_PER_HOP, FANOUT = [6, 20, 40], [5, 3]
+NODES_PER_HOP, FANOUT = [6, 20, 40, 60], [5, 3, 2]
 
 
 def sampled_batch():
-    """x [66, 7], edge_index [2, E] as a sampler lays it out: targets of hop h are the nodes first reached before."""
+    """x [126, 7], edge_index [2, E] as a sampler lays it out: targets of hop h are the nodes first reached before."""
     generator = torch.Generator().manual_seed(0)
     sources, targets, edges_per_hop = [], [], []
     first = 0
@@ -25,11 +27,15 @@ def sampled_batch():
     return x, torch.stack([torch.cat(sources), torch.cat(targets)]), edges_per_hop
 
 
+SHAPES = [{}, {"norm": "layer", "residual": True, "heads": 2}]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=["plain", "norm and residual"])
 @pytest.mark.parametrize("layers", ["cohort", "pyg"])
 @pytest.mark.parametrize("kind", ["sage", "gat"])
-def test_trimming_changes_no_seed_and_no_gradient(kind, layers):
+def test_trimming_changes_no_seed_and_no_gradient(kind, layers, shape):
     torch.manual_seed(1)
-    model = SampledGNN(kind, 7, 16, 4, len(FANOUT), 0.0, layers)
+    model = SampledGNN(kind, 7, 16, 4, len(FANOUT), 0.0, layers, **shape)
     x, edge_index, edges_per_hop = sampled_batch()
     seeds = NODES_PER_HOP[0]
     results = []
@@ -42,14 +48,15 @@ def test_trimming_changes_no_seed_and_no_gradient(kind, layers):
         torch.testing.assert_close(trimmed, whole, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("shape", SHAPES, ids=["plain", "norm and residual"])
 @pytest.mark.parametrize("kind", ["sage", "gcn", "gat"])
-def test_both_libraries_give_the_same(kind):
+def test_both_libraries_give_the_same(kind, shape):
     x, edge_index, edges_per_hop = sampled_batch()
-    indptr = torch.searchsorted(edge_index[1].contiguous(), torch.arange(sum(NODES_PER_HOP[:2]) + 1))
+    indptr = torch.searchsorted(edge_index[1].contiguous(), torch.arange(sum(NODES_PER_HOP[:3]) + 1))
     results = []
     for layers in ("pyg", "cohort"):
         torch.manual_seed(1)
-        model = SampledGNN(kind, 7, 16, 4, len(FANOUT), 0.0, layers)
+        model = SampledGNN(kind, 7, 16, 4, len(FANOUT), 0.0, layers, **shape)
         out = model(x, keep_offsets(edge_index, indptr), NODES_PER_HOP, edges_per_hop)[: NODES_PER_HOP[0]]
         out.square().sum().backward()
         results.append({"out": out.detach()} | {name: weight.grad for name, weight in model.named_parameters()})
@@ -84,3 +91,35 @@ def test_a_seed_makes_the_same_model_of_our_layers_and_of_pygs(kind):
 def seeded_model(kind: str, layers: str) -> SampledGNN:
     torch.manual_seed(7)
     return SampledGNN(kind, 7, 16, 4, 3, dropout=0.0, layers=layers)
+
+
+@pytest.mark.parametrize("norm", ["none", "layer"])
+@pytest.mark.parametrize(("kind", "pygs"), [("sage", pyg.GraphSAGE), ("gcn", pyg.GCN), ("gat", pyg.GAT)])
+def test_weights_load_into_pygs_models_and_back(kind, pygs, norm):
+    ours = SampledGNN(kind, 7, 16, 4, 3, dropout=0.0, norm=norm, heads=2).eval()
+    more = {"heads": 2, "act": "elu"} if kind == "gat" else {}
+    more["norm"] = torch.nn.LayerNorm(16) if norm == "layer" else None
+    theirs = pygs(7, 16, 3, 4, **more).eval()
+    theirs.load_state_dict(ours.state_dict())
+    x, edge_index, _ = sampled_batch()
+    torch.testing.assert_close(ours(x, edge_index), theirs(x, edge_index), rtol=1e-5, atol=1e-5)
+    ours.load_state_dict(pygs(7, 16, 3, 4, **more).state_dict())
+
+
+def test_a_residual_adds_what_a_hidden_layer_reads():
+    x, edge_index, _ = sampled_batch()
+    with_it = SampledGNN("sage", 7, 16, 4, 3, dropout=0.0, residual=True)
+    without = SampledGNN("sage", 7, 16, 4, 3, dropout=0.0)
+    without.load_state_dict(with_it.state_dict())
+    first = without.convs[0](x, edge_index).relu()
+    second = (without.convs[1](first, edge_index) + first).relu()
+    torch.testing.assert_close(with_it(x, edge_index), without.convs[2](second, edge_index))
+
+
+def test_sizes_that_do_not_fit_are_refused():
+    with pytest.raises(CohortError) as refusal:
+        SampledGNN("gat", 7, 16, 4, 2, 0.0, heads=3)
+    assert refusal.value.place == "--hidden" and refusal.value.expected.startswith("a multiple of 3")
+    with pytest.raises(CohortError) as refusal:
+        SampledGNN("sage", 7, 16, 4, 2, 0.0, residual=True)
+    assert refusal.value.place == "--residual" and refusal.value.found == "2"

@@ -48,8 +48,13 @@ def test_what_a_model_cannot_have_is_said_before_results_go(cora, tmp_path):
     out = tmp_path / "run"
     out.mkdir()
     (out / "summary.json").touch()
-    result = cohort("train", cora, "--device", "cpu", "--model", "gat", "--hidden", 30, "--overwrite", "--out", out)
-    refused(result, 1, "--hidden: expected a multiple of 4 for gat, found 30")
+    overwriting = ["train", cora, "--device", "cpu", "--overwrite", "--out", out]
+    for shape, words in (
+        ("--model gat --hidden 30", "--hidden: expected a multiple of 4, the --heads of gat, found 30"),
+        ("--residual", "--residual: expected at least three hops in --fanout, a layer each, found 2"),
+        ("--model package.module:Net --norm layer", "--norm: expected a built-in model"),
+    ):
+        refused(cohort(*overwriting, *shape.split()), 1, words)
     assert (out / "summary.json").exists()
 
 

@@ -6,6 +6,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
 #include "base/check.h"
@@ -34,10 +35,13 @@ void need_length(std::size_t found, std::size_t wanted, const char* place) {
   throw base::Error({place, "one element a node: " + std::to_string(wanted), std::to_string(found), ""});
 }
 
-// An array of C++ memory that `owner` keeps.
+// An array of C++ memory that its owner keeps.
 template <typename T>
-nb::object view(std::span<const T> values, nb::handle owner) {
-  return nb::cast(nb::ndarray<nb::numpy, const T, nb::ndim<1>>(values.data(), {values.size()}, owner));
+using View = nb::ndarray<nb::numpy, const T, nb::ndim<1>>;
+
+template <typename T>
+View<T> view(std::span<const T> values, nb::handle owner) {
+  return View<T>(values.data(), {values.size()}, owner);
 }
 
 // Of one GPU, or of all: batches, reads, expansions and edges read of each node, promises.
@@ -100,16 +104,18 @@ Plan plan(const Vector<int64_t>& indptr, int index_bytes, nb::handle row_bytes, 
 }
 
 // A number, or an array of one a row.
-nb::object as_object(const RowSizes& sizes) {
-  if (sizes.each.empty()) return nb::int_(sizes.row_bytes);
+using SizeOrSizes = std::variant<int64_t, View<uint32_t>>;
+
+SizeOrSizes as_object(const RowSizes& sizes) {
+  if (sizes.each.empty()) return sizes.row_bytes;
   auto* copy = new RowSizes(sizes);
   const nb::capsule owner(copy, [](void* kept) noexcept { delete static_cast<RowSizes*>(kept); });
   return view(std::span<const uint32_t>(copy->each), owner);
 }
 
 // Arguments as cohort.cache.stored_row_bytes gives them.
-nb::object stored_row_bytes(const std::optional<Matrix<uint8_t>>& raw, const std::string& encoded, int64_t num_rows,
-                            int64_t num_columns, const std::string& dtype, int64_t row_bytes, bool coded) {
+SizeOrSizes stored_row_bytes(const std::optional<Matrix<uint8_t>>& raw, const std::string& encoded, int64_t num_rows,
+                             int64_t num_columns, const std::string& dtype, int64_t row_bytes, bool coded) {
   FeatureRows rows{{num_rows, num_columns, dtype}, row_bytes, nullptr, nullptr};
   if (raw) rows.raw = reinterpret_cast<const std::byte*>(raw->data());
   if (!encoded.empty()) rows.encoded = std::make_shared<HostRows>(HostRows::open(encoded, rows.shape, false));

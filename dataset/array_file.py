@@ -93,7 +93,7 @@ class ArrayFile:
             raise CohortError(self.place, "a whole array", str(error), "copy it again") from error
 
     def _fill(self, file: BinaryIO, out: np.ndarray) -> None:
-        view = memoryview(out.reshape(-1)).cast("B")
+        view = out.reshape(-1).data.cast("B")
         done = 0
         while done < len(view):
             try:

@@ -149,8 +149,9 @@ PartitionOptions partition_options(const std::string& method, int64_t num_parts,
 }
 
 // METIS cannot be asked to stop, so it must not keep a signal waiting: its caller lets Ctrl-C end the process.
-nb::object partition_folder(const std::filesystem::path& folder, const std::string& method, int64_t num_parts,
-                            uint64_t seed, int64_t memory_bytes) {
+nb::ndarray<nb::numpy, int32_t, nb::ndim<1>> partition_folder(const std::filesystem::path& folder,
+                                                              const std::string& method, int64_t num_parts,
+                                                              uint64_t seed, int64_t memory_bytes) {
   const PartitionOptions options = partition_options(method, num_parts, seed, memory_bytes);
   auto* const parts = new std::vector<int32_t>;
   const nb::capsule owner(parts, [](void* p) noexcept { delete static_cast<std::vector<int32_t>*>(p); });
@@ -159,7 +160,7 @@ nb::object partition_folder(const std::filesystem::path& folder, const std::stri
     demand_in_range(data, stop);
     return partition(data, options, stop);
   });
-  return nb::cast(nb::ndarray<nb::numpy, int32_t, nb::ndim<1>>(parts->data(), {parts->size()}, owner));
+  return {parts->data(), {parts->size()}, owner};
 }
 
 nb::dict measure_parts(const std::filesystem::path& folder, const Parts& parts, int64_t num_parts) {

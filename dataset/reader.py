@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -147,7 +148,7 @@ def open(path: str | os.PathLike, *, prefer_raw: bool = False) -> Dataset:
     files = meta.pop("files")
     encoded_rows = Path(encoded) if (encoded := meta.pop("encoded_rows")) else None
     features = files.pop("features")
-    arrays = {key: _map(folder / file) for key, file in files.items()}
+    arrays: dict[str, Any] = {key: _map(folder / file) for key, file in files.items()}
     arrays["x"] = _map(folder / features) if meta.pop("has_raw_features") else None
     arrays["y"] = arrays.pop("labels")
     return Dataset(path=folder, encoded_rows=encoded_rows, **meta, **arrays)

@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -117,10 +118,11 @@ def generate(
         _native.generate_graph(folder.path, Path(folder.out).name, options)
         if rows is None:
             labels = np.load(Path(folder.path) / "labels.npy", mmap_mode="r")
-            made = GeneratedRows(_native.FeatureGenerator(options), labels, dtype)
+            made: GeneratedRows | DrawnRows = GeneratedRows(_native.FeatureGenerator(options), labels, dtype)
         else:
             made = DrawnRows(rows, nodes, dtype, seed)
-        (write_rows or _write_raw)(Path(folder.path), made)
+        write: Callable[[Path, Any], None] = write_rows or _write_raw
+        write(Path(folder.path), made)
 
 
 def _write_raw(folder: Path, rows: DrawnRows) -> None:
@@ -253,8 +255,8 @@ def _create(path: Path, dtype, shape: tuple[int, ...]) -> np.ndarray:
     return array
 
 
-def _index_dtype(num_nodes: int) -> type:
-    return np.int32 if num_nodes < MAX_INT32_NODES else np.int64
+def _index_dtype(num_nodes: int) -> np.dtype:
+    return np.dtype(np.int32 if num_nodes < MAX_INT32_NODES else np.int64)
 
 
 def _int64(ids: np.ndarray) -> np.ndarray:

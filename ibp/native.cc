@@ -199,7 +199,9 @@ void bind_profile(nb::module_& module) {
       .def_static("from_bytes", &profile_from_bytes)
       .def("save", [](const Profile& profile, const std::string& path) { save(profile, path); })
       .def_static("load", &load_profile)
-      .def("__eq__", [](const Profile& a, const Profile& b) { return a == b; });
+      .def(
+          "__eq__", [](const Profile& a, const Profile& b) { return a == b; }, nb::is_operator(),
+          nb::sig("def __eq__(self, other: object, /) -> bool"));
   module.def("invariant_profile", &invariant_profile);
 }
 

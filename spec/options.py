@@ -68,7 +68,8 @@ def options_of(spec: type) -> Iterator[Option]:
     for field in dataclasses.fields(spec):
         about = field.metadata
         if "affects" in about:
-            default = field.default if field.default is not dataclasses.MISSING else field.default_factory()
+            made = field.default_factory
+            default = field.default if made is dataclasses.MISSING else made()
             kind = (hints[field.name], default, about["help"], about["group"], about["affects"], about["metavar"])
             yield Option(field.name, *kind, about["aliases"], not about["help"])
 

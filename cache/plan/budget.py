@@ -57,8 +57,8 @@ def budgets(
         return [int(ratio * raw_feature_bytes) for ratio in _for_each(ratios, num_gpus, "--cache-ratio")]
     if cache_bytes is not None:
         return _for_each(cache_bytes, num_gpus, "--cache-bytes")
-    if needs.gpu_bytes is None or needs.trainer_bytes is None:
-        missing = "the GPU's memory" if needs.gpu_bytes is None else "the trainer's peak"
+    if needs.left_bytes is None or needs.trainer_bytes is None:
+        missing = "the GPU's memory" if needs.left_bytes is None else "the trainer's peak"
         hint = "give --gpu-memory and --trainer-bytes, or --cache-ratio"
         expected = "the memory of the GPU and the peak of the trainer"
         raise CohortError("--cache-ratio auto", expected, f"{missing} is unknown", hint)
@@ -101,7 +101,7 @@ def misfits(budget_bytes: list[int], needs: MemoryNeeds, host_needed_bytes: int,
     """What will not fit, each with what to change; empty when all is well."""
     found = []
     for gpu, budget in enumerate(budget_bytes):
-        if needs.left_bytes is None or budget <= needs.left_bytes:
+        if needs.gpu_bytes is None or needs.left_bytes is None or budget <= needs.left_bytes:
             continue
         beside = needs.slots_bytes + (needs.trainer_bytes or 0) + needs.graph_bytes
         cure = f"--cache-bytes of at most {format_bytes(needs.left_bytes)}, " if needs.left_bytes > 0 else ""

@@ -102,7 +102,7 @@ def presample(
     Raises:
         CohortError: the split has no seeds, or there is no folder that can be written.
     """
-    options = {
+    options: dict = {
         "dataset": str(writable_folder(dataset.absolute())),
         "fanout": fanout,
         "batch_size": batch_size,

@@ -7,6 +7,17 @@ The command ``cohort`` does the rest: see ``cohort --help``.
 """
 
 import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # what type checkers and editors see of the names below
+    from cohort import dataset as dataset
+    from cohort import ibp as ibp
+    from cohort import nn as nn
+    from cohort.base.errors import CohortError
+    from cohort.dataset import from_pyg, from_tensors
+    from cohort.trainer.loader.neighbor import NeighborLoader
+    from cohort.trainer.loop.callbacks import Callback
+    from cohort.trainer.models.own import load_model
 
 __version__ = "0.1.0"
 
@@ -27,9 +38,11 @@ def __dir__() -> list[str]:
     return [*__all__, *_PACKAGES, "__version__"]
 
 
-def __getattr__(name: str):
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
-    if name in _PACKAGES:
-        return importlib.import_module(f"cohort.{name}")
-    raise AttributeError(f"module 'cohort' has no attribute {name!r}")
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str):
+        if name in _HOMES:
+            return getattr(importlib.import_module(_HOMES[name]), name)
+        if name in _PACKAGES:
+            return importlib.import_module(f"cohort.{name}")
+        raise AttributeError(f"module 'cohort' has no attribute {name!r}")

@@ -137,7 +137,7 @@ def checked_limit(seconds: float) -> float:
     return float(seconds)
 
 
-def checked_choice(name: str, value: str) -> str:
+def checked_choice(name: str, value: str | bool) -> str | bool:
     """The argument ``name``, one of CHOICES."""
     if value not in CHOICES[name]:
         raise CohortError(name, " or ".join(map(str, CHOICES[name])), repr(value))

@@ -148,7 +148,7 @@ def wait_for_rank(
 def _machine_of_group(rank: int, size: int, limit_seconds: float) -> Machine:
     """By the store of torch.distributed, in which every rank says on which machine it is."""
     store = dist.distributed_c10d._get_default_store()
-    own = {"machine": machine_identity(), "pid": os.getpid(), "name": uuid.uuid4().hex}
+    own: dict = {"machine": machine_identity(), "pid": os.getpid(), "name": uuid.uuid4().hex}
     own["started"] = start_time_of(own["pid"])
     try:
         number = store.add(f"cohort/{rank}", 1)

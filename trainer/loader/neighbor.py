@@ -128,8 +128,8 @@ class NeighborLoader:
         own = None  # a sampler that this loader starts
         if _sampler is None:
             limit_seconds = checked_limit(limit_seconds)
-            options = {"num_slots": checked_slots(num_slots), "seed": checked_seed(seed)}
-            choices = {"topology": topology, "compress": compress, "order": order, "reuse": reuse}
+            options: dict = {"num_slots": checked_slots(num_slots), "seed": checked_seed(seed)}
+            choices: dict = {"topology": topology, "compress": compress, "order": order, "reuse": reuse}
             options |= {name: checked_choice(name, value) for name, value in choices.items()}
             options |= {"edge_ids": bool(edge_ids), "edge_weights": bool(edge_weights)}
             cache = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes)

@@ -37,7 +37,7 @@ class SamplerProcess:
         self.num_nodes = count_nodes(self.data)
         self._machine = this_machine(limit_seconds)
         self.place = self._machine.place
-        self.process = None
+        self.process: subprocess.Popen | None = None
         self.seed = options["seed"]
         kind, gpu = resolve_device(device, self.place)
         self._cleanup = contextlib.ExitStack()
@@ -45,7 +45,7 @@ class SamplerProcess:
         self._limit_seconds = limit_seconds
         self._meeting = meeting = meeting_point(self._machine.name) if self.place.local_size > 1 else None
         try:
-            if self.place.local_rank == 0:
+            if meeting is None or self.place.local_rank == 0:
                 if kind == "cuda":
                     _warn_without_mps()
                 gpus = [gpu] if meeting is None else list(range(self.place.local_size))
@@ -107,7 +107,7 @@ class SamplerProcess:
     def demand_same_loader(self, number: int, identity: dict) -> None:
         """With several ranks on the machine: waits for their ``number``-th loaders, which must have this identity."""
         demand_same_loader(self._folders, self._machine, number, identity, self.check, self._limit_seconds)
-        if self.place.local_rank == 0:
+        if self._meeting is not None and self.place.local_rank == 0:
             self._meeting.unlink(missing_ok=True)  # all have found the folder
 
     def check(self) -> None:

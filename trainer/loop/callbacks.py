@@ -76,8 +76,8 @@ class EarlyStopping(Callback):
             self.epoch_ended(trainer, epochs[-1])
 
     def epoch_ended(self, trainer: "Trainer", report: EpochReport) -> None:
-        best = trainer.report.best_epoch
-        if report.val_metrics and best is not None and report.epoch - best >= trainer.options.patience:
+        best, patience = trainer.report.best_epoch, trainer.options.patience
+        if report.val_metrics and best is not None and patience is not None and report.epoch - best >= patience:
             trainer.stops_early = True
 
 

@@ -137,7 +137,7 @@ def mean_loss(loss_sum: Tensor, num_labelled: Tensor, max_batches: int | None = 
 
 Targets = Classes | Numbers | Labels
 CLASSES = Classes()
-_OF_TASK = {"classification": CLASSES, "regression": Numbers(), "multilabel": Labels()}
+_OF_TASK: dict[str, Targets] = {"classification": CLASSES, "regression": Numbers(), "multilabel": Labels()}
 
 
 def targets_of(task: str) -> Targets:

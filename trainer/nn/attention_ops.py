@@ -108,7 +108,7 @@ def attend_grad(
         grad_target = torch.empty(num_targets, heads, dtype=scores.dtype, device=scores.device)
         beside = ends.target is not None and target_scores is None
         to = grad_scores[:num_targets, heads:] if beside else grad_target
-        head_kernels.attention_grad(edges, ends, *weights[:2], grads, own_grads, to)
+        head_kernels.attention_grad(edges, ends, weights[0], weights[1], grads, own_grads, to)
         _sum_by_source(columns, grads, own_grads, grad_scores[:, :heads])
     return grad_x, grad_scores, grad_target
 

@@ -19,7 +19,8 @@ class Operator:
 
     def __init__(self, name: str, body: Callable):
         self._name = f"cohort::{name}"
-        self._backward, self._setup_context = None, None
+        self._backward: Callable | None = None
+        self._setup_context: Callable | None = None
         _library.define(name + torch.library.infer_schema(body, mutates_args=()))
         _library.impl(name, body, "CompositeExplicitAutograd")
         torch.library.register_autograd(self._name, self._go_back, setup_context=self._keep, lib=_library)

@@ -1,0 +1,79 @@
+"""Types: mypy finds nothing wrong in the package, and users' type checkers see its types."""
+
+import ast
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import cohort
+
+ROOT = Path(__file__).resolve().parents[1]
+
+RIGHT = """
+import cohort
+from cohort import CohortError, NeighborLoader
+
+data = cohort.dataset.open("data")
+nodes: int = data.num_nodes
+loader = NeighborLoader(data, [4], data.train_ids, batch_size=2)
+batches: int = len(loader)
+
+
+class Log(cohort.Callback):
+    pass
+"""
+WRONG = """
+import cohort
+
+text: str = cohort.dataset.open("data").num_nodes
+loader = cohort.NeighborLoader("data", 4)
+cohort.NoLoader()
+"""
+
+
+@pytest.fixture(scope="module")
+def mypy(tmp_path_factory):
+    """mypy(*arguments): the errors that it prints, as lines."""
+    if importlib.util.find_spec("mypy") is None:
+        pytest.skip(f"mypy is not installed: {sys.executable} -m pip install mypy")
+    known = tmp_path_factory.mktemp("mypy")
+
+    def run(*arguments) -> list[str]:
+        command = [sys.executable, "-m", "mypy", "--config-file", ROOT / "pyproject.toml", "--cache-dir", known]
+        env = os.environ | {"MYPYPATH": str(Path(cohort.__file__).parents[1])}
+        options = {"capture_output": True, "text": True, "env": env, "timeout": 250, "cwd": known}
+        result = subprocess.run([*map(str, command), "--no-error-summary", *map(str, arguments)], **options)
+        assert result.returncode in (0, 1) and not result.stderr, result.stdout + result.stderr
+        return result.stdout.splitlines()
+
+    return run
+
+
+def test_mypy_finds_nothing(mypy):
+    assert mypy() == []
+
+
+def test_users_see_types(mypy, tmp_path):
+    (tmp_path / "right.py").write_text(RIGHT)
+    (tmp_path / "wrong.py").write_text(WRONG)
+    found = mypy(tmp_path / "right.py", tmp_path / "wrong.py")
+    places = [line.split(": error: ")[0] for line in found if ": error: " in line]
+    assert places == [f"{tmp_path}/wrong.py:{line}" for line in (4, 5, 6)], found
+
+
+def test_the_package_says_that_it_has_types():
+    folder = Path(cohort.__file__).parent
+    assert (folder / "py.typed").exists()
+    modules = {path.parent.name for path in folder.glob("*/_native*.so")}
+    assert {path.parent.name for path in folder.glob("*/_native.pyi")} == modules != set()
+
+
+def test_type_checkers_see_the_names_that_are_loaded_on_first_use():
+    tree = ast.parse(Path(cohort.__file__).read_text())
+    (block,) = (node for node in tree.body if isinstance(node, ast.If) and isinstance(node.test, ast.Name))
+    seen = {name.name: node.module for node in block.body for name in node.names}
+    assert seen == cohort._HOMES | dict.fromkeys(cohort._PACKAGES, "cohort")

@@ -82,11 +82,17 @@ def _train(source, run: dict, out: Path, stop: StopRequest, loaded_at: float) ->
     from cohort.dataset import open as open_dataset
     from cohort.spec import files
     from cohort.spec.run import TrainerSpec, from_json
+    from cohort.trainer.loop.callbacks import callbacks_of
     from cohort.trainer.loop.checkpoint import CheckpointFile, identity_of
+    from cohort.trainer.loop.results import Results
+    from cohort.trainer.loop.resume import Checkpoints
     from cohort.trainer.loop.trainer import Trainer
     from cohort.trainer.ranks import Place, Ranks
     from cohort.trainer.report.cache_report import predicted
-    from cohort.trainer.report.progress import print_table
+    from cohort.trainer.report.floor import Floor
+    from cohort.trainer.report.gpu_memory import MemoryPeak
+    from cohort.trainer.report.progress import Progress
+    from cohort.trainer.report.recorder import Recorder
 
     options = from_json(run["trainer"], TrainerSpec, str(out / files.RUN))
     if run.get("time_sliced") and options.sampler_sms:
@@ -98,18 +104,26 @@ def _train(source, run: dict, out: Path, stop: StopRequest, loaded_at: float) ->
     if source.device.type == "cuda":
         torch.cuda.set_device(source.device)
     ranks = Ranks(Place(source.rank, source.num_ranks), source.device, Path(run["sampler"]["channel"]) / "store")
-    checkpoint = CheckpointFile(out / files.CHECKPOINT, identity_of(run))
-    links = run["sampler"].get("bytes_per_second")
-    trainer = Trainer(options, source, ranks, splits, out, links, checkpoint, stop, source.all_rows(dataset))
-    trainer.start = run["began"], loaded_at
-    trainer.report.rows_in_place = trainer.all_rows is not None
-    trainer.report.last_hop_global = source.last_hop_global
-    trainer.report.time_sliced = run.get("time_sliced", False)
+    checkpoints = Checkpoints(CheckpointFile(out / files.CHECKPOINT, identity_of(run)))
+    only_measured = options.max_batches is not None
+    callbacks = [
+        Recorder(),
+        MemoryPeak(),
+        *([] if only_measured else [Floor(source.device, run["sampler"].get("bytes_per_second"))]),
+        Results(run["began"], loaded_at),
+        Progress(),
+        *callbacks_of(options),
+        *([] if only_measured else [checkpoints]),
+    ]
     expected = predicted(run["sampler"])
-    trainer.report.cache = None if expected is None else {"predicted": expected, "measured": []}
+    about = {
+        "time_sliced": run.get("time_sliced", False),
+        "cache": None if expected is None else {"predicted": expected, "measured": []},
+    }
+    trainer = Trainer(options, source, ranks, splits, out, callbacks, stop, source.all_rows(dataset), **about)
     if run.get("resume"):
-        trainer.resume()
-    print_table(trainer.run(), trainer.quiet)
+        checkpoints.resume(trainer)
+    trainer.run()
     ranks.leave()
 
 

@@ -12,6 +12,9 @@ class StepClock:
     of the next; train is forward to optimizer step, less the all-reduce: adding up over the ranks, and waiting for the
     slowest of them to do so. On a GPU all come from events on the current stream; on the CPU from the wall clock. Their
     sum is the epoch's time.
+
+    Attributes:
+        begun, ended: marks of the last step: an event; on the CPU time.monotonic().
     """
 
     def __init__(self, device: torch.device):
@@ -19,13 +22,13 @@ class StepClock:
         self._steps = _Intervals(device)
         self._all_reduces = _Intervals(device)
 
-    def step_begins(self):
-        """The batch is there; the step's work comes next. Returns the mark: an event; on the CPU time.monotonic()."""
-        return self._steps.mark()
+    def step_begins(self) -> None:
+        """The batch is there; the step's work comes next."""
+        self.begun = self._steps.mark()
 
-    def step_ended(self):
-        """The optimizer step is on the stream. Returns the mark."""
-        return self._steps.mark()
+    def step_ended(self) -> None:
+        """The optimizer step is on the stream."""
+        self.ended = self._steps.mark()
 
     def all_reduce_begins(self) -> None:
         self._all_reduces.mark()

@@ -23,7 +23,7 @@ __version__ = "0.1.0"
 
 # Loaded on first use, so that `cohort --help` need not import torch.
 _HOMES = {
-    "Callback": "cohort.trainer.loop.callbacks",
+    "Callback": "cohort.trainer.report.callback",
     "NeighborLoader": "cohort.trainer.loader.neighbor",
     "from_pyg": "cohort.dataset",
     "from_tensors": "cohort.dataset",

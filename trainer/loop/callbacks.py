@@ -1,4 +1,4 @@
-"""What happens at the turns of a run beside the training itself: a user's callbacks, and those of options."""
+"""Callbacks that options ask for, and a user's."""
 
 import math
 from typing import TYPE_CHECKING
@@ -8,36 +8,11 @@ import torch
 from cohort.base.errors import CohortError
 from cohort.spec.run import TrainerSpec
 from cohort.trainer.importing import imported
-from cohort.trainer.report.metrics import EpochReport, RunReport
+from cohort.trainer.report.callback import Callback
+from cohort.trainer.report.metrics import EpochReport
 
 if TYPE_CHECKING:
     from cohort.trainer.loop.trainer import Trainer
-
-
-class Callback:
-    """Hooks of a run of ``cohort train``; a subclass overrides those that it needs.
-
-    ``--callbacks package.module:Class`` makes one of each class in every trainer, without arguments; ranks other than 0
-    call the hooks as well, with the same numbers. What a hook raises ends the run.
-
-    ``trainer`` has ``options`` (cohort.spec.run.TrainerSpec), ``model``, ``optimizer``, ``device``, ``out`` (the run's
-    folder), ``ranks.rank`` and ``stops_early``, which a hook may set: then the run ends after the epoch.
-    """
-
-    def run_begins(self, trainer: "Trainer") -> None:
-        """Model and optimizer are made, and those of a resumed run have their state."""
-
-    def epoch_begins(self, trainer: "Trainer", epoch: int) -> None:
-        """Epochs count from 0; one that is resumed in its middle begins again."""
-
-    def step_ended(self, trainer: "Trainer", num_seeds: int) -> None:
-        """A step on a batch of ``num_seeds`` seeds of this rank was started; on a GPU it may still run."""
-
-    def epoch_ended(self, trainer: "Trainer", report: EpochReport) -> None:
-        """Training and validation of an epoch are done: ``report.loss``, ``report.val_metrics``, ``report.seconds``."""
-
-    def run_ended(self, trainer: "Trainer", report: RunReport) -> None:
-        """The test is done: ``report.test_metrics``, ``report.epochs``."""
 
 
 class LearningRate(Callback):

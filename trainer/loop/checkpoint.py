@@ -15,7 +15,7 @@ from cohort.base.files import write_whole
 from cohort.spec.options import Affects, names_that_affect
 from cohort.spec.run import RunSpec
 
-FORMAT, VERSION = "cohort checkpoint", 3
+FORMAT, VERSION = "cohort checkpoint", 4
 MEMBERS = {
     "identity": dict,  # of the run, see identity_of
     "epoch": int,  # that is under way; the number of epochs when all are done
@@ -24,8 +24,9 @@ MEMBERS = {
     "optimizer": dict,  # Adam's state_dict
     "best_model": (dict, type(None)),  # the parameters of the epoch that did best in validation
     "report": dict,  # members of summary.json, the epochs done as lines of metrics.jsonl, best accuracy so far
-    "ranks": list,  # a dict a rank: random states, sums and counts of the epoch that is under way
+    "ranks": list,  # a dict a rank: random states, sums and counts of the epoch under way, states of callbacks
 }
+DAMAGED = "the file is damaged or foreign: start the run anew, without --resume"
 OTHER_RUN = "it belongs to another run: start this one anew, without --resume"
 
 
@@ -84,7 +85,6 @@ def load(path: Path) -> dict:
     Raises:
         CohortError: it is not there, damaged, no checkpoint or one of another version.
     """
-    damaged = "the file is damaged or foreign: start the run anew, without --resume"
     try:
         data = io.BytesIO(path.read_bytes())
         with zipfile.ZipFile(data) as archive:  # torch.load does not look at the checksums
@@ -94,15 +94,15 @@ def load(path: Path) -> dict:
         data.seek(0)
         state = torch.load(data, map_location="cpu", weights_only=True)
     except Exception as error:  # noqa: BLE001 (bytes from outside: torch raises whatever its parsers meet)
-        raise CohortError(str(path), "a checkpoint of cohort train", why_not_loaded(error), damaged) from error
+        raise CohortError(str(path), "a checkpoint of cohort train", why_not_loaded(error), DAMAGED) from error
     if not isinstance(state, dict) or state.get("format") != FORMAT:
-        raise CohortError(str(path), f"a file that says {FORMAT!r}", type(state).__name__, damaged)
+        raise CohortError(str(path), f"a file that says {FORMAT!r}", type(state).__name__, DAMAGED)
     if state.get("version") != VERSION:
         hint = "go on with the version of cohort that wrote it, or start the run anew"
         raise CohortError(f"{path}: version", str(VERSION), repr(state.get("version")), hint)
     for name, kind in MEMBERS.items():
         if not isinstance(state.get(name), kind):
-            raise CohortError(f"{path}: {name}", f"a member of {kind}", repr(state.get(name))[:200], damaged)
+            raise CohortError(f"{path}: {name}", f"a member of {kind}", repr(state.get(name))[:200], DAMAGED)
     return state
 
 

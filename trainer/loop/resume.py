@@ -1,72 +1,70 @@
-"""What of a trainer a checkpoint holds, and a new trainer takes up."""
+"""When a run writes its checkpoint, and how another one goes on from it."""
 
-from dataclasses import asdict
-from pathlib import Path
+import functools
 
 import torch
 
 from cohort.base.errors import CohortError
-from cohort.spec import files
-from cohort.trainer.loop.epoch import RunningEpoch
-from cohort.trainer.report.recorder import Recorder
+from cohort.trainer.loop.checkpoint import DAMAGED, CheckpointFile, on_cpu
+from cohort.trainer.messages import unless_full
+from cohort.trainer.report.callback import Callback
+from cohort.trainer.report.metrics import EpochReport
 
 
-def state_of(trainer) -> dict:
-    """The members of a checkpoint, less its identity; all ranks call it, after the same step."""
-    running = trainer.running
-    own = {
-        "random": random_states(trainer.device),
-        "report": asdict(running.report),
-        "loss_sum": trainer.step.loss_sum.item(),
-        "num_labelled": trainer.step.num_labelled.item(),
-        "sample_seconds_an_edge": trainer.floor.sample_seconds_an_edge,
-    }
-    return {
-        "epoch": running.epoch,
-        "step": running.step,
-        "model": trainer.model.state_dict(),
-        "optimizer": trainer.optimizer.state_dict(),
-        "best_model": trainer.best_model,
-        "report": trainer.report.members(),
-        "ranks": trainer.ranks.gather(own),
-    }
+class Checkpoints(Callback):
+    """Writes checkpoints of all ranks, after the same step of each; a full disk is said, and the run goes on.
 
-
-def take_up(trainer, state: dict, path: Path) -> None:
-    """Puts a new trainer where the state's was.
-
-    Args:
-        path: of the checkpoint that the state comes from.
-
-    Raises:
-        CohortError: the state is none of such a trainer.
+    The last of a run's callbacks: what the others do at the same moment is in it.
     """
-    try:
-        _take_up(trainer, state)
-    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
-        hint = "the file is damaged or foreign: start the run anew, without --resume"
-        raise CohortError(str(path), "the state of such a run", f"{type(error).__name__}: {error}", hint) from error
 
+    def __init__(self, file: CheckpointFile):
+        self._file = file
+        self._saved: tuple[int, int] | None = None  # the position of the last one
 
-def _take_up(trainer, state: dict) -> None:
-    own = state["ranks"][trainer.ranks.rank]
-    epoch, step = state["epoch"], state["step"]
-    trainer.model.load_state_dict(state["model"])
-    trainer.optimizer.load_state_dict(state["optimizer"])
-    best = state["best_model"]
-    trainer.best_model = best and {name: values.to(trainer.device) for name, values in best.items()}
-    trainer.running = RunningEpoch(epoch, trainer.device, step, own["report"])
-    trainer.step.reset(own["loss_sum"], own["num_labelled"])
-    trainer.report.take_up(state["report"])
-    for done in trainer.report.epochs:
-        trainer.reads.add(done)
-    if trainer.report.cache:
-        trainer.report.cache["measured"] = trainer.reads.shares()
-    trainer.floor.sample_seconds_an_edge = own["sample_seconds_an_edge"]
-    first = None if (trainer.out / files.TIMELINE).exists() else epoch + (step > 0)
-    options, rank = trainer.options, trainer.ranks.rank
-    trainer.recorder = Recorder(trainer.device, options.epochs, options.profile, first, rank)
-    set_random_states(own["random"], trainer.device)
+    def resume(self, trainer) -> None:
+        """Has a new trainer take up what the checkpoint holds; where there is none, it begins at the beginning.
+
+        Raises:
+            CohortError: it is damaged, or of another run.
+        """
+        state = self._file.read()
+        if state is None:
+            return
+        try:
+            trainer.load_state(state)
+        except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
+            found = f"{type(error).__name__}: {error}"
+            raise CohortError(str(self._file.path), "the state of such a run", found, DAMAGED) from error
+        if trainer.running.epoch < trainer.options.epochs:
+            trainer.say(f"goes on in epoch {trainer.running.epoch + 1}, after step {trainer.running.step}")
+
+    def step_ended(self, trainer, batch) -> None:
+        every, running = trainer.options.checkpoint_every, trainer.running
+        if every is not None and trainer.task == "train":
+            steps = trainer.source.steps_of(trainer.seed_sets["train"], trainer.options.batch_size)
+            if (running.epoch * steps + running.step) % every == 0:
+                self._save(trainer)
+
+    def epoch_ended(self, trainer, report: EpochReport) -> None:
+        is_last = trainer.stops_early or trainer.running.epoch == trainer.options.epochs
+        if trainer.options.checkpoint_every is None or is_last:
+            self._save(trainer)
+
+    def run_stops(self, trainer) -> None:
+        self._save(trainer)
+
+    def _save(self, trainer) -> None:
+        position = trainer.running.epoch, trainer.running.step
+        if position == self._saved:
+            return
+        self._saved = position
+        state = trainer.state()
+        if trainer.ranks.rank == 0:
+            trainer.writer.write(functools.partial(self._write, on_cpu(state)))
+
+    def _write(self, state: dict) -> None:
+        with unless_full(self._file.path):
+            self._file.write(state)
 
 
 def random_states(device: torch.device) -> dict:

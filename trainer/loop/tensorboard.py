@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from cohort.trainer.loop.callbacks import Callback
 from cohort.trainer.messages import unless_full
+from cohort.trainer.report.callback import Callback
 from cohort.trainer.report.metrics import EpochReport, RunReport
 
 if TYPE_CHECKING:

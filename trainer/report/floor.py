@@ -1,12 +1,14 @@
 """The least time that an epoch can take, and what sets it: a bound to hold the measured time against."""
 
+import functools
 import math
 import time
 from collections.abc import Callable
 
 import torch
 
-from cohort.trainer.report.metrics import EpochReport
+from cohort.trainer.report.callback import Callback
+from cohort.trainer.report.metrics import EpochReport, RunReport
 
 WARM_UP_STEPS = 3
 GROUPS = 5  # of steps one after the other; the fastest counts
@@ -15,7 +17,7 @@ LIMIT_SECONDS = 5.0  # after which no group begins
 NAMES = {"trainer": "the trainer's steps", "sampler": "sampling", "pcie": "PCIe", "nvlink": "NVLink"}
 
 
-class Floor:
+class Floor(Callback):
     """What bounds the epochs of a run from below.
 
     An epoch takes at least: its steps, each as long as one on a batch that lies ready while nothing else runs; its
@@ -33,6 +35,29 @@ class Floor:
         self.sample_seconds_an_edge = math.inf  # of the fastest batch so far; math.inf: none had edges
         self.step_seconds = 0.0  # of a whole batch, of the slowest rank
 
+    def state(self) -> dict[str, float]:
+        return {"sample_seconds_an_edge": self.sample_seconds_an_edge}
+
+    def load_state(self, state: dict[str, float]) -> None:
+        self.sample_seconds_an_edge = state["sample_seconds_an_edge"]
+
+    def step_ended(self, trainer, batch) -> None:
+        if trainer.task == "train":
+            self.add(batch)
+
+    def run_ended(self, trainer, report: RunReport) -> None:
+        """Times steps of a copy of the model on a batch that lies ready, while the sampler has nothing to do."""
+        batch_size, source = trainer.options.batch_size, trainer.source
+        for slot in source.slots(trainer.ask("train", trainer.options.fanout, shuffle=True), 1):
+            ready = slot
+        if ready.num_seeds > 0:
+            step = functools.partial(trainer.step_of_a_copy(), ready)
+            self.step_seconds = self.time_step(step) * batch_size / ready.num_seeds
+        self.join(trainer.ranks.gather((self.step_seconds, self.sample_seconds_an_edge)))
+        shares_sms = self._on_gpu and source.sampler_sms == 0
+        floors = [self.of(epoch, batch_size, trainer.ranks.size, shares_sms) for epoch in report.epochs]
+        report.floor = {"step_seconds": self.step_seconds, "epochs": floors}
+
     def add(self, slot) -> None:
         """Looks at a batch of training."""
         edges = sum(slot.num_sampled_edges)
@@ -40,10 +65,10 @@ class Floor:
             taken_us = slot.sample_us + (0 if self._on_gpu else slot.fetch_us)
             self.sample_seconds_an_edge = min(self.sample_seconds_an_edge, taken_us / 1e6 / edges)
 
-    def join(self, others: list["Floor"]) -> None:
-        """Makes this the floor of all ranks: of their fastest batch, and of the slowest one's steps."""
-        self.step_seconds = max(other.step_seconds for other in others)
-        self.sample_seconds_an_edge = min(other.sample_seconds_an_edge for other in others)
+    def join(self, others: list[tuple[float, float]]) -> None:
+        """Of all ranks: takes the slowest steps and the fastest batch of (step_seconds, sample_seconds_an_edge)."""
+        steps, samples = zip(*others, strict=True)
+        self.step_seconds, self.sample_seconds_an_edge = max(steps), min(samples)
 
     def time_step(self, step: Callable[[], object]) -> float:
         """Seconds of a training step, one after the other, while nothing else runs."""

@@ -2,6 +2,9 @@
 
 import torch
 
+from cohort.trainer.report.callback import Callback
+from cohort.trainer.report.metrics import RunReport
+
 
 def peak_beside_slots(device: torch.device, slots_bytes: int) -> int:
     """Bytes in use on the GPU, the slots apart, when PyTorch had reserved the most.
@@ -18,3 +21,12 @@ def peak_beside_slots(device: torch.device, slots_bytes: int) -> int:
     free_bytes, total_bytes = torch.cuda.mem_get_info(device)
     given_back = torch.cuda.max_memory_reserved(device) - torch.cuda.memory_reserved(device)
     return total_bytes - free_bytes + given_back - slots_bytes
+
+
+class MemoryPeak(Callback):
+    """On a GPU ``trainer_peak_bytes`` of a run without a cache: of all ranks the most."""
+
+    def run_ended(self, trainer, report: RunReport) -> None:
+        if trainer.device.type == "cuda" and report.cache is None:
+            own = peak_beside_slots(trainer.device, trainer.source.slots_bytes)
+            report.trainer_peak_bytes = max(trainer.ranks.gather(own))

@@ -14,78 +14,84 @@ from cohort.channel import TIERS
 from cohort.trainer.messages import Console, unless_unheard
 from cohort.trainer.models.targets import Targets, targets_of
 from cohort.trainer.report.cache_report import measured
+from cohort.trainer.report.callback import Callback
 from cohort.trainer.report.floor import told
 from cohort.trainer.report.metrics import EpochReport, RunReport
 from cohort.trainer.report.start import start_line
-from cohort.trainer.step_clock import StepClock
 
 UPDATE_SECONDS = 0.2
 REDUCE = "all-reduce s"
 DISPENSABLE = ("host bytes", "sample s", "fetch s", REDUCE, "loss")  # columns, as they give way in a narrow terminal
 
 
-class Progress:
-    """A bar over the seeds of all epochs, with epoch, loss, seeds/s and wait share; nothing when quiet.
+class Progress(Callback):
+    """A bar over the seeds of all epochs, with epoch, loss, seeds/s and wait share, a line an epoch, and the table at
+    the end; nothing when quiet. It shows what one rank sees, times the number of ranks: they go in step."""
 
-    It shows what one rank sees, times the number of ranks: they go in step. ``done`` seeds were done by an earlier part
-    of the run.
-    """
-
-    def __init__(self, num_epochs: int, num_seeds: int, quiet: bool, num_ranks: int = 1, done: int = 0):
-        self._num_epochs, self._num_ranks = num_epochs, num_ranks
+    def run_begins(self, trainer) -> None:
+        running, num_seeds = trainer.running, trainer.sizes["train"]
+        self._num_epochs, self._num_ranks = trainer.options.epochs, trainer.ranks.size
+        self._was_done = running.epoch >= self._num_epochs
+        in_epoch = running.step * trainer.options.batch_size * self._num_ranks
+        self._done = running.epoch * num_seeds + min(in_epoch, num_seeds)  # by an earlier part of the run
+        self._epoch = min(running.epoch + 1, self._num_epochs)
         self._bar = RichProgress(
             TextColumn("epoch {task.fields[epoch]}"),
             BarColumn(bar_width=None),
             TaskProgressColumn(),
             TextColumn("loss {task.fields[loss]}  {task.fields[rate]} seeds/s  wait {task.fields[wait]}"),
             TimeRemainingColumn(),
-            console=Console(quiet=quiet),
+            console=Console(quiet=trainer.quiet or self._was_done),
         )
-        self._begin = time.perf_counter()
-        self._last_update = 0.0
-        self._done, self._seeds = done, 0
-        self._epoch = min(done // max(1, num_seeds) + 1, num_epochs)
+        self._begin, self._last_update, self._seeds = time.perf_counter(), 0.0, 0
         self._task = self._bar.add_task(
-            "train", total=num_epochs * num_seeds, **self._position(), loss="-", rate="-", wait="-"
+            "train", total=self._num_epochs * num_seeds, **self._position(), loss="-", rate="-", wait="-"
         )
         self._loss = _DelayedScalar()
 
-    def __enter__(self):
+    def epoch_begins(self, trainer, epoch: int) -> None:
         self._bar.start()
-        return self
 
-    def __exit__(self, *_):
-        with unless_unheard():
-            self._bar.update(self._task, **self._position())  # the last steps came without an update
-            self._bar.stop()
-
-    def epoch_ended(self, report: EpochReport, targets: Targets) -> None:
-        """A line of the epoch, on a terminal above the bar; also on a pipe."""
-        rate = report.num_seeds / report.seconds if report.seconds > 0 else 0.0
-        times = f"{report.seconds:.3f} s, wait {report.wait_seconds:.3f} s"
-        parts = [f"loss {report.loss:.4f}", *_validation(report, targets), times, f"{rate:,.0f} seeds/s"]
-        with unless_unheard():
-            line = f"epoch {report.epoch + 1}/{self._num_epochs}: {', '.join(parts)}"
-            self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-    def _position(self) -> dict:
-        return {"completed": self._done + self._seeds, "epoch": f"{self._epoch}/{self._num_epochs}"}
-
-    def step(self, epoch: int, seeds: int, loss_sum: torch.Tensor, labelled: torch.Tensor, clock: StepClock) -> None:
+    def step_ended(self, trainer, batch) -> None:
         """Counts a step; looks at the numbers only a few times a second, and never waits for the GPU."""
-        self._seeds += seeds * self._num_ranks
-        self._epoch = epoch + 1
+        if trainer.task != "train":
+            return
+        self._seeds += batch.num_seeds * self._num_ranks
+        self._epoch = trainer.running.epoch + 1
         now = time.perf_counter()
         if now - self._last_update < UPDATE_SECONDS:
             return
         self._last_update = now
+        step = trainer.step
         self._bar.update(
             self._task,
             **self._position(),
-            loss=self._loss.latest(self._num_ranks * loss_sum / labelled.clamp(min=1)),
+            loss=self._loss.latest(self._num_ranks * step.loss_sum / step.num_labelled.clamp(min=1)),
             rate=f"{self._seeds / (now - self._begin):,.0f}",
-            wait=f"{100 * clock.wait_share():.0f} %",
+            wait=f"{100 * trainer.clock.wait_share():.0f} %",
         )
+
+    def epoch_ended(self, trainer, report: EpochReport) -> None:
+        """A line of the epoch, on a terminal above the bar; also on a pipe."""
+        rate = report.num_seeds / report.seconds if report.seconds > 0 else 0.0
+        times = f"{report.seconds:.3f} s, wait {report.wait_seconds:.3f} s"
+        parts = [f"loss {report.loss:.4f}", *_validation(report, trainer.targets), times, f"{rate:,.0f} seeds/s"]
+        with unless_unheard():
+            line = f"epoch {report.epoch + 1}/{self._num_epochs}: {', '.join(parts)}"
+            self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def epochs_end(self, trainer) -> None:
+        with unless_unheard():
+            self._bar.update(self._task, **self._position())  # the last steps came without an update
+            self._bar.stop()
+
+    def run_ended(self, trainer, report: RunReport) -> None:
+        if self._was_done:
+            trainer.say(f"all {self._num_epochs} epochs are done; {test_result(report)}")
+        print_table(report, trainer.quiet)
+
+    def _position(self) -> dict:
+        return {"completed": self._done + self._seeds, "epoch": f"{self._epoch}/{self._num_epochs}"}
 
 
 def _validation(report: EpochReport, targets: Targets) -> list[str]:

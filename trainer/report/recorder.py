@@ -16,7 +16,8 @@ from cohort.base.files import write_whole
 from cohort.channel import TIERS
 from cohort.spec import files
 from cohort.trainer.messages import unless_full
-from cohort.trainer.ranks import Ranks
+from cohort.trainer.report.callback import Callback
+from cohort.trainer.report.metrics import EpochReport
 
 SHOWN_STEPS = 40
 PROFILED_EPOCHS, PROFILED_STEPS = 2, 500
@@ -26,78 +27,72 @@ Span = tuple[float, float]  # begin and end, in seconds of time.monotonic()
 ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")  # categories of torch.profiler's events
 
 
-class Recorder:
-    """Records steps of one rank: the first of training in the second epoch, or in the last where there is none.
+class Recorder(Callback):
+    """Records steps: the first of training in the second epoch, or in the last where there is none.
 
     With --profile: the first of the first two epochs, validation included, and the kernels that the trainer ran
-    meanwhile; steps of all epochs are NVTX ranges for other profilers.
-
-    Args:
-        device, rank: the trainer's.
-        num_epochs: of the run.
-        profiled: whether the run has --profile.
-        first: the first epoch that is run from its beginning; None: the run has the file already.
+    meanwhile; steps of all epochs are NVTX ranges for other profilers. A run that is resumed keeps the file that it
+    has, or counts its epochs from the first that it runs from the beginning.
     """
 
-    def __init__(
-        self, device: torch.device, num_epochs: int, profiled: bool = False, first: int | None = 0, rank: int = 0
-    ):
-        self._device, self._profiled = device, profiled
+    def run_begins(self, trainer) -> None:
+        options, running, rank = trainer.options, trainer.running, trainer.ranks.rank
+        self._device, self._profiled = trainer.device, options.profile
+        self._ranges = self._profiled and self._device.type == "cuda"
         self._sampler, self._trainer = 2 * rank, 2 * rank + 1  # processes of the file
-        self._ranges = profiled and device.type == "cuda"
-        self._epochs = range(0)  # of which the file tells
-        if first is not None:
-            start = first if profiled else min(max(1, first), num_epochs - 1)
-            self._epochs = range(start, min(start + (PROFILED_EPOCHS if profiled else 1), num_epochs))
-        self._room = PROFILED_STEPS if profiled else SHOWN_STEPS
+        first, shown = running.epoch + (running.step > 0), 1
+        if self._profiled:
+            shown = PROFILED_EPOCHS
+        else:
+            first = min(max(1, first), options.epochs - 1)
+        has_file = running.epoch + running.step > 0 and (trainer.out / files.TIMELINE).exists()
+        self._epochs = range(first, 0 if has_file else min(first + shown, options.epochs))  # of which the file tells
+        self._room = PROFILED_STEPS if self._profiled else SHOWN_STEPS
         self._epoch: int | None = None  # that runs now
         self._task = ""  # of the pass that runs now
         self._clock: _MarkClock | None = None  # of that pass, where it is recorded
         self._steps: list[tuple] = []  # of that pass: begin, end, and _facts of the batch
-        self._begin = None  # of the step that runs now
         self._events: list[dict] = []
         self._profiler: profile | None = None  # while it runs
 
-    def epoch_begins(self, epoch: int) -> None:
+    def epoch_begins(self, trainer, epoch: int) -> None:
         self._epoch = epoch
-        if self._ranges and epoch == self._epochs.start:
+        if self._ranges and epoch in self._epochs and epoch == self._epochs.start:
             self._profiler = profile(activities=[ProfilerActivity.CUDA])
             self._profiler.start()
 
-    def pass_begins(self, task: str) -> None:
-        """A pass to "train" or "validate" begins, and ends the one before; outside of epochs nothing is recorded."""
+    def pass_begins(self, trainer) -> None:
+        """Ends the pass before; outside of epochs nothing is recorded."""
         self._end_pass()
-        self._task = task
-        if self._epoch in self._epochs and self._room > 0 and (self._profiled or task == "train"):
+        self._task = trainer.task
+        if self._epoch in self._epochs and self._room > 0 and (self._profiled or self._task == "train"):
             self._clock = _MarkClock(self._device)
 
-    def step_begins(self, mark) -> None:
-        """A step of the pass begins at this mark of its StepClock."""
-        self._begin = mark
+    def step_begins(self, trainer) -> None:
         if self._ranges:
             torch.cuda.nvtx.range_push(self._task)
 
-    def step_ended(self, mark, slot) -> None:
-        """The step on the slot's batch has ended."""
+    def step_ended(self, trainer, batch) -> None:
         if self._ranges:
             torch.cuda.nvtx.range_pop()
         if self._clock and self._room > 0:
             self._room -= 1
-            self._steps.append((self._begin, mark, _facts(slot)))
+            self._steps.append((trainer.clock.begun, trainer.clock.ended, _facts(batch)))
             if self._room == 0:
                 self._stop_profiler()
 
-    def epoch_ended(self, ranks: Ranks, out: Path) -> None:
-        """Writes the file after the last epoch of which it tells; all ranks call it."""
+    def epoch_ended(self, trainer, report: EpochReport) -> None:
+        """Writes the file after the last epoch of which it tells."""
         self._end_pass()
         if self._epoch in self._epochs and self._epoch + 1 == self._epochs.stop:
             self._stop_profiler()
-            lines = ranks.gather(",\n".join(map(json.dumps, [*self._names(), *self._events])))
+            lines = trainer.ranks.gather(",\n".join(map(json.dumps, [*self._names(), *self._events])))
             self._events = []
-            if ranks.rank == 0:
-                with unless_full(out / files.TIMELINE):
+            path = trainer.out / files.TIMELINE
+            if trainer.ranks.rank == 0:
+                with unless_full(path):
                     text = '{"displayTimeUnit": "ms", "traceEvents": [\n' + ",\n".join(lines) + "\n]}\n"
-                    write_whole(out / files.TIMELINE, text)
+                    write_whole(path, text)
         self._epoch = None
 
     def _end_pass(self) -> None:

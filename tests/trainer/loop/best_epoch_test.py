@@ -1,13 +1,12 @@
 """Which epoch's weights a run keeps, and how long an epoch says that it took."""
 
 from math import nan
-from types import SimpleNamespace
 
 import pytest
 import torch
 
 from cohort.trainer.loop.epoch import RunningEpoch
-from cohort.trainer.loop.trainer import Trainer
+from cohort.trainer.loop.results import is_best
 from cohort.trainer.models.targets import targets_of
 from cohort.trainer.report.metrics import EpochReport, RunReport
 
@@ -24,16 +23,16 @@ from cohort.trainer.report.metrics import EpochReport, RunReport
 )
 def test_an_epoch_that_is_no_number_is_the_worst(task, validations, best):
     targets = targets_of(task)
-    run = SimpleNamespace(targets=targets, report=RunReport(task=task, device="cpu", num_ranks=1))
+    run = RunReport(task=task)
     for epoch, value in enumerate(validations):
-        Trainer._is_best(run, EpochReport(epoch, val_metrics={targets.metric: value}))
-    assert run.report.best_epoch == best
+        is_best(EpochReport(epoch, val_metrics={targets.metric: value}), run, targets)
+    assert run.best_epoch == best
 
 
 def test_the_last_epoch_is_kept_without_validation():
-    run = SimpleNamespace(targets=targets_of("regression"), report=RunReport(task="regression", device="cpu"))
-    assert [Trainer._is_best(run, EpochReport(epoch)) for epoch in range(3)] == [True] * 3
-    assert run.report.best_epoch == 2
+    run, targets = RunReport(task="regression"), targets_of("regression")
+    assert [is_best(EpochReport(epoch), run, targets) for epoch in range(3)] == [True] * 3
+    assert run.best_epoch == 2
 
 
 def test_an_epoch_without_a_pause_keeps_its_clock():

@@ -14,9 +14,10 @@ from cohort.base.errors import CohortError
 from cohort.dataset import generate
 from cohort.spec.run import TrainerSpec
 from cohort.trainer.importing import imported
-from cohort.trainer.loop.callbacks import Callback, EarlyStopping, LearningRate, callbacks_of, factor_of
+from cohort.trainer.loop.callbacks import EarlyStopping, LearningRate, callbacks_of, factor_of
 from cohort.trainer.loop.step import adam
 from cohort.trainer.models.own import callable_of, load_model, model_of
+from cohort.trainer.report.callback import Callback
 
 pytestmark = pytest.mark.usefixtures("shm")
 TINY = ["--device", "cpu", "--fanout", "4,3", "--batch-size", "50", "--hidden", "8"]
@@ -41,8 +42,15 @@ class Log(cohort.Callback):
     def run_begins(self, trainer):
         self.lines.append(f"begins {trainer.options.epochs}")
 
-    def step_ended(self, trainer, num_seeds):
-        self.lines.append(f"step {num_seeds}")
+    def step_ended(self, trainer, batch):
+        if trainer.task == "train":
+            self.lines.append(f"step {batch.num_seeds}")
+
+    def state(self):
+        return {"lines": self.lines}
+
+    def load_state(self, state):
+        self.lines = [*state["lines"], "resumed"]
 
     def epoch_ended(self, trainer, report):
         self.lines.append(f"epoch {report.epoch} {report.loss >= 0}")
@@ -87,6 +95,9 @@ def test_a_model_and_a_callback_of_ones_own(data, own):
     refused(cohort("predict", run, data, "--out", own / "p.npy", cwd=own), 1, "expected a built-in model", "own:Net")
     again = cohort("train", "--resume", run, "--quiet", cwd=own)
     assert again.returncode == 0 and len(json.loads((run / "summary.json").read_text())["epochs"]) > 2
+    told = (run / "log.txt").read_text().splitlines()
+    of_before = ["begins 5", "step 50", "step 50", "epoch 0 True", "step 50", "step 50", "epoch 1 True"]
+    assert told[:9] == [*of_before, "resumed", "begins 5"]
 
 
 def test_a_model_of_pyg_trains_and_is_loaded(data, tmp_path):

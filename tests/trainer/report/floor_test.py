@@ -65,7 +65,7 @@ def test_a_rank_without_edges_takes_what_the_others_have_seen():
     busy.step_seconds = 0.5
     epoch = epoch_of(2000, 10)
     assert idle.of(epoch, 10, 1)["sampler"] == 0, "nobody knows what an edge takes"
-    idle.join([idle, busy])
+    idle.join([(each.step_seconds, each.sample_seconds_an_edge) for each in (idle, busy)])
     assert idle.of(epoch, 10, 1)["sampler"] == pytest.approx(0.001) and idle.step_seconds == 0.5
 
 

@@ -15,7 +15,6 @@ from cohort.trainer.report.recorder import Recorder, kernels_of
 
 pytestmark = pytest.mark.usefixtures("shm")
 CPU = torch.device("cpu")
-ONE_RANK = SimpleNamespace(rank=0, size=1, gather=lambda value: [value])
 
 
 def run(data, out, *arguments) -> list[dict]:
@@ -136,18 +135,46 @@ def slot(number: int, num_seeds: int = 1):
     return SimpleNamespace(step=number, num_seeds=num_seeds, spans=spans, **facts)
 
 
-def record(recorder: Recorder, out, *epochs: int, train: int = 7) -> None:
+def a_trainer(out, num_epochs: int, profile: bool = False, at: tuple = (0, 0), rank: int = 0, device=CPU):
+    """What a recorder asks a trainer for; `at`: the epoch and step at which the run goes on."""
+    ranks = SimpleNamespace(rank=rank, gather=lambda value: [value])
+    if rank > 0:
+        ranks = SimpleNamespace(rank=rank, gather=lambda value: ((out / "gathered").write_text(value), [value])[1])
+    return SimpleNamespace(
+        options=SimpleNamespace(epochs=num_epochs, profile=profile),
+        running=SimpleNamespace(epoch=at[0], step=at[1]),
+        ranks=ranks,
+        out=out,
+        device=device,
+        clock=SimpleNamespace(begun=None, ended=None),
+    )
+
+
+def begun(trainer) -> Recorder:
+    recorder = Recorder()
+    recorder.run_begins(trainer)
+    return recorder
+
+
+def step(recorder: Recorder, trainer, batch, begin=None, end=None) -> None:
+    trainer.clock.begun = time.monotonic() if begin is None else begin
+    recorder.step_begins(trainer)
+    trainer.clock.ended = time.monotonic() if end is None else end
+    recorder.step_ended(trainer, batch)
+
+
+def record(trainer, *epochs: int) -> None:
+    """Epochs of 7 steps of training and 4 of validation, and the test's first step."""
+    recorder = begun(trainer)
     for epoch in epochs:
-        recorder.epoch_begins(epoch)
-        for task, count in (("train", train), ("validate", 4)):
-            recorder.pass_begins(task)
+        recorder.epoch_begins(trainer, epoch)
+        for trainer.task, count in (("train", 7), ("validate", 4)):
+            recorder.pass_begins(trainer)
             for number in range(count):
-                recorder.step_begins(time.monotonic())
-                recorder.step_ended(time.monotonic(), slot(number, num_seeds=number != 1))
-        recorder.epoch_ended(ONE_RANK, out)
-    recorder.pass_begins("validate")  # the test, after all epochs
-    recorder.step_begins(time.monotonic())
-    recorder.step_ended(time.monotonic(), slot(0))
+                step(recorder, trainer, slot(number, num_seeds=number != 1))
+        recorder.epoch_ended(trainer, None)
+    recorder.pass_begins(trainer)
+    step(recorder, trainer, slot(0))
 
 
 def steps_in(out) -> list[tuple]:
@@ -163,24 +190,32 @@ def steps_in(out) -> list[tuple]:
 )
 def test_a_profile_has_a_limit(tmp_path, monkeypatch, num_epochs, limit, sizes):
     monkeypatch.setattr(recorders, "PROFILED_STEPS", limit)
-    record(Recorder(CPU, num_epochs, profiled=True), tmp_path, *range(num_epochs))
+    record(a_trainer(tmp_path, num_epochs, profile=True), *range(num_epochs))
     passes = [(epoch, task) for epoch in range(2) for task in ("train", "validate")]
     assert steps_in(tmp_path) == [
         (*which, batch) for which, size in zip(passes, sizes, strict=False) for batch in range(size)
     ]
 
 
-@pytest.mark.parametrize(("first", "num_epochs", "shown"), [(0, 5, 1), (0, 1, 0), (3, 5, 3), (5, 5, 4)])
-def test_the_first_whole_epoch_after_the_first_is_shown(tmp_path, first, num_epochs, shown):
-    record(Recorder(CPU, num_epochs, first=first), tmp_path, *range(num_epochs))
+@pytest.mark.parametrize(
+    ("at", "num_epochs", "shown"), [((0, 0), 5, 1), ((0, 0), 1, 0), ((0, 3), 5, 1), ((2, 4), 5, 3), ((4, 1), 5, 4)]
+)
+def test_the_first_whole_epoch_after_the_first_is_shown(tmp_path, at, num_epochs, shown):
+    record(a_trainer(tmp_path, num_epochs, at=at), *range(at[0], num_epochs))
     assert steps_in(tmp_path) == [(shown, "train", batch) for batch in range(7)]
 
 
-def test_a_resumed_run_keeps_the_file_and_a_batch_says_what_was_read(tmp_path):
-    record(Recorder(CPU, 3, first=None), tmp_path, 0, 1, 2)
-    assert list(tmp_path.iterdir()) == []
-    record(Recorder(CPU, 3, rank=1), tmp_path, 1)
-    fetches = by_track(events_in(tmp_path))["rank 1: sampler", "fetch"]
+def test_a_resumed_run_keeps_the_file(tmp_path):
+    (tmp_path / "timeline.json").write_text("before")
+    record(a_trainer(tmp_path, 3, at=(0, 5)), 0, 1, 2)
+    record(a_trainer(tmp_path, 3, profile=True, at=(1, 0)), 1, 2)
+    assert (tmp_path / "timeline.json").read_text() == "before"
+
+
+def test_a_batch_says_what_was_read(tmp_path):
+    record(a_trainer(tmp_path, 3, rank=1), 1)
+    events = json.loads(f"[{(tmp_path / 'gathered').read_text()}]")
+    fetches = by_track(events)["rank 1: sampler", "fetch"]
     assert len(fetches) == 6, "one of the batches has no seeds"
     assert fetches[0] == {
         "ph": "X", "name": "fetch", "pid": 2, "tid": 1, "ts": pytest.approx(9e6 + 11), "dur": pytest.approx(20),
@@ -228,15 +263,16 @@ def gpu(monkeypatch) -> torch.device:
 
 
 def test_events_of_a_gpu_are_counted_from_one_that_both_clocks_know(gpu, tmp_path):
-    recorder = Recorder(gpu, 1)
-    recorder.epoch_begins(0)
+    trainer = a_trainer(tmp_path, 1, device=gpu)
+    trainer.task, recorder = "train", begun(trainer)
+    recorder.epoch_begins(trainer, 0)
     before = time.monotonic()
-    recorder.pass_begins("train")
+    recorder.pass_begins(trainer)
     after = time.monotonic()
-    for number in range(2):
-        recorder.step_begins(Event(True, before + 4 * number))
-        recorder.step_ended(Event(True, before + 4 * number + 2), slot(number))
-    recorder.epoch_ended(ONE_RANK, tmp_path)
+    for number in (0, 2):
+        begin = before + 2 * number
+        step(recorder, trainer, slot(number), Event(True, begin), Event(True, begin + 2))
+    recorder.epoch_ended(trainer, None)
     _, first, second, last = by_track(events_in(tmp_path))["rank 0: trainer", "steps"]
     assert first["dur"] == pytest.approx(2e6) and second["name"] == "wait" and second["dur"] == pytest.approx(2e6)
     assert abs(end_of(last) / 1e6 - (before + 6)) <= after - before, "the error is at most what making the log took"
@@ -247,10 +283,10 @@ def test_a_profile_shows_steps_to_other_profilers(gpu, tmp_path, monkeypatch, pr
     seen = []
     monkeypatch.setattr(torch.cuda.nvtx, "range_push", seen.append)
     monkeypatch.setattr(torch.cuda.nvtx, "range_pop", lambda: seen.append("end"))
-    recorder = Recorder(gpu, 9, profiled=profiled)
-    recorder.pass_begins("train")
-    recorder.step_begins(None)
-    recorder.step_ended(None, slot(0))
+    trainer = a_trainer(tmp_path, 9, profile=profiled, device=gpu)
+    trainer.task, recorder = "train", begun(trainer)
+    recorder.pass_begins(trainer)
+    step(recorder, trainer, slot(0))
     assert seen == (["train", "end"] if profiled else [])
 
 

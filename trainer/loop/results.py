@@ -1,0 +1,78 @@
+"""What a run leaves: summary.json, metrics.jsonl and model.pt."""
+
+import copy
+import functools
+
+from cohort.spec import files
+from cohort.trainer.loop.checkpoint import on_cpu
+from cohort.trainer.messages import unless_full
+from cohort.trainer.models.targets import Targets, is_better
+from cohort.trainer.models.weights import save_model
+from cohort.trainer.report.cache_report import ReadsByRank
+from cohort.trainer.report.callback import Callback
+from cohort.trainer.report.metrics import EpochReport, MetricsFile, RunReport, warn_of_divergence
+from cohort.trainer.report.start import start_told
+
+
+class Results(Callback):
+    """Keeps the results of a run, and the weights of the epoch that did best, and writes them.
+
+    Args:
+        began, loaded_at: seconds of time.monotonic() when the run began, and this program had its packages.
+    """
+
+    def __init__(self, began: float, loaded_at: float):
+        self._start = began, loaded_at
+
+    def run_begins(self, trainer) -> None:
+        """Of a run that is resumed the files hold the epochs of its checkpoint, and no others."""
+        self._reads = ReadsByRank()
+        for report in trainer.report.epochs:
+            self._count(trainer, report)
+        first = trainer.ranks.rank == 0
+        self._metrics = MetricsFile(trainer.out / files.METRICS, trainer.report.epochs) if first else None
+
+    def epoch_ended(self, trainer, report: EpochReport) -> None:
+        trainer.report.epochs.append(report)
+        trainer.report.add_bytes(report.row_tiers)
+        self._count(trainer, report)
+        if is_best(report, trainer.report, trainer.targets):
+            trainer.best_model = copy.deepcopy(trainer.model.state_dict())
+            self._keep_model(trainer)
+        if self._metrics:
+            warn_of_divergence(trainer.report.epochs)
+            with unless_full(trainer.out / files.METRICS):
+                self._metrics.append(report)
+        self._write_summary(trainer, synced=False)
+
+    def run_ended(self, trainer, report: RunReport) -> None:
+        self._keep_model(trainer)  # a disk may have been full when it was the best
+        self._write_summary(trainer, synced=True)
+
+    def _count(self, trainer, report: EpochReport) -> None:
+        self._reads.add(report)
+        if trainer.report.cache:
+            trainer.report.cache["measured"] = self._reads.shares()
+
+    def _keep_model(self, trainer) -> None:
+        """For cohort predict; not of a run that is only to be measured."""
+        if trainer.ranks.rank == 0 and trainer.options.max_batches is None:
+            trainer.writer.write(functools.partial(save_model, trainer.out, on_cpu(trainer.best_model)))
+
+    def _write_summary(self, trainer, synced: bool) -> None:
+        report, source = trainer.report, trainer.source
+        if report.start is None and source.first_batch_at is not None:
+            report.start = start_told(source.folder, *self._start, source.first_batch_at)
+        if trainer.ranks.rank == 0:
+            with unless_full(trainer.out / files.SUMMARY):
+                report.write(trainer.out / files.SUMMARY, synced)
+
+
+def is_best(epoch: EpochReport, run: RunReport, targets: Targets) -> bool:
+    """Whether to keep the epoch's weights, as the run then says: best in validation, or the last without it."""
+    metric = targets.metric
+    if metric in epoch.val_metrics and metric in run.val_metrics:
+        if not is_better(targets, epoch.val_metrics[metric], run.val_metrics[metric]):
+            return False
+    run.val_accuracy, run.val_metrics, run.best_epoch = epoch.val_accuracy, epoch.val_metrics, epoch.epoch
+    return True

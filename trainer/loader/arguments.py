@@ -37,7 +37,6 @@ NOT_OFFERED = {
     "subgraph_type": ("directional", "for both directions: torch_geometric.utils.to_undirected(batch.edge_index)"),
     "directed": (True, "batches have the edges that were drawn"),
     "disjoint": (False, "the seeds of a batch share its nodes; batch_size=1 keeps each by itself"),
-    "transform": (None, "call it in the loop: batch = transform(batch.clone())"),
     "transform_sampler_output": (None, "change batches in the loop"),
     "weight_attr": (None, "neighbours are drawn uniformly; edge_weights=True gives batches their edge_weight"),
     "time_attr": (None, WITHOUT_TIME),
@@ -69,9 +68,10 @@ def folder_of(data) -> Path:
     if isinstance(data, str | os.PathLike):
         return Path(data).expanduser()
     of_pyg = any(base.__module__.startswith("torch_geometric.") for base in type(data).__mro__)
-    hint = 'folder = cohort.from_pyg(data, "data/mine")' if of_pyg else "cohort.from_tensors(...) writes one"
+    hint = "give one graph of one kind of nodes: data.to_homogeneous(), dataset[0]"
+    hint = hint if of_pyg else "cohort.from_tensors(...) writes one"
     found = f"a PyG {type(data).__name__}" if of_pyg else type(data).__name__
-    raise CohortError("data", "the folder of a data set", found, hint)
+    raise CohortError("data", "the folder of a data set, or a PyG Data", found, hint)
 
 
 def take_pyg_arguments(others: dict) -> None:
@@ -172,7 +172,7 @@ def ids_of(input_nodes, num_nodes: int) -> np.ndarray:
     if len(ids) and (ids.min() < 0 or ids.max() >= num_nodes):
         raise CohortError("input_nodes", f"ids in [0, {num_nodes})", f"{ids.min()} .. {ids.max()}")
     if len(np.unique(ids)) != len(ids):
-        hint = "of a mask, give mask.bool()" if len(ids) == num_nodes and ids.max() <= 1 else ""
+        hint = "of a mask, give mask.bool()" if len(ids) == num_nodes and ids.max() <= 1 else "input_nodes.unique()"
         raise CohortError("input_nodes", "every node once", f"{len(ids) - len(np.unique(ids))} duplicates", hint)
     return ids
 

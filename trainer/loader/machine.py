@@ -70,6 +70,17 @@ def this_machine(limit_seconds: float) -> Machine:
     return Machine(told, ranks, name, lambda local_rank: _sibling_has_ended(local_rank, told.local_rank))
 
 
+def has_other_ranks() -> bool:
+    """Whether this process is one of several ranks, as far as it has been told.
+
+    Raises:
+        CohortError: as `told_place`.
+    """
+    told = told_place(os.environ)
+    size = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+    return max(size, told.size if told else 1) > 1
+
+
 def told_place(environment: Mapping[str, str]) -> Place | None:
     """The place that torchrun or ``cohort run`` gives to a process; None where they started none.
 

@@ -1,11 +1,13 @@
 """NeighborLoader: PyG's loader over a sampler process of its own."""
 
+import contextlib
 import functools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import torch
+from torch_geometric.data import Data
 
 from cohort.base.errors import CohortError
 from cohort.dataset import Dataset
@@ -22,6 +24,7 @@ from cohort.trainer.loader.arguments import (
 )
 from cohort.trainer.loader.batch import Batch, batch_of
 from cohort.trainer.loader.cache_arguments import cache_options
+from cohort.trainer.loader.node_tensors import checked, rows_of, written
 from cohort.trainer.loader.sampler_process import SamplerProcess
 from cohort.trainer.loader.state import checked_position, digest_of
 from cohort.trainer.loader.stats import EpochMeter, LoaderStats
@@ -31,7 +34,9 @@ class NeighborLoader:
     """Yields minibatches of a data set as PyG ``Data``, built and fetched by a sampler process beside this one.
 
     Args:
-        data: folder of the data set (see dataset/FORMAT.md), or what ``cohort.dataset.open()`` has returned.
+        data: folder of the data set (see dataset/FORMAT.md), or what ``cohort.dataset.open()`` has returned. Or a PyG
+            ``Data`` in memory, which this loader writes as one into shared memory, and removes when it is closed; its
+            other node attributes are ``node_tensors``. For large graphs write it once: ``cohort.from_pyg``.
         num_neighbors: in-neighbours to draw a node and hop, without replacement; entry 0 is next to the seeds; -1: all.
         input_nodes: seeds: int64 ids or a bool mask [num_nodes]; None: all nodes. Each node at most once.
         batch_size: seeds a batch; the last batch of a pass may be smaller.
@@ -60,6 +65,9 @@ class NeighborLoader:
         sampler_sms: the first so many SMs of the GPU are the sampler's, and PyTorch's current stream becomes one of the
             others, so that neither disturbs the other. 0: all are shared.
         cliques: GPUs that read each other's memory: "auto" (as the machine says), "none", "all", "2x4", "3+5".
+        transform: called with each batch; the loop gets what it returns. Views stay views: change ``batch.clone()``.
+        node_tensors: more about nodes than the data set keeps, tensors [num_nodes, ...] by name: batches have the rows
+            of their nodes, copied in the loop's thread, from a tensor on another device by way of that device.
         limit_seconds: how long the sampler may stay in one stage before it counts as hung, and how long ranks wait for
             each other's loaders.
 
@@ -89,7 +97,7 @@ class NeighborLoader:
 
     def __init__(
         self,
-        data: str | os.PathLike | Dataset,
+        data: str | os.PathLike | Dataset | Data,
         num_neighbors: Sequence[int],
         input_nodes=None,
         *,
@@ -111,13 +119,17 @@ class NeighborLoader:
         edge_weights: bool = False,
         sampler_sms: int = 0,
         cliques: str = "auto",
+        transform: Callable[[Batch], object] | None = None,
+        node_tensors: Mapping[str, torch.Tensor] | None = None,
         limit_seconds: float = 600.0,
         _sampler: SamplerProcess | None = None,
         _debug: dict | None = None,
         **_of_pyg,
     ):
         take_pyg_arguments(_of_pyg)
-        self.data = folder_of(data)
+        self._transform = transform
+        self._node_tensors = {}
+        self.data = None if type(data) is Data else folder_of(data)
         self.num_neighbors = checked_fanout(num_neighbors)
         self.batch_size = checked_positive("batch_size", batch_size)
         self.shuffle = shuffle
@@ -135,13 +147,19 @@ class NeighborLoader:
             cache = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes)
             cache = replace(cache, edge_ids=edge_ids, edge_weights=edge_weights)
             fanout, size = self.num_neighbors, self.batch_size
-            _sampler = SamplerProcess(self.data, device, options | (_debug or {}), cache, fanout, size, limit_seconds)
+            cleanup = contextlib.ExitStack()
+            if self.data is None:
+                self.data, self._node_tensors = written(data, cleanup)
+            _sampler = SamplerProcess(
+                self.data, device, options | (_debug or {}), cache, fanout, size, limit_seconds, cleanup
+            )
             own = _sampler
         self._sampler = _sampler
         self._meter: EpochMeter | None = None  # of the epoch begun last
         try:
             if own and sampler_sms:
                 own.divide_gpu(sampler_sms)
+            self._node_tensors |= checked(node_tensors, _sampler.num_nodes)
             self._ids = ids_of(input_nodes, _sampler.num_nodes)
             self._seed_set = _sampler.source.add_seeds(self._ids)
             if _sampler.place.local_size > 1:
@@ -166,6 +184,8 @@ class NeighborLoader:
             batch_size=self.batch_size if batch_size is None else batch_size,
             shuffle=shuffle,
             drop_last=drop_last,
+            transform=self._transform,
+            node_tensors=self._node_tensors,
             _sampler=self._sampler,
         )
 
@@ -190,7 +210,7 @@ class NeighborLoader:
         try:
             which = source.request(self._seed_set, self.num_neighbors, self.batch_size, epoch, self.shuffle, done)
             # No local name for slot or batch: the slot would be held.
-            batches = map(functools.partial(_counted, position, meter), source.slots(which, num_steps))
+            batches = map(functools.partial(self._counted, position, meter), source.slots(which, num_steps))
             for _ in range(num_steps):
                 yield next(batches)
                 meter.step_ended()
@@ -199,6 +219,15 @@ class NeighborLoader:
             raise self._sampler.explain(error) from None
         if self._under_way is position:
             self._under_way = None
+
+    def _counted(self, position: list[int], meter: EpochMeter, slot):
+        """The slot's batch, as the loop gets it; counts it in ``position``, [epoch, batches]."""
+        position[1] += 1
+        batch = batch_of(slot)
+        if self._node_tensors:
+            batch.update(rows_of(self._node_tensors, batch.n_id))
+        meter.step_begins(slot)
+        return batch if self._transform is None else self._transform(batch)
 
     def state_dict(self) -> dict:
         """Where the loader is, in numbers and text: after the batch yielded last, or at the begin of the next epoch.
@@ -251,11 +280,3 @@ class NeighborLoader:
 
     def __exit__(self, *_):
         self.close()
-
-
-def _counted(position: list[int], meter: EpochMeter, slot) -> Batch:
-    """The slot's batch; counts it in ``position``, [epoch, batches]."""
-    position[1] += 1
-    batch = batch_of(slot)
-    meter.step_begins(slot)
-    return batch

@@ -27,11 +27,19 @@ OTHER_RANKS_SECONDS = 2.0  # how long the rank that started the sampler waits fo
 class SamplerProcess:
     """A sampler process, this rank's channel to it, and its end.
 
-    With several ranks on a machine the first one starts it and the others find it.
+    With several ranks on a machine the first one starts it and the others find it. ``cleanup`` comes after its end.
     """
 
     def __init__(
-        self, data: Path, device, options: dict, cache: CacheOptions, fanout: list[int], batch_size: int, limit_seconds
+        self,
+        data: Path,
+        device,
+        options: dict,
+        cache: CacheOptions,
+        fanout: list[int],
+        batch_size: int,
+        limit_seconds: float,
+        cleanup: contextlib.ExitStack,
     ):
         self.data = data.absolute()
         self.num_nodes = count_nodes(self.data)
@@ -40,7 +48,7 @@ class SamplerProcess:
         self.process: subprocess.Popen | None = None
         self.seed = options["seed"]
         kind, gpu = resolve_device(device, self.place)
-        self._cleanup = contextlib.ExitStack()
+        self._cleanup = cleanup
         self._finalizer = weakref.finalize(self, _clean_up, os.getpid(), self._cleanup)
         self._limit_seconds = limit_seconds
         self._meeting = meeting = meeting_point(self._machine.name) if self.place.local_size > 1 else None

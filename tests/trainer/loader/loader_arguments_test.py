@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from torch_geometric.data import Data, HeteroData
+from torch_geometric.data import HeteroData
 from torch_geometric.sampler.base import SubgraphType
 
 import cohort
@@ -31,17 +31,16 @@ def test_an_open_data_set_is_as_good_as_its_folder(cora):
 @pytest.mark.parametrize(
     ("data", "found", "hint"),
     [
-        (Data(x=torch.ones(2, 2)), "a PyG Data", 'folder = cohort.from_pyg(data, "data/mine")'),
-        (HeteroData(), "a PyG HeteroData", "cohort.from_pyg"),
+        (HeteroData(), "a PyG HeteroData", "to_homogeneous"),
         (np.ones(3), "ndarray", "cohort.from_tensors"),
         (None, "NoneType", "cohort.from_tensors"),
     ],
-    ids=["Data", "HeteroData", "array", "None"],
+    ids=["HeteroData", "array", "None"],
 )
 def test_what_is_no_folder_is_named(data, found, hint):
     with pytest.raises(CohortError) as error:
         loader_of(data)
-    assert (error.value.place, error.value.expected) == ("data", "the folder of a data set")
+    assert (error.value.place, error.value.expected) == ("data", "the folder of a data set, or a PyG Data")
     assert error.value.found == found and hint in error.value.hint
 
 
@@ -57,7 +56,7 @@ def test_arguments_of_pygs_workers_are_ignored_with_one_warning(cora):
 
 
 def test_what_pygs_loader_does_by_default_may_be_said(cora):
-    options = {"replace": False, "subgraph_type": "directional", "disjoint": False, "transform": None, "sampler": None}
+    options = {"replace": False, "subgraph_type": "directional", "disjoint": False, "sampler": None}
     options |= {"num_workers": 0, "pin_memory": False, "persistent_workers": False, "filter_per_worker": None}
     options |= {"prefetch_factor": None, "timeout": 0, "is_sorted": False}
     with (
@@ -76,7 +75,6 @@ def test_what_pygs_loader_does_by_default_may_be_said(cora):
         ("subgraph_type", "bidirectional", "to_undirected"),
         ("subgraph_type", SubgraphType.induced, "to_undirected"),
         ("disjoint", True, "batch_size=1"),
-        ("transform", print, "in the loop"),
         ("weight_attr", "w", "edge_weights=True"),
         ("sampler", torch.utils.data.SequentialSampler(range(3)), "shuffle=True"),
         ("batch_sampler", [[1, 2], [3]], "batch_size"),

@@ -87,6 +87,18 @@ int current_gpu() {
   return gpu;
 }
 
+void choose_gpu(int ordinal) { cuda_check(cudaSetDevice(ordinal), "choose a GPU"); }
+
+bool open_peer(int ordinal) {
+  const cudaError_t status = cudaDeviceEnablePeerAccess(ordinal, 0);
+  if (status == cudaErrorPeerAccessAlreadyEnabled || status == cudaErrorPeerAccessUnsupported) {
+    cudaGetLastError();  // takes the error back
+    return status == cudaErrorPeerAccessAlreadyEnabled;
+  }
+  cuda_check(status, "get access to a peer's memory");
+  return true;
+}
+
 CurrentGpu::CurrentGpu(int ordinal) : before_(current_gpu()) {
   if (before_ == ordinal) return;
   CUdevice device{};
@@ -95,7 +107,7 @@ CurrentGpu::CurrentGpu(int ordinal) : before_(current_gpu()) {
   kDriver.check(COHORT_DRIVER_FUNCTION(kDriver, cuDeviceGet)(&device, before_), "find a GPU");
   kDriver.check(COHORT_DRIVER_FUNCTION(kDriver, cuDevicePrimaryCtxGetState)(device, &flags, &in_use), "look at a GPU");
   returns_ = in_use != 0;
-  cuda_check(cudaSetDevice(ordinal), "choose a GPU");
+  choose_gpu(ordinal);
 }
 
 CurrentGpu::~CurrentGpu() {

@@ -43,6 +43,12 @@ std::vector<std::vector<int>> peer_cliques(std::span<const int> gpus);
 // The current GPU's ordinal. Throws Error.
 int current_gpu();
 
+// Makes a GPU the thread's current one.
+void choose_gpu(int ordinal);
+
+// Lets the current GPU read the memory of another. False where it cannot.
+bool open_peer(int ordinal);
+
 // Makes a GPU the thread's current one for as long as it lives. The one before is chosen again where the process uses
 // it: choosing it would make a context there, which takes memory.
 class CurrentGpu {

@@ -63,20 +63,16 @@ void copy_to_gpu(void* to, const void* from, std::size_t bytes, const char* what
   cuda_check(cudaStreamSynchronize(cudaStreamLegacy), what);
 }
 
-PinnedBytes::PinnedBytes(std::size_t bytes) : bytes_(bytes) {
+PinnedBytes::PinnedBytes(std::size_t bytes) {
   if (bytes == 0) return;
-  data_ = map_host_memory(bytes);
-  touch_and_lock({data_, bytes}, {});
-  const cudaError_t status = touch_and_lock({}, {data_, bytes});
-  if (status == cudaSuccess) return;
-  unmap_host_memory(data_, bytes);
-  check_locked(status, bytes);
+  Mapping pages = Mapping::zeros(bytes, "host memory", "");
+  touch_and_lock({pages.data(), bytes}, {});
+  check_locked(touch_and_lock({}, {pages.data(), bytes}), bytes);
+  pages_ = std::move(pages);
 }
 
 PinnedBytes::~PinnedBytes() {
-  if (!data_) return;
-  cudaHostUnregister(data_);
-  unmap_host_memory(data_, bytes_);
+  if (data()) cudaHostUnregister(data());
 }
 
 }  // namespace cohort::base

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/mapping.h"
+
 namespace cohort::base {
 
 // A non-blocking stream.
@@ -107,19 +109,13 @@ class PinnedBytes {
   PinnedBytes() = default;
   explicit PinnedBytes(std::size_t bytes);
   ~PinnedBytes();
-  PinnedBytes(PinnedBytes&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
-  PinnedBytes& operator=(PinnedBytes&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(bytes_, other.bytes_);
-    return *this;
-  }
-  std::byte* data() const noexcept { return data_; }
-  std::size_t bytes() const noexcept { return bytes_; }
+  PinnedBytes(PinnedBytes&&) noexcept = default;
+  PinnedBytes& operator=(PinnedBytes&&) noexcept = default;
+  std::byte* data() const noexcept { return pages_.data(); }
+  std::size_t bytes() const noexcept { return pages_.bytes(); }
 
  private:
-  std::byte* data_ = nullptr;
-  std::size_t bytes_ = 0;
+  Mapping pages_;
 };
 
 }  // namespace cohort::base

@@ -11,15 +11,6 @@
 
 namespace cohort::base {
 
-std::byte* map_host_memory(std::size_t bytes) {
-  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (data == MAP_FAILED) fail_errno("host memory", format_bytes(static_cast<double>(bytes)), errno);
-  madvise(data, bytes, MADV_HUGEPAGE);  // a hint: where it is refused, touching takes longer
-  return static_cast<std::byte*>(data);
-}
-
-void unmap_host_memory(std::byte* data, std::size_t bytes) { munmap(data, bytes); }
-
 void release_pages(std::byte* data, std::size_t bytes) {
   if (bytes && madvise(data, bytes, MADV_DONTNEED) != 0) {
     fail_errno("host memory", format_bytes(static_cast<double>(bytes)) + " given back", errno);

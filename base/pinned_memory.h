@@ -1,4 +1,4 @@
-// Mapping, touching and page-locking host memory: what PinnedBytes and PinnedReservation are made of. Internal to
+// Touching and page-locking host memory: what PinnedBytes and PinnedReservation are made of. Internal to
 // base/.
 #pragma once
 
@@ -8,9 +8,6 @@
 
 namespace cohort::base {
 
-// Addresses for `bytes`, which take no memory until they are touched; throws Error.
-std::byte* map_host_memory(std::size_t bytes);
-void unmap_host_memory(std::byte* data, std::size_t bytes);
 // Gives the pages of a mapped range back; the addresses stay.
 void release_pages(std::byte* data, std::size_t bytes);
 

@@ -9,16 +9,14 @@
 namespace cohort::base {
 
 PinnedReservation::PinnedReservation(std::size_t bytes) : bytes_(bytes), device_(current_gpu()) {
-  mapping_bytes_ = bytes + kPinnedPieceBytes;  // the data starts at the first multiple within
-  mapping_ = map_host_memory(mapping_bytes_);
-  data_ = mapping_ + (-reinterpret_cast<uintptr_t>(mapping_) % kPinnedPieceBytes);
+  mapping_ = Mapping::zeros(bytes + kPinnedPieceBytes, "host memory", "");  // the data starts at the first multiple
+  data_ = mapping_.data() + (-reinterpret_cast<uintptr_t>(mapping_.data()) % kPinnedPieceBytes);
   thread_ = std::thread([this] { work(); });
 }
 
 PinnedReservation::~PinnedReservation() {
   end_thread();
   unlock_beyond(0);
-  unmap_host_memory(mapping_, mapping_bytes_);
 }
 
 void PinnedReservation::want(std::size_t bytes) {
@@ -57,7 +55,7 @@ std::size_t PinnedReservation::piece_end(std::size_t begin) const {
 // One piece is touched while the one before it is locked.
 void PinnedReservation::work() {
   try {
-    cuda_check(cudaSetDevice(device_), "choose the GPU that memory is locked for");
+    choose_gpu(device_);
     std::size_t touched = 0;
     while (true) {
       std::unique_lock guard(mutex_);

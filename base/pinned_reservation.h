@@ -9,6 +9,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include "base/mapping.h"
+
 namespace cohort::base {
 
 // Memory is locked piece by piece, each piece at a multiple of this address.
@@ -39,9 +41,9 @@ class PinnedReservation {
   std::size_t piece_end(std::size_t begin) const;  // where the piece of offset `begin` ends
   void unlock_beyond(std::size_t bytes);
 
-  std::byte* mapping_ = nullptr;
+  Mapping mapping_;
   std::byte* data_ = nullptr;
-  std::size_t mapping_bytes_ = 0, bytes_ = 0;
+  std::size_t bytes_ = 0;
   int device_ = 0;
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;

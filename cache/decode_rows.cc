@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/device.h"
 #include "base/owners.h"
 #include "cache/pack_rows.h"
 #include "ibp/gpu.h"
@@ -55,7 +56,7 @@ class PieceDecoder {
 
   // Begins to decode a piece that lies in a buffer.
   void decode(int64_t piece, std::size_t buffer, const PinnedPiece& from, uint32_t step_bytes) {
-    cuda_check(cudaSetDevice(target_.gpu), "choose a GPU to decode rows on");
+    base::choose_gpu(target_.gpu);
     const auto bytes = static_cast<std::size_t>(pieces_.rows_of(piece)) * sizeof(uint64_t);
     uint64_t* entries = entries_[buffer].data();
     cuda_check(cudaMemcpyAsync(entries, from.entry(), bytes, cudaMemcpyHostToDevice, stream_), "copy entries of rows");
@@ -116,7 +117,7 @@ void decode_rows(const SlabRows& rows, int64_t num_rows, std::span<const RowsOnG
   }
   std::vector<PieceDecoder> decoders;
   for (const RowsOnGpu& target : gpus) {
-    cuda_check(cudaSetDevice(target.gpu), "choose a GPU to decode rows on");
+    base::choose_gpu(target.gpu);
     decoders.emplace_back(rows, pieces, target);
   }
   RowReader reader(rows);

@@ -13,10 +13,6 @@
 namespace cohort::cache {
 namespace {
 
-using base::cuda_check;
-
-void choose(int gpu) { cuda_check(cudaSetDevice(gpu), "choose a GPU of the cache"); }
-
 const Slab& slab_of(const Plan& plan, int gpu, Kind kind) {
   return plan.gpus[static_cast<std::size_t>(gpu)].slabs[static_cast<std::size_t>(kind)];
 }
@@ -30,18 +26,11 @@ void require_room(int64_t needed, int gpu) {
 }
 
 void read_peers(int gpu, std::span<const int> peers) {
-  choose(gpu);
+  base::choose_gpu(gpu);
   for (const int peer : peers) {
-    if (peer == gpu) continue;
-    const cudaError_t status = cudaDeviceEnablePeerAccess(peer, 0);
-    if (status == cudaErrorPeerAccessAlreadyEnabled) {
-      cudaGetLastError();  // takes the error back
-    } else if (status == cudaErrorPeerAccessUnsupported) {
-      throw base::Error({fmt::format("GPU {}", gpu), fmt::format("access to the memory of GPU {}", peer), "none",
-                         "use --cliques none"});
-    } else {
-      cuda_check(status, "get access to a peer's memory");
-    }
+    if (peer == gpu || base::open_peer(peer)) continue;
+    throw base::Error({fmt::format("GPU {}", gpu), fmt::format("access to the memory of GPU {}", peer), "none",
+                       "use --cliques none"});
   }
 }
 
@@ -62,7 +51,7 @@ void fill(const Plan& plan, std::size_t clique, Kind kind, std::span<const int> 
   for (const int gpu : ordinals) read_peers(gpu, ordinals);
   std::vector<decltype(make(Slab{}))> slabs(members.size());
   base::side_by_side(members.size(), [&](std::size_t i) {
-    choose(ordinals[i]);
+    base::choose_gpu(ordinals[i]);
     const Slab& slab = slab_of(plan, members[i], kind);
     require_room(plan.gpus[static_cast<std::size_t>(members[i])].index_bytes + slab.bytes, ordinals[i]);
     slabs[i] = make(slab);
@@ -70,7 +59,7 @@ void fill(const Plan& plan, std::size_t clique, Kind kind, std::span<const int> 
   std::vector<std::span<const uint64_t>> entries;
   for (const auto& slab : slabs) entries.push_back(slab->entries());
   for (std::size_t i = 0; i < members.size(); ++i) {
-    choose(ordinals[i]);
+    base::choose_gpu(ordinals[i]);
     const auto member = static_cast<int>(i);
     tell(i, static_cast<std::size_t>(members[i]),
          Directory(directory_seen_by(member, plan, clique, kind, entries, num_nodes)), slabs);
@@ -108,7 +97,7 @@ std::vector<base::SharedGpuBytes> all_rows_on(std::span<const int> gpus, const S
   std::vector<base::SharedGpuBytes> tables(gpus.size());
   std::vector<RowsOnGpu> targets(gpus.size());
   base::side_by_side(gpus.size(), [&](std::size_t i) {
-    choose(gpus[i]);
+    base::choose_gpu(gpus[i]);
     require_room(bytes, gpus[i]);
     tables[i] = base::SharedGpuBytes(static_cast<std::size_t>(bytes), "allocate all feature rows");
     targets[i] = {gpus[i], tables[i].data()};
@@ -121,7 +110,7 @@ std::vector<base::SharedGpuBytes> all_rows_on(std::span<const int> gpus, const S
   std::vector<uint32_t> nodes(static_cast<std::size_t>(num_nodes));
   std::iota(nodes.begin(), nodes.end(), 0u);
   base::side_by_side(gpus.size(), [&](std::size_t i) {
-    choose(gpus[i]);
+    base::choose_gpu(gpus[i]);
     store_rows(rows, nodes, tables[i].data(), bytes);
   });
   return tables;

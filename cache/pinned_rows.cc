@@ -4,6 +4,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "base/bits.h"
 #include "base/check.h"
 #include "base/parallel_copy.h"
 
@@ -12,16 +13,14 @@ namespace {
 
 constexpr int64_t kRegionAlign = 128;
 
-int64_t round_up(int64_t bytes, int64_t multiple) { return (bytes + multiple - 1) / multiple * multiple; }
-
-int64_t stride_of(const FeatureRows& rows) { return round_up(rows.row_bytes, 4); }
+int64_t stride_of(const FeatureRows& rows) { return base::round_up(rows.row_bytes, 4); }
 
 }  // namespace
 
 int64_t PinnedRows::bytes_of(const FeatureRows& rows, bool coded) {
   if (!coded) return rows.shape.num_rows * stride_of(rows);
   const ibp::EncodedRef& ref = rows.encoded->encoded().ref;
-  return round_up(ref.data_bytes, kRegionAlign) + ref.overflow_bytes;
+  return base::round_up(ref.data_bytes, kRegionAlign) + ref.overflow_bytes;
 }
 
 PinnedRows::PinnedRows(const FeatureRows& rows, bool coded) : coded_(coded), num_rows_(rows.shape.num_rows) {
@@ -60,7 +59,7 @@ void PinnedRows::copy_coded(const HostRows& rows) {
   base::parallel_copy(memory_.data(), ref.data, data_bytes);
   ref.data = memory_.data();
   if (ref.overflow_bytes == 0) return;
-  std::byte* overflow = memory_.data() + round_up(ref.data_bytes, kRegionAlign);
+  std::byte* overflow = memory_.data() + base::round_up(ref.data_bytes, kRegionAlign);
   base::parallel_copy(overflow, ref.overflow, static_cast<std::size_t>(ref.overflow_bytes));
   ref.overflow = overflow;
 }

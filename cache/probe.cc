@@ -105,8 +105,6 @@ class Reader {
   base::Event begun_, ended_;
 };
 
-void choose(int gpu) { cuda_check(cudaSetDevice(gpu), "choose a GPU"); }
-
 base::PinnedBytes host_region() {
   const int64_t available = base::available_host_bytes();
   if (2 * kHostBytes > available) {
@@ -135,14 +133,7 @@ std::vector<base::Gpu> gpus_with(std::span<const int> ordinals) {
 std::optional<std::size_t> open_peer(int gpu, const std::vector<base::Gpu>& gpus) {
   for (std::size_t i = 0; i < gpus.size(); ++i) {
     const int other = gpus[i].ordinal;
-    if (other == gpu || !base::can_read_peer(gpu, other)) continue;
-    const cudaError_t status = cudaDeviceEnablePeerAccess(other, 0);
-    if (status == cudaErrorPeerAccessAlreadyEnabled) {
-      cudaGetLastError();  // takes the error back
-    } else {
-      cuda_check(status, "get access to a peer's memory");
-    }
-    return i;
+    if (other != gpu && base::can_read_peer(gpu, other) && base::open_peer(other)) return i;
   }
   return std::nullopt;
 }
@@ -155,13 +146,13 @@ std::vector<GpuLinks> probe_links(std::span<const int> ordinals) {
   const double seconds = kProbeSeconds / (3.0 * static_cast<double>(gpus.size()));
   std::vector<base::DeviceBytes> regions;
   for (const base::Gpu& gpu : gpus) {
-    choose(gpu.ordinal);
+    base::choose_gpu(gpu.ordinal);
     regions.emplace_back(kGpuBytes, "allocate memory to read from");
   }
   const base::PinnedBytes host = host_region();
   std::vector<GpuLinks> links;
   for (std::size_t i = 0; i < gpus.size(); ++i) {
-    choose(gpus[i].ordinal);
+    base::choose_gpu(gpus[i].ordinal);
     Reader reader;
     GpuLinks& found = links.emplace_back();
     found.uuid = gpus[i].uuid;

@@ -4,12 +4,11 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/bits.h"
 #include "base/check.h"
 
 namespace cohort::cache {
 namespace {
-
-constexpr int64_t round_up(int64_t bytes, int64_t multiple) { return (bytes + multiple - 1) / multiple * multiple; }
 
 ibp::Dtype dtype_named(const std::string& name) {
   using ibp::Dtype;
@@ -64,15 +63,15 @@ std::optional<SlabRows> SlabRows::as_encoded() const {
 }
 
 RowSizes SlabRows::sizes() const {
-  if (!coded_) return {round_up(rows_.row_bytes, align_bytes_), {}};
-  if (!rows_.encoded) return {round_up(static_cast<int64_t>(std::ceil(mean_bytes_)), align_bytes_), {}};
+  if (!coded_) return {base::round_up(rows_.row_bytes, align_bytes_), {}};
+  if (!rows_.encoded) return {base::round_up(static_cast<int64_t>(std::ceil(mean_bytes_)), align_bytes_), {}};
   const ibp::EncodedRef& ref = rows_.encoded->encoded().ref;
   if (ref.layout == ibp::Layout::kSlots && ref.overflow_bytes == 0) return {int64_t{ref.stride_bytes}, {}};
   RowSizes sizes{0, base::UninitializedVector<uint32_t>(static_cast<std::size_t>(ref.num_rows))};
 #pragma omp parallel for
   for (int64_t row = 0; row < ref.num_rows; ++row) {
     sizes.each[static_cast<std::size_t>(row)] =
-        static_cast<uint32_t>(round_up(ibp::locate(ref, row).bytes, align_bytes_));
+        static_cast<uint32_t>(base::round_up(int64_t{ibp::locate(ref, row).bytes}, align_bytes_));
   }
   return sizes;
 }

@@ -103,9 +103,9 @@ const char* stage_name(Stage stage) {
   return "unknown";
 }
 
-SharedFile open_channel(const std::filesystem::path& folder, SharedFile::Access access, const char* name) {
+base::Mapping open_channel(const std::filesystem::path& folder, base::Access access, const char* name) {
   const std::filesystem::path path = folder / name;
-  SharedFile file = SharedFile::open(path, access);
+  base::Mapping file = base::Mapping::of(path, access);
   if (file.bytes() < sizeof(ChannelHeader)) refuse(path, "size", sizeof(ChannelHeader), file.bytes());
   const auto& header = *reinterpret_cast<const ChannelHeader*>(file.data());
   refuse(path, "magic", kMagic, header.magic);

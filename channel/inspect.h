@@ -17,7 +17,7 @@ std::string error_of(const Party& party);
 
 // Maps <folder>/channel after comparing magic, version, sizes, device and the number of slots; throws Error naming both
 // values on a mismatch. To look at a channel that is not announced yet, `name` is "channel.tmp".
-SharedFile open_channel(const std::filesystem::path& folder, SharedFile::Access access, const char* name = "channel");
+base::Mapping open_channel(const std::filesystem::path& folder, base::Access access, const char* name = "channel");
 
 // A live channel as JSON: device, both processes with stage and age, every slot with state, age and batch.
 std::string describe(const ChannelHeader& header);

@@ -13,8 +13,8 @@ int main(int argc, char** argv) {
     const std::filesystem::path folder = argv[1];
     const bool loading =
         !std::filesystem::exists(folder / "channel") && std::filesystem::exists(folder / "channel.tmp");
-    const auto file = cohort::channel::open_channel(folder, cohort::channel::SharedFile::Access::kReadOnly,
-                                                    loading ? "channel.tmp" : "channel");
+    const auto file =
+        cohort::channel::open_channel(folder, cohort::base::Access::kReadOnly, loading ? "channel.tmp" : "channel");
     const auto& header = *reinterpret_cast<const cohort::channel::ChannelHeader*>(file.data());
     std::printf("%s\n", cohort::channel::describe(header).c_str());
     return 0;

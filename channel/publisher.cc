@@ -41,7 +41,7 @@ Publisher::Publisher(std::filesystem::path folder, const ChannelOptions& options
     throw base::Error({"--slots", fmt::format("2 to {}", kMaxSlots), std::to_string(options.num_slots),
                        "3 is enough unless batches take very different times"});
   }
-  file_ = SharedFile::create(folder_ / "channel.tmp", sizeof(ChannelHeader));
+  file_ = create_shared_file(folder_ / "channel.tmp", sizeof(ChannelHeader));
   new (file_.data()) ChannelHeader{};
   enter(header().sampler);
   fill_header(header(), options, file_.bytes());

@@ -95,7 +95,7 @@ class Publisher {
 
   std::filesystem::path folder_;
   base::ProcessId owner_;
-  SharedFile file_;
+  base::Mapping file_;
   std::unique_ptr<SlotOwner> memory_;
 #ifdef COHORT_WITH_CUDA
   std::vector<base::Event> drained_;

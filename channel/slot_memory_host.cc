@@ -27,10 +27,10 @@ class HostSlotOwner final : public SlotOwner {
   void grow(Slot& slot, int index, std::size_t needed_bytes, std::size_t preferred_bytes) override {
     auto& file = files_[static_cast<std::size_t>(index)];
     if (slot.generation > 0) std::filesystem::remove(slot_path(folder_, index, slot.generation));
-    file = SharedFile();
+    file = base::Mapping();
     const auto path = slot_path(folder_, index, slot.generation + 1);
     file = make_memory(files_, free_bytes_of(folder_), needed_bytes, preferred_bytes,
-                       [&](std::size_t bytes) { return SharedFile::create(path, bytes); });
+                       [&](std::size_t bytes) { return create_shared_file(path, bytes); });
     slot.bytes = file.bytes();
     ++slot.generation;
   }
@@ -38,7 +38,7 @@ class HostSlotOwner final : public SlotOwner {
 
  private:
   std::filesystem::path folder_;
-  std::vector<SharedFile> files_;
+  std::vector<base::Mapping> files_;
 };
 
 class HostSlotViewer final : public SlotViewer {
@@ -50,8 +50,8 @@ class HostSlotViewer final : public SlotViewer {
     auto& [generation, file] = opened_[static_cast<std::size_t>(index)];
     if (file.data() == nullptr || generation != slot.generation) {
       const std::filesystem::path path = slot_path(folder_, index, slot.generation);
-      file = SharedFile();
-      file = SharedFile::open(path);
+      file = base::Mapping();
+      file = base::Mapping::of(path, base::Access::kReadWrite);
       demand_bytes(path, slot.bytes, file.bytes());
       generation = slot.generation;
     }
@@ -61,7 +61,7 @@ class HostSlotViewer final : public SlotViewer {
  private:
   struct Opened {
     uint64_t generation = 0;
-    SharedFile file;
+    base::Mapping file;
   };
   std::filesystem::path folder_;
   std::vector<Opened> opened_;

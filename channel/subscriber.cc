@@ -43,7 +43,7 @@ bool lies_in_slot(const ChannelHeader& header, const Slot& slot) {
 }  // namespace
 
 Subscriber::Subscriber(std::filesystem::path folder)
-    : folder_(std::move(folder)), file_(open_channel(folder_, SharedFile::Access::kReadWrite)) {
+    : folder_(std::move(folder)), file_(open_channel(folder_, base::Access::kReadWrite)) {
   if (header().trainer.pid.load() != 0) {
     throw base::Error({(folder_ / "channel").string(), "no trainer yet",
                        fmt::format("process {}", header().trainer.pid.load()), "one sampler serves one trainer"});

@@ -76,7 +76,7 @@ class Subscriber {
 
   std::filesystem::path folder_;
   pid_t process_ = getpid();
-  SharedFile file_;
+  base::Mapping file_;
   std::unique_ptr<SlotViewer> memory_;
 #ifdef COHORT_WITH_CUDA
   void record_drained(int slot, void* stream, std::span<void* const> others);

@@ -2,9 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -37,22 +34,8 @@ void demand_shape(const MappedArray& array, const std::vector<int64_t>& wanted) 
                      "this file and the others of its folder do not belong together: import the data set again"});
 }
 
-}  // namespace
-
-FileMapping FileMapping::read(const std::filesystem::path& path) {
-  const base::FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file) base::fail_errno(path.string(), "a readable file", errno, "look at its permissions: ls -l");
-  struct stat status {};
-  if (fstat(file.get(), &status) != 0) base::fail_errno(path.string(), "a file with a size", errno);
-  if (!S_ISREG(status.st_mode)) throw base::Error({path.string(), "a regular file", "something else", ""});
-  if (status.st_size == 0) return {};
-  const auto bytes = static_cast<std::size_t>(status.st_size);
-  void* data = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file.get(), 0);
-  if (data == MAP_FAILED) base::fail_errno(path.string(), "a file that can be memory-mapped", errno);
-  return {static_cast<std::byte*>(data), bytes};
-}
-
-FileMapping FileMapping::create(const std::filesystem::path& path, std::size_t bytes) {
+// A new file with its space reserved.
+base::Mapping create_file(const std::filesystem::path& path, std::size_t bytes) {
   const base::FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (!file) base::fail_errno(path.string(), "a file that can be written", errno);
   // Without reserved space a full disk would end the process with SIGBUS in the middle of a store.
@@ -60,25 +43,17 @@ FileMapping FileMapping::create(const std::filesystem::path& path, std::size_t b
     base::fail_errno(path.string(), base::format_bytes(static_cast<double>(bytes)) + " of disk space", error,
                      "free some space or write to another disk");
   }
-  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-  if (data == MAP_FAILED) base::fail_errno(path.string(), "a file that can be memory-mapped", errno);
-  return {static_cast<std::byte*>(data), bytes};
+  return base::Mapping::of(file, bytes, base::Access::kReadWrite, path.string());
 }
 
-void FileMapping::release() const noexcept {
-  if (data_) madvise(data_, bytes_, MADV_DONTNEED);
-}
-
-FileMapping::~FileMapping() {
-  if (data_) munmap(data_, bytes_);
-}
+}  // namespace
 
 MappedArray map_npy(const std::filesystem::path& path) {
   if (!std::filesystem::exists(path)) {
     throw base::Error(
         {path.string(), "a .npy array", "no such file", "look at the path, or import the data set again"});
   }
-  FileMapping mapping = FileMapping::read(path);
+  base::Mapping mapping = base::Mapping::of(path);
   NpyHeader header = parse_npy_header({mapping.data(), mapping.bytes()}, path.string());
   const std::size_t needed_bytes = header.header_bytes + header.data_bytes();
   if (mapping.bytes() < needed_bytes) {
@@ -99,7 +74,7 @@ MappedArray map_npy(const std::filesystem::path& path, const NpyDemand& demand) 
 MappedOutput create_npy(const std::filesystem::path& path, DType dtype, std::vector<int64_t> shape) {
   const std::string text = format_npy_header(dtype, shape);
   NpyHeader header{dtype, std::move(shape), text.size()};
-  FileMapping mapping = FileMapping::create(path, text.size() + header.data_bytes());
+  base::Mapping mapping = create_file(path, text.size() + header.data_bytes());
   std::memcpy(mapping.data(), text.data(), text.size());
   return {std::move(mapping), std::move(header), path.string()};
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/mapping.h"
 #include "dataset/dtype.h"
 #include "dataset/npy_header.h"
 
@@ -25,39 +26,12 @@ constexpr bool holds(DType dtype) {
   return false;
 }
 
-// A whole file in memory; move-only.
-class FileMapping {
- public:
-  FileMapping() = default;
-  // Maps an existing file for reading.
-  static FileMapping read(const std::filesystem::path& path);
-  // Creates a file of `bytes` bytes with its space reserved, mapped for writing.
-  static FileMapping create(const std::filesystem::path& path, std::size_t bytes);
-  ~FileMapping();
-  FileMapping(FileMapping&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
-  FileMapping& operator=(FileMapping&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(bytes_, other.bytes_);
-    return *this;
-  }
-  std::byte* data() const noexcept { return data_; }
-  std::size_t bytes() const noexcept { return bytes_; }
-  // Gives the pages that were read back to the system; they come again when they are touched.
-  void release() const noexcept;
-
- private:
-  FileMapping(std::byte* data, std::size_t bytes) : data_(data), bytes_(bytes) {}
-  std::byte* data_ = nullptr;
-  std::size_t bytes_ = 0;
-};
-
 // An array in a .npy file: header and shape known, data mapped. `Byte` is const for reading.
 template <typename Byte>
 class NpyArray {
  public:
   NpyArray() = default;
-  NpyArray(FileMapping mapping, NpyHeader header, std::string place)
+  NpyArray(base::Mapping mapping, NpyHeader header, std::string place)
       : mapping_(std::move(mapping)), header_(std::move(header)), place_(std::move(place)) {}
 
   DType dtype() const noexcept { return header_.dtype; }
@@ -80,7 +54,7 @@ class NpyArray {
   }
 
  private:
-  FileMapping mapping_;
+  base::Mapping mapping_;
   NpyHeader header_;
   std::string place_;
 };

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/bits.h"
+
 namespace cohort::ibp {
 
 static_assert(std::endian::native == std::endian::little, "the format is little-endian and so is this code");
@@ -22,7 +24,7 @@ inline void store_as(std::byte* to, T value) {
 }
 
 constexpr uint64_t low_bits(uint32_t count) { return count >= 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1; }
-constexpr uint64_t round_up(uint64_t value, uint64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+using base::round_up;
 
 // Appends fields to `out`, 64 bits at a time; may write up to kSlackBytes beyond the last bit.
 class BitWriter {

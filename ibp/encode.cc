@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 #include <omp.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
+#include "base/mapping.h"
 #include "ibp/batch_encoder.h"
 #include "ibp/bits.h"
 #include "ibp/packing.h"
@@ -52,15 +52,6 @@ PackedGroup encode_group(const ProfileRef& profile, const RowTable& rows, int64_
   zero_from_end(static_cast<uint32_t>(round_up_to_line(end)));
   group.bytes = end;
   return group;
-}
-
-// Memory that the kernel fills with zeros when it is first touched; what is not touched costs nothing.
-std::shared_ptr<void> map_bytes(uint64_t bytes) {
-  const std::size_t length = std::max<std::size_t>(round_up(bytes, 4096), 4096);
-  void* data = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (data == MAP_FAILED) base::fail_errno("encode: host memory", base::format_bytes(double(bytes)), errno);
-  madvise(data, length, MADV_HUGEPAGE);  // a hint: where it is refused, the first touch of a page takes longer
-  return {data, [length](void* address) { munmap(address, length); }};
 }
 
 int64_t batch_rows(uint32_t row_bytes) {
@@ -208,8 +199,9 @@ EncodedRef BatchEncoder::ref(const std::byte* data) const {
 EncodedRows encode(const RowTable& rows, const Profile& profile, const EncodeOptions& options) {
   auto encoder = std::make_shared<BatchEncoder>(profile, options);
   check_table_fits(rows, profile, "encode");
-  const Keeper memory = map_bytes(encoder->batch_bound(rows.num_rows));
-  auto* data = static_cast<std::byte*>(memory.get());
+  const auto memory = std::make_shared<base::Mapping>(
+      base::Mapping::zeros(std::max<std::size_t>(encoder->batch_bound(rows.num_rows), 1), "encode: host memory", ""));
+  auto* data = memory->data();
   const int64_t step = batch_rows(rows.row_bytes());
   for (int64_t first = 0; first < rows.num_rows; first += step) {
     const RowTable batch{rows.row(first), std::min(step, rows.num_rows - first), rows.dtype, rows.num_columns};

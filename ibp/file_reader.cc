@@ -1,14 +1,10 @@
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <atomic>
-#include <cerrno>
 #include <cstring>
 
 #include "base/check.h"
+#include "base/mapping.h"
 #include "ibp/bits.h"
 #include "ibp/checksum.h"
 #include "ibp/file_format.h"
@@ -189,24 +185,6 @@ class Reader {
   std::array<std::span<const std::byte>, kNumSections> sections_;
 };
 
-// Maps a file for reading.
-std::pair<std::span<const std::byte>, Keeper> map_file(const std::string& path) {
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) base::fail_errno(path, "a readable file", errno);
-  struct stat status {};
-  const int stat_error = fstat(file, &status) == 0 ? 0 : errno;
-  const auto bytes = static_cast<std::size_t>(status.st_size);
-  void* data = MAP_FAILED;
-  if (stat_error == 0 && bytes > 0) data = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, file, 0);
-  const int map_error = errno;
-  close(file);
-  if (stat_error) base::fail_errno(path, "a file", stat_error);
-  if (bytes == 0) throw Error({path, "a header of 128 bytes", "an empty file", kDamaged});
-  if (data == MAP_FAILED) base::fail_errno(path, "a file that can be mapped", map_error);
-  Keeper keeper(data, [bytes](void* address) { munmap(address, bytes); });
-  return {{static_cast<const std::byte*>(data), bytes}, keeper};
-}
-
 }  // namespace
 
 EncodedRows load(std::span<const std::byte> bytes, Keeper keeper, const std::string& place, bool verify_data) {
@@ -221,8 +199,10 @@ EncodedRows load(std::span<const std::byte> bytes, Keeper keeper, const std::str
 }
 
 EncodedRows load(const std::string& path, bool verify_data) {
-  auto [bytes, keeper] = map_file(path);
-  return load(bytes, std::move(keeper), path, verify_data);
+  auto file = std::make_shared<base::Mapping>(base::Mapping::of(path));
+  if (file->bytes() == 0) throw Error({path, "a header of 128 bytes", "an empty file", kDamaged});
+  const std::span<const std::byte> bytes(file->data(), file->bytes());
+  return load(bytes, std::move(file), path, verify_data);
 }
 
 }  // namespace cohort::ibp

@@ -1,7 +1,6 @@
 #include "ibp/mapped_writer.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <array>
@@ -37,18 +36,16 @@ MappedWriter::Window MappedWriter::open_window(uint64_t max_bytes) {
   settle();
   if (const int error = reserve(position_ + max_bytes)) fail("space for all bytes", error);
   const uint64_t before = position_ % kPageBytes, length = before + max_bytes;
-  void* data = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, file_.file().get(),
-                    static_cast<off_t>(position_ - before));
-  if (data == MAP_FAILED) fail("a file that can be mapped", errno);
-  const auto unmap = [length](void* address) { munmap(address, length); };
-  return {{data, unmap}, static_cast<std::byte*>(data) + before};
+  auto mapping = base::Mapping::of(file_.file(), length, base::Access::kReadWrite, file_.place(), position_ - before);
+  std::byte* begin = mapping.data() + before;
+  return {std::move(mapping), begin};
 }
 
 // Space that cannot be reserved ahead is no error yet: the window that needs it asks again, and says so.
 void MappedWriter::close_window(Window window, uint64_t max_bytes_of_next) {
   const uint64_t end = position_ + max_bytes_of_next;
   aside_ = std::async(std::launch::async, [this, end, mapping = std::move(window.mapping)]() mutable {
-    mapping.reset();
+    mapping = {};
     reserve(end);
   });
 }

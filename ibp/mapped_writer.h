@@ -4,10 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <future>
-#include <memory>
 #include <span>
 #include <string>
 
+#include "base/mapping.h"
 #include "base/whole_file.h"
 
 namespace cohort::ibp {
@@ -38,8 +38,8 @@ class MappedWriter {
 
  private:
   struct Window {
-    std::shared_ptr<void> mapping;  // whole pages
-    std::byte* begin = nullptr;     // where the file ends so far
+    base::Mapping mapping;       // whole pages
+    std::byte* begin = nullptr;  // where the file ends so far
   };
 
   Window open_window(uint64_t max_bytes);

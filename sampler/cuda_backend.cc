@@ -58,7 +58,7 @@ class CudaBackend final : public Backend {
     sampler_.set_cached_lists(lists_.ref());
   }
 
-  void enter_thread() override { cuda_check(cudaSetDevice(gpu_), "choose the backend's GPU"); }
+  void enter_thread() override { base::choose_gpu(gpu_); }
 
   void use_sms(int num_sms) override {
     if (num_sms == partition_sms_) return;
@@ -205,7 +205,7 @@ std::vector<std::unique_ptr<Backend>> make_cuda_backends(const GraphView& graph,
   log.begin("preparing the GPUs");
   std::vector<std::unique_ptr<CudaBackend>> backends(gpus.size());
   base::side_by_side(gpus.size(), [&](std::size_t i) {
-    cuda_check(cudaSetDevice(gpus[i]), "choose the backend's GPU");
+    base::choose_gpu(gpus[i]);
     backends[i] = std::make_unique<CudaBackend>(graph, pinned, settings, faults);
   });
   if (graph.rows_in_place) {

@@ -86,7 +86,7 @@ bool topology_lies_in_gpus(const GraphView& graph, std::span<const int> gpus, To
   const int64_t others = cache::bytes_of_nodes(graph.num_nodes, graph.label_bytes) + cache_bytes;
   bool fits = true;
   for (int gpu : gpus) {
-    cuda_check(cudaSetDevice(gpu), "choose a GPU");
+    base::choose_gpu(gpu);
     const int64_t free = base::free_device_bytes();
     refuse_more(others, free, cache_bytes > 0 ? "use a smaller cache" : "use a GPU with more memory, or --device cpu");
     if (place == TopologyPlace::kGpu) refuse_more(topology + others, free, "use --topology host, or a smaller cache");

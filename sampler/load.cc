@@ -52,7 +52,7 @@ base::Gpu choose_gpu(int ordinal) {
     throw base::Error({"gpu", fmt::format("one of the {} visible GPUs", gpus.size()), std::to_string(ordinal),
                        "check nvidia-smi and CUDA_VISIBLE_DEVICES, or use --device cpu"});
   }
-  base::cuda_check(cudaSetDevice(ordinal), "choose the GPU");
+  base::choose_gpu(ordinal);
   return gpus[static_cast<std::size_t>(ordinal)];
 }
 

@@ -210,6 +210,14 @@ def test_every_edge_is_allowed():
     assert violations(ROOT) == []
 
 
+def test_only_base_chooses_gpus_and_opens_peers():
+    calls = re.compile(r"cudaSetDevice|cudaDeviceEnablePeerAccess|\bmmap\(")
+    rooms = [room for room in ALLOWED if room != "base"]
+    found = {path for room in rooms for path in files_of(ROOT, room) if path.suffix in SOURCES}
+    assert [str(path) for path in found if calls.search(path.read_text())] == []
+    assert calls.search((ROOT / "base/device.cc").read_text())
+
+
 def plant(root: Path, name: str, text: str) -> None:
     (root / name).parent.mkdir(parents=True, exist_ok=True)
     (root / name).write_text(text)

@@ -4,13 +4,13 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/bits.h"
+
 namespace cohort::cache {
 namespace {
 
 constexpr int64_t kPackedAlignBytes = 4;  // rows of their own length lie at multiples of this
 constexpr int64_t kWordBytes = 8;         // lists lie at multiples of this, their length first
-
-int64_t round_up(int64_t bytes, int64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 int64_t least_row_bytes(const GraphSizes& sizes) {
   if (!sizes.each_row_bytes) return sizes.row_bytes;
@@ -75,7 +75,7 @@ double mean_reads(Kind kind, const Counts& counts, int64_t node) {
 
 double mean_lines(int64_t bytes, int64_t align_bytes) {
   if (bytes == 0) return 0;
-  return 1 + static_cast<double>(round_up(bytes, align_bytes) - align_bytes) / kLineBytes;
+  return 1 + static_cast<double>(base::round_up(bytes, align_bytes) - align_bytes) / kLineBytes;
 }
 
 double drawn_lines(double picks, int64_t degree, int index_bytes) {

@@ -1,14 +1,12 @@
 #include "cache/plan/order.h"
 
-#include <omp.h>
-
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <numeric>
 #include <utility>
 #include <vector>
 
+#include "base/radix_sort.h"
 #include "cache/plan/cost.h"
 
 namespace cohort::cache {
@@ -27,28 +25,6 @@ uint64_t key_of(uint32_t density_key, int64_t node) {
   return uint64_t{density_key} << 32 | static_cast<uint64_t>(node);
 }
 
-// A pass of a radix sort: by kDigitBits from `shift` on, equal ones in the order in which they come.
-constexpr int kDigitBits = 11;
-void sort_by_digit(const Keys& from, Keys& to, int shift) {
-  constexpr std::size_t kDigits = std::size_t{1} << kDigitBits;
-  const auto digit_of = [shift](uint64_t key) { return key >> shift & (kDigits - 1); };
-  const auto num_parts = static_cast<std::size_t>(omp_get_max_threads());
-  const auto first_of = [&](std::size_t part) { return from.size() * part / num_parts; };
-  std::vector<std::array<std::size_t, kDigits>> begins(num_parts);
-#pragma omp parallel for schedule(static)
-  for (std::size_t part = 0; part < num_parts; ++part) {
-    for (std::size_t i = first_of(part); i < first_of(part + 1); ++i) ++begins[part][digit_of(from[i])];
-  }
-  std::size_t begin = 0;
-  for (std::size_t digit = 0; digit < kDigits; ++digit) {
-    for (auto& of_part : begins) begin += std::exchange(of_part[digit], begin);
-  }
-#pragma omp parallel for schedule(static)
-  for (std::size_t part = 0; part < num_parts; ++part) {
-    for (std::size_t i = first_of(part); i < first_of(part + 1); ++i) to[begins[part][digit_of(from[i])]++] = from[i];
-  }
-}
-
 // Of keys in the order of their nodes. Densities are few where rows are read as often and as long as others: what
 // compares them takes five times as long.
 Order sorted(Keys keys) {
@@ -56,8 +32,9 @@ Order sorted(Keys keys) {
     std::sort(keys.begin(), keys.end());
   } else {
     Keys other(keys.size());
+    constexpr int kDigitBits = 11;
     for (int shift = 32; shift < 64; shift += kDigitBits) {
-      sort_by_digit(keys, other, shift);
+      base::sort_by_digit<kDigitBits, uint64_t>(keys, other, shift);
       keys.swap(other);
     }
   }

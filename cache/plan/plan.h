@@ -24,6 +24,7 @@
 #include <string>
 #include <vector>
 
+#include "base/bits.h"
 #include "cache/plan/cost.h"
 #include "ibp/encoded_ref.h"
 
@@ -43,9 +44,7 @@ constexpr int64_t kEntryBytes = 8;    // of the directory
 constexpr int64_t kRawRowAlign = 16;  // raw rows in a slab begin at multiples of this
 
 // Bytes from one raw row in a slab to the next.
-constexpr int64_t raw_row_stride(int64_t row_bytes) {
-  return (row_bytes + kRawRowAlign - 1) / kRawRowAlign * kRawRowAlign;
-}
+constexpr int64_t raw_row_stride(int64_t row_bytes) { return base::round_up(row_bytes, kRawRowAlign); }
 
 // Whether a GPU's cache of so many bytes has room for all feature rows as they are, and for what finds them.
 constexpr bool holds_all_raw_rows(int64_t budget_bytes, int64_t num_nodes, int64_t row_bytes) {

@@ -144,7 +144,7 @@ TEST_F(Channel, DescribesAnErrorThatIsNoText) {
   file.close();
   poke(folder_, offsetof(ChannelHeader, sampler) + offsetof(Party, failed_at_us), int64_t{1});
   poke(folder_, offsetof(ChannelHeader, sampler) + offsetof(Party, stage_since_us), INT64_MIN);
-  const SharedFile opened = open_channel(folder_, SharedFile::Access::kReadOnly);
+  const base::Mapping opened = open_channel(folder_, base::Access::kReadOnly);
   const auto& header = *reinterpret_cast<const ChannelHeader*>(opened.data());
   EXPECT_EQ(error_of(header.sampler).size(), std::size_t{kErrorBytes});
   EXPECT_NE(describe(header).find("\"failed_at_us\": 1"), std::string::npos);
@@ -159,7 +159,7 @@ TEST_F(Channel, RefusesATruncatedFile) {
 
 TEST_F(Channel, AFileSystemThatIsTooSmallIsNamed) {
   try {
-    SharedFile::create(folder_ / "huge", std::size_t{1} << 50);
+    create_shared_file(folder_ / "huge", std::size_t{1} << 50);
     FAIL();
   } catch (const base::Error& error) {
     EXPECT_NE(std::string(error.what()).find("free"), std::string::npos) << error.what();

@@ -17,6 +17,7 @@
 #include "trainer/native/nn_module.h"
 
 #ifdef COHORT_WITH_CUDA
+#include "base/device.h"
 #include "base/sm_partition.h"
 #endif
 
@@ -258,7 +259,7 @@ class RestStream {
  private:
   explicit RestStream(base::SmPartition rest) : rest_(std::move(rest)), stream_(rest_.make_stream()) {}
   static base::SmPartition on(int gpu, int sampler_sms) {
-    base::cuda_check(cudaSetDevice(gpu), "choose the trainer's GPU");
+    base::choose_gpu(gpu);
     return {sampler_sms, base::SmPartition::Part::kRest};
   }
 

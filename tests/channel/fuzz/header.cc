@@ -78,7 +78,7 @@ void put(const std::string& image) {
 }
 
 void look() {
-  const channel::SharedFile file = channel::open_channel(good().folder.path(), channel::SharedFile::Access::kReadOnly);
+  const base::Mapping file = channel::open_channel(good().folder.path(), base::Access::kReadOnly);
   channel::describe(*reinterpret_cast<const channel::ChannelHeader*>(file.data()));
 }
 

@@ -141,10 +141,6 @@ int64_t FileWriter::finish() {
 }
 
 void save(const EncodedRows& encoded, const std::string& path) {
-  if (encoded.ref.layout == Layout::kInPlace && !encoded.ref.lengths) {
-    throw base::Error({path, "rows with a length each", "rows with the published bitmask only",
-                       "encode them with encode_in_place()"});
-  }
   MappedWriter file(path);
   const uint64_t profile_bytes = write_front(file, encoded.profile);
   const std::span data(encoded.ref.data, static_cast<std::size_t>(encoded.ref.data_bytes));

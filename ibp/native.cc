@@ -134,52 +134,6 @@ Profile profile_from_bytes(const nb::bytes& bytes) {
   return profile_from({static_cast<const std::byte*>(bytes.data()), bytes.size()}, "profile");
 }
 
-// The published in-place form: rows whose lengths nobody kept, and one bit a row.
-EncodedRows with_bitmask(const OutArray& rows, const Profile& profile,
-                         const nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig>& bitmask) {
-  const RowTable table = table_of(InArray(rows));
-  const auto words = static_cast<std::size_t>((table.num_rows + 31) / 32);
-  if (bitmask.nbytes() != words * 4 || table.row_bytes() != profile.row_bytes() || table.row_bytes() % 4 != 0) {
-    throw Error({"bitmask", std::to_string(words) + " words of 32 bits, for rows of whole words",
-                 std::to_string(bitmask.nbytes()) + " bytes", "use what compress_inplace returned"});
-  }
-  auto flags = std::make_shared<std::vector<uint32_t>>(words);
-  std::copy_n(static_cast<const uint32_t*>(bitmask.data()), words, flags->data());
-  EncodedRef ref;
-  ref.data = static_cast<const std::byte*>(table.data);
-  ref.flags = flags->data();
-  ref.num_rows = table.num_rows;
-  ref.data_bytes = table.num_rows * int64_t{table.row_bytes()};
-  ref.row_bytes = ref.stride_bytes = ref.max_coded_bytes = table.row_bytes();
-  ref.layout = Layout::kInPlace;
-  return {profile, ref, {flags}};
-}
-
-// uint8 [num_rows]: 1 where the row is encoded (in place only).
-std::vector<uint32_t> bitmask_of(const EncodedRows& encoded) {
-  std::vector<uint32_t> flags(static_cast<std::size_t>((encoded.ref.num_rows + 31) / 32));
-  for (int64_t row = 0; row < encoded.ref.num_rows; ++row) {
-    const bool coded = !locate(encoded.ref, row).raw;
-    flags[static_cast<std::size_t>(row / 32)] |= uint32_t{coded} << (row % 32);
-  }
-  return flags;
-}
-
-Profile invariant_profile(const std::string& dtype, uint32_t num_columns, uint32_t chunk_bytes,
-                          std::vector<uint64_t> mask, std::vector<uint64_t> value) {
-  Profile profile;
-  profile.codec = Codec::kInvariant;
-  for (int number = 1; number <= 6; ++number) {
-    if (name_of(static_cast<Dtype>(number)) == dtype) profile.dtype = static_cast<Dtype>(number);
-  }
-  profile.num_columns = num_columns;
-  profile.chunk_bytes = chunk_bytes;
-  profile.mask = std::move(mask);
-  profile.value = std::move(value);
-  validate(profile);
-  return profile;
-}
-
 void bind_profile(nb::module_& module) {
   nb::class_<Profile>(module, "Profile")
       .def_prop_ro("codec", [](const Profile& profile) { return name_of(profile.codec); })
@@ -202,7 +156,6 @@ void bind_profile(nb::module_& module) {
       .def(
           "__eq__", [](const Profile& a, const Profile& b) { return a == b; }, nb::is_operator(),
           nb::sig("def __eq__(self, other: object, /) -> bool"));
-  module.def("invariant_profile", &invariant_profile);
 }
 
 void bind_rows(nb::module_& module) {
@@ -211,7 +164,6 @@ void bind_rows(nb::module_& module) {
       .def_prop_ro("num_rows", [](const EncodedRows& rows) { return rows.ref.num_rows; })
       .def_prop_ro("layout", [](const EncodedRows& rows) { return name_of(rows.ref.layout); })
       .def_prop_ro("stored_bytes", &EncodedRows::stored_bytes)
-      .def_prop_ro("bitmask", &bitmask_of)
       .def(
           "save", [](const EncodedRows& rows, const std::string& path) { save(rows, path); },
           nb::call_guard<nb::gil_scoped_release>());
@@ -247,18 +199,12 @@ void bind_functions(nb::module_& module) {
   });
   module.def("fetch", &fetch_rows);
   module.def("decode", &decode_rows);
-  module.def("with_bitmask", &with_bitmask);
   module.def("bound", [](const Profile& profile, int64_t num_rows, const std::string& layout, uint32_t slot_bytes) {
     return bound(profile, num_rows, encode_options(layout, slot_bytes));
   });
   module.def("load", [](const std::string& path, bool verify) {
     const nb::gil_scoped_release release;
     return load(path, verify);
-  });
-  module.def("row_lengths", [](const InArray& rows, const Profile& profile) {
-    const RowTable table = table_of(rows);
-    mean_row_bytes(table, profile);  // checks the shape
-    return coded_lengths(table, profile);
   });
   module.def("mean_row_bytes",
              [](const InArray& rows, const Profile& profile) { return mean_row_bytes(table_of(rows), profile); });

@@ -56,7 +56,6 @@ class EncodedRows:
     num_rows = property(lambda self: self._native.num_rows)
     layout = property(lambda self: self._native.layout)
     stored_bytes = property(lambda self: self._native.stored_bytes)
-    bitmask = property(lambda self: self._native.bitmask)
     shape = property(lambda self: (self.num_rows, self._native.profile.num_columns))
 
     def __len__(self):

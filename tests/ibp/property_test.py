@@ -169,20 +169,6 @@ def test_profiles_and_rows_are_kept(tmp_path):
     assert ibp.fetch(again, np.array([3, 4]), out) is out and (out == rows[3:5]).all()
 
 
-def test_published_names():
-    rows = np.where(np.random.default_rng(0).random((300, 200)) < 0.05, 1.0, 0.0).astype(np.float32)
-    for chunk_bytes in (4, 8):
-        mask, bitval = ibp.preprocess(rows, chunk_bytes=chunk_bytes)
-        assert mask.itemsize == chunk_bytes and len(mask) == 800 // chunk_bytes
-        sizes = ibp.get_compress_size(rows, mask, bitval)
-        assert sizes.sum() == ibp.get_compress_size(rows, mask, bitval, compress_total=True) < rows.nbytes
-        assert (ibp.get_compress_size(rows, mask, bitval, [4, 2]) == sizes[[4, 2]]).all()
-        packed = rows.copy()
-        bitmask = ibp.compress_inplace(packed, mask, bitval)
-        assert bitmask.dtype == np.int32 and len(bitmask) == 10 and (packed != rows).any()
-        assert (ibp.decompress_fetch(packed, mask, bitval, bitmask, [7, 7, 0]) == rows[[7, 7, 0]]).all()
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("place", ["pinned", "cuda"])
 def test_fetch_on_the_gpu(place):

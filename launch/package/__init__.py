@@ -16,8 +16,8 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names below
     from cohort.base.errors import CohortError
     from cohort.dataset import from_pyg, from_tensors
     from cohort.trainer.loader.neighbor import NeighborLoader
-    from cohort.trainer.loop.callbacks import Callback
     from cohort.trainer.models.own import load_model
+    from cohort.trainer.report.callback import Callback
 
 __version__ = "0.1.0"
 

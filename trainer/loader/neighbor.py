@@ -128,7 +128,7 @@ class NeighborLoader:
     ):
         take_pyg_arguments(_of_pyg)
         self._transform = transform
-        self._node_tensors = {}
+        self._node_tensors: dict[str, torch.Tensor] = {}
         self.data = None if type(data) is Data else folder_of(data)
         self.num_neighbors = checked_fanout(num_neighbors)
         self.batch_size = checked_positive("batch_size", batch_size)
@@ -163,7 +163,7 @@ class NeighborLoader:
             self._ids = ids_of(input_nodes, _sampler.num_nodes)
             self._seed_set = _sampler.source.add_seeds(self._ids)
             if _sampler.place.local_size > 1:
-                identity = {"data": os.path.realpath(self.data)} | self._identity()
+                identity = {"data": os.path.realpath(_sampler.data)} | self._identity()
                 _sampler.demand_same_loader(self._seed_set, identity)
         except BaseException:
             if own:

@@ -42,13 +42,19 @@ def data(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory) -> dict[str, str]:
-    """One of no rank, on the CPU, with `python`, `cohort` and what SLURM has."""
-    programs = tmp_path_factory.mktemp("programs")
-    warm.write_programs(programs)
+def programs(tmp_path_factory) -> Path:
+    """`python`, `cohort` and what SLURM has."""
+    folder = tmp_path_factory.mktemp("programs")
+    warm.write_programs(folder)
     for name, text in (("scontrol", SCONTROL), ("srun", SRUN)):
-        (programs / name).write_text(text)
-        (programs / name).chmod(0o755)
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    return folder
+
+
+@pytest.fixture
+def environment(programs) -> dict[str, str]:
+    """One of no rank, on the CPU."""
     path = f"{programs}:{os.environ['PATH']}"
     return os.environ | {"PATH": path, "CUDA_VISIBLE_DEVICES": "", "GLOO_SOCKET_IFNAME": "lo"}
 
@@ -113,3 +119,10 @@ def test_a_callback_logs_epochs(data, environment, tmp_path):
         rows = list(csv.DictReader(file))
     assert [row["epoch"] for row in rows] == ["0", "1", "2"] and float(rows[-1]["accuracy"]) > 0.5
     assert all(float(row["loss"]) > 0 and float(row["seconds"]) > 0 for row in rows)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("script", ["spawn.py", "lightning_sage.py", "inference_mode.py", "compiled.py"])
+def test_scripts_run_on_gpus(data, script):
+    """compiled.py by inductor; spawn.py has a rank for each GPU."""
+    assert printed("python", f"examples/{script}", data, env=dict(os.environ))

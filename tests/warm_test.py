@@ -27,6 +27,12 @@ print(json.dumps({
 """
 
 
+@pytest.fixture(autouse=True)
+def forked(monkeypatch):
+    """Also where all other programs are fresh ones (tests/run.sh --all)."""
+    monkeypatch.setenv(warm.FRESH, "")
+
+
 def told(arguments: list[str], env: dict[str, str], **options) -> dict:
     """What a program says of itself; of its descriptors it keeps those that it should have."""
     command = [sys.executable, *arguments]

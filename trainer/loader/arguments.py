@@ -4,19 +4,22 @@ import json
 import os
 import warnings
 from collections.abc import Sequence
-from operator import index
+from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import torch
+from msgspec import Meta
 
 from cohort.base.errors import CohortError
+from cohort.cache.plan.options import CacheOptions
 from cohort.dataset import Dataset
+from cohort.spec import types
+from cohort.spec.types import checked
 from cohort.trainer import _native
-from cohort.trainer.loader.cache_arguments import is_integer
 from cohort.trainer.ranks import Place
 
-INT32_MAX = 2**31 - 1
 OF_WORKERS = {  # and what they are where nobody gives them
     "num_workers": 0,
     "persistent_workers": False,
@@ -52,13 +55,8 @@ NOT_OFFERED = {
     "collate_fn": (None, "change batches in the loop"),
     "custom_cls": (None, "batches are torch_geometric.data.Data"),
 }
-CHOICES = {
-    "topology": ("auto", "gpu", "host"),
-    "compress": ("auto", "none", "cache", "host", "both"),
-    "order": ("address", "asis"),
-    "reuse": (False, True),
-}
-MOST_SLOTS = 64
+OF_SAMPLER = {"topology": types.Topology, "compress": types.Compress, "order": types.Order, "reuse": bool}
+Bytes = Annotated[int, Meta(ge=0, description="bytes, an integer of at least 0")]
 
 
 def folder_of(data) -> Path:
@@ -109,47 +107,38 @@ def count_nodes(data: Path) -> int:
         ) from error
 
 
-def checked_positive(name: str, value: int) -> int:
-    """The argument ``name``, an integer in [1, 2^31)."""
-    if not is_integer(value) or not 1 <= value <= INT32_MAX:
-        raise CohortError(name, "an integer of at least 1", repr(value))
-    return index(value)
+def cache_options(cache_ratio, cache_bytes, cache_policy: str, cliques: str, trainer_bytes) -> CacheOptions:
+    """The arguments of a loader that ask for a cache.
+
+    Raises:
+        CohortError: one is out of range, or ``cache_ratio="auto"`` comes without ``trainer_bytes``.
+    """
+    auto = isinstance(cache_ratio, str) and cache_ratio == "auto"
+    ratios = cache_ratio if auto else _listed("cache_ratio", cache_ratio, types.Ratios)
+    budgets = _listed("cache_bytes", cache_bytes, list[Bytes])
+    trainer_bytes = trainer_bytes if trainer_bytes is None else checked("trainer_bytes", trainer_bytes, Bytes)
+    if auto and trainer_bytes is None and cache_policy != "none":
+        raise CohortError(
+            'cache_ratio="auto"',
+            "trainer_bytes: a script's own peak of GPU memory is unknown",
+            "None",
+            'after an epoch without a cache and with topology="host", (free, total) = torch.cuda.mem_get_info():'
+            " give total - free",
+        )
+    return CacheOptions(ratios, budgets, cache_policy, cliques, trainer_bytes=trainer_bytes)
 
 
-def checked_seed(seed: int) -> int:
-    """The argument ``seed``, an integer in [0, 2^64)."""
-    if not is_integer(seed) or not 0 <= seed < 2**64:
-        raise CohortError("seed", "an integer in [0, 2^64)", repr(seed))
-    return index(seed)
+def _listed(name: str, values, of: type) -> list | None:
+    """One value or one a rank as a list."""
+    if values is None:
+        return None
+    several = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str)
+    return checked(name, values if several else [values], of)
 
 
-def checked_slots(num_slots: int) -> int:
-    """The argument ``num_slots``."""
-    if not is_integer(num_slots) or not 2 <= num_slots <= MOST_SLOTS:
-        raise CohortError("num_slots", f"an integer from 2 to {MOST_SLOTS}", repr(num_slots))
-    return index(num_slots)
-
-
-def checked_limit(seconds: float) -> float:
-    """The argument ``limit_seconds``."""
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float | np.number) or not 0 < seconds <= 1e9:
-        raise CohortError("limit_seconds", "a number of seconds in (0, 1e9]", repr(seconds))
-    return float(seconds)
-
-
-def checked_choice(name: str, value: str | bool) -> str | bool:
-    """The argument ``name``, one of CHOICES."""
-    if value not in CHOICES[name]:
-        raise CohortError(name, " or ".join(map(str, CHOICES[name])), repr(value))
-    return CHOICES[name][CHOICES[name].index(value)]
-
-
-def checked_fanout(fanout: Sequence[int]) -> list[int]:
-    """The argument ``num_neighbors``."""
-    good = isinstance(fanout, Sequence | np.ndarray) and len(fanout) > 0
-    if not good or not all(is_integer(k) and -1 <= k <= INT32_MAX for k in fanout):
-        raise CohortError("num_neighbors", "one integer a hop, each -1 (all) or at least 0", repr(fanout))
-    return [index(k) for k in fanout]
+def with_gpu_memory(options: CacheOptions, gpus: Sequence[int]) -> CacheOptions:
+    """The options with the memory of the smallest of these GPUs (ordinals)."""
+    return replace(options, gpu_bytes=min(torch.cuda.get_device_properties(gpu).total_memory for gpu in gpus))
 
 
 def ids_of(input_nodes, num_nodes: int) -> np.ndarray:

@@ -11,20 +11,11 @@ from torch_geometric.data import Data
 
 from cohort.base.errors import CohortError
 from cohort.dataset import Dataset
-from cohort.trainer.loader.arguments import (
-    checked_choice,
-    checked_fanout,
-    checked_limit,
-    checked_positive,
-    checked_seed,
-    checked_slots,
-    folder_of,
-    ids_of,
-    take_pyg_arguments,
-)
+from cohort.spec import types
+from cohort.spec.types import checked
+from cohort.trainer.loader.arguments import OF_SAMPLER, cache_options, folder_of, ids_of, take_pyg_arguments
 from cohort.trainer.loader.batch import Batch, batch_of
-from cohort.trainer.loader.cache_arguments import cache_options
-from cohort.trainer.loader.node_tensors import checked, rows_of, written
+from cohort.trainer.loader.node_tensors import checked_tensors, rows_of, written
 from cohort.trainer.loader.sampler_process import SamplerProcess
 from cohort.trainer.loader.state import checked_position, digest_of
 from cohort.trainer.loader.stats import EpochMeter, LoaderStats
@@ -130,8 +121,8 @@ class NeighborLoader:
         self._transform = transform
         self._node_tensors: dict[str, torch.Tensor] = {}
         self.data = None if type(data) is Data else folder_of(data)
-        self.num_neighbors = checked_fanout(num_neighbors)
-        self.batch_size = checked_positive("batch_size", batch_size)
+        self.num_neighbors = checked("num_neighbors", num_neighbors, types.Fanout)
+        self.batch_size = checked("batch_size", batch_size, types.Positive)
         self.shuffle = shuffle
         self.drop_last = drop_last
         self.epoch = 0  # epochs begun so far; set it to repeat or skip epochs
@@ -139,10 +130,11 @@ class NeighborLoader:
         self._loaded: list[int] | None = None  # the same of a state, with which the next iteration begins
         own = None  # a sampler that this loader starts
         if _sampler is None:
-            limit_seconds = checked_limit(limit_seconds)
-            options: dict = {"num_slots": checked_slots(num_slots), "seed": checked_seed(seed)}
+            limit_seconds = checked("limit_seconds", limit_seconds, types.AboveZero)
+            options: dict = {"num_slots": checked("num_slots", num_slots, types.Slots)}
+            options |= {"seed": checked("seed", seed, types.Seed)}
             choices: dict = {"topology": topology, "compress": compress, "order": order, "reuse": reuse}
-            options |= {name: checked_choice(name, value) for name, value in choices.items()}
+            options |= {name: checked(name, value, OF_SAMPLER[name]) for name, value in choices.items()}
             options |= {"edge_ids": bool(edge_ids), "edge_weights": bool(edge_weights)}
             cache = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes)
             cache = replace(cache, edge_ids=edge_ids, edge_weights=edge_weights)
@@ -159,7 +151,7 @@ class NeighborLoader:
         try:
             if own and sampler_sms:
                 own.divide_gpu(sampler_sms)
-            self._node_tensors |= checked(node_tensors, _sampler.num_nodes)
+            self._node_tensors |= checked_tensors(node_tensors, _sampler.num_nodes)
             self._ids = ids_of(input_nodes, _sampler.num_nodes)
             self._seed_set = _sampler.source.add_seeds(self._ids)
             if _sampler.place.local_size > 1:

@@ -44,7 +44,7 @@ def written(data: Data, cleanup: contextlib.ExitStack) -> tuple[Path, dict[str, 
         raise
 
 
-def checked(tensors: Mapping[str, Tensor] | None, num_nodes: int) -> dict[str, Tensor]:
+def checked_tensors(tensors: Mapping[str, Tensor] | None, num_nodes: int) -> dict[str, Tensor]:
     """The argument ``node_tensors``.
 
     Raises:

@@ -14,8 +14,8 @@ from cohort.base.errors import CohortError
 from cohort.base.programs import POLITE, end_processes, log_tail, program
 from cohort.cache.plan.options import CacheOptions, sampler_members
 from cohort.channel.run_folder import RunFolder, meeting_point, rank_folders
-from cohort.trainer.loader.arguments import checked_positive, count_nodes, resolve_device
-from cohort.trainer.loader.cache_arguments import with_gpu_memory
+from cohort.spec.types import Positive, checked
+from cohort.trainer.loader.arguments import count_nodes, resolve_device, with_gpu_memory
 from cohort.trainer.loader.machine import SAME_LOADERS, Machine, demand_same_place, this_machine, wait_for_rank
 from cohort.trainer.loader.ranks import demand_same_loader
 from cohort.trainer.loop.sm_partition import divide_gpu
@@ -110,7 +110,7 @@ class SamplerProcess:
         """Gives the sampler SMs of its own; PyTorch's current stream becomes one of the others."""
         if self.source.device.type != "cuda":
             raise CohortError("sampler_sms", "a GPU", str(self.source.device), "leave it out")
-        divide_gpu(self.source, checked_positive("sampler_sms", sampler_sms))
+        divide_gpu(self.source, checked("sampler_sms", sampler_sms, Positive))
 
     def demand_same_loader(self, number: int, identity: dict) -> None:
         """With several ranks on the machine: waits for their ``number``-th loaders, which must have this identity."""

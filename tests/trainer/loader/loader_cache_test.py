@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from cohort import CohortError, NeighborLoader
-from cohort.trainer.loader.cache_arguments import cache_options, with_gpu_memory
+from cohort.trainer.loader.arguments import cache_options, with_gpu_memory
 
 pytestmark = pytest.mark.usefixtures("shm")
 
@@ -75,11 +75,11 @@ def test_auto_on_a_gpu(data):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"cache_ratio": "much"}, "cache_ratio: expected a number"),
+        ({"cache_ratio": "much"}, "cache_ratio: expected numbers of at least 0"),
         ({"cache_ratio": -1}, "at least 0"),
         ({"cache_ratio": float("nan")}, "at least 0"),
         ({"cache_ratio": [0.1, 0.1]}, "one value, or 1"),
-        ({"cache_bytes": 1.5}, "cache_bytes: expected a number"),
+        ({"cache_bytes": 1.5}, "cache_bytes: expected bytes"),
         ({"cache_ratio": 0.1, "cache_bytes": 10}, "one of the two"),
         ({"cache_ratio": "auto"}, "trainer_bytes: a script's own peak of GPU memory is unknown"),
         ({"cache_ratio": "auto", "trainer_bytes": "2GB"}, "trainer_bytes: expected bytes"),

@@ -255,7 +255,7 @@ def test_one_loop_at_a_time(cora):
         ({"seed": -1}, "seed: expected an integer"),
         ({"limit_seconds": "3"}, "limit_seconds: expected a number"),
         ({"limit_seconds": None}, "limit_seconds: expected a number"),
-        ({"reuse": "off"}, "reuse: expected False or True"),
+        ({"reuse": "off"}, "reuse: expected true or false"),
         ({"input_nodes": 64}, "the third argument: say batch_size="),
         ({"input_nodes": torch.ones(2708, dtype=torch.uint8)}, "mask.bool"),
         ({"topology": "moon"}, "topology"),

@@ -13,14 +13,12 @@ import time
 from pathlib import Path
 from typing import Literal
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 from shapes import MODES, Shape, add_shape_options, data_set
 
 from cohort.base.errors import CohortError
 from cohort.base.log import shown
+from cohort.base.tables import Table, print_tables
 from cohort.base.units import format_bytes
 from cohort.launch.bench.parts import appending
 from cohort.launch.options.arguments import CommandParser, kind
@@ -130,24 +128,21 @@ def numbers_of(run: Run) -> dict:
 
 def _print(args: argparse.Namespace, lines: list[dict]) -> None:
     rows = "Gaussian rows" if not args.rows else f"rows of {args.rows}"
-    table = Table(title=Text(f"{args.shape}, {rows}, {args.epochs} epochs"), box=box.SIMPLE_HEAD, pad_edge=False)
-    times = ("epoch s", "wait s", "train s", "sample s", "fetch s")
-    for name in ("mode", *times, "host bytes", "local %", "held", "speed"):
-        table.add_column(name, justify="right", no_wrap=True)
+    times = ["epoch s", "wait s", "train s", "sample s", "fetch s"]
+    columns = ["mode", *times, "host bytes", "local %", "held", "speed"]
+    told = "host bytes: of rows, a batch; held: rows in the cache; speed: against none"
+    table = Table(f"{args.shape}, {rows}, {args.epochs} epochs", columns, note=f"{told}; appended to {args.out}")
     first = next((line["seconds"] for line in lines if line["mode"] == "none" and "seconds" in line), None)
     for line in lines:
         if "failure" in line:
-            table.add_row(line["mode"], Text(line["failure"]))
+            table.rows.append([line["mode"], line["failure"]])
             continue
         seconds = [f"{line[name]:.4f}" for name in SHOWN_TIMES]
         speed = f"{first / line['seconds']:.2f}" if first else "-"
         held = f"{line['held_rows'][0]:,}" if line["held_rows"] else "-"
         shares = f"{100 * line['shares']['local']:.2f}"
-        table.add_row(line["mode"], *seconds, format_bytes(line["host_bytes"]), shares, held, speed)
-    console = Console(highlight=False, width=120)
-    console.print(table)
-    told = "host bytes: of rows, a batch; held: rows in the cache; speed: against none"
-    console.print(f"{told}; appended to {args.out}", markup=False)
+        table.rows.append([line["mode"], *seconds, format_bytes(line["host_bytes"]), shares, held, speed])
+    print_tables(table)
 
 
 def main(argv: list[str] | None = None) -> int:

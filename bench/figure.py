@@ -20,10 +20,9 @@ from shapes import MODES
 from trials import write_png
 
 from cohort.base.errors import CohortError
+from cohort.base.tables import Table, print_tables
 from cohort.launch.options.arguments import CommandParser
 from cohort.launch.report import page as report_page
-from cohort.launch.report.command import print_tables
-from cohort.launch.report.tables import Table
 
 PANELS_A_ROW = 4
 ALIKE = ("scale", "rows", "device", "gpus", "machine", "reuse", "cache_ratio")  # beside the shape
@@ -161,7 +160,7 @@ def main(argv: list[str] | None = None) -> int:
         if not panels:
             hint = "bench/epochs.py --shape SHAPE --out FILE.jsonl appends them"
             raise CohortError(", ".join(map(str, args.files)), "lines of bench/epochs.py", "none that ended", hint)
-        print_tables([table_of(panels)])
+        print_tables(table_of(panels))
         write_png(args.png, draw_panels([_drawn(bars) for bars in panels]))
     except CohortError as error:
         print(f"figure: {error}", file=sys.stderr)

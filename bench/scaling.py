@@ -24,10 +24,9 @@ import numpy as np
 from trials import Trials, trial_parser, write_png
 
 from cohort.base.errors import CohortError
+from cohort.base.tables import Table, print_tables
 from cohort.launch.options.arguments import kind
 from cohort.launch.report import page as report_page
-from cohort.launch.report.command import print_tables
-from cohort.launch.report.tables import Table
 from cohort.launch.tune.output import as_text
 from cohort.spec.types import AboveZero, Fanout, Positive
 
@@ -263,7 +262,7 @@ def main(argv: list[str] | None = None) -> int:
         args = build_parser().parse_args(argv)
         trials = Trials(args)
         found = measure(args, trials)
-        print_tables([table_of(series) for series in found if series.lines])
+        print_tables(*(table_of(series) for series in found if series.lines))
         write_png(trials.out / "scaling.png", draw(found))
     except CohortError as error:
         print(f"scaling: {error}", file=sys.stderr)

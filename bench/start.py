@@ -24,9 +24,8 @@ from trials import Trials, trial_parser
 
 from cohort import dataset
 from cohort.base.errors import CohortError
+from cohort.base.tables import Table, print_tables
 from cohort.base.units import format_bytes
-from cohort.launch.report.command import print_tables
-from cohort.launch.report.tables import Table
 
 PIECE_BYTES = 8 << 20
 PIECES_LOOKED_AT = 200
@@ -227,7 +226,7 @@ def main(argv: list[str] | None = None) -> int:
     """0 when every run ended."""
     try:
         args = trial_parser(__doc__, "start", epochs=1).parse_args(argv)
-        print_tables([table_of(measure(Trials(args)))])
+        print_tables(table_of(measure(Trials(args))))
     except CohortError as error:
         print(f"start: {error}", file=sys.stderr)
         return 1

@@ -26,11 +26,10 @@ from trials import Trials, trial_parser, write_png
 
 from cohort.base.errors import CohortError
 from cohort.base.programs import end_with_parent
+from cohort.base.tables import Table, print_tables
 from cohort.launch.options.arguments import kind
 from cohort.launch.options.parser import as_words, on_command_line
 from cohort.launch.report import page as report_page
-from cohort.launch.report.command import print_tables
-from cohort.launch.report.tables import Table
 from cohort.launch.tune.command import TRIAL_EPOCHS
 from cohort.launch.tune.output import as_text
 from cohort.launch.tune.space import RUNS_OWN
@@ -236,7 +235,7 @@ def main(argv: list[str] | None = None) -> int:
             {"step": "result", "best": dict(zip(AXES, found.best, strict=True)), "chosen": found.chosen}
             | {"best_seconds": found.best_seconds, "chosen_seconds": found.chosen_seconds, "distance": found.distance}
         )
-        print_tables(tables_of(found, trials.device))
+        print_tables(*tables_of(found, trials.device))
         write_png(trials.out / "tune-grid.png", draw(found))
     except CohortError as error:
         print(f"tune_grid: {error}", file=sys.stderr)

@@ -36,6 +36,7 @@ PRINTING = {  # parts of commands: they print their results and their errors
     "launch/doctor.py",
     "launch/*/command.py",
     "launch/data/prepare.py",
+    "launch/plan/table.py",
     "launch/run/inspect.py",
     "launch/run/train.py",
     "launch/setup/requirements.py",

@@ -13,12 +13,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from cohort.base.errors import CohortError
+from cohort.base.tables import Table, print_tables
 from cohort.base.units import format_bytes
 from cohort.channel import TIERS
 from cohort.launch.options.arguments import add_dataset, kind
@@ -202,19 +198,21 @@ def _typical(records: list[dict], names: tuple[str, ...]) -> dict:
 
 
 def _print_samples(args: argparse.Namespace, lines: list[dict]) -> None:
-    columns = ("SMs", "beside", "ms", "least ms", "nodes", "edges", "M edges/s", "bytes")
-    table = _table(lines[0], columns)
+    columns = ["SMs", "beside", "ms", "least ms", "nodes", "edges", "M edges/s", "bytes"]
+    note = f"bytes: of neighbour lists, a batch; ms: the median; appended to {args.out}"
+    table = _table(lines[0], columns, note)
     for line in lines:
         times = [f"{line['sample_ms']:.3f}", f"{line['least_sample_ms']:.3f}"]
         sizes = [f"{line['nodes']:,.0f}", f"{line['edges']:,.0f}", f"{line['edges'] / line['sample_ms'] / 1e3:.1f}"]
         read = format_bytes(sum(tier["bytes"] for tier in line["lists"].values()))
-        table.add_row(_all_or(line["sampler_sms"]), line["beside"], *times, *sizes, read)
-    _show(table, f"bytes: of neighbour lists, a batch; ms: the median; appended to {args.out}")
+        table.rows.append([_all_or(line["sampler_sms"]), line["beside"], *times, *sizes, read])
+    print_tables(table)
 
 
 def _print_fetches(args: argparse.Namespace, lines: list[dict]) -> None:
-    columns = ("compress", "cache", "SMs", "fetch", "beside", "rows of", "rows %", "bytes", "ms", "GB/s")
-    table = _table(lines[0], columns)
+    columns = ["compress", "cache", "SMs", "fetch", "beside", "rows of", "rows %", "bytes", "ms", "GB/s"]
+    told = "ms: the median, of whole fetches and of tiers, which are read side by side"
+    table = _table(lines[0], columns, f"bytes: as stored, a batch; {told}; appended to {args.out}")
     for line in lines:
         sms = [_all_or(line["sampler_sms"]), str(line["fetch_sms"] or "-")]
         options = [line["compress"], f"{line['cache_ratio']:g}", *sms, line["beside"]]
@@ -222,10 +220,9 @@ def _print_fetches(args: argparse.Namespace, lines: list[dict]) -> None:
         parts = {"all": total | {"ms": line["fetch_ms"]}} | line["rows"]
         for tier, numbers in parts.items():
             if tier == "all" or numbers["reads"]:
-                table.add_row(*options, tier, *_told_of_tier(numbers, total["reads"]))
+                table.rows.append([*options, tier, *_told_of_tier(numbers, total["reads"])])
                 options = [""] * len(options)
-    told = "ms: the median, of whole fetches and of tiers, which are read side by side"
-    _show(table, f"bytes: as stored, a batch; {told}; appended to {args.out}")
+    print_tables(table)
 
 
 def _all_or(sampler_sms: int) -> str:
@@ -239,17 +236,7 @@ def _told_of_tier(numbers: dict, num_rows: float) -> list[str]:
     return [share, format_bytes(numbers["bytes"]), f"{numbers['ms']:.3f}" if numbers["ms"] else "-", rate]
 
 
-def _table(line: dict, columns: tuple[str, ...]) -> Table:
+def _table(line: dict, columns: list[str], note: str) -> Table:
     fanout = ",".join(map(str, line["fanout"]))
     batches = f"{line['batches']} batches of {line['seeds']:,.0f} seeds"
-    title = Text(f"{line['dataset']}, {line['device']}: {batches}, fanout {fanout}")
-    table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in columns:
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
-
-
-def _show(table: Table, note: str) -> None:
-    console = Console(highlight=False, width=120)
-    console.print(table)
-    console.print(note, markup=False)
+    return Table(f"{line['dataset']}, {line['device']}: {batches}, fanout {fanout}", columns, note=note)

@@ -13,11 +13,8 @@ import time
 from pathlib import Path
 from typing import Literal
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
-
 from cohort.base.errors import CohortError
+from cohort.base.tables import Table, print_tables
 from cohort.base.units import format_bytes
 from cohort.launch.bench.parts import appending
 from cohort.launch.options.arguments import add_dataset, kind
@@ -130,9 +127,9 @@ def _share_of_gpu(sms: int | None, all_sms: list[int] | None):
 def _print(args: argparse.Namespace, lines: list[dict]) -> None:
     first = lines[0]
     title = f"{first['device']}: a step on {first['seeds']:,} seeds, {first['nodes']:,} nodes, {first['edges']:,} edges"
-    table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("model", "layers", "amp", "SMs", "ms", "least ms", "host ms", "peak", "speed", "memory"):
-        table.add_column(name, justify="right", no_wrap=True)
+    told = "host ms: what the host needs to start a step; peak: memory beside batch, model and optimizer"
+    columns = ["model", "layers", "amp", "SMs", "ms", "least ms", "host ms", "peak", "speed", "memory"]
+    table = Table(title, columns, note=f"{told}; speed, memory: against PyG; appended to {args.out}")
     pyg = {(line["model"], line["amp"], line["sms"]): line for line in lines if line["layers"] == "pyg"}
     for line in lines:
         base = pyg.get((line["model"], line["amp"], line["sms"]))
@@ -141,8 +138,5 @@ def _print(args: argparse.Namespace, lines: list[dict]) -> None:
         times = [f"{line[name]:.3f}" for name in ("ms", "least_ms", "host_ms")]
         speed = f"{base['ms'] / line['ms']:.2f}" if base else "-"
         amp = "bf16" if line["amp"] else "-"
-        table.add_row(line["model"], line["layers"], amp, str(line["sms"] or "-"), *times, peak, speed, share)
-    console = Console(highlight=False, width=120)
-    console.print(table)
-    told = "host ms: what the host needs to start a step; peak: memory beside batch, model and optimizer"
-    console.print(f"{told}; speed, memory: against PyG; appended to {args.out}", markup=False)
+        table.rows.append([line["model"], line["layers"], amp, str(line["sms"] or "-"), *times, peak, speed, share])
+    print_tables(table)

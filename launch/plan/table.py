@@ -1,9 +1,6 @@
 """A cache plan as a table and as JSON."""
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
-
+from cohort.base.tables import Table, print_tables
 from cohort.base.units import format_bytes
 from cohort.channel import TIERS
 
@@ -57,8 +54,9 @@ def describe_saving(with_cache: float, without: float) -> str:
 
 def print_ratios(plans: dict, source: dict) -> None:
     """A row for each cache ratio: {ratio: plan}, the first without a cache."""
-    columns = ("ratio", "of each GPU", "rows in GPUs %", "host B a batch", "change %", "ms")
-    table = _table("Caches of several sizes", *columns)
+    columns = ["ratio", "of each GPU", "rows in GPUs %", "host B a batch", "change %", "ms"]
+    note = "rows in GPUs: in caches, or copied from batches before; host B: rows and lists; ms: reads, in turn"
+    table = Table("Caches of several sizes", columns, note=note)
     none = host_bytes(plans[min(plans)])
     for ratio, plan in plans.items():
         gpus = [plan.gpu(i) for i in range(plan.num_gpus)]
@@ -67,63 +65,48 @@ def print_ratios(plans: dict, source: dict) -> None:
         change = f"{100 * (read - none) / none:+.1f}" if none else "-"
         seconds = sum(gpu.seconds for gpu in gpus) / len(gpus)
         cells = (format_bytes(gpus[0].budget_bytes), f"{100 * share:.1f}", format_bytes(read), change)
-        table.add_row(f"{ratio:g}", *cells, f"{1e3 * seconds:.3f}")
-    console = _console()
-    console.print(table)
-    console.print("rows in GPUs: in caches, or copied from batches before; host B: rows and lists; ms: reads, in turn")
-    _print_counts(console, source)
+        table.rows.append([f"{ratio:g}", *cells, f"{1e3 * seconds:.3f}"])
+    print_tables(table)
+    _print_counts(source)
 
 
 def print_host_memory(memory: dict) -> None:
     """One line: what a run takes of it."""
     names = [f"host_{which}_bytes" for which in ("needed", "filling", "present")]
     needed, filling, present = (format_bytes(memory[name]) for name in names)
-    _console().print(f"host memory: {needed} needed ({filling} of it until the cache is filled), {present} present")
+    print(f"host memory: {needed} needed ({filling} of it until the cache is filled), {present} present")
 
 
 def print_plan(plan, source: dict, memory: dict) -> None:
     """What each GPU holds, what to expect of a batch, where the counts come from, and host memory."""
-    console = _console()
     gpus = [plan.gpu(i) for i in range(plan.num_gpus)]
-    held = _table("Cache", "GPU", "budget", "index", "rows", "row bytes", "lists", "list bytes", "alpha")
+    held = Table("Cache", ["GPU", "budget", "index", "rows", "row bytes", "lists", "list bytes", "alpha"])
     rates = ("rows local", "recent", "peer", "host", "lists local", "peer", "host")
-    expected = _table("A batch, %", "GPU", *rates, "host B", "ms")
+    expected = Table("A batch, %", ["GPU", *rates, "host B", "ms"])
+    expected.note = "rows: of features (recent: copied from batches before); lists: of neighbours; alpha: their share"
+    expected.note += "\nms: reads, one after the other"
     for i, gpu in enumerate(gpus):
         slabs = [(f"{len(slab.nodes):,}", format_bytes(slab.bytes)) for slab in (gpu.features, gpu.topology)]
         sizes = (format_bytes(gpu.budget_bytes), format_bytes(gpu.index_bytes), *slabs[0], *slabs[1])
-        held.add_row(str(i), *sizes, f"{gpu.alpha:.3f}")
+        held.rows.append([str(i), *sizes, f"{gpu.alpha:.3f}"])
         rows, lists = (dict(zip(TIERS, hit_rates(uses), strict=True)) for uses in (gpu.feature_use, gpu.topology_use))
         rates = [*(rows[tier] for tier in ("local", "recent", "peer", "host")), *(lists[tier] for tier in TIERS[:3])]
         shares = [f"{100 * rate:.1f}" for rate in rates]
         host_bytes = gpu.feature_use[2].bytes + gpu.topology_use[2].bytes
-        expected.add_row(str(i), *shares, format_bytes(host_bytes), f"{1e3 * gpu.seconds:.3f}")
-    console.print(held)
-    console.print(expected)
-    console.print("rows: of features (recent: copied from batches before); lists: of neighbours; alpha: their share")
-    console.print("ms: reads, one after the other")
+        expected.rows.append([str(i), *shares, format_bytes(host_bytes), f"{1e3 * gpu.seconds:.3f}"])
+    print_tables(held, expected)
     cliques = " ".join("{" + ",".join(map(str, plan.clique(i).gpus)) + "}" for i in range(plan.num_cliques))
     slots, graph = (format_bytes(memory[f"{which}_bytes"]) for which in ("slots", "graph"))
-    console.print(f"cliques {cliques}; beside its cache a GPU has {slots} of slots and {graph} of the graph")
-    _print_counts(console, source)
+    print(f"cliques {cliques}; beside its cache a GPU has {slots} of slots and {graph} of the graph")
+    _print_counts(source)
     print_host_memory(memory)
 
 
-def _print_counts(console: Console, source: dict) -> None:
+def _print_counts(source: dict) -> None:
     for number, of_clique in enumerate(source.get("cliques", [])):
-        console.print(f"counts of clique {number}: {_told(source | of_clique)}", markup=False)
+        print(f"counts of clique {number}: {_told(source | of_clique)}")
     if "cliques" not in source:
-        console.print(f"counts: {_told(source)}", markup=False)
-
-
-def _console() -> Console:
-    return Console(highlight=False, soft_wrap=True, width=120)  # numbers that are cut off say nothing
-
-
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for name in columns:
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
+        print(f"counts: {_told(source)}")
 
 
 def _told(source: dict) -> str:

@@ -5,17 +5,12 @@ import functools
 from collections.abc import Callable
 from pathlib import Path
 
-from rich import box
-from rich.console import Console
-from rich.table import Table as RichTable
-from rich.text import Text
-
 from cohort.base.errors import CohortError
 from cohort.base.files import write_whole
+from cohort.base.tables import Table, print_tables
 from cohort.launch.report import page as report_page
 from cohort.launch.report import tables as report_tables
 from cohort.launch.report.results import LISTS, ROWS, Run, one_line, read_run
-from cohort.launch.report.tables import Table
 
 
 def register(commands) -> None:
@@ -45,7 +40,7 @@ def report(args: argparse.Namespace) -> int:
 def _report_one(run: Run, out: Path) -> None:
     reads = [report_tables.tier_table(run, kind) for kind in (ROWS, LISTS)]
     result = report_tables.result_table(run)
-    print_tables([report_tables.epoch_table(run, is_short=True), *reads, result])
+    print_tables(report_tables.epoch_table(run, is_short=True), *reads, result)
     held = [report_tables.held_table(run)] if run.held else []
     tables = [result, report_tables.epoch_table(run), *reads, *held, report_tables.option_table(run)]
     charts = {
@@ -64,23 +59,9 @@ def _compare(runs: list[Run], out: Path) -> None:
     if len(set(names)) < len(names):
         names = [one_line(str(run.folder)) for run in runs]
     table = report_tables.compare_table(runs, names)
-    print_tables([table])
+    print_tables(table)
     charts = {"runs": ("wait, train and all-reduce of the median epoch", lambda: report_page.draw_runs(runs, names))}
     _write(out, f"Cohort: {' | '.join(names)}", [table], charts)
-
-
-def print_tables(tables: list[Table]) -> None:
-    """Prints tables on standard output, in full width."""
-    console = Console(highlight=False, width=10_000)  # numbers that are cut off say nothing
-    for table in tables:
-        shown = RichTable(title=table.title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-        for i, name in enumerate(table.columns):
-            shown.add_column(Text(name), justify="right" if i else "left", no_wrap=True)
-        for row in table.rows:
-            shown.add_row(*map(Text, row))
-        console.print(shown)
-        if table.note:
-            console.print(Text(table.note))
 
 
 def _write(out: Path, title: str, tables: list[Table], charts: dict[str, tuple[str, Callable[[], bytes]]]) -> None:

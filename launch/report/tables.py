@@ -1,10 +1,10 @@
 """What a run did, and how runs differ, as tables for a terminal or a page."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from cohort.base.tables import Table
 from cohort.base.units import format_bytes
 from cohort.channel import TIERS
 from cohort.dataset.prepared import has_encoded_rows
@@ -12,16 +12,6 @@ from cohort.launch.report.results import LISTS, ROWS, TIMES, Kind, Run, one_line
 
 LONG_WAIT = 0.1  # of an epoch
 TIME_NAMES = ("epoch s", "wait s", "train s", "all-reduce s", "sample s", "fetch s")
-
-
-@dataclass
-class Table:
-    """Text in rows and columns, with a line below that explains them."""
-
-    title: str
-    columns: list[str]
-    rows: list[list[str]]
-    note: str = ""
 
 
 def epoch_table(run: Run, is_short: bool = False) -> Table:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
 
 from cohort.base.errors import CohortError, not_a_run
+from cohort.base.tables import Table
 from cohort.base.units import format_bytes
 from cohort.launch.options.arguments import kind
 from cohort.launch.run.supervise import describe_channel
@@ -121,13 +121,11 @@ def _parties(channel: dict, which: str) -> Iterator[str]:
             yield f"  it said: {party['error']}"
 
 
-def _slots(channel: dict, which: str) -> Table:
-    table = Table(title=f"{which}slots on {channel['device']}")
-    for column in ("slot", "state", "age s", "batch", "step", "nodes", "edges", "memory"):
-        table.add_column(column, justify="right")
+def _slots(channel: dict, which: str):
+    columns = ["slot", "state", "age s", "batch", "step", "nodes", "edges", "memory"]
+    table = Table(f"{which}slots on {channel['device']}", columns)
     for i, slot in enumerate(channel["slots"]):
         numbers = [str(slot.get(key, "-")) for key in ("batch", "step", "num_nodes", "num_edges")]
-        table.add_row(
-            str(i), slot["state"], f"{slot.get('state_seconds', 0):.1f}", *numbers, format_bytes(slot["bytes"])
-        )
-    return table
+        age, size = f"{slot.get('state_seconds', 0):.1f}", format_bytes(slot["bytes"])
+        table.rows.append([str(i), slot["state"], age, *numbers, size])
+    return table.as_rich()

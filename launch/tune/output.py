@@ -12,11 +12,10 @@ from rich.text import Text
 
 from cohort.base.errors import CohortError
 from cohort.base.files import write_whole
+from cohort.base.tables import Table, print_tables
 from cohort.base.units import format_bytes
 from cohort.launch.report import page as report_page
-from cohort.launch.report.command import print_tables
 from cohort.launch.report.results import TIMES, one_line
-from cohort.launch.report.tables import Table
 from cohort.launch.tune.search import CLEAR_GAIN, Point, TimeBound, Tried, best, size_of_ratio
 from cohort.launch.tune.space import as_toml
 from cohort.launch.tune.trial import Trial
@@ -136,7 +135,7 @@ def conclude(results: Results, quiet: bool) -> None:
     chart = _draw(results)
     if quiet:
         return
-    print_tables([table_of(results)])
+    print_tables(table_of(results))
     number = results.best.number
     print(f"best: trial {number}, {changes(results.best.point, results.start)}: epoch {results.best.cost:.4f} s")
     if kept := _why_kept(results.trials, results.start):

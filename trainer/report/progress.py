@@ -4,11 +4,10 @@ import statistics
 import time
 
 import torch
-from rich import box
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
-from rich.table import Table
 
+from cohort.base.tables import Table
 from cohort.base.units import format_bytes
 from cohort.channel import TIERS
 from cohort.trainer.messages import Console, unless_unheard
@@ -141,10 +140,8 @@ def _print_table(report: RunReport) -> None:
     console = _console()
     rows = [row for epoch in shown for row in _rows(epoch, targets)]
     kept = fitting([names, *rows], console.width)
-    table = _table(f"Cohort on {title}", *(names[i] for i in kept))
-    for row in rows:
-        table.add_row(*(row[i] for i in kept))
-    console.print(table)
+    table = Table(f"Cohort on {title}", [names[i] for i in kept], [[row[i] for i in kept] for row in rows])
+    console.print(table.as_rich())
     if len(kept) < len(names):
         left_out = ", ".join(name for i, name in enumerate(names) if i not in kept)
         console.print(f"too narrow for: {left_out} (cohort report has them)")
@@ -156,7 +153,7 @@ def _print_table(report: RunReport) -> None:
             f"{' the first layer reads rows where they are;' if report.rows_in_place else ''}"
             f" sample and fetch run in the sampler, beside wait and train{_between(report.epochs)}"
         )
-        console.print(_tier_table(report))
+        console.print(_tier_table(report).as_rich())
         if report.floor:
             console.print(told(report.floor["epochs"][-1], last), highlight=False, soft_wrap=True)
     if report.start:
@@ -197,20 +194,13 @@ def _between(epochs: list[EpochReport]) -> str:
     return f"; {seconds:.3f} s between two epochs (median), in which validation and results come"
 
 
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for name in columns:
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
-
-
 def _tier_table(report: RunReport) -> Table:
     """Where a batch's feature rows came from, a row a rank and tier, beside what the plan expected where it did."""
     plans = (report.cache or {}).get("predicted") or []
     # A plan counts a row once a batch; rows in place are read by each edge.
     foretold = not report.rows_in_place and any(plan["hit_rate"] for plan in plans)
     expected = ("rows % planned", "bytes planned") if foretold else ()
-    table = _table("Rows of a batch", "from", "rows %", "bytes", "GB/s", *expected)
+    table = Table("Rows of a batch", ["from", "rows %", "bytes", "GB/s", *expected])
     for rank, found in enumerate(measured(report.epochs)):
         for tier in TIERS:
             if not report.cache and not found["bytes"][tier]:
@@ -220,7 +210,7 @@ def _tier_table(report: RunReport) -> Table:
             row.append("-" if rate is None else f"{rate:.1f}")
             if foretold:
                 row += [f"{100 * plans[rank]['hit_rate'][tier]:.1f}", format_bytes(plans[rank]["bytes"][tier])]
-            table.add_row(f"r{rank} {tier}" if report.num_ranks > 1 else tier, *row)
+            table.rows.append([f"r{rank} {tier}" if report.num_ranks > 1 else tier, *row])
     return table
 
 

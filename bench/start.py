@@ -30,7 +30,7 @@ from cohort.base.units import format_bytes
 PIECE_BYTES = 8 << 20
 PIECES_LOOKED_AT = 200
 PIN_LIMIT_SECONDS = 600.0
-PINNING = "pinning host memory"  # that part of a start, as sampler/cuda_backend.cc names it
+COPYING = "copying to host memory"  # that part of a start, as sampler/cuda_backend.cc names it
 
 # Prints the seconds in which all cores write some bytes of memory that grows by it, and that the driver manages, keeps
 # on the host and maps for the GPU, as base/host_table.cc has it.
@@ -192,7 +192,7 @@ def measure(trials: Trials) -> list[dict]:
         else:
             files.read()
         start = start_of(trials, state)
-        pinned = sum(part["bytes"] for part in start["parts"] if part["part"] == PINNING)
+        pinned = sum(part["bytes"] for part in start["parts"] if part["part"] == COPYING)
         told = {"files": state, "bytes": files.num_bytes, "read_seconds": seconds, "pinned_bytes": pinned}
         lines.append(told | start)
     for line in lines:

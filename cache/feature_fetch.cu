@@ -144,7 +144,7 @@ __global__ void locate_host_rows_kernel(HostRowsRef rows, const uint32_t* keys, 
 
 }  // namespace
 
-FeatureFetch::FeatureFetch(std::shared_ptr<const PinnedRows> host, int64_t row_bytes, FetchSettings settings)
+FeatureFetch::FeatureFetch(std::shared_ptr<const HostFeatures> host, int64_t row_bytes, FetchSettings settings)
     : host_(std::move(host)),
       row_bytes_(row_bytes),
       settings_(settings),
@@ -246,18 +246,18 @@ void FeatureFetch::wait_for_copies(cudaStream_t stream) const { last().ended[ind
 void FeatureFetch::split(Lane& lane, const int64_t* nodes, int64_t count, cudaStream_t stream) {
   auto* counters = reinterpret_cast<Counters*>(lane.tallies.data());
   const int row_bits = std::bit_width(static_cast<uint64_t>(std::max<int64_t>(host_->num_rows() - 1, 1)));
-  Split job{nodes,
-            count,
-            slabs_.directory.ref(),
-            lane.recent,
-            slabs_.own_region,
-            1u << row_bits,
-            keys_.data(),
-            key_positions_.data(),
-            {},
-            {},
-            counters,
-            orders_host_rows()};
+  Split job{.nodes = nodes,
+            .count = count,
+            .directory = slabs_.directory.ref(),
+            .recent = lane.recent,
+            .own_region = slabs_.own_region,
+            .absent_key = 1u << row_bits,
+            .keys = keys_.data(),
+            .key_positions = key_positions_.data(),
+            .entries = {},
+            .positions = {},
+            .counters = counters,
+            .ordered = orders_host_rows()};
   for (int tier = 0; tier < kNumTiers; ++tier) {
     job.entries[tier] = lane.entries[tier].data();
     job.positions[tier] = lane.positions[tier].data();

@@ -18,7 +18,7 @@
 #include "base/owners.h"
 #include "base/scratch.h"
 #include "cache/directory.h"
-#include "cache/pinned_rows.h"
+#include "cache/host_features.h"
 #include "cache/plan/cost.h"
 #include "cache/recent_rows.h"
 #include "cache/row_slab.h"
@@ -54,7 +54,7 @@ struct FetchTarget {
 class FeatureFetch {
  public:
   // Of the current GPU. Without a view nothing is cached.
-  FeatureFetch(std::shared_ptr<const PinnedRows> host, int64_t row_bytes, FetchSettings settings);
+  FeatureFetch(std::shared_ptr<const HostFeatures> host, int64_t row_bytes, FetchSettings settings);
   void set_slabs(SlabView view);
   void set_num_sms(int num_sms);  // from the next fetch on
   // Reads on streams that `make_stream` makes, with so many SMs. Not while a fetch runs.
@@ -96,7 +96,7 @@ class FeatureFetch {
   void reserve(Lane& lane, int64_t count);
   void share_anew();
 
-  std::shared_ptr<const PinnedRows> host_;
+  std::shared_ptr<const HostFeatures> host_;
   int64_t row_bytes_;
   FetchSettings settings_;
   SlabView slabs_;

@@ -33,7 +33,6 @@ struct CachedLists {
   uint32_t own = 0;
   CachedListsRef ref() const;  // for kernels
 };
-std::vector<CachedLists> fill_list_slabs(const Plan& plan, std::span<const int> gpus, const HostLists& lists,
-                                         int64_t num_nodes);
+std::vector<CachedLists> fill_list_slabs(const Plan& plan, std::span<const int> gpus, const base::CscRef& lists);
 
 }  // namespace cohort::cache

@@ -31,7 +31,7 @@ struct Range {
 };
 
 // The last word is padding, neighbours, or the degree of an empty list: what comes later in this order stays.
-void put_list(const Range& range, int64_t offset, const HostLists& lists, int64_t node) {
+void put_list(const Range& range, int64_t offset, const base::CscRef& lists, int64_t node) {
   const int64_t row = lists.indptr[node], degree = lists.indptr[node + 1] - row, padding = 0;
   range.put(offset + list_bytes(degree, lists.index_bytes) - kWordBytes, &padding, kWordBytes);
   range.put(offset, &degree, kWordBytes);
@@ -41,7 +41,7 @@ void put_list(const Range& range, int64_t offset, const HostLists& lists, int64_
 
 }  // namespace
 
-ListPacker::ListPacker(const HostLists& lists, std::span<const uint32_t> nodes)
+ListPacker::ListPacker(const base::CscRef& lists, std::span<const uint32_t> nodes)
     : lists_(lists), nodes_(nodes), entries_(nodes.size()) {
   const auto num_lists = static_cast<int64_t>(nodes.size());
 #pragma omp parallel for
@@ -72,7 +72,7 @@ void ListPacker::write(int64_t begin, std::span<std::byte> out) const {
   }
 }
 
-ListSlab::ListSlab(const HostLists& lists, const Slab& slab, int64_t piece_bytes) {
+ListSlab::ListSlab(const base::CscRef& lists, const Slab& slab, int64_t piece_bytes) {
   ListPacker packer(lists, slab.nodes);
   base::require(packer.bytes() == slab.bytes, "the lists of a slab take the bytes that the plan says");
   base::require(piece_bytes > 0, "a piece has bytes");

@@ -7,23 +7,17 @@
 #include <utility>
 #include <vector>
 
+#include "base/csc_ref.h"
 #include "base/owners.h"
 #include "cache/plan/plan.h"
 
 namespace cohort::cache {
 
-// All neighbour lists of the graph, in host memory.
-struct HostLists {
-  const int64_t* indptr = nullptr;  // int64 [V + 1]
-  const void* indices = nullptr;    // int32 or int64 [E]
-  int index_bytes = 4;
-};
-
 // The bytes of a slab of lists, which are never all in host memory: made for any range.
 class ListPacker {
  public:
   // Lists of `nodes`, in this order; both are kept by reference.
-  ListPacker(const HostLists& lists, std::span<const uint32_t> nodes);
+  ListPacker(const base::CscRef& lists, std::span<const uint32_t> nodes);
   int64_t bytes() const { return bytes_; }
   std::span<const uint64_t> entries() const { return entries_; }  // uint64 [lists], ascending; region 0
   std::vector<uint64_t> take_entries() && { return std::move(entries_); }
@@ -31,7 +25,7 @@ class ListPacker {
   void write(int64_t begin, std::span<std::byte> out) const;
 
  private:
-  HostLists lists_;
+  base::CscRef lists_;
   std::span<const uint32_t> nodes_;
   std::vector<uint64_t> entries_;
   int64_t bytes_ = 0;
@@ -44,7 +38,7 @@ class ListSlab {
  public:
   ListSlab() = default;
   // Allocates the plan's bytes and fills them through two pinned pieces of at most `piece_bytes`; waits for the GPU.
-  ListSlab(const HostLists& lists, const Slab& slab, int64_t piece_bytes = kListPieceBytes);
+  ListSlab(const base::CscRef& lists, const Slab& slab, int64_t piece_bytes = kListPieceBytes);
   const std::byte* data() const { return data_.data(); }
   int64_t bytes() const { return static_cast<int64_t>(data_.bytes()); }
   // Where the list of each of Slab::nodes is: uint64 [lists] in host memory, region 0.

@@ -57,21 +57,13 @@ Counts counts_of(const CountTuple& arrays, std::size_t num_nodes) {
       num_batches, node_reads.data(), expansions.data(), edges_read.data(), {promised[0], promised[1], promised[2]}};
 }
 
-// Of stored rows: one number, or one a node.
-struct RowBytes {
-  int64_t bytes = 0;
-  std::optional<Vector<uint32_t>> each;
-
-  const uint32_t* each_of(std::size_t num_nodes) const {
-    if (each) need_length(each->shape(0), num_nodes, "row bytes");
-    return each ? each->data() : nullptr;
-  }
-};
-
-RowBytes row_bytes_of(nb::handle value) {
+// Of stored rows: a number, or an array of one a node, which is `kept`.
+RowBytes row_bytes_of(nb::handle value, std::size_t num_nodes, std::optional<Vector<uint32_t>>& kept) {
   if (value.is_none()) return {};
-  if (nb::isinstance<nb::int_>(value)) return {nb::cast<int64_t>(value), {}};
-  return {0, nb::cast<Vector<uint32_t>>(value)};
+  if (nb::isinstance<nb::int_>(value)) return {nb::cast<int64_t>(value)};
+  kept = nb::cast<Vector<uint32_t>>(value);
+  need_length(kept->shape(0), num_nodes, "row bytes");
+  return {0, kept->data()};
 }
 
 // Arguments as cohort.cache.plan gives them.
@@ -82,17 +74,15 @@ Plan plan(const Vector<int64_t>& indptr, int index_bytes, nb::handle row_bytes, 
           const std::pair<int, int64_t>& recent) {
   if (indptr.shape(0) < 2) throw base::Error({"indptr", "V + 1 elements", std::to_string(indptr.shape(0)), ""});
   const std::size_t num_nodes = indptr.shape(0) - 1;
-  const RowBytes in_slab = row_bytes_of(row_bytes), in_host = row_bytes_of(host_row_bytes);
+  std::optional<Vector<uint32_t>> in_slab, in_host;
   PlanInput input;
-  input.sizes = {static_cast<int64_t>(num_nodes),
-                 lists ? indptr.data() : nullptr,
-                 index_bytes,
-                 in_slab.bytes,
-                 in_slab.each_of(num_nodes),
-                 in_host.bytes,
-                 in_host.each_of(num_nodes),
-                 recent.first,
-                 recent.second};
+  input.sizes = {.num_nodes = static_cast<int64_t>(num_nodes),
+                 .indptr = lists ? indptr.data() : nullptr,
+                 .index_bytes = index_bytes,
+                 .slab_rows = row_bytes_of(row_bytes, num_nodes, in_slab),
+                 .host_rows = row_bytes_of(host_row_bytes, num_nodes, in_host),
+                 .recent_batches = recent.first,
+                 .recent_row_bytes = recent.second};
   for (const CountTuple& of_gpu : counts) input.counts.push_back(counts_of(of_gpu, num_nodes));
   input.cliques = std::move(cliques);
   input.budget_bytes = std::move(budget_bytes);
@@ -190,7 +180,7 @@ void bind_plan(nb::module_& module) {
 }
 
 StandIn stand_in(const std::string& policy, const Vector<int64_t>& indptr, nb::handle indices, int64_t picks) {
-  GraphLists graph;
+  base::CscRef graph;
   if (indptr.shape(0) < 2) throw base::Error({"indptr", "V + 1 elements", std::to_string(indptr.shape(0)), ""});
   graph.num_nodes = static_cast<int64_t>(indptr.shape(0)) - 1;
   graph.indptr = indptr.data();

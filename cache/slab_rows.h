@@ -26,6 +26,7 @@ struct FeatureRows {
 struct RowSizes {
   int64_t row_bytes = 0;                     // of every row, when `each` is empty
   base::UninitializedVector<uint32_t> each;  // uint32 [num_rows], multiples of 4
+  RowBytes ref() const { return {row_bytes, each.empty() ? nullptr : each.data()}; }
 };
 
 // The longest row that is not raw, with the room that it may have used (RowSpan::bytes).

@@ -13,6 +13,7 @@
 #include <type_traits>
 
 #include "base/process.h"
+#include "base/tier_use.h"
 
 namespace cohort::channel {
 
@@ -71,22 +72,6 @@ struct Request {
   uint32_t reserved;
 };
 
-// Where sampled rows and neighbour lists were read from.
-constexpr int kNumTiers = 4;  // the GPU's own memory, a peer's, host memory, the slots of batches before
-
-// Of feature rows.
-struct TierUse {
-  int64_t rows;
-  int64_t bytes;  // as stored there (encoded), of these rows
-  double us;      // time of the tier's reads; tiers may be read side by side
-};
-
-// Of neighbour lists.
-struct TierLists {
-  int64_t lists;  // that neighbours were drawn from
-  int64_t bytes;  // of the neighbours drawn, and of what says where the lists are
-};
-
 // How many there is room for where there are `count`: at most 1/32 more, so that batches of about one size have one
 // shape.
 constexpr int64_t padded(int64_t count) {
@@ -124,8 +109,8 @@ struct Batch {
   uint64_t edge_weight_offset;  // float32 [num_edges], where the header has with_edge_weight
   base::Span sample;            // when the sampler drew and relabelled it
   base::Span fetch;             // when it wrote the slot
-  TierUse row_tiers[kNumTiers];
-  TierLists list_tiers[kNumTiers];
+  base::TierUses row_tiers;
+  base::ListUses list_tiers;
 };
 
 // Edges whose sources have batch-local ids.

@@ -11,14 +11,17 @@ struct Row {
   std::size_t size_bytes;
   const char* name;
   const char* descr;
+  uint32_t dlpack_code;
 };
 
-constexpr std::array<Row, 6> kRows = {{{DType::uint8, 1, "uint8", "|u1"},
-                                       {DType::float16, 2, "float16", "<f2"},
-                                       {DType::bfloat16, 2, "bfloat16", "<u2"},
-                                       {DType::float32, 4, "float32", "<f4"},
-                                       {DType::int32, 4, "int32", "<i4"},
-                                       {DType::int64, 8, "int64", "<i8"}}};
+constexpr uint32_t kInt = 0, kUint = 1 << 8, kFloat = 2 << 8, kBfloat = 4 << 8;  // of DLPack
+
+constexpr std::array<Row, 6> kRows = {{{DType::uint8, 1, "uint8", "|u1", kUint | 8},
+                                       {DType::float16, 2, "float16", "<f2", kFloat | 16},
+                                       {DType::bfloat16, 2, "bfloat16", "<u2", kBfloat | 16},
+                                       {DType::float32, 4, "float32", "<f4", kFloat | 32},
+                                       {DType::int32, 4, "int32", "<i4", kInt | 32},
+                                       {DType::int64, 8, "int64", "<i8", kInt | 64}}};
 
 const Row& row_of(DType dtype) { return kRows[static_cast<std::size_t>(dtype)]; }
 
@@ -27,6 +30,8 @@ const Row& row_of(DType dtype) { return kRows[static_cast<std::size_t>(dtype)]; 
 std::size_t size_of(DType dtype) { return row_of(dtype).size_bytes; }
 
 const char* name_of(DType dtype) { return row_of(dtype).name; }
+
+uint32_t dlpack_code_of(DType dtype) { return row_of(dtype).dlpack_code; }
 
 const char* descr_of(DType dtype) { return row_of(dtype).descr; }
 

@@ -19,6 +19,9 @@ const char* name_of(DType dtype);
 // The type with this name; nothing when there is none.
 std::optional<DType> dtype_named(std::string_view name);
 
+// As in DLPack: type code << 8 | bits.
+uint32_t dlpack_code_of(DType dtype);
+
 // The NumPy descr ("<f4"). NumPy has no bfloat16: it is stored as uint16 ("<u2"), and "<u2" in a file means bfloat16.
 const char* descr_of(DType dtype);
 

@@ -71,7 +71,16 @@ GenerateOptions options_of(const std::string& kind, int64_t nodes, int64_t edges
   if (!graph_kind) throw base::Error({"--kind", "sbm, powerlaw or rmat", kind, ""});
   const auto feature_dtype = dtype_named(dtype);
   if (!feature_dtype) throw base::Error({"--dtype", "uint8, float16, bfloat16 or float32", dtype, ""});
-  return {*graph_kind, nodes, edges, dim, *feature_dtype, classes, seed, split, false, undirected, edge_weights};
+  return {.kind = *graph_kind,
+          .num_nodes = nodes,
+          .num_edges = edges,
+          .feature_dim = dim,
+          .feature_dtype = *feature_dtype,
+          .num_classes = classes,
+          .seed = seed,
+          .split = split,
+          .undirected = undirected,
+          .edge_weights = edge_weights};
 }
 
 void generate_folder(const std::filesystem::path& out, GenerateOptions options, bool overwrite) {
@@ -187,7 +196,15 @@ void write_meta_file(const std::filesystem::path& folder, const std::string& nam
   if (!of_labels) throw base::Error({"label_dtype", "int64, float32 or uint8", label_dtype, ""});
   Files files;
   if (edge_weights) files.edge_weights = kEdgeWeightsFile;
-  write_meta(folder, {name, num_nodes, num_edges, feature_dim, *dtype, num_classes, *named_task, *of_labels, files});
+  write_meta(folder, {.name = name,
+                      .num_nodes = num_nodes,
+                      .num_edges = num_edges,
+                      .feature_dim = feature_dim,
+                      .feature_dtype = *dtype,
+                      .num_classes = num_classes,
+                      .task = *named_task,
+                      .label_dtype = *of_labels,
+                      .files = files});
 }
 
 }  // namespace
@@ -199,16 +216,8 @@ NB_MODULE(_native, m) {
   m.def("demand_in_range", &demand_folder_in_range, "folder"_a, "Refuses offsets and ids that lead out of the arrays.");
   m.def("describe", &describe, "folder"_a, "prefer_raw"_a, "What meta.json says, after the cheap checks.");
   nb::class_<GenerateOptions>(m, "GenerateOptions", "A random data set, whole or in parts.")
-      .def(
-          "__init__",
-          [](GenerateOptions* self, const std::string& kind, int64_t nodes, int64_t edges, int64_t dim,
-             const std::string& dtype, int64_t classes, uint64_t seed, const std::array<double, 3>& split,
-             bool undirected, bool edge_weights) {
-            new (self) GenerateOptions(
-                options_of(kind, nodes, edges, dim, dtype, classes, seed, split, undirected, edge_weights));
-          },
-          nb::kw_only(), "kind"_a, "nodes"_a, "edges"_a, "dim"_a, "dtype"_a, "classes"_a, "seed"_a, "split"_a,
-          "undirected"_a, "edge_weights"_a);
+      .def(nb::new_(&options_of), nb::kw_only(), "kind"_a, "nodes"_a, "edges"_a, "dim"_a, "dtype"_a, "classes"_a,
+           "seed"_a, "split"_a, "undirected"_a, "edge_weights"_a);
   m.def("generate", &generate_folder, "out"_a, "options"_a, "overwrite"_a, "Writes a random data set.");
   m.def("generate_graph", &generate_graph_into, "folder"_a, "name"_a, "options"_a,
         "Writes all but the features into an existing folder.");

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/csc_ref.h"
 #include "base/process.h"
 #include "base/random.h"
 #include "cache/plan/plan.h"
@@ -24,12 +25,7 @@ class SharedGpuBytes;
 namespace cohort::sampler {
 
 // The graph and its rows in host memory; the owner is the data set, but for rows that are not as it has them.
-struct GraphView {
-  int64_t num_nodes = 0;
-  int64_t num_edges = 0;
-  const int64_t* indptr = nullptr;                 // int64 [num_nodes + 1], in-neighbours
-  const void* indices = nullptr;                   // int32 or int64 [num_edges]
-  int index_bytes = 4;                             // 4 or 8
+struct GraphView : base::CscRef {
   const float* edge_weights = nullptr;             // float32 [num_edges]; null: batches have none
   const std::byte* labels = nullptr;               // [num_nodes, label_bytes]
   int64_t label_bytes = 8;                         // of a node
@@ -160,7 +156,7 @@ struct CacheContents {
   const cache::SlabRows* rows = nullptr;
 };
 
-// One backend for each of `gpus` (CUDA ordinals). Copies features (and topology that is not in the GPUs) into pinned
+// One backend for each of `gpus` (CUDA ordinals). Copies features (and topology that is not in the GPUs) into host
 // memory that they share, labels into the memory of each GPU. Throws Error naming need and supply before anything large
 // is allocated.
 std::vector<std::unique_ptr<Backend>> make_cuda_backends(const GraphView& graph, std::span<const int> gpus,

@@ -29,8 +29,7 @@ class Reads {
  public:
   Reads(const Options& options, const GraphView& graph) : policy_(options.cache_policy) {
     if (policy_ != "plan") {
-      const cache::GraphLists lists{graph.num_nodes, graph.num_edges, graph.indptr, graph.indices, graph.index_bytes};
-      stand_in_ = cache::counts_of_policy(policy_, lists, kStandInPicks);
+      stand_in_ = cache::counts_of_policy(policy_, graph, kStandInPicks);
       return;
     }
     files_ = options.rank_hotness;
@@ -77,13 +76,14 @@ class Reads {
   cache::StandIn stand_in_;
 };
 
-cache::PlanInput plan_input(const Options& options, const GraphView& graph, const cache::StoredRows& rows,
-                            bool topology_in_plan) {
+cache::PlanInput plan_input(const Options& options, const GraphView& graph, const cache::RowBytes& slab_rows,
+                            const cache::RowBytes& host_rows, bool topology_in_plan) {
   cache::PlanInput input;
-  input.sizes = {graph.num_nodes,         topology_in_plan ? graph.indptr : nullptr,
-                 graph.index_bytes,       rows.row_bytes,
-                 rows.each_row_bytes,     rows.host_row_bytes,
-                 rows.each_host_row_bytes};
+  input.sizes = {.num_nodes = graph.num_nodes,
+                 .indptr = topology_in_plan ? graph.indptr : nullptr,
+                 .index_bytes = graph.index_bytes,
+                 .slab_rows = slab_rows,
+                 .host_rows = host_rows};
   if (options.reuse && options.device == "cuda" && options.cache_policy == "plan" && !graph.rows_in_place) {
     input.sizes.recent_batches = options.num_slots - 1;
     input.sizes.recent_row_bytes = graph.row_bytes;
@@ -143,16 +143,10 @@ json describe(const cache::Plan& plan, const Reads& reads, const Options& option
 
 bool has_cache(const Options& options) { return !options.cache_bytes.empty() && options.cache_policy != "none"; }
 
-RowBytes::RowBytes(const GraphView& graph, const cache::SlabRows& slab_rows) : in_slab_(slab_rows.sizes()) {
-  in_host_.row_bytes = graph.row_bytes;
-  if (!graph.coded_host_rows) return;
-  in_host_.row_bytes = graph.encoded->stored_bytes_of_any();
-  if (in_host_.row_bytes == 0) in_host_.each = graph.encoded->stored_bytes_of_each();
-}
-
-cache::StoredRows RowBytes::stored() const {
-  const auto array = [](const auto& each) { return each.empty() ? nullptr : each.data(); };
-  return {in_slab_.row_bytes, array(in_slab_.each), in_host_.row_bytes, array(in_host_.each)};
+cache::RowSizes host_row_sizes(const GraphView& graph) {
+  if (!graph.coded_host_rows) return {graph.row_bytes, {}};
+  if (const int64_t bytes = graph.encoded->stored_bytes_of_any()) return {bytes, {}};
+  return {0, graph.encoded->stored_bytes_of_each()};
 }
 
 std::vector<std::vector<int>> rank_cliques(const Options& options) {
@@ -170,11 +164,11 @@ std::vector<std::vector<int>> rank_cliques(const Options& options) {
 }
 
 std::optional<cache::Plan> plan_cache(const Options& options, const GraphView& graph,
-                                      std::vector<std::vector<int>> cliques, const cache::StoredRows& rows,
-                                      bool topology_in_plan) {
+                                      std::vector<std::vector<int>> cliques, const cache::RowBytes& slab_rows,
+                                      const cache::RowBytes& host_rows, bool topology_in_plan) {
   if (!has_cache(options)) return std::nullopt;
   const Reads reads(options, graph);
-  cache::PlanInput input = plan_input(options, graph, rows, topology_in_plan);
+  cache::PlanInput input = plan_input(options, graph, slab_rows, host_rows, topology_in_plan);
   input.counts = reads.counts();
   input.cliques = std::move(cliques);
   cache::Plan plan = cache::make_plan(input);

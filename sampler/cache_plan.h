@@ -14,15 +14,8 @@ namespace cohort::sampler {
 // True when the options ask for a cache: for budgets, and another policy than "none".
 bool has_cache(const Options& options);
 
-// What feature rows take in slabs (which get theirs from `slab_rows`) and in host memory; owns the arrays.
-class RowBytes {
- public:
-  RowBytes(const GraphView& graph, const cache::SlabRows& slab_rows);
-  cache::StoredRows stored() const;  // valid as long as this
-
- private:
-  cache::RowSizes in_slab_, in_host_;
-};
+// What feature rows take in host memory.
+cache::RowSizes host_row_sizes(const GraphView& graph);
 
 // The ranks whose GPUs read each other's memory, every rank once: as the options name them; "auto": as the CUDA runtime
 // says of their GPUs, and each alone on the CPU.
@@ -38,8 +31,8 @@ std::vector<std::vector<int>> rank_cliques(const Options& options);
 // null where nothing was counted or lists are read elsewhere; "counts" is null for stand-ins, and "note" says why; it
 // is a list, one a rank, where ranks have counts of their own.
 std::optional<cache::Plan> plan_cache(const Options& options, const GraphView& graph,
-                                      std::vector<std::vector<int>> cliques, const cache::StoredRows& rows,
-                                      bool topology_in_plan);
+                                      std::vector<std::vector<int>> cliques, const cache::RowBytes& slab_rows,
+                                      const cache::RowBytes& host_rows, bool topology_in_plan);
 
 // Writes options.plan_file for GPUs that each hold all feature rows, where the trainer reads them: without counts, with
 // nothing expected, and a note that says why.

@@ -36,14 +36,14 @@ constexpr int blocks_for(int num_sms) {
 
 class CudaBackend final : public Backend {
  public:
-  CudaBackend(const GraphView& graph, std::shared_ptr<const PinnedGraph> pinned, const CudaSettings& settings,
+  CudaBackend(const GraphView& graph, std::shared_ptr<const HostGraph> on_host, const CudaSettings& settings,
               const Faults& faults)
       : faults_(faults),
-        graph_(graph, std::move(pinned)),
+        graph_(graph, std::move(on_host)),
         fetch_sms_(settings.fetch_sms > 0 ? settings.fetch_sms : cache::kDefaultFetchSms),
         max_blocks_(blocks_for(num_sms_of_current_gpu())),
         sampler_(graph_.topology(), graph.num_nodes, max_blocks_),
-        rows_(graph_.pinned().rows(), slot_row_bytes(graph),
+        rows_(graph_.on_host().rows(), slot_row_bytes(graph),
               {fetch_sms_, settings.order_host_rows, settings.host_bytes_per_second}),
         row_bytes_(graph.row_bytes) {
     if (settings.reuse_rows && !graph.rows_in_place) rows_.reuse_rows(graph.num_nodes);
@@ -83,7 +83,7 @@ class CudaBackend final : public Backend {
     counts.time = until_now(started_, sampled_);
     sampled_us_ = counts.time.end_us;
     counts.lists = sampler_.list_use();
-    if (!graph_.pinned().indptr()) std::swap(counts.lists[0], counts.lists[cache::kHostTier]);  // all lists are local
+    if (!graph_.on_host().indptr()) std::swap(counts.lists[0], counts.lists[cache::kHostTier]);  // all lists are local
     return counts;
   }
 
@@ -177,17 +177,17 @@ class CudaBackend final : public Backend {
   std::mt19937_64 delays_{std::random_device{}()};
 };
 
-void fill_caches(const GraphView& graph, const cache::PinnedRows& pinned, std::span<const int> gpus,
+void fill_caches(const GraphView& graph, const cache::HostFeatures& host, std::span<const int> gpus,
                  const CacheContents& contents, bool with_lists, std::vector<std::unique_ptr<CudaBackend>>& backends) {
   const cache::Plan& plan = contents.plan.get();
-  const cache::SlabRows from = contents.rows->reading(pinned.in_place_of(feature_rows(graph)));
+  const cache::SlabRows from = contents.rows->reading(host.in_place_of(feature_rows(graph)));
   auto rows = cache::fill_row_slabs(plan, gpus, from, graph.num_nodes);
   for (std::size_t rank = 0; rank < gpus.size(); ++rank) {
     backends[rank]->enter_thread();
     backends[rank]->set_rows(std::move(rows[rank]));
   }
   if (!with_lists) return;
-  auto lists = cache::fill_list_slabs(plan, gpus, {graph.indptr, graph.indices, graph.index_bytes}, graph.num_nodes);
+  auto lists = cache::fill_list_slabs(plan, gpus, graph);
   for (std::size_t rank = 0; rank < gpus.size(); ++rank) backends[rank]->set_lists(std::move(lists[rank]));
 }
 
@@ -200,13 +200,13 @@ std::vector<std::unique_ptr<Backend>> make_cuda_backends(const GraphView& graph,
     throw base::Error({"data set", "at most 2147483647 nodes", std::to_string(graph.num_nodes), "local ids are int32"});
   }
   cache::demand_row_of_gpu(graph.row_bytes);
-  log.begin("pinning host memory", PinnedGraph::bytes_of(graph, !settings.topology_in_gpus));
-  const auto pinned = std::make_shared<const PinnedGraph>(graph, !settings.topology_in_gpus);
+  log.begin("copying to host memory", HostGraph::bytes_of(graph, !settings.topology_in_gpus));
+  const auto on_host = std::make_shared<const HostGraph>(graph, !settings.topology_in_gpus);
   log.begin("preparing the GPUs");
   std::vector<std::unique_ptr<CudaBackend>> backends(gpus.size());
   base::side_by_side(gpus.size(), [&](std::size_t i) {
     base::choose_gpu(gpus[i]);
-    backends[i] = std::make_unique<CudaBackend>(graph, pinned, settings, faults);
+    backends[i] = std::make_unique<CudaBackend>(graph, on_host, settings, faults);
   });
   if (graph.rows_in_place) {
     log.begin("filling the cache", graph.num_nodes * graph.row_bytes * static_cast<int64_t>(gpus.size()));
@@ -217,7 +217,7 @@ std::vector<std::unique_ptr<Backend>> make_cuda_backends(const GraphView& graph,
     log.begin("planning the cache");
     contents.plan.wait();
     log.begin("filling the cache");
-    fill_caches(graph, *pinned->rows(), gpus, contents, !settings.topology_in_gpus, backends);
+    fill_caches(graph, *on_host->rows(), gpus, contents, !settings.topology_in_gpus, backends);
   }
   return {std::make_move_iterator(backends.begin()), std::make_move_iterator(backends.end())};
 }

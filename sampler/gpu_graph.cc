@@ -38,7 +38,7 @@ void check_host_memory(int64_t needed) {
   const int64_t available = base::available_host_bytes();
   if (needed <= available) return;
   throw base::Error(
-      {"host memory", base::format_bytes(static_cast<double>(needed)) + " to pin",
+      {"host memory", base::format_bytes(static_cast<double>(needed)) + " for features and topology",
        base::format_bytes(static_cast<double>(available)) + " available",
        "use a machine with more memory, or raise the limit of the container or job; where memory grows on use, "
        "say how much there is with COHORT_HOST_MEMORY_BYTES"});
@@ -66,11 +66,11 @@ std::size_t label_bytes(const GraphView& graph) {
 }
 
 // Feature rows that GPUs fetch from host memory.
-cache::FeatureRows rows_to_pin(const GraphView& graph) {
+cache::FeatureRows rows_to_copy(const GraphView& graph) {
   return graph.rows_in_place ? cache::FeatureRows{graph.row_shape, 0, nullptr, nullptr} : feature_rows(graph);
 }
 
-bool pins_coded_rows(const GraphView& graph) { return graph.coded_host_rows && !graph.rows_in_place; }
+bool copies_coded_rows(const GraphView& graph) { return graph.coded_host_rows && !graph.rows_in_place; }
 
 void refuse_more(int64_t needed, int64_t free, const char* hint) {
   if (needed <= free) return;
@@ -95,29 +95,29 @@ bool topology_lies_in_gpus(const GraphView& graph, std::span<const int> gpus, To
   return place == TopologyPlace::kGpu || (place == TopologyPlace::kAuto && fits);
 }
 
-int64_t PinnedGraph::bytes_of(const GraphView& graph, bool with_topology) {
-  return cache::PinnedRows::bytes_of(rows_to_pin(graph), pins_coded_rows(graph)) +
+int64_t HostGraph::bytes_of(const GraphView& graph, bool with_topology) {
+  return cache::HostFeatures::bytes_of(rows_to_copy(graph), copies_coded_rows(graph)) +
          (with_topology ? static_cast<int64_t>(topology_bytes(graph)) : 0);
 }
 
-PinnedGraph::PinnedGraph(const GraphView& graph, bool with_topology) {
+HostGraph::HostGraph(const GraphView& graph, bool with_topology) {
   check_host_memory(bytes_of(graph, with_topology));
   if (with_topology) {
     indptr_ = host_copy(graph.indptr, indptr_bytes(graph));
     indices_ = host_copy(graph.indices, indices_bytes(graph));
     if (graph.edge_weights) edge_weights_ = host_copy(graph.edge_weights, weight_bytes(graph));
   }
-  rows_ = std::make_shared<cache::PinnedRows>(rows_to_pin(graph), pins_coded_rows(graph));
+  rows_ = std::make_shared<cache::HostFeatures>(rows_to_copy(graph), copies_coded_rows(graph));
 }
 
-void PinnedGraph::open_topology_to_gpu() const {
+void HostGraph::open_topology_to_gpu() const {
   for (const base::HostTable* table : {&indptr_, &indices_, &edge_weights_}) table->open_to_gpu();
 }
 
-GraphOnGpu::GraphOnGpu(const GraphView& graph, std::shared_ptr<const PinnedGraph> pinned)
-    : pinned_(std::move(pinned)), label_bytes_(graph.label_bytes) {
-  const bool in_gpu = pinned_->indptr() == nullptr;
-  pinned_->open_topology_to_gpu();
+GraphOnGpu::GraphOnGpu(const GraphView& graph, std::shared_ptr<const HostGraph> on_host)
+    : on_host_(std::move(on_host)), label_bytes_(graph.label_bytes) {
+  const bool in_gpu = on_host_->indptr() == nullptr;
+  on_host_->open_topology_to_gpu();
   if (in_gpu) {
     indptr_ = device_copy(graph.indptr, indptr_bytes(graph), "copy indptr to the GPU");
     indices_ = device_copy(graph.indices, indices_bytes(graph), "copy indices to the GPU");
@@ -126,9 +126,9 @@ GraphOnGpu::GraphOnGpu(const GraphView& graph, std::shared_ptr<const PinnedGraph
     }
   }
   labels_ = device_copy(graph.labels, label_bytes(graph), "copy labels to the GPU");
-  topology_ = {reinterpret_cast<const int64_t*>(in_gpu ? indptr_.data() : pinned_->indptr()),
-               in_gpu ? indices_.data() : pinned_->indices(), graph.index_bytes};
-  edge_weights_ref_ = reinterpret_cast<const float*>(in_gpu ? edge_weights_.data() : pinned_->edge_weights());
+  topology_ = {reinterpret_cast<const int64_t*>(in_gpu ? indptr_.data() : on_host_->indptr()),
+               in_gpu ? indices_.data() : on_host_->indices(), graph.index_bytes};
+  edge_weights_ref_ = reinterpret_cast<const float*>(in_gpu ? edge_weights_.data() : on_host_->edge_weights());
 }
 
 }  // namespace cohort::sampler

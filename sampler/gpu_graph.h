@@ -1,12 +1,11 @@
-// The graph in memory that kernels can read: features pinned in host memory, labels in GPU memory, topology in one of
-// the two.
+// The graph in memory that kernels can read: features in host memory, labels in GPU memory, topology in one of the two.
 #pragma once
 
 #include <memory>
 
 #include "base/host_table.h"
 #include "base/owners.h"
-#include "cache/pinned_rows.h"
+#include "cache/host_features.h"
 #include "sampler/backend.h"
 #include "sampler/neighbor_sampler.h"
 
@@ -18,36 +17,36 @@ struct LabelsRef {
   int64_t row_bytes;
 };
 
-// The parts of a graph that GPUs read in place from pinned host memory; one copy serves all GPUs of the process.
-class PinnedGraph {
+// The parts of a graph that GPUs read in place from host memory; one copy serves all GPUs of the process.
+class HostGraph {
  public:
   // Host memory that it takes.
   static int64_t bytes_of(const GraphView& graph, bool with_topology);
   // Copies the feature rows that are fetched, and the topology if it is wanted. Throws Error naming need and supply of
   // host memory before it allocates.
-  PinnedGraph(const GraphView& graph, bool with_topology);
-  const std::shared_ptr<const cache::PinnedRows>& rows() const { return rows_; }
+  HostGraph(const GraphView& graph, bool with_topology);
+  const std::shared_ptr<const cache::HostFeatures>& rows() const { return rows_; }
   void open_topology_to_gpu() const;                                      // before kernels of the current GPU read it
   const std::byte* indptr() const { return indptr_.data(); }              // int64 [num_nodes + 1]
   const std::byte* indices() const { return indices_.data(); }            // int32 or int64 [num_edges]
   const std::byte* edge_weights() const { return edge_weights_.data(); }  // float32 [num_edges], where there are any
 
  private:
-  std::shared_ptr<const cache::PinnedRows> rows_;
+  std::shared_ptr<const cache::HostFeatures> rows_;
   base::HostTable indptr_, indices_, edge_weights_;
 };
 
 class GraphOnGpu {
  public:
-  // Copies the labels, and the topology unless it is pinned, to the current GPU.
-  GraphOnGpu(const GraphView& graph, std::shared_ptr<const PinnedGraph> pinned);
+  // Copies the labels, and the topology unless the host has it, to the current GPU.
+  GraphOnGpu(const GraphView& graph, std::shared_ptr<const HostGraph> on_host);
   const TopologyRef& topology() const { return topology_; }
   LabelsRef labels() const { return {labels_.data(), label_bytes_}; }
   const float* edge_weights() const { return edge_weights_ref_; }  // float32 [num_edges], beside the topology; or null
-  const PinnedGraph& pinned() const { return *pinned_; }
+  const HostGraph& on_host() const { return *on_host_; }
 
  private:
-  std::shared_ptr<const PinnedGraph> pinned_;
+  std::shared_ptr<const HostGraph> on_host_;
   base::DeviceBytes indptr_, indices_, edge_weights_, labels_;
   TopologyRef topology_;
   int64_t label_bytes_;

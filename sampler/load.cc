@@ -1,61 +1,17 @@
 #include "sampler/load.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <cstring>
 #include <future>
-#include <nlohmann/json.hpp>
 
 #include "base/check.h"
-#include "base/device.h"
 #include "base/host_memory.h"
-#include "base/process.h"
 #include "cache/host_rows.h"
-#include "cache/probe.h"
-#include "channel/run_folder.h"
 #include "sampler/cache_plan.h"
-
-#ifdef COHORT_WITH_CUDA
-#include <cuda_runtime_api.h>
-#endif
 
 namespace cohort::sampler {
 namespace {
 
-// DLPack's type code << 8 | bits, the form in which the channel names the feature type.
-uint32_t dlpack_code(dataset::DType dtype) {
-  constexpr uint32_t kInt = 0, kUint = 1, kFloat = 2, kBfloat = 4;
-  switch (dtype) {
-    case dataset::DType::uint8:
-      return kUint << 8 | 8;
-    case dataset::DType::float16:
-      return kFloat << 8 | 16;
-    case dataset::DType::bfloat16:
-      return kBfloat << 8 | 16;
-    case dataset::DType::float32:
-      return kFloat << 8 | 32;
-    case dataset::DType::int32:
-      return kInt << 8 | 32;
-    case dataset::DType::int64:
-      return kInt << 8 | 64;
-  }
-  return 0;
-}
-
 #ifdef COHORT_WITH_CUDA
-
-// Makes the chosen GPU current and returns it.
-base::Gpu choose_gpu(int ordinal) {
-  const std::vector<base::Gpu> gpus = base::visible_gpus();
-  if (ordinal < 0 || ordinal >= static_cast<int>(gpus.size())) {
-    throw base::Error({"gpu", fmt::format("one of the {} visible GPUs", gpus.size()), std::to_string(ordinal),
-                       "check nvidia-smi and CUDA_VISIBLE_DEVICES, or use --device cpu"});
-  }
-  base::choose_gpu(ordinal);
-  return gpus[static_cast<std::size_t>(ordinal)];
-}
-
 TopologyPlace place_of(const std::string& name) {
   if (name == "gpu") return TopologyPlace::kGpu;
   return name == "host" ? TopologyPlace::kHost : TopologyPlace::kAuto;
@@ -185,28 +141,6 @@ std::future<void> verify_rows(const dataset::Dataset& data) {
   return std::async(std::launch::async, [&data] { open_encoded(data, true); });
 }
 
-channel::ChannelOptions channel_options(const Options& options, const dataset::Dataset& data,
-                                        [[maybe_unused]] int rank) {
-  channel::ChannelOptions channel;
-  channel.num_slots = options.num_slots;
-  channel.owner_pid = options.owner_pid;
-  channel.feature_dim = data.feature_dim();
-  channel.feature_dtype = dlpack_code(data.feature_dtype());
-  channel.label_dtype = dlpack_code(data.meta().label_dtype);
-  channel.label_width = data.meta().task == dataset::Task::multilabel ? data.num_classes() : 0;
-  channel.with_e_id = options.edge_ids;
-  channel.with_edge_weight = options.edge_weights;
-  if (options.device == "cpu") return channel;
-#ifdef COHORT_WITH_CUDA
-  channel.device = channel::DeviceKind::kCuda;
-  std::memcpy(channel.gpu_uuid, choose_gpu(options.gpus[static_cast<std::size_t>(rank)]).uuid.data(),
-              sizeof channel.gpu_uuid);
-  return channel;
-#else
-  throw base::Error({"device", "cpu", "cuda", "this build of cohort has the CPU backend only"});
-#endif
-}
-
 #ifdef COHORT_WITH_CUDA
 namespace {
 
@@ -226,7 +160,8 @@ std::vector<std::unique_ptr<Backend>> backends_on_gpus(const Options& options, c
   }
   auto plan = std::async(std::launch::async, [&] {
     const auto cliques = rank_cliques(options);
-    return *plan_cache(options, graph, cliques, RowBytes(graph, rows).stored(), !settings.topology_in_gpus);
+    const cache::RowSizes in_slab = rows.sizes(), in_host = host_row_sizes(graph);
+    return *plan_cache(options, graph, cliques, in_slab.ref(), in_host.ref(), !settings.topology_in_gpus);
   });
   return make_cuda_backends(graph, options.gpus, settings, {plan.share(), &rows}, options.faults, log);
 }
@@ -242,49 +177,6 @@ std::vector<std::unique_ptr<Backend>> make_backends(const Options& options, cons
   std::vector<std::unique_ptr<Backend>> backends;
   for (int rank = 0; rank < options.num_ranks; ++rank) backends.push_back(make_host_backend(graph, options.faults));
   return backends;
-}
-
-std::string describe_devices() {
-  nlohmann::json json = {{"cuda_build", false},
-                         {"gpus", nlohmann::json::array()},
-                         {"cliques", nlohmann::json::array()},
-                         {"versions", {0, 0}}};
-#ifdef COHORT_WITH_CUDA
-  json["cuda_build"] = true;
-  std::vector<int> ordinals;
-  for (const base::Gpu& gpu : base::visible_gpus()) {
-    json["gpus"].push_back({{"ordinal", gpu.ordinal},
-                            {"name", gpu.name},
-                            {"uuid", base::format_uuid(gpu.uuid)},
-                            {"bytes", gpu.total_bytes}});
-    ordinals.push_back(gpu.ordinal);
-  }
-  json["cliques"] = base::peer_cliques(ordinals);
-  int driver = 0, runtime = 0;
-  base::cuda_check(cudaDriverGetVersion(&driver), "read the driver's version");
-  base::cuda_check(cudaRuntimeGetVersion(&runtime), "read the runtime's version");
-  json["versions"] = {driver, runtime};
-#endif
-  return json.dump();
-}
-
-std::string describe_links([[maybe_unused]] std::span<const int> gpus) {
-  nlohmann::json json = {{"gpus", nlohmann::json::array()}};
-#ifdef COHORT_WITH_CUDA
-  for (const cache::GpuLinks& links : cache::probe_links(gpus)) {
-    json["gpus"].push_back(
-        {{"uuid", base::format_uuid(links.uuid)}, {"local", links.local}, {"peer", nullptr}, {"host", links.host}});
-    if (links.peer) json["gpus"].back()["peer"] = *links.peer;
-  }
-#endif
-  return json.dump();
-}
-
-void remove_channel_of_dead_owner(const Options& options, bool owner_died) {
-  if (options.channel.empty() || options.owner_pid == 0) return;
-  const bool owner_lives = !owner_died && base::is_alive(base::process_with_pid(options.owner_pid));
-  if (owner_lives && !std::filesystem::exists(options.channel / "left")) return;
-  channel::remove_run_folder(options.channel);
 }
 
 }  // namespace cohort::sampler

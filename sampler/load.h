@@ -3,11 +3,8 @@
 
 #include <future>
 #include <memory>
-#include <span>
-#include <string>
 #include <vector>
 
-#include "channel/publisher.h"
 #include "dataset/dataset.h"
 #include "sampler/backend.h"
 #include "sampler/options.h"
@@ -28,24 +25,8 @@ std::future<void> verify_rows(const dataset::Dataset& data);
 // The same without rows: row_bytes is 0.
 GraphView topology_of(const dataset::Dataset& data);
 
-// What is fixed for the channel of a rank. On a GPU it makes the rank's GPU the calling thread's.
-channel::ChannelOptions channel_options(const Options& options, const dataset::Dataset& data, int rank);
-
 // The backends that the options name, one a rank. Throws Error when this build or machine does not have them.
 std::vector<std::unique_ptr<Backend>> make_backends(const Options& options, const GraphView& graph,
                                                     const StartLog& log = {});
-
-// Backends of this build and the visible GPUs, as JSON: {"cuda_build": bool, "gpus": [{ordinal, name, uuid, bytes}],
-// "cliques": [[ordinal, ...], ...], "versions": [driver, runtime], of CUDA}; the GPUs of a clique read each other's
-// memory.
-std::string describe_devices();
-
-// What these GPUs (ordinals; none: all that are visible) get from each kind of memory (cache/probe.h), measured now, as
-// JSON: {"gpus": [{uuid, local, peer or null, host}]}, in bytes a second.
-std::string describe_links(std::span<const int> gpus);
-
-// When the process that started the run is gone (`owner_died`: the kernel has said so), or has left the sampler to
-// other ranks (a file `left` says so), nobody else removes the channel's folder; one that is no run's stays.
-void remove_channel_of_dead_owner(const Options& options, bool owner_died);
 
 }  // namespace cohort::sampler

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <functional>
 #include <span>
 #include <string>
@@ -18,6 +19,8 @@
 
 #include "base/check.h"
 #include "base/process.h"
+#include "channel/run_folder.h"
+#include "sampler/devices.h"
 #include "sampler/end_in_time.h"
 #include "sampler/load.h"
 #include "sampler/options.h"
@@ -61,9 +64,18 @@ class StopOnSignals {
   static inline sampler::Ranks* ranks_ = nullptr;
 };
 
+// When the process that started the run is gone, or has left the sampler to other ranks (a file `left` says so), nobody
+// else removes the channel's folder; one that is no run's stays.
+void remove_channel_of_dead_owner(const sampler::Options& options) {
+  if (options.channel.empty() || options.owner_pid == 0) return;
+  const bool owner_lives = owner_died == 0 && base::is_alive(base::process_with_pid(options.owner_pid));
+  if (owner_lives && !std::filesystem::exists(options.channel / "left")) return;
+  channel::remove_run_folder(options.channel);
+}
+
 // Ends the process without destructors.
 [[noreturn]] void leave(const sampler::Options& options, int status) {
-  sampler::remove_channel_of_dead_owner(options, owner_died != 0);
+  remove_channel_of_dead_owner(options);
   std::_Exit(status);
 }
 
@@ -137,6 +149,6 @@ int main(int argc, char** argv) {
   } catch (const std::exception& error) {
     std::fprintf(stderr, "cohort-sampler: %s\n", error.what());
   }
-  sampler::remove_channel_of_dead_owner(options, owner_died != 0);
+  remove_channel_of_dead_owner(options);
   return status;
 }

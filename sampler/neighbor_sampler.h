@@ -13,7 +13,7 @@
 
 namespace cohort::sampler {
 
-// Topology that kernels can read: all of it in GPU memory or in pinned host memory, some lists also in slabs of GPUs.
+// Topology that kernels can read: all of it in GPU memory or in host memory, some lists also in slabs of GPUs.
 struct TopologyRef {
   const int64_t* indptr = nullptr;  // int64 [V + 1]
   const void* indices = nullptr;    // int32 or int64 [E]

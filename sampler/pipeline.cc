@@ -60,15 +60,11 @@ channel::Batch describe(const channel::Request& request, const Schedule& schedul
   return batch;
 }
 
-static_assert(cache::kNumTiers == channel::kNumTiers);
-
 void report(const Counts& sampled, const FetchUse& fetched, channel::Batch& batch) {
   batch.sample = sampled.time;
   batch.fetch = fetched.time;
-  for (std::size_t tier = 0; tier < cache::kNumTiers; ++tier) {
-    batch.row_tiers[tier] = {fetched.rows[tier].rows, fetched.rows[tier].bytes, fetched.rows[tier].us};
-    batch.list_tiers[tier] = {sampled.lists[tier].lists, sampled.lists[tier].bytes};
-  }
+  batch.row_tiers = fetched.rows;
+  batch.list_tiers = sampled.lists;
 }
 
 }  // namespace

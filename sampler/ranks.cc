@@ -1,19 +1,66 @@
 #include "sampler/ranks.h"
 
+#include <fmt/format.h>
 #include <omp.h>
 
 #include <algorithm>
+#include <cstring>
 #include <thread>
 
+#include "base/check.h"
 #include "cache/slab_rows.h"
 #include "dataset/check.h"
 #include "sampler/cache_plan.h"
 #include "sampler/load.h"
 #include "sampler/pipeline.h"
 
+#ifdef COHORT_WITH_CUDA
+#include "base/device.h"
+#endif
+
 namespace cohort::sampler {
 
+namespace {
+
 using channel::Stage;
+
+#ifdef COHORT_WITH_CUDA
+// Makes a GPU the thread's current one.
+base::Gpu chosen_gpu(int ordinal) {
+  const std::vector<base::Gpu> gpus = base::visible_gpus();
+  if (ordinal < 0 || ordinal >= static_cast<int>(gpus.size())) {
+    throw base::Error({"gpu", fmt::format("one of the {} visible GPUs", gpus.size()), std::to_string(ordinal),
+                       "check nvidia-smi and CUDA_VISIBLE_DEVICES, or use --device cpu"});
+  }
+  base::choose_gpu(ordinal);
+  return gpus[static_cast<std::size_t>(ordinal)];
+}
+#endif
+
+// What is fixed for the channel of a rank. On a GPU it makes the rank's GPU the calling thread's.
+channel::ChannelOptions channel_options(const Options& options, const dataset::Dataset& data,
+                                        [[maybe_unused]] int rank) {
+  channel::ChannelOptions channel;
+  channel.num_slots = options.num_slots;
+  channel.owner_pid = options.owner_pid;
+  channel.feature_dim = data.feature_dim();
+  channel.feature_dtype = dataset::dlpack_code_of(data.feature_dtype());
+  channel.label_dtype = dataset::dlpack_code_of(data.meta().label_dtype);
+  channel.label_width = data.meta().task == dataset::Task::multilabel ? data.num_classes() : 0;
+  channel.with_e_id = options.edge_ids;
+  channel.with_edge_weight = options.edge_weights;
+  if (options.device == "cpu") return channel;
+#ifdef COHORT_WITH_CUDA
+  channel.device = channel::DeviceKind::kCuda;
+  std::memcpy(channel.gpu_uuid, chosen_gpu(options.gpus[static_cast<std::size_t>(rank)]).uuid.data(),
+              sizeof channel.gpu_uuid);
+  return channel;
+#else
+  throw base::Error({"device", "cpu", "cuda", "this build of cohort has the CPU backend only"});
+#endif
+}
+
+}  // namespace
 
 Ranks::Ranks(const Options& options, const dataset::Dataset& data)
     : options_(options), data_(data), log_(rank_folder(options, 0)) {
@@ -74,7 +121,8 @@ void Ranks::plan_only() const {
   if (!has_cache(options_)) return;
   const cache::SlabRows slab_rows(feature_rows(graph_), graph_.coded_slab_rows);
   log_.begin("planning the cache");
-  plan_cache(options_, graph_, rank_cliques(options_), RowBytes(graph_, slab_rows).stored(), true);
+  const cache::RowSizes in_slab = slab_rows.sizes(), in_host = host_row_sizes(graph_);
+  plan_cache(options_, graph_, rank_cliques(options_), in_slab.ref(), in_host.ref(), true);
 }
 
 void Ranks::serve_all(std::vector<std::unique_ptr<Backend>>& backends) {

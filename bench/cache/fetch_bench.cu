@@ -128,7 +128,7 @@ int main(int argc, char** argv) try {
   const double gigabytes = argc > 1 ? std::atof(argv[1]) : 4;
   const Graph graph(static_cast<int64_t>(gigabytes * 1e9) / kRowBytes);
   const int64_t num_rows = graph.rows.shape.num_rows;
-  const auto host = std::make_shared<const cache::PinnedRows>(graph.rows, true);
+  const auto host = std::make_shared<const cache::HostFeatures>(graph.rows, true);
   std::printf("%-22s %4s %8s %8s %8s %7s %8s %7s %8s %7s  %6s\n", "rows from", "SMs", "GB/s", "ms", "local ms", "GB/s",
               "peer ms", "GB/s", "host ms", "GB/s", "rest");
   const auto run = [&](const char* name, int num_members, double share, auto keep, bool coded = true) {

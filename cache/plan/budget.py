@@ -112,7 +112,7 @@ def misfits(budget_bytes: list[int], needs: MemoryNeeds, host_needed_bytes: int,
         )
     if host_needed_bytes > host_present_bytes:
         found.append(
-            f"host: {format_bytes(host_needed_bytes)} are needed for features and topology, which are pinned, and to"
+            f"host: {format_bytes(host_needed_bytes)} are needed for features, topology, and to"
             f" fill the cache, and {format_bytes(host_present_bytes)} are available; use a smaller feature dtype,"
             f" compressed rows (cohort ibp), or a machine with more memory"
         )

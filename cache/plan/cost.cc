@@ -13,10 +13,11 @@ constexpr int64_t kPackedAlignBytes = 4;  // rows of their own length lie at mul
 constexpr int64_t kWordBytes = 8;         // lists lie at multiples of this, their length first
 
 int64_t least_row_bytes(const GraphSizes& sizes) {
-  if (!sizes.each_row_bytes) return sizes.row_bytes;
+  const RowBytes& rows = sizes.slab_rows;
+  if (!rows.each) return rows.bytes;
   uint32_t least = UINT32_MAX;
 #pragma omp parallel for reduction(min : least) if (sizes.num_nodes > kFewItems)
-  for (int64_t node = 0; node < sizes.num_nodes; ++node) least = std::min(least, sizes.each_row_bytes[node]);
+  for (int64_t node = 0; node < sizes.num_nodes; ++node) least = std::min(least, rows.each[node]);
   return least;
 }
 
@@ -85,17 +86,15 @@ double drawn_lines(double picks, int64_t degree, int index_bytes) {
   return std::min(picks, lines * (1 - std::pow(1 - 1 / lines, picks)));
 }
 
-Costs::Rows Costs::rows_of(int64_t bytes, const uint32_t* each_bytes) {
-  return {bytes, each_bytes, each_bytes ? kPackedAlignBytes : std::gcd(bytes, static_cast<int64_t>(kLineBytes))};
+Costs::Rows Costs::rows_of(const RowBytes& rows) {
+  return {rows, rows.each ? kPackedAlignBytes : std::gcd(rows.bytes, static_cast<int64_t>(kLineBytes))};
 }
 
 Costs::Costs(const GraphSizes& sizes, const Links& links)
     : sizes_(sizes),
-      slab_rows_(rows_of(sizes.row_bytes, sizes.each_row_bytes)),
-      host_rows_(sizes.each_host_row_bytes || sizes.host_row_bytes > 0
-                     ? rows_of(sizes.host_row_bytes, sizes.each_host_row_bytes)
-                     : slab_rows_),
-      recent_rows_(rows_of(sizes.recent_row_bytes, nullptr)),
+      slab_rows_(rows_of(sizes.slab_rows)),
+      host_rows_(sizes.host_rows.each || sizes.host_rows.bytes > 0 ? rows_of(sizes.host_rows) : slab_rows_),
+      recent_rows_(rows_of({sizes.recent_row_bytes})),
       least_bytes_{least_row_bytes(sizes), kWordBytes} {
   std::transform(links.begin(), links.end(), line_seconds_.begin(), [](const Link& l) { return l.line_seconds(); });
   line_seconds_[static_cast<std::size_t>(Tier::kRecent)] = line_seconds_[static_cast<std::size_t>(Tier::kLocal)];
@@ -126,8 +125,8 @@ UseByTier Costs::feature_uses(const Counts& counts, int64_t node) const {
   const auto use_of = [&](Tier tier, const Rows& rows, double share) {
     Use use;
     use.reads = reads * share;
-    use.bytes = use.reads * static_cast<double>(rows.bytes_of(node));
-    use.lines = use.reads * mean_lines(rows.bytes_of(node), rows.align_bytes);
+    use.bytes = use.reads * static_cast<double>(rows.of(node));
+    use.lines = use.reads * mean_lines(rows.of(node), rows.align_bytes);
     use.seconds = use.lines * line_seconds_[static_cast<std::size_t>(tier)];
     return use;
   };

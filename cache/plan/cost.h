@@ -11,6 +11,8 @@
 #include <span>
 #include <vector>
 
+#include "base/tier_use.h"
+
 namespace cohort::cache {
 
 inline constexpr double kLineBytes = 128;
@@ -18,7 +20,7 @@ inline constexpr int64_t kFewItems = 4096;  // for a loop over items: not worth 
 
 // Where rows and lists are read from; kRecent: the batches before, as far as they are still in GPU memory (rows only).
 enum class Tier : int { kLocal = 0, kPeer = 1, kHost = 2, kRecent = 3 };
-inline constexpr int kNumTiers = 4;
+using base::kNumTiers;
 inline constexpr int kNumPlaces = 3;  // tiers that a link leads to; kRecent is on the GPU itself
 inline constexpr std::size_t kLocalTier = static_cast<std::size_t>(Tier::kLocal);
 inline constexpr std::size_t kHostTier = static_cast<std::size_t>(Tier::kHost);
@@ -26,23 +28,10 @@ inline constexpr std::size_t kHostTier = static_cast<std::size_t>(Tier::kHost);
 enum class Kind : int { kFeature = 0, kTopology = 1 };
 inline constexpr int kNumKinds = 2;
 
-// Feature rows that a batch read from a tier.
-struct TierUse {
-  int64_t rows = 0;
-  int64_t bytes = 0;  // as stored there
-  double us = 0;      // of the tier's reads; tiers may be read side by side
-};
-using TierUses = std::array<TierUse, kNumTiers>;  // by Tier
-
-// Neighbour lists that a batch drew from, in a tier.
-struct ListUse {
-  int64_t lists = 0;
-  int64_t bytes = 0;  // of the neighbours drawn, and of what says where the lists are
-};
+using base::ListUse, base::ListUses, base::TierUse, base::TierUses;  // by Tier
 
 // What says where a list is: two offsets of indptr in host memory, its length in a slab.
 constexpr int64_t list_head_bytes(Tier tier) { return tier == Tier::kHost ? 16 : 8; }
-using ListUses = std::array<ListUse, kNumTiers>;  // by Tier
 
 struct Link {
   double bytes_per_second = 0;
@@ -98,27 +87,23 @@ struct Counts {
   void expect(int64_t num_nodes);
 };
 
+// Bytes of stored feature rows.
+struct RowBytes {
+  int64_t bytes = 0;               // of every row, where `each` is null
+  const uint32_t* each = nullptr;  // uint32 [V], of rows packed back to back at multiples of 4 bytes
+  int64_t of(int64_t node) const { return each ? each[node] : bytes; }
+};
+
 // The sizes of the items.
 struct GraphSizes {
   int64_t num_nodes = 0;            // V, below 2^32
   const int64_t* indptr = nullptr;  // int64 [V + 1]; null: lists are read elsewhere, and no business of the plan
   int index_bytes = 4;              // of a neighbour: 4 or 8
-  int64_t row_bytes = 0;            // of every stored feature row, when each_row_bytes is null
-  const uint32_t* each_row_bytes = nullptr;  // uint32 [V], of rows packed back to back at multiples of 4 bytes
-  // The same of rows in host memory, where they differ from those in a slab: raw ones beside encoded ones.
-  int64_t host_row_bytes = 0;                     // 0: as in a slab
-  const uint32_t* each_host_row_bytes = nullptr;  // uint32 [V], packed; goes before host_row_bytes
+  RowBytes slab_rows{};
+  RowBytes host_rows{};  // where they differ from those in a slab: raw ones beside encoded ones; 0 bytes: they do not
   // Rows of so many batches before are copied instead of read from a peer or the host, this many bytes each.
   int recent_batches = 0;
   int64_t recent_row_bytes = 0;
-};
-
-// The part of GraphSizes that says how feature rows are stored.
-struct StoredRows {
-  int64_t row_bytes = 0;
-  const uint32_t* each_row_bytes = nullptr;
-  int64_t host_row_bytes = 0;
-  const uint32_t* each_host_row_bytes = nullptr;
 };
 
 // Times a batch that the node's item is read.
@@ -151,11 +136,11 @@ class Costs {
 
   // Bytes that the item takes in a slab: a row, or list_bytes().
   int64_t stored_bytes(Kind kind, int64_t node) const {
-    return kind == Kind::kFeature ? slab_rows_.bytes_of(node) : list_bytes(degree(node), sizes_.index_bytes);
+    return kind == Kind::kFeature ? slab_rows_.of(node) : list_bytes(degree(node), sizes_.index_bytes);
   }
   void prefetch(Kind kind, int64_t node) const {  // what stored_bytes() reads
     if (kind == Kind::kTopology) return __builtin_prefetch(sizes_.indptr + node);
-    if (slab_rows_.each_bytes) __builtin_prefetch(slab_rows_.each_bytes + node);
+    if (slab_rows_.each) __builtin_prefetch(slab_rows_.each + node);
   }
   int64_t least_stored_bytes(Kind kind) const { return least_bytes_[static_cast<std::size_t>(kind)]; }
   int64_t num_nodes() const { return sizes_.num_nodes; }
@@ -173,14 +158,10 @@ class Costs {
   Saved saved(Kind kind, const Counts& counts, int64_t node) const;
 
  private:
-  // Rows of one length, or of their own.
-  struct Rows {
-    int64_t bytes = 0;
-    const uint32_t* each_bytes = nullptr;
+  struct Rows : RowBytes {
     int64_t align_bytes = 0;
-    int64_t bytes_of(int64_t node) const { return each_bytes ? each_bytes[node] : bytes; }
   };
-  static Rows rows_of(int64_t bytes, const uint32_t* each_bytes);
+  static Rows rows_of(const RowBytes& rows);
   int64_t degree(int64_t node) const { return sizes_.indptr[node + 1] - sizes_.indptr[node]; }
   UseByTier feature_uses(const Counts& counts, int64_t node) const;
   UseByTier topology_uses(const Counts& counts, int64_t node) const;

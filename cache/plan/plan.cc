@@ -50,8 +50,9 @@ void check_numbers(const PlanInput& input) {
   need(sizes.num_nodes >= 1 && sizes.num_nodes <= INT64_C(0xFFFFFFFF), "graph", "1 to 2^32 - 1 nodes",
        std::to_string(sizes.num_nodes));
   need(sizes.index_bytes == 4 || sizes.index_bytes == 8, "index bytes", "4 or 8", std::to_string(sizes.index_bytes));
-  need(sizes.each_row_bytes || sizes.row_bytes >= 1, "row bytes", "at least 1", std::to_string(sizes.row_bytes));
-  need(sizes.host_row_bytes >= 0, "host row bytes", "at least 0", std::to_string(sizes.host_row_bytes));
+  need(sizes.slab_rows.each || sizes.slab_rows.bytes >= 1, "row bytes", "at least 1",
+       std::to_string(sizes.slab_rows.bytes));
+  need(sizes.host_rows.bytes >= 0, "host row bytes", "at least 0", std::to_string(sizes.host_rows.bytes));
   const IndexCost& index = input.index;
   need(std::min({index.bytes_per_kind, index.entry_bytes, index.scratch_bytes}) >= 0, "index", "0 bytes or more",
        "fewer");

@@ -11,7 +11,7 @@ namespace {
 constexpr uint64_t kRandomBound = uint64_t{1} << 20;
 
 template <typename Index>
-std::vector<uint32_t> out_degrees(const GraphLists& graph) {
+std::vector<uint32_t> out_degrees(const base::CscRef& graph) {
   const auto* indices = static_cast<const Index*>(graph.indices);
   std::vector<uint32_t> degrees(static_cast<std::size_t>(graph.num_nodes));
   int64_t num_bad = 0;
@@ -30,7 +30,7 @@ std::vector<uint32_t> out_degrees(const GraphLists& graph) {
                      std::to_string(num_bad) + " others", "run cohort dataset check"});
 }
 
-StandIn with_edges(std::vector<uint32_t> reads, const GraphLists& graph, int64_t picks) {
+StandIn with_edges(std::vector<uint32_t> reads, const base::CscRef& graph, int64_t picks) {
   StandIn counts{std::move(reads), std::vector<uint64_t>(static_cast<std::size_t>(graph.num_nodes))};
 #pragma omp parallel for schedule(static)
   for (int64_t node = 0; node < graph.num_nodes; ++node) {
@@ -44,11 +44,11 @@ StandIn with_edges(std::vector<uint32_t> reads, const GraphLists& graph, int64_t
 
 }  // namespace
 
-StandIn counts_by_degree(const GraphLists& graph, int64_t picks) {
+StandIn counts_by_degree(const base::CscRef& graph, int64_t picks) {
   return with_edges(graph.index_bytes == 4 ? out_degrees<int32_t>(graph) : out_degrees<int64_t>(graph), graph, picks);
 }
 
-StandIn counts_at_random(const GraphLists& graph, int64_t picks, uint64_t seed) {
+StandIn counts_at_random(const base::CscRef& graph, int64_t picks, uint64_t seed) {
   std::vector<uint32_t> reads(static_cast<std::size_t>(graph.num_nodes));
   const base::PhiloxKey key = base::key_of(seed);
 #pragma omp parallel for schedule(static)
@@ -59,7 +59,7 @@ StandIn counts_at_random(const GraphLists& graph, int64_t picks, uint64_t seed) 
   return with_edges(std::move(reads), graph, picks);
 }
 
-StandIn counts_of_policy(const std::string& policy, const GraphLists& graph, int64_t picks) {
+StandIn counts_of_policy(const std::string& policy, const base::CscRef& graph, int64_t picks) {
   if (policy == "degree") return counts_by_degree(graph, picks);
   if (policy == "random") return counts_at_random(graph, picks);
   throw base::Error({"cache policy", "degree or random", policy, "what was counted needs no stand-in"});

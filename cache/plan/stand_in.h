@@ -5,18 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "base/csc_ref.h"
 #include "cache/plan/cost.h"
 
 namespace cohort::cache {
-
-// The graph in host memory, as lists of in-neighbours.
-struct GraphLists {
-  int64_t num_nodes = 0;            // V
-  int64_t num_edges = 0;            // E, below 2^32 from any one node
-  const int64_t* indptr = nullptr;  // int64 [V + 1]
-  const void* indices = nullptr;    // int32 or int64 [E]
-  int index_bytes = 4;              // 4 or 8
-};
 
 struct StandIn {
   std::vector<uint32_t> reads;       // uint32 [V], of a node's row and of its list alike
@@ -27,12 +19,12 @@ struct StandIn {
 
 // A node is read as often as it has out-edges. `picks`: most neighbours drawn from a list; -1: all. Throws Error for an
 // index that is no node.
-StandIn counts_by_degree(const GraphLists& graph, int64_t picks);
+StandIn counts_by_degree(const base::CscRef& graph, int64_t picks);
 
 // A node is read by chance, the same in every run: a hash of its id, keyed by `seed`.
-StandIn counts_at_random(const GraphLists& graph, int64_t picks, uint64_t seed = 0);
+StandIn counts_at_random(const base::CscRef& graph, int64_t picks, uint64_t seed = 0);
 
 // "degree" or "random", with seed 0. Throws Error for another name.
-StandIn counts_of_policy(const std::string& policy, const GraphLists& graph, int64_t picks);
+StandIn counts_of_policy(const std::string& policy, const base::CscRef& graph, int64_t picks);
 
 }  // namespace cohort::cache

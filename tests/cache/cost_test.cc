@@ -64,7 +64,7 @@ TEST(Cost, DrawnLinesAtTheEnds) {
 
 TEST(Cost, AListIsItsLengthAndItsNeighboursInWords) {
   const std::vector<int64_t> indptr = {0, 0, 1, 4};
-  GraphSizes sizes{3, indptr.data(), 4, 100, nullptr};
+  GraphSizes sizes{3, indptr.data(), 4, {100}};
   const Costs narrow(sizes, measured_links());
   EXPECT_EQ(narrow.stored_bytes(Kind::kTopology, 0), 8);
   EXPECT_EQ(narrow.stored_bytes(Kind::kTopology, 1), 16);
@@ -103,14 +103,14 @@ TEST(Cost, HostRowsOfAnotherLength) {
   const std::vector<uint32_t> reads = {0, 4}, host_bytes = {12, 40};
   const std::vector<uint64_t> edges = {0, 0};
   const Counts counts{2, reads.data(), reads.data(), edges.data()};
-  GraphSizes sizes{2, nullptr, 4, 96, nullptr, 400};
+  GraphSizes sizes{2, nullptr, 4, {96}, {400}};
   const auto lines = [&](Tier tier) {
     return Costs(sizes, measured_links()).uses(Kind::kFeature, counts, 1)[static_cast<std::size_t>(tier)].lines;
   };
   EXPECT_DOUBLE_EQ(lines(Tier::kHost), 2 * counted_lines(400, 16));
   EXPECT_DOUBLE_EQ(lines(Tier::kPeer), 2 * counted_lines(96, 32));
   EXPECT_EQ(Costs(sizes, measured_links()).stored_bytes(Kind::kFeature, 1), 96);
-  sizes.each_host_row_bytes = host_bytes.data();
+  sizes.host_rows.each = host_bytes.data();
   EXPECT_DOUBLE_EQ(lines(Tier::kHost), 2 * counted_lines(40, 4));
   EXPECT_DOUBLE_EQ(Costs(sizes, measured_links()).uses(Kind::kFeature, counts, 1)[kHostTier].bytes, 80);
   EXPECT_DOUBLE_EQ(lines(Tier::kLocal), 2 * counted_lines(96, 32));

@@ -91,7 +91,7 @@ void expect_all_modes(Table& table, bool has_file) {
   const std::vector<int64_t> nodes = random_nodes(table.rows.shape.num_rows, table.rows.shape.num_rows / 2);
   for (const bool host_coded : {false, true}) {
     if (host_coded && !has_file) continue;
-    const auto host = std::make_shared<const PinnedRows>(table.rows, host_coded);
+    const auto host = std::make_shared<const HostFeatures>(table.rows, host_coded);
     for (const bool slab_coded : {false, true}) {
       for (const bool ordered : {false, true}) {
         for (const int num_members : {0, 1, 3}) {
@@ -149,7 +149,7 @@ TEST(GpuFeatureFetch, AsksTheHostForNothingWhereAllRowsAreCached) {
       SCOPED_TRACE(testing::Message() << members << reuse);
       const SlabRows slab_rows(table.rows, true);
       const Plan plan = plan_of(table, slab_rows, static_cast<int>(members), 0, 1);
-      FeatureFetch rows(std::make_shared<const PinnedRows>(table.rows, true), table.rows.row_bytes, {});
+      FeatureFetch rows(std::make_shared<const HostFeatures>(table.rows, true), table.rows.row_bytes, {});
       rows.set_slabs(std::move(fill_row_slabs(plan, std::span(gpus).first(members), slab_rows, 3000)[0]));
       if (reuse) rows.reuse_rows(3000);
       expect_rows(table, nodes, fetch(rows, table, nodes));
@@ -248,7 +248,7 @@ TEST(GpuFeatureFetch, CopiesRowsThatOtherSlotsHold) {
     Table table("float32", 700, columns, 4);
     for (const bool cached : {false, true}) {
       SCOPED_TRACE(testing::Message() << columns << cached);
-      FeatureFetch rows(std::make_shared<const PinnedRows>(table.rows, false), table.rows.row_bytes, {});
+      FeatureFetch rows(std::make_shared<const HostFeatures>(table.rows, false), table.rows.row_bytes, {});
       SlabRows slab_rows(table.rows, false);
       const Plan plan = plan_of(table, slab_rows, 1, 40);
       std::vector<int64_t> nodes;
@@ -267,7 +267,7 @@ TEST(GpuFeatureFetch, CopiesRowsThatOtherSlotsHold) {
 
 TEST(GpuFeatureFetch, CopiesNoRowsOfOddBytes) {
   Table table("uint8", 700, 50, 1);
-  FeatureFetch rows(std::make_shared<const PinnedRows>(table.rows, false), table.rows.row_bytes, {});
+  FeatureFetch rows(std::make_shared<const HostFeatures>(table.rows, false), table.rows.row_bytes, {});
   rows.reuse_rows(table.rows.shape.num_rows);
   expect_copies(table, rows, {}, false, 2);
 }
@@ -280,7 +280,7 @@ TEST(SlabRows, RefuseRowsBeyondTheFormat) {
 TEST(GpuFeatureFetch, NamesADamagedRow) {
   Table table("float32", 500, 128, 4);
   table.encode("exponent");
-  const auto host = std::make_shared<const PinnedRows>(table.rows, true);
+  const auto host = std::make_shared<const HostFeatures>(table.rows, true);
   // Escapes wherever a code can be: more than the row has exponents for.
   std::memset(const_cast<std::byte*>(host->encoded().ref.data) + 77 * host->encoded().ref.stride_bytes, 0, 448);
   FeatureFetch rows(host, table.rows.row_bytes, {});

@@ -116,7 +116,7 @@ TEST(Hotness, ReturnsTellWhatTheBatchesBeforeHold) {
   counts.expect(kManyNodes);
   constexpr int kTried = 40;
   for (const int window : {1, 2, 4}) {
-    GraphSizes sizes{kManyNodes, nullptr, 4, 128};
+    GraphSizes sizes{kManyNodes, nullptr, 4, {128}};
     sizes.recent_batches = window;
     sizes.recent_row_bytes = 128;
     const Costs costs(sizes, {{{1e12, 0}, {1e11, 0}, {1e10, 0}}});

@@ -29,7 +29,9 @@ struct Lists {
       indptr.push_back(static_cast<int64_t>(indices.size()));
     }
   }
-  HostLists view() const { return {indptr.data(), indices.data(), sizeof(Index)}; }
+  base::CscRef view() const {
+    return {.indptr = indptr.data(), .indices = indices.data(), .index_bytes = sizeof(Index)};
+  }
   int64_t num_nodes() const { return static_cast<int64_t>(indptr.size()) - 1; }
   int64_t degree(int64_t node) const {
     const auto at = static_cast<std::size_t>(node);

@@ -35,7 +35,7 @@ class PlanProperty : public testing::TestWithParam<Case> {
     SmallInput small = random_input(seed, {num_nodes, c.equal_sizes, c.equal_sizes, c.counts_per_gpu},
                                     cliques_named(c.cliques, c.num_gpus), budgets);
     small.input.index = {bitmap_bytes(num_nodes), 8, 100};
-    small.input.sizes.host_row_bytes = c.host_row_bytes;
+    small.input.sizes.host_rows.bytes = c.host_row_bytes;
     small.has_lists = c.has_lists;
     return small;
   }

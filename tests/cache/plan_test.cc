@@ -142,7 +142,7 @@ TEST(PlanBruteForce, HostRowsOfAnotherLength) {
     for (int64_t host_row_bytes : {16, 400, 512}) {
       for (int64_t budget = 0; budget <= 10 * 64; budget += 96) {
         SmallInput small = random_input(seed, {.equal_degrees = true}, {{0}}, {budget});
-        small.input.sizes.host_row_bytes = host_row_bytes;
+        small.input.sizes.host_rows.bytes = host_row_bytes;
         EXPECT_NEAR(plan_of(small).seconds(), BruteForce(small).least_seconds(), 1e-15) << seed << " " << budget;
         small.host_row_bytes = {16, 400, 128, 2000, 4};
         EXPECT_NEAR(plan_of(small).seconds(), BruteForce(small).least_seconds(), 1e-15) << seed << " " << budget;
@@ -158,8 +158,8 @@ TEST(PlanBruteForce, RowsThatTheHostServesFasterStayThere) {
     for (const auto& cliques : shapes) {
       const std::vector<int64_t> budgets(cliques.size() == 1 ? cliques[0].size() : 2, 1 << 20);
       SmallInput small = random_input(seed, {.num_nodes = 4}, cliques, budgets);
-      small.input.sizes.row_bytes = 8192;
-      small.input.sizes.host_row_bytes = 128;
+      small.input.sizes.slab_rows.bytes = 8192;
+      small.input.sizes.host_rows.bytes = 128;
       small.counts[0].node_reads = {9, 8, 7, 6};
       const Plan plan = plan_of(small);
       EXPECT_NEAR(plan.seconds(), BruteForce(small).least_seconds(), 1e-15) << seed;
@@ -242,7 +242,7 @@ TEST(Plan, HoldsAllRawRowsFromTheBudgetOnThatHasRoomForThem) {
   const int64_t num_nodes = 30, row_bytes = 52;
   SmallInput small = random_input(4, {.num_nodes = 30, .equal_rows = true}, {{0}}, {0});
   small.has_lists = false;
-  small.input.sizes.row_bytes = 64;  // at multiples of 16
+  small.input.sizes.slab_rows.bytes = 64;  // at multiples of 16
   small.input.index = {bitmap_bytes(num_nodes), kEntryBytes, 0};
   const int64_t needed = 8 + 30 * (64 + 8);
   for (const int64_t budget : {needed - 1, needed}) {
@@ -341,8 +341,8 @@ TEST(Plan, RefusesWhatContradictsItself) {
   refuses([](PlanInput& input) { input.budget_bytes = {10, -1}; });
   refuses([](PlanInput& input) { input.links[1] = Link{1e9}; });
   refuses([](PlanInput& input) { input.links[2] = Link{0}; });
-  refuses([](PlanInput& input) { input.sizes.row_bytes = 0; });
-  refuses([](PlanInput& input) { input.sizes.host_row_bytes = -1; });
+  refuses([](PlanInput& input) { input.sizes.slab_rows.bytes = 0; });
+  refuses([](PlanInput& input) { input.sizes.host_rows.bytes = -1; });
   refuses([](PlanInput& input) { input.index.entry_bytes = -8; });
   SmallInput small = random_input(1, {}, {{0}}, {10});
   small.counts[0].num_batches = 0;

@@ -27,8 +27,8 @@ struct SmallInput {
   const PlanInput& view() {
     input.sizes.num_nodes = static_cast<int64_t>(indptr.size()) - 1;
     input.sizes.indptr = has_lists ? indptr.data() : nullptr;
-    input.sizes.each_row_bytes = row_bytes.empty() ? nullptr : row_bytes.data();
-    input.sizes.each_host_row_bytes = host_row_bytes.empty() ? nullptr : host_row_bytes.data();
+    input.sizes.slab_rows.each = row_bytes.empty() ? nullptr : row_bytes.data();
+    input.sizes.host_rows.each = host_row_bytes.empty() ? nullptr : host_row_bytes.data();
     input.counts.clear();
     for (const OwnedCounts& c : counts) {
       input.counts.push_back({c.num_batches, c.node_reads.data(), c.expansions.data(), c.edges_read.data()});
@@ -70,7 +70,7 @@ inline SmallInput random_input(uint64_t seed, const SmallOptions& options, std::
       counts.edges_read.push_back(counts.expansions.back() * std::min<uint64_t>(degree, 10));
     }
   }
-  small.input.sizes.row_bytes = 64;
+  small.input.sizes.slab_rows.bytes = 64;
   small.input.cliques = std::move(cliques);
   small.input.budget_bytes = std::move(budgets);
   small.input.links = measured_links();

@@ -28,7 +28,7 @@ struct Lists {
       indptr.push_back(static_cast<int64_t>(indices.size()));
     }
   }
-  GraphLists view() const {
+  base::CscRef view() const {
     return {static_cast<int64_t>(indptr.size()) - 1, static_cast<int64_t>(indices.size()), indptr.data(),
             indices.data(), sizeof(Index)};
   }

@@ -381,7 +381,7 @@ def test_host_memory_that_is_too_small_is_named_before_anything_is_pinned(cora, 
     monkeypatch.setenv("COHORT_HOST_MEMORY_BYTES", "1000000")
     result = cohort("train", cora, "--device", "cuda", "--out", tmp_path / "run")
     assert result.returncode == 1
-    assert "host memory: expected 15.52 MB to pin, found 1.00 MB available" in result.stderr
+    assert "host memory: expected 15.52 MB for features and topology, found 1.00 MB available" in result.stderr
 
 
 def test_files_are_those_that_meta_json_names(cora, tmp_path, shm):

@@ -36,7 +36,7 @@ class CachePlan : public testing::Test {
     presample(without_rows, seeds, key, 10, *make_host_backend(without_rows, {})).hotness.save(options_.hotness);
   }
   std::optional<cache::Plan> plan(bool topology_in_plan = true) {
-    return plan_cache(options_, graph_.view(), kPair, {32, nullptr, 20}, topology_in_plan);
+    return plan_cache(options_, graph_.view(), kPair, {32}, {20}, topology_in_plan);
   }
   json written() const { return json::parse(dataset::read_bytes(options_.plan_file)); }
 
@@ -84,7 +84,7 @@ TEST_F(CachePlan, RanksMayHaveCountsOfTheirOwn) {
   const auto rows = [&](const std::vector<std::string>& files, std::size_t rank) {
     options_.rank_hotness = files;
     options_.cache_bytes = {20'000, 20'000};
-    return plan_cache(options_, graph_.view(), {{0}, {1}}, {32, nullptr, 20}, true)->gpus[rank].slabs[0].nodes;
+    return plan_cache(options_, graph_.view(), {{0}, {1}}, {32}, {20}, true)->gpus[rank].slabs[0].nodes;
   };
   const auto shared = rows({}, 1);
   EXPECT_EQ(written()["counts"]["file"], first);

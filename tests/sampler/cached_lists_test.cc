@@ -43,7 +43,8 @@ template <typename Index>
 class CachedGraph {
  public:
   explicit CachedGraph(const TestGraph<Index>& graph) : indptr_(base::upload(graph.indptr)) {
-    const cache::HostLists lists{graph.indptr.data(), graph.indices.data(), sizeof(Index)};
+    const base::CscRef lists{
+        .indptr = graph.indptr.data(), .indices = graph.indices.data(), .index_bytes = sizeof(Index)};
     cache::Slab own, peer;
     cache::CliqueRows rows;
     int64_t num_entries = 0;

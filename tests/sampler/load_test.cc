@@ -141,10 +141,8 @@ TEST_P(Rows, CountTheBytesThatAreRead) {
 TEST_P(Rows, SayWhatTheyTakeInSlabsAndInHostMemory) {
   const auto stored = [&](const char* mode, bool in_slab, int64_t row) {
     const GraphView graph = view(mode);
-    const RowBytes bytes(graph, cache::SlabRows(feature_rows(graph), graph.coded_slab_rows));
-    const cache::StoredRows rows = bytes.stored();
-    if (in_slab) return rows.each_row_bytes ? int64_t{rows.each_row_bytes[row]} : rows.row_bytes;
-    return rows.each_host_row_bytes ? int64_t{rows.each_host_row_bytes[row]} : rows.host_row_bytes;
+    const cache::SlabRows in_slabs(feature_rows(graph), graph.coded_slab_rows);
+    return (in_slab ? in_slabs.sizes() : host_row_sizes(graph)).ref().of(row);
   };
   const int64_t row_bytes = view("none").row_bytes, rounded = (row_bytes + 15) / 16 * 16;
   prepare();

@@ -60,13 +60,13 @@ std::vector<int64_t> first_of(const int64_t* values, int count) { return {values
 
 std::vector<std::tuple<int64_t, int64_t, double>> rows_by_tier(const channel::Batch& batch) {
   std::vector<std::tuple<int64_t, int64_t, double>> tiers;
-  for (const channel::TierUse& tier : batch.row_tiers) tiers.emplace_back(tier.rows, tier.bytes, tier.us / 1e6);
+  for (const base::TierUse& tier : batch.row_tiers) tiers.emplace_back(tier.rows, tier.bytes, tier.us / 1e6);
   return tiers;
 }
 
 std::vector<std::tuple<int64_t, int64_t>> lists_by_tier(const channel::Batch& batch) {
   std::vector<std::tuple<int64_t, int64_t>> tiers;
-  for (const channel::TierLists& tier : batch.list_tiers) tiers.emplace_back(tier.lists, tier.bytes);
+  for (const base::ListUse& tier : batch.list_tiers) tiers.emplace_back(tier.lists, tier.bytes);
   return tiers;
 }
 

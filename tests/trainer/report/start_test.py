@@ -65,7 +65,7 @@ def test_a_run_tells_its_start(cora, tmp_path, device):
     assert "first batch after" in result.stdout
     start = json.loads((tmp_path / "run/summary.json").read_text())["start"]
     names = [part["part"] for part in start["parts"]]
-    on_gpu = ["pinning host memory", "preparing the GPUs", "planning the cache", "filling the cache"]
+    on_gpu = ["copying to host memory", "preparing the GPUs", "planning the cache", "filling the cache"]
     assert names == [EDGES, *(on_gpu if device == "cuda" else ["planning the cache"]), ROWS]
     arrays = [np.load(prepared / f"{name}.npy", mmap_mode="r") for name in ("indptr", "indices")]
     assert start["parts"][0]["bytes"] == sum(array.nbytes for array in arrays)

@@ -1,4 +1,4 @@
-// All feature rows, pinned in host memory: one copy that every GPU of the process reads in place.
+// All feature rows in host memory: one copy that every GPU of the process reads in place.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,15 @@
 
 namespace cohort::cache {
 
-class PinnedRows {
+class HostFeatures {
  public:
-  // Bytes that it will pin.
+  // Bytes that it will take.
   static int64_t bytes_of(const FeatureRows& rows, bool coded);
   // Copies the rows: `coded` as the file has them, else decoded, each at a multiple of 4 bytes.
-  PinnedRows(const FeatureRows& rows, bool coded);
+  HostFeatures(const FeatureRows& rows, bool coded);
 
   bool coded() const { return coded_; }
-  const ibp::EncodedRows& encoded() const { return encoded_; }  // in pinned memory; raw: only the profile
+  const ibp::EncodedRows& encoded() const { return encoded_; }  // raw: only the profile
   const std::byte* data() const { return memory_.data(); }      // raw: [num_rows, stride_bytes]
   int64_t stride_bytes() const { return stride_bytes_; }
   uint32_t step_bytes() const;  // every row begins at a multiple of this; divides 128

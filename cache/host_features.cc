@@ -1,4 +1,4 @@
-#include "cache/pinned_rows.h"
+#include "cache/host_features.h"
 
 #include <algorithm>
 #include <cstring>
@@ -17,14 +17,14 @@ int64_t stride_of(const FeatureRows& rows) { return base::round_up(rows.row_byte
 
 }  // namespace
 
-int64_t PinnedRows::bytes_of(const FeatureRows& rows, bool coded) {
+int64_t HostFeatures::bytes_of(const FeatureRows& rows, bool coded) {
   if (!coded) return rows.shape.num_rows * stride_of(rows);
   const ibp::EncodedRef& ref = rows.encoded->encoded().ref;
   return base::round_up(ref.data_bytes, kRegionAlign) + ref.overflow_bytes;
 }
 
-PinnedRows::PinnedRows(const FeatureRows& rows, bool coded) : coded_(coded), num_rows_(rows.shape.num_rows) {
-  base::require(coded ? rows.encoded != nullptr : rows.raw || rows.encoded || rows.row_bytes == 0, "rows to pin");
+HostFeatures::HostFeatures(const FeatureRows& rows, bool coded) : coded_(coded), num_rows_(rows.shape.num_rows) {
+  base::require(coded ? rows.encoded != nullptr : rows.raw || rows.encoded || rows.row_bytes == 0, "rows to copy");
   memory_ = base::HostTable(static_cast<std::size_t>(bytes_of(rows, coded)));
   if (coded) {
     copy_coded(*rows.encoded);
@@ -34,7 +34,7 @@ PinnedRows::PinnedRows(const FeatureRows& rows, bool coded) : coded_(coded), num
   }
 }
 
-uint32_t PinnedRows::step_bytes() const {
+uint32_t HostFeatures::step_bytes() const {
   if (!coded_) return static_cast<uint32_t>(std::gcd(stride_bytes_, int64_t{ibp::kLineBytes}));
   const ibp::EncodedRef& ref = encoded_.ref;
   if (ref.layout == ibp::Layout::kPacked) return 4;
@@ -42,7 +42,7 @@ uint32_t PinnedRows::step_bytes() const {
   return ref.overflow_bytes > 0 ? std::gcd(step, ref.overflow_stride_bytes) : step;
 }
 
-FeatureRows PinnedRows::in_place_of(FeatureRows rows) const {
+FeatureRows HostFeatures::in_place_of(FeatureRows rows) const {
   if (coded_) {
     rows.encoded = std::make_shared<const HostRows>(encoded_);
     rows.raw = nullptr;  // in a file that may have to be read
@@ -52,7 +52,7 @@ FeatureRows PinnedRows::in_place_of(FeatureRows rows) const {
   return rows;
 }
 
-void PinnedRows::copy_coded(const HostRows& rows) {
+void HostFeatures::copy_coded(const HostRows& rows) {
   encoded_ = rows.encoded();  // its keepers keep the directory
   ibp::EncodedRef& ref = encoded_.ref;
   const auto data_bytes = static_cast<std::size_t>(ref.data_bytes);
@@ -64,7 +64,7 @@ void PinnedRows::copy_coded(const HostRows& rows) {
   ref.overflow = overflow;
 }
 
-void PinnedRows::copy_raw(const FeatureRows& rows) {
+void HostFeatures::copy_raw(const FeatureRows& rows) {
   if (memory_.bytes() == 0) return;  // no features, or none that are fetched
   if (stride_bytes_ == rows.row_bytes) {
     if (!rows.raw) return rows.encoded->decode(memory_.data());

@@ -1,0 +1,16 @@
+// A graph as lists of in-neighbours, in anybody's memory.
+#pragma once
+
+#include <cstdint>
+
+namespace cohort::base {
+
+struct CscRef {
+  int64_t num_nodes = 0;            // V
+  int64_t num_edges = 0;            // E
+  const int64_t* indptr = nullptr;  // int64 [V + 1]
+  const void* indices = nullptr;    // int32 or int64 [E]
+  int index_bytes = 4;              // 4 or 8
+};
+
+}  // namespace cohort::base

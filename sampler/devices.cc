@@ -1,0 +1,51 @@
+#include "sampler/devices.h"
+
+#include <nlohmann/json.hpp>
+
+#ifdef COHORT_WITH_CUDA
+#include <cuda_runtime_api.h>
+
+#include "base/check.h"
+#include "base/device.h"
+#include "cache/probe.h"
+#endif
+
+namespace cohort::sampler {
+
+std::string describe_devices() {
+  nlohmann::json json = {{"cuda_build", false},
+                         {"gpus", nlohmann::json::array()},
+                         {"cliques", nlohmann::json::array()},
+                         {"versions", {0, 0}}};
+#ifdef COHORT_WITH_CUDA
+  json["cuda_build"] = true;
+  std::vector<int> ordinals;
+  for (const base::Gpu& gpu : base::visible_gpus()) {
+    json["gpus"].push_back({{"ordinal", gpu.ordinal},
+                            {"name", gpu.name},
+                            {"uuid", base::format_uuid(gpu.uuid)},
+                            {"bytes", gpu.total_bytes}});
+    ordinals.push_back(gpu.ordinal);
+  }
+  json["cliques"] = base::peer_cliques(ordinals);
+  int driver = 0, runtime = 0;
+  base::cuda_check(cudaDriverGetVersion(&driver), "read the driver's version");
+  base::cuda_check(cudaRuntimeGetVersion(&runtime), "read the runtime's version");
+  json["versions"] = {driver, runtime};
+#endif
+  return json.dump();
+}
+
+std::string describe_links([[maybe_unused]] std::span<const int> gpus) {
+  nlohmann::json json = {{"gpus", nlohmann::json::array()}};
+#ifdef COHORT_WITH_CUDA
+  for (const cache::GpuLinks& links : cache::probe_links(gpus)) {
+    json["gpus"].push_back(
+        {{"uuid", base::format_uuid(links.uuid)}, {"local", links.local}, {"peer", nullptr}, {"host", links.host}});
+    if (links.peer) json["gpus"].back()["peer"] = *links.peer;
+  }
+#endif
+  return json.dump();
+}
+
+}  // namespace cohort::sampler

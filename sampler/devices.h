@@ -1,0 +1,18 @@
+// What `cohort-sampler --devices` and `--probe` say of this machine.
+#pragma once
+
+#include <span>
+#include <string>
+
+namespace cohort::sampler {
+
+// Backends of this build and the visible GPUs, as JSON: {"cuda_build": bool, "gpus": [{ordinal, name, uuid, bytes}],
+// "cliques": [[ordinal, ...], ...], "versions": [driver, runtime], of CUDA}; the GPUs of a clique read each other's
+// memory.
+std::string describe_devices();
+
+// What these GPUs (ordinals; none: all that are visible) get from each kind of memory (cache/probe.h), measured now, as
+// JSON: {"gpus": [{uuid, local, peer or null, host}]}, in bytes a second.
+std::string describe_links(std::span<const int> gpus);
+
+}  // namespace cohort::sampler

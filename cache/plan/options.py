@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,49 +17,9 @@ from cohort.cache import _native
 from cohort.cache.plan.budget import MemoryNeeds, budgets
 from cohort.cache.plan.links import MEASURED_BANDWIDTH, machine_bandwidth
 from cohort.cache.plan.planner import ELEMENT_BYTES
+from cohort.spec.run import SamplerSpec
 
 LOG = logging.getLogger(__name__)
-
-POLICIES = ("plan", "degree", "random", "none")
-
-
-@dataclass(frozen=True)
-class CacheOptions:
-    """The cache that a user asks for: none, unless `ratios` or `cache_bytes` are given.
-
-    Attributes:
-        ratios: each GPU's cache as a share of all raw feature bytes, index included: one for all GPUs or one a GPU;
-            "auto": what slots and trainer leave.
-        cache_bytes: the same in bytes.
-        policy: what is hot: "plan" (as a short run of the sampler counts), "degree", "random"; "none": no cache.
-        cliques: GPUs that read each other's memory: "auto" (as the machine says), "none", "all", "2x4", "3+5".
-        presample_batches: bound of that short run.
-        bandwidth: GB/s of local, peer and host memory; None: on a GPU as this machine's are measured (links.py), else
-            `MEASURED_BANDWIDTH`.
-        line_ns: what a line of 128 bytes costs there, on top.
-        gpu_bytes, trainer_bytes: memory of a GPU, and the trainer's peak, for "auto".
-        edge_ids, edge_weights: whether batches have them.
-    """
-
-    ratios: list[float] | str | None = None
-    cache_bytes: list[int] | None = None
-    policy: str = "plan"
-    cliques: str = "auto"
-    presample_batches: int = 200
-    bandwidth: tuple[float, float, float] | None = None
-    line_ns: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    gpu_bytes: int | None = None
-    trainer_bytes: int | None = None
-    edge_ids: bool = False
-    edge_weights: bool = False
-
-    def __post_init__(self):
-        if self.policy not in POLICIES:
-            raise CohortError("cache policy", ", ".join(POLICIES), repr(self.policy))
-
-    @property
-    def wanted(self) -> bool:
-        return self.ratios is not None or self.cache_bytes is not None
 
 
 def row_bytes_of(meta: dict) -> int:
@@ -140,49 +99,49 @@ def writable_folder(dataset: Path) -> Path:
 
 
 def sampler_members(
-    options: CacheOptions,
+    spec: SamplerSpec,
     dataset: Path,
-    fanout: list[int],
-    batch_size: int,
-    num_slots: int,
     num_ranks: int,
     on_gpu: bool,
     clique_seeds: list[tuple[list[int], np.ndarray]] | None = None,
     gpus: list[int] | None = None,
+    edge_ids: bool = False,
 ) -> dict:
     """The members of run.json's "sampler" that make the cache; empty without one.
 
     Args:
-        fanout, batch_size: of the run's training; the seeds counted are those of the split "train".
+        spec: the options; its fanout and batch size are those of the run's training, the seeds counted those of the
+            split "train".
         on_gpu: the cache is used, and not only planned.
         clique_seeds: (ranks, seeds int64 [n]) of each clique, where cliques train on seeds of their own.
         gpus: ordinals of those whose links are measured; None: all that are visible.
+        edge_ids: whether batches have them.
 
     Raises:
         CohortError: as `presample` and `budgets` do.
     """
-    if not options.wanted:
+    if spec.cache_ratio is None and spec.cache_bytes is None:
         return {}
-    if options.policy == "none":
+    if spec.cache_policy == "none":
         return {"cache_policy": "none"}
     meta = json.loads((dataset / "meta.json").read_text())
     counts = []
-    if options.policy == "plan":
+    if spec.cache_policy == "plan":
         for seeds in [None] if clique_seeds is None else [seeds for _, seeds in clique_seeds]:
-            found = presample(dataset, fanout, batch_size, options.presample_batches, seeds=seeds)
+            found = presample(dataset, spec.fanout, spec.batch_size, spec.presample_batches, seeds=seeds)
             counts.append(found)
             if not found["reused"]:
                 LOG.info(f"counted what {found['batches']} batches of the sampler read, for the cache: {found['file']}")
-    needs = memory_needs(options, meta, counts, fanout, batch_size, num_slots)
+    needs = memory_needs(spec, meta, counts, edge_ids)
     raw_bytes = meta["num_nodes"] * row_bytes_of(meta)
-    cache_bytes = budgets(num_ranks, raw_bytes, options.ratios, options.cache_bytes, needs)
-    bandwidth = options.bandwidth or (machine_bandwidth(gpus=gpus) if on_gpu else MEASURED_BANDWIDTH)
+    cache_bytes = budgets(num_ranks, raw_bytes, spec.cache_ratio, spec.cache_bytes, needs)
+    bandwidth = spec.bandwidth or (machine_bandwidth(gpus=gpus) if on_gpu else MEASURED_BANDWIDTH)
     return {
         "cache_bytes": cache_bytes,
-        "cache_policy": options.policy,
-        "cliques": options.cliques,
+        "cache_policy": spec.cache_policy,
+        "cliques": spec.cliques,
         "bytes_per_second": [1e9 * rate for rate in bandwidth],
-        "seconds_per_line": [1e-9 * nanoseconds for nanoseconds in options.line_ns],
+        "seconds_per_line": [1e-9 * nanoseconds for nanoseconds in spec.line_ns],
     } | _hotness_members(counts, clique_seeds, num_ranks)
 
 
@@ -197,24 +156,22 @@ def _hotness_members(counts: list[dict], clique_seeds: list | None, num_ranks: i
     return {"rank_hotness": files}
 
 
-def memory_needs(
-    options: CacheOptions, meta: dict, counts: list[dict], fanout: list[int], batch_size: int, num_slots: int
-) -> MemoryNeeds:
+def memory_needs(spec: SamplerSpec, meta: dict, counts: list[dict], edge_ids: bool = False) -> MemoryNeeds:
     """What a GPU needs beside the cache; a batch whose size nobody counted is the whole graph at most."""
     largest = (meta["num_nodes"], meta["num_edges"])
     if counts:
         largest = tuple(max(found[name] for found in counts) for name in ("max_batch_nodes", "max_batch_edges"))
     slot_bytes = _native.slot_bytes(
         num_nodes=meta["num_nodes"],
-        batch_size=batch_size,
-        fanout=fanout,
+        batch_size=spec.batch_size,
+        fanout=spec.fanout,
         most_nodes=largest[0],
         most_edges=largest[1],
         row_bytes=row_bytes_of(meta),
         label_bytes=label_bytes_of(meta),
-        edge_ids=options.edge_ids,
-        edge_weights=options.edge_weights,
+        edge_ids=edge_ids,
+        edge_weights=spec.edge_weights,
     )
     # They are in the trainer's peak, where that was measured.
-    of_nodes = bytes_of_nodes(meta) if options.trainer_bytes is None else 0
-    return MemoryNeeds(options.gpu_bytes, num_slots * slot_bytes, options.trainer_bytes, of_nodes)
+    of_nodes = bytes_of_nodes(meta) if spec.trainer_bytes is None else 0
+    return MemoryNeeds(spec.gpu_memory, spec.slots * slot_bytes, spec.trainer_bytes, of_nodes)

@@ -1,9 +1,10 @@
 """The cache that options ask for."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from cohort.cache.plan.links import machine_bandwidth
-from cohort.cache.plan.options import CacheOptions, sampler_members
+from cohort.cache.plan.options import sampler_members
 from cohort.launch.options.devices import devices
 from cohort.spec.run import SamplerSpec
 
@@ -12,20 +13,9 @@ def cache_members(
     spec: SamplerSpec, dataset: Path, num_ranks: int, on_gpu: bool, clique_seeds: list | None = None
 ) -> dict:
     """The members of run.json's "sampler" that the options make; logs what it counts and measures."""
-    options = CacheOptions(
-        spec.cache_ratio,
-        spec.cache_bytes,
-        spec.cache_policy,
-        spec.cliques,
-        spec.presample_batches,
-        spec.bandwidth,
-        spec.line_ns,
-        gpu_memory(spec) if spec.cache_ratio == "auto" else None,
-        spec.trainer_bytes,
-        edge_weights=spec.edge_weights,
-    )
-    shape = (spec.fanout, spec.batch_size, spec.slots, num_ranks, on_gpu)
-    return sampler_members(options, dataset, *shape, clique_seeds=clique_seeds, gpus=spec.gpus or [0])
+    if spec.cache_ratio == "auto":
+        spec = replace(spec, gpu_memory=gpu_memory(spec))
+    return sampler_members(spec, dataset, num_ranks, on_gpu, clique_seeds, spec.gpus or [0])
 
 
 def link_rates(spec: SamplerSpec) -> list[float]:

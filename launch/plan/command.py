@@ -224,12 +224,11 @@ def _host_bytes_without(graph: _Graph, common: dict) -> float:
 
 def _needs(spec: PlanSpec, data, machine: dict, counts: list):
     """What a GPU needs beside the cache."""
-    from cohort.cache.plan.options import CacheOptions, memory_needs
+    from cohort.cache.plan.options import memory_needs
 
-    options = CacheOptions(gpu_bytes=gpu_memory(spec, machine), trainer_bytes=spec.trainer_bytes)
     names = ("max_batch_nodes", "max_batch_edges")
     seen = [{name: getattr(each, name) for name in names} for each in counts if each.max_batch_nodes]
-    return memory_needs(options, _meta(spec), seen, spec.fanout, spec.batch_size, spec.slots)
+    return memory_needs(replace(spec, gpu_memory=gpu_memory(spec, machine)), _meta(spec), seen)
 
 
 def _meta(spec: PlanSpec) -> dict:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cohort.cache.plan import budget
-from cohort.cache.plan.options import CacheOptions, bytes_of_nodes, memory_needs, presample, row_bytes_of
+from cohort.cache.plan.options import bytes_of_nodes, memory_needs, presample, row_bytes_of
 from cohort.cache.plan.planner import holds_all_raw_rows
 from cohort.launch.options.cache import gpu_memory
 from cohort.launch.options.parser import changed_from_defaults, given_in, spec_of
@@ -122,8 +122,8 @@ class Room:
         spec = self._spec
         if not self._counts and spec.cache_policy == "plan":  # the trials with a cache find them there
             self._counts = [presample(self._dataset, spec.fanout, spec.batch_size, spec.presample_batches)]
-        options = CacheOptions(gpu_bytes=self._gpu_bytes, trainer_bytes=self._trainer_bytes)
-        return memory_needs(options, self._meta, self._counts, spec.fanout, spec.batch_size, num_slots)
+        spec = replace(spec, gpu_memory=self._gpu_bytes, trainer_bytes=self._trainer_bytes, slots=num_slots)
+        return memory_needs(spec, self._meta, self._counts)
 
     def _holds_topology(self, cache_bytes: int) -> bool:
         where, of_nodes = self._spec.topology, bytes_of_nodes(self._meta)

@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,9 @@ from cohort.base.errors import CohortError
 from cohort.base.programs import ask_sampler, program
 from cohort.cache.plan import links
 from cohort.cache.plan.links import MEASURED_BANDWIDTH, links_file, machine_bandwidth, slowest
-from cohort.cache.plan.options import CacheOptions, sampler_members
+from cohort.cache.plan.options import sampler_members
 from cohort.launch.main import main
+from cohort.spec.run import SamplerSpec
 
 
 class Machine:
@@ -188,17 +190,17 @@ def test_plan_measures_unless_it_is_told(machine, cora, capsys, monkeypatch):
 
 
 def test_a_run_measures_on_a_gpu_alone(machine, cora):
-    options = CacheOptions([0.1], policy="degree")
+    spec = SamplerSpec(cache_ratio=[0.1], cache_policy="degree")
 
-    def rates(options: CacheOptions, on_gpu: bool) -> list[float]:
-        return sampler_members(options, cora, [4, 3], 100, 3, 1, on_gpu)["bytes_per_second"]
+    def rates(spec: SamplerSpec, on_gpu: bool) -> list[float]:
+        return sampler_members(spec, cora, 1, on_gpu)["bytes_per_second"]
 
-    assert rates(options, on_gpu=False) == [1e9 * rate for rate in MEASURED_BANDWIDTH] and machine.num_probes == 0
-    assert rates(options, on_gpu=True) == pytest.approx([340e9, 300e9, 48e9]) and machine.num_probes == 1
-    members = sampler_members(options, cora, [4, 3], 100, 3, 1, True, gpus=[1])
+    assert rates(spec, on_gpu=False) == [1e9 * rate for rate in MEASURED_BANDWIDTH] and machine.num_probes == 0
+    assert rates(spec, on_gpu=True) == pytest.approx([340e9, 300e9, 48e9]) and machine.num_probes == 1
+    members = sampler_members(spec, cora, 1, True, gpus=[1])
     assert members["bytes_per_second"] == pytest.approx([350e9, 310e9, 48e9])
-    assert rates(CacheOptions([0.1], policy="degree", bandwidth=(3.0, 2.0, 1.0)), on_gpu=True) == [3e9, 2e9, 1e9]
-    assert sampler_members(CacheOptions(), cora, [4, 3], 100, 3, 1, True) == {}
+    assert rates(replace(spec, bandwidth=(3.0, 2.0, 1.0)), on_gpu=True) == [3e9, 2e9, 1e9]
+    assert sampler_members(SamplerSpec(), cora, 1, True) == {}
 
 
 def test_a_program_that_fails_says_why():

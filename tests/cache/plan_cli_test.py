@@ -11,9 +11,10 @@ from cohort.base.errors import CohortError
 from cohort.base.units import parse_bytes
 from cohort.cache import Counts, Links, MemoryNeeds, budgets, cliques_named, load_counts, plan
 from cohort.cache.plan.budget import beside_topology, misfits
-from cohort.cache.plan.options import CacheOptions, memory_needs
+from cohort.cache.plan.options import memory_needs
 from cohort.launch.main import main
 from cohort.launch.plan.table import hit_rates
+from cohort.spec.run import SamplerSpec
 
 SMALL = ["--fanout", "4,3", "--batch-size", "100", "--cliques", "all"]
 MEASURED = Links((1500e9, 360e9, 51e9))
@@ -250,7 +251,7 @@ def test_needs_are_what_a_sampler_allocates(data, fanout, arrays):
         allocated = slot.stat().st_size
     meta = json.loads((data / "meta.json").read_text())
     seen = [dict(zip(("max_batch_nodes", "max_batch_edges"), sizes, strict=True))]
-    needs = memory_needs(CacheOptions(**arrays), meta, seen, fanout, 100, num_slots=2)
+    needs = memory_needs(SamplerSpec(fanout=fanout, batch_size=100, slots=2), meta, seen, **arrays)
     assert needs.graph_bytes == meta["num_nodes"] * (8 + 12)
     if -1 in fanout:
         assert allocated <= needs.slots_bytes // 2 <= allocated + 10 * (sizes[0] + 1)

@@ -4,7 +4,6 @@ import json
 import os
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +12,6 @@ import torch
 from msgspec import Meta
 
 from cohort.base.errors import CohortError
-from cohort.cache.plan.options import CacheOptions
 from cohort.dataset import Dataset
 from cohort.spec import types
 from cohort.spec.types import checked
@@ -107,16 +105,13 @@ def count_nodes(data: Path) -> int:
         ) from error
 
 
-def cache_options(cache_ratio, cache_bytes, cache_policy: str, cliques: str, trainer_bytes) -> CacheOptions:
-    """The arguments of a loader that ask for a cache.
+def cache_options(cache_ratio, cache_bytes, cache_policy: str, cliques: str, trainer_bytes) -> dict:
+    """The arguments of a loader that ask for a cache, as SamplerSpec has them.
 
     Raises:
         CohortError: one is out of range, or ``cache_ratio="auto"`` comes without ``trainer_bytes``.
     """
     auto = isinstance(cache_ratio, str) and cache_ratio == "auto"
-    ratios = cache_ratio if auto else _listed("cache_ratio", cache_ratio, types.Ratios)
-    budgets = _listed("cache_bytes", cache_bytes, list[Bytes])
-    trainer_bytes = trainer_bytes if trainer_bytes is None else checked("trainer_bytes", trainer_bytes, Bytes)
     if auto and trainer_bytes is None and cache_policy != "none":
         raise CohortError(
             'cache_ratio="auto"',
@@ -125,7 +120,13 @@ def cache_options(cache_ratio, cache_bytes, cache_policy: str, cliques: str, tra
             'after an epoch without a cache and with topology="host", (free, total) = torch.cuda.mem_get_info():'
             " give total - free",
         )
-    return CacheOptions(ratios, budgets, cache_policy, cliques, trainer_bytes=trainer_bytes)
+    return {
+        "cache_ratio": cache_ratio if auto else _listed("cache_ratio", cache_ratio, types.Ratios),
+        "cache_bytes": _listed("cache_bytes", cache_bytes, list[Bytes]),
+        "cache_policy": checked("cache_policy", cache_policy, types.CachePolicy),
+        "cliques": cliques,
+        "trainer_bytes": None if trainer_bytes is None else checked("trainer_bytes", trainer_bytes, Bytes),
+    }
 
 
 def _listed(name: str, values, of: type) -> list | None:
@@ -136,9 +137,9 @@ def _listed(name: str, values, of: type) -> list | None:
     return checked(name, values if several else [values], of)
 
 
-def with_gpu_memory(options: CacheOptions, gpus: Sequence[int]) -> CacheOptions:
-    """The options with the memory of the smallest of these GPUs (ordinals)."""
-    return replace(options, gpu_bytes=min(torch.cuda.get_device_properties(gpu).total_memory for gpu in gpus))
+def smallest_gpu(gpus: Sequence[int]) -> int:
+    """Bytes of memory of the smallest of these GPUs (ordinals)."""
+    return min(torch.cuda.get_device_properties(gpu).total_memory for gpu in gpus)
 
 
 def ids_of(input_nodes, num_nodes: int) -> np.ndarray:

@@ -4,7 +4,6 @@ import contextlib
 import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import torch
 from torch_geometric.data import Data
@@ -12,6 +11,7 @@ from torch_geometric.data import Data
 from cohort.base.errors import CohortError
 from cohort.dataset import Dataset
 from cohort.spec import types
+from cohort.spec.run import SamplerSpec
 from cohort.spec.types import checked
 from cohort.trainer.loader.arguments import OF_SAMPLER, cache_options, folder_of, ids_of, take_pyg_arguments
 from cohort.trainer.loader.batch import Batch, batch_of
@@ -137,14 +137,12 @@ class NeighborLoader:
             options |= {name: checked(name, value, OF_SAMPLER[name]) for name, value in choices.items()}
             options |= {"edge_ids": bool(edge_ids), "edge_weights": bool(edge_weights)}
             cache = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes)
-            cache = replace(cache, edge_ids=edge_ids, edge_weights=edge_weights)
-            fanout, size = self.num_neighbors, self.batch_size
+            shape = {"fanout": self.num_neighbors, "batch_size": self.batch_size, "slots": options["num_slots"]}
+            spec = SamplerSpec(**shape, **cache, edge_weights=options["edge_weights"])
             cleanup = contextlib.ExitStack()
             if self.data is None:
                 self.data, self._node_tensors = written(data, cleanup)
-            _sampler = SamplerProcess(
-                self.data, device, options | (_debug or {}), cache, fanout, size, limit_seconds, cleanup
-            )
+            _sampler = SamplerProcess(self.data, device, options | (_debug or {}), spec, limit_seconds, cleanup)
             own = _sampler
         self._sampler = _sampler
         self._meter: EpochMeter | None = None  # of the epoch begun last

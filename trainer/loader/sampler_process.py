@@ -7,15 +7,17 @@ import subprocess
 import time
 import warnings
 import weakref
+from dataclasses import replace
 from pathlib import Path
 
 from cohort.base.cuda_files import remove_cuda_files
 from cohort.base.errors import CohortError
 from cohort.base.programs import POLITE, end_processes, log_tail, program
-from cohort.cache.plan.options import CacheOptions, sampler_members
+from cohort.cache.plan.options import sampler_members
 from cohort.channel.run_folder import RunFolder, meeting_point, rank_folders
+from cohort.spec.run import SamplerSpec
 from cohort.spec.types import Positive, checked
-from cohort.trainer.loader.arguments import count_nodes, resolve_device, with_gpu_memory
+from cohort.trainer.loader.arguments import count_nodes, resolve_device, smallest_gpu
 from cohort.trainer.loader.machine import SAME_LOADERS, Machine, demand_same_place, this_machine, wait_for_rank
 from cohort.trainer.loader.ranks import demand_same_loader
 from cohort.trainer.loop.sm_partition import divide_gpu
@@ -35,9 +37,7 @@ class SamplerProcess:
         data: Path,
         device,
         options: dict,
-        cache: CacheOptions,
-        fanout: list[int],
-        batch_size: int,
+        spec: SamplerSpec,
         limit_seconds: float,
         cleanup: contextlib.ExitStack,
     ):
@@ -58,12 +58,11 @@ class SamplerProcess:
                     _warn_without_mps()
                 gpus = [gpu] if meeting is None else list(range(self.place.local_size))
                 options = {"device": kind, "gpus": gpus} | options
-                if kind == "cuda" and cache.ratios == "auto":
-                    cache = with_gpu_memory(cache, gpus)
+                if kind == "cuda" and spec.cache_ratio == "auto":
+                    spec = replace(spec, gpu_memory=smallest_gpu(gpus))
                     options["topology"] = "host" if options["topology"] == "auto" else options["topology"]
-                num_slots, num_ranks = options["num_slots"], self.place.local_size
-                shape = (fanout, batch_size, num_slots, num_ranks, kind == "cuda")
-                options |= sampler_members(cache, self.data, *shape, gpus=gpus)
+                how = {"gpus": gpus, "edge_ids": options["edge_ids"]}
+                options |= sampler_members(spec, self.data, self.place.local_size, kind == "cuda", **how)
                 self.run_folder = self._start(options, meeting)
             else:
                 self.run_folder = _find(meeting, self._machine, limit_seconds)

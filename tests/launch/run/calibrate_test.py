@@ -11,13 +11,13 @@ from processes import cohort
 
 from cohort.base.errors import CohortError
 from cohort.base.log import shown
-from cohort.cache.plan.options import CacheOptions, memory_needs
+from cohort.cache.plan.options import memory_needs
 from cohort.launch import main
 from cohort.launch.run import calibrate
 from cohort.launch.run.calibrate import HEADROOM, peak_file, peak_key, trainer_bytes
 from cohort.launch.run.programs import run_programs
 from cohort.launch.run.supervise import STOP_SIGNALS, ToldFailure
-from cohort.spec.run import TrainerSpec, as_json
+from cohort.spec.run import SamplerSpec, TrainerSpec, as_json
 
 pytestmark = pytest.mark.usefixtures("shm", "aloud")
 
@@ -204,7 +204,8 @@ def test_auto_on_a_gpu_measures_then_runs(data, tmp_path):
     peak = json.loads(file.read_text())["trainer_peak_bytes"]
     run = json.loads((tmp_path / "run/run.json").read_text())
     meta = json.loads((data / "meta.json").read_text())
-    slots_bytes = memory_needs(CacheOptions(trainer_bytes=0), meta, [], [4, 3], 100, num_slots=4).slots_bytes
+    spec = SamplerSpec(fanout=[4, 3], batch_size=100, slots=4, trainer_bytes=0)
+    slots_bytes = memory_needs(spec, meta, []).slots_bytes
     topology_bytes = sum(np.load(data / f"{name}.npy", mmap_mode="r").nbytes for name in ("indptr", "indices"))
     assert run["sampler"]["cache_bytes"] == [20_000_000_000 - slots_bytes - math.ceil(HEADROOM * peak) - topology_bytes]
     assert run["sampler"]["topology"] == "gpu", "it and all rows have room"

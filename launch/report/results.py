@@ -264,9 +264,11 @@ def _read(path: Path, shape: type) -> dict | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except msgspec.ValidationError as error:
-        found, _, member = str(error).partition(" - at `$")
-        place = f"{path}: {member.strip('.`')}".removesuffix(": ")
-        raise CohortError(place, "the members that cohort train writes", found, _OTHER_VERSION) from None
+        said, _, member = str(error).replace("`", "").partition(" - at $")
+        place = f"{path}: {member.strip('.')}".removesuffix(": ")
+        expected, _, found = said.removeprefix("Expected ").partition(", got ")
+        expected = expected if found else "the members that cohort train writes"
+        raise CohortError(place, expected, found or said, _OTHER_VERSION) from None
     except (OSError, ValueError, RecursionError) as error:
         raise CohortError(str(path), "the JSON that cohort train writes", str(error), "train again") from error
 

@@ -98,9 +98,8 @@ class OneProcess {
     to.data = to.memory.at_least(bytes);
 #ifdef COHORT_WITH_CUDA
     if (wait) {
-      backends_[0]->before_fetch([&](void* stream) {
-        base::cuda_check(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), reinterpret_cast<cudaEvent_t>(wait)),
-                         "wait for a slot's readers");
+      backends_[0]->before_fetch([&](base::GpuStream stream) {
+        base::cuda_check(cudaStreamWaitEvent(stream, reinterpret_cast<cudaEvent_t>(wait)), "wait for a slot's readers");
       });
     }
 #endif

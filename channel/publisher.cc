@@ -140,10 +140,10 @@ std::byte* Publisher::memory(int slot, std::size_t needed_bytes, std::size_t pre
   return memory_->data(slot);
 }
 
-void Publisher::wait_drained([[maybe_unused]] int slot, [[maybe_unused]] void* stream) {
+void Publisher::wait_drained([[maybe_unused]] int slot, [[maybe_unused]] base::GpuStream stream) {
 #ifdef COHORT_WITH_CUDA
   if (header().slots[slot].drained_recorded.exchange(0) == 1) {
-    drained_[static_cast<std::size_t>(slot)].wait_on(static_cast<cudaStream_t>(stream));
+    drained_[static_cast<std::size_t>(slot)].wait_on(stream);
   }
 #endif
 }

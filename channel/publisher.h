@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/gpu_stream.h"
 #include "base/process.h"
 #include "channel/shared_file.h"
 #include "channel/slot_memory.h"
@@ -71,7 +72,7 @@ class Publisher {
 
   // Work put on the CUDA stream `stream` after this waits until the trainer's GPU work on the slot's last use is done.
   // Nothing to wait for on the CPU.
-  void wait_drained(int slot, void* stream);
+  void wait_drained(int slot, base::GpuStream stream);
 
   // Hands the slot, filled and complete, to the trainer.
   void publish(int slot, const Batch& batch);

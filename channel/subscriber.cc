@@ -124,7 +124,8 @@ void Subscriber::cancel_below(uint64_t pass) {
   if (!in_child()) shared().cancelled_below.store(pass);
 }
 
-void Subscriber::release(int index, [[maybe_unused]] void* stream, [[maybe_unused]] std::span<void* const> others) {
+void Subscriber::release(int index, [[maybe_unused]] base::GpuStream stream,
+                         [[maybe_unused]] std::span<const base::GpuStream> others) {
   if (in_child()) return;
   const std::lock_guard lock(release_mutex_);
   Slot& slot = shared().slots[index];
@@ -142,13 +143,13 @@ void Subscriber::release(int index, [[maybe_unused]] void* stream, [[maybe_unuse
 }
 
 #ifdef COHORT_WITH_CUDA
-void Subscriber::record_drained(int index, void* stream, std::span<void* const> others) {
+void Subscriber::record_drained(int index, base::GpuStream stream, std::span<const base::GpuStream> others) {
   const base::CurrentGpu gpu(ordinal_);  // any thread may come here
   const base::Event& drained = drained_[static_cast<std::size_t>(index)];
-  if (others.empty()) return drained.record(static_cast<cudaStream_t>(stream));
+  if (others.empty()) return drained.record(stream);
   if (!meeting_) meeting_.emplace();
-  const auto reach = [this](void* from) {
-    meeting_->reached.record(static_cast<cudaStream_t>(from));
+  const auto reach = [this](base::GpuStream from) {
+    meeting_->reached.record(from);
     meeting_->reached.wait_on(meeting_->stream);
   };
   reach(stream);

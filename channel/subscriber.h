@@ -8,6 +8,7 @@
 #include <mutex>
 #include <span>
 
+#include "base/gpu_stream.h"
 #include "channel/shared_file.h"
 #include "channel/slot_memory.h"
 #include "channel/wait.h"
@@ -50,7 +51,7 @@ class Subscriber {
 
   // Gives the slot back. On a GPU the work already put on `stream` and on `others` may still read it; that is not told
   // to a sampler that has ended, as the events are its own. After leave() the slot is kept. Safe from any thread.
-  void release(int slot, void* stream, std::span<void* const> others = {});
+  void release(int slot, base::GpuStream stream, std::span<const base::GpuStream> others = {});
 
   // All feature rows, in memory of the channel's GPU, where the header has rows_in_place; valid as long as this.
   const std::byte* rows();
@@ -79,7 +80,7 @@ class Subscriber {
   base::Mapping file_;
   std::unique_ptr<SlotViewer> memory_;
 #ifdef COHORT_WITH_CUDA
-  void record_drained(int slot, void* stream, std::span<void* const> others);
+  void record_drained(int slot, base::GpuStream stream, std::span<const base::GpuStream> others);
 
   std::vector<base::Event> drained_;
   // Where all streams that use a slot meet, so that none of them has to wait for another. Made when there are several.

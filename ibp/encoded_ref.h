@@ -49,8 +49,7 @@ struct EncodedRef {
   const std::byte* overflow = nullptr;  // uint8  [overflow_bytes], raw rows at overflow_stride_bytes (slots)
   const uint64_t* entries = nullptr;    // uint64 [num_rows] (packed)
   const uint16_t* lengths = nullptr;    // uint16 [num_rows] in units of 4 bytes, 0 = raw (in place)
-  const uint32_t* flags = nullptr;      // uint32 [ceil(num_rows / 32)]; slots: 1 = overflow; in place without lengths:
-                                        //        1 = encoded (the published bitmask)
+  const uint32_t* flags = nullptr;      // uint32 [ceil(num_rows / 32)] 1 = overflow (slots)
   const uint32_t* ranks = nullptr;      // uint32 [ceil(num_rows / 32)] set flags before this word (slots)
   int64_t num_rows = 0;
   int64_t data_bytes = 0;
@@ -84,7 +83,6 @@ COHORT_HOST_DEVICE inline RowSpan locate(const EncodedRef& rows, int64_t row) {
   const uint64_t group = static_cast<uint64_t>(row) / 32;
   const uint32_t word = rows.flags[group];
   const uint32_t bit = 1u << (static_cast<uint32_t>(row) % 32);
-  if (rows.layout == Layout::kInPlace) return {begin, rows.row_bytes, (word & bit) == 0, false};
   if ((word & bit) == 0) return {begin, rows.stride_bytes, false, false};
   const int64_t rank = int64_t{rows.ranks[group]} + count_ones(word & (bit - 1));
   return {rows.overflow + rank * rows.overflow_stride_bytes, rows.row_bytes, true, true};

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/csc_ref.h"
+#include "base/gpu_stream.h"
 #include "base/process.h"
 #include "base/random.h"
 #include "cache/plan/plan.h"
@@ -108,7 +109,7 @@ class Backend {
 
   // Puts `order` (which makes a stream wait for the slot's last readers) before the next fetch. Nothing to do on the
   // CPU.
-  virtual void before_fetch(const std::function<void(void* stream)>& order) = 0;
+  virtual void before_fetch(const std::function<void(base::GpuStream stream)>& order) = 0;
 
   // Fills memory of the slot with a byte; ordered before fetch().
   virtual void fill(std::byte* data, std::size_t bytes, int value) = 0;

@@ -89,9 +89,9 @@ class CudaBackend final : public Backend {
 
   bool works_ahead() const override { return true; }
 
-  void before_fetch(const std::function<void(void*)>& order) override {
+  void before_fetch(const std::function<void(base::GpuStream)>& order) override {
     rows_.wait_for_copies(sampling_);
-    order(static_cast<cudaStream_t>(sampling_));
+    order(sampling_);
   }
 
   void fill(std::byte* data, std::size_t bytes, int value) override {

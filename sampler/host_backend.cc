@@ -70,7 +70,7 @@ class HostBackend final : public Backend {
     return counts;
   }
 
-  void before_fetch(const std::function<void(void*)>&) override {}
+  void before_fetch(const std::function<void(base::GpuStream)>&) override {}
 
   void fill(std::byte* data, std::size_t bytes, int value) override { std::memset(data, value, bytes); }
 

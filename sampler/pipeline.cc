@@ -157,7 +157,7 @@ void Pipeline::start_batch(int slot, Pass& pass, uint64_t step) {
   publish_until([&] { return writing_.size() <= most_before; });  // the last may copy rows from memory that is replaced
   if (is_over_) return;
   std::byte* data = publisher_.memory(slot, bytes, slot_bytes_to_ask(request, bytes));
-  backend_.before_fetch([&](void* stream) { publisher_.wait_drained(slot, stream); });
+  backend_.before_fetch([&](base::GpuStream stream) { publisher_.wait_drained(slot, stream); });
   if (options_.poison_slots) backend_.fill(data, bytes, 0xFF);
   Writing& writing = writing_.emplace_back();
   writing.range.emplace("fetch", step);

@@ -27,7 +27,7 @@ class CudaBatch {
 
   void start(Backend& backend, int slot) {
     const auto at = [&](std::size_t array) { return reinterpret_cast<int64_t*>(memory_[array].data()); };
-    backend.before_fetch([](void*) {});
+    backend.before_fetch([](base::GpuStream) {});
     backend.fetch({at(0), memory_[1].data(), at(2), at(3), memory_[4].data(), slot, at(5), host_.num_targets(),
                    edge_ids_ ? at(6) : nullptr, host_.edge_weight.empty() ? nullptr : reinterpret_cast<float*>(at(7)),
                    host_.counts.num_nodes, host_.source_node.empty() ? nullptr : at(8)},

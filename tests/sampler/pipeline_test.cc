@@ -35,7 +35,7 @@ class LateBackend final : public Backend {
 
   Counts sample(const Query& query) override { return host_->sample(query); }
   bool works_ahead() const override { return true; }
-  void before_fetch(const std::function<void(void*)>&) override {}
+  void before_fetch(const std::function<void(base::GpuStream)>&) override {}
   void fill(std::byte* data, std::size_t bytes, int value) override { host_->fill(data, bytes, value); }
   void fetch(const SlotArrays& slot, std::span<const int64_t> input_id) override {
     std::byte*& memory = memory_[slot.slot];

@@ -1,11 +1,8 @@
 // Activation and dropout in one pass, whose gradient needs nothing but what came out.
 #pragma once
 
+#include "base/gpu_stream.h"
 #include "trainer/native/element.h"
-
-#ifdef COHORT_WITH_CUDA
-#include <cuda_runtime_api.h>
-#endif
 
 namespace cohort::trainer {
 
@@ -37,10 +34,7 @@ struct DropGradCall {
 
 void run_on_host(const DropCall& call);
 void run_on_host(const DropGradCall& call);
-
-#ifdef COHORT_WITH_CUDA
-void run_on_gpu(const DropCall& call, cudaStream_t stream);
-void run_on_gpu(const DropGradCall& call, cudaStream_t stream);
-#endif
+void run_on_gpu(const DropCall& call, base::GpuStream stream);
+void run_on_gpu(const DropGradCall& call, base::GpuStream stream);
 
 }  // namespace cohort::trainer

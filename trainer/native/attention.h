@@ -3,12 +3,9 @@
 // (trainer/native/attention_host.cc, attention.cu) differ by the rounding of exp.
 #pragma once
 
+#include "base/gpu_stream.h"
 #include "trainer/native/block.h"
 #include "trainer/native/element.h"
-
-#ifdef COHORT_WITH_CUDA
-#include <cuda_runtime_api.h>
-#endif
 
 namespace cohort::trainer {
 
@@ -56,10 +53,7 @@ struct AttentionGradCall {
 
 void run_on_host(const AttentionCall& call);
 void run_on_host(const AttentionGradCall& call);
-
-#ifdef COHORT_WITH_CUDA
-void run_on_gpu(const AttentionCall& call, cudaStream_t stream);
-void run_on_gpu(const AttentionGradCall& call, cudaStream_t stream);
-#endif
+void run_on_gpu(const AttentionCall& call, base::GpuStream stream);
+void run_on_gpu(const AttentionGradCall& call, base::GpuStream stream);
 
 }  // namespace cohort::trainer

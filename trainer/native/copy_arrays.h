@@ -4,9 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#ifdef COHORT_WITH_CUDA
-#include <cuda_runtime_api.h>
-#endif
+#include "base/gpu_stream.h"
 
 namespace cohort::trainer {
 
@@ -22,9 +20,6 @@ struct ArrayCopy {
 using ArrayCopies = std::vector<ArrayCopy>;
 
 void run_on_host(const ArrayCopies& copies);
-
-#ifdef COHORT_WITH_CUDA
-void run_on_gpu(const ArrayCopies& copies, cudaStream_t stream);
-#endif
+void run_on_gpu(const ArrayCopies& copies, base::GpuStream stream);
 
 }  // namespace cohort::trainer

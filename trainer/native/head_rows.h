@@ -4,12 +4,9 @@
 // head_rows.cu) give the same bits; those of the products (head_dots.cu) differ by rounding.
 #pragma once
 
+#include "base/gpu_stream.h"
 #include "trainer/native/block.h"
 #include "trainer/native/element.h"
-
-#ifdef COHORT_WITH_CUDA
-#include <cuda_runtime_api.h>
-#endif
 
 namespace cohort::trainer {
 
@@ -70,11 +67,8 @@ struct DotCall {
 void run_on_host(const SpreadCall& call);
 void run_on_host(const FoldCall& call);
 void run_on_host(const DotCall& call);
-
-#ifdef COHORT_WITH_CUDA
-void run_on_gpu(const SpreadCall& call, cudaStream_t stream);
-void run_on_gpu(const FoldCall& call, cudaStream_t stream);
-void run_on_gpu(const DotCall& call, cudaStream_t stream);
-#endif
+void run_on_gpu(const SpreadCall& call, base::GpuStream stream);
+void run_on_gpu(const FoldCall& call, base::GpuStream stream);
+void run_on_gpu(const DotCall& call, base::GpuStream stream);
 
 }  // namespace cohort::trainer

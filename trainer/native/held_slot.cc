@@ -31,7 +31,7 @@ bool HeldSlot::holds(const void* address) const {
   return !before(address, held_.data) && before(address, end);
 }
 
-void HeldSlot::record_stream(void* stream) {
+void HeldSlot::record_stream(base::GpuStream stream) {
   if (subscriber_->header().device == channel::DeviceKind::kCpu || stream == stream_) return;
   if (std::ranges::find(others_, stream) == others_.end()) others_.push_back(stream);
 }
@@ -47,7 +47,7 @@ std::pair<int32_t, int32_t> Receiver::dlpack_device() const { return device_of(*
 
 Receiver::Receiver(const std::string& folder) : subscriber_(std::make_shared<channel::Subscriber>(folder)) {}
 
-std::unique_ptr<HeldSlot> Receiver::next(uint64_t pass, int64_t limit_us, void* stream,
+std::unique_ptr<HeldSlot> Receiver::next(uint64_t pass, int64_t limit_us, base::GpuStream stream,
                                          const std::function<bool()>& interrupted) {
   if (const std::string failure = failure_->text(); !failure.empty()) {
     throw base::Error({"giving a slot back", "success", failure, ""});

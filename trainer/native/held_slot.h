@@ -33,7 +33,7 @@ class Failure {
 class HeldSlot {
  public:
   HeldSlot(std::shared_ptr<channel::Subscriber> subscriber, std::shared_ptr<Failure> failure,
-           const channel::HeldBatch& held, void* stream)
+           const channel::HeldBatch& held, base::GpuStream stream)
       : subscriber_(std::move(subscriber)), failure_(std::move(failure)), held_(held), stream_(stream) {}
   ~HeldSlot();
   HeldSlot(const HeldSlot&) = delete;
@@ -44,7 +44,7 @@ class HeldSlot {
   // Whether the address lies in the slot.
   bool holds(const void* address) const;
   // Work on this CUDA stream, too, may still read the slot when it is given back. Does nothing on the CPU.
-  void record_stream(void* stream);
+  void record_stream(base::GpuStream stream);
   int64_t feature_dim() const { return subscriber_->header().feature_dim; }
   uint32_t feature_dtype() const { return subscriber_->header().feature_dtype; }
   uint32_t label_dtype() const { return subscriber_->header().label_dtype; }
@@ -59,8 +59,8 @@ class HeldSlot {
   std::shared_ptr<channel::Subscriber> subscriber_;
   std::shared_ptr<Failure> failure_;
   channel::HeldBatch held_;
-  void* stream_;               // the CUDA stream whose work may still read the slot when it is given back
-  std::vector<void*> others_;  // more of them, each once
+  base::GpuStream stream_;               // the CUDA stream whose work may still read the slot when it is given back
+  std::vector<base::GpuStream> others_;  // more of them, each once
 };
 
 // The channel as the binding shows it.
@@ -70,7 +70,7 @@ class Receiver {
 
   uint64_t request(const channel::Request& request) { return subscriber_->request(request); }
   // nullptr when `interrupted` said so. Throws what went wrong while an earlier slot was given back, if anything did.
-  std::unique_ptr<HeldSlot> next(uint64_t pass, int64_t limit_us, void* stream,
+  std::unique_ptr<HeldSlot> next(uint64_t pass, int64_t limit_us, base::GpuStream stream,
                                  const std::function<bool()>& interrupted);
   void cancel_below(uint64_t pass) { subscriber_->cancel_below(pass); }
   void leave() { subscriber_->leave(); }

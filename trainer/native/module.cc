@@ -139,7 +139,7 @@ void bind_slot(nb::module_& m) {
           nb::arg("address"), "Whether the address lies in the slot.")
       .def(
           "record_stream",
-          [](HeldSlot& slot, std::uintptr_t stream) { slot.record_stream(reinterpret_cast<void*>(stream)); },
+          [](HeldSlot& slot, std::uintptr_t stream) { slot.record_stream(reinterpret_cast<base::GpuStream>(stream)); },
           nb::arg("stream"),
           "Work on this CUDA stream (its handle), too, may still read the slot when it is given back.")
       .def_prop_ro("num_seeds", [](const HeldSlot& slot) { return slot.batch().num_seeds; })
@@ -199,7 +199,8 @@ HeldSlot* next(Receiver& receiver, uint64_t pass, double limit_seconds, std::uin
   std::unique_ptr<HeldSlot> slot;
   {
     const nb::gil_scoped_release no_gil;
-    slot = receiver.next(pass, static_cast<int64_t>(limit_seconds * 1e6), reinterpret_cast<void*>(stream), interrupted);
+    slot = receiver.next(pass, static_cast<int64_t>(limit_seconds * 1e6), reinterpret_cast<base::GpuStream>(stream),
+                         interrupted);
   }
   if (!slot) nb::raise_python_error();
   return slot.release();

@@ -8,9 +8,7 @@
 
 #include <cstdint>
 
-#ifdef COHORT_WITH_CUDA
-#include <cuda_runtime_api.h>
-#endif
+#include "base/gpu_stream.h"
 
 namespace cohort::trainer {
 
@@ -44,12 +42,10 @@ struct ProductGradCall {
 // Parts of the rows, which are summed side by side.
 int64_t num_product_parts(int64_t num_rows, int64_t depth, int64_t width);
 
-#ifdef COHORT_WITH_CUDA
 // True where the current GPU has what these bodies need: compute capability 9.0.
 bool has_products();
 
-void run_on_gpu(const ProductCall& call, cudaStream_t stream);
-void run_on_gpu(const ProductGradCall& call, cudaStream_t stream);
-#endif
+void run_on_gpu(const ProductCall& call, base::GpuStream stream);
+void run_on_gpu(const ProductGradCall& call, base::GpuStream stream);
 
 }  // namespace cohort::trainer

@@ -7,12 +7,9 @@
 // Host and CUDA body (trainer/native/sum_rows_host.cc, sum_rows.cu) give the same bits.
 #pragma once
 
+#include "base/gpu_stream.h"
 #include "trainer/native/block.h"
 #include "trainer/native/element.h"
-
-#ifdef COHORT_WITH_CUDA
-#include <cuda_runtime_api.h>
-#endif
 
 namespace cohort::trainer {
 
@@ -66,9 +63,6 @@ struct SumCall {
 };
 
 void run_on_host(const SumCall& call);
-
-#ifdef COHORT_WITH_CUDA
-void run_on_gpu(const SumCall& call, cudaStream_t stream);
-#endif
+void run_on_gpu(const SumCall& call, base::GpuStream stream);
 
 }  // namespace cohort::trainer

@@ -3,11 +3,8 @@
 
 #include <cstddef>
 
+#include "base/gpu_stream.h"
 #include "trainer/native/block.h"
-
-#ifdef COHORT_WITH_CUDA
-#include <cuda_runtime_api.h>
-#endif
 
 namespace cohort::trainer {
 
@@ -24,10 +21,7 @@ struct TransposeCall {
 };
 
 void run_on_host(const TransposeCall& call);
-
-#ifdef COHORT_WITH_CUDA
 std::size_t transpose_scratch_bytes(int64_t num_edges);
-void run_on_gpu(const TransposeCall& call, cudaStream_t stream);
-#endif
+void run_on_gpu(const TransposeCall& call, base::GpuStream stream);
 
 }  // namespace cohort::trainer

@@ -196,11 +196,15 @@ def _results(folder: Path) -> None:
         "num_ranks": 1,
         "val_accuracy": 0.5,
         "test_accuracy": None,
+        "val_metrics": {"accuracy": 0.5},
+        "test_metrics": {},
         "epochs": [part | {"epoch": 1, "ranks": []}],
         "cache": {"predicted": [predicted]},
         "floor": {"epochs": [{"seconds": 1.0, "bottleneck": "sample"}]},
     }
-    for name, content in (("run", RUN), ("summary", summary), ("plan", {"ranks": [held]})):
+    step = {"ph": "X", "name": "train", "pid": 1, "ts": 1.5, "dur": 2, "args": {"task": "train", "epoch": 0}}
+    timeline = {"traceEvents": [step, step | {"name": "fetch", "pid": 0}]}
+    for name, content in {"run": RUN, "summary": summary, "plan": {"ranks": [held]}, "timeline": timeline}.items():
         (folder / f"{name}.json").write_text(json.dumps(content))
 
 

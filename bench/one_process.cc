@@ -180,7 +180,7 @@ class OneProcess {
   std::vector<std::unique_ptr<sampler::Backend>> backends_;  // one
   int gpu_;                                                  // CUDA ordinal; -1: the CPU
   std::vector<Slot> slots_;
-  sampler::Counts sampled_;
+  sampler::BatchSizes sampled_;
 };
 
 }  // namespace

@@ -150,9 +150,9 @@ FeatureFetch::FeatureFetch(std::shared_ptr<const HostFeatures> host, int64_t row
       settings_(settings),
       share_(settings.num_sms, row_bytes, settings.host_bytes_per_second, {}) {
   host_->open_to_gpu();
-  for (Lane& lane : lanes_) {
-    lane.tallies = base::DeviceBytes(sizeof(Counters));
-    lane.seen = base::PinnedBytes(sizeof(Counters));
+  for (InFlight& flight : in_flight_) {
+    flight.tallies = base::DeviceBytes(sizeof(Counters));
+    flight.seen = base::PinnedBytes(sizeof(Counters));
   }
   if (settings_.num_sms == 0) settings_.num_sms = kDefaultFetchSms;
   if (host_->coded()) host_table_ = std::make_unique<ibp::DeviceTable>(host_->encoded());
@@ -198,58 +198,58 @@ bool FeatureFetch::has(Tier tier) const {
   return static_cast<int>(slabs_.slabs.size()) > index_of(tier);
 }
 
-void FeatureFetch::reserve(Lane& lane, int64_t count) {
+void FeatureFetch::reserve(InFlight& flight, int64_t count) {
   const auto rows = static_cast<std::size_t>(count);
   keys_.reserve(rows);
   key_positions_.reserve(rows);
   for (int tier = 0; tier < kNumTiers; ++tier) {
     if (!has(static_cast<Tier>(tier))) continue;
-    lane.entries[tier].reserve(rows);
-    lane.positions[tier].reserve(rows);
+    flight.entries[tier].reserve(rows);
+    flight.positions[tier].reserve(rows);
   }
   if (orders_host_rows()) keys_sorted_.reserve(rows);
 }
 
 void FeatureFetch::fetch(const int64_t* nodes, int64_t count, const FetchTarget& target, cudaStream_t stream) {
   base::require(num_begun_ - num_told_ < kAtOnce, "use() after each fetch");
-  const Lane& before = last();
-  Lane& lane = lanes_[num_begun_++ % kAtOnce];
-  auto* counters = reinterpret_cast<Counters*>(lane.tallies.data());
+  const InFlight& before = last();
+  InFlight& flight = in_flight_[num_begun_++ % kAtOnce];
+  auto* counters = reinterpret_cast<Counters*>(flight.tallies.data());
   cuda_check(cudaMemsetAsync(counters, 0, sizeof(Counters), stream), "clear counters");
   cuda_check(cudaMemsetAsync(&counters->damaged, 0xff, sizeof counters->damaged, stream), "clear counters");
-  lane.recent = recent_rows_.turn_to(target.slot, {target.nodes, target.rows, count});
+  flight.recent = recent_rows_.turn_to(target.slot, {target.nodes, target.rows, count});
   if (count > 0 && row_bytes_ > 0) {
-    reserve(lane, count);
+    reserve(flight, count);
     before.split.wait_on(stream);
-    split(lane, nodes, count, stream);
-    lane.split.record(stream);
-    lane.sms = share_.next();
+    split(flight, nodes, count, stream);
+    flight.split.record(stream);
+    flight.sms = share_.next();
     for (const Tier from : {Tier::kHost, Tier::kPeer, Tier::kLocal, Tier::kRecent}) {
       if (!has(from)) continue;
       const int tier = index_of(from);
-      lane.split.wait_on(streams_[tier]);
+      flight.split.wait_on(streams_[tier]);
       if (from == Tier::kRecent) {
         for (const base::Event& ended : before.ended) ended.wait_on(streams_[tier]);  // its rows may be copied
       }
-      lane.begun[tier].record(streams_[tier]);
-      gather(lane, from, target.rows, streams_[tier]);
-      lane.ended[tier].record(streams_[tier]);
-      lane.ended[tier].wait_on(stream);
+      flight.begun[tier].record(streams_[tier]);
+      gather(flight, from, target.rows, streams_[tier]);
+      flight.ended[tier].record(streams_[tier]);
+      flight.ended[tier].wait_on(stream);
     }
   }
-  cuda_check(cudaMemcpyAsync(lane.seen.data(), counters, sizeof(Counters), cudaMemcpyDeviceToHost, stream),
+  cuda_check(cudaMemcpyAsync(flight.seen.data(), counters, sizeof(Counters), cudaMemcpyDeviceToHost, stream),
              "read counters");
 }
 
 void FeatureFetch::wait_for_copies(cudaStream_t stream) const { last().ended[index_of(Tier::kRecent)].wait_on(stream); }
 
-void FeatureFetch::split(Lane& lane, const int64_t* nodes, int64_t count, cudaStream_t stream) {
-  auto* counters = reinterpret_cast<Counters*>(lane.tallies.data());
+void FeatureFetch::split(InFlight& flight, const int64_t* nodes, int64_t count, cudaStream_t stream) {
+  auto* counters = reinterpret_cast<Counters*>(flight.tallies.data());
   const int row_bits = std::bit_width(static_cast<uint64_t>(std::max<int64_t>(host_->num_rows() - 1, 1)));
   Split job{.nodes = nodes,
             .count = count,
             .directory = slabs_.directory.ref(),
-            .recent = lane.recent,
+            .recent = flight.recent,
             .own_region = slabs_.own_region,
             .absent_key = 1u << row_bits,
             .keys = keys_.data(),
@@ -259,30 +259,30 @@ void FeatureFetch::split(Lane& lane, const int64_t* nodes, int64_t count, cudaSt
             .counters = counters,
             .ordered = orders_host_rows()};
   for (int tier = 0; tier < kNumTiers; ++tier) {
-    job.entries[tier] = lane.entries[tier].data();
-    job.positions[tier] = lane.positions[tier].data();
+    job.entries[tier] = flight.entries[tier].data();
+    job.positions[tier] = flight.positions[tier].data();
   }
-  if (!orders_host_rows()) job.key_positions = lane.positions[index_of(Tier::kHost)].data();
+  if (!orders_host_rows()) job.key_positions = flight.positions[index_of(Tier::kHost)].data();
   const int grid = base::grid_for(count, kSplitBlocks);
   split_kernel<<<grid, base::kBlockThreads, 0, stream>>>(job);
   cuda_check(cudaGetLastError(), "launch the split by tier");
   if (!has(Tier::kHost)) return;
-  if (orders_host_rows()) order_host_rows(lane, count, stream);
+  if (orders_host_rows()) order_host_rows(flight, count, stream);
   HostRowsRef rows{{}, host_->stride_bytes()};
   if (host_table_) rows.coded = host_table_->ref();
   locate_host_rows_kernel<<<grid, base::kBlockThreads, 0, stream>>>(
       rows, orders_host_rows() ? keys_sorted_.data() : keys_.data(), counters,
-      lane.entries[index_of(Tier::kHost)].data());
+      flight.entries[index_of(Tier::kHost)].data());
   cuda_check(cudaGetLastError(), "locate host rows");
 }
 
-void FeatureFetch::order_host_rows(Lane& lane, int64_t count, cudaStream_t stream) {
+void FeatureFetch::order_host_rows(InFlight& flight, int64_t count, cudaStream_t stream) {
   // Above the row's bits one that says "not from the host"; with it, sixteen order the rows well enough for address
   // translation, and take two passes.
   const int bits = std::bit_width(static_cast<uint64_t>(std::max<int64_t>(host_->num_rows() - 1, 1))) + 1;
   const auto sort = [&](void* space, std::size_t& bytes) {
     cuda_check(cub::DeviceRadixSort::SortPairs(space, bytes, keys_.data(), keys_sorted_.data(), key_positions_.data(),
-                                               lane.positions[index_of(Tier::kHost)].data(), count,
+                                               flight.positions[index_of(Tier::kHost)].data(), count,
                                                std::max(0, bits - 16), bits, stream),
                "order rows by address");
   };
@@ -293,15 +293,15 @@ void FeatureFetch::order_host_rows(Lane& lane, int64_t count, cudaStream_t strea
 }
 
 // The memory that a tier's rows lie in.
-ibp::LocatedRows FeatureFetch::located(const Lane& lane, Tier tier) const {
+ibp::LocatedRows FeatureFetch::located(const InFlight& flight, Tier tier) const {
   ibp::LocatedRows rows;
   rows.on_gpu = tier != Tier::kHost;
   if (tier == Tier::kRecent) {
     for (std::size_t slot = 0; slot < rows.regions.size(); ++slot) {
-      const RecentBatch& batch = lane.recent.batches[slot];
+      const RecentBatch& batch = flight.recent.batches[slot];
       rows.regions[slot] = {batch.rows, batch.count * row_bytes_};
     }
-    rows.step_bytes = lane.recent.row_bytes;
+    rows.step_bytes = flight.recent.row_bytes;
   } else if (tier != Tier::kHost) {
     rows.regions = slabs_.regions;
     rows.step_bytes = slabs_.step_bytes;
@@ -318,23 +318,23 @@ ibp::LocatedRows FeatureFetch::located(const Lane& lane, Tier tier) const {
   return rows;
 }
 
-void FeatureFetch::gather(Lane& lane, Tier tier, std::byte* out, cudaStream_t stream) {
-  auto* counters = reinterpret_cast<Counters*>(lane.tallies.data());
+void FeatureFetch::gather(InFlight& flight, Tier tier, std::byte* out, cudaStream_t stream) {
+  auto* counters = reinterpret_cast<Counters*>(flight.tallies.data());
   const int at = index_of(tier);
-  if (tier == Tier::kRecent && !lane.recent.last) return;  // a slot that is not remembered
-  ibp::LocatedRows rows = located(lane, tier);
-  rows.entries = lane.entries[at].data();
-  rows.positions = lane.positions[at].data();
+  if (tier == Tier::kRecent && !flight.recent.last) return;  // a slot that is not remembered
+  ibp::LocatedRows rows = located(flight, tier);
+  rows.entries = flight.entries[at].data();
+  rows.positions = flight.positions[at].data();
   rows.count = &counters->rows[at];
   if (tier == Tier::kHost && orders_host_rows()) rows.next = &counters->next_host_row;
   ibp::FetchOptions options;
-  options.max_sms = lane.sms[at];
+  options.max_sms = flight.sms[at];
   ibp::fetch_located(*profiles_[at], rows, out, &counters->damaged, stream, options);
 }
 
 TierUses FeatureFetch::use() {
-  const Lane& lane = lanes_[num_told_++ % kAtOnce];
-  const auto& seen = *reinterpret_cast<const Counters*>(lane.seen.data());
+  const InFlight& flight = in_flight_[num_told_++ % kAtOnce];
+  const auto& seen = *reinterpret_cast<const Counters*>(flight.seen.data());
   if (seen.damaged != ibp::kNoFetchError) {
     throw base::Error({"row " + std::to_string(seen.damaged / 2) + " of a batch", "a valid encoding",
                        "bytes that decode to nothing", "the data is damaged: run cohort dataset check"});
@@ -346,10 +346,10 @@ TierUses FeatureFetch::use() {
     use.bytes = static_cast<int64_t>(seen.bytes[tier]);
     if (use.rows == 0) continue;
     float ms = 0;
-    cuda_check(cudaEventElapsedTime(&ms, lane.begun[tier], lane.ended[tier]), "time a tier");
+    cuda_check(cudaEventElapsedTime(&ms, flight.begun[tier], flight.ended[tier]), "time a tier");
     use.us = 1e3 * ms;
   }
-  share_.learn(uses, lane.sms);
+  share_.learn(uses, flight.sms);
   return uses;
 }
 

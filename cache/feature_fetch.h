@@ -75,7 +75,7 @@ class FeatureFetch {
  private:
   static constexpr std::size_t kAtOnce = 2;
   // What a fetch has for itself while it is under way.
-  struct Lane {
+  struct InFlight {
     RecentRef recent;
     std::array<base::Scratch<uint64_t>, kNumTiers> entries;  // uint64 [rows of the tier]
     std::array<base::Scratch<int32_t>, kNumTiers> positions;
@@ -86,14 +86,14 @@ class FeatureFetch {
     std::array<int, kNumTiers> sms{};
   };
 
-  const Lane& last() const { return lanes_[(num_begun_ + kAtOnce - 1) % kAtOnce]; }
+  const InFlight& last() const { return in_flight_[(num_begun_ + kAtOnce - 1) % kAtOnce]; }
   bool has(Tier tier) const;  // whether any row may come from there
   bool orders_host_rows() const { return settings_.order_host_rows && has(Tier::kHost); }
-  void split(Lane& lane, const int64_t* nodes, int64_t count, cudaStream_t stream);
-  void order_host_rows(Lane& lane, int64_t count, cudaStream_t stream);
-  void gather(Lane& lane, Tier tier, std::byte* out, cudaStream_t stream);
-  ibp::LocatedRows located(const Lane& lane, Tier tier) const;
-  void reserve(Lane& lane, int64_t count);
+  void split(InFlight& flight, const int64_t* nodes, int64_t count, cudaStream_t stream);
+  void order_host_rows(InFlight& flight, int64_t count, cudaStream_t stream);
+  void gather(InFlight& flight, Tier tier, std::byte* out, cudaStream_t stream);
+  ibp::LocatedRows located(const InFlight& flight, Tier tier) const;
+  void reserve(InFlight& flight, int64_t count);
   void share_anew();
 
   std::shared_ptr<const HostFeatures> host_;
@@ -107,7 +107,7 @@ class FeatureFetch {
   base::Scratch<int32_t> key_positions_;        // int32 [batch]
   base::Scratch<std::byte> sort_space_;
   std::array<base::Stream, kNumTiers> streams_;
-  std::array<Lane, kAtOnce> lanes_;  // in turn
+  std::array<InFlight, kAtOnce> in_flight_;  // in turn
   uint64_t num_begun_ = 0, num_told_ = 0;
   SmShare share_;
 };

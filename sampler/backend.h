@@ -55,7 +55,7 @@ struct Query {
 };
 
 // How large the batch came out.
-struct Counts {
+struct BatchSizes {
   std::vector<int64_t> nodes_per_hop;  // [num_hops + 1]: seeds, then nodes first reached in each hop
   std::vector<int64_t> edges_per_hop;  // [num_hops]
   int64_t num_nodes = 0;
@@ -101,7 +101,7 @@ class Backend {
   // Draws and relabels; the result stays in the backend until fetch(), or the next call. Seeds come first, then nodes
   // in order of first occurrence among the drawn edges; edges are ordered by hop, target, and position in the target's
   // neighbours.
-  virtual Counts sample(const Query& query) = 0;
+  virtual BatchSizes sample(const Query& query) = 0;
 
   // True when another thread (after enter_thread()) may sample the next batch as soon as fetch() has returned, and the
   // next fetch() may begin before the last has finished (a third may not).

@@ -67,7 +67,7 @@ class CudaBackend final : public Backend {
     if (num_sms > 0) part.emplace(num_sms, base::SmPartition::Part::kFirst);
     const auto stream = [&] { return part ? part->make_stream() : base::Stream(); };
     sampling_ = stream();
-    for (Lane& lane : lanes_) lane.stream = stream();
+    for (InFlight& flight : in_flight_) flight.stream = stream();
     const int sms = part ? part->num_sms() : num_sms_of_current_gpu();
     max_blocks_ = blocks_for(sms);
     sampler_.set_max_blocks(max_blocks_);
@@ -75,9 +75,9 @@ class CudaBackend final : public Backend {
     rows_.run_on(stream, pace_.sms());
   }
 
-  Counts sample(const Query& query) override {
+  BatchSizes sample(const Query& query) override {
     started_.record(sampling_);
-    Counts counts = sampler_.sample(query, sampling_);
+    BatchSizes counts = sampler_.sample(query, sampling_);
     sampled_.record(sampling_);
     sampled_.synchronize();
     counts.time = until_now(started_, sampled_);
@@ -100,46 +100,46 @@ class CudaBackend final : public Backend {
 
   // The sampled batch goes to the slot before the sampler's stream may draw the next; rows are fetched beside that.
   void fetch(const SlotArrays& slot, std::span<const int64_t> input_id) override {
-    Lane& lane = lanes_[num_fetches_ % lanes_.size()];
-    lane.sampled_us = sampled_us_;  // another thread may sample the next one before this one is fetched
-    lane.started.record(sampling_);
+    InFlight& flight = in_flight_[num_fetches_ % in_flight_.size()];
+    flight.sampled_us = sampled_us_;  // another thread may sample the next one before this one is fetched
+    flight.started.record(sampling_);
     const SampledRef batch = sampler_.result();
     cuda_check(
         cudaMemcpyAsync(slot.input_id, input_id.data(), input_id.size_bytes(), cudaMemcpyHostToDevice, sampling_),
         "copy input ids");
     write_graph(batch, graph_.labels(), graph_.edge_weights(), slot, max_blocks_, sampling_);
-    lane.written.record(sampling_);
-    lane.written.wait_on(lane.stream);
-    inject_faults(lane.stream);
+    flight.written.record(sampling_);
+    flight.written.wait_on(flight.stream);
+    inject_faults(flight.stream);
     rows_.set_num_sms(pace_.sms());
-    rows_.fetch(slot.n_id, batch.num_nodes, {slot.x, slot.slot, slot.n_id}, lane.stream);
-    lane.fetched.record(lane.stream);
-    lane.num_rows = batch.num_nodes + batch.num_edges - batch.num_local_edges;
+    rows_.fetch(slot.n_id, batch.num_nodes, {slot.x, slot.slot, slot.n_id}, flight.stream);
+    flight.fetched.record(flight.stream);
+    flight.num_rows = batch.num_nodes + batch.num_edges - batch.num_local_edges;
     ++num_fetches_;
   }
 
   bool finished() override { return oldest().fetched.done(); }
 
   FetchUse fetched() override {
-    const Lane& lane = oldest();
-    FetchUse use{until_now(lane.started, lane.fetched), rows_.use()};
+    const InFlight& flight = oldest();
+    FetchUse use{until_now(flight.started, flight.fetched), rows_.use()};
     use.time.begin_us = std::max(use.time.begin_us, last_fetch_end_us_);
     last_fetch_end_us_ = use.time.end_us;
-    if (all_rows_.data()) use.rows[cache::kLocalTier] = {lane.num_rows, lane.num_rows * row_bytes_, 0};
-    pace_.learn(lane.sampled_us, use.time);
+    if (all_rows_.data()) use.rows[cache::kLocalTier] = {flight.num_rows, flight.num_rows * row_bytes_, 0};
+    pace_.learn(flight.sampled_us, use.time);
     ++num_told_;
     return use;
   }
 
  private:
   // A fetch that is under way: while one has its rows read, the next is looked up.
-  struct Lane {
+  struct InFlight {
     base::Stream stream;
     base::Event started, written, fetched;
     double sampled_us = 0;  // when sampling ended
     int64_t num_rows = 0;
   };
-  const Lane& oldest() const { return lanes_[num_told_ % lanes_.size()]; }
+  const InFlight& oldest() const { return in_flight_[num_told_ % in_flight_.size()]; }
 
   // Between two events, the second of which has just been seen.
   static base::Span until_now(const base::Event& begin, const base::Event& end) {
@@ -161,7 +161,7 @@ class CudaBackend final : public Backend {
   int gpu_ = current_gpu();
   base::Stream sampling_;
   base::Event started_, sampled_;
-  std::array<Lane, 2> lanes_;  // in turn
+  std::array<InFlight, 2> in_flight_;  // in turn
   uint64_t num_fetches_ = 0, num_told_ = 0;
   GraphOnGpu graph_;
   int partition_sms_ = 0;  // as asked for; 0: all

@@ -44,11 +44,11 @@ class HostBackend final : public Backend {
   HostBackend(const GraphView& graph, const Faults& faults)
       : graph_(graph), faults_(faults), local_id_(static_cast<std::size_t>(graph.num_nodes), kUnset) {}
 
-  Counts sample(const Query& query) override {
+  BatchSizes sample(const Query& query) override {
     const int64_t start_us = base::monotonic_us();
     forget_last_batch();
     for (int64_t seed : query.seeds) reach(seed);
-    Counts counts;
+    BatchSizes counts;
     counts.nodes_per_hop = {static_cast<int64_t>(n_id_.size())};
     std::size_t frontier_begin = 0;
     for (std::size_t hop = 0; hop < query.fanout.size(); ++hop) {

@@ -267,11 +267,11 @@ cache::ListUses CudaNeighborSampler::list_use() const {
   return use;
 }
 
-Counts CudaNeighborSampler::sample(const Query& query, cudaStream_t stream) {
+BatchSizes CudaNeighborSampler::sample(const Query& query, cudaStream_t stream) {
   begin_batch(stream);
   edge_ids_ = query.edge_ids;
   place_seeds(query, stream);
-  Counts counts;
+  BatchSizes counts;
   counts.nodes_per_hop = {num_nodes_};
   int64_t frontier_begin = 0;
   for (std::size_t i = 0; i < query.fanout.size(); ++i) {

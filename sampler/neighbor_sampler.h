@@ -56,7 +56,7 @@ class CudaNeighborSampler {
   // Of each launch, from the next sample() on.
   void set_max_blocks(int max_blocks) { max_blocks_ = max_blocks; }
   // Draws the batch on `stream`; the host waits for sizes, two small reads a hop.
-  Counts sample(const Query& query, cudaStream_t stream);
+  BatchSizes sample(const Query& query, cudaStream_t stream);
   SampledRef result() const;
   // Of the last sample(), once its work on the stream is done.
   cache::ListUses list_use() const;

@@ -43,8 +43,8 @@ SlotArrays arrays_of(int slot, std::byte* data, const channel::Batch& batch) {
           .source_node = batch.last_hop_global ? ids(batch.source_node_offset) : nullptr};
 }
 
-channel::Batch describe(const channel::Request& request, const Schedule& schedule, uint64_t step, const Counts& counts,
-                        bool last_hop_global) {
+channel::Batch describe(const channel::Request& request, const Schedule& schedule, uint64_t step,
+                        const BatchSizes& counts, bool last_hop_global) {
   channel::Batch batch{};
   batch.pass = request.pass;
   batch.step = step;
@@ -60,7 +60,7 @@ channel::Batch describe(const channel::Request& request, const Schedule& schedul
   return batch;
 }
 
-void report(const Counts& sampled, const FetchUse& fetched, channel::Batch& batch) {
+void report(const BatchSizes& sampled, const FetchUse& fetched, channel::Batch& batch) {
   batch.sample = sampled.time;
   batch.fetch = fetched.time;
   batch.row_tiers = fetched.rows;
@@ -73,7 +73,7 @@ void report(const Counts& sampled, const FetchUse& fetched, channel::Batch& batc
 struct Pipeline::Pass {
   const channel::Request& request;
   Schedule schedule;
-  std::future<Counts> ahead;  // the next batch, where it is being sampled already
+  std::future<BatchSizes> ahead;  // the next batch, where it is being sampled already
 };
 
 void Pipeline::serve() {
@@ -122,7 +122,7 @@ bool Pipeline::leaves_last_hop_global(const channel::Request& request) const {
   return request.last_hop_global != 0 && graph_.rows_in_place && !remembers_edges();
 }
 
-Counts Pipeline::sample(const Query& query, uint64_t step) {
+BatchSizes Pipeline::sample(const Query& query, uint64_t step) {
   const base::ProfilerRange range("sample", step);
   return backend_.sample(query);
 }
@@ -141,7 +141,7 @@ void Pipeline::start_batch(int slot, Pass& pass, uint64_t step) {
   const uint64_t number = publisher_.next_sequence() + writing_.size();
   publisher_.set_stage(Stage::kSampling, number);
   if (pass.ahead.valid()) publish_until([&] { return pass.ahead.wait_for(0s) == std::future_status::ready; });
-  Counts counts = pass.ahead.valid() ? pass.ahead.get() : sample(query(pass, step), step);
+  BatchSizes counts = pass.ahead.valid() ? pass.ahead.get() : sample(query(pass, step), step);
 
   publisher_.set_stage(Stage::kFetching, number);
   channel::Batch batch = describe(request, pass.schedule, step, counts, leaves_last_hop_global(request));
@@ -189,7 +189,7 @@ void Pipeline::publish_oldest() {
 }
 
 void Pipeline::publish_empty(int slot, const channel::Request& request, const Schedule& schedule, uint64_t step) {
-  Counts none;
+  BatchSizes none;
   none.nodes_per_hop.assign(static_cast<std::size_t>(request.num_hops) + 1, 0);
   none.edges_per_hop.assign(static_cast<std::size_t>(request.num_hops), 0);
   publisher_.memory(slot, 1, slot_bytes_to_ask(request, 1));

@@ -33,14 +33,14 @@ class Pipeline {
   struct Writing {
     int slot = 0;
     channel::Batch batch{};
-    Counts counts;
+    BatchSizes counts;
     std::optional<base::ProfilerRange> range;
   };
   void serve_pass(const channel::Request& request);
   std::optional<int> acquire(uint64_t pass);
   void start_batch(int slot, Pass& pass, uint64_t step);
   Query query(Pass& pass, uint64_t step) const;
-  Counts sample(const Query& query, uint64_t step);
+  BatchSizes sample(const Query& query, uint64_t step);
   void sample_ahead(Pass& pass, uint64_t step);
   void publish_empty(int slot, const channel::Request& request, const Schedule& schedule, uint64_t step);
   bool remembers_edges() const;

@@ -43,7 +43,7 @@ uint64_t hash_graph(const GraphView& graph) {
 // One batch's ids and edges in host memory; without rows.
 class BatchMemory {
  public:
-  cache::SampledBatch fetch(Backend& backend, const Counts& counts, std::span<const int64_t> input_id) {
+  cache::SampledBatch fetch(Backend& backend, const BatchSizes& counts, std::span<const int64_t> input_id) {
     const auto num_nodes = static_cast<std::size_t>(counts.num_nodes);
     const auto num_edges = static_cast<std::size_t>(counts.num_edges);
     n_id_.resize(std::max(n_id_.size(), num_nodes));
@@ -88,7 +88,7 @@ Presampled presample(const GraphView& graph, std::span<const int64_t> seeds, con
   cache::TopOfOrder top;
   BatchMemory memory;
   const auto add_batch = [&](Schedule& schedule, uint64_t step) {
-    const Counts counts = backend.sample({schedule.seeds(step), key.fanout, batch_key(kSeed, request.epoch, step)});
+    const BatchSizes counts = backend.sample({schedule.seeds(step), key.fanout, batch_key(kSeed, request.epoch, step)});
     result.hotness.add(memory.fetch(backend, counts, schedule.positions(step)));
   };
   uint64_t num_batches = static_cast<uint64_t>(std::max<int64_t>(1, max_batches / 2));  // of an epoch

@@ -134,7 +134,7 @@ void expect_same_batches(const TestGraph<Index>& graph, const TopologyRef& topol
     std::iota(seeds.begin(), seeds.end(), static_cast<int64_t>(300 * step));
     const Query query{seeds, fanout, batch_key(5, 1, step), step % 2 == 0};
     const HostBatch expected = run_host(*host, graph.view(), query);
-    const Counts counts = sampler.sample(query, stream);
+    const BatchSizes counts = sampler.sample(query, stream);
     stream.synchronize();
     ASSERT_EQ(counts.nodes_per_hop, expected.counts.nodes_per_hop);
     ASSERT_EQ(counts.edges_per_hop, expected.counts.edges_per_hop);

@@ -16,7 +16,7 @@ namespace {
 // A sampled batch in GPU memory, which is poisoned before.
 class CudaBatch {
  public:
-  CudaBatch(const GraphView& graph, const Query& query, const Counts& sampled) : edge_ids_(query.edge_ids) {
+  CudaBatch(const GraphView& graph, const Query& query, const BatchSizes& sampled) : edge_ids_(query.edge_ids) {
     host_.resize(sampled, query.seeds.size(), graph);
     std::iota(host_.input_id.begin(), host_.input_id.end(), 0);
     for (const auto& [array, bytes] : arrays()) {
@@ -187,9 +187,9 @@ TEST(GpuBackendAhead, SamplesAndFetchesTheNextBatchOnAnyPartOfTheSms) {
       expect_equal(run_host(*host, graph.view(), queries[step]), asked[step]->finish(*cuda));
       copied += asked[step]->copied_rows();
     };
-    std::future<Counts> ahead;
+    std::future<BatchSizes> ahead;
     for (std::size_t step = 0; step < seeds.size(); ++step) {
-      const Counts sampled = step > 0 ? ahead.get() : cuda->sample(queries[step]);
+      const BatchSizes sampled = step > 0 ? ahead.get() : cuda->sample(queries[step]);
       EXPECT_LE(sampled.time.begin_us, sampled.time.end_us);
       asked.push_back(&batches.emplace_back(graph.view(), queries[step], sampled));
       asked.back()->start(*cuda, static_cast<int>(step % 3));

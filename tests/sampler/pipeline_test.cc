@@ -33,7 +33,7 @@ class LateBackend final : public Backend {
   LateBackend(const GraphView& graph, std::chrono::milliseconds delay)
       : host_(make_host_backend(graph, {})), delay_(delay) {}
 
-  Counts sample(const Query& query) override { return host_->sample(query); }
+  BatchSizes sample(const Query& query) override { return host_->sample(query); }
   bool works_ahead() const override { return true; }
   void before_fetch(const std::function<void(base::GpuStream)>&) override {}
   void fill(std::byte* data, std::size_t bytes, int value) override { host_->fill(data, bytes, value); }

@@ -82,12 +82,12 @@ inline std::vector<std::byte> labels_of_bytes(int64_t num_nodes, int64_t label_b
 
 // A fetched batch in host memory.
 struct HostBatch {
-  Counts counts;
+  BatchSizes counts;
   std::vector<int64_t> n_id, edge_index, input_id, indptr, e_id, source_node;
   std::vector<std::byte> x, y;
   std::vector<float> edge_weight;  // empty where the graph has none
 
-  void resize(const Counts& sampled, std::size_t num_seeds, const GraphView& graph) {
+  void resize(const BatchSizes& sampled, std::size_t num_seeds, const GraphView& graph) {
     counts = sampled;
     n_id.resize(static_cast<std::size_t>(counts.num_nodes));
     y.resize(n_id.size() * static_cast<std::size_t>(graph.label_bytes));

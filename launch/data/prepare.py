@@ -1,8 +1,11 @@
 """``cohort dataset prepare`` and ``generate --prepared``: feature rows encoded once, for runs that then map them."""
 
 import argparse
+import contextlib
+import functools
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -88,9 +91,9 @@ def prepare(args: argparse.Namespace) -> int:
             forced = f"--codec {profile.codec} writes it all the same"
             print(f"{out}: would be {larger}: not written; {now}; {forced}", file=sys.stderr)
             return 0
-    with output_folder(out, overwrite=True) as folder, _Bar("encoding", rows.num_rows * rows.row_bytes) as bar:
+    with output_folder(out, overwrite=True) as folder, _bar("encoding", rows.num_rows * rows.row_bytes) as advance:
         order = renumber(args.path, folder.path) if args.reorder == "degree" else None
-        line = encode_rows(_Table(rows, order, bar.advance), Path(folder.path), profile)
+        line = encode_rows(_Table(rows, order, advance), Path(folder.path), profile)
         if raw_key(rows.file) != key:
             raise CohortError(
                 str(rows.file), "features at rest", "a file that changes", "prepare it again when it is whole"
@@ -200,38 +203,27 @@ def _drop_raw(rows: RawRows, order, out: Path) -> None:
     """Removes the raw features when every row that the new file holds is one of them, bit for bit."""
     encoded = ibp.load(out / ENCODED_FILE)
     step = max(BATCH_BYTES // rows.row_bytes, 1)
-    with _Bar("comparing", rows.num_rows * rows.row_bytes) as bar:
+    with _bar("comparing", rows.num_rows * rows.row_bytes) as advance:
         table = _Table(rows, order)
         for first in range(0, rows.num_rows, step):
             last = min(first + step, rows.num_rows)
             if not np.array_equal(bytes_of(ibp.fetch(encoded, np.arange(first, last))), table.bytes(first, last)):
                 place = f"{out / ENCODED_FILE}: rows {first} to {last - 1}"
                 raise CohortError(place, f"the rows of {rows.file}", "others", "the raw features are kept")
-            bar.advance((last - first) * rows.row_bytes)
+            advance((last - first) * rows.row_bytes)
     rows.file.unlink()
     print(f"{rows.file}: removed, all rows compared equal", file=sys.stderr)
 
 
-class _Bar:
-    """A progress bar over bytes, on standard error."""
-
-    def __init__(self, what: str, num_bytes: int):
-        columns = (
-            TextColumn(what),
-            BarColumn(bar_width=None),
-            TextColumn("{task.percentage:.0f} %"),
-            TimeRemainingColumn(),
-        )
-        console = Console(stderr=True)
-        self._bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-        self._task = self._bar.add_task(what, total=num_bytes)
-
-    def __enter__(self):
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_):
-        self._bar.stop()
-
-    def advance(self, num_bytes: int) -> None:
-        self._bar.advance(self._task, num_bytes)
+@contextlib.contextmanager
+def _bar(what: str, num_bytes: int) -> Iterator[Callable[[int], None]]:
+    """A progress bar over bytes, on standard error; yields what advances it."""
+    columns = (
+        TextColumn(what),
+        BarColumn(bar_width=None),
+        TextColumn("{task.percentage:.0f} %"),
+        TimeRemainingColumn(),
+    )
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        yield functools.partial(bar.advance, bar.add_task(what, total=num_bytes))

@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -119,17 +119,15 @@ def set_aside(out: Path, is_said: bool) -> Iterator[None]:
     """
     demand_results_of_a_run(out)
     remove_parts(out)
-    is_a_run, results = (out / files.RUN).exists(), [name for name in RESULTS if (out / name).exists()]
+    results = [name for name in RESULTS if (out / name).exists()]
     if results and is_said:
         LOG.info(f"deleting the results of an earlier run in {out} (--resume continues a run)")
-    if results:
-        (out / ASIDE).mkdir()
-        for name in filter(lambda name: (out / name).exists(), (files.RUN, *results)):
-            os.replace(out / name, out / ASIDE / name)
-    if is_a_run:
+    if (out / files.RUN).exists():
         for pattern in ("report-*.png", "trainer-*.log", "tensorboard/events.out.tfevents.*"):
             for path in out.glob(pattern):
                 path.unlink(missing_ok=True)
+    if results:
+        _move((files.RUN, *results), out, out / ASIDE)
     try:
         yield
     finally:
@@ -142,11 +140,19 @@ def bring_back(out: Path) -> None:
         return
     has_begun = (out / files.RUN).exists() and ((out / files.METRICS).exists() or (out / files.CHECKPOINT).exists())
     if not has_begun:
-        (out / files.RUN).unlink(missing_ok=True)  # there only with all that belongs to it, wherever this is killed
-        for path in sorted((out / ASIDE).iterdir(), key=lambda path: path.name == files.RUN):
-            os.replace(path, out / path.name)
+        (out / files.RUN).unlink(missing_ok=True)
+        _move((*RESULTS, files.RUN), out / ASIDE, out)
         LOG.info(f"the results of the earlier run in {out} are still there")
     shutil.rmtree(out / ASIDE)
+
+
+def _move(names: Iterable[str], source: Path, target: Path) -> None:
+    """Of a run's files those that there are, run.json in order: it is there only with all that belongs to it, wherever
+    this is killed."""
+    target.mkdir(exist_ok=True)
+    for name in names:
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(source / name, target / name)
 
 
 def remove_parts(out: Path) -> None:
@@ -154,5 +160,3 @@ def remove_parts(out: Path) -> None:
     shutil.rmtree(out / ASIDE, ignore_errors=True)
     for name in (*RESULTS, files.RUN):
         remove_temporaries(out / name)
-    for part in out.glob("trace-*.part"):
-        part.unlink(missing_ok=True)

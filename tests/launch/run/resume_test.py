@@ -95,7 +95,7 @@ def test_a_run_without_a_checkpoint_begins_at_the_beginning(launch, undisturbed,
     wait_until((out / "run.json").exists, 30, "starting")
     run.launcher.kill()
     run.wait()
-    for left in ("summary.json.1-01234567.tmp", "checkpoint.pt.1-01234567.tmp", "trace-0.part"):
+    for left in ("summary.json.1-01234567.tmp", "checkpoint.pt.1-01234567.tmp"):
         (out / left).touch()
     (out / "mine.tmp").touch()
     (out / "checkpoint.pt").unlink(missing_ok=True)
@@ -103,7 +103,7 @@ def test_a_run_without_a_checkpoint_begins_at_the_beginning(launch, undisturbed,
     assert again.returncode == 0, again.stderr
     assert f"no checkpoint.pt in {out}: the run begins at the beginning" in again.stderr
     assert results_of(out) == undisturbed()
-    assert [path.name for path in out.iterdir() if path.suffix in (".tmp", ".part")] == ["mine.tmp"]
+    assert [path.name for path in out.iterdir() if path.suffix == ".tmp"] == ["mine.tmp"]
 
 
 def test_a_new_run_in_the_folder_of_another_forgets_its_checkpoint(graph, tmp_path):

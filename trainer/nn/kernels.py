@@ -50,9 +50,13 @@ def run(body, device_of: Tensor, **fields) -> None:
 
 
 def _given(value):
+    if value is None:
+        return 0
+    if type(value) is int:  # most are, and isinstance() takes longer
+        return value
     if isinstance(value, Tensor):
         return value.data_ptr()
-    return 0 if value is None else _DTYPES[value] if isinstance(value, torch.dtype) else value
+    return _DTYPES[value] if isinstance(value, torch.dtype) else value
 
 
 def sum_dtype(dtype: torch.dtype) -> torch.dtype:

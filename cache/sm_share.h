@@ -1,8 +1,7 @@
 // How many SMs read from each tier: what makes a batch's slowest tier fastest, with as few SMs as that takes.
 //
-// A tier of r rows on s SMs takes max(r x c / s, bytes / link) seconds. c, the time of one SM for a row, is that of the
-// batch before (rows of 512 bytes from a slab take an H200 about 24 ns each, 22 GB/s an SM); from the host, where links
-// and latency decide, it follows from the bytes.
+// A tier of r rows on s SMs takes max(r x c / s, bytes / link) seconds. c, the time of one SM for a row, is learned
+// from the batches before: rows of 512 bytes from a slab take an H200 about 24 ns each (22 GB/s an SM).
 #pragma once
 
 #include <array>
@@ -33,9 +32,16 @@ class SmShare {
   void learn(const TierUses& uses, const std::array<int, kNumTiers>& sms);
 
  private:
+  double link_seconds(double bytes, double seconds);
+  double host_cost(double sm_seconds_a_row, int sms, bool link_bound);
+
   int num_sms_;
   double host_bytes_per_second_;
   std::array<TierLoad, kNumTiers> loads_;
+  double best_seconds_a_byte_ = 0;  // that the host's link has shown; 0: nothing near its rate yet
+  int enough_ = 0;                  // SMs of the last batch that was bound by the host's link
+  int too_few_ = 0;                 // SMs with which a batch was not, after that
+  int batches_since_ = 0;           // too_few_ was seen
 };
 
 }  // namespace cohort::cache

@@ -53,11 +53,38 @@ TEST(ShareSms, WhatIsAbsentGetsNone) {
   EXPECT_EQ(share_sms(8, {{kAbsent, kAbsent, kAbsent, kAbsent}}), (Sms{0, 0, 0, 0}));
 }
 
-TEST(SmShare, TheHostGetsAsManyAsSaturateItsLink) {
+// A link that 6 SMs saturate, and batches that take up to 4 % longer than that says.
+double host_ms(int sms, int batch) { return std::max(10.5, 63.0 / sms) * (1 + 0.01 * (batch * 7 % 5)); }
+
+TEST(SmShare, FindsTheFewestThatSaturateALinkWhateverABatchTook) {
   SmShare share(32, 512, 51e9, {false, false, true, false});
-  for (const double us : {10'500.0, 40'000.0}) {  // whatever held a batch up
-    share.learn({{{}, {}, {1'200'000, 535'500'000, us}, {}}}, share.next());
-    EXPECT_EQ(share.next(), (Sms{0, 0, 8, 0}));
+  Sms sms = share.next();
+  for (int batch = 0; batch < 100; ++batch) {
+    const double ms = batch == 0 || batch == 50 ? 40 : host_ms(sms[2], batch);  // two that something held up
+    share.learn({{{}, {}, {1'200'000, 535'500'000, 1e3 * ms}, {}}}, sms);
+    sms = share.next();
+    if (batch % 50 > 20) {
+      EXPECT_GE(sms[2], 5) << batch;
+      EXPECT_LE(sms[2], 7) << batch;
+    }
+  }
+}
+
+// Rows that straddle lines get 40 GB/s of a link of 51, which 6.3 SMs saturate.
+TEST(SmShare, FindsTheFewestAlsoWhereRowsNeverSeeTheRateOfTheLink) {
+  for (const int most : {32, 6, 4}) {
+    SmShare share(most, 400, 51e9, {false, false, true, false});
+    double sum_ms = 0, sum_sms = 0;
+    for (int batch = 0; batch < 300; ++batch) {
+      const Sms sms = share.next();
+      const double ms = std::max(12.0, 75.6 / sms[2]) * (1 + 0.01 * (batch * 7 % 5));
+      share.learn({{{}, {}, {1'200'000, 480'000'000, 1e3 * ms}, {}}}, sms);
+      if (batch < 100) continue;
+      sum_ms += ms;
+      sum_sms += sms[2];
+    }
+    EXPECT_LT(sum_sms / 200, 8) << most;
+    EXPECT_LT(sum_ms / 200, 1.04 * std::max(12.0, 75.6 / most)) << most;
   }
 }
 
@@ -71,6 +98,9 @@ TEST(SmShare, LearnsWhatARowCosts) {
   EXPECT_EQ(sms[1], 1);
   EXPECT_EQ(sms[0], 6) << "10 ms of one SM while the host's link takes 1.8";
   EXPECT_LE(sms[2], 11);
+  // Host rows that no link limits: all SMs that local rows leave.
+  share.learn({{{}, {}, {1'000'000, 1'000'000, 10'000}, {}}}, sms);
+  EXPECT_EQ(share.next(), (Sms{1, 1, 31, 0}));
 }
 
 }  // namespace

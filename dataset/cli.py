@@ -19,7 +19,7 @@ from cohort.dataset.partitioning import cli as partition_cli
 from cohort.dataset.reader import open as open_dataset
 from cohort.dataset.writer import generate
 
-EPILOG_NUMBERS = "Numbers may be written 2400000, 2.4M, 124M or 1e6 (K, M, G)."
+EPILOG_NUMBERS = "Accepted forms of numbers: 2400000, 2.4M, 124M or 1e6 (K, M, G)."
 
 
 def register(subparsers: argparse._SubParsersAction) -> argparse._SubParsersAction:
@@ -30,8 +30,8 @@ def register(subparsers: argparse._SubParsersAction) -> argparse._SubParsersActi
     _register_generate(commands)
     partition_cli.register(commands)
     for name, func, text in (
-        ("check", _check, "look at every element of a data set; exit code 1 when something is wrong"),
-        ("info", _info, "what a data set holds"),
+        ("check", _check, "check every element of a data set; exit code 1 if a problem is found"),
+        ("info", _info, "describe the contents of a data set"),
     ):
         command = commands.add_parser(name, help=text, description=text)
         command.add_argument("path", metavar="DIR", type=Path, help="folder of a data set")
@@ -43,25 +43,27 @@ def _register_generate(commands: argparse._SubParsersAction) -> None:
     text = "write a random data set"
     command = commands.add_parser("generate", help=text, description=text, epilog=EPILOG_NUMBERS)
     command.add_argument("out", metavar="OUT", type=Path, help="folder to write")
-    command.add_argument("--kind", choices=("sbm", "powerlaw", "rmat"), default="sbm", help="default: %(default)s")
-    command.add_argument("--nodes", type=number, required=True, help="how many")
-    command.add_argument("--edges", type=number, required=True, help="how many are drawn")
+    command.add_argument(
+        "--kind", choices=("sbm", "powerlaw", "rmat"), default="sbm", help="random model; default: %(default)s"
+    )
+    command.add_argument("--nodes", type=number, required=True, help="number of nodes")
+    command.add_argument("--edges", type=number, required=True, help="number of edges to draw")
     command.add_argument("--undirected", action="store_true", help="store every edge in both directions: 2 x EDGES")
-    command.add_argument("--edge-weights", action="store_true", help="each edge has a weight in (0, 1]")
+    command.add_argument("--edge-weights", action="store_true", help="give each edge a weight in (0, 1]")
     command.add_argument("--dim", type=number, default=64, help="features per node; default: %(default)s")
     command.add_argument(
         "--rows",
         type=Path,
         metavar="FILE.npy|DIR",
-        help="draw each node's features from the rows of this array or data set, in place of --dim and --dtype",
+        help="draw the features of each node from the rows of this array or data set, instead of --dim and --dtype",
     )
     command.add_argument(
         "--dtype",
         choices=("float32", "float16", "bfloat16", "uint8"),
         default="float32",
-        help="of the features; default: %(default)s",
+        help="type of the features; default: %(default)s",
     )
-    command.add_argument("--classes", type=number, default=10, help="default: %(default)s")
+    command.add_argument("--classes", type=number, default=10, help="number of classes; default: %(default)s")
     add_common(command)
     command.set_defaults(func=_generate, rows_writer=lambda args: None)
 

@@ -21,11 +21,11 @@ def register(subparsers) -> None:
     decode = commands.add_parser("decode", help="write the rows of an encoded file to a .npy file")
     decode.add_argument("file", type=Path, help="encoded rows, such as DIR/prepared/features.ibp")
     decode.add_argument("out", type=Path, help="FILE.npy to write")
-    decode.add_argument("--batch-rows", type=_positive, default=65536, help="rows at a time (default 65536)")
+    decode.add_argument("--batch-rows", type=_positive, default=65536, help="rows per step (default 65536)")
     decode.set_defaults(func=run_decode)
     verify = commands.add_parser("verify", help="check an encoded file: structure, checksums, every row")
     verify.add_argument("file", type=Path, help="encoded rows, such as DIR/prepared/features.ibp")
-    verify.add_argument("--against", type=Path, help="a .npy file that the rows must equal")
+    verify.add_argument("--against", type=Path, help="compare the rows with this .npy file")
     verify.set_defaults(func=run_verify)
 
 
@@ -36,33 +36,35 @@ def _positive(text: str) -> int:
 
 
 def _add_rows_options(parser) -> None:
-    parser.add_argument("rows", type=Path, help="FILE.npy, or for analyze a folder of them")
-    parser.add_argument("--bfloat16", action="store_true", help="16-bit integers are bfloat16")
-    parser.add_argument("--sample", type=float, default=0.01, help="share of rows looked at (at least 4096 rows)")
+    parser.add_argument("rows", type=Path, help="FILE.npy, or for analyze a folder of .npy files")
+    parser.add_argument("--bfloat16", action="store_true", help="read 16-bit integers as bfloat16")
+    parser.add_argument("--sample", type=float, default=0.01, help="share of rows to look at (at least 4096 rows)")
 
 
 def _add_analyze(commands) -> None:
     parser = commands.add_parser(
-        "analyze", help="what each codec would save; with --png a picture of the invariant bits"
+        "analyze", help="show how much each codec would save; with --png draw the invariant bits"
     )
     _add_rows_options(parser)
-    parser.add_argument("--group", type=_positive, help="columns per group (default: all in one)")
+    parser.add_argument("--group", type=_positive, help="columns per group (default: one group with all columns)")
     parser.add_argument("--row-normalize", action="store_true", help="divide each row by its sum first (float32)")
-    parser.add_argument("--pca", type=_positive, metavar="N", help="the first N principal components instead (float32)")
     parser.add_argument(
-        "--png", type=Path, help="draw the invariant bits into this file; of a folder, into one for each of its files"
+        "--pca", type=_positive, metavar="N", help="analyze the first N principal components instead (float32)"
+    )
+    parser.add_argument(
+        "--png", type=Path, help="draw the invariant bits into this file; for a folder, into one picture per .npy file"
     )
     parser.set_defaults(func=run_analyze)
 
 
 def _add_encode(commands) -> None:
-    parser = commands.add_parser("encode", help="encode a .npy file, streaming")
+    parser = commands.add_parser("encode", help="encode a .npy file as a stream")
     _add_rows_options(parser)
     parser.add_argument("out", type=Path, help="file to write")
     parser.add_argument("--codec", default="auto", help="auto, invariant, exponent, sparse or raw")
     parser.add_argument("--layout", default="auto", help="auto, packed or slots")
     parser.add_argument("--profile", type=Path, help="encode with this saved profile")
-    parser.add_argument("--save-profile", type=Path, help="keep the profile in this file, too")
+    parser.add_argument("--save-profile", type=Path, help="also save the profile to this file")
     parser.set_defaults(func=run_encode)
 
 

@@ -26,79 +26,83 @@ class SamplerSpec:
 
     fanout: types.Fanout = option(
         [25, 10],
-        "neighbours per hop, nearest to the seeds first; the model has one layer per entry; -1: all neighbours",
+        "neighbours per hop, starting at the seeds; the model has one layer per entry; -1: all neighbours",
         "Sampling",
         BATCHES | MEMORY,
         metavar="N[,N...]",
     )
-    batch_size: types.Positive = option(1024, "seeds in a batch of each trainer", "Sampling", BATCHES | MEMORY)
+    batch_size: types.Positive = option(1024, "seeds per batch of each trainer", "Sampling", BATCHES | MEMORY)
     slots: types.Slots = option(4, "number of batches that the shared buffer holds", "Sampling")
     seed: types.Seed = option(
         0, "seed of all random numbers; the same seed gives the same batches", "Sampling", BATCHES | LOSS
     )
     topology: types.Topology = option(
         "auto",
-        "where the GPU reads the graph: gpu: all of it in its memory; host: in host memory, but for lists in the cache;"
-        " auto: gpu where that takes at most half of what the cache leaves",
+        "where the GPU reads the graph: gpu: the whole graph in GPU memory; host: in host memory, except cached"
+        " lists; auto: gpu if the graph takes at most half of the memory that the cache leaves",
         "Cache",
         MEMORY,
     )
     compress: types.Compress = option(
         "auto",
-        "where feature rows stay encoded; auto: when the data set is prepared, in host memory, and in the cache unless"
-        " that of each GPU has room for all of them raw; else nowhere",
+        "where feature rows stay encoded; auto: for a prepared data set in host memory, and in the cache unless the"
+        " cache of each GPU has room for all raw rows; otherwise nowhere",
         "Cache",
         MEMORY,
     )
     reuse: bool = option(
         True,
-        "a GPU copies feature rows that earlier batches left in the shared buffer instead of fetching them again",
+        "copy feature rows that earlier batches left in the shared buffer instead of fetching the rows again (GPU)",
         "Cache",
         MEMORY,
     )
     cache_ratio: types.Ratios | Literal["auto"] | None = option(
         None,
-        "cache of each GPU as a share of all raw feature bytes, index included; auto: the memory that slots and trainer"
-        " leave",
+        "cache of each GPU as a share of all raw feature bytes, index included; auto: all memory that slots and trainer"
+        " leave free",
         "Cache",
         metavar="R[,R...]|auto",
     )
-    cache_bytes: types.ByteCounts | None = option(None, "cache of each GPU in bytes: 20GB", "Cache", metavar="B[,B...]")
+    cache_bytes: types.ByteCounts | None = option(
+        None, "cache of each GPU in bytes, for example 20GB", "Cache", metavar="B[,B...]"
+    )
     cache_policy: types.CachePolicy = option(
         "plan",
-        "what to cache: plan: what a short run of the sampler reads most; degree, random: stand-ins to compare with;"
-        " none: nothing",
+        "rows to cache: plan: the rows that a short run of the sampler reads most; degree, random: baselines for"
+        " comparison; none: no cache",
         "Cache",
     )
     cliques: str = option(
         "auto",
-        "which GPUs read each other's memory, and so share a cache (auto: as the machine says)",
+        "which GPUs read each other's memory and share a cache (auto: detected from the machine)",
         "Cache",
         metavar="none|all|2x4|3+5|auto",
     )
-    device: types.Device = option("auto", "auto: a GPU where there is one", "Devices", LOSS)
+    device: types.Device = option("auto", "auto: a GPU if the machine has one", "Devices", LOSS)
     gpus: types.Gpus | None = option(
         None,
-        "numbers of the visible GPUs to use, a trainer on each (default 0): 0,1",
+        "numbers of the visible GPUs to use, with one trainer each, for example 0,1 (default 0)",
         "Devices",
         metavar="N[,N...]",
         aliases=("--gpu",),
     )
     ranks: types.Positive | None = option(
-        None, "number of trainers on the CPU (default 1); on GPUs there is one for each of --gpus", "Devices"
+        None, "number of trainers on the CPU (default 1); with --gpus, each GPU has one trainer", "Devices"
     )
-    mps: bool = option(True, "sampler and trainer share the GPU; without it they take turns", "Devices")
-    order: types.Order = option("address", "how a GPU reads the rows of a batch that are in host memory")
+    mps: bool = option(
+        True, "share the GPU between sampler and trainer through MPS; without MPS they take turns", "Devices"
+    )
+    order: types.Order = option("address", "order in which a GPU reads the host-memory rows of a batch")
     fetch_sms: types.Positive | None = option(
-        None, "GPU: number of SMs that fetch rows (default: the sampler's choice)"
+        None, "GPU: number of SMs that fetch rows (default: chosen by the sampler)"
     )
     presample_batches: types.Positive = option(
-        200, "most batches of the short run that counts reads for --cache-policy plan; two epochs at most"
+        200, "maximum number of batches of the short run that counts reads for --cache-policy plan; two epochs at most"
     )
     bandwidth: types.ThreeNumbers | None = option(
         None,
-        "GB/s at which a GPU reads its own, a peer's and host memory, for the planner (default: as this machine's GPUs"
-        " are measured, once; without a GPU 1500,360,51)",
+        "GB/s at which a GPU reads its own, a peer's and host memory, for the planner (default: measured once on the"
+        " GPUs of this machine; without a GPU 1500,360,51)",
         metavar="LOCAL,PEER,HOST",
     )
     line_ns: types.ThreeNumbers = option(
@@ -107,23 +111,21 @@ class SamplerSpec:
         metavar="LOCAL,PEER,HOST",
     )
     gpu_memory: types.Bytes | None = option(
-        None, "memory of each GPU, for the planner (default: the smallest visible one's)"
+        None, "memory of each GPU, for the planner (default: memory of the smallest visible GPU)"
     )
     trainer_bytes: types.Bytes | None = option(
         None,
-        "memory that a GPU needs beside slots and cache, for --cache-ratio auto (default: measured by a short run,"
-        " once)",
+        "memory that a GPU needs in addition to slots and cache, for --cache-ratio auto (default: measured once by a"
+        " short run)",
     )
     debug_poison_slots: bool = option(False)  # for tests of Cohort itself
     debug_slow_fetch_us: int | None = option(None)
     debug_illegal_access_batch: int | None = option(None)
-    edge_weights: bool = option(
-        False, "GCN weighs each edge by the weight that the data set has of it", "Model", LOSS | MEMORY
-    )
+    edge_weights: bool = option(False, "use the edge weights of the data set in GCN", "Model", LOSS | MEMORY)
     partition: bool = option(
         False,
-        "each clique of GPUs trains on the seeds of its own part, and caches for them, as cohort dataset partition DIR"
-        " --parts K divided the nodes for K cliques; batches then depend on the cliques",
+        "train each clique of GPUs on the seeds of its own part, and cache for these seeds; cohort dataset partition"
+        " DIR --parts K makes the parts for K cliques; batches then depend on the cliques",
         "Training",
         BATCHES,
     )
@@ -135,21 +137,21 @@ class RunSpec(SamplerSpec):
 
     model: Model = option(
         "sage",
-        "SAGE (mean), GCN, GAT, or a class of your own that takes in_channels, hidden_channels,"
-        " num_layers, out_channels and dropout as PyG's models do; it has one layer per entry of --fanout",
+        "SAGE (mean), GCN, GAT, or a class of your own with the arguments in_channels, hidden_channels, num_layers,"
+        " out_channels and dropout of PyG's models; the model has one layer per entry of --fanout",
         "Model",
         LOSS | MEMORY,
         metavar="sage|gcn|gat|package.module:Class",
     )
     hidden: types.Positive = option(256, "features of each hidden layer", "Model", LOSS | MEMORY)
-    dropout: types.Probability = option(
-        0.5, "probability with which training leaves out a hidden feature", "Model", LOSS | MEMORY
-    )
+    dropout: types.Probability = option(0.5, "probability that training drops a hidden feature", "Model", LOSS | MEMORY)
     norm: Literal["none", "layer"] = option(
         "none", "normalise each row of hidden layers before the activation", "Model", LOSS | MEMORY
     )
-    residual: bool = option(False, "hidden layers but the first add their input", "Model", LOSS | MEMORY)
-    heads: types.Positive = option(4, "attention heads of gat, which divide --hidden", "Model", LOSS | MEMORY)
+    residual: bool = option(
+        False, "add the input of each hidden layer, except the first, to its output", "Model", LOSS | MEMORY
+    )
+    heads: types.Positive = option(4, "attention heads of gat; must divide --hidden", "Model", LOSS | MEMORY)
     layers: Literal["cohort", "pyg"] = option(
         "cohort", "implementation of the layers: Cohort's fused ones or PyG's", "Model", LOSS | MEMORY
     )
@@ -157,56 +159,62 @@ class RunSpec(SamplerSpec):
     lr: types.AboveZero = option(0.003, "learning rate of Adam", "Training", LOSS)
     weight_decay: types.AtLeastZero = option(0.0, "weight decay of Adam", "Training", LOSS)
     lr_schedule: Literal["constant", "cosine", "linear"] = option(
-        "constant", "how the learning rate falls, epoch by epoch, towards 0 after the last one", "Training", LOSS
+        "constant", "how the learning rate falls from epoch to epoch, reaching 0 after the last epoch", "Training", LOSS
     )
     clip_norm: types.AboveZero | None = option(
-        None, "scale gradients down whose norm, over all parameters, is larger", "Training", LOSS, metavar="NORM"
+        None,
+        "scale gradients down to this norm over all parameters if their norm is larger",
+        "Training",
+        LOSS,
+        metavar="NORM",
     )
     patience: types.Positive | None = option(
-        None, "end the run after so many epochs without a better validation", "Training", metavar="EPOCHS"
+        None, "end the run after this number of epochs without a better validation score", "Training", metavar="EPOCHS"
     )
-    amp: bool = option(False, "train and evaluate in bfloat16 where that is safe (autocast)", "Training", LOSS | MEMORY)
+    amp: bool = option(
+        False, "train and evaluate in bfloat16 where bfloat16 is safe (autocast)", "Training", LOSS | MEMORY
+    )
     eval_fanout: types.Fanout | None = option(
         None,
-        "neighbours per hop in validation and test (default: those of --fanout)",
+        "neighbours per hop in validation and test (default: the value of --fanout)",
         "Sampling",
         BATCHES | MEMORY,
         metavar="N[,N...]",
     )
     sampler_sms: types.NotNegative = option(
         0,
-        "GPU: give the sampler the first N SMs and the trainer the others; 0: both share all of them",
+        "GPU: give the sampler the first N SMs and the trainer the other SMs; 0: both share all SMs",
         "Devices",
         metavar="N",
     )
     out: Path | None = option(None, "folder for results and logs (default runs/NAME-TIME)", "Output", metavar="RUN")
-    quiet: bool = option(False, "no progress bar and no table", "Output")
+    quiet: bool = option(False, "print no progress bar and no table", "Output")
     tensorboard: bool = option(False, "write scalars of each epoch to RUN/tensorboard", "Output")
     profile: bool = option(
         False,
-        "RUN/timeline.json has the first two epochs, kernels included, not 40 steps alone; takes time itself",
+        "record the first two epochs in RUN/timeline.json, including kernels, instead of 40 steps; slows the run down",
         "Output",
     )
     checkpoint_every: types.Positive | None = option(
         None, "write RUN/checkpoint.pt every N steps (default: at the end of each epoch)", "Output", metavar="N"
     )
     callbacks: list[types.Named] | None = option(
-        None, "classes whose hooks the trainers call: loggers and the like", metavar="package.module:Class[,...]"
+        None, "classes with hooks that the trainers call, for example loggers", metavar="package.module:Class[,...]"
     )
     matmul_precision: Literal["highest", "high"] = option(
         "highest",
-        "GPU: precision of float32 products; high: tensor cores round their factors to TF32's 10 bits",
+        "GPU: precision of float32 products; high: tensor cores round the factors to the 10 bits of TF32",
         affects=LOSS,
     )
     cuda_graphs: bool = option(
         True,
-        "steps on GPUs are captured once and replayed, at a fraction of the host's time",
+        "GPU: capture steps once and replay the captured steps, which takes a fraction of the host's time",
         affects=LOSS | MEMORY,
     )
     in_place: bool = option(
         True,
-        "SAGE and GCN read float32 features where they are, without a copy of a batch's rows, on a GPU whose cache has"
-        " room for all of them raw (and that has the topology), and on the CPU",
+        "let SAGE and GCN read float32 features in place, without copying the rows of a batch: on the CPU, and on a GPU"
+        " that holds the topology and whose cache has room for all raw rows",
     )
 
     @property

@@ -23,76 +23,99 @@ from cohort.dataset.layouts.tables import RAW_DTYPES, RawLayout
 from cohort.dataset.layouts.text_file import SEPARATORS, TextOptions
 from cohort.dataset.reader import open as open_dataset
 
-EPILOG = "dataset/FORMAT.md says what is read of each format."
+EPILOG = "dataset/FORMAT.md describes the content that is read from each format."
 
 
 def register(commands: argparse._SubParsersAction) -> None:
-    text = "turn a graph of another format into a data set, in bounded memory"
+    text = "convert a graph from another format to a data set, in bounded memory"
     command = commands.add_parser("import", help=text, description=text, epilog=EPILOG)
     command.add_argument("source", metavar="SOURCE", type=Path, help="file or folder")
     command.add_argument("out", metavar="OUT", type=Path, help="folder to write; its disk also takes temporary files")
-    command.add_argument("--format", choices=FORMATS, default="auto", help="default: by the names in SOURCE")
     command.add_argument(
-        "--memory", type=byte_count, default=4_000_000_000, metavar="4GB", help="for sorting and reading; default: 4GB"
+        "--format", choices=FORMATS, default="auto", help="format of SOURCE; default: guessed from the file names"
+    )
+    command.add_argument(
+        "--memory",
+        type=byte_count,
+        default=4_000_000_000,
+        metavar="4GB",
+        help="memory for sorting and reading; default: 4GB",
     )
     _add_edge_options(command.add_argument_group("edges"))
-    _add_source_options(command.add_argument_group("what SOURCE does not say, or is read in its place"))
+    _add_source_options(command.add_argument_group("input that SOURCE lacks, or that replaces input from SOURCE"))
     features = command.add_argument_group("features")
-    features.add_argument("--pca", type=number, metavar="K", help="K principal components as float32 features")
-    features.add_argument("--row-normalize", action="store_true", help="feature rows that add up to 1")
+    features.add_argument("--pca", type=number, metavar="K", help="use K principal components as float32 features")
+    features.add_argument("--row-normalize", action="store_true", help="scale each feature row to the sum 1")
     add_common(command)
     command.set_defaults(func=_import)
 
 
 def _add_edge_options(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--undirected", action="store_true", help="every edge in both directions, once")
+    group.add_argument("--undirected", action="store_true", help="store every edge in both directions, once")
     group.add_argument(
         "--reverse-edges",
         action=argparse.BooleanOptionalAction,
-        help="the reverse of each edge, too; default: as the other library does when it loads the format",
+        help="add the reverse of each edge; default: as the original library does when it loads the format",
     )
     group.add_argument(
-        "--dedupe", action=argparse.BooleanOptionalAction, help="equal edges once; default: as the other library does"
+        "--dedupe",
+        action=argparse.BooleanOptionalAction,
+        help="keep equal edges once; default: as the original library does",
     )
-    group.add_argument("--transpose", action="store_true", help="edges point the other way")
+    group.add_argument("--transpose", action="store_true", help="reverse the direction of the edges")
     group.add_argument(
         "--self-loops",
         choices=("keep", "remove", "add"),
-        help="add: every node has exactly one; default: as the other library does",
+        help="add: give every node exactly one; default: as the original library does",
     )
     group.add_argument(
         "--rename",
         action="store_true",
-        help="ids are any integers; id_of_node.npy keeps them, nodes are in their order",
+        help="ids are any integers; nodes are numbered in the order of the ids, and id_of_node.npy keeps the ids",
     )
+    group.add_argument("--node-ids", type=Path, metavar="FILE", help="id of each feature row, if ids are any integers")
     group.add_argument(
-        "--node-ids", type=Path, metavar="FILE", help="the id of each feature row, when ids are any integers"
-    )
-    group.add_argument(
-        "--nodes", type=number, metavar="V", help="how many there are; default: rows, or the largest id + 1"
+        "--nodes", type=number, metavar="V", help="number of nodes; default: number of rows, or the largest id + 1"
     )
 
 
 def _add_source_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--destinations", type=Path, metavar="FILE.npy", help="SOURCE has the sources of the edges alone"
+        "--destinations",
+        type=Path,
+        metavar="FILE.npy",
+        help="destinations of the edges; SOURCE then contains only the sources",
     )
-    group.add_argument("--columns", type=names, metavar="SRC,DST", help="of an edge list: names, or numbers from 0")
-    group.add_argument("--edge-weights", type=Path, metavar="FILE", help="a weight an edge: .npy [E], .csv or .parquet")
-    group.add_argument("--weight-column", metavar="NAME", help="of an edge list: the column of weights, or its number")
-    group.add_argument("--separator", type=separator, metavar="C", help=f"a character, or {', '.join(SEPARATORS)}")
-    group.add_argument("--header", choices=("auto", "yes", "no"), default="auto", help="whether names come first")
-    group.add_argument("--features", type=Path, metavar="FILE|ones", help="rows: .npy, .csv, .parquet or bare numbers")
-    group.add_argument("--feature-dim", type=number, metavar="D", help="columns of bare numbers")
+    group.add_argument(
+        "--columns", type=names, metavar="SRC,DST", help="columns of an edge list: names, or numbers from 0"
+    )
+    group.add_argument(
+        "--edge-weights", type=Path, metavar="FILE", help="one weight per edge: .npy [E], .csv or .parquet"
+    )
+    group.add_argument("--weight-column", metavar="NAME", help="column of the weights in an edge list: name or number")
+    group.add_argument(
+        "--separator", type=separator, metavar="C", help=f"column separator: a character, or {', '.join(SEPARATORS)}"
+    )
+    group.add_argument(
+        "--header", choices=("auto", "yes", "no"), default="auto", help="whether the first line contains column names"
+    )
+    group.add_argument(
+        "--features", type=Path, metavar="FILE|ones", help="feature rows: .npy, .csv, .parquet or bare numbers"
+    )
+    group.add_argument("--feature-dim", type=number, metavar="D", help="number of columns of bare numbers")
     group.add_argument("--feature-dtype", choices=RAW_DTYPES, default="float32", help="type of bare numbers")
-    group.add_argument("--feature-columns", type=columns, metavar="A,B|A:Z", help="of a table of them; default: all")
-    group.add_argument("--labels", type=Path, metavar="FILE", help="the class of each node: .npy, .csv or .parquet")
-    group.add_argument("--label-columns", type=columns, metavar="A", help="of a table of labels; default: its only one")
+    group.add_argument(
+        "--feature-columns", type=columns, metavar="A,B|A:Z", help="columns of a table of features; default: all"
+    )
+    group.add_argument("--labels", type=Path, metavar="FILE", help="label of each node: .npy, .csv or .parquet")
+    group.add_argument(
+        "--label-columns", type=columns, metavar="A", help="columns of a table of labels; default: the only column"
+    )
     group.add_argument(
         "--task",
         choices=TASKS,
         default="classification",
-        help="what labels are: classes (default), numbers [V], or 0 and 1 for each of several labels [V, L]",
+        help="type of the labels: classes (default), numbers [V], or 0 and 1 for each of several labels [V, L]",
     )
     group.add_argument("--splits", type=Path, nargs=3, metavar=("TRAIN", "VAL", "TEST"), help="ids or masks")
 

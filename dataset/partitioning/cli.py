@@ -17,19 +17,23 @@ from cohort.dataset.partitioning.partition import METHODS, Partition, partition,
 
 def register(commands: argparse._SubParsersAction) -> None:
     """Adds the command."""
-    text = "divide the nodes into parts that few edges join, a part for each clique of GPUs"
+    text = "divide the nodes into parts with few edges between them, one part for each clique of GPUs"
     command = commands.add_parser("partition", help=text, description=text)
-    command.add_argument("path", metavar="DIR", type=Path, help="folder of a data set; the parts are kept there")
-    command.add_argument("--parts", type=int, required=True, metavar="K", help="as many as there are cliques of GPUs")
+    command.add_argument(
+        "path", metavar="DIR", type=Path, help="folder of a data set; the parts are written to this folder"
+    )
+    command.add_argument(
+        "--parts", type=int, required=True, metavar="K", help="number of parts: the number of cliques of GPUs"
+    )
     command.add_argument(
         "--method",
         choices=METHODS,
         default="metis",
-        help="metis (default): fewest edges, in memory; streaming: of graphs of any size; random: to compare with",
+        help="metis (default): fewest edges between parts, in memory; streaming: any size; random: a baseline",
     )
-    command.add_argument("--seed", type=int, default=0, help="of all that is random (default 0)")
+    command.add_argument("--seed", type=int, default=0, help="seed of the random numbers (default 0)")
     command.add_argument(
-        "--memory", type=byte_count, default=0, help="the most that METIS may take (default: what is left)"
+        "--memory", type=byte_count, default=0, help="memory limit of METIS (default: the available memory)"
     )
     command.set_defaults(func=_partition)
 

@@ -48,8 +48,8 @@ def register(commands) -> None:
     """Adds the command."""
     parser = commands.add_parser(
         "plan",
-        help="what each GPU would cache, before a run",
-        description=f"{__doc__} Where there is no GPU: what caches of several sizes would hold of one.",
+        help="show what each GPU would cache, before a run",
+        description=f"{__doc__} Without a GPU: the content of one GPU's cache for several sizes.",
     )
     add_dataset(parser)
     add_options(
@@ -64,7 +64,7 @@ def register(commands) -> None:
     group(parser, "Devices").add_argument(
         "--num-gpus",
         type=kind(Positive),
-        help="plan for as many GPUs, which need not be here (default: those of --gpus)",
+        help="plan for this number of GPUs, present or not (default: the GPUs of --gpus)",
     )
     group(parser, "Output").add_argument("--json", action="store_true", help="print the plan as JSON")
     experts = group(parser, "Experts")
@@ -72,10 +72,10 @@ def register(commands) -> None:
         "--split", choices=["train", "val", "test"], default="train", help="seeds of the short run (default train)"
     )
     experts.add_argument(
-        "--refresh", action="store_true", help="make the short run again though the data set has its counts"
+        "--refresh", action="store_true", help="repeat the short run even if the data set has its counts"
     )
     experts.add_argument(
-        "--row-bytes", type=byte_count, help="bytes of a stored feature row (default: as --compress has it)"
+        "--row-bytes", type=byte_count, help="bytes of a stored feature row (default: follows from --compress)"
     )
     parser.set_defaults(func=plan)
 

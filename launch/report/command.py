@@ -16,12 +16,14 @@ from cohort.launch.report.results import LISTS, ROWS, Run, one_line, read_run
 def register(commands) -> None:
     """Adds the command."""
     parser = commands.add_parser("report", help="draw a run, or compare runs", description=__doc__)
-    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="a run's folder (--out); several: compared")
+    parser.add_argument(
+        "runs", type=Path, nargs="+", metavar="RUN", help="folder of a run (--out); several folders are compared"
+    )
     parser.add_argument(
         "--out",
         type=Path,
         metavar="FOLDER",
-        help="where report.html and report-*.png go (default: RUN; of several, report)",
+        help="folder for report.html and report-*.png (default: RUN; for several runs: report)",
     )
     parser.set_defaults(func=report)
 

@@ -32,8 +32,8 @@ def register(commands) -> None:
     parser = commands.add_parser(
         "tune",
         help="find the fastest options by short runs",
-        description=f"{__doc__} Cache ratio, SMs of the sampler, slots, reuse and compression are varied one by one,"
-        " less those on the command line; a --config file says where to begin. Several GPUs get one ratio for all.",
+        description=f"{__doc__} Cache ratio, SMs of the sampler, slots, reuse and compression vary one by one,"
+        " except the options on the command line. A --config file sets the start values. Several GPUs share one ratio.",
     )
     add_dataset(parser)
     text = f"epochs of a trial, of which the first is not counted (default {TRIAL_EPOCHS})"
@@ -41,12 +41,14 @@ def register(commands) -> None:
     add_options(parser, RunSpec, epochs=text, out=out)
     text = "a TOML file of options to begin with; arguments win, and are not varied"
     parser.add_argument("--config", type=Path, help=text)
-    parser.add_argument("--minutes", type=kind(AboveZero), default=10.0, help="bound of all trials (default 10)")
+    parser.add_argument(
+        "--minutes", type=kind(AboveZero), default=10.0, help="time limit for all trials together (default 10)"
+    )
     parser.add_argument(
         "--cache-ratios",
         type=kind(Ratios),
         metavar="R[,R...]",
-        help="candidates for --cache-ratio, one at a time for all GPUs; those that do not fit are left out (default"
+        help="candidates for --cache-ratio, each for all GPUs; ratios that do not fit are skipped (default"
         f" {','.join(f'{each:g}' for each in CACHE_RATIOS)})",
     )
     parser.add_argument("--overwrite", action="store_true", help="replace an earlier tuning in the folder --out")

@@ -1,8 +1,8 @@
 """Cohort: GNN training on graphs larger than GPU memory.
 
 ``cohort.NeighborLoader`` loads minibatches for a script of your own; ``cohort.from_pyg`` and ``cohort.from_tensors``
-write data sets, ``cohort.dataset.open`` reads them; ``cohort.load_model`` gives the model of a run; ``cohort.nn`` has
-layers, ``cohort.ibp`` codecs of feature rows.
+write data sets, ``cohort.dataset.open`` reads them; ``cohort.train`` trains a model, ``cohort.load_model`` gives the
+model of a run; ``cohort.nn`` has layers, ``cohort.ibp`` codecs of feature rows.
 The command ``cohort`` does the rest: see ``cohort --help``.
 """
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names below
     from cohort import nn as nn
     from cohort.base.errors import CohortError
     from cohort.dataset import from_pyg, from_tensors
+    from cohort.launch.run.api import train
     from cohort.trainer.loader.neighbor import NeighborLoader
     from cohort.trainer.models.own import load_model
     from cohort.trainer.report.callback import Callback
@@ -29,9 +30,10 @@ _HOMES = {
     "from_tensors": "cohort.dataset",
     "CohortError": "cohort.base.errors",
     "load_model": "cohort.trainer.models.own",
+    "train": "cohort.launch.run.api",
 }
 _PACKAGES = {"dataset", "ibp", "nn"}
-__all__ = ["Callback", "CohortError", "NeighborLoader", "from_pyg", "from_tensors", "load_model"]
+__all__ = ["Callback", "CohortError", "NeighborLoader", "from_pyg", "from_tensors", "load_model", "train"]
 
 
 def __dir__() -> list[str]:

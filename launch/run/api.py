@@ -1,0 +1,62 @@
+"""``cohort.train``: the command of this name, from Python."""
+
+import argparse
+import json
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+from cohort.base.errors import CohortError
+from cohort.base.log import shown
+from cohort.dataset import Dataset
+from cohort.launch.run.supervise import handlers_kept
+from cohort.launch.run.train import train as command
+from cohort.spec import files
+from cohort.spec.options import options_of
+from cohort.spec.run import RunSpec
+from cohort.spec.types import checked
+
+
+def train(
+    data: str | os.PathLike | Dataset, out: str | os.PathLike, *, overwrite: bool = False, **options: Any
+) -> dict[str, Any]:
+    """Trains as ``cohort train`` does, in processes of its own, and returns what RUN/summary.json holds.
+
+    >>> summary = cohort.train("data/first", "runs/first", model="gcn", batch_size=1024, callbacks=["own:Log"])
+    >>> summary["test_accuracy"], [epoch["loss"] for epoch in summary["epochs"]]
+
+    Args:
+        data: folder of the data set, or what ``cohort.dataset.open()`` has returned.
+        out: folder for results and logs; ``cohort.load_model(out)`` gives the trained model.
+        overwrite: replace the run in ``out``.
+        options: those of ``cohort train --help`` with underscores: ``fanout=[25, 10]``, ``amp=True``. Callbacks run in
+            the trainers' processes: name their classes, ``callbacks=["package.module:Class"]``.
+
+    Raises:
+        CohortError: an option that there is none of, or that has another value; bad data; a run that fails, whose
+            messages are on standard error and in the logs in ``out``.
+        KeyboardInterrupt: Ctrl-C, after the programs have ended; checkpoints are kept.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        raise CohortError("cohort.train", "the main thread, which gets signals", threading.current_thread().name)
+    known = {each.name: each for each in options_of(RunSpec) if each.name != "out"}
+    values = {}
+    for name, value in options.items():
+        if name not in known:
+            hint = "options are those of cohort train --help, with underscores"
+            raise CohortError(f"cohort.train: {name}", "an option of cohort train", "an unknown one", hint)
+        if name == "callbacks" and not all(isinstance(each, str) for each in value or []):
+            hint = 'callbacks=["package.module:Class"]: they run in the processes of the trainers'
+            raise CohortError("cohort.train: callbacks", "names of classes", repr(value)[:80], hint)
+        values[name] = checked(f"cohort.train: {name}", value, known[name].type)
+    folder = data.path if isinstance(data, Dataset) else Path(data).expanduser()
+    run = Path(out).expanduser()
+    with handlers_kept(), shown("stderr"):
+        code = command(argparse.Namespace(dataset=folder, out=run, resume=None, overwrite=overwrite, **values))
+    if code == 130:
+        raise KeyboardInterrupt
+    if code:
+        hint = f"standard error says why; logs are in {run}"
+        raise CohortError("cohort.train", "a run that ends well", f"exit code {code}", hint)
+    return json.loads((run / files.SUMMARY).read_text())

@@ -1,0 +1,58 @@
+"""cohort.train: the command from Python."""
+
+import json
+import threading
+
+import pytest
+
+import cohort
+from cohort import CohortError
+from cohort.dataset import open as open_dataset
+
+SMALL = {"device": "cpu", "fanout": [4, 3], "hidden": 8, "batch_size": 512, "epochs": 2, "quiet": True}
+
+
+def test_a_run_gives_its_summary_and_its_model(cora, tmp_path):
+    summary = cohort.train(open_dataset(cora), tmp_path / "run", **SMALL)
+    assert summary == json.loads((tmp_path / "run/summary.json").read_text()) and len(summary["epochs"]) == 2
+    assert len(cohort.load_model(tmp_path / "run").convs) == 2
+    with pytest.raises(CohortError):
+        cohort.train(cora, tmp_path / "run", **SMALL)  # a run is there
+    again = cohort.train(cora, tmp_path / "run", overwrite=True, **SMALL)
+    assert [each["loss"] for each in again["epochs"]] == [each["loss"] for each in summary["epochs"]]
+
+
+@pytest.mark.parametrize(
+    ("options", "place", "found"),
+    [
+        ({"batchsize": 5}, "cohort.train: batchsize", "an unknown one"),
+        ({"batch_size": 0}, "cohort.train: batch_size", "0"),
+        ({"callbacks": [print]}, "cohort.train: callbacks", "[<built-in function print>]"),
+        ({"model": "gat", "hidden": 30}, "--hidden", "30"),
+    ],
+)
+def test_options_are_checked(cora, tmp_path, options, place, found):
+    with pytest.raises(CohortError) as error:
+        cohort.train(cora, tmp_path / "run", **SMALL | options)
+    assert (error.value.place, error.value.found) == (place, found) and not (tmp_path / "run").exists()
+
+
+def test_a_run_that_fails_is_an_error(cora, tmp_path, capfd):
+    with pytest.raises(CohortError) as error:
+        cohort.train(cora, tmp_path / "run", **SMALL, callbacks=["nowhere:Log"])
+    assert error.value.found == "exit code 1" and "nowhere:Log" in capfd.readouterr().err
+
+
+def test_another_thread_gets_no_signals(cora, tmp_path):
+    errors = []
+
+    def try_it():
+        try:
+            cohort.train(cora, tmp_path / "run", **SMALL)
+        except CohortError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=try_it, name="second")
+    thread.start()
+    thread.join()
+    assert errors[0].found == "second"

@@ -17,7 +17,7 @@ class SampledGNN(nn.Module):
     """A stack of layers with ReLU (GAT: ELU) and dropout in between.
 
     Parameters have the names of torch_geometric.nn.models.GraphSAGE, GCN and GAT: weights load both ways (there with
-    ``norm=torch.nn.LayerNorm(hidden)`` where ``norm`` is "layer").
+    ``norm=torch.nn.LayerNorm(hidden)`` where ``norm`` is "layer"). PyG's classes know no ``residual``.
 
     Args:
         kind: "sage" (mean aggregation), "gcn" or "gat" (heads are concatenated in hidden layers, averaged in the last).

@@ -116,6 +116,6 @@ def test_packages_list_what_users_import():
         "ibp",
         "load_model",
     ]
-    names.append("nn")
+    names += ["nn", "train"]
     assert dir(cohort) == names and all(hasattr(cohort, name) for name in names)
     assert dir(cohort.nn) == sorted(cohort.nn.__all__) and "SAGEConv" in dir(cohort.nn)

@@ -45,7 +45,7 @@ def budgets(
     Args:
         raw_feature_bytes: of all feature rows of the graph, not compressed.
         ratios: shares of `raw_feature_bytes`, one for all GPUs or one a GPU; "auto": see below.
-        cache_bytes: the same in bytes. Neither, or "auto": what slots and trainer leave.
+        cache_bytes: the same in bytes. Neither, or "auto": the memory that slots and trainer do not use.
 
     Raises:
         CohortError: both are given; another number of values than GPUs; or nothing is given and the memory of the GPU

@@ -24,7 +24,7 @@ def link_rates(spec: SamplerSpec) -> list[float]:
 
 
 def wants_auto_cache(spec: SamplerSpec) -> bool:
-    """Whether the cache of a run is to be what slots and trainer leave."""
+    """Whether the cache of a run gets the memory that slots and trainer do not use."""
     return spec.cache_ratio == "auto" and spec.cache_bytes is None and spec.cache_policy != "none"
 
 

@@ -145,7 +145,7 @@ class _Found(NamedTuple):
 
 
 def _says_too_little(spec: PlanSpec, needs) -> bool:
-    """Whether nobody says how large caches are to be, and it is not known what slots and trainer leave."""
+    """Whether no option sets the size of caches, and the needs of slots and trainer are not known either."""
     said = spec.cache_ratio or spec.cache_bytes is not None or spec.cache_policy == "none" or spec.gpu_memory
     return not said and None in (needs.gpu_bytes, needs.trainer_bytes)
 

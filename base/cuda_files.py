@@ -15,17 +15,17 @@ NAME = re.compile(r"cuda\.shm\.[0-9a-f]+\.([0-9a-f]+)\.[0-9a-f]+", re.IGNORECASE
 def remove_cuda_files(pids: Iterable[int], since: float) -> None:
     """Removes what CUDA has left in shared memory of processes that have ended: ``cuda.shm.UID.PID.N``.
 
-    NVIDIA documents no such name. The driver writes its numbers in hexadecimal; a file also stays where its PID, read
-    as a decimal number, is that of a process that runs. Files of other users and older ones stay.
+    NVIDIA documents no such name; the driver writes its numbers in hexadecimal. Files of other users and older ones
+    stay.
 
     Args:
         pids: of the processes; those that still run keep their files.
         since: when the first of them was started, as time.time() has it.
     """
-    pids = set(pids)
-    for path in ROOT.glob("cuda.shm.*") if pids else ():
-        named = _pids_of(path.name)
-        if not named & pids or any(map(runs, named)):
+    ended = {pid for pid in pids if not runs(pid)}
+    for path in ROOT.glob("cuda.shm.*") if ended else ():
+        found = NAME.fullmatch(path.name)
+        if not found or int(found[1], 16) not in ended:
             continue
         try:
             status = path.lstat()
@@ -33,11 +33,3 @@ def remove_cuda_files(pids: Iterable[int], since: float) -> None:
                 path.unlink()
         except FileNotFoundError:  # another process has removed it
             continue
-
-
-def _pids_of(name: str) -> set[int]:
-    """The processes that may be meant; none by another name."""
-    found = NAME.fullmatch(name)
-    if not found:
-        return set()
-    return {int(found[1], 16)} | ({int(found[1])} if found[1].isdecimal() else set())

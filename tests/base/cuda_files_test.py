@@ -47,22 +47,24 @@ def left_by(root: Path, pid: int, number: int = 1) -> Path:
 
 def test_files_of_an_ended_process_go(root, ended):
     files = [left_by(root, ended, number) for number in (1, 10, 255)]
-    files.append(plant(root, f"cuda.shm.{os.getuid()}.{ended}.2"))  # were its numbers decimal
     remove_cuda_files([ended], LONG_AGO)
     assert not any(file.exists() for file in files)
 
 
 def test_files_of_processes_that_run_stay(root, ended):
-    files = [left_by(root, os.getpid()), plant(root, f"cuda.shm.0.{os.getpid()}.1")]
+    file = left_by(root, os.getpid())
     remove_cuda_files([os.getpid(), ended], LONG_AGO)
-    assert all(file.exists() for file in files)
-
-
-def test_a_file_that_may_be_meant_for_a_running_process_stays(root):
-    """Its name is that of the running process in decimal, and that of an ended one in hexadecimal."""
-    file = plant(root, f"cuda.shm.0.{os.getpid()}.1")
-    remove_cuda_files([int(str(os.getpid()), 16)], LONG_AGO)
     assert file.exists()
+
+
+def test_numbers_are_hexadecimal(root, monkeypatch):
+    """As a decimal number, the name is that of a process that runs."""
+    monkeypatch.setattr(cuda_files, "runs", lambda pid: pid == os.getpid())
+    pid = int(str(os.getpid()), 16)
+    file = left_by(root, pid)
+    assert file.name.split(".")[3] == str(os.getpid())
+    remove_cuda_files([pid], LONG_AGO)
+    assert not file.exists()
 
 
 def test_files_of_processes_that_are_not_the_runs_stay(root, ended):

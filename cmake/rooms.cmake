@@ -127,7 +127,14 @@ function(cohort_program target)
 endfunction()
 
 # The Python package, laid out in the build tree by links, so that `PYTHONPATH=<build>/python` runs the sources as they are.
+# Each configuration makes the links anew: one to a file that has moved would be a module that cannot be imported.
 set(COHORT_PYTHON_TREE ${PROJECT_BINARY_DIR}/python/cohort)
+file(GLOB_RECURSE links LIST_DIRECTORIES true ${COHORT_PYTHON_TREE}/*)
+foreach(link ${links})
+  if(IS_SYMLINK ${link})
+    file(REMOVE ${link})
+  endif()
+endforeach()
 
 # cohort_python(<folder> [PACKAGE name]): the folder's *.py become cohort.<name> (default: the folder; "." is the top).
 function(cohort_python folder)

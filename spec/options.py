@@ -15,6 +15,7 @@ class Affects(Flag):
     BATCHES = auto()  # which nodes and edges are in a batch
     LOSS = auto()  # what is computed with them
     MEMORY = auto()  # what the trainer needs of a GPU
+    COURSE = auto()  # when the run ends, and when its trainers do something together besides a step
 
 
 class Option(NamedTuple):

@@ -14,7 +14,7 @@ from cohort.base.errors import CohortError
 from cohort.spec import types
 from cohort.spec.options import Affects, option
 
-NOTHING, BATCHES, LOSS, MEMORY = Affects.NOTHING, Affects.BATCHES, Affects.LOSS, Affects.MEMORY
+NOTHING, BATCHES, LOSS, MEMORY, COURSE = Affects.NOTHING, Affects.BATCHES, Affects.LOSS, Affects.MEMORY, Affects.COURSE
 BUILT_IN = r"sage|gcn|gat"
 MODEL_TEXT = "sage or gcn or gat or package.module:Class"
 Model = Annotated[str, Meta(pattern=rf"^({BUILT_IN}|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$", description=MODEL_TEXT)]
@@ -155,7 +155,7 @@ class RunSpec(SamplerSpec):
     layers: Literal["cohort", "pyg"] = option(
         "cohort", "implementation of the layers: Cohort's fused ones or PyG's", "Model", LOSS | MEMORY
     )
-    epochs: types.Positive = option(10, "passes over the training nodes", "Training")
+    epochs: types.Positive = option(10, "passes over the training nodes", "Training", COURSE)
     lr: types.AboveZero = option(0.003, "learning rate of Adam", "Training", LOSS)
     weight_decay: types.AtLeastZero = option(0.0, "weight decay of Adam", "Training", LOSS)
     lr_schedule: Literal["constant", "cosine", "linear"] = option(
@@ -169,7 +169,11 @@ class RunSpec(SamplerSpec):
         metavar="NORM",
     )
     patience: types.Positive | None = option(
-        None, "end the run after this number of epochs without a better validation score", "Training", metavar="EPOCHS"
+        None,
+        "end the run after this number of epochs without a better validation score",
+        "Training",
+        COURSE,
+        metavar="EPOCHS",
     )
     amp: bool = option(
         False, "train and evaluate in bfloat16 where bfloat16 is safe (autocast)", "Training", LOSS | MEMORY
@@ -187,6 +191,9 @@ class RunSpec(SamplerSpec):
         "Devices",
         metavar="N",
     )
+    machine_seconds: types.AboveZero = option(
+        60.0, "several machines: end the run when one of them has been silent for this number of seconds", "Devices"
+    )
     out: Path | None = option(None, "folder for results and logs (default runs/NAME-TIME)", "Output", metavar="RUN")
     quiet: bool = option(False, "print no progress bar and no table", "Output")
     tensorboard: bool = option(False, "write scalars of each epoch to RUN/tensorboard", "Output")
@@ -194,12 +201,16 @@ class RunSpec(SamplerSpec):
         False,
         "record the first two epochs in RUN/timeline.json, including kernels, instead of 40 steps; slows the run down",
         "Output",
+        COURSE,
     )
     checkpoint_every: types.Positive | None = option(
-        None, "write RUN/checkpoint.pt every N steps (default: at the end of each epoch)", "Output", metavar="N"
+        None, "write RUN/checkpoint.pt every N steps (default: at the end of each epoch)", "Output", COURSE, metavar="N"
     )
     callbacks: list[types.Named] | None = option(
-        None, "classes with hooks that the trainers call, for example loggers", metavar="package.module:Class[,...]"
+        None,
+        "classes with hooks that the trainers call, for example loggers",
+        affects=COURSE,
+        metavar="package.module:Class[,...]",
     )
     matmul_precision: Literal["highest", "high"] = option(
         "highest",

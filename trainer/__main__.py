@@ -24,17 +24,21 @@ def main(run_json: Path) -> int:
     run = json.loads(run_json.read_text())
     num_ranks = run["sampler"]["num_ranks"]
     # A rank that waits for a dead one in an all-reduce would never come to handle SIGTERM.
-    _native.end_with_parent(run["sampler"]["owner_pid"], signal.SIGKILL if num_ranks > 1 else signal.SIGTERM)
+    several = num_ranks > 1 or "machines" in run
+    _native.end_with_parent(run["sampler"]["owner_pid"], signal.SIGKILL if several else signal.SIGTERM)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the launcher's business
     stop = StopRequest()
     signal.signal(signal.SIGTERM, stop.on_signal)
+    from cohort.trainer.ranks import Place
     from cohort.trainer.report.start import StartBar
     from cohort.trainer.source import BatchSource, wait_for_channel
 
     loaded_at = time.monotonic()
 
     digests = run["trainer"]["task"] == "digest"
-    own_rank = int(os.environ["RANK"]) if num_ranks > 1 and not digests else 0
+    own_rank = int(os.environ["LOCAL_RANK"]) if num_ranks > 1 and not digests else 0
+    machines = run.get("machines", {"first_rank": 0, "num_ranks": num_ranks})
+    first, num_all = machines["first_rank"], machines["num_ranks"]
     if run["sampler"]["device"] == "cuda" and not digests:
         _warm_up(run["sampler"]["gpus"][own_rank])
     folders = rank_folders(Path(run["sampler"]["channel"]), num_ranks)
@@ -42,9 +46,9 @@ def main(run_json: Path) -> int:
     try:
         for rank, folder in enumerate(folders):
             if digests or rank == own_rank:
-                with StartBar(folder, quiet=rank > 0 or run["trainer"].get("quiet", True)) as look:
+                with StartBar(folder, quiet=first + rank > 0 or run["trainer"].get("quiet", True)) as look:
                     wait_for_channel(folder, look)
-                sources.append(BatchSource(folder, rank=rank, num_ranks=num_ranks))
+                sources.append(BatchSource(folder, rank=first + rank, num_ranks=num_all))
         if digests:
             from cohort.trainer.bench.digest import print_digests
 
@@ -58,7 +62,8 @@ def main(run_json: Path) -> int:
 
             take_batches(sources[0], run, run_json.parent)
         else:
-            _train(sources[0], run, run_json.parent, stop, loaded_at)
+            place = Place(first + own_rank, num_all, own_rank, num_ranks)
+            _train(sources[0], place, run, run_json.parent, stop, loaded_at)
         for source in sources:
             source.leave()
     except BaseException as error:
@@ -76,7 +81,7 @@ def _warm_up(gpu: int) -> None:
     torch.cuda.synchronize((one @ one).device)
 
 
-def _train(source, run: dict, out: Path, stop: StopRequest, loaded_at: float) -> None:
+def _train(source, place, run: dict, out: Path, stop: StopRequest, loaded_at: float) -> None:
     import torch
 
     from cohort.dataset import open as open_dataset
@@ -87,7 +92,7 @@ def _train(source, run: dict, out: Path, stop: StopRequest, loaded_at: float) ->
     from cohort.trainer.loop.results import Results
     from cohort.trainer.loop.resume import Checkpoints
     from cohort.trainer.loop.trainer import Trainer
-    from cohort.trainer.ranks import Place, Ranks
+    from cohort.trainer.ranks import Ranks
     from cohort.trainer.report.cache_report import predicted
     from cohort.trainer.report.floor import Floor
     from cohort.trainer.report.gpu_memory import MemoryPeak
@@ -103,7 +108,8 @@ def _train(source, run: dict, out: Path, stop: StopRequest, loaded_at: float) ->
     splits = {name: getattr(data, f"{name}_ids") for name in ("train", "val", "test")}
     if source.device.type == "cuda":
         torch.cuda.set_device(source.device)
-    ranks = Ranks(Place(source.rank, source.num_ranks), source.device, Path(run["sampler"]["channel"]) / "store")
+    machines = run.get("machines", {"store": Path(run["sampler"]["channel"]) / "store", "has_checkpoint": True})
+    ranks = Ranks(place, source.device, machines["store"])
     checkpoints = Checkpoints(CheckpointFile(out / files.CHECKPOINT, identity_of(run)))
     only_measured = options.max_batches is not None
     callbacks = [
@@ -122,7 +128,7 @@ def _train(source, run: dict, out: Path, stop: StopRequest, loaded_at: float) ->
     }
     trainer = Trainer(options, source, ranks, splits, out, callbacks, stop, source.all_rows(dataset), **about)
     if run.get("resume"):
-        checkpoints.resume(trainer)
+        checkpoints.resume(trainer, machines["has_checkpoint"])
     trainer.run()
     ranks.leave()
 

@@ -1,9 +1,11 @@
 """The trainers of one run: how many there are, and what they add up between them."""
 
 import collections
+import datetime
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -12,6 +14,7 @@ from torch import Tensor
 from cohort.trainer.step_clock import StepClock
 from cohort.trainer.stop import StopRequest
 
+COME_SECONDS = 3600.0  # between the first rank and the last: the largest host tables take minutes to be opened
 STEPS_LATE = 8  # more than a GPU is ever behind its host: the slots, by default 4, are the bound
 
 
@@ -36,20 +39,24 @@ class Ranks:
     Args:
         place: which of them this is.
         device: where its tensors are: NCCL joins GPUs, gloo CPUs.
-        store: a file in a folder that is new to the run, by which they find each other.
+        store: by which they find each other: a file in a folder that is new to the run, or, of several machines, the
+            "host" and "port" of a store of torch.distributed, a "prefix" of keys that is new to the run, and the
+            "seconds" that ranks wait for each other in a step.
 
     Attributes:
         clock: gets the times of the all-reduces, where there is one.
     """
 
-    def __init__(self, place: Place, device: torch.device, store: Path):
-        self.rank, self.size = place.rank, place.size
+    def __init__(self, place: Place, device: torch.device, store: Path | dict[str, Any]):
+        self.rank, self.size, self.local_rank = place.rank, place.size, place.local_rank
         self.clock: StepClock | None = None
         if self.size > 1:
             on_gpu = device.type == "cuda"
+            limit = None if isinstance(store, Path) else datetime.timedelta(seconds=store["seconds"])
             dist.init_process_group(
                 "nccl" if on_gpu else "gloo",
-                init_method=f"file://{store}",
+                store=_joined(store, self.size),
+                timeout=limit,
                 rank=self.rank,
                 world_size=self.size,
                 device_id=device if on_gpu else None,
@@ -79,10 +86,31 @@ class Ranks:
         dist.all_gather_object(values, value)
         return values
 
+    def share(self, value, rank: int):
+        """The ``value`` (anything that can be pickled) of a rank, to all."""
+        if self.size == 1:
+            return value
+        values = [value]
+        dist.broadcast_object_list(values, rank)
+        return values[0]
+
     def leave(self) -> None:
         """Ends what joins the ranks, when all are done."""
         if self.size > 1:
             dist.destroy_process_group()
+
+
+def _joined(store: Path | dict[str, Any], size: int) -> dist.Store:
+    """The store, when all ranks have come to it. Whoever waits for one that has ended is ended by its launcher."""
+    if isinstance(store, Path):
+        return dist.FileStore(str(store), size)
+    limit = datetime.timedelta(seconds=COME_SECONDS)
+    of_all = dist.TCPStore(store["host"], store["port"], is_master=False, wait_for_workers=False, timeout=limit)
+    own = dist.PrefixStore(store["prefix"], of_all)
+    if own.add("come", 1) == size:
+        own.set("all", "")
+    own.wait(["all"], limit)
+    return own
 
 
 class Agreement:

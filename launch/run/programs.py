@@ -14,8 +14,16 @@ from cohort.base.files import write_whole
 from cohort.base.programs import program
 from cohort.channel.run_folder import RunFolder, rank_folders
 from cohort.launch.options.devices import visible_by_uuid
+from cohort.launch.run.machines import Meeting
 from cohort.launch.run.mps import Mps
-from cohort.launch.run.supervise import Stopped, Supervisor, ignore_stop_signals, stop_on_signals, stopped_later
+from cohort.launch.run.supervise import (
+    Stopped,
+    Supervisor,
+    ignore_stop_signals,
+    rank_environment,
+    stop_on_signals,
+    stopped_later,
+)
 from cohort.spec import files
 
 LOG = logging.getLogger(__name__)
@@ -28,6 +36,7 @@ def run_programs(
     num_trainers: int = 1,
     inherited: tuple[int, ...] = (),
     is_kept: bool = True,
+    meeting: Meeting | None = None,
 ) -> int:
     """Starts a sampler and its trainers on ``run`` (what becomes run.json), watches them; returns the exit code.
 
@@ -37,26 +46,31 @@ def run_programs(
     Args:
         inherited: descriptors that the processes hold open as long as they live.
         is_kept: the folder stays when the run has ended.
+        meeting: with the other machines of the run, if there are any.
     """
     stop_on_signals()
     try:
         with contextlib.ExitStack() as cleanup:
-            supervisor = _start(out, run, show_output, num_trainers, inherited, cleanup)
+            supervisor = _start(out, run, show_output, num_trainers, inherited, cleanup, meeting)
             code = _watch(supervisor)
     except Stopped as stop:
         kept = f"; what is finished is in {out}" if is_kept else ""
         LOG.info(f"stopped by signal {stop.number}{kept}")
         code = 128 + stop.number
     if code and (out / files.CHECKPOINT).exists():
-        LOG.info(f"to go on: cohort train --resume {shlex.quote(str(out))}")
+        folder = out.parent if meeting and meeting.machine.rank else out
+        everywhere = ", on every machine" if meeting else ""
+        LOG.info(f"to go on: cohort train --resume {shlex.quote(str(folder))}{everywhere}")
     return code
 
 
 def _watch(supervisor: Supervisor) -> int:
     try:
         return supervisor.watch()
-    except Stopped:
+    except Stopped as stop:
         supervisor.stop_trainers()
+        if supervisor.meeting:
+            supervisor.meeting.ends(f"stopped by signal {stop.number}")
         raise
 
 
@@ -67,6 +81,7 @@ def _start(
     num_trainers: int,
     inherited: tuple[int, ...],
     cleanup: contextlib.ExitStack,
+    meeting: Meeting | None,
 ) -> Supervisor:
     """What must be undone goes to ``cleanup``; signals are ignored from there on."""
     folder = RunFolder()
@@ -86,14 +101,20 @@ def _start(
     except OSError as error:
         hint = "make room, or choose another --out"
         raise CohortError(str(out / "run.json"), "a file that can be written", str(error), hint) from error
-    supervisor = Supervisor(rank_folders(folder.path, run["sampler"]["num_ranks"]), mps, inherited)
+    channels = rank_folders(folder.path, run["sampler"]["num_ranks"])
+    supervisor = Supervisor(channels, mps, inherited, meeting)
     cleanup.callback(supervisor.stop)
     cleanup.callback(ignore_stop_signals)
     supervisor.start_sampler([program("cohort-sampler"), str(out / "run.json")], out / "sampler.log")
     command = [sys.executable, "-m", "cohort.trainer", str(out / "run.json")]
+    machines = run.get("machines", {"interface": "lo", "first_rank": 0, "num_ranks": num_trainers})
+    among_all = machines["interface"], machines["first_rank"], machines["num_ranks"]
     for rank in range(num_trainers):
         log = out / (f"trainer-{rank}.log" if rank else "trainer.log")
-        supervisor.start_trainer(command, log, show_output, rank, num_trainers)
+        env = rank_environment(rank, num_trainers, *among_all)
+        supervisor.start_trainer(command, log, show_output, rank, env)
+    if meeting:
+        meeting.begins(channels)
     return supervisor
 
 

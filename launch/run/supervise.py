@@ -11,11 +11,15 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cohort.base.cuda_files import remove_cuda_files
 from cohort.base.errors import CohortError
 from cohort.base.programs import POLITE, end_processes, end_with_parent, log_tail, program
 from cohort.launch.run.mps import Mps
+
+if TYPE_CHECKING:
+    from cohort.launch.run.machines import Meeting
 
 LOG = logging.getLogger(__name__)
 
@@ -23,6 +27,7 @@ POLL_SECONDS = 0.05
 GRACE_SECONDS = 0.3  # processes that fall together are looked at together
 STOP_SECONDS = 1.0
 SAVE_SECONDS = 4.0  # for trainers that were told to stop: the step they are in, and a checkpoint
+OTHERS_SECONDS = 6.0  # in which a trainer's error may turn out to be that another machine has ended
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -65,10 +70,17 @@ class Supervisor:
         channels: folders of the run's channels, by rank.
         mps: the daemon the processes use, or None on the CPU.
         inherited: descriptors that the processes hold open as long as they live.
+        meeting: with the other machines of the run, if there are any.
     """
 
-    def __init__(self, channels: list[Path], mps: Mps | None, inherited: tuple[int, ...] = ()):
-        self.channels, self.mps, self.inherited = channels, mps, inherited
+    def __init__(
+        self,
+        channels: list[Path],
+        mps: Mps | None,
+        inherited: tuple[int, ...] = (),
+        meeting: "Meeting | None" = None,
+    ):
+        self.channels, self.mps, self.inherited, self.meeting = channels, mps, inherited, meeting
         self.children: list[Child] = []
         self._began = time.time()
 
@@ -77,11 +89,12 @@ class Supervisor:
         with stopped_later():
             self.children.append(Child("sampler", "sampler", 0, self._start(argv, log, False, {}), log))
 
-    def start_trainer(self, argv: list[str], log: Path, show_output: bool, rank: int, num_ranks: int) -> None:
-        """Starts a trainer; its output goes to ``log`` (standard output to the terminal when ``show_output``)."""
-        name = f"trainer of rank {rank}" if num_ranks > 1 else "trainer"
+    def start_trainer(self, argv: list[str], log: Path, show_output: bool, rank: int, env: dict[str, str]) -> None:
+        """Starts the trainer of a channel; its output goes to ``log`` (standard output to the terminal when
+        ``show_output``)."""
+        name = f"trainer of rank {rank}" if len(self.channels) > 1 else "trainer"
         with stopped_later():
-            process = self._start(argv, log, show_output, rank_environment(rank, num_ranks))
+            process = self._start(argv, log, show_output, env)
             self.children.append(Child("trainer", name, rank, process, log))
 
     def _start(self, argv: list[str], log: Path, show_output: bool, more_env: dict[str, str]) -> subprocess.Popen:
@@ -98,7 +111,8 @@ class Supervisor:
             )
 
     def watch(self) -> int:
-        """Waits until all trainers end well (0) or any process fails (1: the failure is reported on standard error)."""
+        """Waits until all trainers, those of other machines too, end well (0) or any process fails (1: the failure is
+        reported on standard error)."""
         trainers = [child for child in self.children if child.role == "trainer"]
         server_known = False
         while True:
@@ -106,15 +120,36 @@ class Supervisor:
                 self.mps.remember_server()
                 server_known = True
             if all(trainer.process.poll() == 0 for trainer in trainers):
-                return 0
+                lost = self.meeting.waits_for_all() if self.meeting else ""
+                if lost:
+                    LOG.error(lost)
+                return 1 if lost else 0
             failed = [child for child in self.children if child.process.poll()]
             if failed or (self.mps and self.mps.died()):
                 self._report_failure()
                 return 1
+            if self.meeting and (lost := self.meeting.looks()):
+                LOG.error(lost)
+                return 1
             time.sleep(POLL_SECONDS)
+
+    def _others_failure(self) -> str:
+        """What other machines say of the end of the run. A trainer hears of it first: its all-reduce fails."""
+        if not self.meeting:
+            return ""
+        end = time.monotonic() + OTHERS_SECONDS
+        failed = [child for child in self.children if child.process.poll()]
+        while not (lost := self.meeting.looks()) and time.monotonic() < end:
+            if any(child.role == "sampler" or child.process.returncode < 0 for child in failed):
+                break
+            time.sleep(POLL_SECONDS)
+        return lost
 
     def _report_failure(self) -> None:
         time.sleep(GRACE_SECONDS)
+        if others := self._others_failure():
+            LOG.error(others)
+            return
         stages = self._stages()
         ended = [child for child in self.children if child.process.poll() or _failed(child, stages)]
         ended.sort(key=lambda child: _time_of_failure(child, stages))
@@ -130,6 +165,8 @@ class Supervisor:
                 lines.append(f"  it said: {stage['error']}")
             lines.append(f"  end of its log ({child.log}):\n{log_tail(child.log)}")
         LOG.error("\n".join(lines))
+        if self.meeting:
+            self.meeting.ends("; ".join(line.strip() for line in lines[:2]))
 
     def _stages(self) -> dict[str, dict]:
         """What each child says of itself in its channel, by its name."""
@@ -156,13 +193,20 @@ class Supervisor:
         end_processes((child.process for child in children), seconds, self.mps and self.mps.terminate_client)
 
 
-def rank_environment(rank: int, num_ranks: int) -> dict[str, str]:
-    """What tells a trainer its place among several on this machine, as torchrun does; nothing for a single one."""
-    if num_ranks == 1:
+def rank_environment(rank: int, num_ranks: int, interface: str = "lo", first: int = 0, size: int = 0) -> dict[str, str]:
+    """What tells a trainer its place among several, as torchrun does; nothing for a single one.
+
+    Args:
+        rank, num_ranks: among those of this machine.
+        interface: of the network, for gloo; "": its own choice.
+        first, size: where there are several machines, the rank of this one's first trainer, and how many all have.
+    """
+    size = size or num_ranks
+    if size == 1:
         return {}
     threads = max(1, len(os.sched_getaffinity(0)) // num_ranks)
-    defaults = {"OMP_NUM_THREADS": str(threads), "GLOO_SOCKET_IFNAME": "lo"}
-    place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": num_ranks, "LOCAL_WORLD_SIZE": num_ranks}
+    defaults = {"OMP_NUM_THREADS": str(threads)} | ({"GLOO_SOCKET_IFNAME": interface} if interface else {})
+    place = {"RANK": first + rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": num_ranks}
     return {name: os.environ.get(name, value) for name, value in defaults.items()} | {
         name: str(value) for name, value in place.items()
     }

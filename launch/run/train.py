@@ -2,7 +2,9 @@
 
 import argparse
 import importlib.util
+import json
 import logging
+import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +19,7 @@ from cohort.launch.report.tables import advice
 from cohort.launch.run.calibrate import trainer_bytes
 from cohort.launch.run.folder import new_folder, sole_use, writable_folder
 from cohort.launch.run.job import open_dataset, sampler_members, topology_of, trainer_spec
+from cohort.launch.run.machines import Machine, Meeting, folder_of, join_machines, meeting_of, this_machine
 from cohort.launch.run.programs import run_programs
 from cohort.launch.run.resume import (
     bring_back,
@@ -63,11 +66,26 @@ def add_train_options(parser: argparse.ArgumentParser) -> None:
 
 def train(args: argparse.Namespace) -> int:
     """Runs the command; see run_programs for the exit code."""
+    machine = this_machine(os.environ)
+    if args.resume is None and machine and _began_here(spec_of(args, RunSpec).out, machine):
+        args.resume, args.overwrite = spec_of(args, RunSpec).out, False
     if args.resume:
-        return _go_on(args)
+        return _go_on(args, machine)
     if args.dataset is None:
         args.parser.error("the following arguments are required: DIR")
     spec = spec_of(args, RunSpec)
+    if machine and spec.out is None:
+        raise CohortError("--out", "a folder: there a restart goes on", "none", "name the same on every machine")
+    if machine and spec.partition:
+        raise CohortError("--partition", "one machine", f"{machine.size}", "leave it out: batches go to all machines")
+    with meeting_of(machine, spec.machine_seconds) as meeting:
+        return _begin(args, spec, meeting)
+
+
+def _begin(args: argparse.Namespace, spec: RunSpec, meeting: Meeting | None) -> int:
+    """A new run."""
+    if spec.out:
+        spec = replace(spec, out=folder_of(spec.out, meeting and meeting.machine))
     _demand_tensorboard(spec)
     meta, dataset = open_dataset(args.dataset)
     _check_model(spec, args.dataset, meta)
@@ -82,7 +100,18 @@ def train(args: argparse.Namespace) -> int:
         if not args.overwrite:
             demand_no_epochs(shown)
         with set_aside(out, is_said=not args.overwrite):
-            return _run(out, run, shown, inherited)
+            return _run(out, run, shown, inherited, meeting)
+
+
+def _began_here(out: Path | None, machine: Machine) -> bool:
+    """Whether an earlier attempt of this torchrun has begun a run in the folder, which then goes on."""
+    if out is None or not machine.agent:
+        return False
+    try:
+        run = json.loads((folder_of(out, machine) / files.RUN).read_text())
+        return run["machines"]["agent"] == machine.agent
+    except (OSError, ValueError, KeyError, TypeError):  # no run of several machines: what it is, is said later
+        return False
 
 
 def _run_of(spec: RunSpec, dataset: Path, meta: dict) -> dict:
@@ -139,12 +168,15 @@ def _check_out(out: Path, overwrite: bool, dataset: Path) -> None:
         demand_no_epochs(out)
 
 
-def _run(out: Path, run: dict, shown: Path, inherited: tuple[int, ...]) -> int:
+def _run(out: Path, run: dict, shown: Path, inherited: tuple[int, ...], meeting: Meeting | None) -> int:
     """Runs the programs; the last lines say what would make it faster, and where the results are."""
     if "plan_file" in run["sampler"]:
         run["sampler"]["plan_file"] = str(out / files.PLAN)
-    code = run_programs(out, run, True, run["sampler"]["num_ranks"], inherited)
-    if code == 0 and not run["trainer"]["quiet"]:
+    if meeting:
+        join_machines(run, meeting)
+    is_first = not meeting or meeting.machine.rank == 0
+    code = run_programs(out, run, is_first, run["sampler"]["num_ranks"], inherited, meeting=meeting)
+    if code == 0 and is_first and not run["trainer"]["quiet"]:
         if (out / files.SUMMARY).is_file() and (told := advice(read_run(out))):  # a disk may be full
             print(told)
         print(f"results: {shown}  (cohort report {shown})")
@@ -157,32 +189,46 @@ def _takes_rows_in_place(spec: RunSpec, meta: dict) -> bool:
     return spec.in_place and layers and meta["feature_dtype"] == "float32"
 
 
-def _go_on(args: argparse.Namespace) -> int:
+def _go_on(args: argparse.Namespace, machine: Machine | None) -> int:
     """--resume."""
-    out = args.resume.absolute()
+    folder = folder_of(args.resume, machine)
+    out = folder.absolute()
     if args.overwrite:
         raise CohortError("--resume, --overwrite", "one of the two", "both")
     given = given_in(args, RunSpec)
-    if "out" in given and given["out"].absolute() != out:
+    if "out" in given and given["out"].absolute() != args.resume.absolute():
         hint = "leave it out, or start another run without --resume"
         raise CohortError("--out", f"{args.resume}, where the run goes on", str(given["out"]), hint)
     if not out.is_dir():
-        raise not_a_run(args.resume)
+        raise not_a_run(folder)
     with sole_use(out) as inherited:
         bring_back(out)
-        earlier, spec = resumed(args.resume, given)
-        _demand_tensorboard(spec)
-        folder = args.dataset or Path(earlier["sampler"]["dataset"])
-        if not folder.is_dir():
-            hint = f"if it was moved: cohort train --resume {args.resume} DIR"
-            raise CohortError(str(folder), "the data set of the run", "no such folder", hint)
-        meta, dataset = open_dataset(folder)
-        demand_same_data(earlier["data"], dataset, trainer_spec(spec, dataset, meta).parts)
-        run = _run_of(spec, dataset, meta) | {"data": earlier["data"], "resume": True}
-        remove_parts(out)
-        if not (out / files.CHECKPOINT).exists():
-            LOG.info(f"no {files.CHECKPOINT} in {out}: the run begins at the beginning")
-        return _run(out, run, args.resume, inherited)
+        earlier, spec = resumed(folder, given)
+        with meeting_of(machine, spec.machine_seconds) as meeting:
+            return _go_on_in(out, args, earlier, spec, inherited, meeting)
+
+
+def _go_on_in(
+    out: Path,
+    args: argparse.Namespace,
+    earlier: dict,
+    spec: RunSpec,
+    inherited: tuple[int, ...],
+    meeting: Meeting | None,
+) -> int:
+    """In the folder that this process has for itself."""
+    _demand_tensorboard(spec)
+    folder = args.dataset or Path(earlier["sampler"]["dataset"])
+    if not folder.is_dir():
+        hint = f"if it was moved: cohort train --resume {args.resume} DIR"
+        raise CohortError(str(folder), "the data set of the run", "no such folder", hint)
+    meta, dataset = open_dataset(folder)
+    demand_same_data(earlier["data"], dataset, trainer_spec(spec, dataset, meta).parts)
+    run = _run_of(spec, dataset, meta) | {"data": earlier["data"], "resume": True}
+    remove_parts(out)
+    if not (out / files.CHECKPOINT).exists():
+        LOG.info(f"no {files.CHECKPOINT} in {out}: the run begins at the beginning")
+    return _run(out, run, args.resume, inherited, meeting)
 
 
 def _demand_tensorboard(spec: RunSpec) -> None:

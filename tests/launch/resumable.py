@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -42,15 +43,18 @@ def small_graph(folder: Path) -> Path:
 class Launch:
     """A running `cohort train`, quiet, with its standard error in a file beside `out`.
 
+    Args:
+        within: a command that runs the one that follows it.
+
     Attributes:
         lines: of its standard output, as they come.
     """
 
-    def __init__(self, out: Path, *arguments):
+    def __init__(self, out: Path, *arguments, within: Sequence[str] = ()):
         self.out, self.errors = out, out.with_suffix(".err")
         self.lines: list[str] = []
         with open(self.errors, "w") as errors:
-            command = [sys.executable, "-m", "cohort", "train", *map(str, arguments), "--quiet"]
+            command = [*within, sys.executable, "-m", "cohort", "train", *map(str, arguments), "--quiet"]
             self.launcher = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,

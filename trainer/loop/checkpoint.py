@@ -35,7 +35,8 @@ def identity_of(run: dict) -> dict:
     names = names_that_affect(RunSpec, Affects.BATCHES | Affects.LOSS) - {"device"}
     options = {name: run["trainer"][name] for name in sorted(names)}
     parts = run["trainer"]["parts"]
-    sampler = {name: run["sampler"][name] for name in ("device", "num_ranks")}
+    ranks = run.get("machines", run["sampler"])["num_ranks"]
+    sampler = {"device": run["sampler"]["device"], "num_ranks": ranks}
     return options | sampler | {"cliques": parts and parts["cliques"], "data": run.get("data")}
 
 

@@ -21,13 +21,21 @@ class Checkpoints(Callback):
         self._file = file
         self._saved: tuple[int, int] | None = None  # the position of the last one
 
-    def resume(self, trainer) -> None:
+    def resume(self, trainer, has_file: bool = True) -> None:
         """Has a new trainer take up what the checkpoint holds; where there is none, it begins at the beginning.
+
+        Of several machines each has a file, and all go on from the one that is furthest.
+
+        Args:
+            has_file: False on a machine that is new to the run.
 
         Raises:
             CohortError: it is damaged, or of another run.
         """
-        state = self._file.read()
+        ranks = trainer.ranks
+        state = self._file.read() if has_file and ranks.local_rank == 0 else None
+        positions = ranks.gather((-1, -1) if state is None else (state["epoch"], state["step"]))
+        state = ranks.share(state, positions.index(max(positions)))
         if state is None:
             return
         try:
@@ -59,7 +67,7 @@ class Checkpoints(Callback):
             return
         self._saved = position
         state = trainer.state()
-        if trainer.ranks.rank == 0:
+        if trainer.ranks.local_rank == 0:
             trainer.writer.write(functools.partial(self._write, on_cpu(state)))
 
     def _write(self, state: dict) -> None:

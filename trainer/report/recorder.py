@@ -46,6 +46,7 @@ class Recorder(Callback):
         else:
             first = min(max(1, first), options.epochs - 1)
         has_file = running.epoch + running.step > 0 and (trainer.out / files.TIMELINE).exists()
+        has_file = trainer.ranks.share(has_file, 0)  # other machines have none
         self._epochs = range(first, 0 if has_file else min(first + shown, options.epochs))  # of which the file tells
         self._room = PROFILED_STEPS if self._profiled else SHOWN_STEPS
         self._epoch: int | None = None  # that runs now

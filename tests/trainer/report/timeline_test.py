@@ -137,9 +137,9 @@ def slot(number: int, num_seeds: int = 1):
 
 def a_trainer(out, num_epochs: int, profile: bool = False, at: tuple = (0, 0), rank: int = 0, device=CPU):
     """What a recorder asks a trainer for; `at`: the epoch and step at which the run goes on."""
-    ranks = SimpleNamespace(rank=rank, gather=lambda value: [value])
+    ranks = SimpleNamespace(rank=rank, gather=lambda value: [value], share=lambda value, rank: value)
     if rank > 0:
-        ranks = SimpleNamespace(rank=rank, gather=lambda value: ((out / "gathered").write_text(value), [value])[1])
+        ranks.gather = lambda value: ((out / "gathered").write_text(value), [value])[1]
     return SimpleNamespace(
         options=SimpleNamespace(epochs=num_epochs, profile=profile),
         running=SimpleNamespace(epoch=at[0], step=at[1]),

@@ -1,0 +1,270 @@
+"""The machines of a run: torchrun, srun or Kubernetes starts ``cohort train`` once on each."""
+
+import contextlib
+import fcntl
+import json
+import os
+import queue
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from cohort.base.errors import CohortError
+from cohort.base.programs import end_processes, start_time_of
+from cohort.launch.run.supervise import begin_child
+from cohort.spec.options import Affects, names_that_affect
+from cohort.spec.run import RunSpec
+
+START_SECONDS = 600.0  # in which the last machine comes, by default as long as torchrun waits for it
+LAST_WORDS_SECONDS = 2.0  # in which the others hear why this machine ends
+LEAST_SECONDS = 120.0  # that trainers wait for each other in a step
+REFUSED_SECONDS = 30.0  # in which the others come to hear that this machine cannot take part
+STOP_SECONDS = 1.0
+SIOCGIFADDR = 0x8915
+STARTERS = (  # variables that say which process this is, and how many there are: the first that is set counts
+    ("RANK", "WORLD_SIZE"),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+)
+SAME_COMMAND = "start every machine with the same command"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Which of the run's machines this is.
+
+    Attributes:
+        rank, size: its number, and how many there are.
+        host, port: of the store of torch.distributed by which they meet.
+        keeps_store: whether this machine must hold it: machine 0 where no torchrun does.
+        agent: tells the processes of one torchrun from those of others, also after a restart; "": started otherwise.
+    """
+
+    rank: int
+    size: int
+    host: str
+    port: int
+    keeps_store: bool
+    agent: str
+
+
+def this_machine(environment: Mapping[str, str]) -> Machine | None:
+    """What the environment says; None for a run on one machine.
+
+    Raises:
+        CohortError: several launchers were started on a machine, or the environment has a part of a place.
+    """
+    environment = {name: value for name, value in environment.items() if value}  # an empty one is not set
+    rank_name, size_name = next((names for names in STARTERS if names[1] in environment), STARTERS[0])
+    if environment.get(size_name, "1") == "1" and (size_name in environment or rank_name not in environment):
+        return None
+    of_machine = environment.get("LOCAL_WORLD_SIZE") or environment.get("SLURM_NTASKS_PER_NODE") or "1"
+    if of_machine != "1":
+        hint = "torchrun --nproc-per-node 1, or srun --ntasks-per-node=1: --gpus says how many trainers it starts;"
+        hint += " for runs that have nothing to do with each other set WORLD_SIZE=1"
+        raise CohortError("LOCAL_WORLD_SIZE", "1: one cohort train a machine", of_machine, hint)
+    places = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    shown = ", ".join(f"{name}={environment[name]}" for name in places if name in environment) or "none of them"
+    try:
+        rank, size, port = (int(environment[name]) for name in (rank_name, size_name, "MASTER_PORT"))
+        host = environment["MASTER_ADDR"]
+        if not (0 <= rank < size and 0 < port < 1 << 16 and host):
+            raise ValueError
+    except (KeyError, ValueError):
+        hint = "start it by torchrun, which sets all; for a run of this machine alone set WORLD_SIZE=1"
+        raise CohortError(", ".join(places), "the place of this machine among several", shown, hint) from None
+    by_agent = environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    agent = f"{os.getppid()}-{start_time_of(os.getppid())}" if "TORCHELASTIC_RUN_ID" in environment else ""
+    return Machine(rank, size, host, port, rank == 0 and not by_agent, agent)
+
+
+def folder_of(out: Path, machine: Machine | None) -> Path:
+    """Where a machine writes; on a disk that they share, each has a folder of its own."""
+    return out / f"machine-{machine.rank}" if machine and machine.rank else out
+
+
+class Meeting:
+    """This machine's word with the others, through a process that speaks to their store.
+
+    Args:
+        machine: this one.
+        silent_seconds: after which another machine counts as gone.
+    """
+
+    def __init__(self, machine: Machine, silent_seconds: float):
+        self.machine = machine
+        self.lost = ""  # why the run cannot go on, when another machine says so
+        about = asdict(machine) | {"silent_seconds": silent_seconds, "start_seconds": START_SECONDS}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "cohort.launch.run.meeting", json.dumps(about)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"TORCH_CPP_LOG_LEVEL": "ERROR"},  # that a store is gone is said once, by us
+            preexec_fn=begin_child,
+        )
+        self._lines: queue.Queue[dict | None] = queue.Queue()
+        self._has_met = self._all_done = False
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        for line in self._process.stdout:
+            self._lines.put(json.loads(line))
+        self._lines.put(None)
+
+    def _tell(self, **words) -> None:
+        with contextlib.suppress(BrokenPipeError):  # it has ended, and its last line says why
+            self._process.stdin.write(json.dumps(words) + "\n")
+            self._process.stdin.flush()
+
+    def exchange(self, facts: dict[str, Any]) -> tuple[str, list[dict]]:
+        """(a name for this attempt of the run, the facts of every machine by rank), when all have come.
+
+        Raises:
+            CohortError: one does not come in time, or there is no store.
+        """
+        self._tell(host=socket.gethostname(), **facts)
+        self._has_met = True
+        line = self._lines.get(timeout=2 * START_SECONDS)
+        if line is None or "lost" in line:
+            hint = "see the other machines: each must run the same command, and reach MASTER_ADDR:MASTER_PORT"
+            reason = line["lost"] if line else "the process that asks for them has ended"
+            raise CohortError(f"machine {self.machine.rank}", f"{self.machine.size} machines", reason, hint)
+        for rank, theirs in enumerate(line["facts"]):
+            if "refused" in theirs:
+                place = f"machine {rank} ({theirs['host']})"
+                raise CohortError(place, "a machine that trains", theirs["refused"], "mend that there")
+        return line["round"], line["facts"]
+
+    def refuses(self, reason: str) -> None:
+        """Tells machines that come, now or soon, that this one has refused the run, unless they have met already."""
+        if self._has_met:
+            return
+        self._tell(host=socket.gethostname(), refused=reason)
+        with contextlib.suppress(queue.Empty):
+            self._lines.get(timeout=REFUSED_SECONDS)
+
+    def begins(self, channels: list[Path]) -> None:
+        """From now on the others hear what the processes of these channels do."""
+        self._tell(channels=[str(folder) for folder in channels])
+
+    def looks(self) -> str:
+        """Why the run cannot go on; "": it can."""
+        with contextlib.suppress(queue.Empty):
+            while not self.lost and not self._all_done:
+                self._hear(self._lines.get_nowait())
+        return self.lost
+
+    def _hear(self, line: dict | None) -> None:
+        if line is None:
+            self.lost = "the process that watches the other machines has ended"
+        elif "lost" in line:
+            self.lost = line["lost"]
+        else:
+            self._all_done = "all_done" in line
+
+    def ends(self, reason: str) -> None:
+        """Tells the others why this machine ends the run."""
+        self._tell(ends=reason)
+        time.sleep(LAST_WORDS_SECONDS)
+
+    def waits_for_all(self) -> str:
+        """Till all machines have done their part: they are watched meanwhile, which bounds it. Returns as `looks`."""
+        self._tell(done=True)
+        while not self._all_done and not self.lost:
+            self._hear(self._lines.get())
+        return self.lost
+
+    def close(self) -> None:
+        """Ends the process."""
+        end_processes([self._process], STOP_SECONDS)
+
+
+@contextlib.contextmanager
+def meeting_of(machine: Machine | None, silent_seconds: float) -> Iterator[Meeting | None]:
+    """The meeting of the machines; None on one machine."""
+    if machine is None:
+        yield None
+        return
+    meeting = Meeting(machine, silent_seconds)
+    try:
+        yield meeting
+    except CohortError as error:
+        meeting.refuses(str(error))
+        raise
+    finally:
+        meeting.close()
+
+
+def join_machines(run: dict, meeting: Meeting) -> None:
+    """Gives ``run`` (what becomes run.json) its member "machines", when all have come and are of one mind.
+
+    "rank", "hosts": this machine, and the names of all; "first_rank", "num_ranks": the first of its trainers, and how
+    many all have; "store": where trainers meet, see trainer/ranks.py; "has_checkpoint": whether this machine goes on
+    with a run. ``run["resume"]`` becomes true on all where it is on one.
+
+    Raises:
+        CohortError: a machine has another data set, or other options.
+    """
+    machine = meeting.machine
+    names = names_that_affect(RunSpec, Affects.BATCHES | Affects.LOSS | Affects.COURSE)
+    same = {f"--{name.replace('_', '-')}": run["trainer"][name] for name in sorted(names - {"device"})}
+    same |= {"--device": run["sampler"]["device"]} | {f"the data set's {what}": it for what, it in run["data"].items()}
+    own = {"num_ranks": run["sampler"]["num_ranks"], "same": same}
+    own |= {"address": address_towards(machine), "resume": bool(run.get("resume"))}
+    name, facts = meeting.exchange(own)
+    for rank, theirs in enumerate(facts):
+        for what, value in facts[0]["same"].items():
+            if theirs["same"].get(what) != value:
+                place, found = f"machine {rank} ({theirs['host']}): {what}", str(theirs["same"].get(what))
+                raise CohortError(place, f"{value}, as machine 0 ({facts[0]['host']}) has it", found, SAME_COMMAND)
+    sizes = [theirs["num_ranks"] for theirs in facts]
+    run["machines"] = {
+        "rank": machine.rank,
+        "hosts": [theirs["host"] for theirs in facts],
+        "first_rank": sum(sizes[: machine.rank]),
+        "num_ranks": sum(sizes),
+        "store": {
+            "host": machine.host,
+            "port": machine.port,
+            "prefix": f"cohort/{name}/trainers",
+            "seconds": max(LEAST_SECONDS, 2 * run["trainer"]["machine_seconds"]),
+        },
+        "interface": _interface([theirs["address"] for theirs in facts], machine.rank),
+        "has_checkpoint": bool(run.get("resume")),
+        "agent": machine.agent,
+    }
+    run["resume"] = any(theirs["resume"] for theirs in facts)
+
+
+def address_towards(machine: Machine) -> str:
+    """This machine's address on the way to the store; "" where that is not IPv4 or not known."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((machine.host, machine.port))  # sends nothing
+        return probe.getsockname()[0]
+    return ""
+
+
+def _interface(addresses: list[str], rank: int) -> str:
+    """The network interface for gloo; "": its own choice.
+
+    A machine that keeps the store reaches it over its loopback, where no other machine reaches it.
+    """
+    are_loopback = [address.startswith("127.") for address in addresses]
+    if not addresses[rank] or (are_loopback[rank] and not all(are_loopback)):
+        return ""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):  # one without an address
+                answer = fcntl.ioctl(probe, SIOCGIFADDR, struct.pack("256s", name[:15].encode()))
+                if socket.inet_ntoa(answer[20:24]) == addresses[rank]:
+                    return name
+    return ""

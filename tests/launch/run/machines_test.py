@@ -1,0 +1,284 @@
+"""Runs of several machines: a launcher for each, here all on one, with a folder each."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from processes import processes_of, wait_until
+from resumable import OPTIONS, Launch, results_of, small_graph
+from warm import FRESH
+
+from cohort.base.errors import CohortError
+from cohort.launch.run import machines
+from cohort.launch.run.machines import Machine, folder_of, this_machine
+
+SECONDS_OF_SILENCE = 4
+SECONDS_TO_HEAR = 12.0  # what a silent machine, the last words and the end of processes may take together
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory) -> Path:
+    return small_graph(tmp_path_factory.mktemp("machines") / "graph")
+
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch):
+    """The last bits of a product depend on how many threads share it, and one machine divides its cores."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Machines:
+    """Launchers of several machines; machine k's folder is that of its `Launch`."""
+
+    def __init__(self, monkeypatch, out: Path, graphs: list[Path], *options, ranks=(1, 1), own=None, within=None):
+        self.out = out
+        monkeypatch.setenv("MASTER_ADDR", "10.213.7.1" if within else "127.0.0.1")
+        monkeypatch.setenv("MASTER_PORT", str(free_port()))
+        monkeypatch.setenv("WORLD_SIZE", str(len(graphs)))
+        self.launches = []
+        for rank, folder in enumerate(graphs):
+            monkeypatch.setenv("RANK", str(rank))
+            arguments = [*options, "--ranks", ranks[rank], "--machine-seconds", SECONDS_OF_SILENCE]
+            arguments += (own or {}).get(rank, [])
+            log = out.with_name(f"{out.name}-{rank}")
+            launch = Launch(log, folder, *OPTIONS, *arguments, "--out", out, within=within[rank] if within else ())
+            launch.out = folder_of(out, Machine(rank, len(graphs), "", 0, False, ""))
+            self.launches.append(launch)
+
+    def wait(self) -> list[int]:
+        """The exit codes."""
+        return [launch.wait() for launch in self.launches]
+
+    def said(self, rank: int) -> str:
+        return self.launches[rank].errors.read_text()
+
+    def await_epochs(self, number: int = 1) -> None:
+        lines = self.out / "metrics.jsonl"
+        wait_until(lambda: lines.exists() and lines.read_bytes().count(b"\n") >= number, 60, f"{number} epochs")
+
+    def demand_nothing_left(self) -> None:
+        assert processes_of(self.out) == {}
+
+
+@pytest.mark.parametrize("ranks", [(1, 1), (2, 2), (1, 3)], ids=str)
+def test_the_same_batches_and_losses_as_on_one_machine(graph, tmp_path, monkeypatch, ranks):
+    alone = Launch(tmp_path / "one", graph, *OPTIONS, "--epochs", 2, "--ranks", sum(ranks), "--out", tmp_path / "one")
+    assert alone.wait() == 0
+    several = Machines(monkeypatch, tmp_path / "two", [graph, graph], "--epochs", 2, ranks=ranks)
+    assert several.wait() == [0, 0], several.said(0) + several.said(1)
+    assert learned(several.out) == learned(alone.out)
+    assert not (several.out / "machine-1" / "summary.json").exists()
+    several.demand_nothing_left()
+
+
+def learned(out: Path) -> tuple:
+    """What a run has computed: equal to the last bit, or not."""
+    summary = results_of(out)["summary"]
+    names = ("loss", "val_accuracy", "num_seeds", "num_nodes", "num_edges")
+    return summary["test_accuracy"], [[epoch[name] for name in names] for epoch in summary["epochs"]]
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("role", ["sampler", "trainer", "launcher", "meeting"])
+def test_one_process_that_is_killed_ends_all_machines(graph, tmp_path, monkeypatch, role, rank):
+    several = Machines(monkeypatch, tmp_path / "run", [graph, graph], "--epochs", 10000)
+    several.await_epochs()
+    victim = several.launches[rank]
+    pids = meetings_of(victim.launcher.pid) if role == "meeting" else victim.pids()[role]
+    os.kill(pids[0], signal.SIGKILL)
+    began = time.monotonic()
+    codes = several.wait()
+    assert time.monotonic() - began < SECONDS_TO_HEAR
+    other = 1 - rank
+    assert codes[other] == 1
+    assert codes[rank] == (-signal.SIGKILL if role == "launcher" else 1)
+    said = several.said(other)
+    keeps_store = rank == 0 and role in ("launcher", "meeting")
+    assert f"machine {rank} (" in said or (keeps_store and "the rendezvous at" in said), said
+    wait_until(lambda: processes_of(several.out) == {}, 5, "the end of all processes")
+
+
+def test_a_machine_that_is_stopped_ends_all_machines(graph, tmp_path, monkeypatch):
+    several = Machines(monkeypatch, tmp_path / "run", [graph, graph], "--epochs", 10000)
+    several.await_epochs(40)  # a second or more: by then its words are known
+    launcher = several.launches[1].launcher.pid
+    stopped = [launcher, *meetings_of(launcher), *processes_of(several.launches[1].out)]
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        assert several.launches[0].wait() == 1
+        assert SECONDS_OF_SILENCE / 2 < time.monotonic() - began < SECONDS_TO_HEAR
+        said = several.said(0)
+        assert f"machine 1 ({socket.gethostname()}): silent for {SECONDS_OF_SILENCE} s" in said
+        assert "sampler" in said and "batch" in said
+    finally:
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+    assert several.launches[1].wait() == 1
+    several.demand_nothing_left()
+
+
+def meetings_of(launcher: int) -> list[int]:
+    """The process by which a launcher speaks to the others."""
+    children = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
+    return [pid for pid in processes_of("cohort.launch.run.meeting") if str(pid) in children]
+
+
+@pytest.fixture
+def two_networks() -> Iterator[list[list[str]]]:
+    """Commands that run another one on either end of a cable; the cable is `cable` there."""
+    if os.getuid() != 0 or not shutil.which("ip"):
+        pytest.skip("needs root and ip, to make network namespaces")
+    names = [f"cohort-{os.getpid()}-{end}" for end in range(2)]
+
+    def ip(*words) -> None:
+        subprocess.run(["ip", *words], check=True)
+
+    for name in names:
+        ip("netns", "add", name)
+    try:
+        ip("link", "add", "cable", "netns", names[0], "type", "veth", "peer", "name", "cable", "netns", names[1])
+        for end, name in enumerate(names):
+            ip("-n", name, "addr", "add", f"10.213.7.{1 + end}/24", "dev", "cable")
+            for link in ("cable", "lo"):
+                ip("-n", name, "link", "set", link, "up")
+        yield [["ip", "netns", "exec", name] for name in names]
+    finally:
+        for name in names:
+            ip("netns", "del", name)
+
+
+def test_a_cable_that_is_cut_ends_all_machines(graph, tmp_path, monkeypatch, two_networks):
+    monkeypatch.setenv(FRESH, "1")  # a process that is forked has the network of the one that it is forked from
+    several = Machines(monkeypatch, tmp_path / "run", [graph, graph], "--epochs", 10000, within=two_networks)
+    several.await_epochs()
+    assert json.loads((several.out / "run.json").read_text())["machines"]["interface"] == "cable"
+    began = time.monotonic()
+    subprocess.run([*two_networks[0], "ip", "link", "set", "cable", "down"], check=True)
+    assert several.wait() == [1, 1]
+    assert time.monotonic() - began < SECONDS_TO_HEAR
+    assert f"machine 1 ({socket.gethostname()}): silent for {SECONDS_OF_SILENCE} s" in several.said(0)
+    assert "the rendezvous at 10.213.7.1:" in several.said(1)
+    several.demand_nothing_left()
+
+
+def test_a_stopped_run_goes_on_where_it_was(graph, tmp_path, monkeypatch):
+    alone = Launch(tmp_path / "one", graph, *OPTIONS, "--epochs", 12, "--ranks", 2, "--out", tmp_path / "one")
+    assert alone.wait() == 0
+    several = Machines(monkeypatch, tmp_path / "run", [graph, graph], "--epochs", 12, "--checkpoint-every", 1)
+    several.await_epochs(2)
+    several.launches[1].launcher.send_signal(signal.SIGTERM)
+    assert several.wait() == [1, 128 + signal.SIGTERM]
+    assert f"machine 1 ({socket.gethostname()}): stopped by signal 15" in several.said(0)
+    assert 0 < len((several.out / "metrics.jsonl").read_text().splitlines()) < 12
+    (several.out / "checkpoint.pt").unlink()  # that of the other machine is as good
+    again = Machines(
+        monkeypatch,
+        tmp_path / "run",
+        [graph, graph],
+        own={rank: ["--resume", several.out] for rank in range(2)},
+    )
+    assert again.wait() == [0, 0], again.said(0) + again.said(1)
+    assert learned(again.out) == learned(alone.out)
+
+
+def test_another_data_set_is_named(graph, tmp_path, monkeypatch):
+    other = shutil.copytree(graph, tmp_path / "other")
+    labels = np.load(other / "labels.npy")
+    labels[0] = (labels[0] + 1) % 2
+    np.save(other / "labels.npy", labels)
+    several = Machines(monkeypatch, tmp_path / "run", [graph, other], "--epochs", 1)
+    assert several.wait() == [1, 1]
+    for rank in (0, 1):
+        assert f"machine 1 ({socket.gethostname()}): the data set's labels" in several.said(rank)
+        assert "Traceback" not in several.said(rank)
+    several.demand_nothing_left()
+
+
+def test_other_options_are_named(graph, tmp_path, monkeypatch):
+    several = Machines(
+        monkeypatch, tmp_path / "run", [graph] * 3, "--epochs", 1, ranks=(1, 1, 1), own={2: ["--batch-size", "16"]}
+    )
+    assert several.wait() == [1, 1, 1]
+    for rank in range(3):
+        assert f"machine 2 ({socket.gethostname()}): --batch-size: expected 32" in several.said(rank)
+
+
+def test_a_machine_that_refuses_is_named(graph, tmp_path, monkeypatch):
+    several = Machines(monkeypatch, tmp_path / "run", [graph, tmp_path / "none"], "--epochs", 1)
+    assert several.wait() == [1, 1]
+    assert f"machine 1 ({socket.gethostname()})" in several.said(0) and str(tmp_path / "none") in several.said(0)
+
+
+AGENT = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1", "--max-restarts", "2"]
+
+
+def test_torchrun_restarts_a_run_that_goes_on_by_itself(graph, tmp_path, monkeypatch):
+    alone = Launch(tmp_path / "one", graph, *OPTIONS, "--epochs", 12, "--ranks", 2, "--out", tmp_path / "one")
+    assert alone.wait() == 0
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    out, port, agents = tmp_path / "run", free_port(), []
+    meeting = ["--rdzv-id", "job", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{port}", "--no-python"]
+    command = [sys.executable, "-m", "cohort", "train", graph, *OPTIONS, "--epochs", 12, "--checkpoint-every", 1]
+    command += ["--machine-seconds", SECONDS_OF_SILENCE, "--out", out, "--quiet"]
+    for rank in range(2):
+        with open(tmp_path / f"agent-{rank}.log", "w") as log:
+            argv = [*map(str, [*AGENT, "--local-addr", "127.0.0.1", *meeting, *command])]
+            agents.append(subprocess.Popen(argv, stdout=log, stderr=log, stdin=subprocess.DEVNULL))
+    try:
+        lines = out / "metrics.jsonl"
+        wait_until(lambda: lines.exists() and lines.read_bytes().count(b"\n") >= 2, 90, "two epochs")
+        pids = [pid for pid, argv in processes_of(out / "machine-1").items() if argv[0].endswith("/cohort-sampler")]
+        os.kill(pids[0], signal.SIGKILL)
+        logs = [tmp_path / f"agent-{rank}.log" for rank in range(2)]
+        assert [agent.wait(timeout=120) for agent in agents] == [0, 0], "\n".join(log.read_text() for log in logs)
+    finally:
+        for agent in agents:
+            agent.kill()
+    assert learned(out) == learned(alone.out)
+    assert json.loads((out / "run.json").read_text())["resume"]
+    assert processes_of(out) == {}
+
+
+def test_places():
+    env = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "there", "MASTER_PORT": "29500"}
+    assert this_machine(env) == Machine(1, 2, "there", 29500, False, "")
+    assert this_machine(env | {"RANK": "0"}).keeps_store
+    assert not this_machine(env | {"RANK": "0", "TORCHELASTIC_USE_AGENT_STORE": "True"}).keeps_store
+    slurm = {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2", "MASTER_ADDR": "there", "MASTER_PORT": "29500"}
+    assert this_machine(slurm) == this_machine(env)
+    mpi = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "MASTER_ADDR": "there", "MASTER_PORT": "29500"}
+    assert this_machine(mpi) == this_machine(env)
+    for alone in ({}, {"WORLD_SIZE": "1"}, slurm | {"WORLD_SIZE": "1"}, {"SLURM_STEP_NUM_TASKS": "1"}):
+        assert this_machine(alone) is None
+    with pytest.raises(CohortError):
+        this_machine({"RANK": "1"})
+    for bad in ({"RANK": "2"}, {"RANK": "x"}, {"MASTER_PORT": ""}, {"MASTER_ADDR": ""}):
+        with pytest.raises(CohortError) as error:
+            this_machine(env | bad)
+        assert error.value.place == "RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT"
+    with pytest.raises(CohortError) as error:
+        this_machine(env | {"LOCAL_WORLD_SIZE": "4"})
+    assert (error.value.place, error.value.found) == ("LOCAL_WORLD_SIZE", "4")
+
+
+def test_the_interface_is_that_of_the_address():
+    assert machines._interface(["127.0.0.1", "127.0.0.1"], 0) == "lo"
+    assert machines._interface(["127.0.0.1", "10.0.0.2"], 0) == "", "nobody else reaches its loopback"
+    assert machines._interface(["", ""], 0) == ""

@@ -121,7 +121,8 @@ def _train(source, place, run: dict, out: Path, stop: StopRequest, loaded_at: fl
         *callbacks_of(options),
         *([] if only_measured else [checkpoints]),
     ]
-    expected = predicted(run["sampler"])
+    by_machine = ranks.gather(predicted(run["sampler"]) if ranks.local_rank == 0 else [])
+    expected = None if None in by_machine else [each for of_machine in by_machine for each in of_machine]
     about = {
         "time_sliced": run.get("time_sliced", False),
         "cache": None if expected is None else {"predicted": expected, "measured": []},

@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, NamedTuple, TypedDict
+from typing import Annotated, NamedTuple, NotRequired, TypedDict
 
 import msgspec
 from msgspec import Meta
@@ -60,8 +60,8 @@ class Run:
     Attributes:
         summary: summary.json, checked.
         options: the members of run.json that say what was asked for, by name.
-        places: where each rank ran: "GPU 3", or "r1" on the CPU.
-        held: of plan.json the member "ranks", checked; empty without one.
+        places: where each rank ran: "GPU 3", or "r1" on the CPU; of several machines "m0 GPU 3".
+        held: of plan.json the member "ranks", checked; empty without one. Of several machines the first one's.
         timeline: of timeline.json, see _timeline; None without one.
     """
 
@@ -141,7 +141,10 @@ def read_run(folder: Path) -> Run:
     plan = _read(folder / "plan.json", _Plan) if summary["cache"] else None
     trace = _read(folder / "timeline.json", _Trace)
     timeline = trace and _timeline(msgspec.convert(trace, _Trace).traceEvents)
-    _check_ranks(folder, summary, plan, timeline)
+    of_machines = run["machines"]["places"] if "machines" in run else None
+    _check_ranks(folder, summary, plan if of_machines is None else None, timeline)
+    if plan and of_machines and len(plan["ranks"]) > len(of_machines):
+        raise CohortError(str(folder / "plan.json"), f"at most {len(of_machines)} ranks", str(len(plan["ranks"])))
     names = [each.name for each in options_of(RunSpec) if each.name not in ("quiet", "mps")]
     options = {name: run["sampler"].get(name) for name in SETTLED}
     options |= {name: run["trainer"].get(name) for name in names if name not in SETTLED}
@@ -150,14 +153,16 @@ def read_run(folder: Path) -> Run:
         folder,
         summary,
         {name: value for name, value in options.items() if value is not None},
-        _places(run["sampler"].get("gpus"), summary),
+        _places(run["sampler"].get("gpus"), of_machines, summary),
         plan["ranks"] if plan else [],
         timeline,
     )
 
 
-def _places(gpus, summary: dict) -> list[str]:
+def _places(gpus, of_machines: list[str] | None, summary: dict) -> list[str]:
     num_ranks = len(ranks_of(summary["epochs"][0]))
+    if of_machines is not None and len(of_machines) == num_ranks:
+        return [one_line(place) for place in of_machines]
     if isinstance(gpus, list) and len(gpus) == num_ranks:
         return [f"GPU {one_line(gpu)}" for gpu in gpus]
     return [one_line(summary["device"]).upper()] if num_ranks == 1 else [f"r{rank}" for rank in range(num_ranks)]
@@ -233,9 +238,14 @@ class _Plan(TypedDict):
     ranks: list[_Held]
 
 
+class _Machines(TypedDict):
+    places: list[str]
+
+
 class _Run(TypedDict):
     sampler: dict
     trainer: dict
+    machines: NotRequired[_Machines]
 
 
 class _Args(msgspec.Struct):

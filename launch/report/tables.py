@@ -53,7 +53,7 @@ def held_table(run: Run) -> Table:
         [place, *(format_bytes(held[f"{name}_bytes"]) for name in ("budget", "index", "used"))]
         + [text for kind in (ROWS, LISTS) for text in _slab(held, kind)]
         + [f"{held['alpha']:.3f}"]
-        for place, held in zip(run.places, run.held, strict=True)
+        for place, held in zip(run.places[: len(run.held)], run.held, strict=True)
     ]
     columns = ["rank", "budget", "index", "used", "rows", "row bytes", "lists", "list bytes", "alpha"]
     return Table("Cache", columns, rows, "alpha: the share of neighbour lists")

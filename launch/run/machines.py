@@ -207,9 +207,10 @@ def meeting_of(machine: Machine | None, silent_seconds: float) -> Iterator[Meeti
 def join_machines(run: dict, meeting: Meeting) -> None:
     """Gives ``run`` (what becomes run.json) its member "machines", when all have come and are of one mind.
 
-    "rank", "hosts": this machine, and the names of all; "first_rank", "num_ranks": the first of its trainers, and how
-    many all have; "store": where trainers meet, see trainer/ranks.py; "has_checkpoint": whether this machine goes on
-    with a run. ``run["resume"]`` becomes true on all where it is on one.
+    "rank", "hosts": this machine, and the names of all. "first_rank", "num_ranks": the first of its trainers, and how
+    many all have. "places": where each trainer runs, by rank. "store": where trainers meet, see trainer/ranks.py.
+    "interface": of the network, for gloo. "has_checkpoint": whether this machine goes on with a run; ``run["resume"]``
+    becomes true on all where it is on one. "agent": see `Machine`.
 
     Raises:
         CohortError: a machine has another data set, or other options.
@@ -219,7 +220,7 @@ def join_machines(run: dict, meeting: Meeting) -> None:
     same = {f"--{name.replace('_', '-')}": run["trainer"][name] for name in sorted(names - {"device"})}
     same |= {"--device": run["sampler"]["device"]} | {f"the data set's {what}": it for what, it in run["data"].items()}
     own = {"num_ranks": run["sampler"]["num_ranks"], "same": same}
-    own |= {"address": address_towards(machine), "resume": bool(run.get("resume"))}
+    own |= {"address": address_towards(machine), "resume": bool(run.get("resume")), "gpus": run["sampler"].get("gpus")}
     name, facts = meeting.exchange(own)
     for rank, theirs in enumerate(facts):
         for what, value in facts[0]["same"].items():
@@ -232,6 +233,7 @@ def join_machines(run: dict, meeting: Meeting) -> None:
         "hosts": [theirs["host"] for theirs in facts],
         "first_rank": sum(sizes[: machine.rank]),
         "num_ranks": sum(sizes),
+        "places": [f"m{rank} {place}" for rank, theirs in enumerate(facts) for place in _places(theirs)],
         "store": {
             "host": machine.host,
             "port": machine.port,
@@ -243,6 +245,10 @@ def join_machines(run: dict, meeting: Meeting) -> None:
         "agent": machine.agent,
     }
     run["resume"] = any(theirs["resume"] for theirs in facts)
+
+
+def _places(facts: dict[str, Any]) -> list[str]:
+    return [f"GPU {gpu}" for gpu in facts["gpus"] or []] or [f"r{rank}" for rank in range(facts["num_ranks"])]
 
 
 def address_towards(machine: Machine) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from processes import processes_of, wait_until
+from processes import ALL_TESTS, cohort, processes_of, wait_until
 from resumable import OPTIONS, Launch, results_of, small_graph
 from warm import FRESH
 
@@ -22,6 +22,7 @@ from cohort.launch.run import machines
 from cohort.launch.run.machines import Machine, folder_of, this_machine
 
 SECONDS_OF_SILENCE = 4
+REPEATS = 20 if ALL_TESTS else 1
 SECONDS_TO_HEAR = 12.0  # what a silent machine, the last words and the end of processes may take together
 
 
@@ -77,13 +78,20 @@ class Machines:
 
 @pytest.mark.parametrize("ranks", [(1, 1), (2, 2), (1, 3)], ids=str)
 def test_the_same_batches_and_losses_as_on_one_machine(graph, tmp_path, monkeypatch, ranks):
-    alone = Launch(tmp_path / "one", graph, *OPTIONS, "--epochs", 2, "--ranks", sum(ranks), "--out", tmp_path / "one")
+    options = ["--epochs", 2, "--cache-ratio", 0.2]
+    alone = Launch(tmp_path / "one", graph, *OPTIONS, *options, "--ranks", sum(ranks), "--out", tmp_path / "one")
     assert alone.wait() == 0
-    several = Machines(monkeypatch, tmp_path / "two", [graph, graph], "--epochs", 2, ranks=ranks)
+    several = Machines(monkeypatch, tmp_path / "two", [graph, graph], *options, ranks=ranks)
     assert several.wait() == [0, 0], several.said(0) + several.said(1)
     assert learned(several.out) == learned(alone.out)
     assert not (several.out / "machine-1" / "summary.json").exists()
     several.demand_nothing_left()
+    report = cohort("report", several.out)
+    assert report.returncode == 0, report.stderr
+    places = [f"m{rank} r{number}" for rank, count in enumerate(ranks) for number in range(count)]
+    for table in ("Time of each epoch", "Feature rows of a batch"):
+        rows = report.stdout[report.stdout.index(table) :].partition("\n\n")[0]
+        assert all(place in rows for place in places), rows
 
 
 def learned(out: Path) -> tuple:
@@ -93,9 +101,10 @@ def learned(out: Path) -> tuple:
     return summary["test_accuracy"], [[epoch[name] for name in names] for epoch in summary["epochs"]]
 
 
+@pytest.mark.parametrize("repeat", range(REPEATS))
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize("role", ["sampler", "trainer", "launcher", "meeting"])
-def test_one_process_that_is_killed_ends_all_machines(graph, tmp_path, monkeypatch, role, rank):
+def test_one_process_that_is_killed_ends_all_machines(graph, tmp_path, monkeypatch, role, rank, repeat):
     several = Machines(monkeypatch, tmp_path / "run", [graph, graph], "--epochs", 10000)
     several.await_epochs()
     victim = several.launches[rank]

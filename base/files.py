@@ -206,7 +206,7 @@ def remember(path: Path, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, text)
     except OSError as error:
-        LOG.warning(f"this will not be remembered: {error}")
+        LOG.warning(f"the result is not kept for later runs: {error}")
 
 
 def remembered(path: Path, parse: Callable[[str], Value]) -> Value | None:
@@ -220,5 +220,5 @@ def remembered(path: Path, parse: Callable[[str], Value]) -> Value | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        LOG.info(f"{path} is damaged, and made again: {error!r}")
+        LOG.info(f"{path} is damaged and will be made again: {error!r}")
         return None

@@ -110,7 +110,7 @@ base::PinnedBytes host_region() {
   if (2 * kHostBytes > available) {
     throw base::Error({"host memory", base::format_bytes(2.0 * kHostBytes) + " for measuring links, half of it unused",
                        base::format_bytes(static_cast<double>(available)) + " available",
-                       "give the bandwidths: --bandwidth"});
+                       "pass the bandwidths: --bandwidth"});
   }
   return base::PinnedBytes(kHostBytes);
 }

@@ -49,7 +49,7 @@ def _demand_own(root: Path) -> None:
     status = root.lstat()
     if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077:
         return
-    expected = f"a folder of user {os.getuid()} alone (drwx------)"
+    expected = f"a folder that only user {os.getuid()} may enter (drwx------)"
     found = f"{stat.filemode(status.st_mode)} of user {status.st_uid}"
     raise CohortError(str(root), expected, found, "remove it, or set COHORT_SHM")
 

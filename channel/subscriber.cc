@@ -160,7 +160,7 @@ void Subscriber::record_drained(int index, base::GpuStream stream, std::span<con
 
 void Subscriber::throw_stopped() const {
   require_alive(header().sampler, "sampler");
-  throw PeerLost({"the run", "to go on", "it has been stopped", ""});
+  throw PeerLost({"the run", "to continue", "it has been stopped", ""});
 }
 
 void Subscriber::refuse_in_child() const {

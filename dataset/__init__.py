@@ -1,4 +1,4 @@
-"""Data sets on disk: a folder of .npy files and meta.json. FORMAT.md says what it holds."""
+"""Data sets on disk: a folder of .npy files and meta.json, described in FORMAT.md."""
 
 from cohort.dataset.check import Problem, check
 from cohort.dataset.importing.importer import import_graph, import_npz

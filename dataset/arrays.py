@@ -89,10 +89,10 @@ def class_labels(place: str, array: np.ndarray, num_nodes: int) -> np.ndarray:
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim == 2 and array.shape[0] == num_nodes:
-        found = f"{array.shape[1]} targets a node"
+        found = f"{array.shape[1]} targets per node"
         raise CohortError(
             place,
-            "one class a node",
+            "one class per node",
             found,
             "choose one of them, or say that each is a label of its own: --task multilabel",
         )

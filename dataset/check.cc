@@ -143,9 +143,9 @@ void check_split(const Dataset& data, std::size_t split, std::vector<uint8_t>& o
     seen = static_cast<uint8_t>(split + 1);
   }
   if (again.first >= 0) {
-    report(problems, array, again, "a node named once in all splits",
-           fmt::format("node {} again, which {} has", ids[again.first], kSplitNames[other - 1]),
-           "give each node to one split, once");
+    report(problems, array, again, "a node that occurs once in all splits",
+           fmt::format("node {}, which {} already has", ids[again.first], kSplitNames[other - 1]),
+           "put each node into one split, once");
   }
   if (unlabelled.first >= 0) {
     report(problems, array, unlabelled, "a node with a label",

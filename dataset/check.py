@@ -10,7 +10,7 @@ from cohort.dataset import _native
 
 
 class Problem(NamedTuple):
-    """One thing wrong: the words of a CohortError."""
+    """A problem found by check(): the parts of a CohortError."""
 
     place: str
     expected: str
@@ -25,7 +25,7 @@ class Problem(NamedTuple):
 
 
 def check(path: str | os.PathLike) -> list[Problem]:
-    """Looks at every element of a data set; an empty list means that all is well."""
+    """Checks every element of a data set; an empty list means that there is no problem."""
     return [Problem(*problem) for problem in _native.check(os.fspath(path))]
 
 

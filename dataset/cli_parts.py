@@ -44,8 +44,8 @@ def add_common(command: argparse.ArgumentParser) -> None:
         metavar="0.6,0.2,0.2",
         help="shares of the nodes for training, validation and test, at random; default: 0.6,0.2,0.2",
     )
-    command.add_argument("--seed", type=number, default=0, help="of all that is random; default: %(default)s")
-    command.add_argument("--overwrite", action="store_true", help="replace OUT when it is a data set")
+    command.add_argument("--seed", type=number, default=0, help="seed of all random numbers; default: %(default)s")
+    command.add_argument("--overwrite", action="store_true", help="replace OUT if it is a data set")
 
 
 def summary(data) -> str:
@@ -56,7 +56,7 @@ def summary(data) -> str:
 def targets(data) -> str:
     """What there is to learn of a node."""
     told = {"classification": f"{data.num_classes} classes", "multilabel": f"{data.num_classes} labels"}
-    return told.get(data.task, "a number a node")
+    return told.get(data.task, "one number per node")
 
 
 def fail(error: CohortError) -> int:
@@ -69,9 +69,7 @@ def rows_to_draw(path: Path) -> tuple[np.ndarray, str]:
     if path.is_dir():
         data = open_dataset(path)
         if data.x is None:
-            raise CohortError(
-                f"--rows {path}", "a data set with raw rows", "encoded ones alone", "prepare a copy of it"
-            )
+            raise CohortError(f"--rows {path}", "a data set with raw rows", "only encoded rows", "prepare a copy of it")
         return data.x, data.feature_dtype
     try:
         rows = np.load(path, mmap_mode="r")

@@ -50,8 +50,7 @@ base::Mapping create_file(const std::filesystem::path& path, std::size_t bytes) 
 
 MappedArray map_npy(const std::filesystem::path& path) {
   if (!std::filesystem::exists(path)) {
-    throw base::Error(
-        {path.string(), "a .npy array", "no such file", "look at the path, or import the data set again"});
+    throw base::Error({path.string(), "a .npy array", "no such file", "check the path, or import the data set again"});
   }
   base::Mapping mapping = base::Mapping::of(path);
   NpyHeader header = parse_npy_header({mapping.data(), mapping.bytes()}, path.string());

@@ -21,7 +21,7 @@ fs::path without_trailing_slash(const fs::path& path) {
 bool replaces(const fs::path& out, bool overwrite) {
   if (!fs::exists(out)) return false;
   if (!overwrite) {
-    throw base::Error({out.string(), "a new folder", "an existing one", "choose another name or give --overwrite"});
+    throw base::Error({out.string(), "a new folder", "an existing one", "choose another name or pass --overwrite"});
   }
   if (!fs::exists(out / kMetaFile) && !is_prepared_folder(out)) {
     throw base::Error({out.string(), fmt::format("a data set (a folder with {}) to overwrite", kMetaFile),

@@ -23,16 +23,16 @@ OF_PYG |= {"edge_index": "indptr and indices", "edge_weight": "edge_weights"}
 class Dataset:
     """A data set of V nodes and E edges; the arrays are read-only and mapped from disk.
 
-    Pickling keeps the path alone: another process maps the same files. Equal is only what is the same object.
+    Pickling keeps only the path: another process maps the same files. Equality is identity of objects.
 
     Attributes:
         indptr: int64 [V + 1], where the in-neighbours of each node start in `indices`.
         indices: int32 or int64 [E], sources of the edges into each node.
         edge_weights: float32 [E], in the order of `indices`, or None.
-        x: [V, D] in `feature_dtype`; bfloat16 as its bits in uint16. None when only the encoded rows were kept.
+        x: [V, D] in `feature_dtype`; bfloat16 as its bits in uint16. None if only encoded rows exist.
         task: "classification", "regression" or "multilabel".
         y: int64 [V], -1 for nodes without a label; regression: float32 [V], NaN for none; multilabel: [V, num_classes]
-            of 0 and 1, uint8 with 255 or float32 with NaN where it is unknown.
+            of 0 and 1, as uint8 (255: unknown) or float32 (NaN: unknown).
         train_ids, val_ids, test_ids: int64 [any].
         encoded_rows: the file of encoded rows, or None (see `cohort dataset prepare`).
     """
@@ -74,14 +74,14 @@ class Dataset:
 
     def __getattr__(self, name: str):
         if name in OF_PYG:
-            raise AttributeError(f"a Dataset has {OF_PYG[name]} in place of {name}; dataset.to_pyg() has that")
+            raise AttributeError(f"a Dataset has {OF_PYG[name]} instead of {name}; dataset.to_pyg() has {name}")
         raise AttributeError(f"a Dataset has no {name}")
 
     def x_float32(self) -> np.ndarray:
         """The features as float32 [V, D], a copy.
 
         Raises:
-            CohortError: when only the encoded rows were kept.
+            CohortError: if only encoded rows exist.
         """
         if self.x is None:
             hint = f"decode them with: cohort ibp decode {self.encoded_rows} FILE.npy"
@@ -91,10 +91,10 @@ class Dataset:
         return self.x.astype(np.float32)
 
     def reversed_share(self, at_most: int = 10_000) -> float:
-        """The share of edges, loops aside, whose reverse is there too; of `at_most`, evenly spaced, that are looked at.
+        """The share of edges (no self loops) that have a reverse edge, by a sample of `at_most` evenly spaced edges.
 
-        The neighbours of a node must stand in ascending order, as everything but a foreign data set has them. 1.0 when
-        there is no edge to look at.
+        The neighbours of each node must be in ascending order, as in all data sets that Cohort writes. 1.0 without
+        edges.
         """
         places = np.linspace(0, self.num_edges - 1, min(self.num_edges, at_most)).astype(np.int64)
         targets = np.searchsorted(self.indptr, places, side="right") - 1
@@ -108,8 +108,8 @@ class Dataset:
         return bool(place < len(sources) and sources[place] == source)
 
     def to_pyg(self):
-        """The whole graph as torch_geometric Data: float32 x, y, edge_index int64 [2, E], edge_weight float32 [E]
-        where edges have weights, and three bool masks [V]."""
+        """The whole graph as torch_geometric Data: float32 x, y, edge_index int64 [2, E], edge_weight float32 [E] if
+        the edges have weights, and three bool masks [V]."""
         import torch
         from torch_geometric.data import Data
 

@@ -89,14 +89,14 @@ def generate(
     rows: np.ndarray | None = None,
     write_rows: Callable[[Path, GeneratedRows | DrawnRows], None] | None = None,
 ) -> None:
-    """Writes a random data set; kind is sbm, powerlaw or rmat (FORMAT.md says what they are).
+    """Writes a random data set; kind is sbm, powerlaw or rmat (described in FORMAT.md).
 
     Args:
-        edges: how many are drawn.
-        undirected: store each of them in both directions, as two edges.
+        edges: number of edges to draw.
+        undirected: store each edge in both directions, as two edges.
         edge_weights: each edge has a weight in (0, 1], the same in both directions.
-        rows: [R, D], each node's row is one of them, drawn at random; `dim` and `dtype` are theirs then.
-        write_rows: writes the feature rows into the folder that it is given, in place of features.npy.
+        rows: [R, D], each node's row is drawn at random from these rows, which then determine dimension and dtype.
+        write_rows: function that writes the feature rows into a folder, in place of features.npy.
     """
     demand_split(split, seed)
     options = _native.GenerateOptions(

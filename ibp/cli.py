@@ -38,7 +38,7 @@ def _positive(text: str) -> int:
 def _add_rows_options(parser) -> None:
     parser.add_argument("rows", type=Path, help="FILE.npy, or for analyze a folder of .npy files")
     parser.add_argument("--bfloat16", action="store_true", help="read 16-bit integers as bfloat16")
-    parser.add_argument("--sample", type=float, default=0.01, help="share of rows to look at (at least 4096 rows)")
+    parser.add_argument("--sample", type=float, default=0.01, help="share of rows to sample (at least 4096 rows)")
 
 
 def _add_analyze(commands) -> None:
@@ -58,7 +58,7 @@ def _add_analyze(commands) -> None:
 
 
 def _add_encode(commands) -> None:
-    parser = commands.add_parser("encode", help="encode a .npy file as a stream")
+    parser = commands.add_parser("encode", help="encode the rows of a .npy file")
     _add_rows_options(parser)
     parser.add_argument("out", type=Path, help="file to write")
     parser.add_argument("--codec", default="auto", help="auto, invariant, exponent, sparse or raw")
@@ -231,7 +231,7 @@ def run_verify(arguments) -> int:
             raise CohortError(f"{arguments.file}: row {row}", f"the bytes of {arguments.against}", "others")
     profile = encoded.profile
     print(
-        f"{arguments.file}: sound; {encoded.num_rows} rows x {profile.num_columns} {profile.dtype}, codec "
+        f"{arguments.file}: correct; {encoded.num_rows} rows x {profile.num_columns} {profile.dtype}, codec "
         f"{profile.codec}, {encoded.layout}, {encoded.stored_bytes} bytes of rows"
     )
     return 0

@@ -29,9 +29,9 @@ class Reader {
     EncodedRows encoded;
     encoded.profile = profile_from(section(kProfile), place_ + ": profile");
     check_shape(encoded.profile);
-    check(crc32c_parallel(section(kDirectory)) == header_.directory_crc, "a directory with a right checksum",
+    check(crc32c_parallel(section(kDirectory)) == header_.directory_crc, "a directory with a correct checksum",
           "a wrong one");
-    check(crc32c(section(kChecksums)) == header_.checksum_crc, "checksums with a right checksum", "a wrong one");
+    check(crc32c(section(kChecksums)) == header_.checksum_crc, "checksums with a correct checksum", "a wrong one");
     encoded.ref = make_ref(encoded.profile);
     check_directory(encoded.ref);
     return encoded;
@@ -64,7 +64,7 @@ class Reader {
     if (header_.version != 1) {
       throw Error({place_, "version 1", fmt::format("version {}", header_.version), "a newer program wrote it"});
     }
-    check(crc32c(bytes_.first(sizeof(header_) - 4)) == header_.header_crc, "a header with a right checksum",
+    check(crc32c(bytes_.first(sizeof(header_) - 4)) == header_.header_crc, "a header with a correct checksum",
           "a wrong one");
   }
 
@@ -176,7 +176,7 @@ class Reader {
       const auto block = bytes.subspan(first, std::min<std::size_t>(kChecksumBlockBytes, bytes.size() - first));
       if (crc32c(block) != load_as<uint32_t>(blocks + i * 4)) bad = i;
     }
-    check(bad < 0, fmt::format("{} with right checksums", what), fmt::format("a wrong one in MiB {}", bad.load()));
+    check(bad < 0, fmt::format("{} with correct checksums", what), fmt::format("a wrong one in MiB {}", bad.load()));
   }
 
   std::span<const std::byte> bytes_;

@@ -228,7 +228,7 @@ Profile profile_from(std::span<const std::byte> bytes, const std::string& place)
   if (header.version != 1) throw Error({place, "profile version 1", fmt::format("version {}", header.version), ""});
   const auto body = bytes.first(bytes.size() - 4);
   const auto checksum = load_as<uint32_t>(bytes.data() + body.size());
-  if (crc32c(body) != checksum) throw Error({place, "a profile with a right checksum", "a wrong one", kHint});
+  if (crc32c(body) != checksum) throw Error({place, "a profile with a correct checksum", "a wrong one", kHint});
   Profile profile;
   profile.codec = static_cast<Codec>(header.codec);
   profile.dtype = static_cast<Dtype>(header.dtype);

@@ -1,4 +1,4 @@
-"""fit, encode, fetch: the Python face of ibp/ibp.h."""
+"""fit, encode, fetch: the Python interface of ibp/ibp.h."""
 
 from dataclasses import dataclass, field
 
@@ -8,10 +8,10 @@ from cohort.ibp import _native, arrays
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """What the rows of a table have in common. Made by fit(), kept by save() and load().
+    """How the rows of a table are encoded. Made by fit(), stored by save() and load().
 
     Attributes:
-        why: the numbers that decided for this codec; empty after load().
+        why: the numbers for which this codec was chosen; empty after load().
         candidates: for each codec tried: codec, bytes_per_row, stored_per_row, lines_per_row, raw_share.
     """
 
@@ -34,7 +34,7 @@ class Profile:
         return Profile(_native.Profile.load(str(path)))
 
     def mean_row_bytes(self, rows) -> float:
-        """The mean encoded bytes of a row of `rows`: of rows the profile has not seen, for instance."""
+        """The mean encoded bytes of a row of `rows`, for example of rows that fit() has not sampled."""
         return _native.mean_row_bytes(rows, self.native)
 
     def __eq__(self, other):
@@ -65,7 +65,7 @@ class EncodedRows:
         self._native.save(str(path))
 
     def to(self, place: str) -> "EncodedRows":
-        """The rows for the GPU in use: "pinned" (host memory it reads in place) or "cuda" (its own memory)."""
+        """The rows for the current GPU: "pinned" (host memory that the GPU reads) or "cuda" (the GPU's memory)."""
         if place == "cpu":
             return EncodedRows(self._native, self._kind, self._keep)
         if place not in ("pinned", "cuda"):
@@ -78,7 +78,7 @@ class EncodedRows:
         return moved
 
     def reserve(self, max_rows: int) -> None:
-        """Allocates what fetches of up to `max_rows` rows need, so that they allocate nothing."""
+        """Allocates the memory for fetches of up to `max_rows` rows, so that the fetches allocate nothing."""
         if self._gather is None or self._gather.max_rows < max_rows:
             if self._gather is not None:
                 self._gather.check()
@@ -91,15 +91,15 @@ class EncodedRows:
 
 
 def fit(rows, codec="auto", *, sample=0.01, min_sample=4096, chunk_bytes=4, threshold=None, seed=0) -> Profile:
-    """Looks at a sample of the rows and chooses how to encode them.
+    """Chooses from a sample of the rows how to encode them.
 
     Args:
         rows: [num_rows, num_columns] in host memory (a CUDA tensor is sampled through the host).
-        codec: auto (fewest 128-byte lines a row, then fewest bytes), invariant, exponent, sparse or raw.
-        sample: share of the rows looked at.
-        min_sample: rows looked at, at least.
+        codec: auto (fewest 128-byte lines per row, then fewest bytes), invariant, exponent, sparse or raw.
+        sample: share of the rows to sample.
+        min_sample: minimum number of rows to sample.
         chunk_bytes: 4 or 8 (invariant).
-        threshold: share of rows that must agree on a bit; None sweeps 0.70 to 0.95.
+        threshold: share of rows that must agree on a bit; None: the best value from 0.70 to 0.95.
     """
     if arrays.is_cuda(rows):
         rows = rows.cpu()
@@ -109,11 +109,11 @@ def fit(rows, codec="auto", *, sample=0.01, min_sample=4096, chunk_bytes=4, thre
 
 
 def encode(rows, profile: Profile, *, layout="auto", slot_bytes=0, in_place=False, out=None, batch_rows=None):
-    """Encodes rows: EncodedRows, or the bytes written when `out` names a file.
+    """Encodes rows and returns EncodedRows, or, with `out`, the number of bytes written.
 
     Args:
-        layout: packed, slots (fixed stride, overflow area), or auto (what the profile recommends).
-        in_place: row i is encoded over itself; `rows` is changed and kept.
+        layout: packed, slots (fixed stride, overflow area), or auto (the profile's recommendation).
+        in_place: encode each row in its own place; `rows` is changed, and the result keeps a reference to it.
         out: a path; rows are read and written `batch_rows` at a time, so that a mapped table need not fit in memory.
     """
     if out is not None:
@@ -152,11 +152,11 @@ def fetch(encoded: EncodedRows, index, out=None, stream=None, max_sms=None, chec
     """rows[index], decoded.
 
     Args:
-        index: int64 [n]; a CUDA tensor when the rows are pinned or on the GPU.
-        out: [n, num_columns] to write to; given it, and after reserve(n), nothing is allocated.
+        index: int64 [n]; a CUDA tensor if the rows are pinned or on the GPU.
+        out: [n, num_columns] to write to; with `out` and after reserve(n), nothing is allocated.
         stream: torch stream or its handle; default: the current one. The call does not wait for it.
-        max_sms: thread blocks of the persistent grid; default: all SMs.
-        check: wait, and raise the error of a bad index now rather than at the next call.
+        max_sms: maximum number of SMs to use; default: all SMs.
+        check: wait, and raise the error of a bad index now instead of at the next call.
     """
     if encoded._table is not None:
         return _fetch_cuda(encoded, index, out, stream, max_sms, check)
@@ -205,10 +205,10 @@ def decode(encoded: EncodedRows, out=None):
 
 
 def bound(profile: Profile, num_rows: int, *, layout="auto", slot_bytes=0) -> int:
-    """No encoding of `num_rows` rows takes more bytes than this."""
+    """The maximum number of bytes of `num_rows` encoded rows."""
     return _native.bound(profile.native, num_rows, layout, slot_bytes)
 
 
 def load(path, *, verify=True) -> EncodedRows:
-    """Maps a file of encoded rows; verify=False leaves the rows' checksums unread."""
+    """Maps a file of encoded rows; verify=False skips the rows' checksums."""
     return EncodedRows(_native.load(str(path), verify))

@@ -1,4 +1,4 @@
-"""``cohort doctor``: what a run depends on of this machine, with verdicts and, where something is wrong, the cure."""
+"""``cohort doctor``: checks everything that a run needs from this machine, and says how to fix what is wrong."""
 
 import argparse
 import json
@@ -52,16 +52,16 @@ class Finding:
 
 def register(commands) -> None:
     """Adds the command."""
-    parser = commands.add_parser("doctor", help="what this machine gives, and what to fix", description=__doc__)
+    parser = commands.add_parser("doctor", help="check this machine, and say what to fix", description=__doc__)
     parser.add_argument(
         "folder",
         nargs="?",
         type=Path,
         default=Path(),
         metavar="DIR",
-        help="folder whose disk is measured (default: this one)",
+        help="folder whose disk is measured (default: the current folder)",
     )
-    parser.add_argument("--json", action="store_true", help="print a list of objects")
+    parser.add_argument("--json", action="store_true", help="print JSON: a list of findings")
     parser.set_defaults(func=doctor)
 
 
@@ -100,17 +100,17 @@ def examine(folder: Path) -> Iterator[Finding]:
 
 def _gpus(machine: dict) -> Iterator[Finding]:
     if not machine["cuda_build"]:
-        cure = "build where nvcc is, with COHORT_CUDA=ON"
-        yield Finding("GPUs", WORSE, "this build has the CPU backend only: runs take the CPU", cure)
+        cure = "build on a machine with nvcc, with COHORT_CUDA=ON"
+        yield Finding("GPUs", WORSE, "this build has the CPU backend only: runs use the CPU", cure)
         return
     if not machine["gpus"]:
-        cure = "see what nvidia-smi says, and CUDA_VISIBLE_DEVICES; in a container: --gpus all"
-        yield Finding("GPUs", WORSE, "none is visible: runs take the CPU", cure)
+        cure = "check nvidia-smi and CUDA_VISIBLE_DEVICES; in a container, use --gpus all"
+        yield Finding("GPUs", WORSE, "none is visible: runs use the CPU", cure)
         return
     for gpu in machine["gpus"]:
         yield Finding(f"GPU {gpu['ordinal']}", WELL, f"{gpu['name']}, {format_bytes(gpu['bytes'])}")
     driver, runtime = machine["versions"]
-    found = f"CUDA {_version(driver)}; this build is of {_version(runtime)}"
+    found = f"CUDA {_version(driver)}; this build uses {_version(runtime)}"
     if driver // 1000 < runtime // 1000:
         yield Finding(
             "driver", BROKEN, found, f"install a driver for CUDA {runtime // 1000}, or build with an older CUDA"
@@ -136,10 +136,10 @@ def _torch(machine: dict) -> Iterator[Finding]:
     found = f"{version}, {f'CUDA {cuda}' if cuda else 'for the CPU'}, {'with' if nccl else 'without'} NCCL"
     num_gpus = len(machine["gpus"])
     if num_gpus and (not sees_gpus or count != num_gpus):
-        cure = "install a PyTorch whose CUDA the driver knows: see pytorch.org"
+        cure = "install a PyTorch for a CUDA version that the driver supports: see pytorch.org"
         yield Finding("PyTorch", BROKEN, f"{found}; it sees {count} of {num_gpus} GPUs", cure)
     elif num_gpus > 1 and not nccl:
-        yield Finding("PyTorch", BROKEN, found, "install a PyTorch with NCCL: several GPUs add up gradients by it")
+        yield Finding("PyTorch", BROKEN, found, "install a PyTorch with NCCL: several GPUs sum gradients with it")
     else:
         yield Finding("PyTorch", WELL, found)
 
@@ -152,7 +152,7 @@ def _mps() -> Iterator[Finding]:
             yield Finding("MPS", WELL, f"{own}: sampler and trainer run at the same time")
         else:
             cure = "install nvidia-cuda-mps-control (it comes with the driver), or leave the GPU to runs with --no-mps"
-            yield Finding("MPS", WORSE, f"{mps.problem}: sampler and trainer would run in turn", cure)
+            yield Finding("MPS", WORSE, f"{mps.problem}: sampler and trainer would take turns", cure)
     finally:
         mps.stop()
 
@@ -162,8 +162,8 @@ def _peers(machine: dict) -> Iterator[Finding]:
         return
     cliques = ", ".join("{" + ", ".join(map(str, clique)) + "}" for clique in machine["cliques"])
     if all(len(clique) == 1 for clique in machine["cliques"]):
-        cure = "without NVLink or peer access each GPU caches for itself; see nvidia-smi topo -m"
-        yield Finding("peers", WORSE, "no GPU reads another's memory", cure)
+        cure = "without NVLink or peer access, each GPU has a cache of its own; see nvidia-smi topo -m"
+        yield Finding("peers", WORSE, "no GPU can read another GPU's memory", cure)
     else:
         yield Finding("peers", WELL, f"GPUs that read each other's memory: {cliques}")
 
@@ -181,7 +181,7 @@ def _pcie(machine: dict) -> Iterator[Finding]:
     if host >= GOOD_SHARE * most:
         yield Finding("PCIe", WELL, found)
     else:
-        cure = "other users of the link, a slot with fewer lanes, or ACS or an IOMMU in the way; nvidia-smi -q -d PCIE"
+        cure = "possible causes: other users of the link, a slot with few lanes, ACS, an IOMMU; nvidia-smi -q -d PCIE"
         yield Finding("PCIe", WORSE, found, cure)
 
 
@@ -202,14 +202,14 @@ def _host_memory() -> Iterator[Finding]:
     yield Finding("host memory", WELL, f"{format_bytes(present)} available; `cohort plan DIR` says what a graph needs")
     soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     if soft == resource.RLIM_INFINITY or soft >= present:
-        yield Finding("locked memory", WELL, "no limit below that")
+        yield Finding("locked memory", WELL, "no limit below this")
     else:
-        cure = "where pinning fails: ulimit -l unlimited; in a container --ulimit memlock=-1"
+        cure = "if pinning memory fails: ulimit -l unlimited; in a container --ulimit memlock=-1"
         yield Finding("locked memory", WELL, f"at most {format_bytes(soft)} by the limit of this shell", cure)
     threads, cores = os.environ.get("OMP_NUM_THREADS"), len(os.sched_getaffinity(0))
     if threads is not None and threads.isdigit() and int(threads) < cores:
-        cure = "unset OMP_NUM_THREADS: loading, planning and the CPU's sampler take as many threads as it says"
-        yield Finding("cores", WORSE, f"{cores}, of which OMP_NUM_THREADS leaves {threads}", cure)
+        cure = "unset OMP_NUM_THREADS: loading, planning and the sampler on the CPU use only this number of threads"
+        yield Finding("cores", WORSE, f"{cores}, but OMP_NUM_THREADS is {threads}", cure)
     else:
         yield Finding("cores", WELL, str(cores))
 
@@ -217,17 +217,18 @@ def _host_memory() -> Iterator[Finding]:
 def _shared_memory() -> Iterator[Finding]:
     root = shared_memory_root().parent
     if not os.access(root, os.W_OK):
-        cure = "mount it, or set COHORT_SHM to a folder in memory that you may write to"
+        cure = "mount it, or set COHORT_SHM to a folder in memory that you can write to"
         yield Finding("shared memory", BROKEN, f"{root} cannot be written", cure)
         return
     free = shutil.disk_usage(root).free
     if free < SHM_BYTES:
-        cure = "remove what dead programs left there; in a container: --shm-size=2g or --ipc=host"
+        cure = "remove files of dead programs there; in a container: --shm-size=2g or --ipc=host"
         yield Finding(
             "shared memory", BROKEN, f"{format_bytes(free)} free in {root}, below {format_bytes(SHM_BYTES)}", cure
         )
     else:
-        yield Finding("shared memory", WELL, f"{format_bytes(free)} free in {root}; batches lie there on the CPU alone")
+        found = f"{format_bytes(free)} free in {root}; only runs on the CPU keep batches there"
+        yield Finding("shared memory", WELL, found)
 
 
 def _disk(folder: Path) -> Iterator[Finding]:
@@ -269,7 +270,7 @@ def _print(findings: list[Finding]) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("what", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
-    table.add_column("found, and what to do")
+    table.add_column("found, and how to fix it")
     for finding in findings:
         text = finding.found + (f"\n-> {finding.cure}" if finding.cure else "")
         table.add_row(finding.name, f"[{colours[finding.verdict]}]{finding.verdict}[/]", Text(text))

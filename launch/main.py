@@ -63,7 +63,7 @@ def _check_environment() -> None:
     """Raises CohortError for a variable that the native libraries would read as 0."""
     given = os.environ.get("COHORT_HOST_MEMORY_BYTES")
     if given is not None and not (given.isascii() and given.isdecimal() and int(given) < 2**63):
-        hint = "unset it, or give bytes: 200000000000"
+        hint = "unset it, or set a number of bytes: 200000000000"
         raise CohortError("COHORT_HOST_MEMORY_BYTES", "a number of bytes in [0, 2^63)", repr(given), hint)
 
 

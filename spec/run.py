@@ -159,7 +159,7 @@ class RunSpec(SamplerSpec):
     lr: types.AboveZero = option(0.003, "learning rate of Adam", "Training", LOSS)
     weight_decay: types.AtLeastZero = option(0.0, "weight decay of Adam", "Training", LOSS)
     lr_schedule: Literal["constant", "cosine", "linear"] = option(
-        "constant", "how the learning rate falls from epoch to epoch, reaching 0 after the last epoch", "Training", LOSS
+        "constant", "learning rate: constant, or falling each epoch and reaching 0 after the last one", "Training", LOSS
     )
     clip_norm: types.AboveZero | None = option(
         None,
@@ -219,7 +219,7 @@ class RunSpec(SamplerSpec):
     )
     cuda_graphs: bool = option(
         True,
-        "GPU: capture steps once and replay the captured steps, which takes a fraction of the host's time",
+        "GPU: capture steps once and replay the captured steps, which takes much less CPU time",
         affects=LOSS | MEMORY,
     )
     in_place: bool = option(

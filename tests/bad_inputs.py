@@ -67,11 +67,11 @@ def small_disk(folder: Path, size: str = "64k") -> None:
 
 @bad("no such folder")
 @bad("a ratio below 0")
-@bad("a fraction where a count is asked for")
-@bad("a fanout of text")
+@bad("a fraction instead of an integer")
+@bad("text instead of a fanout")
 @bad("a split above 1")
-@bad("a model that there is not")
-@bad("more slots than there can be")
+@bad("an unknown model")
+@bad("too many slots")
 def _as_it_is(here: Path) -> None:
     pass
 
@@ -86,7 +86,7 @@ def _newer(here: Path) -> None:
     edit_json(here / "data/meta.json", version=9)
 
 
-@bad("meta.json that is no JSON")
+@bad("meta.json that is not JSON")
 def _no_json(here: Path) -> None:
     (here / "data/meta.json").write_text('{"format": "cohort-dataset",')
 
@@ -118,7 +118,7 @@ def _empty(here: Path) -> None:
     (here / "data/indices.npy").write_bytes(b"")
 
 
-@bad("another type")
+@bad("an unsupported dtype")
 def _other_type(here: Path) -> None:
     np.save(here / "data/features.npy", np.load(here / "data/features.npy").astype(np.float64))
 
@@ -150,7 +150,7 @@ def _other_shape(here: Path) -> None:
     np.save(here / "data/labels.npy", np.load(here / "data/labels.npy")[:-1])
 
 
-@bad("data on odd addresses")
+@bad("misaligned data")
 def _odd(here: Path) -> None:
     path = here / "data/labels.npy"
     text = b"{'descr': '<i8', 'fortran_order': False, 'shape': (200,), }\n"
@@ -158,7 +158,7 @@ def _odd(here: Path) -> None:
     path.write_bytes(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + data)
 
 
-@bad("offsets that go down")
+@bad("decreasing offsets")
 def _down(here: Path) -> None:
     poke(here / "data/indptr.npy", 7, 0)
 
@@ -193,7 +193,7 @@ def _nan(here: Path) -> None:
     poke(here / "data/features.npy", (4, 2), np.nan)
 
 
-@bad("no right to read")
+@bad("no read permission")
 def _no_right(here: Path) -> None:
     (here / "data/features.npy").chmod(0)
 
@@ -227,7 +227,7 @@ def _one_field(here: Path) -> None:
     (here / "edges.csv").write_text("0,1\n1\n")
 
 
-@bad("an edge from below 0")
+@bad("a negative node id")
 def _below(here: Path) -> None:
     (here / "edges.csv").write_text("0,1\n-4,2\n")
 
@@ -238,7 +238,7 @@ def _gzip(here: Path) -> None:
     (here / "edges.csv.gz").write_bytes(data[: len(data) // 2])
 
 
-@bad("a zip that is none")
+@bad("a file that is not a zip")
 def _no_zip(here: Path) -> None:
     (here / "graph.npz").write_bytes(b"PK\x03\x04 and then nothing")
 
@@ -250,7 +250,7 @@ def _larger(here: Path) -> None:
     (here / "edges.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(64))
 
 
-@bad("a pickle for tensors")
+@bad("a pickle instead of tensors")
 def _pickle(here: Path) -> None:
     (here / "data.pt").write_bytes(pickle.dumps(Harmful(), protocol=2))
 
@@ -263,20 +263,20 @@ def _planetoid(here: Path) -> None:
     (here / "raw/ind.small.test.index").write_text("1\n")
 
 
-@bad("a folder of no known format")
+@bad("a folder in an unknown format")
 def _unknown(here: Path) -> None:
     (here / "pictures").mkdir()
     (here / "pictures/cat.jpg").write_bytes(b"\xff\xd8")
 
 
-@bad("a folder that is there already")
+@bad("an existing output folder")
 def _there(here: Path) -> None:
     (here / "edges.csv").write_text("0,1\n1,2\n")
     (here / "out").mkdir()
     (here / "out/thesis.txt").write_text("mine")
 
 
-@bad("a disk that is full")
+@bad("a full disk")
 def _full(here: Path) -> None:
     (here / "edges.csv").write_text("0,1\n" * 20000)
     small_disk(here / "small")
@@ -295,7 +295,7 @@ def _unknown_layer(here: Path) -> None:
     (here / "run.toml").write_text('layers = "dgl"\n')
 
 
-@bad("run.toml that is no TOML")
+@bad("run.toml that is not TOML")
 def _no_toml(here: Path) -> None:
     (here / "run.toml").write_text("epochs: 3\n")
 
@@ -305,7 +305,7 @@ def _file(here: Path) -> None:
     (here / "results").write_text("")
 
 
-@bad("a run that is none")
+@bad("a run.json without its members")
 def _no_run(here: Path) -> None:
     (here / "run/run.json").write_text("{}")
 
@@ -328,7 +328,7 @@ def _cut_checkpoint(here: Path) -> None:
     path.write_bytes(path.read_bytes()[:-500])
 
 
-@bad("a pickle for a checkpoint")
+@bad("a pickle instead of a checkpoint")
 def _pickled_checkpoint(here: Path) -> None:
     torch.save({"format": "cohort checkpoint", "version": 1, "identity": Harmful()}, here / "run/checkpoint.pt")
 
@@ -338,29 +338,29 @@ def _other_model(here: Path) -> None:
     torch.save({"weight": torch.ones(3)}, here / "run/model.pt")
 
 
-@bad("a pickle for weights")
+@bad("a pickle instead of weights")
 def _pickled_weights(here: Path) -> None:
     torch.save({"weight": Harmful()}, here / "run/model.pt")
 
 
-@bad("results that are damaged")
+@bad("damaged results")
 def _results(here: Path) -> None:
     edit_json(here / "run/summary.json", epochs="many")
 
 
-@bad("run.json with numbers that are none")
+@bad("numbers out of range in run.json")
 def _numbers(here: Path) -> None:
     sampler = {"dataset": "data", "channel": ".", "num_ranks": 4294967298}
     (here / "numbers.json").write_text(json.dumps({"sampler": sampler}))
 
 
-@bad("shared memory that is too small")
+@bad("too little shared memory")
 def _small_memory(here: Path) -> None:
     """Room for the channel and the seeds, but for no batch."""
     small_disk(here / "small", "128k")
 
 
-@bad("shared memory that others can enter")
+@bad("shared memory that other users can access")
 def _open_memory(here: Path) -> None:
     folder = here / "shm" / f"cohort-{os.getuid()}"
     folder.mkdir(parents=True)

@@ -101,7 +101,7 @@ def _train(source, place, run: dict, out: Path, stop: StopRequest, loaded_at: fl
 
     options = from_json(run["trainer"], TrainerSpec, str(out / files.RUN))
     if run.get("time_sliced") and options.sampler_sms:
-        LOG.info("--sampler-sms is left out: without MPS the two programs run in turn")
+        LOG.info("--sampler-sms has no effect: without MPS the two programs take turns")
         options.sampler_sms = 0
     dataset = Path(run["sampler"]["dataset"])
     data = open_dataset(dataset)

@@ -39,4 +39,4 @@ def unless_full(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        LOG.warning(f"{path} was not written, and the run goes on without it: {error}")
+        LOG.warning(f"{path} was not written, and the run continues without it: {error}")

@@ -59,7 +59,7 @@ def budgets(
         return _for_each(cache_bytes, num_gpus, "--cache-bytes")
     if needs.left_bytes is None or needs.trainer_bytes is None:
         missing = "the GPU's memory" if needs.left_bytes is None else "the trainer's peak"
-        hint = "give --gpu-memory and --trainer-bytes, or --cache-ratio"
+        hint = "pass --gpu-memory and --trainer-bytes, or --cache-ratio"
         expected = "the memory of the GPU and the peak of the trainer"
         raise CohortError("--cache-ratio auto", expected, f"{missing} is unknown", hint)
     return [max(0, needs.left_bytes)] * num_gpus
@@ -69,7 +69,7 @@ def _for_each(values: list, num_gpus: int, place: str) -> list:
     if len(values) == 1:
         return values * num_gpus
     if len(values) != num_gpus:
-        raise CohortError(place, f"one value, or {num_gpus} (one a GPU)", str(len(values)))
+        raise CohortError(place, f"one value, or {num_gpus} (one per GPU)", str(len(values)))
     return list(values)
 
 

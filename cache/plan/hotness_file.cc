@@ -80,7 +80,7 @@ void check(const Header& header, const std::filesystem::path& path, std::uintmax
   if (header.version != kVersion) {
     refuse(path, fmt::format("version {}", kVersion), fmt::format("version {}", header.version));
   }
-  if (crc_of(header) != header.header_crc) refuse(path, "a header with a right checksum", "a wrong one");
+  if (crc_of(header) != header.header_crc) refuse(path, "a header with a correct checksum", "a wrong one");
   const auto& promised = header.num_promised;
   const uint64_t num_promised = std::accumulate(promised.begin(), promised.end(), uint64_t{0});
   const uint64_t bytes = sizeof(Header) + header.num_nodes * 16 + num_promised * sizeof(double);
@@ -177,7 +177,7 @@ Hotness Hotness::load(const std::filesystem::path& path, const HotnessKey* expec
     offset += array.size_bytes();
     crc = ibp::crc32c_parallel(std::as_bytes(array), crc);
   });
-  if (crc != header.data_crc) refuse(path, "counts with a right checksum", "a wrong one");
+  if (crc != header.data_crc) refuse(path, "counts with a correct checksum", "a wrong one");
   return hotness;
 }
 

@@ -33,13 +33,13 @@ def machine_bandwidth(machine: dict | None = None, gpus: list[int] | None = None
     path = links_file(uuids, machine["versions"])
     links = remembered(path, lambda text: _checked(text, uuids))
     if links is None:
-        LOG.info(f"measuring what a GPU gets from local, peer and host memory, once: {path}")
+        LOG.info(f"measuring the bandwidth of local, peer and host memory, once: {path}")
         try:
             answer = json.dumps(ask_sampler("--probe", *map(str, used)), indent=2) + "\n"
             links = _checked(answer, uuids)
         except CohortError as error:
             rates = ",".join(f"{rate:.0f}" for rate in MEASURED_BANDWIDTH)
-            LOG.warning(f"planning with --bandwidth {rates}, as the measurement failed: {error}")
+            LOG.warning(f"planning with --bandwidth {rates}, because the measurement failed: {error}")
             return MEASURED_BANDWIDTH
         remember(path, answer)
     return slowest(links)

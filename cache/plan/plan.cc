@@ -41,7 +41,7 @@ void check_numbers(const PlanInput& input) {
   const std::size_t num_gpus = input.budget_bytes.size();
   need(num_gpus >= 1, "budgets", "at least one GPU", "none");
   for (int64_t bytes : input.budget_bytes) need(bytes >= 0, "budget", "0 bytes or more", std::to_string(bytes));
-  need(input.counts.size() == 1 || input.counts.size() == num_gpus, "counts", "one for all GPUs, or one a GPU",
+  need(input.counts.size() == 1 || input.counts.size() == num_gpus, "counts", "one for all GPUs, or one per GPU",
        std::to_string(input.counts.size()));
   for (const Counts& counts : input.counts) {
     need(counts.num_batches > 0, "counts", "at least one batch", std::to_string(counts.num_batches));
@@ -67,7 +67,7 @@ void check_links(const Links& links) {
     }
     if (link.line_seconds() < nearer) {
       throw Error({"bandwidth", "local at least peer at least host", "a farther tier that is faster",
-                   "give GPUs that read each other more slowly than the host no common clique"});
+                   "do not put GPUs into one clique if they read each other more slowly than the host"});
     }
     nearer = link.line_seconds();
   }

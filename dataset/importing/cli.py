@@ -30,7 +30,7 @@ def register(commands: argparse._SubParsersAction) -> None:
     text = "convert a graph from another format to a data set, in bounded memory"
     command = commands.add_parser("import", help=text, description=text, epilog=EPILOG)
     command.add_argument("source", metavar="SOURCE", type=Path, help="file or folder")
-    command.add_argument("out", metavar="OUT", type=Path, help="folder to write; its disk also takes temporary files")
+    command.add_argument("out", metavar="OUT", type=Path, help="folder to write; temporary files are on the same disk")
     command.add_argument(
         "--format", choices=FORMATS, default="auto", help="format of SOURCE; default: guessed from the file names"
     )
@@ -66,7 +66,7 @@ def _add_edge_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--self-loops",
         choices=("keep", "remove", "add"),
-        help="add: give every node exactly one; default: as the original library does",
+        help="add: every node gets exactly one; default: as the original library does",
     )
     group.add_argument(
         "--rename",

@@ -146,7 +146,7 @@ class _Conversion:
             parts.append(part)
             size += part.nbytes
             if 4 * size > self.options.memory:
-                hint = "give more --memory, or leave --pca and --row-normalize out"
+                hint = "use a larger --memory, or leave out --pca and --row-normalize"
                 raise CohortError(rows.place, f"rows of {format_bytes(self.options.memory // 4)}", "more", hint)
         return np.concatenate(parts)
 
@@ -170,9 +170,9 @@ class _Conversion:
                 raise AssertionError("headers of one length")
         if self.num_nodes not in (None, shape[0]):
             hint = "each node has one row"
-            raise CohortError(rows.place, f"{self.num_nodes} rows, one a node", f"{shape[0]}", hint)
+            raise CohortError(rows.place, f"{self.num_nodes} rows, one per node", f"{shape[0]}", hint)
         if self.options.pca is None:
-            self.rows_told = f"{rows.place} has {shape[0]} rows of {shape[1]} columns: one row a node"
+            self.rows_told = f"{rows.place} has {shape[0]} rows of {shape[1]} columns: one row per node"
         self.num_nodes = shape[0]
         return shape
 
@@ -212,7 +212,7 @@ class _Conversion:
     def _demand_nodes(self, count: int, what: str) -> None:
         if self.num_nodes not in (None, count):
             hint = "--node-ids FILE says which id each feature row belongs to, also of nodes without edges"
-            raise CohortError(self.graph.edges.place, f"{self.num_nodes} nodes, one a row", f"{count} {what}", hint)
+            raise CohortError(self.graph.edges.place, f"{self.num_nodes} nodes, one per row", f"{count} {what}", hint)
         self.num_nodes = count
 
     def _demand_memory(self, map_bytes: int) -> None:
@@ -269,7 +269,7 @@ class _Conversion:
             place, labels = self.graph.labels()
             return arrays.targets(place, labels, self.num_nodes, task)
         if task != "classification":
-            raise CohortError(f"--task {task}", "labels", "none in the source", "give --labels FILE")
+            raise CohortError(f"--task {task}", "labels", "none in the source", "pass --labels FILE")
         return np.full(self.num_nodes, -1, dtype=np.int64)
 
     def _num_classes(self, labels: np.ndarray) -> int:

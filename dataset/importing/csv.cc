@@ -189,7 +189,7 @@ std::vector<T> CsvParser<T>::parse(std::span<const char> lines, const std::stop_
     if (piece.bad) {
       const std::string place = fmt::format("{}: line {}", place_, lines_ + piece.bad->line + 1);
       throw base::Error({place, piece.bad->expected, piece.bad->found,
-                         "--separator, --columns and --header say how the lines are made"});
+                         "--separator, --columns and --header describe the format of the lines"});
     }
     rows.insert(rows.end(), piece.rows.begin(), piece.rows.end());
     lines_ += piece.lines;

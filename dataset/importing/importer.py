@@ -89,11 +89,11 @@ def import_graph(
     note: Callable[[str], None] = lambda text: None,
     **options: Any,
 ) -> None:
-    """Turns a graph of another format into a data set. FORMAT.md says what is read of each.
+    """Turns a graph in another format into a data set. FORMAT.md describes the content that is read.
 
     Args:
-        format: one of FORMATS; "auto" looks at the source.
-        note: told what a user should know about what was read, and at the end what decides the result.
+        format: one of FORMATS; "auto": guessed from the names of files.
+        note: function that gets messages for the user about the source, and at the end about the result.
         options: fields of ConvertOptions.
 
     Raises:
@@ -135,7 +135,7 @@ def _demand_files(inputs: SourceOptions) -> None:
     for option, paths in named.items():
         for path in paths:
             if path is not None and not path.exists():
-                raise CohortError(str(path), f"the file that {option} names", "no such file", "look at the path")
+                raise CohortError(str(path), f"the file that {option} names", "no such file", "check the path")
 
 
 def _demand_task(graph: Graph, task: str, kind: str) -> None:
@@ -143,7 +143,7 @@ def _demand_task(graph: Graph, task: str, kind: str) -> None:
     if task not in arrays.TASKS:
         raise CohortError("--task", " or ".join(arrays.TASKS), repr(task))
     if task != "classification" and graph.labels is not None and not graph.any_task:
-        hint = "give the targets with --labels FILE, and leave --format's out"
+        hint = "pass the targets with --labels FILE, which replaces the labels of the format"
         raise CohortError(f"--task {task}", f"classification: the labels of format {kind} are classes", task, hint)
 
 
@@ -164,7 +164,7 @@ def detect(source: Path) -> str:
             kind = "graphbolt"
         if kind is None:
             hint = f"--format {'|'.join(FORMATS[1:])}"
-            raise CohortError(str(source), "a source whose format is known", f"a file {source.name}", hint)
+            raise CohortError(str(source), "a source in a known format", f"a file {source.name}", hint)
         return kind
     looks = {
         "ogb": is_ogb(source),
@@ -177,7 +177,7 @@ def detect(source: Path) -> str:
     for kind, fits in looks.items():
         if fits:
             return kind
-    raise CohortError(str(source), "a folder of a format that is known", "none", f"--format {'|'.join(FORMATS[1:])}")
+    raise CohortError(str(source), "a folder in a known format", "none", f"--format {'|'.join(FORMATS[1:])}")
 
 
 def _read(path: Path, kind: str, inputs: SourceOptions) -> Graph:
@@ -263,8 +263,8 @@ def _replace(graph: Graph, inputs: SourceOptions, task: str) -> None:
     elif inputs.features is not None:
         graph.features = None
     elif graph.features is None:
-        hint = f"give --features FILE, or --features {ONES} for one column of ones"
-        raise CohortError(graph.edges.place, "feature rows", "edges alone", hint)
+        hint = f"pass --features FILE, or --features {ONES} for one column of ones"
+        raise CohortError(graph.edges.place, "feature rows", "only edges", hint)
     if inputs.labels is not None:
         graph.labels, graph.any_task = _labels(inputs.labels, inputs, task), True
     if inputs.edge_weights is not None:
@@ -297,7 +297,7 @@ class _Table:
             ids = self._column(i)
             off = np.flatnonzero(ids != np.arange(len(ids)))
             if len(off):
-                hint = f"sort the table by {name}, or give the ids to --node-ids FILE"
+                hint = f"sort the table by {name}, or pass the ids with --node-ids FILE"
                 expected = f"row i to be node i: {name} {off[0]} in row {off[0]}"
                 raise CohortError(str(self.path), expected, f"{name} {ids[off[0]]:.0f}", hint)
 
@@ -335,7 +335,7 @@ def _features(path: Path, inputs: SourceOptions, notes: list[str]) -> Rows:
     if odd and not inputs.feature_columns:
         others = spans(table.names, odd)
         hint = f"say which are: --feature-columns {others or 'A,B,C:F'}; row i is node i, whatever its id"
-        raise CohortError(str(path), "columns of features alone", f"{' and '.join(odd)} among them", hint)
+        raise CohortError(str(path), "only columns of features", f"{' and '.join(odd)} among them", hint)
     of = "" if len(table.names) == len(table.titles) else f" of {len(table.titles)}"
     if inputs.node_ids is None:
         table.demand_order()
@@ -353,7 +353,7 @@ def _labels(path: Path, inputs: SourceOptions, task: str) -> Callable[[], tuple[
     if not wanted and len(table.names) > 1 and (ids or task != "multilabel"):
         others = [name for name in table.names if name not in ids]
         best = next((name for name in others if name.lower() in NO_FEATURES), others[-1] if others else "A")
-        hint = f"--label-columns {best} takes that alone, row i being node i, whatever its id"
+        hint = f"--label-columns {best} takes only that column; row i is node i, whatever its id"
         if not ids:
             hint += "; --task multilabel takes all, each a label of its own"
         raise CohortError(str(path), "one column, the label of each node", shortened(table.names), hint)

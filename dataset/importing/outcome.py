@@ -10,7 +10,7 @@ from cohort.dataset.layouts.graph import Graph
 from cohort.dataset.reader import Dataset
 
 EDGES_AT_ONCE = 1 << 22
-FROM_ONE = "node 0 has no edges: do ids start at 1? --node-ids takes a file of ids, one a row"
+FROM_ONE = "node 0 has no edges: do ids start at 1? --node-ids takes a file of ids, one per row"
 
 
 def outcome(graph: Graph, data: Dataset, options: ConvertOptions, *, labels: str, numbered_by_hand: bool) -> list[str]:

@@ -49,25 +49,25 @@ def from_tensors(
 
     Args:
         x: [V, D] features; torch.bfloat16 is kept.
-        y: what there is to learn, by ``task``: classes, integers [V], -1 for nodes without a label; "regression":
-            numbers [V], NaN for none; "multilabel": 0 and 1 [V, labels], -1 (of floats NaN) where it is unknown. A y
-            of [V, 1] is kept as [V], but for "multilabel". None: classes, and no node has a label.
+        y: the labels. For the ``task`` "classification": integers [V], -1 for nodes without a label; "regression":
+            numbers [V], NaN for none; "multilabel": 0 and 1 [V, labels], -1 (in floats NaN) for unknown. A y of [V, 1]
+            is stored as [V], except for "multilabel". None: classification, and no node has a label.
         edge_index: integers [2, E], row 0 sources, row 1 destinations.
-        indptr: integers [V + 1], with indices instead of edge_index: where each node's in-neighbours begin.
+        indptr: integers [V + 1], with indices instead of edge_index: the start of each node's in-neighbours in indices.
         indices: integers [E], in-neighbours of node 0, of node 1, and so on.
-        edge_weight: numbers [E] or [E, 1], in the order of the edges given; kept as float32.
-        train_ids: integers [any] or a bool mask [V]; nodes of a mask without a label are left out. Without this one
-            and the next two, random parts of the labelled nodes by `split`.
-        val_ids: as train_ids.
-        test_ids: as train_ids.
-        overwrite: a data set that has the name `out` is replaced.
+        edge_weight: numbers [E] or [E, 1], in the order of the edges; stored as float32.
+        train_ids: integers [any] or a bool mask [V]; unlabelled nodes of a mask are left out. Without this and the next
+            two arguments, the labelled nodes are divided at random by `split`.
+        val_ids: like train_ids.
+        test_ids: like train_ids.
+        overwrite: replace an existing data set `out`.
 
     Raises:
-        CohortError: for tensors that do not fit together, or an `out` that exists.
+        CohortError: for tensors that do not fit together, or if `out` exists.
     """
     out = Path(out).expanduser()
     if os.path.lexists(out) and not overwrite:
-        hint = "choose another name, or give overwrite=True"
+        hint = "choose another name, or pass overwrite=True"
         raise CohortError(str(out), "a new folder", "an existing one", hint)
     feature_dtype = "bfloat16" if str(getattr(x, "dtype", "")) == "torch.bfloat16" else None
     rows = _bfloat16_bits(x) if feature_dtype else arrays.features("x", _numpy("x", x))
@@ -96,13 +96,13 @@ def from_tensors(
 def from_pyg(data: Any, out: str | os.PathLike, *, overwrite: bool = False, **options: Any) -> Path:
     """Writes a torch_geometric Data (x, edge_index, optional y, train/val/test masks and weights) as a data set.
 
-    Weights are `edge_weight`, or an `edge_attr` of one number an edge. What else there is is left out with a warning.
+    Weights are `edge_weight`, or an `edge_attr` with one number per edge. Other attributes are left out with a warning.
 
     Args:
-        options: handed on to from_tensors (task, split, seed, num_classes, name, ...), which says what `y` may be.
+        options: passed to from_tensors (task, split, seed, num_classes, name, ...), which describes `y`.
 
     Raises:
-        CohortError: for another object, or as from_tensors.
+        CohortError: for another object, or like from_tensors.
     """
     for attribute, hint in NEEDED.items():
         if getattr(data, attribute, None) is None:
@@ -144,7 +144,7 @@ def _labels(y: Any, num_nodes: int, task: str) -> np.ndarray:
     """As arrays.targets, of classes only integers."""
     if y is None:
         if task != "classification":
-            raise CohortError(f"task={task!r}", "labels", "no y", "give y")
+            raise CohortError(f"task={task!r}", "labels", "no y", "pass y")
         return np.full(num_nodes, -1, dtype=np.int64)
     targets = _numpy("y", y)
     if task != "classification":
@@ -152,8 +152,8 @@ def _labels(y: Any, num_nodes: int, task: str) -> np.ndarray:
     if targets.ndim == 2 and 1 in targets.shape:
         targets = targets.reshape(-1)
     if targets.dtype.kind not in "iu" or targets.ndim != 1:
-        hint = 'numbers to predict: task="regression"; 0 and 1 [V, labels]: task="multilabel"; else give y.long()'
-        raise CohortError("y", "integers [V], a class a node", f"{targets.dtype} {list(targets.shape)}", hint)
+        hint = 'numbers to predict: task="regression"; 0 and 1 [V, labels]: task="multilabel"; else pass y.long()'
+        raise CohortError("y", "integers [V], one class per node", f"{targets.dtype} {list(targets.shape)}", hint)
     return arrays.labels("y", targets, num_nodes)
 
 
@@ -177,7 +177,7 @@ def _bfloat16_bits(x: Any) -> np.ndarray:
 def _edges(edge_index: Any, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
     ends = _numpy("edge_index", edge_index)
     if ends.ndim == 2 and len(ends) != 2 and ends.shape[1] == 2:
-        raise CohortError("edge_index", "shape [2, any]", f"shape {list(ends.shape)}", "give edge_index.T")
+        raise CohortError("edge_index", "shape [2, any]", f"shape {list(ends.shape)}", "pass edge_index.T")
     arrays.demand_shape("edge_index", ends, (2, None))
     return arrays.edges("edge_index: ", ends[0], ends[1], num_nodes)
 

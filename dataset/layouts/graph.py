@@ -67,7 +67,7 @@ class WeightReader:
             part = next(self._chunks, None)
             if part is None:
                 raise CohortError(
-                    self._place, "a weight for each edge", f"{self._read + count - missing} for more edges"
+                    self._place, "one weight for each edge", f"{self._read + count - missing} for more edges"
                 )
             parts.append(arrays.edge_weights(self._place, part))
         found = np.concatenate(parts)
@@ -77,7 +77,7 @@ class WeightReader:
     def finish(self) -> None:
         """Raises CohortError when there are more weights than edges."""
         if len(self._left) or any(len(part) for part in self._chunks):
-            raise CohortError(self._place, f"{self._read} weights, one an edge", "more")
+            raise CohortError(self._place, f"{self._read} weights, one per edge", "more")
 
 
 @dataclass(frozen=True)

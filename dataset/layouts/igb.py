@@ -35,7 +35,7 @@ def read_igb(source: Path) -> Graph:
     found = [folder / "paper" / name for name in LABEL_FILES if (folder / "paper" / name).exists()]
     if not found:
         expected = " or ".join(LABEL_FILES)
-        raise CohortError(str(folder / "paper"), expected, "neither", "download them again, or give --labels FILE")
+        raise CohortError(str(folder / "paper"), expected, "neither", "download them again, or pass --labels FILE")
     num_nodes = len(features)
 
     def labels() -> np.ndarray:
@@ -60,7 +60,7 @@ def _labels(path: Path, num_nodes: int) -> np.ndarray:
     """int64 [V]; nodes after the last label of the file have none."""
     found = _open(path, None).read().reshape(-1)
     if len(found) > num_nodes:
-        raise CohortError(str(path), f"at most {num_nodes} labels, one a row", f"{len(found)}")
+        raise CohortError(str(path), f"at most {num_nodes} labels, one per row", f"{len(found)}")
     out = np.full(num_nodes, -1, dtype=np.int64)
     out[: len(found)] = arrays.class_labels(str(path), found, len(found))
     return out

@@ -75,7 +75,8 @@ def _member(path: Path, arrays: dict[str, ArrayFile], key: str) -> ArrayFile:
 
 def _one_count(place: str, counts: np.ndarray) -> int:
     if counts.size != 1:
-        raise CohortError(place, "one graph", f"{counts.size}", "node property data sets have one; import that alone")
+        hint = "node property data sets have one graph; import only this graph"
+        raise CohortError(place, "one graph", f"{counts.size}", hint)
     return int(counts.reshape(-1)[0])
 
 
@@ -84,7 +85,7 @@ def _splits(folder: Path):
     found = sorted(path for path in folder.glob("*") if path.is_dir()) if folder.is_dir() else []
     if len(found) != 1:
         names = ", ".join(path.name for path in found) or "none"
-        hint = "keep the one that you want, or give --splits TRAIN VAL TEST"
+        hint = "keep the one that you want, or pass --splits TRAIN VAL TEST"
         raise CohortError(str(folder), "one folder, named by the kind of split", names, hint)
     together = found[0] / "split_dict.pt"
     if together.exists():

@@ -80,7 +80,7 @@ def read_weight_column(path: Path, column: str, options: TextOptions) -> Weights
         table = ParquetFile(path)
         return weights_of_parquet(table, table.demand([column])[0])
     if kind != "csv":
-        hint = "give the weights with --edge-weights FILE"
+        hint = "pass the weights with --edge-weights FILE"
         raise CohortError("--weight-column", "an edge list of text or Parquet", f"a file {path.name}", hint)
     file = TextFile(path, _of_edges(options))
     return weights_of_text(file, file.column(column))
@@ -105,7 +105,7 @@ def read_weights(path: Path) -> Weights:
 def _demand_one_column(path: Path, count: int) -> None:
     if count != 1:
         hint = "of an edge list, --weight-column names the column"
-        raise CohortError(str(path), "one column, a weight an edge", f"{count} columns", hint)
+        raise CohortError(str(path), "one column, with one weight per edge", f"{count} columns", hint)
 
 
 def _of_edges(options: TextOptions) -> TextOptions:

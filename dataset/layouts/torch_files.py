@@ -25,7 +25,7 @@ def load_tensors(path: Path, hint: str) -> Any:
             return torch.load(path, map_location="cpu", weights_only=True, mmap=_is_zip(path))
     except Exception as error:  # noqa: BLE001 (bytes from outside: torch raises whatever its parsers meet)
         found = why_not_loaded(error)
-        raise CohortError(str(path), "tensors alone (pickled objects are never loaded)", found, hint) from error
+        raise CohortError(str(path), "only tensors (pickled objects are never loaded)", found, hint) from error
 
 
 def is_dense(found: Any) -> bool:

@@ -54,7 +54,7 @@ def print_partition(found: Partition, seconds: float, file: Path) -> None:
     num_parts, num_edges = len(found.nodes), found.num_edges
     share = 100 * found.cut_edges / num_edges if num_edges else 0.0
     by_chance = 100 * (1 - sum((count / len(found.parts)) ** 2 for count in found.nodes))
-    print(f"edge cut     {share:.2f} % of {num_edges:,} stored edges (by chance {by_chance:.2f} %)")
+    print(f"edge cut     {share:.2f} % of {num_edges:,} stored edges (random parts: {by_chance:.2f} %)")
     print(f"nodes        {_balance(found.nodes)}")
     print(f"train nodes  {_balance(found.train_nodes)}")
     print(f"written      {file}, {num_parts} parts in {seconds:.1f} s")
@@ -63,4 +63,4 @@ def print_partition(found: Partition, seconds: float, file: Path) -> None:
 def _balance(counts: list[int]) -> str:
     mean = sum(counts) / len(counts)
     most = max(counts) / mean if mean else 1.0
-    return f"{min(counts):,} to {max(counts):,} a part; the largest has {most:.3f} times the mean"
+    return f"{min(counts):,} to {max(counts):,} per part; the largest has {most:.3f} times the mean"

@@ -174,7 +174,7 @@ EdgeSorter::EdgeSorter(const std::filesystem::path& folder, std::size_t memory_b
 
 void EdgeSorter::add(Ends sources, Ends destinations, int64_t count, const IdMap* ids, const std::stop_token& stop,
                      const float* weights) {
-  base::require(count == 0 || (weights != nullptr) == options_.weighted, "a weight for each edge, or for none");
+  base::require(count == 0 || (weights != nullptr) == options_.weighted, "one weight for each edge, or for none");
   if (options_.transpose) std::swap(sources, destinations);
   std::visit([&](auto& keys) { add_to(keys, {sources, destinations, weights, ids}, count, stop); }, keys_);
 }
@@ -237,7 +237,7 @@ void EdgeSorter::refuse(int64_t source, int64_t destination, int64_t edge, const
                        "add it to the list, or leave the list out: then every id of the edges is a node"});
   }
   throw base::Error({place, fmt::format("a node in [0, {})", limit()), found,
-                     "nodes are numbered from 0 to the number of feature rows; --rename takes any integers as names"});
+                     "nodes are numbered from 0, one per feature row; --rename accepts any integers as ids"});
 }
 
 // Ids that only look like nodes would make columns by the billion.

@@ -1,11 +1,11 @@
-"""``cohort bench``: parts of a run alone."""
+"""``cohort bench``: measures the parts of a run separately."""
 
 from cohort.launch.bench import parts, step
 
 
 def register(commands) -> None:
     """Adds the command."""
-    text = "measure parts of a run alone"
+    text = "measure the parts of a run separately"
     benches = commands.add_parser("bench", help=text, description=text).add_subparsers(required=True, metavar="WHAT")
     parts.register(benches)
     step.register(benches)

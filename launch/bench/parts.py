@@ -1,7 +1,8 @@
-"""``cohort bench sample`` and ``bench fetch``: what the sampler's two parts take, without a trainer.
+"""``cohort bench sample`` and ``bench fetch``: time of the sampler's two parts, without a trainer.
 
-A sampler as of any run; the batches are only taken. First one at a time, so that the sampler does nothing else ("beside
-nothing"), then in a row, where a GPU samples the next batch while it fetches this one ("beside next").
+The sampler is that of any run, but nothing is trained. Batches are requested first one at a time, so that the sampler
+does nothing else ("beside nothing"), then without pauses, so that a GPU samples the next batch during the fetch
+("beside next").
 """
 
 import argparse
@@ -29,10 +30,10 @@ BATCH_SIZE = 8192
 
 def register(benches) -> None:
     """Adds the two commands to those of ``cohort bench``."""
-    sample = benches.add_parser("sample", help="drawing and relabelling alone", description=__doc__)
+    sample = benches.add_parser("sample", help="time drawing and relabelling", description=__doc__)
     _add_options(sample)
     sample.set_defaults(func=sample_batches)
-    fetch = benches.add_parser("fetch", help="fetching feature rows, by where they are", description=__doc__)
+    fetch = benches.add_parser("fetch", help="time fetching feature rows, by source", description=__doc__)
     _add_options(
         fetch,
         compress=None,
@@ -41,9 +42,9 @@ def register(benches) -> None:
         reuse="copy rows of earlier batches, as cohort train (default off)",
     )
     several = {
-        "compress": (list[Compress], ["auto"], "where rows are encoded, to try (default auto)"),
-        "cache-ratio": (Ratios, [0.0], "caches of each GPU to try, as --cache-ratio of train (default 0)"),
-        "fetch-sms": (list[Positive], [None], "SMs that fetch rows, to try (default: the sampler's choice)"),
+        "compress": (list[Compress], ["auto"], "values of --compress to try (default auto)"),
+        "cache-ratio": (Ratios, [0.0], "values of --cache-ratio to try (default 0)"),
+        "fetch-sms": (list[Positive], [None], "numbers of SMs for the fetch, to try (default: the sampler's choice)"),
     }
     for name, (of, default, text) in several.items():
         dest = f"tried_{name.replace('-', '_')}"
@@ -56,7 +57,7 @@ def _add_options(parser: argparse.ArgumentParser, **texts: str | None) -> None:
     batch_size = f"seeds a batch (default {BATCH_SIZE})"
     add_options(parser, SamplerSpec, edge_weights=None, partition=None, batch_size=batch_size, **texts)
     parser.add_argument(
-        "--batches", type=kind(Positive), default=50, help="number of batches that count, of each kind (default 50)"
+        "--batches", type=kind(Positive), default=50, help="number of batches to measure in each way (default 50)"
     )
     parser.add_argument(
         "--sampler-sms",
@@ -64,7 +65,7 @@ def _add_options(parser: argparse.ArgumentParser, **texts: str | None) -> None:
         type=kind(list[NotNegative]),
         default=[0],
         metavar="A[,B...]",
-        help="GPU: SMs that the sampler has, to try (default 0: all)",
+        help="GPU: numbers of SMs of the sampler, to try (default 0: all)",
     )
     parser.add_argument(
         "--out", type=Path, default=Path("bench.jsonl"), help="file to which lines are appended (default bench.jsonl)"

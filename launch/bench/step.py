@@ -1,7 +1,7 @@
-"""``cohort bench step``: a training step on a batch that lies ready, with PyG's layers, torch.sparse and Cohort's.
+"""``cohort bench step``: time of a training step on a ready batch, with PyG's, torch.sparse's and Cohort's layers.
 
-Forward, loss, backward and Adam; the sampler has nothing to do meanwhile. With ``--sms 132,116,100`` the same on so
-many SMs of the GPU, by MPS: what a trainer has that leaves the others to the sampler.
+A step is forward, loss, backward and Adam; the sampler is idle meanwhile. With ``--sms 132,116,100`` the trainer gets
+these numbers of SMs by MPS, as in a run that reserves the other SMs for the sampler.
 """
 
 import argparse
@@ -32,11 +32,11 @@ SM_SHARE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 
 def register(benches) -> None:
     """Adds the command to those of ``cohort bench``."""
-    parser = benches.add_parser("step", help="the training step alone, with each kind of layers", description=__doc__)
+    parser = benches.add_parser("step", help="time a training step, with several kinds of layers", description=__doc__)
     add_dataset(parser)
     names = {each.name for each in options_of(SamplerSpec)} - {"edge_weights", "partition"}
     names |= {"hidden", "dropout", "matmul_precision"}
-    add_options(parser, RunSpec, names, batch_size="seeds a batch (default 8192)")
+    add_options(parser, RunSpec, names, batch_size="seeds per batch (default 8192)")
     parser.add_argument(
         "--models",
         type=kind(list[Literal[MODELS]]),
@@ -51,12 +51,12 @@ def register(benches) -> None:
         "--amp", dest="tried_amp", choices=AMP, default="both", help="autocast to bfloat16 (default both)"
     )
     parser.add_argument(
-        "--steps", type=kind(Positive), default=30, help="steps that are timed (default 30); the median counts"
+        "--steps", type=kind(Positive), default=30, help="steps to time (default 30); the result is their median"
     )
     parser.add_argument(
         "--sms",
         type=kind(list[Positive]),
-        help="GPU, with MPS: numbers of SMs of the trainer, the first being all there are",
+        help="GPU, with MPS: numbers of SMs of the trainer to try; the first must be all SMs of the GPU",
     )
     parser.add_argument(
         "--out", type=Path, default=Path("bench.jsonl"), help="file to which lines are appended (default bench.jsonl)"

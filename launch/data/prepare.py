@@ -45,27 +45,25 @@ def register(dataset_commands) -> None:
     parser.add_argument(
         "--drop-raw",
         action="store_true",
-        help=f"remove features.npy once all rows compare equal; refused where they take {LARGER_TOLD} than it",
+        help=f"remove features.npy after comparing all rows; refused if encoded rows need {LARGER_TOLD}",
     )
     parser.add_argument(
         "--reorder",
         choices=("none", "degree"),
         default="none",
-        help="degree: DIR/prepared becomes a data set of its own, its nodes numbered by in-degree, largest first",
+        help="degree: make DIR/prepared a separate data set with nodes numbered by in-degree, largest first",
     )
-    parser.add_argument("--seed", type=kind(Seed), default=0, help="which rows are looked at to choose a codec")
+    parser.add_argument("--seed", type=kind(Seed), default=0, help="seed of the sample of rows for choosing a codec")
     parser.set_defaults(func=prepare)
     parser.add_argument(
         "--codec",
         choices=CODECS,
         default="auto",
-        help=f"auto (default): the fewest bytes to move; where rows then take {LARGER_TOLD} than raw ones, nothing"
-        " is written; the name of a codec writes them all the same",
+        help=f"auto (default): the codec with the fewest bytes to fetch; if encoded rows need {LARGER_TOLD} than raw"
+        " rows, nothing is written; the name of a codec writes them in any case",
     )
-    generate.add_argument(
-        "--prepared", action="store_true", help="write the feature rows encoded (see prepare), never raw"
-    )
-    generate.add_argument("--codec", choices=CODECS, help="of --prepared (default auto)")
+    generate.add_argument("--prepared", action="store_true", help="write encoded feature rows only (see prepare)")
+    generate.add_argument("--codec", choices=CODECS, help="codec of --prepared (default auto)")
     generate.set_defaults(rows_writer=rows_writer)
 
 
@@ -75,7 +73,7 @@ def prepare(args: argparse.Namespace) -> int:
         raise CohortError(str(args.path), "a data set to prepare", "one that was prepared", "name the one it came from")
     data = open_dataset(args.path, prefer_raw=True)
     if data.x is None and args.reorder != "none" and not args.drop_raw:
-        hint = "give --drop-raw as well: the rows move into the renumbered data set"
+        hint = "pass --drop-raw as well: the rows move into the renumbered data set"
         raise CohortError(str(args.path), "raw features to keep", "encoded rows only, which this would replace", hint)
     rows = stored_rows(data)
     out = args.path / PREPARED_FOLDER
@@ -84,20 +82,19 @@ def prepare(args: argparse.Namespace) -> int:
     if data.x is not None and args.codec == "auto" and args.reorder == "none":
         larger = _larger(profile, rows)
         if larger and args.drop_raw:
-            hint = f"keep the raw rows, which runs read as well; --codec {profile.codec} encodes them all the same"
+            hint = f"keep the raw rows, which runs can read, too; --codec {profile.codec} encodes them in any case"
             raise CohortError(f"--drop-raw: {args.path}", "rows that are smaller encoded", larger, hint)
         if larger:
-            now = f"{out} stays as it was" if out.exists() else "runs read the raw rows"
-            forced = f"--codec {profile.codec} writes it all the same"
-            print(f"{out}: would be {larger}: not written; {now}; {forced}", file=sys.stderr)
+            now = f"{out} is unchanged" if out.exists() else "runs read the raw rows"
+            forced = f"--codec {profile.codec} writes it in any case"
+            print(f"{out}: not written, because it would be {larger}; {now}; {forced}", file=sys.stderr)
             return 0
     with output_folder(out, overwrite=True) as folder, _bar("encoding", rows.num_rows * rows.row_bytes) as advance:
         order = renumber(args.path, folder.path) if args.reorder == "degree" else None
         line = encode_rows(_Table(rows, order, advance), Path(folder.path), profile)
         if raw_key(rows.file) != key:
-            raise CohortError(
-                str(rows.file), "features at rest", "a file that changes", "prepare it again when it is whole"
-            )
+            hint = "prepare the data set again when it is complete"
+            raise CohortError(str(rows.file), "features that do not change", "a file that changes", hint)
         write_prepared(folder.path, key, f"../{rows.file.name}")
     print(f"{out}: {line}", file=sys.stderr)
     if args.drop_raw and data.x is not None:
@@ -212,7 +209,7 @@ def _drop_raw(rows: RawRows, order, out: Path) -> None:
                 raise CohortError(place, f"the rows of {rows.file}", "others", "the raw features are kept")
             advance((last - first) * rows.row_bytes)
     rows.file.unlink()
-    print(f"{rows.file}: removed, all rows compared equal", file=sys.stderr)
+    print(f"{rows.file}: removed after comparing all rows", file=sys.stderr)
 
 
 @contextlib.contextmanager

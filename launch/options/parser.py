@@ -100,7 +100,7 @@ def read_config(path: Path, known: dict[str, Option]) -> dict[str, Any]:
         of = flags.get(name.replace("_", "-"))
         if of is None:
             names = ", ".join(sorted(each.flag[2:] for each in known.values() if not each.is_hidden))
-            hint = "options stand here without --, as the command's --help has them"
+            hint = "write the options of the command's --help here, without --"
             raise CohortError(f"{path}: {name}", f"one of {names}", "an unknown option", hint)
         options[of.name] = _of_toml(f"{path}: {name}", value, of)
     return options

@@ -1,9 +1,9 @@
 """Cohort: GNN training on graphs larger than GPU memory.
 
-``cohort.NeighborLoader`` loads minibatches for a script of your own; ``cohort.from_pyg`` and ``cohort.from_tensors``
-write data sets, ``cohort.dataset.open`` reads them; ``cohort.train`` trains a model, ``cohort.load_model`` gives the
-model of a run; ``cohort.nn`` has layers, ``cohort.ibp`` codecs of feature rows.
-The command ``cohort`` does the rest: see ``cohort --help``.
+``cohort.NeighborLoader`` loads minibatches for a script of your own. ``cohort.from_pyg`` and ``cohort.from_tensors``
+write data sets, and ``cohort.dataset.open`` reads them. ``cohort.train`` trains a model, and ``cohort.load_model``
+returns the model of a run. ``cohort.nn`` has layers, ``cohort.ibp`` has codecs of feature rows.
+For everything else there is the command ``cohort``: see ``cohort --help``.
 """
 
 import importlib

@@ -163,7 +163,7 @@ def _plan_ratios(graph: _Graph, num_gpus: int, source: dict) -> int:
     else:
         print_ratios({ratio: each.placed for ratio, each in found.items()}, source)
         print_host_memory(found[1.0].memory)
-        print("of one size more: --cache-ratio R; of all that is left: --gpu-memory 80GB --trainer-bytes 8GB")
+        print("for details of one size: --cache-ratio R; for all free memory: --gpu-memory 80GB --trainer-bytes 8GB")
     return _say(wrong)
 
 

@@ -54,9 +54,9 @@ def describe_saving(with_cache: float, without: float) -> str:
 
 def print_ratios(plans: dict, source: dict) -> None:
     """A row for each cache ratio: {ratio: plan}, the first without a cache."""
-    columns = ["ratio", "of each GPU", "rows in GPUs %", "host B a batch", "change %", "ms"]
-    note = "rows in GPUs: in caches, or copied from batches before; host B: rows and lists; ms: reads, in turn"
-    table = Table("Caches of several sizes", columns, note=note)
+    columns = ["ratio", "of each GPU", "rows in GPUs %", "host B per batch", "change %", "ms"]
+    note = "rows in GPUs: in caches, or copied from earlier batches; host B: rows and lists; ms: sum of all reads"
+    table = Table("Cache sizes", columns, note=note)
     none = host_bytes(plans[min(plans)])
     for ratio, plan in plans.items():
         gpus = [plan.gpu(i) for i in range(plan.num_gpus)]
@@ -74,7 +74,7 @@ def print_host_memory(memory: dict) -> None:
     """One line: what a run takes of it."""
     names = [f"host_{which}_bytes" for which in ("needed", "filling", "present")]
     needed, filling, present = (format_bytes(memory[name]) for name in names)
-    print(f"host memory: {needed} needed ({filling} of it until the cache is filled), {present} present")
+    print(f"host memory: {needed} needed ({filling} of it until the cache is filled), {present} available")
 
 
 def print_plan(plan, source: dict, memory: dict) -> None:
@@ -83,8 +83,8 @@ def print_plan(plan, source: dict, memory: dict) -> None:
     held = Table("Cache", ["GPU", "budget", "index", "rows", "row bytes", "lists", "list bytes", "alpha"])
     rates = ("rows local", "recent", "peer", "host", "lists local", "peer", "host")
     expected = Table("A batch, %", ["GPU", *rates, "host B", "ms"])
-    expected.note = "rows: of features (recent: copied from batches before); lists: of neighbours; alpha: their share"
-    expected.note += "\nms: reads, one after the other"
+    expected.note = "rows: of features (recent: copied from earlier batches); lists: of neighbours; alpha: their share"
+    expected.note += "\nms: sum of all reads"
     for i, gpu in enumerate(gpus):
         slabs = [(f"{len(slab.nodes):,}", format_bytes(slab.bytes)) for slab in (gpu.features, gpu.topology)]
         sizes = (format_bytes(gpu.budget_bytes), format_bytes(gpu.index_bytes), *slabs[0], *slabs[1])
@@ -97,7 +97,7 @@ def print_plan(plan, source: dict, memory: dict) -> None:
     print_tables(held, expected)
     cliques = " ".join("{" + ",".join(map(str, plan.clique(i).gpus)) + "}" for i in range(plan.num_cliques))
     slots, graph = (format_bytes(memory[f"{which}_bytes"]) for which in ("slots", "graph"))
-    print(f"cliques {cliques}; beside its cache a GPU has {slots} of slots and {graph} of the graph")
+    print(f"cliques {cliques}; in addition to its cache, a GPU holds {slots} of slots and {graph} of the graph")
     _print_counts(source)
     print_host_memory(memory)
 
@@ -112,6 +112,6 @@ def _print_counts(source: dict) -> None:
 def _told(source: dict) -> str:
     stand_in = {"degree": "out-degrees", "random": "chance"}.get(source["policy"])
     if stand_in:
-        return f"{stand_in}, a stand-in: ms and bytes are not those of a batch"
-    how = "there before" if source["reused"] else "stable" if source["stable"] else "the bound or the epoch's end"
+        return f"{stand_in}, a stand-in for counts: ms and bytes are not those of a real batch"
+    how = "counted earlier" if source["reused"] else "stable" if source["stable"] else "to the limit or the epoch's end"
     return f"{source['batches']} batches of the sampler ({how}), {source['file']}"

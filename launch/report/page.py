@@ -72,7 +72,7 @@ def draw_epochs(run: Run) -> bytes:
 
 def draw_bytes(run: Run) -> bytes:
     """A bar a tier and rank: bytes that a batch read; a mark where the plan expected them."""
-    return _draw_tiers(run, "bytes a batch", lambda use: (use.bytes, use.planned_bytes), format_bytes)
+    return _draw_tiers(run, "bytes per batch", lambda use: (use.bytes, use.planned_bytes), format_bytes)
 
 
 def draw_hits(run: Run) -> bytes:
@@ -95,7 +95,7 @@ def draw_timeline(run: Run) -> bytes:
     axes.set_yticks(range(len(rows)), [plain(name) for name, _ in rows])
     axes.invert_yaxis()
     axes.margins(x=0.01)
-    axes.set_xlabel(f"milliseconds, in epoch {run.timeline['epoch'] + 1}; a bar is a batch")
+    axes.set_xlabel(f"milliseconds, in epoch {run.timeline['epoch'] + 1}; each bar is a batch")
     return png_of(figure)
 
 

@@ -22,7 +22,7 @@ def epoch_table(run: Run, is_short: bool = False) -> Table:
         for epoch in epochs
         for place, times in zip(run.places, ranks_of(epoch), strict=True)
     ]
-    note = "wait + train + all-reduce is the epoch; sample and fetch run in the sampler, beside them"
+    note = "wait + train + all-reduce is the epoch; sample and fetch run in the sampler, in parallel"
     if len(epochs) < len(run.epochs):
         note += f"; {len(run.epochs) - len(epochs)} epochs in the middle are left out here"
     return Table("Time of each epoch", ["epoch", "rank", *TIME_NAMES], rows, note)
@@ -41,9 +41,9 @@ def tier_table(run: Run, kind: Kind) -> Table:
             rows.append(row)
     columns = ["rank", "from", kind.count, f"{kind.count} %", "bytes"]
     columns += ["GB/s"] * (kind is ROWS) + [f"{kind.count} % planned", "bytes planned"] * is_planned
-    note = "local: this GPU's memory; peer: another GPU's; recent: the slots of batches before" if kind is ROWS else ""
+    note = "local: this GPU's memory; peer: another GPU's; recent: the slots of earlier batches" if kind is ROWS else ""
     if kind is ROWS and is_planned and run.summary["device"] == "cpu":
-        note += "; the CPU has no memory but the host's: a cache is planned there and has no effect"
+        note += "; on the CPU, a cache is planned but has no effect"
     return Table(f"{kind.title} of a batch", columns, rows, note)
 
 
@@ -75,9 +75,9 @@ def result_table(run: Run) -> Table:
     if _last_floor(run):
         floor, epoch = run.summary["floor"]["epochs"][-1], run.epochs[-1]
         set_by = f"{_seconds(floor['seconds'])} s, set by {one_line(floor['bottleneck'])}"
-        rows.append(["least time of the last epoch", f"{set_by}; it took {_seconds(epoch['seconds'])} s"])
+        rows.append(["floor of the last epoch", f"{set_by}; it took {_seconds(epoch['seconds'])} s"])
     if run.summary.get("rows_in_place"):
-        rows.append(["feature rows", "read where they are, counted each time"])
+        rows.append(["feature rows", "read in place, counted each time"])
     return Table("Result", ["", "of the run"], rows, advice(run))
 
 
@@ -90,12 +90,12 @@ def advice(run: Run) -> str:
         return ""
     dataset, cures = str(run.options.get("dataset")), []
     if not run.held:
-        cures.append("--cache-ratio auto keeps those that are read most in GPU memory")
+        cures.append("--cache-ratio auto keeps the rows that are read most in GPU memory")
     if os.path.isdir(dataset) and not has_encoded_rows(Path(dataset)):
-        cures.append(f"cohort dataset prepare {one_line(dataset)} encodes them, without loss")
+        cures.append(f"cohort dataset prepare {one_line(dataset)} encodes the rows, without loss")
     if run.options.get("reuse") is False:
-        cures.append("--reuse copies those of batches before")
-    return f"{100 * share:.0f} % of an epoch is waiting, for rows from host memory: {'; '.join(cures)}" if cures else ""
+        cures.append("--reuse copies rows of earlier batches")
+    return f"{100 * share:.0f} % of an epoch is waiting for rows from host memory: {'; '.join(cures)}" if cures else ""
 
 
 def _last_floor(run: Run) -> dict | None:
@@ -116,17 +116,17 @@ def compare_table(runs: list[Run], names: list[str]) -> Table:
     for name, key in zip(TIME_NAMES, TIMES, strict=True):
         rows.append([f"median {name}", *(_seconds(of_run[key]) for of_run in times)])
     first = times[0]["seconds"]
-    rows.append(["epoch, times the first run's", *(f"{t['seconds'] / first:.2f}" if first else "-" for t in times)])
+    rows.append(["epoch / epoch of the first run", *(f"{t['seconds'] / first:.2f}" if first else "-" for t in times)])
     floors = [_last_floor(run) for run in runs]
-    rows.append(["least epoch s", *(_or_none(floor, lambda each: _seconds(each["seconds"])) for floor in floors)])
-    rows.append(["set by", *(_or_none(floor, lambda each: one_line(each["bottleneck"])) for floor in floors)])
+    rows.append(["epoch floor s", *(_or_none(floor, lambda each: _seconds(each["seconds"])) for floor in floors)])
+    rows.append(["floor set by", *(_or_none(floor, lambda each: one_line(each["bottleneck"])) for floor in floors)])
     for kind in (ROWS, LISTS):
         rows += _tier_rows(runs, kind)
     for title, part in (("validation", "val"), ("test", "test")):
         rows += _score_rows(title, [_scores(run.summary, part) for run in runs])
-    note = "medians of the epochs after the first, of the first rank; rows, lists and bytes of a batch of training"
+    note = "medians of the first rank's epochs, without the first epoch; rows, lists and bytes are per training batch"
     if any(len(run.epochs) == 1 for run in runs):
-        note += "; of a run of one epoch that one, which starts everything up"
+        note += "; for a run of one epoch, of this epoch, which includes the start-up"
     return Table("Runs compared", ["", *names], rows, note)
 
 

@@ -1,4 +1,4 @@
-"""``cohort.train``: the command of this name, from Python."""
+"""``cohort.train``: the command ``cohort train`` from Python."""
 
 import argparse
 import json
@@ -21,22 +21,22 @@ from cohort.spec.types import checked
 def train(
     data: str | os.PathLike | Dataset, out: str | os.PathLike, *, overwrite: bool = False, **options: Any
 ) -> dict[str, Any]:
-    """Trains as ``cohort train`` does, in processes of its own, and returns what RUN/summary.json holds.
+    """Trains like ``cohort train``, in separate processes, and returns the content of RUN/summary.json.
 
     >>> summary = cohort.train("data/first", "runs/first", model="gcn", batch_size=1024, callbacks=["own:Log"])
     >>> summary["test_accuracy"], [epoch["loss"] for epoch in summary["epochs"]]
 
     Args:
-        data: folder of the data set, or what ``cohort.dataset.open()`` has returned.
+        data: folder of the data set, or a ``Dataset`` from ``cohort.dataset.open()``.
         out: folder for results and logs; ``cohort.load_model(out)`` gives the trained model.
         overwrite: replace the run in ``out``.
-        options: those of ``cohort train --help`` with underscores: ``fanout=[25, 10]``, ``amp=True``. Callbacks run in
-            the trainers' processes: name their classes, ``callbacks=["package.module:Class"]``.
+        options: the options of ``cohort train --help``, with underscores: ``fanout=[25, 10]``, ``amp=True``. Callbacks
+            run in the processes of the trainers: pass the names of classes, ``callbacks=["package.module:Class"]``.
 
     Raises:
-        CohortError: an option that there is none of, or that has another value; bad data; a run that fails, whose
-            messages are on standard error and in the logs in ``out``.
-        KeyboardInterrupt: Ctrl-C, after the programs have ended; checkpoints are kept.
+        CohortError: an unknown option or a bad value; bad data; a failed run, whose messages are on standard error and
+            in the logs in ``out``.
+        KeyboardInterrupt: after Ctrl-C, when the programs have ended; checkpoints are kept.
     """
     if threading.current_thread() is not threading.main_thread():
         raise CohortError("cohort.train", "the main thread, which gets signals", threading.current_thread().name)

@@ -39,7 +39,7 @@ def trainer_bytes(dataset: Path, meta: dict, run: dict) -> int:
     if peak is None:
         LOG.info(f"--cache-ratio auto: measuring the trainer's memory by {MAX_BATCHES} batches without a cache")
         peak = _measure(run)
-        LOG.info(f"slots and cache apart, a GPU needs {format_bytes(peak)}: {path}")
+        LOG.info(f"in addition to slots and cache, a GPU needs {format_bytes(peak)}: {path}")
         remember(path, json.dumps({"trainer_peak_bytes": peak, "key": key}, indent=2) + "\n")
     return math.ceil(HEADROOM * peak)
 

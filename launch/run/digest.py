@@ -1,4 +1,4 @@
-"""``cohort digest``: one hex digest a batch over n_id, edge_index, x and y: the proof that two devices agree."""
+"""``cohort digest``: prints a digest of each batch (n_id, edge_index, x and y), to compare devices."""
 
 import argparse
 import tempfile
@@ -14,7 +14,7 @@ from cohort.spec.types import Positive
 
 def register(commands) -> None:
     """Adds the command."""
-    columns = "A line is: epoch:step, nodes, edges, digest."
+    columns = "Each line has epoch:step, nodes, edges and digest."
     parser = commands.add_parser("digest", help="print a digest of each batch", description=f"{__doc__} {columns}")
     add_dataset(parser)
     add_options(parser, SamplerSpec, edge_weights=None, partition=None)

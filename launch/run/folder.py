@@ -77,9 +77,9 @@ def _lock(folder: int, out: Path) -> bool:
         except BlockingIOError:
             if time.monotonic() > end:
                 hint = "wait for its end, or choose another --out"
-                raise CohortError(str(out), "a folder that no run works in", "one that does", hint) from None
+                raise CohortError(str(out), "a folder that no other run uses", "one that a run uses", hint) from None
             if not is_said:
-                LOG.info(f"a run works in {out}: waiting {LOCK_SECONDS:.0f} s for its end")
+                LOG.info(f"another run uses {out}: waiting up to {LOCK_SECONDS:.0f} s for its end")
             is_said = True
             time.sleep(0.05)
         except OSError:

@@ -1,4 +1,4 @@
-"""``cohort inspect``: looks into the live channel of a run."""
+"""``cohort inspect``: shows the slots of a run in progress, with their states, ages and last stages."""
 
 import argparse
 import contextlib
@@ -20,16 +20,16 @@ from cohort.spec.types import AboveZero
 
 def register(commands) -> None:
     """Adds the command."""
-    parser = commands.add_parser("inspect", help="look into a running channel", description=__doc__)
+    parser = commands.add_parser("inspect", help="show the slots of a run in progress", description=__doc__)
     parser.add_argument("run", type=Path, metavar="RUN", help="the run's folder (--out), or a channel's folder")
-    parser.add_argument("--json", action="store_true", help="print JSON: an object, or a list of one a rank")
+    parser.add_argument("--json", action="store_true", help="print JSON: an object, or with several ranks a list")
     parser.add_argument(
         "--watch",
         type=kind(AboveZero),
         nargs="?",
         const=1.0,
         metavar="SECONDS",
-        help="look again every so many seconds (default 1) until the run ends or Ctrl-C; with --json a line each",
+        help="repeat at this interval (default 1) until the run ends or Ctrl-C; with --json one line each time",
     )
     parser.set_defaults(func=inspect)
 
@@ -71,7 +71,7 @@ def _channel_of(run: Path) -> Path:
     try:
         return Path(json.loads((run / "run.json").read_text())["sampler"]["channel"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise CohortError(str(run / "run.json"), "what cohort train wrote", repr(error)) from error
+        raise CohortError(str(run / "run.json"), "the run.json of cohort train", repr(error)) from error
 
 
 def _looks(folder: Path, seconds: float) -> Iterator[list[dict]]:

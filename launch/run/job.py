@@ -16,7 +16,7 @@ def open_dataset(folder: Path) -> tuple[dict, Path]:
     from cohort.dataset import open as open_folder
 
     if (folder / "run.json").is_file() and not (folder / "meta.json").exists():
-        hint = f"this is a run: cohort train --resume {folder} goes on with it"
+        hint = f"this is a run: cohort train --resume {folder} continues it"
         raise CohortError(str(folder), "the folder of a data set", "that of a run", hint)
     open_folder(folder)
     return json.loads((folder / "meta.json").read_text()), folder.absolute()
@@ -101,7 +101,7 @@ def count_ranks(spec: SamplerSpec, device: str) -> int:
     """How many trainers: one for each of --gpus, or what --ranks says on the CPU."""
     if device == "cpu" and spec.gpus:
         hint = "--gpus has the numbers of GPUs: leave it out; --ranks N starts N trainers on the CPU"
-        raise CohortError("--gpus", "GPUs", "the CPU alone", hint)
+        raise CohortError("--gpus", "GPUs", "only the CPU", hint)
     num_ranks = (spec.ranks if device == "cpu" else len(spec.gpus or [])) or 1
     if spec.ranks not in (None, num_ranks):
         raise CohortError("--ranks", f"{num_ranks}, one for each of --gpus", str(spec.ranks))

@@ -70,7 +70,7 @@ def this_machine(environment: Mapping[str, str]) -> Machine | None:
     if of_machine != "1":
         hint = "torchrun --nproc-per-node 1, or srun --ntasks-per-node=1: --gpus says how many trainers it starts;"
         hint += " for runs that have nothing to do with each other set WORLD_SIZE=1"
-        raise CohortError("LOCAL_WORLD_SIZE", "1: one cohort train a machine", of_machine, hint)
+        raise CohortError("LOCAL_WORLD_SIZE", "1: one cohort train per machine", of_machine, hint)
     places = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
     shown = ", ".join(f"{name}={environment[name]}" for name in places if name in environment) or "none of them"
     try:
@@ -79,7 +79,7 @@ def this_machine(environment: Mapping[str, str]) -> Machine | None:
         if not (0 <= rank < size and 0 < port < 1 << 16 and host):
             raise ValueError
     except (KeyError, ValueError):
-        hint = "start it by torchrun, which sets all; for a run of this machine alone set WORLD_SIZE=1"
+        hint = "start it by torchrun, which sets all; for a run on this machine only, set WORLD_SIZE=1"
         raise CohortError(", ".join(places), "the place of this machine among several", shown, hint) from None
     by_agent = environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     agent = f"{os.getppid()}-{start_time_of(os.getppid())}" if "TORCHELASTIC_RUN_ID" in environment else ""
@@ -141,7 +141,7 @@ class Meeting:
         for rank, theirs in enumerate(line["facts"]):
             if "refused" in theirs:
                 place = f"machine {rank} ({theirs['host']})"
-                raise CohortError(place, "a machine that trains", theirs["refused"], "mend that there")
+                raise CohortError(place, "a machine that trains", theirs["refused"], "correct this on that machine")
         return line["round"], line["facts"]
 
     def refuses(self, reason: str) -> None:

@@ -50,8 +50,8 @@ def register(commands) -> None:
     parser.add_argument(
         "--memory",
         type=byte_count,
-        help="host memory to take; hidden layers that are larger lie in files beside PRED.npy (default: half of what is"
-        " left)",
+        help="host memory to use; larger hidden layers are kept in files beside PRED.npy (default: half of the free"
+        " memory)",
     )
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     parser.set_defaults(func=predict)

@@ -60,7 +60,7 @@ def run_programs(
     if code and (out / files.CHECKPOINT).exists():
         folder = out.parent if meeting and meeting.machine.rank else out
         everywhere = ", on every machine" if meeting else ""
-        LOG.info(f"to go on: cohort train --resume {shlex.quote(str(folder))}{everywhere}")
+        LOG.info(f"to continue: cohort train --resume {shlex.quote(str(folder))}{everywhere}")
     return code
 
 
@@ -87,7 +87,7 @@ def _start(
     folder = RunFolder()
     cleanup.callback(folder.remove)
     for dead in folder.swept:
-        LOG.info(f"removed what a dead run left behind: {dead}")
+        LOG.info(f"removed the files of a dead run: {dead}")
     on_gpu = run["sampler"]["device"] == "cuda"
     with stopped_later():  # so that a daemon that is started is also known, and ended
         mps = start_mps() if on_gpu and run["mps"] else None

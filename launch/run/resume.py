@@ -77,7 +77,7 @@ def _read(path: Path) -> dict:
         raise not_a_run(path.parent) from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         reason = f"{type(error).__name__}: {error}"
-    raise CohortError(str(path), "what cohort train has written", reason, "name the folder that it had as --out")
+    raise CohortError(str(path), "the run.json of cohort train", reason, "pass the folder that was its --out")
 
 
 def _shown(value: Any) -> str:
@@ -103,7 +103,7 @@ def demand_no_epochs(out: Path) -> None:
         num_epochs = 0
     if num_epochs or (out / files.CHECKPOINT).exists():
         found = f"a run of {num_epochs} epoch{'s' * (num_epochs > 1)}" if num_epochs else "a run in its first epoch"
-        raise CohortError(str(out), "a new folder", found, f"--resume {out} goes on with it; --overwrite replaces it")
+        raise CohortError(str(out), "a new folder", found, f"--resume {out} continues it; --overwrite replaces it")
 
 
 @contextlib.contextmanager

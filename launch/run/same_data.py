@@ -62,6 +62,6 @@ def demand_same_data(before: dict[str, str], folder: Path, parts: dict | None) -
     now = digests(folder, parts)
     others = [name for name, digest in before.items() if now.get(name) != digest]
     if others:
-        hint = "name the folder of that data set; where its files were replaced, train anew, without --resume"
+        hint = "name the folder of that data set; if its files were replaced, start a new run without --resume"
         found = f"one with other {', '.join(others)}"
         raise CohortError(str(folder), "the data set that the run was started on", found, hint)

@@ -1,4 +1,4 @@
-"""``cohort run``: runs a training script of your own with everything around it."""
+"""``cohort run``: runs a training script of your own, under MPS on a GPU, and once per GPU or rank."""
 
 import argparse
 import contextlib
@@ -32,12 +32,12 @@ STOP_SECONDS = 5.0
 
 def register(commands) -> None:
     """Adds the command."""
-    parser = commands.add_parser("run", help="run your own script", description=__doc__)
+    parser = commands.add_parser("run", help="run a training script of your own", description=__doc__)
     add_options(
         parser,
         SamplerSpec,
         only=("device", "gpus", "ranks"),
-        gpus="numbers of the visible GPUs to use, a process on each: 0,1 (default: one process that sees all)",
+        gpus="numbers of the visible GPUs to use, with one process each, e.g. 0,1 (default: one process for all)",
         ranks="number of processes on the CPU (default 1); on GPUs there is one for each of --gpus",
     )
     parser.add_argument("script", type=Path, metavar="SCRIPT", help="a Python file")

@@ -155,7 +155,7 @@ class Supervisor:
         ended.sort(key=lambda child: _time_of_failure(child, stages))
         lines = []
         if self.mps and self.mps.died():
-            lines.append(f"{self.mps.died()}; its clients cannot go on (CUDA error 806)")
+            lines.append(f"{self.mps.died()}; its clients cannot continue (CUDA error 806)")
         for i, child in enumerate(ended):
             stage = stages.get(child.name, {})
             what = "the" if i == 0 and not lines else "  then the"

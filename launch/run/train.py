@@ -75,7 +75,7 @@ def train(args: argparse.Namespace) -> int:
         args.parser.error("the following arguments are required: DIR")
     spec = spec_of(args, RunSpec)
     if machine and spec.out is None:
-        raise CohortError("--out", "a folder: there a restart goes on", "none", "name the same on every machine")
+        raise CohortError("--out", "a folder, from which a restart continues", "none", "name the same on every machine")
     if machine and spec.partition:
         raise CohortError("--partition", "one machine", f"{machine.size}", "leave it out: batches go to all machines")
     with meeting_of(machine, spec.machine_seconds) as meeting:
@@ -152,10 +152,10 @@ def _check_model(spec: RunSpec, dataset: Path, meta: dict) -> None:
     if spec.model == "gat" and spec.hidden % spec.heads:
         raise CohortError("--hidden", f"a multiple of {spec.heads}, the --heads of gat", str(spec.hidden))
     if spec.residual and len(spec.fanout) < 3:
-        raise CohortError("--residual", "at least three hops in --fanout, a layer each", str(len(spec.fanout)))
+        raise CohortError("--residual", "at least three hops in --fanout, one per layer", str(len(spec.fanout)))
     shape = [f"--{name}" for name in ("norm", "residual", "heads") if getattr(spec, name) != getattr(RunSpec, name)]
     if spec.has_own_model and shape:
-        hint = "give the class a default of its own, or use sage, gcn or gat"
+        hint = "give the parameter a default in the class, or use sage, gcn or gat"
         raise CohortError(", ".join(shape), "a built-in model", f"--model {spec.model}", hint)
 
 
@@ -198,7 +198,7 @@ def _go_on(args: argparse.Namespace, machine: Machine | None) -> int:
     given = given_in(args, RunSpec)
     if "out" in given and given["out"].absolute() != args.resume.absolute():
         hint = "leave it out, or start another run without --resume"
-        raise CohortError("--out", f"{args.resume}, where the run goes on", str(given["out"]), hint)
+        raise CohortError("--out", f"{args.resume}, where the run continues", str(given["out"]), hint)
     if not out.is_dir():
         raise not_a_run(folder)
     with sole_use(out) as inherited:
@@ -227,7 +227,7 @@ def _go_on_in(
     run = _run_of(spec, dataset, meta) | {"data": earlier["data"], "resume": True}
     remove_parts(out)
     if not (out / files.CHECKPOINT).exists():
-        LOG.info(f"no {files.CHECKPOINT} in {out}: the run begins at the beginning")
+        LOG.info(f"no {files.CHECKPOINT} in {out}: the run starts from the beginning")
     return _run(out, run, args.resume, inherited, meeting)
 
 

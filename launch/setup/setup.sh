@@ -35,7 +35,7 @@ step() {
   printf '\ncohort: failed with exit status %s: %s\n' "$status" "$what" >&2
   printf '  command: %s\n  log: %s, which ends so:\n' "${*@Q}" "$log" >&2
   tail -n 25 "$log" | sed 's/^/    | /' >&2
-  stop "$name did not succeed" "$cure" "then run this script again; it goes on where it stopped"
+  stop "$name did not succeed" "$cure" "then run this script again; it continues where it stopped"
 }
 
 # The checkout's folder itself is the lock, so that two set-ups in one checkout take turns.

@@ -178,7 +178,8 @@ class Tuning:
         if not trial.is_over_time:
             return CohortError.from_text(trial.message)
         least = f"time for one run of {self.epochs} epochs at least"
-        return CohortError(f"--minutes {self.args.minutes:g}", least, trial.failure, "give more, or fewer --epochs")
+        hint = "use more --minutes, or fewer --epochs"
+        return CohortError(f"--minutes {self.args.minutes:g}", least, trial.failure, hint)
 
     def results(self, is_stopped: bool) -> Results:
         """What was found so far."""

@@ -142,7 +142,7 @@ def conclude(results: Results, quiet: bool) -> None:
         print(kept)
     data, options, trial = map(_quoted, (results.dataset, results.out / "run.toml", results.best.folder))
     print(f"use it:     cohort train {data} --config {options}")
-    print(f"look at it: cohort report {trial} (trials beside each other: name several)")
+    print(f"report:     cohort report {trial} (name several trials to compare them)")
     print(f"trials: {results.out / 'tune.json'}{f'; chart: {chart}' if chart else ''}")
 
 

@@ -113,7 +113,7 @@ class Trial:
             self.is_over_time = True
             self.failure = self.message = f"the time was over after {self.wall_seconds:.0f} s"
         else:
-            said = "\n".join(line for line in said.splitlines() if not line.startswith("cohort: to go on:"))
+            said = "\n".join(line for line in said.splitlines() if not line.startswith("cohort: to continue:"))
             self.failure = _cause_in(said) or f"exit code {code}"
             self.message = said.removeprefix("cohort: ") or self.failure
 

@@ -122,7 +122,7 @@ def test_a_damaged_file_is_said_and_measured_again(machine, tmp_path, damage):
 def test_a_folder_that_cannot_be_written_is_a_warning(machine, tmp_path):
     (tmp_path / "home").write_text("no folder")
     assert machine.bandwidth() == (340, 300, 48)
-    assert len(machine.said) == 2 and machine.said[1].startswith("this will not be remembered")
+    assert len(machine.said) == 2 and machine.said[1].startswith("the result is not kept for later runs")
     assert str(tmp_path / "home") in machine.said[1]
     machine.bandwidth()
     assert machine.num_probes == 2
@@ -183,7 +183,7 @@ def test_plan_measures_unless_it_is_told(machine, cora, capsys, monkeypatch):
     assert machine.num_probes == 0
     assert main(common) == 0
     found = capsys.readouterr()
-    assert machine.num_probes == 1 and found.err.count("cohort: measuring what a GPU gets") == 1
+    assert machine.num_probes == 1 and found.err.count("cohort: measuring the bandwidth") == 1
     assert json.loads(found.out)["seconds"] == pytest.approx(told["seconds"], rel=1e-12)
     assert main([*common, "--bandwidth", "1500,360,51"]) == 0
     assert json.loads(capsys.readouterr().out)["seconds"] != pytest.approx(told["seconds"], rel=1e-3)

@@ -100,7 +100,7 @@ def test_the_table(data, capsys):
     assert "1.55 MB" in text and "3.10 MB" in text and "cliques {0,1}" in text and "34 batches of the sampler" in text
     assert max(map(len, text.splitlines()[:14])) <= 80
     assert main(["plan", str(data), *SMALL, "--num-gpus", "1", "--cache-ratio", "1", "--cache-policy", "degree"]) == 0
-    assert "out-degrees, a stand-in" in capsys.readouterr().out and len(list(data.glob("hotness-*"))) == 1
+    assert "out-degrees, a stand-in for counts" in capsys.readouterr().out and len(list(data.glob("hotness-*"))) == 1
 
 
 def test_host_memory_is_what_is_pinned_and_what_filling_the_cache_takes(data, capsys):

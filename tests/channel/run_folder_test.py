@@ -53,7 +53,7 @@ def test_a_root_that_others_can_enter_is_refused(tmp_path, monkeypatch, mode):
     monkeypatch.setenv("COHORT_SHM", str(tmp_path))
     shared_memory_root().mkdir()
     shared_memory_root().chmod(mode)
-    with pytest.raises(CohortError, match="alone .drwx------."):
+    with pytest.raises(CohortError, match="may enter .drwx------."):
         RunFolder()
 
 

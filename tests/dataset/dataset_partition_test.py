@@ -61,7 +61,7 @@ def test_the_command_prints_cut_and_balance_and_keeps_the_parts(graph, run, caps
     assert parts.dtype == np.int32 and set(np.unique(parts)) == {0, 1, 2, 3}
     indptr, indices = (np.load(graph / f"{name}.npy") for name in ("indptr", "indices"))
     cut = parts[indices] != np.repeat(parts, np.diff(indptr))
-    assert f"edge cut     {100 * cut.mean():.2f} % of {len(indices):,} stored edges (by chance 7" in said
+    assert f"edge cut     {100 * cut.mean():.2f} % of {len(indices):,} stored edges (random parts: 7" in said
     nodes = np.bincount(parts)
     assert f"{nodes.min():,} to {nodes.max():,} a part" in said
     train = np.bincount(parts[np.load(graph / "train_ids.npy")])

@@ -251,12 +251,12 @@ TABLES_BAD = {
     "rows_none": (dict(x=np.ones((60, 0))), "at least one row", "[60, 0]"),
     "labels": (dict(y=np.zeros(61, int)), "shape [60]", "[61]"),
     "labels_float": (dict(y=np.full(60, 1.25)), "the number of a class", "1.25"),
-    "labels_multi": (dict(y=np.ones((60, 2), int)), "one class a node", "2 targets"),
+    "labels_multi": (dict(y=np.ones((60, 2), int)), "one class per node", "2 targets"),
     "labels_negative": (dict(y=np.full(60, -2)), "a class from 0, or -1", "-2"),
     "split": (dict(train=np.array([60])), "a node in [0, 60)", "60"),
     "split_mask": (dict(train=np.ones(59, bool)), "shape [60]", "[59]"),
     "split_float": (dict(train=np.ones(5)), "integers", "float64"),
-    "split_again": (dict(train=LABELLED, val=LABELLED), "named once", "which train_ids has"),
+    "split_again": (dict(train=LABELLED, val=LABELLED), "that occurs once", "which train_ids already has"),
     "split_unlabelled": (dict(train=np.flatnonzero(sample().y < 0)[:1]), "a node with a label", "whose label is -1"),
 }
 

@@ -190,7 +190,7 @@ def test_weights_that_do_not_fit_are_refused(tmp_path):
         np.save(given["edge_weights"], weights)
         return refusal(source, tmp_path / "out", inputs=inputs_of(given))
 
-    assert "a weight for each edge" in refused(WEIGHTS[:-1]).expected
+    assert "one weight for each edge" in refused(WEIGHTS[:-1]).expected
     assert refused(np.r_[WEIGHTS, 1]).found == "more"
     assert "numbers" in refused(WEIGHTS.astype("S4")).expected
     assert "shape [any]" in refused(np.ones((len(SRC), 2))).expected

@@ -152,7 +152,7 @@ def test_the_direction_of_edges_is_said(tmp_path):
     assert 0 <= open_dataset(tmp_path / "a").reversed_share(at_most=2) <= 1
 
 
-FROM_ONE = "node 0 has no edges: do ids start at 1? --node-ids takes a file of ids, one a row"
+FROM_ONE = "node 0 has no edges: do ids start at 1? --node-ids takes a file of ids, one per row"
 LISTS = {  # src, dst, and whether ids look as if they started at 1
     "ids from 1": ([1, 2, 3], [2, 3, 4], True),
     "node 0 sends": ([1, 2, 3, 0], [2, 3, 4, 1], False),
@@ -228,14 +228,14 @@ def test_rows_the_wrong_way_round_are_shown(tmp_path, kind):
     error = refusal(source, tmp_path / "out", inputs=inputs)
     assert error.expected == "a node in [0, 2)"
     place = tmp_path / "xT.npy" if kind == "features" else f"{source}: x"
-    assert error.hint.endswith(f"; {place} has 2 rows of 20 columns: one row a node")
+    assert error.hint.endswith(f"; {place} has 2 rows of 20 columns: one row per node")
 
 
 def test_rows_are_not_blamed_for_what_they_have_no_part_in(tmp_path):
     np.save(tmp_path / "e.npy", [[0, -1], [1, 0]])
     np.save(tmp_path / "x.npy", X)
     inputs = SourceOptions(features=tmp_path / "x.npy")
-    assert "one row a node" not in refusal(tmp_path / "e.npy", tmp_path / "out", inputs=inputs).hint
+    assert "one row per node" not in refusal(tmp_path / "e.npy", tmp_path / "out", inputs=inputs).hint
 
 
 # --- names of PyG in an .npz ------------------------------------------------------------------------------------------

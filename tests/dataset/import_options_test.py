@@ -120,7 +120,7 @@ def test_names_that_do_not_fit_are_refused(tmp_path):
     rows = tmp_path / "x.npy"
     assert "--node-ids FILE" in refusal(source, out, inputs=SourceOptions(features=rows), rename=True).hint
     for ids, expected in (
-        (NAMES, "5 nodes, one a row"),
+        (NAMES, "5 nodes, one per row"),
         ([1, 2, 3, 4, 1], "an id named once"),
         ([1, 2, 3, 4, 5], "an id that the list of node ids has"),
         ([1.0, 2, 3, 4, 5], "integers"),

@@ -192,7 +192,7 @@ def test_import_of_ogb_takes_several_labels(tmp_path):
     import_graph(source, tmp_path / "out", task="multilabel")
     np.testing.assert_array_equal(open_dataset(tmp_path / "out").y, as_stored(several("float")))
     error = refusal(source, tmp_path / "again")
-    assert (error.expected, error.found) == ("one class a node", "5 targets a node") and "multilabel" in error.hint
+    assert (error.expected, error.found) == ("one class per node", "5 targets per node") and "multilabel" in error.hint
 
 
 def test_import_of_a_pyg_file_takes_numbers(tmp_path):
@@ -220,6 +220,6 @@ def test_import_says_which_sources_are_for_which_task(tmp_path):
 
 def test_info_says_what_there_is_to_learn(tmp_path, run, capsys):
     assert run("info", write(tmp_path / "numbers", numbers(), "regression")) == 0
-    assert "a number a node (float32)" in capsys.readouterr().out
+    assert "one number per node (float32)" in capsys.readouterr().out
     assert run("info", write(tmp_path / "several", several("integer"), "multilabel")) == 0
     assert "5 labels (uint8)" in capsys.readouterr().out

@@ -73,7 +73,7 @@ OGB_BAD = {
     "gzip": (lambda root: (root / "raw/edge.csv.gz").write_bytes(b"0,1\n"), "a whole text file", "Not a gzipped"),
     "one_end": (lambda root: write_csv_gz(root / "raw/edge.csv.gz", np.zeros(9, int)), "at least 2 fields", "1"),
     "cut": (lambda root: cut(root / "raw/node-feat.csv.gz"), "a whole text file", "ended before"),
-    "pickle": (lambda root: pickled(root / "split/time/split_dict.pt"), "tensors alone", ""),
+    "pickle": (lambda root: pickled(root / "split/time/split_dict.pt"), "only tensors", ""),
 }
 
 
@@ -207,7 +207,7 @@ GRAPHBOLT_BAD = {
     "no_file": (edit("path: data/feat.npy", "path: data/no.npy"), "a readable file", "No such file"),
     "no_labels": (edit("{name: labels, format: numpy, path: sets/val", VAL), "labels in val", "seeds"),
     "no_seeds": (edit("{name: seeds, format: numpy, path: sets/val", VAL), "seeds in val", "labels"),
-    "pickle": (with_pickled_labels, "tensors alone", ""),
+    "pickle": (with_pickled_labels, "only tensors", ""),
 }
 
 

@@ -161,7 +161,7 @@ def put(key, value):
 
 
 PYG_BAD = {
-    "harmful": (lambda data: Harmful(), "tensors alone", ""),
+    "harmful": (lambda data: Harmful(), "only tensors", ""),
     "no_x": (without("x"), "a tensor x", "edge_index"),
     "list": (lambda data: [1, 2], "a Data object or a dict", "list"),
     "tensors": (lambda data: (data.x, data.y), "a Data object or a dict", "a tuple of 2"),
@@ -173,7 +173,7 @@ PYG_BAD = {
     "masks": (put("train_mask", torch.zeros((60, 10), dtype=torch.bool)), "a mask [V]", "[60, 10]"),
     "ids": (put("val_mask", torch.arange(60)), "True or False for each node", "[0 1 2]"),
     "targets": (put("y", torch.rand(60)), "the number of a class", "0."),
-    "multi": (put("y", torch.ones((60, 3))), "one class a node", "3 targets"),
+    "multi": (put("y", torch.ones((60, 3))), "one class per node", "3 targets"),
 }
 
 
@@ -187,6 +187,6 @@ def test_bad_pyg_files_are_refused(tmp_path, name):
 
 def test_what_is_no_torch_file_is_refused(tmp_path):
     (tmp_path / "g.pt").write_bytes(b"PK no zip")
-    assert "tensors alone" in refusal(tmp_path / "g.pt", tmp_path / "out").expected
+    assert "only tensors" in refusal(tmp_path / "g.pt", tmp_path / "out").expected
     (tmp_path / "empty").mkdir()
     assert "a Data file, or a folder" in refusal(tmp_path / "empty", tmp_path / "out", format="pyg").expected

@@ -17,7 +17,7 @@ def test_encode_verify_decode(rows_file, tmp_path, capsys):
     encoded, back = str(tmp_path / "rows.ibp"), str(tmp_path / "back.npy")
     assert cli.main(["ibp", "encode", str(rows_file), encoded, "--save-profile", str(tmp_path / "p")]) == 0
     assert cli.main(["ibp", "verify", encoded, "--against", str(rows_file)]) == 0
-    assert "sound; 300 rows x 40 float32" in capsys.readouterr().out
+    assert "correct; 300 rows x 40 float32" in capsys.readouterr().out
     assert cli.main(["ibp", "decode", encoded, back, "--batch-rows", "64"]) == 0
     assert np.load(back).tobytes() == np.load(rows_file).tobytes()
     assert cli.main(["ibp", "encode", str(rows_file), encoded, "--profile", str(tmp_path / "p")]) == 0

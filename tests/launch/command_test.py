@@ -261,7 +261,7 @@ def test_arguments_that_do_not_fit_together(cora, tmp_path):
     refused(cohort("train", cora, "--device", "cpu", "--out", tmp_path / "file"), 1, str(tmp_path / "file"), "--out")
     refused(cohort("digest", cora, "--device", "cpu", "--slots", "1"), 2, "expected an integer from 2 to 64, found 1")
     refused(cohort("train", cora, "--device", "cpu", "--gpus", "0,1"), 1, "--gpus: expected GPUs", "--ranks N")
-    refused(cohort("train", cora, "--device", "cpu", "--gpus", "2"), 1, "--gpus: expected GPUs, found the CPU alone")
+    refused(cohort("train", cora, "--device", "cpu", "--gpus", "2"), 1, "--gpus: expected GPUs, found only the CPU")
     refused(cohort("run", "--device", "cpu", "--gpus", "0", __file__), 1, "--gpus: expected GPUs")
     (tmp_path / "run.toml").write_text("cliques = 2\ncache-ratio = 0.1\n")
     refused(cohort("train", cora, "--device", "cpu", "--config", tmp_path / "run.toml"), 1, "cliques: expected", "2")

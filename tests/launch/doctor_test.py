@@ -90,9 +90,9 @@ def _torch(place, value):
     [
         (_device(gpus=[]), "GPUs", WORSE, "none is visible"),
         (_device(gpus=[], cuda_build=False), "GPUs", WORSE, "CPU backend only"),
-        (_device(versions=[12080, 13000]), "driver", BROKEN, "CUDA 12.8; this build is of 13.0"),
+        (_device(versions=[12080, 13000]), "driver", BROKEN, "CUDA 12.8; this build uses 13.0"),
         (_device(versions=[12040, 12040]), "driver", WORSE, "CUDA 12.4"),
-        (_device(cliques=[[0], [1]]), "peers", WORSE, "no GPU reads"),
+        (_device(cliques=[[0], [1]]), "peers", WORSE, "no GPU can read"),
         (_set("torch", []), "PyTorch", BROKEN, "no torch"),
         (_torch(2, False), "PyTorch", BROKEN, "sees 2 of 2"),
         (_torch(3, 1), "PyTorch", BROKEN, "sees 1 of 2"),

@@ -51,7 +51,7 @@ def test_what_a_model_cannot_have_is_said_before_results_go(cora, tmp_path):
     overwriting = ["train", cora, "--device", "cpu", "--overwrite", "--out", out]
     for shape, words in (
         ("--model gat --hidden 30", "--hidden: expected a multiple of 4, the --heads of gat, found 30"),
-        ("--residual", "--residual: expected at least three hops in --fanout, a layer each, found 2"),
+        ("--residual", "--residual: expected at least three hops in --fanout, one per layer, found 2"),
         ("--model package.module:Net --norm layer", "--norm: expected a built-in model"),
     ):
         refused(cohort(*overwriting, *shape.split()), 1, words)

@@ -162,7 +162,7 @@ def ids_of(input_nodes, num_nodes: int) -> np.ndarray:
     if len(ids) and (ids.min() < 0 or ids.max() >= num_nodes):
         raise CohortError("input_nodes", f"ids in [0, {num_nodes})", f"{ids.min()} .. {ids.max()}")
     if len(np.unique(ids)) != len(ids):
-        hint = "of a mask, give mask.bool()" if len(ids) == num_nodes and ids.max() <= 1 else "input_nodes.unique()"
+        hint = "for a mask, pass mask.bool()" if len(ids) == num_nodes and ids.max() <= 1 else "input_nodes.unique()"
         raise CohortError("input_nodes", "every node once", f"{len(ids) - len(np.unique(ids))} duplicates", hint)
     return ids
 
@@ -196,5 +196,5 @@ def _gpu_of_rank(place: Place) -> int:
     """Of one of several ranks of a machine: the sampler that they share needs the GPUs of all."""
     if (visible := torch.cuda.device_count()) < place.local_size:
         hint = "every rank must see all of them: srun --gpus-per-node=N, without --gpus-per-task and --gpu-bind"
-        raise CohortError("CUDA_VISIBLE_DEVICES", f"{place.local_size} GPUs, one a rank", str(visible), hint)
+        raise CohortError("CUDA_VISIBLE_DEVICES", f"{place.local_size} GPUs, one per rank", str(visible), hint)
     return place.local_rank

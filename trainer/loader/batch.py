@@ -11,33 +11,33 @@ from cohort.trainer.source import edges_of, indptr_of, record_stream
 class Batch(Data):
     """A minibatch, in PyG's form.
 
-    ``x`` [num_nodes, dim] (the data set's feature dtype) and ``edge_index`` int64 [2, num_edges] are views of a shared
-    slot: they are valid as long as they are referenced, and hold the slot for that long. Keep ``batch.clone()`` if you
-    want a batch for longer than a step. So is ``indptr`` int64 [num_targets + 1]: edges are ordered by target, those
-    of target i are [indptr[i], indptr[i + 1]), and targets are all nodes but those first reached in the last hop.
-    ``y`` int64 [num_nodes], ``n_id`` int64 [num_nodes] (global ids, seeds first), ``input_id`` int64 [batch_size]
-    (positions in the seed set) are copies.
+    ``x`` [num_nodes, dim] (in the data set's feature dtype), ``edge_index`` int64 [2, num_edges] and ``indptr`` int64
+    [num_targets + 1] are views of a shared slot: they are valid as long as they are referenced, and keep the slot in
+    use for that long. To keep a batch for longer than a step, use ``batch.clone()``. Edges are ordered by target: the
+    edges of target i are [indptr[i], indptr[i + 1]). Targets are all nodes except those first reached in the last hop.
+    ``y`` [num_nodes, ...] (in the form of the labels), ``n_id`` int64 [num_nodes] (global ids, seeds first) and
+    ``input_id`` int64 [batch_size] (positions in the seed set) are copies.
 
-    ``e_id`` int64 [num_edges], a view, is there where the loader was asked for it: the place of each edge in the data
-    set's ``indices``, as PyG's loader has it. So is ``edge_weight`` float32 [num_edges], the edges' weights.
+    With ``edge_ids=True`` the loader adds ``e_id`` int64 [num_edges], a view: the position of each edge in the data
+    set's ``indices``, as in PyG's loader. With ``edge_weights=True`` it adds ``edge_weight`` float32 [num_edges].
 
-    Views may be used on the CUDA stream that was current when the batch came; call ``record_stream`` where another one
-    uses them.
+    Views may be used on the CUDA stream that was current when the batch arrived; call ``record_stream`` before another
+    stream uses them.
 
-    Pickling makes a copy of all, as ``copy.deepcopy`` and ``clone()`` do.
+    Pickling, ``copy.deepcopy`` and ``clone()`` copy everything.
     """
 
     def record_stream(self, stream: torch.cuda.Stream | None, *names: str) -> "Batch":
-        """Says that work on another CUDA stream uses the batch: its memory is not filled again before the work is done
-        that ``stream`` has when the last view goes. Not said, the sampler may write the next batch into what the stream
-        still reads. ``Tensor.record_stream`` does nothing for views.
+        """Declares that another CUDA stream uses the batch. The sampler then fills the memory again only after the work
+        that ``stream`` has when the last view is released. Without this call, the sampler may overwrite rows that the
+        stream still reads. ``Tensor.record_stream`` has no effect on views.
 
         Args:
-            stream: a stream of the batch's GPU. On the CPU, where nothing is done, it may be None.
-            names: of attributes; none: all.
+            stream: a stream of the batch's GPU. On the CPU this method does nothing, and ``stream`` may be None.
+            names: names of attributes; without names: all attributes.
 
         Raises:
-            CohortError: ``stream`` is none, or one of another GPU.
+            CohortError: ``stream`` is not a stream, or belongs to another GPU.
         """
         slot = self.__dict__["_slot"]() if "_slot" in self.__dict__ else None  # gone where no view is left
         for name in names or self.keys():

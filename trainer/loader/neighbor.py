@@ -1,4 +1,4 @@
-"""NeighborLoader: PyG's loader over a sampler process of its own."""
+"""NeighborLoader: a loader like PyG's, with a sampler process of its own."""
 
 import contextlib
 import functools
@@ -22,68 +22,71 @@ from cohort.trainer.loader.stats import EpochMeter, LoaderStats
 
 
 class NeighborLoader:
-    """Yields minibatches of a data set as PyG ``Data``, built and fetched by a sampler process beside this one.
+    """Yields minibatches of a data set as PyG ``Data``. A separate sampler process builds and fetches them.
 
     Args:
-        data: folder of the data set (see dataset/FORMAT.md), or what ``cohort.dataset.open()`` has returned. Or a PyG
-            ``Data`` in memory, which this loader writes as one into shared memory, and removes when it is closed; its
-            other node attributes are ``node_tensors``. For large graphs write it once: ``cohort.from_pyg``.
-        num_neighbors: in-neighbours to draw a node and hop, without replacement; entry 0 is next to the seeds; -1: all.
+        data: folder of the data set (see dataset/FORMAT.md), or a ``Dataset`` from ``cohort.dataset.open()``. Or a PyG
+            ``Data`` in memory: this loader writes it to shared memory as a data set, and removes the data set when the
+            loader is closed; its other node attributes become ``node_tensors``. For a large graph, write the data set
+            once with ``cohort.from_pyg``.
+        num_neighbors: in-neighbours to draw per node, for each hop, without replacement; the first entry is the hop
+            from the seeds; -1: all neighbours.
         input_nodes: seeds: int64 ids or a bool mask [num_nodes]; None: all nodes. Each node at most once.
-        batch_size: seeds a batch; the last batch of a pass may be smaller.
-        shuffle: a new order each epoch, keyed by (seed, epoch).
-        drop_last: leave out a last batch that is smaller.
-        device: "cuda", "cuda:N", "cpu", or "auto": a GPU when there is one and this build has CUDA. Several ranks on
-            a machine have one each, that of their local rank.
-        seed: everything random about the batches; the same seed gives the same batches on every device.
-        num_slots: batches that the shared buffer holds.
-        topology: where a GPU sampler keeps the graph: "auto", "gpu" or "host".
-        compress: where feature rows stay encoded: "none", "cache", "host", "both"; "auto": if the data set is
-            prepared "both", or "host" where the cache of each GPU has room for all rows raw; else "none".
-        cache_ratio: cache of each GPU as a share of all raw feature bytes, index included: one number, or one a rank;
-            "auto": what slots and ``trainer_bytes`` leave.
-        cache_bytes: the same in bytes. Neither: no cache.
-        cache_policy: what is hot: "plan", "degree", "random"; "none": no cache. "plan" counts what a short run of the
-            sampler reads, once for a fanout and batch size (the counts stay beside the data set), with seeds of the
-            data set's split "train", whatever `input_nodes` are: which nodes a loader will ask for is not known before.
-        trainer_bytes: for "auto": GPU memory that this script, its CUDA context and the sampler's take at their peak.
-        order: how a GPU reads host rows of a batch: "address" (ascending) or "asis".
-        reuse: a GPU copies rows that batches before left in the shared buffer, instead of fetching them again. Only for
-            scripts that never change ``batch.x`` in place (``batch.clone()`` may be changed).
-        edge_ids: batches have ``e_id`` int64 [num_edges], in the order of ``edge_index``: the place of each edge in the
-            data set's ``indices``, which is its column in ``cohort.dataset.open(data).to_pyg().edge_index``.
-        edge_weights: batches have ``edge_weight`` float32 [num_edges], of a data set whose edges have weights.
-        sampler_sms: the first so many SMs of the GPU are the sampler's, and PyTorch's current stream becomes one of the
-            others, so that neither disturbs the other. 0: all are shared.
-        cliques: GPUs that read each other's memory: "auto" (as the machine says), "none", "all", "2x4", "3+5".
-        transform: called with each batch; the loop gets what it returns. Views stay views: change ``batch.clone()``.
-        node_tensors: more about nodes than the data set keeps, tensors [num_nodes, ...] by name: batches have the rows
-            of their nodes, copied in the loop's thread, from a tensor on another device by way of that device.
+        batch_size: seeds per batch; the last batch of a pass may be smaller.
+        shuffle: use a new order in each epoch, keyed by (seed, epoch).
+        drop_last: leave out the last batch if it is smaller.
+        device: "cuda", "cuda:N", "cpu", or "auto": a GPU if the machine has one and this build has CUDA. With several
+            ranks on a machine, each rank uses the GPU with the number of its local rank.
+        seed: seed of all random numbers; the same seed gives the same batches on every device.
+        num_slots: number of batches that the shared buffer holds.
+        topology: where a sampler on a GPU keeps the graph: "auto", "gpu" or "host".
+        compress: where feature rows stay encoded: "none", "cache", "host", "both"; "auto": for a prepared data set
+            "both", or "host" if the cache of each GPU has room for all raw rows; otherwise "none".
+        cache_ratio: cache of each GPU as a share of all raw feature bytes, index included: one number, or one per rank;
+            "auto": the memory that slots and ``trainer_bytes`` leave.
+        cache_bytes: the same in bytes. Without both options there is no cache.
+        cache_policy: how rows to cache are chosen: "plan", "degree", "random"; "none": no cache. "plan" counts the
+            reads of a short run of the sampler, once for each fanout and batch size; the counts are stored beside the
+            data set. The seeds of the short run are the split "train" of the data set, not ``input_nodes``, because the
+            nodes of later loaders are not known yet.
+        trainer_bytes: for "auto": peak GPU memory of this script, including its CUDA context and the sampler's.
+        order: order in which a GPU reads the host rows of a batch: "address" (ascending) or "asis".
+        reuse: a GPU copies rows that earlier batches left in the shared buffer, instead of fetching them again. Only
+            for scripts that never change ``batch.x`` in place (``batch.clone()`` may be changed).
+        edge_ids: batches have ``e_id`` int64 [num_edges], in the order of ``edge_index``: the position of each edge in
+            the data set's ``indices``, and its column in ``cohort.dataset.open(data).to_pyg().edge_index``.
+        edge_weights: batches have ``edge_weight`` float32 [num_edges]; the data set must have edge weights.
+        sampler_sms: reserve this number of SMs of the GPU for the sampler, and switch PyTorch's current stream to one
+            that is restricted to the other SMs, so that neither disturbs the other. 0: both share all SMs.
+        cliques: GPUs that read each other's memory: "auto" (detected from the machine), "none", "all", "2x4", "3+5".
+        transform: function that is called with each batch; the loop gets its result. ``x`` and ``edge_index`` are views
+            here, too: change only ``batch.clone()``.
+        node_tensors: additional data of nodes, tensors [num_nodes, ...] by name. Each batch gets the rows of its nodes,
+            which the loop's thread gathers on the tensor's device and copies to the batch's.
         limit_seconds: how long the sampler may stay in one stage before it counts as hung, and how long ranks wait for
             each other's loaders.
 
-    Each batch has ``x, edge_index, indptr, y, batch_size, n_id, input_id, num_sampled_nodes, num_sampled_edges``, nodes
-    in PyG's order (seeds first, then by hop). ``x``, ``edge_index`` and ``indptr`` are views of shared memory: see
-    ``Batch``, also for what options add. A script that uses them on another CUDA stream than the current one says
-    ``batch.record_stream(stream)``.
+    Each batch has ``x, edge_index, indptr, y, batch_size, n_id, input_id, num_sampled_nodes, num_sampled_edges``, with
+    nodes in PyG's order (seeds first, then by hop). ``x``, ``edge_index`` and ``indptr`` are views of shared memory;
+    ``Batch`` describes them and the attributes that options add. A script that uses a batch on another CUDA stream than
+    the current one must call ``batch.record_stream(stream)``.
 
-    Of the other arguments of PyG's loader, those of its workers (``num_workers``, ``pin_memory``, ...) are ignored,
-    with a warning unless they have their defaults, and those that ask for what is not offered (``replace``,
-    ``sampler``, ...) raise.
+    Arguments of PyG's workers (``num_workers``, ``pin_memory``, ...) are ignored, with a warning unless they have their
+    defaults. Arguments for unsupported features (``replace``, ``sampler``, ...) raise an error.
 
-    Under torchrun, ``cohort run --gpus 0,1``, and wherever torch.distributed is initialised before, local rank 0 starts
-    one sampler for all ranks of its machine, and every rank must make the same loaders, each with all ``input_nodes``.
-    Batch b of a pass is for rank b mod WORLD_SIZE. All ranks get the same number of batches: where a pass has too few,
-    the last one of some has no seeds; ``drop_last`` leaves out such a last step. Weight each rank's loss by its share
-    of the seeds.
+    Under torchrun, under ``cohort run --gpus 0,1``, and if torch.distributed is already initialised, local rank 0
+    starts one sampler for all ranks of its machine. Every rank must make the same loaders, each with all
+    ``input_nodes``. Batch b of a pass goes to rank b mod WORLD_SIZE. All ranks get the same number of batches: if a
+    pass has too few, the last batch of some ranks has no seeds; ``drop_last`` leaves out such a last step. Weight the
+    loss of each rank by its share of the seeds.
 
-    ``stats()`` says how long an epoch's loop waited, and what was read. ``state_dict()`` and ``load_state_dict()`` take
-    up an epoch in its middle.
+    ``stats()`` tells how long the loop waited in an epoch, and how much was read. ``state_dict()`` and
+    ``load_state_dict()`` continue an epoch in the middle.
 
     Raises:
-        CohortError: bad data, arguments or devices; ranks that make different loaders; the sampler's end, with its last
-            stage and log.
-        TypeError: arguments that PyG's loader has not either.
+        CohortError: bad data, arguments or devices; ranks that make different loaders; a sampler that has ended, with
+            its last stage and the end of its log.
+        TypeError: arguments that PyG's loader does not have either.
     """
 
     def __init__(
@@ -165,7 +168,7 @@ class NeighborLoader:
         return f"NeighborLoader({shown})"
 
     def with_nodes(self, input_nodes, *, shuffle=False, num_neighbors=None, batch_size=None, drop_last=False):
-        """A second loader over other seeds (validation, test) on the same sampler; iterate one of them at a time."""
+        """A loader with other seeds (validation, test) and the same sampler; iterate over one loader at a time."""
         self._sampler.require_usable()
         return NeighborLoader(
             self.data,
@@ -181,7 +184,7 @@ class NeighborLoader:
 
     @property
     def device(self) -> torch.device:
-        """Where batches are."""
+        """The device of the batches."""
         return self._sampler.source.device
 
     def __len__(self) -> int:
@@ -220,10 +223,10 @@ class NeighborLoader:
         return batch if self._transform is None else self._transform(batch)
 
     def state_dict(self) -> dict:
-        """Where the loader is, in numbers and text: after the batch yielded last, or at the begin of the next epoch.
+        """The loader's position, as numbers and text: after the last batch, or at the start of the next epoch.
 
-        With ``load_state_dict``, the convention of torch.utils.data's stateful loaders: keep it in your checkpoint
-        beside the model. Every rank's loader has the same.
+        Follows the convention of torch's stateful loaders: save the state in your checkpoint together with the model.
+        It is the same on every rank.
         """
         epoch, step = self.epoch, 0
         if self._loaded and self._loaded[0] == self.epoch:
@@ -233,10 +236,10 @@ class NeighborLoader:
         return self._identity() | {"epoch": epoch, "step": step}
 
     def load_state_dict(self, state: dict) -> None:
-        """The next iteration yields what was left of the epoch in ``state``; batches before it are not sampled again.
+        """The next iteration yields the rest of the epoch of ``state``; earlier batches are not sampled again.
 
         Raises:
-            CohortError: the state is that of a loader of other batches.
+            CohortError: the state belongs to a loader with other batches.
         """
         self._loaded = checked_position(state, self._identity(), len(self))
         self.epoch, self._under_way = self._loaded[0], None
@@ -258,11 +261,11 @@ class NeighborLoader:
         return digest_of(self._ids)
 
     def stats(self) -> LoaderStats:
-        """What this rank's current epoch, or the last one, took and read so far; on a GPU waits for the stream."""
+        """Times and reads of this rank's current or last epoch; on a GPU, this call waits for the stream."""
         return (self._meter or EpochMeter(self.epoch, self.device)).stats()
 
     def close(self) -> None:
-        """Ends the sampler. Batches still referenced stay valid."""
+        """Ends the sampler. Batches that are still referenced stay valid."""
         self._sampler.close()
 
     def __enter__(self):

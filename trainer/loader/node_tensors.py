@@ -56,7 +56,7 @@ def checked_tensors(tensors: Mapping[str, Tensor] | None, num_nodes: int) -> dic
             raise CohortError(place, f"another name than {', '.join(sorted(OF_BATCHES))}", repr(name))
         if not isinstance(tensor, Tensor) or tensor.dim() < 1 or len(tensor) != num_nodes:
             found = f"shape {list(tensor.shape)}" if isinstance(tensor, Tensor) else type(tensor).__name__
-            raise CohortError(place, f"a tensor [{num_nodes}, ...], a row a node", found)
+            raise CohortError(place, f"a tensor [{num_nodes}, ...], one row per node", found)
     return dict(tensors or {})
 
 

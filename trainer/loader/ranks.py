@@ -34,7 +34,7 @@ def demand_same_loader(
         others = {rank: other for rank, other in of_ranks.items() if other != value}
         if others and name == "input_nodes":  # digests, which nobody wants to read
             ranks = ", ".join(map(str, others))
-            hint = "give every rank all of them: Cohort divides the batches itself"
+            hint = "pass all of them on every rank: Cohort divides the batches itself"
             raise CohortError(name, "the same on every rank", f"other ones on rank {ranks}", hint)
         if others:
             others = {machine.ranks[0]: value} | others

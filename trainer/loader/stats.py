@@ -1,4 +1,4 @@
-"""What an epoch of a NeighborLoader took, and what its batches read."""
+"""Times of an epoch of a NeighborLoader, and the reads of its batches."""
 
 import contextlib
 from dataclasses import dataclass
@@ -11,20 +11,20 @@ from cohort.trainer.step_clock import StepClock
 
 @dataclass(frozen=True)
 class LoaderStats:
-    """An epoch of one rank's loader: its batches so far, and the time of the steps that are over.
+    """An epoch of one rank's loader: its batches so far, and the times of the finished steps.
 
-    A step is what the loop does between a batch and its call for the next. On a GPU both times are those of PyTorch's
-    current stream, by CUDA events: wait is how long it had nothing to do, also while the host was ahead.
+    A step is the work of the loop between receiving a batch and requesting the next. On a GPU, CUDA events measure both
+    times on PyTorch's current stream: wait is the time in which the stream was idle, even if the host was ahead.
 
     Attributes:
-        epoch: its number, from 0.
-        batches: those that had seeds.
-        wait_seconds: from the end of a step, or the begin of the epoch, until the next batch was there.
-        busy_seconds: of the steps.
-        rows: feature rows by where they were read: {"local": this GPU's cache, "peer": that of another GPU, "host":
-            host memory, "recent": the batches before}.
-        bytes: those of these rows, as stored.
-        hit_rate: share of the rows that did not come from host memory; 0 where there are none.
+        epoch: number of the epoch, from 0.
+        batches: number of batches that had seeds.
+        wait_seconds: time from the end of each step, or the start of the epoch, until the next batch arrived.
+        busy_seconds: time of the steps.
+        rows: number of feature rows by source: {"local": this GPU's cache, "peer": another GPU's cache, "host":
+            host memory, "recent": earlier batches}.
+        bytes: bytes of these rows, as stored.
+        hit_rate: share of the rows that did not come from host memory; 0 without rows.
     """
 
     epoch: int

@@ -26,8 +26,8 @@ MEMBERS = {
     "report": dict,  # members of summary.json, the epochs done as lines of metrics.jsonl, best accuracy so far
     "ranks": list,  # a dict a rank: random states, sums and counts of the epoch under way, states of callbacks
 }
-DAMAGED = "the file is damaged or foreign: start the run anew, without --resume"
-OTHER_RUN = "it belongs to another run: start this one anew, without --resume"
+DAMAGED = "the file is damaged or not a checkpoint: start a new run, without --resume"
+OTHER_RUN = "it belongs to another run: start a new run, without --resume"
 
 
 def identity_of(run: dict) -> dict:
@@ -99,7 +99,7 @@ def load(path: Path) -> dict:
     if not isinstance(state, dict) or state.get("format") != FORMAT:
         raise CohortError(str(path), f"a file that says {FORMAT!r}", type(state).__name__, DAMAGED)
     if state.get("version") != VERSION:
-        hint = "go on with the version of cohort that wrote it, or start the run anew"
+        hint = "continue with the version of cohort that wrote it, or start a new run without --resume"
         raise CohortError(f"{path}: version", str(VERSION), repr(state.get("version")), hint)
     for name, kind in MEMBERS.items():
         if not isinstance(state.get(name), kind):

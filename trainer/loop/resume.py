@@ -44,7 +44,7 @@ class Checkpoints(Callback):
             found = f"{type(error).__name__}: {error}"
             raise CohortError(str(self._file.path), "the state of such a run", found, DAMAGED) from error
         if trainer.running.epoch < trainer.options.epochs:
-            trainer.say(f"goes on in epoch {trainer.running.epoch + 1}, after step {trainer.running.step}")
+            trainer.say(f"continues in epoch {trainer.running.epoch + 1}, after step {trainer.running.step}")
 
     def step_ended(self, trainer, batch) -> None:
         every, running = trainer.options.checkpoint_every, trainer.running

@@ -76,17 +76,17 @@ def callable_of(model: nn.Module) -> Callable:
 
 
 def load_model(run: str | Path) -> nn.Module:
-    """The model that a run of ``cohort train`` trained, with the weights of its best epoch, on the CPU, in eval mode.
+    """The model of a run of ``cohort train``, with the weights of the best epoch, on the CPU and in eval mode.
 
-    ``model(x, edge_index)`` makes of float32 features scores, float32 [rows of x, classes]: of a ``Batch`` the first
-    ``batch.batch_size`` are those of its seeds; of a whole graph, all nodes'. A built-in model has Cohort's layers,
-    whoever's the run had: their weights are the same.
+    ``model(x, edge_index)`` maps float32 features to scores, float32 [rows of x, classes]. For a ``Batch``, the first
+    ``batch.batch_size`` rows are the scores of the seeds; for a whole graph, the rows are the scores of all nodes. A
+    built-in model has Cohort's layers even if the run used PyG's; the weights are the same.
 
     Args:
-        run: its folder.
+        run: folder of the run.
 
     Raises:
-        CohortError: it is no run, or its model is not kept.
+        CohortError: the folder is not a run, or has no model.
     """
     model, _, _ = model_described(Path(run))
     load_weights(Path(run), model)

@@ -26,13 +26,13 @@ def load_weights(run: Path, model: torch.nn.Module) -> None:
         CohortError: there are none, the file is damaged, or they are of another model.
     """
     path = run / files.MODEL
-    cure = "cohort train writes it after each epoch that did best in validation"
+    cure = "cohort train writes it after each epoch with the best validation score so far"
     try:
         weights = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError as error:
         raise CohortError(str(path), "the weights of a run", "none", cure) from error
     except Exception as error:  # noqa: BLE001 (what torch raises for a damaged file is of many types)
-        raise CohortError(str(path), "the weights of a run, tensors alone", why_not_loaded(error), cure) from error
+        raise CohortError(str(path), "the weights of a run, a dict of tensors", why_not_loaded(error), cure) from error
     try:
         model.load_state_dict(weights)
     except Exception as error:  # noqa: BLE001 (as above)

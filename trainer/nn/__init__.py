@@ -1,8 +1,8 @@
 """PyG's layers for sampled blocks, with gather and reduction in one kernel.
 
-``SAGEConv``, ``GCNConv`` and ``GATConv`` have the arguments, parameters and results of the layers of these names in
-torch_geometric.nn. They take the batches of ``cohort.NeighborLoader`` without sorting anything; see ``Block``.
-``accelerate`` puts them in the place of PyG's in a model that is there.
+``SAGEConv``, ``GCNConv`` and ``GATConv`` have the arguments, parameters and results of the layers of the same names in
+torch_geometric.nn. They accept batches of ``cohort.NeighborLoader`` without sorting edges; see ``Block``.
+``accelerate`` replaces PyG's layers in an existing model.
 """
 
 import importlib

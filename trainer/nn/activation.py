@@ -16,14 +16,14 @@ ACTIVATIONS = {"relu": _native.RELU, "elu": _native.ELU}
 
 
 def activated(x: Tensor, activation: str, p: float = 0.0, training: bool = True) -> Tensor:
-    """``dropout(activation(x), p)`` without the memory of a step in between.
+    """``dropout(activation(x), p)`` without an intermediate tensor.
 
-    Which elements are dropped follows from torch's generator of the CPU, on every device. An element that the
-    activation makes exactly 0 has no gradient.
+    Torch's CPU generator determines which elements are dropped, on every device. An element that the activation makes
+    exactly 0 has no gradient.
 
     Args:
         activation: "relu" or "elu".
-        p: the probability with which an element is dropped, in [0, 1).
+        p: the probability that an element is dropped, in [0, 1).
     """
     if activation not in ACTIVATIONS or not 0 <= p < 1:
         raise CohortError("activated", '"relu" or "elu", and p in [0, 1)', f"{activation!r}, {p}")

@@ -13,20 +13,19 @@ _OFFSETS = "_cohort_offsets"  # attribute of a batch's edge_index
 
 @dataclass(frozen=True)
 class Block:
-    """A layer's edges, ordered by target; layers take one in place of ``edge_index``.
+    """The edges of a layer, ordered by target; layers accept a Block in place of ``edge_index``.
 
     Attributes:
         indptr: int64 [any], the first edge of each target. Targets from the last entry on have no edges, and offsets
-            beyond the edges count as their end, so the offsets of a batch serve every layer of it.
-        source: int64 [num_edges], the row of x that each edge brings.
-        num_sources, num_targets: rows of x (unless there is an ``own_place``), and rows of the layer's output.
-        order: int64 [num_edges], where each edge stands in the ``edge_index`` that this was sorted from; None: there.
-        place: int64 [num_sources], where each source has its row in a larger ``x``; None: source i has row i.
-        own_place: int64 [num_targets], the same of the targets, whose rows then need not be the first of ``x``; below
-            0: zeros. For SAGEConv and GCNConv, float32 rows and no gradient of theirs. None: targets are the first
-            sources.
-        degrees: int32 [num_sources], edges into each source in a larger graph, for GCNConv to normalise with (less the
-            self-loops, where the layer adds its own); None: those of the block.
+            beyond the number of edges count as that number, so one array of a batch serves every layer.
+        source: int64 [num_edges], the row of x that each edge sends.
+        num_sources, num_targets: rows of x (without ``own_place``), and rows of the layer's output.
+        order: int64 [num_edges], the position of each edge in the unsorted ``edge_index``; None: the same position.
+        place: int64 [num_sources], the row of each source in a larger ``x``; None: source i has row i.
+        own_place: int64 [num_targets], the row of each target in the larger ``x``; a negative place means zeros. Only
+            for SAGEConv and GCNConv, float32 rows and rows without gradients. None: targets are the first sources.
+        degrees: int32 [num_sources], the in-degree of each source in a larger graph, by which GCNConv normalises
+            (without self-loops if the layer adds its own); None: the in-degrees in the block.
     """
 
     indptr: Tensor
@@ -39,7 +38,7 @@ class Block:
     own_place: Tensor | None = None
 
     def to(self, device: torch.device) -> "Block":
-        """The same block in a device's memory."""
+        """The same block on a device."""
         moved = {
             name: value.to(device)
             for name in ("indptr", "source", "order", "degrees", "place", "own_place")
@@ -104,7 +103,7 @@ def _unwritten(indptr: Tensor, edge_index: Tensor, version: int) -> Tensor:
         CohortError: somebody has written into the edges.
     """
     if edge_index._version != version:
-        hint = "give the model a copy: batch.edge_index.clone()"
+        hint = "pass a copy to the model: batch.edge_index.clone()"
         raise CohortError("edge_index of a compiled model", "the edges of a batch", "others, written over them", hint)
     return indptr.clone()
 

@@ -1,6 +1,6 @@
-"""The layers of these names in torch_geometric.nn, with gather and reduction in one kernel.
+"""The layers of the same names in torch_geometric.nn, with gather and reduction in one kernel.
 
-Each is PyG's layer with our rules before it: what these do not take is left to PyG's own code.
+Each is PyG's layer with a faster path before it; PyG's own code runs for all inputs that the faster path does not take.
 """
 
 import torch
@@ -25,10 +25,10 @@ _HOOKS = [
 
 
 class SAGEConv(SAGERules, pyg.SAGEConv):
-    """``torch_geometric.nn.SAGEConv``: the same arguments, parameters and results, with gather and reduction in one.
+    """``torch_geometric.nn.SAGEConv`` with gather and reduction in one kernel: same arguments, parameters and results.
 
     Raises:
-        CohortError: an aggregation other than "mean", "sum" and "add", or edges against their direction.
+        CohortError: an aggregation other than "mean", "sum" and "add", or ``flow="target_to_source"``.
     """
 
     propagate_type = {"x": OptPairTensor}  # PyG reads this from sources, which are not here
@@ -51,7 +51,7 @@ class SAGEConv(SAGERules, pyg.SAGEConv):
         size=None,
         activation: Activation | None = None,
     ) -> Tensor:
-        """As SAGERules.forward; PyG's code runs for sparse matrices."""
+        """Like SAGERules.forward; PyG's code runs for sparse matrices."""
         if takes_pygs_way(self, edge_index):
             x = x if activation is None else apply_to_ends(activation, x)
             return pyg.SAGEConv.forward(self, x, edge_index, size)
@@ -59,14 +59,14 @@ class SAGEConv(SAGERules, pyg.SAGEConv):
 
 
 class GCNConv(GCNRules, pyg.GCNConv):
-    """``torch_geometric.nn.GCNConv``: the same arguments, parameters and results, with gather and reduction in one.
+    """``torch_geometric.nn.GCNConv`` with gather and reduction in one kernel: same arguments, parameters and results.
 
-    Where the edges are a Block, there are rows only for its targets, which are the first of its sources; a source that
-    is no target has no edges, as in PyG's layer on the same edges, unless the block says otherwise (``degrees``). Rows
-    are multiplied by the weights before or after they are summed, as is less work.
+    With a Block, the output has rows only for the targets, which are the first sources. A source that is not a target
+    counts as a node without edges, as in PyG's layer on the same edges, unless the block has ``degrees``. Rows are
+    multiplied by the weights before or after the sum, whichever is less work.
 
     Raises:
-        CohortError: cached normalisation, an aggregation other than "add" and "sum", edges against their direction.
+        CohortError: cached normalisation, an aggregation other than "add" and "sum", ``flow="target_to_source"``.
     """
 
     propagate_type = {"x": Tensor, "edge_weight": OptTensor}  # PyG reads this from sources, which are not here
@@ -89,7 +89,7 @@ class GCNConv(GCNRules, pyg.GCNConv):
         edge_weight: Tensor | None = None,
         activation: Activation | None = None,
     ) -> Tensor:
-        """As GCNRules.forward; PyG's code runs with weights [edges], and for sparse matrices."""
+        """Like GCNRules.forward; PyG's code runs with edge weights, and for sparse matrices."""
         if is_placed(edge_index) and edge_weight is not None:
             require_placed_rows(self, x, False, activation)
         if isinstance(x, Tensor) and (edge_weight is not None or takes_pygs_way(self, edge_index)):
@@ -99,14 +99,14 @@ class GCNConv(GCNRules, pyg.GCNConv):
 
 
 class GATConv(GATRules, pyg.GATConv):
-    """``torch_geometric.nn.GATConv``: the same arguments, parameters and results, with gather and reduction in one.
+    """``torch_geometric.nn.GATConv`` with gather and reduction in one kernel: same arguments, parameters and results.
 
-    Rows are multiplied by the weights before or after they are summed, as is less work. What edges score follows from
-    rows and the product of weights and attention vectors, in the rows' own dtype also under autocast. Which edges
-    dropout takes follows from torch's generator of the CPU.
+    Rows are multiplied by the weights before or after the sum, whichever is less work. The scores of edges are computed
+    from rows and the product of weights and attention vectors, in the dtype of the rows also under autocast. Torch's
+    CPU generator determines which edges dropout removes.
 
     Raises:
-        CohortError: an aggregation other than "add" and "sum", or edges against their direction.
+        CohortError: an aggregation other than "add" and "sum", or ``flow="target_to_source"``.
     """
 
     propagate_type = {"x": OptPairTensor, "alpha": Tensor}  # PyG reads these from sources, which are not here
@@ -131,7 +131,7 @@ class GATConv(GATRules, pyg.GATConv):
         size: tuple[int, int] | None = None,
         return_attention_weights: bool | None = None,
     ) -> Tensor:
-        """As GATRules.forward; PyG's code runs with the other two arguments, and for sparse matrices."""
+        """Like GATRules.forward; PyG's code runs with the other two arguments, and for sparse matrices."""
         if edge_attr is not None or return_attention_weights is not None or takes_pygs_way(self, edge_index):
             return pyg.GATConv.forward(self, x, edge_index, edge_attr, size, return_attention_weights)
         return super().forward(x, edge_index, size)

@@ -1,4 +1,4 @@
-"""Our layers in place of PyG's, in a model that is there."""
+"""Replaces PyG's layers in an existing model by Cohort's."""
 
 from dataclasses import dataclass, field
 
@@ -12,11 +12,11 @@ OURS = {pyg.SAGEConv: SAGEConv, pyg.GCNConv: GCNConv, pyg.GATConv: GATConv}
 
 @dataclass
 class Replacement:
-    """What accelerate() did; as text, a line for each layer.
+    """The result of accelerate(); as text, one line for each layer.
 
     Attributes:
-        replaced: the names of layers that are ours now, as in ``named_modules()``; "" is the model itself.
-        left: the names of PyG's other layers, and why they are as they were.
+        replaced: names of the replaced layers, as in ``named_modules()``; "" is the model itself.
+        left: names of PyG's layers that were not replaced, each with the reason.
     """
 
     replaced: list[str] = field(default_factory=list)
@@ -29,10 +29,10 @@ class Replacement:
 
 
 def accelerate(model: nn.Module) -> Replacement:
-    """Makes PyG's SAGEConv, GCNConv and GATConv, wherever they are in the model, ours, which give the same results.
+    """Replaces every SAGEConv, GCNConv and GATConv of PyG in the model by Cohort's, which gives the same results.
 
-    Modules, parameters, hooks, devices and modes stay what they are, so optimizers and checkpoints of the model go on
-    to fit. What our layers do not take stays PyG's.
+    Modules, parameters, hooks, devices and modes do not change, so optimizers and checkpoints of the model stay valid.
+    A layer with arguments that Cohort's layer does not support stays PyG's.
     """
     done = Replacement()
     for name, module in model.named_modules():

@@ -50,7 +50,7 @@ def model_of(run: Path, data: Dataset) -> tuple[SampledGNN, Targets]:
         hint = "score nodes in batches: NeighborLoader(DIR, fanout, edge_weights=True), and cohort.load_model(RUN)"
         raise CohortError(str(run / "run.json"), "a run without --edge-weights", "one with", hint)
     if options["feature_dim"] != data.feature_dim:
-        expected = f"{options['feature_dim']} features a node, as the run had"
+        expected = f"{options['feature_dim']} features per node, as the run had"
         raise CohortError(str(data.path), expected, str(data.feature_dim), f"the run's data set: {trained_on(run)}")
     load_weights(run, model)
     return model, targets

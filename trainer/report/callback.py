@@ -1,4 +1,4 @@
-"""Who is told of a run as it goes."""
+"""Hooks that the trainers call during a run."""
 
 from typing import Any
 
@@ -6,50 +6,50 @@ from cohort.trainer.report.metrics import EpochReport, RunReport
 
 
 class Callback:
-    """Hooks of a run of ``cohort train``; a subclass overrides those that it needs.
+    """Hooks of a run of ``cohort train``; a subclass overrides the hooks that it needs.
 
-    ``--callbacks package.module:Class`` makes one of each class in every trainer, without arguments; ranks other than 0
-    call the hooks as well, with the same numbers. What a hook raises ends the run. Progress, summary, checkpoints and
-    all else that a run leaves are callbacks as well.
+    ``--callbacks package.module:Class`` creates one object of each class, without arguments, in every trainer. All
+    ranks call the hooks, with the same numbers. An exception in a hook ends the run. Progress, summary, checkpoints and
+    all other results of a run are written by callbacks, too.
 
     ``trainer`` has ``options`` (cohort.spec.run.TrainerSpec), ``model``, ``optimizer``, ``device``, ``out`` (the run's
-    folder), ``ranks.rank``, ``report`` (of the run so far), ``task`` ("train" or "validate": of the pass that runs) and
-    ``stops_early``, which a hook may set: then the run ends after the epoch.
+    folder), ``ranks.rank``, ``report`` (of the run so far), ``task`` ("train" or "validate", for the current pass) and
+    ``stops_early``: if a hook sets it, the run ends after the epoch.
     """
 
     def run_begins(self, trainer) -> None:
-        """Model and optimizer are made, and those of a resumed run have their state."""
+        """Model and optimizer exist; in a resumed run, they have their saved state."""
 
     def epoch_begins(self, trainer, epoch: int) -> None:
-        """Epochs count from 0; one that is resumed in its middle begins again."""
+        """An epoch begins; epochs count from 0. Called again for an epoch that is resumed in the middle."""
 
     def pass_begins(self, trainer) -> None:
-        """Training, validation or test."""
+        """A pass begins: training, validation or test."""
 
     def step_begins(self, trainer) -> None:
-        """The batch is there."""
+        """The batch of the step has arrived."""
 
     def step_ended(self, trainer, batch) -> None:
-        """A step on ``batch`` (``batch.num_seeds``, ...) of this rank was started; on a GPU it may still run."""
+        """A step of this rank on ``batch`` (``batch.num_seeds``, ...) was started; on a GPU it may still be running."""
 
     def epoch_ended(self, trainer, report: EpochReport) -> None:
         """Training and validation of an epoch are done: ``report.loss``, ``report.val_metrics``, ``report.seconds``."""
 
     def run_stops(self, trainer) -> None:
-        """The run is told to stop, or its sampler has gone: nothing follows; all ranks have done the same steps."""
+        """The run stops on a signal, or because its sampler has ended; all ranks have done the same steps."""
 
     def epochs_end(self, trainer) -> None:
-        """No other epoch follows, as all are done, the run stops or it fails."""
+        """No other epoch follows: all epochs are done, or the run stops or fails."""
 
     def run_ended(self, trainer, report: RunReport) -> None:
         """The test is done: ``report.test_metrics``, ``report.epochs``."""
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps of the callback: numbers, text, lists, dicts, tensors."""
+        """The callback's state for a checkpoint: numbers, text, lists, dicts, tensors."""
         return {}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Takes up what ``state()`` gave, before ``run_begins``."""
+        """Restores the result of ``state()``; called before ``run_begins``."""
 
 
 HOOKS = [name for name in vars(Callback) if name.split("_")[-1] in ("begins", "ended", "stops", "end")]

@@ -126,9 +126,9 @@ def told(floor: dict, epoch: EpochReport) -> str:
     return (
         f"floor of epoch {epoch.epoch + 1}: {floor['seconds']:.3f} s, {NAMES[floor['bottleneck']]}"
         + (f" ({others})" if others else "")
-        + f"; it took {epoch.seconds:.3f} s, {epoch.seconds / floor['seconds']:.2f} times that"
+        + f"; it took {epoch.seconds:.3f} s, {epoch.seconds / floor['seconds']:.2f} times the floor"
         + (
-            f"; steps and sampling share the SMs, and take {floor['in_turns']:.3f} s in turns"
+            f"; steps and sampling share the SMs, and take {floor['in_turns']:.3f} s one after the other"
             if "in_turns" in floor
             else ""
         )

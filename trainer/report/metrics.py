@@ -205,7 +205,7 @@ def warn_of_divergence(epochs: list[EpochReport]) -> None:
     diverged = [epoch for epoch in epochs if not math.isfinite(epoch.loss)]
     if len(diverged) == 1 and diverged[0] is epochs[-1]:
         number = diverged[0].epoch + 1
-        LOG.warning(f"the loss is not finite since epoch {number}: a smaller --lr may help")
+        LOG.warning(f"the loss has not been finite since epoch {number}: a smaller --lr may help")
 
 
 def _write_all(file, data: bytes) -> None:

@@ -144,14 +144,14 @@ def _print_table(report: RunReport) -> None:
     console.print(table.as_rich())
     if len(kept) < len(names):
         left_out = ", ".join(name for i, name in enumerate(names) if i not in kept)
-        console.print(f"too narrow for: {left_out} (cohort report has them)")
+        console.print(f"left out on this narrow terminal: {left_out} (cohort report shows them)")
     if report.epochs:
         last = report.epochs[-1]
         console.print(
             f"a batch: {last.num_edges / last.num_batches:,.0f} edges, {last.num_nodes / last.num_batches:,.0f} nodes"
             f"{' before the last hop' if report.last_hop_global else ''};"
-            f"{' the first layer reads rows where they are;' if report.rows_in_place else ''}"
-            f" sample and fetch run in the sampler, beside wait and train{_between(report.epochs)}"
+            f"{' the first layer reads rows in place;' if report.rows_in_place else ''}"
+            f" sample and fetch run in the sampler, in parallel with wait and train{_between(report.epochs)}"
         )
         console.print(_tier_table(report).as_rich())
         if report.floor:
@@ -191,7 +191,7 @@ def _between(epochs: list[EpochReport]) -> str:
     if len(epochs) < 2:
         return ""
     seconds = statistics.median(epoch.between_seconds for epoch in epochs[1:])
-    return f"; {seconds:.3f} s between two epochs (median), in which validation and results come"
+    return f"; {seconds:.3f} s between two epochs (median), for validation and results"
 
 
 def _tier_table(report: RunReport) -> Table:

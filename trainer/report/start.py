@@ -95,7 +95,7 @@ def start_line(start: dict) -> str:
     parts = sorted(start["parts"], key=lambda part: -part["seconds"])
     told = ", ".join(_told(part) for part in parts if part["seconds"] >= 0.05)
     packages = f"the trainer's packages {start['packages_seconds']:.1f}"
-    return f"first batch after {start['seconds']:.1f} s: {packages}" + (f"; beside them {told}" if told else "")
+    return f"first batch after {start['seconds']:.1f} s: {packages}" + (f"; in parallel: {told}" if told else "")
 
 
 def _told(part: dict) -> str:

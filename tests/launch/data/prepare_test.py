@@ -88,7 +88,7 @@ def test_rows_that_encoding_makes_larger_are_written_by_name_alone(tmp_path, cap
     generate(folder, **SIZES | {"dim": 4})
     assert command("prepare", folder) == 0
     said = capsys.readouterr().err
-    assert f"{folder}/prepared: would be 50.0 % larger than raw (72.00 KB for 48.00 KB): not written" in said
+    assert f"{folder}/prepared: not written, because it would be 50.0 % larger than raw (72.00 KB for 48.00 KB)" in said
     assert "runs read the raw rows; --codec raw writes it" in said and not (folder / "prepared").exists()
     assert command("prepare", folder, "--drop-raw") == 1
     said = capsys.readouterr().err
@@ -97,7 +97,7 @@ def test_rows_that_encoding_makes_larger_are_written_by_name_alone(tmp_path, cap
     assert command("prepare", folder, "--codec", "raw") == 0
     assert "50.7 % larger than raw;" in capsys.readouterr().err and open_dataset(folder).encoded_rows
     assert command("prepare", folder) == 0
-    assert "prepared stays as it was;" in capsys.readouterr().err and open_dataset(folder).encoded_rows
+    assert "prepared is unchanged;" in capsys.readouterr().err and open_dataset(folder).encoded_rows
     assert command("prepare", folder, "--reorder", "degree") == 0  # the data set in DIR/prepared has no other rows
     assert open_dataset(folder / "prepared").encoded_rows
 
@@ -141,7 +141,7 @@ def test_a_damaged_file_ends_the_run(data):
     file.write_bytes(damaged)
     result = cohort("digest", data, "--device", "cpu")
     assert result.returncode == 1 and result.stdout == ""
-    assert "features.ibp: expected data with right checksums" in result.stderr
+    assert "features.ibp: expected data with correct checksums" in result.stderr
 
 
 def test_rows_of_a_changed_file_are_refused_until_they_are_prepared_again(data, capsys):
@@ -183,7 +183,7 @@ def test_raw_rows_that_change_meanwhile_are_an_error(data, monkeypatch, capsys):
 
     monkeypatch.setattr(prepare.ibp, "fit", fit_and_touch)
     assert command("prepare", data) == 1
-    assert "expected features at rest, found a file that changes" in capsys.readouterr().err
+    assert "expected features that do not change, found a file that changes" in capsys.readouterr().err
     assert not list(data.glob("prepared*"))
 
 
@@ -210,7 +210,7 @@ def test_reorder_is_the_same_graph_under_its_map(data, dropped, capsys):
     if dropped:
         assert command("prepare", data, "--drop-raw") == 0
         assert command("prepare", data, "--reorder", "degree") == 1
-        assert "give --drop-raw as well" in capsys.readouterr().err
+        assert "pass --drop-raw as well" in capsys.readouterr().err
         assert command("prepare", data, "--reorder", "degree", "--drop-raw") == 0
         assert command("check", data) == 1
         assert f"use the data set {data}/prepared" in capsys.readouterr().err

@@ -124,8 +124,8 @@ def test_a_run_with_a_cache(runs, tmp_path, drawn):
     assert ["accuracy in the test", f"{100 * summary['test_accuracy']:.2f} %"] in tables["Result"]
     floor, seconds = summary["floor"]["epochs"][-1], summary["epochs"][-1]["seconds"]
     told = f"{floor['seconds']:.4f} s, set by {floor['bottleneck']}; it took {seconds:.4f} s"
-    assert ["least time of the last epoch", told] in tables["Result"]
-    in_place = ["feature rows", "read where they are, counted each time"] in tables["Result"]
+    assert ["floor of the last epoch", told] in tables["Result"]
+    in_place = ["feature rows", "read in place, counted each time"] in tables["Result"]
     assert in_place == summary["rows_in_place"]
     assert ["batch_size", "100"] in tables["Options"]
     printed = [columns_of(line) for line in result.stdout.splitlines()]
@@ -172,7 +172,7 @@ def test_runs_beside_each_other(runs, tmp_path, drawn):
     for name, label in {"seconds": "epoch", "wait_seconds": "wait", "fetch_seconds": "fetch"}.items():
         assert found[f"median {label} s"] == [f"{value:.4f}" for value in medians[name]]
     ratio = medians["seconds"][1] / medians["seconds"][0]
-    assert found["epoch, times the first run's"] == ["1.00", f"{ratio:.2f}", "1.00"]
+    assert found["epoch / epoch of the first run"] == ["1.00", f"{ratio:.2f}", "1.00"]
     planned = summaries[0]["cache"]["predicted"][0]["hit_rate"]["local"]
     assert found["rows % local, planned"] == [f"{100 * planned:.2f}", "-", f"{100 * planned:.2f}"]
     host = [

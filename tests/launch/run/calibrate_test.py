@@ -155,7 +155,7 @@ def test_a_data_set_that_cannot_be_written_is_a_warning(data, meta, measurements
     file = peak_file(data, peak_key(meta, run_of(data)))
     file.mkdir()
     assert trainer_bytes(data, meta, run_of(data)) == math.ceil(HEADROOM * PEAK)
-    assert "warning: this will not be remembered" in capsys.readouterr().err
+    assert "warning: the result is not kept for later runs" in capsys.readouterr().err
     assert list(data.glob("peak-*")) == [file], "nothing half written"
 
 

@@ -187,7 +187,7 @@ def test_the_next_start_removes_what_a_run_killed_as_a_whole_left(start, cora, s
     [left] = shm.runs()
     following = cohort("digest", cora, "--device", device, "--batches", "2")
     assert following.returncode == 0, following.stderr
-    assert f"removed what a dead run left behind: {left}" in following.stderr
+    assert f"removed the files of a dead run: {left}" in following.stderr
     assert len(following.stdout.splitlines()) == 2
     assert_nothing_stays(run, SECONDS_TO_END)
 

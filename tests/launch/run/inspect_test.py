@@ -112,4 +112,4 @@ def test_a_channel_of_another_version_is_refused(live, tmp_path):
 
 def test_inspect_refuses_a_bad_run_json(tmp_path):
     (tmp_path / "run.json").write_text("{")
-    refused(cohort("inspect", tmp_path), 1, "run.json", "what cohort train wrote")
+    refused(cohort("inspect", tmp_path), 1, "run.json", "the run.json of cohort train")

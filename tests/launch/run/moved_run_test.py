@@ -64,8 +64,8 @@ def test_a_data_set_that_has_changed_is_refused_and_the_run_still_goes_on(run, g
     np.save(file, np.load(file)[::-1])
     again = cohort("train", "--resume", copy, data, "--quiet")
     words = f"{data}: expected the data set that the run was started on, found one with other {what}"
-    refused(again, 1, words, "hint: name the folder of that data set; where its files were replaced, train anew")
-    assert "to go on" not in again.stderr
+    refused(again, 1, words, "hint: name the folder of that data set; if its files were replaced, start a new run")
+    assert "to continue" not in again.stderr
     assert cohort("train", "--resume", copy, "--epochs", 3, "--quiet").returncode == 0
 
 

@@ -22,5 +22,5 @@ def test_a_folder_that_a_tuning_works_in_is_left_alone(cora, tmp_path, monkeypat
     monkeypatch.setattr(run_folder, "LOCK_SECONDS", 0.2)
     with run_folder.sole_use(tmp_path):
         assert main.main(["tune", str(cora), "--device", "cpu", "--fanout", "4,3", "--out", str(tmp_path)]) == 1
-    assert f"{tmp_path}: expected a folder that no run works in" in capfd.readouterr().err
+    assert f"{tmp_path}: expected a folder that no other run uses" in capfd.readouterr().err
     assert list(tmp_path.iterdir()) == []

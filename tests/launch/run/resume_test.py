@@ -101,7 +101,7 @@ def test_a_run_without_a_checkpoint_begins_at_the_beginning(launch, undisturbed,
     (out / "checkpoint.pt").unlink(missing_ok=True)
     again = cohort("train", "--resume", out)
     assert again.returncode == 0, again.stderr
-    assert f"no checkpoint.pt in {out}: the run begins at the beginning" in again.stderr
+    assert f"no checkpoint.pt in {out}: the run starts from the beginning" in again.stderr
     assert results_of(out) == undisturbed()
     assert [path.name for path in out.iterdir() if path.suffix == ".tmp"] == ["mine.tmp"]
 
@@ -162,7 +162,7 @@ def survives(run, out, full, undisturbed) -> None:
     run.await_checkpoint()
     full.begin()
     names = ("checkpoint.pt", "metrics.jsonl", "summary.json")
-    said = [f"warning: {out / name} was not written, and the run goes on without it" for name in names]
+    said = [f"warning: {out / name} was not written, and the run continues without it" for name in names]
     wait_until(lambda: all(any(text in line for line in run.lines) for text in said), 30, "warnings")
     assert torch.load(out / "checkpoint.pt", weights_only=True)["format"] == "cohort checkpoint", "the one before"
     full.end()
@@ -217,7 +217,7 @@ def refused(words: list[str], *arguments) -> None:
         (["--overwrite"], ["--resume, --overwrite: expected one of the two, found both"]),
         (["--ranks", "2"], ["--ranks: expected 1 trainer", "found 2"]),
         (["--amp"], ["--amp: expected off", "found on"]),
-        (["--out", "elsewhere"], ["--out: expected ", "where the run goes on, found elsewhere"]),
+        (["--out", "elsewhere"], ["--out: expected ", "where the run continues, found elsewhere"]),
     ],
     ids=lambda value: value[0].strip("-") if isinstance(value, list) else None,
 )
@@ -258,7 +258,7 @@ def test_a_run_that_is_done_goes_on_for_more_epochs(copied, graph, tmp_path):
     """As if it had been begun with so many; and it says what it does, though it was quiet before."""
     more = cohort("train", "--resume", copied, "--epochs", 4)
     assert more.returncode == 0, more.stderr
-    assert "goes on in epoch 3, after step 0" in more.stdout
+    assert "continues in epoch 3, after step 0" in more.stdout
     assert more.stdout.splitlines()[-1] == f"results: {copied}  (cohort report {copied})"
     at_once = cohort("train", graph, *OPTIONS, "--epochs", 4, "--quiet", "--out", tmp_path / "at-once")
     assert at_once.returncode == 0, at_once.stderr
@@ -266,13 +266,13 @@ def test_a_run_that_is_done_goes_on_for_more_epochs(copied, graph, tmp_path):
     again = cohort("train", "--resume", copied)
     accuracy = json.loads((copied / "summary.json").read_text())["test_accuracy"]
     assert f"cohort: all 4 epochs are done; test accuracy {100 * accuracy:.2f} %" in again.stdout, again.stderr
-    assert "loss -" not in again.stdout and "goes on" not in again.stdout
+    assert "loss -" not in again.stdout and "continues" not in again.stdout
     assert cohort("train", "--resume", copied, "--quiet").stdout == ""
 
 
 def test_a_new_run_does_not_take_the_place_of_one_that_has_finished_an_epoch(copied, graph):
     before = {path.name: path.read_bytes() for path in copied.iterdir()}
-    hint = f"hint: --resume {copied} goes on with it; --overwrite replaces it"
+    hint = f"hint: --resume {copied} continues it; --overwrite replaces it"
     refused([f"{copied}: expected a new folder, found a run of 2 epochs", hint], graph, *OPTIONS, "--out", copied)
     assert {path.name: path.read_bytes() for path in copied.iterdir()} == before
     hint = f"hint: this is a run: cohort train --resume {copied}"
@@ -283,7 +283,7 @@ def test_nor_that_of_one_that_has_saved_a_checkpoint(graph, tmp_path):
     for name in ("run.json", "checkpoint.pt"):
         (tmp_path / name).touch()
     words = f"{tmp_path}: expected a new folder, found a run in its first epoch"
-    refused([words, f"hint: --resume {tmp_path} goes on with it"], graph, *OPTIONS, "--out", tmp_path)
+    refused([words, f"hint: --resume {tmp_path} continues it"], graph, *OPTIONS, "--out", tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"run.json", "checkpoint.pt"}
 
 
@@ -313,7 +313,7 @@ def test_what_is_no_run_is_refused(copied, tmp_path):
     refused(["nowhere: expected the folder of a run, found no such folder", "--out"], "--resume", tmp_path / "nowhere")
     for text in ("{", "[]", '{"trainer": {"task": "digest"}}', "\x00\xff"):
         (copied / "run.json").write_text(text, encoding="latin-1")
-        refused(["run.json: expected what cohort train has written"], "--resume", copied)
+        refused(["run.json: expected the run.json of cohort train"], "--resume", copied)
     assert cohort("train").returncode == 2
 
 
@@ -335,7 +335,7 @@ def test_a_folder_that_a_run_works_in_is_left_alone(launch, graph, tmp_path, mon
     monkeypatch.setattr(run_folder, "LOCK_SECONDS", 0.2)
     run = launch.train()
     run.await_checkpoint()
-    with pytest.raises(CohortError, match="expected a folder that no run works in"):
+    with pytest.raises(CohortError, match="expected a folder that no other run uses"):
         with run_folder.sole_use(tmp_path / "run"):
             pass
     run.stop(signal.SIGTERM)

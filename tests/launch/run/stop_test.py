@@ -119,4 +119,4 @@ def test_a_summary_that_cannot_be_written_costs_no_result(cora, tmp_path, shm):
     options = ["--device", "cpu", "--epochs", 1, "--hidden", 8, "--fanout", "4,3", "--out", tmp_path / "run"]
     done = cohort("train", cora, *options, env=env)
     assert done.returncode == 0, done.stderr
-    assert "summary.json was not written, and the run goes on" in done.stdout and "test accuracy" in done.stdout
+    assert "summary.json was not written, and the run continues" in done.stdout and "test accuracy" in done.stdout

@@ -371,7 +371,7 @@ def test_a_trial_that_fails_or_takes_too_long(cora, shm, tmp_path):
     failed.run(without_labels(cora, tmp_path / "data"), 2, 60, lambda: None)
     assert failed.cost == math.inf and not failed.is_over_time
     assert failed.failure.startswith("CohortError: the training nodes") and "the trainer" in failed.message
-    assert "to go on" not in failed.message
+    assert "to continue" not in failed.message
     slow = Trial(2, tmp_path / "slow", START, small)
     slow.run(cora, 1_000_000, 1, lambda: None)
     assert slow.is_over_time and slow.cost == math.inf and "the time was over after" in slow.failure

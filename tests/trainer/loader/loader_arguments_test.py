@@ -95,7 +95,7 @@ def test_an_unknown_argument_is_a_type_error(cora):
 
 def test_loader_and_data_set_are_shown_on_a_line(cora):
     graph = open_dataset(cora)
-    with pytest.raises(AttributeError, match=r"a Dataset has train_ids in place of train_mask; dataset.to_pyg\(\)"):
+    with pytest.raises(AttributeError, match=r"a Dataset has train_ids instead of train_mask; dataset.to_pyg\(\)"):
         graph.train_mask  # noqa: B018
     assert not hasattr(graph, "colour")
     assert repr(graph) == f"Dataset('{cora}', 2,708 nodes, 10,556 edges, x float32 [2708, 1433])"

@@ -117,7 +117,7 @@ def test_what_another_program_has_written_is_refused_and_not_run(file, kind, tmp
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"version": 1}, ["version: expected 4, found 1", "go on with the version"]),
+        ({"version": 1}, ["version: expected 4, found 1", "continue with the version"]),
         ({"epoch": "3"}, ["epoch: expected a member of", "found '3'"]),
         ({"ranks": None}, ["ranks: expected a member of"]),
         ({"model": 5}, ["model: expected a member of"]),
@@ -202,7 +202,7 @@ def test_what_cannot_be_written_is_said(tmp_path, caplog):
     with unless_full(tmp_path / "checkpoint.pt"):
         raise OSError(28, "No space left on device")
     (said,) = caplog.messages
-    assert str(tmp_path / "checkpoint.pt") in said and "No space left on device" in said and "goes on" in said
+    assert str(tmp_path / "checkpoint.pt") in said and "No space left on device" in said and "continues" in said
 
 
 # --- stop signals --------------------------------------------------------------------------------------------------

@@ -248,7 +248,7 @@ def test_a_loss_that_is_no_number_is_null_and_said_once(tmp_path, shm):
     text = (tmp_path / "run" / "summary.json").read_text() + (tmp_path / "run" / "metrics.jsonl").read_text()
     assert "NaN" not in text and "Infinity" not in text
     assert [epoch["loss"] for epoch in summary["epochs"]] == [None] * 3
-    assert summary["said"].count("the loss is not finite since epoch 1") == 1
+    assert summary["said"].count("the loss has not been finite since epoch 1") == 1
     report = run_cohort("report", tmp_path / "run", "--out", tmp_path / "report")
     assert report.returncode == 0, report.stderr
     assert run_cohort("train", "--resume", tmp_path / "run").returncode == 0

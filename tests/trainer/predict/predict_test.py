@@ -229,10 +229,10 @@ def test_a_run_that_is_none_is_refused_by_the_command(data, tmp_path, capfd):
     ("case", "words"),
     [
         ("no model", "expected the weights of a run, found none"),
-        ("damaged", "expected the weights of a run, tensors alone"),
+        ("damaged", "expected the weights of a run, a dict of tensors"),
         ("pickle", "found a pickle that names pathlib"),
         ("other model", "size mismatch"),
-        ("other data", "expected 12 features a node, as the run had, found 1433\n  hint: the run's data set: "),
+        ("other data", "expected 12 features per node, as the run had, found 1433\n  hint: the run's data set: "),
     ],
 )
 def test_bad_input_says_what_is_wrong(data, cora, run, tmp_path, case, words):

@@ -40,9 +40,9 @@ def test_no_number_is_cut(capsys, monkeypatch, num_ranks, width):
     whole = " ".join(" ".join(lines).split())
     if width is None or width >= 120:
         assert any("123.46 MB" in line for line in lines)
-        assert ("all-reduce s" in header) == (num_ranks > 1) and "too narrow" not in whole
+        assert ("all-reduce s" in header) == (num_ranks > 1) and "narrow terminal" not in whole
     else:
-        assert ("too narrow for: " in whole) == ("host bytes" not in header)
+        assert ("left out on this narrow terminal: " in whole) == ("host bytes" not in header)
 
 
 def test_what_matters_least_goes_first():

@@ -61,7 +61,7 @@ def test_a_full_disk_ends_no_run(tmp_path, monkeypatch, caplog):
 
     monkeypatch.setattr(board.SummaryWriter, "add_scalar", refuse)
     a_run(tmp_path, 0)
-    assert "tensorboard was not written, and the run goes on" in caplog.text
+    assert "tensorboard was not written, and the run continues" in caplog.text
 
 
 @pytest.mark.usefixtures("shm")

@@ -14,7 +14,7 @@ device=cpu
 [[ $has_gpu == no || $with_cuda == no ]] || device=cuda
 
 if [[ -f $data/meta.json ]]; then
-  say "data set: data/quickstart is there"
+  say "data set: data/quickstart exists"
 else
   rm -rf "$data" "$data.part"
   mkdir -p "$root/data"

@@ -184,7 +184,7 @@ def test_the_site_builds_without_a_warning(tmp_path):
     assert result.returncode == 0, result.stdout + result.stderr
     assert "cohort dataset import" in (tmp_path / "reference/cli/index.html").read_text()
     python = (tmp_path / "reference/python/index.html").read_text()
-    assert all(name in python for name in NAMES) and "in-neighbours to draw a node and hop" in python
+    assert all(name in python for name in NAMES) and "in-neighbours to draw per node" in python
     assert " at 0x" not in python and "_sampler" not in python
 
 

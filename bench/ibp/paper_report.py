@@ -12,40 +12,40 @@ NOT_MEASURED = "Not measured: it takes a GPU.\n"
 TOP = """# The IBP paper's figures on this machine
 
 "Reducing the GPU Memory Bottleneck with Lossless Compression for ML" (EuroSys 2026) measured its codec on an A100 with
-PCIe 4 x16. The same figures, with this code. Written by
+PCIe 4 x16. This page has the same figures for this code. It is written by
 
 ```bash
 # needs a GPU
 PYTHONPATH=build/python python bench/ibp --paper --data FOLDER    # FOLDER: citeseer.npz, cora.npz, tables as .npy
 ```
 
-`--only gpu --out FILE` and `--only cpu --out FILE` measure the two parts apart, `--from FILE FILE` draws them together.
-Every GPU method's output is compared with its source before its number counts.
+`--only gpu --out FILE` and `--only cpu --out FILE` measure the two parts separately; `--from FILE FILE` draws both. The
+output of every GPU method is compared with its source before its number counts.
 """
 COPY = """\
-GB/s of random rows out of 4 GB in pinned memory. Rows are one element longer than a power of two, so that they start
-anywhere, as the paper's do. The zero-copy kernels give a warp a row: 4 bytes a lane from the row's start, or
-("aligned") 16 bytes a lane from the 128-byte line it starts in. Gather (`ibp/gpu.h`, no codec) copies in bulk, by
-address unless told otherwise; its time includes the sort.
+GB/s of random rows out of 4 GB in pinned memory. As in the paper, rows are one element longer than a power of two, so
+they start at any offset. In the zero-copy kernels, each warp copies one row: 4 bytes per lane from the row's start, or
+("aligned") 16 bytes per lane from the start of the 128-byte line in which the row starts. Gather (`ibp/gpu.h`, no
+codec) uses bulk copies, in order of address except where the table says "in any order"; its time includes the sort.
 """
 DECODE = """\
-100,000 random rows out of 400,000 in pinned memory. As in the paper a made-up mask gives the saving; the bits it
-leaves are random (the paper's rows are all zero). "Not decoded" is the paper's ideal: rows as long as the encoded
-ones, fetched as they are. GB/s count decoded bytes; 0 % is the plain copy.
+100,000 random rows out of 400,000 in pinned memory. As in the paper, an artificial mask determines the saving; the
+other bits are random (in the paper, all bits are zero). "Not decoded" is the paper's ideal: rows as long as the encoded
+rows, fetched without decoding. GB/s count decoded bytes; 0 % is the plain copy.
 """
 CODEC = """\
-All rows of a table (100,000, or 512 MiB of them if that is less; a smaller table's again and again), a chunk a row,
-from pinned memory to decoded rows in GPU memory. Speed-up is over Gather on the rows as they are ("raw"). nvCOMP's
-batched interface reads its rows in place, or (second number) after one cudaMemcpy of all of them; the better one
-counts. "Saved" counts the gaps between our rows, and none between nvCOMP's. "Compress" is fit and encode. The paper's
-columns are of other rows of that kind, on its A100, its IBP beside our invariant codec; ndzip is not measured here.
+All rows of a table (100,000 rows, or 512 MiB if that is less; smaller tables are repeated), one chunk per row, from
+pinned memory to decoded rows in GPU memory. Speed-up is relative to Gather on raw rows. nvCOMP's batched interface
+reads its rows in place, or (second number) after one cudaMemcpy of all rows; the better number counts. "Saved" includes
+the gaps between Cohort's rows, and no gaps for nvCOMP. "Compress" is fit and encode. The paper's columns are for other
+rows of the same kind, on an A100; the paper's IBP is beside Cohort's invariant codec. ndzip is not measured here.
 """
 SAMPLE = """\
-Raw bytes / encoded bytes. A fifth of the rows is held out; the codec is fitted on a share of the others and scored on
-the rows held out (the paper scores on all rows). A table's second codec is the one `fit` chooses. The paper's Cora is
-a larger data set of that name.
+Raw bytes / encoded bytes. A fifth of the rows is held out; the codec is fitted on a share of the other rows and scored
+on the held-out rows (in the paper, on all rows). For each table, the second codec is the choice of `fit`. The paper's
+Cora is a larger data set of the same name.
 """
-CHUNK = "Space saved in %, codec invariant, fitted and scored on all rows as in the paper.\n"
+CHUNK = "Space saved in % by the codec invariant, fitted and scored on all rows as in the paper.\n"
 CHUNK_PAPER = """\
 The paper, on Products (100 x float32): 8-byte chunks save up to {best} %, thresholds of {low} to {high} % do best,
 and chunks of 1 byte save less than 3 % (this codec has chunks of 4 and 8 bytes). The best here:
@@ -67,7 +67,7 @@ def page(lines: list[dict], pictures: dict[str, Path]) -> str:
     sections = {
         "copy": ("Ways to copy rows from host memory (Figure 5)", copy_section),
         "decode": ("Decompression against space saved (Figure 7)", decode_section),
-        "codec": ("nvCOMP beside it (Tables 1 to 3)", codec_section),
+        "codec": ("Comparison with nvCOMP (Tables 1 to 3)", codec_section),
         "sample": ("How few rows a fit needs (Table 5)", sample_section),
         "chunk": ("Chunk size against threshold (Figure 13)", chunk_section),
     }
@@ -165,7 +165,7 @@ def decode_difference(measured: list[dict]) -> str:
     dense = [
         100 * m["gb_per_s"] / m["ideal_gb_per_s"] for m in of(measured, "decode", sms=sms) if m["saved_percent"] < 50
     ]
-    text = f"\nBelow 50 % saved, where dense rows are: at least {min(dense):.0f} % of the ideal.\n" if dense else ""
+    text = f"\nBelow 50 % saved, as for dense rows: at least {min(dense):.0f} % of the ideal.\n" if dense else ""
     return table(heads, rows) + text
 
 
@@ -235,7 +235,7 @@ def sample_difference(measured: list[dict]) -> str:
         rows.append([name, f"{lost:.2f}", f"{100 * (1 - theirs[0] / theirs[-1]):.2f}" if theirs else "", against])
     heads = [
         "rows, codec invariant",
-        "% lost, smallest sample against all",
+        "% lost with the smallest sample",
         "in the paper",
         "ratio against the paper's",
     ]

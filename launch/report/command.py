@@ -1,4 +1,4 @@
-"""``cohort report``: where the time and the bytes of a run went, or how runs differ, as tables, charts and a page."""
+"""``cohort report``: where time and bytes of a run went, or how runs differ, as tables, charts and an HTML page."""
 
 import argparse
 import functools
@@ -15,7 +15,7 @@ from cohort.launch.report.results import LISTS, ROWS, Run, one_line, read_run
 
 def register(commands) -> None:
     """Adds the command."""
-    parser = commands.add_parser("report", help="draw a run, or compare runs", description=__doc__)
+    parser = commands.add_parser("report", help="report on a run, or compare runs", description=__doc__)
     parser.add_argument(
         "runs", type=Path, nargs="+", metavar="RUN", help="folder of a run (--out); several folders are compared"
     )

@@ -5,7 +5,7 @@
 #   unlock_checkout                ends the turn in this checkout that cohort_setup took
 #
 # Leaves behind: $root, $build, $python, $has_gpu and $with_cuda ("yes" or "no"), and PATH with the tools on it.
-# Reads: COHORT_PYTHON (use this interpreter, install nothing), COHORT_CUDA=OFF (no CUDA bodies),
+# Reads: COHORT_PYTHON (use this interpreter, install nothing), COHORT_CUDA=OFF (no CUDA code),
 # COHORT_CUDA_ARCHITECTURES, CXX, CUDACXX, CUDA_HOME.
 
 exec </dev/null
@@ -129,7 +129,7 @@ find_missing_packages() {
 
 install_packages() {
   find_missing_packages
-  ((${#missing[@]})) || { say "system packages: all there"; return 0; }
+  ((${#missing[@]})) || { say "system packages: all installed"; return 0; }
   local line="apt-get update && apt-get install -y --no-install-recommends ${missing[*]}" as_root=()
   if [[ -n ${COHORT_PYTHON:-} ]]; then
     stop "system packages are missing: ${missing[*]} (nothing is installed with COHORT_PYTHON)" "$line" \
@@ -158,7 +158,7 @@ install_optional() {
   ((${#wanted[@]})) || return 0
   if [[ -z ${COHORT_PYTHON:-} && ! -e $logs/optional.log ]] && command -v apt-get >/dev/null; then  # tried once
     [[ $(id -u) == 0 ]] || as_root=(sudo -n)
-    say "installing ${wanted[*]}, which the build can do without"
+    say "installing ${wanted[*]} (optional)"
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive sh -c "apt-get update &&
       apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=300 ${wanted[*]}" >"$logs/optional.log" 2>&1 || true
   fi
@@ -201,12 +201,12 @@ make_venv() {
 # COHORT_PYTHON: everything must be there already; says all that is missing at once.
 use_given_python() {
   local list lacking
-  python=$(command -v "$COHORT_PYTHON") || stop "COHORT_PYTHON=$COHORT_PYTHON is no program" "give the path of an interpreter"
+  python=$(command -v "$COHORT_PYTHON") || stop "COHORT_PYTHON=$COHORT_PYTHON is not a program" "set it to the path of an interpreter"
   [[ $python == /* ]] || python=$PWD/$python
   PATH=$(dirname "$python"):$("$python" -c 'import sysconfig; print(sysconfig.get_path("scripts"))'):$PATH
   [[ ! -d $deps/python ]] || export PYTHONPATH=$deps/python${PYTHONPATH:+:$PYTHONPATH}
   say "using $python; nothing is installed"
-  "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || stop "$python is older than Python 3.11" "give a newer one"
+  "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || stop "$python is older than Python 3.11" "use a newer one"
   lacking=$("$python" "$root/launch/setup/requirements.py" missing "$@") || stop "cannot list what $python lacks (see above)"
   # The build tools may be programs on PATH; check_cmake looks for those.
   mapfile -t list < <(grep -vE '^(cmake|ninja|scikit-build-core)\b|^$' <<<"$lacking")
@@ -267,7 +267,7 @@ choose_cuda() {
   architectures=${COHORT_CUDA_ARCHITECTURES:-}
   if [[ -z $architectures && $has_gpu == no ]]; then
     architectures=90
-    say "no GPU here to run them: compiling the CUDA bodies for sm_90 only (COHORT_CUDA_ARCHITECTURES changes that)"
+    say "no GPU here: compiling CUDA code for sm_90 only (COHORT_CUDA_ARCHITECTURES changes this)"
   fi
   : "${architectures:=80-real;90}"
 }

@@ -246,7 +246,10 @@ def test_indptr_and_indices_are_in_neighbours(tmp_path):
         ({"edge_index": [[0, 1, 2]]}, r"edge_index: expected shape \[2, any\]"),
         ({"edge_index": [[0, 3], [1, 1]]}, r"edge_index: src\[1\]: expected a node in \[0, 3\)"),
         ({"indptr": [0, 2, 1, 3], "indices": [0, 1, 2]}, "indptr: expected values that ascend"),
-        ({"edge_index": [[0], [1]], "train_ids": [0], "val_ids": [0]}, r"val_ids.npy\[0\]: expected a node that occurs once"),
+        (
+            {"edge_index": [[0], [1]], "train_ids": [0], "val_ids": [0]},
+            r"val_ids.npy\[0\]: expected a node that occurs once",
+        ),
         ({"edge_index": [[0], [1]], "train_ids": np.ones(2, bool)}, r"train_ids: expected shape \[3\]"),
     ],
 )

@@ -33,7 +33,7 @@ def test_cmake_asks_for_the_python_of_the_package():
 def test_an_interpreter_that_does_not_exist_is_named(script):
     result = run("bash", ROOT / script, COHORT_PYTHON="/nowhere/python3")
     assert result.returncode == 1
-    assert "COHORT_PYTHON=/nowhere/python3 is no program" in result.stderr
+    assert "COHORT_PYTHON=/nowhere/python3 is not a program" in result.stderr
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="reading pyproject.toml on Python 3.10 needs pip")

@@ -165,7 +165,7 @@ def other(name, value):
     return options | ({name: value} if rank == 1 else {})
 
 halves = np.array_split(np.arange(600), 2)
-words = "input_nodes: expected the same on every rank, found other ones on rank 1\\n  hint: pass all of them on every rank"
+words = "input_nodes: expected the same on every rank, found other ones on rank 1\\n  hint: pass all of them on every"
 demand(words, lambda: cohort.NeighborLoader(sys.argv[1], [4], device="cpu", **options | {"input_nodes": halves[rank]}))
 words = "batch_size: expected the same on every rank, found 64 on rank 0, 65 on rank 1"
 demand(words, lambda: cohort.NeighborLoader(sys.argv[1], [4], device="cpu", **other("batch_size", 65)))

@@ -58,7 +58,7 @@ def register(commands) -> None:
         OPTIONS,
         cache_ratio="cache of each GPU as a share of all raw feature bytes, index included; auto: the memory that slots"
         " and trainer leave (default: auto; without a GPU a table of ratios)",
-        partition="plan for cliques that train on the seeds of parts of their own",
+        partition="plan for cliques that each train on the seeds of their own part",
         gpus="numbers of the visible GPUs to plan for (default: all)",
     )
     group(parser, "Devices").add_argument(

@@ -47,8 +47,8 @@ def register(commands) -> None:
         "--resume",
         type=Path,
         metavar="RUN",
-        help="continue the run in this folder, with its options; more --epochs prolong a finished one; options on which"
-        " no batch and no loss depends may change",
+        help="continue the run in this folder, with its options; a larger --epochs extends a finished run; options that"
+        " affect neither batches nor losses may change",
     )
     output.add_argument(
         "--overwrite", action="store_true", help="replace the run in the folder --out, its weights and checkpoint too"
@@ -61,7 +61,8 @@ def add_train_options(parser: argparse.ArgumentParser) -> None:
     add_dataset(parser)
     add_options(parser, RunSpec)
     output = group(parser, "Output")
-    output.add_argument("--config", type=Path, help="a TOML file of these options (batch-size = 1024); arguments win")
+    text = "TOML file of these options (batch-size = 1024); options on the command line take precedence"
+    output.add_argument("--config", type=Path, help=text)
 
 
 def train(args: argparse.Namespace) -> int:

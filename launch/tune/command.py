@@ -39,7 +39,7 @@ def register(commands) -> None:
     text = f"epochs of a trial, of which the first is not counted (default {TRIAL_EPOCHS})"
     out = "folder for results and trials (default tune-NAME-TIME)"
     add_options(parser, RunSpec, epochs=text, out=out)
-    text = "a TOML file of options to begin with; arguments win, and are not varied"
+    text = "TOML file of start values; options on the command line take precedence, and are not varied"
     parser.add_argument("--config", type=Path, help=text)
     parser.add_argument(
         "--minutes", type=kind(AboveZero), default=10.0, help="time limit for all trials together (default 10)"

@@ -176,7 +176,7 @@ void Subscriber::refuse_when_all_are_held() const {
   }
   throw base::Error(
       {"batch views", "a slot to be given back", fmt::format("all {} slots held", header().num_slots),
-       "x and edge_index of a batch are views of a shared slot, and those of earlier batches are still alive, by "
+       "x and edge_index of a batch are views of a shared slot, and views of earlier batches are still alive, by "
        "themselves or for a backward pass that has not run: keep batch.clone(), evaluate under torch.no_grad(), call "
        "backward() in each step, or raise num_slots"});
 }

@@ -15,7 +15,7 @@ HINT = (
     "cohort.from_pyg(data, OUT)"
 )
 NAMES_HINT = (
-    "names are those of a Data: x, edge_index, y, edge_weight, train_mask, val_mask, test_mask; or give the tensors to "
+    "use the names of a Data: x, edge_index, y, edge_weight, train_mask, val_mask, test_mask; or pass the tensors to "
     "cohort.from_tensors(OUT, x=..., edge_index=..., y=...)"
 )
 MASKS = ("train_mask", "val_mask", "test_mask")

@@ -17,7 +17,7 @@ def open_dataset(folder: Path) -> tuple[dict, Path]:
 
     if (folder / "run.json").is_file() and not (folder / "meta.json").exists():
         hint = f"this is a run: cohort train --resume {folder} continues it"
-        raise CohortError(str(folder), "the folder of a data set", "that of a run", hint)
+        raise CohortError(str(folder), "the folder of a data set", "the folder of a run", hint)
     open_folder(folder)
     return json.loads((folder / "meta.json").read_text()), folder.absolute()
 

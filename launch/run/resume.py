@@ -72,7 +72,7 @@ def _read(path: Path) -> dict:
         if run["trainer"]["task"] == "train" and "mps" in run and all(isinstance(each, dict) for each in members):
             _ = run["sampler"]["dataset"] + run["sampler"]["device"], run["sampler"]["num_ranks"] + 0
             return run
-        reason = "that of another command or version"
+        reason = "the file of another command or version"
     except FileNotFoundError:
         raise not_a_run(path.parent) from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -91,8 +91,9 @@ def demand_results_of_a_run(out: Path) -> None:
     """Raises CohortError where a folder has files that a run would replace, and that no run has written."""
     foreign = [name for name in RESULTS if (out / name).exists()]
     if foreign and not (out / files.RUN).exists() and not (out / ASIDE).exists():
-        found = f"{foreign[0]}, and no run.json beside it"
-        raise CohortError(str(out), "a new folder, or that of a run", found, "choose another --out, or move the file")
+        found = f"{foreign[0]}, but no run.json beside it"
+        hint = "choose another --out, or move the file"
+        raise CohortError(str(out), "a new folder or the folder of a run", found, hint)
 
 
 def demand_no_epochs(out: Path) -> None:

@@ -100,10 +100,11 @@ def _earlier_trials(out: Path, overwrite: bool) -> list[Path]:
     trials = [each for each in out.glob("trial-*") if each.name[6:].isdigit()]
     foreign, hint = [each for each in trials if not (each / OPTIONS_FILE).is_file()], "choose another --out"
     if (out / "run.json").exists():
-        raise CohortError(str(out), "a new folder", "that of a run", hint)
+        raise CohortError(str(out), "a new folder", "the folder of a run", hint)
     if (out / "tune.json").exists():
         if not overwrite:
-            raise CohortError(str(out), "a new folder", "that of an earlier tuning", f"{hint}; --overwrite replaces it")
+            hint = f"{hint}; --overwrite replaces it"
+            raise CohortError(str(out), "a new folder", "the folder of an earlier tuning", hint)
     else:
         foreign += [out / name for name in RESULTS if (out / name).exists()]
     if foreign:

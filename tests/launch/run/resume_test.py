@@ -276,7 +276,7 @@ def test_a_new_run_does_not_take_the_place_of_one_that_has_finished_an_epoch(cop
     refused([f"{copied}: expected a new folder, found a run of 2 epochs", hint], graph, *OPTIONS, "--out", copied)
     assert {path.name: path.read_bytes() for path in copied.iterdir()} == before
     hint = f"hint: this is a run: cohort train --resume {copied}"
-    refused([f"{copied}: expected the folder of a data set, found that of a run", hint], copied)
+    refused([f"{copied}: expected the folder of a data set, found the folder of a run", hint], copied)
 
 
 def test_nor_that_of_one_that_has_saved_a_checkpoint(graph, tmp_path):
@@ -291,7 +291,7 @@ def test_nor_that_of_one_that_has_saved_a_checkpoint(graph, tmp_path):
 def test_nor_that_of_files_that_are_no_runs(graph, tmp_path, more):
     for name in ("model.pt", "report-mine.png"):
         (tmp_path / name).write_text("mine")
-    words = f"{tmp_path}: expected a new folder, or that of a run, found model.pt, and no run.json beside it"
+    words = f"{tmp_path}: expected a new folder or the folder of a run, found model.pt, but no run.json beside it"
     refused([words], graph, *OPTIONS, *more, "--out", tmp_path)
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
         "model.pt": "mine",

@@ -288,7 +288,7 @@ def trial_of(folder, number: int, cost: float | None, **changed) -> Trial:
 def test_a_folder_of_results_is_left_alone(cora, tmp_path, file, overwrite):
     (tmp_path / file).write_text("{}")
     result = cohort("tune", cora, *TINY, "--out", tmp_path, *["--overwrite"] * overwrite)
-    found = "run.toml, which no tuning has written" if file == "run.toml" else "that of"
+    found = "run.toml, which no tuning has written" if file == "run.toml" else "the folder of"
     refused(result, 1, f"{tmp_path}: expected a new folder, found {found}")
     assert [path.name for path in tmp_path.iterdir()] == [file]
 

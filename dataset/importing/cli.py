@@ -117,7 +117,7 @@ def _add_source_options(group: argparse._ArgumentGroup) -> None:
         default="classification",
         help="type of the labels: classes (default), numbers [V], or 0 and 1 for each of several labels [V, L]",
     )
-    group.add_argument("--splits", type=Path, nargs=3, metavar=("TRAIN", "VAL", "TEST"), help="ids or masks")
+    group.add_argument("--splits", type=Path, nargs=3, metavar=("TRAIN", "VAL", "TEST"), help="files of ids or masks")
 
 
 def separator(text: str) -> str:

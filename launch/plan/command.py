@@ -1,4 +1,4 @@
-"""``cohort plan``: what each GPU would cache and what that saves; a dry run that allocates nothing large."""
+"""``cohort plan``: shows what each GPU would cache, and how much that saves; a dry run that allocates nothing large."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""``cohort report``: where time and bytes of a run went, or how runs differ, as tables, charts and an HTML page."""
+"""``cohort report``: shows where a run's time and bytes went, or how runs differ: tables, charts and an HTML page."""
 
 import argparse
 import functools

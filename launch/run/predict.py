@@ -1,4 +1,4 @@
-"""``cohort predict``: the scores, or classes, that a trained model gives to every node of a graph."""
+"""``cohort predict``: computes the scores or classes of every node of a graph with a trained model."""
 
 import argparse
 import contextlib

@@ -1,4 +1,4 @@
-"""``cohort train``: a sampler and its trainers on one data set, with the wait/train breakdown at the end."""
+"""``cohort train``: trains a model on a data set, with a sampler and its trainers; reports their wait and train times."""
 
 import argparse
 import importlib.util

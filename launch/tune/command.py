@@ -1,4 +1,4 @@
-"""``cohort tune``: short real runs find the options with the shortest epoch, and write them as run.toml."""
+"""``cohort tune``: finds the options with the shortest epoch by short real runs, and writes them to run.toml."""
 
 import argparse
 import functools

@@ -38,7 +38,9 @@ def _positive(text: str) -> int:
 def _add_rows_options(parser) -> None:
     parser.add_argument("rows", type=Path, help="FILE.npy, or for analyze a folder of .npy files")
     parser.add_argument("--bfloat16", action="store_true", help="read 16-bit integers as bfloat16")
-    parser.add_argument("--sample", type=float, default=0.01, help="share of rows to sample (default 0.01, at least 4096 rows)")
+    parser.add_argument(
+        "--sample", type=float, default=0.01, help="share of rows to sample (default 0.01, at least 4096 rows)"
+    )
 
 
 def _add_analyze(commands) -> None:

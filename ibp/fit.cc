@@ -106,7 +106,7 @@ bool is_better(const Candidate& a, const Candidate& b) {
 }
 
 std::string explain(const Fit& fit, uint32_t row_bytes) {
-  std::string text = fmt::format("{}: fewest 128-byte lines a row of {} bytes on {} sampled rows (",
+  std::string text = fmt::format("{}: fewest 128-byte lines per row of {} bytes on {} sampled rows (",
                                  name_of(fit.profile.codec), row_bytes, fit.sample_rows);
   for (std::size_t i = 0; i < fit.candidates.size(); ++i) {
     const Candidate& candidate = fit.candidates[i];

@@ -26,7 +26,7 @@ from cohort.channel.run_folder import shared_memory_root
 from cohort.launch.options.devices import devices
 from cohort.launch.run.mps import Mps
 
-WELL, WORSE, BROKEN = "well", "could be better", "broken"
+WELL, WORSE, BROKEN = "ok", "could be better", "broken"
 GREEN_CONTEXTS = 12050  # the driver's version from which --sampler-sms works
 LANE_GB_PER_S = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}  # of a lane of PCIe, by generation
 GOOD_SHARE = 0.6  # of what the lanes carry, that a GPU should get from host memory

@@ -82,8 +82,9 @@ def print_plan(plan, source: dict, memory: dict) -> None:
     gpus = [plan.gpu(i) for i in range(plan.num_gpus)]
     held = Table("Cache", ["GPU", "budget", "index", "rows", "row bytes", "lists", "list bytes", "alpha"])
     rates = ("rows local", "recent", "peer", "host", "lists local", "peer", "host")
-    expected = Table("A batch, %", ["GPU", *rates, "host B", "ms"])
-    expected.note = "rows: of features (recent: copied from earlier batches); lists: of neighbours; alpha: their share"
+    expected = Table("Reads of a batch, %", ["GPU", *rates, "host B", "ms"])
+    expected.note = "rows: feature rows (recent: copied from earlier batches); lists: neighbour lists"
+    expected.note += "\nalpha: share of the lists in the cache"
     expected.note += "\nms: sum of all reads"
     for i, gpu in enumerate(gpus):
         slabs = [(f"{len(slab.nodes):,}", format_bytes(slab.bytes)) for slab in (gpu.features, gpu.topology)]
@@ -113,5 +114,5 @@ def _told(source: dict) -> str:
     stand_in = {"degree": "out-degrees", "random": "chance"}.get(source["policy"])
     if stand_in:
         return f"{stand_in}, a stand-in for counts: ms and bytes are not those of a real batch"
-    how = "counted earlier" if source["reused"] else "stable" if source["stable"] else "to the limit or the epoch's end"
+    how = "counted earlier" if source["reused"] else "stable" if source["stable"] else "stopped at the limit or the end"
     return f"{source['batches']} batches of the sampler ({how}), {source['file']}"

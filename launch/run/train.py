@@ -1,4 +1,4 @@
-"""``cohort train``: trains a model on a data set, with a sampler and its trainers; reports their wait and train times."""
+"""``cohort train``: trains a model on a data set, and prints how long the trainers waited and how long they trained."""
 
 import argparse
 import importlib.util

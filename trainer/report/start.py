@@ -94,7 +94,7 @@ def start_line(start: dict) -> str:
     """One line for a person."""
     parts = sorted(start["parts"], key=lambda part: -part["seconds"])
     told = ", ".join(_told(part) for part in parts if part["seconds"] >= 0.05)
-    packages = f"the trainer's packages {start['packages_seconds']:.1f}"
+    packages = f"importing the trainer's packages {start['packages_seconds']:.1f}"
     return f"first batch after {start['seconds']:.1f} s: {packages}" + (f"; in parallel: {told}" if told else "")
 
 

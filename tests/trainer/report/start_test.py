@@ -46,9 +46,9 @@ def test_the_longest_parts_are_told_first(tmp_path):
     assert start["seconds"] == 6.25 and start["packages_seconds"] == 2
     assert start["parts"][0] == {"part": EDGES, "bytes": 2_000_000, "seconds": 0.5}
     parts = "checking the encoded rows 2.5, checking the edges (2.00 MB) 0.5"
-    line = f"first batch after 6.2 s: the trainer's packages 2.0; in parallel: {parts}"
+    line = f"first batch after 6.2 s: importing the trainer's packages 2.0; in parallel: {parts}"
     assert start_line(start) == line, "what takes no time is left out"
-    line = "first batch after 0.3 s: the trainer's packages 2.0"
+    line = "first batch after 0.3 s: importing the trainer's packages 2.0"
     assert start_line(start | {"seconds": 0.3, "parts": start["parts"][2:]}) == line
 
 

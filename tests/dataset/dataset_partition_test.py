@@ -63,9 +63,9 @@ def test_the_command_prints_cut_and_balance_and_keeps_the_parts(graph, run, caps
     cut = parts[indices] != np.repeat(parts, np.diff(indptr))
     assert f"edge cut     {100 * cut.mean():.2f} % of {len(indices):,} stored edges (random parts: 7" in said
     nodes = np.bincount(parts)
-    assert f"{nodes.min():,} to {nodes.max():,} a part" in said
+    assert f"{nodes.min():,} to {nodes.max():,} per part" in said
     train = np.bincount(parts[np.load(graph / "train_ids.npy")])
-    assert re.search(rf"train nodes +{train.min():,} to {train.max():,} a part", said)
+    assert re.search(rf"train nodes +{train.min():,} to {train.max():,} per part", said)
     assert str(parts_file(graph, 4)) in said
 
 

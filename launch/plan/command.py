@@ -14,11 +14,13 @@ from cohort.launch.options.cache import gpu_memory
 from cohort.launch.options.devices import devices
 from cohort.launch.options.parser import add_options, spec_of
 from cohort.launch.options.partition import clique_seeds, cliques_of_ranks, describe_gain
+from cohort.launch.plan import network
 from cohort.launch.plan.table import (
     as_json,
     describe_saving,
     hit_rates,
     host_bytes,
+    print_epochs,
     print_host_memory,
     print_plan,
     print_ratios,
@@ -66,6 +68,7 @@ def register(commands) -> None:
         type=kind(Positive),
         help="plan for this number of GPUs, present or not (default: the GPUs of --gpus)",
     )
+    network.add_machine_options(parser)
     group(parser, "Output").add_argument("--json", action="store_true", help="print the plan as JSON")
     experts = group(parser, "Experts")
     experts.add_argument(
@@ -86,6 +89,7 @@ def plan(args: argparse.Namespace) -> int:
 
     own = {name: getattr(args, name) for name in ("dataset", "split", "refresh", "row_bytes", "json")}
     spec = spec_of(args, PlanSpec, **own)
+    _check_machines(args, spec)
     open_dataset(spec.dataset)
     data = open_folder(spec.dataset)
     machine = devices()
@@ -94,12 +98,15 @@ def plan(args: argparse.Namespace) -> int:
     counts, source = _counts(spec, data, cliques)
     graph = _Graph(spec, data, machine, cliques, counts, _needs(spec, data, machine, counts))
     if _says_too_little(spec, graph.needs):
+        if args.machines:
+            raise CohortError("--machines", "the size of the caches", "none", "add --cache-ratio R or --cache-bytes B")
         return _plan_ratios(graph, num_gpus, source)
     budgets = _budgets(spec, data, num_gpus, graph.needs)
     found = _place(graph, *_with_topology(graph, budgets))
     gain = _gain(spec, data, found.placed, found.common) if spec.partition else {}
+    several = _epochs(args, spec, data, found.placed) if args.machines else None
     if spec.json:
-        told = as_json(found.placed) | found.memory | gain
+        told = as_json(found.placed) | found.memory | gain | (network.as_json(*several) if several else {})
         print(json.dumps(told | {"counts": source, "wrong": found.wrong}, indent=2))
     else:
         print_plan(found.placed, source, found.memory)
@@ -107,7 +114,27 @@ def plan(args: argparse.Namespace) -> int:
             print(describe_gain(**gain["partition"]))
         if spec.cache_policy in ("plan", "none"):
             print(describe_saving(host_bytes(found.placed), _host_bytes_without(graph, found.common)))
+        if several:
+            print_epochs(*several)
     return _say(found.wrong)
+
+
+def _check_machines(args: argparse.Namespace, spec: PlanSpec) -> None:
+    """Raises CohortError for options that do not go with several machines, or go with them alone."""
+    network.demand_machines(args)
+    if args.machines and spec.partition:
+        raise CohortError("--machines", "one machine with --partition", "--partition", "leave one of the two out")
+    if args.machines and spec.cache_policy in ("degree", "random"):
+        raise CohortError(
+            "--machines", "--cache-policy plan or none, which know the bytes of a batch", spec.cache_policy
+        )
+
+
+def _epochs(args: argparse.Namespace, spec: PlanSpec, data, placed) -> tuple:
+    """See network.epochs."""
+    seeds = {"train": data.train_ids, "val": data.val_ids, "test": data.test_ids}[spec.split]
+    num_batches = -(-len(seeds) // spec.batch_size)
+    return network.epochs(args, placed, num_batches, (data.feature_dim, data.num_classes))
 
 
 def _count_gpus(spec: PlanSpec, num_gpus: int | None, machine: dict) -> int:

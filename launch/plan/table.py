@@ -70,6 +70,24 @@ def print_ratios(plans: dict, source: dict) -> None:
     _print_counts(source)
 
 
+def print_epochs(network, epochs: list) -> None:
+    """A row for each number of machines: what an epoch reads and sends, and how long that takes."""
+    columns = ["machines", "steps", "from host", "to others", "host s", "train s", "network s", "epoch s"]
+    table = Table("Epochs on several machines, computed", columns)
+    for each in epochs:
+        sizes = (format_bytes(each.host_bytes), format_bytes(each.network_bytes))
+        parts = (each.host_seconds, each.train_seconds, each.network_seconds, each.seconds)
+        seconds = [f"{part:.4f}" if part else "-" for part in parts]
+        table.rows.append([str(each.machines), str(each.steps), *sizes, *seconds])
+    rate, delay = network.bytes_per_second / 1e9, 1e6 * network.seconds
+    table.note = f"network: {rate:g} GB/s and {delay:g} us for each sum of gradients (--network, --network-us)"
+    table.note += "\nbytes: of one machine, which receives as many as it sends"
+    table.note += "\nepoch s: the longer of host s and train s + network s; a run takes longer"
+    if not epochs[0].train_seconds:
+        table.note += "\ntrain s is not known, so epochs leave it out: --step-ms"
+    print_tables(table)
+
+
 def print_host_memory(memory: dict) -> None:
     """One line: what a run takes of it."""
     names = [f"host_{which}_bytes" for which in ("needed", "filling", "present")]

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -59,6 +60,13 @@ def processes_of(text: str | Path) -> dict[int, list[str]]:
         if any(str(text) in argument for argument in argv):
             found[int(folder.name)] = argv
     return found
+
+
+def free_port() -> int:
+    """A port of the loopback that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def two_ranks(device: str) -> list[str]:

@@ -66,10 +66,12 @@ def this_machine(environment: Mapping[str, str]) -> Machine | None:
     rank_name, size_name = next((names for names in STARTERS if names[1] in environment), STARTERS[0])
     if environment.get(size_name, "1") == "1" and (size_name in environment or rank_name not in environment):
         return None
-    of_machine = environment.get("LOCAL_WORLD_SIZE") or environment.get("SLURM_NTASKS_PER_NODE") or "1"
+    of_job = environment.get("PET_NPROC_PER_NODE", "")  # by PyTorchJob; "auto": it counts machines
+    of_machine = environment.get("LOCAL_WORLD_SIZE") or environment.get("SLURM_NTASKS_PER_NODE")
+    of_machine = of_machine or (of_job if of_job.isdecimal() else "1")
     if of_machine != "1":
-        hint = "torchrun --nproc-per-node 1, or srun --ntasks-per-node=1: --gpus says how many trainers it starts;"
-        hint += " for runs that have nothing to do with each other set WORLD_SIZE=1"
+        hint = "torchrun --nproc-per-node 1, srun --ntasks-per-node=1, or a PyTorchJob without nprocPerNode: --gpus"
+        hint += " says how many trainers it starts; for runs that have nothing to do with each other set WORLD_SIZE=1"
         raise CohortError("LOCAL_WORLD_SIZE", "1: one cohort train per machine", of_machine, hint)
     places = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
     shown = ", ".join(f"{name}={environment[name]}" for name in places if name in environment) or "none of them"
@@ -97,12 +99,13 @@ class Meeting:
     Args:
         machine: this one.
         silent_seconds: after which another machine counts as gone.
+        start_seconds: in which all come.
     """
 
-    def __init__(self, machine: Machine, silent_seconds: float):
-        self.machine = machine
+    def __init__(self, machine: Machine, silent_seconds: float, start_seconds: float = START_SECONDS):
+        self.machine, self._start_seconds = machine, start_seconds
         self.lost = ""  # why the run cannot go on, when another machine says so
-        about = asdict(machine) | {"silent_seconds": silent_seconds, "start_seconds": START_SECONDS}
+        about = asdict(machine) | {"silent_seconds": silent_seconds, "start_seconds": start_seconds}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "cohort.launch.run.meeting", json.dumps(about)],
             stdin=subprocess.PIPE,
@@ -133,7 +136,7 @@ class Meeting:
         """
         self._tell(host=socket.gethostname(), **facts)
         self._has_met = True
-        line = self._lines.get(timeout=2 * START_SECONDS)
+        line = self._lines.get(timeout=2 * self._start_seconds + LEAST_SECONDS)
         if line is None or "lost" in line:
             hint = "see the other machines: each must run the same command, and reach MASTER_ADDR:MASTER_PORT"
             reason = line["lost"] if line else "the process that asks for them has ended"
@@ -189,12 +192,14 @@ class Meeting:
 
 
 @contextlib.contextmanager
-def meeting_of(machine: Machine | None, silent_seconds: float) -> Iterator[Meeting | None]:
-    """The meeting of the machines; None on one machine."""
+def meeting_of(
+    machine: Machine | None, silent_seconds: float, start_seconds: float = START_SECONDS
+) -> Iterator[Meeting | None]:
+    """The meeting of the machines (see `Meeting`); None on one machine."""
     if machine is None:
         yield None
         return
-    meeting = Meeting(machine, silent_seconds)
+    meeting = Meeting(machine, silent_seconds, start_seconds)
     try:
         yield meeting
     except CohortError as error:
@@ -240,7 +245,7 @@ def join_machines(run: dict, meeting: Meeting) -> None:
             "prefix": f"cohort/{name}/trainers",
             "seconds": max(LEAST_SECONDS, 2 * run["trainer"]["machine_seconds"]),
         },
-        "interface": _interface([theirs["address"] for theirs in facts], machine.rank),
+        "interface": interface_of([theirs["address"] for theirs in facts], machine.rank),
         "has_checkpoint": bool(run.get("resume")),
         "agent": machine.agent,
     }
@@ -259,7 +264,7 @@ def address_towards(machine: Machine) -> str:
     return ""
 
 
-def _interface(addresses: list[str], rank: int) -> str:
+def interface_of(addresses: list[str], rank: int) -> str:
     """The network interface for gloo; "": its own choice.
 
     A machine that keeps the store reaches it over its loopback, where no other machine reaches it.

@@ -20,6 +20,28 @@ NUM_NODES, NUM_CLASSES, DIM = 1500, 5, 12
 NUM_SEEDS = 1000  # of training: 32 batches of 32, the last of 8
 OPTIONS = ["--device", "cpu", "--fanout", "5,3", "--batch-size", "32", "--hidden", "16", "--lr", "0.01", "--seed", "4"]
 EPOCHS = 30
+RECORDER = """
+import os, signal
+from pathlib import Path
+from cohort import Callback
+from cohort.trainer.bench.digest import digest
+
+class Digests(Callback):
+    '''Writes a line for each step of its rank's training; the file `kill` says after which the trainer is killed.'''
+
+    def step_ended(self, trainer, batch):
+        if trainer.task != "train":
+            return
+        rank, epoch, step = trainer.ranks.rank, trainer.running.epoch, trainer.running.step
+        with open(f"digests-{rank}", "a") as file:
+            print(epoch, step, digest(batch), file=file)
+        kill = Path("kill")
+        if kill.exists() and kill.read_text() == f"{rank} {epoch} {step}":
+            for write in trainer.writer._waiting:
+                write.result()
+            kill.unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+"""
 
 
 def small_graph(folder: Path) -> Path:
@@ -45,12 +67,13 @@ class Launch:
 
     Args:
         within: a command that runs the one that follows it.
+        folder: the current folder of its processes.
 
     Attributes:
         lines: of its standard output, as they come.
     """
 
-    def __init__(self, out: Path, *arguments, within: Sequence[str] = ()):
+    def __init__(self, out: Path, *arguments, within: Sequence[str] = (), folder: Path | None = None):
         self.out, self.errors = out, out.with_suffix(".err")
         self.lines: list[str] = []
         with open(self.errors, "w") as errors:
@@ -61,6 +84,7 @@ class Launch:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
+                cwd=folder,
                 preexec_fn=hear_hangups,
             )
         self._reader = threading.Thread(target=lambda: self.lines.extend(self.launcher.stdout), daemon=True)
@@ -111,3 +135,23 @@ def results_of(out: Path) -> dict:
     assert summary.pop("floor")["epochs"] and summary.pop("start")["parts"], "a run at its end has floors: times"
     lines = [without_times(json.loads(line)) for line in (out / "metrics.jsonl").read_text().splitlines()]
     return {"summary": summary, "metrics": lines}
+
+
+def learned(out: Path) -> tuple:
+    """What a run has computed: equal to the last bit, or not."""
+    summary = results_of(out)["summary"]
+    names = ("loss", "val_accuracy", "num_seeds", "num_nodes", "num_edges")
+    return summary["test_accuracy"], [[epoch[name] for name in names] for epoch in summary["epochs"]]
+
+
+def record_batches(folder: Path) -> list:
+    """Options of runs whose processes have this current folder: their trainers write digests of batches there."""
+    folder.mkdir(exist_ok=True)
+    (folder / "recorder.py").write_text(RECORDER)
+    return ["--callbacks", "recorder:Digests", "--no-in-place"]
+
+
+def recorded(folder: Path, rank: int) -> list[tuple[int, int, str]]:
+    """(epoch, steps done in it, digest) of each batch that a rank has trained on, in order."""
+    lines = (folder / f"digests-{rank}").read_text().splitlines()
+    return [(int(epoch), int(step), digest) for epoch, step, digest in map(str.split, lines)]

@@ -6,15 +6,14 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from processes import ALL_TESTS, cohort, processes_of, wait_until
-from resumable import OPTIONS, Launch, results_of, small_graph
+from processes import ALL_TESTS, cohort, free_port, processes_of, wait_until
+from resumable import OPTIONS, Launch, learned, record_batches, recorded, small_graph
 from warm import FRESH
 
 from cohort.base.errors import CohortError
@@ -35,12 +34,6 @@ def graph(tmp_path_factory) -> Path:
 def one_thread(monkeypatch):
     """The last bits of a product depend on how many threads share it, and one machine divides its cores."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Machines:
@@ -92,13 +85,6 @@ def test_the_same_batches_and_losses_as_on_one_machine(graph, tmp_path, monkeypa
     for table in ("Time of each epoch", "Feature rows of a batch"):
         rows = report.stdout[report.stdout.index(table) :].partition("\n\n")[0]
         assert all(place in rows for place in places), rows
-
-
-def learned(out: Path) -> tuple:
-    """What a run has computed: equal to the last bit, or not."""
-    summary = results_of(out)["summary"]
-    names = ("loss", "val_accuracy", "num_seeds", "num_nodes", "num_edges")
-    return summary["test_accuracy"], [[epoch[name] for name in names] for epoch in summary["epochs"]]
 
 
 @pytest.mark.parametrize("repeat", range(REPEATS))
@@ -173,6 +159,24 @@ def two_networks() -> Iterator[list[list[str]]]:
             ip("netns", "del", name)
 
 
+def test_the_same_batches_and_losses_over_a_cable(graph, tmp_path, monkeypatch, two_networks):
+    undisturbed = tmp_path / "undisturbed"
+    options = ["--epochs", 2, *record_batches(tmp_path)]
+    record_batches(undisturbed)
+    ranks = ["--ranks", 4, "--out", undisturbed / "one"]
+    alone = Launch(undisturbed / "one", graph, *OPTIONS, *options, *ranks, folder=undisturbed)
+    assert alone.wait() == 0, alone.errors.read_text()
+    monkeypatch.setenv(FRESH, "1")  # a process that is forked has the network of the one that it is forked from
+    monkeypatch.chdir(tmp_path)
+    several = Machines(monkeypatch, tmp_path / "two", [graph, graph], *options, ranks=(2, 2), within=two_networks)
+    assert several.wait() == [0, 0], several.said(0) + several.said(1)
+    assert learned(several.out) == learned(alone.out)
+    for rank in range(4):
+        batches = recorded(tmp_path, rank)
+        assert len(batches) == 2 * 8 and batches == recorded(undisturbed, rank)
+    several.demand_nothing_left()
+
+
 def test_a_cable_that_is_cut_ends_all_machines(graph, tmp_path, monkeypatch, two_networks):
     monkeypatch.setenv(FRESH, "1")  # a process that is forked has the network of the one that it is forked from
     several = Machines(monkeypatch, tmp_path / "run", [graph, graph], "--epochs", 10000, within=two_networks)
@@ -235,36 +239,6 @@ def test_a_machine_that_refuses_is_named(graph, tmp_path, monkeypatch):
     assert f"machine 1 ({socket.gethostname()})" in several.said(0) and str(tmp_path / "none") in several.said(0)
 
 
-AGENT = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1", "--max-restarts", "2"]
-
-
-def test_torchrun_restarts_a_run_that_goes_on_by_itself(graph, tmp_path, monkeypatch):
-    alone = Launch(tmp_path / "one", graph, *OPTIONS, "--epochs", 12, "--ranks", 2, "--out", tmp_path / "one")
-    assert alone.wait() == 0
-    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
-    out, port, agents = tmp_path / "run", free_port(), []
-    meeting = ["--rdzv-id", "job", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{port}", "--no-python"]
-    command = [sys.executable, "-m", "cohort", "train", graph, *OPTIONS, "--epochs", 12, "--checkpoint-every", 1]
-    command += ["--machine-seconds", SECONDS_OF_SILENCE, "--out", out, "--quiet"]
-    for rank in range(2):
-        with open(tmp_path / f"agent-{rank}.log", "w") as log:
-            argv = [*map(str, [*AGENT, "--local-addr", "127.0.0.1", *meeting, *command])]
-            agents.append(subprocess.Popen(argv, stdout=log, stderr=log, stdin=subprocess.DEVNULL))
-    try:
-        lines = out / "metrics.jsonl"
-        wait_until(lambda: lines.exists() and lines.read_bytes().count(b"\n") >= 2, 90, "two epochs")
-        pids = [pid for pid, argv in processes_of(out / "machine-1").items() if argv[0].endswith("/cohort-sampler")]
-        os.kill(pids[0], signal.SIGKILL)
-        logs = [tmp_path / f"agent-{rank}.log" for rank in range(2)]
-        assert [agent.wait(timeout=120) for agent in agents] == [0, 0], "\n".join(log.read_text() for log in logs)
-    finally:
-        for agent in agents:
-            agent.kill()
-    assert learned(out) == learned(alone.out)
-    assert json.loads((out / "run.json").read_text())["resume"]
-    assert processes_of(out) == {}
-
-
 def test_places():
     env = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "there", "MASTER_PORT": "29500"}
     assert this_machine(env) == Machine(1, 2, "there", 29500, False, "")
@@ -272,6 +246,8 @@ def test_places():
     assert not this_machine(env | {"RANK": "0", "TORCHELASTIC_USE_AGENT_STORE": "True"}).keeps_store
     slurm = {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2", "MASTER_ADDR": "there", "MASTER_PORT": "29500"}
     assert this_machine(slurm) == this_machine(env)
+    job = {"PYTHONUNBUFFERED": "1", "PET_NODE_RANK": "1", "PET_NNODES": "2", "PET_NPROC_PER_NODE": "auto"}
+    assert this_machine(env | job) == this_machine(env), "PyTorchJob"
     mpi = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "MASTER_ADDR": "there", "MASTER_PORT": "29500"}
     assert this_machine(mpi) == this_machine(env)
     for alone in ({}, {"WORLD_SIZE": "1"}, slurm | {"WORLD_SIZE": "1"}, {"SLURM_STEP_NUM_TASKS": "1"}):
@@ -282,12 +258,14 @@ def test_places():
         with pytest.raises(CohortError) as error:
             this_machine(env | bad)
         assert error.value.place == "RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT"
-    with pytest.raises(CohortError) as error:
-        this_machine(env | {"LOCAL_WORLD_SIZE": "4"})
-    assert (error.value.place, error.value.found) == ("LOCAL_WORLD_SIZE", "4")
+    for name in ("LOCAL_WORLD_SIZE", "SLURM_NTASKS_PER_NODE", "PET_NPROC_PER_NODE"):
+        with pytest.raises(CohortError) as error:
+            this_machine(env | {name: "4"})
+        assert (error.value.place, error.value.found) == ("LOCAL_WORLD_SIZE", "4")
+    assert this_machine(env | {"LOCAL_WORLD_SIZE": "1", "PET_NPROC_PER_NODE": "4"}) == this_machine(env)
 
 
 def test_the_interface_is_that_of_the_address():
-    assert machines._interface(["127.0.0.1", "127.0.0.1"], 0) == "lo"
-    assert machines._interface(["127.0.0.1", "10.0.0.2"], 0) == "", "nobody else reaches its loopback"
-    assert machines._interface(["", ""], 0) == ""
+    assert machines.interface_of(["127.0.0.1", "127.0.0.1"], 0) == "lo"
+    assert machines.interface_of(["127.0.0.1", "10.0.0.2"], 0) == "", "nobody else reaches its loopback"
+    assert machines.interface_of(["", ""], 0) == ""

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from processes import SECONDS_TO_END, processes_of, two_ranks, wait_until
+from processes import SECONDS_TO_END, free_port, processes_of, two_ranks, wait_until
 
 from cohort import NeighborLoader
 from cohort.trainer.bench.digest import digest
@@ -76,6 +76,28 @@ def test_ranks_share_a_sampler_and_take_turns(cora, shm, tmp_path, of_one_rank, 
         assert first == batches[0::2] and second[:3] == batches[1::2]
         assert [size for size, _ in second[3:]] == [0]  # as many as the other, the last of no seeds
         assert [rank["full"][epoch] for rank in ranks] == [batches[0:6:2], batches[1:6:2]]
+    assert shm.runs() == [] and not list(shm.root.glob("cohort-*/meet-*"))
+
+
+def test_two_torchruns_of_two_ranks_are_two_machines(cora, shm, tmp_path, of_one_rank, monkeypatch):
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    (tmp_path / "script.py").write_text(TAKE_TURNS)
+    meeting = ["--rdzv-id", "job", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{free_port()}"]
+    agents = []
+    for address in ("127.0.0.1", "127.0.0.2"):  # torchrun numbers agents by address
+        command = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "2", *meeting]
+        command += ["--local-addr", address, str(tmp_path / "script.py"), str(cora), str(tmp_path), "cpu"]
+        agents.append(subprocess.Popen(command, stderr=subprocess.PIPE, text=True))
+    said = [agent.communicate(timeout=120)[1] for agent in agents]
+    assert [agent.returncode for agent in agents] == [0, 0], "\n".join(said)
+    ranks = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(4)]
+    assert [rank["owns the sampler"] for rank in ranks] == [True, False, True, False]
+    for epoch, batches in enumerate(of_one_rank):
+        for rank, got in enumerate(ranks):
+            own = batches[rank::4]
+            assert got["all"][epoch][: len(own)] == own and len(got["all"][epoch]) == 2
+            assert got["full"][epoch] == own[:1]
+        assert ranks[3]["all"][epoch][1][0] == 0  # no batch is left for it
     assert shm.runs() == [] and not list(shm.root.glob("cohort-*/meet-*"))
 
 

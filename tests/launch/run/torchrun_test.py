@@ -1,0 +1,102 @@
+"""Runs of several machines that torchrun starts: two of its agents, here both on one."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from processes import free_port, processes_of, wait_until
+from resumable import OPTIONS, Launch, learned, record_batches, recorded, small_graph
+
+SECONDS_OF_SILENCE = 4
+RUN_SECONDS = 120
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory) -> Path:
+    return small_graph(tmp_path_factory.mktemp("torchrun") / "graph")
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch):
+    """The last bits of a product depend on how many threads share it, and one machine divides its cores."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+
+
+class Agents:
+    """torchrun on each machine, with the folders `outs`; programs run in `folder`."""
+
+    def __init__(self, folder: Path, graph: Path, outs: list[Path], *options):
+        self.outs, self.logs = outs, [folder / f"agent-{rank}.log" for rank in range(len(outs))]
+        self.agents: list[subprocess.Popen] = []
+        endpoint = f"127.0.0.1:{free_port()}"
+        for rank, out in enumerate(outs):
+            command = [sys.executable, "-m", "torch.distributed.run", "--nnodes", len(outs), "--nproc-per-node", 1]
+            command += ["--max-restarts", 2, "--rdzv-id", "job", "--rdzv-backend", "c10d", "--rdzv-endpoint", endpoint]
+            command += ["--local-addr", f"127.0.0.{1 + rank}", "--no-python"]  # torchrun numbers agents by address
+            command += [sys.executable, "-m", "cohort", "train", graph, *OPTIONS, *options, "--out", out, "--quiet"]
+            command += ["--machine-seconds", SECONDS_OF_SILENCE]
+            with open(self.logs[rank], "w") as log:
+                argv = [str(word) for word in command]
+                self.agents.append(subprocess.Popen(argv, stdout=log, stderr=log, cwd=folder, stdin=subprocess.DEVNULL))
+
+    def __enter__(self) -> "Agents":
+        return self
+
+    def __exit__(self, *_) -> None:
+        for agent in self.agents:
+            agent.kill()
+            agent.wait()
+
+    def demand_success(self) -> None:
+        """Waits for the end of all; no process of their runs is left."""
+        codes = [agent.wait(timeout=RUN_SECONDS) for agent in self.agents]
+        assert codes == [0] * len(codes), "\n".join(log.read_text() for log in self.logs)
+        assert [processes_of(out) for out in self.outs] == [{}] * len(codes)
+
+
+def alone(graph: Path, folder: Path, *options) -> Path:
+    """The folder of an undisturbed run of two ranks on one machine; its processes run in the one above."""
+    folder.mkdir(exist_ok=True)
+    out = folder / "run"
+    launch = Launch(out, graph, *OPTIONS, "--ranks", 2, *options, "--out", out, folder=folder)
+    assert launch.wait() == 0, launch.errors.read_text()
+    return out
+
+
+def test_a_kill_in_the_middle_of_an_epoch_changes_no_batch_and_no_loss(graph, tmp_path):
+    outs, undisturbed = [tmp_path / "first", tmp_path / "second"], tmp_path / "undisturbed"
+    options = ["--epochs", 4, "--checkpoint-every", 5, *record_batches(tmp_path)]
+    record_batches(undisturbed)
+    (tmp_path / "kill").write_text(
+        "1 1 11"
+    )  # in the second of four epochs of 16 steps; the last checkpoint is of step 9
+    with Agents(tmp_path, graph, outs, *options) as agents:
+        agents.demand_success()
+    assert not (tmp_path / "kill").exists(), "nobody was killed"
+    assert learned(outs[0]) == learned(alone(graph, undisturbed, *options))
+    for rank in range(2):
+        expected, found = recorded(undisturbed, rank), recorded(tmp_path, rank)
+        assert len(expected) == 4 * 16
+        again = found.index(expected[25], 26)  # where the run went on: with step 10 of the second epoch
+        assert again == 27 or (rank == 0 and again == 26), "rank 0 may not have seen the end of step 11"
+        assert found[:again] == expected[:again] and found[again:] == expected[25:]
+    assert json.loads((outs[0] / "run.json").read_text())["resume"]
+    assert (outs[1] / "machine-1" / "sampler.log").exists() and not (outs[0] / "machine-1").exists()
+    assert not (outs[1] / "summary.json").exists()
+
+
+def test_a_restart_goes_on_by_itself_after_a_kill_at_any_time(graph, tmp_path):
+    out = tmp_path / "run"
+    with Agents(tmp_path, graph, [out, out], "--epochs", 12, "--checkpoint-every", 1) as agents:
+        lines = out / "metrics.jsonl"
+        wait_until(lambda: lines.exists() and lines.read_bytes().count(b"\n") >= 2, 90, "two epochs")
+        pids = [pid for pid, argv in processes_of(out / "machine-1").items() if argv[0].endswith("/cohort-sampler")]
+        os.kill(pids[0], signal.SIGKILL)
+        agents.demand_success()
+    assert json.loads((out / "run.json").read_text())["resume"]
+    assert learned(out) == learned(alone(graph, tmp_path / "undisturbed", "--epochs", 12))

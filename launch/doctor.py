@@ -1,4 +1,7 @@
-"""``cohort doctor``: checks everything that a run needs from this machine, and says how to fix what is wrong."""
+"""``cohort doctor``: checks everything that a run needs from this machine, and says how to fix what is wrong.
+
+With --machines: checks the network between the machines of a run.
+"""
 
 import argparse
 import json
@@ -23,8 +26,13 @@ from cohort.base.units import format_bytes
 from cohort.cache.plan import budget
 from cohort.cache.plan.links import machine_bandwidth
 from cohort.channel.run_folder import shared_memory_root
+from cohort.launch.options.arguments import kind
 from cohort.launch.options.devices import devices
+from cohort.launch.run.between import rates_between
+from cohort.launch.run.machines import Machine, this_machine
 from cohort.launch.run.mps import Mps
+from cohort.spec.run import RunSpec
+from cohort.spec.types import AboveZero
 
 WELL, WORSE, BROKEN = "ok", "could be better", "broken"
 GREEN_CONTEXTS = 12050  # the driver's version from which --sampler-sms works
@@ -33,6 +41,7 @@ GOOD_SHARE = 0.6  # of what the lanes carry, that a GPU should get from host mem
 SHM_BYTES = 64 << 20
 DISK_BYTES = 256 << 20
 SLOW_DISK = 500e6  # bytes a second
+SLOW_NETWORK = 1e9  # bytes a second: 10 Gbit/s Ethernet gives more
 PCIE_QUERY = "pcie.link.gen.max,pcie.link.width.max,pcie.link.gen.current,pcie.link.width.current"
 TORCH_SAYS = (
     "import json, torch; print(json.dumps([torch.__version__, torch.version.cuda, torch.cuda.is_available(), "
@@ -61,13 +70,31 @@ def register(commands) -> None:
         metavar="DIR",
         help="folder whose disk is measured (default: the current folder)",
     )
+    parser.add_argument(
+        "--machines",
+        action="store_true",
+        help="measure the network between machines instead; start it on every machine as cohort train, by torchrun",
+    )
+    parser.add_argument(
+        "--machine-seconds",
+        type=kind(AboveZero),
+        default=RunSpec.machine_seconds,
+        help="with --machines: seconds to wait for a machine that does not come or is silent (default %(default)g)",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON: a list of findings")
     parser.set_defaults(func=doctor)
 
 
 def doctor(args: argparse.Namespace) -> int:
     """Prints all findings; 1 when something is broken, else 0."""
-    findings = list(examine(args.folder))
+    if args.machines:
+        machine = this_machine(os.environ)
+        if machine is None:
+            hint = "start it on every machine: torchrun --nnodes N --nproc-per-node 1 ... --no-python cohort doctor"
+            raise CohortError("--machines", "several machines", "one", f"{hint} --machines")
+        findings = list(examine_network(machine, args.machine_seconds))
+    else:
+        findings = list(examine(args.folder))
     if args.json:
         print(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:
@@ -96,6 +123,42 @@ def examine(folder: Path) -> Iterator[Finding]:
             yield from look()
         except CohortError as error:
             yield Finding(name, BROKEN, str(error), error.hint)
+
+
+def examine_network(machine: Machine, silent_seconds: float) -> Iterator[Finding]:
+    """Looks at what joins this machine and the others; all of them look at the same time, and find the same."""
+    try:
+        found = rates_between(machine, silent_seconds)
+    except CohortError as error:
+        yield Finding("machines", BROKEN, str(error), error.hint)
+        return
+    hosts = [
+        f"{host} ({address or 'no IPv4'})" for host, address in zip(found["hosts"], found["addresses"], strict=True)
+    ]
+    interface = f"interface {found['interface']}" if found["interface"] else "the interface that gloo chooses"
+    yield Finding("machines", WELL, f"{len(hosts)}: {', '.join(hosts)}; here over {interface}")
+    for backend, members in (("gloo", "CPUs"), ("nccl", "GPUs")):
+        if found[backend] is None:
+            continue
+        for pair in found[backend]["pairs"]:
+            yield _pair(f"{backend}, 0 and {pair['rank']}", pair, found["hosts"])
+        small, large = (1e6 * found[backend][name] for name in ("sum_seconds", "large_sum_seconds"))
+        rate = min(min(pair["to"], pair["from"]) for pair in found[backend]["pairs"]) / 1e9
+        plan = f"cohort plan --machines {len(hosts)} --network {rate:.3g} --network-us {small:.0f}"
+        said = f"a sum over all {members} takes {small:.0f} us, of 1 MiB {large:.0f} us; for {plan}"
+        yield Finding(f"{backend}, all", WELL, said)
+
+
+def _pair(name: str, pair: dict, hosts: list[str]) -> Finding:
+    there, back = (f"{format_bytes(pair[way])}/s" for way in ("to", "from"))
+    delay = f"{1e6 * pair['latency_seconds']:.0f} us for a small message"
+    found = f"{hosts[0]} to {hosts[pair['rank']]} {there}, back {back}; {delay}"
+    if min(pair["to"], pair["from"]) >= SLOW_NETWORK:
+        return Finding(name, WELL, found)
+    cure = (
+        "GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME choose a faster interface; cohort plan --machines says what it costs"
+    )
+    return Finding(name, WORSE, found, cure)
 
 
 def _gpus(machine: dict) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ import warm
 from documents import ROOT, Block
 from processes import SECONDS_TO_START, wait_until
 
-LANGUAGES = {"bash", "python", "diff", "toml", "json", "dockerfile", "text"}
+LANGUAGES = {"bash", "python", "diff", "toml", "json", "yaml", "dockerfile", "text"}
 NEEDS = ["a GPU", "several GPUs", "a cluster", "Docker", "root", "minutes", "downloads", "pyarrow", "yaml"]
 SECONDS_OF_A_BLOCK = 120
 PAGES = [
@@ -109,7 +109,7 @@ def pages_to_follow() -> list[Path]:
 
 @pytest.mark.parametrize("page", pages_to_follow(), ids=name_of)
 def test_every_command_line_is_one_that_cohort_takes(page, parser):
-    for block in (block for block in documents.blocks(page) if block.language in ("bash", "dockerfile")):
+    for block in (block for block in documents.blocks(page) if block.language in ("bash", "dockerfile", "yaml")):
         for arguments in documents.commands(block.text, "cohort"):
             refusal = documents.refusal(parser, arguments)
             assert not refusal, f"{block.place}: cohort {shlex.join(arguments)}: {refusal}"

@@ -2,15 +2,20 @@
 
 import json
 import os
+import re
+import socket
 import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
-from processes import cohort
+from processes import cohort, free_port
 
 from cohort.base.errors import CohortError
 from cohort.launch import doctor
 from cohort.launch.doctor import BROKEN, WELL, WORSE
+from cohort.launch.main import main
+from cohort.launch.run.machines import Machine, Meeting
 
 TWO_GPUS = {
     "cuda_build": True,
@@ -152,3 +157,73 @@ def test_names_in_brackets_are_no_markup(capsys):
     doctor._print([doctor.Finding("disk", BROKEN, "x[/b]: no such folder", "name [another]")])
     said = capsys.readouterr().out
     assert "x[/b]: no such folder" in said and "name [another]" in said
+
+
+def machine_of(rank: int, port: int) -> dict[str, str]:
+    """The environment of one of two machines."""
+    place = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    return os.environ | place | {"CUDA_VISIBLE_DEVICES": ""}
+
+
+def start(rank: int, port: int, seconds: int) -> subprocess.Popen:
+    command = [sys.executable, "-m", "cohort", "doctor", "--machines", "--machine-seconds", str(seconds), "--json"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, env=machine_of(rank, port), text=True)
+
+
+def test_two_machines_measure_what_joins_them():
+    port = free_port()
+    both = [start(rank, port, 60) for rank in range(2)]
+    said = [json.loads(each.communicate(timeout=120)[0]) for each in both]
+    assert [each.returncode for each in both] == [0, 0] and said[0] == said[1]
+    found = {finding["name"]: finding for finding in said[0]}
+    assert list(found) == ["machines", "gloo, 0 and 1", "gloo, all"]
+    host = socket.gethostname()
+    assert found["machines"]["found"] == f"2: {host} (127.0.0.1), {host} (127.0.0.1); here over interface lo"
+    pair = re.fullmatch(
+        rf"{host} to {host} ([\d.]+) [KMG]B/s, back ([\d.]+) [KMG]B/s; (\d+) us for a small message",
+        found["gloo, 0 and 1"]["found"],
+    )
+    assert pair and all(float(number) > 0 for number in pair.groups())
+    advice = r".* us; for cohort plan --machines 2 --network [\d.]+ --network-us \d+"
+    assert re.fullmatch(advice, found["gloo, all"]["found"])
+
+
+def test_a_machine_that_does_not_come_is_named():
+    port = free_port()
+    alone = start(0, port, 2)
+    found = json.loads(alone.communicate(timeout=60)[0])
+    assert alone.returncode == 1 and [finding["verdict"] for finding in found] == [BROKEN]
+    assert f"machine 1 did not come to 127.0.0.1:{port} within 2 s" in found[0]["found"]
+
+
+def test_a_machine_that_goes_is_named():
+    port = free_port()
+    first = start(0, port, 4)
+    other = Meeting(Machine(1, 2, "127.0.0.1", port, False, ""), 60, 60)
+    other.exchange({"address": "127.0.0.1", "num_gpus": 0})
+    other.close()
+    found = json.loads(first.communicate(timeout=60)[0])
+    assert first.returncode == 1 and found[0]["verdict"] == BROKEN
+    assert f"machine 1 ({socket.gethostname()}): silent for 4 s" in found[0]["found"]
+
+
+def test_one_machine_is_no_network(monkeypatch, capsys):
+    for name in ("RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    assert main(["doctor", "--machines"]) == 1
+    said = capsys.readouterr().err
+    assert "--machines: expected several machines, found one" in said and "torchrun --nnodes N" in said
+
+
+def test_a_slow_network_is_told(monkeypatch):
+    rates = {"pairs": [{"rank": 1, "latency_seconds": 3e-5, "to": 12e9, "from": 0.9e9}]}
+    rates |= {"sum_seconds": 8e-5, "large_sum_seconds": 1e-3}
+    fast = rates | {"pairs": [rates["pairs"][0] | {"from": 11e9}]}
+    found = {"hosts": ["a", "b"], "addresses": ["10.0.0.1", ""], "interface": "", "gloo": rates, "nccl": fast}
+    monkeypatch.setattr(doctor, "rates_between", lambda machine, seconds: found)
+    findings = {finding.name: finding for finding in doctor.examine_network(None, 1)}
+    assert "a (10.0.0.1), b (no IPv4); here over the interface that gloo chooses" in findings["machines"].found
+    slow, well = findings["gloo, 0 and 1"], findings["nccl, 0 and 1"]
+    assert slow.found == "a to b 12.00 GB/s, back 900.00 MB/s; 30 us for a small message"
+    assert (slow.verdict, well.verdict) == (WORSE, WELL) and "GLOO_SOCKET_IFNAME" in slow.cure
+    assert "--network 0.9 --network-us 80" in findings["gloo, all"].found

@@ -69,13 +69,13 @@ class Machines:
         assert processes_of(self.out) == {}
 
 
-@pytest.mark.parametrize("ranks", [(1, 1), (2, 2), (1, 3)], ids=str)
+@pytest.mark.parametrize("ranks", [(1, 1), (2, 2), (1, 3), (1, 1, 1, 1)], ids=str)
 def test_the_same_batches_and_losses_as_on_one_machine(graph, tmp_path, monkeypatch, ranks):
     options = ["--epochs", 2, "--cache-ratio", 0.2]
     alone = Launch(tmp_path / "one", graph, *OPTIONS, *options, "--ranks", sum(ranks), "--out", tmp_path / "one")
     assert alone.wait() == 0
-    several = Machines(monkeypatch, tmp_path / "two", [graph, graph], *options, ranks=ranks)
-    assert several.wait() == [0, 0], several.said(0) + several.said(1)
+    several = Machines(monkeypatch, tmp_path / "two", [graph] * len(ranks), *options, ranks=ranks)
+    assert several.wait() == [0] * len(ranks), several.said(0) + several.said(1)
     assert learned(several.out) == learned(alone.out)
     assert not (several.out / "machine-1" / "summary.json").exists()
     several.demand_nothing_left()

@@ -132,6 +132,17 @@ def _sync(descriptor: int) -> None:
             raise
 
 
+@contextlib.contextmanager
+def demand_writable(
+    place: Path, expected: str = "a folder that can be written", hint: str = "choose another --out"
+) -> Iterator[None]:
+    """Inside, an OSError becomes the CohortError of a place where nothing can be written."""
+    try:
+        yield
+    except OSError as error:
+        raise CohortError(str(place), expected, str(error), hint) from error
+
+
 def demand_output(out: Path, inputs: Iterable[Path] = ()) -> None:
     """Looks at where a file is to be written before anything is computed.
 

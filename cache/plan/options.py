@@ -10,8 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cohort.base.errors import CohortError
-from cohort.base.files import user_cache
+from cohort.base.files import demand_writable, user_cache
 from cohort.base.programs import ask_sampler
 from cohort.cache import _native
 from cohort.cache.plan.budget import MemoryNeeds, budgets
@@ -87,14 +86,11 @@ def writable_folder(dataset: Path) -> Path:
     if os.access(dataset, os.W_OK):
         return dataset
     folder = user_cache() / f"counts-{hashlib.sha256(str(dataset.resolve()).encode()).hexdigest()[:16]}"
-    try:
+    with demand_writable(folder, hint="the cache is planned by counts that are kept there: set XDG_CACHE_HOME"):
         folder.mkdir(parents=True, exist_ok=True)
         for path in dataset.iterdir():
             with contextlib.suppress(FileExistsError):  # a link of an earlier time, or counts that were made since
                 (folder / path.name).symlink_to(path)
-    except OSError as error:
-        hint = "the cache is planned by counts that are kept there: set XDG_CACHE_HOME"
-        raise CohortError(str(folder), "a folder that can be written", str(error), hint) from error
     return folder
 
 

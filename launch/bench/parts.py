@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from cohort.base.errors import CohortError
+from cohort.base.files import demand_writable
 from cohort.base.tables import Table, print_tables
 from cohort.base.units import format_bytes
 from cohort.channel import TIERS
@@ -124,18 +124,13 @@ def appending(path: Path) -> Iterator[Callable[[list[dict]], None]]:
     Raises:
         CohortError: the file cannot be written.
     """
-    hint = "choose another --out"
-    try:
+    with demand_writable(path, "a file that can be appended to"):
         file = open(path, "a")
-    except OSError as error:
-        raise CohortError(str(path), "a file that can be appended to", str(error), hint) from error
 
     def append(lines: list[dict]) -> None:
-        try:
+        with demand_writable(path, "a file that can be appended to"):
             file.writelines(json.dumps(line) + "\n" for line in lines)
             file.flush()
-        except OSError as error:
-            raise CohortError(str(path), "a file that can be appended to", str(error), hint) from error
 
     try:
         with file:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cohort.base.errors import CohortError
+from cohort.base.files import demand_writable
 
 LOG = logging.getLogger(__name__)
 
@@ -23,17 +24,10 @@ def writable_folder(out: Path) -> Path:
     Raises:
         CohortError: nothing can be written there.
     """
-    try:
+    with demand_writable(out):
         out.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=out):
-            pass
-    except OSError as error:
-        raise _unwritable(out, error) from error
+        tempfile.TemporaryFile(dir=out).close()
     return out
-
-
-def _unwritable(folder: Path, error: OSError) -> CohortError:
-    return CohortError(str(folder), "a folder that can be written", str(error), "choose another --out")
 
 
 def new_folder(path: Path) -> Path:
@@ -42,15 +36,13 @@ def new_folder(path: Path) -> Path:
     Raises:
         CohortError: there is no place to make it in.
     """
-    try:
+    with demand_writable(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         for number in itertools.count(1):
             folder = path if number == 1 else path.with_name(f"{path.name}-{number}")
             with contextlib.suppress(FileExistsError):
                 folder.mkdir()
                 return folder
-    except OSError as error:
-        raise _unwritable(path, error) from error
 
 
 @contextlib.contextmanager

@@ -9,8 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from cohort.base.errors import CohortError
-from cohort.base.files import write_whole
+from cohort.base.files import demand_writable, write_whole
 from cohort.base.programs import program
 from cohort.channel.run_folder import RunFolder, rank_folders
 from cohort.launch.options.devices import visible_by_uuid
@@ -96,11 +95,8 @@ def _start(
     run["time_sliced"] = on_gpu and mps is None
     run["began"] = time.monotonic()
     run["sampler"] |= {"channel": str(folder.path), "owner_pid": os.getpid(), "end_with_parent": True}
-    try:
-        write_whole(out / "run.json", json.dumps(run, indent=2) + "\n")
-    except OSError as error:
-        hint = "make room, or choose another --out"
-        raise CohortError(str(out / "run.json"), "a file that can be written", str(error), hint) from error
+    with demand_writable(out / files.RUN, "a file that can be written", "make room, or choose another --out"):
+        write_whole(out / files.RUN, json.dumps(run, indent=2) + "\n")
     channels = rank_folders(folder.path, run["sampler"]["num_ranks"])
     supervisor = Supervisor(channels, mps, inherited, meeting)
     cleanup.callback(supervisor.stop)

@@ -1,16 +1,37 @@
 """Tables of text, for a terminal or a page."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+WIDE = 10_000  # characters of a line in a file or a pipe
 
 
 @dataclass
 class Table:
-    """Text in rows and columns, with a line below that explains them."""
+    """Text in rows and columns, with a line below that explains them.
+
+    Attributes:
+        dispensable: names of columns that are left out in a narrow terminal, the first one first.
+    """
 
     title: str
     columns: list[str]
     rows: list[list[str]] = field(default_factory=list)
     note: str = ""
+    dispensable: tuple[str, ...] = ()
+
+    def fitting(self, width: int) -> "Table":
+        """The table in so many characters a line, if enough columns are dispensable; its note names those left out."""
+        columns = zip(self.columns, *self.rows, strict=True)
+        widths = {column[0]: max(map(len, column)) + 2 for column in columns}  # and what parts it from the next
+        left_out: list[str] = []
+        for name in self.dispensable:
+            if sum(widths.values()) <= width:
+                break
+            left_out += [name] if widths.pop(name, 0) else []
+        kept = [i for i, name in enumerate(self.columns) if name in widths]
+        narrow = f"too narrow for: {', '.join(left_out)}\n" if left_out else ""
+        rows = [[row[i] for i in kept] for row in self.rows]
+        return replace(self, columns=list(widths), rows=rows, note=narrow + self.note)
 
     def as_rich(self):
         """For a console: the first column begins at the left, others end at the right; nothing is cut off."""
@@ -27,12 +48,13 @@ class Table:
 
 
 def print_tables(*tables: Table) -> None:
-    """Prints tables on standard output, in full width: numbers that are cut off say nothing."""
+    """Prints tables on standard output: numbers that are cut off say nothing, so columns are whole or left out."""
     from rich.console import Console
     from rich.text import Text
 
-    console = Console(highlight=False, width=10_000)
+    terminal, console = Console(), Console(highlight=False, width=WIDE)
     for table in tables:
+        table = table.fitting(terminal.width if terminal.is_terminal else WIDE)
         console.print(table.as_rich())
         if table.note:
             console.print(Text(table.note))

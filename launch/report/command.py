@@ -1,16 +1,13 @@
 """``cohort report``: shows where a run's time and bytes went, or how runs differ: tables, charts and an HTML page."""
 
 import argparse
-import functools
-from collections.abc import Callable
 from pathlib import Path
 
-from cohort.base.errors import CohortError
-from cohort.base.files import write_whole
+from cohort.base.files import demand_writable, write_whole
 from cohort.base.tables import Table, print_tables
 from cohort.launch.report import page as report_page
 from cohort.launch.report import tables as report_tables
-from cohort.launch.report.results import LISTS, ROWS, Run, one_line, read_run
+from cohort.launch.report.results import Run, one_line, read_run
 
 
 def register(commands) -> None:
@@ -40,20 +37,19 @@ def report(args: argparse.Namespace) -> int:
 
 
 def _report_one(run: Run, out: Path) -> None:
-    reads = [report_tables.tier_table(run, kind) for kind in (ROWS, LISTS)]
-    result = report_tables.result_table(run)
-    print_tables(report_tables.epoch_table(run, is_short=True), *reads, result)
+    _, *reads, result = short = report_tables.short_tables(run)
+    print_tables(*short)
     held = [report_tables.held_table(run)] if run.held else []
     tables = [result, report_tables.epoch_table(run), *reads, *held, report_tables.option_table(run)]
-    charts = {
-        "epochs": ("wait, train and all-reduce of each epoch and rank", report_page.draw_epochs),
-        "bytes": ("bytes that a batch read, by tier", report_page.draw_bytes),
-        "hits": ("hit rates, measured and planned", report_page.draw_hits),
-    }
-    if run.timeline:
-        charts["timeline"] = ("when batches were sampled, fetched and trained on", report_page.draw_timeline)
-    of_run = {name: (shown, functools.partial(draw, run)) for name, (shown, draw) in charts.items()}
-    _write(out, f"Cohort: {one_line(run.folder.resolve().name)}", tables, of_run)
+    charts = {}
+    if report_page.can_draw():
+        charts["epochs"] = "wait, train and all-reduce of each epoch and rank", report_page.draw_epochs(run)
+        charts["bytes"] = "bytes that a batch read, by tier", report_page.draw_bytes(run)
+        charts["hits"] = "hit rates, measured and planned", report_page.draw_hits(run)
+        if run.timeline:
+            text = "when batches were sampled, fetched and trained on"
+            charts["timeline"] = text, report_page.draw_timeline(run)
+    _write(out, f"Cohort: {one_line(run.folder.resolve().name)}", tables, charts)
 
 
 def _compare(runs: list[Run], out: Path) -> None:
@@ -62,22 +58,20 @@ def _compare(runs: list[Run], out: Path) -> None:
         names = [one_line(str(run.folder)) for run in runs]
     table = report_tables.compare_table(runs, names)
     print_tables(table)
-    charts = {"runs": ("wait, train and all-reduce of the median epoch", lambda: report_page.draw_runs(runs, names))}
+    charts = {}
+    if report_page.can_draw():
+        png = report_page.draw_times([report_tables.median_times(run) for run in runs], names)
+        charts["runs"] = "wait, train and all-reduce of the median epoch", png
     _write(out, f"Cohort: {' | '.join(names)}", [table], charts)
 
 
-def _write(out: Path, title: str, tables: list[Table], charts: dict[str, tuple[str, Callable[[], bytes]]]) -> None:
-    """Writes report.html and, with matplotlib, a report-NAME.png for each {name: (what it shows, what draws the PNG)},
-    and says where they are."""
-    drawn = {name: (shown, draw()) for name, (shown, draw) in charts.items()} if report_page.can_draw() else {}
-    text = report_page.page(title, tables, dict(drawn.values()))
-    pngs = {out / f"report-{name}.png": png for name, (_, png) in drawn.items()}
-    try:
+def _write(out: Path, title: str, tables: list[Table], charts: dict[str, tuple[str, bytes]]) -> None:
+    """Writes report.html and a report-NAME.png for each {name: (what it shows, PNG)}, and says where they are."""
+    pngs = {out / f"report-{name}.png": png for name, (_, png) in charts.items()}
+    with demand_writable(out):
         out.mkdir(parents=True, exist_ok=True)
         for path, png in pngs.items():
             write_whole(path, png)
-        write_whole(out / "report.html", text)
-    except OSError as error:
-        raise CohortError(str(out), "a folder that can be written", str(error), "choose another --out") from error
+        write_whole(out / "report.html", report_page.page(title, tables, dict(charts.values())))
     named = ", ".join(path.name for path in pngs) or "none, as they need matplotlib (pip install matplotlib)"
     print(f"report: {out / 'report.html'}; charts: {named}")

@@ -11,7 +11,6 @@ from cohort.base.tables import Table
 from cohort.base.units import format_bytes
 from cohort.channel import TIERS
 from cohort.launch.report.results import LISTS, ROWS, TIMELINE_ROWS, Kind, Run, TierUse, ranks_of
-from cohort.launch.report.tables import median_times
 
 DPI = 120
 PARTS = {"wait_seconds": "#d1495b", "train_seconds": "#30638e", "all_reduce_seconds": "#edae49"}  # of an epoch
@@ -97,11 +96,6 @@ def draw_timeline(run: Run) -> bytes:
     axes.margins(x=0.01)
     axes.set_xlabel(f"milliseconds, in epoch {run.timeline['epoch'] + 1}; each bar is a batch")
     return png_of(figure)
-
-
-def draw_runs(runs: list[Run], names: list[str]) -> bytes:
-    """A stacked bar a run: wait, train, all-reduce of its median epoch."""
-    return draw_times([median_times(run) for run in runs], names)
 
 
 def draw_times(times: list[dict], names: list[str], label: str = "") -> bytes:

@@ -200,8 +200,10 @@ class _Part(_numbers(*TIMES, "num_batches")):
     list_tiers: _by_tier(_numbers("lists", "bytes"))
 
 
-class _Epoch(_Part):
+class _Epoch(_Part, _numbers("between_seconds", "num_edges", "num_nodes")):
     epoch: int
+    loss: float | None
+    val_metrics: dict[str, float | None]
     ranks: list[_Part]
 
 
@@ -217,11 +219,19 @@ class _Floor(TypedDict):
     bottleneck: str
 
 
+class _StartPart(_numbers("bytes", "seconds")):
+    part: str
+
+
+class _Start(_numbers("seconds", "packages_seconds")):
+    parts: list[_StartPart]
+
+
 class _Summary(TypedDict):
     device: str
     num_ranks: int
-    val_accuracy: float | None
-    test_accuracy: float | None
+    last_hop_global: bool
+    start: _Start | None
     val_metrics: dict[str, float | None]
     test_metrics: dict[str, float | None]
     epochs: list[_Epoch]

@@ -11,21 +11,31 @@ from cohort.dataset.prepared import has_encoded_rows
 from cohort.launch.report.results import LISTS, ROWS, TIMES, Kind, Run, one_line, ranks_of
 
 LONG_WAIT = 0.1  # of an epoch
+DISPENSABLE = ("sample s", "fetch s", "all-reduce s", "loss")
 TIME_NAMES = ("epoch s", "wait s", "train s", "all-reduce s", "sample s", "fetch s")
+
+
+def short_tables(run: Run) -> list[Table]:
+    """What a terminal shows of a run."""
+    return [epoch_table(run, is_short=True), *(tier_table(run, kind) for kind in (ROWS, LISTS)), result_table(run)]
 
 
 def epoch_table(run: Run, is_short: bool = False) -> Table:
     """A row an epoch and rank: where its time went. Short: without most epochs of a long run."""
     epochs = run.epochs if len(run.epochs) <= 8 or not is_short else run.epochs[:3] + run.epochs[-4:]
-    rows = [
-        [str(epoch["epoch"] + 1), place, *(_seconds(times[name]) for name in TIMES)]
-        for epoch in epochs
-        for place, times in zip(run.places, ranks_of(epoch), strict=True)
-    ]
+    scores = list(run.summary["val_metrics"])[:1]  # the one by which epochs are compared
+    rows = []
+    for epoch in epochs:
+        of_all = [_or_none(epoch["loss"], lambda loss: f"{loss:.4f}")]
+        of_all += [_scores(epoch["val_metrics"]).get(name, "-") for name in scores]
+        for place, times in zip(run.places, ranks_of(epoch), strict=True):
+            rows.append([str(epoch["epoch"] + 1), place, *(_seconds(times[name]) for name in TIMES), *of_all])
+            of_all = [""] * len(of_all)
     note = "wait + train + all-reduce is the epoch; sample and fetch run in the sampler, in parallel"
     if len(epochs) < len(run.epochs):
         note += f"; {len(run.epochs) - len(epochs)} epochs in the middle are left out here"
-    return Table("Time of each epoch", ["epoch", "rank", *TIME_NAMES], rows, note)
+    columns = ["epoch", "rank", *TIME_NAMES, "loss", *(f"val {name}" for name in scores)]
+    return Table("Time of each epoch", columns, rows, note, DISPENSABLE)
 
 
 def tier_table(run: Run, kind: Kind) -> Table:
@@ -69,9 +79,17 @@ def result_table(run: Run) -> Table:
     wanted = run.options.get("epochs")
     rows = [
         ["epochs", f"{len(run.epochs)} of {one_line(wanted)}" if wanted else str(len(run.epochs))],
-        *([f"{name} in validation", text] for name, text in _scores(run.summary, "val").items()),
-        *([f"{name} in the test", text] for name, text in _scores(run.summary, "test").items()),
+        *([f"{name} in validation", text] for name, text in _scores(run.summary["val_metrics"]).items()),
+        *([f"{name} in the test", text] for name, text in _scores(run.summary["test_metrics"]).items()),
     ]
+    if run.summary["start"]:
+        rows.append(["first batch", describe_start(run.summary["start"])])
+    if len(run.epochs) > 1:
+        between = median(epoch["between_seconds"] for epoch in run.epochs[1:])
+        rows.append(["between two epochs", f"{_seconds(between)} s (median), for validation and results"])
+    last, before = run.epochs[-1], " before the last hop" if run.summary["last_hop_global"] else ""
+    edges, nodes = (last[name] / max(1, last["num_batches"]) for name in ("num_edges", "num_nodes"))
+    rows.append(["a batch of the last epoch", f"{edges:,.0f} edges, {nodes:,.0f} nodes{before}"])
     if _last_floor(run):
         floor, epoch = run.summary["floor"]["epochs"][-1], run.epochs[-1]
         set_by = f"{_seconds(floor['seconds'])} s, set by {one_line(floor['bottleneck'])}"
@@ -79,6 +97,16 @@ def result_table(run: Run) -> Table:
     if run.summary.get("rows_in_place"):
         rows.append(["feature rows", "read in place, counted each time"])
     return Table("Result", ["", "of the run"], rows, advice(run))
+
+
+def describe_start(start: dict) -> str:
+    """What came before the first batch, the longest part first; what takes no time is left out."""
+    texts = []
+    for part in sorted(start["parts"], key=lambda part: -part["seconds"]):
+        size = f" ({format_bytes(part['bytes'])})" if part["bytes"] else ""
+        texts += [f"{one_line(part['part'])}{size} {part['seconds']:.1f}"] * (part["seconds"] >= 0.05)
+    packages = f"after {start['seconds']:.1f} s: the trainer's packages {start['packages_seconds']:.1f}"
+    return packages + ("; beside them " + ", ".join(texts) if texts else "")
 
 
 def advice(run: Run) -> str:
@@ -123,18 +151,17 @@ def compare_table(runs: list[Run], names: list[str]) -> Table:
     for kind in (ROWS, LISTS):
         rows += _tier_rows(runs, kind)
     for title, part in (("validation", "val"), ("test", "test")):
-        rows += _score_rows(title, [_scores(run.summary, part) for run in runs])
+        rows += _score_rows(title, [_scores(run.summary[f"{part}_metrics"]) for run in runs])
     note = "medians of the first rank's epochs, without the first epoch; rows, lists and bytes are per training batch"
     if any(len(run.epochs) == 1 for run in runs):
         note += "; for a run of one epoch, of this epoch, which includes the start-up"
     return Table("Runs compared", ["", *names], rows, note)
 
 
-def _scores(summary: dict, part: str) -> dict[str, str]:
-    """How good the model was in a part of the data ("val", "test"), by name; errors are no shares."""
-    found = summary.get(f"{part}_metrics") or {"accuracy": summary[f"{part}_accuracy"]}
+def _scores(metrics: dict[str, float | None]) -> dict[str, str]:
+    """How good the model was, by name; errors are no shares."""
     texts = {"rmse": lambda value: f"{value:.4g}", "mae": lambda value: f"{value:.4g}"}
-    return {name: _or_none(value, texts.get(name, _percent_sign)) for name, value in found.items()}
+    return {name: _or_none(value, texts.get(name, _percent_sign)) for name, value in metrics.items()}
 
 
 def _score_rows(title: str, scores: list[dict[str, str]]) -> list[list[str]]:

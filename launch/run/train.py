@@ -10,12 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from cohort.base.errors import CohortError, not_a_run
+from cohort.base.tables import print_tables
+from cohort.dataset import Dataset
 from cohort.launch.options.arguments import add_dataset, group
 from cohort.launch.options.cache import wants_auto_cache
 from cohort.launch.options.devices import resolve_device
 from cohort.launch.options.parser import add_options, given_in, spec_of
 from cohort.launch.report.results import read_run
-from cohort.launch.report.tables import advice
+from cohort.launch.report.tables import short_tables
 from cohort.launch.run.calibrate import trainer_bytes
 from cohort.launch.run.folder import new_folder, sole_use, writable_folder
 from cohort.launch.run.job import open_dataset, sampler_members, topology_of, trainer_spec
@@ -170,7 +172,7 @@ def _check_out(out: Path, overwrite: bool, dataset: Path) -> None:
 
 
 def _run(out: Path, run: dict, shown: Path, inherited: tuple[int, ...], meeting: Meeting | None) -> int:
-    """Runs the programs; the last lines say what would make it faster, and where the results are."""
+    """Runs the programs, then shows the tables of the run and where its results are."""
     if "plan_file" in run["sampler"]:
         run["sampler"]["plan_file"] = str(out / files.PLAN)
     if meeting:
@@ -178,8 +180,8 @@ def _run(out: Path, run: dict, shown: Path, inherited: tuple[int, ...], meeting:
     is_first = not meeting or meeting.machine.rank == 0
     code = run_programs(out, run, is_first, run["sampler"]["num_ranks"], inherited, meeting=meeting)
     if code == 0 and is_first and not run["trainer"]["quiet"]:
-        if (out / files.SUMMARY).is_file() and (told := advice(read_run(out))):  # a disk may be full
-            print(told)
+        if (out / files.SUMMARY).is_file():  # a disk may be full
+            print_tables(*short_tables(read_run(out)))
         print(f"results: {shown}  (cohort report {shown})")
     return code
 

@@ -187,6 +187,8 @@ def _results(folder: Path) -> None:
     row_tiers = {tier: {"rows": 3, "bytes": 9, "seconds": 1.0} for tier in TIERS}
     list_tiers = {tier: {"lists": 3, "bytes": 9} for tier in TIERS}
     part = dict.fromkeys(TIMES, 1.0) | {"num_batches": 2, "row_tiers": row_tiers, "list_tiers": list_tiers}
+    epoch = part | {"epoch": 1, "between_seconds": 0.5, "num_edges": 9, "num_nodes": 5, "loss": 1.5, "ranks": []}
+    start = {"seconds": 2.0, "packages_seconds": 1.0, "parts": [{"part": "a", "bytes": 3, "seconds": 0.5}]}
     by_tier = dict.fromkeys(TIERS, 0.5)
     predicted = dict.fromkeys(("hit_rate", "bytes", "list_hit_rate", "list_bytes"), by_tier)
     held = dict.fromkeys(("budget_bytes", "index_bytes", "used_bytes", "alpha"), 1)
@@ -194,11 +196,11 @@ def _results(folder: Path) -> None:
     summary = {
         "device": "cpu",
         "num_ranks": 1,
-        "val_accuracy": 0.5,
-        "test_accuracy": None,
+        "last_hop_global": False,
+        "start": start,
         "val_metrics": {"accuracy": 0.5},
         "test_metrics": {},
-        "epochs": [part | {"epoch": 1, "ranks": []}],
+        "epochs": [epoch | {"val_metrics": {"accuracy": None}}],
         "cache": {"predicted": [predicted]},
         "floor": {"epochs": [{"seconds": 1.0, "bottleneck": "sample"}]},
     }

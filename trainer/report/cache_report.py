@@ -58,14 +58,6 @@ class ReadsByRank:
         ]
 
 
-def measured(epochs: list[EpochReport]) -> list[dict]:
-    """The shares() of a run's epochs."""
-    reads = ReadsByRank()
-    for epoch in epochs:
-        reads.add(epoch)
-    return reads.shares()
-
-
 def _shares(tiers: dict | None, share_name: str, bytes_name: str, count: str, batches: int) -> dict:
     """Each tier's share of the reads, and its bytes a batch."""
     if tiers is None:

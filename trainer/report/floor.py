@@ -14,7 +14,7 @@ WARM_UP_STEPS = 3
 GROUPS = 5  # of steps one after the other; the fastest counts
 GROUP_SECONDS, MOST_STEPS = 0.05, 50  # of a group: so that what begins and ends it is little of it
 LIMIT_SECONDS = 5.0  # after which no group begins
-NAMES = {"trainer": "the trainer's steps", "sampler": "sampling", "pcie": "PCIe", "nvlink": "NVLink"}
+PARTS = ("trainer", "sampler", "pcie", "nvlink")
 
 
 class Floor(Callback):
@@ -100,7 +100,7 @@ class Floor(Callback):
             shares_sms: whether trainer and sampler do.
         """
         edges = epoch.num_edges / num_ranks
-        parts = dict.fromkeys(NAMES, 0.0)
+        parts = dict.fromkeys(PARTS, 0.0)
         parts["trainer"] = self.step_seconds * epoch.num_seeds / batch_size / num_ranks
         if edges > 0 and math.isfinite(self.sample_seconds_an_edge):
             parts["sampler"] = self.sample_seconds_an_edge * edges
@@ -116,20 +116,3 @@ class Floor(Callback):
     def _wait(self) -> None:
         if self._on_gpu:
             torch.cuda.synchronize()
-
-
-def told(floor: dict, epoch: EpochReport) -> str:
-    """A line about an epoch's floor, beside the time it took."""
-    others = ", ".join(
-        f"{name} {floor[part]:.3f}" for part, name in NAMES.items() if part != floor["bottleneck"] and floor[part] > 0
-    )
-    return (
-        f"floor of epoch {epoch.epoch + 1}: {floor['seconds']:.3f} s, {NAMES[floor['bottleneck']]}"
-        + (f" ({others})" if others else "")
-        + f"; it took {epoch.seconds:.3f} s, {epoch.seconds / floor['seconds']:.2f} times the floor"
-        + (
-            f"; steps and sampling share the SMs, and take {floor['in_turns']:.3f} s one after the other"
-            if "in_turns" in floor
-            else ""
-        )
-    )

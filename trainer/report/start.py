@@ -88,16 +88,3 @@ def start_told(folder: Path, began: float, loaded_at: float, first_batch_at: flo
     parts = [part for part in start_parts(folder) if part.ended is not None]
     told = [{"part": part.name, "bytes": part.bytes, "seconds": part.ended - part.began} for part in parts]
     return {"seconds": first_batch_at - began, "packages_seconds": loaded_at - began, "parts": told}
-
-
-def start_line(start: dict) -> str:
-    """One line for a person."""
-    parts = sorted(start["parts"], key=lambda part: -part["seconds"])
-    told = ", ".join(_told(part) for part in parts if part["seconds"] >= 0.05)
-    packages = f"importing the trainer's packages {start['packages_seconds']:.1f}"
-    return f"first batch after {start['seconds']:.1f} s: {packages}" + (f"; in parallel: {told}" if told else "")
-
-
-def _told(part: dict) -> str:
-    size = f" ({format_bytes(part['bytes'])})" if part["bytes"] else ""
-    return f"{part['part']}{size} {part['seconds']:.1f}"

@@ -48,7 +48,7 @@ def test_a_run_counts_once_and_says_what_it_expects(data, tmp_path):
     assert measured["bytes"] == {"local": 0, "peer": 0, "host": pytest.approx(rows * 1433 * 4), "recent": 0}
     reads = sum(rank["features"]["expected"][tier]["reads"] for tier in TIERS)
     assert reads == pytest.approx(rows, rel=0.05), "rows a batch, counted with another seed"
-    assert "Rows of a batch" in result.stdout and "rows % planned" in result.stdout
+    assert "Feature rows of a batch" in result.stdout and "rows % planned" in result.stdout
     again, _, same = train(data, out, "--cache-ratio", 0.1)
     assert "counted" not in again.stderr
     assert same["cache"]["predicted"] == summary["cache"]["predicted"]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from cohort.trainer.report import floor as floor_module
-from cohort.trainer.report.floor import Floor, told
+from cohort.trainer.report.floor import Floor
 from cohort.trainer.report.metrics import EpochReport
 
 LINKS = [1000e9, 400e9, 50e9]
@@ -39,17 +39,12 @@ def test_each_part_and_the_largest_of_them(on_gpu):
     assert found["trainer"] == pytest.approx(0.25) and found["sampler"] == pytest.approx(4.0)
     assert found["pcie"] == pytest.approx(2.0) and found["nvlink"] == pytest.approx(0.25)
     assert found["bottleneck"] == "sampler" and found["seconds"] == found["sampler"]
-    line = told(found, epoch_of(1, 1))
-    assert "floor of epoch 1: 4.000 s, sampling" in line and line.endswith("it took 2.000 s, 0.50 times the floor")
-    assert "PCIe 2.000" in line and "the trainer's steps 0.250" in line
 
 
 def test_those_who_share_sms_are_told_what_they_take_in_turns(on_gpu):
     epoch = epoch_of(10_000_000, 2500)
     alone, sharing = (on_gpu.of(epoch, 100, 1, shares_sms) for shares_sms in (False, True))
     assert sharing == alone | {"in_turns": pytest.approx(4.25)}, "no bound: the floor is what it was"
-    more = "; steps and sampling share the SMs, and take 4.250 s one after the other"
-    assert told(sharing, epoch) == told(alone, epoch) + more
 
 
 def test_ranks_share_the_work_and_have_links_of_their_own(on_gpu):

@@ -106,7 +106,7 @@ def describe_start(start: dict) -> str:
         size = f" ({format_bytes(part['bytes'])})" if part["bytes"] else ""
         texts += [f"{one_line(part['part'])}{size} {part['seconds']:.1f}"] * (part["seconds"] >= 0.05)
     packages = f"after {start['seconds']:.1f} s: the trainer's packages {start['packages_seconds']:.1f}"
-    return packages + ("; beside them " + ", ".join(texts) if texts else "")
+    return packages + ("; in parallel: " + ", ".join(texts) if texts else "")
 
 
 def advice(run: Run) -> str:

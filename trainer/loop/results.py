@@ -10,7 +10,7 @@ from cohort.trainer.models.targets import Targets, is_better
 from cohort.trainer.models.weights import save_model
 from cohort.trainer.report.cache_report import ReadsByRank
 from cohort.trainer.report.callback import Callback
-from cohort.trainer.report.metrics import EpochReport, MetricsFile, RunReport, warn_of_divergence
+from cohort.trainer.report.metrics import EpochReport, RunReport, warn_of_divergence, write_metrics
 from cohort.trainer.report.start import start_told
 
 
@@ -29,8 +29,8 @@ class Results(Callback):
         self._reads = ReadsByRank()
         for report in trainer.report.epochs:
             self._count(trainer, report)
-        first = trainer.ranks.rank == 0
-        self._metrics = MetricsFile(trainer.out / files.METRICS, trainer.report.epochs) if first else None
+        if trainer.report.epochs or (trainer.out / files.METRICS).exists():
+            self._write_metrics(trainer)
 
     def epoch_ended(self, trainer, report: EpochReport) -> None:
         trainer.report.epochs.append(report)
@@ -39,10 +39,9 @@ class Results(Callback):
         if is_best(report, trainer.report, trainer.targets):
             trainer.best_model = copy.deepcopy(trainer.model.state_dict())
             self._keep_model(trainer)
-        if self._metrics:
+        if trainer.ranks.rank == 0:
             warn_of_divergence(trainer.report.epochs)
-            with unless_full(trainer.out / files.METRICS):
-                self._metrics.append(report)
+        self._write_metrics(trainer)
         self._write_summary(trainer, synced=False)
 
     def run_ended(self, trainer, report: RunReport) -> None:
@@ -58,6 +57,11 @@ class Results(Callback):
         """For cohort predict; not of a run that is only to be measured."""
         if trainer.ranks.rank == 0 and trainer.options.max_batches is None:
             trainer.writer.write(functools.partial(save_model, trainer.out, on_cpu(trainer.best_model)))
+
+    def _write_metrics(self, trainer) -> None:
+        if trainer.ranks.rank == 0:
+            with unless_full(trainer.out / files.METRICS):
+                write_metrics(trainer.out / files.METRICS, trainer.report.epochs)
 
     def _write_summary(self, trainer, synced: bool) -> None:
         report, source = trainer.report, trainer.source

@@ -169,35 +169,10 @@ class RunReport:
         write_whole(path, "{\n  " + text + "\n}\n", synced)
 
 
-class MetricsFile:
-    """RUN/metrics.jsonl: one JSON object a line and epoch. A line that a full disk refuses comes with the next one.
-
-    Args:
-        path: the file.
-        epochs: those that are done already: the file holds their lines and no others.
-    """
-
-    def __init__(self, path: Path, epochs: list[EpochReport]):
-        self._path = path
-        self._waiting = ""
-        if epochs or path.exists():
-            write_whole(path, "".join(epoch.line() + "\n" for epoch in epochs))
-
-    def append(self, report: EpochReport) -> None:
-        """Adds a line.
-
-        Raises:
-            OSError: there is no room; the file is as it was.
-        """
-        self._waiting += report.line() + "\n"
-        with open(self._path, "ab", buffering=0) as file:
-            size = file.tell()
-            try:
-                _write_all(file, self._waiting.encode())
-            except OSError:
-                file.truncate(size)
-                raise
-        self._waiting = ""
+def write_metrics(path: Path, epochs: list[EpochReport]) -> None:
+    """Replaces RUN/metrics.jsonl in one step: a JSON object a line and epoch. Lines that a full disk has refused come
+    with the next one."""
+    write_whole(path, "".join(epoch.line() + "\n" for epoch in epochs), synced=False)
 
 
 def warn_of_divergence(epochs: list[EpochReport]) -> None:
@@ -206,9 +181,3 @@ def warn_of_divergence(epochs: list[EpochReport]) -> None:
     if len(diverged) == 1 and diverged[0] is epochs[-1]:
         number = diverged[0].epoch + 1
         LOG.warning(f"the loss has not been finite since epoch {number}: a smaller --lr may help")
-
-
-def _write_all(file, data: bytes) -> None:
-    """Writes to a file without a buffer, which may take less than it is given."""
-    while data:
-        data = data[file.write(data) :]

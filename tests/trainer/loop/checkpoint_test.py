@@ -13,7 +13,7 @@ from cohort import CohortError
 from cohort.spec.run import TrainerSpec, as_json
 from cohort.trainer.loop.checkpoint import CheckpointFile, identity_of, load
 from cohort.trainer.messages import unless_full
-from cohort.trainer.report.metrics import EpochReport, MetricsFile
+from cohort.trainer.report.metrics import EpochReport, write_metrics
 from cohort.trainer.stop import StopRequest
 
 IDENTITY = {"model": "sage", "fanout": [5, 3], "lr": 0.01, "num_ranks": 1, "data": "abc"}
@@ -170,32 +170,19 @@ def lines_of(path: Path) -> list[int]:
 
 
 def test_lines_that_a_full_disk_refuses_come_with_the_next(tmp_path, monkeypatch):
-    metrics = MetricsFile(tmp_path / "metrics.jsonl", [EpochReport(0)])
-    metrics.append(EpochReport(1))
+    path, epochs = tmp_path / "metrics.jsonl", [EpochReport(number) for number in range(4)]
+    write_metrics(path, epochs[:2])
 
     def half(file, data):
-        file.write(data[: len(data) // 2])
+        file.write_text(data[: len(data) // 2].decode())
         raise OSError(28, "No space left on device")
 
-    with monkeypatch.context() as patch:
-        patch.setattr("cohort.trainer.report.metrics._write_all", half)
-        for epoch in (2, 3):
-            with pytest.raises(OSError, match="No space left"):
-                metrics.append(EpochReport(epoch))
-            assert lines_of(tmp_path / "metrics.jsonl") == [0, 1]
-    metrics.append(EpochReport(4))
-    assert lines_of(tmp_path / "metrics.jsonl") == [0, 1, 2, 3, 4]
-
-
-def test_epochs_after_the_checkpoint_are_taken_out(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    first = MetricsFile(path, [])
-    assert not path.exists()
-    for epoch in range(4):
-        first.append(EpochReport(epoch))
-    path.write_text(path.read_text()[:-20])  # killed in the middle of a line
-    MetricsFile(path, [EpochReport(0), EpochReport(1)])
-    assert lines_of(path) == [0, 1]
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left"):
+        patch.setattr(Path, "write_bytes", half)
+        write_metrics(path, epochs[:3])
+    assert lines_of(path) == [0, 1] and [each.name for each in tmp_path.iterdir()] == ["metrics.jsonl"]
+    write_metrics(path, epochs)
+    assert lines_of(path) == [0, 1, 2, 3]
 
 
 def test_what_cannot_be_written_is_said(tmp_path, caplog):

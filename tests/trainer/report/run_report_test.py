@@ -8,7 +8,7 @@ import torch
 
 from cohort.trainer.loop.epoch import RunningEpoch
 from cohort.trainer.report.cache_report import ReadsByRank
-from cohort.trainer.report.metrics import EpochReport, MetricsFile, RunReport
+from cohort.trainer.report.metrics import EpochReport, RunReport, write_metrics
 
 
 def epoch_of(number: int, rows: int = 1000) -> EpochReport:
@@ -25,12 +25,9 @@ def test_the_summary_is_the_report(tmp_path, num_epochs):
     report.write(tmp_path / "summary.json", synced=True)
     text = (tmp_path / "summary.json").read_text()
     assert json.loads(text) == asdict(report) and list(json.loads(text)) == list(asdict(report))
-    metrics = MetricsFile(tmp_path / "metrics.jsonl", report.epochs[:1])
-    for epoch in report.epochs[1:]:
-        metrics.append(epoch)
-    if num_epochs:
-        lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
-        assert [json.loads(line) for line in lines] == json.loads(text)["epochs"]
+    write_metrics(tmp_path / "metrics.jsonl", report.epochs)
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == json.loads(text)["epochs"]
 
 
 def test_an_epoch_becomes_a_line_once():

@@ -46,7 +46,7 @@ def test_the_longest_parts_are_told_first(tmp_path):
     start = start_told(tmp_path, began=8.0, loaded_at=10.0, first_batch_at=14.25)
     assert start["seconds"] == 6.25 and start["packages_seconds"] == 2
     assert start["parts"][0] == {"part": EDGES, "bytes": 2_000_000, "seconds": 0.5}
-    parts = "; beside them checking the encoded rows 2.5, checking the edges (2.00 MB) 0.5"
+    parts = "; in parallel: checking the encoded rows 2.5, checking the edges (2.00 MB) 0.5"
     line = "after 6.2 s: the trainer's packages 2.0"
     assert describe_start(start) == line + parts, "what takes no time is left out"
     assert describe_start(start | {"parts": start["parts"][2:]}) == line

@@ -1,12 +1,11 @@
 """Which SMs of a GPU train, and which are the sampler's."""
 
+import functools
+
 import torch
 
 from cohort.trainer import _native
 from cohort.trainer.source import BatchSource
-
-# By (GPU, SMs of the sampler). For good: PyTorch's current stream may be one of them, and slots are given back on them.
-_rest_streams: dict[tuple[int, int], "_native.RestStream"] = {}
 
 
 def divide_gpu(source: BatchSource, sampler_sms: int) -> None:
@@ -35,8 +34,6 @@ def divide_gpu(source: BatchSource, sampler_sms: int) -> None:
     source.sampler_sms = sampler_sms
 
 
+@functools.cache  # for good: PyTorch's current stream may be one of them, and slots are given back on them
 def _rest_stream(gpu: int, sampler_sms: int) -> "_native.RestStream":
-    key = gpu, sampler_sms
-    if key not in _rest_streams:
-        _rest_streams[key] = _native.RestStream(*key)
-    return _rest_streams[key]
+    return _native.RestStream(gpu, sampler_sms)

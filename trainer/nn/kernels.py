@@ -1,6 +1,7 @@
 """The native bodies on torch's tensors: memory, addresses and streams. Nothing here knows of gradients."""
 
 import functools
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -76,57 +77,33 @@ def rows_of(x: Tensor) -> Tensor:
     return x if x.stride(1) == 1 or x.shape[1] <= 1 else x.contiguous()
 
 
+_PLAIN_SUM = {"own_use": _native.NO_OWN, "own": None, "num_own": 0, "heads": 1, "mean": False, "inverse_count": None}
+_PLAIN_SUM |= dict.fromkeys(("edge_factor", "index_factor", "own_factor", "row_factor", "place", "own_place"))
+
+
 def sum_rows(
     edges: Edges,
     x: Tensor,
     out_dtype: torch.dtype | None = None,
-    own_use: int = _native.NO_OWN,
-    own: Tensor | None = None,
-    num_own: int = 0,
-    heads: int = 1,
-    edge_factor: Tensor | None = None,
-    index_factor: Tensor | None = None,
-    own_factor: Tensor | None = None,
-    row_factor: Tensor | None = None,
-    mean: bool = False,
-    inverse_count: Tensor | None = None,
     out: Tensor | None = None,
     drop: "Drop | None" = None,
-    place: Tensor | None = None,
-    own_place: Tensor | None = None,
+    **fields: Any,
 ) -> Tensor:
-    """[num_rows, dim], or [num_rows, 2 dim] with own rows beside; the formula stands in trainer/native/sum_rows.h."""
-    dim, out_dtype = x.shape[1], out_dtype or x.dtype
+    """[num_rows, dim], or [num_rows, 2 dim] with own rows beside.
+
+    Args:
+        fields: others of SumRows in trainer/native/sum_rows.h, where the formula stands, in place of _PLAIN_SUM.
+    """
+    fields = _PLAIN_SUM | fields
+    dim, out_dtype, own = x.shape[1], out_dtype or x.dtype, fields["own"]
     if out is None:
-        out = x.new_empty((edges.num_rows, 2 * dim if own_use == _native.OWN_BESIDE else dim), dtype=out_dtype)
+        width = 2 * dim if fields["own_use"] == _native.OWN_BESIDE else dim
+        out = x.new_empty((edges.num_rows, width), dtype=out_dtype)
     partial = _scratch(edges, x, sum_dtype(x.dtype))
-    run(
-        _native.sum_rows,
-        x,
-        block=edges.ref,
-        dtype=x.dtype,
-        out_dtype=out_dtype,
-        dim=dim,
-        x=x,
-        x_stride=x.stride(0),
-        own_use=own_use,
-        own=own,
-        own_stride=0 if own is None else own.stride(0),
-        num_own=num_own,
-        heads=heads,
-        edge_factor=edge_factor,
-        index_factor=index_factor,
-        own_factor=own_factor,
-        row_factor=row_factor,
-        mean=mean,
-        out=out,
-        out_stride=out.stride(0),
-        inverse_count=inverse_count,
-        partial=partial,
-        drop=_NO_DROP if drop is None else drop.ref,
-        place=place,
-        own_place=own_place,
-    )
+    strides = {"x_stride": x.stride(0), "own_stride": 0 if own is None else own.stride(0), "out_stride": out.stride(0)}
+    sizes = {"dtype": x.dtype, "out_dtype": out_dtype, "dim": dim}
+    arrays = {"x": x, "out": out, "partial": partial, "drop": _NO_DROP if drop is None else drop.ref}
+    run(_native.sum_rows, x, block=edges.ref, **sizes, **arrays, **strides, **fields)
     return out
 
 

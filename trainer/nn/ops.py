@@ -68,22 +68,7 @@ def _kept(x: Tensor, relu: bool) -> Tensor:
 
 
 @gather_sum.register_fake
-def _(
-    x,
-    own,
-    indptr,
-    source,
-    num_targets,
-    mean,
-    beside,
-    out_dtype,
-    relu=False,
-    p=0.0,
-    key=0,
-    key_at=None,
-    place=None,
-    own_place=None,
-):
+def _(x, own, indptr, source, num_targets, mean, beside, out_dtype, relu=False, *_, **__):
     width = 2 * x.shape[1] if beside else x.shape[1]
     inverse_count = x.new_empty(num_targets if mean else 0, dtype=kernels.sum_dtype(x.dtype))
     return x.new_empty((num_targets, width), dtype=out_dtype), inverse_count, _kept(x, relu)
@@ -177,7 +162,7 @@ def gather_normalized(
 
 
 @gather_normalized.register_fake
-def _(x, norm, indptr, source, num_targets, loop, out_dtype, relu=False, p=0.0, key=0, key_at=None, place=None):
+def _(x, norm, indptr, source, num_targets, loop, out_dtype, relu=False, *_, **__):
     return x.new_empty((num_targets, x.shape[1]), dtype=out_dtype), _kept(x, relu)
 
 

@@ -26,8 +26,8 @@ from trials import Trials, trial_parser, write_png
 from cohort.base.errors import CohortError
 from cohort.base.tables import Table, print_tables
 from cohort.launch.options.arguments import kind
+from cohort.launch.options.parser import as_text
 from cohort.launch.report import page as report_page
-from cohort.launch.tune.output import as_text
 from cohort.spec.types import AboveZero, Fanout, Positive
 
 EPOCHS = 10

@@ -5,6 +5,7 @@ import json
 import time
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from rich.console import Console
 from shapes import add_data_or_shape, resolve_data
@@ -13,9 +14,8 @@ from cohort.base.errors import CohortError
 from cohort.base.files import write_whole
 from cohort.launch.options.arguments import CommandParser, kind
 from cohort.launch.options.devices import devices, resolve_device
-from cohort.launch.options.parser import add_options, spec_of
+from cohort.launch.options.parser import add_options, as_text, spec_of
 from cohort.launch.report.results import TIMES, Run, read_run
-from cohort.launch.tune.output import as_text
 from cohort.launch.tune.search import TimeBound
 from cohort.launch.tune.space import train_options
 from cohort.launch.tune.trial import Trial
@@ -146,3 +146,15 @@ def write_png(path: Path, data: bytes) -> None:
         write_whole(path, data)
     except OSError as error:
         raise CohortError(str(path), "a file that can be written", str(error), "name another place") from error
+
+
+def as_words(options: dict[str, Any]) -> list[str]:
+    """Options as on a command line."""
+    words = []
+    for name, value in options.items():
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+        else:
+            words += [f"--{flag}", ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)]
+    return words

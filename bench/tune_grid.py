@@ -22,16 +22,15 @@ import tomllib
 from dataclasses import dataclass
 from statistics import median
 
-from trials import Trials, trial_parser, write_png
+from trials import Trials, as_words, trial_parser, write_png
 
 from cohort.base.errors import CohortError
 from cohort.base.programs import end_with_parent
 from cohort.base.tables import Table, print_tables
 from cohort.launch.options.arguments import kind
-from cohort.launch.options.parser import as_words, on_command_line
+from cohort.launch.options.parser import as_text, on_command_line
 from cohort.launch.report import page as report_page
 from cohort.launch.tune.command import TRIAL_EPOCHS
-from cohort.launch.tune.output import as_text
 from cohort.launch.tune.space import RUNS_OWN
 from cohort.spec.run import RunSpec
 from cohort.spec.types import NotNegative, Positive, Ratios

@@ -52,18 +52,18 @@ def add_option(parser, of: Option, text: str | None = None) -> None:
 def _help(of: Option, text: str | None) -> str:
     """With its default, where the text does not say it."""
     text = text or of.help
-    if "(default" in text or of.default is None or of.default is False:
-        return text.replace("%", "%%")
-    default = "on" if of.default is True else ",".join(map(_number, of.default)) if _is_many(of.default) else of.default
-    return f"{text} (default {default})".replace("%", "%%")
+    if "(default" not in text and of.default is not None and of.default is not False:
+        text = f"{text} (default {as_text(of.default)})"
+    return text.replace("%", "%%")
 
 
-def _number(value: Any) -> str:
+def as_text(value: Any) -> str:
+    """A value about as on the command line."""
+    if isinstance(value, list | tuple):
+        return ",".join(map(as_text, value))
+    if isinstance(value, bool):
+        return "on" if value else "off"
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _is_many(value: Any) -> bool:
-    return isinstance(value, list | tuple)
 
 
 def given_in(args: argparse.Namespace, spec: type) -> dict[str, Any]:
@@ -120,18 +120,6 @@ def _of_toml(place: str, value: Any, of: Option) -> Any:
             return checked(place, [value], of.type)
         except CohortError:
             raise error from None
-
-
-def as_words(options: dict[str, Any]) -> list[str]:
-    """Options as on a command line."""
-    words = []
-    for name, value in options.items():
-        flag = name.replace("_", "-")
-        if isinstance(value, bool):
-            words.append(f"--{flag}" if value else f"--no-{flag}")
-        else:
-            words += [f"--{flag}", ",".join(map(str, value)) if _is_many(value) else str(value)]
-    return words
 
 
 def changed_from_defaults(options: dict[str, Any], spec: type) -> dict[str, Any]:

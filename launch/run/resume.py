@@ -13,7 +13,7 @@ from typing import Any
 from cohort.base.errors import CohortError, not_a_run
 from cohort.base.files import remove_temporaries
 from cohort.launch.options.devices import resolve_device
-from cohort.launch.options.parser import values_of
+from cohort.launch.options.parser import as_text, values_of
 from cohort.spec import files
 from cohort.spec.options import Affects, names_that_affect
 from cohort.spec.run import RunSpec, TrainerSpec, from_json
@@ -45,14 +45,14 @@ def resumed(folder: Path, given: dict[str, Any]) -> tuple[dict, RunSpec]:
 
     def refuse(name: str, expected: str, found: Any) -> CohortError:
         place = f"--{name.replace('_', '-')}"
-        return CohortError(place, f"{expected}, as {folder / files.RUN} has it", _shown(found), hint)
+        return CohortError(place, f"{expected}, as {folder / files.RUN} has it", as_text(found), hint)
 
     for name in sorted(names_that_affect(RunSpec, Affects.BATCHES | Affects.LOSS) & set(given)):
         before, same = getattr(earlier, name), given[name] == getattr(earlier, name)
         if name == "device":
             before, same = run["sampler"]["device"], resolve_device(given[name]) == run["sampler"]["device"]
         if not same:
-            raise refuse(name, _shown(before), given[name])
+            raise refuse(name, as_text(before), given[name])
     if given.get("epochs", earlier.epochs) < earlier.epochs:
         raise refuse("epochs", f"at least {earlier.epochs}", given["epochs"])
     if earlier.lr_schedule != "constant" and given.get("epochs", earlier.epochs) != earlier.epochs:
@@ -78,13 +78,6 @@ def _read(path: Path) -> dict:
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         reason = f"{type(error).__name__}: {error}"
     raise CohortError(str(path), "the run.json of cohort train", reason, "pass the folder that was its --out")
-
-
-def _shown(value: Any) -> str:
-    """As on the command line, about."""
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def demand_results_of_a_run(out: Path) -> None:

@@ -14,6 +14,7 @@ from cohort.base.errors import CohortError
 from cohort.base.files import write_whole
 from cohort.base.tables import Table, print_tables
 from cohort.base.units import format_bytes
+from cohort.launch.options.parser import as_text
 from cohort.launch.report import page as report_page
 from cohort.launch.report.results import TIMES, one_line
 from cohort.launch.tune.search import CLEAR_GAIN, Point, TimeBound, Tried, best, size_of_ratio
@@ -78,15 +79,6 @@ def changes(point: Point, start: Point) -> str:
     """What makes a trial: "cache-ratio 0.1, slots 4"."""
     texts = [f"{_option(name)} {as_text(value)}" for name, value in point.items() if value != start[name]]
     return ", ".join(texts) or "the options as given"
-
-
-def as_text(value) -> str:
-    """A value as on the command line."""
-    if isinstance(value, list):
-        return ",".join(map(as_text, value))
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _option(name: str) -> str:

@@ -10,9 +10,10 @@ import pytest
 from documents import ROOT, module
 
 from cohort.base.errors import CohortError
-from cohort.launch.options.parser import as_words
+from cohort.launch.options.parser import add_options, given_in
 from cohort.launch.report import page as report_page
 from cohort.launch.tune.space import train_options
+from cohort.spec.options import options_of
 from cohort.spec.run import RunSpec
 
 tune_grid = module(ROOT / "bench/tune_grid.py")
@@ -120,7 +121,7 @@ def test_tuning_gets_what_was_given(tmp_path, monkeypatch):
 def test_words_are_the_options():
     texts = ["--fanout", "-1,5", "--lr", "1e-05", "--no-mps", "--line-ns", "1,2,3", "--amp", "--bandwidth", "9,3,51.5"]
     options = train_options(arguments(*texts))
-    assert train_options(arguments(*as_words(options))) == options
+    assert train_options(arguments(*tune_grid.as_words(options))) == options
     assert {"fanout", "lr", "mps", "line_ns", "amp", "bandwidth"} == set(options)
 
 
@@ -192,3 +193,12 @@ def test_on_a_gpu(cora, shm, tmp_path):
     told = json.loads((tmp_path / "tune/tune.json").read_text())
     assert set(told["not_varied"]) == {"reuse", "slots", "compress"}
     assert code == int(lines[-1]["distance"] > 0.05)
+
+
+def test_every_option_can_be_said_in_words():
+    spec = RunSpec(fanout=[-1, 5], reuse=False, amp=True, cache_ratio=[0.1, 0.25], gpus=[1, 0])
+    said = {each.name: getattr(spec, each.name) for each in options_of(RunSpec)}
+    words = tune_grid.as_words({name: value for name, value in said.items() if value is not None})
+    parser = argparse.ArgumentParser()
+    add_options(parser, RunSpec)
+    assert RunSpec(**given_in(parser.parse_args(list(map(str, words))), RunSpec)) == spec

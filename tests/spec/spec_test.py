@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cohort.base.errors import CohortError
-from cohort.launch.options.parser import add_options, as_words, given_in, spec_of
+from cohort.launch.options.parser import add_options, spec_of
 from cohort.spec import types
 from cohort.spec.options import Affects, names_that_affect, options_of
 from cohort.spec.run import RunSpec, SamplerSpec, TrainerSpec, as_json, from_json
@@ -90,13 +90,6 @@ def test_the_command_line_wins_over_the_file_over_the_default(tmp_path):
     spec = spec_of(args, RunSpec, hidden=8)
     assert (spec.amp, spec.reuse, spec.lr, spec.epochs, spec.hidden, spec.dropout) == (False, False, 0.1, 7, 8, 0.5)
     assert spec.cache_ratio == [0.25]
-
-
-def test_every_option_can_be_said_in_words():
-    spec = RunSpec(fanout=[-1, 5], reuse=False, amp=True, cache_ratio=[0.1, 0.25], gpus=[1, 0])
-    said = {each.name: getattr(spec, each.name) for each in options_of(RunSpec)}
-    words = as_words({name: value for name, value in said.items() if value is not None})
-    assert RunSpec(**given_in(parsed(*words), RunSpec)) == spec
 
 
 def test_one_more_field_is_one_more_option():

@@ -74,7 +74,7 @@ def resolve_data(args: argparse.Namespace) -> tuple[Path, int]:
     if args.shape:
         folder, shape = data_set(args)
         batch_size = shape.batch_size
-    return open_dataset(folder)[1], batch_size
+    return open_dataset(folder).path, batch_size
 
 
 def data_set(args: argparse.Namespace) -> tuple[Path, Shape]:

@@ -97,7 +97,7 @@ def fetch_batches(args: argparse.Namespace) -> int:
 
 def _measure(args: argparse.Namespace, tried: list[dict]) -> tuple[int, list[dict]]:
     """(exit code, a line of each kind of batches for each of the options to try); the lines are in --out then."""
-    _, dataset = open_dataset(args.dataset)
+    dataset = open_dataset(args.dataset).path
     is_fetch = args.func is fetch_batches
     spec = spec_of(args, SamplerSpec, batch_size=BATCH_SIZE, **({"reuse": False} if is_fetch else {}))
     lines = []

@@ -16,6 +16,7 @@ from typing import Literal
 from cohort.base.errors import CohortError
 from cohort.base.tables import Table, print_tables
 from cohort.base.units import format_bytes
+from cohort.dataset import Dataset
 from cohort.launch.bench.parts import appending
 from cohort.launch.options.arguments import add_dataset, kind
 from cohort.launch.options.parser import add_options, spec_of
@@ -66,9 +67,9 @@ def register(benches) -> None:
 
 def step(args: argparse.Namespace) -> int:
     """Runs the command: 0 when every number of SMs was measured."""
-    meta, dataset = open_dataset(args.dataset)
+    data = open_dataset(args.dataset)
     spec = spec_of(args, RunSpec, batch_size=8192)
-    run = {"mps": spec.mps, "sampler": sampler_members(spec, dataset), "trainer": _trainer(args, spec, meta)}
+    run = {"mps": spec.mps, "sampler": sampler_members(spec, data.path), "trainer": _trainer(args, spec, data)}
     on_gpu = run["sampler"]["device"] == "cuda"
     if args.sms and not (on_gpu and run["mps"]):
         raise CohortError("--sms", "a GPU shared by MPS", "none", "leave --sms out")
@@ -83,14 +84,14 @@ def step(args: argparse.Namespace) -> int:
                 if code:
                     return code
                 found = (Path(out) / "steps.jsonl").read_text().splitlines()
-            common = {"bench": "step", "dataset": dataset.name, "time": time.strftime("%Y-%m-%dT%H:%M:%S")}
+            common = {"bench": "step", "dataset": data.path.name, "time": time.strftime("%Y-%m-%dT%H:%M:%S")}
             lines += [common | json.loads(line) for line in found]
             append(lines[-len(found) :])
     _print(args, lines)
     return 0
 
 
-def _trainer(args: argparse.Namespace, spec: RunSpec, meta: dict) -> dict:
+def _trainer(args: argparse.Namespace, spec: RunSpec, data: Dataset) -> dict:
     """The member "trainer" of run.json."""
     return {
         "task": "step",
@@ -104,9 +105,9 @@ def _trainer(args: argparse.Namespace, spec: RunSpec, meta: dict) -> dict:
         "dropout": spec.dropout,
         "steps": args.steps,
         "seed": spec.seed,
-        "num_classes": meta["num_classes"],
-        "targets": meta.get("task", "classification"),
-        "feature_dim": meta["feature_dim"],
+        "num_classes": data.num_classes,
+        "targets": data.task,
+        "feature_dim": data.feature_dim,
     }
 
 

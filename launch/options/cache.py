@@ -1,21 +1,8 @@
 """The cache that options ask for."""
 
-from dataclasses import replace
-from pathlib import Path
-
 from cohort.cache.plan.links import machine_bandwidth
-from cohort.cache.plan.options import sampler_members
 from cohort.launch.options.devices import devices
 from cohort.spec.run import SamplerSpec
-
-
-def cache_members(
-    spec: SamplerSpec, dataset: Path, num_ranks: int, on_gpu: bool, clique_seeds: list | None = None
-) -> dict:
-    """The members of run.json's "sampler" that the options make; logs what it counts and measures."""
-    if spec.cache_ratio == "auto":
-        spec = replace(spec, gpu_memory=gpu_memory(spec))
-    return sampler_members(spec, dataset, num_ranks, on_gpu, clique_seeds, spec.gpus or [0])
 
 
 def link_rates(spec: SamplerSpec) -> list[float]:

@@ -11,6 +11,7 @@ from cohort.base.errors import CohortError
 from cohort.base.files import remember, remembered
 from cohort.base.units import format_bytes
 from cohort.cache.plan.options import writable_folder
+from cohort.dataset import Dataset
 from cohort.launch.run.programs import run_programs
 from cohort.launch.run.supervise import ToldFailure, handlers_kept
 from cohort.spec.options import Affects, names_that_affect
@@ -23,18 +24,17 @@ HEADROOM = 1.05  # later batches may be larger than those
 OF_DATA = ("num_nodes", "num_edges", "feature_dtype", "feature_dim", "num_classes")
 
 
-def trainer_bytes(dataset: Path, meta: dict, run: dict) -> int:
+def trainer_bytes(data: Dataset, run: dict) -> int:
     """What a run needs of each GPU beside slots and cache, with headroom.
 
     The peak is measured unless a file in the data set's folder has it, for the same model, batches and data; where that
     folder cannot be written, a file in the user's cache folder.
 
     Args:
-        meta: the data set's meta.json.
         run: what becomes run.json, without a cache.
     """
-    key = peak_key(meta, run)
-    path = peak_file(_folder_of_peaks(dataset), key)
+    key = peak_key(data, run)
+    path = peak_file(_folder_of_peaks(data.path), key)
     peak = remembered(path, lambda text: _checked(text, key))
     if peak is None:
         LOG.info(f"--cache-ratio auto: measuring the trainer's memory by {MAX_BATCHES} batches without a cache")
@@ -44,11 +44,11 @@ def trainer_bytes(dataset: Path, meta: dict, run: dict) -> int:
     return math.ceil(HEADROOM * peak)
 
 
-def peak_key(meta: dict, run: dict) -> dict:
+def peak_key(data: Dataset, run: dict) -> dict:
     """What the peak depends on."""
     options = {name: run["trainer"][name] for name in sorted(names_that_affect(RunSpec, Affects.MEMORY))}
     sampler = {name: run["sampler"][name] for name in ("num_ranks", "topology")}
-    return options | sampler | {name: meta[name] for name in OF_DATA}
+    return options | sampler | {name: getattr(data, name) for name in OF_DATA}
 
 
 def peak_file(folder: Path, key: dict) -> Path:
@@ -59,7 +59,7 @@ def peak_file(folder: Path, key: dict) -> Path:
 
 def _folder_of_peaks(dataset: Path) -> Path:
     try:
-        return writable_folder(dataset.absolute())
+        return writable_folder(dataset)
     except CohortError:  # remember() says that nothing can be kept
         return dataset
 

@@ -24,7 +24,7 @@ def register(commands) -> None:
 
 def digest(args: argparse.Namespace) -> int:
     """Prints "epoch:step nodes edges digest", a line a batch of shuffled training seeds: the same for any --ranks."""
-    _, dataset = open_dataset(args.dataset)
+    dataset = open_dataset(args.dataset).path
     spec = spec_of(args, SamplerSpec)
     run = {
         "mps": spec.mps,

@@ -1,36 +1,38 @@
 """From the options of a run to run.json."""
 
-import json
+from dataclasses import replace
 from pathlib import Path
 
 from cohort.base.errors import CohortError
-from cohort.launch.options.cache import cache_members, link_rates, wants_auto_cache
+from cohort.cache.plan import options as cache_plan
+from cohort.cache.plan.budget import beside_topology
+from cohort.cache.plan.planner import ELEMENT_BYTES
+from cohort.dataset import Dataset
+from cohort.dataset import open as open_folder
+from cohort.launch.options.cache import gpu_memory, link_rates, wants_auto_cache
 from cohort.launch.options.devices import resolve_device
 from cohort.launch.options.parser import values_of
 from cohort.launch.options.partition import clique_seeds, cliques_of_ranks, parts_file
 from cohort.spec.run import RunSpec, SamplerSpec, TrainerSpec
 
 
-def open_dataset(folder: Path) -> tuple[dict, Path]:
-    """(meta.json, absolute folder) of a data set that passes the cheap checks."""
-    from cohort.dataset import open as open_folder
-
+def open_dataset(folder: Path) -> Dataset:
+    """The data set in a folder, whose path is absolute then."""
     if (folder / "run.json").is_file() and not (folder / "meta.json").exists():
         hint = f"this is a run: cohort train --resume {folder} continues it"
         raise CohortError(str(folder), "the folder of a data set", "the folder of a run", hint)
-    open_folder(folder)
-    return json.loads((folder / "meta.json").read_text()), folder.absolute()
+    return replace(open_folder(folder), path=folder.absolute())
 
 
-def trainer_spec(spec: RunSpec, dataset: Path, meta: dict) -> TrainerSpec:
+def trainer_spec(spec: RunSpec, data: Dataset) -> TrainerSpec:
     """The options with what follows from the data set."""
     check_sampler_sms(spec)
     return TrainerSpec(
         **values_of(spec),
-        num_classes=meta["num_classes"],
-        feature_dim=meta["feature_dim"],
-        targets=meta.get("task", "classification"),
-        parts=_parts(spec, dataset),
+        num_classes=data.num_classes,
+        feature_dim=data.feature_dim,
+        targets=data.task,
+        parts=_parts(spec, data.path),
     )
 
 
@@ -46,7 +48,8 @@ def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = N
     if spec.partition:
         cliques = _rank_cliques(spec)
         own_seeds = list(zip(cliques, clique_seeds(dataset, cliques), strict=True))
-    cache = cache_members(spec, dataset, num_ranks, device == "cuda", own_seeds)
+    with_memory = replace(spec, gpu_memory=gpu_memory(spec)) if spec.cache_ratio == "auto" else spec
+    cache = cache_plan.sampler_members(with_memory, dataset, num_ranks, device == "cuda", own_seeds, gpus_of(spec))
     topology = topology_of(spec, device)
     if topology != spec.topology and (kept := _beside_topology(spec, dataset, cache["cache_bytes"])):
         topology, cache["cache_bytes"] = "gpu", kept
@@ -75,16 +78,12 @@ def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = N
 
 def _beside_topology(spec: SamplerSpec, dataset: Path, cache_bytes: list[int]) -> list[int] | None:
     """The caches of --cache-ratio auto, where each GPU has room for the topology and all rows; None elsewhere."""
-    from cohort.cache.plan.budget import beside_topology
-    from cohort.cache.plan.options import row_bytes_of
-    from cohort.dataset import open as open_folder
-
     data = open_folder(dataset)
-    meta = json.loads((dataset / "meta.json").read_text())
     topology_bytes = data.indptr.nbytes + data.indices.nbytes
     if spec.edge_weights:
         topology_bytes += data.edge_weights.nbytes
-    return beside_topology(cache_bytes, topology_bytes, data.num_nodes, row_bytes_of(meta))
+    row_bytes = data.feature_dim * ELEMENT_BYTES[data.feature_dtype]
+    return beside_topology(cache_bytes, topology_bytes, data.num_nodes, row_bytes)
 
 
 def topology_of(spec: SamplerSpec, device: str) -> str:

@@ -90,11 +90,11 @@ def _begin(args: argparse.Namespace, spec: RunSpec, meeting: Meeting | None) -> 
     if spec.out:
         spec = replace(spec, out=folder_of(spec.out, meeting and meeting.machine))
     _demand_tensorboard(spec)
-    meta, dataset = open_dataset(args.dataset)
-    _check_model(spec, args.dataset, meta)
+    data = open_dataset(args.dataset)
+    _check_model(spec, data)
     if spec.out:
-        _check_out(spec.out, args.overwrite, dataset)
-    run = _run_of(spec, dataset, meta)
+        _check_out(spec.out, args.overwrite, data.path)
+    run = _run_of(spec, data)
     run["data"] = digests_of(run)
     shown = spec.out or new_folder(Path("runs") / f"{args.dataset.resolve().name}-{time.strftime('%Y%m%d-%H%M%S')}")
     out = shown.absolute()
@@ -117,41 +117,38 @@ def _began_here(out: Path | None, machine: Machine) -> bool:
         return False
 
 
-def _run_of(spec: RunSpec, dataset: Path, meta: dict) -> dict:
+def _run_of(spec: RunSpec, data: Dataset) -> dict:
     """What becomes run.json, less the digests of the data set."""
-    trainer = {"task": "train"} | as_json(trainer_spec(replace(spec, out=None), dataset, meta))
+    trainer = {"task": "train"} | as_json(trainer_spec(replace(spec, out=None), data))
     if spec.trainer_bytes is None and wants_auto_cache(spec) and resolve_device(spec.device) == "cuda":
         uncached = replace(spec, cache_ratio=None, topology=topology_of(spec, "cuda"))
-        short = {"mps": spec.mps, "sampler": sampler_members(uncached, dataset), "trainer": trainer}
-        spec = replace(spec, trainer_bytes=trainer_bytes(dataset, meta, short))
+        short = {"mps": spec.mps, "sampler": sampler_members(uncached, data.path), "trainer": trainer}
+        spec = replace(spec, trainer_bytes=trainer_bytes(data, short))
     run = {
         "mps": spec.mps,
-        "sampler": sampler_members(spec, dataset, plan_file=Path(files.PLAN)),
+        "sampler": sampler_members(spec, data.path, plan_file=Path(files.PLAN)),
         "trainer": trainer,
     }
-    if _takes_rows_in_place(spec, meta):
+    if _takes_rows_in_place(spec, data):
         run["sampler"]["in_place"] = True
     return run
 
 
-def _check_model(spec: RunSpec, dataset: Path, meta: dict) -> None:
+def _check_model(spec: RunSpec, data: Dataset) -> None:
     """Raises CohortError for options that do not fit each other or the data set."""
-    from cohort.dataset import open as open_folder
-
     if len(spec.hops_of_evaluation) != len(spec.fanout):
         expected = f"{len(spec.fanout)} hops, as --fanout has"
         raise CohortError("--eval-fanout", expected, str(len(spec.hops_of_evaluation)))
-    if len(open_folder(dataset).train_ids) == 0:
+    if len(data.train_ids) == 0:
         hint = "write the data set with another --split"
-        if meta["num_classes"] == 0:
+        if data.num_classes == 0:
             hint = "no node has a label: cohort dataset import --labels FILE gives them some"
-        place = str(dataset.absolute() / meta["files"]["train_ids"])
-        raise CohortError(place, "at least one node to train on", "none", hint)
+        raise CohortError(str(data.path / "train_ids.npy"), "at least one node to train on", "none", hint)
     if spec.edge_weights and spec.model != "gcn":
         raise CohortError("--edge-weights", "--model gcn, which takes weights", f"--model {spec.model}")
-    if spec.edge_weights and "edge_weights" not in meta["files"]:
+    if spec.edge_weights and data.edge_weights is None:
         hint = "cohort dataset import --edge-weights FILE, or --weight-column of an edge list, brings them in"
-        raise CohortError("--edge-weights", f"weights in {dataset}", "none", hint)
+        raise CohortError("--edge-weights", f"weights in {data.path}", "none", hint)
     if spec.model == "gat" and spec.hidden % spec.heads:
         raise CohortError("--hidden", f"a multiple of {spec.heads}, the --heads of gat", str(spec.hidden))
     if spec.residual and len(spec.fanout) < 3:
@@ -186,10 +183,10 @@ def _run(out: Path, run: dict, shown: Path, inherited: tuple[int, ...], meeting:
     return code
 
 
-def _takes_rows_in_place(spec: RunSpec, meta: dict) -> bool:
+def _takes_rows_in_place(spec: RunSpec, data: Dataset) -> bool:
     """Whether the model can read feature rows where they are; the sampler decides whether they stay there."""
     layers = spec.layers == "cohort" and spec.model in ("sage", "gcn") and not spec.edge_weights
-    return spec.in_place and layers and meta["feature_dtype"] == "float32"
+    return spec.in_place and layers and data.feature_dtype == "float32"
 
 
 def _go_on(args: argparse.Namespace, machine: Machine | None) -> int:
@@ -225,9 +222,9 @@ def _go_on_in(
     if not folder.is_dir():
         hint = f"if it was moved: cohort train --resume {args.resume} DIR"
         raise CohortError(str(folder), "the data set of the run", "no such folder", hint)
-    meta, dataset = open_dataset(folder)
-    demand_same_data(earlier["data"], dataset, trainer_spec(spec, dataset, meta).parts)
-    run = _run_of(spec, dataset, meta) | {"data": earlier["data"], "resume": True}
+    data = open_dataset(folder)
+    demand_same_data(earlier["data"], data.path, trainer_spec(spec, data).parts)
+    run = _run_of(spec, data) | {"data": earlier["data"], "resume": True}
     remove_parts(out)
     if not (out / files.CHECKPOINT).exists():
         LOG.info(f"no {files.CHECKPOINT} in {out}: the run starts from the beginning")

@@ -2,12 +2,14 @@
 
 import argparse
 import functools
+import json
 import logging
 import shutil
 import time
 from pathlib import Path
 
 from cohort.base.errors import CohortError
+from cohort.base.files import demand_writable
 from cohort.launch.options.arguments import add_dataset, kind
 from cohort.launch.options.devices import resolve_device
 from cohort.launch.options.parser import add_options, spec_of
@@ -59,28 +61,28 @@ def tune(args: argparse.Namespace) -> int:
     """Runs the command: 0 when it has a best; 128 + n when signal n stopped it, with what was found till then."""
     _check(args)
     tuning = Tuning(args)
-    out = getattr(args, "out", None)
+    results, out = tuning.results, getattr(args, "out", None)
     if out:
         _earlier_trials(out, args.overwrite)  # refused without waiting for whom it is of
-    tuning.out = (writable_folder(out) if out else new_folder(tuning.out)).absolute()
-    with sole_use(tuning.out):
-        _make_fresh(tuning.out, args.overwrite)
+    results.out = (writable_folder(out) if out else new_folder(results.out)).absolute()
+    with sole_use(results.out):
+        _make_fresh(results.out, args.overwrite)
         return _search(tuning)
 
 
 def _search(tuning: "Tuning") -> int:
     stop_on_signals()
-    code = 0
+    results, code = tuning.results, 0
     try:
         tuning.search()
     except Stopped as stop:
-        found = f"what was found is in {tuning.out}" if tuning.trials else "no trial had ended"
+        found = f"what was found is in {results.out}" if results.trials else "no trial had ended"
         LOG.info(f"stopped by signal {stop.number}; {found}")
         code = 128 + stop.number
     finally:
         ignore_stop_signals()
-    if tuning.trials:
-        conclude(tuning.results(is_stopped=code != 0), tuning.quiet)
+    if results.trials:
+        conclude(results, tuning.quiet)
     return code
 
 
@@ -114,39 +116,27 @@ def _earlier_trials(out: Path, overwrite: bool) -> list[Path]:
 
 def _make_fresh(out: Path, overwrite: bool) -> None:
     """Makes the folder of the results one without those of an earlier time; see `_earlier_trials`."""
-    try:
+    with demand_writable(out):
         for trial in _earlier_trials(out, overwrite):
             shutil.rmtree(trial)
         for each in RESULTS:
             (out / each).unlink(missing_ok=True)
-    except OSError as error:
-        raise CohortError(str(out), "a folder that can be written", str(error), "choose another --out") from error
 
 
 class Tuning:
-    """The trials of one command, from the options as given to the best ones.
-
-    Attributes:
-        out: the folder of the results; trial 1 is in its folder trial-01.
-        trials: as they ran.
-        fixed: {option that is not varied: why}.
-    """
+    """The trials of one command, from the options as given to the best ones; trial 1 is in the folder trial-01."""
 
     def __init__(self, args: argparse.Namespace):
-        from cohort.dataset import open as open_folder
-
-        self._meta, self.dataset = open_dataset(args.dataset)
-        data = open_folder(args.dataset)
-        name = f"tune-{args.dataset.resolve().name}-{time.strftime('%Y%m%d-%H%M%S')}"
-        spec = spec_of(args, RunSpec)
-        self.args, self.quiet, self.out = args, getattr(args, "quiet", False), getattr(args, "out", Path(name))
-        self.device = resolve_device(spec.device)
-        self.epochs = getattr(args, "epochs", TRIAL_EPOCHS)
-        self.start = start_of(spec, is_prepared=data.encoded_rows is not None)
-        self.axes, self.fixed = axes_of(args, self.device, data)
-        self.trials: list[Trial] = []
-        self._options_at = options_at(args, self.start)
-        self._room = Room(spec, self.dataset, self._meta, data) if self.device == "cuda" else None
+        data, spec = open_dataset(args.dataset), spec_of(args, RunSpec)
+        self._meta = json.loads((data.path / "meta.json").read_text())
+        self._args, self.quiet, device = args, getattr(args, "quiet", False), resolve_device(spec.device)
+        start = start_of(spec, is_prepared=data.encoded_rows is not None)
+        self._axes, fixed = axes_of(args, device, data)
+        out = Path(f"tune-{args.dataset.resolve().name}-{time.strftime('%Y%m%d-%H%M%S')}")
+        epochs = getattr(args, "epochs", TRIAL_EPOCHS)
+        self.results = Results(out, data.path, device, epochs, start, fixed, [])
+        self._options_at = options_at(args, start)
+        self._room = Room(spec, self._meta, data) if device == "cuda" else None
 
     def search(self) -> None:
         """Runs trials until the search ends or the time is over.
@@ -154,36 +144,30 @@ class Tuning:
         Raises:
             CohortError: the run with the options as given failed, or the time was over before it ended.
         """
-        room = self._room
-        same = functools.partial(same_as, device=self.device, meta=self._meta)
-        space = Space(self.axes, room.fits if room else lambda point: True, same)
-        bound = TimeBound(60 * self.args.minutes)
+        same = functools.partial(same_as, device=self.results.device, meta=self._meta)
+        space = Space(self._axes, self._room.fits if self._room else lambda point: True, same)
+        bound = TimeBound(60 * self._args.minutes)
         with Screen(bound, self.quiet) as screen:
-            explore(space, self.start, lambda point: self._measure(point, bound, screen), bound)
+            explore(space, self.results.start, lambda point: self._measure(point, bound, screen), bound)
+        self.results.is_stopped = False
 
     def _measure(self, point: Point, bound: TimeBound, screen: Screen) -> float:
-        number = len(self.trials) + 1
-        trial = Trial(number, self.out / f"trial-{number:02}", point, self._options_at(point))
-        screen.begins(trial, self.start, self.trials)
-        trial.run(self.dataset, self.epochs, bound.left, screen.tick)
+        results = self.results
+        number = len(results.trials) + 1
+        trial = Trial(number, results.out / f"trial-{number:02}", point, self._options_at(point))
+        screen.begins(trial, results)
+        trial.run(results.dataset, results.epochs, bound.left, screen.tick)
         if number == 1 and trial.failure:
             raise self._first_failure(trial)
         if number == 1 and self._room:
             self._room.learn(trial.peak_bytes)
-        self.trials.append(trial)
-        screen.ended(trial, self.start)
-        write(self.results(is_stopped=True))  # as long as the search has not ended
+        results.trials.append(trial)
+        screen.ended(trial, results)
+        write(results)
         return trial.cost
 
     def _first_failure(self, trial: Trial) -> CohortError:
         if not trial.is_over_time:
             return CohortError.from_text(trial.message)
-        least = f"time for one run of {self.epochs} epochs at least"
-        hint = "use more --minutes, or fewer --epochs"
-        return CohortError(f"--minutes {self.args.minutes:g}", least, trial.failure, hint)
-
-    def results(self, is_stopped: bool) -> Results:
-        """What was found so far."""
-        return Results(
-            self.out, self.dataset, self.device, self.epochs, self.start, self.fixed, self.trials, is_stopped
-        )
+        least = f"time for one run of {self.results.epochs} epochs at least"
+        return CohortError(f"--minutes {self._args.minutes:g}", least, trial.failure, "use more --minutes, or fewer --epochs")

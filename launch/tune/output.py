@@ -11,13 +11,13 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
 from cohort.base.errors import CohortError
-from cohort.base.files import write_whole
+from cohort.base.files import demand_writable, write_whole
 from cohort.base.tables import Table, print_tables
 from cohort.base.units import format_bytes
 from cohort.launch.options.parser import as_text
 from cohort.launch.report import page as report_page
 from cohort.launch.report.results import TIMES, one_line
-from cohort.launch.tune.search import CLEAR_GAIN, Point, TimeBound, Tried, best, size_of_ratio
+from cohort.launch.tune.search import CLEAR_GAIN, Point, TimeBound, best, size_of_ratio
 from cohort.launch.tune.space import as_toml
 from cohort.launch.tune.trial import Trial
 
@@ -39,7 +39,7 @@ class Results:
         out: the folder that gets it.
         start: the options as given.
         fixed: {option that was not varied: why}.
-        is_stopped: the search did not come to its end, nor to that of its time.
+        is_stopped: the search has not come to its end, nor to that of its time.
     """
 
     out: Path
@@ -49,7 +49,7 @@ class Results:
     start: Point
     fixed: dict[str, str]
     trials: list[Trial]
-    is_stopped: bool
+    is_stopped: bool = True
 
     @property
     def best(self) -> Trial:
@@ -59,13 +59,8 @@ class Results:
 def best_of(trials: list[Trial]) -> Trial:
     """The trial to use, of several of which the first, with the options as given, has not failed: that one, unless the
     one that tune_search.best takes is faster by more than epochs of the same options differ."""
-    found, given = _least_of(trials), trials[0]
+    found, given = best(trials), trials[0]
     return found if given.cost - found.cost > noise_of(found, given) else given
-
-
-def _least_of(trials: list[Trial]) -> Trial:
-    chosen = best([Tried(trial.point, trial.cost) for trial in trials])
-    return next(trial for trial in trials if trial.point is chosen.point)
 
 
 def noise_of(*trials: Trial) -> float:
@@ -104,21 +99,20 @@ class Screen:
     def __exit__(self, *_):
         self._bar.stop()
 
-    def begins(self, trial: Trial, start: Point, before: list[Trial]) -> None:
+    def begins(self, trial: Trial, results: Results) -> None:
         so_far = ""
-        if before:
-            found = best_of(before)
-            so_far = f"; best so far {found.cost:.4f} s: {changes(found.point, start)}"
-        self._bar.update(self._task, description=f"trial {trial.number}: {changes(trial.point, start)}{so_far}")
+        if results.trials:
+            so_far = f"; best so far {results.best.cost:.4f} s: {changes(results.best.point, results.start)}"
+        self._bar.update(self._task, description=f"trial {trial.number}: {changes(trial.point, results.start)}{so_far}")
         self.tick()
 
     def tick(self) -> None:
         left = max(0.0, self._bound.left)
         self._bar.update(self._task, completed=self._bound.seconds - left, left=f"{left // 60:.0f}:{int(left) % 60:02}")
 
-    def ended(self, trial: Trial, start: Point) -> None:
+    def ended(self, trial: Trial, results: Results) -> None:
         result = f"failed: {one_line(trial.failure)}" if trial.failure else f"epoch {trial.cost:.4f} s"
-        self._bar.console.print(Text(f"trial {trial.number}: {changes(trial.point, start)}: {result}"))
+        self._bar.console.print(Text(f"trial {trial.number}: {changes(trial.point, results.start)}: {result}"))
 
 
 def conclude(results: Results, quiet: bool) -> None:
@@ -164,13 +158,9 @@ def write(results: Results) -> None:
         f"# cohort tune: trial {chosen.number} of {len(results.trials)}, {results.epochs} epochs on {results.dataset}:"
         f" an epoch took {chosen.cost:.4f} s (as given: {results.trials[0].cost:.4f} s)\n"
     )
-    try:
+    with demand_writable(results.out):
         write_whole(results.out / "tune.json", json.dumps(as_json(results), indent=2) + "\n")
         write_whole(results.out / "run.toml", one_line(line.rstrip()) + "\n" + as_toml(chosen.options))
-    except OSError as error:
-        raise CohortError(
-            str(results.out), "a folder that can be written", str(error), "choose another --out"
-        ) from error
 
 
 def as_json(results: Results) -> dict:
@@ -247,19 +237,18 @@ def _draw(results: Results) -> Path | None:
     """Writes tune.png: the best trial of each cache ratio, where it was varied; None, said aloud, where it cannot."""
     if "cache_ratio" in results.fixed:
         return None
-    finished = [trial for trial in results.trials if trial.times]
-    by_ratio: dict[str, list[Trial]] = {}
-    for trial in sorted(finished, key=lambda each: size_of_ratio(each.point["cache_ratio"])):
-        by_ratio.setdefault(as_text(trial.point["cache_ratio"]), []).append(trial)
+    by_ratio: dict[str, dict] = {}  # times of the best trial
+    for trial in sorted(results.trials, key=lambda each: (size_of_ratio(each.point["cache_ratio"]), each.cost)):
+        if trial.times:
+            by_ratio.setdefault(as_text(trial.point["cache_ratio"]), trial.times)
     path = results.out / "tune.png"
     try:
         if len(by_ratio) < 2:
             raise CohortError("a chart against the cache ratio", "trials with two ratios at least", str(len(by_ratio)))
-        best_times = [min(trials, key=lambda each: each.cost).times for trials in by_ratio.values()]
-        write_whole(path, report_page.draw_times(best_times, list(by_ratio), "cache ratio of each GPU"))
+        png = report_page.draw_times(list(by_ratio.values()), list(by_ratio), "cache ratio of each GPU")
     except CohortError as error:
         LOG.info(f"no {path.name}: {error}")
         return None
-    except OSError as error:
-        raise CohortError(str(path), "a file that can be written", str(error), "choose another --out") from error
+    with demand_writable(path, "a file that can be written"):
+        write_whole(path, png)
     return path

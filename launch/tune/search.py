@@ -3,9 +3,9 @@
 import contextlib
 import math
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 CLEAR_GAIN = 0.02  # costs that differ by less are equal: runs of the same options differ as much
 ROUNDS = 2
@@ -70,65 +70,57 @@ class TimeBound:
         self.slowest = max(self.slowest, self._clock() - begin)
 
 
+class _TimeIsOver(Exception):
+    """Another trial might not end in time."""
+
+
 def explore(space: Space, start: Point, measure: Callable[[Point], float], bound: TimeBound) -> list[Tried]:
-    """Measures `start`, then what `proposals` asks for, until that ends or the time is over; all that was tried."""
-    tried: list[Tried] = []
-    asked = proposals(space, start)
-    point = next(asked)
-    while point is not None and (not tried or bound.allows_another()):
-        with bound.timing():
-            cost = measure(point)
-        tried.append(Tried(point, cost))
-        point = _send(asked, cost)
-    return tried
-
-
-def _send(asked: Generator[Point, float, None], cost: float) -> Point | None:
-    try:
-        return asked.send(cost)
-    except StopIteration:
-        return None
-
-
-def proposals(space: Space, start: Point) -> Generator[Point, float, None]:
-    """Points to try, `start` first: takes the cost of each by send().
+    """Measures `start`, then what promises to be cheaper, until nothing does or the time is over; all that was tried.
 
     Coordinate by coordinate: all values of an axis at the cheapest point so far. The second round looks again at those
     axes since whose first look others have gained something clear: fewer SMs may have made a cache worth its while. In
     the end larger caches are tried with fewer SMs, and smaller ones with more: either alone may cost more.
     """
-    walk = _Walk(space)
-    yield from walk.try_all([start])
-    cost_at_last_look = {axis.name: math.inf for axis in space.axes}
-    for _ in range(ROUNDS):
-        for axis in space.axes:
-            cheapest = walk.cheapest
-            if cheapest.cost < cost_at_last_look[axis.name] * (1 - CLEAR_GAIN):
-                yield from walk.try_all(cheapest.point | {axis.name: value} for value in axis.values)
-                cost_at_last_look[axis.name] = walk.cheapest.cost
-    cost_before = math.inf
-    while walk.cheapest.cost < cost_before * (1 - CLEAR_GAIN):
-        cost_before = walk.cheapest.cost
-        yield from walk.try_all(_trades(space.axes, walk.cheapest.point))
+    walk = _Walk(space, measure, bound)
+    with contextlib.suppress(_TimeIsOver):
+        walk.try_all([start])
+        cost_at_last_look = {axis.name: math.inf for axis in space.axes}
+        for _ in range(ROUNDS):
+            for axis in space.axes:
+                cheapest = walk.cheapest
+                if cheapest.cost < cost_at_last_look[axis.name] * (1 - CLEAR_GAIN):
+                    walk.try_all(cheapest.point | {axis.name: value} for value in axis.values)
+                    cost_at_last_look[axis.name] = walk.cheapest.cost
+        cost_before = math.inf
+        while walk.cheapest.cost < cost_before * (1 - CLEAR_GAIN):
+            cost_before = walk.cheapest.cost
+            walk.try_all(_trades(space.axes, walk.cheapest.point))
+    return walk.tried
 
 
 class _Walk:
     """What was tried so far."""
 
-    def __init__(self, space: Space):
-        self._space, self._tried, self._seen = space, [], set()
+    def __init__(self, space: Space, measure: Callable[[Point], float], bound: TimeBound):
+        self._space, self._measure, self._bound = space, measure, bound
+        self.tried: list[Tried] = []
+        self._seen: set[tuple] = set()
 
     @property
     def cheapest(self) -> Tried:
-        return min(self._tried, key=lambda each: each.cost)
+        return min(self.tried, key=lambda each: each.cost)
 
-    def try_all(self, points: Iterable[Point]) -> Generator[Point, float, None]:
-        """Asks for the costs of those points that fit and are new."""
+    def try_all(self, points: Iterable[Point]) -> None:
+        """Measures those points that fit and are new."""
         for point in points:
             key = tuple(sorted((name, str(value)) for name, value in self._space.same_as(point).items()))
-            if key not in self._seen and (not self._tried or self._space.fits(point)):
-                self._seen.add(key)
-                self._tried.append(Tried(point, (yield point)))
+            if key in self._seen or self.tried and not self._space.fits(point):
+                continue
+            if self.tried and not self._bound.allows_another():
+                raise _TimeIsOver
+            self._seen.add(key)
+            with self._bound.timing():
+                self.tried.append(Tried(point, self._measure(point)))
 
 
 def _trades(axes: list[Axis], point: Point) -> list[Point]:
@@ -143,8 +135,9 @@ def _trades(axes: list[Axis], point: Point) -> list[Point]:
     return [point | {"cache_ratio": ratio, "sampler_sms": each} for ratio, each in trades if each is not None]
 
 
-def best(tried: list[Tried]) -> Tried | None:
-    """The cheapest; of those that are equal, the one that takes the least of the GPU. None when all failed."""
+def best(tried: list) -> Any:
+    """The cheapest of what has a `point` and its `cost`, as Tried; of those that are equal, the one that takes the
+    least of the GPU. None when all failed."""
     lowest = min((each.cost for each in tried), default=math.inf)
     if lowest == math.inf:
         return None

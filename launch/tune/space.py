@@ -94,8 +94,8 @@ def same_as(point: Point, device: str, meta: dict) -> Point:
 class Room:
     """Whether a GPU has room for a point, by the rule of ``cohort plan``; always, where its memory is unknown."""
 
-    def __init__(self, spec: RunSpec, dataset: Path, meta: dict, data):
-        self._spec, self._dataset, self._meta = spec, dataset, meta
+    def __init__(self, spec: RunSpec, meta: dict, data):
+        self._spec, self._meta, self._dataset = spec, meta, data.path
         self._topology_bytes = data.indptr.nbytes + data.indices.nbytes
         self._gpu_bytes = gpu_memory(spec)
         self._trainer_bytes = spec.trainer_bytes

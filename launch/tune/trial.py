@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cohort.base.errors import CohortError
+from cohort.base.files import demand_writable
 from cohort.base.programs import end_processes, end_with_parent
 from cohort.launch.report.results import LISTS, ROWS, Run, ranks_of, read_run
 from cohort.launch.report.tables import median_times
@@ -72,13 +73,10 @@ class Trial:
             CohortError: the folder cannot be written.
         """
         begin = time.monotonic()
-        try:
+        with demand_writable(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             (self.folder / OPTIONS_FILE).write_text(as_toml(self.options))
             log = open(self.folder / LOG_FILE, "wb")
-        except OSError as error:
-            place = str(self.folder)
-            raise CohortError(place, "a folder that can be written", str(error), "choose another --out") from error
         with log, _train(dataset, self.folder, epochs, log) as process:
             while process.poll() is None and time.monotonic() - begin < seconds:
                 tick()

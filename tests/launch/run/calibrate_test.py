@@ -1,5 +1,6 @@
 """`--cache-ratio auto`: the trainer's peak is measured by a short run, once, and remembered beside the data."""
 
+import dataclasses
 import json
 import math
 import shutil
@@ -12,6 +13,7 @@ from processes import cohort
 from cohort.base.errors import CohortError
 from cohort.base.log import shown
 from cohort.cache.plan.options import memory_needs
+from cohort.dataset import open as open_dataset
 from cohort.launch import main
 from cohort.launch.run import calibrate
 from cohort.launch.run.calibrate import HEADROOM, peak_file, peak_key, trainer_bytes
@@ -37,11 +39,6 @@ def data(cora, tmp_path):
     folder = tmp_path / "cora"
     shutil.copytree(cora, folder, ignore=shutil.ignore_patterns("hotness-*", "peak-*"))
     return folder
-
-
-@pytest.fixture
-def meta(data) -> dict:
-    return json.loads((data / "meta.json").read_text())
 
 
 def run_of(data, **trainer) -> dict:
@@ -75,9 +72,9 @@ def measurements(monkeypatch):
 
 
 def test_of_a_data_set_that_cannot_be_written_the_user_keeps_the_peak(read_only, measurements, capsys):
-    meta, before = json.loads((read_only / "meta.json").read_text()), sorted(read_only.iterdir())
+    before = sorted(read_only.iterdir())
     for _ in range(2):
-        assert trainer_bytes(read_only, meta, run_of(read_only)) == math.ceil(HEADROOM * PEAK)
+        assert trainer_bytes(open_dataset(read_only), run_of(read_only)) == math.ceil(HEADROOM * PEAK)
     assert measurements.num == 1 and sorted(read_only.iterdir()) == before
     assert "warning" not in capsys.readouterr().err
 
@@ -85,19 +82,18 @@ def test_of_a_data_set_that_cannot_be_written_the_user_keeps_the_peak(read_only,
 def test_a_peak_that_cannot_be_kept_is_measured_again(read_only, measurements, monkeypatch, capsys):
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/nowhere")
     monkeypatch.setattr(calibrate, "remember", lambda path, text: calibrate.LOG.warning(path.parent))
-    meta = json.loads((read_only / "meta.json").read_text())
     for _ in range(2):
-        assert trainer_bytes(read_only, meta, run_of(read_only)) == math.ceil(HEADROOM * PEAK)
+        assert trainer_bytes(open_dataset(read_only), run_of(read_only)) == math.ceil(HEADROOM * PEAK)
     assert measurements.num == 2 and f"warning: {read_only}" in capsys.readouterr().err
 
 
-def test_the_peak_is_measured_once(data, meta, measurements, capsys):
-    assert trainer_bytes(data, meta, run_of(data)) == math.ceil(HEADROOM * PEAK)
+def test_the_peak_is_measured_once(data, measurements, capsys):
+    assert trainer_bytes(open_dataset(data), run_of(data)) == math.ceil(HEADROOM * PEAK)
     (file,) = data.glob("peak-*")
     first = capsys.readouterr().err
     assert "10 batches without a cache" in first and "5.00 GB" in first and str(file) in first
     again = run_of(data, epochs=9, lr=1.0, weight_decay=0.1, seed=5, quiet=False)
-    assert trainer_bytes(data, meta, again) == math.ceil(HEADROOM * PEAK)
+    assert trainer_bytes(open_dataset(data), again) == math.ceil(HEADROOM * PEAK)
     assert measurements.num == 1 and capsys.readouterr().err == ""
 
 
@@ -110,22 +106,25 @@ def test_the_peak_is_measured_once(data, meta, measurements, capsys):
         ("trainer", {"eval_fanout": [-1, -1]}),
         ("trainer", {"batch_size": 200}),
         ("trainer", {"dropout": 0.0}),
-        ("meta", {"feature_dim": 32}),
-        ("meta", {"num_classes": 8}),
+        ("data", {"feature_dim": 32}),
+        ("data", {"num_classes": 8}),
         ("sampler", {"num_ranks": 2}),
         ("sampler", {"topology": "gpu"}),
         ("trainer", {"compress": "none"}),
-        ("meta", {"feature_dtype": "float16"}),
-        ("meta", {"num_nodes": 2709}),
-        ("meta", {"num_edges": 4}),
+        ("data", {"feature_dtype": "float16"}),
+        ("data", {"num_nodes": 2709}),
+        ("data", {"num_edges": 4}),
     ],
     ids=str,
 )
-def test_what_changes_the_peak_has_a_file_of_its_own(data, meta, part, changed):
-    run = run_of(data)
-    before = peak_file(data, peak_key(meta, run))
-    (meta if part == "meta" else run[part]).update(changed)
-    assert peak_file(data, peak_key(meta, run)) != before
+def test_what_changes_the_peak_has_a_file_of_its_own(data, part, changed):
+    run, opened = run_of(data), open_dataset(data)
+    before = peak_file(data, peak_key(opened, run))
+    if part == "data":
+        opened = dataclasses.replace(opened, **changed)
+    else:
+        run[part].update(changed)
+    assert peak_file(data, peak_key(opened, run)) != before
 
 
 @pytest.mark.parametrize(
@@ -140,21 +139,21 @@ def test_what_changes_the_peak_has_a_file_of_its_own(data, meta, part, changed):
         lambda text: text.replace("trainer_peak_bytes", "peak_bytes"),
     ],
 )
-def test_a_damaged_file_is_said_and_measured_again(data, meta, measurements, capsys, damage):
-    trainer_bytes(data, meta, run_of(data))
+def test_a_damaged_file_is_said_and_measured_again(data, measurements, capsys, damage):
+    trainer_bytes(open_dataset(data), run_of(data))
     (file,) = data.glob("peak-*")
     good = file.read_text()
     file.write_text(damage(good))
     assert file.read_text() != good
     capsys.readouterr()
-    assert trainer_bytes(data, meta, run_of(data)) == math.ceil(HEADROOM * PEAK) and measurements.num == 2
+    assert trainer_bytes(open_dataset(data), run_of(data)) == math.ceil(HEADROOM * PEAK) and measurements.num == 2
     assert f"{file} is damaged" in capsys.readouterr().err and file.read_text() == good
 
 
-def test_a_data_set_that_cannot_be_written_is_a_warning(data, meta, measurements, capsys):
-    file = peak_file(data, peak_key(meta, run_of(data)))
+def test_a_data_set_that_cannot_be_written_is_a_warning(data, measurements, capsys):
+    file = peak_file(data, peak_key(open_dataset(data), run_of(data)))
     file.mkdir()
-    assert trainer_bytes(data, meta, run_of(data)) == math.ceil(HEADROOM * PEAK)
+    assert trainer_bytes(open_dataset(data), run_of(data)) == math.ceil(HEADROOM * PEAK)
     assert "warning: the result is not kept for later runs" in capsys.readouterr().err
     assert list(data.glob("peak-*")) == [file], "nothing half written"
 

@@ -41,6 +41,7 @@ def spec(*texts) -> RunSpec:
 def data(raw: bool = True, encoded: bool = False):
     """What tuning looks at of a data set: 1000 nodes, 4000 edges."""
     arrays = {name: SimpleNamespace(nbytes=count) for name, count in {"indptr": 8008, "indices": 16000}.items()}
+    arrays["path"] = None
     return SimpleNamespace(x=b"" if raw else None, encoded_rows="features.ibp" if encoded else None, **arrays)
 
 
@@ -120,7 +121,7 @@ def test_compression_that_means_the_same_is_tried_once(ratio, device, compress, 
 
 def fitting(*texts, peak=None) -> list[float]:
     options = spec("--cache-policy", "degree", "--batch-size", 10, "--fanout", 2, *texts)
-    room = Room(options, None, META, data())
+    room = Room(options, META, data())
     room.learn(peak)
     return [ratio for ratio in (0.0, 0.1, 0.5, 1.1) if room.fits(START | {"cache_ratio": ratio})]
 
@@ -136,7 +137,7 @@ def test_ratios_fit_by_the_rule_of_the_plan():
 def test_the_largest_batch_is_the_one_that_was_counted(cora, shm):
     meta = json.loads((cora / "meta.json").read_text())
     options = spec("--gpu-memory", "1GB", "--batch-size", 10, "--fanout", "2", "--presample-batches", 2)
-    room = Room(options, cora, meta, open_dataset(cora))
+    room = Room(options, meta, open_dataset(cora))
     assert room.fits(START | {"cache_ratio": 0.5}) and not room.fits(START | {"cache_ratio": 100.0})
 
 

@@ -21,17 +21,17 @@ class Table:
 
     def fitting(self, width: int) -> "Table":
         """The table in so many characters a line, if enough columns are dispensable; its note names those left out."""
-        columns = zip(self.columns, *self.rows, strict=True)
-        widths = {column[0]: max(map(len, column)) + 2 for column in columns}  # and what parts it from the next
-        left_out: list[str] = []
+        if not self.dispensable:
+            return self
+        columns, left_out = list(zip(self.columns, *self.rows, strict=True)), []
         for name in self.dispensable:
-            if sum(widths.values()) <= width:
+            if sum(max(map(len, cells)) + 2 for cells in columns) <= width:  # 2: what parts it from the next
                 break
-            left_out += [name] if widths.pop(name, 0) else []
-        kept = [i for i, name in enumerate(self.columns) if name in widths]
+            columns = [cells for cells in columns if cells[0] != name]
+            left_out.append(name)
+        names, *rows = map(list, zip(*columns, strict=True))
         narrow = f"too narrow for: {', '.join(left_out)}\n" if left_out else ""
-        rows = [[row[i] for i in kept] for row in self.rows]
-        return replace(self, columns=list(widths), rows=rows, note=narrow + self.note)
+        return replace(self, columns=names, rows=rows, note=narrow + self.note)
 
     def as_rich(self):
         """For a console: the first column begins at the left, others end at the right; nothing is cut off."""

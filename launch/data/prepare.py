@@ -25,7 +25,7 @@ from cohort.dataset.prepared import (
     write_prepared,
 )
 from cohort.dataset.writer import GeneratedRows, output_folder
-from cohort.launch.data.stored_rows import RawRows, bytes_of, stored_rows
+from cohort.launch.data.stored_rows import StoredRows, bytes_of
 from cohort.launch.options.arguments import kind
 from cohort.spec.types import Seed
 
@@ -75,7 +75,7 @@ def prepare(args: argparse.Namespace) -> int:
     if data.x is None and args.reorder != "none" and not args.drop_raw:
         hint = "pass --drop-raw as well: the rows move into the renumbered data set"
         raise CohortError(str(args.path), "raw features to keep", "encoded rows only, which this would replace", hint)
-    rows = stored_rows(data)
+    rows = StoredRows(data)
     out = args.path / PREPARED_FOLDER
     key = raw_key(rows.file)
     profile = choose_profile(_Table(rows), args.codec, args.seed)
@@ -196,7 +196,7 @@ class _Table:
         return torch.from_numpy(rows.view(np.int16)).view(torch.bfloat16)
 
 
-def _drop_raw(rows: RawRows, order, out: Path) -> None:
+def _drop_raw(rows: StoredRows, order, out: Path) -> None:
     """Removes the raw features when every row that the new file holds is one of them, bit for bit."""
     encoded = ibp.load(out / ENCODED_FILE)
     step = max(BATCH_BYTES // rows.row_bytes, 1)

@@ -1,7 +1,6 @@
 """The feature rows of a data set as bytes, raw or decoded."""
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,49 +10,33 @@ from cohort.dataset import Dataset
 from cohort.dataset.prepared import take_rows
 
 
-def stored_rows(data: Dataset) -> "RawRows | DecodedRows":
-    """The feature rows of a data set as bytes: raw where it has them, else decoded."""
-    return RawRows(data) if data.x is not None else DecodedRows(data)
+class StoredRows:
+    """The feature rows of a data set as bytes: raw where it has them, else decoded.
 
+    Attributes:
+        file: of the raw rows; it is not there where only encoded ones were kept.
+        dtype: of the features.
+    """
 
-@dataclass
-class RawRows:
-    """The rows of the file of raw features."""
-
-    data: Dataset
-
-    def __post_init__(self):
-        x = self.data.x
-        self.file, self.dtype = Path(x.filename), self.data.feature_dtype
-        self.num_rows, self.row_bytes = len(x), x.shape[1] * x.itemsize
-        writable = np.load(self.file, mmap_mode="c")  # torch takes no read-only memory; nothing is written
-        self.bytes = writable.view(np.uint8)
-
-    def slice(self, first: int, last: int) -> np.ndarray:
-        return self.bytes[first:last]
-
-    def take(self, ids: np.ndarray) -> np.ndarray:
-        return take_rows(self.bytes, ids)
-
-
-@dataclass
-class DecodedRows:
-    """The rows of a file of encoded rows, whose raw copy was dropped."""
-
-    data: Dataset
-
-    def __post_init__(self):
-        files = json.loads((self.data.path / "meta.json").read_text())["files"]
-        self.file = self.data.path / files["features"]  # which is not there
-        self.dtype = self.data.feature_dtype
-        self.encoded = ibp.load(self.data.encoded_rows)
-        self.num_rows, self.row_bytes = len(self.encoded), self.encoded.profile.row_bytes
+    def __init__(self, data: Dataset):
+        self.dtype, self.num_rows = data.feature_dtype, data.num_nodes
+        self._raw = self._encoded = None
+        if data.x is None:
+            self.file = data.path / json.loads((data.path / "meta.json").read_text())["files"]["features"]
+            self._encoded = ibp.load(data.encoded_rows)
+            self.row_bytes = self._encoded.profile.row_bytes
+        else:
+            self.file = Path(data.x.filename)
+            self._raw = np.load(self.file, mmap_mode="c").view(np.uint8)  # torch takes no read-only memory
+            self.row_bytes = self._raw.shape[1]
 
     def slice(self, first: int, last: int) -> np.ndarray:
-        return self.take(np.arange(first, last))
+        """uint8 [last - first, row_bytes]"""
+        return self.take(np.arange(first, last)) if self._raw is None else self._raw[first:last]
 
     def take(self, ids: np.ndarray) -> np.ndarray:
-        return bytes_of(ibp.fetch(self.encoded, ids))
+        """uint8 [n, row_bytes]"""
+        return bytes_of(ibp.fetch(self._encoded, ids)) if self._raw is None else take_rows(self._raw, ids)
 
 
 def bytes_of(rows) -> np.ndarray:

@@ -8,7 +8,7 @@ import numpy as np
 
 from cohort.base.errors import CohortError
 from cohort.dataset import open as open_folder
-from cohort.launch.data.stored_rows import stored_rows
+from cohort.launch.data.stored_rows import StoredRows
 
 WHOLE_BYTES = 16 << 20  # files up to here are digested whole
 NUM_PIECES, PIECE_BYTES = 64, 64 << 10  # of larger ones, evenly spaced
@@ -36,7 +36,7 @@ def digests(folder: Path, parts: dict | None) -> dict[str, str]:
     data = open_folder(folder)
     ids = np.linspace(0, data.num_nodes - 1, NUM_ROWS).astype(np.int64)
     digests = {name: _digest(files) for name, files in members.items()}
-    return digests | {"features": hashlib.sha256(stored_rows(data).take(ids).data).hexdigest()[:32]}
+    return digests | {"features": hashlib.sha256(StoredRows(data).take(ids).data).hexdigest()[:32]}
 
 
 def _digest(files: list[Path]) -> str:

@@ -39,12 +39,18 @@ def inspect(args: argparse.Namespace) -> int:
     folder = _channel_of(args.run)
     if not _is_live(folder):
         raise CohortError(str(args.run), "a live channel", "none", "the run has ended, or has only just begun")
-    if args.watch is None:
-        channels = _channels(folder)
-        print(json.dumps(_as_json(channels), indent=2)) if args.json else Console().print(_view(channels))
-        return 0
-    with contextlib.suppress(KeyboardInterrupt):
-        _watch(_looks(folder, args.watch), args.json)
+    console = Console()
+    on_screen = args.watch and console.is_terminal and not args.json
+    screen = Live(console=console, auto_refresh=False) if on_screen else contextlib.nullcontext()
+    with contextlib.suppress(KeyboardInterrupt), screen as live:
+        for channels in _looks(folder, args.watch):
+            if args.json:
+                found = channels if len(channels) > 1 else channels[0]
+                print(json.dumps(found, indent=None if args.watch else 2), flush=True)
+            elif live:
+                live.update(_view(channels), refresh=True)
+            else:
+                console.print(_view(channels))
     return 0
 
 
@@ -56,10 +62,6 @@ def _channels(folder: Path) -> list[dict]:
     """What each rank's channel says, rank 0's first."""
     others = sorted(folder.glob("rank-*"), key=lambda path: int(path.name.removeprefix("rank-")))
     return [describe_channel(each) for each in [folder, *others]]
-
-
-def _as_json(channels: list[dict]) -> dict | list[dict]:
-    return channels if len(channels) > 1 else channels[0]
 
 
 def _channel_of(run: Path) -> Path:
@@ -74,28 +76,17 @@ def _channel_of(run: Path) -> Path:
         raise CohortError(str(run / "run.json"), "the run.json of cohort train", repr(error)) from error
 
 
-def _looks(folder: Path, seconds: float) -> Iterator[list[dict]]:
-    """What the channels say, again and again, until they are gone."""
+def _looks(folder: Path, seconds: float | None) -> Iterator[list[dict]]:
+    """What the channels say: once, or every so many seconds until they are gone."""
     while _is_live(folder):
         try:
             yield _channels(folder)
         except CohortError:
-            if _is_live(folder):
+            if seconds is None or _is_live(folder):
                 raise
+        if seconds is None:
+            return
         time.sleep(seconds)
-
-
-def _watch(looks: Iterator[list[dict]], as_json: bool) -> None:
-    console = Console()
-    on_screen = console.is_terminal and not as_json
-    with Live(console=console, auto_refresh=False) if on_screen else contextlib.nullcontext() as live:
-        for channels in looks:
-            if as_json:
-                print(json.dumps(_as_json(channels)), flush=True)
-            elif live:
-                live.update(_view(channels), refresh=True)
-            else:
-                console.print(_view(channels))
 
 
 def _view(channels: list[dict]) -> Group:

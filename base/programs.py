@@ -64,10 +64,7 @@ def end_processes(
 
 def runs(pid: int) -> bool:
     """False when there is no such process, or only its zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+    return start_time_of(pid) is not None
 
 
 def ask_sampler(*arguments: str) -> dict:

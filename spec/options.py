@@ -25,7 +25,6 @@ class Option(NamedTuple):
         type: an annotation; see types.py.
         group: its title in the help; one of GROUPS.
         aliases: other flags.
-        is_hidden: not shown in the help.
     """
 
     name: str
@@ -36,15 +35,15 @@ class Option(NamedTuple):
     affects: Affects
     metavar: str | None
     aliases: tuple[str, ...]
-    is_hidden: bool
 
     @property
     def flag(self) -> str:
         return f"--{self.name.replace('_', '-')}"
 
     @property
-    def is_switch(self) -> bool:
-        return self.type is bool
+    def is_hidden(self) -> bool:
+        """Not shown in the help."""
+        return not self.help
 
 
 def option(
@@ -67,12 +66,10 @@ def options_of(spec: type) -> Iterator[Option]:
     """The options that a dataclass declares, in order; other fields are none."""
     hints = get_type_hints(spec, include_extras=True)
     for field in dataclasses.fields(spec):
-        about = field.metadata
-        if "affects" in about:
+        if "affects" in field.metadata:
             made = field.default_factory
             default = field.default if made is dataclasses.MISSING else made()
-            kind = (hints[field.name], default, about["help"], about["group"], about["affects"], about["metavar"])
-            yield Option(field.name, *kind, about["aliases"], not about["help"])
+            yield Option(field.name, hints[field.name], default, **field.metadata)
 
 
 def names_that_affect(spec: type, what: Affects) -> set[str]:

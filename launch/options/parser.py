@@ -41,7 +41,7 @@ def add_option(parser, of: Option, text: str | None = None) -> None:
     """Adds one option to a parser or a group of one."""
     about: dict[str, Any] = {"dest": of.name, "default": argparse.SUPPRESS}
     about["help"] = argparse.SUPPRESS if of.is_hidden else _help(of, text)
-    if of.is_switch:
+    if of.type is bool:
         parser.add_argument(of.flag, action=argparse.BooleanOptionalAction, **about)
         return
     choices = choices_of(of.type)

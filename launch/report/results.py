@@ -231,6 +231,7 @@ class _Summary(TypedDict):
     device: str
     num_ranks: int
     last_hop_global: bool
+    trainer_peak_bytes: int | None
     start: _Start | None
     val_metrics: dict[str, float | None]
     test_metrics: dict[str, float | None]

@@ -15,16 +15,14 @@ NUM_PIECES, PIECE_BYTES = 64, 64 << 10  # of larger ones, evenly spaced
 NUM_ROWS = 64  # of features, evenly spaced
 
 
-def digests_of(run: dict) -> dict[str, str]:
-    """What tells its data set from another: {what: a digest of it}, the member "data" of run.json.
+def digests(folder: Path, parts: dict | None) -> dict[str, str]:
+    """What tells a data set from another: {what: a digest of it}, the member "data" of run.json.
 
     Feature rows are digested decoded, so that they may be encoded, and the raw ones dropped, meanwhile.
+
+    Args:
+        parts: those that ranks train on, if they do, as TrainerSpec has them.
     """
-    return digests(Path(run["sampler"]["dataset"]), run["trainer"]["parts"])
-
-
-def digests(folder: Path, parts: dict | None) -> dict[str, str]:
-    """The same of a folder and the parts that ranks train on, if they do."""
     files = {name: folder / file for name, file in json.loads((folder / "meta.json").read_text())["files"].items()}
     members = {
         "description": [folder / "meta.json"],

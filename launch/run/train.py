@@ -31,7 +31,7 @@ from cohort.launch.run.resume import (
     resumed,
     set_aside,
 )
-from cohort.launch.run.same_data import demand_same_data, digests_of
+from cohort.launch.run.same_data import demand_same_data, digests
 from cohort.spec import files
 from cohort.spec.run import RunSpec, as_json
 
@@ -95,7 +95,7 @@ def _begin(args: argparse.Namespace, spec: RunSpec, meeting: Meeting | None) -> 
     if spec.out:
         _check_out(spec.out, args.overwrite, data.path)
     run = _run_of(spec, data)
-    run["data"] = digests_of(run)
+    run["data"] = digests(data.path, run["trainer"]["parts"])
     shown = spec.out or new_folder(Path("runs") / f"{args.dataset.resolve().name}-{time.strftime('%Y%m%d-%H%M%S')}")
     out = shown.absolute()
     with sole_use(writable_folder(out)) as inherited:

@@ -1,7 +1,6 @@
 """A trial of ``cohort tune``: one run of ``cohort train`` as a child process, and what it took."""
 
 import contextlib
-import json
 import math
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from pathlib import Path
 from cohort.base.errors import CohortError
 from cohort.base.files import demand_writable
 from cohort.base.programs import end_processes, end_with_parent
-from cohort.launch.report.results import LISTS, ROWS, Run, ranks_of, read_run
+from cohort.launch.report.results import LISTS, ROWS, ranks_of, read_run
 from cohort.launch.report.tables import median_times
 from cohort.launch.run.supervise import POLL_SECONDS
 from cohort.launch.tune.search import Point
@@ -102,7 +101,7 @@ class Trial:
         self.hit_rate = 1 - rows["host"].share
         if rows["host"].planned_share is not None:
             self.planned_hit_rate = 1 - rows["host"].planned_share
-        self.peak_bytes = _peak_bytes(run)
+        self.peak_bytes = run.summary["trainer_peak_bytes"]
 
     def _fail(self, code: int | None) -> None:
         """Says why: `code` is the run's exit code, or None where it was ended."""
@@ -123,11 +122,6 @@ def _cause_in(said: str) -> str:
         if found := next((line for line in lines if line.startswith(start)), ""):
             return found.removeprefix("it said: ").removeprefix("cohort: ")
     return lines[-1].removeprefix("cohort: ") if lines else ""
-
-
-def _peak_bytes(run: Run) -> int | None:
-    found = json.loads((run.folder / "summary.json").read_text()).get("trainer_peak_bytes")
-    return found if isinstance(found, int) else None
 
 
 @contextlib.contextmanager

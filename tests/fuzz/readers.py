@@ -197,6 +197,7 @@ def _results(folder: Path) -> None:
         "device": "cpu",
         "num_ranks": 1,
         "last_hop_global": False,
+        "trainer_peak_bytes": None,
         "start": start,
         "val_metrics": {"accuracy": 0.5},
         "test_metrics": {},

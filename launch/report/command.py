@@ -7,7 +7,7 @@ from cohort.base.files import demand_writable, write_whole
 from cohort.base.tables import Table, print_tables
 from cohort.launch.report import page as report_page
 from cohort.launch.report import tables as report_tables
-from cohort.launch.report.results import Run, one_line, read_run
+from cohort.launch.report.results import LISTS, ROWS, Run, one_line, read_run
 
 
 def register(commands) -> None:
@@ -37,10 +37,11 @@ def report(args: argparse.Namespace) -> int:
 
 
 def _report_one(run: Run, out: Path) -> None:
-    _, *reads, result = short = report_tables.short_tables(run)
-    print_tables(*short)
+    print_tables(*report_tables.short_tables(run))
+    reads = [report_tables.tier_table(run, kind) for kind in (ROWS, LISTS)]
     held = [report_tables.held_table(run)] if run.held else []
-    tables = [result, report_tables.epoch_table(run), *reads, *held, report_tables.option_table(run)]
+    epochs = report_tables.epoch_table(run)
+    tables = [report_tables.result_table(run), epochs, *reads, *held, report_tables.option_table(run)]
     charts = {}
     if report_page.can_draw():
         charts["epochs"] = "wait, train and all-reduce of each epoch and rank", report_page.draw_epochs(run)

@@ -17,7 +17,8 @@ TIME_NAMES = ("epoch s", "wait s", "train s", "all-reduce s", "sample s", "fetch
 
 def short_tables(run: Run) -> list[Table]:
     """What a terminal shows of a run."""
-    return [epoch_table(run, is_short=True), *(tier_table(run, kind) for kind in (ROWS, LISTS)), result_table(run)]
+    reads = (tier_table(run, kind, is_short=True) for kind in (ROWS, LISTS))
+    return [epoch_table(run, is_short=True), *reads, result_table(run)]
 
 
 def epoch_table(run: Run, is_short: bool = False) -> Table:
@@ -38,13 +39,16 @@ def epoch_table(run: Run, is_short: bool = False) -> Table:
     return Table("Time of each epoch", columns, rows, note, DISPENSABLE)
 
 
-def tier_table(run: Run, kind: Kind) -> Table:
-    """A row a rank and tier: what a batch of training read from it, beside what the plan expected where it did."""
+def tier_table(run: Run, kind: Kind, is_short: bool = False) -> Table:
+    """A row a rank and tier: what a batch of training read from it, beside what the plan expected where it did. Short:
+    without tiers of which neither knows anything."""
     uses = [run.uses(kind, rank) for rank in range(len(run.places))]
     is_planned = any(use.planned_share is not None for tiers in uses for use in tiers.values())
     rows = []
     for place, tiers in zip(run.places, uses, strict=True):
         for tier, use in tiers.items():
+            if is_short and not (use.reads or use.planned_share):
+                continue
             row = [place, tier, f"{use.reads:,.1f}", _percent(use.share), format_bytes(use.bytes)]
             row += [_or_none(use.gb_per_s, lambda rate: f"{rate:.2f}")] * (kind is ROWS)
             row += [_or_none(use.planned_share, _percent), _or_none(use.planned_bytes, format_bytes)] * is_planned

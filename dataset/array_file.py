@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import struct
 import tokenize
 import zipfile
@@ -57,27 +58,25 @@ class ArrayFile:
         """Bytes of one element along the first axis."""
         return int(np.prod(self.shape[1:], dtype=np.int64)) * self.dtype.itemsize
 
-    def rows(self, block_bytes: int, first: int = 0, last: int | None = None) -> Iterator[np.ndarray]:
-        """Elements [first, last) along the first axis, [n, ...] at a time, each in memory of its own."""
+    def rows(self, at_once: int) -> Iterator[np.ndarray]:
+        """So many elements along the first axis at a time, [n, ...], each in memory of its own."""
         if self.fortran:
             cure = "write it again with numpy.save(file, numpy.ascontiguousarray(array))"
             raise CohortError(self.place, "an array in C order", "one in Fortran order", cure)
-        last = len(self) if last is None else last
-        at_once = max(1, block_bytes // max(1, self.row_bytes))
         with contextlib.closing(self._open()) as file:
-            self._seek(file, self._offset + first * self.row_bytes)
-            for begin in range(first, last, at_once):
-                out = self._room(min(at_once, last - begin))
+            self._seek(file, self._offset)
+            for begin in range(0, len(self), at_once):
+                out = self._room(min(at_once, len(self) - begin))
                 self._fill(file, out)
                 yield out
 
     def read(self) -> np.ndarray:
         """The whole array."""
-        return next(self.rows(max(1, self.row_bytes) * max(1, len(self))), np.empty(self.shape, self.dtype))
+        return next(self.rows(max(1, len(self))), np.empty(self.shape, self.dtype))
 
-    def reshaped(self, *shape: int) -> ArrayFile:
-        """The same numbers, in the order in which they lie in the file."""
-        return ArrayFile(self.place, self._open, self.dtype, shape, self._offset)
+    def reshaped(self, *shape: int, first: int = 0) -> ArrayFile:
+        """The same numbers, in the order in which they lie in the file, from the number `first` on."""
+        return ArrayFile(self.place, self._open, self.dtype, shape, self._offset + first * self.dtype.itemsize)
 
     def _room(self, count: int) -> np.ndarray:
         """Memory for so many elements along the first axis."""
@@ -106,24 +105,66 @@ class ArrayFile:
             done += count
 
 
+class MemoryArray:
+    """An array in memory, read as one in a file."""
+
+    def __init__(self, place: str, array: np.ndarray):
+        self.place, self.shape, self.dtype, self._array = place, array.shape, array.dtype, array
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def rows(self, at_once: int) -> Iterator[np.ndarray]:
+        """So many elements along the first axis at a time."""
+        return (self._array[begin : begin + at_once] for begin in range(0, len(self), at_once))
+
+    def read(self) -> np.ndarray:
+        """The whole array."""
+        return self._array
+
+
+class NamedArrays:
+    """The arrays of an .npz file or of a folder of .npy files, each opened when asked for."""
+
+    def __init__(self, path: str | Path, hint: str):
+        """`hint`: what to do where one is missing."""
+        self.path, self._hint, self._is_folder = Path(path), hint, Path(path).is_dir()
+        if self._is_folder:
+            self._sizes = {file.stem: file.stat().st_size for file in self.path.glob("*.npy")}
+        else:
+            self._sizes = self._members()
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._sizes
+
+    def __getitem__(self, key: str) -> ArrayFile:
+        if key not in self:
+            raise CohortError(
+                str(self.path), f"an array {key}", ", ".join(sorted(self._sizes)) or "no arrays", self._hint
+            )
+        name = f"{key}.npy"
+        open_file = (lambda: _open(self.path / name)) if self._is_folder else (lambda: _member(self.path, name))
+        return _parse(self.place(key), open_file, self._sizes[key])
+
+    def place(self, key: str) -> str:
+        return f"{self.path}: {key}"
+
+    def _members(self) -> dict[str, int]:
+        """Name -> bytes of the members of an archive."""
+        try:
+            with zipfile.ZipFile(self.path) as archive:
+                members = [info for info in archive.infolist() if info.filename.endswith(".npy")]
+            return {info.filename.removesuffix(".npy"): info.file_size for info in members}
+        except UNREADABLE as error:
+            hint = "write it again with numpy.savez or numpy.save; pickled objects are never loaded"
+            raise CohortError(str(self.path), "arrays in NumPy's .npz or .npy format", str(error), hint) from error
+
+
 def open_npy(path: str | Path) -> ArrayFile:
     """The array of a .npy file."""
-    return _parse(str(path), lambda: _open(path), lambda: Path(path).stat().st_size)
-
-
-def open_npz(path: str | Path) -> dict[str, ArrayFile]:
-    """The arrays of an .npz file by name."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            sizes = {info.filename: info.file_size for info in archive.infolist() if info.filename.endswith(".npy")}
-    except UNREADABLE as error:
-        hint = "write it again with numpy.savez; pickled objects are never loaded"
-        raise CohortError(str(path), "an .npz file", str(error), hint) from error
-
-    def member(name: str, size: int) -> ArrayFile:
-        return _parse(f"{path}: {name.removesuffix('.npy')}", lambda: _member(path, name), lambda: size)
-
-    return {name.removesuffix(".npy"): member(name, size) for name, size in sizes.items()}
+    with contextlib.closing(_open(path)) as file:
+        size = os.fstat(file.fileno()).st_size
+    return _parse(str(path), lambda: _open(path), size)
 
 
 def open_raw(path: str | Path, dtype: str, columns: int | None = None) -> ArrayFile:
@@ -161,7 +202,7 @@ def _member(path: str | Path, name: str) -> BinaryIO:
         raise CohortError(f"{path}: {name}", "a member of an .npz file", str(error), "copy it again") from error
 
 
-def _parse(place: str, open_file: Callable[[], BinaryIO], size_of_file: Callable[[], int]) -> ArrayFile:
+def _parse(place: str, open_file: Callable[[], BinaryIO], size: int) -> ArrayFile:
     hint = "write it again with numpy.save; pickled objects are never loaded"
     with contextlib.closing(open_file()) as file:
         try:
@@ -176,7 +217,7 @@ def _parse(place: str, open_file: Callable[[], BinaryIO], size_of_file: Callable
     if dtype.kind not in "biuf":
         hint = NUMBERS_HINT if dtype.kind in "US" else hint
         raise CohortError(place, "an array of numbers", f"dtype {dtype}", hint)
-    size, needed = size_of_file(), offset + math.prod(shape) * dtype.itemsize
+    needed = offset + math.prod(shape) * dtype.itemsize
     if min(shape, default=0) < 0 or size < needed:
         expected, found = f"{needed} bytes for shape {list(shape)}", f"a file that ends before, after {size} bytes"
         raise CohortError(place, expected, found, "copy it again")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import scipy  # its packages load on first use
 
 from cohort.base.errors import CohortError
 
@@ -184,6 +186,25 @@ def edges(place: str, src: np.ndarray, dst: np.ndarray, num_nodes: int) -> tuple
     for end, ids in zip(("src", "dst"), ends, strict=True):
         demand_nodes(f"{place}{end}", ids, num_nodes)
     return ends
+
+
+def demand_offsets(place: str, offsets: np.ndarray, count: int) -> None:
+    """Raises CohortError unless the offsets into an array of `count` elements ascend from 0 to its end."""
+    if offsets[0] != 0 or offsets[-1] != count or (offsets[1:] < offsets[:-1]).any():
+        found = f"{offsets[0]} .. {offsets[-1]}, or a step down"
+        raise CohortError(place, f"values that ascend from 0 to {count}", found)
+
+
+def csr_matrix(
+    prefix: str, data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: Sequence[int]
+) -> scipy.sparse.csr_matrix:
+    """A SciPy CSR matrix whose parts belong together; their places are `prefix` and their names."""
+    indptr = integers(f"{prefix}indptr", indptr, (shape[0] + 1,))
+    indices = integers(f"{prefix}indices", indices)
+    demand_shape(f"{prefix}data", data, indices.shape)
+    demand_offsets(f"{prefix}indptr", indptr, len(indices))
+    demand_nodes(f"{prefix}indices", indices, shape[1])
+    return scipy.sparse.csr_matrix((data, indices, indptr), shape=tuple(shape))
 
 
 def demand_nodes(place: str, ids: np.ndarray, num_nodes: int) -> None:

@@ -15,7 +15,7 @@ from documents import ROOT, Block
 from processes import SECONDS_TO_START, wait_until
 
 LANGUAGES = {"bash", "python", "diff", "toml", "json", "yaml", "dockerfile", "text"}
-NEEDS = ["a GPU", "several GPUs", "a cluster", "Docker", "root", "minutes", "downloads", "pyarrow", "yaml"]
+NEEDS = ["a GPU", "several GPUs", "a cluster", "Docker", "root", "minutes", "downloads", "yaml"]
 SECONDS_OF_A_BLOCK = 120
 PAGES = [
     page for page in documents.pages() if any(block.language in ("bash", "python") for block in documents.blocks(page))
@@ -43,7 +43,7 @@ def environment(tmp_path_factory, shm) -> dict[str, str]:
 
 def is_runnable(block: Block) -> bool:
     """Packages may be there; nothing else that a block needs is waited for."""
-    if block.needs in ("pyarrow", "yaml"):
+    if block.needs == "yaml":
         return importlib.util.find_spec(block.needs) is not None
     return not block.needs
 

@@ -266,8 +266,8 @@ class _Conversion:
         """int64 [V], or as arrays.targets has them for another task."""
         task = self.options.task
         if self.graph.labels is not None:
-            place, labels = self.graph.labels()
-            return arrays.targets(place, labels, self.num_nodes, task)
+            labels = self.graph.labels
+            return arrays.targets(labels.place, labels.read(), self.num_nodes, task)
         if task != "classification":
             raise CohortError(f"--task {task}", "labels", "none in the source", "pass --labels FILE")
         return np.full(self.num_nodes, -1, dtype=np.int64)

@@ -15,30 +15,22 @@ from cohort.dataset import arrays
 from cohort.dataset.importing.convert import ConvertOptions, write_graph
 from cohort.dataset.importing.outcome import outcome
 from cohort.dataset.layouts import tables
-from cohort.dataset.layouts.graph import (
-    Graph,
-    Rows,
-    edges_of_arrays,
-    rows_of_matrix,
-    rows_of_parquet,
-    rows_of_text,
-    weights_of_array,
-)
+from cohort.dataset.layouts.graph import Graph, Labels, Rows, rows_of_table
 from cohort.dataset.layouts.graphbolt import METADATA, read_graphbolt
 from cohort.dataset.layouts.igb import find_igb, read_igb
 from cohort.dataset.layouts.legion import is_legion, read_legion
-from cohort.dataset.layouts.npz import Source, read_npz
+from cohort.dataset.layouts.npz import read_npz
 from cohort.dataset.layouts.ogb import is_ogb, read_ogb
-from cohort.dataset.layouts.parquet_file import ParquetFile
 from cohort.dataset.layouts.planetoid import is_planetoid, read_planetoid
-from cohort.dataset.layouts.pyg import MASKS, read_data
-from cohort.dataset.layouts.text_file import TextFile, TextOptions, choose_columns, options_for, shortened, spans
+from cohort.dataset.layouts.pyg import read_data
+from cohort.dataset.layouts.table import Table, shortened, spans
+from cohort.dataset.layouts.text_file import TextOptions
 from cohort.dataset.progress import Progress, silent
 from cohort.dataset.reader import is_dataset
 from cohort.dataset.reader import open as open_dataset
-from cohort.dataset.writer import SPLITS
 
-EDGE_LISTS = ("csv", "parquet", "npy")
+TABLES = ("csv", "parquet")
+EDGE_LISTS = (*TABLES, "npy")
 FORMATS = ("auto", "npz", *EDGE_LISTS, "ogb", "pyg", "igb", "graphbolt", "legion")
 ONES = "ones"
 IDS = ("id", "node_id")
@@ -188,7 +180,7 @@ def _read(path: Path, kind: str, inputs: SourceOptions) -> Graph:
         return Graph(name=path.name.split(".")[0], edges=edges, edge_weights=weights)
     if inputs.weight_column is not None:
         raise CohortError("--weight-column", f"an edge list: {', '.join(EDGE_LISTS)}", f"format {kind}")
-    readers = {"npz": _read_npz, "ogb": read_ogb, "igb": read_igb, "graphbolt": read_graphbolt, "legion": read_legion}
+    readers = {"npz": read_npz, "ogb": read_ogb, "igb": read_igb, "graphbolt": read_graphbolt, "legion": read_legion}
     readers["pyg"] = _read_pyg
     if kind not in readers:
         raise CohortError("--format", " or ".join(FORMATS), kind)
@@ -214,49 +206,13 @@ def _pyg_reader(path: Path) -> Callable[[], Graph] | None:
     return (lambda: read_data(processed, path.resolve().name)) if processed.exists() else None
 
 
-def _read_npz(path: Path) -> Graph:
-    """Arrays as FORMAT.md names them, or as PyG does; with those splits that there are."""
-    inputs = Source(path)
-    if "edge_index" in inputs.keys and not {"src", "adj_indptr"} & set(inputs.keys):
-        graph = _read_pyg_arrays(inputs)
-    else:
-        for key in () if "adj_indptr" in inputs.keys else ("src", "dst", "x", "labels"):
-            inputs.demand(key)
-        graph = read_npz(path)
-    for names in (MASKS, SPLITS):
-        there = [key for key in names if key in inputs.keys]
-        read = inputs.mask if names is MASKS else inputs.__getitem__
-        if there:
-            graph.take_splits(path, {key: (lambda key=key, read=read: read(key)) for key in there}, names)
-    return graph
-
-
-def _read_pyg_arrays(inputs: Source) -> Graph:
-    """x, edge_index, y and edge_weight, as PyG names them."""
-    ends = inputs["edge_index"]
-    arrays.demand_shape(inputs.place("edge_index"), ends, (2, None))
-    x = arrays.features(inputs.place("x"), inputs["x"])
-    src, dst = arrays.edges(inputs.place("edge_index: "), ends[0], ends[1], len(x))
-    weights = inputs["edge_weight"] if "edge_weight" in inputs.keys else None
-    label = next((key for key in ("y", "labels") if key in inputs.keys), None)
-    return Graph(
-        name=inputs.path.resolve().stem,
-        edges=edges_of_arrays(inputs.place("edge_index"), src, dst),
-        features=rows_of_matrix(inputs.place("x"), x),
-        edge_weights=None if weights is None else weights_of_array(inputs.place("edge_weight"), weights),
-        labels=(lambda: (inputs.place(label), inputs[label])) if label else None,
-        num_nodes=len(x),
-        any_task=True,
-    )
-
-
 def _replace(graph: Graph, inputs: SourceOptions, task: str) -> None:
     """Puts what the options name in the place of what the source has."""
     for option, chosen, file in (
         ("--feature-columns", inputs.feature_columns, inputs.features),
         ("--label-columns", inputs.label_columns, inputs.labels),
     ):
-        if chosen and (file is None or tables.kind_of(file) not in ("csv", "parquet")):
+        if chosen and (file is None or tables.kind_of(file) not in TABLES):
             raise CohortError(option, "a .csv or .parquet file that has columns", str(file or "none"))
     if inputs.features is not None and str(inputs.features) != ONES:
         graph.features = _features(inputs.features, inputs, graph.notes)
@@ -279,84 +235,60 @@ def _replace(graph: Graph, inputs: SourceOptions, task: str) -> None:
         graph.num_nodes = inputs.nodes
 
 
-class _Table:
-    """The columns of a text or a Parquet file, all of them or those that are wanted."""
+def _open_table(path: Path, wanted: Sequence[str] | None) -> tuple[Table, list[int], list[str]]:
+    """A table, and the numbers and names of its columns, all of them or those that are wanted."""
+    table = tables.open_table(path, tables.GUESSED.judged_by(wanted))
+    numbers = table.choose(wanted)
+    return table, numbers, [table.titles[i] for i in numbers]
 
-    def __init__(self, path: Path, wanted: Sequence[str] | None):
-        self.path, self.is_text = path, tables.kind_of(path) == "csv"
-        self.file = TextFile(path, options_for(wanted)) if self.is_text else ParquetFile(path)
-        self.titles = self.file.titles if self.is_text else self.file.names
-        self.numbers = choose_columns(str(path), self.titles, wanted) if wanted else list(range(len(self.titles)))
-        self.names = [self.titles[i] for i in self.numbers]
 
-    def demand_order(self) -> None:
-        """Raises CohortError where a column of ids, which nobody has asked for, has another order than the rows."""
-        for i, name in enumerate(self.titles):
-            if name.lower() not in IDS or i in self.numbers:
-                continue
-            ids = self._column(i)
-            off = np.flatnonzero(ids != np.arange(len(ids)))
-            if len(off):
-                hint = f"sort the table by {name}, or pass the ids with --node-ids FILE"
-                expected = f"row i to be node i: {name} {off[0]} in row {off[0]}"
-                raise CohortError(str(self.path), expected, f"{name} {ids[off[0]]:.0f}", hint)
-
-    def _column(self, i: int) -> np.ndarray:
-        """One column of numbers; of texts, none: they number no nodes."""
+def _demand_order(table: Table, chosen: list[int]) -> None:
+    """Raises CohortError where a column of ids, which nobody has asked for, has another order than the rows."""
+    for i, name in enumerate(table.titles):
+        if name.lower() not in IDS or i in chosen:
+            continue
         try:
-            if self.is_text:
-                return self.file.read(np.float64, [i])[:, 0]
-            parts = [columns[0] for columns in self.file.batches([self.titles[i]], 1 << 20)]
-            return np.concatenate(parts).astype(np.float64) if parts else np.empty(0)
-        except (CohortError, ValueError):
-            return np.empty(0)
-
-    def rows(self, wanted: bool) -> Rows:
-        if self.is_text:
-            return rows_of_text(self.file, self.numbers if wanted else None)
-        return rows_of_parquet(self.file, self.names)
-
-    def array(self) -> np.ndarray:
-        """[V], or [V, columns]"""
-        if self.is_text:
-            found = self.file.read(np.float64, self.numbers)
-        else:
-            parts = [np.column_stack(columns) for columns in self.file.batches(self.names, 1 << 20)]
-            found = np.concatenate(parts) if parts else np.empty((0, 1), np.int64)
-        return found[:, 0] if found.shape[1] == 1 else found
+            ids = table.read([i], np.float64)
+        except (CohortError, ValueError):  # texts number no nodes
+            continue
+        off = np.flatnonzero(ids != np.arange(len(ids)))
+        if len(off):
+            hint = f"sort the table by {name}, or pass the ids with --node-ids FILE"
+            expected = f"row i to be node i: {name} {off[0]} in row {off[0]}"
+            raise CohortError(str(table.path), expected, f"{name} {ids[off[0]]:.0f}", hint)
 
 
 def _features(path: Path, inputs: SourceOptions, notes: list[str]) -> Rows:
     """The rows of a file; of a table, the columns that are features."""
-    if tables.kind_of(path) not in ("csv", "parquet"):
+    if tables.kind_of(path) not in TABLES:
         return tables.read_rows(path, inputs.raw)
-    table = _Table(path, inputs.feature_columns)
-    odd = [name for name in table.names if name.lower() in NO_FEATURES]
+    table, numbers, names = _open_table(path, inputs.feature_columns)
+    odd = [name for name in names if name.lower() in NO_FEATURES]
     if odd and not inputs.feature_columns:
-        others = spans(table.names, odd)
+        others = spans(names, odd)
         hint = f"say which are: --feature-columns {others or 'A,B,C:F'}; row i is node i, whatever its id"
         raise CohortError(str(path), "only columns of features", f"{' and '.join(odd)} among them", hint)
-    of = "" if len(table.names) == len(table.titles) else f" of {len(table.titles)}"
+    of = "" if len(names) == len(table.titles) else f" of {len(table.titles)}"
     if inputs.node_ids is None:
-        table.demand_order()
-    notes.append(f"{path.name}: {len(table.names)}{of} columns taken as features: {shortened(table.names)}")
-    return table.rows(bool(inputs.feature_columns))
+        _demand_order(table, numbers)
+    notes.append(f"{path.name}: {len(names)}{of} columns taken as features: {shortened(names)}")
+    return rows_of_table(table, numbers if inputs.feature_columns else None)
 
 
-def _labels(path: Path, inputs: SourceOptions, task: str) -> Callable[[], tuple[str, np.ndarray]]:
+def _labels(path: Path, inputs: SourceOptions, task: str) -> Labels:
     """The labels of a file; of a table, the column that is meant."""
-    if tables.kind_of(path) not in ("csv", "parquet"):
-        return tables.labels_of(path)
+    if tables.kind_of(path) not in TABLES:
+        return Labels(str(path), lambda: tables.read_array(path))
     wanted = inputs.label_columns
-    table = _Table(path, wanted)
-    ids = [name for name in table.names if name.lower() in IDS]
-    if not wanted and len(table.names) > 1 and (ids or task != "multilabel"):
-        others = [name for name in table.names if name not in ids]
+    table, numbers, names = _open_table(path, wanted)
+    ids = [name for name in names if name.lower() in IDS]
+    if not wanted and len(names) > 1 and (ids or task != "multilabel"):
+        others = [name for name in names if name not in ids]
         best = next((name for name in others if name.lower() in NO_FEATURES), others[-1] if others else "A")
         hint = f"--label-columns {best} takes only that column; row i is node i, whatever its id"
         if not ids:
             hint += "; --task multilabel takes all, each a label of its own"
-        raise CohortError(str(path), "one column, the label of each node", shortened(table.names), hint)
+        raise CohortError(str(path), "one column, the label of each node", shortened(names), hint)
     if inputs.node_ids is None:
-        table.demand_order()
-    return lambda: (str(path), table.array())
+        _demand_order(table, numbers)
+    return Labels(str(path), lambda: table.read(numbers))

@@ -5,10 +5,8 @@
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/vector.h>
 
 #include "base/check.h"
-#include "dataset/importing/csv.h"
 #include "dataset/interruptible.h"
 #include "dataset/sorting/edge_sorter.h"
 #include "dataset/sorting/id_map.h"
@@ -76,29 +74,6 @@ void write_ids(IdSorter& self, const std::filesystem::path& path) {
   run_interruptibly([&](const std::stop_token& stop) { self.write(path, stop); });
 }
 
-// T [rows, columns] of the lines that are whole now.
-template <typename T>
-nb::ndarray<nb::numpy, T, nb::ndim<2>> feed(CsvParser<T>& self, const nb::bytes& block, bool last) {
-  auto* const rows = new std::vector<T>(run_interruptibly([&](const std::stop_token& stop) {
-    return self.feed({block.c_str(), block.size()}, last, stop);
-  }));
-  nb::capsule owner(rows, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-  return {rows->data(), {rows->size() / self.num_columns(), self.num_columns()}, owner};
-}
-
-template <typename T>
-void register_parser(nb::module_& m, const char* name) {
-  nb::class_<CsvParser<T>>(m, name, "Numbers from lines of text, a block at a time.")
-      .def(
-          "__init__",
-          [](CsvParser<T>* self, const std::string& place, const std::string& separator, const std::string& comments,
-             const std::vector<int64_t>& columns, bool only_these, int64_t lines_before) {
-            new (self) CsvParser<T>(place, {separator.at(0), comments, columns, only_these}, lines_before);
-          },
-          nb::kw_only(), "place"_a, "separator"_a, "comments"_a, "columns"_a, "only_these"_a, "lines_before"_a)
-      .def("feed", &feed<T>, "block"_a, "last"_a, "The rows [n, columns] of the lines that are whole now.");
-}
-
 }  // namespace
 
 void register_import(nb::module_& m) {
@@ -121,9 +96,6 @@ void register_import(nb::module_& m) {
       .def_prop_ro("num_nodes", &EdgeSorter::num_nodes)
       .def_prop_ro("edges_read", &EdgeSorter::edges_read)
       .def_prop_ro("edges_written", &EdgeSorter::edges_written);
-  register_parser<int64_t>(m, "CsvIntegers");
-  register_parser<float>(m, "CsvFloats");
-  register_parser<double>(m, "CsvDoubles");
 }
 
 }  // namespace cohort::dataset

@@ -187,9 +187,7 @@ def _expand(indptr: Any, indices: Any, num_nodes: int) -> tuple[np.ndarray, np.n
     starts = arrays.integers("indptr", _numpy("indptr", indptr), (num_nodes + 1,))
     sources = arrays.integers("indices", _numpy("indices", indices))
     degrees = np.diff(starts)
-    if starts[0] != 0 or starts[-1] != len(sources) or (degrees < 0).any():
-        expected = f"values that ascend from 0 to {len(sources)}"
-        raise CohortError("indptr", expected, f"{starts[0]} .. {starts[-1]}, or a step down")
+    arrays.demand_offsets("indptr", starts, len(sources))
     return arrays.edges("indices: ", sources, np.repeat(np.arange(num_nodes), degrees), num_nodes)
 
 

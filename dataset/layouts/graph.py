@@ -11,11 +11,11 @@ import scipy  # its packages load on first use
 
 from cohort.base.errors import CohortError
 from cohort.dataset import arrays
-from cohort.dataset.array_file import ArrayFile
-from cohort.dataset.layouts.parquet_file import ParquetFile
-from cohort.dataset.layouts.text_file import TextFile, shortened
+from cohort.dataset.array_file import ArrayFile, MemoryArray
+from cohort.dataset.layouts.table import Table, shortened
 
 ROWS_AT_ONCE = 4096  # of a sparse matrix
+EDGE_BYTES = 16
 
 # Both ends of some edges, int64 [n] each, and how much of the source is read, in [0, 1].
 EdgeChunk = tuple[np.ndarray, np.ndarray, float]
@@ -96,6 +96,14 @@ class Rows:
     matrix: np.ndarray | scipy.sparse.csr_matrix | None = None
 
 
+@dataclass(frozen=True)
+class Labels:
+    """Numbers [V] or [V, 1], or [V, labels], that are read when asked for; NaN and -1: none."""
+
+    place: str
+    read: Callable[[], np.ndarray]
+
+
 @dataclass
 class Graph:
     """A graph of another format.
@@ -103,7 +111,6 @@ class Graph:
     Attributes:
         edge_weights: of edges that have them.
         num_nodes: where the source says it; else the feature rows do, or the edges.
-        labels: gives numbers [V] or [V, 1], or [V, labels]; NaN and -1: none.
         any_task: the labels are as the source has them; else the reader made classes of them.
         splits: gives train, val and test ids, or bool masks [V].
         splits_from: where they are from, for messages.
@@ -114,7 +121,7 @@ class Graph:
     edges: Edges
     features: Rows | None = None
     edge_weights: Weights | None = None
-    labels: Callable[[], tuple[str, np.ndarray]] | None = None
+    labels: Labels | ArrayFile | MemoryArray | None = None
     splits: Callable[[], list[np.ndarray]] | None = None
     splits_from: str = "the source"
     num_nodes: int | None = None
@@ -149,34 +156,30 @@ class Graph:
         self.splits_from = path.name + (f", which has no {' and no '.join(missing)}" if missing else "")
 
 
-def edges_of_arrays(place: str, src: np.ndarray, dst: np.ndarray) -> Edges:
-    """Edges in memory: integers [E] each."""
+def _edges_of(place: str, count: int, pieces: Callable[[int], Iterator[tuple[np.ndarray, np.ndarray]]]) -> Edges:
+    """Edges of pieces(edges at once), integers [n] each; `count` in all."""
 
     def chunks(block_bytes: int) -> Iterator[EdgeChunk]:
-        at_once = max(1, block_bytes // 16)
-        for first in range(0, len(src), at_once):
-            last = min(first + at_once, len(src))
-            yield _int64(src[first:last]), _int64(dst[first:last]), last / len(src)
+        done = 0
+        for src, dst in pieces(max(1, block_bytes // EDGE_BYTES)):
+            done += len(src)
+            yield _int64(src), _int64(dst), done / count
 
     return Edges(place, chunks)
 
 
-def edges_of_files(place: str, src: ArrayFile, dst: ArrayFile) -> Edges:
-    """Edges whose ends are in two files, integers [E] each."""
+def edges_of_arrays(place: str, src: ArrayFile | MemoryArray, dst: ArrayFile | MemoryArray) -> Edges:
+    """Edges whose ends are in two arrays, integers [E] each."""
     for end in (src, dst):
         demand_integers(end)
     if src.shape != dst.shape or len(src.shape) != 1:
         raise CohortError(dst.place, f"as many destinations as {src.place} has sources", f"{src.shape}, {dst.shape}")
+    return _edges_of(place, len(src), lambda at_once: zip(src.rows(at_once), dst.rows(at_once), strict=True))
 
-    def chunks(block_bytes: int) -> Iterator[EdgeChunk]:
-        at_once = max(1, block_bytes // 16)
-        done = 0
-        pairs = zip(src.rows(at_once * src.row_bytes), dst.rows(at_once * dst.row_bytes), strict=True)
-        for sources, destinations in pairs:
-            done += len(sources)
-            yield _int64(sources), _int64(destinations), done / len(src)
 
-    return Edges(place, chunks)
+def edges_in_memory(place: str, src: np.ndarray, dst: np.ndarray) -> Edges:
+    """Edges of two arrays in memory, integers [E] each."""
+    return edges_of_arrays(place, MemoryArray(place, src), MemoryArray(place, dst))
 
 
 def edges_of_pairs(pairs: ArrayFile) -> Edges:
@@ -185,33 +188,10 @@ def edges_of_pairs(pairs: ArrayFile) -> Edges:
     if len(pairs.shape) != 2 or 2 not in pairs.shape:
         raise CohortError(pairs.place, "shape [2, E] or [E, 2]", f"shape {list(pairs.shape)}")
     count = pairs.shape[0] * pairs.shape[1] // 2
-    if (pairs.shape[0] == 2) != pairs.fortran:
-        return _edges_of_halves(pairs.reshaped(2 * count))
+    if (pairs.shape[0] == 2) != pairs.fortran:  # all sources lie before all destinations
+        return edges_of_arrays(pairs.place, pairs.reshaped(count), pairs.reshaped(count, first=count))
     pairs = pairs.reshaped(count, 2)
-
-    def chunks(block_bytes: int) -> Iterator[EdgeChunk]:
-        done = 0
-        for rows in pairs.rows(max(1, block_bytes // 16) * pairs.row_bytes):
-            done += len(rows)
-            ends = _int64(rows)
-            yield ends[:, 0], ends[:, 1], done / len(pairs)
-
-    return Edges(pairs.place, chunks)
-
-
-def _edges_of_halves(flat: ArrayFile) -> Edges:
-    """Edges of integers [2 E]: all sources lie before all destinations."""
-    count = len(flat) // 2
-
-    def chunks(block_bytes: int) -> Iterator[EdgeChunk]:
-        at_once = max(1, block_bytes // 16) * flat.row_bytes
-        done = 0
-        halves = zip(flat.rows(at_once, 0, count), flat.rows(at_once, count, 2 * count), strict=True)
-        for sources, destinations in halves:
-            done += len(sources)
-            yield _int64(sources), _int64(destinations), done / count
-
-    return Edges(flat.place, chunks)
+    return _edges_of(pairs.place, count, lambda at_once: ((ends[:, 0], ends[:, 1]) for ends in pairs.rows(at_once)))
 
 
 def edges_of_columns(place: str, indptr: np.ndarray, columns: ArrayFile) -> Edges:
@@ -222,79 +202,45 @@ def edges_of_columns(place: str, indptr: np.ndarray, columns: ArrayFile) -> Edge
         columns: integers [E].
     """
     demand_integers(columns)
-    if indptr[0] != 0 or indptr[-1] != len(columns) or (indptr[1:] < indptr[:-1]).any():
-        expected = f"values that ascend from 0 to {len(columns)}"
-        raise CohortError(place, expected, f"{indptr[0]} .. {indptr[-1]}, or a step down")
+    arrays.demand_offsets(place, indptr, len(columns))
 
-    def chunks(block_bytes: int) -> Iterator[EdgeChunk]:
+    def pieces(at_once: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         done = 0
-        for destinations in columns.rows(max(1, block_bytes // 16) * columns.row_bytes):
+        for destinations in columns.rows(at_once):
             first, done = done, done + len(destinations)
             row = int(np.searchsorted(indptr, first, side="right")) - 1
             last_row = int(np.searchsorted(indptr, done, side="left"))
             counts = np.diff(np.clip(indptr[row : last_row + 1], first, done))
-            yield np.repeat(np.arange(row, last_row, dtype=np.int64), counts), _int64(destinations), done / len(columns)
+            yield np.repeat(np.arange(row, last_row, dtype=np.int64), counts), destinations
 
-    return Edges(place, chunks)
+    return _edges_of(place, len(columns), pieces)
 
 
-def edges_of_text(file: TextFile, columns: tuple[int, int]) -> Edges:
-    """Edges of two columns of a text, one a line."""
+def edges_of_table(table: Table, columns: Sequence[int]) -> Edges:
+    """Edges of two columns, one a row."""
 
     def chunks(block_bytes: int) -> Iterator[EdgeChunk]:
-        for rows, fraction in file.blocks(np.int64, columns, block_bytes):
+        for rows, fraction in table.blocks(columns, block_bytes, np.int64):
             yield rows[:, 0], rows[:, 1], fraction
 
-    ends = [file.titles[i] if i < file.num_fields else f"column {i}" for i in columns]  # reading refuses the latter
-    return _edges_of_table(str(file.path), chunks, file.titles, ends)
+    src, dst = (table.titles[i] if i < len(table.titles) else f"column {i}" for i in columns)  # reading refuses these
+    others = tuple(title for title in table.titles if title not in (src, dst))
+    return Edges(str(table.path), chunks, (src, dst), others)
 
 
-def edges_of_parquet(file: ParquetFile, columns: list[str]) -> Edges:
-    """Edges of two columns of a table."""
-
-    def chunks(block_bytes: int) -> Iterator[EdgeChunk]:
-        done = 0
-        for src, dst in file.batches(columns, max(1, block_bytes // 16)):
-            for name, ends in zip(columns, (src, dst), strict=True):
-                arrays.integers(f"{file.path}: column {name}", ends)
-            done += len(src)
-            yield _int64(src), _int64(dst), done / file.num_rows
-
-    return _edges_of_table(str(file.path), chunks, file.names, columns)
+def weights_of_array(array: ArrayFile | MemoryArray) -> Weights:
+    """Weights in an array: numbers [E] or [E, 1]."""
+    return Weights(array.place, lambda block_bytes: array.rows(max(1, block_bytes // EDGE_BYTES)))
 
 
-def _edges_of_table(place: str, chunks: Callable, titles: Sequence[str], ends: Sequence[str]) -> Edges:
-    return Edges(place, chunks, (ends[0], ends[1]), tuple(title for title in titles if title not in ends))
-
-
-def weights_of_array(place: str, weights: np.ndarray) -> Weights:
-    """Weights in memory: numbers [E] or [E, 1]."""
-    return Weights(place, lambda block_bytes: iter([weights]))
-
-
-def weights_of_file(file: ArrayFile) -> Weights:
-    """Weights in a file: numbers [E] or [E, 1]."""
-    return Weights(file.place, file.rows)
-
-
-def weights_of_text(file: TextFile, column: int) -> Weights:
-    """A column of a text, a weight a line."""
+def weights_of_table(table: Table, column: int) -> Weights:
+    """A column of a table, a weight a row."""
 
     def chunks(block_bytes: int) -> Iterator[np.ndarray]:
-        for rows, _ in file.blocks(np.float32, [column], block_bytes):
-            yield rows[:, 0]
+        return (rows for rows, _ in table.blocks([column], block_bytes, np.float32))
 
-    return Weights(f"{file.path}: column {column}", chunks, file.titles[column])
-
-
-def weights_of_parquet(file: ParquetFile, column: str) -> Weights:
-    """A column of a table."""
-
-    def chunks(block_bytes: int) -> Iterator[np.ndarray]:
-        for (weights,) in file.batches([column], max(1, block_bytes // 16)):
-            yield weights
-
-    return Weights(f"{file.path}: column {column}", chunks, column)
+    name = table.titles[column] if table.names else str(column)
+    return Weights(f"{table.path}: column {name}", chunks, table.titles[column])
 
 
 def rows_of_matrix(place: str, x: np.ndarray | scipy.sparse.csr_matrix, dtype: str | None = None) -> Rows:
@@ -315,42 +261,30 @@ def _dense(place: str, rows: scipy.sparse.csr_matrix) -> np.ndarray:
         raise CohortError(place, "dense rows that memory holds", f"shape {list(rows.shape)}", str(error)) from error
 
 
-def rows_of_file(file: ArrayFile) -> Rows:
-    """Rows of an array [V, D] on disk."""
+def rows_of_file(file: ArrayFile, dtype: str | None = None) -> Rows:
+    """Rows of an array [V, D] on disk; `dtype`: where it holds the bits of another type."""
     arrays.demand_shape(file.place, file, (None, None))
 
     def chunks(block_bytes: int) -> Iterator[np.ndarray]:
-        for rows in file.rows(block_bytes):
-            yield arrays.features(file.place, rows)
+        for rows in file.rows(max(1, block_bytes // max(1, file.row_bytes))):
+            yield rows if dtype else arrays.features(file.place, rows)
 
-    return Rows(file.place, arrays.feature_dtype(file.dtype).name, chunks)
-
-
-def rows_of_text(file: TextFile, columns: list[int] | None = None) -> Rows:
-    """Rows of a text: all of its columns, or these, as float32."""
-    chosen = list(range(file.num_fields)) if columns is None else columns
-
-    def chunks(block_bytes: int) -> Iterator[np.ndarray]:
-        for rows, _ in file.blocks(np.float32, chosen, block_bytes, only_these=columns is None):
-            yield rows
-
-    return Rows(str(file.path), "float32", chunks if chosen else lambda block_bytes: iter(()))
+    return Rows(file.place, dtype or arrays.feature_dtype(file.dtype).name, chunks)
 
 
-def rows_of_parquet(file: ParquetFile, columns: list[str]) -> Rows:
-    """Rows of columns of numbers, or of lists of them, as float32."""
+def rows_of_table(table: Table, columns: Sequence[int] | None = None) -> Rows:
+    """Rows of a table: all of its columns, or these, as float32."""
 
     def chunks(block_bytes: int) -> Iterator[np.ndarray]:
-        for parts in file.batches(columns, max(1, block_bytes // (4 * 64 * len(columns)))):
-            yield np.column_stack(parts).astype(np.float32)
+        return (rows for rows, _ in table.blocks(columns, block_bytes, np.float32))
 
-    return Rows(str(file.path), "float32", chunks)
+    return Rows(str(table.path), "float32", chunks)
 
 
-def demand_integers(file: ArrayFile) -> None:
+def demand_integers(array: ArrayFile | MemoryArray) -> None:
     """Raises CohortError unless the array holds integers."""
-    if file.dtype.kind not in "iu":
-        raise CohortError(file.place, "integers", f"dtype {file.dtype}", "convert it with array.astype(numpy.int64)")
+    if array.dtype.kind not in "iu":
+        raise CohortError(array.place, "integers", f"dtype {array.dtype}", "convert it with array.astype(numpy.int64)")
 
 
 def _int64(ids: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 from cohort.base.errors import CohortError
 from cohort.dataset import arrays
 from cohort.dataset.array_file import open_npy
-from cohort.dataset.layouts.graph import Edges, Graph, Rows, edges_of_pairs, edges_of_text, rows_of_file
+from cohort.dataset.layouts.graph import Edges, Graph, Labels, Rows, edges_of_pairs, edges_of_table, rows_of_file
 from cohort.dataset.layouts.text_file import TextFile, TextOptions
 from cohort.dataset.layouts.torch_files import array_of, is_dense, load_tensors, rows_of_tensor
 
@@ -73,7 +73,7 @@ def read_graphbolt(source: Path) -> Graph:
         name=str(meta.top.get("dataset_name") or meta.path.parent.resolve().name),
         edges=_edges(meta, edges[0]),
         features=_features(meta),
-        labels=(lambda: (str(meta.path), _labels(sets, num_nodes))) if sets else None,
+        labels=Labels(str(meta.path), lambda: _labels(sets, num_nodes)) if sets else None,
         splits=(lambda: [part.seeds() for part in sets]) if sets else None,
         num_nodes=num_nodes,
         num_classes=classes if isinstance(classes, int) else None,
@@ -84,7 +84,7 @@ def read_graphbolt(source: Path) -> Graph:
 def _edges(meta: _Metadata, item: dict) -> Edges:
     path, form = meta.file(item), item.get("format")
     if form == "csv":
-        return edges_of_text(TextFile(path, PLAIN), (0, 1))
+        return edges_of_table(TextFile(path, PLAIN), (0, 1))
     meta.demand(form == "numpy", "edges of format csv or numpy", form)
     return edges_of_pairs(open_npy(path))
 

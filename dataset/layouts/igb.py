@@ -12,7 +12,7 @@ import numpy as np
 from cohort.base.errors import CohortError
 from cohort.dataset import arrays
 from cohort.dataset.array_file import ArrayFile, is_npy, open_npy, open_raw
-from cohort.dataset.layouts.graph import Graph, edges_of_pairs, rows_of_file
+from cohort.dataset.layouts.graph import Graph, Labels, edges_of_pairs, rows_of_file
 
 DIM = 1024
 LABEL_FILES = ("node_label_19.npy", "node_label_2K.npy")
@@ -45,7 +45,7 @@ def read_igb(source: Path) -> Graph:
         name=f"igb-{(source.parent if source.name == 'processed' else source).resolve().name}",
         edges=edges_of_pairs(open_npy(folder / "paper__cites__paper" / "edge_index.npy")),
         features=rows_of_file(features),
-        labels=lambda: (str(found[0]), labels()),
+        labels=Labels(str(found[0]), labels),
         splits=lambda: _splits(labels()),
         num_nodes=num_nodes,
         notes=[f"labels of {found[0].name}", "IGB's loader replaces self loops: --self-loops add does the same"],

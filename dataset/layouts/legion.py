@@ -9,7 +9,6 @@ import numpy as np
 
 from cohort.base.errors import CohortError
 from cohort.dataset.array_file import open_raw
-from cohort.dataset.layouts import tables
 from cohort.dataset.layouts.graph import Graph, Rows, edges_of_columns, rows_of_file
 
 SETS = ("trainingset", "validationset", "testingset")
@@ -32,7 +31,7 @@ def read_legion(source: Path) -> Graph:
         name=source.resolve().name,
         edges=edges_of_columns(str(source / "edge_src"), indptr, columns),
         features=_features(source / "features", num_nodes) if (source / "features").exists() else None,
-        labels=tables.labels_of_file(open_raw(labels, "<i4")) if labels.exists() else None,
+        labels=open_raw(labels, "<i4") if labels.exists() else None,
         splits=(lambda: [open_raw(source / name, "<i4").read() for name in SETS]) if all(there) else None,
         num_nodes=num_nodes,
     )

@@ -7,13 +7,14 @@ from pathlib import Path
 import numpy as np
 
 from cohort.base.errors import CohortError
-from cohort.dataset.array_file import ArrayFile, open_npz
+from cohort.dataset.array_file import NamedArrays
 from cohort.dataset.layouts import tables
-from cohort.dataset.layouts.graph import Graph, edges_of_pairs, edges_of_text, rows_of_file, rows_of_text
+from cohort.dataset.layouts.graph import Graph, Labels, edges_of_pairs, edges_of_table, rows_of_file, rows_of_table
 from cohort.dataset.layouts.text_file import TextFile, TextOptions
 from cohort.dataset.layouts.torch_files import load_tensors
 
 PLAIN = TextOptions(separator=",", header="no")
+DOWNLOAD = "download the data set again"
 SPLIT_NAMES = ("train", "valid", "test")
 # OGB adds the reverse of each edge of these when it loads them: its list of data sets says add_inverse_edge.
 WITH_REVERSE = ("ogbn_products", "ogbn_proteins")
@@ -42,35 +43,26 @@ def _read_text(raw: Path, name: str) -> Graph:
     edges, features, label = (raw / f"{part}.csv.gz" for part in ("edge", "node-feat", "node-label"))
     for path in (edges, label):
         _demand_file(path)
-    counts = TextFile(_demand_file(raw / "num-node-list.csv.gz"), PLAIN).read(np.int64)
+    counts = TextFile(_demand_file(raw / "num-node-list.csv.gz"), PLAIN).read(dtype=np.int64)
     return Graph(
         name=name,
-        edges=edges_of_text(TextFile(edges, PLAIN), (0, 1)),
-        features=rows_of_text(TextFile(features, PLAIN)) if features.exists() else None,
-        labels=lambda: (str(label), TextFile(label, PLAIN).read(np.float64)),
+        edges=edges_of_table(TextFile(edges, PLAIN), (0, 1)),
+        features=rows_of_table(TextFile(features, PLAIN)) if features.exists() else None,
+        labels=Labels(str(label), TextFile(label, PLAIN).read),
         num_nodes=_one_count(str(raw / "num-node-list.csv.gz"), counts),
     )
 
 
 def _read_binary(raw: Path, name: str) -> Graph:
-    path, label_path = raw / "data.npz", raw / "node-label.npz"
-    data = open_npz(path)
-    labels = _member(label_path, open_npz(_demand_file(label_path)), "node_label")
-    counts = _member(path, data, "num_nodes_list").read().reshape(-1)
-    features = data.get("node_feat")
+    data = NamedArrays(raw / "data.npz", DOWNLOAD)
+    counts = data["num_nodes_list"]
     return Graph(
         name=name,
-        edges=edges_of_pairs(_member(path, data, "edge_index")),
-        features=None if features is None else rows_of_file(features),
-        labels=tables.labels_of_file(labels),
-        num_nodes=_one_count(f"{path}: num_nodes_list", counts),
+        edges=edges_of_pairs(data["edge_index"]),
+        features=rows_of_file(data["node_feat"]) if "node_feat" in data else None,
+        labels=NamedArrays(_demand_file(raw / "node-label.npz"), DOWNLOAD)["node_label"],
+        num_nodes=_one_count(counts.place, counts.read()),
     )
-
-
-def _member(path: Path, arrays: dict[str, ArrayFile], key: str) -> ArrayFile:
-    if key not in arrays:
-        raise CohortError(str(path), f"an array {key}", ", ".join(arrays) or "no arrays", "download it again")
-    return arrays[key]
 
 
 def _one_count(place: str, counts: np.ndarray) -> int:
@@ -102,5 +94,5 @@ def _split_dict(path: Path) -> list[np.ndarray]:
 
 def _demand_file(path: Path) -> Path:
     if not path.exists():
-        raise CohortError(str(path), "a file of OGB's raw layout", "no such file", "download the data set again")
+        raise CohortError(str(path), "a file of OGB's raw layout", "no such file", DOWNLOAD)
     return path

@@ -1,55 +1,47 @@
-"""Tables in Parquet files, a batch of rows at a time. Needs pyarrow, which nothing else here does."""
+"""Tables in Parquet files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from cohort.base.errors import CohortError
+from cohort.dataset import arrays
+from cohort.dataset.layouts.table import Table
+
+ROW_BYTES = 256  # what a column is taken to have, as it may hold lists of numbers
 
 
-class ParquetFile:
-    """A table of numbers.
-
-    Attributes:
-        names: of the columns.
-        num_rows: of the table.
-    """
+class ParquetFile(Table):
+    """A Parquet file whose columns hold numbers, or lists of numbers of one length."""
 
     def __init__(self, path: str | Path):
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
         self.path = Path(path)
-        try:
-            import pyarrow as pa
-            import pyarrow.parquet as pq
-        except ImportError as error:
-            found = f"none ({error})"
-            raise CohortError(str(path), "the package pyarrow", found, "python -m pip install pyarrow") from error
         self._errors = (pa.ArrowException, OSError)
         try:
             self._file = pq.ParquetFile(path)
         except self._errors as error:
             raise CohortError(str(path), "a Parquet file", str(error)) from error
-        self.names = list(self._file.schema_arrow.names)
-        self.num_rows = self._file.metadata.num_rows
+        self.names = self.titles = list(self._file.schema_arrow.names)
 
-    def demand(self, columns: Sequence[str]) -> list[str]:
-        """The names of columns that are given by name or number."""
-        out = []
-        for column in columns:
-            if column not in self.names and column.isdecimal() and int(column) < len(self.names):
-                column = self.names[int(column)]
-            if column not in self.names:
-                raise CohortError(str(self.path), f"a column {column}", ", ".join(self.names), "--columns names them")
-            out.append(column)
-        return out
-
-    def batches(self, columns: Sequence[str], rows_at_once: int) -> Iterator[list[np.ndarray]]:
-        """Of each column: [n], or [n, k] for a column of lists of one length."""
+    def blocks(
+        self, columns: Sequence[int] | None, block_bytes: int, dtype: Any = None
+    ) -> Iterator[tuple[np.ndarray, float]]:
+        names = self.names if columns is None else [self.names[i] for i in columns]
+        at_once, done = max(1, block_bytes // (ROW_BYTES * len(names))), 0
         try:
-            for batch in self._file.iter_batches(rows_at_once, columns=list(columns)):
-                yield [self._numbers(name, batch.column(name)) for name in columns]
+            for batch in self._file.iter_batches(at_once, columns=names):
+                parts = [self._numbers(name, batch.column(name)) for name in names]
+                if dtype is np.int64:
+                    parts = [arrays.integers(f"{self.path}: column {names[i]}", part) for i, part in enumerate(parts)]
+                done += len(batch)
+                yield np.column_stack(parts).astype(dtype, copy=False), done / self._file.metadata.num_rows
         except self._errors as error:
             raise CohortError(str(self.path), "a whole Parquet file", str(error), "copy it again") from error
 

@@ -10,7 +10,8 @@ import scipy  # its packages load on first use
 
 from cohort.base.errors import CohortError
 from cohort.dataset import arrays
-from cohort.dataset.layouts.graph import Graph, edges_of_arrays, rows_of_matrix
+from cohort.dataset.array_file import MemoryArray
+from cohort.dataset.layouts.graph import Graph, edges_in_memory, rows_of_matrix
 from cohort.dataset.layouts.inert_pickle import load_inert
 from cohort.dataset.layouts.text_file import TextFile, TextOptions
 
@@ -53,9 +54,9 @@ def read_planetoid(folder: Path) -> Graph:
     ]
     return Graph(
         name=names[0],
-        edges=edges_of_arrays(str(folder / f"ind.{names[0]}.graph"), src, dst),
+        edges=edges_in_memory(str(folder / f"ind.{names[0]}.graph"), src, dst),
         features=rows_of_matrix(str(folder), x),
-        labels=lambda: (str(folder), labels),
+        labels=MemoryArray(str(folder), labels),
         splits=lambda: ids,
         num_nodes=x.shape[0],
         dedupe=True,
@@ -73,7 +74,7 @@ def _load(folder: Path, name: str) -> _Parts:
         if not isinstance(found[part], kind):
             raise CohortError(str(folder / f"ind.{name}.{part}"), text, type(found[part]).__name__, HINT)
     index_file = folder / f"ind.{name}.test.index"
-    test_index = TextFile(index_file, TextOptions(header="no")).read(np.int64, [0])[:, 0]
+    test_index = TextFile(index_file, TextOptions(header="no")).read([0], np.int64)
     parts = _Parts(*(found[part] for part in ("allx", "tx", "ally", "ty")), len(found["y"]), found["graph"], test_index)
     for rows, targets, part in ((parts.allx, parts.ally, "ally"), (parts.tx, parts.ty, "ty")):
         arrays.demand_shape(str(folder / f"ind.{name}.{part}"), targets, (rows.shape[0], None))

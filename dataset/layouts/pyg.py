@@ -7,7 +7,8 @@ from typing import Any
 
 from cohort.base.errors import CohortError
 from cohort.dataset import arrays
-from cohort.dataset.layouts.graph import Graph, Weights, edges_of_arrays, weights_of_array
+from cohort.dataset.array_file import MemoryArray
+from cohort.dataset.layouts.graph import Graph, Weights, edges_in_memory, weights_of_array
 from cohort.dataset.layouts.torch_files import array_of, is_dense, load_tensors, rows_of_tensor
 
 HINT = (
@@ -32,17 +33,15 @@ def read_data(source: Path, name: str | None = None) -> Graph:
     edge_index = array_of(tensors["edge_index"])
     arrays.demand_shape(f"{place}: edge_index", edge_index, (2, None))
     rows = rows_of_tensor(f"{place}: x", tensors["x"])
-    for row in edge_index:
-        arrays.integers(f"{place}: edge_index", row)
     notes = [f"{weights_key}: the edges' weights"] if weights else []
     used = {"x", "edge_index", "y", "num_nodes", weights_key, *MASKS}
     if unused := [str(key) for key in data if _is_there(data, key) and key not in used]:
         notes.append(f"{source.name}: not used: {', '.join(unused)}")
     graph = Graph(
         name=name or source.resolve().stem,
-        edges=edges_of_arrays(f"{place}: edge_index", edge_index[0], edge_index[1]),
+        edges=edges_in_memory(f"{place}: edge_index", edge_index[0], edge_index[1]),
         features=rows,
-        labels=(lambda: (f"{place}: y", array_of(tensors["y"]))) if "y" in tensors else None,
+        labels=MemoryArray(f"{place}: y", array_of(tensors["y"])) if "y" in tensors else None,
         edge_weights=weights,
         notes=notes,
         num_nodes=len(tensors["x"]),
@@ -82,7 +81,7 @@ def _weights(place: str, data: dict) -> tuple[Weights | None, str]:
             continue
         weights = array_of(_tensor(place, key, data[key]))
         if key == "edge_weight" or weights.ndim == 1 or weights.shape[1:] == (1,):
-            return weights_of_array(f"{place}: {key}", weights), key
+            return weights_of_array(MemoryArray(f"{place}: {key}", weights)), key
     return None, ""
 
 

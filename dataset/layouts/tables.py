@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,24 +9,24 @@ from pathlib import Path
 import numpy as np
 
 from cohort.base.errors import CohortError
-from cohort.dataset.array_file import ArrayFile, open_npy, open_raw
+from cohort.dataset.array_file import open_npy, open_raw
 from cohort.dataset.layouts.graph import (
     Edges,
     Rows,
     Weights,
-    edges_of_files,
+    edges_of_arrays,
     edges_of_pairs,
-    edges_of_parquet,
-    edges_of_text,
+    edges_of_table,
     rows_of_file,
-    weights_of_file,
-    weights_of_parquet,
-    weights_of_text,
+    weights_of_array,
+    weights_of_table,
 )
 from cohort.dataset.layouts.parquet_file import ParquetFile
+from cohort.dataset.layouts.table import Table
 from cohort.dataset.layouts.text_file import TextFile, TextOptions
 
 TEXT_SUFFIXES = (".csv", ".tsv", ".txt", ".edges", ".el", ".edgelist")
+GUESSED = TextOptions()
 RAW_DTYPES = ("float32", "float16", "bfloat16", "uint8")
 EDGE_COLUMNS = [
     *(("src", "dst"), ("source", "target"), ("source", "destination"), ("from", "to"), ("head", "tail"), ("u", "v")),
@@ -52,69 +51,53 @@ def kind_of(path: Path) -> str | None:
     return {".npy": "npy", ".npz": "npz", ".parquet": "parquet", ".pq": "parquet", ".pt": "pt"}.get(last)
 
 
+def open_table(path: Path, options: TextOptions = GUESSED) -> Table:
+    """The table in a text or a Parquet file."""
+    kind = kind_of(path)
+    if kind not in ("csv", "parquet"):
+        raise CohortError(str(path), "a .npy, .csv or .parquet file", f"a file {path.name}")
+    return TextFile(path, options) if kind == "csv" else ParquetFile(path)
+
+
 def read_edges(path: Path, destinations: Path | None, options: TextOptions) -> Edges:
     """The edges of a .npy file ([2, E] or [E, 2]), of two ([E] each), of a text or of a Parquet file."""
-    kind = kind_of(path)
     if destinations is not None:
-        return edges_of_files(f"{path}, {destinations}", open_npy(path), open_npy(destinations))
-    if kind == "npy":
+        return edges_of_arrays(f"{path}, {destinations}", open_npy(path), open_npy(destinations))
+    if kind_of(path) == "npy":
         return edges_of_pairs(open_npy(path))
-    if kind == "parquet":
-        table = ParquetFile(path)
-        return edges_of_parquet(table, table.demand(options.columns or _edge_columns(path, table.names)))
-    file = TextFile(path, _of_edges(options))
-    columns = options.columns or _edge_columns(path, file.names or ())
-    if file.num_fields < 2:
+    table = ParquetFile(path) if kind_of(path) == "parquet" else TextFile(path, _of_edges(options))
+    if len(table.titles) < 2:
         hint = "each line has a source and a destination; --separator says what is between them"
-        raise CohortError(str(path), "lines of at least two fields", f"{file.num_fields}", hint)
-    ends = file.column(columns[0]), file.column(columns[1])
-    if ends[0] == ends[1]:
-        raise CohortError("--columns", "two different columns", ", ".join(columns))
-    return edges_of_text(file, ends)
+        raise CohortError(str(path), "lines of at least two fields", f"{len(table.titles)}", hint)
+    ends = table.choose(options.columns or _edge_columns(path, table.names))
+    if len(ends) != 2:
+        raise CohortError("--columns", "two columns", ",".join(options.columns or ()))
+    return edges_of_table(table, ends)
 
 
 def read_weight_column(path: Path, column: str, options: TextOptions) -> Weights:
     """The weights in a column, named or numbered from 0, of an edge list in a text or a Parquet file."""
-    kind = kind_of(path)
-    if kind == "parquet":
-        table = ParquetFile(path)
-        return weights_of_parquet(table, table.demand([column])[0])
-    if kind != "csv":
+    if kind_of(path) not in ("csv", "parquet"):
         hint = "pass the weights with --edge-weights FILE"
         raise CohortError("--weight-column", "an edge list of text or Parquet", f"a file {path.name}", hint)
-    file = TextFile(path, _of_edges(options))
-    return weights_of_text(file, file.column(column))
+    table = open_table(path, _of_edges(options))
+    return weights_of_table(table, table.choose([column])[0])
 
 
 def read_weights(path: Path) -> Weights:
     """The weights [E] of a .npy file, or of a text or a Parquet file of one column."""
-    kind = kind_of(path)
-    if kind == "npy":
-        return weights_of_file(open_npy(path))
-    if kind == "parquet":
-        table = ParquetFile(path)
-        _demand_one_column(path, len(table.names))
-        return weights_of_parquet(table, table.names[0])
-    if kind == "csv":
-        file = TextFile(path)
-        _demand_one_column(path, file.num_fields)
-        return weights_of_text(file, 0)
-    raise CohortError(str(path), "a .npy, .csv or .parquet file", f"a file {path.name}")
-
-
-def _demand_one_column(path: Path, count: int) -> None:
-    if count != 1:
+    if kind_of(path) == "npy":
+        return weights_of_array(open_npy(path))
+    table = open_table(path)
+    if len(table.titles) != 1:
         hint = "of an edge list, --weight-column names the column"
-        raise CohortError(str(path), "one column, with one weight per edge", f"{count} columns", hint)
+        raise CohortError(str(path), "one column, with one weight per edge", f"{len(table.titles)} columns", hint)
+    return weights_of_table(table, 0)
 
 
 def _of_edges(options: TextOptions) -> TextOptions:
-    """The two fields of an edge say whether names come first: others may be text."""
-    if options.header != "auto" or options.columns is None:
-        return dataclasses.replace(options, judged=(0, 1))
-    if not all(column.isdecimal() for column in options.columns):
-        return dataclasses.replace(options, header="yes")
-    return dataclasses.replace(options, judged=[int(column) for column in options.columns])
+    """The two fields of an edge say whether names come first."""
+    return options.judged_by(options.columns, default=(0, 1))
 
 
 def _edge_columns(path: Path, names: Sequence[str]) -> list[str]:
@@ -145,44 +128,18 @@ def raw_rows(path: Path, raw: RawLayout) -> Rows:
         raise CohortError("--feature-dtype", " or ".join(RAW_DTYPES), raw.dtype)
     if raw.dtype != "bfloat16":
         return rows_of_file(open_raw(path, raw.dtype, raw.dim))
-    file = open_raw(path, "uint16", raw.dim)
-    return Rows(str(path), "bfloat16", file.rows)
+    return rows_of_file(open_raw(path, "uint16", raw.dim), "bfloat16")
 
 
 def read_array(path: Path) -> np.ndarray:
-    """A small array: labels, ids or a mask; the text's columns, the table's columns, or the .npy file."""
-    kind = kind_of(path)
-    if kind == "npy":
-        return open_npy(path).read()
-    if kind == "parquet":
-        table = ParquetFile(path)
-        parts = [np.column_stack(columns) for columns in table.batches(table.names, 1 << 20)]
-        return _squeezed(np.concatenate(parts) if parts else np.empty((0, 1), np.int64))
-    if kind == "csv":
-        return _squeezed(TextFile(path).read(np.float64))
-    raise CohortError(str(path), "a .npy, .csv or .parquet file", f"a file {path.name}")
+    """A small array: labels, ids or a mask; the table's columns, or the .npy file."""
+    return open_npy(path).read() if kind_of(path) == "npy" else open_table(path).read()
 
 
 def read_ids(path: Path) -> np.ndarray:
     """Integers, or a bool mask [V]."""
-    if kind_of(path) == "csv":
-        return _squeezed(TextFile(path).read(np.int64))
-    return read_array(path)
-
-
-def labels_of(path: Path) -> Callable[[], tuple[str, np.ndarray]]:
-    return lambda: (str(path), read_array(path))
-
-
-def labels_of_file(file: ArrayFile) -> Callable[[], tuple[str, np.ndarray]]:
-    return lambda: (file.place, file.read())
+    return TextFile(path).read(dtype=np.int64) if kind_of(path) == "csv" else read_array(path)
 
 
 def splits_of(paths: Sequence[Path]) -> Callable[[], list[np.ndarray]]:
     return lambda: [read_ids(path) for path in paths]
-
-
-def _squeezed(array: np.ndarray) -> np.ndarray:
-    if array.size == 0:
-        return np.empty(0, np.int64)
-    return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array

@@ -1,29 +1,34 @@
-"""Numbers in text: CSV and its relatives, plain or compressed by gzip, parsed a block at a time by the C++ library."""
+"""Numbers in text: CSV and its relatives, plain or compressed by gzip, parsed a block at a time by Arrow."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import gzip
 import itertools
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from cohort.base.errors import CohortError
-from cohort.dataset import _native
+from cohort.base.units import format_bytes
 from cohort.dataset.arrays import NUMBERS_HINT
+from cohort.dataset.layouts.table import Table
 
-COMMENTS = "#%"
 BOM = b"\xef\xbb\xbf"  # what some programs put before UTF-8
 SEPARATORS = {"comma": ",", "tab": "\t", "semicolon": ";", "space": " ", "bar": "|"}
 LONGEST_LINE = 64 << 20
-NUMBER = re.compile(r"([+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?nan|[+-]?inf)?", re.IGNORECASE)
-PARSERS = {np.int64: _native.CsvIntegers, np.float32: _native.CsvFloats, np.float64: _native.CsvDoubles}
+PARSED_AT_ONCE = 1 << 20  # bytes, by one thread
+NO_ROW = re.compile(rb"\n(?:[#%][^\n]*|[ \r]+(?=\n))")  # a comment, or blanks
+BLANKS = bytes.maketrans(b"\t\r", b"  ")
+NUMBER = re.compile(r"([+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?nan|[+-]?inf(inity)?)?", re.IGNORECASE)
+INTEGER = re.compile(r"-?\d+")
+LINES_HINT = "--separator, --columns and --header say how the lines are made"
 
 
 @dataclass(frozen=True)
@@ -42,171 +47,168 @@ class TextOptions:
     columns: Sequence[str] | None = None
     judged: Sequence[int] | None = None
 
+    def judged_by(self, wanted: Sequence[str] | None, default: Sequence[int] | None = None) -> TextOptions:
+        """The wanted columns alone, or these by default, say whether names come first: others may be text."""
+        ends = [end for part in wanted or () for end in part.split(":")]
+        if self.header == "auto" and not all(end.isdecimal() for end in ends):
+            return dataclasses.replace(self, header="yes")
+        return dataclasses.replace(self, judged=[int(end) for end in ends if end.isdecimal()] or default)
 
-class TextFile:
-    """A text of numbers; its first lines say how it is made.
 
-    Attributes:
-        names: of the columns, or None.
-        num_fields: of the first row.
-        titles: names, or "column 0" and so on.
-    """
+class TextFile(Table):
+    """A text of numbers; its first lines say how it is made."""
 
     def __init__(self, path: str | Path, options: TextOptions = TextOptions()):
         self.path = Path(path)
-        number, line = self._first_line()
+        head = list(itertools.islice(self._rows_of_text(), 2))
+        number, line = head[0] if head else (0, "")
         self.separator = options.separator or _separator_of(line)
-        fields = split_fields(line, self.separator)
+        fields = split_fields(line, self.separator) if line else []
         judged = [fields[i] for i in options.judged if i < len(fields)] if options.judged else fields
-        has_header = options.header == "yes" or (options.header == "auto" and not all(map(_is_number, judged)))
-        self.names = fields if has_header and line else None
-        self.num_fields = len(fields) if line else 0
-        self.titles = self.names or [f"column {i}" for i in range(self.num_fields)]
+        has_names = options.header == "yes" or (options.header == "auto" and not all(map(_is_number, judged)))
+        self.names = fields if has_names else []
+        self.titles = self.names or [f"column {i}" for i in range(len(fields))]
         self._lines_before = number + 1 if self.names else number
-
-    def column(self, wanted: str) -> int:
-        """The place of a column that is given by name or number."""
-        if self.names and wanted in self.names:
-            return self.names.index(wanted)
-        if wanted.isdecimal() and int(wanted) < self.num_fields:
-            return int(wanted)
-        found = ", ".join(self.names) if self.names else f"{self.num_fields} columns without names"
-        raise CohortError(str(self.path), f"a column {wanted}", found, "--columns names them, or numbers them from 0")
+        row = head[-1][1] if self.names else line
+        self._width = len(split_fields(row, self.separator)) if row else 0
 
     def blocks(
-        self, dtype: type, columns: Sequence[int], block_bytes: int, only_these: bool = False
+        self, columns: Sequence[int] | None, block_bytes: int, dtype: Any = None
     ) -> Iterator[tuple[np.ndarray, float]]:
-        """Rows [n, columns] of int64, float32 or float64, and how much of the file is read, in [0, 1]."""
-        parser = PARSERS[dtype](
-            place=str(self.path),
-            separator=self.separator,
-            comments=COMMENTS,
-            columns=list(columns),
-            only_these=only_these,
-            lines_before=self._lines_before,
-        )
-        size = max(1, self.path.stat().st_size)
-        with open_text(self.path) as (file, position):
-            for _ in range(self._lines_before):
+        if columns is None:
+            parser = _Parser(self, range(len(self.titles)), len(self.titles), dtype or np.float64)
+        else:
+            parser = _Parser(self, columns, self._width, dtype or np.float64)
+        size, lines, rest = max(1, self.path.stat().st_size), self._lines_before, b""
+        with self._open() as (file, position):
+            for _ in range(lines):
                 file.readline(LONGEST_LINE)
-            while True:
-                block = self._read(file, block_bytes)
-                try:
-                    rows = parser.feed(block, not block)
-                except CohortError as error:
-                    if error.found.startswith('"') and self._begins_with_text(columns):
-                        raise CohortError(error.place, error.expected, error.found, NUMBERS_HINT) from error
-                    raise
-                yield rows, min(1.0, position() / size)
-                if not block:
-                    return
+            while block := self._guarded(lambda: file.read(block_bytes)):
+                text, line_end, rest = (rest + block).rpartition(b"\n")
+                if len(rest) > LONGEST_LINE:
+                    found, place = f"one of {format_bytes(len(rest))}", f"{self.path}: line {lines + 1}"
+                    raise CohortError(place, "lines of numbers", found, "is it a text file?")
+                yield parser.rows(text + line_end, lines), min(1.0, position() / size)
+                lines += text.count(b"\n") + len(line_end)
+            yield parser.rows(rest + b"\n", lines), 1.0
 
-    def read(self, dtype: type, columns: Sequence[int] | None = None) -> np.ndarray:
-        """All rows [n, columns]; without `columns` all of them."""
-        chosen = range(self.num_fields) if columns is None else columns
-        if not chosen:
-            return np.empty((0, 0), dtype)
-        blocks = [rows for rows, _ in self.blocks(dtype, chosen, 1 << 24, only_these=columns is None)]
-        return np.concatenate(blocks)
+    def names_instead_of_numbers(self, fits: Callable[[list[str]], bool]) -> bool:
+        """Whether each of the first two rows is none: then columns hold names."""
+        rows = (text for number, text in self._rows_of_text() if number >= self._lines_before)
+        return not any(fits(split_fields(text, self.separator)) for text in itertools.islice(rows, 2))
 
-    def _first_line(self) -> tuple[int, str]:
-        """The number from 0 of the first line that is no comment, and its text; "" when there is none."""
-        number = -1
-        for number, text in self._lines():
-            if text.startswith("%%MatrixMarket"):
-                hint = "scipy.io.mmread reads it: cohort.from_tensors() writes a data set of its row and col"
-                raise CohortError(str(self.path), "rows of numbers", "a MatrixMarket file", hint)
-            if text and text[0] not in COMMENTS:
-                return number, text
-        return number + 1, ""
-
-    def _begins_with_text(self, columns: Sequence[int]) -> bool:
-        """Whether each of the first two rows has text in one of the columns: then these hold names, no numbers."""
-        rows = (text for number, text in self._lines() if number >= self._lines_before)
-        rows = (split_fields(text, self.separator) for text in rows if text and text[0] not in COMMENTS)
-        return all(
-            not all(_is_number(fields[i]) for i in columns if i < len(fields)) for fields in itertools.islice(rows, 2)
-        )
-
-    def _lines(self) -> Iterator[tuple[int, str]]:
-        """The lines, each with its number from 0."""
-        with open_text(self.path) as (file, _):
+    def _rows_of_text(self) -> Iterator[tuple[int, str]]:
+        """The lines that are no comments, each with its number from 0."""
+        with self._open() as (file, _):
             for number in itertools.count():
-                if not (line := self._read_line(file)):
+                line = self._guarded(lambda: file.readline(LONGEST_LINE))
+                text = line.decode("utf-8", "replace").strip()
+                if text.startswith("%%MatrixMarket"):
+                    hint = "scipy.io.mmread reads it: cohort.from_tensors() writes a data set of its row and col"
+                    raise CohortError(str(self.path), "rows of numbers", "a MatrixMarket file", hint)
+                if text and text[0] not in "#%":
+                    yield number, text
+                if not line:
                     return
-                yield number, line.decode("utf-8", "replace").strip()
 
-    def _read_line(self, file: BinaryIO) -> bytes:
-        return self._guarded(lambda: file.readline(LONGEST_LINE))
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[tuple[BinaryIO, Callable[[], int]]]:
+        """The bytes of the text, and a function that says how far in the file on disk they have come."""
+        try:
+            raw = open(self.path, "rb")
+        except OSError as error:
+            raise CohortError(str(self.path), "a readable file", error.strerror or str(error)) from error
+        with raw, gzip.GzipFile(fileobj=raw) if self.path.suffix == ".gz" else contextlib.nullcontext(raw) as file:
+            if self._guarded(lambda: file.read(len(BOM))) != BOM:
+                file.seek(0)
+            yield file, raw.tell
 
-    def _read(self, file: BinaryIO, count: int) -> bytes:
-        return self._guarded(lambda: file.read(count))
-
-    def _guarded(self, read) -> bytes:
+    def _guarded(self, read: Callable[[], bytes]) -> bytes:
         try:
             return read()
         except (OSError, EOFError, zlib.error) as error:
             raise CohortError(str(self.path), "a whole text file", str(error), "copy or download it again") from error
 
 
-@contextlib.contextmanager
-def open_text(path: Path) -> Iterator[tuple[BinaryIO, object]]:
-    """The bytes of a text, and a function that says how far in the file on disk they have come."""
-    try:
-        raw = open(path, "rb")
-    except OSError as error:
-        raise CohortError(str(path), "a readable file", error.strerror or str(error)) from error
-    with raw, gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else contextlib.nullcontext(raw) as file:
+class _Parser:
+    """Rows [n, columns] of lines of `width` fields."""
+
+    def __init__(self, file: TextFile, columns: Sequence[int], width: int, dtype: Any):
+        import pyarrow as pa
+        import pyarrow.csv
+
+        self._file, self._columns, self._dtype = file, columns, dtype
+        self._needed = max(columns, default=-1) + 1
+        self._width = max(width, self._needed)
+        self._pa, self._csv = pa, pyarrow.csv
+        wanted = [str(i) for i in columns]
+        self._convert = self._csv.ConvertOptions(
+            include_columns=wanted,
+            column_types=dict.fromkeys(wanted, pa.from_numpy_dtype(dtype)),
+            null_values=[] if dtype is np.int64 else [""],
+        )
+
+    def rows(self, text: bytes, lines_before: int) -> np.ndarray:
+        """The rows of whole lines."""
+        lines = self._without_comments(text)
+        if not self._columns or not lines or lines.isspace():
+            return np.empty((0, len(self._columns)), self._dtype)
+        at_once = PARSED_AT_ONCE
+        while any(lines.find(b"\n", at, at + at_once) < 0 for at in range(0, len(lines), at_once)):
+            at_once *= 2  # a line is longer
+        names = [str(i) for i in range(self._width)]
         try:
-            if file.read(len(BOM)) != BOM:
-                file.seek(0)
-        except (OSError, EOFError, zlib.error) as error:
-            raise CohortError(str(path), "a whole text file", str(error), "copy or download it again") from error
-        yield file, raw.tell
+            table = self._csv.read_csv(
+                self._pa.BufferReader(lines),
+                self._csv.ReadOptions(column_names=names, block_size=2 * at_once),
+                self._csv.ParseOptions(delimiter=self._file.separator),
+                self._convert,
+            )
+        except (self._pa.ArrowException, ValueError) as error:
+            raise self._refused(text, lines_before, str(error)) from error
+        out = np.empty((table.num_rows, len(self._columns)), self._dtype)
+        for i, column in enumerate(table.columns):
+            out[:, i] = column.to_numpy()
+        return out
 
+    def _without_comments(self, text: bytes) -> bytes:
+        """The lines that are rows, and one blank where any number of blanks separate fields."""
+        text = b"\n" + text
+        blanks_separate = self._file.separator == " "
+        if any(mark in text for mark in ((b"#", b"%") if blanks_separate else (b"#", b"%", b" "))):
+            text = NO_ROW.sub(b"", text)
+        if blanks_separate:
+            text = text.translate(BLANKS)
+            while b"  " in text:
+                text = text.replace(b"  ", b" ")
+            text = text.replace(b" \n", b"\n").replace(b"\n ", b"\n")
+        return text
 
-def choose_columns(place: str, names: Sequence[str], wanted: Sequence[str]) -> list[int]:
-    """Where columns are that are given by name, by number from 0, or as FIRST:LAST (both among them), in that order.
+    def _refused(self, text: bytes, lines_before: int, found: str) -> CohortError:
+        """What is wrong with the first line that is no row."""
+        for number, line in enumerate(text.decode("utf-8", "replace").split("\n"), lines_before + 1):
+            fields = split_fields(line, self._file.separator)
+            if not line.strip() or line[0] in "#%" or self._fits(fields):
+                continue
+            place = f"{self._file.path}: line {number}"
+            if len(fields) < self._needed:
+                return CohortError(place, f"at least {self._needed} fields", str(len(fields)), LINES_HINT)
+            if len(fields) != self._width:
+                return CohortError(place, f"{self._width} fields, as in the first line", str(len(fields)), LINES_HINT)
+            bad = next(fields[i] for i in self._columns if not self._is_one(fields[i]))
+            hint = NUMBERS_HINT if self._file.names_instead_of_numbers(self._fits) else LINES_HINT
+            kind = "an integer" if self._dtype is np.int64 else "a number"
+            return CohortError(place, kind, f'"{bad[:40]}"', hint)
+        return CohortError(str(self._file.path), "lines of numbers", found, LINES_HINT)
 
-    Raises:
-        CohortError: for one that there is not, or that is given twice.
-    """
+    def _fits(self, fields: list[str]) -> bool:
+        return len(fields) == self._width and all(self._is_one(fields[i]) for i in self._columns)
 
-    def find(column: str) -> int:
-        if column in names:
-            return names.index(column)
-        if column.isdecimal() and int(column) < len(names):
-            return int(column)
-        found = shortened(names)
-        raise CohortError(place, f"a column {column}", found, "columns have names, or numbers from 0; FIRST:LAST")
-
-    chosen: list[int] = []
-    for part in wanted:
-        ends = [part] if part in names else part.split(":", 1)
-        first, last = find(ends[0]), find(ends[-1])
-        if first > last or set(chosen) & set(range(first, last + 1)):
-            raise CohortError(place, "each column once, FIRST:LAST in their order", ",".join(wanted))
-        chosen += range(first, last + 1)
-    return chosen
-
-
-def options_for(wanted: Sequence[str] | None) -> TextOptions:
-    """The wanted columns alone, as `choose_columns` takes them, say whether names come first: others may be text."""
-    ends = [end for part in wanted or () for end in part.split(":")]
-    if not all(end.isdecimal() for end in ends):
-        return TextOptions(header="yes")
-    return TextOptions(judged=[int(end) for end in ends] or None)
-
-
-def spans(names: Sequence[str], without: Sequence[str]) -> str:
-    """The other columns, as `choose_columns` takes them: neighbours as FIRST:LAST."""
-    runs = (list(run) for fits, run in itertools.groupby(names, key=lambda name: name not in without) if fits)
-    return ",".join(run[0] + (f":{run[-1]}" if len(run) > 1 else "") for run in runs)
-
-
-def shortened(names: Sequence[str]) -> str:
-    """Names in a row; of many the first two and the last."""
-    return ", ".join(names if len(names) <= 6 else [*names[:2], "...", names[-1]])
+    def _is_one(self, field: str) -> bool:
+        """Whether a field is a number of the type that is read."""
+        if self._dtype is not np.int64:
+            return _is_number(field)
+        return INTEGER.fullmatch(field) is not None and -(2**63) <= int(field) < 2**63
 
 
 def split_fields(line: str, separator: str) -> list[str]:

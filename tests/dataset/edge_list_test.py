@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import gzip
-import sys
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from import_helpers import ONES, edge_pairs, refusal, write_tables
 from layout_writers import assert_holds, sample, write_csv_gz
@@ -133,7 +134,12 @@ TEXT_BAD = {
     "no_header": ("a,b\n0,1\n", TextOptions(header="no"), "line 1", "an integer", '"a"'),
     "one": ("0\n1\n", TextOptions(), "e.csv", "at least two fields", "1"),
     "empty": ("# nothing\n", TextOptions(), "e.csv", "at least two fields", "0"),
-    "twice": ("a,b\n0,1\n", TextOptions(columns=["a", "0"]), "--columns", "two different columns", "a, 0"),
+    "twice": ("a,b\n0,1\n", TextOptions(columns=["a", "0"]), "e.csv", "each column once", "a,0"),
+    "range": ("a,b,c\n0,1,2\n", TextOptions(columns=["a:b", "c"]), "--columns", "two columns", "a:b,c"),
+    "ragged": ("0,1\n# 2\n2,3,4\n", TextOptions(), "line 3", "2 fields, as in the first line", "3"),
+    "plus": ("0,1\n2,+3\n", TextOptions(), "line 2", "an integer", '"+3"'),
+    "int64": ("0,1\n2,9223372036854775808\n", TextOptions(), "line 2", "an integer", '"9223372036854775808"'),
+    "missing": ("0,1\n2,\n", TextOptions(), "line 2", "an integer", '""'),
     "guess": ("id,a,b\n7,0,1\n", TextOptions(), "e.csv", "columns named src and dst or alike", "id, a, b"),
     "matrix": ("%%MatrixMarket matrix\n2 2 1\n1 2\n", TextOptions(), "e.csv", "rows of numbers", "a MatrixMarket file"),
     "column": ("a,b\n0,1\n", TextOptions(columns=["a", "c"]), "e.csv", "a column c", "a, b"),
@@ -153,13 +159,11 @@ def test_bad_texts_are_refused(tmp_path, name):
 
 
 def write_parquet(path, **columns):
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     pq.write_table(pa.table(columns), path, row_group_size=64)
 
 
 @pytest.mark.parametrize("form", ["columns", "lists"])
 def test_parquet_tables_come_back(tmp_path, form):
-    pa = pytest.importorskip("pyarrow")
     graph = sample()
     write_parquet(tmp_path / "e.parquet", weight=np.ones(400), dst=graph.edge_index[1], src=graph.edge_index[0])
     if form == "lists":
@@ -187,12 +191,6 @@ def test_bad_parquet_tables_are_refused(tmp_path):
         assert expected in error.expected and found in error.found
     (tmp_path / "e.parquet").write_bytes(b"PAR1")
     assert "a Parquet file" in refusal(tmp_path / "e.parquet", tmp_path / "out", inputs=ONES).expected
-
-
-def test_without_pyarrow_the_cure_is_named(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    (tmp_path / "e.parquet").write_bytes(b"PAR1")
-    assert refusal(tmp_path / "e.parquet", tmp_path / "out", inputs=ONES).hint == "python -m pip install pyarrow"
 
 
 # --- rows, labels, splits ---------------------------------------------------------------------------------------------

@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from import_helpers import ONES, refusal
@@ -70,8 +72,6 @@ def test_an_edge_list_brings_its_weights(tmp_path, kind):
 
 
 def test_parquet_brings_its_weights(tmp_path):
-    pa = pytest.importorskip("pyarrow")
-    pq = pytest.importorskip("pyarrow.parquet")
     pq.write_table(pa.table({"src": SRC, "dst": DST, "cost": WEIGHTS}), tmp_path / "edges.parquet")
     import_graph(tmp_path / "edges.parquet", tmp_path / "out", inputs=inputs_of({"weight_column": "cost"}))
     assert weighted_edges(tmp_path / "out") == EXPECTED

@@ -13,7 +13,7 @@ from cohort.base.errors import CohortError
 from cohort.dataset import import_graph
 from cohort.dataset import open as open_dataset
 from cohort.dataset.importing.importer import SourceOptions
-from cohort.dataset.layouts.text_file import choose_columns, spans
+from cohort.dataset.layouts.table import choose_columns, spans
 
 X = np.arange(12.0).reshape(4, 3)
 Y = np.array([2, 0, 1, 0])

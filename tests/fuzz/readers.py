@@ -224,7 +224,7 @@ READERS = {
     "csr_npz": Reader(_csr_npz, _import("csr.npz")),
     "npy_folder": Reader(_npy_folder, _import("source")),
     "edge_list": Reader(_edge_list, _import("edges.csv", inputs=SourceOptions(features="ones"))),
-    "parquet": Reader(_parquet, _import("edges.parquet", inputs=SourceOptions(features="ones")), "pyarrow"),
+    "parquet": Reader(_parquet, _import("edges.parquet", inputs=SourceOptions(features="ones"))),
     "ogb_text": Reader(_layout(layouts.write_ogb), _import("source", format="ogb")),
     "ogb_binary": Reader(_layout(layouts.write_ogb, True), _import("source", format="ogb")),
     "ogb_split_dict": Reader(_split_dict, _import("source", format="ogb")),

@@ -44,22 +44,12 @@ void for_edges(int64_t count, const std::stop_token& stop, const Edges& edges, W
   });
 }
 
-// Edges that are named by their nodes: edge_at(i) is edge i.
-template <typename EdgeAt>
-struct PlainEdges {
-  EdgeAt edge_at;
-  Edge at(int64_t i) const { return edge_at(i); }
-  void prefetch(int64_t) const {}
-  int64_t node(int64_t end) const { return end; }
-};
-
 // Fills indptr int64 [V + 1] and indices Index [E] with the sources of the edges into each node, ascending, duplicates
 // kept: the same result for any number of threads. edges.at(i) gives edge i of E and is called twice for each edge, so
 // that the edges need not be stored; it must give the same answer both times. Its ends are numbers that
 // edges.prefetch(end) asks for and edges.node(end) turns into nodes in [0, V).
 template <typename Index, typename Edges>
-void build_csc_of(const Edges& edges, std::span<int64_t> indptr, std::span<Index> indices,
-                  const std::stop_token& stop) {
+void build_csc(const Edges& edges, std::span<int64_t> indptr, std::span<Index> indices, const std::stop_token& stop) {
   const auto num_nodes = static_cast<int64_t>(indptr.size()) - 1, num_edges = static_cast<int64_t>(indices.size());
   for_chunks(num_nodes + 1, stop,
              [&](int64_t begin, int64_t end) { std::fill(indptr.begin() + begin, indptr.begin() + end, 0); });
@@ -97,12 +87,6 @@ void build_csc_of(const Edges& edges, std::span<int64_t> indptr, std::span<Index
         }
       },
       kNodesAtOnce);
-}
-
-// The same of edges that are named by their nodes.
-template <typename Index, typename EdgeAt>
-void build_csc(EdgeAt edge_at, std::span<int64_t> indptr, std::span<Index> indices, const std::stop_token& stop) {
-  build_csc_of(PlainEdges<EdgeAt>{edge_at}, indptr, indices, stop);
 }
 
 }  // namespace cohort::dataset

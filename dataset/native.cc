@@ -10,13 +10,13 @@
 #include "base/check.h"
 #include "base/nanobind_errors.h"
 #include "dataset/check.h"
-#include "dataset/csc.h"
 #include "dataset/dataset.h"
 #include "dataset/generating/features.h"
 #include "dataset/generating/generate.h"
 #include "dataset/importing/native_import.h"
 #include "dataset/interruptible.h"
 #include "dataset/output.h"
+#include "dataset/parallel.h"
 #include "dataset/partitioning/partition.h"
 #include "dataset/reorder.h"
 
@@ -28,8 +28,6 @@ namespace {
 
 using Ids = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Parts = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <typename T>
-using Filled = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 void demand_nodes(const Ids& ids, const char* place, int64_t num_nodes, const std::stop_token& stop) {
   const int64_t* const values = ids.data();
@@ -38,23 +36,6 @@ void demand_nodes(const Ids& ids, const char* place, int64_t num_nodes, const st
   if (bad.first < 0) return;
   throw base::Error({fmt::format("{}[{}]", place, bad.first), fmt::format("a node in [0, {})", num_nodes),
                      std::to_string(values[bad.first]), "nodes are numbered from 0 to the number of feature rows"});
-}
-
-template <typename Index>
-void coo_to_csc(const Ids& src, const Ids& dst, const Filled<int64_t>& indptr, const Filled<Index>& indices) {
-  base::require(src.shape(0) == dst.shape(0) && indices.shape(0) == src.shape(0), "as many sources as destinations");
-  base::require(indptr.shape(0) >= 1, "an indptr of V + 1 elements");
-  run_interruptibly([&](const std::stop_token& stop) {
-    const auto num_nodes = static_cast<int64_t>(indptr.shape(0)) - 1;
-    demand_nodes(src, "src", num_nodes, stop);
-    demand_nodes(dst, "dst", num_nodes, stop);
-    const int64_t *sources = src.data(), *destinations = dst.data();
-    build_csc(
-        [=](int64_t i) {
-          return Edge{sources[i], destinations[i]};
-        },
-        std::span<int64_t>(indptr.data(), indptr.shape(0)), std::span<Index>(indices.data(), indices.shape(0)), stop);
-  });
 }
 
 nb::list check_folder(const std::filesystem::path& folder) {
@@ -235,9 +216,6 @@ NB_MODULE(_native, m) {
   m.def("measure_partition", &measure_parts, "folder"_a, "parts"_a, "num_parts"_a,
         "parts int32 [V] -> num_edges, cut_edges, nodes [num_parts], train_nodes [num_parts].");
   m.def("has_metis", &has_metis);
-  m.def("coo_to_csc", &coo_to_csc<int32_t>, "src"_a, "dst"_a, "indptr"_a, "indices"_a,
-        "src, dst int64 [E] -> indptr int64 [V + 1], indices int32 or int64 [E], both filled in place.");
-  m.def("coo_to_csc", &coo_to_csc<int64_t>, "src"_a, "dst"_a, "indptr"_a, "indices"_a);
   m.def("write_meta", &write_meta_file, "folder"_a, nb::kw_only(), "name"_a, "num_nodes"_a, "num_edges"_a,
         "feature_dim"_a, "feature_dtype"_a, "num_classes"_a, "task"_a = "classification", "label_dtype"_a = "int64",
         "edge_weights"_a = false, "Writes meta.json.");

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -15,15 +15,16 @@ from cohort.dataset import _native, arrays
 from cohort.dataset.check import check
 
 SPLITS = ("train_ids", "val_ids", "test_ids")
-MAX_INT32_NODES = 2**31
 ROWS_AT_ONCE = 4096
+SORT_BYTES = 4_000_000_000  # of memory for edges; others go through a file
+EDGE_BYTES = 32
 
 
 def write_dataset(
     out: str | os.PathLike,
     *,
     graph: tuple[np.ndarray, np.ndarray],
-    x,
+    x: np.ndarray,
     labels: np.ndarray,
     splits: Sequence[np.ndarray],
     edge_weights: np.ndarray | None = None,
@@ -37,7 +38,7 @@ def write_dataset(
 
     Args:
         graph: (src, dst), integers [E] each, edges src -> dst.
-        x: [V, D], a NumPy array or a SciPy CSR matrix (written dense).
+        x: [V, D].
         labels: as ``arrays.targets`` has them for the task: int64 [V], float32 [V], or uint8 or float32 [V, labels].
         splits: train, val and test ids, int64 [any] each.
         edge_weights: float32 [E], as the edges stand in `graph`.
@@ -48,10 +49,9 @@ def write_dataset(
     of_labels = arrays.num_outputs(labels)
     num_classes = of_labels if num_classes is None or task != "classification" else int(num_classes)
     with output_folder(out, overwrite) as folder:
-        _write_graph(Path(folder.path), *graph, num_nodes)
-        if edge_weights is not None:
-            np.save(Path(folder.path) / "edge_weights.npy", _in_csc_order(*graph, edge_weights))
-        _write_features(Path(folder.path) / "features.npy", x)
+        _write_graph(folder.path, *graph, num_nodes, edge_weights)
+        pieces = (x[first : first + ROWS_AT_ONCE] for first in range(0, num_nodes, ROWS_AT_ONCE))
+        write_rows(Path(folder.path) / "features.npy", pieces)
         np.save(Path(folder.path) / "labels.npy", labels)
         for split, ids in zip(SPLITS, splits, strict=True):
             np.save(Path(folder.path) / f"{split}.npy", np.asarray(ids, dtype=np.int64))
@@ -67,9 +67,7 @@ def write_dataset(
             label_dtype=labels.dtype.name,
             edge_weights=edge_weights is not None,
         )
-        for problem in check(folder.path):
-            inside = os.path.relpath(problem.place, folder.path)
-            raise CohortError(f"{out}: {inside}", problem.expected, problem.found, problem.hint)
+        demand_sound(out, folder.path)
 
 
 def generate(
@@ -126,11 +124,9 @@ def generate(
 
 
 def _write_raw(folder: Path, rows: DrawnRows) -> None:
-    shape = (rows.num_rows, rows.table.shape[1])
-    out = np.lib.format.open_memmap(folder / "features.npy", mode="w+", dtype=rows.table.dtype, shape=shape)
-    for first in range(0, len(out), ROWS_AT_ONCE):
-        out[first : first + ROWS_AT_ONCE] = rows.drawn(np.arange(first, min(first + ROWS_AT_ONCE, len(out))))
-    out.flush()
+    starts = range(0, rows.num_rows, ROWS_AT_ONCE)
+    pieces = (rows.drawn(np.arange(first, min(first + ROWS_AT_ONCE, rows.num_rows))) for first in starts)
+    write_rows(folder / "features.npy", pieces)
 
 
 class DrawnRows:
@@ -178,14 +174,6 @@ class GeneratedRows:
         return out
 
 
-def coo_to_csc(src: np.ndarray, dst: np.ndarray, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
-    """In-neighbours of each node, ascending, duplicates kept: (indptr int64 [V + 1], indices int32 or int64 [E])."""
-    indptr = np.empty(num_nodes + 1, dtype=np.int64)
-    indices = np.empty(len(src), dtype=_index_dtype(num_nodes))
-    _native.coo_to_csc(_int64(src), _int64(dst), indptr, indices)
-    return indptr, indices
-
-
 def random_splits(labels: np.ndarray, parts: Sequence[float], seed: int) -> list[np.ndarray]:
     """Train, val and test ids: random parts of the nodes that have a label, each ascending."""
     demand_split(parts, seed)
@@ -220,44 +208,59 @@ def output_folder(out: str | os.PathLike, overwrite: bool) -> Iterator[_native.O
         folder.discard()
 
 
-def _write_graph(folder: Path, src: np.ndarray, dst: np.ndarray, num_nodes: int) -> None:
-    indptr = _create(folder / "indptr.npy", np.int64, (num_nodes + 1,))
-    indices = _create(folder / "indices.npy", _index_dtype(num_nodes), (len(src),))
-    _native.coo_to_csc(_int64(src), _int64(dst), indptr, indices)
-    for file, array in (("indptr.npy", indptr), ("indices.npy", indices)):
-        if not isinstance(array, np.memmap):
-            np.save(folder / file, array)
+def write_rows(path: Path, chunks: Iterable[np.ndarray], done: Callable[[int], None] = lambda rows: None) -> list[int]:
+    """Writes rows [n, D] of one type, n in each chunk, into a .npy file; returns its shape, [0, 0] without any.
+
+    Args:
+        done: told how many rows there are by now.
+    """
+    shape, dtype = [0, 0], np.dtype(np.float32)
+    with path.open("wb") as file:
+        start = 0
+        for rows in chunks:
+            if rows.size == 0:
+                continue
+            if shape[0] == 0:
+                shape, dtype = [0, rows.shape[1]], rows.dtype
+                start = _write_header(file, dtype, shape)
+            file.write(memoryview(np.ascontiguousarray(rows)).cast("B"))
+            shape[0] += len(rows)
+            done(shape[0])
+        file.seek(0)
+        if _write_header(file, dtype, shape) != start and shape[0]:
+            raise AssertionError("headers of one length")
+    return shape
 
 
-def _in_csc_order(src: np.ndarray, dst: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """float32 [E] by destination and source; those of equal edges by their bits, as EdgeSorter has them."""
-    weights = np.ascontiguousarray(weights, np.float32)
-    return weights[np.lexsort((weights.view(np.uint32), src, dst))]
+def demand_sound(out: str | os.PathLike, folder: str | os.PathLike) -> None:
+    """Raises CohortError for what is wrong with a data set in `folder` that is to become `out`."""
+    for problem in check(folder):
+        inside = os.path.relpath(problem.place, folder)
+        raise CohortError(f"{out}: {inside}", problem.expected, problem.found, problem.hint)
 
 
-def _write_features(path: Path, x) -> None:
-    """Rows are made dense and written some at a time."""
-    out = _create(path, x.dtype, x.shape)
-    for begin in range(0, x.shape[0], ROWS_AT_ONCE):
-        rows = x[begin : begin + ROWS_AT_ONCE]
-        out[begin : begin + ROWS_AT_ONCE] = rows if isinstance(rows, np.ndarray) else rows.toarray()
-    if not isinstance(out, np.memmap):
-        np.save(path, out)
+def _write_header(file: BinaryIO, dtype: np.dtype, shape: Sequence[int]) -> int:
+    """Writes the header of a .npy file, as long as that of any number of rows; returns where the data start."""
+    header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": tuple(shape)}
+    np.lib.format.write_array_header_1_0(file, header)
+    return file.tell()
 
 
-def _create(path: Path, dtype, shape: tuple[int, ...]) -> np.ndarray:
-    """A .npy file to fill in place; an array without elements cannot be mapped and stays in memory."""
-    if 0 in shape:
-        return np.empty(shape, dtype=dtype)
-    array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape, version=(1, 0))
-    with path.open("r+b") as file:  # a disk that fills up later would end the process with SIGBUS
-        os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
-    return array
-
-
-def _index_dtype(num_nodes: int) -> np.dtype:
-    return np.dtype(np.int32 if num_nodes < MAX_INT32_NODES else np.int64)
-
-
-def _int64(ids: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(ids, dtype=np.int64)
+def _write_graph(
+    folder: str, src: np.ndarray, dst: np.ndarray, num_nodes: int, edge_weights: np.ndarray | None
+) -> None:
+    """Writes indptr.npy, indices.npy and, with weights, edge_weights.npy."""
+    sorter = _native.EdgeSorter(
+        folder=folder,
+        memory_bytes=min(SORT_BYTES, EDGE_BYTES * len(src)),
+        place="edges",
+        num_nodes=num_nodes,
+        transpose=False,
+        reverse=False,
+        dedupe=False,
+        self_loops="keep",
+        weighted=edge_weights is not None,
+    )
+    weights = None if edge_weights is None else np.ascontiguousarray(edge_weights, np.float32)
+    sorter.add(np.asarray(src, np.int64), np.asarray(dst, np.int64), None, weights)
+    sorter.write(folder, lambda written: None)

@@ -122,7 +122,7 @@ void generate_csc(const GenerateOptions& options, std::span<const Index> names, 
                   std::span<Index> indices, const std::stop_token& stop) {
   const PhiloxKey key = stream_key(options.seed, Stream::edges);
   const auto build = [&](auto edges) {
-    build_csc_of(RenamedEdges<decltype(edges), Index>{edges, names}, indptr, indices, stop);
+    build_csc(RenamedEdges<decltype(edges), Index>{edges, names}, indptr, indices, stop);
   };
   const auto renamed = [&](auto edges) {
     if (options.undirected) return build(BothDirections<decltype(edges)>{edges});

@@ -13,11 +13,10 @@ import scipy  # its packages load on first use
 from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
 from cohort.dataset import _native, arrays
-from cohort.dataset.check import check
 from cohort.dataset.importing.pca import principal_components
 from cohort.dataset.layouts.graph import Graph, Rows, WeightReader, rows_of_matrix
 from cohort.dataset.progress import Progress
-from cohort.dataset.writer import SPLITS, demand_split, output_folder, random_splits
+from cohort.dataset.writer import SPLITS, demand_sound, demand_split, output_folder, random_splits, write_rows
 
 MIN_MEMORY, MAX_BLOCK = 16_000_000, 32_000_000  # bytes
 ID_MAP = "id_of_node.npy"
@@ -82,9 +81,7 @@ def write_graph(graph: Graph, out: str | os.PathLike, options: ConvertOptions, p
     with output_folder(out, options.overwrite) as folder:
         _Conversion(graph, Path(folder.path), options, progress).run()
         progress("checking", 0)
-        for problem in check(folder.path):
-            inside = os.path.relpath(problem.place, folder.path)
-            raise CohortError(f"{out}: {inside}", problem.expected, problem.found, problem.hint)
+        demand_sound(out, folder.path)
 
 
 class _Conversion:
@@ -150,24 +147,15 @@ class _Conversion:
                 raise CohortError(rows.place, f"rows of {format_bytes(self.options.memory // 4)}", "more", hint)
         return np.concatenate(parts)
 
-    def _write_features(self, rows: Rows) -> tuple[int, int]:
+    def _write_features(self, rows: Rows) -> list[int]:
         """Writes features.npy; returns its shape. The number of nodes is known then."""
-        shape, dtype = (0, 0), None
-        with (self.folder / "features.npy").open("wb") as file:
-            for part in rows.chunks(self.options.block_bytes):
-                if part.size == 0:
-                    continue
-                if dtype is None:
-                    shape, dtype = (0, part.shape[1]), part.dtype
-                    start = _write_header(file, dtype, shape)
-                file.write(memoryview(np.ascontiguousarray(part)).cast("B"))
-                shape = (shape[0] + len(part), shape[1])
-                self.progress("features", shape[0] / self.num_nodes if self.num_nodes else 0)
-            if 0 in shape:
-                raise CohortError(rows.place, "at least one row and one column", f"shape {list(shape)}")
-            file.seek(0)
-            if _write_header(file, dtype, shape) != start:
-                raise AssertionError("headers of one length")
+
+        def told(done: int) -> None:
+            self.progress("features", done / self.num_nodes if self.num_nodes else 0)
+
+        shape = write_rows(self.folder / "features.npy", rows.chunks(self.options.block_bytes), told)
+        if 0 in shape:
+            raise CohortError(rows.place, "at least one row and one column", f"shape {shape}")
         if self.num_nodes not in (None, shape[0]):
             hint = "each node has one row"
             raise CohortError(rows.place, f"{self.num_nodes} rows, one per node", f"{shape[0]}", hint)
@@ -305,13 +293,6 @@ class _Conversion:
         if len(bad):
             raise CohortError(f"{name}[{bad[0]}]", "the id of a node", f"{ids[bad[0]]}", "leave it out")
         return nodes
-
-
-def _write_header(file, dtype: np.dtype, shape: tuple[int, ...]) -> int:
-    """Writes the header of a .npy file, as long as that of any number of rows; returns where the data start."""
-    header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(file, header)
-    return file.tell()
 
 
 def _row_normalize(x):

@@ -22,6 +22,14 @@ std::vector<Edge> random_edges(int64_t num_nodes, int64_t num_edges, uint64_t se
   return edges;
 }
 
+// Edges whose ends are nodes.
+struct NamedByNodes {
+  const std::vector<Edge>& edges;
+  Edge at(int64_t i) const { return edges[static_cast<std::size_t>(i)]; }
+  void prefetch(int64_t) const {}
+  int64_t node(int64_t end) const { return end; }
+};
+
 template <typename Index>
 struct Csc {
   std::vector<int64_t> indptr;
@@ -32,8 +40,7 @@ struct Csc {
 template <typename Index>
 Csc<Index> build(const std::vector<Edge>& edges, int64_t num_nodes, const std::stop_token& stop = {}) {
   Csc<Index> out{std::vector<int64_t>(static_cast<std::size_t>(num_nodes) + 1, -5), std::vector<Index>(edges.size())};
-  build_csc([&](int64_t i) { return edges[static_cast<std::size_t>(i)]; }, std::span<int64_t>(out.indptr),
-            std::span<Index>(out.indices), stop);
+  build_csc(NamedByNodes{edges}, std::span<int64_t>(out.indptr), std::span<Index>(out.indices), stop);
   return out;
 }
 

@@ -1,13 +1,18 @@
 #include "dataset/sorting/key_sorter.h"
 
 #include <algorithm>
+#include <bit>
+#include <numeric>
 #include <utility>
 
+#include "base/check.h"
+#include "base/radix_sort.h"
 #include "dataset/parallel.h"
 
 namespace cohort::dataset {
 namespace {
 
+constexpr int kDigitBits = 8;
 constexpr std::size_t kKeysHandedOn = 1 << 16;
 constexpr std::size_t kMinKeys = 1 << 10, kMinWindow = 1 << 9;  // keys
 constexpr std::size_t kMaxWindow = 1 << 20;
@@ -41,49 +46,56 @@ class RunReader {
   std::vector<Key> keys_;  // [window]
 };
 
-// The runs as a tree of matches: each inner node keeps its loser, so that the next key costs one match a level.
+// The bits in which keys differ.
 template <typename Key>
-class LoserTree {
- public:
-  explicit LoserTree(std::vector<RunReader<Key>> runs) : runs_(std::move(runs)), losers_(runs_.size()) {
-    winner_ = runs_.size() == 1 ? 0 : play(1);
+Key differing_bits(std::span<const Key> keys) {
+  Key bits = 0;
+  const Key first = keys.front();
+  const auto count = static_cast<int64_t>(keys.size());
+#pragma omp parallel
+  {
+    Key own = 0;
+#pragma omp for nowait
+    for (int64_t i = 0; i < count; ++i) own |= keys[static_cast<std::size_t>(i)] ^ first;
+#pragma omp critical
+    bits |= own;
   }
-  bool ends() const { return runs_[winner_].ends(); }
-  Key key() const { return runs_[winner_].key(); }
-  void advance() {
-    runs_[winner_].advance();
-    for (std::size_t node = (winner_ + runs_.size()) / 2; node >= 1; node /= 2) {
-      if (comes_first(losers_[node], winner_)) std::swap(losers_[node], winner_);
-    }
-  }
+  return bits;
+}
 
- private:
-  // Leaf of run r is node r + number of runs; inner nodes are 1, 2, ...
-  std::size_t play(std::size_t node) {
-    if (node >= runs_.size()) return node - runs_.size();
-    const std::size_t left = play(2 * node), right = play(2 * node + 1);
-    const bool left_wins = comes_first(left, right);
-    losers_[node] = left_wins ? right : left;
-    return left_wins ? left : right;
-  }
-  bool comes_first(std::size_t a, std::size_t b) const {
-    if (runs_[a].ends() || runs_[b].ends()) return !runs_[a].ends();
-    return runs_[a].key() < runs_[b].key();
-  }
-  std::vector<RunReader<Key>> runs_;
-  std::vector<std::size_t> losers_;  // run [runs]
-  std::size_t winner_;
-};
+int lowest_bit(uint64_t bits) { return std::countr_zero(bits); }
+int lowest_bit(WideKey bits) {
+  const auto low = static_cast<uint64_t>(bits);
+  return low != 0 ? lowest_bit(low) : 64 + lowest_bit(static_cast<uint64_t>(bits >> 64));
+}
+
+base::Mapping buffer_of(std::size_t bytes) {
+  return base::Mapping::zeros(bytes, "--memory", " to sort in", "give less: what does not fit is sorted on disk");
+}
 
 }  // namespace
+
+template <typename Key>
+std::span<Key> sort_keys(std::span<Key> keys, std::span<Key> scratch, const std::stop_token& stop) {
+  base::require(scratch.size() == keys.size(), "scratch of as many elements as there are keys");
+  if (keys.empty()) return keys;
+  for (Key bits = differing_bits<Key>(keys); bits != 0;) {
+    if (stop.stop_requested()) throw Interrupted();
+    const int shift = lowest_bit(bits);
+    base::sort_by_digit<kDigitBits, Key>(keys, scratch, shift);
+    std::swap(keys, scratch);
+    bits &= ~(((Key{1} << kDigitBits) - 1) << shift);
+  }
+  return keys;
+}
 
 template <typename Key>
 BasicKeySorter<Key>::BasicKeySorter(std::filesystem::path folder, std::size_t memory_bytes, bool unique)
     : folder_(std::move(folder)),
       capacity_(std::max(kMinKeys, memory_bytes / (2 * sizeof(Key)))),
       unique_(unique),
-      keys_(capacity_),
-      scratch_(capacity_) {}
+      keys_(buffer_of(capacity_ * sizeof(Key))),
+      scratch_(buffer_of(capacity_ * sizeof(Key))) {}
 
 template <typename Key>
 std::span<Key> BasicKeySorter<Key>::room(std::size_t wanted, std::size_t least, const std::stop_token& stop) {
@@ -91,14 +103,15 @@ std::span<Key> BasicKeySorter<Key>::room(std::size_t wanted, std::size_t least, 
     sort(stop);
     if (count_ > capacity_ / 2) write_run(stop);  // fewer are left when most were equal: more fit beside them
   }
-  return {keys_.get() + count_, std::min(wanted, capacity_ - count_)};
+  return {keys() + count_, std::min(wanted, capacity_ - count_)};
 }
 
 template <typename Key>
 void BasicKeySorter<Key>::sort(const std::stop_token& stop) {
-  const auto sorted = sort_keys(std::span(keys_.get(), count_), std::span(scratch_.get(), count_), stop);
-  if (sorted.data() != keys_.get()) std::swap(keys_, scratch_);
-  if (unique_) count_ = static_cast<std::size_t>(std::unique(keys_.get(), keys_.get() + count_) - keys_.get());
+  const std::span<Key> scratch(reinterpret_cast<Key*>(scratch_.data()), count_);
+  const auto sorted = sort_keys(std::span(keys(), count_), scratch, stop);
+  if (sorted.data() != keys()) std::swap(keys_, scratch_);
+  if (unique_) count_ = static_cast<std::size_t>(std::unique(keys(), keys() + count_) - keys());
 }
 
 template <typename Key>
@@ -107,7 +120,7 @@ void BasicKeySorter<Key>::write_run(const std::stop_token& stop) {
   runs_.push_back({file_->bytes(), count_});
   for (std::size_t first = 0; first < count_; first += kWriteAtOnce) {
     if (stop.stop_requested()) throw Interrupted();
-    file_->append(keys_.get() + first, std::min(kWriteAtOnce, count_ - first) * sizeof(Key));
+    file_->append(keys() + first, std::min(kWriteAtOnce, count_ - first) * sizeof(Key));
   }
   count_ = 0;
 }
@@ -123,7 +136,7 @@ void BasicKeySorter<Key>::merge(const Use& use, const std::stop_token& stop) {
   }
   for (std::size_t first = 0; first < count_; first += kKeysHandedOn) {
     if (stop.stop_requested()) throw Interrupted();
-    use({keys_.get() + first, std::min(kKeysHandedOn, count_ - first)});
+    use({keys() + first, std::min(kKeysHandedOn, count_ - first)});
   }
   count_ = 0;
   runs_.clear();
@@ -135,21 +148,33 @@ void BasicKeySorter<Key>::merge_runs(const Use& use, const std::stop_token& stop
   const std::size_t window = std::clamp(capacity_ / runs_.size(), kMinWindow, kMaxWindow);
   std::vector<RunReader<Key>> readers;
   for (const Run& run : runs_) readers.emplace_back(*file_, run.offset, run.count, window);
-  LoserTree<Key> tree(std::move(readers));
+  std::vector<std::size_t> heap(readers.size());  // runs, the one with the least key in front
+  std::iota(heap.begin(), heap.end(), std::size_t{0});
+  const auto comes_later = [&](std::size_t a, std::size_t b) { return readers[b].key() < readers[a].key(); };
+  std::make_heap(heap.begin(), heap.end(), comes_later);
   std::vector<Key> block;
   std::optional<Key> last;
-  while (!tree.ends()) {
+  while (!heap.empty()) {
     if (stop.stop_requested()) throw Interrupted();
     block.clear();
-    for (; !tree.ends() && block.size() < kKeysHandedOn; tree.advance()) {
-      if (unique_ && last == tree.key()) continue;
-      block.push_back(tree.key());
-      last = block.back();
+    while (!heap.empty() && block.size() < kKeysHandedOn) {
+      std::pop_heap(heap.begin(), heap.end(), comes_later);
+      RunReader<Key>& least = readers[heap.back()];
+      if (!unique_ || last != least.key()) block.push_back(least.key());
+      last = least.key();
+      least.advance();
+      if (least.ends()) {
+        heap.pop_back();
+      } else {
+        std::push_heap(heap.begin(), heap.end(), comes_later);
+      }
     }
     use(block);
   }
 }
 
+template std::span<uint64_t> sort_keys(std::span<uint64_t>, std::span<uint64_t>, const std::stop_token&);
+template std::span<WideKey> sort_keys(std::span<WideKey>, std::span<WideKey>, const std::stop_token&);
 template class BasicKeySorter<uint64_t>;
 template class BasicKeySorter<WideKey>;
 

@@ -9,11 +9,18 @@
 #include <stop_token>
 #include <vector>
 
-#include "dataset/sorting/key_buffer.h"
-#include "dataset/sorting/radix_sort.h"
+#include "base/mapping.h"
 #include "dataset/temporary_file.h"
 
 namespace cohort::dataset {
+
+using WideKey = unsigned __int128;
+
+// Sorts `keys` in ascending order by a radix sort of all threads, the same for any number of them. `scratch` has as
+// many elements; which of the two holds the result is returned, the other is left with anything. Throws Interrupted
+// when a stop was asked for. Key: uint64_t or WideKey.
+template <typename Key>
+std::span<Key> sort_keys(std::span<Key> keys, std::span<Key> scratch, const std::stop_token& stop);
 
 // Key: uint64_t or WideKey.
 template <typename Key>
@@ -43,12 +50,13 @@ class BasicKeySorter {
   void sort(const std::stop_token& stop);
   void write_run(const std::stop_token& stop);
   void merge_runs(const Use& use, const std::stop_token& stop);
+  Key* keys() const noexcept { return reinterpret_cast<Key*>(keys_.data()); }
 
   std::filesystem::path folder_;
   std::size_t capacity_;  // keys
   bool unique_;
-  KeyBuffer<Key> keys_, scratch_;  // [capacity]
-  std::size_t count_ = 0;          // keys in memory
+  base::Mapping keys_, scratch_;  // Key [capacity]; pages come when they are first touched
+  std::size_t count_ = 0;         // keys in memory
   std::optional<TemporaryFile> file_;
   std::vector<Run> runs_;
 };

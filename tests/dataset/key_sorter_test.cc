@@ -9,7 +9,6 @@
 #include "base/check.h"
 #include "base/random.h"
 #include "dataset/parallel.h"
-#include "dataset/sorting/radix_sort.h"
 #include "temporary_folder.h"
 
 namespace cohort::dataset {
@@ -23,7 +22,7 @@ std::vector<uint64_t> random_keys(std::size_t count, uint64_t bound) {
 
 std::vector<uint64_t> sorted_by_radix(std::vector<uint64_t> keys) {
   std::vector<uint64_t> scratch(keys.size());
-  const auto out = sort_keys(keys, scratch, {});
+  const auto out = sort_keys<uint64_t>(keys, scratch, {});
   return {out.begin(), out.end()};
 }
 

@@ -53,11 +53,16 @@ def mask(place: str, array: np.ndarray, key: str, ids_hint: str = "") -> np.ndar
     return array.astype(bool)
 
 
-def demand_no_mask(place: str, ids: np.ndarray, num_nodes: int) -> None:
-    """Raises CohortError for integers of a split that name node 0 or 1 for each of the nodes: they are a mask."""
-    if num_nodes > 2 and len(ids) == num_nodes and ids.min() >= 0 and ids.max() <= 1:
+def split_ids(place: str, array: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """int64 [any]: the ids of a split, or of a mask [V] its nodes with a label; labels as ``targets`` has them."""
+    if array.dtype.kind == "b":
+        demand_shape(place, array, labels.shape[:1])
+        return np.flatnonzero(array & labelled(labels))
+    ids = integers(place, array)
+    if len(labels) > 2 and len(ids) == len(labels) and ids.min() >= 0 and ids.max() <= 1:
         hint = "a mask must be bool: array.astype(bool)"
-        raise CohortError(place, "ids, or a mask of True and False", f"{num_nodes} integers of 0 and 1", hint)
+        raise CohortError(place, "ids, or a mask of True and False", f"{len(ids)} integers of 0 and 1", hint)
+    return ids
 
 
 def features(place: str, array: np.ndarray) -> np.ndarray:

@@ -21,6 +21,11 @@ from cohort.dataset.writer import generate
 
 EPILOG_NUMBERS = "Accepted forms of numbers: 2400000, 2.4M, 124M or 1e6 (K, M, G)."
 
+GENERATED = (  # arguments of the command and of the function
+    *("kind", "nodes", "edges", "dim", "dtype", "classes", "seed", "split"),
+    *("undirected", "edge_weights", "overwrite"),
+)
+
 
 def register(subparsers: argparse._SubParsersAction) -> argparse._SubParsersAction:
     """Adds `dataset` and its sub-commands; each sets func(args) -> exit code. Returns where more may be added."""
@@ -75,22 +80,7 @@ def _generate(args: argparse.Namespace) -> int:
         args.dim = rows.shape[1]
 
     def work() -> None:
-        generate(
-            args.out,
-            kind=args.kind,
-            nodes=args.nodes,
-            edges=args.edges,
-            dim=args.dim,
-            dtype=args.dtype,
-            classes=args.classes,
-            seed=args.seed,
-            split=args.split,
-            undirected=args.undirected,
-            edge_weights=args.edge_weights,
-            overwrite=args.overwrite,
-            rows=rows,
-            write_rows=write_rows,
-        )
+        generate(args.out, rows=rows, write_rows=write_rows, **{name: getattr(args, name) for name in GENERATED})
 
     return _write(args.out, f"generating {args.kind} of {args.nodes:,} nodes and {args.edges:,} edges", work)
 

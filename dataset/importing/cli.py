@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import signal
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -18,6 +20,7 @@ from cohort.base.errors import CohortError
 from cohort.base.units import byte_count
 from cohort.dataset.arrays import TASKS
 from cohort.dataset.cli_parts import add_common, fail, number, summary
+from cohort.dataset.importing.convert import ConvertOptions
 from cohort.dataset.importing.importer import FORMATS, SourceOptions, import_graph
 from cohort.dataset.layouts.tables import RAW_DTYPES, RawLayout
 from cohort.dataset.layouts.text_file import SEPARATORS, TextOptions
@@ -54,6 +57,7 @@ def _add_edge_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--undirected", action="store_true", help="store every edge in both directions, once")
     group.add_argument(
         "--reverse-edges",
+        dest="reverse",
         action=argparse.BooleanOptionalAction,
         help="add the reverse of each edge; default: as the original library does when it loads the format",
     )
@@ -145,26 +149,16 @@ def columns(text: str) -> list[str]:
     return found
 
 
+def _given(args: argparse.Namespace, options: type, without: tuple[str, ...]) -> dict[str, Any]:
+    """The arguments that are fields of a dataclass of options."""
+    names = (field.name for field in dataclasses.fields(options))
+    return {name: getattr(args, name) for name in names if name not in without}
+
+
 def _import(args: argparse.Namespace) -> int:
-    inputs = SourceOptions(
-        destinations=args.destinations,
-        text=TextOptions(args.separator, args.header, args.columns),
-        features=args.features,
-        raw=RawLayout(args.feature_dim, args.feature_dtype),
-        feature_columns=args.feature_columns,
-        labels=args.labels,
-        label_columns=args.label_columns,
-        edge_weights=args.edge_weights,
-        weight_column=args.weight_column,
-        splits=args.splits,
-        nodes=args.nodes,
-        node_ids=args.node_ids,
-    )
-    options = dict(memory=args.memory, transpose=args.transpose, reverse=args.reverse_edges, undirected=args.undirected)
-    options |= dict(dedupe=args.dedupe, self_loops=args.self_loops, rename=args.rename, pca=args.pca)
-    options |= dict(
-        row_normalize=args.row_normalize, task=args.task, split=args.split, seed=args.seed, overwrite=args.overwrite
-    )
+    text, raw = TextOptions(args.separator, args.header, args.columns), RawLayout(args.feature_dim, args.feature_dtype)
+    inputs = SourceOptions(**_given(args, SourceOptions, ("text", "raw")), text=text, raw=raw)
+    options = _given(args, ConvertOptions, ("node_ids",))
     console = Console(stderr=True)
 
     def note(text: str) -> None:

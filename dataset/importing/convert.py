@@ -272,14 +272,9 @@ class _Conversion:
         if self.graph.splits is None:
             return random_splits(labels, self.options.split, self.options.seed)
         out = []
-        for name, ids in zip(SPLITS, self.graph.splits(), strict=True):
-            if ids.dtype.kind == "b":
-                arrays.demand_shape(name, ids, labels.shape[:1])
-                out.append(np.flatnonzero(ids & arrays.labelled(labels)))
-            else:
-                ids = arrays.integers(name, ids)
-                arrays.demand_no_mask(name, ids, self.num_nodes)
-                out.append(self._nodes_of(name, ids))
+        for name, given in zip(SPLITS, self.graph.splits(), strict=True):
+            ids = arrays.split_ids(name, given, labels)
+            out.append(ids if given.dtype.kind == "b" else self._nodes_of(name, ids))
         return out
 
     def _nodes_of(self, name: str, ids: np.ndarray) -> np.ndarray:

@@ -158,16 +158,8 @@ def detect(source: Path) -> str:
             hint = f"--format {'|'.join(FORMATS[1:])}"
             raise CohortError(str(source), "a source in a known format", f"a file {source.name}", hint)
         return kind
-    looks = {
-        "ogb": is_ogb(source),
-        "pyg": _pyg_reader(source) is not None,
-        "graphbolt": (source / METADATA).exists(),
-        "legion": is_legion(source),
-        "igb": find_igb(source) is not None,
-        "npz": any(source.glob("*.npy")),
-    }
-    for kind, fits in looks.items():
-        if fits:
+    for kind, (looks_so, _) in FOLDERS.items():
+        if looks_so(source):
             return kind
     raise CohortError(str(source), "a folder in a known format", "none", f"--format {'|'.join(FORMATS[1:])}")
 
@@ -180,11 +172,9 @@ def _read(path: Path, kind: str, inputs: SourceOptions) -> Graph:
         return Graph(name=path.name.split(".")[0], edges=edges, edge_weights=weights)
     if inputs.weight_column is not None:
         raise CohortError("--weight-column", f"an edge list: {', '.join(EDGE_LISTS)}", f"format {kind}")
-    readers = {"npz": read_npz, "ogb": read_ogb, "igb": read_igb, "graphbolt": read_graphbolt, "legion": read_legion}
-    readers["pyg"] = _read_pyg
-    if kind not in readers:
+    if kind not in FOLDERS:
         raise CohortError("--format", " or ".join(FORMATS), kind)
-    return readers[kind](path)
+    return FOLDERS[kind][1](path)
 
 
 def _read_pyg(path: Path) -> Graph:
@@ -204,6 +194,17 @@ def _pyg_reader(path: Path) -> Callable[[], Graph] | None:
             return lambda: read_planetoid(folder)
     processed = path / "processed" / "data.pt"
     return (lambda: read_data(processed, path.resolve().name)) if processed.exists() else None
+
+
+# Format -> how a folder of it looks, and what reads it; the first one that fits is taken.
+FOLDERS: dict[str, tuple[Callable[[Path], bool], Callable[[Path], Graph]]] = {
+    "ogb": (is_ogb, read_ogb),
+    "pyg": (lambda path: _pyg_reader(path) is not None, _read_pyg),
+    "graphbolt": (lambda path: (path / METADATA).exists(), read_graphbolt),
+    "legion": (is_legion, read_legion),
+    "igb": (lambda path: find_igb(path) is not None, read_igb),
+    "npz": (lambda path: any(path.glob("*.npy")), read_npz),
+}
 
 
 def _replace(graph: Graph, inputs: SourceOptions, task: str) -> None:

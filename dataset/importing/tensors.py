@@ -211,15 +211,5 @@ def _weights_of(data: Any) -> Any:
 def _splits(given: dict[str, Any], labels: np.ndarray, parts: Sequence[float], seed: int) -> list[np.ndarray]:
     if all(ids is None for ids in given.values()):
         return random_splits(labels, parts, seed)
-    return [np.empty(0, np.int64) if ids is None else _ids(place, ids, labels) for place, ids in given.items()]
-
-
-def _ids(place: str, ids: Any, labels: np.ndarray) -> np.ndarray:
-    """A mask [V] or ids [any] as ids; a mask's nodes without a label are left out."""
-    array = _numpy(place, ids)
-    if array.dtype.kind != "b":
-        out = arrays.integers(place, array)
-        arrays.demand_no_mask(place, out, len(labels))
-        return out
-    arrays.demand_shape(place, array, labels.shape[:1])
-    return np.flatnonzero(array & arrays.labelled(labels))
+    there = {place: np.empty(0, np.int64) if ids is None else ids for place, ids in given.items()}
+    return [arrays.split_ids(place, _numpy(place, ids), labels) for place, ids in there.items()]

@@ -67,7 +67,14 @@ def write_dataset(
             label_dtype=labels.dtype.name,
             edge_weights=edge_weights is not None,
         )
-        demand_sound(out, folder.path)
+        demand_no_problem(out, folder.path)
+
+
+def demand_no_problem(out: str | os.PathLike, folder: Path) -> None:
+    """Raises CohortError for the first problem of the data set in `folder`, which is to become `out`."""
+    for problem in check(folder):
+        inside = os.path.relpath(problem.place, folder)
+        raise CohortError(f"{out}: {inside}", problem.expected, problem.found, problem.hint)
 
 
 def generate(
@@ -174,6 +181,14 @@ class GeneratedRows:
         return out
 
 
+def coo_to_csc(src: np.ndarray, dst: np.ndarray, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
+    """In-neighbours of each node, ascending, duplicates kept: (indptr int64 [V + 1], indices int32 or int64 [E])."""
+    keys = np.sort(dst.astype(np.uint64) << np.uint64(32) | src.astype(np.uint64))  # nodes are below 2^32
+    indptr = np.zeros(num_nodes + 1, np.int64)
+    np.cumsum(np.bincount(dst, minlength=num_nodes), out=indptr[1:])
+    return indptr, (keys & np.uint64(2**32 - 1)).astype(np.int32 if num_nodes < 2**31 else np.int64)
+
+
 def random_splits(labels: np.ndarray, parts: Sequence[float], seed: int) -> list[np.ndarray]:
     """Train, val and test ids: random parts of the nodes that have a label, each ascending."""
     demand_split(parts, seed)
@@ -230,13 +245,6 @@ def write_rows(path: Path, chunks: Iterable[np.ndarray], done: Callable[[int], N
         if _write_header(file, dtype, shape) != start and shape[0]:
             raise AssertionError("headers of one length")
     return shape
-
-
-def demand_sound(out: str | os.PathLike, folder: str | os.PathLike) -> None:
-    """Raises CohortError for what is wrong with a data set in `folder` that is to become `out`."""
-    for problem in check(folder):
-        inside = os.path.relpath(problem.place, folder)
-        raise CohortError(f"{out}: {inside}", problem.expected, problem.found, problem.hint)
 
 
 def _write_header(file: BinaryIO, dtype: np.dtype, shape: Sequence[int]) -> int:

@@ -16,7 +16,7 @@ from cohort.dataset import _native, arrays
 from cohort.dataset.importing.pca import principal_components
 from cohort.dataset.layouts.graph import Graph, Rows, WeightReader, rows_of_matrix
 from cohort.dataset.progress import Progress
-from cohort.dataset.writer import SPLITS, demand_sound, demand_split, output_folder, random_splits, write_rows
+from cohort.dataset.writer import SPLITS, demand_no_problem, demand_split, output_folder, random_splits, write_rows
 
 MIN_MEMORY, MAX_BLOCK = 16_000_000, 32_000_000  # bytes
 ID_MAP = "id_of_node.npy"
@@ -81,7 +81,7 @@ def write_graph(graph: Graph, out: str | os.PathLike, options: ConvertOptions, p
     with output_folder(out, options.overwrite) as folder:
         _Conversion(graph, Path(folder.path), options, progress).run()
         progress("checking", 0)
-        demand_sound(out, folder.path)
+        demand_no_problem(out, folder.path)
 
 
 class _Conversion:

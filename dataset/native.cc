@@ -18,7 +18,7 @@
 #include "dataset/output.h"
 #include "dataset/parallel.h"
 #include "dataset/partitioning/partition.h"
-#include "dataset/reorder.h"
+#include "dataset/take_rows.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -91,15 +91,6 @@ void take_rows_of(const ConstBytes& rows, const Ids& ids, const Bytes& out) {
   const nb::gil_scoped_release release;
   take_rows(reinterpret_cast<const std::byte*>(rows.data()), rows.shape(1), span_of(ids),
             reinterpret_cast<std::byte*>(out.data()));
-}
-
-// Writes the data set of `folder`, renumbered by in-degree, into `out`, without features.
-void renumber(const std::filesystem::path& folder, const std::filesystem::path& out) {
-  run_interruptibly([&](const std::stop_token& stop) {
-    const Dataset data = Dataset::open(folder, Rows::kRaw);
-    demand_in_range(data, stop);
-    write_renumbered(out, data, degree_order(data.indptr()), stop);
-  });
 }
 
 void demand_folder_in_range(const std::filesystem::path& folder) {
@@ -209,8 +200,6 @@ NB_MODULE(_native, m) {
            "labels int64 [V], nodes int64 [n] -> out uint8 [n, row_bytes], filled in place.");
   m.def("take_rows", &take_rows_of, "rows"_a, "ids"_a, "out"_a,
         "out[i] = rows[ids[i]]: uint8 [V, row bytes], int64 [n] -> uint8 [n, row bytes], filled in place.");
-  m.def("renumber", &renumber, "folder"_a, "out"_a,
-        "Writes all but the features into `out`, nodes by in-degree, and old_of_new.npy int64 [V].");
   m.def("partition", &partition_folder, "folder"_a, nb::kw_only(), "method"_a, "num_parts"_a, "seed"_a,
         "memory_bytes"_a, "int32 [V]: the part of each node; memory_bytes 0: what the machine has left.");
   m.def("measure_partition", &measure_parts, "folder"_a, "parts"_a, "num_parts"_a,

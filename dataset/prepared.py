@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import numpy as np
@@ -43,13 +42,3 @@ def take_rows(rows: np.ndarray, ids: np.ndarray) -> np.ndarray:
     out = np.empty((len(ids), rows.shape[1]), dtype=np.uint8)
     _native.take_rows(rows, ids, out)
     return out
-
-
-def renumber(folder: Path, out: str | os.PathLike) -> np.ndarray:
-    """Writes the data set of `folder`, nodes numbered by in-degree, without features, into the existing folder `out`.
-
-    Returns:
-        old_of_new: int64 [V], also kept in old_of_new.npy.
-    """
-    _native.renumber(os.fspath(folder), os.fspath(out))
-    return np.load(Path(out) / "old_of_new.npy", mmap_mode="r")

@@ -49,7 +49,10 @@ def write_dataset(
     of_labels = arrays.num_outputs(labels)
     num_classes = of_labels if num_classes is None or task != "classification" else int(num_classes)
     with output_folder(out, overwrite) as folder:
-        _write_graph(folder.path, *graph, num_nodes, edge_weights)
+        sorter = edge_sorter(folder.path, num_edges, num_nodes, edge_weights is not None)
+        weights = None if edge_weights is None else np.ascontiguousarray(edge_weights, np.float32)
+        sorter.add(*(np.asarray(ends, np.int64) for ends in graph), None, weights)
+        sorter.write(folder.path, lambda written: None)
         pieces = (x[first : first + ROWS_AT_ONCE] for first in range(0, num_nodes, ROWS_AT_ONCE))
         write_rows(Path(folder.path) / "features.npy", pieces)
         np.save(Path(folder.path) / "labels.npy", labels)
@@ -254,21 +257,16 @@ def _write_header(file: BinaryIO, dtype: np.dtype, shape: Sequence[int]) -> int:
     return file.tell()
 
 
-def _write_graph(
-    folder: str, src: np.ndarray, dst: np.ndarray, num_nodes: int, edge_weights: np.ndarray | None
-) -> None:
-    """Writes indptr.npy, indices.npy and, with weights, edge_weights.npy."""
-    sorter = _native.EdgeSorter(
+def edge_sorter(folder: str | os.PathLike, num_edges: int, num_nodes: int, weighted: bool) -> _native.EdgeSorter:
+    """What sorts edges as they are; `folder` gets what is more than SORT_BYTES."""
+    return _native.EdgeSorter(
         folder=folder,
-        memory_bytes=min(SORT_BYTES, EDGE_BYTES * len(src)),
+        memory_bytes=min(SORT_BYTES, EDGE_BYTES * num_edges),
         place="edges",
         num_nodes=num_nodes,
         transpose=False,
         reverse=False,
         dedupe=False,
         self_loops="keep",
-        weighted=edge_weights is not None,
+        weighted=weighted,
     )
-    weights = None if edge_weights is None else np.ascontiguousarray(edge_weights, np.float32)
-    sorter.add(np.asarray(src, np.int64), np.asarray(dst, np.int64), None, weights)
-    sorter.write(folder, lambda written: None)

@@ -16,12 +16,12 @@ from cohort import ibp
 from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
 from cohort.dataset import open as open_dataset
+from cohort.dataset.importing.renumber import renumber
 from cohort.dataset.prepared import (
     ENCODED_FILE,
     PREPARED_FOLDER,
     is_prepared,
     raw_key,
-    renumber,
     write_prepared,
 )
 from cohort.dataset.writer import GeneratedRows, output_folder

@@ -16,10 +16,11 @@ from layout_writers import sample
 
 import cohort
 from cohort import CohortError
-from cohort.dataset import _native, import_graph
+from cohort.dataset import import_graph
 from cohort.dataset import open as open_dataset
 from cohort.dataset.check import check
 from cohort.dataset.importing.importer import SourceOptions
+from cohort.dataset.importing.renumber import renumber
 
 GRAPH = sample()
 SRC, DST = GRAPH.edge_index
@@ -161,7 +162,7 @@ def test_renumbering_takes_weights_along(tmp_path):
         tmp_path / "data", x=GRAPH.x, y=GRAPH.y, edge_index=GRAPH.edge_index, edge_weight=WEIGHTS
     )
     (tmp_path / "new").mkdir()
-    _native.renumber(folder, tmp_path / "new")
+    renumber(folder, tmp_path / "new")
     old = np.load(tmp_path / "new/old_of_new.npy")
     np.save(tmp_path / "new/features.npy", GRAPH.x[old])
     found = weighted_edges(tmp_path / "new")

@@ -14,10 +14,11 @@ from layout_writers import sample, write_igb, write_ogb
 import cohort
 from cohort import CohortError
 from cohort.cache.plan.options import label_bytes_of
-from cohort.dataset import _native, import_graph
+from cohort.dataset import import_graph
 from cohort.dataset import open as open_dataset
 from cohort.dataset.check import check
 from cohort.dataset.importing.importer import SourceOptions
+from cohort.dataset.importing.renumber import renumber
 
 NUM_NODES, NUM_LABELS = 60, 5
 
@@ -101,7 +102,7 @@ def test_renumbering_takes_labels_along(tmp_path, task):
     y = numbers() if task == "regression" else several("integer")
     folder = write(tmp_path / "out", y, task)
     (tmp_path / "new").mkdir()
-    _native.renumber(folder, tmp_path / "new")
+    renumber(folder, tmp_path / "new")
     old_of_new = np.load(tmp_path / "new/old_of_new.npy")
     np.testing.assert_array_equal(np.load(tmp_path / "new/labels.npy"), open_dataset(folder).y[old_of_new])
     assert meta_of(tmp_path / "new")["task"] == task

@@ -221,6 +221,7 @@ def test_reorder_is_the_same_graph_under_its_map(data, dropped, capsys):
     old_of_new = np.load(data / "prepared/old_of_new.npy")
     degrees = np.diff(new.indptr)
     assert (degrees[:-1] >= degrees[1:]).all() and degrees[0] > degrees[-1]
+    assert (np.diff(old_of_new)[degrees[:-1] == degrees[1:]] > 0).all()
     np.testing.assert_array_equal(np.sort(old_of_new), identity)
     np.testing.assert_array_equal(edges_of(data / "prepared", old_of_new), edges)
     np.testing.assert_array_equal(decoded_bytes(data / "prepared"), rows[old_of_new])

@@ -1,0 +1,61 @@
+"""Renumbering the nodes of a data set, so that nodes that are drawn often lie together."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from cohort.dataset import _native
+from cohort.dataset.array_file import MemoryArray
+from cohort.dataset.check import demand_in_range
+from cohort.dataset.layouts.graph import edges_of_columns
+from cohort.dataset.reader import Dataset
+from cohort.dataset.reader import open as open_dataset
+from cohort.dataset.writer import SPLITS, edge_sorter
+
+BLOCK_BYTES = 32_000_000  # of edges at once
+
+
+def renumber(folder: Path, out: str | os.PathLike) -> np.ndarray:
+    """Writes the data set of `folder`, nodes numbered by in-degree, without features, into the existing folder `out`.
+
+    Returns:
+        old_of_new: int64 [V], largest in-degree first, ties by number; also kept in old_of_new.npy.
+    """
+    demand_in_range(folder)
+    data, out = open_dataset(folder, prefer_raw=True), Path(out)
+    old_of_new = np.argsort(-np.diff(data.indptr), kind="stable")
+    new_of_old = np.empty_like(old_of_new)
+    new_of_old[old_of_new] = np.arange(data.num_nodes)
+    np.save(out / "old_of_new.npy", old_of_new)
+    _write_edges(data, new_of_old, out)
+    np.save(out / "labels.npy", data.y[old_of_new])
+    for split in SPLITS:
+        np.save(out / f"{split}.npy", np.sort(new_of_old[getattr(data, split)]))
+    _native.write_meta(
+        out,
+        name=data.name,
+        num_nodes=data.num_nodes,
+        num_edges=data.num_edges,
+        feature_dim=data.feature_dim,
+        feature_dtype=data.feature_dtype,
+        num_classes=data.num_classes,
+        task=data.task,
+        label_dtype=data.y.dtype.name,
+        edge_weights=data.edge_weights is not None,
+    )
+    return np.load(out / "old_of_new.npy", mmap_mode="r")
+
+
+def _write_edges(data: Dataset, new_of_old: np.ndarray, out: Path) -> None:
+    """Neighbours in ascending order of the new numbers."""
+    sorter = edge_sorter(out, data.num_edges, data.num_nodes, data.edge_weights is not None)
+    edges = edges_of_columns(str(data.path), data.indptr, MemoryArray(str(data.path), data.indices))
+    done = 0
+    for targets, sources, _ in edges.chunks(BLOCK_BYTES):
+        first, done = done, done + len(targets)
+        weights = None if data.edge_weights is None else data.edge_weights[first:done]
+        sorter.add(new_of_old[sources], new_of_old[targets], None, weights)
+    sorter.write(out, lambda written: None)

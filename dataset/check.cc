@@ -37,33 +37,39 @@ Scan scan_in_pieces(const MappedArray& array, const std::stop_token& stop, IsBad
   return all;
 }
 
-void check_indptr(const Dataset& data, std::vector<Problem>& problems, const std::stop_token& stop) {
-  const MappedArray& array = data.indptr_array();
+// What a number of a node of this type must be.
+std::string node_in(const Dataset& data, int type) {
+  const NodeType& nodes = data.meta().node_types[static_cast<std::size_t>(type)];
+  return data.is_typed() ? fmt::format("a node of type {} in [0, {})", nodes.name, nodes.num_nodes)
+                         : fmt::format("a node in [0, {})", nodes.num_nodes);
+}
+
+void check_indptr(const MappedArray& array, std::vector<Problem>& problems, const std::stop_token& stop) {
   if (!array.is_mapped()) return;
-  const int64_t* indptr = data.indptr().data();
-  const Scan bad = scan(data.num_nodes(), stop, [&](int64_t v) { return indptr[v + 1] < indptr[v]; });
+  const int64_t* indptr = array.as<int64_t>().data();
+  const Scan bad = scan(array.size() - 1, stop, [&](int64_t v) { return indptr[v + 1] < indptr[v]; });
   if (bad.first < 0) return;
   report(problems, array, {bad.first + 1, bad.count}, fmt::format("at least {}, the value before", indptr[bad.first]),
          std::to_string(indptr[bad.first + 1]));
 }
 
 template <typename Index>
-void check_indices_of(const Dataset& data, std::vector<Problem>& problems, const std::stop_token& stop) {
-  const auto indices = data.indices().as<Index>();
-  const int64_t num_nodes = data.num_nodes();
-  const Index* values = indices.data();
-  const Scan bad =
-      scan_in_pieces(data.indices(), stop, [&](int64_t i) { return values[i] < 0 || values[i] >= num_nodes; });
-  if (bad.first < 0) return;
-  report(problems, data.indices(), bad, fmt::format("a node in [0, {})", num_nodes), std::to_string(values[bad.first]));
+void check_sources(const MappedArray& array, int64_t num_sources, const std::string& expected,
+                   std::vector<Problem>& problems, const std::stop_token& stop) {
+  const Index* values = array.as<Index>().data();
+  const Scan bad = scan_in_pieces(array, stop, [&](int64_t i) { return values[i] < 0 || values[i] >= num_sources; });
+  if (bad.first >= 0) report(problems, array, bad, expected, std::to_string(values[bad.first]));
 }
 
-void check_indices(const Dataset& data, std::vector<Problem>& problems, const std::stop_token& stop) {
-  if (!data.indices().is_mapped()) return;
-  if (data.indices().dtype() == DType::int32) {
-    check_indices_of<int32_t>(data, problems, stop);
-  } else {
-    check_indices_of<int64_t>(data, problems, stop);
+void check_edges(const Dataset& data, std::vector<Problem>& problems, const std::stop_token& stop) {
+  for (int relation = 0; relation < static_cast<int>(data.meta().edge_types.size()); ++relation) {
+    check_indptr(data.indptr_array(relation), problems, stop);
+    const MappedArray& indices = data.indices_of(relation);
+    if (!indices.is_mapped()) continue;
+    const int type = data.meta().edge_types[static_cast<std::size_t>(relation)].source_type;
+    const int64_t num_sources = data.meta().node_types[static_cast<std::size_t>(type)].num_nodes;
+    const auto check_them = indices.dtype() == DType::int32 ? &check_sources<int32_t> : &check_sources<int64_t>;
+    check_them(indices, num_sources, node_in(data, type), problems, stop);
   }
 }
 
@@ -71,7 +77,7 @@ void check_indices(const Dataset& data, std::vector<Problem>& problems, const st
 void check_targets(const Dataset& data, std::vector<Problem>& problems, const std::stop_token& stop) {
   const MappedArray& array = data.labels_array();
   const auto found = [&](const std::string& text, const Scan& bad, const char* expected) {
-    const int64_t width = array.size() / data.num_nodes(), row = bad.first / width;
+    const int64_t width = array.size() / data.num_target_nodes(), row = bad.first / width;
     const std::string at = width == 1 && data.meta().task == Task::regression
                                ? std::to_string(row)
                                : fmt::format("{}, {}", row, bad.first % width);
@@ -106,20 +112,22 @@ void check_labels(const Dataset& data, std::vector<Problem>& problems, const std
   if (data.meta().task != Task::classification) return check_targets(data, problems, stop);
   const int64_t* labels = data.labels().data();
   const int64_t num_classes = data.num_classes();
-  const Scan bad = scan(data.num_nodes(), stop, [&](int64_t v) { return labels[v] < -1 || labels[v] >= num_classes; });
+  const Scan bad =
+      scan(data.num_target_nodes(), stop, [&](int64_t v) { return labels[v] < -1 || labels[v] >= num_classes; });
   if (bad.first < 0) return;
   report(problems, data.labels_array(), bad, fmt::format("a class in [0, {}) or -1 for none", num_classes),
          std::to_string(labels[bad.first]));
 }
 
 // True when the ids of a split are in range.
-bool check_ids(const MappedArray& array, int64_t num_nodes, std::vector<Problem>& problems,
+bool check_ids(const Dataset& data, const MappedArray& array, std::vector<Problem>& problems,
                const std::stop_token& stop) {
   if (!array.is_mapped()) return false;
   const auto ids = array.as<int64_t>();
+  const int64_t num_nodes = data.num_target_nodes();
   const Scan bad = scan(array.size(), stop, [&](int64_t i) { return ids[i] < 0 || ids[i] >= num_nodes; });
   if (bad.first < 0) return true;
-  report(problems, array, bad, fmt::format("a node in [0, {})", num_nodes), std::to_string(ids[bad.first]));
+  report(problems, array, bad, node_in(data, data.meta().target_type), std::to_string(ids[bad.first]));
   return false;
 }
 
@@ -127,7 +135,7 @@ bool check_ids(const MappedArray& array, int64_t num_nodes, std::vector<Problem>
 void check_split(const Dataset& data, std::size_t split, std::vector<uint8_t>& owner, std::vector<Problem>& problems,
                  const std::stop_token& stop) {
   const MappedArray& array = data.split_arrays()[split];
-  if (!check_ids(array, data.num_nodes(), problems, stop)) return;
+  if (!check_ids(data, array, problems, stop)) return;
   const auto ids = array.as<int64_t>();
   Scan again, unlabelled;
   uint8_t other = 0;
@@ -154,10 +162,19 @@ void check_split(const Dataset& data, std::size_t split, std::vector<uint8_t>& o
   }
 }
 
+bool has_array_of_targets(const Dataset& data) {
+  const auto& edge_types = data.meta().edge_types;
+  for (std::size_t i = 0; i < edge_types.size(); ++i) {
+    const bool into_targets = edge_types[i].target_type == data.meta().target_type;
+    if (into_targets && data.indptr_array(static_cast<int>(i)).is_mapped()) return true;
+  }
+  return data.labels_array().is_mapped();
+}
+
 void check_splits(const Dataset& data, std::vector<Problem>& problems, const std::stop_token& stop) {
   // Without an array of V elements, a damaged meta.json could ask for any amount of memory.
-  if (!data.indptr_array().is_mapped() && !data.labels_array().is_mapped()) return;
-  std::vector<uint8_t> owner(static_cast<std::size_t>(data.num_nodes()), 0);
+  if (!has_array_of_targets(data)) return;
+  std::vector<uint8_t> owner(static_cast<std::size_t>(data.num_target_nodes()), 0);
   for (std::size_t split = 0; split < kSplitNames.size(); ++split) check_split(data, split, owner, problems, stop);
 }
 
@@ -186,19 +203,17 @@ bool is_nan(const MappedArray& array, int64_t i) {
   }
 }
 
-void check_edge_weights(const Dataset& data, std::vector<Problem>& problems, const std::stop_token& stop) {
-  const MappedArray& array = data.edge_weights();
+void check_edge_weights(const MappedArray& array, std::vector<Problem>& problems, const std::stop_token& stop) {
   if (!array.is_mapped()) return;
   const Scan bad = scan_in_pieces(array, stop, [&](int64_t i) { return is_not_finite(array, i); });
   if (bad.first >= 0) report(problems, array, bad, "a finite number", is_nan(array, bad.first) ? "NaN" : "Inf");
 }
 
-void check_features(const Dataset& data, std::vector<Problem>& problems, const std::stop_token& stop) {
-  const MappedArray& array = data.features();
+void check_features(const MappedArray& array, std::vector<Problem>& problems, const std::stop_token& stop) {
   if (!array.is_mapped() || array.dtype() == DType::uint8) return;
   const Scan bad = scan_in_pieces(array, stop, [&](int64_t i) { return is_not_finite(array, i); });
   if (bad.first < 0) return;
-  const int64_t row = bad.first / data.feature_dim(), column = bad.first % data.feature_dim();
+  const int64_t dim = array.shape()[1], row = bad.first / dim, column = bad.first % dim;
   problems.push_back({fmt::format("{}[{}, {}]", array.place(), row, column), "a finite number",
                       (is_nan(array, bad.first) ? "NaN" : "Inf") + more(bad),
                       "replace it in the source, e.g. with numpy.nan_to_num, and import again"});
@@ -208,10 +223,9 @@ void check_features(const Dataset& data, std::vector<Problem>& problems, const s
 
 void demand_in_range(const Dataset& data, const std::stop_token& stop) {
   std::vector<Problem> problems;
-  check_indptr(data, problems, stop);
-  check_indices(data, problems, stop);
+  check_edges(data, problems, stop);
   if (data.meta().task == Task::classification) check_labels(data, problems, stop);
-  for (const MappedArray& ids : data.split_arrays()) check_ids(ids, data.num_nodes(), problems, stop);
+  for (const MappedArray& ids : data.split_arrays()) check_ids(data, ids, problems, stop);
   if (!problems.empty()) throw base::Error(problems.front());
 }
 
@@ -219,12 +233,13 @@ std::vector<Problem> check(const std::filesystem::path& folder, const std::stop_
   std::vector<Problem> problems;
   const Dataset data = Dataset::open(folder, problems);
   if (data.num_nodes() == 0) return problems;  // meta.json itself is the problem
-  check_indptr(data, problems, stop);
-  check_indices(data, problems, stop);
+  check_edges(data, problems, stop);
   check_labels(data, problems, stop);
   check_splits(data, problems, stop);
-  check_edge_weights(data, problems, stop);
-  check_features(data, problems, stop);
+  if (!data.is_typed()) check_edge_weights(data.edge_weights(), problems, stop);
+  for (int type = 0; type < static_cast<int>(data.meta().node_types.size()); ++type) {
+    check_features(data.features_of(type), problems, stop);
+  }
   return problems;
 }
 

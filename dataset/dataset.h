@@ -19,7 +19,12 @@ namespace cohort::dataset {
 inline constexpr const char* kMetaFile = "meta.json";
 inline constexpr const char* kEdgeWeightsFile = "edge_weights.npy";  // as Cohort writes it
 inline constexpr const char* kFormatName = "cohort-dataset";
-inline constexpr int64_t kFormatVersion = 2;  // of data sets whose labels are no classes; others are of version 1
+inline constexpr int64_t kFormatVersion = 3;  // the newest: 1 is for classes, 2 for other labels
+inline constexpr int64_t kTypedVersion = 3;   // several node types and relations
+
+inline constexpr int64_t kMaxNodeTypes = 32, kMaxEdgeTypes = 128;
+inline constexpr int64_t kMaxTypedNodes = (int64_t{1} << 31) - 1;  // of all types together
+inline constexpr std::size_t kMaxTypeName = 64;                    // characters
 
 // What there is to learn of a node: one of several classes, a number, or for each of several labels whether it has it.
 enum class Task { classification, regression, multilabel };
@@ -39,7 +44,26 @@ struct Files {
   std::array<std::string, 3> splits = {"train_ids.npy", "val_ids.npy", "test_ids.npy"};
 };
 
-// What meta.json says.
+// The nodes of one type, numbered from 0.
+struct NodeType {
+  std::string name;
+  int64_t num_nodes = 0;
+  int64_t feature_dim = 0;  // 0: no features
+  DType feature_dtype = DType::float32;
+  std::string features;  // the file, empty without features
+};
+
+// The edges of one relation: from nodes of the source type to nodes of the target type.
+struct EdgeType {
+  std::string source, name, target;
+  int source_type = 0, target_type = 0;  // numbers of node types
+  int64_t num_edges = 0;
+  std::string indptr, indices;  // files
+  int reverse_of = -1;          // the relation that has the same edges in the other direction; -1: none is known
+};
+
+// What meta.json says. Versions 1 and 2 have one node type "node" and one relation ("node", "to", "node"). With several
+// types num_nodes and num_edges are totals; features, labels and splits are those of the target type.
 struct Meta {
   std::string name;
   int64_t num_nodes = 0;
@@ -49,8 +73,15 @@ struct Meta {
   int64_t num_classes = 0;  // regression: 1; multilabel: labels a node may have
   Task task = Task::classification;
   DType label_dtype = DType::int64;
-  Files files;
+  Files files;                       // with several types: labels and splits alone
+  std::vector<NodeType> node_types;  // in any order, which numbers them
+  std::vector<EdgeType> edge_types;  // ascending by source_type
+  int target_type = 0;               // the type of the nodes that have labels
+  bool typed = false;                // version 3
 };
+
+// Nodes of the target type.
+int64_t num_target_nodes(const Meta& meta);
 
 // The shape of labels, for as many nodes: [V], multilabel [V, num_classes].
 std::vector<int64_t> label_shape(const Meta& meta);
@@ -61,7 +92,7 @@ using Problem = base::Error::Parts;
 // Reads <folder>/meta.json; throws base::Error when it is missing or not ours.
 Meta read_meta(const std::filesystem::path& folder);
 
-// Writes <folder>/meta.json.
+// Writes <folder>/meta.json; node_types, edge_types and target_type are written if the meta is typed.
 void write_meta(const std::filesystem::path& folder, const Meta& meta);
 
 // Which feature rows to look at: kRaw leaves encoded ones alone where there are raw ones.
@@ -85,11 +116,26 @@ class Dataset {
   int64_t num_classes() const noexcept { return meta_.num_classes; }
   std::size_t feature_row_bytes() const { return static_cast<std::size_t>(feature_dim()) * size_of(feature_dtype()); }
 
-  std::span<const int64_t> indptr() const { return indptr_.as<int64_t>(); }   // int64 [V + 1]
-  const MappedArray& indices() const noexcept { return indices_; }            // int32 or int64 [E]
-  const MappedArray& edge_weights() const noexcept { return edge_weights_; }  // float32 [E]; not mapped: none
-  const MappedArray& features() const noexcept { return features_; }          // feature_dtype [V, D], see below
-  std::span<const int64_t> labels() const { return labels_.as<int64_t>(); }   // classification: int64 [V], -1: none
+  // Several node types and relations, version 3 of the format. The arrays of each, with the numbers of meta(); data
+  // sets of one type have type 0 and relation 0.
+  bool is_typed() const noexcept { return meta_.typed; }
+  const MappedArray& features_of(int type) const { return features_.at(index_of(type)); }  // unmapped: none
+  std::span<const int64_t> indptr_of(int relation) const { return indptr_array(relation).as<int64_t>(); }
+  const MappedArray& indices_of(int relation) const { return indices_.at(index_of(relation)); }
+
+  // Of data sets of one node type; with several types they throw base::Error.
+  std::span<const int64_t> indptr() const { return one_type().indptr_of(0); }   // int64 [V + 1]
+  const MappedArray& indices() const { return one_type().indices_of(0); }       // int32 or int64 [E]
+  const MappedArray& edge_weights() const { return one_type().edge_weights_; }  // float32 [E]; not mapped: none
+  const MappedArray& features() const { return one_type().features_of(0); }     // feature_dtype [V, D], see below
+  // The file of encoded rows (cohort dataset prepare), empty when there is none; features() may be unmapped when there
+  // is one, as the raw copy may have been dropped.
+  const std::filesystem::path& encoded_rows() const { return one_type().encoded_rows_; }
+  bool has_raw_features() const { return features().is_mapped(); }
+
+  // Of the target type.
+  int64_t num_target_nodes() const { return dataset::num_target_nodes(meta_); }
+  std::span<const int64_t> labels() const { return labels_.as<int64_t>(); }  // classification: int64 [V], -1: none
   std::size_t label_row_bytes() const;
   // Whether a node has a label: a class from 0, a number, or an answer for one label at least.
   bool has_label(int64_t node) const;
@@ -97,20 +143,23 @@ class Dataset {
   std::span<const int64_t> val_ids() const { return splits_[1].as<int64_t>(); }    // int64 [any]
   std::span<const int64_t> test_ids() const { return splits_[2].as<int64_t>(); }   // int64 [any]
 
-  // The file of encoded rows (cohort dataset prepare), empty when there is none; features() may be unmapped when there
-  // is one, as the raw copy may have been dropped.
-  const std::filesystem::path& encoded_rows() const noexcept { return encoded_rows_; }
-  bool has_raw_features() const noexcept { return features_.is_mapped(); }
-
   // The arrays as files, for checks: one is not mapped when opening it was a problem.
-  const MappedArray& indptr_array() const noexcept { return indptr_; }
+  const MappedArray& indptr_array(int relation) const { return indptr_.at(index_of(relation)); }
   const MappedArray& labels_array() const noexcept { return labels_; }  // label_dtype, of label_shape()
   const std::array<MappedArray, 3>& split_arrays() const noexcept { return splits_; }
 
  private:
+  static std::size_t index_of(int number) { return static_cast<std::size_t>(number); }
+  const Dataset& one_type() const;  // itself; throws with several types
+  void find_rows(Rows rows);
+  void map_types(std::vector<Problem>& problems);
+
   std::filesystem::path folder_, encoded_rows_;
   Meta meta_;
-  MappedArray indptr_, indices_, edge_weights_, features_, labels_;
+  std::vector<MappedArray> indptr_ = std::vector<MappedArray>(1);    // of each relation
+  std::vector<MappedArray> indices_ = std::vector<MappedArray>(1);   // of each relation
+  std::vector<MappedArray> features_ = std::vector<MappedArray>(1);  // of each node type
+  MappedArray edge_weights_, labels_;
   std::array<MappedArray, 3> splits_;  // train, val, test
 };
 

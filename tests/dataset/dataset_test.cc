@@ -70,9 +70,9 @@ TEST_F(DatasetFolder, OpensWithEverythingMapped) {
 }
 
 TEST_F(DatasetFolder, RefusesAMetaThatIsNotOurs) {
-  edit_meta("\"version\": 1", "\"version\": 3");
-  expect_refused("expected format cohort-dataset version 1 to 2, found format cohort-dataset version 3");
-  edit_meta("\"version\": 3", "\"version\": [");
+  edit_meta("\"version\": 1", "\"version\": 4");
+  expect_refused("expected format cohort-dataset version 1 to 3, found format cohort-dataset version 4");
+  edit_meta("\"version\": 4", "\"version\": [");
   expect_refused("expected JSON");
   std::filesystem::remove(path("meta.json"));
   expect_refused("meta.json: expected the description of a data set, found no such file");

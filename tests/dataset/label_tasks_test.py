@@ -157,7 +157,7 @@ def test_check_finds_what_no_label_is(tmp_path, kind, value, place, expected):
         ({"label_dtype": "complex64"}, "found complex64 for multilabel"),
         ({"num_classes": 0}, '"num_classes" of at least 1'),
         ({"num_classes": 4}, r"labels.npy.*shape \[60, 4\]"),
-        ({"version": 3}, "version 1 to 2, found format cohort-dataset version 3"),
+        ({"version": 4}, "version 1 to 3, found format cohort-dataset version 4"),
         ({"version": 1}, "labels.npy.*int64"),
     ],
 )

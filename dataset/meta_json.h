@@ -1,0 +1,33 @@
+// Members of meta.json that all versions read in the same way.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <string>
+
+#include "dataset/dataset.h"
+#include "dataset/json.h"
+
+namespace cohort::dataset {
+
+inline constexpr const char* kImportAgain = "import or generate the data set again";
+
+template <typename T>
+T meta_member(const nlohmann::json& json, const std::string& place, const char* key, const char* expected) {
+  return member<T>(json, place, key, expected, kImportAgain);
+}
+
+// An integer in [least, 2^48], the most that the arrays of a folder may hold.
+int64_t count_member(const nlohmann::json& json, const std::string& place, const char* key, int64_t least);
+
+// A plain file name: a data set does not reach outside its folder.
+std::string file_member(const nlohmann::json& json, const std::string& place, const char* key);
+
+// A type that features may have.
+DType feature_dtype_member(const nlohmann::json& json, const std::string& place, const char* key);
+
+// Reads task, label_dtype; num_classes is in `meta`.
+void read_labels(const nlohmann::json& json, const std::string& place, Meta& meta);
+
+}  // namespace cohort::dataset

@@ -73,11 +73,11 @@ struct Meta {
   int64_t num_classes = 0;  // regression: 1; multilabel: labels a node may have
   Task task = Task::classification;
   DType label_dtype = DType::int64;
-  Files files;                       // with several types: labels and splits alone
-  std::vector<NodeType> node_types;  // in any order, which numbers them
-  std::vector<EdgeType> edge_types;  // ascending by source_type
-  int target_type = 0;               // the type of the nodes that have labels
-  bool typed = false;                // version 3
+  Files files;                            // with several types: labels and splits alone
+  std::vector<NodeType> node_types = {};  // in any order, which numbers them
+  std::vector<EdgeType> edge_types = {};  // ascending by source_type
+  int target_type = 0;                    // the type of the nodes that have labels
+  bool typed = false;                     // version 3
 };
 
 // Nodes of the target type.

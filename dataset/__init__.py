@@ -1,9 +1,26 @@
 """Data sets on disk: a folder of .npy files and meta.json, described in FORMAT.md."""
 
 from cohort.dataset.check import Problem, check
+from cohort.dataset.generating.typed import generate_typed
+from cohort.dataset.hetero import HeteroDataset, NodeTable, Relation
 from cohort.dataset.importing.importer import import_graph, import_npz
 from cohort.dataset.importing.tensors import from_pyg, from_tensors
-from cohort.dataset.reader import Dataset, open
+from cohort.dataset.reader import Dataset, open, open_one_type
 from cohort.dataset.writer import generate
 
-__all__ = ["Dataset", "Problem", "check", "from_pyg", "from_tensors", "generate", "import_graph", "import_npz", "open"]
+__all__ = [
+    "Dataset",
+    "HeteroDataset",
+    "NodeTable",
+    "Problem",
+    "Relation",
+    "check",
+    "from_pyg",
+    "from_tensors",
+    "generate",
+    "generate_typed",
+    "import_graph",
+    "import_npz",
+    "open",
+    "open_one_type",
+]

@@ -81,6 +81,13 @@ def feature_dtype(dtype: np.dtype) -> np.dtype:
     return native if native in KEPT_FEATURE_DTYPES else np.dtype(np.float32)
 
 
+def as_float32(x: np.ndarray, dtype: str) -> np.ndarray:
+    """The features as float32, a copy; bfloat16 as its bits in uint16."""
+    if dtype == "bfloat16":
+        return (x.astype(np.uint32) << 16).view(np.float32)
+    return x.astype(np.float32)
+
+
 def labels(place: str, array: np.ndarray, num_nodes: int) -> np.ndarray:
     """int64 [V]; -1 is the only negative label there is."""
     out = integers(place, array, (num_nodes,))

@@ -5,17 +5,22 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
 from rich.console import Console
 from rich.markup import escape
 
 from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
 from cohort.dataset.check import check
-from cohort.dataset.cli_parts import add_common, fail, number, rows_to_draw, summary, targets
+from cohort.dataset.cli_parts import add_common, fail, number, rows_to_draw, summary, table_of_types, targets
+from cohort.dataset.generating.typed import generate_typed
+from cohort.dataset.hetero import HeteroDataset
 from cohort.dataset.importing import cli as import_cli
 from cohort.dataset.partitioning import cli as partition_cli
+from cohort.dataset.reader import Dataset
 from cohort.dataset.reader import open as open_dataset
 from cohort.dataset.writer import generate
 
@@ -49,7 +54,10 @@ def _register_generate(commands: argparse._SubParsersAction) -> None:
     command = commands.add_parser("generate", help=text, description=text, epilog=EPILOG_NUMBERS)
     command.add_argument("out", metavar="OUT", type=Path, help="folder to write")
     command.add_argument(
-        "--kind", choices=("sbm", "powerlaw", "rmat"), default="sbm", help="random model; default: %(default)s"
+        "--kind",
+        choices=("sbm", "powerlaw", "rmat", "typed"),
+        default="sbm",
+        help="random model; typed: papers with authors and fields; default: %(default)s",
     )
     command.add_argument("--nodes", type=number, required=True, help="number of nodes")
     command.add_argument("--edges", type=number, required=True, help="number of edges to draw")
@@ -68,12 +76,17 @@ def _register_generate(commands: argparse._SubParsersAction) -> None:
         default="float32",
         help="type of the features; default: %(default)s",
     )
+    command.add_argument("--all-features", action="store_true", help="typed: give authors and fields features, too")
     command.add_argument("--classes", type=number, default=10, help="number of classes; default: %(default)s")
     add_common(command)
     command.set_defaults(func=_generate, rows_writer=lambda args: None)
 
 
 def _generate(args: argparse.Namespace) -> int:
+    if args.kind == "typed":
+        return _generate_typed(args)
+    if args.all_features:
+        return fail(CohortError("--all-features", "--kind typed", f"--kind {args.kind}"))
     write_rows, rows = args.rows_writer(args), None
     if args.rows:
         rows, args.dtype = rows_to_draw(args.rows)
@@ -83,6 +96,29 @@ def _generate(args: argparse.Namespace) -> int:
         generate(args.out, rows=rows, write_rows=write_rows, **{name: getattr(args, name) for name in GENERATED})
 
     return _write(args.out, f"generating {args.kind} of {args.nodes:,} nodes and {args.edges:,} edges", work)
+
+
+def _generate_typed(args: argparse.Namespace) -> int:
+    for option in ("rows", "undirected", "edge_weights", "prepared"):
+        if getattr(args, option, None):
+            name = "--" + option.replace("_", "-")
+            return fail(CohortError(name, "--kind sbm, powerlaw or rmat", "--kind typed", f"leave {name} out"))
+
+    def work() -> None:
+        generate_typed(
+            args.out,
+            nodes=args.nodes,
+            edges=args.edges,
+            dim=args.dim,
+            dtype=args.dtype,
+            classes=args.classes,
+            seed=args.seed,
+            split=args.split,
+            all_features=args.all_features,
+            overwrite=args.overwrite,
+        )
+
+    return _write(args.out, f"generating typed of {args.nodes:,} nodes and {args.edges:,} edges", work)
 
 
 def _write(out: Path, what: str, work) -> int:
@@ -120,8 +156,9 @@ def _info(args: argparse.Namespace) -> int:
         data = open_dataset(args.path)
     except CohortError as error:
         return fail(error)
+    if isinstance(data, HeteroDataset):
+        return _info_typed(data)
     arrays = (data.indptr, data.indices, data.edge_weights, data.x, data.y)
-    nbytes = sum(array.nbytes for array in arrays if array is not None)
     degrees = data.indptr[1:] - data.indptr[:-1]
     rows = {
         "name": data.name,
@@ -130,14 +167,37 @@ def _info(args: argparse.Namespace) -> int:
         "edge weights": "none" if data.edge_weights is None else "float32",
         "in-degree": f"mean {data.num_edges / data.num_nodes:.1f}, largest {int(degrees.max()):,}",
         "features": f"{data.feature_dim} x {data.feature_dtype}",
-        "classes" if data.task == "classification" else "targets": (
-            f"{data.num_classes}" if data.task == "classification" else f"{targets(data)} ({data.y.dtype})"
-        ),
-        "train, val, test": f"{len(data.train_ids):,}, {len(data.val_ids):,}, {len(data.test_ids):,}",
-        "size": format_bytes(nbytes),
+        **_target_rows(data),
+        "size": _size(arrays),
     }
     if data.encoded_rows:
         rows["encoded rows"] = f"{format_bytes(data.encoded_rows.stat().st_size)} in {data.encoded_rows}"
+    _print_rows(rows)
+    return 0
+
+
+def _info_typed(data: HeteroDataset) -> int:
+    tables = [table.x for table in data.node_types.values()]
+    lists = [array for relation in data.edge_types.values() for array in (relation.indptr, relation.indices)]
+    rows = {"name": data.name, "nodes": f"{data.num_nodes:,}", "edges": f"{data.num_edges:,}", "target": data.target}
+    _print_rows({**rows, **_target_rows(data), "size": _size([*tables, *lists, data.y])})
+    print("", *table_of_types(data), sep="\n")
+    return 0
+
+
+def _target_rows(data: Dataset | HeteroDataset) -> dict[str, str]:
+    """What there is to learn, and of how many nodes."""
+    classes = data.task == "classification"
+    return {
+        "classes" if classes else "targets": f"{data.num_classes}" if classes else f"{targets(data)} ({data.y.dtype})",
+        "train, val, test": f"{len(data.train_ids):,}, {len(data.val_ids):,}, {len(data.test_ids):,}",
+    }
+
+
+def _size(arrays: Iterable[np.ndarray | None]) -> str:
+    return format_bytes(sum(array.nbytes for array in arrays if array is not None))
+
+
+def _print_rows(rows: dict[str, str]) -> None:
     for key, value in rows.items():
         print(f"{key:18}{value}")
-    return 0

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from cohort.base.errors import CohortError
-from cohort.dataset.reader import open as open_dataset
+from cohort.dataset.hetero import HeteroDataset
+from cohort.dataset.reader import open_one_type
 
 SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
 
@@ -49,6 +50,9 @@ def add_common(command: argparse.ArgumentParser) -> None:
 
 
 def summary(data) -> str:
+    if isinstance(data, HeteroDataset):
+        types = f"{len(data.node_types)} node types, {len(data.edge_types)} relations"
+        return f"{data.num_nodes:,} nodes, {data.num_edges:,} edges, {types}, {targets(data)}"
     sizes = f"{data.num_nodes:,} nodes, {data.num_edges:,} edges, {data.feature_dim} x {data.feature_dtype}"
     return f"{sizes}, {targets(data)}"
 
@@ -59,6 +63,20 @@ def targets(data) -> str:
     return told.get(data.task, "one number per node")
 
 
+def table_of_types(data: HeteroDataset) -> list[str]:
+    """Lines of node types and of relations."""
+    rows = [("node type", "nodes", "features")]
+    for name, table in data.node_types.items():
+        features = "none" if table.x is None else f"{table.x.shape[1]} x {table.feature_dtype}"
+        rows.append((name + (" (target)" if name == data.target else ""), f"{table.num_nodes:,}", features))
+    rows += [("", "", ""), ("relation", "edges", "reverse of")]
+    for type_, relation in data.edge_types.items():
+        reverse_of = ", ".join(relation.reverse_of) if relation.reverse_of else ""
+        rows.append((", ".join(type_), f"{relation.num_edges:,}", reverse_of))
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    return [f"{first:{widths[0]}}  {second:>{widths[1]}}  {third}".rstrip() for first, second, third in rows]
+
+
 def fail(error: CohortError) -> int:
     print(f"cohort: {error}", file=sys.stderr)
     return 1
@@ -67,7 +85,7 @@ def fail(error: CohortError) -> int:
 def rows_to_draw(path: Path) -> tuple[np.ndarray, str]:
     """The rows [R, D] of an array or a data set, and the name of their type."""
     if path.is_dir():
-        data = open_dataset(path)
+        data = open_one_type(path)
         if data.x is None:
             raise CohortError(f"--rows {path}", "a data set with raw rows", "only encoded rows", "prepare a copy of it")
         return data.x, data.feature_dtype

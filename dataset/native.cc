@@ -15,6 +15,7 @@
 #include "dataset/generating/generate.h"
 #include "dataset/importing/native_import.h"
 #include "dataset/interruptible.h"
+#include "dataset/native_typed.h"
 #include "dataset/output.h"
 #include "dataset/parallel.h"
 #include "dataset/partitioning/partition.h"
@@ -101,6 +102,7 @@ void demand_folder_in_range(const std::filesystem::path& folder) {
 nb::dict describe(const std::filesystem::path& folder, bool prefer_raw) {
   const Dataset data = Dataset::open(folder, prefer_raw ? Rows::kRaw : Rows::kAny);
   const Meta& meta = data.meta();
+  if (meta.typed) return describe_types(meta);
   nb::dict out, files;
   out["name"] = meta.name;
   out["num_nodes"] = meta.num_nodes;
@@ -216,6 +218,7 @@ NB_MODULE(_native, m) {
            [](OutputFolder& folder) { run_interruptibly([&](const std::stop_token& stop) { folder.commit(stop); }); })
       .def("discard", &OutputFolder::discard);
   register_import(m);
+  register_types(m);
 }
 
 }  // namespace cohort::dataset

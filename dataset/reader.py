@@ -11,7 +11,9 @@ import numpy as np
 
 from cohort.base.errors import CohortError
 from cohort.dataset import _native
-from cohort.dataset.array_file import UNREADABLE
+from cohort.dataset.array_file import map_array
+from cohort.dataset.arrays import as_float32
+from cohort.dataset.hetero import HeteroDataset, is_typed, read_typed
 
 META = "meta.json"
 FORMAT_NAME = b'"cohort-dataset"'
@@ -86,9 +88,7 @@ class Dataset:
         if self.x is None:
             hint = f"decode them with: cohort ibp decode {self.encoded_rows} FILE.npy"
             raise CohortError(str(self.path), "raw features", f"encoded rows only, in {self.encoded_rows}", hint)
-        if self.feature_dtype == "bfloat16":
-            return (self.x.astype(np.uint32) << 16).view(np.float32)
-        return self.x.astype(np.float32)
+        return as_float32(self.x, self.feature_dtype)
 
     def reversed_share(self, at_most: int = 10_000) -> float:
         """The share of edges (no self loops) that have a reverse edge, by a sample of `at_most` evenly spaced edges.
@@ -134,8 +134,9 @@ def is_dataset(path: Path) -> bool:
         return False
 
 
-def open(path: str | os.PathLike, *, prefer_raw: bool = False) -> Dataset:
-    """Opens a data set after the cheap checks (existence, dtypes, shapes, sizes).
+def open(path: str | os.PathLike, *, prefer_raw: bool = False) -> Dataset | HeteroDataset:
+    """Opens a data set after the cheap checks (existence, dtypes, shapes, sizes): a HeteroDataset if it has several
+    node types.
 
     Args:
         prefer_raw: where there are raw features, do not look at encoded ones, which may be of an older file.
@@ -145,27 +146,26 @@ def open(path: str | os.PathLike, *, prefer_raw: bool = False) -> Dataset:
     """
     folder = Path(path).expanduser()
     meta = _native.describe(os.fspath(folder), prefer_raw)
+    if is_typed(meta):
+        return read_typed(folder, meta)
     files = meta.pop("files")
     encoded_rows = Path(encoded) if (encoded := meta.pop("encoded_rows")) else None
     features = files.pop("features")
-    arrays: dict[str, Any] = {key: _map(folder / file) for key, file in files.items()}
-    arrays["x"] = _map(folder / features) if meta.pop("has_raw_features") else None
+    arrays: dict[str, Any] = {key: map_array(folder / file) for key, file in files.items()}
+    arrays["x"] = map_array(folder / features) if meta.pop("has_raw_features") else None
     arrays["y"] = arrays.pop("labels")
     return Dataset(path=folder, encoded_rows=encoded_rows, **meta, **arrays)
 
 
-def _map(path: Path) -> np.ndarray:
-    try:
-        return np.load(path, mmap_mode="r" if _has_elements(path) else None, allow_pickle=False)
-    except UNREADABLE as error:  # NumPy is stricter about headers than the library
-        raise CohortError(
-            str(path), "an array that NumPy reads", str(error), "write it again with numpy.save"
-        ) from error
+def open_one_type(path: str | os.PathLike, *, prefer_raw: bool = False) -> Dataset:
+    """The same, for callers that support one node type alone.
 
-
-def _has_elements(path: Path) -> bool:
-    """An array without elements cannot be mapped."""
-    with path.open("rb") as file:
-        version = np.lib.format.read_magic(file)
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        return 0 not in read(file)[0]
+    Raises:
+        CohortError: for the first thing wrong, and for a data set of several node types.
+    """
+    data = open(path, prefer_raw=prefer_raw)
+    if isinstance(data, HeteroDataset):
+        found = f"{len(data.node_types)} node types: {', '.join(data.node_types)}"
+        hint = "several node types are not supported here yet"
+        raise CohortError(str(data.path), "a data set of one node type", found, hint)
+    return data

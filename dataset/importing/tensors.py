@@ -22,7 +22,6 @@ NEEDED = {  # of a Data, and what to do where it is not there
 }
 OTHER_FORMS = {  # where edge_index or x is not there as Data has it
     "adj_t": "data.edge_index = torch_geometric.utils.to_edge_index(data.adj_t)[0].flip(0)",
-    "HeteroData": "make a graph of one kind of nodes of it: data.to_homogeneous()",
 }
 
 
@@ -65,24 +64,20 @@ def from_tensors(
     Raises:
         CohortError: for tensors that do not fit together, or if `out` exists.
     """
-    out = Path(out).expanduser()
-    if os.path.lexists(out) and not overwrite:
-        hint = "choose another name, or pass overwrite=True"
-        raise CohortError(str(out), "a new folder", "an existing one", hint)
-    feature_dtype = "bfloat16" if str(getattr(x, "dtype", "")) == "torch.bfloat16" else None
-    rows = _bfloat16_bits(x) if feature_dtype else arrays.features("x", _numpy("x", x))
+    out = new_folder(out, overwrite)
+    rows, feature_dtype = rows_of("x", x)
     num_nodes = rows.shape[0]
     if (edge_index is None) == (indptr is None or indices is None):
         raise CohortError("from_tensors", "edge_index, or indptr and indices", "both or neither")
     graph = _edges(edge_index, num_nodes) if edge_index is not None else _expand(indptr, indices, num_nodes)
-    labels = _labels(y, num_nodes, task)
+    labels = labels_of(y, num_nodes, task)
     given = dict(zip(SPLITS, (train_ids, val_ids, test_ids), strict=True))
     write_dataset(
         out,
         graph=graph,
         x=rows,
         labels=labels,
-        splits=_splits(given, labels, split, seed),
+        splits=splits_of(given, labels, split, seed),
         edge_weights=_weights(edge_weight, len(graph[0])),
         feature_dtype=feature_dtype,
         num_classes=num_classes,
@@ -93,27 +88,60 @@ def from_tensors(
     return out
 
 
-def from_pyg(data: Any, out: str | os.PathLike, *, overwrite: bool = False, **options: Any) -> Path:
-    """Writes a torch_geometric Data (x, edge_index, optional y, train/val/test masks and weights) as a data set.
+def new_folder(out: str | os.PathLike, overwrite: bool) -> Path:
+    """Raises CohortError if the folder exists and may not be replaced."""
+    out = Path(out).expanduser()
+    if os.path.lexists(out) and not overwrite:
+        hint = "choose another name, or give overwrite=True"
+        raise CohortError(str(out), "a new folder", "an existing one", hint)
+    return out
 
-    Weights are `edge_weight`, or an `edge_attr` with one number per edge. Other attributes are left out with a warning.
+
+def rows_of(place: str, x: Any) -> tuple[np.ndarray, str]:
+    """Features [V, D] and the name of their type; bfloat16 as its bits in uint16."""
+    if str(getattr(x, "dtype", "")) == "torch.bfloat16":
+        return _bfloat16_bits(place, x), "bfloat16"
+    rows = arrays.features(place, _numpy(place, x))
+    return rows, rows.dtype.name
+
+
+def from_pyg(
+    data: Any,
+    out: str | os.PathLike,
+    *,
+    target: str | None = None,
+    reverse_edges: bool = False,
+    overwrite: bool = False,
+    **options: Any,
+) -> Path:
+    """Writes a torch_geometric Data or HeteroData as a data set.
+
+    Of a Data: x, edge_index, optional y, train/val/test masks and weights. Weights are `edge_weight`, or an `edge_attr`
+    with one number per edge. Of a HeteroData: x of each node type that has one (the others need num_nodes), edge_index of
+    each edge type, y and masks of one node type. Other attributes are left out with a warning.
 
     Args:
-        options: passed to from_tensors (task, split, seed, num_classes, name, ...), which describes `y`.
+        target: of a HeteroData, the node type whose y and masks are kept; default: the only one that has y.
+        reverse_edges: of a HeteroData, adds a relation ("b", "rev_NAME", "a") for each ("a", "NAME", "b") without one.
+        options: passed to from_tensors (task, split, seed, num_classes, name, ...), which describes `y`. For a
+            HeteroData: these five.
 
     Raises:
         CohortError: for another object, or like from_tensors.
     """
+    if callable(getattr(data, "metadata", None)):
+        from cohort.dataset.importing.hetero import from_hetero
+
+        return from_hetero(data, out, target=target, reverse_edges=reverse_edges, overwrite=overwrite, **options)
+    if target is not None or reverse_edges:
+        given = "target" if target is not None else "reverse_edges"
+        raise CohortError("from_pyg", f"a HeteroData with {given}", f"a {type(data).__name__}", f"leave {given} out")
     for attribute, hint in NEEDED.items():
         if getattr(data, attribute, None) is None:
             other = "adj_t" if hasattr(data, "adj_t") else type(data).__name__
             found = f"a {type(data).__name__} without" + (", but with adj_t" if other == "adj_t" else "")
             raise CohortError("from_pyg", f"a Data with {attribute}", found, OTHER_FORMS.get(other, hint))
-    splits = {
-        split: arrays.mask(name, _numpy(name, mask), name)
-        for split, name in zip(SPLITS, MASKS, strict=True)
-        if (mask := getattr(data, name, None)) is not None
-    }
+    splits = {split: mask for split, mask in masks_of(data).items() if mask is not None}
     weights = _weights_of(data)
     _warn_of_what_is_left_out(data, weights)
     return from_tensors(
@@ -124,6 +152,15 @@ def from_pyg(data: Any, out: str | os.PathLike, *, overwrite: bool = False, **op
         overwrite=overwrite,
         **{"edge_weight": weights, **splits, **options},
     )
+
+
+def masks_of(data: Any) -> dict[str, np.ndarray | None]:
+    """bool [V] of each split, as far as a Data or the store of a node type has them."""
+    masks = {split: getattr(data, name, None) for split, name in zip(SPLITS, MASKS, strict=True)}
+    return {
+        split: None if mask is None else arrays.mask(name, _numpy(name, mask), name)
+        for (split, mask), name in zip(masks.items(), MASKS, strict=True)
+    }
 
 
 def _warn_of_what_is_left_out(data: Any, weights: Any) -> None:
@@ -140,7 +177,7 @@ def _warn_of_what_is_left_out(data: Any, weights: Any) -> None:
         warnings.warn(f"{', '.join(left_out)} {verb} left out: a data set keeps {kept}", stacklevel=3)
 
 
-def _labels(y: Any, num_nodes: int, task: str) -> np.ndarray:
+def labels_of(y: Any, num_nodes: int, task: str) -> np.ndarray:
     """As arrays.targets, of classes only integers."""
     if y is None:
         if task != "classification":
@@ -166,20 +203,25 @@ def _numpy(place: str, tensor: Any) -> np.ndarray:
     return array
 
 
-def _bfloat16_bits(x: Any) -> np.ndarray:
+def _bfloat16_bits(place: str, x: Any) -> np.ndarray:
     """uint16 [V, D]"""
     import torch
 
-    arrays.demand_shape("x", x, (None, None))
+    arrays.demand_shape(place, x, (None, None))
     return x.detach().cpu().contiguous().view(torch.int16).numpy().view(np.uint16)
 
 
-def _edges(edge_index: Any, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
-    ends = _numpy("edge_index", edge_index)
+def ends_of(place: str, edge_index: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Sources and targets [E] each."""
+    ends = _numpy(place, edge_index)
     if ends.ndim == 2 and len(ends) != 2 and ends.shape[1] == 2:
-        raise CohortError("edge_index", "shape [2, any]", f"shape {list(ends.shape)}", "pass edge_index.T")
-    arrays.demand_shape("edge_index", ends, (2, None))
-    return arrays.edges("edge_index: ", ends[0], ends[1], num_nodes)
+        raise CohortError(place, "shape [2, any]", f"shape {list(ends.shape)}", "pass edge_index.T")
+    arrays.demand_shape(place, ends, (2, None))
+    return ends[0], ends[1]
+
+
+def _edges(edge_index: Any, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
+    return arrays.edges("edge_index: ", *ends_of("edge_index", edge_index), num_nodes)
 
 
 def _expand(indptr: Any, indices: Any, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
@@ -208,7 +250,7 @@ def _weights_of(data: Any) -> Any:
     return attributes if attributes.dim() == 1 or attributes.shape[1:] == (1,) else None
 
 
-def _splits(given: dict[str, Any], labels: np.ndarray, parts: Sequence[float], seed: int) -> list[np.ndarray]:
+def splits_of(given: dict[str, Any], labels: np.ndarray, parts: Sequence[float], seed: int) -> list[np.ndarray]:
     if all(ids is None for ids in given.values()):
         return random_splits(labels, parts, seed)
     there = {place: np.empty(0, np.int64) if ids is None else ids for place, ids in given.items()}

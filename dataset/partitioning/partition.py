@@ -15,7 +15,7 @@ import numpy as np
 from cohort.base.errors import CohortError
 from cohort.base.files import replacing
 from cohort.dataset import _native
-from cohort.dataset.reader import open as open_dataset
+from cohort.dataset.reader import open_one_type
 
 METHODS = ("metis", "streaming", "random")
 
@@ -77,7 +77,7 @@ def load_parts(path: str | os.PathLike, num_parts: int) -> np.ndarray:
     Raises:
         CohortError: there is no such file, or it is none of this data set.
     """
-    file, num_nodes = parts_file(path, num_parts), open_dataset(path).num_nodes
+    file, num_nodes = parts_file(path, num_parts), open_one_type(path).num_nodes
     cure = f"make it with: cohort dataset partition {path} --parts {num_parts}"
     try:
         parts = np.load(file, mmap_mode="r", allow_pickle=False)

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from cohort import ibp
 from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
-from cohort.dataset import open as open_dataset
+from cohort.dataset import open_one_type
 from cohort.dataset.importing.renumber import renumber
 from cohort.dataset.prepared import (
     ENCODED_FILE,
@@ -71,7 +71,7 @@ def prepare(args: argparse.Namespace) -> int:
     """Runs the command; 0 when DIR/prepared is in place."""
     if is_prepared(args.path):
         raise CohortError(str(args.path), "a data set to prepare", "one that was prepared", "name the one it came from")
-    data = open_dataset(args.path, prefer_raw=True)
+    data = open_one_type(args.path, prefer_raw=True)
     if data.x is None and args.reorder != "none" and not args.drop_raw:
         hint = "pass --drop-raw as well: the rows move into the renumbered data set"
         raise CohortError(str(args.path), "raw features to keep", "encoded rows only, which this would replace", hint)

@@ -9,7 +9,7 @@ from typing import Any
 
 from cohort.base.errors import CohortError
 from cohort.base.log import shown
-from cohort.dataset import Dataset
+from cohort.dataset import Dataset, HeteroDataset
 from cohort.launch.run.supervise import handlers_kept
 from cohort.launch.run.train import train as command
 from cohort.spec import files
@@ -19,7 +19,11 @@ from cohort.spec.types import checked
 
 
 def train(
-    data: str | os.PathLike | Dataset, out: str | os.PathLike, *, overwrite: bool = False, **options: Any
+    data: str | os.PathLike | Dataset | HeteroDataset,
+    out: str | os.PathLike,
+    *,
+    overwrite: bool = False,
+    **options: Any,
 ) -> dict[str, Any]:
     """Trains like ``cohort train``, in separate processes, and returns the content of RUN/summary.json.
 
@@ -50,7 +54,7 @@ def train(
             hint = 'callbacks=["package.module:Class"]: they run in the processes of the trainers'
             raise CohortError("cohort.train: callbacks", "names of classes", repr(value)[:80], hint)
         values[name] = checked(f"cohort.train: {name}", value, known[name].type)
-    folder = data.path if isinstance(data, Dataset) else Path(data).expanduser()
+    folder = data.path if isinstance(data, Dataset | HeteroDataset) else Path(data).expanduser()
     run = Path(out).expanduser()
     with handlers_kept(), shown("stderr"):
         code = command(argparse.Namespace(dataset=folder, out=run, resume=None, overwrite=overwrite, **values))

@@ -7,8 +7,7 @@ from cohort.base.errors import CohortError
 from cohort.cache.plan import options as cache_plan
 from cohort.cache.plan.budget import beside_topology
 from cohort.cache.plan.planner import ELEMENT_BYTES
-from cohort.dataset import Dataset
-from cohort.dataset import open as open_folder
+from cohort.dataset import Dataset, open_one_type
 from cohort.launch.options.cache import gpu_memory, link_rates, wants_auto_cache
 from cohort.launch.options.devices import resolve_device
 from cohort.launch.options.parser import values_of
@@ -17,11 +16,11 @@ from cohort.spec.run import RunSpec, SamplerSpec, TrainerSpec
 
 
 def open_dataset(folder: Path) -> Dataset:
-    """The data set in a folder, whose path is absolute then."""
+    """The data set of one node type in a folder, whose path is absolute then."""
     if (folder / "run.json").is_file() and not (folder / "meta.json").exists():
         hint = f"this is a run: cohort train --resume {folder} continues it"
         raise CohortError(str(folder), "the folder of a data set", "the folder of a run", hint)
-    return replace(open_folder(folder), path=folder.absolute())
+    return replace(open_one_type(folder), path=folder.absolute())
 
 
 def trainer_spec(spec: RunSpec, data: Dataset) -> TrainerSpec:
@@ -78,7 +77,7 @@ def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = N
 
 def _beside_topology(spec: SamplerSpec, dataset: Path, cache_bytes: list[int]) -> list[int] | None:
     """The caches of --cache-ratio auto, where each GPU has room for the topology and all rows; None elsewhere."""
-    data = open_folder(dataset)
+    data = open_one_type(dataset)
     topology_bytes = data.indptr.nbytes + data.indices.nbytes
     if spec.edge_weights:
         topology_bytes += data.edge_weights.nbytes

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from torch_geometric.data import Data, HeteroData
+from torch_geometric.data import Data
 from torch_geometric.transforms import ToSparseTensor
 from torch_geometric.utils import to_edge_index
 
@@ -92,16 +92,9 @@ def test_a_sparse_adjacency_has_a_way_out(tmp_path):
     assert sorted(back.T.tolist()) == sorted(data_of().edge_index.T.tolist())
 
 
-def hetero() -> HeteroData:
-    data = HeteroData()
-    data["paper"].x = torch.rand(NUM_NODES, 4)
-    return data
-
-
 @pytest.mark.parametrize(
     ("data", "expected", "found", "hint"),
     [
-        (hetero(), "a Data with edge_index", "a HeteroData without", "data.to_homogeneous()"),
         (data_of(x=None), "a Data with x", "a Data without", "torch.ones(data.num_nodes, 1)"),
         ([data_of()], "a Data with edge_index", "a list without", "dataset[0]"),
         (data_of(edge_index=torch.zeros(30, 2, dtype=torch.long)), "shape [2, any]", "shape [30, 2]", "edge_index.T"),
@@ -118,7 +111,7 @@ def hetero() -> HeteroData:
             "data.train_mask = index_to_mask(ids, size=data.num_nodes)",
         ),
     ],
-    ids=["hetero", "x", "list", "edge_index", "mask", "ids"],
+    ids=["x", "list", "edge_index", "mask", "ids"],
 )
 def test_other_forms_have_a_way_out(tmp_path, data, expected, found, hint):
     error = refusal(data, tmp_path / "g")

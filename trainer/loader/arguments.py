@@ -12,7 +12,7 @@ import torch
 from msgspec import Meta
 
 from cohort.base.errors import CohortError
-from cohort.dataset import Dataset
+from cohort.dataset import Dataset, HeteroDataset
 from cohort.spec import types
 from cohort.spec.types import checked
 from cohort.trainer import _native
@@ -59,7 +59,7 @@ Bytes = Annotated[int, Meta(ge=0, description="bytes, an integer of at least 0")
 
 def folder_of(data) -> Path:
     """The argument ``data``: a data set's folder, or what cohort.dataset.open() has returned."""
-    if isinstance(data, Dataset):
+    if isinstance(data, Dataset | HeteroDataset):
         return data.path
     if isinstance(data, str | os.PathLike):
         return Path(data).expanduser()

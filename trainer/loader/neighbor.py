@@ -9,7 +9,7 @@ import torch
 from torch_geometric.data import Data
 
 from cohort.base.errors import CohortError
-from cohort.dataset import Dataset
+from cohort.dataset import Dataset, HeteroDataset
 from cohort.spec import types
 from cohort.spec.run import SamplerSpec
 from cohort.spec.types import checked
@@ -91,7 +91,7 @@ class NeighborLoader:
 
     def __init__(
         self,
-        data: str | os.PathLike | Dataset | Data,
+        data: str | os.PathLike | Dataset | HeteroDataset | Data,
         num_neighbors: Sequence[int],
         input_nodes=None,
         *,

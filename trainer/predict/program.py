@@ -20,8 +20,7 @@ from cohort.base.errors import CohortError
 from cohort.base.files import replacing
 from cohort.base.log import shown
 from cohort.base.units import format_bytes
-from cohort.dataset import Dataset
-from cohort.dataset import open as open_dataset
+from cohort.dataset import Dataset, open_one_type
 from cohort.dataset.check import demand_in_range
 from cohort.trainer import _native
 from cohort.trainer.models.own import model_described
@@ -67,7 +66,7 @@ def predict(job: dict) -> None:
     Raises:
         CohortError: see `model_of` and `plan_memory`; a disk that is full; an output folder that is not there.
     """
-    data, out = open_dataset(job["dataset"]), Path(job["out"])
+    data, out = open_one_type(job["dataset"]), Path(job["out"])
     demand_in_range(job["dataset"])
     model, targets = model_of(Path(job["run"]), data)
     device = torch.device(job["device"])

@@ -1,0 +1,117 @@
+"""A random data set of papers, authors and fields whose classes need two relations."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+
+from cohort.base.errors import CohortError
+from cohort.dataset.hetero import NodeTable, RelationType
+from cohort.dataset.typed_writer import Edges, write_typed
+from cohort.dataset.writer import demand_split, random_splits
+
+PAPER_NOISE, OTHER_NOISE = 3.0, 0.5  # of features, beside signatures of length 1
+STRAY = 0.1  # the share of edges whose author or field is any
+NODES_PER_SIDE = 12  # one node of so many is an author, and one a field
+
+
+def generate_typed(
+    out: str | os.PathLike,
+    *,
+    nodes: int,
+    edges: int,
+    dim: int = 64,
+    dtype: str = "float32",
+    classes: int = 2,
+    seed: int = 0,
+    split: Sequence[float] = (0.6, 0.2, 0.2),
+    all_features: bool = False,
+    overwrite: bool = False,
+) -> None:
+    """Writes papers with authors and fields; FORMAT.md says what it draws. The same seed gives the same files.
+
+    Args:
+        nodes: of all three types.
+        edges: drawn, half of them from authors to papers, half from papers to fields; each is also stored reversed.
+        dtype: float32 or float16.
+        classes: of the papers.
+        all_features: authors and fields have features, too.
+    """
+    demand_split(split, seed)
+    num_groups = 2 * classes + 1
+    side = nodes // NODES_PER_SIDE
+    papers = nodes - 2 * side
+    _demand_sizes(nodes, edges, dim, dtype, classes, num_groups, papers)
+    draw = np.random.Generator(np.random.Philox(seed))
+    author_group, field_group, labels = _papers(draw, papers, classes)
+    of_side = np.arange(side) % num_groups  # the groups of authors and of fields
+    writes = _edges(draw, papers, edges - edges // 2, author_group, side, num_groups)
+    has = _edges(draw, papers, edges // 2, field_group, side, num_groups)
+    signatures = draw.standard_normal((num_groups, dim), dtype=np.float32) / np.float32(np.sqrt(dim))
+
+    def table(signal: np.ndarray, noise: float) -> NodeTable:
+        x = signal + np.float32(noise) * draw.standard_normal(signal.shape, dtype=np.float32)
+        return NodeTable(len(x), x.astype(dtype), dtype)
+
+    paper = table(signatures[author_group] + signatures[field_group], PAPER_NOISE / np.sqrt(dim))
+    bare = NodeTable(side, None, None)
+    others = [table(signatures[of_side], OTHER_NOISE / np.sqrt(dim)) if all_features else bare for _ in range(2)]
+    forward: dict[RelationType, Edges] = {
+        ("author", "writes", "paper"): Edges(*writes),
+        ("paper", "has", "field"): Edges(*has[::-1]),
+    }
+    reverse: dict[RelationType, Edges] = {
+        (target, f"rev_{name}", source): Edges(pairs.dst, pairs.src, (source, name, target))
+        for (source, name, target), pairs in forward.items()
+    }
+    write_typed(
+        out,
+        nodes={"paper": paper, "author": others[0], "field": others[1]},
+        edges=forward | reverse,
+        target="paper",
+        labels=labels,
+        splits=random_splits(labels, split, seed),
+        num_classes=classes,
+        overwrite=overwrite,
+    )
+
+
+def _demand_sizes(nodes: int, edges: int, dim: int, dtype: str, classes: int, num_groups: int, papers: int) -> None:
+    least = NODES_PER_SIDE * num_groups
+    if classes < 2:
+        raise CohortError("--classes", "at least 2 for --kind typed", str(classes))
+    if not least <= nodes < 2**31:
+        raise CohortError("--nodes", f"an integer in [{least}, 2^31) for {classes} classes of --kind typed", str(nodes))
+    if edges < 2 * papers:
+        expected = f"at least {2 * papers}, an author and a field for each of {papers} papers"
+        raise CohortError("--edges", expected, str(edges))
+    if dim < 1:
+        raise CohortError("--dim", "at least 1", str(dim))
+    if dtype not in ("float32", "float16"):
+        raise CohortError("--dtype", "float32 or float16 for --kind typed", dtype)
+
+
+def _papers(draw: np.random.Generator, papers: int, classes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of each paper: the group of its authors, another group, of its fields, and the class, int64 [papers] each.
+
+    The class is a range of the difference between the groups. Given one group, all classes are equally likely; given
+    both without their order, class c is as likely as class classes - 1 - c.
+    """
+    num_groups = 2 * classes + 1
+    difference = draw.integers(1, num_groups, papers)
+    author_group = draw.integers(0, num_groups, papers)
+    return author_group, (author_group - difference) % num_groups, (difference - 1) // 2
+
+
+def _edges(
+    draw: np.random.Generator, papers: int, count: int, group: np.ndarray, side: int, num_groups: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """An author or field of the paper's group, or a stray one, and the paper: int64 [count] each."""
+    paper = np.concatenate([np.arange(papers), draw.integers(0, papers, count - papers)])
+    members = (side - group[paper] + num_groups - 1) // num_groups  # nodes i < side with i % num_groups == group
+    other = (draw.random(count) * members).astype(np.int64) * num_groups + group[paper]
+    stray = draw.random(count) < STRAY
+    other[stray] = draw.integers(0, side, int(stray.sum()))
+    return other, paper

@@ -1,0 +1,185 @@
+"""Data sets of several node types and relations: memory-mapped NumPy arrays."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cohort.base.errors import CohortError
+from cohort.dataset import _native
+from cohort.dataset.array_file import map_array
+from cohort.dataset.arrays import as_float32
+
+RelationType = tuple[str, str, str]
+
+
+@dataclass(frozen=True, eq=False)
+class NodeTable:
+    """The nodes of one type.
+
+    Attributes:
+        x: [num_nodes, D] in `feature_dtype`, bfloat16 as its bits in uint16; None for nodes without features.
+        feature_dtype: None without features.
+    """
+
+    num_nodes: int
+    x: np.ndarray | None
+    feature_dtype: str | None
+
+    def x_float32(self) -> np.ndarray | None:
+        """The features as float32 [num_nodes, D], a copy; None without features."""
+        return None if self.x is None or self.feature_dtype is None else as_float32(self.x, self.feature_dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class Relation:
+    """The edges of one relation, by target.
+
+    Attributes:
+        indptr: int64 [nodes of the target type + 1], where the in-neighbours of each node start in `indices`.
+        indices: int32 or int64 [E], nodes of the source type.
+        reverse_of: the relation that has the same edges in the other direction, if the data set names one.
+    """
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    reverse_of: RelationType | None
+
+    @property
+    def num_edges(self) -> int:
+        return len(self.indices)
+
+    def edge_index(self) -> np.ndarray:
+        """int64 [2, E]: sources and targets."""
+        target = np.repeat(np.arange(len(self.indptr) - 1, dtype=np.int64), np.diff(self.indptr))
+        return np.stack([self.indices.astype(np.int64), target])
+
+
+@dataclass(frozen=True, eq=False)
+class HeteroDataset:
+    """A data set of several node types and relations; the arrays are read-only and mapped from disk.
+
+    Nodes of each type are numbered from 0. Pickling keeps the path alone: another process maps the same files. Equal is
+    only what is the same object.
+
+    Attributes:
+        node_types: by name, in the order of meta.json.
+        edge_types: by (source type, name, target type), in the order of meta.json.
+        target: the node type that has labels and splits.
+        task, num_classes, y, train_ids, val_ids, test_ids: as of a Dataset, with nodes of the target type.
+    """
+
+    path: Path
+    name: str
+    node_types: dict[str, NodeTable]
+    edge_types: dict[RelationType, Relation]
+    target: str
+    task: str
+    num_classes: int
+    y: np.ndarray
+    train_ids: np.ndarray
+    val_ids: np.ndarray
+    test_ids: np.ndarray
+
+    def __reduce__(self):
+        return open_typed, (self.path.absolute(),)
+
+    def __repr__(self) -> str:
+        sizes = f"{self.num_nodes:,} nodes of {len(self.node_types)} types, {self.num_edges:,} edges of "
+        return f"HeteroDataset({str(self.path)!r}, {sizes}{len(self.edge_types)} relations, target {self.target!r})"
+
+    @property
+    def num_nodes(self) -> int:
+        """Of all types."""
+        return sum(table.num_nodes for table in self.node_types.values())
+
+    @property
+    def num_edges(self) -> int:
+        """Of all relations."""
+        return sum(relation.num_edges for relation in self.edge_types.values())
+
+    @property
+    def first_node(self) -> dict[str, int]:
+        """The number of each type's first node when the nodes of all types are numbered through, in order."""
+        counts = (table.num_nodes for table in self.node_types.values())
+        return dict(zip(self.node_types, accumulate(counts, initial=0), strict=False))
+
+    def metadata(self) -> tuple[list[str], list[RelationType]]:
+        """Node types and edge types, as HeteroData.metadata() gives them."""
+        return list(self.node_types), list(self.edge_types)
+
+    def to_pyg(self):
+        """The whole graph as torch_geometric HeteroData: float32 x or num_nodes of each type, edge_index int64 [2, E]
+        of each relation, y and three bool masks of the target type."""
+        import torch
+        from torch_geometric.data import HeteroData
+
+        data = HeteroData()
+        for name, table in self.node_types.items():
+            x = table.x_float32()
+            data[name].num_nodes = table.num_nodes
+            if x is not None:
+                data[name].x = torch.from_numpy(x)
+        for type_, relation in self.edge_types.items():
+            data[type_].edge_index = torch.from_numpy(relation.edge_index())
+        data[self.target].y = torch.from_numpy(np.array(self.y))
+        for split in ("train", "val", "test"):
+            mask = torch.zeros(self.node_types[self.target].num_nodes, dtype=torch.bool)
+            mask[torch.from_numpy(np.array(getattr(self, f"{split}_ids")))] = True
+            data[self.target][f"{split}_mask"] = mask
+        return data
+
+
+def open_typed(path: str | os.PathLike) -> HeteroDataset:
+    """Opens a data set of several node types after the cheap checks, as ``open`` does.
+
+    Raises:
+        CohortError: for the first thing wrong.
+    """
+    folder = Path(path)
+    meta = _native.describe(os.fspath(folder), False)
+    if not is_typed(meta):
+        raise CohortError(str(folder), "a data set of version 3, of several node types", "one of one node type")
+    return read_typed(folder, meta)
+
+
+def is_typed(meta: dict[str, Any]) -> bool:
+    """Whether the description of a data set is one of several node types."""
+    return "nodes" in meta
+
+
+def read_typed(folder: Path, meta: dict[str, Any]) -> HeteroDataset:
+    """The data set in a folder that was described as `meta`."""
+    types = [edges.type for edges in meta["edges"]]
+    train_ids, val_ids, test_ids = (map_array(folder / file) for file in meta["splits"])
+    return HeteroDataset(
+        path=folder,
+        name=meta["name"],
+        node_types={nodes.name: _node_table(folder, nodes) for nodes in meta["nodes"]},
+        edge_types={
+            edges.type: Relation(
+                indptr=map_array(folder / edges.indptr),
+                indices=map_array(folder / edges.indices),
+                reverse_of=None if edges.reverse_of < 0 else types[edges.reverse_of],
+            )
+            for edges in meta["edges"]
+        },
+        target=meta["target"],
+        task=meta["task"],
+        num_classes=meta["num_classes"],
+        y=map_array(folder / meta["labels"]),
+        train_ids=train_ids,
+        val_ids=val_ids,
+        test_ids=test_ids,
+    )
+
+
+def _node_table(folder: Path, nodes: _native.NodeType) -> NodeTable:
+    if nodes.feature_dim == 0:
+        return NodeTable(nodes.num_nodes, None, None)
+    return NodeTable(nodes.num_nodes, map_array(folder / nodes.features), nodes.feature_dtype)

@@ -1,0 +1,125 @@
+"""Data sets of several node types from a HeteroData in memory."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from cohort.base.errors import CohortError
+from cohort.dataset import arrays
+from cohort.dataset.hetero import NodeTable, RelationType
+from cohort.dataset.importing import tensors
+from cohort.dataset.typed_writer import Edges, demand_name, write_typed
+
+KEPT = {"x", "num_nodes", "edge_index"}  # of every type
+KEPT_OF_TARGET = KEPT | {"y", *tensors.MASKS}
+
+
+def from_hetero(
+    data: Any,
+    out: str | os.PathLike,
+    *,
+    target: str | None = None,
+    reverse_edges: bool = False,
+    overwrite: bool = False,
+    split: Sequence[float] = (0.6, 0.2, 0.2),
+    seed: int = 0,
+    num_classes: int | None = None,
+    task: str = "classification",
+    name: str | None = None,
+) -> Path:
+    """Writes a torch_geometric HeteroData as a data set of several node types; ``from_pyg`` says how."""
+    out = tensors.new_folder(out, overwrite)
+    target = _target_of(data, target)
+    nodes = {type_: _node_table(type_, data[type_]) for type_ in data.node_types}
+    edges: dict[RelationType, Edges] = {type_: _edges(type_, data[type_]) for type_ in data.edge_types}
+    if not edges:
+        raise CohortError("from_pyg", "a HeteroData with edges", "none", "data['a', 'to', 'b'].edge_index = ...")
+    if reverse_edges:
+        edges |= _reverses(edges)
+    store = data[target]
+    labels = tensors.labels_of(store.get("y"), nodes[target].num_nodes, task)
+    masks = tensors.masks_of(store)
+    _warn_of_what_is_left_out(data, target)
+    write_typed(
+        out,
+        nodes=nodes,
+        edges=edges,
+        target=target,
+        labels=labels,
+        splits=tensors.splits_of(masks, labels, split, seed),
+        num_classes=num_classes,
+        task=task,
+        name=name,
+        overwrite=overwrite,
+    )
+    return out
+
+
+def _target_of(data: Any, target: str | None) -> str:
+    """The node type that has y."""
+    labelled = [type_ for type_ in data.node_types if data[type_].get("y") is not None]
+    if target is not None:
+        if target not in data.node_types:
+            raise CohortError("target", f"one of the node types {', '.join(data.node_types)}", repr(target))
+        return target
+    if len(labelled) == 1:
+        return labelled[0]
+    found = f"y of {', '.join(labelled)}" if labelled else "no y"
+    hint = f"choose one: target={(labelled or list(data.node_types) or [''])[0]!r}"
+    raise CohortError("from_pyg", "a HeteroData in which one node type has y", found, hint)
+
+
+def _node_table(type_: str, store: Any) -> NodeTable:
+    demand_name(type_)
+    x, given = store.get("x"), store.get("num_nodes")
+    if x is not None:
+        rows, dtype = tensors.rows_of(f"{type_}.x", x)
+        if given is not None and int(given) != len(rows):
+            raise CohortError(f"{type_}.x", f"num_nodes = {int(given)} rows", f"{len(rows)}")
+        return NodeTable(len(rows), rows, dtype)
+    if given is None and store.get("y") is not None:
+        given = len(store["y"])
+    if given is None or int(given) < 1:
+        found = "none of them" if given is None else f"num_nodes = {int(given)}"
+        hint = f"data[{type_!r}].num_nodes = ...; nodes without features need no x"
+        raise CohortError(type_, "x, or a num_nodes of at least 1", found, hint)
+    return NodeTable(int(given), None, None)
+
+
+def _edges(type_: RelationType, store: Any) -> Edges:
+    place = f"edge_index of {', '.join(type_)}"
+    if store.get("edge_index") is None:
+        hint = "fill it in"
+        if store.get("adj_t") is not None:
+            hint = f"data[{type_}].edge_index = torch_geometric.utils.to_edge_index(data[{type_}].adj_t)[0].flip(0)"
+        raise CohortError(place, "integers [2, E]", "none", hint)
+    src, dst = tensors.ends_of(place, store["edge_index"])
+    return Edges(arrays.integers(f"{place}: src", src), arrays.integers(f"{place}: dst", dst))
+
+
+def _reverses(edges: dict[RelationType, Edges]) -> dict[RelationType, Edges]:
+    """The relations that are missing in the other direction."""
+    out: dict[RelationType, Edges] = {}
+    for (source, name, destination), forward in edges.items():
+        is_reverse = name.startswith("rev_") and (destination, name.removeprefix("rev_"), source) in edges
+        reverse = (destination, f"rev_{name}", source)
+        if not is_reverse and reverse not in edges:
+            out[reverse] = Edges(forward.dst, forward.src, reverse_of=(source, name, destination))
+    return out
+
+
+def _warn_of_what_is_left_out(data: Any, target: str) -> None:
+    """Names in one warning what a HeteroData has beside the members of a data set."""
+    left_out = []
+    for type_ in [*data.node_types, *data.edge_types]:
+        kept = KEPT_OF_TARGET if type_ == target else KEPT
+        where = type_ if isinstance(type_, str) else ", ".join(type_)
+        left_out += [f"{key} of {where}" for key, value in data[type_].items() if key not in kept and value is not None]
+    if left_out:
+        verb = "is" if len(left_out) == 1 else "are"
+        kept_text = "x of each type, edge_index of each relation, y and the three masks of the target"
+        warnings.warn(f"{'; '.join(left_out)} {verb} left out: a data set keeps {kept_text}", stacklevel=4)

@@ -1,0 +1,15 @@
+// Data sets of several node types as Python sees them.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include "dataset/dataset.h"
+
+namespace cohort::dataset {
+
+// What meta.json says of a typed data set.
+nanobind::dict describe_types(const Meta& meta);
+
+void register_types(nanobind::module_& m);
+
+}  // namespace cohort::dataset

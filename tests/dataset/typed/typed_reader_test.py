@@ -1,0 +1,133 @@
+"""Data sets of several node types: what open() gives, against a reader that knows FORMAT.md alone."""
+
+import copy
+import pickle
+import re
+
+import numpy as np
+import pytest
+import torch
+from typed_by_hand import ARRAYS, META, read_by_hand, write_by_hand
+
+from cohort import CohortError
+from cohort.dataset import HeteroDataset, check, from_tensors, generate_typed, open_one_type
+from cohort.dataset import open as open_dataset
+
+
+def assert_same(data: HeteroDataset, by_hand: dict) -> None:
+    assert data.name == by_hand["name"]
+    assert list(data.node_types) == list(by_hand["nodes"])
+    for table, (count, x) in zip(data.node_types.values(), by_hand["nodes"].values(), strict=True):
+        assert table.num_nodes == count
+        np.testing.assert_array_equal(table.x, x)
+    assert list(data.edge_types) == list(by_hand["relations"])
+    for relation, (pairs, reverse_of) in zip(data.edge_types.values(), by_hand["relations"].values(), strict=True):
+        assert [tuple(pair) for pair in relation.edge_index().T.tolist()] == pairs
+        assert relation.reverse_of == (tuple(reverse_of) if reverse_of else None)
+    target = by_hand["target"]
+    assert (data.target, data.task, data.num_classes) == (target["type"], target["task"], target["num_classes"])
+    np.testing.assert_array_equal(data.y, target["labels"])
+    for split in ("train_ids", "val_ids", "test_ids"):
+        np.testing.assert_array_equal(getattr(data, split), target[split])
+
+
+@pytest.fixture
+def small(tmp_path):
+    return write_by_hand(tmp_path / "small")
+
+
+def test_reads_a_folder_that_was_written_by_hand(small):
+    data = open_dataset(small)
+    assert isinstance(data, HeteroDataset)
+    assert_same(data, read_by_hand(small))
+    assert (data.num_nodes, data.num_edges) == (7, 13)
+    assert data.first_node == {"author": 0, "paper": 3}
+    assert data.metadata() == (["author", "paper"], [tuple(edge["type"]) for edge in META["edges"]])
+    assert data.node_types["author"].x is None and data.node_types["author"].feature_dtype is None
+    assert repr(data).endswith("7 nodes of 2 types, 13 edges of 3 relations, target 'paper')")
+    assert check(small) == []
+
+
+@pytest.mark.parametrize("all_features", [False, True])
+def test_a_folder_that_was_written_by_the_library_reads_by_hand(tmp_path, all_features):
+    out = tmp_path / "typed"
+    generate_typed(out, nodes=240, edges=1001, dim=3, classes=2, seed=5, dtype="float16", all_features=all_features)
+    assert_same(open_dataset(out), read_by_hand(out))
+
+
+def test_pickles_as_its_path(small, monkeypatch):
+    monkeypatch.chdir(small.parent)
+    text = pickle.dumps(open_dataset("small"))
+    monkeypatch.chdir("/")
+    assert len(text) < 300
+    assert_same(pickle.loads(text), read_by_hand(small))
+
+
+def test_gives_pyg_the_whole_graph(small):
+    graph = open_dataset(small).to_pyg()
+    assert graph.validate()
+    assert graph.metadata() == open_dataset(small).metadata()
+    assert graph["author"].num_nodes == 3 and "x" not in graph["author"]
+    assert graph["paper"].x.dtype == torch.float32 and graph["paper"].x[3, 1] == 7
+    assert graph["author", "writes", "paper"].edge_index.tolist() == [[0, 1, 0, 2, 2], [0, 0, 2, 2, 3]]
+    assert graph["paper"].y.tolist() == [0, 2, -1, 1]
+    assert graph["paper"].train_mask.tolist() == [True, True, False, False]
+    assert not graph["paper"].test_mask.any()
+
+
+def test_one_type_alone_is_refused_by_its_callers(small, tmp_path):
+    with pytest.raises(CohortError) as error:
+        open_one_type(small)
+    assert str(error.value) == (
+        f"{small}: expected a data set of one node type, found 2 node types: author, paper\n"
+        "  hint: several node types are not supported here yet"
+    )
+    one = from_tensors(tmp_path / "one", x=torch.ones(3, 2), edge_index=torch.tensor([[0], [1]]))
+    assert open_one_type(one).num_nodes == 3
+    with pytest.raises(CohortError, match="expected a data set of version 3"):
+        from cohort.dataset.hetero import open_typed
+
+        open_typed(one)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda meta: meta["nodes"].clear(), r'meta.json: expected "nodes": a list of 1 to 32, found 0'),
+        (lambda meta: meta["nodes"][0].update(type="a/b"), r"nodes\[0\]: expected .type.: names of 1 to 64 letters"),
+        (lambda meta: meta["nodes"][0].update(count=2**31), "at most 2147483647 nodes of all types together"),
+        (lambda meta: meta["edges"].reverse(), r"edges\[2\]: expected relations in the order of their source types"),
+        (lambda meta: meta["edges"][0].update(type=["venue", "of", "paper"]), r"edges\[0\]: expected .* found venue"),
+        (lambda meta: meta["edges"][2].update(indptr="../c.npy"), r"edges\[2\]: .* a file name without a folder"),
+        (lambda meta: meta["target"].update(type="author"), r"y.npy: expected shape \[3\], found shape \[4\]"),
+        (lambda meta: meta.pop("target"), 'the key "target", found none'),
+    ],
+)
+def test_a_damaged_description_is_refused(tmp_path, change, words):
+    meta = copy.deepcopy(META)
+    change(meta)
+    for edge in meta["edges"] if meta["edges"][0]["type"][1] == "cites" else []:
+        edge.pop("reverse_of", None)
+    folder = write_by_hand(tmp_path / "small", meta)
+    with pytest.raises(CohortError, match=words):
+        open_dataset(folder)
+    assert re.search(words, str(check(folder)[0]))
+
+
+@pytest.mark.parametrize(
+    ("file", "place", "value", "words"),
+    [
+        ("w.indices", 4, 3, r"w.indices.npy\[4\]: expected a node of type author in \[0, 3\), found 3"),
+        ("c.indices", 0, 4, r"c.indices.npy\[0\]: expected a node of type paper in \[0, 4\), found 4"),
+        ("y", 1, 3, r"y.npy\[1\]: expected a class in \[0, 3\) or -1 for none, found 3"),
+        ("x", (1, 0), np.nan, r"x.npy\[1, 0\]: expected a finite number, found NaN"),
+        ("train", 0, 2, r"train.npy\[0\]: expected a node with a label, found node 2"),
+    ],
+)
+def test_check_looks_at_every_relation_and_table(small, file, place, value, words):
+    array = ARRAYS[file].copy()
+    array[place] = value
+    np.save(small / f"{file}.npy", array)
+    open_dataset(small)
+    (problem,) = check(small)
+    assert re.search(words, str(problem))

@@ -12,7 +12,7 @@ from cohort.dataset.hetero import NodeTable, RelationType
 from cohort.dataset.typed_writer import Edges, write_typed
 from cohort.dataset.writer import demand_split, random_splits
 
-PAPER_NOISE, OTHER_NOISE = 3.0, 0.5  # of features, beside signatures of length 1
+PAPER_NOISE, OTHER_NOISE = 4.0, 0.25  # of each feature, beside signatures of length 1
 STRAY = 0.1  # the share of edges whose author or field is any
 NODES_PER_SIDE = 12  # one node of so many is an author, and one a field
 
@@ -55,9 +55,9 @@ def generate_typed(
         x = signal + np.float32(noise) * draw.standard_normal(signal.shape, dtype=np.float32)
         return NodeTable(len(x), x.astype(dtype), dtype)
 
-    paper = table(signatures[author_group] + signatures[field_group], PAPER_NOISE / np.sqrt(dim))
-    bare = NodeTable(side, None, None)
-    others = [table(signatures[of_side], OTHER_NOISE / np.sqrt(dim)) if all_features else bare for _ in range(2)]
+    paper = table(signatures[author_group] + signatures[field_group], PAPER_NOISE)
+    # One table for authors and fields: without types nothing tells them apart.
+    other = table(signatures[of_side], OTHER_NOISE) if all_features else NodeTable(side, None, None)
     forward: dict[RelationType, Edges] = {
         ("author", "writes", "paper"): Edges(*writes),
         ("paper", "has", "field"): Edges(*has[::-1]),
@@ -68,7 +68,7 @@ def generate_typed(
     }
     write_typed(
         out,
-        nodes={"paper": paper, "author": others[0], "field": others[1]},
+        nodes={"paper": paper, "author": other, "field": other},
         edges=forward | reverse,
         target="paper",
         labels=labels,

@@ -65,16 +65,19 @@ def targets(data) -> str:
 
 def table_of_types(data: HeteroDataset) -> list[str]:
     """Lines of node types and of relations."""
-    rows = [("node type", "nodes", "features")]
+    nodes = [("node type", "nodes", "features")]
     for name, table in data.node_types.items():
         features = "none" if table.x is None else f"{table.x.shape[1]} x {table.feature_dtype}"
-        rows.append((name + (" (target)" if name == data.target else ""), f"{table.num_nodes:,}", features))
-    rows += [("", "", ""), ("relation", "edges", "reverse of")]
+        nodes.append((name + (" (target)" if name == data.target else ""), f"{table.num_nodes:,}", features))
+    edges = [("relation", "edges", "reverse of")]
     for type_, relation in data.edge_types.items():
-        reverse_of = ", ".join(relation.reverse_of) if relation.reverse_of else ""
-        rows.append((", ".join(type_), f"{relation.num_edges:,}", reverse_of))
-    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
-    return [f"{first:{widths[0]}}  {second:>{widths[1]}}  {third}".rstrip() for first, second, third in rows]
+        edges.append((", ".join(type_), f"{relation.num_edges:,}", ", ".join(relation.reverse_of or ())))
+    return [*_aligned(nodes), "", *_aligned(edges)]
+
+
+def _aligned(rows: list[tuple[str, str, str]]) -> list[str]:
+    first, second = (max(len(row[column]) for row in rows) for column in (0, 1))
+    return [f"{row[0]:{first}}  {row[1]:>{second}}  {row[2]}".rstrip() for row in rows]
 
 
 def fail(error: CohortError) -> int:

@@ -165,7 +165,9 @@ def open_one_type(path: str | os.PathLike, *, prefer_raw: bool = False) -> Datas
     """
     data = open(path, prefer_raw=prefer_raw)
     if isinstance(data, HeteroDataset):
-        found = f"{len(data.node_types)} node types: {', '.join(data.node_types)}"
+        count = len(data.node_types)
+        sort = "one of version 3, with 1 node type" if count == 1 else f"{count} node types"
+        found = f"{sort}: {', '.join(data.node_types)}"
         hint = "several node types are not supported here yet"
         raise CohortError(str(data.path), "a data set of one node type", found, hint)
     return data

@@ -66,6 +66,7 @@ def small_disk(folder: Path, size: str = "64k") -> None:
 
 
 @bad("no such folder")
+@bad("several node types where one is supported")
 @bad("a ratio below 0")
 @bad("a fraction instead of an integer")
 @bad("text instead of a fanout")
@@ -156,6 +157,18 @@ def _odd(here: Path) -> None:
     text = b"{'descr': '<i8', 'fortran_order': False, 'shape': (200,), }\n"
     data = np.load(path).tobytes()
     path.write_bytes(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + data)
+
+
+@bad("relations out of order")
+def _relations_out_of_order(here: Path) -> None:
+    edges = json.loads((here / "typed/meta.json").read_text())["edges"]
+    edges[1], edges[2] = edges[2], edges[1]
+    edit_json(here / "typed/meta.json", edges=edges)
+
+
+@bad("a node out of the range of its type")
+def _node_of_another_type(here: Path) -> None:
+    poke(here / "typed/author.writes.paper.indices.npy", 7, 10)
 
 
 @bad("decreasing offsets")
@@ -368,9 +381,11 @@ def _open_memory(here: Path) -> None:
 
 
 def make_good(here: Path, cohort: Callable) -> None:
-    """`data`, `encoded` (with its rows encoded) and `run`, by the command itself."""
+    """`data`, `encoded` (with its rows encoded), `typed` (of several node types) and `run`, by the command itself."""
     cohort("dataset", "generate", "data", "--nodes", 200, "--edges", 1000, "--dim", 4, "--classes", 3)
     shutil.copytree(here / "data", here / "encoded")
     cohort("dataset", "prepare", "encoded")
+    sizes = ["--nodes", 120, "--edges", 400, "--dim", 4, "--classes", 2]
+    cohort("dataset", "generate", "typed", "--kind", "typed", *sizes)
     options = ["--device", "cpu", "--fanout", "3,2", "--batch-size", 50, "--hidden", 8, "--epochs", 1, "--quiet"]
     cohort("train", "data", *options, "--out", "run")

@@ -1,0 +1,155 @@
+"""The commands on data sets of several node types: who knows them, and who refuses them in the same words."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typed_by_hand import ARRAYS, META, write_by_hand
+
+from cohort.base.errors import CohortError
+from cohort.dataset import open as open_dataset
+from cohort.dataset.partitioning.partition import load_parts, parts_file
+from cohort.launch import main
+
+REFUSED = "expected a data set of one node type, found 2 node types: author, paper"
+INFO = """\
+name              small
+nodes             7
+edges             13
+target            paper
+classes           3
+train, val, test  2, 1, 0
+size              240 B
+
+node type       nodes  features
+author              3  none
+paper (target)      4  2 x float32
+
+relation                   edges  reverse of
+author, writes, paper          5
+paper, rev_writes, author      5  author, writes, paper
+paper, cites, paper            3
+"""
+
+
+@pytest.fixture
+def small(tmp_path) -> Path:
+    return write_by_hand(tmp_path / "small")
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_info_prints_types_and_relations(small, run, capsys):
+    assert run("info", small) == 0
+    assert capsys.readouterr().out == INFO
+
+
+def test_info_of_other_tasks(tmp_path, run, capsys):
+    meta = META | {"target": META["target"] | {"task": "regression", "label_dtype": "float32", "num_classes": 1}}
+    folder = write_by_hand(tmp_path / "small", meta)
+    np.save(folder / "y.npy", np.array([0.5, 1, np.nan, 2], np.float32))
+    assert run("info", folder) == 0 and "targets           a number a node (float32)" in capsys.readouterr().out
+    assert run("check", folder) == 0
+
+
+def test_check_tells_every_problem(small, run, capsys):
+    assert run("check", small) == 0
+    told = " ".join(capsys.readouterr().err.split())
+    assert "7 nodes, 13 edges, 2 node types, 3 relations, 3 classes: no problem found" in told
+    for file, place, value in (("w.indices", 0, 9), ("c.indices", 1, -1), ("y", 0, 5)):
+        array = ARRAYS[file].copy()
+        array[place] = value
+        np.save(small / f"{file}.npy", array)
+    assert run("check", small) == 1
+    err = capsys.readouterr().err
+    assert all(f"{file}.npy[" in err for file in ("w.indices", "c.indices", "y")) and err.count("expected") == 3
+
+
+def test_generate_writes_what_info_reads(tmp_path, run, capsys):
+    sizes = ["--nodes", "240", "--edges", "1K", "--dim", 4, "--classes", 3]
+    assert run("generate", tmp_path / "out", "--kind", "typed", *sizes, "--all-features", "--dtype", "float16") == 0
+    assert "240 nodes, 2,000 edges, 3 node types, 4 relations, 3 classes" in " ".join(capsys.readouterr().err.split())
+    assert run("info", tmp_path / "out") == 0
+    assert "author             20  4 x float16" in capsys.readouterr().out
+    assert run("generate", tmp_path / "out", "--kind", "typed", *sizes) == 1, "it exists"
+    assert run("generate", tmp_path / "out", "--kind", "typed", *sizes, "--overwrite") == 0
+    assert open_dataset(tmp_path / "out").node_types["field"].x is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ["--kind", "typed", "--undirected"],
+            "--undirected: expected --kind sbm, powerlaw or rmat, found --kind t",
+        ),
+        (["--kind", "typed", "--edge-weights"], "--edge-weights: expected --kind sbm, powerlaw or rmat"),
+        (["--kind", "typed", "--rows", "x.npy"], "--rows: expected --kind sbm, powerlaw or rmat"),
+        (["--kind", "typed", "--prepared"], "--prepared: expected --kind sbm, powerlaw or rmat"),
+        (["--all-features"], "--all-features: expected --kind typed, found --kind sbm"),
+    ],
+)
+def test_generate_refuses_options_of_other_kinds(tmp_path, capsys, arguments, words):
+    out = tmp_path / "out"
+    assert main.main(["dataset", "generate", str(out), "--nodes", "600", "--edges", "9K", *arguments]) == 1
+    assert words in capsys.readouterr().err and not out.exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "train DATA --device cpu --out OUT",
+        "plan DATA --cache-ratio 0.1",
+        "tune DATA --minutes 1 --device cpu --out OUT",
+        "digest DATA --device cpu",
+        "bench sample DATA --device cpu",
+        "bench fetch DATA --device cpu",
+        "bench step DATA --device cpu",
+        "dataset prepare DATA",
+        "dataset prepare DATA --reorder degree",
+        "dataset partition DATA --parts 2 --method random",
+        "dataset partition DATA --parts 2 --method streaming",
+        "dataset generate OUT --nodes 9 --edges 9 --rows DATA",
+    ],
+)
+def test_other_commands_refuse_them(small, tmp_path, capsys, command):
+    before, out = snapshot(small), tmp_path / "out"
+    words = command.replace("DATA", str(small)).replace("OUT", str(out)).split()
+    try:
+        code = main.main(words)
+    except CohortError as error:
+        code = 1
+        assert REFUSED in str(error)
+    else:
+        assert REFUSED in " ".join(capsys.readouterr().err.split())
+    assert code == 1
+    assert not out.exists() or not any(out.iterdir())
+    assert snapshot(small) == before
+
+
+def test_predict_refuses_them(small, tmp_path):
+    from cohort.trainer.predict.program import predict
+
+    job = {"run": str(tmp_path), "dataset": str(small), "out": str(tmp_path / "pred.npy")}
+    with pytest.raises(CohortError, match=REFUSED):
+        predict(job)
+
+
+def test_parts_of_them_are_refused(small):
+    np.save(parts_file(small, 2), np.zeros(7, np.int32))
+    with pytest.raises(CohortError, match=REFUSED):
+        load_parts(small, 2)
+
+
+def test_a_version_3_of_one_type_is_refused_too(tmp_path, capsys):
+    meta = json.loads(json.dumps(META))
+    meta["nodes"], meta["edges"] = meta["nodes"][1:], meta["edges"][2:]
+    folder = write_by_hand(tmp_path / "one", meta)
+    assert main.main(["dataset", "info", str(folder)]) == 0
+    assert main.main(["dataset", "prepare", str(folder)]) == 1
+    assert "expected a data set of one node type, found one of version 3, with 1 node type: paper" in " ".join(
+        capsys.readouterr().err.split()
+    )

@@ -37,9 +37,25 @@ struct Good {
     meta.files.edge_weights = "edge_weights.npy";
     dataset::write_meta(folder.path(), meta);
     meta_text = dataset::read_bytes(folder / dataset::kMetaFile);
+    dataset::write_meta(folder.path(), typed());
+    typed_meta_text = dataset::read_bytes(folder / dataset::kMetaFile);
+    dataset::write_bytes(folder / dataset::kMetaFile, meta_text);
     prepared_text =
         "{\"format\": \"cohort-prepared\", \"version\": 1, \"raw_file\": \"features.npy\", \"raw_bytes\": 160,\n"
         " \"raw_mtime_ns\": 12}";
+  }
+
+  // The same files as arrays of two types and two relations.
+  static dataset::Meta typed() {
+    dataset::Meta out;
+    out.typed = true;
+    out.name = "typed";
+    out.num_classes = 3;
+    out.node_types = {{"a", 4, 0, dataset::DType::float32, ""}, {"b", 4, 2, dataset::DType::float32, "features.npy"}};
+    out.edge_types = {{"a", "to", "b", 0, 1, 5, "indptr.npy", "indices.npy", -1},
+                      {"b", "rev_to", "a", 1, 0, 5, "indptr.npy", "indices.npy", 0}};
+    out.target_type = 1;
+    return out;
   }
 
   void add(const std::string& name, dataset::DType dtype, const std::vector<int64_t>& shape, const std::string& data) {
@@ -49,7 +65,7 @@ struct Good {
 
   dataset::TemporaryFolder folder;
   std::vector<std::pair<std::string, std::string>> files;
-  std::string meta_text, prepared_text;
+  std::string meta_text, typed_meta_text, prepared_text;
 };
 
 Good& good() {
@@ -95,7 +111,7 @@ void open_and_check() {
   bool opened = false;
   try {
     const dataset::Dataset data = dataset::Dataset::open(folder);
-    opened = data.indptr().back() == data.num_edges();
+    opened = data.indptr_of(0).back() == data.meta().edge_types[0].num_edges;
   } catch (const base::Error&) {
   }
   const auto all = dataset::check(folder);
@@ -108,6 +124,7 @@ std::vector<std::string> seeds() {
   const std::string damage = bytes_of(Damage{1, 0, 128, 7}) + bytes_of(Damage{0, 0, 136, -1});
   const std::string cut = bytes_of(Damage{2, 255, 130, 0}), nan = bytes_of(Damage{2, 0, 128, 0x7FC00000});
   return {static_cast<char>(kMeta) + good().meta_text,
+          static_cast<char>(kMeta) + good().typed_meta_text,
           static_cast<char>(kPrepared) + good().prepared_text,
           static_cast<char>(kFiles) + damage,
           static_cast<char>(kFiles) + cut,

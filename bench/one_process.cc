@@ -92,7 +92,7 @@ class OneProcess {
     const std::size_t bytes = channel::lay_out({.num_nodes = batch.num_nodes,
                                                 .num_edges = batch.num_edges,
                                                 .num_seeds = batch.num_seeds,
-                                                .num_targets = to.num_targets,
+                                                .num_offsets = to.num_targets + 1,
                                                 .row_bytes = graph_.row_bytes},
                                                batch);
     to.data = to.memory.at_least(bytes);

@@ -118,7 +118,7 @@ std::size_t slot_bytes(int64_t num_nodes, int64_t batch_size, const std::vector<
   const channel::BatchShape largest{.num_nodes = most_nodes,
                                     .num_edges = most_edges,
                                     .num_seeds = batch_size,
-                                    .num_targets = most_nodes,
+                                    .num_offsets = most_nodes + 1,
                                     .row_bytes = row_bytes,
                                     .label_bytes = label_bytes,
                                     .with_e_id = edge_ids,

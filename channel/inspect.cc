@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
@@ -62,15 +63,29 @@ void refuse(const std::filesystem::path& path, const char* what, uint64_t expect
                      "sampler and trainer must come from the same build of cohort"});
 }
 
+constexpr const char* kDamaged = "the channel is damaged: end the run and start it again";
+
 // The numbers that readers index and branch by.
 void refuse_damage(const std::filesystem::path& path, const ChannelHeader& header) {
   const auto device = static_cast<uint32_t>(header.device);
-  if (header.num_slots >= 2 && header.num_slots <= kMaxSlots && device <= static_cast<uint32_t>(DeviceKind::kCuda)) {
+  const bool knows_slots = header.num_slots >= 2 && header.num_slots <= kMaxSlots;
+  if (!knows_slots || device > static_cast<uint32_t>(DeviceKind::kCuda)) {
+    throw base::Error({path.string(), fmt::format("2 to {} slots on device 0 or 1", kMaxSlots),
+                       fmt::format("{} slots on device {}", header.num_slots, device), kDamaged});
+  }
+  const auto are_types = [&](const int32_t* types, int count) {
+    return std::all_of(types, types + count, [&](int32_t type) { return type >= 0 && type < header.num_types; });
+  };
+  const bool knows_types = header.num_types >= 0 && header.num_types <= kMaxTypes && header.num_relations >= 0 &&
+                           header.num_relations <= kMaxRelations;
+  if (knows_types && are_types(header.target_types, header.num_relations) &&
+      (header.num_types == 0 || are_types(&header.label_type, 1)) &&
+      header.channel_bytes == channel_bytes(header.num_slots, header.num_types)) {
     return;
   }
-  throw base::Error({path.string(), fmt::format("2 to {} slots on device 0 or 1", kMaxSlots),
-                     fmt::format("{} slots on device {}", header.num_slots, device),
-                     "the channel is damaged: end the run and start it again"});
+  throw base::Error({path.string(),
+                     fmt::format("at most {} types and {} relations between them", kMaxTypes, kMaxRelations),
+                     fmt::format("{} types and {} relations", header.num_types, header.num_relations), kDamaged});
 }
 
 }  // namespace

@@ -9,7 +9,9 @@
 
 #include <atomic>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <type_traits>
 
 #include "base/process.h"
@@ -18,10 +20,12 @@
 namespace cohort::channel {
 
 constexpr uint64_t kMagic = 0x4C4E4843'54524843ull;  // "CHRTCHNL" as little-endian bytes
-constexpr uint32_t kVersion = 10;
+constexpr uint32_t kVersion = 11;
 constexpr int kMaxSlots = 64;
 constexpr int kMaxHops = 16;
-constexpr int kMaxRequests = 8;  // requests posted and not yet begun
+constexpr int kMaxTypes = 32;       // of nodes
+constexpr int kMaxRelations = 128;  // types of edges
+constexpr int kMaxRequests = 8;     // requests posted and not yet begun
 constexpr int kErrorBytes = 2048;
 
 enum class DeviceKind : uint32_t { kCpu = 0, kCuda = 1 };
@@ -65,7 +69,8 @@ struct Request {
   uint32_t shuffle;      // 0: the set's own order
   uint32_t batch_size;   // seeds
   int32_t num_hops;
-  int32_t fanout[kMaxHops];  // entry 0 next to the seeds; -1: all in-neighbours
+  // [num_hops], entry 0 next to the seeds; -1: all in-neighbours. Typed: [num_relations, num_hops].
+  int32_t fanout[kMaxRelations * kMaxHops];
   int32_t sampler_sms;  // GPU: the first so many SMs are the sampler's, the others the trainer's; 0: all are shared
   uint32_t labels_of_seeds;  // 1: labels of other nodes are not wanted
   uint32_t last_hop_global;  // 1: where rows are in place, sources of the last hop need no batch-local ids
@@ -118,6 +123,23 @@ inline int64_t num_local_edges(const Batch& batch) {
   return batch.num_edges - (batch.last_hop_global && batch.num_hops > 0 ? batch.edges_per_hop[batch.num_hops - 1] : 0);
 }
 
+// What a batch of a typed graph has of each node type and relation. The arrays of `Batch` then have one part for each
+// of them, in their order: n_id for each type; edge_index, indptr and e_id for each relation. Ids are those of the
+// type.
+struct TypedBatch {
+  int64_t nodes_per_hop[kMaxTypes][kMaxHops + 1];  // as Batch has them of all types together
+  int64_t edges_per_hop[kMaxRelations][kMaxHops];
+  uint64_t x_offset[kMaxTypes];  // feature dtype [nodes of the type, feature_dim of the type]
+  int64_t num_labels;            // of y: nodes of the header's label_type, or the seeds among them
+};
+
+// Feature rows of the nodes of one type.
+struct Table {
+  int64_t feature_dim;     // 0: none
+  uint32_t feature_dtype;  // code and bits as in DLPack: code << 8 | bits
+  uint32_t reserved;
+};
+
 struct Slot {
   std::atomic<uint32_t> state;             // SlotState
   std::atomic<uint32_t> drained_recorded;  // GPU: the trainer has recorded `drained` for this use
@@ -148,6 +170,13 @@ struct ChannelHeader {
   uint32_t with_e_id;         // 1: batches have e_id
   uint32_t with_edge_weight;  // 1: batches have edge_weight
 
+  // Typed graphs; feature_dim and feature_dtype are then not used, and num_slots TypedBatch follow this header.
+  int32_t num_types;  // 0: the graph has one type
+  int32_t num_relations;
+  int32_t label_type;                   // whose nodes have labels
+  Table tables[kMaxTypes];              // [num_types]
+  int32_t target_types[kMaxRelations];  // [num_relations]
+
   // All feature rows, where the trainer reads them itself: on the CPU the data set's file, on a GPU memory of that GPU.
   uint32_t rows_in_place;  // 0: slots have the rows of their batches
   int64_t num_rows;
@@ -170,8 +199,38 @@ struct ChannelHeader {
   Slot slots[kMaxSlots];
 };
 
+// Bytes of the file `channel`.
+inline std::size_t channel_bytes(int32_t num_slots, int32_t num_types) {
+  return sizeof(ChannelHeader) + (num_types > 0 ? static_cast<std::size_t>(num_slots) * sizeof(TypedBatch) : 0);
+}
+
+// Nodes of a type in a batch.
+inline int64_t nodes_of(const Batch& batch, const TypedBatch& typed, int type) {
+  return std::accumulate(typed.nodes_per_hop[type], typed.nodes_per_hop[type] + batch.num_hops + 1, int64_t{0});
+}
+
+// Targets of a relation in a batch: nodes of its target type that were reached before the last hop.
+inline int64_t targets_of(const ChannelHeader& header, const Batch& batch, const TypedBatch& typed, int relation) {
+  const int32_t type = header.target_types[relation];
+  return nodes_of(batch, typed, type) - typed.nodes_per_hop[type][batch.num_hops];
+}
+
+// Length of indptr.
+inline int64_t offsets_of(const ChannelHeader& header, const Batch& batch, const TypedBatch& typed) {
+  int64_t count = 0;
+  for (int relation = 0; relation < header.num_relations; ++relation) {
+    count += targets_of(header, batch, typed, relation) + 1;
+  }
+  return count;
+}
+
+// Of the slot; null: the graph has one type.
+inline const TypedBatch* typed_batch(const ChannelHeader& header, int slot) {
+  return header.num_types > 0 ? reinterpret_cast<const TypedBatch*>(&header + 1) + slot : nullptr;
+}
+
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
-static_assert(std::is_standard_layout_v<ChannelHeader>);
-static_assert(sizeof(Request) == 64 + 4 * kMaxHops);
+static_assert(std::is_standard_layout_v<ChannelHeader> && alignof(ChannelHeader) >= alignof(TypedBatch));
+static_assert(sizeof(Request) == 64 + 4 * kMaxRelations * kMaxHops);
 
 }  // namespace cohort::channel

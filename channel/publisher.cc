@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 
@@ -26,6 +27,11 @@ void fill_header(ChannelHeader& header, const ChannelOptions& options, std::size
   header.label_width = options.label_width;
   header.with_e_id = options.with_e_id ? 1 : 0;
   header.with_edge_weight = options.with_edge_weight ? 1 : 0;
+  header.num_types = static_cast<int32_t>(options.tables.size());
+  header.num_relations = static_cast<int32_t>(options.target_types.size());
+  header.label_type = options.label_type;
+  std::ranges::copy(options.tables, header.tables);
+  std::ranges::copy(options.target_types, header.target_types);
   init_semaphore(header.requests_posted, 0);
   init_semaphore(header.requests_free, kMaxRequests);
   init_semaphore(header.slots_free, static_cast<unsigned>(options.num_slots));
@@ -41,7 +47,10 @@ Publisher::Publisher(std::filesystem::path folder, const ChannelOptions& options
     throw base::Error({"--slots", fmt::format("2 to {}", kMaxSlots), std::to_string(options.num_slots),
                        "3 is enough unless batches take very different times"});
   }
-  file_ = create_shared_file(folder_ / "channel.tmp", sizeof(ChannelHeader));
+  base::require(options.tables.size() <= kMaxTypes && options.target_types.size() <= kMaxRelations,
+                "a data set with at most kMaxTypes and kMaxRelations");
+  file_ = create_shared_file(folder_ / "channel.tmp",
+                             channel_bytes(options.num_slots, static_cast<int32_t>(options.tables.size())));
   new (file_.data()) ChannelHeader{};
   enter(header().sampler);
   fill_header(header(), options, file_.bytes());
@@ -148,11 +157,13 @@ void Publisher::wait_drained([[maybe_unused]] int slot, [[maybe_unused]] base::G
 #endif
 }
 
-void Publisher::publish(int slot, const Batch& batch) {
+void Publisher::publish(int slot, const Batch& batch, const TypedBatch* typed) {
   Slot& shared = header().slots[slot];
   base::require(static_cast<SlotState>(shared.state.load()) == SlotState::kFilling, "a slot held by the sampler");
   shared.batch = batch;
   shared.batch.sequence = next_sequence_++;
+  base::require((typed != nullptr) == (header().num_types > 0), "sizes by type for typed graphs alone");
+  if (typed) const_cast<TypedBatch&>(*typed_batch(header(), slot)) = *typed;
   set_state(shared, SlotState::kReady);
   post(header().batches_ready);
 }

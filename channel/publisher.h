@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "base/gpu_stream.h"
 #include "base/process.h"
@@ -13,8 +14,6 @@
 #include "channel/wait.h"
 
 #ifdef COHORT_WITH_CUDA
-#include <vector>
-
 #include "base/owners.h"
 #endif
 
@@ -32,6 +31,9 @@ struct ChannelOptions {
   int64_t label_width = 0;     // labels of a node; 0: one, and y has one dimension
   bool with_e_id = false;      // batches say which edges they have
   bool with_edge_weight = false;
+  std::vector<Table> tables;          // typed: feature rows of each type; empty: a graph of one type
+  std::vector<int32_t> target_types;  // typed: of each relation
+  int32_t label_type = 0;             // typed: whose nodes have labels
 };
 
 // All feature rows of a data set, [num_rows], where the trainer is to read them itself.
@@ -74,8 +76,8 @@ class Publisher {
   // Nothing to wait for on the CPU.
   void wait_drained(int slot, base::GpuStream stream);
 
-  // Hands the slot, filled and complete, to the trainer.
-  void publish(int slot, const Batch& batch);
+  // Hands the slot, filled and complete, to the trainer. `typed`: of a typed graph, else null.
+  void publish(int slot, const Batch& batch, const TypedBatch* typed = nullptr);
 
   void set_stage(Stage stage, uint64_t batch = 0) { channel::set_stage(header().sampler, stage, batch); }
   void leave_error(const char* text) { channel::leave_error(header().sampler, text); }

@@ -3,24 +3,37 @@
 #include <algorithm>
 
 namespace cohort::channel {
+namespace {
+
+// Appends an array to a slot of which `end` bytes are in use; returns its offset.
+std::size_t append(int64_t bytes, std::size_t& end) {
+  constexpr std::size_t kAlignment = 256;
+  const std::size_t offset = end;
+  end += (static_cast<std::size_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
+  return offset;
+}
+
+}  // namespace
 
 std::size_t lay_out(const BatchShape& shape, Batch& batch) {
   std::size_t end = 0;
-  const auto place = [&end](int64_t bytes) {
-    constexpr std::size_t kAlignment = 256;
-    const std::size_t offset = end;
-    end += (static_cast<std::size_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
-    return offset;
-  };
+  const auto place = [&end](int64_t bytes) { return append(bytes, end); };
   batch.x_offset = place(shape.row_bytes * padded(shape.num_nodes));
   batch.n_id_offset = place(8 * shape.num_nodes);
   batch.input_id_offset = place(8 * shape.num_seeds);
   batch.y_offset = place(shape.label_bytes * (shape.labels_of_seeds ? shape.num_seeds : shape.num_nodes));
   batch.edge_index_offset = place(16 * (shape.last_hop_global ? shape.num_local_edges : shape.num_edges));
   batch.source_node_offset = shape.last_hop_global ? place(8 * shape.num_edges) : 0;
-  batch.indptr_offset = place(8 * (shape.num_targets + 1));
+  batch.indptr_offset = place(8 * shape.num_offsets);
   batch.e_id_offset = shape.with_e_id ? place(8 * shape.num_edges) : 0;
   batch.edge_weight_offset = shape.with_edge_weight ? place(4 * shape.num_edges) : 0;
+  return end;
+}
+
+std::size_t lay_out_tables(std::span<const int64_t> bytes_of_type, std::size_t end, TypedBatch& typed) {
+  for (std::size_t type = 0; type < bytes_of_type.size(); ++type) {
+    typed.x_offset[type] = append(bytes_of_type[type], end);
+  }
   return end;
 }
 
@@ -46,7 +59,7 @@ std::size_t slot_bytes(BatchShape shape, int64_t batch_size, std::span<const int
     shape.num_nodes = bound.num_nodes;
     shape.num_edges = shape.num_local_edges = bound.num_edges;
     shape.num_seeds = batch_size;
-    shape.num_targets = bound.num_targets;
+    shape.num_offsets = bound.num_targets + 1;
     Batch unused{};
     const std::size_t worst = lay_out(shape, unused);
     if (worst <= kMostForWorstCase) return worst;

@@ -12,7 +12,7 @@ struct BatchShape {
   int64_t num_nodes = 0;
   int64_t num_edges = 0;
   int64_t num_seeds = 0;
-  int64_t num_targets = 0;
+  int64_t num_offsets = 0;      // of indptr: a target more than there are, of each relation
   int64_t num_local_edges = 0;  // counts with last_hop_global alone
   int64_t row_bytes = 0;
   int64_t label_bytes = 8;  // of a node
@@ -24,6 +24,10 @@ struct BatchShape {
 
 // Sets the offsets of `batch` for this shape; returns the slot bytes needed.
 std::size_t lay_out(const BatchShape& shape, Batch& batch);
+
+// Sets x_offset of `typed` for tables of these bytes behind the first `end` bytes of a slot; returns the slot bytes
+// needed.
+std::size_t lay_out_tables(std::span<const int64_t> bytes_of_type, std::size_t end, TypedBatch& typed);
 
 // The most nodes and edges that a batch can have (edges: -1 when a fanout of "all" leaves it open).
 struct WorstCase {

@@ -16,6 +16,25 @@ uint64_t bytes_of(uint32_t dlpack_code) { return (dlpack_code & 0xFF) / 8; }
 
 bool has_ended(const Party& party) { return static_cast<Stage>(party.stage.load()) == Stage::kEnded; }
 
+// Whether sizes by type and by relation are those of the batch. Each is at most the sum that the slot was looked at
+// for, so that no sum overflows.
+bool adds_up(const ChannelHeader& header, const Batch& batch, const TypedBatch& typed) {
+  const auto sums_to = [](const auto& sizes, int count, int num_hops, int64_t expected) {
+    int64_t sum = 0;
+    for (int which = 0; which < count; ++which) {
+      for (int hop = 0; hop < num_hops; ++hop) {
+        const int64_t size = sizes[which][hop];
+        if (size < 0 || size > expected - sum) return false;
+        sum += size;
+      }
+    }
+    return sum == expected;
+  };
+  return sums_to(typed.nodes_per_hop, header.num_types, batch.num_hops + 1, batch.num_nodes) &&
+         sums_to(typed.edges_per_hop, header.num_relations, batch.num_hops, batch.num_edges) && typed.num_labels >= 0 &&
+         typed.num_labels <= nodes_of(batch, typed, header.label_type);
+}
+
 // What a slot's batch says lies in the slot.
 bool lies_in_slot(const ChannelHeader& header, const Slot& slot) {
   const Batch& batch = slot.batch;
@@ -23,17 +42,28 @@ bool lies_in_slot(const ChannelHeader& header, const Slot& slot) {
     if (offset > slot.bytes || count < 0) return false;
     return bytes_each == 0 || static_cast<uint64_t>(count) <= (slot.bytes - offset) / bytes_each;
   };
-  const uint64_t row_bytes =
-      header.rows_in_place ? 0 : static_cast<uint64_t>(header.feature_dim) * bytes_of(header.feature_dtype);
+  const uint64_t row_bytes = header.rows_in_place || header.num_types > 0
+                                 ? 0
+                                 : static_cast<uint64_t>(header.feature_dim) * bytes_of(header.feature_dtype);
   const auto labels = static_cast<uint64_t>(header.label_width > 0 ? header.label_width : 1);
   const bool knows_hops = batch.num_hops >= 0 && batch.num_hops <= kMaxHops;
+  if (!knows_hops) return false;
   // A batch without seeds has none.
-  const int64_t num_offsets =
-      knows_hops && batch.num_nodes > 0 ? batch.num_nodes - batch.nodes_per_hop[batch.num_hops] + 1 : 0;
-  return knows_hops && fits(batch.indptr_offset, num_offsets, 8) && fits(batch.x_offset, batch.num_nodes, row_bytes) &&
+  int64_t num_offsets = batch.num_nodes > 0 ? batch.num_nodes - batch.nodes_per_hop[batch.num_hops] + 1 : 0;
+  int64_t num_labels = batch.labels_of_seeds ? batch.num_seeds : batch.num_nodes;
+  if (const TypedBatch* typed = typed_batch(header, static_cast<int>(&slot - header.slots))) {
+    if (!adds_up(header, batch, *typed)) return false;
+    num_offsets = batch.num_nodes > 0 ? offsets_of(header, batch, *typed) : 0;
+    num_labels = typed->num_labels;
+    for (int type = 0; type < header.num_types; ++type) {
+      const Table& table = header.tables[type];
+      const uint64_t bytes = static_cast<uint64_t>(table.feature_dim) * bytes_of(table.feature_dtype);
+      if (!fits(typed->x_offset[type], nodes_of(batch, *typed, type), bytes)) return false;
+    }
+  }
+  return fits(batch.indptr_offset, num_offsets, 8) && fits(batch.x_offset, batch.num_nodes, row_bytes) &&
          fits(batch.n_id_offset, batch.num_nodes, 8) &&
-         fits(batch.y_offset, batch.labels_of_seeds ? batch.num_seeds : batch.num_nodes,
-              labels * bytes_of(header.label_dtype)) &&
+         fits(batch.y_offset, num_labels, labels * bytes_of(header.label_dtype)) &&
          fits(batch.input_id_offset, batch.num_seeds, 8) && fits(batch.edge_index_offset, num_local_edges(batch), 16) &&
          fits(batch.source_node_offset, batch.num_edges, batch.last_hop_global ? 8 : 0) &&
          fits(batch.e_id_offset, batch.num_edges, header.with_e_id ? 8 : 0) &&
@@ -113,7 +143,7 @@ HeldBatch Subscriber::next(uint64_t pass, int64_t limit_us, const std::function<
     if (slot.batch.pass >= pass) {
       base::require(slot.batch.pass == pass, "batches of the pass asked for");
       set_stage(Stage::kTraining, slot.batch.sequence);
-      return {index, &slot.batch, data};
+      return {index, &slot.batch, data, typed_batch(header(), index)};
     }
     set_state(slot, SlotState::kFree);
     post(shared().slots_free);

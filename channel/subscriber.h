@@ -26,7 +26,8 @@ namespace cohort::channel {
 struct HeldBatch {
   int slot = -1;
   const Batch* batch = nullptr;
-  std::byte* data = nullptr;  // the slot's memory, on the channel's device
+  std::byte* data = nullptr;          // the slot's memory, on the channel's device
+  const TypedBatch* typed = nullptr;  // of a typed graph
 };
 
 // A child that the process forks has it too, but no part in the channel: it gives nothing back and ends nothing.

@@ -25,7 +25,26 @@ class SharedGpuBytes;
 
 namespace cohort::sampler {
 
+// Nodes of one type: a range of the ids of all nodes, with a table of feature rows of their own.
+struct NodeRange {
+  int64_t first = 0;  // the id of the type's first node
+  int64_t count = 0;
+  const std::byte* features = nullptr;  // [count, row_bytes]
+  int64_t row_bytes = 0;                // 0: the type has no features
+};
+
+// Edges from nodes of one type to nodes of another. The lists are those of the target type's nodes, in their order;
+// neighbours are counted from the first node of the source type.
+struct Relation {
+  int source_type = 0;  // in GraphView::types
+  int target_type = 0;
+  base::CscRef lists{};
+};
+
 // The graph and its rows in host memory; the owner is the data set, but for rows that are not as it has them.
+//
+// A graph of several types has `types` and `relations`. Its num_nodes and num_edges are those of all types together,
+// `labels` those of the nodes of one type; the other members are not set.
 struct GraphView : base::CscRef {
   const float* edge_weights = nullptr;             // float32 [num_edges]; null: batches have none
   const std::byte* labels = nullptr;               // [num_nodes, label_bytes]
@@ -38,6 +57,10 @@ struct GraphView : base::CscRef {
   bool coded_slab_rows = false;                    // rows are encoded in the slabs of GPUs
   bool rows_in_place = false;                      // the trainer reads rows itself: batches have none
   std::shared_ptr<const std::byte[]> decoded;      // keeps `features` that were decoded when the run began
+  std::vector<NodeRange> types;                    // [num_types], by ascending first; empty: a graph of one type
+  std::vector<Relation> relations;                 // by ascending source_type
+  int label_type = 0;                              // the type that has labels
+  bool is_typed() const { return !types.empty(); }
 };
 
 // The same rows, as the cache takes them.
@@ -48,7 +71,7 @@ inline int64_t slot_row_bytes(const GraphView& graph) { return graph.rows_in_pla
 // Which batch.
 struct Query {
   std::span<const int64_t> seeds;   // int64 [num_seeds], different nodes
-  std::span<const int32_t> fanout;  // int32 [num_hops], entry 0 next to the seeds
+  std::span<const int32_t> fanout;  // int32 [num_hops], entry 0 next to the seeds; typed: [num_relations, num_hops]
   base::PhiloxKey key{};            // batch_key(seed, epoch, step)
   bool edge_ids = false;            // remember which edges were drawn, for e_id and edge_weight of SlotArrays
   bool last_hop_global = false;     // sources of the last hop get no batch-local ids; source_node says which they are
@@ -63,9 +86,17 @@ struct BatchSizes {
   int64_t num_local_edges = 0;  // whose sources have batch-local ids: all, or all but the last hop's
   base::Span time;              // of drawing and relabelling
   cache::ListUses lists{};      // that neighbours were drawn from
+  // Of a typed graph, the same by type and by relation, of which the above are the sums.
+  std::vector<std::vector<int64_t>> nodes_of_type;      // [num_types][num_hops + 1]
+  std::vector<std::vector<int64_t>> edges_of_relation;  // [num_relations][num_hops]
 };
 
 // Where the batch goes: arrays inside a slot, on the backend's device.
+//
+// Of a typed graph, n_id has the nodes of type 0, then those of type 1, and so on, each counted from the type's first
+// node; edge_index and e_id have the edges of relation 0, then those of relation 1, and so on, with local ids within
+// the type of their source or target; indptr has [targets + 1] offsets for each relation, counted from its first edge;
+// y has the labels of the first num_labels nodes of the type that has labels.
 struct SlotArrays {
   int64_t* n_id = nullptr;         // int64 [num_nodes]
   std::byte* y = nullptr;          // [num_labels, label_bytes], of the first nodes; null: not wanted
@@ -79,6 +110,8 @@ struct SlotArrays {
   float* edge_weight = nullptr;    // float32 [num_edges]; null: not wanted
   int64_t num_labels = 0;          // all nodes, or the seeds alone
   int64_t* source_node = nullptr;  // int64 [num_edges], the node of each edge's source; null: not wanted
+  std::vector<std::byte*> tables =
+      {};  // typed: in place of x, [nodes of the type in the batch, row_bytes] for each type
 };
 
 // What it took to write a batch into its slot.
@@ -99,8 +132,8 @@ class Backend {
   virtual void use_sms(int) {}
 
   // Draws and relabels; the result stays in the backend until fetch(), or the next call. Seeds come first, then nodes
-  // in order of first occurrence among the drawn edges; edges are ordered by hop, target, and position in the target's
-  // neighbours.
+  // in order of first occurrence among the drawn edges; edges are ordered by hop, relation, target, and position in the
+  // target's neighbours. A node is expanded once, by all relations into its type, in the hop after it was reached.
   virtual BatchSizes sample(const Query& query) = 0;
 
   // True when another thread (after enter_thread()) may sample the next batch as soon as fetch() has returned, and the

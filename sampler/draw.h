@@ -3,7 +3,7 @@
 // Of a node with d in-neighbours and fanout k: all d when k < 0 or d <= k, else k different positions of [0, d),
 // uniform over the subsets, by Floyd's method (Bentley, Floyd: "A sample of brilliance", CACM 1987): for j = 0 .. k-1
 // draw t in [0, d-k+j]; take t, or d-k+j when t is taken already. Positions come out ascending. The number behind pick
-// j is Philox(batch key, node, hop, j), so no result depends on threads, order or device.
+// j is Philox(batch key, node, hop, relation, j), so no result depends on threads, order or device.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,9 @@ COHORT_HOST_DEVICE constexpr int64_t num_picks(int64_t degree, int64_t fanout) {
 
 // The candidate position of pick j out of `picks` for a node of `degree` (Floyd's t).
 COHORT_HOST_DEVICE constexpr int64_t draw_candidate(base::PhiloxKey batch_key, int64_t node, int hop, int64_t j,
-                                                    int64_t picks, int64_t degree) {
-  const uint64_t which = (static_cast<uint64_t>(hop) << 48) | static_cast<uint64_t>(j);
+                                                    int64_t picks, int64_t degree, int relation = 0) {
+  const uint64_t which =
+      (static_cast<uint64_t>(hop) << 48) | (static_cast<uint64_t>(relation) << 40) | static_cast<uint64_t>(j);
   return static_cast<int64_t>(
       base::random_below(static_cast<uint64_t>(degree - picks + j + 1), batch_key, static_cast<uint64_t>(node), which));
 }

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <numeric>
 #include <random>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "base/prefetch.h"
@@ -21,14 +24,15 @@ constexpr int32_t kUnset = -1;
 constexpr int kFewItems = 256;            // not worth waking threads for
 constexpr std::size_t kNodesAtOnce = 64;  // whose edges a thread draws before it looks them up
 
-// Writes the drawn positions of one node, ascending; returns how many. positions: int64 [picks].
-void draw_positions(base::PhiloxKey key, int64_t node, int hop, int64_t picks, int64_t degree, int64_t* positions) {
+// Writes the drawn positions of one list, ascending; returns how many. positions: int64 [picks].
+void draw_positions(base::PhiloxKey key, int64_t node, int hop, int relation, int64_t picks, int64_t degree,
+                    int64_t* positions) {
   if (picks == degree) {
     for (int64_t j = 0; j < degree; ++j) positions[j] = j;
     return;
   }
   for (int64_t j = 0; j < picks; ++j) {
-    const int64_t candidate = draw_candidate(key, node, hop, j, picks, degree);
+    const int64_t candidate = draw_candidate(key, node, hop, j, picks, degree, relation);
     const bool taken = std::find(positions, positions + j, candidate) != positions + j;
     positions[j] = taken ? degree - picks + j : candidate;
   }
@@ -39,35 +43,51 @@ base::Span since(int64_t start_us) {
   return {static_cast<double>(start_us), static_cast<double>(base::monotonic_us())};
 }
 
+int64_t neighbour(const base::CscRef& lists, int64_t position) {
+  return lists.index_bytes == 4 ? static_cast<const int32_t*>(lists.indices)[position]
+                                : static_cast<const int64_t*>(lists.indices)[position];
+}
+
+// A graph of one type is a typed graph with one type and one relation.
+std::vector<NodeRange> types_of(const GraphView& graph) {
+  if (graph.is_typed()) return graph.types;
+  return {{0, graph.num_nodes, graph.features, slot_row_bytes(graph)}};
+}
+
+std::vector<Relation> relations_of(const GraphView& graph) {
+  if (graph.is_typed()) return graph.relations;
+  return {{0, 0, graph}};
+}
+
 class HostBackend final : public Backend {
  public:
   HostBackend(const GraphView& graph, const Faults& faults)
-      : graph_(graph), faults_(faults), local_id_(static_cast<std::size_t>(graph.num_nodes), kUnset) {}
+      : graph_(graph), faults_(faults), local_id_(static_cast<std::size_t>(graph.num_nodes), kUnset) {
+    for (const NodeRange& type : types_of(graph)) types_.emplace_back(type);
+    for (const Relation& relation : relations_of(graph)) relations_.emplace_back(relation);
+  }
 
   BatchSizes sample(const Query& query) override {
     const int64_t start_us = base::monotonic_us();
+    base::require(query.fanout.size() % relations_.size() == 0, "a fanout for each relation and hop");
+    base::require(!query.last_hop_global || !graph_.is_typed(), "local ids in all hops of a typed graph");
     forget_last_batch();
-    for (int64_t seed : query.seeds) reach(seed);
-    BatchSizes counts;
-    counts.nodes_per_hop = {static_cast<int64_t>(n_id_.size())};
-    std::size_t frontier_begin = 0;
-    for (std::size_t hop = 0; hop < query.fanout.size(); ++hop) {
-      const std::size_t frontier_end = n_id_.size();
-      const std::size_t edges_before = target_.size();
-      draw_hop(query, static_cast<int>(hop), frontier_begin, frontier_end);
-      if (query.last_hop_global) source_node_.insert(source_node_.end(), drawn_.begin(), drawn_.end());
-      if (!query.last_hop_global || hop + 1 < query.fanout.size()) relabel(edges_before);
-      counts.nodes_per_hop.push_back(static_cast<int64_t>(n_id_.size() - frontier_end));
-      counts.edges_per_hop.push_back(static_cast<int64_t>(target_.size() - edges_before));
-      frontier_begin = frontier_end;
+    for (int64_t seed : query.seeds) {
+      OfType& type = type_of(seed);
+      reach(type, seed - type.range.first);
     }
-    counts.num_nodes = static_cast<int64_t>(n_id_.size());
-    counts.num_edges = static_cast<int64_t>(target_.size());
-    counts.num_local_edges = static_cast<int64_t>(source_.size());
-    counts.lists[cache::kHostTier] = {
-        num_lists_, counts.num_edges * graph_.index_bytes + num_lists_ * cache::list_head_bytes(cache::Tier::kHost)};
-    counts.time = since(start_us);
-    return counts;
+    end_hop_of_nodes();
+    const std::size_t num_hops = query.fanout.size() / relations_.size();
+    for (std::size_t hop = 0; hop < num_hops; ++hop) {
+      const bool gives_ids = !query.last_hop_global || hop + 1 < num_hops;
+      for (std::size_t relation = 0; relation < relations_.size(); ++relation) {
+        draw_hop(query, static_cast<int>(hop), static_cast<int>(relation), query.fanout[relation * num_hops + hop]);
+        if (query.last_hop_global) source_node_.insert(source_node_.end(), drawn_.begin(), drawn_.end());
+        if (gives_ids) relabel(relations_[relation]);
+      }
+      end_hop_of_nodes();
+    }
+    return sizes(start_us);
   }
 
   void before_fetch(const std::function<void(base::GpuStream)>&) override {}
@@ -77,136 +97,257 @@ class HostBackend final : public Backend {
   void fetch(const SlotArrays& slot, std::span<const int64_t> input_id) override {
     const int64_t start_us = base::monotonic_us();
     if (faults_.slow_fetch_us > 0) delay();
-    const auto num_nodes = static_cast<int64_t>(n_id_.size());
-    const auto num_local_edges = static_cast<int64_t>(source_.size());
-    std::copy(n_id_.begin(), n_id_.end(), slot.n_id);
     std::copy(input_id.begin(), input_id.end(), slot.input_id);
-    std::copy(source_.begin(), source_.end(), slot.edge_index);
-    std::copy_n(target_.begin(), num_local_edges, slot.edge_index + num_local_edges);
-    if (slot.source_node) std::copy(source_node_.begin(), source_node_.end(), slot.source_node);
-    if (slot.indptr) write_indptr(slot);
-    if (slot.e_id) std::copy(e_id_.begin(), e_id_.end(), slot.e_id);
-    if (slot.edge_weight) write_weights(slot.edge_weight);
-#pragma omp parallel for schedule(static) if (num_nodes > kFewItems)
-    for (int64_t i = 0; i < num_nodes; ++i) {
-      const int64_t node = n_id_[static_cast<std::size_t>(i)];
-      if (slot.y && i < slot.num_labels) copy_label(node, slot.y + i * graph_.label_bytes);
-      if (graph_.encoded || slot_row_bytes(graph_) == 0) continue;  // a graph without features is sampled, too
-      std::memcpy(slot.x + i * graph_.row_bytes, graph_.features + node * graph_.row_bytes,
-                  static_cast<std::size_t>(graph_.row_bytes));
+    write_nodes(slot);
+    write_edges(slot);
+    use_.rows[cache::kHostTier] = {};
+    base::TierUse& use = use_.rows[cache::kHostTier];
+    for (std::size_t type = 0; type < types_.size(); ++type) {
+      fetch_rows(types_[type], slot.tables.empty() ? slot.x : slot.tables[type], use);
     }
-    if (graph_.encoded) graph_.encoded->fetch(n_id_, slot.x);
-    const int64_t num_rows = num_nodes + static_cast<int64_t>(target_.size()) - num_local_edges;
-    const int64_t bytes = graph_.encoded ? graph_.encoded->stored_bytes(n_id_) : num_rows * graph_.row_bytes;
     use_.time = since(start_us);
-    use_.rows[cache::kHostTier] = {num_rows, bytes, graph_.rows_in_place ? 0 : use_.time.us()};
+    use.us = graph_.rows_in_place ? 0 : use_.time.us();
   }
 
   bool finished() override { return true; }
   FetchUse fetched() override { return use_; }
 
  private:
+  // Nodes of one type in the batch.
+  struct OfType {
+    explicit OfType(const NodeRange& nodes) : range(nodes) {}
+    NodeRange range;
+    std::vector<int64_t> n_id;              // int64, counted from the type's first node, in the order of local ids
+    std::vector<std::size_t> ends_of_hops;  // [hops so far + 1], into n_id: seeds, then each hop
+    std::size_t before_last_hop() const { return ends_of_hops.size() < 2 ? 0 : ends_of_hops.rbegin()[1]; }
+  };
+  // Edges of one relation in the batch.
+  struct OfRelation {
+    explicit OfRelation(const Relation& edges) : relation(edges) {}
+    Relation relation;
+    std::vector<int32_t> source;   // int32 [local edges], local ids of the source type
+    std::vector<int32_t> target;   // int32 [edges], local ids of the target type
+    std::vector<int64_t> e_id;     // int64 [edges], where the query wants them
+    std::vector<int64_t> per_hop;  // int64 [hops so far]
+    std::size_t edges_before = 0;  // of the last hop
+  };
+
   void forget_last_batch() {
-    for (std::size_t i = 0; i < n_id_.size(); ++i) {
-      base::prefetch_ahead(local_id_.data(), n_id_.data(), i, n_id_.size());
-      local_id_[static_cast<std::size_t>(n_id_[i])] = kUnset;
+    for (OfType& type : types_) {
+      int32_t* const local_id = local_id_.data() + type.range.first;
+      for (std::size_t i = 0; i < type.n_id.size(); ++i) {
+        base::prefetch_ahead(local_id, type.n_id.data(), i, type.n_id.size());
+        local_id[type.n_id[i]] = kUnset;
+      }
+      type.n_id.clear();
+      type.ends_of_hops.clear();
     }
-    n_id_.clear();
-    source_.clear();
-    target_.clear();
-    e_id_.clear();
+    for (OfRelation& edges : relations_) {
+      edges.source.clear();
+      edges.target.clear();
+      edges.e_id.clear();
+      edges.per_hop.clear();
+    }
     source_node_.clear();
-    num_lists_ = 0;
+    num_lists_ = list_bytes_ = 0;
   }
 
-  // Gives the node the next local id unless it has one.
-  int32_t reach(int64_t node) {
-    int32_t& id = local_id_[static_cast<std::size_t>(node)];
+  // Of a node by its id among all nodes.
+  OfType& type_of(int64_t node) {
+    const auto after = std::ranges::upper_bound(types_, node, {}, [](const OfType& type) { return type.range.first; });
+    return *std::prev(after);
+  }
+
+  // Gives the node of the type the next local id unless it has one.
+  int32_t reach(OfType& type, int64_t node) {
+    int32_t& id = local_id_[static_cast<std::size_t>(type.range.first + node)];
     if (id == kUnset) {
-      id = static_cast<int32_t>(n_id_.size());
-      n_id_.push_back(node);
+      id = static_cast<int32_t>(type.n_id.size());
+      type.n_id.push_back(node);
     }
     return id;
   }
 
-  int64_t neighbour(int64_t position) const {
-    return graph_.index_bytes == 4 ? static_cast<const int32_t*>(graph_.indices)[position]
-                                   : static_cast<const int64_t*>(graph_.indices)[position];
+  void end_hop_of_nodes() {
+    for (OfType& type : types_) type.ends_of_hops.push_back(type.n_id.size());
   }
 
-  // Appends the drawn edges of the nodes n_id_[begin, end): targets as local ids, sources (in drawn_) as global ones.
-  void draw_hop(const Query& query, int hop, std::size_t begin, std::size_t end) {
-    const int64_t fanout = query.fanout[static_cast<std::size_t>(hop)];
+  // Appends the drawn edges of the relation's targets that the last hop has reached: targets as local ids, sources (in
+  // drawn_) as nodes of the source type.
+  void draw_hop(const Query& query, int hop, int number, int64_t fanout) {
+    OfRelation& edges = relations_[static_cast<std::size_t>(number)];
+    const OfType& targets = types_[static_cast<std::size_t>(edges.relation.target_type)];
+    const base::CscRef& lists = edges.relation.lists;
+    const std::vector<int64_t>& n_id = targets.n_id;
+    const std::size_t end = targets.ends_of_hops.back();
+    const std::size_t begin = targets.before_last_hop();
     offset_.assign(end - begin + 1, 0);
     for (std::size_t i = begin; i < end; ++i) {
-      base::prefetch_ahead(graph_.indptr, n_id_.data(), i, end);
-      const int64_t node = n_id_[i];
-      const int64_t picks = num_picks(graph_.indptr[node + 1] - graph_.indptr[node], fanout);
+      base::prefetch_ahead(lists.indptr, n_id.data(), i, end);
+      const int64_t picks = num_picks(lists.indptr[n_id[i] + 1] - lists.indptr[n_id[i]], fanout);
       offset_[i - begin + 1] = offset_[i - begin] + picks;
       num_lists_ += picks > 0 ? 1 : 0;
     }
     drawn_.resize(static_cast<std::size_t>(offset_.back()));
-    const std::size_t edges_before = target_.size();
-    target_.resize(edges_before + drawn_.size());
-    if (query.edge_ids) e_id_.resize(target_.size());
+    list_bytes_ += offset_.back() * lists.index_bytes;
+    edges.per_hop.push_back(offset_.back());
+    edges.edges_before = edges.target.size();
+    edges.target.resize(edges.edges_before + drawn_.size());
+    if (query.edge_ids) edges.e_id.resize(edges.target.size());
+    const Draw draw{query.key, hop, number, fanout, targets.range.first, lists};
 #pragma omp parallel for schedule(dynamic) if (end - begin > std::size_t{kFewItems})
     for (std::size_t first = begin; first < end; first += kNodesAtOnce) {
       const std::size_t last = std::min(first + kNodesAtOnce, end);
       for (std::size_t i = first; i < last; ++i) {
-        base::prefetch_ahead(graph_.indptr, n_id_.data(), i, end);
-        draw_of(query, hop, i, offset_[i - begin], edges_before);
+        base::prefetch_ahead(lists.indptr, n_id.data(), i, end);
+        draw_of(draw, n_id[i], static_cast<int32_t>(i), offset_[i - begin], edges);
       }
-      look_up(static_cast<std::size_t>(offset_[first - begin]), static_cast<std::size_t>(offset_[last - begin]),
-              query.edge_ids ? e_id_.data() + edges_before : nullptr);
+      look_up(lists, static_cast<std::size_t>(offset_[first - begin]), static_cast<std::size_t>(offset_[last - begin]),
+              query.edge_ids ? edges.e_id.data() + edges.edges_before : nullptr);
     }
   }
 
-  // Draws edges of node n_id_[i], from drawn_[drawn_before] on.
-  void draw_of(const Query& query, int hop, std::size_t i, int64_t drawn_before, std::size_t edges_before) {
-    const int64_t node = n_id_[i], row = graph_.indptr[node], degree = graph_.indptr[node + 1] - row;
-    const int64_t picks = num_picks(degree, query.fanout[static_cast<std::size_t>(hop)]);
+  // What is drawn from all lists of one relation in one hop.
+  struct Draw {
+    base::PhiloxKey key;
+    int hop, relation;
+    int64_t fanout;
+    int64_t first_node;  // of the target type
+    const base::CscRef& lists;
+  };
+
+  // Draws edges of a node with a local id, from drawn_[drawn_before] on.
+  void draw_of(const Draw& draw, int64_t node, int32_t local_id, int64_t drawn_before, OfRelation& edges) {
+    const int64_t row = draw.lists.indptr[node], degree = draw.lists.indptr[node + 1] - row;
+    const int64_t picks = num_picks(degree, draw.fanout);
     int64_t* drawn = drawn_.data() + drawn_before;
-    draw_positions(query.key, node, hop, picks, degree, drawn);
+    draw_positions(draw.key, draw.first_node + node, draw.hop, draw.relation, picks, degree, drawn);
     for (int64_t j = 0; j < picks; ++j) drawn[j] += row;
-    std::fill_n(target_.begin() + static_cast<std::ptrdiff_t>(edges_before) + drawn_before, picks,
-                static_cast<int32_t>(i));
+    std::fill_n(edges.target.begin() + static_cast<std::ptrdiff_t>(edges.edges_before) + drawn_before, picks, local_id);
   }
 
-  // Puts the sources of edges in their place in drawn_[first, last); `edges`: where the edges are to be kept, or null.
-  void look_up(std::size_t first, std::size_t last, int64_t* edges) {
-    const auto* indices = static_cast<const std::byte*>(graph_.indices);
+  // Puts the sources of edges in their place in drawn_[first, last); `e_id`: where the edges are to be kept, or null.
+  void look_up(const base::CscRef& lists, std::size_t first, std::size_t last, int64_t* e_id) {
+    const auto* indices = static_cast<const std::byte*>(lists.indices);
     for (std::size_t i = first; i < last; ++i) {
       if (i + base::kPrefetchAhead < last) {
-        __builtin_prefetch(indices + drawn_[i + base::kPrefetchAhead] * graph_.index_bytes);
+        __builtin_prefetch(indices + drawn_[i + base::kPrefetchAhead] * lists.index_bytes);
       }
-      if (edges) edges[i] = drawn_[i];
-      drawn_[i] = neighbour(drawn_[i]);
+      if (e_id) e_id[i] = drawn_[i];
+      drawn_[i] = neighbour(lists, drawn_[i]);
     }
   }
 
   // Turns the drawn sources into local ids, in edge order.
-  void relabel(std::size_t edges_before) {
-    source_.resize(edges_before + drawn_.size());
+  void relabel(OfRelation& edges) {
+    OfType& sources = types_[static_cast<std::size_t>(edges.relation.source_type)];
+    const int32_t* const local_id = local_id_.data() + sources.range.first;
+    edges.source.resize(edges.edges_before + drawn_.size());
     for (std::size_t edge = 0; edge < drawn_.size(); ++edge) {
-      base::prefetch_ahead(local_id_.data(), drawn_.data(), edge, drawn_.size());
-      source_[edges_before + edge] = reach(drawn_[edge]);
+      base::prefetch_ahead(local_id, drawn_.data(), edge, drawn_.size());
+      edges.source[edges.edges_before + edge] = reach(sources, drawn_[edge]);
     }
   }
 
-  void write_weights(float* to) const {
-#pragma omp parallel for schedule(static) if (e_id_.size() > std::size_t{kFewItems})
-    for (std::size_t edge = 0; edge < e_id_.size(); ++edge) to[edge] = graph_.edge_weights[e_id_[edge]];
+  // Of the batch that was sampled.
+  BatchSizes sizes(int64_t start_us) const {
+    BatchSizes sizes;
+    const std::size_t num_hops = relations_[0].per_hop.size();
+    sizes.nodes_per_hop.assign(num_hops + 1, 0);
+    sizes.edges_per_hop.assign(num_hops, 0);
+    for (const OfType& type : types_) {
+      std::vector<int64_t> per_hop;
+      std::size_t before = 0;
+      for (const std::size_t end : type.ends_of_hops)
+        per_hop.push_back(static_cast<int64_t>(end - std::exchange(before, end)));
+      add(per_hop, sizes.nodes_per_hop);
+      sizes.num_nodes += static_cast<int64_t>(type.n_id.size());
+      if (graph_.is_typed()) sizes.nodes_of_type.push_back(std::move(per_hop));
+    }
+    for (const OfRelation& edges : relations_) {
+      add(edges.per_hop, sizes.edges_per_hop);
+      sizes.num_edges += static_cast<int64_t>(edges.target.size());
+      sizes.num_local_edges += static_cast<int64_t>(edges.source.size());
+      if (graph_.is_typed()) sizes.edges_of_relation.push_back(edges.per_hop);
+    }
+    sizes.lists[cache::kHostTier] = {num_lists_, list_bytes_ + num_lists_ * cache::list_head_bytes(cache::Tier::kHost)};
+    sizes.time = since(start_us);
+    return sizes;
   }
 
-  // The edges stand by ascending target.
-  void write_indptr(const SlotArrays& slot) const {
-    std::fill(slot.indptr, slot.indptr + slot.num_targets + 1, 0);
-    for (int32_t target : target_) ++slot.indptr[target + 1];
-    std::partial_sum(slot.indptr, slot.indptr + slot.num_targets + 1, slot.indptr);
+  static void add(const std::vector<int64_t>& values, std::vector<int64_t>& sums) {
+    std::ranges::transform(values, sums, sums.begin(), std::plus<>());
   }
 
-  void copy_label(int64_t node, std::byte* to) const {
-    std::memcpy(to, graph_.labels + node * graph_.label_bytes, static_cast<std::size_t>(graph_.label_bytes));
+  void write_nodes(const SlotArrays& slot) const {
+    int64_t* n_id = slot.n_id;
+    for (const OfType& type : types_) n_id = std::ranges::copy(type.n_id, n_id).out;
+    if (!slot.y) return;
+    const std::vector<int64_t>& labelled = types_[static_cast<std::size_t>(graph_.label_type)].n_id;
+#pragma omp parallel for schedule(static) if (slot.num_labels > kFewItems)
+    for (int64_t i = 0; i < slot.num_labels; ++i) {
+      std::memcpy(slot.y + i * graph_.label_bytes,
+                  graph_.labels + labelled[static_cast<std::size_t>(i)] * graph_.label_bytes,
+                  static_cast<std::size_t>(graph_.label_bytes));
+    }
+  }
+
+  void write_edges(const SlotArrays& slot) const {
+    int64_t* source = slot.edge_index;
+    for (const OfRelation& edges : relations_) source = std::ranges::copy(edges.source, source).out;
+    int64_t* target = source;
+    for (const OfRelation& edges : relations_) {
+      target = std::copy_n(edges.target.begin(), edges.source.size(), target);
+    }
+    if (slot.source_node) std::ranges::copy(source_node_, slot.source_node);
+    int64_t *indptr = slot.indptr, *e_id = slot.e_id;
+    for (const OfRelation& edges : relations_) {
+      if (indptr) indptr = write_indptr(edges, indptr);
+      if (e_id) e_id = std::ranges::copy(edges.e_id, e_id).out;
+    }
+    if (slot.edge_weight) write_weights(relations_[0].e_id, slot.edge_weight);
+  }
+
+  // The edges stand by ascending target. Returns the end of what was written.
+  int64_t* write_indptr(const OfRelation& edges, int64_t* indptr) const {
+    const OfType& targets = types_[static_cast<std::size_t>(edges.relation.target_type)];
+    int64_t* const end = indptr + targets.before_last_hop() + 1;
+    std::fill(indptr, end, 0);
+    for (const int32_t target : edges.target) ++indptr[target + 1];
+    std::partial_sum(indptr, end, indptr);
+    return end;
+  }
+
+  void write_weights(const std::vector<int64_t>& e_id, float* to) const {
+#pragma omp parallel for schedule(static) if (e_id.size() > std::size_t{kFewItems})
+    for (std::size_t edge = 0; edge < e_id.size(); ++edge) to[edge] = graph_.edge_weights[e_id[edge]];
+  }
+
+  // The rows of the type's nodes, and what was read for them.
+  void fetch_rows(const OfType& type, std::byte* x, base::TierUse& use) const {
+    const std::vector<int64_t>& n_id = type.n_id;
+    if (!graph_.is_typed() && graph_.encoded) {
+      graph_.encoded->fetch(n_id, x);
+      use.rows += std::ssize(n_id);
+      use.bytes += graph_.encoded->stored_bytes(n_id);
+      return;
+    }
+    const int64_t bytes = type.range.row_bytes;  // 0: the trainer reads rows itself, or there are none
+    if (bytes > 0) {
+#pragma omp parallel for schedule(static) if (n_id.size() > std::size_t{kFewItems})
+      for (std::size_t i = 0; i < n_id.size(); ++i) {
+        std::memcpy(x + static_cast<int64_t>(i) * bytes, type.range.features + n_id[i] * bytes,
+                    static_cast<std::size_t>(bytes));
+      }
+    }
+    if (graph_.is_typed()) {
+      use.rows += bytes > 0 ? std::ssize(n_id) : 0;
+      use.bytes += bytes * std::ssize(n_id);
+      return;
+    }
+    const int64_t num_rows = std::ssize(n_id) + std::ssize(relations_[0].target) - std::ssize(relations_[0].source);
+    use.rows += num_rows;
+    use.bytes += num_rows * graph_.row_bytes;
   }
 
   void delay() {
@@ -216,15 +357,14 @@ class HostBackend final : public Backend {
 
   GraphView graph_;
   Faults faults_;
-  std::vector<int32_t> local_id_;     // int32 [V], kUnset outside the batch
-  std::vector<int64_t> n_id_;         // int64 [num_nodes]
-  std::vector<int32_t> source_;       // int32 [num_local_edges]
-  std::vector<int32_t> target_;       // int32 [num_edges]
-  std::vector<int64_t> e_id_;         // int64 [num_edges], where the query wants them
+  std::vector<OfType> types_;
+  std::vector<OfRelation> relations_;
+  std::vector<int32_t> local_id_;     // int32 [V], of all types, kUnset outside the batch
   std::vector<int64_t> source_node_;  // int64 [num_edges], where the query leaves the last hop global
   std::vector<int64_t> offset_;       // int64 [frontier + 1], first edge of each frontier node
-  std::vector<int64_t> drawn_;        // int64 [edges of the hop], positions, then global ids
+  std::vector<int64_t> drawn_;        // int64 [edges of the hop], positions, then nodes
   int64_t num_lists_ = 0;             // of the batch, that neighbours were drawn from
+  int64_t list_bytes_ = 0;            // of the neighbours drawn
   FetchUse use_;
   std::mt19937_64 delays_{std::random_device{}()};
 };

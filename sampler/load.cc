@@ -80,6 +80,48 @@ cache::FeatureRows feature_rows(const GraphView& graph) {
   return {graph.row_shape, graph.row_bytes, graph.features, graph.encoded};
 }
 
+namespace {
+
+// What is not offered for graphs of several types yet.
+void demand_offered(const Options& options) {
+  const auto refuse = [&](const char* place, const char* expected, const std::string& found) {
+    throw base::Error({place, std::string(expected) + " for a graph of several node types", found, ""});
+  };
+  if (options.device != "cpu") refuse("device", "cpu", options.device);
+  if (has_cache(options)) refuse("cache_bytes", "no cache", "a cache");
+  if (options.edge_weights) refuse("edge_weights", "edges without weights", "true");
+  if (options.compress != "none" && options.compress != "auto") refuse("compress", "none or auto", options.compress);
+}
+
+GraphView typed_view_of(const dataset::Dataset& data) {
+  const dataset::Meta& meta = data.meta();
+  GraphView graph;
+  graph.num_nodes = data.num_nodes();
+  graph.num_edges = data.num_edges();
+  graph.labels = data.labels_array().data();
+  graph.label_bytes = static_cast<int64_t>(data.label_row_bytes());
+  graph.label_type = meta.target_type;
+  int64_t first = 0;
+  for (std::size_t type = 0; type < meta.node_types.size(); ++type) {
+    const dataset::NodeType& nodes = meta.node_types[type];
+    const auto element = static_cast<int64_t>(dataset::size_of(nodes.feature_dtype));
+    graph.types.push_back(
+        {first, nodes.num_nodes, data.features_of(static_cast<int>(type)).data(), nodes.feature_dim * element});
+    first += nodes.num_nodes;
+  }
+  for (std::size_t relation = 0; relation < meta.edge_types.size(); ++relation) {
+    const dataset::EdgeType& edges = meta.edge_types[relation];
+    const dataset::MappedArray& indices = data.indices_of(static_cast<int>(relation));
+    const base::CscRef lists{meta.node_types[static_cast<std::size_t>(edges.target_type)].num_nodes, edges.num_edges,
+                             data.indptr_of(static_cast<int>(relation)).data(), indices.data(),
+                             static_cast<int>(dataset::size_of(indices.dtype()))};
+    graph.relations.push_back({edges.source_type, edges.target_type, lists});
+  }
+  return graph;
+}
+
+}  // namespace
+
 GraphView topology_of(const dataset::Dataset& data) {
   GraphView graph;
   graph.num_nodes = data.num_nodes();
@@ -93,6 +135,10 @@ GraphView topology_of(const dataset::Dataset& data) {
 }
 
 GraphView view_of(const dataset::Dataset& data, const Options& options, const StartLog& log) {
+  if (data.is_typed()) {
+    demand_offered(options);
+    return typed_view_of(data);
+  }
   GraphView graph = topology_of(data);
   graph.row_bytes = static_cast<int64_t>(data.feature_row_bytes());
   graph.row_shape = shape_of(data);

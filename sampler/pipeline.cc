@@ -7,7 +7,9 @@
 #include <chrono>
 #include <cstring>
 #include <future>
+#include <numeric>
 #include <thread>
+#include <utility>
 
 #include "base/check.h"
 #include "base/process.h"
@@ -20,14 +22,14 @@ namespace {
 using channel::Stage;
 using namespace std::chrono_literals;
 
-std::span<const int32_t> fanout_of(const channel::Request& request) {
-  return std::span(request.fanout).first(static_cast<std::size_t>(request.num_hops));
-}
-
 int64_t num_targets(const channel::Batch& batch) { return batch.num_nodes - batch.nodes_per_hop[batch.num_hops]; }
 
-SlotArrays arrays_of(int slot, std::byte* data, const channel::Batch& batch) {
+SlotArrays arrays_of(int slot, std::byte* data, const channel::Batch& batch, const channel::TypedBatch* typed,
+                     std::size_t num_types) {
   const auto ids = [data](uint64_t offset) { return reinterpret_cast<int64_t*>(data + offset); };
+  std::vector<std::byte*> tables;
+  for (std::size_t type = 0; type < num_types; ++type) tables.push_back(data + typed->x_offset[type]);
+  const int64_t of_all_types = batch.labels_of_seeds ? batch.num_seeds : batch.num_nodes;
   return {.n_id = ids(batch.n_id_offset),
           .y = data + batch.y_offset,
           .edge_index = ids(batch.edge_index_offset),
@@ -39,8 +41,48 @@ SlotArrays arrays_of(int slot, std::byte* data, const channel::Batch& batch) {
           .e_id = batch.e_id_offset == 0 ? nullptr : ids(batch.e_id_offset),
           .edge_weight =
               batch.edge_weight_offset == 0 ? nullptr : reinterpret_cast<float*>(data + batch.edge_weight_offset),
-          .num_labels = batch.labels_of_seeds ? batch.num_seeds : batch.num_nodes,
-          .source_node = batch.last_hop_global ? ids(batch.source_node_offset) : nullptr};
+          .num_labels = typed ? typed->num_labels : of_all_types,
+          .source_node = batch.last_hop_global ? ids(batch.source_node_offset) : nullptr,
+          .tables = std::move(tables)};
+}
+
+// Null: the graph has one type.
+std::unique_ptr<channel::TypedBatch> describe_types(const GraphView& graph, const channel::Request& request,
+                                                    const BatchSizes& counts) {
+  if (!graph.is_typed()) return nullptr;
+  auto typed = std::make_unique<channel::TypedBatch>();
+  for (std::size_t type = 0; type < counts.nodes_of_type.size(); ++type) {
+    std::ranges::copy(counts.nodes_of_type[type], typed->nodes_per_hop[type]);
+  }
+  for (std::size_t relation = 0; relation < counts.edges_of_relation.size(); ++relation) {
+    std::ranges::copy(counts.edges_of_relation[relation], typed->edges_per_hop[relation]);
+  }
+  if (counts.nodes_of_type.empty()) return typed;  // a batch without seeds
+  const std::vector<int64_t>& labelled = counts.nodes_of_type[static_cast<std::size_t>(graph.label_type)];
+  const bool of_seeds = request.labels_of_seeds != 0;
+  typed->num_labels = of_seeds ? labelled[0] : std::accumulate(labelled.begin(), labelled.end(), int64_t{0});
+  return typed;
+}
+
+// Length of indptr.
+int64_t num_offsets(const GraphView& graph, const channel::Batch& batch, const BatchSizes& counts) {
+  if (!graph.is_typed()) return num_targets(batch) + 1;
+  int64_t count = 0;
+  for (const Relation& relation : graph.relations) {
+    const std::vector<int64_t>& nodes = counts.nodes_of_type[static_cast<std::size_t>(relation.target_type)];
+    count += std::accumulate(nodes.begin(), nodes.end() - 1, int64_t{1});
+  }
+  return count;
+}
+
+// Of the rows of each type.
+std::vector<int64_t> table_bytes(const GraphView& graph, const BatchSizes& counts) {
+  std::vector<int64_t> bytes;
+  for (std::size_t type = 0; type < graph.types.size(); ++type) {
+    const std::vector<int64_t>& nodes = counts.nodes_of_type[type];
+    bytes.push_back(graph.types[type].row_bytes * std::accumulate(nodes.begin(), nodes.end(), int64_t{0}));
+  }
+  return bytes;
 }
 
 channel::Batch describe(const channel::Request& request, const Schedule& schedule, uint64_t step,
@@ -116,6 +158,11 @@ Query Pipeline::query(Pass& pass, uint64_t step) const {
           .last_hop_global = leaves_last_hop_global(pass.request)};
 }
 
+std::span<const int32_t> Pipeline::fanout_of(const channel::Request& request) const {
+  const std::size_t num_relations = std::max<std::size_t>(graph_.relations.size(), 1);
+  return std::span(request.fanout).first(num_relations * static_cast<std::size_t>(request.num_hops));
+}
+
 bool Pipeline::remembers_edges() const { return options_.edge_ids || graph_.edge_weights != nullptr; }
 
 bool Pipeline::leaves_last_hop_global(const channel::Request& request) const {
@@ -150,9 +197,11 @@ void Pipeline::start_batch(int slot, Pass& pass, uint64_t step) {
   shape.num_nodes = counts.num_nodes;
   shape.num_edges = counts.num_edges;
   shape.num_seeds = batch.num_seeds;
-  shape.num_targets = num_targets(batch);
+  shape.num_offsets = num_offsets(graph_, batch, counts);
   shape.num_local_edges = counts.num_local_edges;
-  const std::size_t bytes = lay_out(shape, batch);
+  std::unique_ptr<channel::TypedBatch> typed = describe_types(graph_, request, counts);
+  std::size_t bytes = lay_out(shape, batch);
+  if (typed) bytes = lay_out_tables(table_bytes(graph_, counts), bytes, *typed);
   const std::size_t most_before = backend_.works_ahead() && publisher_.has_room(slot, bytes) ? 1 : 0;
   publish_until([&] { return writing_.size() <= most_before; });  // the last may copy rows from memory that is replaced
   if (is_over_) return;
@@ -163,8 +212,9 @@ void Pipeline::start_batch(int slot, Pass& pass, uint64_t step) {
   writing.range.emplace("fetch", step);
   writing.slot = slot;
   writing.batch = batch;
+  writing.typed = std::move(typed);
   writing.counts = std::move(counts);
-  backend_.fetch(arrays_of(slot, data, batch), pass.schedule.positions(step));
+  backend_.fetch(arrays_of(slot, data, batch, writing.typed.get(), graph_.types.size()), pass.schedule.positions(step));
   sample_ahead(pass, step + request.step_stride);
 }
 
@@ -184,7 +234,7 @@ void Pipeline::publish_until(const std::function<bool()>& enough) {
 void Pipeline::publish_oldest() {
   Writing& written = writing_.front();
   report(written.counts, backend_.fetched(), written.batch);
-  publisher_.publish(written.slot, written.batch);
+  publisher_.publish(written.slot, written.batch, written.typed.get());
   writing_.pop_front();
 }
 
@@ -193,7 +243,8 @@ void Pipeline::publish_empty(int slot, const channel::Request& request, const Sc
   none.nodes_per_hop.assign(static_cast<std::size_t>(request.num_hops) + 1, 0);
   none.edges_per_hop.assign(static_cast<std::size_t>(request.num_hops), 0);
   publisher_.memory(slot, 1, slot_bytes_to_ask(request, 1));
-  publisher_.publish(slot, describe(request, schedule, step, none, leaves_last_hop_global(request)));
+  const channel::Batch batch = describe(request, schedule, step, none, leaves_last_hop_global(request));
+  publisher_.publish(slot, batch, describe_types(graph_, request, {}).get());
 }
 
 channel::BatchShape Pipeline::shape_of(const channel::Request& request) const {
@@ -206,6 +257,7 @@ channel::BatchShape Pipeline::shape_of(const channel::Request& request) const {
 }
 
 std::size_t Pipeline::slot_bytes_to_ask(const channel::Request& request, std::size_t needed_bytes) const {
+  if (graph_.is_typed()) return needed_bytes + needed_bytes / 4;  // as for slots whose worst case is too large
   return std::max(needed_bytes, channel::slot_bytes(shape_of(request), request.batch_size, fanout_of(request),
                                                     graph_.num_nodes, needed_bytes));
 }

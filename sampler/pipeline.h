@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <optional>
 
 #include "base/profiler_range.h"
@@ -33,6 +34,7 @@ class Pipeline {
   struct Writing {
     int slot = 0;
     channel::Batch batch{};
+    std::unique_ptr<channel::TypedBatch> typed;  // null: the graph has one type
     BatchSizes counts;
     std::optional<base::ProfilerRange> range;
   };
@@ -46,6 +48,7 @@ class Pipeline {
   bool remembers_edges() const;
   // Whether batches of such a pass have no ids for what only the last hop reaches.
   bool leaves_last_hop_global(const channel::Request& request) const;
+  std::span<const int32_t> fanout_of(const channel::Request& request) const;
   // What batches of the pass have of each node and edge; how many, is left open.
   channel::BatchShape shape_of(const channel::Request& request) const;
   std::size_t slot_bytes_to_ask(const channel::Request& request, std::size_t needed_bytes) const;

@@ -43,8 +43,18 @@ channel::ChannelOptions channel_options(const Options& options, const dataset::D
   channel::ChannelOptions channel;
   channel.num_slots = options.num_slots;
   channel.owner_pid = options.owner_pid;
-  channel.feature_dim = data.feature_dim();
-  channel.feature_dtype = dataset::dlpack_code_of(data.feature_dtype());
+  if (data.is_typed()) {
+    for (const dataset::NodeType& type : data.meta().node_types) {
+      channel.tables.push_back({type.feature_dim, dataset::dlpack_code_of(type.feature_dtype), 0});
+    }
+    for (const dataset::EdgeType& relation : data.meta().edge_types) {
+      channel.target_types.push_back(relation.target_type);
+    }
+    channel.label_type = data.meta().target_type;
+  } else {
+    channel.feature_dim = data.feature_dim();
+    channel.feature_dtype = dataset::dlpack_code_of(data.feature_dtype());
+  }
   channel.label_dtype = dataset::dlpack_code_of(data.meta().label_dtype);
   channel.label_width = data.meta().task == dataset::Task::multilabel ? data.num_classes() : 0;
   channel.with_e_id = options.edge_ids;
@@ -58,6 +68,15 @@ channel::ChannelOptions channel_options(const Options& options, const dataset::D
 #else
   throw base::Error({"device", "cpu", "cuda", "this build of cohort has the CPU backend only"});
 #endif
+}
+
+int64_t edge_bytes(const dataset::Dataset& data) {
+  std::size_t bytes = 0;
+  for (std::size_t relation = 0; relation < data.meta().edge_types.size(); ++relation) {
+    const auto number = static_cast<int>(relation);
+    bytes += data.indptr_of(number).size_bytes() + data.indices_of(number).bytes();
+  }
+  return static_cast<int64_t>(bytes);
 }
 
 }  // namespace
@@ -86,7 +105,7 @@ void Ranks::serve() {
   std::future<void> verified;  // outlives the handler, as its end waits for what is left to read
   try {
     for (const auto& publisher : publishers_) publisher->set_stage(Stage::kLoading);
-    log_.begin("checking the edges", static_cast<int64_t>(data_.indptr().size_bytes() + data_.indices().bytes()));
+    log_.begin("checking the edges", edge_bytes(data_));
     dataset::demand_in_range(data_);
     graph_ = view_of(data_, options_, log_);
     graph_.rows_in_place = rows_lie_in_place(graph_, options_);

@@ -13,6 +13,7 @@ from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
 from cohort.dataset import open as open_dataset
 from cohort.nn.block import Block, keep_offsets
+from cohort.spec.graph import EdgeType, GraphTypes
 from cohort.trainer import _native
 
 
@@ -163,6 +164,21 @@ class BatchSource:
 def edges_of(slot) -> torch.Tensor:
     """The slot's ``edge_index``, which knows its offsets (see cohort.nn.block)."""
     return keep_offsets(slot.edge_index, indptr_of(slot))
+
+
+def edges_by_type(slot, types: GraphTypes, nodes: list[list[int]]) -> dict[EdgeType, torch.Tensor]:
+    """The slot's edges of each edge type, int64 [2, edges], which know their offsets.
+
+    Args:
+        nodes: of each node type, its nodes by hop.
+    """
+    num_targets = {name: sum(per_hop[:-1]) for name, per_hop in zip(types.counts, nodes, strict=True)}
+    edges = {name: slot.edges(number) for number, name in enumerate(types.edge_types)}
+    if slot.num_seeds:
+        offsets = slot.indptr.split([num_targets[target] + 1 for _, _, target in types.edge_types])
+        for edge_index, indptr in zip(edges.values(), offsets, strict=True):
+            keep_offsets(edge_index, indptr)
+    return edges
 
 
 def blocks_of(slot) -> list[Block]:

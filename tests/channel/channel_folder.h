@@ -37,7 +37,7 @@ class Channel : public ::testing::Test {
     Batch batch{};
     batch.pass = pass;
     batch.num_nodes = batch.nodes_per_hop[0] = nodes;
-    const std::size_t bytes = lay_out({.num_nodes = nodes, .num_seeds = 1, .row_bytes = 16}, batch);
+    const std::size_t bytes = lay_out({.num_nodes = nodes, .num_seeds = 1, .num_offsets = 1, .row_bytes = 16}, batch);
     std::byte* data = publisher.memory(*slot, bytes, bytes);
     auto* n_id = reinterpret_cast<int64_t*>(data + batch.n_id_offset);
     std::fill(n_id, n_id + nodes, mark);

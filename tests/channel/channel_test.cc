@@ -122,6 +122,97 @@ TEST_F(Channel, RefusesABatchThatDoesNotLieInItsSlot) {
   }
 }
 
+// A channel of two types, the first without features, and one relation from the first to the second.
+ChannelOptions typed_options(ChannelOptions options) {
+  options.tables = {{0, 0, 0}, {4, (2u << 8) | 32, 0}};
+  options.target_types = {1};
+  options.label_type = 1;
+  return options;
+}
+
+// Publishes a batch of 3 nodes of type 0, 2 seeds of type 1 and 3 edges.
+void publish_typed(Publisher& publisher, uint64_t pass, TypedBatch typed) {
+  const int slot = publisher.acquire(pass).value();
+  Batch batch{};
+  batch.pass = pass;
+  batch.num_hops = 1;
+  batch.num_nodes = 5;
+  batch.num_edges = 3;
+  batch.num_seeds = batch.nodes_per_hop[0] = 2;
+  batch.nodes_per_hop[1] = 3;
+  batch.edges_per_hop[0] = 3;
+  const std::size_t end = lay_out({.num_nodes = 5, .num_edges = 3, .num_seeds = 2, .num_offsets = 3}, batch);
+  const std::size_t bytes = lay_out_tables(std::vector<int64_t>{0, 32}, end, typed);
+  publisher.memory(slot, bytes, bytes);
+  publisher.publish(slot, batch, &typed);
+}
+
+TypedBatch good_types() {
+  TypedBatch typed{};
+  typed.nodes_per_hop[0][1] = 3;
+  typed.nodes_per_hop[1][0] = 2;
+  typed.edges_per_hop[0][0] = 3;
+  typed.num_labels = 2;
+  return typed;
+}
+
+TEST_F(Channel, ShowsWhatABatchHasOfEachType) {
+  Publisher publisher(folder_, typed_options(options()));
+  publisher.announce();
+  Subscriber subscriber(folder_);
+  const uint64_t pass = subscriber.request({});
+  publish_typed(publisher, pass, good_types());
+  const HeldBatch held = subscriber.next(pass, kLimitUs);
+  ASSERT_NE(held.typed, nullptr);
+  EXPECT_EQ(nodes_of(*held.batch, *held.typed, 0), 3);
+  EXPECT_EQ(nodes_of(*held.batch, *held.typed, 1), 2);
+  EXPECT_EQ(targets_of(subscriber.header(), *held.batch, *held.typed, 0), 2);
+  EXPECT_EQ(offsets_of(subscriber.header(), *held.batch, *held.typed), 3);
+  EXPECT_EQ(held.typed->x_offset[1] % 256, 0u);
+}
+
+TEST_F(Channel, RefusesTypesThatDoNotAddUpOrLieInTheSlot) {
+  const auto damages = std::vector<std::function<void(TypedBatch&)>>{
+      [](TypedBatch& typed) { typed.nodes_per_hop[0][0] = 1; },
+      [](TypedBatch& typed) { typed.nodes_per_hop[0][1] = -3; },
+      [](TypedBatch& typed) { typed.nodes_per_hop[1][0] = INT64_MAX; },
+      [](TypedBatch& typed) { typed.edges_per_hop[0][0] = 2; },
+      [](TypedBatch& typed) { typed.num_labels = 3; },
+      [](TypedBatch& typed) { typed.num_labels = -1; },
+  };
+  for (std::size_t i = 0; i < damages.size(); ++i) {
+    const std::filesystem::path folder = folder_ / std::to_string(i);
+    std::filesystem::create_directory(folder);
+    Publisher publisher(folder, typed_options(options()));
+    publisher.announce();
+    Subscriber subscriber(folder);
+    const uint64_t pass = subscriber.request({});
+    TypedBatch typed = good_types();
+    damages[i](typed);
+    publish_typed(publisher, pass, typed);
+    EXPECT_THROW(subscriber.next(pass, kLimitUs), base::Error) << i;
+  }
+  Publisher publisher(folder_, typed_options(options()));
+  publisher.announce();
+  Subscriber subscriber(folder_);
+  const uint64_t pass = subscriber.request({});
+  publish_typed(publisher, pass, good_types());
+  poke(folder_, sizeof(ChannelHeader) + offsetof(TypedBatch, x_offset) + sizeof(uint64_t), uint64_t{1} << 40);
+  EXPECT_THROW(subscriber.next(pass, kLimitUs), base::Error);
+}
+
+TEST_F(Channel, RefusesMoreTypesThanThereAre) {
+  Publisher publisher(folder_, typed_options(options()));
+  publisher.announce();
+  for (const int32_t types : {-1, 0, 1, 33}) {
+    poke(folder_, offsetof(ChannelHeader, num_types), types);
+    EXPECT_THROW(Subscriber{folder_}, base::Error) << types;
+  }
+  poke(folder_, offsetof(ChannelHeader, num_types), 2);
+  poke(folder_, offsetof(ChannelHeader, target_types), 2);
+  EXPECT_THROW(Subscriber{folder_}, base::Error);
+}
+
 TEST_F(Channel, RefusesASlotOfAnotherSize) {
   Publisher publisher(folder_, options());
   publisher.announce();

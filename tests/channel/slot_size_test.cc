@@ -31,7 +31,7 @@ TEST(SlotBytes, AreOfTheWorstCaseUpToTwoGibibytes) {
   const int64_t num_nodes = 10 + 20 + 60, num_edges = 20 + 60;
   Batch unused{};
   const BatchShape worst{
-      .num_nodes = num_nodes, .num_edges = num_edges, .num_seeds = 10, .num_targets = 30, .row_bytes = 100};
+      .num_nodes = num_nodes, .num_edges = num_edges, .num_seeds = 10, .num_offsets = 31, .row_bytes = 100};
   EXPECT_EQ(slot_bytes({.row_bytes = 100}, 10, std::vector{2, 3}, 1000, 1), lay_out(worst, unused));
   EXPECT_EQ(slot_bytes({.row_bytes = int64_t{1} << 26}, 10, std::vector{2, 3}, 1000, 1000), 1250u);
   EXPECT_EQ(slot_bytes({.row_bytes = 100}, 10, std::vector{-1}, 1000, 1000), 1250u);

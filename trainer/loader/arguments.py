@@ -64,8 +64,7 @@ def folder_of(data) -> Path:
     if isinstance(data, str | os.PathLike):
         return Path(data).expanduser()
     of_pyg = any(base.__module__.startswith("torch_geometric.") for base in type(data).__mro__)
-    hint = "give one graph of one kind of nodes: data.to_homogeneous(), dataset[0]"
-    hint = hint if of_pyg else "cohort.from_tensors(...) writes one"
+    hint = "cohort.from_pyg(data, FOLDER) writes one" if of_pyg else "cohort.from_tensors(...) writes one"
     found = f"a PyG {type(data).__name__}" if of_pyg else type(data).__name__
     raise CohortError("data", "the folder of a data set, or a PyG Data", found, hint)
 
@@ -92,13 +91,18 @@ def take_pyg_arguments(others: dict) -> None:
         warnings.warn(f"{', '.join(ignored)}: ignored, as the sampler process does this", stacklevel=3)
 
 
-def count_nodes(data: Path) -> int:
-    """Of a data set's folder."""
+def meta_of(data: Path) -> dict:
+    """What meta.json of a data set's folder says.
+
+    Raises:
+        CohortError: there is no data set.
+    """
     if not data.is_dir():
         hint = "make one with cohort dataset import, cohort.from_pyg() or cohort.from_tensors()"
         raise CohortError(str(data), "the folder of a data set", "a file" if data.exists() else "no such folder", hint)
     try:
-        return int(json.loads((data / "meta.json").read_text())["num_nodes"])
+        meta = json.loads((data / "meta.json").read_text())
+        return meta | {"num_nodes": sum(nodes["count"] for nodes in meta["nodes"])} if "nodes" in meta else meta
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise CohortError(
             str(data / "meta.json"), "a data set's meta.json", str(error), "make one with cohort dataset import"

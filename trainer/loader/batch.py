@@ -1,14 +1,55 @@
 """A minibatch in PyG's form."""
 
 import weakref
+from typing import Self
 
 import torch
 from torch_geometric.data import Data
+from torch_geometric.data.data import BaseData
 
 from cohort.trainer.source import edges_of, indptr_of, record_stream
 
 
-class Batch(Data):
+class OfSlot(BaseData):
+    """What minibatches of one node type and of several share: their views hold a slot."""
+
+    def record_stream(self, stream: torch.cuda.Stream | None, *names: str) -> Self:
+        """Declares that another CUDA stream uses the batch. The sampler then fills the memory again only after the work
+        that ``stream`` has when the last view is released. Without this call, the sampler may overwrite rows that the
+        stream still reads. ``Tensor.record_stream`` has no effect on views.
+
+        Args:
+            stream: a stream of the batch's GPU. On the CPU this method does nothing, and ``stream`` may be None.
+            names: names of attributes; without names: all attributes.
+
+        Raises:
+            CohortError: ``stream`` is not a stream, or belongs to another GPU.
+        """
+        slot = self.__dict__["_slot"]() if "_slot" in self.__dict__ else None  # gone where no view is left
+        for store in self.stores:
+            for name, value in store.items():
+                if not isinstance(value, torch.Tensor) or (names and name not in names):
+                    continue
+                if slot is not None and slot.holds(value.untyped_storage().data_ptr()):
+                    record_stream(slot, stream)
+                elif value.is_cuda:
+                    value.record_stream(stream)
+        return self
+
+    def __reduce__(self):
+        # As PyG pickles and copies it, torch would keep the views' memory, and so the slot, for good.
+        return type(self).from_dict, (self.clone().to_dict(),)
+
+    def __deepcopy__(self, memo: dict) -> Self:
+        return self.clone()
+
+
+def hold(batch: OfSlot, slot) -> None:
+    """Has the batch know its slot: by no attribute of PyG's, and no reference that would hold the slot."""
+    batch.__dict__["_slot"] = weakref.ref(slot)
+
+
+class Batch(OfSlot, Data):
     """A minibatch, in PyG's form.
 
     ``x`` [num_nodes, dim] (in the data set's feature dtype), ``edge_index`` int64 [2, num_edges] and ``indptr`` int64
@@ -26,36 +67,6 @@ class Batch(Data):
 
     Pickling, ``copy.deepcopy`` and ``clone()`` copy everything.
     """
-
-    def record_stream(self, stream: torch.cuda.Stream | None, *names: str) -> "Batch":
-        """Declares that another CUDA stream uses the batch. The sampler then fills the memory again only after the work
-        that ``stream`` has when the last view is released. Without this call, the sampler may overwrite rows that the
-        stream still reads. ``Tensor.record_stream`` has no effect on views.
-
-        Args:
-            stream: a stream of the batch's GPU. On the CPU this method does nothing, and ``stream`` may be None.
-            names: names of attributes; without names: all attributes.
-
-        Raises:
-            CohortError: ``stream`` is not a stream, or belongs to another GPU.
-        """
-        slot = self.__dict__["_slot"]() if "_slot" in self.__dict__ else None  # gone where no view is left
-        for name in names or self.keys():
-            value = self[name]
-            if not isinstance(value, torch.Tensor):
-                continue
-            if slot is not None and slot.holds(value.untyped_storage().data_ptr()):
-                record_stream(slot, stream)
-            elif value.is_cuda:
-                value.record_stream(stream)
-        return self
-
-    def __reduce__(self):
-        # As PyG pickles and copies it, torch would keep the views' memory, and so the slot, for good.
-        return Batch.from_dict, (self.clone().to_dict(),)
-
-    def __deepcopy__(self, memo: dict) -> "Batch":
-        return self.clone()
 
 
 @torch.inference_mode(False)
@@ -75,5 +86,5 @@ def batch_of(slot) -> Batch:
         num_sampled_edges=slot.num_sampled_edges,
         **of_edges,
     )
-    batch.__dict__["_slot"] = weakref.ref(slot)  # no attribute of PyG's, and no reference that would hold the slot
+    hold(batch, slot)
     return batch

@@ -5,16 +5,26 @@ import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+import numpy as np
 import torch
 from torch_geometric.data import Data
 
 from cohort.base.errors import CohortError
 from cohort.dataset import Dataset, HeteroDataset
 from cohort.spec import types
+from cohort.spec.graph import EdgeType
 from cohort.spec.run import SamplerSpec
 from cohort.spec.types import checked
 from cohort.trainer.loader.arguments import OF_SAMPLER, cache_options, folder_of, ids_of, take_pyg_arguments
 from cohort.trainer.loader.batch import Batch, batch_of
+from cohort.trainer.loader.hetero import (
+    HeteroBatch,
+    demand_offered,
+    fanout_of,
+    hetero_batch_of,
+    seeds_of,
+    types_of,
+)
 from cohort.trainer.loader.node_tensors import checked_tensors, rows_of, written
 from cohort.trainer.loader.sampler_process import SamplerProcess
 from cohort.trainer.loader.state import checked_position, digest_of
@@ -24,14 +34,17 @@ from cohort.trainer.loader.stats import EpochMeter, LoaderStats
 class NeighborLoader:
     """Yields minibatches of a data set as PyG ``Data``. A separate sampler process builds and fetches them.
 
+    Minibatches of a data set with several node types are ``HeteroData``.
+
     Args:
         data: folder of the data set (see dataset/FORMAT.md), or a ``Dataset`` from ``cohort.dataset.open()``. Or a PyG
             ``Data`` in memory: this loader writes it to shared memory as a data set, and removes the data set when the
             loader is closed; its other node attributes become ``node_tensors``. For a large graph, write the data set
             once with ``cohort.from_pyg``.
         num_neighbors: in-neighbours to draw per node, for each hop, without replacement; the first entry is the hop
-            from the seeds; -1: all neighbours.
-        input_nodes: seeds: int64 ids or a bool mask [num_nodes]; None: all nodes. Each node at most once.
+            from the seeds; -1: all neighbours. Several edge types: one list for all, or a dict with a list for each.
+        input_nodes: seeds: int64 ids or a bool mask [num_nodes]; None: all nodes. Each node at most once. Several node
+            types: the name of the seeds' type for all its nodes, or (name, ids or mask).
         batch_size: seeds per batch; the last batch of a pass may be smaller.
         shuffle: use a new order in each epoch, keyed by (seed, epoch).
         drop_last: leave out the last batch if it is smaller.
@@ -68,8 +81,9 @@ class NeighborLoader:
 
     Each batch has ``x, edge_index, indptr, y, batch_size, n_id, input_id, num_sampled_nodes, num_sampled_edges``, with
     nodes in PyG's order (seeds first, then by hop). ``x``, ``edge_index`` and ``indptr`` are views of shared memory;
-    ``Batch`` describes them and the attributes that options add. A script that uses a batch on another CUDA stream than
-    the current one must call ``batch.record_stream(stream)``.
+    ``Batch`` describes them and the attributes that options add, ``HeteroBatch`` the batches of several node types.
+    Several node types are sampled on the CPU, without a cache, edge weights and ``node_tensors``. A script that uses a
+    batch on another CUDA stream than the current one must call ``batch.record_stream(stream)``.
 
     Arguments of PyG's workers (``num_workers``, ``pin_memory``, ...) are ignored, with a warning unless they have their
     defaults. Arguments for unsupported features (``replace``, ``sampler``, ...) raise an error.
@@ -92,7 +106,7 @@ class NeighborLoader:
     def __init__(
         self,
         data: str | os.PathLike | Dataset | HeteroDataset | Data,
-        num_neighbors: Sequence[int],
+        num_neighbors: Sequence[int] | Mapping[EdgeType, Sequence[int]],
         input_nodes=None,
         *,
         batch_size: int = 1,
@@ -113,7 +127,7 @@ class NeighborLoader:
         edge_weights: bool = False,
         sampler_sms: int = 0,
         cliques: str = "auto",
-        transform: Callable[[Batch], object] | None = None,
+        transform: Callable[[Batch | HeteroBatch], object] | None = None,
         node_tensors: Mapping[str, torch.Tensor] | None = None,
         limit_seconds: float = 600.0,
         _sampler: SamplerProcess | None = None,
@@ -124,7 +138,8 @@ class NeighborLoader:
         self._transform = transform
         self._node_tensors: dict[str, torch.Tensor] = {}
         self.data = None if type(data) is Data else folder_of(data)
-        self.num_neighbors = checked("num_neighbors", num_neighbors, types.Fanout)
+        self._types = _sampler.types if _sampler else types_of(self.data)
+        self.num_neighbors, self._fanout = self._checked_fanout(num_neighbors)
         self.batch_size = checked("batch_size", batch_size, types.Positive)
         self.shuffle = shuffle
         self.drop_last = drop_last
@@ -140,12 +155,15 @@ class NeighborLoader:
             options |= {name: checked(name, value, OF_SAMPLER[name]) for name, value in choices.items()}
             options |= {"edge_ids": bool(edge_ids), "edge_weights": bool(edge_weights)}
             cache = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes)
-            shape = {"fanout": self.num_neighbors, "batch_size": self.batch_size, "slots": options["num_slots"]}
+            if self._types:
+                device = demand_offered(device, cache, edge_weights, node_tensors)
+            shape = {"fanout": self._fanout, "batch_size": self.batch_size, "slots": options["num_slots"]}
             spec = SamplerSpec(**shape, **cache, edge_weights=options["edge_weights"])
             cleanup = contextlib.ExitStack()
             if self.data is None:
                 self.data, self._node_tensors = written(data, cleanup)
-            _sampler = SamplerProcess(self.data, device, options | (_debug or {}), spec, limit_seconds, cleanup)
+            options |= _debug or {}
+            _sampler = SamplerProcess(self.data, device, options, spec, limit_seconds, cleanup, self._types)
             own = _sampler
         self._sampler = _sampler
         self._meter: EpochMeter | None = None  # of the epoch begun last
@@ -153,8 +171,8 @@ class NeighborLoader:
             if own and sampler_sms:
                 own.divide_gpu(sampler_sms)
             self._node_tensors |= checked_tensors(node_tensors, _sampler.num_nodes)
-            self._ids = ids_of(input_nodes, _sampler.num_nodes)
-            self._seed_set = _sampler.source.add_seeds(self._ids)
+            self._input_type, self._ids, first = self._checked_seeds(input_nodes)
+            self._seed_set = _sampler.source.add_seeds(self._ids + first)
             if _sampler.place.local_size > 1:
                 identity = {"data": os.path.realpath(_sampler.data)} | self._identity()
                 _sampler.demand_same_loader(self._seed_set, identity)
@@ -162,6 +180,20 @@ class NeighborLoader:
             if own:
                 own.close()
             raise
+
+    def _checked_fanout(self, num_neighbors) -> tuple[Sequence[int] | Mapping[EdgeType, Sequence[int]], list[int]]:
+        """(the argument, what the sampler is asked for)."""
+        if self._types:
+            return num_neighbors, fanout_of(self._types, num_neighbors)
+        fanout = checked("num_neighbors", num_neighbors, types.Fanout)
+        return fanout, fanout
+
+    def _checked_seeds(self, input_nodes) -> tuple[str, np.ndarray, int]:
+        """(their node type where there are several, int64 [n] ids, what the sampler counts the type's nodes from)."""
+        if self._types is None:
+            return "", ids_of(input_nodes, self._sampler.num_nodes), 0
+        name, ids = seeds_of(self._types, input_nodes)
+        return name, ids, self._types.first_node[name]
 
     def __repr__(self) -> str:
         shown = f"{str(self.data)!r}, {len(self._ids):,} seeds, {self.num_neighbors}, batch_size={self.batch_size}"
@@ -192,7 +224,7 @@ class NeighborLoader:
         num_ranks = self._sampler.place.size
         return full // num_ranks if self.drop_last else -(-(full + (rest > 0)) // num_ranks)
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[Batch | HeteroBatch]:
         self._sampler.require_usable()
         epoch, self.epoch = self.epoch, self.epoch + 1
         position = self._loaded if self._loaded and self._loaded[0] == epoch else [epoch, 0]
@@ -201,7 +233,7 @@ class NeighborLoader:
         num_steps = len(self) - done
         meter = self._meter = EpochMeter(epoch, self.device)
         try:
-            which = source.request(self._seed_set, self.num_neighbors, self.batch_size, epoch, self.shuffle, done)
+            which = source.request(self._seed_set, self._fanout, self.batch_size, epoch, self.shuffle, done)
             # No local name for slot or batch: the slot would be held.
             batches = map(functools.partial(self._counted, position, meter), source.slots(which, num_steps))
             for _ in range(num_steps):
@@ -216,7 +248,7 @@ class NeighborLoader:
     def _counted(self, position: list[int], meter: EpochMeter, slot):
         """The slot's batch, as the loop gets it; counts it in ``position``, [epoch, batches]."""
         position[1] += 1
-        batch = batch_of(slot)
+        batch = hetero_batch_of(self._types, slot, self._input_type) if self._types else batch_of(slot)
         if self._node_tensors:
             batch.update(rows_of(self._node_tensors, batch.n_id))
         meter.step_begins(slot)
@@ -249,12 +281,12 @@ class NeighborLoader:
         return {
             "seed": int(self._sampler.seed),
             "num_ranks": self._sampler.place.size,
-            "num_neighbors": self.num_neighbors,
+            "num_neighbors": self._fanout,
             "batch_size": self.batch_size,
             "shuffle": bool(self.shuffle),
             "drop_last": bool(self.drop_last),
             "input_nodes": self._digest,
-        }
+        } | ({"input_type": self._input_type} if self._types else {})
 
     @functools.cached_property
     def _digest(self) -> str:

@@ -15,9 +15,10 @@ from cohort.base.errors import CohortError
 from cohort.base.programs import POLITE, end_processes, log_tail, program
 from cohort.cache.plan.options import sampler_members
 from cohort.channel.run_folder import RunFolder, meeting_point, rank_folders
+from cohort.spec.graph import GraphTypes
 from cohort.spec.run import SamplerSpec
 from cohort.spec.types import Positive, checked
-from cohort.trainer.loader.arguments import count_nodes, resolve_device, smallest_gpu
+from cohort.trainer.loader.arguments import meta_of, resolve_device, smallest_gpu
 from cohort.trainer.loader.machine import SAME_LOADERS, Machine, demand_same_place, this_machine, wait_for_rank
 from cohort.trainer.loader.ranks import demand_same_loader
 from cohort.trainer.loop.sm_partition import divide_gpu
@@ -40,9 +41,10 @@ class SamplerProcess:
         spec: SamplerSpec,
         limit_seconds: float,
         cleanup: contextlib.ExitStack,
+        types: GraphTypes | None,
     ):
-        self.data = data.absolute()
-        self.num_nodes = count_nodes(self.data)
+        self.data, self.types = data.absolute(), types
+        self.num_nodes = int(meta_of(self.data)["num_nodes"])
         self._machine = this_machine(limit_seconds)
         self.place = self._machine.place
         self.process: subprocess.Popen | None = None

@@ -42,6 +42,11 @@ void HeldSlot::require_rows() const {
       {"x of a batch", "a sampler that fetches rows", "rows that stay in place", "use n_id and all_rows"});
 }
 
+const channel::TypedBatch& HeldSlot::require_types() const {
+  if (held_.typed) return *held_.typed;
+  throw base::Error({"a batch by type", "a graph of several types", "a graph of one", "use n_id, x and edge_index"});
+}
+
 std::pair<int32_t, int32_t> HeldSlot::dlpack_device() const { return device_of(*subscriber_); }
 std::pair<int32_t, int32_t> Receiver::dlpack_device() const { return device_of(*subscriber_); }
 

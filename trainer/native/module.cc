@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -34,7 +35,18 @@ struct Array {
   uint64_t offset;
   std::vector<int64_t> shape;
   nb::dlpack::dtype dtype = nb::dtype<int64_t>();
+  std::vector<int64_t> strides = {};  // in elements; none: rows follow each other
 };
+
+// The array as a torch tensor that keeps the slot.
+nb::object view(nb::handle slot_object, const Array& array) {
+  const auto& slot = nb::cast<const HeldSlot&>(slot_object);
+  const std::vector<std::size_t> sizes(array.shape.begin(), array.shape.end());
+  const auto [device, ordinal] = slot.dlpack_device();
+  return nb::cast(nb::ndarray<nb::pytorch>(slot.data() + array.offset, sizes.size(), sizes.data(), slot_object,
+                                           array.strides.empty() ? nullptr : array.strides.data(), array.dtype, device,
+                                           ordinal));
+}
 
 // The property `name`: the array that find(slot, its batch) names, as a torch tensor that keeps the slot; None where
 // there is none.
@@ -43,11 +55,7 @@ void bind_array(nb::class_<HeldSlot>& slot_class, const char* name, Find find, c
   const auto get = [find](nb::handle self) -> nb::object {
     auto& slot = nb::cast<HeldSlot&>(self);
     const std::optional<Array> array = find(std::as_const(slot), slot.batch());
-    if (!array) return nb::none();
-    const std::vector<std::size_t> sizes(array->shape.begin(), array->shape.end());
-    const auto [device, ordinal] = slot.dlpack_device();
-    return nb::cast(nb::ndarray<nb::pytorch>(slot.data() + array->offset, sizes.size(), sizes.data(), self, nullptr,
-                                             array->dtype, device, ordinal));
+    return array ? view(self, *array) : nb::none();
   };
   slot_class.def_prop_ro(name, get, doc);
 }
@@ -80,8 +88,9 @@ void bind_edge_arrays(nb::class_<HeldSlot>& slot_class) {
         return Array{batch.source_node_offset, {batch.last_hop_global ? batch.num_edges : 0}};
       },
       "int64 [num_edges], the node of each edge's source, where last_hop_global.");
-  bind_array(slot_class, "indptr", [](const HeldSlot&, const Batch& batch) {
-    return Array{batch.indptr_offset, {batch.num_nodes - batch.nodes_per_hop[batch.num_hops] + 1}};
+  bind_array(slot_class, "indptr", [](const HeldSlot& slot, const Batch& batch) {
+    const auto count = [&] { return batch.num_nodes - batch.nodes_per_hop[batch.num_hops] + 1; };
+    return Array{batch.indptr_offset, {slot.typed() ? slot.num_offsets() : count()}};
   });
   bind_array(
       slot_class, "e_id",
@@ -114,12 +123,68 @@ void bind_node_arrays(nb::class_<HeldSlot>& slot_class) {
   });
   bind_array(slot_class, "y", [](const HeldSlot& slot, const Batch& batch) {
     const auto dtype = dlpack_type(slot.label_dtype());
-    const int64_t count = batch.labels_of_seeds ? batch.num_seeds : batch.num_nodes, width = slot.label_width();
+    const int64_t of_all_types = batch.labels_of_seeds ? batch.num_seeds : batch.num_nodes;
+    const int64_t count = slot.typed() ? slot.typed()->num_labels : of_all_types, width = slot.label_width();
     return width == 0 ? Array{batch.y_offset, {count}, dtype} : Array{batch.y_offset, {count, width}, dtype};
   });
   bind_array(slot_class, "input_id", [](const HeldSlot&, const Batch& batch) {
     return Array{batch.input_id_offset, {batch.num_seeds}};
   });
+}
+
+// int64 sizes by hop of each of `count` types or relations.
+template <std::size_t kWidth>
+std::vector<std::vector<int64_t>> by_hop(const int64_t (*sizes)[kWidth], int count, int num_hops) {
+  std::vector<std::vector<int64_t>> all;
+  for (int which = 0; which < count; ++which) all.push_back(first_of(sizes[which], num_hops));
+  return all;
+}
+
+// Feature rows of the nodes of a type.
+nb::object table_of(nb::handle self, int type) {
+  const auto& slot = nb::cast<const HeldSlot&>(self);
+  const channel::TypedBatch& typed = slot.require_types();
+  base::require(type >= 0 && type < slot.header().num_types, "a type of the graph");
+  const channel::Table& table = slot.header().tables[type];
+  if (table.feature_dim == 0) return nb::none();
+  const int64_t count = channel::nodes_of(slot.batch(), typed, type);
+  return view(self, {typed.x_offset[type], {count, table.feature_dim}, dlpack_type(table.feature_dtype)});
+}
+
+// Columns of edge_index.
+nb::object edges_of(nb::handle self, int relation) {
+  const auto& slot = nb::cast<const HeldSlot&>(self);
+  const channel::TypedBatch& typed = slot.require_types();
+  const Batch& batch = slot.batch();
+  base::require(relation >= 0 && relation < slot.header().num_relations, "a relation of the graph");
+  const auto count = [&](int which) {
+    return std::accumulate(typed.edges_per_hop[which], typed.edges_per_hop[which] + batch.num_hops, int64_t{0});
+  };
+  uint64_t first = 0;
+  for (int before = 0; before < relation; ++before) first += static_cast<uint64_t>(count(before));
+  return view(self,
+              {batch.edge_index_offset + 8 * first, {2, count(relation)}, nb::dtype<int64_t>(), {batch.num_edges, 1}});
+}
+
+void bind_typed_arrays(nb::class_<HeldSlot>& slot_class) {
+  slot_class
+      .def_prop_ro(
+          "nodes_of_types",
+          [](const HeldSlot& slot) {
+            return by_hop(slot.require_types().nodes_per_hop, slot.header().num_types, slot.batch().num_hops + 1);
+          },
+          "Of a typed graph: num_sampled_nodes of each node type. n_id has the nodes of one type after the other.")
+      .def_prop_ro(
+          "edges_of_relations",
+          [](const HeldSlot& slot) {
+            return by_hop(slot.require_types().edges_per_hop, slot.header().num_relations, slot.batch().num_hops);
+          },
+          "Of a typed graph: num_sampled_edges of each relation. edge_index, indptr and e_id have the edges of one "
+          "relation after the other.")
+      .def("table", &table_of, nb::arg("type"),
+           "Of a typed graph: feature rows of the nodes of a type; None where the type has none.")
+      .def("edges", &edges_of, nb::arg("relation"),
+           "Of a typed graph: the columns of edge_index that are the relation's, int64 [2, edges].");
 }
 
 void bind_slot(nb::module_& m) {
@@ -129,6 +194,7 @@ void bind_slot(nb::module_& m) {
       "are gone.");
   bind_edge_arrays(slot_class);
   bind_node_arrays(slot_class);
+  bind_typed_arrays(slot_class);
   slot_class
       .def_prop_ro(
           "last_hop_global", [](const HeldSlot& slot) { return slot.batch().last_hop_global != 0; },
@@ -170,9 +236,12 @@ void bind_slot(nb::module_& m) {
 uint64_t request(Receiver& receiver, uint32_t seed_set, uint64_t epoch, uint64_t first_step, uint64_t step_stride,
                  bool shuffle, uint32_t batch_size, const std::vector<int32_t>& fanout, int32_t sampler_sms,
                  bool labels_of_seeds, bool last_hop_global) {
-  if (fanout.empty() || fanout.size() > channel::kMaxHops) {
+  const auto num_relations = static_cast<std::size_t>(std::max(receiver.header().num_relations, 1));
+  const std::size_t num_hops = fanout.size() / num_relations;
+  base::require(fanout.size() % num_relations == 0, "a fanout for each relation and hop");
+  if (num_hops == 0 || num_hops > channel::kMaxHops) {
     throw base::Error(
-        {"num_neighbors", "1 to " + std::to_string(channel::kMaxHops) + " hops", std::to_string(fanout.size()), ""});
+        {"num_neighbors", "1 to " + std::to_string(channel::kMaxHops) + " hops", std::to_string(num_hops), ""});
   }
   channel::Request request{};
   request.seed_set = seed_set;
@@ -181,7 +250,7 @@ uint64_t request(Receiver& receiver, uint32_t seed_set, uint64_t epoch, uint64_t
   request.step_stride = step_stride;
   request.shuffle = shuffle ? 1 : 0;
   request.batch_size = batch_size;
-  request.num_hops = static_cast<int32_t>(fanout.size());
+  request.num_hops = static_cast<int32_t>(num_hops);
   std::copy(fanout.begin(), fanout.end(), request.fanout);
   request.sampler_sms = sampler_sms;
   request.labels_of_seeds = labels_of_seeds ? 1 : 0;

@@ -1,6 +1,6 @@
-// A channel with damage. Byte 0: 0 takes the rest as the file; 1 and 2 write numbers over a good one, and 2 also
-// attaches as a trainer does and takes a batch. Semaphores stay whole: over a damaged one the C library itself ends
-// the process.
+// A channel with damage. Byte 0, modulo 3: 0 takes the rest as the file; 1 and 2 write numbers over a good one, and 2
+// also attaches as a trainer does and takes a batch. Divided by 3, odd: the good one is of a typed graph. Semaphores
+// stay whole: over a damaged one the C library itself ends the process.
 #include <algorithm>
 #include <cstring>
 
@@ -18,21 +18,27 @@ namespace fs = std::filesystem;
 
 // A channel in which a batch is ready, as bytes, in a folder with the slot's file.
 struct Good {
-  Good() {
+  explicit Good(bool is_typed) {
     channel::ChannelOptions options;
     options.num_slots = 2;
     options.feature_dim = 4;
+    channel::TypedBatch typed{};
+    if (is_typed) {
+      options.tables = {{0, 0, 0}, {4, 32, 0}};
+      options.target_types = {1, 0};
+      typed.nodes_per_hop[1][0] = 3;
+    }
     channel::Publisher publisher(folder.path(), options);
     publisher.announce();
     channel::Batch batch{};
     batch.pass = 1;
     batch.num_nodes = 3;
     batch.num_seeds = 1;
-    const std::size_t bytes =
-        channel::lay_out({.num_nodes = 3, .num_seeds = 1, .num_targets = 1, .row_bytes = 16}, batch);
+    std::size_t bytes = channel::lay_out({.num_nodes = 3, .num_seeds = 1, .num_offsets = 5, .row_bytes = 16}, batch);
+    if (is_typed) bytes = channel::lay_out_tables(std::vector<int64_t>{0, 48}, bytes, typed);
     const int slot = publisher.acquire(1).value();
     publisher.memory(slot, bytes, bytes);
-    publisher.publish(slot, batch);
+    publisher.publish(slot, batch, is_typed ? &typed : nullptr);
     publisher.stop_flag().store(1);  // nobody waits for more
     image = dataset::read_bytes(folder / "channel");
   }
@@ -41,9 +47,9 @@ struct Good {
   std::string image;
 };
 
-Good& good() {
-  static Good made;
-  return made;
+Good& good(bool is_typed) {
+  static Good plain(false), typed(true);
+  return is_typed ? typed : plain;
 }
 
 // A number of 1 to 8 bytes somewhere in the file: 12 bytes of the input.
@@ -54,8 +60,8 @@ struct Damage {
 };
 static_assert(sizeof(Damage) == 12);
 
-std::string damaged(std::span<const std::byte> input) {
-  std::string image = good().image;
+std::string damaged(const Good& good, std::span<const std::byte> input) {
+  std::string image = good.image;
   for (; input.size() >= sizeof(Damage); input = input.subspan(sizeof(Damage))) {
     Damage damage;
     std::memcpy(&damage, input.data(), sizeof damage);
@@ -65,31 +71,32 @@ std::string damaged(std::span<const std::byte> input) {
   for (const std::size_t at :
        {offsetof(channel::ChannelHeader, requests_posted), offsetof(channel::ChannelHeader, requests_free),
         offsetof(channel::ChannelHeader, slots_free), offsetof(channel::ChannelHeader, batches_ready)}) {
-    std::memcpy(image.data() + at, good().image.data() + at, sizeof(sem_t));
+    std::memcpy(image.data() + at, good.image.data() + at, sizeof(sem_t));
   }
   return image;
 }
 
 // Puts the bytes where the trainer looks, as a file of their own: what is mapped is not changed below its reader.
-void put(const std::string& image) {
-  const fs::path path = good().folder / "channel";
+void put(const Good& good, const std::string& image) {
+  const fs::path path = good.folder / "channel";
   fs::remove(path);
   dataset::write_bytes(path, image);
 }
 
-void look() {
-  const base::Mapping file = channel::open_channel(good().folder.path(), base::Access::kReadOnly);
+void look(const Good& good) {
+  const base::Mapping file = channel::open_channel(good.folder.path(), base::Access::kReadOnly);
   channel::describe(*reinterpret_cast<const channel::ChannelHeader*>(file.data()));
 }
 
-void attach() {
-  channel::Subscriber subscriber(good().folder.path());
+void attach(const Good& good) {
+  channel::Subscriber subscriber(good.folder.path());
   const channel::HeldBatch held = subscriber.next(1, 1, [] { return true; });
   if (held.slot < 0) return;
   const channel::Batch& batch = *held.batch;
   const auto last = std::max({batch.n_id_offset, batch.y_offset, batch.input_id_offset, batch.edge_index_offset});
-  volatile std::byte first = held.data[0], byte = held.data[last];
-  static_cast<void>(first), static_cast<void>(byte);
+  const uint64_t table = held.typed ? held.typed->x_offset[1] : 0;
+  volatile std::byte first = held.data[0], byte = held.data[last], row = held.data[table];
+  static_cast<void>(first), static_cast<void>(byte), static_cast<void>(row);
   subscriber.release(held.slot, nullptr);
 }
 
@@ -99,14 +106,16 @@ Damage at_field(std::size_t offset, uint8_t value) { return {static_cast<uint32_
 
 std::vector<std::string> seeds() {
   using channel::ChannelHeader;
-  std::vector<std::string> all = {std::string(1, 0) + good().image.substr(0, 200), std::string(1, 2)};
+  std::vector<std::string> all = {std::string(1, 0) + good(false).image.substr(0, 200), std::string(1, 2),
+                                  std::string(1, 5)};
   const std::size_t slot = offsetof(ChannelHeader, slots), batch = slot + offsetof(channel::Slot, batch);
   for (const std::size_t field :
        {offsetof(ChannelHeader, version), offsetof(ChannelHeader, num_slots), offsetof(ChannelHeader, device),
         offsetof(ChannelHeader, sampler), slot, slot + offsetof(channel::Slot, generation),
         slot + offsetof(channel::Slot, bytes), batch, batch + offsetof(channel::Batch, pass),
-        batch + offsetof(channel::Batch, num_nodes), batch + offsetof(channel::Batch, n_id_offset)}) {
-    for (const char mode : {'\1', '\2'}) all.push_back(mode + bytes_of(at_field(field, 77)));
+        batch + offsetof(channel::Batch, num_nodes), batch + offsetof(channel::Batch, n_id_offset),
+        offsetof(ChannelHeader, num_types), offsetof(ChannelHeader, target_types), sizeof(ChannelHeader)}) {
+    for (const char mode : {'\1', '\2', '\5'}) all.push_back(mode + bytes_of(at_field(field, 77)));
   }
   return all;
 }
@@ -114,11 +123,12 @@ std::vector<std::string> seeds() {
 void run(std::span<const std::byte> input) {
   if (input.empty()) return;
   const int mode = std::to_integer<int>(input[0]) % 3;
+  const Good& channel = good(std::to_integer<int>(input[0]) / 3 % 2 == 1);
   const auto rest = input.subspan(1);
-  put(mode == 0 ? text_of(rest) : damaged(rest));
+  put(channel, mode == 0 ? text_of(rest) : damaged(channel, rest));
   try {
-    look();
-    if (mode == 2) attach();
+    look(channel);
+    if (mode == 2) attach(channel);
   } catch (const base::Error&) {
   }
 }

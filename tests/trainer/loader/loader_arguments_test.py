@@ -31,7 +31,7 @@ def test_an_open_data_set_is_as_good_as_its_folder(cora):
 @pytest.mark.parametrize(
     ("data", "found", "hint"),
     [
-        (HeteroData(), "a PyG HeteroData", "to_homogeneous"),
+        (HeteroData(), "a PyG HeteroData", "from_pyg"),
         (np.ones(3), "ndarray", "cohort.from_tensors"),
         (None, "NoneType", "cohort.from_tensors"),
     ],

@@ -1,0 +1,261 @@
+"""NeighborLoader over graphs of several types: equal to a slow sampler in Python, and to PyG's meaning."""
+
+import copy
+import json
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from processes import ALL_TESTS
+from torch_geometric.data import HeteroData
+from torch_geometric.nn import HeteroConv, SAGEConv
+from typed_oracle import sample
+
+import cohort
+from cohort import CohortError, NeighborLoader
+from cohort.dataset import open as open_dataset
+
+pytestmark = pytest.mark.usefixtures("shm")
+EXAMPLES = 200 if ALL_TESTS else 20
+
+
+def write(folder: Path, counts: dict[str, int], dims: dict[str, int], lists: dict[tuple, list[list[int]]]) -> Path:
+    """A data set of format version 3, from the in-neighbours of each node by relation; row i of a table holds i.
+
+    The last type has the labels; relations are sorted by source type.
+    """
+    folder.mkdir(parents=True)
+    order = list(counts)
+    meta: dict = {"format": "cohort-dataset", "version": 3, "name": "typed", "nodes": [], "edges": []}
+    for name, count in counts.items():
+        meta["nodes"].append({"type": name, "count": count})
+        if dims[name]:
+            rows = np.repeat(np.arange(count, dtype=np.float32)[:, None], dims[name], axis=1)
+            np.save(folder / f"{name}.features.npy", rows)
+            meta["nodes"][-1]["features"] = {"file": f"{name}.features.npy", "dim": dims[name], "dtype": "float32"}
+    for relation in sorted(lists, key=lambda each: order.index(each[0])):
+        neighbours, file = lists[relation], ".".join(relation)
+        np.save(folder / f"{file}.indptr.npy", np.cumsum([0, *map(len, neighbours)]))
+        np.save(folder / f"{file}.indices.npy", np.array([i for each in neighbours for i in each], dtype=np.int32))
+        edges = {"type": list(relation), "count": sum(map(len, neighbours))}
+        meta["edges"].append(edges | {"indptr": f"{file}.indptr.npy", "indices": f"{file}.indices.npy"})
+    target = order[-1]
+    files = {"labels": np.arange(counts[target]) % 3, "train_ids": np.arange(counts[target])}
+    files |= {"val_ids": np.zeros(0, np.int64), "test_ids": np.zeros(0, np.int64)}
+    meta["target"] = {"type": target, "task": "classification", "label_dtype": "int64", "num_classes": 3}
+    for name, array in files.items():
+        np.save(folder / f"{target}.{name}.npy", array.astype(np.int64))
+        meta["target"][name] = f"{target}.{name}.npy"
+    (folder / "meta.json").write_text(json.dumps(meta))
+    return folder
+
+
+@st.composite
+def schemas(draw):
+    """(counts, dims, lists, fanouts) of a random graph of 1 to 4 types and 1 to 6 relations."""
+    names = [f"t{number}" for number in range(draw(st.integers(1, 4)))]
+    counts = {name: draw(st.integers(1, 40)) for name in names}
+    dims = {name: draw(st.sampled_from([0, 1, 5, 16])) for name in names}
+    pairs = st.tuples(st.sampled_from(names), st.sampled_from("ab"), st.sampled_from(names))
+    relations = draw(st.lists(pairs, min_size=1, max_size=6, unique=True))
+    random = np.random.default_rng(draw(st.integers(0, 2**32)))
+
+    def lists_of(source: str, target: str) -> list[list[int]]:
+        return [random.integers(counts[source], size=random.integers(12)).tolist() for _ in range(counts[target])]
+
+    lists = {relation: lists_of(relation[0], relation[2]) for relation in relations}
+    hops = draw(st.integers(1, 3))
+    fanouts = {relation: draw(st.lists(st.integers(-1, 6), min_size=hops, max_size=hops)) for relation in relations}
+    return counts, dims, lists, fanouts
+
+
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(schemas(), st.data())
+def test_batches_are_those_of_a_slow_sampler(tmp_path_factory, schema, data):
+    counts, dims, lists, fanouts = schema
+    folder = write(tmp_path_factory.mktemp("typed") / "set", counts, dims, lists)
+    graph = open_dataset(folder)
+    input_type = data.draw(st.sampled_from(list(counts)))
+    seeds = np.random.default_rng(1).permutation(counts[input_type])
+    how = {"batch_size": 7, "device": "cpu", "seed": 5, "edge_ids": True}
+    with NeighborLoader(graph, fanouts, (input_type, seeds), **how) as loader:
+        for step, batch in enumerate(loader):
+            expect_oracle(graph, batch, input_type, seeds[7 * step : 7 * step + 7], fanouts, (5, 0, step))
+    assert step == -(-len(seeds) // 7) - 1
+
+
+def expect_oracle(graph, batch, input_type: str, seeds, fanouts: dict, key: tuple[int, int, int]) -> None:
+    nodes, edges = sample(graph, fanouts, input_type, seeds, key)
+    assert batch[input_type].batch_size == len(seeds)
+    for name, (n_id, per_hop) in nodes.items():
+        assert batch[name].n_id.tolist() == n_id.tolist()
+        assert batch[name].num_sampled_nodes == per_hop
+        x = graph.node_types[name].x
+        assert ("x" in batch[name]) == (x is not None)
+        if x is not None:
+            np.testing.assert_array_equal(batch[name].x.numpy(), x[n_id])
+    assert batch[graph.target].y.tolist() == graph.y[nodes[graph.target][0]].tolist()
+    for name, (source, target, e_id, per_hop) in edges.items():
+        assert batch[name].edge_index.tolist() == [source.tolist(), target.tolist()]
+        assert batch[name].e_id.tolist() == e_id.tolist()
+        assert batch[name].num_sampled_edges == per_hop
+
+
+@pytest.fixture(scope="module")
+def papers(tmp_path_factory) -> Path:
+    """Papers, their authors (without features) and fields; relations go both ways."""
+    random = np.random.default_rng(3)
+    counts = {"author": 150, "field": 20, "paper": 200}
+    lists: dict = {}
+    for other, name, most in (("author", "writes", 5), ("field", "topic_of", 3)):
+        of_paper = [random.permutation(counts[other])[: random.integers(1, most)].tolist() for _ in range(200)]
+        lists[other, name, "paper"] = of_paper
+        reverse: list = [[] for _ in range(counts[other])]
+        for paper, others in enumerate(of_paper):
+            for each in others:
+                reverse[each].append(paper)
+        lists["paper", f"rev_{name}", other] = reverse
+    lists["paper", "cites", "paper"] = [random.integers(200, size=6).tolist() for _ in range(200)]
+    dims = {"author": 0, "field": 4, "paper": 8}
+    return write(tmp_path_factory.mktemp("papers") / "set", counts, dims, lists)
+
+
+def loader_of(papers, fanout=(4, 3), nodes="paper", **options) -> NeighborLoader:
+    return NeighborLoader(papers, fanout if isinstance(fanout, dict) else list(fanout), nodes, device="cpu", **options)
+
+
+def test_all_neighbours_are_pygs_k_hop_sets(papers):
+    data = open_dataset(papers).to_pyg()
+    seeds = torch.tensor([3, 77, 150])
+    with loader_of(papers, (-1, -1), ("paper", seeds), batch_size=3) as loader:
+        batch = next(iter(loader))
+    reached = {name: set() for name in data.node_types} | {"paper": set(seeds.tolist())}
+    frontier = {name: set(ids) for name, ids in reached.items()}
+    drawn = {name: set() for name in data.edge_types}
+    for _ in range(2):
+        found = {name: set() for name in data.node_types}
+        for name in data.edge_types:
+            for source, target in data[name].edge_index.t().tolist():
+                if target in frontier[name[2]]:
+                    drawn[name].add((source, target))
+                    found[name[0]].add(source)
+        frontier = {name: found[name] - reached[name] for name in found}
+        reached = {name: reached[name] | found[name] for name in found}
+    for name in data.node_types:
+        assert set(batch[name].n_id.tolist()) == reached[name] and len(batch[name].n_id) == len(reached[name])
+    for name in data.edge_types:
+        source, target = batch[name].edge_index
+        pairs = zip(batch[name[0]].n_id[source].tolist(), batch[name[2]].n_id[target].tolist(), strict=True)
+        assert set(pairs) == drawn[name]
+
+
+def test_pygs_modules_take_the_batches(papers):
+    """The output of the seeds is that of the whole graph, where all neighbours are drawn; also trimmed, accelerated."""
+    whole = open_dataset(papers).to_pyg()
+    whole["author"].x = torch.ones(150, 2)
+    torch.manual_seed(0)
+    convs = [HeteroConv({name: SAGEConv((-1, -1), 6) for name in whole.edge_types}, aggr="sum") for _ in range(2)]
+
+    def run(batch):
+        x = dict(batch.x_dict)
+        for conv in convs:
+            x = {name: each.relu() for name, each in conv(x, batch.edge_index_dict).items()}
+        return x["paper"]
+
+    expected = run(whole)
+    seeds = torch.randperm(200)[:50]
+    with loader_of(papers, (-1, -1), ("paper", seeds), batch_size=20) as loader:
+        for batch in loader:
+            batch["author"].x = torch.ones(len(batch["author"].n_id), 2)
+            rows = seeds[batch["paper"].input_id]
+            assert torch.equal(rows, batch["paper"].n_id[: batch["paper"].batch_size])
+            assert torch.allclose(run(batch)[: len(rows)], expected[rows], rtol=1e-4, atol=1e-4)
+    for conv in convs:
+        cohort.nn.accelerate(conv)
+    with loader_of(papers, (-1, -1), ("paper", seeds), batch_size=20) as loader:
+        for batch in loader:
+            batch["author"].x = torch.ones(len(batch["author"].n_id), 2)
+            rows = seeds[batch["paper"].input_id]
+            assert torch.allclose(run(batch)[: len(rows)], expected[rows], rtol=1e-4, atol=1e-4)
+
+
+def test_batches_can_be_kept(papers):
+    with loader_of(papers, batch_size=50) as loader:
+        batch = next(iter(loader))
+        for kept in (batch.clone(), copy.deepcopy(batch), pickle.loads(pickle.dumps(batch))):
+            assert isinstance(kept, HeteroData)
+            for name in batch.edge_types:
+                assert torch.equal(kept[name].edge_index, batch[name].edge_index)
+                assert kept[name].edge_index.data_ptr() != batch[name].edge_index.data_ptr()
+            assert torch.equal(kept["paper"].x, batch["paper"].x)
+        assert batch.record_stream(None) is batch
+
+
+def test_a_fanout_for_each_edge_type(papers):
+    graph = open_dataset(papers)
+    fanouts = {name: [0, 0] for name in graph.edge_types} | {("author", "writes", "paper"): [-1, -1]}
+    with loader_of(papers, fanouts, ("paper", [5]), batch_size=1) as loader:
+        batch = next(iter(loader))
+    assert len(batch["field"].n_id) == 0 and batch["paper"].n_id.tolist() == [5]
+    assert len(batch["author"].n_id) == np.diff(graph.edge_types["author", "writes", "paper"].indptr)[5]
+
+
+def test_passes_repeat_and_go_on(papers):
+    def drawn(loader) -> list:
+        return [[store.edge_index.tolist() for store in batch.edge_stores] for batch in loader]
+
+    how = {"batch_size": 32, "shuffle": True, "seed": 3}
+    with loader_of(papers, **how) as loader, loader_of(papers, **how) as again:
+        epochs = [drawn(loader), drawn(loader)]
+        assert epochs[0] != epochs[1] and drawn(again) == epochs[0]
+        iterator = iter(again)
+        first = [[store.edge_index.tolist() for store in next(iterator).edge_stores] for _ in range(3)]
+        state = again.state_dict()
+        del iterator
+        assert first == epochs[1][:3] and state["input_type"] == "paper"
+        with loader_of(papers, **how) as third:
+            third.load_state_dict(state)
+            assert drawn(third) == epochs[1][3:]
+        with loader_of(papers, nodes="author", **how) as other, pytest.raises(CohortError) as error:
+            other.load_state_dict(state)
+        assert error.value.place.startswith("load_state_dict: ")
+        assert sum(batch["field"].batch_size for batch in loader.with_nodes("field")) == 20
+
+
+@pytest.mark.parametrize(
+    ("options", "place", "found"),
+    [
+        ({"nodes": None}, "input_nodes", "None"),
+        ({"nodes": "authors"}, "input_nodes", "'authors'"),
+        ({"nodes": ("paper", [200])}, "input_nodes", "200 .. 200"),
+        ({"nodes": ("paper", [1, 1])}, "input_nodes", "1 duplicates"),
+        ({"fanout": {("author", "writes", "paper"): [1]}}, "num_neighbors", "none for ('field', 'topic_of', 'paper')"),
+        ({"cache_ratio": 0.5}, "cache_ratio", "[0.5]"),
+        ({"edge_weights": True}, "edge_weights", "True"),
+        ({"node_tensors": {"year": torch.zeros(200)}}, "node_tensors", "year"),
+        ({"compress": "host"}, "the sampler", "compress"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_what_is_not_offered_is_named(papers, options, place, found):
+    with pytest.raises(CohortError) as error, loader_of(papers, **options):
+        pass
+    assert error.value.place == place and found in error.value.found
+
+
+def test_an_unknown_edge_type_is_named(papers):
+    fanouts = {name: [1] for name in open_dataset(papers).edge_types} | {("a", "b", "c"): [1]}
+    with pytest.raises(CohortError) as error, loader_of(papers, fanouts):
+        pass
+    assert (error.value.place, error.value.found) == ("num_neighbors", "one for ('a', 'b', 'c')")
+
+
+def test_lists_of_different_lengths_are_refused(papers):
+    fanouts = {name: [1] * (1 + (name[0] == "field")) for name in open_dataset(papers).edge_types}
+    with pytest.raises(CohortError) as error, loader_of(papers, fanouts):
+        pass
+    assert error.value.expected == "as many hops for each edge type"

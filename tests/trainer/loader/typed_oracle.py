@@ -1,0 +1,77 @@
+"""Sampling of a graph of several types, in plain Python: what docs/how-to/types.md says, one edge after the other."""
+
+from itertools import pairwise
+
+import numpy as np
+
+MASK = 0xFFFFFFFF
+
+
+def philox(counter: list[int], key: list[int]) -> list[int]:
+    """Philox4x32-10 of Salmon et al., SC 2011."""
+    for _ in range(10):
+        product0, product1 = 0xD2511F53 * counter[0], 0xCD9E8D57 * counter[2]
+        counter = [
+            (product1 >> 32) ^ counter[1] ^ key[0],
+            product1 & MASK,
+            (product0 >> 32) ^ counter[3] ^ key[1],
+            product0 & MASK,
+        ]
+        key = [(key[0] + 0x9E3779B9) & MASK, (key[1] + 0xBB67AE85) & MASK]
+    return counter
+
+
+def random_64(key: int, a: int, b: int) -> int:
+    out = philox([a & MASK, a >> 32, b & MASK, b >> 32], [key & MASK, key >> 32])
+    return out[1] << 32 | out[0]
+
+
+def drawn_positions(key: int, node: int, hop: int, relation: int, degree: int, fanout: int) -> list[int]:
+    """Floyd's method, see sampler/draw.h."""
+    if fanout < 0 or degree <= fanout:
+        return list(range(degree))
+    positions: list[int] = []
+    for pick in range(fanout):
+        bound = degree - fanout + pick + 1
+        candidate = random_64(key, node, hop << 48 | relation << 40 | pick) * bound >> 64
+        positions.append(bound - 1 if candidate in positions else candidate)
+    return sorted(positions)
+
+
+def sample(data, fanouts: dict, input_type: str, seeds, key: tuple[int, int, int]) -> tuple[dict, dict]:
+    """({type: (n_id, nodes by hop)}, {relation: (source, target, e_id, edges by hop)}) of one batch.
+
+    Args:
+        data: a HeteroDataset.
+        fanouts: relation -> picks by hop.
+        key: seed of the loader, epoch, step.
+    """
+    batch_key = random_64(*key)
+    nodes: dict = {name: [] for name in data.node_types}
+    nodes[input_type] += [int(seed) for seed in seeds]
+    ends = {name: [0, len(ids)] for name, ids in nodes.items()}
+    edges: dict = {name: ([], [], []) for name in data.edge_types}
+    per_hop: dict = {name: [] for name in data.edge_types}
+    for hop in range(len(next(iter(fanouts.values())))):
+        for number, (name, relation) in enumerate(data.edge_types.items()):
+            source, target, e_id = edges[name]
+            before = len(source)
+            for local in range(*ends[name[2]][-2:]):
+                node = nodes[name[2]][local]
+                row, end = relation.indptr[node : node + 2].tolist()
+                node += data.first_node[name[2]]
+                for position in drawn_positions(batch_key, node, hop, number, end - row, fanouts[name][hop]):
+                    neighbour = int(relation.indices[row + position])
+                    if neighbour not in nodes[name[0]]:
+                        nodes[name[0]].append(neighbour)
+                    source.append(nodes[name[0]].index(neighbour))
+                    target.append(local)
+                    e_id.append(row + position)
+            per_hop[name].append(len(source) - before)
+        for name, ids in nodes.items():
+            ends[name].append(len(ids))
+    counted = {name: [b - a for a, b in pairwise(ends[name])] for name in nodes}
+    return (
+        {name: (np.array(ids, np.int64), counted[name]) for name, ids in nodes.items()},
+        {name: (*map(np.array, edges[name]), per_hop[name]) for name in edges},
+    )

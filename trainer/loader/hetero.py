@@ -1,0 +1,140 @@
+"""Minibatches of graphs of several node and edge types, in PyG's form."""
+
+from collections.abc import Mapping
+from itertools import accumulate, pairwise
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch_geometric.data import HeteroData
+
+from cohort.base.errors import CohortError
+from cohort.dataset import open as open_dataset
+from cohort.spec.graph import GraphTypes
+from cohort.spec.types import Fanout, checked
+from cohort.trainer.loader.arguments import ids_of, meta_of
+from cohort.trainer.loader.batch import OfSlot, hold
+from cohort.trainer.source import edges_by_type
+
+
+def demand_offered(device, cache: Mapping, edge_weights: bool, node_tensors: Mapping | None):
+    """The device on which a graph of several types is sampled.
+
+    Raises:
+        CohortError: one of a loader's options is not offered for such graphs.
+    """
+    expected = "{}, for a data set of several node types"
+    if str(device) not in ("auto", "cpu"):
+        raise CohortError("device", expected.format("cpu"), str(device), 'move batches: batch.to("cuda")')
+    for name in ("cache_ratio", "cache_bytes"):
+        if cache[name] is not None:
+            raise CohortError(name, expected.format("None"), str(cache[name]))
+    if edge_weights:
+        raise CohortError("edge_weights", expected.format("False"), "True")
+    if node_tensors:
+        hint = "in the loop: tensor[batch[node_type].n_id]"
+        raise CohortError("node_tensors", expected.format("None"), ", ".join(node_tensors), hint)
+    return "cpu"
+
+
+class HeteroBatch(OfSlot, HeteroData):
+    """A minibatch of a graph of several types, in PyG's form.
+
+    Each node type has ``n_id`` int64 [nodes] (ids of the type; seeds first, then by hop), ``num_sampled_nodes`` (a
+    number for the seeds and for each hop) and, where the data set has features of the type, ``x`` [nodes, dim]. The
+    type of the seeds has ``batch_size`` and ``input_id`` int64 [batch_size], the data set's target type has ``y``.
+
+    Each edge type has ``edge_index`` int64 [2, edges] (positions in ``n_id`` of the source type and of the target
+    type), ``num_sampled_edges`` (a number for each hop) and, where the loader was asked for it, ``e_id`` int64 [edges],
+    the place of each edge in the ``indices`` of its type. Edges are ordered by hop, then by target.
+
+    ``x``, ``edge_index`` and ``e_id`` are views of a shared slot, as those of `Batch`: valid as long as they are
+    referenced, and holding the slot for that long. ``n_id``, ``y`` and ``input_id`` are copies.
+
+    Pickling makes a copy of all, as ``copy.deepcopy`` and ``clone()`` do.
+    """
+
+
+def types_of(folder: Path | None) -> GraphTypes | None:
+    """Of a data set; None where the graph has one node type and one edge type, or is none yet.
+
+    Raises:
+        CohortError: it is no data set.
+    """
+    if folder is None or "nodes" not in meta_of(folder):
+        return None
+    data = open_dataset(folder)
+    tables = data.node_types
+    counts = {name: table.num_nodes for name, table in tables.items()}
+    dims = {name: 0 if table.x is None else table.x.shape[1] for name, table in tables.items()}
+    return GraphTypes(counts, dims, list(data.edge_types), data.target)
+
+
+def fanout_of(types: GraphTypes, num_neighbors) -> list[int]:
+    """[edge types x hops] from a list for all edge types, or from a list for each.
+
+    Raises:
+        CohortError: an edge type is missing or unknown, or lists have different lengths.
+    """
+    if not isinstance(num_neighbors, Mapping):
+        return checked("num_neighbors", num_neighbors, Fanout) * len(types.edge_types)
+    given = {
+        tuple(name.split("__")) if isinstance(name, str) else name: values for name, values in num_neighbors.items()
+    }
+    for expected, found, what in ((types.edge_types, given, "none for"), (given, types.edge_types, "one for")):
+        if unmatched := [name for name in expected if name not in found]:
+            edge_types = ", ".join(map(str, types.edge_types))
+            hint = "[0, 0] leaves an edge type out of two hops"
+            raise CohortError("num_neighbors", f"a list for each of {edge_types}", f"{what} {unmatched[0]}", hint)
+    place = "num_neighbors[{}]"
+    lists = [checked(place.format(name), given[name], Fanout) for name in types.edge_types]
+    if len({len(fanout) for fanout in lists}) > 1:
+        lengths = ", ".join(str(len(fanout)) for fanout in lists)
+        raise CohortError("num_neighbors", "as many hops for each edge type", f"lists of {lengths} hops")
+    return [picks for fanout in lists for picks in fanout]
+
+
+def seeds_of(types: GraphTypes, input_nodes) -> tuple[str, np.ndarray]:
+    """(node type, int64 [n] ids of the type) from the name of a type, or from (name, ids or mask or None).
+
+    Raises:
+        CohortError: it is neither, or ids are not of the type.
+    """
+    of_type = input_nodes if isinstance(input_nodes, tuple) and len(input_nodes) == 2 else (input_nodes, None)
+    name, ids = of_type
+    if not isinstance(name, str) or name not in types.counts:
+        expected = f"a node type, or (node type, ids): one of {', '.join(types.counts)}"
+        hint = f'for example input_nodes=("{types.target}", data.train_ids)'
+        raise CohortError("input_nodes", expected, repr(name)[:80], hint)
+    return name, ids_of(ids, types.counts[name])
+
+
+@torch.inference_mode(False)
+def hetero_batch_of(types: GraphTypes, slot, input_type: str) -> HeteroBatch:
+    """The batch in a slot; it holds the slot. Its tensors are ordinary ones inside torch.inference_mode() too."""
+    batch = HeteroBatch()
+    nodes = slot.nodes_of_types
+    n_id = slot.n_id.clone().split([sum(per_hop) for per_hop in nodes])
+    for number, name in enumerate(types.counts):
+        store = batch[name]
+        x = slot.table(number)
+        if x is not None:
+            store.x = x
+        store.n_id = n_id[number]
+        store.num_nodes = len(n_id[number])
+        store.num_sampled_nodes = nodes[number]
+    batch[types.target].y = slot.y.clone()
+    batch[input_type].input_id = slot.input_id.clone()
+    batch[input_type].batch_size = slot.num_seeds
+    edges = edges_by_type(slot, types, nodes)
+    ends = accumulate((sum(per_hop) for per_hop in slot.edges_of_relations), initial=0)
+    for (edge_type, edge_index), per_hop, (begin, end) in zip(
+        edges.items(), slot.edges_of_relations, pairwise(ends), strict=True
+    ):
+        edge_store = batch[edge_type]
+        edge_store.edge_index = edge_index
+        edge_store.num_sampled_edges = per_hop
+        if slot.e_id is not None:
+            edge_store.e_id = slot.e_id[begin:end]
+    hold(batch, slot)
+    return batch

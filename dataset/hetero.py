@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from cohort.base.errors import CohortError
 from cohort.dataset import _native
 from cohort.dataset.array_file import map_array
 from cohort.dataset.arrays import as_float32
+from cohort.spec.graph import GraphTypes
 
 RelationType = tuple[str, str, str]
 
@@ -106,8 +106,14 @@ class HeteroDataset:
     @property
     def first_node(self) -> dict[str, int]:
         """The number of each type's first node when the nodes of all types are numbered through, in order."""
-        counts = (table.num_nodes for table in self.node_types.values())
-        return dict(zip(self.node_types, accumulate(counts, initial=0), strict=False))
+        return self.types.first_node
+
+    @property
+    def types(self) -> GraphTypes:
+        """The node types and edge types without their arrays."""
+        counts = {name: table.num_nodes for name, table in self.node_types.items()}
+        dims = {name: 0 if table.x is None else table.x.shape[1] for name, table in self.node_types.items()}
+        return GraphTypes(counts, dims, list(self.edge_types), self.target)
 
     def metadata(self) -> tuple[list[str], list[RelationType]]:
         """Node types and edge types, as HeteroData.metadata() gives them."""

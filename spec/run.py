@@ -4,7 +4,7 @@ The command line (launch/options/parser.py), --config, run.json, what a resumed 
 that of a run, and the key of the trainer's measured memory all follow from these fields.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
@@ -12,11 +12,12 @@ from msgspec import Meta
 
 from cohort.base.errors import CohortError
 from cohort.spec import types
+from cohort.spec.graph import GraphTypes
 from cohort.spec.options import Affects, option
 
 NOTHING, BATCHES, LOSS, MEMORY, COURSE = Affects.NOTHING, Affects.BATCHES, Affects.LOSS, Affects.MEMORY, Affects.COURSE
-BUILT_IN = r"sage|gcn|gat"
-MODEL_TEXT = "sage or gcn or gat or package.module:Class"
+BUILT_IN = r"sage|gcn|gat|rsage"
+MODEL_TEXT = "sage or gcn or gat or rsage or package.module:Class"
 Model = Annotated[str, Meta(pattern=rf"^({BUILT_IN}|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$", description=MODEL_TEXT)]
 
 
@@ -137,11 +138,12 @@ class RunSpec(SamplerSpec):
 
     model: Model = option(
         "sage",
-        "SAGE (mean), GCN, GAT, or a class of your own with the arguments in_channels, hidden_channels, num_layers,"
+        "SAGE (mean), GCN, GAT, for several node types R-SAGE, or a class of your own with the arguments in_channels,"
+        " hidden_channels, num_layers,"
         " out_channels and dropout of PyG's models; the model has one layer per entry of --fanout",
         "Model",
         LOSS | MEMORY,
-        metavar="sage|gcn|gat|package.module:Class",
+        metavar="sage|gcn|gat|rsage|package.module:Class",
     )
     hidden: types.Positive = option(256, "features of each hidden layer", "Model", LOSS | MEMORY)
     dropout: types.Probability = option(0.5, "probability that training drops a hidden feature", "Model", LOSS | MEMORY)
@@ -245,6 +247,7 @@ class TrainerSpec(RunSpec):
 
     Attributes:
         targets: the data set's task, see trainer/models/targets.py.
+        types: of a graph that has several node types.
         parts: ranks train on seeds of parts of their own: {"parts": a file, "cliques": ranks of each}.
         max_batches: of each pass; for a run that is only to be measured, and makes no checkpoints.
     """
@@ -252,6 +255,7 @@ class TrainerSpec(RunSpec):
     num_classes: int
     feature_dim: int
     targets: str = "classification"
+    types: GraphTypes | None = None
     parts: dict | None = None
     max_batches: int | None = None
 
@@ -264,6 +268,8 @@ def as_json(spec: SamplerSpec) -> dict[str, Any]:
 def _of_json(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value.absolute())
+    if isinstance(value, GraphTypes):
+        return asdict(value)
     return list(value) if isinstance(value, tuple) else value
 
 

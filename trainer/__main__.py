@@ -105,7 +105,8 @@ def _train(source, place, run: dict, out: Path, stop: StopRequest, loaded_at: fl
         options.sampler_sms = 0
     dataset = Path(run["sampler"]["dataset"])
     data = open_dataset(dataset)
-    splits = {name: getattr(data, f"{name}_ids") for name in ("train", "val", "test")}
+    first = options.types.first_node[options.types.target] if options.types else 0
+    splits = {name: getattr(data, f"{name}_ids") + first for name in ("train", "val", "test")}
     if source.device.type == "cuda":
         torch.cuda.set_device(source.device)
     machines = run.get("machines", {"store": Path(run["sampler"]["channel"]) / "store", "has_checkpoint": True})

@@ -7,7 +7,8 @@ from cohort.base.errors import CohortError
 from cohort.cache.plan import options as cache_plan
 from cohort.cache.plan.budget import beside_topology
 from cohort.cache.plan.planner import ELEMENT_BYTES
-from cohort.dataset import Dataset, open_one_type
+from cohort.dataset import Dataset, HeteroDataset, open_one_type
+from cohort.dataset import open as open_folder
 from cohort.launch.options.cache import gpu_memory, link_rates, wants_auto_cache
 from cohort.launch.options.devices import resolve_device
 from cohort.launch.options.parser import values_of
@@ -17,20 +18,32 @@ from cohort.spec.run import RunSpec, SamplerSpec, TrainerSpec
 
 def open_dataset(folder: Path) -> Dataset:
     """The data set of one node type in a folder, whose path is absolute then."""
-    if (folder / "run.json").is_file() and not (folder / "meta.json").exists():
-        hint = f"this is a run: cohort train --resume {folder} continues it"
-        raise CohortError(str(folder), "the folder of a data set", "the folder of a run", hint)
+    _demand_no_run(folder)
     return replace(open_one_type(folder), path=folder.absolute())
 
 
-def trainer_spec(spec: RunSpec, data: Dataset) -> TrainerSpec:
+def open_to_train(folder: Path) -> Dataset | HeteroDataset:
+    """The same of any number of node types."""
+    _demand_no_run(folder)
+    return replace(open_folder(folder), path=folder.absolute())
+
+
+def _demand_no_run(folder: Path) -> None:
+    if (folder / "run.json").is_file() and not (folder / "meta.json").exists():
+        hint = f"this is a run: cohort train --resume {folder} continues it"
+        raise CohortError(str(folder), "the folder of a data set", "the folder of a run", hint)
+
+
+def trainer_spec(spec: RunSpec, data: Dataset | HeteroDataset) -> TrainerSpec:
     """The options with what follows from the data set."""
     check_sampler_sms(spec)
+    types = data.types if isinstance(data, HeteroDataset) else None
     return TrainerSpec(
         **values_of(spec),
         num_classes=data.num_classes,
-        feature_dim=data.feature_dim,
+        feature_dim=types.feature_dims[types.target] if types else data.feature_dim,
         targets=data.task,
+        types=types,
         parts=_parts(spec, data.path),
     )
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from cohort.base.errors import CohortError
+from cohort.dataset import Dataset, HeteroDataset
 from cohort.dataset import open as open_folder
 from cohort.launch.data.stored_rows import StoredRows
 
@@ -23,18 +24,32 @@ def digests(folder: Path, parts: dict | None) -> dict[str, str]:
     Args:
         parts: those that ranks train on, if they do, as TrainerSpec has them.
     """
-    files = {name: folder / file for name, file in json.loads((folder / "meta.json").read_text())["files"].items()}
+    meta = json.loads((folder / "meta.json").read_text())
+    names = meta["files"] if "files" in meta else meta["target"]  # the second of several node types
+    relations = meta.get("edges", [names])
+    of_edges = ("indptr", "indices", "edge_weights")
     members = {
-        "description": [folder / "meta.json"],
-        "splits": [files[f"{split}_ids"] for split in ("train", "val", "test")],
-        "labels": [files["labels"]],
-        "edges": [files[name] for name in ("indptr", "indices", "edge_weights") if name in files],
-        "parts": [Path(parts["parts"])] if parts else [],
+        "description": ["meta.json"],
+        "splits": [names[f"{split}_ids"] for split in ("train", "val", "test")],
+        "labels": [names["labels"]],
+        "edges": [relation[name] for relation in relations for name in of_edges if name in relation],
+        "parts": [parts["parts"]] if parts else [],  # an absolute path
     }
-    data = open_folder(folder)
-    ids = np.linspace(0, data.num_nodes - 1, NUM_ROWS).astype(np.int64)
-    digests = {name: _digest(files) for name, files in members.items()}
-    return digests | {"features": hashlib.sha256(StoredRows(data).take(ids).data).hexdigest()[:32]}
+    digests = {name: _digest([folder / file for file in files]) for name, files in members.items()}
+    return digests | {"features": _digest_of_rows(open_folder(folder))}
+
+
+def _digest_of_rows(data: Dataset | HeteroDataset) -> str:
+    """Of some rows of each table."""
+    sha = hashlib.sha256()
+    tables = data.node_types.values() if isinstance(data, HeteroDataset) else [data]
+    for table in tables:
+        ids = np.linspace(0, table.num_nodes - 1, NUM_ROWS).astype(np.int64)
+        if isinstance(table, Dataset):
+            sha.update(StoredRows(table).take(ids).data)
+        elif table.x is not None:
+            sha.update(np.ascontiguousarray(table.x[ids]).data)
+    return sha.hexdigest()[:32]
 
 
 def _digest(files: list[Path]) -> str:

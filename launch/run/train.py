@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cohort.base.errors import CohortError, not_a_run
 from cohort.base.tables import print_tables
-from cohort.dataset import Dataset
+from cohort.dataset import Dataset, HeteroDataset
 from cohort.launch.options.arguments import add_dataset, group
 from cohort.launch.options.cache import wants_auto_cache
 from cohort.launch.options.devices import resolve_device
@@ -20,7 +20,7 @@ from cohort.launch.report.results import read_run
 from cohort.launch.report.tables import short_tables
 from cohort.launch.run.calibrate import trainer_bytes
 from cohort.launch.run.folder import new_folder, sole_use, writable_folder
-from cohort.launch.run.job import open_dataset, sampler_members, topology_of, trainer_spec
+from cohort.launch.run.job import open_to_train, sampler_members, topology_of, trainer_spec
 from cohort.launch.run.machines import Machine, Meeting, folder_of, join_machines, meeting_of, this_machine
 from cohort.launch.run.programs import run_programs
 from cohort.launch.run.resume import (
@@ -90,7 +90,7 @@ def _begin(args: argparse.Namespace, spec: RunSpec, meeting: Meeting | None) -> 
     if spec.out:
         spec = replace(spec, out=folder_of(spec.out, meeting and meeting.machine))
     _demand_tensorboard(spec)
-    data = open_dataset(args.dataset)
+    data = open_to_train(args.dataset)
     _check_model(spec, data)
     if spec.out:
         _check_out(spec.out, args.overwrite, data.path)
@@ -117,7 +117,7 @@ def _began_here(out: Path | None, machine: Machine) -> bool:
         return False
 
 
-def _run_of(spec: RunSpec, data: Dataset) -> dict:
+def _run_of(spec: RunSpec, data: Dataset | HeteroDataset) -> dict:
     """What becomes run.json, less the digests of the data set."""
     trainer = {"task": "train"} | as_json(trainer_spec(replace(spec, out=None), data))
     if spec.trainer_bytes is None and wants_auto_cache(spec) and resolve_device(spec.device) == "cuda":
@@ -134,7 +134,7 @@ def _run_of(spec: RunSpec, data: Dataset) -> dict:
     return run
 
 
-def _check_model(spec: RunSpec, data: Dataset) -> None:
+def _check_model(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
     """Raises CohortError for options that do not fit each other or the data set."""
     if len(spec.hops_of_evaluation) != len(spec.fanout):
         expected = f"{len(spec.fanout)} hops, as --fanout has"
@@ -144,6 +144,7 @@ def _check_model(spec: RunSpec, data: Dataset) -> None:
         if data.num_classes == 0:
             hint = "no node has a label: cohort dataset import --labels FILE gives them some"
         raise CohortError(str(data.path / "train_ids.npy"), "at least one node to train on", "none", hint)
+    _check_types(spec, data)
     if spec.edge_weights and spec.model != "gcn":
         raise CohortError("--edge-weights", "--model gcn, which takes weights", f"--model {spec.model}")
     if spec.edge_weights and data.edge_weights is None:
@@ -157,6 +158,27 @@ def _check_model(spec: RunSpec, data: Dataset) -> None:
     if spec.has_own_model and shape:
         hint = "give the parameter a default in the class, or use sage, gcn or gat"
         raise CohortError(", ".join(shape), "a built-in model", f"--model {spec.model}", hint)
+
+
+def _check_types(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
+    """Raises CohortError for options that do not fit a data set of several node types, or of one."""
+    if isinstance(data, Dataset):
+        if spec.model == "rsage":
+            hint = "use sage, gcn or gat"
+            raise CohortError("--model rsage", "a data set of several node types", "one of one node type", hint)
+        return
+    if spec.model != "rsage":
+        hint = "a script can use any model of PyG: docs/how-to/types.md"
+        raise CohortError("--model", "rsage, for a data set of several node types", spec.model, hint)
+    if (device := resolve_device(spec.device)) != "cpu":
+        hint = "several node types are sampled on the CPU alone: --device cpu"
+        raise CohortError("--device", "cpu, for a data set of several node types", device, hint)
+    own = RunSpec()
+    names = ("cache_ratio", "cache_bytes", "edge_weights", "partition", "norm", "residual", "heads")
+    for name in names:
+        if getattr(spec, name) != getattr(own, name):
+            flag = f"--{name.replace('_', '-')}"
+            raise CohortError(flag, "its default, for a data set of several node types", str(getattr(spec, name)))
 
 
 def _check_out(out: Path, overwrite: bool, dataset: Path) -> None:
@@ -183,7 +205,7 @@ def _run(out: Path, run: dict, shown: Path, inherited: tuple[int, ...], meeting:
     return code
 
 
-def _takes_rows_in_place(spec: RunSpec, data: Dataset) -> bool:
+def _takes_rows_in_place(spec: RunSpec, data: Dataset | HeteroDataset) -> bool:
     """Whether the model can read feature rows where they are; the sampler decides whether they stay there."""
     layers = spec.layers == "cohort" and spec.model in ("sage", "gcn") and not spec.edge_weights
     return spec.in_place and layers and data.feature_dtype == "float32"
@@ -222,7 +244,7 @@ def _go_on_in(
     if not folder.is_dir():
         hint = f"if it was moved: cohort train --resume {args.resume} DIR"
         raise CohortError(str(folder), "the data set of the run", "no such folder", hint)
-    data = open_dataset(folder)
+    data = open_to_train(folder)
     demand_same_data(earlier["data"], data.path, trainer_spec(spec, data).parts)
     run = _run_of(spec, data) | {"data": earlier["data"], "resume": True}
     remove_parts(out)

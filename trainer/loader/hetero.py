@@ -63,11 +63,7 @@ def types_of(folder: Path | None) -> GraphTypes | None:
     """
     if folder is None or "nodes" not in meta_of(folder):
         return None
-    data = open_dataset(folder)
-    tables = data.node_types
-    counts = {name: table.num_nodes for name, table in tables.items()}
-    dims = {name: 0 if table.x is None else table.x.shape[1] for name, table in tables.items()}
-    return GraphTypes(counts, dims, list(data.edge_types), data.target)
+    return open_dataset(folder).types
 
 
 def fanout_of(types: GraphTypes, num_neighbors) -> list[int]:

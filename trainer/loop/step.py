@@ -6,9 +6,11 @@ import torch
 from torch import Tensor
 
 from cohort.nn.block import Block
+from cohort.spec.graph import EdgeType, GraphTypes
 from cohort.trainer.loop.graphs import ReplayedWork, StepGraphs
 from cohort.trainer.models.sampled import model_input
 from cohort.trainer.models.targets import CLASSES, Targets
+from cohort.trainer.models.typed import typed_inputs_of
 from cohort.trainer.ranks import StepSums
 from cohort.trainer.source import blocks_of, edges_of
 
@@ -60,6 +62,30 @@ class Scores:
         """float32 [num_seeds, num_classes]; for the arguments see SampledGNN."""
         with torch.autocast(x.device.type, torch.bfloat16, enabled=self._amp):
             scores = self.model(model_input(x, self._keep_half), edges, *sizes)
+        return scores[:num_seeds].float()
+
+
+class TypedScores(Scores):
+    """A model's scores of the seeds of batches of a graph of several types.
+
+    Args:
+        model: a RelationalSAGE, or what wraps one.
+        types: of the graph.
+        amp: under autocast to bfloat16.
+    """
+
+    def __init__(self, model: torch.nn.Module, types: GraphTypes, amp: bool = False):
+        super().__init__(model, amp)
+        self._types = types
+
+    def inputs_of(self, slot) -> tuple:
+        """Features, edges and sizes by hop, each by type."""
+        return typed_inputs_of(slot, self._types)
+
+    def __call__(self, x: dict[str, Tensor], edges: dict[EdgeType, Tensor], num_seeds: int, *sizes) -> Tensor:
+        """float32 [num_seeds, num_classes]; for the arguments see RelationalSAGE."""
+        with torch.autocast(next(iter(x.values())).device.type, torch.bfloat16, enabled=self._amp):
+            scores = self.model(x, edges, *sizes)
         return scores[:num_seeds].float()
 
 

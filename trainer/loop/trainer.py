@@ -16,7 +16,7 @@ from cohort.trainer.loop.epoch import RunningEpoch
 from cohort.trainer.loop.resume import random_states, set_random_states
 from cohort.trainer.loop.seed_parts import seeds_by_rank
 from cohort.trainer.loop.sm_partition import divide_gpu
-from cohort.trainer.loop.step import Scores, TrainStep, adam
+from cohort.trainer.loop.step import Scores, TrainStep, TypedScores, adam
 from cohort.trainer.models.own import callable_of, model_of
 from cohort.trainer.models.targets import mean_loss, targets_of
 from cohort.trainer.ranks import Agreement, Ranks, StepSums
@@ -179,6 +179,8 @@ class Trainer:
 
     def ask(self, name: str, fanout: list[int], epoch: int = 0, shuffle: bool = False, done: int = 0) -> Pass:
         """Has the sampler make a pass over a split's seeds, less the ``done`` first steps."""
+        types = self.options.types
+        fanout = fanout * len(types.edge_types) if types else fanout
         return self.source.request(self.seed_sets[name], fanout, self.options.batch_size, epoch, shuffle, done)
 
     def step_of_a_copy(self) -> TrainStep:
@@ -263,6 +265,8 @@ class Trainer:
         return TrainStep(scores, optimizer, self.device, graphs_of, self.targets, sums, options.clip_norm)
 
     def _scores_of(self, model: torch.nn.Module) -> Scores:
+        if self.options.types:
+            return TypedScores(model, self.options.types, self.options.amp)
         is_fused = self.options.layers == "cohort" and not self.options.has_own_model
         return Scores(callable_of(model), self.options.amp, is_fused, self.all_rows)
 

@@ -14,6 +14,7 @@ from cohort.spec.run import TrainerSpec, from_json
 from cohort.trainer.importing import imported
 from cohort.trainer.models.sampled import SampledGNN
 from cohort.trainer.models.targets import Targets, targets_of
+from cohort.trainer.models.typed import RelationalSAGE
 from cohort.trainer.models.weights import load_weights
 
 TRIMS = {"num_sampled_nodes_per_hop": 0, "num_sampled_edges_per_hop": 1}  # arguments of PyG's models, by place
@@ -25,6 +26,10 @@ def model_of(options: TrainerSpec) -> nn.Module:
     Raises:
         CohortError: the class that --model names cannot be imported, made, or is no module of torch.
     """
+    if options.types:
+        return RelationalSAGE(
+            options.types, options.hidden, options.num_classes, len(options.fanout), options.dropout, options.layers
+        )
     if not options.has_own_model:
         return SampledGNN(
             options.model,
@@ -62,7 +67,7 @@ def callable_of(model: nn.Module) -> Callable:
     A model of the user's gets x and edge_index, and what else its ``forward`` names of PyG's: the sizes by hop, so that
     layers leave out what no seed needs any more, and ``edge_weight``.
     """
-    if isinstance(model, SampledGNN):
+    if isinstance(model, SampledGNN | RelationalSAGE):
         return model
     takes = inspect.signature(model.forward).parameters
 

@@ -1,0 +1,119 @@
+"""`cohort train` on graphs of several node types."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from processes import cohort
+from torch_geometric.data import HeteroData
+
+import cohort as package
+
+OPTIONS = ["--model", "rsage", "--device", "cpu", "--fanout", "4,4", "--batch-size", 64, "--hidden", 16, "--quiet"]
+OPTIONS += ["--lr", 0.03]
+EPOCHS = 10
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory) -> Path:
+    """Papers of 4 classes, which their authors tell, and the authors' other papers."""
+    generator = torch.Generator().manual_seed(5)
+    data = HeteroData()
+    label = torch.randint(4, (600,), generator=generator)
+    data["author"].num_nodes = 150
+    data["paper"].x = torch.nn.functional.one_hot(label, 8) + torch.randn(600, 8, generator=generator)
+    data["paper"].y = label
+    author = 4 * torch.randint(37, (1800,), generator=generator) + label.repeat(3)
+    data["author", "writes", "paper"].edge_index = torch.stack([author, torch.arange(600).repeat(3)])
+    masks = torch.rand(600, generator=generator)
+    data["paper"].train_mask, data["paper"].val_mask = masks < 0.5, (masks >= 0.5) & (masks < 0.75)
+    data["paper"].test_mask = masks >= 0.75
+    return package.from_pyg(data, tmp_path_factory.mktemp("typed") / "papers", reverse_edges=True)
+
+
+def train(graph: Path, out: Path, *options, code: int = 0):
+    run = cohort("train", graph, *OPTIONS, "--out", out, *options)
+    assert run.returncode == code, run.stderr
+    return run
+
+
+def losses(out: Path) -> list[float]:
+    return [epoch["loss"] for epoch in json.loads((out / "summary.json").read_text())["epochs"]]
+
+
+@pytest.fixture(scope="module")
+def run(graph, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "run"
+    train(graph, out, "--epochs", EPOCHS)
+    return out
+
+
+def test_authors_tell_the_class(graph, run):
+    data = package.dataset.open(graph)
+    own = data.node_types["paper"].x[data.test_ids].argmax(1) == data.y[data.test_ids]
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["test_accuracy"] > 0.9 > 0.7 > own.mean()  # by the paper's features alone, without its authors
+    assert losses(run)[-1] < losses(run)[0] / 2
+
+
+def test_cohorts_and_pygs_layers_learn_the_same(graph, run, tmp_path):
+    train(graph, tmp_path / "pyg", "--epochs", EPOCHS, "--layers", "pyg")
+    np.testing.assert_allclose(losses(tmp_path / "pyg"), losses(run), rtol=1e-3)
+
+
+def test_two_ranks_train_one_model(graph, tmp_path):
+    train(graph, tmp_path / "two", "--epochs", EPOCHS, "--ranks", 2)
+    assert json.loads((tmp_path / "two" / "summary.json").read_text())["test_accuracy"] > 0.9
+
+
+def test_a_run_that_goes_on_is_one_that_was_not_stopped(graph, run, tmp_path):
+    train(graph, tmp_path / "part", "--epochs", 3)
+    again = cohort("train", "--resume", tmp_path / "part", "--epochs", EPOCHS)
+    assert again.returncode == 0, again.stderr
+    assert losses(tmp_path / "part") == losses(run)
+
+
+def test_other_data_is_refused(graph, tmp_path):
+    train(graph, tmp_path / "run", "--epochs", 1)
+    file = graph / json.loads((graph / "meta.json").read_text())["nodes"][1]["features"]["file"]
+    before = file.read_bytes()
+    np.save(file, np.load(file) + 1)
+    try:
+        again = cohort("train", "--resume", tmp_path / "run", "--epochs", 2)
+    finally:
+        file.write_bytes(before)
+    assert again.returncode == 1 and "one with other features" in again.stderr
+
+
+def test_results_are_read(run):
+    report = cohort("report", run)
+    assert report.returncode == 0 and "Time of each epoch" in report.stdout, report.stderr
+    model = package.load_model(run)
+    assert {name for layer in model.convs for name in layer.convs.keys()} == {
+        ("author", "writes", "paper"),
+        ("paper", "rev_writes", "author"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--model", "sage"], "--model: expected rsage, for a data set of several node types, found sage"),
+        (["--cache-ratio", "0.5"], "--cache-ratio: expected its default"),
+        (["--norm", "layer"], "--norm: expected its default"),
+        (["--fanout", "4", "--eval-fanout", "4,4"], "--eval-fanout: expected 1 hops"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_what_is_not_offered_is_named(graph, tmp_path, options, said):
+    run = cohort("train", graph, *OPTIONS, *options, "--out", tmp_path / "run")
+    assert run.returncode == 1 and said in run.stderr, run.stderr
+    assert not (tmp_path / "run" / "run.json").exists()
+
+
+def test_rsage_needs_several_types(cora, tmp_path):
+    run = cohort("train", cora, *OPTIONS, "--out", tmp_path / "run")
+    assert run.returncode == 1
+    assert "--model rsage: expected a data set of several node types, found one of one node type" in run.stderr

@@ -104,6 +104,14 @@ def test_inference_mode_evaluates(data, environment):
     assert len(accuracies) == 3 and accuracies[-1] > 0.9
 
 
+def test_a_model_of_several_types_learns(environment, tmp_path):
+    sizes = {"nodes": 6000, "edges": 90_000, "dim": 16, "classes": 2}
+    dataset.generate_typed(tmp_path / "typed", **sizes, all_features=True)
+    found = printed("python", "examples/hetero.py", tmp_path / "typed", 15, env=environment)
+    (accuracy,) = re.findall(r"^test: accuracy ([0-9.]+)$", found, re.M)
+    assert float(accuracy) > 0.8
+
+
 def test_a_compiled_model_learns(data, environment):
     """Without code of inductor's, which takes the compiler half a minute."""
     found = printed("python", "examples/compiled.py", data, "aot_eager", env=environment)

@@ -166,18 +166,12 @@ def edges_of(slot) -> torch.Tensor:
     return keep_offsets(slot.edge_index, indptr_of(slot))
 
 
-def edges_by_type(slot, types: GraphTypes, nodes: list[list[int]]) -> dict[EdgeType, torch.Tensor]:
-    """The slot's edges of each edge type, int64 [2, edges], which know their offsets.
-
-    Args:
-        nodes: of each node type, its nodes by hop.
-    """
-    num_targets = {name: sum(per_hop[:-1]) for name, per_hop in zip(types.counts, nodes, strict=True)}
+def edges_by_type(slot, types: GraphTypes) -> dict[EdgeType, torch.Tensor]:
+    """The slot's edges of each edge type, int64 [2, edges], which know their offsets."""
     edges = {name: slot.edges(number) for number, name in enumerate(types.edge_types)}
     if slot.num_seeds:
-        offsets = slot.indptr.split([num_targets[target] + 1 for _, _, target in types.edge_types])
-        for edge_index, indptr in zip(edges.values(), offsets, strict=True):
-            keep_offsets(edge_index, indptr)
+        for number, edge_index in enumerate(edges.values()):
+            keep_offsets(edge_index, slot.offsets(number))
     return edges
 
 

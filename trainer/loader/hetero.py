@@ -122,7 +122,7 @@ def hetero_batch_of(types: GraphTypes, slot, input_type: str) -> HeteroBatch:
     batch[types.target].y = slot.y.clone()
     batch[input_type].input_id = slot.input_id.clone()
     batch[input_type].batch_size = slot.num_seeds
-    edges = edges_by_type(slot, types, nodes)
+    edges = edges_by_type(slot, types)
     ends = accumulate((sum(per_hop) for per_hop in slot.edges_of_relations), initial=0)
     for (edge_type, edge_index), per_hop, (begin, end) in zip(
         edges.items(), slot.edges_of_relations, pairwise(ends), strict=True

@@ -113,4 +113,4 @@ def typed_inputs_of(slot, types: GraphTypes) -> tuple:
         table = slot.table(number)
         x[name] = torch.empty(sum(per_hop), 0, device=slot.n_id.device) if table is None else model_input(table)
     edges = dict(zip(types.edge_types, slot.edges_of_relations, strict=True))
-    return x, edges_by_type(slot, types, list(nodes.values())), nodes, edges
+    return x, edges_by_type(slot, types), nodes, edges

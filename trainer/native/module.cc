@@ -151,6 +151,17 @@ nb::object table_of(nb::handle self, int type) {
   return view(self, {typed.x_offset[type], {count, table.feature_dim}, dlpack_type(table.feature_dtype)});
 }
 
+// The part of indptr.
+nb::object offsets_of(nb::handle self, int relation) {
+  const auto& slot = nb::cast<const HeldSlot&>(self);
+  const channel::TypedBatch& typed = slot.require_types();
+  base::require(relation >= 0 && relation < slot.header().num_relations, "a relation of the graph");
+  const auto count = [&](int which) { return channel::targets_of(slot.header(), slot.batch(), typed, which) + 1; };
+  int64_t first = 0;
+  for (int before = 0; before < relation; ++before) first += count(before);
+  return view(self, {slot.batch().indptr_offset + 8 * static_cast<uint64_t>(first), {count(relation)}});
+}
+
 // Columns of edge_index.
 nb::object edges_of(nb::handle self, int relation) {
   const auto& slot = nb::cast<const HeldSlot&>(self);
@@ -183,6 +194,8 @@ void bind_typed_arrays(nb::class_<HeldSlot>& slot_class) {
           "relation after the other.")
       .def("table", &table_of, nb::arg("type"),
            "Of a typed graph: feature rows of the nodes of a type; None where the type has none.")
+      .def("offsets", &offsets_of, nb::arg("relation"),
+           "Of a typed graph: the part of indptr that is the relation's, int64 [targets + 1].")
       .def("edges", &edges_of, nb::arg("relation"),
            "Of a typed graph: the columns of edge_index that are the relation's, int64 [2, edges].");
 }

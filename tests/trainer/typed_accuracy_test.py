@@ -1,0 +1,42 @@
+"""Classes that follow from two relations: R-SAGE learns them, and the same layers without types do not."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from processes import cohort
+
+import cohort as package
+
+OPTIONS = ["--device", "cpu", "--fanout", "10,1", "--batch-size", 256, "--hidden", 64, "--lr", 0.01, "--dropout", 0.1]
+OPTIONS += ["--epochs", 20, "--quiet"]
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("accuracy") / "typed"
+    size = ["--nodes", "12K", "--edges", "150K", "--dim", 32, "--classes", 2]
+    made = cohort("dataset", "generate", folder, "--kind", "typed", "--all-features", *size)
+    assert made.returncode == 0, made.stderr
+    return folder
+
+
+def accuracy(graph: Path, out: Path, model: str) -> float:
+    run = cohort("train", graph, "--model", model, *OPTIONS, "--out", out)
+    assert run.returncode == 0, run.stderr
+    return json.loads((out / "summary.json").read_text())["test_accuracy"]
+
+
+def test_relations_tell_the_class(graph, tmp_path):
+    assert accuracy(graph, tmp_path / "run", "rsage") > 0.95
+
+
+def test_the_graph_without_types_does_not(graph, tmp_path):
+    data = package.dataset.open(graph)
+    flat, first = data.to_pyg().to_homogeneous(), data.first_node["paper"]
+    labels = torch.full((flat.num_nodes,), -1)
+    labels[first : first + len(data.y)] = torch.from_numpy(data.y.copy())
+    ids = {name: torch.from_numpy(getattr(data, name) + first) for name in ("train_ids", "val_ids", "test_ids")}
+    folder = package.from_tensors(tmp_path / "flat", x=flat.x, y=labels, edge_index=flat.edge_index, **ids)
+    assert accuracy(folder, tmp_path / "run", "sage") < 0.8

@@ -117,8 +117,8 @@ def from_pyg(
     """Writes a torch_geometric Data or HeteroData as a data set.
 
     Of a Data: x, edge_index, optional y, train/val/test masks and weights. Weights are `edge_weight`, or an `edge_attr`
-    with one number per edge. Of a HeteroData: x of each node type that has one (the others need num_nodes), edge_index of
-    each edge type, y and masks of one node type. Other attributes are left out with a warning.
+    with one number per edge. Of a HeteroData: x of each node type that has one (the others need num_nodes), edge_index
+    of each edge type, y and masks of one node type. Other attributes are left out with a warning.
 
     Args:
         target: of a HeteroData, the node type whose y and masks are kept; default: the only one that has y.

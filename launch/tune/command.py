@@ -170,4 +170,6 @@ class Tuning:
         if not trial.is_over_time:
             return CohortError.from_text(trial.message)
         least = f"time for one run of {self.results.epochs} epochs at least"
-        return CohortError(f"--minutes {self._args.minutes:g}", least, trial.failure, "use more --minutes, or fewer --epochs")
+        return CohortError(
+            f"--minutes {self._args.minutes:g}", least, trial.failure, "use more --minutes, or fewer --epochs"
+        )

@@ -109,7 +109,7 @@ def test_rows_that_encoding_makes_hardly_larger_are_written_as_the_help_says(tmp
     assert "larger than raw;" in capsys.readouterr().err and open_dataset(folder).encoded_rows
     with pytest.raises(SystemExit):
         command("prepare", "--help")
-    assert "take over 16 KiB more than raw ones" in " ".join(capsys.readouterr().out.split())
+    assert "need over 16 KiB more than raw rows" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -73,13 +73,13 @@ def register(commands) -> None:
     parser.add_argument(
         "--machines",
         action="store_true",
-        help="measure the network between machines instead; start it on every machine as cohort train, by torchrun",
+        help="measure the network between machines instead; start it on every machine by torchrun, like cohort train",
     )
     parser.add_argument(
         "--machine-seconds",
         type=kind(AboveZero),
         default=RunSpec.machine_seconds,
-        help="with --machines: seconds to wait for a machine that does not come or is silent (default %(default)g)",
+        help="with --machines: seconds to wait for a machine that does not join or is silent (default %(default)g)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON: a list of findings")
     parser.set_defaults(func=doctor)

@@ -69,7 +69,7 @@ def add_machine_options(parser: argparse.ArgumentParser) -> None:
         "--machines",
         type=kind(MachineCounts),
         metavar="N[,N...]",
-        help="also compute epochs on so many machines like this one, each with the whole data set",
+        help="also compute epochs for this number of machines like this one, each with the whole data set",
     )
     several.add_argument(
         "--network",

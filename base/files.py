@@ -31,7 +31,7 @@ def replacing(path: Path, synced: bool = True) -> Iterator[Path]:
     Args:
         synced: also when the machine loses power. False: for what is written again and again beside other work.
     """
-    with _temporary(path, _new_file) as (temporary, descriptor):
+    with _temporary(path) as (temporary, descriptor):
         yield temporary
         if synced:
             _sync(descriptor)
@@ -49,7 +49,7 @@ def write_whole(path: Path, data: str | bytes | memoryview, synced: bool = True)
 @contextlib.contextmanager
 def temporary_folder(path: Path) -> Iterator[Path]:
     """A folder beside a file that is being made, removed with all in it in the end."""
-    with _temporary(path, _new_folder) as (temporary, _):
+    with _temporary(path, is_folder=True) as (temporary, _):
         yield temporary
 
 
@@ -79,10 +79,10 @@ def _remove(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _temporary(path: Path, make: Callable[[Path], int]) -> Iterator[tuple[Path, int]]:
+def _temporary(path: Path, is_folder: bool = False) -> Iterator[tuple[Path, int]]:
     """A new name beside a file, and the descriptor of what has it; what has it in the end is removed."""
     remove_temporaries(path)
-    temporary, descriptor = _locked(path, make)
+    temporary, descriptor = _locked(path, is_folder)
     try:
         yield temporary, descriptor
     finally:
@@ -91,12 +91,15 @@ def _temporary(path: Path, make: Callable[[Path], int]) -> Iterator[tuple[Path, 
         os.close(descriptor)
 
 
-def _locked(path: Path, make: Callable[[Path], int]) -> tuple[Path, int]:
+def _locked(path: Path, is_folder: bool) -> tuple[Path, int]:
     """A new name as base/whole_file.h has them, and the descriptor of what has it; remove_temporaries leaves it."""
+    flags = os.O_RDONLY | os.O_DIRECTORY if is_folder else os.O_RDWR | os.O_CREAT | os.O_EXCL
     while True:
         temporary = path.with_name(f"{path.name}.{os.getpid()}-{os.urandom(4).hex()}.tmp")
         try:
-            descriptor = make(temporary)
+            if is_folder:
+                temporary.mkdir()
+            descriptor = os.open(temporary, flags, 0o666)
         except FileExistsError:
             continue
         with contextlib.suppress(OSError):  # a file system without locks has none for remove_temporaries either
@@ -105,15 +108,6 @@ def _locked(path: Path, make: Callable[[Path], int]) -> tuple[Path, int]:
             if os.path.samestat(os.lstat(temporary), os.fstat(descriptor)):
                 return temporary, descriptor
         os.close(descriptor)
-
-
-def _new_file(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-
-
-def _new_folder(path: Path) -> int:
-    path.mkdir()
-    return os.open(path, os.O_RDONLY | os.O_DIRECTORY)
 
 
 def _sync_folder(folder: Path) -> None:

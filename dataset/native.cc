@@ -28,7 +28,6 @@ namespace cohort::dataset {
 namespace {
 
 using Ids = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Parts = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 void demand_nodes(const Ids& ids, const char* place, int64_t num_nodes, const std::stop_token& stop) {
   const int64_t* const values = ids.data();
@@ -146,19 +145,6 @@ nb::ndarray<nb::numpy, int32_t, nb::ndim<1>> partition_folder(const std::filesys
   return {parts->data(), {parts->size()}, owner};
 }
 
-nb::dict measure_parts(const std::filesystem::path& folder, const Parts& parts, int64_t num_parts) {
-  const PartitionQuality quality = run_interruptibly([&](const std::stop_token& stop) {
-    const std::span<const int32_t> of_nodes(parts.data(), parts.shape(0));
-    return measure_partition(Dataset::open(folder, Rows::kRaw), of_nodes, num_parts, stop);
-  });
-  nb::dict out;
-  out["num_edges"] = quality.num_edges;
-  out["cut_edges"] = quality.cut_edges;
-  out["nodes"] = quality.nodes;
-  out["train_nodes"] = quality.train_nodes;
-  return out;
-}
-
 void write_meta_file(const std::filesystem::path& folder, const std::string& name, int64_t num_nodes, int64_t num_edges,
                      int64_t feature_dim, const std::string& feature_dtype, int64_t num_classes,
                      const std::string& task, const std::string& label_dtype, bool edge_weights) {
@@ -204,8 +190,6 @@ NB_MODULE(_native, m) {
         "out[i] = rows[ids[i]]: uint8 [V, row bytes], int64 [n] -> uint8 [n, row bytes], filled in place.");
   m.def("partition", &partition_folder, "folder"_a, nb::kw_only(), "method"_a, "num_parts"_a, "seed"_a,
         "memory_bytes"_a, "int32 [V]: the part of each node; memory_bytes 0: what the machine has left.");
-  m.def("measure_partition", &measure_parts, "folder"_a, "parts"_a, "num_parts"_a,
-        "parts int32 [V] -> num_edges, cut_edges, nodes [num_parts], train_nodes [num_parts].");
   m.def("has_metis", &has_metis);
   m.def("write_meta", &write_meta_file, "folder"_a, nb::kw_only(), "name"_a, "num_nodes"_a, "num_edges"_a,
         "feature_dim"_a, "feature_dtype"_a, "num_classes"_a, "task"_a = "classification", "label_dtype"_a = "int64",

@@ -41,7 +41,7 @@ FLOORS = {
         ".": set(),
         "sorting": {"."},
         "generating": {"."},
-        "partitioning": {"."},
+        "partitioning": {".", "sorting"},
         "layouts": {"."},
         "importing": {".", "layouts", "sorting"},
     },

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 
 #include "base/random.h"
 #include "dataset/parallel.h"
@@ -41,25 +40,6 @@ std::vector<uint8_t> train_nodes_of(const Dataset& data) {
   return train;
 }
 
-template <typename Index>
-int64_t cut_of(const Dataset& data, std::span<const int32_t> parts, const std::stop_token& stop) {
-  const std::span<const int64_t> indptr = data.indptr();
-  const std::span<const Index> indices = data.indices().as<Index>();
-  std::atomic<int64_t> cut{0};
-  constexpr int64_t kNodesAtOnce = 1024;  // hubs make pieces unequal
-  const auto count = [&](int64_t begin, int64_t end) {
-    int64_t here = 0;
-    for (auto v = static_cast<std::size_t>(begin); v < static_cast<std::size_t>(end); ++v) {
-      for (int64_t i = indptr[v]; i < indptr[v + 1]; ++i) {
-        here += parts[static_cast<std::size_t>(indices[static_cast<std::size_t>(i)])] != parts[v];
-      }
-    }
-    cut += here;
-  };
-  for_chunks(data.num_nodes(), stop, count, kNodesAtOnce);
-  return cut;
-}
-
 }  // namespace
 
 std::optional<PartitionMethod> partition_method_named(std::string_view name) {
@@ -79,23 +59,6 @@ std::vector<int32_t> partition(const Dataset& data, const PartitionOptions& opti
   const std::vector<uint8_t> train = train_nodes_of(data);
   const auto body = options.method == PartitionMethod::metis ? partition_metis : partition_streaming;
   return body(data, train, options, stop);
-}
-
-PartitionQuality measure_partition(const Dataset& data, std::span<const int32_t> parts, int64_t num_parts,
-                                   const std::stop_token& stop) {
-  base::require(static_cast<int64_t>(parts.size()) == data.num_nodes(), "a part for each node");
-  PartitionQuality quality;
-  quality.num_edges = data.num_edges();
-  quality.nodes.resize(static_cast<std::size_t>(num_parts));
-  quality.train_nodes.resize(static_cast<std::size_t>(num_parts));
-  for (const int32_t part : parts) ++quality.nodes.at(static_cast<std::size_t>(part));
-  const std::vector<uint8_t> train = train_nodes_of(data);
-  for (std::size_t node = 0; node < train.size(); ++node) {
-    quality.train_nodes[static_cast<std::size_t>(parts[node])] += train[node];
-  }
-  quality.cut_edges =
-      data.indices().dtype() == DType::int32 ? cut_of<int32_t>(data, parts, stop) : cut_of<int64_t>(data, parts, stop);
-  return quality;
 }
 
 }  // namespace cohort::dataset

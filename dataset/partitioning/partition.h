@@ -44,17 +44,6 @@ inline constexpr int64_t kMaxParts = 4096;
 // for a graph that METIS cannot hold in `memory_bytes` (with what it would take), and where it was not built in.
 std::vector<int32_t> partition(const Dataset& data, const PartitionOptions& options, const std::stop_token& stop = {});
 
-// What came of it.
-struct PartitionQuality {
-  int64_t num_edges = 0, cut_edges = 0;  // stored edges; those between two parts
-  std::vector<int64_t> nodes;            // int64 [parts]
-  std::vector<int64_t> train_nodes;      // int64 [parts]
-};
-
-// parts int32 [V], each in [0, num_parts).
-PartitionQuality measure_partition(const Dataset& data, std::span<const int32_t> parts, int64_t num_parts,
-                                   const std::stop_token& stop = {});
-
 // The bodies of the two methods that look at edges. train uint8 [V]: 1 for nodes of the training split.
 std::vector<int32_t> partition_metis(const Dataset& data, std::span<const uint8_t> train,
                                      const PartitionOptions& options, const std::stop_token& stop);

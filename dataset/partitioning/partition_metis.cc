@@ -9,7 +9,7 @@
 #include <limits>
 #include <numeric>
 
-#include "dataset/undirected.h"
+#include "dataset/partitioning/undirected.h"
 #endif
 
 namespace cohort::dataset {
@@ -37,7 +37,8 @@ Undirected<idx_t> graph_of(const Dataset& data, const PartitionOptions& options,
                        fmt::format("at most {} edges: libmetis counts in {} bits", most / 2, 8 * sizeof(idx_t)),
                        std::to_string(data.num_edges()), "use --method streaming"});
   }
-  demand_memory("the graph without directions", static_cast<int64_t>(sizeof(idx_t)) * (entries + 2 * data.num_nodes()),
+  demand_memory("the graph without directions",
+                kBytesOfDirection * entries + static_cast<int64_t>(sizeof(idx_t)) * (entries + data.num_nodes()),
                 options);
   if (data.indices().dtype() == DType::int32) {
     return without_directions<idx_t>(data.indptr(), data.indices().as<int32_t>(), stop);

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "dataset/generating/generate.h"
-#include "dataset/undirected.h"
+#include "dataset/partitioning/undirected.h"
 #include "temporary_folder.h"
 
 namespace cohort::dataset {
@@ -48,25 +48,6 @@ TEST(WithoutDirections, IsSymmetricOnADirectedGraph) {
   EXPECT_EQ(graph.lists.size(), expected.size());
 }
 
-TEST(Measure, CountsStoredEdgesBetweenParts) {
-  const TemporaryFolder folder;
-  const Dataset data = communities(folder, 4);
-  std::vector<int32_t> parts(4000);
-  for (std::size_t i = 0; i < parts.size(); ++i) parts[i] = static_cast<int32_t>(i % 3);
-  int64_t cut = 0;
-  for (int64_t v = 0; v < 4000; ++v) {
-    for (int64_t i = data.indptr()[v]; i < data.indptr()[v + 1]; ++i)
-      cut += parts[data.indices().as<int32_t>()[i]] != parts[v];
-  }
-  const PartitionQuality quality = measure_partition(data, parts, 3);
-  EXPECT_EQ(quality.num_edges, 80000);
-  EXPECT_EQ(quality.cut_edges, cut);
-  EXPECT_EQ(quality.nodes, (std::vector<int64_t>{1334, 1333, 1333}));
-  int64_t of_part_1 = 0;
-  for (const int64_t node : data.train_ids()) of_part_1 += node % 3 == 1;
-  EXPECT_EQ(quality.train_nodes[1], of_part_1);
-}
-
 class Partition : public testing::TestWithParam<Method> {
  protected:
   void SetUp() override {
@@ -92,12 +73,14 @@ TEST_P(Partition, KeepsItsBounds) {
   const Dataset data = communities(folder, 7);  // which do not fit into the parts
   for (const int64_t num_parts : {2, 5}) {
     const auto parts = partition(data, {GetParam(), num_parts, 0});
-    const PartitionQuality quality = measure_partition(data, parts, num_parts);
+    std::vector<int64_t> nodes(static_cast<std::size_t>(num_parts)), train_nodes(nodes);
+    for (const int32_t part : parts) ++nodes[static_cast<std::size_t>(part)];
+    for (const int64_t node : data.train_ids())
+      ++train_nodes[static_cast<std::size_t>(parts[static_cast<std::size_t>(node)])];
     const double most = GetParam() == Method::random ? 1.25 : kMostOfMean + 0.02;  // METIS may pass it by a few nodes
     const double mean = 4000.0 / static_cast<double>(num_parts), train_mean = 800.0 / static_cast<double>(num_parts);
-    EXPECT_LE(static_cast<double>(*std::max_element(quality.nodes.begin(), quality.nodes.end())), mean * most);
-    EXPECT_LE(static_cast<double>(*std::max_element(quality.train_nodes.begin(), quality.train_nodes.end())),
-              train_mean * most);
+    EXPECT_LE(static_cast<double>(*std::max_element(nodes.begin(), nodes.end())), mean * most);
+    EXPECT_LE(static_cast<double>(*std::max_element(train_nodes.begin(), train_nodes.end())), train_mean * most);
   }
 }
 
@@ -107,7 +90,6 @@ TEST_P(Partition, TakesAGraphWithoutEdgesAndWithoutTrainingNodes) {
   const Dataset data = Dataset::open(folder / "graph");
   const auto parts = partition(data, {GetParam(), 3, 0});
   EXPECT_EQ(parts.size(), 50u);
-  EXPECT_EQ(measure_partition(data, parts, 3).cut_edges, 0);
   EXPECT_EQ(std::set<int32_t>(parts.begin(), parts.end()), (std::set<int32_t>{0, 1, 2}));
 }
 

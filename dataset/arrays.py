@@ -13,7 +13,6 @@ from cohort.base.errors import CohortError
 TASKS = ("classification", "regression", "multilabel")
 KEPT_FEATURE_DTYPES = (np.uint8, np.float16, np.float32)
 NUMBERS_HINT = "ids and labels must be numbers: ids, y = numpy.unique(column, return_inverse=True)"
-LABELS_AT_ONCE = 1 << 20
 
 
 def demand_shape(place: str, array: Any, shape: tuple[int | None, ...]) -> None:
@@ -173,12 +172,7 @@ def num_outputs(labels: np.ndarray) -> int:
 
 def unused_classes(labels: np.ndarray, num_classes: int) -> int:
     """How many of the classes no node has; labels int64 [V], -1 for none."""
-    used = np.empty(0, np.int64)
-    for first in range(0, len(labels), LABELS_AT_ONCE):
-        used = np.union1d(used, labels[first : first + LABELS_AT_ONCE])
-        if np.count_nonzero(used >= 0) == num_classes:
-            return 0
-    return num_classes - int(np.count_nonzero(used >= 0))
+    return num_classes - np.count_nonzero(np.bincount(labels[labels >= 0], minlength=num_classes))
 
 
 def edge_weights(place: str, array: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,8 +15,10 @@ from cohort.base.units import format_bytes
 from cohort.dataset import _native, arrays
 from cohort.dataset.importing.pca import principal_components
 from cohort.dataset.layouts.graph import Graph, Rows, WeightReader, rows_of_matrix
-from cohort.dataset.progress import Progress
 from cohort.dataset.writer import SPLITS, demand_no_problem, demand_split, output_folder, random_splits, write_rows
+
+# progress(what is being done, how much of it is done, in [0, 1])
+Progress = Callable[[str, float], None]
 
 MIN_MEMORY, MAX_BLOCK = 16_000_000, 32_000_000  # bytes
 ID_MAP = "id_of_node.npy"

@@ -12,7 +12,7 @@ import numpy as np
 
 from cohort.base.errors import CohortError
 from cohort.dataset import arrays
-from cohort.dataset.importing.convert import ConvertOptions, write_graph
+from cohort.dataset.importing.convert import ConvertOptions, Progress, write_graph
 from cohort.dataset.importing.outcome import outcome
 from cohort.dataset.layouts import tables
 from cohort.dataset.layouts.graph import Graph, Labels, Rows, rows_of_table
@@ -25,7 +25,6 @@ from cohort.dataset.layouts.planetoid import is_planetoid, read_planetoid
 from cohort.dataset.layouts.pyg import read_data
 from cohort.dataset.layouts.table import Table, shortened, spans
 from cohort.dataset.layouts.text_file import TextOptions
-from cohort.dataset.progress import Progress, silent
 from cohort.dataset.reader import is_dataset
 from cohort.dataset.reader import open as open_dataset
 
@@ -77,7 +76,7 @@ def import_graph(
     *,
     format: str = "auto",
     inputs: SourceOptions = SourceOptions(),
-    progress: Progress = silent,
+    progress: Progress = lambda what, fraction: None,
     note: Callable[[str], None] = lambda text: None,
     **options: Any,
 ) -> None:

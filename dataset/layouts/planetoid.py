@@ -98,16 +98,13 @@ def _rows(folder: Path, parts: _Parts) -> tuple[scipy.sparse.csr_matrix, np.ndar
     num_tests = int(parts.test_index.max(initial=first - 1)) + 1 - first
     if num_tests > 2 * len(parts.test_index) + 1000:
         raise CohortError(str(folder), "test nodes without large gaps", f"node {first + num_tests - 1}", HINT)
-    source = np.full(num_tests, -1)
-    source[parts.test_index - first] = np.arange(len(parts.test_index))
-    there = np.flatnonzero(source >= 0)
-    place = scipy.sparse.csr_matrix(
-        (np.ones(len(there)), (there, source[there])), shape=(num_tests, parts.tx.shape[0]), dtype=np.float32
-    )
-    x = scipy.sparse.vstack([parts.allx, place @ parts.tx], format="csr", dtype=np.float32)
-    one_hot = np.zeros((first + num_tests, parts.ally.shape[1]))
-    one_hot[:first] = parts.ally
-    one_hot[first + there] = parts.ty[source[there]]
+    num_nodes = first + num_tests
+    nodes = np.concatenate([np.arange(first), parts.test_index])  # of the rows of allx and tx
+    ones = np.ones(len(nodes), np.float32)
+    place = scipy.sparse.csr_matrix((ones, (nodes, np.arange(len(nodes)))), shape=(num_nodes, len(nodes)))
+    x = (place @ scipy.sparse.vstack([parts.allx, parts.tx], format="csr", dtype=np.float32)).tocsr()
+    one_hot = np.zeros((num_nodes, parts.ally.shape[1]))
+    one_hot[nodes] = np.concatenate([parts.ally, parts.ty])
     return x, np.where(one_hot.any(axis=1), one_hot.argmax(axis=1), -1)
 
 

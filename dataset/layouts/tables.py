@@ -119,16 +119,11 @@ def read_rows(path: Path, raw: RawLayout = RawLayout()) -> Rows:
     if raw.dim is None:
         hint = "a file of bare numbers needs --feature-dim D (and --feature-dtype)"
         raise CohortError(str(path), "a .npy, .csv or .parquet file", f"a file {path.name}", hint)
-    return raw_rows(path, raw)
-
-
-def raw_rows(path: Path, raw: RawLayout) -> Rows:
-    """Rows of a file of bare numbers."""
     if raw.dtype not in RAW_DTYPES:
         raise CohortError("--feature-dtype", " or ".join(RAW_DTYPES), raw.dtype)
-    if raw.dtype != "bfloat16":
-        return rows_of_file(open_raw(path, raw.dtype, raw.dim))
-    return rows_of_file(open_raw(path, "uint16", raw.dim), "bfloat16")
+    is_bfloat16 = raw.dtype == "bfloat16"
+    file = open_raw(path, "uint16" if is_bfloat16 else raw.dtype, raw.dim)
+    return rows_of_file(file, "bfloat16" if is_bfloat16 else None)
 
 
 def read_array(path: Path) -> np.ndarray:

@@ -172,7 +172,7 @@ def num_outputs(labels: np.ndarray) -> int:
 
 def unused_classes(labels: np.ndarray, num_classes: int) -> int:
     """How many of the classes no node has; labels int64 [V], -1 for none."""
-    return num_classes - np.count_nonzero(np.bincount(labels[labels >= 0], minlength=num_classes))
+    return num_classes - int(np.count_nonzero(np.bincount(labels[labels >= 0], minlength=num_classes)))
 
 
 def edge_weights(place: str, array: np.ndarray) -> np.ndarray:

@@ -51,7 +51,8 @@ def write_dataset(
     with output_folder(out, overwrite) as folder:
         sorter = edge_sorter(folder.path, num_edges, num_nodes, edge_weights is not None)
         weights = None if edge_weights is None else np.ascontiguousarray(edge_weights, np.float32)
-        sorter.add(*(np.asarray(ends, np.int64) for ends in graph), None, weights)
+        sources, targets = (np.asarray(ends, np.int64) for ends in graph)
+        sorter.add(sources, targets, None, weights)
         sorter.write(folder.path, lambda written: None)
         pieces = (x[first : first + ROWS_AT_ONCE] for first in range(0, num_nodes, ROWS_AT_ONCE))
         write_rows(Path(folder.path) / "features.npy", pieces)
@@ -241,7 +242,7 @@ def write_rows(path: Path, chunks: Iterable[np.ndarray], done: Callable[[int], N
             if shape[0] == 0:
                 shape, dtype = [0, rows.shape[1]], rows.dtype
                 start = _write_header(file, dtype, shape)
-            file.write(memoryview(np.ascontiguousarray(rows)).cast("B"))
+            file.write(np.ascontiguousarray(rows).data.cast("B"))
             shape[0] += len(rows)
             done(shape[0])
         file.seek(0)

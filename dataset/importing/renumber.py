@@ -11,8 +11,7 @@ from cohort.dataset import _native
 from cohort.dataset.array_file import MemoryArray
 from cohort.dataset.check import demand_in_range
 from cohort.dataset.layouts.graph import edges_of_columns
-from cohort.dataset.reader import Dataset
-from cohort.dataset.reader import open as open_dataset
+from cohort.dataset.reader import Dataset, open_one_type
 from cohort.dataset.writer import SPLITS, edge_sorter
 
 BLOCK_BYTES = 32_000_000  # of edges at once
@@ -25,7 +24,7 @@ def renumber(folder: Path, out: str | os.PathLike) -> np.ndarray:
         old_of_new: int64 [V], largest in-degree first, ties by number; also kept in old_of_new.npy.
     """
     demand_in_range(folder)
-    data, out = open_dataset(folder, prefer_raw=True), Path(out)
+    data, out = open_one_type(folder, prefer_raw=True), Path(out)
     old_of_new = np.argsort(-np.diff(data.indptr), kind="stable")
     new_of_old = np.empty_like(old_of_new)
     new_of_old[old_of_new] = np.arange(data.num_nodes)

@@ -194,7 +194,7 @@ def edges_of_pairs(pairs: ArrayFile) -> Edges:
     return _edges_of(pairs.place, count, lambda at_once: ((ends[:, 0], ends[:, 1]) for ends in pairs.rows(at_once)))
 
 
-def edges_of_columns(place: str, indptr: np.ndarray, columns: ArrayFile) -> Edges:
+def edges_of_columns(place: str, indptr: np.ndarray, columns: ArrayFile | MemoryArray) -> Edges:
     """Edges of a CSR: row i and columns[indptr[i]:indptr[i + 1]] are the edges i -> column.
 
     Args:

@@ -28,7 +28,7 @@ NO_ROW = re.compile(rb"\n(?:[#%][^\n]*|[ \r]+(?=\n))")  # a comment, or blanks
 BLANKS = bytes.maketrans(b"\t\r", b"  ")
 NUMBER = re.compile(r"([+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?nan|[+-]?inf(inity)?)?", re.IGNORECASE)
 INTEGER = re.compile(r"-?\d+")
-LINES_HINT = "--separator, --columns and --header say how the lines are made"
+LINES_HINT = "--separator, --columns and --header describe the format of the lines"
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ class RelationalSAGE(nn.Module):
                     source = source[: sum(num_sampled_nodes[name[0]][: hops + 1])]
                     num_targets = sum(num_sampled_nodes[name[2]][:hops])
                     edges = edges[:, : sum(num_sampled_edges[name][:hops])]
-                own = target[:num_targets] if conv.root_weight else None
+                own = target[:num_targets] if conv.root_weight and target is not None else None
                 rows = conv((source, own), edges, size=(source.shape[0], num_targets))
                 sums[name[2]] = sums[name[2]] + rows if name[2] in sums else rows
             x = sums if hops == 1 else {name: self._between(rows) for name, rows in sums.items()}

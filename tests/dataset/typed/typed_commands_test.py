@@ -51,7 +51,7 @@ def test_info_of_other_tasks(tmp_path, run, capsys):
     meta = META | {"target": META["target"] | {"task": "regression", "label_dtype": "float32", "num_classes": 1}}
     folder = write_by_hand(tmp_path / "small", meta)
     np.save(folder / "y.npy", np.array([0.5, 1, np.nan, 2], np.float32))
-    assert run("info", folder) == 0 and "targets           a number a node (float32)" in capsys.readouterr().out
+    assert run("info", folder) == 0 and "targets           one number per node (float32)" in capsys.readouterr().out
     assert run("check", folder) == 0
 
 
@@ -101,7 +101,6 @@ def test_generate_refuses_options_of_other_kinds(tmp_path, capsys, arguments, wo
 @pytest.mark.parametrize(
     "command",
     [
-        "train DATA --device cpu --out OUT",
         "plan DATA --cache-ratio 0.1",
         "tune DATA --minutes 1 --device cpu --out OUT",
         "digest DATA --device cpu",

@@ -195,7 +195,7 @@ def without_sizes() -> HeteroData:
             {},
             "edge_index of author, writes, paper: src: expected integers, found dtype",
         ),
-        (with_edges(torch.zeros(5, 2).long()), {}, "edge_index of author, writes, paper: .*\n.*give edge_index.T"),
+        (with_edges(torch.zeros(5, 2).long()), {}, "edge_index of author, writes, paper: .*\n.*pass edge_index.T"),
         (
             with_adj_t(),
             {},

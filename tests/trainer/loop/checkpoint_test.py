@@ -78,7 +78,7 @@ def test_a_file_that_is_cut_is_refused(file):
     whole = file.path.read_bytes()
     for size in [0, 1, 100, len(whole) // 2, len(whole) - 1]:
         file.path.write_bytes(whole[:size])
-        refused(file, "expected a checkpoint of cohort train", "damaged or foreign")
+        refused(file, "expected a checkpoint of cohort train", "damaged or not a checkpoint")
 
 
 def test_a_bit_that_is_turned_is_found_where_it_changes_anything(file):
@@ -110,7 +110,7 @@ def test_what_another_program_has_written_is_refused_and_not_run(file, kind, tmp
         file.path.write_bytes(pickle.dumps(Harmful()))
     else:
         torch.save({"code": Harmful(), "weights": {"weight": torch.ones(3)}, "list": [1, 2]}[kind], file.path)
-    refused(file, "damaged or foreign")
+    refused(file, "damaged or not a checkpoint")
     assert not (tmp_path / "harm").exists()
 
 

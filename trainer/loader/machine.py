@@ -22,6 +22,7 @@ from cohort.trainer.source import wait_for
 NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 STARTERS = ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")  # how many srun or mpirun has started
 PATIENCE_SECONDS = 5.0  # how long another rank is waited for in silence
+LATE_SECONDS = 60.0  # after which a rank of this machine that was never seen counts as ended: it should have started
 SAME_LOADERS = "every rank must make the same loaders, in the same order"
 FIRST_THE_GROUP = "call torch.distributed.init_process_group() before NeighborLoader()"
 numbers = itertools.count()  # of what the ranks of this process's parent share
@@ -67,7 +68,8 @@ def this_machine(limit_seconds: float) -> Machine:
     parent, restarts = os.getppid(), os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     name = f"{parent}-{start_time_of(parent)}-{restarts}-{next(numbers)}"
     ranks = tuple(range(first, first + told.local_size))
-    return Machine(told, ranks, name, lambda local_rank: _sibling_has_ended(local_rank, told.local_rank))
+    siblings.look(told.local_rank)
+    return Machine(told, ranks, name, lambda local_rank: siblings.has_ended(local_rank, told.local_rank))
 
 
 def has_other_ranks() -> bool:
@@ -185,16 +187,42 @@ def _word_of(rank: int, key: str, store: dist.Store, limit_seconds: float) -> di
     return json.loads(store.get(key))
 
 
-def _sibling_has_ended(local_rank: int, own_local_rank: int) -> bool:
-    """Whether this process's parent has no process of that local rank any more; False where that cannot be known."""
+class Siblings:
+    """This process and others of the same parent, by local rank. One that was never seen may be yet to start."""
+
+    def __init__(self):
+        self._looked = 0.0  # for the first time
+        self._seen: set[int] = set()
+
+    def look(self, own_local_rank: int) -> set[int]:
+        """The local ranks that are there; none where that cannot be known."""
+        self._looked = self._looked or time.monotonic()
+        there = _local_ranks()
+        if own_local_rank not in there:  # the environment has not told the ranks
+            return set()
+        self._seen |= there
+        return there
+
+    def has_ended(self, local_rank: int, own_local_rank: int) -> bool:
+        """Whether a local rank is there no more; False where that cannot be known."""
+        there = self.look(own_local_rank)
+        is_late = time.monotonic() > self._looked + LATE_SECONDS
+        return bool(there) and local_rank not in there and (local_rank in self._seen or is_late)
+
+
+siblings = Siblings()
+
+
+def _local_ranks() -> set[int]:
+    """Those that the environments of the parent's children name."""
     try:
         tasks = Path(f"/proc/{os.getppid()}/task").glob("*/children")
-        siblings = " ".join(task.read_text() for task in tasks).split()
-        variables = {entry for pid in siblings for entry in _environment(pid)}
+        children = " ".join(task.read_text() for task in tasks).split()
+        variables = {entry for pid in children for entry in _environment(pid)}
     except OSError:
-        return False
-    ours, theirs = (f"LOCAL_RANK={rank}".encode() for rank in (own_local_rank, local_rank))
-    return ours in variables and theirs not in variables  # without ours, ranks were not told by the environment
+        return set()
+    named = (entry.partition(b"=") for entry in variables)
+    return {int(value) for name, _, value in named if name == b"LOCAL_RANK" and value.isdigit()}
 
 
 def _environment(pid: str) -> list[bytes]:

@@ -201,6 +201,15 @@ def test_several_machines_under_torchrun(alone):
     assert machine.this_machine(1).ranks == (2,)
 
 
+def test_a_rank_that_has_not_started_has_not_ended(monkeypatch):
+    there = iter([{0}, {0, 1}, {0}, set(), {0}])
+    monkeypatch.setattr(machine, "_local_ranks", lambda: next(there))
+    siblings = machine.Siblings()
+    assert [siblings.has_ended(1, 0) for _ in range(4)] == [False, False, True, False]
+    monkeypatch.setattr(machine, "LATE_SECONDS", 0.0)
+    assert machine.Siblings().has_ended(1, 0), "it should have started long ago"
+
+
 @pytest.mark.parametrize("wrong", [{"RANK": "4"}, {"LOCAL_RANK": "2"}, {"LOCAL_WORLD_SIZE": "5"}, {"RANK": "two"}])
 def test_a_place_that_cannot_be_is_refused(alone, wrong):
     for name, value in (TORCHRUN | wrong).items():

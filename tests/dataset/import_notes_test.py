@@ -301,8 +301,7 @@ def test_tensors_of_other_names_are_told_theirs(tmp_path):
         (Y - 1, ""),
     ],
 )
-def test_classes_that_no_node_has_are_counted(tmp_path, labels, told, monkeypatch):
-    monkeypatch.setattr("cohort.dataset.arrays.LABELS_AT_ONCE", 7)
+def test_classes_that_no_node_has_are_counted(tmp_path, labels, told):
     np.save(tmp_path / "y.npy", labels)
     inputs = SourceOptions(features=Path("ones"), labels=tmp_path / "y.npy")
     said = said_by(edge_list(tmp_path), tmp_path / "out", inputs=inputs)

@@ -215,7 +215,7 @@ def test_memory_bounds_what_the_process_takes(large, tmp_path, kind):
     np.save(few, PAIRS) if kind == "npy" else np.savetxt(few, PAIRS.T, fmt="%d", delimiter=",")
     bare = peak_bytes(few, tmp_path / "few", "--memory", "16MB")  # pyarrow, which reads text, takes 35 MB itself
     took = peak_bytes(large / f"e.{kind}", tmp_path / "large", "--memory", "20MB", "--undirected")
-    assert took < bare + 50 * 10**6  # the edges in both directions are 96 MB, as keys 48
+    assert took < bare + 60 * 10**6  # the edges in both directions are 96 MB, as keys 48 beside 25 to 50 for blocks
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

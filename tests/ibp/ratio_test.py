@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from processes import ALL_TESTS
 
 from cohort import ibp
 
@@ -57,6 +58,7 @@ def test_citeseer():
     assert ibp.fit(rows).codec == "sparse"
 
 
+@pytest.mark.skipif(not ALL_TESTS, reason="takes 40 s: tests/run.sh --all runs it")
 def test_citeseer_pca():
     rows = pca(features("citeseer.npz", row_normalize=True), 100)
     assert saved_percent(rows, "exponent") >= 14.2

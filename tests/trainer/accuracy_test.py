@@ -1,7 +1,7 @@
 """Sampled training in two processes reaches the accuracy of full-graph training by PyG alone.
 
-Cora runs everywhere, with few seeds. COHORT_ACCURACY=all measures the larger data sets of COHORT_DATA (default
-../shared/data) too, each with the 10 seeds of docs/accuracy.md: about an hour on 2 cores.
+Cora runs everywhere, with few seeds; tests/run.sh --all takes more. COHORT_ACCURACY=all measures the larger data sets
+of COHORT_DATA (default ../shared/data) too, each with the 10 seeds of docs/accuracy.md: about an hour on 2 cores.
 """
 
 import importlib.util
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from processes import ALL_TESTS
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = Path(os.environ.get("COHORT_DATA", ROOT / "../shared/data"))
@@ -50,11 +51,11 @@ def one_thread(monkeypatch):
 
 
 def test_cora(tmp_path, one_thread):
-    demand_no_loss("cora", ROOT / "tests/data", tmp_path, num_seeds=3)
+    demand_no_loss("cora", ROOT / "tests/data", tmp_path, num_seeds=3 if ALL_TESTS else 2)
 
 
 def test_cora_in_bfloat16(tmp_path, one_thread):
-    demand_no_loss("cora", ROOT / "tests/data", tmp_path, num_seeds=2, amp=True)
+    demand_no_loss("cora", ROOT / "tests/data", tmp_path, num_seeds=2 if ALL_TESTS else 1, amp=True)
 
 
 @pytest.mark.timeout(3600)

@@ -65,6 +65,10 @@ struct GraphView : base::CscRef {
 
 // The same rows, as the cache takes them.
 cache::FeatureRows feature_rows(const GraphView& graph);
+// Also of a graph of one type, which is one with one type and one relation. A type without rows in slots has row_bytes
+// 0.
+std::vector<NodeRange> types_of(const GraphView& graph);
+std::vector<Relation> relations_of(const GraphView& graph);
 // Bytes of a row in a slot: none where the trainer reads rows itself.
 inline int64_t slot_row_bytes(const GraphView& graph) { return graph.rows_in_place ? 0 : graph.row_bytes; }
 

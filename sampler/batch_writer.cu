@@ -63,25 +63,31 @@ __global__ void delay_kernel(int64_t ns) {
 
 __global__ void access_illegally_kernel(int* address) { *address = 1; }
 
+// The first num_nodes of n_id, and labels of the slot's first num_labels.
 template <typename Word>
-void write_nodes(const SampledRef& batch, const LabelsRef& labels, const SlotArrays& slot, int max_blocks,
-                 cudaStream_t stream) {
+void write_words(const int64_t* n_id, int64_t num_nodes, const LabelsRef& labels, const SlotArrays& slot,
+                 int max_blocks, cudaStream_t stream) {
   const int64_t width = labels.row_bytes / static_cast<int64_t>(sizeof(Word));
-  const int64_t threads = std::max(batch.num_nodes, slot.num_labels * width);
+  const int64_t threads = std::max(num_nodes, slot.num_labels * width);
   write_nodes_kernel<Word><<<base::grid_for(threads, max_blocks), kBlockThreads, 0, stream>>>(
-      batch.n_id, batch.num_nodes, reinterpret_cast<const Word*>(labels.rows), slot.num_labels, width, slot.n_id,
+      n_id, num_nodes, reinterpret_cast<const Word*>(labels.rows), slot.num_labels, width, slot.n_id,
       reinterpret_cast<Word*>(slot.y));
   cuda_check(cudaGetLastError(), "launch the copy of nodes");
+}
+
+void write_nodes(const int64_t* n_id, int64_t num_nodes, const LabelsRef& labels, const SlotArrays& slot,
+                 int max_blocks, cudaStream_t stream) {
+  const auto of_words = labels.row_bytes % 8 == 0   ? write_words<uint64_t>
+                        : labels.row_bytes % 4 == 0 ? write_words<uint32_t>
+                                                    : write_words<uint8_t>;
+  of_words(n_id, num_nodes, labels, slot, max_blocks, stream);
 }
 
 }  // namespace
 
 void write_graph(const SampledRef& batch, const LabelsRef& labels, const float* edge_weights, const SlotArrays& slot,
                  int max_blocks, cudaStream_t stream) {
-  const auto of_words = labels.row_bytes % 8 == 0   ? write_nodes<uint64_t>
-                        : labels.row_bytes % 4 == 0 ? write_nodes<uint32_t>
-                                                    : write_nodes<uint8_t>;
-  of_words(batch, labels, slot, max_blocks, stream);
+  write_nodes(batch.n_id, batch.num_nodes, labels, slot, max_blocks, stream);
   write_edges_kernel<<<base::grid_for(batch.num_local_edges, max_blocks), kBlockThreads, 0, stream>>>(
       batch.source, batch.target, batch.num_local_edges, slot.edge_index);
   cuda_check(cudaGetLastError(), "launch the copy of edges");
@@ -102,6 +108,11 @@ void write_graph(const SampledRef& batch, const LabelsRef& labels, const float* 
   write_indptr_kernel<<<base::grid_for(slot.num_targets + 1, max_blocks), kBlockThreads, 0, stream>>>(
       batch.target, batch.num_edges, slot.num_targets, slot.indptr);
   cuda_check(cudaGetLastError(), "launch the writing of offsets");
+}
+
+void write_labels(const int64_t* n_id, const LabelsRef& labels, const SlotArrays& slot, int max_blocks,
+                  cudaStream_t stream) {
+  if (slot.y) write_nodes(n_id, 0, labels, slot, max_blocks, stream);
 }
 
 void delay(int64_t us, cudaStream_t stream) {

@@ -14,6 +14,10 @@ namespace cohort::sampler {
 void write_graph(const SampledRef& batch, const LabelsRef& labels, const float* edge_weights, const SlotArrays& slot,
                  int max_blocks, cudaStream_t stream);
 
+// y alone, of the first num_labels nodes of n_id.
+void write_labels(const int64_t* n_id, const LabelsRef& labels, const SlotArrays& slot, int max_blocks,
+                  cudaStream_t stream);
+
 // For tests: keeps the stream busy for this long; and a store to an address that is not there.
 void delay(int64_t us, cudaStream_t stream);
 void access_illegally(cudaStream_t stream);

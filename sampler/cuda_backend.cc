@@ -15,6 +15,7 @@
 #include "sampler/gpu_graph.h"
 #include "sampler/neighbor_sampler.h"
 #include "sampler/pace.h"
+#include "sampler/typed_writer.h"
 
 namespace cohort::sampler {
 namespace {
@@ -34,6 +35,12 @@ constexpr int blocks_for(int num_sms) {
   return num_sms * kBlocksPerSm;
 }
 
+std::vector<int64_t> first_of_types(const GraphView& graph) {
+  std::vector<int64_t> first;
+  for (const NodeRange& type : types_of(graph)) first.push_back(type.first);
+  return first;
+}
+
 class CudaBackend final : public Backend {
  public:
   CudaBackend(const GraphView& graph, std::shared_ptr<const HostGraph> on_host, const CudaSettings& settings,
@@ -42,17 +49,21 @@ class CudaBackend final : public Backend {
         graph_(graph, std::move(on_host)),
         fetch_sms_(settings.fetch_sms > 0 ? settings.fetch_sms : cache::kDefaultFetchSms),
         max_blocks_(blocks_for(num_sms_of_current_gpu())),
-        sampler_(graph_.topology(), graph.num_nodes, max_blocks_),
-        rows_(graph_.on_host().rows(), slot_row_bytes(graph),
-              {fetch_sms_, settings.order_host_rows, settings.host_bytes_per_second}),
+        sampler_(graph_.relations(), first_of_types(graph), graph.num_nodes, max_blocks_),
         row_bytes_(graph.row_bytes) {
-    if (settings.reuse_rows && !graph.rows_in_place) rows_.reuse_rows(graph.num_nodes);
+    if (graph.is_typed()) typed_writer_.emplace(graph);
+    for (const NodeRange& type : types_of(graph)) {
+      rows_.push_back(std::make_unique<cache::FeatureFetch>(
+          graph_.on_host().rows()[rows_.size()], type.row_bytes,
+          cache::FetchSettings{fetch_sms_, settings.order_host_rows, settings.host_bytes_per_second}));
+      if (settings.reuse_rows && !graph.rows_in_place) rows_.back()->reuse_rows(type.count);
+    }
   }
 
   void set_all_rows(base::SharedGpuBytes rows) { all_rows_ = std::move(rows); }
   const base::SharedGpuBytes* all_rows() const override { return all_rows_.data() ? &all_rows_ : nullptr; }
 
-  void set_rows(cache::SlabView view) { rows_.set_slabs(std::move(view)); }
+  void set_rows(cache::SlabView view) { rows_[0]->set_slabs(std::move(view)); }
   void set_lists(cache::CachedLists lists) {
     lists_ = std::move(lists);
     sampler_.set_cached_lists(lists_.ref());
@@ -72,7 +83,7 @@ class CudaBackend final : public Backend {
     max_blocks_ = blocks_for(sms);
     sampler_.set_max_blocks(max_blocks_);
     pace_ = Pace(part ? std::clamp(fetch_sms_, 1, sms - sms / 4) : fetch_sms_);  // a quarter at least is for sampling
-    rows_.run_on(stream, pace_.sms());
+    for (const auto& rows : rows_) rows->run_on(stream, pace_.sms());
   }
 
   BatchSizes sample(const Query& query) override {
@@ -83,14 +94,15 @@ class CudaBackend final : public Backend {
     counts.time = until_now(started_, sampled_);
     sampled_us_ = counts.time.end_us;
     counts.lists = sampler_.list_use();
-    if (!graph_.on_host().indptr()) std::swap(counts.lists[0], counts.lists[cache::kHostTier]);  // all lists are local
+    if (graph_.on_host().topology().empty())
+      std::swap(counts.lists[0], counts.lists[cache::kHostTier]);  // all lists are local
     return counts;
   }
 
   bool works_ahead() const override { return true; }
 
   void before_fetch(const std::function<void(base::GpuStream)>& order) override {
-    rows_.wait_for_copies(sampling_);
+    for (const auto& rows : rows_) rows->wait_for_copies(sampling_);
     order(sampling_);
   }
 
@@ -107,12 +119,15 @@ class CudaBackend final : public Backend {
     cuda_check(
         cudaMemcpyAsync(slot.input_id, input_id.data(), input_id.size_bytes(), cudaMemcpyHostToDevice, sampling_),
         "copy input ids");
-    write_graph(batch, graph_.labels(), graph_.edge_weights(), slot, max_blocks_, sampling_);
+    if (typed_writer_) {
+      typed_writer_->write(batch, graph_.labels(), slot, max_blocks_, sampling_);
+    } else {
+      write_graph(batch, graph_.labels(), graph_.edge_weights(), slot, max_blocks_, sampling_);
+    }
     flight.written.record(sampling_);
     flight.written.wait_on(flight.stream);
     inject_faults(flight.stream);
-    rows_.set_num_sms(pace_.sms());
-    rows_.fetch(slot.n_id, batch.num_nodes, {slot.x, slot.slot, slot.n_id}, flight.stream);
+    fetch_rows(batch, slot, flight.stream);
     flight.fetched.record(flight.stream);
     flight.num_rows = batch.num_nodes + batch.num_edges - batch.num_local_edges;
     ++num_fetches_;
@@ -122,7 +137,8 @@ class CudaBackend final : public Backend {
 
   FetchUse fetched() override {
     const InFlight& flight = oldest();
-    FetchUse use{until_now(flight.started, flight.fetched), rows_.use()};
+    FetchUse use{until_now(flight.started, flight.fetched)};
+    for (const auto& rows : rows_) add(rows->use(), use.rows);
     use.time.begin_us = std::max(use.time.begin_us, last_fetch_end_us_);
     last_fetch_end_us_ = use.time.end_us;
     if (all_rows_.data()) use.rows[cache::kLocalTier] = {flight.num_rows, flight.num_rows * row_bytes_, 0};
@@ -139,6 +155,26 @@ class CudaBackend final : public Backend {
     double sampled_us = 0;  // when sampling ended
     int64_t num_rows = 0;
   };
+  // Each type's rows after those of the type before: together they share the link and the SMs that fetches have.
+  void fetch_rows(const SampledRef& batch, const SlotArrays& slot, cudaStream_t stream) {
+    const int64_t* n_id = slot.n_id;
+    for (std::size_t type = 0; type < rows_.size(); ++type) {
+      const int64_t count = batch.num_nodes_of(type, rows_.size());
+      std::byte* x = slot.tables.empty() ? slot.x : slot.tables[type];
+      rows_[type]->set_num_sms(pace_.sms());
+      rows_[type]->fetch(n_id, count, {x, slot.slot, n_id}, stream);
+      n_id += count;
+    }
+  }
+
+  static void add(const cache::TierUses& more, cache::TierUses& sums) {
+    for (std::size_t tier = 0; tier < sums.size(); ++tier) {
+      sums[tier].rows += more[tier].rows;
+      sums[tier].bytes += more[tier].bytes;
+      sums[tier].us += more[tier].us;
+    }
+  }
+
   const InFlight& oldest() const { return in_flight_[num_told_ % in_flight_.size()]; }
 
   // Between two events, the second of which has just been seen.
@@ -170,7 +206,8 @@ class CudaBackend final : public Backend {
   Pace pace_{fetch_sms_};
   double sampled_us_ = 0, last_fetch_end_us_ = 0;
   CudaNeighborSampler sampler_;
-  cache::FeatureFetch rows_;
+  std::optional<TypedWriter> typed_writer_;                 // of a graph of several types
+  std::vector<std::unique_ptr<cache::FeatureFetch>> rows_;  // [num_types]
   int64_t row_bytes_;
   base::SharedGpuBytes all_rows_;  // where the trainer reads rows itself
   cache::CachedLists lists_;
@@ -199,7 +236,7 @@ std::vector<std::unique_ptr<Backend>> make_cuda_backends(const GraphView& graph,
   if (graph.num_nodes > INT32_MAX) {
     throw base::Error({"data set", "at most 2147483647 nodes", std::to_string(graph.num_nodes), "local ids are int32"});
   }
-  cache::demand_row_of_gpu(graph.row_bytes);
+  for (const NodeRange& type : types_of(graph)) cache::demand_row_of_gpu(type.row_bytes);
   log.begin("copying to host memory", HostGraph::bytes_of(graph, !settings.topology_in_gpus));
   const auto on_host = std::make_shared<const HostGraph>(graph, !settings.topology_in_gpus);
   log.begin("preparing the GPUs");
@@ -217,7 +254,7 @@ std::vector<std::unique_ptr<Backend>> make_cuda_backends(const GraphView& graph,
     log.begin("planning the cache");
     contents.plan.wait();
     log.begin("filling the cache");
-    fill_caches(graph, *on_host->rows(), gpus, contents, !settings.topology_in_gpus, backends);
+    fill_caches(graph, *on_host->rows()[0], gpus, contents, !settings.topology_in_gpus, backends);
   }
   return {std::make_move_iterator(backends.begin()), std::make_move_iterator(backends.end())};
 }

@@ -44,12 +44,12 @@ void check_host_memory(int64_t needed) {
        "say how much there is with COHORT_HOST_MEMORY_BYTES"});
 }
 
-std::size_t indptr_bytes(const GraphView& graph) {
-  return (static_cast<std::size_t>(graph.num_nodes) + 1) * sizeof(int64_t);
+std::size_t indptr_bytes(const base::CscRef& lists) {
+  return (static_cast<std::size_t>(lists.num_nodes) + 1) * sizeof(int64_t);
 }
 
-std::size_t indices_bytes(const GraphView& graph) {
-  return static_cast<std::size_t>(graph.num_edges) * static_cast<std::size_t>(graph.index_bytes);
+std::size_t indices_bytes(const base::CscRef& lists) {
+  return static_cast<std::size_t>(lists.num_edges) * static_cast<std::size_t>(lists.index_bytes);
 }
 
 std::size_t weight_bytes(const GraphView& graph) {
@@ -58,16 +58,27 @@ std::size_t weight_bytes(const GraphView& graph) {
 
 // Of what lies where the topology does.
 std::size_t topology_bytes(const GraphView& graph) {
-  return indptr_bytes(graph) + indices_bytes(graph) + weight_bytes(graph);
+  std::size_t bytes = weight_bytes(graph);
+  for (const Relation& relation : relations_of(graph)) {
+    bytes += indptr_bytes(relation.lists) + indices_bytes(relation.lists);
+  }
+  return bytes;
 }
 
 std::size_t label_bytes(const GraphView& graph) {
-  return static_cast<std::size_t>(graph.num_nodes) * static_cast<std::size_t>(graph.label_bytes);
+  const NodeRange labelled = types_of(graph)[static_cast<std::size_t>(graph.label_type)];
+  return static_cast<std::size_t>(labelled.count) * static_cast<std::size_t>(graph.label_bytes);
 }
 
-// Feature rows that GPUs fetch from host memory.
-cache::FeatureRows rows_to_copy(const GraphView& graph) {
-  return graph.rows_in_place ? cache::FeatureRows{graph.row_shape, 0, nullptr, nullptr} : feature_rows(graph);
+// Feature rows of each type that GPUs fetch from host memory.
+std::vector<cache::FeatureRows> rows_to_copy(const GraphView& graph) {
+  if (graph.rows_in_place) return {{graph.row_shape, 0, nullptr, nullptr}};
+  if (!graph.is_typed()) return {feature_rows(graph)};
+  std::vector<cache::FeatureRows> tables;
+  for (const NodeRange& type : graph.types) {
+    tables.push_back({{type.count, type.row_bytes, "uint8"}, type.row_bytes, type.features, nullptr});
+  }
+  return tables;
 }
 
 bool copies_coded_rows(const GraphView& graph) { return graph.coded_host_rows && !graph.rows_in_place; }
@@ -96,38 +107,62 @@ bool topology_lies_in_gpus(const GraphView& graph, std::span<const int> gpus, To
 }
 
 int64_t HostGraph::bytes_of(const GraphView& graph, bool with_topology) {
-  return cache::HostFeatures::bytes_of(rows_to_copy(graph), copies_coded_rows(graph)) +
-         (with_topology ? static_cast<int64_t>(topology_bytes(graph)) : 0);
+  int64_t bytes = with_topology ? static_cast<int64_t>(topology_bytes(graph)) : 0;
+  for (const cache::FeatureRows& rows : rows_to_copy(graph)) {
+    bytes += cache::HostFeatures::bytes_of(rows, copies_coded_rows(graph));
+  }
+  return bytes;
 }
 
 HostGraph::HostGraph(const GraphView& graph, bool with_topology) {
   check_host_memory(bytes_of(graph, with_topology));
   if (with_topology) {
-    indptr_ = host_copy(graph.indptr, indptr_bytes(graph));
-    indices_ = host_copy(graph.indices, indices_bytes(graph));
+    for (const auto& [source, target, lists] : relations_of(graph)) {
+      topology_.push_back(
+          {host_copy(lists.indptr, indptr_bytes(lists)), host_copy(lists.indices, indices_bytes(lists))});
+    }
     if (graph.edge_weights) edge_weights_ = host_copy(graph.edge_weights, weight_bytes(graph));
   }
-  rows_ = std::make_shared<cache::HostFeatures>(rows_to_copy(graph), copies_coded_rows(graph));
+  for (const cache::FeatureRows& rows : rows_to_copy(graph)) {
+    rows_.push_back(std::make_shared<cache::HostFeatures>(rows, copies_coded_rows(graph)));
+  }
 }
 
 void HostGraph::open_topology_to_gpu() const {
-  for (const base::HostTable* table : {&indptr_, &indices_, &edge_weights_}) table->open_to_gpu();
+  for (const Lists& lists : topology_) {
+    lists.indptr.open_to_gpu();
+    lists.indices.open_to_gpu();
+  }
+  edge_weights_.open_to_gpu();
 }
 
 GraphOnGpu::GraphOnGpu(const GraphView& graph, std::shared_ptr<const HostGraph> on_host)
     : on_host_(std::move(on_host)), label_bytes_(graph.label_bytes) {
-  const bool in_gpu = on_host_->indptr() == nullptr;
   on_host_->open_topology_to_gpu();
-  if (in_gpu) {
-    indptr_ = device_copy(graph.indptr, indptr_bytes(graph), "copy indptr to the GPU");
-    indices_ = device_copy(graph.indices, indices_bytes(graph), "copy indices to the GPU");
-    if (graph.edge_weights) {
-      edge_weights_ = device_copy(graph.edge_weights, weight_bytes(graph), "copy edge weights to the GPU");
-    }
+  const std::vector<NodeRange> types = types_of(graph);
+  const auto first_of = [&](int type) { return types[static_cast<std::size_t>(type)].first; };
+  const auto on_gpu = [&](const void* from, std::size_t bytes, const char* what) {
+    return topology_.emplace_back(device_copy(from, bytes, what)).data();
+  };
+  const bool in_gpu = on_host_->topology().empty();
+  for (const auto& [source, target, lists] : relations_of(graph)) {
+    const auto* host = in_gpu ? nullptr : &on_host_->topology()[relations_.size()];
+    const std::byte* indptr =
+        host ? host->indptr.data() : on_gpu(lists.indptr, indptr_bytes(lists), "copy indptr to the GPU");
+    const std::byte* indices =
+        host ? host->indices.data() : on_gpu(lists.indices, indices_bytes(lists), "copy indices to the GPU");
+    relations_.push_back({source,
+                          target,
+                          {.indptr = reinterpret_cast<const int64_t*>(indptr),
+                           .indices = indices,
+                           .index_bytes = lists.index_bytes,
+                           .first_target = first_of(target),
+                           .first_source = first_of(source)}});
+  }
+  if (in_gpu && graph.edge_weights) {
+    edge_weights_ = device_copy(graph.edge_weights, weight_bytes(graph), "copy edge weights to the GPU");
   }
   labels_ = device_copy(graph.labels, label_bytes(graph), "copy labels to the GPU");
-  topology_ = {reinterpret_cast<const int64_t*>(in_gpu ? indptr_.data() : on_host_->indptr()),
-               in_gpu ? indices_.data() : on_host_->indices(), graph.index_bytes};
   edge_weights_ref_ = reinterpret_cast<const float*>(in_gpu ? edge_weights_.data() : on_host_->edge_weights());
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "base/host_table.h"
 #include "base/owners.h"
@@ -25,30 +26,37 @@ class HostGraph {
   // Copies the feature rows that are fetched, and the topology if it is wanted. Throws Error naming need and supply of
   // host memory before it allocates.
   HostGraph(const GraphView& graph, bool with_topology);
-  const std::shared_ptr<const cache::HostFeatures>& rows() const { return rows_; }
-  void open_topology_to_gpu() const;                                      // before kernels of the current GPU read it
-  const std::byte* indptr() const { return indptr_.data(); }              // int64 [num_nodes + 1]
-  const std::byte* indices() const { return indices_.data(); }            // int32 or int64 [num_edges]
+  // Of each node type.
+  const std::vector<std::shared_ptr<const cache::HostFeatures>>& rows() const { return rows_; }
+  void open_topology_to_gpu() const;  // before kernels of the current GPU read it
+  // Of each relation; none: it is not here.
+  struct Lists {
+    base::HostTable indptr;   // int64 [num_nodes + 1]
+    base::HostTable indices;  // int32 or int64 [num_edges]
+  };
+  const std::vector<Lists>& topology() const { return topology_; }
   const std::byte* edge_weights() const { return edge_weights_.data(); }  // float32 [num_edges], where there are any
 
  private:
-  std::shared_ptr<const cache::HostFeatures> rows_;
-  base::HostTable indptr_, indices_, edge_weights_;
+  std::vector<std::shared_ptr<const cache::HostFeatures>> rows_;
+  std::vector<Lists> topology_;
+  base::HostTable edge_weights_;
 };
 
 class GraphOnGpu {
  public:
   // Copies the labels, and the topology unless the host has it, to the current GPU.
   GraphOnGpu(const GraphView& graph, std::shared_ptr<const HostGraph> on_host);
-  const TopologyRef& topology() const { return topology_; }
+  const std::vector<GpuRelation>& relations() const { return relations_; }
   LabelsRef labels() const { return {labels_.data(), label_bytes_}; }
   const float* edge_weights() const { return edge_weights_ref_; }  // float32 [num_edges], beside the topology; or null
   const HostGraph& on_host() const { return *on_host_; }
 
  private:
   std::shared_ptr<const HostGraph> on_host_;
-  base::DeviceBytes indptr_, indices_, edge_weights_, labels_;
-  TopologyRef topology_;
+  std::vector<base::DeviceBytes> topology_;  // that the host does not have
+  base::DeviceBytes edge_weights_, labels_;
+  std::vector<GpuRelation> relations_;
   int64_t label_bytes_;
   const float* edge_weights_ref_ = nullptr;
 };

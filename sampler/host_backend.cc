@@ -48,17 +48,6 @@ int64_t neighbour(const base::CscRef& lists, int64_t position) {
                                 : static_cast<const int64_t*>(lists.indices)[position];
 }
 
-// A graph of one type is a typed graph with one type and one relation.
-std::vector<NodeRange> types_of(const GraphView& graph) {
-  if (graph.is_typed()) return graph.types;
-  return {{0, graph.num_nodes, graph.features, slot_row_bytes(graph)}};
-}
-
-std::vector<Relation> relations_of(const GraphView& graph) {
-  if (graph.is_typed()) return graph.relations;
-  return {{0, 0, graph}};
-}
-
 class HostBackend final : public Backend {
  public:
   HostBackend(const GraphView& graph, const Faults& faults)

@@ -80,6 +80,16 @@ cache::FeatureRows feature_rows(const GraphView& graph) {
   return {graph.row_shape, graph.row_bytes, graph.features, graph.encoded};
 }
 
+std::vector<NodeRange> types_of(const GraphView& graph) {
+  if (graph.is_typed()) return graph.types;
+  return {{0, graph.num_nodes, graph.features, slot_row_bytes(graph)}};
+}
+
+std::vector<Relation> relations_of(const GraphView& graph) {
+  if (graph.is_typed()) return graph.relations;
+  return {{0, 0, graph}};
+}
+
 namespace {
 
 // What is not offered for graphs of several types yet.
@@ -87,7 +97,6 @@ void demand_offered(const Options& options) {
   const auto refuse = [&](const char* place, const char* expected, const std::string& found) {
     throw base::Error({place, std::string(expected) + " for a graph of several node types", found, ""});
   };
-  if (options.device != "cpu") refuse("device", "cpu", options.device);
   if (has_cache(options)) refuse("cache_bytes", "no cache", "a cache");
   if (options.edge_weights) refuse("edge_weights", "edges without weights", "true");
   if (options.compress != "none" && options.compress != "auto") refuse("compress", "none or auto", options.compress);

@@ -4,6 +4,8 @@
 #include <cuda_runtime_api.h>
 
 #include <array>
+#include <span>
+#include <vector>
 
 #include "base/host_device.h"
 #include "base/owners.h"
@@ -19,14 +21,23 @@ struct TopologyRef {
   const void* indices = nullptr;    // int32 or int64 [E]
   int index_bytes = 4;              // of a neighbour, also in slabs
   cache::CachedListsRef cached{};   // read from there what is there
+  int64_t first_target = 0;         // the node that has the first list
+  int64_t first_source = 0;         // the node that lists call 0
 
   // Tier::kHost: from indices, wherever that is.
   COHORT_HOST_DEVICE cache::ListRef list(int64_t node) const {
     const cache::ListRef found = cached.find(node);
     if (found.neighbours) return found;
-    const int64_t row = indptr[node];
-    return {static_cast<const std::byte*>(indices) + row * index_bytes, indptr[node + 1] - row, cache::Tier::kHost};
+    const int64_t* ends = indptr + (node - first_target);
+    return {static_cast<const std::byte*>(indices) + ends[0] * index_bytes, ends[1] - ends[0], cache::Tier::kHost};
   }
+};
+
+// Edges from nodes of one type to nodes of another, as kernels read them.
+struct GpuRelation {
+  int source_type = 0;
+  int target_type = 0;
+  TopologyRef topology{};
 };
 
 // A frontier node's list, looked up once: counting its picks leaves it for drawing them.
@@ -35,24 +46,38 @@ struct alignas(16) DrawnList {
   int64_t degree;
 };
 
-// The sampled batch in GPU memory; valid until the next sample().
+// The sampled batch in GPU memory; valid until the next sample(). Its nodes are numbered as they were reached: by hop,
+// type, and first occurrence among the drawn edges, which are ordered by hop and relation.
 struct SampledRef {
   const int64_t* n_id = nullptr;    // int64 [num_nodes]
-  const int32_t* source = nullptr;  // int32 [num_local_edges], batch-local
-  const int32_t* target = nullptr;  // int32 [num_edges], batch-local
+  const int32_t* source = nullptr;  // int32 [num_local_edges], places in n_id
+  const int32_t* target = nullptr;  // int32 [num_edges], places in n_id
   int64_t num_nodes = 0;
   int64_t num_edges = 0;
   int64_t num_local_edges = 0;
-  const int64_t* e_id = nullptr;         // int64 [num_edges], place in the graph's indices; null: the query did without
+  const int64_t* e_id = nullptr;         // int64 [num_edges], place in the relation's indices; null: not wanted
   const int64_t* source_node = nullptr;  // int64 [num_edges], global ids
+  // In host memory: first node of each hop (0: the seeds) and type, [num_hops + 1, num_types], then num_nodes; first
+  // edge of each hop and relation, [num_hops, num_relations], then num_edges.
+  std::span<const int64_t> first_node;
+  std::span<const int64_t> first_edge;
+
+  int64_t num_nodes_of(std::size_t type, std::size_t num_types) const {
+    int64_t count = 0;
+    for (std::size_t i = type; i + 1 < first_node.size(); i += num_types) count += first_node[i + 1] - first_node[i];
+    return count;
+  }
 };
 
 class CudaNeighborSampler {
  public:
-  CudaNeighborSampler(const TopologyRef& topology, int64_t num_nodes, int max_blocks);
+  // first_of_type: int64 [num_types], the first node of each type, ascending. `relations` stand by ascending
+  // source_type.
+  CudaNeighborSampler(std::vector<GpuRelation> relations, std::vector<int64_t> first_of_type, int64_t num_nodes,
+                      int max_blocks);
 
-  // Neighbour lists in slabs, from the next sample() on.
-  void set_cached_lists(const cache::CachedListsRef& lists) { topology_.cached = lists; }
+  // Neighbour lists in slabs, from the next sample() on. Of a graph of one type.
+  void set_cached_lists(const cache::CachedListsRef& lists) { relations_[0].topology.cached = lists; }
   // Of each launch, from the next sample() on.
   void set_max_blocks(int max_blocks) { max_blocks_ = max_blocks; }
   // Draws the batch on `stream`; the host waits for sizes, two small reads a hop.
@@ -64,41 +89,48 @@ class CudaNeighborSampler {
  private:
   struct Hop {
     int number;
-    int64_t fanout;
-    int64_t frontier_begin, frontier_end;  // local ids
-    int64_t first_edge;                    // edges of earlier hops
+    bool gives_ids;                   // to sources
+    std::vector<int32_t> fanout;      // [num_relations]
+    std::vector<int64_t> first_list;  // [num_relations + 1]: its lists are those of each relation in turn
+    int64_t first_edge;
     int64_t num_edges;
-    bool gives_ids;  // to sources
   };
+  std::size_t num_types() const { return first_of_type_.size(); }
   uint64_t generation() const { return uint64_t{generation_} << 32; }
   void begin_batch(cudaStream_t stream);
   void place_seeds(const Query& query, cudaStream_t stream);
-  int64_t count_edges(const Hop& hop, cudaStream_t stream);
+  Hop begin_hop(const Query& query, std::size_t hop) const;
+  const int64_t* frontier(const Hop& hop, std::size_t relation) const;
+  void count_edges(Hop& hop, cudaStream_t stream);
   void draw(const Hop& hop, const Query& query, cudaStream_t stream);
-  int64_t relabel(const Hop& hop, cudaStream_t stream);  // returns the number of new nodes
-  int64_t read_back(const int64_t* value, cudaStream_t stream);
+  void relabel(const Hop& hop, cudaStream_t stream);
+  void end_hop(const Hop& hop, const int32_t* ids, cudaStream_t stream);
+  BatchSizes sizes() const;
+  const int64_t* read_back(const int64_t* values, std::size_t count, cudaStream_t stream);
 
-  TopologyRef topology_;
+  std::vector<GpuRelation> relations_;
+  std::vector<int64_t> first_of_type_;
   int64_t graph_nodes_;
   int max_blocks_;
   base::DeviceArray<unsigned long long> first_place_;  // uint64 [V]: generation, place
   uint32_t generation_ = 0;                            // 0: first_place_ must be cleared
-  base::PinnedBytes read_back_;                        // int64 [1]
+  base::PinnedBytes read_back_;                        // int64 [types or relations]
   base::DeviceArray<unsigned long long> list_use_;     // uint64 [tiers][2], as cache::ListUse
   base::PinnedBytes list_use_read_;                    // the same
-  base::DeviceArray<int64_t> num_new_;                 // int64 [1]
+  base::DeviceArray<int64_t> counts_;                  // int64 [types or relations], to be read back
   base::Scratch<int64_t> n_id_;                        // int64 [num_nodes]
   base::Scratch<int32_t> source_, target_;             // int32 [num_local_edges], [num_edges]
   base::Scratch<int64_t> e_id_;                        // int64 [num_edges], where the query wants them
-  base::Scratch<int64_t> offset_;                      // int64 [frontier + 1]
-  base::Scratch<DrawnList> list_;                      // [frontier]
+  base::Scratch<int64_t> offset_;                      // int64 [lists of the hop + 1]
+  base::Scratch<DrawnList> list_;                      // [lists of the hop]
   base::Scratch<int64_t> source_node_;                 // int64 [num_edges], global ids
   base::Scratch<int64_t> position_;                    // int64 [edges of the hop], for fanouts above a warp
   base::Scratch<uint32_t> first_;                      // uint32 [edges of the hop], the first place of each source
   base::Scratch<int32_t> id_of_place_;                 // int32 [num_places]
   base::Scratch<std::byte> temporary_;                 // CUB
   int64_t num_nodes_ = 0, num_edges_ = 0, num_local_edges_ = 0, num_places_ = 0;
-  bool edge_ids_ = false;  // of the last sample()
+  std::vector<int64_t> first_node_, first_edge_;  // as SampledRef has them
+  bool edge_ids_ = false;                         // of the last sample()
 };
 
 }  // namespace cohort::sampler

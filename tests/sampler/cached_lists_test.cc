@@ -127,7 +127,7 @@ template <typename Index>
 void expect_same_batches(const TestGraph<Index>& graph, const TopologyRef& topology, bool cached,
                          const std::vector<int32_t>& fanout) {
   const auto host = make_host_backend(graph.view(), {});
-  CudaNeighborSampler sampler(topology, graph.num_nodes(), 3);
+  CudaNeighborSampler sampler({{0, 0, topology}}, {0}, graph.num_nodes(), 3);
   const base::Stream stream;
   for (uint64_t step = 0; step < 4; ++step) {
     std::vector<int64_t> seeds(50 + 300 * step);

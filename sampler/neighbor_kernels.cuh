@@ -1,0 +1,264 @@
+// The kernels that draw and relabel a batch. Internal to neighbor_sampler.cu.
+#pragma once
+
+#include "base/launch.h"
+#include "sampler/draw.h"
+#include "sampler/neighbor_sampler.h"
+
+namespace cohort::sampler {
+namespace {
+
+using base::grid_first;
+using base::grid_step;
+using base::kBlockThreads;
+
+// A batch's places number its seeds, then its edges as they are drawn. A node is known by the first place that reaches
+// it, so ids follow first occurrence. An entry of first_place is that place with the batch's generation above it: later
+// generations are smaller, and entries of earlier batches, larger than any of this one, need not be cleared.
+constexpr int kPlaceBits = 32;
+constexpr int64_t kMaxPlaces = int64_t{1} << kPlaceBits;
+constexpr uint32_t kGenerations = UINT32_MAX;  // below a cleared entry's
+
+constexpr int kMostParts = 128;  // types or relations
+constexpr unsigned kWholeWarp = 0xFFFFFFFFu;
+constexpr int kWarp = 32;
+constexpr int kNumUses = 2 * cache::kNumTiers;
+static_assert(sizeof(cache::ListUses) == kNumUses * sizeof(unsigned long long));
+
+__global__ void place_seeds_kernel(const int64_t* n_id, int64_t num_seeds, uint64_t generation,
+                                   unsigned long long* first_place, int32_t* id_of_place) {
+  for (int64_t i = grid_first(); i < num_seeds; i += grid_step()) {
+    first_place[n_id[i]] = generation + static_cast<uint64_t>(i);
+    id_of_place[i] = static_cast<int32_t>(i);
+  }
+}
+
+// What one thread counts of each tier, in registers: lists, and neighbours drawn (fewer than kMaxPlaces in a batch).
+struct UseCounter {
+  uint32_t count[kNumUses] = {};
+
+  __device__ void add(cache::Tier tier, int64_t picks) {
+#pragma unroll
+    for (int t = 0; t < cache::kNumTiers; ++t) {
+      if (t != static_cast<int>(tier) || picks == 0) continue;
+      ++count[2 * t];
+      count[2 * t + 1] += static_cast<uint32_t>(picks);
+    }
+  }
+
+  // To be called once by all threads of the block: adds what they counted to `total`, cache::ListUses as uint64.
+  __device__ void sum_block(int index_bytes, unsigned long long* total) const {
+    __shared__ unsigned long long of_warp[kBlockThreads / kWarp][kNumUses];
+#pragma unroll
+    for (int use = 0; use < kNumUses; ++use) {
+      unsigned long long sum = count[use];
+      for (int step = kWarp / 2; step > 0; step /= 2) sum += __shfl_down_sync(kWholeWarp, sum, step);
+      if (threadIdx.x % kWarp == 0) of_warp[threadIdx.x / kWarp][use] = sum;
+    }
+    __syncthreads();
+    if (threadIdx.x >= kNumUses) return;
+    unsigned long long sum = 0;
+    for (const auto& uses : of_warp) sum += uses[threadIdx.x];
+    if (threadIdx.x % 2 == 1) sum *= static_cast<unsigned long long>(index_bytes);
+    if (sum > 0) atomicAdd(total + threadIdx.x, sum);
+  }
+};
+
+// picks: int64 [size + 1], the last 0; lists: [size]; use: uint64 [kNumUses], added to. Waits for memory most of its
+// time, so as many threads as an SM holds.
+__global__ void __launch_bounds__(kBlockThreads, 2048 / kBlockThreads)
+    count_picks_kernel(const __grid_constant__ TopologyRef topology, const int64_t* frontier, int64_t size,
+                       int64_t fanout, int64_t* picks, DrawnList* lists, unsigned long long* use) {
+  UseCounter counter;
+  for (int64_t i = grid_first(); i < size; i += grid_step()) {
+    const cache::ListRef list = topology.list(frontier[i]);
+    const int64_t drawn = num_picks(list.degree, fanout);
+    picks[i] = drawn;
+    lists[i] = {list.neighbours, list.degree};
+    counter.add(list.tier, drawn);
+  }
+  if (grid_first() == 0) picks[size] = 0;
+  counter.sum_block(topology.index_bytes, use);
+}
+
+// Of all draws of a hop from one relation.
+struct DrawKey {
+  base::PhiloxKey batch;
+  int hop, relation;
+};
+
+// Floyd's draw by one warp for up to 32 picks: lane j owns pick j.
+__device__ int64_t draw_in_registers(const DrawKey& key, int64_t node, int picks, int64_t degree, int lane) {
+  const int64_t candidate =
+      lane < picks ? draw_candidate(key.batch, node, key.hop, lane, picks, degree, key.relation) : -1;
+  int64_t mine = -1;
+  for (int j = 0; j < picks; ++j) {
+    const int64_t wanted = __shfl_sync(kWholeWarp, candidate, j);
+    const bool taken = __any_sync(kWholeWarp, lane < j && mine == wanted);
+    if (lane == j) mine = taken ? degree - picks + j : wanted;
+  }
+  return mine;
+}
+
+__device__ int64_t neighbour_at(const DrawnList& list, int64_t position, int index_bytes) {
+  return index_bytes == 4 ? reinterpret_cast<const int32_t*>(list.neighbours)[position]
+                          : reinterpret_cast<const int64_t*>(list.neighbours)[position];
+}
+
+// Where the edges of one node go that are drawn from its list.
+template <bool kEdgeIds>
+struct DrawnEdges {
+  const DrawnList& list;
+  int index_bytes;
+  int64_t first_source;             // the node that the list calls 0
+  unsigned long long* first_place;  // uint64 [V], or null: sources get no local ids
+  uint64_t place;                   // of the first edge, with the generation
+  int64_t* neighbour;               // int64 [picks]
+  int64_t first_id;                 // where the list lies in the graph's indices
+  int64_t* e_id;                    // int64 [picks]
+
+  __device__ void put(int64_t at, int64_t position) const {
+    const int64_t source = first_source + neighbour_at(list, position, index_bytes);
+    neighbour[at] = source;
+    if constexpr (kEdgeIds) e_id[at] = first_id + position;
+    if (!first_place) return;
+    const unsigned long long mine = place + static_cast<uint64_t>(at);
+    unsigned long long* entry = first_place + source;
+    if (*static_cast<volatile unsigned long long*>(entry) > mine) atomicMin(entry, mine);
+  }
+};
+
+// Writes `picks` <= 32 drawn edges, by ascending position.
+template <bool kEdgeIds>
+__device__ void draw_few(const DrawnEdges<kEdgeIds>& edges, const DrawKey& key, int64_t node, int picks, int lane) {
+  const int64_t position = draw_in_registers(key, node, picks, edges.list.degree, lane);
+  int rank = 0;
+  for (int j = 0; j < picks; ++j) rank += __shfl_sync(kWholeWarp, position, j) < position;
+  if (lane < picks) edges.put(rank, position);
+}
+
+// The same for any number of picks; `position` int64 [picks] is this warp's scratch.
+template <bool kEdgeIds>
+__device__ void draw_many(const DrawnEdges<kEdgeIds>& edges, const DrawKey& key, int64_t node, int64_t picks, int lane,
+                          int64_t* position) {
+  const int64_t degree = edges.list.degree;
+  for (int64_t j = 0; j < picks; ++j) {
+    const int64_t wanted = draw_candidate(key.batch, node, key.hop, j, picks, degree, key.relation);
+    bool here = false;
+    for (int64_t i = lane; i < j; i += kWarp) here |= position[i] == wanted;
+    const bool taken = __any_sync(kWholeWarp, here);
+    if (lane == 0) position[j] = taken ? degree - picks + j : wanted;
+    __syncwarp();
+  }
+  for (int64_t j = lane; j < picks; j += kWarp) {
+    int64_t rank = 0;
+    for (int64_t i = 0; i < picks; ++i) rank += position[i] < position[j];
+    edges.put(rank, position[j]);
+  }
+}
+
+struct DrawArrays {
+  const int64_t* frontier;          // int64 [size], global ids
+  const int64_t* offset;            // int64 [size + 1]
+  const DrawnList* list;            // [size]
+  int64_t* position;                // int64 [edges], or null when no node draws more than a warp
+  int64_t* neighbour;               // int64 [edges]
+  int64_t* e_id;                    // int64 [edges], or null when nobody wants them
+  int32_t* target;                  // int32 [edges]
+  int32_t first_target;             // id in the batch of frontier[0]
+  uint64_t place;                   // of the first edge, with the generation
+  unsigned long long* first_place;  // uint64 [V], or null: sources get no local ids
+};
+
+// What kernels need of a TopologyRef to draw from lists that were looked up; indptr is read for edge ids alone.
+struct DrawGraph {
+  const int64_t* indptr;
+  int index_bytes;
+  int64_t first_target, first_source;
+};
+
+// One warp a frontier node.
+template <bool kEdgeIds>
+__global__ void draw_kernel(DrawGraph graph, DrawArrays arrays, int64_t size, DrawKey key) {
+  const int lane = threadIdx.x % kWarp;
+  for (int64_t i = grid_first() / kWarp; i < size; i += grid_step() / kWarp) {
+    const int64_t node = arrays.frontier[i], first = arrays.offset[i], picks = arrays.offset[i + 1] - first;
+    const DrawnList list = arrays.list[i];
+    for (int64_t j = lane; j < picks; j += kWarp) {
+      arrays.target[first + j] = arrays.first_target + static_cast<int32_t>(i);
+    }
+    DrawnEdges<kEdgeIds> edges{.list = list,
+                               .index_bytes = graph.index_bytes,
+                               .first_source = graph.first_source,
+                               .first_place = arrays.first_place,
+                               .place = arrays.place + static_cast<uint64_t>(first),
+                               .neighbour = arrays.neighbour + first,
+                               .first_id = 0,
+                               .e_id = nullptr};
+    if constexpr (kEdgeIds) {
+      edges.first_id = graph.indptr[node - graph.first_target];
+      edges.e_id = arrays.e_id + first;
+    }
+    if (picks == list.degree) {
+      for (int64_t j = lane; j < picks; j += kWarp) edges.put(j, j);
+    } else if (picks <= kWarp) {
+      draw_few(edges, key, node, static_cast<int>(picks), lane);
+    } else {
+      draw_many(edges, key, node, picks, lane, arrays.position + first);
+    }
+  }
+}
+
+// first: uint32 [num_edges], the first place of each edge's source.
+__global__ void find_first_kernel(const int64_t* neighbour, int64_t num_edges, const unsigned long long* first_place,
+                                  uint32_t* first) {
+  for (int64_t e = grid_first(); e < num_edges; e += grid_step()) {
+    first[e] = static_cast<uint32_t>(first_place[neighbour[e]]);
+  }
+}
+
+// 1 for an edge that reaches its source first.
+struct ReachesFirst {
+  const uint32_t* first;
+  uint32_t place;  // of the first edge
+  __host__ __device__ int32_t operator()(int64_t edge) const {
+    return first[edge] == place + static_cast<uint32_t>(edge) ? 1 : 0;
+  }
+};
+
+struct HopSources {
+  const int64_t* neighbour;  // int64 [num_edges]
+  int64_t num_edges;
+  ReachesFirst reaches_first;
+  const int32_t* id_of_place;  // int32 [places]: of an edge that reaches its source first, the source's local id
+  int32_t* source;             // int32 [num_edges]
+  int64_t* n_id;               // int64 [num_nodes]
+  int64_t* num_nodes;          // int64 [1], after the hop
+};
+
+__global__ void name_sources_kernel(const __grid_constant__ HopSources hop) {
+  for (int64_t e = grid_first(); e < hop.num_edges; e += grid_step()) {
+    const int32_t id = hop.id_of_place[hop.reaches_first.first[e]];
+    const int32_t is_new = hop.reaches_first(e);
+    hop.source[e] = id;
+    if (is_new) hop.n_id[id] = hop.neighbour[e];
+    if (e + 1 == hop.num_edges) {
+      *hop.num_nodes = hop.id_of_place[hop.reaches_first.place + e] + is_new;
+    }
+  }
+}
+
+// Places of an array.
+struct Places {
+  int64_t at[kMostParts];
+  int size;
+};
+
+// out: int64 [places.size]. One block.
+template <typename T>
+__global__ void gather_kernel(const T* values, const __grid_constant__ Places places, int64_t* out) {
+  for (int i = threadIdx.x; i < places.size; i += blockDim.x) out[i] = values[places.at[i]];
+}
+
+}  // namespace
+}  // namespace cohort::sampler

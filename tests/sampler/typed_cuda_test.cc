@@ -1,0 +1,99 @@
+// Batches of typed graphs: the same bits on the GPU as on the host.
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/check.h"
+#include "base/owners.h"
+#include "sampler/draw.h"
+#include "tests/sampler/typed_graph.h"
+
+namespace cohort::sampler {
+namespace {
+
+TypedBatchArrays run_typed_cuda(Backend& backend, const GraphView& graph, const Query& query) {
+  TypedBatchArrays batch(graph, query, backend.sample(query));
+  std::vector<base::DeviceBytes> memory;
+  std::vector<std::byte*> arrays;
+  for (const std::span<std::byte> array : batch.arrays()) {
+    memory.emplace_back(array.size() + 256);
+    base::fill_gpu(memory.back().data(), 0xFF, array.size() + 256);
+    arrays.push_back(memory.back().data());
+  }
+  std::vector<int64_t> input_id(query.seeds.size());
+  std::iota(input_id.begin(), input_id.end(), int64_t{0});
+  backend.before_fetch([](base::GpuStream) {});
+  backend.fetch(slot_of(arrays, batch, graph), input_id);
+  while (!backend.finished()) {
+  }
+  backend.fetched();
+  const auto host = batch.arrays();
+  for (std::size_t i = 0; i < host.size(); ++i) {
+    if (host[i].empty()) continue;
+    base::cuda_check(cudaMemcpy(host[i].data(), arrays[i], host[i].size(), cudaMemcpyDeviceToHost));
+    std::vector<std::byte> behind(256);
+    base::cuda_check(cudaMemcpy(behind.data(), arrays[i] + host[i].size(), 256, cudaMemcpyDeviceToHost));
+    EXPECT_TRUE(std::ranges::all_of(behind, [](std::byte byte) { return byte == std::byte{0xFF}; })) << "array " << i;
+  }
+  return batch;
+}
+
+void expect_equal(const TypedBatchArrays& a, const TypedBatchArrays& b) {
+  ASSERT_EQ(a.sizes.nodes_of_type, b.sizes.nodes_of_type);
+  ASSERT_EQ(a.sizes.edges_of_relation, b.sizes.edges_of_relation);
+  ASSERT_EQ(a.sizes.nodes_per_hop, b.sizes.nodes_per_hop);
+  ASSERT_EQ(a.sizes.edges_per_hop, b.sizes.edges_per_hop);
+  ASSERT_EQ(a.sizes.num_local_edges, b.sizes.num_local_edges);
+  ASSERT_EQ(a.n_id, b.n_id);
+  ASSERT_EQ(a.edge_index, b.edge_index);
+  ASSERT_EQ(a.indptr, b.indptr);
+  ASSERT_EQ(a.e_id, b.e_id);
+  ASSERT_EQ(a.input_id, b.input_id);
+  ASSERT_EQ(a.y, b.y);
+  ASSERT_EQ(a.tables, b.tables);
+}
+
+std::vector<std::unique_ptr<Backend>> on_gpu(const GraphView& graph, bool topology_in_gpu) {
+  CudaSettings settings;
+  settings.topology_in_gpus = topology_in_gpu;
+  const std::vector<int> gpus = {0};
+  return make_cuda_backends(graph, gpus, settings, {}, {});
+}
+
+// Different nodes, all of the labelled type or of any.
+std::vector<int64_t> some_seeds(const GraphView& graph, uint64_t step) {
+  const NodeRange& labelled = graph.types[static_cast<std::size_t>(graph.label_type)];
+  std::vector<int64_t> seeds(static_cast<std::size_t>(step % 2 == 0 ? labelled.count : graph.num_nodes));
+  std::iota(seeds.begin(), seeds.end(), step % 2 == 0 ? labelled.first : int64_t{0});
+  const base::PhiloxKey key = base::key_of(step);
+  for (std::size_t i = seeds.size(); i > 1; --i) std::swap(seeds[i - 1], seeds[base::random_below(i, key, i, 0)]);
+  seeds.resize(std::min<std::size_t>(seeds.size(), 1 + 40 * step));
+  return seeds;
+}
+
+class GpuTypes : public ::testing::TestWithParam<int> {};
+
+TEST_P(GpuTypes, SameBitsAsTheHost) {
+  const auto seed = static_cast<uint64_t>(GetParam());
+  const TypedGraph types = random_types(seed);
+  const GraphView graph = types.view();
+  const auto host = make_host_backend(graph, {});
+  const auto gpu = on_gpu(graph, seed % 2 == 0);
+  const base::PhiloxKey key = base::key_of(seed + 1000);
+  for (uint64_t step = 0; step < 6; ++step) {
+    const std::vector<int64_t> seeds = some_seeds(graph, step);
+    std::vector<int32_t> fanout(graph.relations.size() * (1 + step % 3));
+    constexpr int32_t kFanouts[] = {0, 1, 3, 10, 40, -1};
+    for (std::size_t i = 0; i < fanout.size(); ++i) fanout[i] = kFanouts[base::random_below(6, key, step, i)];
+    const Query query{seeds, fanout, batch_key(seed, 0, step), step != 4};
+    expect_equal(run_typed_host(*host, graph, query), run_typed_cuda(*gpu[0], graph, query));
+    if (HasFatalFailure()) FAIL() << "graph " << seed << ", step " << step;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Random, GpuTypes, ::testing::Range(0, 24));
+
+}  // namespace
+}  // namespace cohort::sampler

@@ -1,0 +1,197 @@
+// Small graphs of several types for the sampler's tests, and their batches in host memory.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <numeric>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/random.h"
+#include "sampler/backend.h"
+
+namespace cohort::sampler {
+
+// A typed graph that owns its arrays. Lists and labels are random or given; row v of a type holds v in every float.
+struct TypedGraph {
+  struct Type {
+    int64_t count;
+    int64_t dim;  // float32; 0: no features
+    std::vector<float> features;
+  };
+  struct Lists {
+    int source_type = 0, target_type = 0;
+    std::vector<int64_t> indptr{0};
+    std::vector<int32_t> indices;
+    std::vector<int64_t> wide_indices;  // in their place, where the relation has 8-byte indices
+    bool wide = false;
+  };
+  std::vector<Type> types;
+  std::vector<Lists> relations;
+  int label_type = 0;
+  std::vector<int64_t> labels;
+
+  void add_type(int64_t count, int64_t dim) {
+    types.push_back({count, dim, {}});
+    for (int64_t node = 0; node < count; ++node) {
+      types.back().features.insert(types.back().features.end(), static_cast<std::size_t>(dim),
+                                   static_cast<float>(node));
+    }
+  }
+  Lists& add_relation(int source_type, int target_type) {
+    Lists& lists = relations.emplace_back();
+    lists.source_type = source_type;
+    lists.target_type = target_type;
+    return lists;
+  }
+  void label(int type) {
+    label_type = type;
+    for (int64_t node = 0; node < types[static_cast<std::size_t>(type)].count; ++node) labels.push_back(node % 5);
+  }
+  GraphView view() const {
+    GraphView graph;
+    for (const Type& type : types) {
+      const auto* rows = type.dim > 0 ? reinterpret_cast<const std::byte*>(type.features.data()) : nullptr;
+      graph.types.push_back({graph.num_nodes, type.count, rows, type.dim * static_cast<int64_t>(sizeof(float))});
+      graph.num_nodes += type.count;
+    }
+    for (const Lists& lists : relations) {
+      const void* indices = lists.wide ? static_cast<const void*>(lists.wide_indices.data()) : lists.indices.data();
+      const auto target = static_cast<std::size_t>(lists.target_type);
+      const base::CscRef ref{types[target].count, lists.indptr.back(), lists.indptr.data(), indices,
+                             lists.wide ? 8 : 4};
+      graph.relations.push_back({lists.source_type, lists.target_type, ref});
+      graph.num_edges += ref.num_edges;
+    }
+    graph.label_type = label_type;
+    graph.labels = reinterpret_cast<const std::byte*>(labels.data());
+    return graph;
+  }
+};
+
+inline constexpr int64_t kNodesOfThree = 40;
+
+// Three types of 40 nodes; the lists have the same ids in each relation.
+inline TypedGraph three_types(const std::vector<std::pair<int, int>>& relations) {
+  TypedGraph graph;
+  for (const int64_t dim : {2, 0, 2}) graph.add_type(kNodesOfThree, dim);
+  graph.label(2);
+  for (const auto& [source, target] : relations) {
+    TypedGraph::Lists& lists = graph.add_relation(source, target);
+    for (int64_t node = 0; node < kNodesOfThree; ++node) {
+      for (int64_t j = 0; j < node % 7; ++j) {
+        lists.indices.push_back(static_cast<int32_t>((node * 3 + j * 5) % kNodesOfThree));
+      }
+      lists.indptr.push_back(std::ssize(lists.indices));
+    }
+  }
+  return graph;
+}
+
+// 1 to 5 types, 1 to 8 relations with 4- or 8-byte indices, lists of no node to more than a warp draws.
+inline TypedGraph random_types(uint64_t seed) {
+  const base::PhiloxKey key = base::key_of(seed);
+  uint64_t drawn = 0;
+  const auto below = [&](uint64_t bound) { return static_cast<int64_t>(base::random_below(bound, key, drawn++, 0)); };
+  TypedGraph graph;
+  const int64_t num_types = 1 + below(5), num_relations = 1 + below(8);
+  for (int64_t type = 0; type < num_types; ++type) graph.add_type(1 + below(900), below(3) == 0 ? 0 : 1 + below(70));
+  graph.label(static_cast<int>(below(static_cast<uint64_t>(num_types))));
+  std::vector<std::pair<int, int>> ends;
+  for (int64_t r = 0; r < num_relations; ++r) {
+    const auto source = static_cast<int>(below(static_cast<uint64_t>(num_types)));
+    ends.emplace_back(source, static_cast<int>(below(static_cast<uint64_t>(num_types))));
+  }
+  std::sort(ends.begin(), ends.end());
+  for (const auto& [source, target] : ends) {
+    TypedGraph::Lists& lists = graph.add_relation(source, target);
+    lists.wide = below(2) == 0;
+    const auto sources = static_cast<uint64_t>(graph.types[static_cast<std::size_t>(source)].count);
+    for (int64_t node = 0; node < graph.types[static_cast<std::size_t>(target)].count; ++node) {
+      const int64_t kind = below(10), degree = kind < 3 ? 0 : below(kind == 9 ? 120 : 12);
+      for (int64_t j = 0; j < degree; ++j) lists.wide_indices.push_back(below(sources));
+      lists.indptr.push_back(std::ssize(lists.wide_indices));
+    }
+    lists.indices.assign(lists.wide_indices.begin(), lists.wide_indices.end());
+  }
+  return graph;
+}
+
+template <typename Number>
+Number number_at(const std::vector<std::byte>& bytes, std::size_t i) {
+  Number number;
+  std::memcpy(&number, bytes.data() + i * sizeof(Number), sizeof(Number));
+  return number;
+}
+
+// What a slot has of a typed batch.
+struct TypedBatchArrays {
+  BatchSizes sizes;
+  std::vector<int64_t> n_id, edge_index, indptr, e_id, input_id;
+  std::vector<std::byte> y;
+  std::vector<std::vector<std::byte>> tables;
+
+  TypedBatchArrays(const GraphView& graph, const Query& query, BatchSizes sampled) : sizes(std::move(sampled)) {
+    const auto sum = [](const std::vector<int64_t>& values) {
+      return std::accumulate(values.begin(), values.end(), int64_t{0});
+    };
+    n_id.resize(static_cast<std::size_t>(sizes.num_nodes));
+    edge_index.resize(2 * static_cast<std::size_t>(sizes.num_edges));
+    e_id.resize(query.edge_ids ? static_cast<std::size_t>(sizes.num_edges) : 0);
+    input_id.resize(query.seeds.size());
+    int64_t num_offsets = 0;
+    for (const Relation& relation : graph.relations) {
+      const auto& nodes = sizes.nodes_of_type[static_cast<std::size_t>(relation.target_type)];
+      num_offsets += sum(nodes) - nodes.back() + 1;
+    }
+    indptr.resize(static_cast<std::size_t>(num_offsets));
+    y.resize(static_cast<std::size_t>(num_labels(graph) * graph.label_bytes));
+    for (std::size_t type = 0; type < graph.types.size(); ++type) {
+      tables.emplace_back(static_cast<std::size_t>(sum(sizes.nodes_of_type[type]) * graph.types[type].row_bytes));
+    }
+  }
+
+  int64_t num_labels(const GraphView& graph) const {
+    const auto& labelled = sizes.nodes_of_type[static_cast<std::size_t>(graph.label_type)];
+    return std::accumulate(labelled.begin(), labelled.end(), int64_t{0});
+  }
+  // As arrays() of a slot has them.
+  std::vector<std::span<std::byte>> arrays() {
+    std::vector<std::span<std::byte>> all;
+    for (auto* ids : {&n_id, &edge_index, &indptr, &e_id, &input_id})
+      all.push_back(std::as_writable_bytes(std::span(*ids)));
+    all.emplace_back(y);
+    for (auto& table : tables) all.emplace_back(table);
+    return all;
+  }
+};
+
+// A slot of arrays that stand in the order of TypedBatchArrays::arrays().
+inline SlotArrays slot_of(const std::vector<std::byte*>& arrays, const TypedBatchArrays& batch,
+                          const GraphView& graph) {
+  const auto ids = [&](std::size_t which) { return reinterpret_cast<int64_t*>(arrays[which]); };
+  SlotArrays slot;
+  slot.n_id = ids(0);
+  slot.edge_index = ids(1);
+  slot.indptr = ids(2);
+  slot.e_id = batch.e_id.empty() ? nullptr : ids(3);
+  slot.input_id = ids(4);
+  slot.y = arrays[5];
+  slot.num_labels = batch.num_labels(graph);
+  slot.tables.assign(arrays.begin() + 6, arrays.end());
+  return slot;
+}
+
+inline TypedBatchArrays run_typed_host(Backend& backend, const GraphView& graph, const Query& query) {
+  TypedBatchArrays batch(graph, query, backend.sample(query));
+  std::vector<std::byte*> arrays;
+  for (const std::span<std::byte> array : batch.arrays()) arrays.push_back(array.data());
+  std::vector<int64_t> input_id(query.seeds.size());
+  std::iota(input_id.begin(), input_id.end(), int64_t{0});
+  backend.fetch(slot_of(arrays, batch, graph), input_id);
+  return batch;
+}
+
+}  // namespace cohort::sampler

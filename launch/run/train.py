@@ -170,9 +170,6 @@ def _check_types(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
     if spec.model != "rsage":
         hint = "a script can use any model of PyG: docs/how-to/types.md"
         raise CohortError("--model", "rsage, for a data set of several node types", spec.model, hint)
-    if (device := resolve_device(spec.device)) != "cpu":
-        hint = "several node types are sampled on the CPU alone: --device cpu"
-        raise CohortError("--device", "cpu, for a data set of several node types", device, hint)
     own = RunSpec()
     names = ("cache_ratio", "cache_bytes", "edge_weights", "partition", "norm", "residual", "heads")
     for name in names:

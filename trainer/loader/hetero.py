@@ -17,15 +17,9 @@ from cohort.trainer.loader.batch import OfSlot, hold
 from cohort.trainer.source import edges_by_type
 
 
-def demand_offered(device, cache: Mapping, edge_weights: bool, node_tensors: Mapping | None):
-    """The device on which a graph of several types is sampled.
-
-    Raises:
-        CohortError: one of a loader's options is not offered for such graphs.
-    """
+def demand_offered(cache: Mapping, edge_weights: bool, node_tensors: Mapping | None) -> None:
+    """Raises CohortError: one of a loader's options is not offered for graphs of several types."""
     expected = "{}, for a data set of several node types"
-    if str(device) not in ("auto", "cpu"):
-        raise CohortError("device", expected.format("cpu"), str(device), 'move batches: batch.to("cuda")')
     for name in ("cache_ratio", "cache_bytes"):
         if cache[name] is not None:
             raise CohortError(name, expected.format("None"), str(cache[name]))
@@ -34,7 +28,6 @@ def demand_offered(device, cache: Mapping, edge_weights: bool, node_tensors: Map
     if node_tensors:
         hint = "in the loop: tensor[batch[node_type].n_id]"
         raise CohortError("node_tensors", expected.format("None"), ", ".join(node_tensors), hint)
-    return "cpu"
 
 
 class HeteroBatch(OfSlot, HeteroData):

@@ -259,8 +259,9 @@ class Trainer:
     def _step_of(self, model: torch.nn.Module, optimizer: torch.optim.Adam, sums: StepSums | None = None) -> TrainStep:
         """Steps of a model; without ``sums`` without other ranks."""
         options = self.options
-        is_pygs = options.layers == "pyg" or options.edge_weights or options.has_own_model
-        graphs_of = options.batch_size if options.cuda_graphs and self.device.type == "cuda" and not is_pygs else None
+        takes_tensors = options.layers == "pyg" or options.edge_weights or options.has_own_model or options.types
+        has_graphs = options.cuda_graphs and self.device.type == "cuda" and not takes_tensors
+        graphs_of = options.batch_size if has_graphs else None
         scores = self._scores_of(model)
         return TrainStep(scores, optimizer, self.device, graphs_of, self.targets, sums, options.clip_norm)
 

@@ -68,6 +68,16 @@ def test_two_ranks_train_one_model(graph, tmp_path):
     assert json.loads((tmp_path / "two" / "summary.json").read_text())["test_accuracy"] > 0.9
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("layers", ["cohort", "pyg"])
+def test_a_gpu_trains_the_same(graph, run, tmp_path, layers):
+    train(graph, tmp_path / "gpu", "--epochs", EPOCHS, "--device", "cuda", "--layers", layers)
+    assert json.loads((tmp_path / "gpu" / "run.json").read_text())["sampler"]["device"] == "cuda"
+    np.testing.assert_allclose(losses(tmp_path / "gpu"), losses(run), rtol=2e-2)
+    again = cohort("train", "--resume", tmp_path / "gpu", "--epochs", EPOCHS + 1)
+    assert again.returncode == 0 and len(losses(tmp_path / "gpu")) == EPOCHS + 1, again.stderr
+
+
 def test_a_run_that_goes_on_is_one_that_was_not_stopped(graph, run, tmp_path):
     train(graph, tmp_path / "part", "--epochs", 3)
     again = cohort("train", "--resume", tmp_path / "part", "--epochs", EPOCHS)

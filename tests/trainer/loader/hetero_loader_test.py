@@ -124,8 +124,8 @@ def papers(tmp_path_factory) -> Path:
     return write(tmp_path_factory.mktemp("papers") / "set", counts, dims, lists)
 
 
-def loader_of(papers, fanout=(4, 3), nodes="paper", **options) -> NeighborLoader:
-    return NeighborLoader(papers, fanout if isinstance(fanout, dict) else list(fanout), nodes, device="cpu", **options)
+def loader_of(papers, fanout=(4, 3), nodes="paper", device="cpu", **options) -> NeighborLoader:
+    return NeighborLoader(papers, fanout if isinstance(fanout, dict) else list(fanout), nodes, device=device, **options)
 
 
 def test_all_neighbours_are_pygs_k_hop_sets(papers):
@@ -151,6 +151,30 @@ def test_all_neighbours_are_pygs_k_hop_sets(papers):
         source, target = batch[name].edge_index
         pairs = zip(batch[name[0]].n_id[source].tolist(), batch[name[2]].n_id[target].tolist(), strict=True)
         assert set(pairs) == drawn[name]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("topology", ["gpu", "host"])
+@pytest.mark.parametrize("reuse", [False, True])
+def test_batches_are_the_same_on_a_gpu(papers, topology, reuse):
+    how = {"batch_size": 30, "shuffle": True, "seed": 4, "edge_ids": True}
+    for fanout, nodes in (((4, 3), "paper"), ((-1, 2, 1), "author"), ((3,), "field")):
+        with (
+            loader_of(papers, fanout, nodes, **how) as host,
+            loader_of(papers, fanout, nodes, "cuda", topology=topology, reuse=reuse, **how) as gpu,
+        ):
+            for _ in range(2):
+                for expected, batch in zip(host, gpu, strict=True):
+                    assert batch["paper"].x.is_cuda
+                    expect_equal(batch.clone().to("cpu"), expected)
+
+
+def expect_equal(batch: HeteroData, expected: HeteroData) -> None:
+    assert batch.node_types == expected.node_types and batch.edge_types == expected.edge_types
+    for store, wanted in zip(batch.stores, expected.stores, strict=True):
+        assert list(store.keys()) == list(wanted.keys())
+        for name, value in wanted.items():
+            assert torch.equal(store[name], value) if isinstance(value, torch.Tensor) else store[name] == value
 
 
 def test_pygs_modules_take_the_batches(papers):

@@ -89,9 +89,10 @@ def _offsets_of(edge_index: Tensor) -> Tensor | None:
     is_compiling = torch.compiler.is_compiling()  # and knows no version yet
     if indptr is None or not is_compiling and base._version != version:
         return None
-    same = edge_index.storage_offset() == base.storage_offset() and edge_index.stride() == base.stride()
-    if not same or edge_index.dim() != 2:
-        return None
+    if edge_index is not base:  # in a compiled model a batch's are the base, and older torch compiles no offsets
+        same = edge_index.storage_offset() == base.storage_offset() and edge_index.stride() == base.stride()
+        if not same or edge_index.dim() != 2:
+            return None
     return _unwritten(indptr, base, version) if is_compiling else indptr
 
 

@@ -94,7 +94,7 @@ def test_a_slow_stream_reads_the_batch_that_it_was_given(cora):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("stream", [None, 0, torch.cpu.Stream()], ids=repr)
+@pytest.mark.parametrize("stream", [None, 0, torch.cpu.Stream()], ids=["None", "0", "cpu"])
 def test_a_gpu_wants_a_stream_of_its_own(cora, stream):
     with loader_of(cora, "cuda") as loader:
         batch = next(iter(loader))

@@ -67,7 +67,8 @@ def table_of_types(data: HeteroDataset) -> list[str]:
     """Lines of node types and of relations."""
     nodes = [("node type", "nodes", "features")]
     for name, table in data.node_types.items():
-        features = "none" if table.x is None else f"{table.x.shape[1]} x {table.feature_dtype}"
+        features = f"{table.feature_dim} x {table.feature_dtype}" if table.feature_dtype else "none"
+        features += ", encoded" if table.encoded_rows else ""
         nodes.append((name + (" (target)" if name == data.target else ""), f"{table.num_nodes:,}", features))
     edges = [("relation", "edges", "reverse of")]
     for type_, relation in data.edge_types.items():

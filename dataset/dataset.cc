@@ -71,8 +71,13 @@ const Dataset& Dataset::one_type() const {
 }
 
 void Dataset::find_rows(Rows rows) {
-  const bool has_raw = std::filesystem::exists(folder_ / meta_.files.features);
-  if (!has_raw || rows == Rows::kAny) encoded_rows_ = find_encoded_rows(folder_);
+  encoded_rows_.resize(meta_.node_types.size());
+  const auto has_raw = [this](const NodeType& type) {
+    return type.feature_dim == 0 || std::filesystem::exists(folder_ / type.features);
+  };
+  if (rows == Rows::kAny || !std::ranges::all_of(meta_.node_types, has_raw)) {
+    encoded_rows_ = find_encoded_rows(folder_, meta_);
+  }
 }
 
 void Dataset::map_types(std::vector<Problem>& problems) {
@@ -94,7 +99,7 @@ void Dataset::map_types(std::vector<Problem>& problems) {
   for (std::size_t i = 0; i < meta_.node_types.size(); ++i) {
     const NodeType& type = meta_.node_types[i];
     const std::filesystem::path file = folder_ / type.features;
-    if (type.feature_dim == 0 || (!encoded_rows_.empty() && !std::filesystem::exists(file))) continue;
+    if (type.feature_dim == 0 || (!encoded_rows_[i].empty() && !std::filesystem::exists(file))) continue;
     attempt(problems, [&] {
       demand_not_moved(folder_, file);
       features_[i] = map_npy(file, {{type.feature_dtype}, {type.num_nodes, type.feature_dim}});
@@ -117,7 +122,7 @@ Dataset Dataset::open(const std::filesystem::path& folder, std::vector<Problem>&
   if (!problems.empty()) return out;
   const Meta& meta = out.meta_;
   const std::filesystem::path& at = out.folder_;
-  if (!meta.typed) attempt(problems, [&] { out.find_rows(rows); });
+  attempt(problems, [&] { out.find_rows(rows); });
   out.map_types(problems);
   if (!meta.files.edge_weights.empty()) {
     attempt(problems, [&] {

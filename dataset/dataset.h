@@ -119,7 +119,10 @@ class Dataset {
   // Several node types and relations, version 3 of the format. The arrays of each, with the numbers of meta(); data
   // sets of one type have type 0 and relation 0.
   bool is_typed() const noexcept { return meta_.typed; }
-  const MappedArray& features_of(int type) const { return features_.at(index_of(type)); }  // unmapped: none
+  const MappedArray& features_of(int type) const { return features_.at(index_of(type)); }  // unmapped: none, or encoded
+  // The file of encoded rows (cohort dataset prepare); empty: none. features_of() may be unmapped when there is one, as
+  // the raw copy may have been dropped.
+  const std::filesystem::path& encoded_rows_of(int type) const { return encoded_rows_.at(index_of(type)); }
   std::span<const int64_t> indptr_of(int relation) const { return indptr_array(relation).as<int64_t>(); }
   const MappedArray& indices_of(int relation) const { return indices_.at(index_of(relation)); }
 
@@ -127,10 +130,8 @@ class Dataset {
   std::span<const int64_t> indptr() const { return one_type().indptr_of(0); }   // int64 [V + 1]
   const MappedArray& indices() const { return one_type().indices_of(0); }       // int32 or int64 [E]
   const MappedArray& edge_weights() const { return one_type().edge_weights_; }  // float32 [E]; not mapped: none
-  const MappedArray& features() const { return one_type().features_of(0); }     // feature_dtype [V, D], see below
-  // The file of encoded rows (cohort dataset prepare), empty when there is none; features() may be unmapped when there
-  // is one, as the raw copy may have been dropped.
-  const std::filesystem::path& encoded_rows() const { return one_type().encoded_rows_; }
+  const MappedArray& features() const { return one_type().features_of(0); }     // feature_dtype [V, D]
+  const std::filesystem::path& encoded_rows() const { return one_type().encoded_rows_of(0); }
   bool has_raw_features() const { return features().is_mapped(); }
 
   // Of the target type.
@@ -154,11 +155,12 @@ class Dataset {
   void find_rows(Rows rows);
   void map_types(std::vector<Problem>& problems);
 
-  std::filesystem::path folder_, encoded_rows_;
+  std::filesystem::path folder_;
   Meta meta_;
-  std::vector<MappedArray> indptr_ = std::vector<MappedArray>(1);    // of each relation
-  std::vector<MappedArray> indices_ = std::vector<MappedArray>(1);   // of each relation
-  std::vector<MappedArray> features_ = std::vector<MappedArray>(1);  // of each node type
+  std::vector<MappedArray> indptr_ = std::vector<MappedArray>(1);                            // of each relation
+  std::vector<MappedArray> indices_ = std::vector<MappedArray>(1);                           // of each relation
+  std::vector<MappedArray> features_ = std::vector<MappedArray>(1);                          // of each node type
+  std::vector<std::filesystem::path> encoded_rows_ = std::vector<std::filesystem::path>(1);  // of each node type
   MappedArray edge_weights_, labels_;
   std::array<MappedArray, 3> splits_;  // train, val, test
 };

@@ -2,9 +2,9 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 
-#include "dataset/dataset.h"
 #include "dataset/json.h"
 
 namespace cohort::dataset {
@@ -13,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kFormat = "cohort-prepared";
-constexpr int64_t kVersion = 1;
+constexpr int64_t kVersion = 1, kTypedPreparedVersion = 2;
 constexpr const char* kPrepareAgain =
     "run cohort dataset prepare on the data set again, or remove the folder with this file";
 
@@ -39,22 +39,51 @@ fs::path folder_of_rows(const fs::path& folder) {
   return fs::exists(inner / kPreparedFile) && !another_data_set ? inner : fs::path();
 }
 
-}  // namespace
-
-fs::path find_encoded_rows(const fs::path& folder) {
-  const fs::path holder = folder_of_rows(folder);
-  if (holder.empty()) return {};
-  const std::string place = (holder / kPreparedFile).string();
-  const nlohmann::json json = parse_json(place, "the description of encoded rows", kPrepareAgain);
-  demand_format(json, place, kFormat, kVersion, kPrepareAgain);
+// The file of encoded rows, once it is known to be there and to be made of the raw rows that `json` describes.
+fs::path file_of_rows(const nlohmann::json& json, const fs::path& holder, const std::string& file,
+                      const std::string& place) {
+  if (file.empty() || file.find('/') != std::string::npos) {
+    throw base::Error({place, "the name of a file in this folder", file, kPrepareAgain});
+  }
   const auto raw = member<std::string>(json, place, "raw_file", "a path", kPrepareAgain);
   const auto raw_bytes = member<int64_t>(json, place, "raw_bytes", "an integer", kPrepareAgain);
   const auto raw_mtime_ns = member<int64_t>(json, place, "raw_mtime_ns", "an integer", kPrepareAgain);
-  if (!fs::exists(holder / kEncodedFile)) {
-    throw base::Error({(holder / kEncodedFile).string(), "encoded rows", "no such file", kPrepareAgain});
+  if (!fs::exists(holder / file)) {
+    throw base::Error({(holder / file).string(), "encoded rows", "no such file", kPrepareAgain});
   }
   demand_fresh((holder / raw).lexically_normal(), raw_bytes, raw_mtime_ns, place);
-  return holder / kEncodedFile;
+  return holder / file;
+}
+
+// The member "tables": the encoded rows of some of the types.
+std::vector<fs::path> find_tables(const nlohmann::json& json, const fs::path& holder, const std::string& place,
+                                  const Meta& meta) {
+  constexpr const char* kExpected = "\"tables\": a list of objects, one for each node type with encoded rows";
+  std::vector<fs::path> files(meta.node_types.size());
+  const auto tables = json.find("tables");
+  if (tables == json.end() || !tables->is_array()) {
+    throw base::Error({place, kExpected, tables == json.end() ? "none" : shown(*tables), kPrepareAgain});
+  }
+  for (const nlohmann::json& table : *tables) {
+    const auto name = member<std::string>(table, place, "type", "the name of a node type", kPrepareAgain);
+    const auto type = std::ranges::find(meta.node_types, name, &NodeType::name);
+    if (type == meta.node_types.end()) throw base::Error({place, "node types of the data set", name, kPrepareAgain});
+    const auto file = member<std::string>(table, place, "file", "the name of a file", kPrepareAgain);
+    files[static_cast<std::size_t>(type - meta.node_types.begin())] = file_of_rows(table, holder, file, place);
+  }
+  return files;
+}
+
+}  // namespace
+
+std::vector<fs::path> find_encoded_rows(const fs::path& folder, const Meta& meta) {
+  const fs::path holder = folder_of_rows(folder);
+  if (holder.empty()) return std::vector<fs::path>(meta.node_types.size());
+  const std::string place = (holder / kPreparedFile).string();
+  const nlohmann::json json = parse_json(place, "the description of encoded rows", kPrepareAgain);
+  demand_format(json, place, kFormat, meta.typed ? kTypedPreparedVersion : kVersion, kPrepareAgain);
+  if (meta.typed) return find_tables(json, holder, place, meta);
+  return {file_of_rows(json, holder, kEncodedFile, place)};
 }
 
 bool is_prepared_folder(const fs::path& folder) { return fs::exists(folder / kPreparedFile); }

@@ -23,17 +23,35 @@ class NodeTable:
     """The nodes of one type.
 
     Attributes:
-        x: [num_nodes, D] in `feature_dtype`, bfloat16 as its bits in uint16; None for nodes without features.
+        x: [num_nodes, D] in `feature_dtype`, bfloat16 as its bits in uint16; None without features, and if only encoded
+            rows exist.
         feature_dtype: None without features.
+        encoded_rows: the file of encoded rows, or None (see `cohort dataset prepare`).
+        encoded_dim: D of rows that exist only encoded.
+        file: of a data set's raw features, which may not exist where encoded ones do; None without features.
     """
 
     num_nodes: int
     x: np.ndarray | None
     feature_dtype: str | None
+    encoded_rows: Path | None = None
+    encoded_dim: int = 0
+    file: Path | None = None
+
+    @property
+    def feature_dim(self) -> int:
+        """D; 0 without features."""
+        return self.encoded_dim if self.x is None else self.x.shape[1]
 
     def x_float32(self) -> np.ndarray | None:
-        """The features as float32 [num_nodes, D], a copy; None without features."""
-        return None if self.x is None or self.feature_dtype is None else as_float32(self.x, self.feature_dtype)
+        """The features as float32 [num_nodes, D], a copy; None without features.
+
+        Raises:
+            CohortError: if only encoded rows exist.
+        """
+        if self.feature_dtype is None:
+            return None
+        return as_float32(demand_raw(self.x, self.encoded_rows), self.feature_dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +130,7 @@ class HeteroDataset:
     def types(self) -> GraphTypes:
         """The node types and edge types without their arrays."""
         counts = {name: table.num_nodes for name, table in self.node_types.items()}
-        dims = {name: 0 if table.x is None else table.x.shape[1] for name, table in self.node_types.items()}
+        dims = {name: table.feature_dim for name, table in self.node_types.items()}
         return GraphTypes(counts, dims, list(self.edge_types), self.target)
 
     def metadata(self) -> tuple[list[str], list[RelationType]]:
@@ -141,6 +159,18 @@ class HeteroDataset:
         return data
 
 
+def demand_raw(x: np.ndarray | None, encoded_rows: Path | None) -> np.ndarray:
+    """The raw features.
+
+    Raises:
+        CohortError: if only encoded rows exist.
+    """
+    if x is None:
+        hint = f"decode them with: cohort ibp decode {encoded_rows} FILE.npy"
+        raise CohortError(f"features of {encoded_rows}", "raw features", "encoded rows only", hint)
+    return x
+
+
 def open_typed(path: str | os.PathLike) -> HeteroDataset:
     """Opens a data set of several node types after the cheap checks, as ``open`` does.
 
@@ -166,7 +196,10 @@ def read_typed(folder: Path, meta: dict[str, Any]) -> HeteroDataset:
     return HeteroDataset(
         path=folder,
         name=meta["name"],
-        node_types={nodes.name: _node_table(folder, nodes) for nodes in meta["nodes"]},
+        node_types={
+            nodes.name: _node_table(folder, nodes, *rows)
+            for nodes, *rows in zip(meta["nodes"], meta["has_raw_features"], meta["encoded_rows"], strict=True)
+        },
         edge_types={
             edges.type: Relation(
                 indptr=map_array(folder / edges.indptr),
@@ -185,7 +218,15 @@ def read_typed(folder: Path, meta: dict[str, Any]) -> HeteroDataset:
     )
 
 
-def _node_table(folder: Path, nodes: _native.NodeType) -> NodeTable:
+def _node_table(folder: Path, nodes: _native.NodeType, has_raw: bool, encoded_rows: str) -> NodeTable:
     if nodes.feature_dim == 0:
         return NodeTable(nodes.num_nodes, None, None)
-    return NodeTable(nodes.num_nodes, map_array(folder / nodes.features), nodes.feature_dtype)
+    file = folder / nodes.features
+    return NodeTable(
+        num_nodes=nodes.num_nodes,
+        x=map_array(file) if has_raw else None,
+        feature_dtype=nodes.feature_dtype,
+        encoded_rows=Path(encoded_rows) if encoded_rows else None,
+        encoded_dim=0 if has_raw else nodes.feature_dim,
+        file=file,
+    )

@@ -103,7 +103,7 @@ void demand_folder_in_range(const std::filesystem::path& folder) {
 nb::dict describe(const std::filesystem::path& folder, bool prefer_raw) {
   const Dataset data = Dataset::open(folder, prefer_raw ? Rows::kRaw : Rows::kAny);
   const Meta& meta = data.meta();
-  if (meta.typed) return describe_types(meta);
+  if (meta.typed) return describe_types(data);
   nb::dict out, files;
   out["name"] = meta.name;
   out["num_nodes"] = meta.num_nodes;

@@ -54,8 +54,16 @@ void write_typed(const std::filesystem::path& folder, const std::string& name, c
 
 }  // namespace
 
-nb::dict describe_types(const Meta& meta) {
+nb::dict describe_types(const Dataset& data) {
+  const Meta& meta = data.meta();
   nb::dict out;
+  nb::list encoded, raw;
+  for (int type = 0; type < static_cast<int>(meta.node_types.size()); ++type) {
+    encoded.append(data.encoded_rows_of(type).string());  // empty when there are none
+    raw.append(data.features_of(type).is_mapped());
+  }
+  out["encoded_rows"] = encoded;
+  out["has_raw_features"] = raw;
   out["name"] = meta.name;
   out["nodes"] = meta.node_types;
   out["edges"] = meta.edge_types;

@@ -8,7 +8,7 @@
 namespace cohort::dataset {
 
 // What meta.json says of a typed data set.
-nanobind::dict describe_types(const Meta& meta);
+nanobind::dict describe_types(const Dataset& data);
 
 void register_types(nanobind::module_& m);
 

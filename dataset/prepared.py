@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -27,14 +28,32 @@ def is_prepared(folder: Path) -> bool:
 
 
 def has_encoded_rows(folder: Path) -> bool:
-    """True for a data set whose feature rows are there encoded: beside it, or, renumbered, in its own folder."""
-    return any((each / ENCODED_FILE).exists() for each in (folder, folder / PREPARED_FOLDER))
+    """True for a data set with feature rows that are there encoded: beside it, or, renumbered, in its own folder."""
+    return is_prepared(folder) or is_prepared(folder / PREPARED_FOLDER)
 
 
-def write_prepared(folder: Path, key: dict, raw_file: str = "../features.npy") -> None:
-    """Writes prepared.json: the rows in `folder` are those of `raw_file` (seen from there) as it was at `key`."""
-    text = {"format": "cohort-prepared", "version": 1, "raw_file": raw_file} | key
-    (folder / "prepared.json").write_text(json.dumps(text, indent=2) + "\n")
+def encoded_file(node_type: str | None) -> str:
+    """The name of the file of encoded rows; None: of the one node type of a data set."""
+    return ENCODED_FILE if node_type is None else f"{node_type}.{ENCODED_FILE}"
+
+
+@dataclass(frozen=True)
+class RawRows:
+    """What encoded rows were made from: a file, seen from their folder, and its raw_key()."""
+
+    raw_file: str
+    raw_bytes: int
+    raw_mtime_ns: int
+
+
+def write_prepared(folder: Path, raw: dict[str | None, RawRows]) -> None:
+    """Writes prepared.json: the encoded rows in `folder`, by node type, are these raw rows; see encoded_file()."""
+    if None in raw:
+        text = {"version": 1} | asdict(raw[None])
+    else:
+        tables = [{"type": name, "file": encoded_file(name)} | asdict(rows) for name, rows in raw.items()]
+        text = {"version": 2, "tables": tables}
+    (folder / "prepared.json").write_text(json.dumps({"format": "cohort-prepared"} | text, indent=2) + "\n")
 
 
 def take_rows(rows: np.ndarray, ids: np.ndarray) -> np.ndarray:

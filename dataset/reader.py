@@ -13,7 +13,7 @@ from cohort.base.errors import CohortError
 from cohort.dataset import _native
 from cohort.dataset.array_file import map_array
 from cohort.dataset.arrays import as_float32
-from cohort.dataset.hetero import HeteroDataset, is_typed, read_typed
+from cohort.dataset.hetero import HeteroDataset, demand_raw, is_typed, read_typed
 
 META = "meta.json"
 FORMAT_NAME = b'"cohort-dataset"'
@@ -37,6 +37,7 @@ class Dataset:
             of 0 and 1, as uint8 (255: unknown) or float32 (NaN: unknown).
         train_ids, val_ids, test_ids: int64 [any].
         encoded_rows: the file of encoded rows, or None (see `cohort dataset prepare`).
+        file: of the raw features, which may not exist where encoded ones do.
     """
 
     path: Path
@@ -56,6 +57,7 @@ class Dataset:
     encoded_rows: Path | None = None
     task: str = "classification"
     edge_weights: np.ndarray | None = None
+    file: Path | None = None
 
     def __reduce__(self):
         return open, (self.path.absolute(),)
@@ -85,10 +87,7 @@ class Dataset:
         Raises:
             CohortError: if only encoded rows exist.
         """
-        if self.x is None:
-            hint = f"decode them with: cohort ibp decode {self.encoded_rows} FILE.npy"
-            raise CohortError(str(self.path), "raw features", f"encoded rows only, in {self.encoded_rows}", hint)
-        return as_float32(self.x, self.feature_dtype)
+        return as_float32(demand_raw(self.x, self.encoded_rows), self.feature_dtype)
 
     def reversed_share(self, at_most: int = 10_000) -> float:
         """The share of edges (no self loops) that have a reverse edge, by a sample of `at_most` evenly spaced edges.
@@ -154,7 +153,7 @@ def open(path: str | os.PathLike, *, prefer_raw: bool = False) -> Dataset | Hete
     arrays: dict[str, Any] = {key: map_array(folder / file) for key, file in files.items()}
     arrays["x"] = map_array(folder / features) if meta.pop("has_raw_features") else None
     arrays["y"] = arrays.pop("labels")
-    return Dataset(path=folder, encoded_rows=encoded_rows, **meta, **arrays)
+    return Dataset(path=folder, encoded_rows=encoded_rows, file=folder / features, **meta, **arrays)
 
 
 def open_one_type(path: str | os.PathLike, *, prefer_raw: bool = False) -> Dataset:

@@ -29,8 +29,10 @@ namespace cohort::sampler {
 struct NodeRange {
   int64_t first = 0;  // the id of the type's first node
   int64_t count = 0;
-  const std::byte* features = nullptr;  // [count, row_bytes]
-  int64_t row_bytes = 0;                // 0: the type has no features
+  const std::byte* features = nullptr;                       // [count, row_bytes]; may be null when `encoded` is set
+  int64_t row_bytes = 0;                                     // of a decoded row; 0: the type has no features
+  std::shared_ptr<const cache::HostRows> encoded = nullptr;  // the same rows
+  cache::RowShape shape{};                                   // the same rows as columns
 };
 
 // Edges from nodes of one type to nodes of another. The lists are those of the target type's nodes, in their order;
@@ -44,22 +46,23 @@ struct Relation {
 // The graph and its rows in host memory; the owner is the data set, but for rows that are not as it has them.
 //
 // A graph of several types has `types` and `relations`. Its num_nodes and num_edges are those of all types together,
-// `labels` those of the nodes of one type; the other members are not set.
+// `labels` those of the nodes of one type, `coded_host_rows` means those types that have encoded rows; the other
+// members are not set.
 struct GraphView : base::CscRef {
-  const float* edge_weights = nullptr;             // float32 [num_edges]; null: batches have none
-  const std::byte* labels = nullptr;               // [num_nodes, label_bytes]
-  int64_t label_bytes = 8;                         // of a node
-  const std::byte* features = nullptr;             // [num_nodes, row_bytes]; may be null when `encoded` is set
-  int64_t row_bytes = 0;                           // of a decoded row
-  cache::RowShape row_shape;                       // the same rows as columns
-  std::shared_ptr<const cache::HostRows> encoded;  // set: on the CPU rows are fetched from here
-  bool coded_host_rows = false;                    // rows stay as `encoded` has them in host memory
-  bool coded_slab_rows = false;                    // rows are encoded in the slabs of GPUs
-  bool rows_in_place = false;                      // the trainer reads rows itself: batches have none
-  std::shared_ptr<const std::byte[]> decoded;      // keeps `features` that were decoded when the run began
-  std::vector<NodeRange> types;                    // [num_types], by ascending first; empty: a graph of one type
-  std::vector<Relation> relations;                 // by ascending source_type
-  int label_type = 0;                              // the type that has labels
+  const float* edge_weights = nullptr;                      // float32 [num_edges]; null: batches have none
+  const std::byte* labels = nullptr;                        // [num_nodes, label_bytes]
+  int64_t label_bytes = 8;                                  // of a node
+  const std::byte* features = nullptr;                      // [num_nodes, row_bytes]; may be null when `encoded` is set
+  int64_t row_bytes = 0;                                    // of a decoded row
+  cache::RowShape row_shape;                                // the same rows as columns
+  std::shared_ptr<const cache::HostRows> encoded;           // set: on the CPU rows are fetched from here
+  bool coded_host_rows = false;                             // rows stay as `encoded` has them in host memory
+  bool coded_slab_rows = false;                             // rows are encoded in the slabs of GPUs
+  bool rows_in_place = false;                               // the trainer reads rows itself: batches have none
+  std::vector<std::shared_ptr<const std::byte[]>> decoded;  // keeps `features` that were decoded when the run began
+  std::vector<NodeRange> types;     // [num_types], by ascending first; empty: a graph of one type
+  std::vector<Relation> relations;  // by ascending source_type
+  int label_type = 0;               // the type that has labels
   bool is_typed() const { return !types.empty(); }
 };
 

@@ -76,12 +76,14 @@ std::vector<cache::FeatureRows> rows_to_copy(const GraphView& graph) {
   if (!graph.is_typed()) return {feature_rows(graph)};
   std::vector<cache::FeatureRows> tables;
   for (const NodeRange& type : graph.types) {
-    tables.push_back({{type.count, type.row_bytes, "uint8"}, type.row_bytes, type.features, nullptr});
+    tables.push_back({type.shape, type.row_bytes, type.features, type.encoded});
   }
   return tables;
 }
 
-bool copies_coded_rows(const GraphView& graph) { return graph.coded_host_rows && !graph.rows_in_place; }
+bool copies_coded(const GraphView& graph, const cache::FeatureRows& rows) {
+  return graph.coded_host_rows && !graph.rows_in_place && rows.encoded;
+}
 
 void refuse_more(int64_t needed, int64_t free, const char* hint) {
   if (needed <= free) return;
@@ -109,7 +111,7 @@ bool topology_lies_in_gpus(const GraphView& graph, std::span<const int> gpus, To
 int64_t HostGraph::bytes_of(const GraphView& graph, bool with_topology) {
   int64_t bytes = with_topology ? static_cast<int64_t>(topology_bytes(graph)) : 0;
   for (const cache::FeatureRows& rows : rows_to_copy(graph)) {
-    bytes += cache::HostFeatures::bytes_of(rows, copies_coded_rows(graph));
+    bytes += cache::HostFeatures::bytes_of(rows, copies_coded(graph, rows));
   }
   return bytes;
 }
@@ -124,7 +126,7 @@ HostGraph::HostGraph(const GraphView& graph, bool with_topology) {
     if (graph.edge_weights) edge_weights_ = host_copy(graph.edge_weights, weight_bytes(graph));
   }
   for (const cache::FeatureRows& rows : rows_to_copy(graph)) {
-    rows_.push_back(std::make_shared<cache::HostFeatures>(rows, copies_coded_rows(graph)));
+    rows_.push_back(std::make_shared<cache::HostFeatures>(rows, copies_coded(graph, rows)));
   }
 }
 

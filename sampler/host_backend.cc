@@ -315,10 +315,10 @@ class HostBackend final : public Backend {
   // The rows of the type's nodes, and what was read for them.
   void fetch_rows(const OfType& type, std::byte* x, base::TierUse& use) const {
     const std::vector<int64_t>& n_id = type.n_id;
-    if (!graph_.is_typed() && graph_.encoded) {
-      graph_.encoded->fetch(n_id, x);
+    if (type.range.encoded) {
+      type.range.encoded->fetch(n_id, x);
       use.rows += std::ssize(n_id);
-      use.bytes += graph_.encoded->stored_bytes(n_id);
+      use.bytes += type.range.encoded->stored_bytes(n_id);
       return;
     }
     const int64_t bytes = type.range.row_bytes;  // 0: the trainer reads rows itself, or there are none

@@ -31,11 +31,19 @@ bool caches_hold_all(int64_t num_nodes, int64_t row_bytes, const Options& option
          });
 }
 
+bool has_encoded_rows(const dataset::Dataset& data) {
+  for (int type = 0; type < static_cast<int>(data.meta().node_types.size()); ++type) {
+    if (!data.encoded_rows_of(type).empty()) return true;
+  }
+  return false;
+}
+
 Encoded encoded_where(const dataset::Dataset& data, const Options& options) {
   if (options.compress == "none") return {};
   if (options.compress == "cache") return {false, true};
   const bool is_auto = options.compress == "auto";
-  if (!data.encoded_rows().empty()) {
+  if (has_encoded_rows(data)) {
+    if (data.is_typed()) return {true, false};
     const auto row_bytes = static_cast<int64_t>(data.feature_row_bytes());
     return {true, is_auto ? !caches_hold_all(data.num_nodes(), row_bytes, options) : options.compress == "both"};
   }
@@ -44,12 +52,16 @@ Encoded encoded_where(const dataset::Dataset& data, const Options& options) {
                      "encode them with: cohort dataset prepare " + data.folder().string()});
 }
 
-cache::RowShape shape_of(const dataset::Dataset& data) {
-  return {data.num_nodes(), data.feature_dim(), dataset::name_of(data.feature_dtype())};
+cache::RowShape shape_of(const dataset::NodeType& type) {
+  return {type.num_nodes, type.feature_dim, dataset::name_of(type.feature_dtype)};
 }
 
-std::shared_ptr<const cache::HostRows> open_encoded(const dataset::Dataset& data, bool verify_data) {
-  return std::make_shared<cache::HostRows>(cache::HostRows::open(data.encoded_rows(), shape_of(data), verify_data));
+// Null: the type has no encoded rows.
+std::shared_ptr<const cache::HostRows> open_encoded(const dataset::Dataset& data, int type, bool verify_data) {
+  const std::filesystem::path& file = data.encoded_rows_of(type);
+  if (file.empty()) return nullptr;
+  const cache::RowShape shape = shape_of(data.meta().node_types[static_cast<std::size_t>(type)]);
+  return std::make_shared<cache::HostRows>(cache::HostRows::open(file, shape, verify_data));
 }
 
 const float* weights_of(const dataset::Dataset& data) {
@@ -58,20 +70,21 @@ const float* weights_of(const dataset::Dataset& data) {
                      "import the data set with --edge-weights or --weight-column, or leave the weights out"});
 }
 
-// Rows whose raw copy was dropped, in memory of their own.
-void decode_features(const dataset::Dataset& data, GraphView& graph, const StartLog& log) {
-  const int64_t bytes = graph.num_nodes * graph.row_bytes, available = base::available_host_bytes();
+// Rows whose raw copy was dropped, in memory of their own, which the graph keeps.
+const std::byte* decode_features(const dataset::Dataset& data, int type, int64_t bytes, GraphView& graph,
+                                 const StartLog& log) {
+  const int64_t available = base::available_host_bytes();
   if (bytes > available) {
     throw base::Error({"host memory", base::format_bytes(static_cast<double>(bytes)) + " for decoded rows",
                        base::format_bytes(static_cast<double>(available)) + " available",
                        "use --compress host, which keeps them encoded"});
   }
   log.begin("decoding the rows", bytes);
-  const auto rows = open_encoded(data, true);
+  const auto rows = open_encoded(data, type, true);
   const std::shared_ptr<std::byte[]> decoded(new std::byte[static_cast<std::size_t>(bytes)]);
   rows->decode(decoded.get());
-  graph.decoded = decoded;
-  graph.features = decoded.get();
+  graph.decoded.push_back(decoded);
+  return decoded.get();
 }
 
 }  // namespace
@@ -82,7 +95,7 @@ cache::FeatureRows feature_rows(const GraphView& graph) {
 
 std::vector<NodeRange> types_of(const GraphView& graph) {
   if (graph.is_typed()) return graph.types;
-  return {{0, graph.num_nodes, graph.features, slot_row_bytes(graph)}};
+  return {{0, graph.num_nodes, graph.features, slot_row_bytes(graph), graph.encoded, graph.row_shape}};
 }
 
 std::vector<Relation> relations_of(const GraphView& graph) {
@@ -99,23 +112,32 @@ void demand_offered(const Options& options) {
   };
   if (has_cache(options)) refuse("cache_bytes", "no cache", "a cache");
   if (options.edge_weights) refuse("edge_weights", "edges without weights", "true");
-  if (options.compress != "none" && options.compress != "auto") refuse("compress", "none or auto", options.compress);
+  if (options.compress == "cache" || options.compress == "both") {
+    refuse("compress", "none, host or auto", options.compress);
+  }
 }
 
-GraphView typed_view_of(const dataset::Dataset& data) {
+GraphView typed_view_of(const dataset::Dataset& data, const Options& options, const StartLog& log) {
   const dataset::Meta& meta = data.meta();
   GraphView graph;
+  graph.coded_host_rows = encoded_where(data, options).in_host;
   graph.num_nodes = data.num_nodes();
   graph.num_edges = data.num_edges();
   graph.labels = data.labels_array().data();
   graph.label_bytes = static_cast<int64_t>(data.label_row_bytes());
   graph.label_type = meta.target_type;
   int64_t first = 0;
-  for (std::size_t type = 0; type < meta.node_types.size(); ++type) {
-    const dataset::NodeType& nodes = meta.node_types[type];
+  for (const dataset::NodeType& nodes : meta.node_types) {
+    const auto type = static_cast<int>(graph.types.size());
     const auto element = static_cast<int64_t>(dataset::size_of(nodes.feature_dtype));
-    graph.types.push_back(
-        {first, nodes.num_nodes, data.features_of(static_cast<int>(type)).data(), nodes.feature_dim * element});
+    NodeRange range{first,   nodes.num_nodes, data.features_of(type).data(), nodes.feature_dim * element,
+                    nullptr, shape_of(nodes)};
+    if (graph.coded_host_rows || !range.features) range.encoded = open_encoded(data, type, false);
+    if (range.encoded && !graph.coded_host_rows) {
+      range.features = decode_features(data, type, range.count * range.row_bytes, graph, log);
+      range.encoded = nullptr;
+    }
+    graph.types.push_back(std::move(range));
     first += nodes.num_nodes;
   }
   for (std::size_t relation = 0; relation < meta.edge_types.size(); ++relation) {
@@ -146,11 +168,11 @@ GraphView topology_of(const dataset::Dataset& data) {
 GraphView view_of(const dataset::Dataset& data, const Options& options, const StartLog& log) {
   if (data.is_typed()) {
     demand_offered(options);
-    return typed_view_of(data);
+    return typed_view_of(data, options, log);
   }
   GraphView graph = topology_of(data);
   graph.row_bytes = static_cast<int64_t>(data.feature_row_bytes());
-  graph.row_shape = shape_of(data);
+  graph.row_shape = shape_of(data.meta().node_types[0]);
   if (options.edge_weights) graph.edge_weights = weights_of(data);
   if (data.has_raw_features()) graph.features = data.features().data();
   const Encoded encoded = encoded_where(data, options);
@@ -158,10 +180,12 @@ GraphView view_of(const dataset::Dataset& data, const Options& options, const St
   graph.coded_slab_rows = encoded.in_slabs;
   if (options.device == "cuda") {
     const bool wanted = encoded.in_host || encoded.in_slabs || !graph.features;
-    if (wanted && !data.encoded_rows().empty()) graph.encoded = open_encoded(data, false);
+    if (wanted && !data.encoded_rows().empty()) graph.encoded = open_encoded(data, 0, false);
   } else {
-    if (encoded.in_host) graph.encoded = open_encoded(data, false);
-    if (!graph.features && !graph.encoded) decode_features(data, graph, log);
+    if (encoded.in_host) graph.encoded = open_encoded(data, 0, false);
+    if (!graph.features && !graph.encoded) {
+      graph.features = decode_features(data, 0, graph.num_nodes * graph.row_bytes, graph, log);
+    }
   }
   return graph;
 }
@@ -183,7 +207,7 @@ bool topology_in_gpus(const GraphView& graph, const Options& options) {
 bool rows_lie_in_place(const GraphView& graph, const Options& options) {
   if (!options.in_place || graph.row_bytes == 0) return false;
   // A cache is planned on the CPU to see what one on a GPU would do.
-  if (options.device == "cpu") return graph.features && !graph.decoded && !graph.encoded && !has_cache(options);
+  if (options.device == "cpu") return graph.features && graph.decoded.empty() && !graph.encoded && !has_cache(options);
 #ifdef COHORT_WITH_CUDA
   return !graph.coded_slab_rows && caches_hold_all(graph.num_nodes, graph.row_bytes, options) &&
          topology_in_gpus(graph, options);
@@ -193,7 +217,9 @@ bool rows_lie_in_place(const GraphView& graph, const Options& options) {
 }
 
 std::future<void> verify_rows(const dataset::Dataset& data) {
-  return std::async(std::launch::async, [&data] { open_encoded(data, true); });
+  return std::async(std::launch::async, [&data] {
+    for (int type = 0; type < static_cast<int>(data.meta().node_types.size()); ++type) open_encoded(data, type, true);
+  });
 }
 
 #ifdef COHORT_WITH_CUDA

@@ -70,6 +70,15 @@ channel::ChannelOptions channel_options(const Options& options, const dataset::D
 #endif
 }
 
+int64_t encoded_bytes(const dataset::Dataset& data) {
+  std::uintmax_t bytes = 0;
+  for (int type = 0; type < static_cast<int>(data.meta().node_types.size()); ++type) {
+    const std::filesystem::path& file = data.encoded_rows_of(type);
+    if (!file.empty()) bytes += std::filesystem::file_size(file);
+  }
+  return static_cast<int64_t>(bytes);
+}
+
 int64_t edge_bytes(const dataset::Dataset& data) {
   std::size_t bytes = 0;
   for (std::size_t relation = 0; relation < data.meta().edge_types.size(); ++relation) {
@@ -109,11 +118,14 @@ void Ranks::serve() {
     dataset::demand_in_range(data_);
     graph_ = view_of(data_, options_, log_);
     graph_.rows_in_place = rows_lie_in_place(graph_, options_);
-    if (graph_.encoded) verified = verify_rows(data_);  // reads the pages that are copied meanwhile
+    const auto types = types_of(graph_);
+    const bool reads_encoded =
+        std::ranges::any_of(types, [](const NodeRange& type) { return type.encoded != nullptr; });
+    if (reads_encoded) verified = verify_rows(data_);  // reads the pages that are copied meanwhile
     if (options_.device == "cpu") plan_only();
     backends = make_backends(options_, graph_, log_);  // on GPUs it is the one to call plan_cache(), and to fill slabs
     if (verified.valid()) {
-      log_.begin("checking the encoded rows", static_cast<int64_t>(std::filesystem::file_size(data_.encoded_rows())));
+      log_.begin("checking the encoded rows", encoded_bytes(data_));
       verified.get();
     }
     log_.end();

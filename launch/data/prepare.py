@@ -15,11 +15,15 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from cohort import ibp
 from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
-from cohort.dataset import open_one_type
+from cohort.dataset import Dataset, HeteroDataset
+from cohort.dataset import open as open_dataset
+from cohort.dataset.hetero import NodeTable
 from cohort.dataset.importing.renumber import renumber
 from cohort.dataset.prepared import (
     ENCODED_FILE,
     PREPARED_FOLDER,
+    RawRows,
+    encoded_file,
     is_prepared,
     raw_key,
     write_prepared,
@@ -71,35 +75,71 @@ def prepare(args: argparse.Namespace) -> int:
     """Runs the command; 0 when DIR/prepared is in place."""
     if is_prepared(args.path):
         raise CohortError(str(args.path), "a data set to prepare", "one that was prepared", "name the one it came from")
-    data = open_one_type(args.path, prefer_raw=True)
-    if data.x is None and args.reorder != "none" and not args.drop_raw:
+    data = open_dataset(args.path, prefer_raw=True)
+    _check_order(args, data)
+    tables = {name: StoredRows(table) for name, table in _tables_of(data).items()}
+    out = args.path / PREPARED_FOLDER
+    keys = {name: raw_key(rows.file) for name, rows in tables.items()}
+    profiles = _profiles(args, tables, out)
+    if not profiles:
+        return 0
+    num_bytes = sum(tables[name].num_rows * tables[name].row_bytes for name in profiles)
+    with output_folder(out, overwrite=True) as folder, _bar("encoding", num_bytes) as advance:
+        order = renumber(args.path, folder.path) if args.reorder == "degree" else None
+        for name, profile in profiles.items():
+            line = encode_rows(_Table(tables[name], order, advance), Path(folder.path), profile, encoded_file(name))
+            print(f"{out / encoded_file(name)}: {line}", file=sys.stderr)
+            if raw_key(tables[name].file) != keys[name]:
+                hint = "prepare the data set again when it is complete"
+                raise CohortError(str(tables[name].file), "features that do not change", "a file that changes", hint)
+        raw = {name: RawRows(f"../{tables[name].file.name}", **keys[name]) for name in profiles}
+        write_prepared(folder.path, raw)
+    for name in profiles:
+        if args.drop_raw and tables[name].file.exists():
+            _drop_raw(tables[name], order, out / encoded_file(name))
+    return 0
+
+
+def _check_order(args: argparse.Namespace, data: Dataset | HeteroDataset) -> None:
+    """Raises CohortError for a data set whose nodes --reorder cannot renumber."""
+    if args.reorder == "none":
+        return
+    if isinstance(data, HeteroDataset):
+        found = f"one of {len(data.node_types)}"
+        raise CohortError(f"--reorder {args.reorder}: {args.path}", "a data set of one node type", found)
+    if data.x is None and not args.drop_raw:
         hint = "pass --drop-raw as well: the rows move into the renumbered data set"
         raise CohortError(str(args.path), "raw features to keep", "encoded rows only, which this would replace", hint)
-    rows = StoredRows(data)
-    out = args.path / PREPARED_FOLDER
-    key = raw_key(rows.file)
-    profile = choose_profile(_Table(rows), args.codec, args.seed)
-    if data.x is not None and args.codec == "auto" and args.reorder == "none":
-        larger = _larger(profile, rows)
-        if larger and args.drop_raw:
+
+
+def _tables_of(data: Dataset | HeteroDataset) -> dict[str | None, Dataset | NodeTable]:
+    """What has feature rows, by node type; None: the one type of a data set."""
+    if isinstance(data, Dataset):
+        return {None: data}
+    return {name: table for name, table in data.node_types.items() if table.feature_dim}
+
+
+def _profiles(args: argparse.Namespace, tables: dict[str | None, StoredRows], out: Path) -> dict:
+    """How the rows of each type are to be encoded, but for those that stay raw, which is said.
+
+    Raises:
+        CohortError: the only rows are to be dropped, and are larger encoded.
+    """
+    profiles = {}
+    for name, rows in tables.items():
+        profile = choose_profile(_Table(rows), args.codec, args.seed)
+        stays_raw = rows.file.exists() and args.codec == "auto" and args.reorder == "none"
+        if not (larger := _larger(profile, rows) if stays_raw else ""):
+            profiles[name] = profile
+            continue
+        if args.drop_raw and name is None:
             hint = f"keep the raw rows, which runs can read, too; --codec {profile.codec} encodes them in any case"
             raise CohortError(f"--drop-raw: {args.path}", "rows that are smaller encoded", larger, hint)
-        if larger:
-            now = f"{out} is unchanged" if out.exists() else "runs read the raw rows"
-            forced = f"--codec {profile.codec} writes it in any case"
-            print(f"{out}: not written, because it would be {larger}; {now}; {forced}", file=sys.stderr)
-            return 0
-    with output_folder(out, overwrite=True) as folder, _bar("encoding", rows.num_rows * rows.row_bytes) as advance:
-        order = renumber(args.path, folder.path) if args.reorder == "degree" else None
-        line = encode_rows(_Table(rows, order, advance), Path(folder.path), profile)
-        if raw_key(rows.file) != key:
-            hint = "prepare the data set again when it is complete"
-            raise CohortError(str(rows.file), "features that do not change", "a file that changes", hint)
-        write_prepared(folder.path, key, f"../{rows.file.name}")
-    print(f"{out}: {line}", file=sys.stderr)
-    if args.drop_raw and data.x is not None:
-        _drop_raw(rows, order, out)
-    return 0
+        file = out if name is None else out / encoded_file(name)
+        now = f"{out} is unchanged" if name is None and out.exists() else "runs read the raw rows"
+        forced = f"--codec {profile.codec} writes it in any case"
+        print(f"{file}: not written, because it would be {larger}; {now}; {forced}", file=sys.stderr)
+    return profiles
 
 
 def rows_writer(args: argparse.Namespace):
@@ -119,7 +159,7 @@ def encoded_rows_writer(codec: str, sample_seed: int):
         out.mkdir()
         profile = choose_profile(_Table(rows), codec, sample_seed)
         print(encode_rows(_Table(rows), out, profile), file=sys.stderr)
-        write_prepared(out, raw_key(folder / "features.npy"))
+        write_prepared(out, {None: RawRows("../features.npy", **raw_key(folder / "features.npy"))})
 
     return write
 
@@ -149,11 +189,11 @@ def _saved(encoded: int, raw: int) -> str:
     return f"{percent:.1f} % saved" if percent >= 0 else f"{-percent:.1f} % larger than raw"
 
 
-def encode_rows(table: "_Table", folder: Path, profile: ibp.Profile) -> str:
-    """Writes features.ibp into a folder; returns what came of it in words."""
+def encode_rows(table: "_Table", folder: Path, profile: ibp.Profile, file: str = ENCODED_FILE) -> str:
+    """Writes a file of encoded rows into a folder; returns what came of it in words."""
     begin = time.monotonic()
     step = max(BATCH_BYTES // table.rows.row_bytes // 64, 1) * 64
-    written = ibp.encode(table, profile, out=folder / ENCODED_FILE, batch_rows=step)
+    written = ibp.encode(table, profile, out=folder / file, batch_rows=step)
     seconds = time.monotonic() - begin
     raw = len(table) * table.rows.row_bytes
     rate = f"{seconds:.1f} s, {raw / 1e9 / seconds:.2f} GB/s"
@@ -196,16 +236,16 @@ class _Table:
         return torch.from_numpy(rows.view(np.int16)).view(torch.bfloat16)
 
 
-def _drop_raw(rows: StoredRows, order, out: Path) -> None:
+def _drop_raw(rows: StoredRows, order, file: Path) -> None:
     """Removes the raw features when every row that the new file holds is one of them, bit for bit."""
-    encoded = ibp.load(out / ENCODED_FILE)
+    encoded = ibp.load(file)
     step = max(BATCH_BYTES // rows.row_bytes, 1)
     with _bar("comparing", rows.num_rows * rows.row_bytes) as advance:
         table = _Table(rows, order)
         for first in range(0, rows.num_rows, step):
             last = min(first + step, rows.num_rows)
             if not np.array_equal(bytes_of(ibp.fetch(encoded, np.arange(first, last))), table.bytes(first, last)):
-                place = f"{out / ENCODED_FILE}: rows {first} to {last - 1}"
+                place = f"{file}: rows {first} to {last - 1}"
                 raise CohortError(place, f"the rows of {rows.file}", "others", "the raw features are kept")
             advance((last - first) * rows.row_bytes)
     rows.file.unlink()

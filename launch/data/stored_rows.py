@@ -1,32 +1,28 @@
 """The feature rows of a data set as bytes, raw or decoded."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 
 from cohort import ibp
 from cohort.dataset import Dataset
+from cohort.dataset.hetero import NodeTable
 from cohort.dataset.prepared import take_rows
 
 
 class StoredRows:
-    """The feature rows of a data set as bytes: raw where it has them, else decoded.
+    """The feature rows of a data set, or of one of its node types, as bytes: raw where it has them, else decoded.
 
     Attributes:
         file: of the raw rows; it is not there where only encoded ones were kept.
         dtype: of the features.
     """
 
-    def __init__(self, data: Dataset):
-        self.dtype, self.num_rows = data.feature_dtype, data.num_nodes
+    def __init__(self, data: Dataset | NodeTable):
+        self.dtype, self.num_rows, self.file = data.feature_dtype, data.num_nodes, data.file
         self._raw = self._encoded = None
         if data.x is None:
-            self.file = data.path / json.loads((data.path / "meta.json").read_text())["files"]["features"]
             self._encoded = ibp.load(data.encoded_rows)
             self.row_bytes = self._encoded.profile.row_bytes
         else:
-            self.file = Path(data.x.filename)
             self._raw = np.load(self.file, mmap_mode="c").view(np.uint8)  # torch takes no read-only memory
             self.row_bytes = self._raw.shape[1]
 

@@ -45,10 +45,8 @@ def _digest_of_rows(data: Dataset | HeteroDataset) -> str:
     tables = data.node_types.values() if isinstance(data, HeteroDataset) else [data]
     for table in tables:
         ids = np.linspace(0, table.num_nodes - 1, NUM_ROWS).astype(np.int64)
-        if isinstance(table, Dataset):
+        if table.feature_dtype is not None:
             sha.update(StoredRows(table).take(ids).data)
-        elif table.x is not None:
-            sha.update(np.ascontiguousarray(table.x[ids]).data)
     return sha.hexdigest()[:32]
 
 

@@ -39,13 +39,14 @@ TEST(TypedGraph, OfOneTypeIsAGraphOfOneType) {
 }
 
 TEST(TypedGraph, ADrawDependsOnTheRelation) {
-  const TypedGraph twice = three_types({{0, 2}, {0, 2}});  // the same lists twice
-  const auto backend = make_host_backend(twice.view(), {});
+  const TypedGraph types = three_types({{0, 2}, {0, 2}});
+  const GraphView graph = types.view();
+  const auto backend = make_host_backend(graph, {});
   const std::vector<int64_t> seeds = {2 * kNodesOfThree + 6, 2 * kNodesOfThree + 13};
   const std::vector<int32_t> fanout = {3, 3};
   std::set<std::vector<int64_t>> drawn;
   for (uint64_t step = 0; step < 20; ++step) {
-    const TypedBatchArrays batch = run_typed_host(*backend, twice.view(), {seeds, fanout, batch_key(1, 0, step), true});
+    const TypedBatchArrays batch = run_typed_host(*backend, graph, {seeds, fanout, batch_key(1, 0, step), true});
     ASSERT_EQ(batch.sizes.edges_of_relation, (std::vector<std::vector<int64_t>>{{6}, {6}}));
     drawn.insert({batch.e_id.begin(), batch.e_id.begin() + 6});
     drawn.insert({batch.e_id.begin() + 6, batch.e_id.end()});
@@ -55,17 +56,18 @@ TEST(TypedGraph, ADrawDependsOnTheRelation) {
 
 TEST(TypedGraph, NodesAreExpandedOnceByAllRelationsIntoTheirType) {
   const TypedGraph types = three_types({{0, 1}, {0, 2}, {1, 0}, {2, 1}, {2, 2}});
-  const auto backend = make_host_backend(types.view(), {});
+  const GraphView graph = types.view();
+  const auto backend = make_host_backend(graph, {});
   const std::vector<int64_t> seeds = {2 * kNodesOfThree + 5, 2 * kNodesOfThree + 20};
   const std::vector<int32_t> fanout(15, -1);  // 5 relations, 3 hops
-  const TypedBatchArrays batch = run_typed_host(*backend, types.view(), {seeds, fanout, batch_key(1, 0, 0), true});
+  const TypedBatchArrays batch = run_typed_host(*backend, graph, {seeds, fanout, batch_key(1, 0, 0), true});
   std::size_t first_edge = 0, first_offset = 0;
   std::vector<std::size_t> first_node = {0};
   for (const auto& nodes : batch.sizes.nodes_of_type) {
     first_node.push_back(first_node.back() + std::accumulate(nodes.begin(), nodes.end(), std::size_t{0}));
   }
-  for (std::size_t r = 0; r < types.view().relations.size(); ++r) {
-    const Relation& relation = types.view().relations[r];
+  for (std::size_t r = 0; r < graph.relations.size(); ++r) {
+    const Relation& relation = graph.relations[r];
     const auto source = static_cast<std::size_t>(relation.source_type);
     const auto target = static_cast<std::size_t>(relation.target_type);
     const auto& nodes = batch.sizes.nodes_of_type[target];

@@ -107,8 +107,6 @@ def test_generate_refuses_options_of_other_kinds(tmp_path, capsys, arguments, wo
         "bench sample DATA --device cpu",
         "bench fetch DATA --device cpu",
         "bench step DATA --device cpu",
-        "dataset prepare DATA",
-        "dataset prepare DATA --reorder degree",
         "dataset partition DATA --parts 2 --method random",
         "dataset partition DATA --parts 2 --method streaming",
         "dataset generate OUT --nodes 9 --edges 9 --rows DATA",
@@ -148,7 +146,7 @@ def test_a_version_3_of_one_type_is_refused_too(tmp_path, capsys):
     meta["nodes"], meta["edges"] = meta["nodes"][1:], meta["edges"][2:]
     folder = write_by_hand(tmp_path / "one", meta)
     assert main.main(["dataset", "info", str(folder)]) == 0
-    assert main.main(["dataset", "prepare", str(folder)]) == 1
+    assert main.main(["dataset", "partition", str(folder), "--parts", "2", "--method", "random"]) == 1
     assert "expected a data set of one node type, found one of version 3, with 1 node type: paper" in " ".join(
         capsys.readouterr().err.split()
     )

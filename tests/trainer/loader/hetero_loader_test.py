@@ -261,7 +261,8 @@ def test_passes_repeat_and_go_on(papers):
         ({"cache_ratio": 0.5}, "cache_ratio", "[0.5]"),
         ({"edge_weights": True}, "edge_weights", "True"),
         ({"node_tensors": {"year": torch.zeros(200)}}, "node_tensors", "year"),
-        ({"compress": "host"}, "the sampler", "compress"),
+        ({"compress": "host"}, "the sampler", "--compress host"),
+        ({"compress": "both"}, "the sampler", "compress"),
     ],
     ids=lambda value: str(value)[:30],
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cohort.launch.options.arguments import add_dataset, kind
 from cohort.launch.options.parser import add_options, spec_of
-from cohort.launch.run.job import open_dataset, sampler_members
+from cohort.launch.run.job import open_to_train, sampler_members
 from cohort.launch.run.programs import run_programs
 from cohort.spec.run import SamplerSpec
 from cohort.spec.types import Positive
@@ -24,7 +24,7 @@ def register(commands) -> None:
 
 def digest(args: argparse.Namespace) -> int:
     """Prints "epoch:step nodes edges digest", a line a batch of shuffled training seeds: the same for any --ranks."""
-    dataset = open_dataset(args.dataset).path
+    dataset = open_to_train(args.dataset).path
     spec = spec_of(args, SamplerSpec)
     run = {
         "mps": spec.mps,

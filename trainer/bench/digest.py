@@ -5,14 +5,20 @@ import hashlib
 import torch
 
 from cohort.base.errors import CohortError
+from cohort.dataset import HeteroDataset
 from cohort.dataset import open as open_dataset
 from cohort.trainer.source import BatchSource
 
 
-def digest(batch) -> str:
-    """SHA-256 over the bytes of n_id, edge_index, x and y of a batch or a slot, in that order; 32 hex digits of it."""
+def digest(batch, num_types: int = 0) -> str:
+    """SHA-256 over the bytes of n_id, edge_index, x and y of a batch or a slot, in that order; 32 hex digits of it.
+
+    Args:
+        num_types: of a slot of several node types, whose x are then taken in their order.
+    """
     sha = hashlib.sha256()
-    for tensor in (batch.n_id, batch.edge_index, batch.x, batch.y):
+    tables = [batch.table(number) for number in range(num_types)] if num_types else [batch.x]
+    for tensor in (batch.n_id, batch.edge_index, *(table for table in tables if table is not None), batch.y):
         sha.update(tensor.contiguous().view(torch.uint8).cpu().numpy().data)
     return sha.hexdigest()[:32]
 
@@ -25,20 +31,24 @@ def print_digests(sources: list[BatchSource], run: dict) -> None:
         run: the contents of run.json.
     """
     options = run["trainer"]
-    ids = open_dataset(run["sampler"]["dataset"]).train_ids
+    data, fanout, num_types = open_dataset(run["sampler"]["dataset"]), options["fanout"], 0
+    ids = data.train_ids
     if len(ids) == 0:
         raise CohortError(run["sampler"]["dataset"], "training nodes to make batches of", "none")
+    if isinstance(data, HeteroDataset):
+        ids, fanout, num_types = ids + data.first_node[data.target], fanout * len(data.edge_types), len(data.node_types)
     seed_sets = [source.add_seeds(ids) for source in sources]
     left, epoch = options["num_batches"], 0
     while left > 0:
         steps = min(left, -(-len(ids) // options["batch_size"]))
         shares = []
         for source, seed_set in zip(sources, seed_sets, strict=True):
-            which = source.request(seed_set, options["fanout"], options["batch_size"], epoch, shuffle=True)
+            which = source.request(seed_set, fanout, options["batch_size"], epoch, shuffle=True)
             shares.append(source.slots(which))
         for step in range(steps):
             slot = next(shares[step % len(shares)])
-            print(f"{epoch}:{slot.step} {slot.n_id.shape[0]} {slot.edge_index.shape[1]} {digest(slot)}", flush=True)
+            sizes = f"{slot.n_id.shape[0]} {slot.edge_index.shape[1]}"
+            print(f"{epoch}:{slot.step} {sizes} {digest(slot, num_types)}", flush=True)
             del slot
         for share in shares:
             share.close()

@@ -103,7 +103,6 @@ def test_generate_refuses_options_of_other_kinds(tmp_path, capsys, arguments, wo
     [
         "plan DATA --cache-ratio 0.1",
         "tune DATA --minutes 1 --device cpu --out OUT",
-        "digest DATA --device cpu",
         "bench sample DATA --device cpu",
         "bench fetch DATA --device cpu",
         "bench step DATA --device cpu",

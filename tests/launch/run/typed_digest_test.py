@@ -1,0 +1,43 @@
+"""`cohort digest` of a graph of several node types: batches are those of a file, on every device."""
+
+from pathlib import Path
+
+import pytest
+from processes import cohort
+
+pytestmark = pytest.mark.usefixtures("shm")
+GOLDEN = Path(__file__).parents[2] / "data" / "digests" / "typed.txt"
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("typed") / "set"
+    sizes = ["--nodes", "20K", "--edges", "120K", "--dim", 9, "--classes", 3, "--all-features", "--seed", 5]
+    assert cohort("dataset", "generate", folder, "--kind", "typed", *sizes).returncode == 0
+    return folder
+
+
+def lines_of(graph: Path, *options) -> list[str]:
+    done = cohort("digest", graph, "--fanout", "4,-1", "--batch-size", 100, "--batches", 7, "--seed", 2, *options)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("options", [[], ["--ranks", 3], ["--slots", 2]], ids=str)
+def test_batches_are_those_of_before(graph, options):
+    assert lines_of(graph, "--device", "cpu", *options) == GOLDEN.read_text().splitlines()
+
+
+def test_encoded_rows_change_no_batch(graph):
+    assert cohort("dataset", "prepare", graph, "--codec", "exponent").returncode == 0
+    assert lines_of(graph, "--device", "cpu") == GOLDEN.read_text().splitlines()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("options", [[], ["--topology", "host"], ["--no-reuse"], ["--gpus", "0,1"]], ids=str)
+def test_gpus_make_the_same_batches(graph, options):
+    import torch
+
+    if "--gpus" in options and torch.cuda.device_count() < 2:
+        pytest.skip(f"needs 2 GPUs; {torch.cuda.device_count()} here")
+    assert lines_of(graph, "--device", "cuda", *options) == GOLDEN.read_text().splitlines()

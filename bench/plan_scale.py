@@ -19,18 +19,17 @@ def main() -> None:
     parser.add_argument("--cliques", default="all")
     parser.add_argument("--ratio", type=float, default=0.05, help="cache of each GPU as a share of the features")
     parser.add_argument("--row-bytes", type=int, default=512)
-    parser.add_argument("--counts-per-gpu", action="store_true", help="other counts for each GPU")
+    parser.add_argument("--counts-per-clique", action="store_true", help="other counts for each clique")
     args = parser.parse_args()
     rng = np.random.default_rng(0)
     degrees = np.minimum(5 / (1 - rng.random(args.nodes, dtype=np.float32)) ** 0.5, 1e5).astype(np.int64)
     indptr = np.concatenate([[0], np.cumsum(degrees)])
-    rows = args.gpus if args.counts_per_gpu else 1
-    reads = np.empty((rows, args.nodes), np.uint32)
-    for row in range(rows):
-        reads[row] = rng.poisson(np.minimum(degrees, 1000) / 10)
-    expansions = reads // 4
-    edges_read = expansions.astype(np.uint64) * np.minimum(degrees, 10).astype(np.uint64)
-    counts = Counts([200] * rows, reads, expansions, edges_read)
+    cliques = cliques_named(args.cliques, args.gpus)
+    counts = []
+    for _ in cliques if args.counts_per_clique else [None]:
+        reads = rng.poisson(np.minimum(degrees, 1000) / 10).astype(np.uint32)
+        edges_read = (reads // 4).astype(np.uint64) * np.minimum(degrees, 10).astype(np.uint64)
+        counts.append(Counts(200, reads, reads // 4, edges_read))
     budget = int(args.ratio * args.nodes * args.row_bytes)
     links = Links((1500e9, 360e9, 51e9))
     begin = time.perf_counter()
@@ -39,7 +38,7 @@ def main() -> None:
         counts,
         index_bytes=4,
         row_bytes=args.row_bytes,
-        cliques=cliques_named(args.cliques, args.gpus),
+        cliques=cliques,
         budget_bytes=[budget] * args.gpus,
         links=links,
     )

@@ -46,15 +46,14 @@ View<T> view(std::span<const T> values, nb::handle owner) {
 
 // Of one GPU, or of all: batches, reads, expansions and edges read of each node, promises.
 using CountTuple =
-    std::tuple<int64_t, Vector<uint32_t>, Vector<uint32_t>, Vector<uint64_t>, std::array<std::vector<double>, 3>>;
+    std::tuple<int64_t, Vector<uint32_t>, Vector<uint32_t>, Vector<uint64_t>, std::array<std::vector<double>, 2>>;
 
 Counts counts_of(const CountTuple& arrays, std::size_t num_nodes) {
   const auto& [num_batches, node_reads, expansions, edges_read, promised] = arrays;
   for (const std::size_t length : {node_reads.shape(0), expansions.shape(0), edges_read.shape(0)}) {
     need_length(length, num_nodes, "counts");
   }
-  return {
-      num_batches, node_reads.data(), expansions.data(), edges_read.data(), {promised[0], promised[1], promised[2]}};
+  return {num_batches, node_reads.data(), expansions.data(), edges_read.data(), {promised[0], promised[1]}};
 }
 
 // Of stored rows: a number, or an array of one a node, which is `kept`.
@@ -231,8 +230,7 @@ void bind_hotness(nb::module_& module) {
                    [](nb::handle self) { return view(nb::cast<const Hotness&>(self).edges_read(), self); })
       .def_prop_ro("promised", [](nb::handle self) {
         const Promises promises = nb::cast<const Hotness&>(self).promises();
-        return nb::make_tuple(view(promises.reads, self), view(promises.expansions, self),
-                              view(promises.returns, self));
+        return nb::make_tuple(view(promises.reads, self), view(promises.expansions, self));
       });
 }
 

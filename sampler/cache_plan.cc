@@ -38,11 +38,12 @@ class Reads {
   }
 
   bool are_counted() const { return policy_ == "plan"; }
-  // One for all ranks, or one a rank.
-  std::vector<cache::Counts> counts() const {
+  // One for all cliques of ranks, or one a clique.
+  std::vector<cache::Counts> counts(const std::vector<std::vector<int>>& cliques) const {
     if (!are_counted()) return {stand_in_.counts()};
+    if (files_.size() == 1) return {counted_.at(files_[0]).counts()};
     std::vector<cache::Counts> counts;
-    for (const std::string& file : files_) counts.push_back(counted_.at(file).counts());
+    for (const std::vector<int>& clique : cliques) counts.push_back(counted_.at(file_of(clique)).counts());
     return counts;
   }
   json source() const {
@@ -65,6 +66,17 @@ class Reads {
     if (counted.num_nodes() == num_nodes) return;
     throw base::Error({file, fmt::format("counts of {} nodes", num_nodes), fmt::format("{}", counted.num_nodes()),
                        "they are of another data set"});
+  }
+  const std::string& file_of(const std::vector<int>& clique) const {
+    const std::string& first = files_[static_cast<std::size_t>(clique[0])];
+    for (const int rank : clique) {
+      const std::string& file = files_[static_cast<std::size_t>(rank)];
+      if (file != first) {
+        throw base::Error({"rank_hotness", "one file for the ranks of a clique, which share a cache",
+                           fmt::format("{} and {}", first, file), ""});
+      }
+    }
+    return first;
   }
   json source_of(const std::string& file) const {
     return {{"file", file}, {"batches", counted_.at(file).num_batches()}};
@@ -169,7 +181,7 @@ std::optional<cache::Plan> plan_cache(const Options& options, const GraphView& g
   if (!has_cache(options)) return std::nullopt;
   const Reads reads(options, graph);
   cache::PlanInput input = plan_input(options, graph, slab_rows, host_rows, topology_in_plan);
-  input.counts = reads.counts();
+  input.counts = reads.counts(cliques);
   input.cliques = std::move(cliques);
   cache::Plan plan = cache::make_plan(input);
   if (!options.plan_file.empty()) {

@@ -16,7 +16,6 @@ namespace {
 // Seed and epoch that no run of training uses together: its seeds are below 2^63.
 constexpr uint64_t kSeed = uint64_t{1} << 63;
 constexpr uint64_t kCountedEpochs = 2;
-constexpr int64_t kBatchesALook = 20;
 constexpr int64_t kHashedIndices = int64_t{1} << 20;
 
 std::span<const int64_t> seeds_of(const dataset::Dataset& data, const std::string& split) {
@@ -59,14 +58,12 @@ class BatchMemory {
   std::vector<int64_t> n_id_, edge_index_, input_id_;
 };
 
-std::string describe(const std::filesystem::path& file, const cache::HotnessTotals& totals, bool reused, bool stable) {
-  nlohmann::json json = {{"file", file.string()},
-                         {"batches", totals.num_batches},
-                         {"reused", reused},
-                         {"stable", nullptr},
-                         {"max_batch_nodes", totals.max_batch_nodes},
-                         {"max_batch_edges", totals.max_batch_edges}};
-  if (!reused) json["stable"] = stable;
+std::string describe(const std::filesystem::path& file, const cache::HotnessTotals& totals, bool reused) {
+  const nlohmann::json json = {{"file", file.string()},
+                               {"batches", totals.num_batches},
+                               {"reused", reused},
+                               {"max_batch_nodes", totals.max_batch_nodes},
+                               {"max_batch_edges", totals.max_batch_edges}};
   return json.dump();
 }
 
@@ -77,38 +74,32 @@ cache::HotnessKey hotness_key(const dataset::Dataset& data, std::span<const int6
   return {hash_graph(topology_of(data)), cache::hash_words(seeds), options.fanout, options.batch_size};
 }
 
-Presampled presample(const GraphView& graph, std::span<const int64_t> seeds, const cache::HotnessKey& key,
-                     int64_t max_batches, Backend& backend) {
+cache::Hotness presample(const GraphView& graph, std::span<const int64_t> seeds, const cache::HotnessKey& key,
+                         int64_t max_batches, Backend& backend) {
   const SeedSet set({seeds.begin(), seeds.end()});
   EpochOrders orders(kSeed);
   channel::Request request{};
   request.batch_size = key.batch_size;
   request.shuffle = 1;
-  Presampled result{cache::Hotness(key, graph.num_nodes, kSeed)};
-  cache::TopOfOrder top;
+  cache::Hotness hotness(key, graph.num_nodes, kSeed);
   BatchMemory memory;
   const auto add_batch = [&](Schedule& schedule, uint64_t step) {
     const BatchSizes counts = backend.sample({schedule.seeds(step), key.fanout, batch_key(kSeed, request.epoch, step)});
-    result.hotness.add(memory.fetch(backend, counts, schedule.positions(step)));
+    hotness.add(memory.fetch(backend, counts, schedule.positions(step)));
   };
   uint64_t num_batches = static_cast<uint64_t>(std::max<int64_t>(1, max_batches / 2));  // of an epoch
   const uint64_t num_epochs = max_batches > 1 ? kCountedEpochs : 1;
   for (request.epoch = 0; request.epoch < num_epochs; ++request.epoch) {
     Schedule schedule(set, request.batch_size, orders.of(set, request));
     num_batches = std::min(num_batches, schedule.num_steps());
-    for (uint64_t step = 0; step < num_batches; ++step) {
-      add_batch(schedule, step);
-      if (request.epoch > 0 || result.hotness.num_batches() % kBatchesALook != 0) continue;
-      result.stable = top.look(result.hotness.node_reads());
-      if (result.stable) num_batches = step + 1;
-    }
+    for (uint64_t step = 0; step < num_batches; ++step) add_batch(schedule, step);
   }
-  if (max_batches <= 1) return result;
-  result.hotness.begin_trial();
+  if (max_batches <= 1) return hotness;
+  hotness.begin_trial();
   Schedule schedule(set, request.batch_size, orders.of(set, request));
   for (uint64_t step = 0; step < (num_batches + 1) / 2; ++step) add_batch(schedule, step);
-  result.hotness.end_trial();
-  return result;
+  hotness.end_trial();
+  return hotness;
 }
 
 std::string presample_to_file(const PresampleOptions& options) {
@@ -120,14 +111,14 @@ std::string presample_to_file(const PresampleOptions& options) {
   const cache::HotnessKey key = hotness_key(data, seeds, options);
   const std::filesystem::path file = cache::hotness_path(options.dataset, key);
   if (!options.refresh && std::filesystem::exists(file)) {
-    return describe(file, cache::Hotness::load_totals(file, &key), true, false);  // who reads the counts checks them
+    return describe(file, cache::Hotness::load_totals(file, &key), true);  // who reads the counts checks them
   }
   dataset::demand_in_range(data);
   const GraphView graph = topology_of(data);  // counting reads no rows
   const auto backend = make_host_backend(graph, {});
-  const Presampled result = presample(graph, seeds, key, options.max_batches, *backend);
-  result.hotness.save(file);
-  return describe(file, result.hotness.totals(), false, result.stable);
+  const cache::Hotness hotness = presample(graph, seeds, key, options.max_batches, *backend);
+  hotness.save(file);
+  return describe(file, hotness.totals(), false);
 }
 
 }  // namespace cohort::sampler

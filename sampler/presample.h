@@ -31,18 +31,13 @@ cache::HotnessKey hotness_key(const dataset::Dataset& data, std::span<const int6
                               const PresampleOptions& options);
 
 // Samples as many shuffled batches of one epoch as of another, keyed apart from every training epoch, until
-// `max_batches`, the epochs' end, or a stable top of the order in the first (cache::TopOfOrder, looked at every 20
-// batches); then a quarter as many of a third epoch, which tell what these counts promise. Feature rows are not read.
-// The backend writes to host memory.
-struct Presampled {
-  cache::Hotness hotness;
-  bool stable = false;  // the top of the order did not change any more
-};
-Presampled presample(const GraphView& graph, std::span<const int64_t> seeds, const cache::HotnessKey& key,
-                     int64_t max_batches, Backend& backend);
+// `max_batches` or the epochs' end; then a quarter as many of a third epoch, which tell what these counts promise.
+// Feature rows are not read. The backend writes to host memory.
+cache::Hotness presample(const GraphView& graph, std::span<const int64_t> seeds, const cache::HotnessKey& key,
+                         int64_t max_batches, Backend& backend);
 
-// Makes the file of counts unless a good one is there. Returns JSON {"file", "batches", "stable", "reused",
-// "max_batch_nodes", "max_batch_edges"}; "stable" is null for a file that was there.
+// Makes the file of counts unless a good one is there. Returns JSON {"file", "batches", "reused", "max_batch_nodes",
+// "max_batch_edges"}.
 std::string presample_to_file(const PresampleOptions& options);
 
 }  // namespace cohort::sampler

@@ -24,6 +24,7 @@ using base::kNumTiers;
 inline constexpr int kNumPlaces = 3;  // tiers that a link leads to; kRecent is on the GPU itself
 inline constexpr std::size_t kLocalTier = static_cast<std::size_t>(Tier::kLocal);
 inline constexpr std::size_t kHostTier = static_cast<std::size_t>(Tier::kHost);
+inline constexpr std::size_t kRecentTier = static_cast<std::size_t>(Tier::kRecent);
 
 enum class Kind : int { kFeature = 0, kTopology = 1 };
 inline constexpr int kNumKinds = 2;
@@ -42,35 +43,14 @@ struct Link {
 // Indexed by Tier, without kRecent. A line from a nearer tier must not cost more than one from a farther.
 using Links = std::array<Link, kNumPlaces>;
 
-// Reads to expect, in as many other batches, of a node that was read a number of times.
+// Reads and expansions to expect, in as many other batches, of a node that had so many: float64 [any] each, by count.
+// Above their end each count is one read more.
 //
 // Rows are chosen for their counts, so low counts among the chosen are lucky ones: taken as they are they promise hits
-// that do not come. A trial tells what counts promise (Hotness); without one they are taken as they are. Above the end
-// of what the trial tells, its last difference is kept; the sum over all nodes stays.
-class Expected {
- public:
-  Expected() = default;  // as counted
-  // As a trial found: float64 [any], by count, not empty.
-  Expected(std::span<const double> promised, const uint32_t* counts, int64_t num_nodes);
-  double operator()(uint32_t count) const {
-    if (count < of_count_.size()) return of_count_[count];
-    return scale_ * (static_cast<double>(count) + offset_);
-  }
-
- private:
-  void scale_to(const uint32_t* counts, int64_t num_nodes);
-  std::vector<double> of_count_;  // float64 [any]; above its end: scale (count + offset)
-  double offset_ = 0;
-  double scale_ = 1;
-};
-
-// What counts say of other batches: float64 [any] each, by count. Empty where nobody knows.
+// that do not come. A trial tells what counts promise (Hotness); empty without one.
 struct Promises {
-  std::span<const double> reads{};       // in as many other batches
-  std::span<const double> expansions{};  // the same
-  std::span<const double> returns{};     // share of the reads whose row the batch right before read too, 0..1
-
-  std::span<const double> of(Kind kind) const { return kind == Kind::kFeature ? reads : expansions; }
+  std::span<const double> reads{};
+  std::span<const double> expansions{};
 };
 
 // What the sampler did in pre-sampled batches, of one GPU or of all together.
@@ -80,11 +60,7 @@ struct Counts {
   const uint32_t* expansions = nullptr;  // uint32 [V], times neighbours of the node were drawn
   const uint64_t* edges_read = nullptr;  // uint64 [V], neighbours drawn in all of these
   Promises promises{};
-  // Filled by expect().
-  std::array<Expected, 2> expected{};  // of node_reads, of expansions
-  double mean_picks = 0;               // edges_read of an expansion, over all nodes
-
-  void expect(int64_t num_nodes);
+  double mean_picks = 0;  // edges_read of an expansion, over all nodes; make_plan() fills it
 };
 
 // Bytes of stored feature rows.
@@ -109,6 +85,9 @@ struct GraphSizes {
 // Times a batch that the node's item is read.
 double mean_reads(Kind kind, const Counts& counts, int64_t node);
 
+// Neighbours drawn in an expansion, over all nodes.
+double mean_picks(const Counts& counts, int64_t num_nodes);
+
 // A read of `bytes` bytes that begins at any multiple of `align_bytes` (which divides 128), all equally likely, touches
 // this many lines on average.
 double mean_lines(int64_t bytes, int64_t align_bytes);
@@ -123,6 +102,7 @@ struct Use {
   double bytes = 0;
   double lines = 0;
   double seconds = 0;
+  Use& operator+=(const Use& other);
 };
 
 using UseByTier = std::array<Use, kNumTiers>;
@@ -165,7 +145,6 @@ class Costs {
   int64_t degree(int64_t node) const { return sizes_.indptr[node + 1] - sizes_.indptr[node]; }
   UseByTier feature_uses(const Counts& counts, int64_t node) const;
   UseByTier topology_uses(const Counts& counts, int64_t node) const;
-  double recent_share(double reads, double returned) const;
 
   GraphSizes sizes_;
   Rows slab_rows_, host_rows_, recent_rows_;

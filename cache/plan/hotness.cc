@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <numeric>
 
@@ -14,9 +13,8 @@ namespace cohort::cache {
 namespace {
 
 constexpr uint64_t kHashMultiplier = 0x9E3779B97F4A7C15ull;  // 2^64 / golden ratio, odd
-constexpr int kLooksToAgree = 2;
-constexpr std::size_t kMostPromised = 128;  // counts above this promise the same more as it does
-constexpr int64_t kEnough = 1000;           // nodes (or reads) of a count, to take their mean
+constexpr std::size_t kMostPromised = 128;                   // counts above this promise the same more as it does
+constexpr int64_t kEnough = 1000;                            // nodes of a count, to take their mean
 
 template <typename T>
 void add_to(T& count, T more) {
@@ -27,28 +25,13 @@ void add_to(T& count, T more) {
   count += more;
 }
 
-// Ids of the hottest `size` nodes, ascending.
-std::vector<uint32_t> top_of(std::span<const uint32_t> counts, std::size_t size) {
-  std::vector<uint64_t> keys;
-  for (std::size_t node = 0; node < counts.size(); ++node) {
-    if (counts[node] > 0) keys.push_back(uint64_t{~counts[node]} << 32 | node);
-  }
-  size = std::min(size, keys.size());
-  std::nth_element(keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(size), keys.end());
-  std::vector<uint32_t> top(size);
-  std::transform(keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(size), top.begin(),
-                 [](uint64_t key) { return static_cast<uint32_t>(key); });
-  std::sort(top.begin(), top.end());
-  return top;
-}
-
-// Means by count, ascending, of what there is of `of` in `parts`. Between counts with fewer parts than `enough` it is
-// interpolated; empty when fewer than two counts have enough.
-std::vector<double> rising_means(std::span<const int64_t> of, std::span<const int64_t> parts, int64_t enough) {
+// Mean reads of a node by its count, ascending. Between counts with fewer than kEnough nodes it is interpolated; empty
+// when fewer than two counts have enough.
+std::vector<double> rising_means(std::span<const int64_t> reads, std::span<const int64_t> nodes) {
   std::vector<double> means;
-  for (std::size_t count = 0; count < of.size(); ++count) {
-    if (parts[count] < enough) continue;
-    const double mean = static_cast<double>(of[count]) / static_cast<double>(parts[count]);
+  for (std::size_t count = 0; count < nodes.size(); ++count) {
+    if (nodes[count] < kEnough) continue;
+    const double mean = static_cast<double>(reads[count]) / static_cast<double>(nodes[count]);
     const double last = means.empty() ? mean : means.back(), next = std::max(last, mean);
     const std::size_t known = means.size(), steps = count - known + 1;
     for (std::size_t i = 1; i <= steps; ++i) {
@@ -67,7 +50,7 @@ std::vector<double> promise_of(std::span<const uint32_t> counts, std::span<const
   }
   const double counted = std::accumulate(counts.begin(), counts.end(), 0.0);
   const double all_tried = std::accumulate(tried.begin(), tried.end(), 0.0);
-  std::vector<double> promised = rising_means(tried.first(kMostPromised + 1), nodes, kEnough);
+  std::vector<double> promised = rising_means(tried, nodes);
   for (double& reads : promised) reads *= all_tried > 0 ? counted / all_tried : 0;
   return promised;
 }
@@ -97,10 +80,7 @@ Hotness::Hotness(HotnessKey key, int64_t num_nodes, uint64_t seed)
       edges_read_(static_cast<std::size_t>(num_nodes), uint64_t{0}) {}
 
 void Hotness::add(const SampledBatch& batch) {
-  if (trial_) {
-    trial_->add(batch, *this);
-    return;
-  }
+  if (tried_) return try_batch(batch);
   ++totals_.num_batches;
   const auto num_nodes = static_cast<int64_t>(batch.nodes.size());
   const auto num_edges = static_cast<int64_t>(batch.edge_targets.size());
@@ -126,50 +106,26 @@ void Hotness::add(const SampledBatch& batch) {
   }
 }
 
-void Hotness::Trial::add(const SampledBatch& batch, const Hotness& counted) {
+void Hotness::try_batch(const SampledBatch& batch) {
   const auto of = [](uint32_t count) { return std::min<std::size_t>(count, kMostPromised + 1); };
-  ++num_batches;
+  auto& [reads, expansions] = *tried_;
   for (std::size_t i = 0; i < batch.nodes.size(); ++i) {
-    base::prefetch_ahead(counted.node_reads_.data(), batch.nodes.data(), i, batch.nodes.size());
-    base::prefetch_ahead(last_batch.data(), batch.nodes.data(), i, batch.nodes.size());
+    base::prefetch_ahead(node_reads_.data(), batch.nodes.data(), i, batch.nodes.size());
     const auto node = static_cast<std::size_t>(batch.nodes[i]);
-    const std::size_t count = of(counted.node_reads_[node]);
-    ++reads[0][count];
-    if (static_cast<int64_t>(i) < batch.num_expanded) ++reads[1][of(counted.expansions_[node])];
-    if (num_batches > 1) {
-      ++later_reads[count];
-      if (last_batch[node] + 1 == num_batches) ++returns[count];
-    }
-    last_batch[node] = num_batches;
+    ++reads[of(node_reads_[node])];
+    if (static_cast<int64_t>(i) < batch.num_expanded) ++expansions[of(expansions_[node])];
   }
 }
 
-void Hotness::begin_trial() {
-  const std::vector<int64_t> none(kMostPromised + 2);
-  trial_ = {0, std::vector<uint32_t>(node_reads_.size()), {none, none}, none, none};
-}
+void Hotness::begin_trial() { tried_.emplace().fill(std::vector<int64_t>(kMostPromised + 2)); }
 
 void Hotness::end_trial() {
-  const std::span later(trial_->later_reads), returns(trial_->returns);
-  promised_ = {promise_of(node_reads_, trial_->reads[0]), promise_of(expansions_, trial_->reads[1]),
-               rising_means(returns.first(kMostPromised + 1), later.first(kMostPromised + 1), kEnough)};
-  trial_.reset();
+  promised_ = {promise_of(node_reads_, (*tried_)[0]), promise_of(expansions_, (*tried_)[1])};
+  tried_.reset();
 }
 
 std::filesystem::path hotness_path(const std::filesystem::path& dataset, const HotnessKey& key) {
   return dataset / fmt::format("hotness-{:016x}.bin", key.digest());
-}
-
-bool TopOfOrder::look(std::span<const uint32_t> counts) {
-  const auto size = static_cast<std::size_t>(std::ceil(share_ * static_cast<double>(counts.size())));
-  std::vector<uint32_t> top = top_of(counts, size);
-  std::vector<uint32_t> common;
-  std::set_intersection(top.begin(), top.end(), top_.begin(), top_.end(), std::back_inserter(common));
-  const bool agrees = !top_.empty() && static_cast<double>(common.size()) >=
-                                           agreement_ * static_cast<double>(std::max(top.size(), top_.size()));
-  agreed_looks_ = agrees ? agreed_looks_ + 1 : 0;
-  top_ = std::move(top);
-  return agreed_looks_ >= kLooksToAgree;
 }
 
 }  // namespace cohort::cache

@@ -49,8 +49,7 @@ class Hotness {
   // Throws Error when a count would pass its type.
   void add(const SampledBatch& batch);
   // Counts of a part of the run promise less than they say where batches differ, and as much where the same seeds come
-  // again. A trial tells how much: batches of yet another epoch, which are not counted, between these two. It also
-  // tells how often a row is read again by the next batch.
+  // again. A trial tells how much: batches of yet another epoch, which are not counted, between these two.
   void begin_trial();
   void end_trial();
 
@@ -64,7 +63,7 @@ class Hotness {
   std::span<const uint32_t> node_reads() const { return node_reads_; }  // uint32 [V]
   std::span<const uint32_t> expansions() const { return expansions_; }  // uint32 [V]
   std::span<const uint64_t> edges_read() const { return edges_read_; }  // uint64 [V]
-  Promises promises() const { return {promised_[0], promised_[1], promised_[2]}; }
+  Promises promises() const { return {promised_[0], promised_[1]}; }
   Counts counts() const {
     return {totals_.num_batches, node_reads_.data(), expansions_.data(), edges_read_.data(), promises()};
   }
@@ -83,35 +82,15 @@ class Hotness {
   base::UninitializedVector<uint32_t> node_reads_;
   base::UninitializedVector<uint32_t> expansions_;
   base::UninitializedVector<uint64_t> edges_read_;
-  std::array<std::vector<double>, 3> promised_;  // as in Promises
+  std::array<std::vector<double>, kNumKinds> promised_;  // as in Promises
 
-  // What a trial found, by the count of the nodes.
-  struct Trial {
-    void add(const SampledBatch& batch, const Hotness& counted);
-    uint32_t num_batches = 0;
-    std::vector<uint32_t> last_batch;                   // uint32 [V], 1 + the last that read the node; 0: none
-    std::array<std::vector<int64_t>, kNumKinds> reads;  // by Kind: reads, expansions
-    std::vector<int64_t> later_reads, returns;          // reads but those of the first batch; returns of these
-  };
-  std::optional<Trial> trial_;
+  void try_batch(const SampledBatch& batch);
+  // What a trial found, by the count of the nodes: reads, expansions.
+  using Tried = std::array<std::vector<int64_t>, kNumKinds>;
+  std::optional<Tried> tried_;
 };
 
 // Where a data set keeps its counts for a key: DIR/hotness-<digest as 16 hex digits>.bin.
 std::filesystem::path hotness_path(const std::filesystem::path& dataset, const HotnessKey& key);
-
-// The stop rule of pre-sampling. The top is the hottest `share` of all nodes (of those read at all, when they are
-// fewer), equal counts by node id. It is stable when two looks in a row each find at least `agreement` of it in the top
-// of the look before.
-class TopOfOrder {
- public:
-  explicit TopOfOrder(double share = 0.01, double agreement = 0.99) : share_(share), agreement_(agreement) {}
-  // Looks at the counts so far, uint32 [V]; true once the top is stable.
-  bool look(std::span<const uint32_t> counts);
-
- private:
-  double share_, agreement_;
-  std::vector<uint32_t> top_;  // node ids, ascending, of the last look
-  int agreed_looks_ = 0;
-};
 
 }  // namespace cohort::cache

@@ -37,7 +37,7 @@ struct Header {
   uint32_t batch_size = 0;
   uint32_t data_crc = 0;
   std::array<int32_t, kMaxHops> fanout{};
-  std::array<uint32_t, 3> num_promised{};
+  std::array<uint32_t, 3> num_promised{};  // the last: of an array that earlier versions wrote
   std::array<uint32_t, 10> zeros{};
   uint32_t header_crc = 0;  // of the 196 bytes before it
 };
@@ -169,15 +169,17 @@ Hotness Hotness::load(const std::filesystem::path& path, const HotnessKey* expec
   hotness.edges_read_.resize(header.num_nodes);
   hotness.node_reads_.resize(header.num_nodes);
   hotness.expansions_.resize(header.num_nodes);
-  for (std::size_t i = 0; i < header.num_promised.size(); ++i) hotness.promised_[i].resize(header.num_promised[i]);
+  std::array<std::vector<double>, 3> promised;
+  for (std::size_t i = 0; i < promised.size(); ++i) promised[i].resize(header.num_promised[i]);
   uint32_t crc = 0;
   std::size_t offset = sizeof header;
-  for_arrays(hotness.edges_read_, hotness.node_reads_, hotness.expansions_, hotness.promised_, [&](auto array) {
+  for_arrays(hotness.edges_read_, hotness.node_reads_, hotness.expansions_, promised, [&](auto array) {
     read(file.file.get(), path, offset, std::as_writable_bytes(array));
     offset += array.size_bytes();
     crc = ibp::crc32c_parallel(std::as_bytes(array), crc);
   });
   if (crc != header.data_crc) refuse(path, "counts with a correct checksum", "a wrong one");
+  std::move(promised.begin(), promised.begin() + kNumKinds, hotness.promised_.begin());
   return hotness;
 }
 

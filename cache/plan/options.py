@@ -54,8 +54,7 @@ def presample(
         seeds: int64 [n], in place of those of a split.
 
     Returns:
-        What ``cohort-sampler --presample`` says: {"file", "batches", "reused", "stable", "max_batch_nodes",
-        "max_batch_edges"}.
+        What ``cohort-sampler --presample`` says: {"file", "batches", "reused", "max_batch_nodes", "max_batch_edges"}.
 
     Raises:
         CohortError: the split has no seeds, or there is no folder that can be written.

@@ -1,6 +1,7 @@
 // Nodes in order of what they save per byte. Internal to cache/.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -9,16 +10,21 @@
 
 namespace cohort::cache {
 
+// A density (a float of at least 0) orders as its bits do: keys hold their distance from these, then the node.
+inline constexpr uint32_t kInfinityBits = 0x7F800000;
+
 struct Order {
-  base::UninitializedVector<uint32_t> nodes;   // uint32 [n]
-  base::UninitializedVector<float> densities;  // float32 [n], descending; equal ones by node
+  base::UninitializedVector<uint64_t> keys;  // uint64 [n], ascending
+
+  std::size_t size() const { return keys.size(); }
+  uint32_t node(std::size_t position) const { return static_cast<uint32_t>(keys[position]); }
+  float density(std::size_t position) const {
+    return std::bit_cast<float>(kInfinityBits - static_cast<uint32_t>(keys[position] >> 32));
+  }
 };
 
-// The first `most`, or somewhat more, of all nodes that do not save less than nothing. `density(node)` is called in
+// All nodes whose density is at least 0, in descending order, equal ones by node. `density(node)` is called in
 // parallel.
-Order order_by(int64_t num_nodes, int64_t most, const std::function<float(int64_t)>& density);
-
-// The nodes of another order by another density, but for those that save nothing.
-Order order_again(const Order& other, int64_t num_nodes, const std::function<float(int64_t)>& density);
+Order order_by(int64_t num_nodes, const std::function<float(int64_t)>& density);
 
 }  // namespace cohort::cache

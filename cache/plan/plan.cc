@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "base/check.h"
-#include "cache/plan/sweep.h"
+#include "cache/plan/place.h"
 
 namespace cohort::cache {
 namespace {
@@ -18,7 +18,9 @@ void check_cliques(const PlanInput& input) {
   const std::size_t num_gpus = input.budget_bytes.size();
   std::vector<bool> seen(num_gpus);
   for (const auto& clique : input.cliques) {
-    if (clique.empty()) throw Error({"cliques", "at least one GPU in each", "an empty one", ""});
+    if (clique.empty() || std::ssize(clique) > kMaxCliqueGpus) {
+      throw Error({"cliques", fmt::format("1 to {} GPUs in each", kMaxCliqueGpus), std::to_string(clique.size()), ""});
+    }
     for (int gpu : clique) {
       const auto at = static_cast<std::size_t>(gpu);
       if (gpu < 0 || at >= num_gpus || seen[at]) {
@@ -41,8 +43,8 @@ void check_numbers(const PlanInput& input) {
   const std::size_t num_gpus = input.budget_bytes.size();
   need(num_gpus >= 1, "budgets", "at least one GPU", "none");
   for (int64_t bytes : input.budget_bytes) need(bytes >= 0, "budget", "0 bytes or more", std::to_string(bytes));
-  need(input.counts.size() == 1 || input.counts.size() == num_gpus, "counts", "one for all GPUs, or one per GPU",
-       std::to_string(input.counts.size()));
+  need(input.counts.size() == 1 || input.counts.size() == input.cliques.size(), "counts",
+       "one for all cliques, or one per clique", std::to_string(input.counts.size()));
   for (const Counts& counts : input.counts) {
     need(counts.num_batches > 0, "counts", "at least one batch", std::to_string(counts.num_batches));
   }
@@ -71,17 +73,6 @@ void check_links(const Links& links) {
     }
     nearer = link.line_seconds();
   }
-}
-
-Members members_of(const PlanInput& input, const std::vector<Counts>& counts, const std::vector<int>& clique) {
-  Members members;
-  members.shared_counts = counts.size() == 1;
-  for (int gpu : clique) {
-    const auto at = static_cast<std::size_t>(gpu);
-    members.counts.push_back(counts[members.shared_counts ? 0 : at]);
-    members.budget_bytes.push_back(input.budget_bytes[at]);
-  }
-  return members;
 }
 
 int parse_count(std::string_view text, const std::string& whole) {
@@ -121,24 +112,22 @@ Plan make_plan(const PlanInput& input) {
   const Costs costs(input.sizes, input.links);
   if (costs.least_stored_bytes(Kind::kFeature) < 1) throw Error({"row bytes", "at least 1 of every row", "0", ""});
   std::vector<Counts> counts = input.counts;
-  for (Counts& of_gpu : counts) of_gpu.expect(input.sizes.num_nodes);
+  for (Counts& each : counts) each.mean_picks = mean_picks(each, input.sizes.num_nodes);
   Plan plan;
   plan.gpus.resize(input.budget_bytes.size());
-  std::vector<std::pair<std::vector<int64_t>, Placement>> known;  // of cliques that differ in nothing but numbers
-  for (const auto& clique : input.cliques) {
-    const Members members = members_of(input, counts, clique);
-    auto same =
-        std::find_if(known.begin(), known.end(), [&](const auto& k) { return k.first == members.budget_bytes; });
-    if (same == known.end() || !members.shared_counts) {
-      known.emplace_back(members.budget_bytes, place(costs, input.index, members));
-      same = known.end() - 1;
+  std::vector<int64_t> planned_bytes;  // the budgets of the clique before, whose placement may serve for the next too
+  Placement placement;
+  for (std::size_t i = 0; i < input.cliques.size(); ++i) {
+    std::vector<int64_t> budget_bytes;
+    for (const int gpu : input.cliques[i]) budget_bytes.push_back(input.budget_bytes[static_cast<std::size_t>(gpu)]);
+    if (counts.size() > 1 || budget_bytes != planned_bytes) {
+      placement = place(costs, input.index, counts[counts.size() > 1 ? i : 0], budget_bytes);
+      planned_bytes = budget_bytes;
     }
-    const bool is_last = &clique == &input.cliques.back();
-    Placement placement = is_last ? std::move(same->second) : same->second;
-    for (std::size_t i = 0; i < clique.size(); ++i) {
-      plan.gpus[static_cast<std::size_t>(clique[i])] = std::move(placement.gpus[i]);
+    for (std::size_t member = 0; member < input.cliques[i].size(); ++member) {
+      plan.gpus[static_cast<std::size_t>(input.cliques[i][member])] = placement.gpus[member];
     }
-    plan.cliques.push_back({clique, std::move(placement.rows)});
+    plan.cliques.push_back({input.cliques[i], placement.rows});
   }
   return plan;
 }

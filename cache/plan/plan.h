@@ -3,20 +3,20 @@
 //   minimise  sum over GPUs g, kinds k, tiers t of  lines(g, k, t) x seconds of a line(t)      [seconds a batch]
 //
 // The sum, not the maximum, over tiers and GPUs: links do work side by side, but a host line costs 7 to 30 times a peer
-// or local one (measured), so the host term decides either way, and a sum makes what one item saves independent of all
-// others: saved seconds per byte order the items, and where the order ends, the budget ends. That one order holds rows
-// and lists, first copies and further ones: the split alpha between topology and features (any value in [0, 1]) and
-// the number of replicas are read off it, not searched on a grid as in Legion (USENIX ATC 2023, section 4.3).
+// or local one (measured), so the host term decides either way. With a sum, what one item saves does not depend on the
+// others, so a greedy walk suffices (place.cc): items in descending order of seconds saved per byte, until the budgets
+// are spent. The one order holds rows and lists, first copies and further ones. It determines the split alpha between
+// topology and features (any value in [0, 1]) and the number of replicas, which Legion searches on a grid (USENIX ATC
+// 2023, section 4.3).
 //
-// In a clique (GPUs that read each other's memory) an item is placed once, on the GPU that reads it most among those
-// with room (equal: the one with most room). A replica saves the difference between a peer's and local memory on one
-// GPU; it is made where that is more per byte than the next first copy saves. Cliques do not know each other.
+// In a clique (GPUs that read each other's memory) the first copy of an item goes to the GPU with most room. Further
+// copies save the difference between a peer's and local memory; they go to all other GPUs with room, where that saves
+// more per byte than the next first copy. Cliques do not know each other.
 //
-// What it promises. Budgets hold, index and scratch included. For a GPU alone: when all items take the same bytes no
-// placement saves more, else one saves at most one item more; more budget never predicts more seconds. In a clique the
-// order is walked greedily, copy by copy: compared with every possible placement of small graphs it stays within one
-// item a GPU. Equal items are ordered by node id; the same input gives the same plan for any number of threads.
-// Low counts are taken for what they promise of other batches (Expected in cost.h), not as they are.
+// Guarantees: budgets hold, index and scratch included. For a GPU alone: if all items take the same bytes, no placement
+// saves more, otherwise one saves at most one item more; more budget never predicts more seconds. In a clique: compared
+// with every possible placement of small graphs, the plan is within one item a GPU. Equal items are ordered by node;
+// the same input gives the same plan for any number of threads.
 #pragma once
 
 #include <array>
@@ -53,7 +53,7 @@ constexpr bool holds_all_raw_rows(int64_t budget_bytes, int64_t num_nodes, int64
 
 struct PlanInput {
   GraphSizes sizes;
-  std::vector<Counts> counts;             // one for all GPUs, or one a GPU
+  std::vector<Counts> counts;             // one for all cliques, or one a clique
   std::vector<std::vector<int>> cliques;  // every GPU 0..G-1 once; a GPU without peers is a clique of one
   std::vector<int64_t> budget_bytes;      // [G]
   Links links;

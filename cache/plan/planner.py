@@ -27,25 +27,24 @@ class Links:
 
 @dataclass(frozen=True)
 class Counts:
-    """What the sampler did in `num_batches` batches; row 0 for all GPUs, or a row a GPU.
+    """What the sampler did in `num_batches` batches.
 
     Attributes:
-        num_batches: int [rows].
-        node_reads: uint32 [rows, V], batches that read the node's feature row.
-        expansions: uint32 [rows, V], times the node's neighbours were drawn.
-        edges_read: uint64 [rows, V], neighbours drawn in all of these.
+        node_reads: uint32 [V], batches that read the node's feature row.
+        expansions: uint32 [V], times the node's neighbours were drawn.
+        edges_read: uint64 [V], neighbours drawn in all of these.
         max_batch_nodes, max_batch_edges: of the largest batch seen; 0 when unknown.
-        promised: what counts promise, float64 [any] each, by count; empty where nobody knows. Reads, and expansions, to
-            expect in as many other batches; the share of reads whose row the batch right before read too.
+        promised: reads, and expansions, to expect in as many other batches, float64 [any] each, by count; where they
+            are empty, counts are taken as they are.
     """
 
-    num_batches: Sequence[int]
+    num_batches: int
     node_reads: np.ndarray
     expansions: np.ndarray
     edges_read: np.ndarray
     max_batch_nodes: int = 0
     max_batch_edges: int = 0
-    promised: tuple[Sequence[float], Sequence[float], Sequence[float]] = ((), (), ())
+    promised: tuple[Sequence[float], Sequence[float]] = ((), ())
 
     @classmethod
     def stand_in(cls, policy: str, indptr: np.ndarray, indices: np.ndarray, picks: int) -> "Counts":
@@ -59,7 +58,7 @@ class Counts:
             picks: most neighbours drawn from a list; -1: all.
         """
         found = _native.stand_in(policy, np.ascontiguousarray(indptr, np.int64), np.ascontiguousarray(indices), picks)
-        return cls([1], found.reads[None], found.reads[None], found.edges_read[None])
+        return cls(1, found.reads, found.reads, found.edges_read)
 
 
 def load_counts(path: Path) -> Counts:
@@ -69,8 +68,8 @@ def load_counts(path: Path) -> Counts:
         CohortError: it is missing or damaged.
     """
     file = _native.Hotness.load(str(path))
-    arrays = (file.node_reads[None], file.expansions[None], file.edges_read[None])
-    return Counts([file.num_batches], *arrays, file.max_batch_nodes, file.max_batch_edges, file.promised)
+    arrays = (file.node_reads, file.expansions, file.edges_read)
+    return Counts(file.num_batches, *arrays, file.max_batch_nodes, file.max_batch_edges, file.promised)
 
 
 def stored_row_bytes(data, coded: bool) -> int | np.ndarray:
@@ -123,7 +122,7 @@ def plan(
 
     Args:
         indptr: int64 [V + 1].
-        counts: of all GPUs; or one a GPU, where they have seeds of their own (GPUs of a clique may share one).
+        counts: of all GPUs; or one a clique, where cliques have seeds of their own.
         index_bytes: of an entry of `indices`, 4 or 8.
         row_bytes: of every stored feature row, or uint32 [V] for rows packed back to back.
         cliques: every GPU 0..G-1 once; a GPU without peers alone.
@@ -148,7 +147,7 @@ def plan(
         row_bytes=_bytes(row_bytes),
         host_row_bytes=None if host_row_bytes is None else _bytes(host_row_bytes),
         lists=topology,
-        counts=[row for each in ([counts] if isinstance(counts, Counts) else counts) for row in _rows_of(each)],
+        counts=[_native_counts(each) for each in ([counts] if isinstance(counts, Counts) else counts)],
         cliques=[list(clique) for clique in cliques],
         budget_bytes=list(budget_bytes),
         bytes_per_second=list(links.bytes_per_second),
@@ -158,19 +157,15 @@ def plan(
     )
 
 
-def _rows_of(counts: Counts) -> list[tuple]:
-    """Each row as the native planner takes it."""
+def _native_counts(counts: Counts) -> tuple:
     arrays = (counts.node_reads, counts.expansions, counts.edges_read)
     dtypes = (np.uint32, np.uint32, np.uint64)
     promised = [list(map(float, promise)) for promise in counts.promised]
-    return [
-        (
-            batches,
-            *(np.ascontiguousarray(array[row], dtype) for array, dtype in zip(arrays, dtypes, strict=True)),
-            promised,
-        )
-        for row, batches in enumerate(counts.num_batches)
-    ]
+    return (
+        counts.num_batches,
+        *(np.ascontiguousarray(array, dtype) for array, dtype in zip(arrays, dtypes, strict=True)),
+        promised,
+    )
 
 
 def _bytes(of_rows: int | np.ndarray):

@@ -238,7 +238,7 @@ def _place(graph: _Graph, budgets: list[int], resident: bool) -> _Found:
 
 
 def _counts_to_plan(graph: _Graph):
-    return _by_gpu(graph.counts, graph.cliques) if graph.spec.partition else graph.counts[0]
+    return graph.counts if graph.spec.partition else graph.counts[0]
 
 
 def _host_bytes_without(graph: _Graph, common: dict) -> float:
@@ -342,12 +342,6 @@ def _counts(spec: PlanSpec, data, cliques: list[list[int]] | None) -> tuple[list
     ]
     counts = [cache.load_counts(Path(source["file"])) for source in sources]
     return counts, {"policy": spec.cache_policy} | ({"cliques": sources} if of_parts else sources[0])
-
-
-def _by_gpu(counts: list, cliques: list[list[int]]) -> list:
-    """Each GPU's counts from those of the cliques."""
-    of_gpu = {gpu: own for own, clique in zip(counts, cliques, strict=True) for gpu in clique}
-    return [of_gpu[gpu] for gpu in sorted(of_gpu)]
 
 
 def _cliques(text: str, num_gpus: int, machine: dict) -> list[list[int]]:

@@ -132,5 +132,5 @@ def _told(source: dict) -> str:
     stand_in = {"degree": "out-degrees", "random": "chance"}.get(source["policy"])
     if stand_in:
         return f"{stand_in}, a stand-in for counts: ms and bytes are not those of a real batch"
-    how = "counted earlier" if source["reused"] else "stable" if source["stable"] else "stopped at the limit or the end"
+    how = "counted earlier" if source["reused"] else "counted now"
     return f"{source['batches']} batches of the sampler ({how}), {source['file']}"

@@ -8,6 +8,10 @@
 
 namespace cohort::cache {
 
+inline const Counts& counts_of(const PlanInput& input, std::size_t clique) {
+  return input.counts[input.counts.size() == 1 ? 0 : clique];
+}
+
 // The fewest seconds a batch, over all GPUs, that any placement within the budgets reaches; entries of the directory
 // are charged to every GPU of a clique for each row that one of its GPUs holds. Independent of the planner: sums the
 // costs of each item in each tier, tries all, keeps the best.
@@ -17,8 +21,10 @@ class BruteForce {
 
   double least_seconds() {
     best_ = 0;
-    for (const auto& clique : input_.cliques) {
+    for (std::size_t c = 0; c < input_.cliques.size(); ++c) {
+      const auto& clique = input_.cliques[c];
       clique_ = &clique;
+      counts_ = counts_of(input_, c);
       room_.clear();
       for (int gpu : clique) room_.push_back(input_.budget_bytes[static_cast<std::size_t>(gpu)] - fixed_bytes());
       clique_best_ = std::numeric_limits<double>::infinity();
@@ -30,7 +36,6 @@ class BruteForce {
 
  private:
   int64_t fixed_bytes() const { return input_.index.scratch_bytes + 2 * input_.index.bytes_per_kind; }
-  const Counts& counts(int gpu) const { return input_.counts[input_.counts.size() == 1 ? 0 : std::size_t(gpu)]; }
 
   void try_items(int64_t item, double seconds) {
     if (item == 2 * small_.num_nodes()) {
@@ -65,7 +70,7 @@ class BruteForce {
     double sum = 0;
     for (std::size_t i = 0; i < clique_->size(); ++i) {
       const Tier tier = set >> i & 1 ? Tier::kLocal : set != 0 ? Tier::kPeer : Tier::kHost;
-      sum += costs_.uses(kind, counts((*clique_)[i]), node)[static_cast<std::size_t>(tier)].seconds;
+      sum += costs_.uses(kind, counts_, node)[static_cast<std::size_t>(tier)].seconds;
     }
     return sum;
   }
@@ -74,6 +79,7 @@ class BruteForce {
   const PlanInput& input_;
   Costs costs_;
   const std::vector<int>* clique_ = nullptr;
+  Counts counts_;
   std::vector<int64_t> room_;
   double best_ = 0, clique_best_ = 0;
 };
@@ -85,13 +91,10 @@ inline double most_saved_by_one_item(SmallInput& small) {
   double most = 0;
   for (int64_t node = 0; node < small.num_nodes(); ++node) {
     for (Kind kind : {Kind::kFeature, Kind::kTopology}) {
-      for (const auto& clique : input.cliques) {
-        double saved = 0;
-        for (int gpu : clique) {
-          const Counts& counts = input.counts[input.counts.size() == 1 ? 0 : std::size_t(gpu)];
-          saved += costs.saved(kind, counts, node).host_to_peer + costs.saved(kind, counts, node).peer_to_local;
-        }
-        most = std::max(most, saved);
+      for (std::size_t c = 0; c < input.cliques.size(); ++c) {
+        const Costs::Saved saved = costs.saved(kind, counts_of(input, c), node);
+        most =
+            std::max(most, static_cast<double>(input.cliques[c].size()) * (saved.host_to_peer + saved.peer_to_local));
       }
     }
   }

@@ -116,38 +116,30 @@ TEST(Cost, HostRowsOfAnotherLength) {
   EXPECT_DOUBLE_EQ(lines(Tier::kLocal), 2 * counted_lines(96, 32));
 }
 
-// Nodes with rates of a heavy tail; counts of 20 batches, each node in each with its rate.
-std::vector<uint32_t> counts_of_tail(uint64_t seed, int64_t num_nodes) {
-  std::vector<uint32_t> counts;
-  for (int64_t node = 0; node < num_nodes; ++node) {
-    const double rate = 0.02 / std::sqrt((static_cast<double>(node) + 1) / static_cast<double>(num_nodes));
-    uint32_t count = 0;
-    for (uint64_t batch = 0; batch < 20; ++batch) {
-      const uint64_t draw = base::random_below(1'000'000, base::key_of(seed), static_cast<uint64_t>(node), batch);
-      count += static_cast<double>(draw) < 1e6 * rate ? 1 : 0;
-    }
-    counts.push_back(count);
-  }
-  return counts;
+// Counts 0 and 1 have promises; 4 is above their end.
+TEST(Cost, ReadsArePromisedOrCounted) {
+  const std::vector<uint32_t> reads = {0, 1, 4};
+  const std::vector<double> promised = {0.1, 0.5};
+  Counts counts{2, reads.data(), reads.data(), nullptr, {promised, {}}};
+  EXPECT_DOUBLE_EQ(mean_reads(Kind::kFeature, counts, 0), 0.05);
+  EXPECT_DOUBLE_EQ(mean_reads(Kind::kFeature, counts, 1), 0.25);
+  EXPECT_DOUBLE_EQ(mean_reads(Kind::kFeature, counts, 2), (0.5 + 3) / 2) << "one read more for each count";
+  EXPECT_DOUBLE_EQ(mean_reads(Kind::kTopology, counts, 1), 0.5);
 }
 
-TEST(Expected, WithoutATrialCountsAreTakenAsTheyAre) {
-  for (uint32_t count = 0; count < 100; ++count) EXPECT_EQ(Expected()(count), count);
-}
-
-TEST(Expected, KeepsTheSumOfTheCounts) {
-  constexpr int64_t kNodes = 400'000;
-  const std::vector<uint32_t> counts = counts_of_tail(1, kNodes);
-  const std::array promised = {0.1, 0.5, 1.2};
-  const Expected expected(promised, counts.data(), kNodes);
-  double sum = 0, counted = 0;
-  for (const uint32_t count : counts) {
-    counted += count;
-    sum += expected(count);
-  }
-  EXPECT_NEAR(sum, counted, 1e-6 * counted);
-  EXPECT_NEAR(expected(1) / expected(0), 5, 1e-9);
-  EXPECT_NEAR((expected(7) - expected(6)) / expected(0), 10, 1e-9) << "above the promises one count is one read more";
+// A row that half of all batches read is in one of the three batches before 7 of 8 times.
+TEST(Cost, RecentRowsAreCopied) {
+  const std::vector<uint32_t> reads = {1};
+  const std::vector<uint64_t> edges = {0};
+  GraphSizes sizes{1, nullptr, 4, {128}};
+  sizes.recent_batches = 3;
+  sizes.recent_row_bytes = 256;
+  const auto use =
+      Costs(sizes, measured_links()).uses(Kind::kFeature, {2, reads.data(), reads.data(), edges.data()}, 0);
+  EXPECT_DOUBLE_EQ(use[kLocalTier].reads, 0.5);
+  EXPECT_DOUBLE_EQ(use[kHostTier].reads, 0.5 / 8);
+  EXPECT_DOUBLE_EQ(use[kRecentTier].reads, 0.5 * 7 / 8);
+  EXPECT_DOUBLE_EQ(use[kRecentTier].bytes, 256 * 0.5 * 7 / 8);
 }
 
 }  // namespace

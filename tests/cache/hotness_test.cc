@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -84,18 +83,13 @@ auto by_chance(uint64_t half) {
   };
 }
 
-Hotness tried_by_chance() {
+TEST(Hotness, CountsByChancePromiseWhatOtherBatchesBring) {
   Hotness hotness({}, kManyNodes, 0);
   add_half(hotness, by_chance(0));
   add_half(hotness, by_chance(1));
   hotness.begin_trial();
   add_half(hotness, by_chance(2));
   hotness.end_trial();
-  return hotness;
-}
-
-TEST(Hotness, CountsByChancePromiseWhatOtherBatchesBring) {
-  const Hotness hotness = tried_by_chance();
   Hotness others({}, kManyNodes, 0);
   for (uint64_t half = 3; half < 7; ++half) add_half(others, by_chance(half));
   const auto promised = hotness.promises().reads;
@@ -106,34 +100,6 @@ TEST(Hotness, CountsByChancePromiseWhatOtherBatchesBring) {
       if (hotness.node_reads()[node] == count) sum += others.node_reads()[node], ++nodes;
     }
     EXPECT_NEAR(promised[count], sum / nodes / 2, 0.05 * sum / nodes / 2 + 0.05) << count;
-  }
-}
-
-// Nodes of one count differ in their rates, so that a read is likelier after another than the mean rate says.
-TEST(Hotness, ReturnsTellWhatTheBatchesBeforeHold) {
-  const Hotness hotness = tried_by_chance();
-  Counts counts = hotness.counts();
-  counts.expect(kManyNodes);
-  constexpr int kTried = 40;
-  for (const int window : {1, 2, 4}) {
-    GraphSizes sizes{kManyNodes, nullptr, 4, {128}};
-    sizes.recent_batches = window;
-    sizes.recent_row_bytes = 128;
-    const Costs costs(sizes, {{{1e12, 0}, {1e11, 0}, {1e10, 0}}});
-    double promised = 0, by_the_mean = 0, found = 0;
-    for (int64_t node = 0; node < kManyNodes; ++node) {
-      promised += costs.uses(Kind::kFeature, counts, node)[static_cast<std::size_t>(Tier::kRecent)].reads;
-      const double rate = mean_reads(Kind::kFeature, counts, node);
-      by_the_mean += rate * (1 - std::pow(1 - rate, window));
-      int last = -kTried;
-      for (int batch = 0; batch < window + kTried; ++batch) {
-        if (!by_chance(3)(node, batch)) continue;
-        if (batch >= window && batch - last <= window) found += 1.0 / kTried;
-        last = batch;
-      }
-    }
-    EXPECT_NEAR(promised, found, 0.02 * found) << window;
-    EXPECT_LT(by_the_mean, 0.97 * found) << window;
   }
 }
 
@@ -191,10 +157,24 @@ TEST_F(HotnessFile, KeepsThePromises) {
   saved.save(path_);
   const Hotness loaded = Hotness::load(path_);
   EXPECT_EQ(list(loaded.promises().reads), list(saved.promises().reads));
-  EXPECT_EQ(list(loaded.promises().returns), list(saved.promises().returns));
   EXPECT_EQ(loaded.promises().reads.size(), 5u);
-  EXPECT_EQ(loaded.promises().returns.size(), 5u);
   EXPECT_TRUE(loaded.promises().expansions.empty());
+}
+
+// Files of earlier versions have a third table of what counts promise.
+TEST_F(HotnessFile, AThirdTableIsReadAndLeftOut) {
+  two_batches().save(path_);
+  std::string bytes = image();
+  const auto put = [&](std::size_t at, uint32_t value) { std::memcpy(bytes.data() + at, &value, sizeof value); };
+  const double share = 0.5;
+  bytes.append(reinterpret_cast<const char*>(&share), sizeof share);
+  put(152, 1);
+  put(76, ibp::crc32c(std::as_bytes(std::span(bytes)).subspan(200)));
+  put(196, ibp::crc32c(std::as_bytes(std::span(bytes)).first(196)));
+  write(bytes);
+  const Hotness loaded = Hotness::load(path_);
+  EXPECT_EQ(list(loaded.node_reads()), list(two_batches().node_reads()));
+  EXPECT_TRUE(loaded.promises().reads.empty() && loaded.promises().expansions.empty());
 }
 
 TEST_F(HotnessFile, EveryDamagedByteIsFound) {
@@ -271,40 +251,6 @@ TEST(HotnessKey, EveryPartCounts) {
   }
   EXPECT_NE(hash_words(std::vector<int64_t>{0}), hash_words(std::vector<int64_t>{0, 0}));
   EXPECT_NE(hash_words(std::vector<int64_t>{1, 2}), hash_words(std::vector<int64_t>{2, 1}));
-}
-
-TEST(TopOfOrder, IsStableAfterTwoLooksThatAgree) {
-  TopOfOrder top(0.5, 1.0);  // 2 of 4 nodes
-  EXPECT_FALSE(top.look(std::vector<uint32_t>{3, 2, 1, 0})) << "the first look has nothing to agree with";
-  EXPECT_FALSE(top.look(std::vector<uint32_t>{6, 4, 3, 2}));
-  EXPECT_TRUE(top.look(std::vector<uint32_t>{7, 8, 4, 3})) << "the order inside the top does not matter";
-  EXPECT_FALSE(top.look(std::vector<uint32_t>{7, 8, 9, 3})) << "node 2 came up: look anew";
-  EXPECT_FALSE(top.look(std::vector<uint32_t>{7, 8, 9, 3}));
-  EXPECT_TRUE(top.look(std::vector<uint32_t>{7, 8, 9, 3}));
-}
-
-TEST(TopOfOrder, AllowsTheDisagreementItIsGiven) {
-  const auto looks = [](double agreement) {
-    TopOfOrder top(1.0, agreement);
-    std::vector<uint32_t> counts(100, 0);
-    std::fill_n(counts.begin(), 50, 1u);
-    top.look(counts);
-    counts[50] = 1;  // 50 of 51 agree: 98 %
-    top.look(counts);
-    return top.look(counts);
-  };
-  EXPECT_TRUE(looks(0.98));
-  EXPECT_FALSE(looks(0.99));
-}
-
-TEST(TopOfOrder, EqualCountsGoByNodeAndUnreadNodesAreInNoTop) {
-  TopOfOrder top(0.5, 1.0);
-  top.look(std::vector<uint32_t>{1, 1, 1, 1});
-  top.look(std::vector<uint32_t>{1, 1, 1, 1});
-  EXPECT_TRUE(top.look(std::vector<uint32_t>{1, 1, 1, 1}));
-  TopOfOrder none;
-  const std::vector<uint32_t> zeros(10, 0);
-  for (int i = 0; i < 5; ++i) EXPECT_FALSE(none.look(zeros));
 }
 
 }  // namespace

@@ -51,8 +51,8 @@ def test_the_counts_are_those_of_the_sampler(data, capsys):
     counts = load_counts(file)
     train = np.load(data / "train_ids.npy")
     degrees = np.diff(np.load(data / "indptr.npy"))
-    reads, expansions, edges = counts.node_reads[0], counts.expansions[0], counts.edges_read[0]
-    assert counts.num_batches == [34] and (expansions[train] >= 2).all()
+    reads, expansions, edges = counts.node_reads, counts.expansions, counts.edges_read
+    assert counts.num_batches == 34 and (expansions[train] >= 2).all()
     assert (expansions <= reads).all() and (reads <= 34).all()
     assert (edges <= expansions * np.minimum(degrees, 4)).all()
     assert (edges >= expansions * np.minimum(degrees, 3)).all()
@@ -148,9 +148,9 @@ def test_stand_ins_are_those_of_the_graph(data):
     for dtype in (np.int32, np.int64):
         counts = Counts.stand_in("degree", indptr, indices.astype(dtype), 3)
         out_degrees = np.bincount(indices, minlength=2708)
-        np.testing.assert_array_equal(counts.node_reads[0], out_degrees)
-        np.testing.assert_array_equal(counts.edges_read[0], out_degrees * np.minimum(np.diff(indptr), 3))
-    first, again = (Counts.stand_in("random", indptr, indices, 3).node_reads[0] for _ in range(2))
+        np.testing.assert_array_equal(counts.node_reads, out_degrees)
+        np.testing.assert_array_equal(counts.edges_read, out_degrees * np.minimum(np.diff(indptr), 3))
+    first, again = (Counts.stand_in("random", indptr, indices, 3).node_reads for _ in range(2))
     np.testing.assert_array_equal(first, again)
     assert abs(np.corrcoef(first, out_degrees)[0, 1]) < 0.1
     with pytest.raises(CohortError, match="degree or random"):
@@ -259,13 +259,12 @@ def test_needs_are_what_a_sampler_allocates(data, fanout, arrays):
         assert needs.slots_bytes == 2 * allocated
 
 
-def test_rows_of_different_length_and_counts_per_gpu():
-    reads = np.array([[9, 1, 0, 0], [1, 9, 0, 0]], np.uint32)
+def test_rows_of_different_length():
+    reads = np.array([9, 30, 0, 0], np.uint32)
     zeros = np.zeros_like(reads)
-    counts = Counts([10, 10], reads, zeros, zeros.astype(np.uint64))
     placed = plan(
         np.arange(5),
-        counts,
+        Counts(10, reads, zeros, zeros.astype(np.uint64)),
         index_bytes=4,
         row_bytes=np.array([64, 128, 64, 128], np.uint32),
         cliques=cliques_named("all", 2),
@@ -276,7 +275,7 @@ def test_rows_of_different_length_and_counts_per_gpu():
         scratch_bytes=16,
     )
     assert placed.gpu(0).features.nodes.tolist() == [0] and placed.gpu(1).features.nodes.tolist() == [1]
-    assert placed.clique(0).features.nodes.tolist() == [0, 1] and placed.clique(0).features.owners.tolist() == [0, 1]
+    assert placed.clique(0).features.nodes.tolist() == [1, 0] and placed.clique(0).features.owners.tolist() == [1, 0]
 
 
 @pytest.mark.parametrize(
@@ -308,11 +307,12 @@ def test_predicted_hits_come_true_in_other_batches(tmp_path, capsys, train_share
     rows = placed.gpu(0).features.nodes
     assert len(rows) == few["gpus"][0]["features"]["rows"]
     predicted, achieved = few["gpus"][0]["features"]["hit_rate"]["local"], reads[rows].sum() / reads.sum()
-    as_counted = chosen_by.node_reads[0][rows].sum() / chosen_by.node_reads[0].sum()
+    as_counted = chosen_by.node_reads[rows].sum() / chosen_by.node_reads.sum()
     assert predicted == pytest.approx(achieved, rel=0.04)
     assert as_counted > flattery * achieved, "the counts as they are would promise too much"
     beside_copies = plan(indptr, chosen_by, **common, recent=(2, 64)).gpu(0)
-    assert hit_rates(beside_copies.feature_use)[3] == pytest.approx(copied_share(batches, beside_copies), rel=0.04)
+    # Batches are taken for independent: a seed that comes once an epoch brings its rows once.
+    assert hit_rates(beside_copies.feature_use)[3] == pytest.approx(copied_share(batches, beside_copies), abs=0.025)
 
 
 def copied_share(batches: list[np.ndarray], gpu) -> float:

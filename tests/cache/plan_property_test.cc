@@ -18,7 +18,7 @@ struct Case {
   std::string cliques;
   int num_gpus;
   bool equal_sizes;
-  bool counts_per_gpu;
+  bool counts_per_clique;
   int64_t host_row_bytes = 0;
   bool has_lists = true;
 };
@@ -32,7 +32,7 @@ class PlanProperty : public testing::TestWithParam<Case> {
       budgets.push_back(
           static_cast<int64_t>(base::random_below(9000, base::key_of(seed), 77, static_cast<uint64_t>(gpu))));
     }
-    SmallInput small = random_input(seed, {num_nodes, c.equal_sizes, c.equal_sizes, c.counts_per_gpu},
+    SmallInput small = random_input(seed, {num_nodes, c.equal_sizes, c.equal_sizes, c.counts_per_clique},
                                     cliques_named(c.cliques, c.num_gpus), budgets);
     small.input.index = {bitmap_bytes(num_nodes), 8, 100};
     small.input.sizes.host_rows.bytes = c.host_row_bytes;
@@ -96,10 +96,9 @@ TEST_P(PlanProperty, ReplicasPay) {
     small.input.index = {0, 0, 0};
     const Plan plan = make_plan(small.view());
     const Costs costs(small.input.sizes, small.input.links);
-    const auto counts_of = [&](int gpu) {
-      return small.input.counts[GetParam().counts_per_gpu ? std::size_t(gpu) : 0];
-    };
-    for (const CliquePlan& clique : plan.cliques) {
+    for (std::size_t c = 0; c < plan.cliques.size(); ++c) {
+      const CliquePlan& clique = plan.cliques[c];
+      const Counts& counts = counts_of(small.input, c);
       double left_out = 0, least_replica = 1;
       for (std::size_t kind : kBothKinds) {
         std::map<uint32_t, std::size_t> owner;
@@ -107,14 +106,14 @@ TEST_P(PlanProperty, ReplicasPay) {
           owner[clique.rows[kind].nodes[i]] = clique.rows[kind].owners[i];
         }
         for (int64_t node = 0; node < small.num_nodes(); ++node) {
-          double first = 0;
-          for (int gpu : clique.gpus) first += costs.saved(static_cast<Kind>(kind), counts_of(gpu), node).host_to_peer;
+          const double first =
+              static_cast<double>(clique.gpus.size()) * costs.saved(static_cast<Kind>(kind), counts, node).host_to_peer;
           if (!owner.contains(static_cast<uint32_t>(node))) left_out = std::max(left_out, first);
         }
         for (std::size_t i = 0; i < clique.gpus.size(); ++i) {
           for (uint32_t node : plan.gpus[static_cast<std::size_t>(clique.gpus[i])].slabs[kind].nodes) {
             if (owner.at(node) == i) continue;
-            const auto saved = costs.saved(static_cast<Kind>(kind), counts_of(clique.gpus[i]), node);
+            const auto saved = costs.saved(static_cast<Kind>(kind), counts, node);
             least_replica = std::min(least_replica, saved.peer_to_local);
           }
         }
@@ -145,14 +144,17 @@ TEST_P(PlanProperty, MoreBudgetNeverPredictsMoreSeconds) {
 TEST_P(PlanProperty, ReadsAreAllAccountedFor) {
   SmallInput small = random(3);
   const Plan plan = make_plan(small.view());
-  for (std::size_t gpu = 0; gpu < plan.gpus.size(); ++gpu) {
-    const OwnedCounts& counts = small.counts[GetParam().counts_per_gpu ? gpu : 0];
+  for (std::size_t c = 0; c < plan.cliques.size(); ++c) {
+    const OwnedCounts& counts = small.counts[GetParam().counts_per_clique ? c : 0];
     const std::array<const std::vector<uint32_t>*, 2> read = {&counts.node_reads, &counts.expansions};
     for (std::size_t kind : kBothKinds) {
-      double all = 0, by_tier = 0;
+      double all = 0;
       for (uint32_t count : *read[kind]) all += kind == 0 || small.has_lists ? count / 10.0 : 0;
-      for (const Use& use : plan.gpus[gpu].use[kind]) by_tier += use.reads;
-      EXPECT_NEAR(by_tier, all, 1e-9);
+      for (int gpu : plan.cliques[c].gpus) {
+        double by_tier = 0;
+        for (const Use& use : plan.gpus[static_cast<std::size_t>(gpu)].use[kind]) by_tier += use.reads;
+        EXPECT_NEAR(by_tier, all, 1e-9);
+      }
     }
   }
 }
@@ -170,7 +172,7 @@ INSTANTIATE_TEST_SUITE_P(
       name += test.param.host_row_bytes > 0 ? "_host" + std::to_string(test.param.host_row_bytes) : "";
       name += test.param.has_lists ? "" : "_rows_only";
       name += test.param.equal_sizes ? "_equal" : "_any";
-      return name + (test.param.counts_per_gpu ? "_per_gpu" : "_shared");
+      return name + (test.param.counts_per_clique ? "_per_clique" : "_shared");
     });
 
 }  // namespace

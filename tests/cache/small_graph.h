@@ -44,9 +44,9 @@ inline Links measured_links() { return {Link{1500e9}, Link{360e9}, Link{51e9}}; 
 
 struct SmallOptions {
   int64_t num_nodes = 5;
-  bool equal_degrees = false;   // every list of 14 neighbours: 64 bytes
-  bool equal_rows = true;       // every row of 64 bytes
-  bool counts_per_gpu = false;  // else one for all
+  bool equal_degrees = false;      // every list of 14 neighbours: 64 bytes
+  bool equal_rows = true;          // every row of 64 bytes
+  bool counts_per_clique = false;  // else one for all
 };
 
 // Random counts, from none to 20 reads a node; `cliques` and `budgets` as in PlanInput.
@@ -60,7 +60,7 @@ inline SmallInput random_input(uint64_t seed, const SmallOptions& options, std::
     small.indptr.push_back(small.indptr.back() + (options.equal_degrees ? 14 : static_cast<int64_t>(draw(40))));
     if (!options.equal_rows) small.row_bytes.push_back(static_cast<uint32_t>(16 + 4 * draw(40)));
   }
-  small.counts.resize(options.counts_per_gpu ? budgets.size() : 1);
+  small.counts.resize(options.counts_per_clique ? cliques.size() : 1);
   for (OwnedCounts& counts : small.counts) {
     for (int64_t node = 0; node < options.num_nodes; ++node) {
       const auto at = static_cast<std::size_t>(node);

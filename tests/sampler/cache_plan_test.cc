@@ -33,7 +33,7 @@ class CachePlan : public testing::Test {
     const cache::HotnessKey key{1, 2, {4, 3}, 64};
     GraphView without_rows = graph_.view();
     without_rows.row_bytes = 0;
-    presample(without_rows, seeds, key, 10, *make_host_backend(without_rows, {})).hotness.save(options_.hotness);
+    presample(without_rows, seeds, key, 10, *make_host_backend(without_rows, {})).save(options_.hotness);
   }
   std::optional<cache::Plan> plan(bool topology_in_plan = true) {
     return plan_cache(options_, graph_.view(), kPair, {32}, {20}, topology_in_plan);
@@ -80,7 +80,7 @@ TEST_F(CachePlan, RanksMayHaveCountsOfTheirOwn) {
   std::iota(seeds.begin(), seeds.end(), 2000);
   GraphView without_rows = graph_.view();
   without_rows.row_bytes = 0;
-  presample(without_rows, seeds, {1, 3, {4, 3}, 64}, 10, *make_host_backend(without_rows, {})).hotness.save(second);
+  presample(without_rows, seeds, {1, 3, {4, 3}, 64}, 10, *make_host_backend(without_rows, {})).save(second);
   const auto rows = [&](const std::vector<std::string>& files, std::size_t rank) {
     options_.rank_hotness = files;
     options_.cache_bytes = {20'000, 20'000};
@@ -93,6 +93,7 @@ TEST_F(CachePlan, RanksMayHaveCountsOfTheirOwn) {
   EXPECT_EQ(rows({first, second}, 1), rows({second, first}, 0));
   rows({second, first}, 0);
   EXPECT_EQ(written()["counts"][0]["file"], second);
+  EXPECT_THROW(plan_cache(options_, graph_.view(), kPair, {32}, {20}, true), base::Error) << "the pair shares a cache";
 }
 
 TEST_F(CachePlan, IsWrittenAsItIs) {

@@ -55,8 +55,6 @@ void run(std::span<const std::byte> input) {
   const MemoryFile file(image);
   try {
     const cache::Hotness counts = cache::Hotness::load(file.path());
-    cache::TopOfOrder top;
-    top.look(counts.node_reads());
     demand(counts.num_batches() >= 0 && counts.max_batch_nodes() >= 0 && counts.max_batch_edges() >= 0,
            "numbers that are none below 0");
   } catch (const base::Error&) {

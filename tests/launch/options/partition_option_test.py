@@ -75,15 +75,15 @@ def test_each_clique_counts_the_batches_of_its_seeds(data, capsys):
     result = planned(capsys, data, "--num-gpus", 2, "--cliques", "none", "--partition")
     train, parts = np.load(data / "train_ids.npy"), np.load(parts_file(data, 2))
     for part, source in enumerate(result["counts"]["cliques"]):
-        expansions = load_counts(source["file"]).expansions[0]
+        expansions = load_counts(source["file"]).expansions
         assert (expansions[train[parts[train] == part]] >= 2).all()  # in both counted epochs
         assert source["batches"] == 2 * -(-np.count_nonzero(parts[train] == part) // 100)
 
 
-def test_counts_of_gpus_come_with_promises_of_their_own():
-    reads = np.array([[4, 1, 0, 0]], np.uint32)
-    counts = Counts([10], reads, 0 * reads, (0 * reads).astype(np.uint64))
-    lucky = Counts([10], reads, 0 * reads, (0 * reads).astype(np.uint64), promised=([1, 1, 1, 1, 1], (), ()))
+def test_counts_of_cliques_come_with_promises_of_their_own():
+    reads = np.array([4, 1, 0, 0], np.uint32)
+    counts = Counts(10, reads, 0 * reads, (0 * reads).astype(np.uint64))
+    lucky = Counts(10, reads, 0 * reads, (0 * reads).astype(np.uint64), promised=([1, 1, 1, 1, 1], ()))
     common = {
         "index_bytes": 4,
         "row_bytes": 64,

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -78,7 +79,9 @@ def shm():
     before = os.environ.get("COHORT_SHM")
     os.environ["COHORT_SHM"] = str(memory.root)
     yield memory
-    left = memory.runs()
+    deadline = time.monotonic() + 20  # a sampler ends soon after its script has
+    while (left := memory.runs()) and time.monotonic() < deadline:
+        time.sleep(0.05)
     os.environ.pop("COHORT_SHM") if before is None else os.environ.update(COHORT_SHM=before)
     shutil.rmtree(memory.root)
     assert left == []

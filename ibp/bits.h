@@ -26,10 +26,9 @@ inline void store_as(std::byte* to, T value) {
 constexpr uint64_t low_bits(uint32_t count) { return count >= 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1; }
 using base::round_up;
 
-// Appends fields to `out`, 64 bits at a time; may write up to kSlackBytes beyond the last bit.
+// Appends fields to `out`, 64 bits at a time; may write up to 8 bytes beyond the last bit.
 class BitWriter {
  public:
-  static constexpr uint32_t kSlackBytes = 8;
   explicit BitWriter(std::byte* out) : begin_(out), out_(out) {}
 
   // `value` has no bits above `count`; count <= 64.

@@ -10,9 +10,6 @@ namespace cohort::ibp {
 // The CRC of `bytes`, or of what came before (its CRC) and `bytes` together.
 uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before = 0);
 
-// The CRC of two runs of bytes together, from theirs.
-uint32_t crc32c_joined(uint32_t first, uint32_t second, uint64_t second_bytes);
-
 // crc32c() by all threads.
 uint32_t crc32c_parallel(std::span<const std::byte> bytes, uint32_t before = 0);
 

@@ -9,7 +9,6 @@
 #include "ibp/batch_encoder.h"
 #include "ibp/bits.h"
 #include "ibp/packing.h"
-#include "ibp/table_check.h"
 
 namespace cohort::ibp {
 namespace {
@@ -52,11 +51,6 @@ PackedGroup encode_group(const ProfileRef& profile, const RowTable& rows, int64_
   zero_from_end(static_cast<uint32_t>(round_up_to_line(end)));
   group.bytes = end;
   return group;
-}
-
-int64_t batch_rows(uint32_t row_bytes) {
-  constexpr int64_t kBatchBytes = int64_t{32} << 20;
-  return std::max<int64_t>(kBatchBytes / row_bytes / kGroupRows, 1) * kGroupRows;
 }
 
 }  // namespace
@@ -155,24 +149,17 @@ uint64_t BatchEncoder::encode_staged(const RowTable& rows, uint64_t room, std::b
 }
 
 uint64_t BatchEncoder::encode_slots(const RowTable& rows, std::byte* out) {
-  const ProfileRef& profile = tables_.ref();
   const uint32_t slot_bytes = chosen_.slot_bytes;
   std::vector<uint8_t> overflows(static_cast<std::size_t>(rows.num_rows));
-#pragma omp parallel if (worth_threads(rows.num_rows * int64_t{rows.row_bytes()}))
-  {
-    std::vector<std::byte> scratch(encode_room(profile));
-#pragma omp for schedule(dynamic, 256)
-    for (int64_t row = 0; row < rows.num_rows; ++row) {
-      const uint32_t coded = encode_row(profile, rows.row(row), scratch.data());
-      const bool fits = coded && coded <= slot_bytes;
-      std::byte* slot = out + row * int64_t{slot_bytes};
-      if (fits) std::memcpy(slot, scratch.data(), coded);
-      std::memset(slot + (fits ? coded : 0), 0, slot_bytes - (fits ? coded : 0));
-      overflows[static_cast<std::size_t>(row)] = !fits;
-    }
-  }
+  encode_each(tables_.ref(), rows, [&](int64_t row, uint32_t bytes, const std::byte* coded) {
+    if (bytes > slot_bytes) bytes = 0;
+    std::byte* slot = out + row * int64_t{slot_bytes};
+    std::memcpy(slot, coded, bytes);
+    std::memset(slot + bytes, 0, slot_bytes - bytes);
+    overflows[static_cast<std::size_t>(row)] = bytes == 0;
+  });
   for (int64_t row = 0; row < rows.num_rows; ++row) {
-    directory_.add_slot(overflows[static_cast<std::size_t>(row)], rows.row(row), profile.row_bytes);
+    directory_.add_slot(overflows[static_cast<std::size_t>(row)], rows.row(row), rows.row_bytes());
   }
   directory_.max_coded_bytes = slot_bytes;
   return static_cast<uint64_t>(rows.num_rows) * slot_bytes;
@@ -202,7 +189,8 @@ EncodedRows encode(const RowTable& rows, const Profile& profile, const EncodeOpt
   const auto memory = std::make_shared<base::Mapping>(
       base::Mapping::zeros(std::max<std::size_t>(encoder->batch_bound(rows.num_rows), 1), "encode: host memory", ""));
   auto* data = memory->data();
-  const int64_t step = batch_rows(rows.row_bytes());
+  constexpr int64_t kBatchBytes = int64_t{32} << 20;
+  const int64_t step = std::max<int64_t>(kBatchBytes / rows.row_bytes() / kGroupRows, 1) * kGroupRows;
   for (int64_t first = 0; first < rows.num_rows; first += step) {
     const RowTable batch{rows.row(first), std::min(step, rows.num_rows - first), rows.dtype, rows.num_columns};
     encoder->encode(batch, data + encoder->directory().data_bytes);
@@ -218,28 +206,20 @@ EncodedRows encode_in_place(const RowTable& rows, const Profile& profile) {
   }
   const ProfileTables tables(profile);
   auto lengths = std::make_shared<std::vector<uint16_t>>(static_cast<std::size_t>(rows.num_rows));
-  uint32_t longest = 0;
-#pragma omp parallel reduction(max : longest) if (worth_threads(rows.num_rows * int64_t{rows.row_bytes()}))
-  {
-    std::vector<std::byte> scratch(encode_room(tables.ref()));
-#pragma omp for schedule(static)
-    for (int64_t row = 0; row < rows.num_rows; ++row) {
-      const uint32_t coded = encode_row(tables.ref(), rows.row(row), scratch.data());
-      (*lengths)[static_cast<std::size_t>(row)] = static_cast<uint16_t>(coded / 4);
-      if (coded == 0) continue;
-      auto* out = const_cast<std::byte*>(rows.row(row));
-      std::memcpy(out, scratch.data(), coded);
-      std::memset(out + coded, 0, rows.row_bytes() - coded);
-      longest = std::max(longest, coded);
-    }
-  }
+  encode_each(tables.ref(), rows, [&](int64_t row, uint32_t bytes, const std::byte* coded) {
+    (*lengths)[static_cast<std::size_t>(row)] = static_cast<uint16_t>(bytes / 4);
+    if (bytes == 0) return;
+    auto* out = const_cast<std::byte*>(rows.row(row));
+    std::memcpy(out, coded, bytes);
+    std::memset(out + bytes, 0, rows.row_bytes() - bytes);
+  });
   EncodedRef ref;
   ref.data = static_cast<const std::byte*>(rows.data);
   ref.lengths = lengths->data();
   ref.num_rows = rows.num_rows;
   ref.data_bytes = rows.num_rows * int64_t{rows.row_bytes()};
   ref.row_bytes = ref.stride_bytes = rows.row_bytes();
-  ref.max_coded_bytes = longest;
+  for (const uint16_t length : *lengths) ref.max_coded_bytes = std::max(ref.max_coded_bytes, uint32_t{length} * 4);
   ref.layout = Layout::kInPlace;
   return {profile, ref, {lengths}};
 }

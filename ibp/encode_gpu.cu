@@ -14,7 +14,6 @@
 #include "ibp/bits.h"
 #include "ibp/encode_kernels.cuh"
 #include "ibp/gpu.h"
-#include "ibp/table_check.h"
 
 namespace cohort::ibp {
 namespace {

@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include <atomic>
+#include <algorithm>
 
 #include "base/check.h"
 #include "ibp/row_codec.h"
@@ -10,37 +10,24 @@ namespace {
 
 using base::Error;
 
-// The smallest position that went wrong, found by any thread.
-class FirstBad {
- public:
-  void report(int64_t position) {
-    int64_t seen = position_.load(std::memory_order_relaxed);
-    while (position < seen && !position_.compare_exchange_weak(seen, position, std::memory_order_relaxed)) {
-    }
-  }
-  int64_t position() const { return position_.load(std::memory_order_relaxed); }
-
- private:
-  std::atomic<int64_t> position_{INT64_MAX};
-};
-
 // out[i] = row row_of(i), for i < count; returns the first position that went wrong, or INT64_MAX.
 template <typename RowOf>
 int64_t decode_rows(const EncodedRows& encoded, int64_t count, RowOf row_of, std::byte* out) {
   const ProfileTables tables(encoded.profile);
   const int64_t row_bytes = encoded.ref.row_bytes;
-  FirstBad bad;
-#pragma omp parallel if (worth_threads(count * row_bytes))
+  int64_t bad = INT64_MAX;
+#pragma omp parallel reduction(min : bad) if (worth_threads(count * row_bytes))
   {
     std::vector<std::byte> scratch;
 #pragma omp for schedule(static)
     for (int64_t i = 0; i < count; ++i) {
       const int64_t row = row_of(i);
       const bool inside = row >= 0 && row < encoded.ref.num_rows;
-      if (!inside || !decode_row(tables.ref(), locate(encoded.ref, row), out + i * row_bytes, scratch)) bad.report(i);
+      if (inside && decode_row(tables.ref(), locate(encoded.ref, row), out + i * row_bytes, scratch)) continue;
+      bad = std::min(bad, i);
     }
   }
-  return bad.position();
+  return bad;
 }
 
 [[noreturn]] void fail_row(int64_t row) {

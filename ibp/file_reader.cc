@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include <atomic>
+#include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
@@ -137,22 +137,20 @@ class Reader {
   // Every row lies inside its section, and no coded row is longer than the header says.
   void check_directory(const EncodedRef& ref) const {
     if (ref.layout == Layout::kSlots) return check_ranks(ref);
-    std::atomic<int64_t> bad{-1};
-#pragma omp parallel for schedule(static) if (worth_threads(ref.num_rows * 8))
+    int64_t bad = -1;
+#pragma omp parallel for schedule(static) reduction(max : bad) if (worth_threads(ref.num_rows * 8))
     for (int64_t row = 0; row < ref.num_rows; ++row) {
-      if (!row_fits(ref, row)) bad.store(row, std::memory_order_relaxed);
+      if (!row_fits(ref, row)) bad = row;
     }
-    if (bad >= 0) fail("rows inside the data", fmt::format("row {} outside", bad.load()));
+    if (bad >= 0) fail("rows inside the data", fmt::format("row {} outside", bad));
   }
 
   bool row_fits(const EncodedRef& ref, int64_t row) const {
-    const auto whole = static_cast<uint32_t>(round_up(ref.row_bytes, 4));
-    uint64_t end = 0;
-    if (ref.entries) end = entry_offset_bytes(ref.entries[row]) + entry_bytes(ref.entries[row]);
-    const uint32_t bytes = ref.entries ? entry_bytes(ref.entries[row]) : uint32_t{ref.lengths[row]} * 4;
-    const bool raw = ref.entries ? entry_raw(ref.entries[row]) : bytes == 0;
-    const bool fits = raw ? (ref.lengths || bytes == whole) : bytes > 0 && bytes <= ref.max_coded_bytes;
-    return fits && end <= header_.data_bytes && (!ref.lengths || bytes <= ref.stride_bytes);
+    const RowSpan span = locate(ref, row);
+    if (static_cast<uint64_t>(span.begin - ref.data) + span.bytes > header_.data_bytes) return false;
+    if (span.raw) return span.bytes == round_up(ref.row_bytes, 4);
+    return span.bytes > 0 &&
+           span.bytes <= (ref.lengths ? std::min(ref.stride_bytes, ref.max_coded_bytes) : ref.max_coded_bytes);
   }
 
   void check_ranks(const EncodedRef& ref) const {
@@ -168,15 +166,15 @@ class Reader {
   }
 
   void verify_blocks(std::span<const std::byte> bytes, const std::byte* blocks, const char* what) const {
-    std::atomic<int64_t> bad{-1};
+    int64_t bad = -1;
     const auto count = static_cast<int64_t>(num_blocks(bytes.size()));
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) reduction(max : bad)
     for (int64_t i = 0; i < count; ++i) {
       const auto first = static_cast<std::size_t>(i) * kChecksumBlockBytes;
       const auto block = bytes.subspan(first, std::min<std::size_t>(kChecksumBlockBytes, bytes.size() - first));
       if (crc32c(block) != load_as<uint32_t>(blocks + i * 4)) bad = i;
     }
-    check(bad < 0, fmt::format("{} with correct checksums", what), fmt::format("a wrong one in MiB {}", bad.load()));
+    check(bad < 0, fmt::format("{} with correct checksums", what), fmt::format("a wrong one in MiB {}", bad));
   }
 
   std::span<const std::byte> bytes_;

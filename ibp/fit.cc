@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
 #include "base/random.h"
 #include "ibp/bits.h"
 #include "ibp/packing.h"
 #include "ibp/row_codec.h"
-#include "ibp/table_check.h"
 
 namespace cohort::ibp {
 namespace {
@@ -64,14 +64,18 @@ Candidate measure(const RowTable& sample, Profile profile) {
   Candidate result;
   result.bytes_per_row = static_cast<double>(total_bytes(lengths, sample.row_bytes())) / count;
   result.raw_share = static_cast<double>(std::count(lengths.begin(), lengths.end(), 0u)) / count;
-  Packer packer;
+  uint64_t group_begin = 0;
+  uint32_t end = 0;  // of the rows so far, in their group
   double lines = 0;
-  for (const uint32_t length : lengths) {
-    const uint32_t bytes = length ? length : static_cast<uint32_t>(round_up(sample.row_bytes(), 4));
-    lines += link_lines(packer.place(bytes), bytes);
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    if (i % kGroupRows == 0) group_begin += round_up_to_line(std::exchange(end, 0));
+    const uint32_t bytes = lengths[i] ? lengths[i] : static_cast<uint32_t>(round_up(sample.row_bytes(), 4));
+    const uint32_t offset = place_in_group(end, bytes);
+    lines += link_lines(group_begin + offset, bytes);
+    end = offset + bytes;
   }
   result.lines_per_row = lines / count;
-  result.stored_per_row = static_cast<double>(packer.total_bytes()) / count;
+  result.stored_per_row = static_cast<double>(group_begin + round_up_to_line(end)) / count;
   const Slot slot = best_slot(lengths, sample.row_bytes());
   constexpr double kMostMemory = 1.1;  // over packed rows, for the lines and the directory that slots save
   const bool small = slot.stored <= std::min<double>(kMostMemory * result.stored_per_row, sample.row_bytes());
@@ -84,15 +88,13 @@ Candidate measure(const RowTable& sample, Profile profile) {
   return result;
 }
 
-bool is_float(Dtype dtype) { return dtype == Dtype::kFloat32 || dtype == Dtype::kFloat16 || dtype == Dtype::kBfloat16; }
-
 std::vector<Candidate> measure_codecs(const RowTable& sample, const FitOptions& options) {
   const bool all = options.codec == "auto";
   const Codec named = all ? Codec::kRaw : codec_named(options.codec);
   std::vector<Candidate> candidates;
   if (all || named == Codec::kRaw) candidates.push_back(measure(sample, blank_profile(sample)));
   if (all || named == Codec::kInvariant) candidates.push_back(measure(sample, fit_invariant(sample, options)));
-  if (named == Codec::kExponent || (all && is_float(sample.dtype))) {
+  if (named == Codec::kExponent || (all && exponent_bits(sample.dtype) > 0)) {
     candidates.push_back(measure(sample, fit_exponent(sample)));
   }
   if (all || named == Codec::kSparse) candidates.push_back(measure(sample, fit_sparse(sample)));
@@ -142,14 +144,8 @@ Profile blank_profile(const RowTable& rows) {
 std::vector<uint32_t> coded_lengths(const RowTable& rows, const Profile& profile) {
   const ProfileTables tables(profile);
   std::vector<uint32_t> lengths(static_cast<std::size_t>(rows.num_rows));
-#pragma omp parallel if (worth_threads(rows.num_rows * int64_t{rows.row_bytes()}))
-  {
-    std::vector<std::byte> scratch(encode_room(tables.ref()));
-#pragma omp for schedule(static)
-    for (int64_t i = 0; i < rows.num_rows; ++i) {
-      lengths[static_cast<std::size_t>(i)] = encode_row(tables.ref(), rows.row(i), scratch.data());
-    }
-  }
+  encode_each(tables.ref(), rows,
+              [&](int64_t row, uint32_t bytes, const std::byte*) { lengths[static_cast<std::size_t>(row)] = bytes; });
   return lengths;
 }
 

@@ -142,11 +142,11 @@ Profile fit_invariant(const RowTable& rows, const FitOptions& options) {
 }
 
 Profile fit_exponent(const RowTable& rows) {
-  if (rows.dtype != Dtype::kFloat32 && rows.dtype != Dtype::kFloat16 && rows.dtype != Dtype::kBfloat16) {
+  const uint32_t exponent_bits = ibp::exponent_bits(rows.dtype);
+  if (exponent_bits == 0) {
     throw base::Error({"fit: codec exponent", "float32, float16 or bfloat16 rows", name_of(rows.dtype),
                        "take codec invariant, sparse or auto"});
   }
-  const uint32_t exponent_bits = rows.dtype == Dtype::kFloat16 ? 5 : 8;
   const std::vector<Histogram> counts = count_exponents(rows);
   Profile best;
   uint64_t best_bits = std::numeric_limits<uint64_t>::max();

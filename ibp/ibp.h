@@ -27,6 +27,7 @@ inline constexpr uint32_t kMaxRowBytes = 65536;
 inline constexpr uint32_t kLineBytes = 128;  // the most that one request over the link moves
 
 uint32_t element_bytes(Dtype dtype);
+uint32_t exponent_bits(Dtype dtype);  // 0: no float
 std::string name_of(Dtype dtype);
 std::string name_of(Codec codec);
 std::string name_of(Layout layout);

@@ -43,29 +43,4 @@ constexpr double mean_lines_at_stride(uint32_t stride, uint32_t bytes) {
   return lines / period;
 }
 
-// Places rows one by one, group by group.
-class Packer {
- public:
-  // Offset of the next row.
-  uint64_t place(uint32_t bytes) {
-    if (in_group_ == kGroupRows) close_group();
-    ++in_group_;
-    const uint32_t offset = place_in_group(group_end_, bytes);
-    group_end_ = offset + bytes;
-    return group_begin_ + offset;
-  }
-  // Bytes used so far, up to a whole line.
-  uint64_t total_bytes() const { return group_begin_ + round_up_to_line(group_end_); }
-
- private:
-  void close_group() {
-    group_begin_ += round_up_to_line(group_end_);
-    group_end_ = 0;
-    in_group_ = 0;
-  }
-  uint64_t group_begin_ = 0;
-  uint32_t group_end_ = 0;
-  uint32_t in_group_ = 0;
-};
-
 }  // namespace cohort::ibp

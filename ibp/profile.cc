@@ -1,16 +1,13 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <cerrno>
-#include <cstdio>
-#include <memory>
 
 #include "base/check.h"
+#include "base/mapping.h"
 #include "base/whole_file.h"
 #include "ibp/bits.h"
 #include "ibp/checksum.h"
-#include "ibp/ibp.h"
-#include "ibp/table_check.h"
+#include "ibp/row_codec.h"
 
 namespace cohort::ibp {
 namespace {
@@ -36,6 +33,21 @@ struct ProfileHeader {
 };
 static_assert(sizeof(ProfileHeader) == 48);
 
+// From a profile to its header or back.
+template <typename From, typename To>
+void copy_fields(const From& from, To& to) {
+  to.codec = static_cast<decltype(to.codec)>(from.codec);
+  to.dtype = static_cast<decltype(to.dtype)>(from.dtype);
+  to.chunk_bytes = static_cast<decltype(to.chunk_bytes)>(from.chunk_bytes);
+  to.code_bits = static_cast<decltype(to.code_bits)>(from.code_bits);
+  to.num_columns = from.num_columns;
+  to.slot_bytes = from.slot_bytes;
+  to.threshold_percent = from.threshold_percent;
+  to.value_bits = from.value_bits;
+  to.constant = from.constant;
+  to.value_prefix = from.value_prefix;
+}
+
 void require_that(bool condition, const std::string& place, const char* expected, const std::string& found) {
   if (!condition) throw Error({place, expected, found, "the profile is damaged or was not made by fit()"});
 }
@@ -53,14 +65,13 @@ void validate_invariant(const Profile& profile) {
 }
 
 void validate_exponent(const Profile& profile) {
-  const bool half = profile.dtype == Dtype::kFloat16;
-  require_that(half || profile.dtype == Dtype::kBfloat16 || profile.dtype == Dtype::kFloat32, "profile: dtype",
-               "a float for codec exponent", name_of(profile.dtype));
+  const uint32_t bits = exponent_bits(profile.dtype);
+  require_that(bits > 0, "profile: dtype", "a float for codec exponent", name_of(profile.dtype));
   require_that(profile.code_bits >= 1 && profile.code_bits <= 4, "profile: code_bits", "1 to 4",
                fmt::format("{}", profile.code_bits));
   require_that(profile.base.size() == profile.num_columns, "profile: base", "one exponent a column",
                fmt::format("{}", profile.base.size()));
-  const uint32_t last = (half ? 31u : 255u) - ((1u << profile.code_bits) - 2);
+  const uint32_t last = (1u << bits) + 1 - (1u << profile.code_bits);
   for (const uint8_t base : profile.base) {
     require_that(base <= last, "profile: base", "codes that stay in the exponent's range", fmt::format("{}", base));
   }
@@ -97,11 +108,6 @@ uint64_t table_bytes(const Profile& profile) {
   return profile.codec == Codec::kExponent ? profile.num_columns : 0;
 }
 
-struct CloseFile {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
-using File = std::unique_ptr<std::FILE, CloseFile>;
-
 }  // namespace
 
 uint32_t element_bytes(Dtype dtype) {
@@ -119,6 +125,11 @@ uint32_t element_bytes(Dtype dtype) {
   }
   throw Error({"dtype", "one of uint8, float16, bfloat16, float32, bits32, bits64",
                fmt::format("number {}", static_cast<int>(dtype)), ""});
+}
+
+uint32_t exponent_bits(Dtype dtype) {
+  if (dtype == Dtype::kFloat16) return 5;
+  return dtype == Dtype::kFloat32 || dtype == Dtype::kBfloat16 ? 8 : 0;
 }
 
 std::string name_of(Dtype dtype) {
@@ -197,16 +208,7 @@ void validate(const Profile& profile) {
 
 std::vector<std::byte> to_bytes(const Profile& profile) {
   ProfileHeader header;
-  header.codec = static_cast<uint8_t>(profile.codec);
-  header.dtype = static_cast<uint8_t>(profile.dtype);
-  header.chunk_bytes = static_cast<uint8_t>(profile.chunk_bytes);
-  header.code_bits = static_cast<uint8_t>(profile.code_bits);
-  header.num_columns = profile.num_columns;
-  header.slot_bytes = profile.slot_bytes;
-  header.threshold_percent = profile.threshold_percent;
-  header.value_bits = profile.value_bits;
-  header.constant = profile.constant;
-  header.value_prefix = profile.value_prefix;
+  copy_fields(profile, header);
   std::vector<std::byte> bytes;
   append(bytes, &header, 1);
   append(bytes, profile.mask.data(), profile.mask.size());
@@ -230,16 +232,7 @@ Profile profile_from(std::span<const std::byte> bytes, const std::string& place)
   const auto checksum = load_as<uint32_t>(bytes.data() + body.size());
   if (crc32c(body) != checksum) throw Error({place, "a profile with a correct checksum", "a wrong one", kHint});
   Profile profile;
-  profile.codec = static_cast<Codec>(header.codec);
-  profile.dtype = static_cast<Dtype>(header.dtype);
-  profile.chunk_bytes = header.chunk_bytes;
-  profile.code_bits = header.code_bits;
-  profile.num_columns = header.num_columns;
-  profile.slot_bytes = header.slot_bytes;
-  profile.threshold_percent = header.threshold_percent;
-  profile.value_bits = header.value_bits;
-  profile.constant = header.constant;
-  profile.value_prefix = header.value_prefix;
+  copy_fields(header, profile);
   require_that(known_dtype(header.dtype), place, "a known dtype", fmt::format("number {}", header.dtype));
   const std::byte* tables = bytes.data() + sizeof(header);
   if (body.size() - sizeof(header) != table_bytes(profile)) {
@@ -263,15 +256,8 @@ void save(const Profile& profile, const std::string& path) {
 }
 
 Profile load_profile(const std::string& path) {
-  const File file(std::fopen(path.c_str(), "rb"));
-  if (!file) base::fail_errno(path, "a readable profile", errno);
-  std::vector<std::byte> bytes;
-  std::array<std::byte, 4096> piece;
-  while (const std::size_t count = std::fread(piece.data(), 1, piece.size(), file.get())) {
-    bytes.insert(bytes.end(), piece.begin(), piece.begin() + static_cast<std::ptrdiff_t>(count));
-  }
-  if (std::ferror(file.get())) base::fail_errno(path, "a readable profile", errno);
-  return profile_from(bytes, path);
+  const base::Mapping file = base::Mapping::of(path);
+  return profile_from({file.data(), file.bytes()}, path);
 }
 
 }  // namespace cohort::ibp

@@ -56,7 +56,7 @@ ProfileTables::ProfileTables(const Profile& profile) {
   ref_.codes8 = codes8_.data();
   if (profile.codec == Codec::kExponent) {
     ref_.code_bits = profile.code_bits;
-    ref_.exponent_bits = profile.dtype == Dtype::kFloat16 ? 5 : 8;
+    ref_.exponent_bits = exponent_bits(profile.dtype);
     ref_.mantissa_bits = size * 8 - 1 - ref_.exponent_bits;
     add_.assign((ref_.row_bytes + 15) / 16 * 4, 0);  // whole groups of 16 bytes, for wide loads
     for (uint32_t column = 0; column < profile.num_columns; ++column) {
@@ -90,6 +90,18 @@ uint32_t encode_row(const ProfileRef& profile, const std::byte* row, std::byte* 
       break;
   }
   return bytes < profile.row_bytes ? bytes : 0;
+}
+
+void encode_each(const ProfileRef& profile, const RowTable& rows,
+                 const std::function<void(int64_t, uint32_t, const std::byte*)>& visit) {
+#pragma omp parallel if (worth_threads(rows.num_rows * int64_t{rows.row_bytes()}))
+  {
+    std::vector<std::byte> scratch(encode_room(profile));
+#pragma omp for schedule(dynamic, 256)
+    for (int64_t row = 0; row < rows.num_rows; ++row) {
+      visit(row, encode_row(profile, rows.row(row), scratch.data()), scratch.data());
+    }
+  }
 }
 
 bool decode_row(const ProfileRef& profile, const RowSpan& span, std::byte* row, std::vector<std::byte>& scratch) {

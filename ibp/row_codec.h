@@ -9,6 +9,11 @@
 
 namespace cohort::ibp {
 
+// Throws Error on a table of impossible shape; `place` names the call.
+void check_table(const RowTable& rows, const std::string& place);
+// The same, and that the profile is valid and was made for rows of this dtype and width.
+void check_table_fits(const RowTable& rows, const Profile& profile, const std::string& place);
+
 // A profile's tables in host memory and the view that codecs read.
 class ProfileTables {
  public:
@@ -49,6 +54,10 @@ constexpr bool worth_threads(int64_t bytes) { return bytes > int64_t{1} << 19; }
 
 // Encodes the row; 0 when the result is not shorter than the row, which then is stored raw.
 uint32_t encode_row(const ProfileRef& profile, const std::byte* row, std::byte* out);
+
+// Encodes each row by all threads: visit(row, what encode_row() returned, the encoded bytes).
+void encode_each(const ProfileRef& profile, const RowTable& rows,
+                 const std::function<void(int64_t, uint32_t, const std::byte*)>& visit);
 
 // Decodes a located row, through `scratch`, which grows as needed; false when it is no valid row.
 bool decode_row(const ProfileRef& profile, const RowSpan& span, std::byte* row, std::vector<std::byte>& scratch);

@@ -16,13 +16,6 @@ struct Fields {
   uint32_t mantissa, code, exponent, element, limit;
 };
 
-// (base - 1) << mantissa_bits of a column, modulo the element's width.
-template <typename Element>
-Element add_of(const uint32_t* add, uint32_t column) {
-  if constexpr (sizeof(Element) == 4) return add[column];
-  return static_cast<Element>(add[column / 2] >> (column % 2 * 16));
-}
-
 // Columns coded at a time: first all fields, in a loop without branches that compilers turn into vector code.
 constexpr uint32_t kBlock = 64;
 
@@ -114,14 +107,14 @@ uint32_t decode_elements(const ProfileRef& profile, const std::byte* in, uint32_
   const uint32_t mantissa_mask = (1u << fields.mantissa) - 1;
   const uint32_t low_mask = (1u << (fields.mantissa + fields.code)) - 1;
   const uint64_t end_bit = uint64_t{bytes} * 8;
-  const uint32_t* add = profile.add;
+  const auto* add = reinterpret_cast<const std::byte*>(profile.add);
   const uint32_t num_columns = profile.num_columns;
   uint64_t escape_bit = uint64_t{profile.escape_offset_bytes()} * 8;
   uint64_t bit = 0;
   for (uint32_t column = 0; column < num_columns; ++column, bit += fields.element) {
     const uint32_t field = read_bits(in, bit, fields.element);
     const uint32_t sign = (field >> (fields.mantissa + fields.code)) << (kBits - 1);
-    uint32_t element = (field & low_mask) + add_of<Element>(add, column);
+    uint32_t element = (field & low_mask) + load_as<Element>(add + column * sizeof(Element));
     if ((field & low_mask) >> fields.mantissa == 0) {
       if (escape_bit + fields.exponent > end_bit) return 0;
       element = (field & mantissa_mask) | (read_bits(in, escape_bit, fields.exponent) << fields.mantissa);

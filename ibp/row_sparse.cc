@@ -67,18 +67,12 @@ uint32_t count_groups(const std::vector<uint32_t>& columns) {
 }
 
 void put_bitmap(const ProfileRef& profile, const std::vector<uint32_t>& columns, BitWriter& stream) {
-  const uint32_t num_groups = (profile.num_columns + 31) / 32;
-  std::vector<uint32_t> top((num_groups + 31) / 32), groups;
-  uint32_t previous = ~0u;
-  for (const uint32_t column : columns) {
-    const uint32_t group = column / 32;
-    if (group != previous) groups.push_back(0);
-    previous = group;
-    top[group / 32] |= 1u << (group % 32);
-    groups.back() |= 1u << (column % 32);
+  std::vector<uint32_t> groups((profile.num_columns + 31) / 32);
+  for (const uint32_t column : columns) groups[column / 32] |= 1u << (column % 32);
+  for (const uint32_t group : groups) stream.put(group != 0, 1);
+  for (const uint32_t group : groups) {
+    if (group) stream.put(group, 32);
   }
-  for (uint32_t group = 0; group < num_groups; ++group) stream.put((top[group / 32] >> (group % 32)) & 1, 1);
-  for (const uint32_t word : groups) stream.put(word, 32);
 }
 
 // Writes one element where it belongs in a row that is zero elsewhere.

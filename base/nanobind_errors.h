@@ -11,6 +11,12 @@
 
 namespace cohort::base {
 
+#ifdef COHORT_WITH_CUDA
+inline constexpr bool kWithCuda = true;
+#else
+inline constexpr bool kWithCuda = false;
+#endif
+
 inline void raise(const Error::Parts& parts) {
   const auto text = [](const std::string& part) {  // which may quote a damaged file
     return nanobind::steal(PyUnicode_DecodeUTF8(part.c_str(), static_cast<Py_ssize_t>(part.size()), "replace"));

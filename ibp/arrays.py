@@ -33,15 +33,13 @@ def kind_of(array):
     return ("numpy", array.dtype) if isinstance(array, np.ndarray) else None
 
 
-def new_array(shape, dtype: str, kind, device=None):
-    """An empty array [shape] of our `dtype`, of the library and dtype that `kind` asks for."""
-    use_torch = kind[0] == "torch" if kind else dtype == "bfloat16"
-    if use_torch:
+def new_array(shape, kind: tuple, device=None):
+    """An empty array [shape] of the library and dtype that `kind` names."""
+    if kind[0] == "torch":
         import torch
 
-        wanted = kind[1] if kind else getattr(torch, _TORCH[dtype])
-        return torch.empty(shape, dtype=wanted, device=device)
-    return np.empty(shape, dtype=kind[1] if kind else _NUMPY[dtype])
+        return torch.empty(shape, dtype=kind[1], device=device)
+    return np.empty(shape, dtype=kind[1])
 
 
 def default_kind(dtype: str, like) -> tuple:

@@ -244,19 +244,3 @@ def _demand_dtype(path: Path, found: np.dtype, dtype: str) -> None:
     wanted = np.dtype(STORED_AS.get(dtype, dtype))
     if found != wanted and (dtype not in STORED_AS or found.itemsize != wanted.itemsize):
         raise CohortError(str(path), dtype if dtype not in STORED_AS else f"{dtype}, as {wanted}", str(found))
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """`python -m cohort.ibp.cli`: the same commands without the launcher."""
-    parser = argparse.ArgumentParser(prog="cohort")
-    register(parser.add_subparsers(dest="command", required=True))
-    parsed = parser.parse_args(arguments)
-    try:
-        return parsed.func(parsed)
-    except CohortError as error:
-        print(f"cohort: {error}", file=sys.stderr)
-        return 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

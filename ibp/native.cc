@@ -4,11 +4,9 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
-#include <nanobind/stl/vector.h>
 
 #include "base/check.h"
 #include "base/nanobind_errors.h"
-#include "ibp/fit.h"
 #include "ibp/ibp.h"
 #ifdef COHORT_WITH_CUDA
 #include "ibp/gpu.h"
@@ -125,15 +123,6 @@ void decode_rows(const EncodedRows& encoded, const OutArray& out) {
   decode(encoded, to);
 }
 
-nb::bytes profile_bytes(const Profile& profile) {
-  const std::vector<std::byte> bytes = to_bytes(profile);
-  return nb::bytes(bytes.data(), bytes.size());
-}
-
-Profile profile_from_bytes(const nb::bytes& bytes) {
-  return profile_from({static_cast<const std::byte*>(bytes.data()), bytes.size()}, "profile");
-}
-
 void bind_profile(nb::module_& module) {
   nb::class_<Profile>(module, "Profile")
       .def_prop_ro("codec", [](const Profile& profile) { return name_of(profile.codec); })
@@ -141,16 +130,6 @@ void bind_profile(nb::module_& module) {
       .def_prop_ro("row_bytes", &Profile::row_bytes)
       .def_ro("num_columns", &Profile::num_columns)
       .def_ro("slot_bytes", &Profile::slot_bytes)
-      .def_ro("chunk_bytes", &Profile::chunk_bytes)
-      .def_ro("threshold_percent", &Profile::threshold_percent)
-      .def_ro("mask", &Profile::mask)
-      .def_ro("value", &Profile::value)
-      .def_ro("code_bits", &Profile::code_bits)
-      .def_ro("base", &Profile::base)
-      .def_ro("constant", &Profile::constant)
-      .def_ro("value_bits", &Profile::value_bits)
-      .def("to_bytes", &profile_bytes)
-      .def_static("from_bytes", &profile_from_bytes)
       .def("save", [](const Profile& profile, const std::string& path) { save(profile, path); })
       .def_static("load", &load_profile)
       .def(
@@ -245,8 +224,6 @@ NB_MODULE(_native, module) {
   cohort::ibp::bind_functions(module);
 #ifdef COHORT_WITH_CUDA
   cohort::ibp::bind_cuda(module);
-  module.attr("with_cuda") = true;
-#else
-  module.attr("with_cuda") = false;
 #endif
+  module.attr("with_cuda") = cohort::base::kWithCuda;
 }

@@ -167,7 +167,7 @@ def fetch(encoded: EncodedRows, index, out=None, stream=None, max_sms=None, chec
     index_array = arrays.as_index(index)
     if out is None:
         kind = encoded._kind or arrays.default_kind(encoded.profile.dtype, index)
-        out = arrays.new_array((len(index_array), encoded.shape[1]), encoded.profile.dtype, kind)
+        out = arrays.new_array((len(index_array), encoded.shape[1]), kind)
     _native.fetch(encoded._native, index_array, out)
     return out
 
@@ -183,7 +183,7 @@ def _fetch_cuda(encoded, index, out, stream, max_sms, check):
     if out is None:
         kind = encoded._kind if encoded._kind and encoded._kind[0] == "torch" else None
         kind = kind or arrays.default_kind(encoded.profile.dtype, index)
-        out = arrays.new_array(shape, encoded.profile.dtype, kind, index.device)
+        out = arrays.new_array(shape, kind, index.device)
     row_bytes = out.shape[-1] * out.element_size() if arrays.is_cuda(out) else 0
     if tuple(out.shape) != shape or row_bytes != encoded.profile.row_bytes or not out.is_contiguous():
         raise CohortError("fetch: out", f"contiguous CUDA {encoded.profile.dtype} {list(shape)}", f"{list(out.shape)}")
@@ -199,7 +199,7 @@ def decode(encoded: EncodedRows, out=None):
     """All rows, in order, in host memory."""
     if out is None:
         kind = encoded._kind or arrays.default_kind(encoded.profile.dtype, None)
-        out = arrays.new_array(encoded.shape, encoded.profile.dtype, kind)
+        out = arrays.new_array(encoded.shape, kind)
     _native.decode(encoded._native, out)
     return out
 

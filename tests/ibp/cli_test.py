@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from cohort.ibp import cli, picture
+from cohort.launch.main import main
 
 
 @pytest.fixture
@@ -15,39 +16,39 @@ def rows_file(tmp_path):
 
 def test_encode_verify_decode(rows_file, tmp_path, capsys):
     encoded, back = str(tmp_path / "rows.ibp"), str(tmp_path / "back.npy")
-    assert cli.main(["ibp", "encode", str(rows_file), encoded, "--save-profile", str(tmp_path / "p")]) == 0
-    assert cli.main(["ibp", "verify", encoded, "--against", str(rows_file)]) == 0
+    assert main(["ibp", "encode", str(rows_file), encoded, "--save-profile", str(tmp_path / "p")]) == 0
+    assert main(["ibp", "verify", encoded, "--against", str(rows_file)]) == 0
     assert "correct; 300 rows x 40 float32" in capsys.readouterr().out
-    assert cli.main(["ibp", "decode", encoded, back, "--batch-rows", "64"]) == 0
+    assert main(["ibp", "decode", encoded, back, "--batch-rows", "64"]) == 0
     assert np.load(back).tobytes() == np.load(rows_file).tobytes()
-    assert cli.main(["ibp", "encode", str(rows_file), encoded, "--profile", str(tmp_path / "p")]) == 0
+    assert main(["ibp", "encode", str(rows_file), encoded, "--profile", str(tmp_path / "p")]) == 0
 
 
 def test_bfloat16(tmp_path):
     bits = np.random.default_rng(3).integers(0x3F00, 0x4100, (200, 33)).astype(np.uint16)
     np.save(tmp_path / "rows.npy", bits)
     names = [str(tmp_path / name) for name in ("rows.npy", "rows.ibp", "back.npy")]
-    assert cli.main(["ibp", "encode", *names[:2], "--bfloat16", "--codec", "exponent"]) == 0
-    assert cli.main(["ibp", "decode", *names[1:]]) == 0
+    assert main(["ibp", "encode", *names[:2], "--bfloat16", "--codec", "exponent"]) == 0
+    assert main(["ibp", "decode", *names[1:]]) == 0
     assert (np.load(names[2]) == bits).all()
 
 
 def test_analyze_prints_a_table_and_draws(rows_file, tmp_path, capsys):
     png = tmp_path / "bits.png"
-    assert cli.main(["ibp", "analyze", str(rows_file), "--group", "32", "--png", str(png)]) == 0
+    assert main(["ibp", "analyze", str(rows_file), "--group", "32", "--png", str(png)]) == 0
     out = capsys.readouterr().out
     assert "0-31" in out and "32-39" in out and "exponent*" in out
     assert png.read_bytes().startswith(b"\x89PNG")
-    assert cli.main(["ibp", "analyze", str(tmp_path), "--row-normalize", "--pca", "4", "--png", str(png)]) == 0
+    assert main(["ibp", "analyze", str(tmp_path), "--row-normalize", "--pca", "4", "--png", str(png)]) == 0
     assert "300 rows x 4 float32" in capsys.readouterr().out
 
 
 def test_analyze_writes_no_file_unasked(rows_file, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert cli.main(["ibp", "analyze", "rows.npy"]) == 0
+    assert main(["ibp", "analyze", "rows.npy"]) == 0
     assert "exponent*" in capsys.readouterr().out and list(tmp_path.iterdir()) == [rows_file]
     np.save("others.npy", np.load(rows_file))
-    assert cli.main(["ibp", "analyze", ".", "--png", "bits.png"]) == 0
+    assert main(["ibp", "analyze", ".", "--png", "bits.png"]) == 0
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {"rows.npy", "others.npy", "bits_rows.png", "bits_others.png"}
 
@@ -62,32 +63,32 @@ def test_agreement_counts_bits():
 @pytest.mark.parametrize("position", [0, 9, 70, 130, -1])
 def test_damage_is_an_error(rows_file, tmp_path, capsys, position):
     encoded = tmp_path / "rows.ibp"
-    assert cli.main(["ibp", "encode", str(rows_file), str(encoded)]) == 0
+    assert main(["ibp", "encode", str(rows_file), str(encoded)]) == 0
     image = bytearray(encoded.read_bytes())
     image[position] ^= 4
     encoded.write_bytes(image)
-    assert cli.main(["ibp", "verify", str(encoded)]) == 1
+    assert main(["ibp", "verify", str(encoded)]) == 1
     assert "expected" in capsys.readouterr().err
     encoded.write_bytes(image[:200])
-    assert cli.main(["ibp", "verify", str(encoded)]) == 1
+    assert main(["ibp", "verify", str(encoded)]) == 1
 
 
 def test_other_rows_are_an_error(rows_file, tmp_path, capsys):
     encoded, other = tmp_path / "rows.ibp", tmp_path / "other.npy"
-    cli.main(["ibp", "encode", str(rows_file), str(encoded)])
+    main(["ibp", "encode", str(rows_file), str(encoded)])
     rows = np.load(rows_file)
     rows[123, 5] += 1
     np.save(other, rows)
-    assert cli.main(["ibp", "verify", str(encoded), "--against", str(other)]) == 1
+    assert main(["ibp", "verify", str(encoded), "--against", str(other)]) == 1
     assert "row 123" in capsys.readouterr().err
     np.save(other, np.zeros(5, np.float32))
-    assert cli.main(["ibp", "encode", str(other), str(encoded)]) == 1
+    assert main(["ibp", "encode", str(other), str(encoded)]) == 1
     assert "[rows, columns]" in capsys.readouterr().err
 
 
 def test_what_is_read_is_not_written(rows_file, tmp_path, capsys):
     encoded, profile = tmp_path / "rows.ibp", tmp_path / "profile"
-    assert cli.main(["ibp", "encode", str(rows_file), str(encoded), "--save-profile", str(profile)]) == 0
+    assert main(["ibp", "encode", str(rows_file), str(encoded), "--save-profile", str(profile)]) == 0
     link = tmp_path / "link"
     link.symlink_to(encoded)
     before = {path: path.read_bytes() for path in (rows_file, encoded, profile)}
@@ -100,36 +101,36 @@ def test_what_is_read_is_not_written(rows_file, tmp_path, capsys):
         ["encode", rows_file, encoded, "--save-profile", encoded],
         ["analyze", rows_file, "--png", rows_file],
     ):
-        assert cli.main(["ibp", *map(str, arguments)]) == 1, arguments
+        assert main(["ibp", *map(str, arguments)]) == 1, arguments
         assert "expected another file to write than to read" in capsys.readouterr().err
     assert before == {path: path.read_bytes() for path in before}
 
 
 def test_a_folder_that_is_not_there_is_said(rows_file, tmp_path, capsys):
     encoded, nowhere = tmp_path / "rows.ibp", tmp_path / "nowhere" / "file"
-    assert cli.main(["ibp", "encode", str(rows_file), str(encoded)]) == 0
+    assert main(["ibp", "encode", str(rows_file), str(encoded)]) == 0
     for arguments in (
         ["decode", encoded, nowhere],
         ["encode", rows_file, nowhere],
         ["encode", rows_file, encoded, "--save-profile", nowhere],
         ["analyze", rows_file, "--png", nowhere],
     ):
-        assert cli.main(["ibp", *map(str, arguments)]) == 1, arguments
+        assert main(["ibp", *map(str, arguments)]) == 1, arguments
         assert "expected an existing folder" in capsys.readouterr().err
-    assert cli.main(["ibp", "decode", str(encoded), str(tmp_path)]) == 1
+    assert main(["ibp", "decode", str(encoded), str(tmp_path)]) == 1
     assert "expected a file to write, found a folder" in capsys.readouterr().err
 
 
 def test_a_decoding_that_fails_leaves_what_was_there(rows_file, tmp_path, monkeypatch, capsys):
     encoded, out = tmp_path / "rows.ibp", tmp_path / "out.npy"
-    assert cli.main(["ibp", "encode", str(rows_file), str(encoded)]) == 0
+    assert main(["ibp", "encode", str(rows_file), str(encoded)]) == 0
     out.write_text("precious")
 
     def full(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(cli, "_batches", full)
-    assert cli.main(["ibp", "decode", str(encoded), str(out)]) == 1
+    assert main(["ibp", "decode", str(encoded), str(out)]) == 1
     assert "No space left" in capsys.readouterr().err
     assert out.read_text() == "precious" and not list(tmp_path.glob("*.tmp"))
 
@@ -139,29 +140,29 @@ def test_a_decoding_that_fails_leaves_what_was_there(rows_file, tmp_path, monkey
 )
 def test_numbers_below_one_are_refused(arguments, capsys):
     with pytest.raises(SystemExit):
-        cli.main(["ibp", *arguments.split()])
+        main(["ibp", *arguments.split()])
     assert "at least 1" in capsys.readouterr().err
 
 
 def test_components_that_are_not_there_are_refused(rows_file, capsys):
-    assert cli.main(["ibp", "analyze", str(rows_file), "--pca", "41"]) == 1
+    assert main(["ibp", "analyze", str(rows_file), "--pca", "41"]) == 1
     assert "at most 40 components" in capsys.readouterr().err
 
 
 def test_rows_of_another_type_are_an_error(rows_file, tmp_path, capsys):
     encoded, other = tmp_path / "rows.ibp", tmp_path / "other.npy"
-    assert cli.main(["ibp", "encode", str(rows_file), str(encoded)]) == 0
+    assert main(["ibp", "encode", str(rows_file), str(encoded)]) == 0
     for dtype in (np.float64, np.float16, np.int32):
         np.save(other, np.load(rows_file).astype(dtype))
-        assert cli.main(["ibp", "verify", str(encoded), "--against", str(other)]) == 1
+        assert main(["ibp", "verify", str(encoded), "--against", str(other)]) == 1
         assert f"expected float32, found {np.dtype(dtype)}" in capsys.readouterr().err
 
 
 def test_files_of_a_folder_that_have_no_rows_are_left_out(rows_file, tmp_path, capsys):
     np.save(tmp_path / "indices.npy", np.arange(5))
-    assert cli.main(["ibp", "analyze", str(tmp_path), "--png", str(tmp_path / "bits.png")]) == 0
+    assert main(["ibp", "analyze", str(tmp_path), "--png", str(tmp_path / "bits.png")]) == 0
     said = capsys.readouterr()
     assert "300 rows x 40 float32" in said.out and "left out:" in said.err and "indices.npy" in said.err
     rows_file.unlink()
-    assert cli.main(["ibp", "analyze", str(tmp_path)]) == 1
+    assert main(["ibp", "analyze", str(tmp_path)]) == 1
     assert "expected a folder with .npy files of rows" in capsys.readouterr().err

@@ -1,12 +1,14 @@
+#include <array>
 #include <memory>
 #include <utility>
 
 #include "base/check.h"
+#include "base/uninitialized_vector.h"
+#include "base/whole_file.h"
 #include "ibp/batch_encoder.h"
 #include "ibp/bits.h"
 #include "ibp/checksum.h"
 #include "ibp/file_format.h"
-#include "ibp/mapped_writer.h"
 
 namespace cohort::ibp {
 namespace {
@@ -45,109 +47,113 @@ class BlockChecksums {
   std::size_t filled_ = 0;
 };
 
-// The sections after the data, and the header that counts them all.
-class Tail {
+// The file, section by section: profile, data, then what finish() writes, and the header that counts them all.
+class Sections {
  public:
-  Tail(MappedWriter& file, BlockChecksums& checksums) : file_(file), checksums_(checksums) {}
+  Sections(std::string path, const Profile& profile) : file_(std::move(path)) {
+    write(std::as_bytes(std::span(&header_, 1)));
+    const std::vector<std::byte> bytes = to_bytes(profile);
+    header_.profile_bytes = bytes.size();
+    write(bytes);
+    align();
+  }
 
-  int64_t write(const EncodedRef& ref, uint64_t profile_bytes) {
+  void write_data(std::span<const std::byte> bytes) {
+    checksums_.add(bytes);
+    write(bytes);
+  }
+
+  // The file's bytes.
+  int64_t finish(const EncodedRef& ref) {
     checksums_.close();
-    file_.align();
-    FileHeader header;
-    header.layout = static_cast<uint32_t>(ref.layout);
-    header.num_rows = static_cast<uint64_t>(ref.num_rows);
-    header.profile_bytes = profile_bytes;
-    header.data_bytes = static_cast<uint64_t>(ref.data_bytes);
-    header.overflow_bytes = static_cast<uint64_t>(ref.overflow_bytes);
-    header.stride_bytes = ref.stride_bytes;
-    header.max_coded_bytes = ref.max_coded_bytes;
-    const std::span overflow(ref.overflow, header.overflow_bytes);
-    file_.write(overflow);
-    file_.align();
-    checksums_.add(overflow);
+    align();
+    header_.layout = static_cast<uint32_t>(ref.layout);
+    header_.num_rows = static_cast<uint64_t>(ref.num_rows);
+    header_.data_bytes = static_cast<uint64_t>(ref.data_bytes);
+    header_.overflow_bytes = static_cast<uint64_t>(ref.overflow_bytes);
+    header_.stride_bytes = ref.stride_bytes;
+    header_.max_coded_bytes = ref.max_coded_bytes;
+    write_data({ref.overflow, header_.overflow_bytes});
+    align();
     checksums_.close();
-    write_directory(ref, header);
+    write_directory(ref);
     const auto blocks = std::as_bytes(std::span(checksums_.blocks));
-    header.checksum_bytes = blocks.size();
-    header.checksum_crc = crc32c(blocks);
-    file_.write(blocks);
-    header.header_crc = crc32c(std::as_bytes(std::span(&header, 1)).first(sizeof(header) - 4));
-    const uint64_t bytes = file_.position();
-    file_.commit(std::as_bytes(std::span(&header, 1)));
-    return static_cast<int64_t>(bytes);
+    header_.checksum_bytes = blocks.size();
+    header_.checksum_crc = crc32c(blocks);
+    write(blocks);
+    const auto header = std::as_bytes(std::span(&header_, 1));
+    header_.header_crc = crc32c(header.first(sizeof(header_) - 4));
+    base::write_all_at(file_.file(), 0, header, file_.place());
+    file_.commit();
+    return static_cast<int64_t>(bytes_);
   }
 
  private:
-  template <typename T>
-  void write_table(const T* table, std::size_t count, FileHeader& header) {
-    const auto bytes = std::as_bytes(std::span(table, count));
-    header.directory_bytes += bytes.size();
-    header.directory_crc = crc32c_parallel(bytes, header.directory_crc);
+  void write(std::span<const std::byte> bytes) {
     file_.write(bytes);
+    bytes_ += bytes.size();
   }
-  void write_directory(const EncodedRef& ref, FileHeader& header) {
+  // Zeros up to a multiple of kSectionAlign.
+  void align() {
+    const std::array<std::byte, kSectionAlign> zeros{};
+    write(std::span(zeros).first(round_up(bytes_, kSectionAlign) - bytes_));
+  }
+  template <typename T>
+  void write_table(const T* table, std::size_t count) {
+    const auto bytes = std::as_bytes(std::span(table, count));
+    header_.directory_bytes += bytes.size();
+    header_.directory_crc = crc32c_parallel(bytes, header_.directory_crc);
+    write(bytes);
+  }
+  void write_directory(const EncodedRef& ref) {
     const auto rows = static_cast<std::size_t>(ref.num_rows);
-    if (ref.layout == Layout::kPacked) write_table(ref.entries, rows, header);
-    if (ref.layout == Layout::kInPlace) write_table(ref.lengths, rows, header);
+    if (ref.layout == Layout::kPacked) write_table(ref.entries, rows);
+    if (ref.layout == Layout::kInPlace) write_table(ref.lengths, rows);
     if (ref.layout == Layout::kSlots) {
-      write_table(ref.flags, (rows + 31) / 32, header);
-      write_table(ref.ranks, (rows + 31) / 32, header);
+      write_table(ref.flags, (rows + 31) / 32);
+      write_table(ref.ranks, (rows + 31) / 32);
     }
-    file_.align();
+    align();
   }
-  MappedWriter& file_;
-  BlockChecksums& checksums_;
-};
 
-uint64_t write_front(MappedWriter& file, const Profile& profile) {
-  const FileHeader empty{};
-  file.write(std::as_bytes(std::span(&empty, 1)));
-  const std::vector<std::byte> bytes = to_bytes(profile);
-  file.write(bytes);
-  file.align();
-  return bytes.size();
-}
+  base::WholeFile file_;
+  FileHeader header_;
+  BlockChecksums checksums_;
+  uint64_t bytes_ = 0;
+};
 
 }  // namespace
 
 struct FileWriter::State {
-  State(std::string path, const Profile& profile, const EncodeOptions& options)
-      : encoder(profile, options), file(std::move(path)), profile_bytes(write_front(file, profile)) {}
   BatchEncoder encoder;
-  MappedWriter file;
-  uint64_t profile_bytes;
-  BlockChecksums checksums;
+  Sections file;
+  base::UninitializedVector<std::byte> batch{};
   bool finished = false;
 };
 
 FileWriter::FileWriter(std::string path, const Profile& profile, const EncodeOptions& options)
-    : state_(std::make_unique<State>(std::move(path), profile, options)) {}
+    : state_(new State{{profile, options}, {std::move(path), profile}}) {}
 
 FileWriter::~FileWriter() = default;
 
 void FileWriter::append(const RowTable& rows) {
   base::require(!state_->finished, "append() before finish()");
-  state_->file.write_mapped(state_->encoder.batch_bound(rows.num_rows), [&](std::byte* out) {
-    const uint64_t bytes = state_->encoder.encode(rows, out);
-    state_->checksums.add(std::span<const std::byte>(out, bytes));
-    return bytes;
-  });
+  const uint64_t room = state_->encoder.batch_bound(rows.num_rows);
+  if (state_->batch.size() < room) state_->batch.resize(room);
+  const uint64_t bytes = state_->encoder.encode(rows, state_->batch.data());
+  state_->file.write_data(std::span(state_->batch).first(bytes));
 }
 
 int64_t FileWriter::finish() {
   base::require(!state_->finished, "finish() once");
   state_->finished = true;
-  return Tail(state_->file, state_->checksums).write(state_->encoder.ref(nullptr), state_->profile_bytes);
+  return state_->file.finish(state_->encoder.ref(nullptr));
 }
 
 void save(const EncodedRows& encoded, const std::string& path) {
-  MappedWriter file(path);
-  const uint64_t profile_bytes = write_front(file, encoded.profile);
-  const std::span data(encoded.ref.data, static_cast<std::size_t>(encoded.ref.data_bytes));
-  BlockChecksums checksums;
-  checksums.add(data);
-  file.write(data);
-  Tail(file, checksums).write(encoded.ref, profile_bytes);
+  Sections file(path, encoded.profile);
+  file.write_data({encoded.ref.data, static_cast<std::size_t>(encoded.ref.data_bytes)});
+  file.finish(encoded.ref);
 }
 
 }  // namespace cohort::ibp

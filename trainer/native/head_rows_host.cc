@@ -8,40 +8,39 @@ namespace {
 
 constexpr int kRowsAtOnce = 64;
 
-// Adds up a row in pieces, as the CUDA body does: add(e, to) adds an edge, own(to) what comes after them.
-template <typename A, typename Add, typename Own>
-void sum_pieces(const BlockRef& block, int64_t row, std::vector<A>& sum, std::vector<A>& piece, Add&& add, Own&& own) {
-  const EdgeRange range = range_of(block, row);
-  const auto add_range = [&](EdgeRange edges, std::vector<A>& to) {
-    for (int64_t e = edges.begin; e < edges.end; ++e) {
-      if (!(block.skip_self && block.index[e] == row)) add(e, to.data());
-    }
-  };
-  std::fill(sum.begin(), sum.end(), A{0});
-  if (!range.in_pieces()) add_range(range, sum);
-  for (int64_t p = range.first_piece(); range.in_pieces() && p < range.end_piece(); ++p) {
-    std::fill(piece.begin(), piece.end(), A{0});
-    add_range(range.piece(p), piece);
-    for (std::size_t c = 0; c < sum.size(); ++c) sum[c] += piece[c];
-  }
-  own(sum.data());
-}
-
-// f(row, sum, piece) for each row, with room for `width` sums.
-template <typename A, typename F>
-void for_rows(int64_t num_rows, int64_t width, F&& f) {
-#pragma omp parallel if (num_rows > kRowsAtOnce)
-  {
-    std::vector<A> sum(static_cast<std::size_t>(width)), piece(sum.size());
-#pragma omp for schedule(dynamic, kRowsAtOnce)
-    for (int64_t row = 0; row < num_rows; ++row) f(row, sum, piece);
-  }
-}
-
 // to[c] += factor * from[c]
 template <typename A, typename T>
 void add_row(A factor, const T* from, int64_t dim, A* to) {
   for (int64_t c = 0; c < dim; ++c) to[c] += factor * widen(from[c]);
+}
+
+// Adds up each row in pieces, as the CUDA body does: add(weights, at, index, to) adds what an edge brings, and at last
+// the row itself; write(row, sums) gets `width` sums.
+template <typename A, typename Call, typename Add, typename Write>
+void sum_rows(const Call& call, int64_t width, Add add, Write write) {
+  const BlockRef& block = call.block;
+#pragma omp parallel if (block.num_rows > kRowsAtOnce)
+  {
+    std::vector<A> sum(static_cast<std::size_t>(width)), piece(sum.size());
+#pragma omp for schedule(dynamic, kRowsAtOnce)
+    for (int64_t row = 0; row < block.num_rows; ++row) {
+      const EdgeRange range = range_of(block, row);
+      const auto add_range = [&](EdgeRange edges, std::vector<A>& to) {
+        std::fill(to.begin(), to.end(), A{0});
+        for (int64_t e = edges.begin; e < edges.end; ++e) {
+          const int64_t index = block.index[e];
+          if (!(block.skip_self && index == row)) add(call.weights, block.number(e), index, to.data());
+        }
+      };
+      add_range(range.in_pieces() ? EdgeRange{} : range, sum);
+      for (int64_t p = range.first_piece(); range.in_pieces() && p < range.end_piece(); ++p) {
+        add_range(range.piece(p), piece);
+        for (std::size_t c = 0; c < sum.size(); ++c) sum[c] += piece[c];
+      }
+      if (row < call.num_own) add(call.own_weights, row, row, sum.data());
+      write(row, sum.data());
+    }
+  }
 }
 
 template <typename T>
@@ -53,16 +52,10 @@ void spread(const SpreadCall& call) {
       add_row(static_cast<const A*>(weights)[at * call.heads + h], from, call.dim, to + h * call.dim);
     }
   };
-  for_rows<A>(call.block.num_rows, call.heads * call.dim, [&](int64_t row, std::vector<A>& sum, std::vector<A>& piece) {
-    sum_pieces(
-        call.block, row, sum, piece,
-        [&](int64_t e, A* to) { add(call.weights, call.block.number(e), call.block.index[e], to); },
-        [&](A* to) {
-          if (row < call.num_own) add(call.own_weights, row, row, to);
-        });
+  sum_rows<A>(call, call.heads * call.dim, add, [&](int64_t row, const A* sums) {
     with_type(call.out_dtype, [&]<typename Out>(std::type_identity<Out>) {
       for (int64_t h = 0; h < call.heads; ++h) {
-        const A* from = sum.data() + h * call.dim;
+        const A* from = sums + h * call.dim;
         Out* to = static_cast<Out*>(call.out) + (h * call.block.num_rows + row) * call.dim;
         for (int64_t c = 0; c < call.dim; ++c) to[c] = narrow<Out>(static_cast<Sum<Out>>(from[c]));
       }
@@ -79,15 +72,9 @@ void fold(const FoldCall& call) {
       add_row(static_cast<const A*>(weights)[at * call.heads + h], from, call.dim, to);
     }
   };
-  for_rows<A>(call.block.num_rows, call.dim, [&](int64_t row, std::vector<A>& sum, std::vector<A>& piece) {
-    sum_pieces(
-        call.block, row, sum, piece,
-        [&](int64_t e, A* to) { add(call.weights, call.block.number(e), call.block.index[e], to); },
-        [&](A* to) {
-          if (row < call.num_own) add(call.own_weights, row, row, to);
-        });
+  sum_rows<A>(call, call.dim, add, [&](int64_t row, const A* sums) {
     T* to = static_cast<T*>(call.out) + row * call.dim;
-    for (std::size_t c = 0; c < sum.size(); ++c) to[c] = narrow<T>(sum[c]);
+    for (int64_t c = 0; c < call.dim; ++c) to[c] = narrow<T>(sums[c]);
   });
 }
 

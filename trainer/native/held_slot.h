@@ -50,12 +50,6 @@ class HeldSlot {
   bool holds(const void* address) const;
   // Work on this CUDA stream, too, may still read the slot when it is given back. Does nothing on the CPU.
   void record_stream(base::GpuStream stream);
-  int64_t feature_dim() const { return subscriber_->header().feature_dim; }
-  uint32_t feature_dtype() const { return subscriber_->header().feature_dtype; }
-  uint32_t label_dtype() const { return subscriber_->header().label_dtype; }
-  int64_t label_width() const { return subscriber_->header().label_width; }  // 0: y has one dimension
-  bool has_e_id() const { return subscriber_->header().with_e_id != 0; }
-  bool has_edge_weight() const { return subscriber_->header().with_edge_weight != 0; }
   void require_rows() const;  // throws base::Error where rows stay in place
   // DLPack's device type and ordinal.
   std::pair<int32_t, int32_t> dlpack_device() const;

@@ -95,14 +95,14 @@ void bind_edge_arrays(nb::class_<HeldSlot>& slot_class) {
   bind_array(
       slot_class, "e_id",
       [](const HeldSlot& slot, const Batch& batch) -> std::optional<Array> {
-        if (!slot.has_e_id()) return std::nullopt;
+        if (!slot.header().with_e_id) return std::nullopt;
         return Array{batch.e_id_offset, {batch.num_edges}};
       },
       "int64 [num_edges]: where each edge stands in the data set's indices; None where nobody asked for it.");
   bind_array(
       slot_class, "edge_weight",
       [](const HeldSlot& slot, const Batch& batch) -> std::optional<Array> {
-        if (!slot.has_edge_weight()) return std::nullopt;
+        if (!slot.header().with_edge_weight) return std::nullopt;
         return Array{batch.edge_weight_offset, {batch.num_edges}, nb::dtype<float>()};
       },
       "float32 [num_edges], as edge_index has the edges; None where nobody asked for it.");
@@ -111,7 +111,7 @@ void bind_edge_arrays(nb::class_<HeldSlot>& slot_class) {
 void bind_node_arrays(nb::class_<HeldSlot>& slot_class) {
   const auto rows = [](const HeldSlot& slot, int64_t count) {
     slot.require_rows();
-    return Array{slot.batch().x_offset, {count, slot.feature_dim()}, dlpack_type(slot.feature_dtype())};
+    return Array{slot.batch().x_offset, {count, slot.header().feature_dim}, dlpack_type(slot.header().feature_dtype)};
   };
   bind_array(slot_class, "x", [rows](const HeldSlot& slot, const Batch& batch) { return rows(slot, batch.num_nodes); });
   bind_array(
@@ -122,9 +122,9 @@ void bind_node_arrays(nb::class_<HeldSlot>& slot_class) {
     return Array{batch.n_id_offset, {batch.num_nodes}};
   });
   bind_array(slot_class, "y", [](const HeldSlot& slot, const Batch& batch) {
-    const auto dtype = dlpack_type(slot.label_dtype());
+    const auto dtype = dlpack_type(slot.header().label_dtype);
     const int64_t of_all_types = batch.labels_of_seeds ? batch.num_seeds : batch.num_nodes;
-    const int64_t count = slot.typed() ? slot.typed()->num_labels : of_all_types, width = slot.label_width();
+    const int64_t count = slot.typed() ? slot.typed()->num_labels : of_all_types, width = slot.header().label_width;
     return width == 0 ? Array{batch.y_offset, {count}, dtype} : Array{batch.y_offset, {count, width}, dtype};
   });
   bind_array(slot_class, "input_id", [](const HeldSlot&, const Batch& batch) {
@@ -364,15 +364,7 @@ void bind_rest_stream(nb::module_& m) {
 NB_MODULE(_native, m) {
   base::raise_errors_as_cohort_error();
   m.def(
-      "with_cuda",
-      [] {
-#ifdef COHORT_WITH_CUDA
-        return true;
-#else
-        return false;
-#endif
-      },
-      "True when this build has the CUDA backend.");
+      "with_cuda", [] { return base::kWithCuda; }, "True when this build has the CUDA backend.");
   m.def(
       "end_with_parent", [](int pid, int signal) { base::end_with_parent(pid, signal); }, nb::arg("parent"),
       nb::arg("signal"), "Has the kernel send this process a signal when its parent dies.");

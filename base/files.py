@@ -3,9 +3,7 @@
 import contextlib
 import errno
 import fcntl
-import json
 import logging
-import math
 import os
 import re
 import shutil
@@ -151,19 +149,6 @@ def demand_output(out: Path, inputs: Iterable[Path] = ()) -> None:
     for path in inputs:
         if out.absolute() == path.absolute() or (out.exists() and path.exists() and out.samefile(path)):
             raise CohortError(str(out), "another file to write than to read", f"the same as {path}", "choose another")
-
-
-def json_of(value, indent: int | None = None) -> str:
-    """JSON that every reader takes: null stands for what is no finite number."""
-    return json.dumps(_finite(value), indent=indent)
-
-
-def _finite(value):
-    if isinstance(value, dict):
-        return {name: _finite(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 class FileWriter:

@@ -23,8 +23,9 @@ from cohort.base.units import format_bytes
 from cohort.launch.bench.parts import appending
 from cohort.launch.options.arguments import CommandParser, kind
 from cohort.launch.options.devices import devices
-from cohort.launch.report.results import ROWS, TIMES, Run, ranks_of, read_run
+from cohort.launch.report.results import ROWS, Run, ranks_of, read_run
 from cohort.launch.tune.trial import Trial
+from cohort.spec.results import TIMES
 from cohort.spec.types import AboveZero, AtLeastZero, Device, Positive, choices_of
 
 SHOWN_TIMES = ("seconds", "wait_seconds", "train_seconds", "sample_seconds", "fetch_seconds")

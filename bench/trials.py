@@ -15,10 +15,11 @@ from cohort.base.files import write_whole
 from cohort.launch.options.arguments import CommandParser, kind
 from cohort.launch.options.devices import devices, resolve_device
 from cohort.launch.options.parser import add_options, as_text, spec_of
-from cohort.launch.report.results import TIMES, Run, read_run
+from cohort.launch.report.results import Run, read_run
 from cohort.launch.tune.search import TimeBound
 from cohort.launch.tune.space import train_options
 from cohort.launch.tune.trial import Trial
+from cohort.spec.results import TIMES
 from cohort.spec.run import RunSpec
 from cohort.spec.types import AboveZero
 

@@ -253,7 +253,7 @@ def test_a_planted_wrong_edge_is_found(tmp_path, name, text, said):
     ("name", "text", "used", "is_wrong"),
     [
         ("trainer/report/a.py", "from cohort.trainer.loop import step\n", "trainer/loop/step.py", True),
-        ("trainer/source.py", "from .report.metrics import X\n", "trainer/report/metrics.py", True),
+        ("trainer/source.py", "from .report.floor import X\n", "trainer/report/floor.py", True),
         ("launch/run/a.py", "from cohort.launch.main import main\n", "launch/main.py", True),
         ("launch/run/a.py", "from cohort.launch.options.parser import b\n", "launch/options/parser.py", False),
         ("trainer/__main__.py", "from cohort.trainer.loop.trainer import T\n", "trainer/loop/trainer.py", False),

@@ -17,11 +17,11 @@ from pathlib import Path
 from cohort.base.files import demand_writable
 from cohort.base.tables import Table, print_tables
 from cohort.base.units import format_bytes
-from cohort.channel import TIERS
 from cohort.launch.options.arguments import add_dataset, kind
 from cohort.launch.options.parser import add_options, spec_of
 from cohort.launch.run.job import check_sampler_sms, open_dataset, sampler_members
 from cohort.launch.run.programs import run_programs
+from cohort.spec.results import TIERS
 from cohort.spec.run import RunSpec, SamplerSpec
 from cohort.spec.types import Compress, NotNegative, Positive, Ratios
 

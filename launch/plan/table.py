@@ -2,7 +2,7 @@
 
 from cohort.base.tables import Table, print_tables
 from cohort.base.units import format_bytes
-from cohort.channel import TIERS
+from cohort.spec.results import TIERS
 
 
 def as_json(plan) -> dict:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from cohort.base.errors import CohortError
 from cohort.base.tables import Table
 from cohort.base.units import format_bytes
-from cohort.channel import TIERS
 from cohort.launch.report.results import LISTS, ROWS, TIMELINE_ROWS, Kind, Run, TierUse, ranks_of
+from cohort.spec.results import TIERS
 
 DPI = 120
 PARTS = {"wait_seconds": "#d1495b", "train_seconds": "#30638e", "all_reduce_seconds": "#edae49"}  # of an epoch

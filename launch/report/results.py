@@ -3,14 +3,15 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, NamedTuple, NotRequired, TypedDict
+from typing import Annotated, NamedTuple, NotRequired, TypedDict, get_type_hints
 
 import msgspec
 from msgspec import Meta
 
 from cohort.base.errors import CohortError, not_a_run
-from cohort.channel import TIERS
+from cohort.spec import files
 from cohort.spec.options import options_of
+from cohort.spec.results import OF_RANK, TIERS, ByTier, EpochReport, ListReads, RowReads, RunReport
 from cohort.spec.run import RunSpec
 
 TIMELINE_ROWS = ("sample", "fetch", "train")
@@ -24,7 +25,6 @@ SETTLED = (
     "cache_bytes",
     "cache_policy",
 )  # as the sampler is told
-TIMES = ("seconds", "wait_seconds", "train_seconds", "all_reduce_seconds", "sample_seconds", "fetch_seconds")
 
 
 class Kind(NamedTuple):
@@ -89,7 +89,7 @@ class Run:
         sums = {tier: _sum([part[kind.tiers][tier] for part in parts]) for tier in TIERS}
         reads = sum(tier[kind.count] for tier in sums.values())
         plans = (self.summary["cache"] or {}).get("predicted")
-        if kind is ROWS and self.summary.get("rows_in_place"):
+        if kind is ROWS and self.summary["rows_in_place"]:
             plans = None  # they count a row once a batch, and those in place are read by each edge
         planned = [plans[i] for i in ranks] if plans else []
         return {
@@ -130,21 +130,21 @@ def read_run(folder: Path) -> Run:
     Raises:
         CohortError: it is no such folder, no epoch was finished, or a file is damaged or of another version.
     """
-    run = _read(folder / "run.json", _Run)
+    run = _read(folder / files.RUN, _Run)
     if run is None:
         raise not_a_run(folder)
-    summary = _read(folder / "summary.json", _Summary)
+    summary = _read(folder / files.SUMMARY, _Summary)
     if summary is None or not summary["epochs"]:
         found = "no summary.json" if summary is None else "none in summary.json"
         hint = f"wait for the first one; if the run has failed, {folder / 'trainer.log'} and sampler.log say why"
         raise CohortError(str(folder), "a run that has finished an epoch", found, hint)
-    plan = _read(folder / "plan.json", _Plan) if summary["cache"] else None
-    trace = _read(folder / "timeline.json", _Trace)
-    timeline = trace and _timeline(msgspec.convert(trace, _Trace).traceEvents)
+    plan = _read(folder / files.PLAN, _Plan) if summary["cache"] else None
+    trace = _read(folder / files.TIMELINE, _Trace)
+    timeline = trace and _timeline(trace.traceEvents)
     of_machines = run["machines"]["places"] if "machines" in run else None
     _check_ranks(folder, summary, plan if of_machines is None else None, timeline)
     if plan and of_machines and len(plan["ranks"]) > len(of_machines):
-        raise CohortError(str(folder / "plan.json"), f"at most {len(of_machines)} ranks", str(len(plan["ranks"])))
+        raise CohortError(str(folder / files.PLAN), f"at most {len(of_machines)} ranks", str(len(plan["ranks"])))
     names = [each.name for each in options_of(RunSpec) if each.name not in ("quiet", "mps")]
     options = {name: run["sampler"].get(name) for name in SETTLED}
     options |= {name: run["trainer"].get(name) for name in names if name not in SETTLED}
@@ -187,62 +187,22 @@ def _check_ranks(folder: Path, summary: dict, plan: dict | None, timeline: dict 
 _OTHER_VERSION = "if another version of cohort wrote it, report with that version, or train again"
 
 
-def _numbers(*names: str) -> type:
-    return TypedDict("Numbers", dict.fromkeys(names, float))
+_METRICS = dict[str, float | None]
+_EPOCH = get_type_hints(EpochReport) | {"loss": float | None, "val_metrics": _METRICS}
+_EPOCH |= {"row_tiers": ByTier[RowReads], "list_tiers": ByTier[ListReads]}
+_Part = TypedDict("_Part", {name: _EPOCH[name] for name in OF_RANK})
+_Epoch = TypedDict("_Epoch", _EPOCH | {"ranks": list[_Part]})
+_RUN = get_type_hints(RunReport) | {"val_metrics": _METRICS, "test_metrics": _METRICS}
+_Summary = TypedDict("_Summary", _RUN | {"epochs": list[_Epoch]})  # of a file: all members are required
 
 
-def _by_tier(of: type) -> type:
-    return TypedDict("ByTier", dict.fromkeys(TIERS, of))
-
-
-class _Part(_numbers(*TIMES, "num_batches")):
-    row_tiers: _by_tier(_numbers("rows", "bytes", "seconds"))
-    list_tiers: _by_tier(_numbers("lists", "bytes"))
-
-
-class _Epoch(_Part, _numbers("between_seconds", "num_edges", "num_nodes")):
-    epoch: int
-    loss: float | None
-    val_metrics: dict[str, float | None]
-    ranks: list[_Part]
-
-
-class _Predicted(TypedDict):
-    hit_rate: _by_tier(float) | None
-    bytes: _by_tier(float) | None
-    list_hit_rate: _by_tier(float) | None
-    list_bytes: _by_tier(float) | None
-
-
-class _Floor(TypedDict):
-    seconds: float
-    bottleneck: str
-
-
-class _StartPart(_numbers("bytes", "seconds")):
-    part: str
-
-
-class _Start(_numbers("seconds", "packages_seconds")):
-    parts: list[_StartPart]
-
-
-class _Summary(TypedDict):
-    device: str
-    num_ranks: int
-    last_hop_global: bool
-    trainer_peak_bytes: int | None
-    start: _Start | None
-    val_metrics: dict[str, float | None]
-    test_metrics: dict[str, float | None]
-    epochs: list[_Epoch]
-    cache: TypedDict("Cache", {"predicted": list[_Predicted]}) | None
-    floor: TypedDict("Floors", {"epochs": list[_Floor]}) | None
-
-
-class _Held(_numbers("budget_bytes", "index_bytes", "used_bytes", "alpha")):
-    features: _numbers("rows", "bytes")
-    topology: _numbers("lists", "bytes")
+class _Held(TypedDict):
+    budget_bytes: int
+    index_bytes: int
+    used_bytes: int
+    alpha: float
+    features: TypedDict("Rows", {"rows": int, "bytes": int})
+    topology: ListReads
 
 
 class _Plan(TypedDict):
@@ -256,6 +216,8 @@ class _Machines(TypedDict):
 class _Run(TypedDict):
     sampler: dict
     trainer: dict
+    mps: NotRequired[bool]
+    time_sliced: NotRequired[bool]
     machines: NotRequired[_Machines]
 
 
@@ -276,12 +238,10 @@ class _Trace(msgspec.Struct):
     traceEvents: list[_Event]  # noqa: N815 (as the format has it)
 
 
-def _read(path: Path, shape: type) -> dict | None:
-    """A JSON file that has the members of `shape`, and maybe others; None when there is none."""
+def _read(path: Path, shape: type):
+    """A JSON file that has the members of `shape`, and maybe others, which are left out; None when there is none."""
     try:
-        text = path.read_bytes()
-        msgspec.json.decode(text, type=shape)
-        return json.loads(text)
+        return msgspec.json.decode(path.read_bytes(), type=shape)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except msgspec.ValidationError as error:

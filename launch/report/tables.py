@@ -6,9 +6,9 @@ from statistics import median
 
 from cohort.base.tables import Table
 from cohort.base.units import format_bytes
-from cohort.channel import TIERS
 from cohort.dataset.prepared import has_encoded_rows
-from cohort.launch.report.results import LISTS, ROWS, TIMES, Kind, Run, one_line, ranks_of
+from cohort.launch.report.results import LISTS, ROWS, Kind, Run, one_line, ranks_of
+from cohort.spec.results import TIERS, TIMES
 
 LONG_WAIT = 0.1  # of an epoch
 DISPENSABLE = ("sample s", "fetch s", "all-reduce s", "loss")
@@ -98,7 +98,7 @@ def result_table(run: Run) -> Table:
         floor, epoch = run.summary["floor"]["epochs"][-1], run.epochs[-1]
         set_by = f"{_seconds(floor['seconds'])} s, set by {one_line(floor['bottleneck'])}"
         rows.append(["floor of the last epoch", f"{set_by}; it took {_seconds(epoch['seconds'])} s"])
-    if run.summary.get("rows_in_place"):
+    if run.summary["rows_in_place"]:
         rows.append(["feature rows", "read in place, counted each time"])
     return Table("Result", ["", "of the run"], rows, advice(run))
 

@@ -16,10 +16,11 @@ from cohort.base.tables import Table, print_tables
 from cohort.base.units import format_bytes
 from cohort.launch.options.parser import as_text
 from cohort.launch.report import page as report_page
-from cohort.launch.report.results import TIMES, one_line
+from cohort.launch.report.results import one_line
 from cohort.launch.tune.search import CLEAR_GAIN, Point, TimeBound, best, size_of_ratio
 from cohort.launch.tune.space import as_toml
 from cohort.launch.tune.trial import Trial
+from cohort.spec.results import TIMES
 
 LOG = logging.getLogger(__name__)
 

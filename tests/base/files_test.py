@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cohort.base.files import FileWriter, json_of, remove_temporaries, replacing, temporary_folder, write_whole
+from cohort.base.files import FileWriter, remove_temporaries, replacing, temporary_folder, write_whole
 
 LIMIT_SECONDS = 20.0
 
@@ -164,13 +164,6 @@ def test_a_failure_of_its_owner_does_not_lose_files():
         writer.write(lambda: written.append(1))
         raise KeyError
     assert written == [1]
-
-
-def test_json_has_no_numbers_that_are_none():
-    nan, inf = float("nan"), float("inf")
-    assert json_of({"a": [nan, 1.5, (inf,)], "b": {"c": -inf, "d": "nan"}}) == (
-        '{"a": [null, 1.5, [null]], "b": {"c": null, "d": "nan"}}'
-    )
 
 
 def test_an_error_is_not_hidden_by_what_tidies_up(tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,15 +15,15 @@ import numpy as np
 import torch
 
 from cohort.base.errors import CohortError
-from cohort.channel import TIERS
 from cohort.dataset import import_graph
 from cohort.dataset import open as open_dataset
 from cohort.dataset.importing.importer import SourceOptions
 from cohort.launch.options.parser import read_config
-from cohort.launch.report.results import LISTS, ROWS, TIMES, read_run
+from cohort.launch.report.results import LISTS, ROWS, read_run
 from cohort.launch.run import resume
 from cohort.spec.files import MODEL
 from cohort.spec.options import options_of
+from cohort.spec.results import TIERS, EpochReport, RunReport
 from cohort.spec.run import RunSpec, TrainerSpec, as_json
 from cohort.trainer.loop import checkpoint
 from cohort.trainer.models.sampled import SampledGNN
@@ -184,30 +185,26 @@ def _run_to_predict(folder: Path) -> None:
 
 def _results(folder: Path) -> None:
     """Of a run of one epoch with one rank and a cache, by hand."""
-    row_tiers = {tier: {"rows": 3, "bytes": 9, "seconds": 1.0} for tier in TIERS}
-    list_tiers = {tier: {"lists": 3, "bytes": 9} for tier in TIERS}
-    part = dict.fromkeys(TIMES, 1.0) | {"num_batches": 2, "row_tiers": row_tiers, "list_tiers": list_tiers}
-    epoch = part | {"epoch": 1, "between_seconds": 0.5, "num_edges": 9, "num_nodes": 5, "loss": 1.5, "ranks": []}
-    start = {"seconds": 2.0, "packages_seconds": 1.0, "parts": [{"part": "a", "bytes": 3, "seconds": 0.5}]}
     by_tier = dict.fromkeys(TIERS, 0.5)
     predicted = dict.fromkeys(("hit_rate", "bytes", "list_hit_rate", "list_bytes"), by_tier)
     held = dict.fromkeys(("budget_bytes", "index_bytes", "used_bytes", "alpha"), 1)
     held |= {"features": {"rows": 1, "bytes": 2}, "topology": {"lists": 1, "bytes": 2}}
-    summary = {
-        "device": "cpu",
-        "num_ranks": 1,
-        "last_hop_global": False,
-        "trainer_peak_bytes": None,
-        "start": start,
-        "val_metrics": {"accuracy": 0.5},
-        "test_metrics": {},
-        "epochs": [epoch | {"val_metrics": {"accuracy": None}}],
-        "cache": {"predicted": [predicted]},
-        "floor": {"epochs": [{"seconds": 1.0, "bottleneck": "sample"}]},
-    }
+    report = RunReport(
+        device="cpu",
+        start={"seconds": 2.0, "packages_seconds": 1.0, "parts": [{"part": "a", "bytes": 3, "seconds": 0.5}]},
+        val_metrics={"accuracy": 0.5},
+        epochs=[EpochReport(1, seconds=1.0, loss=1.5, num_batches=2, val_metrics={"accuracy": None})],
+        cache={"predicted": [predicted], "measured": []},
+        floor={"step_seconds": 0.5, "epochs": [{"seconds": 1.0, "bottleneck": "sample"}]},
+    )
     step = {"ph": "X", "name": "train", "pid": 1, "ts": 1.5, "dur": 2, "args": {"task": "train", "epoch": 0}}
     timeline = {"traceEvents": [step, step | {"name": "fetch", "pid": 0}]}
-    for name, content in {"run": RUN, "summary": summary, "plan": {"ranks": [held]}, "timeline": timeline}.items():
+    for name, content in {
+        "run": RUN,
+        "summary": asdict(report),
+        "plan": {"ranks": [held]},
+        "timeline": timeline,
+    }.items():
         (folder / f"{name}.json").write_text(json.dumps(content))
 
 

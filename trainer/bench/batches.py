@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from cohort.channel import TIERS
 from cohort.dataset import open as open_dataset
+from cohort.spec.results import TIERS
 from cohort.trainer.source import BatchSource
 
 WARM_UP_BATCHES = 10

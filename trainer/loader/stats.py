@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from cohort.channel import TIERS
+from cohort.spec.results import TIERS
 from cohort.trainer.step_clock import StepClock
 
 

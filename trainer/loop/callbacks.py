@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import torch
 
 from cohort.base.errors import CohortError
+from cohort.spec.results import EpochReport
 from cohort.spec.run import TrainerSpec
 from cohort.trainer.importing import imported
 from cohort.trainer.report.callback import Callback
-from cohort.trainer.report.metrics import EpochReport
 
 if TYPE_CHECKING:
     from cohort.trainer.loop.trainer import Trainer

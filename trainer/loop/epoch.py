@@ -5,7 +5,7 @@ import time
 
 import torch
 
-from cohort.trainer.report.metrics import EpochReport
+from cohort.spec.results import EpochReport
 from cohort.trainer.step_clock import StepClock
 
 

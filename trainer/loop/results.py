@@ -2,16 +2,22 @@
 
 import copy
 import functools
+import logging
+import math
+from pathlib import Path
 
+from cohort.base.files import write_whole
 from cohort.spec import files
+from cohort.spec.results import EpochReport, RunReport
 from cohort.trainer.loop.checkpoint import on_cpu
 from cohort.trainer.messages import unless_full
 from cohort.trainer.models.targets import Targets, is_better
 from cohort.trainer.models.weights import save_model
 from cohort.trainer.report.cache_report import ReadsByRank
 from cohort.trainer.report.callback import Callback
-from cohort.trainer.report.metrics import EpochReport, RunReport, warn_of_divergence, write_metrics
 from cohort.trainer.report.start import start_told
+
+LOG = logging.getLogger(__name__)
 
 
 class Results(Callback):
@@ -80,3 +86,17 @@ def is_best(epoch: EpochReport, run: RunReport, targets: Targets) -> bool:
             return False
     run.val_accuracy, run.val_metrics, run.best_epoch = epoch.val_accuracy, epoch.val_metrics, epoch.epoch
     return True
+
+
+def write_metrics(path: Path, epochs: list[EpochReport]) -> None:
+    """Replaces RUN/metrics.jsonl in one step: a JSON object a line and epoch. Lines that a full disk has refused come
+    with the next one."""
+    write_whole(path, "".join(epoch.line() + "\n" for epoch in epochs), synced=False)
+
+
+def warn_of_divergence(epochs: list[EpochReport]) -> None:
+    """Says once that the loss is no number any more: in the first epoch of which that is true, which is the last."""
+    diverged = [epoch for epoch in epochs if not math.isfinite(epoch.loss)]
+    if len(diverged) == 1 and diverged[0] is epochs[-1]:
+        number = diverged[0].epoch + 1
+        LOG.warning(f"the loss has not been finite since epoch {number}: a smaller --lr may help")

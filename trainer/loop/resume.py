@@ -5,10 +5,10 @@ import functools
 import torch
 
 from cohort.base.errors import CohortError
+from cohort.spec.results import EpochReport
 from cohort.trainer.loop.checkpoint import DAMAGED, CheckpointFile, on_cpu
 from cohort.trainer.messages import unless_full
 from cohort.trainer.report.callback import Callback
-from cohort.trainer.report.metrics import EpochReport
 
 
 class Checkpoints(Callback):

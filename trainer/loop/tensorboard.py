@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+from cohort.spec.results import EpochReport, RunReport
 from cohort.trainer.messages import unless_full
 from cohort.trainer.report.callback import Callback
-from cohort.trainer.report.metrics import EpochReport, RunReport
 
 if TYPE_CHECKING:
     from cohort.trainer.loop.trainer import Trainer

@@ -11,6 +11,7 @@ import torch
 
 from cohort.base.errors import CohortError
 from cohort.base.files import FileWriter
+from cohort.spec.results import EpochReport, RunReport
 from cohort.spec.run import TrainerSpec
 from cohort.trainer.loop.epoch import RunningEpoch
 from cohort.trainer.loop.resume import random_states, set_random_states
@@ -21,7 +22,6 @@ from cohort.trainer.models.own import callable_of, model_of
 from cohort.trainer.models.targets import mean_loss, targets_of
 from cohort.trainer.ranks import Agreement, Ranks, StepSums
 from cohort.trainer.report.callback import HOOKS, Callback, name_of
-from cohort.trainer.report.metrics import EpochReport, RunReport
 from cohort.trainer.source import BatchSource, Pass
 from cohort.trainer.step_clock import StepClock
 from cohort.trainer.stop import StopRequest

@@ -3,8 +3,7 @@
 import json
 from pathlib import Path
 
-from cohort.channel import TIERS
-from cohort.trainer.report.metrics import EpochReport, add_tiers
+from cohort.spec.results import TIERS, EpochReport, add_tiers
 
 
 def predicted(sampler: dict) -> list[dict] | None:
@@ -52,7 +51,7 @@ class ReadsByRank:
         """As predicted(), and `gb_per_s`: {tier: stored bytes over the time of the reads}."""
         return [
             _shares(total.row_tiers, "hit_rate", "bytes", "rows", max(1, total.num_batches))
-            | {"gb_per_s": {tier: _rate(total.row_tiers[tier]) for tier in TIERS}}
+            | {"gb_per_s": {tier: _rate(read) for tier, read in total.row_tiers.items()}}
             | _shares(total.list_tiers, "list_hit_rate", "list_bytes", "lists", max(1, total.num_batches))
             for total in self._totals
         ]

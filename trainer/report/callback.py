@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cohort.trainer.report.metrics import EpochReport, RunReport
+from cohort.spec.results import EpochReport, RunReport
 
 
 class Callback:

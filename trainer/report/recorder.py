@@ -13,11 +13,10 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from cohort.base.files import write_whole
-from cohort.channel import TIERS
 from cohort.spec import files
+from cohort.spec.results import TIERS, EpochReport
 from cohort.trainer.messages import unless_full
 from cohort.trainer.report.callback import Callback
-from cohort.trainer.report.metrics import EpochReport
 
 SHOWN_STEPS = 40
 PROFILED_EPOCHS, PROFILED_STEPS = 2, 500

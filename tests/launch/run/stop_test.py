@@ -110,7 +110,7 @@ def test_a_summary_that_cannot_be_written_costs_no_result(cora, tmp_path, shm):
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\n"
         "if 'cohort.trainer' in sys.orig_argv:\n"
-        "    from cohort.trainer.report.metrics import RunReport\n"
+        "    from cohort.spec.results import RunReport\n"
         "    def full(*_):\n"
         "        raise OSError(28, 'No space left on device')\n"
         "    RunReport.write = full\n"

@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from cohort import CohortError
+from cohort.spec.results import EpochReport
 from cohort.spec.run import TrainerSpec, as_json
 from cohort.trainer.loop.checkpoint import CheckpointFile, identity_of, load
+from cohort.trainer.loop.results import write_metrics
 from cohort.trainer.messages import unless_full
-from cohort.trainer.report.metrics import EpochReport, write_metrics
 from cohort.trainer.stop import StopRequest
 
 IDENTITY = {"model": "sage", "fanout": [5, 3], "lr": 0.01, "num_ranks": 1, "data": "abc"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cohort.trainer.report.metrics import RunReport
+from cohort.spec.results import RunReport
 from cohort.trainer.report.progress import test_result as described  # no test
 
 

@@ -2,13 +2,15 @@
 
 import json
 from dataclasses import asdict
+from math import isnan
 
 import pytest
 import torch
 
+from cohort.spec.results import EpochReport, RunReport
 from cohort.trainer.loop.epoch import RunningEpoch
+from cohort.trainer.loop.results import write_metrics
 from cohort.trainer.report.cache_report import ReadsByRank
-from cohort.trainer.report.metrics import EpochReport, RunReport, write_metrics
 
 
 def epoch_of(number: int, rows: int = 1000) -> EpochReport:
@@ -30,10 +32,11 @@ def test_the_summary_is_the_report(tmp_path, num_epochs):
     assert [json.loads(line) for line in lines] == json.loads(text)["epochs"]
 
 
-def test_an_epoch_becomes_a_line_once():
-    epoch = epoch_of(0)
-    assert epoch.line() is epoch.line()
-    assert json.loads(epoch.line()) == asdict(epoch)
+def test_a_number_that_is_none_is_null():
+    nan, inf = float("nan"), float("inf")
+    epoch = EpochReport(0, loss=nan, seconds=-inf, val_metrics={"rmse": inf})
+    assert json.loads(epoch.line()) == asdict(epoch) | {"loss": None, "seconds": None, "val_metrics": {"rmse": None}}
+    assert isnan(EpochReport.from_line(epoch.line()).loss)
 
 
 def test_a_later_part_of_a_run_takes_up_the_epochs():

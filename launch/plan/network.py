@@ -1,24 +1,16 @@
 """Epochs on several machines, computed: what trainers send each other, and how long that takes."""
 
-import argparse
 import math
 from dataclasses import asdict, dataclass
-from typing import Annotated, NamedTuple
-
-from msgspec import Meta
+from typing import NamedTuple
 
 from cohort.base.errors import CohortError
-from cohort.launch.options.arguments import group, kind
-from cohort.launch.options.parser import add_options, spec_of
-from cohort.spec import types
+from cohort.launch.plan.table import gpus_of
 from cohort.spec.run import RunSpec
 
-MachineCounts = Annotated[list[types.Positive], Meta(min_length=1, description="numbers of machines: 2,4")]
 FLOAT_BYTES = 4  # of a gradient
 OTHER_SUMS = 2  # numbers that travel with the gradients: see StepSums in trainer/ranks.py
 GB_PER_S, MICROSECONDS = 12.5, 50.0  # assumed: 100 Gbit/s Ethernet; nobody has measured them here
-MODEL_OPTIONS = {"model", "hidden", "heads", "norm"}
-OWN_OPTIONS = ("network", "network_us", "step_ms", "parameters")
 
 
 class Network(NamedTuple):
@@ -62,68 +54,24 @@ class Epoch:
     seconds: float
 
 
-def add_machine_options(parser: argparse.ArgumentParser) -> None:
-    """Adds --machines, and what it needs to know."""
-    several = group(parser, "Several machines")
-    several.add_argument(
-        "--machines",
-        type=kind(MachineCounts),
-        metavar="N[,N...]",
-        help="also compute epochs for this number of machines like this one, each with the whole data set",
-    )
-    several.add_argument(
-        "--network",
-        type=kind(types.AboveZero),
-        metavar="GB/S",
-        help=f"rate between two machines, as cohort doctor --machines measures it (default: {GB_PER_S:g} assumed)",
-    )
-    several.add_argument(
-        "--network-us",
-        type=kind(types.AtLeastZero),
-        metavar="US",
-        help="microseconds of a small sum over all machines, as cohort doctor --machines measures it"
-        f" (default: {MICROSECONDS:g} assumed)",
-    )
-    several.add_argument(
-        "--step-ms",
-        type=kind(types.AboveZero),
-        metavar="MS",
-        help="milliseconds of a training step, as cohort bench step measures it (default: steps are left out)",
-    )
-    several.add_argument(
-        "--parameters",
-        type=kind(types.Positive),
-        metavar="N",
-        help="number of the model's parameters (default: counted from --model, --hidden, --heads and --norm)",
-    )
-    add_options(parser, RunSpec, MODEL_OPTIONS, model="with --machines: the model whose gradients are sent")
-
-
-def demand_machines(args: argparse.Namespace) -> None:
-    """Raises CohortError for options that say something of several machines where there is one."""
-    given = [name for name in OWN_OPTIONS if getattr(args, name) is not None]
-    given += sorted(name for name in MODEL_OPTIONS if hasattr(args, name))
-    if given and not args.machines:
-        flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-        raise CohortError(flags, "--machines N: a plan for one machine needs no model and no network", "no --machines")
-
-
-def epochs(args: argparse.Namespace, placed, num_batches: int, sizes: tuple[int, int]) -> tuple[Network, list[Epoch]]:
+def epochs(spec, placed, num_batches: int, sizes: tuple[int, int]) -> tuple[Network, list[Epoch]]:
     """(the network, an epoch on one machine and on each number of --machines).
 
     Args:
+        spec: a PlanSpec.
         placed: the cache plan of one machine.
         num_batches: of an epoch.
         sizes: features and classes of the data set.
     """
-    network = Network(1e9 * (args.network or GB_PER_S), _or(args.network_us, MICROSECONDS) / 1e6)
-    gpus = [placed.gpu(i) for i in range(placed.num_gpus)]
+    microseconds = MICROSECONDS if spec.network_us is None else spec.network_us
+    network = Network(1e9 * (spec.network or GB_PER_S), microseconds / 1e6)
+    gpus = gpus_of(placed)
     reads = [(gpu.feature_use[2], gpu.topology_use[2]) for gpu in gpus]
-    sum_bytes = FLOAT_BYTES * ((args.parameters or count_parameters(spec_of(args, RunSpec), *sizes)) + OTHER_SUMS)
+    sum_bytes = FLOAT_BYTES * ((spec.parameters or count_parameters(spec, *sizes)) + OTHER_SUMS)
     host_bytes = sum(use.bytes for of_gpu in reads for use in of_gpu) / len(gpus)
     host_seconds = max(sum(use.seconds for use in of_gpu) for of_gpu in reads)
-    step = Step(host_bytes, host_seconds, (args.step_ms or 0) / 1e3, sum_bytes)
-    counts = sorted({1, *args.machines})
+    step = Step(host_bytes, host_seconds, (spec.step_ms or 0) / 1e3, sum_bytes)
+    counts = sorted({1, *spec.machines})
     return network, [epoch_on(machines, len(gpus), num_batches, step, network) for machines in counts]
 
 
@@ -174,7 +122,3 @@ def count_parameters(spec: RunSpec, in_dim: int, out_dim: int) -> int:
     }[spec.model]
     layers = sum(map(of_layer, dims[:-1], dims[1:], heads))
     return layers + (2 * spec.hidden * (len(dims) - 2) if spec.norm == "layer" else 0)
-
-
-def _or(value: float | None, default: float) -> float:
-    return default if value is None else value

@@ -5,12 +5,17 @@ from cohort.base.units import format_bytes
 from cohort.spec.results import TIERS
 
 
+def gpus_of(plan) -> list:
+    """The plan of each GPU."""
+    return [plan.gpu(i) for i in range(plan.num_gpus)]
+
+
 def as_json(plan) -> dict:
     """{"seconds", "gpus": [...]}: everything that print_plan shows, in bytes and seconds a batch."""
     return {
         "seconds": plan.seconds,
         "cliques": [plan.clique(i).gpus for i in range(plan.num_cliques)],
-        "gpus": [_gpu_json(plan.gpu(i)) for i in range(plan.num_gpus)],
+        "gpus": list(map(_gpu_json, gpus_of(plan))),
     }
 
 
@@ -21,7 +26,7 @@ def _gpu_json(gpu) -> dict:
         "index_bytes": gpu.index_bytes,
         "alpha": gpu.alpha,
         "seconds": gpu.seconds,
-        "host_bytes": gpu.feature_use[2].bytes + gpu.topology_use[2].bytes,
+        "host_bytes": _host_bytes(gpu),
     }
     for kind, slab, uses in (
         ("features", gpu.features, gpu.feature_use),
@@ -42,8 +47,16 @@ def hit_rates(uses) -> list[float]:
 
 def host_bytes(plan) -> float:
     """What a batch reads from the host, the mean over GPUs: rows, and lists where they are the plan's business."""
-    uses = [each for i in range(plan.num_gpus) for each in (plan.gpu(i).feature_use, plan.gpu(i).topology_use)]
-    return sum(use[2].bytes for use in uses) / plan.num_gpus
+    return sum(map(_host_bytes, gpus_of(plan))) / plan.num_gpus
+
+
+def _host_bytes(gpu) -> float:
+    return gpu.feature_use[2].bytes + gpu.topology_use[2].bytes
+
+
+def shares_in_gpus(plan) -> list[float]:
+    """Of the rows that each GPU reads, those that host memory need not serve."""
+    return [1 - hit_rates(gpu.feature_use)[TIERS.index("host")] for gpu in gpus_of(plan)]
 
 
 def describe_saving(with_cache: float, without: float) -> str:
@@ -59,8 +72,8 @@ def print_ratios(plans: dict, source: dict) -> None:
     table = Table("Cache sizes", columns, note=note)
     none = host_bytes(plans[min(plans)])
     for ratio, plan in plans.items():
-        gpus = [plan.gpu(i) for i in range(plan.num_gpus)]
-        share = sum(1 - hit_rates(gpu.feature_use)[TIERS.index("host")] for gpu in gpus) / len(gpus)
+        gpus = gpus_of(plan)
+        share = sum(shares_in_gpus(plan)) / len(gpus)
         read = host_bytes(plan)
         change = f"{100 * (read - none) / none:+.1f}" if none else "-"
         seconds = sum(gpu.seconds for gpu in gpus) / len(gpus)
@@ -97,22 +110,20 @@ def print_host_memory(memory: dict) -> None:
 
 def print_plan(plan, source: dict, memory: dict) -> None:
     """What each GPU holds, what to expect of a batch, where the counts come from, and host memory."""
-    gpus = [plan.gpu(i) for i in range(plan.num_gpus)]
     held = Table("Cache", ["GPU", "budget", "index", "rows", "row bytes", "lists", "list bytes", "alpha"])
     rates = ("rows local", "recent", "peer", "host", "lists local", "peer", "host")
     expected = Table("Reads of a batch, %", ["GPU", *rates, "host B", "ms"])
     expected.note = "rows: feature rows (recent: copied from earlier batches); lists: neighbour lists"
     expected.note += "\nalpha: share of the lists in the cache"
     expected.note += "\nms: sum of all reads"
-    for i, gpu in enumerate(gpus):
+    for i, gpu in enumerate(gpus_of(plan)):
         slabs = [(f"{len(slab.nodes):,}", format_bytes(slab.bytes)) for slab in (gpu.features, gpu.topology)]
         sizes = (format_bytes(gpu.budget_bytes), format_bytes(gpu.index_bytes), *slabs[0], *slabs[1])
         held.rows.append([str(i), *sizes, f"{gpu.alpha:.3f}"])
         rows, lists = (dict(zip(TIERS, hit_rates(uses), strict=True)) for uses in (gpu.feature_use, gpu.topology_use))
         rates = [*(rows[tier] for tier in ("local", "recent", "peer", "host")), *(lists[tier] for tier in TIERS[:3])]
         shares = [f"{100 * rate:.1f}" for rate in rates]
-        host_bytes = gpu.feature_use[2].bytes + gpu.topology_use[2].bytes
-        expected.rows.append([str(i), *shares, format_bytes(host_bytes), f"{1e3 * gpu.seconds:.3f}"])
+        expected.rows.append([str(i), *shares, format_bytes(_host_bytes(gpu)), f"{1e3 * gpu.seconds:.3f}"])
     print_tables(held, expected)
     cliques = " ".join("{" + ",".join(map(str, plan.clique(i).gpus)) + "}" for i in range(plan.num_cliques))
     slots, graph = (format_bytes(memory[f"{which}_bytes"]) for which in ("slots", "graph"))

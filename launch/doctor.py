@@ -26,13 +26,12 @@ from cohort.base.units import format_bytes
 from cohort.cache.plan import budget
 from cohort.cache.plan.links import machine_bandwidth
 from cohort.channel.run_folder import shared_memory_root
-from cohort.launch.options.arguments import kind
 from cohort.launch.options.devices import devices
+from cohort.launch.options.parser import add_options, spec_of
 from cohort.launch.run.between import rates_between
 from cohort.launch.run.machines import Machine, this_machine
 from cohort.launch.run.mps import Mps
 from cohort.spec.run import RunSpec
-from cohort.spec.types import AboveZero
 
 WELL, WORSE, BROKEN = "ok", "could be better", "broken"
 GREEN_CONTEXTS = 12050  # the driver's version from which --sampler-sms works
@@ -59,6 +58,11 @@ class Finding:
     cure: str = ""
 
 
+def judged(name: str, is_well: bool, found: str, cure: str, otherwise: str = WORSE) -> Finding:
+    """What was found, and how to fix it where that is needed."""
+    return Finding(name, WELL, found) if is_well else Finding(name, otherwise, found, cure)
+
+
 def register(commands) -> None:
     """Adds the command."""
     parser = commands.add_parser("doctor", help="check this machine, and say what to fix", description=__doc__)
@@ -75,12 +79,8 @@ def register(commands) -> None:
         action="store_true",
         help="measure the network between machines instead; start it on every machine by torchrun, like cohort train",
     )
-    parser.add_argument(
-        "--machine-seconds",
-        type=kind(AboveZero),
-        default=RunSpec.machine_seconds,
-        help="with --machines: seconds to wait for a machine that does not join or is silent (default %(default)g)",
-    )
+    text = "with --machines: seconds to wait for a machine that does not join or is silent"
+    add_options(parser, RunSpec, only=("machine_seconds",), machine_seconds=text)
     parser.add_argument("--json", action="store_true", help="print JSON: a list of findings")
     parser.set_defaults(func=doctor)
 
@@ -92,7 +92,7 @@ def doctor(args: argparse.Namespace) -> int:
         if machine is None:
             hint = "start it on every machine: torchrun --nnodes N --nproc-per-node 1 ... --no-python cohort doctor"
             raise CohortError("--machines", "several machines", "one", f"{hint} --machines")
-        findings = list(examine_network(machine, args.machine_seconds))
+        findings = list(examine_network(machine, spec_of(args, RunSpec).machine_seconds))
     else:
         findings = list(examine(args.folder))
     if args.json:
@@ -153,36 +153,29 @@ def _pair(name: str, pair: dict, hosts: list[str]) -> Finding:
     there, back = (f"{format_bytes(pair[way])}/s" for way in ("to", "from"))
     delay = f"{1e6 * pair['latency_seconds']:.0f} us for a small message"
     found = f"{hosts[0]} to {hosts[pair['rank']]} {there}, back {back}; {delay}"
-    if min(pair["to"], pair["from"]) >= SLOW_NETWORK:
-        return Finding(name, WELL, found)
-    cure = (
-        "GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME choose a faster interface; cohort plan --machines says what it costs"
-    )
-    return Finding(name, WORSE, found, cure)
+    cure = "GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME choose a faster interface"
+    cure += "; cohort plan --machines says what it costs"
+    return judged(name, min(pair["to"], pair["from"]) >= SLOW_NETWORK, found, cure)
 
 
 def _gpus(machine: dict) -> Iterator[Finding]:
-    if not machine["cuda_build"]:
-        cure = "build on a machine with nvcc, with COHORT_CUDA=ON"
-        yield Finding("GPUs", WORSE, "this build has the CPU backend only: runs use the CPU", cure)
-        return
-    if not machine["gpus"]:
-        cure = "check nvidia-smi and CUDA_VISIBLE_DEVICES; in a container, use --gpus all"
-        yield Finding("GPUs", WORSE, "none is visible: runs use the CPU", cure)
+    if not (machine["cuda_build"] and machine["gpus"]):
+        found, cure = "this build has the CPU backend only", "build on a machine with nvcc, with COHORT_CUDA=ON"
+        if machine["cuda_build"]:
+            found = "none is visible"
+            cure = "check nvidia-smi and CUDA_VISIBLE_DEVICES; in a container, use --gpus all"
+        yield Finding("GPUs", WORSE, f"{found}: runs use the CPU", cure)
         return
     for gpu in machine["gpus"]:
         yield Finding(f"GPU {gpu['ordinal']}", WELL, f"{gpu['name']}, {format_bytes(gpu['bytes'])}")
     driver, runtime = machine["versions"]
     found = f"CUDA {_version(driver)}; this build uses {_version(runtime)}"
     if driver // 1000 < runtime // 1000:
-        yield Finding(
-            "driver", BROKEN, found, f"install a driver for CUDA {runtime // 1000}, or build with an older CUDA"
-        )
-    elif driver < GREEN_CONTEXTS:
-        needed = f"a driver for CUDA {_version(GREEN_CONTEXTS)} or later, for --sampler-sms"
-        yield Finding("driver", WORSE, found, needed)
+        cure = f"install a driver for CUDA {runtime // 1000}, or build with an older CUDA"
+        yield Finding("driver", BROKEN, found, cure)
     else:
-        yield Finding("driver", WELL, found)
+        needed = f"a driver for CUDA {_version(GREEN_CONTEXTS)} or later, for --sampler-sms"
+        yield judged("driver", driver >= GREEN_CONTEXTS, found, needed)
 
 
 def _version(number: int) -> str:
@@ -201,21 +194,19 @@ def _torch(machine: dict) -> Iterator[Finding]:
     if num_gpus and (not sees_gpus or count != num_gpus):
         cure = "install a PyTorch for a CUDA version that the driver supports: see pytorch.org"
         yield Finding("PyTorch", BROKEN, f"{found}; it sees {count} of {num_gpus} GPUs", cure)
-    elif num_gpus > 1 and not nccl:
-        yield Finding("PyTorch", BROKEN, found, "install a PyTorch with NCCL: several GPUs sum gradients with it")
     else:
-        yield Finding("PyTorch", WELL, found)
+        cure = "install a PyTorch with NCCL: several GPUs sum gradients with it"
+        yield judged("PyTorch", nccl or num_gpus <= 1, found, cure, BROKEN)
 
 
 def _mps() -> Iterator[Finding]:
     mps = Mps()
     try:
+        found = f"{mps.problem}: sampler and trainer would take turns"
         if mps.active:
-            own = "a daemon starts" if mps.process else "a daemon is running"
-            yield Finding("MPS", WELL, f"{own}: sampler and trainer run at the same time")
-        else:
-            cure = "install nvidia-cuda-mps-control (it comes with the driver), or leave the GPU to runs with --no-mps"
-            yield Finding("MPS", WORSE, f"{mps.problem}: sampler and trainer would take turns", cure)
+            found = f"a daemon {'starts' if mps.process else 'is running'}: sampler and trainer run at the same time"
+        cure = "install nvidia-cuda-mps-control (it comes with the driver), or leave the GPU to runs with --no-mps"
+        yield judged("MPS", mps.active, found, cure)
     finally:
         mps.stop()
 
@@ -224,11 +215,10 @@ def _peers(machine: dict) -> Iterator[Finding]:
     if len(machine["gpus"]) == 1:
         return
     cliques = ", ".join("{" + ", ".join(map(str, clique)) + "}" for clique in machine["cliques"])
-    if all(len(clique) == 1 for clique in machine["cliques"]):
-        cure = "without NVLink or peer access, each GPU has a cache of its own; see nvidia-smi topo -m"
-        yield Finding("peers", WORSE, "no GPU can read another GPU's memory", cure)
-    else:
-        yield Finding("peers", WELL, f"GPUs that read each other's memory: {cliques}")
+    some_do = any(len(clique) > 1 for clique in machine["cliques"])
+    found = f"GPUs that read each other's memory: {cliques}" if some_do else "no GPU can read another GPU's memory"
+    cure = "without NVLink or peer access, each GPU has a cache of its own; see nvidia-smi topo -m"
+    yield judged("peers", some_do, found, cure)
 
 
 def _pcie(machine: dict) -> Iterator[Finding]:
@@ -236,16 +226,10 @@ def _pcie(machine: dict) -> Iterator[Finding]:
     beside = f", {peer:.0f} from a peer" if any(len(clique) > 1 for clique in machine["cliques"]) else ""
     found = f"a GPU gets {host:.1f} GB/s from host memory, {local:.0f} from its own{beside}"
     lanes = _lanes()
-    if lanes is None:
-        yield Finding("PCIe", WELL, found)
-        return
-    most, link = lanes
-    found += f"; the link is {link}: {most:.0f} GB/s"
-    if host >= GOOD_SHARE * most:
-        yield Finding("PCIe", WELL, found)
-    else:
-        cure = "possible causes: other users of the link, a slot with few lanes, ACS, an IOMMU; nvidia-smi -q -d PCIE"
-        yield Finding("PCIe", WORSE, found, cure)
+    if lanes:
+        found += f"; the link is {lanes[1]}: {lanes[0]:.0f} GB/s"
+    cure = "possible causes: other users of the link, a slot with few lanes, ACS, an IOMMU; nvidia-smi -q -d PCIE"
+    yield judged("PCIe", lanes is None or host >= GOOD_SHARE * lanes[0], found, cure)
 
 
 def _lanes() -> tuple[float, str] | None:
@@ -269,12 +253,10 @@ def _host_memory() -> Iterator[Finding]:
     else:
         cure = "if pinning memory fails: ulimit -l unlimited; in a container --ulimit memlock=-1"
         yield Finding("locked memory", WELL, f"at most {format_bytes(soft)} by the limit of this shell", cure)
-    threads, cores = os.environ.get("OMP_NUM_THREADS"), len(os.sched_getaffinity(0))
-    if threads is not None and threads.isdigit() and int(threads) < cores:
-        cure = "unset OMP_NUM_THREADS: loading, planning and the sampler on the CPU use only this number of threads"
-        yield Finding("cores", WORSE, f"{cores}, but OMP_NUM_THREADS is {threads}", cure)
-    else:
-        yield Finding("cores", WELL, str(cores))
+    threads, cores = os.environ.get("OMP_NUM_THREADS", ""), len(os.sched_getaffinity(0))
+    limits = threads.isdigit() and int(threads) < cores
+    cure = "unset OMP_NUM_THREADS: loading, planning and the sampler on the CPU use only this number of threads"
+    yield judged("cores", not limits, f"{cores}{f', but OMP_NUM_THREADS is {threads}' * limits}", cure)
 
 
 def _shared_memory() -> Iterator[Finding]:
@@ -284,14 +266,10 @@ def _shared_memory() -> Iterator[Finding]:
         yield Finding("shared memory", BROKEN, f"{root} cannot be written", cure)
         return
     free = shutil.disk_usage(root).free
-    if free < SHM_BYTES:
-        cure = "remove files of dead programs there; in a container: --shm-size=2g or --ipc=host"
-        yield Finding(
-            "shared memory", BROKEN, f"{format_bytes(free)} free in {root}, below {format_bytes(SHM_BYTES)}", cure
-        )
-    else:
-        found = f"{format_bytes(free)} free in {root}; only runs on the CPU keep batches there"
-        yield Finding("shared memory", WELL, found)
+    is_little = free < SHM_BYTES
+    told = f", below {format_bytes(SHM_BYTES)}" if is_little else "; only runs on the CPU keep batches there"
+    cure = "remove files of dead programs there; in a container: --shm-size=2g or --ipc=host"
+    yield judged("shared memory", not is_little, f"{format_bytes(free)} free in {root}{told}", cure, BROKEN)
 
 
 def _disk(folder: Path) -> Iterator[Finding]:
@@ -301,11 +279,8 @@ def _disk(folder: Path) -> Iterator[Finding]:
         yield Finding("disk", BROKEN, f"{folder}: {error}", "name a folder that exists and can be written")
         return
     found = f"{folder.resolve()} reads {format_bytes(rate)}/s"
-    if rate < SLOW_DISK:
-        cure = "the first start on a data set reads all of it at this rate; keep it on a local disk"
-        yield Finding("disk", WORSE, found, cure)
-    else:
-        yield Finding("disk", WELL, found)
+    cure = "the first start on a data set reads all of it at this rate; keep it on a local disk"
+    yield judged("disk", rate >= SLOW_DISK, found, cure)
 
 
 def read_rate(folder: Path, num_bytes: int) -> float:

@@ -7,114 +7,92 @@ does nothing else ("beside nothing"), then without pauses, so that a GPU samples
 
 import argparse
 import contextlib
+import functools
+import itertools
 import json
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from cohort.base.files import demand_writable
 from cohort.base.tables import Table, print_tables
 from cohort.base.units import format_bytes
-from cohort.launch.options.arguments import add_dataset, kind
+from cohort.launch.options.arguments import add_dataset
 from cohort.launch.options.parser import add_options, spec_of
 from cohort.launch.run.job import check_sampler_sms, open_dataset, sampler_members
 from cohort.launch.run.programs import run_programs
+from cohort.spec.options import option, options_of
 from cohort.spec.results import TIERS
 from cohort.spec.run import RunSpec, SamplerSpec
 from cohort.spec.types import Compress, NotNegative, Positive, Ratios
 
-BATCH_SIZE = 8192
+
+@dataclass(kw_only=True)
+class SampleSpec(SamplerSpec):
+    """Options of ``bench sample``; lists are tried in turn."""
+
+    batch_size: Positive = option(8192, "seeds a batch", "Sampling")
+    batches: Positive = option(50, "number of batches to measure in each way", "Sampling")
+    sampler_sms: list[NotNegative] = option(
+        [0], "GPU: numbers of SMs of the sampler, to try; 0: all", "Devices", metavar="A[,B...]"
+    )
+    out: Path = option(Path("bench.jsonl"), "file to which lines are appended", "Output")
+
+
+@dataclass(kw_only=True)
+class FetchSpec(SampleSpec):
+    """Options of ``bench fetch``."""
+
+    compress: list[Compress] = option(["auto"], "values of --compress to try", "Cache", metavar="A[,B...]")
+    cache_ratio: Ratios = option([0.0], "values of --cache-ratio to try", "Cache", metavar="A[,B...]")
+    fetch_sms: list[Positive] | None = option(
+        None, "numbers of SMs for the fetch, to try (default: the sampler's choice)", metavar="A[,B...]"
+    )
+    reuse: bool = option(False, "copy rows of earlier batches, as cohort train (default off)", "Cache")
 
 
 def register(benches) -> None:
     """Adds the two commands to those of ``cohort bench``."""
-    sample = benches.add_parser("sample", help="time drawing and relabelling", description=__doc__)
-    _add_options(sample)
-    sample.set_defaults(func=sample_batches)
-    fetch = benches.add_parser("fetch", help="time fetching feature rows, by source", description=__doc__)
-    _add_options(
-        fetch,
-        compress=None,
-        cache_ratio=None,
-        fetch_sms=None,
-        reuse="copy rows of earlier batches, as cohort train (default off)",
+    commands = (
+        ("sample", "time drawing and relabelling", SampleSpec, _print_samples),
+        ("fetch", "time fetching feature rows, by source", FetchSpec, _print_fetches),
     )
-    several = {
-        "compress": (list[Compress], ["auto"], "values of --compress to try (default auto)"),
-        "cache-ratio": (Ratios, [0.0], "values of --cache-ratio to try (default 0)"),
-        "fetch-sms": (list[Positive], [None], "numbers of SMs for the fetch, to try (default: the sampler's choice)"),
-    }
-    for name, (of, default, text) in several.items():
-        dest = f"tried_{name.replace('-', '_')}"
-        fetch.add_argument(f"--{name}", dest=dest, type=kind(of), default=default, metavar="A[,B...]", help=text)
-    fetch.set_defaults(func=fetch_batches)
+    for name, text, spec, show in commands:
+        parser = benches.add_parser(name, help=text, description=__doc__)
+        add_dataset(parser)
+        add_options(parser, spec, edge_weights=None, partition=None)
+        parser.set_defaults(func=functools.partial(_bench, name, spec, show))
 
 
-def _add_options(parser: argparse.ArgumentParser, **texts: str | None) -> None:
-    add_dataset(parser)
-    batch_size = f"seeds a batch (default {BATCH_SIZE})"
-    add_options(parser, SamplerSpec, edge_weights=None, partition=None, batch_size=batch_size, **texts)
-    parser.add_argument(
-        "--batches", type=kind(Positive), default=50, help="number of batches to measure in each way (default 50)"
-    )
-    parser.add_argument(
-        "--sampler-sms",
-        dest="tried_sampler_sms",
-        type=kind(list[NotNegative]),
-        default=[0],
-        metavar="A[,B...]",
-        help="GPU: numbers of SMs of the sampler, to try (default 0: all)",
-    )
-    parser.add_argument(
-        "--out", type=Path, default=Path("bench.jsonl"), help="file to which lines are appended (default bench.jsonl)"
-    )
-
-
-def sample_batches(args: argparse.Namespace) -> int:
-    """Runs ``bench sample``: 0 when its batches were taken."""
-    code, lines = _measure(args, [{"sampler_sms": sms} for sms in args.tried_sampler_sms])
-    if lines:
-        _print_samples(args, lines)
-    return code
-
-
-def fetch_batches(args: argparse.Namespace) -> int:
-    """Runs ``bench fetch``: 0 when the batches of all options to try were taken."""
-    tried = [
-        {"compress": compress, "cache_ratio": ratio, "fetch_sms": fetch_sms, "sampler_sms": sms}
-        for compress in args.tried_compress
-        for ratio in args.tried_cache_ratio
-        for fetch_sms in args.tried_fetch_sms
-        for sms in args.tried_sampler_sms
-    ]
-    code, lines = _measure(args, tried)
-    if lines:
-        _print_fetches(args, lines)
-    return code
-
-
-def _measure(args: argparse.Namespace, tried: list[dict]) -> tuple[int, list[dict]]:
-    """(exit code, a line of each kind of batches for each of the options to try); the lines are in --out then."""
-    dataset = open_dataset(args.dataset).path
-    is_fetch = args.func is fetch_batches
-    spec = spec_of(args, SamplerSpec, batch_size=BATCH_SIZE, **({"reuse": False} if is_fetch else {}))
-    lines = []
-    with appending(args.out) as append, tempfile.TemporaryDirectory(prefix="cohort-bench-") as root:
+def _bench(name: str, of: type, show: Callable[[Path, list[dict]], None], args: argparse.Namespace) -> int:
+    """Runs a command: 0 when the batches of all options to try were taken."""
+    spec, dataset = spec_of(args, of), open_dataset(args.dataset).path
+    names = ("compress", "cache_ratio", "fetch_sms", "sampler_sms") if of is FetchSpec else ("sampler_sms",)
+    values = itertools.product(*(getattr(spec, each) or [None] for each in names))
+    tried = [dict(zip(names, each, strict=True)) for each in values]
+    lines, code = [], 0
+    with appending(spec.out) as append, tempfile.TemporaryDirectory(prefix="cohort-bench-") as root:
         folders = [Path(root) / str(number) for number in range(len(tried))]
         # All counting and planning comes first: between runs, signals are ignored.
-        runs = [_run_of(spec, args.batches, dataset, *each) for each in zip(tried, folders, strict=True)]
+        runs = [_run_of(spec, dataset, *each) for each in zip(tried, folders, strict=True)]
         for options, run, folder in zip(tried, runs, folders, strict=True):
             folder.mkdir()
             num_ranks = run["sampler"]["num_ranks"]
             code = run_programs(folder, run, show_output=True, num_trainers=num_ranks, is_kept=False)
             if code:
-                return code, lines
-            found = [_told_by(spec, is_fetch, dataset, run) | options | each for each in summarise(folder)]
+                break
+            told = {"bench": name, "dataset": dataset.name, "device": run["sampler"]["device"], "ranks": num_ranks}
+            told |= {each: getattr(spec, each) for each in ("topology", "cache_ratio", "reuse", "fanout", "batch_size")}
+            told |= {"time": time.strftime("%Y-%m-%dT%H:%M:%S")} | options
+            found = [told | each for each in summarise(folder)]
             append(found)
             lines += found
-    return 0, lines
+    if lines:
+        show(spec.out, lines)
+    return code
 
 
 @contextlib.contextmanager
@@ -140,33 +118,18 @@ def appending(path: Path) -> Iterator[Callable[[list[dict]], None]]:
             path.unlink()
 
 
-def _run_of(spec: SamplerSpec, num_batches: int, dataset: Path, options: dict, folder: Path) -> dict:
+def _run_of(spec: SampleSpec, dataset: Path, options: dict, folder: Path) -> dict:
     """What becomes run.json; `options` are those that are tried."""
     ratio = {"cache_ratio": [options["cache_ratio"]]} if "cache_ratio" in options else {}
-    tried = RunSpec(**vars(spec) | options | ratio)
+    given = {each.name: getattr(spec, each.name) for each in options_of(SamplerSpec)}
+    tried = RunSpec(**given | options | ratio)
     check_sampler_sms(tried)
-    trainer = {"task": "batches", "num_batches": num_batches}
+    trainer = {"task": "batches", "num_batches": spec.batches}
     trainer |= {name: getattr(tried, name) for name in ("fanout", "batch_size", "seed", "sampler_sms")}
     return {
         "mps": tried.mps,
         "sampler": sampler_members(tried, dataset, plan_file=folder / "plan.json"),
         "trainer": trainer,
-    }
-
-
-def _told_by(spec: SamplerSpec, is_fetch: bool, dataset: Path, run: dict) -> dict:
-    """What a line says of its making."""
-    return {
-        "bench": "fetch" if is_fetch else "sample",
-        "dataset": dataset.name,
-        "device": run["sampler"]["device"],
-        "ranks": run["sampler"]["num_ranks"],
-        "topology": spec.topology,
-        "cache_ratio": spec.cache_ratio,
-        "reuse": spec.reuse,
-        "fanout": spec.fanout,
-        "batch_size": spec.batch_size,
-        "time": time.strftime("%Y-%m-%dT%H:%M:%S"),
     }
 
 
@@ -193,24 +156,24 @@ def _typical(records: list[dict], names: tuple[str, ...]) -> dict:
     return {name: typical(record[name] for record in records) for name, typical in kinds.items()}
 
 
-def _print_samples(args: argparse.Namespace, lines: list[dict]) -> None:
+def _print_samples(out: Path, lines: list[dict]) -> None:
     columns = ["SMs", "beside", "ms", "least ms", "nodes", "edges", "M edges/s", "bytes"]
-    note = f"bytes: of neighbour lists, a batch; ms: the median; appended to {args.out}"
+    note = f"bytes: of neighbour lists, a batch; ms: the median; appended to {out}"
     table = _table(lines[0], columns, note)
     for line in lines:
         times = [f"{line['sample_ms']:.3f}", f"{line['least_sample_ms']:.3f}"]
         sizes = [f"{line['nodes']:,.0f}", f"{line['edges']:,.0f}", f"{line['edges'] / line['sample_ms'] / 1e3:.1f}"]
         read = format_bytes(sum(tier["bytes"] for tier in line["lists"].values()))
-        table.rows.append([_all_or(line["sampler_sms"]), line["beside"], *times, *sizes, read])
+        table.rows.append([str(line["sampler_sms"] or "all"), line["beside"], *times, *sizes, read])
     print_tables(table)
 
 
-def _print_fetches(args: argparse.Namespace, lines: list[dict]) -> None:
+def _print_fetches(out: Path, lines: list[dict]) -> None:
     columns = ["compress", "cache", "SMs", "fetch", "beside", "rows of", "rows %", "bytes", "ms", "GB/s"]
     told = "ms: the median, of whole fetches and of tiers, which are read side by side"
-    table = _table(lines[0], columns, f"bytes: as stored, a batch; {told}; appended to {args.out}")
+    table = _table(lines[0], columns, f"bytes: as stored, a batch; {told}; appended to {out}")
     for line in lines:
-        sms = [_all_or(line["sampler_sms"]), str(line["fetch_sms"] or "-")]
+        sms = [str(line["sampler_sms"] or "all"), str(line["fetch_sms"] or "-")]
         options = [line["compress"], f"{line['cache_ratio']:g}", *sms, line["beside"]]
         total = {name: sum(tier[name] for tier in line["rows"].values()) for name in ("reads", "bytes")}
         parts = {"all": total | {"ms": line["fetch_ms"]}} | line["rows"]
@@ -219,10 +182,6 @@ def _print_fetches(args: argparse.Namespace, lines: list[dict]) -> None:
                 table.rows.append([*options, tier, *_told_of_tier(numbers, total["reads"])])
                 options = [""] * len(options)
     print_tables(table)
-
-
-def _all_or(sampler_sms: int) -> str:
-    return str(sampler_sms or "all")
 
 
 def _told_of_tier(numbers: dict, num_rows: float) -> list[str]:

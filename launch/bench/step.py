@@ -10,19 +10,19 @@ import json
 import os
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from cohort.base.errors import CohortError
 from cohort.base.tables import Table, print_tables
 from cohort.base.units import format_bytes
-from cohort.dataset import Dataset
 from cohort.launch.bench.parts import appending
-from cohort.launch.options.arguments import add_dataset, kind
+from cohort.launch.options.arguments import add_dataset
 from cohort.launch.options.parser import add_options, spec_of
 from cohort.launch.run.job import open_dataset, sampler_members
 from cohort.launch.run.programs import run_programs
-from cohort.spec.options import options_of
+from cohort.spec.options import option, options_of
 from cohort.spec.run import RunSpec, SamplerSpec
 from cohort.spec.types import Positive
 
@@ -31,55 +31,54 @@ AMP = {"off": [False], "on": [True], "both": [False, True]}
 SM_SHARE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 
 
+@dataclass(kw_only=True)
+class StepSpec(RunSpec):
+    """Options of the command."""
+
+    batch_size: Positive = option(8192, "seeds per batch", "Sampling")
+    models: list[Literal[MODELS]] = option(list(MODELS), "models to time", "Model", metavar="sage,gcn,gat")
+    layers: list[Literal[LAYERS]] = option(
+        list(LAYERS), "implementations to time (csr: torch.sparse's)", "Model", metavar="pyg,csr,cohort"
+    )
+    amp: Literal["off", "on", "both"] = option("both", "autocast to bfloat16", "Model")
+    steps: Positive = option(30, "steps to time; the result is their median", "Training")
+    sms: list[Positive] | None = option(
+        None,
+        "GPU, with MPS: numbers of SMs of the trainer to try; the first must be all SMs of the GPU",
+        "Devices",
+        metavar="N[,N...]",
+    )
+    out: Path = option(Path("bench.jsonl"), "file to which lines are appended", "Output")
+
+
 def register(benches) -> None:
     """Adds the command to those of ``cohort bench``."""
     parser = benches.add_parser("step", help="time a training step, with several kinds of layers", description=__doc__)
     add_dataset(parser)
     names = {each.name for each in options_of(SamplerSpec)} - {"edge_weights", "partition"}
-    names |= {"hidden", "dropout", "matmul_precision"}
-    add_options(parser, RunSpec, names, batch_size="seeds per batch (default 8192)")
-    parser.add_argument(
-        "--models",
-        type=kind(list[Literal[MODELS]]),
-        default=list(MODELS),
-        metavar="sage,gcn,gat",
-        help="models to time (default: all)",
-    )
-    layers = {"metavar": "pyg,csr,cohort", "help": "implementations to time (csr: torch.sparse's; default: all)"}
-    kinds = {"type": kind(list[Literal[LAYERS]]), "default": list(LAYERS)}
-    parser.add_argument("--layers", dest="tried_layers", **kinds, **layers)
-    parser.add_argument(
-        "--amp", dest="tried_amp", choices=AMP, default="both", help="autocast to bfloat16 (default both)"
-    )
-    parser.add_argument(
-        "--steps", type=kind(Positive), default=30, help="steps to time (default 30); the result is their median"
-    )
-    parser.add_argument(
-        "--sms",
-        type=kind(list[Positive]),
-        help="GPU, with MPS: numbers of SMs of the trainer to try; the first must be all SMs of the GPU",
-    )
-    parser.add_argument(
-        "--out", type=Path, default=Path("bench.jsonl"), help="file to which lines are appended (default bench.jsonl)"
-    )
+    names |= {"hidden", "dropout", "matmul_precision", "models", "layers", "amp", "steps", "sms", "out"}
+    add_options(parser, StepSpec, names)
     parser.set_defaults(func=step)
 
 
 def step(args: argparse.Namespace) -> int:
     """Runs the command: 0 when every number of SMs was measured."""
     data = open_dataset(args.dataset)
-    spec = spec_of(args, RunSpec, batch_size=8192)
-    run = {"mps": spec.mps, "sampler": sampler_members(spec, data.path), "trainer": _trainer(args, spec, data)}
+    spec = spec_of(args, StepSpec)
+    names = ("models", "layers", "matmul_precision", "fanout", "batch_size", "hidden", "dropout", "steps", "seed")
+    trainer = {"task": "step", "amp": AMP[spec.amp]} | {name: getattr(spec, name) for name in names}
+    trainer |= {"num_classes": data.num_classes, "targets": data.task, "feature_dim": data.feature_dim}
+    run = {"mps": spec.mps, "sampler": sampler_members(spec, data.path), "trainer": trainer}
     on_gpu = run["sampler"]["device"] == "cuda"
-    if args.sms and not (on_gpu and run["mps"]):
+    if spec.sms and not (on_gpu and run["mps"]):
         raise CohortError("--sms", "a GPU shared by MPS", "none", "leave --sms out")
     if run["sampler"]["num_ranks"] > 1:
         hint = "a step is timed on one device: leave --ranks out, and name one of --gpus"
         raise CohortError("--ranks, --gpus", "one trainer", str(run["sampler"]["num_ranks"]), hint)
     lines = []
-    with appending(args.out) as append:
-        for sms in args.sms or [None]:
-            with _share_of_gpu(sms, args.sms), tempfile.TemporaryDirectory(prefix="cohort-step-") as out:
+    with appending(spec.out) as append:
+        for sms in spec.sms or [None]:
+            with _share_of_gpu(sms, spec.sms), tempfile.TemporaryDirectory(prefix="cohort-step-") as out:
                 code = run_programs(Path(out), json.loads(json.dumps(run)), show_output=True, is_kept=False)
                 if code:
                     return code
@@ -87,28 +86,8 @@ def step(args: argparse.Namespace) -> int:
             common = {"bench": "step", "dataset": data.path.name, "time": time.strftime("%Y-%m-%dT%H:%M:%S")}
             lines += [common | json.loads(line) for line in found]
             append(lines[-len(found) :])
-    _print(args, lines)
+    _print(spec.out, lines)
     return 0
-
-
-def _trainer(args: argparse.Namespace, spec: RunSpec, data: Dataset) -> dict:
-    """The member "trainer" of run.json."""
-    return {
-        "task": "step",
-        "models": args.models,
-        "layers": args.tried_layers,
-        "amp": AMP[args.tried_amp],
-        "matmul_precision": spec.matmul_precision,
-        "fanout": spec.fanout,
-        "batch_size": spec.batch_size,
-        "hidden": spec.hidden,
-        "dropout": spec.dropout,
-        "steps": args.steps,
-        "seed": spec.seed,
-        "num_classes": data.num_classes,
-        "targets": data.task,
-        "feature_dim": data.feature_dim,
-    }
 
 
 @contextlib.contextmanager
@@ -125,12 +104,12 @@ def _share_of_gpu(sms: int | None, all_sms: list[int] | None):
         os.environ.pop(SM_SHARE) if before is None else os.environ.update({SM_SHARE: before})
 
 
-def _print(args: argparse.Namespace, lines: list[dict]) -> None:
+def _print(out: Path, lines: list[dict]) -> None:
     first = lines[0]
     title = f"{first['device']}: a step on {first['seeds']:,} seeds, {first['nodes']:,} nodes, {first['edges']:,} edges"
     told = "host ms: what the host needs to start a step; peak: memory beside batch, model and optimizer"
     columns = ["model", "layers", "amp", "SMs", "ms", "least ms", "host ms", "peak", "speed", "memory"]
-    table = Table(title, columns, note=f"{told}; speed, memory: against PyG; appended to {args.out}")
+    table = Table(title, columns, note=f"{told}; speed, memory: against PyG; appended to {out}")
     pyg = {(line["model"], line["amp"], line["sms"]): line for line in lines if line["layers"] == "pyg"}
     for line in lines:
         base = pyg.get((line["model"], line["amp"], line["sms"]))

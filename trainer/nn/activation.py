@@ -9,7 +9,7 @@ from torch import Tensor
 from cohort.base.errors import CohortError
 from cohort.nn import kernels
 from cohort.nn.inputs import is_prefix
-from cohort.nn.operators import operator
+from cohort.nn.operators import Operator
 from cohort.trainer import _native
 
 ACTIVATIONS = {"relu": _native.RELU, "elu": _native.ELU}
@@ -110,9 +110,7 @@ class GraphKeys:
 _recording: GraphKeys | None = None
 
 
-@operator("drop")
-def _drop(x: Tensor, activation: int, p: float, key: int, key_at: Tensor | None) -> Tensor:
-    return kernels.drop(x, activation, p, key, key_at)
+_drop = Operator("drop", kernels.drop)
 
 
 @_drop.register_fake
@@ -120,9 +118,7 @@ def _(x, activation, p, key, key_at):
     return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
-@operator("drop_grad")
-def _drop_grad(y: Tensor, grad: Tensor, activation: int, p: float) -> Tensor:
-    return kernels.drop_grad(y, grad, activation, p)
+_drop_grad = Operator("drop_grad", kernels.drop_grad)
 
 
 @_drop_grad.register_fake

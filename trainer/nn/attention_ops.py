@@ -95,7 +95,8 @@ def attend_grad(
     used, own_used = weights[2:] if p else weights[:2]
     grad_x, grad_scores, grad_target = x.new_empty(0), scores.new_empty(0), scores.new_empty(0)
     if needs_x:
-        grad_x = _weighted_back(columns, grad, used, own_used, heads, shared)
+        by_rows = columns, grad, used, own_used
+        grad_x = head_kernels.fold_rows(*by_rows) if shared else _weighted(*by_rows, heads, False, grad.dtype)
     if needs_scores:
         ends = _scores(scores, target_scores, num_targets, heads, loops, slope)
         grads, own_grads = head_kernels.dot_rows(
@@ -156,14 +157,6 @@ def _weighted(
     )
 
 
-def _weighted_back(
-    columns: Edges, grad: Tensor, weights: Tensor, own_weights: Tensor, heads: int, shared: bool
-) -> Tensor:
-    if shared:
-        return head_kernels.fold_rows(columns, grad, weights, own_weights)
-    return _weighted(columns, grad, weights, own_weights, heads, False, grad.dtype)
-
-
 def _sum_by_source(columns: Edges, grads: Tensor, own_grads: Tensor, out: Tensor) -> None:
     """Sums of the edges' gradients by source: of ones, with gradients as factors."""
     num_own, heads = own_grads.shape
@@ -191,29 +184,12 @@ def _keep(ctx, inputs, output):
 def _backward(ctx, grad, *_):
     if grad is None:
         return (None,) * 13
-    x, scores, target_scores, indptr, source, *weights = ctx.saved_tensors
-    needs_x, needs_scores = ctx.needs_input_grad[0], any(ctx.needs_input_grad[1:3])
-    grad_x, grad_scores, grad_target = attend_grad(
-        grad.to(x.dtype).contiguous(),
-        x,
-        scores,
-        target_scores,
-        indptr,
-        source,
-        weights,
-        ctx.num_targets,
-        ctx.loops,
-        ctx.slope,
-        ctx.p,
-        needs_x,
-        needs_scores,
-    )
-    return (
-        grad_x if needs_x else None,
-        grad_scores if ctx.needs_input_grad[1] else None,
-        grad_target if ctx.needs_input_grad[2] else None,
-        *[None] * 10,
-    )
+    x, *others, indptr, source = ctx.saved_tensors[:5]
+    needs = ctx.needs_input_grad[0], any(ctx.needs_input_grad[1:3])
+    edges = indptr, source, list(ctx.saved_tensors[5:]), ctx.num_targets, ctx.loops
+    grads = attend_grad(grad.to(x.dtype).contiguous(), x, *others, *edges, ctx.slope, ctx.p, *needs)
+    wanted = zip(grads, ctx.needs_input_grad[:3], strict=True)
+    return *(each if is_needed else None for each, is_needed in wanted), *[None] * 10
 
 
 attend.register_autograd(_backward, setup_context=_keep)

@@ -6,12 +6,7 @@ from torch import Tensor, nn
 
 from cohort.nn.attention_ops import attend
 from cohort.nn.block import Block, block_of
-from cohort.nn.inputs import (
-    ELEMENT_COST,
-    amp_dtype,
-    is_prefix,
-    materialize,
-)
+from cohort.nn.inputs import ELEMENT_COST, amp_dtype, is_prefix, materialize
 from cohort.nn.kernels import rows_of, sum_dtype
 from cohort.nn.linear import head_linear
 
@@ -51,21 +46,9 @@ class GATRules:
         p = self.dropout if self.training else 0.0
         keys = torch.randint(2**62, (2,)).tolist() if p else [0, 0]
         loops = num_shared if self.add_self_loops else -1
-        out = attend(
-            rows,
-            scores,
-            target_scores,
-            block.indptr,
-            block.source,
-            block.num_targets,
-            self.heads,
-            shared,
-            loops,
-            self.negative_slope,
-            p,
-            keys,
-            dtype,
-        )[0]
+        ends = block.indptr, block.source, block.num_targets
+        heads = self.heads, shared, loops, self.negative_slope
+        out = attend(rows, scores, target_scores, *ends, *heads, p, keys, dtype)[0]
         if shared:
             out = head_linear(out, lin.weight.view(self.heads, self.out_channels, -1))
         out = out.reshape(block.num_targets, self.heads, self.out_channels)

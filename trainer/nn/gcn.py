@@ -7,13 +7,7 @@ from cohort.base.errors import CohortError
 from cohort.nn import kernels, ops
 from cohort.nn.activation import Activation
 from cohort.nn.block import Block, block_of
-from cohort.nn.inputs import (
-    ELEMENT_COST,
-    amp_dtype,
-    is_placed,
-    materialize,
-    require_placed_rows,
-)
+from cohort.nn.inputs import ELEMENT_COST, amp_dtype, is_placed, materialize, require_placed_rows
 from cohort.nn.linear import linear
 
 

@@ -1,6 +1,7 @@
 """The native bodies of attention on torch's tensors; as in kernels.py, nothing here knows of gradients."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -41,20 +42,9 @@ def attention(edges: Edges, scores: Scores) -> tuple[Tensor, Tensor]:
     weights, own_weights = source.new_empty(edges.num_edges, heads), source.new_empty(scores.num_own, heads)
     stats = source.new_empty(2, edges.num_rows, heads)
     partial = _scratch(edges, source, source.dtype, 2 * heads)
-    run(
-        _native.attention,
-        source,
-        block=edges.ref,
-        dtype=source.dtype,
-        dim=heads,
-        scores=scores.native(),
-        num_own=scores.num_own,
-        weights=weights,
-        own_weights=own_weights,
-        largest=stats[0],
-        sums=stats[1],
-        partial=partial,
-    )
+    softmaxes = {"scores": scores.native(), "num_own": scores.num_own, "weights": weights, "own_weights": own_weights}
+    over = {"largest": stats[0], "sums": stats[1], "partial": partial}
+    run(_native.attention, source, **_sizes(edges, source, heads), **softmaxes, **over)
     return weights, own_weights
 
 
@@ -71,23 +61,10 @@ def attention_grad(
     source, heads = scores.source, scores.source.shape[1]
     sums = source.new_empty(edges.num_rows, heads)
     partial = _scratch(edges, source, source.dtype, heads)
-    run(
-        _native.attention_grad,
-        source,
-        block=edges.ref,
-        dtype=source.dtype,
-        dim=heads,
-        scores=scores.native(),
-        num_own=scores.num_own,
-        weights=weights,
-        own_weights=own_weights,
-        grads=grads,
-        own_grads=own_grads,
-        target_grads=target_grads,
-        target_grads_stride=target_grads.stride(0),
-        sums=sums,
-        partial=partial,
-    )
+    softmaxes = {"scores": scores.native(), "num_own": scores.num_own, "weights": weights, "own_weights": own_weights}
+    back = {"grads": grads, "own_grads": own_grads, "sums": sums, "partial": partial}
+    back |= {"target_grads": target_grads, "target_grads_stride": target_grads.stride(0)}
+    run(_native.attention_grad, source, **_sizes(edges, source, heads), **softmaxes, **back)
 
 
 def spread_rows(edges: Edges, x: Tensor, weights: Tensor, own_weights: Tensor, out_dtype: torch.dtype) -> Tensor:
@@ -95,22 +72,9 @@ def spread_rows(edges: Edges, x: Tensor, weights: Tensor, own_weights: Tensor, o
     dim, heads = x.shape[1], weights.shape[1]
     out = x.new_empty((heads, edges.num_rows, dim), dtype=out_dtype)
     partial = _scratch(edges, x, sum_dtype(x.dtype), heads * dim)
-    run(
-        _native.spread_rows,
-        x,
-        block=edges.ref,
-        dtype=x.dtype,
-        out_dtype=out_dtype,
-        dim=dim,
-        heads=heads,
-        x=x,
-        x_stride=x.stride(0),
-        weights=weights,
-        own_weights=own_weights,
-        num_own=own_weights.shape[0],
-        out=out,
-        partial=partial,
-    )
+    sizes = _sizes(edges, x, dim) | {"heads": heads, "out_dtype": out_dtype, "x_stride": x.stride(0)}
+    used = {"weights": weights, "own_weights": own_weights, "num_own": own_weights.shape[0]}
+    run(_native.spread_rows, x, **sizes, **used, x=x, out=out, partial=partial)
     return out
 
 
@@ -119,21 +83,9 @@ def fold_rows(edges: Edges, x: Tensor, weights: Tensor, own_weights: Tensor) -> 
     heads, num_rows, dim = x.shape
     out = x.new_empty((edges.num_rows, dim))
     partial = _scratch(edges, x, sum_dtype(x.dtype), dim)
-    run(
-        _native.fold_rows,
-        x,
-        block=edges.ref,
-        dtype=x.dtype,
-        dim=dim,
-        heads=heads,
-        x=x,
-        x_rows=num_rows,
-        weights=weights,
-        own_weights=own_weights,
-        num_own=own_weights.shape[0],
-        out=out,
-        partial=partial,
-    )
+    sizes = _sizes(edges, x, dim) | {"heads": heads, "x_rows": num_rows}
+    used = {"weights": weights, "own_weights": own_weights, "num_own": own_weights.shape[0]}
+    run(_native.fold_rows, x, **sizes, **used, x=x, out=out, partial=partial)
     return out
 
 
@@ -147,20 +99,13 @@ def dot_rows(edges: Edges, grad: Tensor, x: Tensor, num_own: int) -> tuple[Tenso
     heads, _, dim = grad.shape
     kind = sum_dtype(x.dtype)
     dots, own_dots = x.new_empty((edges.num_edges, heads), dtype=kind), x.new_empty((num_own, heads), dtype=kind)
-    run(
-        _native.dot_rows,
-        x,
-        block=edges.ref,
-        dtype=x.dtype,
-        dim=dim,
-        heads=heads,
-        grad=_head_rows(grad),
-        x=_head_rows(x),
-        num_own=num_own,
-        dots=dots,
-        own_dots=own_dots,
-    )
+    sizes = _sizes(edges, x, dim) | {"heads": heads, "num_own": num_own}
+    run(_native.dot_rows, x, **sizes, grad=_head_rows(grad), x=_head_rows(x), dots=dots, own_dots=own_dots)
     return dots, own_dots
+
+
+def _sizes(edges: Edges, x: Tensor, dim: int) -> dict[str, Any]:
+    return {"block": edges.ref, "dtype": x.dtype, "dim": dim}
 
 
 def _head_rows(rows: Tensor) -> _native.HeadRows:

@@ -176,17 +176,9 @@ def transposed(edges: Edges, num_columns: int, skip_self: bool = False) -> Edges
     index = torch.empty(num_edges, dtype=torch.int64, device=device)
     edge = torch.empty(num_edges, dtype=torch.int32, device=device)
     num_bytes = _native.transpose_scratch_bytes(_stream(index), num_edges)
-    run(
-        _native.transpose,
-        index,
-        block=edges.ref,
-        num_columns=num_columns,
-        offsets=offsets,
-        index=index,
-        edge=edge,
-        scratch=torch.empty(num_bytes, dtype=torch.uint8, device=device),
-        scratch_bytes=num_bytes,
-    )
+    scratch = torch.empty(num_bytes, dtype=torch.uint8, device=device)
+    arrays = {"offsets": offsets, "index": index, "edge": edge, "scratch": scratch, "scratch_bytes": num_bytes}
+    run(_native.transpose, index, block=edges.ref, num_columns=num_columns, **arrays)
     return Edges(offsets, index, num_columns, edge, skip_self)
 
 

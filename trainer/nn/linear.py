@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from cohort.nn import kernels
-from cohort.nn.operators import operator
+from cohort.nn.operators import Operator
 
 PARTS = 512  # of many rows, that are summed side by side
 MANY_ROWS, FEW_COLUMNS = 32768, 64  # from which, and below which, products of our own pay, and not
@@ -81,9 +81,7 @@ def _pays(rows: Tensor, width: int) -> bool:
     return large and torch.get_float32_matmul_precision() == "highest" and kernels.takes_products(rows, width)
 
 
-@operator("product")
-def _product(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    return kernels.product(rows, weight, bias)
+_product = Operator("product", kernels.product)
 
 
 @_product.register_fake
@@ -91,9 +89,7 @@ def _(rows, weight, bias):
     return rows.new_empty(rows.shape[0], weight.shape[0])
 
 
-@operator("product_grad")
-def _product_grad(grad: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    return kernels.product_grad(grad, rows)
+_product_grad = Operator("product_grad", kernels.product_grad)
 
 
 @_product_grad.register_fake

@@ -53,11 +53,7 @@ class SAGEConv(SAGERules, nn.Module):
         super().__init__()
         self.lin_l = Linear(in_channels, out_channels, bias=True)
         self.lin_r = Linear(in_channels, out_channels, bias=False)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """First values, as of PyG's layer, which draws all of them again when it is whole."""
-        self.lin_l.reset_parameters()
+        self.lin_l.reset_parameters()  # as PyG's layer, which draws all of them again when it is whole
         self.lin_r.reset_parameters()
 
 
@@ -71,12 +67,7 @@ class GCNConv(GCNRules, nn.Module):
         self.out_channels = out_channels
         self.lin = Linear(in_channels, out_channels, bias=False, glorot=True)
         self.bias = nn.Parameter(torch.zeros(out_channels))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """First values, as of PyG's layer, which draws all of them again when it is whole."""
-        self.lin.reset_parameters()
-        nn.init.zeros_(self.bias)
+        self.lin.reset_parameters()  # as above
 
 
 class GATConv(GATRules, nn.Module):
@@ -92,11 +83,6 @@ class GATConv(GATRules, nn.Module):
         self.att_src = nn.Parameter(torch.empty(1, heads, out_channels))
         self.att_dst = nn.Parameter(torch.empty(1, heads, out_channels))
         self.bias = nn.Parameter(torch.zeros(out_channels * (heads if concat else 1)))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """First values, as of PyG's layer, which draws all of them again when it is whole."""
-        self.lin.reset_parameters()
+        self.lin.reset_parameters()  # as above
         draw_glorot(self.att_src)
         draw_glorot(self.att_dst)
-        nn.init.zeros_(self.bias)

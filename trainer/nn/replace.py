@@ -38,19 +38,14 @@ def accelerate(model: nn.Module) -> Replacement:
     for name, module in model.named_modules():
         if not isinstance(module, pyg.MessagePassing) or isinstance(module, tuple(OURS.values())):
             continue
-        why = _why_left(module)
-        if why is None:
-            module.__class__ = OURS[type(module)]
-            done.replaced.append(name)
-        else:
+        kind = type(module)
+        if kind not in OURS:
+            is_derived = any(base in OURS for base in kind.__mro__)
+            why = f"{kind.__name__} is a class of its own" if is_derived else f"cohort.nn has no {kind.__name__}"
             done.left[name] = why
+        elif limit := OURS[kind].limit_of(module):
+            done.left[name] = f"{limit[1]}, while cohort.nn.{kind.__name__} takes {limit[0]}"
+        else:
+            module.__class__ = OURS[kind]
+            done.replaced.append(name)
     return done
-
-
-def _why_left(module: pyg.MessagePassing) -> str | None:
-    kind = type(module)
-    if kind not in OURS:
-        derived = next((base for base in kind.__mro__ if base in OURS), None)
-        return f"{kind.__name__} is a class of its own" if derived else f"cohort.nn has no {kind.__name__}"
-    limit = OURS[kind].limit_of(module)
-    return None if limit is None else f"{limit[1]}, while cohort.nn.{kind.__name__} takes {limit[0]}"

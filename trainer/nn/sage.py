@@ -7,13 +7,7 @@ from torch import Tensor
 from cohort.nn import ops
 from cohort.nn.activation import Activation, apply_to_ends
 from cohort.nn.block import Block, block_of
-from cohort.nn.inputs import (
-    amp_dtype,
-    is_placed,
-    is_prefix,
-    materialize,
-    require_placed_rows,
-)
+from cohort.nn.inputs import amp_dtype, is_placed, is_prefix, materialize, require_placed_rows
 from cohort.nn.kernels import rows_of
 from cohort.nn.linear import linear
 

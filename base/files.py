@@ -35,7 +35,11 @@ def replacing(path: Path, synced: bool = True) -> Iterator[Path]:
             _sync(descriptor)
         os.replace(temporary, path)
         if synced:
-            _sync_folder(path.parent)
+            folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                _sync(folder)
+            finally:
+                os.close(folder)
 
 
 def write_whole(path: Path, data: str | bytes | memoryview, synced: bool = True) -> None:
@@ -57,16 +61,12 @@ def remove_temporaries(path: Path) -> None:
     with contextlib.suppress(OSError):
         for left in filter(name.fullmatch, os.listdir(path.parent)):
             with contextlib.suppress(OSError):
-                _remove_unless_locked(path.parent / left)
-
-
-def _remove_unless_locked(left: Path) -> None:
-    descriptor = os.open(left, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        _remove(left)
-    finally:
-        os.close(descriptor)
+                descriptor = os.open(path.parent / left, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # unless it is locked
+                    _remove(path.parent / left)
+                finally:
+                    os.close(descriptor)
 
 
 def _remove(path: Path) -> None:
@@ -105,14 +105,6 @@ def _locked(path: Path, is_folder: bool) -> tuple[Path, int]:
         with contextlib.suppress(FileNotFoundError):  # removed by another process before it was locked
             if os.path.samestat(os.lstat(temporary), os.fstat(descriptor)):
                 return temporary, descriptor
-        os.close(descriptor)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        _sync(descriptor)
-    finally:
         os.close(descriptor)
 
 
@@ -190,17 +182,9 @@ def user_cache() -> Path:
     return folder / "cohort"
 
 
-def remember(path: Path, text: str) -> None:
-    """Writes a file, and its folder; where that is impossible, says so: it is then found out again the next time."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, text)
-    except OSError as error:
-        LOG.warning(f"the result is not kept for later runs: {error}")
-
-
-def remembered(path: Path, parse: Callable[[str], Value]) -> Value | None:
-    """What ``parse`` makes of a file; None when there is none, or (this is said) when it is damaged.
+def remembered(path: Path, parse: Callable[[str], Value], make: Callable[[], str]) -> Value:
+    """What ``parse`` makes of a file; where there is none, or it is damaged, of the text that ``make`` finds out, which
+    the file then has. That it is damaged is said, and that it cannot be written: it is found out again the next time.
 
     Args:
         parse: raises ValueError, KeyError or TypeError for what nobody has written.
@@ -208,7 +192,14 @@ def remembered(path: Path, parse: Callable[[str], Value]) -> Value | None:
     try:
         return parse(path.read_text())
     except (FileNotFoundError, NotADirectoryError):
-        return None
+        pass
     except (OSError, ValueError, KeyError, TypeError) as error:
         LOG.info(f"{path} is damaged and will be made again: {error!r}")
-        return None
+    text = make()
+    value = parse(text)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, text)
+    except OSError as error:
+        LOG.warning(f"the result is not kept for later runs: {error}")
+    return value

@@ -7,8 +7,9 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from cohort.base.errors import CohortError
 
@@ -30,6 +31,21 @@ def program(name: str) -> str:
     if not os.access(path, os.X_OK):
         raise CohortError(name, f"the program {path}", "none", "build or install cohort again")
     return str(path)
+
+
+def start_logged(
+    argv: list[str], log: Path, env: Mapping[str, str] | None = None, show_output: bool = False, **how: Any
+) -> subprocess.Popen:
+    """Starts a process without input; its output goes to ``log``, standard output to ours when ``show_output``.
+
+    Args:
+        env: what it gets beside our environment.
+        how: others of Popen's arguments.
+    """
+    with open(log, "wb") as file:
+        stdout = None if show_output else file
+        env = POLITE | os.environ | dict(env or {})
+        return subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, stdout=stdout, stderr=file, **how)
 
 
 def end_with_parent() -> None:
@@ -67,18 +83,27 @@ def runs(pid: int) -> bool:
     return start_time_of(pid) is not None
 
 
-def ask_sampler(*arguments: str) -> dict:
-    """The JSON that ``cohort-sampler`` prints for ``--devices`` and the like.
+def ask(name: str, *arguments: str) -> dict:
+    """The JSON that one of Cohort's own programs prints.
 
     Raises:
         CohortError: it fails; with what it says.
     """
-    command = [program("cohort-sampler"), *arguments]
-    result = subprocess.run(command, capture_output=True, text=True, preexec_fn=end_with_parent)
+    result = subprocess.run([program(name), *arguments], capture_output=True, text=True, preexec_fn=end_with_parent)
     if result.returncode != 0:
-        said = result.stderr.strip().removeprefix("cohort-sampler: ")
-        raise CohortError.from_text(said or f"cohort-sampler {arguments[0]} ended with {result.returncode}")
+        said = result.stderr.strip().removeprefix(f"{name}: ")
+        raise CohortError.from_text(said or f"{name} {arguments[0]} ended with {result.returncode}")
     return json.loads(result.stdout)
+
+
+def ask_sampler(*arguments: str) -> dict:
+    """What ``cohort-sampler`` answers to ``--devices`` and the like."""
+    return ask("cohort-sampler", *arguments)
+
+
+def describe_channel(folder: Path) -> dict:
+    """A channel as ``cohort-inspect`` describes it; CohortError where there is none yet, or one of another build."""
+    return ask("cohort-inspect", str(folder))
 
 
 def start_time_of(pid: int) -> str | None:

@@ -28,7 +28,7 @@ def rank_folders(run_folder: Path, num_ranks: int) -> list[Path]:
 def meeting_point(name: str) -> Path:
     """Where processes that know this name find the run folder that they share: a link to it.
 
-    ``RunFolder.link`` makes it, and it leads nowhere once the folder is gone.
+    It leads nowhere once the folder is gone.
     """
     return shared_memory_root() / f"meet-{name}"
 
@@ -80,10 +80,6 @@ class RunFolder:
     def lock(self) -> int:
         """The file descriptor of the lock: a process that inherits it owns the folder too."""
         return self._lock.fileno()
-
-    def link(self, meeting_point: Path) -> None:
-        """Lets others find the folder."""
-        meeting_point.symlink_to(self.path)
 
     def remove(self) -> None:
         """Removes the folder and all in it; a second call does nothing."""

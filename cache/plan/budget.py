@@ -6,6 +6,8 @@ from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
 from cohort.cache import _native
 
+available_host_bytes = _native.available_host_bytes  # that can be allocated now
+
 
 @dataclass(frozen=True)
 class MemoryNeeds:
@@ -90,11 +92,6 @@ def beside_topology(budget_bytes: list[int], topology_bytes: int, num_nodes: int
     leaves no room for all rows, raw, the cache alone decides what is there."""
     kept = [budget - topology_bytes for budget in budget_bytes]
     return kept if all(_native.holds_all_raw_rows(each, num_nodes, row_bytes) for each in kept) else None
-
-
-def available_host_bytes() -> int:
-    """Bytes of host memory that can be allocated now."""
-    return _native.available_host_bytes()
 
 
 def misfits(budget_bytes: list[int], needs: MemoryNeeds, host_needed_bytes: int, host_present_bytes: int) -> list[str]:

@@ -3,17 +3,34 @@
 import hashlib
 import json
 import logging
-import math
 from pathlib import Path
+from typing import Annotated, TypedDict
+
+import msgspec
+from msgspec import Meta
 
 from cohort.base.errors import CohortError
-from cohort.base.files import remember, remembered, user_cache
+from cohort.base.files import remembered, user_cache
 from cohort.base.programs import ask_sampler
 
 LOG = logging.getLogger(__name__)
 
 # Local, peer and host, measured on H200 with NVLink 4 and PCIe 5: GB/s. For plans made without a GPU.
 MEASURED_BANDWIDTH = (1500.0, 360.0, 51.0)
+
+
+Rate = Annotated[float, Meta(gt=0)]  # bytes a second
+
+
+class _Gpu(TypedDict):
+    uuid: str
+    local: Rate
+    peer: Rate | None  # None: it reads no other GPU
+    host: Rate
+
+
+class _Answer(TypedDict):
+    gpus: list[_Gpu]
 
 
 def machine_bandwidth(machine: dict | None = None, gpus: list[int] | None = None) -> tuple[float, float, float]:
@@ -31,18 +48,17 @@ def machine_bandwidth(machine: dict | None = None, gpus: list[int] | None = None
         return MEASURED_BANDWIDTH
     uuids = sorted(used.values())
     path = links_file(uuids, machine["versions"])
-    links = remembered(path, lambda text: _checked(text, uuids))
-    if links is None:
+
+    def measured() -> str:
         LOG.info(f"measuring the bandwidth of local, peer and host memory, once: {path}")
-        try:
-            answer = json.dumps(ask_sampler("--probe", *map(str, used)), indent=2) + "\n"
-            links = _checked(answer, uuids)
-        except CohortError as error:
-            rates = ",".join(f"{rate:.0f}" for rate in MEASURED_BANDWIDTH)
-            LOG.warning(f"planning with --bandwidth {rates}, because the measurement failed: {error}")
-            return MEASURED_BANDWIDTH
-        remember(path, answer)
-    return slowest(links)
+        return json.dumps(ask_sampler("--probe", *map(str, used)), indent=2) + "\n"
+
+    try:
+        return slowest(remembered(path, lambda text: _checked(text, uuids), measured))
+    except CohortError as error:
+        rates = ",".join(f"{rate:.0f}" for rate in MEASURED_BANDWIDTH)
+        LOG.warning(f"planning with --bandwidth {rates}, because the measurement failed: {error}")
+        return MEASURED_BANDWIDTH
 
 
 def links_file(uuids: list[str], versions: list[int]) -> Path:
@@ -51,30 +67,21 @@ def links_file(uuids: list[str], versions: list[int]) -> Path:
     return user_cache() / f"links-{digest}.json"
 
 
-def slowest(gpus: list[dict]) -> tuple[float, float, float]:
-    """(local, peer, host) GB/s of the slowest GPU, descending, as the planner wants them.
-
-    Args:
-        gpus: [{"local", "peer" (None: it reads no other GPU), "host"}], bytes a second.
-    """
+def slowest(gpus: list[_Gpu]) -> tuple[float, float, float]:
+    """(local, peer, host) GB/s of the slowest GPU, descending, as the planner wants them."""
     local = min(gpu["local"] for gpu in gpus) / 1e9
     host = min(local, min(gpu["host"] for gpu in gpus) / 1e9)
     peer = min((gpu["peer"] / 1e9 for gpu in gpus if gpu["peer"] is not None), default=MEASURED_BANDWIDTH[1])
     return local, min(local, max(peer, host)), host
 
 
-def _checked(text: str, uuids: list[str]) -> list[dict]:
+def _checked(text: str, uuids: list[str]) -> list[_Gpu]:
     """The GPUs of what ``cohort-sampler --probe`` prints.
 
     Raises:
-        ValueError, KeyError, TypeError: it is not that, or of other GPUs.
+        ValueError: it is not that, or of other GPUs.
     """
-    gpus = json.loads(text)["gpus"]
+    gpus = msgspec.json.decode(text, type=_Answer)["gpus"]
     if sorted(gpu["uuid"] for gpu in gpus) != uuids:
         raise ValueError("it is of other GPUs")
-    for gpu in gpus:
-        rates = {name: gpu[name] for name in ("local", "peer", "host") if (name, gpu[name]) != ("peer", None)}
-        for name, rate in rates.items():
-            if isinstance(rate, bool) or not 0 < rate < math.inf:
-                raise ValueError(f"{name} is {rate}")
     return gpus

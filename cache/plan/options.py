@@ -127,6 +127,10 @@ def sampler_members(
             counts.append(found)
             if not found["reused"]:
                 LOG.info(f"counted what {found['batches']} batches of the sampler read, for the cache: {found['file']}")
+    hotness: dict = {"hotness": counts[0]["file"]} if counts else {}
+    if counts and clique_seeds is not None:
+        of_rank = {rank: each["file"] for (ranks, _), each in zip(clique_seeds, counts, strict=True) for rank in ranks}
+        hotness = {"rank_hotness": [of_rank[rank] for rank in range(num_ranks)]}
     needs = memory_needs(spec, meta, counts, edge_ids)
     raw_bytes = meta["num_nodes"] * row_bytes_of(meta)
     cache_bytes = budgets(num_ranks, raw_bytes, spec.cache_ratio, spec.cache_bytes, needs)
@@ -137,18 +141,7 @@ def sampler_members(
         "cliques": spec.cliques,
         "bytes_per_second": [1e9 * rate for rate in bandwidth],
         "seconds_per_line": [1e-9 * nanoseconds for nanoseconds in spec.line_ns],
-    } | _hotness_members(counts, clique_seeds, num_ranks)
-
-
-def _hotness_members(counts: list[dict], clique_seeds: list | None, num_ranks: int) -> dict:
-    """The files of counts: one of all ranks, or each rank's clique's."""
-    if not counts or clique_seeds is None:
-        return {"hotness": counts[0]["file"]} if counts else {}
-    files = [""] * num_ranks
-    for (ranks, _), found in zip(clique_seeds, counts, strict=True):
-        for rank in ranks:
-            files[rank] = found["file"]
-    return {"rank_hotness": files}
+    } | hotness
 
 
 def memory_needs(spec: SamplerSpec, meta: dict, counts: list[dict], edge_ids: bool = False) -> MemoryNeeds:

@@ -9,6 +9,11 @@ import numpy as np
 from cohort.cache import _native
 
 MAX_CLIQUE_GPUS = _native.MAX_CLIQUE_GPUS
+# Whether a GPU's cache of so many bytes has room for all feature rows as they are, and for what finds them.
+holds_all_raw_rows = _native.holds_all_raw_rows
+# "none" (each alone), "all", "2x4" (two of four) or "3+5", and how many GPUs there are, as lists of GPUs. It raises a
+# CohortError for another text, a clique of more than MAX_CLIQUE_GPUS, or other sizes than GPUs in all.
+cliques_named = _native.cliques_named
 ELEMENT_BYTES = {"uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4, "int32": 4, "int64": 8}
 
 
@@ -72,6 +77,11 @@ def load_counts(path: Path) -> Counts:
     return Counts(file.num_batches, *arrays, file.max_batch_nodes, file.max_batch_edges, file.promised)
 
 
+def raw_row_bytes(data) -> int:
+    """Bytes of a raw feature row of an opened data set."""
+    return data.feature_dim * ELEMENT_BYTES[data.feature_dtype]
+
+
 def stored_row_bytes(data, coded: bool) -> int | np.ndarray:
     """Bytes that feature rows take where they are kept: of every row, or uint32 [V].
 
@@ -83,24 +93,9 @@ def stored_row_bytes(data, coded: bool) -> int | np.ndarray:
         CohortError: rows above 65536 bytes; encoded rows that are damaged or of another shape.
     """
     raw = None if data.x is None else data.x.view(np.uint8)
-    row_bytes = data.feature_dim * ELEMENT_BYTES[data.feature_dtype]
     encoded = "" if data.encoded_rows is None else str(data.encoded_rows)
     shape = (data.num_nodes, data.feature_dim, data.feature_dtype)
-    return _native.stored_row_bytes(raw, encoded, *shape, row_bytes, coded)
-
-
-def holds_all_raw_rows(budget_bytes: int, num_nodes: int, row_bytes: int) -> bool:
-    """Whether a GPU's cache of so many bytes has room for all feature rows as they are, and for what finds them."""
-    return _native.holds_all_raw_rows(budget_bytes, num_nodes, row_bytes)
-
-
-def cliques_named(text: str, num_gpus: int) -> list[list[int]]:
-    """GPUs 0..num_gpus-1 in cliques: "none" (each alone), "all", "2x4" (two of four), "3+5".
-
-    Raises:
-        CohortError: no such text, a clique of more than MAX_CLIQUE_GPUS, or other sizes than `num_gpus` in all.
-    """
-    return _native.cliques_named(text, num_gpus)
+    return _native.stored_row_bytes(raw, encoded, *shape, raw_row_bytes(data), coded)
 
 
 def plan(

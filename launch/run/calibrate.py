@@ -1,14 +1,19 @@
 """The trainer's peak of GPU memory, for ``--cache-ratio auto``: measured by a short run, and remembered."""
 
+import contextlib
 import hashlib
 import json
 import logging
 import math
 import tempfile
 from pathlib import Path
+from typing import Annotated, TypedDict
+
+import msgspec
+from msgspec import Meta
 
 from cohort.base.errors import CohortError
-from cohort.base.files import remember, remembered
+from cohort.base.files import remembered
 from cohort.base.units import format_bytes
 from cohort.cache.plan.options import writable_folder
 from cohort.dataset import Dataset
@@ -24,6 +29,11 @@ HEADROOM = 1.05  # later batches may be larger than those
 OF_DATA = ("num_nodes", "num_edges", "feature_dtype", "feature_dim", "num_classes")
 
 
+class _Peak(TypedDict):
+    trainer_peak_bytes: Annotated[int, Meta(gt=0)]
+    key: dict
+
+
 def trainer_bytes(data: Dataset, run: dict) -> int:
     """What a run needs of each GPU beside slots and cache, with headroom.
 
@@ -34,14 +44,24 @@ def trainer_bytes(data: Dataset, run: dict) -> int:
         run: what becomes run.json, without a cache.
     """
     key = peak_key(data, run)
-    path = peak_file(_folder_of_peaks(data.path), key)
-    peak = remembered(path, lambda text: _checked(text, key))
-    if peak is None:
+    folder = data.path
+    with contextlib.suppress(CohortError):  # remembered() says that nothing can be kept
+        folder = writable_folder(data.path)
+    path = peak_file(folder, key)
+
+    def peak_in(text: str) -> int:
+        found = msgspec.json.decode(text, type=_Peak)
+        if found["key"] != key:
+            raise ValueError("another key")
+        return found["trainer_peak_bytes"]
+
+    def measured() -> str:
         LOG.info(f"--cache-ratio auto: measuring the trainer's memory by {MAX_BATCHES} batches without a cache")
         peak = _measure(run)
         LOG.info(f"in addition to slots and cache, a GPU needs {format_bytes(peak)}: {path}")
-        remember(path, json.dumps({"trainer_peak_bytes": peak, "key": key}, indent=2) + "\n")
-    return math.ceil(HEADROOM * peak)
+        return json.dumps({"trainer_peak_bytes": peak, "key": key}, indent=2) + "\n"
+
+    return math.ceil(HEADROOM * remembered(path, peak_in, measured))
 
 
 def peak_key(data: Dataset, run: dict) -> dict:
@@ -55,26 +75,6 @@ def peak_file(folder: Path, key: dict) -> Path:
     """Where the peak is remembered."""
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
     return folder / f"peak-{digest}.json"
-
-
-def _folder_of_peaks(dataset: Path) -> Path:
-    try:
-        return writable_folder(dataset)
-    except CohortError:  # remember() says that nothing can be kept
-        return dataset
-
-
-def _checked(text: str, key: dict) -> int:
-    """The peak in a file's text.
-
-    Raises:
-        ValueError, KeyError, TypeError: it is not what `trainer_bytes` writes.
-    """
-    found = json.loads(text)
-    peak = found["trainer_peak_bytes"]
-    if found["key"] != key or type(peak) is not int or peak <= 0:
-        raise ValueError("another key, or no peak")
-    return peak
 
 
 def _measure(run: dict) -> int:

@@ -3,13 +3,12 @@
 import contextlib
 import fcntl
 import json
+import multiprocessing
 import os
-import queue
 import socket
 import struct
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -106,27 +105,24 @@ class Meeting:
         self.machine, self._start_seconds = machine, start_seconds
         self.lost = ""  # why the run cannot go on, when another machine says so
         about = asdict(machine) | {"silent_seconds": silent_seconds, "start_seconds": start_seconds}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "cohort.launch.run.meeting", json.dumps(about)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"TORCH_CPP_LOG_LEVEL": "ERROR"},  # that a store is gone is said once, by us
-            preexec_fn=begin_child,
-        )
-        self._lines: queue.Queue[dict | None] = queue.Queue()
+        self._pipe, theirs = multiprocessing.Pipe()
+        command = [sys.executable, "-m", "cohort.launch.run.meeting", json.dumps(about), str(theirs.fileno())]
+        env = os.environ | {"TORCH_CPP_LOG_LEVEL": "ERROR"}  # that a store is gone is said once, by us
+        how = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "pass_fds": [theirs.fileno()]}
+        self._process = subprocess.Popen(command, env=env, preexec_fn=begin_child, **how)
+        theirs.close()
         self._has_met = self._all_done = False
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        for line in self._process.stdout:
-            self._lines.put(json.loads(line))
-        self._lines.put(None)
 
     def _tell(self, **words) -> None:
-        with contextlib.suppress(BrokenPipeError):  # it has ended, and its last line says why
-            self._process.stdin.write(json.dumps(words) + "\n")
-            self._process.stdin.flush()
+        with contextlib.suppress(OSError):  # it has ended, and its last words say why
+            self._pipe.send(words)
+
+    def _heard(self, seconds: float | None) -> dict[str, Any]:
+        """What the process says within so many seconds (None: whenever that is); empty: nothing."""
+        try:
+            return self._pipe.recv() if self._pipe.poll(seconds) else {}
+        except (EOFError, OSError):
+            return {"lost": "the process that speaks to the other machines has ended"}
 
     def exchange(self, facts: dict[str, Any]) -> tuple[str, list[dict]]:
         """(a name for this attempt of the run, the facts of every machine by rank), when all have come.
@@ -136,10 +132,10 @@ class Meeting:
         """
         self._tell(host=socket.gethostname(), **facts)
         self._has_met = True
-        line = self._lines.get(timeout=2 * self._start_seconds + LEAST_SECONDS)
-        if line is None or "lost" in line:
+        line = self._heard(2 * self._start_seconds + LEAST_SECONDS)
+        if "facts" not in line:
             hint = "see the other machines: each must run the same command, and reach MASTER_ADDR:MASTER_PORT"
-            reason = line["lost"] if line else "the process that asks for them has ended"
+            reason = line.get("lost", "no answer of the process that asks for them")
             raise CohortError(f"machine {self.machine.rank}", f"{self.machine.size} machines", reason, hint)
         for rank, theirs in enumerate(line["facts"]):
             if "refused" in theirs:
@@ -152,8 +148,7 @@ class Meeting:
         if self._has_met:
             return
         self._tell(host=socket.gethostname(), refused=reason)
-        with contextlib.suppress(queue.Empty):
-            self._lines.get(timeout=REFUSED_SECONDS)
+        self._heard(REFUSED_SECONDS)
 
     def begins(self, channels: list[Path]) -> None:
         """From now on the others hear what the processes of these channels do."""
@@ -161,18 +156,13 @@ class Meeting:
 
     def looks(self) -> str:
         """Why the run cannot go on; "": it can."""
-        with contextlib.suppress(queue.Empty):
-            while not self.lost and not self._all_done:
-                self._hear(self._lines.get_nowait())
+        self._hear(0)
         return self.lost
 
-    def _hear(self, line: dict | None) -> None:
-        if line is None:
-            self.lost = "the process that watches the other machines has ended"
-        elif "lost" in line:
-            self.lost = line["lost"]
-        else:
-            self._all_done = "all_done" in line
+    def _hear(self, seconds: float | None) -> None:
+        if not self.lost and not self._all_done:
+            line = self._heard(seconds)
+            self.lost, self._all_done = line.get("lost", ""), "all_done" in line
 
     def ends(self, reason: str) -> None:
         """Tells the others why this machine ends the run."""
@@ -182,13 +172,13 @@ class Meeting:
     def waits_for_all(self) -> str:
         """Till all machines have done their part: they are watched meanwhile, which bounds it. Returns as `looks`."""
         self._tell(done=True)
-        while not self._all_done and not self.lost:
-            self._hear(self._lines.get())
+        self._hear(None)
         return self.lost
 
     def close(self) -> None:
         """Ends the process."""
         end_processes([self._process], STOP_SECONDS)
+        self._pipe.close()
 
 
 @contextlib.contextmanager
@@ -233,12 +223,16 @@ def join_machines(run: dict, meeting: Meeting) -> None:
                 place, found = f"machine {rank} ({theirs['host']}): {what}", str(theirs["same"].get(what))
                 raise CohortError(place, f"{value}, as machine 0 ({facts[0]['host']}) has it", found, SAME_COMMAND)
     sizes = [theirs["num_ranks"] for theirs in facts]
+    places = []
+    for rank, theirs in enumerate(facts):
+        own_places = [f"GPU {gpu}" for gpu in theirs["gpus"] or []]
+        places += [f"m{rank} {place}" for place in own_places or [f"r{each}" for each in range(sizes[rank])]]
     run["machines"] = {
         "rank": machine.rank,
         "hosts": [theirs["host"] for theirs in facts],
         "first_rank": sum(sizes[: machine.rank]),
         "num_ranks": sum(sizes),
-        "places": [f"m{rank} {place}" for rank, theirs in enumerate(facts) for place in _places(theirs)],
+        "places": places,
         "store": {
             "host": machine.host,
             "port": machine.port,
@@ -250,10 +244,6 @@ def join_machines(run: dict, meeting: Meeting) -> None:
         "agent": machine.agent,
     }
     run["resume"] = any(theirs["resume"] for theirs in facts)
-
-
-def _places(facts: dict[str, Any]) -> list[str]:
-    return [f"GPU {gpu}" for gpu in facts["gpus"] or []] or [f"r{rank}" for rank in range(facts["num_ranks"])]
 
 
 def address_towards(machine: Machine) -> str:

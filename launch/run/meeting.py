@@ -1,32 +1,32 @@
 """``python -m cohort.launch.run.meeting``: what joins a launcher to those of the other machines of its run.
 
-It speaks through the store of torch.distributed, a process of its own so that the launcher need not import torch. Lines
-of JSON go both ways. From the launcher: its facts, then any of {"channels": [...]}, {"ends": reason}, {"done": true}.
-To it: {"round": ..., "facts": [...]} when all machines have met; then one of {"all_done": true}, {"lost": reason}, and
-the process ends.
+It speaks through the store of torch.distributed, a process of its own so that the launcher need not import torch. Dicts
+go both ways. From the launcher: its facts, then any of {"channels": [...]}, {"ends": reason}, {"done": True}. To it:
+{"round": ..., "facts": [...]} when all machines have met; then one of {"all_done": True}, {"lost": reason}, and the
+process ends.
 """
 
+import contextlib
+import functools
 import json
-import logging
 import os
 import sys
 import threading
 import time
 import uuid
 from datetime import timedelta
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from torch.distributed import PrefixStore, Store, TCPStore
 
 from cohort.base.errors import CohortError
-from cohort.launch.run.supervise import describe_channel
+from cohort.base.programs import describe_channel
 
 BEAT_SECONDS = 0.5
 LOOK_SECONDS = 1.0  # between two looks at what the processes of this machine do
 POLL_SECONDS = 0.05
-
-LOG = logging.getLogger("cohort.launch.meeting")
 
 
 class Late(Exception):
@@ -90,13 +90,14 @@ class Watch:
         self._answered = time.monotonic()  # when the store last did
         self._result: dict[str, Any] | None = None
 
-    def hear_launcher(self) -> None:
-        """Takes its lines; ends the process with the launcher."""
-        for line in sys.stdin:
-            said = json.loads(line)
-            with self._lock:
-                self._channels = [Path(folder) for folder in said.pop("channels", [])] or self._channels
-                self._own |= said
+    def hear_launcher(self, launcher: Connection) -> None:
+        """Takes its words; ends the process with the launcher."""
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                said = launcher.recv()
+                with self._lock:
+                    self._channels = [Path(folder) for folder in said.pop("channels", [])] or self._channels
+                    self._own |= said
         os._exit(0)
 
     def look(self) -> None:
@@ -167,45 +168,31 @@ def words_of(channels: list[Path]) -> str:
     return "; ".join(f"{name} {party['stage']}, batch {party['batch']}" for name, party in parties.items())
 
 
-def main(about: dict[str, Any]) -> int:
-    """Meets, then watches; see the top of this file."""
+def main(about: dict[str, Any], launcher: Connection) -> dict[str, Any]:
+    """Meets, then watches; its last word to the launcher, see the top of this file."""
     rank, size, limit = about["rank"], about["size"], about["start_seconds"]
     address = f"{about['host']}:{about['port']}"
-    facts = json.loads(sys.stdin.readline() or "null")
-    if facts is None:  # the launcher has ended
-        return 0
+    facts = launcher.recv()
     try:
-        store = TCPStore(
-            about["host"],
-            about["port"],
-            is_master=about["keeps_store"],
-            wait_for_workers=False,
-            timeout=timedelta(seconds=limit),
-        )
+        at = about["host"], about["port"]
+        how = {"is_master": about["keeps_store"], "wait_for_workers": False, "timeout": timedelta(seconds=limit)}
+        store = TCPStore(*at, **how)
         name, all_facts = meet(PrefixStore("cohort", store), rank, size, facts, limit)
     except Late as late:
-        return _end({"lost": f"{late} did not come to {address} within {limit:g} s"})
+        return {"lost": f"{late} did not come to {address} within {limit:g} s"}
     except RuntimeError as error:
-        return _end({"lost": f"no meeting at {address}: {str(error).splitlines()[0]}"})
-    _say({"round": name, "facts": all_facts})
+        return {"lost": f"no meeting at {address}: {str(error).splitlines()[0]}"}
+    launcher.send({"round": name, "facts": all_facts})
     hosts = [each["host"] for each in all_facts]
     watch = Watch(PrefixStore(f"cohort/{name}/watch", store), rank, hosts, about["silent_seconds"], address)
-    for work in (watch.hear_launcher, watch.look, watch.beat):
+    for work in (functools.partial(watch.hear_launcher, launcher), watch.look, watch.beat):
         threading.Thread(target=work, daemon=True).start()
-    return _end(watch.wait())
-
-
-def _say(line: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(line) + "\n")
-    sys.stdout.flush()
-
-
-def _end(line: dict[str, Any]) -> int:
-    _say(line)
-    return 0 if "all_done" in line else 1
+    return watch.wait()
 
 
 if __name__ == "__main__":
-    # Without destructors: threads may wait for a machine that is gone. A store kept here ends with this process, so
-    # the launcher closes standard input when no machine needs it any more.
-    os._exit(main(json.loads(sys.argv[1])))
+    launcher = Connection(int(sys.argv[2]))
+    with contextlib.suppress(EOFError, OSError):  # the launcher has ended
+        launcher.send(main(json.loads(sys.argv[1]), launcher))
+    # Without destructors: threads may wait for a machine that is gone. A store kept here ends with this process.
+    os._exit(0)

@@ -3,6 +3,7 @@
 Without it the GPU is time-sliced between the two processes.
 """
 
+import contextlib
 import os
 import shutil
 import signal
@@ -12,7 +13,7 @@ import time
 from pathlib import Path
 
 from cohort.base.cuda_files import remove_cuda_files
-from cohort.base.programs import end_with_parent, runs
+from cohort.base.programs import end_processes, end_with_parent, runs, start_logged
 
 START_SECONDS = 10.0
 STOP_SECONDS = 1.5
@@ -50,19 +51,12 @@ class Mps:
         _sweep()
         self._folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir="/tmp"))
         self.env = {"CUDA_MPS_PIPE_DIRECTORY": str(self._folder), "CUDA_MPS_LOG_DIRECTORY": str(self._folder)}
-        with open(self._folder / "daemon.log", "wb") as log:
-            self.process = subprocess.Popen(
-                ["nvidia-cuda-mps-control", "-f"],
-                env=os.environ | self.env,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                preexec_fn=end_with_parent,
-            )
+        argv, log = ["nvidia-cuda-mps-control", "-f"], self._folder / "daemon.log"
+        self.process = start_logged(argv, log, self.env, preexec_fn=end_with_parent)
         deadline = time.monotonic() + START_SECONDS
         while self._ask("get_server_list") is None:
             if self.process.poll() is not None or time.monotonic() > deadline:
-                self.problem = "the MPS daemon did not start: " + (self._folder / "daemon.log").read_text()[-500:]
+                self.problem = "the MPS daemon did not start: " + log.read_text()[-500:]
                 self.stop()
                 return
             time.sleep(0.05)
@@ -70,21 +64,12 @@ class Mps:
     def _ask(self, command: str, limit_seconds: float = ASK_SECONDS) -> str | None:
         """The daemon's answer, or None when no daemon answers."""
         try:
-            answer = subprocess.run(
-                ["nvidia-cuda-mps-control"],
-                input=command + "\n",
-                env=os.environ | self.env,
-                capture_output=True,
-                text=True,
-                timeout=limit_seconds,
-            )
+            asked = {"input": command + "\n", "env": os.environ | self.env, "timeout": limit_seconds}
+            answer = subprocess.run(["nvidia-cuda-mps-control"], capture_output=True, text=True, **asked)
         except subprocess.TimeoutExpired:
             return None
-        return (
-            answer.stdout.strip()
-            if answer.returncode == 0 and "Cannot find" not in answer.stdout + answer.stderr
-            else None
-        )
+        answers = answer.returncode == 0 and "Cannot find" not in answer.stdout + answer.stderr
+        return answer.stdout.strip() if answers else None
 
     def died(self) -> str:
         """What part of MPS has died under the run, in words; empty when all is well."""
@@ -109,10 +94,15 @@ class Mps:
     def stop(self) -> None:
         """Ends a daemon of our own and its server, within 2 x STOP_SECONDS, and what CUDA leaves of them."""
         if self.process is not None:
-            servers = _children(self.process.pid)
+            daemon = self.process.pid
+            servers: list[int] = []
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+                servers = list(map(int, Path(f"/proc/{daemon}/task/{daemon}/children").read_text().split()))
             if self.process.poll() is None:
                 self._ask("quit -t 1", STOP_SECONDS)
-                _end(self.process)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self.process.wait(timeout=STOP_SECONDS)
+                end_processes([self.process], 0.0)
             for pid in servers:
                 _kill(pid)
             remove_cuda_files([self.process.pid, *servers], self._began)
@@ -125,31 +115,9 @@ def _sweep() -> None:
     """Removes the folders of our daemons whose launcher was killed; the kernel has ended the daemons with it."""
     for folder in Path("/tmp").glob(f"{PREFIX}*-*"):
         pid = folder.name.removeprefix(PREFIX).partition("-")[0]
-        if pid.isdigit() and _is_own(folder) and not runs(int(pid)):
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _is_own(folder: Path) -> bool:
-    try:
-        return folder.stat().st_uid == os.getuid()
-    except FileNotFoundError:  # another launcher has swept it
-        return False
-
-
-def _children(pid: int) -> list[int]:
-    """The processes that a process has started and that still run."""
-    try:
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except (FileNotFoundError, ProcessLookupError):
-        return []
-
-
-def _end(process: subprocess.Popen) -> None:
-    try:
-        process.wait(timeout=STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+        with contextlib.suppress(FileNotFoundError):  # another launcher has swept it
+            if pid.isdigit() and folder.stat().st_uid == os.getuid() and not runs(int(pid)):
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _kill(pid: int) -> None:

@@ -51,7 +51,13 @@ def run_programs(
     try:
         with contextlib.ExitStack() as cleanup:
             supervisor = _start(out, run, show_output, num_trainers, inherited, cleanup, meeting)
-            code = _watch(supervisor)
+            try:
+                code = supervisor.watch()
+            except Stopped as stop:
+                supervisor.stop_trainers()
+                if meeting:
+                    meeting.ends(f"stopped by signal {stop.number}")
+                raise
     except Stopped as stop:
         kept = f"; what is finished is in {out}" if is_kept else ""
         LOG.info(f"stopped by signal {stop.number}{kept}")
@@ -61,16 +67,6 @@ def run_programs(
         everywhere = ", on every machine" if meeting else ""
         LOG.info(f"to continue: cohort train --resume {shlex.quote(str(folder))}{everywhere}")
     return code
-
-
-def _watch(supervisor: Supervisor) -> int:
-    try:
-        return supervisor.watch()
-    except Stopped as stop:
-        supervisor.stop_trainers()
-        if supervisor.meeting:
-            supervisor.meeting.ends(f"stopped by signal {stop.number}")
-        raise
 
 
 def _start(
@@ -101,14 +97,14 @@ def _start(
     supervisor = Supervisor(channels, mps, inherited, meeting)
     cleanup.callback(supervisor.stop)
     cleanup.callback(ignore_stop_signals)
-    supervisor.start_sampler([program("cohort-sampler"), str(out / "run.json")], out / "sampler.log")
+    supervisor.start("sampler", [program("cohort-sampler"), str(out / files.RUN)], out / "sampler.log", {})
     command = [sys.executable, "-m", "cohort.trainer", str(out / "run.json")]
     machines = run.get("machines", {"interface": "lo", "first_rank": 0, "num_ranks": num_trainers})
     among_all = machines["interface"], machines["first_rank"], machines["num_ranks"]
     for rank in range(num_trainers):
         log = out / (f"trainer-{rank}.log" if rank else "trainer.log")
         env = rank_environment(rank, num_trainers, *among_all)
-        supervisor.start_trainer(command, log, show_output, rank, env)
+        supervisor.start("trainer", command, log, env, rank, show_output)
     if meeting:
         meeting.begins(channels)
     return supervisor

@@ -1,7 +1,6 @@
 """Starts processes, watches them, names the one that failed, and leaves nothing behind."""
 
 import contextlib
-import json
 import logging
 import math
 import os
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from cohort.base.cuda_files import remove_cuda_files
 from cohort.base.errors import CohortError
-from cohort.base.programs import POLITE, end_processes, end_with_parent, log_tail, program
+from cohort.base.programs import describe_channel, end_processes, end_with_parent, log_tail, start_logged
 from cohort.launch.run.mps import Mps
 
 if TYPE_CHECKING:
@@ -56,12 +55,6 @@ class Child:
     process: subprocess.Popen
     log: Path
 
-    def how_it_ended(self) -> str:
-        code = self.process.returncode
-        if code is None:
-            return "has failed"
-        return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-
 
 class Supervisor:
     """The processes of one run.
@@ -84,31 +77,16 @@ class Supervisor:
         self.children: list[Child] = []
         self._began = time.time()
 
-    def start_sampler(self, argv: list[str], log: Path) -> None:
-        """Starts the sampler; its output goes to ``log``."""
+    def start(
+        self, role: str, argv: list[str], log: Path, env: dict[str, str], rank: int = 0, show_output: bool = False
+    ) -> None:
+        """Starts the sampler, or the trainer of a rank's channel; its output goes to ``log`` (standard output to the
+        terminal when ``show_output``)."""
+        name = f"trainer of rank {rank}" if role == "trainer" and len(self.channels) > 1 else role
+        env = env | (self.mps.env if self.mps else {})
         with stopped_later():
-            self.children.append(Child("sampler", "sampler", 0, self._start(argv, log, False, {}), log))
-
-    def start_trainer(self, argv: list[str], log: Path, show_output: bool, rank: int, env: dict[str, str]) -> None:
-        """Starts the trainer of a channel; its output goes to ``log`` (standard output to the terminal when
-        ``show_output``)."""
-        name = f"trainer of rank {rank}" if len(self.channels) > 1 else "trainer"
-        with stopped_later():
-            process = self._start(argv, log, show_output, env)
-            self.children.append(Child("trainer", name, rank, process, log))
-
-    def _start(self, argv: list[str], log: Path, show_output: bool, more_env: dict[str, str]) -> subprocess.Popen:
-        env = POLITE | os.environ | more_env | (self.mps.env if self.mps else {})
-        with open(log, "wb") as file:
-            return subprocess.Popen(
-                argv,
-                env=env,
-                stdin=subprocess.DEVNULL,
-                stdout=None if show_output else file,
-                stderr=file,
-                preexec_fn=begin_child,
-                pass_fds=self.inherited,
-            )
+            how = {"preexec_fn": begin_child, "pass_fds": self.inherited}
+            self.children.append(Child(role, name, rank, start_logged(argv, log, env, show_output, **how), log))
 
     def watch(self) -> int:
         """Waits until all trainers, those of other machines too, end well (0) or any process fails (1: the failure is
@@ -151,15 +129,24 @@ class Supervisor:
             LOG.error(others)
             return
         stages = self._stages()
-        ended = [child for child in self.children if child.process.poll() or _failed(child, stages)]
-        ended.sort(key=lambda child: _time_of_failure(child, stages))
+        failed_at = {name: stage["failed_at_us"] for name, stage in stages.items() if "failed_at_us" in stage}
+
+        def when(child: Child) -> float:
+            """By its own account; a process that was killed could not say so and comes first."""
+            return failed_at.get(child.name, 0 if (child.process.returncode or 0) < 0 else math.inf)
+
+        # One that says that it has failed may take a while to end.
+        ended = sorted((each for each in self.children if each.process.poll() or each.name in failed_at), key=when)
         lines = []
         if self.mps and self.mps.died():
             lines.append(f"{self.mps.died()}; its clients cannot continue (CUDA error 806)")
         for i, child in enumerate(ended):
             stage = stages.get(child.name, {})
             what = "the" if i == 0 and not lines else "  then the"
-            lines.append(f"{what} {child.name} (process {child.process.pid}) {child.how_it_ended()}")
+            code = child.process.returncode
+            how = "has failed" if code is None else f"ended with exit code {code}"
+            how = f"was ended by {signal.Signals(-code).name}" if code and code < 0 else how
+            lines.append(f"{what} {child.name} (process {child.process.pid}) {how}")
             lines.append(f"  its last stage: {stage.get('stage', 'not started')} (batch {stage.get('batch', 0)})")
             if stage.get("error"):
                 lines.append(f"  it said: {stage['error']}")
@@ -210,30 +197,6 @@ def rank_environment(rank: int, num_ranks: int, interface: str = "lo", first: in
     return {name: os.environ.get(name, value) for name, value in defaults.items()} | {
         name: str(value) for name, value in place.items()
     }
-
-
-def describe_channel(folder: Path) -> dict:
-    """The channel as ``cohort-inspect`` describes it.
-
-    Raises:
-        CohortError: there is none yet, or it comes from another build.
-    """
-    answer = subprocess.run([program("cohort-inspect"), str(folder)], capture_output=True, text=True)
-    if answer.returncode != 0:
-        raise CohortError.from_text(answer.stderr.removeprefix("cohort-inspect: ").strip())
-    return json.loads(answer.stdout)
-
-
-def _failed(child: Child, stages: dict) -> bool:
-    """True when it says so; it may take a while to end."""
-    return "failed_at_us" in stages.get(child.name, {})
-
-
-def _time_of_failure(child: Child, stages: dict) -> float:
-    """When it failed by its own account; a process that was killed could not say so and comes first."""
-    if _failed(child, stages):
-        return stages[child.name]["failed_at_us"]
-    return 0 if child.process.returncode < 0 else float("inf")
 
 
 _under_nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # before anything here ignores it

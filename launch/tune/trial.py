@@ -1,8 +1,6 @@
 """A trial of ``cohort tune``: one run of ``cohort train`` as a child process, and what it took."""
 
-import contextlib
 import math
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -11,7 +9,7 @@ from pathlib import Path
 
 from cohort.base.errors import CohortError
 from cohort.base.files import demand_writable
-from cohort.base.programs import end_processes, end_with_parent
+from cohort.base.programs import end_processes, end_with_parent, start_logged
 from cohort.launch.report.results import LISTS, ROWS, ranks_of, read_run
 from cohort.launch.report.tables import median_times
 from cohort.launch.run.supervise import POLL_SECONDS
@@ -74,13 +72,18 @@ class Trial:
         begin = time.monotonic()
         with demand_writable(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-            (self.folder / OPTIONS_FILE).write_text(as_toml(self.options))
-            log = open(self.folder / LOG_FILE, "wb")
-        with log, _train(dataset, self.folder, epochs, log) as process:
+            options = self.folder / OPTIONS_FILE
+            options.write_text(as_toml(self.options))
+            command = [sys.executable, "-m", "cohort", "train", str(dataset), "--config", str(options)]
+            command += ["--epochs", str(epochs), "--out", str(self.folder), "--overwrite", "--quiet"]
+            process = start_logged(command, self.folder / LOG_FILE, preexec_fn=end_with_parent)
+        try:
             while process.poll() is None and time.monotonic() - begin < seconds:
                 tick()
                 time.sleep(POLL_SECONDS)
             code = process.poll()
+        finally:
+            end_processes([process], STOP_SECONDS)
         self.wall_seconds = time.monotonic() - begin
         if code == 0:
             self._read()
@@ -111,26 +114,9 @@ class Trial:
             self.failure = self.message = f"the time was over after {self.wall_seconds:.0f} s"
         else:
             said = "\n".join(line for line in said.splitlines() if not line.startswith("cohort: to continue:"))
-            self.failure = _cause_in(said) or f"exit code {code}"
-            self.message = said.removeprefix("cohort: ") or self.failure
-
-
-def _cause_in(said: str) -> str:
-    """The line of what a run said that tells why it failed: what a program said itself, or how it ended."""
-    lines = [line.strip() for line in said.splitlines() if not line.strip().startswith("hint:")]
-    for start in ("it said: ", "cohort: the "):
-        if found := next((line for line in lines if line.startswith(start)), ""):
-            return found.removeprefix("it said: ").removeprefix("cohort: ")
-    return lines[-1].removeprefix("cohort: ") if lines else ""
-
-
-@contextlib.contextmanager
-def _train(dataset: Path, folder: Path, epochs: int, log):
-    """A process of ``cohort train`` that does not outlive the block, whatever ends it."""
-    command = [sys.executable, "-m", "cohort", "train", str(dataset), "--config", str(folder / OPTIONS_FILE)]
-    command += ["--epochs", str(epochs), "--out", str(folder), "--overwrite", "--quiet"]
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=end_with_parent)
-    try:
-        yield process
-    finally:
-        end_processes([process], STOP_SECONDS)
+            self.message = said.removeprefix("cohort: ") or f"exit code {code}"
+            # What a program said itself tells why it failed, else how it ended.
+            lines = [line.strip() for line in said.splitlines() if not line.strip().startswith("hint:")]
+            told = [line for start in ("it said: ", "cohort: the ") for line in lines if line.startswith(start)]
+            cause = (told or lines[-1:] or [self.message])[0]
+            self.failure = cause.removeprefix("it said: ").removeprefix("cohort: ")

@@ -1,6 +1,5 @@
 """What the arguments of a NeighborLoader come to. Whatever is wrong raises CohortError."""
 
-import json
 import os
 import warnings
 from collections.abc import Sequence
@@ -89,24 +88,6 @@ def take_pyg_arguments(others: dict) -> None:
     ignored = [name for name, value in others.items() if name in OF_WORKERS and value != OF_WORKERS[name]]
     if ignored:
         warnings.warn(f"{', '.join(ignored)}: ignored, as the sampler process does this", stacklevel=3)
-
-
-def meta_of(data: Path) -> dict:
-    """What meta.json of a data set's folder says.
-
-    Raises:
-        CohortError: there is no data set.
-    """
-    if not data.is_dir():
-        hint = "make one with cohort dataset import, cohort.from_pyg() or cohort.from_tensors()"
-        raise CohortError(str(data), "the folder of a data set", "a file" if data.exists() else "no such folder", hint)
-    try:
-        meta = json.loads((data / "meta.json").read_text())
-        return meta | {"num_nodes": sum(nodes["count"] for nodes in meta["nodes"])} if "nodes" in meta else meta
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise CohortError(
-            str(data / "meta.json"), "a data set's meta.json", str(error), "make one with cohort dataset import"
-        ) from error
 
 
 def cache_options(cache_ratio, cache_bytes, cache_policy: str, cliques: str, trainer_bytes) -> dict:

@@ -9,10 +9,11 @@ import torch
 from torch_geometric.data import HeteroData
 
 from cohort.base.errors import CohortError
+from cohort.dataset import HeteroDataset
 from cohort.dataset import open as open_dataset
 from cohort.spec.graph import GraphTypes
 from cohort.spec.types import Fanout, checked
-from cohort.trainer.loader.arguments import ids_of, meta_of
+from cohort.trainer.loader.arguments import ids_of
 from cohort.trainer.loader.batch import OfSlot, hold
 from cohort.trainer.source import edges_by_type
 
@@ -54,9 +55,8 @@ def types_of(folder: Path | None) -> GraphTypes | None:
     Raises:
         CohortError: it is no data set.
     """
-    if folder is None or "nodes" not in meta_of(folder):
-        return None
-    return open_dataset(folder).types
+    data = None if folder is None else open_dataset(folder)
+    return data.types if isinstance(data, HeteroDataset) else None
 
 
 def fanout_of(types: GraphTypes, num_neighbors) -> list[int]:

@@ -1,6 +1,8 @@
 """Which rank this process is, and how the ranks of a machine find each other: by the environment that torchrun gives,
 or by torch.distributed where it is initialised."""
 
+import contextlib
+import functools
 import itertools
 import json
 import os
@@ -166,7 +168,12 @@ def _machine_of_group(rank: int, size: int, limit_seconds: float) -> Machine:
     try:
         number = store.add(f"cohort/{rank}", 1)
         store.set(f"cohort/{number}/{rank}", json.dumps(own))
-        of_ranks = [_word_of(other, f"cohort/{number}/{other}", store, limit_seconds) for other in range(size)]
+        of_ranks = []
+        for other in range(size):
+            late = CohortError(f"rank {other}", f"its loader within {limit_seconds:.0f} s", "none", SAME_LOADERS)
+            there = functools.partial(store.check, [f"cohort/{number}/{other}"])
+            wait_for_rank(other, there, lambda: False, lambda: None, limit_seconds, late)
+            of_ranks.append(json.loads(store.get(f"cohort/{number}/{other}")))
     except CohortError:
         raise
     except RuntimeError as error:
@@ -179,12 +186,6 @@ def _machine_of_group(rank: int, size: int, limit_seconds: float) -> Machine:
         return start_time_of(here[local_rank]["pid"]) != here[local_rank]["started"]
 
     return Machine(Place(rank, size, ranks.index(rank), len(ranks)), ranks, here[0]["name"], has_ended)
-
-
-def _word_of(rank: int, key: str, store: dist.Store, limit_seconds: float) -> dict:
-    late = CohortError(f"rank {rank}", f"its loader within {limit_seconds:.0f} s", "none", SAME_LOADERS)
-    wait_for_rank(rank, lambda: store.check([key]), lambda: False, lambda: None, limit_seconds, late)
-    return json.loads(store.get(key))
 
 
 class Siblings:
@@ -215,22 +216,16 @@ siblings = Siblings()
 
 def _local_ranks() -> set[int]:
     """Those that the environments of the parent's children name."""
+    variables: set[bytes] = set()
     try:
         tasks = Path(f"/proc/{os.getppid()}/task").glob("*/children")
-        children = " ".join(task.read_text() for task in tasks).split()
-        variables = {entry for pid in children for entry in _environment(pid)}
+        for pid in " ".join(task.read_text() for task in tasks).split():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # one that has ended
+                variables.update(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
     except OSError:
         return set()
     named = (entry.partition(b"=") for entry in variables)
     return {int(value) for name, _, value in named if name == b"LOCAL_RANK" and value.isdigit()}
-
-
-def _environment(pid: str) -> list[bytes]:
-    """The variables that a process was started with; none of one that has ended."""
-    try:
-        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except (FileNotFoundError, ProcessLookupError):
-        return []
 
 
 def _shown(variables: Mapping[str, str]) -> str:

@@ -5,7 +5,6 @@ import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-import numpy as np
 import torch
 from torch_geometric.data import Data
 
@@ -17,14 +16,7 @@ from cohort.spec.run import SamplerSpec
 from cohort.spec.types import checked
 from cohort.trainer.loader.arguments import OF_SAMPLER, cache_options, folder_of, ids_of, take_pyg_arguments
 from cohort.trainer.loader.batch import Batch, batch_of
-from cohort.trainer.loader.hetero import (
-    HeteroBatch,
-    demand_offered,
-    fanout_of,
-    hetero_batch_of,
-    seeds_of,
-    types_of,
-)
+from cohort.trainer.loader.hetero import HeteroBatch, demand_offered, fanout_of, hetero_batch_of, seeds_of, types_of
 from cohort.trainer.loader.node_tensors import checked_tensors, rows_of, written
 from cohort.trainer.loader.sampler_process import SamplerProcess
 from cohort.trainer.loader.state import checked_position, digest_of
@@ -139,7 +131,10 @@ class NeighborLoader:
         self._node_tensors: dict[str, torch.Tensor] = {}
         self.data = None if type(data) is Data else folder_of(data)
         self._types = _sampler.types if _sampler else types_of(self.data)
-        self.num_neighbors, self._fanout = self._checked_fanout(num_neighbors)
+        if self._types:
+            self.num_neighbors, self._fanout = num_neighbors, fanout_of(self._types, num_neighbors)
+        else:
+            self.num_neighbors = self._fanout = checked("num_neighbors", num_neighbors, types.Fanout)
         self.batch_size = checked("batch_size", batch_size, types.Positive)
         self.shuffle = shuffle
         self.drop_last = drop_last
@@ -171,7 +166,11 @@ class NeighborLoader:
             if own and sampler_sms:
                 own.divide_gpu(sampler_sms)
             self._node_tensors |= checked_tensors(node_tensors, _sampler.num_nodes)
-            self._input_type, self._ids, first = self._checked_seeds(input_nodes)
+            if self._types:
+                self._input_type, self._ids = seeds_of(self._types, input_nodes)
+                first = self._types.first_node[self._input_type]
+            else:
+                self._input_type, self._ids, first = "", ids_of(input_nodes, _sampler.num_nodes), 0
             self._seed_set = _sampler.source.add_seeds(self._ids + first)
             if _sampler.place.local_size > 1:
                 identity = {"data": os.path.realpath(_sampler.data)} | self._identity()
@@ -180,20 +179,6 @@ class NeighborLoader:
             if own:
                 own.close()
             raise
-
-    def _checked_fanout(self, num_neighbors) -> tuple[Sequence[int] | Mapping[EdgeType, Sequence[int]], list[int]]:
-        """(the argument, what the sampler is asked for)."""
-        if self._types:
-            return num_neighbors, fanout_of(self._types, num_neighbors)
-        fanout = checked("num_neighbors", num_neighbors, types.Fanout)
-        return fanout, fanout
-
-    def _checked_seeds(self, input_nodes) -> tuple[str, np.ndarray, int]:
-        """(their node type where there are several, int64 [n] ids, what the sampler counts the type's nodes from)."""
-        if self._types is None:
-            return "", ids_of(input_nodes, self._sampler.num_nodes), 0
-        name, ids = seeds_of(self._types, input_nodes)
-        return name, ids, self._types.first_node[name]
 
     def __repr__(self) -> str:
         shown = f"{str(self.data)!r}, {len(self._ids):,} seeds, {self.num_neighbors}, batch_size={self.batch_size}"

@@ -1,6 +1,7 @@
 """The sampler process of a NeighborLoader: its start, this rank's channel to it, its end."""
 
 import contextlib
+import functools
 import json
 import os
 import subprocess
@@ -12,15 +13,16 @@ from pathlib import Path
 
 from cohort.base.cuda_files import remove_cuda_files
 from cohort.base.errors import CohortError
-from cohort.base.programs import POLITE, end_processes, log_tail, program
+from cohort.base.files import write_whole
+from cohort.base.programs import end_processes, log_tail, program, start_logged
 from cohort.cache.plan.options import sampler_members
 from cohort.channel.run_folder import RunFolder, meeting_point, rank_folders
+from cohort.dataset import open_one_type
 from cohort.spec.graph import GraphTypes
 from cohort.spec.run import SamplerSpec
 from cohort.spec.types import Positive, checked
-from cohort.trainer.loader.arguments import meta_of, resolve_device, smallest_gpu
-from cohort.trainer.loader.machine import SAME_LOADERS, Machine, demand_same_place, this_machine, wait_for_rank
-from cohort.trainer.loader.ranks import demand_same_loader
+from cohort.trainer.loader.arguments import resolve_device, smallest_gpu
+from cohort.trainer.loader.machine import SAME_LOADERS, demand_same_place, this_machine, wait_for_rank
 from cohort.trainer.loop.sm_partition import divide_gpu
 from cohort.trainer.source import BatchSource, wait_for_channel
 
@@ -44,7 +46,7 @@ class SamplerProcess:
         types: GraphTypes | None,
     ):
         self.data, self.types = data.absolute(), types
-        self.num_nodes = int(meta_of(self.data)["num_nodes"])
+        self.num_nodes = sum(types.counts.values()) if types else open_one_type(self.data).num_nodes
         self._machine = this_machine(limit_seconds)
         self.place = self._machine.place
         self.process: subprocess.Popen | None = None
@@ -67,7 +69,13 @@ class SamplerProcess:
                 options |= sampler_members(spec, self.data, self.place.local_size, kind == "cuda", **how)
                 self.run_folder = self._start(options, meeting)
             else:
-                self.run_folder = _find(meeting, self._machine, limit_seconds)
+                hint = f"{SAME_LOADERS}; without torch.distributed those of a machine have one parent process"
+                found = f"no {meeting} after {limit_seconds:.0f} s"
+                late = CohortError("LOCAL_RANK", "a sampler that local rank 0 starts", found, hint)
+                has_ended = functools.partial(self._machine.has_ended, 0)
+                first = self._machine.ranks[0]
+                wait_for_rank(first, meeting.exists, has_ended, lambda: None, limit_seconds, late)
+                self.run_folder = meeting.resolve()
             self._folders = rank_folders(self.run_folder, self.place.local_size)
             folder = self._folders[self.place.local_rank]
             wait_for_channel(folder, self.check)
@@ -92,18 +100,11 @@ class SamplerProcess:
         run_json = folder.path / "run.json"
         run_json.write_text(json.dumps({"sampler": run | options}, indent=2))
         began = time.time()
-        with open(self.log, "wb") as log:
-            self.process = subprocess.Popen(
-                [command, str(run_json)],
-                env=POLITE | os.environ,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=() if meeting is None else (folder.lock,),  # it may outlive this rank
-            )
+        outlives = () if meeting is None else (folder.lock,)  # it may outlive this rank
+        self.process = start_logged([command, str(run_json)], self.log, pass_fds=outlives)
         self._cleanup.callback(_end, self.process, began, folder, meeting is not None)
         if meeting is not None:
-            folder.link(meeting)
+            meeting.symlink_to(folder.path)
             self._cleanup.callback(meeting.unlink, missing_ok=True)
         return folder.path
 
@@ -114,8 +115,36 @@ class SamplerProcess:
         divide_gpu(self.source, checked("sampler_sms", sampler_sms, Positive))
 
     def demand_same_loader(self, number: int, identity: dict) -> None:
-        """With several ranks on the machine: waits for their ``number``-th loaders, which must have this identity."""
-        demand_same_loader(self._folders, self._machine, number, identity, self.check, self._limit_seconds)
+        """Waits until every rank of this machine has made its ``number``-th loader, and compares them: each says in its
+        channel's folder what its loader is, and reads the others' words.
+
+        Args:
+            identity: what the batches follow from, in numbers and text.
+
+        Raises:
+            CohortError: the loaders differ (every rank is told the same), or one is missing.
+        """
+        machine = self._machine
+        files = [folder / f"loader-{number}.json" for folder in self._folders]
+        write_whole(files[machine.place.local_rank], json.dumps(identity))
+        for local_rank, file in enumerate(files):
+            what = f"its loader within {self._limit_seconds:.0f} s"
+            late = CohortError(f"local rank {local_rank}", what, "none", SAME_LOADERS)
+            has_ended = functools.partial(machine.has_ended, local_rank)
+            rank = machine.ranks[local_rank]
+            wait_for_rank(rank, file.exists, has_ended, self.check, self._limit_seconds, late)
+        found = [json.loads(file.read_text()) for file in files]
+        for name, value in found[0].items():
+            of_ranks = dict(zip(machine.ranks, (of_rank[name] for of_rank in found), strict=True))
+            others = {rank: other for rank, other in of_ranks.items() if other != value}
+            if others and name == "input_nodes":  # digests, which nobody wants to read
+                ranks = ", ".join(map(str, others))
+                hint = "pass all of them on every rank: Cohort divides the batches itself"
+                raise CohortError(name, "the same on every rank", f"other ones on rank {ranks}", hint)
+            if others:
+                others = {machine.ranks[0]: value} | others
+                told = ", ".join(f"{other!r} on rank {rank}" for rank, other in others.items())
+                raise CohortError(name, "the same on every rank", told, SAME_LOADERS)
         if self._meeting is not None and self.place.local_rank == 0:
             self._meeting.unlink(missing_ok=True)  # all have found the folder
 
@@ -157,15 +186,6 @@ def _warn_without_mps() -> None:
             " start the script with: cohort run script.py",
             stacklevel=4,
         )
-
-
-def _find(meeting: Path, machine: Machine, limit_seconds: float) -> Path:
-    """The run's folder that the first rank of this machine has made."""
-    hint = f"{SAME_LOADERS}; without torch.distributed those of a machine have one parent process"
-    found = f"no {meeting} after {limit_seconds:.0f} s"
-    late = CohortError("LOCAL_RANK", "a sampler that local rank 0 starts", found, hint)
-    wait_for_rank(machine.ranks[0], meeting.exists, lambda: machine.has_ended(0), lambda: None, limit_seconds, late)
-    return meeting.resolve()
 
 
 def _clean_up(owner: int, cleanup: contextlib.ExitStack) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from cohort.spec.results import TIERS
+from cohort.spec.results import EpochReport
 from cohort.trainer.step_clock import StepClock
 
 
@@ -44,8 +44,7 @@ class EpochMeter:
     """
 
     def __init__(self, epoch: int, device: torch.device):
-        self._epoch, self._batches = epoch, 0
-        self._tiers = [[0, 0] for _ in TIERS]  # rows, bytes
+        self._read = EpochReport(epoch)
         # Inside, events are those of the device, which need not be the current one.
         self._on_device = torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
         with self._on_device:
@@ -53,10 +52,7 @@ class EpochMeter:
 
     def step_begins(self, slot) -> None:
         """The slot's batch is there."""
-        self._batches += slot.num_seeds > 0
-        for sums, (rows, stored, _) in zip(self._tiers, slot.row_tiers, strict=True):
-            sums[0] += rows
-            sums[1] += stored
+        self._read.add(slot)
         with self._on_device:
             self._clock.step_begins()
 
@@ -69,6 +65,6 @@ class EpochMeter:
         """So far; waits for the stream."""
         with self._on_device:
             wait, busy, _ = self._clock.totals()
-        rows, stored = (dict(zip(TIERS, column, strict=True)) for column in zip(*self._tiers, strict=True))
+        rows, stored = ({tier: read[name] for tier, read in self._read.row_tiers.items()} for name in ("rows", "bytes"))
         hit_rate = 1 - rows["host"] / sum(rows.values()) if any(rows.values()) else 0.0
-        return LoaderStats(self._epoch, self._batches, wait, busy, rows, stored, hit_rate)
+        return LoaderStats(self._read.epoch, self._read.num_batches, wait, busy, rows, stored, hit_rate)

@@ -29,6 +29,8 @@ def main(run_json: Path) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the launcher's business
     stop = StopRequest()
     signal.signal(signal.SIGTERM, stop.on_signal)
+    import torch
+
     from cohort.trainer.ranks import Place
     from cohort.trainer.report.start import StartBar
     from cohort.trainer.source import BatchSource, wait_for_channel
@@ -40,7 +42,9 @@ def main(run_json: Path) -> int:
     machines = run.get("machines", {"first_rank": 0, "num_ranks": num_ranks})
     first, num_all = machines["first_rank"], machines["num_ranks"]
     if run["sampler"]["device"] == "cuda" and not digests:
-        _warm_up(run["sampler"]["gpus"][own_rank])
+        # PyTorch's context on the GPU and cuBLAS are made ready while the sampler still has its own to do.
+        one = torch.ones(1, 1, device=f"cuda:{run['sampler']['gpus'][own_rank]}")
+        torch.cuda.synchronize((one @ one).device)
     folders = rank_folders(Path(run["sampler"]["channel"]), num_ranks)
     sources = []
     try:
@@ -71,14 +75,6 @@ def main(run_json: Path) -> int:
             source.fail(f"{type(error).__name__}: {error}")
         raise
     return 0
-
-
-def _warm_up(gpu: int) -> None:
-    """Makes PyTorch's context on the GPU and loads cuBLAS, while the sampler still has its own to do."""
-    import torch
-
-    one = torch.ones(1, 1, device=f"cuda:{gpu}")
-    torch.cuda.synchronize((one @ one).device)
 
 
 def _train(source, place, run: dict, out: Path, stop: StopRequest, loaded_at: float) -> None:

@@ -49,6 +49,20 @@ class StepClock:
         return wait / (wait + step) if wait + step > 0 else 0.0
 
 
+def mark(on_gpu: bool):
+    """Now: an event on the GPU's current stream; on the CPU time.monotonic()."""
+    if not on_gpu:
+        return time.monotonic()
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+def seconds_between(before, after) -> float:
+    """Of two marks; those of a GPU must have passed."""
+    return after - before if isinstance(after, float) else before.elapsed_time(after) / 1e3
+
+
 class _Intervals:
     """Seconds between marks: from the first to the second, from the second to the third, and so on in turn."""
 
@@ -69,15 +83,11 @@ class _Intervals:
 
     def mark(self):
         """Ends an interval and begins the next; returns the mark between them."""
-        if self._on_gpu:
-            event = torch.cuda.Event(enable_timing=True)
-            event.record()
-            self._marks.append(event)
-            if len(self._marks) > 512:
-                self._evaluate(up_to=len(self._marks) // 4 * 2)
-            return event
-        self._marks.append(time.monotonic())
-        return self._marks[-1]
+        self._marks.append(mark(self._on_gpu))
+        last = self._marks[-1]
+        if self._on_gpu and len(self._marks) > 512:
+            self._evaluate(up_to=len(self._marks) // 4 * 2)
+        return last
 
     def _evaluate(self, up_to: int) -> None:
         """Adds up the intervals between marks 0 .. up_to (an even number: whole pairs), and forgets them."""
@@ -87,7 +97,5 @@ class _Intervals:
         if self._on_gpu:
             self._marks[up_to].synchronize()
         for i in range(up_to):
-            before, after = self._marks[i], self._marks[i + 1]
-            seconds = before.elapsed_time(after) / 1e3 if self._on_gpu else after - before
-            self._done[i % 2] += seconds
+            self._done[i % 2] += seconds_between(self._marks[i], self._marks[i + 1])
         del self._marks[:up_to]

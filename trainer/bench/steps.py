@@ -1,6 +1,7 @@
 """The training step alone, on a batch that lies ready: the trainer's part of ``cohort bench step``."""
 
 import functools
+import itertools
 import json
 import statistics
 import time
@@ -17,6 +18,7 @@ from cohort.trainer.loop.step import Scores, TrainStep, adam
 from cohort.trainer.models.sampled import SampledGNN
 from cohort.trainer.models.targets import targets_of
 from cohort.trainer.source import BatchSource
+from cohort.trainer.step_clock import mark, seconds_between
 
 WARM_UP_STEPS = 10
 
@@ -122,22 +124,12 @@ def _peak_bytes(step: TrainStep, slot, device: torch.device) -> int:
 
 def _times(step: Callable[[], None], count: int, on_gpu: bool) -> tuple[list[float], list[float]]:
     """Milliseconds of each step, and those that the host needed to put it on the stream."""
-    marks = [_mark(on_gpu)]
-    host_times = []
+    marks, host_times = [mark(on_gpu)], []
     for _ in range(count):
         begin = time.perf_counter()
         step()
         host_times.append(1e3 * (time.perf_counter() - begin))
-        marks.append(_mark(on_gpu))
+        marks.append(mark(on_gpu))
     if on_gpu:
         torch.cuda.synchronize()
-        return [a.elapsed_time(b) for a, b in zip(marks, marks[1:], strict=False)], host_times
-    return [1e3 * (b - a) for a, b in zip(marks, marks[1:], strict=False)], host_times
-
-
-def _mark(on_gpu: bool):
-    if not on_gpu:
-        return time.perf_counter()
-    event = torch.cuda.Event(enable_timing=True)
-    event.record()
-    return event
+    return [1e3 * seconds_between(*pair) for pair in itertools.pairwise(marks)], host_times

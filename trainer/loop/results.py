@@ -45,8 +45,9 @@ class Results(Callback):
         if is_best(report, trainer.report, trainer.targets):
             trainer.best_model = copy.deepcopy(trainer.model.state_dict())
             self._keep_model(trainer)
-        if trainer.ranks.rank == 0:
-            warn_of_divergence(trainer.report.epochs)
+        diverged = [epoch.epoch + 1 for epoch in trainer.report.epochs if not math.isfinite(epoch.loss)]
+        if trainer.ranks.rank == 0 and diverged == [report.epoch + 1]:  # said once
+            LOG.warning(f"the loss has not been finite since epoch {diverged[0]}: a smaller --lr may help")
         self._write_metrics(trainer)
         self._write_summary(trainer, synced=False)
 
@@ -92,11 +93,3 @@ def write_metrics(path: Path, epochs: list[EpochReport]) -> None:
     """Replaces RUN/metrics.jsonl in one step: a JSON object a line and epoch. Lines that a full disk has refused come
     with the next one."""
     write_whole(path, "".join(epoch.line() + "\n" for epoch in epochs), synced=False)
-
-
-def warn_of_divergence(epochs: list[EpochReport]) -> None:
-    """Says once that the loss is no number any more: in the first epoch of which that is true, which is the last."""
-    diverged = [epoch for epoch in epochs if not math.isfinite(epoch.loss)]
-    if len(diverged) == 1 and diverged[0] is epochs[-1]:
-        number = diverged[0].epoch + 1
-        LOG.warning(f"the loss has not been finite since epoch {number}: a smaller --lr may help")

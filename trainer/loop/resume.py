@@ -2,8 +2,6 @@
 
 import functools
 
-import torch
-
 from cohort.base.errors import CohortError
 from cohort.spec.results import EpochReport
 from cohort.trainer.loop.checkpoint import DAMAGED, CheckpointFile, on_cpu
@@ -73,16 +71,3 @@ class Checkpoints(Callback):
     def _write(self, state: dict) -> None:
         with unless_full(self._file.path):
             self._file.write(state)
-
-
-def random_states(device: torch.device) -> dict:
-    """The states of the generators that a trainer draws from: uint8 [...] of the CPU's and of its GPU's, or None."""
-    on_gpu = device.type == "cuda"
-    return {"cpu": torch.get_rng_state(), "device": torch.cuda.get_rng_state(device) if on_gpu else None}
-
-
-def set_random_states(states: dict, device: torch.device) -> None:
-    """Puts the generators back."""
-    torch.set_rng_state(states["cpu"])
-    if device.type == "cuda":
-        torch.cuda.set_rng_state(states["device"], device)

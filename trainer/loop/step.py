@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from cohort.nn.block import Block
-from cohort.spec.graph import EdgeType, GraphTypes
+from cohort.spec.graph import GraphTypes
 from cohort.trainer.loop.graphs import ReplayedWork, StepGraphs
 from cohort.trainer.models.sampled import model_input
 from cohort.trainer.models.targets import CLASSES, Targets
@@ -39,12 +39,18 @@ class Scores:
         amp: under autocast to bfloat16.
         keep_half: features of 16 bits go in as they are under autocast.
         all_rows: float32 [num_nodes, dim], which slots name by n_id instead of having rows; None: they have.
+        types: of a graph that has several; the model is a RelationalSAGE then, and takes all of a batch by type.
     """
 
     def __init__(
-        self, model: torch.nn.Module, amp: bool = False, keep_half: bool = False, all_rows: Tensor | None = None
+        self,
+        model: torch.nn.Module,
+        amp: bool = False,
+        keep_half: bool = False,
+        all_rows: Tensor | None = None,
+        types: GraphTypes | None = None,
     ):
-        self.model, self.all_rows = model, all_rows
+        self.model, self.all_rows, self._types = model, all_rows, types
         self._amp, self._keep_half = amp, amp and keep_half
 
     def of_slot(self, slot) -> Tensor:
@@ -54,45 +60,21 @@ class Scores:
 
     def inputs_of(self, slot) -> tuple:
         """What the model takes of the batch in a slot: features, edges and, where edges are a tensor, sizes."""
+        if self._types:
+            return typed_inputs_of(slot, self._types)
         if self.all_rows is not None:
             return self.all_rows, blocks_of(slot)
-        return slot.x, edges_of(slot), slot.num_sampled_nodes, slot.num_sampled_edges, *_weights_of(slot)
+        weights = getattr(slot, "edge_weight", None)
+        of_edges = () if weights is None else (weights,)
+        return slot.x, edges_of(slot), slot.num_sampled_nodes, slot.num_sampled_edges, *of_edges
 
-    def __call__(self, x: Tensor, edges: Tensor | list[Block], num_seeds: int, *sizes: list[int] | Tensor) -> Tensor:
-        """float32 [num_seeds, num_classes]; for the arguments see SampledGNN."""
-        with torch.autocast(x.device.type, torch.bfloat16, enabled=self._amp):
-            scores = self.model(model_input(x, self._keep_half), edges, *sizes)
-        return scores[:num_seeds].float()
-
-
-class TypedScores(Scores):
-    """A model's scores of the seeds of batches of a graph of several types.
-
-    Args:
-        model: a RelationalSAGE, or what wraps one.
-        types: of the graph.
-        amp: under autocast to bfloat16.
-    """
-
-    def __init__(self, model: torch.nn.Module, types: GraphTypes, amp: bool = False):
-        super().__init__(model, amp)
-        self._types = types
-
-    def inputs_of(self, slot) -> tuple:
-        """Features, edges and sizes by hop, each by type."""
-        return typed_inputs_of(slot, self._types)
-
-    def __call__(self, x: dict[str, Tensor], edges: dict[EdgeType, Tensor], num_seeds: int, *sizes) -> Tensor:
-        """float32 [num_seeds, num_classes]; for the arguments see RelationalSAGE."""
-        with torch.autocast(next(iter(x.values())).device.type, torch.bfloat16, enabled=self._amp):
+    def __call__(self, x, edges, num_seeds: int, *sizes) -> Tensor:
+        """float32 [num_seeds, num_classes]; for the arguments see SampledGNN, or RelationalSAGE."""
+        device = (x if isinstance(x, Tensor) else next(iter(x.values()))).device
+        x = model_input(x, self._keep_half) if isinstance(x, Tensor) else x
+        with torch.autocast(device.type, torch.bfloat16, enabled=self._amp):
             scores = self.model(x, edges, *sizes)
         return scores[:num_seeds].float()
-
-
-def _weights_of(slot) -> tuple[Tensor, ...]:
-    """What a model takes after the sizes of a batch: the edges' weights, where it has them."""
-    weights = getattr(slot, "edge_weight", None)
-    return () if weights is None else (weights,)
 
 
 class TrainStep:

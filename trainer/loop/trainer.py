@@ -1,6 +1,7 @@
 """The training loop of ``cohort train``."""
 
 import copy
+import itertools
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -14,10 +15,9 @@ from cohort.base.files import FileWriter
 from cohort.spec.results import EpochReport, RunReport
 from cohort.spec.run import TrainerSpec
 from cohort.trainer.loop.epoch import RunningEpoch
-from cohort.trainer.loop.resume import random_states, set_random_states
 from cohort.trainer.loop.seed_parts import seeds_by_rank
 from cohort.trainer.loop.sm_partition import divide_gpu
-from cohort.trainer.loop.step import Scores, TrainStep, TypedScores, adam
+from cohort.trainer.loop.step import Scores, TrainStep, adam
 from cohort.trainer.models.own import callable_of, model_of
 from cohort.trainer.models.targets import mean_loss, targets_of
 from cohort.trainer.ranks import Agreement, Ranks, StepSums
@@ -69,7 +69,10 @@ class Trainer:
         self.callbacks, self.stop, self.all_rows = callbacks, stop or StopRequest(), all_rows
         self.device, self.quiet = source.device, options.quiet or ranks.rank > 0
         self.targets = targets_of(options.targets)
-        self._hooks = {name: [getattr(each, name) for each in callbacks if _has(each, name)] for name in HOOKS}
+        self._hooks: dict = {name: [] for name in HOOKS}  # of the callbacks that override them
+        for each, name in itertools.product(callbacks, HOOKS):
+            if getattr(type(each), name) is not getattr(Callback, name):
+                self._hooks[name].append(getattr(each, name))
         self._agreement = Agreement(source.device, self.stop)
         source.labels_of_seeds = True
         source.last_hop_global = all_rows is not None and options.model == "sage"  # GCN asks sources for their degrees
@@ -196,8 +199,9 @@ class Trainer:
     def state(self) -> dict:
         """The members of a checkpoint, less its identity; all ranks call it, after the same step."""
         self.running.pause()
+        of_device = torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None
         own = {
-            "random": random_states(self.device),
+            "random": {"cpu": torch.get_rng_state(), "device": of_device},
             "report": asdict(self.running.report),
             "loss_sum": self.step.loss_sum.item(),
             "num_labelled": self.step.num_labelled.item(),
@@ -224,7 +228,9 @@ class Trainer:
         self.report.take_up(state["report"])
         for each in self.callbacks:
             each.load_state(own["callbacks"].get(name_of(each), {}))
-        set_random_states(own["random"], self.device)
+        torch.set_rng_state(own["random"]["cpu"])
+        if self.device.type == "cuda":
+            torch.cuda.set_rng_state(own["random"]["device"], self.device)
 
     def _tell(self, hook: str, *what) -> None:
         for tell in self._hooks[hook]:
@@ -266,11 +272,5 @@ class Trainer:
         return TrainStep(scores, optimizer, self.device, graphs_of, self.targets, sums, options.clip_norm)
 
     def _scores_of(self, model: torch.nn.Module) -> Scores:
-        if self.options.types:
-            return TypedScores(model, self.options.types, self.options.amp)
         is_fused = self.options.layers == "cohort" and not self.options.has_own_model
-        return Scores(callable_of(model), self.options.amp, is_fused, self.all_rows)
-
-
-def _has(callback: Callback, hook: str) -> bool:
-    return getattr(type(callback), hook) is not getattr(Callback, hook)
+        return Scores(callable_of(model), self.options.amp, is_fused, self.all_rows, self.options.types)

@@ -1,16 +1,15 @@
 """The model of a run: a built-in one, or a class that the user names."""
 
 import inspect
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from torch import nn
 
-from cohort.base.errors import CohortError, not_a_run
+from cohort.base.errors import CohortError
 from cohort.spec import files
-from cohort.spec.run import TrainerSpec, from_json
+from cohort.spec.run import TrainerSpec, from_json, read_run_json
 from cohort.trainer.importing import imported
 from cohort.trainer.models.sampled import SampledGNN
 from cohort.trainer.models.targets import Targets, targets_of
@@ -26,24 +25,12 @@ def model_of(options: TrainerSpec) -> nn.Module:
     Raises:
         CohortError: the class that --model names cannot be imported, made, or is no module of torch.
     """
+    shape = options.hidden, options.num_classes, len(options.fanout), options.dropout, options.layers
     if options.types:
-        return RelationalSAGE(
-            options.types, options.hidden, options.num_classes, len(options.fanout), options.dropout, options.layers
-        )
+        return RelationalSAGE(options.types, *shape)
     if not options.has_own_model:
-        return SampledGNN(
-            options.model,
-            options.feature_dim,
-            options.hidden,
-            options.num_classes,
-            len(options.fanout),
-            options.dropout,
-            options.layers,
-            options.edge_weights,
-            norm=options.norm,
-            residual=options.residual,
-            heads=options.heads,
-        )
+        more = {name: getattr(options, name) for name in ("edge_weights", "norm", "residual", "heads")}
+        return SampledGNN(options.model, options.feature_dim, *shape, **more)
     place = f"--model {options.model}"
     sizes = {
         "in_channels": options.feature_dim,
@@ -104,12 +91,7 @@ def model_described(run: Path) -> tuple[nn.Module, Targets, dict]:
     Raises:
         CohortError: it is no run.
     """
-    try:
-        members = json.loads((run / files.RUN).read_text())["trainer"]
-    except FileNotFoundError:
-        raise not_a_run(run) from None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise CohortError(str(run / files.RUN), "a run of cohort train", f"{error!r:.200}") from error
+    members = read_run_json(run, "trainer", expected="a run of cohort train")["trainer"]
     options = from_json(members, TrainerSpec, str(run / files.RUN))
     try:
         return model_of(replace(options, layers="cohort", dropout=0.0)), targets_of(options.targets), members

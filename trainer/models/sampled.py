@@ -141,9 +141,7 @@ class SampledGNN(nn.Module):
             return x
         if self.residual and number > 0:
             x = x + read[: x.shape[0]]
-        return self._activated(x if self.norms is None else self.norms[number](x))
-
-    def _activated(self, x: Tensor) -> Tensor:
+        x = x if self.norms is None else self.norms[number](x)
         if self.fused:
             return activated(x, self.activation, self.dropout, self.training)
         return F.dropout(getattr(F, self.activation)(x), self.dropout, self.training)

@@ -44,7 +44,11 @@ class RelationalSAGE(nn.Module):
         self.target, self.dropout, self.num_classes = types.target, dropout, out_dim
         dims = {name: dim for name, dim in types.feature_dims.items() if dim}
         self.convs = nn.ModuleList()
-        for edge_types in _needed(types, num_layers):
+        wanted, needed = {types.target}, []  # for each layer the edge types on which the target's scores depend
+        for _ in range(num_layers):
+            needed.append([name for name in types.edge_types if name[2] in wanted])
+            wanted |= {name[0] for name in needed[-1]}
+        for edge_types in reversed(needed):
             known = [name for name in edge_types if name[0] in dims]
             width = hidden if len(self.convs) + 1 < num_layers else out_dim
             of_type = {
@@ -94,15 +98,6 @@ class RelationalSAGE(nn.Module):
 
     def _between(self, rows: Tensor) -> Tensor:
         return F.dropout(F.relu(rows), self.dropout, self.training)
-
-
-def _needed(types: GraphTypes, num_layers: int) -> list[list[EdgeType]]:
-    """For each layer the edge types on which the target's scores depend."""
-    wanted, layers = {types.target}, []
-    for _ in range(num_layers):
-        layers.append([name for name in types.edge_types if name[2] in wanted])
-        wanted |= {name[0] for name in layers[-1]}
-    return layers[::-1]
 
 
 def typed_inputs_of(slot, types: GraphTypes) -> tuple:

@@ -70,14 +70,14 @@ def plan_memory(
     if bound_bytes < host_fixed + LEAST_WORK_BYTES:
         expected = f"at least {format_bytes(host_fixed + LEAST_WORK_BYTES)} for {num_nodes} nodes"
         raise CohortError("--memory", expected, format_bytes(bound_bytes))
-    work = _between(LEAST_WORK_BYTES, (bound_bytes - host_fixed) // 4, MOST_WORK_BYTES)
+    work = min(max(LEAST_WORK_BYTES, (bound_bytes - host_fixed) // 4), MOST_WORK_BYTES)
     host_room = bound_bytes - host_fixed - work
     if gpu_bytes is not None:
         places = _places(tables, gpu_bytes * 2 // 3 - fixed, host_room)
     else:
         places = _places(tables, host_room, 0)
         if Place.FILES in places[1:]:
-            work = _between(LEAST_WORK_BYTES, (bound_bytes - host_fixed) // 2, MOST_WORK_BYTES)
+            work = min(max(LEAST_WORK_BYTES, (bound_bytes - host_fixed) // 2), MOST_WORK_BYTES)
             places = [Place.FILES] * len(tables)
     in_files = [size * (place == Place.FILES) for size, place in zip(tables[1:], places[1:], strict=True)]
     return MemoryPlan(work, places, max((sum(pair) for pair in pairwise([0, *in_files])), default=0))
@@ -93,10 +93,6 @@ def _places(tables: list[int], room: int, host_room: int) -> list[Place]:
             if is_free and tables[i] + max(beside, default=0) <= space:
                 places[i] = place
     return places
-
-
-def _between(least: int, value: int, most: int) -> int:
-    return min(max(value, least), most)
 
 
 class Layerwise:
@@ -136,8 +132,11 @@ class Layerwise:
                 if next_place is None:
                     self._run_layer(number, rows, take_scores, advance)
                     return
-                out = self._new_table(number, next_place)
-                self._run_layer(number, rows, _keep_in(out), advance)
+                shape = (self.data.num_nodes, self.model.width_of(number))  # of what the layer puts out, float32
+                file = self._file(number) if next_place == Place.FILES else None
+                in_memory = next_place == Place.WHOLE
+                out = torch.empty(shape, device=self.device) if in_memory else torch.from_numpy(new_rows(shape, file))
+                self._run_layer(number, rows, keep_scores(out), advance)
                 if number > 0 and place == Place.FILES:
                     self._file(number - 1).unlink()
                 rows = out if next_place == Place.WHOLE else StoredRows(out.numpy())
@@ -145,13 +144,6 @@ class Layerwise:
     @property
     def work(self) -> int:
         return len(self.model.convs) * (self.data.num_edges + self.data.num_nodes)
-
-    def _new_table(self, number: int, place: Place) -> Tensor:
-        """For what layer `number` puts out, float32 [V, columns]."""
-        shape = (self.data.num_nodes, self.model.width_of(number))
-        if place == Place.WHOLE:
-            return torch.empty(shape, device=self.device)
-        return torch.from_numpy(new_rows(shape, self._file(number) if place == Place.FILES else None))
 
     def _file(self, number: int) -> Path:
         return self._scratch / f"hidden-{number}.npy"
@@ -188,20 +180,13 @@ class Layerwise:
         return self.blocks.pieces(of_source + of_target, BYTES_OF_EDGE, limit, of_source)
 
 
-def _keep_in(out: Tensor) -> Callable[[int, Tensor], None]:
-    def keep(first: int, of_piece: Tensor) -> None:
-        out[first : first + len(of_piece)] = of_piece
-
-    return keep
-
-
 def keep_scores(
-    out: np.ndarray, best: Callable[[torch.Tensor], torch.Tensor] | None = None
-) -> Callable[[int, torch.Tensor], None]:
+    out: np.ndarray | Tensor, best: Callable[[Tensor], Tensor] | None = None
+) -> Callable[[int, Tensor], None]:
     """Writes scores, or what `best` makes of them, into `out`."""
 
-    def take(first: int, scores: torch.Tensor) -> None:
+    def take(first: int, scores: Tensor) -> None:
         kept = scores if best is None else best(scores)
-        out[first : first + len(scores)] = kept.cpu().numpy()
+        out[first : first + len(scores)] = kept if isinstance(out, Tensor) else kept.cpu().numpy()
 
     return take

@@ -15,13 +15,6 @@ from cohort.dataset import _native as dataset_native
 MOST_BYTES_TO_GPU = 64 << 20  # of rows on their way
 MOST_BYTES_TO_FLOAT = 4 << 20  # the same; arrays of up to 32 MiB are kept by malloc when they are freed
 
-DTYPES = {
-    "float32": torch.float32,
-    "float16": torch.float16,
-    "bfloat16": torch.bfloat16,
-    "uint8": torch.uint8,
-}
-
 
 class StoredRows:
     """Rows of an array, in memory or mapped; `array` is [V, dim] (uint16: the bits of bfloat16)."""
@@ -43,7 +36,7 @@ class EncodedRows:
 
     def __init__(self, path: Path):
         self._rows = ibp.load(path)
-        self.dtype = DTYPES[self._rows.profile.dtype]
+        self.dtype = getattr(torch, self._rows.profile.dtype)
         self.row_bytes = self._rows.profile.row_bytes
 
     def take(self, ids: Tensor, pin: bool = False) -> Tensor:
@@ -56,7 +49,7 @@ def features_of(data: Dataset) -> StoredRows | EncodedRows:
     """The feature rows of a data set: raw where it has them, else encoded."""
     if data.x is None:
         return EncodedRows(data.encoded_rows)
-    return StoredRows(data.x, DTYPES[data.feature_dtype])
+    return StoredRows(data.x, getattr(torch, data.feature_dtype))
 
 
 def taken(

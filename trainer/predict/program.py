@@ -22,6 +22,7 @@ from cohort.base.log import shown
 from cohort.base.units import format_bytes
 from cohort.dataset import Dataset, open_one_type
 from cohort.dataset.check import demand_in_range
+from cohort.spec.run import read_run_json
 from cohort.trainer import _native
 from cohort.trainer.models.own import model_described
 from cohort.trainer.models.sampled import SampledGNN
@@ -50,14 +51,10 @@ def model_of(run: Path, data: Dataset) -> tuple[SampledGNN, Targets]:
         raise CohortError(str(run / "run.json"), "a run without --edge-weights", "one with", hint)
     if options["feature_dim"] != data.feature_dim:
         expected = f"{options['feature_dim']} features per node, as the run had"
-        raise CohortError(str(data.path), expected, str(data.feature_dim), f"the run's data set: {trained_on(run)}")
+        trained_on = read_run_json(run).get("sampler", {}).get("dataset", "unknown")
+        raise CohortError(str(data.path), expected, str(data.feature_dim), f"the run's data set: {trained_on}")
     load_weights(run, model)
     return model, targets
-
-
-def trained_on(run: Path) -> str:
-    """The folder of a run's data set, as run.json names it."""
-    return json.loads((run / "run.json").read_text()).get("sampler", {}).get("dataset", "unknown")
 
 
 def predict(job: dict) -> None:
@@ -79,7 +76,10 @@ def predict(job: dict) -> None:
         shape, dtype = targets.answers(*shape)
     start = time.monotonic()
     try:
-        with replacing(out) as temporary, _bar(job["quiet"], memory.file_bytes > 0) as progress:
+        text = "layers, hidden ones in files" if memory.file_bytes > 0 else "layers"
+        columns = (TextColumn(text), BarColumn(bar_width=None), TaskProgressColumn(), TimeRemainingColumn())
+        progress = Progress(*columns, console=Console(stderr=True, quiet=job["quiet"]))
+        with replacing(out) as temporary, progress:
             scores = new_rows(shape, temporary, dtype)
             bar = progress.add_task("", total=layers.work)
             layers.run(
@@ -89,7 +89,9 @@ def predict(job: dict) -> None:
         hint = f"the disk must hold it, and {format_bytes(memory.file_bytes)} of hidden layers"
         raise CohortError(str(out), "a file that can be written", str(error), hint) from error
     except (MemoryError, RuntimeError) as error:
-        if not _is_of_memory(error):
+        # PyTorch has a type of its own only for the memory of GPUs.
+        is_of_memory = isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+        if not is_of_memory:
             raise
         place, expected = "--memory", f"{format_bytes(job['memory_bytes'])} that can be had"
         hint = "give less; other programs may have taken some since"
@@ -102,17 +104,6 @@ def predict(job: dict) -> None:
         where = " and ".join("the GPU's memory" if gpu_bytes and place == Place.WHOLE else place for place in places)
         told = f"{dtype.__name__} {list(shape)} in {time.monotonic() - start:.1f} s, hidden layers in {where}"
         LOG.info(f"{out}: {told}")
-
-
-def _is_of_memory(error: Exception) -> bool:
-    """PyTorch has a type of its own only for the memory of GPUs."""
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
-
-
-def _bar(quiet: bool, in_files: bool) -> Progress:
-    text = "layers, hidden ones in files" if in_files else "layers"
-    columns = (TextColumn(text), BarColumn(bar_width=None), TaskProgressColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=Console(stderr=True, quiet=quiet))
 
 
 def main(job_file: Path) -> int:

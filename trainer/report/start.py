@@ -3,7 +3,6 @@
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
@@ -15,32 +14,14 @@ from cohort.trainer.messages import Console, unless_unheard
 LOOK_SECONDS = 0.2
 
 
-@dataclass(frozen=True)
-class StartPart:
-    """Something that the sampler does before its first batch.
-
-    Attributes:
-        name: what it does.
-        bytes: that it goes through; 0: not counted.
-        began, ended: monotonic seconds; None: it has not.
-    """
-
-    name: str
-    bytes: int
-    began: float
-    ended: float | None
-
-    def __str__(self) -> str:
-        return self.name + (f", {format_bytes(self.bytes)}" if self.bytes else "")
-
-
-def start_parts(folder: Path) -> list[StartPart]:
-    """Those that the sampler of the channel in ``folder`` has begun, in order (sampler/start_log.h)."""
+def start_parts(folder: Path) -> list[dict]:
+    """What the sampler of the channel in ``folder`` has begun, in order (sampler/start_log.h): {"part", "bytes" that it
+    goes through (0: not counted), "seconds" (None: it has not ended)}."""
     path = folder / "start.jsonl"
     whole = path.read_text().rpartition("\n")[0] if path.exists() else ""  # the last line may be half written
     lines = [json.loads(line) for line in whole.splitlines()]
     return [
-        StartPart(line["part"], line["bytes"], line["at"], after and after["at"])
+        {"part": line["part"], "bytes": line["bytes"], "seconds": after and after["at"] - line["at"]}
         for line, after in zip_longest(lines, lines[1:])
         if line["part"]
     ]
@@ -73,7 +54,8 @@ class StartBar:
         parts = start_parts(self._folder)
         if len(parts) > self._shown:
             self._shown = len(parts)
-            self._bar.reset(self._task, total=None, description=str(parts[-1]))
+            size = f", {format_bytes(parts[-1]['bytes'])}" if parts[-1]["bytes"] else ""
+            self._bar.reset(self._task, total=None, description=parts[-1]["part"] + size)
 
 
 def start_told(folder: Path, began: float, loaded_at: float, first_batch_at: float) -> dict:
@@ -85,6 +67,5 @@ def start_told(folder: Path, began: float, loaded_at: float, first_batch_at: flo
         began, loaded_at, first_batch_at: monotonic seconds when the run's programs were started, when this one had its
             packages, and when the first batch came.
     """
-    parts = [part for part in start_parts(folder) if part.ended is not None]
-    told = [{"part": part.name, "bytes": part.bytes, "seconds": part.ended - part.began} for part in parts]
-    return {"seconds": first_batch_at - began, "packages_seconds": loaded_at - began, "parts": told}
+    parts = [part for part in start_parts(folder) if part["seconds"] is not None]
+    return {"seconds": first_batch_at - began, "packages_seconds": loaded_at - began, "parts": parts}

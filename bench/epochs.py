@@ -21,8 +21,8 @@ from cohort.base.log import shown
 from cohort.base.tables import Table, print_tables
 from cohort.base.units import format_bytes
 from cohort.launch.bench.parts import appending
-from cohort.launch.options.arguments import CommandParser, kind
 from cohort.launch.options.devices import devices
+from cohort.launch.options.parser import CommandParser, kind
 from cohort.launch.report.results import ROWS, Run, ranks_of, read_run
 from cohort.launch.tune.trial import Trial
 from cohort.spec.results import TIMES

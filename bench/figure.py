@@ -21,7 +21,7 @@ from trials import write_png
 
 from cohort.base.errors import CohortError
 from cohort.base.tables import Table, print_tables
-from cohort.launch.options.arguments import CommandParser
+from cohort.launch.options.parser import CommandParser
 from cohort.launch.report import page as report_page
 
 PANELS_A_ROW = 4

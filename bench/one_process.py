@@ -23,8 +23,7 @@ import torch
 
 import cohort
 from cohort.dataset import open as open_dataset
-from cohort.launch.options.arguments import add_dataset, kind
-from cohort.launch.options.parser import add_options, spec_of
+from cohort.launch.options.parser import add_dataset, add_options, kind, spec_of
 from cohort.launch.run.job import sampler_members
 from cohort.spec.options import options_of
 from cohort.spec.run import RunSpec, SamplerSpec

@@ -25,8 +25,7 @@ from trials import Trials, trial_parser, write_png
 
 from cohort.base.errors import CohortError
 from cohort.base.tables import Table, print_tables
-from cohort.launch.options.arguments import kind
-from cohort.launch.options.parser import as_text
+from cohort.launch.options.parser import as_text, kind
 from cohort.launch.report import page as report_page
 from cohort.spec.types import AboveZero, Fanout, Positive
 

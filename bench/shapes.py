@@ -9,7 +9,7 @@ from cohort.base.errors import CohortError
 from cohort.dataset import generate
 from cohort.dataset.cli_parts import rows_to_draw
 from cohort.launch.data.prepare import encoded_rows_writer
-from cohort.launch.options.arguments import add_dataset
+from cohort.launch.options.parser import add_dataset
 from cohort.launch.run.job import open_dataset
 
 LOG = logging.getLogger(__name__)

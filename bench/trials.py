@@ -12,9 +12,8 @@ from shapes import add_data_or_shape, resolve_data
 
 from cohort.base.errors import CohortError
 from cohort.base.files import write_whole
-from cohort.launch.options.arguments import CommandParser, kind
 from cohort.launch.options.devices import devices, resolve_device
-from cohort.launch.options.parser import add_options, as_text, spec_of
+from cohort.launch.options.parser import CommandParser, add_options, as_text, kind, spec_of
 from cohort.launch.report.results import Run, read_run
 from cohort.launch.tune.search import TimeBound
 from cohort.launch.tune.space import train_options

@@ -27,11 +27,11 @@ from trials import Trials, as_words, trial_parser, write_png
 from cohort.base.errors import CohortError
 from cohort.base.programs import end_with_parent
 from cohort.base.tables import Table, print_tables
-from cohort.launch.options.arguments import kind
-from cohort.launch.options.parser import as_text, on_command_line
+from cohort.launch.options.parser import as_text, kind
 from cohort.launch.report import page as report_page
 from cohort.launch.tune.command import TRIAL_EPOCHS
 from cohort.launch.tune.space import RUNS_OWN
+from cohort.spec.options import options_of
 from cohort.spec.run import RunSpec
 from cohort.spec.types import NotNegative, Positive, Ratios
 
@@ -149,7 +149,8 @@ def tune(args: argparse.Namespace, trials: Trials) -> dict:
     minutes = (trials.bound.left - (2 * args.finals + 1) * trials.bound.slowest) / 60
     if minutes <= 0:
         raise CohortError("--minutes", "time for tuning and the last runs", "none left after the grid", "give more")
-    given = {name: value for name, value in on_command_line(args, RunSpec).items() if name not in RUNS_OWN}
+    names = {each.name for each in options_of(RunSpec)} - set(RUNS_OWN)
+    given = {name: value for name, value in vars(args).items() if name in names}
     words = as_words(given | {"batch_size": trials.spec.batch_size, "cache_ratios": args.tried_cache_ratio})
     words += as_words({"epochs": trials.epochs, "minutes": minutes, "out": out})
     words += as_words({"config": args.config} if args.config else {})

@@ -141,21 +141,18 @@ def examine_network(machine: Machine, silent_seconds: float) -> Iterator[Finding
         if found[backend] is None:
             continue
         for pair in found[backend]["pairs"]:
-            yield _pair(f"{backend}, 0 and {pair['rank']}", pair, found["hosts"])
+            there, back = (f"{format_bytes(pair[way])}/s" for way in ("to", "from"))
+            delay = f"{1e6 * pair['latency_seconds']:.0f} us for a small message"
+            text = f"{found['hosts'][0]} to {found['hosts'][pair['rank']]} {there}, back {back}; {delay}"
+            cure = "GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME choose a faster interface"
+            cure += "; cohort plan --machines says what it costs"
+            is_fast = min(pair["to"], pair["from"]) >= SLOW_NETWORK
+            yield judged(f"{backend}, 0 and {pair['rank']}", is_fast, text, cure)
         small, large = (1e6 * found[backend][name] for name in ("sum_seconds", "large_sum_seconds"))
         rate = min(min(pair["to"], pair["from"]) for pair in found[backend]["pairs"]) / 1e9
         plan = f"cohort plan --machines {len(hosts)} --network {rate:.3g} --network-us {small:.0f}"
         said = f"a sum over all {members} takes {small:.0f} us, of 1 MiB {large:.0f} us; for {plan}"
         yield Finding(f"{backend}, all", WELL, said)
-
-
-def _pair(name: str, pair: dict, hosts: list[str]) -> Finding:
-    there, back = (f"{format_bytes(pair[way])}/s" for way in ("to", "from"))
-    delay = f"{1e6 * pair['latency_seconds']:.0f} us for a small message"
-    found = f"{hosts[0]} to {hosts[pair['rank']]} {there}, back {back}; {delay}"
-    cure = "GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME choose a faster interface"
-    cure += "; cohort plan --machines says what it costs"
-    return judged(name, min(pair["to"], pair["from"]) >= SLOW_NETWORK, found, cure)
 
 
 def _gpus(machine: dict) -> Iterator[Finding]:

@@ -11,14 +11,20 @@ import warnings
 import cohort
 from cohort.base.errors import CohortError
 from cohort.base.log import shown
-from cohort.launch.options.arguments import CommandParser
+from cohort.launch.options.parser import CommandParser
 from cohort.launch.run.supervise import ToldFailure
 
 
 def main(argv: list[str] | None = None) -> int:
     """Parses and runs one command; returns the exit code (0 well, 1 failed, 2 bad arguments, 128 + n: signal n)."""
     warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated", FutureWarning)  # PyG's, as it is imported
-    handled = _end_in_order()
+    # SIGTERM and SIGHUP end a command as Ctrl-C does, so that nothing is left behind. Commands with programs to end
+    # have handlers of their own for that time; under nohup SIGHUP is ignored.
+    handled = []
+    if threading.current_thread() is threading.main_thread():
+        handled = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is signal.SIG_DFL]
+    for number in handled:
+        signal.signal(number, _leave)
     parser = build_parser()
     try:
         with shown("stderr"):
@@ -31,7 +37,9 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        if not _nobody_reads(sys.stdout.fileno()):
+        poll = select.poll()  # of a pipe whose reader has left (cohort report RUN | head)
+        poll.register(sys.stdout.fileno(), 0)
+        if not any(events & select.POLLERR for _, events in poll.poll(0)):
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python itself writes at its end
         return 1
@@ -39,61 +47,28 @@ def main(argv: list[str] | None = None) -> int:
         print(f"cohort: {error.filename}: {error.strerror}" if error.filename else f"cohort: {error}", file=sys.stderr)
         return 1
     finally:
-        _end_as_before(handled)
+        for number in handled:  # for who calls main() and goes on
+            if signal.getsignal(number) is _leave:
+                signal.signal(number, signal.SIG_DFL)
 
 
 def _run(parser: argparse.ArgumentParser, argv: list[str] | None) -> int:
-    args = parser.parse_args(argv)
-    _demand_no_blank(sys.argv[1:] if argv is None else argv)
-    _check_environment()
+    args, words = parser.parse_args(argv), sys.argv[1:] if argv is None else argv
+    own = words[: words.index("run")] if "run" in words[:1] else words  # those of a script are its own
+    if "" in own:  # as a folder it would be the current one
+        before = own[own.index("") - 1] if own.index("") else "cohort"
+        raise CohortError(f"what follows {before}", "a value", "an empty argument", "is a variable of the shell unset?")
+    given = os.environ.get("COHORT_HOST_MEMORY_BYTES")  # that is no number, the native libraries would read as 0
+    if given is not None and not (given.isascii() and given.isdecimal() and int(given) < 2**63):
+        hint = "unset it, or set a number of bytes: 200000000000"
+        raise CohortError("COHORT_HOST_MEMORY_BYTES", "a number of bytes in [0, 2^63)", repr(given), hint)
     code = args.func(args)
     sys.stdout.flush()
     return code
 
 
-def _demand_no_blank(argv: list[str]) -> None:
-    """Raises CohortError for an empty argument, which as a folder would be the current one."""
-    own = argv[: argv.index("run")] if "run" in argv[:1] else argv  # those of a script are its own
-    if "" in own:
-        before = own[own.index("") - 1] if own.index("") else "cohort"
-        raise CohortError(f"what follows {before}", "a value", "an empty argument", "is a variable of the shell unset?")
-
-
-def _check_environment() -> None:
-    """Raises CohortError for a variable that the native libraries would read as 0."""
-    given = os.environ.get("COHORT_HOST_MEMORY_BYTES")
-    if given is not None and not (given.isascii() and given.isdecimal() and int(given) < 2**63):
-        hint = "unset it, or set a number of bytes: 200000000000"
-        raise CohortError("COHORT_HOST_MEMORY_BYTES", "a number of bytes in [0, 2^63)", repr(given), hint)
-
-
-def _end_in_order() -> list[int]:
-    """SIGTERM and SIGHUP end a command as Ctrl-C does, so that nothing is left behind; commands with programs to end
-    have handlers of their own for that time. Returns which of them are handled from here on."""
-    if threading.current_thread() is not threading.main_thread():
-        return []
-    free = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is signal.SIG_DFL]  # not: nohup
-    for number in free:
-        signal.signal(number, _leave)
-    return free
-
-
-def _end_as_before(handled: list[int]) -> None:
-    """For who calls main() and goes on."""
-    for number in handled:
-        if signal.getsignal(number) is _leave:
-            signal.signal(number, signal.SIG_DFL)
-
-
 def _leave(number: int, _frame) -> None:
     raise SystemExit(128 + number)
-
-
-def _nobody_reads(file: int) -> bool:
-    """Whether it is a pipe whose reader has left (cohort report RUN | head)."""
-    poll = select.poll()
-    poll.register(file, 0)
-    return any(events & select.POLLERR for _, events in poll.poll(0))
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -20,8 +20,7 @@ from pathlib import Path
 from cohort.base.files import demand_writable
 from cohort.base.tables import Table, print_tables
 from cohort.base.units import format_bytes
-from cohort.launch.options.arguments import add_dataset
-from cohort.launch.options.parser import add_options, spec_of
+from cohort.launch.options.parser import add_dataset, add_options, spec_of
 from cohort.launch.run.job import check_sampler_sms, open_dataset, sampler_members
 from cohort.launch.run.programs import run_programs
 from cohort.spec.options import option, options_of
@@ -137,17 +136,15 @@ def summarise(folder: Path) -> list[dict]:
     """Medians of times in ms, and else means, of the batches of all ranks; one for each kind of batches."""
     paths = sorted(folder.glob("batches-*.jsonl"))
     batches = [json.loads(line) for path in paths for line in path.read_text().splitlines()]
-    kinds = dict.fromkeys(batch["beside"] for batch in batches)
-    return [_summary(kind, [batch for batch in batches if batch["beside"] == kind]) for kind in kinds]
-
-
-def _summary(beside: str, batches: list[dict]) -> dict:
-    names = ("seeds", "nodes", "edges", "sample_ms", "fetch_ms")
-    least = {f"least_{name}": min(batch[name] for batch in batches) for name in ("sample_ms", "fetch_ms")}
-    rows = {tier: _typical([batch["rows"][tier] for batch in batches], ("reads", "bytes", "ms")) for tier in TIERS}
-    lists = {tier: _typical([batch["lists"][tier] for batch in batches], ("reads", "bytes")) for tier in TIERS}
-    typical = _typical(batches, names) | least | {"rows": rows, "lists": lists}
-    return {"beside": beside, "batches": len(batches)} | typical
+    found, names = [], ("seeds", "nodes", "edges", "sample_ms", "fetch_ms")
+    for beside in dict.fromkeys(batch["beside"] for batch in batches):
+        some = [batch for batch in batches if batch["beside"] == beside]
+        least = {f"least_{name}": min(batch[name] for batch in some) for name in ("sample_ms", "fetch_ms")}
+        rows = {tier: _typical([batch["rows"][tier] for batch in some], ("reads", "bytes", "ms")) for tier in TIERS}
+        lists = {tier: _typical([batch["lists"][tier] for batch in some], ("reads", "bytes")) for tier in TIERS}
+        typical = _typical(some, names) | least | {"rows": rows, "lists": lists}
+        found.append({"beside": beside, "batches": len(some)} | typical)
+    return found
 
 
 def _typical(records: list[dict], names: tuple[str, ...]) -> dict:
@@ -179,16 +176,12 @@ def _print_fetches(out: Path, lines: list[dict]) -> None:
         parts = {"all": total | {"ms": line["fetch_ms"]}} | line["rows"]
         for tier, numbers in parts.items():
             if tier == "all" or numbers["reads"]:
-                table.rows.append([*options, tier, *_told_of_tier(numbers, total["reads"])])
+                cells = [f"{100 * numbers['reads'] / total['reads']:.2f}", format_bytes(numbers["bytes"])]
+                rate = f"{numbers['bytes'] / numbers['ms'] / 1e6:.2f}" if numbers["ms"] else "-"
+                cells += [f"{numbers['ms']:.3f}" if numbers["ms"] else "-", rate]
+                table.rows.append([*options, tier, *cells])
                 options = [""] * len(options)
     print_tables(table)
-
-
-def _told_of_tier(numbers: dict, num_rows: float) -> list[str]:
-    """Cells: share of the rows, bytes, ms, GB/s."""
-    rate = f"{numbers['bytes'] / numbers['ms'] / 1e6:.2f}" if numbers["ms"] else "-"
-    share = f"{100 * numbers['reads'] / num_rows:.2f}"
-    return [share, format_bytes(numbers["bytes"]), f"{numbers['ms']:.3f}" if numbers["ms"] else "-", rate]
 
 
 def _table(line: dict, columns: list[str], note: str) -> Table:

@@ -18,8 +18,7 @@ from cohort.base.errors import CohortError
 from cohort.base.tables import Table, print_tables
 from cohort.base.units import format_bytes
 from cohort.launch.bench.parts import appending
-from cohort.launch.options.arguments import add_dataset
-from cohort.launch.options.parser import add_options, spec_of
+from cohort.launch.options.parser import add_dataset, add_options, spec_of
 from cohort.launch.run.job import open_dataset, sampler_members
 from cohort.launch.run.programs import run_programs
 from cohort.spec.options import option, options_of

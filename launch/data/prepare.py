@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from cohort import ibp
 from cohort.base.errors import CohortError
@@ -30,7 +30,7 @@ from cohort.dataset.prepared import (
 )
 from cohort.dataset.writer import GeneratedRows, output_folder
 from cohort.launch.data.stored_rows import StoredRows, bytes_of
-from cohort.launch.options.arguments import kind
+from cohort.launch.options.parser import kind
 from cohort.spec.types import Seed
 
 CODECS = ("auto", "invariant", "exponent", "sparse", "raw")
@@ -166,7 +166,10 @@ def encoded_rows_writer(codec: str, sample_seed: int):
 
 def choose_profile(table: "_Table", codec: str, sample_seed: int) -> ibp.Profile:
     """How the rows are to be encoded, by a sample of them. Says why."""
-    ids = sample_ids(len(table), table.rows.row_bytes, sample_seed)
+    # One row from each of so many equal parts: 1 % of the rows, 4096 at least, SAMPLE_BYTES at most.
+    num_rows, most = len(table), SAMPLE_BYTES // table.rows.row_bytes
+    bounds = np.linspace(0, num_rows, min(num_rows, max(4096, min(num_rows // 100, most))) + 1).astype(np.int64)
+    ids = np.random.default_rng(sample_seed).integers(bounds[:-1], bounds[1:])
     profile = ibp.fit(table.typed(table.rows.take(ids)), codec, sample=1)
     print(profile.why, file=sys.stderr)
     return profile
@@ -198,13 +201,6 @@ def encode_rows(table: "_Table", folder: Path, profile: ibp.Profile, file: str =
     raw = len(table) * table.rows.row_bytes
     rate = f"{seconds:.1f} s, {raw / 1e9 / seconds:.2f} GB/s"
     return f"{format_bytes(raw)} of rows in {format_bytes(written)}, {_saved(written, raw)}; {rate}"
-
-
-def sample_ids(num_rows: int, row_bytes: int, sample_seed: int) -> np.ndarray:
-    """int64 [n]: one row from each of n equal parts; 1 % of the rows, 4096 at least, SAMPLE_BYTES at most."""
-    count = min(num_rows, max(4096, min(num_rows // 100, SAMPLE_BYTES // row_bytes)))
-    bounds = np.linspace(0, num_rows, count + 1).astype(np.int64)
-    return np.random.default_rng(sample_seed).integers(bounds[:-1], bounds[1:])
 
 
 class _Table:
@@ -255,12 +251,7 @@ def _drop_raw(rows: StoredRows, order, file: Path) -> None:
 @contextlib.contextmanager
 def _bar(what: str, num_bytes: int) -> Iterator[Callable[[int], None]]:
     """A progress bar over bytes, on standard error; yields what advances it."""
-    columns = (
-        TextColumn(what),
-        BarColumn(bar_width=None),
-        TextColumn("{task.percentage:.0f} %"),
-        TimeRemainingColumn(),
-    )
+    columns = (TextColumn(what), BarColumn(bar_width=None), TaskProgressColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         yield functools.partial(bar.advance, bar.add_task(what, total=num_bytes))

@@ -5,6 +5,7 @@ import os
 
 from cohort.base.errors import CohortError
 from cohort.base.programs import ask_sampler
+from cohort.spec.run import SamplerSpec
 
 
 def devices() -> dict:
@@ -49,3 +50,16 @@ def resolve_device(wanted: str) -> str:
             "--device cuda", "a GPU", what, "check nvidia-smi and CUDA_VISIBLE_DEVICES, or use --device cpu"
         )
     return "cpu"
+
+
+def wants_auto_cache(spec: SamplerSpec) -> bool:
+    """Whether the cache of a run gets the memory that slots and trainer do not use."""
+    return spec.cache_ratio == "auto" and spec.cache_bytes is None and spec.cache_policy != "none"
+
+
+def gpu_memory(spec: SamplerSpec, machine: dict | None = None) -> int | None:
+    """Bytes of each GPU: as given, or of the smallest that is used, or visible in ``machine``; None: there is none."""
+    if spec.gpu_memory is not None:
+        return spec.gpu_memory
+    gpus = machine["gpus"] if machine else [gpu for gpu in devices()["gpus"] if gpu["ordinal"] in (spec.gpus or [0])]
+    return min((gpu["bytes"] for gpu in gpus), default=None)

@@ -1,16 +1,59 @@
-"""Options of the command line, and of TOML files, from the fields that declare them."""
+"""The parser of commands, their own arguments, and options, also of TOML files, from the fields that declare them."""
 
 import argparse
 import re
+import sys
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from cohort.base.errors import CohortError
-from cohort.launch.options.arguments import group, kind
 from cohort.spec.options import GROUPS, Option, options_of
 from cohort.spec.types import checked, choices_of, described, parsed
+
+
+def kind(of: Any):
+    """A type of cohort.spec.types as argparse's ``type``."""
+
+    def parse(text: str) -> Any:
+        try:
+            return parsed(text, of)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return parse
+
+
+def add_dataset(parser: argparse.ArgumentParser, **about) -> None:
+    """Adds DIR."""
+    parser.usage = parser.usage or "%(prog)s DIR [options]"
+    parser.add_argument("dataset", type=Path, metavar="DIR", **{"help": "folder of a data set"} | about)
+
+
+def group(parser: argparse.ArgumentParser, title: str):
+    """The group of the parser's help that has this title; a new one where there is none."""
+    found = next((each for each in parser._action_groups if each.title == title), None)
+    return found or parser.add_argument_group(title)
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser that says what is wrong without its usage before it, and prints its help where it is to choose among
+    commands and none is given."""
+
+    def parse_known_args(self, args=None, namespace=None):
+        words = sys.argv[1:] if args is None else args
+        has_commands = any(isinstance(action, argparse._SubParsersAction) for action in self._actions)
+        if has_commands and not words:
+            self.print_help()
+            self.exit()
+        found, unknown = super().parse_known_args(words, namespace)
+        if unknown and not has_commands:  # else the parser above would say it, and name itself
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
+
+    def error(self, message):
+        self.exit(2, f"{self.prog}: error: {message}\nsee: {self.prog} --help\n")
 
 
 def add_options(
@@ -33,28 +76,18 @@ def add_options(
         if any(each.group == title and not each.is_hidden for each in found):
             group(parser, title)
     parser._negative_number_matcher = re.compile(r"-\.?\d[\d.,e-]*$")  # "--fanout -1,-1" gives a value, not an option
-    for each in found:
-        add_option(group(parser, each.group), each, texts.get(each.name))
-
-
-def add_option(parser, of: Option, text: str | None = None) -> None:
-    """Adds one option to a parser or a group of one."""
-    about: dict[str, Any] = {"dest": of.name, "default": argparse.SUPPRESS}
-    about["help"] = argparse.SUPPRESS if of.is_hidden else _help(of, text)
-    if of.type is bool:
-        parser.add_argument(of.flag, action=argparse.BooleanOptionalAction, **about)
-        return
-    choices = choices_of(of.type)
-    about |= {"choices": choices} if choices else {"type": kind(of.type), "metavar": of.metavar}
-    parser.add_argument(of.flag, *of.aliases, **about)
-
-
-def _help(of: Option, text: str | None) -> str:
-    """With its default, where the text does not say it."""
-    text = text or of.help
-    if "(default" not in text and of.default is not None and of.default is not False:
-        text = f"{text} (default {as_text(of.default)})"
-    return text.replace("%", "%%")
+    for of in found:
+        about: dict[str, Any] = {"dest": of.name, "default": argparse.SUPPRESS}
+        text = texts.get(of.name) or of.help
+        if "(default" not in text and of.default is not None and of.default is not False:
+            text = f"{text} (default {as_text(of.default)})"
+        about["help"] = argparse.SUPPRESS if of.is_hidden else text.replace("%", "%%")
+        choices = choices_of(of.type)
+        if of.type is bool:
+            about["action"] = argparse.BooleanOptionalAction
+        else:
+            about |= {"choices": choices} if choices else {"type": kind(of.type), "metavar": of.metavar}
+        group(parser, of.group).add_argument(of.flag, *of.aliases, **about)
 
 
 def as_text(value: Any) -> str:
@@ -70,13 +103,7 @@ def given_in(args: argparse.Namespace, spec: type) -> dict[str, Any]:
     """{option: value} of those on the command line, and below them in the --config file."""
     known = {each.name: each for each in options_of(spec)}
     config = read_config(args.config, known) if getattr(args, "config", None) else {}
-    return config | on_command_line(args, spec)
-
-
-def on_command_line(args: argparse.Namespace, spec: type) -> dict[str, Any]:
-    """{option: value} of those on the command line, also where they say a default."""
-    names = {each.name for each in options_of(spec)}
-    return {name: value for name, value in vars(args).items() if name in names}
+    return config | {name: value for name, value in vars(args).items() if name in known}
 
 
 def spec_of(args: argparse.Namespace, spec: type, **defaults: Any) -> Any:

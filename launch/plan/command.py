@@ -3,7 +3,7 @@
 import argparse
 import json
 import sys
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
@@ -15,11 +15,10 @@ from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
 from cohort.cache.plan import budget
 from cohort.cache.plan.links import machine_bandwidth
-from cohort.cache.plan.options import bytes_of_nodes, memory_needs, presample, row_bytes_of
-from cohort.launch.options.arguments import add_dataset, group
-from cohort.launch.options.cache import gpu_memory
-from cohort.launch.options.devices import devices
-from cohort.launch.options.parser import add_options, spec_of
+from cohort.cache.plan.options import bytes_of_nodes, memory_needs, presample
+from cohort.cache.plan.planner import raw_row_bytes
+from cohort.launch.options.devices import devices, gpu_memory
+from cohort.launch.options.parser import add_dataset, add_options, group, spec_of
 from cohort.launch.options.partition import clique_seeds, cliques_of_ranks, describe_gain
 from cohort.launch.plan import network, table
 from cohort.launch.plan.network import GB_PER_S, MICROSECONDS
@@ -31,6 +30,11 @@ from cohort.spec.run import RunSpec, SamplerSpec
 NO_OPTIONS = {"seed", "device", "ranks", "mps", "order", "fetch_sms", "edge_weights"}  # no plan depends on them
 MODEL_OPTIONS = {"model", "hidden", "heads", "norm"}  # needed with --machines
 RATIOS = (0.0, 0.05, 0.1, 0.5, 1.0)  # where nobody says how large the cache is to be
+MachineCounts = Annotated[list[types.Positive], Meta(min_length=1, description="numbers of machines: 2,4")]
+
+
+def _of_several(text: str, metavar: str):
+    return option(None, text, "Several machines", metavar=metavar)
 
 
 @dataclass(kw_only=True)
@@ -40,38 +44,22 @@ class PlanSpec(RunSpec):
     num_gpus: types.Positive | None = option(
         None, "plan for this number of GPUs, present or not (default: the GPUs of --gpus)", "Devices"
     )
-    machines: Annotated[list[types.Positive], Meta(min_length=1, description="numbers of machines: 2,4")] | None = (
-        option(
-            None,
-            "also compute epochs for this number of machines like this one, each with the whole data set",
-            "Several machines",
-            metavar="N[,N...]",
-        )
+    machines: MachineCounts | None = _of_several(
+        "also compute epochs for this number of machines like this one, each with the whole data set", "N[,N...]"
     )
-    network: types.AboveZero | None = option(
-        None,
-        f"rate between two machines, as cohort doctor --machines measures it (default: {GB_PER_S:g} assumed)",
-        "Several machines",
-        metavar="GB/S",
+    network: types.AboveZero | None = _of_several(
+        f"rate between two machines, as cohort doctor --machines measures it (default: {GB_PER_S:g} assumed)", "GB/S"
     )
-    network_us: types.AtLeastZero | None = option(
-        None,
+    network_us: types.AtLeastZero | None = _of_several(
         "microseconds of a small sum over all machines, as cohort doctor --machines measures it"
         f" (default: {MICROSECONDS:g} assumed)",
-        "Several machines",
-        metavar="US",
+        "US",
     )
-    step_ms: types.AboveZero | None = option(
-        None,
-        "milliseconds of a training step, as cohort bench step measures it (default: steps are left out)",
-        "Several machines",
-        metavar="MS",
+    step_ms: types.AboveZero | None = _of_several(
+        "milliseconds of a training step, as cohort bench step measures it (default: steps are left out)", "MS"
     )
-    parameters: types.Positive | None = option(
-        None,
-        "number of the model's parameters (default: counted from --model, --hidden, --heads and --norm)",
-        "Several machines",
-        metavar="N",
+    parameters: types.Positive | None = _of_several(
+        "number of the model's parameters (default: counted from --model, --hidden, --heads and --norm)", "N"
     )
     split: Literal["train", "val", "test"] = option("train", "seeds of the short run")
     row_bytes: types.Bytes | None = option(None, "bytes of a stored feature row (default: follows from --compress)")
@@ -150,7 +138,9 @@ def _plan_one(planning: "_Planning") -> list[str]:
         num_batches = -(-len(seeds) // spec.batch_size)
         several = network.epochs(spec, found.placed, num_batches, (data.feature_dim, data.num_classes))
     if spec.json:
-        told = table.as_json(found.placed) | found.memory | gain | (network.as_json(*several) if several else {})
+        told = table.as_json(found.placed) | found.memory | gain
+        if several:
+            told |= {"network": several[0]._asdict(), "epochs": list(map(asdict, several[1]))}
         print(json.dumps(told | {"counts": planning.source, "wrong": found.wrong}, indent=2))
         return found.wrong
     table.print_plan(found.placed, planning.source, found.memory)
@@ -207,10 +197,8 @@ class _Planning:
         self.cliques = self._cliques()
         self.counts, self.source = self._counts(self.cliques if spec.partition else None)
         self._meta = json.loads((spec.dataset / "meta.json").read_text())
-        self.row_bytes, self._topology_bytes = (
-            row_bytes_of(self._meta),
-            self.data.indptr.nbytes + self.data.indices.nbytes,
-        )
+        self.row_bytes = raw_row_bytes(self.data)
+        self._topology_bytes = self.data.indptr.nbytes + self.data.indices.nbytes
         names = ("max_batch_nodes", "max_batch_edges")
         seen = [{name: getattr(each, name) for name in names} for each in self.counts if each.max_batch_nodes]
         self.needs = memory_needs(replace(spec, gpu_memory=gpu_memory(spec, self.machine)), self._meta, seen)

@@ -1,7 +1,7 @@
 """Epochs on several machines, computed: what trainers send each other, and how long that takes."""
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from cohort.base.errors import CohortError
@@ -98,11 +98,6 @@ def epoch_on(machines: int, gpus: int, num_batches: int, step: Step, network: Ne
         network_seconds=steps * summing,
         seconds=steps * max(step.host_seconds, step.train_seconds + summing),
     )
-
-
-def as_json(network: Network, found: list[Epoch]) -> dict:
-    """Members of the plan's JSON."""
-    return {"network": network._asdict(), "epochs": [asdict(each) for each in found]}
 
 
 def count_parameters(spec: RunSpec, in_dim: int, out_dim: int) -> int:

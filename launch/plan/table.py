@@ -28,10 +28,8 @@ def _gpu_json(gpu) -> dict:
         "seconds": gpu.seconds,
         "host_bytes": _host_bytes(gpu),
     }
-    for kind, slab, uses in (
-        ("features", gpu.features, gpu.feature_use),
-        ("topology", gpu.topology, gpu.topology_use),
-    ):
+    kinds = ("features", gpu.features, gpu.feature_use), ("topology", gpu.topology, gpu.topology_use)
+    for kind, slab, uses in kinds:
         out[kind] = {"rows": len(slab.nodes), "bytes": slab.bytes, "known_rows": slab.num_entries}
         out[kind]["hit_rate"] = dict(zip(TIERS, hit_rates(uses), strict=True))
         for tier, use in zip(TIERS, uses, strict=True):

@@ -41,7 +41,8 @@ def _report_one(run: Run, out: Path) -> None:
     reads = [report_tables.tier_table(run, kind) for kind in (ROWS, LISTS)]
     held = [report_tables.held_table(run)] if run.held else []
     epochs = report_tables.epoch_table(run)
-    tables = [report_tables.result_table(run), epochs, *reads, *held, report_tables.option_table(run)]
+    options = Table("Options", ["option", "value"], [[name, one_line(run.options[name])] for name in run.options])
+    tables = [report_tables.result_table(run), epochs, *reads, *held, options]
     charts = {}
     if report_page.can_draw():
         charts["epochs"] = "wait, train and all-reduce of each epoch and rank", report_page.draw_epochs(run)

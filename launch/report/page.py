@@ -9,11 +9,12 @@ from collections.abc import Callable
 from cohort.base.errors import CohortError
 from cohort.base.tables import Table
 from cohort.base.units import format_bytes
-from cohort.launch.report.results import LISTS, ROWS, TIMELINE_ROWS, Kind, Run, TierUse, ranks_of
+from cohort.launch.report.results import LISTS, ROWS, TIMELINE_ROWS, Run, TierUse, ranks_of
 from cohort.spec.results import TIERS
 
 DPI = 120
 PARTS = {"wait_seconds": "#d1495b", "train_seconds": "#30638e", "all_reduce_seconds": "#edae49"}  # of an epoch
+ON_THE_RIGHT = {"loc": "upper left", "bbox_to_anchor": (1, 1)}  # of a chart: its legend
 SHADES = ("#30638e", "#8fb3d1")  # of batches in turn
 
 _STYLE = """
@@ -62,7 +63,7 @@ def draw_epochs(run: Run) -> bytes:
     lefts = [epoch["epoch"] + 0.6 + width * rank for epoch in run.epochs for rank in range(num_ranks)]
     figure, axes = figure_of(min(max(3 + 0.15 * len(bars), 8), 20))
     _stack(axes, lefts, 0.9 * width, bars)
-    _add_legend(axes)
+    axes.legend(**ON_THE_RIGHT)
     side_by_side = f"; side by side: {plain(', '.join(run.places))}" if num_ranks > 1 else ""
     axes.set_xlabel(f"epoch{side_by_side}")
     axes.xaxis.get_major_locator().set_params(integer=True)
@@ -104,7 +105,7 @@ def draw_times(times: list[dict], names: list[str], label: str = "") -> bytes:
     stack_times(axes, times)
     axes.set_xticks(range(len(times)), map(plain, names), rotation=20, ha="right")
     axes.set_xlabel(plain(label))
-    _add_legend(axes)
+    axes.legend(**ON_THE_RIGHT)
     return png_of(figure)
 
 
@@ -159,42 +160,34 @@ def stack_times(axes, times: list[dict]) -> None:
         axes.text(i, sum(each[part] for part in PARTS), f"{each['seconds']:.4g} s", ha="center", va="bottom", size=9)
 
 
-def _add_legend(axes) -> None:
-    """Names the colours, on the right."""
-    axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
-
-
 def _gapped(values: list[float]) -> list[float]:
     """[1, 2] -> [1, nan, 2]"""
     return [each for value in values for each in (value, math.nan)][:-1]
 
 
 def _draw_tiers(run: Run, label: str, pick: Callable[[TierUse], tuple], as_text: Callable[[float], str]) -> bytes:
+    """For rows and for lists a group of bars a tier, in it one a rank; a black line is what the plan expected."""
     figure, both = figure_of(12, columns=2)
+    width = 0.8 / len(run.places)
     for axes, kind in zip(both, (ROWS, LISTS), strict=True):
-        _tier_bars(axes, run, kind, pick, as_text)
+        planned = []
+        for rank, place in enumerate(run.places):
+            values = [pick(use) for use in run.uses(kind, rank).values()]
+            middles = [tier - 0.4 + width * (rank + 0.5) for tier in range(len(TIERS))]
+            bars = axes.bar(middles, [found for found, _ in values], 0.9 * width, label=f"{plain(place)}, measured")
+            if len(run.places) <= 2:
+                axes.bar_label(bars, [as_text(found) for found, _ in values], fontsize=8)
+            planned += [(middle, plan) for middle, (_, plan) in zip(middles, values, strict=True) if plan is not None]
+        ends = [[middle + side * width / 2 for middle, _ in planned] for side in (-1, 1)]
+        name = "planned" if planned else None
+        axes.hlines([plan for _, plan in planned], *ends, colors="black", linewidth=2, label=name)
+        axes.set_xticks(range(len(TIERS)), TIERS)
+        axes.yaxis.set_major_formatter(lambda y, _: as_text(y))
+        axes.margins(y=0.15)
         axes.set_title(kind.title)
         axes.set_ylabel(label)
-    both[-1].legend(*both[0].get_legend_handles_labels(), loc="upper left", bbox_to_anchor=(1, 1))
+    both[-1].legend(*both[0].get_legend_handles_labels(), **ON_THE_RIGHT)
     return png_of(figure)
-
-
-def _tier_bars(axes, run: Run, kind: Kind, pick: Callable[[TierUse], tuple], as_text: Callable[[float], str]) -> None:
-    """A group of bars a tier, in it one a rank; a black line is what the plan expected."""
-    width = 0.8 / len(run.places)
-    planned = []
-    for rank, place in enumerate(run.places):
-        values = [pick(use) for use in run.uses(kind, rank).values()]
-        middles = [tier - 0.4 + width * (rank + 0.5) for tier in range(len(TIERS))]
-        bars = axes.bar(middles, [found for found, _ in values], 0.9 * width, label=f"{plain(place)}, measured")
-        if len(run.places) <= 2:
-            axes.bar_label(bars, [as_text(found) for found, _ in values], fontsize=8)
-        planned += [(middle, plan) for middle, (_, plan) in zip(middles, values, strict=True) if plan is not None]
-    ends = [[middle + side * width / 2 for middle, _ in planned] for side in (-1, 1)]
-    axes.hlines([plan for _, plan in planned], *ends, colors="black", linewidth=2, label="planned" if planned else None)
-    axes.set_xticks(range(len(TIERS)), TIERS)
-    axes.yaxis.set_major_formatter(lambda y, _: as_text(y))
-    axes.margins(y=0.15)
 
 
 def png_of(figure) -> bytes:

@@ -1,6 +1,7 @@
 """What a run has left in its folder, read back and checked."""
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, NamedTuple, NotRequired, TypedDict, get_type_hints
@@ -11,35 +12,27 @@ from msgspec import Meta
 from cohort.base.errors import CohortError, not_a_run
 from cohort.spec import files
 from cohort.spec.options import options_of
-from cohort.spec.results import OF_RANK, TIERS, ByTier, EpochReport, ListReads, RowReads, RunReport
+from cohort.spec.results import OF_RANK, TIERS, ByTier, EpochReport, ListReads, RowReads, RunReport, add_tiers
 from cohort.spec.run import RunSpec
 
 TIMELINE_ROWS = ("sample", "fetch", "train")
 TIMELINE_STEPS = 40
-SETTLED = (
-    "dataset",
-    "device",
-    "num_ranks",
-    "gpus",
-    "topology",
-    "cache_bytes",
-    "cache_policy",
-)  # as the sampler is told
+# As the sampler is told.
+SETTLED = ("dataset", "device", "num_ranks", "gpus", "topology", "cache_bytes", "cache_policy")
 
 
 class Kind(NamedTuple):
-    """What a batch reads by tier: where the numbers of it stand in summary.json, and its name in plan.json."""
+    """What a batch reads by tier: where the numbers of it stand in summary.json."""
 
     title: str
     count: str
     tiers: str  # of an epoch
     share: str  # of a plan
     bytes: str
-    plan: str
 
 
-ROWS = Kind("Feature rows", "rows", "row_tiers", "hit_rate", "bytes", "features")
-LISTS = Kind("Neighbour lists", "lists", "list_tiers", "list_hit_rate", "list_bytes", "topology")
+ROWS = Kind("Feature rows", "rows", "row_tiers", "hit_rate", "bytes")
+LISTS = Kind("Neighbour lists", "lists", "list_tiers", "list_hit_rate", "list_bytes")
 
 
 class TierUse(NamedTuple):
@@ -86,7 +79,9 @@ class Run:
         ranks = range(len(self.places)) if rank is None else [rank]
         parts = [ranks_of(epoch)[i] for epoch in self.settled for i in ranks]
         batches = max(1, sum(part["num_batches"] for part in parts))
-        sums = {tier: _sum([part[kind.tiers][tier] for part in parts]) for tier in TIERS}
+        sums = {tier: Counter() for tier in TIERS}
+        for part in parts:
+            add_tiers(sums, part[kind.tiers])
         reads = sum(tier[kind.count] for tier in sums.values())
         plans = (self.summary["cache"] or {}).get("predicted")
         if kind is ROWS and self.summary["rows_in_place"]:
@@ -114,10 +109,6 @@ def one_line(value) -> str:
     """A text, or a member of a JSON file, with escapes for line breaks and all else that does not print."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
-
-
-def _sum(records: list[dict]) -> dict:
-    return {name: sum(record[name] for record in records) for name in records[0]}
 
 
 def _mean(numbers: list[float | None]) -> float | None:

@@ -63,19 +63,15 @@ def tier_table(run: Run, kind: Kind, is_short: bool = False) -> Table:
 
 def held_table(run: Run) -> Table:
     """A row a rank: what its cache holds, as planned."""
+    slabs = (("features", ROWS), ("topology", LISTS))
     rows = [
         [place, *(format_bytes(held[f"{name}_bytes"]) for name in ("budget", "index", "used"))]
-        + [text for kind in (ROWS, LISTS) for text in _slab(held, kind)]
+        + [text for slab, kind in slabs for text in (f"{held[slab][kind.count]:,}", format_bytes(held[slab]["bytes"]))]
         + [f"{held['alpha']:.3f}"]
         for place, held in zip(run.places[: len(run.held)], run.held, strict=True)
     ]
     columns = ["rank", "budget", "index", "used", "rows", "row bytes", "lists", "list bytes", "alpha"]
     return Table("Cache", columns, rows, "alpha: the share of neighbour lists")
-
-
-def _slab(held: dict, kind: Kind) -> tuple[str, str]:
-    slab = held[kind.plan]
-    return f"{slab[kind.count]:,}", format_bytes(slab["bytes"])
 
 
 def result_table(run: Run) -> Table:
@@ -136,14 +132,11 @@ def _last_floor(run: Run) -> dict | None:
     return floor["epochs"][-1] if floor and floor["epochs"] else None
 
 
-def option_table(run: Run) -> Table:
-    """Every option of the run."""
-    return Table("Options", ["option", "value"], [[name, one_line(run.options[name])] for name in run.options])
-
-
 def compare_table(runs: list[Run], names: list[str]) -> Table:
     """A column a run: options that differ, then times, reads and accuracy."""
-    rows = _differing_options(runs)
+    options = dict.fromkeys(name for run in runs for name in run.options)
+    rows = [[name, *(_or_none(run.options.get(name), one_line) for run in runs)] for name in options]
+    rows = [row for row in rows if len(set(row[1:])) > 1]
     times = [median_times(run) for run in runs]
     for name, key in zip(TIME_NAMES, TIMES, strict=True):
         rows.append([f"median {name}", *(_seconds(of_run[key]) for of_run in times)])
@@ -155,7 +148,10 @@ def compare_table(runs: list[Run], names: list[str]) -> Table:
     for kind in (ROWS, LISTS):
         rows += _tier_rows(runs, kind)
     for title, part in (("validation", "val"), ("test", "test")):
-        rows += _score_rows(title, [_scores(run.summary[f"{part}_metrics"]) for run in runs])
+        scores = [_scores(run.summary[f"{part}_metrics"]) for run in runs]
+        for name in dict.fromkeys(name for of_run in scores for name in of_run):
+            row = f"{title} %" if name == "accuracy" else f"{title} {name}"  # accuracy is what nobody names
+            rows.append([row, *(of_run.get(name, "-").removesuffix(" %") for of_run in scores)])
     note = "medians of the first rank's epochs, without the first epoch; rows, lists and bytes are per training batch"
     if any(len(run.epochs) == 1 for run in runs):
         note += "; for a run of one epoch, of this epoch, which includes the start-up"
@@ -164,29 +160,17 @@ def compare_table(runs: list[Run], names: list[str]) -> Table:
 
 def _scores(metrics: dict[str, float | None]) -> dict[str, str]:
     """How good the model was, by name; errors are no shares."""
-    texts = {"rmse": lambda value: f"{value:.4g}", "mae": lambda value: f"{value:.4g}"}
-    return {name: _or_none(value, texts.get(name, _percent_sign)) for name, value in metrics.items()}
 
+    def text_of(name: str, value: float) -> str:
+        return f"{value:.4g}" if name in ("rmse", "mae") else f"{100 * value:.2f} %"
 
-def _score_rows(title: str, scores: list[dict[str, str]]) -> list[list[str]]:
-    """A row for each score that some run has; accuracy is what nobody names."""
-    rows = []
-    for name in dict.fromkeys(name for of_run in scores for name in of_run):
-        row = f"{title} %" if name == "accuracy" else f"{title} {name}"
-        rows.append([row, *(of_run.get(name, "-").removesuffix(" %") for of_run in scores)])
-    return rows
+    return {name: "-" if value is None else text_of(name, value) for name, value in metrics.items()}
 
 
 def median_times(run: Run) -> dict[str, float]:
     """Medians of the first rank's times over the epochs after the first (over the only one where there is no other)."""
     epochs = [ranks_of(epoch)[0] for epoch in run.settled]
     return {name: median(epoch[name] for epoch in epochs) for name in TIMES}
-
-
-def _differing_options(runs: list[Run]) -> list[list[str]]:
-    names = dict.fromkeys(name for run in runs for name in run.options)
-    rows = [[name, *(_or_none(run.options.get(name), one_line) for run in runs)] for name in names]
-    return [row for row in rows if len(set(row[1:])) > 1]
 
 
 def _tier_rows(runs: list[Run], kind: Kind) -> list[list[str]]:
@@ -213,10 +197,6 @@ def _seconds(seconds: float) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.2f}"
-
-
-def _percent_sign(share: float) -> str:
-    return f"{100 * share:.2f} %"
 
 
 def _or_none(value, as_text) -> str:

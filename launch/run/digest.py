@@ -4,8 +4,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from cohort.launch.options.arguments import add_dataset, kind
-from cohort.launch.options.parser import add_options, spec_of
+from cohort.launch.options.parser import add_dataset, add_options, kind, spec_of
 from cohort.launch.run.job import open_to_train, sampler_members
 from cohort.launch.run.programs import run_programs
 from cohort.spec.run import SamplerSpec
@@ -26,15 +25,7 @@ def digest(args: argparse.Namespace) -> int:
     """Prints "epoch:step nodes edges digest", a line a batch of shuffled training seeds: the same for any --ranks."""
     dataset = open_to_train(args.dataset).path
     spec = spec_of(args, SamplerSpec)
-    run = {
-        "mps": spec.mps,
-        "sampler": sampler_members(spec, dataset),
-        "trainer": {
-            "task": "digest",
-            "fanout": spec.fanout,
-            "batch_size": spec.batch_size,
-            "num_batches": args.batches,
-        },
-    }
+    trainer = {"task": "digest", "fanout": spec.fanout, "batch_size": spec.batch_size, "num_batches": args.batches}
+    run = {"mps": spec.mps, "sampler": sampler_members(spec, dataset), "trainer": trainer}
     with tempfile.TemporaryDirectory(prefix="cohort-digest-") as out:
         return run_programs(Path(out), run, show_output=True, is_kept=False)

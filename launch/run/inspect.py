@@ -10,11 +10,13 @@ from pathlib import Path
 from rich.console import Console, Group
 from rich.live import Live
 
-from cohort.base.errors import CohortError, not_a_run
+from cohort.base.errors import CohortError
+from cohort.base.programs import describe_channel
 from cohort.base.tables import Table
 from cohort.base.units import format_bytes
-from cohort.launch.options.arguments import kind
-from cohort.launch.run.supervise import describe_channel
+from cohort.launch.options.parser import kind
+from cohort.spec import files
+from cohort.spec.run import read_run_json
 from cohort.spec.types import AboveZero
 
 
@@ -36,7 +38,12 @@ def register(commands) -> None:
 
 def inspect(args: argparse.Namespace) -> int:
     """Prints slots, states, ages, owners and stages."""
-    folder = _channel_of(args.run)
+    folder = args.run  # a channel's, or a run's, whose run.json names that of its channel
+    if not folder.is_dir() or (folder / files.RUN).exists():
+        channel = read_run_json(args.run, "sampler")["sampler"].get("channel")
+        if not isinstance(channel, str):
+            raise CohortError(str(args.run / files.RUN), "the run.json of cohort train", f"the channel {channel!r}")
+        folder = Path(channel)
     if not _is_live(folder):
         raise CohortError(str(args.run), "a live channel", "none", "the run has ended, or has only just begun")
     console = Console()
@@ -58,29 +65,12 @@ def _is_live(folder: Path) -> bool:
     return any((folder / name).exists() for name in ("channel", "channel.tmp"))
 
 
-def _channels(folder: Path) -> list[dict]:
-    """What each rank's channel says, rank 0's first."""
-    others = sorted(folder.glob("rank-*"), key=lambda path: int(path.name.removeprefix("rank-")))
-    return [describe_channel(each) for each in [folder, *others]]
-
-
-def _channel_of(run: Path) -> Path:
-    """The channel's folder: the one that run.json names, or the folder itself."""
-    if not run.is_dir():
-        raise not_a_run(run)
-    if not (run / "run.json").exists():
-        return run
-    try:
-        return Path(json.loads((run / "run.json").read_text())["sampler"]["channel"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise CohortError(str(run / "run.json"), "the run.json of cohort train", repr(error)) from error
-
-
 def _looks(folder: Path, seconds: float | None) -> Iterator[list[dict]]:
-    """What the channels say: once, or every so many seconds until they are gone."""
+    """What each rank's channel says, rank 0's first: once, or every so many seconds until they are gone."""
     while _is_live(folder):
         try:
-            yield _channels(folder)
+            others = sorted(folder.glob("rank-*"), key=lambda path: int(path.name.removeprefix("rank-")))
+            yield [describe_channel(each) for each in [folder, *others]]
         except CohortError:
             if seconds is None or _is_live(folder):
                 raise

@@ -6,11 +6,11 @@ from pathlib import Path
 from cohort.base.errors import CohortError
 from cohort.cache.plan import options as cache_plan
 from cohort.cache.plan.budget import beside_topology
-from cohort.cache.plan.planner import ELEMENT_BYTES
+from cohort.cache.plan.links import machine_bandwidth
+from cohort.cache.plan.planner import raw_row_bytes
 from cohort.dataset import Dataset, HeteroDataset, open_one_type
 from cohort.dataset import open as open_folder
-from cohort.launch.options.cache import gpu_memory, link_rates, wants_auto_cache
-from cohort.launch.options.devices import resolve_device
+from cohort.launch.options.devices import gpu_memory, resolve_device, wants_auto_cache
 from cohort.launch.options.parser import values_of
 from cohort.launch.options.partition import clique_seeds, cliques_of_ranks, parts_file
 from cohort.spec.run import RunSpec, SamplerSpec, TrainerSpec
@@ -38,13 +38,17 @@ def trainer_spec(spec: RunSpec, data: Dataset | HeteroDataset) -> TrainerSpec:
     """The options with what follows from the data set."""
     check_sampler_sms(spec)
     types = data.types if isinstance(data, HeteroDataset) else None
+    parts = None
+    if spec.partition:
+        cliques = _rank_cliques(spec)
+        parts = {"parts": str(parts_file(data.path, len(cliques))), "cliques": cliques}
     return TrainerSpec(
         **values_of(spec),
         num_classes=data.num_classes,
         feature_dim=types.feature_dims[types.target] if types else data.feature_dim,
         targets=data.task,
         types=types,
-        parts=_parts(spec, data.path),
+        parts=parts,
     )
 
 
@@ -63,39 +67,30 @@ def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = N
     with_memory = replace(spec, gpu_memory=gpu_memory(spec)) if spec.cache_ratio == "auto" else spec
     cache = cache_plan.sampler_members(with_memory, dataset, num_ranks, device == "cuda", own_seeds, gpus_of(spec))
     topology = topology_of(spec, device)
-    if topology != spec.topology and (kept := _beside_topology(spec, dataset, cache["cache_bytes"])):
-        topology, cache["cache_bytes"] = "gpu", kept
+    if topology != spec.topology:
+        data = open_one_type(dataset)
+        arrays = [data.indptr, data.indices, *([data.edge_weights] if spec.edge_weights else [])]
+        sizes = sum(array.nbytes for array in arrays), data.num_nodes, raw_row_bytes(data)
+        if kept := beside_topology(cache["cache_bytes"], *sizes):
+            topology, cache["cache_bytes"] = "gpu", kept
     members = {
         "dataset": str(dataset),
         "device": device,
         "num_ranks": num_ranks,
         "gpus": gpus_of(spec) if device == "cuda" else None,
         "topology": topology,
-        "compress": spec.compress,
         "num_slots": spec.slots,
-        "fetch_sms": spec.fetch_sms,
-        "order": spec.order,
         "reuse": spec.reuse if device == "cuda" else None,
         "edge_weights": spec.edge_weights or None,
         "plan_file": str(plan_file) if plan_file and "cache_bytes" in cache else None,
-        "seed": spec.seed,
         "poison_slots": spec.debug_poison_slots,
         "slow_fetch_us": spec.debug_slow_fetch_us,
         "illegal_access_batch": spec.debug_illegal_access_batch,
-    }
+    } | {name: getattr(spec, name) for name in ("compress", "fetch_sms", "order", "seed")}
     if device == "cuda" and plan_file and "bytes_per_second" not in cache:  # what a run is held against
-        members["bytes_per_second"] = link_rates(spec)
+        bandwidth = spec.bandwidth or machine_bandwidth(gpus=gpus_of(spec))
+        members["bytes_per_second"] = [1e9 * rate for rate in bandwidth]
     return {name: value for name, value in members.items() if value is not None} | cache
-
-
-def _beside_topology(spec: SamplerSpec, dataset: Path, cache_bytes: list[int]) -> list[int] | None:
-    """The caches of --cache-ratio auto, where each GPU has room for the topology and all rows; None elsewhere."""
-    data = open_one_type(dataset)
-    topology_bytes = data.indptr.nbytes + data.indices.nbytes
-    if spec.edge_weights:
-        topology_bytes += data.edge_weights.nbytes
-    row_bytes = data.feature_dim * ELEMENT_BYTES[data.feature_dtype]
-    return beside_topology(cache_bytes, topology_bytes, data.num_nodes, row_bytes)
 
 
 def topology_of(spec: SamplerSpec, device: str) -> str:
@@ -127,14 +122,6 @@ def check_sampler_sms(spec: RunSpec) -> None:
         raise CohortError("--sampler-sms", "a GPU", "--device cpu", "leave the option out")
     if not spec.mps:
         raise CohortError("--sampler-sms", "MPS", "--no-mps: the GPU is time-sliced", "leave one of the two out")
-
-
-def _parts(spec: RunSpec, dataset: Path) -> dict | None:
-    """Which ranks train on the seeds of which part; None without --partition."""
-    if not spec.partition:
-        return None
-    cliques = _rank_cliques(spec)
-    return {"parts": str(parts_file(dataset, len(cliques))), "cliques": cliques}
 
 
 def _rank_cliques(spec: SamplerSpec) -> list[list[int]]:

@@ -60,7 +60,12 @@ def register(commands) -> None:
 def predict(args: argparse.Namespace) -> int:
     """Runs the command; the exit code is that of its program, 128 + n when signal n ended it."""
     out = args.out.absolute()
-    demand_output(out, _files_to_read(args.run, args.dataset))
+    names = (files.RUN, files.MODEL, files.CHECKPOINT, files.SUMMARY, files.METRICS)
+    inputs = [args.dataset / "meta.json", *(args.run / name for name in names)]
+    with contextlib.suppress(OSError, ValueError, KeyError, AttributeError, TypeError):  # the program says why
+        meta = json.loads((args.dataset / "meta.json").read_text())
+        inputs += [args.dataset / name for name in meta["files"].values()]
+    demand_output(out, inputs)  # none of the run's files and of the data set's
     if out.suffix != ".npy":
         hint = f"--out {args.out.with_suffix('.npy')}"
         raise CohortError("--out", "a name that ends in .npy, as NumPy's files do", str(args.out), hint)
@@ -79,35 +84,21 @@ def predict(args: argparse.Namespace) -> int:
     with tempfile.NamedTemporaryFile("w", prefix="cohort-predict-", suffix=".json") as file:
         json.dump(job, file)
         file.flush()
+        command = [sys.executable, *QUIET, "-m", "cohort.trainer.predict.program", file.name]
         with handlers_kept():
-            return _run([sys.executable, *QUIET, "-m", "cohort.trainer.predict.program", file.name], out)
-
-
-def _files_to_read(run: Path, dataset: Path) -> list[Path]:
-    """What must not be overwritten: files of the run and of the data set."""
-    found = [run / name for name in (files.RUN, files.MODEL, files.CHECKPOINT, files.SUMMARY, files.METRICS)]
-    with contextlib.suppress(
-        OSError, ValueError, KeyError, AttributeError, TypeError
-    ):  # the program says what is wrong
-        found += [dataset / name for name in json.loads((dataset / "meta.json").read_text())["files"].values()]
-    return [*found, dataset / "meta.json"]
-
-
-def _run(command: list[str], out: Path) -> int:
-    """The exit code of a program, which is ended by what ends this one: 128 + n for signal n."""
-    process = None
-    stop_on_signals()
-    try:
-        remove_temporaries(out)
-        with stopped_later():
-            process = subprocess.Popen(command, preexec_fn=begin_child)
-        code = process.wait()
-        if code < 0:
-            cure = "; if memory ran out, --memory has it take less" if code == -signal.SIGKILL else ""
-            LOG.info(f"the prediction was ended by signal {-code}{cure}")
-            remove_temporaries(out)
-    except Stopped as stop:
-        if process:
-            end_processes([process], STOP_SECONDS)
-        return 128 + stop.number
+            process = None
+            stop_on_signals()
+            try:
+                remove_temporaries(out)
+                with stopped_later():
+                    process = subprocess.Popen(command, preexec_fn=begin_child)
+                code = process.wait()
+                if code < 0:
+                    cure = "; if memory ran out, --memory has it take less" if code == -signal.SIGKILL else ""
+                    LOG.info(f"the prediction was ended by signal {-code}{cure}")
+                    remove_temporaries(out)
+            except Stopped as stop:
+                if process:
+                    end_processes([process], STOP_SECONDS)
+                code = -stop.number
     return code if code >= 0 else 128 - code

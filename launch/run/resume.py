@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import json
 import logging
 import os
 import shutil
@@ -10,26 +9,18 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from cohort.base.errors import CohortError, not_a_run
+from cohort.base.errors import CohortError
 from cohort.base.files import remove_temporaries
 from cohort.launch.options.devices import resolve_device
 from cohort.launch.options.parser import as_text, values_of
 from cohort.spec import files
 from cohort.spec.options import Affects, names_that_affect
-from cohort.spec.run import RunSpec, TrainerSpec, from_json
+from cohort.spec.run import RunSpec, TrainerSpec, from_json, read_run_json
 
 LOG = logging.getLogger(__name__)
 
 ASIDE = ".before"
-RESULTS = (
-    files.SUMMARY,
-    files.METRICS,
-    files.PLAN,
-    files.TIMELINE,
-    files.MODEL,
-    files.REPORT,
-    files.CHECKPOINT,
-)
+RESULTS = (files.SUMMARY, files.METRICS, files.PLAN, files.TIMELINE, files.MODEL, files.REPORT, files.CHECKPOINT)
 
 
 def resumed(folder: Path, given: dict[str, Any]) -> tuple[dict, RunSpec]:
@@ -39,7 +30,11 @@ def resumed(folder: Path, given: dict[str, Any]) -> tuple[dict, RunSpec]:
         CohortError: there is no such run, or an option on which batches or losses depend says something else than it
             was started with; more epochs are none, as no step depends on how many there will be.
     """
-    run = _read(folder / files.RUN)
+    run = read_run_json(folder, "trainer", "data", "sampler")
+    of_run = run["trainer"].get("task") == "train" and "mps" in run and "device" in run["sampler"]
+    if not (of_run and isinstance(run["sampler"].get("dataset"), str) and type(run["sampler"].get("num_ranks")) is int):
+        found, hint = "the file of another command or version", "pass the folder that was its --out"
+        raise CohortError(str(folder / files.RUN), "the run.json of cohort train", found, hint)
     earlier = RunSpec(**values_of(from_json(run["trainer"], TrainerSpec, str(folder / files.RUN))))
     hint = "leave it out, or start another run without --resume"
 
@@ -63,21 +58,6 @@ def resumed(folder: Path, given: dict[str, Any]) -> tuple[dict, RunSpec]:
         if name in given and count != num_ranks:
             raise refuse(name, f"{num_ranks} trainer{'s' * (num_ranks > 1)}", given[name])
     return run, spec
-
-
-def _read(path: Path) -> dict:
-    try:
-        run = json.loads(path.read_text())
-        members = (run.get(name) for name in ("data", "sampler"))
-        if run["trainer"]["task"] == "train" and "mps" in run and all(isinstance(each, dict) for each in members):
-            _ = run["sampler"]["dataset"] + run["sampler"]["device"], run["sampler"]["num_ranks"] + 0
-            return run
-        reason = "the file of another command or version"
-    except FileNotFoundError:
-        raise not_a_run(path.parent) from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        reason = f"{type(error).__name__}: {error}"
-    raise CohortError(str(path), "the run.json of cohort train", reason, "pass the folder that was its --out")
 
 
 def demand_results_of_a_run(out: Path) -> None:

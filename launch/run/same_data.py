@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from cohort.base.errors import CohortError
-from cohort.dataset import Dataset, HeteroDataset
+from cohort.dataset import HeteroDataset
 from cohort.dataset import open as open_folder
 from cohort.launch.data.stored_rows import StoredRows
 
@@ -36,18 +36,12 @@ def digests(folder: Path, parts: dict | None) -> dict[str, str]:
         "parts": [parts["parts"]] if parts else [],  # an absolute path
     }
     digests = {name: _digest([folder / file for file in files]) for name, files in members.items()}
-    return digests | {"features": _digest_of_rows(open_folder(folder))}
-
-
-def _digest_of_rows(data: Dataset | HeteroDataset) -> str:
-    """Of some rows of each table."""
-    sha = hashlib.sha256()
-    tables = data.node_types.values() if isinstance(data, HeteroDataset) else [data]
-    for table in tables:
+    data, sha = open_folder(folder), hashlib.sha256()
+    for table in data.node_types.values() if isinstance(data, HeteroDataset) else [data]:
         ids = np.linspace(0, table.num_nodes - 1, NUM_ROWS).astype(np.int64)
         if table.feature_dtype is not None:
             sha.update(StoredRows(table).take(ids).data)
-    return sha.hexdigest()[:32]
+    return digests | {"features": sha.hexdigest()[:32]}
 
 
 def _digest(files: list[Path]) -> str:

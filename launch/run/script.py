@@ -53,37 +53,36 @@ def run_script(args: argparse.Namespace) -> int:
     """
     if not args.script.is_file():
         raise CohortError(str(args.script), "a Python script", "no such file")
-    with handlers_kept():
-        return _run(args)
-
-
-def _run(args: argparse.Namespace) -> int:
     mps, processes, began = None, [], time.time()
-    stop_on_signals()
-    try:
-        spec = spec_of(args, SamplerSpec)
-        device = resolve_device(spec.device)
-        num_ranks = count_ranks(spec, device)
-        with stopped_later():  # so that a daemon that is started is also known, and ended
-            mps = start_mps() if device == "cuda" else None
-        with _meeting(num_ranks) as store:
-            env = os.environ | (mps.env if mps else {}) | store
-            env |= {"CUDA_VISIBLE_DEVICES": ""} if spec.device == "cpu" else _visible(spec.gpus, env)
-            for rank in range(num_ranks):
+    with handlers_kept():
+        stop_on_signals()
+        try:
+            spec = spec_of(args, SamplerSpec)
+            device = resolve_device(spec.device)
+            num_ranks = count_ranks(spec, device)
+            with stopped_later():  # so that a daemon that is started is also known, and ended
+                mps = start_mps() if device == "cuda" else None
+            with _meeting(num_ranks) as store:
+                env = os.environ | (mps.env if mps else {}) | store
+                env |= {"CUDA_VISIBLE_DEVICES": ""} if spec.device == "cpu" else _visible(spec.gpus, env)
                 command = [sys.executable, str(args.script), *args.args]
-                processes.append(
-                    subprocess.Popen(command, env=env | rank_environment(rank, num_ranks), preexec_fn=end_with_parent)
-                )
-            code = _watch(processes)
-        return code if code >= 0 else 128 - code
-    except Stopped as stop:
-        return 128 + stop.number
-    finally:
-        ignore_stop_signals()
-        end_processes(processes, STOP_SECONDS, mps and mps.terminate_client)
-        remove_cuda_files([process.pid for process in processes], began)
-        if mps:
-            mps.stop()
+                for rank in range(num_ranks):
+                    own = env | rank_environment(rank, num_ranks)
+                    processes.append(subprocess.Popen(command, env=own, preexec_fn=end_with_parent))
+                codes = [process.poll() for process in processes]
+                while None in codes and not any(codes):  # till all have ended well, or one has not
+                    time.sleep(POLL_SECONDS)
+                    codes = [process.poll() for process in processes]
+            code = next(filter(None, codes), 0)
+            return code if code >= 0 else 128 - code
+        except Stopped as stop:
+            return 128 + stop.number
+        finally:
+            ignore_stop_signals()
+            end_processes(processes, STOP_SECONDS, mps and mps.terminate_client)
+            remove_cuda_files([process.pid for process in processes], began)
+            if mps:
+                mps.stop()
 
 
 @contextlib.contextmanager
@@ -109,12 +108,3 @@ def _visible(chosen: list[int] | None, env: Mapping[str, str]) -> dict[str, str]
     visible = env.get("CUDA_VISIBLE_DEVICES")
     names = visible.split(",") if visible else list(map(str, range(num_gpus)))
     return {"CUDA_VISIBLE_DEVICES": ",".join(names[gpu] for gpu in chosen)}
-
-
-def _watch(processes: list[subprocess.Popen]) -> int:
-    """Waits until all have ended well (0), or one has not (its exit code)."""
-    while True:
-        codes = [process.poll() for process in processes]
-        if None not in codes or any(codes):
-            return next((code for code in codes if code), 0)
-        time.sleep(POLL_SECONDS)

@@ -1,8 +1,8 @@
 """``cohort train``: trains a model on a data set, and prints how long the trainers waited and how long they trained."""
 
 import argparse
+import contextlib
 import importlib.util
-import json
 import logging
 import os
 import time
@@ -12,10 +12,8 @@ from pathlib import Path
 from cohort.base.errors import CohortError, not_a_run
 from cohort.base.tables import print_tables
 from cohort.dataset import Dataset, HeteroDataset
-from cohort.launch.options.arguments import add_dataset, group
-from cohort.launch.options.cache import wants_auto_cache
-from cohort.launch.options.devices import resolve_device
-from cohort.launch.options.parser import add_options, given_in, spec_of
+from cohort.launch.options.devices import resolve_device, wants_auto_cache
+from cohort.launch.options.parser import add_dataset, add_options, given_in, group, spec_of
 from cohort.launch.report.results import read_run
 from cohort.launch.report.tables import short_tables
 from cohort.launch.run.calibrate import trainer_bytes
@@ -33,7 +31,7 @@ from cohort.launch.run.resume import (
 )
 from cohort.launch.run.same_data import demand_same_data, digests
 from cohort.spec import files
-from cohort.spec.run import RunSpec, as_json
+from cohort.spec.run import RunSpec, as_json, read_run_json
 
 LOG = logging.getLogger(__name__)
 
@@ -42,9 +40,11 @@ def register(commands) -> None:
     """Adds the command."""
     usage = "%(prog)s DIR [options]\n       %(prog)s --resume RUN [options]"
     parser = commands.add_parser("train", help="train a model", description=__doc__, usage=usage)
-    add_train_options(parser)
-    next(action for action in parser._actions if action.dest == "dataset").nargs = "?"  # --resume knows it
+    add_dataset(parser, nargs="?")  # --resume knows it
+    add_options(parser, RunSpec)
     output = group(parser, "Output")
+    text = "TOML file of these options (batch-size = 1024); options on the command line take precedence"
+    output.add_argument("--config", type=Path, help=text)
     output.add_argument(
         "--resume",
         type=Path,
@@ -58,20 +58,13 @@ def register(commands) -> None:
     parser.set_defaults(func=train, parser=parser)
 
 
-def add_train_options(parser: argparse.ArgumentParser) -> None:
-    """The data set, all options of a command that trains on it, --out and --config."""
-    add_dataset(parser)
-    add_options(parser, RunSpec)
-    output = group(parser, "Output")
-    text = "TOML file of these options (batch-size = 1024); options on the command line take precedence"
-    output.add_argument("--config", type=Path, help=text)
-
-
 def train(args: argparse.Namespace) -> int:
     """Runs the command; see run_programs for the exit code."""
     machine = this_machine(os.environ)
-    if args.resume is None and machine and _began_here(spec_of(args, RunSpec).out, machine):
-        args.resume, args.overwrite = spec_of(args, RunSpec).out, False
+    if args.resume is None and machine and machine.agent and (out := spec_of(args, RunSpec).out):
+        with contextlib.suppress(CohortError):  # no run of several machines: what it is, is said later
+            if read_run_json(folder_of(out, machine), "machines")["machines"].get("agent") == machine.agent:
+                args.resume, args.overwrite = out, False  # an earlier attempt of this torchrun has begun the run
     if args.resume:
         return _go_on(args, machine)
     if args.dataset is None:
@@ -92,8 +85,12 @@ def _begin(args: argparse.Namespace, spec: RunSpec, meeting: Meeting | None) -> 
     _demand_tensorboard(spec)
     data = open_to_train(args.dataset)
     _check_model(spec, data)
+    if spec.out and spec.out.is_dir() and spec.out.samefile(data.path):
+        raise CohortError("--out", "another folder than the data set's", str(spec.out), "choose another --out")
     if spec.out:
-        _check_out(spec.out, args.overwrite, data.path)
+        demand_results_of_a_run(spec.out)
+        if not args.overwrite:
+            demand_no_epochs(spec.out)
     run = _run_of(spec, data)
     run["data"] = digests(data.path, run["trainer"]["parts"])
     shown = spec.out or new_folder(Path("runs") / f"{args.dataset.resolve().name}-{time.strftime('%Y%m%d-%H%M%S')}")
@@ -106,17 +103,6 @@ def _begin(args: argparse.Namespace, spec: RunSpec, meeting: Meeting | None) -> 
             return _run(out, run, shown, inherited, meeting)
 
 
-def _began_here(out: Path | None, machine: Machine) -> bool:
-    """Whether an earlier attempt of this torchrun has begun a run in the folder, which then goes on."""
-    if out is None or not machine.agent:
-        return False
-    try:
-        run = json.loads((folder_of(out, machine) / files.RUN).read_text())
-        return run["machines"]["agent"] == machine.agent
-    except (OSError, ValueError, KeyError, TypeError):  # no run of several machines: what it is, is said later
-        return False
-
-
 def _run_of(spec: RunSpec, data: Dataset | HeteroDataset) -> dict:
     """What becomes run.json, less the digests of the data set."""
     trainer = {"task": "train"} | as_json(trainer_spec(replace(spec, out=None), data))
@@ -124,13 +110,13 @@ def _run_of(spec: RunSpec, data: Dataset | HeteroDataset) -> dict:
         uncached = replace(spec, cache_ratio=None, topology=topology_of(spec, "cuda"))
         short = {"mps": spec.mps, "sampler": sampler_members(uncached, data.path), "trainer": trainer}
         spec = replace(spec, trainer_bytes=trainer_bytes(data, short))
-    run = {
-        "mps": spec.mps,
-        "sampler": sampler_members(spec, data.path, plan_file=Path(files.PLAN)),
-        "trainer": trainer,
-    }
-    if _takes_rows_in_place(spec, data):
-        run["sampler"]["in_place"] = True
+    sampler = sampler_members(spec, data.path, plan_file=Path(files.PLAN))
+    run = {"mps": spec.mps, "sampler": sampler, "trainer": trainer}
+    layers = spec.layers == "cohort" and spec.model in ("sage", "gcn") and not spec.edge_weights
+    if spec.in_place and layers and data.feature_dtype == "float32":
+        run["sampler"]["in_place"] = (
+            True  # the model can read rows where they are; the sampler decides whether they are
+        )
     return run
 
 
@@ -178,15 +164,6 @@ def _check_types(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
             raise CohortError(flag, "its default, for a data set of several node types", str(getattr(spec, name)))
 
 
-def _check_out(out: Path, overwrite: bool, dataset: Path) -> None:
-    """Raises CohortError where no new run is to begin."""
-    if out.is_dir() and out.samefile(dataset):
-        raise CohortError("--out", "another folder than the data set's", str(out), "choose another --out")
-    demand_results_of_a_run(out)
-    if not overwrite:
-        demand_no_epochs(out)
-
-
 def _run(out: Path, run: dict, shown: Path, inherited: tuple[int, ...], meeting: Meeting | None) -> int:
     """Runs the programs, then shows the tables of the run and where its results are."""
     if "plan_file" in run["sampler"]:
@@ -200,12 +177,6 @@ def _run(out: Path, run: dict, shown: Path, inherited: tuple[int, ...], meeting:
             print_tables(*short_tables(read_run(out)))
         print(f"results: {shown}  (cohort report {shown})")
     return code
-
-
-def _takes_rows_in_place(spec: RunSpec, data: Dataset | HeteroDataset) -> bool:
-    """Whether the model can read feature rows where they are; the sampler decides whether they stay there."""
-    layers = spec.layers == "cohort" and spec.model in ("sage", "gcn") and not spec.edge_weights
-    return spec.in_place and layers and data.feature_dtype == "float32"
 
 
 def _go_on(args: argparse.Namespace, machine: Machine | None) -> int:
@@ -224,30 +195,18 @@ def _go_on(args: argparse.Namespace, machine: Machine | None) -> int:
         bring_back(out)
         earlier, spec = resumed(folder, given)
         with meeting_of(machine, spec.machine_seconds) as meeting:
-            return _go_on_in(out, args, earlier, spec, inherited, meeting)
-
-
-def _go_on_in(
-    out: Path,
-    args: argparse.Namespace,
-    earlier: dict,
-    spec: RunSpec,
-    inherited: tuple[int, ...],
-    meeting: Meeting | None,
-) -> int:
-    """In the folder that this process has for itself."""
-    _demand_tensorboard(spec)
-    folder = args.dataset or Path(earlier["sampler"]["dataset"])
-    if not folder.is_dir():
-        hint = f"if it was moved: cohort train --resume {args.resume} DIR"
-        raise CohortError(str(folder), "the data set of the run", "no such folder", hint)
-    data = open_to_train(folder)
-    demand_same_data(earlier["data"], data.path, trainer_spec(spec, data).parts)
-    run = _run_of(spec, data) | {"data": earlier["data"], "resume": True}
-    remove_parts(out)
-    if not (out / files.CHECKPOINT).exists():
-        LOG.info(f"no {files.CHECKPOINT} in {out}: the run starts from the beginning")
-    return _run(out, run, args.resume, inherited, meeting)
+            _demand_tensorboard(spec)
+            dataset = args.dataset or Path(earlier["sampler"]["dataset"])
+            if not dataset.is_dir():
+                hint = f"if it was moved: cohort train --resume {args.resume} DIR"
+                raise CohortError(str(dataset), "the data set of the run", "no such folder", hint)
+            data = open_to_train(dataset)
+            demand_same_data(earlier["data"], data.path, trainer_spec(spec, data).parts)
+            run = _run_of(spec, data) | {"data": earlier["data"], "resume": True}
+            remove_parts(out)
+            if not (out / files.CHECKPOINT).exists():
+                LOG.info(f"no {files.CHECKPOINT} in {out}: the run starts from the beginning")
+            return _run(out, run, args.resume, inherited, meeting)
 
 
 def _demand_tensorboard(spec: RunSpec) -> None:

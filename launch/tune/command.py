@@ -10,9 +10,8 @@ from pathlib import Path
 
 from cohort.base.errors import CohortError
 from cohort.base.files import demand_writable
-from cohort.launch.options.arguments import add_dataset, kind
 from cohort.launch.options.devices import resolve_device
-from cohort.launch.options.parser import add_options, spec_of
+from cohort.launch.options.parser import add_dataset, add_options, kind, spec_of
 from cohort.launch.run.folder import new_folder, sole_use, writable_folder
 from cohort.launch.run.job import open_dataset
 from cohort.launch.run.supervise import Stopped, ignore_stop_signals, stop_on_signals
@@ -59,7 +58,10 @@ def register(commands) -> None:
 
 def tune(args: argparse.Namespace) -> int:
     """Runs the command: 0 when it has a best; 128 + n when signal n stopped it, with what was found till then."""
-    _check(args)
+    if getattr(args, "epochs", TRIAL_EPOCHS) < 2:
+        raise CohortError("--epochs", "at least 2, of which the first is not counted", str(args.epochs))
+    if args.cache_ratios and hasattr(args, "cache_ratio"):
+        raise CohortError("--cache-ratio, --cache-ratios", "one of the two", "both")
     tuning = Tuning(args)
     results, out = tuning.results, getattr(args, "out", None)
     if out:
@@ -67,30 +69,19 @@ def tune(args: argparse.Namespace) -> int:
     results.out = (writable_folder(out) if out else new_folder(results.out)).absolute()
     with sole_use(results.out):
         _make_fresh(results.out, args.overwrite)
-        return _search(tuning)
-
-
-def _search(tuning: "Tuning") -> int:
-    stop_on_signals()
-    results, code = tuning.results, 0
-    try:
-        tuning.search()
-    except Stopped as stop:
-        found = f"what was found is in {results.out}" if results.trials else "no trial had ended"
-        LOG.info(f"stopped by signal {stop.number}; {found}")
-        code = 128 + stop.number
-    finally:
-        ignore_stop_signals()
-    if results.trials:
-        conclude(results, tuning.quiet)
-    return code
-
-
-def _check(args: argparse.Namespace) -> None:
-    if getattr(args, "epochs", TRIAL_EPOCHS) < 2:
-        raise CohortError("--epochs", "at least 2, of which the first is not counted", str(args.epochs))
-    if args.cache_ratios and hasattr(args, "cache_ratio"):
-        raise CohortError("--cache-ratio, --cache-ratios", "one of the two", "both")
+        stop_on_signals()
+        code = 0
+        try:
+            tuning.search()
+        except Stopped as stop:
+            found = f"what was found is in {results.out}" if results.trials else "no trial had ended"
+            LOG.info(f"stopped by signal {stop.number}; {found}")
+            code = 128 + stop.number
+        finally:
+            ignore_stop_signals()
+        if results.trials:
+            conclude(results, tuning.quiet)
+        return code
 
 
 def _earlier_trials(out: Path, overwrite: bool) -> list[Path]:
@@ -157,19 +148,15 @@ class Tuning:
         trial = Trial(number, results.out / f"trial-{number:02}", point, self._options_at(point))
         screen.begins(trial, results)
         trial.run(results.dataset, results.epochs, bound.left, screen.tick)
+        if number == 1 and trial.is_over_time:
+            least = f"time for one run of {results.epochs} epochs at least"
+            hint = "use more --minutes, or fewer --epochs"
+            raise CohortError(f"--minutes {self._args.minutes:g}", least, trial.failure, hint)
         if number == 1 and trial.failure:
-            raise self._first_failure(trial)
+            raise CohortError.from_text(trial.message)
         if number == 1 and self._room:
             self._room.learn(trial.peak_bytes)
         results.trials.append(trial)
         screen.ended(trial, results)
         write(results)
         return trial.cost
-
-    def _first_failure(self, trial: Trial) -> CohortError:
-        if not trial.is_over_time:
-            return CohortError.from_text(trial.message)
-        least = f"time for one run of {self.results.epochs} epochs at least"
-        return CohortError(
-            f"--minutes {self._args.minutes:g}", least, trial.failure, "use more --minutes, or fewer --epochs"
-        )

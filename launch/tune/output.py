@@ -10,7 +10,6 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
-from cohort.base.errors import CohortError
 from cohort.base.files import demand_writable, write_whole
 from cohort.base.tables import Table, print_tables
 from cohort.base.units import format_bytes
@@ -54,14 +53,10 @@ class Results:
 
     @property
     def best(self) -> Trial:
-        return best_of(self.trials)
-
-
-def best_of(trials: list[Trial]) -> Trial:
-    """The trial to use, of several of which the first, with the options as given, has not failed: that one, unless the
-    one that tune_search.best takes is faster by more than epochs of the same options differ."""
-    found, given = best(trials), trials[0]
-    return found if given.cost - found.cost > noise_of(found, given) else given
+        """The trial to use, as the first, with the options as given, has not failed: that one, unless the one that
+        search.best takes is faster by more than epochs of the same options differ."""
+        found, given = best(self.trials), self.trials[0]
+        return found if given.cost - found.cost > noise_of(found, given) else given
 
 
 def noise_of(*trials: Trial) -> float:
@@ -125,8 +120,11 @@ def conclude(results: Results, quiet: bool) -> None:
     print_tables(table_of(results))
     number = results.best.number
     print(f"best: trial {number}, {changes(results.best.point, results.start)}: epoch {results.best.cost:.4f} s")
-    if kept := _why_kept(results.trials, results.start):
-        print(kept)
+    given, fastest = results.trials[0], min(results.trials, key=lambda each: each.cost)
+    if results.best is given and fastest.cost < given.cost:
+        told = f"trial {fastest.number}, {changes(fastest.point, results.start)}"
+        noise = f"within {noise_of(fastest, given):.4f} s, by which epochs of the same options differ"
+        print(f"{told}, took {given.cost - fastest.cost:.4f} s less: {noise}")
     data, options, trial = map(_quoted, (results.dataset, results.out / "run.toml", results.best.folder))
     print(f"use it:     cohort train {data} --config {options}")
     print(f"report:     cohort report {trial} (name several trials to compare them)")
@@ -136,16 +134,6 @@ def conclude(results: Results, quiet: bool) -> None:
 def _quoted(path: Path) -> str:
     """As a shell takes it."""
     return shlex.quote(str(path))
-
-
-def _why_kept(trials: list[Trial], start: Point) -> str:
-    """Why the options as given are the best though others took less; empty where none did."""
-    fastest = min(trials, key=lambda each: each.cost)
-    if best_of(trials) is not trials[0] or fastest.cost >= trials[0].cost:
-        return ""
-    gain = f"{trials[0].cost - fastest.cost:.4f} s less"
-    told = f"trial {fastest.number}, {changes(fastest.point, start)}, took {gain}"
-    return f"{told}: within {noise_of(fastest, trials[0]):.4f} s, by which epochs of the same options differ"
 
 
 def write(results: Results) -> None:
@@ -160,11 +148,11 @@ def write(results: Results) -> None:
         f" an epoch took {chosen.cost:.4f} s (as given: {results.trials[0].cost:.4f} s)\n"
     )
     with demand_writable(results.out):
-        write_whole(results.out / "tune.json", json.dumps(as_json(results), indent=2) + "\n")
+        write_whole(results.out / "tune.json", json.dumps(_as_json(results), indent=2) + "\n")
         write_whole(results.out / "run.toml", one_line(line.rstrip()) + "\n" + as_toml(chosen.options))
 
 
-def as_json(results: Results) -> dict:
+def _as_json(results: Results) -> dict:
     """All that was tried, in seconds and bytes."""
     return {
         "dataset": str(results.dataset),
@@ -173,22 +161,13 @@ def as_json(results: Results) -> dict:
         "stopped": results.is_stopped,
         "not_varied": results.fixed,
         "best": results.best.number,
-        "trials": [_trial_json(trial) for trial in results.trials],
-    }
-
-
-def _trial_json(trial: Trial) -> dict:
-    return {
-        "trial": trial.number,
-        "folder": trial.folder.name,
-        "options": trial.point,
-        **{name: trial.times and trial.times[name] for name in TIMES},
-        "host_bytes": trial.host_bytes,
-        "hit_rate": trial.hit_rate,
-        "planned_hit_rate": trial.planned_hit_rate,
-        "spread_seconds": trial.spread,
-        "wall_seconds": trial.wall_seconds,
-        "failure": trial.failure or None,
+        "trials": [
+            {"trial": trial.number, "folder": trial.folder.name, "options": trial.point}
+            | {name: trial.times and trial.times[name] for name in TIMES}
+            | {name: getattr(trial, name) for name in ("host_bytes", "hit_rate", "planned_hit_rate")}
+            | {"spread_seconds": trial.spread, "wall_seconds": trial.wall_seconds, "failure": trial.failure or None}
+            for trial in results.trials
+        ],
     }
 
 
@@ -196,42 +175,24 @@ def table_of(results: Results) -> Table:
     """A row a trial: the options in which trials differ, times, bytes, and what came of it."""
     points = [trial.point for trial in results.trials]
     differing = [name for name in results.start if len({str(point[name]) for point in points}) > 1]
-    columns = [
-        "trial",
-        *map(_option, differing),
-        *SHOWN_TIMES.values(),
-        "host bytes",
-        "hit % planned",
-        "hit %",
-        "result",
-    ]
-    rows = [
-        [
-            str(trial.number),
-            *(as_text(trial.point[name]) for name in differing),
-            *_numbers(trial),
-            _result(trial, results),
-        ]
-        for trial in results.trials
-    ]
+    columns = ["trial", *map(_option, differing), *SHOWN_TIMES.values()]
+    columns += ["host bytes", "hit % planned", "hit %", "result"]
+    rows = []
+    for trial in results.trials:
+        result = "best" if trial is results.best else "as given" if trial.number == 1 else ""
+        if trial.failure:
+            result = f"failed: {one_line(trial.failure)[:MAX_FAILURE]}"
+        numbers = ["-"] * (len(SHOWN_TIMES) + 3)
+        if trial.times is not None:
+            rates = (trial.planned_hit_rate, trial.hit_rate)
+            numbers = [f"{trial.times[name]:.4f}" for name in SHOWN_TIMES] + [format_bytes(trial.host_bytes)]
+            numbers += ["-" if rate is None else f"{100 * rate:.2f}" for rate in rates]
+        options = [as_text(trial.point[name]) for name in differing]
+        rows.append([str(trial.number), *options, *numbers, result])
     note = "medians of the epochs after the first; host bytes: of a batch of training; hit: rows not from the host"
     if results.fixed:
         note += f"\nnot varied: {', '.join(f'{_option(name)} ({why})' for name, why in results.fixed.items())}"
     return Table("Trials", columns, rows, note)
-
-
-def _numbers(trial: Trial) -> list[str]:
-    if trial.times is None:
-        return ["-"] * (len(SHOWN_TIMES) + 3)
-    times = [f"{trial.times[name]:.4f}" for name in SHOWN_TIMES]
-    rates = ["-" if rate is None else f"{100 * rate:.2f}" for rate in (trial.planned_hit_rate, trial.hit_rate)]
-    return [*times, format_bytes(trial.host_bytes), *rates]
-
-
-def _result(trial: Trial, results: Results) -> str:
-    if trial.failure:
-        return f"failed: {one_line(trial.failure)[:MAX_FAILURE]}"
-    return "best" if trial is results.best else "as given" if trial.number == 1 else ""
 
 
 def _draw(results: Results) -> Path | None:
@@ -242,14 +203,15 @@ def _draw(results: Results) -> Path | None:
     for trial in sorted(results.trials, key=lambda each: (size_of_ratio(each.point["cache_ratio"]), each.cost)):
         if trial.times:
             by_ratio.setdefault(as_text(trial.point["cache_ratio"]), trial.times)
-    path = results.out / "tune.png"
-    try:
-        if len(by_ratio) < 2:
-            raise CohortError("a chart against the cache ratio", "trials with two ratios at least", str(len(by_ratio)))
-        png = report_page.draw_times(list(by_ratio.values()), list(by_ratio), "cache ratio of each GPU")
-    except CohortError as error:
-        LOG.info(f"no {path.name}: {error}")
+    path, why = results.out / "tune.png", ""
+    if len(by_ratio) < 2:
+        why = f"a chart against the cache ratio: expected trials with two ratios at least, found {len(by_ratio)}"
+    elif not report_page.can_draw():
+        why = "charts: expected matplotlib, found none\n  hint: pip install matplotlib"
+    if why:
+        LOG.info(f"no {path.name}: {why}")
         return None
+    png = report_page.draw_times(list(by_ratio.values()), list(by_ratio), "cache ratio of each GPU")
     with demand_writable(path, "a file that can be written"):
         write_whole(path, png)
     return path

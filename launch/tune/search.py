@@ -142,12 +142,11 @@ def best(tried: list) -> Any:
     if lowest == math.inf:
         return None
     near = [each for each in tried if each.cost <= lowest * (1 + CLEAR_GAIN)]
-    return min(near, key=lambda each: (*_taken(each.point), each.cost))
 
+    def taken(point: Point) -> tuple[float, float, float]:  # what the trainer would rather have
+        return num_sms(point.get("sampler_sms")), size_of_ratio(point.get("cache_ratio")), point.get("slots") or 0
 
-def _taken(point: Point) -> tuple[float, float, float]:
-    """(SMs of the sampler, size of the cache, slots): what the trainer would rather have."""
-    return num_sms(point.get("sampler_sms")), size_of_ratio(point.get("cache_ratio")), point.get("slots") or 0
+    return min(near, key=lambda each: (*taken(each.point), each.cost))
 
 
 def num_sms(sampler_sms: int | None) -> float:

@@ -10,7 +10,7 @@ from pathlib import Path
 from cohort.cache.plan import budget
 from cohort.cache.plan.options import bytes_of_nodes, memory_needs, presample, row_bytes_of
 from cohort.cache.plan.planner import holds_all_raw_rows
-from cohort.launch.options.cache import gpu_memory
+from cohort.launch.options.devices import gpu_memory
 from cohort.launch.options.parser import changed_from_defaults, given_in, spec_of
 from cohort.launch.run.calibrate import HEADROOM
 from cohort.launch.tune.search import Axis, Point
@@ -43,12 +43,15 @@ def axes_of(args: argparse.Namespace, device: str, data) -> tuple[list[Axis], di
     Args:
         data: the data set, opened.
     """
+    forms = ("none", "cache") if data.x is not None else ()  # that need no rows which the data set has not
+    if data.encoded_rows is not None:
+        forms = ("auto", *forms, "host", "both")
     values = {
         "cache_ratio": tuple(sorted(args.cache_ratios or CACHE_RATIOS, reverse=True)),  # the plan expects most of much
         "sampler_sms": SAMPLER_SMS,
         "slots": SLOTS,
         "reuse": (True, False),
-        "compress": _compress_modes(data, device),
+        "compress": tuple(each for each in forms if device == "cuda" or each in ("auto", "none", "host")),
     }
     spec = spec_of(args, RunSpec)
     fixed = {name: "given" for name in values if hasattr(args, name)}  # on the command line
@@ -56,14 +59,6 @@ def axes_of(args: argparse.Namespace, device: str, data) -> tuple[list[Axis], di
         if why := _why_fixed(name, spec, device, len(values[name])):
             fixed.setdefault(name, why)
     return [Axis(name, each) for name, each in values.items() if name not in fixed], fixed
-
-
-def _compress_modes(data, device: str) -> tuple[str, ...]:
-    """Values of --compress that need no rows that the data set has not, and differ on the device."""
-    modes = ("none", "cache") if data.x is not None else ()
-    if data.encoded_rows is not None:
-        modes = ("auto", *modes, "host", "both")
-    return modes if device == "cuda" else tuple(mode for mode in modes if mode in ("auto", "none", "host"))
 
 
 def _why_fixed(name: str, spec: RunSpec, device: str, num_values: int) -> str:
@@ -113,17 +108,14 @@ class Room:
         if self._gpu_bytes is None or not isinstance(ratio, float) or ratio == 0:
             return True
         cache_bytes = int(ratio * self._meta["num_nodes"] * row_bytes_of(self._meta))
-        needs = self._needs(point["slots"])
-        if self._holds_topology(cache_bytes):
-            needs = replace(needs, graph_bytes=needs.graph_bytes + self._topology_bytes)
-        return not budget.misfits([cache_bytes], needs, 0, 0)
-
-    def _needs(self, num_slots: int) -> budget.MemoryNeeds:
         spec = self._spec
         if not self._counts and spec.cache_policy == "plan":  # the trials with a cache find them there
             self._counts = [presample(self._dataset, spec.fanout, spec.batch_size, spec.presample_batches)]
-        spec = replace(spec, gpu_memory=self._gpu_bytes, trainer_bytes=self._trainer_bytes, slots=num_slots)
-        return memory_needs(spec, self._meta, self._counts)
+        memory = {"gpu_memory": self._gpu_bytes, "trainer_bytes": self._trainer_bytes, "slots": point["slots"]}
+        needs = memory_needs(replace(spec, **memory), self._meta, self._counts)
+        if self._holds_topology(cache_bytes):
+            needs = replace(needs, graph_bytes=needs.graph_bytes + self._topology_bytes)
+        return not budget.misfits([cache_bytes], needs, 0, 0)
 
     def _holds_topology(self, cache_bytes: int) -> bool:
         where, of_nodes = self._spec.topology, bytes_of_nodes(self._meta)

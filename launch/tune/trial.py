@@ -114,9 +114,14 @@ class Trial:
             self.failure = self.message = f"the time was over after {self.wall_seconds:.0f} s"
         else:
             said = "\n".join(line for line in said.splitlines() if not line.startswith("cohort: to continue:"))
-            self.message = said.removeprefix("cohort: ") or f"exit code {code}"
-            # What a program said itself tells why it failed, else how it ended.
-            lines = [line.strip() for line in said.splitlines() if not line.strip().startswith("hint:")]
-            told = [line for start in ("it said: ", "cohort: the ") for line in lines if line.startswith(start)]
-            cause = (told or lines[-1:] or [self.message])[0]
-            self.failure = cause.removeprefix("it said: ").removeprefix("cohort: ")
+            self.failure = _cause_in(said) or f"exit code {code}"
+            self.message = said.removeprefix("cohort: ") or self.failure
+
+
+def _cause_in(said: str) -> str:
+    """The line of what a run said that tells why it failed: what a program said itself, or how it ended."""
+    lines = [line.strip() for line in said.splitlines() if not line.strip().startswith("hint:")]
+    for start in ("it said: ", "cohort: the "):
+        if found := next((line for line in lines if line.startswith(start)), ""):
+            return found.removeprefix("it said: ").removeprefix("cohort: ")
+    return lines[-1].removeprefix("cohort: ") if lines else ""

@@ -53,6 +53,7 @@ NOT_OFFERED = {
     "custom_cls": (None, "batches are torch_geometric.data.Data"),
 }
 OF_SAMPLER = {"topology": types.Topology, "compress": types.Compress, "order": types.Order, "reuse": bool}
+OF_SAMPLER |= {"num_slots": types.Slots, "seed": types.Seed}
 Bytes = Annotated[int, Meta(ge=0, description="bytes, an integer of at least 0")]
 
 

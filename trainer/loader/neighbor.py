@@ -2,9 +2,11 @@
 
 import contextlib
 import functools
+import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+import numpy as np
 import torch
 from torch_geometric.data import Data
 
@@ -19,7 +21,7 @@ from cohort.trainer.loader.batch import Batch, batch_of
 from cohort.trainer.loader.hetero import HeteroBatch, demand_offered, fanout_of, hetero_batch_of, seeds_of, types_of
 from cohort.trainer.loader.node_tensors import checked_tensors, rows_of, written
 from cohort.trainer.loader.sampler_process import SamplerProcess
-from cohort.trainer.loader.state import checked_position, digest_of
+from cohort.trainer.loader.state import checked_position
 from cohort.trainer.loader.stats import EpochMeter, LoaderStats
 
 
@@ -144,10 +146,9 @@ class NeighborLoader:
         own = None  # a sampler that this loader starts
         if _sampler is None:
             limit_seconds = checked("limit_seconds", limit_seconds, types.AboveZero)
-            options: dict = {"num_slots": checked("num_slots", num_slots, types.Slots)}
-            options |= {"seed": checked("seed", seed, types.Seed)}
-            choices: dict = {"topology": topology, "compress": compress, "order": order, "reuse": reuse}
-            options |= {name: checked(name, value, OF_SAMPLER[name]) for name, value in choices.items()}
+            given: dict = {"num_slots": num_slots, "seed": seed, "topology": topology, "compress": compress}
+            given |= {"order": order, "reuse": reuse}
+            options: dict = {name: checked(name, value, OF_SAMPLER[name]) for name, value in given.items()}
             options |= {"edge_ids": bool(edge_ids), "edge_weights": bool(edge_weights)}
             cache = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes)
             if self._types:
@@ -166,12 +167,7 @@ class NeighborLoader:
             if own and sampler_sms:
                 own.divide_gpu(sampler_sms)
             self._node_tensors |= checked_tensors(node_tensors, _sampler.num_nodes)
-            if self._types:
-                self._input_type, self._ids = seeds_of(self._types, input_nodes)
-                first = self._types.first_node[self._input_type]
-            else:
-                self._input_type, self._ids, first = "", ids_of(input_nodes, _sampler.num_nodes), 0
-            self._seed_set = _sampler.source.add_seeds(self._ids + first)
+            self._seed_set = _sampler.source.add_seeds(self._checked_seeds(input_nodes))
             if _sampler.place.local_size > 1:
                 identity = {"data": os.path.realpath(_sampler.data)} | self._identity()
                 _sampler.demand_same_loader(self._seed_set, identity)
@@ -179,6 +175,14 @@ class NeighborLoader:
             if own:
                 own.close()
             raise
+
+    def _checked_seeds(self, input_nodes) -> np.ndarray:
+        """int64 [n], as the sampler counts nodes; keeps their ids, and their node type where there are several."""
+        if self._types is None:
+            self._input_type, self._ids = "", ids_of(input_nodes, self._sampler.num_nodes)
+            return self._ids
+        self._input_type, self._ids = seeds_of(self._types, input_nodes)
+        return self._ids + self._types.first_node[self._input_type]
 
     def __repr__(self) -> str:
         shown = f"{str(self.data)!r}, {len(self._ids):,} seeds, {self.num_neighbors}, batch_size={self.batch_size}"
@@ -275,7 +279,7 @@ class NeighborLoader:
 
     @functools.cached_property
     def _digest(self) -> str:
-        return digest_of(self._ids)
+        return hashlib.sha256(np.ascontiguousarray(self._ids, dtype="<i8").data).hexdigest()
 
     def stats(self) -> LoaderStats:
         """Times and reads of this rank's current or last epoch; on a GPU, this call waits for the stream."""

@@ -1,15 +1,6 @@
 """What NeighborLoader.state_dict() holds."""
 
-import hashlib
-
-import numpy as np
-
 from cohort.base.errors import CohortError
-
-
-def digest_of(ids: np.ndarray) -> str:
-    """A digest of a seed set, int64 [n]."""
-    return hashlib.sha256(np.ascontiguousarray(ids, dtype="<i8").data).hexdigest()
 
 
 def checked_position(state: dict, identity: dict, num_steps: int) -> list[int]:

@@ -172,6 +172,7 @@ void write_meta_file(const std::filesystem::path& folder, const std::string& nam
 // --- imports ---
 
 using Strided = nb::ndarray<const int64_t, nb::ndim<1>, nb::device::cpu>;  // int64 [any], maybe a column
+using WritableIds = nb::ndarray<int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Weights = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 Ends ends_of(const Strided& ids) { return {ids.data(), ids.stride(0)}; }
@@ -193,9 +194,21 @@ SelfLoops self_loops_named(const std::string& name) {
 
 void make_edge_sorter(EdgeSorter* self, const std::filesystem::path& folder, std::size_t memory_bytes,
                       const std::string& place, int64_t num_nodes, bool transpose, bool reverse, bool dedupe,
-                      const std::string& self_loops, bool weighted) {
+                      const std::string& self_loops, bool weighted, int64_t num_sources, const std::string& source_type,
+                      const std::string& target_type) {
   new (self) EdgeSorter(folder, memory_bytes,
-                        {place, num_nodes, transpose, reverse, dedupe, self_loops_named(self_loops), weighted});
+                        {place, num_nodes, transpose, reverse, dedupe, self_loops_named(self_loops), weighted,
+                         num_sources, source_type, target_type});
+}
+
+// int64 [n]: -1 for ids that there are not. The result fills `nodes`.
+void find_nodes(const OwningIdMap& self, const Strided& ids, const WritableIds& nodes) {
+  base::require(ids.shape(0) == nodes.shape(0), "a place for the node of each id");
+  run_interruptibly([&](const std::stop_token& stop) {
+    for_chunks(static_cast<int64_t>(ids.shape(0)), stop, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) nodes.data()[i] = self.map.node(ids.data()[i * ids.stride(0)]);
+    });
+  });
 }
 
 void add_edges(EdgeSorter& self, const Strided& src, const Strided& dst, const OwningIdMap* ids,
@@ -261,7 +274,9 @@ NB_MODULE(_native, m) {
       .def("discard", &OutputFolder::discard);
   nb::class_<OwningIdMap>(m, "IdMap", "Finds the nodes of arbitrary ids.")
       .def(nb::init<Ids, Ids>(), "ids"_a, "nodes"_a,
-           "ids int64 [V], strictly ascending; nodes int64 [V], or [0] when id i is node i.");
+           "ids int64 [V], strictly ascending; nodes int64 [V], or [0] when id i is node i.")
+      .def("find", &find_nodes, "ids"_a, "nodes"_a,
+           "nodes[i] = the node of ids[i], or -1: int64 [n] -> int64 [n], filled in place.");
   nb::class_<IdSorter>(m, "IdSorter", "Collects the distinct ids of a graph, more than memory holds.")
       .def(nb::init<const std::filesystem::path&, std::size_t>(), "folder"_a, "memory_bytes"_a)
       .def("add", &add_ids, "ids"_a, "int64 [any]")
@@ -269,8 +284,10 @@ NB_MODULE(_native, m) {
   nb::class_<EdgeSorter>(m, "EdgeSorter",
                          "Edges in any order, more than memory holds, sorted by destination and source.")
       .def("__init__", &make_edge_sorter, nb::kw_only(), "folder"_a, "memory_bytes"_a, "place"_a, "num_nodes"_a,
-           "transpose"_a, "reverse"_a, "dedupe"_a, "self_loops"_a, "weighted"_a = false,
-           "num_nodes -1: as many as the edges name; weighted: equal edges that come once add up.")
+           "transpose"_a = false, "reverse"_a = false, "dedupe"_a = false, "self_loops"_a = "keep",
+           "weighted"_a = false, "num_sources"_a = -1, "source_type"_a = "", "target_type"_a = "",
+           "num_nodes -1: as many as the edges name; weighted: equal edges that come once add up. Between two types, "
+           "num_nodes are those of the target type.")
       .def("add", &add_edges, "src"_a, "dst"_a, "ids"_a.none(), "weights"_a.none() = nb::none(),
            "int64 [n] each, weights float32 [n] where edges have them; with `ids` ends are ids, else nodes.")
       .def("write", &write_graph, "folder"_a, "progress"_a,

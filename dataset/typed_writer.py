@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,22 +64,67 @@ def write_typed(
         folder = Path(written.path)
         node_types = [_write_nodes(folder, type_, table) for type_, table in nodes.items()]
         edge_types = [_write_edges(folder, type_, edges[type_], nodes, order) for type_ in order]
-        files = {part: f"{target}.{part}.npy" for part in ("labels", *SPLITS)}
-        np.save(folder / files["labels"], labels)
-        for split, ids in zip(SPLITS, splits, strict=True):
-            np.save(folder / files[split], np.asarray(ids, dtype=np.int64))
-        _native.write_typed_meta(
+        write_meta(
             folder,
             name=name or Path(written.out).name,
             nodes=node_types,
             edges=edge_types,
-            target_type=numbers[target],
+            target=target,
             task=task,
-            label_dtype=labels.dtype.name,
+            labels=labels,
+            splits=splits,
             num_classes=of_labels if num_classes is None or task != "classification" else int(num_classes),
-            files=list(files.values()),
         )
         demand_no_problem(out, folder)
+
+
+def missing_reverses(relations: Collection[RelationType]) -> dict[RelationType, RelationType]:
+    """The relations ("b", "rev_NAME", "a") that are missing in the other direction, and which each reverses."""
+    there, out = set(relations), {}
+    for source, name, target in relations:
+        is_reverse = name.startswith("rev_") and (target, name.removeprefix("rev_"), source) in there
+        reverse = (target, f"rev_{name}", source)
+        if not is_reverse and reverse not in there:
+            out[reverse] = (source, name, target)
+    return out
+
+
+def edge_type(
+    relation: RelationType, num_edges: int, relations: Sequence[RelationType], reverse_of: RelationType | None
+) -> _native.EdgeType:
+    """What meta.json says of a relation; `relations` in the order in which they are written."""
+    file, number = ".".join(relation), -1 if reverse_of is None else relations.index(reverse_of)
+    return _native.EdgeType(relation, num_edges, f"{file}.indptr.npy", f"{file}.indices.npy", number)
+
+
+def write_meta(
+    folder: Path,
+    *,
+    name: str,
+    nodes: Sequence[_native.NodeType],
+    edges: Sequence[_native.EdgeType],
+    target: str,
+    task: str,
+    labels: np.ndarray,
+    splits: Sequence[np.ndarray],
+    num_classes: int,
+) -> None:
+    """Writes the labels and splits of the target type, and meta.json."""
+    files = {part: f"{target}.{part}.npy" for part in ("labels", *SPLITS)}
+    np.save(folder / files["labels"], labels)
+    for split, ids in zip(SPLITS, splits, strict=True):
+        np.save(folder / files[split], np.asarray(ids, dtype=np.int64))
+    _native.write_typed_meta(
+        folder,
+        name=name,
+        nodes=nodes,
+        edges=edges,
+        target_type=[type_.name for type_ in nodes].index(target),
+        task=task,
+        label_dtype=labels.dtype.name,
+        num_classes=num_classes,
+        files=list(files.values()),
+    )
 
 
 def demand_name(name: str) -> None:
@@ -107,8 +152,7 @@ def _write_edges(
     file = ".".join(type_)
     np.save(folder / f"{file}.indptr.npy", indptr[: num_targets + 1])
     np.save(folder / f"{file}.indices.npy", indices)
-    reverse_of = -1 if edges.reverse_of is None else order.index(edges.reverse_of)
-    return _native.EdgeType(type_, len(indices), f"{file}.indptr.npy", f"{file}.indices.npy", reverse_of)
+    return edge_type(type_, len(indices), order, edges.reverse_of)
 
 
 def _demand_nodes(place: str, ids: np.ndarray, type_: str, num_nodes: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
 from cohort.dataset import _native, arrays
 from cohort.dataset.importing.pca import principal_components
-from cohort.dataset.layouts.graph import Graph, Rows, WeightReader, rows_of_matrix
+from cohort.dataset.layouts.graph import Graph, Rows, Source, WeightReader, rows_of_matrix
 from cohort.dataset.writer import SPLITS, demand_no_problem, demand_split, output_folder, random_splits, write_rows
 
 # progress(what is being done, how much of it is done, in [0, 1])
@@ -71,8 +72,10 @@ class ConvertOptions:
         return min(MAX_BLOCK, self.memory // 32)
 
 
-def write_graph(graph: Graph, out: str | os.PathLike, options: ConvertOptions, progress: Progress) -> None:
-    """Writes a graph as a data set; nothing appears when something is wrong with it.
+def write_graph(
+    kind: type[Conversion], graph: Source, out: str | os.PathLike, options: ConvertOptions, progress: Progress
+) -> None:
+    """Writes a graph as a data set by a conversion of this kind; nothing appears when something is wrong with it.
 
     Raises:
         CohortError: for a source that is damaged, out of range or larger than `memory` allows.
@@ -81,21 +84,85 @@ def write_graph(graph: Graph, out: str | os.PathLike, options: ConvertOptions, p
     if options.memory < MIN_MEMORY:
         raise CohortError("--memory", f"at least {format_bytes(MIN_MEMORY)}", format_bytes(options.memory))
     with output_folder(out, options.overwrite) as folder:
-        _Conversion(graph, Path(folder.path), options, progress).run()
+        kind(graph, Path(folder.path), options, progress).run()
         progress("checking", 0)
         demand_no_problem(out, folder.path)
 
 
-class _Conversion:
-    """One graph on its way into one folder."""
+class Conversion(ABC):
+    """A graph on its way into a folder: what graphs of one and of several types share."""
+
+    def __init__(self, source: Source, folder: Path, options: ConvertOptions, progress: Progress):
+        self.source, self.folder, self.options, self.progress = source, folder, options, progress
+        self.sort_memory = options.memory // 4 * 3
+
+    @abstractmethod
+    def run(self) -> None:
+        """Writes all files of the data set."""
+
+    def demand_memory(self, map_bytes: int, num_nodes: int | None) -> None:
+        """Takes the share of a map of ids from the memory for sorting."""
+        if 2 * map_bytes > self.sort_memory:
+            expected = f"at least {format_bytes(4 * map_bytes)} for the ids of {num_nodes} nodes"
+            raise CohortError("--memory", expected, format_bytes(self.options.memory), "give more")
+        self.sort_memory -= map_bytes
+
+    def write_rows(self, rows: Rows, file: str, num_nodes: int | None, what: str = "features") -> list[int]:
+        """Writes the feature rows, one for each node; returns their shape."""
+
+        def told(done: int) -> None:
+            self.progress(what, done / num_nodes if num_nodes else 0)
+
+        shape = write_rows(self.folder / file, rows.chunks(self.options.block_bytes), told)
+        if 0 in shape:
+            raise CohortError(rows.place, "at least one row and one column", f"shape {shape}")
+        if num_nodes not in (None, shape[0]):
+            hint = "each node has one row"
+            raise CohortError(rows.place, f"{num_nodes} rows, one per node", f"{shape[0]}", hint)
+        return shape
+
+    def labels(self, num_nodes: int) -> np.ndarray:
+        """int64 [V], or as arrays.targets has them for another task."""
+        task = self.options.task
+        if self.source.labels is not None:
+            labels = self.source.labels
+            return arrays.targets(labels.place, labels.read(), num_nodes, task)
+        if task != "classification":
+            raise CohortError(f"--task {task}", "labels", "none in the source", "pass --labels FILE")
+        return np.full(num_nodes, -1, dtype=np.int64)
+
+    def num_classes(self, labels: np.ndarray) -> int:
+        found = arrays.num_outputs(labels)
+        if found > max(len(labels), MANY_CLASSES):
+            hint = "classes are numbered from 0: are these ids? --task regression takes numbers as they are"
+            raise CohortError("labels", f"at most {max(len(labels), MANY_CLASSES)} classes", str(found), hint)
+        return max(self.source.num_classes or 0, found) if self.options.task == "classification" else found
+
+    def splits(self, labels: np.ndarray) -> list[np.ndarray]:
+        """Train, val and test ids, int64 [any] each; those of a mask are its nodes with a label."""
+        if self.source.splits is None:
+            return random_splits(labels, self.options.split, self.options.seed)
+        out = []
+        for name, given in zip(SPLITS, self.source.splits(), strict=True):
+            ids = arrays.split_ids(name, given, labels)
+            out.append(ids if given.dtype.kind == "b" else self.nodes_of(name, ids))
+        return out
+
+    def nodes_of(self, name: str, ids: np.ndarray) -> np.ndarray:
+        """The nodes with these ids."""
+        return ids
+
+
+class GraphConversion(Conversion):
+    """A graph of one node type."""
 
     def __init__(self, graph: Graph, folder: Path, options: ConvertOptions, progress: Progress):
-        self.graph, self.folder, self.options, self.progress = graph, folder, options, progress
+        super().__init__(graph, folder, options, progress)
+        self.graph = graph
         self.num_nodes = graph.num_nodes
         self.rows_told = ""  # their shape, where the source's own is known
         self.ids: np.ndarray | None = None  # int64 [V], the id of each node
         self.id_map = None
-        self.sort_memory = options.memory // 4 * 3
 
     def run(self) -> None:
         graph, rows = self.graph, self._prepared_rows()
@@ -103,9 +170,9 @@ class _Conversion:
         self._name_nodes()
         num_edges = self._write_edges()
         self.id_map = None
-        labels = self._labels()
+        labels = self.labels(self.num_nodes)
         np.save(self.folder / "labels.npy", labels)
-        for name, ids in zip(SPLITS, self._splits(labels), strict=True):
+        for name, ids in zip(SPLITS, self.splits(labels), strict=True):
             np.save(self.folder / f"{name}.npy", ids)
         if shape is None:
             ones = rows_of_matrix("features", np.broadcast_to(np.uint8(1), (self.num_nodes, 1)))
@@ -117,7 +184,7 @@ class _Conversion:
             num_edges=num_edges,
             feature_dim=shape[1],
             feature_dtype=rows.dtype,
-            num_classes=self._num_classes(labels),
+            num_classes=self.num_classes(labels),
             task=self.options.task,
             label_dtype=labels.dtype.name,
             edge_weights=graph.edge_weights is not None,
@@ -151,16 +218,7 @@ class _Conversion:
 
     def _write_features(self, rows: Rows) -> list[int]:
         """Writes features.npy; returns its shape. The number of nodes is known then."""
-
-        def told(done: int) -> None:
-            self.progress("features", done / self.num_nodes if self.num_nodes else 0)
-
-        shape = write_rows(self.folder / "features.npy", rows.chunks(self.options.block_bytes), told)
-        if 0 in shape:
-            raise CohortError(rows.place, "at least one row and one column", f"shape {shape}")
-        if self.num_nodes not in (None, shape[0]):
-            hint = "each node has one row"
-            raise CohortError(rows.place, f"{self.num_nodes} rows, one per node", f"{shape[0]}", hint)
+        shape = self.write_rows(rows, "features.npy", self.num_nodes)
         if self.options.pca is None:
             self.rows_told = f"{rows.place} has {shape[0]} rows of {shape[1]} columns: one row per node"
         self.num_nodes = shape[0]
@@ -183,7 +241,7 @@ class _Conversion:
             del sorter
             self.ids = np.load(path, mmap_mode="r") if path.stat().st_size > 128 else np.load(path)
             self._demand_nodes(len(self.ids), "distinct ids in the edges")
-            self._demand_memory(8 * len(self.ids))
+            self.demand_memory(8 * len(self.ids), self.num_nodes)
             self.id_map = _native.IdMap(self.ids, np.empty(0, np.int64))
 
     def _take_node_ids(self, ids: np.ndarray) -> None:
@@ -194,7 +252,7 @@ class _Conversion:
             place = f"--node-ids[{order[again[0] + 1]}]"
             raise CohortError(place, "an id named once", f"{ascending[again[0]]} again", "give each node one row")
         self._demand_nodes(len(ids), "ids in --node-ids")
-        self._demand_memory(24 * len(ids))
+        self.demand_memory(24 * len(ids), self.num_nodes)
         self.ids = ids
         self.id_map = _native.IdMap(ascending, order)
         np.save(self.folder / ID_MAP, ids)
@@ -204,13 +262,6 @@ class _Conversion:
             hint = "--node-ids FILE says which id each feature row belongs to, also of nodes without edges"
             raise CohortError(self.graph.edges.place, f"{self.num_nodes} nodes, one per row", f"{count} {what}", hint)
         self.num_nodes = count
-
-    def _demand_memory(self, map_bytes: int) -> None:
-        """Takes the map's share from the memory for sorting."""
-        if 2 * map_bytes > self.sort_memory:
-            expected = f"at least {format_bytes(4 * map_bytes)} for the ids of {self.num_nodes} nodes"
-            raise CohortError("--memory", expected, format_bytes(self.options.memory), "give more")
-        self.sort_memory -= map_bytes
 
     def _write_edges(self) -> int:
         """Writes indptr.npy, indices.npy and the edges' weights; returns the number of edges."""
@@ -250,36 +301,7 @@ class _Conversion:
             return error
         return CohortError(error.place, error.expected, error.found, f"{error.hint}; {self.rows_told}")
 
-    # --- labels and splits ------------------------------------------------------------------------------------------
-
-    def _labels(self) -> np.ndarray:
-        """int64 [V], or as arrays.targets has them for another task."""
-        task = self.options.task
-        if self.graph.labels is not None:
-            labels = self.graph.labels
-            return arrays.targets(labels.place, labels.read(), self.num_nodes, task)
-        if task != "classification":
-            raise CohortError(f"--task {task}", "labels", "none in the source", "pass --labels FILE")
-        return np.full(self.num_nodes, -1, dtype=np.int64)
-
-    def _num_classes(self, labels: np.ndarray) -> int:
-        found = arrays.num_outputs(labels)
-        if found > max(self.num_nodes, MANY_CLASSES):
-            hint = "classes are numbered from 0: are these ids? --task regression takes numbers as they are"
-            raise CohortError("labels", f"at most {max(self.num_nodes, MANY_CLASSES)} classes", str(found), hint)
-        return max(self.graph.num_classes or 0, found) if self.options.task == "classification" else found
-
-    def _splits(self, labels: np.ndarray) -> list[np.ndarray]:
-        """Train, val and test ids, int64 [any] each; those of a mask are its nodes with a label."""
-        if self.graph.splits is None:
-            return random_splits(labels, self.options.split, self.options.seed)
-        out = []
-        for name, given in zip(SPLITS, self.graph.splits(), strict=True):
-            ids = arrays.split_ids(name, given, labels)
-            out.append(ids if given.dtype.kind == "b" else self._nodes_of(name, ids))
-        return out
-
-    def _nodes_of(self, name: str, ids: np.ndarray) -> np.ndarray:
+    def nodes_of(self, name: str, ids: np.ndarray) -> np.ndarray:
         """The nodes with these ids."""
         if self.ids is None:
             return ids

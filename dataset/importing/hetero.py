@@ -12,7 +12,7 @@ from cohort.base.errors import CohortError
 from cohort.dataset import arrays
 from cohort.dataset.hetero import NodeTable, RelationType
 from cohort.dataset.importing import tensors
-from cohort.dataset.typed_writer import Edges, demand_name, write_typed
+from cohort.dataset.typed_writer import Edges, demand_name, missing_reverses, write_typed
 
 KEPT = {"x", "num_nodes", "edge_index"}  # of every type
 KEPT_OF_TARGET = KEPT | {"y", *tensors.MASKS}
@@ -39,7 +39,8 @@ def from_hetero(
     if not edges:
         raise CohortError("from_pyg", "a HeteroData with edges", "none", "data['a', 'to', 'b'].edge_index = ...")
     if reverse_edges:
-        edges |= _reverses(edges)
+        reverses = missing_reverses(list(edges))
+        edges |= {type_: Edges(edges[of].dst, edges[of].src, reverse_of=of) for type_, of in reverses.items()}
     store = data[target]
     labels = tensors.labels_of(store.get("y"), nodes[target].num_nodes, task)
     masks = tensors.masks_of(store)
@@ -99,17 +100,6 @@ def _edges(type_: RelationType, store: Any) -> Edges:
         raise CohortError(place, "integers [2, E]", "none", hint)
     src, dst = tensors.ends_of(place, store["edge_index"])
     return Edges(arrays.integers(f"{place}: src", src), arrays.integers(f"{place}: dst", dst))
-
-
-def _reverses(edges: dict[RelationType, Edges]) -> dict[RelationType, Edges]:
-    """The relations that are missing in the other direction."""
-    out: dict[RelationType, Edges] = {}
-    for (source, name, destination), forward in edges.items():
-        is_reverse = name.startswith("rev_") and (destination, name.removeprefix("rev_"), source) in edges
-        reverse = (destination, f"rev_{name}", source)
-        if not is_reverse and reverse not in edges:
-            out[reverse] = Edges(forward.dst, forward.src, reverse_of=(source, name, destination))
-    return out
 
 
 def _warn_of_what_is_left_out(data: Any, target: str) -> None:

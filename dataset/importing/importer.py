@@ -12,10 +12,13 @@ import numpy as np
 
 from cohort.base.errors import CohortError
 from cohort.dataset import arrays
-from cohort.dataset.importing.convert import ConvertOptions, Progress, write_graph
+from cohort.dataset.hetero import open_typed
+from cohort.dataset.importing.convert import ConvertOptions, GraphConversion, Progress, write_graph
 from cohort.dataset.importing.outcome import outcome
+from cohort.dataset.importing.typed import TypedConversion, demand_no_option_of_one_type, typed_outcome
 from cohort.dataset.layouts import tables
-from cohort.dataset.layouts.graph import Graph, Labels, Rows, rows_of_table
+from cohort.dataset.layouts.described import DESCRIPTION, read_described
+from cohort.dataset.layouts.graph import Graph, Labels, Rows, Source, rows_of_table
 from cohort.dataset.layouts.graphbolt import METADATA, read_graphbolt
 from cohort.dataset.layouts.igb import find_igb, read_igb
 from cohort.dataset.layouts.legion import is_legion, read_legion
@@ -25,12 +28,12 @@ from cohort.dataset.layouts.planetoid import is_planetoid, read_planetoid
 from cohort.dataset.layouts.pyg import read_data
 from cohort.dataset.layouts.table import Table, shortened, spans
 from cohort.dataset.layouts.text_file import TextOptions
-from cohort.dataset.reader import is_dataset
-from cohort.dataset.reader import open as open_dataset
+from cohort.dataset.layouts.typed import TypedGraph
+from cohort.dataset.reader import is_dataset, open_one_type
 
 TABLES = ("csv", "parquet")
 EDGE_LISTS = (*TABLES, "npy")
-FORMATS = ("auto", "npz", *EDGE_LISTS, "ogb", "pyg", "igb", "graphbolt", "legion")
+FORMATS = ("auto", "npz", *EDGE_LISTS, "yaml", "ogb", "pyg", "igb", "graphbolt", "legion")
 ONES = "ones"
 IDS = ("id", "node_id")
 NO_FEATURES = (*IDS, "label", "labels", "y")  # what columns are called that a model must not learn from
@@ -100,16 +103,27 @@ def import_graph(
     _demand_files(inputs)
     kind = detect(path) if format == "auto" else format
     graph = _read(path, kind, inputs)
-    _replace(graph, inputs, options.get("task", "classification"))
+    if isinstance(graph, TypedGraph):
+        graph.demand_types()
+        graph = graph.of_one_type() or graph
+    _replace_task(graph, inputs, options.get("task", "classification"))
+    if isinstance(graph, Graph):
+        _replace(graph, inputs)
     for text in graph.notes:
         note(text)
     if inputs.node_ids is not None:
         options["node_ids"] = arrays.integers(str(inputs.node_ids), tables.read_ids(inputs.node_ids))
     _demand_task(graph, options.get("task", "classification"), kind)
     converted = ConvertOptions(**options)
-    write_graph(graph, out, converted, progress)
     labels, by_hand = (inputs.labels or path).name, kind in (*EDGE_LISTS, "npz")
-    for text in outcome(graph, open_dataset(out), converted, labels=labels, numbered_by_hand=by_hand):
+    if isinstance(graph, TypedGraph):
+        demand_no_option_of_one_type(graph, inputs, converted)
+        write_graph(TypedConversion, graph, out, converted, progress)
+        lines = typed_outcome(graph, open_typed(out), converted, labels=labels)
+    else:
+        write_graph(GraphConversion, graph, out, converted, progress)
+        lines = outcome(graph, open_one_type(out), converted, labels=labels, numbered_by_hand=by_hand)
+    for text in lines:
         note(text)
 
 
@@ -129,7 +143,7 @@ def _demand_files(inputs: SourceOptions) -> None:
                 raise CohortError(str(path), f"the file that {option} names", "no such file", "check the path")
 
 
-def _demand_task(graph: Graph, task: str, kind: str) -> None:
+def _demand_task(graph: Source, task: str, kind: str) -> None:
     """Raises CohortError for a task that the source's labels are not for."""
     if task not in arrays.TASKS:
         raise CohortError("--task", " or ".join(arrays.TASKS), repr(task))
@@ -151,8 +165,8 @@ def detect(source: Path) -> str:
     """
     if not source.is_dir():
         kind = {"pt": "pyg"}.get(tables.kind_of(source) or "", tables.kind_of(source))
-        if source.name.endswith((".yaml", ".yml")):
-            kind = "graphbolt"
+        if source.suffix in (".yaml", ".yml"):
+            kind = "graphbolt" if source.name == METADATA else "yaml"
         if kind is None:
             hint = f"--format {'|'.join(FORMATS[1:])}"
             raise CohortError(str(source), "a source in a known format", f"a file {source.name}", hint)
@@ -163,7 +177,7 @@ def detect(source: Path) -> str:
     raise CohortError(str(source), "a folder in a known format", "none", f"--format {'|'.join(FORMATS[1:])}")
 
 
-def _read(path: Path, kind: str, inputs: SourceOptions) -> Graph:
+def _read(path: Path, kind: str, inputs: SourceOptions) -> Graph | TypedGraph:
     if kind in EDGE_LISTS:
         edges = tables.read_edges(path, inputs.destinations, inputs.text)
         column = inputs.weight_column
@@ -196,7 +210,8 @@ def _pyg_reader(path: Path) -> Callable[[], Graph] | None:
 
 
 # Format -> how a folder of it looks, and what reads it; the first one that fits is taken.
-FOLDERS: dict[str, tuple[Callable[[Path], bool], Callable[[Path], Graph]]] = {
+FOLDERS: dict[str, tuple[Callable[[Path], bool], Callable[[Path], Graph | TypedGraph]]] = {
+    "yaml": (lambda path: (path / DESCRIPTION).exists(), read_described),
     "ogb": (is_ogb, read_ogb),
     "pyg": (lambda path: _pyg_reader(path) is not None, _read_pyg),
     "graphbolt": (lambda path: (path / METADATA).exists(), read_graphbolt),
@@ -206,8 +221,16 @@ FOLDERS: dict[str, tuple[Callable[[Path], bool], Callable[[Path], Graph]]] = {
 }
 
 
-def _replace(graph: Graph, inputs: SourceOptions, task: str) -> None:
-    """Puts what the options name in the place of what the source has."""
+def _replace_task(graph: Source, inputs: SourceOptions, task: str) -> None:
+    """Puts the labels and splits that the options name in the place of those of the source."""
+    if inputs.labels is not None:
+        graph.labels, graph.any_task = _labels(inputs.labels, inputs, task), True
+    if inputs.splits is not None:
+        graph.splits, graph.splits_from = tables.splits_of(inputs.splits), "--splits"
+
+
+def _replace(graph: Graph, inputs: SourceOptions) -> None:
+    """Puts what the options name in the place of what the source has of nodes and edges."""
     for option, chosen, file in (
         ("--feature-columns", inputs.feature_columns, inputs.features),
         ("--label-columns", inputs.label_columns, inputs.labels),
@@ -221,14 +244,10 @@ def _replace(graph: Graph, inputs: SourceOptions, task: str) -> None:
     elif graph.features is None:
         hint = f"pass --features FILE, or --features {ONES} for one column of ones"
         raise CohortError(graph.edges.place, "feature rows", "only edges", hint)
-    if inputs.labels is not None:
-        graph.labels, graph.any_task = _labels(inputs.labels, inputs, task), True
     if inputs.edge_weights is not None:
         if inputs.weight_column is not None:
             raise CohortError("--edge-weights, --weight-column", "one of the two", "both")
         graph.edge_weights = tables.read_weights(inputs.edge_weights)
-    if inputs.splits is not None:
-        graph.splits, graph.splits_from = tables.splits_of(inputs.splits), "--splits"
     if inputs.nodes is not None:
         if graph.num_nodes not in (None, inputs.nodes):
             raise CohortError("--nodes", f"{graph.num_nodes}, as the source says", str(inputs.nodes))

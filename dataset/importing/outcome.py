@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from cohort.dataset import arrays
+from cohort.dataset.hetero import HeteroDataset
 from cohort.dataset.importing.convert import ConvertOptions
-from cohort.dataset.layouts.graph import Graph
+from cohort.dataset.layouts.graph import Graph, Source
 from cohort.dataset.reader import Dataset
 
 EDGES_AT_ONCE = 1 << 22
@@ -20,21 +21,29 @@ def outcome(graph: Graph, data: Dataset, options: ConvertOptions, *, labels: str
         labels: name of the file that has them.
         numbered_by_hand: the source is a list of edges that somebody wrote, not a published data set.
     """
+    lines = labels_and_splits_told(graph, data, options, labels=labels)
+    if numbered_by_hand and not options.rename and options.node_ids is None and _leaves_out_node_0(data, options):
+        lines.insert(len(lines) - 1, FROM_ONE)
+    columns = graph.columns_told() if numbered_by_hand else ""
+    return [*lines, f"edges: {columns}{_direction_told(data, options)}"]
+
+
+def labels_and_splits_told(
+    graph: Source, data: Dataset | HeteroDataset, options: ConvertOptions, *, labels: str
+) -> list[str]:
+    """Lines about classes that are not used, and about the splits."""
     lines = []
     unused = arrays.unused_classes(data.y, data.num_classes) if data.task == "classification" else 0
     if unused:
         some = "" if data.y.min() >= 0 else "[y >= 0]"
         cure = f"renumber with numpy.unique(y{some}, return_inverse=True)"
         lines.append(f"{labels}: {data.num_classes:,} classes, {data.num_classes - unused:,} of them used; {cure}")
-    if numbered_by_hand and not options.rename and options.node_ids is None and _leaves_out_node_0(data, options):
-        lines.append(FROM_ONE)
     origin = f"from {graph.splits_from}" if graph.splits else f"random, seed {options.seed}"
     if not graph.labels:
         origin = "no labels"
     sizes = ((name, len(getattr(data, f"{name}_ids"))) for name in ("train", "val", "test"))
     lines.append(f"splits: {', '.join(f'{name} {size:,}' for name, size in sizes)} ({origin})")
-    columns = graph.columns_told() if numbered_by_hand else ""
-    return [*lines, f"edges: {columns}{_direction_told(data, options)}"]
+    return lines
 
 
 def _direction_told(data: Dataset, options: ConvertOptions) -> str:

@@ -104,42 +104,25 @@ class Labels:
     read: Callable[[], np.ndarray]
 
 
-@dataclass
-class Graph:
-    """A graph of another format.
+@dataclass(kw_only=True)
+class Source:
+    """What graphs of one and of several types have in common.
 
     Attributes:
-        edge_weights: of edges that have them.
-        num_nodes: where the source says it; else the feature rows do, or the edges.
         any_task: the labels are as the source has them; else the reader made classes of them.
         splits: gives train, val and test ids, or bool masks [V].
         splits_from: where they are from, for messages.
-        reverse, dedupe, self_loops: what the other library does to the edges when it loads them.
+        reverse: the other library adds the reverse of each edge when it loads them.
     """
 
     name: str
-    edges: Edges
-    features: Rows | None = None
-    edge_weights: Weights | None = None
     labels: Labels | ArrayFile | MemoryArray | None = None
     splits: Callable[[], list[np.ndarray]] | None = None
     splits_from: str = "the source"
-    num_nodes: int | None = None
     num_classes: int | None = None
-    reverse: bool = False
-    dedupe: bool = False
-    self_loops: str = "keep"
     any_task: bool = False
+    reverse: bool = False
     notes: list[str] = field(default_factory=list)
-
-    def columns_told(self) -> str:
-        """Which columns of a table of edges are what, in words; "" when there is no table."""
-        if self.edges.ends is None:
-            return ""
-        weight = self.edge_weights.column if self.edge_weights else ""
-        unused = [title for title in self.edges.others if title != weight]
-        told = " -> ".join(self.edges.ends) + (f", weights {weight}" if weight else "")
-        return told + (f" ({shortened(unused)} not used)" if unused else "") + "; "
 
     def take_splits(self, path: Path, there: dict[str, Callable[[], np.ndarray]], names: Sequence[str]) -> None:
         """Takes those of three splits, ids or bool masks called `names`, that a file has; the others are empty."""
@@ -154,6 +137,33 @@ class Graph:
         missing = [key for key in names if key not in there]
         self.splits = self.splits or (lambda: [read(key) for key in names])
         self.splits_from = path.name + (f", which has no {' and no '.join(missing)}" if missing else "")
+
+
+@dataclass(kw_only=True)
+class Graph(Source):
+    """A graph of another format, with nodes and edges of one type.
+
+    Attributes:
+        edge_weights: of edges that have them.
+        num_nodes: where the source says it; else the feature rows do, or the edges.
+        dedupe, self_loops: what the other library does to the edges when it loads them.
+    """
+
+    edges: Edges
+    features: Rows | None = None
+    edge_weights: Weights | None = None
+    num_nodes: int | None = None
+    dedupe: bool = False
+    self_loops: str = "keep"
+
+    def columns_told(self) -> str:
+        """Which columns of a table of edges are what, in words; "" when there is no table."""
+        if self.edges.ends is None:
+            return ""
+        weight = self.edge_weights.column if self.edge_weights else ""
+        unused = [title for title in self.edges.others if title != weight]
+        told = " -> ".join(self.edges.ends) + (f", weights {weight}" if weight else "")
+        return told + (f" ({shortened(unused)} not used)" if unused else "") + "; "
 
 
 def _edges_of(place: str, count: int, pieces: Callable[[int], Iterator[tuple[np.ndarray, np.ndarray]]]) -> Edges:
@@ -182,13 +192,14 @@ def edges_in_memory(place: str, src: np.ndarray, dst: np.ndarray) -> Edges:
     return edges_of_arrays(place, MemoryArray(place, src), MemoryArray(place, dst))
 
 
-def edges_of_pairs(pairs: ArrayFile) -> Edges:
-    """Edges in one file, integers [2, E] or [E, 2]."""
+def edges_of_pairs(pairs: ArrayFile, rows: bool = False) -> Edges:
+    """Edges in one file, integers [2, E] or [E, 2]; 2 x 2 are [2, E], with `rows` [E, 2]."""
     demand_integers(pairs)
     if len(pairs.shape) != 2 or 2 not in pairs.shape:
         raise CohortError(pairs.place, "shape [2, E] or [E, 2]", f"shape {list(pairs.shape)}")
     count = pairs.shape[0] * pairs.shape[1] // 2
-    if (pairs.shape[0] == 2) != pairs.fortran:  # all sources lie before all destinations
+    sources_first = pairs.shape[0] == 2 and not (rows and pairs.shape[1] == 2)
+    if sources_first != pairs.fortran:  # all sources lie before all destinations
         return edges_of_arrays(pairs.place, pairs.reshaped(count), pairs.reshaped(count, first=count))
     pairs = pairs.reshaped(count, 2)
     return _edges_of(pairs.place, count, lambda at_once: ((ends[:, 0], ends[:, 1]) for ends in pairs.rows(at_once)))
@@ -214,6 +225,17 @@ def edges_of_columns(place: str, indptr: np.ndarray, columns: ArrayFile | Memory
             yield np.repeat(np.arange(row, last_row, dtype=np.int64), counts), destinations
 
     return _edges_of(place, len(columns), pieces)
+
+
+def edges_of_parts(place: str, parts: Sequence[Edges]) -> Edges:
+    """The edges of several files, one after the other."""
+
+    def chunks(block_bytes: int) -> Iterator[EdgeChunk]:
+        for number, part in enumerate(parts):
+            for src, dst, fraction in part.chunks(block_bytes):
+                yield src, dst, (number + fraction) / len(parts)
+
+    return Edges(place, chunks)
 
 
 def edges_of_table(table: Table, columns: Sequence[int]) -> Edges:
@@ -270,6 +292,23 @@ def rows_of_file(file: ArrayFile, dtype: str | None = None) -> Rows:
             yield rows if dtype else arrays.features(file.place, rows)
 
     return Rows(file.place, dtype or arrays.feature_dtype(file.dtype).name, chunks)
+
+
+def rows_of_parts(place: str, parts: Sequence[Rows]) -> Rows:
+    """The rows of several files, one after the other."""
+    dtypes = {part.dtype for part in parts}
+    if len(dtypes) != 1:
+        raise CohortError(place, "files of one type", ", ".join(sorted(dtypes)) or "no file")
+
+    def chunks(block_bytes: int) -> Iterator[np.ndarray]:
+        columns = None
+        for part in parts:
+            for rows in part.chunks(block_bytes):
+                columns = columns or rows.shape[1]
+                arrays.demand_shape(part.place, rows, (None, columns))
+                yield rows
+
+    return Rows(place, parts[0].dtype, chunks)
 
 
 def rows_of_table(table: Table, columns: Sequence[int] | None = None) -> Rows:

@@ -2,148 +2,174 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from cohort.base.errors import CohortError
 from cohort.dataset import arrays
 from cohort.dataset.array_file import open_npy
-from cohort.dataset.layouts.graph import Edges, Graph, Labels, Rows, edges_of_pairs, edges_of_table, rows_of_file
+from cohort.dataset.layouts.graph import Edges, Labels, Rows, edges_of_pairs, edges_of_table, rows_of_file
+from cohort.dataset.layouts.structured import read_structured
 from cohort.dataset.layouts.text_file import TextFile, TextOptions
 from cohort.dataset.layouts.torch_files import array_of, is_dense, load_tensors, rows_of_tensor
+from cohort.dataset.layouts.typed import Nodes, TypedGraph, by_relation, relation_of
 
 METADATA = "metadata.yaml"
 SETS = ("train_set", "validation_set", "test_set")
 SEEDS = ("seeds", "seed_nodes", "node_ids")
 PLAIN = TextOptions(separator=",", header="no")
 HINT = "see FORMAT.md for what is read of an OnDiskDataset"
+NODE, RELATION = "node", ("node", "to", "node")  # of entries without a type
 
 
-class _Metadata:
-    """metadata.yaml, whose paths are relative to its folder."""
+class File(msgspec.Struct):
+    """An array, also one of several that have names."""
 
-    def __init__(self, path: Path):
-        self.path = path
-        try:
-            import yaml
-        except ImportError as error:
-            raise CohortError(
-                str(path), "the package PyYAML", f"none ({error})", "python -m pip install pyyaml"
-            ) from error
-        try:
-            self.top = yaml.safe_load(path.read_text())
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise CohortError(str(path), "a readable YAML file", " ".join(str(error).split()), HINT) from error
-        self.demand(isinstance(self.top, dict), "a mapping", self.top)
-
-    def demand(self, fits: bool, expected: str, found: Any) -> None:
-        if not fits:
-            raise CohortError(str(self.path), expected, str(found)[:80], HINT)
-
-    def list_of(self, parent: Any, key: str) -> list[dict]:
-        found = (parent or {}).get(key) or []
-        self.demand(isinstance(found, list) and all(isinstance(item, dict) for item in found), f"a list {key}", found)
-        return found
-
-    def file(self, item: dict) -> Path:
-        self.demand(isinstance(item.get("path"), str), "an entry with a path", item)
-        return self.path.parent / item["path"]
+    path: str
+    format: str | None = None
+    name: str | None = None
+    domain: str | None = None
+    type: str | None = None
 
 
-def read_graphbolt(source: Path) -> Graph:
-    """The homogeneous graph, the feature "feat" (or the only one) and the first task of a folder."""
-    meta = _Metadata(source / METADATA if source.is_dir() else source)
-    graph = meta.top.get("graph")
-    meta.demand(isinstance(graph, dict), "a mapping graph", graph)
-    nodes, edges = meta.list_of(graph, "nodes"), meta.list_of(graph, "edges")
-    typed = [item for item in nodes + edges if item.get("type") is not None]
-    if len(nodes) != 1 or len(edges) != 1 or typed:
-        found = f"{len(nodes)} and {len(edges)}" + (", with types" if typed else "")
-        hint = "export the relation that you want as an edge list and import that"
-        raise CohortError(str(meta.path), "one kind of nodes and one of edges", found, hint)
-    num_nodes = nodes[0].get("num")
-    meta.demand(isinstance(num_nodes, int) and num_nodes > 0, "num, the number of nodes", nodes[0])
-    tasks = meta.list_of(meta.top, "tasks")
-    task = tasks[0] if tasks else {}
-    sets = [_Set(meta, task, name) for name in SETS] if task else []
-    classes = task.get("num_classes")
-    return Graph(
-        name=str(meta.top.get("dataset_name") or meta.path.parent.resolve().name),
-        edges=_edges(meta, edges[0]),
-        features=_features(meta),
-        labels=Labels(str(meta.path), lambda: _labels(sets, num_nodes)) if sets else None,
+class NodeType(msgspec.Struct):
+    num: int
+    type: str | None = None
+
+
+class TaskSet(msgspec.Struct):
+    data: list[File] | None = None
+    type: str | None = None
+
+
+class Task(msgspec.Struct):
+    name: Any = None
+    num_classes: Any = None
+    train_set: list[TaskSet] | None = None
+    validation_set: list[TaskSet] | None = None
+    test_set: list[TaskSet] | None = None
+
+
+class GraphFiles(msgspec.Struct):
+    nodes: list[NodeType]
+    edges: list[File]
+
+
+class Metadata(msgspec.Struct):
+    graph: GraphFiles
+    dataset_name: Any = None
+    feature_data: list[File] | None = None
+    tasks: list[Task] | None = None
+
+
+def read_graphbolt(source: Path) -> TypedGraph:
+    """The graph, of each node type the feature "feat" (or the only one), and the first task of a folder."""
+    path = source / METADATA if source.is_dir() else source
+    meta = read_structured(path, "YAML", Metadata, "the metadata of an OnDiskDataset", HINT)
+    nodes = {node.type or NODE: node.num for node in meta.graph.nodes}
+    for type_, count in nodes.items():
+        if count < 1:
+            raise CohortError(f"{path}: nodes {type_}", "num, the number of nodes, of at least 1", str(count), HINT)
+    if len(nodes) < len(meta.graph.nodes):
+        raise CohortError(str(path), "each node type once", f"{len(meta.graph.nodes)} entries of {', '.join(nodes)}")
+    task = meta.tasks[0] if meta.tasks else Task()
+    sets = [_Set(path, task, name) for name in SETS] if meta.tasks else []
+    targets = {part.type for part in sets if part.items} or {NODE if NODE in nodes else next(iter(nodes), NODE)}
+    if len(targets) > 1:
+        raise CohortError(str(path), "a task of one node type", ", ".join(sorted(targets)), HINT)
+    (target,) = targets
+    num_nodes = nodes.get(target, 0)
+    relations = ((_relation(path, item), _edges(path, item)) for item in meta.graph.edges)
+    return TypedGraph(
+        name=str(meta.dataset_name or path.parent.resolve().name),
+        place=str(path),
+        nodes={type_: Nodes(count, _features(path, meta.feature_data or [], type_)) for type_, count in nodes.items()},
+        edges=by_relation(str(path), relations),
+        target=target,
+        labels=Labels(str(path), lambda: _labels(sets, num_nodes)) if sets else None,
         splits=(lambda: [part.seeds() for part in sets]) if sets else None,
-        num_nodes=num_nodes,
-        num_classes=classes if isinstance(classes, int) else None,
-        notes=[f"the first of {len(tasks)} tasks: {task.get('name')}"] if len(tasks) > 1 else [],
+        num_classes=task.num_classes if isinstance(task.num_classes, int) else None,
+        notes=[f"the first of {len(meta.tasks)} tasks: {task.name}"] if meta.tasks and len(meta.tasks) > 1 else [],
     )
 
 
-def _edges(meta: _Metadata, item: dict) -> Edges:
-    path, form = meta.file(item), item.get("format")
-    if form == "csv":
-        return edges_of_table(TextFile(path, PLAIN), (0, 1))
-    meta.demand(form == "numpy", "edges of format csv or numpy", form)
-    return edges_of_pairs(open_npy(path))
+def _relation(path: Path, item: File) -> tuple[str, str, str]:
+    return relation_of(f"{path}: type of edges", item.type, ":") if item.type else RELATION
 
 
-def _features(meta: _Metadata) -> Rows | None:
-    """The rows of the nodes' feature "feat", or of their only one."""
-    of_nodes = [item for item in meta.list_of(meta.top, "feature_data") if item.get("domain") == "node"]
-    chosen = [item for item in of_nodes if item.get("name") == "feat"] or of_nodes
+def _edges(path: Path, item: File) -> Edges:
+    file = path.parent / item.path
+    if item.format == "csv":
+        return edges_of_table(TextFile(file, PLAIN), (0, 1))
+    _demand(path, item.format == "numpy", "edges of format csv or numpy", item.format)
+    return edges_of_pairs(open_npy(file))
+
+
+def _features(path: Path, items: Sequence[File], type_: str) -> Rows | None:
+    """The rows of the feature "feat" of a node type, or of its only one."""
+    of_nodes = [item for item in items if item.domain == "node" and (item.type or NODE) == type_]
+    chosen = [item for item in of_nodes if item.name == "feat"] or of_nodes
     if not chosen:
         return None
-    names = ", ".join(str(item.get("name")) for item in of_nodes)
-    meta.demand(len(chosen) == 1, "one feature of the nodes, or one named feat", names)
-    path = meta.file(chosen[0])
-    if chosen[0].get("format") == "torch":
-        return rows_of_tensor(str(path), _tensor(meta, path))
-    meta.demand(chosen[0].get("format") == "numpy", "features of format numpy or torch", chosen[0].get("format"))
-    return rows_of_file(open_npy(path))
+    names = ", ".join(str(item.name) for item in of_nodes)
+    _demand(path, len(chosen) == 1, f"one feature of {type_} nodes, or one named feat", names)
+    file = path.parent / chosen[0].path
+    if chosen[0].format == "torch":
+        return rows_of_tensor(str(file), _tensor(path, file))
+    _demand(path, chosen[0].format == "numpy", "features of format numpy or torch", chosen[0].format)
+    return rows_of_file(open_npy(file))
 
 
-def _array(meta: _Metadata, item: dict) -> np.ndarray:
+def _array(path: Path, item: File) -> np.ndarray:
     """A small array of a task, or a tensor."""
-    path, form = meta.file(item), item.get("format")
-    if form == "torch":
-        return array_of(_tensor(meta, path))
-    meta.demand(form == "numpy", "arrays of format numpy or torch", form)
-    return open_npy(path).read()
+    file = path.parent / item.path
+    if item.format == "torch":
+        return array_of(_tensor(path, file))
+    _demand(path, item.format == "numpy", "arrays of format numpy or torch", item.format)
+    return open_npy(file).read()
 
 
-def _tensor(meta: _Metadata, path: Path) -> Any:
-    found = load_tensors(path, "save it by numpy.save, and say format: numpy")
-    meta.demand(is_dense(found), f"a dense tensor in {path}", type(found).__name__)
+def _tensor(path: Path, file: Path) -> Any:
+    found = load_tensors(file, "save it by numpy.save, and say format: numpy")
+    _demand(path, is_dense(found), f"a dense tensor in {file}", type(found).__name__)
     return found
+
+
+def _demand(path: Path, fits: bool, expected: str, found: Any) -> None:
+    if not fits:
+        raise CohortError(str(path), expected, str(found)[:80], HINT)
 
 
 class _Set:
     """The nodes of one set of a task, and their labels."""
 
-    def __init__(self, meta: _Metadata, task: dict, name: str):
-        self._meta, self._name = meta, name
-        groups = meta.list_of(task, name)
-        if len(groups) > 1 or any(group.get("type") is not None for group in groups):
-            meta.demand(False, f"one {name} without types", f"{len(groups)} of them")
-        self._items = {item.get("name"): item for group in groups for item in meta.list_of(group, "data")}
+    def __init__(self, path: Path, task: Task, name: str):
+        self._path, self._name = path, name
+        groups = getattr(task, name) or []
+        _demand(path, len(groups) <= 1, f"one {name}, of one type", f"{len(groups)} of them")
+        self.type = (groups[0].type if groups else None) or NODE
+        self.items = {item.name: item for group in groups for item in group.data or []}
 
     def seeds(self) -> np.ndarray:
         """int64 [n]"""
-        if not self._items:
+        if not self.items:
             return np.empty(0, np.int64)
-        found = next((self._items[name] for name in SEEDS if name in self._items), None)
-        self._meta.demand(found is not None, f"seeds in {self._name}", list(self._items))
-        return arrays.integers(f"{self._meta.path}: {self._name}", _array(self._meta, found))
+        found = next((self.items[name] for name in SEEDS if name in self.items), None)
+        if found is None:
+            raise CohortError(str(self._path), f"seeds in {self._name}", ", ".join(map(str, self.items)), HINT)
+        return arrays.integers(f"{self._path}: {self._name}", _array(self._path, found))
 
     def labels(self) -> np.ndarray:
         """int64 [n]"""
-        if not self._items:
+        if not self.items:
             return np.empty(0, np.int64)
-        self._meta.demand("labels" in self._items, f"labels in {self._name}", list(self._items))
-        place = f"{self._meta.path}: labels of {self._name}"
-        return arrays.class_labels(place, _array(self._meta, self._items["labels"]), len(self.seeds()))
+        _demand(self._path, "labels" in self.items, f"labels in {self._name}", list(self.items))
+        place = f"{self._path}: labels of {self._name}"
+        return arrays.class_labels(place, _array(self._path, self.items["labels"]), len(self.seeds()))
 
 
 def _labels(sets: list[_Set], num_nodes: int) -> np.ndarray:

@@ -56,7 +56,12 @@ class TextOptions:
 
 
 class TextFile(Table):
-    """A text of numbers; its first lines say how it is made."""
+    """A text of numbers; its first lines say how it is made.
+
+    Attributes:
+        separator: between fields; a blank stands for any number of blanks.
+        lines_before: the first row.
+    """
 
     def __init__(self, path: str | Path, options: TextOptions = TextOptions()):
         self.path = Path(path)
@@ -68,7 +73,7 @@ class TextFile(Table):
         has_names = options.header == "yes" or (options.header == "auto" and not all(map(_is_number, judged)))
         self.names = fields if has_names else []
         self.titles = self.names or [f"column {i}" for i in range(len(fields))]
-        self._lines_before = number + 1 if self.names else number
+        self.lines_before = number + 1 if self.names else number
         row = head[-1][1] if self.names else line
         self._width = len(split_fields(row, self.separator)) if row else 0
 
@@ -79,7 +84,7 @@ class TextFile(Table):
             parser = _Parser(self, range(len(self.titles)), len(self.titles), dtype or np.float64)
         else:
             parser = _Parser(self, columns, self._width, dtype or np.float64)
-        size, lines, rest = max(1, self.path.stat().st_size), self._lines_before, b""
+        size, lines, rest = max(1, self.path.stat().st_size), self.lines_before, b""
         with self._open() as (file, position):
             for _ in range(lines):
                 file.readline(LONGEST_LINE)
@@ -94,7 +99,7 @@ class TextFile(Table):
 
     def names_instead_of_numbers(self, fits: Callable[[list[str]], bool]) -> bool:
         """Whether each of the first two rows is none: then columns hold names."""
-        rows = (text for number, text in self._rows_of_text() if number >= self._lines_before)
+        rows = (text for number, text in self._rows_of_text() if number >= self.lines_before)
         return not any(fits(split_fields(text, self.separator)) for text in itertools.islice(rows, 2))
 
     def _rows_of_text(self) -> Iterator[tuple[int, str]]:

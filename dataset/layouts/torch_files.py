@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,14 @@ import numpy as np
 from cohort.base.errors import CohortError, why_not_loaded
 from cohort.dataset import arrays
 from cohort.dataset.layouts.graph import Rows, rows_of_matrix
+from cohort.dataset.layouts.inert_pickle import ADMITTED, BROKEN, InertArray
 
 
-def load_tensors(path: Path, hint: str) -> Any:
+def load_tensors(path: Path, hint: str, also: Sequence[Any] = ()) -> Any:
     """What torch.load makes of a file with weights_only: tensors, lists, dicts, and PyG's Data where it is installed.
+
+    Args:
+        also: functions and classes that the file may name.
 
     Raises:
         CohortError: the file is damaged or holds other objects.
@@ -21,11 +26,50 @@ def load_tensors(path: Path, hint: str) -> Any:
     import torch
 
     try:
-        with torch.serialization.safe_globals(_data_classes()):
+        with torch.serialization.safe_globals([*_data_classes(), *also]):
             return torch.load(path, map_location="cpu", weights_only=True, mmap=_is_zip(path))
     except Exception as error:  # noqa: BLE001 (bytes from outside: torch raises whatever its parsers meet)
         found = why_not_loaded(error)
         raise CohortError(str(path), "only tensors (pickled objects are never loaded)", found, hint) from error
+
+
+def load_arrays(path: Path, hint: str) -> dict[str, Any]:
+    """A dict of tensors, NumPy arrays and numbers that torch.save wrote; tensors become arrays.
+
+    Raises:
+        CohortError: as load_tensors, and for anything but a dict.
+    """
+    found = load_tensors(path, hint, _inert_numpy())
+    if not isinstance(found, dict):
+        raise CohortError(str(path), "a dict of arrays", type(found).__name__, hint)
+    try:
+        return {str(key): _plain(value) for key, value in found.items()}
+    except BROKEN as error:
+        raise CohortError(str(path), "a dict of arrays", str(error) or type(error).__name__, hint) from error
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, InertArray):
+        return value.array()
+    return array_of(value) if is_dense(value) else value
+
+
+def _inert_numpy() -> list[Any]:
+    """What pickles of NumPy arrays name, as objects that only remember what they were given."""
+    names = [(name, thing) for name, thing in ADMITTED.items() if name[0].split(".")[0] in ("numpy", "_codecs")]
+    return [InertArray, *(_named(thing, *name) for name, thing in names)]
+
+
+def _named(thing: Any, module: str, name: str) -> Any:
+    """A class or function under the name by which torch finds it."""
+    if isinstance(thing, type):
+        return type(name, (thing,), {"__module__": module})
+
+    def call(*args: Any) -> Any:
+        return thing(*args)
+
+    call.__module__, call.__name__, call.__qualname__ = module, name, name
+    return call
 
 
 def is_dense(found: Any) -> bool:

@@ -196,11 +196,6 @@ void EdgeSorter::add_to(BasicKeySorter<Key>& keys, Piece piece, int64_t count, c
   }
 }
 
-bool EdgeSorter::is_node(int64_t end, const IdMap* ids) const {
-  const int64_t node = ids ? ids->node(end) : end;
-  return node >= 0 && node < limit();
-}
-
 template <typename Key>
 int64_t EdgeSorter::pack(const Piece& edges, std::span<Key> keys, const std::stop_token& stop) {
   const IdMap* const ids = edges.ids;
@@ -212,7 +207,7 @@ int64_t EdgeSorter::pack(const Piece& edges, std::span<Key> keys, const std::sto
     for (int64_t i = begin; i < end; ++i) {
       const int64_t source = ids ? ids->node(edges.sources[i]) : edges.sources[i];
       const int64_t destination = ids ? ids->node(edges.destinations[i]) : edges.destinations[i];
-      if (std::min(source, destination) < 0 || std::max(source, destination) >= limit()) {
+      if (std::min(source, destination) < 0 || source >= source_limit() || destination >= limit()) {
         raise_or_lower(first_bad, i, std::less<>());
         return;
       }
@@ -228,13 +223,20 @@ int64_t EdgeSorter::pack(const Piece& edges, std::span<Key> keys, const std::sto
 }
 
 void EdgeSorter::refuse(int64_t source, int64_t destination, int64_t edge, const IdMap* ids) const {
-  const bool in_source = !is_node(source, ids);
+  const int64_t source_node = ids ? ids->node(source) : source;
+  const bool in_source = source_node < 0 || source_node >= source_limit();
   const char* const end = in_source != options_.transpose ? "source" : "destination";
   const std::string place = fmt::format("{}: {} of edge {}", options_.place, end, edge);
   const std::string found = std::to_string(in_source ? source : destination);
   if (ids) {
     throw base::Error({place, "an id that the list of node ids has", found,
                        "add it to the list, or leave the list out: then every id of the edges is a node"});
+  }
+  if (options_.num_sources >= 0) {
+    const std::string& type = in_source ? options_.source_type : options_.target_type;
+    const int64_t count = in_source ? source_limit() : limit();
+    throw base::Error({place, fmt::format("a node of type {} in [0, {})", type, count), found,
+                       fmt::format("nodes of a type are numbered from 0, and there are {} of type {}", count, type)});
   }
   throw base::Error({place, fmt::format("a node in [0, {})", limit()), found,
                      "nodes are numbered from 0, one per feature row; --rename accepts any integers as ids"});
@@ -254,7 +256,7 @@ void EdgeSorter::write(const std::filesystem::path& folder, const std::stop_toke
     demand_plausible();
     options_.num_nodes = largest_ + 1;
   }
-  if (options_.num_nodes < kMaxInt32Nodes) {
+  if (std::max(options_.num_nodes, options_.num_sources) < kMaxInt32Nodes) {
     write_as<int32_t>(folder, stop);
   } else {
     write_as<int64_t>(folder, stop);

@@ -27,6 +27,10 @@ struct EdgeOptions {
   // does a loop that kAdd puts in the place of others; one that was not there gets 1. Sums are those of double, by
   // ascending bits.
   bool weighted = false;
+  // Of edges between two types of nodes: how many sources there are, and the types of both ends; num_nodes are the
+  // destinations then. -1: the ends have one type.
+  int64_t num_sources = -1;
+  std::string source_type = {}, target_type = {};
 };
 
 // Nodes are below 2^32: an edge is one key, destination before source.
@@ -72,8 +76,8 @@ class EdgeSorter {
   template <typename Key>
   int64_t pack(const Piece& edges, std::span<Key> keys, const std::stop_token& stop);
   [[noreturn]] void refuse(int64_t source, int64_t destination, int64_t edge, const IdMap* ids) const;
-  bool is_node(int64_t end, const IdMap* ids) const;
   int64_t limit() const noexcept { return options_.num_nodes >= 0 ? options_.num_nodes : kMaxNodes; }
+  int64_t source_limit() const noexcept { return options_.num_sources >= 0 ? options_.num_sources : limit(); }
   void demand_plausible() const;
 
   EdgeOptions options_;

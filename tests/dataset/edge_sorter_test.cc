@@ -214,6 +214,20 @@ TEST(EdgeSorter, AnEndThatIsNoNodeIsNamed) {
   EXPECT_NE(said({"e.npy"}, {{1, int64_t{1} << 32}, {0, 4}}).find("a node in [0, 4294967296)"), std::string::npos);
 }
 
+TEST(EdgeSorter, EdgesBetweenTwoTypesHaveTheirOwnBounds) {
+  const TemporaryFolder folder;
+  EdgeSorter sorter(folder.path(), kLarge,
+                    {.place = "e", .num_nodes = 2, .num_sources = 5, .source_type = "author", .target_type = "paper"});
+  add(sorter, {{4, 0, 4}, {1, 1, 0}});
+  EXPECT_NE(refusal(sorter, {{5}, {0}}).find("source of edge 3: expected a node of type author in [0, 5), found 5"),
+            std::string::npos);
+  EXPECT_NE(refusal(sorter, {{2}, {2}}).find("destination of edge 3: expected a node of type paper in [0, 2), found 2"),
+            std::string::npos);
+  sorter.write(folder.path(), {});
+  const std::vector<std::pair<int64_t, int64_t>> wanted{{0, 4}, {1, 0}, {1, 4}};
+  EXPECT_EQ(edges_in(folder.path()), wanted);
+}
+
 TEST(EdgeSorter, NumbersThatAreNamesAreFoundOut) {
   const TemporaryFolder folder;
   EdgeSorter sorter(folder.path(), kSmall, {"e.npy"});

@@ -145,7 +145,9 @@ def test_too_little_memory_is_refused(tmp_path):
     assert "for the ids of 1600000 nodes" in error.expected
 
 
-@pytest.mark.parametrize("argument", ["--memory=x", "--separator=ab", "--columns=a", "--self-loops=no", "--format=dgl"])
+@pytest.mark.parametrize(
+    "argument", ["--memory=x", "--separator=ab", "--columns=a", "--self-loops=no", "--format=hdf5"]
+)
 def test_bad_arguments_are_refused(tmp_path, argument, run, capsys):
     with pytest.raises(SystemExit) as end:
         run("import", tmp_path / "e.npy", tmp_path / "out", argument)

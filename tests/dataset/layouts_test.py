@@ -62,7 +62,6 @@ OGB_BAD = {
     "split": (drop("split/time/valid.csv.gz"), "a file of OGB's raw layout", "no such file"),
     "two_splits": (lambda root: (root / "split" / "random").mkdir(), "one folder", "random, time"),
     "graphs": (lambda root: write_csv_gz(root / "raw/num-node-list.csv.gz", np.array([9, 9])), "one graph", "2"),
-    "types": (lambda root: write_csv_gz(root / "raw/triplet-type-list.csv.gz", np.zeros(1)), "one type", "several"),
     "count": (lambda root: write_csv_gz(root / "raw/num-node-list.csv.gz", np.array([61])), "61 rows", "60"),
     "float": (
         lambda root: write_csv_gz(root / "raw/node-label.csv.gz", np.full(60, 0.5)),
@@ -198,12 +197,12 @@ def with_pickled_labels(root):
 GRAPHBOLT_BAD = {
     "yaml": (edit("graph:", "graph: ["), "a readable YAML file", ""),
     "object": (edit("small", "!!python/object/apply:os.system [exit]"), "a readable YAML file", "could not determine"),
-    "no_graph": (edit("graph:", "graphs:"), "a mapping graph", "None"),
-    "types": (edit("- num: 60", "- {num: 60, type: paper}"), "one kind of nodes", "with types"),
-    "num": (edit("- num: 60", "- num: many"), "num, the number of nodes", "many"),
+    "no_graph": (edit("graph:", "graphs:"), "the metadata of an OnDiskDataset", "field `graph`"),
+    "types": (edit("- num: 60", "- {num: 60, type: paper}"), "one of the node types paper", "node"),
+    "num": (edit("- num: 60", "- num: many"), "the metadata of an OnDiskDataset", "$.graph.nodes[0].num"),
     "edge_format": (edit("format: csv", "format: parquet"), "format csv or numpy", "parquet"),
     "feature_format": (edit("name: feat, format: numpy", "name: feat, format: csv"), "format numpy or torch", "csv"),
-    "no_path": (edit("path: data/feat.npy", "file: data/feat.npy"), "an entry with a path", "feat"),
+    "no_path": (edit("path: data/feat.npy", "file: data/feat.npy"), "the metadata of an OnDiskDataset", "field `path`"),
     "no_file": (edit("path: data/feat.npy", "path: data/no.npy"), "a readable file", "No such file"),
     "no_labels": (edit("{name: labels, format: numpy, path: sets/val", VAL), "labels in val", "seeds"),
     "no_seeds": (edit("{name: seeds, format: numpy, path: sets/val", VAL), "seeds in val", "labels"),
@@ -226,9 +225,9 @@ def test_without_pyyaml_the_cure_is_named(tmp_path, monkeypatch):
     assert refusal(tmp_path / "set", tmp_path / "out").hint == "python -m pip install pyyaml"
 
 
-@pytest.mark.parametrize("form", ["ogb", "igb", "legion", "graphbolt", "npz"])
+@pytest.mark.parametrize("form", ["yaml", "ogb", "igb", "legion", "graphbolt", "npz"])
 def test_a_folder_of_another_format_is_refused(tmp_path, form):
-    if form == "graphbolt":
+    if form in ("yaml", "graphbolt"):
         pytest.importorskip("yaml")
     (tmp_path / "empty").mkdir()
     assert str(tmp_path / "empty") in refusal(tmp_path / "empty", tmp_path / "out", format=form).place
@@ -240,4 +239,4 @@ def test_an_unknown_source_is_refused(tmp_path):
     assert "--format npz|csv" in refusal(tmp_path / "empty", tmp_path / "out").hint
     assert "a.doc" in refusal(tmp_path / "a.doc", tmp_path / "out").found
     assert "no such file" in refusal(tmp_path / "none", tmp_path / "out").found
-    assert "auto or npz" in refusal(tmp_path / "a.doc", tmp_path / "out", format="dgl").expected
+    assert "auto or npz" in refusal(tmp_path / "a.doc", tmp_path / "out", format="hdf5").expected

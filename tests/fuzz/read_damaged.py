@@ -20,7 +20,8 @@ import traceback
 from pathlib import Path
 from random import Random
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "dataset")]
+DATASET = Path(__file__).parents[1] / "dataset"
+sys.path[:0] = [str(Path(__file__).parent), str(DATASET), str(DATASET / "typed")]
 
 from damage import copy_of, damage_folder  # noqa: E402
 from readers import READERS, available, read_damaged  # noqa: E402

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import layout_writers as layouts
 import numpy as np
 import torch
+import typed_layout_writers as typed
 
 from cohort.base.errors import CohortError
 from cohort.dataset import import_graph
@@ -52,6 +53,10 @@ def _import(name: str, **options) -> Callable[[Path], None]:
 
 def _layout(write: Callable, *more) -> Callable[[Path], None]:
     return lambda folder: write(folder / "source", layouts.sample(), *more)
+
+
+def _typed(write: Callable, *more, **of_sample) -> Callable[[Path], None]:
+    return lambda folder: write(folder / "source", typed.sample(**of_sample), *more) and None
 
 
 def _npz(folder: Path) -> None:
@@ -233,6 +238,9 @@ READERS = {
     "igb": Reader(_layout(layouts.write_igb), _import("source", format="igb")),
     "graphbolt": Reader(_layout(layouts.write_graphbolt, "numpy"), _import("source", format="graphbolt"), "yaml"),
     "legion": Reader(_layout(layouts.write_legion), _import("source", format="legion")),
+    "yaml_parquet": Reader(_typed(typed.write_described, "parquet", "texts"), _import("source"), "yaml"),
+    "yaml_csv": Reader(_typed(typed.write_described, "csv", "numbers"), _import("source"), "yaml"),
+    "graphbolt_types": Reader(_typed(typed.write_graphbolt), _import("source", format="graphbolt"), "yaml"),
     "checkpoint": Reader(_checkpoint, lambda folder: checkpoint.load(folder / "checkpoint.pt")),
     "model": Reader(_model, lambda folder: load_weights(folder, torch.nn.Linear(3, 2))),
     "run_to_predict": Reader(_run_to_predict, lambda folder: model_of(folder, open_dataset(folder / "data"))),

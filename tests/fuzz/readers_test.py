@@ -23,7 +23,8 @@ def test_damaged_inputs_are_refused_or_read(tmp_path):
 def test_what_is_no_refusal_is_found(tmp_path, monkeypatch):
     """The driver sees an error of another kind."""
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "dataset"))
+    for folder in ("dataset", "dataset/typed"):
+        monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / folder))
     import read_damaged
     import readers
 

@@ -1,0 +1,87 @@
+"""Graphs of several node types and relations: what their importers find in a source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from cohort.base.errors import CohortError
+from cohort.dataset.hetero import RelationType
+from cohort.dataset.layouts.graph import Edges, Graph, Rows, Source
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """The nodes of one type; `num_nodes` where the source says it, else the rows do."""
+
+    num_nodes: int | None
+    features: Rows | None = None
+
+
+@dataclass(kw_only=True)
+class TypedGraph(Source):
+    """A graph of another format, with several types.
+
+    Attributes:
+        place: for messages.
+        nodes: by type, in the order in which they are numbered.
+        edges: by (source type, name, target type).
+        target: the node type of the labels and splits.
+        id_bytes: memory that the ids of nodes need while edges are read.
+    """
+
+    place: str
+    nodes: dict[str, Nodes]
+    edges: dict[RelationType, Edges]
+    target: str
+    id_bytes: int = 0
+
+    def demand_types(self) -> None:
+        """Raises CohortError for a relation between types that there are not, and for a target that there is not."""
+        told = f"one of the node types {', '.join(self.nodes) or '(none)'}"
+        for relation in self.edges:
+            for end in (relation[0], relation[2]):
+                if end not in self.nodes:
+                    raise CohortError(f"{self.place}: {', '.join(relation)}", told, end)
+        if self.target not in self.nodes:
+            raise CohortError(f"{self.place}: the type that has labels", told, self.target or "none")
+        if not self.edges:
+            raise CohortError(self.place, "at least one relation", "none")
+
+    def of_one_type(self) -> Graph | None:
+        """The same graph without names of types, where it has one node type and one relation."""
+        if len(self.nodes) != 1 or len(self.edges) != 1:
+            return None
+        (nodes,), (edges,) = self.nodes.values(), self.edges.values()
+        return Graph(
+            name=self.name,
+            edges=edges,
+            features=nodes.features,
+            num_nodes=nodes.num_nodes,
+            labels=self.labels,
+            splits=self.splits,
+            splits_from=self.splits_from,
+            num_classes=self.num_classes,
+            any_task=self.any_task,
+            reverse=self.reverse,
+            notes=self.notes,
+        )
+
+
+def by_relation(place: str, found: Iterable[tuple[RelationType, Edges]]) -> dict[RelationType, Edges]:
+    """The edges by their relation, of which none comes twice."""
+    out: dict[RelationType, Edges] = {}
+    for relation, edges in found:
+        if relation in out:
+            raise CohortError(place, "each relation once", f"{', '.join(relation)} again")
+        out[relation] = edges
+    return out
+
+
+def relation_of(place: str, text: str, separator: str) -> RelationType:
+    """ "author:writes:paper" as a relation."""
+    parts = text.split(separator)
+    if len(parts) != 3 or not all(parts):
+        expected = f"a relation source{separator}name{separator}target"
+        raise CohortError(place, expected, repr(text))
+    return parts[0], parts[1], parts[2]

@@ -1,0 +1,286 @@
+"""Importing graphs of several types: a YAML file of tables, options, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from import_helpers import refusal
+from typed_layout_writers import assert_holds, sample, write_described
+
+from cohort.dataset import Dataset, import_graph
+from cohort.dataset import open as open_dataset
+from cohort.dataset.importing.importer import SourceOptions
+
+pytest.importorskip("yaml")
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+@pytest.mark.parametrize("ids", ["none", "numbers", "texts"])
+def test_tables_come_back(tmp_path, form, ids):
+    data = sample(("paper", "author"))
+    write_described(tmp_path / "mine", data, form, ids)
+    import_graph(tmp_path / "mine", tmp_path / "out", memory=16_000_000)
+    assert_holds(tmp_path / "out", data)
+    assert open_dataset(tmp_path / "out").name == "mine"
+
+
+def edit(folder: Path, change) -> Path:
+    found = json.loads((folder / "graph.yaml").read_text())
+    change(found)
+    (folder / "graph.yaml").write_text(json.dumps(found))
+    return folder
+
+
+def test_arrays_may_take_the_place_of_tables(tmp_path):
+    data = sample(dtype=torch.float16)
+    folder = write_described(tmp_path / "mine", data)
+    np.save(folder / "x.npy", data["paper"].x.numpy())
+    np.save(folder / "y.npy", data["paper"].y.numpy())
+    np.save(folder / "writes.npy", data["author", "writes", "paper"].edge_index.numpy())
+    for name in ("train", "val", "test"):
+        np.save(folder / f"{name}.npy", np.flatnonzero(data["paper"][f"{name}_mask"].numpy()))
+
+    def change(found):
+        found["nodes"]["paper"] = {"features": "x.npy", "label": "y.npy", "split": ["train.npy", "val.npy", "test.npy"]}
+        found["edges"][1] = {"type": ["author", "writes", "paper"], "file": "writes.npy"}
+        found["name"] = "arrays"
+
+    edit(folder, change)
+    (folder / "graph.yaml").rename(folder / "other.yaml")
+    import_graph(folder / "other.yaml", tmp_path / "out")
+    assert_holds(tmp_path / "out", data)
+    assert open_dataset(tmp_path / "out").name == "arrays"
+
+
+def test_reverse_edges_add_a_relation_each(tmp_path):
+    data, notes = sample(), []
+    write_described(tmp_path / "mine", data)
+    import_graph(tmp_path / "mine", tmp_path / "out", reverse=True, note=notes.append)
+    assert_holds(tmp_path / "out", data, reverses=True)
+    assert notes == ["splits: train 20, val 10, test 7 (from graph.yaml)"]
+    import_graph(tmp_path / "mine", tmp_path / "one", note=notes.append)
+    assert notes[-1] == "author receives no edges; --reverse-edges adds the reverse of each relation"
+
+
+def test_dedupe_and_self_loops(tmp_path):
+    data = sample()
+    data["author", "writes", "paper"].edge_index[:, :9] = data["author", "writes", "paper"].edge_index[:, 9:18]
+    write_described(tmp_path / "mine", data)
+    import_graph(tmp_path / "mine", tmp_path / "out", reverse=True, dedupe=True, self_loops="add")
+    for relation in data.edge_types:
+        data[relation].edge_index = data[relation].edge_index.unique(dim=1)
+    cites = data["paper", "cites", "paper"].edge_index
+    loops = torch.arange(50).expand(2, 50)
+    data["paper", "cites", "paper"].edge_index = torch.cat([cites[:, cites[0] != cites[1]], loops], dim=1)
+    assert_holds(tmp_path / "out", data, reverses=True)
+
+
+def test_labels_and_splits_may_be_replaced(tmp_path):
+    data = sample()
+    write_described(tmp_path / "mine", data)
+    np.save(tmp_path / "y.npy", np.linspace(0, 1, 50, dtype=np.float32))
+    for name, ids in (("a", [1]), ("b", [2, 3]), ("c", [])):
+        np.save(tmp_path / f"{name}.npy", np.array(ids, np.int64))
+    inputs = SourceOptions(labels=tmp_path / "y.npy", splits=[tmp_path / f"{name}.npy" for name in "abc"])
+    import_graph(tmp_path / "mine", tmp_path / "out", inputs=inputs, task="regression")
+    found = open_dataset(tmp_path / "out")
+    assert found.task == "regression" and found.y[49] == 1 and found.val_ids.tolist() == [2, 3]
+
+
+def test_a_graph_of_one_type_becomes_one_without_types(tmp_path):
+    data = sample()
+
+    def change(found):
+        found["nodes"] = {"paper": found["nodes"]["paper"]}
+        found["edges"] = found["edges"][2:]
+
+    edit(write_described(tmp_path / "mine", data, "csv", "texts"), change)
+    import_graph(tmp_path / "mine", tmp_path / "out", undirected=True)
+    found = open_dataset(tmp_path / "out")
+    assert isinstance(found, Dataset) and found.reversed_share() == 1
+    np.testing.assert_array_equal(found.x, data["paper"].x)
+
+
+def test_the_target_may_be_named(tmp_path):
+    def change(found):
+        found["nodes"]["paper"].pop("label")
+        found["target"] = "author"
+
+    edit(write_described(tmp_path / "mine", sample()), change)
+    import_graph(tmp_path / "mine", tmp_path / "out")
+    found = open_dataset(tmp_path / "out")
+    assert found.target == "author" and (found.y == -1).all() and len(found.y) == 30
+
+
+def test_the_command_says_what_it_wrote(tmp_path, run, capsys):
+    write_described(tmp_path / "mine", sample())
+    assert run("import", tmp_path / "mine", tmp_path / "out", "--reverse-edges", "--memory", "16MB") == 0
+    told = " ".join(capsys.readouterr().err.split())
+    assert "85 nodes, 500 edges, 3 node types, 6 relations, 3 classes, written in" in told
+    assert run("import", tmp_path / "mine", tmp_path / "none", "--undirected") == 1
+    assert "--undirected: expected a graph of one node type" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "inputs"),
+    [
+        ({"transpose": True}, {}),
+        ({"rename": True}, {}),
+        ({"pca": 2}, {}),
+        ({"row_normalize": True}, {}),
+        ({}, {"nodes": 9}),
+        ({}, {"features": Path(__file__)}),
+        ({}, {"edge_weights": Path(__file__)}),
+    ],
+)
+def test_options_of_one_type_are_refused(tmp_path, option, inputs):
+    write_described(tmp_path / "mine", sample())
+    error = refusal(tmp_path / "mine", tmp_path / "out", inputs=SourceOptions(**inputs), **option)
+    assert error.expected == "a graph of one node type" and error.found == "several: author, institution, paper"
+
+
+def member(*path, **values):
+    """Changes members of a part of the description; None removes one."""
+
+    def change(found):
+        for key in path:
+            found = found[key]
+        for key, value in values.items():
+            found.update({key: value})
+            if value is None:
+                del found[key]
+
+    return change
+
+
+REFUSED = {
+    "yaml": (lambda found: found.pop("edges"), "graph.yaml", "nodes and edges of a graph", "field `edges`"),
+    "typo": (member("nodes", "paper", labels="y"), "graph.yaml", "nodes and edges of a graph", "field `labels`"),
+    "no_file": (member("edges", 0, file="no.parquet"), "no.parquet", "a Parquet file", ""),
+    "no_table": (
+        member("nodes", "author", id="id", file=None, count=3),
+        "nodes.author.id",
+        "a file that has",
+        "no file",
+    ),
+    "no_column": (member("nodes", "paper", label="grade"), "paper.parquet", "a column grade", "f0, f1"),
+    "no_edge_column": (member("edges", 0, target="t"), "edges-0.parquet", "a column t", "from_"),
+    "one_column": (member("edges", 0, target=None), "author, affiliated_with", "source and target, or neither", "one"),
+    "type": (
+        member("edges", 0, type=["writer", "of", "paper"]),
+        "writer, of, paper",
+        "one of the node types",
+        "writer",
+    ),
+    "name": (member("edges", 0, type=["author", "../x", "paper"]), "node and edge types", "names of 1 to 64", "../x"),
+    "twice": (member("edges", 0, type=["author", "writes", "paper"]), "graph.yaml", "each relation once", "writes"),
+    "no_edges": (member(edges=[]), "graph.yaml", "at least one relation", "none"),
+    "no_label": (member("nodes", "paper", label=None), "graph.yaml", "a label of one node type", "none"),
+    "target": (member(target="venue"), "the type that has labels", "one of the node types", "venue"),
+    "count": (
+        member("nodes", "institution", count=4),
+        "edges-0.parquet: destination",
+        "type institution in [0, 4)",
+        "4",
+    ),
+    "no_nodes": (member("nodes", "institution", count=0), "nodes.institution.count", "at least one node", "0"),
+    "features": (member("nodes", "paper", features="f0"), "nodes.paper.features", "a list of columns, or a", "f0"),
+    "text_features": (member("nodes", "paper", features=["part"]), "column part", "numbers", "string"),
+    "split": (member("nodes", "paper", split="class"), "column class", "train, val, test or nothing", "0"),
+    "splits": (member("nodes", "paper", split=["a.npy"]), "nodes.paper.split", "files of train, val and test", "a.npy"),
+    "label_type": (member("nodes", "paper", label="part"), "column part", "numbers", "string"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_bad_descriptions_are_refused(tmp_path, name):
+    change, place, expected, found = REFUSED[name]
+    edit(write_described(tmp_path / "mine", sample()), change)
+    error = refusal(tmp_path / "mine", tmp_path / "out")
+    assert place in error.place and expected in error.expected and found in error.found, error
+
+
+def table(path: Path, **columns) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table(columns), path)
+
+
+WITH_IDS = {
+    "no_author": (
+        {"from_": ["a/1"], "to_": ["p/1"]},
+        "edges-1.parquet: from_ of edge 0",
+        "an id of type author",
+        "a/1",
+    ),
+    "numbers": ({"from_": [4], "to_": [5]}, "edges-1.parquet: from_ of edge 0", "an id of type author", "4"),
+    "null": (
+        {"from_": [None, "a/3"], "to_": ["p/1"] * 2},
+        "edges-1.parquet: column from_",
+        "a value in each",
+        "1 nulls",
+    ),
+    "floats": ({"from_": [0.5], "to_": ["p"]}, "edges-1.parquet: from_", "an id of type author", "0.5"),
+}
+
+
+@pytest.mark.parametrize("name", WITH_IDS)
+def test_ids_that_name_no_node_are_refused(tmp_path, name):
+    columns, place, expected, found = WITH_IDS[name]
+    write_described(tmp_path / "mine", sample(), ids="texts")
+    table(tmp_path / "mine" / "edges-1.parquet", **columns)
+    error = refusal(tmp_path / "mine", tmp_path / "out")
+    assert place in error.place and expected in error.expected and found in error.found, error
+
+
+@pytest.mark.parametrize("ids", [["x", "y", "x"], [3, 4, 3]])
+def test_an_id_of_two_nodes_is_refused(tmp_path, ids):
+    write_described(tmp_path / "mine", sample(), ids="texts")
+    table(tmp_path / "mine" / "author.parquet", id=ids)
+    error = refusal(tmp_path / "mine", tmp_path / "out")
+    assert "author.parquet: column id" in error.place and error.found == f"{ids[0]} in 2 rows"
+
+
+def test_ids_need_memory(tmp_path):
+    write_described(tmp_path / "mine", sample(), ids="numbers")
+    table(tmp_path / "mine" / "author.parquet", id=np.arange(600_000))
+    error = refusal(tmp_path / "mine", tmp_path / "out", memory=16_000_000)
+    assert error.place == "--memory" and "for the ids" in error.expected
+
+
+def test_an_interrupt_leaves_nothing(tmp_path):
+    def interrupt(what, fraction):
+        if what == "writing writes":
+            raise KeyboardInterrupt
+
+    write_described(tmp_path / "mine", sample())
+    with pytest.raises(KeyboardInterrupt):
+        import_graph(tmp_path / "mine", tmp_path / "out", progress=interrupt)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_a_kill_leaves_only_what_the_next_import_removes(tmp_path):
+    """The process ends itself while it reads the edges of the second relation."""
+    write_described(tmp_path / "mine", sample())
+    code = """
+import os, signal, sys
+from cohort.dataset import import_graph
+def progress(what, fraction):
+    if what == "reading author writes paper":
+        os.kill(os.getpid(), signal.SIGKILL)
+import_graph(sys.argv[1], sys.argv[2], progress=progress)
+"""
+    command = [sys.executable, "-c", code, str(tmp_path / "mine"), str(tmp_path / "out")]
+    assert subprocess.run(command, capture_output=True).returncode == -signal.SIGKILL
+    mine, left = sorted(path.name for path in tmp_path.iterdir())
+    assert mine == "mine" and left.startswith("out.") and left.endswith(".tmp")
+    import_graph(tmp_path / "mine", tmp_path / "out")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "out"]

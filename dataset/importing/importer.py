@@ -17,11 +17,14 @@ from cohort.dataset.importing.convert import ConvertOptions, GraphConversion, Pr
 from cohort.dataset.importing.outcome import outcome
 from cohort.dataset.importing.typed import TypedConversion, demand_no_option_of_one_type, typed_outcome
 from cohort.dataset.layouts import tables
+from cohort.dataset.layouts.chunked import METADATA as CHUNKED
+from cohort.dataset.layouts.chunked import read_chunked
 from cohort.dataset.layouts.described import DESCRIPTION, read_described
 from cohort.dataset.layouts.graph import Graph, Labels, Rows, Source, rows_of_table
 from cohort.dataset.layouts.graphbolt import METADATA, read_graphbolt
-from cohort.dataset.layouts.igb import find_igb, read_igb
+from cohort.dataset.layouts.igb import find_igb, is_igbh, read_igb, read_igbh
 from cohort.dataset.layouts.legion import is_legion, read_legion
+from cohort.dataset.layouts.mag240m import find_mag240m, read_mag240m
 from cohort.dataset.layouts.npz import read_npz
 from cohort.dataset.layouts.ogb import is_ogb, read_ogb
 from cohort.dataset.layouts.planetoid import is_planetoid, read_planetoid
@@ -33,7 +36,7 @@ from cohort.dataset.reader import is_dataset, open_one_type
 
 TABLES = ("csv", "parquet")
 EDGE_LISTS = (*TABLES, "npy")
-FORMATS = ("auto", "npz", *EDGE_LISTS, "yaml", "ogb", "pyg", "igb", "graphbolt", "legion")
+FORMATS = ("auto", "npz", *EDGE_LISTS, "yaml", "ogb", "mag240m", "pyg", "igb", "igbh", "graphbolt", "dgl", "legion")
 ONES = "ones"
 IDS = ("id", "node_id")
 NO_FEATURES = (*IDS, "label", "labels", "y")  # what columns are called that a model must not learn from
@@ -167,6 +170,8 @@ def detect(source: Path) -> str:
         kind = {"pt": "pyg"}.get(tables.kind_of(source) or "", tables.kind_of(source))
         if source.suffix in (".yaml", ".yml"):
             kind = "graphbolt" if source.name == METADATA else "yaml"
+        elif source.suffix == ".json":
+            kind = "dgl"
         if kind is None:
             hint = f"--format {'|'.join(FORMATS[1:])}"
             raise CohortError(str(source), "a source in a known format", f"a file {source.name}", hint)
@@ -213,9 +218,12 @@ def _pyg_reader(path: Path) -> Callable[[], Graph] | None:
 FOLDERS: dict[str, tuple[Callable[[Path], bool], Callable[[Path], Graph | TypedGraph]]] = {
     "yaml": (lambda path: (path / DESCRIPTION).exists(), read_described),
     "ogb": (is_ogb, read_ogb),
+    "mag240m": (lambda path: find_mag240m(path) is not None, read_mag240m),
     "pyg": (lambda path: _pyg_reader(path) is not None, _read_pyg),
     "graphbolt": (lambda path: (path / METADATA).exists(), read_graphbolt),
+    "dgl": (lambda path: (path / CHUNKED).exists(), read_chunked),
     "legion": (is_legion, read_legion),
+    "igbh": (is_igbh, read_igbh),
     "igb": (lambda path: find_igb(path) is not None, read_igb),
     "npz": (lambda path: any(path.glob("*.npy")), read_npz),
 }

@@ -13,10 +13,10 @@ from cohort.dataset.array_file import open_npy
 from cohort.dataset.layouts import tables
 from cohort.dataset.layouts.graph import Edges, Labels, Rows, rows_of_table
 from cohort.dataset.layouts.node_ids import MIN_BLOCK, NodeIds, text_columns, with_ids
-from cohort.dataset.layouts.structured import read_structured
 from cohort.dataset.layouts.table import Table
 from cohort.dataset.layouts.text_file import TextOptions
 from cohort.dataset.layouts.typed import Nodes, TypedGraph, by_relation
+from cohort.dataset.structured import read_structured
 
 DESCRIPTION = "graph.yaml"
 HINT = "FORMAT.md describes the file"

@@ -13,10 +13,10 @@ from cohort.base.errors import CohortError
 from cohort.dataset import arrays
 from cohort.dataset.array_file import open_npy
 from cohort.dataset.layouts.graph import Edges, Labels, Rows, edges_of_pairs, edges_of_table, rows_of_file
-from cohort.dataset.layouts.structured import read_structured
 from cohort.dataset.layouts.text_file import TextFile, TextOptions
 from cohort.dataset.layouts.torch_files import array_of, is_dense, load_tensors, rows_of_tensor
 from cohort.dataset.layouts.typed import Nodes, TypedGraph, by_relation, relation_of
+from cohort.dataset.structured import read_structured
 
 METADATA = "metadata.yaml"
 SETS = ("train_set", "validation_set", "test_set")

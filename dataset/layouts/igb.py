@@ -1,4 +1,4 @@
-"""IGB's homogeneous data sets: processed/paper/ with rows and labels, processed/paper__cites__paper/ with edges.
+"""IGB's data sets: processed/TYPE/ with rows and labels, processed/SOURCE__NAME__TARGET/ with edges.
 
 The two largest sizes keep node_feat.npy and the labels as bare float32 numbers, without the header of a .npy file.
 """
@@ -12,43 +12,67 @@ import numpy as np
 from cohort.base.errors import CohortError
 from cohort.dataset import arrays
 from cohort.dataset.array_file import ArrayFile, is_npy, open_npy, open_raw
-from cohort.dataset.layouts.graph import Graph, Labels, edges_of_pairs, rows_of_file
+from cohort.dataset.layouts.graph import Labels, edges_of_pairs, rows_of_file
+from cohort.dataset.layouts.typed import Nodes, TypedGraph, by_relation, relation_of
 
 DIM = 1024
+TARGET, CITES = "paper", "paper__cites__paper"  # what the homogeneous data sets have
 LABEL_FILES = ("node_label_19.npy", "node_label_2K.npy")
 TRAIN, VAL = 0.6, 0.2  # of the labelled nodes, in their order, as IGB's loader cuts them
 
 
 def find_igb(source: Path) -> Path | None:
     """The folder that has paper__cites__paper, when there is one."""
-    return next(
-        (folder for folder in (source, source / "processed") if (folder / "paper__cites__paper").is_dir()), None
-    )
+    return next((folder for folder in (source, source / "processed") if (folder / CITES).is_dir()), None)
 
 
-def read_igb(source: Path) -> Graph:
-    """The graph of a folder such as igb/tiny (or of its processed/)."""
+def is_igbh(source: Path) -> bool:
+    """Whether there are relations besides paper__cites__paper."""
+    folder = find_igb(source)
+    return folder is not None and len(_relations(folder)) > 1
+
+
+def read_igb(source: Path) -> TypedGraph:
+    """The papers of a folder such as igb/tiny (or of its processed/)."""
+    return _read(source, [CITES])
+
+
+def read_igbh(source: Path) -> TypedGraph:
+    """All types of such a folder."""
+    return _read(source, None)
+
+
+def _relations(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("*__*__*") if path.is_dir())
+
+
+def _read(source: Path, wanted: list[str] | None) -> TypedGraph:
+    """The relations that are wanted, None: all, and the types between which they are."""
     folder = find_igb(source)
     if folder is None:
         raise CohortError(str(source), "a folder with processed/paper__cites__paper", "none", "see FORMAT.md")
-    features = _open(folder / "paper" / "node_feat.npy", DIM)
-    found = [folder / "paper" / name for name in LABEL_FILES if (folder / "paper" / name).exists()]
-    if not found:
+    paths = {relation_of(str(folder / name), name, "__"): folder / name for name in wanted or _relations(folder)}
+    types = sorted({end for relation in paths for end in (relation[0], relation[2])})
+    features = {type_: _open(folder / type_ / "node_feat.npy", DIM) for type_ in types}
+    labels = [folder / TARGET / name for name in LABEL_FILES if (folder / TARGET / name).exists()]
+    if not labels:
         expected = " or ".join(LABEL_FILES)
-        raise CohortError(str(folder / "paper"), expected, "neither", "download them again, or pass --labels FILE")
-    num_nodes = len(features)
+        raise CohortError(str(folder / TARGET), expected, "neither", "download them again, or pass --labels FILE")
+    num_nodes = len(features[TARGET])
 
-    def labels() -> np.ndarray:
-        return _labels(found[0], num_nodes)
+    def read_labels() -> np.ndarray:
+        return _labels(labels[0], num_nodes)
 
-    return Graph(
+    edges = ((relation, edges_of_pairs(open_npy(path / "edge_index.npy"))) for relation, path in paths.items())
+    return TypedGraph(
         name=f"igb-{(source.parent if source.name == 'processed' else source).resolve().name}",
-        edges=edges_of_pairs(open_npy(folder / "paper__cites__paper" / "edge_index.npy")),
-        features=rows_of_file(features),
-        labels=Labels(str(found[0]), labels),
-        splits=lambda: _splits(labels()),
-        num_nodes=num_nodes,
-        notes=[f"labels of {found[0].name}", "IGB's loader replaces self loops: --self-loops add does the same"],
+        place=str(folder),
+        nodes={type_: Nodes(len(rows), rows_of_file(rows)) for type_, rows in features.items()},
+        edges=by_relation(str(folder), edges),
+        target=TARGET,
+        labels=Labels(str(labels[0]), read_labels),
+        splits=lambda: _splits(read_labels()),
+        notes=[f"labels of {labels[0].name}", "IGB's loader replaces self loops: --self-loops add does the same"],
     )
 
 

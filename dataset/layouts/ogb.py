@@ -1,4 +1,6 @@
-"""OGB's node property prediction: raw/ with *.csv.gz or the binary .npz, and split/NAME/ with three lists of ids."""
+"""OGB's node property prediction: raw/ with *.csv.gz or the binary .npz, and split/NAME/ with three lists of ids.
+
+Of several node types, such as in ogbn_mag, raw/ has a folder for each type and relation."""
 
 from __future__ import annotations
 
@@ -7,14 +9,28 @@ from pathlib import Path
 import numpy as np
 
 from cohort.base.errors import CohortError
+from cohort.dataset import arrays
 from cohort.dataset.array_file import NamedArrays
+from cohort.dataset.hetero import RelationType
 from cohort.dataset.layouts import tables
-from cohort.dataset.layouts.graph import Graph, Labels, edges_of_pairs, edges_of_table, rows_of_file, rows_of_table
+from cohort.dataset.layouts.graph import (
+    Edges,
+    Graph,
+    Labels,
+    Rows,
+    edges_of_pairs,
+    edges_of_table,
+    rows_of_file,
+    rows_of_table,
+)
+from cohort.dataset.layouts.node_ids import MIN_BLOCK, text_columns
 from cohort.dataset.layouts.text_file import TextFile, TextOptions
-from cohort.dataset.layouts.torch_files import load_tensors
+from cohort.dataset.layouts.torch_files import load_arrays
+from cohort.dataset.layouts.typed import Nodes, TypedGraph, by_relation
 
 PLAIN = TextOptions(separator=",", header="no")
 DOWNLOAD = "download the data set again"
+TYPES = "triplet-type-list.csv.gz"
 SPLIT_NAMES = ("train", "valid", "test")
 # OGB adds the reverse of each edge of these when it loads them: its list of data sets says add_inverse_edge.
 WITH_REVERSE = ("ogbn_products", "ogbn_proteins")
@@ -22,15 +38,14 @@ WITH_REVERSE = ("ogbn_products", "ogbn_proteins")
 
 def is_ogb(source: Path) -> bool:
     raw = source / "raw"
-    return any((raw / name).exists() for name in ("edge.csv.gz", "data.npz", "triplet-type-list.csv.gz"))
+    return any((raw / name).exists() for name in ("edge.csv.gz", "data.npz", TYPES))
 
 
-def read_ogb(source: Path) -> Graph:
+def read_ogb(source: Path) -> Graph | TypedGraph:
     """The graph of a folder ogbn_NAME with raw/ and split/."""
     raw, name = source / "raw", source.resolve().name
-    if (raw / "triplet-type-list.csv.gz").exists():
-        hint = "export the relation that you want as an edge list and import that"
-        raise CohortError(str(raw), "a graph with one type of nodes", "several (triplet-type-list.csv.gz)", hint)
+    if (raw / TYPES).exists():
+        return _read_types(source, name)
     graph = _read_binary(raw, name) if (raw / "data.npz").exists() else _read_text(raw, name)
     graph.splits, graph.any_task = _splits(source / "split"), True
     graph.reverse = name.removesuffix("_pyg").removesuffix("_dgl") in WITH_REVERSE
@@ -53,6 +68,43 @@ def _read_text(raw: Path, name: str) -> Graph:
     )
 
 
+def _read_types(source: Path, name: str) -> TypedGraph:
+    """A graph of several node types, such as ogbn_mag."""
+    raw = source / "raw"
+    table = TextFile(_demand_file(raw / "num-node-dict.csv.gz"), TextOptions(",", "yes"))
+    counts = table.read(dtype=np.int64).reshape(-1)
+    arrays.demand_shape(str(table.path), counts, (len(table.names),))
+    nodes = dict(zip(table.names, counts.tolist(), strict=True))
+    labelled = [type_ for type_ in nodes if (raw / "node-label" / type_ / "node-label.csv.gz").exists()]
+    if len(labelled) != 1:
+        raise CohortError(str(raw / "node-label"), "one node type with labels", ", ".join(labelled) or "none", DOWNLOAD)
+    label = raw / "node-label" / labelled[0] / "node-label.csv.gz"
+    types = TextFile(raw / TYPES, PLAIN)
+    columns = text_columns(types, types.choose(["0", "1", "2"]), MIN_BLOCK)
+    relations = [relation for ends, _ in columns for relation in zip(*(end.to_pylist() for end in ends), strict=True)]
+    return TypedGraph(
+        name=name,
+        place=str(raw),
+        nodes={type_: Nodes(count, _rows_of_type(raw, type_)) for type_, count in nodes.items()},
+        edges=by_relation(str(raw / TYPES), ((relation, _edges_of(raw, relation)) for relation in relations)),
+        target=labelled[0],
+        labels=Labels(str(label), TextFile(label, PLAIN).read),
+        splits=_splits(source / "split", labelled[0]),
+        any_task=True,
+    )
+
+
+def _rows_of_type(raw: Path, type_: str) -> Rows | None:
+    path = raw / "node-feat" / type_ / "node-feat.csv.gz"
+    return rows_of_table(TextFile(path, PLAIN)) if path.exists() else None
+
+
+def _edges_of(raw: Path, relation: RelationType) -> Edges:
+    return edges_of_table(
+        TextFile(_demand_file(raw / "relations" / "___".join(relation) / "edge.csv.gz"), PLAIN), (0, 1)
+    )
+
+
 def _read_binary(raw: Path, name: str) -> Graph:
     data = NamedArrays(raw / "data.npz", DOWNLOAD)
     counts = data["num_nodes_list"]
@@ -72,23 +124,24 @@ def _one_count(place: str, counts: np.ndarray) -> int:
     return int(counts.reshape(-1)[0])
 
 
-def _splits(folder: Path):
-    """The three lists of the one folder in split/."""
+def _splits(folder: Path, type_: str = ""):
+    """The three lists of the one folder in split/, where there are several node types those of one."""
     found = sorted(path for path in folder.glob("*") if path.is_dir()) if folder.is_dir() else []
     if len(found) != 1:
         names = ", ".join(path.name for path in found) or "none"
         hint = "keep the one that you want, or pass --splits TRAIN VAL TEST"
         raise CohortError(str(folder), "one folder, named by the kind of split", names, hint)
-    together = found[0] / "split_dict.pt"
+    lists = found[0] / type_
+    together = lists / "split_dict.pt"
     if together.exists():
         return lambda: _split_dict(together)
-    return tables.splits_of([_demand_file(found[0] / f"{name}.csv.gz") for name in SPLIT_NAMES])
+    return tables.splits_of([_demand_file(lists / f"{name}.csv.gz") for name in SPLIT_NAMES])
 
 
 def _split_dict(path: Path) -> list[np.ndarray]:
-    parts = load_tensors(path, "save the three lists as train.csv.gz, valid.csv.gz and test.csv.gz beside it")
-    if not isinstance(parts, dict) or not set(SPLIT_NAMES) <= set(parts):
-        raise CohortError(str(path), "the keys train, valid and test", str(type(parts).__name__))
+    parts = load_arrays(path, "save the three lists as train.csv.gz, valid.csv.gz and test.csv.gz beside it")
+    if not set(SPLIT_NAMES) <= set(parts):
+        raise CohortError(str(path), "the keys train, valid and test", ", ".join(parts) or "none")
     return [np.asarray(parts[name]) for name in SPLIT_NAMES]
 
 

@@ -225,7 +225,7 @@ def test_without_pyyaml_the_cure_is_named(tmp_path, monkeypatch):
     assert refusal(tmp_path / "set", tmp_path / "out").hint == "python -m pip install pyyaml"
 
 
-@pytest.mark.parametrize("form", ["yaml", "ogb", "igb", "legion", "graphbolt", "npz"])
+@pytest.mark.parametrize("form", ["yaml", "ogb", "mag240m", "igb", "igbh", "legion", "graphbolt", "dgl", "npz"])
 def test_a_folder_of_another_format_is_refused(tmp_path, form):
     if form in ("yaml", "graphbolt"):
         pytest.importorskip("yaml")

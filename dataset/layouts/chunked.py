@@ -1,0 +1,133 @@
+"""DGL's chunked format, which GraphStorm writes too: metadata.json that names the chunks of edges and of node data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from cohort.base.errors import CohortError
+from cohort.dataset import arrays
+from cohort.dataset.array_file import open_npy
+from cohort.dataset.layouts.graph import (
+    Edges,
+    Labels,
+    Rows,
+    edges_of_pairs,
+    edges_of_parts,
+    edges_of_table,
+    rows_of_file,
+    rows_of_parts,
+    rows_of_table,
+)
+from cohort.dataset.layouts.parquet_file import ParquetFile
+from cohort.dataset.layouts.table import Table
+from cohort.dataset.layouts.text_file import TextFile, TextOptions
+from cohort.dataset.layouts.typed import Nodes, TypedGraph, by_relation, relation_of
+from cohort.dataset.structured import read_structured
+
+METADATA = "metadata.json"
+FEATURES, LABELS = ("feat", "features", "x"), ("label", "labels", "y")
+MASKS = ("train_mask", "val_mask", "test_mask")
+HINT = "see FORMAT.md for what is read of DGL's chunked format"
+
+
+class Format(msgspec.Struct):
+    name: str
+    delimiter: str = " "
+
+
+class Chunks(msgspec.Struct):
+    format: Format
+    data: list[str]
+
+
+class Metadata(msgspec.Struct):
+    node_type: list[str]
+    num_nodes_per_chunk: list[list[int]]
+    edge_type: list[str]
+    edges: dict[str, Chunks]
+    node_data: dict[str, dict[str, Chunks]] = {}
+    graph_name: str | None = None
+
+
+def read_chunked(source: Path) -> TypedGraph:
+    """The graph of a folder with metadata.json, with the features, labels and masks of its nodes."""
+    path = source / METADATA if source.is_dir() else source
+    meta = read_structured(path, "JSON", Metadata, "the metadata of a chunked graph", HINT)
+    if len(meta.node_type) != len(meta.num_nodes_per_chunk):
+        found = f"{len(meta.num_nodes_per_chunk)} for {len(meta.node_type)}"
+        raise CohortError(f"{path}: num_nodes_per_chunk", "a list for each node type", found, HINT)
+    counts = {type_: sum(parts) for type_, parts in zip(meta.node_type, meta.num_nodes_per_chunk, strict=True)}
+    labelled = [type_ for type_ in counts if set(LABELS) & set(meta.node_data.get(type_, {}))]
+    if len(labelled) != 1:
+        hint = "leave the labels of other types out of node_data"
+        raise CohortError(f"{path}: node_data", "one node type with a label", ", ".join(labelled) or "none", hint)
+    of_target = meta.node_data[labelled[0]]
+    graph = TypedGraph(
+        name=meta.graph_name or path.parent.resolve().name,
+        place=str(path),
+        nodes={type_: Nodes(count, _features(path, type_, meta)) for type_, count in counts.items()},
+        edges=by_relation(
+            str(path), ((relation_of(str(path), key, ":"), _edges(path, key, meta)) for key in meta.edge_type)
+        ),
+        target=labelled[0],
+        labels=Labels(
+            f"{path}: labels", partial(_array, path, next(of_target[name] for name in LABELS if name in of_target))
+        ),
+        any_task=True,
+    )
+    masks: dict[str, Callable[[], np.ndarray]] = {
+        name: partial(_mask, path, name, of_target[name]) for name in MASKS if name in of_target
+    }
+    if masks:
+        graph.take_splits(path, masks, MASKS)
+    return graph
+
+
+def _edges(path: Path, key: str, meta: Metadata) -> Edges:
+    if key not in meta.edges:
+        raise CohortError(f"{path}: edges", f"the relation {key}", ", ".join(meta.edges) or "none", HINT)
+    chunks, place = meta.edges[key], f"{path}: edges of {key}"
+    files = [path.parent / file for file in chunks.data]
+    if chunks.format.name == "numpy":
+        return edges_of_parts(place, [edges_of_pairs(open_npy(file), rows=True) for file in files])
+    return edges_of_parts(place, [edges_of_table(_table(path, file, chunks.format), (0, 1)) for file in files])
+
+
+def _table(path: Path, file: Path, form: Format) -> Table:
+    if form.name not in ("csv", "parquet"):
+        raise CohortError(str(path), "chunks of format numpy, parquet or csv", form.name, HINT)
+    return ParquetFile(file) if form.name == "parquet" else TextFile(file, TextOptions(form.delimiter, "no"))
+
+
+def _features(path: Path, type_: str, meta: Metadata) -> Rows | None:
+    """The feature called as usual, or the only thing that is neither label nor mask."""
+    there = meta.node_data.get(type_, {})
+    others = [name for name in there if name not in (*LABELS, *MASKS)]
+    chosen = [name for name in FEATURES if name in there] or others
+    if not chosen:
+        return None
+    if len(chosen) > 1:
+        expected = f"one feature of {type_}, or one of {', '.join(FEATURES)}"
+        raise CohortError(f"{path}: node_data", expected, ", ".join(others), HINT)
+    chunks = there[chosen[0]]
+    files = [path.parent / file for file in chunks.data]
+    numpy = chunks.format.name == "numpy"
+    parts = [rows_of_file(open_npy(f)) if numpy else rows_of_table(_table(path, f, chunks.format)) for f in files]
+    return rows_of_parts(f"{path}: {chosen[0]} of {type_}", parts)
+
+
+def _array(path: Path, chunks: Chunks) -> np.ndarray:
+    """A small array, such as labels."""
+    files = [path.parent / file for file in chunks.data]
+    numpy = chunks.format.name == "numpy"
+    parts = [open_npy(file).read() if numpy else _table(path, file, chunks.format).read() for file in files]
+    return np.concatenate([part.reshape(len(part), -1) for part in parts]) if parts else np.empty((0, 1), np.int64)
+
+
+def _mask(path: Path, name: str, chunks: Chunks) -> np.ndarray:
+    return arrays.mask(f"{path}: {name}", _array(path, chunks).reshape(-1), name)

@@ -100,10 +100,10 @@ class Conversion(ABC):
     def run(self) -> None:
         """Writes all files of the data set."""
 
-    def demand_memory(self, map_bytes: int, num_nodes: int | None) -> None:
+    def demand_memory(self, map_bytes: int) -> None:
         """Takes the share of a map of ids from the memory for sorting."""
         if 2 * map_bytes > self.sort_memory:
-            expected = f"at least {format_bytes(4 * map_bytes)} for the ids of {num_nodes} nodes"
+            expected = f"at least {format_bytes(4 * map_bytes)} for the ids of all nodes"
             raise CohortError("--memory", expected, format_bytes(self.options.memory), "give more")
         self.sort_memory -= map_bytes
 
@@ -241,7 +241,7 @@ class GraphConversion(Conversion):
             del sorter
             self.ids = np.load(path, mmap_mode="r") if path.stat().st_size > 128 else np.load(path)
             self._demand_nodes(len(self.ids), "distinct ids in the edges")
-            self.demand_memory(8 * len(self.ids), self.num_nodes)
+            self.demand_memory(8 * len(self.ids))
             self.id_map = _native.IdMap(self.ids, np.empty(0, np.int64))
 
     def _take_node_ids(self, ids: np.ndarray) -> None:
@@ -252,7 +252,7 @@ class GraphConversion(Conversion):
             place = f"--node-ids[{order[again[0] + 1]}]"
             raise CohortError(place, "an id named once", f"{ascending[again[0]]} again", "give each node one row")
         self._demand_nodes(len(ids), "ids in --node-ids")
-        self.demand_memory(24 * len(ids), self.num_nodes)
+        self.demand_memory(24 * len(ids))
         self.ids = ids
         self.id_map = _native.IdMap(ascending, order)
         np.save(self.folder / ID_MAP, ids)

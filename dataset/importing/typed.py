@@ -43,7 +43,7 @@ class TypedConversion(Conversion):
         graph = self.source
         for name in [*graph.nodes, *(name for _, name, _ in graph.edges)]:
             demand_name(name)
-        self.demand_memory(graph.id_bytes, None)
+        self.demand_memory(graph.id_bytes)
         nodes = [self._write_nodes(type_, nodes) for type_, nodes in graph.nodes.items()]
         counts = {type_.name: type_.num_nodes for type_ in nodes}
         edges = self._write_relations(counts)

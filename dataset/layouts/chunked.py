@@ -58,8 +58,8 @@ def read_chunked(source: Path) -> TypedGraph:
     """The graph of a folder with metadata.json, with the features, labels and masks of its nodes."""
     path = source / METADATA if source.is_dir() else source
     meta = read_structured(path, "JSON", Metadata, "the metadata of a chunked graph", HINT)
-    if len(meta.node_type) != len(meta.num_nodes_per_chunk):
-        found = f"{len(meta.num_nodes_per_chunk)} for {len(meta.node_type)}"
+    if not len(set(meta.node_type)) == len(meta.node_type) == len(meta.num_nodes_per_chunk):
+        found = f"{len(meta.num_nodes_per_chunk)} for {', '.join(meta.node_type)}"
         raise CohortError(f"{path}: num_nodes_per_chunk", "a list for each node type", found, HINT)
     counts = {type_: sum(parts) for type_, parts in zip(meta.node_type, meta.num_nodes_per_chunk, strict=True)}
     labelled = [type_ for type_ in counts if set(LABELS) & set(meta.node_data.get(type_, {}))]

@@ -80,8 +80,8 @@ def read_described(source: Path) -> TypedGraph:
         nodes={type_: Nodes(files.num_nodes, files.features) for type_, files in nodes.items()},
         edges=by_relation(str(path), ((edges.type, _edges(path, edges, ids)) for edges in found.edges)),
         target=target,
-        labels=of_target and of_target.labels(),
-        splits=of_target and of_target.splits(),
+        labels=None if of_target is None else of_target.labels(),
+        splits=None if of_target is None else of_target.splits(),
         splits_from=path.name,
         any_task=True,
         id_bytes=sum(each.nbytes for each in ids.values()),
@@ -129,15 +129,18 @@ class _NodeFiles:
 
     def _num_nodes(self) -> int | None:
         count = self._of.count
-        if count is not None and (count < 1 or self.ids is not None and count != self.ids.num_nodes):
-            expected = "at least one node" if self.ids is None else f"{self.ids.num_nodes} nodes, one per id"
+        if self.ids is not None and count not in (None, self.ids.num_nodes):
+            expected = f"{self.ids.num_nodes} nodes, one per id"
             raise CohortError(f"{self._place}.count", expected, str(count), "leave count out where there is a table")
-        if count is not None or self.ids is not None:
-            return count or (self.ids and self.ids.num_nodes)
+        if self.ids is not None:
+            return self.ids.num_nodes
+        if count is not None:
+            return count
         if self.features is not None:
             return None
-        table = self._demand_table("count")
-        return sum(len(batch[0]) for batch, _ in text_columns(table, [0], MIN_BLOCK))
+        if self._table is None:
+            raise CohortError(self._place, "a file, features or a count", "none of them", HINT)
+        return sum(len(batch[0]) for batch, _ in text_columns(self._table, [0], MIN_BLOCK, nulls=True))
 
     def labels(self) -> Labels | None:
         found = self._of.label

@@ -32,7 +32,10 @@ def read_mag240m(source: Path) -> TypedGraph:
     if folder is None:
         raise CohortError(str(source), "a folder with meta.pt and processed/A___NAME___B", "none", "see FORMAT.md")
     meta = load_arrays(folder / "meta.pt", HINT)
-    counts = {key: int(value) for key, value in meta.items() if key != "num_classes"}
+    for key, value in meta.items():
+        if not isinstance(value, int) or value < 1:
+            raise CohortError(f"{folder / 'meta.pt'}: {key}", "a number of at least 1", str(value)[:80])
+    counts = {key: value for key, value in meta.items() if key != "num_classes"}
     rows = {type_: folder / "processed" / type_ / "node_feat.npy" for type_ in counts}
     relations = (
         (relation_of(str(path), path.name, "___"), edges_of_pairs(open_npy(path / "edge_index.npy")))
@@ -55,7 +58,7 @@ def read_mag240m(source: Path) -> TypedGraph:
         labels=Labels(str(path), labels),
         splits=lambda: _splits(folder / "split_dict.pt", labels()),
         splits_from="split_dict.pt",
-        num_classes=int(meta["num_classes"]) if "num_classes" in meta else None,
+        num_classes=meta.get("num_classes"),
         notes=["the labels of test papers are not published: the test split has only papers with a label"],
     )
 

@@ -48,15 +48,16 @@ class NodeIds:
         self._texts, numbers = None, ids.to_numpy()
         order = np.argsort(numbers, kind="stable")
         ascending = numbers[order]
-        self._demand_once(ids, 1 + np.count_nonzero(np.diff(ascending)) if len(ids) else 0)
+        self._demand_once(ids, int(np.count_nonzero(np.diff(ascending))) + min(1, len(ids)))
         self._map, self.nbytes = _native.IdMap(ascending, order), 2 * ids.nbytes
 
     def _demand_once(self, ids: pa.ChunkedArray, distinct: int) -> None:
-        if distinct == len(ids):
-            return
-        counts = ids.value_counts()
-        again = next(pair for pair in counts.to_pylist() if pair["counts"] > 1)
-        raise CohortError(self.place, "an id named once", f"{again['values']} in {again['counts']} rows")
+        import pyarrow.compute as pc
+
+        if distinct < len(ids):
+            values, counts = ids.value_counts().flatten()
+            again = pc.index(pc.greater(counts, 1), True).as_py()
+            raise CohortError(self.place, "an id named once", f"{values[again]} in {counts[again]} rows")
 
     def nodes(self, place: str, ids: pa.Array | np.ndarray, first: int) -> np.ndarray:
         """int64 [n]: the nodes of ids, which are those of the edges from the number `first` on."""
@@ -99,7 +100,10 @@ def text_columns(
                 if array.null_count and not nulls:
                     place = f"{table.path}: column {name}"
                     raise CohortError(place, "a value in each row", f"{array.null_count} nulls", "fill them")
-            yield [array.cast(pa.int64() if pa.types.is_integer(array.type) else text) for array in arrays], fraction
+            arrays = [array.cast(pa.int64() if pa.types.is_integer(array.type) else text) for array in arrays]
+            for array in arrays:
+                array.validate(full=True)  # texts may be no UTF-8
+            yield arrays, fraction
     except (pa.ArrowException, OSError, EOFError) as error:
         found = " ".join(str(error).split())
         raise CohortError(str(table.path), f"columns {', '.join(names)} of texts or integers", found) from error
@@ -144,7 +148,7 @@ def with_ids(edges: Edges, table: Table | None, ends: Sequence[int], of: Sequenc
         raise CohortError(edges.place, "a table, where ids are texts", "an array of numbers", "use .csv or .parquet")
 
     def values(block_bytes: int) -> Iterator[tuple[list, float]]:
-        if not any(texts):
+        if table is None or not any(texts):
             yield from (([src, dst], fraction) for src, dst, fraction in edges.chunks(block_bytes))
             return
         for batch, fraction in text_columns(table, ends, block_bytes):

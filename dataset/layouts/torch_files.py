@@ -34,7 +34,7 @@ def load_tensors(path: Path, hint: str, also: Sequence[Any] = ()) -> Any:
 
 
 def load_arrays(path: Path, hint: str) -> dict[str, Any]:
-    """A dict of tensors, NumPy arrays and numbers that torch.save wrote; tensors become arrays.
+    """A dict of tensors, NumPy arrays, lists and numbers that torch.save wrote; all but numbers become arrays.
 
     Raises:
         CohortError: as load_tensors, and for anything but a dict.
@@ -51,6 +51,8 @@ def load_arrays(path: Path, hint: str) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, InertArray):
         return value.array()
+    if isinstance(value, list):
+        return np.asarray(value)
     return array_of(value) if is_dense(value) else value
 
 

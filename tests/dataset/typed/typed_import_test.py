@@ -190,7 +190,8 @@ REFUSED = {
         "type institution in [0, 4)",
         "4",
     ),
-    "no_nodes": (member("nodes", "institution", count=0), "nodes.institution.count", "at least one node", "0"),
+    "nothing": (member("nodes", "institution", count=None), "nodes.institution", "a file, features or a count", "none"),
+    "no_nodes": (member("nodes", "institution", count=0), "graph.yaml: institution", "at least one node", "0"),
     "features": (member("nodes", "paper", features="f0"), "nodes.paper.features", "a list of columns, or a", "f0"),
     "text_features": (member("nodes", "paper", features=["part"]), "column part", "numbers", "string"),
     "split": (member("nodes", "paper", split="class"), "column class", "train, val, test or nothing", "0"),
@@ -228,6 +229,7 @@ WITH_IDS = {
         "a value in each",
         "1 nulls",
     ),
+    "no_text": ({"from_": [b"p/\xe3"], "to_": ["p"]}, "edges-1.parquet", "columns from_, to_ of texts", "UTF8"),
     "floats": ({"from_": [0.5], "to_": ["p"]}, "edges-1.parquet: from_", "an id of type author", "0.5"),
 }
 
@@ -239,6 +241,12 @@ def test_ids_that_name_no_node_are_refused(tmp_path, name):
     table(tmp_path / "mine" / "edges-1.parquet", **columns)
     error = refusal(tmp_path / "mine", tmp_path / "out")
     assert place in error.place and expected in error.expected and found in error.found, error
+
+
+def test_a_count_that_differs_from_the_ids_is_refused(tmp_path):
+    edit(write_described(tmp_path / "mine", sample(), ids="numbers"), member("nodes", "author", count=31))
+    error = refusal(tmp_path / "mine", tmp_path / "out")
+    assert error.place.endswith("nodes.author.count") and error.expected == "30 nodes, one per id"
 
 
 @pytest.mark.parametrize("ids", [["x", "y", "x"], [3, 4, 3]])

@@ -271,7 +271,13 @@ CHUNKS, WRITTEN = "metadata.json", ("edges", "author:writes:paper")
 CHUNKED_BAD = {
     "json": (lambda root: (root / CHUNKS).write_text("{"), CHUNKS, "a readable JSON file", "truncated"),
     "member": (edit(CHUNKS, edges=None), CHUNKS, "the metadata of a chunked graph", "field `edges`"),
-    "counts": (edit(CHUNKS, num_nodes_per_chunk=[[3]]), "num_nodes_per_chunk", "a list for each node type", "1 for 3"),
+    "counts": (
+        edit(CHUNKS, num_nodes_per_chunk=[[3]]),
+        "num_nodes_per_chunk",
+        "a list for each node type",
+        "1 for author",
+    ),
+    "again": (edit(CHUNKS, node_type=["a", "b", "a"]), "num_nodes_per_chunk", "a list for each node", "3 for a, b, a"),
     "relation": (
         edit(CHUNKS, "edges", **{"author:writes:paper": None}),
         "edges",

@@ -58,6 +58,7 @@ class EpochReport:
 
     Attributes:
         between_seconds: from the end of the epoch before, whose validation and results come in it, to this one's begin.
+        validate_seconds: of the validation after this epoch.
         val_metrics: how good the model is in validation, by name: "accuracy"; "rmse" and "mae"; or "micro_f1", as the
             data set's task is. Empty without validation.
         host_bytes: of feature rows read from host memory, encoded where they are kept so.
@@ -72,6 +73,7 @@ class EpochReport:
     sample_seconds: float = 0.0
     fetch_seconds: float = 0.0
     between_seconds: float = 0.0
+    validate_seconds: float = 0.0
     loss: float = 0.0
     val_accuracy: float | None = None
     val_metrics: dict[str, float] = field(default_factory=dict)

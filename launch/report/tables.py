@@ -86,7 +86,9 @@ def result_table(run: Run) -> Table:
         rows.append(["first batch", describe_start(run.summary["start"])])
     if len(run.epochs) > 1:
         between = median(epoch["between_seconds"] for epoch in run.epochs[1:])
-        rows.append(["between two epochs", f"{_seconds(between)} s (median), for validation and results"])
+        validation = median(epoch["validate_seconds"] for epoch in run.epochs[:-1])
+        found = f"{_seconds(between)} s (median), of which validation {_seconds(validation)} s"
+        rows.append(["between two epochs", found])
     last, before = run.epochs[-1], " before the last hop" if run.summary["last_hop_global"] else ""
     edges, nodes = (last[name] / max(1, last["num_batches"]) for name in ("num_edges", "num_nodes"))
     rows.append(["a batch of the last epoch", f"{edges:,.0f} edges, {nodes:,.0f} nodes{before}"])

@@ -3,6 +3,7 @@
 import copy
 import itertools
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -125,7 +126,9 @@ class Trainer:
                 asked = self._ask_for_epoch(epoch + 1)
             self._tell("epoch_begins", epoch)
             report = self.train_epoch(train_pass)
+            begin = time.perf_counter()
             report.val_metrics = self.evaluate(val_pass) if val_pass else {}
+            report.validate_seconds = time.perf_counter() - begin
             report.val_accuracy = report.val_metrics.get("accuracy")
             self.running = self.running.next()
             self.step.reset()

@@ -22,6 +22,19 @@ class GraphTypes:
     edge_types: list[EdgeType]
     target: str
 
+    def edge_types_by_layer(self, num_layers: int) -> list[list[EdgeType]]:
+        """For each layer of a model, the first one first, the edge types on which the target's scores depend."""
+        wanted, layers = {self.target}, []
+        for _ in range(num_layers):
+            layers.append([name for name in self.edge_types if name[2] in wanted])
+            wanted |= {name[0] for name in layers[-1]}
+        return layers[::-1]
+
+    def without_features(self, num_layers: int) -> list[str]:
+        """The node types without features whose rows the first layer of a model reads if they have some."""
+        ends = {end for source, _, target in self.edge_types_by_layer(num_layers)[0] for end in (source, target)}
+        return [name for name, dim in self.feature_dims.items() if not dim and name in ends]
+
     @property
     def first_node(self) -> dict[str, int]:
         """Of each node type, the number of its first node when the nodes of all types are numbered through."""

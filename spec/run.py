@@ -17,8 +17,9 @@ from cohort.spec.graph import GraphTypes
 from cohort.spec.options import Affects, option
 
 NOTHING, BATCHES, LOSS, MEMORY, COURSE = Affects.NOTHING, Affects.BATCHES, Affects.LOSS, Affects.MEMORY, Affects.COURSE
-BUILT_IN = r"sage|gcn|gat|rsage"
-MODEL_TEXT = "sage or gcn or gat or rsage or package.module:Class"
+TYPED = ("rsage", "rgcn", "rgat", "hgt")  # models of graphs of several node types
+BUILT_IN = "|".join(("sage", "gcn", "gat", *TYPED))
+MODEL_TEXT = f"{BUILT_IN.replace('|', ' or ')} or package.module:Class"
 Model = Annotated[str, Meta(pattern=rf"^({BUILT_IN}|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$", description=MODEL_TEXT)]
 
 
@@ -139,22 +140,35 @@ class RunSpec(SamplerSpec):
 
     model: Model = option(
         "sage",
-        "SAGE (mean), GCN, GAT, for several node types R-SAGE, or a class of your own with the arguments in_channels,"
-        " hidden_channels, num_layers,"
-        " out_channels and dropout of PyG's models; the model has one layer per entry of --fanout",
+        "SAGE (mean), GCN, GAT, for several node types R-SAGE, R-GCN, R-GAT and HGT, or a class of your own with the"
+        " arguments in_channels, hidden_channels, num_layers, out_channels and dropout of PyG's models; the model has"
+        " one layer per entry of --fanout",
         "Model",
         LOSS | MEMORY,
-        metavar="sage|gcn|gat|rsage|package.module:Class",
+        metavar=f"{BUILT_IN}|package.module:Class",
     )
     hidden: types.Positive = option(256, "features of each hidden layer", "Model", LOSS | MEMORY)
     dropout: types.Probability = option(0.5, "probability that training drops a hidden feature", "Model", LOSS | MEMORY)
-    norm: Literal["none", "layer"] = option(
-        "none", "normalise each row of hidden layers before the activation", "Model", LOSS | MEMORY
+    norm: Literal["none", "layer", "batch"] = option(
+        "none",
+        "normalise hidden layers before the activation: layer: each row; batch, for several node types: each column"
+        " over the rows of a node type",
+        "Model",
+        LOSS | MEMORY,
     )
     residual: bool = option(
         False, "add the input of each hidden layer, except the first, to its output", "Model", LOSS | MEMORY
     )
-    heads: types.Positive = option(4, "attention heads of gat; must divide --hidden", "Model", LOSS | MEMORY)
+    heads: types.Positive = option(
+        4, "attention heads of gat, rgat and hgt; must divide --hidden", "Model", LOSS | MEMORY
+    )
+    featureless: Literal["zero", "embed"] = option(
+        "zero",
+        "several node types: what a type without features sends in the first layer: zero: nothing; embed: rows of"
+        " --hidden columns, which are learned",
+        "Model",
+        LOSS | MEMORY,
+    )
     layers: Literal["cohort", "pyg"] = option(
         "cohort", "implementation of the layers: Cohort's fused ones or PyG's", "Model", LOSS | MEMORY
     )

@@ -68,6 +68,12 @@ class Ranks:
             for values in model.state_dict().values():
                 dist.broadcast(values, 0)
 
+    def spread_buffers(self, model: torch.nn.Module) -> None:
+        """Gives the model of every rank the buffers of rank 0's, such as the means of batches."""
+        if self.size > 1:
+            for values in model.buffers():
+                dist.broadcast(values, 0)
+
     def sum(self, values: Tensor) -> Tensor:
         """The sum of every rank's ``values``, in place."""
         if self.size > 1:
@@ -77,6 +83,23 @@ class Ranks:
             if self.clock:
                 self.clock.all_reduce_ended()
         return values
+
+    def gather_rows(self, values: Tensor) -> Tensor:
+        """The rows of every rank's ``values`` [any number, ...], by rank."""
+        if self.size == 1:
+            return values
+        counts = values.new_zeros(self.size, dtype=torch.int64)
+        counts[self.rank] = values.shape[0]
+        sizes = self.sum(counts).tolist()
+        padded = values.new_zeros(max(sizes), *values.shape[1:])
+        padded[: values.shape[0]] = values
+        parts = [torch.empty_like(padded) for _ in sizes]
+        if self.clock:
+            self.clock.all_reduce_begins()
+        dist.all_gather(parts, padded)
+        if self.clock:
+            self.clock.all_reduce_ended()
+        return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
 
     def gather(self, value) -> list:
         """Every rank's ``value`` (anything that can be pickled), by rank."""
@@ -161,7 +184,7 @@ class StepSums:
     replay what is before and after the sum: the buffer stays where it is.
 
     Args:
-        parameters: of the model; all of one dtype, and on one device.
+        parameters: of the model; all of one dtype, and on one device. Those that are not trained are left out.
         add_up: makes a tensor that of every rank added up, in place.
         agreement: whose word goes along; None: nobody's.
 
@@ -175,6 +198,7 @@ class StepSums:
         add_up: Callable[[Tensor], Tensor],
         agreement: Agreement | None = None,
     ):
+        parameters = [values for values in parameters if values.requires_grad]
         self._parameters, self._add_up, self._agreement = parameters, add_up, agreement
         sizes = [values.numel() for values in parameters]
         self._flat = parameters[0].new_zeros(sum(sizes) + 2)

@@ -11,8 +11,10 @@ from pathlib import Path
 
 from cohort.base.errors import CohortError, not_a_run
 from cohort.base.tables import print_tables
+from cohort.base.units import format_bytes
+from cohort.cache.plan.budget import available_host_bytes
 from cohort.dataset import Dataset, HeteroDataset
-from cohort.launch.options.devices import resolve_device, wants_auto_cache
+from cohort.launch.options.devices import gpu_memory, resolve_device, wants_auto_cache
 from cohort.launch.options.parser import add_dataset, add_options, given_in, group, spec_of
 from cohort.launch.report.results import read_run
 from cohort.launch.report.tables import short_tables
@@ -31,7 +33,8 @@ from cohort.launch.run.resume import (
 )
 from cohort.launch.run.same_data import demand_same_data, digests
 from cohort.spec import files
-from cohort.spec.run import RunSpec, as_json, read_run_json
+from cohort.spec.graph import GraphTypes
+from cohort.spec.run import TYPED, RunSpec, as_json, read_run_json
 
 LOG = logging.getLogger(__name__)
 
@@ -136,8 +139,8 @@ def _check_model(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
     if spec.edge_weights and data.edge_weights is None:
         hint = "cohort dataset import --edge-weights FILE, or --weight-column of an edge list, brings them in"
         raise CohortError("--edge-weights", f"weights in {data.path}", "none", hint)
-    if spec.model == "gat" and spec.hidden % spec.heads:
-        raise CohortError("--hidden", f"a multiple of {spec.heads}, the --heads of gat", str(spec.hidden))
+    if spec.model in ("gat", "rgat", "hgt") and spec.hidden % spec.heads:
+        raise CohortError("--hidden", f"a multiple of {spec.heads}, the --heads of {spec.model}", str(spec.hidden))
     if spec.residual and len(spec.fanout) < 3:
         raise CohortError("--residual", "at least three hops in --fanout, one per layer", str(len(spec.fanout)))
     shape = [f"--{name}" for name in ("norm", "residual", "heads") if getattr(spec, name) != getattr(RunSpec, name)]
@@ -148,20 +151,46 @@ def _check_model(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
 
 def _check_types(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
     """Raises CohortError for options that do not fit a data set of several node types, or of one."""
+    typed = " or ".join(TYPED)
     if isinstance(data, Dataset):
-        if spec.model == "rsage":
+        if spec.model in TYPED:
             hint = "use sage, gcn or gat"
-            raise CohortError("--model rsage", "a data set of several node types", "one of one node type", hint)
+            raise CohortError(f"--model {spec.model}", "a data set of several node types", "one of one node type", hint)
+        if spec.featureless != "zero":
+            raise CohortError("--featureless", "a data set of several node types", "one of one node type")
+        if spec.norm == "batch":
+            raise CohortError("--norm", "none or layer, for a data set of one node type", spec.norm)
         return
-    if spec.model != "rsage":
+    if spec.model not in TYPED:
         hint = "a script can use any model of PyG: docs/how-to/types.md"
-        raise CohortError("--model", "rsage, for a data set of several node types", spec.model, hint)
-    own = RunSpec()
-    names = ("cache_ratio", "cache_bytes", "edge_weights", "partition", "norm", "residual", "heads")
-    for name in names:
-        if getattr(spec, name) != getattr(own, name):
+        raise CohortError("--model", f"{typed}, for a data set of several node types", spec.model, hint)
+    refused = ["cache_ratio", "cache_bytes", "edge_weights", "partition"]
+    for name in refused:
+        if getattr(spec, name) != getattr(RunSpec, name):
             flag = f"--{name.replace('_', '-')}"
             raise CohortError(flag, "its default, for a data set of several node types", str(getattr(spec, name)))
+    if spec.heads != RunSpec.heads and spec.model not in ("rgat", "hgt"):
+        raise CohortError("--heads", "--model rgat or hgt", f"--model {spec.model}")
+    if spec.featureless == "embed":
+        _check_rows(spec, data.types)
+    if spec.residual and spec.model == "hgt":
+        hint = "its layers have skip connections of their own"
+        raise CohortError("--residual", "another model", "--model hgt", hint)
+
+
+def _check_rows(spec: RunSpec, types: GraphTypes) -> None:
+    """Raises CohortError where learnable rows, each with two moments, take too much memory."""
+    names = types.without_features(len(spec.fanout))
+    num_rows = sum(types.counts[name] for name in names)
+    needed = num_rows * spec.hidden * 12
+    present = gpu_memory(spec) if resolve_device(spec.device) == "cuda" else available_host_bytes()
+    if present is not None and needed > present // 10:
+        expected = f"at most {format_bytes(present // 10)} of rows and moments, a tenth of the memory"
+        found = (
+            f"{format_bytes(needed)}: {num_rows:,} nodes ({', '.join(names)}) x {spec.hidden} of --hidden x 12 bytes"
+        )
+        hint = "a smaller --hidden, --featureless zero, or features of these node types in the data set"
+        raise CohortError("--featureless embed", expected, found, hint)
 
 
 def _run(out: Path, run: dict, shown: Path, inherited: tuple[int, ...], meeting: Meeting | None) -> int:

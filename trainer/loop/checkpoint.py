@@ -22,6 +22,7 @@ MEMBERS = {
     "step": int,  # of its steps (a batch a rank), how many are done
     "model": dict,  # parameters by name
     "optimizer": dict,  # Adam's state_dict
+    "rows": (dict, type(None)),  # the state of RowAdam, where the model has learnable rows
     "best_model": (dict, type(None)),  # the parameters of the epoch that did best in validation
     "report": dict,  # members of summary.json, the epochs done as lines of metrics.jsonl, best accuracy so far
     "ranks": list,  # a dict a rank: random states, sums and counts of the epoch under way, states of callbacks

@@ -1,6 +1,7 @@
 """A training step: forward, loss, backward and optimizer, and the sums that the loss of an epoch is made of."""
 
 import inspect
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -10,9 +11,11 @@ from cohort.spec.graph import GraphTypes
 from cohort.trainer.loop.graphs import ReplayedWork, StepGraphs
 from cohort.trainer.models.sampled import model_input
 from cohort.trainer.models.targets import CLASSES, Targets
-from cohort.trainer.models.typed import typed_inputs_of
 from cohort.trainer.ranks import StepSums
-from cohort.trainer.source import blocks_of, edges_of
+from cohort.trainer.source import blocks_of, edges_by_type, edges_of
+
+if TYPE_CHECKING:
+    from cohort.trainer.models.embeddings import RowAdam  # and PyG
 
 
 class Adam(torch.optim.Adam):
@@ -39,7 +42,7 @@ class Scores:
         amp: under autocast to bfloat16.
         keep_half: features of 16 bits go in as they are under autocast.
         all_rows: float32 [num_nodes, dim], which slots name by n_id instead of having rows; None: they have.
-        types: of a graph that has several; the model is a RelationalSAGE then, and takes all of a batch by type.
+        types: of a graph that has several; the model is a TypedGNN then, and takes all of a batch by type.
     """
 
     def __init__(
@@ -69,12 +72,23 @@ class Scores:
         return slot.x, edges_of(slot), slot.num_sampled_nodes, slot.num_sampled_edges, *of_edges
 
     def __call__(self, x, edges, num_seeds: int, *sizes) -> Tensor:
-        """float32 [num_seeds, num_classes]; for the arguments see SampledGNN, or RelationalSAGE."""
+        """float32 [num_seeds, num_classes]; for the arguments see SampledGNN, or TypedGNN."""
         device = (x if isinstance(x, Tensor) else next(iter(x.values()))).device
         x = model_input(x, self._keep_half) if isinstance(x, Tensor) else x
         with torch.autocast(device.type, torch.bfloat16, enabled=self._amp):
             scores = self.model(x, edges, *sizes)
         return scores[:num_seeds].float()
+
+
+def typed_inputs_of(slot, types: GraphTypes) -> tuple:
+    """What a model takes of the batch in a slot: features or else ids, edges, and sizes by hop, by type."""
+    nodes = dict(zip(types.counts, slot.nodes_of_types, strict=True))
+    ids, x = slot.n_id.split([sum(per_hop) for per_hop in nodes.values()]), {}
+    for number, name in enumerate(nodes):
+        table = slot.table(number)
+        x[name] = ids[number] if table is None else model_input(table)
+    edges = dict(zip(types.edge_types, slot.edges_of_relations, strict=True))
+    return x, edges_by_type(slot, types), nodes, edges
 
 
 class TrainStep:
@@ -88,6 +102,7 @@ class TrainStep:
         targets: what the model learns.
         sums: with the other ranks; None: this one is alone.
         clip_norm: of all gradients; larger ones are scaled down to it.
+        rows: the optimizer of learnable rows; None: the model has none.
 
     Attributes:
         loss_sum, num_labelled: [] on the device, sums over the steps since reset(): of the loss over this rank's
@@ -103,8 +118,9 @@ class TrainStep:
         targets: Targets = CLASSES,
         sums: StepSums | None = None,
         clip_norm: float | None = None,
+        rows: "RowAdam | None" = None,
     ):
-        self._clip_norm = clip_norm
+        self._clip_norm, self.rows = clip_norm, rows
         self._scores, self._optimizer, self._targets, self._sums = scores, optimizer, targets, sums
         self.loss_sum = torch.zeros((), device=device)
         self.num_labelled = torch.zeros((), device=device)
@@ -131,6 +147,8 @@ class TrainStep:
     def _run(self, x: Tensor, edges: Tensor | list[Block], y: Tensor, *sizes: list[int] | Tensor) -> None:
         """What a graph replays: the step, or, with other ranks, what comes before their sums."""
         self._optimizer.zero_grad(set_to_none=True)
+        if self.rows:
+            self.rows.begin()
         labelled = self._targets.count(y)
         scores = self._scores(x, edges, y.shape[0], *sizes)
         loss_sum = self._targets.loss_sum(scores, y)
@@ -146,6 +164,8 @@ class TrainStep:
     def _take_sums(self) -> None:
         """What another graph replays: the step with what the ranks have added up."""
         self._sums.give()
+        if self.rows:
+            self.rows.share(self._sums.labelled)
         self._update()
         self.num_labelled += self._sums.labelled
 
@@ -153,5 +173,8 @@ class TrainStep:
         """The optimizer's step on the gradients that are there."""
         if self._clip_norm is not None:
             parameters = [each for group in self._optimizer.param_groups for each in group["params"]]
+            parameters += self.rows.rows() if self.rows else []
             torch.nn.utils.clip_grad_norm_(parameters, self._clip_norm)
         self._optimizer.step()
+        if self.rows:
+            self.rows.step()

@@ -162,6 +162,7 @@ class Trainer:
     def evaluate(self, which: Pass) -> dict[str, float]:
         """How good the model is on the pass's labelled seeds, those of all ranks: a number by name."""
         self.model.eval()
+        self.ranks.spread_buffers(self.model)
         sums = torch.zeros(self.targets.num_sums + 1, dtype=torch.float64, device=self.device)
         read = EpochReport(0)
         self._begin_pass("validate", StepClock(self.device))
@@ -215,6 +216,7 @@ class Trainer:
             "step": self.running.step,
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
+            "rows": self.step.rows and self.step.rows.state_dict(),
             "best_model": self.best_model,
             "report": self.report.members(),
             "ranks": self.ranks.gather(own),
@@ -225,6 +227,8 @@ class Trainer:
         own, best = state["ranks"][self.ranks.rank], state["best_model"]
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
+        if self.step.rows:
+            self.step.rows.load_state_dict(state["rows"])
         self.best_model = best and {name: values.to(self.device) for name, values in best.items()}
         self.running = RunningEpoch(state["epoch"], self.device, state["step"], own["report"])
         self.step.reset(own["loss_sum"], own["num_labelled"])
@@ -271,9 +275,14 @@ class Trainer:
         takes_tensors = options.layers == "pyg" or options.edge_weights or options.has_own_model or options.types
         has_graphs = options.cuda_graphs and self.device.type == "cuda" and not takes_tensors
         graphs_of = options.batch_size if has_graphs else None
-        scores = self._scores_of(model)
-        return TrainStep(scores, optimizer, self.device, graphs_of, self.targets, sums, options.clip_norm)
+        scores, rows = self._scores_of(model), None
+        if options.types and model.embeddings is not None:
+            from cohort.trainer.models.embeddings import RowAdam  # and PyG
+
+            rows = RowAdam(model.embeddings, optimizer, self.ranks if sums else None)
+        return TrainStep(scores, optimizer, self.device, graphs_of, self.targets, sums, options.clip_norm, rows)
 
     def _scores_of(self, model: torch.nn.Module) -> Scores:
         is_fused = self.options.layers == "cohort" and not self.options.has_own_model
-        return Scores(callable_of(model), self.options.amp, is_fused, self.all_rows, self.options.types)
+        called = model if self.options.types else callable_of(model)
+        return Scores(called, self.options.amp, is_fused, self.all_rows, self.options.types)

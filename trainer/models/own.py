@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
@@ -13,7 +14,6 @@ from cohort.spec.run import TrainerSpec, from_json, read_run_json
 from cohort.trainer.importing import imported
 from cohort.trainer.models.sampled import SampledGNN
 from cohort.trainer.models.targets import Targets, targets_of
-from cohort.trainer.models.typed import RelationalSAGE
 from cohort.trainer.models.weights import load_weights
 
 TRIMS = {"num_sampled_nodes_per_hop": 0, "num_sampled_edges_per_hop": 1}  # arguments of PyG's models, by place
@@ -25,12 +25,14 @@ def model_of(options: TrainerSpec) -> nn.Module:
     Raises:
         CohortError: the class that --model names cannot be imported, made, or is no module of torch.
     """
-    shape = options.hidden, options.num_classes, len(options.fanout), options.dropout, options.layers
+    shape: dict[str, Any] = {"norm": options.norm, "residual": options.residual, "heads": options.heads}
+    given = options.hidden, options.num_classes, len(options.fanout), options.dropout, options.layers
     if options.types:
-        return RelationalSAGE(options.types, *shape)
+        from cohort.trainer.models.typed import TypedGNN  # and PyG, which runs with one node type need not wait for
+
+        return TypedGNN(options.model, options.types, *given, **shape, featureless=options.featureless)
     if not options.has_own_model:
-        more = {name: getattr(options, name) for name in ("edge_weights", "norm", "residual", "heads")}
-        return SampledGNN(options.model, options.feature_dim, *shape, **more)
+        return SampledGNN(options.model, options.feature_dim, *given, options.edge_weights, **shape)
     place = f"--model {options.model}"
     sizes = {
         "in_channels": options.feature_dim,
@@ -54,7 +56,7 @@ def callable_of(model: nn.Module) -> Callable:
     A model of the user's gets x and edge_index, and what else its ``forward`` names of PyG's: the sizes by hop, so that
     layers leave out what no seed needs any more, and ``edge_weight``.
     """
-    if isinstance(model, SampledGNN | RelationalSAGE):
+    if isinstance(model, SampledGNN):
         return model
     takes = inspect.signature(model.forward).parameters
 

@@ -1,63 +1,99 @@
-"""Models of graphs of several types: a layer for each edge type, and their sums for each node type."""
+"""Models of graphs of several types: R-SAGE, R-GCN, R-GAT and HGT."""
 
-import importlib
-import warnings
-
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch_geometric.nn.module_dict import ModuleDict
 
 from cohort.base.errors import CohortError
 from cohort.spec.graph import EdgeType, GraphTypes
-from cohort.trainer.models.sampled import model_input
-from cohort.trainer.source import edges_by_type
+from cohort.trainer.models.embeddings import NodeEmbeddings
+from cohort.trainer.models.typed_layers import BatchNorm, relations_of, transformer_of
 
 
-class RelationalSAGE(nn.Module):
-    """GraphSAGE's layer (Hamilton et al., NeurIPS 2017) for each edge type, summed as in R-GCN (Schlichtkrull et al.,
-    ESWC 2018); ReLU and dropout in between.
+class TypedGNN(nn.Module):
+    """A stack of layers for graphs of several types, with an activation and dropout in between.
 
-    Row i of a node type becomes the sum, over the edge types into it, of W mean(x_j) + V x_i + b, where j are the
-    sources of the edges into i; W, V and b are those of the edge type. Types without features have no rows in the first
-    layer. A layer has only the edge types on which the scores of the target type depend.
+    A layer has only the edge types on which the scores of the target type depend. Types without features have no rows
+    in the first layer. Row i of a node type becomes a sum over the edge types into it, where j are the sources of the
+    edges into i, and W, V, b those of the edge type:
 
-    Parameters have the names of a ``ModuleList`` ``convs`` of PyG's ``HeteroConv`` with ``aggr="sum"``.
+    - "rsage": W mean(x_j) + V x_i + b (GraphSAGE's layer, Hamilton et al., NeurIPS 2017), then ReLU;
+    - "rgcn": W mean(x_j); V x_i + b of the node type is added once (Schlichtkrull et al., ESWC 2018), then ReLU;
+    - "rgat": attention as in GATConv, heads concatenated, without edges from a node to itself, then leaky ReLU of slope
+      0.01; a linear part maps the last layer's rows to scores (MLPerf's model of IGBH);
+    - "hgt": the heterogeneous graph transformer (Hu et al., WWW 2020), without an activation, between a linear part
+      with ReLU for each node type and one that makes the scores. Targets without features have rows of zeros.
+
+    Parameters have the names of a ``ModuleList`` ``convs`` of PyG's ``HeteroConv`` with ``aggr="sum"``, of ``SAGEConv``
+    or ``GATConv``, or of ``HGTConv``; those of R-GCN's nodes are ``convs.*.root``, those of the last part of R-GAT and
+    HGT ``lin``, those of the first part of HGT ``lin_dict``.
 
     Args:
+        kind: "rsage", "rgcn", "rgat" or "hgt".
         types: of the graph.
         hidden, out_dim: features of hidden layers, classes.
         num_layers: one a hop.
         dropout: probability, on the input of every layer but the first.
         layers: whose they are, "cohort" or "pyg": the same parameters, and the same results but for rounding.
+        norm: of a hidden layer's output, before the activation: "layer" normalises each row, "batch" each column over
+            the rows of a node type; "none".
+        residual: a hidden layer but the first adds the rows of its input, where the node type has some, to its output,
+            before ``norm``; not of "hgt".
+        heads: of attention.
+        featureless: what types without features have in the first layer: "zero" no rows; "embed" learnable ones, of
+            ``hidden`` columns, looked up by id.
 
     Raises:
         CohortError: no features reach the target type within the hops.
     """
 
     def __init__(
-        self, types: GraphTypes, hidden: int, out_dim: int, num_layers: int, dropout: float, layers: str = "cohort"
+        self,
+        kind: str,
+        types: GraphTypes,
+        hidden: int,
+        out_dim: int,
+        num_layers: int,
+        dropout: float,
+        layers: str = "cohort",
+        *,
+        norm: str = "none",
+        residual: bool = False,
+        heads: int = 4,
+        featureless: str = "zero",
     ):
         super().__init__()
-        from torch_geometric.nn import HeteroConv
-
-        conv = importlib.import_module("torch_geometric.nn" if layers == "pyg" else "cohort.nn").SAGEConv
-        self.target, self.dropout, self.num_classes = types.target, dropout, out_dim
+        self.kind, self.target, self.dropout, self.num_classes = kind, types.target, dropout, out_dim
+        self.residual = residual
         dims = {name: dim for name, dim in types.feature_dims.items() if dim}
-        self.convs = nn.ModuleList()
-        wanted, needed = {types.target}, []  # for each layer the edge types on which the target's scores depend
-        for _ in range(num_layers):
-            needed.append([name for name in types.edge_types if name[2] in wanted])
-            wanted |= {name[0] for name in needed[-1]}
-        for edge_types in reversed(needed):
+        self.embeddings = None
+        if featureless == "embed" and (names := types.without_features(num_layers)):
+            self.embeddings = NodeEmbeddings({name: types.counts[name] for name in names}, hidden)
+            dims |= dict.fromkeys(names, hidden)
+        self.convs, self.norms = nn.ModuleList(), nn.ModuleList()
+        self.edge_types: list[list[EdgeType]] = []  # of each layer
+        self.hidden = hidden
+        self.lin = nn.Linear(hidden, out_dim) if kind in ("rgat", "hgt") else None
+        self.lin_dict = ModuleDict()
+        if kind == "hgt":
+            read = {end for source, _, target in types.edge_types_by_layer(num_layers)[0] for end in (source, target)}
+            self.lin_dict.update({name: nn.Linear(dim, hidden) for name, dim in dims.items() if name in read})
+            dims = dict.fromkeys(self.lin_dict.keys(), hidden)
+        for edge_types in types.edge_types_by_layer(num_layers):
+            is_last = len(self.convs) + 1 == num_layers
             known = [name for name in edge_types if name[0] in dims]
-            width = hidden if len(self.convs) + 1 < num_layers else out_dim
-            of_type = {
-                name: conv((dims[name[0]], dims.get(name[2], 0)), width, root_weight=name[2] in dims) for name in known
-            }
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # sources that no edge type leads to keep their features
-                self.convs.append(HeteroConv(of_type, aggr="sum"))
+            self.edge_types.append(known)
+            width = out_dim if is_last and self.lin is None else hidden
+            if kind == "hgt" and known:
+                ends = {end for source, _, target in known for end in (source, target)}
+                node_types = [name for name in types.counts if name in ends]
+                self.convs.append(transformer_of(known, node_types, width, heads, layers))
+            else:
+                self.convs.append(relations_of(kind, known, dims, width, heads, layers))
             dims = {name[2]: width for name in known}
+            if norm != "none" and not is_last:
+                of_rows = nn.LayerNorm if norm == "layer" else BatchNorm
+                self.norms.append(ModuleDict({name: of_rows(width) for name in dims}))
         if types.target not in dims:
             hint = "more hops in --fanout, or features of another node type"
             found = ", ".join(name for name, dim in types.feature_dims.items() if dim) or "none"
@@ -76,36 +112,40 @@ class RelationalSAGE(nn.Module):
         any more.
 
         Args:
-            x: float [nodes, features] of each node type; of one without features [nodes, 0].
+            x: float [nodes, features] of each node type; of one without features int64 [nodes], ids of the type.
             edge_index: int64 [2, edges] of each edge type.
         """
-        sizes = {name: rows.shape[0] for name, rows in x.items()}
+        num_rows = {name: rows.shape[0] for name, rows in x.items()}
+        ids, x = x, {name: rows for name, rows in x.items() if rows.dim() == 2 and rows.shape[1]}
+        if self.embeddings is not None:
+            x |= {name: self.embeddings(name, ids[name]) for name in self.embeddings.tables.keys()}
+        if self.kind == "hgt":
+            x = {name: lin(x[name]).relu() for name, lin in self.lin_dict.items()}
         for number, layer in enumerate(self.convs):
-            hops = len(self.convs) - number  # whose edges this layer still needs
-            sums: dict[str, Tensor] = {}
-            for name, conv in layer.convs.items():
-                source, target, edges = x[name[0]], x.get(name[2]), edge_index[name]
-                num_targets = sizes[name[2]]
-                if num_sampled_nodes is not None and num_sampled_edges is not None:
-                    source = source[: sum(num_sampled_nodes[name[0]][: hops + 1])]
-                    num_targets = sum(num_sampled_nodes[name[2]][:hops])
-                    edges = edges[:, : sum(num_sampled_edges[name][:hops])]
-                own = target[:num_targets] if conv.root_weight and target is not None else None
-                rows = conv((source, own), edges, size=(source.shape[0], num_targets))
-                sums[name[2]] = sums[name[2]] + rows if name[2] in sums else rows
-            x = sums if hops == 1 else {name: self._between(rows) for name, rows in sums.items()}
-        return x[self.target]
+            hops, edges = len(self.convs) - number, {name: edge_index[name] for name in self.edge_types[number]}
+            if num_sampled_nodes is not None and num_sampled_edges is not None:  # those that this layer still needs
+                num_rows = {name: sum(sizes[:hops]) for name, sizes in num_sampled_nodes.items()}
+                x = {name: rows[: sum(num_sampled_nodes[name][: hops + 1])] for name, rows in x.items()}
+                edges = {name: ends[:, : sum(num_sampled_edges[name][:hops])] for name, ends in edges.items()}
+            if self.kind == "hgt":
+                x = self._with_targets(x, layer, num_rows)
+            read, x = x, layer(x, edges, num_rows)
+            if hops > 1:
+                x = {name: self._between(number, name, rows, read) for name, rows in x.items()}
+        return x[self.target] if self.lin is None else self.lin(x[self.target])
 
-    def _between(self, rows: Tensor) -> Tensor:
-        return F.dropout(F.relu(rows), self.dropout, self.training)
+    def _between(self, number: int, name: str, rows: Tensor, read: dict[str, Tensor]) -> Tensor:
+        """The output of a layer for a node type as the next one reads it; ``read``: what it read itself."""
+        if self.residual and number > 0 and name in read:
+            rows = rows + read[name][: rows.shape[0]]
+        if len(self.norms):
+            rows = self.norms[number][name](rows)
+        if self.kind != "hgt":
+            rows = F.leaky_relu(rows) if self.kind == "rgat" else F.relu(rows)
+        return F.dropout(rows, self.dropout, self.training)
 
-
-def typed_inputs_of(slot, types: GraphTypes) -> tuple:
-    """What a model takes of the batch in a slot: features, edges, and sizes by hop, by type."""
-    nodes = dict(zip(types.counts, slot.nodes_of_types, strict=True))
-    x = {}
-    for number, (name, per_hop) in enumerate(nodes.items()):
-        table = slot.table(number)
-        x[name] = torch.empty(sum(per_hop), 0, device=slot.n_id.device) if table is None else model_input(table)
-    edges = dict(zip(types.edge_types, slot.edges_of_relations, strict=True))
-    return x, edges_by_type(slot, types), nodes, edges
+    def _with_targets(self, x: dict[str, Tensor], layer: nn.Module, num_targets: dict[str, int]) -> dict[str, Tensor]:
+        """The rows that a layer of HGT reads, with zeros where targets have none."""
+        some = next(iter(x.values()))
+        zeros = {name: some.new_zeros(num_targets[name], self.hidden) for name in layer.node_types if name not in x}
+        return {name: (x | zeros)[name] for name in layer.node_types}

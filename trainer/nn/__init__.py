@@ -1,7 +1,7 @@
 """PyG's layers for sampled blocks, with gather and reduction in one kernel.
 
-``SAGEConv``, ``GCNConv`` and ``GATConv`` have the arguments, parameters and results of the layers of the same names in
-torch_geometric.nn. They accept batches of ``cohort.NeighborLoader`` without sorting edges; see ``Block``.
+``SAGEConv``, ``GCNConv``, ``GATConv`` and ``HGTConv`` have the arguments, parameters and results of the layers of the
+same names in torch_geometric.nn. They accept batches of ``cohort.NeighborLoader`` without sorting edges; see ``Block``.
 ``accelerate`` replaces PyG's layers in an existing model.
 """
 
@@ -12,12 +12,13 @@ _HOMES = {
     "Block": "block",
     "GATConv": "pyg_layers",
     "GCNConv": "pyg_layers",
+    "HGTConv": "pyg_layers",
     "Replacement": "replace",
     "SAGEConv": "pyg_layers",
     "accelerate": "replace",
     "activated": "activation",
 }
-__all__ = ["Block", "GATConv", "GCNConv", "Replacement", "SAGEConv", "accelerate", "activated"]
+__all__ = ["Block", "GATConv", "GCNConv", "HGTConv", "Replacement", "SAGEConv", "accelerate", "activated"]
 
 
 def __dir__() -> list[str]:

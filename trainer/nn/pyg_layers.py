@@ -14,6 +14,7 @@ from cohort.nn.activation import Activation, apply_to_ends
 from cohort.nn.block import Block
 from cohort.nn.gat import GATRules
 from cohort.nn.gcn import GCNRules
+from cohort.nn.hgt import HGTRules
 from cohort.nn.inputs import is_placed, require_placed_rows
 from cohort.nn.sage import SUMS, SAGERules
 
@@ -135,6 +136,32 @@ class GATConv(GATRules, pyg.GATConv):
         if edge_attr is not None or return_attention_weights is not None or takes_pygs_way(self, edge_index):
             return pyg.GATConv.forward(self, x, edge_index, edge_attr, size, return_attention_weights)
         return super().forward(x, edge_index, size)
+
+
+class HGTConv(HGTRules, pyg.HGTConv):
+    """``torch_geometric.nn.HGTConv`` with scores, softmax and sums by edge in kernels: same arguments, parameters and
+    results. The edges of all edge types into a node type are merged into one block.
+
+    Raises:
+        CohortError: ``flow="target_to_source"``.
+    """
+
+    propagate_type = {"k": Tensor, "q": Tensor, "v": Tensor, "edge_attr": Tensor}  # PyG reads this from sources
+
+    def __init__(self, in_channels, out_channels, *args, **kwargs):
+        super().__init__(in_channels, out_channels, *args, **kwargs)
+        require_supported(self)
+
+    @staticmethod
+    def limit_of(layer: pyg.HGTConv) -> tuple[str, str] | None:
+        """(what is expected, what is found) where PyG's layer has arguments that this one does not take."""
+        return limit_of_flow(layer)
+
+    def forward(self, x_dict, edge_index_dict, num_targets: dict[str, int] | None = None) -> dict[str, Tensor]:
+        """Like HGTRules.forward; without ``num_targets`` PyG's code runs for sparse matrices."""
+        if num_targets is None and any(takes_pygs_way(self, edges) for edges in edge_index_dict.values()):
+            return pyg.HGTConv.forward(self, x_dict, edge_index_dict)
+        return super().forward(x_dict, edge_index_dict, num_targets)
 
 
 def takes_pygs_way(layer: pyg.MessagePassing, edge_index) -> bool:

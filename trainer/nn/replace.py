@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 import torch_geometric.nn as pyg
 from torch import nn
 
-from cohort.nn.pyg_layers import GATConv, GCNConv, SAGEConv
+from cohort.nn.pyg_layers import GATConv, GCNConv, HGTConv, SAGEConv
 
-OURS = {pyg.SAGEConv: SAGEConv, pyg.GCNConv: GCNConv, pyg.GATConv: GATConv}
+OURS = {pyg.SAGEConv: SAGEConv, pyg.GCNConv: GCNConv, pyg.GATConv: GATConv, pyg.HGTConv: HGTConv}
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Replacement:
 
 
 def accelerate(model: nn.Module) -> Replacement:
-    """Replaces every SAGEConv, GCNConv and GATConv of PyG in the model by Cohort's, which gives the same results.
+    """Replaces SAGEConv, GCNConv, GATConv and HGTConv of PyG in the model by Cohort's, which give the same results.
 
     Modules, parameters, hooks, devices and modes do not change, so optimizers and checkpoints of the model stay valid.
     A layer with arguments that Cohort's layer does not support stays PyG's.

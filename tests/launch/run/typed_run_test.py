@@ -14,6 +14,11 @@ import cohort as package
 OPTIONS = ["--model", "rsage", "--device", "cpu", "--fanout", "4,4", "--batch-size", 64, "--hidden", 16, "--quiet"]
 OPTIONS += ["--lr", 0.03]
 EPOCHS = 10
+OTHERS = [
+    ["--model", "rgcn", "--norm", "batch"],
+    ["--model", "rgat", "--heads", "2"],
+    ["--model", "hgt", "--norm", "layer"],
+]
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +48,17 @@ def losses(out: Path) -> list[float]:
     return [epoch["loss"] for epoch in json.loads((out / "summary.json").read_text())["epochs"]]
 
 
+def accuracy_of(model: torch.nn.Module, data) -> float:
+    """Of the test nodes, by the scores on the whole graph."""
+    whole = data.to_pyg()
+    x = {
+        name: whole[name].x if "x" in whole[name] else torch.empty(whole[name].num_nodes, 0) for name in data.node_types
+    }
+    with torch.no_grad():
+        found = model(x, whole.edge_index_dict).argmax(1).numpy()
+    return float((found[data.test_ids] == data.y[data.test_ids]).mean())
+
+
 @pytest.fixture(scope="module")
 def run(graph, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("runs") / "run"
@@ -68,6 +84,19 @@ def test_two_ranks_train_one_model(graph, tmp_path):
     assert json.loads((tmp_path / "two" / "summary.json").read_text())["test_accuracy"] > 0.9
 
 
+@pytest.mark.parametrize("options", OTHERS, ids=lambda options: " ".join(options)[8:])
+def test_other_models_go_on_as_if_not_stopped_on_two_ranks(graph, tmp_path, options):
+    several = ["--ranks", 2, "--amp", *options]
+    train(graph, tmp_path / "whole", "--epochs", EPOCHS, *several)
+    train(graph, tmp_path / "part", "--epochs", EPOCHS - 2, *several)
+    again = cohort("train", "--resume", tmp_path / "part", "--epochs", EPOCHS)
+    assert again.returncode == 0, again.stderr
+    assert losses(tmp_path / "part") == losses(tmp_path / "whole")
+    summary = json.loads((tmp_path / "part" / "summary.json").read_text())
+    assert summary["test_accuracy"] > 0.9
+    assert accuracy_of(package.load_model(tmp_path / "part"), package.dataset.open(graph)) > 0.9
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("layers", ["cohort", "pyg"])
 def test_a_gpu_trains_the_same(graph, tmp_path, layers):
@@ -78,6 +107,26 @@ def test_a_gpu_trains_the_same(graph, tmp_path, layers):
     np.testing.assert_allclose(losses(tmp_path / "gpu"), losses(tmp_path / "host"), rtol=2e-2)
     again = cohort("train", "--resume", tmp_path / "gpu", "--epochs", EPOCHS + 1)
     assert again.returncode == 0 and len(losses(tmp_path / "gpu")) == EPOCHS + 1, again.stderr
+
+
+def test_learned_rows_are_those_of_one_rank_also_when_the_run_goes_on(graph, tmp_path):
+    options = ["--featureless", "embed", "--fanout", "-1,-1", "--dropout", 0, "--clip-norm", 0.5]
+    options += ["--weight-decay", 0.01]
+    train(graph, tmp_path / "one", *options, "--epochs", 3)
+    train(graph, tmp_path / "two", *options, "--epochs", 2, "--ranks", 2, "--batch-size", 32)
+    again = cohort("train", "--resume", tmp_path / "two", "--epochs", 3)
+    assert again.returncode == 0, again.stderr
+    np.testing.assert_allclose(losses(tmp_path / "two"), losses(tmp_path / "one"), rtol=1e-4)
+    one, two = (torch.load(tmp_path / name / "checkpoint.pt") for name in ("one", "two"))
+    table = "embeddings.tables.author"
+    torch.testing.assert_close(two["model"][table], one["model"][table], rtol=1e-4, atol=1e-4)
+    assert one["rows"]["steps"] == two["rows"]["steps"] > 0 and one["model"][table].abs().max() > 0.2  # learned
+    model = package.load_model(tmp_path / "two")
+    whole = package.dataset.open(graph).to_pyg()
+    x = {"author": torch.arange(150), "paper": whole["paper"].x}
+    others = x | {"author": torch.arange(150).flip(0)}
+    with torch.no_grad():
+        assert not torch.equal(model(x, whole.edge_index_dict), model(others, whole.edge_index_dict))
 
 
 def test_a_run_that_goes_on_is_one_that_was_not_stopped(graph, run, tmp_path):
@@ -112,9 +161,15 @@ def test_results_are_read(run):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--model", "sage"], "--model: expected rsage, for a data set of several node types, found sage"),
+        (["--model", "sage"], "--model: expected rsage or rgcn or rgat or hgt, for a data set of several"),
         (["--cache-ratio", "0.5"], "--cache-ratio: expected its default"),
-        (["--norm", "layer"], "--norm: expected its default"),
+        (["--heads", "2"], "--heads: expected --model rgat or hgt, found --model rsage"),
+        (
+            ["--model", "hgt", "--fanout", "4,4,4", "--residual"],
+            "--residual: expected another model, found --model hgt",
+        ),
+        (["--model", "rgat", "--heads", "3"], "--hidden: expected a multiple of 3, the --heads of rgat, found 16"),
+        (["--featureless", "embed", "--hidden", "2000000000"], "TB: 150 nodes (author) x 2000000000 of --hidden x 12"),
         (["--fanout", "4", "--eval-fanout", "4,4"], "--eval-fanout: expected 1 hops"),
     ],
     ids=lambda value: str(value)[:20],
@@ -125,7 +180,14 @@ def test_what_is_not_offered_is_named(graph, tmp_path, options, said):
     assert not (tmp_path / "run" / "run.json").exists()
 
 
-def test_rsage_needs_several_types(cora, tmp_path):
-    run = cohort("train", cora, *OPTIONS, "--out", tmp_path / "run")
-    assert run.returncode == 1
-    assert "--model rsage: expected a data set of several node types, found one of one node type" in run.stderr
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "--model rsage: expected a data set of several node types, found one of one node type"),
+        (["--model", "sage", "--featureless", "embed"], "--featureless: expected a data set of several node types"),
+        (["--model", "sage", "--norm", "batch"], "--norm: expected none or layer, for a data set of one node type"),
+    ],
+)
+def test_some_options_need_several_types(cora, tmp_path, options, said):
+    run = cohort("train", cora, *OPTIONS, *options, "--out", tmp_path / "run")
+    assert run.returncode == 1 and said in run.stderr, run.stderr

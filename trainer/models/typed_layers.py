@@ -1,0 +1,132 @@
+"""The layers of models of graphs of several types."""
+
+import importlib
+import warnings
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import HeteroConv, HGTConv
+from torch_geometric.nn.module_dict import ModuleDict
+
+from cohort.nn.block import block_of
+from cohort.nn.inputs import amp_dtype
+from cohort.nn.linear import linear
+from cohort.nn.relations import means_beside
+from cohort.spec.graph import EdgeType
+
+
+class SummedRelations(HeteroConv):
+    """A layer for each edge type; a node type gets the sum of the outputs of all edge types into it.
+
+    Args:
+        convs: SAGEConv or GATConv by edge type.
+        root: by node type, what is added of its own rows.
+        fused: convs are SAGEConv, whose means and own rows have one product for each node type.
+    """
+
+    def __init__(self, convs: dict[EdgeType, nn.Module], root: dict[str, nn.Module], fused: bool):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # sources that no edge type leads to keep their features
+            super().__init__(convs, aggr="sum")
+        self.root, self.fused = ModuleDict(root), fused
+
+    def forward(
+        self, x: dict[str, Tensor], edge_index: dict[EdgeType, Tensor], num_targets: dict[str, int]
+    ) -> dict[str, Tensor]:
+        """float [num_targets, width] of each node type that an edge type leads to.
+
+        Args:
+            x: float [nodes, features] of the node types that have rows; targets are the first of their type.
+            edge_index: int64 [2, edges] of each edge type.
+        """
+        if self.fused:
+            into: dict[str, list[EdgeType]] = {}
+            for name in self.convs.keys():
+                into.setdefault(name[2], []).append(name)
+            return {name: self._product(name, given, x, edge_index, num_targets[name]) for name, given in into.items()}
+        sums: dict[str, Tensor] = {}
+        for name, conv in self.convs.items():
+            source, target, size = x[name[0]], x.get(name[2]), num_targets[name[2]]
+            own = None if target is None or not getattr(conv, "root_weight", True) else target[:size]
+            rows = conv((source, own), edge_index[name], size=(source.shape[0], size))
+            sums[name[2]] = sums[name[2]] + rows if name[2] in sums else rows
+        return {
+            name: rows + self.root[name](x[name][: num_targets[name]]) if name in self.root else rows
+            for name, rows in sums.items()
+        }
+
+    def _product(
+        self, name: str, given: list[EdgeType], x: dict[str, Tensor], edge_index: dict[EdgeType, Tensor], size: int
+    ) -> Tensor:
+        """The sum for a node type, as one product of the means of all edge types and the own rows beside them."""
+        sources, convs = [x[each[0]] for each in given], [self.convs[each] for each in given]
+        blocks = [block_of(edge_index[each], x[each[0]].shape[0], size) for each in given]
+        parts, own_parts = [conv.lin_l for conv in convs], [conv.lin_r for conv in convs if conv.root_weight]
+        own_parts += [self.root[name]] if name in self.root else []
+        biases = [lin.bias for lin in parts + own_parts if lin.bias is not None]
+        weights = [lin.weight for lin in parts]
+        if own_parts:
+            weights.append(torch.stack([lin.weight for lin in own_parts]).sum(dim=0))
+        own = x[name][:size] if own_parts else None
+        rows = means_beside(blocks, own, amp_dtype(sources[0]), sources)
+        return linear(rows, torch.cat(weights, dim=1), torch.stack(biases).sum(dim=0) if biases else None)
+
+
+class _FirstRows(HGTConv):
+    """PyG's layer; rows of the first nodes alone."""
+
+    def forward(
+        self, x: dict[str, Tensor], edge_index: dict[EdgeType, Tensor], num_targets: dict[str, int]
+    ) -> dict[str, Tensor]:
+        """As of SummedRelations."""
+        return {name: rows[: num_targets[name]] for name, rows in super().forward(x, edge_index).items()}
+
+
+def transformer_of(edge_types: list[EdgeType], node_types: list[str], width: int, heads: int, layers: str) -> HGTConv:
+    """A layer of TypedGNN: HGT, on rows of ``width`` columns of each of ``node_types``."""
+    conv = _FirstRows if layers == "pyg" else importlib.import_module("cohort.nn").HGTConv
+    layer = conv(width, width, (node_types, edge_types), heads)
+    for name in node_types:
+        is_target = name in layer.dst_node_types
+        layer.out_lin.lins[name].requires_grad_(is_target)
+        layer.skip[name].requires_grad_(is_target)
+    return layer
+
+
+class BatchNorm(nn.BatchNorm1d):
+    """torch's, which in training leaves a batch of fewer than two rows to the means of earlier batches."""
+
+    def forward(self, rows: Tensor) -> Tensor:
+        if self.training and rows.shape[0] > 1:
+            return super().forward(rows)
+        scale = self.weight / (self.running_var + self.eps).sqrt()
+        return (rows - self.running_mean) * scale + self.bias
+
+
+def relations_of(
+    kind: str, edge_types: list[EdgeType], dims: dict[str, int], width: int, heads: int, layers: str
+) -> SummedRelations:
+    """A layer of TypedGNN.
+
+    Args:
+        dims: features of the node types that have rows.
+        width: columns of its output.
+        layers: "cohort" or "pyg".
+    """
+    library = importlib.import_module("torch_geometric.nn" if layers == "pyg" else "cohort.nn")
+    convs = {}
+    for name in edge_types:
+        source, target = dims[name[0]], dims.get(name[2], 0)
+        if kind == "rgat":
+            shape = source if target in (0, source) else (source, target)
+            convs[name] = library.GATConv(shape, width // heads, heads=heads, add_self_loops=False)
+            convs[name].att_dst.requires_grad_(target > 0)  # without rows of targets nothing depends on it
+        else:
+            own, is_sum = kind == "rsage" and target > 0, kind == "rsage"
+            convs[name] = library.SAGEConv((source, target), width, root_weight=own, bias=is_sum)
+    has_root = {name[2]: dims[name[2]] for name in edge_types if kind == "rgcn" and name[2] in dims}
+    return SummedRelations(
+        convs,
+        {name: nn.Linear(dim, width) for name, dim in has_root.items()},
+        fused=layers == "cohort" and kind != "rgat",
+    )

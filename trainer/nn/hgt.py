@@ -1,0 +1,158 @@
+"""The layer of the heterogeneous graph transformer."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from cohort.nn import head_kernels, kernels
+from cohort.nn.block import Block, block_of
+from cohort.nn.head_kernels import Scores
+from cohort.nn.kernels import Edges
+from cohort.nn.linear import head_linear
+from cohort.spec.graph import EdgeType
+
+
+class HGTRules:
+    """What a layer with PyG's parameters and arguments computes, where edges are tensors of ids."""
+
+    def forward(
+        self,
+        x_dict: dict[str, Tensor],
+        edge_index_dict: dict[EdgeType, Tensor],
+        num_targets: dict[str, int] | None = None,
+    ) -> dict[str, Tensor]:
+        """float [targets, out_channels] of each node type that an edge type leads to.
+
+        Args:
+            x_dict: [nodes, in_channels] of each node type.
+            edge_index_dict: int64 [2, edges] of each edge type.
+            num_targets: how many first nodes of each type get rows; None: all.
+        """
+        num_targets = num_targets or {name: rows.shape[0] for name, rows in x_dict.items()}
+        given = {name[0] for name in edge_index_dict}
+        keys_and_values = {name: self._projected(name, rows, True) for name, rows in x_dict.items() if name in given}
+        out = {}
+        for name in (name for name in x_dict if name in self.dst_node_types):
+            own = x_dict[name][: num_targets[name]]
+            relations = [each for each in edge_index_dict if each[2] == name]
+            sums = self._attended(own, name, relations, keys_and_values, edge_index_dict)
+            rows = self.out_lin.lins[name](F.gelu(sums))
+            if rows.shape[1] == own.shape[1]:
+                share = self.skip[name].sigmoid()
+                rows = share * rows + (1 - share) * own
+            out[name] = rows
+        return out
+
+    def _projected(self, name: str, rows: Tensor, of_source: bool) -> Tensor:
+        """Keys and, beside them, values [rows, 2 out_channels] of sources, or queries [rows, out_channels]."""
+        lin, width = self.kqv_lin.lins[name], self.out_channels
+        parts = (slice(0, width), slice(2 * width, None)) if of_source else (slice(width, 2 * width),)
+        return F.linear(rows, *(torch.cat([each[part] for part in parts]) for each in (lin.weight, lin.bias)))
+
+    def _attended(
+        self,
+        own: Tensor,
+        name: str,
+        relations: list[EdgeType],
+        keys_and_values: dict[str, Tensor],
+        edge_index: dict[EdgeType, Tensor],
+    ) -> Tensor:
+        """Values of the sources of all edges into the targets, weighted by one softmax over them."""
+        queries = self._projected(name, own, False)
+        if not relations:
+            return torch.zeros_like(queries)
+        ends = [keys_and_values[each[0]] for each in relations]
+        blocks = [
+            block_of(edge_index[each], rows.shape[0], own.shape[0]) for each, rows in zip(relations, ends, strict=True)
+        ]
+        by_relation = [
+            head_linear(_by_head(rows, 2 * self.heads), self._weights(each)).flatten(1)
+            for each, rows in zip(relations, ends, strict=True)
+        ]
+        indptr, source = merged(blocks)
+        return _Attention.apply(torch.cat(by_relation), queries, indptr, source, self.heads)
+
+    def _weights(self, relation: EdgeType) -> Tensor:
+        """[2 heads, depth, depth], by which keys and values of an edge type's sources are multiplied.
+
+        Those of keys have what their scores are multiplied by.
+        """
+        number = self.edge_types_map[relation]
+        of_keys, of_values = (
+            lin.weight.unflatten(0, (self.heads, -1))[:, number].transpose(1, 2) for lin in (self.k_rel, self.v_rel)
+        )
+        factor = self.p_rel["__".join(relation)].view(-1, 1, 1) / math.sqrt(self.out_channels // self.heads)
+        return torch.cat((of_keys * factor, of_values))
+
+
+def merged(blocks: list[Block]) -> tuple[Tensor, Tensor]:
+    """``indptr`` and ``source`` of one block of the edges of several with the same targets.
+
+    The edges of a target stand block by block; the sources of a block are numbered after those of earlier blocks.
+    """
+    num_targets, device = blocks[0].num_targets, blocks[0].source.device
+    starts = []
+    for block in blocks:
+        start = block.indptr[: num_targets + 1].clamp(max=block.source.numel())
+        missing = num_targets + 1 - start.numel()
+        starts.append(F.pad(start, (0, missing), value=block.source.numel()) if missing else start)
+    indptr = torch.stack(starts).sum(dim=0)
+    source = torch.empty(sum(block.source.numel() for block in blocks), dtype=torch.int64, device=device)
+    next_place, first_source = indptr[:-1].clone(), 0
+    for block, start in zip(blocks, starts, strict=True):
+        counts = start.diff()
+        shift = (next_place - start[:-1]).repeat_interleave(counts, output_size=block.source.numel())
+        source[shift + torch.arange(block.source.numel(), device=device)] = block.source + first_source
+        next_place += counts
+        first_source += block.num_sources
+    return indptr, source
+
+
+class _Attention(torch.autograd.Function):
+    """Sums of the values of a target's sources, weighted for each head by the softmax of <key of source, query>.
+
+    Arguments: keys and values [sources, 2 width], queries [targets, width], indptr, source (see Block), heads.
+    """
+
+    @staticmethod
+    def forward(ctx, sources, queries, indptr, source, heads):
+        keys, values = sources.chunk(2, dim=1)
+        edges = Edges(indptr, source, queries.shape[0])
+        scores = head_kernels.dot_rows(edges, _by_head(queries, heads), _by_head(keys, heads), 0)[0]
+        weights, _ = head_kernels.attention(_edges_alone(indptr, scores, queries), _scores(scores))
+        ctx.save_for_backward(sources, queries, indptr, source, scores, weights)
+        return kernels.sum_rows(edges, values, heads=heads, edge_factor=weights)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad):
+        sources, queries, indptr, source, scores, weights = ctx.saved_tensors
+        (keys, values), heads, none = sources.chunk(2, dim=1), weights.shape[1], scores.new_empty(0, weights.shape[1])
+        grad, edges = grad.contiguous(), Edges(indptr, source, queries.shape[0])
+        columns = kernels.transposed(edges, sources.shape[0])
+        grads = head_kernels.dot_rows(edges, _by_head(grad, heads), _by_head(values, heads), 0)[0]
+        of_targets = scores.new_empty(queries.shape[0], heads)  # sums that nobody needs
+        alone = _edges_alone(indptr, scores, queries)
+        head_kernels.attention_grad(alone, _scores(scores), weights, none, grads, none, of_targets)
+        of_sources = torch.empty_like(sources)
+        of_keys, of_values = of_sources.chunk(2, dim=1)
+        kernels.sum_rows(columns, queries, out=of_keys, heads=heads, edge_factor=grads)
+        kernels.sum_rows(columns, grad, out=of_values, heads=heads, edge_factor=weights)
+        return of_sources, kernels.sum_rows(edges, keys, heads=heads, edge_factor=grads), None, None, None
+
+
+def _by_head(rows: Tensor, heads: int) -> Tensor:
+    """A view [heads, rows, depth]."""
+    return rows.unflatten(1, (heads, -1)).transpose(0, 1)
+
+
+def _edges_alone(indptr: Tensor, scores: Tensor, queries: Tensor) -> Edges:
+    """Edges that bring the scores of edges instead of rows: each is its own source."""
+    numbers = torch.arange(scores.shape[0], device=scores.device)
+    return Edges(indptr, numbers, queries.shape[0])
+
+
+def _scores(scores: Tensor) -> Scores:
+    return Scores(scores, None, 0, 1.0)  # leaky_relu of slope 1 leaves them as they are

@@ -20,7 +20,7 @@
 namespace cohort::channel {
 
 constexpr uint64_t kMagic = 0x4C4E4843'54524843ull;  // "CHRTCHNL" as little-endian bytes
-constexpr uint32_t kVersion = 11;
+constexpr uint32_t kVersion = 12;
 constexpr int kMaxSlots = 64;
 constexpr int kMaxHops = 16;
 constexpr int kMaxTypes = 32;       // of nodes
@@ -57,6 +57,13 @@ struct Party {
   char error[kErrorBytes];              // why, written before failed_at_us
 };
 
+// Pairs that are drawn besides those of the seed set: none; as many pairs of any nodes as there are, times
+// Request::negatives; so many targets for the source of each pair.
+enum class NegativeMode : uint32_t { kNone = 0, kBinary, kTriplet };
+
+// Edges that a batch of pairs does not draw: none; those that are its pairs; these and their reverse edges.
+enum class Exclude : uint32_t { kNone = 0, kSelf, kReverse };
+
 // A pass over a seed set that the trainer asks for: batches first_step, first_step + step_stride, ... With several
 // ranks each asks for its own share; all get the same number, and those past the last of the set are empty. A pass that
 // goes on where another was broken off begins with a later step: the batches before it are not built.
@@ -65,16 +72,20 @@ struct Request {
   uint64_t epoch;        // keys shuffle and draws
   uint64_t first_step;   // the trainer's rank, plus step_stride for each of its batches that are done already
   uint64_t step_stride;  // how many ranks there are
-  uint32_t seed_set;     // file seeds-<seed_set>.npy, int64 [n], in the channel's folder
+  uint32_t seed_set;     // file seeds-<seed_set>.npy, int64 [n], or pairs-<seed_set>.npy, int64 [n, 2], in the folder
   uint32_t shuffle;      // 0: the set's own order
-  uint32_t batch_size;   // seeds
+  uint32_t batch_size;   // seeds, or pairs of them
   int32_t num_hops;
   // [num_hops], entry 0 next to the seeds; -1: all in-neighbours. Typed: [num_relations, num_hops].
   int32_t fanout[kMaxRelations * kMaxHops];
   int32_t sampler_sms;  // GPU: the first so many SMs are the sampler's, the others the trainer's; 0: all are shared
   uint32_t labels_of_seeds;  // 1: labels of other nodes are not wanted
   uint32_t last_hop_global;  // 1: where rows are in place, sources of the last hop need no batch-local ids
-  uint32_t reserved;
+  // Of a set of pairs:
+  NegativeMode negative_mode;
+  double negatives;
+  uint32_t redraws;  // of a negative that is an edge of the graph: at most so many
+  Exclude exclude;
 };
 
 // How many there is room for where there are `count`: at most 1/32 more, so that batches of about one size have one
@@ -93,6 +104,8 @@ struct Batch {
   int64_t num_nodes;
   int64_t num_edges;
   int64_t num_seeds;
+  int64_t num_pairs;      // whose endpoints the seeds are; 0: the seeds are nodes
+  int64_t num_endpoints;  // of pairs: sources, then targets
   int32_t num_hops;
   uint32_t labels_of_seeds;  // 1: y has the seeds alone
   uint32_t last_hop_global;  // 1: nodes that only the last hop reaches are none of the batch's
@@ -102,8 +115,9 @@ struct Batch {
   // Feature dtype [padded(num_nodes), feature_dim]; first, so that it stays where it is. Nothing where the header has
   // rows_in_place: row i of the batch is row n_id[i] of those.
   uint64_t x_offset;
-  uint64_t n_id_offset;         // int64 [num_nodes]
-  uint64_t input_id_offset;     // int64 [num_seeds], positions in the seed set
+  uint64_t n_id_offset;  // int64 [num_nodes]
+  // int64 [num_inputs() + num_endpoints], positions in the seed set, then the batch-local ids of endpoints.
+  uint64_t input_id_offset;
   uint64_t y_offset;            // label_dtype [num_nodes or num_seeds], or [the same, label_width]
   uint64_t edge_index_offset;   // int64 [2, num_local_edges()], row 0 source, row 1 target, batch-local
   uint64_t source_node_offset;  // int64 [num_edges], the node of each edge's source, where last_hop_global
@@ -117,6 +131,9 @@ struct Batch {
   base::TierUses row_tiers;
   base::ListUses list_tiers;
 };
+
+// Members of the seed set.
+inline int64_t num_inputs(const Batch& batch) { return batch.num_pairs > 0 ? batch.num_pairs : batch.num_seeds; }
 
 // Edges whose sources have batch-local ids.
 inline int64_t num_local_edges(const Batch& batch) {
@@ -231,6 +248,6 @@ inline const TypedBatch* typed_batch(const ChannelHeader& header, int slot) {
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
 static_assert(std::is_standard_layout_v<ChannelHeader> && alignof(ChannelHeader) >= alignof(TypedBatch));
-static_assert(sizeof(Request) == 64 + 4 * kMaxRelations * kMaxHops);
+static_assert(sizeof(Request) == 80 + 4 * kMaxRelations * kMaxHops);
 
 }  // namespace cohort::channel

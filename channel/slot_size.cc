@@ -20,7 +20,7 @@ std::size_t lay_out(const BatchShape& shape, Batch& batch) {
   const auto place = [&end](int64_t bytes) { return append(bytes, end); };
   batch.x_offset = place(shape.row_bytes * padded(shape.num_nodes));
   batch.n_id_offset = place(8 * shape.num_nodes);
-  batch.input_id_offset = place(8 * shape.num_seeds);
+  batch.input_id_offset = place(8 * ((shape.num_pairs > 0 ? shape.num_pairs : shape.num_seeds) + shape.num_endpoints));
   batch.y_offset = place(shape.label_bytes * (shape.labels_of_seeds ? shape.num_seeds : shape.num_nodes));
   batch.edge_index_offset = place(16 * (shape.last_hop_global ? shape.num_local_edges : shape.num_edges));
   batch.source_node_offset = shape.last_hop_global ? place(8 * shape.num_edges) : 0;
@@ -37,8 +37,8 @@ std::size_t lay_out_tables(std::span<const int64_t> bytes_of_type, std::size_t e
   return end;
 }
 
-WorstCase worst_case(int64_t batch_size, std::span<const int32_t> fanout, int64_t num_nodes) {
-  WorstCase bound{std::min(batch_size, num_nodes), 0, 0};
+WorstCase worst_case(int64_t num_seeds, std::span<const int32_t> fanout, int64_t num_nodes) {
+  WorstCase bound{std::min(num_seeds, num_nodes), 0, 0};
   int64_t frontier = bound.num_nodes;
   for (const int64_t picks : fanout) {
     if (picks < 0) return {num_nodes, -1, num_nodes};
@@ -51,14 +51,14 @@ WorstCase worst_case(int64_t batch_size, std::span<const int32_t> fanout, int64_
   return bound;
 }
 
-std::size_t slot_bytes(BatchShape shape, int64_t batch_size, std::span<const int32_t> fanout, int64_t num_nodes,
+std::size_t slot_bytes(BatchShape shape, int64_t num_seeds, std::span<const int32_t> fanout, int64_t num_nodes,
                        std::size_t needed_bytes) {
   constexpr std::size_t kMostForWorstCase = std::size_t{2} << 30;
-  const WorstCase bound = worst_case(batch_size, fanout, num_nodes);
+  const WorstCase bound = worst_case(num_seeds, fanout, num_nodes);
   if (bound.num_edges >= 0) {
     shape.num_nodes = bound.num_nodes;
     shape.num_edges = shape.num_local_edges = bound.num_edges;
-    shape.num_seeds = batch_size;
+    shape.num_seeds = num_seeds;
     shape.num_offsets = bound.num_targets + 1;
     Batch unused{};
     const std::size_t worst = lay_out(shape, unused);

@@ -12,6 +12,8 @@ struct BatchShape {
   int64_t num_nodes = 0;
   int64_t num_edges = 0;
   int64_t num_seeds = 0;
+  int64_t num_pairs = 0;  // 0: the seeds are nodes
+  int64_t num_endpoints = 0;
   int64_t num_offsets = 0;      // of indptr: a target more than there are, of each relation
   int64_t num_local_edges = 0;  // counts with last_hop_global alone
   int64_t row_bytes = 0;
@@ -35,11 +37,11 @@ struct WorstCase {
   int64_t num_edges = 0;
   int64_t num_targets = 0;
 };
-WorstCase worst_case(int64_t batch_size, std::span<const int32_t> fanout, int64_t num_nodes);
+WorstCase worst_case(int64_t num_seeds, std::span<const int32_t> fanout, int64_t num_nodes);
 
 // Bytes of a new slot for a batch that needs `needed_bytes`: enough for every batch of the kind of `shape` (whose
-// counts do not matter), where that is at most 2 GiB, else 1.25 times what this one needs.
-std::size_t slot_bytes(BatchShape shape, int64_t batch_size, std::span<const int32_t> fanout, int64_t num_nodes,
+// counts of nodes, edges and seeds do not matter), where that is at most 2 GiB, else 1.25 times what this one needs.
+std::size_t slot_bytes(BatchShape shape, int64_t num_seeds, std::span<const int32_t> fanout, int64_t num_nodes,
                        std::size_t needed_bytes);
 
 }  // namespace cohort::channel

@@ -63,8 +63,10 @@ bool lies_in_slot(const ChannelHeader& header, const Slot& slot) {
   }
   return fits(batch.indptr_offset, num_offsets, 8) && fits(batch.x_offset, batch.num_nodes, row_bytes) &&
          fits(batch.n_id_offset, batch.num_nodes, 8) &&
-         fits(batch.y_offset, num_labels, labels * bytes_of(header.label_dtype)) &&
-         fits(batch.input_id_offset, batch.num_seeds, 8) && fits(batch.edge_index_offset, num_local_edges(batch), 16) &&
+         fits(batch.y_offset, num_labels, labels * bytes_of(header.label_dtype)) && batch.num_pairs >= 0 &&
+         batch.num_endpoints >= 0 && fits(batch.input_id_offset, num_inputs(batch), 8) &&
+         fits(batch.input_id_offset + 8 * static_cast<uint64_t>(num_inputs(batch)), batch.num_endpoints, 8) &&
+         fits(batch.edge_index_offset, num_local_edges(batch), 16) &&
          fits(batch.source_node_offset, batch.num_edges, batch.last_hop_global ? 8 : 0) &&
          fits(batch.e_id_offset, batch.num_edges, header.with_e_id ? 8 : 0) &&
          fits(batch.edge_weight_offset, batch.num_edges, header.with_edge_weight ? 4 : 0);

@@ -82,6 +82,11 @@ struct Query {
   base::PhiloxKey key{};            // batch_key(seed, epoch, step)
   bool edge_ids = false;            // remember which edges were drawn, for e_id and edge_weight of SlotArrays
   bool last_hop_global = false;     // sources of the last hop get no batch-local ids; source_node says which they are
+  // Positions in the list of seed i that hop 0 does not draw, where Backend::takes_pairs():
+  // excluded[excluded_starts[i] : excluded_starts[i + 1]], ascending. int64 [num_seeds + 1] starts; none: draw from
+  // all.
+  std::span<const int64_t> excluded_starts{};
+  std::span<const int64_t> excluded{};
 };
 
 // How large the batch came out.
@@ -108,7 +113,7 @@ struct SlotArrays {
   int64_t* n_id = nullptr;         // int64 [num_nodes]
   std::byte* y = nullptr;          // [num_labels, label_bytes], of the first nodes; null: not wanted
   int64_t* edge_index = nullptr;   // int64 [2, num_local_edges]
-  int64_t* input_id = nullptr;     // int64 [num_seeds]
+  int64_t* input_id = nullptr;     // int64, as many as fetch() is given
   std::byte* x = nullptr;          // [num_nodes, row_bytes]
   int slot = 0;                    // which slot
   int64_t* indptr = nullptr;       // int64 [num_targets + 1], first edge of each target; null: not wanted
@@ -146,6 +151,9 @@ class Backend {
   // True when another thread (after enter_thread()) may sample the next batch as soon as fetch() has returned, and the
   // next fetch() may begin before the last has finished (a third may not).
   virtual bool works_ahead() const { return false; }
+
+  // Whether seeds may be endpoints of pairs (pairs.h).
+  virtual bool takes_pairs() const { return false; }
 
   // Puts `order` (which makes a stream wait for the slot's last readers) before the next fetch. Nothing to do on the
   // CPU.

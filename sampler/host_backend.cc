@@ -39,6 +39,22 @@ void draw_positions(base::PhiloxKey key, int64_t node, int hop, int relation, in
   std::sort(positions, positions + picks);
 }
 
+// Turns positions among those that are not excluded into positions of the whole list. All ascend.
+void pass_over(std::span<const int64_t> excluded, std::span<int64_t> positions) {
+  int64_t before = 0;
+  for (int64_t& position : positions) {
+    while (before < std::ssize(excluded) && excluded[static_cast<std::size_t>(before)] <= position + before) ++before;
+    position += before;
+  }
+}
+
+// What hop `hop` does not draw from the list of the node with this local id.
+std::span<const int64_t> excluded_of(const Query& query, int hop, std::size_t local_id) {
+  if (hop > 0 || query.excluded_starts.empty()) return {};
+  const int64_t first = query.excluded_starts[local_id], end = query.excluded_starts[local_id + 1];
+  return query.excluded.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(end - first));
+}
+
 base::Span since(int64_t start_us) {
   return {static_cast<double>(start_us), static_cast<double>(base::monotonic_us())};
 }
@@ -78,6 +94,8 @@ class HostBackend final : public Backend {
     }
     return sizes(start_us);
   }
+
+  bool takes_pairs() const override { return true; }
 
   void before_fetch(const std::function<void(base::GpuStream)>&) override {}
 
@@ -173,7 +191,8 @@ class HostBackend final : public Backend {
     offset_.assign(end - begin + 1, 0);
     for (std::size_t i = begin; i < end; ++i) {
       base::prefetch_ahead(lists.indptr, n_id.data(), i, end);
-      const int64_t picks = num_picks(lists.indptr[n_id[i] + 1] - lists.indptr[n_id[i]], fanout);
+      const int64_t degree = lists.indptr[n_id[i] + 1] - lists.indptr[n_id[i]];
+      const int64_t picks = num_picks(degree - std::ssize(excluded_of(query, hop, i)), fanout);
       offset_[i - begin + 1] = offset_[i - begin] + picks;
       num_lists_ += picks > 0 ? 1 : 0;
     }
@@ -183,7 +202,7 @@ class HostBackend final : public Backend {
     edges.edges_before = edges.target.size();
     edges.target.resize(edges.edges_before + drawn_.size());
     if (query.edge_ids) edges.e_id.resize(edges.target.size());
-    const Draw draw{query.key, hop, number, fanout, targets.range.first, lists};
+    const Draw draw{query, hop, number, fanout, targets.range.first, lists};
 #pragma omp parallel for schedule(dynamic) if (end - begin > std::size_t{kFewItems})
     for (std::size_t first = begin; first < end; first += kNodesAtOnce) {
       const std::size_t last = std::min(first + kNodesAtOnce, end);
@@ -198,7 +217,7 @@ class HostBackend final : public Backend {
 
   // What is drawn from all lists of one relation in one hop.
   struct Draw {
-    base::PhiloxKey key;
+    const Query& query;
     int hop, relation;
     int64_t fanout;
     int64_t first_node;  // of the target type
@@ -207,10 +226,12 @@ class HostBackend final : public Backend {
 
   // Draws edges of a node with a local id, from drawn_[drawn_before] on.
   void draw_of(const Draw& draw, int64_t node, int32_t local_id, int64_t drawn_before, OfRelation& edges) {
-    const int64_t row = draw.lists.indptr[node], degree = draw.lists.indptr[node + 1] - row;
+    const std::span<const int64_t> excluded = excluded_of(draw.query, draw.hop, static_cast<std::size_t>(local_id));
+    const int64_t row = draw.lists.indptr[node], degree = draw.lists.indptr[node + 1] - row - std::ssize(excluded);
     const int64_t picks = num_picks(degree, draw.fanout);
     int64_t* drawn = drawn_.data() + drawn_before;
-    draw_positions(draw.key, draw.first_node + node, draw.hop, draw.relation, picks, degree, drawn);
+    draw_positions(draw.query.key, draw.first_node + node, draw.hop, draw.relation, picks, degree, drawn);
+    pass_over(excluded, {drawn, static_cast<std::size_t>(picks)});
     for (int64_t j = 0; j < picks; ++j) drawn[j] += row;
     std::fill_n(edges.target.begin() + static_cast<std::ptrdiff_t>(edges.edges_before) + drawn_before, picks, local_id);
   }

@@ -116,6 +116,8 @@ struct Pipeline::Pass {
   const channel::Request& request;
   Schedule schedule;
   std::future<BatchSizes> ahead;  // the next batch, where it is being sampled already
+
+  bool of_pairs() const { return schedule.set().are_pairs; }
 };
 
 void Pipeline::serve() {
@@ -129,6 +131,7 @@ void Pipeline::serve_pass(const channel::Request& request) {
   base::require(stride >= 1, "a stride of at least 1");
   backend_.use_sms(request.sampler_sms);
   const SeedSet& set = seed_sets_.get(request.seed_set);
+  demand_offered(set);
   Pass pass{request, Schedule(set, request.batch_size, orders_.of(set, request)), {}};
   const uint64_t num_steps = pass.schedule.num_steps(), end = (num_steps + stride - 1) / stride * stride;
   for (uint64_t step = request.first_step; step < end; step += stride) {
@@ -150,12 +153,25 @@ std::optional<int> Pipeline::acquire(uint64_t pass) {
   return slot || is_over_ ? slot : publisher_.acquire(pass);
 }
 
-Query Pipeline::query(Pass& pass, uint64_t step) const {
-  return {.seeds = pass.schedule.seeds(step),
+void Pipeline::demand_offered(const SeedSet& set) const {
+  if (!set.are_pairs) return;
+  if (graph_.is_typed()) throw base::Error({"seeds", "nodes, for a data set of several node types", "pairs", ""});
+  if (!backend_.takes_pairs()) {
+    throw base::Error({"seeds", "nodes, as a sampler on a GPU takes no pairs yet", "pairs", "use the device cpu"});
+  }
+}
+
+Query Pipeline::query(Pass& pass, uint64_t step) {
+  const base::PhiloxKey key = batch_key(options_.seed, pass.request.epoch, step);
+  const bool of_pairs = pass.of_pairs();
+  if (of_pairs) pairs_.make(pass.schedule.set(), pass.schedule.positions(step), pass.request, key);
+  return {.seeds = of_pairs ? pairs_.seeds() : pass.schedule.seeds(step),
           .fanout = fanout_of(pass.request),
-          .key = batch_key(options_.seed, pass.request.epoch, step),
+          .key = key,
           .edge_ids = remembers_edges(),
-          .last_hop_global = leaves_last_hop_global(pass.request)};
+          .last_hop_global = leaves_last_hop_global(pass.request),
+          .excluded_starts = of_pairs ? pairs_.excluded_starts() : std::span<const int64_t>(),
+          .excluded = of_pairs ? pairs_.excluded() : std::span<const int64_t>()};
 }
 
 std::span<const int32_t> Pipeline::fanout_of(const channel::Request& request) const {
@@ -192,11 +208,17 @@ void Pipeline::start_batch(int slot, Pass& pass, uint64_t step) {
 
   publisher_.set_stage(Stage::kFetching, number);
   channel::Batch batch = describe(request, pass.schedule, step, counts, leaves_last_hop_global(request));
+  if (pass.of_pairs()) {
+    batch.num_pairs = std::ssize(pass.schedule.positions(step));
+    batch.num_endpoints = std::ssize(pairs_.input_id()) - batch.num_pairs;
+  }
   base::require(num_local_edges(batch) == counts.num_local_edges, "as many local edges as the backend has");
   channel::BatchShape shape = shape_of(request);
   shape.num_nodes = counts.num_nodes;
   shape.num_edges = counts.num_edges;
   shape.num_seeds = batch.num_seeds;
+  shape.num_pairs = batch.num_pairs;
+  shape.num_endpoints = batch.num_endpoints;
   shape.num_offsets = num_offsets(graph_, batch, counts);
   shape.num_local_edges = counts.num_local_edges;
   std::unique_ptr<channel::TypedBatch> typed = describe_types(graph_, request, counts);
@@ -205,7 +227,7 @@ void Pipeline::start_batch(int slot, Pass& pass, uint64_t step) {
   const std::size_t most_before = backend_.works_ahead() && publisher_.has_room(slot, bytes) ? 1 : 0;
   publish_until([&] { return writing_.size() <= most_before; });  // the last may copy rows from memory that is replaced
   if (is_over_) return;
-  std::byte* data = publisher_.memory(slot, bytes, slot_bytes_to_ask(request, bytes));
+  std::byte* data = publisher_.memory(slot, bytes, slot_bytes_to_ask(request, pass.of_pairs(), bytes));
   backend_.before_fetch([&](base::GpuStream stream) { publisher_.wait_drained(slot, stream); });
   if (options_.poison_slots) backend_.fill(data, bytes, 0xFF);
   Writing& writing = writing_.emplace_back();
@@ -214,7 +236,8 @@ void Pipeline::start_batch(int slot, Pass& pass, uint64_t step) {
   writing.batch = batch;
   writing.typed = std::move(typed);
   writing.counts = std::move(counts);
-  backend_.fetch(arrays_of(slot, data, batch, writing.typed.get(), graph_.types.size()), pass.schedule.positions(step));
+  backend_.fetch(arrays_of(slot, data, batch, writing.typed.get(), graph_.types.size()),
+                 pass.of_pairs() ? pairs_.input_id() : pass.schedule.positions(step));
   sample_ahead(pass, step + request.step_stride);
 }
 
@@ -242,7 +265,7 @@ void Pipeline::publish_empty(int slot, const channel::Request& request, const Sc
   BatchSizes none;
   none.nodes_per_hop.assign(static_cast<std::size_t>(request.num_hops) + 1, 0);
   none.edges_per_hop.assign(static_cast<std::size_t>(request.num_hops), 0);
-  publisher_.memory(slot, 1, slot_bytes_to_ask(request, 1));
+  publisher_.memory(slot, 1, slot_bytes_to_ask(request, schedule.set().are_pairs, 1));
   const channel::Batch batch = describe(request, schedule, step, none, leaves_last_hop_global(request));
   publisher_.publish(slot, batch, describe_types(graph_, request, {}).get());
 }
@@ -256,10 +279,15 @@ channel::BatchShape Pipeline::shape_of(const channel::Request& request) const {
           .last_hop_global = leaves_last_hop_global(request)};
 }
 
-std::size_t Pipeline::slot_bytes_to_ask(const channel::Request& request, std::size_t needed_bytes) const {
+std::size_t Pipeline::slot_bytes_to_ask(const channel::Request& request, bool of_pairs,
+                                        std::size_t needed_bytes) const {
   if (graph_.is_typed()) return needed_bytes + needed_bytes / 4;  // as for slots whose worst case is too large
-  return std::max(needed_bytes, channel::slot_bytes(shape_of(request), request.batch_size, fanout_of(request),
-                                                    graph_.num_nodes, needed_bytes));
+  channel::BatchShape shape = shape_of(request);
+  if (of_pairs) shape.num_pairs = request.batch_size;
+  if (of_pairs) shape.num_endpoints = most_endpoints(request);
+  const int64_t most_seeds = of_pairs ? shape.num_endpoints : request.batch_size;
+  return std::max(needed_bytes,
+                  channel::slot_bytes(shape, most_seeds, fanout_of(request), graph_.num_nodes, needed_bytes));
 }
 
 }  // namespace cohort::sampler

@@ -11,6 +11,7 @@
 #include "channel/publisher.h"
 #include "sampler/backend.h"
 #include "sampler/options.h"
+#include "sampler/pairs.h"
 #include "sampler/schedule.h"
 
 namespace cohort::sampler {
@@ -23,7 +24,8 @@ class Pipeline {
         backend_(backend),
         publisher_(publisher),
         seed_sets_(publisher.folder(), graph.num_nodes),
-        orders_(options.seed) {}
+        orders_(options.seed),
+        pairs_(graph) {}
 
   // Serves requests until the run is stopped. Throws PeerLost when the trainer has died.
   void serve();
@@ -41,7 +43,8 @@ class Pipeline {
   void serve_pass(const channel::Request& request);
   std::optional<int> acquire(uint64_t pass);
   void start_batch(int slot, Pass& pass, uint64_t step);
-  Query query(Pass& pass, uint64_t step) const;
+  void demand_offered(const SeedSet& set) const;
+  Query query(Pass& pass, uint64_t step);
   BatchSizes sample(const Query& query, uint64_t step);
   void sample_ahead(Pass& pass, uint64_t step);
   void publish_empty(int slot, const channel::Request& request, const Schedule& schedule, uint64_t step);
@@ -51,7 +54,7 @@ class Pipeline {
   std::span<const int32_t> fanout_of(const channel::Request& request) const;
   // What batches of the pass have of each node and edge; how many, is left open.
   channel::BatchShape shape_of(const channel::Request& request) const;
-  std::size_t slot_bytes_to_ask(const channel::Request& request, std::size_t needed_bytes) const;
+  std::size_t slot_bytes_to_ask(const channel::Request& request, bool of_pairs, std::size_t needed_bytes) const;
   // Publishes what is written, until `enough` says so or nothing is being written any more, or wanted.
   void publish_until(const std::function<bool()>& enough);
   void publish_all() {
@@ -65,6 +68,7 @@ class Pipeline {
   channel::Publisher& publisher_;
   SeedSets seed_sets_;
   EpochOrders orders_;
+  PairSeeds pairs_;              // of the batch that is sampled, where seeds are pairs
   std::deque<Writing> writing_;  // the oldest first
   bool is_over_ = false;         // nobody wants what was being written
 };

@@ -16,13 +16,16 @@ namespace {
 // A stream of its own, apart from the draws of batches (steps there stay far below).
 constexpr uint64_t kShuffleStream = ~uint64_t{0};
 
+bool in_range(int64_t node, int64_t num_nodes) { return node >= 0 && node < num_nodes; }
+
+[[noreturn]] void refuse_id(const std::string& place, int64_t num_nodes, int64_t node) {
+  throw base::Error({place, fmt::format("a node id in [0, {})", num_nodes), std::to_string(node), ""});
+}
+
 void check_seeds(std::span<const int64_t> seeds, int64_t num_nodes, const std::string& place) {
   std::vector<bool> seen(static_cast<std::size_t>(num_nodes), false);
   for (std::size_t i = 0; i < seeds.size(); ++i) {
-    if (seeds[i] < 0 || seeds[i] >= num_nodes) {
-      throw base::Error({fmt::format("{}[{}]", place, i), fmt::format("a node id in [0, {})", num_nodes),
-                         std::to_string(seeds[i]), ""});
-    }
+    if (!in_range(seeds[i], num_nodes)) refuse_id(fmt::format("{}[{}]", place, i), num_nodes, seeds[i]);
     if (seen[static_cast<std::size_t>(seeds[i])]) {
       throw base::Error({fmt::format("{}[{}]", place, i), "every node once",
                          fmt::format("node {} a second time", seeds[i]), "remove duplicates from the input nodes"});
@@ -33,23 +36,23 @@ void check_seeds(std::span<const int64_t> seeds, int64_t num_nodes, const std::s
 
 void check_starts(const SeedSet& set, const std::string& place) {
   const std::vector<int64_t>& starts = set.starts;
-  if (starts.size() >= 2 && starts.front() == 0 && starts.back() == std::ssize(set.seeds) &&
+  if (starts.size() >= 2 && starts.front() == 0 && starts.back() == set.size() &&
       std::is_sorted(starts.begin(), starts.end())) {
     return;
   }
-  throw base::Error({place, fmt::format("starts of groups, ascending from 0 to {}", set.seeds.size()),
+  throw base::Error({place, fmt::format("starts of groups, ascending from 0 to {}", set.size()),
                      fmt::format("{}", fmt::join(starts, ", ")), ""});
 }
 
-std::vector<int64_t> read_numbers(const std::filesystem::path& path) {
-  const dataset::MappedArray file = dataset::map_npy(path, {{dataset::DType::int64}, {-1}});
+std::vector<int64_t> read_numbers(const std::filesystem::path& path, std::vector<int64_t> shape = {-1}) {
+  const dataset::MappedArray file = dataset::map_npy(path, {{dataset::DType::int64}, std::move(shape)});
   const auto numbers = file.as<int64_t>();
   return {numbers.begin(), numbers.end()};
 }
 
 std::vector<int64_t> shuffled_groups(const SeedSet& set, uint64_t seed, uint64_t epoch, const std::stop_token& stop) {
   std::vector<int64_t> order;
-  order.reserve(set.seeds.size());
+  order.reserve(static_cast<std::size_t>(set.size()));
   for (std::size_t group = 0; group + 1 < set.starts.size(); ++group) {
     const int64_t first = set.starts[group];
     for (const int64_t position : shuffled(set.starts[group + 1] - first, seed, epoch, group, stop)) {
@@ -60,6 +63,14 @@ std::vector<int64_t> shuffled_groups(const SeedSet& set, uint64_t seed, uint64_t
 }
 
 }  // namespace
+
+SeedSet SeedSet::of_pairs(std::vector<int64_t> ids) {
+  SeedSet set;
+  set.seeds = std::move(ids);
+  set.are_pairs = true;
+  set.starts = {0, set.size()};
+  return set;
+}
 
 std::vector<int64_t> shuffled(int64_t size, uint64_t seed, uint64_t epoch, uint64_t group,
                               const std::stop_token& stop) {
@@ -86,7 +97,7 @@ Schedule::Schedule(const SeedSet& set, uint32_t batch_size, std::vector<int64_t>
 
 std::vector<int64_t> EpochOrders::of(const SeedSet& set, const channel::Request& request) {
   if (request.shuffle == 0) {
-    std::vector<int64_t> order(set.seeds.size());
+    std::vector<int64_t> order(static_cast<std::size_t>(set.size()));
     std::iota(order.begin(), order.end(), 0);
     return order;
   }
@@ -120,9 +131,20 @@ std::vector<int64_t> read_seeds(const std::filesystem::path& path, int64_t num_n
   return seeds;
 }
 
+std::vector<int64_t> read_pairs(const std::filesystem::path& path, int64_t num_nodes) {
+  std::vector<int64_t> ids = read_numbers(path, {-1, 2});
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (in_range(ids[i], num_nodes)) continue;
+    refuse_id(fmt::format("{}[{}, {}]", path.string(), i / 2, i % 2), num_nodes, ids[i]);
+  }
+  return ids;
+}
+
 const SeedSet& SeedSets::get(uint32_t number) {
   if (const auto known = sets_.find(number); known != sets_.end()) return known->second;
-  SeedSet set = read_seeds(folder_ / fmt::format("seeds-{}.npy", number), num_nodes_);
+  const std::filesystem::path pairs = folder_ / fmt::format("pairs-{}.npy", number);
+  SeedSet set = std::filesystem::exists(pairs) ? SeedSet::of_pairs(read_pairs(pairs, num_nodes_))
+                                               : read_seeds(folder_ / fmt::format("seeds-{}.npy", number), num_nodes_);
   const std::filesystem::path starts = folder_ / fmt::format("seeds-{}-starts.npy", number);
   if (std::filesystem::exists(starts)) {
     set.starts = read_numbers(starts);

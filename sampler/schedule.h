@@ -13,15 +13,21 @@
 
 namespace cohort::sampler {
 
-// Seeds in groups: group g is seeds[starts[g] : starts[g + 1]]. Most sets are one group.
+// Seeds in groups: group g has the seeds starts[g] .. starts[g + 1] - 1. Most sets are one group. A seed is a node, or
+// a pair of nodes.
 struct SeedSet {
   SeedSet() = default;
   SeedSet(std::vector<int64_t> ids) : seeds(std::move(ids)), starts{0, std::ssize(seeds)} {}
   SeedSet(std::vector<int64_t> ids, std::vector<int64_t> group_starts)
       : seeds(std::move(ids)), starts(std::move(group_starts)) {}
 
-  std::vector<int64_t> seeds;   // int64 [n]
+  // Of [n, 2] nodes: source and target of each pair. They may repeat.
+  static SeedSet of_pairs(std::vector<int64_t> ids);
+  int64_t size() const { return std::ssize(seeds) / (are_pairs ? 2 : 1); }
+
+  std::vector<int64_t> seeds;   // int64 [n], or [n, 2]
   std::vector<int64_t> starts;  // int64 [groups + 1], the first 0, the last n, none below the one before
+  bool are_pairs = false;
 };
 
 // One pass over a seed set: a shuffle keyed by (seed, epoch), cut into batches; the last may be smaller. Of G groups
@@ -32,12 +38,13 @@ class Schedule {
   // `set` is kept by reference; `order`: of the pass (EpochOrders); throws Error on a batch size below 1.
   Schedule(const SeedSet& set, uint32_t batch_size, std::vector<int64_t> order);
 
+  const SeedSet& set() const { return set_; }
   uint64_t num_steps() const { return num_steps_; }
 
   // Positions of the batch's seeds in the seed set (`input_id`), int64 [num_seeds]; none from num_steps() on.
   std::span<const int64_t> positions(uint64_t step) const;
 
-  // The batch's seeds, int64 [num_seeds]. Valid until the next call.
+  // The batch's seeds, int64 [num_seeds], of a set of nodes. Valid until the next call.
   std::span<const int64_t> seeds(uint64_t step);
 
  private:
@@ -72,8 +79,12 @@ class EpochOrders {
 // twice.
 std::vector<int64_t> read_seeds(const std::filesystem::path& path, int64_t num_nodes);
 
-// The seed sets of a channel: files seeds-<number>.npy (int64 [n]) in its folder, read when first asked for. Sets of
-// several groups have a file seeds-<number>-starts.npy (int64 [groups + 1]) as well.
+// Pairs of a .npy file, int64 [n, 2]. Throws Error when it is missing or malformed, or an id is out of range.
+std::vector<int64_t> read_pairs(const std::filesystem::path& path, int64_t num_nodes);
+
+// The seed sets of a channel: files seeds-<number>.npy (int64 [n]) or pairs-<number>.npy (int64 [n, 2], see pairs.h) in
+// its folder, read when first asked for. Sets of several groups have a file seeds-<number>-starts.npy (int64 [groups +
+// 1]) as well.
 class SeedSets {
  public:
   SeedSets(std::filesystem::path folder, int64_t num_nodes) : folder_(std::move(folder)), num_nodes_(num_nodes) {}

@@ -112,6 +112,14 @@ def test_a_model_of_several_types_learns(environment, tmp_path):
     assert float(accuracy) > 0.8
 
 
+def test_a_model_of_links_learns(environment, tmp_path):
+    blocks = {"nodes": 1000, "edges": 10_000, "dim": 16, "classes": 4, "undirected": True}
+    dataset.generate(tmp_path / "links", kind="sbm", **blocks)
+    found = printed("python", "examples/links.py", tmp_path / "links", 3, env=environment)
+    ranks = [float(number) for number in re.findall(r"^epoch \d: loss [0-9.]+, MRR ([0-9.]+)", found, re.M)]
+    assert len(ranks) == 3 and ranks[-1] > 0.09  # 0.05 by chance
+
+
 def test_a_compiled_model_learns(data, environment):
     """Without code of inductor's, which takes the compiler half a minute."""
     found = printed("python", "examples/compiled.py", data, "aot_eager", env=environment)

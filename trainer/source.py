@@ -30,6 +30,29 @@ class Pass:
     num_steps: int
 
 
+@dataclass(frozen=True)
+class OfPairs:
+    """What is drawn for a batch of pairs of nodes, see sampler/pairs.h.
+
+    Attributes:
+        negatives: "none"; "binary": as many pairs as the batch has, times ``amount``; "triplet": ``amount`` targets for
+            each source.
+        redraws: of a negative that is an edge of the graph, at most.
+        exclude: edges that hop 0 does not draw: "none"; "self": those that are pairs of the batch; "reverse": these and
+            their reverse edges.
+    """
+
+    negatives: str = "none"
+    amount: float = 0.0
+    redraws: int = 0
+    exclude: str = "none"
+
+    def numbers(self) -> tuple[int, float, int, int]:
+        """As the channel has them."""
+        mode = ("none", "binary", "triplet").index(self.negatives)
+        return mode, float(self.amount), self.redraws, ("none", "self", "reverse").index(self.exclude)
+
+
 class BatchSource:
     """The trainer's end of a channel: asks for passes and yields the slots that hold their batches.
 
@@ -55,7 +78,7 @@ class BatchSource:
         self.device = torch.device(self._receiver.device)
 
     def add_seeds(self, ids: np.ndarray, sizes: Sequence[int] | None = None) -> int:
-        """Registers a seed set, int64 [n]; returns its number. The sampler checks range and uniqueness.
+        """Registers a seed set, int64 [n] or pairs int64 [n, 2]; returns its number. The sampler checks the ids.
 
         Args:
             sizes: how many of the seeds, in their order, are each rank's own; None: batches are dealt to the ranks.
@@ -64,7 +87,7 @@ class BatchSource:
         if sizes is not None:
             starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
             self._share(f"seeds-{number}-starts.npy", starts)
-        self._share(f"seeds-{number}.npy", np.ascontiguousarray(ids, dtype=np.int64))
+        self._share(f"{'pairs' if ids.ndim == 2 else 'seeds'}-{number}.npy", np.ascontiguousarray(ids, dtype=np.int64))
         self._groups.append([len(ids)] if sizes is None else list(sizes))
         return number
 
@@ -84,6 +107,7 @@ class BatchSource:
         epoch: int = 0,
         shuffle: bool = False,
         done: int = 0,
+        of_pairs: OfPairs = OfPairs(),
     ) -> Pass:
         """Asks for a pass, without this trainer's first ``done`` batches, which nobody builds then.
 
@@ -100,6 +124,7 @@ class BatchSource:
             sampler_sms=self.sampler_sms,
             labels_of_seeds=self.labels_of_seeds,
             last_hop_global=self.last_hop_global,
+            pairs=of_pairs.numbers(),
         )
         return Pass(number, max(0, self.steps_of(seed_set, batch_size) - done))
 

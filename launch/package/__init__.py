@@ -1,8 +1,9 @@
 """Cohort: GNN training on graphs larger than GPU memory.
 
-``cohort.NeighborLoader`` loads minibatches for a script of your own. ``cohort.from_pyg`` and ``cohort.from_tensors``
-write data sets, and ``cohort.dataset.open`` reads them. ``cohort.train`` trains a model, and ``cohort.load_model``
-returns the model of a run. ``cohort.nn`` has layers, ``cohort.ibp`` has codecs of feature rows.
+``cohort.NeighborLoader`` and ``cohort.LinkNeighborLoader`` load minibatches for a script of your own.
+``cohort.from_pyg`` and ``cohort.from_tensors`` write data sets, and ``cohort.dataset.open`` reads them.
+``cohort.train`` trains a model, and ``cohort.load_model`` returns the model of a run. ``cohort.nn`` has layers,
+``cohort.ibp`` has codecs of feature rows.
 For everything else there is the command ``cohort``: see ``cohort --help``.
 """
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names below
     from cohort.base.errors import CohortError
     from cohort.dataset import from_pyg, from_tensors
     from cohort.launch.run.api import train
+    from cohort.trainer.loader.link import LinkNeighborLoader
     from cohort.trainer.loader.neighbor import NeighborLoader
     from cohort.trainer.models.own import load_model
     from cohort.trainer.report.callback import Callback
@@ -25,6 +27,7 @@ __version__ = "0.1.0"
 # Loaded on first use, so that `cohort --help` need not import torch.
 _HOMES = {
     "Callback": "cohort.trainer.report.callback",
+    "LinkNeighborLoader": "cohort.trainer.loader.link",
     "NeighborLoader": "cohort.trainer.loader.neighbor",
     "from_pyg": "cohort.dataset",
     "from_tensors": "cohort.dataset",
@@ -33,7 +36,16 @@ _HOMES = {
     "train": "cohort.launch.run.api",
 }
 _PACKAGES = {"dataset", "ibp", "nn"}
-__all__ = ["Callback", "CohortError", "NeighborLoader", "from_pyg", "from_tensors", "load_model", "train"]
+__all__ = [
+    "Callback",
+    "CohortError",
+    "LinkNeighborLoader",
+    "NeighborLoader",
+    "from_pyg",
+    "from_tensors",
+    "load_model",
+    "train",
+]
 
 
 def __dir__() -> list[str]:

@@ -10,6 +10,7 @@
 #include <numeric>
 #include <thread>
 
+#include "base/check.h"
 #include "channel/subscriber.h"
 #include "dataset/npy.h"
 #include "sampler/draw.h"
@@ -154,6 +155,25 @@ TEST_F(PipelineAhead, APassThatIsCancelledLeavesNothingToTheNext) {
       subscriber.cancel_below(pass + 1);
     }
   });
+}
+
+TEST_F(PipelineAhead, RefusesPairsThatTheBackendDoesNotTake) {
+  const dataset::TemporaryFolder folder;
+  dataset::create_npy(folder / "pairs-0.npy", dataset::DType::int64, {3, 2});
+  channel::ChannelOptions channel;
+  channel.num_slots = 2;
+  channel::Publisher publisher(folder.path(), channel);
+  publisher.announce();
+  channel::Subscriber subscriber(folder.path());
+  subscriber.request(of_epoch(0));
+  LateBackend backend(graph_.view(), std::chrono::milliseconds(1));
+  const GraphView graph = graph_.view();
+  try {
+    Pipeline(options_, graph, backend, publisher).serve();
+    FAIL() << "the backend takes no pairs";
+  } catch (const base::Error& error) {
+    EXPECT_NE(std::string(error.what()).find("takes no pairs"), std::string::npos) << error.what();
+  }
 }
 
 TEST_F(PipelineAhead, EndsWhenItIsStoppedThoughABatchNeverComes) {

@@ -53,6 +53,27 @@ TEST(Schedule, AnExactMultipleHasNoEmptyBatch) {
   EXPECT_EQ(schedule_of(set, request(4, false)).num_steps(), 2u);
 }
 
+TEST(Schedule, OfPairsHasAPositionForEachPair) {
+  const dataset::TemporaryFolder folder;
+  auto file = dataset::create_npy(folder / "pairs-3.npy", dataset::DType::int64, {5, 2});
+  const std::vector<int64_t> ids{7, 7, 1, 2, 1, 2, 3, 4, 9, 0};
+  std::ranges::copy(ids, file.as<int64_t>().begin());
+  SeedSets sets(folder.path(), 10);
+  const SeedSet& set = sets.get(3);
+  EXPECT_TRUE(set.are_pairs);
+  EXPECT_EQ(set.seeds, ids);
+  EXPECT_EQ(schedule_of(set, request(2, false)).num_steps(), 3u);
+  std::vector<int64_t> all = all_positions(schedule_of(set, request(2, true)));
+  std::ranges::sort(all);
+  EXPECT_EQ(all, (std::vector<int64_t>{0, 1, 2, 3, 4}));
+  try {
+    SeedSets(folder.path(), 9).get(3);
+    FAIL() << "node 9 of 9 nodes is none";
+  } catch (const base::Error& error) {
+    EXPECT_NE(std::string(error.what()).find("pairs-3.npy[4, 0]"), std::string::npos) << error.what();
+  }
+}
+
 TEST(Schedule, AnOrderThatNobodyWantsEndsEarly) {
   std::stop_source stop;
   stop.request_stop();

@@ -41,6 +41,7 @@ NOT_OFFERED = {
     "weight_attr": (None, "neighbours are drawn uniformly; edge_weights=True gives batches their edge_weight"),
     "time_attr": (None, WITHOUT_TIME),
     "input_time": (None, WITHOUT_TIME),
+    "edge_label_time": (None, WITHOUT_TIME),
     "temporal_strategy": ("uniform", WITHOUT_TIME),
     "neighbor_sampler": (None, "the sampler process draws neighbours"),
     "sampler": (
@@ -69,7 +70,7 @@ def folder_of(data) -> Path:
     raise CohortError("data", "the folder of a data set, or a PyG Data", found, hint)
 
 
-def take_pyg_arguments(others: dict) -> None:
+def take_pyg_arguments(others: dict, loader: str) -> None:
     """Arguments of PyG's loader: those of its workers are ignored, with a warning where they ask for something; others
     must be what they are there when nobody gives them.
 
@@ -81,7 +82,7 @@ def take_pyg_arguments(others: dict) -> None:
         if name in OF_WORKERS:
             continue
         if name not in NOT_OFFERED:
-            raise TypeError(f"NeighborLoader() got an unexpected keyword argument {name!r}")
+            raise TypeError(f"{loader}() got an unexpected keyword argument {name!r}")
         default, hint = NOT_OFFERED[name]
         found = repr(getattr(value, "value", value))  # of an enumeration, or of the value itself
         if found != repr(default):

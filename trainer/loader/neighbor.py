@@ -23,6 +23,7 @@ from cohort.trainer.loader.node_tensors import checked_tensors, rows_of, written
 from cohort.trainer.loader.sampler_process import SamplerProcess
 from cohort.trainer.loader.state import checked_position
 from cohort.trainer.loader.stats import EpochMeter, LoaderStats
+from cohort.trainer.source import OfPairs
 
 
 class NeighborLoader:
@@ -97,6 +98,8 @@ class NeighborLoader:
         TypeError: arguments that PyG's loader does not have either.
     """
 
+    _of_pairs = OfPairs()  # of a loader whose seeds are pairs of nodes
+
     def __init__(
         self,
         data: str | os.PathLike | Dataset | HeteroDataset | Data,
@@ -128,7 +131,7 @@ class NeighborLoader:
         _debug: dict | None = None,
         **_of_pyg,
     ):
-        take_pyg_arguments(_of_pyg)
+        take_pyg_arguments(_of_pyg, type(self).__name__)
         self._transform = transform
         self._node_tensors: dict[str, torch.Tensor] = {}
         self.data = None if type(data) is Data else folder_of(data)
@@ -185,8 +188,8 @@ class NeighborLoader:
         return self._ids + self._types.first_node[self._input_type]
 
     def __repr__(self) -> str:
-        shown = f"{str(self.data)!r}, {len(self._ids):,} seeds, {self.num_neighbors}, batch_size={self.batch_size}"
-        return f"NeighborLoader({shown})"
+        seeds = f"{len(self._ids):,} {'pairs' if self._ids.ndim == 2 else 'seeds'}"
+        return f"{type(self).__name__}({str(self.data)!r}, {seeds}, {self.num_neighbors}, batch_size={self.batch_size})"
 
     def with_nodes(self, input_nodes, *, shuffle=False, num_neighbors=None, batch_size=None, drop_last=False):
         """A loader with other seeds (validation, test) and the same sampler; iterate over one loader at a time."""
@@ -222,7 +225,8 @@ class NeighborLoader:
         num_steps = len(self) - done
         meter = self._meter = EpochMeter(epoch, self.device)
         try:
-            which = source.request(self._seed_set, self._fanout, self.batch_size, epoch, self.shuffle, done)
+            how = (self.batch_size, epoch, self.shuffle, done, self._of_pairs)
+            which = source.request(self._seed_set, self._fanout, *how)
             # No local name for slot or batch: the slot would be held.
             batches = map(functools.partial(self._counted, position, meter), source.slots(which, num_steps))
             for _ in range(num_steps):
@@ -237,11 +241,14 @@ class NeighborLoader:
     def _counted(self, position: list[int], meter: EpochMeter, slot):
         """The slot's batch, as the loop gets it; counts it in ``position``, [epoch, batches]."""
         position[1] += 1
-        batch = hetero_batch_of(self._types, slot, self._input_type) if self._types else batch_of(slot)
+        batch = self._batch_of(slot)
         if self._node_tensors:
             batch.update(rows_of(self._node_tensors, batch.n_id))
         meter.step_begins(slot)
         return batch if self._transform is None else self._transform(batch)
+
+    def _batch_of(self, slot) -> Batch | HeteroBatch:
+        return hetero_batch_of(self._types, slot, self._input_type) if self._types else batch_of(slot)
 
     def state_dict(self) -> dict:
         """The loader's position, as numbers and text: after the last batch, or at the start of the next epoch.

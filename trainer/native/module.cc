@@ -127,8 +127,15 @@ void bind_node_arrays(nb::class_<HeldSlot>& slot_class) {
     const int64_t count = slot.typed() ? slot.typed()->num_labels : of_all_types, width = slot.header().label_width;
     return width == 0 ? Array{batch.y_offset, {count}, dtype} : Array{batch.y_offset, {count, width}, dtype};
   });
+  bind_array(
+      slot_class, "endpoints",
+      [](const HeldSlot&, const Batch& batch) {
+        return Array{batch.input_id_offset + 8 * static_cast<uint64_t>(channel::num_inputs(batch)),
+                     {batch.num_endpoints}};
+      },
+      "Where seeds are pairs: int64, the batch-local ids of their sources, then of their targets.");
   bind_array(slot_class, "input_id", [](const HeldSlot&, const Batch& batch) {
-    return Array{batch.input_id_offset, {batch.num_seeds}};
+    return Array{batch.input_id_offset, {channel::num_inputs(batch)}};
   });
 }
 
@@ -248,7 +255,8 @@ void bind_slot(nb::module_& m) {
 
 uint64_t request(Receiver& receiver, uint32_t seed_set, uint64_t epoch, uint64_t first_step, uint64_t step_stride,
                  bool shuffle, uint32_t batch_size, const std::vector<int32_t>& fanout, int32_t sampler_sms,
-                 bool labels_of_seeds, bool last_hop_global) {
+                 bool labels_of_seeds, bool last_hop_global,
+                 const std::tuple<uint32_t, double, uint32_t, uint32_t>& pairs) {
   const auto num_relations = static_cast<std::size_t>(std::max(receiver.header().num_relations, 1));
   const std::size_t num_hops = fanout.size() / num_relations;
   base::require(fanout.size() % num_relations == 0, "a fanout for each relation and hop");
@@ -268,6 +276,11 @@ uint64_t request(Receiver& receiver, uint32_t seed_set, uint64_t epoch, uint64_t
   request.sampler_sms = sampler_sms;
   request.labels_of_seeds = labels_of_seeds ? 1 : 0;
   request.last_hop_global = last_hop_global ? 1 : 0;
+  const auto [mode, negatives, redraws, exclude] = pairs;
+  request.negative_mode = static_cast<channel::NegativeMode>(mode);
+  request.negatives = negatives;
+  request.redraws = redraws;
+  request.exclude = static_cast<channel::Exclude>(exclude);
   return receiver.request(request);
 }
 
@@ -307,8 +320,8 @@ void bind_receiver(nb::module_& m) {
       .def("request", &request, nb::kw_only(), nb::arg("seed_set"), nb::arg("epoch"), nb::arg("first_step"),
            nb::arg("step_stride"), nb::arg("shuffle"), nb::arg("batch_size"), nb::arg("fanout"),
            nb::arg("sampler_sms") = 0, nb::arg("labels_of_seeds") = false, nb::arg("last_hop_global") = false,
-           nb::call_guard<nb::gil_scoped_release>(),
-           "Asks for a pass over seeds-<seed_set>.npy, batches first_step, first_step + step_stride, ...; returns its "
+           nb::arg("pairs") = std::tuple(0u, 0.0, 0u, 0u), nb::call_guard<nb::gil_scoped_release>(),
+           "Asks for a pass over a seed set (layout.h), batches first_step, first_step + step_stride, ...; returns its "
            "number. `sampler_sms`: the first so many SMs of the GPU are the sampler's, 0: all are shared; "
            "`labels_of_seeds`: batches need no others; `last_hop_global`: where rows are in place, sources of the last "
            "hop need no local ids.")

@@ -108,6 +108,7 @@ def test_packages_list_what_users_import():
     names = [
         "Callback",
         "CohortError",
+        "LinkNeighborLoader",
         "NeighborLoader",
         "__version__",
         "dataset",

@@ -1,0 +1,81 @@
+"""Batches of pairs of nodes in plain Python: what sampler/pairs.h and sampler/draw.h say, one edge after the other."""
+
+import math
+
+from typed_oracle import drawn_positions, random_64
+
+
+def endpoint(batch_key: int, number: int, end: int, attempt: int, num_nodes: int) -> int:
+    return random_64(batch_key, number, 1 << 63 | attempt << 1 | end) * num_nodes >> 64
+
+
+def with_negatives(lists, pairs, mode: str, amount: float, redraws: int, batch_key: int) -> tuple[list, list]:
+    """(sources, targets), negatives last.
+
+    Args:
+        lists: in-neighbours of each node.
+        pairs: (source, target) of the batch.
+    """
+    sources, targets = [list(map(int, ends)) for ends in zip(*pairs, strict=True)]
+    count = 0 if mode == "none" else math.ceil(len(pairs) * amount)
+    for number in range(count):
+        for attempt in range(redraws + 1):
+            if mode == "triplet":
+                source = sources[number // int(amount)]
+            else:
+                source = endpoint(batch_key, number, 0, attempt, len(lists))
+            target = endpoint(batch_key, number, 1, attempt, len(lists))
+            if source not in lists[target]:
+                break
+        if mode == "binary":
+            sources.append(source)
+        targets.append(target)
+    return sources, targets
+
+
+def forbidden_edges(pairs, exclude: str) -> set[tuple[int, int]]:
+    """(source, target) of edges that the batch must not have."""
+    forward = {(int(source), int(target)) for source, target in pairs if exclude != "none"}
+    return forward | ({(target, source) for source, target in forward} if exclude == "reverse" else set())
+
+
+def sample(lists, starts, pairs, how: dict, fanout: list[int], key: tuple[int, int, int]) -> dict:
+    """One batch: n_id, edge_index (two lists), e_id, endpoints, nodes, edges (by hop).
+
+    Args:
+        starts: of each list, its first edge.
+        how: mode, amount, redraws and exclude.
+        key: seed of the loader, epoch, step.
+    """
+    batch_key = random_64(*key)
+    endpoints = sum(with_negatives(lists, pairs, how["mode"], how["amount"], how["redraws"], batch_key), [])
+    forbidden = forbidden_edges(pairs, how["exclude"])
+    n_id = list(dict.fromkeys(endpoints))
+    nodes, edges, source, target, e_id = [len(n_id)], [], [], [], []
+    begin = 0
+    for hop, width in enumerate(fanout):
+        end, before = len(n_id), len(source)
+        for local in range(begin, end):
+            node = n_id[local]
+            # Excluded in hop 0 alone, where every endpoint is expanded.
+            barred = {each for each in forbidden if each[1] == node} if hop == 0 else set()
+            allowed = [place for place, neighbour in enumerate(lists[node]) if (neighbour, node) not in barred]
+            for position in drawn_positions(batch_key, node, hop, 0, len(allowed), width):
+                neighbour = lists[node][allowed[position]]
+                if neighbour not in n_id:
+                    n_id.append(neighbour)
+                source.append(n_id.index(neighbour))
+                target.append(local)
+                e_id.append(starts[node] + allowed[position])
+        begin = end
+        nodes.append(len(n_id) - end)
+        edges.append(len(source) - before)
+    local_ids = [n_id.index(node) for node in endpoints]
+    return {
+        "n_id": n_id,
+        "edge_index": [source, target],
+        "e_id": e_id,
+        "endpoints": local_ids,
+        "nodes": nodes,
+        "edges": edges,
+    }

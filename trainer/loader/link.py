@@ -1,0 +1,211 @@
+"""LinkNeighborLoader: a loader like PyG's, whose seeds are pairs of nodes."""
+
+import os
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import numpy as np
+import torch
+from msgspec import Meta
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.sampler import NegativeSampling
+
+from cohort.base.errors import CohortError
+from cohort.dataset import Dataset, open_one_type
+from cohort.spec.types import checked
+from cohort.trainer.loader.batch import Batch, batch_of
+from cohort.trainer.loader.neighbor import NeighborLoader
+from cohort.trainer.source import OfPairs
+
+REDRAWS = 8  # of a negative that is an edge
+MOST_NEGATIVES = 10_000  # for a pair
+Exclude = Literal["reverse", "self", "none"]
+Amount = Annotated[float, Meta(gt=0, le=MOST_NEGATIVES, description=f"a number in (0, {MOST_NEGATIVES}]")]
+
+
+class LinkNeighborLoader(NeighborLoader):
+    """Yields minibatches of pairs of nodes as PyG ``Data``, for link prediction. On the CPU only, so far.
+
+    A batch has the sampled neighbourhood of all endpoints, and PyG's attributes:
+
+    - ``edge_label_index`` int64 [2, pairs]: sources and targets as positions in ``n_id``, pairs of the loader first,
+      then negatives; ``edge_label`` [pairs]: labels of pairs, 0 for negatives;
+    - with triplets instead of both: ``src_index`` and ``dst_pos_index`` int64 [pairs], ``dst_neg_index`` int64 [pairs]
+      or [pairs, amount];
+    - ``input_id`` int64: positions of the batch's pairs in ``edge_label_index`` of the loader;
+    - ``x``, ``y``, ``n_id``, ``edge_index``, ... as a `NeighborLoader` has them. The first nodes are the different
+      endpoints, in order of first occurrence: all sources, then all targets.
+
+    Args:
+        data: folder of a data set of one node type, a ``Dataset``, or a PyG ``Data``, as for `NeighborLoader`.
+        num_neighbors: in-neighbours to draw per node, for each hop.
+        edge_label_index: the pairs: int64 [2, n] node ids, source and target, which may repeat; or int64 [n] edges of
+            the graph, by their place in the data set's ``indices`` (``e_id``); None: all edges.
+        edge_label: labels of the pairs, [n, ...]. With binary negatives, labels that start at 0 are raised by 1;
+            without labels, pairs have 1.
+        neg_sampling: negatives to draw for each batch: "binary", "triplet", or PyG's ``NegativeSampling`` with an
+            amount: a ratio of the number of pairs, for triplets the number of targets for each source. Nodes are drawn
+            uniformly, keyed by (seed, epoch, step).
+        neg_sampling_ratio: the same as binary negatives of this amount.
+        reject_edges: a negative that is an edge of the graph is drawn again, at most 8 times.
+        exclude: edges that no batch has: "self": those that are pairs of the batch; "reverse": these and their reverse
+            edges; "none". Parallel edges of the same nodes count as one. Other neighbours are drawn in their place.
+        options: keyword arguments of `NeighborLoader`: ``batch_size`` (pairs), ``shuffle``, ``seed``, ...
+
+    Raises:
+        CohortError: as `NeighborLoader`; on the first batch if the sampler uses a GPU.
+        TypeError: arguments that PyG's loader does not have either.
+    """
+
+    def __init__(
+        self,
+        data: str | os.PathLike | Dataset | Data,
+        num_neighbors: Sequence[int],
+        edge_label_index: Tensor | np.ndarray | None = None,
+        edge_label: Tensor | None = None,
+        *,
+        neg_sampling: str | NegativeSampling | dict | None = None,
+        neg_sampling_ratio: float | None = None,
+        reject_edges: bool = False,
+        exclude: Exclude = "reverse",
+        **options,
+    ):
+        negatives, amount = _negatives(neg_sampling, neg_sampling_ratio)
+        redraws = REDRAWS if reject_edges else 0
+        self._of_pairs = OfPairs(negatives, amount, redraws, checked("exclude", exclude, Exclude))
+        self._edge_label = edge_label
+        super().__init__(data, num_neighbors, edge_label_index, **options)
+
+    def _checked_seeds(self, edge_label_index) -> np.ndarray:
+        if self._types is not None:
+            found = f"{len(self._types.first_node)} node types"
+            raise CohortError("data", "a data set of one node type, for pairs of nodes", found)
+        self._input_type, self._ids = "", _pairs_of(edge_label_index, open_one_type(self._sampler.data))
+        self._edge_label = _checked_labels(self._edge_label, len(self._ids), self._of_pairs.negatives)
+        return self._ids
+
+    def with_edges(
+        self,
+        edge_label_index,
+        edge_label=None,
+        *,
+        shuffle=False,
+        num_neighbors=None,
+        batch_size=None,
+        drop_last=False,
+        neg_sampling=None,
+        reject_edges=False,
+        exclude="reverse",
+    ) -> "LinkNeighborLoader":
+        """A loader with other pairs (validation, test) and the same sampler; iterate over one loader at a time."""
+        self._sampler.require_usable()
+        return LinkNeighborLoader(
+            self.data,
+            self._fanout if num_neighbors is None else num_neighbors,
+            edge_label_index,
+            edge_label,
+            neg_sampling=neg_sampling,
+            reject_edges=reject_edges,
+            exclude=exclude,
+            batch_size=self.batch_size if batch_size is None else batch_size,
+            shuffle=shuffle,
+            drop_last=drop_last,
+            transform=self._transform,
+            node_tensors=self._node_tensors,
+            _sampler=self._sampler,
+        )
+
+    def _batch_of(self, slot) -> Batch:
+        batch = batch_of(slot)
+        del batch.batch_size  # as in PyG: the number of seeds is no number of pairs
+        endpoints, num_pairs = slot.endpoints.clone(), len(batch.input_id)
+        if self._of_pairs.negatives == "triplet":
+            batch.src_index, batch.dst_pos_index = endpoints[: 2 * num_pairs].view(2, -1)
+            of_pairs = endpoints[2 * num_pairs :].view(num_pairs, int(self._of_pairs.amount))
+            batch.dst_neg_index = of_pairs.squeeze(-1)
+            return batch
+        batch.edge_label_index = endpoints.view(2, -1)
+        if (labels := self._labels_of(batch.input_id, batch.edge_label_index.size(1) - num_pairs)) is not None:
+            batch.edge_label = labels
+        return batch
+
+    def _labels_of(self, input_id: Tensor, num_negatives: int) -> Tensor | None:
+        if self._edge_label is None and self._of_pairs.negatives == "none":
+            return None
+        if self._edge_label is None:
+            labels = torch.ones(len(input_id), device=input_id.device)
+        else:
+            labels = self._edge_label[input_id.to(self._edge_label.device)].to(input_id.device)
+        return torch.cat([labels, labels.new_zeros(num_negatives, *labels.shape[1:])])
+
+    def _identity(self) -> dict:
+        return super()._identity() | {"pairs": list(self._of_pairs.numbers())}
+
+
+def _negatives(neg_sampling, ratio: float | None) -> tuple[str, float]:
+    """(mode, amount) of the two arguments.
+
+    Raises:
+        CohortError: they ask for what is not offered.
+    """
+    expected = '"binary", "triplet" or a torch_geometric.sampler.NegativeSampling'
+    if ratio:
+        if neg_sampling is not None:
+            raise CohortError("neg_sampling_ratio", "None beside neg_sampling", str(ratio))
+        neg_sampling = {"mode": "binary", "amount": checked("neg_sampling_ratio", ratio, Amount)}
+    if neg_sampling is None:
+        return "none", 0.0
+    try:
+        how = NegativeSampling.cast({"mode": neg_sampling} if isinstance(neg_sampling, str) else neg_sampling)
+        mode, amount = how.mode.value, checked("neg_sampling: amount", float(how.amount), Amount)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise CohortError("neg_sampling", expected, repr(neg_sampling)[:80], str(error)) from error
+    if how.src_weight is not None or how.dst_weight is not None:
+        hint = "negatives are drawn uniformly"
+        raise CohortError("neg_sampling", "src_weight and dst_weight of None", "weights", hint)
+    return mode, amount
+
+
+def _pairs_of(edge_label_index, graph: Dataset) -> np.ndarray:
+    """int64 [n, 2] node ids from the argument.
+
+    Raises:
+        CohortError: it is neither pairs of nodes nor edges of the graph.
+    """
+    place, expected = "edge_label_index", "int64 [2, n] node ids, or [n] places of edges in the data set's indices"
+    try:
+        given = np.asarray(
+            np.arange(graph.num_edges) if edge_label_index is None else torch.as_tensor(edge_label_index).cpu()
+        )
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise CohortError(place, expected, str(error)[:200]) from error
+    if not np.issubdtype(given.dtype, np.integer) or not (given.ndim == 1 or (given.ndim == 2 and len(given) == 2)):
+        hint = "of a [n, 2] tensor: its .t()" if given.ndim == 2 and given.shape[1] == 2 else ""
+        raise CohortError(place, expected, f"{given.dtype} {list(given.shape)}", hint)
+    bound, what = (graph.num_edges, "edges") if given.ndim == 1 else (graph.num_nodes, "node ids")
+    if given.size and (given.min() < 0 or given.max() >= bound):
+        raise CohortError(place, f"{what} in [0, {bound})", f"{given.min()} .. {given.max()}")
+    if given.ndim == 1:
+        target = np.searchsorted(graph.indptr, given, side="right") - 1
+        given = np.stack([graph.indices[given], target])
+    return np.ascontiguousarray(given.T, dtype=np.int64)
+
+
+def _checked_labels(labels, num_pairs: int, negatives: str) -> Tensor | None:
+    """The argument ``edge_label``, as batches have it.
+
+    Raises:
+        CohortError: it does not fit the pairs or the negatives.
+    """
+    if labels is None:
+        return None
+    if negatives == "triplet":
+        hint = "dst_pos_index and dst_neg_index of a batch tell positives from negatives"
+        raise CohortError("edge_label", "None, with triplets", type(labels).__name__, hint)
+    labels = torch.as_tensor(labels)
+    if labels.dim() < 1 or len(labels) != num_pairs:
+        raise CohortError("edge_label", f"a tensor [{num_pairs}, ...], one label per pair", f"{list(labels.shape)}")
+    if negatives == "binary" and num_pairs and labels.min() == 0:
+        return labels + 1
+    return labels

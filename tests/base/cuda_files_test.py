@@ -103,8 +103,8 @@ def test_files_of_other_users_stay(root, ended):
 
 def test_a_run_removes_those_of_its_processes(root, tmp_path):
     supervisor = Supervisor([tmp_path], None)
-    supervisor.start_sampler([sys.executable, "-c", "import time; time.sleep(60)"], tmp_path / "sampler.log")
-    supervisor.start_trainer(["true"], tmp_path / "trainer.log", False, 0, {})
+    supervisor.start("sampler", [sys.executable, "-c", "import time; time.sleep(60)"], tmp_path / "sampler.log", {})
+    supervisor.start("trainer", ["true"], tmp_path / "trainer.log", {})
     files = [left_by(root, child.process.pid) for child in supervisor.children]
     supervisor.stop()
     assert not any(file.exists() for file in files)

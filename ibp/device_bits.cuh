@@ -55,6 +55,18 @@ __device__ inline void load_words(const uint32_t* from, uint32_t (&words)[kWords
   }
 }
 
+// Stores them, at a multiple of 4 * kWords.
+template <uint32_t kWords>
+__device__ inline void store_words(std::byte* out, const uint32_t (&words)[kWords]) {
+  if constexpr (kWords == 4) {
+    *reinterpret_cast<uint4*>(out) = uint4{words[0], words[1], words[2], words[3]};
+  } else if constexpr (kWords == 2) {
+    *reinterpret_cast<uint2*>(out) = uint2{words[0], words[1]};
+  } else {
+    *reinterpret_cast<uint32_t*>(out) = words[0];
+  }
+}
+
 __device__ inline void zero_row_warp(std::byte* out, uint32_t row_bytes) {
   const auto address = reinterpret_cast<uintptr_t>(out);
   const uint32_t head = min(row_bytes, static_cast<uint32_t>(-address % 16));

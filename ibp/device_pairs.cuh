@@ -129,12 +129,10 @@ class PairsDecoder {
   }
 
   __device__ void store_words(std::byte* out, uint32_t first, const uint32_t (&words)[kWords]) const {
-    if constexpr (kWords == 4) {
-      *reinterpret_cast<uint4*>(out + first * 4) = uint4{words[0], words[1], words[2], words[3]};
-    } else if constexpr (kWords == 2) {
-      *reinterpret_cast<uint2*>(out + first * 4) = uint2{words[0], words[1]};
-    } else {
+    if constexpr (kWords == 1) {
       store_word(out, row_bytes_, first, words[0]);
+    } else {
+      ibp::store_words(out + first * 4, words);
     }
   }
 

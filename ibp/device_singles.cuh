@@ -123,16 +123,6 @@ class SinglesDecoder {
     }
   }
 
-  __device__ static void store_words(std::byte* out, const uint32_t (&words)[kWords]) {
-    if constexpr (kWords == 4) {
-      *reinterpret_cast<uint4*>(out) = uint4{words[0], words[1], words[2], words[3]};
-    } else if constexpr (kWords == 2) {
-      *reinterpret_cast<uint2*>(out) = uint2{words[0], words[1]};
-    } else {
-      *reinterpret_cast<uint32_t*>(out) = words[0];
-    }
-  }
-
   uint32_t width_, kept_bits_, code_bytes_;
   uint32_t num_columns_, escape_offset_bytes_;
   uint32_t lane_bit_;

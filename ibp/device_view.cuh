@@ -1,10 +1,6 @@
-// Decoding one row by one warp, for use inside any kernel. Header only.
+// Decoding one row by one warp. Internal to ibp/.
 //
-//   const RowSpan span = locate(rows, row);                       // encoded_ref.h: reads the directory
-//   decode_row_warp(profile, span, words, out);                   // all 32 lanes, converged
-//
-// `words` is the row as 32-bit words in any memory the GPU reads, best a copy in shared memory: a decoder may read up
-// to kReadAheadBytes beyond a coded row, and ignores what it finds there.
+// A decoder may read up to kReadAheadBytes beyond a coded row, and ignores what it finds there.
 #pragma once
 
 #include <type_traits>
@@ -229,33 +225,5 @@ class RowDecoder {
   const ProfileRef& profile_;
   std::conditional_t<kSingles, Singles, Pairs> exponent_;
 };
-
-// One row of any profile.
-__device__ inline bool decode_row_warp(const ProfileRef& profile, const RowSpan& span, const uint32_t* words,
-                                       std::byte* out) {
-  if (span.raw) {
-    if (span.bytes >= profile.row_bytes) copy_row_warp(words, out, profile.row_bytes);
-    return span.bytes >= profile.row_bytes;
-  }
-  const auto decode = [&](const auto& decoder) {
-    return span.bytes >= decoder.least_bytes() && decoder.decode(words, span.bytes, out);
-  };
-  switch (form_of(profile)) {
-    case Form::kRaw:
-      return false;
-    case Form::kSingles:
-    case Form::kSingles128:
-      return decode(RowDecoder<Form::kSingles, 1>(profile));
-    case Form::kPairs:
-      return decode(RowDecoder<Form::kPairs, 1>(profile));
-    case Form::kChunks4:
-      return decode(RowDecoder<Form::kChunks4, 1>(profile));
-    case Form::kChunks8:
-      return decode(RowDecoder<Form::kChunks8, 1>(profile));
-    case Form::kSparse:
-      return decode(RowDecoder<Form::kSparse, 1>(profile));
-  }
-  return false;
-}
 
 }  // namespace cohort::ibp

@@ -6,8 +6,8 @@
 //   fetch(encoded, index, out);                      // 3. any rows, decoded bit for bit
 //   save(encoded, "rows.ibp"); load("rows.ibp");     // 4. keep them; a damaged file is an error, never a wrong row
 //
-// With a GPU: DeviceTable + Gather (gpu.h) fetch from pinned host, peer or local GPU memory; device_view.cuh decodes
-// inside other kernels. FORMAT.md describes every bit.
+// With a GPU: DeviceTable + Gather (gpu.h) fetch from pinned host, peer or local GPU memory. FORMAT.md describes every
+// bit.
 #pragma once
 
 #include <cstddef>

@@ -32,13 +32,9 @@ struct HostRowsRef {
   ibp::EncodedRef coded;  // used when stride_bytes is 0
   int64_t stride_bytes = 0;
 
-  // Region 0 is the rows, region 1 their overflow area.
   __device__ uint64_t entry(int64_t row) const {
     if (stride_bytes) return ibp::make_entry(row * stride_bytes, static_cast<uint32_t>(stride_bytes), true);
-    const ibp::RowSpan span = ibp::locate(coded, row);
-    const bool overflow = coded.layout == ibp::Layout::kSlots && span.raw;
-    const std::byte* region = overflow ? coded.overflow : coded.data;
-    return ibp::entry_in_region(ibp::make_entry(span.begin - region, (span.bytes + 3) / 4 * 4, span.raw), overflow);
+    return ibp::entry_of(coded, row);
   }
 };
 
@@ -312,7 +308,7 @@ ibp::LocatedRows FeatureFetch::located(const InFlight& flight, Tier tier) const 
     if (host_table_) {
       const ibp::EncodedRef& coded = host_table_->ref();
       rows.regions = {ibp::RegionRef{coded.data, coded.data_bytes}, {coded.overflow, coded.overflow_bytes}};
-      rows.max_coded_bytes = stored_bytes_of_longest(coded);
+      rows.max_coded_bytes = ibp::longest_coded_bytes(coded);
     }
   }
   return rows;

@@ -36,10 +36,7 @@ HostFeatures::HostFeatures(const FeatureRows& rows, bool coded) : coded_(coded),
 
 uint32_t HostFeatures::step_bytes() const {
   if (!coded_) return static_cast<uint32_t>(std::gcd(stride_bytes_, int64_t{ibp::kLineBytes}));
-  const ibp::EncodedRef& ref = encoded_.ref;
-  if (ref.layout == ibp::Layout::kPacked) return 4;
-  const uint32_t step = std::gcd(ref.stride_bytes, ibp::kLineBytes);
-  return ref.overflow_bytes > 0 ? std::gcd(step, ref.overflow_stride_bytes) : step;
+  return ibp::step_of(encoded_.ref);
 }
 
 FeatureRows HostFeatures::in_place_of(FeatureRows rows) const {

@@ -20,10 +20,6 @@ ibp::Dtype dtype_named(const std::string& name) {
 
 }  // namespace
 
-uint32_t stored_bytes_of_longest(const ibp::EncodedRef& rows) {
-  return std::max(rows.max_coded_bytes, rows.layout == ibp::Layout::kPacked ? 0 : rows.stride_bytes);
-}
-
 void demand_row_of_gpu(int64_t row_bytes) {
   if (row_bytes <= int64_t{ibp::kMaxRowBytes}) return;
   throw base::Error({"feature rows", "at most 65536 bytes each on a GPU", std::to_string(row_bytes),
@@ -37,7 +33,7 @@ SlabRows::SlabRows(FeatureRows rows, bool coded)
   if (!coded_) return;
   if (rows_.encoded) {
     profile_ = rows_.encoded->encoded().profile;
-    max_coded_bytes_ = stored_bytes_of_longest(rows_.encoded->encoded().ref);
+    max_coded_bytes_ = ibp::longest_coded_bytes(rows_.encoded->encoded().ref);
     if (rows_.encoded->encoded().ref.layout == ibp::Layout::kPacked) align_bytes_ = 4;
     return;
   }

@@ -29,9 +29,6 @@ struct RowSizes {
   RowBytes ref() const { return {row_bytes, each.empty() ? nullptr : each.data()}; }
 };
 
-// The longest row that is not raw, with the room that it may have used (RowSpan::bytes).
-uint32_t stored_bytes_of_longest(const ibp::EncodedRef& rows);
-
 // Throws base::Error for rows above 65536 bytes.
 void demand_row_of_gpu(int64_t row_bytes);
 

@@ -189,11 +189,9 @@ COHORT_HOST_DEVICE inline bool reads_ahead(Form form) {
   return form != Form::kSingles && form != Form::kSingles128 && form != Form::kRaw;
 }
 
-// The 32-bit words that a lane stores at once: 4, 2 or 1, as the alignment of rows in the output allows.
-COHORT_HOST_DEVICE inline uint32_t words_at_once(uintptr_t out, uint32_t row_bytes) {
-  const uintptr_t both = out | row_bytes;
-  return both % 16 == 0 ? 4 : both % 8 == 0 ? 2 : 1;
-}
+// The 32-bit words that a lane stores at once: 4, 2 or 1, as the alignment of rows in the output allows, which itself
+// is at a multiple of 16.
+inline uint32_t words_at_once(uint32_t row_bytes) { return row_bytes % 16 == 0 ? 4 : row_bytes % 8 == 0 ? 2 : 1; }
 
 // Decodes rows of one profile; kWords is at most words_at_once().
 template <Form form, uint32_t kWords>

@@ -1,8 +1,10 @@
 // Where an encoded row lies: plain views, passed by value to host functions and kernels. FORMAT.md sections 2 and 3.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 
 #include "base/host_device.h"
 
@@ -69,6 +71,20 @@ COHORT_HOST_DEVICE inline uint32_t count_ones(uint32_t word) {
 #endif
 }
 
+// The longest row that is not raw, with the room that it may have used (RowSpan::bytes); 0: unknown.
+inline uint32_t longest_coded_bytes(const EncodedRef& rows) {
+  return std::max(rows.max_coded_bytes, rows.layout == Layout::kPacked ? 0 : rows.stride_bytes);
+}
+
+// Every row begins at a multiple of this, a power of two up to 128.
+inline uint32_t step_of(const EncodedRef& rows) {
+  if (rows.layout == Layout::kPacked) return 4;
+  const auto step = std::gcd(std::gcd(rows.stride_bytes, 128u), reinterpret_cast<uintptr_t>(rows.data));
+  if (rows.overflow_bytes == 0) return static_cast<uint32_t>(step);
+  const auto overflow = std::gcd(uint64_t{rows.overflow_stride_bytes}, reinterpret_cast<uintptr_t>(rows.overflow));
+  return static_cast<uint32_t>(std::gcd(step, overflow));
+}
+
 // Finds row `row` of 0..num_rows-1: O(1), reads only the directory.
 COHORT_HOST_DEVICE inline RowSpan locate(const EncodedRef& rows, int64_t row) {
   if (rows.layout == Layout::kPacked) {
@@ -86,6 +102,15 @@ COHORT_HOST_DEVICE inline RowSpan locate(const EncodedRef& rows, int64_t row) {
   if ((word & bit) == 0) return {begin, rows.stride_bytes, false, false};
   const int64_t rank = int64_t{rows.ranks[group]} + count_ones(word & (bit - 1));
   return {rows.overflow + rank * rows.overflow_stride_bytes, rows.row_bytes, true, true};
+}
+
+// The entry of row `row`: region 0 is the data, region 1 the overflow area.
+COHORT_HOST_DEVICE inline uint64_t entry_of(const EncodedRef& rows, int64_t row) {
+  const RowSpan span = locate(rows, row);
+  const bool overflow = rows.layout == Layout::kSlots && span.raw;
+  const std::byte* region = overflow ? rows.overflow : rows.data;
+  const auto offset = static_cast<uint64_t>(span.begin - region);
+  return entry_in_region(make_entry(offset, (span.bytes + 3) / 4 * 4, span.raw), overflow);
 }
 
 }  // namespace cohort::ibp

@@ -37,13 +37,13 @@ class Tickets {
     step_ = gridDim.x * num_warps * job.batch_rows;
   }
   __device__ uint32_t take() {
-    if (!job_.next) {
+    if (!job_.rows.next) {
       const uint32_t first = own_;
       own_ += step_;
       return first;
     }
     uint32_t first = 0;
-    if (lane_id() == 0) first = atomicAdd(job_.next, job_.batch_rows);
+    if (lane_id() == 0) first = atomicAdd(job_.rows.next, job_.batch_rows);
     return __shfl_sync(kAllLanes, first, 0);
   }
 
@@ -53,26 +53,26 @@ class Tickets {
 };
 
 template <Form form, uint32_t kWords, typename Staging>
-__global__ void __launch_bounds__(kMaxWarps * 32, 1) gather_kernel(ProfileRef profile, EncodedRef rows, Job job) {
+__global__ void __launch_bounds__(kMaxWarps * 32, 1) gather_kernel(ProfileRef profile, Job job) {
   extern __shared__ __align__(128) std::byte shared[];
   const uint32_t warp = threadIdx.x / 32;
   Staging staging(shared + kBarrierBytes + warp * 2 * job.batch_rows * job.stage_bytes,
                   reinterpret_cast<uint64_t*>(shared) + warp * 2, job.stage_bytes, job.batch_rows);
   const RowDecoder<form, kWords> decoder(profile);
   Tickets tickets(job);
-  const uint32_t count = job.num_rows(), least_bytes = decoder.least_bytes();
+  const uint32_t count = static_cast<uint32_t>(*job.rows.count), least_bytes = decoder.least_bytes();
   uint32_t first = tickets.take(), next_first = tickets.take();
   Window window, next_window;
-  Item items = load_item(rows, job, count, least_bytes, first, window);
-  Item next = load_item(rows, job, count, least_bytes, next_first, next_window);
+  Item items = load_item(job, count, least_bytes, first, window);
+  Item next = load_item(job, count, least_bytes, next_first, next_window);
   staging.issue(0, window);
   staging.issue(1, next_window);
   __syncwarp();  // for racecheck, to which a bulk copy is its lane's own write
   for (uint32_t batch = 0; first < count; batch ^= 1) {
     const uint32_t ahead_first = tickets.take();
-    const Item ahead = load_item(rows, job, count, least_bytes, ahead_first, window);
+    const Item ahead = load_item(job, count, least_bytes, ahead_first, window);
     staging.wait(batch);
-    decode_batch(decoder, rows, job, {first, min(job.batch_rows, count - first), staging.stage(batch, 0)}, items);
+    decode_batch(decoder, job, {first, min(job.batch_rows, count - first), staging.stage(batch, 0)}, items);
     __syncwarp();  // every lane is done with the stages
     staging.issue(batch, window);
     items = next;
@@ -82,10 +82,9 @@ __global__ void __launch_bounds__(kMaxWarps * 32, 1) gather_kernel(ProfileRef pr
   }
 }
 
-// Sort keys: the row, or num_rows for a bad index, which so comes last and is reported by the gather.
+// Sort keys: the row, or num_rows for a bad index, which so comes last.
 __global__ void make_keys_kernel(const int64_t* index, int64_t count, int64_t num_rows, uint32_t* keys,
-                                 int32_t* positions, uint32_t* next) {
-  if (base::grid_first() == 0) *next = 0;
+                                 int32_t* positions) {
   for (int64_t i = base::grid_first(); i < count; i += base::grid_step()) {
     const int64_t row = index[i];
     keys[i] = static_cast<uint32_t>(row >= 0 && row < num_rows ? row : num_rows);
@@ -93,7 +92,32 @@ __global__ void make_keys_kernel(const int64_t* index, int64_t count, int64_t nu
   }
 }
 
-// The current GPU. A Gather asks once, fetch_located() at every call.
+// What locate_kernel() writes.
+struct Located {
+  uint64_t* entries;  // uint64 [count]
+  unsigned long long* count;
+  uint32_t* next;
+  unsigned long long* status;
+};
+
+// The rows of `index` as fetch_located() takes them, in the order of `positions`; null: as given. A bad one is reported
+// and has no bytes.
+__global__ void locate_kernel(EncodedRef rows, const int64_t* index, const int32_t* positions, int64_t count,
+                              Located to) {
+  if (base::grid_first() == 0) {
+    *to.next = 0;
+    *to.count = static_cast<unsigned long long>(count);
+  }
+  for (int64_t i = base::grid_first(); i < count; i += base::grid_step()) {
+    const auto position = static_cast<uint32_t>(positions ? positions[i] : i);
+    const int64_t row = index[position];
+    const bool exists = row >= 0 && row < rows.num_rows;
+    to.entries[i] = exists ? entry_of(rows, row) : make_entry(0, 0, true);
+    if (!exists) report(to.status, position, false);
+  }
+}
+
+// The current GPU.
 struct DeviceLimits {
   int num_sms = 0;
   uint32_t shared_bytes = 0;  // that a block may have
@@ -110,10 +134,6 @@ DeviceLimits current_limits() {
   return limits;
 }
 
-int sms_of(const FetchOptions& options, const DeviceLimits& limits) {
-  return options.max_sms > 0 ? std::min(options.max_sms, limits.num_sms) : limits.num_sms;
-}
-
 struct Geometry {
   int warps = 1;
   uint32_t batch_rows = 1;
@@ -122,50 +142,29 @@ struct Geometry {
   std::size_t shared_bytes() const { return kBarrierBytes + std::size_t(warps) * 2 * batch_rows * stage_bytes; }
 };
 
-// The furthest place in its line of a row of `first + i * stride`, any i.
-uint32_t last_place(const std::byte* first, uint32_t stride) {
-  const uint32_t step = std::gcd(stride, kLineBytes);
-  return kLineBytes - step + static_cast<uint32_t>(reinterpret_cast<uintptr_t>(first) % step);
-}
-
-// The longest rows that a fetch may meet, and how far into a line they may begin.
-struct RowExtent {
-  uint32_t raw_bytes = 0, raw_place = 0;
-  uint32_t coded_bytes = 0, coded_place = 0;
-};
-
-RowExtent extent_of(const EncodedRef& rows) {
-  const bool slots = rows.layout == Layout::kSlots;
-  const uint32_t place = last_place(rows.data, rows.layout == Layout::kPacked ? 4 : rows.stride_bytes);
-  const uint32_t longest = rows.max_coded_bytes ? rows.max_coded_bytes : rows.row_bytes;
-  return {rows.row_bytes, slots ? last_place(rows.overflow, rows.overflow_stride_bytes) : place,
-          std::max(longest, slots ? rows.stride_bytes : 0), place};
-}
-
 // What a stage must hold: a row from its place in its line on, and what its decoder reads beyond.
-uint32_t bytes_to_stage(const ProfileRef& profile, const RowExtent& rows, uint32_t read_ahead) {
-  const uint32_t raw = std::min(rows.raw_bytes, kMostRawBytes) + read_ahead;
-  const uint32_t coded = std::max(rows.coded_bytes + read_ahead, least_coded_bytes(profile) + kReadAheadBytes);
-  return std::max(rows.raw_place + raw, rows.coded_place + coded);
+uint32_t bytes_to_stage(const ProfileRef& profile, const LocatedRows& rows, uint32_t read_ahead) {
+  const uint32_t last_place = kLineBytes - std::gcd(rows.step_bytes, kLineBytes);
+  const uint32_t longest = rows.max_coded_bytes ? rows.max_coded_bytes : profile.row_bytes;
+  const uint32_t raw = std::min(profile.row_bytes, kMostRawBytes) + read_ahead;
+  const uint32_t coded = std::max(longest + read_ahead, least_coded_bytes(profile) + kReadAheadBytes);
+  return last_place + std::max(raw, coded);
 }
 
 // Shares out the shared memory: as many warps as get two rows in each batch, then as many rows as fit.
-Geometry choose_geometry(const ProfileRef& profile, const RowExtent& rows, const FetchOptions& options,
-                         const DeviceLimits& limits) {
+Geometry choose_geometry(const ProfileRef& profile, const LocatedRows& rows, const DeviceLimits& limits) {
   const uint32_t read_ahead = reads_ahead(form_of(profile)) ? kReadAheadBytes : 0;
   Geometry geometry;
   geometry.stage_bytes = (bytes_to_stage(profile, rows, read_ahead) + kLineBytes - 1) / kLineBytes * kLineBytes;
   geometry.row_room = geometry.stage_bytes - read_ahead;
   const uint32_t shared = std::min(kMostSharedBytes, limits.shared_bytes - kBarrierBytes);
   const uint32_t room = shared / geometry.stage_bytes;
-  int warps = options.warps_per_block > 0 ? std::min(options.warps_per_block, kMaxWarps) : kMaxWarps;
-  warps = std::clamp(static_cast<int>(room / 4), 1, warps);
-  geometry.warps = warps;
-  geometry.batch_rows = std::clamp<uint32_t>(room / (2 * uint32_t(warps)), 1, kMaxBatchRows);
+  geometry.warps = std::clamp(static_cast<int>(room / 4), 1, kMaxWarps);
+  geometry.batch_rows = std::clamp<uint32_t>(room / (2 * uint32_t(geometry.warps)), 1, kMaxBatchRows);
   return geometry;
 }
 
-using GatherKernel = void (*)(ProfileRef, EncodedRef, Job);
+using GatherKernel = void (*)(ProfileRef, Job);
 
 template <Form form, typename Staging>
 GatherKernel kernel_for(uint32_t words) {
@@ -194,26 +193,6 @@ GatherKernel kernel_for(Form form, uint32_t words) {
   }
 }
 
-void launch_gather(const ProfileRef& profile, const EncodedRef& rows, Job& job, const RowExtent& extent,
-                   const FetchOptions& options, const DeviceLimits& limits, cudaStream_t stream) {
-  if (options.path == CopyPath::kBulk && !limits.bulk) {
-    throw Error({"fetch: path", "a GPU of compute capability 9.0 for bulk copies", "an older one", "take kAuto"});
-  }
-  const Geometry geometry = choose_geometry(profile, extent, options, limits);
-  job.row_room = geometry.row_room;
-  job.stage_bytes = geometry.stage_bytes;
-  job.batch_rows = geometry.batch_rows;
-  const bool bulk = options.path == CopyPath::kBulk || (options.path == CopyPath::kAuto && limits.bulk);
-  const Form form = form_of(profile);
-  const uint32_t words = words_at_once(0, profile.row_bytes);  // `out` itself is at a multiple of 16
-  const GatherKernel kernel = bulk ? kernel_for<BulkStaging>(form, words) : kernel_for<AsyncStaging>(form, words);
-  const std::size_t bytes = geometry.shared_bytes();
-  cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
-             "give the gather its shared memory");
-  kernel<<<sms_of(options, limits), geometry.warps * 32, bytes, stream>>>(profile, rows, job);
-  cuda_check(cudaGetLastError(), "launch the gather");
-}
-
 void check_out(const void* out) {
   if (reinterpret_cast<uintptr_t>(out) % 16 == 0) return;
   throw Error({"fetch: out", "an address that is a multiple of 16", "another", ""});
@@ -227,9 +206,10 @@ struct Gather::Scratch {
         keys_sorted(std::size_t(max_rows)),
         positions(std::size_t(max_rows)),
         positions_sorted(std::size_t(max_rows)),
+        entries(std::size_t(max_rows)),
+        count(1),
         status(1),
         next(1),
-        limits(current_limits()),
         host_status(sizeof(kNoError)) {
     std::size_t bytes = 0;
     cuda_check(cub::DeviceRadixSort::SortPairs(nullptr, bytes, keys.data(), keys_sorted.data(), positions.data(),
@@ -239,14 +219,25 @@ struct Gather::Scratch {
     base::fill_gpu(status.data(), 0xff, sizeof(kNoError), "clear the gather's status");
     *seen() = kNoError;
   }
+  // Orders rows by address: sixteen bits order them well enough for address translation, and take two passes.
+  void sort(const int64_t* index, int64_t count, int64_t num_rows, cudaStream_t stream) {
+    make_keys_kernel<<<base::grid_for(count, 1024), base::kBlockThreads, 0, stream>>>(index, count, num_rows,
+                                                                                      keys.data(), positions.data());
+    std::size_t bytes = sort_space.bytes();
+    const int bits = std::bit_width(static_cast<uint64_t>(num_rows));
+    cuda_check(
+        cub::DeviceRadixSort::SortPairs(sort_space.data(), bytes, keys.data(), keys_sorted.data(), positions.data(),
+                                        positions_sorted.data(), count, std::max(0, bits - 16), bits, stream),
+        "order rows by address");
+  }
   volatile unsigned long long* seen() const {
     return reinterpret_cast<volatile unsigned long long*>(host_status.data());
   }
   base::DeviceArray<uint32_t> keys, keys_sorted;           // uint32 [max_rows]
   base::DeviceArray<int32_t> positions, positions_sorted;  // int32 [max_rows]
-  base::DeviceArray<unsigned long long> status;
+  base::DeviceArray<uint64_t> entries;                     // uint64 [max_rows]
+  base::DeviceArray<unsigned long long> count, status;
   base::DeviceArray<uint32_t> next;
-  DeviceLimits limits;
   base::PinnedBytes host_status;
   base::DeviceBytes sort_space;
   bool clear_first = false;
@@ -283,28 +274,22 @@ void Gather::fetch(const DeviceTable& table, const int64_t* index, int64_t count
   Scratch& scratch = *scratch_;
   if (scratch.clear_first) cuda_check(cudaMemsetAsync(scratch.status.data(), 0xff, sizeof(kNoError), stream));
   scratch.clear_first = false;
-  Job job{};
-  job.index = index;
-  job.count = static_cast<uint32_t>(count);
-  job.out = static_cast<std::byte*>(out);
-  job.status = scratch.status.data();
-  if (options.order == Order::kSorted || (options.order == Order::kAuto && table.on_host())) {
-    const int64_t num_rows = table.ref().num_rows;
-    make_keys_kernel<<<base::grid_for(count, 1024), base::kBlockThreads, 0, stream>>>(
-        index, count, num_rows, scratch.keys.data(), scratch.positions.data(), scratch.next.data());
-    std::size_t bytes = scratch.sort_space.bytes();
-    // Sixteen bits order the rows well enough for address translation, and take two passes.
-    const int bits = std::bit_width(static_cast<uint64_t>(num_rows));
-    cuda_check(
-        cub::DeviceRadixSort::SortPairs(scratch.sort_space.data(), bytes, scratch.keys.data(),
-                                        scratch.keys_sorted.data(), scratch.positions.data(),
-                                        scratch.positions_sorted.data(), count, std::max(0, bits - 16), bits, stream),
-        "order rows by address");
-    job.sorted = scratch.keys_sorted.data();
-    job.positions = scratch.positions_sorted.data();
-    job.next = scratch.next.data();
+  const EncodedRef& encoded = table.ref();
+  LocatedRows rows;
+  rows.entries = scratch.entries.data();
+  rows.count = scratch.count.data();
+  rows.regions = {RegionRef{encoded.data, encoded.data_bytes}, {encoded.overflow, encoded.overflow_bytes}};
+  rows.step_bytes = step_of(encoded);
+  rows.max_coded_bytes = longest_coded_bytes(encoded);
+  if (options.by_address && table.on_host()) {
+    scratch.sort(index, count, encoded.num_rows, stream);
+    rows.positions = scratch.positions_sorted.data();
+    rows.next = scratch.next.data();
   }
-  launch_gather(table.profile(), table.ref(), job, extent_of(table.ref()), options, scratch.limits, stream);
+  locate_kernel<<<base::grid_for(count, 1024), base::kBlockThreads, 0, stream>>>(
+      encoded, index, rows.positions, count,
+      {scratch.entries.data(), scratch.count.data(), scratch.next.data(), scratch.status.data()});
+  fetch_located(table.profile(), rows, out, scratch.status.data(), stream, options);
   cuda_check(cudaMemcpyAsync(scratch.host_status.data(), scratch.status.data(), sizeof(kNoError),
                              cudaMemcpyDeviceToHost, stream),
              "report the gather's status");
@@ -313,28 +298,34 @@ void Gather::fetch(const DeviceTable& table, const int64_t* index, int64_t count
   check();
 }
 
-void fetch_located(const DeviceProfile& profile, const LocatedRows& rows, void* out, unsigned long long* status,
+void fetch_located(const DeviceProfile& device_profile, const LocatedRows& rows, void* out, unsigned long long* status,
                    cudaStream_t stream, const FetchOptions& options) {
   check_out(out);
+  const ProfileRef& profile = device_profile.ref();
+  const Form form = form_of(profile);
   const DeviceLimits limits = current_limits();
-  if (rows.on_gpu && form_of(profile.ref()) == Form::kRaw && copies_words(rows, profile.ref().row_bytes)) {
-    launch_copy(rows, profile.ref().row_bytes, static_cast<std::byte*>(out), sms_of(options, limits), stream);
+  const int sms = options.max_sms > 0 ? std::min(options.max_sms, limits.num_sms) : limits.num_sms;
+  if (rows.on_gpu && form == Form::kRaw && copies_words(rows, profile.row_bytes)) {
+    launch_copy(rows, profile.row_bytes, static_cast<std::byte*>(out), sms, stream);
     cuda_check(cudaGetLastError(), "launch the copy of rows");
     return;
   }
-  EncodedRef decoded;
-  decoded.row_bytes = profile.ref().row_bytes;
-  Job job{};
-  job.entries = rows.entries;
-  job.positions = rows.positions;
-  job.found_count = rows.count;
-  job.next = rows.next;
-  job.out = static_cast<std::byte*>(out);
-  job.status = status;
-  job.regions = rows.regions;
-  const uint32_t place = last_place(nullptr, rows.step_bytes), row_bytes = decoded.row_bytes;
-  const RowExtent extent{row_bytes, place, rows.max_coded_bytes ? rows.max_coded_bytes : row_bytes, place};
-  launch_gather(profile.ref(), decoded, job, extent, options, limits, stream);
+  const Geometry geometry = choose_geometry(profile, rows, limits);
+  const Job job{.rows = rows,
+                .out = static_cast<std::byte*>(out),
+                .row_bytes = profile.row_bytes,
+                .status = status,
+                .row_room = geometry.row_room,
+                .stage_bytes = geometry.stage_bytes,
+                .batch_rows = geometry.batch_rows};
+  const uint32_t words = words_at_once(profile.row_bytes);
+  const bool bulk = options.bulk && limits.bulk;
+  const GatherKernel kernel = bulk ? kernel_for<BulkStaging>(form, words) : kernel_for<AsyncStaging>(form, words);
+  const std::size_t bytes = geometry.shared_bytes();
+  cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
+             "give the gather its shared memory");
+  kernel<<<sms, geometry.warps * 32, bytes, stream>>>(profile, job);
+  cuda_check(cudaGetLastError(), "launch the gather");
 }
 
 }  // namespace cohort::ibp

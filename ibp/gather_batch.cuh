@@ -1,52 +1,32 @@
 // The rows of one batch: asking for them and, once they are in their stages, decoding them. Internal to gather.cu.
 #pragma once
 
-#include <array>
-
 #include "ibp/device_view.cuh"
+#include "ibp/gpu.h"
 #include "ibp/staging.cuh"
 
 namespace cohort::ibp {
 
-// What went wrong first: position * 2, plus 1 when the row itself is damaged.
+// Keeps the first of what went wrong: position * 2, plus 1 when the row itself is damaged.
 __device__ inline void report(unsigned long long* status, uint32_t position, bool damaged) {
   atomicMin(status, uint64_t{position} * 2 + (damaged ? 1 : 0));
 }
 
 struct Job {
-  const int64_t* index;      // int64 [count]
-  const uint32_t* sorted;    // uint32 [count] rows by address, or null: as given
-  const int32_t* positions;  // int32 [count] where each of `sorted` goes
-  uint32_t* next;            // the first of `sorted` that no warp has taken; null: each warp knows its own
-  uint32_t count;            // below 2^31
-  uint32_t row_room;         // the place in its line and the bytes of a row in a stage may add up to this
-  std::byte* out;            // [count, row_bytes]
+  LocatedRows rows;
+  std::byte* out;  // [count, row_bytes]
+  uint32_t row_bytes;
   unsigned long long* status;
+  uint32_t row_room;  // the place in its line and the bytes of a row in a stage may add up to this
   uint32_t stage_bytes;
   uint32_t batch_rows;
-  // Rows that the caller has located; null: `index` and `sorted` are rows of the table.
-  const uint64_t* entries;                // uint64 [*found_count]
-  const unsigned long long* found_count;  // in GPU memory: instead of `count`
-  std::array<RegionRef, kMaxRegions> regions;
-
-  __device__ int64_t row(uint32_t i) const { return sorted ? int64_t{sorted[i]} : index[i]; }
-  __device__ uint32_t num_rows() const { return found_count ? static_cast<uint32_t>(*found_count) : count; }
 };
 
-// Where row i of the job lies, and the memory around it; false when there is no such row.
-__device__ inline bool find_row(const EncodedRef& rows, const Job& job, uint32_t i, RowSpan& span, RegionRef& region) {
-  if (job.entries) {
-    const uint64_t entry = job.entries[i];
-    region = job.regions[entry_region(entry)];
-    span = {region.begin + entry_offset_bytes(entry), entry_bytes(entry), entry_raw(entry), true};
-    return true;
-  }
-  const int64_t row = job.row(i);
-  if (static_cast<uint64_t>(row) >= static_cast<uint64_t>(rows.num_rows)) return false;
-  span = locate(rows, static_cast<uint32_t>(row));  // a DeviceTable has fewer than 2^32 rows
-  const bool overflow = span.raw && rows.layout == Layout::kSlots;
-  region = {overflow ? rows.overflow : rows.data, overflow ? rows.overflow_bytes : rows.data_bytes};
-  return true;
+// Where row i of the job lies, and the memory around it.
+__device__ inline RowSpan find_row(const Job& job, uint32_t i, RegionRef& region) {
+  const uint64_t entry = job.rows.entries[i];
+  region = job.rows.regions[entry_region(entry)];
+  return {region.begin + entry_offset_bytes(entry), entry_bytes(entry), entry_raw(entry), true};
 }
 
 // One row, as the lane that asked for it knows it.
@@ -54,24 +34,22 @@ struct Item {
   uint32_t position = 0;
   uint32_t tag = 0;  // the row's place in its line; from kTagRaw on flags; from kTagBytesBit on the row's bytes
 };
-inline constexpr uint32_t kTagRaw = 128, kTagStaged = 256, kTagFound = 512, kTagBytesBit = 11;
+inline constexpr uint32_t kTagRaw = 128, kTagStaged = 256, kTagBytesBit = 11;
 inline constexpr uint32_t kTagCoded = 1024;  // staged, not raw, and as many bytes as its decoder asks for
 
 // Row first + lane, and the window it is to be asked for by.
-__device__ inline Item load_item(const EncodedRef& rows, const Job& job, uint32_t count, uint32_t least_bytes,
-                                 uint32_t first, Window& window) {
+__device__ inline Item load_item(const Job& job, uint32_t count, uint32_t least_bytes, uint32_t first, Window& window) {
   Item item;
   window = {};
   const uint32_t i = first + lane_id();
   if (lane_id() >= job.batch_rows || i >= count) return item;
-  item.position = job.positions ? static_cast<uint32_t>(job.positions[i]) : i;
-  RowSpan span;
+  item.position = job.rows.positions ? static_cast<uint32_t>(job.rows.positions[i]) : i;
   RegionRef region;
-  if (!find_row(rows, job, i, span, region)) return item;
+  const RowSpan span = find_row(job, i, region);
   const auto offset = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(span.begin)) % kLineBytes;
-  item.tag = offset | kTagFound | (span.raw ? kTagRaw : 0) | (span.bytes << kTagBytesBit);
+  item.tag = offset | (span.raw ? kTagRaw : 0) | (span.bytes << kTagBytesBit);
   if (offset + span.bytes > job.row_room) {
-    if (!span.raw) item.tag = kTagFound;  // a damaged length: no row decodes from nothing
+    if (!span.raw) item.tag = 0;  // a damaged length: no row decodes from nothing
     return item;
   }
   window = window_of(span.begin, span.bytes, region.begin, region.bytes);
@@ -82,15 +60,14 @@ __device__ inline Item load_item(const EncodedRef& rows, const Job& job, uint32_
 // Row i of the job, which is raw or could not be staged: false when it is no valid row. `stage` is where its bytes are
 // or may be put.
 template <typename Decoder>
-__device__ bool decode_unusual(const Decoder& decoder, const EncodedRef& rows, const Job& job, uint32_t i, uint32_t tag,
-                               std::byte* stage, std::byte* out) {
+__device__ bool decode_unusual(const Decoder& decoder, const Job& job, uint32_t i, uint32_t tag, std::byte* stage,
+                               std::byte* out) {
   const uint32_t bytes = tag >> kTagBytesBit;
-  if (!(tag & kTagFound) || bytes < (tag & kTagRaw ? rows.row_bytes : decoder.least_bytes())) return false;
-  RowSpan span;
+  if (bytes < (tag & kTagRaw ? job.row_bytes : decoder.least_bytes())) return false;
   RegionRef region;
-  const std::byte* row = tag & kTagStaged || !find_row(rows, job, i, span, region) ? stage : span.begin;
+  const std::byte* row = tag & kTagStaged ? stage : find_row(job, i, region).begin;
   if (tag & kTagRaw) {  // too long for a stage, if it is not in one
-    copy_row_warp(reinterpret_cast<const uint32_t*>(row), out, rows.row_bytes);
+    copy_row_warp(reinterpret_cast<const uint32_t*>(row), out, job.row_bytes);
     return true;
   }
   // The last of a table whose bytes end with it.
@@ -109,23 +86,22 @@ struct StagedRows {
 
 // Row i of a batch that decode_batch() has not decoded: raw, without a window, or damaged.
 template <typename Decoder>
-__device__ void finish_row(const Decoder& decoder, const EncodedRef& rows, const Job& job, const StagedRows& batch,
-                           const Item& mine, uint32_t i) {
+__device__ void finish_row(const Decoder& decoder, const Job& job, const StagedRows& batch, const Item& mine,
+                           uint32_t i) {
   const uint32_t tag = __shfl_sync(kAllLanes, mine.tag, i), position = __shfl_sync(kAllLanes, mine.position, i);
-  std::byte* out = job.out + uint64_t{position} * rows.row_bytes;
+  std::byte* out = job.out + uint64_t{position} * job.row_bytes;
   if (!(tag & kTagCoded)) {
     std::byte* stage = batch.stages + i * job.stage_bytes + tag % kLineBytes;
-    if (decode_unusual(decoder, rows, job, batch.first + i, tag, stage, out)) return;
+    if (decode_unusual(decoder, job, batch.first + i, tag, stage, out)) return;
   }
   __syncwarp();
-  zero_row_warp(out, rows.row_bytes);
-  if (lane_id() == 0) report(job.status, position, tag & kTagFound);
+  zero_row_warp(out, job.row_bytes);
+  if (lane_id() == 0) report(job.status, position, true);
 }
 
 // The lanes know an item each. Rows that are not plainly decoded come last, out of the way of the others.
 template <typename Decoder>
-__device__ void decode_batch(const Decoder& decoder, const EncodedRef& rows, const Job& job, const StagedRows& batch,
-                             const Item& mine) {
+__device__ void decode_batch(const Decoder& decoder, const Job& job, const StagedRows& batch, const Item& mine) {
   const uint32_t coded = __ballot_sync(kAllLanes, mine.tag & kTagCoded);
   uint32_t left = low_bits_32(batch.count) & ~coded;
   const std::byte* stage = batch.stages;
@@ -136,12 +112,12 @@ __device__ void decode_batch(const Decoder& decoder, const EncodedRef& rows, con
     const std::byte* row = stage + tag % kLineBytes;
     __builtin_assume(__isShared(row));
     const bool valid = decoder.decode(reinterpret_cast<const uint32_t*>(row), tag >> kTagBytesBit,
-                                      job.out + uint64_t{position} * rows.row_bytes);
+                                      job.out + uint64_t{position} * job.row_bytes);
     if (!valid) left |= 1u << i;
   }
 #pragma unroll 1
   for (uint32_t i = 0; left >> i; ++i) {
-    if (left >> i & 1) finish_row(decoder, rows, job, batch, mine, i);
+    if (left >> i & 1) finish_row(decoder, job, batch, mine, i);
   }
 }
 

@@ -36,7 +36,7 @@ class DeviceTable {
   explicit DeviceTable(const EncodedRows& encoded);
 
   const EncodedRef& ref() const { return ref_; }  // for kernels
-  const ProfileRef& profile() const { return profile_.ref(); }
+  const DeviceProfile& profile() const { return profile_; }
   bool on_host() const { return on_host_; }
 
  private:
@@ -49,23 +49,11 @@ class DeviceTable {
   bool on_host_ = false;
 };
 
-enum class CopyPath : uint8_t {
-  kAuto,   // bulk copies where the GPU has them
-  kBulk,   // cp.async.bulk with a transaction barrier: sm_90 and later
-  kAsync,  // 16-byte cp.async: sm_80 and later
-};
-enum class Order : uint8_t {
-  kAuto,    // by address when the rows are in host memory
-  kSorted,  // by address: 2 to 4 times faster from a large host table
-  kAsGiven,
-};
-
 struct FetchOptions {
-  int max_sms = 0;  // blocks of the persistent grid; 0: all SMs
-  Order order = Order::kAuto;
-  CopyPath path = CopyPath::kAuto;
-  bool check = false;       // wait for the rows and raise their error now
-  int warps_per_block = 0;  // 0: as many as shared memory allows, up to 32
+  int max_sms = 0;         // blocks of the persistent grid; 0: all SMs
+  bool by_address = true;  // rows in host memory in the order of their addresses: 2 to 4 times faster from large tables
+  bool bulk = true;        // bulk copies where the GPU has them (sm_90 and later), else 16-byte cp.async
+  bool check = false;      // wait for the rows and raise their error now
 };
 
 // Fetches rows: allocates once, for up to `max_rows` a call. Calls on one Gather must be ordered by the caller (one
@@ -95,7 +83,7 @@ class Gather {
 // Rows that the caller has located itself, by a directory of its own: entries, in GPU memory, of rows in any regions.
 struct LocatedRows {
   const uint64_t* entries = nullptr;          // uint64 [*count]: make_entry(), the region
-  const int32_t* positions = nullptr;         // int32 [*count]: rows of `out`
+  const int32_t* positions = nullptr;         // int32 [*count]: rows of `out`; null: 0, 1, ...
   const unsigned long long* count = nullptr;  // uint64 [1] in GPU memory
   uint32_t* next = nullptr;                   // uint32 [1], 0 before the fetch: hands rows out in order; null: no order
   std::array<RegionRef, kMaxRegions> regions;
@@ -108,7 +96,7 @@ inline constexpr unsigned long long kNoFetchError = ~0ull;
 
 // out[positions[i]] = the row of entries[i]. Asynchronous, allocates nothing. A damaged row gives a row of zeros and
 // makes `status` (uint64 [1] in GPU memory, kNoFetchError before) the least 2 * position + 1 of such rows.
-// `options.order` and `options.check` have no meaning here.
+// `options.by_address` and `options.check` have no meaning here.
 void fetch_located(const DeviceProfile& profile, const LocatedRows& rows, void* out, unsigned long long* status,
                    cudaStream_t stream, const FetchOptions& options = {});
 

@@ -207,9 +207,9 @@ void run_codec(const Case& what, const Source& source, const char* codec, const 
     if (sms == 8) verify(source.table, index, out);
     std::printf(" %7.1f", rate);
   }
-  std::printf(" %7.1f", measure(table, gather, index, out.data(), {.max_sms = 8, .path = CopyPath::kAsync}));
+  std::printf(" %7.1f", measure(table, gather, index, out.data(), {.max_sms = 8, .bulk = false}));
   verify(source.table, index, out);
-  std::printf(" %7.1f", measure(table, gather, index, out.data(), {.max_sms = 8, .order = Order::kAsGiven}));
+  std::printf(" %7.1f", measure(table, gather, index, out.data(), {.max_sms = 8, .by_address = false}));
   const DeviceTable local(encoded, Place::kDevice);
   for (const int sms : {8, 16, 32, 64, 0})
     std::printf(" %7.1f", measure(local, gather, index, out.data(), {.max_sms = sms}));

@@ -73,8 +73,8 @@ class Case {
     for (const int sms : {4, 16, 0}) {
       launch("zero_copy", copy_words_kernel, sms);
       launch("zero_copy_aligned", copy_lines_kernel, sms);
-      fetch("gather_unordered", Order::kAsGiven, sms);
-      fetch("gather", Order::kAuto, sms);
+      fetch("gather_unordered", false, sms);
+      fetch("gather", true, sms);
     }
   }
 
@@ -113,9 +113,9 @@ class Case {
     note(method, sms, count_, seconds);
   }
 
-  void fetch(const char* method, Order order, int sms) {
+  void fetch(const char* method, bool by_address, int sms) {
     const double seconds = gpu_seconds(kRuns, [&](cudaStream_t stream) {
-      gather_.fetch(table_, index_.data(), count_, out_.data(), stream, {.max_sms = sms, .order = order});
+      gather_.fetch(table_, index_.data(), count_, out_.data(), stream, {.max_sms = sms, .by_address = by_address});
     });
     gather_.check();
     note(method, sms, count_, seconds);

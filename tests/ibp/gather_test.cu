@@ -51,9 +51,7 @@ void expect_fetch(const Rows& rows, const DeviceTable& table, Gather& gather, co
 void expect_every_way(const Rows& rows, const EncodedRows& encoded, Gather& gather) {
   for (const Place place : {Place::kPinned, Place::kDevice}) {
     const DeviceTable table(encoded, place);
-    for (const CopyPath path : {CopyPath::kAuto, CopyPath::kAsync}) {
-      expect_fetch(rows, table, gather, {.max_sms = 3, .path = path});
-    }
+    for (const bool bulk : {true, false}) expect_fetch(rows, table, gather, {.max_sms = 3, .bulk = bulk});
   }
 }
 
@@ -114,15 +112,14 @@ TEST(GpuGather, WidestRows) {
   }
 }
 
-TEST(GpuGather, EveryWarpCountAndSmCount) {
+TEST(GpuGather, EverySmCountAndOrder) {
   const Rows rows = make_rows(Content::kMixed, Dtype::kFloat32, 200, 5000);
   Gather gather(6000);
   for (const Profile& profile : all_profiles(rows.table)) {
     const DeviceTable table(encode(rows.table, profile), Place::kPinned);
-    for (const int warps : {1, 2, 8, 16}) {
-      for (const int sms : {0, 1, 5}) expect_fetch(rows, table, gather, {.max_sms = sms, .warps_per_block = warps});
+    for (const int sms : {0, 1, 5}) {
+      for (const bool sorted : {true, false}) expect_fetch(rows, table, gather, {.max_sms = sms, .by_address = sorted});
     }
-    for (const Order order : {Order::kSorted, Order::kAsGiven}) expect_fetch(rows, table, gather, {.order = order});
   }
 }
 
@@ -133,8 +130,8 @@ TEST(GpuGather, ABadIndexIsAnErrorAndARowOfZeros) {
   const base::DeviceArray<int64_t> index = base::upload<int64_t>({5, 100, -1, 7});
   const base::DeviceBytes out(4 * 64);
   const base::Stream stream;
-  for (const Order order : {Order::kSorted, Order::kAsGiven}) {
-    gather.fetch(table, index.data(), 4, out.data(), stream, {.order = order});
+  for (const bool sorted : {true, false}) {
+    gather.fetch(table, index.data(), 4, out.data(), stream, {.by_address = sorted});
     stream.synchronize();
     EXPECT_THROW(gather.fetch(table, index.data(), 1, out.data(), stream, {}), base::Error);
     const std::vector<std::byte> found = download(out, 256);
@@ -197,9 +194,9 @@ TEST(GpuGather, RowsThatAskForMoreEscapesThanTheyHoldAreErrors) {
       const base::DeviceArray<int64_t> index = base::upload(random_index(100, 100));
       const std::size_t bytes = std::size_t{100} * rows.table.row_bytes();
       const base::DeviceBytes out(bytes);
-      for (const CopyPath path : {CopyPath::kAuto, CopyPath::kAsync}) {
+      for (const bool bulk : {true, false}) {
         base::fill_gpu(out.data(), 0xa5, bytes);
-        EXPECT_THROW(gather.fetch(table, index.data(), 100, out.data(), nullptr, {.path = path, .check = true}),
+        EXPECT_THROW(gather.fetch(table, index.data(), 100, out.data(), nullptr, {.bulk = bulk, .check = true}),
                      base::Error);
         EXPECT_EQ(download(out, bytes), std::vector<std::byte>(bytes));
       }

@@ -1,7 +1,8 @@
 #include "base/owners.h"
 
+#include <string>
+
 #include "base/check.h"
-#include "base/pinned_memory.h"
 
 namespace cohort::base {
 
@@ -65,9 +66,17 @@ void copy_to_gpu(void* to, const void* from, std::size_t bytes, const char* what
 
 PinnedBytes::PinnedBytes(std::size_t bytes) {
   if (bytes == 0) return;
+  constexpr std::size_t kPageBytes = 4096;
   Mapping pages = Mapping::zeros(bytes, "host memory", "");
-  touch_and_lock({pages.data(), bytes}, {});
-  check_locked(touch_and_lock({}, {pages.data(), bytes}), bytes);
+#pragma omp parallel for schedule(static) if (bytes > 512 * kPageBytes)
+  for (std::size_t at = 0; at < bytes; at += kPageBytes) pages.data()[at] = std::byte{0};
+  const cudaError_t status = cudaHostRegister(pages.data(), bytes, cudaHostRegisterMapped | cudaHostRegisterPortable);
+  if (status == cudaErrorNoDevice || status == cudaErrorInsufficientDriver) cuda_check(status, "pin host memory");
+  if (status != cudaSuccess) {
+    throw Error({"pinning host memory", format_bytes(static_cast<double>(bytes)),
+                 std::string("CUDA error ") + cudaGetErrorName(status),
+                 "raise the limit on locked memory (ulimit -l unlimited) or free host memory"});
+  }
   pages_ = std::move(pages);
 }
 

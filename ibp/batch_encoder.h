@@ -26,7 +26,7 @@ struct Directory {
   uint32_t max_coded_bytes = 0;
 
   // Adds the row after the last one to the slots directory.
-  void add_slot(bool overflows, const std::byte* row, uint32_t row_bytes);
+  void add_slot(bool overflows);
 };
 
 // One group of rows of the packed layout, encoded.

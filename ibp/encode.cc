@@ -69,15 +69,13 @@ ChosenLayout choose_layout(const Profile& profile, const EncodeOptions& options)
   return {Layout::kSlots, slot_bytes};
 }
 
-void Directory::add_slot(bool overflows, const std::byte* row, uint32_t row_bytes) {
+void Directory::add_slot(bool overflows) {
   if (num_rows % 32 == 0) {
     flags.push_back(0);
     ranks.push_back(num_overflow);
   }
   if (overflows) {
     flags.back() |= 1u << (num_rows % 32);
-    overflow.insert(overflow.end(), row, row + row_bytes);
-    overflow.resize(round_up(overflow.size(), 16));
     ++num_overflow;
   }
   ++num_rows;
@@ -159,7 +157,11 @@ uint64_t BatchEncoder::encode_slots(const RowTable& rows, std::byte* out) {
     overflows[static_cast<std::size_t>(row)] = bytes == 0;
   });
   for (int64_t row = 0; row < rows.num_rows; ++row) {
-    directory_.add_slot(overflows[static_cast<std::size_t>(row)], rows.row(row), rows.row_bytes());
+    const bool overflows_here = overflows[static_cast<std::size_t>(row)] != 0;
+    directory_.add_slot(overflows_here);
+    if (!overflows_here) continue;
+    directory_.overflow.insert(directory_.overflow.end(), rows.row(row), rows.row(row) + rows.row_bytes());
+    directory_.overflow.resize(round_up(directory_.overflow.size(), 16));
   }
   directory_.max_coded_bytes = slot_bytes;
   return static_cast<uint64_t>(rows.num_rows) * slot_bytes;

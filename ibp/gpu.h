@@ -42,7 +42,8 @@ class DeviceTable {
  private:
   void copy_directory(const EncodedRef& host);
   DeviceProfile profile_;
-  base::DeviceBytes directory_, device_rows_;
+  base::DeviceBytes of_rows_, flags_, ranks_;  // the directory: entries or lengths, or flags and ranks
+  base::DeviceBytes device_rows_;
   base::HostTable host_rows_;
   std::vector<Keeper> keepers_;
   EncodedRef ref_;
@@ -101,9 +102,9 @@ void fetch_located(const DeviceProfile& profile, const LocatedRows& rows, void* 
                    cudaStream_t stream, const FetchOptions& options = {});
 
 // encode() by the current GPU: the same bytes. `rows.data` lies in GPU, pinned or pageable memory (20 GB/s and more
-// want it pinned). The result is in pinned host memory: in `out`, 16-byte aligned, when that is given - `keeper` then
-// keeps it, and data_bound() bytes are enough - else in memory locked while the rows are encoded. Waits for the GPU.
+// want it pinned). The rows of the result are in `out`, 16-byte aligned host memory of the caller's with data_bound()
+// bytes or as many as they come to; without it in page-locked memory of data_bound() bytes. Waits for the GPU.
 EncodedRows encode_gpu(const RowTable& rows, const Profile& profile, const EncodeOptions& options = {},
-                       std::span<std::byte> out = {}, Keeper keeper = {});
+                       std::span<std::byte> out = {});
 
 }  // namespace cohort::ibp

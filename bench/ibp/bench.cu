@@ -13,7 +13,6 @@
 #include "base/check.h"
 #include "base/launch.h"
 #include "base/owners.h"
-#include "base/pinned_reservation.h"
 #include "base/random.h"
 #include "bench/ibp/made_rows.cuh"
 #include "ibp/gpu.h"
@@ -176,7 +175,7 @@ void run_peer(const Case& what, const EncodedRows& encoded, const RowTable& sour
   cuda_check(enabled, "read GPU 1 from GPU 0");
   cuda_check(cudaSetDevice(1));
   const base::DeviceBytes rows(std::size_t(encoded.ref.data_bytes));
-  base::copy_in_pieces(rows.data(), encoded.ref.data, rows.bytes(), nullptr, "copy rows to the peer");
+  base::copy_to_gpu(rows.data(), encoded.ref.data, rows.bytes(), "copy rows to the peer");
   cuda_check(cudaDeviceSynchronize(), "copy rows to the peer");
   cuda_check(cudaSetDevice(0));
   EncodedRows remote = encoded;

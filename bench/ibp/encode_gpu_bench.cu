@@ -13,7 +13,6 @@
 #include "base/check.h"
 #include "base/launch.h"
 #include "base/owners.h"
-#include "base/pinned_reservation.h"
 #include "bench/ibp/made_rows.cuh"
 #include "ibp/gpu.h"
 
@@ -48,17 +47,11 @@ double median_seconds(const Work& work) {
   return times[kRuns / 2];
 }
 
-// The bounds: page-locking alone, in one piece and piece by piece, and the link in both directions at once.
+// The bounds: page-locking alone, and the link in both directions at once.
 void run_bounds(std::size_t bytes) {
   const double gigabytes = static_cast<double>(bytes) / 1e9;
   const double whole = median_seconds([&] { return std::make_unique<base::PinnedBytes>(bytes); });
-  const double pieces = median_seconds([&] {
-    auto memory = std::make_unique<base::PinnedReservation>(bytes);
-    memory->wait(bytes);
-    return memory;
-  });
-  std::printf("page-locking %.1f GB: in one piece %.1f GB/s, piece by piece %.1f GB/s\n", gigabytes, gigabytes / whole,
-              gigabytes / pieces);
+  std::printf("page-locking %.1f GB: %.1f GB/s\n", gigabytes, gigabytes / whole);
   const base::PinnedBytes from(bytes), to(bytes);
   const base::DeviceBytes a(bytes), b(bytes);
   const base::Stream in, out;

@@ -68,11 +68,10 @@ TEST(GpuEncode, IntoTheCallersMemory) {
   const Profile profile = fit(rows.table, {.codec = "exponent"}).profile;
   for (const LayoutChoice layout : {LayoutChoice::kPacked, LayoutChoice::kSlots}) {
     const EncodeOptions options{.layout = layout};
-    auto memory = std::make_shared<base::PinnedBytes>(std::size_t(data_bound(profile, 3000, options)));
-    const std::span<std::byte> out(memory->data(), memory->bytes());
-    const EncodedRows gpu = encode_gpu(rows.table, profile, options, out, memory);
+    const base::PinnedBytes memory(std::size_t(data_bound(profile, 3000, options)));
+    const std::span<std::byte> out(memory.data(), memory.bytes());
+    const EncodedRows gpu = encode_gpu(rows.table, profile, options, out);
     EXPECT_EQ(gpu.ref.data, out.data());
-    EXPECT_EQ(gpu.keepers.back(), memory);
     expect_same(encode(rows.table, profile, options), gpu);
     const auto too_few = static_cast<std::size_t>(gpu.ref.data_bytes) - 1;
     EXPECT_THROW(encode_gpu(rows.table, profile, options, out.first(too_few)), base::Error);
@@ -80,7 +79,6 @@ TEST(GpuEncode, IntoTheCallersMemory) {
   }
 }
 
-// A result of several separately locked pieces is copied to the GPU and decoded there.
 TEST(GpuEncode, ALargeResultMovesToTheGpu) {
   const Rows rows = make_rows(Content::kNoise, Dtype::kBits64, 2000, 6000);  // 96 MB that do not shrink
   const EncodedRows encoded = encode_gpu(rows.table, fit(rows.table, {.codec = "raw"}).profile);

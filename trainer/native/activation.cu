@@ -36,13 +36,9 @@ template <typename T>
 __global__ void drop_kernel(const __grid_constant__ DropCall call, uint64_t below, Sum<T> scale) {
   const int64_t group = grid_first(), first = group * kElementsADraw;
   if (first >= call.size) return;
-  const base::PhiloxCounter words = draw(base::key_of(call.key_at ? *call.key_at : call.key), group);
+  const base::PhiloxKey key = base::key_of(call.key_at ? *call.key_at : call.key);
   Group<T> values = load_group(static_cast<const T*>(call.x), first, call.size);
-#pragma unroll
-  for (int k = 0; k < kElementsADraw; ++k) {
-    const Sum<T> value = activate<Sum<T>>(call.activation, widen(values.value[k])) * scale;
-    values.value[k] = narrow<T>(words.word[k] < below ? Sum<T>{0} : value);
-  }
+  drop_group(call.activation, key, group, below, scale, values.value);
   store_group(values, static_cast<T*>(call.out), first, call.size);
 }
 

@@ -25,14 +25,15 @@ COHORT_HOST_DEVICE A activate(Activation activation, A x) {
   return activation == Activation::kRelu ? A{0} : std::expm1(x);
 }
 
-// ReLU and dropout of the elements of one draw, in place. Bit k of the result: element k has come through, so that its
-// derivative is the scale; else it is 0.
+// Activation and dropout of the elements of one draw, in place. Bit k of the result: element k has come through, so
+// that the derivative of ReLU is the scale; else it is 0.
 template <typename T>
-COHORT_HOST_DEVICE unsigned drop_group(base::PhiloxKey key, int64_t group, uint64_t below, Sum<T> scale, T* values) {
+COHORT_HOST_DEVICE unsigned drop_group(Activation activation, base::PhiloxKey key, int64_t group, uint64_t below,
+                                       Sum<T> scale, T* values) {
   const base::PhiloxCounter words = below > 0 ? draw(key, group) : base::PhiloxCounter{};
   unsigned kept = 0;
   for (int k = 0; k < kElementsADraw; ++k) {
-    const Sum<T> value = activate<Sum<T>>(Activation::kRelu, widen(values[k])) * scale;
+    const Sum<T> value = activate<Sum<T>>(activation, widen(values[k])) * scale;
     values[k] = narrow<T>(words.word[k] < below ? Sum<T>{0} : value);
     kept |= static_cast<unsigned>(widen(values[k]) != 0) << k;
   }

@@ -19,7 +19,6 @@ struct ArrayCopy {
 
 using ArrayCopies = std::vector<ArrayCopy>;
 
-void run_on_host(const ArrayCopies& copies);
 void run_on_gpu(const ArrayCopies& copies, base::GpuStream stream);
 
 }  // namespace cohort::trainer

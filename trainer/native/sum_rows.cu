@@ -98,8 +98,8 @@ class RowSum {
       const int64_t first = (row * call_.dim + column_) / kElementsADraw;
 #pragma unroll
       for (int g = 0; g < kVec / kElementsADraw; ++g) {
-        call_.drop.kept[first + g] = static_cast<uint8_t>(
-            drop_group(key_, first + g, call_.drop.below, call_.drop.scale, pack.value + g * kElementsADraw));
+        call_.drop.kept[first + g] = static_cast<uint8_t>(drop_group(
+            Activation::kRelu, key_, first + g, call_.drop.below, call_.drop.scale, pack.value + g * kElementsADraw));
       }
     }
     return pack;

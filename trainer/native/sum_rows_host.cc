@@ -86,7 +86,8 @@ class RowSummer {
     std::copy(from, from + call_.dim, taken_.begin());
     for (int64_t c = 0; c < call_.dim; c += kElementsADraw) {
       const int64_t group = (row * call_.dim + c) / kElementsADraw;
-      const unsigned kept = drop_group(key, group, drop.below, static_cast<A>(drop.scale), taken_.data() + c);
+      const unsigned kept =
+          drop_group(Activation::kRelu, key, group, drop.below, static_cast<A>(drop.scale), taken_.data() + c);
       std::atomic_ref(drop.kept[group]).store(static_cast<uint8_t>(kept), std::memory_order_relaxed);
     }
     return taken_.data();

@@ -54,7 +54,8 @@ struct TypedGraph {
     GraphView graph;
     for (const Type& type : types) {
       const auto* rows = type.dim > 0 ? reinterpret_cast<const std::byte*>(type.features.data()) : nullptr;
-      graph.types.push_back({graph.num_nodes, type.count, rows, type.dim * static_cast<int64_t>(sizeof(float))});
+      const auto row_bytes = type.dim * static_cast<int64_t>(sizeof(float));
+      graph.types.push_back({graph.num_nodes, type.count, rows, row_bytes, nullptr, {type.count, type.dim, "float32"}});
       graph.num_nodes += type.count;
     }
     for (const Lists& lists : relations) {

@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from blocks import DEVICES, assert_as_close
 
+import cohort.nn.linear as layer
 from cohort.nn import kernels
 from cohort.nn.linear import MANY_ROWS, PARTS, column_sums, head_linear, linear
 
@@ -44,8 +45,8 @@ def test_products_of_our_own_are_for_many_rows_and_full_precision(monkeypatch, p
         pytest.skip("a GPU of compute capability 9.0")
     calls = []
     for name in ("product", "product_grad"):
-        own = getattr(kernels, name)
-        monkeypatch.setattr(kernels, name, lambda *args, own=own, name=name: calls.append(name) or own(*args))
+        own = getattr(layer, f"_{name}")
+        monkeypatch.setattr(layer, f"_{name}", lambda *args, own=own, name=name: calls.append(name) or own(*args))
     monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: precision)
     weight = torch.randn(64, 64, device="cuda", requires_grad=True)
     for rows in (MANY_ROWS - 1, MANY_ROWS):

@@ -19,6 +19,7 @@ struct ArrayCopy {
 
 using ArrayCopies = std::vector<ArrayCopy>;
 
+void run_on_host(const ArrayCopies& copies);
 void run_on_gpu(const ArrayCopies& copies, base::GpuStream stream);
 
 }  // namespace cohort::trainer

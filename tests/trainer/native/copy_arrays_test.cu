@@ -1,4 +1,4 @@
-// Arrays copied at once against each by itself.
+// Arrays copied at once: the CUDA body against that of the host.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,12 +11,12 @@
 namespace cohort::trainer {
 namespace {
 
-TEST(GpuCopyArrays, CopiesAndFills) {
+TEST(GpuCopyArrays, CopiesWhatTheHostCopies) {
   constexpr int64_t kRoom = 400'000;  // more than one launch has threads for
   std::vector<int64_t> values(kRoom);
   std::iota(values.begin(), values.end(), 1);
   const auto from = base::upload(values);
-  ArrayCopies copies;
+  ArrayCopies on_host, on_gpu;
   std::vector<std::vector<int64_t>> wanted;
   std::vector<base::DeviceArray<int64_t>> found;
   const std::vector<int64_t> counts = {0, 1, 31, 257, 1000, 131'072, 262'145, kRoom};
@@ -25,18 +25,18 @@ TEST(GpuCopyArrays, CopiesAndFills) {
       const int64_t room = std::min(kRoom, count + 777 * round);
       wanted.emplace_back(room + 1, -7);  // an element behind, which nobody may touch
       found.push_back(base::upload(wanted.back()));
-      copies.push_back({nullptr, nullptr, count, room, round - 1});
+      const ArrayCopy copy{nullptr, nullptr, count, room, round - 1};
+      on_host.push_back(copy), on_gpu.push_back(copy);
     }
   }
   for (std::size_t i = 0; i < wanted.size(); ++i) {
-    ArrayCopy& copy = copies[i];
-    copy.from = from.data() + i, copy.to = found[i].data();
-    copy.count = std::min<int64_t>(copy.count, kRoom - static_cast<int64_t>(i));
-    std::copy_n(values.data() + i, copy.count, wanted[i].data());
-    std::fill_n(wanted[i].data() + copy.count, copy.room - copy.count, copy.fill);
+    on_host[i].from = values.data() + i, on_host[i].to = wanted[i].data();
+    on_gpu[i].from = from.data() + i, on_gpu[i].to = found[i].data();
+    on_host[i].count = on_gpu[i].count = std::min<int64_t>(on_host[i].count, kRoom - static_cast<int64_t>(i));
   }
+  run_on_host(on_host);
   const base::Stream stream;
-  run_on_gpu(copies, stream);
+  run_on_gpu(on_gpu, stream);
   stream.synchronize();
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     std::vector<int64_t> values_found(wanted[i].size());

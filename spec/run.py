@@ -221,7 +221,11 @@ class RunSpec(SamplerSpec):
         COURSE,
     )
     checkpoint_every: types.Positive | None = option(
-        None, "write RUN/checkpoint.pt every N steps (default: at the end of each epoch)", "Output", COURSE, metavar="N"
+        None,
+        "write RUN/checkpoint.pt every N steps (default: at the end of an epoch, at most once a second)",
+        "Output",
+        COURSE,
+        metavar="N",
     )
     callbacks: list[types.Named] | None = option(
         None,

@@ -8,6 +8,8 @@ from cohort.trainer.loop.checkpoint import DAMAGED, CheckpointFile, on_cpu
 from cohort.trainer.messages import unless_full
 from cohort.trainer.report.callback import Callback
 
+LEAST_SECONDS = 1.0  # of training between the checkpoints of two epochs: shorter epochs would mostly write them
+
 
 class Checkpoints(Callback):
     """Writes checkpoints of all ranks, after the same step of each; a full disk is said, and the run goes on.
@@ -18,6 +20,7 @@ class Checkpoints(Callback):
     def __init__(self, file: CheckpointFile):
         self._file = file
         self._saved: tuple[int, int] | None = None  # the position of the last one
+        self._seconds = 0.0  # of the first rank's epochs that have ended since; the same on all ranks
 
     def resume(self, trainer, has_file: bool = True) -> None:
         """Has a new trainer take up what the checkpoint holds; where there is none, it begins at the beginning.
@@ -52,8 +55,10 @@ class Checkpoints(Callback):
                 self._save(trainer)
 
     def epoch_ended(self, trainer, report: EpochReport) -> None:
-        is_last = trainer.stops_early or trainer.running.epoch == trainer.options.epochs
-        if trainer.options.checkpoint_every is None or is_last:
+        first = EpochReport(report.epoch, **report.ranks[0]) if report.ranks else report
+        self._seconds += first.between_seconds + first.seconds
+        is_due = trainer.options.checkpoint_every is None and self._seconds >= LEAST_SECONDS
+        if is_due or trainer.stops_early or trainer.running.epoch == trainer.options.epochs:
             self._save(trainer)
 
     def run_stops(self, trainer) -> None:
@@ -63,7 +68,7 @@ class Checkpoints(Callback):
         position = trainer.running.epoch, trainer.running.step
         if position == self._saved:
             return
-        self._saved = position
+        self._saved, self._seconds = position, 0.0
         state = trainer.state()
         if trainer.ranks.local_rank == 0:
             trainer.writer.write(functools.partial(self._write, on_cpu(state)))

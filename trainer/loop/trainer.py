@@ -4,7 +4,7 @@ import copy
 import itertools
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -109,7 +109,9 @@ class Trainer:
                 self._tell("epochs_end")
             self.model.load_state_dict(self.best_model)
             if self.sizes["test"]:
-                self.report.test_metrics = self.evaluate(self.ask("test", self.options.hops_of_evaluation))
+                test = self.ask("test", self.options.hops_of_evaluation)
+                self.report.test_metrics, read = self.evaluate(test)
+                self._add_bytes(self.ranks.gather(read))
                 self.report.test_accuracy = self.report.test_metrics.get("accuracy")
             self._tell("run_ended", self.report)
 
@@ -125,17 +127,22 @@ class Trainer:
             if epoch + 1 < num_epochs:  # so that the sampler need not stop between passes
                 asked = self._ask_for_epoch(epoch + 1)
             self._tell("epoch_begins", epoch)
-            report = self.train_epoch(train_pass)
+            report, read = self.train_epoch(train_pass), None
             begin = time.perf_counter()
-            report.val_metrics = self.evaluate(val_pass) if val_pass else {}
+            if val_pass:
+                report.val_metrics, read = self.evaluate(val_pass)
             report.validate_seconds = time.perf_counter() - begin
+            reports, reads = zip(*self.ranks.gather((report, read)), strict=True)
+            report.merge(reports)
+            self._add_bytes(filter(None, reads))
             report.val_accuracy = report.val_metrics.get("accuracy")
             self.running = self.running.next()
             self.step.reset()
             self._tell("epoch_ended", report)
 
     def train_epoch(self, which: Pass) -> EpochReport:
-        """The rest of a pass over the training seeds; of all ranks, the loss is the mean over labelled seeds."""
+        """The rest of a pass over the training seeds. The loss is the mean over labelled seeds of all ranks, the report
+        otherwise this rank's."""
         running, step = self.running, self.step
         self.model.train()
         self._begin_pass("train", running.go_on())
@@ -155,12 +162,12 @@ class Trainer:
         self.ranks.clock = None
         report = copy.deepcopy(running.report)
         report.loss = mean_loss(self.ranks.sum(step.loss_sum.clone()), step.num_labelled, self.options.max_batches)
-        report.merge(self.ranks.gather(report))
         return report
 
     @torch.no_grad()
-    def evaluate(self, which: Pass) -> dict[str, float]:
-        """How good the model is on the pass's labelled seeds, those of all ranks: a number by name."""
+    def evaluate(self, which: Pass) -> tuple[dict[str, float], dict]:
+        """How good the model is on the pass's labelled seeds, those of all ranks: a number by name; and what this rank
+        read for that, as EpochReport.row_tiers."""
         self.model.eval()
         self.ranks.spread_buffers(self.model)
         sums = torch.zeros(self.targets.num_sums + 1, dtype=torch.float64, device=self.device)
@@ -177,12 +184,9 @@ class Trainer:
             if self.stop.asked:
                 sums[-1] += 1  # ranks that stop
                 break
-        read_by_rank = self.ranks.gather(read.row_tiers)
         if self.ranks.sum(sums)[-1] > 0:
             self._stop()
-        for row_tiers in read_by_rank:
-            self.report.add_bytes(row_tiers)
-        return self.targets.metrics(sums[:-1])
+        return self.targets.metrics(sums[:-1]), read.row_tiers
 
     def ask(self, name: str, fanout: list[int], epoch: int = 0, shuffle: bool = False, done: int = 0) -> Pass:
         """Has the sampler make a pass over a split's seeds, less the ``done`` first steps."""
@@ -203,14 +207,21 @@ class Trainer:
     def state(self) -> dict:
         """The members of a checkpoint, less its identity; all ranks call it, after the same step."""
         self.running.pause()
-        of_device = torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None
+        random = {"cpu": torch.get_rng_state()}
+        if self.device.type == "cuda":
+            random["device"] = torch.cuda.get_rng_state(self.device)
         own = {
-            "random": {"cpu": torch.get_rng_state(), "device": of_device},
+            "random": {
+                name: values.numpy() for name, values in random.items()
+            },  # which are gathered faster than tensors
             "report": asdict(self.running.report),
             "loss_sum": self.step.loss_sum.item(),
             "num_labelled": self.step.num_labelled.item(),
             "callbacks": {name_of(each): each.state() for each in self.callbacks},
         }
+        ranks = self.ranks.gather(own)
+        for each in ranks:
+            each["random"] = {name: torch.from_numpy(values) for name, values in each["random"].items()}
         return {
             "epoch": self.running.epoch,
             "step": self.running.step,
@@ -219,7 +230,7 @@ class Trainer:
             "rows": self.step.rows and self.step.rows.state_dict(),
             "best_model": self.best_model,
             "report": self.report.members(),
-            "ranks": self.ranks.gather(own),
+            "ranks": ranks,
         }
 
     def load_state(self, state: dict) -> None:
@@ -238,6 +249,10 @@ class Trainer:
         torch.set_rng_state(own["random"]["cpu"])
         if self.device.type == "cuda":
             torch.cuda.set_rng_state(own["random"]["device"], self.device)
+
+    def _add_bytes(self, reads: Iterable[dict]) -> None:
+        for row_tiers in reads:
+            self.report.add_bytes(row_tiers)
 
     def _tell(self, hook: str, *what) -> None:
         for tell in self._hooks[hook]:

@@ -5,6 +5,7 @@ import os
 import pickle
 import random
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from cohort.spec.results import EpochReport
 from cohort.spec.run import TrainerSpec, as_json
 from cohort.trainer.loop.checkpoint import CheckpointFile, identity_of, load
 from cohort.trainer.loop.results import write_metrics
+from cohort.trainer.loop.resume import Checkpoints
 from cohort.trainer.messages import unless_full
 from cohort.trainer.stop import StopRequest
 
@@ -164,6 +166,35 @@ def test_the_identity_follows_what_the_losses_follow(tmp_path):
 
 
 # --- files on a full disk ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seconds", "options", "saved"),
+    [
+        ([0.4, 0.5, 0.2, 0.9, 0.2, 0.1], {}, [3, 5, 6]),  # each in which a second has passed since, and the last
+        ([1.5, 2, 1], {}, [1, 2, 3]),
+        ([1.5, 2, 1], {"checkpoint_every": 100}, [3]),
+    ],
+)
+@pytest.mark.parametrize("num_ranks", [1, 2])
+def test_a_second_lies_between_the_checkpoints_of_epochs(file, seconds, options, saved, num_ranks):
+    """By the clock of the first rank, which all ranks know."""
+    found = []
+    checkpoints = Checkpoints(file)
+    trainer = SimpleNamespace(
+        options=SimpleNamespace(**{"checkpoint_every": None, "epochs": len(seconds)} | options),
+        stops_early=False,
+        ranks=SimpleNamespace(local_rank=1),
+        running=SimpleNamespace(epoch=0, step=0),
+        state=lambda: found.append(trainer.running.epoch),
+    )
+    for epoch, each in enumerate(seconds):
+        parts = [EpochReport(epoch, each / 2, between_seconds=each / 2), EpochReport(epoch, 77)][:num_ranks]
+        report = parts[-1]
+        report.merge(parts)
+        trainer.running.epoch = epoch + 1
+        checkpoints.epoch_ended(trainer, report)
+    assert found == saved
 
 
 def lines_of(path: Path) -> list[int]:

@@ -41,12 +41,13 @@ class Program(NamedTuple):
         kind: "-m", "-c" or "script".
         name: the module, the text or the file.
         argv: sys.argv[1:].
+        filters: of warnings, as -W has them.
     """
 
     kind: str
     name: str
     argv: list[str]
-    ignores_warnings: bool
+    filters: list[str]
 
 
 class Start(NamedTuple):
@@ -60,7 +61,7 @@ class Start(NamedTuple):
 
     args: list[str]
     env: dict[str, str]
-    cwd: str | None
+    cwd: str
     fds: dict[int, int]
     before: bytes
     new_session: bool
@@ -94,19 +95,19 @@ def program_of(args: list[str]) -> Program | None:
     """None: the command is no Python, or needs an interpreter of its own."""
     if not args or args[0] != sys.executable:
         return None
-    rest, quiet = list(args[1:]), False
+    rest, filters = list(args[1:]), []
     while rest:
         word = rest.pop(0)
         if word in ("-u", "-B"):
             continue
-        if word == "-W" and rest[:1] == ["ignore"]:
-            quiet = bool(rest.pop(0))
+        if word == "-W" and rest:
+            filters.append(rest.pop(0))
         elif word in ("-m", "-c") and rest:
             if word == "-m" and rest[0].split(".")[0] not in ("cohort", "torch"):
                 return None
-            return Program(word, rest[0], rest[1:], quiet)
+            return Program(word, rest[0], rest[1:], filters)
         elif word.endswith(".py") and not word.startswith("-"):
-            return Program("script", word, rest, quiet)
+            return Program("script", word, rest, filters)
         else:
             return None
     return None
@@ -115,7 +116,16 @@ def program_of(args: list[str]) -> Program | None:
 def forming(env: dict[str, str]) -> dict[str, str]:
     """The variables that an interpreter and its libraries look at as they start, and only then."""
     prefixes, others = ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS_"), ("PYTHONUNBUFFERED", "PYTHONWARNINGS", THREADS)
-    return {name: value for name, value in env.items() if name.startswith(prefixes) and name not in others}
+    found = {name: value for name, value in env.items() if name.startswith(prefixes) and name not in others}
+    if site := site_of(env):
+        found["PYTHONPATH"] = found["PYTHONPATH"].removeprefix(site + os.pathsep)
+    return found
+
+
+def site_of(env: dict[str, str]) -> str:
+    """The first folder of PYTHONPATH if it has a sitecustomize.py, which what is forked runs as it starts, or ""."""
+    first, more, _ = env.get("PYTHONPATH", "").partition(os.pathsep)
+    return first if more and os.path.exists(os.path.join(first, "sitecustomize.py")) else ""
 
 
 class Popen(_FreshPopen):
@@ -134,7 +144,7 @@ class Popen(_FreshPopen):
         if plain and before is not None and is_for_us(words, environment):
             fds = {fd: fd for fd in pass_fds}
             fds |= {to: to if own == -1 else own for to, own in enumerate((p2cread, c2pwrite, errwrite))}
-            folder = None if cwd is None else os.path.abspath(os.fsdecode(cwd))
+            folder = os.path.abspath(os.fsdecode(cwd or ""))
             pid = _own_server().fork(Start(words, environment, folder, fds, before, start_new_session, 0))
         if pid is None:
             return super()._execute_child(

@@ -149,6 +149,7 @@ def _become(start: Start) -> None:
         warm.use(None if program.name == "cohort.trainer" else _begin_own())
         _settle(start, program)
         _show(start)
+        _customize(start)
         code = _run(program)
     except BaseException:
         traceback.print_exc()
@@ -162,8 +163,7 @@ def _place(start: Start) -> None:
     for to, own in high.items():
         os.dup2(own, to)
     _close_all_but(high)
-    if start.cwd is not None:
-        os.chdir(start.cwd)
+    os.chdir(start.cwd)
     for number in signal.valid_signals():
         if callable(signal.getsignal(number)):
             signal.signal(number, signal.SIG_DFL)
@@ -194,14 +194,23 @@ def _settle(start: Start, program: Program) -> None:
     sys.stdin = sys.__stdin__ = open(0, closefd=False)
     sys.stdout = sys.__stdout__ = _stream(1, "strict", at_once, os.isatty(1))
     sys.stderr = sys.__stderr__ = _stream(2, "backslashreplace", at_once, True)
-    if program.ignores_warnings or start.env.get("PYTHONWARNINGS") == "ignore":
-        warnings.simplefilter("ignore")
+    of_env = start.env.get("PYTHONWARNINGS", "")
+    warnings._processoptions([*filter(None, of_env.split(",")), *program.filters])
     numpy.random.seed()
     threads = start.env.get(warm.THREADS)
     if threads != _num_threads:
         count = int(threads) if threads else len(os.sched_getaffinity(0))
         torch.set_num_threads(count)
         ctypes.CDLL("libgomp.so.1").omp_set_num_threads(count)
+
+
+def _customize(start: Start) -> None:
+    """What an interpreter does last before it runs a program: a test may have given it a sitecustomize.py."""
+    sys.orig_argv = start.args
+    if site := warm.site_of(start.env):
+        sys.modules.pop("sitecustomize", None)
+        sys.path.insert(0, site)
+        importlib.import_module("sitecustomize")
 
 
 def _stream(fd: int, errors: str, at_once: bool, by_line: bool):

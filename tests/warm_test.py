@@ -8,6 +8,7 @@ import sys
 
 import pytest
 import warm
+from processes import ALL_TESTS
 
 TELL = """
 import json, os, signal, sys
@@ -22,7 +23,7 @@ print(json.dumps({
     "group": os.getpgid(0), "ignored": [n for n in range(1, 32) if signal.getsignal(n) == signal.SIG_IGN],
     "interrupt": signal.getsignal(signal.SIGINT) is signal.default_int_handler,
     "shown": [shown("cmdline"), sorted(shown("environ"))],
-    "was_imported": was_imported,
+    "was_imported": was_imported, "command": sys.orig_argv,
 }))
 """
 
@@ -41,11 +42,18 @@ def told(arguments: list[str], env: dict[str, str], **options) -> dict:
     return json.loads(result.stdout)
 
 
-@pytest.mark.parametrize("kind", ["-c", "script"])
+PLAIN, ELSEWHERE = ({}, {}), ({"OMP_NUM_THREADS": "1"}, {"cwd": "/"})
+SESSION = ({"PYTHONUNBUFFERED": "1"}, {"start_new_session": True})
+
+
 @pytest.mark.parametrize(
-    ("more", "options"),
-    [({}, {}), ({"OMP_NUM_THREADS": "1"}, {"cwd": "/"}), ({"PYTHONUNBUFFERED": "1"}, {"start_new_session": True})],
-    ids=["plain", "elsewhere", "session"],
+    ("kind", "more", "options"),
+    [
+        ("-c", *PLAIN),
+        ("script", *ELSEWHERE),
+        ("-c", *SESSION),
+        *[("script", *PLAIN), ("-c", *ELSEWHERE), ("script", *SESSION)] * ALL_TESTS,
+    ],
 )
 def test_a_forked_program_finds_what_a_fresh_one_finds(tmp_path, kind, more, options):
     script = tmp_path / "tell.py"
@@ -72,6 +80,20 @@ def test_a_forked_program_ends_as_a_fresh_one(text):
     assert ends[0] == ends[1]
 
 
+def test_a_forked_program_has_the_filters_and_the_sitecustomize_of_a_fresh_one(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.told = sys.orig_argv[1:3]\n")
+    text = "import sys, warnings as w; w.warn('some words', FutureWarning); w.warn('others'); print(sys.told)"
+    command = [sys.executable, "-W", "ignore:some:FutureWarning", "-c", text + "; print('torch' in sys.modules)"]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+    said = []
+    for fresh in ("", "1"):
+        result = subprocess.run(command, capture_output=True, text=True, env=env | {warm.FRESH: fresh})
+        assert "UserWarning: others" in result.stderr and "some words" not in result.stderr
+        said.append(result.stdout.splitlines())
+    told = str(command[1:3])
+    assert said == [[told, "True"], [told, "False"]]
+
+
 def test_a_forked_program_is_told_signals():
     text = "import time; print('here', flush=True); time.sleep(60)"
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
@@ -81,6 +103,12 @@ def test_a_forked_program_is_told_signals():
             assert process.stdout.readline() == b"here\n" and process.poll() is None
             process.send_signal(number)
             assert process.wait(timeout=30) == -number
+
+
+def test_a_forked_program_begins_in_the_folder_of_its_parent(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    told = subprocess.run([sys.executable, "-c", "import os; print(os.getcwd())"], capture_output=True, text=True)
+    assert told.stdout == f"{tmp_path}\n", told.stderr
 
 
 def test_descriptors_are_those_that_are_passed():

@@ -32,6 +32,7 @@ def slow_sampler(tmp_path) -> dict[str, str]:
     return os.environ | {"PYTHONPATH": path, "TMPDIR": str(tmp_path / "tmp")}
 
 
+@pytest.mark.fresh  # in one that is forked, the names of modules hold `program` already
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL])
 def test_who_counts_for_a_stopped_command_ends_too(cora, tmp_path, slow_sampler, number):
     def children() -> list[int]:
@@ -80,6 +81,7 @@ def test_a_data_set_that_is_not_finished_goes_when_it_is_stopped(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.fresh  # one that is forked knows its temporary folder already
 def test_what_the_system_refuses_is_one_line(cora, tmp_path):
     env = os.environ | {"TMPDIR": "/dev/null/nowhere"}
     hide_folders = "import tempfile\ntempfile._candidate_tempdir_list = lambda: ['/dev/null/nowhere']\n"

@@ -75,6 +75,7 @@ def test_a_run_tells_its_start(cora, tmp_path, device):
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("kind", ["sage", "gcn", "gat"])
 @pytest.mark.usefixtures("shm")
+@pytest.mark.fresh
 def test_a_run_imports_neither_pyg_nor_torchs_compiler(cora, tmp_path, kind, device):
     """They take longer than all else that comes before a small data set's first batch."""
     site, listed = tmp_path / "site", tmp_path / "imported"

@@ -18,9 +18,11 @@ def planted(out, num_communities: int, undirected: bool, seed: int = 0) -> None:
     """A graph in which 19 of 20 edges stay in a community; a node's label is its community."""
     random = np.random.default_rng(seed)
     community = random.integers(num_communities, size=NUM_NODES)
-    members = [np.flatnonzero(community == i) for i in range(num_communities)]
     dst = random.integers(NUM_NODES, size=8 * NUM_NODES)
-    src = np.array([random.choice(members[i]) for i in community[dst]])
+    src = np.empty_like(dst)
+    for i in range(num_communities):
+        inside = community[dst] == i
+        src[inside] = random.choice(np.flatnonzero(community == i), size=inside.sum())
     strays = random.random(len(dst)) < 0.05
     src[strays] = random.integers(NUM_NODES, size=strays.sum())
     if undirected:

@@ -11,8 +11,10 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pyarrow
 import pytest
 from import_helpers import ONES, edge_pairs, refusal
+from pyarrow.csv import WriteOptions, write_csv
 
 from cohort.base.errors import CohortError
 from cohort.dataset import check, import_graph
@@ -165,7 +167,7 @@ def large(tmp_path_factory) -> Path:
     rng = np.random.default_rng(1)
     edges = (rng.random((2, LARGE)) ** 2 * LARGE_NODES).astype(np.int64)
     np.save(folder / "e.npy", edges)
-    np.savetxt(folder / "e.csv", edges.T, fmt="%d", delimiter=",")
+    write_csv(pyarrow.table(list(edges), ["source", "target"]), folder / "e.csv", WriteOptions(include_header=False))
     return folder
 
 

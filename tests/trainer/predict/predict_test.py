@@ -24,31 +24,42 @@ from cohort.trainer.models.weights import load_weights, save_model
 from cohort.trainer.predict import layerwise
 from cohort.trainer.predict import program as predict
 from cohort.trainer.predict.full_blocks import FullBlocks
-from cohort.trainer.predict.layerwise import LEAST_WORK_BYTES, Layerwise, MemoryPlan, Place, keep_scores, plan_memory
+from cohort.trainer.predict.layerwise import LEAST_WORK_BYTES, Layerwise, MemoryPlan, Place, keep_scores
 
 NUM_NODES, NUM_EDGES, DIM, HIDDEN, CLASSES = 700, 6000, 12, 16, 5
+FEW_NODES = 105  # where each is a piece of its own
 MODELS = ["sage", "gcn", "gat"]
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory) -> Path:
+def write_graph(folder: Path, num_nodes: int) -> Path:
     """A directed graph with a hub, self-loops, edges that stand twice, and nodes without edges."""
     generator = torch.Generator().manual_seed(5)
-    edges = torch.randint(NUM_NODES - 50, (2, NUM_EDGES), generator=generator)
-    edges[1, :900] = 3
-    loops = torch.arange(0, 200).repeat(2, 1)
-    edge_index = torch.cat((edges, edges[:, 1000:1500], loops, loops[:, :40]), dim=1)
-    ids = torch.randperm(NUM_NODES, generator=generator)
+    num_edges, num_loops = NUM_EDGES * num_nodes // NUM_NODES, 2 * num_nodes // 7
+    edges = torch.randint(num_nodes * 13 // 14, (2, num_edges), generator=generator)
+    edges[1, : num_edges // 7] = 3
+    loops = torch.arange(num_loops).repeat(2, 1)
+    edge_index = torch.cat((edges, edges[:, num_edges // 6 : num_edges // 4], loops, loops[:, : num_loops // 5]), dim=1)
+    ids = torch.randperm(num_nodes, generator=generator)
     return cohort.from_tensors(
-        tmp_path_factory.mktemp("predict") / "data",
-        x=torch.randn(NUM_NODES, DIM, generator=generator),
-        y=torch.randint(CLASSES, (NUM_NODES,), generator=generator),
+        folder,
+        x=torch.randn(num_nodes, DIM, generator=generator),
+        y=torch.randint(CLASSES, (num_nodes,), generator=generator),
         edge_index=edge_index,
-        train_ids=ids[:400],
-        val_ids=ids[400:500],
-        test_ids=ids[500:600],
+        train_ids=ids[: num_nodes * 4 // 7],
+        val_ids=ids[num_nodes * 4 // 7 : num_nodes * 5 // 7],
+        test_ids=ids[num_nodes * 5 // 7 : num_nodes * 6 // 7],
     )
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    return write_graph(tmp_path_factory.mktemp("predict") / "data", NUM_NODES)
+
+
+@pytest.fixture(scope="module")
+def few_nodes(tmp_path_factory) -> Path:
+    return write_graph(tmp_path_factory.mktemp("predict") / "few", FEW_NODES)
 
 
 def pyg_scores(kind: str, weights: dict, folder: Path, num_layers: int = 2, **shape) -> torch.Tensor:
@@ -67,8 +78,9 @@ def layerwise_scores(
     torch.manual_seed(8)
     model = SampledGNN(kind, DIM, HIDDEN, CLASSES, len(places), dropout=0.5, **shape)
     memory = MemoryPlan(work_bytes, places)
-    layers = Layerwise(model, cohort.dataset.open(folder), memory, scratch, torch.device(device))
-    out, done = np.full((NUM_NODES, CLASSES), np.nan, np.float32), []
+    graph = cohort.dataset.open(folder)
+    layers = Layerwise(model, graph, memory, scratch, torch.device(device))
+    out, done = np.full((graph.num_nodes, CLASSES), np.nan, np.float32), []
     layers.run(keep_scores(out), done.append)
     assert sum(done) == layers.work
     return torch.from_numpy(out), model.cpu().state_dict(), len(done)
@@ -87,10 +99,11 @@ PLACES = [
 @pytest.mark.parametrize("kind", MODELS)
 @pytest.mark.parametrize("work_bytes", [1, 40_000, 1 << 30])
 @pytest.mark.parametrize("places", PLACES, ids=" ".join)
-def test_equals_pygs_layers_on_the_whole_graph(data, tmp_path, device, kind, work_bytes, places):
+def test_equals_pygs_layers_on_the_whole_graph(data, few_nodes, tmp_path, device, kind, work_bytes, places):
+    data = few_nodes if work_bytes == 1 else data
     shape = {"norm": "layer", "residual": True, "heads": 2} if len(places) > 2 and work_bytes == 40_000 else {}
     found, weights, pieces = layerwise_scores(kind, data, work_bytes, places, tmp_path / "scratch", device, **shape)
-    fewest, most = {1: (NUM_NODES, NUM_NODES), 40_000: (7, 200), 1 << 30: (1, 1)}[work_bytes]
+    fewest, most = {1: (FEW_NODES, FEW_NODES), 40_000: (7, 200), 1 << 30: (1, 1)}[work_bytes]
     assert device != "cpu" or fewest * len(places) <= pieces <= most * len(places)  # a GPU has memory of its own
     torch.testing.assert_close(found, pyg_scores(kind, weights, data, len(places), **shape), rtol=1e-4, atol=1e-5)
     assert list(tmp_path.iterdir()) == []
@@ -140,39 +153,6 @@ def test_rows_of_every_form(tmp_path, data, dtype, drop_raw, place, device):
         assert cohort.dataset.open(folder).x is None
     found, _, _ = layerwise_scores("sage", folder, 40_000, places, tmp_path / "scratch", device)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-3)
-
-
-def test_memory_is_shared_out():
-    fixed, column = 1000 * 5, 1000 * 4
-    least = fixed + LEAST_WORK_BYTES
-    whole, files = Place.WHOLE, Place.FILES
-    plan = plan_memory(10**9, 1000, [100, 64, 64], with_degrees=False)
-    assert plan == MemoryPlan((10**9 - fixed) // 4, [whole] * 3)
-    plan = plan_memory(least + 164 * column, 1000, [100, 64, 64], with_degrees=False)
-    assert plan == MemoryPlan(LEAST_WORK_BYTES, [whole] * 3)
-    plan = plan_memory(least + 164 * column - 1, 1000, [100, 64, 64], with_degrees=False)
-    assert plan == MemoryPlan(LEAST_WORK_BYTES, [files, whole, whole])
-    plan = plan_memory(least + 128 * column - 1, 1000, [100, 64, 64], with_degrees=False)
-    assert plan == MemoryPlan(LEAST_WORK_BYTES, [files] * 3, 128 * column)
-    assert plan_memory(least + 4000, 1000, [9, 64], with_degrees=True).file_bytes == 64 * column
-    assert plan_memory(10**9, 1000, [100], with_degrees=False).places == [whole]
-    with pytest.raises(CohortError, match="--memory: expected at least"):
-        plan_memory(least + 3999, 1000, [9, 64], with_degrees=True)
-
-
-def test_a_gpus_memory_is_shared_out():
-    """Two thirds of it for tables, hidden layers first; then host memory, then files."""
-    column, host = 10**6 * 4, 10**9
-
-    def places(gpu_columns: int, host_bytes: int = host) -> list[str]:
-        gpu_bytes = (gpu_columns * column + 5 * 10**6) * 3 // 2 + 2
-        return plan_memory(host_bytes, 10**6, [100, 64, 32], with_degrees=False, gpu_bytes=gpu_bytes).places
-
-    assert places(164) == [Place.WHOLE] * 3
-    assert places(163) == [Place.FILES, Place.WHOLE, Place.WHOLE]
-    assert places(95) == [Place.FILES, Place.HOST, Place.WHOLE]
-    assert places(31) == [Place.FILES, Place.HOST, Place.HOST]
-    assert places(31, LEAST_WORK_BYTES) == [Place.FILES] * 3
 
 
 def train(data: Path, out: Path, *arguments) -> Path:

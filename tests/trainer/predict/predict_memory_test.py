@@ -1,0 +1,39 @@
+"""Memory of `cohort predict`: what of a prediction is in a GPU, in host memory and in files."""
+
+import pytest
+
+from cohort.base.errors import CohortError
+from cohort.trainer.predict.layerwise import LEAST_WORK_BYTES, MemoryPlan, Place, plan_memory
+
+
+def test_memory_is_shared_out():
+    fixed, column = 1000 * 5, 1000 * 4
+    least = fixed + LEAST_WORK_BYTES
+    whole, files = Place.WHOLE, Place.FILES
+    plan = plan_memory(10**9, 1000, [100, 64, 64], with_degrees=False)
+    assert plan == MemoryPlan((10**9 - fixed) // 4, [whole] * 3)
+    plan = plan_memory(least + 164 * column, 1000, [100, 64, 64], with_degrees=False)
+    assert plan == MemoryPlan(LEAST_WORK_BYTES, [whole] * 3)
+    plan = plan_memory(least + 164 * column - 1, 1000, [100, 64, 64], with_degrees=False)
+    assert plan == MemoryPlan(LEAST_WORK_BYTES, [files, whole, whole])
+    plan = plan_memory(least + 128 * column - 1, 1000, [100, 64, 64], with_degrees=False)
+    assert plan == MemoryPlan(LEAST_WORK_BYTES, [files] * 3, 128 * column)
+    assert plan_memory(least + 4000, 1000, [9, 64], with_degrees=True).file_bytes == 64 * column
+    assert plan_memory(10**9, 1000, [100], with_degrees=False).places == [whole]
+    with pytest.raises(CohortError, match="--memory: expected at least"):
+        plan_memory(least + 3999, 1000, [9, 64], with_degrees=True)
+
+
+def test_a_gpus_memory_is_shared_out():
+    """Two thirds of it for tables, hidden layers first; then host memory, then files."""
+    column, host = 10**6 * 4, 10**9
+
+    def places(gpu_columns: int, host_bytes: int = host) -> list[str]:
+        gpu_bytes = (gpu_columns * column + 5 * 10**6) * 3 // 2 + 2
+        return plan_memory(host_bytes, 10**6, [100, 64, 32], with_degrees=False, gpu_bytes=gpu_bytes).places
+
+    assert places(164) == [Place.WHOLE] * 3
+    assert places(163) == [Place.FILES, Place.WHOLE, Place.WHOLE]
+    assert places(95) == [Place.FILES, Place.HOST, Place.WHOLE]
+    assert places(31) == [Place.FILES, Place.HOST, Place.HOST]
+    assert places(31, LEAST_WORK_BYTES) == [Place.FILES] * 3

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, PR_CAPBSET_DROP, LINUX_CAPABILITY_VERSION_3 = 1, 2, 24, 0x20080522
+CLONE_NEWNET = 0x40000000
 ALL_TESTS = os.environ.get("COHORT_TESTS") == "all"  # tests/run.sh --all
 SECONDS_TO_END = 5.0  # what the design allows between a death and the end of the run
 SECONDS_TO_START = 60.0  # importing torch on a busy machine
@@ -36,6 +37,14 @@ def refused(result: subprocess.CompletedProcess, exit_code: int, *words: str) ->
 def hear_hangups() -> None:
     """For preexec_fn: where tests run under nohup, their children would ignore SIGHUP."""
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def enter_network(name: str) -> None:
+    """For preexec_fn: the process gets the network of this namespace of `ip netns`."""
+    hear_hangups()
+    with open(f"/run/netns/{name}") as namespace:
+        if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), f"the network {name}")
 
 
 def give_up_rights() -> None:

@@ -17,12 +17,13 @@ def graph(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def undisturbed(graph, tmp_path_factory, shm):
     """undisturbed(*more options): results of a run to its end, made once."""
-    known = {}
+    known, environment = {}, dict(os.environ)  # without what the mark `fresh` adds
 
     def run(*more: str) -> dict:
         if more not in known:
             out = tmp_path_factory.mktemp("undisturbed") / "run"
-            done = cohort("train", graph, *OPTIONS, "--epochs", EPOCHS, *more, "--quiet", "--out", out)
+            options = ["--epochs", EPOCHS, *more, "--quiet", "--out", out]
+            done = cohort("train", graph, *OPTIONS, *options, env=environment)
             assert done.returncode == 0, done.stderr
             known[more] = results_of(out)
         return known[more]
@@ -40,7 +41,8 @@ def launch(graph, tmp_path):
         return started[-1]
 
     def train(*more) -> Launch:
-        return begin(graph, *OPTIONS, "--epochs", EPOCHS, "--out", tmp_path / "run", *more)
+        options = ["--epochs", EPOCHS, "--checkpoint-every", 16]  # an epoch has 16 steps, or 32 of one rank
+        return begin(graph, *OPTIONS, *options, "--out", tmp_path / "run", *more)
 
     begin.train = train
     yield begin

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,7 @@ from cohort.dataset.partitioning.partition import parts_file
 NUM_NODES, NUM_CLASSES, DIM = 1500, 5, 12
 NUM_SEEDS = 1000  # of training: 32 batches of 32, the last of 8
 OPTIONS = ["--device", "cpu", "--fanout", "5,3", "--batch-size", "32", "--hidden", "16", "--lr", "0.01", "--seed", "4"]
-EPOCHS = 30
+EPOCHS = 20
 RECORDER = """
 import os, signal
 from pathlib import Path
@@ -66,18 +66,18 @@ class Launch:
     """A running `cohort train`, quiet, with its standard error in a file beside `out`.
 
     Args:
-        within: a command that runs the one that follows it.
+        before: what the launcher's process does before all else (preexec_fn).
         folder: the current folder of its processes.
 
     Attributes:
         lines: of its standard output, as they come.
     """
 
-    def __init__(self, out: Path, *arguments, within: Sequence[str] = (), folder: Path | None = None):
+    def __init__(self, out: Path, *arguments, before: Callable = hear_hangups, folder: Path | None = None):
         self.out, self.errors = out, out.with_suffix(".err")
         self.lines: list[str] = []
         with open(self.errors, "w") as errors:
-            command = [*within, sys.executable, "-m", "cohort", "train", *map(str, arguments), "--quiet"]
+            command = [sys.executable, "-m", "cohort", "train", *map(str, arguments), "--quiet"]
             self.launcher = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -85,7 +85,7 @@ class Launch:
                 stderr=errors,
                 text=True,
                 cwd=folder,
-                preexec_fn=hear_hangups,
+                preexec_fn=before,
             )
         self._reader = threading.Thread(target=lambda: self.lines.extend(self.launcher.stdout), daemon=True)
         self._reader.start()

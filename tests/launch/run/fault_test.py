@@ -24,7 +24,9 @@ from processes import (
 )
 
 REPEATS = int(os.environ.get("COHORT_FAULT_REPEATS", 20 if ALL_TESTS else 1))
-MOMENTS = [pytest.param("loading", marks=pytest.mark.fresh), "training"]  # loading lasts in a fresh interpreter alone
+MOMENTS = ["loading", "training"]
+# As sitecustomize: where interpreters are forked, nothing else makes a trainer's start last until a process is killed.
+SLOW_TRAINER = "import sys, time\nif 'cohort.trainer' in sys.orig_argv:\n    time.sleep(60)\n"
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 TRAIN = ["--fanout", "5,5", "--batch-size", "64", "--hidden", "16", "--slots", "3"]
 
@@ -37,7 +39,7 @@ pytestmark = [
 class Run:
     """`cohort train` for longer than any test takes, and its processes."""
 
-    def __init__(self, data: Path, out: Path, shm, device: str, *more: str):
+    def __init__(self, data: Path, out: Path, shm, device: str, *more: str, env: dict[str, str] | None = None):
         self.out, self.shm = out, shm
         self.num_ranks = 2 if "--ranks" in more or "--gpus" in more else 1
         self.data = data
@@ -49,6 +51,7 @@ class Run:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
+                env=env,
             )
 
     def find(self, name: str) -> int | None:
@@ -68,7 +71,7 @@ class Run:
         """Waits for the first moment of loading (all processes have begun), or for training to be under way."""
         if moment == "loading":
             wait_until(self.all_found, SECONDS_TO_START, "starting")
-        else:
+        elif moment == "training":
             metrics = self.out / "metrics.jsonl"
             wait_until(lambda: metrics.exists() and metrics.stat().st_size, SECONDS_TO_START, "the first epoch")
 
@@ -92,11 +95,16 @@ def mps_folders(run: Run) -> list[Path]:
 
 @pytest.fixture
 def start(cora, shm, tmp_path):
-    """start(device, *arguments): a Run that does not outlive the test."""
+    """start(moment, device, *arguments): a Run, at this moment, that does not outlive the test."""
     runs = []
 
-    def begin(device: str, *arguments: str) -> Run:
-        runs.append(Run(cora, tmp_path / f"run{len(runs)}", shm, device, *arguments))
+    def begin(moment: str, device: str, *arguments: str) -> Run:
+        env = None
+        if (moment, device) == ("loading", "cpu"):
+            (tmp_path / "sitecustomize.py").write_text(SLOW_TRAINER)
+            env = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+        runs.append(Run(cora, tmp_path / f"run{len(runs)}", shm, device, *arguments, env=env))
+        runs[-1].reach(moment)
         return runs[-1]
 
     yield begin
@@ -110,8 +118,7 @@ def start(cora, shm, tmp_path):
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("name", ["sampler", "trainer"])
 def test_a_process_is_killed(start, name, moment, device, repeat):
-    run = start(device)
-    run.reach(moment)
+    run = start(moment, device)
     pid = run.find(name)
     os.kill(pid, signal.SIGKILL)
     report = run.end(1)
@@ -127,8 +134,7 @@ def test_a_process_is_killed(start, name, moment, device, repeat):
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("name", ["sampler", "trainer of rank 0", "trainer of rank 1"])
 def test_a_process_of_two_ranks_is_killed(start, name, moment, device, repeat):
-    run = start(device, *two_ranks(device))
-    run.reach(moment)
+    run = start(moment, device, *two_ranks(device))
     pid = run.find(name)
     os.kill(pid, signal.SIGKILL)
     report = run.end(1)  # the other trainer has ended too, though it may have waited for this one in an all-reduce
@@ -139,8 +145,7 @@ def test_a_process_of_two_ranks_is_killed(start, name, moment, device, repeat):
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
 def test_the_launcher_of_two_ranks_ends(start, number, device, repeat):
-    run = start(device, *two_ranks(device))
-    run.reach("training")
+    run = start("training", device, *two_ranks(device))
     run.launcher.send_signal(number)
     assert run.launcher.wait(timeout=SECONDS_TO_END) == (128 + number if number == signal.SIGTERM else -number)
     wait_until(lambda: not processes_of(run.out), SECONDS_TO_END, "ending the children")
@@ -153,8 +158,7 @@ def test_the_launcher_of_two_ranks_ends(start, number, device, repeat):
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 def test_the_launcher_is_told_to_stop(start, number, moment, device, repeat):
-    run = start(device)
-    run.reach(moment)
+    run = start(moment, device)
     run.launcher.send_signal(number)
     report = run.end(128 + number)
     assert f"stopped by signal {number}" in report and "the sampler" not in report and "Traceback" not in report
@@ -163,8 +167,7 @@ def test_the_launcher_is_told_to_stop(start, number, moment, device, repeat):
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_the_launcher_is_killed(start, cora, moment, device, repeat):
-    run = start(device)
-    run.reach(moment)
+    run = start(moment, device)
     run.launcher.kill()
     assert run.launcher.wait(timeout=SECONDS_TO_END) == -signal.SIGKILL
     wait_until(lambda: not processes_of(run.out), SECONDS_TO_END, "ending the children")
@@ -178,8 +181,7 @@ def test_the_launcher_is_killed(start, cora, moment, device, repeat):
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_next_start_removes_what_a_run_killed_as_a_whole_left(start, cora, shm, device, repeat):
-    run = start(device)
-    run.reach("training")
+    run = start("training", device)
     run.launcher.send_signal(signal.SIGSTOP)  # so that it cannot act on the death of the others
     for pid in (run.find("sampler"), run.find("trainer"), run.launcher.pid):
         os.kill(pid, signal.SIGKILL)
@@ -256,8 +258,7 @@ def assert_a_following_run_works(cora, tmp_path):
 
 @pytest.mark.gpu
 def test_the_mps_server_is_killed(start, cora, tmp_path, repeat):
-    run = start("cuda")
-    run.reach("training")
+    run = start("training", "cuda")
     if "CUDA_MPS_PIPE_DIRECTORY" not in environment_of(run.find("sampler")):
         pytest.skip(f"the run has no MPS daemon of its own: {run.errors.read_text()}")
     [server] = mps_servers(run)
@@ -269,7 +270,7 @@ def test_the_mps_server_is_killed(start, cora, tmp_path, repeat):
 
 @pytest.mark.gpu
 def test_an_illegal_access_of_the_sampler(start, cora, tmp_path, repeat):
-    run = start("cuda", "--debug-illegal-access-batch", "3")
+    run = start("its beginning", "cuda", "--debug-illegal-access-batch", "3")
     run.launcher.wait(timeout=SECONDS_TO_START)
     report = run.end(1)
     assert "illegal memory access" in report

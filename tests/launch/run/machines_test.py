@@ -1,5 +1,6 @@
 """Runs of several machines: a launcher for each, here all on one, with a folder each."""
 
+import functools
 import json
 import os
 import shutil
@@ -12,9 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from processes import ALL_TESTS, cohort, free_port, processes_of, wait_until
+from processes import ALL_TESTS, cohort, enter_network, free_port, hear_hangups, processes_of, wait_until
 from resumable import OPTIONS, Launch, learned, record_batches, recorded, small_graph
-from warm import FRESH
 
 from cohort.base.errors import CohortError
 from cohort.launch.run import machines
@@ -39,9 +39,9 @@ def one_thread(monkeypatch):
 class Machines:
     """Launchers of several machines; machine k's folder is that of its `Launch`."""
 
-    def __init__(self, monkeypatch, out: Path, graphs: list[Path], *options, ranks=(1, 1), own=None, within=None):
+    def __init__(self, monkeypatch, out: Path, graphs: list[Path], *options, ranks=(1, 1), own=None, networks=None):
         self.out = out
-        monkeypatch.setenv("MASTER_ADDR", "10.213.7.1" if within else "127.0.0.1")
+        monkeypatch.setenv("MASTER_ADDR", "10.213.7.1" if networks else "127.0.0.1")
         monkeypatch.setenv("MASTER_PORT", str(free_port()))
         monkeypatch.setenv("WORLD_SIZE", str(len(graphs)))
         self.launches = []
@@ -50,7 +50,8 @@ class Machines:
             arguments = [*options, "--ranks", ranks[rank], "--machine-seconds", SECONDS_OF_SILENCE]
             arguments += (own or {}).get(rank, [])
             log = out.with_name(f"{out.name}-{rank}")
-            launch = Launch(log, folder, *OPTIONS, *arguments, "--out", out, within=within[rank] if within else ())
+            before = functools.partial(enter_network, networks[rank]) if networks else hear_hangups
+            launch = Launch(log, folder, *OPTIONS, *arguments, "--out", out, before=before)
             launch.out = folder_of(out, Machine(rank, len(graphs), "", 0, False, ""))
             self.launches.append(launch)
 
@@ -69,14 +70,30 @@ class Machines:
         assert processes_of(self.out) == {}
 
 
-@pytest.mark.parametrize("ranks", [(1, 1), (2, 2), (1, 3), (1, 1, 1, 1)], ids=str)
-def test_the_same_batches_and_losses_as_on_one_machine(graph, tmp_path, monkeypatch, ranks):
-    options = ["--epochs", 2, "--cache-ratio", 0.2]
-    alone = Launch(tmp_path / "one", graph, *OPTIONS, *options, "--ranks", sum(ranks), "--out", tmp_path / "one")
-    assert alone.wait() == 0
-    several = Machines(monkeypatch, tmp_path / "two", [graph] * len(ranks), *options, ranks=ranks)
+CACHED = ["--epochs", 2, "--cache-ratio", 0.2]
+
+
+@pytest.fixture(scope="module")
+def alone(graph, tmp_path_factory):
+    """alone(ranks): what so many ranks have learned on one machine, computed once."""
+
+    @functools.cache
+    def learned_by(ranks: int) -> tuple:
+        out = tmp_path_factory.mktemp("alone") / "run"
+        run = Launch(out, graph, *OPTIONS, *CACHED, "--ranks", ranks, "--out", out)
+        assert run.wait() == 0, run.errors.read_text()
+        return learned(out)
+
+    return learned_by
+
+
+# (2, 2) is that of test_the_same_batches_and_losses_over_a_cable.
+@pytest.mark.parametrize("ranks", [(1, 1), (1, 3), (1, 1, 1, 1), *[(2, 2)] * ALL_TESTS], ids=str)
+def test_the_same_batches_and_losses_as_on_one_machine(graph, alone, tmp_path, monkeypatch, ranks):
+    expected = alone(sum(ranks))
+    several = Machines(monkeypatch, tmp_path / "two", [graph] * len(ranks), *CACHED, ranks=ranks)
     assert several.wait() == [0] * len(ranks), several.said(0) + several.said(1)
-    assert learned(several.out) == learned(alone.out)
+    assert learned(several.out) == expected
     assert not (several.out / "machine-1" / "summary.json").exists()
     several.demand_nothing_left()
     report = cohort("report", several.out)
@@ -87,9 +104,13 @@ def test_the_same_batches_and_losses_as_on_one_machine(graph, tmp_path, monkeypa
         assert all(place in rows for place in places), rows
 
 
+# A launcher notices the end of its sampler and that of its trainer in one place.
+VICTIMS = [("sampler", 1), ("trainer", 0), *((role, rank) for role in ("launcher", "meeting") for rank in (0, 1))]
+VICTIMS += [("sampler", 0), ("trainer", 1)] * ALL_TESTS
+
+
 @pytest.mark.parametrize("repeat", range(REPEATS))
-@pytest.mark.parametrize("rank", [0, 1])
-@pytest.mark.parametrize("role", ["sampler", "trainer", "launcher", "meeting"])
+@pytest.mark.parametrize(("role", "rank"), VICTIMS)
 def test_one_process_that_is_killed_ends_all_machines(graph, tmp_path, monkeypatch, role, rank, repeat):
     several = Machines(monkeypatch, tmp_path / "run", [graph, graph], "--epochs", 10000)
     several.await_epochs()
@@ -110,7 +131,7 @@ def test_one_process_that_is_killed_ends_all_machines(graph, tmp_path, monkeypat
 
 def test_a_machine_that_is_stopped_ends_all_machines(graph, tmp_path, monkeypatch):
     several = Machines(monkeypatch, tmp_path / "run", [graph, graph], "--epochs", 10000)
-    several.await_epochs(40)  # a second or more: by then its words are known
+    several.await_epochs(25)  # a second or more: by then its words are known
     launcher = several.launches[1].launcher.pid
     stopped = [launcher, *meetings_of(launcher), *processes_of(several.launches[1].out)]
     for pid in stopped:
@@ -136,8 +157,8 @@ def meetings_of(launcher: int) -> list[int]:
 
 
 @pytest.fixture
-def two_networks() -> Iterator[list[list[str]]]:
-    """Commands that run another one on either end of a cable; the cable is `cable` there."""
+def two_networks() -> Iterator[list[str]]:
+    """Namespaces at either end of a cable, which is `cable` there."""
     if os.getuid() != 0 or not shutil.which("ip"):
         pytest.skip("needs root and ip, to make network namespaces")
     names = [f"cohort-{os.getpid()}-{end}" for end in range(2)]
@@ -153,7 +174,7 @@ def two_networks() -> Iterator[list[list[str]]]:
             ip("-n", name, "addr", "add", f"10.213.7.{1 + end}/24", "dev", "cable")
             for link in ("cable", "lo"):
                 ip("-n", name, "link", "set", link, "up")
-        yield [["ip", "netns", "exec", name] for name in names]
+        yield names
     finally:
         for name in names:
             ip("netns", "del", name)
@@ -166,9 +187,8 @@ def test_the_same_batches_and_losses_over_a_cable(graph, tmp_path, monkeypatch, 
     ranks = ["--ranks", 4, "--out", undisturbed / "one"]
     alone = Launch(undisturbed / "one", graph, *OPTIONS, *options, *ranks, folder=undisturbed)
     assert alone.wait() == 0, alone.errors.read_text()
-    monkeypatch.setenv(FRESH, "1")  # a process that is forked has the network of the one that it is forked from
     monkeypatch.chdir(tmp_path)
-    several = Machines(monkeypatch, tmp_path / "two", [graph, graph], *options, ranks=(2, 2), within=two_networks)
+    several = Machines(monkeypatch, tmp_path / "two", [graph, graph], *options, ranks=(2, 2), networks=two_networks)
     assert several.wait() == [0, 0], several.said(0) + several.said(1)
     assert learned(several.out) == learned(alone.out)
     for rank in range(4):
@@ -178,12 +198,11 @@ def test_the_same_batches_and_losses_over_a_cable(graph, tmp_path, monkeypatch, 
 
 
 def test_a_cable_that_is_cut_ends_all_machines(graph, tmp_path, monkeypatch, two_networks):
-    monkeypatch.setenv(FRESH, "1")  # a process that is forked has the network of the one that it is forked from
-    several = Machines(monkeypatch, tmp_path / "run", [graph, graph], "--epochs", 10000, within=two_networks)
+    several = Machines(monkeypatch, tmp_path / "run", [graph, graph], "--epochs", 10000, networks=two_networks)
     several.await_epochs()
     assert json.loads((several.out / "run.json").read_text())["machines"]["interface"] == "cable"
     began = time.monotonic()
-    subprocess.run([*two_networks[0], "ip", "link", "set", "cable", "down"], check=True)
+    subprocess.run(["ip", "-n", two_networks[0], "link", "set", "cable", "down"], check=True)
     assert several.wait() == [1, 1]
     assert time.monotonic() - began < SECONDS_TO_HEAR
     assert f"machine 1 ({socket.gethostname()}): silent for {SECONDS_OF_SILENCE} s" in several.said(0)
@@ -192,14 +211,14 @@ def test_a_cable_that_is_cut_ends_all_machines(graph, tmp_path, monkeypatch, two
 
 
 def test_a_stopped_run_goes_on_where_it_was(graph, tmp_path, monkeypatch):
-    alone = Launch(tmp_path / "one", graph, *OPTIONS, "--epochs", 12, "--ranks", 2, "--out", tmp_path / "one")
+    alone = Launch(tmp_path / "one", graph, *OPTIONS, "--epochs", 8, "--ranks", 2, "--out", tmp_path / "one")
     assert alone.wait() == 0
-    several = Machines(monkeypatch, tmp_path / "run", [graph, graph], "--epochs", 12, "--checkpoint-every", 1)
+    several = Machines(monkeypatch, tmp_path / "run", [graph, graph], "--epochs", 8, "--checkpoint-every", 1)
     several.await_epochs(2)
     several.launches[1].launcher.send_signal(signal.SIGTERM)
     assert several.wait() == [1, 128 + signal.SIGTERM]
     assert f"machine 1 ({socket.gethostname()}): stopped by signal 15" in several.said(0)
-    assert 0 < len((several.out / "metrics.jsonl").read_text().splitlines()) < 12
+    assert 0 < len((several.out / "metrics.jsonl").read_text().splitlines()) < 8
     (several.out / "checkpoint.pt").unlink()  # that of the other machine is as good
     again = Machines(
         monkeypatch,

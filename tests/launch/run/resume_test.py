@@ -11,7 +11,7 @@ import time
 
 import pytest
 import torch
-from processes import SECONDS_TO_END, cohort, processes_of, wait_until
+from processes import ALL_TESTS, SECONDS_TO_END, cohort, processes_of, wait_until
 from resumable import EPOCHS, OPTIONS, results_of
 
 from cohort.base.errors import CohortError
@@ -28,15 +28,20 @@ def position(out) -> tuple[int, int]:
     return state["epoch"], state["step"]
 
 
+# The signals of a run's stops; by night each alone, too.
+STOPS = [[signal.SIGTERM, signal.SIGINT, signal.SIGTERM]]
+STOPS += [[number] * 3 for number in (signal.SIGTERM, signal.SIGINT)] * ALL_TESTS
+
+
 @pytest.mark.parametrize("more", [[], TWO, PARTS], ids=["one", "two", "parts"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
-def test_a_run_that_is_told_to_stop_goes_on_in_the_middle_of_an_epoch(launch, undisturbed, number, more, tmp_path):
+@pytest.mark.parametrize("numbers", STOPS, ids=lambda numbers: "-".join(number.name for number in numbers))
+def test_a_run_that_is_told_to_stop_goes_on_in_the_middle_of_an_epoch(launch, undisturbed, numbers, more, tmp_path):
     run, out = launch.train(*more), tmp_path / "run"
-    moments = random.Random(number)
+    moments = random.Random(sum(numbers))
     stops = []
-    for _ in range(3):
+    for number in numbers:
         run.await_checkpoint()
-        time.sleep(moments.random() * 0.3)
+        time.sleep(moments.random() * 0.15)
         said = run.stop(number)
         assert f"cohort train --resume {out}" in said and "Traceback" not in said
         assert processes_of(out) == {} and not list(out.glob("*.tmp"))

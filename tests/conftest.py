@@ -25,6 +25,15 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 warm.use()
 
+# Files that take longest: they begin first, so that no worker has one of them left when the others are done.
+LONGEST = """docs resume machines accuracy typed_run kill torchrun predict ranks_loader targets bad_inputs examples
+start forked_runs typed_accuracy callbacks nn_compile warm fault""".split()
+
+
+def pytest_collection_modifyitems(items):
+    names = [f"{name}_test.py" for name in LONGEST]
+    items.sort(key=lambda item: names.index(item.path.name) if item.path.name in names else len(names))
+
 
 @pytest.fixture(autouse=True)
 def fresh_interpreters(request, monkeypatch):

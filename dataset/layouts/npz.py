@@ -21,7 +21,7 @@ from cohort.dataset.layouts.graph import (
     weights_of_array,
 )
 from cohort.dataset.layouts.pyg import MASKS
-from cohort.dataset.writer import SPLITS
+from cohort.dataset.meta import SPLITS
 
 HINT = (
     "names are src, dst, x, labels and edge_weights; or PyG's: x, edge_index, y and edge_weight; or adj_*, attr_* and "

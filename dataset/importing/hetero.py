@@ -18,7 +18,7 @@ from cohort.dataset.layouts.graph import Edges, edges_in_memory
 from cohort.dataset.layouts.typed import Nodes, TypedGraph
 
 KEPT = {"x", "num_nodes", "edge_index"}  # of every type
-KEPT_OF_TARGET = KEPT | {"y", *tensors.MASKS}
+KEPT_OF_TARGET = KEPT | {"y", *arrays.MASKS}
 
 
 def from_hetero(

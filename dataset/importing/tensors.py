@@ -13,11 +13,11 @@ import numpy as np
 from cohort.base.errors import CohortError
 from cohort.dataset import arrays
 from cohort.dataset.array_file import MemoryArray
+from cohort.dataset.arrays import MASKS
 from cohort.dataset.importing.convert import ConvertOptions, GraphConversion, write_graph
 from cohort.dataset.layouts.graph import Graph, Rows, edges_in_memory, rows_of_matrix, weights_of_array
 from cohort.dataset.meta import SPLITS
 
-MASKS = ("train_mask", "val_mask", "test_mask")
 KEPT = {"x", "y", "edge_index", "edge_weight", *MASKS, "num_nodes", "adj_t"}  # of a Data; the last two say it again
 NEEDED = {  # of a Data, and what to do where it is not there
     "edge_index": "fill it in, give one graph of a PyG data set (dataset[0]), or use from_tensors",

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
@@ -15,18 +16,15 @@ namespace {
 // In doubles: a damaged time is any number.
 double seconds_since(int64_t us) { return (static_cast<double>(base::monotonic_us()) - static_cast<double>(us)) / 1e6; }
 
-const char* state_name(SlotState state) {
-  switch (state) {
-    case SlotState::kFree:
-      return "free";
-    case SlotState::kFilling:
-      return "filling";
-    case SlotState::kReady:
-      return "ready";
-    case SlotState::kHeld:
-      return "held by the trainer";
-  }
-  return "unknown";
+// In the order of the enumerators.
+constexpr std::array kStates = {"free", "filling", "ready", "held by the trainer"};
+constexpr std::array kStages = {"not started", "starting", "loading the data set", "idle",     "waiting for a slot",
+                                "sampling",    "fetching", "waiting for a batch",  "training", "ended"};
+
+template <std::size_t kCount, typename Enum>
+const char* name_in(const std::array<const char*, kCount>& names, Enum value) {
+  const auto number = static_cast<std::size_t>(value);
+  return number < kCount ? names[number] : "unknown";
 }
 
 nlohmann::json describe_party(const Party& party) {
@@ -45,7 +43,7 @@ nlohmann::json describe_party(const Party& party) {
 
 nlohmann::json describe_slot(const Slot& slot) {
   const auto state = static_cast<SlotState>(slot.state.load(std::memory_order_acquire));
-  nlohmann::json json = {{"state", state_name(state)}, {"bytes", slot.bytes}, {"generation", slot.generation}};
+  nlohmann::json json = {{"state", name_in(kStates, state)}, {"bytes", slot.bytes}, {"generation", slot.generation}};
   if (slot.state_since_us.load() != 0) json["state_seconds"] = seconds_since(slot.state_since_us.load());
   if (state == SlotState::kReady || state == SlotState::kHeld) {
     json["batch"] = slot.batch.sequence;
@@ -92,31 +90,7 @@ void refuse_damage(const std::filesystem::path& path, const ChannelHeader& heade
 
 std::string error_of(const Party& party) { return {party.error, strnlen(party.error, kErrorBytes)}; }
 
-const char* stage_name(Stage stage) {
-  switch (stage) {
-    case Stage::kNone:
-      return "not started";
-    case Stage::kStarting:
-      return "starting";
-    case Stage::kLoading:
-      return "loading the data set";
-    case Stage::kIdle:
-      return "idle";
-    case Stage::kWaitSlot:
-      return "waiting for a slot";
-    case Stage::kSampling:
-      return "sampling";
-    case Stage::kFetching:
-      return "fetching";
-    case Stage::kWaitBatch:
-      return "waiting for a batch";
-    case Stage::kTraining:
-      return "training";
-    case Stage::kEnded:
-      return "ended";
-  }
-  return "unknown";
-}
+const char* stage_name(Stage stage) { return name_in(kStages, stage); }
 
 base::Mapping open_channel(const std::filesystem::path& folder, base::Access access, const char* name) {
   const std::filesystem::path path = folder / name;

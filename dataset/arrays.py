@@ -11,6 +11,7 @@ import scipy  # its packages load on first use
 from cohort.base.errors import CohortError
 
 TASKS = ("classification", "regression", "multilabel")
+MASKS = ("train_mask", "val_mask", "test_mask")  # of PyG's Data
 KEPT_FEATURE_DTYPES = (np.uint8, np.float16, np.float32)
 NUMBERS_HINT = "ids and labels must be numbers: ids, y = numpy.unique(column, return_inverse=True)"
 

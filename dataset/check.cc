@@ -16,11 +16,18 @@ constexpr std::array<const char*, 3> kSplitNames = {"train_ids", "val_ids", "tes
 
 std::string more(const Scan& bad) { return bad.count == 1 ? "" : fmt::format(" ({} such places)", bad.count); }
 
+// The place of an element, by row and column where there are columns.
+std::string place_of(const MappedArray& array, int64_t element) {
+  if (array.shape().size() < 2) return fmt::format("{}[{}]", array.place(), element);
+  const int64_t width = array.shape()[1];
+  return fmt::format("{}[{}, {}]", array.place(), element / width, element % width);
+}
+
 // Appends the problem of element `bad.first`, unless there is none.
 void report(std::vector<Problem>& problems, const MappedArray& array, const Scan& bad, const std::string& expected,
             const std::string& found, const char* hint = kImportAgain) {
   if (bad.first < 0) return;
-  problems.push_back({fmt::format("{}[{}]", array.place(), bad.first), expected, found + more(bad), hint});
+  problems.push_back({place_of(array, bad.first), expected, found + more(bad), hint});
 }
 
 // Scans the elements of a large array in pieces, of each of which no page stays in memory.
@@ -76,18 +83,11 @@ void check_edges(const Dataset& data, std::vector<Problem>& problems, const std:
 // Numbers, or yes (1) and no (0) of several labels.
 void check_targets(const Dataset& data, std::vector<Problem>& problems, const std::stop_token& stop) {
   const MappedArray& array = data.labels_array();
-  const auto found = [&](const std::string& text, const Scan& bad, const char* expected) {
-    const int64_t width = array.size() / data.num_target_nodes(), row = bad.first / width;
-    const std::string at = width == 1 && data.meta().task == Task::regression
-                               ? std::to_string(row)
-                               : fmt::format("{}, {}", row, bad.first % width);
-    problems.push_back({fmt::format("{}[{}]", array.place(), at), expected, text + more(bad), kImportAgain});
-  };
   if (array.dtype() == DType::uint8) {
     const auto labels = array.as<uint8_t>();
     const Scan bad =
         scan_in_pieces(array, stop, [&](int64_t i) { return labels[i] > 1 && labels[i] != kUnknownLabel; });
-    if (bad.first >= 0) found(std::to_string(labels[bad.first]), bad, "0, 1, or 255 for unknown");
+    if (bad.first >= 0) report(problems, array, bad, "0, 1, or 255 for unknown", std::to_string(labels[bad.first]));
     return;
   }
   const auto labels = array.as<float>();
@@ -97,8 +97,8 @@ void check_targets(const Dataset& data, std::vector<Problem>& problems, const st
     return any ? std::isinf(label) : !(label == 0 || label == 1 || std::isnan(label));
   });
   if (bad.first < 0) return;
-  found(fmt::format("{}", labels[bad.first]), bad,
-        any ? "a finite number, or NaN for none" : "0, 1, or NaN for unknown");
+  report(problems, array, bad, any ? "a finite number, or NaN for none" : "0, 1, or NaN for unknown",
+         fmt::format("{}", labels[bad.first]));
 }
 
 // How the labels of a node without any look.
@@ -178,45 +178,29 @@ void check_splits(const Dataset& data, std::vector<Problem>& problems, const std
   for (std::size_t split = 0; split < kSplitNames.size(); ++split) check_split(data, split, owner, problems, stop);
 }
 
-// True for infinities and NaNs, by the bits of the exponent.
-bool is_not_finite(const MappedArray& array, int64_t i) {
-  switch (array.dtype()) {
-    case DType::float32:
-      return (reinterpret_cast<const uint32_t*>(array.data())[i] & 0x7F800000u) == 0x7F800000u;
-    case DType::float16:
-      return (reinterpret_cast<const uint16_t*>(array.data())[i] & 0x7C00u) == 0x7C00u;
-    case DType::bfloat16:
-      return (reinterpret_cast<const uint16_t*>(array.data())[i] & 0x7F80u) == 0x7F80u;
-    default:
-      return false;
-  }
+// Which bits of a float are those of the exponent; all of them are set in infinities and NaNs. 0: no float.
+constexpr uint32_t exponent_of(DType dtype) {
+  if (dtype == DType::float32) return 0x7F800000u;
+  if (dtype == DType::float16) return 0x7C00u;
+  return dtype == DType::bfloat16 ? 0x7F80u : 0;
 }
 
-bool is_nan(const MappedArray& array, int64_t i) {
-  switch (array.dtype()) {
-    case DType::float32:
-      return (reinterpret_cast<const uint32_t*>(array.data())[i] & 0x007FFFFFu) != 0;
-    case DType::float16:
-      return (reinterpret_cast<const uint16_t*>(array.data())[i] & 0x03FFu) != 0;
-    default:
-      return (reinterpret_cast<const uint16_t*>(array.data())[i] & 0x007Fu) != 0;
-  }
-}
-
-void check_edge_weights(const MappedArray& array, std::vector<Problem>& problems, const std::stop_token& stop) {
-  if (!array.is_mapped()) return;
-  const Scan bad = scan_in_pieces(array, stop, [&](int64_t i) { return is_not_finite(array, i); });
-  if (bad.first >= 0) report(problems, array, bad, "a finite number", is_nan(array, bad.first) ? "NaN" : "Inf");
-}
-
-void check_features(const MappedArray& array, std::vector<Problem>& problems, const std::stop_token& stop) {
-  if (!array.is_mapped() || array.dtype() == DType::uint8) return;
-  const Scan bad = scan_in_pieces(array, stop, [&](int64_t i) { return is_not_finite(array, i); });
+template <typename Bits>
+void check_finite_as(const MappedArray& array, std::vector<Problem>& problems, const std::stop_token& stop,
+                     const char* hint) {
+  const auto* const bits = reinterpret_cast<const Bits*>(array.data());
+  const auto exponent = static_cast<Bits>(exponent_of(array.dtype()));
+  const Scan bad = scan_in_pieces(array, stop, [&](int64_t i) { return (bits[i] & exponent) == exponent; });
   if (bad.first < 0) return;
-  const int64_t dim = array.shape()[1], row = bad.first / dim, column = bad.first % dim;
-  problems.push_back({fmt::format("{}[{}, {}]", array.place(), row, column), "a finite number",
-                      (is_nan(array, bad.first) ? "NaN" : "Inf") + more(bad),
-                      "replace it in the source, e.g. with numpy.nan_to_num, and import again"});
+  const bool is_nan = static_cast<Bits>(bits[bad.first] << 1) > static_cast<Bits>(exponent << 1);  // without the sign
+  report(problems, array, bad, "a finite number", is_nan ? "NaN" : "Inf", hint);
+}
+
+void check_finite(const MappedArray& array, std::vector<Problem>& problems, const std::stop_token& stop,
+                  const char* hint) {
+  if (!array.is_mapped() || exponent_of(array.dtype()) == 0) return;
+  const bool wide = array.dtype() == DType::float32;
+  (wide ? &check_finite_as<uint32_t> : &check_finite_as<uint16_t>)(array, problems, stop, hint);
 }
 
 }  // namespace
@@ -236,9 +220,10 @@ std::vector<Problem> check(const std::filesystem::path& folder, const std::stop_
   check_edges(data, problems, stop);
   check_labels(data, problems, stop);
   check_splits(data, problems, stop);
-  if (!data.is_typed()) check_edge_weights(data.edge_weights(), problems, stop);
+  if (!data.is_typed()) check_finite(data.edge_weights(), problems, stop, kImportAgain);
   for (int type = 0; type < static_cast<int>(data.meta().node_types.size()); ++type) {
-    check_features(data.features_of(type), problems, stop);
+    check_finite(data.features_of(type), problems, stop,
+                 "replace it in the source, e.g. with numpy.nan_to_num, and import again");
   }
   return problems;
 }

@@ -13,9 +13,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from cohort.base.errors import CohortError
+from cohort.base.tables import print_tables
 from cohort.base.units import format_bytes
 from cohort.dataset.check import check
-from cohort.dataset.cli_parts import add_common, fail, number, rows_to_draw, summary, table_of_types, targets
+from cohort.dataset.cli_parts import add_common, fail, number, rows_to_draw, summary, tables_of_types, targets
 from cohort.dataset.generating.typed import generate_typed
 from cohort.dataset.hetero import HeteroDataset
 from cohort.dataset.importing import cli as import_cli
@@ -26,10 +27,8 @@ from cohort.dataset.writer import generate
 
 EPILOG_NUMBERS = "Accepted forms of numbers: 2400000, 2.4M, 124M or 1e6 (K, M, G)."
 
-GENERATED = (  # arguments of the command and of the function
-    *("kind", "nodes", "edges", "dim", "dtype", "classes", "seed", "split"),
-    *("undirected", "edge_weights", "overwrite"),
-)
+GENERATED = ("nodes", "edges", "dim", "dtype", "classes", "seed", "split", "overwrite")  # arguments of both functions
+OF_ONE_TYPE = ("kind", "undirected", "edge_weights")  # more arguments of generate()
 
 
 def register(subparsers: argparse._SubParsersAction) -> argparse._SubParsersAction:
@@ -93,7 +92,8 @@ def _generate(args: argparse.Namespace) -> int:
         args.dim = rows.shape[1]
 
     def work() -> None:
-        generate(args.out, rows=rows, write_rows=write_rows, **{name: getattr(args, name) for name in GENERATED})
+        given = {name: getattr(args, name) for name in (*GENERATED, *OF_ONE_TYPE)}
+        generate(args.out, rows=rows, write_rows=write_rows, **given)
 
     return _write(args.out, f"generating {args.kind} of {args.nodes:,} nodes and {args.edges:,} edges", work)
 
@@ -105,18 +105,7 @@ def _generate_typed(args: argparse.Namespace) -> int:
             return fail(CohortError(name, "--kind sbm, powerlaw or rmat", "--kind typed", f"leave {name} out"))
 
     def work() -> None:
-        generate_typed(
-            args.out,
-            nodes=args.nodes,
-            edges=args.edges,
-            dim=args.dim,
-            dtype=args.dtype,
-            classes=args.classes,
-            seed=args.seed,
-            split=args.split,
-            all_features=args.all_features,
-            overwrite=args.overwrite,
-        )
+        generate_typed(args.out, all_features=args.all_features, **{name: getattr(args, name) for name in GENERATED})
 
     return _write(args.out, f"generating typed of {args.nodes:,} nodes and {args.edges:,} edges", work)
 
@@ -181,7 +170,7 @@ def _info_typed(data: HeteroDataset) -> int:
     lists = [array for relation in data.edge_types.values() for array in (relation.indptr, relation.indices)]
     rows = {"name": data.name, "nodes": f"{data.num_nodes:,}", "edges": f"{data.num_edges:,}", "target": data.target}
     _print_rows({**rows, **_target_rows(data), "size": _size([*tables, *lists, data.y])})
-    print("", *table_of_types(data), sep="\n")
+    print_tables(*tables_of_types(data))
     return 0
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from cohort.base.errors import CohortError
+from cohort.base.tables import Table
 from cohort.dataset.hetero import HeteroDataset
 from cohort.dataset.reader import open_one_type
 
@@ -63,22 +64,17 @@ def targets(data) -> str:
     return told.get(data.task, "one number per node")
 
 
-def table_of_types(data: HeteroDataset) -> list[str]:
-    """Lines of node types and of relations."""
-    nodes = [("node type", "nodes", "features")]
+def tables_of_types(data: HeteroDataset) -> list[Table]:
+    """The node types, and the relations."""
+    nodes = Table("Node types", ["node type", "nodes", "features"])
     for name, table in data.node_types.items():
         features = f"{table.feature_dim} x {table.feature_dtype}" if table.feature_dtype else "none"
         features += ", encoded" if table.encoded_rows else ""
-        nodes.append((name + (" (target)" if name == data.target else ""), f"{table.num_nodes:,}", features))
-    edges = [("relation", "edges", "reverse of")]
+        nodes.rows.append([name + (" (target)" if name == data.target else ""), f"{table.num_nodes:,}", features])
+    edges = Table("Relations", ["relation", "edges", "reverse of"])
     for type_, relation in data.edge_types.items():
-        edges.append((", ".join(type_), f"{relation.num_edges:,}", ", ".join(relation.reverse_of or ())))
-    return [*_aligned(nodes), "", *_aligned(edges)]
-
-
-def _aligned(rows: list[tuple[str, str, str]]) -> list[str]:
-    first, second = (max(len(row[column]) for row in rows) for column in (0, 1))
-    return [f"{row[0]:{first}}  {row[1]:>{second}}  {row[2]}".rstrip() for row in rows]
+        edges.rows.append([", ".join(type_), f"{relation.num_edges:,}", ", ".join(relation.reverse_of or ())])
+    return [nodes, edges]
 
 
 def fail(error: CohortError) -> int:

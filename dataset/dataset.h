@@ -92,7 +92,7 @@ using Problem = base::Error::Parts;
 // Reads <folder>/meta.json; throws base::Error when it is missing or not ours.
 Meta read_meta(const std::filesystem::path& folder);
 
-// Writes <folder>/meta.json; node_types, edge_types and target_type are written if the meta is typed.
+// Writes <folder>/meta.json of one node type with classes. (Python writes that of imports: dataset/meta.py.)
 void write_meta(const std::filesystem::path& folder, const Meta& meta);
 
 // Which feature rows to look at: kRaw leaves encoded ones alone where there are raw ones.

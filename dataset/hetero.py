@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from cohort.base.errors import CohortError
-from cohort.dataset import _native
 from cohort.dataset.array_file import map_array
 from cohort.dataset.arrays import as_float32
+from cohort.dataset.meta import SPLITS
 from cohort.spec.graph import GraphTypes
 
 RelationType = tuple[str, str, str]
@@ -105,7 +104,9 @@ class HeteroDataset:
     test_ids: np.ndarray
 
     def __reduce__(self):
-        return open_typed, (self.path.absolute(),)
+        from cohort.dataset.reader import open
+
+        return open, (self.path.absolute(),)
 
     def __repr__(self) -> str:
         sizes = f"{self.num_nodes:,} nodes of {len(self.node_types)} types, {self.num_edges:,} edges of "
@@ -171,62 +172,46 @@ def demand_raw(x: np.ndarray | None, encoded_rows: Path | None) -> np.ndarray:
     return x
 
 
-def open_typed(path: str | os.PathLike) -> HeteroDataset:
-    """Opens a data set of several node types after the cheap checks, as ``open`` does.
+def read_typed(folder: Path, meta: dict[str, Any], rows: list[tuple[str, bool]]) -> HeteroDataset:
+    """The data set of a folder whose meta.json says this.
 
-    Raises:
-        CohortError: for the first thing wrong.
+    Args:
+        rows: of each node type: the file of encoded rows ("": none), and whether there are raw ones.
     """
-    folder = Path(path)
-    meta = _native.describe(os.fspath(folder), False)
-    if not is_typed(meta):
-        raise CohortError(str(folder), "a data set of version 3, of several node types", "one of one node type")
-    return read_typed(folder, meta)
-
-
-def is_typed(meta: dict[str, Any]) -> bool:
-    """Whether the description of a data set is one of several node types."""
-    return "nodes" in meta
-
-
-def read_typed(folder: Path, meta: dict[str, Any]) -> HeteroDataset:
-    """The data set in a folder that was described as `meta`."""
-    types = [edges.type for edges in meta["edges"]]
-    train_ids, val_ids, test_ids = (map_array(folder / file) for file in meta["splits"])
+    types = [tuple(edges["type"]) for edges in meta["edges"]]
+    target = meta["target"]
     return HeteroDataset(
         path=folder,
         name=meta["name"],
         node_types={
-            nodes.name: _node_table(folder, nodes, *rows)
-            for nodes, *rows in zip(meta["nodes"], meta["has_raw_features"], meta["encoded_rows"], strict=True)
+            nodes["type"]: _node_table(folder, nodes, *found) for nodes, found in zip(meta["nodes"], rows, strict=True)
         },
         edge_types={
-            edges.type: Relation(
-                indptr=map_array(folder / edges.indptr),
-                indices=map_array(folder / edges.indices),
-                reverse_of=None if edges.reverse_of < 0 else types[edges.reverse_of],
+            type_: Relation(
+                indptr=map_array(folder / edges["indptr"]),
+                indices=map_array(folder / edges["indices"]),
+                reverse_of=types[edges["reverse_of"]] if "reverse_of" in edges else None,
             )
-            for edges in meta["edges"]
+            for type_, edges in zip(types, meta["edges"], strict=True)
         },
-        target=meta["target"],
-        task=meta["task"],
-        num_classes=meta["num_classes"],
-        y=map_array(folder / meta["labels"]),
-        train_ids=train_ids,
-        val_ids=val_ids,
-        test_ids=test_ids,
+        target=target["type"],
+        task=target["task"],
+        num_classes=target["num_classes"],
+        y=map_array(folder / target["labels"]),
+        **{name: map_array(folder / target[name]) for name in SPLITS},
     )
 
 
-def _node_table(folder: Path, nodes: _native.NodeType, has_raw: bool, encoded_rows: str) -> NodeTable:
-    if nodes.feature_dim == 0:
-        return NodeTable(nodes.num_nodes, None, None)
-    file = folder / nodes.features
+def _node_table(folder: Path, nodes: dict[str, Any], encoded_rows: str, has_raw: bool) -> NodeTable:
+    if "features" not in nodes:
+        return NodeTable(nodes["count"], None, None)
+    features = nodes["features"]
+    file = folder / features["file"]
     return NodeTable(
-        num_nodes=nodes.num_nodes,
+        num_nodes=nodes["count"],
         x=map_array(file) if has_raw else None,
-        feature_dtype=nodes.feature_dtype,
+        feature_dtype=features["dtype"],
         encoded_rows=Path(encoded_rows) if encoded_rows else None,
-        encoded_dim=0 if has_raw else nodes.feature_dim,
+        encoded_dim=0 if has_raw else features["dim"],
         file=file,
     )

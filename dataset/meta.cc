@@ -60,32 +60,6 @@ Meta read_plain_meta(const Json& json, const std::string& place) {
   return meta;
 }
 
-int64_t version_of(const Meta& meta) {
-  if (meta.typed) return kTypedVersion;
-  return meta.task == Task::classification ? 1 : 2;
-}
-
-nlohmann::ordered_json plain_members(const Meta& meta) {
-  nlohmann::ordered_json json = {{"num_nodes", meta.num_nodes},
-                                 {"num_edges", meta.num_edges},
-                                 {"feature_dim", meta.feature_dim},
-                                 {"feature_dtype", name_of(meta.feature_dtype)},
-                                 {"num_classes", meta.num_classes},
-                                 {"files",
-                                  {{"indptr", meta.files.indptr},
-                                   {"indices", meta.files.indices},
-                                   {"features", meta.files.features},
-                                   {"labels", meta.files.labels},
-                                   {"train_ids", meta.files.splits[0]},
-                                   {"val_ids", meta.files.splits[1]},
-                                   {"test_ids", meta.files.splits[2]}}}};
-  if (!meta.files.edge_weights.empty()) json["files"]["edge_weights"] = meta.files.edge_weights;
-  if (version_of(meta) == 1) return json;
-  json["task"] = name_of(meta.task);
-  json["label_dtype"] = name_of(meta.label_dtype);
-  return json;
-}
-
 }  // namespace
 
 int64_t count_member(const Json& json, const std::string& place, const char* key, int64_t least) {
@@ -161,8 +135,23 @@ Meta read_meta(const std::filesystem::path& folder) {
 }
 
 void write_meta(const std::filesystem::path& folder, const Meta& meta) {
-  nlohmann::ordered_json json = {{"format", kFormatName}, {"version", version_of(meta)}, {"name", meta.name}};
-  json.update(meta.typed ? typed_members(meta) : plain_members(meta));
+  nlohmann::ordered_json json = {{"format", kFormatName},
+                                 {"version", 1},
+                                 {"name", meta.name},
+                                 {"num_nodes", meta.num_nodes},
+                                 {"num_edges", meta.num_edges},
+                                 {"feature_dim", meta.feature_dim},
+                                 {"feature_dtype", name_of(meta.feature_dtype)},
+                                 {"num_classes", meta.num_classes},
+                                 {"files",
+                                  {{"indptr", meta.files.indptr},
+                                   {"indices", meta.files.indices},
+                                   {"features", meta.files.features},
+                                   {"labels", meta.files.labels},
+                                   {"train_ids", meta.files.splits[0]},
+                                   {"val_ids", meta.files.splits[1]},
+                                   {"test_ids", meta.files.splits[2]}}}};
+  if (!meta.files.edge_weights.empty()) json["files"]["edge_weights"] = meta.files.edge_weights;
   const std::string text = json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   base::write_whole(folder / kMetaFile, text + '\n');
 }

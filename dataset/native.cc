@@ -5,6 +5,7 @@
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -15,7 +16,6 @@
 #include "dataset/generating/features.h"
 #include "dataset/generating/generate.h"
 #include "dataset/interruptible.h"
-#include "dataset/native_typed.h"
 #include "dataset/output.h"
 #include "dataset/parallel.h"
 #include "dataset/partitioning/partition.h"
@@ -99,31 +99,14 @@ void demand_folder_in_range(const std::filesystem::path& folder) {
   run_interruptibly([&](const std::stop_token& stop) { demand_in_range(Dataset::open(folder, Rows::kRaw), stop); });
 }
 
-// What meta.json says, after the cheap checks.
-nb::dict describe(const std::filesystem::path& folder, bool prefer_raw) {
+// Of each node type, after the cheap checks: the file of encoded rows ("": none), and whether there are raw ones.
+std::vector<std::pair<std::string, bool>> find_rows(const std::filesystem::path& folder, bool prefer_raw) {
   const Dataset data = Dataset::open(folder, prefer_raw ? Rows::kRaw : Rows::kAny);
-  const Meta& meta = data.meta();
-  if (meta.typed) return describe_types(data);
-  nb::dict out, files;
-  out["name"] = meta.name;
-  out["num_nodes"] = meta.num_nodes;
-  out["num_edges"] = meta.num_edges;
-  out["feature_dim"] = meta.feature_dim;
-  out["feature_dtype"] = name_of(meta.feature_dtype);
-  out["num_classes"] = meta.num_classes;
-  out["task"] = name_of(meta.task);
-  files["indptr"] = meta.files.indptr;
-  files["indices"] = meta.files.indices;
-  files["features"] = meta.files.features;
-  files["labels"] = meta.files.labels;
-  files["train_ids"] = meta.files.splits[0];
-  files["val_ids"] = meta.files.splits[1];
-  files["test_ids"] = meta.files.splits[2];
-  if (!meta.files.edge_weights.empty()) files["edge_weights"] = meta.files.edge_weights;
-  out["files"] = files;
-  out["encoded_rows"] = data.encoded_rows().string();  // empty when there are none
-  out["has_raw_features"] = data.has_raw_features();
-  return out;
+  std::vector<std::pair<std::string, bool>> found;
+  for (int type = 0; type < static_cast<int>(data.meta().node_types.size()); ++type) {
+    found.emplace_back(data.encoded_rows_of(type).string(), data.features_of(type).is_mapped());
+  }
+  return found;
 }
 
 PartitionOptions partition_options(const std::string& method, int64_t num_parts, uint64_t seed, int64_t memory_bytes) {
@@ -145,28 +128,6 @@ nb::ndarray<nb::numpy, int32_t, nb::ndim<1>> partition_folder(const std::filesys
     return partition(data, options, stop);
   });
   return {parts->data(), {parts->size()}, owner};
-}
-
-void write_meta_file(const std::filesystem::path& folder, const std::string& name, int64_t num_nodes, int64_t num_edges,
-                     int64_t feature_dim, const std::string& feature_dtype, int64_t num_classes,
-                     const std::string& task, const std::string& label_dtype, bool edge_weights) {
-  const auto dtype = dtype_named(feature_dtype);
-  if (!dtype) throw base::Error({"feature_dtype", "uint8, float16, bfloat16 or float32", feature_dtype, ""});
-  const auto named_task = task_named(task);
-  const auto of_labels = dtype_named(label_dtype);
-  if (!named_task) throw base::Error({"task", "classification, regression or multilabel", task, ""});
-  if (!of_labels) throw base::Error({"label_dtype", "int64, float32 or uint8", label_dtype, ""});
-  Files files;
-  if (edge_weights) files.edge_weights = kEdgeWeightsFile;
-  write_meta(folder, {.name = name,
-                      .num_nodes = num_nodes,
-                      .num_edges = num_edges,
-                      .feature_dim = feature_dim,
-                      .feature_dtype = *dtype,
-                      .num_classes = num_classes,
-                      .task = *named_task,
-                      .label_dtype = *of_labels,
-                      .files = files});
 }
 
 // --- imports ---
@@ -245,7 +206,9 @@ NB_MODULE(_native, m) {
   base::raise_errors_as_cohort_error();
   m.def("check", &check_folder, "folder"_a, "All problems of a data set, as (place, expected, found, hint).");
   m.def("demand_in_range", &demand_folder_in_range, "folder"_a, "Refuses offsets and ids that lead out of the arrays.");
-  m.def("describe", &describe, "folder"_a, "prefer_raw"_a, "What meta.json says, after the cheap checks.");
+  m.def("find_rows", &find_rows, "folder"_a, "prefer_raw"_a,
+        "Of each node type, after the cheap checks: the file of encoded rows, empty without, and whether there are raw "
+        "ones.");
   nb::class_<GenerateOptions>(m, "GenerateOptions", "A random data set, whole or in parts.")
       .def(nb::new_(&options_of), nb::kw_only(), "kind"_a, "nodes"_a, "edges"_a, "dim"_a, "dtype"_a, "classes"_a,
            "seed"_a, "split"_a, "undirected"_a, "edge_weights"_a);
@@ -262,9 +225,6 @@ NB_MODULE(_native, m) {
   m.def("partition", &partition_folder, "folder"_a, nb::kw_only(), "method"_a, "num_parts"_a, "seed"_a,
         "memory_bytes"_a, "int32 [V]: the part of each node; memory_bytes 0: what the machine has left.");
   m.def("has_metis", &has_metis);
-  m.def("write_meta", &write_meta_file, "folder"_a, nb::kw_only(), "name"_a, "num_nodes"_a, "num_edges"_a,
-        "feature_dim"_a, "feature_dtype"_a, "num_classes"_a, "task"_a = "classification", "label_dtype"_a = "int64",
-        "edge_weights"_a = false, "Writes meta.json.");
   nb::class_<OutputFolder>(m, "OutputFolder", "A folder that appears whole (commit) or not at all (discard).")
       .def(nb::init<const std::filesystem::path&, bool>(), "out"_a, "overwrite"_a)
       .def_prop_ro("path", &OutputFolder::path)
@@ -295,7 +255,6 @@ NB_MODULE(_native, m) {
       .def_prop_ro("num_nodes", &EdgeSorter::num_nodes)
       .def_prop_ro("edges_read", &EdgeSorter::edges_read)
       .def_prop_ro("edges_written", &EdgeSorter::edges_written);
-  register_types(m);
 }
 
 }  // namespace cohort::dataset

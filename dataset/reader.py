@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +14,12 @@ from cohort.base.errors import CohortError
 from cohort.dataset import _native
 from cohort.dataset.array_file import map_array
 from cohort.dataset.arrays import as_float32
-from cohort.dataset.hetero import HeteroDataset, demand_raw, is_typed, read_typed
+from cohort.dataset.hetero import HeteroDataset, demand_raw, read_typed
+from cohort.dataset.meta import META, SPLITS
 
-META = "meta.json"
 FORMAT_NAME = b'"cohort-dataset"'
+ARRAYS = ("indptr", "indices", "edge_weights", "features", "labels", *SPLITS)
+SIZES = ("name", "num_nodes", "num_edges", "feature_dim", "feature_dtype", "num_classes")
 OF_PYG = {f"{part}_mask": f"{part}_ids" for part in ("train", "val", "test")}
 OF_PYG |= {"edge_index": "indptr and indices", "edge_weight": "edge_weights"}
 
@@ -144,16 +147,23 @@ def open(path: str | os.PathLike, *, prefer_raw: bool = False) -> Dataset | Hete
         CohortError: for the first thing wrong.
     """
     folder = Path(path).expanduser()
-    meta = _native.describe(os.fspath(folder), prefer_raw)
-    if is_typed(meta):
-        return read_typed(folder, meta)
-    files = meta.pop("files")
-    encoded_rows = Path(encoded) if (encoded := meta.pop("encoded_rows")) else None
-    features = files.pop("features")
-    arrays: dict[str, Any] = {key: map_array(folder / file) for key, file in files.items()}
-    arrays["x"] = map_array(folder / features) if meta.pop("has_raw_features") else None
-    arrays["y"] = arrays.pop("labels")
-    return Dataset(path=folder, encoded_rows=encoded_rows, file=folder / features, **meta, **arrays)
+    rows = _native.find_rows(os.fspath(folder), prefer_raw)
+    meta = json.loads((folder / META).read_bytes())
+    if "nodes" in meta:
+        return read_typed(folder, meta, rows)
+    ((encoded, has_raw),) = rows
+    files = {name: folder / meta["files"][name] for name in ARRAYS if name in meta["files"]}
+    arrays: dict[str, Any] = {name: map_array(file) for name, file in files.items() if name != "features" or has_raw}
+    return Dataset(
+        path=folder,
+        encoded_rows=Path(encoded) if encoded else None,
+        file=files["features"],
+        x=arrays.pop("features", None),
+        y=arrays.pop("labels"),
+        task=meta.get("task", "classification"),
+        **{name: meta[name] for name in SIZES},
+        **arrays,
+    )
 
 
 def open_one_type(path: str | os.PathLike, *, prefer_raw: bool = False) -> Dataset:

@@ -1,7 +1,6 @@
 #include "dataset/typed_meta.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 
 #include "dataset/meta_json.h"
@@ -154,22 +153,6 @@ void read_target(const Json& json, const std::string& place, Meta& meta) {
   meta.feature_dtype = type.feature_dtype;
 }
 
-nlohmann::ordered_json members_of(const NodeType& type) {
-  nlohmann::ordered_json out = {{"type", type.name}, {"count", type.num_nodes}};
-  if (type.feature_dim == 0) return out;
-  out["features"] = {{"file", type.features}, {"dim", type.feature_dim}, {"dtype", name_of(type.feature_dtype)}};
-  return out;
-}
-
-nlohmann::ordered_json members_of(const EdgeType& type) {
-  nlohmann::ordered_json out = {{"type", nlohmann::ordered_json::array({type.source, type.name, type.target})},
-                                {"count", type.num_edges},
-                                {"indptr", type.indptr},
-                                {"indices", type.indices}};
-  if (type.reverse_of >= 0) out["reverse_of"] = type.reverse_of;
-  return out;
-}
-
 }  // namespace
 
 Meta read_typed_meta(const Json& json, const std::string& place) {
@@ -180,23 +163,6 @@ Meta read_typed_meta(const Json& json, const std::string& place) {
   read_edge_types(json, place, meta);
   read_target(json, place, meta);
   return meta;
-}
-
-nlohmann::ordered_json typed_members(const Meta& meta) {
-  nlohmann::ordered_json nodes = nlohmann::ordered_json::array(), edges = nlohmann::ordered_json::array();
-  for (const NodeType& type : meta.node_types) nodes.push_back(members_of(type));
-  for (const EdgeType& type : meta.edge_types) edges.push_back(members_of(type));
-  return {{"nodes", nodes},
-          {"edges", edges},
-          {"target",
-           {{"type", meta.node_types.at(static_cast<std::size_t>(meta.target_type)).name},
-            {"task", name_of(meta.task)},
-            {"label_dtype", name_of(meta.label_dtype)},
-            {"num_classes", meta.num_classes},
-            {"labels", meta.files.labels},
-            {"train_ids", meta.files.splits[0]},
-            {"val_ids", meta.files.splits[1]},
-            {"test_ids", meta.files.splits[2]}}}};
 }
 
 }  // namespace cohort::dataset

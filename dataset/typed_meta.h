@@ -11,7 +11,4 @@ namespace cohort::dataset {
 // What meta.json says, except the name; throws base::Error for the first thing wrong.
 Meta read_typed_meta(const nlohmann::json& json, const std::string& place);
 
-// The members "nodes", "edges" and "target" of a typed meta.
-nlohmann::ordered_json typed_members(const Meta& meta);
-
 }  // namespace cohort::dataset

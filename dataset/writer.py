@@ -14,64 +14,7 @@ from cohort.base.errors import CohortError
 from cohort.dataset import _native, arrays
 from cohort.dataset.check import check
 
-SPLITS = ("train_ids", "val_ids", "test_ids")
 ROWS_AT_ONCE = 4096
-SORT_BYTES = 4_000_000_000  # of memory for edges; others go through a file
-EDGE_BYTES = 32
-
-
-def write_dataset(
-    out: str | os.PathLike,
-    *,
-    graph: tuple[np.ndarray, np.ndarray],
-    x: np.ndarray,
-    labels: np.ndarray,
-    splits: Sequence[np.ndarray],
-    edge_weights: np.ndarray | None = None,
-    feature_dtype: str | None = None,
-    num_classes: int | None = None,
-    task: str = "classification",
-    name: str | None = None,
-    overwrite: bool = False,
-) -> None:
-    """Writes a data set of V nodes; nothing appears when something is wrong with it.
-
-    Args:
-        graph: (src, dst), integers [E] each, edges src -> dst.
-        x: [V, D].
-        labels: as ``arrays.targets`` has them for the task: int64 [V], float32 [V], or uint8 or float32 [V, labels].
-        splits: train, val and test ids, int64 [any] each.
-        edge_weights: float32 [E], as the edges stand in `graph`.
-        feature_dtype: name of x's type when its NumPy dtype does not tell (bits of bfloat16 in uint16).
-        num_classes: of a classification, 1 + the largest label when not given.
-    """
-    num_nodes, num_edges = x.shape[0], len(graph[0])
-    of_labels = arrays.num_outputs(labels)
-    num_classes = of_labels if num_classes is None or task != "classification" else int(num_classes)
-    with output_folder(out, overwrite) as folder:
-        sorter = edge_sorter(folder.path, num_edges, num_nodes, edge_weights is not None)
-        weights = None if edge_weights is None else np.ascontiguousarray(edge_weights, np.float32)
-        sources, targets = (np.asarray(ends, np.int64) for ends in graph)
-        sorter.add(sources, targets, None, weights)
-        sorter.write(folder.path, lambda written: None)
-        pieces = (x[first : first + ROWS_AT_ONCE] for first in range(0, num_nodes, ROWS_AT_ONCE))
-        write_rows(Path(folder.path) / "features.npy", pieces)
-        np.save(Path(folder.path) / "labels.npy", labels)
-        for split, ids in zip(SPLITS, splits, strict=True):
-            np.save(Path(folder.path) / f"{split}.npy", np.asarray(ids, dtype=np.int64))
-        _native.write_meta(
-            folder.path,
-            name=name or Path(folder.out).name,
-            num_nodes=num_nodes,
-            num_edges=num_edges,
-            feature_dim=x.shape[1],
-            feature_dtype=feature_dtype or x.dtype.name,
-            num_classes=num_classes,
-            task=task,
-            label_dtype=labels.dtype.name,
-            edge_weights=edge_weights is not None,
-        )
-        demand_no_problem(out, folder.path)
 
 
 def demand_no_problem(out: str | os.PathLike, folder: Path) -> None:
@@ -185,14 +128,6 @@ class GeneratedRows:
         return out
 
 
-def coo_to_csc(src: np.ndarray, dst: np.ndarray, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
-    """In-neighbours of each node, ascending, duplicates kept: (indptr int64 [V + 1], indices int32 or int64 [E])."""
-    keys = np.sort(dst.astype(np.uint64) << np.uint64(32) | src.astype(np.uint64))  # nodes are below 2^32
-    indptr = np.zeros(num_nodes + 1, np.int64)
-    np.cumsum(np.bincount(dst, minlength=num_nodes), out=indptr[1:])
-    return indptr, (keys & np.uint64(2**32 - 1)).astype(np.int32 if num_nodes < 2**31 else np.int64)
-
-
 def random_splits(labels: np.ndarray, parts: Sequence[float], seed: int) -> list[np.ndarray]:
     """Train, val and test ids: random parts of the nodes that have a label, each ascending."""
     demand_split(parts, seed)
@@ -256,18 +191,3 @@ def _write_header(file: BinaryIO, dtype: np.dtype, shape: Sequence[int]) -> int:
     header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": tuple(shape)}
     np.lib.format.write_array_header_1_0(file, header)
     return file.tell()
-
-
-def edge_sorter(folder: str | os.PathLike, num_edges: int, num_nodes: int, weighted: bool) -> _native.EdgeSorter:
-    """What sorts edges as they are; `folder` gets what is more than SORT_BYTES."""
-    return _native.EdgeSorter(
-        folder=folder,
-        memory_bytes=min(SORT_BYTES, EDGE_BYTES * num_edges),
-        place="edges",
-        num_nodes=num_nodes,
-        transpose=False,
-        reverse=False,
-        dedupe=False,
-        self_loops="keep",
-        weighted=weighted,
-    )

@@ -49,10 +49,6 @@ def _add_analyze(commands) -> None:
     )
     _add_rows_options(parser)
     parser.add_argument("--group", type=_positive, help="columns per group (default: one group with all columns)")
-    parser.add_argument("--row-normalize", action="store_true", help="divide each row by its sum first (float32)")
-    parser.add_argument(
-        "--pca", type=_positive, metavar="N", help="analyze the first N principal components instead (float32)"
-    )
     parser.add_argument(
         "--png", type=Path, help="draw the invariant bits into this file; for a folder, into one picture per .npy file"
     )
@@ -88,23 +84,6 @@ def open_rows(path: Path, bfloat16: bool = False):
     return torch.from_numpy(writable.view(np.int16)).view(torch.bfloat16)
 
 
-def transformed(rows, row_normalize: bool, components: int | None):
-    """The rows as the two options ask; float32."""
-    if not row_normalize and not components:
-        return rows
-    rows = np.array(rows, dtype=np.float32)
-    if row_normalize:
-        sums = rows.sum(1, keepdims=True)
-        rows /= np.where(sums == 0, 1, sums)
-    if components:
-        if components > min(rows.shape):
-            expected = f"at most {min(rows.shape)} components of rows {list(rows.shape)}"
-            raise CohortError("--pca", expected, str(components))
-        u, s, _ = np.linalg.svd(rows - rows.mean(0), full_matrices=False)
-        rows = np.ascontiguousarray((u * s)[:, :components])
-    return rows
-
-
 def _files_with_rows(path: Path, bfloat16: bool) -> dict:
     """{file: its rows}: of a file, or of those in a folder that have rows; others are named on standard error."""
     if not path.is_dir():
@@ -124,8 +103,7 @@ def run_analyze(arguments) -> int:
     if arguments.png:
         demand_output(arguments.png, [arguments.rows])
     files = _files_with_rows(arguments.rows, arguments.bfloat16)
-    for file, stored in files.items():
-        rows = transformed(stored, arguments.row_normalize, arguments.pca)
+    for file, rows in files.items():
         print(f"{file}: {rows.shape[0]} rows x {rows.shape[1]} {rows.dtype}")
         for line in table_of(rows, arguments.group or rows.shape[1], arguments.sample):
             print(line)

@@ -40,7 +40,7 @@ FLOORS = {
     "dataset": {
         ".": set(),
         "sorting": {"."},
-        "generating": {"."},
+        "generating": {".", "layouts", "importing"},
         "partitioning": {".", "sorting"},
         "layouts": {"."},
         "importing": {".", "layouts", "sorting"},

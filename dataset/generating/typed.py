@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
 from cohort.base.errors import CohortError
-from cohort.dataset.hetero import NodeTable, RelationType
-from cohort.dataset.typed_writer import Edges, write_typed
-from cohort.dataset.writer import demand_split, random_splits
+from cohort.dataset.array_file import MemoryArray
+from cohort.dataset.importing.convert import ConvertOptions, write_graph
+from cohort.dataset.importing.typed import TypedConversion
+from cohort.dataset.layouts.graph import edges_in_memory, rows_of_matrix
+from cohort.dataset.layouts.typed import Nodes, TypedGraph
+from cohort.dataset.writer import demand_split
 
 PAPER_NOISE, OTHER_NOISE = 4.0, 0.25  # of each feature, beside signatures of length 1
 STRAY = 0.1  # the share of edges whose author or field is any
@@ -51,31 +55,27 @@ def generate_typed(
     has = _edges(draw, papers, edges // 2, field_group, side, num_groups)
     signatures = draw.standard_normal((num_groups, dim), dtype=np.float32) / np.float32(np.sqrt(dim))
 
-    def table(signal: np.ndarray, noise: float) -> NodeTable:
+    def nodes_of(signal: np.ndarray, noise: float) -> Nodes:
         x = signal + np.float32(noise) * draw.standard_normal(signal.shape, dtype=np.float32)
-        return NodeTable(len(x), x.astype(dtype), dtype)
+        return Nodes(len(x), rows_of_matrix("features", x.astype(dtype)))
 
-    paper = table(signatures[author_group] + signatures[field_group], PAPER_NOISE)
+    paper = nodes_of(signatures[author_group] + signatures[field_group], PAPER_NOISE)
     # One table for authors and fields: without types nothing tells them apart.
-    other = table(signatures[of_side], OTHER_NOISE) if all_features else NodeTable(side, None, None)
-    forward: dict[RelationType, Edges] = {
-        ("author", "writes", "paper"): Edges(*writes),
-        ("paper", "has", "field"): Edges(*has[::-1]),
-    }
-    reverse: dict[RelationType, Edges] = {
-        (target, f"rev_{name}", source): Edges(pairs.dst, pairs.src, (source, name, target))
-        for (source, name, target), pairs in forward.items()
-    }
-    write_typed(
-        out,
+    other = nodes_of(signatures[of_side], OTHER_NOISE) if all_features else Nodes(side)
+    graph = TypedGraph(
+        name=Path(out).name,
+        place="generated",
         nodes={"paper": paper, "author": other, "field": other},
-        edges=forward | reverse,
+        edges={
+            ("author", "writes", "paper"): edges_in_memory("writes", *writes),
+            ("paper", "has", "field"): edges_in_memory("has", *has[::-1]),
+        },
         target="paper",
-        labels=labels,
-        splits=random_splits(labels, split, seed),
+        labels=MemoryArray("labels", labels),
         num_classes=classes,
-        overwrite=overwrite,
+        reverse=True,
     )
+    write_graph(TypedConversion, graph, out, ConvertOptions(split=split, seed=seed, overwrite=overwrite))
 
 
 def _demand_sizes(nodes: int, edges: int, dim: int, dtype: str, classes: int, num_groups: int, papers: int) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import signal
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -166,7 +164,7 @@ def _import(args: argparse.Namespace) -> int:
 
     start = time.monotonic()
     try:
-        with _ended_by_sigterm(), _stages(console) as progress:
+        with _stages(console) as progress:
             import_graph(
                 args.source, args.out, format=args.format, inputs=inputs, progress=progress, note=note, **options
             )
@@ -191,20 +189,3 @@ def _stages(console: Console) -> Iterator:
             bars.update(tasks[what], completed=fraction)
 
         yield progress
-
-
-@contextlib.contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """SIGTERM ends the work as Ctrl-C does, so that nothing is left of it; the exit code is 143."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def end(number: int, frame) -> None:
-        raise SystemExit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

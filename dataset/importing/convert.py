@@ -16,7 +16,8 @@ from cohort.base.units import format_bytes
 from cohort.dataset import _native, arrays
 from cohort.dataset.importing.pca import principal_components
 from cohort.dataset.layouts.graph import Graph, Rows, Source, WeightReader, rows_of_matrix
-from cohort.dataset.writer import SPLITS, demand_no_problem, demand_split, output_folder, random_splits, write_rows
+from cohort.dataset.meta import SPLITS, write_meta_of_one_type, write_targets
+from cohort.dataset.writer import demand_no_problem, demand_split, output_folder, random_splits, write_rows
 
 # progress(what is being done, how much of it is done, in [0, 1])
 Progress = Callable[[str, float], None]
@@ -73,7 +74,11 @@ class ConvertOptions:
 
 
 def write_graph(
-    kind: type[Conversion], graph: Source, out: str | os.PathLike, options: ConvertOptions, progress: Progress
+    kind: type[Conversion],
+    graph: Source,
+    out: str | os.PathLike,
+    options: ConvertOptions,
+    progress: Progress = lambda what, fraction: None,
 ) -> None:
     """Writes a graph as a data set by a conversion of this kind; nothing appears when something is wrong with it.
 
@@ -136,7 +141,8 @@ class Conversion(ABC):
         if found > max(len(labels), MANY_CLASSES):
             hint = "classes are numbered from 0: are these ids? --task regression takes numbers as they are"
             raise CohortError("labels", f"at most {max(len(labels), MANY_CLASSES)} classes", str(found), hint)
-        return max(self.source.num_classes or 0, found) if self.options.task == "classification" else found
+        given = self.source.num_classes
+        return found if given is None or self.options.task != "classification" else given
 
     def splits(self, labels: np.ndarray) -> list[np.ndarray]:
         """Train, val and test ids, int64 [any] each; those of a mask are its nodes with a label."""
@@ -171,23 +177,21 @@ class GraphConversion(Conversion):
         num_edges = self._write_edges()
         self.id_map = None
         labels = self.labels(self.num_nodes)
-        np.save(self.folder / "labels.npy", labels)
-        for name, ids in zip(SPLITS, self.splits(labels), strict=True):
-            np.save(self.folder / f"{name}.npy", ids)
+        files = write_targets(self.folder, labels, self.splits(labels))
         if shape is None:
             ones = rows_of_matrix("features", np.broadcast_to(np.uint8(1), (self.num_nodes, 1)))
             rows, shape = ones, self._write_features(ones)
-        _native.write_meta(
+        write_meta_of_one_type(
             self.folder,
             name=graph.name,
+            task=self.options.task,
+            label_dtype=labels.dtype.name,
+            files=files,
             num_nodes=self.num_nodes,
             num_edges=num_edges,
             feature_dim=shape[1],
             feature_dtype=rows.dtype,
             num_classes=self.num_classes(labels),
-            task=self.options.task,
-            label_dtype=labels.dtype.name,
-            edge_weights=graph.edge_weights is not None,
         )
 
     # --- features ---------------------------------------------------------------------------------------------------

@@ -10,12 +10,15 @@ from typing import Any
 
 from cohort.base.errors import CohortError
 from cohort.dataset import arrays
-from cohort.dataset.hetero import NodeTable, RelationType
+from cohort.dataset.hetero import RelationType
 from cohort.dataset.importing import tensors
-from cohort.dataset.typed_writer import Edges, demand_name, missing_reverses, write_typed
+from cohort.dataset.importing.convert import ConvertOptions, write_graph
+from cohort.dataset.importing.typed import TypedConversion
+from cohort.dataset.layouts.graph import Edges, edges_in_memory
+from cohort.dataset.layouts.typed import Nodes, TypedGraph
 
 KEPT = {"x", "num_nodes", "edge_index"}  # of every type
-KEPT_OF_TARGET = KEPT | {"y", *tensors.MASKS}
+KEPT_OF_TARGET = KEPT | {"y", *arrays.MASKS}
 
 
 def from_hetero(
@@ -34,29 +37,22 @@ def from_hetero(
     """Writes a torch_geometric HeteroData as a data set of several node types; ``from_pyg`` says how."""
     out = tensors.new_folder(out, overwrite)
     target = _target_of(data, target)
-    nodes = {type_: _node_table(type_, data[type_]) for type_ in data.node_types}
-    edges: dict[RelationType, Edges] = {type_: _edges(type_, data[type_]) for type_ in data.edge_types}
-    if not edges:
-        raise CohortError("from_pyg", "a HeteroData with edges", "none", "data['a', 'to', 'b'].edge_index = ...")
-    if reverse_edges:
-        reverses = missing_reverses(list(edges))
-        edges |= {type_: Edges(edges[of].dst, edges[of].src, reverse_of=of) for type_, of in reverses.items()}
-    store = data[target]
-    labels = tensors.labels_of(store.get("y"), nodes[target].num_nodes, task)
-    masks = tensors.masks_of(store)
-    _warn_of_what_is_left_out(data, target)
-    write_typed(
-        out,
-        nodes=nodes,
-        edges=edges,
+    graph = TypedGraph(
+        name=name or out.name,
+        place="from_pyg",
+        nodes={type_: _nodes(type_, data[type_]) for type_ in data.node_types},
+        edges={type_: _edges(type_, data[type_]) for type_ in data.edge_types},
         target=target,
-        labels=labels,
-        splits=tensors.splits_of(masks, labels, split, seed),
+        labels=tensors.labels_of(data[target].get("y"), task),
+        splits=tensors.splits_of(tensors.masks_of(data[target])),
         num_classes=num_classes,
-        task=task,
-        name=name,
-        overwrite=overwrite,
+        reverse=reverse_edges,
     )
+    if not graph.edges:
+        raise CohortError("from_pyg", "a HeteroData with edges", "none", "data['a', 'to', 'b'].edge_index = ...")
+    graph.demand_types()
+    _warn_of_what_is_left_out(data, target)
+    write_graph(TypedConversion, graph, out, ConvertOptions(task=task, split=split, seed=seed, overwrite=overwrite))
     return out
 
 
@@ -74,21 +70,20 @@ def _target_of(data: Any, target: str | None) -> str:
     raise CohortError("from_pyg", "a HeteroData in which one node type has y", found, hint)
 
 
-def _node_table(type_: str, store: Any) -> NodeTable:
-    demand_name(type_)
+def _nodes(type_: str, store: Any) -> Nodes:
     x, given = store.get("x"), store.get("num_nodes")
     if x is not None:
-        rows, dtype = tensors.rows_of(f"{type_}.x", x)
-        if given is not None and int(given) != len(rows):
-            raise CohortError(f"{type_}.x", f"num_nodes = {int(given)} rows", f"{len(rows)}")
-        return NodeTable(len(rows), rows, dtype)
+        rows, num_nodes = tensors.rows_of(f"{type_}.x", x)
+        if given is not None and int(given) != num_nodes:
+            raise CohortError(f"{type_}.x", f"num_nodes = {int(given)} rows", f"{num_nodes}")
+        return Nodes(num_nodes, rows)
     if given is None and store.get("y") is not None:
         given = len(store["y"])
     if given is None or int(given) < 1:
         found = "none of them" if given is None else f"num_nodes = {int(given)}"
         hint = f"data[{type_!r}].num_nodes = ...; nodes without features need no x"
         raise CohortError(type_, "x, or a num_nodes of at least 1", found, hint)
-    return NodeTable(int(given), None, None)
+    return Nodes(int(given))
 
 
 def _edges(type_: RelationType, store: Any) -> Edges:
@@ -99,7 +94,8 @@ def _edges(type_: RelationType, store: Any) -> Edges:
             hint = f"data[{type_}].edge_index = torch_geometric.utils.to_edge_index(data[{type_}].adj_t)[0].flip(0)"
         raise CohortError(place, "integers [2, E]", "none", hint)
     src, dst = tensors.ends_of(place, store["edge_index"])
-    return Edges(arrays.integers(f"{place}: src", src), arrays.integers(f"{place}: dst", dst))
+    ends = (arrays.integers(f"{place}: {end}", ids) for end, ids in (("src", src), ("dst", dst)))
+    return edges_in_memory(place, *ends)
 
 
 def _warn_of_what_is_left_out(data: Any, target: str) -> None:

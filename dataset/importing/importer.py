@@ -12,7 +12,7 @@ import numpy as np
 
 from cohort.base.errors import CohortError
 from cohort.dataset import arrays
-from cohort.dataset.hetero import open_typed
+from cohort.dataset.hetero import HeteroDataset
 from cohort.dataset.importing.convert import ConvertOptions, GraphConversion, Progress, write_graph
 from cohort.dataset.importing.outcome import outcome
 from cohort.dataset.importing.typed import TypedConversion, demand_no_option_of_one_type, typed_outcome
@@ -33,6 +33,7 @@ from cohort.dataset.layouts.table import Table, shortened, spans
 from cohort.dataset.layouts.text_file import TextOptions
 from cohort.dataset.layouts.typed import TypedGraph
 from cohort.dataset.reader import is_dataset, open_one_type
+from cohort.dataset.reader import open as open_dataset
 
 TABLES = ("csv", "parquet")
 EDGE_LISTS = (*TABLES, "npy")
@@ -122,7 +123,9 @@ def import_graph(
     if isinstance(graph, TypedGraph):
         demand_no_option_of_one_type(graph, inputs, converted)
         write_graph(TypedConversion, graph, out, converted, progress)
-        lines = typed_outcome(graph, open_typed(out), converted, labels=labels)
+        data = open_dataset(out)
+        assert isinstance(data, HeteroDataset)
+        lines = typed_outcome(graph, data, converted, labels=labels)
     else:
         write_graph(GraphConversion, graph, out, converted, progress)
         lines = outcome(graph, open_one_type(out), converted, labels=labels, numbered_by_hand=by_hand)

@@ -11,10 +11,11 @@ from cohort.dataset import _native
 from cohort.dataset.array_file import MemoryArray
 from cohort.dataset.check import demand_in_range
 from cohort.dataset.layouts.graph import edges_of_columns
+from cohort.dataset.meta import SPLITS, write_meta_of_one_type, write_targets
 from cohort.dataset.reader import Dataset, open_one_type
-from cohort.dataset.writer import SPLITS, edge_sorter
 
 BLOCK_BYTES = 32_000_000  # of edges at once
+SORT_BYTES = 4_000_000_000  # of memory for edges; others go through a file
 
 
 def renumber(folder: Path, out: str | os.PathLike) -> np.ndarray:
@@ -30,27 +31,22 @@ def renumber(folder: Path, out: str | os.PathLike) -> np.ndarray:
     new_of_old[old_of_new] = np.arange(data.num_nodes)
     np.save(out / "old_of_new.npy", old_of_new)
     _write_edges(data, new_of_old, out)
-    np.save(out / "labels.npy", data.y[old_of_new])
-    for split in SPLITS:
-        np.save(out / f"{split}.npy", np.sort(new_of_old[getattr(data, split)]))
-    _native.write_meta(
-        out,
-        name=data.name,
-        num_nodes=data.num_nodes,
-        num_edges=data.num_edges,
-        feature_dim=data.feature_dim,
-        feature_dtype=data.feature_dtype,
-        num_classes=data.num_classes,
-        task=data.task,
-        label_dtype=data.y.dtype.name,
-        edge_weights=data.edge_weights is not None,
-    )
+    files = write_targets(out, data.y[old_of_new], [np.sort(new_of_old[getattr(data, split)]) for split in SPLITS])
+    sizes = ("num_nodes", "num_edges", "feature_dim", "feature_dtype", "num_classes")
+    of_data = {name: getattr(data, name) for name in ("name", "task", *sizes)}
+    write_meta_of_one_type(out, label_dtype=data.y.dtype.name, files=files, **of_data)
     return np.load(out / "old_of_new.npy", mmap_mode="r")
 
 
 def _write_edges(data: Dataset, new_of_old: np.ndarray, out: Path) -> None:
     """Neighbours in ascending order of the new numbers."""
-    sorter = edge_sorter(out, data.num_edges, data.num_nodes, data.edge_weights is not None)
+    sorter = _native.EdgeSorter(
+        folder=out,
+        memory_bytes=SORT_BYTES,
+        place="edges",
+        num_nodes=data.num_nodes,
+        weighted=data.edge_weights is not None,
+    )
     edges = edges_of_columns(str(data.path), data.indptr, MemoryArray(str(data.path), data.indices))
     done = 0
     for targets, sources, _ in edges.chunks(BLOCK_BYTES):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,12 @@ import numpy as np
 
 from cohort.base.errors import CohortError
 from cohort.dataset import arrays
-from cohort.dataset.writer import SPLITS, random_splits, write_dataset
+from cohort.dataset.array_file import MemoryArray
+from cohort.dataset.arrays import MASKS
+from cohort.dataset.importing.convert import ConvertOptions, GraphConversion, write_graph
+from cohort.dataset.layouts.graph import Graph, Rows, edges_in_memory, rows_of_matrix, weights_of_array
+from cohort.dataset.meta import SPLITS
 
-MASKS = ("train_mask", "val_mask", "test_mask")
 KEPT = {"x", "y", "edge_index", "edge_weight", *MASKS, "num_nodes", "adj_t"}  # of a Data; the last two say it again
 NEEDED = {  # of a Data, and what to do where it is not there
     "edge_index": "fill it in, give one graph of a PyG data set (dataset[0]), or use from_tensors",
@@ -65,26 +68,23 @@ def from_tensors(
         CohortError: for tensors that do not fit together, or if `out` exists.
     """
     out = new_folder(out, overwrite)
-    rows, feature_dtype = rows_of("x", x)
-    num_nodes = rows.shape[0]
+    rows, num_nodes = rows_of("x", x)
     if (edge_index is None) == (indptr is None or indices is None):
         raise CohortError("from_tensors", "edge_index, or indptr and indices", "both or neither")
-    graph = _edges(edge_index, num_nodes) if edge_index is not None else _expand(indptr, indices, num_nodes)
-    labels = labels_of(y, num_nodes, task)
-    given = dict(zip(SPLITS, (train_ids, val_ids, test_ids), strict=True))
-    write_dataset(
-        out,
-        graph=graph,
-        x=rows,
-        labels=labels,
-        splits=splits_of(given, labels, split, seed),
-        edge_weights=_weights(edge_weight, len(graph[0])),
-        feature_dtype=feature_dtype,
+    ends = _edges(edge_index, num_nodes) if edge_index is not None else _expand(indptr, indices, num_nodes)
+    graph = Graph(
+        name=name or out.name,
+        edges=edges_in_memory("the edges", *ends),
+        features=rows,
+        edge_weights=None
+        if edge_weight is None
+        else weights_of_array(MemoryArray("edge_weight", _numpy("edge_weight", edge_weight))),
+        labels=labels_of(y, task),
+        splits=splits_of(dict(zip(SPLITS, (train_ids, val_ids, test_ids), strict=True))),
+        num_nodes=num_nodes,
         num_classes=num_classes,
-        task=task,
-        name=name,
-        overwrite=overwrite,
     )
+    write_graph(GraphConversion, graph, out, ConvertOptions(task=task, split=split, seed=seed, overwrite=overwrite))
     return out
 
 
@@ -97,12 +97,12 @@ def new_folder(out: str | os.PathLike, overwrite: bool) -> Path:
     return out
 
 
-def rows_of(place: str, x: Any) -> tuple[np.ndarray, str]:
-    """Features [V, D] and the name of their type; bfloat16 as its bits in uint16."""
+def rows_of(place: str, x: Any) -> tuple[Rows, int]:
+    """Features [V, D], and V; bfloat16 as its bits in uint16."""
     if str(getattr(x, "dtype", "")) == "torch.bfloat16":
-        return _bfloat16_bits(place, x), "bfloat16"
+        return rows_of_matrix(place, _bfloat16_bits(place, x), "bfloat16"), len(x)
     rows = arrays.features(place, _numpy(place, x))
-    return rows, rows.dtype.name
+    return rows_of_matrix(place, rows), len(rows)
 
 
 def from_pyg(
@@ -177,21 +177,20 @@ def _warn_of_what_is_left_out(data: Any, weights: Any) -> None:
         warnings.warn(f"{', '.join(left_out)} {verb} left out: a data set keeps {kept}", stacklevel=3)
 
 
-def labels_of(y: Any, num_nodes: int, task: str) -> np.ndarray:
-    """As arrays.targets, of classes only integers."""
+def labels_of(y: Any, task: str) -> MemoryArray | None:
+    """The labels, which the conversion looks at; classes are only integers here."""
     if y is None:
         if task != "classification":
             raise CohortError(f"task={task!r}", "labels", "no y", "pass y")
-        return np.full(num_nodes, -1, dtype=np.int64)
+        return None
     targets = _numpy("y", y)
-    if task != "classification":
-        return arrays.targets("y", targets, num_nodes, task)
-    if targets.ndim == 2 and 1 in targets.shape:
-        targets = targets.reshape(-1)
-    if targets.dtype.kind not in "iu" or targets.ndim != 1:
-        hint = 'numbers to predict: task="regression"; 0 and 1 [V, labels]: task="multilabel"; else pass y.long()'
-        raise CohortError("y", "integers [V], one class per node", f"{targets.dtype} {list(targets.shape)}", hint)
-    return arrays.labels("y", targets, num_nodes)
+    if task == "classification":
+        if targets.ndim == 2 and 1 in targets.shape:
+            targets = targets.reshape(-1)
+        if targets.dtype.kind not in "iu" or targets.ndim != 1:
+            hint = 'numbers to predict: task="regression"; 0 and 1 [V, labels]: task="multilabel"; else pass y.long()'
+            raise CohortError("y", "integers [V], one class per node", f"{targets.dtype} {list(targets.shape)}", hint)
+    return MemoryArray("y", targets)
 
 
 def _numpy(place: str, tensor: Any) -> np.ndarray:
@@ -233,15 +232,6 @@ def _expand(indptr: Any, indices: Any, num_nodes: int) -> tuple[np.ndarray, np.n
     return arrays.edges("indices: ", sources, np.repeat(np.arange(num_nodes), degrees), num_nodes)
 
 
-def _weights(edge_weight: Any, num_edges: int) -> np.ndarray | None:
-    """float32 [E]"""
-    if edge_weight is None:
-        return None
-    weights = arrays.edge_weights("edge_weight", _numpy("edge_weight", edge_weight))
-    arrays.demand_shape("edge_weight", weights, (num_edges,))
-    return weights
-
-
 def _weights_of(data: Any) -> Any:
     """A Data object's edge_weight, or its edge_attr where that is one number an edge."""
     weights, attributes = getattr(data, "edge_weight", None), getattr(data, "edge_attr", None)
@@ -250,8 +240,8 @@ def _weights_of(data: Any) -> Any:
     return attributes if attributes.dim() == 1 or attributes.shape[1:] == (1,) else None
 
 
-def splits_of(given: dict[str, Any], labels: np.ndarray, parts: Sequence[float], seed: int) -> list[np.ndarray]:
+def splits_of(given: dict[str, Any]) -> Callable[[], list[np.ndarray]] | None:
+    """What gives ids or masks of the three splits, of which some may be None; None: all are."""
     if all(ids is None for ids in given.values()):
-        return random_splits(labels, parts, seed)
-    there = {place: np.empty(0, np.int64) if ids is None else ids for place, ids in given.items()}
-    return [arrays.split_ids(place, _numpy(place, ids), labels) for place, ids in there.items()]
+        return None
+    return lambda: [np.empty(0, np.int64) if ids is None else _numpy(place, ids) for place, ids in given.items()]

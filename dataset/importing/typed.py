@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -14,8 +16,9 @@ from cohort.dataset.importing.convert import Conversion, ConvertOptions
 from cohort.dataset.importing.outcome import labels_and_splits_told
 from cohort.dataset.layouts.graph import Edges, edges_of_columns
 from cohort.dataset.layouts.typed import Nodes, TypedGraph
-from cohort.dataset.typed_writer import demand_name, edge_type, missing_reverses, write_meta
+from cohort.dataset.meta import TYPED_VERSION, write_meta, write_targets
 
+NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 # Of ConvertOptions and SourceOptions: what several types have no meaning for.
 OF_ONE_TYPE = {
     "transpose": "--transpose",
@@ -42,35 +45,33 @@ class TypedConversion(Conversion):
     def run(self) -> None:
         graph = self.source
         for name in [*graph.nodes, *(name for _, name, _ in graph.edges)]:
-            demand_name(name)
+            if not NAME.fullmatch(name):  # it becomes a part of file names
+                expected = "names of 1 to 64 letters, digits, _ and -"
+                raise CohortError("node and edge types", expected, repr(name), "rename it")
         self.demand_memory(graph.id_bytes)
         nodes = [self._write_nodes(type_, nodes) for type_, nodes in graph.nodes.items()]
-        counts = {type_.name: type_.num_nodes for type_ in nodes}
+        counts = {type_["type"]: type_["count"] for type_ in nodes}
         edges = self._write_relations(counts)
         labels = self.labels(counts[graph.target])
-        write_meta(
-            self.folder,
-            name=graph.name,
-            nodes=nodes,
-            edges=edges,
-            target=graph.target,
-            task=self.options.task,
-            labels=labels,
-            splits=self.splits(labels),
-            num_classes=self.num_classes(labels),
-        )
+        files = write_targets(self.folder, labels, self.splits(labels), f"{graph.target}.")
+        learned = {"task": self.options.task, "label_dtype": labels.dtype.name, "num_classes": self.num_classes(labels)}
+        target = {"type": graph.target} | learned | files
+        write_meta(self.folder, TYPED_VERSION, graph.name, {"nodes": nodes, "edges": edges, "target": target})
 
-    def _write_nodes(self, type_: str, nodes: Nodes) -> _native.NodeType:
+    def _write_nodes(self, type_: str, nodes: Nodes) -> dict[str, Any]:
+        """What meta.json says of a node type, whose features are written."""
         if nodes.features is None:
             if not nodes.num_nodes:
                 raise CohortError(f"{self.source.place}: {type_}", "at least one node", str(nodes.num_nodes))
-            return _native.NodeType(type_, nodes.num_nodes, 0, "float32", "")
+            return {"type": type_, "count": nodes.num_nodes}
         file = f"{type_}.features.npy"
         num_nodes, dim = self.write_rows(nodes.features, file, nodes.num_nodes, f"features of {type_}")
-        return _native.NodeType(type_, num_nodes, dim, nodes.features.dtype, file)
+        features = {"file": file, "dim": dim, "dtype": nodes.features.dtype}
+        return {"type": type_, "count": num_nodes, "features": features}
 
-    def _write_relations(self, counts: dict[str, int]) -> list[_native.EdgeType]:
-        """The edges of each relation and, where they are wanted, of its reverse, which is read from what is written."""
+    def _write_relations(self, counts: dict[str, int]) -> list[dict[str, Any]]:
+        """What meta.json says of the relations. Writes the edges of each and, where they are wanted, of its reverse,
+        which is read from what is written."""
         wanted = self.source.reverse if self.options.reverse is None else self.options.reverse
         reverses = missing_reverses(self.source.edges) if wanted else {}
         numbers = {type_: number for number, type_ in enumerate(counts)}
@@ -78,7 +79,12 @@ class TypedConversion(Conversion):
         sizes = {relation: self._write_edges(relation, edges, counts) for relation, edges in self.source.edges.items()}
         for relation, of in reverses.items():
             sizes[relation] = self._write_edges(relation, self._reversed(of), counts)
-        return [edge_type(relation, sizes[relation], order, reverses.get(relation)) for relation in order]
+        found = []
+        for relation in order:
+            arrays = {part: f"{'.'.join(relation)}.{part}.npy" for part in ("indptr", "indices")}
+            reverse_of = {"reverse_of": order.index(reverses[relation])} if relation in reverses else {}
+            found.append({"type": relation, "count": sizes[relation]} | arrays | reverse_of)
+        return found
 
     def _write_edges(self, relation: RelationType, edges: Edges, counts: dict[str, int]) -> int:
         """Writes the neighbours of each node of the target type; returns the number of edges."""
@@ -109,6 +115,17 @@ class TypedConversion(Conversion):
         file = self.folder / ".".join(relation)
         indptr = np.load(f"{file}.indptr.npy", mmap_mode="r")
         return edges_of_columns(f"the reverse of {', '.join(relation)}", indptr, open_npy(f"{file}.indices.npy"))
+
+
+def missing_reverses(relations: Collection[RelationType]) -> dict[RelationType, RelationType]:
+    """The relations ("b", "rev_NAME", "a") that are missing in the other direction, and which each reverses."""
+    there, out = set(relations), {}
+    for source, name, target in relations:
+        is_reverse = name.startswith("rev_") and (target, name.removeprefix("rev_"), source) in there
+        reverse = (target, f"rev_{name}", source)
+        if not is_reverse and reverse not in there:
+            out[reverse] = (source, name, target)
+    return out
 
 
 def demand_no_option_of_one_type(graph: TypedGraph, *options: Any) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from cohort.base.errors import CohortError
 from cohort.dataset import arrays
 from cohort.dataset.array_file import open_npy
+from cohort.dataset.arrays import MASKS
 from cohort.dataset.layouts.graph import (
     Edges,
     Labels,
@@ -31,7 +32,6 @@ from cohort.dataset.structured import read_structured
 
 METADATA = "metadata.json"
 FEATURES, LABELS = ("feat", "features", "x"), ("label", "labels", "y")
-MASKS = ("train_mask", "val_mask", "test_mask")
 HINT = "see FORMAT.md for what is read of DGL's chunked format"
 
 

@@ -10,6 +10,7 @@ import scipy  # its packages load on first use
 from cohort.base.errors import CohortError
 from cohort.dataset import arrays
 from cohort.dataset.array_file import NamedArrays
+from cohort.dataset.arrays import MASKS
 from cohort.dataset.layouts.graph import (
     Edges,
     Graph,
@@ -20,8 +21,7 @@ from cohort.dataset.layouts.graph import (
     rows_of_matrix,
     weights_of_array,
 )
-from cohort.dataset.layouts.pyg import MASKS
-from cohort.dataset.writer import SPLITS
+from cohort.dataset.meta import SPLITS
 
 HINT = (
     "names are src, dst, x, labels and edge_weights; or PyG's: x, edge_index, y and edge_weight; or adj_*, attr_* and "

@@ -8,6 +8,7 @@ from typing import Any
 from cohort.base.errors import CohortError
 from cohort.dataset import arrays
 from cohort.dataset.array_file import MemoryArray
+from cohort.dataset.arrays import MASKS
 from cohort.dataset.layouts.graph import Graph, Weights, edges_in_memory, weights_of_array
 from cohort.dataset.layouts.torch_files import array_of, is_dense, load_tensors, rows_of_tensor
 
@@ -19,7 +20,6 @@ NAMES_HINT = (
     "use the names of a Data: x, edge_index, y, edge_weight, train_mask, val_mask, test_mask; or pass the tensors to "
     "cohort.from_tensors(OUT, x=..., edge_index=..., y=...)"
 )
-MASKS = ("train_mask", "val_mask", "test_mask")
 
 
 def read_data(source: Path, name: str | None = None) -> Graph:

@@ -48,9 +48,6 @@ def _report_one(run: Run, out: Path) -> None:
         charts["epochs"] = "wait, train and all-reduce of each epoch and rank", report_page.draw_epochs(run)
         charts["bytes"] = "bytes that a batch read, by tier", report_page.draw_bytes(run)
         charts["hits"] = "hit rates, measured and planned", report_page.draw_hits(run)
-        if run.timeline:
-            text = "when batches were sampled, fetched and trained on"
-            charts["timeline"] = text, report_page.draw_timeline(run)
     _write(out, f"Cohort: {one_line(run.folder.resolve().name)}", tables, charts)
 
 

@@ -9,13 +9,12 @@ from collections.abc import Callable
 from cohort.base.errors import CohortError
 from cohort.base.tables import Table
 from cohort.base.units import format_bytes
-from cohort.launch.report.results import LISTS, ROWS, TIMELINE_ROWS, Run, TierUse, ranks_of
+from cohort.launch.report.results import LISTS, ROWS, Run, TierUse, ranks_of
 from cohort.spec.results import TIERS
 
 DPI = 120
 PARTS = {"wait_seconds": "#d1495b", "train_seconds": "#30638e", "all_reduce_seconds": "#edae49"}  # of an epoch
 ON_THE_RIGHT = {"loc": "upper left", "bbox_to_anchor": (1, 1)}  # of a chart: its legend
-SHADES = ("#30638e", "#8fb3d1")  # of batches in turn
 
 _STYLE = """
 body { font: 15px/1.5 sans-serif; max-width: 75em; margin: 2em auto; padding: 0 1em; color: #222 }
@@ -80,31 +79,11 @@ def draw_hits(run: Run) -> bytes:
     return _draw_tiers(run, "share of reads", lambda use: (use.share, use.planned_share), lambda y: f"{100 * y:.4g} %")
 
 
-def draw_timeline(run: Run) -> bytes:
-    """Rows sample, fetch and train of each rank over time: a bar a batch."""
-    rows = [
-        (f"{place} {name}" if len(run.places) > 1 else name, spans[name])
-        for place, spans in zip(run.places, run.timeline["ranks"], strict=True)
-        for name in TIMELINE_ROWS
-    ]
-    figure, axes = figure_of(16, height=max(4, 1 + 0.5 * len(rows)))
-    for y, (_, spans) in enumerate(rows):
-        bars = [(1e3 * begin, 1e3 * (end - begin)) for begin, end in spans]
-        colors = [SHADES[i % len(SHADES)] for i in range(len(bars))]
-        axes.broken_barh(bars, (y - 0.4, 0.8), color=colors, linewidth=0.5)  # the line shows what is short, too
-    axes.set_yticks(range(len(rows)), [plain(name) for name, _ in rows])
-    axes.invert_yaxis()
-    axes.margins(x=0.01)
-    axes.set_xlabel(f"milliseconds, in epoch {run.timeline['epoch'] + 1}; each bar is a batch")
-    return png_of(figure)
-
-
-def draw_times(times: list[dict], names: list[str], label: str = "") -> bytes:
-    """A stacked bar for each of `times`: its wait, train, all-reduce; `label`: what the names are of."""
+def draw_times(times: list[dict], names: list[str]) -> bytes:
+    """A stacked bar for each of `times`: its wait, train, all-reduce."""
     figure, axes = figure_of(min(max(3 + len(times), 8), 20))
     stack_times(axes, times)
     axes.set_xticks(range(len(times)), map(plain, names), rotation=20, ha="right")
-    axes.set_xlabel(plain(label))
     axes.legend(**ON_THE_RIGHT)
     return png_of(figure)
 

@@ -4,10 +4,9 @@ import json
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, NamedTuple, NotRequired, TypedDict, get_type_hints
+from typing import NamedTuple, NotRequired, TypedDict, get_type_hints
 
 import msgspec
-from msgspec import Meta
 
 from cohort.base.errors import CohortError, not_a_run
 from cohort.spec import files
@@ -15,8 +14,6 @@ from cohort.spec.options import options_of
 from cohort.spec.results import OF_RANK, TIERS, ByTier, EpochReport, ListReads, RowReads, RunReport, add_tiers
 from cohort.spec.run import RunSpec
 
-TIMELINE_ROWS = ("sample", "fetch", "train")
-TIMELINE_STEPS = 40
 # As the sampler is told.
 SETTLED = ("dataset", "device", "num_ranks", "gpus", "topology", "cache_bytes", "cache_policy")
 
@@ -55,7 +52,6 @@ class Run:
         options: the members of run.json that say what was asked for, by name.
         places: where each rank ran: "GPU 3", or "r1" on the CPU; of several machines "m0 GPU 3".
         held: of plan.json the member "ranks", checked; empty without one. Of several machines the first one's.
-        timeline: of timeline.json, see _timeline; None without one.
     """
 
     folder: Path
@@ -63,7 +59,6 @@ class Run:
     options: dict
     places: list[str]
     held: list[dict]
-    timeline: dict | None = None
 
     @property
     def epochs(self) -> list[dict]:
@@ -130,10 +125,8 @@ def read_run(folder: Path) -> Run:
         hint = f"wait for the first one; if the run has failed, {folder / 'trainer.log'} and sampler.log say why"
         raise CohortError(str(folder), "a run that has finished an epoch", found, hint)
     plan = _read(folder / files.PLAN, _Plan) if summary["cache"] else None
-    trace = _read(folder / files.TIMELINE, _Trace)
-    timeline = trace and _timeline(trace.traceEvents)
     of_machines = run["machines"]["places"] if "machines" in run else None
-    _check_ranks(folder, summary, plan if of_machines is None else None, timeline)
+    _check_ranks(folder, summary, plan if of_machines is None else None)
     if plan and of_machines and len(plan["ranks"]) > len(of_machines):
         raise CohortError(str(folder / files.PLAN), f"at most {len(of_machines)} ranks", str(len(plan["ranks"])))
     names = [each.name for each in options_of(RunSpec) if each.name not in ("quiet", "mps")]
@@ -146,7 +139,6 @@ def read_run(folder: Path) -> Run:
         {name: value for name, value in options.items() if value is not None},
         _places(run["sampler"].get("gpus"), of_machines, summary),
         plan["ranks"] if plan else [],
-        timeline,
     )
 
 
@@ -159,7 +151,7 @@ def _places(gpus, of_machines: list[str] | None, summary: dict) -> list[str]:
     return [one_line(summary["device"]).upper()] if num_ranks == 1 else [f"r{rank}" for rank in range(num_ranks)]
 
 
-def _check_ranks(folder: Path, summary: dict, plan: dict | None, timeline: dict | None) -> None:
+def _check_ranks(folder: Path, summary: dict, plan: dict | None) -> None:
     """Raises CohortError unless every list that has a member for each rank has as many as there are ranks."""
     num_ranks = summary["num_ranks"]
     epochs = enumerate(summary["epochs"])
@@ -168,8 +160,6 @@ def _check_ranks(folder: Path, summary: dict, plan: dict | None, timeline: dict 
         sizes["summary.json: cache.predicted"] = len(summary["cache"]["predicted"])
     if plan:
         sizes["plan.json: ranks"] = len(plan["ranks"])
-    if timeline:
-        sizes["timeline.json: ranks"] = len(timeline["ranks"])
     for name, size in sizes.items():
         if size != num_ranks:
             raise CohortError(str(folder / name), f"one for each of {num_ranks} ranks", str(size), _OTHER_VERSION)
@@ -212,23 +202,6 @@ class _Run(TypedDict):
     machines: NotRequired[_Machines]
 
 
-class _Args(msgspec.Struct):
-    task: str = ""
-    epoch: int = 0
-
-
-class _Event(msgspec.Struct):
-    name: str
-    pid: Annotated[int, Meta(ge=0, le=2047)]
-    ts: float = 0.0
-    dur: Annotated[float, Meta(ge=0)] = 0.0
-    args: _Args = msgspec.field(default_factory=_Args)
-
-
-class _Trace(msgspec.Struct):
-    traceEvents: list[_Event]  # noqa: N815 (as the format has it)
-
-
 def _read(path: Path, shape: type):
     """A JSON file that has the members of `shape`, and maybe others, which are left out; None when there is none."""
     try:
@@ -243,20 +216,3 @@ def _read(path: Path, shape: type):
         raise CohortError(place, expected, found or said, _OTHER_VERSION) from None
     except (OSError, ValueError, RecursionError) as error:
         raise CohortError(str(path), "the JSON that cohort train writes", str(error), "train again") from error
-
-
-def _timeline(events: list[_Event]) -> dict | None:
-    """{"epoch": the last of which there are training steps, "ranks": a dict a rank of spans by TIMELINE_ROWS}, each the
-    first TIMELINE_STEPS, in seconds from the first begin; None: there are no such steps."""
-    steps = [event for event in events if event.name in TIMELINE_ROWS and event.args.task == "train"]
-    if not steps:
-        return None
-    epoch = max(step.args.epoch for step in steps)
-    steps = [step for step in steps if step.args.epoch == epoch]
-    start = min(step.ts for step in steps)
-    ranks = [{name: [] for name in TIMELINE_ROWS} for _ in range(1 + max(step.pid for step in steps) // 2)]
-    for step in steps:
-        spans = ranks[step.pid // 2][step.name]
-        if len(spans) < TIMELINE_STEPS:
-            spans.append([(step.ts - start) / 1e6, (step.ts + step.dur - start) / 1e6])
-    return {"epoch": epoch, "ranks": ranks}

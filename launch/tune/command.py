@@ -25,7 +25,7 @@ from cohort.spec.types import AboveZero, Ratios
 LOG = logging.getLogger(__name__)
 
 TRIAL_EPOCHS = 3
-RESULTS = ("tune.json", "tune.png", "run.toml")
+RESULTS = ("tune.json", "run.toml")
 
 
 def register(commands) -> None:

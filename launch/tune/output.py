@@ -1,4 +1,4 @@
-"""What a person sees of ``cohort tune``, and what it leaves: progress, the table, tune.json, tune.png and run.toml."""
+"""What a person sees of ``cohort tune``, and what it leaves: progress, the table, tune.json and run.toml."""
 
 import json
 import logging
@@ -14,9 +14,8 @@ from cohort.base.files import demand_writable, write_whole
 from cohort.base.tables import Table, print_tables
 from cohort.base.units import format_bytes
 from cohort.launch.options.parser import as_text
-from cohort.launch.report import page as report_page
 from cohort.launch.report.results import one_line
-from cohort.launch.tune.search import CLEAR_GAIN, Point, TimeBound, best, size_of_ratio
+from cohort.launch.tune.search import CLEAR_GAIN, Point, TimeBound, best
 from cohort.launch.tune.space import as_toml
 from cohort.launch.tune.trial import Trial
 from cohort.spec.results import TIMES
@@ -114,7 +113,6 @@ class Screen:
 def conclude(results: Results, quiet: bool) -> None:
     """Writes all results; unless quiet, prints the table and where they are."""
     write(results)
-    chart = _draw(results)
     if quiet:
         return
     print_tables(table_of(results))
@@ -128,7 +126,7 @@ def conclude(results: Results, quiet: bool) -> None:
     data, options, trial = map(_quoted, (results.dataset, results.out / "run.toml", results.best.folder))
     print(f"use it:     cohort train {data} --config {options}")
     print(f"report:     cohort report {trial} (name several trials to compare them)")
-    print(f"trials: {results.out / 'tune.json'}{f'; chart: {chart}' if chart else ''}")
+    print(f"trials: {results.out / 'tune.json'}")
 
 
 def _quoted(path: Path) -> str:
@@ -193,25 +191,3 @@ def table_of(results: Results) -> Table:
     if results.fixed:
         note += f"\nnot varied: {', '.join(f'{_option(name)} ({why})' for name, why in results.fixed.items())}"
     return Table("Trials", columns, rows, note)
-
-
-def _draw(results: Results) -> Path | None:
-    """Writes tune.png: the best trial of each cache ratio, where it was varied; None, said aloud, where it cannot."""
-    if "cache_ratio" in results.fixed:
-        return None
-    by_ratio: dict[str, dict] = {}  # times of the best trial
-    for trial in sorted(results.trials, key=lambda each: (size_of_ratio(each.point["cache_ratio"]), each.cost)):
-        if trial.times:
-            by_ratio.setdefault(as_text(trial.point["cache_ratio"]), trial.times)
-    path, why = results.out / "tune.png", ""
-    if len(by_ratio) < 2:
-        why = f"a chart against the cache ratio: expected trials with two ratios at least, found {len(by_ratio)}"
-    elif not report_page.can_draw():
-        why = "charts: expected matplotlib, found none\n  hint: pip install matplotlib"
-    if why:
-        LOG.info(f"no {path.name}: {why}")
-        return None
-    png = report_page.draw_times(list(by_ratio.values()), list(by_ratio), "cache ratio of each GPU")
-    with demand_writable(path, "a file that can be written"):
-        write_whole(path, png)
-    return path

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from cohort.base.errors import CohortError
-from cohort.dataset import _native
+from cohort.dataset import _native, from_tensors
 from cohort.dataset.partitioning.partition import load_parts, partition, parts_file
-from cohort.dataset.writer import write_dataset
 
 metis = pytest.mark.skipif(not _native.has_metis(), reason="this build has no METIS (libmetis-dev)")
 NUM_NODES = 12_000
@@ -28,8 +27,8 @@ def planted(out, num_communities: int, undirected: bool, seed: int = 0) -> None:
     if undirected:
         src, dst = np.concatenate([src, dst]), np.concatenate([dst, src])
     train = np.sort(random.permutation(NUM_NODES)[: NUM_NODES // 10])
-    splits = [train, np.empty(0, np.int64), np.empty(0, np.int64)]
-    write_dataset(out, graph=(src, dst), x=np.zeros((NUM_NODES, 1), np.uint8), labels=community, splits=splits)
+    x = np.zeros((NUM_NODES, 1), np.uint8)
+    from_tensors(out, x=x, y=community, edge_index=np.stack([src, dst]), train_ids=train)
 
 
 @pytest.fixture(scope="module", params=["undirected", "directed"])

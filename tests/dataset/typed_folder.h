@@ -3,6 +3,7 @@
 
 #include <array>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,46 @@
 #include "tests/dataset/temporary_folder.h"
 
 namespace cohort::dataset {
+
+inline nlohmann::ordered_json members_of(const NodeType& type) {
+  nlohmann::ordered_json out = {{"type", type.name}, {"count", type.num_nodes}};
+  if (type.feature_dim == 0) return out;
+  out["features"] = {{"file", type.features}, {"dim", type.feature_dim}, {"dtype", name_of(type.feature_dtype)}};
+  return out;
+}
+
+inline nlohmann::ordered_json members_of(const EdgeType& type) {
+  nlohmann::ordered_json out = {{"type", nlohmann::ordered_json::array({type.source, type.name, type.target})},
+                                {"count", type.num_edges},
+                                {"indptr", type.indptr},
+                                {"indices", type.indices}};
+  if (type.reverse_of >= 0) out["reverse_of"] = type.reverse_of;
+  return out;
+}
+
+inline nlohmann::ordered_json typed_members(const Meta& meta) {
+  nlohmann::ordered_json nodes = nlohmann::ordered_json::array(), edges = nlohmann::ordered_json::array();
+  for (const NodeType& type : meta.node_types) nodes.push_back(members_of(type));
+  for (const EdgeType& type : meta.edge_types) edges.push_back(members_of(type));
+  return {{"nodes", nodes},
+          {"edges", edges},
+          {"target",
+           {{"type", meta.node_types.at(static_cast<std::size_t>(meta.target_type)).name},
+            {"task", name_of(meta.task)},
+            {"label_dtype", name_of(meta.label_dtype)},
+            {"num_classes", meta.num_classes},
+            {"labels", meta.files.labels},
+            {"train_ids", meta.files.splits[0]},
+            {"val_ids", meta.files.splits[1]},
+            {"test_ids", meta.files.splits[2]}}}};
+}
+
+// Writes meta.json of several types, also one with mistakes. dataset/importing/typed.py writes such.
+inline void write_typed_meta(const std::filesystem::path& folder, const Meta& meta) {
+  nlohmann::ordered_json json = {{"format", kFormatName}, {"version", kTypedVersion}, {"name", meta.name}};
+  json.update(typed_members(meta));
+  write_bytes(folder / kMetaFile, json.dump(2) + '\n');
+}
 
 // 3 authors without features; 4 papers with 2 features and 3 classes; 5 edges in two directions and 3 edges more.
 class TypedFolder {
@@ -29,7 +70,7 @@ class TypedFolder {
     add<int64_t>("paper.train_ids.npy", DType::int64, {2}, {0, 1});
     add<int64_t>("paper.val_ids.npy", DType::int64, {1}, {3});
     add<int64_t>("paper.test_ids.npy", DType::int64, {0}, {});
-    write_meta(path_, meta());
+    write_typed_meta(path_, meta());
   }
 
   static Meta meta() {

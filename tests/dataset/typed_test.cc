@@ -49,7 +49,7 @@ class TypedDataset : public testing::Test {
   void expect_refused(const std::function<void(Meta&)>& change, const std::string& words) {
     Meta meta = TypedFolder::meta();
     change(meta);
-    write_meta(folder_.path(), meta);
+    write_typed_meta(folder_.path(), meta);
     const std::string message = message_of([&] { Dataset::open(folder_.path()); });
     EXPECT_NE(message.find(words), std::string::npos) << message;
   }
@@ -89,12 +89,6 @@ TEST_F(TypedDataset, OpensWithEverythingMapped) {
   EXPECT_EQ(data.train_ids().size(), 2u);
   EXPECT_TRUE(check(folder_.path()).empty());
   demand_in_range(data);
-}
-
-TEST_F(TypedDataset, WritesTheMetaThatItReads) {
-  const Meta meta = read_meta(folder_.path());
-  write_meta(folder_.path(), meta);
-  EXPECT_EQ(read_bytes(path(kMetaFile)), good_);
 }
 
 TEST_F(TypedDataset, AccessorsOfOneTypeThrow) {
@@ -185,7 +179,7 @@ TEST_F(TypedDataset, RefusesRelationsOutOfOrder) {
       "paper (nodes[1])");
   Meta meta = TypedFolder::meta();
   std::swap(meta.edge_types[1], meta.edge_types[2]);
-  write_meta(folder_.path(), meta);
+  write_typed_meta(folder_.path(), meta);
   EXPECT_EQ(Dataset::open(folder_.path()).meta().edge_types[1].name, "cites") << "relations of one source type";
 }
 

@@ -202,13 +202,10 @@ def _results(folder: Path) -> None:
         cache={"predicted": [predicted], "measured": []},
         floor={"step_seconds": 0.5, "epochs": [{"seconds": 1.0, "bottleneck": "sample"}]},
     )
-    step = {"ph": "X", "name": "train", "pid": 1, "ts": 1.5, "dur": 2, "args": {"task": "train", "epoch": 0}}
-    timeline = {"traceEvents": [step, step | {"name": "fetch", "pid": 0}]}
     for name, content in {
         "run": RUN,
         "summary": asdict(report),
         "plan": {"ranks": [held]},
-        "timeline": timeline,
     }.items():
         (folder / f"{name}.json").write_text(json.dumps(content))
 

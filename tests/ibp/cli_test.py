@@ -39,8 +39,8 @@ def test_analyze_prints_a_table_and_draws(rows_file, tmp_path, capsys):
     out = capsys.readouterr().out
     assert "0-31" in out and "32-39" in out and "exponent*" in out
     assert png.read_bytes().startswith(b"\x89PNG")
-    assert main(["ibp", "analyze", str(tmp_path), "--row-normalize", "--pca", "4", "--png", str(png)]) == 0
-    assert "300 rows x 4 float32" in capsys.readouterr().out
+    assert main(["ibp", "analyze", str(tmp_path), "--png", str(png)]) == 0
+    assert "300 rows x 40 float32" in capsys.readouterr().out
 
 
 def test_analyze_writes_no_file_unasked(rows_file, tmp_path, monkeypatch, capsys):
@@ -135,18 +135,11 @@ def test_a_decoding_that_fails_leaves_what_was_there(rows_file, tmp_path, monkey
     assert out.read_text() == "precious" and not list(tmp_path.glob("*.tmp"))
 
 
-@pytest.mark.parametrize(
-    "arguments", ["decode a b --batch-rows 0", "analyze a --group -1", "analyze a --group 0", "analyze a --pca -1"]
-)
+@pytest.mark.parametrize("arguments", ["decode a b --batch-rows 0", "analyze a --group -1", "analyze a --group 0"])
 def test_numbers_below_one_are_refused(arguments, capsys):
     with pytest.raises(SystemExit):
         main(["ibp", *arguments.split()])
     assert "at least 1" in capsys.readouterr().err
-
-
-def test_components_that_are_not_there_are_refused(rows_file, capsys):
-    assert main(["ibp", "analyze", str(rows_file), "--pca", "41"]) == 1
-    assert "at most 40 components" in capsys.readouterr().err
 
 
 def test_rows_of_another_type_are_an_error(rows_file, tmp_path, capsys):

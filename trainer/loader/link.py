@@ -99,22 +99,10 @@ class LinkNeighborLoader(NeighborLoader):
         exclude="reverse",
     ) -> "LinkNeighborLoader":
         """A loader with other pairs (validation, test) and the same sampler; iterate over one loader at a time."""
-        self._sampler.require_usable()
-        return LinkNeighborLoader(
-            self.data,
-            self._fanout if num_neighbors is None else num_neighbors,
-            edge_label_index,
-            edge_label,
-            neg_sampling=neg_sampling,
-            reject_edges=reject_edges,
-            exclude=exclude,
-            batch_size=self.batch_size if batch_size is None else batch_size,
-            shuffle=shuffle,
-            drop_last=drop_last,
-            transform=self._transform,
-            node_tensors=self._node_tensors,
-            _sampler=self._sampler,
-        )
+        how = {"shuffle": shuffle, "drop_last": drop_last, "exclude": exclude}
+        how |= {"neg_sampling": neg_sampling, "reject_edges": reject_edges}
+        pairs = {"edge_label_index": edge_label_index, "edge_label": edge_label}
+        return LinkNeighborLoader(self.data, **pairs, **self._shared(num_neighbors, batch_size), **how)
 
     def _batch_of(self, slot) -> Batch:
         batch = batch_of(slot)

@@ -193,18 +193,19 @@ class NeighborLoader:
 
     def with_nodes(self, input_nodes, *, shuffle=False, num_neighbors=None, batch_size=None, drop_last=False):
         """A loader with other seeds (validation, test) and the same sampler; iterate over one loader at a time."""
+        how = {"shuffle": shuffle, "drop_last": drop_last}
+        return NeighborLoader(self.data, input_nodes=input_nodes, **self._shared(num_neighbors, batch_size), **how)
+
+    def _shared(self, num_neighbors, batch_size) -> dict:
+        """What another loader with this one's sampler is made with, for the most part as this one."""
         self._sampler.require_usable()
-        return NeighborLoader(
-            self.data,
-            self.num_neighbors if num_neighbors is None else num_neighbors,
-            input_nodes,
-            batch_size=self.batch_size if batch_size is None else batch_size,
-            shuffle=shuffle,
-            drop_last=drop_last,
-            transform=self._transform,
-            node_tensors=self._node_tensors,
-            _sampler=self._sampler,
-        )
+        return {
+            "num_neighbors": self.num_neighbors if num_neighbors is None else num_neighbors,
+            "batch_size": self.batch_size if batch_size is None else batch_size,
+            "transform": self._transform,
+            "node_tensors": self._node_tensors,
+            "_sampler": self._sampler,
+        }
 
     @property
     def device(self) -> torch.device:

@@ -6,7 +6,6 @@ with 255 for unknown or float32 with NaN. All of it stays on the device and has 
 
 import math
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -41,10 +40,6 @@ class Classes:
         """int64 [n]: the answer, here a class."""
         return scores.argmax(dim=1)
 
-    def answers(self, num_nodes: int, num_outputs: int) -> tuple[tuple[int, ...], type]:
-        """(shape, dtype) of what ``best`` gives."""
-        return (num_nodes,), np.int64
-
 
 class Numbers:
     """A number: mean squared error; RMSE and MAE."""
@@ -69,9 +64,6 @@ class Numbers:
     def best(self, scores: Tensor) -> Tensor:
         """float32 [n]"""
         return scores[:, 0]
-
-    def answers(self, num_nodes: int, num_outputs: int) -> tuple[tuple[int, ...], type]:
-        return (num_nodes,), np.float32
 
     def _errors(self, scores: Tensor, y: Tensor) -> Tensor:
         """float32 [n], 0 without a label."""
@@ -106,9 +98,6 @@ class Labels:
     def best(self, scores: Tensor) -> Tensor:
         """uint8 [n, labels]: 1 for those that are told."""
         return (scores > 0).to(torch.uint8)
-
-    def answers(self, num_nodes: int, num_outputs: int) -> tuple[tuple[int, ...], type]:
-        return (num_nodes, num_outputs), np.uint8
 
 
 def _known(y: Tensor) -> Tensor:

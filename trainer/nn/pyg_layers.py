@@ -18,6 +18,7 @@ from cohort.nn.hgt import HGTRules
 from cohort.nn.inputs import is_placed, require_placed_rows
 from cohort.nn.sage import SUMS, SAGERules
 
+ADD = ("add", "sum")
 _HOOKS = [
     f"_{step}_forward_{when}hooks"
     for step in ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
@@ -25,25 +26,36 @@ _HOOKS = [
 ]
 
 
-class SAGEConv(SAGERules, pyg.SAGEConv):
+class _Checked:
+    """What the layers have in common: arguments of PyG's that they do not take."""
+
+    aggregations: tuple[str, ...] = ()  # that are taken; (): there is no choice
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        if limit := self.limit_of(self):
+            name = type(self).__name__
+            raise CohortError(name, *limit, f"use torch_geometric.nn.{name} for others")
+
+    @classmethod
+    def limit_of(cls, layer: pyg.MessagePassing) -> tuple[str, str] | None:
+        """(what is expected, what is found) where PyG's layer has arguments that this one does not take."""
+        if cls.aggregations and layer.aggr not in cls.aggregations:
+            return f"aggr {' or '.join(map(repr, cls.aggregations))}", f"aggr {layer.aggr!r}"
+        if getattr(layer, "cached", False):
+            return "cached=False", "cached=True"
+        return None if layer.flow == "source_to_target" else ("flow source_to_target", f"flow {layer.flow}")
+
+
+class SAGEConv(_Checked, SAGERules, pyg.SAGEConv):
     """``torch_geometric.nn.SAGEConv`` with gather and reduction in one kernel: same arguments, parameters and results.
 
     Raises:
         CohortError: an aggregation other than "mean", "sum" and "add", or ``flow="target_to_source"``.
     """
 
+    aggregations = tuple(SUMS)
     propagate_type = {"x": OptPairTensor}  # PyG reads this from sources, which are not here
-
-    def __init__(self, in_channels, out_channels, aggr="mean", *args, **kwargs):
-        super().__init__(in_channels, out_channels, aggr, *args, **kwargs)
-        require_supported(self)
-
-    @staticmethod
-    def limit_of(layer: pyg.SAGEConv) -> tuple[str, str] | None:
-        """(what is expected, what is found) where PyG's layer has arguments that this one does not take."""
-        if layer.aggr not in SUMS:
-            return 'aggr "mean", "sum" or "add"', f"aggr {layer.aggr!r}"
-        return limit_of_flow(layer)
 
     def forward(
         self,
@@ -59,7 +71,7 @@ class SAGEConv(SAGERules, pyg.SAGEConv):
         return super().forward(x, edge_index, size, activation)
 
 
-class GCNConv(GCNRules, pyg.GCNConv):
+class GCNConv(_Checked, GCNRules, pyg.GCNConv):
     """``torch_geometric.nn.GCNConv`` with gather and reduction in one kernel: same arguments, parameters and results.
 
     With a Block, the output has rows only for the targets, which are the first sources. A source that is not a target
@@ -70,18 +82,8 @@ class GCNConv(GCNRules, pyg.GCNConv):
         CohortError: cached normalisation, an aggregation other than "add" and "sum", ``flow="target_to_source"``.
     """
 
+    aggregations = ADD
     propagate_type = {"x": Tensor, "edge_weight": OptTensor}  # PyG reads this from sources, which are not here
-
-    def __init__(self, in_channels, out_channels, *args, **kwargs):
-        super().__init__(in_channels, out_channels, *args, **kwargs)
-        require_supported(self)
-
-    @staticmethod
-    def limit_of(layer: pyg.GCNConv) -> tuple[str, str] | None:
-        """(what is expected, what is found) where PyG's layer has arguments that this one does not take."""
-        if layer.cached or layer.aggr not in ("add", "sum"):
-            return 'cached=False and aggr "add" or "sum"', f"cached={layer.cached}, aggr={layer.aggr!r}"
-        return limit_of_flow(layer)
 
     def forward(
         self,
@@ -99,7 +101,7 @@ class GCNConv(GCNRules, pyg.GCNConv):
         return super().forward(x, edge_index, activation)
 
 
-class GATConv(GATRules, pyg.GATConv):
+class GATConv(_Checked, GATRules, pyg.GATConv):
     """``torch_geometric.nn.GATConv`` with gather and reduction in one kernel: same arguments, parameters and results.
 
     Rows are multiplied by the weights before or after the sum, whichever is less work. The scores of edges are computed
@@ -110,19 +112,9 @@ class GATConv(GATRules, pyg.GATConv):
         CohortError: an aggregation other than "add" and "sum", or ``flow="target_to_source"``.
     """
 
+    aggregations = ADD
     propagate_type = {"x": OptPairTensor, "alpha": Tensor}  # PyG reads these from sources, which are not here
     edge_updater_type = {"alpha": OptPairTensor, "edge_attr": OptTensor}
-
-    def __init__(self, in_channels, out_channels, *args, **kwargs):
-        super().__init__(in_channels, out_channels, *args, **kwargs)
-        require_supported(self)
-
-    @staticmethod
-    def limit_of(layer: pyg.GATConv) -> tuple[str, str] | None:
-        """(what is expected, what is found) where PyG's layer has arguments that this one does not take."""
-        if layer.aggr not in ("add", "sum"):
-            return 'aggr "add" or "sum"', f"aggr {layer.aggr!r}"
-        return limit_of_flow(layer)
 
     def forward(
         self,
@@ -138,7 +130,7 @@ class GATConv(GATRules, pyg.GATConv):
         return super().forward(x, edge_index, size)
 
 
-class HGTConv(HGTRules, pyg.HGTConv):
+class HGTConv(_Checked, HGTRules, pyg.HGTConv):
     """``torch_geometric.nn.HGTConv`` with scores, softmax and sums by edge in kernels: same arguments, parameters and
     results. The edges of all edge types into a node type are merged into one block.
 
@@ -147,15 +139,6 @@ class HGTConv(HGTRules, pyg.HGTConv):
     """
 
     propagate_type = {"k": Tensor, "q": Tensor, "v": Tensor, "edge_attr": Tensor}  # PyG reads this from sources
-
-    def __init__(self, in_channels, out_channels, *args, **kwargs):
-        super().__init__(in_channels, out_channels, *args, **kwargs)
-        require_supported(self)
-
-    @staticmethod
-    def limit_of(layer: pyg.HGTConv) -> tuple[str, str] | None:
-        """(what is expected, what is found) where PyG's layer has arguments that this one does not take."""
-        return limit_of_flow(layer)
 
     def forward(self, x_dict, edge_index_dict, num_targets: dict[str, int] | None = None) -> dict[str, Tensor]:
         """Like HGTRules.forward; without ``num_targets`` PyG's code runs for sparse matrices."""
@@ -173,15 +156,3 @@ def takes_pygs_way(layer: pyg.MessagePassing, edge_index) -> bool:
         layer.propagate = pyg.MessagePassing.propagate.__get__(layer)
         return True
     return not plain or isinstance(edge_index, EdgeIndex) or any(getattr(layer, name) for name in _HOOKS)
-
-
-def limit_of_flow(layer: pyg.MessagePassing) -> tuple[str, str] | None:
-    """(what is expected, what is found) of a layer whose edges run against their direction."""
-    return None if layer.flow == "source_to_target" else ("flow source_to_target", f"flow {layer.flow}")
-
-
-def require_supported(layer: pyg.MessagePassing) -> None:
-    """Raises CohortError for arguments that the layer does not take."""
-    limit = type(layer).limit_of(layer)
-    if limit is not None:
-        raise CohortError(type(layer).__name__, *limit, f"use torch_geometric.nn.{type(layer).__name__} for others")

@@ -11,7 +11,6 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -71,9 +70,9 @@ def predict(job: dict) -> None:
     gpu_bytes = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else None
     memory = plan_memory(job["memory_bytes"], data.num_nodes, widths, not model.two_sided, gpu_bytes)
     layers = Layerwise(model, data, memory, out, device)
-    shape, dtype = (data.num_nodes, model.num_classes), np.float32
-    if job["classes"]:
-        shape, dtype = targets.answers(*shape)
+    best, one = targets.best if job["classes"] else None, torch.zeros(1, model.num_classes)
+    kept = (best(one) if best else one).numpy()
+    shape, dtype = (data.num_nodes, *kept.shape[1:]), kept.dtype
     start = time.monotonic()
     try:
         text = "layers, hidden ones in files" if memory.file_bytes > 0 else "layers"
@@ -82,9 +81,7 @@ def predict(job: dict) -> None:
         with replacing(out) as temporary, progress:
             scores = new_rows(shape, temporary, dtype)
             bar = progress.add_task("", total=layers.work)
-            layers.run(
-                keep_scores(scores, targets.best if job["classes"] else None), lambda done: progress.advance(bar, done)
-            )
+            layers.run(keep_scores(scores, best), lambda done: progress.advance(bar, done))
     except OSError as error:
         hint = f"the disk must hold it, and {format_bytes(memory.file_bytes)} of hidden layers"
         raise CohortError(str(out), "a file that can be written", str(error), hint) from error
@@ -102,7 +99,7 @@ def predict(job: dict) -> None:
     if not job["quiet"]:
         places = dict.fromkeys(memory.places[1:] or [Place.WHOLE])
         where = " and ".join("the GPU's memory" if gpu_bytes and place == Place.WHOLE else place for place in places)
-        told = f"{dtype.__name__} {list(shape)} in {time.monotonic() - start:.1f} s, hidden layers in {where}"
+        told = f"{dtype.name} {list(shape)} in {time.monotonic() - start:.1f} s, hidden layers in {where}"
         LOG.info(f"{out}: {told}")
 
 

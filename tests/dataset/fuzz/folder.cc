@@ -8,6 +8,7 @@
 #include "dataset/check.h"
 #include "dataset/encoded.h"
 #include "tests/dataset/temporary_folder.h"
+#include "tests/dataset/typed_folder.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace cohort::fuzz {
@@ -37,7 +38,7 @@ struct Good {
     meta.files.edge_weights = "edge_weights.npy";
     dataset::write_meta(folder.path(), meta);
     meta_text = dataset::read_bytes(folder / dataset::kMetaFile);
-    dataset::write_meta(folder.path(), typed());
+    dataset::write_typed_meta(folder.path(), typed());
     typed_meta_text = dataset::read_bytes(folder / dataset::kMetaFile);
     dataset::write_bytes(folder / dataset::kMetaFile, meta_text);
     prepared_text =

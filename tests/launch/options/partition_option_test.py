@@ -7,8 +7,8 @@ import pytest
 from processes import cohort
 
 from cohort.cache import Counts, Links, load_counts, plan
+from cohort.dataset import from_tensors
 from cohort.dataset.partitioning.partition import parts_file
-from cohort.dataset.writer import write_dataset
 from cohort.launch.main import main
 from cohort.launch.options.partition import cliques_of_ranks, describe_gain
 from cohort.trainer.loop.seed_parts import seeds_by_rank
@@ -33,7 +33,8 @@ def data(tmp_path_factory):
     x = random.random((NUM_NODES, DIM), dtype=np.float32)
     x[np.arange(NUM_NODES), community] += 1
     out = tmp_path_factory.mktemp("parts") / "data"
-    write_dataset(out, graph=(src, dst), x=x, labels=community, splits=splits)
+    ids = dict(zip(("train_ids", "val_ids", "test_ids"), splits, strict=True))
+    from_tensors(out, x=x, y=community, edge_index=np.stack([src, dst]), **ids)
     np.save(parts_file(out, 2), (community >= NUM_COMMUNITIES // 2).astype(np.int32))
     return out
 

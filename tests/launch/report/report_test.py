@@ -19,7 +19,7 @@ from cohort.launch.report.tables import advice, epoch_table, result_table
 TRAIN = ["--device", "cpu", "--fanout", "4,3", "--batch-size", 100, "--hidden", 8, "--epochs", 3, "--quiet"]
 TIERS = ["local", "peer", "host", "recent"]
 TIMES = [f"{name}seconds" for name in ("", "wait_", "train_", "all_reduce_", "sample_", "fetch_")]
-CHARTS = ["report-bytes.png", "report-epochs.png", "report-hits.png", "report-timeline.png"]
+CHARTS = ["report-bytes.png", "report-epochs.png", "report-hits.png"]
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +150,7 @@ def test_each_rank_has_its_rows_and_the_charts_are_in_the_page(runs, drawn):
         read = sum(part["row_tiers"]["host"]["bytes"] for part in parts) / sum(part["num_batches"] for part in parts)
         assert [f"r{rank}", "host", format_bytes(read)] in [[*row[:2], row[4]] for row in rows]
     assert page.tags.isdisjoint({"script", "link", "iframe", "object"})
-    assert len(page.links) == 4 and all(link.startswith("data:image/png;base64,") for link in page.links)
+    assert len(page.links) == 3 and all(link.startswith("data:image/png;base64,") for link in page.links)
     assert all(is_a_png((runs / "two" / name).read_bytes()) for name in CHARTS)
 
 
@@ -267,27 +267,6 @@ def test_a_plan_says_nothing_of_rows_that_are_read_in_place(runs, tmp_path):
     assert run.uses(LISTS)["local"].planned_share is not None
 
 
-def test_the_timeline_has_a_bar_a_batch_in_each_rows_place(runs, drawn, monkeypatch):
-    monkeypatch.setattr(report_page, "png_of", lambda figure: figure.axes[0])
-    run = read_run(runs / "two")
-    axes = report_page.draw_timeline(run)
-    names = [label.get_text() for label in axes.get_yticklabels()]
-    assert names == ["r0 sample", "r0 fetch", "r0 train", "r1 sample", "r1 fetch", "r1 train"]
-    spans = [rank[name] for rank in run.timeline["ranks"] for name in ("sample", "fetch", "train")]
-    assert len(axes.collections) == 6 and run.timeline["epoch"] == 1 and "epoch 2" in axes.get_xlabel()
-    for row, (bars, of_row) in enumerate(zip(axes.collections, spans, strict=True)):
-        corners = [path.get_extents() for path in bars.get_paths()]
-        assert [(box.x0, box.x1) for box in corners] == [pytest.approx((1e3 * a, 1e3 * b)) for a, b in of_row]
-        assert {round((box.y0 + box.y1) / 2) for box in corners} == {row} and len(of_row) > 0
-
-
-def test_a_run_without_a_timeline_is_reported(runs, tmp_path, drawn):
-    run = changed(runs, tmp_path / "older", "cached", lambda summary: None)
-    (run / "timeline.json").unlink()
-    assert main.main(["report", str(run)]) == 0
-    assert sorted(path.name for path in run.glob("report-*")) == CHARTS[:3] and len(page_of(run).links) == 3
-
-
 def test_a_run_of_which_nobody_knows_the_least_time_is_reported(runs, tmp_path, drawn):
     def forget(summary):
         summary["floor"]["epochs"] = []
@@ -334,12 +313,6 @@ def test_a_summary_of_another_kind_is_refused(runs, tmp_path, capsys, change, pl
     refused(changed(runs, tmp_path / "run", "cached", change), tmp_path / "out", capsys, place, found)
 
 
-def timeline(**changed) -> str:
-    """timeline.json with one step, some members of which are changed."""
-    step = {"ph": "X", "name": "train", "pid": 1, "ts": 1, "dur": 2, "args": {"task": "train", "epoch": 0}}
-    return json.dumps({"traceEvents": [step | changed]})
-
-
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
@@ -352,11 +325,8 @@ def timeline(**changed) -> str:
         ("run.json", '{"sampler": {}}', "run.json: expected the members"),
         ("plan.json", '{"ranks": []}', "plan.json: ranks: expected one for each of 1 ranks, found 0"),
         ("plan.json", '{"ranks": [{}]}', "plan.json: ranks[0]: expected the members"),
-        ("timeline.json", timeline(pid=3), "timeline.json: ranks: expected one for each of 1 ranks"),
-        ("timeline.json", timeline(pid=10**6), "timeline.json: traceEvents[0].pid: expected the members"),
-        ("timeline.json", timeline(dur=-1), "timeline.json: traceEvents[0].dur: expected the members"),
     ],
-    ids=range(12),
+    ids=range(9),
 )
 def test_a_damaged_file_is_refused(runs, tmp_path, capsys, name, text, words):
     run = changed(runs, tmp_path / "run", "cached", lambda summary: None)

@@ -202,4 +202,4 @@ def test_what_the_layer_does_not_take_is_refused(make, words):
 def test_other_aggregations_are_refused_and_left_to_pyg():
     with pytest.raises(CohortError) as refusal:
         SAGEConv(4, 3, aggr="max")
-    assert refusal.value.expected == 'aggr "mean", "sum" or "add"' and refusal.value.found == "aggr 'max'"
+    assert refusal.value.expected == "aggr 'mean' or 'sum' or 'add'" and refusal.value.found == "aggr 'max'"

@@ -45,7 +45,7 @@ def _add_rows_options(parser) -> None:
 
 def _add_analyze(commands) -> None:
     parser = commands.add_parser(
-        "analyze", help="show how much each codec would save; with --png draw the invariant bits"
+        "analyze", help="show how much each codec would save; with --png, also draw the invariant bits"
     )
     _add_rows_options(parser)
     parser.add_argument("--group", type=_positive, help="columns per group (default: one group with all columns)")

@@ -93,7 +93,7 @@ class SamplerSpec:
         None, "number of trainers on the CPU (default 1); with --gpus, each GPU has one trainer", "Devices"
     )
     mps: bool = option(
-        True, "share the GPU between sampler and trainer through MPS; without MPS they take turns", "Devices"
+        True, "share the GPU between sampler and trainer through MPS; without MPS, the two take turns", "Devices"
     )
     order: types.Order = option("address", "order in which a GPU reads the host-memory rows of a batch")
     fetch_sms: types.Positive | None = option(
@@ -140,9 +140,9 @@ class RunSpec(SamplerSpec):
 
     model: Model = option(
         "sage",
-        "SAGE (mean), GCN, GAT, for several node types R-SAGE, R-GCN, R-GAT and HGT, or a class of your own with the"
-        " arguments in_channels, hidden_channels, num_layers, out_channels and dropout of PyG's models; the model has"
-        " one layer per entry of --fanout",
+        "SAGE (mean), GCN or GAT; for several node types R-SAGE, R-GCN, R-GAT or HGT; or a class of your own, called"
+        " with the arguments in_channels, hidden_channels, num_layers, out_channels and dropout, as PyG's models are;"
+        " the model has one layer per entry of --fanout",
         "Model",
         LOSS | MEMORY,
         metavar=f"{BUILT_IN}|package.module:Class",
@@ -164,8 +164,8 @@ class RunSpec(SamplerSpec):
     )
     featureless: Literal["zero", "embed"] = option(
         "zero",
-        "several node types: what a type without features sends in the first layer: zero: nothing; embed: rows of"
-        " --hidden columns, which are learned",
+        "several node types: what a type without features sends in the first layer; zero: nothing; embed: learned"
+        " rows of --hidden columns",
         "Model",
         LOSS | MEMORY,
     )
@@ -209,7 +209,7 @@ class RunSpec(SamplerSpec):
         metavar="N",
     )
     machine_seconds: types.AboveZero = option(
-        60.0, "several machines: end the run when one of them has been silent for this number of seconds", "Devices"
+        60.0, "several machines: end the run if one machine is silent for this number of seconds", "Devices"
     )
     out: Path | None = option(None, "folder for results and logs (default runs/NAME-TIME)", "Output", metavar="RUN")
     quiet: bool = option(False, "print no progress bar and no table", "Output")

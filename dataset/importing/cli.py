@@ -68,14 +68,16 @@ def _add_edge_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--self-loops",
         choices=("keep", "remove", "add"),
-        help="add: every node gets exactly one; default: as the original library does",
+        help="add: every node gets exactly one self loop; default: as the original library does",
     )
     group.add_argument(
         "--rename",
         action="store_true",
-        help="ids are any integers; nodes are numbered in the order of the ids, and id_of_node.npy keeps the ids",
+        help="accept arbitrary integer ids: nodes are numbered in the order of ids, and id_of_node.npy keeps the ids",
     )
-    group.add_argument("--node-ids", type=Path, metavar="FILE", help="id of each feature row, if ids are any integers")
+    group.add_argument(
+        "--node-ids", type=Path, metavar="FILE", help="id of each feature row, for arbitrary integer ids"
+    )
     group.add_argument(
         "--nodes", type=number, metavar="V", help="number of nodes; default: number of rows, or the largest id + 1"
     )
@@ -102,10 +104,10 @@ def _add_source_options(group: argparse._ArgumentGroup) -> None:
         "--header", choices=("auto", "yes", "no"), default="auto", help="whether the first line contains column names"
     )
     group.add_argument(
-        "--features", type=Path, metavar="FILE|ones", help="feature rows: .npy, .csv, .parquet or bare numbers"
+        "--features", type=Path, metavar="FILE|ones", help="feature rows: .npy, .csv, .parquet, or raw binary numbers"
     )
-    group.add_argument("--feature-dim", type=number, metavar="D", help="number of columns of bare numbers")
-    group.add_argument("--feature-dtype", choices=RAW_DTYPES, default="float32", help="type of bare numbers")
+    group.add_argument("--feature-dim", type=number, metavar="D", help="number of columns of raw binary numbers")
+    group.add_argument("--feature-dtype", choices=RAW_DTYPES, default="float32", help="type of raw binary numbers")
     group.add_argument(
         "--feature-columns", type=columns, metavar="A,B|A:Z", help="columns of a table of features; default: all"
     )

@@ -1,6 +1,6 @@
 """``cohort bench sample`` and ``bench fetch``: time of the sampler's two parts, without a trainer.
 
-The sampler is that of any run, but nothing is trained. Batches are requested first one at a time, so that the sampler
+The sampler works as in a run, but nothing is trained. Batches are requested first one at a time, so that the sampler
 does nothing else ("beside nothing"), then without pauses, so that a GPU samples the next batch during the fetch
 ("beside next").
 """
@@ -33,10 +33,10 @@ from cohort.spec.types import Compress, NotNegative, Positive, Ratios
 class SampleSpec(SamplerSpec):
     """Options of ``bench sample``; lists are tried in turn."""
 
-    batch_size: Positive = option(8192, "seeds a batch", "Sampling")
+    batch_size: Positive = option(8192, "seeds per batch", "Sampling")
     batches: Positive = option(50, "number of batches to measure in each way", "Sampling")
     sampler_sms: list[NotNegative] = option(
-        [0], "GPU: numbers of SMs of the sampler, to try; 0: all", "Devices", metavar="A[,B...]"
+        [0], "GPU: numbers of SMs to try for the sampler; 0: all", "Devices", metavar="A[,B...]"
     )
     out: Path = option(Path("bench.jsonl"), "file to which lines are appended", "Output")
 
@@ -48,9 +48,9 @@ class FetchSpec(SampleSpec):
     compress: list[Compress] = option(["auto"], "values of --compress to try", "Cache", metavar="A[,B...]")
     cache_ratio: Ratios = option([0.0], "values of --cache-ratio to try", "Cache", metavar="A[,B...]")
     fetch_sms: list[Positive] | None = option(
-        None, "numbers of SMs for the fetch, to try (default: the sampler's choice)", metavar="A[,B...]"
+        None, "numbers of SMs to try for the fetch (default: the sampler's choice)", metavar="A[,B...]"
     )
-    reuse: bool = option(False, "copy rows of earlier batches, as cohort train (default off)", "Cache")
+    reuse: bool = option(False, "copy rows of earlier batches, as cohort train does (default off)", "Cache")
 
 
 def register(benches) -> None:

@@ -1,7 +1,7 @@
 """``cohort bench step``: time of a training step on a ready batch, with PyG's, torch.sparse's and Cohort's layers.
 
-A step is forward, loss, backward and Adam; the sampler is idle meanwhile. With ``--sms 132,116,100`` the trainer gets
-these numbers of SMs by MPS, as in a run that reserves the other SMs for the sampler.
+A step is forward, loss, backward and Adam; the sampler is idle meanwhile. With ``--sms 132,116,100`` the trainer is
+limited to these numbers of SMs by MPS, as in a run that reserves the other SMs for the sampler.
 """
 
 import argparse

@@ -84,14 +84,14 @@ def register(commands) -> None:
         parser,
         PlanSpec,
         shown | MODEL_OPTIONS | OWN_OPTIONS,
-        cache_ratio="cache of each GPU as a share of all raw feature bytes, index included; auto: the memory that slots"
-        " and trainer leave (default: auto; without a GPU a table of ratios)",
+        cache_ratio="cache of each GPU as a share of all raw feature bytes, index included; auto: all memory that"
+        " slots and trainer leave free (default: auto; without a GPU a table of ratios)",
         partition="plan for cliques that each train on the seeds of their own part",
         gpus="numbers of the visible GPUs to plan for (default: all)",
         model="with --machines: the model whose gradients are sent",
     )
     group(parser, "Output").add_argument("--json", action="store_true", help="print the plan as JSON")
-    text = "repeat the short run even if the data set has its counts"
+    text = "repeat the short run even if its counts are stored beside the data set"
     group(parser, "Experts").add_argument("--refresh", action="store_true", help=text)
     parser.set_defaults(func=plan)
 

@@ -53,7 +53,7 @@ def register(commands) -> None:
         help="host memory to use; larger hidden layers are kept in files beside PRED.npy (default: half of the free"
         " memory)",
     )
-    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    parser.add_argument("--quiet", action="store_true", help="print no progress bar")
     parser.set_defaults(func=predict)
 
 

@@ -56,7 +56,9 @@ def register(commands) -> None:
         " affect neither batches nor losses may change",
     )
     output.add_argument(
-        "--overwrite", action="store_true", help="replace the run in the folder --out, its weights and checkpoint too"
+        "--overwrite",
+        action="store_true",
+        help="replace the run in the folder --out, including its weights and checkpoint",
     )
     parser.set_defaults(func=train, parser=parser)
 

@@ -34,10 +34,10 @@ def register(commands) -> None:
         "tune",
         help="find the fastest options by short runs",
         description=f"{__doc__} Cache ratio, SMs of the sampler, slots, reuse and compression vary one by one,"
-        " except the options on the command line. A --config file sets the start values. Several GPUs share one ratio.",
+        " except the options on the command line. A --config file sets the start values. All GPUs get the same ratio.",
     )
     add_dataset(parser)
-    text = f"epochs of a trial, of which the first is not counted (default {TRIAL_EPOCHS})"
+    text = f"epochs of each trial; the first is not counted (default {TRIAL_EPOCHS})"
     out = "folder for results and trials (default tune-NAME-TIME)"
     add_options(parser, RunSpec, epochs=text, out=out)
     text = "TOML file of start values; options on the command line take precedence, and are not varied"

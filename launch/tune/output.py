@@ -52,8 +52,8 @@ class Results:
 
     @property
     def best(self) -> Trial:
-        """The trial to use, as the first, with the options as given, has not failed: that one, unless the one that
-        search.best takes is faster by more than epochs of the same options differ."""
+        """The trial to use: the first, with the options as given, unless the trial that search.best takes is faster by
+        more than the difference between epochs with the same options. The first trial must not have failed."""
         found, given = best(self.trials), self.trials[0]
         return found if given.cost - found.cost > noise_of(found, given) else given
 
@@ -121,7 +121,7 @@ def conclude(results: Results, quiet: bool) -> None:
     given, fastest = results.trials[0], min(results.trials, key=lambda each: each.cost)
     if results.best is given and fastest.cost < given.cost:
         told = f"trial {fastest.number}, {changes(fastest.point, results.start)}"
-        noise = f"within {noise_of(fastest, given):.4f} s, by which epochs of the same options differ"
+        noise = f"within the difference of {noise_of(fastest, given):.4f} s between epochs with the same options"
         print(f"{told}, took {given.cost - fastest.cost:.4f} s less: {noise}")
     data, options, trial = map(_quoted, (results.dataset, results.out / "run.toml", results.best.folder))
     print(f"use it:     cohort train {data} --config {options}")

@@ -343,7 +343,7 @@ def test_options_that_gain_less_than_epochs_differ_are_not_taken(tmp_path, capsy
     said = capsys.readouterr()
     assert ("best: trial 1, the options as given" in said.out) == is_kept
     noise = min(max(0.02 * cost, spread), 0.04 * cost)
-    told = f"trial 2, slots 6, took {1 - cost:.4f} s less: within {noise:.4f} s, by which"
+    told = f"trial 2, slots 6, took {1 - cost:.4f} s less: within the difference of {noise:.4f} s between epochs"
     assert (told in said.out) == (is_kept and cost < 1)
     assert ("slots = 6" in (tmp_path / "run.toml").read_text()) != is_kept
 

@@ -207,13 +207,11 @@ class Trainer:
     def state(self) -> dict:
         """The members of a checkpoint, less its identity; all ranks call it, after the same step."""
         self.running.pause()
-        random = {"cpu": torch.get_rng_state()}
+        random = {"cpu": torch.get_rng_state()}  # gathered as arrays, whose pickles are plain bytes
         if self.device.type == "cuda":
             random["device"] = torch.cuda.get_rng_state(self.device)
         own = {
-            "random": {
-                name: values.numpy() for name, values in random.items()
-            },  # which are gathered faster than tensors
+            "random": {name: values.numpy() for name, values in random.items()},
             "report": asdict(self.running.report),
             "loss_sum": self.step.loss_sum.item(),
             "num_labelled": self.step.num_labelled.item(),

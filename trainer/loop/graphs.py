@@ -8,7 +8,7 @@ edges that a batch lacks are nodes without edges and edges of no node, and bring
 import gc
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -113,10 +113,11 @@ class ReplayedWork:
 
     Args:
         work: puts the same on the current stream each time.
+        keys: of activated() in the work; None: the work does not call it.
     """
 
-    def __init__(self, work: Callable[[], None], device: torch.device):
-        self._work, self._device = work, device
+    def __init__(self, work: Callable[[], None], device: torch.device, keys: GraphKeys | None = None):
+        self._work, self._device, self._keys = work, device, keys
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
         self._pool = torch.cuda.graph_pool_handle()
         self._warm_up_steps = Counter()  # by stream
@@ -127,7 +128,10 @@ class ReplayedWork:
             if self._warm_up_steps[stream] < WARM_UP_STEPS:
                 self._warm_up_steps[stream] += 1
                 return self._work()
-            self._graphs[stream] = _captured(self._work, self._device, self._pool)
+            with self._keys.recorded() if self._keys else nullcontext():
+                self._graphs[stream] = _captured(self._work, self._device, self._pool)
+        if self._keys:
+            self._keys.draw()
         return self._graphs[stream].replay()
 
 

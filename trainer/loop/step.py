@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from cohort.nn.block import Block
 from cohort.spec.graph import GraphTypes
 from cohort.trainer.loop.graphs import ReplayedWork, StepGraphs
+from cohort.trainer.loop.typed_graphs import TypedStepGraphs
 from cohort.trainer.models.sampled import model_input
 from cohort.trainer.models.targets import CLASSES, Targets
 from cohort.trainer.ranks import StepSums
@@ -53,7 +53,7 @@ class Scores:
         all_rows: Tensor | None = None,
         types: GraphTypes | None = None,
     ):
-        self.model, self.all_rows, self._types = model, all_rows, types
+        self.model, self.all_rows, self.types = model, all_rows, types
         self._amp, self._keep_half = amp, amp and keep_half
 
     def of_slot(self, slot) -> Tensor:
@@ -63,8 +63,8 @@ class Scores:
 
     def inputs_of(self, slot) -> tuple:
         """What the model takes of the batch in a slot: features, edges and, where edges are a tensor, sizes."""
-        if self._types:
-            return typed_inputs_of(slot, self._types)
+        if self.types:
+            return typed_inputs_of(slot, self.types)
         if self.all_rows is not None:
             return self.all_rows, blocks_of(slot)
         weights = getattr(slot, "edge_weight", None)
@@ -125,8 +125,13 @@ class TrainStep:
         self.loss_sum = torch.zeros((), device=device)
         self.num_labelled = torch.zeros((), device=device)
         self._graphs_of = graphs_of
-        self._graphs = StepGraphs(self._run, device, scores.all_rows) if graphs_of else None
+        self._graphs = self._graphs_on(device) if graphs_of else None
         self._finish = ReplayedWork(self._take_sums, device) if graphs_of else self._take_sums
+
+    def _graphs_on(self, device: torch.device) -> StepGraphs | TypedStepGraphs:
+        if self._scores.types:
+            return TypedStepGraphs(self._run, device, self._scores.types)
+        return StepGraphs(self._run, device, self._scores.all_rows)
 
     def reset(self, loss_sum: float = 0.0, num_labelled: float = 0.0) -> None:
         """The sums begin anew, or with those of earlier steps."""
@@ -144,8 +149,11 @@ class TrainStep:
             self._sums.add_up()
             self._finish()
 
-    def _run(self, x: Tensor, edges: Tensor | list[Block], y: Tensor, *sizes: list[int] | Tensor) -> None:
-        """What a graph replays: the step, or, with other ranks, what comes before their sums."""
+    def _run(self, x, edges, y: Tensor, *sizes) -> None:
+        """What a graph replays: the step, or, with other ranks, what comes before their sums.
+
+        Args: those of Scores, with the seeds' labels among them.
+        """
         self._optimizer.zero_grad(set_to_none=True)
         if self.rows:
             self.rows.begin()

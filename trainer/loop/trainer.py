@@ -285,8 +285,11 @@ class Trainer:
     def _step_of(self, model: torch.nn.Module, optimizer: torch.optim.Adam, sums: StepSums | None = None) -> TrainStep:
         """Steps of a model; without ``sums`` without other ranks."""
         options = self.options
-        takes_tensors = options.layers == "pyg" or options.edge_weights or options.has_own_model or options.types
-        has_graphs = options.cuda_graphs and self.device.type == "cuda" and not takes_tensors
+        takes_tensors = options.layers == "pyg" or options.edge_weights or options.has_own_model
+        # Means of rows would count those that a batch lacks, and learned rows that are read differ in number.
+        is_typed_otherwise = options.types and (options.norm == "batch" or model.embeddings is not None)
+        is_on_gpu = options.cuda_graphs and self.device.type == "cuda"
+        has_graphs = is_on_gpu and not takes_tensors and not is_typed_otherwise
         graphs_of = options.batch_size if has_graphs else None
         scores, rows = self._scores_of(model), None
         if options.types and model.embeddings is not None:

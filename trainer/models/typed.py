@@ -1,10 +1,13 @@
 """Models of graphs of several types: R-SAGE, R-GCN, R-GAT and HGT."""
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.nn.module_dict import ModuleDict
 
 from cohort.base.errors import CohortError
+from cohort.nn.activation import activated
+from cohort.nn.block import Block
 from cohort.spec.graph import EdgeType, GraphTypes
 from cohort.trainer.models.embeddings import NodeEmbeddings
 from cohort.trainer.models.typed_layers import BatchNorm, relations_of, transformer_of
@@ -64,7 +67,7 @@ class TypedGNN(nn.Module):
     ):
         super().__init__()
         self.kind, self.target, self.dropout, self.num_classes = kind, types.target, dropout, out_dim
-        self.residual = residual
+        self.residual, self.fused = residual, layers == "cohort"
         dims = {name: dim for name, dim in types.feature_dims.items() if dim}
         self.embeddings = None
         if featureless == "embed" and (names := types.without_features(num_layers)):
@@ -102,7 +105,7 @@ class TypedGNN(nn.Module):
     def forward(
         self,
         x: dict[str, Tensor],
-        edge_index: dict[EdgeType, Tensor],
+        edge_index: dict[EdgeType, Tensor] | list[dict[EdgeType, Block]],
         num_sampled_nodes: dict[str, list[int]] | None = None,
         num_sampled_edges: dict[EdgeType, list[int]] | None = None,
     ) -> Tensor:
@@ -113,7 +116,8 @@ class TypedGNN(nn.Module):
 
         Args:
             x: float [nodes, features] of each node type; of one without features int64 [nodes], ids of the type.
-            edge_index: int64 [2, edges] of each edge type.
+            edge_index: int64 [2, edges] of each edge type; or a dict of Blocks for each layer, of Cohort's layers,
+                with the two lists.
         """
         num_rows = {name: rows.shape[0] for name, rows in x.items()}
         ids, x = x, {name: rows for name, rows in x.items() if rows.dim() == 2 and rows.shape[1]}
@@ -122,11 +126,14 @@ class TypedGNN(nn.Module):
         if self.kind == "hgt":
             x = {name: lin(x[name]).relu() for name, lin in self.lin_dict.items()}
         for number, layer in enumerate(self.convs):
-            hops, edges = len(self.convs) - number, {name: edge_index[name] for name in self.edge_types[number]}
+            hops = len(self.convs) - number
+            given = edge_index[number] if isinstance(edge_index, list) else edge_index
+            edges: dict = {name: given[name] for name in self.edge_types[number]}
             if num_sampled_nodes is not None and num_sampled_edges is not None:  # those that this layer still needs
                 num_rows = {name: sum(sizes[:hops]) for name, sizes in num_sampled_nodes.items()}
                 x = {name: rows[: sum(num_sampled_nodes[name][: hops + 1])] for name, rows in x.items()}
-                edges = {name: ends[:, : sum(num_sampled_edges[name][:hops])] for name, ends in edges.items()}
+                if not isinstance(edge_index, list):
+                    edges = {name: ends[:, : sum(num_sampled_edges[name][:hops])] for name, ends in edges.items()}
             if self.kind == "hgt":
                 x = self._with_targets(x, layer, num_rows)
             read, x = x, layer(x, edges, num_rows)
@@ -140,8 +147,12 @@ class TypedGNN(nn.Module):
             rows = rows + read[name][: rows.shape[0]]
         if len(self.norms):
             rows = self.norms[number][name](rows)
+        if self.fused and self.kind in ("rsage", "rgcn"):
+            return activated(rows, "relu", self.dropout, self.training)
         if self.kind != "hgt":
             rows = F.leaky_relu(rows) if self.kind == "rgat" else F.relu(rows)
+        if self.fused and self.dropout and self.training:  # by keys of its own, as a CUDA graph needs it
+            return rows * activated(torch.ones_like(rows), "relu", self.dropout)
         return F.dropout(rows, self.dropout, self.training)
 
     def _with_targets(self, x: dict[str, Tensor], layer: nn.Module, num_targets: dict[str, int]) -> dict[str, Tensor]:

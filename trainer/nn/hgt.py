@@ -93,11 +93,10 @@ def merged(blocks: list[Block]) -> tuple[Tensor, Tensor]:
     The edges of a target stand block by block; the sources of a block are numbered after those of earlier blocks.
     """
     num_targets, device = blocks[0].num_targets, blocks[0].source.device
-    starts = []
+    starts = []  # with those of a target more, which has the edges of no target
     for block in blocks:
         start = block.indptr[: num_targets + 1].clamp(max=block.source.numel())
-        missing = num_targets + 1 - start.numel()
-        starts.append(F.pad(start, (0, missing), value=block.source.numel()) if missing else start)
+        starts.append(F.pad(start, (0, num_targets + 2 - start.numel()), value=block.source.numel()))
     indptr = torch.stack(starts).sum(dim=0)
     source = torch.empty(sum(block.source.numel() for block in blocks), dtype=torch.int64, device=device)
     next_place, first_source = indptr[:-1].clone(), 0
@@ -107,7 +106,7 @@ def merged(blocks: list[Block]) -> tuple[Tensor, Tensor]:
         source[shift + torch.arange(block.source.numel(), device=device)] = block.source + first_source
         next_place += counts
         first_source += block.num_sources
-    return indptr, source
+    return indptr[:-1], source
 
 
 class _Attention(torch.autograd.Function):

@@ -17,7 +17,7 @@ EPOCHS = 10
 OTHERS = [
     ["--model", "rgcn", "--norm", "batch"],
     ["--model", "rgat", "--heads", "2"],
-    ["--model", "hgt", "--norm", "layer"],
+    ["--model", "hgt", "--norm", "layer", "--fanout", "8,8", "--lr", "0.01"],
 ]
 
 
@@ -74,9 +74,10 @@ def test_authors_tell_the_class(graph, run):
     assert losses(run)[-1] < losses(run)[0] / 2
 
 
-def test_cohorts_and_pygs_layers_learn_the_same(graph, run, tmp_path):
-    train(graph, tmp_path / "pyg", "--epochs", EPOCHS, "--layers", "pyg")
-    np.testing.assert_allclose(losses(tmp_path / "pyg"), losses(run), rtol=1e-3)
+def test_cohorts_and_pygs_layers_learn_the_same(graph, tmp_path):
+    for layers in ("cohort", "pyg"):  # which drop other elements, each by its own random numbers
+        train(graph, tmp_path / layers, "--epochs", 5, "--layers", layers, "--dropout", 0)
+    np.testing.assert_allclose(losses(tmp_path / "pyg"), losses(tmp_path / "cohort"), rtol=1e-3)
 
 
 def test_two_ranks_train_one_model(graph, tmp_path):

@@ -1,0 +1,119 @@
+"""Batches of several types that are padded for a CUDA graph bring what they bring as they are."""
+
+import pytest
+import torch
+from processes import cohort
+
+import cohort as package
+from cohort.trainer.loop import typed_graphs
+from cohort.trainer.loop.step import Scores, TrainStep, adam
+from cohort.trainer.loop.typed_graphs import TypedSizes, TypedStepGraphs, _Inputs
+from cohort.trainer.models.typed import TypedGNN
+
+SEEDS = 64
+KINDS = ["rsage", "rgcn", "rgat", "hgt"]
+
+
+@pytest.fixture(scope="module", params=[[], ["--all-features"]], ids=["papers have features", "all have"])
+def graph(tmp_path_factory, request):
+    folder = tmp_path_factory.mktemp("typed") / "graph"
+    size = ["--nodes", 3000, "--edges", 20000, "--dim", 12]
+    made = cohort("dataset", "generate", folder, "--kind", "typed", *size, *request.param)
+    assert made.returncode == 0, made.stderr
+    return package.dataset.open(folder)
+
+
+def slots_of(graph, device: str):
+    """The slots of a pass over the training nodes."""
+    fanout, seeds = [4, 3], (graph.target, graph.train_ids)
+    with package.NeighborLoader(graph, fanout, seeds, batch_size=SEEDS, shuffle=True, device=device) as loader:
+        source = loader._sampler.source
+        which = source.request(loader._seed_set, loader._fanout, SEEDS, shuffle=True)
+        yield from (slot for slot in source.slots(which) if slot.num_seeds == SEEDS)
+
+
+def model_of(kind: str, graph, dropout: float = 0.0, **shape) -> TypedGNN:
+    torch.manual_seed(1)
+    return TypedGNN(kind, graph.types, 16, graph.num_classes, 2, dropout, **shape)
+
+
+@pytest.mark.parametrize("shape", [{}, {"norm": "layer"}], ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_padded_batch_has_the_same_scores_and_gradients(graph, shm, kind, shape):
+    model, inputs, count = model_of(kind, graph, **shape), None, 0
+    trained = [each for each in model.parameters() if each.requires_grad]
+    for slot in slots_of(graph, "cpu"):
+        sizes = TypedSizes.of(slot)
+        if inputs is None:
+            inputs = _Inputs(sizes.grown(None), graph.types, slot)
+        elif not sizes.fits(inputs.room):
+            continue
+        inputs.load(slot, sizes)
+        x, blocks, y, *per_hop = inputs.arguments
+        assert len(x["paper"]) > sum(slot.nodes_of_types[0]), "nothing is padded"
+        plain, padded = Scores(model, types=graph.types).of_slot(slot), Scores(model)(x, blocks, SEEDS, *per_hop)
+        torch.testing.assert_close(padded, plain, rtol=1e-4, atol=1e-5)
+        wanted, found = (
+            torch.autograd.grad(each.square().mean(), trained, allow_unused=True) for each in (plain, padded)
+        )
+        for one, other in zip(found, wanted, strict=True):
+            assert (one is None) == (other is None)
+            if one is not None:
+                torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+        assert torch.equal(y, slot.y[:SEEDS])
+        count += 1
+    assert count >= 3
+
+
+def test_room_grows_to_what_was_seen():
+    small, large = (TypedSizes(((64, count), (0, 2 * count)), ((5 * count,),)) for count in (500, 600))
+    room = small.grown(None)
+    assert small.fits(room) and not large.fits(room)
+    assert small.fits(large.grown(room)) and large.fits(large.grown(room))
+    other = TypedSizes(((63, 500), (0, 1000)), ((2500,),))
+    assert not other.fits(room), "a batch of fewer seeds is none for this graph"
+
+
+def test_a_batch_that_does_not_fit_gets_a_larger_graph(graph, shm, monkeypatch):
+    made: list = []
+
+    class Work:
+        def __init__(self, work, device, keys):
+            made.append(work)
+            self.__call__ = work
+
+        def __call__(self):
+            made[-1]()
+
+    monkeypatch.setattr(typed_graphs, "ReplayedWork", Work)
+    seen: list = []
+    graphs = TypedStepGraphs(lambda x, blocks, y, *per_hop: seen.append(len(made)), torch.device("cpu"), graph.types)
+    for slot in slots_of(graph, "cpu"):
+        if not seen:
+            graphs(slot)
+            small = graphs._inputs.room
+            graphs._inputs.room = TypedSizes(small.nodes, tuple(tuple(n // 2 for n in each) for each in small.edges))
+        graphs(slot)
+        assert TypedSizes.of(slot).fits(graphs._inputs.room)
+    assert seen[:2] == [1, 2], "room was made anew once the batch did not fit"
+
+
+def losses_of_steps(kind: str, graph, graphs_of: int | None) -> list[float]:
+    device = torch.device("cuda")
+    model = model_of(kind, graph, dropout=0.4).to(device)
+    step = TrainStep(Scores(model, types=graph.types), adam(model, device, 0.01), device, graphs_of)
+    torch.manual_seed(3)
+    losses = []
+    for slot in slots_of(graph, "cuda"):
+        step.reset()
+        step(slot)
+        losses.append((step.loss_sum / step.num_labelled).item())
+    return losses
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", KINDS)
+def test_replayed_steps_train_as_others_do(graph, shm, kind):
+    plain, replayed = (losses_of_steps(kind, graph, graphs_of) for graphs_of in (None, SEEDS))
+    assert len(plain) > 6 and plain[0] != plain[-1]
+    assert replayed == pytest.approx(plain, rel=1e-3)

@@ -1,0 +1,149 @@
+"""Training steps on graphs of several types as CUDA graphs.
+
+Sizes by type and by relation are too many to have a graph for each combination, as graphs.py has. Here one graph has
+room for every batch so far, and somewhat more; a batch that does not fit gets a larger one.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+from cohort.nn import kernels
+from cohort.nn.activation import GraphKeys
+from cohort.nn.block import Block
+from cohort.spec.graph import EdgeType, GraphTypes
+from cohort.trainer.loop.graphs import ReplayedWork
+
+
+def _counts_up_to(per_hop: Iterable[list[int]]) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(accumulate(counts)) for counts in per_hop)
+
+
+def _room_for(count: int) -> int:
+    """Batches of one kind differ by about a hundredth; small counts by more."""
+    return count + count // 24 + 64 if count else 0
+
+
+@dataclass(frozen=True)
+class TypedSizes:
+    """What a batch has of each node type [hops + 1], seeds first, and of each relation [hops], with the hops before."""
+
+    nodes: tuple[tuple[int, ...], ...]
+    edges: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, slot) -> "TypedSizes":
+        """Of a batch in a slot."""
+        return cls(_counts_up_to(slot.nodes_of_types), _counts_up_to(slot.edges_of_relations))
+
+    def fits(self, room: "TypedSizes") -> bool:
+        """Whether a batch of these sizes has room in ``room``, which must have as many seeds."""
+        pairs = (*zip(self.nodes, room.nodes, strict=True), *zip(self.edges, room.edges, strict=True))
+        has_room = all(all(map(int.__le__, sizes, most)) for sizes, most in pairs)
+        return has_room and [each[0] for each in self.nodes] == [each[0] for each in room.nodes]
+
+    def grown(self, room: "TypedSizes | None") -> "TypedSizes":
+        """Room for a batch of these sizes and for others like it, and for all that ``room`` has room for."""
+        nodes = tuple((each[0], *map(_room_for, each[1:])) for each in self.nodes)
+        edges = tuple(tuple(map(_room_for, each)) for each in self.edges)
+        if room is None:
+            return TypedSizes(nodes, edges)
+
+        def largest(of: tuple, others: tuple) -> tuple:
+            return tuple(tuple(map(max, a, b)) for a, b in zip(of, others, strict=True))
+
+        return TypedSizes(largest(nodes, room.nodes), largest(edges, room.edges))
+
+
+class _Inputs:
+    """What a step takes of a batch, where a graph looks for it; ``arguments`` are those of TrainStep's step.
+
+    Nodes beyond those of a batch have no edges, and edges beyond belong to no node, so neither adds to any sum.
+    """
+
+    def __init__(self, room: TypedSizes, types: GraphTypes, slot):
+        def empty(count: int) -> Tensor:
+            return torch.zeros(count, dtype=torch.int64, device=slot.n_id.device)
+
+        self.room = room
+        self._tables = [slot.table(number) for number in range(len(types.counts))]
+        self._tables = [
+            None if table is None else table.new_zeros(sizes[-1], *table.shape[1:])
+            for table, sizes in zip(self._tables, room.nodes, strict=True)
+        ]
+        self._y = slot.y.new_zeros((slot.num_seeds, *slot.y.shape[1:]))
+        self._source = [empty(sizes[-1]) for sizes in room.edges]
+        names = list(types.counts)
+        nodes_of = dict(zip(names, room.nodes, strict=True))
+        # By relation and hop; of all hops up to it.
+        self._offsets = [[empty(targets + 1) for targets in nodes_of[name[2]][:-1]] for name in types.edge_types]
+        num_hops = len(room.nodes[0]) - 1
+        blocks: list[dict[EdgeType, Block]] = [{} for _ in range(num_hops)]  # a layer each: the first takes all hops
+        for number, name in enumerate(types.edge_types):
+            for hop, (offsets, edges) in enumerate(zip(self._offsets[number], room.edges[number], strict=True)):
+                ends = nodes_of[name[0]][hop + 1], nodes_of[name[2]][hop]
+                blocks[-1 - hop][name] = Block(offsets, self._source[number][:edges], *ends)
+        x = {
+            name: self._source[0][:0] if table is None else table
+            for name, table in zip(names, self._tables, strict=True)
+        }
+        self.arguments = (
+            x,
+            blocks,
+            self._y,
+            _differences(names, room.nodes),
+            _differences(types.edge_types, room.edges),
+        )
+
+    def load(self, slot, sizes: TypedSizes) -> None:
+        """Copies the batch of a slot, which has ``sizes``."""
+        parts = []
+        for number, (source, per_hop) in enumerate(zip(self._source, self._offsets, strict=True)):
+            parts.append((source, slot.edges(number)[0], 0))
+            offsets = slot.offsets(number)
+            parts += [(to, offsets[: len(to)], edges) for to, edges in zip(per_hop, sizes.edges[number], strict=True)]
+        kernels.copy_arrays(parts)
+        self._y.copy_(slot.y[: len(self._y)])
+        for number, table in enumerate(self._tables):
+            if table is not None:
+                rows = slot.table(number)
+                table[: len(rows)].copy_(rows)
+
+
+def _differences(names, counts) -> dict:
+    """The lists by hop whose sums are ``counts``."""
+    per_hop = [[now - before for now, before in zip(each, (0, *each), strict=False)] for each in counts]
+    return dict(zip(names, per_hop, strict=True))
+
+
+class TypedStepGraphs:
+    """Runs a step on batches as a CUDA graph.
+
+    Args:
+        step: takes rows by type, Blocks by edge type of each layer, the seeds' labels, and sizes by hop of types and
+            of edge types; what it does must depend on nothing else but tensors that stay where they are, and on the
+            keys that activated() draws.
+        types: of the graph.
+    """
+
+    def __init__(self, step: Callable[..., None], device: torch.device, types: GraphTypes):
+        self._step, self._device, self._types = step, device, types
+        self._keys = GraphKeys(device)
+        self._inputs: _Inputs | None = None
+        self._work: ReplayedWork | None = None
+
+    def __call__(self, slot) -> None:
+        """The step on the batch in a slot."""
+        sizes, inputs = TypedSizes.of(slot), self._inputs
+        if inputs is None or not sizes.fits(inputs.room):
+            room = sizes.grown(inputs.room if inputs else None)
+            self._inputs = self._work = inputs = None  # the old memory goes before the new comes
+            self._inputs = inputs = _Inputs(room, self._types, slot)
+        inputs.load(slot, sizes)
+        if self._work is None:
+            arguments = inputs.arguments
+            self._work = ReplayedWork(lambda: self._step(*arguments), self._device, self._keys)
+        self._work()

@@ -1,5 +1,6 @@
 #include "base/host_table.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <string>
 
@@ -29,6 +30,13 @@ bool gpus_read_managed_memory() {
   return true;
 }
 
+std::atomic<std::size_t> managed_bytes{0};  // of all tables of this process
+
+// A program that asks for more managed memory than a GPU has free can hang that GPU.
+bool has_room_for(std::size_t bytes) {
+  return static_cast<double>(managed_bytes + bytes) <= kManagedShare * static_cast<double>(free_device_bytes());
+}
+
 // `place`: a GPU, or cudaCpuDeviceId.
 void advise(void* data, std::size_t bytes, cudaMemoryAdvise advice, int place) {
 #if CUDART_VERSION >= 13000
@@ -44,14 +52,20 @@ void advise(void* data, std::size_t bytes, cudaMemoryAdvise advice, int place) {
 
 HostTable::HostTable(std::size_t bytes) : bytes_(bytes) {
   if (bytes == 0) return;
-  if (!managed_memory_is_wanted() || !gpus_read_managed_memory()) {
+  if (!managed_memory_is_wanted() || !gpus_read_managed_memory() || !has_room_for(bytes)) {
     pinned_ = PinnedBytes(bytes);
     return;
   }
   void* data = nullptr;
   cuda_check(cudaMallocManaged(&data, bytes), "allocate a table in host memory");
-  managed_.reset(static_cast<std::byte*>(data));
+  managed_ = {static_cast<std::byte*>(data), Free{bytes}};
+  managed_bytes += bytes;
   advise(data, bytes, cudaMemAdviseSetPreferredLocation, cudaCpuDeviceId);
+}
+
+void HostTable::Free::operator()(std::byte* data) const noexcept {
+  cudaFree(data);
+  managed_bytes -= bytes;
 }
 
 void HostTable::open_to_gpu() const {

@@ -13,6 +13,10 @@
 
 namespace cohort::base {
 
+// Tables of a process are managed memory up to this share of what the current GPU has free; further ones are
+// page-locked.
+constexpr double kManagedShare = 0.8;
+
 class HostTable {
  public:
   HostTable() = default;
@@ -27,11 +31,12 @@ class HostTable {
 
  private:
   struct Free {
-    void operator()(std::byte* data) const noexcept { cudaFree(data); }
+    std::size_t bytes;
+    void operator()(std::byte* data) const noexcept;
   };
 
   std::size_t bytes_ = 0;
-  std::unique_ptr<std::byte, Free> managed_;
+  std::unique_ptr<std::byte, Free> managed_{nullptr, Free{0}};
   PinnedBytes pinned_;  // where managed memory is not wanted, or GPUs cannot read it beside the host
 };
 

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "base/check.h"
+#include "base/device.h"
 #include "base/launch.h"
 #include "base/owners.h"
 
@@ -75,6 +76,15 @@ TEST(GpuHostTable, IsPageLockedWhereThatIsAskedFor) {
   write(table);
   table.open_to_gpu();
   EXPECT_EQ(count_wrong(table), 0u);
+}
+
+TEST(GpuHostTable, IsPageLockedWhereTheGpuHasNoRoomForSoMuchManagedMemory) {
+  const auto share = [](double of) { return static_cast<std::size_t>(of * static_cast<double>(free_device_bytes())); };
+  HostTable most(share(kManagedShare - 0.01));  // not written, so it takes no memory
+  if (!is_managed(most)) GTEST_SKIP() << "GPUs here do not read managed memory";
+  EXPECT_FALSE(is_managed(HostTable(share(0.02))));
+  most = HostTable();
+  EXPECT_TRUE(is_managed(HostTable(share(0.02))));
 }
 
 TEST(GpuHostTable, OfAnotherKindIsRefused) {

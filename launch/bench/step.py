@@ -1,28 +1,32 @@
-"""``cohort bench step``: time of a training step on a ready batch, with PyG's, torch.sparse's and Cohort's layers.
+"""``cohort bench step``: time of a training step on ready batches, with PyG's, torch.sparse's and Cohort's layers.
 
-A step is forward, loss, backward and Adam; the sampler is idle meanwhile. With ``--sms 132,116,100`` the trainer is
-limited to these numbers of SMs by MPS, as in a run that reserves the other SMs for the sampler.
+A step is forward, loss, backward and Adam; the sampler is idle meanwhile. The steps take a few different batches of the
+data set in turn. With ``--sms 132,116,100`` the trainer is limited to these numbers of SMs by MPS, as in a run that
+reserves the other SMs for the sampler.
 """
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from cohort.base.errors import CohortError
 from cohort.base.tables import Table, print_tables
 from cohort.base.units import format_bytes
+from cohort.dataset import Dataset, HeteroDataset
 from cohort.launch.bench.parts import appending
 from cohort.launch.options.parser import add_dataset, add_options, spec_of
-from cohort.launch.run.job import open_dataset, sampler_members
+from cohort.launch.run.job import open_to_train, sampler_members, trainer_spec
 from cohort.launch.run.programs import run_programs
+from cohort.launch.run.train import check_model
 from cohort.spec.options import option, options_of
-from cohort.spec.run import RunSpec, SamplerSpec
+from cohort.spec.run import TYPED, RunSpec, SamplerSpec, as_json
 from cohort.spec.types import Positive
 
 MODELS, LAYERS = ("sage", "gcn", "gat"), ("pyg", "csr", "cohort")
@@ -35,9 +39,17 @@ class StepSpec(RunSpec):
     """Options of the command."""
 
     batch_size: Positive = option(8192, "seeds per batch", "Sampling")
-    models: list[Literal[MODELS]] = option(list(MODELS), "models to time", "Model", metavar="sage,gcn,gat")
+    models: list[Literal[(*MODELS, *TYPED)]] | None = option(
+        None,
+        f"models to time (default {','.join(MODELS)}, or {','.join(TYPED)} for several node types)",
+        "Model",
+        metavar="MODEL[,...]",
+    )
     layers: list[Literal[LAYERS]] = option(
-        list(LAYERS), "implementations to time (csr: torch.sparse's)", "Model", metavar="pyg,csr,cohort"
+        list(LAYERS),
+        "implementations to time; csr: torch.sparse's, for sage without autocast",
+        "Model",
+        metavar="pyg,csr,cohort",
     )
     amp: Literal["off", "on", "both"] = option("both", "autocast to bfloat16", "Model")
     steps: Positive = option(30, "steps to time; the result is their median", "Training")
@@ -55,18 +67,19 @@ def register(benches) -> None:
     parser = benches.add_parser("step", help="time a training step, with several kinds of layers", description=__doc__)
     add_dataset(parser)
     names = {each.name for each in options_of(SamplerSpec)} - {"edge_weights", "partition"}
-    names |= {"hidden", "dropout", "matmul_precision", "models", "layers", "amp", "steps", "sms", "out"}
-    add_options(parser, StepSpec, names)
+    names |= {"hidden", "dropout", "heads", "featureless", "matmul_precision"}
+    names |= {"models", "layers", "amp", "steps", "sms", "out"}
+    slots = "number of batches that the shared buffer holds; the steps take them in turn"
+    add_options(parser, StepSpec, names, slots=slots)
     parser.set_defaults(func=step)
 
 
 def step(args: argparse.Namespace) -> int:
     """Runs the command: 0 when every number of SMs was measured."""
-    data = open_dataset(args.dataset)
+    data = open_to_train(args.dataset)
     spec = spec_of(args, StepSpec)
-    names = ("models", "layers", "matmul_precision", "fanout", "batch_size", "hidden", "dropout", "steps", "seed")
-    trainer = {"task": "step", "amp": AMP[spec.amp]} | {name: getattr(spec, name) for name in names}
-    trainer |= {"num_classes": data.num_classes, "targets": data.task, "feature_dim": data.feature_dim}
+    trainer = {"task": "step", "cases": _cases(spec, data), "steps": spec.steps, "batches": spec.slots}
+    trainer["options"] = _options(spec, data)
     run = {"mps": spec.mps, "sampler": sampler_members(spec, data.path), "trainer": trainer}
     on_gpu = run["sampler"]["device"] == "cuda"
     if spec.sms and not (on_gpu and run["mps"]):
@@ -89,6 +102,38 @@ def step(args: argparse.Namespace) -> int:
     return 0
 
 
+def _models(spec: StepSpec, data: Dataset | HeteroDataset) -> list[str]:
+    return spec.models or list(MODELS if isinstance(data, Dataset) else TYPED)
+
+
+def _cases(spec: StepSpec, data: Dataset | HeteroDataset) -> list[tuple[str, str, bool]]:
+    """(model, layers, autocast) of each measurement.
+
+    Raises:
+        CohortError: there is none.
+    """
+    models = _models(spec, data)
+    all_cases = itertools.product(models, spec.layers, AMP[spec.amp])
+    cases = [(kind, layers, amp) for kind, layers, amp in all_cases if layers != "csr" or (kind == "sage" and not amp)]
+    if not cases:
+        found = f"--models {','.join(models)} --amp {spec.amp}"
+        raise CohortError("--layers csr", "sage among --models, and --amp off or both", found)
+    return cases
+
+
+def _options(spec: StepSpec, data: Dataset | HeteroDataset) -> dict:
+    """Those of a run of ``cohort train``, whatever its model, layers and autocast.
+
+    Raises:
+        CohortError: some of the models cannot be trained with them on this data set.
+    """
+    names = {each.name for each in options_of(RunSpec)} - {"model", "layers", "amp", "out"}
+    run = RunSpec(**{name: getattr(spec, name) for name in names})
+    for model in (models := _models(spec, data)):
+        check_model(replace(run, model=model), data)
+    return as_json(trainer_spec(replace(run, model=models[0]), data))
+
+
 @contextlib.contextmanager
 def _share_of_gpu(sms: int | None, all_sms: list[int] | None):
     """Processes that are started inside get so many of the GPU's SMs, the first number being all there are."""
@@ -105,8 +150,9 @@ def _share_of_gpu(sms: int | None, all_sms: list[int] | None):
 
 def _print(out: Path, lines: list[dict]) -> None:
     first = lines[0]
-    title = f"{first['device']}: a step on {first['seeds']:,} seeds, {first['nodes']:,} nodes, {first['edges']:,} edges"
-    told = "host ms: what the host needs to start a step; peak: memory beside batch, model and optimizer"
+    sizes = f"{first['seeds']:,} seeds, {first['nodes']:,} nodes, {first['edges']:,} edges"
+    title = f"{first['device']}: a step on {sizes} (mean of {first['batches']} batches)"
+    told = "ms: the median; host ms: what the host needs to start a step; peak: memory beside batches, model, optimizer"
     columns = ["model", "layers", "amp", "SMs", "ms", "least ms", "host ms", "peak", "speed", "memory"]
     table = Table(title, columns, note=f"{told}; speed, memory: against PyG; appended to {out}")
     pyg = {(line["model"], line["amp"], line["sms"]): line for line in lines if line["layers"] == "pyg"}

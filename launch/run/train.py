@@ -89,7 +89,7 @@ def _begin(args: argparse.Namespace, spec: RunSpec, meeting: Meeting | None) -> 
         spec = replace(spec, out=folder_of(spec.out, meeting and meeting.machine))
     _demand_tensorboard(spec)
     data = open_to_train(args.dataset)
-    _check_model(spec, data)
+    check_model(spec, data)
     if spec.out and spec.out.is_dir() and spec.out.samefile(data.path):
         raise CohortError("--out", "another folder than the data set's", str(spec.out), "choose another --out")
     if spec.out:
@@ -125,7 +125,7 @@ def _run_of(spec: RunSpec, data: Dataset | HeteroDataset) -> dict:
     return run
 
 
-def _check_model(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
+def check_model(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
     """Raises CohortError for options that do not fit each other or the data set."""
     if len(spec.hops_of_evaluation) != len(spec.fanout):
         expected = f"{len(spec.fanout)} hops, as --fanout has"

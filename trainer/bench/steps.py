@@ -1,11 +1,11 @@
-"""The training step alone, on a batch that lies ready: the trainer's part of ``cohort bench step``."""
+"""The training step alone, on batches that lie ready: the trainer's part of ``cohort bench step``."""
 
-import functools
 import itertools
 import json
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -14,13 +14,14 @@ from torch import Tensor
 
 from cohort.dataset import open as open_dataset
 from cohort.nn.block import block_of
-from cohort.trainer.loop.step import Scores, TrainStep, adam
-from cohort.trainer.models.sampled import SampledGNN
-from cohort.trainer.models.targets import targets_of
+from cohort.spec import files
+from cohort.spec.run import TrainerSpec, from_json
+from cohort.trainer.loop.step import TrainStep, adam, step_of
+from cohort.trainer.models.own import model_of
 from cohort.trainer.source import BatchSource
 from cohort.trainer.step_clock import mark, seconds_between
 
-WARM_UP_STEPS = 10
+WARM_UP_ROUNDS = 4  # over all batches: each has its CUDA graph after the third
 
 
 class CsrSAGEConv(pyg.SAGEConv):
@@ -36,98 +37,91 @@ class CsrSAGEConv(pyg.SAGEConv):
 
 
 def measure_steps(source: BatchSource, run: dict, out: Path) -> None:
-    """Times steps of every model with every kind of layers on the first batch; a JSON line of each goes to ``out``.
+    """Times steps of every model with every kind of layers on the same batches; a JSON line of each goes to ``out``.
 
     Args:
-        run: run.json; its member "trainer" has "models", "layers" ("pyg", "csr" for sage, "cohort"), "amp" (both: false
-            and true), "matmul_precision", "fanout", "batch_size", "hidden", "num_classes", "targets", "feature_dim",
-            "steps", "seed".
+        run: run.json; its member "trainer" has "options", those of a run; "cases", [model, layers, amp] of each
+            measurement, where layers are "pyg", "csr" or "cohort"; "steps", how many are timed; "batches", how many the
+            steps take in turn, at most one a slot.
     """
-    options = run["trainer"]
-    torch.set_float32_matmul_precision(options["matmul_precision"])
-    train_ids = open_dataset(run["sampler"]["dataset"]).train_ids
-    asked = source.request(source.add_seeds(train_ids), options["fanout"], options["batch_size"], shuffle=True)
-    for slot in source.slots(asked, 1):
-        ready = slot
+    members = run["trainer"]
+    options = from_json(members["options"], TrainerSpec, str(out / files.RUN))
+    torch.set_float32_matmul_precision(options.matmul_precision)
+    ids = open_dataset(run["sampler"]["dataset"]).train_ids
+    fanout, types = options.fanout, options.types
+    if types:
+        ids, fanout = ids + types.first_node[types.target], fanout * len(types.edge_types)
+    asked = source.request(source.add_seeds(ids), fanout, options.batch_size, shuffle=True)
+    num_full = max(1, len(ids) // options.batch_size)
+    slots = list(source.slots(asked, min(members["batches"], num_full)))
+    options = replace(options, batch_size=slots[0].num_seeds)  # that has CUDA graphs
     with open(out / "steps.jsonl", "w") as file:
-        for kind in options["models"]:
-            for layers in options["layers"]:
-                for amp in options["amp"]:
-                    if layers == "csr" and (kind != "sage" or amp):
-                        continue
-                    line = _measure(ready, options, kind, layers, amp, source.device)
-                    file.write(json.dumps(line) + "\n")
-                    file.flush()
+        for kind, layers, amp in members["cases"]:
+            library = "pyg" if layers == "csr" else layers
+            tried = replace(options, model=kind, layers=library, amp=amp)
+            line = {"model": kind, "layers": layers, "amp": amp}
+            line |= _measure(slots, tried, members["steps"], layers == "csr", source.device)
+            file.write(json.dumps(line) + "\n")
+            file.flush()
 
 
-def _measure(slot, options: dict, kind: str, layers: str, amp: bool, device: torch.device) -> dict:
-    """One line: times in milliseconds, memory in bytes. Cohort's steps are CUDA graphs, as in ``cohort train``."""
+def _measure(slots: Sequence, options: TrainerSpec, count: int, is_csr: bool, device: torch.device) -> dict:
+    """One line: times in milliseconds, memory in bytes. Steps are CUDA graphs where ``cohort train`` has them."""
     on_gpu = device.type == "cuda"
-    peak_bytes = _peak_bytes(_step_of(slot, options, kind, layers, amp, device), slot, device) if on_gpu else None
-    step = _step_of(slot, options, kind, layers, amp, device, graphs=on_gpu and layers == "cohort")
-    for _ in range(WARM_UP_STEPS):
+    without_graphs = replace(options, cuda_graphs=False)
+    peak_bytes = _peak_bytes(_new_step(without_graphs, is_csr, device), slots, device) if on_gpu else None
+    step = _new_step(options, is_csr, device)
+    for slot in itertools.chain(*[slots] * WARM_UP_ROUNDS):
         step(slot)
     step.reset()
     if on_gpu:
         torch.cuda.synchronize(device)
-    times, host_times = _times(functools.partial(step, slot), options["steps"], on_gpu)
+    times, host_times = _times(step, slots, count, on_gpu)
     return {
-        "model": kind,
-        "layers": layers,
-        "amp": amp,
         "ms": statistics.median(times),
         "least_ms": min(times),
         "host_ms": statistics.median(host_times),
         "peak_bytes": peak_bytes,
-        "matmul_precision": options["matmul_precision"],
+        "matmul_precision": options.matmul_precision,
         "loss": (step.loss_sum / step.num_labelled).item(),
-        "nodes": sum(slot.num_sampled_nodes),
-        "edges": sum(slot.num_sampled_edges),
-        "seeds": slot.num_seeds,
+        "batches": len(slots),
+        "nodes": round(statistics.fmean(sum(slot.num_sampled_nodes) for slot in slots)),
+        "edges": round(statistics.fmean(sum(slot.num_sampled_edges) for slot in slots)),
+        "seeds": slots[0].num_seeds,
         "sms": torch.cuda.get_device_properties(device).multi_processor_count if on_gpu else None,
         "device": torch.cuda.get_device_name(device) if on_gpu else "cpu",
         "torch": torch.__version__,
     }
 
 
-def _step_of(
-    slot, options: dict, kind: str, layers: str, amp: bool, device: torch.device, graphs: bool = False
-) -> TrainStep:
+def _new_step(options: TrainerSpec, is_csr: bool, device: torch.device) -> TrainStep:
     """Training steps of a new model."""
-    torch.manual_seed(options["seed"])
-    library = "pyg" if layers == "csr" else layers
-    sizes = (options["feature_dim"], options["hidden"], options["num_classes"], len(options["fanout"]))
-    model = SampledGNN(kind, *sizes, options["dropout"], library).to(device)
-    if layers == "csr":
+    torch.manual_seed(options.seed)
+    model = model_of(options).to(device)
+    if is_csr:
         for layer in model.convs:
             layer.__class__ = CsrSAGEConv
-    scores = Scores(model, amp, keep_half=layers == "cohort")
-    return TrainStep(
-        scores,
-        adam(model, device, 0.003),
-        device,
-        graphs_of=slot.num_seeds if graphs else None,
-        targets=targets_of(options["targets"]),
-    )
+    return step_of(options, model, adam(model, device, options.lr), device)
 
 
-def _peak_bytes(step: TrainStep, slot, device: torch.device) -> int:
-    """Memory of a step beside batch, model and optimizer, whose state the first step makes."""
-    step(slot)
+def _peak_bytes(step: TrainStep, slots: Sequence, device: torch.device) -> int:
+    """Memory of a step beside batches, model and optimizer, whose state the first step makes."""
+    step(slots[0])
     torch.cuda.synchronize(device)
     torch.cuda.reset_peak_memory_stats(device)
     before = torch.cuda.memory_allocated(device)
-    step(slot)
+    for slot in slots:
+        step(slot)
     torch.cuda.synchronize(device)
     return torch.cuda.max_memory_allocated(device) - before
 
 
-def _times(step: Callable[[], None], count: int, on_gpu: bool) -> tuple[list[float], list[float]]:
+def _times(step: TrainStep, slots: Sequence, count: int, on_gpu: bool) -> tuple[list[float], list[float]]:
     """Milliseconds of each step, and those that the host needed to put it on the stream."""
     marks, host_times = [mark(on_gpu)], []
-    for _ in range(count):
+    for slot in itertools.islice(itertools.cycle(slots), count):
         begin = time.perf_counter()
-        step()
+        step(slot)
         host_times.append(1e3 * (time.perf_counter() - begin))
         marks.append(mark(on_gpu))
     if on_gpu:

@@ -7,11 +7,13 @@ import torch
 from torch import Tensor
 
 from cohort.spec.graph import GraphTypes
+from cohort.spec.run import TrainerSpec
 from cohort.trainer.loop.graphs import ReplayedWork, StepGraphs
 from cohort.trainer.loop.typed_graphs import TypedStepGraphs
+from cohort.trainer.models.own import callable_of
 from cohort.trainer.models.sampled import model_input
-from cohort.trainer.models.targets import CLASSES, Targets
-from cohort.trainer.ranks import StepSums
+from cohort.trainer.models.targets import CLASSES, Targets, targets_of
+from cohort.trainer.ranks import Ranks, StepSums
 from cohort.trainer.source import blocks_of, edges_by_type, edges_of
 
 if TYPE_CHECKING:
@@ -186,3 +188,35 @@ class TrainStep:
         self._optimizer.step()
         if self.rows:
             self.rows.step()
+
+
+def scores_of(options: TrainerSpec, model: torch.nn.Module, all_rows: Tensor | None = None) -> Scores:
+    """Those of a model that `model_of` made of these options."""
+    is_fused = options.layers == "cohort" and not options.has_own_model
+    called = model if options.types else callable_of(model)
+    return Scores(called, options.amp, is_fused, all_rows, options.types)
+
+
+def step_of(
+    options: TrainerSpec,
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    device: torch.device,
+    all_rows: Tensor | None = None,
+    ranks: Ranks | None = None,
+    sums: StepSums | None = None,
+) -> TrainStep:
+    """Steps of a model that `model_of` made of these options; without ``ranks`` and ``sums`` without other ranks."""
+    takes_tensors = options.layers == "pyg" or options.edge_weights or options.has_own_model
+    # Means of rows would count those that a batch lacks, and learned rows that are read differ in number.
+    is_typed_otherwise = options.types and (options.norm == "batch" or model.embeddings is not None)
+    is_on_gpu = options.cuda_graphs and device.type == "cuda"
+    has_graphs = is_on_gpu and not takes_tensors and not is_typed_otherwise
+    graphs_of = options.batch_size if has_graphs else None
+    scores, rows = scores_of(options, model, all_rows), None
+    if options.types and model.embeddings is not None:
+        from cohort.trainer.models.embeddings import RowAdam  # and PyG
+
+        rows = RowAdam(model.embeddings, optimizer, ranks)
+    targets = targets_of(options.targets)
+    return TrainStep(scores, optimizer, device, graphs_of, targets, sums, options.clip_norm, rows)

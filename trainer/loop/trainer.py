@@ -18,8 +18,8 @@ from cohort.spec.run import TrainerSpec
 from cohort.trainer.loop.epoch import RunningEpoch
 from cohort.trainer.loop.seed_parts import seeds_by_rank
 from cohort.trainer.loop.sm_partition import divide_gpu
-from cohort.trainer.loop.step import Scores, TrainStep, adam
-from cohort.trainer.models.own import callable_of, model_of
+from cohort.trainer.loop.step import TrainStep, adam, scores_of, step_of
+from cohort.trainer.models.own import model_of
 from cohort.trainer.models.targets import mean_loss, targets_of
 from cohort.trainer.ranks import Agreement, Ranks, StepSums
 from cohort.trainer.report.callback import HOOKS, Callback, name_of
@@ -173,7 +173,7 @@ class Trainer:
         sums = torch.zeros(self.targets.num_sums + 1, dtype=torch.float64, device=self.device)
         read = EpochReport(0)
         self._begin_pass("validate", StepClock(self.device))
-        scores = self._scores_of(self.model)
+        scores = scores_of(self.options, self.model, self.all_rows)
         for slot in self._slots(which):
             self.clock.step_begins()
             self._tell("step_begins")
@@ -284,21 +284,5 @@ class Trainer:
 
     def _step_of(self, model: torch.nn.Module, optimizer: torch.optim.Adam, sums: StepSums | None = None) -> TrainStep:
         """Steps of a model; without ``sums`` without other ranks."""
-        options = self.options
-        takes_tensors = options.layers == "pyg" or options.edge_weights or options.has_own_model
-        # Means of rows would count those that a batch lacks, and learned rows that are read differ in number.
-        is_typed_otherwise = options.types and (options.norm == "batch" or model.embeddings is not None)
-        is_on_gpu = options.cuda_graphs and self.device.type == "cuda"
-        has_graphs = is_on_gpu and not takes_tensors and not is_typed_otherwise
-        graphs_of = options.batch_size if has_graphs else None
-        scores, rows = self._scores_of(model), None
-        if options.types and model.embeddings is not None:
-            from cohort.trainer.models.embeddings import RowAdam  # and PyG
-
-            rows = RowAdam(model.embeddings, optimizer, self.ranks if sums else None)
-        return TrainStep(scores, optimizer, self.device, graphs_of, self.targets, sums, options.clip_norm, rows)
-
-    def _scores_of(self, model: torch.nn.Module) -> Scores:
-        is_fused = self.options.layers == "cohort" and not self.options.has_own_model
-        called = model if self.options.types else callable_of(model)
-        return Scores(called, self.options.amp, is_fused, self.all_rows, self.options.types)
+        others = {"ranks": self.ranks, "sums": sums} if sums else {}
+        return step_of(self.options, model, optimizer, self.device, self.all_rows, **others)

@@ -109,7 +109,6 @@ def test_generate_refuses_options_of_other_kinds(tmp_path, capsys, arguments, wo
         "tune DATA --minutes 1 --device cpu --out OUT",
         "bench sample DATA --device cpu",
         "bench fetch DATA --device cpu",
-        "bench step DATA --device cpu",
         "dataset partition DATA --parts 2 --method random",
         "dataset partition DATA --parts 2 --method streaming",
         "dataset generate OUT --nodes 9 --edges 9 --rows DATA",

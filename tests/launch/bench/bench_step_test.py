@@ -1,4 +1,4 @@
-"""``cohort bench step`` on the CPU: every kind of layers on the same batch."""
+"""``cohort bench step`` on the CPU: every kind of layers on the same batches."""
 
 import json
 
@@ -21,11 +21,87 @@ def test_every_kind_of_layers_takes_the_same_step(cora, tmp_path):
     assert kinds == both | {("sage", "csr", False)} and len(lines) == len(kinds)
     for model in ("sage", "gcn", "gat"):
         losses = [line["loss"] for line in lines if line["model"] == model and not line["amp"]]
-        assert max(losses) - min(losses) < 1e-3 * max(losses), "twelve steps of the same training"
+        assert max(losses) - min(losses) < 1e-3 * max(losses), "the same training on the same batches"
     assert all(line["seeds"] == 200 and line["nodes"] > 1000 and line["ms"] > 0 for line in lines)
+    assert all(line["batches"] == 4 for line in lines), "one a slot"
     rows = [row.split() for row in done.stdout.splitlines() if row.split()[:1] == ["sage"]]
     assert [row[1] for row in rows] == ["pyg", "pyg", "csr", "cohort", "cohort"]
     assert float(rows[3][-2]) == pytest.approx(lines[0]["ms"] / lines[3]["ms"], abs=0.01)
+
+
+@pytest.fixture(scope="module")
+def papers(tmp_path_factory):
+    """Three node types, one of which has features; 120 papers to train on."""
+    out = tmp_path_factory.mktemp("data") / "papers"
+    sizes = ["--nodes", "1200", "--edges", "6K", "--dim", "8", "--classes", "3"]
+    assert main(["dataset", "generate", str(out), "--kind", "typed", *sizes]) == 0
+    return out
+
+
+def test_models_of_typed_graphs_take_the_same_steps_with_both_kinds_of_layers(papers, tmp_path):
+    out = tmp_path / "bench.jsonl"
+    options = ["--device", "cpu", "--fanout", "4,3", "--batch-size", 16, "--hidden", 8, "--steps", 3, "--dropout", 0]
+    options += ["--slots", 3, "--out", out]
+    done = cohort("bench", "step", papers, *options)
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    kinds = [(line["model"], line["layers"], line["amp"]) for line in lines]
+    layers = [("pyg", False), ("pyg", True), ("cohort", False), ("cohort", True)]
+    assert kinds == [(model, *each) for model in ("rsage", "rgcn", "rgat", "hgt") for each in layers]
+    for model in ("rsage", "rgcn", "rgat", "hgt"):
+        losses = [line["loss"] for line in lines if line["model"] == model and not line["amp"]]
+        assert losses[0] == pytest.approx(losses[1], rel=1e-3), "the same training on the same batches"
+    assert len({(line["nodes"], line["edges"]) for line in lines}) == 1
+    assert all(line["batches"] == 3 and line["seeds"] == 16 and line["edges"] > 100 for line in lines)
+    assert all(line["ms"] >= line["least_ms"] > 0 for line in lines)
+    rows = [row.split() for row in done.stdout.splitlines() if row.split()[:1] == ["rgat"]]
+    assert [row[1] for row in rows] == ["pyg", "pyg", "cohort", "cohort"]
+    ms = {line["layers"]: line["ms"] for line in lines if line["model"] == "rgat" and not line["amp"]}
+    assert float(rows[2][-2]) == pytest.approx(ms["pyg"] / ms["cohort"], abs=0.01)
+
+
+def test_learned_rows_are_part_of_the_step(papers, tmp_path):
+    options = [
+        "--device",
+        "cpu",
+        "--fanout",
+        "4,3",
+        "--batch-size",
+        16,
+        "--hidden",
+        8,
+        "--steps",
+        2,
+        "--models",
+        "rsage",
+    ]
+    options += ["--layers", "cohort", "--amp", "off", "--dropout", 0]
+    losses = []
+    for featureless in ("zero", "embed"):
+        done = cohort("bench", "step", papers, *options, "--featureless", featureless, "--out", tmp_path / featureless)
+        assert done.returncode == 0, done.stderr
+        losses.append(json.loads((tmp_path / featureless).read_text())["loss"])
+    assert losses[0] != losses[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--models", "sage"], "--model: expected rsage or rgcn or rgat or hgt, for a data set of several node types"),
+        (["--layers", "csr"], "--layers csr: expected sage among --models, and --amp off or both"),
+        (["--models", "hgt", "--hidden", "10"], "--hidden: expected a multiple of 4, the --heads of hgt"),
+        (["--cache-ratio", "0.1"], "--cache-ratio: expected its default, for a data set of several node types"),
+    ],
+)
+def test_what_does_not_fit_a_typed_graph_is_refused(papers, capsys, arguments, words):
+    assert main(["bench", "step", str(papers), "--device", "cpu", *arguments]) == 1
+    assert words in " ".join(capsys.readouterr().err.split())
+
+
+def test_unknown_models_are_refused(papers, capsys):
+    with pytest.raises(SystemExit):
+        main(["bench", "step", str(papers), "--models", "rsage,rgin"])
+    assert "--models" in (error := capsys.readouterr().err) and "rgin" in error
 
 
 def test_sms_need_a_gpu(cora, capsys):

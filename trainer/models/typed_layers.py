@@ -10,8 +10,7 @@ from torch_geometric.nn.module_dict import ModuleDict
 
 from cohort.nn.block import block_of
 from cohort.nn.inputs import amp_dtype
-from cohort.nn.linear import linear
-from cohort.nn.relations import means_beside
+from cohort.nn.relations import Into, sum_relations
 from cohort.spec.graph import EdgeType
 
 
@@ -40,10 +39,7 @@ class SummedRelations(HeteroConv):
             edge_index: int64 [2, edges] of each edge type.
         """
         if self.fused:
-            into: dict[str, list[EdgeType]] = {}
-            for name in self.convs.keys():
-                into.setdefault(name[2], []).append(name)
-            return {name: self._product(name, given, x, edge_index, num_targets[name]) for name, given in into.items()}
+            return self._products(x, edge_index, num_targets)
         sums: dict[str, Tensor] = {}
         for name, conv in self.convs.items():
             source, target, size = x[name[0]], x.get(name[2]), num_targets[name[2]]
@@ -55,21 +51,34 @@ class SummedRelations(HeteroConv):
             for name, rows in sums.items()
         }
 
-    def _product(
-        self, name: str, given: list[EdgeType], x: dict[str, Tensor], edge_index: dict[EdgeType, Tensor], size: int
-    ) -> Tensor:
-        """The sum for a node type, as one product of the means of all edge types and the own rows beside them."""
-        sources, convs = [x[each[0]] for each in given], [self.convs[each] for each in given]
-        blocks = [block_of(edge_index[each], x[each[0]].shape[0], size) for each in given]
-        parts, own_parts = [conv.lin_l for conv in convs], [conv.lin_r for conv in convs if conv.root_weight]
-        own_parts += [self.root[name]] if name in self.root else []
-        biases = [lin.bias for lin in parts + own_parts if lin.bias is not None]
-        weights = [lin.weight for lin in parts]
-        if own_parts:
-            weights.append(torch.stack([lin.weight for lin in own_parts]).sum(dim=0))
-        own = x[name][:size] if own_parts else None
-        rows = means_beside(blocks, own, amp_dtype(sources[0]), sources)
-        return linear(rows, torch.cat(weights, dim=1), torch.stack(biases).sum(dim=0) if biases else None)
+    def _products(
+        self, x: dict[str, Tensor], edge_index: dict[EdgeType, Tensor], num_targets: dict[str, int]
+    ) -> dict[str, Tensor]:
+        """The sums, of all node types at once."""
+        relations: dict[str, list[EdgeType]] = {}
+        for name in self.convs.keys():
+            relations.setdefault(name[2], []).append(name)
+        read = {name[0] for name in self.convs.keys()} | (relations.keys() & x.keys())
+        numbers = {name: number for number, name in enumerate(name for name in x if name in read)}
+        into, weights, own_weights, biases = [], [], [], []
+        for target, given in relations.items():
+            convs = [self.convs[each] for each in given]
+            own_parts = [conv.lin_r for conv in convs if conv.root_weight]
+            own_parts += [self.root[target]] if target in self.root else []
+            given_biases = [lin.bias for lin in (*(conv.lin_l for conv in convs), *own_parts) if lin.bias is not None]
+            blocks = [block_of(edge_index[each], x[each[0]].shape[0], num_targets[target]) for each in given]
+            sources = [numbers[each[0]] for each in given]
+            into.append(Into(blocks, sources, numbers[target] if own_parts else None))
+            weights.append(torch.cat([conv.lin_l.weight for conv in convs], dim=1))
+            own_weights.append(_sum([lin.weight for lin in own_parts]))
+            biases.append(_sum(given_biases))
+        rows = [x[name] for name in numbers]
+        dtype = amp_dtype(rows[into[0].sources[0]])
+        return dict(zip(relations, sum_relations(into, rows, dtype, weights, own_weights, biases), strict=True))
+
+
+def _sum(parts: list[Tensor]) -> Tensor | None:
+    return None if not parts else parts[0] if len(parts) == 1 else torch.stack(parts).sum(dim=0)
 
 
 class _FirstRows(HGTConv):

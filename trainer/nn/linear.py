@@ -26,19 +26,30 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx, rows, weight, bias):
         ctx.save_for_backward(rows, weight)
-        if rows.shape[1] <= kernels.MAX_PRODUCT_DEPTH and _pays(rows, weight.shape[0]):
-            return _product(rows, weight, bias)
-        return F.linear(rows, weight, bias)
+        return product_of(rows, weight, bias)
 
     @staticmethod
     def backward(ctx, grad):
         rows, weight = ctx.saved_tensors
         of_rows, of_weight, of_bias = ctx.needs_input_grad
         grad_rows = grad @ weight if of_rows else None
-        if of_weight and _grad_pays(grad, rows):
-            grad_weight, sums = _product_grad(grad, rows)
-            return grad_rows, grad_weight, sums if of_bias else None
+        if of_weight and of_bias:
+            return grad_rows, *weight_and_bias_grads(grad, rows)
         return grad_rows, _weight_grad(grad, rows) if of_weight else None, column_sums(grad) if of_bias else None
+
+
+def product_of(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """``linear`` without a gradient, of one dtype."""
+    if rows.shape[1] <= kernels.MAX_PRODUCT_DEPTH and _pays(rows, weight.shape[0]):
+        return _product(rows, weight, bias)
+    return F.linear(rows, weight, bias)
+
+
+def weight_and_bias_grads(grad: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """``grad.t() @ rows`` and ``grad.sum(dim=0)``."""
+    if _grad_pays(grad, rows):
+        return _product_grad(grad, rows)
+    return grad.t() @ rows, column_sums(grad)
 
 
 def head_linear(rows: Tensor, weight: Tensor) -> Tensor:

@@ -82,9 +82,8 @@ struct Query {
   base::PhiloxKey key{};            // batch_key(seed, epoch, step)
   bool edge_ids = false;            // remember which edges were drawn, for e_id and edge_weight of SlotArrays
   bool last_hop_global = false;     // sources of the last hop get no batch-local ids; source_node says which they are
-  // Positions in the list of seed i that hop 0 does not draw, where Backend::takes_pairs():
-  // excluded[excluded_starts[i] : excluded_starts[i + 1]], ascending. int64 [num_seeds + 1] starts; none: draw from
-  // all.
+  // Positions in the list of seed i that hop 0 does not draw: excluded[excluded_starts[i] : excluded_starts[i + 1]],
+  // ascending, each once. int64 [num_seeds + 1] starts; none: draw from all. Not of a typed graph.
   std::span<const int64_t> excluded_starts{};
   std::span<const int64_t> excluded{};
 };
@@ -151,9 +150,6 @@ class Backend {
   // True when another thread (after enter_thread()) may sample the next batch as soon as fetch() has returned, and the
   // next fetch() may begin before the last has finished (a third may not).
   virtual bool works_ahead() const { return false; }
-
-  // Whether seeds may be endpoints of pairs (pairs.h).
-  virtual bool takes_pairs() const { return false; }
 
   // Puts `order` (which makes a stream wait for the slot's last readers) before the next fetch. Nothing to do on the
   // CPU.

@@ -5,8 +5,8 @@
 // draw t in [0, d-k+j]; take t, or d-k+j when t is taken already. Positions come out ascending. The number behind pick
 // j is Philox(batch key, node, hop, relation, j), so no result depends on threads, order or device.
 //
-// Where positions of a list are not to be drawn, d is the number of the others, and position i of those d is meant: the
-// draw is uniform over the subsets of what may be drawn.
+// Where positions of a list are excluded, d is the number of the others, and a draw of i means the i-th of those d
+// (pass_over): the draw is uniform over the subsets of what may be drawn.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +27,39 @@ COHORT_HOST_DEVICE constexpr int64_t draw_candidate(base::PhiloxKey batch_key, i
       (static_cast<uint64_t>(hop) << 48) | (static_cast<uint64_t>(relation) << 40) | static_cast<uint64_t>(j);
   return static_cast<int64_t>(
       base::random_below(static_cast<uint64_t>(degree - picks + j + 1), batch_key, static_cast<uint64_t>(node), which));
+}
+
+// Positions of one list that are not drawn, ascending, each once.
+struct ExcludedRef {
+  const int64_t* positions = nullptr;  // int64 [count]
+  int64_t count = 0;
+};
+
+// Positions that are not drawn from the lists of a hop. By default all are drawn.
+struct ExclusionsRef {
+  const int64_t* starts = nullptr;  // int64 [lists + 1], ascending; null: all are drawn
+  const int64_t* positions = nullptr;
+
+  COHORT_HOST_DEVICE constexpr ExcludedRef of_list(int64_t list) const {
+    if (!starts) return {};
+    return {positions + starts[list], starts[list + 1] - starts[list]};
+  }
+};
+
+// The position in the whole list of number `position` of those that are not excluded.
+COHORT_HOST_DEVICE constexpr int64_t pass_over(const ExcludedRef& excluded, int64_t position) {
+  // positions[i] - i others stand before the i-th excluded position, which ascends: so many exclusions stand before
+  // the position that is sought as there are i for which that is at most `position`.
+  int64_t before = 0, end = excluded.count;
+  while (before < end) {
+    const int64_t middle = before + (end - before) / 2;
+    if (excluded.positions[middle] - middle <= position) {
+      before = middle + 1;
+    } else {
+      end = middle;
+    }
+  }
+  return position + before;
 }
 
 // An endpoint of a drawn pair of nodes: number `number` of its batch; end 0 is its source, 1 its target.

@@ -39,20 +39,10 @@ void draw_positions(base::PhiloxKey key, int64_t node, int hop, int relation, in
   std::sort(positions, positions + picks);
 }
 
-// Turns positions among those that are not excluded into positions of the whole list. All ascend.
-void pass_over(std::span<const int64_t> excluded, std::span<int64_t> positions) {
-  int64_t before = 0;
-  for (int64_t& position : positions) {
-    while (before < std::ssize(excluded) && excluded[static_cast<std::size_t>(before)] <= position + before) ++before;
-    position += before;
-  }
-}
-
-// What hop `hop` does not draw from the list of the node with this local id.
-std::span<const int64_t> excluded_of(const Query& query, int hop, std::size_t local_id) {
+// What hop `hop` does not draw from the lists of nodes, by their local ids.
+ExclusionsRef exclusions_of(const Query& query, int hop) {
   if (hop > 0 || query.excluded_starts.empty()) return {};
-  const int64_t first = query.excluded_starts[local_id], end = query.excluded_starts[local_id + 1];
-  return query.excluded.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(end - first));
+  return {query.excluded_starts.data(), query.excluded.data()};
 }
 
 base::Span since(int64_t start_us) {
@@ -76,6 +66,7 @@ class HostBackend final : public Backend {
     const int64_t start_us = base::monotonic_us();
     base::require(query.fanout.size() % relations_.size() == 0, "a fanout for each relation and hop");
     base::require(!query.last_hop_global || !graph_.is_typed(), "local ids in all hops of a typed graph");
+    base::require(query.excluded_starts.empty() || !graph_.is_typed(), "no exclusions from a typed graph");
     forget_last_batch();
     for (int64_t seed : query.seeds) {
       OfType& type = type_of(seed);
@@ -94,8 +85,6 @@ class HostBackend final : public Backend {
     }
     return sizes(start_us);
   }
-
-  bool takes_pairs() const override { return true; }
 
   void before_fetch(const std::function<void(base::GpuStream)>&) override {}
 
@@ -188,11 +177,12 @@ class HostBackend final : public Backend {
     const std::vector<int64_t>& n_id = targets.n_id;
     const std::size_t end = targets.ends_of_hops.back();
     const std::size_t begin = targets.before_last_hop();
+    const ExclusionsRef exclusions = exclusions_of(query, hop);
     offset_.assign(end - begin + 1, 0);
     for (std::size_t i = begin; i < end; ++i) {
       base::prefetch_ahead(lists.indptr, n_id.data(), i, end);
       const int64_t degree = lists.indptr[n_id[i] + 1] - lists.indptr[n_id[i]];
-      const int64_t picks = num_picks(degree - std::ssize(excluded_of(query, hop, i)), fanout);
+      const int64_t picks = num_picks(degree - exclusions.of_list(static_cast<int64_t>(i)).count, fanout);
       offset_[i - begin + 1] = offset_[i - begin] + picks;
       num_lists_ += picks > 0 ? 1 : 0;
     }
@@ -202,7 +192,7 @@ class HostBackend final : public Backend {
     edges.edges_before = edges.target.size();
     edges.target.resize(edges.edges_before + drawn_.size());
     if (query.edge_ids) edges.e_id.resize(edges.target.size());
-    const Draw draw{query, hop, number, fanout, targets.range.first, lists};
+    const Draw draw{query.key, hop, number, fanout, targets.range.first, lists, exclusions};
 #pragma omp parallel for schedule(dynamic) if (end - begin > std::size_t{kFewItems})
     for (std::size_t first = begin; first < end; first += kNodesAtOnce) {
       const std::size_t last = std::min(first + kNodesAtOnce, end);
@@ -217,22 +207,22 @@ class HostBackend final : public Backend {
 
   // What is drawn from all lists of one relation in one hop.
   struct Draw {
-    const Query& query;
+    base::PhiloxKey key;
     int hop, relation;
     int64_t fanout;
     int64_t first_node;  // of the target type
     const base::CscRef& lists;
+    ExclusionsRef exclusions;
   };
 
   // Draws edges of a node with a local id, from drawn_[drawn_before] on.
   void draw_of(const Draw& draw, int64_t node, int32_t local_id, int64_t drawn_before, OfRelation& edges) {
-    const std::span<const int64_t> excluded = excluded_of(draw.query, draw.hop, static_cast<std::size_t>(local_id));
-    const int64_t row = draw.lists.indptr[node], degree = draw.lists.indptr[node + 1] - row - std::ssize(excluded);
+    const ExcludedRef excluded = draw.exclusions.of_list(local_id);
+    const int64_t row = draw.lists.indptr[node], degree = draw.lists.indptr[node + 1] - row - excluded.count;
     const int64_t picks = num_picks(degree, draw.fanout);
     int64_t* drawn = drawn_.data() + drawn_before;
-    draw_positions(draw.query.key, draw.first_node + node, draw.hop, draw.relation, picks, degree, drawn);
-    pass_over(excluded, {drawn, static_cast<std::size_t>(picks)});
-    for (int64_t j = 0; j < picks; ++j) drawn[j] += row;
+    draw_positions(draw.key, draw.first_node + node, draw.hop, draw.relation, picks, degree, drawn);
+    for (int64_t j = 0; j < picks; ++j) drawn[j] = row + pass_over(excluded, drawn[j]);
     std::fill_n(edges.target.begin() + static_cast<std::ptrdiff_t>(edges.edges_before) + drawn_before, picks, local_id);
   }
 

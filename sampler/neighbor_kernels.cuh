@@ -65,13 +65,16 @@ struct UseCounter {
 };
 
 // picks: int64 [size + 1], the last 0; lists: [size]; use: uint64 [kNumUses], added to. Waits for memory most of its
-// time, so as many threads as an SM holds.
+// time, so as many threads as an SM holds. kExcludes: `exclusions` has any.
+template <bool kExcludes>
 __global__ void __launch_bounds__(kBlockThreads, 2048 / kBlockThreads)
     count_picks_kernel(const __grid_constant__ TopologyRef topology, const int64_t* frontier, int64_t size,
-                       int64_t fanout, int64_t* picks, DrawnList* lists, unsigned long long* use) {
+                       int64_t fanout, int64_t* picks, DrawnList* lists, unsigned long long* use,
+                       ExclusionsRef exclusions) {
   UseCounter counter;
   for (int64_t i = grid_first(); i < size; i += grid_step()) {
-    const cache::ListRef list = topology.list(frontier[i]);
+    cache::ListRef list = topology.list(frontier[i]);
+    if constexpr (kExcludes) list.degree -= exclusions.of_list(i).count;
     const int64_t drawn = num_picks(list.degree, fanout);
     picks[i] = drawn;
     lists[i] = {list.neighbours, list.degree};
@@ -105,8 +108,8 @@ __device__ int64_t neighbour_at(const DrawnList& list, int64_t position, int ind
                           : reinterpret_cast<const int64_t*>(list.neighbours)[position];
 }
 
-// Where the edges of one node go that are drawn from its list.
-template <bool kEdgeIds>
+// Where the edges of one node go that are drawn from its list. Positions count what is not excluded.
+template <bool kEdgeIds, bool kExcludes>
 struct DrawnEdges {
   const DrawnList& list;
   int index_bytes;
@@ -116,8 +119,10 @@ struct DrawnEdges {
   int64_t* neighbour;               // int64 [picks]
   int64_t first_id;                 // where the list lies in the graph's indices
   int64_t* e_id;                    // int64 [picks]
+  ExcludedRef excluded;             // of the list
 
   __device__ void put(int64_t at, int64_t position) const {
+    if constexpr (kExcludes) position = pass_over(excluded, position);
     const int64_t source = first_source + neighbour_at(list, position, index_bytes);
     neighbour[at] = source;
     if constexpr (kEdgeIds) e_id[at] = first_id + position;
@@ -129,8 +134,8 @@ struct DrawnEdges {
 };
 
 // Writes `picks` <= 32 drawn edges, by ascending position.
-template <bool kEdgeIds>
-__device__ void draw_few(const DrawnEdges<kEdgeIds>& edges, const DrawKey& key, int64_t node, int picks, int lane) {
+template <typename Edges>
+__device__ void draw_few(const Edges& edges, const DrawKey& key, int64_t node, int picks, int lane) {
   const int64_t position = draw_in_registers(key, node, picks, edges.list.degree, lane);
   int rank = 0;
   for (int j = 0; j < picks; ++j) rank += __shfl_sync(kWholeWarp, position, j) < position;
@@ -138,8 +143,8 @@ __device__ void draw_few(const DrawnEdges<kEdgeIds>& edges, const DrawKey& key, 
 }
 
 // The same for any number of picks; `position` int64 [picks] is this warp's scratch.
-template <bool kEdgeIds>
-__device__ void draw_many(const DrawnEdges<kEdgeIds>& edges, const DrawKey& key, int64_t node, int64_t picks, int lane,
+template <typename Edges>
+__device__ void draw_many(const Edges& edges, const DrawKey& key, int64_t node, int64_t picks, int lane,
                           int64_t* position) {
   const int64_t degree = edges.list.degree;
   for (int64_t j = 0; j < picks; ++j) {
@@ -168,6 +173,7 @@ struct DrawArrays {
   int32_t first_target;             // id in the batch of frontier[0]
   uint64_t place;                   // of the first edge, with the generation
   unsigned long long* first_place;  // uint64 [V], or null: sources get no local ids
+  ExclusionsRef exclusions;
 };
 
 // What kernels need of a TopologyRef to draw from lists that were looked up; indptr is read for edge ids alone.
@@ -178,7 +184,7 @@ struct DrawGraph {
 };
 
 // One warp a frontier node.
-template <bool kEdgeIds>
+template <bool kEdgeIds, bool kExcludes>
 __global__ void draw_kernel(DrawGraph graph, DrawArrays arrays, int64_t size, DrawKey key) {
   const int lane = threadIdx.x % kWarp;
   for (int64_t i = grid_first() / kWarp; i < size; i += grid_step() / kWarp) {
@@ -187,14 +193,16 @@ __global__ void draw_kernel(DrawGraph graph, DrawArrays arrays, int64_t size, Dr
     for (int64_t j = lane; j < picks; j += kWarp) {
       arrays.target[first + j] = arrays.first_target + static_cast<int32_t>(i);
     }
-    DrawnEdges<kEdgeIds> edges{.list = list,
-                               .index_bytes = graph.index_bytes,
-                               .first_source = graph.first_source,
-                               .first_place = arrays.first_place,
-                               .place = arrays.place + static_cast<uint64_t>(first),
-                               .neighbour = arrays.neighbour + first,
-                               .first_id = 0,
-                               .e_id = nullptr};
+    DrawnEdges<kEdgeIds, kExcludes> edges{.list = list,
+                                          .index_bytes = graph.index_bytes,
+                                          .first_source = graph.first_source,
+                                          .first_place = arrays.first_place,
+                                          .place = arrays.place + static_cast<uint64_t>(first),
+                                          .neighbour = arrays.neighbour + first,
+                                          .first_id = 0,
+                                          .e_id = nullptr,
+                                          .excluded = {}};
+    if constexpr (kExcludes) edges.excluded = arrays.exclusions.of_list(i);
     if constexpr (kEdgeIds) {
       edges.first_id = graph.indptr[node - graph.first_target];
       edges.e_id = arrays.e_id + first;

@@ -18,6 +18,11 @@ using base::cuda_check;
 
 void check_launch() { cuda_check(cudaGetLastError(), "launch a sampler kernel"); }
 
+auto draw_kernel_of(bool edge_ids, bool excludes) {
+  if (excludes) return edge_ids ? draw_kernel<true, true> : draw_kernel<false, true>;
+  return edge_ids ? draw_kernel<true, false> : draw_kernel<false, false>;
+}
+
 // How many of the seeds are of each type: int64 [num_types]. Seeds of one type come to stand together, in their order.
 std::vector<int64_t> sort_by_type(std::span<const int64_t> first_of_type, std::vector<int64_t>& seeds) {
   std::vector<int64_t> counts;
@@ -79,6 +84,7 @@ BatchSizes CudaNeighborSampler::sample(const Query& query, cudaStream_t stream) 
   const std::size_t num_hops = query.fanout.size() / relations_.size();
   base::require(num_hops * relations_.size() == query.fanout.size(), "a fanout for each relation and hop");
   base::require(!query.last_hop_global || num_types() == 1, "local ids in all hops of a typed graph");
+  copy_exclusions(query, stream);
   for (std::size_t i = 0; i < num_hops; ++i) {
     Hop hop = begin_hop(query, i);
     count_edges(hop, stream);
@@ -142,6 +148,20 @@ void CudaNeighborSampler::place_seeds(const Query& query, cudaStream_t stream) {
   check_launch();
 }
 
+// Nothing is copied where nothing is excluded.
+void CudaNeighborSampler::copy_exclusions(const Query& query, cudaStream_t stream) {
+  exclusions_ = {};
+  if (query.excluded.empty()) return;
+  base::require(relations_.size() == 1 && query.excluded_starts.size() == query.seeds.size() + 1,
+                "exclusions from the list of each seed, of a graph of one type");
+  int64_t* starts = excluded_.reserve(query.excluded_starts.size() + query.excluded.size());
+  int64_t* positions = starts + query.excluded_starts.size();
+  for (const auto& [to, from] : {std::pair{starts, query.excluded_starts}, {positions, query.excluded}}) {
+    cuda_check(cudaMemcpyAsync(to, from.data(), from.size_bytes(), cudaMemcpyHostToDevice, stream), "copy exclusions");
+  }
+  exclusions_ = {starts, positions};
+}
+
 // Its lists: those of the nodes that the hop before has reached, by each relation into their type.
 CudaNeighborSampler::Hop CudaNeighborSampler::begin_hop(const Query& query, std::size_t hop) const {
   const std::size_t num_hops = query.fanout.size() / relations_.size();
@@ -149,6 +169,7 @@ CudaNeighborSampler::Hop CudaNeighborSampler::begin_hop(const Query& query, std:
             .gives_ids = !query.last_hop_global || hop + 1 < num_hops,
             .fanout = {},
             .first_list = {0},
+            .exclusions = hop == 0 ? exclusions_ : ExclusionsRef{},
             .first_edge = num_edges_,
             .num_edges = 0};
   for (std::size_t relation = 0; relation < relations_.size(); ++relation) {
@@ -174,12 +195,13 @@ void CudaNeighborSampler::count_edges(Hop& hop, cudaStream_t stream) {
   }
   int64_t* offset = offset_.reserve(static_cast<std::size_t>(size) + 1);
   DrawnList* list = list_.reserve(static_cast<std::size_t>(size));
+  const auto kernel = hop.exclusions.starts ? count_picks_kernel<true> : count_picks_kernel<false>;
   for (std::size_t relation = 0; relation < relations_.size(); ++relation) {
     const int64_t first = hop.first_list[relation], lists = hop.first_list[relation + 1] - first;
     if (lists == 0) continue;
-    count_picks_kernel<<<base::grid_for(lists, max_blocks_), kBlockThreads, 0, stream>>>(
+    kernel<<<base::grid_for(lists, max_blocks_), kBlockThreads, 0, stream>>>(
         relations_[relation].topology, frontier(hop, relation), lists, hop.fanout[relation], offset + first,
-        list + first, list_use_.data());
+        list + first, list_use_.data(), hop.exclusions);
     check_launch();
   }
   std::size_t bytes = 0;
@@ -212,7 +234,7 @@ void CudaNeighborSampler::draw(const Hop& hop, const Query& query, cudaStream_t 
   source_node_.extend(before + edges, before, stream);
   if (query.edge_ids) e_id_.extend(before + edges, before, stream);
   if (std::ranges::max(hop.fanout) > kWarp) position_.reserve(edges);
-  const auto kernel = query.edge_ids ? draw_kernel<true> : draw_kernel<false>;
+  const auto kernel = draw_kernel_of(query.edge_ids, hop.exclusions.starts != nullptr);
   for (std::size_t relation = 0; relation < relations_.size(); ++relation) {
     const int64_t first = hop.first_list[relation], lists = hop.first_list[relation + 1] - first;
     if (lists == 0) continue;
@@ -227,7 +249,8 @@ void CudaNeighborSampler::draw(const Hop& hop, const Query& query, cudaStream_t 
                             .target = target_.data() + before,
                             .first_target = static_cast<int32_t>(nodes - n_id_.data()),
                             .place = generation() + static_cast<uint64_t>(num_places_),
-                            .first_place = hop.gives_ids ? first_place_.data() : nullptr};
+                            .first_place = hop.gives_ids ? first_place_.data() : nullptr,
+                            .exclusions = hop.exclusions};
     kernel<<<base::grid_for(lists * kWarp, max_blocks_), kBlockThreads, 0, stream>>>(
         {topology.indptr, topology.index_bytes, topology.first_target, topology.first_source}, arrays, lists,
         {query.key, hop.number, static_cast<int>(relation)});

@@ -12,6 +12,7 @@
 #include "base/scratch.h"
 #include "cache/list_ref.h"
 #include "sampler/backend.h"
+#include "sampler/draw.h"
 
 namespace cohort::sampler {
 
@@ -42,8 +43,8 @@ struct GpuRelation {
 
 // A frontier node's list, looked up once: counting its picks leaves it for drawing them.
 struct alignas(16) DrawnList {
-  const std::byte* neighbours;  // int32 or int64 [degree]
-  int64_t degree;
+  const std::byte* neighbours;  // int32 or int64, all of the list
+  int64_t degree;               // without those that are excluded
 };
 
 // The sampled batch in GPU memory; valid until the next sample(). Its nodes are numbered as they were reached: by hop,
@@ -92,6 +93,7 @@ class CudaNeighborSampler {
     bool gives_ids;                   // to sources
     std::vector<int32_t> fanout;      // [num_relations]
     std::vector<int64_t> first_list;  // [num_relations + 1]: its lists are those of each relation in turn
+    ExclusionsRef exclusions;         // in GPU memory
     int64_t first_edge;
     int64_t num_edges;
   };
@@ -99,6 +101,7 @@ class CudaNeighborSampler {
   uint64_t generation() const { return uint64_t{generation_} << 32; }
   void begin_batch(cudaStream_t stream);
   void place_seeds(const Query& query, cudaStream_t stream);
+  void copy_exclusions(const Query& query, cudaStream_t stream);
   Hop begin_hop(const Query& query, std::size_t hop) const;
   const int64_t* frontier(const Hop& hop, std::size_t relation) const;
   void count_edges(Hop& hop, cudaStream_t stream);
@@ -118,6 +121,8 @@ class CudaNeighborSampler {
   base::DeviceArray<unsigned long long> list_use_;     // uint64 [tiers][2], as cache::ListUse
   base::PinnedBytes list_use_read_;                    // the same
   base::DeviceArray<int64_t> counts_;                  // int64 [types or relations], to be read back
+  base::Scratch<int64_t> excluded_;                    // int64, starts and positions as Query has them
+  ExclusionsRef exclusions_;                           // the same, of hop 0 of the batch
   base::Scratch<int64_t> n_id_;                        // int64 [num_nodes]
   base::Scratch<int32_t> source_, target_;             // int32 [num_local_edges], [num_edges]
   base::Scratch<int64_t> e_id_;                        // int64 [num_edges], where the query wants them

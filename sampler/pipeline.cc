@@ -115,7 +115,7 @@ void report(const BatchSizes& sampled, const FetchUse& fetched, channel::Batch& 
 struct Pipeline::Pass {
   const channel::Request& request;
   Schedule schedule;
-  std::future<BatchSizes> ahead;  // the next batch, where it is being sampled already
+  std::future<BatchSizes> ahead;  // the next batch, where it is being sampled already: from the above, so it ends first
 
   bool of_pairs() const { return schedule.set().are_pairs; }
 };
@@ -154,11 +154,8 @@ std::optional<int> Pipeline::acquire(uint64_t pass) {
 }
 
 void Pipeline::demand_offered(const SeedSet& set) const {
-  if (!set.are_pairs) return;
-  if (graph_.is_typed()) throw base::Error({"seeds", "nodes, for a data set of several node types", "pairs", ""});
-  if (!backend_.takes_pairs()) {
-    throw base::Error({"seeds", "nodes, as a sampler on a GPU takes no pairs yet", "pairs", "use the device cpu"});
-  }
+  if (!set.are_pairs || !graph_.is_typed()) return;
+  throw base::Error({"seeds", "nodes, for a data set of several node types", "pairs", ""});
 }
 
 Query Pipeline::query(Pass& pass, uint64_t step) {
@@ -192,9 +189,9 @@ BatchSizes Pipeline::sample(const Query& query, uint64_t step) {
 
 void Pipeline::sample_ahead(Pass& pass, uint64_t step) {
   if (!backend_.works_ahead() || pass.schedule.positions(step).empty()) return;
-  pass.ahead = std::async(std::launch::async, [this, next = query(pass, step), step] {
+  pass.ahead = std::async(std::launch::async, [this, &pass, step] {
     backend_.enter_thread();
-    return sample(next, step);
+    return sample(query(pass, step), step);
   });
 }
 

@@ -97,14 +97,15 @@ class CachedGraph {
 };
 
 template <typename Index>
-cache::ListUses expected_use(const TestGraph<Index>& graph, const HostBatch& batch, const std::vector<int32_t>& fanout,
-                             bool cached) {
+cache::ListUses expected_use(const TestGraph<Index>& graph, const HostBatch& batch, const Query& query, bool cached) {
   cache::ListUses use{};
   std::size_t next = 0;
-  for (std::size_t hop = 0; hop < fanout.size(); ++hop) {
+  for (std::size_t hop = 0; hop < query.fanout.size(); ++hop) {
     for (const std::size_t end = next + static_cast<std::size_t>(batch.counts.nodes_per_hop[hop]); next < end; ++next) {
       const auto node = static_cast<std::size_t>(batch.n_id[next]);
-      const int64_t picks = num_picks(graph.indptr[node + 1] - graph.indptr[node], fanout[hop]);
+      const bool excludes = hop == 0 && !query.excluded_starts.empty();
+      const int64_t excluded = excludes ? query.excluded_starts[next + 1] - query.excluded_starts[next] : 0;
+      const int64_t picks = num_picks(graph.indptr[node + 1] - graph.indptr[node] - excluded, query.fanout[hop]);
       if (picks == 0) continue;
       const Tier tier = cached ? tier_of(batch.n_id[next]) : Tier::kHost;
       cache::ListUse& of_tier = use[static_cast<std::size_t>(tier)];
@@ -122,17 +123,19 @@ void expect_same_use(const cache::ListUses& found, const cache::ListUses& expect
   }
 }
 
-// Four batches of one sampler against the host's, arrays and counts.
+// Four batches of one sampler against the host's, arrays and counts. excludes: from all but the last.
 template <typename Index>
 void expect_same_batches(const TestGraph<Index>& graph, const TopologyRef& topology, bool cached,
-                         const std::vector<int32_t>& fanout) {
+                         const std::vector<int32_t>& fanout, bool excludes = false) {
   const auto host = make_host_backend(graph.view(), {});
   CudaNeighborSampler sampler({{0, 0, topology}}, {0}, graph.num_nodes(), 3);
   const base::Stream stream;
   for (uint64_t step = 0; step < 4; ++step) {
     std::vector<int64_t> seeds(50 + 300 * step);
     std::iota(seeds.begin(), seeds.end(), static_cast<int64_t>(300 * step));
-    const Query query{seeds, fanout, batch_key(5, 1, step), step % 2 == 0};
+    Query query{seeds, fanout, batch_key(5, 1, step), step % 2 == 0};
+    const Exclusions exclusions(graph, seeds);
+    if (excludes && step < 3) exclusions.apply_to(query);
     const HostBatch expected = run_host(*host, graph.view(), query);
     const BatchSizes counts = sampler.sample(query, stream);
     stream.synchronize();
@@ -152,23 +155,25 @@ void expect_same_batches(const TestGraph<Index>& graph, const TopologyRef& topol
     if (query.edge_ids) {
       ASSERT_EQ(download(batch.e_id, batch.num_edges), expected.e_id);
     }
-    expect_same_use(sampler.list_use(), expected_use(graph, expected, fanout, cached));
+    expect_same_use(sampler.list_use(), expected_use(graph, expected, query, cached));
   }
 }
 
 class GpuCachedLists : public ::testing::TestWithParam<std::vector<int32_t>> {
  protected:
   template <typename Index>
-  void sample_from_every_tier() {
+  void sample_from_every_tier(bool excludes = false) {
     const TestGraph<Index> graph = mixed_graph<Index>(2000, 3 + sizeof(Index));
     const CachedGraph<Index> cached(graph);
-    expect_same_batches(graph, cached.topology(), true, GetParam());
+    expect_same_batches(graph, cached.topology(), true, GetParam(), excludes);
   }
 };
 
 TEST_P(GpuCachedLists, SameBitsAsTheHostInt32) { sample_from_every_tier<int32_t>(); }
 
 TEST_P(GpuCachedLists, SameBitsAsTheHostInt64) { sample_from_every_tier<int64_t>(); }
+
+TEST_P(GpuCachedLists, PassesOverWhatIsExcluded) { sample_from_every_tier<int32_t>(true); }
 
 TEST_P(GpuCachedLists, WithoutSlabsEveryListIsTheHosts) {
   const TestGraph<int32_t> graph = mixed_graph<int32_t>(2000, 9);
@@ -180,7 +185,8 @@ TEST_P(GpuCachedLists, WithoutSlabsEveryListIsTheHosts) {
 INSTANTIATE_TEST_SUITE_P(All, GpuCachedLists,
                          ::testing::Values(std::vector<int32_t>{25, 10}, std::vector<int32_t>{15, 10, 5},
                                            std::vector<int32_t>{-1, -1}, std::vector<int32_t>{100, 40},
-                                           std::vector<int32_t>{0, 3}, std::vector<int32_t>{32, 33}));
+                                           std::vector<int32_t>{0, 3}, std::vector<int32_t>{32, 33},
+                                           std::vector<int32_t>{1, 2}));
 
 // TopologyRef::list() means the same on the host.
 TEST(CachedLists, AreFoundBeforeIndices) {

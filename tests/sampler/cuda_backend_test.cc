@@ -86,8 +86,10 @@ void expect_equal(const HostBatch& a, const HostBatch& b) {
   ASSERT_EQ(a.edge_weight, b.edge_weight);
 }
 
+// excludes: from all batches but the last.
 template <typename Index>
-void expect_same_batches(const TestGraph<Index>& graph, TopologyPlace place, const std::vector<int32_t>& fanout) {
+void expect_same_batches(const TestGraph<Index>& graph, TopologyPlace place, const std::vector<int32_t>& fanout,
+                         bool excludes = false) {
   const auto host = make_host_backend(graph.view(), {});
   const int gpu = 0;
   CudaSettings settings;
@@ -96,7 +98,9 @@ void expect_same_batches(const TestGraph<Index>& graph, TopologyPlace place, con
   for (uint64_t step = 0; step < 4; ++step) {
     std::vector<int64_t> seeds(50 + 30 * step);
     std::iota(seeds.begin(), seeds.end(), static_cast<int64_t>(100 * step));
-    const Query query{seeds, fanout, batch_key(5, 1, step), !graph.edge_weights.empty() || step % 2 == 0};
+    Query query{seeds, fanout, batch_key(5, 1, step), !graph.edge_weights.empty() || step % 2 == 0};
+    const Exclusions exclusions(graph, seeds);
+    if (excludes && step < 3) exclusions.apply_to(query);
     const HostBatch a = run_host(*host, graph.view(), query), b = run_cuda(*cuda, graph.view(), query);
     expect_equal(a, b);
     if (::testing::Test::HasFatalFailure()) return;
@@ -113,10 +117,19 @@ TEST_P(GpuBackend, SameBitsWithTopologyInHostMemory) {
   expect_same_batches(mixed_graph<int64_t>(2000, 4), TopologyPlace::kHost, GetParam());
 }
 
+TEST_P(GpuBackend, PassesOverWhatIsExcluded) {
+  expect_same_batches(mixed_graph<int32_t>(2000, 3), TopologyPlace::kGpu, GetParam(), true);
+}
+
+TEST_P(GpuBackend, PassesOverWhatIsExcludedOfTopologyInHostMemory) {
+  expect_same_batches(mixed_graph<int64_t>(2000, 4), TopologyPlace::kHost, GetParam(), true);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, GpuBackend,
                          ::testing::Values(std::vector<int32_t>{25, 10}, std::vector<int32_t>{15, 10, 5},
                                            std::vector<int32_t>{-1, -1}, std::vector<int32_t>{100, 40},
-                                           std::vector<int32_t>{0, 3}, std::vector<int32_t>{32, 33}));
+                                           std::vector<int32_t>{0, 3}, std::vector<int32_t>{32, 33},
+                                           std::vector<int32_t>{1, 2}));
 
 TEST(GpuBackendRows, AnyRowSize) {
   for (int64_t dim : {1, 3, 4, 32, 100, 257}) {
@@ -131,9 +144,11 @@ TEST(GpuBackendGlobal, SourcesOfTheLastHopAreNodesOfTheGraph) {
   const auto cuda = std::move(make_cuda_backends(graph.view(), {&gpu, 1}, {}, {}, {}).front());
   std::vector<int64_t> seeds(80);
   std::iota(seeds.begin(), seeds.end(), int64_t{100});
+  const Exclusions exclusions(graph, seeds);
   for (const auto& fanout : {std::vector<int32_t>{25, 10}, {15, 10, 5}, {7}, {-1, -1}, {5, 0}}) {
-    for (const bool is_global : {true, false, true}) {
-      const Query query{seeds, fanout, batch_key(5, 1, 0), false, is_global};
+    for (const auto& [is_global, excludes] : {std::pair{true, false}, {false, false}, {true, true}}) {
+      Query query{seeds, fanout, batch_key(5, 1, 0), false, is_global};
+      if (excludes) exclusions.apply_to(query);
       expect_equal(run_host(*host, graph.view(), query), run_cuda(*cuda, graph.view(), query));
       if (HasFatalFailure()) return;
     }

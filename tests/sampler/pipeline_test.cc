@@ -82,6 +82,8 @@ class PipelineAhead : public ::testing::Test {
     const dataset::TemporaryFolder folder;
     auto file = dataset::create_npy(folder / "seeds-0.npy", dataset::DType::int64, {std::ssize(seeds_)});
     std::ranges::copy(seeds_, file.as<int64_t>().begin());
+    auto pairs = dataset::create_npy(folder / "pairs-1.npy", dataset::DType::int64, {pairs_.size(), 2});
+    std::ranges::copy(pairs_.seeds, pairs.as<int64_t>().begin());
     channel::Publisher publisher(folder.path(), channel);
     publisher.announce();
     const GraphView graph = graph_.view();
@@ -110,6 +112,28 @@ class PipelineAhead : public ::testing::Test {
     const auto host = make_host_backend(graph_.view(), {});
     const HostBatch expected =
         run_host(*host, graph_.view(), {seeds, std::span(asked.fanout).first(2), batch_key(0, asked.epoch, step)});
+    expect_nodes(held, expected);
+  }
+
+  void expect_batch_of_pairs(const channel::HeldBatch& held, const channel::Request& asked, uint64_t step) const {
+    ASSERT_EQ(held.batch->step, step);
+    std::vector<int64_t> positions(static_cast<std::size_t>(std::min<int64_t>(20, pairs_.size() - 20 * step)));
+    std::iota(positions.begin(), positions.end(), static_cast<int64_t>(20 * step));
+    const GraphView graph = graph_.view();
+    PairSeeds pairs(graph);
+    const base::PhiloxKey key = batch_key(0, asked.epoch, step);
+    pairs.make(pairs_, positions, asked, key);
+    ASSERT_FALSE(pairs.excluded().empty());
+    Query query{pairs.seeds(), std::span(asked.fanout).first(2), key};
+    query.excluded_starts = pairs.excluded_starts();
+    query.excluded = pairs.excluded();
+    const auto host = make_host_backend(graph, {});
+    expect_nodes(held, run_host(*host, graph, query));
+    const auto* input_id = reinterpret_cast<const int64_t*>(held.data + held.batch->input_id_offset);
+    ASSERT_TRUE(std::ranges::equal(std::span(input_id, pairs.input_id().size()), pairs.input_id()));
+  }
+
+  static void expect_nodes(const channel::HeldBatch& held, const HostBatch& expected) {
     const auto* n_id = reinterpret_cast<const int64_t*>(held.data + held.batch->n_id_offset);
     ASSERT_EQ(std::vector<int64_t>(n_id, n_id + held.batch->num_nodes), expected.n_id);
     ASSERT_EQ(std::memcmp(held.data + held.batch->x_offset, expected.x.data(), expected.x.size()), 0);
@@ -117,6 +141,7 @@ class PipelineAhead : public ::testing::Test {
 
   TestGraph<int32_t> graph_ = mixed_graph<int32_t>(2000, 3);
   std::vector<int64_t> seeds_;
+  SeedSet pairs_ = SeedSet::of_pairs({});
   Options options_;
 };
 
@@ -157,23 +182,31 @@ TEST_F(PipelineAhead, APassThatIsCancelledLeavesNothingToTheNext) {
   });
 }
 
-TEST_F(PipelineAhead, RefusesPairsThatTheBackendDoesNotTake) {
-  const dataset::TemporaryFolder folder;
-  dataset::create_npy(folder / "pairs-0.npy", dataset::DType::int64, {3, 2});
-  channel::ChannelOptions channel;
-  channel.num_slots = 2;
-  channel::Publisher publisher(folder.path(), channel);
-  publisher.announce();
-  channel::Subscriber subscriber(folder.path());
-  subscriber.request(of_epoch(0));
-  LateBackend backend(graph_.view(), std::chrono::milliseconds(1));
-  const GraphView graph = graph_.view();
-  try {
-    Pipeline(options_, graph, backend, publisher).serve();
-    FAIL() << "the backend takes no pairs";
-  } catch (const base::Error& error) {
-    EXPECT_NE(std::string(error.what()).find("takes no pairs"), std::string::npos) << error.what();
+TEST_F(PipelineAhead, BatchesOfPairsAreThoseOfTheHost) {
+  std::vector<int64_t> ids;  // edges of the graph
+  for (std::size_t target = 0; target < 900; ++target) {
+    if (graph_.indptr[target] == graph_.indptr[target + 1]) continue;
+    ids.push_back(graph_.indices[static_cast<std::size_t>(graph_.indptr[target])]);
+    ids.push_back(static_cast<int64_t>(target));
   }
+  pairs_ = SeedSet::of_pairs(ids);
+  channel::Request asked = of_epoch(1);
+  asked.seed_set = 1;
+  asked.negative_mode = channel::NegativeMode::kBinary;
+  asked.negatives = 1.5;
+  asked.redraws = 3;
+  asked.exclude = channel::Exclude::kReverse;
+  LateBackend backend(graph_.view(), std::chrono::milliseconds(3));
+  serve(backend, 3, [&](channel::Subscriber& subscriber, auto&) {
+    const uint64_t pass = subscriber.request(asked);
+    for (uint64_t step = 0; step < static_cast<uint64_t>(pairs_.size() + 19) / 20; ++step) {
+      const channel::HeldBatch held = subscriber.next(pass, kLimitUs);
+      expect_batch_of_pairs(held, asked, step);
+      if (HasFatalFailure()) return;
+      subscriber.release(held.slot, nullptr);
+    }
+  });
+  EXPECT_EQ(backend.most_at_once, 2);
 }
 
 TEST_F(PipelineAhead, EndsWhenItIsStoppedThoughABatchNeverComes) {

@@ -73,6 +73,32 @@ TestGraph<Index> mixed_graph(int64_t num_nodes, uint64_t seed, int64_t dim = 5) 
   return graph;
 }
 
+// Positions of the seeds' lists that are not to be drawn, as Query has them.
+struct Exclusions {
+  std::vector<int64_t> starts{0}, positions;
+
+  // Of a list all, about half, the first and the last, or none.
+  template <typename Index>
+  Exclusions(const TestGraph<Index>& graph, const std::vector<int64_t>& seeds) {
+    const base::PhiloxKey key = base::key_of(11);
+    for (const int64_t seed : seeds) {
+      const auto at = static_cast<uint64_t>(seed);
+      const int64_t degree = graph.indptr[at + 1] - graph.indptr[at];
+      const uint64_t kind = base::random_below(4, key, at, 0);
+      for (int64_t position = 0; position < degree; ++position) {
+        const bool is_half = base::random_below(2, key, at, 1 + static_cast<uint64_t>(position)) == 0;
+        const bool is_end = position == 0 || position + 1 == degree;
+        if (kind == 0 || (kind == 1 && is_half) || (kind == 2 && is_end)) positions.push_back(position);
+      }
+      starts.push_back(static_cast<int64_t>(positions.size()));
+    }
+  }
+  void apply_to(Query& query) const {
+    query.excluded_starts = starts;
+    query.excluded = positions;
+  }
+};
+
 // Bytes [num_nodes, label_bytes], others for each node.
 inline std::vector<std::byte> labels_of_bytes(int64_t num_nodes, int64_t label_bytes) {
   std::vector<std::byte> labels(static_cast<std::size_t>(num_nodes * label_bytes));

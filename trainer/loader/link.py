@@ -25,7 +25,7 @@ Amount = Annotated[float, Meta(gt=0, le=MOST_NEGATIVES, description=f"a number i
 
 
 class LinkNeighborLoader(NeighborLoader):
-    """Yields minibatches of pairs of nodes as PyG ``Data``, for link prediction. On the CPU only, so far.
+    """Yields minibatches of pairs of nodes as PyG ``Data``, for link prediction.
 
     A batch has the sampled neighbourhood of all endpoints, and PyG's attributes:
 
@@ -54,7 +54,7 @@ class LinkNeighborLoader(NeighborLoader):
         options: keyword arguments of `NeighborLoader`: ``batch_size`` (pairs), ``shuffle``, ``seed``, ...
 
     Raises:
-        CohortError: as `NeighborLoader`; on the first batch if the sampler uses a GPU.
+        CohortError: as `NeighborLoader`.
         TypeError: arguments that PyG's loader does not have either.
     """
 

@@ -1,6 +1,7 @@
 """LinkNeighborLoader: equal to a slow sampler in Python, and to PyG's meaning; what it refuses."""
 
 import copy
+import itertools
 import pickle
 from pathlib import Path
 
@@ -212,6 +213,43 @@ def test_node_batches_of_the_same_sampler_and_state(graph):
             loader.with_edges(None, shuffle=True, exclude="none").load_state_dict(loader.state_dict())
         for same in (copy.deepcopy(second), pickle.loads(pickle.dumps(second))):
             assert torch.equal(same.edge_label_index, second.edge_label_index)
+
+
+QUESTIONS = [
+    {"exclude": "none"},
+    {"neg_sampling": "binary", "reject_edges": True},
+    {"neg_sampling": NegativeSampling("triplet", 2), "exclude": "self"},
+]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("places", [{}, {"topology": "host", "cache_ratio": 0.3}], ids=["in the GPU", "host and cache"])
+def test_a_gpu_makes_the_same_batches(graph, places):
+    """Also of nodes, and from the state of a loader on the CPU in the middle of an epoch."""
+    same = {"batch_size": 2500, "seed": 3, "edge_ids": True}
+    with loader_of(graph, **same) as on_cpu, loader_of(graph, **same | places | {"device": "cuda"}) as on_gpu:
+        for how, fanout in itertools.product(QUESTIONS, [(-1, 3), (2, 1), (1,)]):
+            how = how | {"shuffle": True, "num_neighbors": fanout}
+            cpu, gpu = on_cpu.with_edges(None, **how), on_gpu.with_edges(None, **how)
+            for count, (expected, found) in enumerate(zip(cpu, gpu, strict=True), start=1):
+                assert found.x.is_cuda
+                expect_same(found, expected)
+                if count == 2:
+                    state = cpu.state_dict()
+            last = copy.deepcopy(expected)
+            gpu.load_state_dict(state)
+            *_, resumed = map(copy.deepcopy, gpu)
+            expect_same(resumed, last)
+            assert count == len(gpu)
+        expect_same(next(iter(on_gpu.with_nodes([7, 5]))), next(iter(on_cpu.with_nodes([7, 5]))))
+
+
+def expect_same(found, expected):
+    found, expected = found.to_dict(), expected.to_dict()
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        is_tensor = isinstance(value, torch.Tensor)
+        assert torch.equal(found[name].cpu(), value) if is_tensor else found[name] == value, name
 
 
 def test_a_pyg_graph_with_a_link_split(graph):

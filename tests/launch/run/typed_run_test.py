@@ -1,6 +1,7 @@
 """`cohort train` on graphs of several node types."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -99,11 +100,21 @@ def test_other_models_go_on_as_if_not_stopped_on_two_ranks(graph, tmp_path, opti
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("layers", ["cohort", "pyg"])
-def test_a_gpu_trains_the_same(graph, tmp_path, layers):
+@pytest.mark.parametrize(
+    "options",
+    [["--layers", "pyg"], [], ["--featureless", "embed"], ["--compress", "host"], *OTHERS],
+    ids=lambda options: " ".join(options)[2:],
+)
+def test_a_gpu_trains_the_same(graph, tmp_path, options):
+    data = graph
+    if "--compress" in options:
+        data = shutil.copytree(graph, tmp_path / "encoded")
+        prepared = cohort("dataset", "prepare", data)
+        assert prepared.returncode == 0, prepared.stderr
     for device in ("cpu", "cuda"):
-        options = ["--epochs", EPOCHS, "--dropout", 0, "--device", device, "--layers", layers]
-        train(graph, tmp_path / ("gpu" if device == "cuda" else "host"), *options)
+        given = options if device == "cuda" or "--compress" not in options else []
+        out = tmp_path / ("gpu" if device == "cuda" else "host")
+        train(data, out, "--epochs", EPOCHS, "--dropout", 0, "--device", device, *given)
     assert json.loads((tmp_path / "gpu" / "run.json").read_text())["sampler"]["device"] == "cuda"
     np.testing.assert_allclose(losses(tmp_path / "gpu"), losses(tmp_path / "host"), rtol=2e-2)
     again = cohort("train", "--resume", tmp_path / "gpu", "--epochs", EPOCHS + 1)

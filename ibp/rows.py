@@ -49,7 +49,8 @@ class EncodedRows:
 
     def __init__(self, native, kind=None, keep=None):
         self._native, self._kind, self._keep = native, kind, keep
-        self._table = self._gather = None
+        self._table = None
+        self._gathers: dict = {}  # by stream: fetches on one take turns, those on several would share scratch memory
         self.device = "cpu"
 
     profile = property(lambda self: Profile(self._native.profile))
@@ -77,17 +78,34 @@ class EncodedRows:
         moved.device = place
         return moved
 
-    def reserve(self, max_rows: int) -> None:
-        """Allocates the memory for fetches of up to `max_rows` rows, so that the fetches allocate nothing."""
-        if self._gather is None or self._gather.max_rows < max_rows:
-            if self._gather is not None:
-                self._gather.check()
-            self._gather = _native.Gather(max(max_rows, 1))
+    def reserve(self, max_rows: int, stream=None) -> None:
+        """Allocates the memory for fetches of up to `max_rows` rows on a stream, so that they allocate nothing.
+
+        Args:
+            stream: torch stream or its handle; default: the current one. Each stream has memory of its own.
+        """
+        self._gather_of(_handle_of(stream), max_rows)
+
+    def _gather_of(self, stream: int, max_rows: int):
+        gather = self._gathers.get(stream)
+        if gather is None or gather.max_rows < max_rows:
+            if gather is not None:
+                gather.check()
+            gather = self._gathers[stream] = _native.Gather(max(max_rows, 1))
+        return gather
 
     def check(self) -> None:
         """Raises the error of a finished GPU fetch, if there was one."""
-        if self._gather is not None:
-            self._gather.check()
+        for gather in list(self._gathers.values()):
+            gather.check()
+
+
+def _handle_of(stream) -> int:
+    if stream is None:
+        import torch
+
+        stream = torch.cuda.current_stream()
+    return getattr(stream, "cuda_stream", stream)
 
 
 def fit(rows, codec="auto", *, sample=0.01, min_sample=4096, chunk_bytes=4, threshold=None, seed=0) -> Profile:
@@ -187,11 +205,9 @@ def _fetch_cuda(encoded, index, out, stream, max_sms, check):
     row_bytes = out.shape[-1] * out.element_size() if arrays.is_cuda(out) else 0
     if tuple(out.shape) != shape or row_bytes != encoded.profile.row_bytes or not out.is_contiguous():
         raise CohortError("fetch: out", f"contiguous CUDA {encoded.profile.dtype} {list(shape)}", f"{list(out.shape)}")
-    encoded.reserve(index.numel())
-    handle = torch.cuda.current_stream(index.device) if stream is None else stream
-    handle = getattr(handle, "cuda_stream", handle)
+    handle = _handle_of(torch.cuda.current_stream(index.device) if stream is None else stream)
     pointers = (index.data_ptr(), index.numel(), out.data_ptr())
-    encoded._gather.fetch(encoded._table, *pointers, handle, max_sms or 0, check)
+    encoded._gather_of(handle, index.numel()).fetch(encoded._table, *pointers, handle, max_sms or 0, check)
     return out
 
 

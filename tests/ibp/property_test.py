@@ -1,6 +1,7 @@
 """Every codec, dtype, width and special value, drawn by hypothesis; the slow decoder as second opinion."""
 
 import hashlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -177,8 +178,8 @@ def test_fetch_on_the_gpu(place):
     index = torch.randint(0, 5000, (700,), device="cuda")
     assert torch.equal(ibp.fetch(encoded, index).cpu(), rows[index.cpu()])
     out = torch.empty(700, 100, device="cuda")
-    encoded.reserve(700)
     stream = torch.cuda.Stream()
+    encoded.reserve(700, stream)
     stream.wait_stream(torch.cuda.current_stream())
     before = torch.cuda.memory_allocated()
     ibp.fetch(encoded, index, out, stream=stream, max_sms=4)
@@ -187,6 +188,24 @@ def test_fetch_on_the_gpu(place):
     assert torch.equal(out.cpu(), rows[index.cpu()])
     with pytest.raises(CohortError, match="expected a row of the table"):
         ibp.fetch(encoded, torch.tensor([1, 5000], device="cuda"), check=True)
+
+
+@pytest.mark.gpu
+def test_fetches_on_two_streams_of_two_threads_do_not_disturb_each_other():
+    rows = torch.randn(200_000, 64)
+    encoded = ibp.encode(rows, ibp.fit(rows)).to("pinned")
+    rows = rows.cuda()
+
+    def wrong_rows(seed: int) -> int:
+        generator, wrong = torch.Generator("cuda").manual_seed(seed), torch.zeros((), dtype=torch.int64, device="cuda")
+        with torch.cuda.stream(torch.cuda.Stream()):
+            for _ in range(50):
+                index = torch.randint(0, len(rows), (30_000,), device="cuda", generator=generator)
+                wrong += (ibp.fetch(encoded, index) != rows[index]).any(dim=1).sum()
+            return int(wrong)
+
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(wrong_rows, (1, 2))) == [0, 0]
 
 
 @pytest.mark.gpu

@@ -25,7 +25,7 @@ from torch_geometric.nn import HeteroConv, SAGEConv
 import cohort
 import cohort.dataset
 
-NAMES = ("cora", "citeseer", "coauthor_cs")
+NAMES = ("cora", "coauthor_cs")
 RELATIONS = (("paper", "cites", "paper"), ("word", "in", "paper"), ("paper", "has", "word"))
 
 

@@ -5,11 +5,13 @@ from cohort.dataset.generating.typed import generate_typed
 from cohort.dataset.hetero import HeteroDataset, NodeTable, Relation
 from cohort.dataset.importing.importer import import_graph, import_npz
 from cohort.dataset.importing.tensors import from_pyg, from_tensors
+from cohort.dataset.links import HeldOut, held_out, split_links
 from cohort.dataset.reader import Dataset, open, open_one_type
 from cohort.dataset.writer import generate
 
 __all__ = [
     "Dataset",
+    "HeldOut",
     "HeteroDataset",
     "NodeTable",
     "Problem",
@@ -19,8 +21,10 @@ __all__ = [
     "from_tensors",
     "generate",
     "generate_typed",
+    "held_out",
     "import_graph",
     "import_npz",
     "open",
     "open_one_type",
+    "split_links",
 ]

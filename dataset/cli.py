@@ -1,4 +1,4 @@
-"""`cohort dataset import | generate | partition | check | info`."""
+"""`cohort dataset import | generate | partition | split-links | check | info`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from cohort.base.errors import CohortError
 from cohort.base.tables import print_tables
 from cohort.base.units import format_bytes
 from cohort.dataset.check import check
-from cohort.dataset.cli_parts import add_common, fail, number, rows_to_draw, summary, tables_of_types, targets
+from cohort.dataset.cli_parts import add_common, fail, number, parts, rows_to_draw, summary, tables_of_types, targets
 from cohort.dataset.generating.typed import generate_typed
 from cohort.dataset.hetero import HeteroDataset
 from cohort.dataset.importing import cli as import_cli
+from cohort.dataset.links import held_out, split_links
 from cohort.dataset.partitioning import cli as partition_cli
 from cohort.dataset.reader import Dataset
 from cohort.dataset.reader import open as open_dataset
@@ -38,6 +39,7 @@ def register(subparsers: argparse._SubParsersAction) -> argparse._SubParsersActi
     import_cli.register(commands)
     _register_generate(commands)
     partition_cli.register(commands)
+    _register_split_links(commands)
     for name, func, text in (
         ("check", _check, "check every element of a data set; exit code 1 if a problem is found"),
         ("info", _info, "describe the contents of a data set"),
@@ -110,6 +112,38 @@ def _generate_typed(args: argparse.Namespace) -> int:
     return _write(args.out, f"generating typed of {args.nodes:,} nodes and {args.edges:,} edges", work)
 
 
+def _register_split_links(commands: argparse._SubParsersAction) -> None:
+    text = "write a data set without some of its links, which validate and test a model that predicts links"
+    command = commands.add_parser("split-links", help=text, description=text)
+    command.add_argument("path", metavar="DIR", type=Path, help="folder of a data set of one node type")
+    command.add_argument("out", metavar="OUT", type=Path, help="folder to write")
+    command.add_argument(
+        "--shares",
+        type=parts,
+        default=(0.05, 0.1),
+        metavar="0.05,0.1",
+        help="shares of the links for validation and for the test, at random; default: 0.05,0.1",
+    )
+    command.add_argument(
+        "--negatives",
+        type=number,
+        default=100,
+        metavar="K",
+        help="random nodes that the target of a held-out link competes with; default: %(default)s",
+    )
+    command.add_argument("--seed", type=number, default=0, help="seed of all random numbers; default: %(default)s")
+    command.add_argument("--overwrite", action="store_true", help="replace OUT if it is a data set")
+    command.set_defaults(func=_split_links)
+
+
+def _split_links(args: argparse.Namespace) -> int:
+    def work() -> None:
+        given = {name: getattr(args, name) for name in ("shares", "negatives", "seed", "overwrite")}
+        split_links(args.path, args.out, **given)
+
+    return _write(args.out, f"splitting the links of {args.path}", work)
+
+
 def _write(out: Path, what: str, work) -> int:
     """Runs `work` behind a spinner, then says what was written."""
     console = Console(stderr=True)
@@ -134,6 +168,10 @@ def _check(args: argparse.Namespace) -> int:
         print(problem, file=sys.stderr)
     if problems:
         return 1
+    try:
+        held_out(args.path)
+    except CohortError as error:
+        return fail(error)
     console.print(
         escape(f"{args.path}: {summary(open_dataset(args.path))}: no problem found"), highlight=False, soft_wrap=True
     )
@@ -142,7 +180,7 @@ def _check(args: argparse.Namespace) -> int:
 
 def _info(args: argparse.Namespace) -> int:
     try:
-        data = open_dataset(args.path)
+        data, held = open_dataset(args.path), held_out(args.path)
     except CohortError as error:
         return fail(error)
     if isinstance(data, HeteroDataset):
@@ -159,6 +197,10 @@ def _info(args: argparse.Namespace) -> int:
         **_target_rows(data),
         "size": _size(arrays),
     }
+    if held:
+        counts = ", ".join(f"{len(links.pairs):,}" for links in held.values())
+        negatives = ", ".join(str(links.negatives.shape[1]) for links in held.values())
+        rows["val, test links"] = f"{counts}, with {negatives} negatives each"
     if data.encoded_rows:
         rows["encoded rows"] = f"{format_bytes(data.encoded_rows.stat().st_size)} in {data.encoded_rows}"
     _print_rows(rows)

@@ -31,11 +31,11 @@ def number(text: str) -> int:
 
 
 def parts(text: str) -> tuple[float, ...]:
-    """ "0.6,0.2,0.2" as three floats."""
+    """ "0.6,0.2,0.2" as floats."""
     try:
         return tuple(float(part) for part in text.split(","))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"expected three parts such as 0.6,0.2,0.2, found {text!r}") from None
+        raise argparse.ArgumentTypeError(f"expected shares such as 0.6,0.2,0.2, found {text!r}") from None
 
 
 def add_common(command: argparse.ArgumentParser) -> None:

@@ -1,40 +1,28 @@
 """Link prediction with a model of PyG, and its MRR: python examples/links.py DATA [EPOCHS]
 
-A tenth of the edges are for the test. DATA should have the reverse of each edge.
+A tenth of the links are for the test. DATA should have the reverse of each edge. `cohort train --task link` does the
+same, without a script.
 """
 
 import sys
 import tempfile
 from pathlib import Path
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch_geometric.nn import GraphSAGE
 
 import cohort
 
-NEGATIVES = 100  # with which a test edge competes
-
-
-def split(data, folder: Path) -> tuple[Path, torch.Tensor]:
-    """A data set without the test edges and their reverse edges, and the test edges [2, n]."""
-    edges = torch.from_numpy(np.stack([data.indices, np.repeat(np.arange(data.num_nodes), np.diff(data.indptr))]))
-    low, high = edges.sort(dim=0).values
-    pairs, pair = (low * data.num_nodes + high).unique(return_inverse=True)  # the same of both directions
-    is_test = (torch.rand(len(pairs)) < 0.1)[pair]
-    train = cohort.from_tensors(folder, x=np.asarray(data.x), edge_index=edges[:, ~is_test])
-    return train, edges[:, is_test]
-
 
 @torch.no_grad()
-def evaluate(model, loader, test: torch.Tensor) -> tuple[float, float]:
-    """MRR and Hits@10 of the test edges among targets drawn at random."""
+def evaluate(model, loader, test: cohort.dataset.HeldOut) -> tuple[float, float]:
+    """MRR and Hits@10 of the test links, each among its negatives."""
     model.eval()
     rows = [model(batch.x, batch.edge_index)[: batch.batch_size] for batch in loader]
     h = torch.cat(rows)
-    source, target = test
-    others = torch.randint(len(h), (len(source), NEGATIVES), generator=torch.Generator().manual_seed(0))
+    source, target = torch.from_numpy(test.pairs.copy()).T
+    others = torch.from_numpy(test.negatives.copy())
     scores = torch.einsum("nd,nkd->nk", h[source], h[torch.cat([target[:, None], others], dim=1)])
     own, of_others = scores[:, :1], scores[:, 1:]
     rank = 1 + (of_others > own).sum(1) + (of_others == own).sum(1) / 2
@@ -44,7 +32,8 @@ def evaluate(model, loader, test: torch.Tensor) -> tuple[float, float]:
 def main(source: str, epochs: int = 5) -> None:
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory() as folder:
-        train, test = split(cohort.dataset.open(source), Path(folder) / "train")
+        train = cohort.dataset.split_links(source, Path(folder) / "train", shares=(0, 0.1))
+        test = cohort.dataset.held_out(train)["test"]
         how = {"batch_size": 512, "shuffle": True, "neg_sampling": "binary", "device": "cpu"}
         with cohort.LinkNeighborLoader(train, [10, 5], **how) as loader:  # all edges
             model = GraphSAGE(cohort.dataset.open(train).num_features, 64, num_layers=2)

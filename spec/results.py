@@ -101,7 +101,7 @@ class EpochReport:
     def add(self, slot) -> None:
         """Counts a batch, unless it is the empty one of a rank for which none is left."""
         self.num_batches += slot.num_seeds > 0
-        self.num_seeds += slot.num_seeds
+        self.num_seeds += slot.num_inputs
         self.num_nodes += sum(slot.num_sampled_nodes)
         self.num_edges += sum(slot.num_sampled_edges)
         add_tiers(self.row_tiers, _named(slot.row_tiers, RowReads))

@@ -172,7 +172,27 @@ class RunSpec(SamplerSpec):
     layers: Literal["cohort", "pyg"] = option(
         "cohort", "implementation of the layers: Cohort's fused ones or PyG's", "Model", LOSS | MEMORY
     )
-    epochs: types.Positive = option(10, "passes over the training nodes", "Training", COURSE)
+    task: Literal["node", "link"] | None = option(
+        None,
+        "what to learn: node: the labels of nodes; link: which nodes have an edge (default: link for a data set of"
+        " cohort dataset split-links, otherwise node)",
+        "Training",
+        BATCHES | LOSS | MEMORY,
+    )
+    decoder: Literal["dot", "distmult", "mlp"] = option(
+        "dot", "link: score of two nodes, by their rows of --hidden columns", "Model", LOSS | MEMORY
+    )
+    loss: Literal["bce", "softmax", "margin"] = option(
+        "bce",
+        "link: binary cross entropy of edges and negatives; cross entropy of the edge among its negatives; or a margin"
+        " of 1 between both",
+        "Training",
+        LOSS | MEMORY,
+    )
+    negatives: types.Positive = option(
+        1, "link: random targets for each edge of a batch, drawn with the batch", "Training", BATCHES | LOSS | MEMORY
+    )
+    epochs: types.Positive = option(10, "passes over the training nodes or edges", "Training", COURSE)
     lr: types.AboveZero = option(0.003, "learning rate of Adam", "Training", LOSS)
     weight_decay: types.AtLeastZero = option(0.0, "weight decay of Adam", "Training", LOSS)
     lr_schedule: Literal["constant", "cosine", "linear"] = option(
@@ -265,7 +285,7 @@ class TrainerSpec(RunSpec):
     """The member "trainer" of run.json: the options, and what follows from data set and machine.
 
     Attributes:
-        targets: the data set's task, see trainer/models/targets.py.
+        targets: the data set's task, or "link"; see trainer/models/targets.py.
         types: of a graph that has several node types.
         parts: ranks train on seeds of parts of their own: {"parts": a file, "cliques": ranks of each}.
         max_batches: of each pass; for a run that is only to be measured, and makes no checkpoints.
@@ -301,7 +321,7 @@ def from_json(members: Any, of: type, place: str) -> Any:
     if not isinstance(members, dict):
         raise CohortError(place, "options by name", repr(members)[:80])
     hints = get_type_hints(of, include_extras=True)
-    unknown = sorted(members.keys() - hints.keys() - {"task"})
+    unknown = sorted(members.keys() - hints.keys())
     if unknown:
         hint = "another version wrote it: use that version, or train again"
         raise CohortError(place, "options that this version knows", ", ".join(unknown), hint)

@@ -85,6 +85,7 @@ def _train(source, place, run: dict, out: Path, stop: StopRequest, loaded_at: fl
     from cohort.spec.run import TrainerSpec, from_json
     from cohort.trainer.loop.callbacks import callbacks_of
     from cohort.trainer.loop.checkpoint import CheckpointFile, identity_of
+    from cohort.trainer.loop.links import seeds_of_links
     from cohort.trainer.loop.results import Results
     from cohort.trainer.loop.resume import Checkpoints
     from cohort.trainer.loop.trainer import Trainer
@@ -101,8 +102,12 @@ def _train(source, place, run: dict, out: Path, stop: StopRequest, loaded_at: fl
         options.sampler_sms = 0
     dataset = Path(run["sampler"]["dataset"])
     data = open_dataset(dataset)
-    first = options.types.first_node[options.types.target] if options.types else 0
-    splits = {name: getattr(data, f"{name}_ids") + first for name in ("train", "val", "test")}
+    links = None
+    if options.task == "link":
+        splits, links = seeds_of_links(data)
+    else:
+        first = options.types.first_node[options.types.target] if options.types else 0
+        splits = {name: getattr(data, f"{name}_ids") + first for name in ("train", "val", "test")}
     if source.device.type == "cuda":
         torch.cuda.set_device(source.device)
     machines = run.get("machines", {"store": Path(run["sampler"]["channel"]) / "store", "has_checkpoint": True})
@@ -124,7 +129,7 @@ def _train(source, place, run: dict, out: Path, stop: StopRequest, loaded_at: fl
         "time_sliced": run.get("time_sliced", False),
         "cache": None if expected is None else {"predicted": expected, "measured": []},
     }
-    trainer = Trainer(options, source, ranks, splits, out, callbacks, stop, source.all_rows(dataset), **about)
+    trainer = Trainer(options, source, ranks, splits, out, callbacks, stop, source.all_rows(dataset), links, **about)
     if run.get("resume"):
         checkpoints.resume(trainer, machines["has_checkpoint"])
     trainer.run()

@@ -16,6 +16,8 @@ from cohort.nn.block import Block, keep_offsets
 from cohort.spec.graph import EdgeType, GraphTypes
 from cohort.trainer import _native
 
+REDRAWS = 8  # of a negative that is an edge
+
 
 @dataclass(frozen=True)
 class Pass:

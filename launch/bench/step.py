@@ -127,8 +127,8 @@ def _options(spec: StepSpec, data: Dataset | HeteroDataset) -> dict:
     Raises:
         CohortError: some of the models cannot be trained with them on this data set.
     """
-    names = {each.name for each in options_of(RunSpec)} - {"model", "layers", "amp", "out"}
-    run = RunSpec(**{name: getattr(spec, name) for name in names})
+    names = {each.name for each in options_of(RunSpec)} - {"model", "layers", "amp", "task", "out"}
+    run = RunSpec(task="node", **{name: getattr(spec, name) for name in names})
     for model in (models := _models(spec, data)):
         check_model(replace(run, model=model), data)
     return as_json(trainer_spec(replace(run, model=models[0]), data))

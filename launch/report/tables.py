@@ -164,7 +164,7 @@ def _scores(metrics: dict[str, float | None]) -> dict[str, str]:
     """How good the model was, by name; errors are no shares."""
 
     def text_of(name: str, value: float) -> str:
-        return f"{value:.4g}" if name in ("rmse", "mae") else f"{100 * value:.2f} %"
+        return f"{value:.4g}" if name in ("rmse", "mae", "mrr") else f"{100 * value:.2f} %"
 
     return {name: "-" if value is None else text_of(name, value) for name, value in metrics.items()}
 

@@ -10,6 +10,7 @@ from cohort.cache.plan.links import machine_bandwidth
 from cohort.cache.plan.planner import raw_row_bytes
 from cohort.dataset import Dataset, HeteroDataset, open_one_type
 from cohort.dataset import open as open_folder
+from cohort.dataset.links import held_out
 from cohort.launch.options.devices import gpu_memory, resolve_device, wants_auto_cache
 from cohort.launch.options.parser import values_of
 from cohort.launch.options.partition import clique_seeds, cliques_of_ranks, parts_file
@@ -34,6 +35,11 @@ def _demand_no_run(folder: Path) -> None:
         raise CohortError(str(folder), "the folder of a data set", "the folder of a run", hint)
 
 
+def with_task(spec: RunSpec, data: Dataset | HeteroDataset) -> RunSpec:
+    """The options with the task that they name, or else that of the data set."""
+    return replace(spec, task=spec.task or ("link" if held_out(data.path) else "node"))
+
+
 def trainer_spec(spec: RunSpec, data: Dataset | HeteroDataset) -> TrainerSpec:
     """The options with what follows from the data set."""
     check_sampler_sms(spec)
@@ -42,11 +48,12 @@ def trainer_spec(spec: RunSpec, data: Dataset | HeteroDataset) -> TrainerSpec:
     if spec.partition:
         cliques = _rank_cliques(spec)
         parts = {"parts": str(parts_file(data.path, len(cliques))), "cliques": cliques}
+    of_links = spec.task == "link"
     return TrainerSpec(
         **values_of(spec),
-        num_classes=data.num_classes,
+        num_classes=spec.hidden if of_links else data.num_classes,
         feature_dim=types.feature_dims[types.target] if types else data.feature_dim,
-        targets=data.task,
+        targets="link" if of_links else data.task,
         types=types,
         parts=parts,
     )

@@ -31,7 +31,7 @@ def resumed(folder: Path, given: dict[str, Any]) -> tuple[dict, RunSpec]:
             was started with; more epochs are none, as no step depends on how many there will be.
     """
     run = read_run_json(folder, "trainer", "data", "sampler")
-    of_run = run["trainer"].get("task") == "train" and "mps" in run and "device" in run["sampler"]
+    of_run = run["trainer"].get("task") in ("node", "link") and "mps" in run and "device" in run["sampler"]
     if not (of_run and isinstance(run["sampler"].get("dataset"), str) and type(run["sampler"].get("num_ranks")) is int):
         found, hint = "the file of another command or version", "pass the folder that was its --out"
         raise CohortError(str(folder / files.RUN), "the run.json of cohort train", found, hint)

@@ -9,6 +9,7 @@ import numpy as np
 from cohort.base.errors import CohortError
 from cohort.dataset import HeteroDataset
 from cohort.dataset import open as open_folder
+from cohort.dataset.links import HELD_OUT, files_of
 from cohort.launch.data.stored_rows import StoredRows
 
 WHOLE_BYTES = 16 << 20  # files up to here are digested whole
@@ -34,6 +35,7 @@ def digests(folder: Path, parts: dict | None) -> dict[str, str]:
         "labels": [names["labels"]],
         "edges": [relation[name] for relation in relations for name in of_edges if name in relation],
         "parts": [parts["parts"]] if parts else [],  # an absolute path
+        "links": [name for split in HELD_OUT for name in files_of(split) if (folder / name).exists()],
     }
     digests = {name: _digest([folder / file for file in files]) for name, files in members.items()}
     data, sha = open_folder(folder), hashlib.sha256()

@@ -20,7 +20,7 @@ from cohort.launch.report.results import read_run
 from cohort.launch.report.tables import short_tables
 from cohort.launch.run.calibrate import trainer_bytes
 from cohort.launch.run.folder import new_folder, sole_use, writable_folder
-from cohort.launch.run.job import open_to_train, sampler_members, topology_of, trainer_spec
+from cohort.launch.run.job import open_to_train, sampler_members, topology_of, trainer_spec, with_task
 from cohort.launch.run.machines import Machine, Meeting, folder_of, join_machines, meeting_of, this_machine
 from cohort.launch.run.programs import run_programs
 from cohort.launch.run.resume import (
@@ -37,6 +37,7 @@ from cohort.spec.graph import GraphTypes
 from cohort.spec.run import TYPED, RunSpec, as_json, read_run_json
 
 LOG = logging.getLogger(__name__)
+OF_LINKS = ("decoder", "loss", "negatives")  # options of --task link alone
 
 
 def register(commands) -> None:
@@ -89,6 +90,7 @@ def _begin(args: argparse.Namespace, spec: RunSpec, meeting: Meeting | None) -> 
         spec = replace(spec, out=folder_of(spec.out, meeting and meeting.machine))
     _demand_tensorboard(spec)
     data = open_to_train(args.dataset)
+    spec = with_task(spec, data)
     check_model(spec, data)
     if spec.out and spec.out.is_dir() and spec.out.samefile(data.path):
         raise CohortError("--out", "another folder than the data set's", str(spec.out), "choose another --out")
@@ -110,7 +112,7 @@ def _begin(args: argparse.Namespace, spec: RunSpec, meeting: Meeting | None) -> 
 
 def _run_of(spec: RunSpec, data: Dataset | HeteroDataset) -> dict:
     """What becomes run.json, less the digests of the data set."""
-    trainer = {"task": "train"} | as_json(trainer_spec(replace(spec, out=None), data))
+    trainer = as_json(trainer_spec(replace(spec, out=None), data))
     if spec.trainer_bytes is None and wants_auto_cache(spec) and resolve_device(spec.device) == "cuda":
         uncached = replace(spec, cache_ratio=None, topology=topology_of(spec, "cuda"))
         short = {"mps": spec.mps, "sampler": sampler_members(uncached, data.path), "trainer": trainer}
@@ -130,11 +132,16 @@ def check_model(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
     if len(spec.hops_of_evaluation) != len(spec.fanout):
         expected = f"{len(spec.fanout)} hops, as --fanout has"
         raise CohortError("--eval-fanout", expected, str(len(spec.hops_of_evaluation)))
-    if len(data.train_ids) == 0:
+    if spec.task == "link":
+        _check_links(spec, data)
+    elif len(data.train_ids) == 0:
         hint = "write the data set with another --split"
         if data.num_classes == 0:
             hint = "no node has a label: cohort dataset import --labels FILE gives them some"
         raise CohortError(str(data.path / "train_ids.npy"), "at least one node to train on", "none", hint)
+    of_links = [f"--{name}" for name in OF_LINKS if getattr(spec, name) != getattr(RunSpec, name)]
+    if of_links and spec.task != "link":
+        raise CohortError(", ".join(of_links), "--task link", "--task node", "leave them out, or learn links")
     _check_types(spec, data)
     if spec.edge_weights and spec.model != "gcn":
         raise CohortError("--edge-weights", "--model gcn, which takes weights", f"--model {spec.model}")
@@ -149,6 +156,20 @@ def check_model(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
     if spec.has_own_model and shape:
         hint = "give the parameter a default in the class, or use sage, gcn or gat"
         raise CohortError(", ".join(shape), "a built-in model", f"--model {spec.model}", hint)
+
+
+def _check_links(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
+    """Raises CohortError for options or a data set that do not fit --task link."""
+    if isinstance(data, HeteroDataset):
+        raise CohortError("--task link", "a data set of one node type", f"{len(data.node_types)} node types")
+    if data.num_edges == 0:
+        raise CohortError("--task link", "a graph with edges", f"none in {data.path}")
+    for name in ("cache_ratio", "cache_bytes", "partition"):
+        if getattr(spec, name) != getattr(RunSpec, name):
+            flag = f"--{name.replace('_', '-')}"
+            raise CohortError(flag, "its default, with --task link", str(getattr(spec, name)), "leave it out")
+    if spec.negatives > 10_000:
+        raise CohortError("--negatives", "at most 10000", str(spec.negatives))
 
 
 def _check_types(spec: RunSpec, data: Dataset | HeteroDataset) -> None:

@@ -16,9 +16,8 @@ from cohort.dataset import Dataset, open_one_type
 from cohort.spec.types import checked
 from cohort.trainer.loader.batch import Batch, batch_of
 from cohort.trainer.loader.neighbor import NeighborLoader
-from cohort.trainer.source import OfPairs
+from cohort.trainer.source import REDRAWS, OfPairs
 
-REDRAWS = 8  # of a negative that is an edge
 MOST_NEGATIVES = 10_000  # for a pair
 Exclude = Literal["reverse", "self", "none"]
 Amount = Annotated[float, Meta(gt=0, le=MOST_NEGATIVES, description=f"a number in (0, {MOST_NEGATIVES}]")]

@@ -10,6 +10,7 @@ from cohort.spec.graph import GraphTypes
 from cohort.spec.run import TrainerSpec
 from cohort.trainer.loop.graphs import ReplayedWork, StepGraphs
 from cohort.trainer.loop.typed_graphs import TypedStepGraphs
+from cohort.trainer.models.links import links_of_slot, scores_of_links
 from cohort.trainer.models.own import callable_of
 from cohort.trainer.models.sampled import model_input
 from cohort.trainer.models.targets import CLASSES, Targets, targets_of
@@ -59,7 +60,7 @@ class Scores:
         self._amp, self._keep_half = amp, amp and keep_half
 
     def of_slot(self, slot) -> Tensor:
-        """float32 [seeds, num_classes]"""
+        """float32 [seeds, num_classes]; a row of a node's for each seed where links are predicted."""
         x, edges, *others = self.inputs_of(slot)
         return self(x, edges, slot.num_seeds, *others)
 
@@ -73,8 +74,9 @@ class Scores:
         of_edges = () if weights is None else (weights,)
         return slot.x, edges_of(slot), slot.num_sampled_nodes, slot.num_sampled_edges, *of_edges
 
-    def __call__(self, x, edges, num_seeds: int, *sizes) -> Tensor:
-        """float32 [num_seeds, num_classes]; for the arguments see SampledGNN, or TypedGNN."""
+    def __call__(self, x, edges, num_seeds: int | None, *sizes) -> Tensor:
+        """float32 [num_seeds, num_classes], or of all nodes of which the model tells; for the other arguments see
+        SampledGNN, or TypedGNN."""
         device = (x if isinstance(x, Tensor) else next(iter(x.values()))).device
         x = model_input(x, self._keep_half) if isinstance(x, Tensor) else x
         with torch.autocast(device.type, torch.bfloat16, enabled=self._amp):
@@ -105,10 +107,11 @@ class TrainStep:
         sums: with the other ranks; None: this one is alone.
         clip_norm: of all gradients; larger ones are scaled down to it.
         rows: the optimizer of learnable rows; None: the model has none.
+        links: what scores links, and the number of negatives of each; None: batches are not of links.
 
     Attributes:
         loss_sum, num_labelled: [] on the device, sums over the steps since reset(): of the loss over this rank's
-            labelled seeds, and of the labelled seeds of all ranks; for several labels a seed, of labels.
+            labelled seeds, and of the labelled seeds of all ranks; for several labels a seed, of labels; of links.
     """
 
     def __init__(
@@ -121,8 +124,9 @@ class TrainStep:
         sums: StepSums | None = None,
         clip_norm: float | None = None,
         rows: "RowAdam | None" = None,
+        links: tuple[torch.nn.Module, int] | None = None,
     ):
-        self._clip_norm, self.rows = clip_norm, rows
+        self._clip_norm, self.rows, self._links = clip_norm, rows, links
         self._scores, self._optimizer, self._targets, self._sums = scores, optimizer, targets, sums
         self.loss_sum = torch.zeros((), device=device)
         self.num_labelled = torch.zeros((), device=device)
@@ -146,7 +150,8 @@ class TrainStep:
             self._graphs(slot)
         else:
             x, edges, *others = self._scores.inputs_of(slot)
-            self._run(x, edges, slot.y[: slot.num_seeds], *others)
+            y = links_of_slot(slot, self._links[1]) if self._links else slot.y[: slot.num_seeds]
+            self._run(x, edges, y, *others)
         if self._sums:
             self._sums.add_up()
             self._finish()
@@ -160,7 +165,10 @@ class TrainStep:
         if self.rows:
             self.rows.begin()
         labelled = self._targets.count(y)
-        scores = self._scores(x, edges, y.shape[0], *sizes)
+        if self._links:  # of which y says the places of their nodes among the seeds
+            scores = scores_of_links(self._links[0], self._scores(x, edges, None, *sizes), y)
+        else:
+            scores = self._scores(x, edges, y.shape[0], *sizes)
         loss_sum = self._targets.loss_sum(scores, y)
         if self._sums:
             loss_sum.backward()
@@ -208,15 +216,16 @@ def step_of(
 ) -> TrainStep:
     """Steps of a model that `model_of` made of these options; without ``ranks`` and ``sums`` without other ranks."""
     takes_tensors = options.layers == "pyg" or options.edge_weights or options.has_own_model
-    # Means of rows would count those that a batch lacks, and learned rows that are read differ in number.
+    # Means of rows would count those that a batch lacks; learned rows and seeds of links differ in number.
     is_typed_otherwise = options.types and (options.norm == "batch" or model.embeddings is not None)
-    is_on_gpu = options.cuda_graphs and device.type == "cuda"
-    has_graphs = is_on_gpu and not takes_tensors and not is_typed_otherwise
+    is_otherwise = takes_tensors or is_typed_otherwise or options.task == "link"
+    has_graphs = options.cuda_graphs and device.type == "cuda" and not is_otherwise
     graphs_of = options.batch_size if has_graphs else None
     scores, rows = scores_of(options, model, all_rows), None
     if options.types and model.embeddings is not None:
         from cohort.trainer.models.embeddings import RowAdam  # and PyG
 
         rows = RowAdam(model.embeddings, optimizer, ranks)
-    targets = targets_of(options.targets)
-    return TrainStep(scores, optimizer, device, graphs_of, targets, sums, options.clip_norm, rows)
+    targets = targets_of(options.targets, options.loss)
+    links = (model.link_decoder, options.negatives) if options.task == "link" else None
+    return TrainStep(scores, optimizer, device, graphs_of, targets, sums, options.clip_norm, rows, links)

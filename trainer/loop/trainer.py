@@ -16,6 +16,7 @@ from cohort.base.files import FileWriter
 from cohort.spec.results import EpochReport, RunReport
 from cohort.spec.run import TrainerSpec
 from cohort.trainer.loop.epoch import RunningEpoch
+from cohort.trainer.loop.links import HeldOutLinks
 from cohort.trainer.loop.seed_parts import seeds_by_rank
 from cohort.trainer.loop.sm_partition import divide_gpu
 from cohort.trainer.loop.step import TrainStep, adam, scores_of, step_of
@@ -23,7 +24,7 @@ from cohort.trainer.models.own import model_of
 from cohort.trainer.models.targets import mean_loss, targets_of
 from cohort.trainer.ranks import Agreement, Ranks, StepSums
 from cohort.trainer.report.callback import HOOKS, Callback, name_of
-from cohort.trainer.source import BatchSource, Pass
+from cohort.trainer.source import REDRAWS, BatchSource, OfPairs, Pass
 from cohort.trainer.step_clock import StepClock
 from cohort.trainer.stop import StopRequest
 
@@ -37,11 +38,12 @@ class Trainer:
         options: what to train.
         source: where this trainer's batches come from.
         ranks: the trainers of the run; a step's loss is the mean over the labelled seeds of all their batches.
-        splits: int64 ids of "train", "val" and "test".
+        splits: int64 ids of "train", "val" and "test"; to predict links, pairs to train on, int64 [n, 2].
         out: the run's folder.
         callbacks: who is told of the run, in this order.
         stop: how the trainer hears that it is to end.
         all_rows: the data set's features, where batches have none (see BatchSource.all_rows).
+        links: of "val" and "test", the links that the rows of the split's nodes score; None: links are not predicted.
         about: members of the run's report that are known before.
 
     Attributes:
@@ -64,12 +66,13 @@ class Trainer:
         callbacks: Sequence[Callback],
         stop: StopRequest | None = None,
         all_rows: torch.Tensor | None = None,
+        links: dict[str, HeldOutLinks] | None = None,
         **about,
     ):
         self.options, self.source, self.ranks, self.out = options, source, ranks, out
         self.callbacks, self.stop, self.all_rows = callbacks, stop or StopRequest(), all_rows
         self.device, self.quiet = source.device, options.quiet or ranks.rank > 0
-        self.targets = targets_of(options.targets)
+        self.targets, self.links = targets_of(options.targets, options.loss), links or {}
         self._hooks: dict = {name: [] for name in HOOKS}  # of the callbacks that override them
         for each, name in itertools.product(callbacks, HOOKS):
             if getattr(type(each), name) is not getattr(Callback, name):
@@ -110,7 +113,7 @@ class Trainer:
             self.model.load_state_dict(self.best_model)
             if self.sizes["test"]:
                 test = self.ask("test", self.options.hops_of_evaluation)
-                self.report.test_metrics, read = self.evaluate(test)
+                self.report.test_metrics, read = self.evaluate(test, "test")
                 self._add_bytes(self.ranks.gather(read))
                 self.report.test_accuracy = self.report.test_metrics.get("accuracy")
             self._tell("run_ended", self.report)
@@ -130,7 +133,7 @@ class Trainer:
             report, read = self.train_epoch(train_pass), None
             begin = time.perf_counter()
             if val_pass:
-                report.val_metrics, read = self.evaluate(val_pass)
+                report.val_metrics, read = self.evaluate(val_pass, "val")
             report.validate_seconds = time.perf_counter() - begin
             reports, reads = zip(*self.ranks.gather((report, read)), strict=True)
             report.merge(reports)
@@ -165,25 +168,31 @@ class Trainer:
         return report
 
     @torch.no_grad()
-    def evaluate(self, which: Pass) -> tuple[dict[str, float], dict]:
-        """How good the model is on the pass's labelled seeds, those of all ranks: a number by name; and what this rank
-        read for that, as EpochReport.row_tiers."""
+    def evaluate(self, which: Pass, split: str) -> tuple[dict[str, float], dict]:
+        """How good the model is on the labelled seeds or the links of a split, by a pass over its seeds, those of all
+        ranks: a number by name; and what this rank read for that, as EpochReport.row_tiers."""
         self.model.eval()
         self.ranks.spread_buffers(self.model)
         sums = torch.zeros(self.targets.num_sums + 1, dtype=torch.float64, device=self.device)
         read = EpochReport(0)
         self._begin_pass("validate", StepClock(self.device))
-        scores = scores_of(self.options, self.model, self.all_rows)
+        scores, links = scores_of(self.options, self.model, self.all_rows), self.links.get(split)
+        rows = torch.zeros(self.sizes[split], self.options.num_classes, device=self.device) if links else None
         for slot in self._slots(which):
             self.clock.step_begins()
             self._tell("step_begins")
-            sums[:-1] += self.targets.sums(scores.of_slot(slot), slot.y[: slot.num_seeds])
+            if links:
+                rows[slot.input_id] = scores.of_slot(slot)
+            else:
+                sums[:-1] += self.targets.sums(scores.of_slot(slot), slot.y[: slot.num_seeds])
             self.clock.step_ended()
             self._tell("step_ended", slot)
             read.add(slot)
             if self.stop.asked:
                 sums[-1] += 1  # ranks that stop
                 break
+        if links:
+            sums[:-1] = links.sums(rows, self.model.link_decoder, self.targets, self.ranks)
         if self.ranks.sum(sums)[-1] > 0:
             self._stop()
         return self.targets.metrics(sums[:-1]), read.row_tiers
@@ -192,7 +201,10 @@ class Trainer:
         """Has the sampler make a pass over a split's seeds, less the ``done`` first steps."""
         types = self.options.types
         fanout = fanout * len(types.edge_types) if types else fanout
-        return self.source.request(self.seed_sets[name], fanout, self.options.batch_size, epoch, shuffle, done)
+        pairs = OfPairs()
+        if self.options.task == "link" and name == "train":
+            pairs = OfPairs("triplet", self.options.negatives, REDRAWS, "reverse")
+        return self.source.request(self.seed_sets[name], fanout, self.options.batch_size, epoch, shuffle, done, pairs)
 
     def step_of_a_copy(self) -> TrainStep:
         """Steps of a copy of the model, without other ranks."""

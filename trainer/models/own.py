@@ -12,6 +12,7 @@ from cohort.base.errors import CohortError
 from cohort.spec import files
 from cohort.spec.run import TrainerSpec, from_json, read_run_json
 from cohort.trainer.importing import imported
+from cohort.trainer.models.links import Decoder
 from cohort.trainer.models.sampled import SampledGNN
 from cohort.trainer.models.targets import Targets, targets_of
 from cohort.trainer.models.weights import load_weights
@@ -20,11 +21,19 @@ TRIMS = {"num_sampled_nodes_per_hop": 0, "num_sampled_edges_per_hop": 1}  # argu
 
 
 def model_of(options: TrainerSpec) -> nn.Module:
-    """A new model, on the CPU.
+    """A new model, on the CPU. One that predicts links makes rows of --hidden columns, and its ``link_decoder`` scores
+    of them.
 
     Raises:
         CohortError: the class that --model names cannot be imported, made, or is no module of torch.
     """
+    model = _model_of_rows(options)
+    if options.task == "link":
+        model.link_decoder = Decoder(options.decoder, options.num_classes)
+    return model
+
+
+def _model_of_rows(options: TrainerSpec) -> nn.Module:
     shape: dict[str, Any] = {"norm": options.norm, "residual": options.residual, "heads": options.heads}
     given = options.hidden, options.num_classes, len(options.fanout), options.dropout, options.layers
     if options.types:

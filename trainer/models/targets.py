@@ -100,6 +100,54 @@ class Labels:
         return (scores > 0).to(torch.uint8)
 
 
+class Links:
+    """Which of some targets a source has an edge to: scores float32 [n, 1 + K] have the edge first, then K negatives.
+    Here ``y`` [n, ...] says how many links there are.
+
+    Metrics are means over the links, by the rank r of the edge's score among the 1 + K, where equal ones share theirs:
+    "mrr" of 1 / r, "hits@k" of r <= k.
+
+    Args:
+        loss: of a link: "bce", binary cross entropy of the 1 + K scores, the mean; "softmax", cross entropy of the edge
+            among all; "margin", how much the edge's score is less than 1 above a negative's, the mean.
+    """
+
+    metric, title, is_share, less_is_better = "mrr", "MRR", False, False
+    hits = (1, 10, 50)
+    num_sums = 2 + len(hits)
+
+    def __init__(self, loss: str = "bce"):
+        self.loss = loss
+
+    def count(self, y: Tensor) -> Tensor:
+        return y.new_tensor(y.shape[0])
+
+    def loss_sum(self, scores: Tensor, y: Tensor) -> Tensor:
+        own, others = scores[:, :1], scores[:, 1:]
+        if self.loss == "softmax":
+            return F.cross_entropy(scores, y.new_zeros(y.shape[0]), reduction="sum")
+        if self.loss == "margin":
+            return F.relu(1 - own + others).sum() / others.shape[1]
+        wanted = torch.zeros_like(scores)
+        wanted[:, 0] = 1
+        return F.binary_cross_entropy_with_logits(scores, wanted, reduction="sum") / scores.shape[1]
+
+    def sums(self, scores: Tensor, y: Tensor | None = None) -> Tensor:
+        own, others = scores[:, :1], scores[:, 1:]
+        rank = 1 + (others > own).sum(dim=1) + (others == own).sum(dim=1) / 2
+        rank[~scores.isfinite().all(dim=1)] = scores.shape[1]  # of weights that diverged
+        hits = [(rank <= k).sum() for k in self.hits]
+        return torch.stack([(1 / rank.double()).sum(), *hits, rank.new_tensor(len(rank))]).double()
+
+    def metrics(self, sums: Tensor) -> dict[str, float]:
+        *found, num_links = sums.tolist()
+        names = ["mrr", *(f"hits@{k}" for k in self.hits)]
+        return {name: each / num_links for name, each in zip(names, found, strict=True)} if num_links else {}
+
+    def best(self, scores: Tensor) -> Tensor:
+        raise CohortError("--classes", "a run that learned classes", "one of --task link", "leave it out")
+
+
 def _known(y: Tensor) -> Tensor:
     """bool, as ``y``."""
     return ~y.isnan() if y.dtype.is_floating_point else y != 255
@@ -124,17 +172,18 @@ def mean_loss(loss_sum: Tensor, num_labelled: Tensor, max_batches: int | None = 
     return (loss_sum / num_labelled.clamp(min=1)).item()
 
 
-Targets = Classes | Numbers | Labels
+Targets = Classes | Numbers | Labels | Links
 CLASSES = Classes()
 _OF_TASK: dict[str, Targets] = {"classification": CLASSES, "regression": Numbers(), "multilabel": Labels()}
+_OF_TASK |= {"link": Links()}
 
 
-def targets_of(task: str) -> Targets:
-    """What is learned for a data set's task.
+def targets_of(task: str, loss: str = "bce") -> Targets:
+    """What is learned for a data set's task, or for "link", with this loss.
 
     Raises:
         CohortError: there is no such task.
     """
     if task not in _OF_TASK:
         raise CohortError("task", ", ".join(_OF_TASK), repr(task))
-    return _OF_TASK[task]
+    return Links(loss) if task == "link" else _OF_TASK[task]

@@ -229,6 +229,9 @@ void bind_slot(nb::module_& m) {
           nb::arg("stream"),
           "Work on this CUDA stream (its handle), too, may still read the slot when it is given back.")
       .def_prop_ro("num_seeds", [](const HeldSlot& slot) { return slot.batch().num_seeds; })
+      .def_prop_ro(
+          "num_inputs", [](const HeldSlot& slot) { return channel::num_inputs(slot.batch()); },
+          "How much of the seed set the batch has: seeds, or pairs, whose endpoints are the seeds.")
       .def_prop_ro("step", [](const HeldSlot& slot) { return slot.batch().step; })
       .def_prop_ro("num_steps", [](const HeldSlot& slot) { return slot.batch().num_steps; })
       .def_prop_ro("num_sampled_nodes",

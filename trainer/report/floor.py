@@ -52,7 +52,7 @@ class Floor(Callback):
             ready = slot
         if ready.num_seeds > 0:
             step = functools.partial(trainer.step_of_a_copy(), ready)
-            self.step_seconds = self.time_step(step) * batch_size / ready.num_seeds
+            self.step_seconds = self.time_step(step) * batch_size / ready.num_inputs
         self.join(trainer.ranks.gather((self.step_seconds, self.sample_seconds_an_edge)))
         shares_sms = self._on_gpu and source.sampler_sms == 0
         floors = [self.of(epoch, batch_size, trainer.ranks.size, shares_sms) for epoch in report.epochs]

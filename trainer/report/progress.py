@@ -46,7 +46,7 @@ class Progress(Callback):
         """Counts a step; looks at the numbers only a few times a second, and never waits for the GPU."""
         if trainer.task != "train":
             return
-        self._seeds += batch.num_seeds * self._num_ranks
+        self._seeds += batch.num_inputs * self._num_ranks
         self._epoch = trainer.running.epoch + 1
         now = time.perf_counter()
         if now - self._last_update < UPDATE_SECONDS:
@@ -115,7 +115,7 @@ def test_result(report: RunReport) -> str:
     targets = targets_of(report.task)
     found = f"test {targets.title} {_told(report.test_metrics, targets)}"
     if targets.metric not in report.val_metrics:
-        return f"{found}, after the last epoch (no validation nodes)"
+        return f"{found}, after the last epoch (no validation)"
     return f"{found}, at the best validation {_told(report.val_metrics, targets)}"
 
 

@@ -83,7 +83,7 @@ def test_several_labels_leave_unknown_out(dtype):
 
 
 def test_there_are_no_other_tasks():
-    with pytest.raises(CohortError, match="classification, regression, multilabel, found 'ranking'"):
+    with pytest.raises(CohortError, match="classification, regression, multilabel, link, found 'ranking'"):
         targets_of("ranking")
 
 

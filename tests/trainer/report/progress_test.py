@@ -10,7 +10,7 @@ from cohort.trainer.report.progress import test_result as described  # no test
     ("validation", "words"),
     [
         ({"accuracy": 0.5}, "test accuracy 25.00 %, at the best validation 50.00 %"),
-        ({}, "test accuracy 25.00 %, after the last epoch (no validation nodes)"),
+        ({}, "test accuracy 25.00 %, after the last epoch (no validation)"),
     ],
 )
 def test_the_last_line_says_which_weights_were_tested(validation, words):

@@ -1,0 +1,185 @@
+"""`cohort train` of models that predict links."""
+
+import json
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from processes import cohort
+from resumable import Launch, results_of
+
+import cohort as package
+from cohort.dataset import held_out, split_links
+from cohort.launch.main import main
+
+OPTIONS = ["--device", "cpu", "--fanout", "6,6", "--batch-size", 64, "--hidden", 16, "--lr", 0.01, "--dropout", 0]
+CHANCE = np.mean(1 / np.arange(1, 102))  # the MRR of random scores among 100 negatives
+
+pytestmark = pytest.mark.usefixtures("shm")
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory) -> Path:
+    """Ten groups of 40 nodes with links inside the groups, which features hint at; a tenth of the links is held out
+    for each of validation and test."""
+    folder = tmp_path_factory.mktemp("links")
+    generator = torch.Generator().manual_seed(7)
+    group = torch.arange(400) % 10
+    source = torch.randint(400, (1600,), generator=generator)
+    target = (source + 10 * torch.randint(1, 40, (1600,), generator=generator)) % 400
+    edges = torch.stack([torch.cat([source, target]), torch.cat([target, source])])
+    x = F.one_hot(group, 10) + 0.8 * torch.randn(400, 10, generator=generator)
+    return split_links(
+        package.from_tensors(folder / "whole", x=x, edge_index=edges), folder / "data", shares=(0.1, 0.1)
+    )
+
+
+def train(graph: Path, out: Path, *options) -> dict:
+    """The summary of a run."""
+    done = cohort("train", graph, *OPTIONS, "--quiet", "--out", out, *options)
+    assert done.returncode == 0, done.stderr
+    return json.loads((out / "summary.json").read_text())
+
+
+def losses(summary: dict) -> list[float]:
+    return [epoch["loss"] for epoch in summary["epochs"]]
+
+
+@pytest.fixture(scope="module")
+def run(graph, tmp_path_factory) -> Path:
+    """A run whose validation and test read all neighbours."""
+    out = tmp_path_factory.mktemp("runs") / "run"
+    train(graph, out, "--epochs", 6, "--eval-fanout=-1,-1", "--negatives", 3, "--loss", "softmax")
+    return out
+
+
+def test_links_are_learned(graph, run):
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["task"] == "link" and losses(summary)[-1] < losses(summary)[0]
+    assert summary["test_metrics"]["mrr"] > 2 * CHANCE
+    assert summary["val_metrics"] == summary["epochs"][summary["best_epoch"]]["val_metrics"]
+    best = max(epoch["val_metrics"]["mrr"] for epoch in summary["epochs"])
+    assert summary["val_metrics"]["mrr"] == best
+    num_edges = package.dataset.open(graph).num_edges
+    assert all(epoch["num_seeds"] == num_edges for epoch in summary["epochs"]), "pairs, not their endpoints"
+
+
+def test_metrics_are_those_of_the_rows_that_predict_writes(graph, run, tmp_path):
+    done = cohort("predict", run, graph, "--device", "cpu", "--out", tmp_path / "rows.npy", "--quiet")
+    assert done.returncode == 0, done.stderr
+    rows = np.load(tmp_path / "rows.npy").astype(np.float64)
+    assert rows.shape == (400, 16)
+    done = cohort("predict", run, graph, "--device", "cpu", "--out", tmp_path / "classes.npy", "--classes")
+    assert done.returncode == 1 and "--classes: expected a run that learned classes" in done.stderr
+    summary = json.loads((run / "summary.json").read_text())
+    for split, links in held_out(graph).items():
+        own = (rows[links.pairs[:, 0]] * rows[links.pairs[:, 1]]).sum(1)
+        others = np.einsum("nd,nkd->nk", rows[links.pairs[:, 0]], rows[links.negatives])
+        rank = 1 + (others > own[:, None]).sum(1) + (others == own[:, None]).sum(1) / 2
+        wanted = {"mrr": np.mean(1 / rank)} | {f"hits@{k}": np.mean(rank <= k) for k in (1, 10, 50)}
+        assert summary[f"{split}_metrics"] == pytest.approx(wanted, rel=2e-3)
+
+
+@pytest.mark.gpu
+def test_a_gpu_learns_the_same(graph, tmp_path):
+    options = ["--epochs", 4, "--negatives", 3]
+    host, gpu = (train(graph, tmp_path / device, *options, "--device", device) for device in ("cpu", "cuda"))
+    assert losses(gpu) == pytest.approx(losses(host), rel=1e-2)
+    assert gpu["test_metrics"]["mrr"] == pytest.approx(host["test_metrics"]["mrr"], abs=0.02)
+
+
+def test_a_loaded_model_has_its_decoder(graph, tmp_path):
+    train(graph, tmp_path / "run", "--epochs", 1, "--decoder", "mlp")
+    model, whole = package.load_model(tmp_path / "run"), package.dataset.open(graph).to_pyg()
+    with torch.no_grad():
+        rows = model(whole.x, whole.edge_index)
+        assert model.link_decoder(rows[:5], rows[5:10]).shape == (5,)
+    assert any(parameter.abs().sum() > 0 for parameter in model.link_decoder.parameters())
+
+
+@pytest.mark.parametrize(
+    "more", [["--decoder", "distmult", "--loss", "margin"], ["--decoder", "mlp", "--model", "gat"]]
+)
+def test_other_decoders_losses_and_models_learn(graph, tmp_path, more):
+    summary = train(graph, tmp_path / "run", "--epochs", 4, *more)
+    assert losses(summary)[-1] < losses(summary)[0] and summary["test_metrics"]["mrr"] > 1.2 * CHANCE
+
+
+def test_cohorts_and_pygs_layers_learn_the_same(graph, tmp_path):
+    own, pyg = (train(graph, tmp_path / layers, "--epochs", 2, "--layers", layers) for layers in ("cohort", "pyg"))
+    assert losses(own) == pytest.approx(losses(pyg), rel=1e-3)
+    assert own["test_metrics"]["mrr"] == pytest.approx(pyg["test_metrics"]["mrr"], rel=0.05)
+
+
+def test_without_held_out_links_the_task_is_to_be_named(graph, tmp_path):
+    whole = graph.parent / "whole"
+    summary = train(whole, tmp_path / "run", "--epochs", 1, "--task", "link")
+    assert summary["val_metrics"] == summary["test_metrics"] == {} and losses(summary)[0] > 0
+    done = cohort("train", whole, *OPTIONS, "--out", tmp_path / "other")
+    assert done.returncode == 1 and "at least one node to train on" in done.stderr
+
+
+@pytest.mark.parametrize("more", [[], ["--ranks", 2]], ids=["one", "two"])
+def test_a_run_that_is_told_to_stop_goes_on_in_the_middle_of_an_epoch(graph, tmp_path, more):
+    options = [*OPTIONS, "--decoder", "mlp", "--epochs", 12, "--checkpoint-every", 7, *more]
+    undisturbed, out = tmp_path / "undisturbed", tmp_path / "run"
+    done = cohort("train", graph, *options, "--quiet", "--out", undisturbed)
+    assert done.returncode == 0, done.stderr
+    arguments, steps = [graph, *options, "--out", out], []
+    for _ in range(2):
+        begun = Launch(out, *arguments)
+        begun.await_checkpoint()
+        begun.stop(signal.SIGTERM)
+        steps.append(torch.load(out / "checkpoint.pt", weights_only=True)["step"])
+        arguments = ["--resume", out]
+    again = cohort("train", *arguments, "--quiet")
+    assert again.returncode == 0, again.stderr
+    assert any(steps), "in the middle of an epoch"
+    assert results_of(out) == results_of(undisturbed)
+    first, second = (torch.load(folder / "model.pt", weights_only=True) for folder in (out, undisturbed))
+    assert first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_a_run_does_not_go_on_with_other_links(graph, tmp_path):
+    options = {"device": "cpu", "fanout": [3], "hidden": 4, "epochs": 1, "batch_size": 512, "quiet": True}
+    mine = split_links(graph.parent / "whole", tmp_path / "data", seed=3)
+    package.train(mine, tmp_path / "run", **options)
+    np.save(mine / "val_negatives.npy", np.array(held_out(mine)["val"].negatives)[:, ::-1])
+    done = cohort("train", "--resume", tmp_path / "run", "--epochs", 2)
+    assert done.returncode == 1 and "found one with other links" in done.stderr
+    done = cohort("train", "--resume", tmp_path / "run", "--task", "node")
+    assert done.returncode == 1 and "--task: expected link, as" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--task", "node", "--decoder", "mlp", "--loss", "margin"], "--decoder, --loss: expected --task link"),
+        (["--partition"], "--partition: expected its default, with --task link"),
+        (["--cache-ratio", "0.1"], "--cache-ratio: expected its default, with --task link"),
+        (["--negatives", "10001"], "--negatives: expected at most 10000, found 10001"),
+        (["--model", "rsage"], "--model rsage: expected a data set of several node types"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(graph, tmp_path, capsys, arguments, words):
+    given = [*map(str, OPTIONS), *arguments, "--out", str(tmp_path / "run")]
+    if "--task" in arguments:  # a graph whose nodes have labels
+        labels = torch.arange(400) % 10
+        whole = package.dataset.open(graph).to_pyg()
+        graph = package.from_tensors(tmp_path / "data", x=whole.x, y=labels, edge_index=whole.edge_index)
+    assert main(["train", str(graph), *given]) == 1
+    assert words in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "run").exists()
+
+
+def test_typed_graphs_are_refused(tmp_path, capsys):
+    out = tmp_path / "papers"
+    sizes = ["--nodes", "300", "--edges", "900", "--dim", "8", "--classes", "3"]
+    assert main(["dataset", "generate", str(out), "--kind", "typed", *sizes]) == 0
+    assert main(["train", str(out), "--task", "link", "--model", "rsage", "--out", str(tmp_path / "run")]) == 1
+    assert "--task link: expected a data set of one node type" in capsys.readouterr().err
+    assert main(["dataset", "split-links", str(out), str(tmp_path / "split")]) == 1
+    assert "expected a data set of one node type" in capsys.readouterr().err

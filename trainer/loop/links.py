@@ -1,0 +1,49 @@
+"""Held-out links in a run of ``--task link``: what is asked of the sampler for them, and how good a model is."""
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from cohort.dataset import Dataset
+from cohort.dataset.links import HeldOut, held_out
+from cohort.trainer.models.links import scores_of_links
+from cohort.trainer.models.targets import Links
+from cohort.trainer.ranks import Ranks
+
+SCORES_AT_ONCE = 1 << 20
+
+
+class HeldOutLinks:
+    """The links of a split, scored by the rows of nodes, each of which is made once however many links need it.
+
+    Attributes:
+        nodes: int64 [m], the different nodes of links and negatives.
+    """
+
+    def __init__(self, held: HeldOut):
+        ends = np.concatenate([held.pairs, held.negatives], axis=1)
+        self.nodes, places = np.unique(ends, return_inverse=True)
+        self._places = torch.from_numpy(places.reshape(ends.shape))
+
+    def sums(self, rows: Tensor, decoder: nn.Module, targets: Links, ranks: Ranks) -> Tensor:
+        """What this rank's share of the links adds to the sums of all, as ``targets`` has them.
+
+        Args:
+            rows: float32 [m, width], of those nodes whose rows this rank has made; zeros for others.
+        """
+        rows = ranks.sum(rows)
+        found = torch.zeros(targets.num_sums, dtype=torch.float64, device=rows.device)
+        own = self._places[ranks.rank :: ranks.size]
+        for places in own.split(max(1, SCORES_AT_ONCE // own.shape[1])):
+            found += targets.sums(scores_of_links(decoder, rows, places.to(rows.device)))
+        return found
+
+
+def seeds_of_links(data: Dataset) -> tuple[dict[str, np.ndarray], dict[str, HeldOutLinks]]:
+    """Seeds of each split, and the held-out links of "val" and "test". To train there are pairs int64 [n, 2], all edges
+    of the graph; for the others nodes."""
+    targets = np.repeat(np.arange(data.num_nodes), np.diff(data.indptr))
+    links = {split: HeldOutLinks(held) for split, held in held_out(data.path).items()}
+    none = np.zeros(0, np.int64)
+    nodes = {split: links[split].nodes if split in links else none for split in ("val", "test")}
+    return {"train": np.stack([data.indices, targets], axis=1)} | nodes, links

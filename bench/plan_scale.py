@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 
-from cohort.cache import Counts, Links, cliques_named, plan
+from cohort.cache import Counts, Links, Lists, Rows, cliques_named, plan
 
 
 def main() -> None:
@@ -34,10 +34,9 @@ def main() -> None:
     links = Links((1500e9, 360e9, 51e9))
     begin = time.perf_counter()
     placed = plan(
-        indptr,
+        [Rows(args.nodes, args.row_bytes)],
+        [Lists(indptr, 4)],
         counts,
-        index_bytes=4,
-        row_bytes=args.row_bytes,
         cliques=cliques,
         budget_bytes=[budget] * args.gpus,
         links=links,

@@ -3,7 +3,10 @@
 from cohort.cache.plan.budget import MemoryNeeds, budgets
 from cohort.cache.plan.planner import (
     Counts,
+    Edges,
     Links,
+    Lists,
+    Rows,
     cliques_named,
     holds_all_raw_rows,
     load_counts,
@@ -13,8 +16,11 @@ from cohort.cache.plan.planner import (
 
 __all__ = [
     "Counts",
+    "Edges",
     "Links",
+    "Lists",
     "MemoryNeeds",
+    "Rows",
     "budgets",
     "cliques_named",
     "holds_all_raw_rows",

@@ -124,14 +124,15 @@ CachedListsRef CachedLists::ref() const {
   return ref;
 }
 
-std::vector<CachedLists> fill_list_slabs(const Plan& plan, std::span<const int> gpus, const base::CscRef& lists) {
+std::vector<CachedLists> fill_list_slabs(const Plan& plan, std::span<const int> gpus,
+                                         const std::vector<RelationLists>& relations) {
   std::vector<CachedLists> cached(gpus.size());
-  const auto make = [&](const Slab& slab) { return std::make_shared<const ListSlab>(lists, slab); };
+  const auto make = [&](const Slab& slab) { return std::make_shared<const ListSlab>(relations, slab); };
   const auto tell = [&](std::size_t member, std::size_t gpu, Directory directory, const auto& slabs) {
     cached[gpu] = {std::move(directory), slabs, static_cast<uint32_t>(member)};
   };
   for (std::size_t clique = 0; clique < plan.cliques.size(); ++clique) {
-    fill(plan, clique, Kind::kTopology, gpus, lists.num_nodes, make, tell);
+    fill(plan, clique, Kind::kTopology, gpus, end_of(relations), make, tell);
   }
   return cached;
 }

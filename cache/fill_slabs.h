@@ -19,7 +19,7 @@ namespace cohort::cache {
 // base::Error naming need and supply when a GPU has no room, or cannot read a peer's memory. Another GPU may be the
 // current one afterwards.
 
-// Rows that are longer than planned leave the last of a slab uncached.
+// The rows of one node type (plan_of_table()). Rows that are longer than planned leave the last of a slab uncached.
 std::vector<SlabView> fill_row_slabs(const Plan& plan, std::span<const int> gpus, const SlabRows& rows,
                                      int64_t num_nodes);
 
@@ -33,6 +33,7 @@ struct CachedLists {
   uint32_t own = 0;
   CachedListsRef ref() const;  // for kernels
 };
-std::vector<CachedLists> fill_list_slabs(const Plan& plan, std::span<const int> gpus, const base::CscRef& lists);
+std::vector<CachedLists> fill_list_slabs(const Plan& plan, std::span<const int> gpus,
+                                         const std::vector<RelationLists>& relations);
 
 }  // namespace cohort::cache

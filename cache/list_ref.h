@@ -30,9 +30,9 @@ struct CachedListsRef {
   std::array<const std::byte*, ibp::kMaxRegions> slabs{};  // of the clique's GPUs, in its order; readable by this GPU
   uint32_t own = 0;                                        // this GPU's position in the clique
 
-  // A list without a pointer when the node's is not cached.
-  COHORT_HOST_DEVICE ListRef find(int64_t node) const {
-    const uint64_t entry = directory.find(node);
+  // A list by its number (cache/plan/items.h); without a pointer when it is not cached.
+  COHORT_HOST_DEVICE ListRef find(int64_t number) const {
+    const uint64_t entry = directory.find(number);
     if (entry == kNoEntry) return {};
     const uint32_t region = ibp::entry_region(entry);
     const std::byte* list = slabs[region] + ibp::entry_offset_bytes(entry);

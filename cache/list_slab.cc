@@ -31,8 +31,10 @@ struct Range {
 };
 
 // The last word is padding, neighbours, or the degree of an empty list: what comes later in this order stays.
-void put_list(const Range& range, int64_t offset, const base::CscRef& lists, int64_t node) {
-  const int64_t row = lists.indptr[node], degree = lists.indptr[node + 1] - row, padding = 0;
+void put_list(const Range& range, int64_t offset, const RelationLists& relation, int64_t list) {
+  const base::CscRef& lists = relation.lists;
+  const int64_t* ends = lists.indptr + (list - relation.first);
+  const int64_t row = ends[0], degree = ends[1] - row, padding = 0;
   range.put(offset + list_bytes(degree, lists.index_bytes) - kWordBytes, &padding, kWordBytes);
   range.put(offset, &degree, kWordBytes);
   range.put(offset + kWordBytes, static_cast<const std::byte*>(lists.indices) + row * lists.index_bytes,
@@ -41,14 +43,16 @@ void put_list(const Range& range, int64_t offset, const base::CscRef& lists, int
 
 }  // namespace
 
-ListPacker::ListPacker(const base::CscRef& lists, std::span<const uint32_t> nodes)
-    : lists_(lists), nodes_(nodes), entries_(nodes.size()) {
-  const auto num_lists = static_cast<int64_t>(nodes.size());
+ListPacker::ListPacker(std::vector<RelationLists> relations, std::span<const uint32_t> lists)
+    : relations_(std::move(relations)), lists_(lists), entries_(lists.size()) {
+  const auto num_lists = static_cast<int64_t>(lists.size());
 #pragma omp parallel for
   for (int64_t i = 0; i < num_lists; ++i) {
-    const int64_t node = nodes_[static_cast<std::size_t>(i)];
-    const int64_t degree = lists_.indptr[node + 1] - lists_.indptr[node];
-    entries_[static_cast<std::size_t>(i)] = static_cast<uint64_t>(list_bytes(degree, lists_.index_bytes));
+    const int64_t list = lists_[static_cast<std::size_t>(i)];
+    const RelationLists& relation = range_with(relations_, list);
+    const int64_t* ends = relation.lists.indptr + (list - relation.first);
+    const int64_t bytes = list_bytes(ends[1] - ends[0], relation.lists.index_bytes);
+    entries_[static_cast<std::size_t>(i)] = static_cast<uint64_t>(bytes);
   }
   for (uint64_t& entry : entries_) {
     const auto size = static_cast<int64_t>(entry);
@@ -68,12 +72,13 @@ void ListPacker::write(int64_t begin, std::span<std::byte> out) const {
 #pragma omp parallel for schedule(dynamic, 64)
   for (int64_t i = first; i <= last; ++i) {
     const auto at = static_cast<std::size_t>(i);
-    put_list({begin, out}, static_cast<int64_t>(ibp::entry_offset_bytes(entries_[at])), lists_, nodes_[at]);
+    put_list({begin, out}, static_cast<int64_t>(ibp::entry_offset_bytes(entries_[at])),
+             range_with(relations_, lists_[at]), lists_[at]);
   }
 }
 
-ListSlab::ListSlab(const base::CscRef& lists, const Slab& slab, int64_t piece_bytes) {
-  ListPacker packer(lists, slab.nodes);
+ListSlab::ListSlab(const std::vector<RelationLists>& relations, const Slab& slab, int64_t piece_bytes) {
+  ListPacker packer(relations, slab.nodes);
   base::require(packer.bytes() == slab.bytes, "the lists of a slab take the bytes that the plan says");
   base::require(piece_bytes > 0, "a piece has bytes");
   data_ = base::DeviceBytes(static_cast<std::size_t>(slab.bytes), "allocate the neighbour lists that a GPU caches");

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/csc_ref.h"
 #include "base/owners.h"
 #include "cache/plan/plan.h"
 
@@ -16,8 +15,8 @@ namespace cohort::cache {
 // The bytes of a slab of lists, which are never all in host memory: made for any range.
 class ListPacker {
  public:
-  // Lists of `nodes`, in this order; both are kept by reference.
-  ListPacker(const base::CscRef& lists, std::span<const uint32_t> nodes);
+  // These lists of the relations, by number, in this order, which is kept by reference.
+  ListPacker(std::vector<RelationLists> relations, std::span<const uint32_t> lists);
   int64_t bytes() const { return bytes_; }
   std::span<const uint64_t> entries() const { return entries_; }  // uint64 [lists], ascending; region 0
   std::vector<uint64_t> take_entries() && { return std::move(entries_); }
@@ -25,8 +24,8 @@ class ListPacker {
   void write(int64_t begin, std::span<std::byte> out) const;
 
  private:
-  base::CscRef lists_;
-  std::span<const uint32_t> nodes_;
+  std::vector<RelationLists> relations_;
+  std::span<const uint32_t> lists_;
   std::vector<uint64_t> entries_;
   int64_t bytes_ = 0;
 };
@@ -38,7 +37,7 @@ class ListSlab {
  public:
   ListSlab() = default;
   // Allocates the plan's bytes and fills them through two pinned pieces of at most `piece_bytes`; waits for the GPU.
-  ListSlab(const base::CscRef& lists, const Slab& slab, int64_t piece_bytes = kListPieceBytes);
+  ListSlab(const std::vector<RelationLists>& relations, const Slab& slab, int64_t piece_bytes = kListPieceBytes);
   const std::byte* data() const { return data_.data(); }
   int64_t bytes() const { return static_cast<int64_t>(data_.bytes()); }
   // Where the list of each of Slab::nodes is: uint64 [lists] in host memory, region 0.

@@ -32,7 +32,7 @@ using Matrix = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 void need_length(std::size_t found, std::size_t wanted, const char* place) {
   if (found == wanted) return;
-  throw base::Error({place, "one element a node: " + std::to_string(wanted), std::to_string(found), ""});
+  throw base::Error({place, "one element for each: " + std::to_string(wanted), std::to_string(found), ""});
 }
 
 // An array of C++ memory that its owner keeps.
@@ -44,50 +44,65 @@ View<T> view(std::span<const T> values, nb::handle owner) {
   return View<T>(values.data(), {values.size()}, owner);
 }
 
-// Of one GPU, or of all: batches, reads, expansions and edges read of each node, promises.
+// Of one GPU, or of all: batches, reads of each row, expansions and edges read of each list, promises.
 using CountTuple =
     std::tuple<int64_t, Vector<uint32_t>, Vector<uint32_t>, Vector<uint64_t>, std::array<std::vector<double>, 2>>;
 
-Counts counts_of(const CountTuple& arrays, std::size_t num_nodes) {
+Counts counts_of(const CountTuple& arrays, const GraphSizes& sizes) {
   const auto& [num_batches, node_reads, expansions, edges_read, promised] = arrays;
-  for (const std::size_t length : {node_reads.shape(0), expansions.shape(0), edges_read.shape(0)}) {
-    need_length(length, num_nodes, "counts");
+  need_length(node_reads.shape(0), static_cast<std::size_t>(sizes.num_rows()), "counts");
+  for (const std::size_t length : {expansions.shape(0), edges_read.shape(0)}) {
+    if (!sizes.relations.empty()) need_length(length, static_cast<std::size_t>(sizes.num_lists()), "counts");
   }
   return {num_batches, node_reads.data(), expansions.data(), edges_read.data(), {promised[0], promised[1]}};
 }
 
-// Of stored rows: a number, or an array of one a node, which is `kept`.
-RowBytes row_bytes_of(nb::handle value, std::size_t num_nodes, std::optional<Vector<uint32_t>>& kept) {
+// Rows of a node type: how many, bytes of each in slabs and in host memory, and of one copied from a batch before.
+using TableTuple = std::tuple<int64_t, nb::object, nb::object, int64_t>;
+using Kept = std::vector<Vector<uint32_t>>;  // arrays that views are of
+
+// Of stored rows: a number, or an array of one a row, which is `kept`.
+RowBytes row_bytes_of(nb::handle value, int64_t num_rows, Kept& kept) {
   if (value.is_none()) return {};
   if (nb::isinstance<nb::int_>(value)) return {nb::cast<int64_t>(value)};
-  kept = nb::cast<Vector<uint32_t>>(value);
-  need_length(kept->shape(0), num_nodes, "row bytes");
-  return {0, kept->data()};
+  const auto& each = kept.emplace_back(nb::cast<Vector<uint32_t>>(value));
+  need_length(each.shape(0), static_cast<std::size_t>(num_rows), "row bytes");
+  return {0, each.data()};
+}
+
+// The lists of a relation that has `indptr`, behind those of the relations before.
+RelationLists& add_relation(const Vector<int64_t>& indptr, std::vector<RelationLists>& relations) {
+  if (indptr.shape(0) < 1) throw base::Error({"indptr", "an element more than lists", "none", ""});
+  const int64_t first = end_of(relations);
+  RelationLists& relation = relations.emplace_back();
+  relation.first = first;
+  relation.lists.num_nodes = static_cast<int64_t>(indptr.shape(0)) - 1;
+  relation.lists.indptr = indptr.data();
+  return relation;
 }
 
 // Arguments as cohort.cache.plan gives them.
-Plan plan(const Vector<int64_t>& indptr, int index_bytes, nb::handle row_bytes, nb::handle host_row_bytes, bool lists,
+Plan plan(const std::vector<TableTuple>& tables, const std::vector<std::pair<Vector<int64_t>, int>>& relations,
           const std::vector<CountTuple>& counts, std::vector<std::vector<int>> cliques,
           std::vector<int64_t> budget_bytes, const std::array<double, kNumPlaces>& bytes_per_second,
-          const std::array<double, kNumPlaces>& seconds_per_line, const std::array<int64_t, 3>& index,
-          const std::pair<int, int64_t>& recent) {
-  if (indptr.shape(0) < 2) throw base::Error({"indptr", "V + 1 elements", std::to_string(indptr.shape(0)), ""});
-  const std::size_t num_nodes = indptr.shape(0) - 1;
-  std::optional<Vector<uint32_t>> in_slab, in_host;
+          const std::array<double, kNumPlaces>& seconds_per_line, int64_t entry_bytes, int64_t scratch_bytes,
+          int recent_batches) {
   PlanInput input;
-  input.sizes = {.num_nodes = static_cast<int64_t>(num_nodes),
-                 .indptr = lists ? indptr.data() : nullptr,
-                 .index_bytes = index_bytes,
-                 .slab_rows = row_bytes_of(row_bytes, num_nodes, in_slab),
-                 .host_rows = row_bytes_of(host_row_bytes, num_nodes, in_host),
-                 .recent_batches = recent.first,
-                 .recent_row_bytes = recent.second};
-  for (const CountTuple& of_gpu : counts) input.counts.push_back(counts_of(of_gpu, num_nodes));
+  Kept kept;
+  input.sizes.recent_batches = recent_batches;
+  for (const auto& [num_rows, slab, host, recent_row_bytes] : tables) {
+    input.sizes.tables.push_back(
+        {num_rows, row_bytes_of(slab, num_rows, kept), row_bytes_of(host, num_rows, kept), recent_row_bytes});
+  }
+  for (const auto& [indptr, index_bytes] : relations) {
+    add_relation(indptr, input.sizes.relations).lists.index_bytes = index_bytes;
+  }
+  for (const CountTuple& of_gpu : counts) input.counts.push_back(counts_of(of_gpu, input.sizes));
   input.cliques = std::move(cliques);
   input.budget_bytes = std::move(budget_bytes);
   for (std::size_t tier = 0; tier < kNumPlaces; ++tier)
     input.links[tier] = {bytes_per_second[tier], seconds_per_line[tier]};
-  input.index = {index[0], index[1], index[2]};
+  input.index = index_cost(input.sizes, entry_bytes, scratch_bytes);
   const nb::gil_scoped_release release;
   return make_plan(input);
 }
@@ -112,12 +127,13 @@ SizeOrSizes stored_row_bytes(const std::optional<Matrix<uint8_t>>& raw, const st
 }
 
 // Of a slot for such batches, where the largest batch seen had so many nodes and edges.
-std::size_t slot_bytes(int64_t num_nodes, int64_t batch_size, const std::vector<int32_t>& fanout, int64_t most_nodes,
-                       int64_t most_edges, int64_t row_bytes, int64_t label_bytes, bool edge_ids, bool edge_weights) {
+std::size_t slot_bytes(int64_t num_nodes, int64_t num_relations, int64_t batch_size, const std::vector<int32_t>& fanout,
+                       int64_t most_nodes, int64_t most_edges, int64_t row_bytes, int64_t label_bytes, bool edge_ids,
+                       bool edge_weights) {
   const channel::BatchShape largest{.num_nodes = most_nodes,
                                     .num_edges = most_edges,
                                     .num_seeds = batch_size,
-                                    .num_offsets = most_nodes + 1,
+                                    .num_offsets = (most_nodes + 1) * num_relations,
                                     .row_bytes = row_bytes,
                                     .label_bytes = label_bytes,
                                     .with_e_id = edge_ids,
@@ -127,12 +143,11 @@ std::size_t slot_bytes(int64_t num_nodes, int64_t batch_size, const std::vector<
 }
 
 void bind_sizes(nb::module_& module) {
-  module.def("slot_bytes", &slot_bytes, nb::kw_only(), "num_nodes"_a, "batch_size"_a, "fanout"_a, "most_nodes"_a,
-             "most_edges"_a, "row_bytes"_a, "label_bytes"_a, "edge_ids"_a, "edge_weights"_a);
+  module.def("slot_bytes", &slot_bytes, nb::kw_only(), "num_nodes"_a, "num_relations"_a, "batch_size"_a, "fanout"_a,
+             "most_nodes"_a, "most_edges"_a, "row_bytes"_a, "label_bytes"_a, "edge_ids"_a, "edge_weights"_a);
   module.def("bytes_of_nodes", &bytes_of_nodes, "num_nodes"_a, "label_bytes"_a);
   module.def("takes_topology", &takes_topology, "left_bytes"_a, "topology_bytes"_a);
-  module.def("bitmap_bytes", &bitmap_bytes, "num_nodes"_a);
-  module.def("holds_all_raw_rows", &holds_all_raw_rows, "budget_bytes"_a, "num_nodes"_a, "row_bytes"_a);
+  module.def("bytes_of_all_raw_rows", &bytes_of_all_raw_rows, "num_rows"_a, "row_bytes"_a);
   module.def("available_host_bytes", &base::available_host_bytes);
 }
 
@@ -178,26 +193,31 @@ void bind_plan(nb::module_& module) {
           nb::rv_policy::reference_internal);
 }
 
-StandIn stand_in(const std::string& policy, const Vector<int64_t>& indptr, nb::handle indices, int64_t picks) {
-  base::CscRef graph;
-  if (indptr.shape(0) < 2) throw base::Error({"indptr", "V + 1 elements", std::to_string(indptr.shape(0)), ""});
-  graph.num_nodes = static_cast<int64_t>(indptr.shape(0)) - 1;
-  graph.indptr = indptr.data();
-  const auto take = [&](const auto& array) {
-    const auto wanted = static_cast<std::size_t>(indptr.data()[graph.num_nodes]), found = array.shape(0);
-    if (found != wanted) throw base::Error({"indices", std::to_string(wanted), std::to_string(found), ""});
-    graph.num_edges = static_cast<int64_t>(array.shape(0));
-    graph.indices = array.data();
-    graph.index_bytes = static_cast<int>(array.itemsize());
-  };
-  Vector<int32_t> narrow;
-  if (nb::try_cast(indices, narrow)) {
-    take(narrow);
-  } else {
-    take(nb::cast<Vector<int64_t>>(indices));
+// Of each relation: indptr, indices, first source and target node.
+using RelationTuple = std::tuple<Vector<int64_t>, nb::object, int64_t, int64_t>;
+
+StandIn stand_in(const std::string& policy, const std::vector<RelationTuple>& given, int64_t num_nodes, int64_t picks) {
+  std::vector<RelationLists> relations;
+  for (const auto& [indptr, indices, first_source, first_target] : given) {
+    RelationLists& relation = add_relation(indptr, relations);
+    relation.first_source = first_source;
+    relation.first_target = first_target;
+    const auto take = [&lists = relation.lists](const auto& array) {
+      const auto wanted = static_cast<std::size_t>(lists.indptr[lists.num_nodes]), found = array.shape(0);
+      if (found != wanted) throw base::Error({"indices", std::to_string(wanted), std::to_string(found), ""});
+      lists.num_edges = static_cast<int64_t>(array.shape(0));
+      lists.indices = array.data();
+      lists.index_bytes = static_cast<int>(array.itemsize());
+    };
+    Vector<int32_t> narrow;
+    if (nb::try_cast(indices, narrow)) {
+      take(narrow);
+    } else {
+      take(nb::cast<Vector<int64_t>>(indices));
+    }
   }
   const nb::gil_scoped_release release;
-  return counts_of_policy(policy, graph, picks);
+  return counts_of_policy(policy, relations, num_nodes, picks);
 }
 
 void bind_stand_in(nb::module_& module) {
@@ -205,12 +225,16 @@ void bind_stand_in(nb::module_& module) {
       .def_prop_ro(
           "reads",
           [](nb::handle self) { return view(std::span<const uint32_t>(nb::cast<const StandIn&>(self).reads), self); })
+      .def_prop_ro("expansions",
+                   [](nb::handle self) {
+                     return view(std::span<const uint32_t>(nb::cast<const StandIn&>(self).expansions), self);
+                   })
       .def_prop_ro("edges_read", [](nb::handle self) {
         return view(std::span<const uint64_t>(nb::cast<const StandIn&>(self).edges_read), self);
       });
   module.def("stored_row_bytes", &stored_row_bytes, "raw"_a.none(), "encoded"_a, "num_rows"_a, "num_columns"_a,
              "dtype"_a, "row_bytes"_a, "coded"_a);
-  module.def("stand_in", &stand_in, "policy"_a, "indptr"_a, "indices"_a, "picks"_a);
+  module.def("stand_in", &stand_in, "policy"_a, "relations"_a, "num_nodes"_a, "picks"_a);
 }
 
 void bind_hotness(nb::module_& module) {
@@ -244,9 +268,8 @@ NB_MODULE(_native, module) {
   cache::bind_sizes(module);
   cache::bind_hotness(module);
   cache::bind_stand_in(module);
-  module.def("plan", &cache::plan, "indptr"_a, nb::kw_only(), "index_bytes"_a, "row_bytes"_a, "host_row_bytes"_a.none(),
-             "lists"_a, "counts"_a, "cliques"_a, "budget_bytes"_a, "bytes_per_second"_a, "seconds_per_line"_a,
-             "index"_a, "recent"_a);
+  module.def("plan", &cache::plan, nb::kw_only(), "tables"_a, "relations"_a, "counts"_a, "cliques"_a, "budget_bytes"_a,
+             "bytes_per_second"_a, "seconds_per_line"_a, "entry_bytes"_a, "scratch_bytes"_a, "recent_batches"_a);
   module.def("cliques_named", &cache::cliques_named, "text"_a, "num_gpus"_a);
   module.attr("MAX_CLIQUE_GPUS") = cache::kMaxCliqueGpus;
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from cohort.base.errors import CohortError
 from cohort.dataset import _native
 from cohort.dataset.array_file import map_array
 from cohort.dataset.arrays import as_float32
-from cohort.dataset.hetero import HeteroDataset, demand_raw, read_typed
+from cohort.dataset.hetero import HeteroDataset, NodeTable, Relation, demand_raw, read_typed
 from cohort.dataset.meta import META, SPLITS
 
 FORMAT_NAME = b'"cohort-dataset"'
@@ -164,6 +165,16 @@ def open(path: str | os.PathLike, *, prefer_raw: bool = False) -> Dataset | Hete
         **{name: meta[name] for name in SIZES},
         **arrays,
     )
+
+
+def tables_of(data: Dataset | HeteroDataset) -> Sequence[Dataset | NodeTable]:
+    """What has the nodes and features of each node type: of one type, the data set itself."""
+    return list(data.node_types.values()) if isinstance(data, HeteroDataset) else [data]
+
+
+def relations_of(data: Dataset | HeteroDataset) -> Sequence[Dataset | Relation]:
+    """What has the edges of each relation: of one relation, the data set itself."""
+    return list(data.edge_types.values()) if isinstance(data, HeteroDataset) else [data]
 
 
 def open_one_type(path: str | os.PathLike, *, prefer_raw: bool = False) -> Dataset:

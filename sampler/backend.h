@@ -46,8 +46,8 @@ struct Relation {
 // The graph and its rows in host memory; the owner is the data set, but for rows that are not as it has them.
 //
 // A graph of several types has `types` and `relations`. Its num_nodes and num_edges are those of all types together,
-// `labels` those of the nodes of one type, `coded_host_rows` means those types that have encoded rows; the other
-// members are not set.
+// `labels` those of the nodes of one type, `coded_host_rows` means those types that have encoded rows, and
+// `coded_slab_rows` those that have features; the other members are not set.
 struct GraphView : base::CscRef {
   const float* edge_weights = nullptr;                      // float32 [num_edges]; null: batches have none
   const std::byte* labels = nullptr;                        // [num_nodes, label_bytes]
@@ -66,12 +66,14 @@ struct GraphView : base::CscRef {
   bool is_typed() const { return !types.empty(); }
 };
 
-// The same rows, as the cache takes them.
-cache::FeatureRows feature_rows(const GraphView& graph);
 // Also of a graph of one type, which is one with one type and one relation. A type without rows in slots has row_bytes
 // 0.
 std::vector<NodeRange> types_of(const GraphView& graph);
 std::vector<Relation> relations_of(const GraphView& graph);
+// Rows and lists as the cache takes them: the rows of each type, also where the trainer reads them itself, and the
+// lists of each relation, numbered through.
+std::vector<cache::FeatureRows> feature_rows(const GraphView& graph);
+std::vector<cache::RelationLists> numbered_lists(const GraphView& graph);
 // Bytes of a row in a slot: none where the trainer reads rows itself.
 inline int64_t slot_row_bytes(const GraphView& graph) { return graph.rows_in_place ? 0 : graph.row_bytes; }
 
@@ -197,8 +199,8 @@ struct CudaSettings {
 
 // What the GPUs keep of rows and lists; no plan: nothing.
 struct CacheContents {
-  std::shared_future<cache::Plan> plan;  // of as many GPUs as there are backends; it may be made meanwhile
-  const cache::SlabRows* rows = nullptr;
+  std::shared_future<cache::Plan> plan;     // of as many GPUs as there are backends; it may be made meanwhile
+  std::span<const cache::SlabRows> rows{};  // of each node type
 };
 
 // One backend for each of `gpus` (CUDA ordinals). Copies features (and topology that is not in the GPUs) into host

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <utility>
 
 #include "base/check.h"
 #include "base/whole_file.h"
@@ -29,12 +31,12 @@ class Reads {
  public:
   Reads(const Options& options, const GraphView& graph) : policy_(options.cache_policy) {
     if (policy_ != "plan") {
-      stand_in_ = cache::counts_of_policy(policy_, graph, kStandInPicks);
+      stand_in_ = cache::counts_of_policy(policy_, numbered_lists(graph), graph.num_nodes, kStandInPicks);
       return;
     }
     files_ = options.rank_hotness;
     if (files_.empty()) files_ = {options.hotness.string()};
-    for (const std::string& file : files_) load(file, graph.num_nodes);
+    for (const std::string& file : files_) load(file, graph.num_nodes, cache::end_of(numbered_lists(graph)));
   }
 
   bool are_counted() const { return policy_ == "plan"; }
@@ -60,12 +62,16 @@ class Reads {
   }
 
  private:
-  void load(const std::string& file, int64_t num_nodes) {
+  void load(const std::string& file, int64_t num_nodes, int64_t num_lists) {
     if (counted_.contains(file)) return;  // ranks of a clique share it
     const cache::Hotness& counted = counted_.emplace(file, cache::Hotness::load(file)).first->second;
-    if (counted.num_nodes() == num_nodes) return;
-    throw base::Error({file, fmt::format("counts of {} nodes", num_nodes), fmt::format("{}", counted.num_nodes()),
-                       "they are of another data set"});
+    const auto demand = [&](const char* what, int64_t wanted, int64_t found) {
+      if (found == wanted) return;
+      throw base::Error({file, fmt::format("counts of {} {}", wanted, what), fmt::format("{}", found),
+                         "they are of another data set"});
+    };
+    demand("nodes", num_nodes, counted.num_nodes());
+    demand("neighbour lists", num_lists, counted.num_lists());
   }
   const std::string& file_of(const std::vector<int>& clique) const {
     const std::string& first = files_[static_cast<std::size_t>(clique[0])];
@@ -88,23 +94,22 @@ class Reads {
   cache::StandIn stand_in_;
 };
 
-cache::PlanInput plan_input(const Options& options, const GraphView& graph, const cache::RowBytes& slab_rows,
-                            const cache::RowBytes& host_rows, bool topology_in_plan) {
+cache::PlanInput plan_input(const Options& options, const GraphView& graph, const SizesOfRows& rows,
+                            bool topology_in_plan) {
   cache::PlanInput input;
-  input.sizes = {.num_nodes = graph.num_nodes,
-                 .indptr = topology_in_plan ? graph.indptr : nullptr,
-                 .index_bytes = graph.index_bytes,
-                 .slab_rows = slab_rows,
-                 .host_rows = host_rows};
+  for (const NodeRange& type : types_of(graph)) {
+    const std::size_t at = input.sizes.tables.size();
+    input.sizes.tables.push_back({type.count, rows.in_slab[at].ref(), rows.in_host[at].ref(), type.row_bytes});
+  }
+  if (topology_in_plan) input.sizes.relations = numbered_lists(graph);
   if (options.reuse && options.device == "cuda" && options.cache_policy == "plan" && !graph.rows_in_place) {
     input.sizes.recent_batches = options.num_slots - 1;
-    input.sizes.recent_row_bytes = graph.row_bytes;
   }
   input.budget_bytes = options.cache_bytes;
   for (std::size_t tier = 0; tier < input.links.size(); ++tier) {
     input.links[tier] = {options.link_bytes_per_second[tier], options.link_seconds_per_line[tier]};
   }
-  input.index = {cache::bitmap_bytes(graph.num_nodes), cache::kEntryBytes, 0};
+  input.index = cache::index_cost(input.sizes);
   return input;
 }
 
@@ -139,7 +144,37 @@ json describe(const Options& options, const std::vector<std::vector<int>>& cliqu
           {"ranks", std::move(ranks)}};
 }
 
-json describe(const cache::Plan& plan, const Reads& reads, const Options& options, bool topology_in_plan) {
+// What a slab has of each of these ranges of items: [{name: how many, "bytes"}]. `first`: ascending, of each range.
+json describe_parts(const cache::Slab& slab, cache::Kind kind, const cache::Costs& costs, const char* name,
+                    const std::vector<int64_t>& first) {
+  std::vector<std::pair<int64_t, int64_t>> parts(first.size());  // items, bytes
+  for (const uint32_t item : slab.nodes) {
+    const auto part = std::ranges::upper_bound(first, int64_t{item}) - first.begin() - 1;
+    auto& [count, bytes] = parts[static_cast<std::size_t>(part)];
+    ++count;
+    bytes += costs.stored_bytes(kind, item);
+  }
+  json told = json::array();
+  for (const auto& [count, bytes] : parts) told.push_back({{name, count}, {"bytes", bytes}});
+  return told;
+}
+
+// Adds to what is told of each rank what its slabs have of each node type and of each relation.
+void describe_types(const GraphView& graph, const cache::Plan& plan, const cache::PlanInput& input, json& ranks) {
+  const cache::Costs costs(input.sizes, input.links);
+  std::vector<int64_t> first_rows, first_lists;
+  for (const NodeRange& type : graph.types) first_rows.push_back(type.first);
+  for (const cache::RelationLists& relation : input.sizes.relations) first_lists.push_back(relation.first);
+  for (std::size_t rank = 0; rank < plan.gpus.size(); ++rank) {
+    const auto& [rows, lists] = plan.gpus[rank].slabs;
+    ranks[rank]["features"]["types"] = describe_parts(rows, cache::Kind::kFeature, costs, "rows", first_rows);
+    if (first_lists.empty()) continue;
+    ranks[rank]["topology"]["relations"] = describe_parts(lists, cache::Kind::kTopology, costs, "lists", first_lists);
+  }
+}
+
+json describe(const GraphView& graph, const cache::Plan& plan, const cache::PlanInput& input, const Reads& reads,
+              const Options& options, bool topology_in_plan) {
   std::vector<std::vector<int>> cliques;
   for (const cache::CliquePlan& clique : plan.cliques) cliques.push_back(clique.gpus);
   json ranks = json::array();
@@ -148,17 +183,37 @@ json describe(const cache::Plan& plan, const Reads& reads, const Options& option
     ranks.push_back(describe(gpu, std::ssize(gpu.slabs[0].nodes), counted ? describe(gpu.use[0]) : json(),
                              counted && topology_in_plan ? describe(gpu.use[1]) : json()));
   }
+  if (graph.is_typed()) describe_types(graph, plan, input, ranks);
   return describe(options, cliques, std::move(ranks), reads.source(), reads.note());
+}
+
+// What the rows of a type take in host memory.
+cache::RowSizes host_row_sizes(const GraphView& graph, const NodeRange& type) {
+  if (!graph.coded_host_rows || !type.encoded) return {type.row_bytes, {}};
+  if (const int64_t bytes = type.encoded->stored_bytes_of_any()) return {bytes, {}};
+  return {0, type.encoded->stored_bytes_of_each()};
 }
 
 }  // namespace
 
 bool has_cache(const Options& options) { return !options.cache_bytes.empty() && options.cache_policy != "none"; }
 
-cache::RowSizes host_row_sizes(const GraphView& graph) {
-  if (!graph.coded_host_rows) return {graph.row_bytes, {}};
-  if (const int64_t bytes = graph.encoded->stored_bytes_of_any()) return {bytes, {}};
-  return {0, graph.encoded->stored_bytes_of_each()};
+std::vector<cache::SlabRows> slab_rows(const GraphView& graph) {
+  std::vector<cache::SlabRows> rows;
+  for (cache::FeatureRows& table : feature_rows(graph)) {
+    const bool coded = graph.coded_slab_rows && table.row_bytes > 0;
+    rows.emplace_back(std::move(table), coded);
+  }
+  return rows;
+}
+
+SizesOfRows row_sizes(const GraphView& graph, std::span<const cache::SlabRows> rows) {
+  SizesOfRows sizes;
+  for (const NodeRange& type : types_of(graph)) {
+    sizes.in_slab.push_back(rows[sizes.in_slab.size()].sizes());
+    sizes.in_host.push_back(host_row_sizes(graph, type));
+  }
+  return sizes;
 }
 
 std::vector<std::vector<int>> rank_cliques(const Options& options) {
@@ -176,16 +231,17 @@ std::vector<std::vector<int>> rank_cliques(const Options& options) {
 }
 
 std::optional<cache::Plan> plan_cache(const Options& options, const GraphView& graph,
-                                      std::vector<std::vector<int>> cliques, const cache::RowBytes& slab_rows,
-                                      const cache::RowBytes& host_rows, bool topology_in_plan) {
+                                      std::vector<std::vector<int>> cliques, const SizesOfRows& rows,
+                                      bool topology_in_plan) {
   if (!has_cache(options)) return std::nullopt;
   const Reads reads(options, graph);
-  cache::PlanInput input = plan_input(options, graph, slab_rows, host_rows, topology_in_plan);
+  cache::PlanInput input = plan_input(options, graph, rows, topology_in_plan);
   input.counts = reads.counts(cliques);
   input.cliques = std::move(cliques);
   cache::Plan plan = cache::make_plan(input);
   if (!options.plan_file.empty()) {
-    base::write_whole(options.plan_file, describe(plan, reads, options, topology_in_plan).dump(2) + "\n");
+    const json told = describe(graph, plan, input, reads, options, topology_in_plan);
+    base::write_whole(options.plan_file, told.dump(2) + "\n");
   }
   return plan;
 }

@@ -63,7 +63,7 @@ class CudaBackend final : public Backend {
   void set_all_rows(base::SharedGpuBytes rows) { all_rows_ = std::move(rows); }
   const base::SharedGpuBytes* all_rows() const override { return all_rows_.data() ? &all_rows_ : nullptr; }
 
-  void set_rows(cache::SlabView view) { rows_[0]->set_slabs(std::move(view)); }
+  void set_rows(std::size_t type, cache::SlabView view) { rows_[type]->set_slabs(std::move(view)); }
   void set_lists(cache::CachedLists lists) {
     lists_ = std::move(lists);
     sampler_.set_cached_lists(lists_.ref());
@@ -214,17 +214,27 @@ class CudaBackend final : public Backend {
   std::mt19937_64 delays_{std::random_device{}()};
 };
 
-void fill_caches(const GraphView& graph, const cache::HostFeatures& host, std::span<const int> gpus,
+void fill_caches(const GraphView& graph, const HostGraph& host, std::span<const int> gpus,
                  const CacheContents& contents, bool with_lists, std::vector<std::unique_ptr<CudaBackend>>& backends) {
   const cache::Plan& plan = contents.plan.get();
-  const cache::SlabRows from = contents.rows->reading(host.in_place_of(feature_rows(graph)));
-  auto rows = cache::fill_row_slabs(plan, gpus, from, graph.num_nodes);
-  for (std::size_t rank = 0; rank < gpus.size(); ++rank) {
-    backends[rank]->enter_thread();
-    backends[rank]->set_rows(std::move(rows[rank]));
+  const std::vector<NodeRange> types = types_of(graph);
+  const std::vector<cache::FeatureRows> tables = feature_rows(graph);
+  for (std::size_t type = 0; type < types.size(); ++type) {
+    const NodeRange& nodes = types[type];
+    if (nodes.row_bytes == 0) continue;
+    const cache::SlabRows from = contents.rows[type].reading(host.rows()[type]->in_place_of(tables[type]));
+    cache::Plan part;
+    if (graph.is_typed()) {
+      part = cache::plan_of_table(plan, nodes.first, nodes.count, contents.rows[type].sizes().ref());
+    }
+    auto rows = cache::fill_row_slabs(graph.is_typed() ? part : plan, gpus, from, nodes.count);
+    for (std::size_t rank = 0; rank < gpus.size(); ++rank) {
+      backends[rank]->enter_thread();
+      backends[rank]->set_rows(type, std::move(rows[rank]));
+    }
   }
   if (!with_lists) return;
-  auto lists = cache::fill_list_slabs(plan, gpus, graph);
+  auto lists = cache::fill_list_slabs(plan, gpus, numbered_lists(graph));
   for (std::size_t rank = 0; rank < gpus.size(); ++rank) backends[rank]->set_lists(std::move(lists[rank]));
 }
 
@@ -247,14 +257,14 @@ std::vector<std::unique_ptr<Backend>> make_cuda_backends(const GraphView& graph,
   });
   if (graph.rows_in_place) {
     log.begin("filling the cache", graph.num_nodes * graph.row_bytes * static_cast<int64_t>(gpus.size()));
-    auto rows = cache::all_rows_on(gpus, *contents.rows, graph.num_nodes);
+    auto rows = cache::all_rows_on(gpus, contents.rows[0], graph.num_nodes);
     for (std::size_t rank = 0; rank < gpus.size(); ++rank) backends[rank]->set_all_rows(std::move(rows[rank]));
   }
   if (contents.plan.valid()) {
     log.begin("planning the cache");
     contents.plan.wait();
     log.begin("filling the cache");
-    fill_caches(graph, *on_host->rows()[0], gpus, contents, !settings.topology_in_gpus, backends);
+    fill_caches(graph, *on_host, gpus, contents, !settings.topology_in_gpus, backends);
   }
   return {std::make_move_iterator(backends.begin()), std::make_move_iterator(backends.end())};
 }

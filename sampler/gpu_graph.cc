@@ -73,12 +73,7 @@ std::size_t label_bytes(const GraphView& graph) {
 // Feature rows of each type that GPUs fetch from host memory.
 std::vector<cache::FeatureRows> rows_to_copy(const GraphView& graph) {
   if (graph.rows_in_place) return {{graph.row_shape, 0, nullptr, nullptr}};
-  if (!graph.is_typed()) return {feature_rows(graph)};
-  std::vector<cache::FeatureRows> tables;
-  for (const NodeRange& type : graph.types) {
-    tables.push_back({type.shape, type.row_bytes, type.features, type.encoded});
-  }
-  return tables;
+  return feature_rows(graph);
 }
 
 bool copies_coded(const GraphView& graph, const cache::FeatureRows& rows) {
@@ -141,8 +136,7 @@ void HostGraph::open_topology_to_gpu() const {
 GraphOnGpu::GraphOnGpu(const GraphView& graph, std::shared_ptr<const HostGraph> on_host)
     : on_host_(std::move(on_host)), label_bytes_(graph.label_bytes) {
   on_host_->open_topology_to_gpu();
-  const std::vector<NodeRange> types = types_of(graph);
-  const auto first_of = [&](int type) { return types[static_cast<std::size_t>(type)].first; };
+  const std::vector<cache::RelationLists> numbered = numbered_lists(graph);
   const auto on_gpu = [&](const void* from, std::size_t bytes, const char* what) {
     return topology_.emplace_back(device_copy(from, bytes, what)).data();
   };
@@ -153,13 +147,15 @@ GraphOnGpu::GraphOnGpu(const GraphView& graph, std::shared_ptr<const HostGraph> 
         host ? host->indptr.data() : on_gpu(lists.indptr, indptr_bytes(lists), "copy indptr to the GPU");
     const std::byte* indices =
         host ? host->indices.data() : on_gpu(lists.indices, indices_bytes(lists), "copy indices to the GPU");
+    const cache::RelationLists& own = numbered[relations_.size()];
     relations_.push_back({source,
                           target,
                           {.indptr = reinterpret_cast<const int64_t*>(indptr),
                            .indices = indices,
                            .index_bytes = lists.index_bytes,
-                           .first_target = first_of(target),
-                           .first_source = first_of(source)}});
+                           .first_target = own.first_target,
+                           .first_source = own.first_source,
+                           .first_list = own.first}});
   }
   if (in_gpu && graph.edge_weights) {
     edge_weights_ = device_copy(graph.edge_weights, weight_bytes(graph), "copy edge weights to the GPU");

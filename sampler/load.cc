@@ -25,10 +25,20 @@ struct Encoded {
 };
 
 // Rows that all lie in the memory of each GPU are left raw there: those want fewer SMs.
-bool caches_hold_all(int64_t num_nodes, int64_t row_bytes, const Options& options) {
-  return has_cache(options) && std::ranges::all_of(options.cache_bytes, [&](int64_t bytes) {
-           return cache::holds_all_raw_rows(bytes, num_nodes, row_bytes);
-         });
+bool caches_hold(int64_t bytes, const Options& options) {
+  return has_cache(options) && std::ranges::min(options.cache_bytes) >= bytes;
+}
+
+int64_t row_bytes_of(const dataset::NodeType& nodes) {
+  return nodes.feature_dim * static_cast<int64_t>(dataset::size_of(nodes.feature_dtype));
+}
+
+int64_t bytes_of_all_raw_rows(const dataset::Meta& meta) {
+  int64_t bytes = 0;
+  for (const dataset::NodeType& nodes : meta.node_types) {
+    bytes += cache::bytes_of_all_raw_rows(nodes.num_nodes, row_bytes_of(nodes));
+  }
+  return bytes;
 }
 
 bool has_encoded_rows(const dataset::Dataset& data) {
@@ -43,9 +53,7 @@ Encoded encoded_where(const dataset::Dataset& data, const Options& options) {
   if (options.compress == "cache") return {false, true};
   const bool is_auto = options.compress == "auto";
   if (has_encoded_rows(data)) {
-    if (data.is_typed()) return {true, false};
-    const auto row_bytes = static_cast<int64_t>(data.feature_row_bytes());
-    return {true, is_auto ? !caches_hold_all(data.num_nodes(), row_bytes, options) : options.compress == "both"};
+    return {true, is_auto ? !caches_hold(bytes_of_all_raw_rows(data.meta()), options) : options.compress == "both"};
   }
   if (is_auto) return {};
   throw base::Error({"--compress " + options.compress, "a data set with encoded rows", data.folder().string(),
@@ -89,10 +97,6 @@ const std::byte* decode_features(const dataset::Dataset& data, int type, int64_t
 
 }  // namespace
 
-cache::FeatureRows feature_rows(const GraphView& graph) {
-  return {graph.row_shape, graph.row_bytes, graph.features, graph.encoded};
-}
-
 std::vector<NodeRange> types_of(const GraphView& graph) {
   if (graph.is_typed()) return graph.types;
   return {{0, graph.num_nodes, graph.features, slot_row_bytes(graph), graph.encoded, graph.row_shape}};
@@ -103,6 +107,24 @@ std::vector<Relation> relations_of(const GraphView& graph) {
   return {{0, 0, graph}};
 }
 
+std::vector<cache::FeatureRows> feature_rows(const GraphView& graph) {
+  if (!graph.is_typed()) return {{graph.row_shape, graph.row_bytes, graph.features, graph.encoded}};
+  std::vector<cache::FeatureRows> rows;
+  for (const NodeRange& type : graph.types) rows.push_back({type.shape, type.row_bytes, type.features, type.encoded});
+  return rows;
+}
+
+std::vector<cache::RelationLists> numbered_lists(const GraphView& graph) {
+  const std::vector<NodeRange> types = types_of(graph);
+  const auto first_of = [&](int type) { return types[static_cast<std::size_t>(type)].first; };
+  std::vector<cache::RelationLists> lists;
+  for (const Relation& relation : relations_of(graph)) {
+    lists.push_back(
+        {relation.lists, cache::end_of(lists), first_of(relation.source_type), first_of(relation.target_type)});
+  }
+  return lists;
+}
+
 namespace {
 
 // What is not offered for graphs of several types yet.
@@ -110,35 +132,18 @@ void demand_offered(const Options& options) {
   const auto refuse = [&](const char* place, const char* expected, const std::string& found) {
     throw base::Error({place, std::string(expected) + " for a graph of several node types", found, ""});
   };
-  if (has_cache(options)) refuse("cache_bytes", "no cache", "a cache");
   if (options.edge_weights) refuse("edge_weights", "edges without weights", "true");
-  if (options.compress == "cache" || options.compress == "both") {
-    refuse("compress", "none, host or auto", options.compress);
-  }
 }
 
-GraphView typed_view_of(const dataset::Dataset& data, const Options& options, const StartLog& log) {
+// The nodes and lists of a graph of several types; without rows.
+GraphView typed_topology_of(const dataset::Dataset& data) {
   const dataset::Meta& meta = data.meta();
   GraphView graph;
-  graph.coded_host_rows = encoded_where(data, options).in_host;
-  graph.num_nodes = data.num_nodes();
   graph.num_edges = data.num_edges();
-  graph.labels = data.labels_array().data();
-  graph.label_bytes = static_cast<int64_t>(data.label_row_bytes());
   graph.label_type = meta.target_type;
-  int64_t first = 0;
   for (const dataset::NodeType& nodes : meta.node_types) {
-    const auto type = static_cast<int>(graph.types.size());
-    const auto element = static_cast<int64_t>(dataset::size_of(nodes.feature_dtype));
-    NodeRange range{first,   nodes.num_nodes, data.features_of(type).data(), nodes.feature_dim * element,
-                    nullptr, shape_of(nodes)};
-    if (graph.coded_host_rows || !range.features) range.encoded = open_encoded(data, type, false);
-    if (range.encoded && !graph.coded_host_rows) {
-      range.features = decode_features(data, type, range.count * range.row_bytes, graph, log);
-      range.encoded = nullptr;
-    }
-    graph.types.push_back(std::move(range));
-    first += nodes.num_nodes;
+    graph.types.push_back({.first = graph.num_nodes, .count = nodes.num_nodes, .shape = shape_of(nodes)});
+    graph.num_nodes += nodes.num_nodes;
   }
   for (std::size_t relation = 0; relation < meta.edge_types.size(); ++relation) {
     const dataset::EdgeType& edges = meta.edge_types[relation];
@@ -151,42 +156,65 @@ GraphView typed_view_of(const dataset::Dataset& data, const Options& options, co
   return graph;
 }
 
+// The rows of a node type as backends read them.
+struct TypeRows {
+  const std::byte* features = nullptr;
+  std::shared_ptr<const cache::HostRows> encoded = nullptr;
+};
+
+// `graph` says which rows are coded, and keeps those that are decoded.
+TypeRows rows_of(const dataset::Dataset& data, int type, const Options& options, GraphView& graph,
+                 const StartLog& log) {
+  TypeRows rows{data.features_of(type).data(), nullptr};
+  const bool on_gpu = options.device == "cuda";
+  if (graph.coded_host_rows || (on_gpu && (graph.coded_slab_rows || !rows.features))) {
+    rows.encoded = open_encoded(data, type, false);
+  }
+  const dataset::NodeType& nodes = data.meta().node_types[static_cast<std::size_t>(type)];
+  if (!rows.features && !rows.encoded && nodes.feature_dim > 0) {
+    rows.features = decode_features(data, type, nodes.num_nodes * row_bytes_of(nodes), graph, log);
+  }
+  return rows;
+}
+
 }  // namespace
 
 GraphView topology_of(const dataset::Dataset& data) {
   GraphView graph;
-  graph.num_nodes = data.num_nodes();
-  graph.num_edges = data.num_edges();
-  graph.indptr = data.indptr().data();
-  graph.indices = data.indices().data();
-  graph.index_bytes = static_cast<int>(dataset::size_of(data.indices().dtype()));
+  if (data.is_typed()) {
+    graph = typed_topology_of(data);
+  } else {
+    graph.num_nodes = data.num_nodes();
+    graph.num_edges = data.num_edges();
+    graph.indptr = data.indptr().data();
+    graph.indices = data.indices().data();
+    graph.index_bytes = static_cast<int>(dataset::size_of(data.indices().dtype()));
+  }
   graph.labels = data.labels_array().data();
   graph.label_bytes = static_cast<int64_t>(data.label_row_bytes());
   return graph;
 }
 
 GraphView view_of(const dataset::Dataset& data, const Options& options, const StartLog& log) {
-  if (data.is_typed()) {
-    demand_offered(options);
-    return typed_view_of(data, options, log);
-  }
+  if (data.is_typed()) demand_offered(options);
   GraphView graph = topology_of(data);
-  graph.row_bytes = static_cast<int64_t>(data.feature_row_bytes());
-  graph.row_shape = shape_of(data.meta().node_types[0]);
-  if (options.edge_weights) graph.edge_weights = weights_of(data);
-  if (data.has_raw_features()) graph.features = data.features().data();
   const Encoded encoded = encoded_where(data, options);
   graph.coded_host_rows = encoded.in_host;
   graph.coded_slab_rows = encoded.in_slabs;
-  if (options.device == "cuda") {
-    const bool wanted = encoded.in_host || encoded.in_slabs || !graph.features;
-    if (wanted && !data.encoded_rows().empty()) graph.encoded = open_encoded(data, 0, false);
-  } else {
-    if (encoded.in_host) graph.encoded = open_encoded(data, 0, false);
-    if (!graph.features && !graph.encoded) {
-      graph.features = decode_features(data, 0, graph.num_nodes * graph.row_bytes, graph, log);
-    }
+  for (std::size_t type = 0; type < graph.types.size(); ++type) {
+    NodeRange& range = graph.types[type];
+    const TypeRows rows = rows_of(data, static_cast<int>(type), options, graph, log);
+    range.row_bytes = row_bytes_of(data.meta().node_types[type]);
+    range.features = rows.features;
+    range.encoded = rows.encoded;
   }
+  if (data.is_typed()) return graph;
+  const TypeRows rows = rows_of(data, 0, options, graph, log);
+  graph.row_bytes = static_cast<int64_t>(data.feature_row_bytes());
+  graph.row_shape = shape_of(data.meta().node_types[0]);
+  graph.features = rows.features;
+  graph.encoded = rows.encoded;
+  if (options.edge_weights) graph.edge_weights = weights_of(data);
   return graph;
 }
 
@@ -209,7 +237,8 @@ bool rows_lie_in_place(const GraphView& graph, const Options& options) {
   // A cache is planned on the CPU to see what one on a GPU would do.
   if (options.device == "cpu") return graph.features && graph.decoded.empty() && !graph.encoded && !has_cache(options);
 #ifdef COHORT_WITH_CUDA
-  return !graph.coded_slab_rows && caches_hold_all(graph.num_nodes, graph.row_bytes, options) &&
+  return !graph.coded_slab_rows &&
+         caches_hold(cache::bytes_of_all_raw_rows(graph.num_nodes, graph.row_bytes), options) &&
          topology_in_gpus(graph, options);
 #else
   return false;
@@ -234,17 +263,15 @@ std::vector<std::unique_ptr<Backend>> backends_on_gpus(const Options& options, c
   settings.reuse_rows = options.reuse;
   settings.host_bytes_per_second = options.link_bytes_per_second[cache::kHostTier];
   if (!has_cache(options)) return make_cuda_backends(graph, options.gpus, settings, {}, options.faults, log);
-  const cache::SlabRows rows(feature_rows(graph), graph.coded_slab_rows);
+  const std::vector<cache::SlabRows> rows = slab_rows(graph);
   if (graph.rows_in_place) {
     describe_rows_in_place(options, graph);
-    return make_cuda_backends(graph, options.gpus, settings, {{}, &rows}, options.faults, log);
+    return make_cuda_backends(graph, options.gpus, settings, {{}, rows}, options.faults, log);
   }
   auto plan = std::async(std::launch::async, [&] {
-    const auto cliques = rank_cliques(options);
-    const cache::RowSizes in_slab = rows.sizes(), in_host = host_row_sizes(graph);
-    return *plan_cache(options, graph, cliques, in_slab.ref(), in_host.ref(), !settings.topology_in_gpus);
+    return *plan_cache(options, graph, rank_cliques(options), row_sizes(graph, rows), !settings.topology_in_gpus);
   });
-  return make_cuda_backends(graph, options.gpus, settings, {plan.share(), &rows}, options.faults, log);
+  return make_cuda_backends(graph, options.gpus, settings, {plan.share(), rows}, options.faults, log);
 }
 
 }  // namespace

@@ -24,12 +24,14 @@ struct TopologyRef {
   cache::CachedListsRef cached{};   // read from there what is there
   int64_t first_target = 0;         // the node that has the first list
   int64_t first_source = 0;         // the node that lists call 0
+  int64_t first_list = 0;           // what `cached` calls the first list
 
   // Tier::kHost: from indices, wherever that is.
   COHORT_HOST_DEVICE cache::ListRef list(int64_t node) const {
-    const cache::ListRef found = cached.find(node);
+    const int64_t number = node - first_target;
+    const cache::ListRef found = cached.find(first_list + number);
     if (found.neighbours) return found;
-    const int64_t* ends = indptr + (node - first_target);
+    const int64_t* ends = indptr + number;
     return {static_cast<const std::byte*>(indices) + ends[0] * index_bytes, ends[1] - ends[0], cache::Tier::kHost};
   }
 };
@@ -77,8 +79,10 @@ class CudaNeighborSampler {
   CudaNeighborSampler(std::vector<GpuRelation> relations, std::vector<int64_t> first_of_type, int64_t num_nodes,
                       int max_blocks);
 
-  // Neighbour lists in slabs, from the next sample() on. Of a graph of one type.
-  void set_cached_lists(const cache::CachedListsRef& lists) { relations_[0].topology.cached = lists; }
+  // Neighbour lists of all relations in slabs, from the next sample() on.
+  void set_cached_lists(const cache::CachedListsRef& lists) {
+    for (GpuRelation& relation : relations_) relation.topology.cached = lists;
+  }
   // Of each launch, from the next sample() on.
   void set_max_blocks(int max_blocks) { max_blocks_ = max_blocks; }
   // Draws the batch on `stream`; the host waits for sizes, two small reads a hop.

@@ -221,9 +221,6 @@ PresampleOptions read_presample_options(const std::filesystem::path& path) {
   members.read("max_batches", options.max_batches);
   members.read("refresh", options.refresh);
   members.refuse_others();
-  const auto hops = static_cast<int64_t>(options.fanout.size());
-  refuse_unless(hops >= 1 && hops <= channel::kMaxHops, "fanout",
-                fmt::format("1 to {} hops", channel::kMaxHops).c_str(), std::to_string(hops));
   refuse_unless(std::ranges::all_of(options.fanout, [](int32_t k) { return k >= -1; }), "fanout",
                 "numbers of at least 0, or -1 for all", "another");
   refuse_unless(options.batch_size >= 1, "batch_size", "at least 1", "0");

@@ -1,5 +1,7 @@
 #include "sampler/presample.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -25,37 +27,102 @@ std::span<const int64_t> seeds_of(const dataset::Dataset& data, const std::strin
   throw base::Error({"split", "train, val or test", split, ""});
 }
 
-uint64_t hash_graph(const GraphView& graph) {
-  const std::vector<int64_t> sizes = {graph.num_nodes, graph.num_edges};
-  uint64_t hash = cache::hash_words(sizes);
-  hash = cache::hash_words(std::span(graph.indptr, static_cast<std::size_t>(graph.num_nodes) + 1), hash);
-  const int64_t count = std::min(graph.num_edges, kHashedIndices);
+uint64_t hash_lists(const base::CscRef& lists, uint64_t before) {
+  const std::vector<int64_t> sizes = {lists.num_nodes, lists.num_edges};
+  uint64_t hash = cache::hash_words(sizes, before);
+  hash = cache::hash_words(std::span(lists.indptr, static_cast<std::size_t>(lists.num_nodes) + 1), hash);
+  const int64_t count = std::min(lists.num_edges, kHashedIndices);
   std::vector<int64_t> sample;
   for (int64_t i = 0; i < count; ++i) {
-    const int64_t position = graph.num_edges / count * i;
-    sample.push_back(graph.index_bytes == 4 ? static_cast<const int32_t*>(graph.indices)[position]
-                                            : static_cast<const int64_t*>(graph.indices)[position]);
+    const int64_t position = lists.num_edges / count * i;
+    sample.push_back(lists.index_bytes == 4 ? static_cast<const int32_t*>(lists.indices)[position]
+                                            : static_cast<const int64_t*>(lists.indices)[position]);
   }
   return cache::hash_words(sample, hash);
 }
 
-// One batch's ids and edges in host memory; without rows.
+uint64_t hash_graph(const GraphView& graph) {
+  uint64_t hash = 0;
+  if (graph.is_typed()) {
+    std::vector<int64_t> words = {std::ssize(graph.types), graph.label_type};
+    for (const NodeRange& type : graph.types) words.push_back(type.count);
+    hash = cache::hash_words(words);
+  }
+  for (const Relation& relation : relations_of(graph)) hash = hash_lists(relation.lists, hash);
+  return hash;
+}
+
+// One batch's ids and offsets in host memory, without rows; and which lists they are of.
 class BatchMemory {
  public:
-  cache::SampledBatch fetch(Backend& backend, const BatchSizes& counts, std::span<const int64_t> input_id) {
-    const auto num_nodes = static_cast<std::size_t>(counts.num_nodes);
-    const auto num_edges = static_cast<std::size_t>(counts.num_edges);
-    n_id_.resize(std::max(n_id_.size(), num_nodes));
-    edge_index_.resize(std::max(edge_index_.size(), 2 * num_edges));
-    input_id_.resize(std::max(input_id_.size(), input_id.size()));
-    backend.fetch({n_id_.data(), nullptr, edge_index_.data(), input_id_.data(), nullptr}, input_id);
+  explicit BatchMemory(const GraphView& graph)
+      : types_(types_of(graph)), relations_(relations_of(graph)), numbered_(numbered_lists(graph)) {}
+
+  cache::SampledBatch fetch(Backend& backend, const BatchSizes& sizes, const Query& query,
+                            std::span<const int64_t> input_id) {
+    const auto num_nodes = static_cast<std::size_t>(sizes.num_nodes);
+    const auto grow = [](std::vector<int64_t>& values, std::size_t size) {
+      values.resize(std::max(values.size(), size));
+    };
+    grow(n_id_, num_nodes);
+    grow(edge_index_, 2 * static_cast<std::size_t>(sizes.num_edges));
+    grow(input_id_, input_id.size());
+    grow(indptr_, (num_nodes + 1) * relations_.size());
+    SlotArrays slot{n_id_.data(), nullptr, edge_index_.data(), input_id_.data(), nullptr};
+    slot.indptr = indptr_.data();
+    slot.num_targets = sizes.num_nodes - sizes.nodes_per_hop.back();
+    backend.fetch(slot, input_id);
     base::require(backend.finished(), "a backend on the CPU, which is done when fetch() returns");
-    return {std::span(n_id_).first(num_nodes), counts.num_nodes - counts.nodes_per_hop.back(),
-            std::span(edge_index_).subspan(num_edges, num_edges)};
+    number_nodes(sizes);
+    number_lists(sizes, query.fanout);
+    return {std::span(n_id_).first(num_nodes), lists_, picks_};
   }
 
  private:
-  std::vector<int64_t> n_id_, edge_index_, input_id_;
+  std::vector<int64_t> nodes_of(const BatchSizes& sizes, std::size_t type) const {
+    return sizes.nodes_of_type.empty() ? sizes.nodes_per_hop : sizes.nodes_of_type[type];
+  }
+
+  // From ids of each type to global ones.
+  void number_nodes(const BatchSizes& sizes) {
+    first_of_type_.clear();
+    std::size_t place = 0;
+    for (std::size_t type = 0; type < types_.size(); ++type) {
+      first_of_type_.push_back(place);
+      for (const int64_t count : nodes_of(sizes, type)) {
+        for (int64_t i = 0; i < count; ++i) n_id_[place++] += types_[type].first;
+      }
+    }
+  }
+
+  // Each relation drew from the lists of the nodes that a hop before the last has reached, if its fanout was not 0.
+  void number_lists(const BatchSizes& sizes, std::span<const int32_t> fanout) {
+    lists_.clear();
+    picks_.clear();
+    const std::size_t num_hops = fanout.size() / relations_.size();
+    const int64_t* offset = indptr_.data();
+    for (std::size_t relation = 0; relation < relations_.size(); ++relation) {
+      const auto type = static_cast<std::size_t>(relations_[relation].target_type);
+      const std::vector<int64_t> reached = nodes_of(sizes, type);
+      const int64_t to_number = numbered_[relation].first - numbered_[relation].first_target;
+      const int64_t* node = n_id_.data() + first_of_type_[type];
+      for (std::size_t hop = 0; hop < num_hops; ++hop) {
+        for (int64_t i = 0; i < reached[hop]; ++i, ++node, ++offset) {
+          if (fanout[relation * num_hops + hop] == 0) continue;
+          lists_.push_back(*node + to_number);
+          picks_.push_back(offset[1] - offset[0]);
+        }
+      }
+      ++offset;  // the relation's end
+    }
+  }
+
+  std::vector<NodeRange> types_;
+  std::vector<Relation> relations_;
+  std::vector<cache::RelationLists> numbered_;
+  std::vector<int64_t> n_id_, edge_index_, input_id_, indptr_;
+  std::vector<std::size_t> first_of_type_;  // in n_id_
+  std::vector<int64_t> lists_, picks_;
 };
 
 std::string describe(const std::filesystem::path& file, const cache::HotnessTotals& totals, bool reused) {
@@ -69,23 +136,34 @@ std::string describe(const std::filesystem::path& file, const cache::HotnessTota
 
 }  // namespace
 
-cache::HotnessKey hotness_key(const dataset::Dataset& data, std::span<const int64_t> seeds,
-                              const PresampleOptions& options) {
-  return {hash_graph(topology_of(data)), cache::hash_words(seeds), options.fanout, options.batch_size};
+cache::HotnessKey hotness_key(const GraphView& graph, std::span<const int64_t> seeds, const PresampleOptions& options) {
+  const std::size_t num_relations = relations_of(graph).size(), num_hops = options.fanout.size() / num_relations;
+  if (num_hops * num_relations != options.fanout.size() || num_hops == 0 || num_hops > channel::kMaxHops) {
+    throw base::Error({"fanout", fmt::format("1 to {} hops for each of {} relations", channel::kMaxHops, num_relations),
+                       fmt::format("{} numbers", options.fanout.size()), ""});
+  }
+  uint64_t split = cache::hash_words(seeds);
+  if (graph.is_typed()) {
+    const std::vector<int64_t> of_relations(options.fanout.begin(), options.fanout.end());
+    split = cache::hash_words(of_relations, split);
+  }
+  const auto first_end = options.fanout.begin() + static_cast<std::ptrdiff_t>(num_hops);
+  return {hash_graph(graph), split, {options.fanout.begin(), first_end}, options.batch_size};
 }
 
 cache::Hotness presample(const GraphView& graph, std::span<const int64_t> seeds, const cache::HotnessKey& key,
-                         int64_t max_batches, Backend& backend) {
+                         std::span<const int32_t> fanout, int64_t max_batches, Backend& backend) {
   const SeedSet set({seeds.begin(), seeds.end()});
   EpochOrders orders(kSeed);
   channel::Request request{};
   request.batch_size = key.batch_size;
   request.shuffle = 1;
-  cache::Hotness hotness(key, graph.num_nodes, kSeed);
-  BatchMemory memory;
+  cache::Hotness hotness(key, graph.num_nodes, cache::end_of(numbered_lists(graph)), kSeed);
+  BatchMemory memory(graph);
   const auto add_batch = [&](Schedule& schedule, uint64_t step) {
-    const BatchSizes counts = backend.sample({schedule.seeds(step), key.fanout, batch_key(kSeed, request.epoch, step)});
-    hotness.add(memory.fetch(backend, counts, schedule.positions(step)));
+    const Query query{schedule.seeds(step), fanout, batch_key(kSeed, request.epoch, step)};
+    const BatchSizes sizes = backend.sample(query);
+    hotness.add(memory.fetch(backend, sizes, query, schedule.positions(step)));
   };
   uint64_t num_batches = static_cast<uint64_t>(std::max<int64_t>(1, max_batches / 2));  // of an epoch
   const uint64_t num_epochs = max_batches > 1 ? kCountedEpochs : 1;
@@ -105,18 +183,20 @@ cache::Hotness presample(const GraphView& graph, std::span<const int64_t> seeds,
 std::string presample_to_file(const PresampleOptions& options) {
   const dataset::Dataset data = dataset::Dataset::open(options.dataset);
   const std::vector<int64_t> own =
-      options.seeds.empty() ? std::vector<int64_t>() : read_seeds(options.seeds, data.num_nodes());
+      options.seeds.empty() ? std::vector<int64_t>() : read_seeds(options.seeds, data.num_target_nodes());
   const std::span<const int64_t> seeds = options.seeds.empty() ? seeds_of(data, options.split) : own;
   if (seeds.empty()) throw base::Error({options.split, "at least one seed", "none", "choose another split"});
-  const cache::HotnessKey key = hotness_key(data, seeds, options);
+  const GraphView graph = topology_of(data);  // counting reads no rows
+  const cache::HotnessKey key = hotness_key(graph, seeds, options);
   const std::filesystem::path file = cache::hotness_path(options.dataset, key);
   if (!options.refresh && std::filesystem::exists(file)) {
     return describe(file, cache::Hotness::load_totals(file, &key), true);  // who reads the counts checks them
   }
   dataset::demand_in_range(data);
-  const GraphView graph = topology_of(data);  // counting reads no rows
+  std::vector<int64_t> nodes(seeds.begin(), seeds.end());  // as the sampler counts them
+  for (int64_t& node : nodes) node += types_of(graph)[static_cast<std::size_t>(graph.label_type)].first;
   const auto backend = make_host_backend(graph, {});
-  const cache::Hotness hotness = presample(graph, seeds, key, options.max_batches, *backend);
+  const cache::Hotness hotness = presample(graph, nodes, key, options.fanout, options.max_batches, *backend);
   hotness.save(file);
   return describe(file, hotness.totals(), false);
 }

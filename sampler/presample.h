@@ -15,26 +15,26 @@ namespace cohort::sampler {
 // What to count: a JSON file with these members.
 struct PresampleOptions {
   std::filesystem::path dataset;  // folder; the file of counts goes there
-  std::vector<int32_t> fanout;    // int32 [num_hops], entry 0 next to the seeds
+  std::vector<int32_t> fanout;    // int32 [num_relations, num_hops], entry 0 next to the seeds
   uint32_t batch_size = 1024;
   std::string split = "train";  // whose seeds: "train", "val" or "test"
-  std::filesystem::path seeds;  // a .npy file of seeds, int64 [n], in place of a split's; empty: none
-  int64_t max_batches = 200;    // two epochs when that is less
-  bool refresh = false;         // count again though there is a file
+  std::filesystem::path
+      seeds;                  // a .npy file of seeds, int64 [n] of the target type, in place of a split's; empty: none
+  int64_t max_batches = 200;  // two epochs when that is less
+  bool refresh = false;       // count again though there is a file
 };
 
 // Throws Error naming file and member for anything missing, unknown or out of range.
 PresampleOptions read_presample_options(const std::filesystem::path& json);
 
-// Of counts of these seeds, int64 [n].
-cache::HotnessKey hotness_key(const dataset::Dataset& data, std::span<const int64_t> seeds,
-                              const PresampleOptions& options);
+// Of counts of these seeds, int64 [n] of the target type. Throws Error for a fanout that does not fit the graph.
+cache::HotnessKey hotness_key(const GraphView& graph, std::span<const int64_t> seeds, const PresampleOptions& options);
 
 // Samples as many shuffled batches of one epoch as of another, keyed apart from every training epoch, until
 // `max_batches` or the epochs' end; then a quarter as many of a third epoch, which tell what these counts promise.
-// Feature rows are not read. The backend writes to host memory.
+// Feature rows are not read. The backend writes to host memory. `seeds`: as Query has them; `fanout`: of each relation.
 cache::Hotness presample(const GraphView& graph, std::span<const int64_t> seeds, const cache::HotnessKey& key,
-                         int64_t max_batches, Backend& backend);
+                         std::span<const int32_t> fanout, int64_t max_batches, Backend& backend);
 
 // Makes the file of counts unless a good one is there. Returns JSON {"file", "batches", "reused", "max_batch_nodes",
 // "max_batch_edges"}.

@@ -150,10 +150,9 @@ void Ranks::announce(const std::vector<std::unique_ptr<Backend>>& backends) {
 
 void Ranks::plan_only() const {
   if (!has_cache(options_)) return;
-  const cache::SlabRows slab_rows(feature_rows(graph_), graph_.coded_slab_rows);
+  const std::vector<cache::SlabRows> rows = slab_rows(graph_);
   log_.begin("planning the cache");
-  const cache::RowSizes in_slab = slab_rows.sizes(), in_host = host_row_sizes(graph_);
-  plan_cache(options_, graph_, rank_cliques(options_), in_slab.ref(), in_host.ref(), true);
+  plan_cache(options_, graph_, rank_cliques(options_), row_sizes(graph_, rows), true);
 }
 
 void Ranks::serve_all(std::vector<std::unique_ptr<Backend>>& backends) {

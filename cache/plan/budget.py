@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
 from cohort.cache import _native
+from cohort.cache.plan.planner import holds_all_raw_rows
 
 available_host_bytes = _native.available_host_bytes  # that can be allocated now
 
@@ -87,11 +88,15 @@ def topology_lies_in_gpus(place: str, topology_bytes: int, of_nodes: int, cache_
     return _native.takes_topology(gpu_bytes - cache_bytes - of_nodes, topology_bytes)
 
 
-def beside_topology(budget_bytes: list[int], topology_bytes: int, num_nodes: int, row_bytes: int) -> list[int] | None:
+def beside_topology(budget_bytes: list[int], topology_bytes: int, tables: list[tuple[int, int]]) -> list[int] | None:
     """Of caches that take all that is left: what each keeps where the topology lies whole in its GPU; None: where that
-    leaves no room for all rows, raw, the cache alone decides what is there."""
+    leaves no room for all rows, raw, the cache alone decides what is there.
+
+    Args:
+        tables: rows, and bytes of a raw row, of each node type.
+    """
     kept = [budget - topology_bytes for budget in budget_bytes]
-    return kept if all(_native.holds_all_raw_rows(each, num_nodes, row_bytes) for each in kept) else None
+    return kept if all(holds_all_raw_rows(each, tables) for each in kept) else None
 
 
 def misfits(budget_bytes: list[int], needs: MemoryNeeds, host_needed_bytes: int, host_present_bytes: int) -> list[str]:

@@ -12,20 +12,26 @@ namespace {
 constexpr int64_t kPackedAlignBytes = 4;  // rows of their own length lie at multiples of this
 constexpr int64_t kWordBytes = 8;         // lists lie at multiples of this, their length first
 
-int64_t least_row_bytes(const GraphSizes& sizes) {
-  const RowBytes& rows = sizes.slab_rows;
-  if (!rows.each) return rows.bytes;
+// Of the rows that there are; INT64_MAX: there are none.
+int64_t least_row_bytes(const TableSizes& table) {
+  const RowBytes& rows = table.slab_rows;
+  if (!rows.each) return rows.bytes > 0 && table.num_rows > 0 ? rows.bytes : INT64_MAX;
   uint32_t least = UINT32_MAX;
-#pragma omp parallel for reduction(min : least) if (sizes.num_nodes > kFewItems)
-  for (int64_t node = 0; node < sizes.num_nodes; ++node) least = std::min(least, rows.each[node]);
+#pragma omp parallel for reduction(min : least) if (table.num_rows > kFewItems)
+  for (int64_t row = 0; row < table.num_rows; ++row) least = std::min(least, rows.each[row]);
   return least;
 }
 
 }  // namespace
 
-double mean_reads(Kind kind, const Counts& counts, int64_t node) {
+int64_t GraphSizes::num_rows() const {
+  return std::accumulate(tables.begin(), tables.end(), int64_t{0},
+                         [](int64_t sum, const TableSizes& table) { return sum + table.num_rows; });
+}
+
+double mean_reads(Kind kind, const Counts& counts, int64_t item) {
   const bool rows = kind == Kind::kFeature;
-  const uint32_t count = rows ? counts.node_reads[node] : counts.expansions[node];
+  const uint32_t count = rows ? counts.node_reads[item] : counts.expansions[item];
   const std::span<const double> promised = rows ? counts.promises.reads : counts.promises.expansions;
   double reads = count;
   if (count < promised.size()) {
@@ -36,12 +42,12 @@ double mean_reads(Kind kind, const Counts& counts, int64_t node) {
   return reads / static_cast<double>(counts.num_batches);
 }
 
-double mean_picks(const Counts& counts, int64_t num_nodes) {
+double mean_picks(const Counts& counts, int64_t num_lists) {
   int64_t num_expansions = 0, num_edges = 0;
-#pragma omp parallel for reduction(+ : num_expansions, num_edges) if (num_nodes > kFewItems)
-  for (int64_t node = 0; node < num_nodes; ++node) {
-    num_expansions += counts.expansions[node];
-    num_edges += static_cast<int64_t>(counts.edges_read[node]);
+#pragma omp parallel for reduction(+ : num_expansions, num_edges) if (num_lists > kFewItems)
+  for (int64_t list = 0; list < num_lists; ++list) {
+    num_expansions += counts.expansions[list];
+    num_edges += static_cast<int64_t>(counts.edges_read[list]);
   }
   return num_expansions == 0 ? 0 : static_cast<double>(num_edges) / static_cast<double>(num_expansions);
 }
@@ -71,45 +77,65 @@ Costs::Rows Costs::rows_of(const RowBytes& rows) {
 }
 
 Costs::Costs(const GraphSizes& sizes, const Links& links)
-    : sizes_(sizes),
-      slab_rows_(rows_of(sizes.slab_rows)),
-      host_rows_(sizes.host_rows.each || sizes.host_rows.bytes > 0 ? rows_of(sizes.host_rows) : slab_rows_),
-      recent_rows_(rows_of({sizes.recent_row_bytes})),
-      least_bytes_{least_row_bytes(sizes), kWordBytes} {
+    : relations_(sizes.relations),
+      recent_batches_(sizes.recent_batches),
+      num_items_{sizes.num_rows(), sizes.num_lists()},
+      least_bytes_{INT64_MAX, kWordBytes} {
+  int64_t first = 0;
+  for (const TableSizes& table : sizes.tables) {
+    const RowBytes& slab = table.slab_rows;
+    const RowBytes& host = table.host_rows.each || table.host_rows.bytes > 0 ? table.host_rows : slab;
+    tables_.push_back({first, rows_of(slab), rows_of(host), rows_of({table.recent_row_bytes})});
+    first += table.num_rows;
+    least_bytes_[0] = std::min(least_bytes_[0], least_row_bytes(table));
+  }
   std::transform(links.begin(), links.end(), line_seconds_.begin(), [](const Link& l) { return l.line_seconds(); });
   line_seconds_[static_cast<std::size_t>(Tier::kRecent)] = line_seconds_[static_cast<std::size_t>(Tier::kLocal)];
 }
 
-UseByTier Costs::feature_uses(const Counts& counts, int64_t node) const {
-  const double reads = mean_reads(Kind::kFeature, counts, node);
+void Costs::prefetch(Kind kind, int64_t item) const {
+  if (kind == Kind::kTopology) {
+    const RelationLists& relation = range_with(relations_, item);
+    return __builtin_prefetch(relation.lists.indptr + (item - relation.first));
+  }
+  const Table& table = range_with(tables_, item);
+  if (table.slab.each) __builtin_prefetch(table.slab.each + (item - table.first));
+}
+
+UseByTier Costs::feature_uses(const Counts& counts, int64_t row) const {
+  const Table& table = range_with(tables_, row);
+  const int64_t in_table = row - table.first;
+  if (table.slab.of(in_table) == 0) return {};
+  const double reads = mean_reads(Kind::kFeature, counts, row);
   // Of the batches that read a row, those that find it in one of the batches before, which are taken for independent.
-  const double recent = 1 - std::pow(1 - std::min(1.0, reads), sizes_.recent_batches);
+  const double recent = 1 - std::pow(1 - std::min(1.0, reads), recent_batches_);
   const auto use_of = [&](Tier tier, const Rows& rows, double share) {
     Use use;
     use.reads = reads * share;
-    use.bytes = use.reads * static_cast<double>(rows.of(node));
-    use.lines = use.reads * mean_lines(rows.of(node), rows.align_bytes);
+    use.bytes = use.reads * static_cast<double>(rows.of(in_table));
+    use.lines = use.reads * mean_lines(rows.of(in_table), rows.align_bytes);
     use.seconds = use.lines * line_seconds_[static_cast<std::size_t>(tier)];
     return use;
   };
-  return {use_of(Tier::kLocal, slab_rows_, 1), use_of(Tier::kPeer, slab_rows_, 1 - recent),
-          use_of(Tier::kHost, host_rows_, 1 - recent), use_of(Tier::kRecent, recent_rows_, recent)};
+  return {use_of(Tier::kLocal, table.slab, 1), use_of(Tier::kPeer, table.slab, 1 - recent),
+          use_of(Tier::kHost, table.host, 1 - recent), use_of(Tier::kRecent, table.recent, recent)};
 }
 
 // From the host: two offsets, then neighbours. From a slab: the length, then neighbours. (The lookup that says where a
 // list is reads local memory in every case and is left out.)
-UseByTier Costs::topology_uses(const Counts& counts, int64_t node) const {
-  const double reads = sizes_.indptr ? mean_reads(Kind::kTopology, counts, node) : 0;
+UseByTier Costs::topology_uses(const Counts& counts, int64_t list) const {
+  const double reads = relations_.empty() ? 0 : mean_reads(Kind::kTopology, counts, list);
   if (reads == 0) return {};
-  const double picks = counts.expansions[node] == 0
-                           ? std::min(counts.mean_picks, static_cast<double>(degree(node)))
-                           : static_cast<double>(counts.edges_read[node]) / counts.expansions[node];
-  const double drawn = drawn_lines(picks, degree(node), sizes_.index_bytes);
+  const auto [degree, index_bytes] = list_at(list);
+  const double picks = counts.expansions[list] == 0
+                           ? std::min(counts.mean_picks, static_cast<double>(degree))
+                           : static_cast<double>(counts.edges_read[list]) / counts.expansions[list];
+  const double drawn = drawn_lines(picks, degree, index_bytes), bytes = picks * index_bytes;
   const auto use_of = [&](Tier tier) {
     const int64_t head_bytes = list_head_bytes(tier);
     Use use;
     use.reads = reads;
-    use.bytes = use.reads * (static_cast<double>(head_bytes) + picks * sizes_.index_bytes);
+    use.bytes = use.reads * (static_cast<double>(head_bytes) + bytes);
     use.lines = use.reads * (mean_lines(head_bytes, kWordBytes) + drawn);
     use.seconds = use.lines * line_seconds_[static_cast<std::size_t>(tier)];
     return use;
@@ -117,12 +143,12 @@ UseByTier Costs::topology_uses(const Counts& counts, int64_t node) const {
   return {use_of(Tier::kLocal), use_of(Tier::kPeer), use_of(Tier::kHost), Use{}};
 }
 
-UseByTier Costs::uses(Kind kind, const Counts& counts, int64_t node) const {
-  return kind == Kind::kFeature ? feature_uses(counts, node) : topology_uses(counts, node);
+UseByTier Costs::uses(Kind kind, const Counts& counts, int64_t item) const {
+  return kind == Kind::kFeature ? feature_uses(counts, item) : topology_uses(counts, item);
 }
 
-Costs::Saved Costs::saved(Kind kind, const Counts& counts, int64_t node) const {
-  const auto [local, peer, host, recent] = uses(kind, counts, node);
+Costs::Saved Costs::saved(Kind kind, const Counts& counts, int64_t item) const {
+  const auto [local, peer, host, recent] = uses(kind, counts, item);
   return {host.seconds - peer.seconds, peer.seconds + recent.seconds - local.seconds};
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/tier_use.h"
+#include "cache/plan/items.h"
 
 namespace cohort::cache {
 
@@ -43,7 +44,8 @@ struct Link {
 // Indexed by Tier, without kRecent. A line from a nearer tier must not cost more than one from a farther.
 using Links = std::array<Link, kNumPlaces>;
 
-// Reads and expansions to expect, in as many other batches, of a node that had so many: float64 [any] each, by count.
+// Reads of rows and expansions of lists to expect, in as many other batches, of one that had so many: float64 [any]
+// each, by count.
 // Above their end each count is one read more.
 //
 // Rows are chosen for their counts, so low counts among the chosen are lucky ones: taken as they are they promise hits
@@ -56,37 +58,42 @@ struct Promises {
 // What the sampler did in pre-sampled batches, of one GPU or of all together.
 struct Counts {
   int64_t num_batches = 0;
-  const uint32_t* node_reads = nullptr;  // uint32 [V], batches that read the node's feature row
-  const uint32_t* expansions = nullptr;  // uint32 [V], times neighbours of the node were drawn
-  const uint64_t* edges_read = nullptr;  // uint64 [V], neighbours drawn in all of these
+  const uint32_t* node_reads = nullptr;  // uint32 [rows], batches that read the row
+  const uint32_t* expansions = nullptr;  // uint32 [lists], times neighbours were drawn from the list
+  const uint64_t* edges_read = nullptr;  // uint64 [lists], neighbours drawn in all of these
   Promises promises{};
-  double mean_picks = 0;  // edges_read of an expansion, over all nodes; make_plan() fills it
+  double mean_picks = 0;  // edges_read of an expansion, over all lists; make_plan() fills it
 };
 
 // Bytes of stored feature rows.
 struct RowBytes {
   int64_t bytes = 0;               // of every row, where `each` is null
-  const uint32_t* each = nullptr;  // uint32 [V], of rows packed back to back at multiples of 4 bytes
-  int64_t of(int64_t node) const { return each ? each[node] : bytes; }
+  const uint32_t* each = nullptr;  // uint32 [rows], of rows packed back to back at multiples of 4 bytes
+  int64_t of(int64_t row) const { return each ? each[row] : bytes; }
 };
 
-// The sizes of the items.
-struct GraphSizes {
-  int64_t num_nodes = 0;            // V, below 2^32
-  const int64_t* indptr = nullptr;  // int64 [V + 1]; null: lists are read elsewhere, and no business of the plan
-  int index_bytes = 4;              // of a neighbour: 4 or 8
-  RowBytes slab_rows{};
+// The rows of one node type.
+struct TableSizes {
+  int64_t num_rows = 0;
+  RowBytes slab_rows{};  // 0 bytes: the type has no features
   RowBytes host_rows{};  // where they differ from those in a slab: raw ones beside encoded ones; 0 bytes: they do not
-  // Rows of so many batches before are copied instead of read from a peer or the host, this many bytes each.
-  int recent_batches = 0;
-  int64_t recent_row_bytes = 0;
+  int64_t recent_row_bytes = 0;  // of a row that is copied from a batch before
 };
 
-// Times a batch that the node's item is read.
-double mean_reads(Kind kind, const Counts& counts, int64_t node);
+// The sizes of the items: fewer than 2^32 rows, and lists.
+struct GraphSizes {
+  std::vector<TableSizes> tables;
+  std::vector<RelationLists> relations;  // none: lists are read elsewhere, and no business of the plan
+  int recent_batches = 0;  // rows of so many batches before are copied instead of read from a peer or the host
+  int64_t num_rows() const;
+  int64_t num_lists() const { return end_of(relations); }
+};
 
-// Neighbours drawn in an expansion, over all nodes.
-double mean_picks(const Counts& counts, int64_t num_nodes);
+// Times a batch that the item is read.
+double mean_reads(Kind kind, const Counts& counts, int64_t item);
+
+// Neighbours drawn in an expansion, over all lists.
+double mean_picks(const Counts& counts, int64_t num_lists);
 
 // A read of `bytes` bytes that begins at any multiple of `align_bytes` (which divides 128), all equally likely, touches
 // this many lines on average.
@@ -114,42 +121,55 @@ class Costs {
  public:
   Costs(const GraphSizes& sizes, const Links& links);
 
-  // Bytes that the item takes in a slab: a row, or list_bytes().
-  int64_t stored_bytes(Kind kind, int64_t node) const {
-    return kind == Kind::kFeature ? slab_rows_.of(node) : list_bytes(degree(node), sizes_.index_bytes);
+  // Bytes that the item takes in a slab: a row, or list_bytes(); 0: a row of a type without features.
+  int64_t stored_bytes(Kind kind, int64_t item) const {
+    if (kind == Kind::kTopology) return list_bytes(list_at(item));
+    const Table& table = range_with(tables_, item);
+    return table.slab.of(item - table.first);
   }
-  void prefetch(Kind kind, int64_t node) const {  // what stored_bytes() reads
-    if (kind == Kind::kTopology) return __builtin_prefetch(sizes_.indptr + node);
-    if (slab_rows_.each) __builtin_prefetch(slab_rows_.each + node);
-  }
+  void prefetch(Kind kind, int64_t item) const;  // what stored_bytes() reads
+  // Of any item that takes some.
   int64_t least_stored_bytes(Kind kind) const { return least_bytes_[static_cast<std::size_t>(kind)]; }
-  int64_t num_nodes() const { return sizes_.num_nodes; }
-  int64_t num_items(Kind kind) const { return kind == Kind::kTopology && !sizes_.indptr ? 0 : sizes_.num_nodes; }
+  int64_t num_items(Kind kind) const { return num_items_[static_cast<std::size_t>(kind)]; }
 
   // By where the item is. A peer and the host give only what no batch before has left; kRecent is that, of an item
   // that is not local.
-  UseByTier uses(Kind kind, const Counts& counts, int64_t node) const;
+  UseByTier uses(Kind kind, const Counts& counts, int64_t item) const;
   // Seconds of host less peer, and of peer (with what is copied beside) less local. The first is negative where rows
   // are so much shorter in host memory that reading them there is faster.
   struct Saved {
     double host_to_peer = 0;
     double peer_to_local = 0;
   };
-  Saved saved(Kind kind, const Counts& counts, int64_t node) const;
+  Saved saved(Kind kind, const Counts& counts, int64_t item) const;
 
  private:
   struct Rows : RowBytes {
     int64_t align_bytes = 0;
   };
+  struct Table {
+    int64_t first = 0;  // the number of its first row
+    Rows slab, host, recent;
+  };
+  struct List {
+    int64_t degree;
+    int index_bytes;
+  };
   static Rows rows_of(const RowBytes& rows);
-  int64_t degree(int64_t node) const { return sizes_.indptr[node + 1] - sizes_.indptr[node]; }
-  UseByTier feature_uses(const Counts& counts, int64_t node) const;
-  UseByTier topology_uses(const Counts& counts, int64_t node) const;
+  static int64_t list_bytes(const List& list) { return cache::list_bytes(list.degree, list.index_bytes); }
+  List list_at(int64_t item) const {
+    const RelationLists& relation = range_with(relations_, item);
+    const int64_t* ends = relation.lists.indptr + (item - relation.first);
+    return {ends[1] - ends[0], relation.lists.index_bytes};
+  }
+  UseByTier feature_uses(const Counts& counts, int64_t row) const;
+  UseByTier topology_uses(const Counts& counts, int64_t list) const;
 
-  GraphSizes sizes_;
-  Rows slab_rows_, host_rows_, recent_rows_;
+  std::vector<Table> tables_;
+  std::vector<RelationLists> relations_;
+  int recent_batches_;
   std::array<double, kNumTiers> line_seconds_;
-  std::array<int64_t, kNumKinds> least_bytes_;
+  std::array<int64_t, kNumKinds> num_items_, least_bytes_;
 };
 
 }  // namespace cohort::cache

@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint64_t kHashMultiplier = 0x9E3779B97F4A7C15ull;  // 2^64 / golden ratio, odd
 constexpr std::size_t kMostPromised = 128;                   // counts above this promise the same more as it does
-constexpr int64_t kEnough = 1000;                            // nodes of a count, to take their mean
+constexpr int64_t kEnough = 1000;                            // items of a count, to take their mean
 
 template <typename T>
 void add_to(T& count, T more) {
@@ -25,7 +25,7 @@ void add_to(T& count, T more) {
   count += more;
 }
 
-// Mean reads of a node by its count, ascending. Between counts with fewer than kEnough nodes it is interpolated; empty
+// Mean reads of an item by its count, ascending. Between counts with fewer than kEnough items it is interpolated; empty
 // when fewer than two counts have enough.
 std::vector<double> rising_means(std::span<const int64_t> reads, std::span<const int64_t> nodes) {
   std::vector<double> means;
@@ -72,49 +72,43 @@ uint64_t HotnessKey::digest() const {
   return hash_words(words);
 }
 
-Hotness::Hotness(HotnessKey key, int64_t num_nodes, uint64_t seed)
+Hotness::Hotness(HotnessKey key, int64_t num_nodes, int64_t num_lists, uint64_t seed)
     : key_(std::move(key)),
       seed_(seed),
       node_reads_(static_cast<std::size_t>(num_nodes), 0u),
-      expansions_(static_cast<std::size_t>(num_nodes), 0u),
-      edges_read_(static_cast<std::size_t>(num_nodes), uint64_t{0}) {}
+      expansions_(static_cast<std::size_t>(num_lists), 0u),
+      edges_read_(static_cast<std::size_t>(num_lists), uint64_t{0}) {}
 
 void Hotness::add(const SampledBatch& batch) {
   if (tried_) return try_batch(batch);
   ++totals_.num_batches;
-  const auto num_nodes = static_cast<int64_t>(batch.nodes.size());
-  const auto num_edges = static_cast<int64_t>(batch.edge_targets.size());
-  base::require(batch.num_expanded >= 0 && batch.num_expanded <= num_nodes, "expanded nodes among the batch's nodes");
-  totals_.max_batch_nodes = std::max(totals_.max_batch_nodes, num_nodes);
+  base::require(batch.lists.size() == batch.picks.size(), "picks of each list");
+  const int64_t num_edges = std::accumulate(batch.picks.begin(), batch.picks.end(), int64_t{0});
+  totals_.max_batch_nodes = std::max(totals_.max_batch_nodes, std::ssize(batch.nodes));
   totals_.max_batch_edges = std::max(totals_.max_batch_edges, num_edges);
-  const auto num_expanded = static_cast<std::size_t>(batch.num_expanded);
   const int64_t* nodes = batch.nodes.data();
   for (std::size_t i = 0; i < batch.nodes.size(); ++i) {
     base::prefetch_ahead(node_reads_.data(), nodes, i, batch.nodes.size());
     add_to(node_reads_[static_cast<std::size_t>(nodes[i])], 1u);
   }
-  for (std::size_t i = 0; i < num_expanded; ++i) {
-    base::prefetch_ahead(expansions_.data(), nodes, i, num_expanded);
-    add_to(expansions_[static_cast<std::size_t>(nodes[i])], 1u);
-  }
-  // The edges of a target often stand together.
-  std::size_t last = 0;
-  for (std::size_t i = 0; i < batch.edge_targets.size(); i = last) {
-    const int64_t target = batch.edge_targets[i];
-    while (last < batch.edge_targets.size() && batch.edge_targets[last] == target) ++last;
-    add_to(edges_read_[static_cast<std::size_t>(nodes[target])], uint64_t{last - i});
+  const int64_t* lists = batch.lists.data();
+  for (std::size_t i = 0; i < batch.lists.size(); ++i) {
+    base::prefetch_ahead(expansions_.data(), lists, i, batch.lists.size());
+    base::prefetch_ahead(edges_read_.data(), lists, i, batch.lists.size());
+    add_to(expansions_[static_cast<std::size_t>(lists[i])], 1u);
+    add_to(edges_read_[static_cast<std::size_t>(lists[i])], static_cast<uint64_t>(batch.picks[i]));
   }
 }
 
 void Hotness::try_batch(const SampledBatch& batch) {
-  const auto of = [](uint32_t count) { return std::min<std::size_t>(count, kMostPromised + 1); };
-  auto& [reads, expansions] = *tried_;
-  for (std::size_t i = 0; i < batch.nodes.size(); ++i) {
-    base::prefetch_ahead(node_reads_.data(), batch.nodes.data(), i, batch.nodes.size());
-    const auto node = static_cast<std::size_t>(batch.nodes[i]);
-    ++reads[of(node_reads_[node])];
-    if (static_cast<int64_t>(i) < batch.num_expanded) ++expansions[of(expansions_[node])];
-  }
+  const auto count = [](const auto& counts, std::span<const int64_t> items, std::vector<int64_t>& tried) {
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      base::prefetch_ahead(counts.data(), items.data(), i, items.size());
+      ++tried[std::min<std::size_t>(counts[static_cast<std::size_t>(items[i])], kMostPromised + 1)];
+    }
+  };
+  count(node_reads_, batch.nodes, (*tried_)[0]);
+  count(expansions_, batch.lists, (*tried_)[1]);
 }
 
 void Hotness::begin_trial() { tried_.emplace().fill(std::vector<int64_t>(kMostPromised + 2)); }

@@ -1,4 +1,5 @@
-// How often each node is read: counts of a short run of the real sampler, and the file that keeps them (FORMAT.md).
+// How often each row and each neighbour list is read: counts of a short run of the real sampler, and the file that
+// keeps them (FORMAT.md).
 #pragma once
 
 #include <array>
@@ -16,8 +17,8 @@ namespace cohort::cache {
 // What the counts depend on. Two keys with one digest stand for the same accesses.
 struct HotnessKey {
   uint64_t dataset = 0;         // hash of the graph
-  uint64_t split = 0;           // hash of the seeds, in order
-  std::vector<int32_t> fanout;  // int32 [num_hops], 1 to 16 of them
+  uint64_t split = 0;           // hash of the seeds, in order; of several relations also of their fanouts
+  std::vector<int32_t> fanout;  // int32 [num_hops], 1 to 16 of them, of the first relation
   uint32_t batch_size = 0;
   bool operator==(const HotnessKey&) const = default;
   uint64_t digest() const;
@@ -28,9 +29,9 @@ uint64_t hash_words(std::span<const int64_t> words, uint64_t before = 0);
 
 // A sampled batch, as the accumulation sees it.
 struct SampledBatch {
-  std::span<const int64_t> nodes;         // int64 [num_nodes], global ids, each once: all feature rows that it reads
-  int64_t num_expanded = 0;               // the first so many had neighbours drawn
-  std::span<const int64_t> edge_targets;  // int64 [num_edges], positions in `nodes`: whose list each edge was read from
+  std::span<const int64_t> nodes;  // int64 [num_nodes], global ids, each once: all feature rows that it reads
+  std::span<const int64_t> lists;  // int64 [num_lists], each once: those that neighbours were drawn from
+  std::span<const int64_t> picks;  // int64 [num_lists]: how many of each
 };
 
 // What a file of counts says of them before they come.
@@ -44,7 +45,7 @@ class Hotness {
  public:
   Hotness() = default;
   // Nothing counted yet.
-  Hotness(HotnessKey key, int64_t num_nodes, uint64_t seed);
+  Hotness(HotnessKey key, int64_t num_nodes, int64_t num_lists, uint64_t seed);
 
   // Throws Error when a count would pass its type.
   void add(const SampledBatch& batch);
@@ -55,14 +56,15 @@ class Hotness {
 
   const HotnessKey& key() const { return key_; }
   int64_t num_nodes() const { return static_cast<int64_t>(node_reads_.size()); }
+  int64_t num_lists() const { return static_cast<int64_t>(expansions_.size()); }
   int64_t num_batches() const { return totals_.num_batches; }
   uint64_t seed() const { return seed_; }
   int64_t max_batch_nodes() const { return totals_.max_batch_nodes; }
   int64_t max_batch_edges() const { return totals_.max_batch_edges; }
   const HotnessTotals& totals() const { return totals_; }
   std::span<const uint32_t> node_reads() const { return node_reads_; }  // uint32 [V]
-  std::span<const uint32_t> expansions() const { return expansions_; }  // uint32 [V]
-  std::span<const uint64_t> edges_read() const { return edges_read_; }  // uint64 [V]
+  std::span<const uint32_t> expansions() const { return expansions_; }  // uint32 [lists]
+  std::span<const uint64_t> edges_read() const { return edges_read_; }  // uint64 [lists]
   Promises promises() const { return {promised_[0], promised_[1]}; }
   Counts counts() const {
     return {totals_.num_batches, node_reads_.data(), expansions_.data(), edges_read_.data(), promises()};
@@ -85,7 +87,7 @@ class Hotness {
   std::array<std::vector<double>, kNumKinds> promised_;  // as in Promises
 
   void try_batch(const SampledBatch& batch);
-  // What a trial found, by the count of the nodes: reads, expansions.
+  // What a trial found, by the count of the rows and of the lists: reads, expansions.
   using Tried = std::array<std::vector<int64_t>, kNumKinds>;
   std::optional<Tried> tried_;
 };

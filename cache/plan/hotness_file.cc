@@ -38,7 +38,9 @@ struct Header {
   uint32_t data_crc = 0;
   std::array<int32_t, kMaxHops> fanout{};
   std::array<uint32_t, 3> num_promised{};  // the last: of an array that earlier versions wrote
-  std::array<uint32_t, 10> zeros{};
+  uint32_t zero = 0;
+  uint64_t own_num_lists = 0;  // 0: as many lists as nodes
+  std::array<uint32_t, 7> zeros{};
   uint32_t header_crc = 0;  // of the 196 bytes before it
 };
 static_assert(sizeof(Header) == 200 && std::is_trivially_copyable_v<Header>);
@@ -47,6 +49,8 @@ template <typename T>
 std::span<const std::byte> bytes_of(const T& value) {
   return std::as_bytes(std::span(&value, 1));
 }
+
+uint64_t num_lists_of(const Header& header) { return header.own_num_lists ? header.own_num_lists : header.num_nodes; }
 
 uint32_t crc_of(const Header& header) { return ibp::crc32c(bytes_of(header).first(sizeof header - 4)); }
 
@@ -83,11 +87,13 @@ void check(const Header& header, const std::filesystem::path& path, std::uintmax
   if (crc_of(header) != header.header_crc) refuse(path, "a header with a correct checksum", "a wrong one");
   const auto& promised = header.num_promised;
   const uint64_t num_promised = std::accumulate(promised.begin(), promised.end(), uint64_t{0});
-  const uint64_t bytes = sizeof(Header) + header.num_nodes * 16 + num_promised * sizeof(double);
-  const bool too_many = header.num_nodes > UINT32_MAX || header.num_hops > kMaxHops ||
+  const uint64_t num_lists = num_lists_of(header);
+  const uint64_t bytes = sizeof(Header) + header.num_nodes * 4 + num_lists * 12 + num_promised * sizeof(double);
+  const bool too_many = header.num_nodes > UINT32_MAX || num_lists > UINT32_MAX || header.num_hops > kMaxHops ||
                         *std::max_element(promised.begin(), promised.end()) > kMaxPromised;
   if (too_many || file_bytes != bytes) {
-    refuse(path, fmt::format("{} bytes for {} nodes", bytes, header.num_nodes), fmt::format("{} bytes", file_bytes));
+    refuse(path, fmt::format("{} bytes for {} nodes and {} lists", bytes, header.num_nodes, num_lists),
+           fmt::format("{} bytes", file_bytes));
   }
   check_counts(header, path);
 }
@@ -141,6 +147,7 @@ void Hotness::save(const std::filesystem::path& path) const {
   header.split = key_.split;
   header.seed = seed_;
   header.num_nodes = static_cast<uint64_t>(num_nodes());
+  if (num_lists() != num_nodes()) header.own_num_lists = static_cast<uint64_t>(num_lists());
   header.num_batches = static_cast<uint64_t>(totals_.num_batches);
   header.max_batch_nodes = static_cast<uint64_t>(totals_.max_batch_nodes);
   header.max_batch_edges = static_cast<uint64_t>(totals_.max_batch_edges);
@@ -164,11 +171,11 @@ HotnessTotals Hotness::load_totals(const std::filesystem::path& path, const Hotn
 Hotness Hotness::load(const std::filesystem::path& path, const HotnessKey* expected) {
   const CountsFile file = open_counts(path, expected);
   const Header& header = file.header;
-  Hotness hotness(file.key(), 0, header.seed);
+  Hotness hotness(file.key(), 0, 0, header.seed);
   hotness.totals_ = file.totals();
-  hotness.edges_read_.resize(header.num_nodes);
+  hotness.edges_read_.resize(num_lists_of(header));
   hotness.node_reads_.resize(header.num_nodes);
-  hotness.expansions_.resize(header.num_nodes);
+  hotness.expansions_.resize(num_lists_of(header));
   std::array<std::vector<double>, 3> promised;
   for (std::size_t i = 0; i < promised.size(); ++i) promised[i].resize(header.num_promised[i]);
   uint32_t crc = 0;

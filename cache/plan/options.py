@@ -21,20 +21,34 @@ from cohort.spec.run import SamplerSpec
 LOG = logging.getLogger(__name__)
 
 
-def row_bytes_of(meta: dict) -> int:
-    """Bytes of a raw feature row of a data set with this meta.json."""
-    return meta["feature_dim"] * ELEMENT_BYTES[meta["feature_dtype"]]
+def tables_of(meta: dict) -> list[tuple[int, int]]:
+    """Nodes, and bytes of a raw feature row (0: no features), of each node type of a data set with this meta.json."""
+    if "nodes" not in meta:
+        return [(meta["num_nodes"], meta["feature_dim"] * ELEMENT_BYTES[meta["feature_dtype"]])]
+    rows = ((nodes["count"], nodes.get("features")) for nodes in meta["nodes"])
+    return [(count, has["dim"] * ELEMENT_BYTES[has["dtype"]] if has else 0) for count, has in rows]
+
+
+def num_nodes_of(meta: dict) -> int:
+    """Nodes of all types of a data set with this meta.json."""
+    return sum(count for count, _ in tables_of(meta))
+
+
+def raw_bytes_of(meta: dict) -> int:
+    """Bytes of all raw feature rows of a data set with this meta.json."""
+    return sum(count * row_bytes for count, row_bytes in tables_of(meta))
 
 
 def label_bytes_of(meta: dict) -> int:
     """Bytes of a node's label, or labels, of a data set with this meta.json."""
-    width = meta["num_classes"] if meta.get("task") == "multilabel" else 1
-    return width * {"int64": 8, "float32": 4, "uint8": 1}[meta.get("label_dtype", "int64")]
+    told = meta.get("target", meta)
+    width = told["num_classes"] if told.get("task") == "multilabel" else 1
+    return width * {"int64": 8, "float32": 4, "uint8": 1}[told.get("label_dtype", "int64")]
 
 
 def bytes_of_nodes(meta: dict) -> int:
     """What every GPU holds of the nodes themselves: labels and ids."""
-    return _native.bytes_of_nodes(meta["num_nodes"], label_bytes_of(meta))
+    return _native.bytes_of_nodes(num_nodes_of(meta), label_bytes_of(meta))
 
 
 def presample(
@@ -47,6 +61,8 @@ def presample(
     seeds: np.ndarray | None = None,
 ) -> dict:
     """Has the sampler count what it reads, unless the data set has the counts (`refresh`: though it has).
+
+    A list of `fanout` for each relation follows the one before, if there are several.
 
     Where the data set's folder cannot be written, the user's cache folder gets the counts.
 
@@ -105,8 +121,8 @@ def sampler_members(
     """The members of run.json's "sampler" that make the cache; empty without one.
 
     Args:
-        spec: the options; its fanout and batch size are those of the run's training, the seeds counted those of the
-            split "train".
+        spec: the options; its fanout (of each relation) and batch size are those of the run's training, the seeds
+            counted those of the split "train".
         on_gpu: the cache is used, and not only planned.
         clique_seeds: (ranks, seeds int64 [n]) of each clique, where cliques train on seeds of their own.
         gpus: ordinals of those whose links are measured; None: all that are visible.
@@ -132,8 +148,7 @@ def sampler_members(
         of_rank = {rank: each["file"] for (ranks, _), each in zip(clique_seeds, counts, strict=True) for rank in ranks}
         hotness = {"rank_hotness": [of_rank[rank] for rank in range(num_ranks)]}
     needs = memory_needs(spec, meta, counts, edge_ids)
-    raw_bytes = meta["num_nodes"] * row_bytes_of(meta)
-    cache_bytes = budgets(num_ranks, raw_bytes, spec.cache_ratio, spec.cache_bytes, needs)
+    cache_bytes = budgets(num_ranks, raw_bytes_of(meta), spec.cache_ratio, spec.cache_bytes, needs)
     bandwidth = spec.bandwidth or (machine_bandwidth(gpus=gpus) if on_gpu else MEASURED_BANDWIDTH)
     return {
         "cache_bytes": cache_bytes,
@@ -145,17 +160,23 @@ def sampler_members(
 
 
 def memory_needs(spec: SamplerSpec, meta: dict, counts: list[dict], edge_ids: bool = False) -> MemoryNeeds:
-    """What a GPU needs beside the cache; a batch whose size nobody counted is the whole graph at most."""
-    largest = (meta["num_nodes"], meta["num_edges"])
+    """What a GPU needs beside the cache; a batch whose size nobody counted is the whole graph at most.
+
+    With several node types, rows count as wide as the widest.
+    """
+    relations = meta.get("edges", [])
+    num_edges = sum(edges["count"] for edges in relations) if relations else meta["num_edges"]
+    largest = (num_nodes_of(meta), num_edges)
     if counts:
         largest = tuple(max(found[name] for found in counts) for name in ("max_batch_nodes", "max_batch_edges"))
     slot_bytes = _native.slot_bytes(
-        num_nodes=meta["num_nodes"],
+        num_nodes=num_nodes_of(meta),
+        num_relations=len(relations) or 1,
         batch_size=spec.batch_size,
-        fanout=spec.fanout,
+        fanout=[-1] if relations else spec.fanout,  # the sampler knows no worst case of several relations
         most_nodes=largest[0],
         most_edges=largest[1],
-        row_bytes=row_bytes_of(meta),
+        row_bytes=max(row_bytes for _, row_bytes in tables_of(meta)),
         label_bytes=label_bytes_of(meta),
         edge_ids=edge_ids,
         edge_weights=spec.edge_weights,

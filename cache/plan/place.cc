@@ -25,7 +25,7 @@ struct Items {
   std::vector<uint8_t> holders;                 // uint8 [placed], bit g: GPU g has a copy
   std::vector<float> copy_densities;            // float32 [placed]
   std::size_t next_copied = 0;                  // position in `placed`
-  base::UninitializedVector<uint32_t> rank_of;  // uint32 [V], position in `placed` or kNowhere
+  base::UninitializedVector<uint32_t> rank_of;  // uint32 [items], position in `placed` or kNowhere
 };
 
 class Walk {
@@ -62,7 +62,7 @@ class Walk {
     Gpu& gpu = gpus_.emplace_back();
     gpu.plan.budget_bytes = budget_bytes;
     int64_t fixed_bytes = index_.scratch_bytes;
-    for (const Kind kind : kKinds) fixed_bytes += costs_.num_items(kind) > 0 ? index_.bytes_per_kind : 0;
+    for (const Kind kind : kKinds) fixed_bytes += costs_.num_items(kind) > 0 ? index_.bitmap_bytes[at(kind)] : 0;
     if (budget_bytes <= fixed_bytes) return;
     gpu.knows_all = true;
     gpu.plan.index_bytes = fixed_bytes;
@@ -74,9 +74,11 @@ class Walk {
     const int64_t num_items = costs_.num_items(kind);
     Items items;
     // A first copy serves its GPU locally, and all others as a peer; every directory has an entry of it.
-    items.order = order_by(num_items, [&](int64_t node) {
-      const Costs::Saved saved = costs_.saved(kind, counts_, node);
-      const auto bytes = static_cast<double>(costs_.stored_bytes(kind, node) + num_gpus() * index_.entry_bytes);
+    items.order = order_by(num_items, [&](int64_t item) {
+      const int64_t stored_bytes = costs_.stored_bytes(kind, item);
+      if (stored_bytes == 0) return -1.0f;  // there is no row
+      const Costs::Saved saved = costs_.saved(kind, counts_, item);
+      const auto bytes = static_cast<double>(stored_bytes + num_gpus() * index_.entry_bytes);
       return static_cast<float>((n * saved.host_to_peer + saved.peer_to_local) / bytes);
     });
     items.rank_of.assign(static_cast<std::size_t>(num_items), kNowhere);

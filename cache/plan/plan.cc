@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <numeric>
+#include <utility>
 
 #include "base/check.h"
 #include "cache/plan/place.h"
@@ -48,16 +49,30 @@ void check_numbers(const PlanInput& input) {
   for (const Counts& counts : input.counts) {
     need(counts.num_batches > 0, "counts", "at least one batch", std::to_string(counts.num_batches));
   }
-  const GraphSizes& sizes = input.sizes;
-  need(sizes.num_nodes >= 1 && sizes.num_nodes <= INT64_C(0xFFFFFFFF), "graph", "1 to 2^32 - 1 nodes",
-       std::to_string(sizes.num_nodes));
-  need(sizes.index_bytes == 4 || sizes.index_bytes == 8, "index bytes", "4 or 8", std::to_string(sizes.index_bytes));
-  need(sizes.slab_rows.each || sizes.slab_rows.bytes >= 1, "row bytes", "at least 1",
-       std::to_string(sizes.slab_rows.bytes));
-  need(sizes.host_rows.bytes >= 0, "host row bytes", "at least 0", std::to_string(sizes.host_rows.bytes));
   const IndexCost& index = input.index;
-  need(std::min({index.bytes_per_kind, index.entry_bytes, index.scratch_bytes}) >= 0, "index", "0 bytes or more",
-       "fewer");
+  const int64_t least =
+      std::min({index.bitmap_bytes[0], index.bitmap_bytes[1], index.entry_bytes, index.scratch_bytes});
+  need(least >= 0, "index", "0 bytes or more", "fewer");
+}
+
+void check_sizes(const GraphSizes& sizes) {
+  const auto need = [](bool good, const char* place, const char* expected, int64_t found) {
+    if (!good) throw Error({place, expected, std::to_string(found), ""});
+  };
+  constexpr auto kMost = INT64_C(0xFFFFFFFF);
+  const int64_t num_rows = sizes.num_rows(), num_lists = sizes.num_lists();
+  need(num_rows >= 1 && num_rows <= kMost, "graph", "1 to 2^32 - 1 nodes", num_rows);
+  need(num_lists <= kMost, "graph", "at most 2^32 - 1 neighbour lists in all relations", num_lists);
+  for (const RelationLists& relation : sizes.relations) {
+    const int bytes = relation.lists.index_bytes;
+    need(bytes == 4 || bytes == 8, "index bytes", "4 or 8", bytes);
+  }
+  for (const TableSizes& table : sizes.tables) {
+    need(table.slab_rows.bytes >= 0, "row bytes", "at least 0", table.slab_rows.bytes);
+    need(table.host_rows.bytes >= 0, "host row bytes", "at least 0", table.host_rows.bytes);
+  }
+  const auto has_rows = [](const TableSizes& table) { return table.slab_rows.each || table.slab_rows.bytes > 0; };
+  need(std::ranges::any_of(sizes.tables, has_rows), "row bytes", "at least 1", 0);
 }
 
 void check_links(const Links& links) {
@@ -86,6 +101,14 @@ int parse_count(std::string_view text, const std::string& whole) {
 
 }  // namespace
 
+IndexCost index_cost(const GraphSizes& sizes, int64_t entry_bytes, int64_t scratch_bytes) {
+  IndexCost index{{0, bitmap_bytes(sizes.num_lists())}, entry_bytes, scratch_bytes};
+  for (const TableSizes& table : sizes.tables) {
+    if (table.slab_rows.each || table.slab_rows.bytes > 0) index.bitmap_bytes[0] += bitmap_bytes(table.num_rows);
+  }
+  return index;
+}
+
 int64_t GpuPlan::used_bytes() const { return index_bytes + slabs[0].bytes + slabs[1].bytes; }
 
 double GpuPlan::alpha() const {
@@ -107,12 +130,13 @@ double Plan::seconds() const {
 
 Plan make_plan(const PlanInput& input) {
   check_numbers(input);
+  check_sizes(input.sizes);
   check_cliques(input);
   check_links(input.links);
   const Costs costs(input.sizes, input.links);
   if (costs.least_stored_bytes(Kind::kFeature) < 1) throw Error({"row bytes", "at least 1 of every row", "0", ""});
   std::vector<Counts> counts = input.counts;
-  for (Counts& each : counts) each.mean_picks = mean_picks(each, input.sizes.num_nodes);
+  for (Counts& each : counts) each.mean_picks = mean_picks(each, input.sizes.num_lists());
   Plan plan;
   plan.gpus.resize(input.budget_bytes.size());
   std::vector<int64_t> planned_bytes;  // the budgets of the clique before, whose placement may serve for the next too
@@ -130,6 +154,40 @@ Plan make_plan(const PlanInput& input) {
     plan.cliques.push_back({input.cliques[i], placement.rows});
   }
   return plan;
+}
+
+Plan plan_of_table(const Plan& plan, int64_t first_row, int64_t num_rows, const RowBytes& slab_rows) {
+  constexpr auto kRows = static_cast<std::size_t>(Kind::kFeature);
+  const auto has = [&](uint32_t row) { return row >= first_row && row < first_row + num_rows; };
+  const auto here = [&](uint32_t row) { return static_cast<uint32_t>(row - first_row); };
+  Plan part;
+  part.gpus.resize(plan.gpus.size());
+  for (const CliquePlan& clique : plan.cliques) {
+    const CliqueRows& all = clique.rows[kRows];
+    CliqueRows& rows = part.cliques.emplace_back(CliquePlan{clique.gpus, {}}).rows[kRows];
+    std::vector<int64_t> known(clique.gpus.size());  // entries of each GPU's directory
+    for (std::size_t i = 0; i < all.nodes.size(); ++i) {
+      if (!has(all.nodes[i])) continue;
+      rows.nodes.push_back(here(all.nodes[i]));
+      rows.owners.push_back(all.owners[i]);
+      for (std::size_t member = 0; member < known.size(); ++member) {
+        known[member] +=
+            std::cmp_less(i, plan.gpus[static_cast<std::size_t>(clique.gpus[member])].slabs[kRows].num_entries);
+      }
+    }
+    for (std::size_t member = 0; member < known.size(); ++member) {
+      const auto gpu = static_cast<std::size_t>(clique.gpus[member]);
+      Slab& slab = part.gpus[gpu].slabs[kRows];
+      slab.num_entries = known[member];
+      part.gpus[gpu].index_bytes = slab.num_entries > 0 ? bitmap_bytes(num_rows) + kEntryBytes * slab.num_entries : 0;
+      for (const uint32_t row : plan.gpus[gpu].slabs[kRows].nodes) {
+        if (!has(row)) continue;
+        slab.nodes.push_back(here(row));
+        slab.bytes += slab_rows.of(here(row));
+      }
+    }
+  }
+  return part;
 }
 
 int64_t filling_bytes(const Plan& plan, int64_t num_nodes) {

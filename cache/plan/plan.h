@@ -32,23 +32,26 @@ namespace cohort::cache {
 
 // Memory that finds rows, charged to the budget of each GPU that caches anything.
 struct IndexCost {
-  int64_t bytes_per_kind = 0;  // bitmap of cached nodes with ranks, once for rows and once for lists
-  int64_t entry_bytes = 8;     // for every row of the clique (wherever it is), on every GPU of the clique
-  int64_t scratch_bytes = 0;   // working memory of a GPU
+  std::array<int64_t, kNumKinds> bitmap_bytes{};  // of what is cached, with ranks: of rows, of lists
+  int64_t entry_bytes = 8;    // for every row of the clique (wherever it is), on every GPU of the clique
+  int64_t scratch_bytes = 0;  // working memory of a GPU
 };
 
-// uint32 flags and uint32 ranks for each 32 nodes.
-constexpr int64_t bitmap_bytes(int64_t num_nodes) { return (num_nodes + 31) / 32 * 8; }
+// uint32 flags and uint32 ranks for each 32 rows or lists.
+constexpr int64_t bitmap_bytes(int64_t num_items) { return (num_items + 31) / 32 * 8; }
 
 constexpr int64_t kEntryBytes = 8;    // of the directory
 constexpr int64_t kRawRowAlign = 16;  // raw rows in a slab begin at multiples of this
 
+// Of a graph: each node type with features has a directory of its rows, all relations together one of their lists.
+IndexCost index_cost(const GraphSizes& sizes, int64_t entry_bytes = kEntryBytes, int64_t scratch_bytes = 0);
+
 // Bytes from one raw row in a slab to the next.
 constexpr int64_t raw_row_stride(int64_t row_bytes) { return base::round_up(row_bytes, kRawRowAlign); }
 
-// Whether a GPU's cache of so many bytes has room for all feature rows as they are, and for what finds them.
-constexpr bool holds_all_raw_rows(int64_t budget_bytes, int64_t num_nodes, int64_t row_bytes) {
-  return budget_bytes >= bitmap_bytes(num_nodes) + num_nodes * (raw_row_stride(row_bytes) + kEntryBytes);
+// What a GPU's cache needs to hold all feature rows of a node type as they are, and what finds them.
+constexpr int64_t bytes_of_all_raw_rows(int64_t num_rows, int64_t row_bytes) {
+  return row_bytes == 0 ? 0 : bitmap_bytes(num_rows) + num_rows * (raw_row_stride(row_bytes) + kEntryBytes);
 }
 
 struct PlanInput {
@@ -62,7 +65,7 @@ struct PlanInput {
 
 // The slab and the directory of one GPU for one kind.
 struct Slab {
-  std::vector<uint32_t> nodes;  // uint32 [rows], in slab order: most seconds saved per byte first
+  std::vector<uint32_t> nodes;  // uint32 [rows], in slab order: most seconds saved per byte first; numbers of items
   int64_t bytes = 0;
   int64_t num_entries = 0;  // the directory knows the first so many of the clique's rows; all, but on tiny budgets
 };
@@ -80,7 +83,7 @@ struct GpuPlan {
 
 // What a clique holds, each row once, in order of placement.
 struct CliqueRows {
-  std::vector<uint32_t> nodes;   // uint32 [rows]
+  std::vector<uint32_t> nodes;   // uint32 [rows], numbers of items
   std::vector<uint16_t> owners;  // uint16 [rows], position in `gpus` of the first copy; peers read that one
 };
 
@@ -98,6 +101,10 @@ struct Plan {
 
 // Throws Error on input that contradicts itself (a GPU in two cliques, a negative budget, a peer slower than the host).
 Plan make_plan(const PlanInput& input);
+
+// What a plan says of the rows of one node type alone, counted from its first one: slabs, clique rows and the index
+// that finds them. `slab_rows`: what each takes.
+Plan plan_of_table(const Plan& plan, int64_t first_row, int64_t num_rows, const RowBytes& slab_rows);
 
 // Host memory that a start takes beside what it keeps there, until the slabs of a plan are filled
 // (cache/fill_slabs.cc).

@@ -3,18 +3,47 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from cohort.cache import _native
 
 MAX_CLIQUE_GPUS = _native.MAX_CLIQUE_GPUS
-# Whether a GPU's cache of so many bytes has room for all feature rows as they are, and for what finds them.
-holds_all_raw_rows = _native.holds_all_raw_rows
 # "none" (each alone), "all", "2x4" (two of four) or "3+5", and how many GPUs there are, as lists of GPUs. It raises a
 # CohortError for another text, a clique of more than MAX_CLIQUE_GPUS, or other sizes than GPUs in all.
 cliques_named = _native.cliques_named
 ELEMENT_BYTES = {"uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4, "int32": 4, "int64": 8}
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The feature rows of one node type.
+
+    Attributes:
+        num_rows: nodes of the type.
+        row_bytes: of every stored row, or uint32 [num_rows] of rows packed back to back; 0: the type has no features.
+        host_row_bytes: as `row_bytes`, of rows in host memory, when they are stored there in another way.
+        recent_row_bytes: of a row that is copied from a batch before.
+    """
+
+    num_rows: int
+    row_bytes: int | np.ndarray
+    host_row_bytes: int | np.ndarray | None = None
+    recent_row_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Lists:
+    """The neighbour lists of one relation.
+
+    Attributes:
+        indptr: int64 [nodes of the target type + 1].
+        index_bytes: of an entry of `indices`, 4 or 8.
+    """
+
+    indptr: np.ndarray
+    index_bytes: int
 
 
 @dataclass(frozen=True)
@@ -30,14 +59,29 @@ class Links:
     seconds_per_line: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
+class Edges(NamedTuple):
+    """The edges of one relation.
+
+    Attributes:
+        indptr: int64 [nodes of the target type + 1].
+        indices: int32 or int64 [E], nodes of the source type.
+        first: the first node of the source type and of the target type, when those of all types are numbered through.
+    """
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    first: tuple[int, int] = (0, 0)
+
+
 @dataclass(frozen=True)
 class Counts:
     """What the sampler did in `num_batches` batches.
 
     Attributes:
-        node_reads: uint32 [V], batches that read the node's feature row.
-        expansions: uint32 [V], times the node's neighbours were drawn.
-        edges_read: uint64 [V], neighbours drawn in all of these.
+        node_reads: uint32 [rows], batches that read the row; the rows of the node types follow each other.
+        expansions: uint32 [lists], times neighbours were drawn from the list; the lists of the relations follow each
+            other.
+        edges_read: uint64 [lists], neighbours drawn in all of these.
         max_batch_nodes, max_batch_edges: of the largest batch seen; 0 when unknown.
         promised: reads, and expansions, to expect in as many other batches, float64 [any] each, by count; where they
             are empty, counts are taken as they are.
@@ -52,18 +96,22 @@ class Counts:
     promised: tuple[Sequence[float], Sequence[float]] = ((), ())
 
     @classmethod
-    def stand_in(cls, policy: str, indptr: np.ndarray, indices: np.ndarray, picks: int) -> "Counts":
+    def stand_in(cls, policy: str, relations: Sequence[Edges], num_nodes: int, picks: int) -> "Counts":
         """Counts without sampling, to compare with: they order the nodes, and say nothing of a batch.
 
         Args:
             policy: "degree": a node is read as often as it has out-edges, and drawn from each time; "random": by
                 chance, always the same.
-            indptr: int64 [V + 1].
-            indices: int32 or int64 [E].
+            relations: in order.
+            num_nodes: of all types.
             picks: most neighbours drawn from a list; -1: all.
         """
-        found = _native.stand_in(policy, np.ascontiguousarray(indptr, np.int64), np.ascontiguousarray(indices), picks)
-        return cls(1, found.reads, found.reads, found.edges_read)
+        given = [
+            (np.ascontiguousarray(each.indptr, np.int64), np.ascontiguousarray(each.indices), *each.first)
+            for each in relations
+        ]
+        found = _native.stand_in(policy, given, num_nodes, picks)
+        return cls(1, found.reads, found.expansions, found.edges_read)
 
 
 def load_counts(path: Path) -> Counts:
@@ -78,20 +126,32 @@ def load_counts(path: Path) -> Counts:
 
 
 def raw_row_bytes(data) -> int:
-    """Bytes of a raw feature row of an opened data set."""
-    return data.feature_dim * ELEMENT_BYTES[data.feature_dtype]
+    """Bytes of a raw feature row of an opened data set, or of one of its node types; 0 without features."""
+    return data.feature_dim * ELEMENT_BYTES[data.feature_dtype] if data.feature_dim else 0
+
+
+def holds_all_raw_rows(budget_bytes: int, tables: Sequence[tuple[int, int]]) -> bool:
+    """Whether a GPU's cache of so many bytes has room for all feature rows as they are, and for what finds them.
+
+    Args:
+        tables: rows, and bytes of a row, of each node type.
+    """
+    return budget_bytes >= sum(_native.bytes_of_all_raw_rows(*table) for table in tables)
 
 
 def stored_row_bytes(data, coded: bool) -> int | np.ndarray:
     """Bytes that feature rows take where they are kept: of every row, or uint32 [V].
 
     Args:
-        data: an opened data set. One that is not prepared has a codec fitted to a sample of its rows: then a mean.
+        data: an opened data set, or one of its node types. One that is not prepared has a codec fitted to a sample of
+            its rows: then a mean.
         coded: kept encoded; else raw.
 
     Raises:
         CohortError: rows above 65536 bytes; encoded rows that are damaged or of another shape.
     """
+    if data.feature_dim == 0:
+        return 0
     raw = None if data.x is None else data.x.view(np.uint8)
     encoded = "" if data.encoded_rows is None else str(data.encoded_rows)
     shape = (data.num_nodes, data.feature_dim, data.feature_dtype)
@@ -99,34 +159,28 @@ def stored_row_bytes(data, coded: bool) -> int | np.ndarray:
 
 
 def plan(
-    indptr: np.ndarray,
+    tables: Sequence[Rows],
+    relations: Sequence[Lists],
     counts: Counts | Sequence[Counts],
     *,
-    index_bytes: int,
-    row_bytes: int | np.ndarray,
     cliques: Sequence[Sequence[int]],
     budget_bytes: Sequence[int],
     links: Links,
-    host_row_bytes: int | np.ndarray | None = None,
-    topology: bool = True,
     entry_bytes: int = 8,
     scratch_bytes: int = 0,
-    recent: tuple[int, int] = (0, 0),
+    recent_batches: int = 0,
 ):
     """Where each feature row and neighbour list goes.
 
     Args:
-        indptr: int64 [V + 1].
+        tables: of each node type.
+        relations: of each relation; none: neighbour lists are read elsewhere, and no business of the plan.
         counts: of all GPUs; or one a clique, where cliques have seeds of their own.
-        index_bytes: of an entry of `indices`, 4 or 8.
-        row_bytes: of every stored feature row, or uint32 [V] for rows packed back to back.
         cliques: every GPU 0..G-1 once; a GPU without peers alone.
         budget_bytes: int [G].
-        host_row_bytes: as `row_bytes`, of rows in host memory, when they are stored there in another way.
-        topology: False: neighbour lists are read elsewhere, and no business of the plan.
         entry_bytes: of the directory, a row of the clique, on each of its GPUs.
         scratch_bytes: working memory of each GPU.
-        recent: rows of so many batches before are copied instead of read from a peer or the host; bytes of such a row.
+        recent_batches: rows of so many batches before are copied instead of read from a peer or the host.
 
     Returns:
         cohort.cache._native.Plan: `gpu(i)` with slabs and expected use a batch by tier (local, peer, host, recent),
@@ -135,20 +189,20 @@ def plan(
     Raises:
         CohortError: input that contradicts itself.
     """
-    bitmap_bytes = _native.bitmap_bytes(len(indptr) - 1)
     return _native.plan(
-        np.ascontiguousarray(indptr, np.int64),
-        index_bytes=index_bytes,
-        row_bytes=_bytes(row_bytes),
-        host_row_bytes=None if host_row_bytes is None else _bytes(host_row_bytes),
-        lists=topology,
+        tables=[
+            (each.num_rows, _bytes(each.row_bytes), _bytes(each.host_row_bytes), each.recent_row_bytes)
+            for each in tables
+        ],
+        relations=[(np.ascontiguousarray(each.indptr, np.int64), each.index_bytes) for each in relations],
         counts=[_native_counts(each) for each in ([counts] if isinstance(counts, Counts) else counts)],
         cliques=[list(clique) for clique in cliques],
         budget_bytes=list(budget_bytes),
         bytes_per_second=list(links.bytes_per_second),
         seconds_per_line=list(links.seconds_per_line),
-        index=[bitmap_bytes, entry_bytes, scratch_bytes],
-        recent=recent,
+        entry_bytes=entry_bytes,
+        scratch_bytes=scratch_bytes,
+        recent_batches=recent_batches,
     )
 
 
@@ -163,5 +217,5 @@ def _native_counts(counts: Counts) -> tuple:
     )
 
 
-def _bytes(of_rows: int | np.ndarray):
-    return of_rows if isinstance(of_rows, int) else np.ascontiguousarray(of_rows, np.uint32)
+def _bytes(of_rows: int | np.ndarray | None):
+    return of_rows if of_rows is None or isinstance(of_rows, int) else np.ascontiguousarray(of_rows, np.uint32)

@@ -15,14 +15,17 @@ from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
 from cohort.cache.plan import budget
 from cohort.cache.plan.links import machine_bandwidth
-from cohort.cache.plan.options import bytes_of_nodes, memory_needs, presample
+from cohort.cache.plan.options import bytes_of_nodes, memory_needs, presample, raw_bytes_of, tables_of
 from cohort.cache.plan.planner import raw_row_bytes
+from cohort.dataset import Dataset, HeteroDataset
+from cohort.dataset.reader import relations_of
+from cohort.dataset.reader import tables_of as opened_tables_of
 from cohort.launch.options.devices import devices, gpu_memory
 from cohort.launch.options.parser import add_dataset, add_options, group, spec_of
 from cohort.launch.options.partition import clique_seeds, cliques_of_ranks, describe_gain
 from cohort.launch.plan import network, table
 from cohort.launch.plan.network import GB_PER_S, MICROSECONDS
-from cohort.launch.run.job import open_dataset
+from cohort.launch.run.job import open_to_train, topology_bytes
 from cohort.spec import types
 from cohort.spec.options import option, options_of
 from cohort.spec.run import RunSpec, SamplerSpec
@@ -136,19 +139,23 @@ def _plan_one(planning: "_Planning") -> list[str]:
     if spec.machines:
         seeds = {"train": data.train_ids, "val": data.val_ids, "test": data.test_ids}[spec.split]
         num_batches = -(-len(seeds) // spec.batch_size)
-        several = network.epochs(spec, found.placed, num_batches, (data.feature_dim, data.num_classes))
+        if not isinstance(data, Dataset) and spec.parameters is None:
+            hint = "--parameters N says how many the model has"
+            raise CohortError("--machines", "--parameters, for a data set of several node types", "none", hint)
+        of_model = spec.parameters or network.count_parameters(spec, data.feature_dim, data.num_classes)
+        several = network.epochs(spec, found.placed, num_batches, of_model)
     if spec.json:
-        told = table.as_json(found.placed) | found.memory | gain
+        told = table.as_json(found.placed, planning.types) | found.memory | gain
         if several:
             told |= {"network": several[0]._asdict(), "epochs": list(map(asdict, several[1]))}
         print(json.dumps(told | {"counts": planning.source, "wrong": found.wrong}, indent=2))
         return found.wrong
-    table.print_plan(found.placed, planning.source, found.memory)
+    table.print_plan(found.placed, planning.source, found.memory, planning.types)
     if gain:
         print(describe_gain(**gain["partition"]))
     if spec.cache_policy in ("plan", "none"):
         nothing = {"budget_bytes": [0] * planning.num_gpus}
-        without = cache.plan(data.indptr, planning.counts_to_plan, **found.common | nothing)
+        without = cache.plan(counts=planning.counts_to_plan, **found.common | nothing)
         print(table.describe_saving(table.host_bytes(found.placed), table.host_bytes(without)))
     if several:
         table.print_epochs(*several)
@@ -157,11 +164,12 @@ def _plan_one(planning: "_Planning") -> list[str]:
 
 def _plan_ratios(planning: "_Planning") -> list[str]:
     """Plans for caches of several sizes; says what will not fit."""
-    raw_bytes = planning.data.num_nodes * planning.row_bytes
-    found = {ratio: planning.place([int(ratio * raw_bytes)] * planning.num_gpus) for ratio in RATIOS}
+    found = {ratio: planning.place([int(ratio * planning.raw_bytes)] * planning.num_gpus) for ratio in RATIOS}
     wrong = found[0.0].wrong
     if planning.spec.json:
-        plans = [{"ratio": ratio} | table.as_json(each.placed) | each.memory for ratio, each in found.items()]
+        plans = [
+            {"ratio": ratio} | table.as_json(each.placed, planning.types) | each.memory for ratio, each in found.items()
+        ]
         print(json.dumps({"ratios": plans, "counts": planning.source, "wrong": wrong}, indent=2))
     else:
         table.print_ratios({ratio: each.placed for ratio, each in found.items()}, planning.source)
@@ -171,7 +179,7 @@ def _plan_ratios(planning: "_Planning") -> list[str]:
 
 
 class _Found(NamedTuple):
-    """A plan, the arguments of cohort.cache.plan that made it, memory, and what will not fit."""
+    """A plan, the arguments of cohort.cache.plan that made it with the counts, memory, and what will not fit."""
 
     placed: object
     common: dict
@@ -185,11 +193,14 @@ class _Planning:
     Attributes:
         counts: of all GPUs, or with --partition of each clique; source: where they come from.
         needs: what a GPU needs beside the cache.
-        row_bytes: of a raw feature row.
+        raw_bytes: of all raw feature rows.
+        types: what there are several of, to tell of each; None for one node type.
     """
 
     def __init__(self, spec: PlanSpec):
-        self.spec, self.data, self.machine = spec, open_dataset(spec.dataset), devices()
+        self.spec, self.data, self.machine = spec, open_to_train(spec.dataset), devices()
+        if spec.partition and isinstance(self.data, HeteroDataset):
+            raise CohortError("--partition", "its default, for a data set of several node types", "True")
         if spec.gpus and spec.num_gpus not in (None, len(spec.gpus)):
             found = f"{len(spec.gpus)} and {spec.num_gpus} GPUs"
             raise CohortError("--gpus, --num-gpus", "one of the two", found)
@@ -197,8 +208,9 @@ class _Planning:
         self.cliques = self._cliques()
         self.counts, self.source = self._counts(self.cliques if spec.partition else None)
         self._meta = json.loads((spec.dataset / "meta.json").read_text())
-        self.row_bytes = raw_row_bytes(self.data)
-        self._topology_bytes = self.data.indptr.nbytes + self.data.indices.nbytes
+        self.raw_bytes = raw_bytes_of(self._meta)
+        self.types = self.data.types if isinstance(self.data, HeteroDataset) else None
+        self._topology_bytes = topology_bytes(self.data)
         names = ("max_batch_nodes", "max_batch_edges")
         seen = [{name: getattr(each, name) for name in names} for each in self.counts if each.max_batch_nodes]
         self.needs = memory_needs(replace(spec, gpu_memory=gpu_memory(spec, self.machine)), self._meta, seen)
@@ -224,13 +236,24 @@ class _Planning:
                     "--partition", "--cache-policy plan, which counts", spec.cache_policy, "leave one out"
                 )
             picks = -1 if min(spec.fanout) < 0 else max(spec.fanout)
-            counts = cache.Counts.stand_in(spec.cache_policy, data.indptr, data.indices, picks)
+            counts = cache.Counts.stand_in(spec.cache_policy, self._edges(), data.num_nodes, picks)
             return [counts], {"policy": spec.cache_policy}
-        run = (spec.dataset, spec.fanout, spec.batch_size, spec.presample_batches, spec.split, spec.refresh)
+        fanout = spec.fanout * len(relations_of(data))
+        run = (spec.dataset, fanout, spec.batch_size, spec.presample_batches, spec.split, spec.refresh)
         seeds = clique_seeds(spec.dataset, cliques, spec.split) if cliques else [None]
         sources = [presample(*run, each) for each in seeds]
         counts = [cache.load_counts(Path(source["file"])) for source in sources]
         return counts, {"policy": spec.cache_policy} | ({"cliques": sources} if cliques else sources[0])
+
+    def _edges(self) -> list[cache.Edges]:
+        """Of each relation, nodes of all types being numbered through."""
+        data = self.data
+        if isinstance(data, Dataset):
+            return [cache.Edges(data.indptr, data.indices)]
+        return [
+            cache.Edges(relation.indptr, relation.indices, (data.first_node[source], data.first_node[target]))
+            for (source, _, target), relation in data.edge_types.items()
+        ]
 
     @property
     def counts_to_plan(self):
@@ -249,24 +272,26 @@ class _Planning:
         sizes = self.spec.cache_ratio, self.spec.cache_bytes
         if self.spec.cache_policy == "none":
             sizes = None, [0]
-        return cache.budgets(self.num_gpus, self.data.num_nodes * self.row_bytes, *sizes, self.needs)
+        return cache.budgets(self.num_gpus, self.raw_bytes, *sizes, self.needs)
 
     def place(self, budgets: list[int]) -> _Found:
         """Plans caches of such sizes, or less, where the topology takes a part of what is left."""
         spec, data, needs = self.spec, self.data, self.needs
         takes_all = spec.cache_ratio in (None, "auto") and spec.cache_bytes is None and spec.cache_policy != "none"
         if takes_all and spec.topology == "auto" and not self.knows_no_size:
-            kept = budget.beside_topology(budgets, self._topology_bytes, data.num_nodes, self.row_bytes)
+            kept = budget.beside_topology(budgets, self._topology_bytes, tables_of(self._meta))
             budgets, in_gpus = kept or budgets, kept is not None
         else:
             sizes = (self._topology_bytes, bytes_of_nodes(self._meta), max(budgets), needs.gpu_bytes)
             in_gpus = budget.topology_lies_in_gpus(spec.topology, *sizes)
         if in_gpus:
             needs = replace(needs, graph_bytes=needs.graph_bytes + self._topology_bytes)
-        common = self._planned_by(budgets) | {"topology": not in_gpus, "cliques": self.cliques}
-        placed = cache.plan(data.indptr, self.counts_to_plan, **common)
+        common = self._planned_by(budgets, not in_gpus)
+        placed = cache.plan(counts=self.counts_to_plan, **common)
         host_filling = placed.filling_bytes(data.num_nodes)
-        host_rows = int(np.broadcast_to(common["host_row_bytes"], data.num_nodes).sum())
+        host_rows = sum(
+            int(np.broadcast_to(rows.host_row_bytes, rows.num_rows).sum(dtype=np.int64)) for rows in common["tables"]
+        )
         memory = {
             "slots_bytes": needs.slots_bytes,
             "graph_bytes": needs.graph_bytes,
@@ -282,39 +307,49 @@ class _Planning:
         host = memory["host_needed_bytes"], memory["host_present_bytes"]
         return _Found(placed, common, memory, wrong + budget.misfits(budgets, needs, *host))
 
-    def _planned_by(self, budgets: list[int]) -> dict:
+    def _planned_by(self, budgets: list[int], with_lists: bool) -> dict:
         """The arguments of cohort.cache.plan that data set and machine give."""
         spec = self.spec
-        row_bytes, host_row_bytes = self._stored_row_bytes(budgets)
+        relations = [cache.Lists(each.indptr, each.indices.itemsize) for each in relations_of(self.data)]
         bandwidth = spec.bandwidth or machine_bandwidth(self.machine, list(range(len(budgets))))
         rates, delays = (1e9 * rate for rate in bandwidth), (1e-9 * nanoseconds for nanoseconds in spec.line_ns)
         return {
-            "index_bytes": self.data.indices.itemsize,
-            "recent": (spec.slots - 1 if spec.reuse and spec.cache_policy == "plan" else 0, self.row_bytes),
-            "row_bytes": row_bytes,
-            "host_row_bytes": host_row_bytes,
+            "tables": self._tables(budgets),
+            "relations": relations if with_lists else [],
+            "recent_batches": spec.slots - 1 if spec.reuse and spec.cache_policy == "plan" else 0,
             "budget_bytes": budgets,
+            "cliques": self.cliques,
             "links": cache.Links(tuple(rates), tuple(delays)),
         }
 
-    def _stored_row_bytes(self, budgets: list[int]) -> tuple:
-        """Bytes of feature rows in slabs and in host memory: each a number, or uint32 [V]. As sampler/load.cc has
-        them."""
-        spec, data = self.spec, self.data
+    def _tables(self, budgets: list[int]) -> list[cache.Rows]:
+        """The rows of each node type, as sampler/load.cc has them in slabs and in host memory."""
+        spec, tables = self.spec, opened_tables_of(self.data)
         if spec.row_bytes is not None:
-            return spec.row_bytes, spec.row_bytes
-        prepared = data.encoded_rows is not None
+            stored = [(spec.row_bytes if table.feature_dim else 0) for table in tables]
+            return [
+                cache.Rows(table.num_nodes, each, each, raw_row_bytes(table))
+                for table, each in zip(tables, stored, strict=True)
+            ]
+        prepared = any(table.encoded_rows is not None for table in tables)
         if spec.compress in ("host", "both") and not prepared:
             hint = f"encode them with: cohort dataset prepare {spec.dataset}"
             raise CohortError(f"--compress {spec.compress}", "a data set with encoded rows", str(spec.dataset), hint)
-        hold_all = all(cache.holds_all_raw_rows(each, data.num_nodes, self.row_bytes) for each in budgets)
+        hold_all = all(cache.holds_all_raw_rows(each, tables_of(self._meta)) for each in budgets)
         in_host = spec.compress in ("host", "both") or (spec.compress == "auto" and prepared)
         in_slabs = spec.compress in ("cache", "both") or (spec.compress == "auto" and prepared and not hold_all)
-        stored = cache.stored_row_bytes
-        return stored(data, in_slabs), stored(data, True) if in_host else self.row_bytes
+        return [
+            cache.Rows(
+                table.num_nodes,
+                cache.stored_row_bytes(table, in_slabs),
+                cache.stored_row_bytes(table, True) if in_host else raw_row_bytes(table),
+                raw_row_bytes(table),
+            )
+            for table in tables
+        ]
 
     def gain(self, found: _Found) -> dict:
         """Shares of each GPU's row reads that host memory need not serve, with the seeds of parts and without."""
         (counts,), _ = self._counts(None)
-        plans = {"with_parts": found.placed, "without": cache.plan(self.data.indptr, counts, **found.common)}
+        plans = {"with_parts": found.placed, "without": cache.plan(counts=counts, **found.common)}
         return {"partition": {name: table.shares_in_gpus(each) for name, each in plans.items()}}

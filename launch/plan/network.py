@@ -54,20 +54,20 @@ class Epoch:
     seconds: float
 
 
-def epochs(spec, placed, num_batches: int, sizes: tuple[int, int]) -> tuple[Network, list[Epoch]]:
+def epochs(spec, placed, num_batches: int, parameters: int) -> tuple[Network, list[Epoch]]:
     """(the network, an epoch on one machine and on each number of --machines).
 
     Args:
         spec: a PlanSpec.
         placed: the cache plan of one machine.
         num_batches: of an epoch.
-        sizes: features and classes of the data set.
+        parameters: of the model.
     """
     microseconds = MICROSECONDS if spec.network_us is None else spec.network_us
     network = Network(1e9 * (spec.network or GB_PER_S), microseconds / 1e6)
     gpus = gpus_of(placed)
     reads = [(gpu.feature_use[2], gpu.topology_use[2]) for gpu in gpus]
-    sum_bytes = FLOAT_BYTES * ((spec.parameters or count_parameters(spec, *sizes)) + OTHER_SUMS)
+    sum_bytes = FLOAT_BYTES * (parameters + OTHER_SUMS)
     host_bytes = sum(use.bytes for of_gpu in reads for use in of_gpu) / len(gpus)
     host_seconds = max(sum(use.seconds for use in of_gpu) for of_gpu in reads)
     step = Step(host_bytes, host_seconds, (spec.step_ms or 0) / 1e3, sum_bytes)

@@ -1,7 +1,13 @@
 """A cache plan as a table and as JSON."""
 
+from collections.abc import Iterable
+from itertools import accumulate
+
+import numpy as np
+
 from cohort.base.tables import Table, print_tables
 from cohort.base.units import format_bytes
+from cohort.spec.graph import GraphTypes
 from cohort.spec.results import TIERS
 
 
@@ -10,13 +16,28 @@ def gpus_of(plan) -> list:
     return [plan.gpu(i) for i in range(plan.num_gpus)]
 
 
-def as_json(plan) -> dict:
+def as_json(plan, types: GraphTypes | None = None) -> dict:
     """{"seconds", "gpus": [...]}: everything that print_plan shows, in bytes and seconds a batch."""
     return {
         "seconds": plan.seconds,
         "cliques": [plan.clique(i).gpus for i in range(plan.num_cliques)],
-        "gpus": list(map(_gpu_json, gpus_of(plan))),
+        "gpus": [_gpu_json(gpu) | ({"types": held_of_types(gpu, types)} if types else {}) for gpu in gpus_of(plan)],
     }
+
+
+def held_of_types(gpu, types: GraphTypes) -> dict[str, int]:
+    """How many rows of each node type with features, and lists of each relation, a GPU holds."""
+    rows = _counted(gpu.features.nodes, types.counts.values())
+    lists = _counted(gpu.topology.nodes, [types.counts[target] for _, _, target in types.edge_types])
+    held = {name: count for (name, dim), count in zip(types.feature_dims.items(), rows, strict=True) if dim}
+    return held | dict(zip(map(" ".join, types.edge_types), lists, strict=True))
+
+
+def _counted(items: np.ndarray, sizes: Iterable[int]) -> list[int]:
+    """How many of the items are in each of consecutive ranges of these sizes."""
+    ends = np.fromiter(accumulate(sizes), np.int64)
+    parts = np.searchsorted(ends, items, side="right")
+    return np.bincount(parts, minlength=len(ends)).tolist()
 
 
 def _gpu_json(gpu) -> dict:
@@ -106,8 +127,12 @@ def print_host_memory(memory: dict) -> None:
     print(f"host memory: {needed} needed ({filling} of it until the cache is filled), {present} available")
 
 
-def print_plan(plan, source: dict, memory: dict) -> None:
-    """What each GPU holds, what to expect of a batch, where the counts come from, and host memory."""
+def print_plan(plan, source: dict, memory: dict, types: GraphTypes | None = None) -> None:
+    """What each GPU holds, what to expect of a batch, where the counts come from, and host memory.
+
+    Args:
+        types: of a graph that has several: each has a column of what GPUs hold.
+    """
     held = Table("Cache", ["GPU", "budget", "index", "rows", "row bytes", "lists", "list bytes", "alpha"])
     rates = ("rows local", "recent", "peer", "host", "lists local", "peer", "host")
     expected = Table("Reads of a batch, %", ["GPU", *rates, "host B", "ms"])
@@ -122,12 +147,23 @@ def print_plan(plan, source: dict, memory: dict) -> None:
         rates = [*(rows[tier] for tier in ("local", "recent", "peer", "host")), *(lists[tier] for tier in TIERS[:3])]
         shares = [f"{100 * rate:.1f}" for rate in rates]
         expected.rows.append([str(i), *shares, format_bytes(_host_bytes(gpu)), f"{1e3 * gpu.seconds:.3f}"])
-    print_tables(held, expected)
+    print_tables(held, *([_of_types(plan, types)] if types else []), expected)
     cliques = " ".join("{" + ",".join(map(str, plan.clique(i).gpus)) + "}" for i in range(plan.num_cliques))
     slots, graph = (format_bytes(memory[f"{which}_bytes"]) for which in ("slots", "graph"))
     print(f"cliques {cliques}; in addition to its cache, a GPU holds {slots} of slots and {graph} of the graph")
     _print_counts(source)
     print_host_memory(memory)
+
+
+def _of_types(plan, types: GraphTypes) -> Table:
+    gpus = [held_of_types(gpu, types) for gpu in gpus_of(plan)]
+    sizes = {name: types.counts[name] for name in gpus[0] if name in types.counts}
+    sizes |= {" ".join(name): types.counts[name[2]] for name in types.edge_types}
+    shown = Table("Rows and lists by type", ["of", "all", *(f"GPU {i}" for i in range(len(gpus)))])
+    shown.note = "rows of node types with features; lists of relations"
+    for name, size in sizes.items():
+        shown.rows.append([name, f"{size:,}", *(f"{held[name]:,}" for held in gpus)])
+    return shown
 
 
 def _print_counts(source: dict) -> None:

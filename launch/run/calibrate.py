@@ -16,7 +16,8 @@ from cohort.base.errors import CohortError
 from cohort.base.files import remembered
 from cohort.base.units import format_bytes
 from cohort.cache.plan.options import writable_folder
-from cohort.dataset import Dataset
+from cohort.dataset import Dataset, HeteroDataset
+from cohort.dataset.reader import tables_of
 from cohort.launch.run.programs import run_programs
 from cohort.launch.run.supervise import ToldFailure, handlers_kept
 from cohort.spec.options import Affects, names_that_affect
@@ -26,7 +27,8 @@ LOG = logging.getLogger(__name__)
 
 MAX_BATCHES = 10  # of each pass of the short run
 HEADROOM = 1.05  # later batches may be larger than those
-OF_DATA = ("num_nodes", "num_edges", "feature_dtype", "feature_dim", "num_classes")
+OF_DATA = ("num_nodes", "num_edges", "num_classes")
+OF_TABLE = ("num_nodes", "feature_dtype", "feature_dim")  # of a node type
 
 
 class _Peak(TypedDict):
@@ -34,7 +36,7 @@ class _Peak(TypedDict):
     key: dict
 
 
-def trainer_bytes(data: Dataset, run: dict) -> int:
+def trainer_bytes(data: Dataset | HeteroDataset, run: dict) -> int:
     """What a run needs of each GPU beside slots and cache, with headroom.
 
     The peak is measured unless a file in the data set's folder has it, for the same model, batches and data; where that
@@ -64,11 +66,15 @@ def trainer_bytes(data: Dataset, run: dict) -> int:
     return math.ceil(HEADROOM * remembered(path, peak_in, measured))
 
 
-def peak_key(data: Dataset, run: dict) -> dict:
+def peak_key(data: Dataset | HeteroDataset, run: dict) -> dict:
     """What the peak depends on."""
     options = {name: run["trainer"][name] for name in sorted(names_that_affect(RunSpec, Affects.MEMORY))}
     sampler = {name: run["sampler"][name] for name in ("num_ranks", "topology")}
-    return options | sampler | {name: getattr(data, name) for name in OF_DATA}
+    key = options | sampler | {name: getattr(data, name) for name in OF_DATA}
+    if isinstance(data, HeteroDataset):
+        types = {"tables": [[getattr(table, name) for name in OF_TABLE] for table in tables_of(data)]}
+        return key | types | {"edge_types": ["__".join(name) for name in data.edge_types]}
+    return key | {name: getattr(data, name) for name in OF_TABLE}
 
 
 def peak_file(folder: Path, key: dict) -> Path:

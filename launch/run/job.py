@@ -11,6 +11,7 @@ from cohort.cache.plan.planner import raw_row_bytes
 from cohort.dataset import Dataset, HeteroDataset, open_one_type
 from cohort.dataset import open as open_folder
 from cohort.dataset.links import held_out
+from cohort.dataset.reader import relations_of, tables_of
 from cohort.launch.options.devices import gpu_memory, resolve_device, wants_auto_cache
 from cohort.launch.options.parser import values_of
 from cohort.launch.options.partition import clique_seeds, cliques_of_ranks, parts_file
@@ -27,6 +28,16 @@ def open_to_train(folder: Path) -> Dataset | HeteroDataset:
     """The same of any number of node types."""
     _demand_no_run(folder)
     return replace(open_folder(folder), path=folder.absolute())
+
+
+def topology_bytes(data: Dataset | HeteroDataset) -> int:
+    """Of the neighbour lists of all relations."""
+    return sum(relation.indptr.nbytes + relation.indices.nbytes for relation in relations_of(data))
+
+
+def raw_tables(data: Dataset | HeteroDataset) -> list[tuple[int, int]]:
+    """Nodes, and bytes of a raw feature row (0: no features), of each node type."""
+    return [(table.num_nodes, raw_row_bytes(table)) for table in tables_of(data)]
 
 
 def _demand_no_run(folder: Path) -> None:
@@ -71,14 +82,17 @@ def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = N
     if spec.partition:
         cliques = _rank_cliques(spec)
         own_seeds = list(zip(cliques, clique_seeds(dataset, cliques), strict=True))
-    with_memory = replace(spec, gpu_memory=gpu_memory(spec)) if spec.cache_ratio == "auto" else spec
-    cache = cache_plan.sampler_members(with_memory, dataset, num_ranks, device == "cuda", own_seeds, gpus_of(spec))
+    data = open_folder(dataset)
+    planned = replace(spec, fanout=spec.fanout * len(relations_of(data)))
+    if spec.cache_ratio == "auto":
+        planned = replace(planned, gpu_memory=gpu_memory(spec))
+    cache = cache_plan.sampler_members(planned, dataset, num_ranks, device == "cuda", own_seeds, gpus_of(spec))
     topology = topology_of(spec, device)
     if topology != spec.topology:
-        data = open_one_type(dataset)
-        arrays = [data.indptr, data.indices, *([data.edge_weights] if spec.edge_weights else [])]
-        sizes = sum(array.nbytes for array in arrays), data.num_nodes, raw_row_bytes(data)
-        if kept := beside_topology(cache["cache_bytes"], *sizes):
+        in_gpu = topology_bytes(data)
+        if spec.edge_weights and isinstance(data, Dataset):
+            in_gpu += data.edge_weights.nbytes
+        if kept := beside_topology(cache["cache_bytes"], in_gpu, raw_tables(data)):
             topology, cache["cache_bytes"] = "gpu", kept
     members = {
         "dataset": str(dataset),

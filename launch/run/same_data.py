@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from cohort.base.errors import CohortError
-from cohort.dataset import HeteroDataset
 from cohort.dataset import open as open_folder
 from cohort.dataset.links import HELD_OUT, files_of
+from cohort.dataset.reader import tables_of
 from cohort.launch.data.stored_rows import StoredRows
 
 WHOLE_BYTES = 16 << 20  # files up to here are digested whole
@@ -39,7 +39,7 @@ def digests(folder: Path, parts: dict | None) -> dict[str, str]:
     }
     digests = {name: _digest([folder / file for file in files]) for name, files in members.items()}
     data, sha = open_folder(folder), hashlib.sha256()
-    for table in data.node_types.values() if isinstance(data, HeteroDataset) else [data]:
+    for table in tables_of(data):
         ids = np.linspace(0, table.num_nodes - 1, NUM_ROWS).astype(np.int64)
         if table.feature_dtype is not None:
             sha.update(StoredRows(table).take(ids).data)

@@ -187,8 +187,7 @@ def _check_types(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
     if spec.model not in TYPED:
         hint = "a script can use any model of PyG: docs/how-to/types.md"
         raise CohortError("--model", f"{typed}, for a data set of several node types", spec.model, hint)
-    refused = ["cache_ratio", "cache_bytes", "edge_weights", "partition"]
-    for name in refused:
+    for name in ("edge_weights", "partition"):
         if getattr(spec, name) != getattr(RunSpec, name):
             flag = f"--{name.replace('_', '-')}"
             raise CohortError(flag, "its default, for a data set of several node types", str(getattr(spec, name)))

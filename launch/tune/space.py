@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cohort.cache.plan import budget
-from cohort.cache.plan.options import bytes_of_nodes, memory_needs, presample, row_bytes_of
+from cohort.cache.plan.options import bytes_of_nodes, memory_needs, presample, raw_bytes_of, tables_of
 from cohort.cache.plan.planner import holds_all_raw_rows
 from cohort.launch.options.devices import gpu_memory
 from cohort.launch.options.parser import changed_from_defaults, given_in, spec_of
@@ -78,9 +78,8 @@ def same_as(point: Point, device: str, meta: dict) -> Point:
     without a cache rows are encoded in host memory or nowhere."""
     ratio, compress = point["cache_ratio"], point["compress"]
     if compress == "auto" and isinstance(ratio, float | list):
-        row_bytes, num_nodes = row_bytes_of(meta), meta["num_nodes"]
-        caches = [int(each * num_nodes * row_bytes) for each in (ratio if isinstance(ratio, list) else [ratio])]
-        compress = "host" if all(holds_all_raw_rows(each, num_nodes, row_bytes) for each in caches) else "both"
+        caches = [int(each * raw_bytes_of(meta)) for each in (ratio if isinstance(ratio, list) else [ratio])]
+        compress = "host" if all(holds_all_raw_rows(each, tables_of(meta)) for each in caches) else "both"
     if device == "cpu" or ratio == 0:
         compress = {"both": "host", "cache": "none"}.get(compress, compress)
     return point | {"compress": compress}
@@ -107,7 +106,7 @@ class Room:
         ratio = point["cache_ratio"]
         if self._gpu_bytes is None or not isinstance(ratio, float) or ratio == 0:
             return True
-        cache_bytes = int(ratio * self._meta["num_nodes"] * row_bytes_of(self._meta))
+        cache_bytes = int(ratio * raw_bytes_of(self._meta))
         spec = self._spec
         if not self._counts and spec.cache_policy == "plan":  # the trials with a cache find them there
             self._counts = [presample(self._dataset, spec.fanout, spec.batch_size, spec.presample_batches)]

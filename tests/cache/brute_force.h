@@ -35,7 +35,9 @@ class BruteForce {
   }
 
  private:
-  int64_t fixed_bytes() const { return input_.index.scratch_bytes + 2 * input_.index.bytes_per_kind; }
+  int64_t fixed_bytes() const {
+    return input_.index.scratch_bytes + input_.index.bitmap_bytes[0] + input_.index.bitmap_bytes[1];
+  }
 
   void try_items(int64_t item, double seconds) {
     if (item == 2 * small_.num_nodes()) {

@@ -165,7 +165,7 @@ TEST(CliqueDirectory, SendsReadsWhereThePlanPredictsThem) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     for (const Kind kind : {Kind::kFeature, Kind::kTopology}) {
       SmallInput small = random_input(seed, {.num_nodes = 70}, {{0, 2, 3}, {1}}, {4000, 3000, 1500, 300});
-      small.input.index = {64, 8, 0};
+      small.input.index = {{64, 64}, 8, 0};
       const Plan plan = make_plan(small.view());
       num_partly_known += expect_planned_reads(small, plan, kind);
     }

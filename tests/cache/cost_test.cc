@@ -64,13 +64,13 @@ TEST(Cost, DrawnLinesAtTheEnds) {
 
 TEST(Cost, AListIsItsLengthAndItsNeighboursInWords) {
   const std::vector<int64_t> indptr = {0, 0, 1, 4};
-  GraphSizes sizes{3, indptr.data(), 4, {100}};
+  GraphSizes sizes{{{3, {100}}}, {{{3, 4, indptr.data(), nullptr, 4}}}};
   const Costs narrow(sizes, measured_links());
   EXPECT_EQ(narrow.stored_bytes(Kind::kTopology, 0), 8);
   EXPECT_EQ(narrow.stored_bytes(Kind::kTopology, 1), 16);
   EXPECT_EQ(narrow.stored_bytes(Kind::kTopology, 2), 24);
   EXPECT_EQ(narrow.stored_bytes(Kind::kFeature, 2), 100);
-  sizes.index_bytes = 8;
+  sizes.relations[0].lists.index_bytes = 8;
   EXPECT_EQ(Costs(sizes, measured_links()).stored_bytes(Kind::kTopology, 2), 32);
 }
 
@@ -81,7 +81,7 @@ TEST(Cost, UseIsPerBatch) {
   const std::vector<uint64_t> edges = {0, 4};
   const Counts counts{2, reads.data(), expansions.data(), edges.data()};
   const Links links = {Link{1280, 0}, Link{128, 0}, Link{128, 1}};  // seconds a line: 0.1, 1, 2
-  const Costs costs({2, indptr.data(), 4, 256, nullptr}, links);
+  const Costs costs({{{2, {256}}}, {{{2, 4, indptr.data(), nullptr, 4}}}}, links);
   const Use row = costs.uses(Kind::kFeature, counts, 1)[kHostTier];
   EXPECT_DOUBLE_EQ(row.reads, 2);
   EXPECT_DOUBLE_EQ(row.bytes, 512);
@@ -103,14 +103,14 @@ TEST(Cost, HostRowsOfAnotherLength) {
   const std::vector<uint32_t> reads = {0, 4}, host_bytes = {12, 40};
   const std::vector<uint64_t> edges = {0, 0};
   const Counts counts{2, reads.data(), reads.data(), edges.data()};
-  GraphSizes sizes{2, nullptr, 4, {96}, {400}};
+  GraphSizes sizes{{{2, {96}, {400}}}, {}};
   const auto lines = [&](Tier tier) {
     return Costs(sizes, measured_links()).uses(Kind::kFeature, counts, 1)[static_cast<std::size_t>(tier)].lines;
   };
   EXPECT_DOUBLE_EQ(lines(Tier::kHost), 2 * counted_lines(400, 16));
   EXPECT_DOUBLE_EQ(lines(Tier::kPeer), 2 * counted_lines(96, 32));
   EXPECT_EQ(Costs(sizes, measured_links()).stored_bytes(Kind::kFeature, 1), 96);
-  sizes.host_rows.each = host_bytes.data();
+  sizes.tables[0].host_rows.each = host_bytes.data();
   EXPECT_DOUBLE_EQ(lines(Tier::kHost), 2 * counted_lines(40, 4));
   EXPECT_DOUBLE_EQ(Costs(sizes, measured_links()).uses(Kind::kFeature, counts, 1)[kHostTier].bytes, 80);
   EXPECT_DOUBLE_EQ(lines(Tier::kLocal), 2 * counted_lines(96, 32));
@@ -131,9 +131,7 @@ TEST(Cost, ReadsArePromisedOrCounted) {
 TEST(Cost, RecentRowsAreCopied) {
   const std::vector<uint32_t> reads = {1};
   const std::vector<uint64_t> edges = {0};
-  GraphSizes sizes{1, nullptr, 4, {128}};
-  sizes.recent_batches = 3;
-  sizes.recent_row_bytes = 256;
+  const GraphSizes sizes{{{1, {128}, {}, 256}}, {}, 3};
   const auto use =
       Costs(sizes, measured_links()).uses(Kind::kFeature, {2, reads.data(), reads.data(), edges.data()}, 0);
   EXPECT_DOUBLE_EQ(use[kLocalTier].reads, 0.5);

@@ -20,10 +20,10 @@ HotnessKey some_key() { return {11, 22, {25, 10}, 1024}; }
 
 // Five nodes, two batches; the numbers are by hand.
 Hotness two_batches() {
-  Hotness hotness(some_key(), 5, 7);
-  const std::vector<int64_t> first = {4, 0, 2}, targets = {0, 0, 1}, second = {4, 1};
-  hotness.add({first, 2, targets});
-  hotness.add({second, 1, {}});
+  Hotness hotness(some_key(), 5, 5, 7);
+  const std::vector<int64_t> first = {4, 0, 2}, lists = {4, 0}, picks = {2, 1}, second = {4, 1}, none = {0};
+  hotness.add({first, lists, picks});
+  hotness.add({second, std::span(lists).first(1), none});
   return hotness;
 }
 
@@ -53,13 +53,13 @@ void add_half(Hotness& hotness, Reads reads) {
     for (int64_t node = 0; node < kManyNodes; ++node) {
       if (reads(node, batch)) nodes.push_back(node);
     }
-    hotness.add({nodes, 0, {}});
+    hotness.add({nodes, {}, {}});
   }
 }
 
 // All epochs read a node equally often, as when few seeds come again in every one.
 TEST(Hotness, CountsThatComeAgainPromiseWhatTheySay) {
-  Hotness hotness({}, kManyNodes, 0);
+  Hotness hotness({}, kManyNodes, kManyNodes, 0);
   const auto reads = [](int64_t node, int batch) { return batch < node % 5; };
   add_half(hotness, reads);
   add_half(hotness, reads);
@@ -84,13 +84,13 @@ auto by_chance(uint64_t half) {
 }
 
 TEST(Hotness, CountsByChancePromiseWhatOtherBatchesBring) {
-  Hotness hotness({}, kManyNodes, 0);
+  Hotness hotness({}, kManyNodes, kManyNodes, 0);
   add_half(hotness, by_chance(0));
   add_half(hotness, by_chance(1));
   hotness.begin_trial();
   add_half(hotness, by_chance(2));
   hotness.end_trial();
-  Hotness others({}, kManyNodes, 0);
+  Hotness others({}, kManyNodes, kManyNodes, 0);
   for (uint64_t half = 3; half < 7; ++half) add_half(others, by_chance(half));
   const auto promised = hotness.promises().reads;
   ASSERT_GE(promised.size(), 7u);
@@ -146,8 +146,22 @@ TEST_F(HotnessFile, ComesBackAsItWas) {
   EXPECT_EQ(list(loaded.edges_read()), list(saved.edges_read()));
 }
 
+// Three nodes with a list, and two lists more of other relations.
+TEST_F(HotnessFile, AGraphMayHaveMoreListsThanNodes) {
+  Hotness saved(some_key(), 3, 5, 7);
+  const std::vector<int64_t> nodes = {2, 0}, lists = {4, 2, 1}, picks = {3, 0, 6};
+  saved.add({nodes, lists, picks});
+  saved.save(path_);
+  EXPECT_EQ(fs::file_size(path_), 200u + 3 * 4 + 5 * 12);
+  const Hotness loaded = Hotness::load(path_);
+  EXPECT_EQ(loaded.max_batch_edges(), 9);
+  EXPECT_EQ(list(loaded.node_reads()), (std::vector<uint32_t>{1, 0, 1}));
+  EXPECT_EQ(list(loaded.expansions()), (std::vector<uint32_t>{0, 1, 1, 0, 1}));
+  EXPECT_EQ(list(loaded.edges_read()), (std::vector<uint64_t>{0, 6, 0, 0, 3}));
+}
+
 TEST_F(HotnessFile, KeepsThePromises) {
-  Hotness saved(some_key(), kManyNodes, 7);
+  Hotness saved(some_key(), kManyNodes, kManyNodes, 7);
   const auto reads = [](int64_t node, int batch) { return batch < node % 3; };
   add_half(saved, reads);
   add_half(saved, reads);
@@ -235,7 +249,7 @@ TEST_F(HotnessFile, CountsThatNoSignedIntegerHoldsAreRefused) {
 TEST_F(HotnessFile, CountsOfAnotherKeyAreRefused) {
   HotnessKey other = some_key();
   other.fanout = {10, 25};
-  Hotness(other, 5, 7).save(path_);
+  Hotness(other, 5, 5, 7).save(path_);
   EXPECT_NE(refusal().find("fanout"), std::string::npos);
   EXPECT_THROW(Hotness::load(folder_ / "none"), base::Error);
   EXPECT_THROW(two_batches().save(folder_ / "none" / "file"), base::Error);

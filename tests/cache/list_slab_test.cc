@@ -29,8 +29,8 @@ struct Lists {
       indptr.push_back(static_cast<int64_t>(indices.size()));
     }
   }
-  base::CscRef view() const {
-    return {.indptr = indptr.data(), .indices = indices.data(), .index_bytes = sizeof(Index)};
+  std::vector<RelationLists> view() const {
+    return {{{num_nodes(), indptr.back(), indptr.data(), indices.data(), sizeof(Index)}}};
   }
   int64_t num_nodes() const { return static_cast<int64_t>(indptr.size()) - 1; }
   int64_t degree(int64_t node) const {
@@ -78,8 +78,7 @@ TYPED_TEST_SUITE(GpuListSlab, IndexTypes);
 
 TYPED_TEST(ListSlabOf, TakesTheBytesOfThePlan) {
   const Lists<TypeParam> lists(100);
-  const Costs costs({lists.num_nodes(), lists.indptr.data(), sizeof(TypeParam), 64, nullptr},
-                    {Link{1500e9}, Link{360e9}, Link{51e9}});
+  const Costs costs({{{lists.num_nodes(), {64}}}, lists.view()}, {Link{1500e9}, Link{360e9}, Link{51e9}});
   int64_t bytes = 0;
   for (const uint32_t node : lists.some_nodes()) bytes += costs.stored_bytes(Kind::kTopology, node);
   const std::vector<uint32_t> nodes = lists.some_nodes();
@@ -103,6 +102,25 @@ TYPED_TEST(ListSlabOf, IsTheSameInPiecesOfAnySize) {
   }
   std::vector<std::byte> beyond(expected.size() + 1);
   EXPECT_THROW(packer.write(0, beyond), base::Error);
+}
+
+// The lists of a second relation, with indices of another width, follow those of the first.
+TYPED_TEST(ListSlabOf, TakesListsOfAllRelations) {
+  const Lists<TypeParam> first(30);
+  const Lists<int32_t> second(20);
+  std::vector<RelationLists> relations = first.view();
+  relations.push_back(second.view()[0]);
+  relations[1].first = 30;
+  const std::vector<uint32_t> nodes{49, 5, 35, 30, 29};
+  std::vector<std::byte> expected;
+  for (const uint32_t node : nodes) {
+    const auto list = node < 30 ? first.expected({node}) : second.expected({node - 30});
+    expected.insert(expected.end(), list.begin(), list.end());
+  }
+  const ListPacker packer(relations, nodes);
+  std::vector<std::byte> packed(static_cast<std::size_t>(packer.bytes()));
+  packer.write(0, packed);
+  EXPECT_EQ(packed, expected);
 }
 
 // Two slabs in host memory, looked up as a kernel does.

@@ -9,7 +9,7 @@ import pytest
 from cohort import NeighborLoader
 from cohort.base.errors import CohortError
 from cohort.base.units import parse_bytes
-from cohort.cache import Counts, Links, MemoryNeeds, budgets, cliques_named, load_counts, plan
+from cohort.cache import Counts, Edges, Links, Lists, MemoryNeeds, Rows, budgets, cliques_named, load_counts, plan
 from cohort.cache.plan.budget import beside_topology, misfits
 from cohort.cache.plan.options import memory_needs
 from cohort.launch.main import main
@@ -139,36 +139,37 @@ def test_the_topology_goes_into_gpus_that_then_still_hold_all_rows(data, capsys)
     assert large["graph_bytes"] - small["graph_bytes"] == topology_bytes
     assert small["gpus"][0]["topology"]["rows"] > 0, "the cache decides"
     all_rows = 2708 * (1433 * 4 + 12 + 8) + (2708 + 31) // 32 * 8
-    assert beside_topology([all_rows + topology_bytes], topology_bytes, 2708, 1433 * 4) == [all_rows]
-    assert beside_topology([all_rows + topology_bytes, all_rows], topology_bytes, 2708, 1433 * 4) is None
+    assert beside_topology([all_rows + topology_bytes], topology_bytes, [(2708, 1433 * 4)]) == [all_rows]
+    assert beside_topology([all_rows + topology_bytes, all_rows], topology_bytes, [(2708, 1433 * 4)]) is None
 
 
 def test_stand_ins_are_those_of_the_graph(data):
     indptr, indices = np.load(data / "indptr.npy"), np.load(data / "indices.npy")
     for dtype in (np.int32, np.int64):
-        counts = Counts.stand_in("degree", indptr, indices.astype(dtype), 3)
+        counts = Counts.stand_in("degree", [Edges(indptr, indices.astype(dtype))], 2708, 3)
         out_degrees = np.bincount(indices, minlength=2708)
         np.testing.assert_array_equal(counts.node_reads, out_degrees)
+        np.testing.assert_array_equal(counts.expansions, out_degrees)
         np.testing.assert_array_equal(counts.edges_read, out_degrees * np.minimum(np.diff(indptr), 3))
-    first, again = (Counts.stand_in("random", indptr, indices, 3).node_reads for _ in range(2))
+    first, again = (Counts.stand_in("random", [Edges(indptr, indices)], 2708, 3).node_reads for _ in range(2))
     np.testing.assert_array_equal(first, again)
     assert abs(np.corrcoef(first, out_degrees)[0, 1]) < 0.1
     with pytest.raises(CohortError, match="degree or random"):
-        Counts.stand_in("lru", indptr, indices, 3)
+        Counts.stand_in("lru", [Edges(indptr, indices)], 2708, 3)
     with pytest.raises(CohortError, match="indices: expected 10556, found 10555"):
-        Counts.stand_in("degree", indptr, indices[:-1], 3)
+        Counts.stand_in("degree", [Edges(indptr, indices[:-1])], 2708, 3)
 
 
 def test_rows_that_take_other_bytes_in_host_memory_and_lists_read_elsewhere(data):
     indptr, indices = np.load(data / "indptr.npy"), np.load(data / "indices.npy")
-    counts = Counts.stand_in("degree", indptr, indices, 3)
-    common = {"index_bytes": 4, "cliques": [[0]], "budget_bytes": [100_000], "links": MEASURED}
-    placed = plan(indptr, counts, row_bytes=64, host_row_bytes=256, topology=False, **common).gpu(0)
+    counts = Counts.stand_in("degree", [Edges(indptr, indices)], 2708, 3)
+    common = {"cliques": [[0]], "budget_bytes": [100_000], "links": MEASURED}
+    placed = plan([Rows(2708, 64, 256)], [], counts, **common).gpu(0)
     local, _, host, _ = placed.feature_use
     assert local.bytes == 64 * local.reads and host.bytes == 256 * host.reads > 0
     assert len(placed.topology.nodes) == 0 and all(use.reads == 0 for use in placed.topology_use)
     each = np.full(2708, 256, np.uint32)
-    assert plan(indptr, counts, row_bytes=64, host_row_bytes=each, **common).gpu(0).feature_use[2].bytes > 0
+    assert plan([Rows(2708, 64, each)], [Lists(indptr, 4)], counts, **common).gpu(0).feature_use[2].bytes > 0
 
 
 def test_what_does_not_fit_exits_with_1_and_says_what_to_change(data, capsys, monkeypatch):
@@ -263,14 +264,12 @@ def test_rows_of_different_length():
     reads = np.array([9, 30, 0, 0], np.uint32)
     zeros = np.zeros_like(reads)
     placed = plan(
-        np.arange(5),
+        [Rows(4, np.array([64, 128, 64, 128], np.uint32))],
+        [],
         Counts(10, reads, zeros, zeros.astype(np.uint64)),
-        index_bytes=4,
-        row_bytes=np.array([64, 128, 64, 128], np.uint32),
         cliques=cliques_named("all", 2),
         budget_bytes=[16 + 8 + 2 * 8 + 64, 16 + 8 + 2 * 8 + 128],  # scratch, bitmap, entries, a row
         links=MEASURED,
-        topology=False,
         entry_bytes=8,
         scratch_bytes=16,
     )
@@ -300,17 +299,16 @@ def test_predicted_hits_come_true_in_other_batches(tmp_path, capsys, train_share
         for batch in loader:
             reads[batch.n_id.numpy()] += 1
             batches.append(batch.n_id.numpy().copy())
-    sizes = {"index_bytes": 4, "row_bytes": 64, "cliques": [[0]], "links": MEASURED}
-    common = sizes | {"budget_bytes": [few["gpus"][0]["budget_bytes"]]}
-    indptr = np.load(data / "indptr.npy")
-    placed = plan(indptr, chosen_by, **common)
+    common = {"cliques": [[0]], "links": MEASURED, "budget_bytes": [few["gpus"][0]["budget_bytes"]]}
+    items = [Rows(60000, 64, recent_row_bytes=64)], [Lists(np.load(data / "indptr.npy"), 4)]
+    placed = plan(*items, chosen_by, **common)
     rows = placed.gpu(0).features.nodes
     assert len(rows) == few["gpus"][0]["features"]["rows"]
     predicted, achieved = few["gpus"][0]["features"]["hit_rate"]["local"], reads[rows].sum() / reads.sum()
     as_counted = chosen_by.node_reads[rows].sum() / chosen_by.node_reads.sum()
     assert predicted == pytest.approx(achieved, rel=0.04)
     assert as_counted > flattery * achieved, "the counts as they are would promise too much"
-    beside_copies = plan(indptr, chosen_by, **common, recent=(2, 64)).gpu(0)
+    beside_copies = plan(*items, chosen_by, **common, recent_batches=2).gpu(0)
     # Batches are taken for independent: a seed that comes once an epoch brings its rows once.
     assert hit_rates(beside_copies.feature_use)[3] == pytest.approx(copied_share(batches, beside_copies), abs=0.025)
 

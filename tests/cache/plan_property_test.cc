@@ -34,8 +34,8 @@ class PlanProperty : public testing::TestWithParam<Case> {
     }
     SmallInput small = random_input(seed, {num_nodes, c.equal_sizes, c.equal_sizes, c.counts_per_clique},
                                     cliques_named(c.cliques, c.num_gpus), budgets);
-    small.input.index = {bitmap_bytes(num_nodes), 8, 100};
-    small.input.sizes.host_rows.bytes = c.host_row_bytes;
+    small.input.index = {{bitmap_bytes(num_nodes), bitmap_bytes(num_nodes)}, 8, 100};
+    small.table().host_rows.bytes = c.host_row_bytes;
     small.has_lists = c.has_lists;
     return small;
   }
@@ -56,7 +56,7 @@ TEST_P(PlanProperty, BudgetsHoldAndBytesAddUp) {
         for (uint32_t node : at.slabs[kind].nodes) bytes += costs.stored_bytes(static_cast<Kind>(kind), node);
         EXPECT_EQ(bytes, at.slabs[kind].bytes);
         entries += at.slabs[kind].num_entries;
-        bitmaps += at.slabs[kind].num_entries > 0 ? small.input.index.bytes_per_kind : 0;
+        bitmaps += at.slabs[kind].num_entries > 0 ? small.input.index.bitmap_bytes[kind] : 0;
       }
       EXPECT_GE(at.index_bytes, entries > 0 ? 8 * entries + bitmaps + 100 : 0);
     }
@@ -93,7 +93,7 @@ TEST_P(PlanProperty, ReplicasPay) {
   if (!GetParam().equal_sizes) return;
   for (uint64_t seed = 0; seed < 10; ++seed) {
     SmallInput small = random(seed);
-    small.input.index = {0, 0, 0};
+    small.input.index = {{0, 0}, 0, 0};
     const Plan plan = make_plan(small.view());
     const Costs costs(small.input.sizes, small.input.links);
     for (std::size_t c = 0; c < plan.cliques.size(); ++c) {

@@ -32,7 +32,7 @@ TEST(PlanBruteForce, OneGpuWithIndexCosts) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     for (int64_t items = 1; items <= 10; ++items) {
       SmallInput small = random_input(seed, {.equal_degrees = true}, {{0}}, {2 * 16 + 8 + items * 72});
-      small.input.index = {16, 8, 8};
+      small.input.index = {{16, 16}, 8, 8};
       EXPECT_LE(plan_of(small).seconds(), BruteForce(small).least_seconds() + 1e-15) << seed << " " << items;
     }
   }
@@ -43,7 +43,7 @@ TEST(Plan, RowsGoInOneOrderWhateverRoomThereIs) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     SmallInput small = random_input(seed, {.num_nodes = 12, .equal_rows = seed % 2 == 0}, {{0}}, {1 << 20});
     small.has_lists = false;
-    small.input.index = {16, 8, 8};
+    small.input.index = {{16, 16}, 8, 8};
     const std::vector<uint32_t> all = plan_of(small).gpus[0].slabs[kF].nodes;
     ASSERT_EQ(all.size(), 12u);
     for (int64_t budget = 0; budget <= 14 * 72; budget += 31) {
@@ -69,7 +69,7 @@ TEST(Plan, WhereThereIsRoomEachGpuKeepsAllRows) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     SmallInput small = random_input(seed, {.equal_rows = seed % 2 == 0}, {{0, 1, 2}}, {5000, 6000, 5000});
     small.has_lists = false;
-    small.input.index = {16, 8, 8};
+    small.input.index = {{16, 16}, 8, 8};
     const bool all_are_read =
         std::ranges::none_of(small.counts[0].node_reads, [](uint32_t reads) { return reads == 0; });
     const Plan plan = plan_of(small);
@@ -139,7 +139,7 @@ TEST(PlanBruteForce, HostRowsOfAnotherLength) {
     for (int64_t host_row_bytes : {16, 400, 512}) {
       for (int64_t budget = 0; budget <= 10 * 64; budget += 96) {
         SmallInput small = random_input(seed, {.equal_degrees = true}, {{0}}, {budget});
-        small.input.sizes.host_rows.bytes = host_row_bytes;
+        small.table().host_rows.bytes = host_row_bytes;
         EXPECT_NEAR(plan_of(small).seconds(), BruteForce(small).least_seconds(), 1e-15) << seed << " " << budget;
         small.host_row_bytes = {16, 400, 128, 2000, 4};
         EXPECT_NEAR(plan_of(small).seconds(), BruteForce(small).least_seconds(), 1e-15) << seed << " " << budget;
@@ -155,8 +155,8 @@ TEST(PlanBruteForce, RowsThatTheHostServesFasterStayThere) {
     for (const auto& cliques : shapes) {
       const std::vector<int64_t> budgets(cliques.size() == 1 ? cliques[0].size() : 2, 1 << 20);
       SmallInput small = random_input(seed, {.num_nodes = 4}, cliques, budgets);
-      small.input.sizes.slab_rows.bytes = 8192;
-      small.input.sizes.host_rows.bytes = 128;
+      small.table().slab_rows.bytes = 8192;
+      small.table().host_rows.bytes = 128;
       small.counts[0].node_reads = {9, 8, 7, 6};
       const Plan plan = plan_of(small);
       EXPECT_NEAR(plan.seconds(), BruteForce(small).least_seconds(), 1e-15) << seed;
@@ -171,7 +171,7 @@ TEST(PlanBruteForce, ListsThatAreReadElsewhere) {
     for (const auto& cliques : {std::vector<std::vector<int>>{{0}}, {{0, 1}}}) {
       const std::vector<int64_t> budgets(cliques[0].size(), 16 + 8 + 3 * 80);
       SmallInput small = random_input(seed, {.num_nodes = 4}, cliques, budgets);
-      small.input.index = {16, 8, 8};
+      small.input.index = {{16, 16}, 8, 8};
       small.has_lists = false;
       const Plan plan = plan_of(small);
       const double slack = cliques[0].size() == 1 ? 1e-15 : most_saved_by_one_item(small);
@@ -201,7 +201,7 @@ TEST(Plan, AlphaReachesBothEnds) {
 // The bitmap of a kind that is not worth it is not charged: here it leaves room for one row more.
 TEST(Plan, OnlyKindsThatThereArePayForAnIndex) {
   SmallInput small = random_input(3, {.num_nodes = 6}, {{0}}, {264});
-  small.input.index = {100, 0, 0};
+  small.input.index = {{100, 100}, 0, 0};
   EXPECT_EQ(plan_of(small).gpus[0].index_bytes, 200);
   small.has_lists = false;
   EXPECT_EQ(plan_of(small).gpus[0].index_bytes, 100);
@@ -211,7 +211,7 @@ TEST(Plan, OnlyKindsThatThereArePayForAnIndex) {
 
 TEST(Plan, WithoutABudgetEverythingComesFromTheHost) {
   SmallInput small = random_input(2, {.num_nodes = 30}, {{0, 1}}, {0, 0});
-  small.input.index = {64, 8, 0};
+  small.input.index = {{64, 64}, 8, 0};
   const Plan plan = plan_of(small);
   for (const GpuPlan& gpu : plan.gpus) {
     EXPECT_EQ(gpu.used_bytes(), 0);
@@ -223,7 +223,7 @@ TEST(Plan, WithoutABudgetEverythingComesFromTheHost) {
 
 TEST(Plan, ABudgetForEverythingHoldsEverythingEverywhere) {
   SmallInput small = random_input(2, {.num_nodes = 30}, {{0, 1}, {2}}, {1 << 20, 1 << 20, 1 << 20});
-  small.input.index = {64, 8, 0};
+  small.input.index = {{64, 64}, 8, 0};
   const Plan plan = plan_of(small);
   for (const GpuPlan& gpu : plan.gpus) {
     for (std::size_t kind : {kF, kT}) {
@@ -239,12 +239,12 @@ TEST(Plan, HoldsAllRawRowsFromTheBudgetOnThatHasRoomForThem) {
   const int64_t num_nodes = 30, row_bytes = 52;
   SmallInput small = random_input(4, {.num_nodes = 30, .equal_rows = true}, {{0}}, {0});
   small.has_lists = false;
-  small.input.sizes.slab_rows.bytes = 64;  // at multiples of 16
-  small.input.index = {bitmap_bytes(num_nodes), kEntryBytes, 0};
+  small.table().slab_rows.bytes = 64;  // at multiples of 16
+  small.input.index = {{bitmap_bytes(num_nodes), bitmap_bytes(num_nodes)}, kEntryBytes, 0};
   const int64_t needed = 8 + 30 * (64 + 8);
   for (const int64_t budget : {needed - 1, needed}) {
     small.input.budget_bytes = {budget};
-    EXPECT_EQ(holds_all_raw_rows(budget, num_nodes, row_bytes), budget == needed);
+    EXPECT_EQ(bytes_of_all_raw_rows(num_nodes, row_bytes) <= budget, budget == needed);
     EXPECT_EQ(plan_of(small).gpus[0].slabs[kF].nodes.size() == 30u, budget == needed);
   }
 }
@@ -284,7 +284,7 @@ TEST(Plan, AReplicaIsMadeWhereItPays) {
 // Every GPU pays for entries of all rows of its clique; one too small for all keeps entries of the hottest.
 TEST(Plan, ASmallGpuSpendsItsBudgetOnEntries) {
   SmallInput small = random_input(4, {.num_nodes = 40, .equal_degrees = true}, {{0, 1}}, {8000, 160});
-  small.input.index = {0, 8, 0};
+  small.input.index = {{0, 0}, 8, 0};
   small.counts[0].expansions.assign(40, 0);
   const Plan plan = plan_of(small);
   EXPECT_LE(plan.gpus[1].used_bytes(), 160);
@@ -295,7 +295,7 @@ TEST(Plan, ASmallGpuSpendsItsBudgetOnEntries) {
 TEST(Plan, DoesNotDependOnThreads) {
   SmallInput small = random_input(5, {.num_nodes = 200'000, .equal_rows = false, .counts_per_clique = true},
                                   {{0, 1}, {2}}, {2'000'000, 3'000'000, 1'000'000});
-  small.input.index = {bitmap_bytes(200'000), 8, 0};
+  small.input.index = {{bitmap_bytes(200'000), bitmap_bytes(200'000)}, 8, 0};
   const int threads = omp_get_max_threads();
   omp_set_num_threads(1);
   const Plan one = plan_of(small);
@@ -343,8 +343,8 @@ TEST(Plan, RefusesWhatContradictsItself) {
   refuses([](PlanInput& input) { input.budget_bytes = {10, -1}; });
   refuses([](PlanInput& input) { input.links[1] = Link{1e9}; });
   refuses([](PlanInput& input) { input.links[2] = Link{0}; });
-  refuses([](PlanInput& input) { input.sizes.slab_rows.bytes = 0; });
-  refuses([](PlanInput& input) { input.sizes.host_rows.bytes = -1; });
+  refuses([](PlanInput& input) { input.sizes.tables[0].slab_rows.bytes = 0; });
+  refuses([](PlanInput& input) { input.sizes.tables[0].host_rows.bytes = -1; });
   refuses([](PlanInput& input) { input.index.entry_bytes = -8; });
   SmallInput small = random_input(1, {}, {{0}}, {10});
   small.counts[0].num_batches = 0;

@@ -24,11 +24,14 @@ struct SmallInput {
   std::vector<OwnedCounts> counts;
   PlanInput input;
 
+  SmallInput() { input.sizes.tables.resize(1); }
+
   const PlanInput& view() {
-    input.sizes.num_nodes = static_cast<int64_t>(indptr.size()) - 1;
-    input.sizes.indptr = has_lists ? indptr.data() : nullptr;
-    input.sizes.slab_rows.each = row_bytes.empty() ? nullptr : row_bytes.data();
-    input.sizes.host_rows.each = host_row_bytes.empty() ? nullptr : host_row_bytes.data();
+    table().num_rows = num_nodes();
+    table().slab_rows.each = row_bytes.empty() ? nullptr : row_bytes.data();
+    table().host_rows.each = host_row_bytes.empty() ? nullptr : host_row_bytes.data();
+    input.sizes.relations.clear();
+    if (has_lists) input.sizes.relations = {{{num_nodes(), indptr.back(), indptr.data(), nullptr, 4}}};
     input.counts.clear();
     for (const OwnedCounts& c : counts) {
       input.counts.push_back({c.num_batches, c.node_reads.data(), c.expansions.data(), c.edges_read.data()});
@@ -36,6 +39,7 @@ struct SmallInput {
     return input;
   }
   int64_t num_nodes() const { return static_cast<int64_t>(indptr.size()) - 1; }
+  TableSizes& table() { return input.sizes.tables[0]; }
   int num_gpus() const { return static_cast<int>(input.budget_bytes.size()); }
 };
 
@@ -70,11 +74,11 @@ inline SmallInput random_input(uint64_t seed, const SmallOptions& options, std::
       counts.edges_read.push_back(counts.expansions.back() * std::min<uint64_t>(degree, 10));
     }
   }
-  small.input.sizes.slab_rows.bytes = 64;
+  small.table().slab_rows.bytes = 64;
   small.input.cliques = std::move(cliques);
   small.input.budget_bytes = std::move(budgets);
   small.input.links = measured_links();
-  small.input.index = {0, 0, 0};
+  small.input.index = {{}, 0, 0};
   return small;
 }
 

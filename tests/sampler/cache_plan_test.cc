@@ -9,6 +9,7 @@
 #include "sampler/presample.h"
 #include "tests/dataset/temporary_folder.h"
 #include "tests/sampler/test_graph.h"
+#include "tests/sampler/typed_graph.h"
 
 namespace cohort::sampler {
 namespace {
@@ -17,6 +18,7 @@ using nlohmann::json;
 
 constexpr int64_t kNumNodes = 3000;
 const std::vector<std::vector<int>> kPair = {{0, 1}};
+const SizesOfRows kSizes = {{{32, {}}}, {{20, {}}}};
 
 class CachePlan : public testing::Test {
  protected:
@@ -33,10 +35,10 @@ class CachePlan : public testing::Test {
     const cache::HotnessKey key{1, 2, {4, 3}, 64};
     GraphView without_rows = graph_.view();
     without_rows.row_bytes = 0;
-    presample(without_rows, seeds, key, 10, *make_host_backend(without_rows, {})).save(options_.hotness);
+    presample(without_rows, seeds, key, key.fanout, 10, *make_host_backend(without_rows, {})).save(options_.hotness);
   }
   std::optional<cache::Plan> plan(bool topology_in_plan = true) {
-    return plan_cache(options_, graph_.view(), kPair, {32}, {20}, topology_in_plan);
+    return plan_cache(options_, graph_.view(), kPair, kSizes, topology_in_plan);
   }
   json written() const { return json::parse(dataset::read_bytes(options_.plan_file)); }
 
@@ -80,11 +82,13 @@ TEST_F(CachePlan, RanksMayHaveCountsOfTheirOwn) {
   std::iota(seeds.begin(), seeds.end(), 2000);
   GraphView without_rows = graph_.view();
   without_rows.row_bytes = 0;
-  presample(without_rows, seeds, {1, 3, {4, 3}, 64}, 10, *make_host_backend(without_rows, {})).save(second);
+  presample(without_rows, seeds, {1, 3, {4, 3}, 64}, std::vector<int32_t>{4, 3}, 10,
+            *make_host_backend(without_rows, {}))
+      .save(second);
   const auto rows = [&](const std::vector<std::string>& files, std::size_t rank) {
     options_.rank_hotness = files;
     options_.cache_bytes = {20'000, 20'000};
-    return plan_cache(options_, graph_.view(), {{0}, {1}}, {32}, {20}, true)->gpus[rank].slabs[0].nodes;
+    return plan_cache(options_, graph_.view(), {{0}, {1}}, kSizes, true)->gpus[rank].slabs[0].nodes;
   };
   const auto shared = rows({}, 1);
   EXPECT_EQ(written()["counts"]["file"], first);
@@ -93,7 +97,7 @@ TEST_F(CachePlan, RanksMayHaveCountsOfTheirOwn) {
   EXPECT_EQ(rows({first, second}, 1), rows({second, first}, 0));
   rows({second, first}, 0);
   EXPECT_EQ(written()["counts"][0]["file"], second);
-  EXPECT_THROW(plan_cache(options_, graph_.view(), kPair, {32}, {20}, true), base::Error) << "the pair shares a cache";
+  EXPECT_THROW(plan_cache(options_, graph_.view(), kPair, kSizes, true), base::Error) << "the pair shares a cache";
 }
 
 TEST_F(CachePlan, IsWrittenAsItIs) {
@@ -163,6 +167,34 @@ TEST_F(CachePlan, LeavesListsOutThatAreReadElsewhere) {
   EXPECT_EQ(rank["topology"]["lists"], 0);
   EXPECT_TRUE(rank["topology"]["expected"].is_null());
   EXPECT_FALSE(rank["features"]["expected"].is_null());
+}
+
+// A budget for some of all rows and lists: each type and relation is told of, and they add up.
+TEST_F(CachePlan, SaysWhatThereIsOfEachTypeAndRelation) {
+  const TypedGraph types = random_types(8);
+  const GraphView graph = types.view();
+  options_.cache_policy = "degree";
+  options_.cache_bytes = {40'000, 20'000};
+  const auto planned = plan_cache(options_, graph, kPair, row_sizes(graph, slab_rows(graph)), true);
+  const json file = written();
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    const auto check = [&](const json& kind, const char* parts, const char* name, const cache::Slab& slab) {
+      int64_t count = 0, bytes = 0, num_with = 0;
+      for (const json& part : kind[parts]) {
+        count += part[name].get<int64_t>();
+        bytes += part["bytes"].get<int64_t>();
+        num_with += part[name] > 0;
+      }
+      EXPECT_EQ(count, std::ssize(slab.nodes));
+      EXPECT_EQ(bytes, slab.bytes);
+      EXPECT_GT(num_with, 1) << parts;
+    };
+    const auto& [rows, lists] = planned->gpus[rank].slabs;
+    check(file["ranks"][rank]["features"], "types", "rows", rows);
+    check(file["ranks"][rank]["topology"], "relations", "lists", lists);
+    EXPECT_EQ(file["ranks"][rank]["features"]["types"].size(), graph.types.size());
+    EXPECT_LE(planned->gpus[rank].used_bytes(), options_.cache_bytes[rank]);
+  }
 }
 
 TEST_F(CachePlan, RefusesCountsOfAnotherGraph) {

@@ -43,8 +43,8 @@ template <typename Index>
 class CachedGraph {
  public:
   explicit CachedGraph(const TestGraph<Index>& graph) : indptr_(base::upload(graph.indptr)) {
-    const base::CscRef lists{
-        .indptr = graph.indptr.data(), .indices = graph.indices.data(), .index_bytes = sizeof(Index)};
+    const std::vector<cache::RelationLists> lists = {
+        {{graph.num_nodes(), std::ssize(graph.indices), graph.indptr.data(), graph.indices.data(), sizeof(Index)}}};
     cache::Slab own, peer;
     cache::CliqueRows rows;
     int64_t num_entries = 0;

@@ -141,8 +141,8 @@ TEST_P(Rows, CountTheBytesThatAreRead) {
 TEST_P(Rows, SayWhatTheyTakeInSlabsAndInHostMemory) {
   const auto stored = [&](const char* mode, bool in_slab, int64_t row) {
     const GraphView graph = view(mode);
-    const cache::SlabRows in_slabs(feature_rows(graph), graph.coded_slab_rows);
-    return (in_slab ? in_slabs.sizes() : host_row_sizes(graph)).ref().of(row);
+    const SizesOfRows sizes = row_sizes(graph, slab_rows(graph));
+    return (in_slab ? sizes.in_slab : sizes.in_host)[0].ref().of(row);
   };
   const int64_t row_bytes = view("none").row_bytes, rounded = (row_bytes + 15) / 16 * 16;
   prepare();

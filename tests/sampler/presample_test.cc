@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/check.h"
 #include "tests/sampler/test_graph.h"
+#include "tests/sampler/typed_graph.h"
 
 namespace cohort::sampler {
 namespace {
@@ -19,7 +21,7 @@ struct CountingRun {
     std::iota(seeds.begin(), seeds.end(), 500);
     GraphView without_rows = graph.view();
     without_rows.row_bytes = 0;
-    return sampler::presample(without_rows, seeds, key, max_batches, *make_host_backend(without_rows, {}));
+    return sampler::presample(without_rows, seeds, key, key.fanout, max_batches, *make_host_backend(without_rows, {}));
   }
 };
 
@@ -51,6 +53,58 @@ TEST(Presample, CountsAddUpToTheBatches) {
   const cache::Hotness hotness = run.presample(1);
   EXPECT_EQ(sum(hotness.node_reads()), static_cast<uint64_t>(hotness.max_batch_nodes()));
   EXPECT_EQ(sum(hotness.edges_read()), static_cast<uint64_t>(hotness.max_batch_edges()));
+}
+
+// One batch of all nodes of a type: rows and lists against the edges of the batch, which a relation without picks and
+// lists of other types have not.
+TEST(Presample, CountsTheListsOfEachRelation) {
+  const TypedGraph types = random_types(8);
+  GraphView graph = types.view();
+  for (NodeRange& type : graph.types) type.row_bytes = 0;
+  const std::vector<cache::RelationLists> lists = numbered_lists(graph);
+  ASSERT_GT(lists.size(), 2u);
+  std::vector<int32_t> fanout;
+  for (std::size_t relation = 0; relation < lists.size(); ++relation) {
+    fanout.insert(fanout.end(), {relation == 1 ? 0 : 3, 2});
+  }
+  const NodeRange& labelled = graph.types[static_cast<std::size_t>(graph.label_type)];
+  std::vector<int64_t> seeds(static_cast<std::size_t>(labelled.count));
+  std::iota(seeds.begin(), seeds.end(), labelled.first);
+  const cache::HotnessKey key{1, 2, {3, 2}, static_cast<uint32_t>(labelled.count)};
+  const cache::Hotness counts = presample(graph, seeds, key, fanout, 1, *make_host_backend(graph, {}));
+  ASSERT_EQ(counts.num_lists(), cache::end_of(lists));
+  EXPECT_EQ(sum(counts.node_reads()), static_cast<uint64_t>(counts.max_batch_nodes()));
+  EXPECT_EQ(sum(counts.edges_read()), static_cast<uint64_t>(counts.max_batch_edges()));
+  for (std::size_t relation = 0; relation < lists.size(); ++relation) {
+    const base::CscRef& own = lists[relation].lists;
+    for (int64_t i = 0; i < own.num_nodes; ++i) {
+      const auto list = static_cast<std::size_t>(lists[relation].first + i);
+      const int64_t node = lists[relation].first_target + i;
+      const bool is_seed = node >= labelled.first && node < labelled.first + labelled.count;
+      const uint64_t degree = static_cast<uint64_t>(own.indptr[i + 1] - own.indptr[i]);
+      const uint64_t most = is_seed ? (relation == 1 ? 0 : 3) : 2;
+      ASSERT_EQ(counts.edges_read()[list], counts.expansions()[list] * std::min(degree, most)) << relation << " " << i;
+      if (is_seed) {
+        ASSERT_EQ(counts.expansions()[list], relation == 1 ? 0u : 1u);
+      } else {
+        ASSERT_LE(counts.expansions()[list], counts.node_reads()[static_cast<std::size_t>(node)]);
+      }
+    }
+  }
+}
+
+TEST(Presample, ANumberOfTheFanoutIsOfARelationAndAHop) {
+  const TypedGraph types = three_types({{0, 2}, {1, 2}});
+  const GraphView graph = types.view();
+  PresampleOptions options;
+  options.fanout = {4, 3, 4, 3};
+  const std::vector<int64_t> seeds = {1, 2};
+  const cache::HotnessKey key = hotness_key(graph, seeds, options);
+  EXPECT_EQ(key.fanout, (std::vector<int32_t>{4, 3}));
+  options.fanout = {4, 3, 4, 2};
+  EXPECT_NE(hotness_key(graph, seeds, options).digest(), key.digest()) << "that of the second relation differs";
+  options.fanout = {4, 3, 4};
+  EXPECT_THROW(hotness_key(graph, seeds, options), base::Error);
 }
 
 TEST(Presample, TheSameCountsEachTime) {

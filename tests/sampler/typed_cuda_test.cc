@@ -3,17 +3,21 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <future>
 #include <numeric>
 
 #include "base/check.h"
 #include "base/owners.h"
+#include "cache/host_rows.h"
+#include "sampler/cache_plan.h"
 #include "sampler/draw.h"
 #include "tests/sampler/typed_graph.h"
 
 namespace cohort::sampler {
 namespace {
 
-TypedBatchArrays run_typed_cuda(Backend& backend, const GraphView& graph, const Query& query) {
+TypedBatchArrays run_typed_cuda(Backend& backend, const GraphView& graph, const Query& query,
+                                cache::TierUses* rows = nullptr) {
   TypedBatchArrays batch(graph, query, backend.sample(query));
   std::vector<base::DeviceBytes> memory;
   std::vector<std::byte*> arrays;
@@ -28,7 +32,8 @@ TypedBatchArrays run_typed_cuda(Backend& backend, const GraphView& graph, const 
   backend.fetch(slot_of(arrays, batch, graph), input_id);
   while (!backend.finished()) {
   }
-  backend.fetched();
+  const FetchUse use = backend.fetched();
+  if (rows) *rows = use.rows;
   const auto host = batch.arrays();
   for (std::size_t i = 0; i < host.size(); ++i) {
     if (host[i].empty()) continue;
@@ -73,6 +78,36 @@ std::vector<int64_t> some_seeds(const GraphView& graph, uint64_t step) {
   return seeds;
 }
 
+// With encoded rows of every other type, which are also those in host memory and in slabs as far as that is asked for.
+GraphView with_encoded_rows(const TypedGraph& types, bool in_host, bool in_slabs) {
+  GraphView graph = types.view();
+  for (std::size_t t = 0; t < graph.types.size(); t += 2) {
+    NodeRange& type = graph.types[t];
+    if (type.row_bytes == 0) continue;
+    const ibp::RowTable table{type.features, type.count, ibp::Dtype::kFloat32,
+                              static_cast<uint32_t>(type.shape.num_columns)};
+    const ibp::Profile profile = ibp::fit(table, {.codec = "exponent"}).profile;
+    type.encoded = std::make_shared<cache::HostRows>(ibp::encode(table, profile));
+  }
+  graph.coded_host_rows = in_host;
+  graph.coded_slab_rows = in_slabs;
+  return graph;
+}
+
+// Rows by chance, and lists of all relations with them unless the topology is in the GPU, in a cache of so many bytes.
+std::vector<std::unique_ptr<Backend>> cached_on_gpu(const GraphView& graph, int64_t cache_bytes, bool topology_in_gpu) {
+  Options options;
+  options.cache_policy = "random";
+  options.cache_bytes = {cache_bytes};
+  const std::vector<cache::SlabRows> rows = slab_rows(graph);
+  std::promise<cache::Plan> plan;
+  plan.set_value(*plan_cache(options, graph, {{0}}, row_sizes(graph, rows), !topology_in_gpu));
+  CudaSettings settings;
+  settings.topology_in_gpus = topology_in_gpu;
+  const std::vector<int> gpus = {0};
+  return make_cuda_backends(graph, gpus, settings, {plan.get_future().share(), rows}, {});
+}
+
 class GpuTypes : public ::testing::TestWithParam<int> {};
 
 TEST_P(GpuTypes, SameBitsAsTheHost) {
@@ -90,6 +125,36 @@ TEST_P(GpuTypes, SameBitsAsTheHost) {
     const Query query{seeds, fanout, batch_key(seed, 0, step), step != 4};
     expect_equal(run_typed_host(*host, graph, query), run_typed_cuda(*gpu[0], graph, query));
     if (HasFatalFailure()) FAIL() << "graph " << seed << ", step " << step;
+  }
+}
+
+// No cache, one for a part of all rows and lists, and one for all; rows raw or encoded, in host memory and in slabs.
+TEST_P(GpuTypes, SameBitsWhateverIsCached) {
+  const auto seed = static_cast<uint64_t>(GetParam());
+  const TypedGraph types = random_types(seed);
+  const GraphView raw = types.view(), graph = with_encoded_rows(types, seed % 3 == 1, seed % 2 == 1);
+  int64_t all_bytes = graph.num_edges * 8 + 40 * graph.num_nodes * static_cast<int64_t>(graph.relations.size());
+  for (const NodeRange& type : graph.types) all_bytes += cache::bytes_of_all_raw_rows(type.count, type.row_bytes);
+  const bool has_rows = std::ranges::any_of(graph.types, [](const NodeRange& type) { return type.row_bytes > 0; });
+  if (!has_rows) GTEST_SKIP() << "no type of graph " << seed << " has features";
+  const auto host = make_host_backend(raw, {});
+  for (const int64_t percent : {0, 20, 200}) {
+    const auto gpu = cached_on_gpu(graph, all_bytes * percent / 100, seed % 4 == 0);
+    for (uint64_t step = 1; step < 4; ++step) {
+      const std::vector<int64_t> seeds = some_seeds(graph, step);
+      const std::vector<int32_t> fanout(graph.relations.size() * 2, step == 3 ? -1 : 5);
+      const Query query{seeds, fanout, batch_key(seed, 0, step), true};
+      cache::TierUses rows;
+      const TypedBatchArrays batch = run_typed_cuda(*gpu[0], graph, query, &rows);
+      expect_equal(run_typed_host(*host, raw, query), batch);
+      if (HasFatalFailure()) FAIL() << "graph " << seed << ", " << percent << " %, step " << step;
+      if (percent == 0) {
+        EXPECT_EQ(rows[cache::kLocalTier].rows, 0);
+      } else if (percent == 200 && !graph.coded_slab_rows) {  // else some may be longer than planned
+        EXPECT_EQ(rows[cache::kHostTier].rows, 0);
+        EXPECT_EQ(batch.sizes.lists[cache::kHostTier].lists, 0);
+      }
+    }
   }
 }
 

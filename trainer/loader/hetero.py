@@ -18,12 +18,9 @@ from cohort.trainer.loader.batch import OfSlot, hold
 from cohort.trainer.source import edges_by_type
 
 
-def demand_offered(cache: Mapping, edge_weights: bool, node_tensors: Mapping | None) -> None:
+def demand_offered(edge_weights: bool, node_tensors: Mapping | None) -> None:
     """Raises CohortError: one of a loader's options is not offered for graphs of several types."""
     expected = "{}, for a data set of several node types"
-    for name in ("cache_ratio", "cache_bytes"):
-        if cache[name] is not None:
-            raise CohortError(name, expected.format("None"), str(cache[name]))
     if edge_weights:
         raise CohortError("edge_weights", expected.format("False"), "True")
     if node_tensors:

@@ -77,7 +77,7 @@ class NeighborLoader:
     Each batch has ``x, edge_index, indptr, y, batch_size, n_id, input_id, num_sampled_nodes, num_sampled_edges``, with
     nodes in PyG's order (seeds first, then by hop). ``x``, ``edge_index`` and ``indptr`` are views of shared memory;
     ``Batch`` describes them and the attributes that options add, ``HeteroBatch`` the batches of several node types.
-    Several node types are sampled without a cache, edge weights and ``node_tensors``. A script that uses a
+    Several node types are sampled without edge weights and ``node_tensors``. A script that uses a
     batch on another CUDA stream than the current one must call ``batch.record_stream(stream)``.
 
     Arguments of PyG's workers (``num_workers``, ``pin_memory``, ...) are ignored, with a warning unless they have their
@@ -155,7 +155,7 @@ class NeighborLoader:
             options |= {"edge_ids": bool(edge_ids), "edge_weights": bool(edge_weights)}
             cache = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes)
             if self._types:
-                demand_offered(cache, edge_weights, node_tensors)
+                demand_offered(edge_weights, node_tensors)
             shape = {"fanout": self._fanout, "batch_size": self.batch_size, "slots": options["num_slots"]}
             spec = SamplerSpec(**shape, **cache, edge_weights=options["edge_weights"])
             cleanup = contextlib.ExitStack()

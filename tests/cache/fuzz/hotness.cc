@@ -24,13 +24,13 @@ void repair_checksums(std::vector<std::byte>& image) {
 
 // Counts of a few batches and a trial.
 cache::Hotness make_counts() {
-  cache::Hotness counts({11, 22, {2, 1}, 3}, 6, 5);
-  const std::vector<int64_t> nodes = {0, 3, 5}, others = {3, 1}, targets = {0, 0, 1};
-  for (int i = 0; i < 3; ++i) counts.add({nodes, 2, targets});
+  cache::Hotness counts({11, 22, {2, 1}, 3}, 6, 8, 5);
+  const std::vector<int64_t> nodes = {0, 3, 5}, lists = {0, 7}, picks = {2, 1}, others = {3, 1};
+  for (int i = 0; i < 3; ++i) counts.add({nodes, lists, picks});
   counts.begin_trial();
-  counts.add({others, 1, std::span(targets).first(1)});
+  counts.add({others, std::span(lists).last(1), std::span(picks).last(1)});
   counts.end_trial();
-  counts.add({others, 1, std::span(targets).first(1)});
+  counts.add({others, std::span(lists).last(1), std::span(picks).last(1)});
   return counts;
 }
 
@@ -43,7 +43,7 @@ std::string saved(const cache::Hotness& counts) {
 }  // namespace
 
 std::vector<std::string> seeds() {
-  const std::string counts = saved(make_counts()), empty = saved(cache::Hotness({1, 2, {}, 1}, 0, 0));
+  const std::string counts = saved(make_counts()), empty = saved(cache::Hotness({1, 2, {}, 1}, 0, 0, 0));
   return {std::string(1, 0) + counts, std::string(1, 1) + counts, std::string(1, 1) + empty};
 }
 

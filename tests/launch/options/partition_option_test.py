@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from processes import cohort
 
-from cohort.cache import Counts, Links, load_counts, plan
+from cohort.cache import Counts, Links, Lists, Rows, load_counts, plan
 from cohort.dataset import from_tensors
 from cohort.dataset.partitioning.partition import parts_file
 from cohort.launch.main import main
@@ -86,14 +86,13 @@ def test_counts_of_cliques_come_with_promises_of_their_own():
     counts = Counts(10, reads, 0 * reads, (0 * reads).astype(np.uint64))
     lucky = Counts(10, reads, 0 * reads, (0 * reads).astype(np.uint64), promised=([1, 1, 1, 1, 1], ()))
     common = {
-        "index_bytes": 4,
-        "row_bytes": 64,
         "cliques": [[0], [1]],
         "budget_bytes": [24 + 72, 24 + 72],
         "links": Links((1500e9, 360e9, 51e9)),
     }
-    placed = plan(np.arange(5), [counts, lucky], **common)
-    of_one = [plan(np.arange(5), each, **common) for each in (counts, lucky)]
+    items = [Rows(4, 64)], [Lists(np.arange(5), 4)]
+    placed = plan(*items, [counts, lucky], **common)
+    of_one = [plan(*items, each, **common) for each in (counts, lucky)]
     assert [placed.gpu(i).seconds for i in (0, 1)] == [of_one[i].gpu(i).seconds for i in (0, 1)]
     assert 0 < placed.gpu(0).seconds < 0.5 * placed.gpu(1).seconds  # the row it holds promises no more than others
 

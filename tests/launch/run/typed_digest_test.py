@@ -28,16 +28,46 @@ def test_batches_are_those_of_before(graph, options):
     assert lines_of(graph, "--device", "cpu", *options) == GOLDEN.read_text().splitlines()
 
 
-def test_encoded_rows_change_no_batch(graph):
+@pytest.fixture(scope="module")
+def prepared(graph) -> Path:
+    """With encoded rows beside the raw ones."""
     assert cohort("dataset", "prepare", graph, "--codec", "exponent").returncode == 0
-    assert lines_of(graph, "--device", "cpu") == GOLDEN.read_text().splitlines()
+    return graph
+
+
+def test_encoded_rows_change_no_batch(prepared):
+    assert lines_of(prepared, "--device", "cpu") == GOLDEN.read_text().splitlines()
+
+
+CACHED = [
+    ["--cache-ratio", "0.1"],
+    ["--cache-ratio", "0.5", "--topology", "host"],
+    ["--cache-ratio", "1.1", "--topology", "gpu"],
+    ["--cache-ratio", "3", "--topology", "host", "--no-reuse"],
+    ["--cache-bytes", "40KB", "--topology", "host"],
+    ["--cache-ratio", "0.2", "--cache-policy", "degree", "--topology", "host"],
+    ["--cache-ratio", "0.2", "--cache-policy", "random", "--compress", "cache"],
+    ["--cache-ratio", "0.5", "--compress", "none", "--topology", "host"],
+    ["--cache-ratio", "0.5", "--compress", "both", "--topology", "host"],
+    ["--cache-ratio", "0.5", "--compress", "host"],
+]
+ON_TWO = [
+    ["--gpus", "0,1"],
+    ["--gpus", "0,1", "--cache-ratio", "0.2", "--cliques", "all", "--topology", "host"],
+    ["--gpus", "0,1", "--cache-ratio", "0.1,0.5", "--cliques", "none"],
+]
+
+
+@pytest.mark.parametrize("options", CACHED, ids=" ".join)
+def test_a_planned_cache_changes_no_batch(prepared, options):
+    assert lines_of(prepared, "--device", "cpu", *options) == GOLDEN.read_text().splitlines()
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("options", [[], ["--topology", "host"], ["--no-reuse"], ["--gpus", "0,1"]], ids=str)
-def test_gpus_make_the_same_batches(graph, options):
+@pytest.mark.parametrize("options", [[], ["--topology", "host"], ["--no-reuse"], *CACHED, *ON_TWO], ids=" ".join)
+def test_gpus_make_the_same_batches(prepared, options):
     import torch
 
     if "--gpus" in options and torch.cuda.device_count() < 2:
         pytest.skip(f"needs 2 GPUs; {torch.cuda.device_count()} here")
-    assert lines_of(graph, "--device", "cuda", *options) == GOLDEN.read_text().splitlines()
+    assert lines_of(prepared, "--device", "cuda", *options) == GOLDEN.read_text().splitlines()

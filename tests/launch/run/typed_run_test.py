@@ -99,6 +99,47 @@ def test_other_models_go_on_as_if_not_stopped_on_two_ranks(graph, tmp_path, opti
     assert accuracy_of(package.load_model(tmp_path / "part"), package.dataset.open(graph)) > 0.9
 
 
+def planned_and_measured(out: Path) -> tuple[dict, dict, dict]:
+    """(what is told of the first rank's cache, what was expected, what was read)"""
+    cache = json.loads((out / "summary.json").read_text())["cache"]
+    return json.loads((out / "plan.json").read_text())["ranks"][0], cache["predicted"][0], cache["measured"][0]
+
+
+def test_a_run_counts_and_plans_for_all_types(graph, run, tmp_path):
+    train(graph, tmp_path / "cached", "--epochs", EPOCHS, "--cache-ratio", 0.5)
+    assert losses(tmp_path / "cached") == losses(run)
+    rank, predicted, measured = planned_and_measured(tmp_path / "cached")
+    types = list(package.dataset.open(graph).node_types)
+    rows = {name: of_type["rows"] for name, of_type in zip(types, rank["features"]["types"], strict=True)}
+    assert 0 < rows["paper"] <= 600 and rows["author"] == 0, "authors have no features"
+    assert rank["budget_bytes"] == 0.5 * 600 * 8 * 4 >= rank["used_bytes"] > 0
+    relations = rank["topology"]["relations"]
+    assert len(relations) == 2 and sum(each["lists"] for each in relations) == rank["topology"]["lists"] > 0
+    assert 0.05 < predicted["hit_rate"]["local"] < 1 and measured["hit_rate"]["host"] == 1
+    summary = json.loads((tmp_path / "cached" / "summary.json").read_text())
+    reads = sum(read["reads"] for read in rank["features"]["expected"].values())
+    batches = summary["epochs"][1]["num_batches"]
+    assert summary["epochs"][1]["row_tiers"]["host"]["rows"] / batches == pytest.approx(reads, rel=0.1)
+    lists = sum(read["reads"] for read in rank["topology"]["expected"].values())
+    assert summary["epochs"][1]["list_tiers"]["host"]["lists"] / batches == pytest.approx(lists, rel=0.2)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("ratio", [0.1, 0.5, 1.1, "auto"])
+@pytest.mark.parametrize("topology", ["gpu", "host"])
+def test_a_cache_on_a_gpu_changes_no_loss(graph, tmp_path, ratio, topology):
+    options = ["--epochs", 3, "--device", "cuda", "--topology", topology]
+    train(graph, tmp_path / "without", *options)
+    train(graph, tmp_path / "with", *options, "--cache-ratio", ratio)
+    assert losses(tmp_path / "with") == losses(tmp_path / "without")
+    rank, _, measured = planned_and_measured(tmp_path / "with")
+    assert rank["features"]["rows"] > 0 and measured["hit_rate"]["local"] > 0
+    if ratio == "auto":
+        assert rank["features"]["rows"] == 600 and measured["hit_rate"]["host"] == 0
+    if topology == "host":
+        assert (rank["topology"]["lists"] > 0) == (measured["list_hit_rate"]["local"] > 0)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize(
     "options",
@@ -174,7 +215,7 @@ def test_results_are_read(run):
     ("options", "said"),
     [
         (["--model", "sage"], "--model: expected rsage or rgcn or rgat or hgt, for a data set of several"),
-        (["--cache-ratio", "0.5"], "--cache-ratio: expected its default"),
+        (["--partition"], "--partition: expected its default"),
         (["--heads", "2"], "--heads: expected --model rgat or hgt, found --model rsage"),
         (
             ["--model", "hgt", "--fanout", "4,4,4", "--residual"],

@@ -228,6 +228,20 @@ def test_a_fanout_for_each_edge_type(papers):
     assert len(batch["author"].n_id) == np.diff(graph.edge_types["author", "writes", "paper"].indptr)[5]
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("options", [{"cache_ratio": 0.5}, {"cache_bytes": 5000, "cache_policy": "degree"}], ids=str)
+def test_a_cache_changes_no_batch(papers, device, options):
+    fanouts = {name: [3, number] for number, name in enumerate(open_dataset(papers).edge_types)}
+    how = {"batch_size": 32, "shuffle": True, "device": device, "topology": "host"}
+    with loader_of(papers, fanouts, **how) as plain, loader_of(papers, fanouts, **how, **options) as cached:
+        for one, other in zip(plain, cached, strict=True):
+            for name in one.node_types:
+                assert torch.equal(one[name].n_id, other[name].n_id)
+            assert torch.equal(one["paper"].x, other["paper"].x) and torch.equal(one["field"].x, other["field"].x)
+            for name in one.edge_types:
+                assert torch.equal(one[name].edge_index, other[name].edge_index)
+
+
 def test_passes_repeat_and_go_on(papers):
     def drawn(loader) -> list:
         return [[store.edge_index.tolist() for store in batch.edge_stores] for batch in loader]
@@ -258,7 +272,6 @@ def test_passes_repeat_and_go_on(papers):
         ({"nodes": ("paper", [200])}, "input_nodes", "200 .. 200"),
         ({"nodes": ("paper", [1, 1])}, "input_nodes", "1 duplicates"),
         ({"fanout": {("author", "writes", "paper"): [1]}}, "num_neighbors", "none for ('field', 'topic_of', 'paper')"),
-        ({"cache_ratio": 0.5}, "cache_ratio", "[0.5]"),
         ({"edge_weights": True}, "edge_weights", "True"),
         ({"node_tensors": {"year": torch.zeros(200)}}, "node_tensors", "year"),
         ({"compress": "host"}, "the sampler", "--compress host"),

@@ -209,11 +209,11 @@ StandIn stand_in(const std::string& policy, const std::vector<RelationTuple>& gi
       lists.indices = array.data();
       lists.index_bytes = static_cast<int>(array.itemsize());
     };
-    Vector<int32_t> narrow;
-    if (nb::try_cast(indices, narrow)) {
+    Vector<int32_t> narrow;  // of the array itself: a converted copy would end with this round
+    if (nb::try_cast(indices, narrow, false)) {
       take(narrow);
     } else {
-      take(nb::cast<Vector<int64_t>>(indices));
+      take(nb::cast<Vector<int64_t>>(indices, false));
     }
   }
   const nb::gil_scoped_release release;

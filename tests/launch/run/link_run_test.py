@@ -114,6 +114,20 @@ def test_cohorts_and_pygs_layers_learn_the_same(graph, tmp_path):
     assert own["test_metrics"]["mrr"] == pytest.approx(pyg["test_metrics"]["mrr"], rel=0.05)
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "more",
+    [[], ["--no-in-place"], ["--layers", "pyg"], ["--decoder", "mlp", "--model", "gcn"], ["--loss", "softmax"]],
+    ids=lambda more: " ".join(more)[2:],
+)
+def test_a_gpu_trains_the_same(graph, tmp_path, more):
+    cpu, gpu = (train(graph, tmp_path / device, "--epochs", 3, "--device", device, *more) for device in ("cpu", "cuda"))
+    assert losses(gpu) == pytest.approx(losses(cpu), rel=2e-3)
+    assert gpu["test_metrics"]["mrr"] == pytest.approx(cpu["test_metrics"]["mrr"], rel=0.1)
+    sizes = [[[epoch[f"num_{what}"] for what in ("seeds", "edges")] for epoch in run["epochs"]] for run in (cpu, gpu)]
+    assert sizes[0] == sizes[1], "the same batches"
+
+
 def test_without_held_out_links_the_task_is_to_be_named(graph, tmp_path):
     whole = graph.parent / "whole"
     summary = train(whole, tmp_path / "run", "--epochs", 1, "--task", "link")

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from cohort.base.errors import CohortError
+from cohort.base.files import replacing
 from cohort.dataset.array_file import map_array
 from cohort.dataset.meta import META
 from cohort.dataset.reader import Dataset, open_one_type
@@ -52,26 +55,73 @@ def held_out(folder: str | os.PathLike) -> dict[str, HeldOut]:
     num_nodes = open_one_type(folder).num_nodes
     found = {}
     for split in HELD_OUT:
-        pairs, negatives = (_ids(folder / name, num_nodes) for name in files_of(split))
-        if pairs.shape[1] != 2:
-            raise CohortError(str(folder / files_of(split)[0]), "[n, 2] node ids", f"{list(pairs.shape)}")
-        if len(negatives) != len(pairs) or negatives.shape[1] < 1:
-            place, expected = str(folder / files_of(split)[1]), f"[{len(pairs)}, K] node ids, with K of at least 1"
-            raise CohortError(place, expected, f"{list(negatives.shape)}", "write the split again")
-        found[split] = HeldOut(pairs, negatives)
+        places = [folder / name for name in files_of(split)]
+        for path in places:
+            if not path.exists():
+                hint = "cohort dataset split-links and cohort.dataset.write_links write it"
+                raise CohortError(str(path), "int64 [n, m] node ids", "no such file", hint)
+        found[split] = _checked([str(path) for path in places], [map_array(path) for path in places], num_nodes)
     return found
 
 
-def _ids(path: Path, num_nodes: int) -> np.ndarray:
-    """int64 [n, m] of a file."""
-    if not path.exists():
-        raise CohortError(str(path), "int64 [n, m] node ids", "no such file", "cohort dataset split-links writes it")
-    ids = map_array(path)
-    if ids.dtype != np.int64 or ids.ndim != 2:
-        raise CohortError(str(path), "int64 [n, m] node ids", f"{ids.dtype} {list(ids.shape)}")
-    if ids.size and not 0 <= ids.min() <= ids.max() < num_nodes:
-        raise CohortError(str(path), f"node ids in [0, {num_nodes})", f"{ids.min()} .. {ids.max()}")
-    return ids
+def write_links(folder: str | os.PathLike, *, val: Sequence[Any], test: Sequence[Any]) -> None:
+    """Writes held-out links of your own beside a data set, for instance those of a benchmark.
+
+    Warns of links that are edges of the graph: messages tell of these.
+
+    Args:
+        folder: of a data set of one node type.
+        val: (pairs, negatives): integers [n, 2], source and target, and [n, K], the nodes that each target competes
+            with; torch or NumPy.
+        test: likewise.
+
+    Raises:
+        CohortError: they do not fit each other or the data set.
+    """
+    data, held = open_one_type(folder), {}
+    for split, given in (("val", val), ("test", test)):
+        arrays = [np.asarray(each) for each in given]
+        if not all(np.issubdtype(array.dtype, np.integer) for array in arrays):
+            found = ", ".join(str(array.dtype) for array in arrays)
+            raise CohortError(split, "(pairs, negatives) of integers", found)
+        names = [f"{split}: {what}" for what in ("pairs", "negatives")]
+        held[split] = _checked(names, [array.astype(np.int64) for array in arrays], data.num_nodes)
+    edges = np.unique(_keys(*_edges_of(data), data.num_nodes))
+    for split, links in held.items():
+        count = np.isin(_keys(links.pairs[:, 0], links.pairs[:, 1], data.num_nodes), edges).sum()
+        if count:
+            text = f"{count:,} of {len(links.pairs):,} {split} links are edges of the graph: messages tell of them"
+            warnings.warn(f"{folder}: {text}", stacklevel=2)
+        for name, array in zip(files_of(split), (links.pairs, links.negatives), strict=True):
+            with replacing(Path(folder) / name) as temporary, open(temporary, "wb") as file:
+                np.save(file, array)
+
+
+def _checked(places: Sequence[str], arrays: Sequence[np.ndarray], num_nodes: int) -> HeldOut:
+    """Pairs and negatives, if they are; the places are what errors call them."""
+    for place, ids in zip(places, arrays, strict=True):
+        if ids.dtype != np.int64 or ids.ndim != 2:
+            raise CohortError(place, "int64 [n, m] node ids", f"{ids.dtype} {list(ids.shape)}")
+        if ids.size and not 0 <= ids.min() <= ids.max() < num_nodes:
+            raise CohortError(place, f"node ids in [0, {num_nodes})", f"{ids.min()} .. {ids.max()}")
+    pairs, negatives = arrays
+    if pairs.shape[1] != 2:
+        raise CohortError(places[0], "[n, 2] node ids", f"{list(pairs.shape)}")
+    if len(negatives) != len(pairs) or negatives.shape[1] < 1:
+        expected = f"[{len(pairs)}, K] node ids, with K of at least 1"
+        raise CohortError(places[1], expected, f"{list(negatives.shape)}", "write the split again")
+    return HeldOut(pairs, negatives)
+
+
+def _edges_of(data: Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """int64 [E] sources and targets."""
+    targets = np.repeat(np.arange(data.num_nodes), np.diff(data.indptr))
+    return data.indices.astype(np.int64), targets
+
+
+def _keys(sources: np.ndarray, targets: np.ndarray, num_nodes: int) -> np.ndarray:
+    """int64, as its arguments together: each pair as one number."""
+    return sources * num_nodes + targets
 
 
 def split_links(
@@ -105,10 +155,9 @@ def split_links(
         hint = "split the data set before cohort dataset prepare"
         raise CohortError(str(source), "a data set with raw features", "only encoded ones", hint)
     generator = np.random.default_rng(seed)
-    sources = data.indices.astype(np.int64)
-    targets = np.repeat(np.arange(data.num_nodes), np.diff(data.indptr))
+    sources, targets = _edges_of(data)
     split_of_edge = _split_of_edges(sources, targets, data.num_nodes, shares, generator)
-    edges = np.unique(sources * data.num_nodes + targets)  # as one number each
+    edges = np.unique(_keys(sources, targets, data.num_nodes))
     with output_folder(out, overwrite) as folder:
         path = Path(folder.path)
         for number, split in enumerate(HELD_OUT, start=1):
@@ -138,7 +187,7 @@ def _split_of_edges(
 ) -> np.ndarray:
     """int8 [E]: 0 for an edge that stays, 1 for one of validation, 2 for one of the test."""
     low, high = np.minimum(sources, targets), np.maximum(sources, targets)
-    links, link_of_edge = np.unique(low * num_nodes + high, return_inverse=True)
+    links, link_of_edge = np.unique(_keys(low, high, num_nodes), return_inverse=True)
     may_go = np.flatnonzero(links // num_nodes != links % num_nodes)
     num_val, num_test = (round(share * len(may_go)) for share in shares)
     if num_val + num_test in (0, len(may_go)):
@@ -153,10 +202,10 @@ def _split_of_edges(
 def _negatives(
     sources: np.ndarray, edges: np.ndarray, num_nodes: int, count: int, generator: np.random.Generator
 ) -> np.ndarray:
-    """int64 [n, count]: nodes that are no targets of the sources. `edges`: source * num_nodes + target, ascending."""
+    """int64 [n, count]: nodes that are no targets of the sources. `edges`: _keys of all, ascending."""
     drawn = generator.integers(num_nodes, size=(len(sources), count))
     for _ in range(REDRAWS):
-        keys = sources[:, None] * num_nodes + drawn
+        keys = _keys(sources[:, None], drawn, num_nodes)
         place = np.searchsorted(edges, keys).clip(max=len(edges) - 1)
         is_bad = (edges[place] == keys) | (drawn == sources[:, None])
         if not is_bad.any():

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from cohort.base.errors import CohortError
 from cohort.cache.plan import options as cache_plan
 from cohort.cache.plan.budget import beside_topology
@@ -86,6 +88,9 @@ def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = N
     planned = replace(spec, fanout=spec.fanout * len(relations_of(data)))
     if spec.cache_ratio == "auto":
         planned = replace(planned, gpu_memory=gpu_memory(spec))
+    if isinstance(spec, RunSpec) and spec.task == "link":  # any node may be an endpoint, of an edge or a negative
+        own_seeds = [(list(range(num_ranks)), np.arange(data.num_nodes))]
+        planned = replace(planned, batch_size=(2 + spec.negatives) * spec.batch_size)
     cache = cache_plan.sampler_members(planned, dataset, num_ranks, device == "cuda", own_seeds, gpus_of(spec))
     topology = topology_of(spec, device)
     if topology != spec.topology:

@@ -164,10 +164,8 @@ def _check_links(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
         raise CohortError("--task link", "a data set of one node type", f"{len(data.node_types)} node types")
     if data.num_edges == 0:
         raise CohortError("--task link", "a graph with edges", f"none in {data.path}")
-    for name in ("cache_ratio", "cache_bytes", "partition"):
-        if getattr(spec, name) != getattr(RunSpec, name):
-            flag = f"--{name.replace('_', '-')}"
-            raise CohortError(flag, "its default, with --task link", str(getattr(spec, name)), "leave it out")
+    if spec.partition:
+        raise CohortError("--partition", "--task node", "--task link", "leave it out")
     if spec.negatives > 10_000:
         raise CohortError("--negatives", "at most 10000", str(spec.negatives))
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from cohort.base.errors import CohortError
-from cohort.dataset import from_tensors, held_out, open_one_type, split_links
+from cohort.dataset import from_tensors, held_out, open_one_type, split_links, write_links
 from cohort.launch.main import main
 
 NUM_NODES = 60
@@ -107,6 +107,35 @@ def test_what_cannot_be_split_is_refused(graph, tmp_path, capsys, arguments, wor
     out = tmp_path / "out"
     assert main(["dataset", "split-links", str(graph), str(out), *arguments]) == 1
     assert words in " ".join(capsys.readouterr().err.split()) and not out.exists()
+
+
+def test_links_of_ones_own(graph, tmp_path):
+    val = torch.tensor([[0, 59], [59, 1]]), torch.tensor([[1, 2, 3], [4, 5, 6]], dtype=torch.int32)
+    test = np.array([[2, 59]]), np.array([[7]])
+    write_links(graph, val=val, test=test)
+    held = held_out(graph)
+    for split, (pairs, negatives) in (("val", val), ("test", test)):
+        assert held[split].pairs.tolist() == pairs.tolist()
+        assert held[split].negatives.tolist() == negatives.tolist()
+    an_edge = edges_of(open_one_type(graph))[:1]
+    with pytest.warns(UserWarning, match="1 of 1 test links are edges of the graph"):
+        write_links(graph, val=val, test=(an_edge, test[1]))
+    assert held_out(graph)["test"].pairs.tolist() == an_edge.tolist()
+
+
+@pytest.mark.parametrize(
+    ("val", "words"),
+    [
+        ((np.array([[0, 60]]), np.array([[1]])), r"val: pairs: expected node ids in \[0, 60\), found 0 .. 60"),
+        ((np.array([[0, 1]]), np.array([[1], [2]])), r"val: negatives: expected \[1, K\] node ids"),
+        ((np.array([[0.0, 1.0]]), np.array([[1]])), r"val: expected \(pairs, negatives\) of integers, found float64"),
+        ((np.array([0, 1]), np.array([[1]])), r"val: pairs: expected int64 \[n, m\] node ids, found int64 \[2\]"),
+    ],
+)
+def test_links_that_do_not_fit_are_refused(graph, val, words):
+    with pytest.raises(CohortError, match=words):
+        write_links(graph, val=val, test=(np.zeros((0, 2), int), np.zeros((0, 1), int)))
+    assert held_out(graph) == {}
 
 
 def test_damaged_arrays_are_told(graph, tmp_path, capsys):

@@ -105,7 +105,6 @@ def test_generate_refuses_options_of_other_kinds(tmp_path, capsys, arguments, wo
 @pytest.mark.parametrize(
     "command",
     [
-        "plan DATA --cache-ratio 0.1",
         "tune DATA --minutes 1 --device cpu --out OUT",
         "bench sample DATA --device cpu",
         "bench fetch DATA --device cpu",

@@ -60,6 +60,16 @@ def test_models_of_typed_graphs_take_the_same_steps_with_both_kinds_of_layers(pa
     assert float(rows[2][-2]) == pytest.approx(ms["pyg"] / ms["cohort"], abs=0.01)
 
 
+@pytest.mark.gpu
+def test_steps_on_a_gpu_have_a_peak_of_memory(papers, tmp_path):
+    out = tmp_path / "bench.jsonl"
+    options = ["--device", "cuda", "--fanout", "4,3", "--batch-size", 16, "--hidden", 8, "--steps", 3, "--out", out]
+    done = cohort("bench", "step", papers, *options, "--layers", "pyg,cohort")
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    assert len(lines) == 16 and all(line["peak_bytes"] > 0 and line["ms"] > 0 for line in lines)
+
+
 def test_learned_rows_are_part_of_the_step(papers, tmp_path):
     options = [
         "--device",
@@ -90,7 +100,7 @@ def test_learned_rows_are_part_of_the_step(papers, tmp_path):
         (["--models", "sage"], "--model: expected rsage or rgcn or rgat or hgt, for a data set of several node types"),
         (["--layers", "csr"], "--layers csr: expected sage among --models, and --amp off or both"),
         (["--models", "hgt", "--hidden", "10"], "--hidden: expected a multiple of 4, the --heads of hgt"),
-        (["--cache-ratio", "0.1"], "--cache-ratio: expected its default, for a data set of several node types"),
+        (["--models", "rgcn", "--heads", "2"], "--heads: expected --model rgat or hgt, found --model rgcn"),
     ],
 )
 def test_what_does_not_fit_a_typed_graph_is_refused(papers, capsys, arguments, words):

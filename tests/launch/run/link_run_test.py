@@ -114,6 +114,41 @@ def test_cohorts_and_pygs_layers_learn_the_same(graph, tmp_path):
     assert own["test_metrics"]["mrr"] == pytest.approx(pyg["test_metrics"]["mrr"], rel=0.05)
 
 
+def test_a_cache_is_planned_for_all_nodes(graph, tmp_path):
+    options = ["--epochs", 2, "--no-in-place", "--ranks", 2]
+    without = train(graph, tmp_path / "without", *options)
+    summary = train(graph, tmp_path / "with", *options, "--cache-ratio", 0.5)
+    assert losses(summary) == losses(without)
+    planned = json.loads((tmp_path / "with" / "plan.json").read_text())
+    assert 0 < planned["ranks"][0]["topology"]["lists"] < 400, "lists, which are shorter than rows here"
+    assert all(0.3 < rank["list_hit_rate"]["local"] < 1 for rank in summary["cache"]["predicted"])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("ratio", [0.3, 1.1, "auto"])
+def test_a_cache_on_a_gpu_changes_no_loss(graph, tmp_path, ratio):
+    options = ["--epochs", 3, "--device", "cuda", "--topology", "host", "--no-in-place"]
+    without = train(graph, tmp_path / "without", *options)
+    summary = train(graph, tmp_path / "with", *options, "--cache-ratio", ratio)
+    assert losses(summary) == losses(without)
+    for rank in summary["cache"]["measured"]:
+        assert max(rank["hit_rate"]["local"], rank["list_hit_rate"]["local"]) > 0
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "more",
+    [[], ["--no-in-place"], ["--layers", "pyg"], ["--decoder", "mlp", "--model", "gcn"], ["--loss", "softmax"]],
+    ids=lambda more: " ".join(more)[2:],
+)
+def test_a_gpu_trains_the_same(graph, tmp_path, more):
+    cpu, gpu = (train(graph, tmp_path / device, "--epochs", 3, "--device", device, *more) for device in ("cpu", "cuda"))
+    assert losses(gpu) == pytest.approx(losses(cpu), rel=2e-3)
+    assert gpu["test_metrics"]["mrr"] == pytest.approx(cpu["test_metrics"]["mrr"], rel=0.1)
+    sizes = [[[epoch[f"num_{what}"] for what in ("seeds", "edges")] for epoch in run["epochs"]] for run in (cpu, gpu)]
+    assert sizes[0] == sizes[1], "the same batches"
+
+
 def test_without_held_out_links_the_task_is_to_be_named(graph, tmp_path):
     whole = graph.parent / "whole"
     summary = train(whole, tmp_path / "run", "--epochs", 1, "--task", "link")
@@ -158,8 +193,7 @@ def test_a_run_does_not_go_on_with_other_links(graph, tmp_path):
     ("arguments", "words"),
     [
         (["--task", "node", "--decoder", "mlp", "--loss", "margin"], "--decoder, --loss: expected --task link"),
-        (["--partition"], "--partition: expected its default, with --task link"),
-        (["--cache-ratio", "0.1"], "--cache-ratio: expected its default, with --task link"),
+        (["--partition"], "--partition: expected --task node, found --task link"),
         (["--negatives", "10001"], "--negatives: expected at most 10000, found 10001"),
         (["--model", "rsage"], "--model rsage: expected a data set of several node types"),
     ],

@@ -143,9 +143,10 @@ class TypedGNN(nn.Module):
         return x
 
     def layer_on(
-        self, number: int, x: dict[str, Tensor], edges: dict[EdgeType, Tensor], num_targets: dict[str, int]
+        self, number: int, x: dict[str, Tensor], edges: dict, num_targets: dict[str, int]
     ) -> dict[str, Tensor]:
-        """What the next layer reads, or `scores`: the output of a layer, with what follows it."""
+        """What the next layer reads, or `scores`: the output of a layer, with what follows it; edges: int64 [2, edges]
+        or a Block of each edge type."""
         if self.kind == "hgt":
             x = self._with_targets(x, self.convs[number], num_targets)
         out = self.convs[number](x, edges, num_targets)

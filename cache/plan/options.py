@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from cohort.base.errors import CohortError
 from cohort.base.files import demand_writable, user_cache
 from cohort.base.programs import ask_sampler
 from cohort.cache import _native
@@ -129,13 +130,15 @@ def sampler_members(
         edge_ids: whether batches have them.
 
     Raises:
-        CohortError: as `presample` and `budgets` do.
+        CohortError: as `presample` and `budgets` do; and no node has features.
     """
     if spec.cache_ratio is None and spec.cache_bytes is None:
         return {}
     if spec.cache_policy == "none":
         return {"cache_policy": "none"}
     meta = json.loads((dataset / "meta.json").read_text())
+    if raw_bytes_of(meta) == 0:
+        raise CohortError("--cache-ratio, --cache-bytes", "features to cache", f"none in {dataset}", "leave it out")
     counts = []
     if spec.cache_policy == "plan":
         for seeds in [None] if clique_seeds is None else [seeds for _, seeds in clique_seeds]:

@@ -40,6 +40,7 @@ def _report_one(run: Run, out: Path) -> None:
     print_tables(*report_tables.short_tables(run))
     reads = [report_tables.tier_table(run, kind) for kind in (ROWS, LISTS)]
     held = [report_tables.held_table(run)] if run.held else []
+    held += [report_tables.parts_table(run)] if run.parts else []
     epochs = report_tables.epoch_table(run)
     options = Table("Options", ["option", "value"], [[name, one_line(run.options[name])] for name in run.options])
     tables = [report_tables.result_table(run), epochs, *reads, *held, options]

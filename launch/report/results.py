@@ -43,6 +43,20 @@ class TierUse(NamedTuple):
     planned_bytes: float | None
 
 
+class HeldPart(NamedTuple):
+    """What caches hold of a node type or of a relation, as planned.
+
+    Attributes:
+        name: of the type, or "source name target".
+        size: nodes of the type, or lists of the relation.
+        held: rows or lists of each rank, and their bytes.
+    """
+
+    name: str
+    size: int
+    held: list[tuple[int, int]]
+
+
 @dataclass
 class Run:
     """A run that has finished an epoch.
@@ -52,6 +66,7 @@ class Run:
         options: the members of run.json that say what was asked for, by name.
         places: where each rank ran: "GPU 3", or "r1" on the CPU; of several machines "m0 GPU 3".
         held: of plan.json the member "ranks", checked; empty without one. Of several machines the first one's.
+        parts: what caches hold of each node type with features and of each relation, where there are several.
     """
 
     folder: Path
@@ -59,6 +74,7 @@ class Run:
     options: dict
     places: list[str]
     held: list[dict]
+    parts: list["HeldPart"]
 
     @property
     def epochs(self) -> list[dict]:
@@ -139,7 +155,38 @@ def read_run(folder: Path) -> Run:
         {name: value for name, value in options.items() if value is not None},
         _places(run["sampler"].get("gpus"), of_machines, summary),
         plan["ranks"] if plan else [],
+        _parts(folder, plan["ranks"]) if plan else [],
     )
+
+
+def _parts(folder: Path, held: list[dict]) -> list[HeldPart]:
+    """See `Run.parts`.
+
+    Raises:
+        CohortError: the plan is of other types than the run.
+    """
+    types = _read(folder / files.RUN, _RunOfTypes)["trainer"].get("types")
+    if types is None:
+        return []
+    rows = [rank["features"].get("types", []) for rank in held]
+    lists = [rank["topology"].get("relations", []) for rank in held]  # none: they are read elsewhere
+    counts, dims, relations = types["counts"], types["feature_dims"], types["edge_types"]
+    good = all(len(of_rank) == len(dims) for of_rank in rows) and dims.keys() == counts.keys()
+    good = good and all(len(of_rank) in (0, len(relations)) for of_rank in lists)
+    if not good or any(target not in counts for _, _, target in relations):
+        place = f"{folder / files.PLAN}: ranks"
+        raise CohortError(place, "the node types and edge types of run.json", "others", _OTHER_VERSION)
+    parts = [
+        HeldPart(name, counts[name], [(each[i]["rows"], each[i]["bytes"]) for each in rows])
+        for i, (name, dim) in enumerate(dims.items())
+        if dim
+    ]
+    if not all(lists):
+        return parts
+    return parts + [
+        HeldPart(" ".join(name), counts[name[2]], [(each[i]["lists"], each[i]["bytes"]) for each in lists])
+        for i, name in enumerate(relations)
+    ]
 
 
 def _places(gpus, of_machines: list[str] | None, summary: dict) -> list[str]:
@@ -177,17 +224,44 @@ _RUN = get_type_hints(RunReport) | {"val_metrics": _METRICS, "test_metrics": _ME
 _Summary = TypedDict("_Summary", _RUN | {"epochs": list[_Epoch]})  # of a file: all members are required
 
 
+class _Rows(TypedDict):
+    rows: int
+    bytes: int
+
+
+class _HeldRows(_Rows):
+    types: NotRequired[list[_Rows]]
+
+
+class _HeldLists(ListReads):
+    relations: NotRequired[list[ListReads]]
+
+
 class _Held(TypedDict):
     budget_bytes: int
     index_bytes: int
     used_bytes: int
     alpha: float
-    features: TypedDict("Rows", {"rows": int, "bytes": int})
-    topology: ListReads
+    features: _HeldRows
+    topology: _HeldLists
 
 
 class _Plan(TypedDict):
     ranks: list[_Held]
+
+
+class _Types(TypedDict):
+    counts: dict[str, int]
+    feature_dims: dict[str, int]
+    edge_types: list[tuple[str, str, str]]
+
+
+class _TrainerOfTypes(TypedDict):
+    types: NotRequired[_Types | None]
+
+
+class _RunOfTypes(TypedDict):
+    trainer: _TrainerOfTypes
 
 
 class _Machines(TypedDict):

@@ -18,7 +18,8 @@ TIME_NAMES = ("epoch s", "wait s", "train s", "all-reduce s", "sample s", "fetch
 def short_tables(run: Run) -> list[Table]:
     """What a terminal shows of a run."""
     reads = (tier_table(run, kind, is_short=True) for kind in (ROWS, LISTS))
-    return [epoch_table(run, is_short=True), *reads, result_table(run)]
+    parts = [parts_table(run)] if run.parts else []
+    return [epoch_table(run, is_short=True), *reads, *parts, result_table(run)]
 
 
 def epoch_table(run: Run, is_short: bool = False) -> Table:
@@ -72,6 +73,16 @@ def held_table(run: Run) -> Table:
     ]
     columns = ["rank", "budget", "index", "used", "rows", "row bytes", "lists", "list bytes", "alpha"]
     return Table("Cache", columns, rows, "alpha: the share of neighbour lists")
+
+
+def parts_table(run: Run) -> Table:
+    """A row a node type with features or relation: what the cache of each rank holds of it, as planned."""
+    columns = ["of", "all", *run.places[: len(run.held)]]
+    rows = [
+        [one_line(part.name), f"{part.size:,}", *(f"{count:,} ({format_bytes(size)})" for count, size in part.held)]
+        for part in run.parts
+    ]
+    return Table("Rows and lists by type", columns, rows, "rows of node types with features; lists of relations")
 
 
 def result_table(run: Run) -> Table:

@@ -57,6 +57,13 @@ def register(commands) -> None:
     parser.set_defaults(func=predict)
 
 
+def _files_of_types(meta: dict) -> list[str]:
+    """The arrays that meta.json names where there are several node types."""
+    described = [*(nodes.get("features", {}) for nodes in meta["nodes"]), *meta["edges"], meta["target"]]
+    values = (value for each in described for value in each.values())
+    return [value for value in values if isinstance(value, str) and value.endswith(".npy")]
+
+
 def predict(args: argparse.Namespace) -> int:
     """Runs the command; the exit code is that of its program, 128 + n when signal n ended it."""
     out = args.out.absolute()
@@ -64,7 +71,8 @@ def predict(args: argparse.Namespace) -> int:
     inputs = [args.dataset / "meta.json", *(args.run / name for name in names)]
     with contextlib.suppress(OSError, ValueError, KeyError, AttributeError, TypeError):  # the program says why
         meta = json.loads((args.dataset / "meta.json").read_text())
-        inputs += [args.dataset / name for name in meta["files"].values()]
+        names = _files_of_types(meta) if "nodes" in meta else meta["files"].values()
+        inputs += [args.dataset / name for name in names]
     demand_output(out, inputs)  # none of the run's files and of the data set's
     if out.suffix != ".npy":
         hint = f"--out {args.out.with_suffix('.npy')}"

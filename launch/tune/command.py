@@ -10,10 +10,11 @@ from pathlib import Path
 
 from cohort.base.errors import CohortError
 from cohort.base.files import demand_writable
+from cohort.dataset.reader import tables_of
 from cohort.launch.options.devices import resolve_device
 from cohort.launch.options.parser import add_dataset, add_options, kind, spec_of
 from cohort.launch.run.folder import new_folder, sole_use, writable_folder
-from cohort.launch.run.job import open_dataset
+from cohort.launch.run.job import open_to_train
 from cohort.launch.run.supervise import Stopped, ignore_stop_signals, stop_on_signals
 from cohort.launch.tune.output import Results, Screen, conclude, write
 from cohort.launch.tune.search import Point, Space, TimeBound, explore
@@ -118,10 +119,10 @@ class Tuning:
     """The trials of one command, from the options as given to the best ones; trial 1 is in the folder trial-01."""
 
     def __init__(self, args: argparse.Namespace):
-        data, spec = open_dataset(args.dataset), spec_of(args, RunSpec)
+        data, spec = open_to_train(args.dataset), spec_of(args, RunSpec)
         self._meta = json.loads((data.path / "meta.json").read_text())
         self._args, self.quiet, device = args, getattr(args, "quiet", False), resolve_device(spec.device)
-        start = start_of(spec, is_prepared=data.encoded_rows is not None)
+        start = start_of(spec, is_prepared=any(table.encoded_rows is not None for table in tables_of(data)))
         self._axes, fixed = axes_of(args, device, data)
         out = Path(f"tune-{args.dataset.resolve().name}-{time.strftime('%Y%m%d-%H%M%S')}")
         epochs = getattr(args, "epochs", TRIAL_EPOCHS)

@@ -8,11 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from cohort.cache.plan import budget
-from cohort.cache.plan.options import bytes_of_nodes, memory_needs, presample, raw_bytes_of, tables_of
+from cohort.cache.plan import options as cache_options
+from cohort.cache.plan.options import bytes_of_nodes, memory_needs, presample, raw_bytes_of
 from cohort.cache.plan.planner import holds_all_raw_rows
+from cohort.dataset.reader import relations_of, tables_of
 from cohort.launch.options.devices import gpu_memory
 from cohort.launch.options.parser import changed_from_defaults, given_in, spec_of
 from cohort.launch.run.calibrate import HEADROOM
+from cohort.launch.run.job import topology_bytes
 from cohort.launch.tune.search import Axis, Point
 from cohort.spec.run import RunSpec
 
@@ -43,8 +46,10 @@ def axes_of(args: argparse.Namespace, device: str, data) -> tuple[list[Axis], di
     Args:
         data: the data set, opened.
     """
-    forms = ("none", "cache") if data.x is not None else ()  # that need no rows which the data set has not
-    if data.encoded_rows is not None:
+    tables = [table for table in tables_of(data) if table.feature_dim]
+    has_raw = all(table.x is not None for table in tables)
+    forms = ("none", "cache") if has_raw else ()  # that need no rows which the data set has not
+    if any(table.encoded_rows is not None for table in tables):
         forms = ("auto", *forms, "host", "both")
     values = {
         "cache_ratio": tuple(sorted(args.cache_ratios or CACHE_RATIOS, reverse=True)),  # the plan expects most of much
@@ -79,7 +84,7 @@ def same_as(point: Point, device: str, meta: dict) -> Point:
     ratio, compress = point["cache_ratio"], point["compress"]
     if compress == "auto" and isinstance(ratio, float | list):
         caches = [int(each * raw_bytes_of(meta)) for each in (ratio if isinstance(ratio, list) else [ratio])]
-        compress = "host" if all(holds_all_raw_rows(each, tables_of(meta)) for each in caches) else "both"
+        compress = "host" if all(holds_all_raw_rows(each, cache_options.tables_of(meta)) for each in caches) else "both"
     if device == "cpu" or ratio == 0:
         compress = {"both": "host", "cache": "none"}.get(compress, compress)
     return point | {"compress": compress}
@@ -90,7 +95,8 @@ class Room:
 
     def __init__(self, spec: RunSpec, meta: dict, data):
         self._spec, self._meta, self._dataset = spec, meta, data.path
-        self._topology_bytes = data.indptr.nbytes + data.indices.nbytes
+        self._topology_bytes = topology_bytes(data)
+        self._fanout = spec.fanout * len(relations_of(data))
         self._gpu_bytes = gpu_memory(spec)
         self._trainer_bytes = spec.trainer_bytes
         self._counts: list[dict] = []
@@ -109,7 +115,7 @@ class Room:
         cache_bytes = int(ratio * raw_bytes_of(self._meta))
         spec = self._spec
         if not self._counts and spec.cache_policy == "plan":  # the trials with a cache find them there
-            self._counts = [presample(self._dataset, spec.fanout, spec.batch_size, spec.presample_batches)]
+            self._counts = [presample(self._dataset, self._fanout, spec.batch_size, spec.presample_batches)]
         memory = {"gpu_memory": self._gpu_bytes, "trainer_bytes": self._trainer_bytes, "slots": point["slots"]}
         needs = memory_needs(replace(spec, **memory), self._meta, self._counts)
         if self._holds_topology(cache_bytes):

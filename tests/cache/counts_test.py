@@ -1,5 +1,6 @@
 """Counts for the cache, of data sets whose folder cannot be written."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import pytest
 from cohort import CohortError
 from cohort.base.files import user_cache
 from cohort.cache import load_counts
-from cohort.cache.plan.options import presample
+from cohort.cache.plan.options import presample, sampler_members
+from cohort.spec.run import SamplerSpec
 
 
 def test_they_are_kept_in_the_users_cache_folder(read_only):
@@ -34,3 +36,10 @@ def test_without_a_folder_that_is_an_error(read_only, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/nowhere")
     with pytest.raises(CohortError, match="counts that are kept there: set XDG_CACHE_HOME"):
         presample(read_only, [4, 3], 64, 10)
+
+
+def test_a_cache_needs_features(tmp_path):
+    meta = {"nodes": [{"type": "user", "count": 3}], "edges": [], "target": {"num_classes": 2}}
+    (tmp_path / "meta.json").write_text(json.dumps(meta))
+    with pytest.raises(CohortError, match="expected features to cache, found none in"):
+        sampler_members(SamplerSpec(cache_ratio=[0.5]), tmp_path, 1, on_gpu=False)

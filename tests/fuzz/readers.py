@@ -23,6 +23,7 @@ from cohort.launch.options.parser import read_config
 from cohort.launch.report.results import LISTS, ROWS, read_run
 from cohort.launch.run import resume
 from cohort.spec.files import MODEL
+from cohort.spec.graph import GraphTypes
 from cohort.spec.options import options_of
 from cohort.spec.results import TIERS, EpochReport, RunReport
 from cohort.spec.run import RunSpec, TrainerSpec, as_json
@@ -171,7 +172,7 @@ def _read_config(folder: Path) -> None:
 RUN = {
     "mps": True,
     "sampler": {"dataset": "data", "device": "cpu", "num_ranks": 1},
-    "trainer": {"task": "train"} | as_json(TrainerSpec(epochs=3, num_classes=4, feature_dim=5)),
+    "trainer": as_json(TrainerSpec(task="node", epochs=3, num_classes=4, feature_dim=5)),
     "data": {"labels": "0a"},
 }
 
@@ -193,7 +194,9 @@ def _results(folder: Path) -> None:
     by_tier = dict.fromkeys(TIERS, 0.5)
     predicted = dict.fromkeys(("hit_rate", "bytes", "list_hit_rate", "list_bytes"), by_tier)
     held = dict.fromkeys(("budget_bytes", "index_bytes", "used_bytes", "alpha"), 1)
-    held |= {"features": {"rows": 1, "bytes": 2}, "topology": {"lists": 1, "bytes": 2}}
+    rows, lists = {"rows": 1, "bytes": 2}, {"lists": 1, "bytes": 2}
+    held |= {"features": rows | {"types": [rows, rows]}, "topology": lists | {"relations": [lists]}}
+    types = GraphTypes({"a": 9, "b": 4}, {"a": 3, "b": 0}, [("a", "to", "b")], "b")
     report = RunReport(
         device="cpu",
         start={"seconds": 2.0, "packages_seconds": 1.0, "parts": [{"part": "a", "bytes": 3, "seconds": 0.5}]},
@@ -203,7 +206,7 @@ def _results(folder: Path) -> None:
         floor={"step_seconds": 0.5, "epochs": [{"seconds": 1.0, "bottleneck": "sample"}]},
     )
     for name, content in {
-        "run": RUN,
+        "run": RUN | {"trainer": RUN["trainer"] | {"types": asdict(types)}},
         "summary": asdict(report),
         "plan": {"ranks": [held]},
     }.items():

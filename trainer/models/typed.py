@@ -120,12 +120,8 @@ class TypedGNN(nn.Module):
                 with the two lists.
         """
         num_rows = {name: rows.shape[0] for name, rows in x.items()}
-        ids, x = x, {name: rows for name, rows in x.items() if rows.dim() == 2 and rows.shape[1]}
-        if self.embeddings is not None:
-            x |= {name: self.embeddings(name, ids[name]) for name in self.embeddings.tables.keys()}
-        if self.kind == "hgt":
-            x = {name: lin(x[name]).relu() for name, lin in self.lin_dict.items()}
-        for number, layer in enumerate(self.convs):
+        x = self.first_rows(x)
+        for number in range(len(self.convs)):
             hops = len(self.convs) - number
             given = edge_index[number] if isinstance(edge_index, list) else edge_index
             edges: dict = {name: given[name] for name in self.edge_types[number]}
@@ -134,11 +130,32 @@ class TypedGNN(nn.Module):
                 x = {name: rows[: sum(num_sampled_nodes[name][: hops + 1])] for name, rows in x.items()}
                 if not isinstance(edge_index, list):
                     edges = {name: ends[:, : sum(num_sampled_edges[name][:hops])] for name, ends in edges.items()}
-            if self.kind == "hgt":
-                x = self._with_targets(x, layer, num_rows)
-            read, x = x, layer(x, edges, num_rows)
-            if hops > 1:
-                x = {name: self._between(number, name, rows, read) for name, rows in x.items()}
+            x = self.layer_on(number, x, edges, num_rows)
+        return self.scores(x)
+
+    def first_rows(self, x: dict[str, Tensor]) -> dict[str, Tensor]:
+        """What the first layer reads, from rows and ids as `forward` takes them."""
+        ids, x = x, {name: rows for name, rows in x.items() if rows.dim() == 2 and rows.shape[1]}
+        if self.embeddings is not None:
+            x |= {name: self.embeddings(name, ids[name]) for name in self.embeddings.tables.keys()}
+        if self.kind == "hgt":
+            x = {name: lin(x[name]).relu() for name, lin in self.lin_dict.items()}
+        return x
+
+    def layer_on(
+        self, number: int, x: dict[str, Tensor], edges: dict, num_targets: dict[str, int]
+    ) -> dict[str, Tensor]:
+        """What the next layer reads, or `scores`: the output of a layer, with what follows it; edges: int64 [2, edges]
+        or a Block of each edge type."""
+        if self.kind == "hgt":
+            x = self._with_targets(x, self.convs[number], num_targets)
+        out = self.convs[number](x, edges, num_targets)
+        if number + 1 == len(self.convs):
+            return out
+        return {name: self._between(number, name, rows, x) for name, rows in out.items()}
+
+    def scores(self, x: dict[str, Tensor]) -> Tensor:
+        """From the output of the last layer."""
         return x[self.target] if self.lin is None else self.lin(x[self.target])
 
     def _between(self, number: int, name: str, rows: Tensor, read: dict[str, Tensor]) -> Tensor:

@@ -71,12 +71,7 @@ class FullBlocks:
         return self._read(self.indptr, first, last + 1) - begin, self._read(self.indices, begin, end)
 
     def _read(self, array: np.ndarray, first: int, last: int) -> Tensor:
-        """array[first:last] as int64, by pieces, so that a GPU's takes little host memory."""
-        out = torch.empty(last - first, dtype=torch.int64, device=self.device)
-        for place in range(first, last, READ_AT_ONCE):
-            some = torch.from_numpy(np.array(array[place : min(place + READ_AT_ONCE, last)]))
-            out[place - first :][: len(some)] = some.to(self.device)
-        return out
+        return read_ids(array, first, last, self.device)
 
     def _others(self, sources: Tensor, first: int, last: int) -> Tensor:
         """The sources but [first, last), ascending, each once."""
@@ -98,6 +93,15 @@ class FullBlocks:
             loops = targets[sources == targets] - first
             degrees[first:last] = indptr.diff() - torch.bincount(loops, minlength=last - first)
         return degrees
+
+
+def read_ids(array: np.ndarray, first: int, last: int, device: torch.device) -> Tensor:
+    """array[first:last] as int64, by pieces, so that a GPU's takes little host memory."""
+    out = torch.empty(last - first, dtype=torch.int64, device=device)
+    for place in range(first, last, READ_AT_ONCE):
+        some = torch.from_numpy(np.array(array[place : min(place + READ_AT_ONCE, last)]))
+        out[place - first :][: len(some)] = some.to(device)
+    return out
 
 
 def position_dtype(num_nodes: int) -> torch.dtype:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from cohort import ibp
-from cohort.dataset import Dataset
+from cohort.dataset import Dataset, NodeTable
 from cohort.dataset import _native as dataset_native
 
 MOST_BYTES_TO_GPU = 64 << 20  # of rows on their way
@@ -45,8 +45,8 @@ class EncodedRows:
         return ibp.fetch(self._rows, ids, out=out)
 
 
-def features_of(data: Dataset) -> StoredRows | EncodedRows:
-    """The feature rows of a data set: raw where it has them, else encoded."""
+def features_of(data: Dataset | NodeTable) -> StoredRows | EncodedRows:
+    """The feature rows of a data set, or of a node type: raw where it has them, else encoded."""
     if data.x is None:
         return EncodedRows(data.encoded_rows)
     return StoredRows(data.x, getattr(torch, data.feature_dtype))

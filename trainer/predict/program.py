@@ -10,16 +10,19 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from torch import nn
 
 from cohort.base.errors import CohortError
 from cohort.base.files import replacing
 from cohort.base.log import shown
 from cohort.base.units import format_bytes
-from cohort.dataset import Dataset, open_one_type
+from cohort.dataset import Dataset, HeteroDataset
+from cohort.dataset import open as open_dataset
 from cohort.dataset.check import demand_in_range
 from cohort.spec.run import read_run_json
 from cohort.trainer import _native
@@ -30,18 +33,26 @@ from cohort.trainer.models.weights import load_weights
 from cohort.trainer.predict.layerwise import Layerwise, Place, keep_scores, plan_memory
 from cohort.trainer.predict.node_rows import new_rows
 
+if TYPE_CHECKING:
+    from cohort.trainer.predict.typed import TypedLayerwise
+
 LOG = logging.getLogger("cohort.trainer.predict")  # __name__ is that of the program
 
 
-def model_of(run: Path, data: Dataset) -> tuple[SampledGNN, Targets]:
+def model_of(run: Path, data: Dataset | HeteroDataset) -> tuple[nn.Module, Targets]:
     """The model of a run, with its weights, and what it learned.
 
     Its layers are Cohort's, whoever's the run had: their weights are the same.
 
     Raises:
-        CohortError: it is no run, its model is not kept, or its features are not those of the data set.
+        CohortError: it is no run, its model is not kept, or its features or types are not those of the data set.
     """
     model, targets, options = model_described(run)
+    trained_on = options.get("types")
+    if isinstance(data, HeteroDataset) or trained_on:
+        _demand_same_types(trained_on, data, run, model)
+        load_weights(run, model)
+        return model, targets
     if not isinstance(model, SampledGNN):
         hint = "score nodes in batches: cohort.NeighborLoader(DIR, fanout), and cohort.load_model(RUN)"
         raise CohortError(str(run / "run.json"), "a built-in model", f"--model {options['model']}", hint)
@@ -50,10 +61,44 @@ def model_of(run: Path, data: Dataset) -> tuple[SampledGNN, Targets]:
         raise CohortError(str(run / "run.json"), "a run without --edge-weights", "one with", hint)
     if options["feature_dim"] != data.feature_dim:
         expected = f"{options['feature_dim']} features per node, as the run had"
-        trained_on = read_run_json(run).get("sampler", {}).get("dataset", "unknown")
-        raise CohortError(str(data.path), expected, str(data.feature_dim), f"the run's data set: {trained_on}")
+        of_run = read_run_json(run).get("sampler", {}).get("dataset", "unknown")
+        raise CohortError(str(data.path), expected, str(data.feature_dim), f"the run's data set: {of_run}")
     load_weights(run, model)
     return model, targets
+
+
+def _demand_same_types(trained_on: dict | None, data: Dataset | HeteroDataset, run: Path, model: nn.Module) -> None:
+    """Raises CohortError: the data set has not the types of the run, or other nodes where their rows were learned."""
+    place, of_data = str(data.path), data.types if isinstance(data, HeteroDataset) else None
+    if trained_on is None or of_data is None:
+        expected, found = ("one node type", "several") if trained_on is None else ("several node types", "one")
+        raise CohortError(place, f"a data set of {expected}, as that of {run}", found)
+    names = {"feature_dims": of_data.feature_dims, "target": of_data.target}
+    names["edge_types"] = [list(each) for each in of_data.edge_types]
+    for name, found in names.items():
+        if trained_on[name] != found:
+            raise CohortError(place, f"{name} as the run had: {trained_on[name]}", str(found))
+    learned = getattr(model, "embeddings", None)
+    for name in learned.tables.keys() if learned else ():
+        expected, count = trained_on["counts"][name], of_data.counts[name]
+        if count != expected:
+            hint = "rows of these nodes were learned (--featureless embed), and there are none for others"
+            raise CohortError(place, f"{expected:,} nodes of type {name}, as the run had", f"{count:,}", hint)
+
+
+def layers_of(
+    model: nn.Module, data: Dataset | HeteroDataset, job: dict, device: torch.device
+) -> "Layerwise | TypedLayerwise":
+    """What computes the scores, within the memory that there is."""
+    gpu_bytes = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else None
+    if isinstance(data, HeteroDataset):
+        from cohort.trainer.predict.typed import TypedLayerwise, hidden_widths  # and PyG
+
+        memory = plan_memory(job["memory_bytes"], data.num_nodes, hidden_widths(model), False, gpu_bytes)
+        return TypedLayerwise(model, data, memory, Path(job["out"]), device)
+    widths = [data.feature_dim, *(model.width_of(i) for i in range(len(model.convs) - 1))]
+    memory = plan_memory(job["memory_bytes"], data.num_nodes, widths, not model.two_sided, gpu_bytes)
+    return Layerwise(model, data, memory, Path(job["out"]), device)
 
 
 def predict(job: dict) -> None:
@@ -62,17 +107,15 @@ def predict(job: dict) -> None:
     Raises:
         CohortError: see `model_of` and `plan_memory`; a disk that is full; an output folder that is not there.
     """
-    data, out = open_one_type(job["dataset"]), Path(job["out"])
+    data, out = open_dataset(job["dataset"]), Path(job["out"])
     demand_in_range(job["dataset"])
     model, targets = model_of(Path(job["run"]), data)
     device = torch.device(job["device"])
-    widths = [data.feature_dim, *(model.width_of(i) for i in range(len(model.convs) - 1))]
-    gpu_bytes = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else None
-    memory = plan_memory(job["memory_bytes"], data.num_nodes, widths, not model.two_sided, gpu_bytes)
-    layers = Layerwise(model, data, memory, out, device)
+    layers = layers_of(model, data, job, device)
+    memory = layers.memory
     best, one = targets.best if job["classes"] else None, torch.zeros(1, model.num_classes)
     kept = (best(one) if best else one).numpy()
-    shape, dtype = (data.num_nodes, *kept.shape[1:]), kept.dtype
+    shape, dtype = (len(data.y), *kept.shape[1:]), kept.dtype
     start = time.monotonic()
     try:
         text = "layers, hidden ones in files" if memory.file_bytes > 0 else "layers"
@@ -98,7 +141,8 @@ def predict(job: dict) -> None:
         raise CohortError(place, expected, (str(error) or "too little").splitlines()[0], hint) from error
     if not job["quiet"]:
         places = dict.fromkeys(memory.places[1:] or [Place.WHOLE])
-        where = " and ".join("the GPU's memory" if gpu_bytes and place == Place.WHOLE else place for place in places)
+        on_gpu = device.type == "cuda"
+        where = " and ".join("the GPU's memory" if on_gpu and place == Place.WHOLE else place for place in places)
         told = f"{dtype.name} {list(shape)} in {time.monotonic() - start:.1f} s, hidden layers in {where}"
         LOG.info(f"{out}: {told}")
 

@@ -122,6 +122,11 @@ def test_a_run_counts_and_plans_for_all_types(graph, run, tmp_path):
     assert summary["epochs"][1]["row_tiers"]["host"]["rows"] / batches == pytest.approx(reads, rel=0.1)
     lists = sum(read["reads"] for read in rank["topology"]["expected"].values())
     assert summary["epochs"][1]["list_tiers"]["host"]["lists"] / batches == pytest.approx(lists, rel=0.2)
+    report = cohort("report", tmp_path / "cached")
+    assert report.returncode == 0, report.stderr
+    told = [line.split() for line in report.stdout.splitlines()]
+    assert ["paper", "600", f"{rows['paper']:,}"] in [line[:3] for line in told]
+    assert ["author", "writes", "paper", "600", f"{relations[0]['lists']:,}"] in [line[:5] for line in told]
 
 
 @pytest.fixture(scope="module")

@@ -41,7 +41,8 @@ def data(raw: bool = True, encoded: bool = False):
     """What tuning looks at of a data set: 1000 nodes, 4000 edges."""
     arrays = {name: SimpleNamespace(nbytes=count) for name, count in {"indptr": 8008, "indices": 16000}.items()}
     arrays["path"] = None
-    return SimpleNamespace(x=b"" if raw else None, encoded_rows="features.ibp" if encoded else None, **arrays)
+    rows = {"x": b"" if raw else None, "encoded_rows": "features.ibp" if encoded else None, "feature_dim": 9}
+    return SimpleNamespace(**rows, **arrays)
 
 
 def test_what_is_varied():
@@ -138,6 +139,21 @@ def test_the_largest_batch_is_the_one_that_was_counted(cora, shm):
     options = spec("--gpu-memory", "1GB", "--batch-size", 10, "--fanout", "2", "--presample-batches", 2)
     room = Room(options, meta, open_dataset(cora))
     assert room.fits(START | {"cache_ratio": 0.5}) and not room.fits(START | {"cache_ratio": 100.0})
+
+
+def test_types_share_the_cache(tmp_path, shm):
+    folder = tmp_path / "typed"
+    made = cohort("dataset", "generate", folder, "--kind", "typed", "--nodes", 1200, "--edges", 9000, "--dim", 32)
+    assert made.returncode == 0, made.stderr
+    graph, meta = open_dataset(folder), json.loads((folder / "meta.json").read_text())
+    axes, _ = axes_of(arguments("--model", "rsage"), "cuda", graph)
+    assert axes[4].values == ("none", "cache"), "no type has encoded rows"
+    assert same_as(START | {"cache_ratio": 1.3}, "cuda", meta)["compress"] == "host"
+    assert same_as(START | {"cache_ratio": 0.5}, "cuda", meta)["compress"] == "both"
+    options = spec("--gpu-memory", "20MB", "--batch-size", 10, "--fanout", "2,2", "--presample-batches", 2)
+    room = Room(options, meta, graph)
+    assert room.fits(START | {"cache_ratio": 0.5}) and not room.fits(START | {"cache_ratio": 200.0})
+    assert len(list(folder.glob("hotness-*"))) == 1, "what both plans were made by"
 
 
 def test_every_option_comes_back_from_a_file(tmp_path):

@@ -1,0 +1,121 @@
+"""`cohort predict` of graphs of several types: equal to the model on the whole graph, whatever pieces and memory."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from processes import cohort as run_cohort
+from torch_geometric.data import HeteroData
+
+import cohort
+from cohort.trainer.models.typed import TypedGNN
+from cohort.trainer.predict.layerwise import MemoryPlan, Place
+from cohort.trainer.predict.typed import TypedLayerwise
+
+CPU = torch.device("cpu")
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory) -> Path:
+    """Papers that cite papers, their authors without features, and fields; some nodes have no edges."""
+    generator = torch.Generator().manual_seed(5)
+    data = HeteroData()
+    data["author"].num_nodes = 90
+    data["field"].x = torch.randn(20, 5, generator=generator)
+    data["paper"].x = torch.randn(200, 8, generator=generator)
+    data["paper"].y = torch.randint(3, (200,), generator=generator)
+    for source, name, target, edges in (
+        ("author", "writes", "paper", 400), ("field", "topic_of", "paper", 150), ("paper", "cites", "paper", 600),
+    ):  # fmt: skip
+        used = [data[each].num_nodes * 9 // 10 for each in (source, target)]
+        ends = [torch.randint(count, (edges,), generator=generator) for count in used]
+        data[source, name, target].edge_index = torch.stack(ends)
+    return cohort.from_pyg(data, tmp_path_factory.mktemp("typed") / "papers", reverse_edges=True)
+
+
+def whole_scores(model: torch.nn.Module, data) -> torch.Tensor:
+    """Of the target type, by the model on the whole graph."""
+    whole = data.to_pyg()
+    embedded = set() if model.embeddings is None else set(model.embeddings.tables.keys())
+    x = {
+        name: whole[name].x if table.feature_dim else torch.arange(table.num_nodes) if name in embedded
+        else torch.empty(table.num_nodes, 0)
+        for name, table in data.node_types.items()
+    }  # fmt: skip
+    with torch.no_grad():
+        return model.eval()(x, whole.edge_index_dict)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("rsage", {"norm": "layer", "residual": True}),
+        ("rsage", {"featureless": "embed"}),
+        ("rgcn", {"norm": "batch"}),
+        ("rgat", {"heads": 2}),
+        ("hgt", {"heads": 2}),
+        ("hgt", {"heads": 2, "featureless": "embed"}),
+    ],
+    ids=str,
+)
+def test_scores_are_those_of_the_model(graph, tmp_path, kind, options, device):
+    data = cohort.dataset.open(graph)
+    torch.manual_seed(3)
+    model = TypedGNN(kind, data.types, 16, 3, 3, 0.5, **options)
+    expected = whole_scores(model, data)
+    places = [[Place.WHOLE] * 3, [Place.FILES] * 3, [Place.WHOLE, Place.HOST, Place.FILES]]
+    for work_bytes, place in zip((1 << 30, 20_000, 100_000), places, strict=True):
+        layers = TypedLayerwise(model, data, MemoryPlan(work_bytes, place), tmp_path / "out.npy", torch.device(device))
+        found, done, pieces = torch.full((200, 3), torch.nan), [], {}
+        layers.run(pieces.__setitem__, done.append)
+        for first, scores in pieces.items():
+            found[first : first + len(scores)] = scores.cpu()
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+        assert sum(done) == layers.work and list(tmp_path.iterdir()) == []
+        assert (len(pieces) > 1) == (work_bytes < 1 << 30 and device == "cpu")
+        model.to(CPU)
+
+
+@pytest.fixture(scope="module")
+def run(graph, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "run"
+    options = ["--model", "rsage", "--device", "cpu", "--fanout", "4,4", "--hidden", 16, "--epochs", 1, "--quiet"]
+    trained = run_cohort("train", graph, *options, "--out", out)
+    assert trained.returncode == 0, trained.stderr
+    return out
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_run_scores_all_nodes_of_the_target_type(graph, run, tmp_path, device):
+    data = cohort.dataset.open(graph)
+    expected = whole_scores(cohort.load_model(run), data).numpy()
+    for name, options in (("scores", []), ("classes", ["--classes", "--memory", "20MB"])):
+        told = run_cohort("predict", run, graph, "--out", tmp_path / f"{name}.npy", "--device", device, *options)
+        assert told.returncode == 0, told.stderr
+        assert f"[200{', 3' if name == 'scores' else ''}]" in told.stdout
+    np.testing.assert_allclose(np.load(tmp_path / "scores.npy"), expected, rtol=1e-3, atol=1e-4)
+    assert (np.load(tmp_path / "classes.npy") == expected.argmax(1)).mean() > 0.98
+
+
+def test_other_types_and_data_sets_are_refused(graph, run, cora, tmp_path):
+    def refusal(data: Path, out: Path = tmp_path / "scores.npy") -> str:
+        told = run_cohort("predict", run, data, "--out", out, "--device", "cpu")
+        assert told.returncode == 1
+        return told.stderr
+
+    assert f"expected a data set of several node types, as that of {run}, found one" in refusal(cora)
+    meta = json.loads((graph / "meta.json").read_text())
+    other = tmp_path / "other"
+    other.mkdir()
+    for file in graph.iterdir():
+        (other / file.name).symlink_to(file)
+    (other / "meta.json").unlink()
+    meta["edges"][0]["type"][1] = "likes"
+    (other / "meta.json").write_text(json.dumps(meta))
+    assert "expected edge_types as the run had" in refusal(other)
+    features = graph / meta["nodes"][-1]["features"]["file"]
+    assert f"{features}: expected another file to write than to read" in refusal(graph, features)

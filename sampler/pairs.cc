@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/prefetch.h"
 #include "sampler/draw.h"
 
 namespace cohort::sampler {
@@ -28,6 +29,14 @@ void with_indices(const base::CscRef& graph, Use use) {
     use(static_cast<const int32_t*>(graph.indices));
   } else {
     use(static_cast<const int64_t*>(graph.indices));
+  }
+}
+
+// Asks for the lists of nodes after nodes[i]: first for their ends, then for their neighbours.
+void prefetch_lists(const base::CscRef& graph, std::span<const int64_t> nodes, std::size_t i) {
+  base::prefetch_ahead(graph.indptr, nodes.data(), i, nodes.size());
+  if (const std::size_t next = i + base::kPrefetchAhead / 2; next < nodes.size()) {
+    __builtin_prefetch(static_cast<const std::byte*>(graph.indices) + graph.indptr[nodes[next]] * graph.index_bytes);
   }
 }
 
@@ -78,18 +87,27 @@ void PairSeeds::draw_negatives(const channel::Request& request, base::PhiloxKey 
   const int64_t num_pairs = std::ssize(sources_), count = num_negatives(request, num_pairs);
   const bool is_triplet = request.negative_mode == channel::NegativeMode::kTriplet;
   for (int64_t number = 0; number < count; ++number) {
-    int64_t source = 0, target = 0;
-    uint32_t attempt = 0;
-    do {
-      source = is_triplet ? sources_[static_cast<std::size_t>(number / (count / num_pairs))]
-                          : draw_endpoint(key, number, 0, attempt, graph_.num_nodes);
-      target = draw_endpoint(key, number, 1, attempt, graph_.num_nodes);
-      found_.clear();
-      if (request.redraws > 0) find(source, target, found_);
-    } while (!found_.empty() && attempt++ < request.redraws);
-    if (!is_triplet) sources_.push_back(source);
-    targets_.push_back(target);
+    if (!is_triplet) sources_.push_back(draw_endpoint(key, number, 0, 0, graph_.num_nodes));
+    targets_.push_back(draw_endpoint(key, number, 1, 0, graph_.num_nodes));
   }
+  if (request.redraws == 0) return;
+  const std::span targets = std::span(targets_).subspan(static_cast<std::size_t>(num_pairs));
+  for (int64_t number = 0; number < count; ++number) {
+    const auto i = static_cast<std::size_t>(number);
+    prefetch_lists(graph_, targets, i);
+    int64_t& source =
+        sources_[static_cast<std::size_t>(is_triplet ? number / (count / num_pairs) : num_pairs + number)];
+    for (uint32_t attempt = 1; attempt <= request.redraws && is_edge(source, targets[i]); ++attempt) {
+      if (!is_triplet) source = draw_endpoint(key, number, 0, attempt, graph_.num_nodes);
+      targets[i] = draw_endpoint(key, number, 1, attempt, graph_.num_nodes);
+    }
+  }
+}
+
+bool PairSeeds::is_edge(int64_t source, int64_t target) {
+  found_.clear();
+  find(source, target, found_);
+  return !found_.empty();
 }
 
 void PairSeeds::add_endpoint(int64_t node) {

@@ -52,6 +52,7 @@ class PairSeeds {
   void exclude(bool reverse, std::size_t num_pairs);
   // Appends the positions of `source` in the list of `target`, ascending.
   void find(int64_t source, int64_t target, std::vector<int64_t>& positions);
+  bool is_edge(int64_t source, int64_t target);
   bool lists_ascend();
 
   base::CscRef graph_;

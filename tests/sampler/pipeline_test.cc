@@ -147,7 +147,7 @@ class PipelineAhead : public ::testing::Test {
 
 TEST_F(PipelineAhead, WritesABatchWhileTheLastComesAndPublishesThemInTurn) {
   for (const int num_slots : {2, 3, 5}) {
-    LateBackend backend(graph_.view(), std::chrono::milliseconds(3));
+    LateBackend backend(graph_.view(), std::chrono::milliseconds(10));
     serve(backend, num_slots, [&](channel::Subscriber& subscriber, auto&) {
       for (uint64_t epoch = 0; epoch < 2; ++epoch) {
         const channel::Request asked = of_epoch(epoch);
@@ -166,7 +166,7 @@ TEST_F(PipelineAhead, WritesABatchWhileTheLastComesAndPublishesThemInTurn) {
 }
 
 TEST_F(PipelineAhead, APassThatIsCancelledLeavesNothingToTheNext) {
-  LateBackend backend(graph_.view(), std::chrono::milliseconds(3));
+  LateBackend backend(graph_.view(), std::chrono::milliseconds(10));
   serve(backend, 3, [&](channel::Subscriber& subscriber, auto&) {
     for (uint64_t epoch = 0; epoch < 6; ++epoch) {
       const channel::Request asked = of_epoch(epoch);
@@ -196,7 +196,7 @@ TEST_F(PipelineAhead, BatchesOfPairsAreThoseOfTheHost) {
   asked.negatives = 1.5;
   asked.redraws = 3;
   asked.exclude = channel::Exclude::kReverse;
-  LateBackend backend(graph_.view(), std::chrono::milliseconds(3));
+  LateBackend backend(graph_.view(), std::chrono::milliseconds(10));
   serve(backend, 3, [&](channel::Subscriber& subscriber, auto&) {
     const uint64_t pass = subscriber.request(asked);
     for (uint64_t step = 0; step < static_cast<uint64_t>(pairs_.size() + 19) / 20; ++step) {

@@ -103,11 +103,11 @@ class SampledGNN(nn.Module):
             if isinstance(edge_index, list):
                 edges = edge_index[i]
                 if not is_placed(edges):  # where they are, x has rows of others, too
-                    x = _first_rows(x, edges.num_sources)
+                    x = first_rows_of(x, edges.num_sources)
                     x = (x, x[: edges.num_targets]) if self.two_sided else x
             elif num_sampled_nodes is not None:
                 hops = len(num_sampled_edges) - i  # whose edges this layer still needs
-                x = _first_rows(x, sum(num_sampled_nodes[: hops + 1]))
+                x = first_rows_of(x, sum(num_sampled_nodes[: hops + 1]))
                 edges = edge_index[:, : sum(num_sampled_edges[:hops])]
                 num_targets = sum(num_sampled_nodes[:hops])  # rows only for the nodes that the next layer reads
                 if self.two_sided:
@@ -147,7 +147,7 @@ class SampledGNN(nn.Module):
         return F.dropout(getattr(F, self.activation)(x), self.dropout, self.training)
 
 
-def _first_rows(x: Tensor, count: int) -> Tensor:
+def first_rows_of(x: Tensor, count: int) -> Tensor:
     """``x[:count]``, without a step of its own on the way back where that is all of them."""
     return x if count == x.shape[0] else x[:count]
 

@@ -6,10 +6,11 @@ from torch import Tensor, nn
 from torch_geometric.nn.module_dict import ModuleDict
 
 from cohort.base.errors import CohortError
-from cohort.nn.activation import activated
+from cohort.nn.activation import Activation, activated
 from cohort.nn.block import Block
 from cohort.spec.graph import EdgeType, GraphTypes
 from cohort.trainer.models.embeddings import NodeEmbeddings
+from cohort.trainer.models.sampled import first_rows_of
 from cohort.trainer.models.typed_layers import BatchNorm, relations_of, transformer_of
 
 
@@ -127,7 +128,7 @@ class TypedGNN(nn.Module):
             edges: dict = {name: given[name] for name in self.edge_types[number]}
             if num_sampled_nodes is not None and num_sampled_edges is not None:  # those that this layer still needs
                 num_rows = {name: sum(sizes[:hops]) for name, sizes in num_sampled_nodes.items()}
-                x = {name: rows[: sum(num_sampled_nodes[name][: hops + 1])] for name, rows in x.items()}
+                x = {name: first_rows_of(rows, sum(num_sampled_nodes[name][: hops + 1])) for name, rows in x.items()}
                 if not isinstance(edge_index, list):
                     edges = {name: ends[:, : sum(num_sampled_edges[name][:hops])] for name, ends in edges.items()}
             x = self.layer_on(number, x, edges, num_rows)
@@ -145,14 +146,21 @@ class TypedGNN(nn.Module):
     def layer_on(
         self, number: int, x: dict[str, Tensor], edges: dict, num_targets: dict[str, int]
     ) -> dict[str, Tensor]:
-        """What the next layer reads, or `scores`: the output of a layer, with what follows it; edges: int64 [2, edges]
+        """What the next layer takes, or `scores`: the output of a layer, with what follows it; edges: int64 [2, edges]
         or a Block of each edge type."""
         if self.kind == "hgt":
             x = self._with_targets(x, self.convs[number], num_targets)
+        if self._activates_as_it_reads():
+            before = Activation("relu", self.dropout, self.training) if number > 0 else None
+            return self.convs[number](x, edges, num_targets, before)
         out = self.convs[number](x, edges, num_targets)
         if number + 1 == len(self.convs):
             return out
         return {name: self._between(number, name, rows, x) for name, rows in out.items()}
+
+    def _activates_as_it_reads(self) -> bool:
+        """Whether nothing comes between layers but what a layer can do to its input as it reads it."""
+        return self.fused and self.kind in ("rsage", "rgcn") and not self.residual and not len(self.norms)
 
     def scores(self, x: dict[str, Tensor]) -> Tensor:
         """From the output of the last layer."""

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import HeteroConv, HGTConv
 from torch_geometric.nn.module_dict import ModuleDict
 
+from cohort.nn.activation import Activation
 from cohort.nn.block import block_of
 from cohort.nn.inputs import amp_dtype
 from cohort.nn.relations import Into, sum_relations
@@ -30,16 +31,21 @@ class SummedRelations(HeteroConv):
         self.root, self.fused = ModuleDict(root), fused
 
     def forward(
-        self, x: dict[str, Tensor], edge_index: dict[EdgeType, Tensor], num_targets: dict[str, int]
+        self,
+        x: dict[str, Tensor],
+        edge_index: dict[EdgeType, Tensor],
+        num_targets: dict[str, int],
+        activation: Activation | None = None,
     ) -> dict[str, Tensor]:
         """float [num_targets, width] of each node type that an edge type leads to.
 
         Args:
             x: float [nodes, features] of the node types that have rows; targets are the first of their type.
             edge_index: int64 [2, edges] of each edge type.
+            activation: what x goes through first; where the layer is ``fused``.
         """
         if self.fused:
-            return self._products(x, edge_index, num_targets)
+            return self._products(x, edge_index, num_targets, activation)
         sums: dict[str, Tensor] = {}
         for name, conv in self.convs.items():
             source, target, size = x[name[0]], x.get(name[2]), num_targets[name[2]]
@@ -52,7 +58,11 @@ class SummedRelations(HeteroConv):
         }
 
     def _products(
-        self, x: dict[str, Tensor], edge_index: dict[EdgeType, Tensor], num_targets: dict[str, int]
+        self,
+        x: dict[str, Tensor],
+        edge_index: dict[EdgeType, Tensor],
+        num_targets: dict[str, int],
+        activation: Activation | None,
     ) -> dict[str, Tensor]:
         """The sums, of all node types at once."""
         relations: dict[str, list[EdgeType]] = {}
@@ -74,7 +84,8 @@ class SummedRelations(HeteroConv):
             biases.append(_sum(given_biases))
         rows = [x[name] for name in numbers]
         dtype = amp_dtype(rows[into[0].sources[0]])
-        return dict(zip(relations, sum_relations(into, rows, dtype, weights, own_weights, biases), strict=True))
+        out = sum_relations(into, rows, dtype, weights, own_weights, biases, activation)
+        return dict(zip(relations, out, strict=True))
 
 
 def _sum(parts: list[Tensor]) -> Tensor | None:

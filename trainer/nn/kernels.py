@@ -117,7 +117,7 @@ class Drop:
     """
 
     def __init__(self, use: int, kept: Tensor, p: float, key: int = 0, key_at: Tensor | None = None):
-        self._kept = kept, key_at
+        self._kept, self.p = (kept, key_at), p
         self.ref = _native.RowDrop(use=use, p=p, key=key, key_at=_address(key_at), kept=kept.data_ptr())
 
 

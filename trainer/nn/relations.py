@@ -1,5 +1,6 @@
 """One layer of mean aggregation over the relations into several node types."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -8,8 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from cohort.nn import kernels
+from cohort.nn.activation import Activation
 from cohort.nn.block import Block
-from cohort.nn.kernels import Edges, sum_dtype
+from cohort.nn.kernels import Drop, Edges, sum_dtype
 from cohort.nn.linear import product_of, weight_and_bias_grads
 from cohort.trainer import _native
 
@@ -29,6 +31,15 @@ class Into:
     own: int | None
 
 
+@dataclass(frozen=True)
+class _Read:
+    """How rows of a node type are read: after ReLU and dropout, as kernels.Drop has them."""
+
+    p: float
+    key: int
+    key_at: Tensor | None
+
+
 def sum_relations(
     into: Sequence[Into],
     rows: Sequence[Tensor],
@@ -36,6 +47,7 @@ def sum_relations(
     weights: Sequence[Tensor],
     own_weights: Sequence[Tensor | None],
     biases: Sequence[Tensor | None],
+    activation: Activation | None = None,
 ) -> tuple[Tensor, ...]:
     """dtype [targets, width] for each of ``into``: the means of the rows of each relation's sources, beside each other,
     times ``weights``, plus the targets' own rows times ``own_weights``, plus ``biases``.
@@ -45,101 +57,134 @@ def sum_relations(
         weights: [width, columns of all sources] of each of ``into``.
         own_weights: [width, columns of own rows]; None: there are none.
         biases: [width].
+        activation: what rows go through first.
     """
+    given = [kernels.rows_of(each) for each in rows]
+    reads: list[_Read | None] = [None] * len(given)
+    if activation is not None:
+        for number, each in enumerate(given):
+            if activation.fuses(each):
+                reads[number] = _Read(*activation.drawn()[1:])
+            else:
+                given[number] = activation(each)
     factors = [None if each is None else each.to(dtype) for each in (*weights, *own_weights, *biases)]
-    return _SumRelations.apply(into, dtype, len(rows), *map(kernels.rows_of, rows), *factors)
+    return _SumRelations.apply(into, dtype, reads, *given, *factors)
 
 
 class _SumRelations(torch.autograd.Function):
     """The gradients of a node type's rows are added up in one matrix, relation by relation."""
 
     @staticmethod
-    def forward(ctx, into, dtype, num_types, *tensors):
-        rows, factors = tensors[:num_types], tensors[num_types:]
+    def forward(ctx, into, dtype, reads, *tensors):
+        rows, factors = tensors[: len(reads)], tensors[len(reads) :]
+        kept = [
+            None if read is None else each.new_empty((each.shape[0], each.shape[1] // 4), dtype=torch.uint8)
+            for each, read in zip(rows, reads, strict=True)
+        ]
+        drops = [
+            None if read is None else Drop(_native.DROP_IN, bits, read.p, read.key, read.key_at)
+            for bits, read in zip(kept, reads, strict=True)
+        ]
         out, saved = [], []
         for number, each in enumerate(into):
             weight, own_weight, bias = factors[number :: len(into)]
-            means, inverse_counts = _means_beside(each, rows, dtype)
-            sums = product_of(means, weight, bias)
+            means, inverse_counts = _means_beside(each, rows, drops, dtype)
+            sums, own = product_of(means, weight, bias), None
             if each.own is not None:
-                own = rows[each.own][: len(sums)].to(dtype)
-                torch.addmm(sums, own, own_weight.t(), out=sums)
+                own = rows[each.own][: len(sums)]
+                if (read := reads[each.own]) is not None:
+                    own = kernels.drop(own, _native.RELU, read.p, read.key, read.key_at)
+                torch.addmm(sums, own.to(dtype), own_weight.t(), out=sums)
             out.append(sums)
-            saved += [means, *inverse_counts]
-        ctx.save_for_backward(*tensors, *saved)
-        ctx.into, ctx.num_types = into, num_types
+            saved += [own, means, *inverse_counts]
+        ctx.save_for_backward(*factors, *kept, *saved)
+        ctx.into, ctx.reads, ctx.shapes = into, reads, [(*each.shape, each.dtype) for each in rows]
         return tuple(out)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, *grads):
-        into, num_types = ctx.into, ctx.num_types
-        needed = ctx.needs_input_grad[3:]
+        into, count = ctx.into, len(ctx.into)
+        needed = ctx.needs_input_grad[3 : 3 + len(ctx.reads)]
         saved = iter(ctx.saved_tensors)
-        rows = [next(saved) for _ in range(num_types)]
-        factors = [next(saved) for _ in range(3 * len(into))]
-        of_rows, of_factors = _RowGrads(rows, needed), [None] * len(factors)
+        factors = [next(saved) for _ in range(3 * count)]
+        kept = [next(saved) for _ in ctx.reads]
+        drops = [
+            None if read is None else Drop(_native.DROP_BACK, bits, read.p)
+            for bits, read in zip(kept, ctx.reads, strict=True)
+        ]
+        of_rows, of_factors = _RowGrads(into, ctx.shapes, needed, drops), [None] * len(factors)
         for number, (each, grad) in enumerate(zip(into, grads, strict=True)):
-            means, *inverse_counts = (next(saved) for _ in range(1 + len(each.blocks)))
-            weight, own_weight, bias = factors[number :: len(into)]
-            grad, own = grad.contiguous(), None
+            own, means, *inverse_counts = (next(saved) for _ in range(2 + len(each.blocks)))
+            weight, own_weight, bias = factors[number::count]
+            grad = grad.contiguous()
             of_factors[number], sums = weight_and_bias_grads(grad, means)
             if bias is not None:
-                of_factors[number + 2 * len(into)] = sums
-            if each.own is not None:
-                own = rows[each.own][: len(grad)].to(grad.dtype)
-                of_factors[number + len(into)] = weight_and_bias_grads(grad, own)[0]
-                of_rows.add_first(each.own, lambda grad=grad, weight=own_weight: grad @ weight)
+                of_factors[number + 2 * count] = sums
+            if own is not None:
+                of_factors[number + count] = weight_and_bias_grads(grad, own.to(grad.dtype))[0]
+                if needed[each.own]:
+                    of_rows.add_first(each.own, grad @ own_weight, own)
             if any(needed[source] for source in each.sources):
-                columns = (grad @ weight).split([rows[source].shape[1] for source in each.sources], dim=1)
-                for source, block, part, inverse_count in zip(
-                    each.sources, each.blocks, columns, inverse_counts, strict=True
-                ):
-                    of_rows.add(source, block, part, inverse_count)
+                parts = (grad @ weight).split([ctx.shapes[source][1] for source in each.sources], dim=1)
+                for source, block, *part in zip(each.sources, each.blocks, parts, inverse_counts, strict=True):
+                    of_rows.add(source, block, *part)
         return None, None, None, *of_rows.all(), *of_factors
 
 
-def _means_beside(into: Into, rows: Sequence[Tensor], dtype: torch.dtype) -> tuple[Tensor, list[Tensor]]:
+def _means_beside(
+    into: Into, rows: Sequence[Tensor], drops: Sequence[Drop | None], dtype: torch.dtype
+) -> tuple[Tensor, list[Tensor]]:
     """dtype [targets, columns of all sources], and for each relation 1 / max(1, number of edges) [targets]."""
-    sources, num_targets = [rows[number] for number in into.sources], into.blocks[0].num_targets
-    widths = [each.shape[1] for each in sources]
-    out, inverse_counts = sources[0].new_empty(num_targets, sum(widths), dtype=dtype), []
-    for block, each, to in zip(into.blocks, sources, out.split(widths, dim=1), strict=True):
-        inverse_counts.append(each.new_empty(num_targets, dtype=sum_dtype(each.dtype)))
-        edges = Edges(block.indptr, block.source, num_targets)
-        kernels.sum_rows(edges, each, dtype, out=to, mean=True, inverse_count=inverse_counts[-1])
+    num_targets, widths = into.blocks[0].num_targets, [rows[number].shape[1] for number in into.sources]
+    out, inverse_counts = rows[0].new_empty(num_targets, sum(widths), dtype=dtype), []
+    for number, block, to in zip(into.sources, into.blocks, out.split(widths, dim=1), strict=True):
+        inverse_counts.append(to.new_empty(num_targets, dtype=sum_dtype(rows[number].dtype)))
+        edges, given = Edges(block.indptr, block.source, num_targets), {"out": to, "drop": drops[number]}
+        kernels.sum_rows(edges, rows[number], dtype, **given, mean=True, inverse_count=inverse_counts[-1])
     return out, inverse_counts
 
 
 class _RowGrads:
-    """Gradients of rows by node type, as far as they are needed."""
+    """Gradients of rows by node type, as far as they are needed.
 
-    def __init__(self, rows: Sequence[Tensor], needed: Sequence[bool]):
-        self._rows, self._needed = rows, needed
-        self._sums: list[Tensor | None] = [None] * len(rows)  # the first rows' alone, as long as others have none
+    Args:
+        shapes: rows, columns and dtype of each node type.
+        drops: the way back through what rows go through first.
+    """
 
-    def add_first(self, number: int, grads) -> None:
-        """Adds grads() to the gradients of the first rows."""
-        if not self._needed[number]:
-            return
-        added, before = grads().to(self._rows[number].dtype), self._sums[number]
-        if before is None:
-            self._sums[number] = added
-        elif len(before) >= len(added):
-            before[: len(added)] += added
-        else:
-            added[: len(before)] += before
-            self._sums[number] = added
+    def __init__(
+        self,
+        into: Sequence[Into],
+        shapes: Sequence[tuple[int, int, torch.dtype]],
+        needed: Sequence[bool],
+        drops: Sequence[Drop | None],
+    ):
+        self._shapes, self._needed, self._drops = shapes, needed, drops
+        self._left = Counter(source for each in into for source in each.sources)  # relations that are still to come
+        self._sums: list[Tensor | None] = [None] * len(shapes)  # of the relations
+        self._of_first: list[Tensor | None] = [None] * len(shapes)
+
+    def add_first(self, number: int, grad: Tensor, own: Tensor) -> None:
+        """Adds what the own rows of targets bring, the first rows as they were read."""
+        drop = self._drops[number]
+        grad = grad.to(self._shapes[number][2])
+        grad = grad if drop is None else kernels.drop_grad(own, grad, _native.RELU, drop.p)
+        before = self._of_first[number]
+        self._of_first[number] = grad if before is None else before + grad
 
     def add(self, number: int, block: Block, grad: Tensor, inverse_count: Tensor) -> None:
         """Adds what means over a block bring, whose gradient is ``grad``."""
+        self._left[number] -= 1
         if not self._needed[number]:
             return
-        before, grad = self._sums[number], grad.to(self._rows[number].dtype)
+        before = self._sums[number]
         edges = kernels.transposed(Edges(block.indptr, block.source, block.num_targets), block.num_sources)
         self._sums[number] = kernels.sum_rows(
             edges,
-            grad,
+            grad.to(self._shapes[number][2]),
+            out=before,  # each row is read before it is written
+            drop=None if self._left[number] else self._drops[number],
             own_use=_native.NO_OWN if before is None else _native.ADD_OWN,
             own=before,
             num_own=0 if before is None else len(before),
@@ -147,12 +192,11 @@ class _RowGrads:
         )
 
     def all(self) -> list[Tensor | None]:
-        """Those of all rows of each node type; None: not needed, or zeros."""
+        """Those of all rows of each node type; None: not needed."""
+        for sums, of_first in zip(self._sums, self._of_first, strict=True):
+            if sums is not None and of_first is not None:
+                sums[: len(of_first)] += of_first
         return [
-            None if sums is None else _padded(sums, len(rows))
-            for rows, sums in zip(self._rows, self._sums, strict=True)
+            F.pad(of_first, (0, 0, 0, shape[0] - len(of_first))) if sums is None and of_first is not None else sums
+            for sums, of_first, shape in zip(self._sums, self._of_first, self._shapes, strict=True)
         ]
-
-
-def _padded(rows: Tensor, count: int) -> Tensor:
-    return rows if len(rows) == count else F.pad(rows, (0, 0, 0, count - len(rows)))

@@ -105,7 +105,6 @@ def test_generate_refuses_options_of_other_kinds(tmp_path, capsys, arguments, wo
 @pytest.mark.parametrize(
     "command",
     [
-        "tune DATA --minutes 1 --device cpu --out OUT",
         "bench sample DATA --device cpu",
         "bench fetch DATA --device cpu",
         "dataset partition DATA --parts 2 --method random",
@@ -126,14 +125,6 @@ def test_other_commands_refuse_them(small, tmp_path, capsys, command):
     assert code == 1
     assert not out.exists() or not any(out.iterdir())
     assert snapshot(small) == before
-
-
-def test_predict_refuses_them(small, tmp_path):
-    from cohort.trainer.predict.program import predict
-
-    job = {"run": str(tmp_path), "dataset": str(small), "out": str(tmp_path / "pred.npy")}
-    with pytest.raises(CohortError, match=REFUSED):
-        predict(job)
 
 
 def test_parts_of_them_are_refused(small):

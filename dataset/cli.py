@@ -17,6 +17,7 @@ from cohort.base.tables import print_tables
 from cohort.base.units import format_bytes
 from cohort.dataset.check import check
 from cohort.dataset.cli_parts import add_common, fail, number, parts, rows_to_draw, summary, tables_of_types, targets
+from cohort.dataset.generating.shapes import SHAPES, generate_shape
 from cohort.dataset.generating.typed import generate_typed
 from cohort.dataset.hetero import HeteroDataset
 from cohort.dataset.importing import cli as import_cli
@@ -28,7 +29,17 @@ from cohort.dataset.writer import generate
 
 EPILOG_NUMBERS = "Accepted forms of numbers: 2400000, 2.4M, 124M or 1e6 (K, M, G)."
 
-GENERATED = ("nodes", "edges", "dim", "dtype", "classes", "seed", "split", "overwrite")  # arguments of both functions
+SIZES = ("nodes", "edges")
+DEFAULTS = {"dim": 64, "dtype": "float32", "classes": 10}  # but for the shapes of published graphs
+GENERATED = (*SIZES, *DEFAULTS, "seed", "split", "overwrite")  # arguments of all generators
+UNTYPED = ("sbm", "powerlaw", "rmat")
+KINDS_OF = {  # the kinds of graph that an option has a meaning for, where not all
+    **dict.fromkeys(SIZES, (*UNTYPED, "typed")),
+    "scale": tuple(SHAPES),
+    **dict.fromkeys(("rows", "undirected", "edge_weights"), UNTYPED),
+    "prepared": (*UNTYPED, *SHAPES),
+    "all_features": ("typed",),
+}
 OF_ONE_TYPE = ("kind", "undirected", "edge_weights")  # more arguments of generate()
 
 
@@ -56,15 +67,17 @@ def _register_generate(commands: argparse._SubParsersAction) -> None:
     command.add_argument("out", metavar="OUT", type=Path, help="folder to write")
     command.add_argument(
         "--kind",
-        choices=("sbm", "powerlaw", "rmat", "typed"),
+        choices=(*UNTYPED, "typed", *SHAPES),
         default="sbm",
-        help="random model; typed: papers with authors and fields; default: %(default)s",
+        help="random model; typed: papers with authors and fields; mag, mag240m, igbh: the node types, relations and"
+        " sizes of ogbn-mag, MAG240M and IGBH; default: %(default)s",
     )
-    command.add_argument("--nodes", type=number, required=True, help="number of nodes")
-    command.add_argument("--edges", type=number, required=True, help="number of edges to draw")
+    command.add_argument("--scale", type=float, help="mag, mag240m, igbh: share of the nodes and edges; default: 1")
+    command.add_argument("--nodes", type=number, help="number of nodes; required but for mag, mag240m and igbh")
+    command.add_argument("--edges", type=number, help="number of edges to draw; required like --nodes")
     command.add_argument("--undirected", action="store_true", help="store every edge in both directions: 2 x EDGES")
     command.add_argument("--edge-weights", action="store_true", help="give each edge a weight in (0, 1]")
-    command.add_argument("--dim", type=number, default=64, help="features per node; default: %(default)s")
+    command.add_argument("--dim", type=number, help="features per node; default: 64, or the published graph's")
     command.add_argument(
         "--rows",
         type=Path,
@@ -74,42 +87,48 @@ def _register_generate(commands: argparse._SubParsersAction) -> None:
     command.add_argument(
         "--dtype",
         choices=("float32", "float16", "bfloat16", "uint8"),
-        default="float32",
-        help="type of the features; default: %(default)s",
+        help="type of the features; default: float32, or the published graph's",
     )
     command.add_argument("--all-features", action="store_true", help="typed: give authors and fields features, too")
-    command.add_argument("--classes", type=number, default=10, help="number of classes; default: %(default)s")
+    command.add_argument("--classes", type=number, help="number of classes; default: 10, or the published graph's")
     add_common(command)
     command.set_defaults(func=_generate, rows_writer=lambda args: None)
 
 
 def _generate(args: argparse.Namespace) -> int:
+    _demand_of_kind(args)
+    write_rows = args.rows_writer(args)
+    if args.kind in SHAPES:
+        given = {name: getattr(args, name) for name in GENERATED if name not in SIZES}
+        return _write(
+            args.out,
+            f"generating {args.kind}, {args.scale or 1:g} of its size",
+            lambda: generate_shape(args.out, kind=args.kind, scale=args.scale or 1.0, write_rows=write_rows, **given),
+        )
+    given = {name: getattr(args, name) for name in GENERATED}
+    for name, value in DEFAULTS.items():
+        given[name] = value if given[name] is None else given[name]
+    what = f"generating {args.kind} of {args.nodes:,} nodes and {args.edges:,} edges"
     if args.kind == "typed":
-        return _generate_typed(args)
-    if args.all_features:
-        return fail(CohortError("--all-features", "--kind typed", f"--kind {args.kind}"))
-    write_rows, rows = args.rows_writer(args), None
+        return _write(args.out, what, lambda: generate_typed(args.out, all_features=args.all_features, **given))
+    rows = None
     if args.rows:
-        rows, args.dtype = rows_to_draw(args.rows)
-        args.dim = rows.shape[1]
-
-    def work() -> None:
-        given = {name: getattr(args, name) for name in (*GENERATED, *OF_ONE_TYPE)}
-        generate(args.out, rows=rows, write_rows=write_rows, **given)
-
-    return _write(args.out, f"generating {args.kind} of {args.nodes:,} nodes and {args.edges:,} edges", work)
+        rows, given["dtype"] = rows_to_draw(args.rows)
+        given["dim"] = rows.shape[1]
+    given |= {name: getattr(args, name) for name in OF_ONE_TYPE}
+    return _write(args.out, what, lambda: generate(args.out, rows=rows, write_rows=write_rows, **given))
 
 
-def _generate_typed(args: argparse.Namespace) -> int:
-    for option in ("rows", "undirected", "edge_weights", "prepared"):
+def _demand_of_kind(args: argparse.Namespace) -> None:
+    """Raises CohortError for an option that the kind of graph has no meaning for, and without one that it needs."""
+    for option, kinds in KINDS_OF.items():
+        name = "--" + option.replace("_", "-")
         if getattr(args, option, None):
-            name = "--" + option.replace("_", "-")
-            return fail(CohortError(name, "--kind sbm, powerlaw or rmat", "--kind typed", f"leave {name} out"))
-
-    def work() -> None:
-        generate_typed(args.out, all_features=args.all_features, **{name: getattr(args, name) for name in GENERATED})
-
-    return _write(args.out, f"generating typed of {args.nodes:,} nodes and {args.edges:,} edges", work)
+            if args.kind not in kinds:
+                told = f"{', '.join(kinds[:-1])} or {kinds[-1]}" if len(kinds) > 1 else kinds[0]
+                raise CohortError(name, f"--kind {told}", f"--kind {args.kind}", f"leave {name} out")
+        elif option in SIZES and args.kind in kinds:
+            raise CohortError(name, f"a number for --kind {args.kind}", "none", f"pass {name} N")
 
 
 def _register_split_links(commands: argparse._SubParsersAction) -> None:

@@ -39,7 +39,7 @@ def generate(
     edge_weights: bool = False,
     overwrite: bool = False,
     rows: np.ndarray | None = None,
-    write_rows: Callable[[Path, GeneratedRows | DrawnRows], None] | None = None,
+    write_rows: Callable[[Path, dict[str | None, Any]], None] | None = None,
 ) -> None:
     """Writes a random data set; kind is sbm, powerlaw or rmat (described in FORMAT.md).
 
@@ -48,7 +48,7 @@ def generate(
         undirected: store each edge in both directions, as two edges.
         edge_weights: each edge has a weight in (0, 1], the same in both directions.
         rows: [R, D], each node's row is drawn at random from these rows, which then determine dimension and dtype.
-        write_rows: function that writes the feature rows into a folder, in place of features.npy.
+        write_rows: function (folder, {None: rows}) that writes the feature rows, in place of features.npy.
     """
     demand_split(split, seed)
     options = _native.GenerateOptions(
@@ -73,11 +73,12 @@ def generate(
             made: GeneratedRows | DrawnRows = GeneratedRows(_native.FeatureGenerator(options), labels, dtype)
         else:
             made = DrawnRows(rows, nodes, dtype, seed)
-        write: Callable[[Path, Any], None] = write_rows or _write_raw
-        write(Path(folder.path), made)
+        write: Callable[[Path, dict], None] = write_rows or _write_raw
+        write(Path(folder.path), {None: made})
 
 
-def _write_raw(folder: Path, rows: DrawnRows) -> None:
+def _write_raw(folder: Path, tables: dict[str | None, DrawnRows]) -> None:
+    (rows,) = tables.values()
     starts = range(0, rows.num_rows, ROWS_AT_ONCE)
     pieces = (rows.drawn(np.arange(first, min(first + ROWS_AT_ONCE, rows.num_rows))) for first in starts)
     write_rows(folder / "features.npy", pieces)
@@ -109,7 +110,7 @@ class GeneratedRows:
     """The feature rows [V, D] of a random data set, made when they are asked for."""
 
     def __init__(self, generator: _native.FeatureGenerator, labels: np.ndarray, dtype: str):
-        self._generator, self._labels = generator, labels
+        self._generator, self.labels = generator, labels
         self.num_rows, self.row_bytes, self.dtype = len(labels), generator.row_bytes, dtype
         self._buffer = np.empty((0, self.row_bytes), dtype=np.uint8)
 
@@ -118,13 +119,13 @@ class GeneratedRows:
         if len(self._buffer) < last - first:
             self._buffer = np.empty((last - first, self.row_bytes), dtype=np.uint8)
         out = self._buffer[: last - first]
-        self._generator.write(self._labels, np.arange(first, last), out)
+        self._generator.write(self.labels, np.arange(first, last), out)
         return out
 
     def take(self, ids: np.ndarray) -> np.ndarray:
         """uint8 [n, row_bytes]: the bytes of the rows of nodes int64 [n]."""
         out = np.empty((len(ids), self.row_bytes), dtype=np.uint8)
-        self._generator.write(self._labels, ids, out)
+        self._generator.write(self.labels, ids, out)
         return out
 
 

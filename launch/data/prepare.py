@@ -152,14 +152,19 @@ def rows_writer(args: argparse.Namespace):
 
 
 def encoded_rows_writer(codec: str, sample_seed: int):
-    """`write_rows` of cohort.dataset.generate: a function (folder, rows) that writes the rows encoded, never raw."""
+    """`write_rows` of cohort.dataset.generate: a function (folder, rows by node type) that writes them encoded, never
+    raw."""
 
-    def write(folder: Path, rows: GeneratedRows) -> None:
+    def write(folder: Path, tables: dict[str | None, GeneratedRows]) -> None:
         out = folder / PREPARED_FOLDER
         out.mkdir()
-        profile = choose_profile(_Table(rows), codec, sample_seed)
-        print(encode_rows(_Table(rows), out, profile), file=sys.stderr)
-        write_prepared(out, {None: RawRows("../features.npy", **raw_key(folder / "features.npy"))})
+        raw = {}
+        for name, rows in tables.items():
+            profile = choose_profile(_Table(rows), codec, sample_seed)
+            print(encode_rows(_Table(rows), out, profile, encoded_file(name)), file=sys.stderr)
+            file = "features.npy" if name is None else f"{name}.features.npy"
+            raw[name] = RawRows(f"../{file}", **raw_key(folder / file))
+        write_prepared(out, raw)
 
     return write
 

@@ -92,8 +92,10 @@ def test_generate_writes_what_info_reads(tmp_path, run, capsys):
         ),
         (["--kind", "typed", "--edge-weights"], "--edge-weights: expected --kind sbm, powerlaw or rmat"),
         (["--kind", "typed", "--rows", "x.npy"], "--rows: expected --kind sbm, powerlaw or rmat"),
-        (["--kind", "typed", "--prepared"], "--prepared: expected --kind sbm, powerlaw or rmat"),
+        (["--kind", "typed", "--prepared"], "--prepared: expected --kind sbm, powerlaw, rmat, mag, mag240m or igbh"),
         (["--all-features"], "--all-features: expected --kind typed, found --kind sbm"),
+        (["--scale", "0.5"], "--scale: expected --kind mag, mag240m or igbh, found --kind sbm"),
+        (["--kind", "igbh"], "--nodes: expected --kind sbm, powerlaw, rmat or typed, found --kind igbh"),
     ],
 )
 def test_generate_refuses_options_of_other_kinds(tmp_path, capsys, arguments, words):

@@ -90,7 +90,7 @@ def generate_shape(
     seed: int = 0,
     split: Sequence[float] = (0.6, 0.2, 0.2),
     overwrite: bool = False,
-    write_rows: Callable[[Path, dict[str | None, Any]], None] | None = None,
+    write_rows: Callable[[Path, dict[Any, Any]], None] | None = None,
 ) -> None:
     """Writes a graph of the types and relations of a published one; FORMAT.md says what it draws.
 
@@ -107,9 +107,11 @@ def generate_shape(
     if not 0 < scale <= 1:
         raise CohortError("--scale", "a number in (0, 1]", str(scale))
     shape = SHAPES[kind]
-    dim, dtype, classes = dim or shape.dim, dtype or shape.dtype, classes or shape.classes
+    num_columns, dtype, classes = dim or shape.dim, dtype or shape.dtype, classes or shape.classes
     counts = {name: max(LEAST_NODES, round(scale * count)) for name, count in shape.nodes.items()}
-    tables = {name: _rows(counts[name], dim, dtype, classes, seed, number) for number, name in enumerate(shape.nodes)}
+    tables = {
+        name: _rows(counts[name], num_columns, dtype, classes, seed, number) for number, name in enumerate(shape.nodes)
+    }
     target = next(iter(shape.nodes))
     graph = TypedGraph(
         name=Path(out).name,
@@ -129,12 +131,12 @@ def generate_shape(
         def write_rows(self, rows: Rows, file: str, num_nodes: int | None, what: str = "features") -> list[int]:
             if write_rows is None:
                 return super().write_rows(rows, file, num_nodes, what)
-            return [num_nodes or 0, dim]
+            return [num_nodes or 0, num_columns]
 
         def run(self) -> None:
             super().run()
             if write_rows is not None:
-                write_rows(self.folder, dict(tables))
+                write_rows(self.folder, {name: rows for name, rows in tables.items()})
 
     write_graph(Conversion, graph, out, ConvertOptions(split=split, seed=seed, overwrite=overwrite))
 

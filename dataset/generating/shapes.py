@@ -143,9 +143,17 @@ def generate_shape(
 
 def _rows(count: int, dim: int, dtype: str, classes: int, seed: int, number: int) -> GeneratedRows:
     """The rows of the node type of this number, each around the centre of its node's class."""
-    given = {"kind": "powerlaw", "nodes": count, "edges": 0, "dim": dim, "dtype": dtype, "classes": min(classes, count)}
     options = _native.GenerateOptions(
-        **given, seed=seed + number, split=[1.0, 0.0, 0.0], undirected=False, edge_weights=False
+        kind="powerlaw",
+        nodes=count,
+        edges=0,
+        dim=dim,
+        dtype=dtype,
+        classes=min(classes, count),
+        seed=seed + number,
+        split=[1.0, 0.0, 0.0],
+        undirected=False,
+        edge_weights=False,
     )
     labels = np.random.Generator(np.random.Philox([seed, number])).integers(0, min(classes, count), count)
     return GeneratedRows(_native.FeatureGenerator(options), labels, dtype)

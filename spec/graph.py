@@ -35,6 +35,11 @@ class GraphTypes:
         ends = {end for source, _, target in self.edge_types_by_layer(num_layers)[0] for end in (source, target)}
         return [name for name, dim in self.feature_dims.items() if not dim and name in ends]
 
+    def numbered(self, ids, fanout: list[int]):
+        """Nodes of the target type, int [n], and a fanout of all edge types, as the sampler takes them: ids among the
+        nodes of all types, and a fanout for each edge type."""
+        return ids + self.first_node[self.target], fanout * len(self.edge_types)
+
     @property
     def first_node(self) -> dict[str, int]:
         """Of each node type, the number of its first node when the nodes of all types are numbered through."""

@@ -21,7 +21,7 @@ from cohort.base.files import demand_writable
 from cohort.base.tables import Table, print_tables
 from cohort.base.units import format_bytes
 from cohort.launch.options.parser import add_dataset, add_options, spec_of
-from cohort.launch.run.job import check_sampler_sms, open_dataset, sampler_members
+from cohort.launch.run.job import check_sampler_sms, open_to_train, sampler_members
 from cohort.launch.run.programs import run_programs
 from cohort.spec.options import option, options_of
 from cohort.spec.results import TIERS
@@ -68,7 +68,7 @@ def register(benches) -> None:
 
 def _bench(name: str, of: type, show: Callable[[Path, list[dict]], None], args: argparse.Namespace) -> int:
     """Runs a command: 0 when the batches of all options to try were taken."""
-    spec, dataset = spec_of(args, of), open_dataset(args.dataset).path
+    spec, dataset = spec_of(args, of), open_to_train(args.dataset).path
     names = ("compress", "cache_ratio", "fetch_sms", "sampler_sms") if of is FetchSpec else ("sampler_sms",)
     values = itertools.product(*(getattr(spec, each) or [None] for each in names))
     tried = [dict(zip(names, each, strict=True)) for each in values]

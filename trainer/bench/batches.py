@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from cohort.dataset import HeteroDataset
 from cohort.dataset import open as open_dataset
 from cohort.spec.results import TIERS
 from cohort.trainer.source import BatchSource
@@ -26,8 +27,10 @@ def take_batches(source: BatchSource, run: dict, out: Path) -> None:
     """
     options = run["trainer"]
     source.sampler_sms = options["sampler_sms"]
-    ids = open_dataset(run["sampler"]["dataset"]).train_ids
-    ids = np.random.default_rng(options["seed"]).permutation(ids)
+    data = open_dataset(run["sampler"]["dataset"])
+    ids = np.random.default_rng(options["seed"]).permutation(data.train_ids)
+    if isinstance(data, HeteroDataset):
+        ids, options["fanout"] = data.types.numbered(ids, options["fanout"])
     with open(out / f"batches-{source.rank}.jsonl", "w") as file:
         for beside, batches in (("nothing", _one_at_a_time), ("next", _in_a_row)):
             for numbers in itertools.islice(batches(source, ids, options), WARM_UP_BATCHES, None):

@@ -36,7 +36,7 @@ def print_digests(sources: list[BatchSource], run: dict) -> None:
     if len(ids) == 0:
         raise CohortError(run["sampler"]["dataset"], "training nodes to make batches of", "none")
     if isinstance(data, HeteroDataset):
-        ids, fanout, num_types = ids + data.first_node[data.target], fanout * len(data.edge_types), len(data.node_types)
+        (ids, fanout), num_types = data.types.numbered(ids, fanout), len(data.node_types)
     seed_sets = [source.add_seeds(ids) for source in sources]
     left, epoch = options["num_batches"], 0
     while left > 0:

@@ -50,7 +50,7 @@ def measure_steps(source: BatchSource, run: dict, out: Path) -> None:
     ids = open_dataset(run["sampler"]["dataset"]).train_ids
     fanout, types = options.fanout, options.types
     if types:
-        ids, fanout = ids + types.first_node[types.target], fanout * len(types.edge_types)
+        ids, fanout = types.numbered(ids, fanout)
     asked = source.request(source.add_seeds(ids), fanout, options.batch_size, shuffle=True)
     num_full = max(1, len(ids) // options.batch_size)
     slots = list(source.slots(asked, min(members["batches"], num_full)))

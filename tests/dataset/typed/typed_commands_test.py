@@ -107,8 +107,6 @@ def test_generate_refuses_options_of_other_kinds(tmp_path, capsys, arguments, wo
 @pytest.mark.parametrize(
     "command",
     [
-        "bench sample DATA --device cpu",
-        "bench fetch DATA --device cpu",
         "dataset partition DATA --parts 2 --method random",
         "dataset partition DATA --parts 2 --method streaming",
         "dataset generate OUT --nodes 9 --edges 9 --rows DATA",

@@ -1,12 +1,18 @@
 #include "sampler/presample.h"
 
 #include <fmt/format.h>
+#include <omp.h>
 
 #include <algorithm>
+#include <atomic>
+#include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "base/check.h"
+#include "base/host_memory.h"
+#include "base/side_by_side.h"
 #include "dataset/check.h"
 #include "sampler/draw.h"
 #include "sampler/load.h"
@@ -125,6 +131,54 @@ class BatchMemory {
   std::vector<int64_t> lists_, picks_;
 };
 
+// Samples batches side by side, each on some of the threads: a batch alone leaves most of them idle, because its nodes
+// get their local ids one after the other.
+class Counter {
+ public:
+  Counter(const GraphView& graph, std::span<const int32_t> fanout, uint64_t max_batches, cache::Hotness& hotness)
+      : fanout_(fanout), hotness_(hotness) {
+    const auto threads = static_cast<uint64_t>(omp_get_max_threads());
+    const auto fitting = static_cast<uint64_t>(base::available_host_bytes() / kShareOfMemory /
+                                               std::max<int64_t>(1, kBytesPerNode * graph.num_nodes));
+    const uint64_t count = std::max<uint64_t>(1, std::min({threads, fitting, max_batches, kMostWorkers}));
+    for (uint64_t i = 0; i < count; ++i) workers_.push_back({make_host_backend(graph, {}), BatchMemory(graph), {}});
+  }
+
+  // Adds the first batches of an epoch, in any order.
+  void count(const Schedule& schedule, uint64_t epoch, uint64_t num_batches) {
+    std::atomic<uint64_t> next = 0;
+    base::side_by_side(workers_.size(), [&](std::size_t i) {
+      Worker& worker = workers_[i];
+      for (uint64_t step = next++; step < num_batches; step = next++) {
+        const std::span<const int64_t> positions = schedule.positions(step);
+        worker.seeds.clear();
+        for (const int64_t at : positions) worker.seeds.push_back(schedule.set().seeds[static_cast<std::size_t>(at)]);
+        const Query query{worker.seeds, fanout_, batch_key(kSeed, epoch, step)};
+        const BatchSizes sizes = worker.backend->sample(query);
+        const cache::SampledBatch batch = worker.memory.fetch(*worker.backend, sizes, query, positions);
+        const std::lock_guard lock(adding_);
+        hotness_.add(batch);
+      }
+    });
+  }
+
+ private:
+  static constexpr uint64_t kMostWorkers = 16;
+  static constexpr int64_t kBytesPerNode = 24;  // of the graph: a local id, and room for a batch
+  static constexpr int64_t kShareOfMemory = 8;  // one part of so many
+
+  struct Worker {
+    std::unique_ptr<Backend> backend;  // on the CPU
+    BatchMemory memory;
+    std::vector<int64_t> seeds;
+  };
+
+  std::span<const int32_t> fanout_;
+  cache::Hotness& hotness_;
+  std::vector<Worker> workers_;
+  std::mutex adding_;
+};
+
 std::string describe(const std::filesystem::path& file, const cache::HotnessTotals& totals, bool reused) {
   const nlohmann::json json = {{"file", file.string()},
                                {"batches", totals.num_batches},
@@ -152,30 +206,24 @@ cache::HotnessKey hotness_key(const GraphView& graph, std::span<const int64_t> s
 }
 
 cache::Hotness presample(const GraphView& graph, std::span<const int64_t> seeds, const cache::HotnessKey& key,
-                         std::span<const int32_t> fanout, int64_t max_batches, Backend& backend) {
+                         std::span<const int32_t> fanout, int64_t max_batches) {
   const SeedSet set({seeds.begin(), seeds.end()});
   EpochOrders orders(kSeed);
   channel::Request request{};
   request.batch_size = key.batch_size;
   request.shuffle = 1;
   cache::Hotness hotness(key, graph.num_nodes, cache::end_of(numbered_lists(graph)), kSeed);
-  BatchMemory memory(graph);
-  const auto add_batch = [&](Schedule& schedule, uint64_t step) {
-    const Query query{schedule.seeds(step), fanout, batch_key(kSeed, request.epoch, step)};
-    const BatchSizes sizes = backend.sample(query);
-    hotness.add(memory.fetch(backend, sizes, query, schedule.positions(step)));
-  };
-  uint64_t num_batches = static_cast<uint64_t>(std::max<int64_t>(1, max_batches / 2));  // of an epoch
+  auto num_batches = static_cast<uint64_t>(std::max<int64_t>(1, max_batches / 2));  // of an epoch
+  Counter counter(graph, fanout, num_batches, hotness);
   const uint64_t num_epochs = max_batches > 1 ? kCountedEpochs : 1;
   for (request.epoch = 0; request.epoch < num_epochs; ++request.epoch) {
-    Schedule schedule(set, request.batch_size, orders.of(set, request));
+    const Schedule schedule(set, request.batch_size, orders.of(set, request));
     num_batches = std::min(num_batches, schedule.num_steps());
-    for (uint64_t step = 0; step < num_batches; ++step) add_batch(schedule, step);
+    counter.count(schedule, request.epoch, num_batches);
   }
   if (max_batches <= 1) return hotness;
   hotness.begin_trial();
-  Schedule schedule(set, request.batch_size, orders.of(set, request));
-  for (uint64_t step = 0; step < (num_batches + 1) / 2; ++step) add_batch(schedule, step);
+  counter.count(Schedule(set, request.batch_size, orders.of(set, request)), request.epoch, (num_batches + 1) / 2);
   hotness.end_trial();
   return hotness;
 }
@@ -195,8 +243,7 @@ std::string presample_to_file(const PresampleOptions& options) {
   dataset::demand_in_range(data);
   std::vector<int64_t> nodes(seeds.begin(), seeds.end());  // as the sampler counts them
   for (int64_t& node : nodes) node += types_of(graph)[static_cast<std::size_t>(graph.label_type)].first;
-  const auto backend = make_host_backend(graph, {});
-  const cache::Hotness hotness = presample(graph, nodes, key, options.fanout, options.max_batches, *backend);
+  const cache::Hotness hotness = presample(graph, nodes, key, options.fanout, options.max_batches);
   hotness.save(file);
   return describe(file, hotness.totals(), false);
 }

@@ -30,11 +30,11 @@ PresampleOptions read_presample_options(const std::filesystem::path& json);
 // Of counts of these seeds, int64 [n] of the target type. Throws Error for a fanout that does not fit the graph.
 cache::HotnessKey hotness_key(const GraphView& graph, std::span<const int64_t> seeds, const PresampleOptions& options);
 
-// Samples as many shuffled batches of one epoch as of another, keyed apart from every training epoch, until
+// Samples as many shuffled batches of one epoch as of another on the CPU, keyed apart from every training epoch, until
 // `max_batches` or the epochs' end; then a quarter as many of a third epoch, which tell what these counts promise.
-// Feature rows are not read. The backend writes to host memory. `seeds`: as Query has them; `fanout`: of each relation.
+// Feature rows are not read. `seeds`: as Query has them; `fanout`: of each relation.
 cache::Hotness presample(const GraphView& graph, std::span<const int64_t> seeds, const cache::HotnessKey& key,
-                         std::span<const int32_t> fanout, int64_t max_batches, Backend& backend);
+                         std::span<const int32_t> fanout, int64_t max_batches);
 
 // Makes the file of counts unless a good one is there. Returns JSON {"file", "batches", "reused", "max_batch_nodes",
 // "max_batch_edges"}.

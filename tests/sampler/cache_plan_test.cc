@@ -35,7 +35,7 @@ class CachePlan : public testing::Test {
     const cache::HotnessKey key{1, 2, {4, 3}, 64};
     GraphView without_rows = graph_.view();
     without_rows.row_bytes = 0;
-    presample(without_rows, seeds, key, key.fanout, 10, *make_host_backend(without_rows, {})).save(options_.hotness);
+    presample(without_rows, seeds, key, key.fanout, 10).save(options_.hotness);
   }
   std::optional<cache::Plan> plan(bool topology_in_plan = true) {
     return plan_cache(options_, graph_.view(), kPair, kSizes, topology_in_plan);
@@ -82,9 +82,7 @@ TEST_F(CachePlan, RanksMayHaveCountsOfTheirOwn) {
   std::iota(seeds.begin(), seeds.end(), 2000);
   GraphView without_rows = graph_.view();
   without_rows.row_bytes = 0;
-  presample(without_rows, seeds, {1, 3, {4, 3}, 64}, std::vector<int32_t>{4, 3}, 10,
-            *make_host_backend(without_rows, {}))
-      .save(second);
+  presample(without_rows, seeds, {1, 3, {4, 3}, 64}, std::vector<int32_t>{4, 3}, 10).save(second);
   const auto rows = [&](const std::vector<std::string>& files, std::size_t rank) {
     options_.rank_hotness = files;
     options_.cache_bytes = {20'000, 20'000};

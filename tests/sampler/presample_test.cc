@@ -1,6 +1,7 @@
 #include "sampler/presample.h"
 
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include <algorithm>
 #include <numeric>
@@ -21,7 +22,7 @@ struct CountingRun {
     std::iota(seeds.begin(), seeds.end(), 500);
     GraphView without_rows = graph.view();
     without_rows.row_bytes = 0;
-    return sampler::presample(without_rows, seeds, key, key.fanout, max_batches, *make_host_backend(without_rows, {}));
+    return sampler::presample(without_rows, seeds, key, key.fanout, max_batches);
   }
 };
 
@@ -45,6 +46,20 @@ TEST(Presample, CountsWhatTheSamplerReads) {
     EXPECT_LE(edges, expansions * std::min<uint64_t>(degree, 4));
     EXPECT_GE(edges, expansions * std::min<uint64_t>(degree, 3));
   }
+}
+
+// However many batches are sampled side by side.
+TEST(Presample, CountsTheSameWithAnyNumberOfThreads) {
+  const int threads = omp_get_max_threads();
+  omp_set_num_threads(1);
+  const cache::Hotness alone = CountingRun().presample(200);
+  omp_set_num_threads(7);
+  const cache::Hotness together = CountingRun().presample(200);
+  omp_set_num_threads(threads);
+  EXPECT_TRUE(std::ranges::equal(alone.node_reads(), together.node_reads()));
+  EXPECT_TRUE(std::ranges::equal(alone.expansions(), together.expansions()));
+  EXPECT_TRUE(std::ranges::equal(alone.edges_read(), together.edges_read()));
+  EXPECT_EQ(alone.max_batch_nodes(), together.max_batch_nodes());
 }
 
 // The sums of nodes and edges, against the batches themselves.
@@ -71,7 +86,7 @@ TEST(Presample, CountsTheListsOfEachRelation) {
   std::vector<int64_t> seeds(static_cast<std::size_t>(labelled.count));
   std::iota(seeds.begin(), seeds.end(), labelled.first);
   const cache::HotnessKey key{1, 2, {3, 2}, static_cast<uint32_t>(labelled.count)};
-  const cache::Hotness counts = presample(graph, seeds, key, fanout, 1, *make_host_backend(graph, {}));
+  const cache::Hotness counts = presample(graph, seeds, key, fanout, 1);
   ASSERT_EQ(counts.num_lists(), cache::end_of(lists));
   EXPECT_EQ(sum(counts.node_reads()), static_cast<uint64_t>(counts.max_batch_nodes()));
   EXPECT_EQ(sum(counts.edges_read()), static_cast<uint64_t>(counts.max_batch_edges()));

@@ -25,6 +25,8 @@ class SharedGpuBytes;
 
 namespace cohort::sampler {
 
+class DrawWeights;
+
 // Nodes of one type: a range of the ids of all nodes, with a table of feature rows of their own.
 struct NodeRange {
   int64_t first = 0;  // the id of the type's first node
@@ -41,6 +43,7 @@ struct Relation {
   int source_type = 0;  // in GraphView::types
   int target_type = 0;
   base::CscRef lists{};
+  std::shared_ptr<const DrawWeights> draw_weights = nullptr;  // null: neighbours are drawn uniformly
 };
 
 // The graph and its rows in host memory; the owner is the data set, but for rows that are not as it has them.
@@ -50,6 +53,7 @@ struct Relation {
 // `coded_slab_rows` those that have features; the other members are not set.
 struct GraphView : base::CscRef {
   const float* edge_weights = nullptr;                      // float32 [num_edges]; null: batches have none
+  std::shared_ptr<const DrawWeights> draw_weights;          // null: neighbours are drawn uniformly
   const std::byte* labels = nullptr;                        // [num_nodes, label_bytes]
   int64_t label_bytes = 8;                                  // of a node
   const std::byte* features = nullptr;                      // [num_nodes, row_bytes]; may be null when `encoded` is set

@@ -8,6 +8,7 @@
 #include "base/parallel_copy.h"
 #include "base/staged_copy.h"
 #include "cache/plan/gpu_bytes.h"
+#include "sampler/draw_weights.h"
 
 namespace cohort::sampler {
 namespace {
@@ -52,6 +53,9 @@ std::size_t indices_bytes(const base::CscRef& lists) {
   return static_cast<std::size_t>(lists.num_edges) * static_cast<std::size_t>(lists.index_bytes);
 }
 
+// Of what DrawWeightsRef has.
+std::size_t word_bytes(int64_t count) { return static_cast<std::size_t>(count) * sizeof(uint32_t); }
+
 std::size_t weight_bytes(const GraphView& graph) {
   return graph.edge_weights ? static_cast<std::size_t>(graph.num_edges) * sizeof(float) : 0;
 }
@@ -61,6 +65,7 @@ std::size_t topology_bytes(const GraphView& graph) {
   std::size_t bytes = weight_bytes(graph);
   for (const Relation& relation : relations_of(graph)) {
     bytes += indptr_bytes(relation.lists) + indices_bytes(relation.lists);
+    if (relation.draw_weights) bytes += static_cast<std::size_t>(DrawWeights::bytes_of(relation.lists));
   }
   return bytes;
 }
@@ -114,9 +119,15 @@ int64_t HostGraph::bytes_of(const GraphView& graph, bool with_topology) {
 HostGraph::HostGraph(const GraphView& graph, bool with_topology) {
   check_host_memory(bytes_of(graph, with_topology));
   if (with_topology) {
-    for (const auto& [source, target, lists] : relations_of(graph)) {
-      topology_.push_back(
-          {host_copy(lists.indptr, indptr_bytes(lists)), host_copy(lists.indices, indices_bytes(lists))});
+    for (const Relation& relation : relations_of(graph)) {
+      const base::CscRef& lists = relation.lists;
+      Lists& own = topology_.emplace_back();
+      own.indptr = host_copy(lists.indptr, indptr_bytes(lists));
+      own.indices = host_copy(lists.indices, indices_bytes(lists));
+      if (!relation.draw_weights) continue;
+      const auto [cumulative, positive] = relation.draw_weights->ref();
+      own.cumulative = host_copy(cumulative, word_bytes(lists.num_edges));
+      own.positive = host_copy(positive, word_bytes(lists.num_nodes));
     }
     if (graph.edge_weights) edge_weights_ = host_copy(graph.edge_weights, weight_bytes(graph));
   }
@@ -129,6 +140,8 @@ void HostGraph::open_topology_to_gpu() const {
   for (const Lists& lists : topology_) {
     lists.indptr.open_to_gpu();
     lists.indices.open_to_gpu();
+    lists.cumulative.open_to_gpu();
+    lists.positive.open_to_gpu();
   }
   edge_weights_.open_to_gpu();
 }
@@ -141,21 +154,33 @@ GraphOnGpu::GraphOnGpu(const GraphView& graph, std::shared_ptr<const HostGraph> 
     return topology_.emplace_back(device_copy(from, bytes, what)).data();
   };
   const bool in_gpu = on_host_->topology().empty();
-  for (const auto& [source, target, lists] : relations_of(graph)) {
+  for (const Relation& relation : relations_of(graph)) {
+    const base::CscRef& lists = relation.lists;
     const auto* host = in_gpu ? nullptr : &on_host_->topology()[relations_.size()];
     const std::byte* indptr =
         host ? host->indptr.data() : on_gpu(lists.indptr, indptr_bytes(lists), "copy indptr to the GPU");
     const std::byte* indices =
         host ? host->indices.data() : on_gpu(lists.indices, indices_bytes(lists), "copy indices to the GPU");
+    DrawWeightsRef weights;
+    if (relation.draw_weights) {
+      constexpr const char* kWhat = "copy what draws by weight read to the GPU";
+      weights = relation.draw_weights->ref();
+      const std::byte* cumulative =
+          host ? host->cumulative.data() : on_gpu(weights.cumulative, word_bytes(lists.num_edges), kWhat);
+      const std::byte* positive =
+          host ? host->positive.data() : on_gpu(weights.positive, word_bytes(lists.num_nodes), kWhat);
+      weights = {reinterpret_cast<const uint32_t*>(cumulative), reinterpret_cast<const uint32_t*>(positive)};
+    }
     const cache::RelationLists& own = numbered[relations_.size()];
-    relations_.push_back({source,
-                          target,
+    relations_.push_back({relation.source_type,
+                          relation.target_type,
                           {.indptr = reinterpret_cast<const int64_t*>(indptr),
                            .indices = indices,
                            .index_bytes = lists.index_bytes,
                            .first_target = own.first_target,
                            .first_source = own.first_source,
-                           .first_list = own.first}});
+                           .first_list = own.first},
+                          weights});
   }
   if (in_gpu && graph.edge_weights) {
     edge_weights_ = device_copy(graph.edge_weights, weight_bytes(graph), "copy edge weights to the GPU");

@@ -31,8 +31,9 @@ class HostGraph {
   void open_topology_to_gpu() const;  // before kernels of the current GPU read it
   // Of each relation; none: it is not here.
   struct Lists {
-    base::HostTable indptr;   // int64 [num_nodes + 1]
-    base::HostTable indices;  // int32 or int64 [num_edges]
+    base::HostTable indptr;                // int64 [num_nodes + 1]
+    base::HostTable indices;               // int32 or int64 [num_edges]
+    base::HostTable cumulative, positive;  // as in DrawWeightsRef, where draws go by weight
   };
   const std::vector<Lists>& topology() const { return topology_; }
   const std::byte* edge_weights() const { return edge_weights_.data(); }  // float32 [num_edges], where there are any

@@ -7,6 +7,7 @@
 #include "base/host_memory.h"
 #include "cache/host_rows.h"
 #include "sampler/cache_plan.h"
+#include "sampler/draw_weights.h"
 
 namespace cohort::sampler {
 namespace {
@@ -104,7 +105,7 @@ std::vector<NodeRange> types_of(const GraphView& graph) {
 
 std::vector<Relation> relations_of(const GraphView& graph) {
   if (graph.is_typed()) return graph.relations;
-  return {{0, 0, graph}};
+  return {{0, 0, graph, graph.draw_weights}};
 }
 
 std::vector<cache::FeatureRows> feature_rows(const GraphView& graph) {
@@ -128,11 +129,8 @@ std::vector<cache::RelationLists> numbered_lists(const GraphView& graph) {
 namespace {
 
 // What is not offered for graphs of several types yet.
-void demand_offered(const Options& options) {
-  const auto refuse = [&](const char* place, const char* expected, const std::string& found) {
-    throw base::Error({place, std::string(expected) + " for a graph of several node types", found, ""});
-  };
-  if (options.edge_weights) refuse("edge_weights", "edges without weights", "true");
+void refuse_types(const char* place, const char* expected, const std::string& found) {
+  throw base::Error({place, std::string(expected) + " for a graph of several node types", found, ""});
 }
 
 // The nodes and lists of a graph of several types; without rows.
@@ -195,8 +193,16 @@ GraphView topology_of(const dataset::Dataset& data) {
   return graph;
 }
 
+void add_draw_weights(const dataset::Dataset& data, GraphView& graph, const StartLog& log) {
+  if (data.is_typed()) refuse_types("weight_attr", "uniform draws", "edge_weight");
+  const float* weights = weights_of(data);
+  log.begin("preparing draws by weight", DrawWeights::bytes_of(graph));
+  const std::filesystem::path file = data.folder() / data.meta().files.edge_weights;
+  graph.draw_weights = std::make_shared<DrawWeights>(graph, weights, file.string());
+}
+
 GraphView view_of(const dataset::Dataset& data, const Options& options, const StartLog& log) {
-  if (data.is_typed()) demand_offered(options);
+  if (data.is_typed() && options.edge_weights) refuse_types("edge_weights", "edges without weights", "true");
   GraphView graph = topology_of(data);
   const Encoded encoded = encoded_where(data, options);
   graph.coded_host_rows = encoded.in_host;
@@ -208,6 +214,7 @@ GraphView view_of(const dataset::Dataset& data, const Options& options, const St
     range.features = rows.features;
     range.encoded = rows.encoded;
   }
+  if (!options.weight_attr.empty()) add_draw_weights(data, graph, log);
   if (data.is_typed()) return graph;
   const TypeRows rows = rows_of(data, 0, options, graph, log);
   graph.row_bytes = static_cast<int64_t>(data.feature_row_bytes());

@@ -9,7 +9,7 @@
 #include <cuda/std/functional>
 #include <numeric>
 
-#include "sampler/neighbor_kernels.cuh"
+#include "sampler/weighted_kernels.cuh"
 
 namespace cohort::sampler {
 namespace {
@@ -187,6 +187,11 @@ const int64_t* CudaNeighborSampler::frontier(const Hop& hop, std::size_t relatio
   return n_id_.data() + first_node_[static_cast<std::size_t>(hop.number) * num_types() + type];
 }
 
+// A fanout below 0 takes all edges, whatever their weights.
+bool CudaNeighborSampler::draws_by_weight(const Hop& hop, std::size_t relation) const {
+  return relations_[relation].weights.cumulative && hop.fanout[relation] >= 0;
+}
+
 void CudaNeighborSampler::count_edges(Hop& hop, cudaStream_t stream) {
   const int64_t size = hop.first_list.back();
   if (size == 0) {
@@ -195,13 +200,21 @@ void CudaNeighborSampler::count_edges(Hop& hop, cudaStream_t stream) {
   }
   int64_t* offset = offset_.reserve(static_cast<std::size_t>(size) + 1);
   DrawnList* list = list_.reserve(static_cast<std::size_t>(size));
-  const auto kernel = hop.exclusions.starts ? count_picks_kernel<true> : count_picks_kernel<false>;
+  const auto uniform = hop.exclusions.starts ? count_picks_kernel<true> : count_picks_kernel<false>;
   for (std::size_t relation = 0; relation < relations_.size(); ++relation) {
     const int64_t first = hop.first_list[relation], lists = hop.first_list[relation + 1] - first;
     if (lists == 0) continue;
-    kernel<<<base::grid_for(lists, max_blocks_), kBlockThreads, 0, stream>>>(
-        relations_[relation].topology, frontier(hop, relation), lists, hop.fanout[relation], offset + first,
-        list + first, list_use_.data(), hop.exclusions);
+    const TopologyRef& topology = relations_[relation].topology;
+    const int grid = base::grid_for(lists, max_blocks_);
+    const int32_t fanout = hop.fanout[relation];
+    if (draws_by_weight(hop, relation)) {
+      count_weighted_picks_kernel<<<grid, kBlockThreads, 0, stream>>>(
+          topology, relations_[relation].weights, frontier(hop, relation), lists, fanout, offset + first, list + first,
+          list_use_.data(), hop.exclusions);
+    } else {
+      uniform<<<grid, kBlockThreads, 0, stream>>>(topology, frontier(hop, relation), lists, fanout, offset + first,
+                                                  list + first, list_use_.data(), hop.exclusions);
+    }
     check_launch();
   }
   std::size_t bytes = 0;
@@ -233,8 +246,13 @@ void CudaNeighborSampler::draw(const Hop& hop, const Query& query, cudaStream_t 
   target_.extend(before + edges, before, stream);
   source_node_.extend(before + edges, before, stream);
   if (query.edge_ids) e_id_.extend(before + edges, before, stream);
-  if (std::ranges::max(hop.fanout) > kWarp) position_.reserve(edges);
-  const auto kernel = draw_kernel_of(query.edge_ids, hop.exclusions.starts != nullptr);
+  const bool excludes = hop.exclusions.starts != nullptr, weighs = has_weights();
+  if (std::ranges::max(hop.fanout) > kWarp || (weighs && excludes)) {
+    position_.reserve(edges);
+    if (weighs) taken_.reserve(edges + (excludes ? query.excluded.size() : 0));
+  }
+  const auto uniform = draw_kernel_of(query.edge_ids, excludes);
+  const auto weighted = query.edge_ids ? draw_weighted_kernel<true> : draw_weighted_kernel<false>;
   for (std::size_t relation = 0; relation < relations_.size(); ++relation) {
     const int64_t first = hop.first_list[relation], lists = hop.first_list[relation + 1] - first;
     if (lists == 0) continue;
@@ -243,7 +261,7 @@ void CudaNeighborSampler::draw(const Hop& hop, const Query& query, cudaStream_t 
     const DrawArrays arrays{.frontier = nodes,
                             .offset = offset_.data() + first,
                             .list = list_.data() + first,
-                            .position = hop.fanout[relation] > kWarp ? position_.data() : nullptr,
+                            .position = position_.data(),
                             .neighbour = source_node_.data() + before,
                             .e_id = query.edge_ids ? e_id_.data() + before : nullptr,
                             .target = target_.data() + before,
@@ -251,9 +269,15 @@ void CudaNeighborSampler::draw(const Hop& hop, const Query& query, cudaStream_t 
                             .place = generation() + static_cast<uint64_t>(num_places_),
                             .first_place = hop.gives_ids ? first_place_.data() : nullptr,
                             .exclusions = hop.exclusions};
-    kernel<<<base::grid_for(lists * kWarp, max_blocks_), kBlockThreads, 0, stream>>>(
-        {topology.indptr, topology.index_bytes, topology.first_target, topology.first_source}, arrays, lists,
-        {query.key, hop.number, static_cast<int>(relation)});
+    const int grid = base::grid_for(lists * kWarp, max_blocks_);
+    const DrawGraph graph{topology.indptr, topology.index_bytes, topology.first_target, topology.first_source};
+    const DrawKey key{query.key, hop.number, static_cast<int>(relation)};
+    if (draws_by_weight(hop, relation)) {
+      weighted<<<grid, kBlockThreads, 0, stream>>>(graph, relations_[relation].weights, arrays, taken_.data(), lists,
+                                                   key);
+    } else {
+      uniform<<<grid, kBlockThreads, 0, stream>>>(graph, arrays, lists, key);
+    }
     check_launch();
   }
 }

@@ -15,6 +15,7 @@
 #include "base/side_by_side.h"
 #include "dataset/check.h"
 #include "sampler/draw.h"
+#include "sampler/draw_weights.h"
 #include "sampler/load.h"
 #include "sampler/schedule.h"
 
@@ -201,6 +202,7 @@ cache::HotnessKey hotness_key(const GraphView& graph, std::span<const int64_t> s
     const std::vector<int64_t> of_relations(options.fanout.begin(), options.fanout.end());
     split = cache::hash_words(of_relations, split);
   }
+  if (graph.draw_weights) split = graph.draw_weights->hash(split);
   const auto first_end = options.fanout.begin() + static_cast<std::ptrdiff_t>(num_hops);
   return {hash_graph(graph), split, {options.fanout.begin(), first_end}, options.batch_size};
 }
@@ -234,7 +236,8 @@ std::string presample_to_file(const PresampleOptions& options) {
       options.seeds.empty() ? std::vector<int64_t>() : read_seeds(options.seeds, data.num_target_nodes());
   const std::span<const int64_t> seeds = options.seeds.empty() ? seeds_of(data, options.split) : own;
   if (seeds.empty()) throw base::Error({options.split, "at least one seed", "none", "choose another split"});
-  const GraphView graph = topology_of(data);  // counting reads no rows
+  GraphView graph = topology_of(data);  // counting reads no rows
+  if (!options.weight_attr.empty()) add_draw_weights(data, graph);
   const cache::HotnessKey key = hotness_key(graph, seeds, options);
   const std::filesystem::path file = cache::hotness_path(options.dataset, key);
   if (!options.refresh && std::filesystem::exists(file)) {

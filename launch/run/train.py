@@ -145,9 +145,10 @@ def check_model(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
     _check_types(spec, data)
     if spec.edge_weights and spec.model != "gcn":
         raise CohortError("--edge-weights", "--model gcn, which takes weights", f"--model {spec.model}")
-    if spec.edge_weights and data.edge_weights is None:
+    wanted = [name for name in ("edge_weights", "weight_attr") if getattr(spec, name)]
+    if wanted and data.edge_weights is None:
         hint = "cohort dataset import --edge-weights FILE, or --weight-column of an edge list, brings them in"
-        raise CohortError("--edge-weights", f"weights in {data.path}", "none", hint)
+        raise CohortError(f"--{wanted[0].replace('_', '-')}", f"weights in {data.path}", "none", hint)
     if spec.model in ("gat", "rgat", "hgt") and spec.hidden % spec.heads:
         raise CohortError("--hidden", f"a multiple of {spec.heads}, the --heads of {spec.model}", str(spec.hidden))
     if spec.residual and len(spec.fanout) < 3:
@@ -185,7 +186,7 @@ def _check_types(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
     if spec.model not in TYPED:
         hint = "a script can use any model of PyG: docs/how-to/types.md"
         raise CohortError("--model", f"{typed}, for a data set of several node types", spec.model, hint)
-    for name in ("edge_weights", "partition"):
+    for name in ("edge_weights", "weight_attr", "partition"):
         if getattr(spec, name) != getattr(RunSpec, name):
             flag = f"--{name.replace('_', '-')}"
             raise CohortError(flag, "its default, for a data set of several node types", str(getattr(spec, name)))

@@ -18,11 +18,13 @@ from cohort.trainer.loader.batch import OfSlot, hold
 from cohort.trainer.source import edges_by_type
 
 
-def demand_offered(edge_weights: bool, node_tensors: Mapping | None) -> None:
+def demand_offered(edge_weights: bool, weight_attr: str | None, node_tensors: Mapping | None) -> None:
     """Raises CohortError: one of a loader's options is not offered for graphs of several types."""
     expected = "{}, for a data set of several node types"
     if edge_weights:
         raise CohortError("edge_weights", expected.format("False"), "True")
+    if weight_attr:
+        raise CohortError("weight_attr", expected.format("None"), weight_attr)
     if node_tensors:
         hint = "in the loop: tensor[batch[node_type].n_id]"
         raise CohortError("node_tensors", expected.format("None"), ", ".join(node_tensors), hint)

@@ -64,6 +64,10 @@ class NeighborLoader:
         edge_ids: batches have ``e_id`` int64 [num_edges], in the order of ``edge_index``: the position of each edge in
             the data set's ``indices``, and its column in ``cohort.dataset.open(data).to_pyg().edge_index``.
         edge_weights: batches have ``edge_weight`` float32 [num_edges]; the data set must have edge weights.
+        weight_attr: "edge_weight": in-neighbours are drawn with probability proportional to the edge weights of the
+            data set, one after the other without replacement, as by ``torch.multinomial``. Weights must be at least 0.
+            An edge of weight 0 is never drawn, so a node can get fewer neighbours; but -1 takes all edges, whatever
+            their weights. None: all neighbours are equally likely.
         sampler_sms: reserve this number of SMs of the GPU for the sampler, and switch PyTorch's current stream to one
             that is restricted to the other SMs, so that neither disturbs the other. 0: both share all SMs.
         cliques: GPUs that read each other's memory: "auto" (detected from the machine), "none", "all", "2x4", "3+5".
@@ -122,6 +126,7 @@ class NeighborLoader:
         reuse: bool = False,
         edge_ids: bool = False,
         edge_weights: bool = False,
+        weight_attr: str | None = None,
         sampler_sms: int = 0,
         cliques: str = "auto",
         transform: Callable[[Batch | HeteroBatch], object] | None = None,
@@ -150,14 +155,15 @@ class NeighborLoader:
         if _sampler is None:
             limit_seconds = checked("limit_seconds", limit_seconds, types.AboveZero)
             given: dict = {"num_slots": num_slots, "seed": seed, "topology": topology, "compress": compress}
-            given |= {"order": order, "reuse": reuse}
+            given |= {"order": order, "reuse": reuse, "weight_attr": weight_attr}
             options: dict = {name: checked(name, value, OF_SAMPLER[name]) for name, value in given.items()}
             options |= {"edge_ids": bool(edge_ids), "edge_weights": bool(edge_weights)}
             cache = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes)
             if self._types:
-                demand_offered(edge_weights, node_tensors)
+                demand_offered(edge_weights, weight_attr, node_tensors)
             shape = {"fanout": self._fanout, "batch_size": self.batch_size, "slots": options["num_slots"]}
-            spec = SamplerSpec(**shape, **cache, edge_weights=options["edge_weights"])
+            shape |= {"edge_weights": options["edge_weights"], "weight_attr": options["weight_attr"]}
+            spec = SamplerSpec(**shape, **cache)
             cleanup = contextlib.ExitStack()
             if self.data is None:
                 self.data, self._node_tensors = written(data, cleanup)
@@ -283,6 +289,7 @@ class NeighborLoader:
             "shuffle": bool(self.shuffle),
             "drop_last": bool(self.drop_last),
             "input_nodes": self._digest,
+            "weight_attr": self._sampler.weight_attr,
         } | ({"input_type": self._input_type} if self._types else {})
 
     @functools.cached_property

@@ -273,6 +273,7 @@ def test_passes_repeat_and_go_on(papers):
         ({"nodes": ("paper", [1, 1])}, "input_nodes", "1 duplicates"),
         ({"fanout": {("author", "writes", "paper"): [1]}}, "num_neighbors", "none for ('field', 'topic_of', 'paper')"),
         ({"edge_weights": True}, "edge_weights", "True"),
+        ({"weight_attr": "edge_weight"}, "weight_attr", "edge_weight"),
         ({"node_tensors": {"year": torch.zeros(200)}}, "node_tensors", "year"),
         ({"compress": "host"}, "the sampler", "--compress host"),
         ({"compress": "both"}, "the sampler", "compress"),

@@ -62,13 +62,29 @@ struct Taken {
   uint32_t begin, end;
 };
 
+// The position that has the unit: so many edges end at or before it. A short list is counted, a long one is halved
+// before; neither has branches that depend on the unit.
+int64_t position_with(const ListMass& list, uint32_t unit) {
+  constexpr int64_t kCounted = 32;
+  const uint32_t* first = list.cumulative;
+  int64_t size = list.degree;
+  while (size > kCounted) {
+    const int64_t half = size / 2;
+    first += first[half - 1] <= unit ? half : 0;
+    size -= half;
+  }
+  int64_t before = first - list.cumulative;
+  for (int64_t i = 0; i < size; ++i) before += first[i] <= unit ? 1 : 0;
+  return before;
+}
+
 // The position that has the t-th unit that is not taken. `taken` ascends.
 int64_t position_of(const ListMass& list, uint32_t t, const std::vector<Taken>& taken) {
   for (const Taken& each : taken) {
     if (t < each.begin) break;
     t += each.end - each.begin;
   }
-  return std::upper_bound(list.cumulative, list.cumulative + list.degree, t) - list.cumulative;
+  return position_with(list, t);
 }
 
 // All edges of positive weight that are not excluded.

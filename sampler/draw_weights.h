@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/csc_ref.h"
+#include "base/prefetch.h"
 #include "base/uninitialized_vector.h"
 #include "sampler/weighted_draw.h"
 
@@ -30,6 +31,18 @@ class DrawWeights {
 // What draws of this fanout read; nothing where `weights` is null.
 inline DrawWeightsRef weights_for(const DrawWeights* weights, int64_t fanout) {
   return weights && fanout >= 0 ? weights->ref() : DrawWeightsRef{};
+}
+
+// Has what draws from the list of a later one of `nodes` read come into the cache meanwhile; its ends are there
+// already.
+inline void prefetch_units(const DrawWeightsRef& weights, const int64_t* indptr, const int64_t* nodes, std::size_t i,
+                           std::size_t end) {
+  constexpr std::size_t kAhead = base::kPrefetchAhead / 2;
+  if (!weights.cumulative || i + kAhead >= end) return;
+  const int64_t node = nodes[i + kAhead];
+  __builtin_prefetch(weights.positive + node);
+  __builtin_prefetch(weights.cumulative + indptr[node]);
+  __builtin_prefetch(weights.cumulative + indptr[node] + 16);
 }
 
 // What is drawn from one list in one hop.

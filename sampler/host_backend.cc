@@ -183,6 +183,7 @@ class HostBackend final : public Backend {
     offset_.assign(end - begin + 1, 0);
     for (std::size_t i = begin; i < end; ++i) {
       base::prefetch_ahead(lists.indptr, n_id.data(), i, end);
+      if (weights.positive) base::prefetch_ahead(weights.positive, n_id.data(), i, end);
       const int64_t picks = num_picks(draw.drawable(n_id[i], static_cast<int64_t>(i)), fanout);
       offset_[i - begin + 1] = offset_[i - begin] + picks;
       num_lists_ += picks > 0 ? 1 : 0;
@@ -198,6 +199,7 @@ class HostBackend final : public Backend {
       const std::size_t last = std::min(first + kNodesAtOnce, end);
       for (std::size_t i = first; i < last; ++i) {
         base::prefetch_ahead(lists.indptr, n_id.data(), i, end);
+        prefetch_units(weights, lists.indptr, n_id.data(), i, last);
         draw_of(draw, n_id[i], static_cast<int32_t>(i), offset_[i - begin], edges);
       }
       look_up(lists, static_cast<std::size_t>(offset_[first - begin]), static_cast<std::size_t>(offset_[last - begin]),

@@ -219,9 +219,7 @@ class HostBackend final : public Backend {
 
     // Edges of a node with a local id.
     int64_t drawable(int64_t node, int64_t local_id) const {
-      const ExcludedRef excluded = exclusions.of_list(local_id);
-      if (!weights.cumulative) return lists.indptr[node + 1] - lists.indptr[node] - excluded.count;
-      return weights.positive[node] - num_weighted(weights.of_list(lists.indptr + node), excluded);
+      return num_drawable(weights, node, lists.indptr + node, exclusions.of_list(local_id));
     }
   };
 
@@ -317,11 +315,12 @@ class HostBackend final : public Backend {
     }
     if (slot.source_node) std::ranges::copy(source_node_, slot.source_node);
     int64_t *indptr = slot.indptr, *e_id = slot.e_id;
+    float* edge_weight = slot.edge_weight;
     for (const OfRelation& edges : relations_) {
       if (indptr) indptr = write_indptr(edges, indptr);
       if (e_id) e_id = std::ranges::copy(edges.e_id, e_id).out;
+      if (edge_weight) edge_weight = write_weights(edges, edge_weight);
     }
-    if (slot.edge_weight) write_weights(relations_[0].e_id, slot.edge_weight);
   }
 
   // The edges stand by ascending target. Returns the end of what was written.
@@ -334,9 +333,12 @@ class HostBackend final : public Backend {
     return end;
   }
 
-  void write_weights(const std::vector<int64_t>& e_id, float* to) const {
-#pragma omp parallel for schedule(static) if (e_id.size() > std::size_t{kFewItems})
-    for (std::size_t edge = 0; edge < e_id.size(); ++edge) to[edge] = graph_.edge_weights[e_id[edge]];
+  // The same.
+  static float* write_weights(const OfRelation& edges, float* to) {
+    const float* const weights = edges.relation.edge_weights;
+#pragma omp parallel for schedule(static) if (edges.e_id.size() > std::size_t{kFewItems})
+    for (std::size_t edge = 0; edge < edges.e_id.size(); ++edge) to[edge] = weights ? weights[edges.e_id[edge]] : 1;
+    return to + edges.e_id.size();
   }
 
   // The rows of the type's nodes, and what was read for them.

@@ -202,7 +202,9 @@ cache::HotnessKey hotness_key(const GraphView& graph, std::span<const int64_t> s
     const std::vector<int64_t> of_relations(options.fanout.begin(), options.fanout.end());
     split = cache::hash_words(of_relations, split);
   }
-  if (graph.draw_weights) split = graph.draw_weights->hash(split);
+  for (const Relation& relation : relations_of(graph)) {
+    if (relation.draw_weights) split = relation.draw_weights->hash(split);
+  }
   const auto first_end = options.fanout.begin() + static_cast<std::ptrdiff_t>(num_hops);
   return {hash_graph(graph), split, {options.fanout.begin(), first_end}, options.batch_size};
 }

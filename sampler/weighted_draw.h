@@ -46,6 +46,13 @@ COHORT_HOST_DEVICE constexpr int64_t num_weighted(const ListMass& list, const Ex
   return count;
 }
 
+// How many edges of a node's list may be drawn. ends: as of_list() has them.
+COHORT_HOST_DEVICE constexpr int64_t num_drawable(const DrawWeightsRef& weights, int64_t node, const int64_t* ends,
+                                                  const ExcludedRef& excluded) {
+  if (!weights.cumulative) return ends[1] - ends[0] - excluded.count;
+  return weights.positive[node] - num_weighted(weights.of_list(ends), excluded);
+}
+
 // Which of `left` units that are not taken pick j takes.
 COHORT_HOST_DEVICE constexpr uint32_t draw_unit(uint64_t bits, uint32_t left) {
   return static_cast<uint32_t>(base::multiply_high_64(bits, left));

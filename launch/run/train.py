@@ -14,6 +14,7 @@ from cohort.base.tables import print_tables
 from cohort.base.units import format_bytes
 from cohort.cache.plan.budget import available_host_bytes
 from cohort.dataset import Dataset, HeteroDataset
+from cohort.dataset.reader import relations_of
 from cohort.launch.options.devices import gpu_memory, resolve_device, wants_auto_cache
 from cohort.launch.options.parser import add_dataset, add_options, given_in, group, spec_of
 from cohort.launch.report.results import read_run
@@ -146,7 +147,7 @@ def check_model(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
     if spec.edge_weights and spec.model != "gcn":
         raise CohortError("--edge-weights", "--model gcn, which takes weights", f"--model {spec.model}")
     wanted = [name for name in ("edge_weights", "weight_attr") if getattr(spec, name)]
-    if wanted and data.edge_weights is None:
+    if wanted and all(each.edge_weights is None for each in relations_of(data)):
         hint = "cohort dataset import --edge-weights FILE, or --weight-column of an edge list, brings them in"
         raise CohortError(f"--{wanted[0].replace('_', '-')}", f"weights in {data.path}", "none", hint)
     if spec.model in ("gat", "rgat", "hgt") and spec.hidden % spec.heads:
@@ -186,7 +187,7 @@ def _check_types(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
     if spec.model not in TYPED:
         hint = "a script can use any model of PyG: docs/how-to/types.md"
         raise CohortError("--model", f"{typed}, for a data set of several node types", spec.model, hint)
-    for name in ("edge_weights", "weight_attr", "partition"):
+    for name in ("edge_weights", "partition"):
         if getattr(spec, name) != getattr(RunSpec, name):
             flag = f"--{name.replace('_', '-')}"
             raise CohortError(flag, "its default, for a data set of several node types", str(getattr(spec, name)))

@@ -63,11 +63,12 @@ class NeighborLoader:
             for scripts that never change ``batch.x`` in place (``batch.clone()`` may be changed).
         edge_ids: batches have ``e_id`` int64 [num_edges], in the order of ``edge_index``: the position of each edge in
             the data set's ``indices``, and its column in ``cohort.dataset.open(data).to_pyg().edge_index``.
-        edge_weights: batches have ``edge_weight`` float32 [num_edges]; the data set must have edge weights.
+        edge_weights: batches have ``edge_weight`` float32 [num_edges]; the data set must have edge weights, of one of
+            several edge types at least.
         weight_attr: "edge_weight": in-neighbours are drawn with probability proportional to the edge weights of the
             data set, one after the other without replacement, as by ``torch.multinomial``. Weights must be at least 0.
             An edge of weight 0 is never drawn, so a node can get fewer neighbours; but -1 takes all edges, whatever
-            their weights. None: all neighbours are equally likely.
+            their weights. None, and of edge types without weights: all neighbours are equally likely.
         sampler_sms: reserve this number of SMs of the GPU for the sampler, and switch PyTorch's current stream to one
             that is restricted to the other SMs, so that neither disturbs the other. 0: both share all SMs.
         cliques: GPUs that read each other's memory: "auto" (detected from the machine), "none", "all", "2x4", "3+5".
@@ -81,8 +82,8 @@ class NeighborLoader:
     Each batch has ``x, edge_index, indptr, y, batch_size, n_id, input_id, num_sampled_nodes, num_sampled_edges``, with
     nodes in PyG's order (seeds first, then by hop). ``x``, ``edge_index`` and ``indptr`` are views of shared memory;
     ``Batch`` describes them and the attributes that options add, ``HeteroBatch`` the batches of several node types.
-    Several node types are sampled without edge weights and ``node_tensors``. A script that uses a
-    batch on another CUDA stream than the current one must call ``batch.record_stream(stream)``.
+    Several node types are sampled without ``node_tensors``. A script that uses a batch on another CUDA stream than the
+    current one must call ``batch.record_stream(stream)``.
 
     Arguments of PyG's workers (``num_workers``, ``pin_memory``, ...) are ignored, with a warning unless they have their
     defaults. Arguments for unsupported features (``replace``, ``sampler``, ...) raise an error.
@@ -160,7 +161,7 @@ class NeighborLoader:
             options |= {"edge_ids": bool(edge_ids), "edge_weights": bool(edge_weights)}
             cache = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes)
             if self._types:
-                demand_offered(edge_weights, weight_attr, node_tensors)
+                demand_offered(node_tensors)
             shape = {"fanout": self._fanout, "batch_size": self.batch_size, "slots": options["num_slots"]}
             shape |= {"edge_weights": options["edge_weights"], "weight_attr": options["weight_attr"]}
             spec = SamplerSpec(**shape, **cache)

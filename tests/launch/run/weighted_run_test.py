@@ -5,7 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from processes import cohort
+from torch_geometric.data import HeteroData
+
+from cohort import from_pyg
 
 pytestmark = pytest.mark.usefixtures("shm")
 BY_WEIGHT = ("--weight-attr", "edge_weight")
@@ -17,6 +21,20 @@ def data(tmp_path_factory) -> Path:
     sizes = ["--nodes", "4K", "--edges", "60K", "--dim", 8, "--classes", 3, "--seed", 5]
     assert cohort("dataset", "generate", folder, "--edge-weights", *sizes).returncode == 0
     return folder
+
+
+@pytest.fixture(scope="module")
+def types(tmp_path_factory) -> Path:
+    """Of two node types; papers cite by weight."""
+    random, data = np.random.default_rng(8), HeteroData()
+    for name, count in (("author", 500), ("paper", 900)):
+        data[name].x = torch.from_numpy(random.normal(size=(count, 6)).astype(np.float32))
+    data["paper"].y = torch.from_numpy(random.integers(3, size=900))
+    for source, name in (("author", "writes"), ("paper", "cites")):
+        ends = [random.integers(data[end].num_nodes, size=9000) for end in (source, "paper")]
+        data[source, name, "paper"].edge_index = torch.from_numpy(np.stack(ends))
+    data["paper", "cites", "paper"].edge_weight = torch.from_numpy(random.random(9000, np.float32))
+    return from_pyg(data, tmp_path_factory.mktemp("types") / "set", reverse_edges=True)
 
 
 def lines_of(data: Path, *options) -> list[str]:
@@ -40,8 +58,20 @@ def test_batches_follow_from_the_weights_alone(data):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("options", [[], ["--topology", "host"], CACHED], ids=str)
-def test_a_gpu_makes_the_same_batches(data, options):
-    assert lines_of(data, *BY_WEIGHT, *options) == lines_of(data, *BY_WEIGHT, "--device", "cpu")
+@pytest.mark.parametrize("graph", ["data", "types"])
+def test_a_gpu_makes_the_same_batches(request, graph, options):
+    graph = request.getfixturevalue(graph)
+    assert lines_of(graph, *BY_WEIGHT, *options) == lines_of(graph, *BY_WEIGHT, "--device", "cpu")
+
+
+def test_several_types(types, tmp_path):
+    uniform = lines_of(types, "--device", "cpu")
+    counts = set(types.glob("hotness-*"))
+    assert lines_of(types, *BY_WEIGHT, *CACHED, "--device", "cpu") != uniform
+    assert len(set(types.glob("hotness-*")) - counts) == 1
+    train = ["train", types, "--model", "rsage", "--fanout", "5,5", "--hidden", 8, "--epochs", 1, "--device", "cpu"]
+    done = cohort(*train, *BY_WEIGHT, "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_run(data, cora, tmp_path):

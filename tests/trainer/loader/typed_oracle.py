@@ -38,13 +38,14 @@ def drawn_positions(key: int, node: int, hop: int, relation: int, degree: int, f
     return sorted(positions)
 
 
-def sample(data, fanouts: dict, input_type: str, seeds, key: tuple[int, int, int]) -> tuple[dict, dict]:
+def sample(data, fanouts: dict, input_type: str, seeds, key: tuple[int, int, int], by_weight=None) -> tuple[dict, dict]:
     """({type: (n_id, nodes by hop)}, {relation: (source, target, e_id, edges by hop)}) of one batch.
 
     Args:
         data: a HeteroDataset.
         fanouts: relation -> picks by hop.
         key: seed of the loader, epoch, step.
+        by_weight: weighted_positions, which draws from relations that have weights; None: all draws are uniform.
     """
     batch_key = random_64(*key)
     nodes: dict = {name: [] for name in data.node_types}
@@ -60,7 +61,13 @@ def sample(data, fanouts: dict, input_type: str, seeds, key: tuple[int, int, int
                 node = nodes[name[2]][local]
                 row, end = relation.indptr[node : node + 2].tolist()
                 node += data.first_node[name[2]]
-                for position in drawn_positions(batch_key, node, hop, number, end - row, fanouts[name][hop]):
+                width = fanouts[name][hop]
+                if by_weight and relation.edge_weights is not None:
+                    weights = relation.edge_weights[row:end]
+                    drawn = by_weight(batch_key, node, hop, weights, range(end - row), width, number)
+                else:
+                    drawn = drawn_positions(batch_key, node, hop, number, end - row, width)
+                for position in drawn:
                     neighbour = int(relation.indices[row + position])
                     if neighbour not in nodes[name[0]]:
                         nodes[name[0]].append(neighbour)

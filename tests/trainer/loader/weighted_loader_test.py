@@ -5,14 +5,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import typed_oracle
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from link_oracle import neighbourhoods, sample
 from processes import ALL_TESTS
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from typed_oracle import random_64
+from weighted_oracle import weighted_positions
 
-from cohort import CohortError, LinkNeighborLoader, NeighborLoader
+from cohort import CohortError, LinkNeighborLoader, NeighborLoader, from_pyg
 from cohort.dataset import from_tensors
 from cohort.dataset import open as open_dataset
 
@@ -77,6 +79,38 @@ def test_batches_are_those_of_a_slow_sampler(tmp_path_factory, question):
             oracle = sample(lists, starts, pairs[step * 7 : step * 7 + 7], how, fanout, (seed, 0, step), weights)
             expect(batch, oracle)
             assert batch.edge_label_index.flatten().tolist() == oracle["endpoints"]
+
+
+@pytest.fixture(scope="module")
+def types(tmp_path_factory) -> Path:
+    """Of two node types; the edges of two of three relations have weights."""
+    random, data = np.random.default_rng(8), HeteroData()
+    for name, count in (("author", 60), ("paper", 90)):
+        data[name].x = torch.zeros(count, 2)
+    data["paper"].y = torch.zeros(90, dtype=torch.long)
+    for source, name, target in (("author", "writes", "paper"), ("paper", "of", "author"), ("paper", "cites", "paper")):
+        store, ends = data[source, name, target], (data[source].num_nodes, data[target].num_nodes)
+        store.edge_index = torch.from_numpy(np.stack([random.integers(end, size=800) for end in ends]))
+        if name != "of":
+            store.edge_weight = torch.from_numpy(np.maximum(0, random.normal(size=800)).astype(np.float32))
+    return from_pyg(data, tmp_path_factory.mktemp("types") / "set")
+
+
+def test_several_types_have_weights_by_relation(types):
+    graph = open_dataset(types)
+    fanouts = {relation: [3, -1, 2] for relation in graph.edge_types}
+    with NeighborLoader(graph, fanouts, "paper", batch_size=7, seed=3, edge_weights=True, **BY_WEIGHT) as loader:
+        for step, batch in enumerate(loader):
+            seeds = range(step * 7, min(step * 7 + 7, 90))
+            nodes, edges = typed_oracle.sample(graph, fanouts, "paper", seeds, (3, 0, step), weighted_positions)
+            for name, (n_id, _) in nodes.items():
+                assert batch[name].n_id.tolist() == n_id.tolist()
+            for name, (source, target, e_id, _) in edges.items():
+                assert batch[name].edge_index.tolist() == [source.tolist(), target.tolist()]
+                assert batch[name].e_id.tolist() == e_id.tolist()
+                weights = graph.edge_types[name].edge_weights
+                expected = np.ones(len(e_id)) if weights is None else weights[e_id]
+                assert batch[name].edge_weight.tolist() == expected.tolist()
 
 
 def test_draws_are_those_of_multinomial(tmp_path):
@@ -152,3 +186,15 @@ def test_a_gpu_makes_the_same_batches(tmp_path, places):
                     assert found.n_id.is_cuda
                     for name in ("n_id", "edge_index", "e_id"):
                         assert torch.equal(found[name].cpu(), expected[name])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("places", [{}, {"topology": "host", "cache_ratio": 0.3}], ids=["in the GPU", "host and cache"])
+def test_a_gpu_makes_the_same_batches_of_several_types(types, places):
+    how = BY_WEIGHT | {"batch_size": 20, "edge_weights": True}
+    on_cpu = NeighborLoader(types, [4, -1, 40], "paper", **how)
+    with on_cpu, NeighborLoader(types, [4, -1, 40], "paper", **how | places | {"device": "cuda"}) as on_gpu:
+        for expected, found in zip(on_cpu, on_gpu, strict=True):
+            for store in expected.stores:
+                for name in {"n_id", "edge_index", "e_id", "edge_weight"} & store.keys():
+                    assert torch.equal(found[store._key][name].cpu(), store[name])

@@ -70,6 +70,7 @@ struct GraphView : base::CscRef {
   int label_type = 0;               // the type that has labels
   bool is_typed() const { return !types.empty(); }
   bool has_edge_weights() const;  // of any relation, which batches then have
+  void leave_draw_weights();      // to backends: those on GPUs have copies
 };
 
 // Also of a graph of one type, which is one with one type and one relation. A type without rows in slots has row_bytes

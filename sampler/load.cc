@@ -117,6 +117,11 @@ bool GraphView::has_edge_weights() const {
   return edge_weights || std::ranges::any_of(relations, [](const Relation& each) { return each.edge_weights; });
 }
 
+void GraphView::leave_draw_weights() {
+  draw_weights.reset();
+  for (Relation& relation : relations) relation.draw_weights.reset();
+}
+
 std::vector<Relation> relations_of(const GraphView& graph) {
   if (graph.is_typed()) return graph.relations;
   return {{0, 0, graph, graph.edge_weights, graph.draw_weights}};

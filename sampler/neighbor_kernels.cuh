@@ -151,6 +151,12 @@ __device__ void put_ranked(const Edges& edges, const int64_t* position, int64_t 
   }
 }
 
+// Draws `picks` <= 32 edges.
+template <typename Edges>
+__device__ void draw_few(const Edges& edges, const DrawKey& key, int64_t node, int picks, int lane) {
+  put_ranked(edges, draw_in_registers(key, node, picks, edges.list.degree, lane), picks, lane);
+}
+
 // Draws any number of edges; `position` int64 [picks] is this warp's scratch.
 template <typename Edges>
 __device__ void draw_many(const Edges& edges, const DrawKey& key, int64_t node, int64_t picks, int lane,
@@ -215,8 +221,7 @@ __global__ void draw_kernel(DrawGraph graph, DrawArrays arrays, int64_t size, Dr
     if (picks == list.degree) {
       for (int64_t j = lane; j < picks; j += kWarp) edges.put(j, j);
     } else if (picks <= kWarp) {
-      const int64_t position = draw_in_registers(key, node, static_cast<int>(picks), list.degree, lane);
-      put_ranked(edges, position, static_cast<int>(picks), lane);
+      draw_few(edges, key, node, static_cast<int>(picks), lane);
     } else {
       draw_many(edges, key, node, picks, lane, arrays.position + first);
     }

@@ -185,10 +185,8 @@ def _check_types(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
     if spec.model not in TYPED:
         hint = "a script can use any model of PyG: docs/how-to/types.md"
         raise CohortError("--model", f"{typed}, for a data set of several node types", spec.model, hint)
-    for name in ("edge_weights", "partition"):
-        if getattr(spec, name) != getattr(RunSpec, name):
-            flag = f"--{name.replace('_', '-')}"
-            raise CohortError(flag, "its default, for a data set of several node types", str(getattr(spec, name)))
+    if spec.edge_weights:
+        raise CohortError("--edge-weights", "its default, for a data set of several node types", "True")
     if spec.heads != RunSpec.heads and spec.model not in ("rgat", "hgt"):
         raise CohortError("--heads", "--model rgat or hgt", f"--model {spec.model}")
     if spec.featureless == "embed":

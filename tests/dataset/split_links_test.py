@@ -126,7 +126,7 @@ def test_links_of_ones_own(graph, tmp_path):
 @pytest.mark.parametrize(
     ("val", "words"),
     [
-        ((np.array([[0, 60]]), np.array([[1]])), r"val: pairs: expected node ids in \[0, 60\), found 0 .. 60"),
+        ((np.array([[0, 60]]), np.array([[1]])), r"val: pairs: expected node ids in \[0, 60\), found 60 .. 60"),
         ((np.array([[0, 1]]), np.array([[1], [2]])), r"val: negatives: expected \[1, K\] node ids"),
         ((np.array([[0.0, 1.0]]), np.array([[1]])), r"val: expected \(pairs, negatives\) of integers, found float64"),
         ((np.array([0, 1]), np.array([[1]])), r"val: pairs: expected int64 \[n, m\] node ids, found int64 \[2\]"),

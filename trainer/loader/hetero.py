@@ -33,8 +33,8 @@ class HeteroBatch(OfSlot, HeteroData):
 
     Each node type has ``n_id`` int64 [nodes] (ids of the type; seeds first, then by hop), ``num_sampled_nodes`` (a
     number for the seeds and for each hop) and, where the data set has features of the type, ``x`` [nodes, dim]. The
-    type of the seeds has ``batch_size`` and ``input_id`` int64 [batch_size], the data set's target type has ``y``. Seeds
-    of a `LinkNeighborLoader` are the endpoints of pairs, of two types or of one.
+    type of the seeds has ``batch_size`` and ``input_id`` int64 [batch_size], the data set's target type has ``y``.
+    Seeds of a `LinkNeighborLoader` are the endpoints of pairs, of two types or of one.
 
     Each edge type has ``edge_index`` int64 [2, edges] (positions in ``n_id`` of the source type and of the target
     type), ``num_sampled_edges`` (a number for each hop) and, where the loader was asked for it, ``e_id`` int64 [edges],

@@ -207,13 +207,3 @@ def test_options_that_do_not_fit_are_refused(graph, tmp_path, capsys, arguments,
     assert main(["train", str(graph), *given]) == 1
     assert words in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "run").exists()
-
-
-def test_typed_graphs_are_refused(tmp_path, capsys):
-    out = tmp_path / "papers"
-    sizes = ["--nodes", "300", "--edges", "900", "--dim", "8", "--classes", "3"]
-    assert main(["dataset", "generate", str(out), "--kind", "typed", *sizes]) == 0
-    assert main(["train", str(out), "--task", "link", "--model", "rsage", "--out", str(tmp_path / "run")]) == 1
-    assert "--task link: expected a data set of one node type" in capsys.readouterr().err
-    assert main(["dataset", "split-links", str(out), str(tmp_path / "split")]) == 1
-    assert "expected a data set of one node type" in capsys.readouterr().err

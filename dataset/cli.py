@@ -251,8 +251,11 @@ def _link_rows(data: Dataset | HeteroDataset) -> dict[str, str]:
     told = []
     for name, held in _held_out_links(data).items():
         counts = ", ".join(f"{len(links.pairs):,}" for links in held.values())
-        negatives = ", ".join(str(links.negatives.shape[1]) for links in held.values())
-        told.append(f"{counts}, with {negatives} negatives each" + (f", of {name}" if name else ""))
+        shared = all(links.shared for links in held.values())
+        counted = (len(links.negatives) if links.shared else links.negatives.shape[1] for links in held.values())
+        negatives = ", ".join(f"{count:,}" for count in counted)
+        of_relation = f", of {name}" if name else ""
+        told.append(f"{counts}, with {negatives} {'negative pairs' if shared else 'negatives each'}{of_relation}")
     return {"val, test links": "; ".join(told)} if told else {}
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from cohort.base.errors import CohortError
 from cohort.dataset.hetero import HeteroDataset
-from cohort.dataset.links import HELD_OUT, LinkEdges, files_of, link_edges
+from cohort.dataset.links import HELD_OUT, HeldOut, LinkEdges, link_edges, save_links
 from cohort.dataset.meta import META
 from cohort.dataset.reader import Dataset, tables_of
 from cohort.dataset.reader import open as open_dataset
@@ -69,8 +69,7 @@ def split_links(
             is_held = split_of_edge == number
             pairs = np.unique(np.stack([sources[is_held], targets[is_held]], axis=1), axis=0)
             others = _negatives(edges, pairs[:, 0], every, negatives, generator)
-            for name, array in zip(files_of(split, edges.relation), (pairs, others), strict=True):
-                np.save(path / name, array)
+            save_links(path, split, HeldOut(pairs, others), edges.relation)
         is_kept = split_of_edge == 0
         if isinstance(data, HeteroDataset):
             _write_typed_rest(data, path, Path(folder.out).name, edges, is_kept, np.unique(keys[~is_kept]))

@@ -27,11 +27,14 @@ class HeldOut:
 
     Attributes:
         pairs: int64 [n, 2], source and target of each link.
-        negatives: int64 [n, K], nodes that are no targets of the link's source.
+        negatives: int64 [n, K], nodes that are no targets of the link's source; if ``shared``, int64 [m, 2], pairs with
+            which each link competes.
+        shared: all links compete with the same pairs.
     """
 
     pairs: np.ndarray
     negatives: np.ndarray
+    shared: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,10 +105,10 @@ def _relation_named(data: HeteroDataset, name: str | None) -> RelationType:
     raise CohortError("--relation", expected, "none" if name is None else name)
 
 
-def files_of(split: str, relation: RelationType | None = None) -> tuple[str, str]:
-    """The names of the two arrays of a split."""
-    of_relation = "" if relation is None else ".".join(relation) + "."
-    return f"{of_relation}{split}_links.npy", f"{of_relation}{split}_negatives.npy"
+def files_of(split: str, relation: RelationType | None = None, shared: bool = False) -> tuple[str, str]:
+    """The names of the two arrays of a split; its negatives are those of a link, or ``shared``."""
+    of_split = ("" if relation is None else ".".join(relation) + ".") + split
+    return f"{of_split}_links.npy", f"{of_split}_{'negative_pairs' if shared else 'negatives'}.npy"
 
 
 def with_held_out(data: Dataset | HeteroDataset) -> list:
@@ -135,17 +138,24 @@ def held_out_of(folder: Path, edges: LinkEdges) -> dict[str, HeldOut]:
         return {}
     found = {}
     for split in HELD_OUT:
-        places = [folder / name for name in files_of(split, edges.relation)]
+        shared = (folder / files_of(split, edges.relation, True)[1]).exists()
+        places = [folder / name for name in files_of(split, edges.relation, shared)]
         for path in places:
             if not path.exists():
                 hint = "cohort dataset split-links and cohort.dataset.write_links write it"
                 raise CohortError(str(path), "int64 [n, m] node ids", "no such file", hint)
-        found[split] = _checked([str(path) for path in places], [map_array(path) for path in places], edges)
+        arrays = [map_array(path) for path in places]
+        found[split] = checked_links([str(path) for path in places], HeldOut(arrays[0], arrays[1], shared), edges)
     return found
 
 
 def write_links(
-    folder: str | os.PathLike, *, val: Sequence[Any], test: Sequence[Any], relation: str | None = None
+    folder: str | os.PathLike,
+    *,
+    val: Sequence[Any],
+    test: Sequence[Any],
+    relation: str | None = None,
+    shared: bool = False,
 ) -> None:
     """Writes held-out links of your own beside a data set, for instance those of a benchmark.
 
@@ -157,6 +167,7 @@ def write_links(
             with; torch or NumPy. Of several node types, ids of the relation's source type and target type.
         test: likewise.
         relation: of several, its name or "source:name:target".
+        shared: negatives are pairs [m, 2], source and target, and every link competes with all of them.
 
     Raises:
         CohortError: they do not fit each other or the data set.
@@ -168,31 +179,47 @@ def write_links(
             found = ", ".join(str(array.dtype) for array in arrays)
             raise CohortError(split, "(pairs, negatives) of integers", found)
         names = [f"{split}: {what}" for what in ("pairs", "negatives")]
-        held[split] = _checked(names, [array.astype(np.int64) for array in arrays], edges)
+        pairs, negatives = (array.astype(np.int64) for array in arrays)
+        held[split] = checked_links(names, HeldOut(pairs, negatives, shared), edges)
     keys = np.unique(edges.keys(*edges.ends()))
     for split, links in held.items():
         count = np.isin(edges.keys(*links.pairs.T), keys).sum()
         if count:
             text = f"{count:,} of {len(links.pairs):,} {split} links are edges of the graph: messages tell of them"
             warnings.warn(f"{folder}: {text}", stacklevel=2)
-        for name, array in zip(files_of(split, edges.relation), (links.pairs, links.negatives), strict=True):
-            with replacing(Path(folder) / name) as temporary, open(temporary, "wb") as file:
-                np.save(file, array)
+        save_links(Path(folder), split, links, edges.relation)
 
 
-def _checked(places: Sequence[str], arrays: Sequence[np.ndarray], edges: LinkEdges) -> HeldOut:
-    """Pairs and negatives, if they are; the places are what errors call them."""
-    for place, ids in zip(places, arrays, strict=True):
+def save_links(folder: Path, split: str, held: HeldOut, relation: RelationType | None = None) -> None:
+    """Writes the two arrays of a split, in the place of earlier ones."""
+    for name, array in zip(files_of(split, relation, held.shared), (held.pairs, held.negatives), strict=True):
+        with replacing(folder / name) as temporary, open(temporary, "wb") as file:
+            np.save(file, array)
+    (folder / files_of(split, relation, not held.shared)[1]).unlink(missing_ok=True)
+
+
+def checked_links(places: Sequence[str], held: HeldOut, edges: LinkEdges) -> HeldOut:
+    """The links, if they are some among the edges' nodes; the places are what errors call pairs and negatives.
+
+    Raises:
+        CohortError: they do not fit each other or the nodes.
+    """
+    pairs, negatives = held.pairs, held.negatives
+    for place, ids in zip(places, (pairs, negatives), strict=True):
         if ids.dtype != np.int64 or ids.ndim != 2:
             raise CohortError(place, "int64 [n, m] node ids", f"{ids.dtype} {list(ids.shape)}")
-    pairs, negatives = arrays
     if pairs.shape[1] != 2:
         raise CohortError(places[0], "[n, 2] node ids", f"{list(pairs.shape)}")
-    if len(negatives) != len(pairs) or negatives.shape[1] < 1:
+    if held.shared and (negatives.shape[1] != 2 or len(negatives) == 0):
+        raise CohortError(places[1], "[m, 2] node ids, with m of at least 1", f"{list(negatives.shape)}")
+    if not held.shared and (len(negatives) != len(pairs) or negatives.shape[1] < 1):
         expected = f"[{len(pairs)}, K] node ids, with K of at least 1"
         raise CohortError(places[1], expected, f"{list(negatives.shape)}", "write the split again")
-    of_ends = ((places[0], pairs[:, 0], edges.num_sources), (places[0], pairs[:, 1], edges.num_targets))
-    for place, ids, bound in (*of_ends, (places[1], negatives, edges.num_targets)):
+    of_pairs = [(places[0], pairs)] + ([(places[1], negatives)] if held.shared else [])
+    bounded = [(place, ids[:, 0], edges.num_sources) for place, ids in of_pairs]
+    bounded += [(place, ids[:, 1], edges.num_targets) for place, ids in of_pairs]
+    bounded += [] if held.shared else [(places[1], negatives, edges.num_targets)]
+    for place, ids, bound in bounded:
         if ids.size and not 0 <= ids.min() <= ids.max() < bound:
             raise CohortError(place, f"node ids in [0, {bound})", f"{ids.min()} .. {ids.max()}")
-    return HeldOut(pairs, negatives)
+    return held

@@ -39,7 +39,8 @@ def digests(folder: Path, parts: dict | None) -> dict[str, str]:
             name
             for relation in with_held_out(data)
             for split in HELD_OUT
-            for name in files_of(split, relation)
+            for shared in (False, True)
+            for name in files_of(split, relation, shared)[shared:]
             if (folder / name).exists()
         ],
     }

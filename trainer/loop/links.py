@@ -26,10 +26,14 @@ class HeldOutLinks:
     """
 
     def __init__(self, held: HeldOut, first: tuple[int, int] = (0, 0)):
-        ends = np.concatenate([held.pairs, held.negatives], axis=1)
+        if held.shared:
+            ends = np.concatenate([held.pairs, held.negatives])
+        else:
+            ends = np.concatenate([held.pairs, held.negatives], axis=1)
         ends = ends + np.array([first[0], *[first[1]] * (ends.shape[1] - 1)])
         self.nodes, places = np.unique(ends, return_inverse=True)
         self._places = torch.from_numpy(places.reshape(ends.shape))
+        self._num_links, self._shared = len(held.pairs), held.shared
 
     def sums(self, rows: Tensor, decoder: nn.Module, targets: Links, ranks: Ranks) -> Tensor:
         """What this rank's share of the links adds to the sums of all, as ``targets`` has them.
@@ -38,11 +42,19 @@ class HeldOutLinks:
             rows: float32 [m, width], of those nodes whose rows this rank has made; zeros for others.
         """
         rows = ranks.sum(rows)
-        found = torch.zeros(targets.num_sums, dtype=torch.float64, device=rows.device)
-        own = self._places[ranks.rank :: ranks.size]
-        for places in own.split(max(1, SCORES_AT_ONCE // own.shape[1])):
-            found += targets.sums(scores_of_links(decoder, rows, places.to(rows.device)))
-        return found
+        own = self._places[: self._num_links][ranks.rank :: ranks.size]
+        pieces = own.split(max(1, SCORES_AT_ONCE // own.shape[1]))
+        if not self._shared:
+            found = torch.zeros(targets.num_sums, dtype=torch.float64, device=rows.device)
+            for places in pieces:
+                found += targets.sums(scores_of_links(decoder, rows, places.to(rows.device)))
+            return found
+        negatives = self._places[self._num_links :].split(SCORES_AT_ONCE)
+        scores, others = (
+            torch.cat([scores_of_links(decoder, rows, places.to(rows.device)).flatten() for places in each])
+            for each in (pieces, negatives)
+        )
+        return targets.sums_among(scores, others)
 
 
 def seeds_of_links(

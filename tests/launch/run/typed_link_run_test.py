@@ -97,7 +97,7 @@ def test_metrics_are_those_of_the_rows_that_predict_writes(shop, run, tmp_path):
         own = (sources * rows["item"][links.pairs[:, 1]]).sum(1)
         others = np.einsum("nd,nkd->nk", sources, rows["item"][links.negatives])
         rank = 1 + (others > own[:, None]).sum(1) + (others == own[:, None]).sum(1) / 2
-        wanted = {"mrr": np.mean(1 / rank)} | {f"hits@{k}": np.mean(rank <= k) for k in (1, 10, 50)}
+        wanted = {"mrr": np.mean(1 / rank)} | {f"hits@{k}": np.mean(rank <= k) for k in (1, 10, 20, 50, 100)}
         assert summary[f"{split}_metrics"] == pytest.approx(wanted, rel=2e-3)
     model, data = package.load_model(run), package.dataset.open(shop).to_pyg()
     x = {"user": torch.arange(USERS), "item": data["item"].x}

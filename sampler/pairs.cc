@@ -98,9 +98,9 @@ void PairSeeds::draw_negatives(const channel::Request& request, base::PhiloxKey 
   const int64_t num_pairs = std::ssize(sources_), count = num_negatives(request, num_pairs);
   const bool is_triplet = request.negative_mode == channel::NegativeMode::kTriplet;
   const Relation& relation = relations_[request.relation];
-  const NodeRange ends[] = {type(relation.source_type), type(relation.target_type)};
+  const NodeRange* ends[] = {&type(relation.source_type), &type(relation.target_type)};
   const auto draw = [&](int64_t number, int end, uint32_t attempt) {
-    return ends[end].first + draw_endpoint(key, number, end, attempt, ends[end].count);
+    return ends[end]->first + draw_endpoint(key, number, end, attempt, ends[end]->count);
   };
   for (int64_t number = 0; number < count; ++number) {
     if (!is_triplet) sources_.push_back(draw(number, 0, 0));
@@ -110,7 +110,7 @@ void PairSeeds::draw_negatives(const channel::Request& request, base::PhiloxKey 
   const std::span targets = std::span(targets_).subspan(static_cast<std::size_t>(num_pairs));
   for (int64_t number = 0; number < count; ++number) {
     const auto i = static_cast<std::size_t>(number);
-    prefetch_lists(relation.lists, targets, ends[1].first, i);
+    prefetch_lists(relation.lists, targets, ends[1]->first, i);
     int64_t& source =
         sources_[static_cast<std::size_t>(is_triplet ? number / (count / num_pairs) : num_pairs + number)];
     for (uint32_t attempt = 1; attempt <= request.redraws && is_edge(source, targets[i]); ++attempt) {

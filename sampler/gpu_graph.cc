@@ -114,7 +114,8 @@ int64_t HostGraph::bytes_of(const GraphView& graph, bool with_topology) {
 HostGraph::HostGraph(const GraphView& graph, bool with_topology) {
   check_host_memory(bytes_of(graph, with_topology));
   if (with_topology) {
-    for (const auto& [source, target, lists] : relations_of(graph)) {
+    for (const Relation& relation : relations_of(graph)) {
+      const base::CscRef& lists = relation.lists;
       topology_.push_back(
           {host_copy(lists.indptr, indptr_bytes(lists)), host_copy(lists.indices, indices_bytes(lists))});
     }
@@ -141,15 +142,16 @@ GraphOnGpu::GraphOnGpu(const GraphView& graph, std::shared_ptr<const HostGraph> 
     return topology_.emplace_back(device_copy(from, bytes, what)).data();
   };
   const bool in_gpu = on_host_->topology().empty();
-  for (const auto& [source, target, lists] : relations_of(graph)) {
+  for (const Relation& relation : relations_of(graph)) {
+    const base::CscRef& lists = relation.lists;
     const auto* host = in_gpu ? nullptr : &on_host_->topology()[relations_.size()];
     const std::byte* indptr =
         host ? host->indptr.data() : on_gpu(lists.indptr, indptr_bytes(lists), "copy indptr to the GPU");
     const std::byte* indices =
         host ? host->indices.data() : on_gpu(lists.indices, indices_bytes(lists), "copy indices to the GPU");
     const cache::RelationLists& own = numbered[relations_.size()];
-    relations_.push_back({source,
-                          target,
+    relations_.push_back({relation.source_type,
+                          relation.target_type,
                           {.indptr = reinterpret_cast<const int64_t*>(indptr),
                            .indices = indices,
                            .index_bytes = lists.index_bytes,

@@ -104,7 +104,7 @@ std::vector<NodeRange> types_of(const GraphView& graph) {
 
 std::vector<Relation> relations_of(const GraphView& graph) {
   if (graph.is_typed()) return graph.relations;
-  return {{0, 0, graph}};
+  return {{.lists = graph, .reverse = 0}};
 }
 
 std::vector<cache::FeatureRows> feature_rows(const GraphView& graph) {
@@ -135,6 +135,22 @@ void demand_offered(const Options& options) {
   if (options.edge_weights) refuse("edge_weights", "edges without weights", "true");
 }
 
+// Tells each relation its reverse: what meta.json says of either of the two; within one type, else, the relation
+// itself.
+void join_reverses(const dataset::Meta& meta, std::vector<Relation>& relations) {
+  for (std::size_t relation = 0; relation < relations.size(); ++relation) {
+    const int of = meta.edge_types[relation].reverse_of;
+    if (of < 0) continue;
+    relations[relation].reverse = of;
+    Relation& forward = relations[static_cast<std::size_t>(of)];
+    if (forward.reverse < 0) forward.reverse = static_cast<int>(relation);
+  }
+  for (std::size_t relation = 0; relation < relations.size(); ++relation) {
+    Relation& edges = relations[relation];
+    if (edges.reverse < 0 && edges.source_type == edges.target_type) edges.reverse = static_cast<int>(relation);
+  }
+}
+
 // The nodes and lists of a graph of several types; without rows.
 GraphView typed_topology_of(const dataset::Dataset& data) {
   const dataset::Meta& meta = data.meta();
@@ -153,6 +169,7 @@ GraphView typed_topology_of(const dataset::Dataset& data) {
                              static_cast<int>(dataset::size_of(indices.dtype()))};
     graph.relations.push_back({edges.source_type, edges.target_type, lists});
   }
+  join_reverses(meta, graph.relations);
   return graph;
 }
 

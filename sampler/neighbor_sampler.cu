@@ -8,6 +8,7 @@
 #include <cub/device/device_scan.cuh>
 #include <cuda/std/functional>
 #include <numeric>
+#include <utility>
 
 #include "sampler/neighbor_kernels.cuh"
 
@@ -150,16 +151,23 @@ void CudaNeighborSampler::place_seeds(const Query& query, cudaStream_t stream) {
 
 // Nothing is copied where nothing is excluded.
 void CudaNeighborSampler::copy_exclusions(const Query& query, cudaStream_t stream) {
-  exclusions_ = {};
-  if (query.excluded.empty()) return;
-  base::require(relations_.size() == 1 && query.excluded_starts.size() == query.seeds.size() + 1,
-                "exclusions from the list of each seed, of a graph of one type");
-  int64_t* starts = excluded_.reserve(query.excluded_starts.size() + query.excluded.size());
-  int64_t* positions = starts + query.excluded_starts.size();
-  for (const auto& [to, from] : {std::pair{starts, query.excluded_starts}, {positions, query.excluded}}) {
+  exclusions_.assign(relations_.size(), {});
+  std::size_t size = 0;
+  for (const Exclusions& each : query.exclusions) size += each.starts.size() + each.positions.size();
+  int64_t* to = excluded_.reserve(size);
+  const auto copy = [&](std::span<const int64_t> from) {
     cuda_check(cudaMemcpyAsync(to, from.data(), from.size_bytes(), cudaMemcpyHostToDevice, stream), "copy exclusions");
+    return std::exchange(to, to + from.size());
+  };
+  for (const Exclusions& each : query.exclusions) {
+    if (each.positions.empty()) continue;
+    const auto relation = static_cast<std::size_t>(each.relation);
+    const auto type = static_cast<std::size_t>(relations_[relation].target_type);
+    base::require(std::ssize(each.starts) == first_node_[type + 1] - first_node_[type] + 1,
+                  "exclusions from the list of each seed of the type");
+    const int64_t* starts = copy(each.starts);
+    exclusions_[relation] = {starts, copy(each.positions)};
   }
-  exclusions_ = {starts, positions};
 }
 
 // Its lists: those of the nodes that the hop before has reached, by each relation into their type.
@@ -169,7 +177,7 @@ CudaNeighborSampler::Hop CudaNeighborSampler::begin_hop(const Query& query, std:
             .gives_ids = !query.last_hop_global || hop + 1 < num_hops,
             .fanout = {},
             .first_list = {0},
-            .exclusions = hop == 0 ? exclusions_ : ExclusionsRef{},
+            .exclusions = hop == 0 ? exclusions_ : std::vector<ExclusionsRef>(relations_.size()),
             .first_edge = num_edges_,
             .num_edges = 0};
   for (std::size_t relation = 0; relation < relations_.size(); ++relation) {
@@ -195,13 +203,14 @@ void CudaNeighborSampler::count_edges(Hop& hop, cudaStream_t stream) {
   }
   int64_t* offset = offset_.reserve(static_cast<std::size_t>(size) + 1);
   DrawnList* list = list_.reserve(static_cast<std::size_t>(size));
-  const auto kernel = hop.exclusions.starts ? count_picks_kernel<true> : count_picks_kernel<false>;
   for (std::size_t relation = 0; relation < relations_.size(); ++relation) {
     const int64_t first = hop.first_list[relation], lists = hop.first_list[relation + 1] - first;
     if (lists == 0) continue;
+    const ExclusionsRef& exclusions = hop.exclusions[relation];
+    const auto kernel = exclusions.starts ? count_picks_kernel<true> : count_picks_kernel<false>;
     kernel<<<base::grid_for(lists, max_blocks_), kBlockThreads, 0, stream>>>(
         relations_[relation].topology, frontier(hop, relation), lists, hop.fanout[relation], offset + first,
-        list + first, list_use_.data(), hop.exclusions);
+        list + first, list_use_.data(), exclusions);
     check_launch();
   }
   std::size_t bytes = 0;
@@ -234,7 +243,6 @@ void CudaNeighborSampler::draw(const Hop& hop, const Query& query, cudaStream_t 
   source_node_.extend(before + edges, before, stream);
   if (query.edge_ids) e_id_.extend(before + edges, before, stream);
   if (std::ranges::max(hop.fanout) > kWarp) position_.reserve(edges);
-  const auto kernel = draw_kernel_of(query.edge_ids, hop.exclusions.starts != nullptr);
   for (std::size_t relation = 0; relation < relations_.size(); ++relation) {
     const int64_t first = hop.first_list[relation], lists = hop.first_list[relation + 1] - first;
     if (lists == 0) continue;
@@ -250,7 +258,8 @@ void CudaNeighborSampler::draw(const Hop& hop, const Query& query, cudaStream_t 
                             .first_target = static_cast<int32_t>(nodes - n_id_.data()),
                             .place = generation() + static_cast<uint64_t>(num_places_),
                             .first_place = hop.gives_ids ? first_place_.data() : nullptr,
-                            .exclusions = hop.exclusions};
+                            .exclusions = hop.exclusions[relation]};
+    const auto kernel = draw_kernel_of(query.edge_ids, arrays.exclusions.starts != nullptr);
     kernel<<<base::grid_for(lists * kWarp, max_blocks_), kBlockThreads, 0, stream>>>(
         {topology.indptr, topology.index_bytes, topology.first_target, topology.first_source}, arrays, lists,
         {query.key, hop.number, static_cast<int>(relation)});

@@ -68,7 +68,7 @@ def presample(
     Where the data set's folder cannot be written, the user's cache folder gets the counts.
 
     Args:
-        seeds: int64 [n], in place of those of a split.
+        seeds: int64 [n], in place of those of a split; of several node types numbered through.
 
     Returns:
         What ``cohort-sampler --presample`` says: {"file", "batches", "reused", "max_batch_nodes", "max_batch_edges"}.

@@ -30,7 +30,7 @@ def cliques_of_ranks(text: str, gpus: list[int], on_gpu: bool, machine: dict | N
 
 
 def clique_seeds(dataset: Path, cliques: list[list[int]], split: str = "train") -> list[np.ndarray]:
-    """Each clique's seeds, int64 [n] of the target type: clique c has those of part c.
+    """Each clique's seeds, int64 [n], nodes of several types numbered through: clique c has those of part c.
 
     Raises:
         CohortError: there is one clique only, no such partition, or a clique without seeds.
@@ -40,8 +40,8 @@ def clique_seeds(dataset: Path, cliques: list[list[int]], split: str = "train") 
         raise CohortError("--partition", "at least two cliques of GPUs", "one", hint)
     parts = load_parts(dataset, len(cliques))
     data = open_dataset(dataset)
-    ids = np.asarray(getattr(data, f"{split}_ids"))
-    part_of = parts[ids + first_target(data)]
+    ids = np.asarray(getattr(data, f"{split}_ids")) + first_target(data)
+    part_of = parts[ids]
     seeds = [ids[part_of == part] for part in range(len(cliques))]
     for part, own in enumerate(seeds):
         if len(own) == 0:

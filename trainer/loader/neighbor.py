@@ -136,6 +136,7 @@ class NeighborLoader:
         self._node_tensors: dict[str, torch.Tensor] = {}
         self.data = None if type(data) is Data else folder_of(data)
         self._types = _sampler.types if _sampler else types_of(self.data)
+        self._input_type: str | EdgeType = ""  # of the seeds, where there are several
         if self._types:
             self.num_neighbors, self._fanout = num_neighbors, fanout_of(self._types, num_neighbors)
         else:
@@ -182,10 +183,11 @@ class NeighborLoader:
     def _checked_seeds(self, input_nodes) -> np.ndarray:
         """int64 [n], as the sampler counts nodes; keeps their ids, and their node type where there are several."""
         if self._types is None:
-            self._input_type, self._ids = "", ids_of(input_nodes, self._sampler.num_nodes)
+            self._ids = ids_of(input_nodes, self._sampler.num_nodes)
             return self._ids
-        self._input_type, self._ids = seeds_of(self._types, input_nodes)
-        return self._ids + self._types.first_node[self._input_type]
+        name, self._ids = seeds_of(self._types, input_nodes)
+        self._input_type = name
+        return self._ids + self._types.first_node[name]
 
     def __repr__(self) -> str:
         seeds = f"{len(self._ids):,} {'pairs' if self._ids.ndim == 2 else 'seeds'}"

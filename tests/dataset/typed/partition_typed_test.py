@@ -53,10 +53,9 @@ def test_few_edges_join_two_parts(typed):
 
 def test_cliques_train_on_the_papers_of_their_parts(typed):
     parts, data = partition(typed, 2, "streaming").parts, open_dataset(typed)
-    of_papers = parts[data.first_node["paper"] :][: data.node_types["paper"].num_nodes]
     first, second = clique_seeds(typed, [[0], [1]])
-    assert sorted([*first, *second]) == data.train_ids.tolist()
-    assert set(of_papers[first]) == {0} and set(of_papers[second]) == {1}
+    assert sorted([*first, *second]) == (data.train_ids + data.first_node["paper"]).tolist()
+    assert set(parts[first]) == {0} and set(parts[second]) == {1}
 
 
 def test_a_run_on_parts_learns(typed, tmp_path):

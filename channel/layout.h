@@ -20,7 +20,7 @@
 namespace cohort::channel {
 
 constexpr uint64_t kMagic = 0x4C4E4843'54524843ull;  // "CHRTCHNL" as little-endian bytes
-constexpr uint32_t kVersion = 12;
+constexpr uint32_t kVersion = 13;
 constexpr int kMaxSlots = 64;
 constexpr int kMaxHops = 16;
 constexpr int kMaxTypes = 32;       // of nodes
@@ -86,6 +86,8 @@ struct Request {
   double negatives;
   uint32_t redraws;  // of a negative that is an edge of the graph: at most so many
   Exclude exclude;
+  uint32_t relation;  // whose edges the pairs are; 0 where the graph has one type
+  uint32_t reserved;
 };
 
 // How many there is room for where there are `count`: at most 1/32 more, so that batches of about one size have one
@@ -248,6 +250,6 @@ inline const TypedBatch* typed_batch(const ChannelHeader& header, int slot) {
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
 static_assert(std::is_standard_layout_v<ChannelHeader> && alignof(ChannelHeader) >= alignof(TypedBatch));
-static_assert(sizeof(Request) == 80 + 4 * kMaxRelations * kMaxHops);
+static_assert(sizeof(Request) == 88 + 4 * kMaxRelations * kMaxHops);
 
 }  // namespace cohort::channel

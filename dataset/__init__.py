@@ -5,7 +5,8 @@ from cohort.dataset.generating.typed import generate_typed
 from cohort.dataset.hetero import HeteroDataset, NodeTable, Relation
 from cohort.dataset.importing.importer import import_graph, import_npz
 from cohort.dataset.importing.tensors import from_pyg, from_tensors
-from cohort.dataset.links import HeldOut, held_out, split_links, write_links
+from cohort.dataset.link_split import split_links
+from cohort.dataset.links import HeldOut, held_out, write_links
 from cohort.dataset.reader import Dataset, open, open_one_type
 from cohort.dataset.writer import generate
 

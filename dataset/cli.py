@@ -21,7 +21,8 @@ from cohort.dataset.generating.shapes import SHAPES, generate_shape
 from cohort.dataset.generating.typed import generate_typed
 from cohort.dataset.hetero import HeteroDataset
 from cohort.dataset.importing import cli as import_cli
-from cohort.dataset.links import held_out, split_links
+from cohort.dataset.link_split import split_links
+from cohort.dataset.links import HeldOut, held_out_of, link_edges, with_held_out
 from cohort.dataset.partitioning import cli as partition_cli
 from cohort.dataset.reader import Dataset
 from cohort.dataset.reader import open as open_dataset
@@ -134,8 +135,14 @@ def _demand_of_kind(args: argparse.Namespace) -> None:
 def _register_split_links(commands: argparse._SubParsersAction) -> None:
     text = "write a data set without some of its links, which validate and test a model that predicts links"
     command = commands.add_parser("split-links", help=text, description=text)
-    command.add_argument("path", metavar="DIR", type=Path, help="folder of a data set of one node type")
+    command.add_argument("path", metavar="DIR", type=Path, help="folder of a data set")
     command.add_argument("out", metavar="OUT", type=Path, help="folder to write")
+    command.add_argument(
+        "--relation",
+        metavar="NAME",
+        help="several node types: the relation whose edges are the links, by its name or source:name:target; default:"
+        " the one that is no reverse of another",
+    )
     command.add_argument(
         "--shares",
         type=parts,
@@ -157,7 +164,7 @@ def _register_split_links(commands: argparse._SubParsersAction) -> None:
 
 def _split_links(args: argparse.Namespace) -> int:
     def work() -> None:
-        given = {name: getattr(args, name) for name in ("shares", "negatives", "seed", "overwrite")}
+        given = {name: getattr(args, name) for name in ("relation", "shares", "negatives", "seed", "overwrite")}
         split_links(args.path, args.out, **given)
 
     return _write(args.out, f"splitting the links of {args.path}", work)
@@ -188,7 +195,7 @@ def _check(args: argparse.Namespace) -> int:
     if problems:
         return 1
     try:
-        held_out(args.path)
+        _held_out_links(open_dataset(args.path))
     except CohortError as error:
         return fail(error)
     console.print(
@@ -199,11 +206,12 @@ def _check(args: argparse.Namespace) -> int:
 
 def _info(args: argparse.Namespace) -> int:
     try:
-        data, held = open_dataset(args.path), held_out(args.path)
+        data = open_dataset(args.path)
+        links = _link_rows(data)
     except CohortError as error:
         return fail(error)
     if isinstance(data, HeteroDataset):
-        return _info_typed(data)
+        return _info_typed(data, links)
     arrays = (data.indptr, data.indices, data.edge_weights, data.x, data.y)
     degrees = data.indptr[1:] - data.indptr[:-1]
     rows = {
@@ -216,23 +224,39 @@ def _info(args: argparse.Namespace) -> int:
         **_target_rows(data),
         "size": _size(arrays),
     }
-    if held:
-        counts = ", ".join(f"{len(links.pairs):,}" for links in held.values())
-        negatives = ", ".join(str(links.negatives.shape[1]) for links in held.values())
-        rows["val, test links"] = f"{counts}, with {negatives} negatives each"
+    rows |= links
     if data.encoded_rows:
         rows["encoded rows"] = f"{format_bytes(data.encoded_rows.stat().st_size)} in {data.encoded_rows}"
     _print_rows(rows)
     return 0
 
 
-def _info_typed(data: HeteroDataset) -> int:
+def _info_typed(data: HeteroDataset, links: dict[str, str]) -> int:
     tables = [table.x for table in data.node_types.values()]
     lists = [each for of in data.edge_types.values() for each in (of.indptr, of.indices, of.edge_weights)]
     rows = {"name": data.name, "nodes": f"{data.num_nodes:,}", "edges": f"{data.num_edges:,}", "target": data.target}
-    _print_rows({**rows, **_target_rows(data), "size": _size([*tables, *lists, data.y])})
+    _print_rows({**rows, **_target_rows(data), "size": _size([*tables, *lists, data.y]), **links})
     print_tables(*tables_of_types(data))
     return 0
+
+
+def _held_out_links(data: Dataset | HeteroDataset) -> dict[str, dict[str, HeldOut]]:
+    """The held-out links, by relation; "" where there is one."""
+    names = {":".join(relation or ()): relation for relation in with_held_out(data)}
+    return {name: held_out_of(data.path, link_edges(data, name or None)) for name in names}
+
+
+def _link_rows(data: Dataset | HeteroDataset) -> dict[str, str]:
+    """What is told of held-out links."""
+    told = []
+    for name, held in _held_out_links(data).items():
+        counts = ", ".join(f"{len(links.pairs):,}" for links in held.values())
+        shared = all(links.shared for links in held.values())
+        counted = (len(links.negatives) if links.shared else links.negatives.shape[1] for links in held.values())
+        negatives = ", ".join(f"{count:,}" for count in counted)
+        of_relation = f", of {name}" if name else ""
+        told.append(f"{counts}, with {negatives} {'negative pairs' if shared else 'negatives each'}{of_relation}")
+    return {"val, test links": "; ".join(told)} if told else {}
 
 
 def _target_rows(data: Dataset | HeteroDataset) -> dict[str, str]:

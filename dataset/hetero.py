@@ -136,6 +136,14 @@ class HeteroDataset:
         dims = {name: table.feature_dim for name, table in self.node_types.items()}
         return GraphTypes(counts, dims, list(self.edge_types), self.target)
 
+    def reverse_of(self, name: RelationType) -> RelationType | None:
+        """The relation that has a relation's edges in the other direction, if either of the two says so; else, within
+        one node type, the relation itself. The sampler has the same rule (sampler/load.cc)."""
+        if given := self.edge_types[name].reverse_of:
+            return given
+        others = [other for other, edges in self.edge_types.items() if edges.reverse_of == name]
+        return others[0] if others else name if name[0] == name[2] else None
+
     def metadata(self) -> tuple[list[str], list[RelationType]]:
         """Node types and edge types, as HeteroData.metadata() gives them."""
         return list(self.node_types), list(self.edge_types)

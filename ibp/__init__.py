@@ -6,15 +6,17 @@
 >>> encoded = encoded.to("pinned")            # now fetch() takes CUDA indices, and the GPU decodes from host memory
 """
 
-from cohort.ibp.rows import EncodedRows, Profile, bound, decode, encode, fetch, fit, load
+from cohort.ibp.rows import EncodedRows, Profile, bound, decode, decode_stored, encode, fetch, fit, load, take
 
 __all__ = [
     "EncodedRows",
     "Profile",
     "bound",
     "decode",
+    "decode_stored",
     "encode",
     "fetch",
     "fit",
     "load",
+    "take",
 ]

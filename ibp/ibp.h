@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "base/uninitialized_vector.h"
 #include "ibp/encoded_ref.h"
 #include "ibp/profile_ref.h"
 
@@ -151,6 +152,19 @@ int64_t data_bound(const Profile& profile, int64_t num_rows, const EncodeOptions
 // then) or on a row that is no valid encoding.
 void fetch(const EncodedRows& encoded, std::span<const int64_t> index, void* out);
 void decode(const EncodedRows& encoded, void* out);  // all rows, in order
+
+// Some rows as they are stored, to travel: the profile is told apart from them.
+struct StoredRows {
+  std::vector<uint64_t> entries;              // as of the packed layout, of places in `data`
+  base::UninitializedVector<std::byte> data;  // rows at multiples of 4 bytes, each with the room it may have used
+};
+
+// The stored form of rows `index`, in this order. Throws Error on an index outside 0..num_rows-1.
+StoredRows take(const EncodedRows& encoded, std::span<const int64_t> index);
+
+// The rows of take(), decoded. Throws Error on a row that is no valid encoding; any bytes are safe.
+void decode_stored(const Profile& profile, std::span<const uint64_t> entries, std::span<const std::byte> data,
+                   void* out);
 
 // ---- 4. Files ------------------------------------------------------------------------------------------------------
 

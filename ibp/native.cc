@@ -117,6 +117,33 @@ void fetch_rows(const EncodedRows& encoded, const nb::ndarray<nb::ro, int64_t, n
   fetch(encoded, std::span(static_cast<const int64_t*>(index.data()), index.shape(0)), to);
 }
 
+// (entries uint64 [n], data uint8 [bytes]): arrays that own what they show.
+nb::tuple take_rows(const EncodedRows& encoded, const nb::ndarray<nb::ro, int64_t, nb::ndim<1>>& index) {
+  check_on_host(index, "index");
+  check_contiguous(index, "index");
+  auto stored = std::make_unique<StoredRows>();
+  {
+    const nb::gil_scoped_release release;
+    *stored = take(encoded, std::span(static_cast<const int64_t*>(index.data()), index.shape(0)));
+  }
+  StoredRows* const rows = stored.release();
+  const nb::capsule owner(rows, [](void* gone) noexcept { delete static_cast<StoredRows*>(gone); });
+  return nb::make_tuple(
+      nb::ndarray<nb::numpy, uint64_t, nb::ndim<1>>(rows->entries.data(), {rows->entries.size()}, owner),
+      nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>>(rows->data.data(), {rows->data.size()}, owner));
+}
+
+void decode_stored_rows(const Profile& profile, const nb::ndarray<nb::ro, uint64_t, nb::ndim<1>>& entries,
+                        const nb::ndarray<nb::ro, uint8_t, nb::ndim<1>>& data, const OutArray& out) {
+  check_on_host(data, "data");
+  check_contiguous(data, "data");
+  check_contiguous(entries, "entries");
+  void* to = check_out(out, static_cast<int64_t>(entries.shape(0)), profile);
+  const nb::gil_scoped_release release;
+  decode_stored(profile, std::span(static_cast<const uint64_t*>(entries.data()), entries.shape(0)),
+                std::span(static_cast<const std::byte*>(static_cast<const void*>(data.data())), data.shape(0)), to);
+}
+
 void decode_rows(const EncodedRows& encoded, const OutArray& out) {
   void* to = check_out(out, encoded.ref.num_rows, encoded.profile);
   const nb::gil_scoped_release release;
@@ -132,6 +159,16 @@ void bind_profile(nb::module_& module) {
       .def_ro("slot_bytes", &Profile::slot_bytes)
       .def("save", [](const Profile& profile, const std::string& path) { save(profile, path); })
       .def_static("load", &load_profile)
+      .def("__getstate__",
+           [](const Profile& profile) {
+             const std::vector<std::byte> bytes = to_bytes(profile);
+             return nb::bytes(bytes.data(), bytes.size());
+           })
+      .def("__setstate__",
+           [](Profile& profile, const nb::bytes& bytes) {
+             const auto* data = static_cast<const std::byte*>(bytes.data());
+             new (&profile) Profile(profile_from(std::span(data, bytes.size()), "a pickled profile"));
+           })
       .def(
           "__eq__", [](const Profile& a, const Profile& b) { return a == b; }, nb::is_operator(),
           nb::sig("def __eq__(self, other: object, /) -> bool"));
@@ -178,6 +215,8 @@ void bind_functions(nb::module_& module) {
   });
   module.def("fetch", &fetch_rows);
   module.def("decode", &decode_rows);
+  module.def("take", &take_rows);
+  module.def("decode_stored", &decode_stored_rows);
   module.def("bound", [](const Profile& profile, int64_t num_rows, const std::string& layout, uint32_t slot_bytes) {
     return bound(profile, num_rows, encode_options(layout, slot_bytes));
   });

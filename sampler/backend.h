@@ -43,6 +43,7 @@ struct Relation {
   int source_type = 0;  // in GraphView::types
   int target_type = 0;
   base::CscRef lists{};
+  int reverse = -1;  // the relation, of GraphView::relations, in which the same edges run the other way; -1: none
   const float* edge_weights = nullptr;                        // float32 [edges]; null: its edges have none
   std::shared_ptr<const DrawWeights> draw_weights = nullptr;  // null: neighbours are drawn uniformly
 };
@@ -84,6 +85,14 @@ std::vector<cache::RelationLists> numbered_lists(const GraphView& graph);
 // Bytes of a row in a slot: none where the trainer reads rows itself.
 inline int64_t slot_row_bytes(const GraphView& graph) { return graph.rows_in_place ? 0 : graph.row_bytes; }
 
+// Positions in the lists of one relation that hop 0 does not draw: of the i-th seed of the relation's target type,
+// positions[starts[i] : starts[i + 1]], ascending, each once.
+struct Exclusions {
+  int relation = 0;
+  std::span<const int64_t> starts{};  // int64 [seeds of the type + 1]
+  std::span<const int64_t> positions{};
+};
+
 // Which batch.
 struct Query {
   std::span<const int64_t> seeds;   // int64 [num_seeds], different nodes
@@ -91,10 +100,7 @@ struct Query {
   base::PhiloxKey key{};            // batch_key(seed, epoch, step)
   bool edge_ids = false;            // remember which edges were drawn, for e_id and edge_weight of SlotArrays
   bool last_hop_global = false;     // sources of the last hop get no batch-local ids; source_node says which they are
-  // Positions in the list of seed i that hop 0 does not draw: excluded[excluded_starts[i] : excluded_starts[i + 1]],
-  // ascending, each once. int64 [num_seeds + 1] starts; none: draw from all. Not of a typed graph.
-  std::span<const int64_t> excluded_starts{};
-  std::span<const int64_t> excluded{};
+  std::span<const Exclusions> exclusions{};  // of different relations; from the lists of others all is drawn
 };
 
 // How large the batch came out.

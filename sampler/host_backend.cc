@@ -40,10 +40,11 @@ void draw_positions(base::PhiloxKey key, int64_t node, int hop, int relation, in
   std::sort(positions, positions + picks);
 }
 
-// What hop `hop` does not draw from the lists of nodes, by their local ids.
-ExclusionsRef exclusions_of(const Query& query, int hop) {
-  if (hop > 0 || query.excluded_starts.empty()) return {};
-  return {query.excluded_starts.data(), query.excluded.data()};
+// What hop `hop` does not draw from the relation's lists, by the local ids of their nodes.
+ExclusionsRef exclusions_of(const Query& query, int hop, int relation) {
+  const auto found = std::ranges::find(query.exclusions, relation, &Exclusions::relation);
+  if (hop > 0 || found == query.exclusions.end()) return {};
+  return {found->starts.data(), found->positions.data()};
 }
 
 base::Span since(int64_t start_us) {
@@ -67,7 +68,6 @@ class HostBackend final : public Backend {
     const int64_t start_us = base::monotonic_us();
     base::require(query.fanout.size() % relations_.size() == 0, "a fanout for each relation and hop");
     base::require(!query.last_hop_global || !graph_.is_typed(), "local ids in all hops of a typed graph");
-    base::require(query.excluded_starts.empty() || !graph_.is_typed(), "no exclusions from a typed graph");
     forget_last_batch();
     for (int64_t seed : query.seeds) {
       OfType& type = type_of(seed);
@@ -179,7 +179,8 @@ class HostBackend final : public Backend {
     const std::size_t end = targets.ends_of_hops.back();
     const std::size_t begin = targets.before_last_hop();
     const DrawWeightsRef weights = weights_for(edges.relation.draw_weights.get(), fanout);
-    const Draw draw{query.key, hop, number, fanout, targets.range.first, lists, exclusions_of(query, hop), weights};
+    const ExclusionsRef exclusions = exclusions_of(query, hop, number);
+    const Draw draw{query.key, hop, number, fanout, targets.range.first, lists, exclusions, weights};
     offset_.assign(end - begin + 1, 0);
     for (std::size_t i = begin; i < end; ++i) {
       base::prefetch_ahead(lists.indptr, n_id.data(), i, end);
@@ -333,7 +334,6 @@ class HostBackend final : public Backend {
     return end;
   }
 
-  // The same.
   static float* write_weights(const OfRelation& edges, float* to) {
     const float* const weights = edges.relation.edge_weights;
 #pragma omp parallel for schedule(static) if (edges.e_id.size() > std::size_t{kFewItems})

@@ -124,7 +124,7 @@ void GraphView::leave_draw_weights() {
 
 std::vector<Relation> relations_of(const GraphView& graph) {
   if (graph.is_typed()) return graph.relations;
-  return {{0, 0, graph, graph.edge_weights, graph.draw_weights}};
+  return {{.lists = graph, .reverse = 0, .edge_weights = graph.edge_weights, .draw_weights = graph.draw_weights}};
 }
 
 std::vector<cache::FeatureRows> feature_rows(const GraphView& graph) {
@@ -147,6 +147,22 @@ std::vector<cache::RelationLists> numbered_lists(const GraphView& graph) {
 
 namespace {
 
+// Tells each relation its reverse: what meta.json says of either of the two; within one type, else, the relation
+// itself.
+void join_reverses(const dataset::Meta& meta, std::vector<Relation>& relations) {
+  for (std::size_t relation = 0; relation < relations.size(); ++relation) {
+    const int of = meta.edge_types[relation].reverse_of;
+    if (of < 0) continue;
+    relations[relation].reverse = of;
+    Relation& forward = relations[static_cast<std::size_t>(of)];
+    if (forward.reverse < 0) forward.reverse = static_cast<int>(relation);
+  }
+  for (std::size_t relation = 0; relation < relations.size(); ++relation) {
+    Relation& edges = relations[relation];
+    if (edges.reverse < 0 && edges.source_type == edges.target_type) edges.reverse = static_cast<int>(relation);
+  }
+}
+
 // The nodes and lists of a graph of several types; without rows.
 GraphView typed_topology_of(const dataset::Dataset& data) {
   const dataset::Meta& meta = data.meta();
@@ -165,6 +181,7 @@ GraphView typed_topology_of(const dataset::Dataset& data) {
                              static_cast<int>(dataset::size_of(indices.dtype()))};
     graph.relations.push_back({edges.source_type, edges.target_type, lists});
   }
+  join_reverses(meta, graph.relations);
   return graph;
 }
 

@@ -8,6 +8,7 @@
 #include <cub/device/device_scan.cuh>
 #include <cuda/std/functional>
 #include <numeric>
+#include <utility>
 
 #include "sampler/weighted_kernels.cuh"
 
@@ -150,16 +151,23 @@ void CudaNeighborSampler::place_seeds(const Query& query, cudaStream_t stream) {
 
 // Nothing is copied where nothing is excluded.
 void CudaNeighborSampler::copy_exclusions(const Query& query, cudaStream_t stream) {
-  exclusions_ = {};
-  if (query.excluded.empty()) return;
-  base::require(relations_.size() == 1 && query.excluded_starts.size() == query.seeds.size() + 1,
-                "exclusions from the list of each seed, of a graph of one type");
-  int64_t* starts = excluded_.reserve(query.excluded_starts.size() + query.excluded.size());
-  int64_t* positions = starts + query.excluded_starts.size();
-  for (const auto& [to, from] : {std::pair{starts, query.excluded_starts}, {positions, query.excluded}}) {
+  exclusions_.assign(relations_.size(), {});
+  std::size_t size = 0;
+  for (const Exclusions& each : query.exclusions) size += each.starts.size() + each.positions.size();
+  int64_t* to = excluded_.reserve(size);
+  const auto copy = [&](std::span<const int64_t> from) {
     cuda_check(cudaMemcpyAsync(to, from.data(), from.size_bytes(), cudaMemcpyHostToDevice, stream), "copy exclusions");
+    return std::exchange(to, to + from.size());
+  };
+  for (const Exclusions& each : query.exclusions) {
+    if (each.positions.empty()) continue;
+    const auto relation = static_cast<std::size_t>(each.relation);
+    const auto type = static_cast<std::size_t>(relations_[relation].target_type);
+    base::require(std::ssize(each.starts) == first_node_[type + 1] - first_node_[type] + 1,
+                  "exclusions from the list of each seed of the type");
+    const int64_t* starts = copy(each.starts);
+    exclusions_[relation] = {starts, copy(each.positions)};
   }
-  exclusions_ = {starts, positions};
 }
 
 // Its lists: those of the nodes that the hop before has reached, by each relation into their type.
@@ -169,7 +177,7 @@ CudaNeighborSampler::Hop CudaNeighborSampler::begin_hop(const Query& query, std:
             .gives_ids = !query.last_hop_global || hop + 1 < num_hops,
             .fanout = {},
             .first_list = {0},
-            .exclusions = hop == 0 ? exclusions_ : ExclusionsRef{},
+            .exclusions = hop == 0 ? exclusions_ : std::vector<ExclusionsRef>(relations_.size()),
             .first_edge = num_edges_,
             .num_edges = 0};
   for (std::size_t relation = 0; relation < relations_.size(); ++relation) {
@@ -200,20 +208,20 @@ void CudaNeighborSampler::count_edges(Hop& hop, cudaStream_t stream) {
   }
   int64_t* offset = offset_.reserve(static_cast<std::size_t>(size) + 1);
   DrawnList* list = list_.reserve(static_cast<std::size_t>(size));
-  const auto uniform = hop.exclusions.starts ? count_picks_kernel<true> : count_picks_kernel<false>;
   for (std::size_t relation = 0; relation < relations_.size(); ++relation) {
     const int64_t first = hop.first_list[relation], lists = hop.first_list[relation + 1] - first;
     if (lists == 0) continue;
-    const TopologyRef& topology = relations_[relation].topology;
+    const GpuRelation& own = relations_[relation];
+    const ExclusionsRef& exclusions = hop.exclusions[relation];
     const int grid = base::grid_for(lists, max_blocks_);
-    const int32_t fanout = hop.fanout[relation];
+    const int64_t *nodes = frontier(hop, relation), fanout = hop.fanout[relation];
     if (draws_by_weight(hop, relation)) {
       count_weighted_picks_kernel<<<grid, kBlockThreads, 0, stream>>>(
-          topology, relations_[relation].weights, frontier(hop, relation), lists, fanout, offset + first, list + first,
-          list_use_.data(), hop.exclusions);
+          own.topology, own.weights, nodes, lists, fanout, offset + first, list + first, list_use_.data(), exclusions);
     } else {
-      uniform<<<grid, kBlockThreads, 0, stream>>>(topology, frontier(hop, relation), lists, fanout, offset + first,
-                                                  list + first, list_use_.data(), hop.exclusions);
+      const auto kernel = exclusions.starts ? count_picks_kernel<true> : count_picks_kernel<false>;
+      kernel<<<grid, kBlockThreads, 0, stream>>>(own.topology, nodes, lists, fanout, offset + first, list + first,
+                                                 list_use_.data(), exclusions);
     }
     check_launch();
   }
@@ -246,13 +254,14 @@ void CudaNeighborSampler::draw(const Hop& hop, const Query& query, cudaStream_t 
   target_.extend(before + edges, before, stream);
   source_node_.extend(before + edges, before, stream);
   if (query.edge_ids) e_id_.extend(before + edges, before, stream);
-  const bool excludes = hop.exclusions.starts != nullptr, weighs = has_weights();
-  if (std::ranges::max(hop.fanout) > kWarp || (weighs && excludes)) {
-    position_.reserve(edges);
-    if (weighs) taken_.reserve(edges + (excludes ? query.excluded.size() : 0));
+  std::size_t num_excluded = 0;
+  if (hop.number == 0) {
+    for (const Exclusions& each : query.exclusions) num_excluded += each.positions.size();
   }
-  const auto uniform = draw_kernel_of(query.edge_ids, excludes);
-  const auto weighted = query.edge_ids ? draw_weighted_kernel<true> : draw_weighted_kernel<false>;
+  if (std::ranges::max(hop.fanout) > kWarp || num_excluded > 0) {
+    position_.reserve(edges);
+    if (has_weights()) taken_.reserve(edges + num_excluded);
+  }
   for (std::size_t relation = 0; relation < relations_.size(); ++relation) {
     const int64_t first = hop.first_list[relation], lists = hop.first_list[relation + 1] - first;
     if (lists == 0) continue;
@@ -268,15 +277,17 @@ void CudaNeighborSampler::draw(const Hop& hop, const Query& query, cudaStream_t 
                             .first_target = static_cast<int32_t>(nodes - n_id_.data()),
                             .place = generation() + static_cast<uint64_t>(num_places_),
                             .first_place = hop.gives_ids ? first_place_.data() : nullptr,
-                            .exclusions = hop.exclusions};
+                            .exclusions = hop.exclusions[relation]};
     const int grid = base::grid_for(lists * kWarp, max_blocks_);
     const DrawGraph graph{topology.indptr, topology.index_bytes, topology.first_target, topology.first_source};
     const DrawKey key{query.key, hop.number, static_cast<int>(relation)};
     if (draws_by_weight(hop, relation)) {
-      weighted<<<grid, kBlockThreads, 0, stream>>>(graph, relations_[relation].weights, arrays, taken_.data(), lists,
-                                                   key);
+      const auto kernel = query.edge_ids ? draw_weighted_kernel<true> : draw_weighted_kernel<false>;
+      kernel<<<grid, kBlockThreads, 0, stream>>>(graph, relations_[relation].weights, arrays, taken_.data(), lists,
+                                                 key);
     } else {
-      uniform<<<grid, kBlockThreads, 0, stream>>>(graph, arrays, lists, key);
+      const auto kernel = draw_kernel_of(query.edge_ids, arrays.exclusions.starts != nullptr);
+      kernel<<<grid, kBlockThreads, 0, stream>>>(graph, arrays, lists, key);
     }
     check_launch();
   }

@@ -105,10 +105,10 @@ class CudaNeighborSampler {
  private:
   struct Hop {
     int number;
-    bool gives_ids;                   // to sources
-    std::vector<int32_t> fanout;      // [num_relations]
-    std::vector<int64_t> first_list;  // [num_relations + 1]: its lists are those of each relation in turn
-    ExclusionsRef exclusions;         // in GPU memory
+    bool gives_ids;                         // to sources
+    std::vector<int32_t> fanout;            // [num_relations]
+    std::vector<int64_t> first_list;        // [num_relations + 1]: its lists are those of each relation in turn
+    std::vector<ExclusionsRef> exclusions;  // [num_relations], in GPU memory
     int64_t first_edge;
     int64_t num_edges;
   };
@@ -141,7 +141,7 @@ class CudaNeighborSampler {
   base::PinnedBytes list_use_read_;                    // the same
   base::DeviceArray<int64_t> counts_;                  // int64 [types or relations], to be read back
   base::Scratch<int64_t> excluded_;                    // int64, starts and positions as Query has them
-  ExclusionsRef exclusions_;                           // the same, of hop 0 of the batch
+  std::vector<ExclusionsRef> exclusions_;              // [num_relations], the same, of hop 0 of the batch
   base::Scratch<int64_t> n_id_;                        // int64 [num_nodes]
   base::Scratch<int32_t> source_, target_;             // int32 [num_local_edges], [num_edges]
   base::Scratch<int64_t> e_id_;                        // int64 [num_edges], where the query wants them

@@ -1,8 +1,11 @@
 #include "sampler/pairs.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
+#include "base/check.h"
 #include "base/prefetch.h"
 #include "sampler/draw.h"
 
@@ -32,11 +35,14 @@ void with_indices(const base::CscRef& graph, Use use) {
   }
 }
 
-// Asks for the lists of nodes after nodes[i]: first for their ends, then for their neighbours.
-void prefetch_lists(const base::CscRef& graph, std::span<const int64_t> nodes, std::size_t i) {
-  base::prefetch_ahead(graph.indptr, nodes.data(), i, nodes.size());
+// Asks for the lists of nodes after nodes[i], counted from `first`: first for their ends, then for their neighbours.
+void prefetch_lists(const base::CscRef& graph, std::span<const int64_t> nodes, int64_t first, std::size_t i) {
+  if (const std::size_t next = i + base::kPrefetchAhead; next < nodes.size()) {
+    __builtin_prefetch(graph.indptr + (nodes[next] - first));
+  }
   if (const std::size_t next = i + base::kPrefetchAhead / 2; next < nodes.size()) {
-    __builtin_prefetch(static_cast<const std::byte*>(graph.indices) + graph.indptr[nodes[next]] * graph.index_bytes);
+    const int64_t begin = graph.indptr[nodes[next] - first];
+    __builtin_prefetch(static_cast<const std::byte*>(graph.indices) + begin * graph.index_bytes);
   }
 }
 
@@ -48,6 +54,13 @@ bool all_ascend(const base::CscRef& graph, const Index* indices) {
     ascend = ascend && std::is_sorted(indices + graph.indptr[node], indices + graph.indptr[node + 1]);
   }
   return ascend;
+}
+
+// The node, which must be of the type.
+int64_t of_type(const NodeRange& type, int64_t node, const char* place) {
+  if (node >= type.first && node - type.first < type.count) return node;
+  throw base::Error({place, fmt::format("a node in [{}, {})", type.first, type.first + type.count),
+                     std::to_string(node), "pairs must be of the relation's node types"});
 }
 
 }  // namespace
@@ -64,91 +77,125 @@ int64_t most_endpoints(const channel::Request& request) {
 
 void PairSeeds::make(const SeedSet& set, std::span<const int64_t> positions, const channel::Request& request,
                      base::PhiloxKey key) {
+  base::require(request.relation < relations_.size(), "pairs of a relation of the graph");
+  relation_ = static_cast<int>(request.relation);
+  const Relation& relation = relations_[request.relation];
   sources_.clear();
   targets_.clear();
   for (const int64_t position : positions) {
-    sources_.push_back(set.seeds[2 * static_cast<std::size_t>(position)]);
-    targets_.push_back(set.seeds[2 * static_cast<std::size_t>(position) + 1]);
+    const int64_t* pair = set.seeds.data() + 2 * position;
+    sources_.push_back(of_type(type(relation.source_type), pair[0], "the source of a pair"));
+    targets_.push_back(of_type(type(relation.target_type), pair[1], "the target of a pair"));
   }
   draw_negatives(request, key);
-  seeds_.clear();
-  local_id_.clear();
   input_id_.assign(positions.begin(), positions.end());
-  std::ranges::for_each(sources_, [this](int64_t node) { add_endpoint(node); });
-  std::ranges::for_each(targets_, [this](int64_t node) { add_endpoint(node); });
-  excluded_starts_.clear();
-  excluded_.clear();
-  if (request.exclude != channel::Exclude::kNone) {
-    exclude(request.exclude == channel::Exclude::kReverse, positions.size());
-  }
+  number_endpoints();
+  exclusions_.clear();
+  if (request.exclude != channel::Exclude::kNone) exclude(request.exclude, positions.size());
 }
 
 void PairSeeds::draw_negatives(const channel::Request& request, base::PhiloxKey key) {
   const int64_t num_pairs = std::ssize(sources_), count = num_negatives(request, num_pairs);
   const bool is_triplet = request.negative_mode == channel::NegativeMode::kTriplet;
+  const Relation& relation = relations_[request.relation];
+  const NodeRange* ends[] = {&type(relation.source_type), &type(relation.target_type)};
+  const auto draw = [&](int64_t number, int end, uint32_t attempt) {
+    return ends[end]->first + draw_endpoint(key, number, end, attempt, ends[end]->count);
+  };
   for (int64_t number = 0; number < count; ++number) {
-    if (!is_triplet) sources_.push_back(draw_endpoint(key, number, 0, 0, graph_.num_nodes));
-    targets_.push_back(draw_endpoint(key, number, 1, 0, graph_.num_nodes));
+    if (!is_triplet) sources_.push_back(draw(number, 0, 0));
+    targets_.push_back(draw(number, 1, 0));
   }
   if (request.redraws == 0) return;
   const std::span targets = std::span(targets_).subspan(static_cast<std::size_t>(num_pairs));
   for (int64_t number = 0; number < count; ++number) {
     const auto i = static_cast<std::size_t>(number);
-    prefetch_lists(graph_, targets, i);
+    prefetch_lists(relation.lists, targets, ends[1]->first, i);
     int64_t& source =
         sources_[static_cast<std::size_t>(is_triplet ? number / (count / num_pairs) : num_pairs + number)];
     for (uint32_t attempt = 1; attempt <= request.redraws && is_edge(source, targets[i]); ++attempt) {
-      if (!is_triplet) source = draw_endpoint(key, number, 0, attempt, graph_.num_nodes);
-      targets[i] = draw_endpoint(key, number, 1, attempt, graph_.num_nodes);
+      if (!is_triplet) source = draw(number, 0, attempt);
+      targets[i] = draw(number, 1, attempt);
     }
   }
 }
 
 bool PairSeeds::is_edge(int64_t source, int64_t target) {
   found_.clear();
-  find(source, target, found_);
+  find(relation_, source, target, found_);
   return !found_.empty();
 }
 
-void PairSeeds::add_endpoint(int64_t node) {
-  const auto [known, is_new] = local_id_.try_emplace(node, std::ssize(seeds_));
+// Where the types of both ends differ, all sources come before the first target.
+void PairSeeds::number_endpoints() {
+  const Relation& relation = relations_[static_cast<std::size_t>(relation_)];
+  seeds_.clear();
+  local_id_.clear();
+  for (const int64_t node : sources_) add_endpoint(node, 0);
+  first_target_ = relation.source_type == relation.target_type ? 0 : std::ssize(seeds_);
+  for (const int64_t node : targets_) add_endpoint(node, first_target_);
+}
+
+// first: of seeds_ that is of the node's type.
+void PairSeeds::add_endpoint(int64_t node, int64_t first) {
+  const auto [known, is_new] = local_id_.try_emplace(node, std::ssize(seeds_) - first);
   if (is_new) seeds_.push_back(node);
   input_id_.push_back(known->second);
 }
 
-void PairSeeds::exclude(bool reverse, std::size_t num_pairs) {
+void PairSeeds::exclude(channel::Exclude which, std::size_t num_pairs) {
+  const Relation& relation = relations_[static_cast<std::size_t>(relation_)];
   const std::span source_ids = std::span(input_id_).subspan(num_pairs, num_pairs);
   const std::span target_ids = std::span(input_id_).subspan(num_pairs + sources_.size(), num_pairs);
+  const bool is_one_type = relation.source_type == relation.target_type;
+  const std::span<const int64_t> seeds = seeds_, of_targets = seeds.subspan(static_cast<std::size_t>(first_target_)),
+                                 of_sources = is_one_type ? seeds : seeds.first(seeds.size() - of_targets.size());
+  const int reverse = which == channel::Exclude::kReverse ? relation.reverse : -1;
   edges_.clear();
   for (std::size_t pair = 0; pair < num_pairs; ++pair) {
     edges_.emplace_back(target_ids[pair], sources_[pair]);
-    if (reverse) edges_.emplace_back(source_ids[pair], targets_[pair]);
+    if (reverse == relation_) edges_.emplace_back(source_ids[pair], targets_[pair]);
   }
+  exclude_edges(relation_, of_targets, forward_);
+  if (reverse < 0 || reverse == relation_) return;
+  edges_.clear();
+  for (std::size_t pair = 0; pair < num_pairs; ++pair) edges_.emplace_back(source_ids[pair], targets_[pair]);
+  exclude_edges(reverse, of_sources, backward_);
+}
+
+void PairSeeds::exclude_edges(int relation, std::span<const int64_t> targets, Excluded& excluded) {
   std::ranges::sort(edges_);
   edges_.erase(std::unique(edges_.begin(), edges_.end()), edges_.end());
   auto edge = edges_.begin();
-  excluded_starts_.push_back(0);
-  for (int64_t target = 0; target < std::ssize(seeds_); ++target) {
+  excluded.positions.clear();
+  excluded.starts.assign(1, 0);
+  for (int64_t target = 0; target < std::ssize(targets); ++target) {
     for (; edge != edges_.end() && edge->first == target; ++edge) {
-      find(edge->second, seeds_[static_cast<std::size_t>(target)], excluded_);
+      find(relation, edge->second, targets[static_cast<std::size_t>(target)], excluded.positions);
     }
-    std::sort(excluded_.begin() + excluded_starts_.back(), excluded_.end());
-    excluded_starts_.push_back(std::ssize(excluded_));
+    std::sort(excluded.positions.begin() + excluded.starts.back(), excluded.positions.end());
+    excluded.starts.push_back(std::ssize(excluded.positions));
   }
+  exclusions_.push_back({relation, excluded.starts, excluded.positions});
 }
 
-void PairSeeds::find(int64_t source, int64_t target, std::vector<int64_t>& positions) {
-  const int64_t begin = graph_.indptr[target], end = graph_.indptr[target + 1];
-  with_indices(graph_, [&]<typename Index>(const Index* indices) {
-    find_in(std::span(indices + begin, indices + end), lists_ascend(), source, positions);
+void PairSeeds::find(int relation, int64_t source, int64_t target, std::vector<int64_t>& positions) {
+  const Relation& edges = relations_[static_cast<std::size_t>(relation)];
+  const base::CscRef& lists = edges.lists;
+  const int64_t list = target - type(edges.target_type).first, node = source - type(edges.source_type).first;
+  const int64_t begin = lists.indptr[list], end = lists.indptr[list + 1];
+  with_indices(lists, [&]<typename Index>(const Index* indices) {
+    find_in(std::span(indices + begin, indices + end), lists_ascend(relation), node, positions);
   });
 }
 
-bool PairSeeds::lists_ascend() {
-  if (!lists_ascend_) {
-    with_indices(graph_, [this](const auto* indices) { lists_ascend_ = all_ascend(graph_, indices); });
+bool PairSeeds::lists_ascend(int relation) {
+  const auto at = static_cast<std::size_t>(relation);
+  if (!lists_ascend_[at]) {
+    const base::CscRef& lists = relations_[at].lists;
+    with_indices(lists, [&](const auto* indices) { lists_ascend_[at] = all_ascend(lists, indices); });
   }
-  return *lists_ascend_;
+  return *lists_ascend_[at];
 }
 
 }  // namespace cohort::sampler

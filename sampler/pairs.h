@@ -6,6 +6,9 @@
 //
 // Every endpoint is a seed, and only hop 0 draws neighbours of seeds. So a batch has none of the edges that are not to
 // be drawn when hop 0 passes over their positions.
+//
+// The pairs belong to one relation: their sources are of its source type, their targets of its target type, and so are
+// those of negatives. Reverse edges are those of the relation's reverse, if it has one.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +18,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/csc_ref.h"
 #include "base/random.h"
 #include "channel/layout.h"
+#include "sampler/backend.h"
 #include "sampler/schedule.h"
 
 namespace cohort::sampler {
@@ -30,8 +33,9 @@ int64_t most_endpoints(const channel::Request& request);
 // Makes the seeds of one batch after the other. What it shows is valid until the next make().
 class PairSeeds {
  public:
-  // The graph has one type; its arrays are kept by reference.
-  explicit PairSeeds(const base::CscRef& graph) : graph_(graph) {}
+  // The graph's arrays are kept by reference.
+  explicit PairSeeds(const GraphView& graph)
+      : types_(types_of(graph)), relations_(relations_of(graph)), lists_ascend_(relations_.size()) {}
 
   // Of the pairs of `set` at these positions. `key`: of the batch.
   void make(const SeedSet& set, std::span<const int64_t> positions, const channel::Request& request,
@@ -39,28 +43,40 @@ class PairSeeds {
 
   // int64 [num_seeds]: the different endpoints, in the order of their first occurrence in input_id().
   std::span<const int64_t> seeds() const { return seeds_; }
-  // int64 [positions + endpoints]: the positions, then the batch-local ids of all sources, then of all targets,
-  // negatives last. Triplets have no sources of negatives.
+  // int64 [positions + endpoints]: the positions, then the batch-local ids, within their type, of all sources, then of
+  // all targets, negatives last. Triplets have no sources of negatives.
   std::span<const int64_t> input_id() const { return input_id_; }
-  // What is not drawn in hop 0, as Query has it. Empty where all is.
-  std::span<const int64_t> excluded_starts() const { return excluded_starts_; }
-  std::span<const int64_t> excluded() const { return excluded_; }
+  // What is not drawn in hop 0, as Query has it.
+  std::span<const Exclusions> exclusions() const { return exclusions_; }
 
  private:
+  // Of one relation, what Exclusions shows.
+  struct Excluded {
+    std::vector<int64_t> starts, positions;
+  };
+  const NodeRange& type(int number) const { return types_[static_cast<std::size_t>(number)]; }
   void draw_negatives(const channel::Request& request, base::PhiloxKey key);
-  void add_endpoint(int64_t node);
-  void exclude(bool reverse, std::size_t num_pairs);
-  // Appends the positions of `source` in the list of `target`, ascending.
-  void find(int64_t source, int64_t target, std::vector<int64_t>& positions);
+  void number_endpoints();
+  void add_endpoint(int64_t node, int64_t first);
+  void exclude(channel::Exclude which, std::size_t num_pairs);
+  // edges_ from the lists of the relation, whose target type has the seeds `targets`.
+  void exclude_edges(int relation, std::span<const int64_t> targets, Excluded& excluded);
+  // Appends the positions of `source` in the relation's list of `target`, ascending.
+  void find(int relation, int64_t source, int64_t target, std::vector<int64_t>& positions);
   bool is_edge(int64_t source, int64_t target);
-  bool lists_ascend();
+  bool lists_ascend(int relation);
 
-  base::CscRef graph_;
-  std::optional<bool> lists_ascend_;  // of all nodes; known once somebody has asked
-  std::vector<int64_t> sources_, targets_;
-  std::vector<int64_t> seeds_, input_id_, excluded_starts_, excluded_;
+  std::vector<NodeRange> types_;
+  std::vector<Relation> relations_;
+  std::vector<std::optional<bool>> lists_ascend_;  // [num_relations], all lists of it; known once somebody has asked
+  int relation_ = 0;                               // of the pairs
+  std::vector<int64_t> sources_, targets_;         // of the pairs, then of negatives
+  std::vector<int64_t> seeds_, input_id_;
+  int64_t first_target_ = 0;  // of seeds_ that is of the target type
   std::unordered_map<int64_t, int64_t> local_id_;
   std::vector<std::pair<int64_t, int64_t>> edges_;  // not to be drawn: batch-local target, source
+  Excluded forward_, backward_;                     // of the relation, and of its reverse where that is another
+  std::vector<Exclusions> exclusions_;
   std::vector<int64_t> found_;
 };
 

@@ -131,7 +131,6 @@ void Pipeline::serve_pass(const channel::Request& request) {
   base::require(stride >= 1, "a stride of at least 1");
   backend_.use_sms(request.sampler_sms);
   const SeedSet& set = seed_sets_.get(request.seed_set);
-  demand_offered(set);
   Pass pass{request, Schedule(set, request.batch_size, orders_.of(set, request)), {}};
   const uint64_t num_steps = pass.schedule.num_steps(), end = (num_steps + stride - 1) / stride * stride;
   for (uint64_t step = request.first_step; step < end; step += stride) {
@@ -153,11 +152,6 @@ std::optional<int> Pipeline::acquire(uint64_t pass) {
   return slot || is_over_ ? slot : publisher_.acquire(pass);
 }
 
-void Pipeline::demand_offered(const SeedSet& set) const {
-  if (!set.are_pairs || !graph_.is_typed()) return;
-  throw base::Error({"seeds", "nodes, for a data set of several node types", "pairs", ""});
-}
-
 Query Pipeline::query(Pass& pass, uint64_t step) {
   const base::PhiloxKey key = batch_key(options_.seed, pass.request.epoch, step);
   const bool of_pairs = pass.of_pairs();
@@ -167,8 +161,7 @@ Query Pipeline::query(Pass& pass, uint64_t step) {
           .key = key,
           .edge_ids = remembers_edges(),
           .last_hop_global = leaves_last_hop_global(pass.request),
-          .excluded_starts = of_pairs ? pairs_.excluded_starts() : std::span<const int64_t>(),
-          .excluded = of_pairs ? pairs_.excluded() : std::span<const int64_t>()};
+          .exclusions = of_pairs ? pairs_.exclusions() : std::span<const Exclusions>()};
 }
 
 std::span<const int32_t> Pipeline::fanout_of(const channel::Request& request) const {

@@ -27,11 +27,21 @@ constexpr uint64_t kSeed = uint64_t{1} << 63;
 constexpr uint64_t kCountedEpochs = 2;
 constexpr int64_t kHashedIndices = int64_t{1} << 20;
 
-std::span<const int64_t> seeds_of(const dataset::Dataset& data, const std::string& split) {
-  if (split == "train") return data.train_ids();
-  if (split == "val") return data.val_ids();
-  if (split == "test") return data.test_ids();
-  throw base::Error({"split", "train, val or test", split, ""});
+// As the sampler counts nodes.
+std::vector<int64_t> seeds_of(const dataset::Dataset& data, const GraphView& graph, const std::string& split) {
+  std::span<const int64_t> ids;
+  if (split == "train") {
+    ids = data.train_ids();
+  } else if (split == "val") {
+    ids = data.val_ids();
+  } else if (split == "test") {
+    ids = data.test_ids();
+  } else {
+    throw base::Error({"split", "train, val or test", split, ""});
+  }
+  std::vector<int64_t> seeds(ids.begin(), ids.end());
+  for (int64_t& seed : seeds) seed += types_of(graph)[static_cast<std::size_t>(graph.label_type)].first;
+  return seeds;
 }
 
 uint64_t hash_lists(const base::CscRef& lists, uint64_t before) {
@@ -234,21 +244,18 @@ cache::Hotness presample(const GraphView& graph, std::span<const int64_t> seeds,
 
 std::string presample_to_file(const PresampleOptions& options) {
   const dataset::Dataset data = dataset::Dataset::open(options.dataset);
-  const std::vector<int64_t> own =
-      options.seeds.empty() ? std::vector<int64_t>() : read_seeds(options.seeds, data.num_target_nodes());
-  const std::span<const int64_t> seeds = options.seeds.empty() ? seeds_of(data, options.split) : own;
-  if (seeds.empty()) throw base::Error({options.split, "at least one seed", "none", "choose another split"});
   GraphView graph = topology_of(data);  // counting reads no rows
   if (!options.weight_attr.empty()) add_draw_weights(data, graph);
+  const std::vector<int64_t> seeds =
+      options.seeds.empty() ? seeds_of(data, graph, options.split) : read_seeds(options.seeds, graph.num_nodes);
+  if (seeds.empty()) throw base::Error({options.split, "at least one seed", "none", "choose another split"});
   const cache::HotnessKey key = hotness_key(graph, seeds, options);
   const std::filesystem::path file = cache::hotness_path(options.dataset, key);
   if (!options.refresh && std::filesystem::exists(file)) {
     return describe(file, cache::Hotness::load_totals(file, &key), true);  // who reads the counts checks them
   }
   dataset::demand_in_range(data);
-  std::vector<int64_t> nodes(seeds.begin(), seeds.end());  // as the sampler counts them
-  for (int64_t& node : nodes) node += types_of(graph)[static_cast<std::size_t>(graph.label_type)].first;
-  const cache::Hotness hotness = presample(graph, nodes, key, options.fanout, options.max_batches);
+  const cache::Hotness hotness = presample(graph, seeds, key, options.fanout, options.max_batches);
   hotness.save(file);
   return describe(file, hotness.totals(), false);
 }

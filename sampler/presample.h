@@ -19,7 +19,7 @@ struct PresampleOptions {
   uint32_t batch_size = 1024;
   std::string split = "train";  // whose seeds: "train", "val" or "test"
   std::filesystem::path
-      seeds;                  // a .npy file of seeds, int64 [n] of the target type, in place of a split's; empty: none
+      seeds;  // a .npy file of seeds, int64 [n], as the sampler counts nodes, in place of a split's; empty: none
   int64_t max_batches = 200;  // two epochs when that is less
   bool refresh = false;       // count again though there is a file
   std::string weight_attr;    // as in Options
@@ -28,7 +28,7 @@ struct PresampleOptions {
 // Throws Error naming file and member for anything missing, unknown or out of range.
 PresampleOptions read_presample_options(const std::filesystem::path& json);
 
-// Of counts of these seeds, int64 [n] of the target type. Throws Error for a fanout that does not fit the graph.
+// Of counts of these seeds, int64 [n], as Query has them. Throws Error for a fanout that does not fit the graph.
 cache::HotnessKey hotness_key(const GraphView& graph, std::span<const int64_t> seeds, const PresampleOptions& options);
 
 // Samples as many shuffled batches of one epoch as of another on the CPU, keyed apart from every training epoch, until

@@ -15,16 +15,24 @@ class GraphTypes:
         feature_dims: features of each node type, in the same order; 0: it has none.
         edge_types: (source type, name, target type).
         target: the node type that has labels.
+        relation: whose edges are predicted; None: labels are.
     """
 
     counts: dict[str, int]
     feature_dims: dict[str, int]
     edge_types: list[EdgeType]
     target: str
+    relation: EdgeType | None = None
+
+    @property
+    def outputs(self) -> list[str]:
+        """The node types of which a model tells: the target, or the two ends of the relation that is predicted."""
+        ends = {self.target} if self.relation is None else {self.relation[0], self.relation[2]}
+        return [name for name in self.counts if name in ends]
 
     def edge_types_by_layer(self, num_layers: int) -> list[list[EdgeType]]:
-        """For each layer of a model, the first one first, the edge types on which the target's scores depend."""
-        wanted, layers = {self.target}, []
+        """For each layer of a model, the first one first, the edge types on which its outputs depend."""
+        wanted, layers = set(self.outputs), []
         for _ in range(num_layers):
             layers.append([name for name in self.edge_types if name[2] in wanted])
             wanted |= {name[0] for name in layers[-1]}

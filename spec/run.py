@@ -186,6 +186,14 @@ class RunSpec(SamplerSpec):
         "Training",
         BATCHES | LOSS | MEMORY,
     )
+    relation: str | None = option(
+        None,
+        "link, several node types: the relation whose edges are predicted, by its name or source:name:target (default:"
+        " the one that has held-out links, otherwise the one that is no reverse of another)",
+        "Training",
+        BATCHES | LOSS | MEMORY,
+        metavar="NAME",
+    )
     decoder: Literal["dot", "distmult", "mlp"] = option(
         "dot", "link: score of two nodes, by their rows of --hidden columns", "Model", LOSS | MEMORY
     )

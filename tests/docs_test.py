@@ -68,9 +68,11 @@ def run(block: Block, folder: Path, environment: dict[str, str]) -> None:
 def prepare(page: Path, folder: Path) -> None:
     """What a page may take for granted: the tests' data as in a checkout, and small stand-ins for what it downloads."""
     (folder / "tests").symlink_to(ROOT / "tests")
-    if name_of(page) == "docs/how-to/graph.md":
+    if name_of(page) in ("docs/how-to/graph.md", "docs/how-to/links.md"):
         layouts = documents.module(ROOT / "tests/dataset/layout_writers.py")
         graph = layouts.sample()
+        layouts.write_ogb_links(folder / "ogbl_collab", graph, shared=True)
+    if name_of(page) == "docs/how-to/graph.md":
         layouts.write_ogb(folder / "ogbn_arxiv", graph)
         layouts.write_planetoid(folder / "Cora/raw", layouts.planetoid_sample())
         layouts.write_igb(folder / "igb/tiny", graph)

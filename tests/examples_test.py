@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import warm
 
@@ -118,6 +119,14 @@ def test_a_model_of_links_learns(environment, tmp_path):
     found = printed("python", "examples/links.py", tmp_path / "links", 3, env=environment)
     ranks = [float(number) for number in re.findall(r"^epoch \d: loss [0-9.]+, MRR ([0-9.]+)", found, re.M)]
     assert len(ranks) == 3 and ranks[-1] > 0.09  # 0.05 by chance
+
+
+def test_ranks_share_rows_out(environment, tmp_path):
+    np.save(tmp_path / "rows.npy", np.random.default_rng(0).standard_normal((1000, 64)).astype(np.float32))
+    launcher = ["python", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2]
+    found = printed(*launcher, "examples/sharded_rows.py", tmp_path / "rows.npy", env=environment)
+    shares = re.findall(r"^rank [01]: \d+ rows of other ranks, ([0-9.]+) of their bytes$", found, re.M)
+    assert len(shares) == 2 and all(float(share) < 0.95 for share in shares)
 
 
 def test_a_compiled_model_learns(data, environment):

@@ -104,7 +104,7 @@ def _train(source, place, run: dict, out: Path, stop: StopRequest, loaded_at: fl
     data = open_dataset(dataset)
     links = None
     if options.task == "link":
-        splits, links = seeds_of_links(data)
+        splits, links = seeds_of_links(data, options.types)
     else:
         first = options.types.first_node[options.types.target] if options.types else 0
         splits = {name: getattr(data, f"{name}_ids") + first for name in ("train", "val", "test")}

@@ -42,17 +42,20 @@ class OfPairs:
         redraws: of a negative that is an edge of the graph, at most.
         exclude: edges that hop 0 does not draw: "none"; "self": those that are pairs of the batch; "reverse": these and
             their reverse edges.
+        relation: whose edges the pairs are, by its number among the edge types; 0 where there is one.
     """
 
     negatives: str = "none"
     amount: float = 0.0
     redraws: int = 0
     exclude: str = "none"
+    relation: int = 0
 
-    def numbers(self) -> tuple[int, float, int, int]:
+    def numbers(self) -> tuple[int, float, int, int, int]:
         """As the channel has them."""
         mode = ("none", "binary", "triplet").index(self.negatives)
-        return mode, float(self.amount), self.redraws, ("none", "self", "reverse").index(self.exclude)
+        exclude = ("none", "self", "reverse").index(self.exclude)
+        return mode, float(self.amount), self.redraws, exclude, self.relation
 
 
 class BatchSource:

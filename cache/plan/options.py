@@ -69,7 +69,7 @@ def presample(
     Where the data set's folder cannot be written, the user's cache folder gets the counts.
 
     Args:
-        seeds: int64 [n], in place of those of a split.
+        seeds: int64 [n], in place of those of a split; of several node types numbered through.
         weight_attr: as `SamplerSpec` has it.
 
     Returns:

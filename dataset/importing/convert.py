@@ -15,8 +15,10 @@ from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
 from cohort.dataset import _native, arrays
 from cohort.dataset.importing.pca import principal_components
-from cohort.dataset.layouts.graph import Graph, Rows, Source, WeightReader, rows_of_matrix
+from cohort.dataset.layouts.graph import Graph, LinkSplit, Rows, Source, WeightReader, rows_of_matrix
+from cohort.dataset.links import HeldOut, checked_links, link_edges, save_links
 from cohort.dataset.meta import SPLITS, write_meta_of_one_type, write_targets
+from cohort.dataset.reader import open_one_type
 from cohort.dataset.writer import demand_no_problem, demand_split, output_folder, random_splits, write_rows
 
 # progress(what is being done, how much of it is done, in [0, 1])
@@ -193,6 +195,21 @@ class GraphConversion(Conversion):
             feature_dtype=rows.dtype,
             num_classes=self.num_classes(labels),
         )
+        if graph.links is not None:
+            self._write_links(graph.links())
+
+    def _write_links(self, links: dict[str, LinkSplit]) -> None:
+        """Held-out links, with the nodes' ids."""
+        if self.options.transpose:
+            raise CohortError("--transpose", "edges in the direction of the held-out links", "--transpose")
+        edges = link_edges(open_one_type(self.folder))
+        for split, given in links.items():
+            names = [f"{given.place}: {what}" for what in ("links", "negatives")]
+            pairs, negatives = (
+                self.nodes_of(name, arrays.integers(name, ids, (None, None)).reshape(-1)).reshape(ids.shape)
+                for name, ids in zip(names, (given.pairs, given.negatives), strict=True)
+            )
+            save_links(self.folder, split, checked_links(names, HeldOut(pairs, negatives, given.shared), edges))
 
     # --- features ---------------------------------------------------------------------------------------------------
 

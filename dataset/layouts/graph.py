@@ -104,6 +104,23 @@ class Labels:
     read: Callable[[], np.ndarray]
 
 
+@dataclass(frozen=True)
+class LinkSplit:
+    """Links of one split that a source holds out.
+
+    Attributes:
+        place: for messages.
+        pairs: integers [n, 2], source and target.
+        negatives: integers [n, K], nodes that each link's target competes with; if ``shared``, [m, 2], pairs with which
+            all links do.
+    """
+
+    place: str
+    pairs: np.ndarray
+    negatives: np.ndarray
+    shared: bool
+
+
 @dataclass(kw_only=True)
 class Source:
     """What graphs of one and of several types have in common.
@@ -147,6 +164,7 @@ class Graph(Source):
         edge_weights: of edges that have them.
         num_nodes: where the source says it; else the feature rows do, or the edges.
         dedupe, self_loops: what the other library does to the edges when it loads them.
+        links: gives the links that are held out, of "val" and "test".
     """
 
     edges: Edges
@@ -155,6 +173,7 @@ class Graph(Source):
     num_nodes: int | None = None
     dedupe: bool = False
     self_loops: str = "keep"
+    links: Callable[[], dict[str, LinkSplit]] | None = None
 
     def columns_told(self) -> str:
         """Which columns of a table of edges are what, in words; "" when there is no table."""

@@ -1,5 +1,7 @@
 """OGB's node property prediction: raw/ with *.csv.gz or the binary .npz, and split/NAME/ with three lists of ids.
 
+Of link property prediction, raw/ has the edges to train on, and split/NAME/ links with negatives in three .pt files.
+
 Of several node types, such as in ogbn_mag, raw/ has a folder for each type and relation."""
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from cohort.dataset.layouts.graph import (
     Edges,
     Graph,
     Labels,
+    LinkSplit,
     Rows,
     edges_of_pairs,
     edges_of_table,
@@ -32,8 +35,9 @@ PLAIN = TextOptions(separator=",", header="no")
 DOWNLOAD = "download the data set again"
 TYPES = "triplet-type-list.csv.gz"
 SPLIT_NAMES = ("train", "valid", "test")
+LINK_FILES = {"val": "valid", "test": "test"}
 # OGB adds the reverse of each edge of these when it loads them: its list of data sets says add_inverse_edge.
-WITH_REVERSE = ("ogbn_products", "ogbn_proteins")
+WITH_REVERSE = ("ogbn_products", "ogbn_proteins", "ogbl_ppa", "ogbl_collab", "ogbl_ddi")
 
 
 def is_ogb(source: Path) -> bool:
@@ -44,26 +48,35 @@ def is_ogb(source: Path) -> bool:
 def read_ogb(source: Path) -> Graph | TypedGraph:
     """The graph of a folder ogbn_NAME with raw/ and split/."""
     raw, name = source / "raw", source.resolve().name
+    links = [path.parent for path in sorted((source / "split").glob("*/valid.pt"))]
     if (raw / TYPES).exists():
+        if links:
+            hint = "cohort.dataset.write_links writes held-out links of one relation beside a data set"
+            raise CohortError(str(source), "links between nodes of one type", "several node types", hint)
         return _read_types(source, name)
-    graph = _read_binary(raw, name) if (raw / "data.npz").exists() else _read_text(raw, name)
-    graph.splits, graph.any_task = _splits(source / "split"), True
+    graph = (_read_binary if (raw / "data.npz").exists() else _read_text)(raw, name, not links)
+    graph.any_task = True
+    if links:
+        graph.links = lambda: {split: _links_of(links[0] / f"{part}.pt") for split, part in LINK_FILES.items()}
+        graph.notes.append(f"{name}: val and test links and their negatives are those of {links[0].name}/")
+    else:
+        graph.splits = _splits(source / "split")
     graph.reverse = name.removesuffix("_pyg").removesuffix("_dgl") in WITH_REVERSE
     if graph.reverse:
         graph.notes.append(f"{name}: the reverse of each edge is added, as OGB does; --no-reverse-edges leaves it out")
     return graph
 
 
-def _read_text(raw: Path, name: str) -> Graph:
+def _read_text(raw: Path, name: str, has_labels: bool) -> Graph:
     edges, features, label = (raw / f"{part}.csv.gz" for part in ("edge", "node-feat", "node-label"))
-    for path in (edges, label):
+    for path in (edges, label) if has_labels else (edges,):
         _demand_file(path)
     counts = TextFile(_demand_file(raw / "num-node-list.csv.gz"), PLAIN).read(dtype=np.int64)
     return Graph(
         name=name,
         edges=edges_of_table(TextFile(edges, PLAIN), (0, 1)),
         features=rows_of_table(TextFile(features, PLAIN)) if features.exists() else None,
-        labels=Labels(str(label), TextFile(label, PLAIN).read),
+        labels=Labels(str(label), TextFile(label, PLAIN).read) if has_labels else None,
         num_nodes=_one_count(str(raw / "num-node-list.csv.gz"), counts),
     )
 
@@ -105,14 +118,15 @@ def _edges_of(raw: Path, relation: RelationType) -> Edges:
     )
 
 
-def _read_binary(raw: Path, name: str) -> Graph:
+def _read_binary(raw: Path, name: str, has_labels: bool) -> Graph:
     data = NamedArrays(raw / "data.npz", DOWNLOAD)
     counts = data["num_nodes_list"]
+    label = raw / "node-label.npz"
     return Graph(
         name=name,
         edges=edges_of_pairs(data["edge_index"]),
         features=rows_of_file(data["node_feat"]) if "node_feat" in data else None,
-        labels=NamedArrays(_demand_file(raw / "node-label.npz"), DOWNLOAD)["node_label"],
+        labels=NamedArrays(_demand_file(label), DOWNLOAD)["node_label"] if has_labels else None,
         num_nodes=_one_count(counts.place, counts.read()),
     )
 
@@ -143,6 +157,22 @@ def _split_dict(path: Path) -> list[np.ndarray]:
     if not set(SPLIT_NAMES) <= set(parts):
         raise CohortError(str(path), "the keys train, valid and test", ", ".join(parts) or "none")
     return [np.asarray(parts[name]) for name in SPLIT_NAMES]
+
+
+def _links_of(path: Path) -> LinkSplit:
+    """The links of a split: pairs that all compete with the same pairs, or a list of targets for each source."""
+    parts = load_arrays(_demand_file(path), DOWNLOAD)
+    if {"edge", "edge_neg"} <= parts.keys():
+        return LinkSplit(str(path), np.asarray(parts["edge"]), np.asarray(parts["edge_neg"]), True)
+    if {"source_node", "target_node", "target_node_neg"} <= parts.keys():
+        ends = [np.asarray(parts[name]).reshape(-1) for name in ("source_node", "target_node")]
+        if len(ends[0]) != len(ends[1]):
+            expected = f"as many targets as sources: {len(ends[0])}"
+            raise CohortError(f"{path}: target_node", expected, str(len(ends[1])), DOWNLOAD)
+        return LinkSplit(str(path), np.stack(ends, axis=1), np.asarray(parts["target_node_neg"]), False)
+    expected = "edge and edge_neg, or source_node, target_node and target_node_neg"
+    hint = "links of several relations, as in knowledge graphs, are not supported"
+    raise CohortError(str(path), expected, ", ".join(parts) or "none", hint)
 
 
 def _demand_file(path: Path) -> Path:

@@ -27,20 +27,52 @@ std::vector<int32_t> hashed(int64_t num_nodes, const PartitionOptions& options, 
   return parts;
 }
 
+// Of each node type.
+std::vector<int64_t> first_nodes(const Dataset& data) {
+  std::vector<int64_t> first = {0};
+  for (const NodeType& type : data.meta().node_types) first.push_back(first.back() + type.num_nodes);
+  return first;
+}
+
 // uint8 [V]: 1 for nodes to train on.
 std::vector<uint8_t> train_nodes_of(const Dataset& data) {
   std::vector<uint8_t> train(static_cast<std::size_t>(data.num_nodes()), 0);
+  const int64_t first = first_nodes(data)[static_cast<std::size_t>(data.meta().target_type)];
   for (const int64_t node : data.train_ids()) {
-    if (node < 0 || node >= data.num_nodes()) {
-      throw base::Error({data.split_arrays()[0].place(), fmt::format("nodes in [0, {})", data.num_nodes()),
+    if (node < 0 || node >= data.num_target_nodes()) {
+      throw base::Error({data.split_arrays()[0].place(), fmt::format("nodes in [0, {})", data.num_target_nodes()),
                          std::to_string(node), "cohort dataset check lists what is wrong"});
     }
-    train[static_cast<std::size_t>(node)] = 1;
+    train[static_cast<std::size_t>(first + node)] = 1;
   }
   return train;
 }
 
 }  // namespace
+
+std::vector<NumberedLists> numbered_lists(const Dataset& data) {
+  const std::vector<int64_t> first = first_nodes(data);
+  std::vector<NumberedLists> all;
+  for (int relation = 0; relation < static_cast<int>(data.meta().edge_types.size()); ++relation) {
+    const EdgeType& edges = data.meta().edge_types[static_cast<std::size_t>(relation)];
+    const MappedArray& indices = data.indices_of(relation);
+    const std::span<const int64_t> indptr = data.indptr_of(relation);
+    const base::CscRef lists{.num_nodes = std::ssize(indptr) - 1,
+                             .num_edges = edges.num_edges,
+                             .indptr = indptr.data(),
+                             .indices = indices.data(),
+                             .index_bytes = static_cast<int>(size_of(indices.dtype()))};
+    all.push_back({lists, first[static_cast<std::size_t>(edges.source_type)],
+                   first[static_cast<std::size_t>(edges.target_type)]});
+  }
+  return all;
+}
+
+int64_t num_edges_of(std::span<const NumberedLists> relations) {
+  int64_t sum = 0;
+  for (const NumberedLists& relation : relations) sum += relation.lists.num_edges;
+  return sum;
+}
 
 std::optional<PartitionMethod> partition_method_named(std::string_view name) {
   for (std::size_t i = 0; i < kMethodNames.size(); ++i) {
@@ -58,7 +90,7 @@ std::vector<int32_t> partition(const Dataset& data, const PartitionOptions& opti
   if (options.method == PartitionMethod::random) return hashed(data.num_nodes(), options, stop);
   const std::vector<uint8_t> train = train_nodes_of(data);
   const auto body = options.method == PartitionMethod::metis ? partition_metis : partition_streaming;
-  return body(data, train, options, stop);
+  return body(numbered_lists(data), train, options, stop);
 }
 
 }  // namespace cohort::dataset

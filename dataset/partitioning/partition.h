@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/csc_ref.h"
 #include "dataset/dataset.h"
 
 namespace cohort::dataset {
@@ -24,6 +25,8 @@ namespace cohort::dataset {
 // quality of METIS, and alpha grows from pass to pass (restreaming: Nishimura, Ugander, KDD 2013).
 //
 // random: a hash of the node's number; what the others are compared with.
+//
+// The nodes of several types are numbered through and divided together; the relations are one graph.
 enum class PartitionMethod { metis, streaming, random };
 
 std::optional<PartitionMethod> partition_method_named(std::string_view name);
@@ -40,14 +43,32 @@ inline constexpr double kMostOfMean = 1.05;
 
 inline constexpr int64_t kMaxParts = 4096;
 
+// The lists of a relation, where the nodes of all types are numbered through.
+struct NumberedLists {
+  base::CscRef lists;                          // by target
+  int64_t first_source = 0, first_target = 0;  // what is added to their numbers
+
+  bool has_target(int64_t node) const { return node >= first_target && node - first_target < lists.num_nodes; }
+  // Of the edge at this place of `indices`.
+  int64_t source(int64_t place) const {
+    return first_source + (lists.index_bytes == 4 ? static_cast<const int32_t*>(lists.indices)[place]
+                                                  : static_cast<const int64_t*>(lists.indices)[place]);
+  }
+};
+
+// Of all relations of a data set.
+std::vector<NumberedLists> numbered_lists(const Dataset& data);
+
+int64_t num_edges_of(std::span<const NumberedLists> relations);
+
 // int32 [V], the part of each node: the same for any number of threads. Throws base::Error for options out of range,
 // for a graph that METIS cannot hold in `memory_bytes` (with what it would take), and where it was not built in.
 std::vector<int32_t> partition(const Dataset& data, const PartitionOptions& options, const std::stop_token& stop = {});
 
 // The bodies of the two methods that look at edges. train uint8 [V]: 1 for nodes of the training split.
-std::vector<int32_t> partition_metis(const Dataset& data, std::span<const uint8_t> train,
+std::vector<int32_t> partition_metis(std::span<const NumberedLists> lists, std::span<const uint8_t> train,
                                      const PartitionOptions& options, const std::stop_token& stop);
-std::vector<int32_t> partition_streaming(const Dataset& data, std::span<const uint8_t> train,
+std::vector<int32_t> partition_streaming(std::span<const NumberedLists> lists, std::span<const uint8_t> train,
                                          const PartitionOptions& options, const std::stop_token& stop);
 
 // Whether this build has METIS.

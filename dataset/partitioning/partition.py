@@ -15,7 +15,8 @@ import numpy as np
 from cohort.base.errors import CohortError
 from cohort.base.files import replacing
 from cohort.dataset import _native
-from cohort.dataset.reader import open_one_type
+from cohort.dataset.hetero import HeteroDataset
+from cohort.dataset.reader import Dataset, open
 
 NODES_AT_ONCE = 1 << 16
 METHODS = ("metis", "streaming", "random")
@@ -43,6 +44,8 @@ def partition(
 ) -> Partition:
     """Divides the nodes of a data set so that few edges join two parts, and keeps the parts in its folder.
 
+    The nodes of several types are numbered through, in the order of the types, and divided together.
+
     A part has at most 1.05 times the mean number of nodes, and of training nodes ("random": as chance has it).
 
     Args:
@@ -69,13 +72,30 @@ def partition(
 
 def _measured(folder: str, parts: np.ndarray, num_parts: int) -> Partition:
     """What parts int32 [V], each in [0, num_parts), are worth."""
-    data, cut = open_one_type(folder, prefer_raw=True), 0
-    for first in range(0, data.num_nodes, NODES_AT_ONCE):
-        starts = data.indptr[first : first + NODES_AT_ONCE + 1]
-        targets = np.repeat(parts[first : first + NODES_AT_ONCE], np.diff(starts))
-        cut += int(np.count_nonzero(parts[data.indices[starts[0] : starts[-1]]] != targets))
-    nodes, train = (np.bincount(of, minlength=num_parts).tolist() for of in (parts, parts[data.train_ids]))
+    data, cut = open(folder, prefer_raw=True), 0
+    for indptr, indices, sources, targets in _lists_of(data, parts):
+        for first in range(0, len(indptr) - 1, NODES_AT_ONCE):
+            starts = indptr[first : first + NODES_AT_ONCE + 1]
+            own = np.repeat(targets[first : first + len(starts) - 1], np.diff(starts))
+            cut += int(np.count_nonzero(sources[indices[starts[0] : starts[-1]]] != own))
+    train_parts = parts[data.train_ids + first_target(data)]
+    nodes, train = (np.bincount(of, minlength=num_parts).tolist() for of in (parts, train_parts))
     return Partition(parts, data.num_edges, cut, nodes, train)
+
+
+def _lists_of(data: Dataset | HeteroDataset, parts: np.ndarray) -> Iterator[tuple]:
+    """Of each relation: indptr, indices, and the parts of the nodes that its sources and targets are numbered from."""
+    if isinstance(data, Dataset):
+        yield data.indptr, data.indices, parts, parts
+        return
+    for (source, _, target), relation in data.edge_types.items():
+        first = data.first_node
+        yield relation.indptr, relation.indices, parts[first[source] :], parts[first[target] :]
+
+
+def first_target(data: Dataset | HeteroDataset) -> int:
+    """The number of the first node that has a label, when the nodes of all types are numbered through."""
+    return 0 if isinstance(data, Dataset) else data.first_node[data.target]
 
 
 def parts_file(path: str | os.PathLike, num_parts: int) -> Path:
@@ -89,7 +109,7 @@ def load_parts(path: str | os.PathLike, num_parts: int) -> np.ndarray:
     Raises:
         CohortError: there is no such file, or it is none of this data set.
     """
-    file, num_nodes = parts_file(path, num_parts), open_one_type(path).num_nodes
+    file, num_nodes = parts_file(path, num_parts), open(path).num_nodes
     cure = f"make it with: cohort dataset partition {path} --parts {num_parts}"
     try:
         parts = np.load(file, mmap_mode="r", allow_pickle=False)
@@ -106,7 +126,7 @@ def load_parts(path: str | os.PathLike, num_parts: int) -> np.ndarray:
 def _save(file: Path, parts: np.ndarray) -> None:
     """Replaces the file in one step."""
     try:
-        with replacing(file) as temporary, open(temporary, "wb") as out:
+        with replacing(file) as temporary, temporary.open("wb") as out:
             np.save(out, parts)
     except OSError as error:
         hint = "the data set's folder must be writable, and its disk not full"

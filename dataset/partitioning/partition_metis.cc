@@ -6,6 +6,7 @@
 #ifdef COHORT_WITH_METIS
 #include <metis.h>
 
+#include <algorithm>
 #include <limits>
 #include <numeric>
 
@@ -30,20 +31,17 @@ void demand_memory(const char* what, int64_t needed_bytes, const PartitionOption
                      base::format_bytes(static_cast<double>(present)), kCure});
 }
 
-Undirected<idx_t> graph_of(const Dataset& data, const PartitionOptions& options, const std::stop_token& stop) {
-  const int64_t entries = 2 * data.num_edges(), most = std::numeric_limits<idx_t>::max();
-  if (entries > most || data.num_nodes() > most) {
+Undirected<idx_t> graph_of(std::span<const NumberedLists> lists, int64_t num_nodes, const PartitionOptions& options,
+                           const std::stop_token& stop) {
+  const int64_t entries = 2 * num_edges_of(lists), most = std::numeric_limits<idx_t>::max();
+  if (entries > most || num_nodes > most) {
     throw base::Error({"--method metis",
                        fmt::format("at most {} edges: libmetis counts in {} bits", most / 2, 8 * sizeof(idx_t)),
-                       std::to_string(data.num_edges()), "use --method streaming"});
+                       std::to_string(entries / 2), "use --method streaming"});
   }
   demand_memory("the graph without directions",
-                kBytesOfDirection * entries + static_cast<int64_t>(sizeof(idx_t)) * (entries + data.num_nodes()),
-                options);
-  if (data.indices().dtype() == DType::int32) {
-    return without_directions<idx_t>(data.indptr(), data.indices().as<int32_t>(), stop);
-  }
-  return without_directions<idx_t>(data.indptr(), data.indices().as<int64_t>(), stop);
+                kBytesOfDirection * entries + static_cast<int64_t>(sizeof(idx_t)) * (entries + num_nodes), options);
+  return without_directions<idx_t>(lists, num_nodes, stop);
 }
 
 const char* meaning_of(int status) {
@@ -54,12 +52,13 @@ const char* meaning_of(int status) {
 
 bool has_metis() { return true; }
 
-std::vector<int32_t> partition_metis(const Dataset& data, std::span<const uint8_t> train,
+std::vector<int32_t> partition_metis(std::span<const NumberedLists> lists, std::span<const uint8_t> train,
                                      const PartitionOptions& options, const std::stop_token& stop) {
-  Undirected<idx_t> graph = graph_of(data, options, stop);
-  const int64_t num_nodes = data.num_nodes(), entries = static_cast<int64_t>(graph.lists.size());
+  const int64_t num_nodes = std::ssize(train);
+  Undirected<idx_t> graph = graph_of(lists, num_nodes, options, stop);
+  const int64_t entries = static_cast<int64_t>(graph.lists.size());
   demand_memory("METIS", kBytesOfEntry * entries + kBytesOfNode * num_nodes, options);
-  const bool any_train = !data.train_ids().empty();
+  const bool any_train = std::ranges::find(train, 1) != train.end();
   auto nodes = static_cast<idx_t>(num_nodes), parts = static_cast<idx_t>(options.num_parts);
   idx_t constraints = any_train ? 2 : 1, cut = 0;  // equal shares of nodes, and of training nodes
   std::vector<idx_t> weights;                      // idx_t [V, constraints]
@@ -83,7 +82,7 @@ std::vector<int32_t> partition_metis(const Dataset& data, std::span<const uint8_
 
 bool has_metis() { return false; }
 
-std::vector<int32_t> partition_metis(const Dataset&, std::span<const uint8_t>, const PartitionOptions&,
+std::vector<int32_t> partition_metis(std::span<const NumberedLists>, std::span<const uint8_t>, const PartitionOptions&,
                                      const std::stop_token&) {
   throw base::Error({"--method metis", "a build with METIS", "one without",
                      "apt-get install libmetis-dev and build again, or use --method streaming"});

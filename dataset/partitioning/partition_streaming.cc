@@ -19,11 +19,11 @@ constexpr int32_t kNone = -1;
 // What parts hold, and which of them a node should join.
 class Parts {
  public:
-  Parts(const Dataset& data, int64_t num_train, int64_t num_parts)
+  Parts(int64_t num_nodes, int64_t num_edges, int64_t num_train, int64_t num_parts)
       : nodes_(static_cast<std::size_t>(num_parts)), train_nodes_(static_cast<std::size_t>(num_parts)) {
-    const auto parts = static_cast<double>(num_parts), nodes = static_cast<double>(data.num_nodes());
-    alpha_ = kFirstAlpha * std::sqrt(parts) * static_cast<double>(data.num_edges()) / std::pow(nodes, kGamma);
-    most_nodes_ = most_of(data.num_nodes(), num_parts);
+    const auto parts = static_cast<double>(num_parts), nodes = static_cast<double>(num_nodes);
+    alpha_ = kFirstAlpha * std::sqrt(parts) * static_cast<double>(num_edges) / std::pow(nodes, kGamma);
+    most_nodes_ = most_of(num_nodes, num_parts);
     most_train_nodes_ = most_of(num_train, num_parts);
   }
 
@@ -62,16 +62,14 @@ class Parts {
   double alpha_;
 };
 
-template <typename Index>
 class Stream {
  public:
-  Stream(const Dataset& data, std::span<const uint8_t> train, const PartitionOptions& options)
-      : indptr_(data.indptr()),
-        indices_(data.indices().as<Index>()),
+  Stream(std::span<const NumberedLists> relations, std::span<const uint8_t> train, const PartitionOptions& options)
+      : relations_(relations),
         train_(train),
         num_parts_(static_cast<std::size_t>(options.num_parts)),
-        part_of_(static_cast<std::size_t>(data.num_nodes()), kNone),
-        parts_(data, std::count(train.begin(), train.end(), 1), options.num_parts) {}
+        part_of_(train.size(), kNone),
+        parts_(std::ssize(train), num_edges_of(relations), std::ranges::count(train, 1), options.num_parts) {}
 
   std::vector<int32_t> run(const std::stop_token& stop) {
     const auto num_nodes = static_cast<int64_t>(part_of_.size());
@@ -103,18 +101,20 @@ class Stream {
 
   void count_neighbours(int64_t node, int32_t* counts) const {
     std::fill_n(counts, num_parts_, 0);
-    const auto v = static_cast<std::size_t>(node);
-    for (int64_t i = indptr_[v]; i < indptr_[v + 1]; ++i) {
-      const auto neighbour = static_cast<std::size_t>(indices_[static_cast<std::size_t>(i)]);
-      const int32_t part = part_of_[neighbour];
-      if (part != kNone && neighbour != v) ++counts[part];
+    for (const NumberedLists& relation : relations_) {
+      if (!relation.has_target(node)) continue;
+      const int64_t* row = relation.lists.indptr + (node - relation.first_target);
+      for (int64_t i = row[0]; i < row[1]; ++i) {
+        const int64_t neighbour = relation.source(i);
+        const int32_t part = part_of_[static_cast<std::size_t>(neighbour)];
+        if (part != kNone && neighbour != node) ++counts[part];
+      }
     }
   }
 
   int32_t* row(int64_t i) { return counts_.data() + static_cast<std::size_t>(i) * num_parts_; }
 
-  std::span<const int64_t> indptr_;
-  std::span<const Index> indices_;
+  std::span<const NumberedLists> relations_;
   std::span<const uint8_t> train_;
   std::size_t num_parts_;
   std::vector<int32_t> part_of_;  // int32 [V], kNone: not placed yet
@@ -124,10 +124,9 @@ class Stream {
 
 }  // namespace
 
-std::vector<int32_t> partition_streaming(const Dataset& data, std::span<const uint8_t> train,
+std::vector<int32_t> partition_streaming(std::span<const NumberedLists> lists, std::span<const uint8_t> train,
                                          const PartitionOptions& options, const std::stop_token& stop) {
-  if (data.indices().dtype() == DType::int32) return Stream<int32_t>(data, train, options).run(stop);
-  return Stream<int64_t>(data, train, options).run(stop);
+  return Stream(lists, train, options).run(stop);
 }
 
 }  // namespace cohort::dataset

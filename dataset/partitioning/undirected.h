@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "dataset/parallel.h"
+#include "dataset/partitioning/partition.h"
 #include "dataset/sorting/key_sorter.h"
 
 namespace cohort::dataset {
@@ -24,27 +25,34 @@ struct Undirected {
 // What without_directions takes for each edge and direction, besides its result.
 inline constexpr int64_t kBytesOfDirection = 2 * sizeof(uint64_t);
 
-// Id must hold 2 E, and V is at most 2^32. indptr int64 [V + 1], indices Index [E]: in-neighbours.
-template <typename Id, typename Index>
-Undirected<Id> without_directions(std::span<const int64_t> indptr, std::span<const Index> indices,
+// Of the edges of all relations. Id must hold twice their number, and num_nodes is at most 2^32.
+template <typename Id>
+Undirected<Id> without_directions(std::span<const NumberedLists> relations, int64_t num_nodes,
                                   const std::stop_token& stop) {
-  constexpr int64_t kNodesAtOnce = 1024;                                             // hubs make pieces unequal
-  std::vector<uint64_t> directions(2 * indices.size()), scratch(directions.size());  // node << 32 | neighbour
-  const auto list = [&](int64_t begin, int64_t end) {
-    for (auto v = static_cast<std::size_t>(begin); v < static_cast<std::size_t>(end); ++v) {
-      for (auto i = static_cast<std::size_t>(indptr[v]); i < static_cast<std::size_t>(indptr[v + 1]); ++i) {
-        const auto source = static_cast<uint64_t>(indices[i]);
-        directions[2 * i] = source << 32 | v;
-        directions[2 * i + 1] = uint64_t{v} << 32 | source;
+  constexpr int64_t kNodesAtOnce = 1024;                                                    // hubs make pieces unequal
+  std::vector<uint64_t> directions(2 * static_cast<std::size_t>(num_edges_of(relations)));  // node << 32 | neighbour
+  std::vector<uint64_t> scratch(directions.size());
+  uint64_t* next = directions.data();
+  for (const NumberedLists& relation : relations) {
+    const base::CscRef& lists = relation.lists;
+    const auto list = [&](int64_t begin, int64_t end) {
+      for (int64_t target = begin; target < end; ++target) {
+        const auto node = static_cast<uint64_t>(relation.first_target + target);
+        for (int64_t i = lists.indptr[target]; i < lists.indptr[target + 1]; ++i) {
+          const auto source = static_cast<uint64_t>(relation.source(i));
+          next[2 * i] = source << 32 | node;
+          next[2 * i + 1] = node << 32 | source;
+        }
       }
-    }
-  };
-  for_chunks(static_cast<int64_t>(indptr.size()) - 1, stop, list, kNodesAtOnce);
+    };
+    for_chunks(lists.num_nodes, stop, list, kNodesAtOnce);
+    next += 2 * lists.num_edges;
+  }
   const auto sorted = sort_keys<uint64_t>(directions, scratch, stop);
   const auto distinct =
       sorted.first(static_cast<std::size_t>(std::unique(sorted.begin(), sorted.end()) - sorted.begin()));
   Undirected<Id> graph;
-  graph.starts.assign(indptr.size(), 0);
+  graph.starts.assign(static_cast<std::size_t>(num_nodes) + 1, 0);
   graph.lists.reserve(distinct.size());
   for (const uint64_t direction : distinct) {
     const uint64_t node = direction >> 32, neighbour = direction & 0xFFFFFFFFu;

@@ -7,7 +7,7 @@ import numpy as np
 from cohort.base.errors import CohortError
 from cohort.cache.plan.planner import MAX_CLIQUE_GPUS, cliques_named
 from cohort.dataset import open as open_dataset
-from cohort.dataset.partitioning.partition import load_parts, parts_file
+from cohort.dataset.partitioning.partition import first_target, load_parts, parts_file
 from cohort.launch.options.devices import devices
 
 
@@ -30,7 +30,7 @@ def cliques_of_ranks(text: str, gpus: list[int], on_gpu: bool, machine: dict | N
 
 
 def clique_seeds(dataset: Path, cliques: list[list[int]], split: str = "train") -> list[np.ndarray]:
-    """Each clique's seeds, int64 [n]: clique c has those of part c.
+    """Each clique's seeds, int64 [n], nodes of several types numbered through: clique c has those of part c.
 
     Raises:
         CohortError: there is one clique only, no such partition, or a clique without seeds.
@@ -39,7 +39,8 @@ def clique_seeds(dataset: Path, cliques: list[list[int]], split: str = "train") 
         hint = "GPUs that read each other's memory share one cache: leave --partition out, or name --cliques"
         raise CohortError("--partition", "at least two cliques of GPUs", "one", hint)
     parts = load_parts(dataset, len(cliques))
-    ids = np.asarray(getattr(open_dataset(dataset), f"{split}_ids"))
+    data = open_dataset(dataset)
+    ids = np.asarray(getattr(data, f"{split}_ids")) + first_target(data)
     part_of = parts[ids]
     seeds = [ids[part_of == part] for part in range(len(cliques))]
     for part, own in enumerate(seeds):

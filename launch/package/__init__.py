@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names below
     from cohort.launch.run.api import train
     from cohort.trainer.loader.link import LinkNeighborLoader
     from cohort.trainer.loader.neighbor import NeighborLoader
+    from cohort.trainer.loader.sharded_rows import ShardedRows
     from cohort.trainer.models.own import load_model
     from cohort.trainer.report.callback import Callback
 
@@ -29,6 +30,7 @@ _HOMES = {
     "Callback": "cohort.trainer.report.callback",
     "LinkNeighborLoader": "cohort.trainer.loader.link",
     "NeighborLoader": "cohort.trainer.loader.neighbor",
+    "ShardedRows": "cohort.trainer.loader.sharded_rows",
     "from_pyg": "cohort.dataset",
     "from_tensors": "cohort.dataset",
     "CohortError": "cohort.base.errors",
@@ -41,6 +43,7 @@ __all__ = [
     "CohortError",
     "LinkNeighborLoader",
     "NeighborLoader",
+    "ShardedRows",
     "from_pyg",
     "from_tensors",
     "load_model",

@@ -199,8 +199,6 @@ class _Planning:
 
     def __init__(self, spec: PlanSpec):
         self.spec, self.data, self.machine = spec, open_to_train(spec.dataset), devices()
-        if spec.partition and isinstance(self.data, HeteroDataset):
-            raise CohortError("--partition", "its default, for a data set of several node types", "True")
         if spec.gpus and spec.num_gpus not in (None, len(spec.gpus)):
             found = f"{len(spec.gpus)} and {spec.num_gpus} GPUs"
             raise CohortError("--gpus, --num-gpus", "one of the two", found)

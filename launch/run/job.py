@@ -12,7 +12,7 @@ from cohort.cache.plan.links import machine_bandwidth
 from cohort.cache.plan.planner import raw_row_bytes
 from cohort.dataset import Dataset, HeteroDataset, open_one_type
 from cohort.dataset import open as open_folder
-from cohort.dataset.links import held_out
+from cohort.dataset.links import link_edges, with_held_out
 from cohort.dataset.reader import relations_of, tables_of
 from cohort.launch.options.devices import gpu_memory, resolve_device, wants_auto_cache
 from cohort.launch.options.parser import values_of
@@ -52,18 +52,19 @@ def _demand_no_run(folder: Path) -> None:
 
 def with_task(spec: RunSpec, data: Dataset | HeteroDataset) -> RunSpec:
     """The options with the task that they name, or else that of the data set."""
-    return replace(spec, task=spec.task or ("link" if held_out(data.path) else "node"))
+    return replace(spec, task=spec.task or ("link" if with_held_out(data) else "node"))
 
 
 def trainer_spec(spec: RunSpec, data: Dataset | HeteroDataset) -> TrainerSpec:
     """The options with what follows from the data set."""
     check_sampler_sms(spec)
-    types = data.types if isinstance(data, HeteroDataset) else None
+    types, of_links = data.types if isinstance(data, HeteroDataset) else None, spec.task == "link"
+    if types and of_links:
+        types = replace(types, relation=link_edges(data, spec.relation).relation)
     parts = None
     if spec.partition:
         cliques = _rank_cliques(spec)
         parts = {"parts": str(parts_file(data.path, len(cliques))), "cliques": cliques}
-    of_links = spec.task == "link"
     return TrainerSpec(
         **values_of(spec),
         num_classes=spec.hidden if of_links else data.num_classes,
@@ -91,7 +92,7 @@ def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = N
     if spec.cache_ratio == "auto":
         planned = replace(planned, gpu_memory=gpu_memory(spec))
     if isinstance(spec, RunSpec) and spec.task == "link":  # any node may be an endpoint, of an edge or a negative
-        own_seeds = [(list(range(num_ranks)), np.arange(data.num_nodes))]
+        own_seeds = [(list(range(num_ranks)), _endpoints_of(data, spec.relation))]
         planned = replace(planned, batch_size=(2 + spec.negatives) * spec.batch_size)
     cache = cache_plan.sampler_members(planned, dataset, num_ranks, device == "cuda", own_seeds, gpus_of(spec))
     topology = topology_of(spec, device)
@@ -120,6 +121,15 @@ def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = N
         bandwidth = spec.bandwidth or machine_bandwidth(gpus=gpus_of(spec))
         members["bytes_per_second"] = [1e9 * rate for rate in bandwidth]
     return {name: value for name, value in members.items() if value is not None} | cache
+
+
+def _endpoints_of(data: Dataset | HeteroDataset, relation: str | None) -> np.ndarray:
+    """int64 [n], ascending: all nodes that links may have; several node types are numbered through."""
+    if isinstance(data, Dataset):
+        return np.arange(data.num_nodes)
+    types = replace(data.types, relation=link_edges(data, relation).relation)
+    firsts = types.first_node
+    return np.concatenate([firsts[name] + np.arange(types.counts[name]) for name in types.outputs])
 
 
 def topology_of(spec: SamplerSpec, device: str) -> str:

@@ -46,6 +46,11 @@ def register(commands) -> None:
         help="write predictions instead of scores: class index (int64 [V]); multi-label: 0/1 matrix (uint8 [V, L]);"
         " regression: value (float32 [V])",
     )
+    parser.add_argument(
+        "--node-type",
+        metavar="TYPE",
+        help="links between two node types: the type whose rows of --hidden columns are written",
+    )
     add_options(parser, SamplerSpec, only=("device",))
     parser.add_argument(
         "--memory",
@@ -84,6 +89,7 @@ def predict(args: argparse.Namespace) -> int:
         "dataset": str(args.dataset),
         "out": str(out),
         "classes": args.classes,
+        "node_type": args.node_type,
         "device": resolve_device(spec_of(args, SamplerSpec).device),
         "memory_bytes": available_host_bytes() // 2 if args.memory is None else args.memory,
         "quiet": args.quiet,

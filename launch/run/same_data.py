@@ -8,7 +8,7 @@ import numpy as np
 
 from cohort.base.errors import CohortError
 from cohort.dataset import open as open_folder
-from cohort.dataset.links import HELD_OUT, files_of
+from cohort.dataset.links import HELD_OUT, files_of, with_held_out
 from cohort.dataset.reader import tables_of
 from cohort.launch.data.stored_rows import StoredRows
 
@@ -25,7 +25,7 @@ def digests(folder: Path, parts: dict | None) -> dict[str, str]:
     Args:
         parts: those that ranks train on, if they do, as TrainerSpec has them.
     """
-    meta = json.loads((folder / "meta.json").read_text())
+    data, meta = open_folder(folder), json.loads((folder / "meta.json").read_text())
     names = meta["files"] if "files" in meta else meta["target"]  # the second of several node types
     relations = meta.get("edges", [names])
     of_edges = ("indptr", "indices", "edge_weights")
@@ -35,10 +35,17 @@ def digests(folder: Path, parts: dict | None) -> dict[str, str]:
         "labels": [names["labels"]],
         "edges": [relation[name] for relation in relations for name in of_edges if name in relation],
         "parts": [parts["parts"]] if parts else [],  # an absolute path
-        "links": [name for split in HELD_OUT for name in files_of(split) if (folder / name).exists()],
+        "links": [
+            name
+            for relation in with_held_out(data)
+            for split in HELD_OUT
+            for shared in (False, True)
+            for name in files_of(split, relation, shared)[shared:]
+            if (folder / name).exists()
+        ],
     }
     digests = {name: _digest([folder / file for file in files]) for name, files in members.items()}
-    data, sha = open_folder(folder), hashlib.sha256()
+    sha = hashlib.sha256()
     for table in tables_of(data):
         ids = np.linspace(0, table.num_nodes - 1, NUM_ROWS).astype(np.int64)
         if table.feature_dtype is not None:

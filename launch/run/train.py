@@ -14,6 +14,7 @@ from cohort.base.tables import print_tables
 from cohort.base.units import format_bytes
 from cohort.cache.plan.budget import available_host_bytes
 from cohort.dataset import Dataset, HeteroDataset
+from cohort.dataset.links import held_out_of, link_edges
 from cohort.dataset.reader import relations_of
 from cohort.launch.options.devices import gpu_memory, resolve_device, wants_auto_cache
 from cohort.launch.options.parser import add_dataset, add_options, given_in, group, spec_of
@@ -38,7 +39,7 @@ from cohort.spec.graph import GraphTypes
 from cohort.spec.run import TYPED, RunSpec, as_json, read_run_json
 
 LOG = logging.getLogger(__name__)
-OF_LINKS = ("decoder", "loss", "negatives")  # options of --task link alone
+OF_LINKS = ("relation", "decoder", "loss", "negatives")  # options of --task link alone
 
 
 def register(commands) -> None:
@@ -162,10 +163,16 @@ def check_model(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
 
 def _check_links(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
     """Raises CohortError for options or a data set that do not fit --task link."""
-    if isinstance(data, HeteroDataset):
-        raise CohortError("--task link", "a data set of one node type", f"{len(data.node_types)} node types")
-    if data.num_edges == 0:
+    edges = link_edges(data, spec.relation)
+    held_out_of(data.path, edges)
+    if edges.lists.num_edges == 0:
         raise CohortError("--task link", "a graph with edges", f"none in {data.path}")
+    if isinstance(data, HeteroDataset) and edges.relation:
+        reached = {name[2] for name in data.edge_types}
+        if alone := [name for name in edges.relation[::2] if name not in reached]:
+            hint = "cohort dataset import --reverse-edges adds the reverse of each relation"
+            expected = f"relations into both ends of {' '.join(edges.relation)}"
+            raise CohortError("--task link", expected, f"none into {alone[0]}", hint)
     if spec.partition:
         raise CohortError("--partition", "--task node", "--task link", "leave it out")
     if spec.negatives > 10_000:
@@ -187,10 +194,8 @@ def _check_types(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
     if spec.model not in TYPED:
         hint = "a script can use any model of PyG: docs/how-to/types.md"
         raise CohortError("--model", f"{typed}, for a data set of several node types", spec.model, hint)
-    for name in ("edge_weights", "partition"):
-        if getattr(spec, name) != getattr(RunSpec, name):
-            flag = f"--{name.replace('_', '-')}"
-            raise CohortError(flag, "its default, for a data set of several node types", str(getattr(spec, name)))
+    if spec.edge_weights:
+        raise CohortError("--edge-weights", "its default, for a data set of several node types", "True")
     if spec.heads != RunSpec.heads and spec.model not in ("rgat", "hgt"):
         raise CohortError("--heads", "--model rgat or hgt", f"--model {spec.model}")
     if spec.featureless == "embed":

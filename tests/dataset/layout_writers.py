@@ -5,11 +5,13 @@ from __future__ import annotations
 import collections
 import gzip
 import pickle
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import scipy.sparse
+import torch
 
 from cohort.dataset import open as open_dataset
 
@@ -94,6 +96,26 @@ def write_ogb(root: Path, graph: Sample, binary: bool = False) -> Path:
     for name, ids in zip(("train", "valid", "test"), graph.splits, strict=True):
         write_csv_gz(root / "split" / "time" / f"{name}.csv.gz", ids)
     return root
+
+
+def write_ogb_links(root: Path, graph: Sample, shared: bool) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """raw/ and split/ of a link property data set; its held-out links and their negatives, which all may share."""
+    write_ogb(root, graph)
+    (root / "raw" / "node-label.csv.gz").unlink()
+    shutil.rmtree(root / "split")
+    folder = root / "split" / "time"
+    folder.mkdir(parents=True)
+    random, links = np.random.default_rng(3), {}
+    for name, count in (("train", 9), ("valid", 5), ("test", 7)):
+        pairs = random.integers(graph.num_nodes, size=(count, 2))
+        negatives = random.integers(graph.num_nodes, size=(20, 2) if shared else (count, 6))
+        links[name] = pairs, negatives
+        if shared:
+            parts = {"edge": pairs, "edge_neg": torch.from_numpy(negatives)}
+        else:
+            parts = {"source_node": pairs[:, 0], "target_node": pairs[:, 1], "target_node_neg": negatives}
+        torch.save(parts, folder / f"{name}.pt")
+    return {"val": links["valid"], "test": links["test"]}
 
 
 def planetoid_sample(seed: int = 0) -> Sample:
@@ -211,6 +233,4 @@ def _save(path: Path, array: np.ndarray, form: str) -> None:
     if form == "numpy":
         np.save(path, array)
     else:
-        import torch
-
         torch.save(torch.from_numpy(array), path)

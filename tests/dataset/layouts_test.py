@@ -14,9 +14,10 @@ from layout_writers import (
     write_igb,
     write_legion,
     write_ogb,
+    write_ogb_links,
 )
 
-from cohort.dataset import import_graph
+from cohort.dataset import held_out, import_graph
 from cohort.dataset import open as open_dataset
 from cohort.dataset.importing.importer import SourceOptions
 
@@ -50,6 +51,38 @@ def test_ogb_splits_may_be_tensors(tmp_path):
     (split / "train.csv.gz").unlink()
     import_graph(tmp_path / "ogb", tmp_path / "out")
     assert_holds(tmp_path / "out", graph)
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["citation2", "collab"])
+def test_ogb_links_come_back(tmp_path, shared):
+    graph = sample()
+    name = "ogbl_collab" if shared else "ogbl_citation2"
+    links = write_ogb_links(tmp_path / name, graph, shared)
+    import_graph(tmp_path / name, tmp_path / "out")
+    data, held = open_dataset(tmp_path / "out"), held_out(tmp_path / "out")
+    assert data.num_edges == graph.edge_index.shape[1] * (2 if shared else 1) and len(data.train_ids) == 0
+    for split, (pairs, negatives) in links.items():
+        assert held[split].shared == shared
+        assert held[split].pairs.tolist() == pairs.tolist() and held[split].negatives.tolist() == negatives.tolist()
+    assert refusal(tmp_path / name, tmp_path / "other", transpose=True).place == "--transpose"
+
+
+def test_bad_ogb_links_are_refused(tmp_path):
+    root = tmp_path / "ogbl_small"
+    links, file = write_ogb_links(root, sample(), False), root / "split" / "time" / "test.pt"
+    (sources, targets), negatives = links["test"][0].T, links["test"][1]
+    for parts, expected, found in (
+        ({"head": sources, "relation": targets, "tail": targets}, "edge and edge_neg", "head, relation, tail"),
+        ({"source_node": sources, "target_node": targets[1:], "target_node_neg": negatives}, "as many targets", "6"),
+        ({"edge": links["test"][0] + 60, "edge_neg": links["test"][0]}, "node ids in [0, 60)", ".."),
+        ({"edge": links["test"][0], "edge_neg": negatives}, "[m, 2] node ids", "[7, 6]"),
+        ({"edge": links["test"][0] + 0.5, "edge_neg": negatives}, "integers", "float64"),
+    ):
+        torch.save(parts, file)
+        error = refusal(root, tmp_path / "out")
+        assert expected in error.expected and found in error.found
+    file.unlink()
+    assert "a file of OGB's raw layout" in refusal(root, tmp_path / "out").expected
 
 
 def drop(name):

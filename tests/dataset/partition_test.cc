@@ -26,16 +26,30 @@ TEST(WithoutDirections, HasEachNeighbourOnceAndNotTheNodeItself) {
   // Edges 1 -> 0, 1 -> 0, 0 -> 0, 2 -> 0, 0 -> 1, 2 -> 3.
   const std::vector<int64_t> indptr = {0, 4, 5, 5, 6};
   const std::vector<int32_t> indices = {0, 1, 1, 2, 0, 2};
-  const auto graph = without_directions<int32_t, int32_t>(indptr, indices, {});
+  const std::vector<NumberedLists> relations = {{{4, 6, indptr.data(), indices.data(), 4}}};
+  const auto graph = without_directions<int32_t>(relations, 4, {});
   EXPECT_EQ(graph.starts, (std::vector<int32_t>{0, 2, 3, 5, 6}));
   EXPECT_EQ(graph.lists, (std::vector<int32_t>{1, 2, 0, 0, 3, 2}));
+}
+
+// Types A = {0, 1}, B = {2, 3, 4}: edges B0 -> A1, B2 -> A1; A0 -> B1, A0 -> B1; A1 -> A0.
+TEST(WithoutDirections, JoinsTheRelationsOfSeveralTypes) {
+  const std::vector<int64_t> to_a = {0, 0, 2}, to_b = {0, 0, 2, 2}, of_a = {0, 1, 1};
+  const std::vector<int32_t> from_b = {0, 2};
+  const std::vector<int64_t> from_a = {0, 0}, in_a = {1};
+  const std::vector<NumberedLists> relations = {{{2, 2, to_a.data(), from_b.data(), 4}, 2, 0},
+                                                {{3, 2, to_b.data(), from_a.data(), 8}, 0, 2},
+                                                {{2, 1, of_a.data(), in_a.data(), 8}, 0, 0}};
+  const auto graph = without_directions<int32_t>(relations, 5, {});
+  EXPECT_EQ(graph.starts, (std::vector<int32_t>{0, 2, 5, 6, 7, 8}));
+  EXPECT_EQ(graph.lists, (std::vector<int32_t>{1, 3, 0, 2, 4, 1, 0, 1}));
 }
 
 TEST(WithoutDirections, IsSymmetricOnADirectedGraph) {
   const TemporaryFolder folder;
   generate(folder / "graph", {GraphKind::rmat, 500, 6000, 1, DType::uint8, 2, 3, {0.2, 0.1, 0.1}});
   const Dataset data = Dataset::open(folder / "graph");
-  const auto graph = without_directions<int64_t>(data.indptr(), data.indices().as<int32_t>(), {});
+  const auto graph = without_directions<int64_t>(numbered_lists(data), data.num_nodes(), {});
   std::set<std::pair<int64_t, int64_t>> expected, found;
   for (int64_t v = 0; v < 500; ++v) {
     for (int64_t i = data.indptr()[v]; i < data.indptr()[v + 1]; ++i) {

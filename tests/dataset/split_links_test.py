@@ -123,10 +123,25 @@ def test_links_of_ones_own(graph, tmp_path):
     assert held_out(graph)["test"].pairs.tolist() == an_edge.tolist()
 
 
+def test_links_may_compete_with_the_same_pairs(graph, capsys):
+    own = np.array([[0, 59], [59, 1]]), np.array([[1], [2]])
+    shared = own[0], np.array([[3, 59], [59, 59], [59, 4]])
+    write_links(graph, val=own, test=own)
+    write_links(graph, val=shared, test=shared, shared=True)
+    held = held_out(graph)
+    assert held["val"].shared and held["test"].negatives.tolist() == shared[1].tolist()
+    assert not (graph / "val_negatives.npy").exists() and main(["dataset", "info", str(graph)]) == 0
+    assert "2, 2, with 3, 3 negative pairs" in capsys.readouterr().out
+    with pytest.raises(CohortError, match=r"val: negatives: expected \[m, 2\] node ids, with m of at least 1"):
+        write_links(graph, val=(own[0], own[1]), test=shared, shared=True)
+    with pytest.raises(CohortError, match=r"val: negatives: expected node ids in \[0, 60\), found 60 .. 60"):
+        write_links(graph, val=(own[0], np.array([[0, 60]])), test=shared, shared=True)
+
+
 @pytest.mark.parametrize(
     ("val", "words"),
     [
-        ((np.array([[0, 60]]), np.array([[1]])), r"val: pairs: expected node ids in \[0, 60\), found 0 .. 60"),
+        ((np.array([[0, 60]]), np.array([[1]])), r"val: pairs: expected node ids in \[0, 60\), found 60 .. 60"),
         ((np.array([[0, 1]]), np.array([[1], [2]])), r"val: negatives: expected \[1, K\] node ids"),
         ((np.array([[0.0, 1.0]]), np.array([[1]])), r"val: expected \(pairs, negatives\) of integers, found float64"),
         ((np.array([0, 1]), np.array([[1]])), r"val: pairs: expected int64 \[n, m\] node ids, found int64 \[2\]"),

@@ -148,7 +148,7 @@ void expect_same_batches(const TestGraph<Index>& graph, const TopologyRef& topol
     std::vector<int64_t> seeds(50 + 300 * step);
     std::iota(seeds.begin(), seeds.end(), static_cast<int64_t>(300 * step));
     Query query{seeds, fanout, batch_key(5, 1, step), step % 2 == 0};
-    const Exclusions exclusions(graph, seeds);
+    SomeExclusions exclusions(graph, seeds);
     if (excludes && step < 3) exclusions.apply_to(query);
     const HostBatch expected = run_host(*host, graph.view(), query);
     const BatchSizes counts = sampler.sample(query, stream);

@@ -99,7 +99,7 @@ void expect_same_batches(const TestGraph<Index>& graph, TopologyPlace place, con
     std::vector<int64_t> seeds(50 + 30 * step);
     std::iota(seeds.begin(), seeds.end(), static_cast<int64_t>(100 * step));
     Query query{seeds, fanout, batch_key(5, 1, step), !graph.edge_weights.empty() || step % 2 == 0};
-    const Exclusions exclusions(graph, seeds);
+    SomeExclusions exclusions(graph, seeds);
     if (excludes && step < 3) exclusions.apply_to(query);
     const HostBatch a = run_host(*host, graph.view(), query), b = run_cuda(*cuda, graph.view(), query);
     expect_equal(a, b);
@@ -152,7 +152,7 @@ TEST(GpuBackendGlobal, SourcesOfTheLastHopAreNodesOfTheGraph) {
   const auto cuda = std::move(make_cuda_backends(graph.view(), {&gpu, 1}, {}, {}, {}).front());
   std::vector<int64_t> seeds(80);
   std::iota(seeds.begin(), seeds.end(), int64_t{100});
-  const Exclusions exclusions(graph, seeds);
+  SomeExclusions exclusions(graph, seeds);
   for (const auto& fanout : {std::vector<int32_t>{25, 10}, {15, 10, 5}, {7}, {-1, -1}, {5, 0}}) {
     for (const auto& [is_global, excludes] : {std::pair{true, false}, {false, false}, {true, true}}) {
       Query query{seeds, fanout, batch_key(5, 1, 0), false, is_global};

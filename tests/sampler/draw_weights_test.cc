@@ -141,7 +141,7 @@ TEST(DrawWeights, TheHostBackendDrawsByThem) {
   const auto backend = make_host_backend(graph.view(), {});
   std::vector<int64_t> seeds(300);
   std::iota(seeds.begin(), seeds.end(), int64_t{60});
-  const Exclusions exclusions(graph, seeds);
+  SomeExclusions exclusions(graph, seeds);
   for (const int32_t fanout : {5, 40, -1}) {
     const std::vector<int32_t> hops = {fanout};
     Query query{seeds, hops, batch_key(1, 0, 0), true};

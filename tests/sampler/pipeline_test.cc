@@ -123,10 +123,10 @@ class PipelineAhead : public ::testing::Test {
     PairSeeds pairs(graph);
     const base::PhiloxKey key = batch_key(0, asked.epoch, step);
     pairs.make(pairs_, positions, asked, key);
-    ASSERT_FALSE(pairs.excluded().empty());
+    ASSERT_EQ(pairs.exclusions().size(), 1u);
+    ASSERT_FALSE(pairs.exclusions()[0].positions.empty());
     Query query{pairs.seeds(), std::span(asked.fanout).first(2), key};
-    query.excluded_starts = pairs.excluded_starts();
-    query.excluded = pairs.excluded();
+    query.exclusions = pairs.exclusions();
     const auto host = make_host_backend(graph, {});
     expect_nodes(held, run_host(*host, graph, query));
     const auto* input_id = reinterpret_cast<const int64_t*>(held.data + held.batch->input_id_offset);

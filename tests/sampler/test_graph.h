@@ -90,13 +90,14 @@ TestGraph<Index> weighed(TestGraph<Index> graph) {
   return graph;
 }
 
-// Positions of the seeds' lists that are not to be drawn, as Query has them.
-struct Exclusions {
+// Positions of the seeds' lists that are not to be drawn.
+struct SomeExclusions {
   std::vector<int64_t> starts{0}, positions;
+  Exclusions ref;
 
   // Of a list all, about half, the first and the last, or none.
   template <typename Index>
-  Exclusions(const TestGraph<Index>& graph, const std::vector<int64_t>& seeds) {
+  SomeExclusions(const TestGraph<Index>& graph, const std::vector<int64_t>& seeds) {
     const base::PhiloxKey key = base::key_of(11);
     for (const int64_t seed : seeds) {
       const auto at = static_cast<uint64_t>(seed);
@@ -110,9 +111,9 @@ struct Exclusions {
       starts.push_back(static_cast<int64_t>(positions.size()));
     }
   }
-  void apply_to(Query& query) const {
-    query.excluded_starts = starts;
-    query.excluded = positions;
+  void apply_to(Query& query) {
+    ref = {0, starts, positions};
+    query.exclusions = {&ref, 1};
   }
 };
 

@@ -109,6 +109,33 @@ std::vector<std::unique_ptr<Backend>> cached_on_gpu(const GraphView& graph, int6
   return make_cuda_backends(graph, gpus, settings, {plan.get_future().share(), rows}, {});
 }
 
+// From the lists of about half of the relations: of each seed all positions, some, or none.
+struct TypedExclusions {
+  std::vector<std::vector<int64_t>> arrays;  // keep their places
+  std::vector<Exclusions> of_relations;
+
+  TypedExclusions(const TypedGraph& types, const GraphView& graph, const std::vector<int64_t>& seeds, uint64_t seed) {
+    const base::PhiloxKey key = base::key_of(seed + 77);
+    arrays.reserve(2 * graph.relations.size());
+    for (std::size_t relation = 0; relation < graph.relations.size(); ++relation) {
+      if (base::random_below(2, key, relation, 0) == 0) continue;
+      const NodeRange& targets = graph.types[static_cast<std::size_t>(graph.relations[relation].target_type)];
+      std::vector<int64_t>&starts = arrays.emplace_back(1, 0), &positions = arrays.emplace_back();
+      for (const int64_t node : seeds) {
+        if (node < targets.first || node >= targets.first + targets.count) continue;
+        const auto list = static_cast<std::size_t>(node - targets.first);
+        const std::vector<int64_t>& indptr = types.relations[relation].indptr;
+        const uint64_t kind = base::random_below(3, key, relation, 1 + list);
+        for (int64_t position = 0; position < indptr[list + 1] - indptr[list]; ++position) {
+          if (kind == 0 || (kind == 1 && position % 3 != 1)) positions.push_back(position);
+        }
+        starts.push_back(std::ssize(positions));
+      }
+      of_relations.push_back({static_cast<int>(relation), starts, positions});
+    }
+  }
+};
+
 void expect_same_bits(const TypedGraph& types, uint64_t seed) {
   const GraphView graph = types.view();
   const auto host = make_host_backend(graph, {});
@@ -119,7 +146,9 @@ void expect_same_bits(const TypedGraph& types, uint64_t seed) {
     std::vector<int32_t> fanout(graph.relations.size() * (1 + step % 3));
     constexpr int32_t kFanouts[] = {0, 1, 3, 10, 40, -1};
     for (std::size_t i = 0; i < fanout.size(); ++i) fanout[i] = kFanouts[base::random_below(6, key, step, i)];
-    const Query query{seeds, fanout, batch_key(seed, 0, step), step != 4};
+    Query query{seeds, fanout, batch_key(seed, 0, step), step != 4};
+    const TypedExclusions exclusions(types, graph, seeds, seed + step);
+    if (step % 3 != 0) query.exclusions = exclusions.of_relations;
     expect_equal(run_typed_host(*host, graph, query), run_typed_cuda(*gpu[0], graph, query));
     if (::testing::Test::HasFatalFailure()) FAIL() << "graph " << seed << ", step " << step;
   }

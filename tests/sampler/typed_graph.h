@@ -80,7 +80,7 @@ struct TypedGraph {
       const base::CscRef ref{types[target].count, lists.indptr.back(), lists.indptr.data(), indices,
                              lists.wide ? 8 : 4};
       const float* weights = lists.weights.empty() ? nullptr : lists.weights.data();
-      graph.relations.push_back({lists.source_type, lists.target_type, ref, weights, lists.draw_weights});
+      graph.relations.push_back({lists.source_type, lists.target_type, ref, -1, weights, lists.draw_weights});
       graph.num_edges += ref.num_edges;
     }
     graph.label_type = label_type;

@@ -11,7 +11,7 @@ from torch_geometric.data import HeteroData
 from cohort.base.errors import CohortError
 from cohort.dataset import HeteroDataset
 from cohort.dataset import open as open_dataset
-from cohort.spec.graph import GraphTypes
+from cohort.spec.graph import EdgeType, GraphTypes
 from cohort.spec.types import Fanout, checked
 from cohort.trainer.loader.arguments import ids_of
 from cohort.trainer.loader.batch import OfSlot, hold
@@ -31,6 +31,7 @@ class HeteroBatch(OfSlot, HeteroData):
     Each node type has ``n_id`` int64 [nodes] (ids of the type; seeds first, then by hop), ``num_sampled_nodes`` (a
     number for the seeds and for each hop) and, where the data set has features of the type, ``x`` [nodes, dim]. The
     type of the seeds has ``batch_size`` and ``input_id`` int64 [batch_size], the data set's target type has ``y``.
+    Seeds of a `LinkNeighborLoader` are the endpoints of pairs, of two types or of one.
 
     Each edge type has ``edge_index`` int64 [2, edges] (positions in ``n_id`` of the source type and of the target
     type), ``num_sampled_edges`` (a number for each hop) and, where the loader was asked for them, ``e_id`` int64
@@ -93,9 +94,29 @@ def seeds_of(types: GraphTypes, input_nodes) -> tuple[str, np.ndarray]:
     return name, ids_of(ids, types.counts[name])
 
 
+def pairs_type_of(types: GraphTypes, edge_label_index) -> tuple[EdgeType, object]:
+    """(edge type, pairs) from an edge type, for all its edges, or from (edge type, pairs).
+
+    Raises:
+        CohortError: it is neither.
+    """
+    of_type = edge_label_index if isinstance(edge_label_index, tuple) else ()
+    name, pairs = of_type if len(of_type) == 2 else (of_type, None)
+    if not isinstance(name, tuple) or name not in types.edge_types:
+        expected = f"an edge type, or (edge type, pairs): one of {', '.join(map(str, types.edge_types))}"
+        found = repr(name or edge_label_index)[:80]
+        hint = f"for example edge_label_index=({types.edge_types[0]}, pairs)"
+        raise CohortError("edge_label_index", expected, found, hint)
+    return name, pairs
+
+
 @torch.inference_mode(False)
-def hetero_batch_of(types: GraphTypes, slot, input_type: str) -> HeteroBatch:
-    """The batch in a slot; it holds the slot. Its tensors are ordinary ones inside torch.inference_mode() too."""
+def hetero_batch_of(types: GraphTypes, slot, input_type: str | EdgeType) -> HeteroBatch:
+    """The batch in a slot; it holds the slot. Its tensors are ordinary ones inside torch.inference_mode() too.
+
+    Args:
+        input_type: node type of the seeds, or edge type of the pairs whose endpoints they are.
+    """
     batch = HeteroBatch()
     nodes = slot.nodes_of_types
     n_id = slot.n_id.clone().split([sum(per_hop) for per_hop in nodes])
@@ -109,7 +130,8 @@ def hetero_batch_of(types: GraphTypes, slot, input_type: str) -> HeteroBatch:
         store.num_sampled_nodes = nodes[number]
     batch[types.target].y = slot.y.clone()
     batch[input_type].input_id = slot.input_id.clone()
-    batch[input_type].batch_size = slot.num_seeds
+    if isinstance(input_type, str):  # as in PyG: the number of seeds is no number of pairs
+        batch[input_type].batch_size = slot.num_seeds
     edges = edges_by_type(slot, types)
     ends = accumulate((sum(per_hop) for per_hop in slot.edges_of_relations), initial=0)
     for (edge_type, edge_index), per_hop, (begin, end) in zip(

@@ -1,7 +1,8 @@
 """LinkNeighborLoader: a loader like PyG's, whose seeds are pairs of nodes."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Literal
 
 import numpy as np
@@ -12,9 +13,13 @@ from torch_geometric.data import Data
 from torch_geometric.sampler import NegativeSampling
 
 from cohort.base.errors import CohortError
-from cohort.dataset import Dataset, open_one_type
+from cohort.dataset import Dataset, HeteroDataset
+from cohort.dataset import open as open_dataset
+from cohort.dataset.hetero import Relation
+from cohort.spec.graph import EdgeType
 from cohort.spec.types import checked
 from cohort.trainer.loader.batch import Batch, batch_of
+from cohort.trainer.loader.hetero import HeteroBatch, hetero_batch_of, pairs_type_of
 from cohort.trainer.loader.neighbor import NeighborLoader
 from cohort.trainer.source import REDRAWS, OfPairs
 
@@ -26,6 +31,8 @@ Amount = Annotated[float, Meta(gt=0, le=MOST_NEGATIVES, description=f"a number i
 class LinkNeighborLoader(NeighborLoader):
     """Yields minibatches of pairs of nodes as PyG ``Data``, for link prediction.
 
+    Minibatches of a data set with several node types are ``HeteroData``.
+
     A batch has the sampled neighbourhood of all endpoints, and PyG's attributes:
 
     - ``edge_label_index`` int64 [2, pairs]: sources and targets as positions in ``n_id``, pairs of the loader first,
@@ -36,20 +43,27 @@ class LinkNeighborLoader(NeighborLoader):
     - ``x``, ``y``, ``n_id``, ``edge_index``, ... as a `NeighborLoader` has them. The first nodes are the different
       endpoints, in order of first occurrence: all sources, then all targets.
 
+    With several node types, the pairs belong to one edge type; ``edge_label_index``, ``edge_label`` and ``input_id``
+    are attributes of ``batch[edge_type]``, ``src_index`` of the source type, ``dst_pos_index`` and ``dst_neg_index`` of
+    the target type. ``HeteroBatch`` describes the others. The first nodes of both types are the endpoints of the type.
+
     Args:
-        data: folder of a data set of one node type, a ``Dataset``, or a PyG ``Data``, as for `NeighborLoader`.
-        num_neighbors: in-neighbours to draw per node, for each hop.
+        data: folder of a data set, a ``Dataset``, or a PyG ``Data``, as for `NeighborLoader`.
+        num_neighbors: in-neighbours to draw per node, for each hop; as for `NeighborLoader`.
         edge_label_index: the pairs: int64 [2, n] node ids, source and target, which may repeat; or int64 [n] edges of
-            the graph, by their place in the data set's ``indices`` (``e_id``); None: all edges.
+            the graph, by their place in the data set's ``indices`` (``e_id``); None: all edges. Several node types:
+            (edge type, one of these), with ids and places of that type; or an edge type, for all its edges.
         edge_label: labels of the pairs, [n, ...]. With binary negatives, labels that start at 0 are raised by 1;
             without labels, pairs have 1.
         neg_sampling: negatives to draw for each batch: "binary", "triplet", or PyG's ``NegativeSampling`` with an
             amount: a ratio of the number of pairs, for triplets the number of targets for each source. Nodes are drawn
-            uniformly, keyed by (seed, epoch, step).
+            uniformly from the nodes of their type, keyed by (seed, epoch, step).
         neg_sampling_ratio: the same as binary negatives of this amount.
-        reject_edges: a negative that is an edge of the graph is drawn again, at most 8 times.
+        reject_edges: a negative that is an edge of the graph, of the pairs' edge type, is drawn again, at most 8 times.
         exclude: edges that no batch has: "self": those that are pairs of the batch; "reverse": these and their reverse
             edges; "none". Parallel edges of the same nodes count as one. Other neighbours are drawn in their place.
+            Several edge types: edges of the pairs' type, and reverse edges of the type that the data set names as its
+            reverse; without one, those of the pairs' type itself if it is within one node type.
         options: keyword arguments of `NeighborLoader`: ``batch_size`` (pairs), ``shuffle``, ``seed``, ...
 
     Raises:
@@ -59,9 +73,9 @@ class LinkNeighborLoader(NeighborLoader):
 
     def __init__(
         self,
-        data: str | os.PathLike | Dataset | Data,
-        num_neighbors: Sequence[int],
-        edge_label_index: Tensor | np.ndarray | None = None,
+        data: str | os.PathLike | Dataset | HeteroDataset | Data,
+        num_neighbors: Sequence[int] | Mapping[EdgeType, Sequence[int]],
+        edge_label_index: Tensor | np.ndarray | tuple | None = None,
         edge_label: Tensor | None = None,
         *,
         neg_sampling: str | NegativeSampling | dict | None = None,
@@ -77,12 +91,18 @@ class LinkNeighborLoader(NeighborLoader):
         super().__init__(data, num_neighbors, edge_label_index, **options)
 
     def _checked_seeds(self, edge_label_index) -> np.ndarray:
-        if self._types is not None:
-            found = f"{len(self._types.first_node)} node types"
-            raise CohortError("data", "a data set of one node type, for pairs of nodes", found)
-        self._input_type, self._ids = "", _pairs_of(edge_label_index, open_one_type(self._sampler.data))
+        graph = open_dataset(self._sampler.data)
+        first: np.ndarray | int = 0
+        if isinstance(graph, HeteroDataset):
+            name, given = pairs_type_of(graph.types, edge_label_index)
+            self._input_type, ends = name, [name[0], name[2]]
+            self._of_pairs = replace(self._of_pairs, relation=graph.types.edge_types.index(name))
+            self._ids = _pairs_of(given, graph.edge_types[name], [graph.node_types[end].num_nodes for end in ends])
+            first = np.array([graph.first_node[end] for end in ends])
+        else:
+            self._ids = _pairs_of(edge_label_index, graph, [graph.num_nodes] * 2)
         self._edge_label = _checked_labels(self._edge_label, len(self._ids), self._of_pairs.negatives)
-        return self._ids
+        return self._ids + first
 
     def with_edges(
         self,
@@ -103,18 +123,24 @@ class LinkNeighborLoader(NeighborLoader):
         pairs = {"edge_label_index": edge_label_index, "edge_label": edge_label}
         return LinkNeighborLoader(self.data, **pairs, **self._shared(num_neighbors, batch_size), **how)
 
-    def _batch_of(self, slot) -> Batch:
-        batch = batch_of(slot)
-        del batch.batch_size  # as in PyG: the number of seeds is no number of pairs
-        endpoints, num_pairs = slot.endpoints.clone(), len(batch.input_id)
+    def _batch_of(self, slot) -> Batch | HeteroBatch:
+        batch: Batch | HeteroBatch
+        if self._types:
+            batch = hetero_batch_of(self._types, slot, self._input_type)
+            pairs, source, target = (batch[name] for name in (self._input_type, *self._input_type[::2]))
+        else:
+            batch = batch_of(slot)
+            del batch.batch_size  # as in PyG: the number of seeds is no number of pairs
+            pairs = source = target = batch
+        endpoints, num_pairs = slot.endpoints.clone(), len(pairs.input_id)
         if self._of_pairs.negatives == "triplet":
-            batch.src_index, batch.dst_pos_index = endpoints[: 2 * num_pairs].view(2, -1)
+            source.src_index, target.dst_pos_index = endpoints[: 2 * num_pairs].view(2, -1)
             of_pairs = endpoints[2 * num_pairs :].view(num_pairs, int(self._of_pairs.amount))
-            batch.dst_neg_index = of_pairs.squeeze(-1)
+            target.dst_neg_index = of_pairs.squeeze(-1)
             return batch
-        batch.edge_label_index = endpoints.view(2, -1)
-        if (labels := self._labels_of(batch.input_id, batch.edge_label_index.size(1) - num_pairs)) is not None:
-            batch.edge_label = labels
+        pairs.edge_label_index = endpoints.view(2, -1)
+        if (labels := self._labels_of(pairs.input_id, pairs.edge_label_index.size(1) - num_pairs)) is not None:
+            pairs.edge_label = labels
         return batch
 
     def _labels_of(self, input_id: Tensor, num_negatives: int) -> Tensor | None:
@@ -127,7 +153,8 @@ class LinkNeighborLoader(NeighborLoader):
         return torch.cat([labels, labels.new_zeros(num_negatives, *labels.shape[1:])])
 
     def _identity(self) -> dict:
-        return super()._identity() | {"pairs": list(self._of_pairs.numbers())}
+        of_types = {"input_type": list(self._input_type)} if self._types else {}
+        return super()._identity() | {"pairs": list(self._of_pairs.numbers())[:4]} | of_types
 
 
 def _negatives(neg_sampling, ratio: float | None) -> tuple[str, float]:
@@ -154,8 +181,12 @@ def _negatives(neg_sampling, ratio: float | None) -> tuple[str, float]:
     return mode, amount
 
 
-def _pairs_of(edge_label_index, graph: Dataset) -> np.ndarray:
+def _pairs_of(edge_label_index, lists: Dataset | Relation, num_nodes: Sequence[int]) -> np.ndarray:
     """int64 [n, 2] node ids from the argument.
+
+    Args:
+        lists: the edges that pairs may be.
+        num_nodes: of the type of sources, and of that of targets.
 
     Raises:
         CohortError: it is neither pairs of nodes nor edges of the graph.
@@ -163,19 +194,20 @@ def _pairs_of(edge_label_index, graph: Dataset) -> np.ndarray:
     place, expected = "edge_label_index", "int64 [2, n] node ids, or [n] places of edges in the data set's indices"
     try:
         given = np.asarray(
-            np.arange(graph.num_edges) if edge_label_index is None else torch.as_tensor(edge_label_index).cpu()
+            np.arange(lists.num_edges) if edge_label_index is None else torch.as_tensor(edge_label_index).cpu()
         )
     except (TypeError, ValueError, RuntimeError) as error:
         raise CohortError(place, expected, str(error)[:200]) from error
     if not np.issubdtype(given.dtype, np.integer) or not (given.ndim == 1 or (given.ndim == 2 and len(given) == 2)):
         hint = "of a [n, 2] tensor: its .t()" if given.ndim == 2 and given.shape[1] == 2 else ""
         raise CohortError(place, expected, f"{given.dtype} {list(given.shape)}", hint)
-    bound, what = (graph.num_edges, "edges") if given.ndim == 1 else (graph.num_nodes, "node ids")
-    if given.size and (given.min() < 0 or given.max() >= bound):
-        raise CohortError(place, f"{what} in [0, {bound})", f"{given.min()} .. {given.max()}")
+    bounds, what = ([lists.num_edges], "edges") if given.ndim == 1 else (num_nodes, "node ids")
+    for ids, bound in zip(given.reshape(len(bounds), -1), bounds, strict=True):
+        if ids.size and (ids.min() < 0 or ids.max() >= bound):
+            raise CohortError(place, f"{what} in [0, {bound})", f"{ids.min()} .. {ids.max()}")
     if given.ndim == 1:
-        target = np.searchsorted(graph.indptr, given, side="right") - 1
-        given = np.stack([graph.indices[given], target])
+        target = np.searchsorted(lists.indptr, given, side="right") - 1
+        given = np.stack([lists.indices[given], target])
     return np.ascontiguousarray(given.T, dtype=np.int64)
 
 

@@ -142,13 +142,13 @@ class NeighborLoader:
         self._node_tensors: dict[str, torch.Tensor] = {}
         self.data = None if type(data) is Data else folder_of(data)
         self._types = _sampler.types if _sampler else types_of(self.data)
+        self._input_type: str | EdgeType = ""  # of the seeds, where there are several
         if self._types:
             self.num_neighbors, self._fanout = num_neighbors, fanout_of(self._types, num_neighbors)
         else:
             self.num_neighbors = self._fanout = checked("num_neighbors", num_neighbors, types.Fanout)
         self.batch_size = checked("batch_size", batch_size, types.Positive)
-        self.shuffle = shuffle
-        self.drop_last = drop_last
+        self.shuffle, self.drop_last = shuffle, drop_last
         self.epoch = 0  # epochs begun so far; set it to repeat or skip epochs
         self._under_way: list[int] | None = None  # epoch of the iteration begun last, batches yielded; None: it is over
         self._loaded: list[int] | None = None  # the same of a state, with which the next iteration begins
@@ -189,10 +189,11 @@ class NeighborLoader:
     def _checked_seeds(self, input_nodes) -> np.ndarray:
         """int64 [n], as the sampler counts nodes; keeps their ids, and their node type where there are several."""
         if self._types is None:
-            self._input_type, self._ids = "", ids_of(input_nodes, self._sampler.num_nodes)
+            self._ids = ids_of(input_nodes, self._sampler.num_nodes)
             return self._ids
-        self._input_type, self._ids = seeds_of(self._types, input_nodes)
-        return self._ids + self._types.first_node[self._input_type]
+        name, self._ids = seeds_of(self._types, input_nodes)
+        self._input_type = name
+        return self._ids + self._types.first_node[name]
 
     def __repr__(self) -> str:
         seeds = f"{len(self._ids):,} {'pairs' if self._ids.ndim == 2 else 'seeds'}"

@@ -4,8 +4,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from cohort.dataset import Dataset
-from cohort.dataset.links import HeldOut, held_out
+from cohort.dataset import Dataset, HeteroDataset
+from cohort.dataset.links import HeldOut, held_out_of, link_edges
+from cohort.spec.graph import GraphTypes
 from cohort.trainer.models.links import scores_of_links
 from cohort.trainer.models.targets import Links
 from cohort.trainer.ranks import Ranks
@@ -17,13 +18,22 @@ class HeldOutLinks:
     """The links of a split, scored by the rows of nodes, each of which is made once however many links need it.
 
     Attributes:
-        nodes: int64 [m], the different nodes of links and negatives.
+        nodes: int64 [m], the different nodes of links and negatives, ascending.
+
+    Args:
+        first: what is added to the ids of sources, and to those of targets and negatives: nodes of several types are
+            numbered through.
     """
 
-    def __init__(self, held: HeldOut):
-        ends = np.concatenate([held.pairs, held.negatives], axis=1)
+    def __init__(self, held: HeldOut, first: tuple[int, int] = (0, 0)):
+        if held.shared:
+            ends = np.concatenate([held.pairs, held.negatives])
+        else:
+            ends = np.concatenate([held.pairs, held.negatives], axis=1)
+        ends = ends + np.array([first[0], *[first[1]] * (ends.shape[1] - 1)])
         self.nodes, places = np.unique(ends, return_inverse=True)
         self._places = torch.from_numpy(places.reshape(ends.shape))
+        self._num_links, self._shared = len(held.pairs), held.shared
 
     def sums(self, rows: Tensor, decoder: nn.Module, targets: Links, ranks: Ranks) -> Tensor:
         """What this rank's share of the links adds to the sums of all, as ``targets`` has them.
@@ -32,18 +42,31 @@ class HeldOutLinks:
             rows: float32 [m, width], of those nodes whose rows this rank has made; zeros for others.
         """
         rows = ranks.sum(rows)
-        found = torch.zeros(targets.num_sums, dtype=torch.float64, device=rows.device)
-        own = self._places[ranks.rank :: ranks.size]
-        for places in own.split(max(1, SCORES_AT_ONCE // own.shape[1])):
-            found += targets.sums(scores_of_links(decoder, rows, places.to(rows.device)))
-        return found
+        own = self._places[: self._num_links][ranks.rank :: ranks.size]
+        pieces = own.split(max(1, SCORES_AT_ONCE // own.shape[1]))
+        if not self._shared:
+            found = torch.zeros(targets.num_sums, dtype=torch.float64, device=rows.device)
+            for places in pieces:
+                found += targets.sums(scores_of_links(decoder, rows, places.to(rows.device)))
+            return found
+        negatives = self._places[self._num_links :].split(SCORES_AT_ONCE)
+        scores, others = (
+            torch.cat([scores_of_links(decoder, rows, places.to(rows.device)).flatten() for places in each])
+            for each in (pieces, negatives)
+        )
+        return targets.sums_among(scores, others)
 
 
-def seeds_of_links(data: Dataset) -> tuple[dict[str, np.ndarray], dict[str, HeldOutLinks]]:
+def seeds_of_links(
+    data: Dataset | HeteroDataset, types: GraphTypes | None
+) -> tuple[dict[str, np.ndarray], dict[str, HeldOutLinks]]:
     """Seeds of each split, and the held-out links of "val" and "test". To train there are pairs int64 [n, 2], all edges
-    of the graph; for the others nodes."""
-    targets = np.repeat(np.arange(data.num_nodes), np.diff(data.indptr))
-    links = {split: HeldOutLinks(held) for split, held in held_out(data.path).items()}
+    of the graph or of the relation that is predicted; for the others nodes. Nodes of several types are numbered
+    through."""
+    relation = types.relation if types else None
+    edges = link_edges(data, relation and ":".join(relation))
+    first = (types.first_node[relation[0]], types.first_node[relation[2]]) if types and relation else (0, 0)
+    links = {split: HeldOutLinks(held, first) for split, held in held_out_of(data.path, edges).items()}
     none = np.zeros(0, np.int64)
     nodes = {split: links[split].nodes if split in links else none for split in ("val", "test")}
-    return {"train": np.stack([data.indices, targets], axis=1)} | nodes, links
+    return {"train": np.stack(edges.ends(), axis=1) + np.array(first)} | nodes, links

@@ -81,6 +81,8 @@ class Scores:
         x = model_input(x, self._keep_half) if isinstance(x, Tensor) else x
         with torch.autocast(device.type, torch.bfloat16, enabled=self._amp):
             scores = self.model(x, edges, *sizes)
+            if isinstance(scores, dict):  # rows of two node types, whose seeds stand by type
+                scores = torch.cat(list(scores.values()))
         return scores[:num_seeds].float()
 
 
@@ -150,7 +152,7 @@ class TrainStep:
             self._graphs(slot)
         else:
             x, edges, *others = self._scores.inputs_of(slot)
-            y = links_of_slot(slot, self._links[1]) if self._links else slot.y[: slot.num_seeds]
+            y = links_of_slot(slot, self._links[1], self._scores.types) if self._links else slot.y[: slot.num_seeds]
             self._run(x, edges, y, *others)
         if self._sums:
             self._sums.add_up()

@@ -203,7 +203,8 @@ class Trainer:
         fanout = fanout * len(types.edge_types) if types else fanout
         pairs = OfPairs()
         if self.options.task == "link" and name == "train":
-            pairs = OfPairs("triplet", self.options.negatives, REDRAWS, "reverse")
+            relation = types.edge_types.index(types.relation) if types and types.relation else 0
+            pairs = OfPairs("triplet", self.options.negatives, REDRAWS, "reverse", relation)
         return self.source.request(self.seed_sets[name], fanout, self.options.batch_size, epoch, shuffle, done, pairs)
 
     def step_of_a_copy(self) -> TrainStep:

@@ -1,10 +1,13 @@
 """What scores pairs of nodes by the rows that a model makes of them, for models that predict links."""
 
+from itertools import accumulate
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cohort.base.errors import CohortError
+from cohort.spec.graph import GraphTypes
 
 
 class Decoder(nn.Module):
@@ -45,8 +48,15 @@ def scores_of_links(decoder: nn.Module, rows: Tensor, places: Tensor) -> Tensor:
     return decoder(ends[:, :1], ends[:, 1:])
 
 
-def links_of_slot(slot, num_negatives: int) -> Tensor:
-    """int64 [pairs, 2 + num_negatives], places among the batch's seeds, of a batch of triplets."""
+def links_of_slot(slot, num_negatives: int, types: GraphTypes | None = None) -> Tensor:
+    """int64 [pairs, 2 + num_negatives], places among the batch's seeds, of a batch of triplets. Seeds of several types
+    stand by type."""
     endpoints, num_pairs = slot.endpoints, slot.num_inputs
     links, others = endpoints[: 2 * num_pairs], endpoints[2 * num_pairs :]
-    return torch.cat([links.view(2, num_pairs).T, others.view(num_pairs, num_negatives)], dim=1)
+    links = torch.cat([links.view(2, num_pairs).T, others.view(num_pairs, num_negatives)], dim=1)
+    if types is None or types.relation is None:
+        return links
+    seeds = (per_hop[0] for per_hop in slot.nodes_of_types)
+    first = dict(zip(types.counts, accumulate(seeds, initial=0), strict=False))
+    source, target = first[types.relation[0]], first[types.relation[2]]
+    return links + links.new_tensor([source, *[target] * (1 + num_negatives)])

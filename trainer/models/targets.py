@@ -113,7 +113,7 @@ class Links:
     """
 
     metric, title, is_share, less_is_better = "mrr", "MRR", False, False
-    hits = (1, 10, 50)
+    hits = (1, 10, 20, 50, 100)
     num_sums = 2 + len(hits)
 
     def __init__(self, loss: str = "bce"):
@@ -136,6 +136,18 @@ class Links:
         own, others = scores[:, :1], scores[:, 1:]
         rank = 1 + (others > own).sum(dim=1) + (others == own).sum(dim=1) / 2
         rank[~scores.isfinite().all(dim=1)] = scores.shape[1]  # of weights that diverged
+        return self._sums_of(rank)
+
+    def sums_among(self, scores: Tensor, others: Tensor) -> Tensor:
+        """The sums of edges whose scores [n] rank among the same ``others`` [m]."""
+        ordered = others.sort().values
+        above = len(others) - torch.searchsorted(ordered, scores, right=True)
+        not_below = len(others) - torch.searchsorted(ordered, scores)
+        rank = 1 + (above + not_below) / 2
+        rank[~(scores.isfinite() & others.isfinite().all())] = 1 + len(others)  # of weights that diverged
+        return self._sums_of(rank)
+
+    def _sums_of(self, rank: Tensor) -> Tensor:
         hits = [(rank <= k).sum() for k in self.hits]
         return torch.stack([(1 / rank.double()).sum(), *hits, rank.new_tensor(len(rank))]).double()
 

@@ -17,16 +17,18 @@ from cohort.trainer.models.typed_layers import BatchNorm, relations_of, transfor
 class TypedGNN(nn.Module):
     """A stack of layers for graphs of several types, with an activation and dropout in between.
 
-    A layer has only the edge types on which the scores of the target type depend. Types without features have no rows
+    A layer has only the edge types on which the scores of the target type depend, or, to predict links, the rows of
+    both ends of the relation. Types without features have no rows
     in the first layer. Row i of a node type becomes a sum over the edge types into it, where j are the sources of the
     edges into i, and W, V, b those of the edge type:
 
     - "rsage": W mean(x_j) + V x_i + b (GraphSAGE's layer, Hamilton et al., NeurIPS 2017), then ReLU;
     - "rgcn": W mean(x_j); V x_i + b of the node type is added once (Schlichtkrull et al., ESWC 2018), then ReLU;
     - "rgat": attention as in GATConv, heads concatenated, without edges from a node to itself, then leaky ReLU of slope
-      0.01; a linear part maps the last layer's rows to scores (MLPerf's model of IGBH);
+      0.01; a linear part maps the last layer's rows to scores (MLPerf's model of IGBH), unless links are predicted;
     - "hgt": the heterogeneous graph transformer (Hu et al., WWW 2020), without an activation, between a linear part
-      with ReLU for each node type and one that makes the scores. Targets without features have rows of zeros.
+      with ReLU for each node type and, unless links are predicted, one that makes the scores. Targets without features
+      have rows of zeros.
 
     Parameters have the names of a ``ModuleList`` ``convs`` of PyG's ``HeteroConv`` with ``aggr="sum"``, of ``SAGEConv``
     or ``GATConv``, or of ``HGTConv``; those of R-GCN's nodes are ``convs.*.root``, those of the last part of R-GAT and
@@ -67,7 +69,8 @@ class TypedGNN(nn.Module):
         featureless: str = "zero",
     ):
         super().__init__()
-        self.kind, self.target, self.dropout, self.num_classes = kind, types.target, dropout, out_dim
+        self.kind, self.outputs, self.dropout, self.num_classes = kind, types.outputs, dropout, out_dim
+        self.of_links = types.relation is not None
         self.residual, self.fused = residual, layers == "cohort"
         dims = {name: dim for name, dim in types.feature_dims.items() if dim}
         self.embeddings = None
@@ -77,7 +80,7 @@ class TypedGNN(nn.Module):
         self.convs, self.norms = nn.ModuleList(), nn.ModuleList()
         self.edge_types: list[list[EdgeType]] = []  # of each layer
         self.hidden = hidden
-        self.lin = nn.Linear(hidden, out_dim) if kind in ("rgat", "hgt") else None
+        self.lin = nn.Linear(hidden, out_dim) if kind in ("rgat", "hgt") and not self.of_links else None
         self.lin_dict = ModuleDict()
         if kind == "hgt":
             read = {end for source, _, target in types.edge_types_by_layer(num_layers)[0] for end in (source, target)}
@@ -98,10 +101,10 @@ class TypedGNN(nn.Module):
             if norm != "none" and not is_last:
                 of_rows = nn.LayerNorm if norm == "layer" else BatchNorm
                 self.norms.append(ModuleDict({name: of_rows(width) for name in dims}))
-        if types.target not in dims:
-            hint = "more hops in --fanout, or features of another node type"
+        if without := [name for name in self.outputs if name not in dims]:
+            hint = "more hops in --fanout, features of another node type, or --featureless embed"
             found = ", ".join(name for name, dim in types.feature_dims.items() if dim) or "none"
-            raise CohortError("--fanout", f"edges that bring features to {types.target}", f"features of: {found}", hint)
+            raise CohortError("--fanout", f"edges that bring features to {without[0]}", f"features of: {found}", hint)
 
     def forward(
         self,
@@ -109,8 +112,9 @@ class TypedGNN(nn.Module):
         edge_index: dict[EdgeType, Tensor] | list[dict[EdgeType, Block]],
         num_sampled_nodes: dict[str, list[int]] | None = None,
         num_sampled_edges: dict[EdgeType, list[int]] | None = None,
-    ) -> Tensor:
-        """Scores float [nodes of the target type, out_dim]; those of seeds are the first.
+    ) -> Tensor | dict[str, Tensor]:
+        """Scores float [nodes of the target type, out_dim]; those of seeds are the first. To predict links, rows float
+        [nodes, out_dim] of the node type of each end of the relation.
 
         With the two lists of each type of a sampled batch, a layer leaves out the nodes and edges that no seed needs
         any more.
@@ -132,7 +136,8 @@ class TypedGNN(nn.Module):
                 if not isinstance(edge_index, list):
                     edges = {name: ends[:, : sum(num_sampled_edges[name][:hops])] for name, ends in edges.items()}
             x = self.layer_on(number, x, edges, num_rows)
-        return self.scores(x)
+        scores = {name: self.scores(x, name) for name in self.outputs}
+        return scores if self.of_links else scores[self.outputs[0]]
 
     def first_rows(self, x: dict[str, Tensor]) -> dict[str, Tensor]:
         """What the first layer reads, from rows and ids as `forward` takes them."""
@@ -162,9 +167,9 @@ class TypedGNN(nn.Module):
         """Whether nothing comes between layers but what a layer can do to its input as it reads it."""
         return self.fused and self.kind in ("rsage", "rgcn") and not self.residual and not len(self.norms)
 
-    def scores(self, x: dict[str, Tensor]) -> Tensor:
-        """From the output of the last layer."""
-        return x[self.target] if self.lin is None else self.lin(x[self.target])
+    def scores(self, x: dict[str, Tensor], name: str) -> Tensor:
+        """Of nodes of a type, from the output of the last layer."""
+        return x[name] if self.lin is None else self.lin(x[name])
 
     def _between(self, number: int, name: str, rows: Tensor, read: dict[str, Tensor]) -> Tensor:
         """The output of a layer for a node type as the next one reads it; ``read``: what it read itself."""

@@ -259,7 +259,7 @@ void bind_slot(nb::module_& m) {
 uint64_t request(Receiver& receiver, uint32_t seed_set, uint64_t epoch, uint64_t first_step, uint64_t step_stride,
                  bool shuffle, uint32_t batch_size, const std::vector<int32_t>& fanout, int32_t sampler_sms,
                  bool labels_of_seeds, bool last_hop_global,
-                 const std::tuple<uint32_t, double, uint32_t, uint32_t>& pairs) {
+                 const std::tuple<uint32_t, double, uint32_t, uint32_t, uint32_t>& pairs) {
   const auto num_relations = static_cast<std::size_t>(std::max(receiver.header().num_relations, 1));
   const std::size_t num_hops = fanout.size() / num_relations;
   base::require(fanout.size() % num_relations == 0, "a fanout for each relation and hop");
@@ -279,11 +279,12 @@ uint64_t request(Receiver& receiver, uint32_t seed_set, uint64_t epoch, uint64_t
   request.sampler_sms = sampler_sms;
   request.labels_of_seeds = labels_of_seeds ? 1 : 0;
   request.last_hop_global = last_hop_global ? 1 : 0;
-  const auto [mode, negatives, redraws, exclude] = pairs;
+  const auto [mode, negatives, redraws, exclude, relation] = pairs;
   request.negative_mode = static_cast<channel::NegativeMode>(mode);
   request.negatives = negatives;
   request.redraws = redraws;
   request.exclude = static_cast<channel::Exclude>(exclude);
+  request.relation = relation;
   return receiver.request(request);
 }
 
@@ -323,7 +324,7 @@ void bind_receiver(nb::module_& m) {
       .def("request", &request, nb::kw_only(), nb::arg("seed_set"), nb::arg("epoch"), nb::arg("first_step"),
            nb::arg("step_stride"), nb::arg("shuffle"), nb::arg("batch_size"), nb::arg("fanout"),
            nb::arg("sampler_sms") = 0, nb::arg("labels_of_seeds") = false, nb::arg("last_hop_global") = false,
-           nb::arg("pairs") = std::tuple(0u, 0.0, 0u, 0u), nb::call_guard<nb::gil_scoped_release>(),
+           nb::arg("pairs") = std::tuple(0u, 0.0, 0u, 0u, 0u), nb::call_guard<nb::gil_scoped_release>(),
            "Asks for a pass over a seed set (layout.h), batches first_step, first_step + step_stride, ...; returns its "
            "number. `sampler_sms`: the first so many SMs of the GPU are the sampler's, 0: all are shared; "
            "`labels_of_seeds`: batches need no others; `last_hop_global`: where rows are in place, sources of the last "

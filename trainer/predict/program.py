@@ -1,7 +1,7 @@
 """``python -m cohort.trainer.predict.program job.json``: the program of ``cohort predict``.
 
-The job: ``run`` and ``dataset`` (folders), ``out`` (file), ``classes``, ``memory_bytes``, ``device``, ``quiet``,
-``owner_pid`` (who waits for it).
+The job: ``run`` and ``dataset`` (folders), ``out`` (file), ``classes``, ``node_type`` (or null), ``memory_bytes``,
+``device``, ``quiet``, ``owner_pid`` (who waits for it).
 """
 
 import json
@@ -87,16 +87,29 @@ def _demand_same_types(trained_on: dict | None, data: Dataset | HeteroDataset, r
             raise CohortError(place, f"{expected:,} nodes of type {name}, as the run had", f"{count:,}", hint)
 
 
+def output_of(model: nn.Module, node_type: str | None) -> str:
+    """The node type whose scores are wanted; "" where there is one type.
+
+    Raises:
+        CohortError: the model tells of two, and none is chosen; or it does not tell of this one.
+    """
+    outputs = getattr(model, "outputs", [])
+    if node_type in outputs or (node_type is None and len(outputs) < 2):
+        return node_type or next(iter(outputs), "")
+    expected = " or ".join(outputs) if outputs else "a run on several node types"
+    raise CohortError("--node-type", expected, node_type or "none")
+
+
 def layers_of(
-    model: nn.Module, data: Dataset | HeteroDataset, job: dict, device: torch.device
+    model: nn.Module, data: Dataset | HeteroDataset, job: dict, device: torch.device, name: str
 ) -> "Layerwise | TypedLayerwise":
-    """What computes the scores, within the memory that there is."""
+    """What computes the scores, within the memory that there is; of several node types those of one."""
     gpu_bytes = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else None
     if isinstance(data, HeteroDataset):
         from cohort.trainer.predict.typed import TypedLayerwise, hidden_widths  # and PyG
 
         memory = plan_memory(job["memory_bytes"], data.num_nodes, hidden_widths(model), False, gpu_bytes)
-        return TypedLayerwise(model, data, memory, Path(job["out"]), device)
+        return TypedLayerwise(model, data, memory, Path(job["out"]), device, name)
     widths = [data.feature_dim, *(model.width_of(i) for i in range(len(model.convs) - 1))]
     memory = plan_memory(job["memory_bytes"], data.num_nodes, widths, not model.two_sided, gpu_bytes)
     return Layerwise(model, data, memory, Path(job["out"]), device)
@@ -111,12 +124,13 @@ def predict(job: dict) -> None:
     data, out = open_dataset(job["dataset"]), Path(job["out"])
     demand_in_range(job["dataset"])
     model, targets = model_of(Path(job["run"]), data)
-    device = torch.device(job["device"])
-    layers = layers_of(model, data, job, device)
+    name, device = output_of(model, job["node_type"]), torch.device(job["device"])
+    layers = layers_of(model, data, job, device, name)
     memory = layers.memory
     best, one = targets.best if job["classes"] else None, torch.zeros(1, model.num_classes)
     kept = (best(one) if best else one).numpy()
-    shape, dtype = (len(data.y), *kept.shape[1:]), kept.dtype
+    count = data.node_types[name].num_nodes if isinstance(data, HeteroDataset) else data.num_nodes
+    shape, dtype = (count, *kept.shape[1:]), kept.dtype
     start = time.monotonic()
     try:
         text = "layers, hidden ones in files" if memory.file_bytes > 0 else "layers"

@@ -1,5 +1,4 @@
-"""The scores of all nodes of the target type of a graph with several types, layer by layer, each over full
-neighbourhoods."""
+"""The scores of all nodes of a type of a graph with several types, layer by layer, each over full neighbourhoods."""
 
 import bisect
 import contextlib
@@ -31,17 +30,20 @@ class TypedLayerwise:
         memory: where hidden layers of all node types together lie.
         out: hidden layers that lie in files lie in a temporary folder beside it.
         device: where layers run.
+        name: the node type, one of the model's outputs.
     """
 
-    def __init__(self, model: TypedGNN, data: HeteroDataset, memory: MemoryPlan, out: Path, device: torch.device):
-        self.model, self.data, self.memory = model.to(device).eval(), data, memory
+    def __init__(
+        self, model: TypedGNN, data: HeteroDataset, memory: MemoryPlan, out: Path, device: torch.device, name: str
+    ):
+        self.model, self.data, self.memory, self.name = model.to(device).eval(), data, memory, name
         self.out, self.device = out, device
         self._counts = {name: table.num_nodes for name, table in data.node_types.items()}
         first = set() if model.embeddings is None else set(model.embeddings.tables.keys())
         first |= {name for name, table in data.node_types.items() if table.feature_dim}
         # Of each layer: the node types whose rows it reads, and those that it gives rows.
         outputs = [[name for name in self._counts if name in {each[2] for each in all_}] for all_ in model.edge_types]
-        outputs[-1] = [model.target]
+        outputs[-1] = [name]
         self._reads = [[name for name in self._counts if name in first], *outputs[:-1]]
         self._gives = outputs
 
@@ -63,7 +65,7 @@ class TypedLayerwise:
         with temporary_folder(self.out) if Place.FILES in places else contextlib.nullcontext() as folder:
             for number, place in enumerate([*places, None]):
                 if place is None:
-                    self._run_type(number, rows, self.model.target, take_scores, advance)
+                    self._run_type(number, rows, self.name, take_scores, advance)
                     return
                 made: Rows = {}
                 for name in self._gives[number]:
@@ -96,7 +98,7 @@ class TypedLayerwise:
                 x = self.model.first_rows(x)
             x = self.model.layer_on(number, x, edges, sizes)
             is_last = number + 1 == len(self._gives)
-            take(first, (self.model.scores(x) if is_last else x[name]).float())
+            take(first, (self.model.scores(x, name) if is_last else x[name]).float())
             advance(self._cost(number, name, first, last))
 
     def _pieces(self, number: int, rows: Rows, name: str) -> Iterator[tuple[int, int]]:

@@ -10,7 +10,6 @@ from typed_by_hand import ARRAYS, META, write_by_hand
 
 from cohort.base.errors import CohortError
 from cohort.dataset import open as open_dataset
-from cohort.dataset.partitioning.partition import load_parts, parts_file
 from cohort.launch import main
 
 REFUSED = "expected a data set of one node type, found 2 node types: author, paper"
@@ -104,17 +103,9 @@ def test_generate_refuses_options_of_other_kinds(tmp_path, capsys, arguments, wo
     assert words in capsys.readouterr().err and not out.exists()
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "dataset partition DATA --parts 2 --method random",
-        "dataset partition DATA --parts 2 --method streaming",
-        "dataset generate OUT --nodes 9 --edges 9 --rows DATA",
-    ],
-)
-def test_other_commands_refuse_them(small, tmp_path, capsys, command):
+def test_rows_to_draw_are_of_one_type(small, tmp_path, capsys):
     before, out = snapshot(small), tmp_path / "out"
-    words = command.replace("DATA", str(small)).replace("OUT", str(out)).split()
+    words = ["dataset", "generate", str(out), "--nodes", "9", "--edges", "9", "--rows", str(small)]
     try:
         code = main.main(words)
     except CohortError as error:
@@ -127,18 +118,12 @@ def test_other_commands_refuse_them(small, tmp_path, capsys, command):
     assert snapshot(small) == before
 
 
-def test_parts_of_them_are_refused(small):
-    np.save(parts_file(small, 2), np.zeros(7, np.int32))
-    with pytest.raises(CohortError, match=REFUSED):
-        load_parts(small, 2)
-
-
 def test_a_version_3_of_one_type_is_refused_too(tmp_path, capsys):
     meta = json.loads(json.dumps(META))
     meta["nodes"], meta["edges"] = meta["nodes"][1:], meta["edges"][2:]
     folder = write_by_hand(tmp_path / "one", meta)
     assert main.main(["dataset", "info", str(folder)]) == 0
-    assert main.main(["dataset", "partition", str(folder), "--parts", "2", "--method", "random"]) == 1
+    assert main.main(["dataset", "split-links", str(folder), str(tmp_path / "out")]) == 1
     assert "expected a data set of one node type, found one of version 3, with 1 node type: paper" in " ".join(
         capsys.readouterr().err.split()
     )

@@ -233,7 +233,6 @@ def test_results_are_read(run):
     ("options", "said"),
     [
         (["--model", "sage"], "--model: expected rsage or rgcn or rgat or hgt, for a data set of several"),
-        (["--partition"], "--partition: expected its default"),
         (["--heads", "2"], "--heads: expected --model rgat or hgt, found --model rsage"),
         (
             ["--model", "hgt", "--fanout", "4,4,4", "--residual"],

@@ -82,4 +82,14 @@ def test_equal_scores_share_their_ranks():
 def test_scores_that_are_not_finite_rank_last():
     scores = torch.full((2, 101), float("nan"))
     found = Links().metrics(Links().sums(scores))
-    assert found == {"mrr": pytest.approx(1 / 101), "hits@1": 0.0, "hits@10": 0.0, "hits@50": 0.0}
+    hits = dict.fromkeys((f"hits@{k}" for k in (1, 10, 20, 50, 100)), 0.0)
+    assert found == {"mrr": pytest.approx(1 / 101)} | hits
+    assert Links().metrics(Links().sums_among(scores[:, 0].contiguous(), torch.zeros(100))) == found
+    assert Links().metrics(Links().sums_among(torch.zeros(2), scores[0, :100])) == found
+
+
+def test_ranks_among_shared_negatives_are_those_among_each_links_own():
+    generator = torch.Generator().manual_seed(4)
+    scores, others = (torch.randint(30, (count,), generator=generator).float() for count in (40, 200))
+    every = torch.cat([scores[:, None], others.expand(40, 200)], dim=1)
+    torch.testing.assert_close(Links().sums_among(scores, others), Links().sums(every))

@@ -232,7 +232,7 @@ def test_bad_input_says_what_is_wrong(data, cora, run, tmp_path, case, words):
 
 def job_of(run: Path, data: Path, out: Path) -> dict:
     paths = {"run": str(run), "dataset": str(data), "out": str(out)}
-    return paths | {"classes": False, "memory_bytes": 10**9, "device": "cpu", "quiet": True}
+    return paths | {"classes": False, "node_type": None, "memory_bytes": 10**9, "device": "cpu", "quiet": True}
 
 
 NO_MEMORY = [RuntimeError("can't allocate memory\nmore"), torch.OutOfMemoryError("CUDA"), MemoryError()]

@@ -69,7 +69,9 @@ def test_scores_are_those_of_the_model(graph, tmp_path, kind, options, device):
     expected = whole_scores(model, data)
     places = [[Place.WHOLE] * 3, [Place.FILES] * 3, [Place.WHOLE, Place.HOST, Place.FILES]]
     for work_bytes, place in zip((1 << 30, 20_000, 100_000), places, strict=True):
-        layers = TypedLayerwise(model, data, MemoryPlan(work_bytes, place), tmp_path / "out.npy", torch.device(device))
+        layers = TypedLayerwise(
+            model, data, MemoryPlan(work_bytes, place), tmp_path / "out.npy", torch.device(device), "paper"
+        )
         found, done, pieces = torch.full((200, 3), torch.nan), [], {}
         layers.run(pieces.__setitem__, done.append)
         for first, scores in pieces.items():

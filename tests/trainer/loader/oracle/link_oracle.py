@@ -10,12 +10,15 @@ def endpoint(batch_key: int, number: int, end: int, attempt: int, num_nodes: int
     return random_64(batch_key, number, 1 << 63 | attempt << 1 | end) * num_nodes >> 64
 
 
-def with_negatives(lists, pairs, mode: str, amount: float, redraws: int, batch_key: int) -> tuple[list, list]:
+def with_negatives(
+    lists, pairs, mode: str, amount: float, redraws: int, batch_key: int, num_sources: int | None = None
+) -> tuple[list, list]:
     """(sources, targets), negatives last.
 
     Args:
         lists: in-neighbours of each node.
         pairs: (source, target) of the batch.
+        num_sources: nodes that a source may be; None: as many as there are lists.
     """
     sources, targets = [list(map(int, ends)) for ends in zip(*pairs, strict=True)]
     count = 0 if mode == "none" else math.ceil(len(pairs) * amount)
@@ -24,7 +27,7 @@ def with_negatives(lists, pairs, mode: str, amount: float, redraws: int, batch_k
             if mode == "triplet":
                 source = sources[number // int(amount)]
             else:
-                source = endpoint(batch_key, number, 0, attempt, len(lists))
+                source = endpoint(batch_key, number, 0, attempt, num_sources or len(lists))
             target = endpoint(batch_key, number, 1, attempt, len(lists))
             if source not in lists[target]:
                 break

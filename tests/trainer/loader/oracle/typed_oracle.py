@@ -38,18 +38,21 @@ def drawn_positions(key: int, node: int, hop: int, relation: int, degree: int, f
     return sorted(positions)
 
 
-def sample(data, fanouts: dict, input_type: str, seeds, key: tuple[int, int, int], by_weight=None) -> tuple[dict, dict]:
+def sample(
+    data, fanouts: dict, seeds: dict, key: tuple[int, int, int], barred: dict | None = None, by_weight=None
+) -> tuple[dict, dict]:
     """({type: (n_id, nodes by hop)}, {relation: (source, target, e_id, edges by hop)}) of one batch.
 
     Args:
         data: a HeteroDataset.
         fanouts: relation -> picks by hop.
+        seeds: node type -> ids.
         key: seed of the loader, epoch, step.
+        barred: relation -> {(source, target)} that hop 0 does not draw.
         by_weight: weighted_positions, which draws from relations that have weights; None: all draws are uniform.
     """
     batch_key = random_64(*key)
-    nodes: dict = {name: [] for name in data.node_types}
-    nodes[input_type] += [int(seed) for seed in seeds]
+    nodes: dict = {name: [int(seed) for seed in seeds.get(name, ())] for name in data.node_types}
     ends = {name: [0, len(ids)] for name, ids in nodes.items()}
     edges: dict = {name: ([], [], []) for name in data.edge_types}
     per_hop: dict = {name: [] for name in data.edge_types}
@@ -60,20 +63,24 @@ def sample(data, fanouts: dict, input_type: str, seeds, key: tuple[int, int, int
             for local in range(*ends[name[2]][-2:]):
                 node = nodes[name[2]][local]
                 row, end = relation.indptr[node : node + 2].tolist()
+                excluded = (
+                    (barred or {}).get(name, ()) if hop == 0 else ()
+                )  # where every endpoint of a pair is expanded
+                allowed = [place for place in range(row, end) if (relation.indices[place], node) not in excluded]
                 node += data.first_node[name[2]]
                 width = fanouts[name][hop]
                 if by_weight and relation.edge_weights is not None:
-                    weights = relation.edge_weights[row:end]
-                    drawn = by_weight(batch_key, node, hop, weights, range(end - row), width, number)
+                    places = [place - row for place in allowed]
+                    drawn = by_weight(batch_key, node, hop, relation.edge_weights[row:end], places, width, number)
                 else:
-                    drawn = drawn_positions(batch_key, node, hop, number, end - row, width)
+                    drawn = drawn_positions(batch_key, node, hop, number, len(allowed), width)
                 for position in drawn:
-                    neighbour = int(relation.indices[row + position])
+                    neighbour = int(relation.indices[allowed[position]])
                     if neighbour not in nodes[name[0]]:
                         nodes[name[0]].append(neighbour)
                     source.append(nodes[name[0]].index(neighbour))
                     target.append(local)
-                    e_id.append(row + position)
+                    e_id.append(allowed[position])
             per_hop[name].append(len(source) - before)
         for name, ids in nodes.items():
             ends[name].append(len(ids))

@@ -102,7 +102,7 @@ def test_several_types_have_weights_by_relation(types):
     with NeighborLoader(graph, fanouts, "paper", batch_size=7, seed=3, edge_weights=True, **BY_WEIGHT) as loader:
         for step, batch in enumerate(loader):
             seeds = range(step * 7, min(step * 7 + 7, 90))
-            nodes, edges = typed_oracle.sample(graph, fanouts, "paper", seeds, (3, 0, step), weighted_positions)
+            nodes, edges = typed_oracle.sample(graph, fanouts, {"paper": seeds}, (3, 0, step), None, weighted_positions)
             for name, (n_id, _) in nodes.items():
                 assert batch[name].n_id.tolist() == n_id.tolist()
             for name, (source, target, e_id, _) in edges.items():

@@ -1,7 +1,6 @@
 """NeighborLoader over graphs of several types: equal to a slow sampler in Python, and to PyG's meaning."""
 
 import copy
-import json
 import pickle
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from processes import ALL_TESTS
 from torch_geometric.data import HeteroData
 from torch_geometric.nn import HeteroConv, SAGEConv
 from typed_oracle import sample
+from typed_sets import schemas, write
 
 import cohort
 from cohort import CohortError, NeighborLoader
@@ -21,56 +21,6 @@ from cohort.dataset import open as open_dataset
 
 pytestmark = pytest.mark.usefixtures("shm")
 EXAMPLES = 200 if ALL_TESTS else 20
-
-
-def write(folder: Path, counts: dict[str, int], dims: dict[str, int], lists: dict[tuple, list[list[int]]]) -> Path:
-    """A data set of format version 3, from the in-neighbours of each node by relation; row i of a table holds i.
-
-    The last type has the labels; relations are sorted by source type.
-    """
-    folder.mkdir(parents=True)
-    order = list(counts)
-    meta: dict = {"format": "cohort-dataset", "version": 3, "name": "typed", "nodes": [], "edges": []}
-    for name, count in counts.items():
-        meta["nodes"].append({"type": name, "count": count})
-        if dims[name]:
-            rows = np.repeat(np.arange(count, dtype=np.float32)[:, None], dims[name], axis=1)
-            np.save(folder / f"{name}.features.npy", rows)
-            meta["nodes"][-1]["features"] = {"file": f"{name}.features.npy", "dim": dims[name], "dtype": "float32"}
-    for relation in sorted(lists, key=lambda each: order.index(each[0])):
-        neighbours, file = lists[relation], ".".join(relation)
-        np.save(folder / f"{file}.indptr.npy", np.cumsum([0, *map(len, neighbours)]))
-        np.save(folder / f"{file}.indices.npy", np.array([i for each in neighbours for i in each], dtype=np.int32))
-        edges = {"type": list(relation), "count": sum(map(len, neighbours))}
-        meta["edges"].append(edges | {"indptr": f"{file}.indptr.npy", "indices": f"{file}.indices.npy"})
-    target = order[-1]
-    files = {"labels": np.arange(counts[target]) % 3, "train_ids": np.arange(counts[target])}
-    files |= {"val_ids": np.zeros(0, np.int64), "test_ids": np.zeros(0, np.int64)}
-    meta["target"] = {"type": target, "task": "classification", "label_dtype": "int64", "num_classes": 3}
-    for name, array in files.items():
-        np.save(folder / f"{target}.{name}.npy", array.astype(np.int64))
-        meta["target"][name] = f"{target}.{name}.npy"
-    (folder / "meta.json").write_text(json.dumps(meta))
-    return folder
-
-
-@st.composite
-def schemas(draw):
-    """(counts, dims, lists, fanouts) of a random graph of 1 to 4 types and 1 to 6 relations."""
-    names = [f"t{number}" for number in range(draw(st.integers(1, 4)))]
-    counts = {name: draw(st.integers(1, 40)) for name in names}
-    dims = {name: draw(st.sampled_from([0, 1, 5, 16])) for name in names}
-    pairs = st.tuples(st.sampled_from(names), st.sampled_from("ab"), st.sampled_from(names))
-    relations = draw(st.lists(pairs, min_size=1, max_size=6, unique=True))
-    random = np.random.default_rng(draw(st.integers(0, 2**32)))
-
-    def lists_of(source: str, target: str) -> list[list[int]]:
-        return [random.integers(counts[source], size=random.integers(12)).tolist() for _ in range(counts[target])]
-
-    lists = {relation: lists_of(relation[0], relation[2]) for relation in relations}
-    hops = draw(st.integers(1, 3))
-    fanouts = {relation: draw(st.lists(st.integers(-1, 6), min_size=hops, max_size=hops)) for relation in relations}
-    return counts, dims, lists, fanouts
 
 
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -89,7 +39,7 @@ def test_batches_are_those_of_a_slow_sampler(tmp_path_factory, schema, data):
 
 
 def expect_oracle(graph, batch, input_type: str, seeds, fanouts: dict, key: tuple[int, int, int]) -> None:
-    nodes, edges = sample(graph, fanouts, input_type, seeds, key)
+    nodes, edges = sample(graph, fanouts, {input_type: seeds}, key)
     assert batch[input_type].batch_size == len(seeds)
     for name, (n_id, per_hop) in nodes.items():
         assert batch[name].n_id.tolist() == n_id.tolist()

@@ -12,12 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from link_oracle import forbidden_edges, sample
 from processes import ALL_TESTS
-from torch_geometric.data import Data, HeteroData
+from torch_geometric.data import Data
 from torch_geometric.sampler import NegativeSampling
 from torch_geometric.transforms import RandomLinkSplit
 from torch_geometric.utils import k_hop_subgraph
 
-import cohort
 from cohort import CohortError, LinkNeighborLoader
 from cohort.dataset import from_tensors
 from cohort.dataset import open as open_dataset
@@ -286,12 +285,3 @@ def test_refusals(graph, tmp_path):
     refuse("edge_label_time", graph, pairs=pairs, edge_label_time=torch.zeros(5))
     with pytest.raises(TypeError, match=r"LinkNeighborLoader\(\) got an unexpected"):
         loader_of(graph, pairs=pairs, negatives=3)
-
-
-def test_several_node_types_are_refused(tmp_path):
-    data = HeteroData()
-    data["author"].num_nodes = 3
-    data["paper"].x, data["paper"].y = torch.zeros(4, 2), torch.zeros(4, dtype=torch.int64)
-    data["author", "writes", "paper"].edge_index = torch.zeros(2, 1, dtype=torch.int64)
-    folder = cohort.from_pyg(data, tmp_path / "typed")
-    assert "2 node types" in refuse("one node type", folder, pairs=torch.zeros(2, 1, dtype=torch.int64)).found

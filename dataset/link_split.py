@@ -1,0 +1,185 @@
+"""A data set without some of its links, which are held out to validate and test models that predict links."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from cohort.base.errors import CohortError
+from cohort.dataset.hetero import HeteroDataset
+from cohort.dataset.links import HELD_OUT, HeldOut, LinkEdges, link_edges, save_links
+from cohort.dataset.meta import META
+from cohort.dataset.reader import Dataset, tables_of
+from cohort.dataset.reader import open as open_dataset
+from cohort.dataset.writer import demand_no_problem, output_folder
+
+REDRAWS = 8  # of a negative that is an edge
+OTHER_FILES = ("id_of_node.npy",)  # of a data set, beside those of its meta.json
+
+
+def split_links(
+    source: str | os.PathLike,
+    out: str | os.PathLike,
+    *,
+    relation: str | None = None,
+    shares: Sequence[float] = (0.05, 0.1),
+    negatives: int = 100,
+    seed: int = 0,
+    overwrite: bool = False,
+) -> Path:
+    """Writes a data set without some of the links, and these links beside it; returns its folder.
+
+    A link is two different nodes with an edge between them. All edges of a held-out link are left out, in both
+    directions, so that no message and no training pair tells of it. Needs about 60 bytes of memory per edge.
+
+    With several node types, links are those of one relation: a source and a target with an edge. Its edges go, and
+    those in the other direction of the relation that is its reverse. A relation within one node type that has no
+    reverse is treated as a graph of one node type.
+
+    Args:
+        source: a data set with raw features.
+        relation: of several, its name or "source:name:target"; None: the one that is no reverse of another.
+        shares: of the links, for validation and for the test.
+        negatives: K, how many nodes the target of a held-out link competes with: drawn uniformly among those to which
+            its source has no edge, except that one that is still an edge after 8 more draws remains.
+        seed: of all random numbers.
+        overwrite: replace an existing data set `out`.
+
+    Raises:
+        CohortError: for shares that hold out nothing or leave nothing, or data that cannot be split.
+    """
+    _demand_shares(shares, negatives, seed)
+    data = open_dataset(source)
+    if any(table.x is None and table.feature_dtype is not None for table in tables_of(data)):
+        hint = "split the data set before cohort dataset prepare"
+        raise CohortError(str(source), "a data set with raw features", "only encoded ones", hint)
+    edges, generator = link_edges(data, relation), np.random.default_rng(seed)
+    sources, targets = edges.ends()
+    split_of_edge = _split_of_edges(edges, sources, targets, shares, generator)
+    keys = edges.keys(sources, targets)
+    every = np.unique(keys)
+    with output_folder(out, overwrite) as folder:
+        path = Path(folder.path)
+        for number, split in enumerate(HELD_OUT, start=1):
+            is_held = split_of_edge == number
+            pairs = np.unique(np.stack([sources[is_held], targets[is_held]], axis=1), axis=0)
+            others = _negatives(edges, pairs[:, 0], every, negatives, generator)
+            save_links(path, split, HeldOut(pairs, others), edges.relation)
+        is_kept = split_of_edge == 0
+        if isinstance(data, HeteroDataset):
+            _write_typed_rest(data, path, Path(folder.out).name, edges, is_kept, np.unique(keys[~is_kept]))
+        else:
+            _write_rest(data, path, Path(folder.out).name, is_kept)
+        demand_no_problem(out, path)
+    return Path(out)
+
+
+def _demand_shares(shares: Sequence[float], negatives: int, seed: int) -> None:
+    told = ",".join(f"{share:g}" for share in shares)
+    if len(shares) != 2 or not all(share >= 0 for share in shares) or not 0 < sum(shares) < 1:
+        expected = "the shares of validation and test, which add up to more than 0 and less than 1"
+        raise CohortError("--shares", expected, told, "for instance 0.05,0.1")
+    if not 1 <= negatives <= 10_000:
+        raise CohortError("--negatives", "an integer in [1, 10000]", str(negatives))
+    if not 0 <= seed < 2**64:
+        raise CohortError("--seed", "an integer in [0, 2^64)", str(seed))
+
+
+def _split_of_edges(
+    edges: LinkEdges, sources: np.ndarray, targets: np.ndarray, shares: Sequence[float], generator: np.random.Generator
+) -> np.ndarray:
+    """int8 [E]: 0 for an edge that stays, 1 for one of validation, 2 for one of the test."""
+    ends = sources, targets
+    if not edges.has_directions:
+        ends = np.minimum(sources, targets), np.maximum(sources, targets)
+    links, link_of_edge = np.unique(edges.keys(*ends), return_inverse=True)
+    is_loop = links // edges.num_targets == links % edges.num_targets
+    may_go = np.flatnonzero(~is_loop) if edges.is_within_one_type else np.arange(len(links))
+    num_val, num_test = (round(share * len(may_go)) for share in shares)
+    if num_val + num_test in (0, len(may_go)):
+        found = f"{num_val} and {num_test} of {len(may_go)}"
+        raise CohortError("--shares", "at least one link held out and one left", found, "other shares")
+    held = generator.permutation(may_go)[: num_val + num_test]
+    split_of_link = np.zeros(len(links), np.int8)
+    split_of_link[held[:num_val]], split_of_link[held[num_val:]] = 1, 2
+    return split_of_link[link_of_edge]
+
+
+def _negatives(
+    edges: LinkEdges, sources: np.ndarray, every: np.ndarray, count: int, generator: np.random.Generator
+) -> np.ndarray:
+    """int64 [n, count]: nodes that are no targets of the sources. `every`: keys of all edges, ascending."""
+    drawn = generator.integers(edges.num_targets, size=(len(sources), count))
+    for _ in range(REDRAWS):
+        keys = edges.keys(sources[:, None], drawn)
+        place = np.searchsorted(every, keys).clip(max=len(every) - 1)
+        is_bad = every[place] == keys
+        if edges.is_within_one_type:
+            is_bad |= drawn == sources[:, None]
+        if not is_bad.any():
+            break
+        drawn[is_bad] = generator.integers(edges.num_targets, size=int(is_bad.sum()))
+    return drawn
+
+
+def _without(indptr: np.ndarray, is_kept: np.ndarray) -> np.ndarray:
+    """indptr of the kept edges alone."""
+    return np.concatenate([[0], np.cumsum(is_kept, dtype=np.int64)])[indptr]
+
+
+def _write_rest(data: Dataset, folder: Path, name: str, is_kept: np.ndarray) -> None:
+    """The data set with those edges alone."""
+    meta = json.loads((data.path / META).read_text())
+    files = meta["files"]
+    changed = {"indptr": _without(data.indptr, is_kept), "indices": data.indices[is_kept]}
+    if data.edge_weights is not None:
+        changed["edge_weights"] = data.edge_weights[is_kept]
+    _write_arrays(data.path, folder, files.values(), {files[array]: values for array, values in changed.items()})
+    members = meta | {"name": name, "num_edges": int(is_kept.sum())}
+    (folder / META).write_text(json.dumps(members, indent=2) + "\n")
+
+
+def _write_typed_rest(
+    data: HeteroDataset, folder: Path, name: str, edges: LinkEdges, is_kept: np.ndarray, held: np.ndarray
+) -> None:
+    """The data set with those edges of the relation alone, and without those of its reverse that are held out.
+
+    Args:
+        held: int64, the keys of held-out edges, ascending.
+    """
+    kept = {edges.relation: is_kept}
+    if edges.reverse is not None and edges.has_directions:
+        backward = data.edge_types[edges.reverse]
+        ends = LinkEdges(edges.reverse, backward, edges.num_targets, edges.num_sources).ends()
+        kept[edges.reverse] = ~np.isin(edges.keys(*ends[::-1]), held)
+        if kept[edges.reverse].sum() != is_kept.sum():
+            told, of = (" ".join(relation or ()) for relation in (edges.reverse, edges.relation))
+            hint = "the reverse_of of meta.json names relations that are no reverses of each other"
+            expected = f"the edges of {of} in the other direction"
+            raise CohortError(f"{data.path}: {told}", expected, "others", hint)
+    meta = json.loads((data.path / META).read_text()) | {"name": name}
+    changed = {}
+    for described in meta["edges"]:
+        relation = data.edge_types[tuple(described["type"])]
+        if (remain := kept.get(tuple(described["type"]))) is not None:
+            changed[described["indptr"]] = _without(relation.indptr, remain)
+            changed[described["indices"]] = relation.indices[remain]
+            described["count"] = int(remain.sum())
+    parts = [*(nodes.get("features", {}) for nodes in meta["nodes"]), *meta["edges"], meta["target"]]
+    values = [value for part in parts for value in part.values()]
+    _write_arrays(data.path, folder, [each for each in values if str(each).endswith(".npy")], changed)
+    (folder / META).write_text(json.dumps(meta, indent=2) + "\n")
+
+
+def _write_arrays(source: Path, folder: Path, files: Iterable[str], changed: dict[str, np.ndarray]) -> None:
+    """The arrays of a data set, some with other contents."""
+    for file in (*files, *(other for other in OTHER_FILES if (source / other).exists())):
+        if file in changed:
+            np.save(folder / file, changed[file])
+        else:
+            shutil.copyfile(source / file, folder / file)

@@ -1,0 +1,144 @@
+"""What each rank of sharded_rows_test.py does; it answers through a file."""
+
+import json
+import os
+import time
+import traceback
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from cohort import CohortError, ShardedRows, ibp
+
+DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "uint8": torch.uint8}
+
+
+def table(dtype: str, num_rows: int = 700, dim: int = 36) -> torch.Tensor:
+    """The rows that the ranks share out, the same on all of them."""
+    values = torch.randn(num_rows, dim, generator=torch.Generator().manual_seed(3))
+    values[values.abs() < 0.3] = 0
+    return (values.abs() * 20).to(torch.uint8) if dtype == "uint8" else values.to(DTYPES[dtype])
+
+
+def encoded(rows: torch.Tensor, codec: str, layout: str) -> ibp.EncodedRows:
+    return ibp.encode(rows, ibp.fit(rows, codec), layout=layout)
+
+
+def same(rows: torch.Tensor, expected: torch.Tensor) -> bool:
+    bits = [each.contiguous().view(torch.uint8) for each in (rows, expected)]
+    return rows.dtype == expected.dtype and rows.shape == expected.shape and torch.equal(*bits)
+
+
+def every_form(rank: int, size: int) -> dict:
+    """Fetches of all forms, dtypes and wires, against the whole table."""
+    draw, checked = np.random.default_rng(rank), 0
+    for dtype in DTYPES:
+        whole = table(dtype)
+        cuts = [0, *np.sort(np.random.default_rng(5).integers(0, len(whole), size - 1)), len(whole)]
+        cuts[1] = 0  # rank 0 has no rows
+        part = whole[cuts[rank] : cuts[rank + 1]]
+        forms = [part] if rank == 0 else [part, encoded(part, "auto", "packed"), encoded(part, "raw", "slots")]
+        forms.append(encoded(part, "sparse" if dtype == "uint8" else "exponent", "slots") if rank else part)
+        for number in range(4):  # ranks hold their rows in forms of their own
+            for wire in ("stored", "raw"):
+                rows = ShardedRows(forms[(number + rank) % len(forms)], wire=wire)
+                assert rows.shape == tuple(whole.shape) and rows.dtype == whole.dtype
+                assert rows.bounds.tolist() == [int(cut) for cut in cuts]
+                for count in (0, 1, 300 * rank, 500):
+                    ids = torch.from_numpy(draw.integers(0, len(whole), count))
+                    assert same(rows.fetch(ids), whole[ids]), (dtype, number, wire, count)
+                    checked += 1
+                stats = rows.stats()
+                assert (
+                    stats.own_rows + stats.remote_rows == 801 - 300 * (rank == 0) - 300 + 300 * rank + (rank == 0) * 300
+                )
+                rows.close()
+    return {"checked": checked}
+
+
+def owners(rank: int, size: int) -> dict:
+    """Rows that lie anywhere, fetched ahead, into memory of the caller, and by several loops at once."""
+    whole = table("float32")
+    ranks = np.random.default_rng(1).integers(0, size, len(whole)).astype(np.uint8)
+    places = np.zeros(len(whole), np.int64)
+    for each in range(size):
+        mine = np.flatnonzero(ranks == each)[::-1]
+        places[mine] = np.arange(len(mine))
+    own = whole[np.flatnonzero(ranks == rank)[::-1].copy()]
+    rows = ShardedRows(encoded(own, "exponent", "auto"), owner=(ranks, torch.from_numpy(places)))
+    batches = [torch.randperm(len(whole))[: 50 + 10 * rank] for _ in range(6)]
+    pending = [rows.start(ids) for ids in batches]
+    assert all(same(each.wait(), whole[ids]) for ids, each in zip(batches, pending, strict=True))
+    out = torch.empty(70, whole.shape[1])
+    ids = torch.arange(70, dtype=torch.int32) * 3
+    assert rows.fetch(ids, out) is out and same(out, whole[ids.long()])
+    stats = rows.stats()
+    raw = (stats.remote_rows * whole.shape[1]) * 4
+    assert 0 < stats.received_bytes < raw, "encoded rows are smaller"
+    rows.close()
+    return vars(stats)
+
+
+def wrong(rank: int, size: int) -> dict:
+    """Errors that all ranks see; a fetch after them works."""
+    told, whole = {}, table("float32")
+    part = whole[rank * 100 : (rank + 1) * 100]
+    try:
+        ShardedRows(part[:, : 36 - rank])
+    except CohortError as error:
+        told["dim"] = str(error)
+    try:
+        ShardedRows(part, owner=(np.zeros(5, int), np.arange(5) * 30))
+    except CohortError as error:
+        told["owner"] = str(error)
+    rows = ShardedRows(part)
+    for ids in ([5, 100 * size if rank == 1 else 7], [-1 if rank == 0 else 3]):
+        try:
+            rows.fetch(ids)
+        except CohortError as error:
+            told.setdefault("ids", []).append(str(error))
+    assert same(rows.fetch([rank, 99]), whole[[rank, 99]])
+    try:
+        rows.fetch(torch.arange(3), torch.empty(4, 36))
+    except CohortError as error:
+        told["out"] = str(error)
+    return told
+
+
+def gone(rank: int, size: int) -> dict:
+    """The last rank ends, or stops to fetch, in the middle."""
+    rows = ShardedRows(table("float32")[rank * 100 : (rank + 1) * 100], timeout_s=5)
+    rows.fetch([1, 2])
+    if rank == size - 1:
+        os._exit(0)
+    start, told = time.monotonic(), []
+    for _ in range(2):
+        try:
+            rows.fetch([3, 150])
+        except CohortError as error:
+            told.append(str(error))
+    return {"told": told, "seconds": time.monotonic() - start}
+
+
+def late(rank: int, size: int) -> dict:
+    rows = ShardedRows(table("float32")[rank * 100 : (rank + 1) * 100], timeout_s=2)
+    if rank == size - 1:
+        time.sleep(6)
+        return {}
+    try:
+        rows.fetch([1])
+    except CohortError as error:
+        return {"told": str(error)}
+    return {}
+
+
+def run(rank: int, size: int, folder: str, what: str) -> None:
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=size)
+    try:
+        answer = globals()[what](rank, size)
+    except Exception:
+        answer = {"failed": traceback.format_exc()}
+    with open(f"{folder}/{rank}.json", "w") as file:
+        json.dump(answer, file)
+    os._exit(0)  # without waiting for ranks that are gone

@@ -51,11 +51,29 @@ def default_kind(dtype: str, like) -> tuple:
     return "numpy", np.dtype(_NUMPY[dtype])
 
 
-def as_index(index) -> np.ndarray:
-    """int64 [n] in host memory."""
-    if is_torch(index):
-        index = index.numpy()
-    array = np.asarray(index)
-    if array.ndim != 1 or (array.size > 0 and array.dtype.kind not in "iu"):
-        raise CohortError("index", "integers [n]", f"{array.dtype} {list(array.shape)}")
-    return np.ascontiguousarray(array, dtype=np.int64)
+def kind_for(kind: tuple | None, dtype: str, index) -> tuple:
+    """The kind of rows that `index` asks for: of its library, if that is torch or numpy and has their dtype.
+
+    Args:
+        kind: of the encoded rows; None: unknown.
+        dtype: of their profile.
+    """
+    if kind is None:
+        return default_kind(dtype, index)
+    if is_torch(index) and kind[0] == "numpy":
+        import torch
+
+        return "torch", torch.from_numpy(np.empty(0, kind[1])).dtype
+    if isinstance(index, np.ndarray) and kind[0] == "torch" and dtype != "bfloat16":
+        import torch
+
+        return "numpy", torch.empty(0, dtype=kind[1]).numpy().dtype
+    return kind
+
+
+def as_index(index, place: str = "fetch: index") -> tuple[np.ndarray, tuple[int, ...]]:
+    """int64 [n] in host memory, and the shape in which the integers were given."""
+    array = np.asarray(index.numpy() if is_torch(index) else index)
+    if array.size > 0 and array.dtype.kind not in "iu":
+        raise CohortError(place, "integers", f"{array.dtype} {list(array.shape)}")
+    return np.ascontiguousarray(array, dtype=np.int64).reshape(-1), array.shape

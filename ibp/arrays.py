@@ -22,6 +22,11 @@ def is_torch(array) -> bool:
     return torch is not None and isinstance(array, torch.Tensor)
 
 
+def is_torch_dtype(dtype) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(dtype, torch.dtype)
+
+
 def is_cuda(array) -> bool:
     return is_torch(array) and array.is_cuda
 
@@ -71,9 +76,21 @@ def kind_for(kind: tuple | None, dtype: str, index) -> tuple:
     return kind
 
 
-def as_index(index, place: str = "fetch: index") -> tuple[np.ndarray, tuple[int, ...]]:
+def ids_of(index, place: str = "fetch: index") -> tuple[np.ndarray, tuple[int, ...]]:
     """int64 [n] in host memory, and the shape in which the integers were given."""
+    if isinstance(index, range):  # numpy would ask for its numbers one by one
+        index = np.arange(index.start, index.stop, index.step)
+    if is_cuda(index):
+        raise CohortError(place, "integers in host memory", "a CUDA tensor", "call .cpu()")
     array = np.asarray(index.numpy() if is_torch(index) else index)
     if array.size > 0 and array.dtype.kind not in "iu":
         raise CohortError(place, "integers", f"{array.dtype} {list(array.shape)}")
     return np.ascontiguousarray(array, dtype=np.int64).reshape(-1), array.shape
+
+
+def as_index(index) -> np.ndarray:
+    """int64 [n] in host memory."""
+    ids, shape = ids_of(index, "index")
+    if len(shape) != 1:
+        raise CohortError("index", "integers [n]", f"{list(shape)}")
+    return ids

@@ -73,7 +73,10 @@ class EncodedRows:
 
     def __getitem__(self, index):
         """Rows, as fetch() gives them: of an integer, a slice, or integers of any shape."""
-        return fetch(self, np.arange(len(self))[index] if isinstance(index, slice) else index)
+        return fetch(self, range(len(self))[index] if isinstance(index, slice) else index)
+
+    def __iter__(self):
+        return (self[row] for row in range(len(self)))
 
     def save(self, path) -> None:
         self._native.save(str(path))
@@ -232,7 +235,7 @@ def fetch(encoded: EncodedRows, index, out=None, stream=None, max_sms=None, chec
     if arrays.is_cuda(index) or arrays.is_cuda(out):
         with _on_gpu_of(encoded, index, out):
             return _fetch_cuda(encoded, index, out, stream, max_sms, check)
-    ids, shape = arrays.as_index(index)
+    ids, shape = arrays.ids_of(index)
     if out is None:
         kind = arrays.kind_for(encoded._kind, encoded.profile.dtype, index)
         out = arrays.new_array((*shape, encoded.shape[1]), kind)
@@ -243,7 +246,7 @@ def fetch(encoded: EncodedRows, index, out=None, stream=None, max_sms=None, chec
 def _on_gpu_of(encoded, index, out):
     """The GPU of these rows as the current one, if what the caller gave is there too."""
     if encoded._gpu is None:
-        hint = 'call encoded.to("pinned") or .to("cuda") first'
+        hint = 'call to("pinned") or to("cuda") first'
         raise CohortError("fetch: index", "host memory", "a CUDA tensor", hint)
     for name, array in (("index", index), ("out", out)):
         if arrays.is_cuda(array) and array.device.index != encoded._gpu:
@@ -260,7 +263,7 @@ def _fetch_cuda(encoded, index, out, stream, max_sms, check):
     handle = _handle_of(stream)
     given = torch.cuda.ExternalStream(stream) if isinstance(stream, int) else stream
     with torch.cuda.stream(given):  # what is allocated and converted here belongs to it; None: the current one
-        ids = index if arrays.is_torch(index) else torch.from_numpy(arrays.as_index(index)[0]).view(np.shape(index))
+        ids = index if arrays.is_torch(index) else torch.from_numpy(arrays.ids_of(index)[0]).view(np.shape(index))
         if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
             raise CohortError("fetch: index", "integers", f"{ids.dtype} {list(ids.shape)}")
         ids = ids.to(encoded.device, torch.int64).contiguous()

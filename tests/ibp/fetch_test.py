@@ -46,8 +46,8 @@ def test_rows_are_of_the_library_of_the_ids(rows, encoded):
 
 def test_rows_by_brackets(rows, encoded):
     assert torch.equal(encoded[3], rows[3])
-    assert torch.equal(torch.from_numpy(encoded[5:50:7]), rows[5:50:7])
-    assert encoded[200:].shape == (0, 24)
+    assert torch.equal(encoded[5:50:7], rows[5:50:7]) and torch.equal(encoded[150:10:-9], rows[15:151:9].flip(0))
+    assert encoded[200:].shape == (0, 24) and torch.equal(torch.stack(list(encoded)), rows)
     assert torch.equal(encoded[torch.tensor([[1, 2], [3, 4]])], rows[torch.tensor([[1, 2], [3, 4]])])
 
 

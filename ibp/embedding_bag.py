@@ -17,7 +17,8 @@ class EmbeddingBag(torch.nn.Module):
     Args:
         table: rows of floats.
         mode: sum, mean or max.
-        include_last_offset, padding_idx: as for ``torch.nn.EmbeddingBag``.
+        include_last_offset: as for ``torch.nn.EmbeddingBag``.
+        padding_idx: as for ``torch.nn.EmbeddingBag``.
     """
 
     def __init__(

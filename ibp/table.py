@@ -54,7 +54,8 @@ class Table:
         """Maps a file of encoded rows, of ``save``, ``encode(out=)`` or ``cohort ibp encode``.
 
         Args:
-            place, device: as for Table.
+            place: as for Table.
+            device: as for Table.
             dtype: torch or numpy dtype of the rows, where the file knows only how wide they are: integers and float64.
             verify: False skips the rows' checksums.
         """

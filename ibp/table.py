@@ -188,6 +188,9 @@ def _encoded(array, codec: str, layout: str) -> EncodedRows:
         raise CohortError("Table: rows", "an array [rows, columns] or encoded rows", type(array).__name__, hint)
     if arrays.is_torch(array):
         array = array.detach()
+    elif isinstance(array, np.ndarray) and not (array.dtype.isnative and array.dtype.kind in "biufc"):
+        hint = "convert them with astype() or view()"
+        raise CohortError("Table: rows", "numbers in the byte order of this machine", str(array.dtype), hint)
     return encode(array, fit(array, codec), layout=layout)
 
 

@@ -1,16 +1,34 @@
 """Lossless, random-access compression of feature rows.
 
->>> profile = fit(rows)                       # rows: torch, numpy or DLPack [rows, columns]; profile.why says why
+>>> table = Table(rows)                       # rows: torch, numpy or DLPack [rows, columns]
+>>> table[ids]                                # rows[ids], bit for bit
+
+or step by step:
+
+>>> profile = fit(rows)                       # profile.why says why this codec
 >>> encoded = encode(rows, profile)           # or encode(rows, profile, out="rows.ibp"): streamed to a file
->>> fetch(encoded, index)                     # rows[index], bit for bit
->>> encoded = encoded.to("pinned")            # now fetch() takes CUDA indices, and the GPU decodes from host memory
+>>> fetch(encoded, ids)                       # rows[ids]
+>>> encoded = encoded.to("pinned")            # now fetch() takes CUDA ids too, and the GPU decodes from host memory
 """
 
-from cohort.ibp.rows import EncodedRows, Profile, bound, decode, decode_stored, encode, fetch, fit, load, take
+import importlib
+from typing import TYPE_CHECKING
 
+from cohort.ibp.rows import EncodedRows, Profile, bound, decode, decode_stored, encode, fetch, fit, load, take
+from cohort.ibp.table import Table, TableStats
+
+if TYPE_CHECKING:
+    from cohort.ibp.embedding_bag import EmbeddingBag
+    from cohort.ibp.pyg import pyg_store
+
+# Loaded on first use: they import torch and torch_geometric.
+_HOMES = {"EmbeddingBag": "cohort.ibp.embedding_bag", "pyg_store": "cohort.ibp.pyg"}
 __all__ = [
+    "EmbeddingBag",
     "EncodedRows",
     "Profile",
+    "Table",
+    "TableStats",
     "bound",
     "decode",
     "decode_stored",
@@ -18,5 +36,14 @@ __all__ = [
     "fetch",
     "fit",
     "load",
+    "pyg_store",
     "take",
 ]
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str):
+        if name in _HOMES:
+            return getattr(importlib.import_module(_HOMES[name]), name)
+        raise AttributeError(f"module 'cohort.ibp' has no attribute {name!r}")

@@ -22,6 +22,11 @@ def is_torch(array) -> bool:
     return torch is not None and isinstance(array, torch.Tensor)
 
 
+def is_torch_dtype(dtype) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(dtype, torch.dtype)
+
+
 def is_cuda(array) -> bool:
     return is_torch(array) and array.is_cuda
 
@@ -51,11 +56,41 @@ def default_kind(dtype: str, like) -> tuple:
     return "numpy", np.dtype(_NUMPY[dtype])
 
 
+def kind_for(kind: tuple | None, dtype: str, index) -> tuple:
+    """The kind of rows that `index` asks for: of its library, if that is torch or numpy and has their dtype.
+
+    Args:
+        kind: of the encoded rows; None: unknown.
+        dtype: of their profile.
+    """
+    if kind is None:
+        return default_kind(dtype, index)
+    if is_torch(index) and kind[0] == "numpy":
+        import torch
+
+        return "torch", torch.from_numpy(np.empty(0, kind[1])).dtype
+    if isinstance(index, np.ndarray) and kind[0] == "torch" and dtype != "bfloat16":
+        import torch
+
+        return "numpy", torch.empty(0, dtype=kind[1]).numpy().dtype
+    return kind
+
+
+def ids_of(index, place: str = "fetch: index") -> tuple[np.ndarray, tuple[int, ...]]:
+    """int64 [n] in host memory, and the shape in which the integers were given."""
+    if isinstance(index, range):  # numpy would ask for its numbers one by one
+        index = np.arange(index.start, index.stop, index.step)
+    if is_cuda(index):
+        raise CohortError(place, "integers in host memory", "a CUDA tensor", "call .cpu()")
+    array = np.asarray(index.numpy() if is_torch(index) else index)
+    if array.size > 0 and array.dtype.kind not in "iu":
+        raise CohortError(place, "integers", f"{array.dtype} {list(array.shape)}")
+    return np.ascontiguousarray(array, dtype=np.int64).reshape(-1), array.shape
+
+
 def as_index(index) -> np.ndarray:
     """int64 [n] in host memory."""
-    if is_torch(index):
-        index = index.numpy()
-    array = np.asarray(index)
-    if array.ndim != 1 or (array.size > 0 and array.dtype.kind not in "iu"):
-        raise CohortError("index", "integers [n]", f"{array.dtype} {list(array.shape)}")
-    return np.ascontiguousarray(array, dtype=np.int64)
+    ids, shape = ids_of(index, "index")
+    if len(shape) != 1:
+        raise CohortError("index", "integers [n]", f"{list(shape)}")
+    return ids

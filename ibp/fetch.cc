@@ -30,11 +30,6 @@ int64_t decode_rows(const EncodedRows& encoded, int64_t count, RowOf row_of, std
   return bad;
 }
 
-[[noreturn]] void fail_row(int64_t row) {
-  throw Error({fmt::format("row {}", row), "a valid encoding", "bytes that decode to nothing",
-               "the data is damaged, or belongs to another profile"});
-}
-
 }  // namespace
 
 void fetch(const EncodedRows& encoded, std::span<const int64_t> index, void* out) {

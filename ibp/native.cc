@@ -4,10 +4,13 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <omp.h>
+#include <pthread.h>
 
 #include "base/check.h"
 #include "base/nanobind_errors.h"
 #include "ibp/ibp.h"
+#include "ibp/writable.h"
 #ifdef COHORT_WITH_CUDA
 #include "ibp/gpu.h"
 #endif
@@ -21,6 +24,7 @@ namespace {
 using base::Error;
 using InArray = nb::ndarray<nb::ro>;
 using OutArray = nb::ndarray<>;
+using Index = nb::ndarray<nb::ro, int64_t, nb::ndim<1>>;
 
 // Our name for an array's dtype: floats by kind, all else by size.
 Dtype dtype_of(nb::dlpack::dtype dtype) {
@@ -108,13 +112,17 @@ void* check_out(const OutArray& out, int64_t num_rows, const Profile& profile) {
                "out has the shape [index, columns] and the rows' dtype"});
 }
 
-void fetch_rows(const EncodedRows& encoded, const nb::ndarray<nb::ro, int64_t, nb::ndim<1>>& index,
-                const OutArray& out) {
+std::span<const int64_t> index_of(const Index& index) {
   check_on_host(index, "index");
   check_contiguous(index, "index");
-  void* to = check_out(out, static_cast<int64_t>(index.shape(0)), encoded.profile);
+  return {static_cast<const int64_t*>(index.data()), index.shape(0)};
+}
+
+void fetch_rows(const EncodedRows& encoded, const Index& index, const OutArray& out) {
+  const std::span<const int64_t> ids = index_of(index);
+  void* to = check_out(out, static_cast<int64_t>(ids.size()), encoded.profile);
   const nb::gil_scoped_release release;
-  fetch(encoded, std::span(static_cast<const int64_t*>(index.data()), index.shape(0)), to);
+  fetch(encoded, ids, to);
 }
 
 // (entries uint64 [n], data uint8 [bytes]): arrays that own what they show.
@@ -183,6 +191,15 @@ void bind_rows(nb::module_& module) {
       .def(
           "save", [](const EncodedRows& rows, const std::string& path) { save(rows, path); },
           nb::call_guard<nb::gil_scoped_release>());
+  nb::class_<WritableRows>(module, "WritableRows")
+      .def(nb::init<const EncodedRows&>(), nb::call_guard<nb::gil_scoped_release>())
+      .def_prop_ro("rows", &WritableRows::rows, nb::rv_policy::reference_internal)
+      .def("put", [](WritableRows& self, const Index& ids, const InArray& rows) {
+        const std::span<const int64_t> of_rows = index_of(ids);
+        const RowTable table = table_of(rows);
+        const nb::gil_scoped_release release;
+        self.put(of_rows, table);
+      });
   nb::class_<FileWriter>(module, "FileWriter")
       .def("__init__",
            [](FileWriter* self, std::string path, const Profile& profile, const std::string& layout,
@@ -253,11 +270,19 @@ void bind_cuda(nb::module_& module) {
 }
 #endif
 
+// A forked process, of a DataLoader's workers say, has none of the threads that OpenMP keeps between parallel regions,
+// and would wait for them in its first one: they end before a fork, and start again in each process that needs them.
+void end_threads_before_forks() {
+  static const int failed = pthread_atfork([] { omp_pause_resource_all(omp_pause_soft); }, nullptr, nullptr);
+  base::require(failed == 0, "pthread_atfork");
+}
+
 }  // namespace
 }  // namespace cohort::ibp
 
 NB_MODULE(_native, module) {
   cohort::base::raise_errors_as_cohort_error();
+  cohort::ibp::end_threads_before_forks();
   cohort::ibp::bind_profile(module);
   cohort::ibp::bind_rows(module);
   cohort::ibp::bind_functions(module);

@@ -1,5 +1,8 @@
 #include "ibp/row_codec.h"
 
+#include <string>
+
+#include "base/check.h"
 #include "ibp/bits.h"
 
 namespace cohort::ibp {
@@ -104,19 +107,14 @@ void encode_each(const ProfileRef& profile, const RowTable& rows,
   }
 }
 
-bool decode_row(const ProfileRef& profile, const RowSpan& span, std::byte* row, std::vector<std::byte>& scratch) {
-  if (span.raw) {
-    if (span.bytes < profile.row_bytes) return false;
-    std::memcpy(row, span.begin, profile.row_bytes);
-    return true;
-  }
+uint32_t coded_bytes(const ProfileRef& profile, const RowSpan& span, std::byte* row, std::vector<std::byte>& scratch) {
   if (scratch.size() < span.bytes + kReadSlackBytes) scratch.resize(span.bytes + kReadSlackBytes);
   std::memcpy(scratch.data(), span.begin, span.bytes);
   std::memset(scratch.data() + span.bytes, 0, kReadSlackBytes);
   uint32_t used = 0;
   switch (profile.codec) {
     case Codec::kRaw:
-      return false;
+      return 0;
     case Codec::kInvariant:
       used = decode_invariant(profile, scratch.data(), span.bytes, row);
       break;
@@ -127,7 +125,19 @@ bool decode_row(const ProfileRef& profile, const RowSpan& span, std::byte* row, 
       used = decode_sparse(profile, scratch.data(), span.bytes, row);
       break;
   }
-  return used > 0 && (span.exact ? used == span.bytes : used <= span.bytes);
+  return (span.exact ? used == span.bytes : used <= span.bytes) ? used : 0;
+}
+
+bool decode_row(const ProfileRef& profile, const RowSpan& span, std::byte* row, std::vector<std::byte>& scratch) {
+  if (!span.raw) return coded_bytes(profile, span, row, scratch) > 0;
+  if (span.bytes < profile.row_bytes) return false;
+  std::memcpy(row, span.begin, profile.row_bytes);
+  return true;
+}
+
+void fail_row(int64_t row) {
+  throw base::Error({"row " + std::to_string(row), "a valid encoding", "bytes that decode to nothing",
+                     "the data is damaged, or belongs to another profile"});
 }
 
 }  // namespace cohort::ibp

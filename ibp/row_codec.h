@@ -59,7 +59,13 @@ uint32_t encode_row(const ProfileRef& profile, const std::byte* row, std::byte* 
 void encode_each(const ProfileRef& profile, const RowTable& rows,
                  const std::function<void(int64_t, uint32_t, const std::byte*)>& visit);
 
+// Decodes a located row that is not raw; the bytes that it uses of its span, 0 when it is no valid row.
+uint32_t coded_bytes(const ProfileRef& profile, const RowSpan& span, std::byte* row, std::vector<std::byte>& scratch);
+
 // Decodes a located row, through `scratch`, which grows as needed; false when it is no valid row.
 bool decode_row(const ProfileRef& profile, const RowSpan& span, std::byte* row, std::vector<std::byte>& scratch);
+
+// Throws Error: this row is no valid encoding.
+[[noreturn]] void fail_row(int64_t row);
 
 }  // namespace cohort::ibp

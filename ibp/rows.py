@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from cohort.base.errors import CohortError
 from cohort.ibp import _native, arrays
 
@@ -45,37 +47,53 @@ class Profile:
 
 
 class EncodedRows:
-    """Encoded rows [num_rows, num_columns] in host, pinned or GPU memory."""
+    """Encoded rows [num_rows, num_columns] in host, pinned or GPU memory.
+
+    Attributes:
+        place: cpu, pinned (host memory that a GPU reads) or cuda.
+        device: cpu, or the GPU that fetches: cuda:0.
+    """
 
     def __init__(self, native, kind=None, keep=None):
         self._native, self._kind, self._keep = native, kind, keep
         self._table = None
+        self._gpu: int | None = None
         self._gathers: dict = {}  # by stream: fetches on one take turns, those on several would share scratch memory
-        self.device = "cpu"
+        self.place = "cpu"
 
     profile = property(lambda self: Profile(self._native.profile))
     num_rows = property(lambda self: self._native.num_rows)
     layout = property(lambda self: self._native.layout)
     stored_bytes = property(lambda self: self._native.stored_bytes)
     shape = property(lambda self: (self.num_rows, self._native.profile.num_columns))
+    device = property(lambda self: "cpu" if self._gpu is None else f"cuda:{self._gpu}")
 
     def __len__(self):
         return self.num_rows
 
+    def __getitem__(self, index):
+        """Rows, as fetch() gives them: of an integer, a slice, or integers of any shape."""
+        return fetch(self, range(len(self))[index] if isinstance(index, slice) else index)
+
+    def __iter__(self):
+        return (self[row] for row in range(len(self)))
+
     def save(self, path) -> None:
         self._native.save(str(path))
 
-    def to(self, place: str) -> "EncodedRows":
-        """The rows for the current GPU: "pinned" (host memory that the GPU reads) or "cuda" (the GPU's memory)."""
-        if place == "cpu":
-            return EncodedRows(self._native, self._kind, self._keep)
-        if place not in ("pinned", "cuda"):
-            raise CohortError("EncodedRows.to", "cpu, pinned or cuda", place)
-        if not _native.with_cuda:
-            raise CohortError("EncodedRows.to", "a build with CUDA", "one without", "build with a CUDA compiler")
+    def to(self, place, device=None) -> "EncodedRows":
+        """The rows for a GPU: "pinned" (host memory that the GPU reads) or "cuda" (the GPU's memory).
+
+        Args:
+            place: cpu, pinned, cuda, or a GPU as torch names it: "cuda:1".
+            device: the GPU, as a number or as torch names it; default: the current one.
+        """
         moved = EncodedRows(self._native, self._kind, self._keep)
-        moved._table = _native.DeviceTable(self._native, place == "pinned")
-        moved.device = place
+        if str(place) == "cpu":
+            return moved
+        moved.place, moved._gpu = _gpu_of(place, device)
+        with _on(moved._gpu):
+            moved._table = _native.DeviceTable(self._native, moved.place == "pinned")
         return moved
 
     def reserve(self, max_rows: int, stream=None) -> None:
@@ -84,7 +102,10 @@ class EncodedRows:
         Args:
             stream: torch stream or its handle; default: the current one. Each stream has memory of its own.
         """
-        self._gather_of(_handle_of(stream), max_rows)
+        if self._gpu is None:
+            raise CohortError("EncodedRows.reserve", "rows with place pinned or cuda", "cpu", "call to() first")
+        with _on(self._gpu):
+            self._gather_of(_handle_of(stream), max_rows)
 
     def _gather_of(self, stream: int, max_rows: int):
         gather = self._gathers.get(stream)
@@ -98,6 +119,38 @@ class EncodedRows:
         """Raises the error of a finished GPU fetch, if there was one."""
         for gather in list(self._gathers.values()):
             gather.check()
+
+
+def _gpu_of(place, device) -> tuple[str, int]:
+    """("pinned" or "cuda", the number of the GPU)"""
+    name, _, number = str(place).partition(":")
+    if name not in ("pinned", "cuda") or (number and (name == "pinned" or not number.isdigit())):
+        raise CohortError("EncodedRows.to", "cpu, pinned or cuda", str(place))
+    if not _native.with_cuda:
+        raise CohortError("EncodedRows.to", "a build with CUDA", "one without", "build with a CUDA compiler")
+    import torch
+
+    count = torch.cuda.device_count()
+    if count == 0:
+        raise CohortError("EncodedRows.to", "a GPU that torch can use", "none", 'use the place "cpu"')
+    if number:
+        gpu = int(number)
+    elif device is None:
+        gpu = torch.cuda.current_device()
+    else:
+        named = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+        if named.type != "cuda":
+            raise CohortError("EncodedRows.to: device", "a GPU", str(device))
+        gpu = torch.cuda.current_device() if named.index is None else named.index
+    if not 0 <= gpu < count:
+        raise CohortError("EncodedRows.to: device", f"one of cuda:0 to cuda:{count - 1}", f"cuda:{gpu}")
+    return name, gpu
+
+
+def _on(gpu: int):
+    import torch
+
+    return torch.cuda.device(gpu)
 
 
 def _handle_of(stream) -> int:
@@ -140,7 +193,8 @@ def encode(rows, profile: Profile, *, layout="auto", slot_bytes=0, in_place=Fals
         return EncodedRows(_native.encode_in_place(rows, profile.native), arrays.kind_of(rows), keep=rows)
     if arrays.is_cuda(rows):
         _check_cuda_rows(rows, profile)
-        native = _native.encode_gpu(rows.data_ptr(), rows.shape[0], profile.native, layout, slot_bytes)
+        with _on(rows.device.index):
+            native = _native.encode_gpu(rows.data_ptr(), rows.shape[0], profile.native, layout, slot_bytes)
         return EncodedRows(native, arrays.kind_of(rows))
     return EncodedRows(_native.encode(rows, profile.native, layout, slot_bytes), arrays.kind_of(rows))
 
@@ -167,47 +221,60 @@ def _encode_to_file(rows, profile, path, layout, slot_bytes, batch_rows):
 
 
 def fetch(encoded: EncodedRows, index, out=None, stream=None, max_sms=None, check=False):
-    """rows[index], decoded.
+    """rows[index], decoded: [*index.shape, num_columns], in the library and on the device of `index`.
 
     Args:
-        index: int64 [n]; a CUDA tensor if the rows are pinned or on the GPU.
-        out: [n, num_columns] to write to; with `out` and after reserve(n), nothing is allocated.
+        index: integers of any type and shape. From a CUDA tensor the GPU fetches, which takes rows that are pinned or
+            on this GPU; else the CPU does, from its own copy of the rows.
+        out: rows to write to, [*index.shape, num_columns]; one on the GPU makes the GPU fetch. With `out`, a contiguous
+            int64 index and after reserve(), nothing is allocated.
         stream: torch stream or its handle; default: the current one. The call does not wait for it.
         max_sms: maximum number of SMs to use; default: all SMs.
         check: wait, and raise the error of a bad index now instead of at the next call.
     """
-    if encoded._table is not None:
-        return _fetch_cuda(encoded, index, out, stream, max_sms, check)
-    if arrays.is_cuda(index):
-        raise CohortError(
-            "fetch: index", "host memory", "a CUDA tensor", 'call encoded.to("pinned") or .to("cuda") first'
-        )
-    index_array = arrays.as_index(index)
+    if arrays.is_cuda(index) or arrays.is_cuda(out):
+        with _on_gpu_of(encoded, index, out):
+            return _fetch_cuda(encoded, index, out, stream, max_sms, check)
+    ids, shape = arrays.ids_of(index)
     if out is None:
-        kind = encoded._kind or arrays.default_kind(encoded.profile.dtype, index)
-        out = arrays.new_array((len(index_array), encoded.shape[1]), kind)
-    _native.fetch(encoded._native, index_array, out)
+        kind = arrays.kind_for(encoded._kind, encoded.profile.dtype, index)
+        out = arrays.new_array((*shape, encoded.shape[1]), kind)
+    _native.fetch(encoded._native, ids, out)
     return out
+
+
+def _on_gpu_of(encoded, index, out):
+    """The GPU of these rows as the current one, if what the caller gave is there too."""
+    if encoded._gpu is None:
+        hint = 'call to("pinned") or to("cuda") first'
+        raise CohortError("fetch: index", "host memory", "a CUDA tensor", hint)
+    for name, array in (("index", index), ("out", out)):
+        if arrays.is_cuda(array) and array.device.index != encoded._gpu:
+            hint = (
+                f'move it, or call encoded.to("{encoded.place}", device="{array.device}") for rows that this GPU reads'
+            )
+            raise CohortError(f"fetch: {name}", f"a tensor on {encoded.device}", f"one on {array.device}", hint)
+    return _on(encoded._gpu)
 
 
 def _fetch_cuda(encoded, index, out, stream, max_sms, check):
     import torch
 
-    if not arrays.is_cuda(index) or index.dtype != torch.int64 or index.dim() != 1 or not index.is_contiguous():
-        raise CohortError(
-            "fetch: index", "a contiguous CUDA tensor, int64 [n]", str(getattr(index, "dtype", type(index)))
-        )
-    shape = (index.numel(), encoded.shape[1])
-    if out is None:
-        kind = encoded._kind if encoded._kind and encoded._kind[0] == "torch" else None
-        kind = kind or arrays.default_kind(encoded.profile.dtype, index)
-        out = arrays.new_array(shape, kind, index.device)
-    row_bytes = out.shape[-1] * out.element_size() if arrays.is_cuda(out) else 0
+    handle = _handle_of(stream)
+    given = torch.cuda.ExternalStream(stream) if isinstance(stream, int) else stream
+    with torch.cuda.stream(given):  # what is allocated and converted here belongs to it; None: the current one
+        ids = index if arrays.is_torch(index) else torch.from_numpy(arrays.ids_of(index)[0]).view(np.shape(index))
+        if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
+            raise CohortError("fetch: index", "integers", f"{ids.dtype} {list(ids.shape)}")
+        ids = ids.to(encoded.device, torch.int64).contiguous()
+        shape = (*ids.shape, encoded.shape[1])
+        if out is None:
+            out = arrays.new_array(shape, arrays.kind_for(encoded._kind, encoded.profile.dtype, ids), ids.device)
+    row_bytes = out.shape[-1] * out.element_size() if arrays.is_cuda(out) and out.dim() > 0 else 0
     if tuple(out.shape) != shape or row_bytes != encoded.profile.row_bytes or not out.is_contiguous():
         raise CohortError("fetch: out", f"contiguous CUDA {encoded.profile.dtype} {list(shape)}", f"{list(out.shape)}")
-    handle = _handle_of(torch.cuda.current_stream(index.device) if stream is None else stream)
-    pointers = (index.data_ptr(), index.numel(), out.data_ptr())
-    encoded._gather_of(handle, index.numel()).fetch(encoded._table, *pointers, handle, max_sms or 0, check)
+    pointers = (ids.data_ptr(), ids.numel(), out.data_ptr())
+    encoded._gather_of(handle, ids.numel()).fetch(encoded._table, *pointers, handle, max_sms or 0, check)
     return out
 
 

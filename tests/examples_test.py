@@ -129,6 +129,14 @@ def test_ranks_share_rows_out(environment, tmp_path):
     assert len(shares) == 2 and all(float(share) < 0.95 for share in shares)
 
 
+def test_a_classifier_learns_over_encoded_vectors(environment, tmp_path):
+    found = printed("python", "examples/embedding_bag.py", tmp_path / "vectors.ibp", env=environment)
+    assert re.match(r"20000 vectors: exponent, 8\d% of their bytes\n", found), found
+    lines = re.findall(r"^epoch \d: accuracy ([0-9.]+), (\d+) rows read$", found, re.M)
+    assert len(lines) == 3 and float(lines[-1][0]) > 0.9 and int(lines[-1][1]) > 20_000
+    assert (tmp_path / "vectors.ibp").stat().st_size < 20_000 * 64 * 4
+
+
 def test_a_compiled_model_learns(data, environment):
     """Without code of inductor's, which takes the compiler half a minute."""
     found = printed("python", "examples/compiled.py", data, "aot_eager", env=environment)

@@ -1,0 +1,71 @@
+"""EmbeddingBag over the encoded rows of a table."""
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from cohort.base.errors import CohortError
+from cohort.ibp.table import Table
+
+
+class EmbeddingBag(torch.nn.Module):
+    """``torch.nn.EmbeddingBag`` with frozen weights that are stored encoded. Each row of a batch is decoded once.
+
+    The weights are no parameters: ``state_dict`` and ``.to()`` leave them out. They are read where the input is: for
+    input on a GPU the table's place is pinned or cuda.
+
+    Args:
+        table: rows of floats.
+        mode: sum, mean or max.
+        include_last_offset: as for ``torch.nn.EmbeddingBag``.
+        padding_idx: as for ``torch.nn.EmbeddingBag``.
+    """
+
+    def __init__(
+        self, table: Table, mode: str = "mean", *, include_last_offset: bool = False, padding_idx: int | None = None
+    ):
+        super().__init__()
+        if mode not in ("sum", "mean", "max"):
+            raise CohortError("EmbeddingBag: mode", "sum, mean or max", str(mode))
+        dtype = table.dtype_for(torch.empty(0))
+        if not dtype.is_floating_point:
+            hint = "Table.load(path, dtype=torch.float64) names the dtype of a file's rows"
+            raise CohortError("EmbeddingBag: table", "rows of floats", str(dtype), hint)
+        if padding_idx is not None and not -len(table) <= padding_idx < len(table):
+            limits = f"{-len(table)} to {len(table) - 1}"
+            raise CohortError("EmbeddingBag: padding_idx", limits, str(padding_idx))
+        self.table, self.mode, self.include_last_offset = table, mode, include_last_offset
+        self.padding_idx = padding_idx if padding_idx is None or padding_idx >= 0 else padding_idx + len(table)
+
+    def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
+        """Bags of rows: [bags, num_columns].
+
+        Args:
+            input: int32 or int64 ids: [bags, n], or [n] with offsets.
+            offsets: int32 or int64 [bags]: where each bag begins in `input`.
+            per_sample_weights: of the shape of `input`, for mode sum.
+        """
+        if input.dtype not in (torch.int32, torch.int64):
+            raise CohortError("EmbeddingBag: input", "int32 or int64", str(input.dtype))
+        ids, places = torch.unique(input, return_inverse=True)
+        if len(ids) > 0 and (ids[0] < 0 or ids[-1] >= len(self.table)):
+            wrong = int(ids[0] if ids[0] < 0 else ids[-1])
+            raise CohortError("EmbeddingBag: input", f"0 to {len(self.table) - 1}", str(wrong))
+        return functional.embedding_bag(
+            places,
+            self.table[ids],
+            None if offsets is None else offsets.long(),
+            mode=self.mode,
+            per_sample_weights=per_sample_weights,
+            include_last_offset=self.include_last_offset,
+            padding_idx=self._place_of_padding(ids),
+        )
+
+    def _place_of_padding(self, ids: Tensor) -> int | None:
+        if self.padding_idx is None:
+            return None
+        place = int(torch.searchsorted(ids, self.padding_idx))
+        return place if place < len(ids) and ids[place] == self.padding_idx else None
+
+    def extra_repr(self) -> str:
+        return f"{self.table!r}, mode={self.mode!r}, padding_idx={self.padding_idx}"

@@ -1,0 +1,141 @@
+"""ibp.EmbeddingBag against torch.nn.functional.embedding_bag over the same rows, raw."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cohort import ibp
+from cohort.base.errors import CohortError
+
+torch = pytest.importorskip("torch")
+
+ROWS = 500
+
+
+@pytest.fixture(scope="module")
+def weights():
+    return torch.randn(ROWS, 24, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.fixture(scope="module")
+def table(weights):
+    return ibp.Table(weights)
+
+
+def close(found, expected, mode: str):
+    assert found.dtype == expected.dtype and found.shape == expected.shape
+    if mode == "max":
+        assert torch.equal(found, expected)
+    else:
+        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_it_is_the_function_of_torch(weights, table, data):
+    mode = data.draw(st.sampled_from(["sum", "mean", "max"]))
+    dtype = data.draw(st.sampled_from([torch.int32, torch.int64]))
+    generator = torch.Generator().manual_seed(data.draw(st.integers(0, 1000)))
+    most = data.draw(st.sampled_from([3, ROWS]))  # few different rows, or many
+    padding = data.draw(st.sampled_from([None, 0, 2, ROWS - 1, -1, -ROWS]))
+    options = {"padding_idx": padding, "include_last_offset": False}
+    offsets = weighted = None
+    if data.draw(st.booleans()):
+        shape = (data.draw(st.integers(1, 9)), data.draw(st.integers(1, 9)))
+    else:
+        shape = (data.draw(st.integers(0, 60)),)
+        cuts = torch.randint(shape[0] + 1, (data.draw(st.integers(0, 9)),), generator=generator).sort().values
+        offsets = torch.cat([torch.zeros(1, dtype=torch.int64), cuts])  # empty bags among them
+        if options.update(include_last_offset=data.draw(st.booleans())) or options["include_last_offset"]:
+            offsets = torch.cat([offsets, torch.tensor([shape[0]])])
+        offsets = offsets.to(dtype)
+    input = torch.randint(most, shape, generator=generator).to(dtype)
+    if mode == "sum" and data.draw(st.booleans()):
+        weighted = torch.randn(shape, generator=generator)
+    bag = ibp.EmbeddingBag(table, mode, **options)
+    expected = torch.nn.functional.embedding_bag(
+        input, weights, offsets, mode=mode, per_sample_weights=weighted, **options
+    )
+    close(bag(input, offsets, weighted), expected, mode)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_other_floats(weights, dtype):
+    weights = weights.to(dtype)
+    table = ibp.Table(weights)
+    input = torch.randint(ROWS, (20, 6))
+    for mode in ("sum", "mean", "max"):
+        expected = torch.nn.functional.embedding_bag(input, weights, mode=mode)
+        assert torch.equal(ibp.EmbeddingBag(table, mode)(input), expected), mode
+
+
+def test_it_replaces_a_frozen_module(weights, table):
+    module = torch.nn.EmbeddingBag.from_pretrained(weights, mode="sum", padding_idx=7, include_last_offset=True)
+    ours = ibp.EmbeddingBag(table, "sum", padding_idx=7, include_last_offset=True)
+    input, offsets = torch.tensor([7, 1, 2, 7, 7, 3]), torch.tensor([0, 1, 4, 6])
+    close(ours(input, offsets), module(input, offsets), "sum")
+    assert list(ours.parameters()) == [] and ours.state_dict() == {}
+    assert "Table([500, 24], torch.float32" in repr(ours) and "mode='sum'" in repr(ours)
+    table.put(3, torch.ones(24))
+    assert torch.equal(ours(input, offsets)[2], torch.ones(24))
+    table.put(3, weights[3])
+
+
+def test_weights_of_samples_have_gradients(weights, table):
+    input = torch.randint(ROWS, (5, 4))
+    grads = []
+    for function in (
+        ibp.EmbeddingBag(table, "sum"),
+        lambda input, per_sample_weights: torch.nn.functional.embedding_bag(
+            input, weights, mode="sum", per_sample_weights=per_sample_weights
+        ),
+    ):
+        per_sample = torch.ones(5, 4, requires_grad=True)
+        function(input, per_sample_weights=per_sample).square().sum().backward()
+        grads.append(per_sample.grad)
+    torch.testing.assert_close(*grads)
+
+
+def test_rows_that_occur_often_are_decoded_once(weights):
+    table = ibp.Table(weights)
+    ibp.EmbeddingBag(table, "max")(torch.tensor([[1, 2, 1, 1], [2, 2, 2, 3]]))
+    assert table.stats().rows_fetched == 3
+
+
+def test_bad_calls_say_what_is_wrong(table):
+    bag = ibp.EmbeddingBag(table, "sum")
+    for call, text in [
+        (lambda: ibp.EmbeddingBag(table, "min"), "expected sum, mean or max, found min"),
+        (lambda: ibp.EmbeddingBag(table, padding_idx=ROWS), "expected -500 to 499, found 500"),
+        (lambda: ibp.EmbeddingBag(ibp.Table(torch.ones(3, 4).int())), "rows of floats, found torch.int32"),
+        (lambda: bag(torch.tensor([[1, ROWS]])), "EmbeddingBag: input: expected 0 to 499, found 500"),
+        (lambda: bag(torch.tensor([[-1, 2]])), "expected 0 to 499, found -1"),
+        (lambda: bag(torch.tensor([[1.0]])), "expected int32 or int64, found torch.float32"),
+    ]:
+        with pytest.raises(CohortError, match=text):
+            call()
+    for call in (
+        lambda: bag(torch.tensor([1, 2])),
+        lambda: bag(torch.tensor([[1, 2]]), torch.tensor([0])),
+        lambda: bag(torch.tensor([1, 2]), torch.tensor([1])),
+        lambda: ibp.EmbeddingBag(table, "max")(torch.tensor([[1]]), per_sample_weights=torch.ones(1, 1)),
+    ):
+        with pytest.raises((ValueError, RuntimeError, NotImplementedError)):  # torch's own
+            call()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("place", ["pinned", "cuda"])
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_on_a_gpu(weights, table, mode, place):
+    bag = ibp.EmbeddingBag(table.to(place), mode, padding_idx=1)
+    raw = weights.cuda()
+    for dtype in (torch.int32, torch.int64):
+        input = torch.randint(ROWS, (1000,), device="cuda", dtype=dtype)
+        offsets = torch.arange(0, 1000, 7, device="cuda", dtype=dtype)
+        expected = torch.nn.functional.embedding_bag(input, raw, offsets, mode=mode, padding_idx=1)
+        close(bag(input, offsets), expected, mode)
+    with pytest.raises(CohortError, match="expected 0 to 499, found 500"):
+        bag(torch.tensor([[500]], device="cuda"))
+    with pytest.raises(CohortError, match=r'to\("pinned"\)'):
+        ibp.EmbeddingBag(table, mode)(input, offsets)

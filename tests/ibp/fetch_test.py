@@ -1,0 +1,143 @@
+"""fetch: ids of every integer type and shape, of numpy and torch, for rows in every place."""
+
+import numpy as np
+import pytest
+
+from cohort import ibp
+from cohort.base.errors import CohortError
+
+torch = pytest.importorskip("torch")
+
+INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
+SHAPES = [(), (0,), (7,), (3, 4), (2, 0, 3), (2, 3, 4)]
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return torch.randn(200, 24, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.fixture(scope="module")
+def encoded(rows):
+    return ibp.encode(rows, ibp.fit(rows))
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_ids_of_any_integer_type_and_shape(rows, encoded, dtype, shape):
+    ids = np.random.default_rng(1).integers(0, 128, shape).astype(dtype)
+    found = ibp.fetch(encoded, ids)
+    assert isinstance(found, np.ndarray) and found.dtype == np.float32
+    assert (found == rows.numpy()[ids]).all() and found.shape == (*shape, 24)
+    as_torch = torch.from_numpy(np.asarray(ids))
+    assert torch.equal(ibp.fetch(encoded, as_torch), rows[as_torch.long()])
+
+
+def test_rows_are_of_the_library_of_the_ids(rows, encoded):
+    of_numpy = ibp.encode(rows.numpy(), encoded.profile)
+    for table, of_list in ((encoded, torch.Tensor), (of_numpy, np.ndarray)):
+        assert isinstance(ibp.fetch(table, torch.tensor([1, 2])), torch.Tensor)
+        assert isinstance(ibp.fetch(table, np.array([1, 2])), np.ndarray)
+        assert isinstance(ibp.fetch(table, [[1], [2]]), of_list) and ibp.fetch(table, [[1], [2]]).shape == (2, 1, 24)
+    halves = rows.to(torch.bfloat16)  # numpy has no such type
+    found = ibp.fetch(ibp.encode(halves, ibp.fit(halves)), np.array([5]))
+    assert torch.equal(found, halves[5:6])
+
+
+def test_rows_by_brackets(rows, encoded):
+    assert torch.equal(encoded[3], rows[3])
+    assert torch.equal(encoded[5:50:7], rows[5:50:7]) and torch.equal(encoded[150:10:-9], rows[15:151:9].flip(0))
+    assert encoded[200:].shape == (0, 24) and torch.equal(torch.stack(list(encoded)), rows)
+    assert torch.equal(encoded[torch.tensor([[1, 2], [3, 4]])], rows[torch.tensor([[1, 2], [3, 4]])])
+
+
+def test_out_has_the_shape_of_the_ids(rows, encoded):
+    ids, out = torch.randint(200, (3, 5), dtype=torch.int32), torch.empty(3, 5, 24)
+    assert ibp.fetch(encoded, ids, out) is out and torch.equal(out, rows[ids.long()])
+
+
+@pytest.mark.parametrize(
+    ("ids", "text"),
+    [
+        (np.array([True, False]), "expected integers, found bool"),
+        (torch.tensor([1.0]), "expected integers, found float32"),
+        (np.array([3, 2**63], np.uint64), r"index\[1\]: expected 0 to 199, found -"),
+        (np.array([[1, 2], [-1, 3]]), r"index\[2\]: expected 0 to 199, found -1"),
+        (np.int8(-3), "found -3"),
+    ],
+)
+def test_what_is_no_id(encoded, ids, text):
+    with pytest.raises(CohortError, match=text):
+        ibp.fetch(encoded, ids)
+
+
+def test_places_that_are_not_there(encoded):
+    places = [("moon", None), ("cuda:x", None), ("pinned:1", None), ("", None)]
+    for place, device in places:
+        with pytest.raises(CohortError, match="expected cpu, pinned or cuda"):
+            encoded.to(place, device)
+    if not torch.cuda.is_available():
+        with pytest.raises(CohortError, match="a GPU that torch can use|a build with CUDA"):
+            encoded.to("pinned")
+    with pytest.raises(CohortError, match="expected rows with place pinned or cuda, found cpu"):
+        encoded.reserve(10)
+    assert (encoded.to("cpu").place, encoded.device) == ("cpu", "cpu")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("place", ["pinned", "cuda"])
+def test_ids_for_rows_that_a_gpu_reads(rows, encoded, place):
+    table = encoded.to(place)
+    assert (table.place, table.device) == (place, f"cuda:{torch.cuda.current_device()}")
+    for shape in SHAPES:
+        for dtype in ("uint8", "int32", "int64"):
+            ids = torch.randint(200, shape).to(getattr(torch, dtype))
+            found = ibp.fetch(table, ids.cuda())
+            assert found.is_cuda and torch.equal(found.cpu(), rows[ids.long()]), (shape, dtype)
+            assert torch.equal(ibp.fetch(table, ids), rows[ids.long()])  # by the CPU
+            assert (ibp.fetch(table, ids.numpy()) == rows[ids.long()].numpy()).all()
+            out = torch.empty(*shape, 24, device="cuda")
+            assert ibp.fetch(table, ids, out) is out and torch.equal(out.cpu(), rows[ids.long()])
+    every_second = torch.arange(100, device="cuda", dtype=torch.int32)[::2]
+    assert torch.equal(table[every_second].cpu(), rows[:100:2])
+    for stream in (torch.cuda.Stream(), torch.cuda.Stream().cuda_stream):
+        ids = torch.randint(200, (50_000,), dtype=torch.int32, device="cuda")
+        torch.cuda.synchronize()
+        found = ibp.fetch(table, ids, stream=stream)
+        torch.cuda.synchronize()
+        assert torch.equal(found.cpu(), rows[ids.long().cpu()])
+
+
+@pytest.mark.gpu
+def test_what_is_no_id_on_a_gpu(encoded):
+    table = encoded.to("pinned")
+    with pytest.raises(CohortError, match="expected integers, found torch.float32"):
+        ibp.fetch(table, torch.zeros(3, device="cuda"))
+    with pytest.raises(CohortError, match=r'host memory, found a CUDA tensor\n.*to\("pinned"\)'):
+        ibp.fetch(encoded, torch.zeros(3, dtype=torch.int32, device="cuda"))
+    with pytest.raises(CohortError, match="fetch: out: expected contiguous CUDA float32"):
+        ibp.fetch(table, torch.zeros(3, dtype=torch.int32, device="cuda"), torch.empty(3, 24))
+    with pytest.raises(CohortError, match="one of cuda:0 to cuda:"):
+        encoded.to("cuda:99")
+    with pytest.raises(CohortError, match="expected a GPU, found cpu"):
+        encoded.to("pinned", device="cpu")
+    assert torch.equal(ibp.fetch(table, [3]), ibp.fetch(encoded, [3]))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+@pytest.mark.parametrize("place", ["pinned", "cuda"])
+def test_rows_for_a_gpu_that_is_not_the_current_one(rows, encoded, place):
+    ids = torch.randint(200, (500,))
+    tables = [
+        encoded.to(place, device=1),
+        encoded.to(place, device="cuda:1"),
+        encoded.to(place, torch.device("cuda:1")),
+    ]
+    for table in tables + ([encoded.to("cuda:1")] if place == "cuda" else []):
+        assert table.device == "cuda:1"
+        found = ibp.fetch(table, ids.to("cuda:1"))
+        assert found.device == torch.device("cuda:1") and torch.equal(found.cpu(), rows[ids])
+        with pytest.raises(CohortError, match="expected a tensor on cuda:1, found one on cuda:0"):
+            ibp.fetch(table, ids.to("cuda:0"))
+    assert torch.cuda.current_device() == 0

@@ -1,0 +1,241 @@
+"""ibp.Table: bit for bit the array that it was made from, and the changes that put() made."""
+
+import multiprocessing
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cohort import ibp
+from cohort.base.errors import CohortError
+
+torch = pytest.importorskip("torch")
+
+DTYPES = ["uint8", "int8", "bool", "float16", "bfloat16", "float32", "int32", "float64", "int64", "complex64"]
+OF_NUMPY = [dtype for dtype in DTYPES if dtype != "bfloat16"] + ["uint32", "uint64"]
+
+
+def bell(dtype: str, rows: int = 300, columns: int = 50, seed: int = 0):
+    """Bell-shaped rows, a third of them sparse."""
+    values = torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed)) * 3
+    values[::3] *= torch.arange(columns) % 9 == 0
+    return values.to(getattr(torch, dtype))
+
+
+def bits(array) -> bytes:
+    return np.asarray(array.contiguous().view(torch.uint8) if isinstance(array, torch.Tensor) else array).tobytes()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_table_is_the_tensor_bit_for_bit(dtype, tmp_path):
+    rows = bell(dtype)
+    table = ibp.Table(rows)
+    assert (table.dtype, table.shape, len(table)) == (rows.dtype, (300, 50), 300)
+    assert table.nbytes == rows.nbytes and (table.place, table.device) == ("cpu", "cpu")
+    ids = torch.randint(300, (7, 9), dtype=torch.int32)
+    assert table[ids].dtype == rows.dtype and bits(table[ids]) == bits(rows[ids.long()])
+    assert bits(table[:]) == bits(rows) and bits(table[299]) == bits(rows[299])
+    table.save(tmp_path / "rows.ibp")
+    again = ibp.Table.load(tmp_path / "rows.ibp", dtype=rows.dtype)
+    assert again.dtype == rows.dtype and bits(again[ids]) == bits(rows[ids.long()])
+    assert bits(ibp.Table.load(tmp_path / "rows.ibp", verify=False)[ids]) == bits(rows[ids.long()])
+
+
+@pytest.mark.parametrize("dtype", OF_NUMPY)
+def test_a_table_is_the_array_bit_for_bit(dtype, tmp_path):
+    rows = bell("float64").numpy().astype(dtype) if dtype != "bool" else bell("bool").numpy()
+    rows.flags.writeable = False
+    table = ibp.Table(rows)
+    ids = np.random.default_rng(0).integers(0, 300, (4, 5), dtype=np.uint16)
+    assert table.dtype == rows.dtype == table[ids].dtype and bits(table[ids]) == bits(rows[ids])
+    as_torch = table[torch.from_numpy(ids.astype(np.int64))]
+    assert isinstance(as_torch, torch.Tensor) and bits(as_torch) == bits(rows[ids])
+    table.save(tmp_path / "rows.ibp")
+    again = ibp.Table.load(tmp_path / "rows.ibp", dtype=dtype)
+    assert again.dtype == rows.dtype and bits(again[2:9]) == bits(rows[2:9])
+
+
+def test_a_table_of_encoded_rows_and_of_a_parameter():
+    rows = bell("float32")
+    encoded = ibp.encode(rows, ibp.fit(rows, "invariant"), layout="packed")
+    table = ibp.Table(encoded)
+    assert table.profile.codec == "invariant" and bits(table[:]) == bits(rows)
+    assert ibp.Table(torch.nn.Embedding.from_pretrained(rows, freeze=False).weight)[3].requires_grad is False
+    assert [bits(row) for row in table] == [bits(row) for row in rows]
+    assert repr(table) == "Table([300, 50], torch.float32, invariant, cpu)"
+
+
+def test_stats_count_what_was_asked():
+    rows = bell("float32", columns=128)
+    table = ibp.Table(rows)
+    table[torch.zeros(3, 4, dtype=torch.int64)]
+    table.fetch([5, 6])
+    table.put([1], rows[:1])
+    with pytest.raises(CohortError):
+        table[[300]]
+    stats = table.stats()
+    assert (stats.rows_fetched, stats.bytes_fetched, stats.rows_put) == (14, 14 * 512, 1)
+    assert stats.saved == 1 - table.stored_bytes / table.nbytes and 0.05 < stats.saved < 0.7
+    empty = ibp.Table(ibp.encode(rows[:0], table.profile))
+    empty.put([], rows[:0])
+    assert (len(empty), empty[[]].shape, empty.stats().saved) == (0, (0, 128), 0)
+
+
+# --- rows that change -----------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_put_is_assignment(tmp_path_factory, data):
+    dtype = data.draw(st.sampled_from(DTYPES))
+    columns = data.draw(st.sampled_from([1, 3, 16, 50]))
+    rows = bell(dtype, 80, columns)
+    table = ibp.Table(rows, layout=data.draw(st.sampled_from(["auto", "packed", "slots"])))
+    expected = rows.clone()
+    for seed in range(data.draw(st.integers(1, 5))):
+        ids = torch.randperm(80, generator=torch.Generator().manual_seed(seed))[: data.draw(st.integers(0, 80))]
+        ids = ids[: len(ids) // 2 * 2].view(-1, 2)
+        fresh = bell(dtype, ids.numel(), columns, seed + 1).view(*ids.shape, columns)
+        if data.draw(st.booleans()):
+            noise = torch.randint(256, (*ids.shape, columns * rows.element_size()), dtype=torch.uint8)
+            fresh = fresh if dtype == "bool" else noise.view(rows.dtype)
+        table.put(ids.to(data.draw(st.sampled_from([torch.int64, torch.int32]))), fresh)
+        expected[ids] = fresh
+        assert bits(table[:]) == bits(expected)
+    path = tmp_path_factory.mktemp("put") / "rows.ibp"
+    table.save(path)
+    assert bits(ibp.Table.load(path)[:]) == bits(expected) == bits(table.to("cpu")[:])
+
+
+def test_put_changes_neither_the_file_nor_other_tables(tmp_path):
+    rows = bell("float32")
+    encoded = ibp.encode(rows, ibp.fit(rows))
+    encoded.save(tmp_path / "rows.ibp")
+    before = (tmp_path / "rows.ibp").read_bytes()
+    for table in (ibp.Table.load(tmp_path / "rows.ibp"), ibp.Table(encoded)):
+        table.put([3, 4], np.ones((2, 50), np.float32))
+        copy = table.to("cpu")
+        table.put(5, np.full(50, 7, np.float32))
+        assert (table[3] == 1).all() and (table[5] == 7).all() and bits(copy[5]) == bits(rows[5])
+    assert bits(ibp.decode(encoded)) == bits(rows) and (tmp_path / "rows.ibp").read_bytes() == before
+
+
+def test_other_threads_see_whole_rows():
+    table = ibp.Table(np.zeros((64, 4096), np.float32), layout="slots")
+    noise = np.random.default_rng(0).integers(0, 2**32, 4096, dtype=np.uint32).view(np.float32)
+    table.put(0, np.zeros(4096, np.float32))
+    ids = np.arange(64)
+
+    def change(_):
+        for value in (np.zeros(4096, np.float32), noise) * 20:
+            table.put(ids, np.broadcast_to(value, (64, 4096)))
+
+    def read(_):
+        for _ in range(40):
+            found = table[ids].view(np.uint32)
+            assert not found.any() or (found == noise.view(np.uint32)).all()
+
+    with ThreadPoolExecutor(4) as threads:
+        jobs = [threads.submit(job, None) for job in (change, read, change, read)]
+        assert [job.result() for job in jobs] == [None] * 4
+
+
+def test_forked_processes_fetch():
+    """As the workers of a DataLoader do; rows enough for several threads."""
+    rows = bell("float32", 5000, 128)
+    table = ibp.Table(rows)
+    assert bits(table[:]) == bits(rows)
+    fork = multiprocessing.get_context("fork")
+    queue = fork.SimpleQueue()
+    child = fork.Process(target=lambda: queue.put(bits(table[:]) == bits(rows)))
+    child.start()
+    child.join(60)
+    child.kill()
+    assert child.exitcode == 0 and queue.get()
+    loader = torch.utils.data.DataLoader(
+        table, batch_size=None, sampler=[[1, 2], [3, 4]], num_workers=1, multiprocessing_context="fork"
+    )
+    assert [bits(batch) for batch in loader] == [bits(rows[1:3]), bits(rows[3:5])]
+
+
+# --- errors ---------------------------------------------------------------------------------------------------------
+
+
+def test_bad_calls_say_what_is_wrong_and_change_nothing(tmp_path):
+    rows = bell("float32")
+    table = ibp.Table(rows)
+    table.save(tmp_path / "rows.ibp")
+    four = torch.zeros(4, 50)
+    for call, text in [
+        (lambda: ibp.Table(tmp_path / "rows.ibp"), r"(?s)found \w*Path.*Table.load\(path\) reads a file"),
+        (lambda: ibp.Table([[1.0, 2.0]]), "expected an array .* found list"),
+        (lambda: ibp.Table(rows[0]), "1 dimensions"),
+        (lambda: ibp.Table(rows[:0]), "at least one row"),
+        (lambda: ibp.Table(rows.short()), "found 16 bits"),
+        (lambda: ibp.Table(rows.numpy().astype(">f4")), "numbers in the byte order of this machine, found >f4"),
+        (lambda: ibp.Table(np.array([["a"]])), "found <U1"),
+        (lambda: ibp.Table(rows.T), "C-contiguous"),
+        (lambda: ibp.Table(rows, "zip"), "found zip"),
+        (lambda: ibp.Table(rows, place="moon"), "expected cpu, pinned or cuda, found moon"),
+        (lambda: ibp.Table.load(__file__), "IBPROWS1"),
+        (lambda: ibp.Table.load(tmp_path / "rows.ibp", dtype=torch.int32), "rows that are float32, found torch.int32"),
+        (lambda: ibp.Table.load(tmp_path / "rows.ibp", dtype="float64"), "rows that are float32, found float64"),
+        (lambda: table[[0, 300]], r"index\[1\]: expected 0 to 299, found 300"),
+        (lambda: table[-1], "expected 0 to 299, found -1"),
+        (lambda: table[rows[0] > 0], "expected integers, found bool"),
+        (lambda: table["x"], "expected integers"),
+        (lambda: table.fetch([1], torch.empty(1, 49)), "expected 200 bytes of float32"),
+        (lambda: table.put([0, 1, 2, 300], four), r"put: ids\[3\]: expected 0 to 299, found 300"),
+        (lambda: table.put([0, 1, 2, 1], four), r"(?s)each row once, found row 1 twice.*the last of its rows"),
+        (lambda: table.put([0.5], four[:1]), "Table.put: ids: expected integers"),
+        (lambda: table.put([0, 1, 2], four), r"float32 \[3, 50\], found torch.float32 \[4, 50\]"),
+        (lambda: table.put([[0, 1], [2, 3]], four), r"\[2, 2, 50\]"),
+        (lambda: table.put([0, 1, 2, 3], four.double()), "found torch.float64"),
+        (lambda: table.put([0, 1, 2, 3], four.int().numpy()), "found int32"),
+        (lambda: table.put([0], [[1.0] * 50]), "a torch or numpy array in host memory, found list"),
+        (lambda: table.save(tmp_path / "none" / "rows.ibp"), "No such file"),
+    ]:
+        with pytest.raises(CohortError, match=text):
+            call()
+        assert bits(table[:]) == bits(rows), text
+
+
+# --- GPUs -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("place", ["pinned", "cuda"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_table_that_a_gpu_reads(dtype, place, tmp_path):
+    rows = bell(dtype)
+    table = ibp.Table(rows, place=place)
+    ids = torch.randint(300, (7, 9), dtype=torch.int32)
+    found = table[ids.cuda()]
+    assert found.is_cuda and found.dtype == rows.dtype and bits(found.cpu()) == bits(rows[ids.long()])
+    assert bits(table[ids]) == bits(rows[ids.long()]) and bits(table[:]) == bits(rows)
+    out = torch.empty(7, 9, 50, dtype=rows.dtype, device="cuda")
+    assert table.fetch(ids, out, torch.cuda.current_stream()) is out and bits(out.cpu()) == bits(rows[ids.long()])
+    table.save(tmp_path / "rows.ibp")
+    assert bits(ibp.Table.load(tmp_path / "rows.ibp", place, dtype=rows.dtype)[ids.cuda()].cpu()) == bits(out.cpu())
+    assert bits(ibp.Table(rows.cuda(), place=place)[ids.cuda()].cpu()) == bits(out.cpu())
+
+
+@pytest.mark.gpu
+def test_a_written_table_moves_to_a_gpu():
+    rows = bell("float32", 5000, 100)
+    table = ibp.Table(rows)
+    noise = torch.randint(2**31, (500, 100), dtype=torch.int32).view(torch.float32)
+    ids = torch.randperm(5000)[:500]
+    table.put(ids, noise)
+    rows[ids] = noise
+    for place in ("pinned", "cuda"):
+        moved = table.to(place)
+        assert bits(moved[torch.arange(5000, device="cuda")].cpu()) == bits(rows) == bits(moved[:])
+        with pytest.raises(CohortError, match=f'a table with place cpu, found place {place}\n.*place="cpu"'):
+            moved.put(ids, noise)
+        moved[torch.tensor([5000], device="cuda")]
+        torch.cuda.synchronize()
+        with pytest.raises(CohortError, match="a row of the table"):
+            moved.check()

@@ -1,0 +1,135 @@
+#include "ibp/writable.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/check.h"
+#include "tests/ibp/rows.h"
+
+namespace cohort::ibp {
+namespace {
+
+constexpr int64_t kRows = 300;
+
+std::vector<std::byte> decoded(const EncodedRows& encoded) {
+  std::vector<std::byte> out(static_cast<std::size_t>(encoded.ref.num_rows) * encoded.ref.row_bytes);
+  decode(encoded, out.data());
+  return out;
+}
+
+// The rows as the profile encodes them in every layout.
+std::vector<EncodedRows> in_every_layout(Rows& rows, Rows& in_place, const Profile& profile) {
+  std::vector<EncodedRows> encoded;
+  encoded.push_back(encode(rows.table, profile, {LayoutChoice::kPacked}));
+  encoded.push_back(encode(rows.table, profile, {LayoutChoice::kSlots}));
+  encoded.push_back(encode(rows.table, profile, {LayoutChoice::kSlots, 16}));
+  if (rows.table.row_bytes() % 4 == 0) {
+    in_place.bytes = rows.bytes;
+    in_place.table = rows.table;
+    in_place.table.data = in_place.bytes.data();
+    encoded.push_back(encode_in_place(in_place.table, profile));
+  }
+  return encoded;
+}
+
+// `count` different rows of the table, as random numbers of this step draw them.
+std::vector<int64_t> draw_ids(int64_t count, uint64_t step) {
+  std::vector<int64_t> ids(kRows);
+  std::iota(ids.begin(), ids.end(), 0);
+  std::sort(ids.begin(), ids.end(), [&](int64_t a, int64_t b) {
+    return base::random_64(base::key_of(3), step, static_cast<uint64_t>(a)) <
+           base::random_64(base::key_of(3), step, static_cast<uint64_t>(b));
+  });
+  ids.resize(static_cast<std::size_t>(count));
+  return ids;
+}
+
+class Writable : public testing::TestWithParam<Dtype> {};
+
+// Rows of every kind replace rows of every kind, in a table that was made for rows of one kind.
+TEST_P(Writable, IsTheTableThatWasWritten) {
+  for (const uint32_t num_columns : {1u, 50u}) {
+    Rows rows = make_rows(Content::kConstant, GetParam(), num_columns, kRows), in_place;
+    const uint32_t row_bytes = rows.table.row_bytes();
+    for (const Profile& profile : all_profiles(rows.table)) {
+      for (const EncodedRows& encoded : in_every_layout(rows, in_place, profile)) {
+        WritableRows written(encoded);
+        std::vector<std::byte> expected = rows.bytes;
+        ASSERT_EQ(decoded(written.rows()), expected);
+        uint64_t step = 0;
+        for (const Content content : kAllContents) {
+          const Rows fresh = make_rows(content, GetParam(), num_columns, 100);
+          const std::vector<int64_t> ids = draw_ids(100, ++step);
+          written.put(ids, fresh.table);
+          for (std::size_t i = 0; i < ids.size(); ++i) {
+            std::memcpy(expected.data() + ids[i] * row_bytes, fresh.table.row(static_cast<int64_t>(i)), row_bytes);
+          }
+          ASSERT_EQ(decoded(written.rows()), expected) << name_of(profile.codec) << " " << name_of(content);
+        }
+        ASSERT_EQ(decoded(encoded), rows.bytes) << "the rows that it was made from have changed";
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, Writable, testing::ValuesIn(kAllDtypes));
+
+TEST(WritablePlaces, AreUsedAgain) {
+  const Rows fits = make_rows(Content::kDense, Dtype::kFloat32, 64, kRows);
+  const Rows noise = make_rows(Content::kNoise, Dtype::kFloat32, 64, kRows);
+  const Profile profile = fit(fits.table, {.codec = "exponent"}).profile;
+  WritableRows written(encode(fits.table, profile, {LayoutChoice::kSlots, profile.slot_bytes}));
+  const int64_t before = written.rows().ref.data_bytes;
+  const auto put = [&](const Rows& from, int64_t first, int64_t count) {
+    std::vector<int64_t> ids(static_cast<std::size_t>(count));
+    std::iota(ids.begin(), ids.end(), first);
+    written.put(ids, {from.table.row(first), count, Dtype::kFloat32, 64});
+  };
+  for (int64_t first = 0; first < kRows; first += 50) {  // 50 rows of noise at a time
+    put(noise, first, 50);
+    ASSERT_LE(written.rows().ref.data_bytes, before + 50 * 256) << first;
+    put(noise, first, 50);
+    put(fits, first, 50);
+    ASSERT_EQ(decoded(written.rows()), fits.bytes);
+  }
+  put(noise, 0, kRows);
+  EXPECT_GE(written.rows().ref.data_bytes, before + (kRows - 20) * 256);
+  EXPECT_EQ(decoded(written.rows()), noise.bytes);
+}
+
+TEST(WritableErrors, ChangeNothing) {
+  const Rows rows = make_rows(Content::kDense, Dtype::kFloat32, 16, kRows);
+  WritableRows written(encode(rows.table, fit(rows.table).profile));
+  const Rows other = make_rows(Content::kNoise, Dtype::kFloat32, 16, 3);
+  const auto fails = [&](const std::vector<int64_t>& ids, const RowTable& table, const std::string& text) {
+    try {
+      written.put(ids, table);
+      FAIL() << text;
+    } catch (const base::Error& error) {
+      EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
+    }
+  };
+  fails({0, 1, kRows}, other.table, "put: ids[2]: expected 0 to 299, found 300");
+  fails({0, -1, 2}, other.table, "put: ids[1]");
+  fails({5, 6, 5}, other.table, "found row 5 twice");
+  fails({0, 1}, other.table, "expected 2, one for each id, found 3");
+  fails({0, 1, 2}, {other.table.data, 3, Dtype::kFloat32, 8}, "float32 x 8");
+  fails({0, 1, 2}, {other.table.data, 3, Dtype::kBits32, 16}, "bits32 x 16");
+  EXPECT_EQ(decoded(written.rows()), rows.bytes);
+  written.put({}, {nullptr, 0, Dtype::kFloat32, 16});
+  EXPECT_EQ(decoded(written.rows()), rows.bytes);
+}
+
+TEST(WritableErrors, DamagedRowsAreNoTable) {
+  const Rows rows = make_rows(Content::kConstant, Dtype::kFloat32, 64, kRows);
+  const EncodedRows encoded = encode(rows.table, fit(rows.table, {.codec = "sparse"}).profile, {LayoutChoice::kSlots});
+  std::vector<uint64_t> ones(static_cast<std::size_t>(encoded.ref.data_bytes) / 8, ~uint64_t{0});
+  EncodedRows damaged = encoded;
+  damaged.ref.data = reinterpret_cast<const std::byte*>(ones.data());
+  EXPECT_THROW(WritableRows{damaged}, base::Error);
+}
+
+}  // namespace
+}  // namespace cohort::ibp

@@ -72,6 +72,8 @@ def test_several_types(types, tmp_path):
     train = ["train", types, "--model", "rsage", "--fanout", "5,5", "--hidden", 8, "--epochs", 1, "--device", "cpu"]
     done = cohort(*train, *BY_WEIGHT, "--out", tmp_path / "run")
     assert done.returncode == 0, done.stderr
+    done = cohort("predict", tmp_path / "run", types, "--out", tmp_path / "pred.npy", "--device", "cpu")
+    assert done.returncode == 1 and "a run without --weight-attr" in done.stderr
 
 
 def test_a_run(data, cora, tmp_path):

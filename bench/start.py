@@ -178,7 +178,8 @@ def measure(trials: Trials) -> list[dict]:
     Raises:
         CohortError: a run failed, or memory was not pinned.
     """
-    files = Files.of(trials.dataset, trials.spec.compress, trials.spec.edge_weights)
+    reads_weights = trials.spec.edge_weights or trials.spec.weight_attr is not None
+    files = Files.of(trials.dataset, trials.spec.compress, reads_weights)
     files.forget()
     kept = files.cached_share()
     reading = {"on disk": files.read(), "in the page cache": files.read()}

@@ -220,7 +220,9 @@ std::vector<Problem> check(const std::filesystem::path& folder, const std::stop_
   check_edges(data, problems, stop);
   check_labels(data, problems, stop);
   check_splits(data, problems, stop);
-  if (!data.is_typed()) check_finite(data.edge_weights(), problems, stop, kImportAgain);
+  for (int relation = 0; relation < static_cast<int>(data.meta().edge_types.size()); ++relation) {
+    check_finite(data.edge_weights_of(relation), problems, stop, kImportAgain);
+  }
   for (int type = 0; type < static_cast<int>(data.meta().node_types.size()); ++type) {
     check_finite(data.features_of(type), problems, stop,
                  "replace it in the source, e.g. with numpy.nan_to_num, and import again");

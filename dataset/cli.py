@@ -233,7 +233,7 @@ def _info(args: argparse.Namespace) -> int:
 
 def _info_typed(data: HeteroDataset, links: dict[str, str]) -> int:
     tables = [table.x for table in data.node_types.values()]
-    lists = [array for relation in data.edge_types.values() for array in (relation.indptr, relation.indices)]
+    lists = [each for of in data.edge_types.values() for each in (of.indptr, of.indices, of.edge_weights)]
     rows = {"name": data.name, "nodes": f"{data.num_nodes:,}", "edges": f"{data.num_edges:,}", "target": data.target}
     _print_rows({**rows, **_target_rows(data), "size": _size([*tables, *lists, data.y]), **links})
     print_tables(*tables_of_types(data))

@@ -73,7 +73,8 @@ def tables_of_types(data: HeteroDataset) -> list[Table]:
         nodes.rows.append([name + (" (target)" if name == data.target else ""), f"{table.num_nodes:,}", features])
     edges = Table("Relations", ["relation", "edges", "reverse of"])
     for type_, relation in data.edge_types.items():
-        edges.rows.append([", ".join(type_), f"{relation.num_edges:,}", ", ".join(relation.reverse_of or ())])
+        weighted = "" if relation.edge_weights is None else ", with weights"
+        edges.rows.append([", ".join(type_), f"{relation.num_edges:,}{weighted}", ", ".join(relation.reverse_of or ())])
     return [nodes, edges]
 
 

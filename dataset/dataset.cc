@@ -83,6 +83,7 @@ void Dataset::find_rows(Rows rows) {
 void Dataset::map_types(std::vector<Problem>& problems) {
   indptr_.resize(meta_.edge_types.size());
   indices_.resize(meta_.edge_types.size());
+  edge_weights_.resize(meta_.edge_types.size());
   features_.resize(meta_.node_types.size());
   for (std::size_t i = 0; i < meta_.edge_types.size(); ++i) {
     const EdgeType& type = meta_.edge_types[i];
@@ -94,6 +95,10 @@ void Dataset::map_types(std::vector<Problem>& problems) {
     });
     attempt(problems, [&] {
       indices_[i] = map_npy(folder_ / type.indices, {{DType::int32, DType::int64}, {type.num_edges}});
+    });
+    if (type.edge_weights.empty()) continue;
+    attempt(problems, [&] {
+      edge_weights_[i] = map_npy(folder_ / type.edge_weights, {{DType::float32}, {type.num_edges}});
     });
   }
   for (std::size_t i = 0; i < meta_.node_types.size(); ++i) {
@@ -124,11 +129,6 @@ Dataset Dataset::open(const std::filesystem::path& folder, std::vector<Problem>&
   const std::filesystem::path& at = out.folder_;
   attempt(problems, [&] { out.find_rows(rows); });
   out.map_types(problems);
-  if (!meta.files.edge_weights.empty()) {
-    attempt(problems, [&] {
-      out.edge_weights_ = map_npy(at / meta.files.edge_weights, {{DType::float32}, {meta.num_edges}});
-    });
-  }
   attempt(problems, [&] { out.labels_ = map_npy(at / meta.files.labels, {{meta.label_dtype}, label_shape(meta)}); });
   for (std::size_t i = 0; i < out.splits_.size(); ++i) {
     attempt(problems, [&] { out.splits_[i] = map_npy(at / meta.files.splits[i], {{DType::int64}, {-1}}); });

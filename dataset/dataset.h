@@ -58,8 +58,9 @@ struct EdgeType {
   std::string source, name, target;
   int source_type = 0, target_type = 0;  // numbers of node types
   int64_t num_edges = 0;
-  std::string indptr, indices;  // files
-  int reverse_of = -1;          // the relation that has the same edges in the other direction; -1: none is known
+  std::string indptr, indices;    // files
+  int reverse_of = -1;            // the relation that has the same edges in the other direction; -1: none is known
+  std::string edge_weights = {};  // the file; empty: its edges have none
 };
 
 // What meta.json says. Versions 1 and 2 have one node type "node" and one relation ("node", "to", "node"). With several
@@ -125,12 +126,14 @@ class Dataset {
   const std::filesystem::path& encoded_rows_of(int type) const { return encoded_rows_.at(index_of(type)); }
   std::span<const int64_t> indptr_of(int relation) const { return indptr_array(relation).as<int64_t>(); }
   const MappedArray& indices_of(int relation) const { return indices_.at(index_of(relation)); }
+  // float32, in the order of the indices; not mapped: none.
+  const MappedArray& edge_weights_of(int relation) const { return edge_weights_.at(index_of(relation)); }
 
   // Of data sets of one node type; with several types they throw base::Error.
-  std::span<const int64_t> indptr() const { return one_type().indptr_of(0); }   // int64 [V + 1]
-  const MappedArray& indices() const { return one_type().indices_of(0); }       // int32 or int64 [E]
-  const MappedArray& edge_weights() const { return one_type().edge_weights_; }  // float32 [E]; not mapped: none
-  const MappedArray& features() const { return one_type().features_of(0); }     // feature_dtype [V, D]
+  std::span<const int64_t> indptr() const { return one_type().indptr_of(0); }        // int64 [V + 1]
+  const MappedArray& indices() const { return one_type().indices_of(0); }            // int32 or int64 [E]
+  const MappedArray& edge_weights() const { return one_type().edge_weights_of(0); }  // float32 [E]; not mapped: none
+  const MappedArray& features() const { return one_type().features_of(0); }          // feature_dtype [V, D]
   const std::filesystem::path& encoded_rows() const { return one_type().encoded_rows_of(0); }
   bool has_raw_features() const { return features().is_mapped(); }
 
@@ -161,7 +164,8 @@ class Dataset {
   std::vector<MappedArray> indices_ = std::vector<MappedArray>(1);                           // of each relation
   std::vector<MappedArray> features_ = std::vector<MappedArray>(1);                          // of each node type
   std::vector<std::filesystem::path> encoded_rows_ = std::vector<std::filesystem::path>(1);  // of each node type
-  MappedArray edge_weights_, labels_;
+  std::vector<MappedArray> edge_weights_ = std::vector<MappedArray>(1);                      // of each relation
+  MappedArray labels_;
   std::array<MappedArray, 3> splits_;  // train, val, test
 };
 

@@ -61,11 +61,13 @@ class Relation:
         indptr: int64 [nodes of the target type + 1], where the in-neighbours of each node start in `indices`.
         indices: int32 or int64 [E], nodes of the source type.
         reverse_of: the relation that has the same edges in the other direction, if the data set names one.
+        edge_weights: float32 [E], in the order of `indices`, or None.
     """
 
     indptr: np.ndarray
     indices: np.ndarray
     reverse_of: RelationType | None
+    edge_weights: np.ndarray | None = None
 
     @property
     def num_edges(self) -> int:
@@ -148,7 +150,7 @@ class HeteroDataset:
 
     def to_pyg(self):
         """The whole graph as torch_geometric HeteroData: float32 x or num_nodes of each type, edge_index int64 [2, E]
-        of each relation, y and three bool masks of the target type."""
+        of each relation, edge_weight float32 [E] where it has weights, y and three bool masks of the target type."""
         import torch
         from torch_geometric.data import HeteroData
 
@@ -160,6 +162,8 @@ class HeteroDataset:
                 data[name].x = torch.from_numpy(x)
         for type_, relation in self.edge_types.items():
             data[type_].edge_index = torch.from_numpy(relation.edge_index())
+            if relation.edge_weights is not None:
+                data[type_].edge_weight = torch.from_numpy(np.array(relation.edge_weights))
         data[self.target].y = torch.from_numpy(np.array(self.y))
         for split in ("train", "val", "test"):
             mask = torch.zeros(self.node_types[self.target].num_nodes, dtype=torch.bool)
@@ -199,6 +203,7 @@ def read_typed(folder: Path, meta: dict[str, Any], rows: list[tuple[str, bool]])
                 indptr=map_array(folder / edges["indptr"]),
                 indices=map_array(folder / edges["indices"]),
                 reverse_of=types[edges["reverse_of"]] if "reverse_of" in edges else None,
+                edge_weights=map_array(folder / edges["edge_weights"]) if "edge_weights" in edges else None,
             )
             for type_, edges in zip(types, meta["edges"], strict=True)
         },

@@ -169,6 +169,8 @@ def _write_typed_rest(
         if (remain := kept.get(tuple(described["type"]))) is not None:
             changed[described["indptr"]] = _without(relation.indptr, remain)
             changed[described["indices"]] = relation.indices[remain]
+            if relation.edge_weights is not None:
+                changed[described["edge_weights"]] = relation.edge_weights[remain]
             described["count"] = int(remain.sum())
     parts = [*(nodes.get("features", {}) for nodes in meta["nodes"]), *meta["edges"], meta["target"]]
     values = [value for part in parts for value in part.values()]

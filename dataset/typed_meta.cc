@@ -76,6 +76,7 @@ EdgeType read_edge_type(const Json& json, const std::string& place, const Meta& 
   out.num_edges = count_member(json, place, "count", 0);
   out.indptr = file_member(json, place, "indptr");
   out.indices = file_member(json, place, "indices");
+  if (json.contains("edge_weights")) out.edge_weights = file_member(json, place, "edge_weights");
   return out;
 }
 

@@ -25,6 +25,8 @@ class SharedGpuBytes;
 
 namespace cohort::sampler {
 
+class DrawWeights;
+
 // Nodes of one type: a range of the ids of all nodes, with a table of feature rows of their own.
 struct NodeRange {
   int64_t first = 0;  // the id of the type's first node
@@ -42,6 +44,8 @@ struct Relation {
   int target_type = 0;
   base::CscRef lists{};
   int reverse = -1;  // the relation, of GraphView::relations, in which the same edges run the other way; -1: none
+  const float* edge_weights = nullptr;                        // float32 [edges]; null: its edges have none
+  std::shared_ptr<const DrawWeights> draw_weights = nullptr;  // null: neighbours are drawn uniformly
 };
 
 // The graph and its rows in host memory; the owner is the data set, but for rows that are not as it has them.
@@ -50,7 +54,8 @@ struct Relation {
 // `labels` those of the nodes of one type, `coded_host_rows` means those types that have encoded rows, and
 // `coded_slab_rows` those that have features; the other members are not set.
 struct GraphView : base::CscRef {
-  const float* edge_weights = nullptr;                      // float32 [num_edges]; null: batches have none
+  const float* edge_weights = nullptr;                      // float32 [num_edges]; null: edges have none
+  std::shared_ptr<const DrawWeights> draw_weights;          // null: neighbours are drawn uniformly
   const std::byte* labels = nullptr;                        // [num_nodes, label_bytes]
   int64_t label_bytes = 8;                                  // of a node
   const std::byte* features = nullptr;                      // [num_nodes, row_bytes]; may be null when `encoded` is set
@@ -65,6 +70,8 @@ struct GraphView : base::CscRef {
   std::vector<Relation> relations;  // by ascending source_type
   int label_type = 0;               // the type that has labels
   bool is_typed() const { return !types.empty(); }
+  bool has_edge_weights() const;  // of any relation, which batches then have
+  void leave_draw_weights();      // to backends: those on GPUs have copies
 };
 
 // Also of a graph of one type, which is one with one type and one relation. A type without rows in slots has row_bytes
@@ -126,7 +133,7 @@ struct SlotArrays {
   int64_t* indptr = nullptr;       // int64 [num_targets + 1], first edge of each target; null: not wanted
   int64_t num_targets = 0;         // all but the last hop's nodes
   int64_t* e_id = nullptr;         // int64 [num_edges], place in the graph's indices; null: not wanted
-  float* edge_weight = nullptr;    // float32 [num_edges]; null: not wanted
+  float* edge_weight = nullptr;    // float32 [num_edges], 1 where the relation has no weights; null: not wanted
   int64_t num_labels = 0;          // all nodes, or the seeds alone
   int64_t* source_node = nullptr;  // int64 [num_edges], the node of each edge's source; null: not wanted
   std::vector<std::byte*> tables =

@@ -120,9 +120,9 @@ class CudaBackend final : public Backend {
         cudaMemcpyAsync(slot.input_id, input_id.data(), input_id.size_bytes(), cudaMemcpyHostToDevice, sampling_),
         "copy input ids");
     if (typed_writer_) {
-      typed_writer_->write(batch, graph_.labels(), slot, max_blocks_, sampling_);
+      typed_writer_->write(batch, graph_.labels(), graph_.edge_weights(), slot, max_blocks_, sampling_);
     } else {
-      write_graph(batch, graph_.labels(), graph_.edge_weights(), slot, max_blocks_, sampling_);
+      write_graph(batch, graph_.labels(), graph_.edge_weights()[0], slot, max_blocks_, sampling_);
     }
     flight.written.record(sampling_);
     flight.written.wait_on(flight.stream);

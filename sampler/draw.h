@@ -20,13 +20,19 @@ COHORT_HOST_DEVICE constexpr int64_t num_picks(int64_t degree, int64_t fanout) {
   return fanout < 0 || degree <= fanout ? degree : fanout;
 }
 
+// The random bits behind pick j.
+COHORT_HOST_DEVICE constexpr uint64_t draw_bits(base::PhiloxKey batch_key, int64_t node, int hop, int64_t j,
+                                                int relation = 0) {
+  const uint64_t which =
+      (static_cast<uint64_t>(hop) << 48) | (static_cast<uint64_t>(relation) << 40) | static_cast<uint64_t>(j);
+  return base::random_64(batch_key, static_cast<uint64_t>(node), which);
+}
+
 // The candidate position of pick j out of `picks` for a node of `degree` (Floyd's t).
 COHORT_HOST_DEVICE constexpr int64_t draw_candidate(base::PhiloxKey batch_key, int64_t node, int hop, int64_t j,
                                                     int64_t picks, int64_t degree, int relation = 0) {
-  const uint64_t which =
-      (static_cast<uint64_t>(hop) << 48) | (static_cast<uint64_t>(relation) << 40) | static_cast<uint64_t>(j);
-  return static_cast<int64_t>(
-      base::random_below(static_cast<uint64_t>(degree - picks + j + 1), batch_key, static_cast<uint64_t>(node), which));
+  return static_cast<int64_t>(base::multiply_high_64(draw_bits(batch_key, node, hop, j, relation),
+                                                     static_cast<uint64_t>(degree - picks + j + 1)));
 }
 
 // Positions of one list that are not drawn, ascending, each once.

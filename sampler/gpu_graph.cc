@@ -8,6 +8,7 @@
 #include "base/parallel_copy.h"
 #include "base/staged_copy.h"
 #include "cache/plan/gpu_bytes.h"
+#include "sampler/draw_weights.h"
 
 namespace cohort::sampler {
 namespace {
@@ -52,15 +53,16 @@ std::size_t indices_bytes(const base::CscRef& lists) {
   return static_cast<std::size_t>(lists.num_edges) * static_cast<std::size_t>(lists.index_bytes);
 }
 
-std::size_t weight_bytes(const GraphView& graph) {
-  return graph.edge_weights ? static_cast<std::size_t>(graph.num_edges) * sizeof(float) : 0;
-}
+// Of edge weights, and of what DrawWeightsRef has.
+std::size_t word_bytes(int64_t count) { return static_cast<std::size_t>(count) * sizeof(uint32_t); }
 
 // Of what lies where the topology does.
 std::size_t topology_bytes(const GraphView& graph) {
-  std::size_t bytes = weight_bytes(graph);
+  std::size_t bytes = 0;
   for (const Relation& relation : relations_of(graph)) {
     bytes += indptr_bytes(relation.lists) + indices_bytes(relation.lists);
+    if (relation.edge_weights) bytes += word_bytes(relation.lists.num_edges);
+    if (relation.draw_weights) bytes += static_cast<std::size_t>(DrawWeights::bytes_of(relation.lists));
   }
   return bytes;
 }
@@ -116,10 +118,15 @@ HostGraph::HostGraph(const GraphView& graph, bool with_topology) {
   if (with_topology) {
     for (const Relation& relation : relations_of(graph)) {
       const base::CscRef& lists = relation.lists;
-      topology_.push_back(
-          {host_copy(lists.indptr, indptr_bytes(lists)), host_copy(lists.indices, indices_bytes(lists))});
+      Lists& own = topology_.emplace_back();
+      own.indptr = host_copy(lists.indptr, indptr_bytes(lists));
+      own.indices = host_copy(lists.indices, indices_bytes(lists));
+      if (relation.edge_weights) own.edge_weights = host_copy(relation.edge_weights, word_bytes(lists.num_edges));
+      if (!relation.draw_weights) continue;
+      const auto [cumulative, positive] = relation.draw_weights->ref();
+      own.cumulative = host_copy(cumulative, word_bytes(lists.num_edges));
+      own.positive = host_copy(positive, word_bytes(lists.num_nodes));
     }
-    if (graph.edge_weights) edge_weights_ = host_copy(graph.edge_weights, weight_bytes(graph));
   }
   for (const cache::FeatureRows& rows : rows_to_copy(graph)) {
     rows_.push_back(std::make_shared<cache::HostFeatures>(rows, copies_coded(graph, rows)));
@@ -130,25 +137,41 @@ void HostGraph::open_topology_to_gpu() const {
   for (const Lists& lists : topology_) {
     lists.indptr.open_to_gpu();
     lists.indices.open_to_gpu();
+    lists.cumulative.open_to_gpu();
+    lists.positive.open_to_gpu();
+    lists.edge_weights.open_to_gpu();
   }
-  edge_weights_.open_to_gpu();
 }
 
 GraphOnGpu::GraphOnGpu(const GraphView& graph, std::shared_ptr<const HostGraph> on_host)
     : on_host_(std::move(on_host)), label_bytes_(graph.label_bytes) {
   on_host_->open_topology_to_gpu();
   const std::vector<cache::RelationLists> numbered = numbered_lists(graph);
-  const auto on_gpu = [&](const void* from, std::size_t bytes, const char* what) {
-    return topology_.emplace_back(device_copy(from, bytes, what)).data();
-  };
   const bool in_gpu = on_host_->topology().empty();
   for (const Relation& relation : relations_of(graph)) {
     const base::CscRef& lists = relation.lists;
-    const auto* host = in_gpu ? nullptr : &on_host_->topology()[relations_.size()];
-    const std::byte* indptr =
-        host ? host->indptr.data() : on_gpu(lists.indptr, indptr_bytes(lists), "copy indptr to the GPU");
-    const std::byte* indices =
-        host ? host->indices.data() : on_gpu(lists.indices, indices_bytes(lists), "copy indices to the GPU");
+    const HostGraph::Lists nothing;
+    const HostGraph::Lists& host = in_gpu ? nothing : on_host_->topology()[relations_.size()];
+    // Where kernels read what lies in `from`: from its copy on the host, or from one that is made.
+    const auto place = [&](const base::HostTable& copy, const void* from, std::size_t bytes, const char* what) {
+      return in_gpu ? topology_.emplace_back(device_copy(from, bytes, what)).data() : copy.data();
+    };
+    const std::byte* indptr = place(host.indptr, lists.indptr, indptr_bytes(lists), "copy indptr to the GPU");
+    const std::byte* indices = place(host.indices, lists.indices, indices_bytes(lists), "copy indices to the GPU");
+    const std::size_t of_edges = word_bytes(lists.num_edges);
+    const std::byte* edge_weights = nullptr;
+    if (relation.edge_weights) {
+      edge_weights = place(host.edge_weights, relation.edge_weights, of_edges, "copy edge weights to the GPU");
+    }
+    edge_weights_.push_back(reinterpret_cast<const float*>(edge_weights));
+    DrawWeightsRef weights;
+    if (relation.draw_weights) {
+      constexpr const char* kWhat = "copy what draws by weight read to the GPU";
+      weights = relation.draw_weights->ref();
+      const std::byte* cumulative = place(host.cumulative, weights.cumulative, of_edges, kWhat);
+      const std::byte* positive = place(host.positive, weights.positive, word_bytes(lists.num_nodes), kWhat);
+      weights = {reinterpret_cast<const uint32_t*>(cumulative), reinterpret_cast<const uint32_t*>(positive)};
+    }
     const cache::RelationLists& own = numbered[relations_.size()];
     relations_.push_back({relation.source_type,
                           relation.target_type,
@@ -157,13 +180,10 @@ GraphOnGpu::GraphOnGpu(const GraphView& graph, std::shared_ptr<const HostGraph> 
                            .index_bytes = lists.index_bytes,
                            .first_target = own.first_target,
                            .first_source = own.first_source,
-                           .first_list = own.first}});
-  }
-  if (in_gpu && graph.edge_weights) {
-    edge_weights_ = device_copy(graph.edge_weights, weight_bytes(graph), "copy edge weights to the GPU");
+                           .first_list = own.first},
+                          weights});
   }
   labels_ = device_copy(graph.labels, label_bytes(graph), "copy labels to the GPU");
-  edge_weights_ref_ = reinterpret_cast<const float*>(in_gpu ? edge_weights_.data() : on_host_->edge_weights());
 }
 
 }  // namespace cohort::sampler

@@ -31,16 +31,16 @@ class HostGraph {
   void open_topology_to_gpu() const;  // before kernels of the current GPU read it
   // Of each relation; none: it is not here.
   struct Lists {
-    base::HostTable indptr;   // int64 [num_nodes + 1]
-    base::HostTable indices;  // int32 or int64 [num_edges]
+    base::HostTable indptr;                // int64 [num_nodes + 1]
+    base::HostTable indices;               // int32 or int64 [num_edges]
+    base::HostTable cumulative, positive;  // as in DrawWeightsRef, where draws go by weight
+    base::HostTable edge_weights;          // float32 [num_edges], where there are any
   };
   const std::vector<Lists>& topology() const { return topology_; }
-  const std::byte* edge_weights() const { return edge_weights_.data(); }  // float32 [num_edges], where there are any
 
  private:
   std::vector<std::shared_ptr<const cache::HostFeatures>> rows_;
   std::vector<Lists> topology_;
-  base::HostTable edge_weights_;
 };
 
 class GraphOnGpu {
@@ -49,16 +49,17 @@ class GraphOnGpu {
   GraphOnGpu(const GraphView& graph, std::shared_ptr<const HostGraph> on_host);
   const std::vector<GpuRelation>& relations() const { return relations_; }
   LabelsRef labels() const { return {labels_.data(), label_bytes_}; }
-  const float* edge_weights() const { return edge_weights_ref_; }  // float32 [num_edges], beside the topology; or null
+  // Of each relation, float32 [num_edges] beside the topology; or null.
+  const std::vector<const float*>& edge_weights() const { return edge_weights_; }
   const HostGraph& on_host() const { return *on_host_; }
 
  private:
   std::shared_ptr<const HostGraph> on_host_;
   std::vector<base::DeviceBytes> topology_;  // that the host does not have
-  base::DeviceBytes edge_weights_, labels_;
+  base::DeviceBytes labels_;
   std::vector<GpuRelation> relations_;
   int64_t label_bytes_;
-  const float* edge_weights_ref_ = nullptr;
+  std::vector<const float*> edge_weights_;
 };
 
 }  // namespace cohort::sampler

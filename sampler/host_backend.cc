@@ -16,6 +16,7 @@
 #include "cache/host_rows.h"
 #include "sampler/backend.h"
 #include "sampler/draw.h"
+#include "sampler/draw_weights.h"
 
 namespace cohort::sampler {
 namespace {
@@ -177,12 +178,14 @@ class HostBackend final : public Backend {
     const std::vector<int64_t>& n_id = targets.n_id;
     const std::size_t end = targets.ends_of_hops.back();
     const std::size_t begin = targets.before_last_hop();
+    const DrawWeightsRef weights = weights_for(edges.relation.draw_weights.get(), fanout);
     const ExclusionsRef exclusions = exclusions_of(query, hop, number);
+    const Draw draw{query.key, hop, number, fanout, targets.range.first, lists, exclusions, weights};
     offset_.assign(end - begin + 1, 0);
     for (std::size_t i = begin; i < end; ++i) {
       base::prefetch_ahead(lists.indptr, n_id.data(), i, end);
-      const int64_t degree = lists.indptr[n_id[i] + 1] - lists.indptr[n_id[i]];
-      const int64_t picks = num_picks(degree - exclusions.of_list(static_cast<int64_t>(i)).count, fanout);
+      if (weights.positive) base::prefetch_ahead(weights.positive, n_id.data(), i, end);
+      const int64_t picks = num_picks(draw.drawable(n_id[i], static_cast<int64_t>(i)), fanout);
       offset_[i - begin + 1] = offset_[i - begin] + picks;
       num_lists_ += picks > 0 ? 1 : 0;
     }
@@ -192,12 +195,12 @@ class HostBackend final : public Backend {
     edges.edges_before = edges.target.size();
     edges.target.resize(edges.edges_before + drawn_.size());
     if (query.edge_ids) edges.e_id.resize(edges.target.size());
-    const Draw draw{query.key, hop, number, fanout, targets.range.first, lists, exclusions};
 #pragma omp parallel for schedule(dynamic) if (end - begin > std::size_t{kFewItems})
     for (std::size_t first = begin; first < end; first += kNodesAtOnce) {
       const std::size_t last = std::min(first + kNodesAtOnce, end);
       for (std::size_t i = first; i < last; ++i) {
         base::prefetch_ahead(lists.indptr, n_id.data(), i, end);
+        prefetch_units(weights, lists.indptr, n_id.data(), i, last);
         draw_of(draw, n_id[i], static_cast<int32_t>(i), offset_[i - begin], edges);
       }
       look_up(lists, static_cast<std::size_t>(offset_[first - begin]), static_cast<std::size_t>(offset_[last - begin]),
@@ -213,16 +216,28 @@ class HostBackend final : public Backend {
     int64_t first_node;  // of the target type
     const base::CscRef& lists;
     ExclusionsRef exclusions;
+    DrawWeightsRef weights;  // none: uniform draws
+
+    // Edges of a node with a local id.
+    int64_t drawable(int64_t node, int64_t local_id) const {
+      return num_drawable(weights, node, lists.indptr + node, exclusions.of_list(local_id));
+    }
   };
 
   // Draws edges of a node with a local id, from drawn_[drawn_before] on.
   void draw_of(const Draw& draw, int64_t node, int32_t local_id, int64_t drawn_before, OfRelation& edges) {
     const ExcludedRef excluded = draw.exclusions.of_list(local_id);
-    const int64_t row = draw.lists.indptr[node], degree = draw.lists.indptr[node + 1] - row - excluded.count;
-    const int64_t picks = num_picks(degree, draw.fanout);
+    const int64_t row = draw.lists.indptr[node], drawable = draw.drawable(node, local_id);
+    const int64_t picks = num_picks(drawable, draw.fanout), global = draw.first_node + node;
     int64_t* drawn = drawn_.data() + drawn_before;
-    draw_positions(draw.key, draw.first_node + node, draw.hop, draw.relation, picks, degree, drawn);
-    for (int64_t j = 0; j < picks; ++j) drawn[j] = row + pass_over(excluded, drawn[j]);
+    if (draw.weights.cumulative) {
+      const ListMass list = draw.weights.of_list(draw.lists.indptr + node);
+      draw_weighted({list, excluded, drawable, draw.key, global, draw.hop, draw.relation}, picks, drawn);
+      for (int64_t j = 0; j < picks; ++j) drawn[j] += row;
+    } else {
+      draw_positions(draw.key, global, draw.hop, draw.relation, picks, drawable, drawn);
+      for (int64_t j = 0; j < picks; ++j) drawn[j] = row + pass_over(excluded, drawn[j]);
+    }
     std::fill_n(edges.target.begin() + static_cast<std::ptrdiff_t>(edges.edges_before) + drawn_before, picks, local_id);
   }
 
@@ -301,11 +316,12 @@ class HostBackend final : public Backend {
     }
     if (slot.source_node) std::ranges::copy(source_node_, slot.source_node);
     int64_t *indptr = slot.indptr, *e_id = slot.e_id;
+    float* edge_weight = slot.edge_weight;
     for (const OfRelation& edges : relations_) {
       if (indptr) indptr = write_indptr(edges, indptr);
       if (e_id) e_id = std::ranges::copy(edges.e_id, e_id).out;
+      if (edge_weight) edge_weight = write_weights(edges, edge_weight);
     }
-    if (slot.edge_weight) write_weights(relations_[0].e_id, slot.edge_weight);
   }
 
   // The edges stand by ascending target. Returns the end of what was written.
@@ -318,9 +334,11 @@ class HostBackend final : public Backend {
     return end;
   }
 
-  void write_weights(const std::vector<int64_t>& e_id, float* to) const {
-#pragma omp parallel for schedule(static) if (e_id.size() > std::size_t{kFewItems})
-    for (std::size_t edge = 0; edge < e_id.size(); ++edge) to[edge] = graph_.edge_weights[e_id[edge]];
+  static float* write_weights(const OfRelation& edges, float* to) {
+    const float* const weights = edges.relation.edge_weights;
+#pragma omp parallel for schedule(static) if (edges.e_id.size() > std::size_t{kFewItems})
+    for (std::size_t edge = 0; edge < edges.e_id.size(); ++edge) to[edge] = weights ? weights[edges.e_id[edge]] : 1;
+    return to + edges.e_id.size();
   }
 
   // The rows of the type's nodes, and what was read for them.

@@ -7,6 +7,7 @@
 #include "base/host_memory.h"
 #include "cache/host_rows.h"
 #include "sampler/cache_plan.h"
+#include "sampler/draw_weights.h"
 
 namespace cohort::sampler {
 namespace {
@@ -72,8 +73,18 @@ std::shared_ptr<const cache::HostRows> open_encoded(const dataset::Dataset& data
   return std::make_shared<cache::HostRows>(cache::HostRows::open(file, shape, verify_data));
 }
 
-const float* weights_of(const dataset::Dataset& data) {
-  if (data.edge_weights().is_mapped()) return data.edge_weights().as<float>().data();
+// Null: the relation has none.
+const float* weights_of(const dataset::Dataset& data, int relation) {
+  const dataset::MappedArray& weights = data.edge_weights_of(relation);
+  return weights.is_mapped() ? weights.as<float>().data() : nullptr;
+}
+
+int num_relations(const dataset::Dataset& data) { return static_cast<int>(data.meta().edge_types.size()); }
+
+void demand_weights(const dataset::Dataset& data) {
+  for (int relation = 0; relation < num_relations(data); ++relation) {
+    if (weights_of(data, relation)) return;
+  }
   throw base::Error({data.folder().string(), "edge weights", "edges without",
                      "import the data set with --edge-weights or --weight-column, or leave the weights out"});
 }
@@ -102,9 +113,18 @@ std::vector<NodeRange> types_of(const GraphView& graph) {
   return {{0, graph.num_nodes, graph.features, slot_row_bytes(graph), graph.encoded, graph.row_shape}};
 }
 
+bool GraphView::has_edge_weights() const {
+  return edge_weights || std::ranges::any_of(relations, [](const Relation& each) { return each.edge_weights; });
+}
+
+void GraphView::leave_draw_weights() {
+  draw_weights.reset();
+  for (Relation& relation : relations) relation.draw_weights.reset();
+}
+
 std::vector<Relation> relations_of(const GraphView& graph) {
   if (graph.is_typed()) return graph.relations;
-  return {{.lists = graph, .reverse = 0}};
+  return {{.lists = graph, .reverse = 0, .edge_weights = graph.edge_weights, .draw_weights = graph.draw_weights}};
 }
 
 std::vector<cache::FeatureRows> feature_rows(const GraphView& graph) {
@@ -126,14 +146,6 @@ std::vector<cache::RelationLists> numbered_lists(const GraphView& graph) {
 }
 
 namespace {
-
-// What is not offered for graphs of several types yet.
-void demand_offered(const Options& options) {
-  const auto refuse = [&](const char* place, const char* expected, const std::string& found) {
-    throw base::Error({place, std::string(expected) + " for a graph of several node types", found, ""});
-  };
-  if (options.edge_weights) refuse("edge_weights", "edges without weights", "true");
-}
 
 // Tells each relation its reverse: what meta.json says of either of the two; within one type, else, the relation
 // itself.
@@ -212,8 +224,22 @@ GraphView topology_of(const dataset::Dataset& data) {
   return graph;
 }
 
+void add_draw_weights(const dataset::Dataset& data, GraphView& graph, const StartLog& log) {
+  demand_weights(data);
+  log.begin("preparing draws by weight", graph.num_edges * static_cast<int64_t>(sizeof(float)));
+  const std::vector<Relation> relations = relations_of(graph);
+  for (int number = 0; number < num_relations(data); ++number) {
+    const float* weights = weights_of(data, number);
+    if (!weights) continue;
+    const auto at = static_cast<std::size_t>(number);
+    const std::filesystem::path file = data.folder() / data.meta().edge_types[at].edge_weights;
+    auto& made = data.is_typed() ? graph.relations[at].draw_weights : graph.draw_weights;
+    made = std::make_shared<DrawWeights>(relations[at].lists, weights, file.string());
+  }
+}
+
 GraphView view_of(const dataset::Dataset& data, const Options& options, const StartLog& log) {
-  if (data.is_typed()) demand_offered(options);
+  if (options.edge_weights) demand_weights(data);
   GraphView graph = topology_of(data);
   const Encoded encoded = encoded_where(data, options);
   graph.coded_host_rows = encoded.in_host;
@@ -225,13 +251,17 @@ GraphView view_of(const dataset::Dataset& data, const Options& options, const St
     range.features = rows.features;
     range.encoded = rows.encoded;
   }
+  if (!options.weight_attr.empty()) add_draw_weights(data, graph, log);
+  for (std::size_t relation = 0; options.edge_weights && relation < graph.relations.size(); ++relation) {
+    graph.relations[relation].edge_weights = weights_of(data, static_cast<int>(relation));
+  }
   if (data.is_typed()) return graph;
   const TypeRows rows = rows_of(data, 0, options, graph, log);
   graph.row_bytes = static_cast<int64_t>(data.feature_row_bytes());
   graph.row_shape = shape_of(data.meta().node_types[0]);
   graph.features = rows.features;
   graph.encoded = rows.encoded;
-  if (options.edge_weights) graph.edge_weights = weights_of(data);
+  if (options.edge_weights) graph.edge_weights = weights_of(data, 0);
   return graph;
 }
 

@@ -25,6 +25,9 @@ std::future<void> verify_rows(const dataset::Dataset& data);
 // The same without rows: row_bytes is 0.
 GraphView topology_of(const dataset::Dataset& data);
 
+// Has draws from the graph go by the data set's edge weights. Throws Error where it has none, or bad ones.
+void add_draw_weights(const dataset::Dataset& data, GraphView& graph, const StartLog& log = {});
+
 // The backends that the options name, one a rank. Throws Error when this build or machine does not have them.
 std::vector<std::unique_ptr<Backend>> make_backends(const Options& options, const GraphView& graph,
                                                     const StartLog& log = {});

@@ -133,16 +133,31 @@ struct DrawnEdges {
   }
 };
 
-// Writes `picks` <= 32 drawn edges, by ascending position.
+// Writes `picks` <= 32 drawn edges, by ascending position; lane j has that of pick j.
 template <typename Edges>
-__device__ void draw_few(const Edges& edges, const DrawKey& key, int64_t node, int picks, int lane) {
-  const int64_t position = draw_in_registers(key, node, picks, edges.list.degree, lane);
+__device__ void put_ranked(const Edges& edges, int64_t position, int picks, int lane) {
   int rank = 0;
   for (int j = 0; j < picks; ++j) rank += __shfl_sync(kWholeWarp, position, j) < position;
   if (lane < picks) edges.put(rank, position);
 }
 
-// The same for any number of picks; `position` int64 [picks] is this warp's scratch.
+// The same for any number of picks. position: int64 [picks], in memory.
+template <typename Edges>
+__device__ void put_ranked(const Edges& edges, const int64_t* position, int64_t picks, int lane) {
+  for (int64_t j = lane; j < picks; j += kWarp) {
+    int64_t rank = 0;
+    for (int64_t i = 0; i < picks; ++i) rank += position[i] < position[j];
+    edges.put(rank, position[j]);
+  }
+}
+
+// Draws `picks` <= 32 edges.
+template <typename Edges>
+__device__ void draw_few(const Edges& edges, const DrawKey& key, int64_t node, int picks, int lane) {
+  put_ranked(edges, draw_in_registers(key, node, picks, edges.list.degree, lane), picks, lane);
+}
+
+// Draws any number of edges; `position` int64 [picks] is this warp's scratch.
 template <typename Edges>
 __device__ void draw_many(const Edges& edges, const DrawKey& key, int64_t node, int64_t picks, int lane,
                           int64_t* position) {
@@ -155,11 +170,7 @@ __device__ void draw_many(const Edges& edges, const DrawKey& key, int64_t node, 
     if (lane == 0) position[j] = taken ? degree - picks + j : wanted;
     __syncwarp();
   }
-  for (int64_t j = lane; j < picks; j += kWarp) {
-    int64_t rank = 0;
-    for (int64_t i = 0; i < picks; ++i) rank += position[i] < position[j];
-    edges.put(rank, position[j]);
-  }
+  put_ranked(edges, position, picks, lane);
 }
 
 struct DrawArrays {

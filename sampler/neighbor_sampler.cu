@@ -10,7 +10,7 @@
 #include <numeric>
 #include <utility>
 
-#include "sampler/neighbor_kernels.cuh"
+#include "sampler/weighted_kernels.cuh"
 
 namespace cohort::sampler {
 namespace {
@@ -195,6 +195,11 @@ const int64_t* CudaNeighborSampler::frontier(const Hop& hop, std::size_t relatio
   return n_id_.data() + first_node_[static_cast<std::size_t>(hop.number) * num_types() + type];
 }
 
+// A fanout below 0 takes all edges, whatever their weights.
+bool CudaNeighborSampler::draws_by_weight(const Hop& hop, std::size_t relation) const {
+  return relations_[relation].weights.cumulative && hop.fanout[relation] >= 0;
+}
+
 void CudaNeighborSampler::count_edges(Hop& hop, cudaStream_t stream) {
   const int64_t size = hop.first_list.back();
   if (size == 0) {
@@ -206,11 +211,18 @@ void CudaNeighborSampler::count_edges(Hop& hop, cudaStream_t stream) {
   for (std::size_t relation = 0; relation < relations_.size(); ++relation) {
     const int64_t first = hop.first_list[relation], lists = hop.first_list[relation + 1] - first;
     if (lists == 0) continue;
+    const GpuRelation& own = relations_[relation];
     const ExclusionsRef& exclusions = hop.exclusions[relation];
-    const auto kernel = exclusions.starts ? count_picks_kernel<true> : count_picks_kernel<false>;
-    kernel<<<base::grid_for(lists, max_blocks_), kBlockThreads, 0, stream>>>(
-        relations_[relation].topology, frontier(hop, relation), lists, hop.fanout[relation], offset + first,
-        list + first, list_use_.data(), exclusions);
+    const int grid = base::grid_for(lists, max_blocks_);
+    const int64_t *nodes = frontier(hop, relation), fanout = hop.fanout[relation];
+    if (draws_by_weight(hop, relation)) {
+      count_weighted_picks_kernel<<<grid, kBlockThreads, 0, stream>>>(
+          own.topology, own.weights, nodes, lists, fanout, offset + first, list + first, list_use_.data(), exclusions);
+    } else {
+      const auto kernel = exclusions.starts ? count_picks_kernel<true> : count_picks_kernel<false>;
+      kernel<<<grid, kBlockThreads, 0, stream>>>(own.topology, nodes, lists, fanout, offset + first, list + first,
+                                                 list_use_.data(), exclusions);
+    }
     check_launch();
   }
   std::size_t bytes = 0;
@@ -242,7 +254,14 @@ void CudaNeighborSampler::draw(const Hop& hop, const Query& query, cudaStream_t 
   target_.extend(before + edges, before, stream);
   source_node_.extend(before + edges, before, stream);
   if (query.edge_ids) e_id_.extend(before + edges, before, stream);
-  if (std::ranges::max(hop.fanout) > kWarp) position_.reserve(edges);
+  std::size_t num_excluded = 0;
+  if (hop.number == 0) {
+    for (const Exclusions& each : query.exclusions) num_excluded += each.positions.size();
+  }
+  if (std::ranges::max(hop.fanout) > kWarp || num_excluded > 0) {
+    position_.reserve(edges);
+    if (has_weights()) taken_.reserve(edges + num_excluded);
+  }
   for (std::size_t relation = 0; relation < relations_.size(); ++relation) {
     const int64_t first = hop.first_list[relation], lists = hop.first_list[relation + 1] - first;
     if (lists == 0) continue;
@@ -251,7 +270,7 @@ void CudaNeighborSampler::draw(const Hop& hop, const Query& query, cudaStream_t 
     const DrawArrays arrays{.frontier = nodes,
                             .offset = offset_.data() + first,
                             .list = list_.data() + first,
-                            .position = hop.fanout[relation] > kWarp ? position_.data() : nullptr,
+                            .position = position_.data(),
                             .neighbour = source_node_.data() + before,
                             .e_id = query.edge_ids ? e_id_.data() + before : nullptr,
                             .target = target_.data() + before,
@@ -259,10 +278,17 @@ void CudaNeighborSampler::draw(const Hop& hop, const Query& query, cudaStream_t 
                             .place = generation() + static_cast<uint64_t>(num_places_),
                             .first_place = hop.gives_ids ? first_place_.data() : nullptr,
                             .exclusions = hop.exclusions[relation]};
-    const auto kernel = draw_kernel_of(query.edge_ids, arrays.exclusions.starts != nullptr);
-    kernel<<<base::grid_for(lists * kWarp, max_blocks_), kBlockThreads, 0, stream>>>(
-        {topology.indptr, topology.index_bytes, topology.first_target, topology.first_source}, arrays, lists,
-        {query.key, hop.number, static_cast<int>(relation)});
+    const int grid = base::grid_for(lists * kWarp, max_blocks_);
+    const DrawGraph graph{topology.indptr, topology.index_bytes, topology.first_target, topology.first_source};
+    const DrawKey key{query.key, hop.number, static_cast<int>(relation)};
+    if (draws_by_weight(hop, relation)) {
+      const auto kernel = query.edge_ids ? draw_weighted_kernel<true> : draw_weighted_kernel<false>;
+      kernel<<<grid, kBlockThreads, 0, stream>>>(graph, relations_[relation].weights, arrays, taken_.data(), lists,
+                                                 key);
+    } else {
+      const auto kernel = draw_kernel_of(query.edge_ids, arrays.exclusions.starts != nullptr);
+      kernel<<<grid, kBlockThreads, 0, stream>>>(graph, arrays, lists, key);
+    }
     check_launch();
   }
 }

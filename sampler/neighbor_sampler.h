@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <array>
 #include <span>
 #include <vector>
@@ -12,7 +13,7 @@
 #include "base/scratch.h"
 #include "cache/list_ref.h"
 #include "sampler/backend.h"
-#include "sampler/draw.h"
+#include "sampler/weighted_draw.h"
 
 namespace cohort::sampler {
 
@@ -41,12 +42,22 @@ struct GpuRelation {
   int source_type = 0;
   int target_type = 0;
   TopologyRef topology{};
+  DrawWeightsRef weights{};
 };
 
 // A frontier node's list, looked up once: counting its picks leaves it for drawing them.
 struct alignas(16) DrawnList {
   const std::byte* neighbours;  // int32 or int64, all of the list
-  int64_t degree;               // without those that are excluded
+  int64_t degree;               // what may be drawn: without those that are excluded, or weigh nothing
+};
+
+// An edge whose units are taken, see weighted_draw.h.
+struct TakenUnits {
+  uint32_t begin, units;
+  uint32_t before;  // units that are taken by edges before it
+
+  // Whether it lies before unit t of those that are not taken.
+  COHORT_HOST_DEVICE bool is_before(uint32_t t) const { return begin - before <= t; }
 };
 
 // The sampled batch in GPU memory; valid until the next sample(). Its nodes are numbered as they were reached: by hop,
@@ -107,6 +118,10 @@ class CudaNeighborSampler {
   void place_seeds(const Query& query, cudaStream_t stream);
   void copy_exclusions(const Query& query, cudaStream_t stream);
   Hop begin_hop(const Query& query, std::size_t hop) const;
+  bool has_weights() const {
+    return std::ranges::any_of(relations_, [](const GpuRelation& each) { return each.weights.cumulative != nullptr; });
+  }
+  bool draws_by_weight(const Hop& hop, std::size_t relation) const;
   const int64_t* frontier(const Hop& hop, std::size_t relation) const;
   void count_edges(Hop& hop, cudaStream_t stream);
   void draw(const Hop& hop, const Query& query, cudaStream_t stream);
@@ -133,7 +148,8 @@ class CudaNeighborSampler {
   base::Scratch<int64_t> offset_;                      // int64 [lists of the hop + 1]
   base::Scratch<DrawnList> list_;                      // [lists of the hop]
   base::Scratch<int64_t> source_node_;                 // int64 [num_edges], global ids
-  base::Scratch<int64_t> position_;                    // int64 [edges of the hop], for fanouts above a warp
+  base::Scratch<int64_t> position_;                    // int64 [edges of the hop], for what registers do not hold
+  base::Scratch<TakenUnits> taken_;                    // [edges of the hop + exclusions], for the same draws by weight
   base::Scratch<uint32_t> first_;                      // uint32 [edges of the hop], the first place of each source
   base::Scratch<int32_t> id_of_place_;                 // int32 [num_places]
   base::Scratch<std::byte> temporary_;                 // CUB

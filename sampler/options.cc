@@ -121,6 +121,10 @@ void refuse_others_than(const std::vector<std::string>& names, const char* place
   refuse_unless(std::ranges::find(names, found) != names.end(), place, expected, found);
 }
 
+void refuse_other_weights(const std::string& weight_attr) {
+  if (!weight_attr.empty()) refuse_others_than({"edge_weight"}, "weight_attr", weight_attr);
+}
+
 void read_cache(Members& members, Options& options) {
   members.read("cache_bytes", options.cache_bytes);
   members.read("cache_policy", options.cache_policy);
@@ -141,6 +145,7 @@ void check(const Options& options) {
                 fmt::format("one for each of {} ranks", options.num_ranks), std::to_string(options.gpus.size()));
   refuse_others_than({"auto", "gpu", "host"}, "topology", options.topology);
   refuse_others_than({"auto", "none", "cache", "host", "both"}, "compress", options.compress);
+  refuse_other_weights(options.weight_attr);
   refuse_unless(options.fetch_sms >= 0, "fetch_sms", "at least 1, or 0 for a default",
                 std::to_string(options.fetch_sms));
   std::error_code ignored;  // a name may be too long
@@ -197,6 +202,7 @@ Options read_options(const std::filesystem::path& run_json) {
   members.read("seed", options.seed);
   members.read("edge_ids", options.edge_ids);
   members.read("edge_weights", options.edge_weights);
+  members.read("weight_attr", options.weight_attr);
   members.read("owner_pid", options.owner_pid);
   members.read("end_with_parent", options.end_with_parent);
   members.read("poison_slots", options.poison_slots);
@@ -220,9 +226,11 @@ PresampleOptions read_presample_options(const std::filesystem::path& path) {
   members.read_path("seeds", options.seeds, false);
   members.read("max_batches", options.max_batches);
   members.read("refresh", options.refresh);
+  members.read("weight_attr", options.weight_attr);
   members.refuse_others();
   refuse_unless(std::ranges::all_of(options.fanout, [](int32_t k) { return k >= -1; }), "fanout",
                 "numbers of at least 0, or -1 for all", "another");
+  refuse_other_weights(options.weight_attr);
   refuse_unless(options.batch_size >= 1, "batch_size", "at least 1", "0");
   refuse_unless(options.max_batches >= 1, "max_batches", "at least 1", std::to_string(options.max_batches));
   return options;

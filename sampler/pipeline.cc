@@ -169,7 +169,7 @@ std::span<const int32_t> Pipeline::fanout_of(const channel::Request& request) co
   return std::span(request.fanout).first(num_relations * static_cast<std::size_t>(request.num_hops));
 }
 
-bool Pipeline::remembers_edges() const { return options_.edge_ids || graph_.edge_weights != nullptr; }
+bool Pipeline::remembers_edges() const { return options_.edge_ids || graph_.has_edge_weights(); }
 
 bool Pipeline::leaves_last_hop_global(const channel::Request& request) const {
   return request.last_hop_global != 0 && graph_.rows_in_place && !remembers_edges();
@@ -264,7 +264,7 @@ channel::BatchShape Pipeline::shape_of(const channel::Request& request) const {
   return {.row_bytes = slot_row_bytes(graph_),
           .label_bytes = graph_.label_bytes,
           .with_e_id = options_.edge_ids,
-          .with_edge_weight = graph_.edge_weights != nullptr,
+          .with_edge_weight = graph_.has_edge_weights(),
           .labels_of_seeds = request.labels_of_seeds != 0,
           .last_hop_global = leaves_last_hop_global(request)};
 }

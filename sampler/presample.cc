@@ -15,6 +15,7 @@
 #include "base/side_by_side.h"
 #include "dataset/check.h"
 #include "sampler/draw.h"
+#include "sampler/draw_weights.h"
 #include "sampler/load.h"
 #include "sampler/schedule.h"
 
@@ -211,6 +212,9 @@ cache::HotnessKey hotness_key(const GraphView& graph, std::span<const int64_t> s
     const std::vector<int64_t> of_relations(options.fanout.begin(), options.fanout.end());
     split = cache::hash_words(of_relations, split);
   }
+  for (const Relation& relation : relations_of(graph)) {
+    if (relation.draw_weights) split = relation.draw_weights->hash(split);
+  }
   const auto first_end = options.fanout.begin() + static_cast<std::ptrdiff_t>(num_hops);
   return {hash_graph(graph), split, {options.fanout.begin(), first_end}, options.batch_size};
 }
@@ -240,7 +244,8 @@ cache::Hotness presample(const GraphView& graph, std::span<const int64_t> seeds,
 
 std::string presample_to_file(const PresampleOptions& options) {
   const dataset::Dataset data = dataset::Dataset::open(options.dataset);
-  const GraphView graph = topology_of(data);  // counting reads no rows
+  GraphView graph = topology_of(data);  // counting reads no rows
+  if (!options.weight_attr.empty()) add_draw_weights(data, graph);
   const std::vector<int64_t> seeds =
       options.seeds.empty() ? seeds_of(data, graph, options.split) : read_seeds(options.seeds, graph.num_nodes);
   if (seeds.empty()) throw base::Error({options.split, "at least one seed", "none", "choose another split"});

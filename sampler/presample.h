@@ -22,6 +22,7 @@ struct PresampleOptions {
       seeds;  // a .npy file of seeds, int64 [n], as the sampler counts nodes, in place of a split's; empty: none
   int64_t max_batches = 200;  // two epochs when that is less
   bool refresh = false;       // count again though there is a file
+  std::string weight_attr;    // as in Options
 };
 
 // Throws Error naming file and member for anything missing, unknown or out of range.

@@ -124,6 +124,7 @@ void Ranks::serve() {
     if (reads_encoded) verified = verify_rows(data_);  // reads the pages that are copied meanwhile
     if (options_.device == "cpu") plan_only();
     backends = make_backends(options_, graph_, log_);  // on GPUs it is the one to call plan_cache(), and to fill slabs
+    graph_.leave_draw_weights();
     if (verified.valid()) {
       log_.begin("checking the encoded rows", encoded_bytes(data_));
       verified.get();

@@ -51,6 +51,7 @@ struct TypedEdges {
   int64_t num_edges;
   int64_t* edge_index;  // int64 [2, num_edges]
   int64_t* out_e_id;    // int64 [num_edges]; null: not wanted
+  float* edge_weight;   // float32 [num_edges]; null: not wanted
 };
 
 __global__ void write_typed_edges_kernel(Parts<EdgePart> parts, Parts<NodePart> nodes, TypedEdges edges) {
@@ -61,6 +62,7 @@ __global__ void write_typed_edges_kernel(Parts<EdgePart> parts, Parts<NodePart> 
     edges.edge_index[to] = reached.local_id + source - reached.first;
     edges.edge_index[edges.num_edges + to] = edges.target[e] - part.before_local;
     if (edges.out_e_id) edges.out_e_id[to] = edges.e_id[e];
+    if (edges.edge_weight) edges.edge_weight[to] = part.weights ? part.weights[edges.e_id[e]] : 1;
   }
 }
 
@@ -94,7 +96,7 @@ TypedWriter::TypedWriter(const GraphView& graph) : label_type_(static_cast<std::
   }
 }
 
-void TypedWriter::divide(const SampledRef& batch) {
+void TypedWriter::divide(const SampledRef& batch, std::span<const float* const> edge_weights) {
   const std::size_t num_types = first_of_type_.size(), num_relations = target_type_.size();
   const std::size_t num_hops = (batch.first_edge.size() - 1) / num_relations;
   nodes_.clear();
@@ -121,7 +123,7 @@ void TypedWriter::divide(const SampledRef& batch) {
     for (std::size_t hop = 0; hop < num_hops; ++hop) {
       const std::size_t part = hop * num_relations + relation;
       const NodePart& frontier = nodes_[hop * num_types + target_type_[relation]];
-      edges_[part] = {batch.first_edge[part], edge, frontier.first - frontier.local_id};
+      edges_[part] = {batch.first_edge[part], edge, frontier.first - frontier.local_id, edge_weights[relation]};
       edge += batch.first_edge[part + 1] - batch.first_edge[part];
     }
     offsets_.push_back({num_offsets_, first, edge - first});
@@ -129,9 +131,9 @@ void TypedWriter::divide(const SampledRef& batch) {
   }
 }
 
-void TypedWriter::write(const SampledRef& batch, const LabelsRef& labels, const SlotArrays& slot, int max_blocks,
-                        cudaStream_t stream) {
-  divide(batch);
+void TypedWriter::write(const SampledRef& batch, const LabelsRef& labels, std::span<const float* const> edge_weights,
+                        const SlotArrays& slot, int max_blocks, cudaStream_t stream) {
+  divide(batch, edge_weights);
   const auto nodes = std::as_bytes(std::span(nodes_)), edges = std::as_bytes(std::span(edges_)),
              offsets = std::as_bytes(std::span(offsets_));
   const std::size_t bytes = nodes.size() + edges.size() + offsets.size();
@@ -152,7 +154,8 @@ void TypedWriter::write(const SampledRef& batch, const LabelsRef& labels, const 
   check_launch();
   write_labels(slot.n_id + first_labelled_, labels, slot, max_blocks, stream);
   write_typed_edges_kernel<<<base::grid_for(batch.num_edges, max_blocks), kBlockThreads, 0, stream>>>(
-      edge_parts, node_parts, {batch.source, batch.target, batch.e_id, batch.num_edges, slot.edge_index, slot.e_id});
+      edge_parts, node_parts,
+      {batch.source, batch.target, batch.e_id, batch.num_edges, slot.edge_index, slot.e_id, slot.edge_weight});
   check_launch();
   if (!slot.indptr) return;
   write_typed_indptr_kernel<<<base::grid_for(num_offsets_, max_blocks), kBlockThreads, 0, stream>>>(

@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/owners.h"
@@ -27,6 +28,7 @@ struct EdgePart {
   int64_t first;         // in SampledRef::source
   int64_t place;         // of that edge in the slot's edge_index
   int64_t before_local;  // what a target's place in n_id is above its local id
+  const float* weights;  // float32 [edges of the relation]; null: it has none
 };
 
 // The offsets of one relation.
@@ -39,13 +41,14 @@ struct OffsetPart {
 class TypedWriter {
  public:
   explicit TypedWriter(const GraphView& graph);
-  // n_id, y, edge_index, indptr and, where wanted, e_id of the slot. To be called for one batch after the other, all on
-  // one stream, which has been waited for since the last.
-  void write(const SampledRef& batch, const LabelsRef& labels, const SlotArrays& slot, int max_blocks,
-             cudaStream_t stream);
+  // n_id, y, edge_index, indptr and, where wanted, e_id and edge_weight of the slot. To be called for one batch after
+  // the other, all on one stream, which has been waited for since the last. edge_weights: of each relation, as EdgePart
+  // has them.
+  void write(const SampledRef& batch, const LabelsRef& labels, std::span<const float* const> edge_weights,
+             const SlotArrays& slot, int max_blocks, cudaStream_t stream);
 
  private:
-  void divide(const SampledRef& batch);
+  void divide(const SampledRef& batch, std::span<const float* const> edge_weights);
 
   std::vector<int64_t> first_of_type_;
   std::vector<std::size_t> target_type_;  // [num_relations]

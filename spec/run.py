@@ -34,6 +34,13 @@ class SamplerSpec:
         BATCHES | MEMORY,
         metavar="N[,N...]",
     )
+    weight_attr: types.WeightAttr | None = option(
+        None,
+        "draw neighbours with probability proportional to the edge weights of the data set",
+        "Sampling",
+        BATCHES | MEMORY,
+        metavar="edge_weight",
+    )
     batch_size: types.Positive = option(1024, "seeds per batch of each trainer", "Sampling", BATCHES | MEMORY)
     slots: types.Slots = option(4, "number of batches that the shared buffer holds", "Sampling")
     seed: types.Seed = option(

@@ -41,6 +41,7 @@ Named = Annotated[str, Meta(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", descripti
 Topology = Literal["auto", "gpu", "host"]
 Compress = Literal["auto", "none", "cache", "host", "both"]
 Order = Literal["address", "asis"]
+WeightAttr = Literal["edge_weight"]  # the one attribute of edges, by PyG's name
 CachePolicy = Literal["plan", "degree", "random", "none"]
 Device = Literal["auto", "cuda", "cpu"]
 

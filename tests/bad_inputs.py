@@ -201,6 +201,13 @@ def _twice(here: Path) -> None:
     poke(here / "data/val_ids.npy", 0, np.load(here / "data/train_ids.npy")[0])
 
 
+@bad("a negative weight, to draw edges by")
+def _negative_weight(here: Path) -> None:
+    files = json.loads((here / "data/meta.json").read_text())["files"]
+    np.save(here / "data/edge_weights.npy", np.full(len(np.load(here / "data/indices.npy")), -1, np.float32))
+    edit_json(here / "data/meta.json", files=files | {"edge_weights": "edge_weights.npy"})
+
+
 @bad("NaN in the features")
 def _nan(here: Path) -> None:
     poke(here / "data/features.npy", (4, 2), np.nan)

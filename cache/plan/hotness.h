@@ -17,7 +17,7 @@ namespace cohort::cache {
 // What the counts depend on. Two keys with one digest stand for the same accesses.
 struct HotnessKey {
   uint64_t dataset = 0;         // hash of the graph
-  uint64_t split = 0;           // hash of the seeds, in order; of several relations also of their fanouts
+  uint64_t split = 0;           // hash of the seeds, in order, and of further relations' fanouts, weights of draws
   std::vector<int32_t> fanout;  // int32 [num_hops], 1 to 16 of them, of the first relation
   uint32_t batch_size = 0;
   bool operator==(const HotnessKey&) const = default;

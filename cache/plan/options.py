@@ -60,6 +60,7 @@ def presample(
     split: str = "train",
     refresh: bool = False,
     seeds: np.ndarray | None = None,
+    weight_attr: str | None = None,
 ) -> dict:
     """Has the sampler count what it reads, unless the data set has the counts (`refresh`: though it has).
 
@@ -69,6 +70,7 @@ def presample(
 
     Args:
         seeds: int64 [n], in place of those of a split; of several node types numbered through.
+        weight_attr: as `SamplerSpec` has it.
 
     Returns:
         What ``cohort-sampler --presample`` says: {"file", "batches", "reused", "max_batch_nodes", "max_batch_edges"}.
@@ -83,7 +85,7 @@ def presample(
         "split": split,
         "max_batches": max_batches,
         "refresh": refresh,
-    }
+    } | ({"weight_attr": weight_attr} if weight_attr else {})
     with tempfile.TemporaryDirectory(prefix="cohort-presample-") as folder:
         if seeds is not None:
             options["seeds"] = str(Path(folder) / "seeds.npy")
@@ -142,7 +144,14 @@ def sampler_members(
     counts = []
     if spec.cache_policy == "plan":
         for seeds in [None] if clique_seeds is None else [seeds for _, seeds in clique_seeds]:
-            found = presample(dataset, spec.fanout, spec.batch_size, spec.presample_batches, seeds=seeds)
+            found = presample(
+                dataset,
+                spec.fanout,
+                spec.batch_size,
+                spec.presample_batches,
+                seeds=seeds,
+                weight_attr=spec.weight_attr,
+            )
             counts.append(found)
             if not found["reused"]:
                 LOG.info(f"counted what {found['batches']} batches of the sampler read, for the cache: {found['file']}")

@@ -15,7 +15,7 @@ from cohort.dataset import arrays
 from cohort.dataset.array_file import MemoryArray
 from cohort.dataset.arrays import MASKS
 from cohort.dataset.importing.convert import ConvertOptions, GraphConversion, write_graph
-from cohort.dataset.layouts.graph import Graph, Rows, edges_in_memory, rows_of_matrix, weights_of_array
+from cohort.dataset.layouts.graph import Graph, Rows, Weights, edges_in_memory, rows_of_matrix, weights_of_array
 from cohort.dataset.meta import SPLITS
 
 KEPT = {"x", "y", "edge_index", "edge_weight", *MASKS, "num_nodes", "adj_t"}  # of a Data; the last two say it again
@@ -76,9 +76,7 @@ def from_tensors(
         name=name or out.name,
         edges=edges_in_memory("the edges", *ends),
         features=rows,
-        edge_weights=None
-        if edge_weight is None
-        else weights_of_array(MemoryArray("edge_weight", _numpy("edge_weight", edge_weight))),
+        edge_weights=weights_in("edge_weight", edge_weight),
         labels=labels_of(y, task),
         splits=splits_of(dict(zip(SPLITS, (train_ids, val_ids, test_ids), strict=True))),
         num_nodes=num_nodes,
@@ -118,7 +116,7 @@ def from_pyg(
 
     Of a Data: x, edge_index, optional y, train/val/test masks and weights. Weights are `edge_weight`, or an `edge_attr`
     with one number per edge. Of a HeteroData: x of each node type that has one (the others need num_nodes), edge_index
-    of each edge type, y and masks of one node type. Other attributes are left out with a warning.
+    and weights of each edge type, y and masks of one node type. Other attributes are left out with a warning.
 
     Args:
         target: of a HeteroData, the node type whose y and masks are kept; default: the only one that has y.
@@ -142,7 +140,7 @@ def from_pyg(
             found = f"a {type(data).__name__} without" + (", but with adj_t" if other == "adj_t" else "")
             raise CohortError("from_pyg", f"a Data with {attribute}", found, OTHER_FORMS.get(other, hint))
     splits = {split: mask for split, mask in masks_of(data).items() if mask is not None}
-    weights = _weights_of(data)
+    weights = weights_of(data)
     _warn_of_what_is_left_out(data, weights)
     return from_tensors(
         out,
@@ -232,12 +230,17 @@ def _expand(indptr: Any, indices: Any, num_nodes: int) -> tuple[np.ndarray, np.n
     return arrays.edges("indices: ", sources, np.repeat(np.arange(num_nodes), degrees), num_nodes)
 
 
-def _weights_of(data: Any) -> Any:
-    """A Data object's edge_weight, or its edge_attr where that is one number an edge."""
+def weights_of(data: Any) -> Any:
+    """edge_weight of a Data or of the store of a relation, or its edge_attr where that is one number an edge."""
     weights, attributes = getattr(data, "edge_weight", None), getattr(data, "edge_attr", None)
     if weights is not None or attributes is None:
         return weights
     return attributes if attributes.dim() == 1 or attributes.shape[1:] == (1,) else None
+
+
+def weights_in(place: str, weights: Any) -> Weights | None:
+    """The same to be read."""
+    return None if weights is None else weights_of_array(MemoryArray(place, _numpy(place, weights)))
 
 
 def splits_of(given: dict[str, Any]) -> Callable[[], list[np.ndarray]] | None:

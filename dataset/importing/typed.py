@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,11 @@ from cohort.dataset.array_file import open_npy
 from cohort.dataset.hetero import HeteroDataset, RelationType
 from cohort.dataset.importing.convert import Conversion, ConvertOptions
 from cohort.dataset.importing.outcome import labels_and_splits_told
-from cohort.dataset.layouts.graph import Edges, edges_of_columns
+from cohort.dataset.layouts.graph import Edges, WeightReader, Weights, edges_of_columns, weights_of_array
 from cohort.dataset.layouts.typed import Nodes, TypedGraph
 from cohort.dataset.meta import TYPED_VERSION, write_meta, write_targets
 
+PARTS = ("indptr", "indices")
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 # Of ConvertOptions and SourceOptions: what several types have no meaning for.
 OF_ONE_TYPE = {
@@ -76,17 +78,27 @@ class TypedConversion(Conversion):
         reverses = missing_reverses(self.source.edges) if wanted else {}
         numbers = {type_: number for number, type_ in enumerate(counts)}
         order = sorted([*self.source.edges, *reverses], key=lambda relation: numbers[relation[0]])
-        sizes = {relation: self._write_edges(relation, edges, counts) for relation, edges in self.source.edges.items()}
+        weights = self.source.weights
+        sizes = {
+            relation: self._write_edges(relation, edges, counts, weights.get(relation))
+            for relation, edges in self.source.edges.items()
+        }
         for relation, of in reverses.items():
-            sizes[relation] = self._write_edges(relation, self._reversed(of), counts)
+            sizes[relation] = self._write_edges(relation, self._reversed(of), counts, self._weights_written(of))
         found = []
         for relation in order:
-            arrays = {part: f"{'.'.join(relation)}.{part}.npy" for part in ("indptr", "indices")}
+            files = {part: self._file(relation, part) for part in (*PARTS, "edge_weights")}
+            arrays = {part: file.name for part, file in files.items() if file.exists()}
             reverse_of = {"reverse_of": order.index(reverses[relation])} if relation in reverses else {}
             found.append({"type": relation, "count": sizes[relation]} | arrays | reverse_of)
         return found
 
-    def _write_edges(self, relation: RelationType, edges: Edges, counts: dict[str, int]) -> int:
+    def _file(self, relation: RelationType, part: str) -> Path:
+        return self.folder / f"{'.'.join(relation)}.{part}.npy"
+
+    def _write_edges(
+        self, relation: RelationType, edges: Edges, counts: dict[str, int], weights: Weights | None
+    ) -> int:
         """Writes the neighbours of each node of the target type; returns the number of edges."""
         source, name, target = relation
         loops = self.options.self_loops if source == target else None
@@ -100,21 +112,31 @@ class TypedConversion(Conversion):
             target_type=target,
             dedupe=bool(self.options.dedupe),
             self_loops=loops or "keep",
+            weighted=weights is not None,
         )
+        reader = None if weights is None else WeightReader(weights, self.options.block_bytes)
         for src, dst, fraction in edges.chunks(self.options.block_bytes):
-            sorter.add(src, dst, None)
+            sorter.add(src, dst, None, None if reader is None else reader.take(len(src)))
             self.progress(f"reading {source} {name} {target}", fraction)
+        if reader is not None:
+            reader.finish()
         expected = max(1, sorter.edges_read)
         sorter.write(self.folder, lambda written: self.progress(f"writing {name}", min(1.0, written / expected)))
-        for part in ("indptr", "indices"):
-            (self.folder / f"{part}.npy").rename(self.folder / f"{'.'.join(relation)}.{part}.npy")
+        for part in (*PARTS, *(["edge_weights"] if weights else [])):
+            (self.folder / f"{part}.npy").rename(self._file(relation, part))
         return sorter.edges_written
 
     def _reversed(self, relation: RelationType) -> Edges:
         """target -> source of a relation that is written."""
-        file = self.folder / ".".join(relation)
-        indptr = np.load(f"{file}.indptr.npy", mmap_mode="r")
-        return edges_of_columns(f"the reverse of {', '.join(relation)}", indptr, open_npy(f"{file}.indices.npy"))
+        indptr, indices = (self._file(relation, part) for part in PARTS)
+        return edges_of_columns(
+            f"the reverse of {', '.join(relation)}", np.load(indptr, mmap_mode="r"), open_npy(indices)
+        )
+
+    def _weights_written(self, relation: RelationType) -> Weights | None:
+        """In the order in which its edges are written, and read again."""
+        file = self._file(relation, "edge_weights")
+        return weights_of_array(open_npy(file)) if file.exists() else None
 
 
 def missing_reverses(relations: Collection[RelationType]) -> dict[RelationType, RelationType]:

@@ -11,7 +11,7 @@ import numpy as np
 from cohort.base.errors import CohortError
 from cohort.dataset.array_file import open_npy
 from cohort.dataset.layouts import tables
-from cohort.dataset.layouts.graph import Edges, Labels, Rows, rows_of_table
+from cohort.dataset.layouts.graph import Edges, Labels, Rows, Weights, rows_of_table, weights_of_table
 from cohort.dataset.layouts.node_ids import MIN_BLOCK, NodeIds, text_columns, with_ids
 from cohort.dataset.layouts.table import Table
 from cohort.dataset.layouts.text_file import TextOptions
@@ -45,12 +45,14 @@ class NodesOf(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class EdgesOf(msgspec.Struct, forbid_unknown_fields=True):
-    """A relation: its type, its table or .npy file, and the columns of sources and targets."""
+    """A relation: its type, its table or .npy file, the columns of sources and targets, and its weights: a column of
+    the table, or a .npy file."""
 
     type: tuple[str, str, str]
     file: str
     source: str | None = None
     target: str | None = None
+    weight: str | None = None
 
 
 class Description(msgspec.Struct, forbid_unknown_fields=True):
@@ -80,6 +82,7 @@ def read_described(source: Path) -> TypedGraph:
         nodes={type_: Nodes(files.num_nodes, files.features) for type_, files in nodes.items()},
         edges=by_relation(str(path), ((edges.type, _edges(path, edges, ids)) for edges in found.edges)),
         target=target,
+        weights={edges.type: _weights(path.parent, edges) for edges in found.edges if edges.weight is not None},
         labels=None if of_target is None else of_target.labels(),
         splits=None if of_target is None else of_target.splits(),
         splits_from=path.name,
@@ -193,3 +196,11 @@ def _edges(path: Path, found: EdgesOf, ids: dict[str, NodeIds]) -> Edges:
     table = None if tables.kind_of(file) == "npy" else tables.open_table(file, WITH_HEADER)
     ends = [] if table is None else table.choose(edges.ends)
     return with_ids(edges, table, ends, of) if any(of) else edges
+
+
+def _weights(folder: Path, found: EdgesOf) -> Weights:
+    weight = str(found.weight)
+    if weight.endswith(".npy"):
+        return tables.read_weights(folder / weight)
+    table = tables.open_table(folder / found.file, WITH_HEADER)
+    return weights_of_table(table, table.choose([weight])[0])

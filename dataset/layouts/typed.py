@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cohort.base.errors import CohortError
 from cohort.dataset.hetero import RelationType
-from cohort.dataset.layouts.graph import Edges, Graph, Rows, Source
+from cohort.dataset.layouts.graph import Edges, Graph, Rows, Source, Weights
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class TypedGraph(Source):
         nodes: by type, in the order in which they are numbered.
         edges: by (source type, name, target type).
         target: the node type of the labels and splits.
+        weights: of relations whose edges have them.
         id_bytes: memory that the ids of nodes need while edges are read.
     """
 
@@ -34,6 +35,7 @@ class TypedGraph(Source):
     nodes: dict[str, Nodes]
     edges: dict[RelationType, Edges]
     target: str
+    weights: dict[RelationType, Weights] = field(default_factory=dict)
     id_bytes: int = 0
 
     def demand_types(self) -> None:
@@ -52,10 +54,11 @@ class TypedGraph(Source):
         """The same graph without names of types, where it has one node type and one relation."""
         if len(self.nodes) != 1 or len(self.edges) != 1:
             return None
-        (nodes,), (edges,) = self.nodes.values(), self.edges.values()
+        (nodes,), ((relation, edges),) = self.nodes.values(), self.edges.items()
         return Graph(
             name=self.name,
             edges=edges,
+            edge_weights=self.weights.get(relation),
             features=nodes.features,
             num_nodes=nodes.num_nodes,
             labels=self.labels,

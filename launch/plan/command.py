@@ -208,7 +208,7 @@ class _Planning:
         self._meta = json.loads((spec.dataset / "meta.json").read_text())
         self.raw_bytes = raw_bytes_of(self._meta)
         self.types = self.data.types if isinstance(self.data, HeteroDataset) else None
-        self._topology_bytes = topology_bytes(self.data)
+        self._topology_bytes = topology_bytes(self.data, self.spec.weight_attr)
         names = ("max_batch_nodes", "max_batch_edges")
         seen = [{name: getattr(each, name) for name in names} for each in self.counts if each.max_batch_nodes]
         self.needs = memory_needs(replace(spec, gpu_memory=gpu_memory(spec, self.machine)), self._meta, seen)
@@ -239,7 +239,7 @@ class _Planning:
         fanout = spec.fanout * len(relations_of(data))
         run = (spec.dataset, fanout, spec.batch_size, spec.presample_batches, spec.split, spec.refresh)
         seeds = clique_seeds(spec.dataset, cliques, spec.split) if cliques else [None]
-        sources = [presample(*run, each) for each in seeds]
+        sources = [presample(*run, each, spec.weight_attr) for each in seeds]
         counts = [cache.load_counts(Path(source["file"])) for source in sources]
         return counts, {"policy": spec.cache_policy} | ({"cliques": sources} if cliques else sources[0])
 

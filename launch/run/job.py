@@ -32,9 +32,11 @@ def open_to_train(folder: Path) -> Dataset | HeteroDataset:
     return replace(open_folder(folder), path=folder.absolute())
 
 
-def topology_bytes(data: Dataset | HeteroDataset) -> int:
-    """Of the neighbour lists of all relations."""
-    return sum(relation.indptr.nbytes + relation.indices.nbytes for relation in relations_of(data))
+def topology_bytes(data: Dataset | HeteroDataset, weight_attr: str | None) -> int:
+    """Of the neighbour lists of all relations, and of what draws by weight read beside them."""
+    relations = relations_of(data)
+    of_draws = 4 * sum(len(each.indptr) + len(each.indices) for each in relations) if weight_attr else 0
+    return of_draws + sum(each.indptr.nbytes + each.indices.nbytes for each in relations)
 
 
 def raw_tables(data: Dataset | HeteroDataset) -> list[tuple[int, int]]:
@@ -95,7 +97,7 @@ def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = N
     cache = cache_plan.sampler_members(planned, dataset, num_ranks, device == "cuda", own_seeds, gpus_of(spec))
     topology = topology_of(spec, device)
     if topology != spec.topology:
-        in_gpu = topology_bytes(data)
+        in_gpu = topology_bytes(data, spec.weight_attr)
         if spec.edge_weights and isinstance(data, Dataset):
             in_gpu += data.edge_weights.nbytes
         if kept := beside_topology(cache["cache_bytes"], in_gpu, raw_tables(data)):
@@ -109,6 +111,7 @@ def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = N
         "num_slots": spec.slots,
         "reuse": spec.reuse if device == "cuda" else None,
         "edge_weights": spec.edge_weights or None,
+        "weight_attr": spec.weight_attr,
         "plan_file": str(plan_file) if plan_file and "cache_bytes" in cache else None,
         "poison_slots": spec.debug_poison_slots,
         "slow_fetch_us": spec.debug_slow_fetch_us,

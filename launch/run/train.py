@@ -15,6 +15,7 @@ from cohort.base.units import format_bytes
 from cohort.cache.plan.budget import available_host_bytes
 from cohort.dataset import Dataset, HeteroDataset
 from cohort.dataset.links import held_out_of, link_edges
+from cohort.dataset.reader import relations_of
 from cohort.launch.options.devices import gpu_memory, resolve_device, wants_auto_cache
 from cohort.launch.options.parser import add_dataset, add_options, given_in, group, spec_of
 from cohort.launch.report.results import read_run
@@ -146,9 +147,10 @@ def check_model(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
     _check_types(spec, data)
     if spec.edge_weights and spec.model != "gcn":
         raise CohortError("--edge-weights", "--model gcn, which takes weights", f"--model {spec.model}")
-    if spec.edge_weights and data.edge_weights is None:
+    wanted = [name for name in ("edge_weights", "weight_attr") if getattr(spec, name)]
+    if wanted and all(each.edge_weights is None for each in relations_of(data)):
         hint = "cohort dataset import --edge-weights FILE, or --weight-column of an edge list, brings them in"
-        raise CohortError("--edge-weights", f"weights in {data.path}", "none", hint)
+        raise CohortError(f"--{wanted[0].replace('_', '-')}", f"weights in {data.path}", "none", hint)
     if spec.model in ("gat", "rgat", "hgt") and spec.hidden % spec.heads:
         raise CohortError("--hidden", f"a multiple of {spec.heads}, the --heads of {spec.model}", str(spec.hidden))
     if spec.residual and len(spec.fanout) < 3:

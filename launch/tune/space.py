@@ -95,7 +95,7 @@ class Room:
 
     def __init__(self, spec: RunSpec, meta: dict, data):
         self._spec, self._meta, self._dataset = spec, meta, data.path
-        self._topology_bytes = topology_bytes(data)
+        self._topology_bytes = topology_bytes(data, spec.weight_attr)
         self._fanout = spec.fanout * len(relations_of(data))
         self._gpu_bytes = gpu_memory(spec)
         self._trainer_bytes = spec.trainer_bytes
@@ -115,7 +115,8 @@ class Room:
         cache_bytes = int(ratio * raw_bytes_of(self._meta))
         spec = self._spec
         if not self._counts and spec.cache_policy == "plan":  # the trials with a cache find them there
-            self._counts = [presample(self._dataset, self._fanout, spec.batch_size, spec.presample_batches)]
+            run = (self._dataset, self._fanout, spec.batch_size, spec.presample_batches)
+            self._counts = [presample(*run, weight_attr=spec.weight_attr)]
         memory = {"gpu_memory": self._gpu_bytes, "trainer_bytes": self._trainer_bytes, "slots": point["slots"]}
         needs = memory_needs(replace(spec, **memory), self._meta, self._counts)
         if self._holds_topology(cache_bytes):

@@ -96,19 +96,29 @@ class CachedGraph {
   cache::Directory directory_;
 };
 
+// Of a graph that has any.
+class UploadedWeights {
+ public:
+  template <typename Index>
+  explicit UploadedWeights(const TestGraph<Index>& graph) {
+    if (!graph.draw_weights) return;
+    const DrawWeightsRef host = graph.draw_weights->ref();
+    cumulative_ = base::upload(std::vector(host.cumulative, host.cumulative + graph.indices.size()));
+    positive_ = base::upload(std::vector(host.positive, host.positive + graph.num_nodes()));
+  }
+  DrawWeightsRef ref() const { return {cumulative_.data(), positive_.data()}; }
+
+ private:
+  base::DeviceArray<uint32_t> cumulative_, positive_;
+};
+
 template <typename Index>
-cache::ListUses expected_use(const TestGraph<Index>& graph, const HostBatch& batch, const Query& query, bool cached) {
+cache::ListUses expected_use(const HostBatch& batch, const Query& query, bool cached) {
   cache::ListUses use{};
   std::size_t next = 0;
   for (std::size_t hop = 0; hop < query.fanout.size(); ++hop) {
     for (const std::size_t end = next + static_cast<std::size_t>(batch.counts.nodes_per_hop[hop]); next < end; ++next) {
-      const auto node = static_cast<std::size_t>(batch.n_id[next]);
-      int64_t excluded = 0;
-      if (hop == 0 && !query.exclusions.empty()) {
-        const std::span<const int64_t> starts = query.exclusions[0].starts;
-        excluded = starts[next + 1] - starts[next];
-      }
-      const int64_t picks = num_picks(graph.indptr[node + 1] - graph.indptr[node] - excluded, query.fanout[hop]);
+      const int64_t picks = batch.indptr[next + 1] - batch.indptr[next];
       if (picks == 0) continue;
       const Tier tier = cached ? tier_of(batch.n_id[next]) : Tier::kHost;
       cache::ListUse& of_tier = use[static_cast<std::size_t>(tier)];
@@ -131,7 +141,8 @@ template <typename Index>
 void expect_same_batches(const TestGraph<Index>& graph, const TopologyRef& topology, bool cached,
                          const std::vector<int32_t>& fanout, bool excludes = false) {
   const auto host = make_host_backend(graph.view(), {});
-  CudaNeighborSampler sampler({{0, 0, topology}}, {0}, graph.num_nodes(), 3);
+  const UploadedWeights weights(graph);
+  CudaNeighborSampler sampler({{0, 0, topology, weights.ref()}}, {0}, graph.num_nodes(), 3);
   const base::Stream stream;
   for (uint64_t step = 0; step < 4; ++step) {
     std::vector<int64_t> seeds(50 + 300 * step);
@@ -158,15 +169,19 @@ void expect_same_batches(const TestGraph<Index>& graph, const TopologyRef& topol
     if (query.edge_ids) {
       ASSERT_EQ(download(batch.e_id, batch.num_edges), expected.e_id);
     }
-    expect_same_use(sampler.list_use(), expected_use(graph, expected, query, cached));
+    expect_same_use(sampler.list_use(), expected_use<Index>(expected, query, cached));
   }
 }
 
 class GpuCachedLists : public ::testing::TestWithParam<std::vector<int32_t>> {
  protected:
   template <typename Index>
-  void sample_from_every_tier(bool excludes = false) {
-    const TestGraph<Index> graph = mixed_graph<Index>(2000, 3 + sizeof(Index));
+  void sample_from_every_tier(bool excludes = false, bool by_weight = false) {
+    TestGraph<Index> graph = mixed_graph<Index>(2000, 3 + sizeof(Index));
+    if (by_weight) {
+      graph = weighed(std::move(graph));
+      graph.draw_by_weight();
+    }
     const CachedGraph<Index> cached(graph);
     expect_same_batches(graph, cached.topology(), true, GetParam(), excludes);
   }
@@ -177,6 +192,11 @@ TEST_P(GpuCachedLists, SameBitsAsTheHostInt32) { sample_from_every_tier<int32_t>
 TEST_P(GpuCachedLists, SameBitsAsTheHostInt64) { sample_from_every_tier<int64_t>(); }
 
 TEST_P(GpuCachedLists, PassesOverWhatIsExcluded) { sample_from_every_tier<int32_t>(true); }
+
+TEST_P(GpuCachedLists, DrawsByWeight) {
+  sample_from_every_tier<int32_t>(false, true);
+  sample_from_every_tier<int64_t>(true, true);
+}
 
 TEST_P(GpuCachedLists, WithoutSlabsEveryListIsTheHosts) {
   const TestGraph<int32_t> graph = mixed_graph<int32_t>(2000, 9);

@@ -125,6 +125,14 @@ TEST_P(GpuBackend, PassesOverWhatIsExcludedOfTopologyInHostMemory) {
   expect_same_batches(mixed_graph<int64_t>(2000, 4), TopologyPlace::kHost, GetParam(), true);
 }
 
+TEST_P(GpuBackend, DrawsByWeight) {
+  auto graph = weighed(mixed_graph<int32_t>(2000, 3));
+  graph.draw_by_weight();
+  for (const TopologyPlace place : {TopologyPlace::kGpu, TopologyPlace::kHost}) {
+    for (const bool excludes : {false, true}) expect_same_batches(graph, place, GetParam(), excludes);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, GpuBackend,
                          ::testing::Values(std::vector<int32_t>{25, 10}, std::vector<int32_t>{15, 10, 5},
                                            std::vector<int32_t>{-1, -1}, std::vector<int32_t>{100, 40},

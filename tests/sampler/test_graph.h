@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "base/random.h"
 #include "sampler/backend.h"
+#include "sampler/draw_weights.h"
 
 namespace cohort::sampler {
 
@@ -18,7 +20,8 @@ struct TestGraph {
   std::vector<int64_t> labels;
   std::vector<std::byte> wide_labels;  // in their place, where there are any: of the same length for each node
   std::vector<float> features;
-  std::vector<float> edge_weights;  // none unless weigh_edges() was called
+  std::vector<float> edge_weights;                  // none unless weigh_edges() was called
+  std::shared_ptr<const DrawWeights> draw_weights;  // none unless draw_by_weight() was called
   int64_t dim = 5;
 
   void add_node(const std::vector<int64_t>& in_neighbours) {
@@ -31,6 +34,7 @@ struct TestGraph {
   void weigh_edges() {
     for (std::size_t i = 0; i < indices.size(); ++i) edge_weights.push_back(0.5F + static_cast<float>(i));
   }
+  void draw_by_weight() { draw_weights = std::make_shared<DrawWeights>(view(), edge_weights.data(), "edge_weights"); }
   int64_t num_nodes() const { return static_cast<int64_t>(labels.size()); }
   GraphView view() const {
     GraphView graph;
@@ -47,6 +51,7 @@ struct TestGraph {
     graph.features = reinterpret_cast<const std::byte*>(features.data());
     graph.row_bytes = dim * static_cast<int64_t>(sizeof(float));
     if (!edge_weights.empty()) graph.edge_weights = edge_weights.data();
+    graph.draw_weights = draw_weights;
     graph.row_shape = {num_nodes(), dim, "float32"};
     return graph;
   }
@@ -69,6 +74,18 @@ TestGraph<Index> mixed_graph(int64_t num_nodes, uint64_t seed, int64_t dim = 5) 
     if (kind == 1) neighbours.push_back(node);
     if (!neighbours.empty() && kind == 2) neighbours.push_back(neighbours[0]);
     graph.add_node(neighbours);
+  }
+  return graph;
+}
+
+// The graph with weights between 0 and 1000, small ones most often; a quarter of them, and those of some lists, are 0.
+template <typename Index>
+TestGraph<Index> weighed(TestGraph<Index> graph) {
+  const base::PhiloxKey key = base::key_of(17);
+  for (std::size_t i = 0; i < graph.indices.size(); ++i) {
+    const auto scale = static_cast<float>(base::random_below(1000, key, i, 1) + 1);
+    const bool is_zero = base::random_below(4, key, i, 0) == 0 || graph.indices[i] % 16 == 3;
+    graph.edge_weights.push_back(is_zero ? 0 : 1000 / scale);
   }
   return graph;
 }

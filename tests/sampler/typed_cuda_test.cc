@@ -55,6 +55,7 @@ void expect_equal(const TypedBatchArrays& a, const TypedBatchArrays& b) {
   ASSERT_EQ(a.edge_index, b.edge_index);
   ASSERT_EQ(a.indptr, b.indptr);
   ASSERT_EQ(a.e_id, b.e_id);
+  ASSERT_EQ(a.edge_weight, b.edge_weight);
   ASSERT_EQ(a.input_id, b.input_id);
   ASSERT_EQ(a.y, b.y);
   ASSERT_EQ(a.tables, b.tables);
@@ -135,11 +136,7 @@ struct TypedExclusions {
   }
 };
 
-class GpuTypes : public ::testing::TestWithParam<int> {};
-
-TEST_P(GpuTypes, SameBitsAsTheHost) {
-  const auto seed = static_cast<uint64_t>(GetParam());
-  const TypedGraph types = random_types(seed);
+void expect_same_bits(const TypedGraph& types, uint64_t seed) {
   const GraphView graph = types.view();
   const auto host = make_host_backend(graph, {});
   const auto gpu = on_gpu(graph, seed % 2 == 0);
@@ -153,14 +150,29 @@ TEST_P(GpuTypes, SameBitsAsTheHost) {
     const TypedExclusions exclusions(types, graph, seeds, seed + step);
     if (step % 3 != 0) query.exclusions = exclusions.of_relations;
     expect_equal(run_typed_host(*host, graph, query), run_typed_cuda(*gpu[0], graph, query));
-    if (HasFatalFailure()) FAIL() << "graph " << seed << ", step " << step;
+    if (::testing::Test::HasFatalFailure()) FAIL() << "graph " << seed << ", step " << step;
   }
+}
+
+class GpuTypes : public ::testing::TestWithParam<int> {};
+
+TEST_P(GpuTypes, SameBitsAsTheHost) {
+  const auto seed = static_cast<uint64_t>(GetParam());
+  expect_same_bits(random_types(seed), seed);
+}
+
+TEST_P(GpuTypes, SameBitsByWeight) {
+  const auto seed = static_cast<uint64_t>(GetParam());
+  TypedGraph types = random_types(seed);
+  types.weigh_edges();
+  expect_same_bits(types, seed);
 }
 
 // No cache, one for a part of all rows and lists, and one for all; rows raw or encoded, in host memory and in slabs.
 TEST_P(GpuTypes, SameBitsWhateverIsCached) {
   const auto seed = static_cast<uint64_t>(GetParam());
-  const TypedGraph types = random_types(seed);
+  TypedGraph types = random_types(seed);
+  if (seed % 5 < 2) types.weigh_edges();
   const GraphView raw = types.view(), graph = with_encoded_rows(types, seed % 3 == 1, seed % 2 == 1);
   int64_t all_bytes = graph.num_edges * 8 + 40 * graph.num_nodes * static_cast<int64_t>(graph.relations.size());
   for (const NodeRange& type : graph.types) all_bytes += cache::bytes_of_all_raw_rows(type.count, type.row_bytes);

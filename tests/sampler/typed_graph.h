@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -11,6 +12,7 @@
 
 #include "base/random.h"
 #include "sampler/backend.h"
+#include "sampler/draw_weights.h"
 
 namespace cohort::sampler {
 
@@ -27,6 +29,8 @@ struct TypedGraph {
     std::vector<int32_t> indices;
     std::vector<int64_t> wide_indices;  // in their place, where the relation has 8-byte indices
     bool wide = false;
+    std::vector<float> weights;  // none unless weigh_edges() was called
+    std::shared_ptr<const DrawWeights> draw_weights;
   };
   std::vector<Type> types;
   std::vector<Lists> relations;
@@ -50,6 +54,18 @@ struct TypedGraph {
     label_type = type;
     for (int64_t node = 0; node < types[static_cast<std::size_t>(type)].count; ++node) labels.push_back(node % 5);
   }
+  // Of every other relation; some weights are 0. Neighbours are then drawn by them.
+  void weigh_edges() {
+    const GraphView graph = view();
+    for (std::size_t number = 0; number < relations.size(); number += 2) {
+      Lists& lists = relations[number];
+      for (uint64_t i = 0; i < static_cast<uint64_t>(lists.indptr.back()); ++i) {
+        lists.weights.push_back(static_cast<float>(base::random_below(6, base::key_of(number), i, 0)));
+      }
+      lists.draw_weights =
+          std::make_shared<DrawWeights>(graph.relations[number].lists, lists.weights.data(), "edge_weights");
+    }
+  }
   GraphView view() const {
     GraphView graph;
     for (const Type& type : types) {
@@ -63,7 +79,8 @@ struct TypedGraph {
       const auto target = static_cast<std::size_t>(lists.target_type);
       const base::CscRef ref{types[target].count, lists.indptr.back(), lists.indptr.data(), indices,
                              lists.wide ? 8 : 4};
-      graph.relations.push_back({lists.source_type, lists.target_type, ref});
+      const float* weights = lists.weights.empty() ? nullptr : lists.weights.data();
+      graph.relations.push_back({lists.source_type, lists.target_type, ref, -1, weights, lists.draw_weights});
       graph.num_edges += ref.num_edges;
     }
     graph.label_type = label_type;
@@ -131,6 +148,7 @@ Number number_at(const std::vector<std::byte>& bytes, std::size_t i) {
 struct TypedBatchArrays {
   BatchSizes sizes;
   std::vector<int64_t> n_id, edge_index, indptr, e_id, input_id;
+  std::vector<float> edge_weight;  // empty where the graph has none
   std::vector<std::byte> y;
   std::vector<std::vector<std::byte>> tables;
 
@@ -141,6 +159,7 @@ struct TypedBatchArrays {
     n_id.resize(static_cast<std::size_t>(sizes.num_nodes));
     edge_index.resize(2 * static_cast<std::size_t>(sizes.num_edges));
     e_id.resize(query.edge_ids ? static_cast<std::size_t>(sizes.num_edges) : 0);
+    edge_weight.resize(graph.has_edge_weights() ? e_id.size() : 0);
     input_id.resize(query.seeds.size());
     int64_t num_offsets = 0;
     for (const Relation& relation : graph.relations) {
@@ -163,6 +182,7 @@ struct TypedBatchArrays {
     std::vector<std::span<std::byte>> all;
     for (auto* ids : {&n_id, &edge_index, &indptr, &e_id, &input_id})
       all.push_back(std::as_writable_bytes(std::span(*ids)));
+    all.push_back(std::as_writable_bytes(std::span(edge_weight)));
     all.emplace_back(y);
     for (auto& table : tables) all.emplace_back(table);
     return all;
@@ -179,9 +199,10 @@ inline SlotArrays slot_of(const std::vector<std::byte*>& arrays, const TypedBatc
   slot.indptr = ids(2);
   slot.e_id = batch.e_id.empty() ? nullptr : ids(3);
   slot.input_id = ids(4);
-  slot.y = arrays[5];
+  slot.edge_weight = batch.edge_weight.empty() ? nullptr : reinterpret_cast<float*>(arrays[5]);
+  slot.y = arrays[6];
   slot.num_labels = batch.num_labels(graph);
-  slot.tables.assign(arrays.begin() + 6, arrays.end());
+  slot.tables.assign(arrays.begin() + 7, arrays.end());
   return slot;
 }
 

@@ -1,5 +1,5 @@
 // Graphs of several types on the host: one type is a graph of one type, and what a batch of several must satisfy. The
-// exact draws are compared with a slow sampler in tests/trainer/loader/hetero_loader_test.py.
+// exact draws are compared with a slow sampler in tests/trainer/loader/oracle/hetero_loader_test.py.
 #include <gtest/gtest.h>
 
 #include <algorithm>

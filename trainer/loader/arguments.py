@@ -38,7 +38,6 @@ NOT_OFFERED = {
     "directed": (True, "batches have the edges that were drawn"),
     "disjoint": (False, "the seeds of a batch share its nodes; batch_size=1 keeps each by itself"),
     "transform_sampler_output": (None, "change batches in the loop"),
-    "weight_attr": (None, "neighbours are drawn uniformly; edge_weights=True gives batches their edge_weight"),
     "time_attr": (None, WITHOUT_TIME),
     "input_time": (None, WITHOUT_TIME),
     "edge_label_time": (None, WITHOUT_TIME),
@@ -54,7 +53,7 @@ NOT_OFFERED = {
     "custom_cls": (None, "batches are torch_geometric.data.Data"),
 }
 OF_SAMPLER = {"topology": types.Topology, "compress": types.Compress, "order": types.Order, "reuse": bool}
-OF_SAMPLER |= {"num_slots": types.Slots, "seed": types.Seed}
+OF_SAMPLER |= {"num_slots": types.Slots, "seed": types.Seed, "weight_attr": types.WeightAttr | None}
 Bytes = Annotated[int, Meta(ge=0, description="bytes, an integer of at least 0")]
 
 

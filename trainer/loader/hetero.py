@@ -18,14 +18,11 @@ from cohort.trainer.loader.batch import OfSlot, hold
 from cohort.trainer.source import edges_by_type
 
 
-def demand_offered(edge_weights: bool, node_tensors: Mapping | None) -> None:
+def demand_offered(node_tensors: Mapping | None) -> None:
     """Raises CohortError: one of a loader's options is not offered for graphs of several types."""
-    expected = "{}, for a data set of several node types"
-    if edge_weights:
-        raise CohortError("edge_weights", expected.format("False"), "True")
     if node_tensors:
-        hint = "in the loop: tensor[batch[node_type].n_id]"
-        raise CohortError("node_tensors", expected.format("None"), ", ".join(node_tensors), hint)
+        expected, hint = "None, for a data set of several node types", "in the loop: tensor[batch[node_type].n_id]"
+        raise CohortError("node_tensors", expected, ", ".join(node_tensors), hint)
 
 
 class HeteroBatch(OfSlot, HeteroData):
@@ -37,11 +34,12 @@ class HeteroBatch(OfSlot, HeteroData):
     Seeds of a `LinkNeighborLoader` are the endpoints of pairs, of two types or of one.
 
     Each edge type has ``edge_index`` int64 [2, edges] (positions in ``n_id`` of the source type and of the target
-    type), ``num_sampled_edges`` (a number for each hop) and, where the loader was asked for it, ``e_id`` int64 [edges],
-    the place of each edge in the ``indices`` of its type. Edges are ordered by hop, then by target.
+    type), ``num_sampled_edges`` (a number for each hop) and, where the loader was asked for them, ``e_id`` int64
+    [edges], the place of each edge in the ``indices`` of its type, and ``edge_weight`` float32 [edges], which is 1 for
+    edge types without weights. Edges are ordered by hop, then by target.
 
-    ``x``, ``edge_index`` and ``e_id`` are views of a shared slot, as those of `Batch`: valid as long as they are
-    referenced, and holding the slot for that long. ``n_id``, ``y`` and ``input_id`` are copies.
+    ``x``, ``edge_index``, ``e_id`` and ``edge_weight`` are views of a shared slot, as those of `Batch`: valid as long
+    as they are referenced, and holding the slot for that long. ``n_id``, ``y`` and ``input_id`` are copies.
 
     Pickling makes a copy of all, as ``copy.deepcopy`` and ``clone()`` do.
     """
@@ -144,5 +142,7 @@ def hetero_batch_of(types: GraphTypes, slot, input_type: str | EdgeType) -> Hete
         edge_store.num_sampled_edges = per_hop
         if slot.e_id is not None:
             edge_store.e_id = slot.e_id[begin:end]
+        if slot.edge_weight is not None:
+            edge_store.edge_weight = slot.edge_weight[begin:end]
     hold(batch, slot)
     return batch

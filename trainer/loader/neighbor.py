@@ -63,7 +63,12 @@ class NeighborLoader:
             for scripts that never change ``batch.x`` in place (``batch.clone()`` may be changed).
         edge_ids: batches have ``e_id`` int64 [num_edges], in the order of ``edge_index``: the position of each edge in
             the data set's ``indices``, and its column in ``cohort.dataset.open(data).to_pyg().edge_index``.
-        edge_weights: batches have ``edge_weight`` float32 [num_edges]; the data set must have edge weights.
+        edge_weights: batches have ``edge_weight`` float32 [num_edges]; the data set must have edge weights, of one of
+            several edge types at least.
+        weight_attr: "edge_weight": in-neighbours are drawn with probability proportional to the edge weights of the
+            data set, one after the other without replacement, as by ``torch.multinomial``. Weights must be at least 0.
+            An edge of weight 0 is never drawn, so a node can get fewer neighbours; but -1 takes all edges, whatever
+            their weights. None, and of edge types without weights: all neighbours are equally likely.
         sampler_sms: reserve this number of SMs of the GPU for the sampler, and switch PyTorch's current stream to one
             that is restricted to the other SMs, so that neither disturbs the other. 0: both share all SMs.
         cliques: GPUs that read each other's memory: "auto" (detected from the machine), "none", "all", "2x4", "3+5".
@@ -77,8 +82,8 @@ class NeighborLoader:
     Each batch has ``x, edge_index, indptr, y, batch_size, n_id, input_id, num_sampled_nodes, num_sampled_edges``, with
     nodes in PyG's order (seeds first, then by hop). ``x``, ``edge_index`` and ``indptr`` are views of shared memory;
     ``Batch`` describes them and the attributes that options add, ``HeteroBatch`` the batches of several node types.
-    Several node types are sampled without edge weights and ``node_tensors``. A script that uses a
-    batch on another CUDA stream than the current one must call ``batch.record_stream(stream)``.
+    Several node types are sampled without ``node_tensors``. A script that uses a batch on another CUDA stream than the
+    current one must call ``batch.record_stream(stream)``.
 
     Arguments of PyG's workers (``num_workers``, ``pin_memory``, ...) are ignored, with a warning unless they have their
     defaults. Arguments for unsupported features (``replace``, ``sampler``, ...) raise an error.
@@ -122,6 +127,7 @@ class NeighborLoader:
         reuse: bool = False,
         edge_ids: bool = False,
         edge_weights: bool = False,
+        weight_attr: str | None = None,
         sampler_sms: int = 0,
         cliques: str = "auto",
         transform: Callable[[Batch | HeteroBatch], object] | None = None,
@@ -142,8 +148,7 @@ class NeighborLoader:
         else:
             self.num_neighbors = self._fanout = checked("num_neighbors", num_neighbors, types.Fanout)
         self.batch_size = checked("batch_size", batch_size, types.Positive)
-        self.shuffle = shuffle
-        self.drop_last = drop_last
+        self.shuffle, self.drop_last = shuffle, drop_last
         self.epoch = 0  # epochs begun so far; set it to repeat or skip epochs
         self._under_way: list[int] | None = None  # epoch of the iteration begun last, batches yielded; None: it is over
         self._loaded: list[int] | None = None  # the same of a state, with which the next iteration begins
@@ -151,14 +156,15 @@ class NeighborLoader:
         if _sampler is None:
             limit_seconds = checked("limit_seconds", limit_seconds, types.AboveZero)
             given: dict = {"num_slots": num_slots, "seed": seed, "topology": topology, "compress": compress}
-            given |= {"order": order, "reuse": reuse}
+            given |= {"order": order, "reuse": reuse, "weight_attr": weight_attr}
             options: dict = {name: checked(name, value, OF_SAMPLER[name]) for name, value in given.items()}
             options |= {"edge_ids": bool(edge_ids), "edge_weights": bool(edge_weights)}
             cache = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes)
             if self._types:
-                demand_offered(edge_weights, node_tensors)
+                demand_offered(node_tensors)
             shape = {"fanout": self._fanout, "batch_size": self.batch_size, "slots": options["num_slots"]}
-            spec = SamplerSpec(**shape, **cache, edge_weights=options["edge_weights"])
+            shape |= {"edge_weights": options["edge_weights"], "weight_attr": options["weight_attr"]}
+            spec = SamplerSpec(**shape, **cache)
             cleanup = contextlib.ExitStack()
             if self.data is None:
                 self.data, self._node_tensors = written(data, cleanup)
@@ -285,6 +291,7 @@ class NeighborLoader:
             "shuffle": bool(self.shuffle),
             "drop_last": bool(self.drop_last),
             "input_nodes": self._digest,
+            "weight_attr": self._sampler.weight_attr,
         } | ({"input_type": self._input_type} if self._types else {})
 
     @functools.cached_property

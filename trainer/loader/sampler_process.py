@@ -50,7 +50,7 @@ class SamplerProcess:
         self._machine = this_machine(limit_seconds)
         self.place = self._machine.place
         self.process: subprocess.Popen | None = None
-        self.seed = options["seed"]
+        self.seed, self.weight_attr = options["seed"], spec.weight_attr
         kind, gpu = resolve_device(device, self.place)
         self._cleanup = cleanup
         self._finalizer = weakref.finalize(self, _clean_up, os.getpid(), self._cleanup)
@@ -98,7 +98,8 @@ class SamplerProcess:
             "owner_pid": os.getpid(),
         }
         run_json = folder.path / "run.json"
-        run_json.write_text(json.dumps({"sampler": run | options}, indent=2))
+        members = {name: value for name, value in (run | options).items() if value is not None}
+        run_json.write_text(json.dumps({"sampler": members}, indent=2))
         began = time.time()
         outlives = () if meeting is None else (folder.lock,)  # it may outlive this rank
         self.process = start_logged([command, str(run_json)], self.log, pass_fds=outlives)

@@ -48,6 +48,10 @@ def model_of(run: Path, data: Dataset | HeteroDataset) -> tuple[nn.Module, Targe
         CohortError: it is no run, its model is not kept, or its features or types are not those of the data set.
     """
     model, targets, options = model_described(run)
+    for name, argument in (("edge_weights", "edge_weights=True"), ("weight_attr", 'weight_attr="edge_weight"')):
+        if options.get(name):
+            hint = f"score nodes in batches: NeighborLoader(DIR, fanout, {argument}), and cohort.load_model(RUN)"
+            raise CohortError(str(run / "run.json"), f"a run without --{name.replace('_', '-')}", "one with", hint)
     trained_on = options.get("types")
     if isinstance(data, HeteroDataset) or trained_on:
         _demand_same_types(trained_on, data, run, model)
@@ -56,9 +60,6 @@ def model_of(run: Path, data: Dataset | HeteroDataset) -> tuple[nn.Module, Targe
     if not isinstance(model, SampledGNN):
         hint = "score nodes in batches: cohort.NeighborLoader(DIR, fanout), and cohort.load_model(RUN)"
         raise CohortError(str(run / "run.json"), "a built-in model", f"--model {options['model']}", hint)
-    if options.get("edge_weights"):
-        hint = "score nodes in batches: NeighborLoader(DIR, fanout, edge_weights=True), and cohort.load_model(RUN)"
-        raise CohortError(str(run / "run.json"), "a run without --edge-weights", "one with", hint)
     if options["feature_dim"] != data.feature_dim:
         expected = f"{options['feature_dim']} features per node, as the run had"
         of_run = read_run_json(run).get("sampler", {}).get("dataset", "unknown")

@@ -97,6 +97,22 @@ def test_what_from_pyg_writes_to_pyg_gives_back(tmp_path, data, reverse_edges):
     assert added == (len(data.edge_types) if reverse_edges else 0)
 
 
+def test_weights_of_a_relation_are_kept_and_its_reverse_has_them(tmp_path):
+    data = graph_of()
+    data["author", "writes", "paper"].edge_weight = torch.tensor([0.5, 2, 0, 8])
+    data["paper", "cites", "paper"].edge_attr = torch.tensor([[3], [4]])
+    folder = from_pyg(data, tmp_path / "out", reverse_edges=True)
+    assert check(folder) == []
+    back = open_dataset(folder).to_pyg()
+    for relation in (("author", "writes", "paper"), ("paper", "rev_writes", "author")):
+        ends = back[relation].edge_index if relation[0] == "author" else back[relation].edge_index.flip(0)
+        found = dict(zip(map(tuple, ends.T.tolist()), back[relation].edge_weight.tolist(), strict=True))
+        assert found == {(0, 0): 0.5, (1, 0): 2, (2, 1): 0, (0, 3): 8}
+    assert back["paper", "cites", "paper"].edge_weight.tolist() == [3, 4]
+    np.save(folder / "author.writes.paper.edge_weights.npy", np.array([1, np.nan, 2, 3], np.float32))
+    assert ["author.writes.paper.edge_weights.npy" in problem.place for problem in check(folder)] == [True]
+
+
 def test_reverse_edges_are_added_where_there_are_none(tmp_path):
     data = graph_of()
     data["paper", "rev_writes", "author"].edge_index = torch.tensor([[0], [2]])
@@ -151,7 +167,7 @@ def test_target_chooses_among_types_with_y(tmp_path):
 
 def test_what_is_left_out_is_named_in_one_warning(tmp_path):
     data = graph_of(year=torch.arange(4))
-    data["author", "writes", "paper"].edge_attr = torch.rand(4, 1)
+    data["author", "writes", "paper"].edge_attr = torch.rand(4, 2)
     with pytest.warns(UserWarning, match="year of paper; edge_attr of author, writes, paper are left out") as found:
         from_pyg(data, tmp_path / "out")
     assert len(found) == 1 and found[0].filename == __file__

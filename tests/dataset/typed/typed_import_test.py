@@ -59,6 +59,30 @@ def test_arrays_may_take_the_place_of_tables(tmp_path):
     assert open_dataset(tmp_path / "out").name == "arrays"
 
 
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+def test_weights_are_a_column_or_a_file(tmp_path, form):
+    data = sample()
+
+    def change(found):
+        for edges in found["edges"]:
+            if edges["type"][1] == "writes":
+                edges["weight"] = "weight"  # in the tables, the sources once more
+            elif edges["type"][1] == "cites":
+                edges["weight"] = "cites.npy"
+                np.save(tmp_path / "mine" / "cites.npy", data["paper", "cites", "paper"].edge_index[1].numpy() / 2)
+
+    edit(write_described(tmp_path / "mine", data, form), change)
+    import_graph(tmp_path / "mine", tmp_path / "out", reverse=True)
+    found = open_dataset(tmp_path / "out").to_pyg()
+    sources = found["author", "writes", "paper"]
+    assert sources.edge_weight.tolist() == sources.edge_index[0].tolist()
+    reverse = found["paper", "rev_writes", "author"]
+    assert reverse.edge_weight.tolist() == reverse.edge_index[1].tolist()
+    cites = found["paper", "cites", "paper"]
+    assert cites.edge_weight.tolist() == (cites.edge_index[1] / 2).tolist()
+    assert sum("edge_weight" in found[name] for name in found.edge_types) == 4
+
+
 def test_reverse_edges_add_a_relation_each(tmp_path):
     data, notes = sample(), []
     write_described(tmp_path / "mine", data)

@@ -59,6 +59,20 @@ def test_held_out_edges_and_their_reverse_leave_the_graph(shop, tmp_path, name, 
         assert not every & set(zip(sources.ravel().tolist(), links_of.negatives.ravel().tolist(), strict=True))
 
 
+def test_the_edges_that_are_left_keep_their_weights(tmp_path):
+    data = HeteroData()
+    data["user"].num_nodes = USERS
+    data["item"].x, data["item"].y = torch.rand(ITEMS, 3), torch.arange(ITEMS) % 2
+    data[BUYS].edge_index = torch.cartesian_prod(torch.arange(USERS), torch.arange(ITEMS)).T
+    data[BUYS].edge_weight = (100 * data[BUYS].edge_index[0] + data[BUYS].edge_index[1]).float()
+    folder = cohort.from_pyg(data, tmp_path / "set", reverse_edges=True)
+    left = open_dataset(split_links(folder, tmp_path / "out", relation="buys")).to_pyg()
+    for relation, (users, items) in ((BUYS, (0, 1)), (REV_BUYS, (1, 0))):
+        ends, weights = left[relation].edge_index, left[relation].edge_weight
+        assert 0 < len(weights) < USERS * ITEMS
+        assert weights.tolist() == (100 * ends[users] + ends[items]).tolist()
+
+
 def test_a_relation_without_a_reverse_is_its_own_within_one_type(shop, tmp_path):
     meta = json.loads((shop / "meta.json").read_text())
     for edges in meta["edges"]:

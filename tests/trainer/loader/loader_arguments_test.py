@@ -75,7 +75,6 @@ def test_what_pygs_loader_does_by_default_may_be_said(cora):
         ("subgraph_type", "bidirectional", "to_undirected"),
         ("subgraph_type", SubgraphType.induced, "to_undirected"),
         ("disjoint", True, "batch_size=1"),
-        ("weight_attr", "w", "edge_weights=True"),
         ("sampler", torch.utils.data.SequentialSampler(range(3)), "shuffle=True"),
         ("batch_sampler", [[1, 2], [3]], "batch_size"),
         ("time_attr", "t", "time"),

@@ -3,6 +3,7 @@
 import math
 
 from typed_oracle import drawn_positions, random_64
+from weighted_oracle import weighted_positions
 
 
 def endpoint(batch_key: int, number: int, end: int, attempt: int, num_nodes: int) -> int:
@@ -42,28 +43,30 @@ def forbidden_edges(pairs, exclude: str) -> set[tuple[int, int]]:
     return forward | ({(target, source) for source, target in forward} if exclude == "reverse" else set())
 
 
-def sample(lists, starts, pairs, how: dict, fanout: list[int], key: tuple[int, int, int]) -> dict:
-    """One batch: n_id, edge_index (two lists), e_id, endpoints, nodes, edges (by hop).
+def neighbourhoods(
+    lists, starts, seeds, fanout: list[int], batch_key: int, forbidden=frozenset(), weights=None
+) -> dict:
+    """What is drawn for the seeds: n_id, edge_index (two lists), e_id, nodes, edges (by hop).
 
     Args:
         starts: of each list, its first edge.
-        how: mode, amount, redraws and exclude.
-        key: seed of the loader, epoch, step.
+        forbidden: (source, target) of edges that are not drawn in hop 0.
+        weights: of the edges of each list; None: draws are uniform.
     """
-    batch_key = random_64(*key)
-    endpoints = sum(with_negatives(lists, pairs, how["mode"], how["amount"], how["redraws"], batch_key), [])
-    forbidden = forbidden_edges(pairs, how["exclude"])
-    n_id = list(dict.fromkeys(endpoints))
+    n_id = list(seeds)
     nodes, edges, source, target, e_id = [len(n_id)], [], [], [], []
     begin = 0
     for hop, width in enumerate(fanout):
         end, before = len(n_id), len(source)
         for local in range(begin, end):
             node = n_id[local]
-            # Excluded in hop 0 alone, where every endpoint is expanded.
             barred = {each for each in forbidden if each[1] == node} if hop == 0 else set()
             allowed = [place for place, neighbour in enumerate(lists[node]) if (neighbour, node) not in barred]
-            for position in drawn_positions(batch_key, node, hop, 0, len(allowed), width):
+            if weights is None:
+                drawn = drawn_positions(batch_key, node, hop, 0, len(allowed), width)
+            else:
+                drawn = weighted_positions(batch_key, node, hop, weights[node], allowed, width)
+            for position in drawn:
                 neighbour = lists[node][allowed[position]]
                 if neighbour not in n_id:
                     n_id.append(neighbour)
@@ -73,12 +76,18 @@ def sample(lists, starts, pairs, how: dict, fanout: list[int], key: tuple[int, i
         begin = end
         nodes.append(len(n_id) - end)
         edges.append(len(source) - before)
-    local_ids = [n_id.index(node) for node in endpoints]
-    return {
-        "n_id": n_id,
-        "edge_index": [source, target],
-        "e_id": e_id,
-        "endpoints": local_ids,
-        "nodes": nodes,
-        "edges": edges,
-    }
+    return {"n_id": n_id, "edge_index": [source, target], "e_id": e_id, "nodes": nodes, "edges": edges}
+
+
+def sample(lists, starts, pairs, how: dict, fanout: list[int], key: tuple[int, int, int], weights=None) -> dict:
+    """One batch: its neighbourhoods, and endpoints.
+
+    Args:
+        how: mode, amount, redraws and exclude.
+        key: seed of the loader, epoch, step.
+    """
+    batch_key = random_64(*key)
+    endpoints = sum(with_negatives(lists, pairs, how["mode"], how["amount"], how["redraws"], batch_key), [])
+    forbidden = forbidden_edges(pairs, how["exclude"])  # in hop 0 alone, where every endpoint is expanded
+    batch = neighbourhoods(lists, starts, dict.fromkeys(endpoints), fanout, batch_key, forbidden, weights)
+    return batch | {"endpoints": [batch["n_id"].index(node) for node in endpoints]}

@@ -39,7 +39,7 @@ def drawn_positions(key: int, node: int, hop: int, relation: int, degree: int, f
 
 
 def sample(
-    data, fanouts: dict, seeds: dict, key: tuple[int, int, int], barred: dict | None = None
+    data, fanouts: dict, seeds: dict, key: tuple[int, int, int], barred: dict | None = None, by_weight=None
 ) -> tuple[dict, dict]:
     """({type: (n_id, nodes by hop)}, {relation: (source, target, e_id, edges by hop)}) of one batch.
 
@@ -49,6 +49,7 @@ def sample(
         seeds: node type -> ids.
         key: seed of the loader, epoch, step.
         barred: relation -> {(source, target)} that hop 0 does not draw.
+        by_weight: weighted_positions, which draws from relations that have weights; None: all draws are uniform.
     """
     batch_key = random_64(*key)
     nodes: dict = {name: [int(seed) for seed in seeds.get(name, ())] for name in data.node_types}
@@ -67,7 +68,13 @@ def sample(
                 )  # where every endpoint of a pair is expanded
                 allowed = [place for place in range(row, end) if (relation.indices[place], node) not in excluded]
                 node += data.first_node[name[2]]
-                for position in drawn_positions(batch_key, node, hop, number, len(allowed), fanouts[name][hop]):
+                width = fanouts[name][hop]
+                if by_weight and relation.edge_weights is not None:
+                    places = [place - row for place in allowed]
+                    drawn = by_weight(batch_key, node, hop, relation.edge_weights[row:end], places, width, number)
+                else:
+                    drawn = drawn_positions(batch_key, node, hop, number, len(allowed), width)
+                for position in drawn:
                     neighbour = int(relation.indices[allowed[position]])
                     if neighbour not in nodes[name[0]]:
                         nodes[name[0]].append(neighbour)

@@ -1,0 +1,159 @@
+#include "sampler/draw_weights.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <vector>
+
+#include "base/check.h"
+#include "base/host_memory.h"
+#include "cache/plan/hotness.h"
+
+namespace cohort::sampler {
+namespace {
+
+constexpr int64_t kListsAtOnce = 1024;
+constexpr std::size_t kHashedEdges = std::size_t{1} << 20;
+
+// The first edge whose weight is negative or not finite; num_edges: none.
+int64_t first_bad(const float* weights, int64_t num_edges) {
+  int64_t first = num_edges;
+#pragma omp parallel for schedule(static) reduction(min : first)
+  for (int64_t edge = 0; edge < num_edges; ++edge) {
+    if (!(weights[edge] >= 0 && std::isfinite(weights[edge]))) first = std::min(first, edge);
+  }
+  return first;
+}
+
+void demand_memory(int64_t needed) {
+  const int64_t available = base::available_host_bytes();
+  if (needed <= available) return;
+  throw base::Error({"host memory", base::format_bytes(static_cast<double>(needed)) + " to draw edges by weight",
+                     base::format_bytes(static_cast<double>(available)) + " available",
+                     "use a machine with more memory, or leave weight_attr out"});
+}
+
+// Fills cumulative[begin, end) of one list; returns how many weights are positive.
+uint32_t share_mass(const float* weights, int64_t begin, int64_t end, uint32_t* cumulative) {
+  double total = 0;
+  int64_t positive = 0;
+  for (int64_t edge = begin; edge < end; ++edge) {
+    total += weights[edge];
+    positive += weights[edge] > 0 ? 1 : 0;
+  }
+  double sum = 0;
+  int64_t before = 0, left = positive;
+  for (int64_t edge = begin; edge < end; ++edge) {
+    if (weights[edge] > 0) {
+      sum += weights[edge];
+      --left;  // each of these needs a unit, too
+      const auto share = static_cast<int64_t>(kListMass * (sum / total));
+      before = std::clamp(share, before + 1, static_cast<int64_t>(kListMass) - left);
+    }
+    cumulative[edge] = static_cast<uint32_t>(before);
+  }
+  return static_cast<uint32_t>(positive);
+}
+
+// Units [begin, end) of a list that are taken.
+struct Taken {
+  uint32_t begin, end;
+};
+
+// The position that has the unit: so many edges end at or before it. A short list is counted, a long one is halved
+// before; neither has branches that depend on the unit.
+int64_t position_with(const ListMass& list, uint32_t unit) {
+  constexpr int64_t kCounted = 32;
+  const uint32_t* first = list.cumulative;
+  int64_t size = list.degree;
+  while (size > kCounted) {
+    const int64_t half = size / 2;
+    first += first[half - 1] <= unit ? half : 0;
+    size -= half;
+  }
+  int64_t before = first - list.cumulative;
+  for (int64_t i = 0; i < size; ++i) before += first[i] <= unit ? 1 : 0;
+  return before;
+}
+
+// The position that has the t-th unit that is not taken. `taken` ascends.
+int64_t position_of(const ListMass& list, uint32_t t, const std::vector<Taken>& taken) {
+  for (const Taken& each : taken) {
+    if (t < each.begin) break;
+    t += each.end - each.begin;
+  }
+  return position_with(list, t);
+}
+
+// All edges of positive weight that are not excluded.
+void take_all(const WeightedDraw& draw, int64_t* positions) {
+  const int64_t* excluded = draw.excluded.positions;
+  const int64_t* const excluded_end = excluded + draw.excluded.count;
+  for (int64_t position = 0; position < draw.list.degree; ++position) {
+    const bool is_excluded = excluded != excluded_end && *excluded == position;
+    if (is_excluded) ++excluded;
+    if (!is_excluded && draw.list.units(position) > 0) *positions++ = position;
+  }
+}
+
+}  // namespace
+
+int64_t DrawWeights::bytes_of(const base::CscRef& lists) {
+  return (lists.num_edges + lists.num_nodes) * static_cast<int64_t>(sizeof(uint32_t));
+}
+
+DrawWeights::DrawWeights(const base::CscRef& lists, const float* weights, const std::string& place) {
+  if (const int64_t edge = first_bad(weights, lists.num_edges); edge < lists.num_edges) {
+    throw base::Error({place, "weights that are finite and at least 0, to draw edges by them",
+                       fmt::format("{} of edge {}", weights[edge], edge),
+                       "leave weight_attr out, or import other weights"});
+  }
+  demand_memory(bytes_of(lists));
+  cumulative_.resize(static_cast<std::size_t>(lists.num_edges));
+  positive_.resize(static_cast<std::size_t>(lists.num_nodes));
+  std::atomic<int64_t> too_long = -1;
+#pragma omp parallel for schedule(dynamic, kListsAtOnce)
+  for (int64_t node = 0; node < lists.num_nodes; ++node) {
+    const int64_t begin = lists.indptr[node], end = lists.indptr[node + 1];
+    if (end - begin > kListMass) {
+      too_long = node;
+    } else {
+      positive_[static_cast<std::size_t>(node)] = share_mass(weights, begin, end, cumulative_.data());
+    }
+  }
+  if (too_long < 0) return;
+  throw base::Error({place, fmt::format("at most {} in-neighbours of a node, to draw edges by weight", kListMass),
+                     fmt::format("more of node {}", too_long.load()), "leave weight_attr out"});
+}
+
+uint64_t DrawWeights::hash(uint64_t before) const {
+  const std::size_t count = std::min(cumulative_.size(), kHashedEdges);
+  std::vector<int64_t> sample;
+  for (std::size_t i = 0; i < count; ++i) sample.push_back(cumulative_[cumulative_.size() / count * i]);
+  return cache::hash_words(sample, before);
+}
+
+void draw_weighted(const WeightedDraw& draw, int64_t picks, int64_t* positions) {
+  if (picks == draw.drawable) return take_all(draw, positions);
+  thread_local std::vector<Taken> taken;
+  taken.clear();
+  uint32_t left = kListMass;
+  for (int64_t i = 0; i < draw.excluded.count; ++i) {
+    const int64_t position = draw.excluded.positions[i];
+    taken.push_back({draw.list.begin(position), draw.list.cumulative[position]});
+    left -= draw.list.units(position);
+  }
+  for (int64_t j = 0; j < picks; ++j) {
+    const uint64_t bits = draw_bits(draw.key, draw.node, draw.hop, j, draw.relation);
+    const int64_t position = position_of(draw.list, draw_unit(bits, left), taken);
+    const Taken mine{draw.list.begin(position), draw.list.cumulative[position]};
+    taken.insert(std::ranges::upper_bound(taken, mine.begin, {}, &Taken::begin), mine);
+    left -= mine.end - mine.begin;
+    positions[j] = position;
+  }
+  std::sort(positions, positions + picks);
+}
+
+}  // namespace cohort::sampler

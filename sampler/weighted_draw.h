@@ -1,0 +1,61 @@
+// The meaning of "draw neighbours by weight", for the host body and the CUDA body alike.
+//
+// The edges of a list share its mass, kListMass units, in proportion to their weights: position i has the units
+// [cumulative[i - 1], cumulative[i]). A positive weight has at least one unit, and a weight of 0 has none. Draws are
+// successive and without replacement, as those of torch.multinomial: for j = 0 .. picks-1 draw t in [0, units that are
+// not taken); take the edge that has the t-th of these, with all its units. Excluded edges are taken from the start.
+// Positions come out ascending. All is done in integers, so no result depends on threads, order or device.
+//
+// A fanout of k draws min(k, edges of positive weight), a negative one takes all edges whatever their weights.
+#pragma once
+
+#include <cstdint>
+
+#include "sampler/draw.h"
+
+namespace cohort::sampler {
+
+constexpr uint32_t kListMass = UINT32_MAX;
+
+// The units of one list.
+struct ListMass {
+  const uint32_t* cumulative;  // uint32 [degree]
+  int64_t degree;
+
+  COHORT_HOST_DEVICE constexpr uint32_t begin(int64_t position) const {
+    return position == 0 ? 0 : cumulative[position - 1];
+  }
+  COHORT_HOST_DEVICE constexpr uint32_t units(int64_t position) const { return cumulative[position] - begin(position); }
+};
+
+// Weights of the edges of one relation, as draws read them. By default edges have none: draws are uniform.
+struct DrawWeightsRef {
+  const uint32_t* cumulative = nullptr;  // uint32 [E], of each list up to and with the edge; null: uniform draws
+  const uint32_t* positive = nullptr;    // uint32 [V], edges of the node's list that have a positive weight
+
+  // ends: int64 [2], of the list, as indptr has them.
+  COHORT_HOST_DEVICE constexpr ListMass of_list(const int64_t* ends) const {
+    return {cumulative + ends[0], ends[1] - ends[0]};
+  }
+};
+
+// How many of the excluded edges of a list have a positive weight.
+COHORT_HOST_DEVICE constexpr int64_t num_weighted(const ListMass& list, const ExcludedRef& excluded) {
+  int64_t count = 0;
+  for (int64_t i = 0; i < excluded.count; ++i) count += list.units(excluded.positions[i]) > 0 ? 1 : 0;
+  return count;
+}
+
+// How many edges of a node's list may be drawn. ends: as of_list() has them.
+COHORT_HOST_DEVICE constexpr int64_t num_drawable(const DrawWeightsRef& weights, int64_t node, const int64_t* ends,
+                                                  const ExcludedRef& excluded) {
+  if (!weights.cumulative) return ends[1] - ends[0] - excluded.count;
+  return weights.positive[node] - num_weighted(weights.of_list(ends), excluded);
+}
+
+// Which of `left` units that are not taken pick j takes.
+COHORT_HOST_DEVICE constexpr uint32_t draw_unit(uint64_t bits, uint32_t left) {
+  return static_cast<uint32_t>(base::multiply_high_64(bits, left));
+}
+
+}  // namespace cohort::sampler

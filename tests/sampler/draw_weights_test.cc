@@ -1,0 +1,173 @@
+#include "sampler/draw_weights.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "base/check.h"
+#include "tests/sampler/test_graph.h"
+
+namespace cohort::sampler {
+namespace {
+
+// One list, and what draws read of it.
+struct OneList {
+  explicit OneList(const std::vector<float>& weights)
+      : indptr{0, std::ssize(weights)},
+        made({.num_nodes = 1, .num_edges = indptr[1], .indptr = indptr.data()}, weights.data(), "a list") {}
+
+  ListMass mass() const { return made.ref().of_list(indptr.data()); }
+  std::vector<int64_t> draw(int64_t picks, uint64_t step, const std::vector<int64_t>& excluded = {}) const {
+    const ExcludedRef without{excluded.data(), std::ssize(excluded)};
+    const int64_t drawable = made.ref().positive[0] - num_weighted(mass(), without);
+    std::vector<int64_t> positions(static_cast<std::size_t>(std::min(picks, drawable)));
+    draw_weighted({mass(), without, drawable, batch_key(3, 0, step), 7, 1, 2}, std::ssize(positions), positions.data());
+    return positions;
+  }
+
+  std::vector<int64_t> indptr;
+  DrawWeights made;
+};
+
+TEST(DrawWeights, UnitsAreInProportionToWeights) {
+  const auto graph = weighed(mixed_graph<int32_t>(500, 3));
+  const DrawWeights made(graph.view(), graph.edge_weights.data(), "");
+  for (int64_t node = 0; node < graph.num_nodes(); ++node) {
+    const int64_t* ends = graph.indptr.data() + node;
+    const ListMass list = made.ref().of_list(ends);
+    const float* weights = graph.edge_weights.data() + ends[0];
+    const double total = std::max(1e-9, std::accumulate(weights, weights + list.degree, 0.0));
+    int64_t positive = 0;
+    for (int64_t i = 0; i < list.degree; ++i) {
+      positive += weights[i] > 0 ? 1 : 0;
+      ASSERT_NEAR(list.units(i), weights[i] / total * kListMass, 1.01) << "edge " << i << " of node " << node;
+      ASSERT_EQ(list.units(i) > 0, weights[i] > 0);
+    }
+    ASSERT_EQ(made.ref().positive[node], positive);
+    if (positive > 0) {
+      ASSERT_EQ(list.cumulative[list.degree - 1], kListMass);
+    }
+  }
+}
+
+TEST(DrawWeights, ATinyWeightHasAUnit) {
+  const OneList list({1e-30F, 1e30F, 1e-30F, 0, 1e-38F});
+  const std::vector<uint32_t> expected = {1, kListMass - 3, 1, 0, 1};
+  for (int64_t i = 0; i < 5; ++i) EXPECT_EQ(list.mass().units(i), expected[static_cast<std::size_t>(i)]) << i;
+  EXPECT_EQ(list.draw(4, 0), (std::vector<int64_t>{0, 1, 2, 4}));
+}
+
+TEST(DrawWeights, RefusesWeightsThatAreNone) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const auto& [bad, shown] : {std::pair{-0.5F, "-0.5"}, {kInfinity, "inf"}, {std::nanf(""), "nan"}}) {
+    try {
+      OneList({1, 2, bad, 3, -7});
+      FAIL() << "took " << shown;
+    } catch (const base::Error& error) {
+      const std::string words = error.what();
+      EXPECT_NE(words.find("a list"), std::string::npos) << words;
+      EXPECT_NE(words.find(std::string(shown) + " of edge 2"), std::string::npos) << words;
+    }
+  }
+}
+
+TEST(DrawWeights, AWeightOfZeroIsNeverDrawn) {
+  const OneList list({0, 3, 0, 0, 1, 2, 0});
+  for (uint64_t step = 0; step < 200; ++step) {
+    for (const int64_t picks : {1, 2, 3, 7}) {
+      const std::vector<int64_t> drawn = list.draw(picks, step);
+      ASSERT_EQ(std::ssize(drawn), std::min<int64_t>(picks, 3));
+      ASSERT_TRUE(std::ranges::is_sorted(drawn));
+      ASSERT_EQ(std::ranges::adjacent_find(drawn), drawn.end());
+      for (const int64_t position : drawn) ASSERT_TRUE(position == 1 || position == 4 || position == 5) << position;
+    }
+  }
+  EXPECT_TRUE(OneList({0, 0}).draw(2, 0).empty());
+  EXPECT_TRUE(OneList({}).draw(2, 0).empty());
+}
+
+// Below it lies all but a millionth of the chi-square distribution (Wilson and Hilferty's approximation).
+double chi_square_bound(double degrees) {
+  constexpr double kZ = 4.7534;
+  return degrees * std::pow(1 - 2 / (9 * degrees) + kZ * std::sqrt(2 / (9 * degrees)), 3);
+}
+
+// How often each edge was drawn first and another second, against what successive draws without replacement promise.
+void expect_successive_draws(const std::vector<float>& weights, const std::vector<int64_t>& excluded) {
+  constexpr int kDraws = 1'000'000;
+  const OneList list(weights);
+  const std::size_t degree = weights.size();
+  std::vector<int64_t> count(degree * degree);
+  for (uint64_t step = 0; step < kDraws; ++step) {
+    const auto first = list.draw(1, step, excluded)[0];
+    const std::vector<int64_t> both = list.draw(2, step, excluded);
+    ASSERT_TRUE(both[0] == first || both[1] == first) << "the first pick does not depend on the number of picks";
+    ++count[static_cast<std::size_t>(first) * degree + static_cast<std::size_t>(both[0] + both[1] - first)];
+  }
+  std::vector<double> share(weights.begin(), weights.end());
+  for (const int64_t position : excluded) share[static_cast<std::size_t>(position)] = 0;
+  const double total = std::accumulate(share.begin(), share.end(), 0.0);
+  double chi_square = 0, cells = 0;
+  for (std::size_t i = 0; i < degree; ++i) {
+    for (std::size_t j = 0; j < degree; ++j) {
+      const double expected = i == j ? 0 : kDraws * share[i] / total * share[j] / (total - share[i]);
+      const auto found = static_cast<double>(count[i * degree + j]);
+      if (expected == 0) {
+        ASSERT_EQ(found, 0) << i << ", " << j;
+        continue;
+      }
+      chi_square += (found - expected) * (found - expected) / expected;
+      ++cells;
+    }
+  }
+  EXPECT_LT(chi_square, chi_square_bound(cells - 1));
+}
+
+TEST(DrawWeights, DrawsAreSuccessive) { expect_successive_draws({1, 0.25F, 7, 0, 3, 0.5F, 2, 1}, {}); }
+
+TEST(DrawWeights, WhatIsExcludedCountsForNothing) {
+  expect_successive_draws({1, 5, 0.25F, 7, 0, 3, 0.5F, 90, 2}, {1, 4, 7});
+}
+
+// A batch by weights of a graph of mixed degrees: edges of each list against its weights.
+TEST(DrawWeights, TheHostBackendDrawsByThem) {
+  auto graph = weighed(mixed_graph<int32_t>(500, 3));
+  const GraphView view = graph.view();
+  const auto uniform = make_host_backend(view, {});
+  graph.draw_by_weight();
+  const auto backend = make_host_backend(graph.view(), {});
+  std::vector<int64_t> seeds(300);
+  std::iota(seeds.begin(), seeds.end(), int64_t{60});
+  SomeExclusions exclusions(graph, seeds);
+  for (const int32_t fanout : {5, 40, -1}) {
+    const std::vector<int32_t> hops = {fanout};
+    Query query{seeds, hops, batch_key(1, 0, 0), true};
+    for (const bool excludes : {false, true}) {
+      if (excludes) exclusions.apply_to(query);
+      const HostBatch batch = run_host(*backend, view, query);
+      if (fanout < 0) {
+        ASSERT_EQ(batch.e_id, run_host(*uniform, view, query).e_id) << "a fanout of -1 takes all edges";
+        continue;
+      }
+      ASSERT_TRUE(std::ranges::all_of(
+          batch.e_id, [&](int64_t edge) { return graph.edge_weights[static_cast<std::size_t>(edge)] > 0; }));
+      for (std::size_t i = 0; i < seeds.size(); ++i) {
+        const auto seed = static_cast<std::size_t>(seeds[i]);
+        int64_t drawable = 0;
+        for (int64_t edge = graph.indptr[seed]; edge < graph.indptr[seed + 1]; ++edge) {
+          const bool excluded = excludes && std::binary_search(exclusions.positions.begin() + exclusions.starts[i],
+                                                               exclusions.positions.begin() + exclusions.starts[i + 1],
+                                                               edge - graph.indptr[seed]);
+          drawable += !excluded && graph.edge_weights[static_cast<std::size_t>(edge)] > 0 ? 1 : 0;
+        }
+        ASSERT_EQ(batch.indptr[i + 1] - batch.indptr[i], std::min<int64_t>(fanout, drawable)) << "node " << seed;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cohort::sampler

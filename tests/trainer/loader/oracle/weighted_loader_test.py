@@ -1,0 +1,200 @@
+"""Loaders that draw neighbours by weight: equal to a slow sampler in Python; what they refuse."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import typed_oracle
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from link_oracle import neighbourhoods, sample
+from processes import ALL_TESTS
+from torch_geometric.data import Data, HeteroData
+from typed_oracle import random_64
+from weighted_oracle import weighted_positions
+
+from cohort import CohortError, LinkNeighborLoader, NeighborLoader, from_pyg
+from cohort.dataset import from_tensors
+from cohort.dataset import open as open_dataset
+
+pytestmark = pytest.mark.usefixtures("shm")
+EXAMPLES = 100 if ALL_TESTS else 15
+BY_WEIGHT = {"weight_attr": "edge_weight", "device": "cpu", "edge_ids": True}
+
+
+def write(folder: Path, num_nodes: int, edges: np.ndarray, weights: np.ndarray) -> Path:
+    x, y = np.zeros((num_nodes, 3), np.float32), np.zeros(num_nodes, np.int64)
+    from_tensors(folder, x=x, y=y, edge_index=edges, edge_weight=weights)
+    return folder
+
+
+def random_graph(folder: Path, num_nodes: int, most_degree: int, seed: int) -> Path:
+    """Of mixed degrees, with weights of every size; some are 0, and so are all of some lists."""
+    random = np.random.default_rng(seed)
+    targets = np.repeat(np.arange(num_nodes), random.integers(most_degree + 1, size=num_nodes))
+    edges = np.stack([random.integers(num_nodes, size=len(targets)), targets])
+    weights = np.exp(random.normal(scale=4, size=len(targets)))
+    weights[random.random(len(targets)) < 0.2] = 0
+    weights[targets % 7 == 2] = 0
+    return write(folder, num_nodes, edges, weights.astype(np.float32))
+
+
+def split(values, graph) -> list[list]:
+    """By list."""
+    return [part.tolist() for part in np.split(values, graph.indptr[1:-1])]
+
+
+def expect(batch, oracle: dict):
+    assert batch.n_id.tolist() == oracle["n_id"]
+    assert batch.edge_index.tolist() == oracle["edge_index"]
+    assert batch.e_id.tolist() == oracle["e_id"]
+    assert batch.num_sampled_nodes == oracle["nodes"]
+    assert batch.num_sampled_edges == oracle["edges"]
+
+
+@st.composite
+def questions(draw):
+    fanout = draw(st.lists(st.sampled_from([-1, 0, 1, 2, 5, 40]), min_size=1, max_size=3))
+    return draw(st.integers(2, 30)), draw(st.sampled_from([4, 12, 90])), fanout, draw(st.integers(0, 2**32))
+
+
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(question=questions())
+def test_batches_are_those_of_a_slow_sampler(tmp_path_factory, question):
+    num_nodes, most_degree, fanout, seed = question
+    graph = open_dataset(random_graph(tmp_path_factory.mktemp("weights") / "set", num_nodes, most_degree, seed))
+    lists, weights, starts = split(graph.indices, graph), split(graph.edge_weights, graph), graph.indptr[:-1].tolist()
+    with NeighborLoader(graph, fanout, batch_size=4, seed=seed, **BY_WEIGHT) as loader:
+        for step, batch in enumerate(loader):
+            seeds = range(step * 4, min(step * 4 + 4, num_nodes))
+            expect(batch, neighbourhoods(lists, starts, seeds, fanout, random_64(seed, 0, step), weights=weights))
+    if graph.num_edges == 0:
+        return
+    with LinkNeighborLoader(graph, fanout, batch_size=7, seed=seed, exclude="self", **BY_WEIGHT) as loader:
+        how = {"mode": "none", "amount": 0, "redraws": 0, "exclude": "self"}
+        targets = np.searchsorted(graph.indptr, np.arange(graph.num_edges), side="right") - 1
+        pairs = np.stack([graph.indices, targets], axis=1).tolist()
+        for step, batch in zip(range(4), loader, strict=False):
+            oracle = sample(lists, starts, pairs[step * 7 : step * 7 + 7], how, fanout, (seed, 0, step), weights)
+            expect(batch, oracle)
+            assert batch.edge_label_index.flatten().tolist() == oracle["endpoints"]
+
+
+@pytest.fixture(scope="module")
+def types(tmp_path_factory) -> Path:
+    """Of two node types; the edges of two of three relations have weights."""
+    random, data = np.random.default_rng(8), HeteroData()
+    for name, count in (("author", 60), ("paper", 90)):
+        data[name].x = torch.zeros(count, 2)
+    data["paper"].y = torch.zeros(90, dtype=torch.long)
+    for source, name, target in (("author", "writes", "paper"), ("paper", "of", "author"), ("paper", "cites", "paper")):
+        store, ends = data[source, name, target], (data[source].num_nodes, data[target].num_nodes)
+        store.edge_index = torch.from_numpy(np.stack([random.integers(end, size=800) for end in ends]))
+        if name != "of":
+            store.edge_weight = torch.from_numpy(np.maximum(0, random.normal(size=800)).astype(np.float32))
+    return from_pyg(data, tmp_path_factory.mktemp("types") / "set")
+
+
+def test_several_types_have_weights_by_relation(types):
+    graph = open_dataset(types)
+    fanouts = {relation: [3, -1, 2] for relation in graph.edge_types}
+    with NeighborLoader(graph, fanouts, "paper", batch_size=7, seed=3, edge_weights=True, **BY_WEIGHT) as loader:
+        for step, batch in enumerate(loader):
+            seeds = range(step * 7, min(step * 7 + 7, 90))
+            nodes, edges = typed_oracle.sample(graph, fanouts, {"paper": seeds}, (3, 0, step), None, weighted_positions)
+            for name, (n_id, _) in nodes.items():
+                assert batch[name].n_id.tolist() == n_id.tolist()
+            for name, (source, target, e_id, _) in edges.items():
+                assert batch[name].edge_index.tolist() == [source.tolist(), target.tolist()]
+                assert batch[name].e_id.tolist() == e_id.tolist()
+                weights = graph.edge_types[name].edge_weights
+                expected = np.ones(len(e_id)) if weights is None else weights[e_id]
+                assert batch[name].edge_weight.tolist() == expected.tolist()
+
+
+def test_draws_are_those_of_multinomial(tmp_path):
+    """Two of six in-neighbours: how often each is drawn, against torch's draws without replacement."""
+    draws, weights = 20_000, torch.tensor([5.0, 1, 0, 0.5, 3, 0.5])
+    targets = np.repeat(np.arange(6, 6 + draws), 6)
+    edges = np.stack([np.tile(np.arange(6), draws), targets])
+    data = write(tmp_path / "set", 6 + draws, edges, np.tile(weights.numpy(), draws))
+    with NeighborLoader(data, [2], np.arange(6, 6 + draws), batch_size=draws, **BY_WEIGHT) as loader:
+        batch = next(iter(loader))
+    found = torch.bincount(batch.n_id[batch.edge_index[0]], minlength=6)[:6]
+    torch.manual_seed(1)
+    expected = torch.bincount(torch.multinomial(weights.expand(draws, -1), 2).flatten(), minlength=6)
+    assert found.sum() == 2 * draws and found[2] == 0
+    assert (found - expected).abs().max() < 5 * (2 * draws * 0.25) ** 0.5
+
+
+def test_weights_come_with_the_edges_and_a_state_knows_of_draws(tmp_path):
+    graph = open_dataset(random_graph(tmp_path / "set", 40, 20, 1))
+    options = {"batch_size": 8, "device": "cpu", "edge_weights": True, "edge_ids": True}
+    with NeighborLoader(graph, [3, 2], weight_attr="edge_weight", **options) as loader:
+        for batch in loader:
+            assert torch.equal(batch.edge_weight, torch.from_numpy(graph.edge_weights[batch.e_id.numpy()]))
+            assert (batch.edge_weight > 0).all()
+        state = loader.state_dict()
+        assert loader.with_nodes([1, 2]).state_dict()["weight_attr"] == "edge_weight"
+    with NeighborLoader(graph, [3, 2], **options) as loader, pytest.raises(CohortError, match="weight_attr"):
+        loader.load_state_dict(state)
+
+
+def test_a_pyg_graph_in_memory():
+    data = Data(
+        x=torch.zeros(4, 2), edge_index=torch.tensor([[1, 2, 3], [0, 0, 0]]), y=torch.zeros(4, dtype=torch.long)
+    )
+    data.edge_weight = torch.tensor([0.0, 2, 0])
+    with NeighborLoader(data, [1], [0], weight_attr="edge_weight", device="cpu") as loader:
+        assert next(iter(loader)).n_id.tolist() == [0, 2]
+
+
+def test_weights_that_are_none_are_refused(tmp_path):
+    weights = np.array([1, 0, -1.5, 3, -7], np.float32)
+    data = write(tmp_path / "set", 6, np.stack([np.arange(5), np.full(5, 5)]), weights)
+    NeighborLoader(data, [1], device="cpu", edge_weights=True).close()
+    with pytest.raises(CohortError, match=r"edge_weights.npy: expected .* at least 0, .* found -1.5 of edge 2"):
+        NeighborLoader(data, [1], **BY_WEIGHT)
+
+
+def test_other_names_and_edges_without_weights_are_refused(tmp_path, cora):
+    data = random_graph(tmp_path / "set", 10, 5, 1)
+    with pytest.raises(CohortError, match="weight_attr: expected .*edge_weight"):
+        NeighborLoader(data, [1], weight_attr="time", device="cpu")
+    with pytest.raises(CohortError, match="edge weights"):
+        NeighborLoader(cora, [1], **BY_WEIGHT)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("places", [{}, {"topology": "host", "cache_ratio": 0.3}], ids=["in the GPU", "host and cache"])
+def test_a_gpu_makes_the_same_batches(tmp_path, places):
+    data = random_graph(tmp_path / "set", 3000, 90, 5)
+    how = BY_WEIGHT | {"batch_size": 500, "seed": 4}
+    for fanout in ([25, 10], [40, 3], [-1, 5]):
+        loaders = (
+            NeighborLoader(data, fanout, **how),
+            NeighborLoader(data, fanout, **how | places | {"device": "cuda"}),
+        )
+        links = (
+            LinkNeighborLoader(data, fanout, **how),
+            LinkNeighborLoader(data, fanout, **how | places | {"device": "cuda"}),
+        )
+        for on_cpu, on_gpu in (loaders, links):
+            with on_cpu, on_gpu:
+                for _, expected, found in zip(range(8), on_cpu, on_gpu, strict=False):
+                    assert found.n_id.is_cuda
+                    for name in ("n_id", "edge_index", "e_id"):
+                        assert torch.equal(found[name].cpu(), expected[name])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("places", [{}, {"topology": "host", "cache_ratio": 0.3}], ids=["in the GPU", "host and cache"])
+def test_a_gpu_makes_the_same_batches_of_several_types(types, places):
+    how = BY_WEIGHT | {"batch_size": 20, "edge_weights": True}
+    on_cpu = NeighborLoader(types, [4, -1, 40], "paper", **how)
+    with on_cpu, NeighborLoader(types, [4, -1, 40], "paper", **how | places | {"device": "cuda"}) as on_gpu:
+        for expected, found in zip(on_cpu, on_gpu, strict=True):
+            for store in expected.stores:
+                for name in {"n_id", "edge_index", "e_id", "edge_weight"} & store.keys():
+                    assert torch.equal(found[store._key][name].cpu(), store[name])

@@ -56,9 +56,13 @@ std::size_t weight_bytes(const GraphView& graph) {
   return graph.edge_weights ? static_cast<std::size_t>(graph.num_edges) * sizeof(float) : 0;
 }
 
+std::size_t time_bytes(const GraphView& graph) {
+  return graph.edge_times ? static_cast<std::size_t>(graph.num_edges) * sizeof(int64_t) : 0;
+}
+
 // Of what lies where the topology does.
 std::size_t topology_bytes(const GraphView& graph) {
-  std::size_t bytes = weight_bytes(graph);
+  std::size_t bytes = weight_bytes(graph) + time_bytes(graph);
   for (const Relation& relation : relations_of(graph)) {
     bytes += indptr_bytes(relation.lists) + indices_bytes(relation.lists);
   }
@@ -120,6 +124,7 @@ HostGraph::HostGraph(const GraphView& graph, bool with_topology) {
           {host_copy(lists.indptr, indptr_bytes(lists)), host_copy(lists.indices, indices_bytes(lists))});
     }
     if (graph.edge_weights) edge_weights_ = host_copy(graph.edge_weights, weight_bytes(graph));
+    if (graph.edge_times) edge_times_ = host_copy(graph.edge_times, time_bytes(graph));
   }
   for (const cache::FeatureRows& rows : rows_to_copy(graph)) {
     rows_.push_back(std::make_shared<cache::HostFeatures>(rows, copies_coded(graph, rows)));
@@ -132,6 +137,7 @@ void HostGraph::open_topology_to_gpu() const {
     lists.indices.open_to_gpu();
   }
   edge_weights_.open_to_gpu();
+  edge_times_.open_to_gpu();
 }
 
 GraphOnGpu::GraphOnGpu(const GraphView& graph, std::shared_ptr<const HostGraph> on_host)
@@ -162,8 +168,12 @@ GraphOnGpu::GraphOnGpu(const GraphView& graph, std::shared_ptr<const HostGraph> 
   if (in_gpu && graph.edge_weights) {
     edge_weights_ = device_copy(graph.edge_weights, weight_bytes(graph), "copy edge weights to the GPU");
   }
+  if (in_gpu && graph.edge_times) {
+    edge_times_ = device_copy(graph.edge_times, time_bytes(graph), "copy edge times to the GPU");
+  }
   labels_ = device_copy(graph.labels, label_bytes(graph), "copy labels to the GPU");
   edge_weights_ref_ = reinterpret_cast<const float*>(in_gpu ? edge_weights_.data() : on_host_->edge_weights());
+  edge_times_ref_ = reinterpret_cast<const int64_t*>(in_gpu ? edge_times_.data() : on_host_->edge_times());
 }
 
 }  // namespace cohort::sampler

@@ -36,11 +36,12 @@ class HostGraph {
   };
   const std::vector<Lists>& topology() const { return topology_; }
   const std::byte* edge_weights() const { return edge_weights_.data(); }  // float32 [num_edges], where there are any
+  const std::byte* edge_times() const { return edge_times_.data(); }      // int64 [num_edges], likewise
 
  private:
   std::vector<std::shared_ptr<const cache::HostFeatures>> rows_;
   std::vector<Lists> topology_;
-  base::HostTable edge_weights_;
+  base::HostTable edge_weights_, edge_times_;
 };
 
 class GraphOnGpu {
@@ -50,15 +51,17 @@ class GraphOnGpu {
   const std::vector<GpuRelation>& relations() const { return relations_; }
   LabelsRef labels() const { return {labels_.data(), label_bytes_}; }
   const float* edge_weights() const { return edge_weights_ref_; }  // float32 [num_edges], beside the topology; or null
+  const int64_t* edge_times() const { return edge_times_ref_; }    // int64 [num_edges], likewise
   const HostGraph& on_host() const { return *on_host_; }
 
  private:
   std::shared_ptr<const HostGraph> on_host_;
   std::vector<base::DeviceBytes> topology_;  // that the host does not have
-  base::DeviceBytes edge_weights_, labels_;
+  base::DeviceBytes edge_weights_, edge_times_, labels_;
   std::vector<GpuRelation> relations_;
   int64_t label_bytes_;
   const float* edge_weights_ref_ = nullptr;
+  const int64_t* edge_times_ref_ = nullptr;
 };
 
 }  // namespace cohort::sampler

@@ -78,6 +78,12 @@ const float* weights_of(const dataset::Dataset& data) {
                      "import the data set with --edge-weights or --weight-column, or leave the weights out"});
 }
 
+const int64_t* times_of(const dataset::Dataset& data) {
+  if (data.edge_times().is_mapped()) return data.edge_times().as<int64_t>().data();
+  throw base::Error({data.folder().string(), "edge times", "edges without",
+                     "write the data set with edge_time=..., or leave time_attr and input_time out"});
+}
+
 // Rows whose raw copy was dropped, in memory of their own, which the graph keeps.
 const std::byte* decode_features(const dataset::Dataset& data, int type, int64_t bytes, GraphView& graph,
                                  const StartLog& log) {
@@ -133,6 +139,7 @@ void demand_offered(const Options& options) {
     throw base::Error({place, std::string(expected) + " for a graph of several node types", found, ""});
   };
   if (options.edge_weights) refuse("edge_weights", "edges without weights", "true");
+  if (options.edge_times) refuse("edge_times", "edges without times", "true");
 }
 
 // Tells each relation its reverse: what meta.json says of either of the two; within one type, else, the relation
@@ -232,6 +239,7 @@ GraphView view_of(const dataset::Dataset& data, const Options& options, const St
   graph.features = rows.features;
   graph.encoded = rows.encoded;
   if (options.edge_weights) graph.edge_weights = weights_of(data);
+  if (options.edge_times) graph.edge_times = times_of(data);
   return graph;
 }
 

@@ -28,6 +28,7 @@ struct Options {
   bool in_place = false;      // batches may go without feature rows, where the trainer can read them all where they are
   bool edge_ids = false;      // batches say which edges of the data set they have
   bool edge_weights = false;  // batches have the weights of their edges
+  bool edge_times = false;    // seeds may have times, and batches then edges up to these alone
 
   // The cache.
   std::vector<int64_t> cache_bytes;   // int64 [num_ranks], budget of each rank's GPU, index included; empty: no cache

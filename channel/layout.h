@@ -20,7 +20,7 @@
 namespace cohort::channel {
 
 constexpr uint64_t kMagic = 0x4C4E4843'54524843ull;  // "CHRTCHNL" as little-endian bytes
-constexpr uint32_t kVersion = 13;
+constexpr uint32_t kVersion = 14;
 constexpr int kMaxSlots = 64;
 constexpr int kMaxHops = 16;
 constexpr int kMaxTypes = 32;       // of nodes
@@ -64,6 +64,11 @@ enum class NegativeMode : uint32_t { kNone = 0, kBinary, kTriplet };
 // Edges that a batch of pairs does not draw: none; those that are its pairs; these and their reverse edges.
 enum class Exclude : uint32_t { kNone = 0, kSelf, kReverse };
 
+// How the seeds of a batch share its nodes: each node is there once; each seed is the root of a tree with nodes of its
+// own (sampler/trees.h), as is each end of each pair. Where the seed set has times, trees have edges up to the time of
+// their seed: any of them, or the latest.
+enum class Sharing : uint32_t { kShared = 0, kDisjoint, kDisjointLatest };
+
 // A pass over a seed set that the trainer asks for: batches first_step, first_step + step_stride, ... With several
 // ranks each asks for its own share; all get the same number, and those past the last of the set are empty. A pass that
 // goes on where another was broken off begins with a later step: the batches before it are not built.
@@ -72,7 +77,8 @@ struct Request {
   uint64_t epoch;        // keys shuffle and draws
   uint64_t first_step;   // the trainer's rank, plus step_stride for each of its batches that are done already
   uint64_t step_stride;  // how many ranks there are
-  uint32_t seed_set;     // file seeds-<seed_set>.npy, int64 [n], or pairs-<seed_set>.npy, int64 [n, 2], in the folder
+  uint32_t seed_set;     // file seeds-<seed_set>.npy, int64 [n], or pairs-<seed_set>.npy, int64 [n, 2], in the folder;
+                         // seeds-<seed_set>-times.npy, int64 [n], where seeds have times
   uint32_t shuffle;      // 0: the set's own order
   uint32_t batch_size;   // seeds, or pairs of them
   int32_t num_hops;
@@ -87,7 +93,8 @@ struct Request {
   uint32_t redraws;  // of a negative that is an edge of the graph: at most so many
   Exclude exclude;
   uint32_t relation;  // whose edges the pairs are; 0 where the graph has one type
-  uint32_t reserved;
+  // Of any set:
+  Sharing sharing;
 };
 
 // How many there is room for where there are `count`: at most 1/32 more, so that batches of about one size have one
@@ -109,9 +116,9 @@ struct Batch {
   int64_t num_pairs;      // whose endpoints the seeds are; 0: the seeds are nodes
   int64_t num_endpoints;  // of pairs: sources, then targets
   int32_t num_hops;
-  uint32_t labels_of_seeds;  // 1: y has the seeds alone
-  uint32_t last_hop_global;  // 1: nodes that only the last hop reaches are none of the batch's
-  uint32_t reserved;
+  uint32_t labels_of_seeds;             // 1: y has the seeds alone
+  uint32_t last_hop_global;             // 1: nodes that only the last hop reaches are none of the batch's
+  uint32_t disjoint;                    // 1: it has trees
   int64_t nodes_per_hop[kMaxHops + 1];  // [0]: seeds, then nodes first reached in each hop
   int64_t edges_per_hop[kMaxHops];
   // Feature dtype [padded(num_nodes), feature_dim]; first, so that it stays where it is. Nothing where the header has
@@ -128,6 +135,7 @@ struct Batch {
   // Where the header has with_e_id, int64 [num_edges]: place of each edge in the data set's indices.
   uint64_t e_id_offset;
   uint64_t edge_weight_offset;  // float32 [num_edges], where the header has with_edge_weight
+  uint64_t tree_offset;         // int64 [num_nodes], the tree of each node, where disjoint: number of its seed
   base::Span sample;            // when the sampler drew and relabelled it
   base::Span fetch;             // when it wrote the slot
   base::TierUses row_tiers;

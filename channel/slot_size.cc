@@ -27,6 +27,7 @@ std::size_t lay_out(const BatchShape& shape, Batch& batch) {
   batch.indptr_offset = place(8 * shape.num_offsets);
   batch.e_id_offset = shape.with_e_id ? place(8 * shape.num_edges) : 0;
   batch.edge_weight_offset = shape.with_edge_weight ? place(4 * shape.num_edges) : 0;
+  batch.tree_offset = shape.disjoint ? place(8 * shape.num_nodes) : 0;
   return end;
 }
 
@@ -37,7 +38,12 @@ std::size_t lay_out_tables(std::span<const int64_t> bytes_of_type, std::size_t e
   return end;
 }
 
-WorstCase worst_case(int64_t num_seeds, std::span<const int32_t> fanout, int64_t num_nodes) {
+WorstCase worst_case(int64_t num_seeds, std::span<const int32_t> fanout, int64_t num_nodes, bool disjoint) {
+  if (disjoint) {
+    const WorstCase tree = worst_case(1, fanout, num_nodes);
+    if (tree.num_edges < 0 || tree.num_edges > INT64_MAX / std::max<int64_t>(num_seeds, 1)) return {0, -1, 0};
+    return {num_seeds * tree.num_nodes, num_seeds * tree.num_edges, num_seeds * tree.num_targets};
+  }
   WorstCase bound{std::min(num_seeds, num_nodes), 0, 0};
   int64_t frontier = bound.num_nodes;
   for (const int64_t picks : fanout) {
@@ -54,7 +60,7 @@ WorstCase worst_case(int64_t num_seeds, std::span<const int32_t> fanout, int64_t
 std::size_t slot_bytes(BatchShape shape, int64_t num_seeds, std::span<const int32_t> fanout, int64_t num_nodes,
                        std::size_t needed_bytes) {
   constexpr std::size_t kMostForWorstCase = std::size_t{2} << 30;
-  const WorstCase bound = worst_case(num_seeds, fanout, num_nodes);
+  const WorstCase bound = worst_case(num_seeds, fanout, num_nodes, shape.disjoint);
   if (bound.num_edges >= 0) {
     shape.num_nodes = bound.num_nodes;
     shape.num_edges = shape.num_local_edges = bound.num_edges;

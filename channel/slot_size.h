@@ -22,6 +22,7 @@ struct BatchShape {
   bool with_edge_weight = false;
   bool labels_of_seeds = false;
   bool last_hop_global = false;
+  bool disjoint = false;
 };
 
 // Sets the offsets of `batch` for this shape; returns the slot bytes needed.
@@ -37,7 +38,8 @@ struct WorstCase {
   int64_t num_edges = 0;
   int64_t num_targets = 0;
 };
-WorstCase worst_case(int64_t num_seeds, std::span<const int32_t> fanout, int64_t num_nodes);
+// Disjoint: each seed has its own nodes, of which there are num_nodes.
+WorstCase worst_case(int64_t num_seeds, std::span<const int32_t> fanout, int64_t num_nodes, bool disjoint = false);
 
 // Bytes of a new slot for a batch that needs `needed_bytes`: enough for every batch of the kind of `shape` (whose
 // counts of nodes, edges and seeds do not matter), where that is at most 2 GiB, else 1.25 times what this one needs.

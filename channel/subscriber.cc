@@ -69,7 +69,8 @@ bool lies_in_slot(const ChannelHeader& header, const Slot& slot) {
          fits(batch.edge_index_offset, num_local_edges(batch), 16) &&
          fits(batch.source_node_offset, batch.num_edges, batch.last_hop_global ? 8 : 0) &&
          fits(batch.e_id_offset, batch.num_edges, header.with_e_id ? 8 : 0) &&
-         fits(batch.edge_weight_offset, batch.num_edges, header.with_edge_weight ? 4 : 0);
+         fits(batch.edge_weight_offset, batch.num_edges, header.with_edge_weight ? 4 : 0) &&
+         fits(batch.tree_offset, batch.num_nodes, batch.disjoint ? 8 : 0);
 }
 
 }  // namespace

@@ -186,6 +186,17 @@ def edge_weights(place: str, array: np.ndarray) -> np.ndarray:
     return array.astype(np.float32, copy=False)
 
 
+def edge_times(place: str, array: np.ndarray) -> np.ndarray:
+    """int64 [n] of integers [n] or [n, 1]."""
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    demand_shape(place, array, (None,))
+    if array.dtype.kind not in "iu" or (array.dtype == np.uint64 and len(array) and array.max() >= 2**63):
+        hint = "times are whole numbers, such as seconds or days: round them, array.astype(numpy.int64)"
+        raise CohortError(place, "integers that int64 holds", f"dtype {array.dtype}", hint)
+    return array.astype(np.int64, copy=False)
+
+
 def edges(place: str, src: np.ndarray, dst: np.ndarray, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
     """Both ends of the edges, int64 [E] each, all in [0, V)."""
     ends = integers(f"{place}src", src), integers(f"{place}dst", dst)

@@ -80,6 +80,26 @@ void check_edges(const Dataset& data, std::vector<Problem>& problems, const std:
   }
 }
 
+// Times must ascend in each list.
+void check_times(const Dataset& data, std::vector<Problem>& problems, const std::stop_token& stop) {
+  const MappedArray& array = data.edge_times();
+  if (!array.is_mapped() || !data.indptr_array(0).is_mapped()) return;
+  const auto indptr = data.indptr_of(0);
+  if (!std::ranges::is_sorted(indptr)) return;  // a problem of its own
+  const int64_t* times = array.as<int64_t>().data();
+  const auto first_step_down = [&](int64_t node) {
+    const int64_t *begin = times + indptr[static_cast<std::size_t>(node)],
+                  *end = times + indptr[static_cast<std::size_t>(node) + 1];
+    const int64_t* after = std::is_sorted_until(begin, end);
+    return after == end ? -1 : after - times;
+  };
+  const Scan bad = scan(data.num_nodes(), stop, [&](int64_t node) { return first_step_down(node) >= 0; });
+  if (bad.first < 0) return;
+  const int64_t edge = first_step_down(bad.first);
+  report(problems, array, {edge, bad.count}, fmt::format("at least {}, the time before in the list", times[edge - 1]),
+         std::to_string(times[edge]));
+}
+
 // Numbers, or yes (1) and no (0) of several labels.
 void check_targets(const Dataset& data, std::vector<Problem>& problems, const std::stop_token& stop) {
   const MappedArray& array = data.labels_array();
@@ -223,6 +243,7 @@ std::vector<Problem> check(const std::filesystem::path& folder, const std::stop_
   for (int relation = 0; relation < static_cast<int>(data.meta().edge_types.size()); ++relation) {
     check_finite(data.edge_weights_of(relation), problems, stop, kImportAgain);
   }
+  if (!data.is_typed()) check_times(data, problems, stop);
   for (int type = 0; type < static_cast<int>(data.meta().node_types.size()); ++type) {
     check_finite(data.features_of(type), problems, stop,
                  "replace it in the source, e.g. with numpy.nan_to_num, and import again");

@@ -212,13 +212,14 @@ def _info(args: argparse.Namespace) -> int:
         return fail(error)
     if isinstance(data, HeteroDataset):
         return _info_typed(data, links)
-    arrays = (data.indptr, data.indices, data.edge_weights, data.x, data.y)
+    arrays = (data.indptr, data.indices, data.edge_weights, data.edge_times, data.x, data.y)
     degrees = data.indptr[1:] - data.indptr[:-1]
     rows = {
         "name": data.name,
         "nodes": f"{data.num_nodes:,}",
         "edges": f"{data.num_edges:,} ({data.indices.dtype})",
         "edge weights": "none" if data.edge_weights is None else "float32",
+        **_time_rows(data),
         "in-degree": f"mean {data.num_edges / data.num_nodes:.1f}, largest {int(degrees.max()):,}",
         "features": f"{data.feature_dim} x {data.feature_dtype}",
         **_target_rows(data),
@@ -229,6 +230,11 @@ def _info(args: argparse.Namespace) -> int:
         rows["encoded rows"] = f"{format_bytes(data.encoded_rows.stat().st_size)} in {data.encoded_rows}"
     _print_rows(rows)
     return 0
+
+
+def _time_rows(data: Dataset) -> dict[str, str]:
+    times = data.edge_times
+    return {} if times is None or not len(times) else {"edge times": f"{times.min():,} to {times.max():,}"}
 
 
 def _info_typed(data: HeteroDataset, links: dict[str, str]) -> int:

@@ -129,6 +129,11 @@ Dataset Dataset::open(const std::filesystem::path& folder, std::vector<Problem>&
   const std::filesystem::path& at = out.folder_;
   attempt(problems, [&] { out.find_rows(rows); });
   out.map_types(problems);
+  if (!meta.files.edge_times.empty()) {
+    attempt(problems, [&] {
+      out.edge_times_ = map_npy(at / meta.files.edge_times, {{DType::int64}, {meta.num_edges}});
+    });
+  }
   attempt(problems, [&] { out.labels_ = map_npy(at / meta.files.labels, {{meta.label_dtype}, label_shape(meta)}); });
   for (std::size_t i = 0; i < out.splits_.size(); ++i) {
     attempt(problems, [&] { out.splits_[i] = map_npy(at / meta.files.splits[i], {{DType::int64}, {-1}}); });

@@ -18,6 +18,7 @@ namespace cohort::dataset {
 
 inline constexpr const char* kMetaFile = "meta.json";
 inline constexpr const char* kEdgeWeightsFile = "edge_weights.npy";  // as Cohort writes it
+inline constexpr const char* kEdgeTimesFile = "edge_times.npy";      // the same
 inline constexpr const char* kFormatName = "cohort-dataset";
 inline constexpr int64_t kFormatVersion = 3;  // the newest: 1 is for classes, 2 for other labels
 inline constexpr int64_t kTypedVersion = 3;   // several node types and relations
@@ -41,6 +42,7 @@ struct Files {
   std::string features = "features.npy";
   std::string labels = "labels.npy";
   std::string edge_weights;  // empty: edges have none
+  std::string edge_times;    // the same
   std::array<std::string, 3> splits = {"train_ids.npy", "val_ids.npy", "test_ids.npy"};
 };
 
@@ -133,6 +135,7 @@ class Dataset {
   std::span<const int64_t> indptr() const { return one_type().indptr_of(0); }        // int64 [V + 1]
   const MappedArray& indices() const { return one_type().indices_of(0); }            // int32 or int64 [E]
   const MappedArray& edge_weights() const { return one_type().edge_weights_of(0); }  // float32 [E]; not mapped: none
+  const MappedArray& edge_times() const { return one_type().edge_times_; }           // int64 [E]; not mapped: none
   const MappedArray& features() const { return one_type().features_of(0); }          // feature_dtype [V, D]
   const std::filesystem::path& encoded_rows() const { return one_type().encoded_rows_of(0); }
   bool has_raw_features() const { return features().is_mapped(); }
@@ -165,7 +168,7 @@ class Dataset {
   std::vector<MappedArray> features_ = std::vector<MappedArray>(1);                          // of each node type
   std::vector<std::filesystem::path> encoded_rows_ = std::vector<std::filesystem::path>(1);  // of each node type
   std::vector<MappedArray> edge_weights_ = std::vector<MappedArray>(1);                      // of each relation
-  MappedArray labels_;
+  MappedArray edge_times_, labels_;
   std::array<MappedArray, 3> splits_;  // train, val, test
 };
 

@@ -139,6 +139,8 @@ def _write_rest(data: Dataset, folder: Path, name: str, is_kept: np.ndarray) -> 
     changed = {"indptr": _without(data.indptr, is_kept), "indices": data.indices[is_kept]}
     if data.edge_weights is not None:
         changed["edge_weights"] = data.edge_weights[is_kept]
+    if data.edge_times is not None:
+        changed["edge_times"] = data.edge_times[is_kept]
     _write_arrays(data.path, folder, files.values(), {files[array]: values for array, values in changed.items()})
     members = meta | {"name": name, "num_edges": int(is_kept.sum())}
     (folder / META).write_text(json.dumps(members, indent=2) + "\n")

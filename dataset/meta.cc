@@ -35,6 +35,7 @@ Files files_member(const Json& json, const std::string& place) {
   files.features = file_member(*found, place, "features");
   files.labels = file_member(*found, place, "labels");
   if (found->contains("edge_weights")) files.edge_weights = file_member(*found, place, "edge_weights");
+  if (found->contains("edge_times")) files.edge_times = file_member(*found, place, "edge_times");
   files.splits = {file_member(*found, place, "train_ids"), file_member(*found, place, "val_ids"),
                   file_member(*found, place, "test_ids")};
   return files;
@@ -153,6 +154,7 @@ void write_meta(const std::filesystem::path& folder, const Meta& meta) {
                                    {"val_ids", meta.files.splits[1]},
                                    {"test_ids", meta.files.splits[2]}}}};
   if (!meta.files.edge_weights.empty()) json["files"]["edge_weights"] = meta.files.edge_weights;
+  if (!meta.files.edge_times.empty()) json["files"]["edge_times"] = meta.files.edge_times;
   const std::string text = json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   base::write_whole(folder / kMetaFile, text + '\n');
 }

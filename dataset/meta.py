@@ -38,7 +38,7 @@ def write_meta_of_one_type(
         sizes: num_nodes, num_edges, feature_dim, feature_dtype and num_classes.
     """
     arrays = {array: f"{array}.npy" for array in ("indptr", "indices", "features")}
-    if (folder / "edge_weights.npy").exists():
-        arrays["edge_weights"] = "edge_weights.npy"
+    of_edges = {name: f"{name}.npy" for name in ("edge_weights", "edge_times")}
+    arrays |= {name: file for name, file in of_edges.items() if (folder / file).exists()}
     of_task = {} if task == "classification" else {"task": task, "label_dtype": label_dtype}
     write_meta(folder, 2 if of_task else 1, name, sizes | {"files": arrays | files} | of_task)

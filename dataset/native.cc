@@ -134,6 +134,7 @@ nb::ndarray<nb::numpy, int32_t, nb::ndim<1>> partition_folder(const std::filesys
 
 using Strided = nb::ndarray<const int64_t, nb::ndim<1>, nb::device::cpu>;  // int64 [any], maybe a column
 using WritableIds = nb::ndarray<int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Times = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Weights = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 Ends ends_of(const Strided& ids) { return {ids.data(), ids.stride(0)}; }
@@ -155,10 +156,10 @@ SelfLoops self_loops_named(const std::string& name) {
 
 void make_edge_sorter(EdgeSorter* self, const std::filesystem::path& folder, std::size_t memory_bytes,
                       const std::string& place, int64_t num_nodes, bool transpose, bool reverse, bool dedupe,
-                      const std::string& self_loops, bool weighted, int64_t num_sources, const std::string& source_type,
-                      const std::string& target_type) {
+                      const std::string& self_loops, bool weighted, bool timed, int64_t num_sources,
+                      const std::string& source_type, const std::string& target_type) {
   new (self) EdgeSorter(folder, memory_bytes,
-                        {place, num_nodes, transpose, reverse, dedupe, self_loops_named(self_loops), weighted,
+                        {place, num_nodes, transpose, reverse, dedupe, self_loops_named(self_loops), weighted, timed,
                          num_sources, source_type, target_type});
 }
 
@@ -173,12 +174,13 @@ void find_nodes(const OwningIdMap& self, const Strided& ids, const WritableIds& 
 }
 
 void add_edges(EdgeSorter& self, const Strided& src, const Strided& dst, const OwningIdMap* ids,
-               const std::optional<Weights>& weights) {
+               const std::optional<Weights>& weights, const std::optional<Times>& times) {
   base::require(src.shape(0) == dst.shape(0), "as many sources as destinations");
   base::require(!weights || weights->shape(0) == src.shape(0), "as many weights as edges");
+  base::require(!times || times->shape(0) == src.shape(0), "as many times as edges");
   run_interruptibly([&](const std::stop_token& stop) {
     self.add(ends_of(src), ends_of(dst), static_cast<int64_t>(src.shape(0)), ids ? &ids->map : nullptr, stop,
-             weights ? weights->data() : nullptr);
+             weights ? weights->data() : nullptr, times ? times->data() : nullptr);
   });
 }
 
@@ -245,13 +247,15 @@ NB_MODULE(_native, m) {
                          "Edges in any order, more than memory holds, sorted by destination and source.")
       .def("__init__", &make_edge_sorter, nb::kw_only(), "folder"_a, "memory_bytes"_a, "place"_a, "num_nodes"_a,
            "transpose"_a = false, "reverse"_a = false, "dedupe"_a = false, "self_loops"_a = "keep",
-           "weighted"_a = false, "num_sources"_a = -1, "source_type"_a = "", "target_type"_a = "",
+           "weighted"_a = false, "timed"_a = false, "num_sources"_a = -1, "source_type"_a = "", "target_type"_a = "",
            "num_nodes -1: as many as the edges name; weighted: equal edges that come once add up. Between two types, "
            "num_nodes are those of the target type.")
       .def("add", &add_edges, "src"_a, "dst"_a, "ids"_a.none(), "weights"_a.none() = nb::none(),
-           "int64 [n] each, weights float32 [n] where edges have them; with `ids` ends are ids, else nodes.")
+           "times"_a.none() = nb::none(),
+           "int64 [n] each, weights float32 [n] or times int64 [n] where edges have them; with `ids` ends are ids, "
+           "else nodes.")
       .def("write", &write_graph, "folder"_a, "progress"_a,
-           "Writes indptr.npy, indices.npy and, with weights, edge_weights.npy.")
+           "Writes indptr.npy, indices.npy and, with weights or times, edge_weights.npy or edge_times.npy.")
       .def_prop_ro("num_nodes", &EdgeSorter::num_nodes)
       .def_prop_ro("edges_read", &EdgeSorter::edges_read)
       .def_prop_ro("edges_written", &EdgeSorter::edges_written);

@@ -19,10 +19,10 @@ from cohort.dataset.hetero import HeteroDataset, NodeTable, Relation, demand_raw
 from cohort.dataset.meta import META, SPLITS
 
 FORMAT_NAME = b'"cohort-dataset"'
-ARRAYS = ("indptr", "indices", "edge_weights", "features", "labels", *SPLITS)
+ARRAYS = ("indptr", "indices", "edge_weights", "edge_times", "features", "labels", *SPLITS)
 SIZES = ("name", "num_nodes", "num_edges", "feature_dim", "feature_dtype", "num_classes")
 OF_PYG = {f"{part}_mask": f"{part}_ids" for part in ("train", "val", "test")}
-OF_PYG |= {"edge_index": "indptr and indices", "edge_weight": "edge_weights"}
+OF_PYG |= {"edge_index": "indptr and indices", "edge_weight": "edge_weights", "edge_time": "edge_times"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +35,7 @@ class Dataset:
         indptr: int64 [V + 1], where the in-neighbours of each node start in `indices`.
         indices: int32 or int64 [E], sources of the edges into each node.
         edge_weights: float32 [E], in the order of `indices`, or None.
+        edge_times: int64 [E], in the order of `indices`, ascending for each node, or None.
         x: [V, D] in `feature_dtype`; bfloat16 as its bits in uint16. None if only encoded rows exist.
         task: "classification", "regression" or "multilabel".
         y: int64 [V], -1 for nodes without a label; regression: float32 [V], NaN for none; multilabel: [V, num_classes]
@@ -61,6 +62,7 @@ class Dataset:
     encoded_rows: Path | None = None
     task: str = "classification"
     edge_weights: np.ndarray | None = None
+    edge_times: np.ndarray | None = None
     file: Path | None = None
 
     def __reduce__(self):
@@ -96,8 +98,8 @@ class Dataset:
     def reversed_share(self, at_most: int = 10_000) -> float:
         """The share of edges (no self loops) that have a reverse edge, by a sample of `at_most` evenly spaced edges.
 
-        The neighbours of each node must be in ascending order, as in all data sets that Cohort writes. 1.0 without
-        edges.
+        Without times, the neighbours of each node must be in ascending order, as in all data sets that Cohort writes.
+        1.0 without edges.
         """
         places = np.linspace(0, self.num_edges - 1, min(self.num_edges, at_most)).astype(np.int64)
         targets = np.searchsorted(self.indptr, places, side="right") - 1
@@ -107,12 +109,14 @@ class Dataset:
 
     def _has_edge(self, source: int, target: int) -> bool:
         sources = self.indices[self.indptr[target] : self.indptr[target + 1]]
+        if self.edge_times is not None:  # which the order follows
+            return bool(np.any(sources == source))
         place = np.searchsorted(sources, source)
         return bool(place < len(sources) and sources[place] == source)
 
     def to_pyg(self):
-        """The whole graph as torch_geometric Data: float32 x, y, edge_index int64 [2, E], edge_weight float32 [E] if
-        the edges have weights, and three bool masks [V]."""
+        """The whole graph as torch_geometric Data: float32 x, y, edge_index int64 [2, E], edge_weight float32 [E] or
+        edge_time int64 [E] if the edges have weights or times, and three bool masks [V]."""
         import torch
         from torch_geometric.data import Data
 
@@ -121,6 +125,8 @@ class Dataset:
         data = Data(x=torch.from_numpy(self.x_float32()), edge_index=edge_index, y=torch.from_numpy(np.array(self.y)))
         if self.edge_weights is not None:
             data.edge_weight = torch.from_numpy(np.array(self.edge_weights))
+        if self.edge_times is not None:
+            data.edge_time = torch.from_numpy(np.array(self.edge_times))
         for split in ("train", "val", "test"):
             mask = torch.zeros(self.num_nodes, dtype=torch.bool)
             mask[torch.from_numpy(np.array(getattr(self, f"{split}_ids")))] = True

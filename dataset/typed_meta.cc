@@ -159,7 +159,7 @@ void read_target(const Json& json, const std::string& place, Meta& meta) {
 Meta read_typed_meta(const Json& json, const std::string& place) {
   Meta meta;
   meta.typed = true;
-  meta.files = {"", "", "", "", "", {}};
+  meta.files = {"", "", "", "", "", "", {}};
   read_node_types(json, place, meta);
   read_edge_types(json, place, meta);
   read_target(json, place, meta);

@@ -18,6 +18,7 @@
 #include "cache/plan/plan.h"
 #include "cache/slab_rows.h"
 #include "sampler/start_log.h"
+#include "sampler/trees.h"
 
 namespace cohort::base {
 class SharedGpuBytes;
@@ -56,6 +57,7 @@ struct Relation {
 struct GraphView : base::CscRef {
   const float* edge_weights = nullptr;                      // float32 [num_edges]; null: edges have none
   std::shared_ptr<const DrawWeights> draw_weights;          // null: neighbours are drawn uniformly
+  const int64_t* edge_times = nullptr;                      // int64 [num_edges], each list's ascend; null: not wanted
   const std::byte* labels = nullptr;                        // [num_nodes, label_bytes]
   int64_t label_bytes = 8;                                  // of a node
   const std::byte* features = nullptr;                      // [num_nodes, row_bytes]; may be null when `encoded` is set
@@ -95,12 +97,13 @@ struct Exclusions {
 
 // Which batch.
 struct Query {
-  std::span<const int64_t> seeds;   // int64 [num_seeds], different nodes
+  std::span<const int64_t> seeds;   // int64 [num_seeds], different nodes; they may repeat where they have trees
   std::span<const int32_t> fanout;  // int32 [num_hops], entry 0 next to the seeds; typed: [num_relations, num_hops]
   base::PhiloxKey key{};            // batch_key(seed, epoch, step)
   bool edge_ids = false;            // remember which edges were drawn, for e_id and edge_weight of SlotArrays
   bool last_hop_global = false;     // sources of the last hop get no batch-local ids; source_node says which they are
   std::span<const Exclusions> exclusions{};  // of different relations; from the lists of others all is drawn
+  Trees trees{};                             // of a graph of one type, with local ids in all hops and no exclusions
 };
 
 // How large the batch came out.
@@ -136,6 +139,7 @@ struct SlotArrays {
   float* edge_weight = nullptr;    // float32 [num_edges], 1 where the relation has no weights; null: not wanted
   int64_t num_labels = 0;          // all nodes, or the seeds alone
   int64_t* source_node = nullptr;  // int64 [num_edges], the node of each edge's source; null: not wanted
+  int64_t* tree = nullptr;         // int64 [num_nodes], of a disjoint batch: the tree that each node is in; else null
   std::vector<std::byte*> tables =
       {};  // typed: in place of x, [nodes of the type in the batch, row_bytes] for each type
 };

@@ -36,6 +36,10 @@ __global__ void write_weights_kernel(const int64_t* e_id, int64_t num_edges, con
   for (int64_t e = grid_first(); e < num_edges; e += grid_step()) edge_weight[e] = edge_weights[e_id[e]];
 }
 
+__global__ void write_trees_kernel(const int32_t* tree, int64_t num_nodes, int64_t* out) {
+  for (int64_t i = grid_first(); i < num_nodes; i += grid_step()) out[i] = tree[i];
+}
+
 // The edges stand by ascending target: each target looks for its first.
 __global__ void write_indptr_kernel(const int32_t* target, int64_t num_edges, int64_t num_targets, int64_t* indptr) {
   for (int64_t i = grid_first(); i <= num_targets; i += grid_step()) {
@@ -91,6 +95,11 @@ void write_graph(const SampledRef& batch, const LabelsRef& labels, const float* 
   write_edges_kernel<<<base::grid_for(batch.num_local_edges, max_blocks), kBlockThreads, 0, stream>>>(
       batch.source, batch.target, batch.num_local_edges, slot.edge_index);
   cuda_check(cudaGetLastError(), "launch the copy of edges");
+  if (slot.tree) {
+    write_trees_kernel<<<base::grid_for(batch.num_nodes, max_blocks), kBlockThreads, 0, stream>>>(
+        batch.tree, batch.num_nodes, slot.tree);
+    cuda_check(cudaGetLastError(), "launch the copy of trees");
+  }
   const std::size_t bytes_of_all = static_cast<std::size_t>(batch.num_edges) * sizeof(int64_t);
   if (slot.source_node) {
     cuda_check(cudaMemcpyAsync(slot.source_node, batch.source_node, bytes_of_all, cudaMemcpyDeviceToDevice, stream),

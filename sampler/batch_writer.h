@@ -9,8 +9,8 @@
 
 namespace cohort::sampler {
 
-// n_id, y, edge_index and, where wanted, indptr, e_id, edge_weight and source_node of the slot. edge_weights: float32
-// [E], of the whole graph.
+// n_id, y, edge_index and, where wanted, tree, indptr, e_id, edge_weight and source_node of the slot. edge_weights:
+// float32 [E], of the whole graph.
 void write_graph(const SampledRef& batch, const LabelsRef& labels, const float* edge_weights, const SlotArrays& slot,
                  int max_blocks, cudaStream_t stream);
 

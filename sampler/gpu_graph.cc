@@ -56,9 +56,13 @@ std::size_t indices_bytes(const base::CscRef& lists) {
 // Of edge weights, and of what DrawWeightsRef has.
 std::size_t word_bytes(int64_t count) { return static_cast<std::size_t>(count) * sizeof(uint32_t); }
 
+std::size_t time_bytes(const GraphView& graph) {
+  return graph.edge_times ? static_cast<std::size_t>(graph.num_edges) * sizeof(int64_t) : 0;
+}
+
 // Of what lies where the topology does.
 std::size_t topology_bytes(const GraphView& graph) {
-  std::size_t bytes = 0;
+  std::size_t bytes = time_bytes(graph);
   for (const Relation& relation : relations_of(graph)) {
     bytes += indptr_bytes(relation.lists) + indices_bytes(relation.lists);
     if (relation.edge_weights) bytes += word_bytes(relation.lists.num_edges);
@@ -127,6 +131,7 @@ HostGraph::HostGraph(const GraphView& graph, bool with_topology) {
       own.cumulative = host_copy(cumulative, word_bytes(lists.num_edges));
       own.positive = host_copy(positive, word_bytes(lists.num_nodes));
     }
+    if (graph.edge_times) edge_times_ = host_copy(graph.edge_times, time_bytes(graph));
   }
   for (const cache::FeatureRows& rows : rows_to_copy(graph)) {
     rows_.push_back(std::make_shared<cache::HostFeatures>(rows, copies_coded(graph, rows)));
@@ -141,6 +146,7 @@ void HostGraph::open_topology_to_gpu() const {
     lists.positive.open_to_gpu();
     lists.edge_weights.open_to_gpu();
   }
+  edge_times_.open_to_gpu();
 }
 
 GraphOnGpu::GraphOnGpu(const GraphView& graph, std::shared_ptr<const HostGraph> on_host)
@@ -183,7 +189,11 @@ GraphOnGpu::GraphOnGpu(const GraphView& graph, std::shared_ptr<const HostGraph> 
                            .first_list = own.first},
                           weights});
   }
+  if (in_gpu && graph.edge_times) {
+    edge_times_ = device_copy(graph.edge_times, time_bytes(graph), "copy edge times to the GPU");
+  }
   labels_ = device_copy(graph.labels, label_bytes(graph), "copy labels to the GPU");
+  edge_times_ref_ = reinterpret_cast<const int64_t*>(in_gpu ? edge_times_.data() : on_host_->edge_times());
 }
 
 }  // namespace cohort::sampler

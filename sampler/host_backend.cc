@@ -17,6 +17,8 @@
 #include "sampler/backend.h"
 #include "sampler/draw.h"
 #include "sampler/draw_weights.h"
+#include "sampler/host_batch.h"
+#include "sampler/trees.h"
 
 namespace cohort::sampler {
 namespace {
@@ -68,11 +70,12 @@ class HostBackend final : public Backend {
     const int64_t start_us = base::monotonic_us();
     base::require(query.fanout.size() % relations_.size() == 0, "a fanout for each relation and hop");
     base::require(!query.last_hop_global || !graph_.is_typed(), "local ids in all hops of a typed graph");
+    base::require(!query.trees.disjoint || (!graph_.is_typed() && !query.last_hop_global && query.exclusions.empty()),
+                  "no trees of a typed graph, with global ids, or with exclusions");
+    base::require(query.trees.times.empty() || (query.trees.disjoint && graph_.edge_times), "trees and edge times");
+    base::require(!query.trees.disjoint || !graph_.draw_weights, "no trees of neighbours drawn by weight");
     forget_last_batch();
-    for (int64_t seed : query.seeds) {
-      OfType& type = type_of(seed);
-      reach(type, seed - type.range.first);
-    }
+    place_seeds(query);
     end_hop_of_nodes();
     const std::size_t num_hops = query.fanout.size() / relations_.size();
     for (std::size_t hop = 0; hop < num_hops; ++hop) {
@@ -80,7 +83,7 @@ class HostBackend final : public Backend {
       for (std::size_t relation = 0; relation < relations_.size(); ++relation) {
         draw_hop(query, static_cast<int>(hop), static_cast<int>(relation), query.fanout[relation * num_hops + hop]);
         if (query.last_hop_global) source_node_.insert(source_node_.end(), drawn_.begin(), drawn_.end());
-        if (gives_ids) relabel(relations_[relation]);
+        if (gives_ids) query.trees.disjoint ? relabel_in_trees(relations_[relation]) : relabel(relations_[relation]);
       }
       end_hop_of_nodes();
     }
@@ -95,8 +98,7 @@ class HostBackend final : public Backend {
     const int64_t start_us = base::monotonic_us();
     if (faults_.slow_fetch_us > 0) delay();
     std::copy(input_id.begin(), input_id.end(), slot.input_id);
-    write_nodes(slot);
-    write_edges(slot);
+    write_batch(graph_, types_, relations_, source_node_, slot);
     use_.rows[cache::kHostTier] = {};
     base::TierUse& use = use_.rows[cache::kHostTier];
     for (std::size_t type = 0; type < types_.size(); ++type) {
@@ -110,25 +112,6 @@ class HostBackend final : public Backend {
   FetchUse fetched() override { return use_; }
 
  private:
-  // Nodes of one type in the batch.
-  struct OfType {
-    explicit OfType(const NodeRange& nodes) : range(nodes) {}
-    NodeRange range;
-    std::vector<int64_t> n_id;              // int64, counted from the type's first node, in the order of local ids
-    std::vector<std::size_t> ends_of_hops;  // [hops so far + 1], into n_id: seeds, then each hop
-    std::size_t before_last_hop() const { return ends_of_hops.size() < 2 ? 0 : ends_of_hops.rbegin()[1]; }
-  };
-  // Edges of one relation in the batch.
-  struct OfRelation {
-    explicit OfRelation(const Relation& edges) : relation(edges) {}
-    Relation relation;
-    std::vector<int32_t> source;   // int32 [local edges], local ids of the source type
-    std::vector<int32_t> target;   // int32 [edges], local ids of the target type
-    std::vector<int64_t> e_id;     // int64 [edges], where the query wants them
-    std::vector<int64_t> per_hop;  // int64 [hops so far]
-    std::size_t edges_before = 0;  // of the last hop
-  };
-
   void forget_last_batch() {
     for (OfType& type : types_) {
       int32_t* const local_id = local_id_.data() + type.range.first;
@@ -137,6 +120,7 @@ class HostBackend final : public Backend {
         local_id[type.n_id[i]] = kUnset;
       }
       type.n_id.clear();
+      type.tree.clear();
       type.ends_of_hops.clear();
     }
     for (OfRelation& edges : relations_) {
@@ -146,6 +130,7 @@ class HostBackend final : public Backend {
       edges.per_hop.clear();
     }
     source_node_.clear();
+    tree_ids_.clear();
     num_lists_ = list_bytes_ = 0;
   }
 
@@ -165,6 +150,25 @@ class HostBackend final : public Backend {
     return id;
   }
 
+  // The same in a tree.
+  int32_t reach_in_tree(OfType& type, int64_t node, int32_t tree) {
+    const auto next = static_cast<int32_t>(type.n_id.size());
+    const int32_t id = tree_ids_.find_or_add(static_cast<uint64_t>(node_in_tree(tree, node)), next);
+    if (id != next) return id;
+    type.n_id.push_back(node);
+    type.tree.push_back(tree);
+    return id;
+  }
+
+  void place_seeds(const Query& query) {
+    if (query.trees.disjoint) demand_trees(std::ssize(query.seeds));
+    for (std::size_t i = 0; i < query.seeds.size(); ++i) {
+      OfType& type = type_of(query.seeds[i]);
+      const int64_t node = query.seeds[i] - type.range.first;
+      query.trees.disjoint ? reach_in_tree(type, node, static_cast<int32_t>(i)) : reach(type, node);
+    }
+  }
+
   void end_hop_of_nodes() {
     for (OfType& type : types_) type.ends_of_hops.push_back(type.n_id.size());
   }
@@ -180,15 +184,17 @@ class HostBackend final : public Backend {
     const std::size_t begin = targets.before_last_hop();
     const DrawWeightsRef weights = weights_for(edges.relation.draw_weights.get(), fanout);
     const ExclusionsRef exclusions = exclusions_of(query, hop, number);
-    const Draw draw{query.key, hop, number, fanout, targets.range.first, lists, exclusions, weights};
+    find_candidates(query, lists, targets, fanout);
+    const Draw draw{query.key, hop, number, fanout, targets, lists, exclusions, weights, begin};
     offset_.assign(end - begin + 1, 0);
     for (std::size_t i = begin; i < end; ++i) {
       base::prefetch_ahead(lists.indptr, n_id.data(), i, end);
       if (weights.positive) base::prefetch_ahead(weights.positive, n_id.data(), i, end);
-      const int64_t picks = num_picks(draw.drawable(n_id[i], static_cast<int64_t>(i)), fanout);
+      const int64_t picks = num_picks(drawable(draw, i), fanout);
       offset_[i - begin + 1] = offset_[i - begin] + picks;
       num_lists_ += picks > 0 ? 1 : 0;
     }
+    if (query.trees.disjoint) demand_tree_nodes(std::ssize(query.seeds) + std::ssize(edges.target) + offset_.back());
     drawn_.resize(static_cast<std::size_t>(offset_.back()));
     list_bytes_ += offset_.back() * lists.index_bytes;
     edges.per_hop.push_back(offset_.back());
@@ -201,7 +207,7 @@ class HostBackend final : public Backend {
       for (std::size_t i = first; i < last; ++i) {
         base::prefetch_ahead(lists.indptr, n_id.data(), i, end);
         prefetch_units(weights, lists.indptr, n_id.data(), i, last);
-        draw_of(draw, n_id[i], static_cast<int32_t>(i), offset_[i - begin], edges);
+        draw_of(draw, i, offset_[i - begin], edges);
       }
       look_up(lists, static_cast<std::size_t>(offset_[first - begin]), static_cast<std::size_t>(offset_[last - begin]),
               query.edge_ids ? edges.e_id.data() + edges.edges_before : nullptr);
@@ -213,32 +219,60 @@ class HostBackend final : public Backend {
     base::PhiloxKey key;
     int hop, relation;
     int64_t fanout;
-    int64_t first_node;  // of the target type
+    const OfType& targets;
     const base::CscRef& lists;
     ExclusionsRef exclusions;
     DrawWeightsRef weights;  // none: uniform draws
-
-    // Edges of a node with a local id.
-    int64_t drawable(int64_t node, int64_t local_id) const {
-      return num_drawable(weights, node, lists.indptr + node, exclusions.of_list(local_id));
-    }
+    std::size_t first;       // target of the hop, as a local id
   };
 
-  // Draws edges of a node with a local id, from drawn_[drawn_before] on.
-  void draw_of(const Draw& draw, int64_t node, int32_t local_id, int64_t drawn_before, OfRelation& edges) {
-    const ExcludedRef excluded = draw.exclusions.of_list(local_id);
-    const int64_t row = draw.lists.indptr[node], drawable = draw.drawable(node, local_id);
-    const int64_t picks = num_picks(drawable, draw.fanout), global = draw.first_node + node;
+  // Where edges have times, of all lists of the hop: a search in each, by all threads.
+  void find_candidates(const Query& query, const base::CscRef& lists, const OfType& targets, int64_t fanout) {
+    candidates_.clear();
+    if (query.trees.times.empty()) return;
+    const std::size_t begin = targets.before_last_hop(), end = targets.ends_of_hops.back();
+    candidates_.resize(end - begin);
+#pragma omp parallel for schedule(dynamic, 64) if (end - begin > std::size_t{kFewItems})
+    for (std::size_t i = begin; i < end; ++i) {
+      const int64_t* ends = lists.indptr + targets.n_id[i];
+      const int64_t time = query.trees.times[static_cast<std::size_t>(targets.tree[i])];
+      candidates_[i - begin] = candidates_until(graph_.edge_times, ends[0], ends[1], time, query.trees.latest, fanout);
+    }
+  }
+
+  // Of the list of a node, which is number `item` of those of the hop.
+  Candidates candidates(const base::CscRef& lists, int64_t node, std::size_t item) const {
+    if (!candidates_.empty()) return candidates_[item];
+    return {lists.indptr[node], lists.indptr[node + 1] - lists.indptr[node]};
+  }
+
+  // How many edges of the node with this local id may be drawn.
+  int64_t drawable(const Draw& draw, std::size_t local_id) const {
+    const ExcludedRef excluded = draw.exclusions.of_list(static_cast<int64_t>(local_id));
+    const int64_t node = draw.targets.n_id[local_id];
+    if (candidates_.empty()) return num_drawable(draw.weights, node, draw.lists.indptr + node, excluded);
+    return candidates_[local_id - draw.first].count - excluded.count;
+  }
+
+  // Draws edges of the node with this local id, from drawn_[drawn_before] on.
+  void draw_of(const Draw& draw, std::size_t local_id, int64_t drawn_before, OfRelation& edges) {
+    const ExcludedRef excluded = draw.exclusions.of_list(static_cast<int64_t>(local_id));
+    const OfType& targets = draw.targets;
+    const int64_t node = targets.n_id[local_id], row = candidates(draw.lists, node, local_id - draw.first).first;
+    const int64_t may = drawable(draw, local_id), picks = num_picks(may, draw.fanout);
+    const int64_t keyed =
+        targets.tree.empty() ? targets.range.first + node : node_in_tree(targets.tree[local_id], node);
     int64_t* drawn = drawn_.data() + drawn_before;
     if (draw.weights.cumulative) {
       const ListMass list = draw.weights.of_list(draw.lists.indptr + node);
-      draw_weighted({list, excluded, drawable, draw.key, global, draw.hop, draw.relation}, picks, drawn);
+      draw_weighted({list, excluded, may, draw.key, keyed, draw.hop, draw.relation}, picks, drawn);
       for (int64_t j = 0; j < picks; ++j) drawn[j] += row;
     } else {
-      draw_positions(draw.key, global, draw.hop, draw.relation, picks, drawable, drawn);
+      draw_positions(draw.key, keyed, draw.hop, draw.relation, picks, may, drawn);
       for (int64_t j = 0; j < picks; ++j) drawn[j] = row + pass_over(excluded, drawn[j]);
     }
-    std::fill_n(edges.target.begin() + static_cast<std::ptrdiff_t>(edges.edges_before) + drawn_before, picks, local_id);
+    std::fill_n(edges.target.begin() + static_cast<std::ptrdiff_t>(edges.edges_before) + drawn_before, picks,
+                static_cast<int32_t>(local_id));
   }
 
   // Puts the sources of edges in their place in drawn_[first, last); `e_id`: where the edges are to be kept, or null.
@@ -261,6 +295,17 @@ class HostBackend final : public Backend {
     for (std::size_t edge = 0; edge < drawn_.size(); ++edge) {
       base::prefetch_ahead(local_id, drawn_.data(), edge, drawn_.size());
       edges.source[edges.edges_before + edge] = reach(sources, drawn_[edge]);
+    }
+  }
+
+  // The same, where sources are in the trees of their targets.
+  void relabel_in_trees(OfRelation& edges) {
+    OfType& nodes = types_[0];
+    edges.source.resize(edges.edges_before + drawn_.size());
+    for (std::size_t edge = 0; edge < drawn_.size(); ++edge) {
+      const int32_t target = edges.target[edges.edges_before + edge];
+      edges.source[edges.edges_before + edge] =
+          reach_in_tree(nodes, drawn_[edge], nodes.tree[static_cast<std::size_t>(target)]);
     }
   }
 
@@ -292,53 +337,6 @@ class HostBackend final : public Backend {
 
   static void add(const std::vector<int64_t>& values, std::vector<int64_t>& sums) {
     std::ranges::transform(values, sums, sums.begin(), std::plus<>());
-  }
-
-  void write_nodes(const SlotArrays& slot) const {
-    int64_t* n_id = slot.n_id;
-    for (const OfType& type : types_) n_id = std::ranges::copy(type.n_id, n_id).out;
-    if (!slot.y) return;
-    const std::vector<int64_t>& labelled = types_[static_cast<std::size_t>(graph_.label_type)].n_id;
-#pragma omp parallel for schedule(static) if (slot.num_labels > kFewItems)
-    for (int64_t i = 0; i < slot.num_labels; ++i) {
-      std::memcpy(slot.y + i * graph_.label_bytes,
-                  graph_.labels + labelled[static_cast<std::size_t>(i)] * graph_.label_bytes,
-                  static_cast<std::size_t>(graph_.label_bytes));
-    }
-  }
-
-  void write_edges(const SlotArrays& slot) const {
-    int64_t* source = slot.edge_index;
-    for (const OfRelation& edges : relations_) source = std::ranges::copy(edges.source, source).out;
-    int64_t* target = source;
-    for (const OfRelation& edges : relations_) {
-      target = std::copy_n(edges.target.begin(), edges.source.size(), target);
-    }
-    if (slot.source_node) std::ranges::copy(source_node_, slot.source_node);
-    int64_t *indptr = slot.indptr, *e_id = slot.e_id;
-    float* edge_weight = slot.edge_weight;
-    for (const OfRelation& edges : relations_) {
-      if (indptr) indptr = write_indptr(edges, indptr);
-      if (e_id) e_id = std::ranges::copy(edges.e_id, e_id).out;
-      if (edge_weight) edge_weight = write_weights(edges, edge_weight);
-    }
-  }
-
-  // The edges stand by ascending target. Returns the end of what was written.
-  int64_t* write_indptr(const OfRelation& edges, int64_t* indptr) const {
-    const OfType& targets = types_[static_cast<std::size_t>(edges.relation.target_type)];
-    int64_t* const end = indptr + targets.before_last_hop() + 1;
-    std::fill(indptr, end, 0);
-    for (const int32_t target : edges.target) ++indptr[target + 1];
-    std::partial_sum(indptr, end, indptr);
-    return end;
-  }
-
-  static float* write_weights(const OfRelation& edges, float* to) {
-    const float* const weights = edges.relation.edge_weights;
-#pragma omp parallel for schedule(static) if (edges.e_id.size() > std::size_t{kFewItems})
-    for (std::size_t edge = 0; edge < edges.e_id.size(); ++edge) to[edge] = weights ? weights[edges.e_id[edge]] : 1;
-    return to + edges.e_id.size();
   }
 
   // The rows of the type's nodes, and what was read for them.
@@ -377,12 +375,14 @@ class HostBackend final : public Backend {
   Faults faults_;
   std::vector<OfType> types_;
   std::vector<OfRelation> relations_;
-  std::vector<int32_t> local_id_;     // int32 [V], of all types, kUnset outside the batch
-  std::vector<int64_t> source_node_;  // int64 [num_edges], where the query leaves the last hop global
-  std::vector<int64_t> offset_;       // int64 [frontier + 1], first edge of each frontier node
-  std::vector<int64_t> drawn_;        // int64 [edges of the hop], positions, then nodes
-  int64_t num_lists_ = 0;             // of the batch, that neighbours were drawn from
-  int64_t list_bytes_ = 0;            // of the neighbours drawn
+  std::vector<int32_t> local_id_;       // int32 [V], of all types, kUnset outside the batch
+  std::vector<int64_t> source_node_;    // int64 [num_edges], where the query leaves the last hop global
+  std::vector<int64_t> offset_;         // int64 [frontier + 1], first edge of each frontier node
+  std::vector<Candidates> candidates_;  // [frontier]; none: all edges
+  TreeIds tree_ids_;                    // of a disjoint batch
+  std::vector<int64_t> drawn_;          // int64 [edges of the hop], positions, then nodes
+  int64_t num_lists_ = 0;               // of the batch, that neighbours were drawn from
+  int64_t list_bytes_ = 0;              // of the neighbours drawn
   FetchUse use_;
   std::mt19937_64 delays_{std::random_device{}()};
 };

@@ -89,6 +89,12 @@ void demand_weights(const dataset::Dataset& data) {
                      "import the data set with --edge-weights or --weight-column, or leave the weights out"});
 }
 
+const int64_t* times_of(const dataset::Dataset& data) {
+  if (data.edge_times().is_mapped()) return data.edge_times().as<int64_t>().data();
+  throw base::Error({data.folder().string(), "edge times", "edges without",
+                     "write the data set with edge_time=..., or leave time_attr and input_time out"});
+}
+
 // Rows whose raw copy was dropped, in memory of their own, which the graph keeps.
 const std::byte* decode_features(const dataset::Dataset& data, int type, int64_t bytes, GraphView& graph,
                                  const StartLog& log) {
@@ -240,6 +246,9 @@ void add_draw_weights(const dataset::Dataset& data, GraphView& graph, const Star
 
 GraphView view_of(const dataset::Dataset& data, const Options& options, const StartLog& log) {
   if (options.edge_weights) demand_weights(data);
+  if (options.edge_times && data.is_typed()) {
+    throw base::Error({"edge_times", "edges without times for a graph of several node types", "true", ""});
+  }
   GraphView graph = topology_of(data);
   const Encoded encoded = encoded_where(data, options);
   graph.coded_host_rows = encoded.in_host;
@@ -262,6 +271,7 @@ GraphView view_of(const dataset::Dataset& data, const Options& options, const St
   graph.features = rows.features;
   graph.encoded = rows.encoded;
   if (options.edge_weights) graph.edge_weights = weights_of(data, 0);
+  if (options.edge_times) graph.edge_times = times_of(data);
   return graph;
 }
 

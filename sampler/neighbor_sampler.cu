@@ -10,6 +10,7 @@
 #include <numeric>
 #include <utility>
 
+#include "sampler/tree_kernels.cuh"
 #include "sampler/weighted_kernels.cuh"
 
 namespace cohort::sampler {
@@ -64,6 +65,7 @@ SampledRef CudaNeighborSampler::result() const {
           .num_local_edges = num_local_edges_,
           .e_id = edge_ids_ ? e_id_.data() : nullptr,
           .source_node = source_node_.data(),
+          .tree = disjoint_ ? tree_.data() : nullptr,
           .first_node = first_node_,
           .first_edge = first_edge_};
 }
@@ -140,13 +142,44 @@ void CudaNeighborSampler::place_seeds(const Query& query, cudaStream_t stream) {
   first_edge_ = {0};
   for (const int64_t count : sort_by_type(first_of_type_, seeds)) first_node_.push_back(first_node_.back() + count);
   num_nodes_ = num_places_ = std::ssize(seeds);
+  disjoint_ = query.trees.disjoint;
   n_id_.reserve(seeds.size());
   cuda_check(
       cudaMemcpyAsync(n_id_.data(), seeds.data(), seeds.size() * sizeof(int64_t), cudaMemcpyHostToDevice, stream),
       "copy seeds");
+  if (disjoint_) return begin_trees(query, stream);
   place_seeds_kernel<<<base::grid_for(num_nodes_, max_blocks_), kBlockThreads, 0, stream>>>(
       n_id_.data(), num_nodes_, generation(), first_place_.data(), id_of_place_.reserve(seeds.size()));
   check_launch();
+}
+
+void CudaNeighborSampler::begin_trees(const Query& query, cudaStream_t stream) {
+  const std::span<const int64_t> times = query.trees.times;
+  demand_trees(num_nodes_);
+  base::require(relations_.size() == 1 && !query.last_hop_global && query.exclusions.empty(),
+                "no trees of a typed graph, with global ids, or with exclusions");
+  base::require((times.empty() || edge_times_) && !has_weights(), "edge times, for seeds with times, and no weights");
+  timed_ = !times.empty();
+  latest_ = query.trees.latest;
+  if (timed_) {
+    int64_t* copy = seed_times_.reserve(times.size());
+    cuda_check(cudaMemcpyAsync(copy, times.data(), times.size_bytes(), cudaMemcpyHostToDevice, stream),
+               "copy the times of seeds");
+  }
+  tree_places_.clear(stream);
+  tree_places_.reserve(num_nodes_, max_blocks_, stream);
+  const auto seeds = static_cast<std::size_t>(num_nodes_);
+  place_tree_seeds_kernel<<<base::grid_for(num_nodes_, max_blocks_), kBlockThreads, 0, stream>>>(
+      n_id_.data(), num_nodes_, tree_places_.ref(), tree_.reserve(seeds), id_of_place_.reserve(seeds));
+  check_launch();
+}
+
+TreeLists CudaNeighborSampler::tree_lists(const Hop& hop) {
+  return {.tree = tree_.data() + (frontier(hop, 0) - n_id_.data()),
+          .edge_times = timed_ ? edge_times_ : nullptr,
+          .times = seed_times_.data(),
+          .latest = latest_,
+          .first = first_candidate_.reserve(static_cast<std::size_t>(hop.first_list.back()))};
 }
 
 // Nothing is copied where nothing is excluded.
@@ -215,7 +248,10 @@ void CudaNeighborSampler::count_edges(Hop& hop, cudaStream_t stream) {
     const ExclusionsRef& exclusions = hop.exclusions[relation];
     const int grid = base::grid_for(lists, max_blocks_);
     const int64_t *nodes = frontier(hop, relation), fanout = hop.fanout[relation];
-    if (draws_by_weight(hop, relation)) {
+    if (disjoint_) {
+      count_tree_picks_kernel<<<grid, kBlockThreads, 0, stream>>>(own.topology, nodes, lists, fanout, offset, list,
+                                                                  list_use_.data(), tree_lists(hop));
+    } else if (draws_by_weight(hop, relation)) {
       count_weighted_picks_kernel<<<grid, kBlockThreads, 0, stream>>>(
           own.topology, own.weights, nodes, lists, fanout, offset + first, list + first, list_use_.data(), exclusions);
     } else {
@@ -242,6 +278,7 @@ void CudaNeighborSampler::count_edges(Hop& hop, cudaStream_t stream) {
     first_edge_.push_back(num_edges_ + read[relation]);
   }
   hop.num_edges = read[relations_.size() - 1];
+  if (disjoint_) demand_tree_nodes(num_places_ + hop.num_edges);
   if (num_places_ + hop.num_edges > kMaxPlaces) {
     throw base::Error({"a batch", "at most " + std::to_string(kMaxPlaces) + " seeds and edges",
                        std::to_string(num_places_ + hop.num_edges), "use a smaller --batch-size or --fanout"});
@@ -275,13 +312,17 @@ void CudaNeighborSampler::draw(const Hop& hop, const Query& query, cudaStream_t 
                             .e_id = query.edge_ids ? e_id_.data() + before : nullptr,
                             .target = target_.data() + before,
                             .first_target = static_cast<int32_t>(nodes - n_id_.data()),
-                            .place = generation() + static_cast<uint64_t>(num_places_),
+                            .place = (disjoint_ ? 0 : generation()) + static_cast<uint64_t>(num_places_),
                             .first_place = hop.gives_ids ? first_place_.data() : nullptr,
                             .exclusions = hop.exclusions[relation]};
     const int grid = base::grid_for(lists * kWarp, max_blocks_);
     const DrawGraph graph{topology.indptr, topology.index_bytes, topology.first_target, topology.first_source};
     const DrawKey key{query.key, hop.number, static_cast<int>(relation)};
-    if (draws_by_weight(hop, relation)) {
+    if (disjoint_) {
+      tree_places_.reserve(num_nodes_ + hop.num_edges, max_blocks_, stream);
+      const auto in_trees = query.edge_ids ? draw_tree_kernel<true> : draw_tree_kernel<false>;
+      in_trees<<<grid, kBlockThreads, 0, stream>>>(graph, arrays, lists, key, tree_lists(hop), tree_places_.ref());
+    } else if (draws_by_weight(hop, relation)) {
       const auto kernel = query.edge_ids ? draw_weighted_kernel<true> : draw_weighted_kernel<false>;
       kernel<<<grid, kBlockThreads, 0, stream>>>(graph, relations_[relation].weights, arrays, taken_.data(), lists,
                                                  key);
@@ -303,7 +344,13 @@ void CudaNeighborSampler::relabel(const Hop& hop, cudaStream_t stream) {
   const int grid = base::grid_for(hop.num_edges, max_blocks_);
   uint32_t* first = first_.reserve(edges);
   const int64_t* neighbour = source_node_.data() + hop.first_edge;
-  find_first_kernel<<<grid, kBlockThreads, 0, stream>>>(neighbour, hop.num_edges, first_place_.data(), first);
+  const int32_t* target = target_.data() + hop.first_edge;
+  if (disjoint_) {
+    find_tree_first_kernel<<<grid, kBlockThreads, 0, stream>>>(neighbour, target, tree_.data(), hop.num_edges,
+                                                               tree_places_.ref(), first);
+  } else {
+    find_first_kernel<<<grid, kBlockThreads, 0, stream>>>(neighbour, hop.num_edges, first_place_.data(), first);
+  }
   check_launch();
   int32_t* ids = id_of_place_.extend(places + edges, places, stream);
   const ReachesFirst reaches_first{first, static_cast<uint32_t>(num_places_)};
@@ -316,11 +363,22 @@ void CudaNeighborSampler::relabel(const Hop& hop, cudaStream_t stream) {
   std::size_t bytes = 0;
   number(nullptr, bytes);
   number(temporary_.reserve(bytes), bytes);
-  n_id_.extend(nodes + static_cast<std::size_t>(std::min(hop.num_edges, graph_nodes_ - num_nodes_)), nodes, stream);
-  name_sources_kernel<<<grid, kBlockThreads, 0, stream>>>({neighbour, hop.num_edges, reaches_first, ids,
-                                                           source_.data() + hop.first_edge, n_id_.data(),
-                                                           counts_.data() + num_types() - 1});
+  const int64_t most = disjoint_ ? hop.num_edges : std::min(hop.num_edges, graph_nodes_ - num_nodes_);
+  n_id_.extend(nodes + static_cast<std::size_t>(most), nodes, stream);
+  const HopSources sources{neighbour,
+                           hop.num_edges,
+                           reaches_first,
+                           ids,
+                           source_.data() + hop.first_edge,
+                           n_id_.data(),
+                           counts_.data() + num_types() - 1};
+  name_sources_kernel<<<grid, kBlockThreads, 0, stream>>>(sources);
   check_launch();
+  if (disjoint_) {
+    int32_t* tree = tree_.extend(nodes + edges, nodes, stream);
+    name_trees_kernel<<<grid, kBlockThreads, 0, stream>>>(sources, target, tree);
+    check_launch();
+  }
   end_hop(hop, ids + places, stream);
   num_places_ += hop.num_edges;
 }

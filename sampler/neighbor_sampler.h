@@ -13,6 +13,8 @@
 #include "base/scratch.h"
 #include "cache/list_ref.h"
 #include "sampler/backend.h"
+#include "sampler/draw.h"
+#include "sampler/tree_places.h"
 #include "sampler/weighted_draw.h"
 
 namespace cohort::sampler {
@@ -71,6 +73,7 @@ struct SampledRef {
   int64_t num_local_edges = 0;
   const int64_t* e_id = nullptr;         // int64 [num_edges], place in the relation's indices; null: not wanted
   const int64_t* source_node = nullptr;  // int64 [num_edges], global ids
+  const int32_t* tree = nullptr;         // int32 [num_nodes], where the batch is disjoint
   // In host memory: first node of each hop (0: the seeds) and type, [num_hops + 1, num_types], then num_nodes; first
   // edge of each hop and relation, [num_hops, num_relations], then num_edges.
   std::span<const int64_t> first_node;
@@ -94,6 +97,8 @@ class CudaNeighborSampler {
   void set_cached_lists(const cache::CachedListsRef& lists) {
     for (GpuRelation& relation : relations_) relation.topology.cached = lists;
   }
+  // int64 [E], of a graph of one type, for seeds with times.
+  void set_edge_times(const int64_t* edge_times) { edge_times_ = edge_times; }
   // Of each launch, from the next sample() on.
   void set_max_blocks(int max_blocks) { max_blocks_ = max_blocks; }
   // Draws the batch on `stream`; the host waits for sizes, two small reads a hop.
@@ -116,6 +121,7 @@ class CudaNeighborSampler {
   uint64_t generation() const { return uint64_t{generation_} << 32; }
   void begin_batch(cudaStream_t stream);
   void place_seeds(const Query& query, cudaStream_t stream);
+  void begin_trees(const Query& query, cudaStream_t stream);
   void copy_exclusions(const Query& query, cudaStream_t stream);
   Hop begin_hop(const Query& query, std::size_t hop) const;
   bool has_weights() const {
@@ -126,6 +132,7 @@ class CudaNeighborSampler {
   void count_edges(Hop& hop, cudaStream_t stream);
   void draw(const Hop& hop, const Query& query, cudaStream_t stream);
   void relabel(const Hop& hop, cudaStream_t stream);
+  TreeLists tree_lists(const Hop& hop);
   void end_hop(const Hop& hop, const int32_t* ids, cudaStream_t stream);
   BatchSizes sizes() const;
   const int64_t* read_back(const int64_t* values, std::size_t count, cudaStream_t stream);
@@ -142,17 +149,24 @@ class CudaNeighborSampler {
   base::DeviceArray<int64_t> counts_;                  // int64 [types or relations], to be read back
   base::Scratch<int64_t> excluded_;                    // int64, starts and positions as Query has them
   std::vector<ExclusionsRef> exclusions_;              // [num_relations], the same, of hop 0 of the batch
-  base::Scratch<int64_t> n_id_;                        // int64 [num_nodes]
-  base::Scratch<int32_t> source_, target_;             // int32 [num_local_edges], [num_edges]
-  base::Scratch<int64_t> e_id_;                        // int64 [num_edges], where the query wants them
-  base::Scratch<int64_t> offset_;                      // int64 [lists of the hop + 1]
-  base::Scratch<DrawnList> list_;                      // [lists of the hop]
-  base::Scratch<int64_t> source_node_;                 // int64 [num_edges], global ids
-  base::Scratch<int64_t> position_;                    // int64 [edges of the hop], for what registers do not hold
-  base::Scratch<TakenUnits> taken_;                    // [edges of the hop + exclusions], for the same draws by weight
-  base::Scratch<uint32_t> first_;                      // uint32 [edges of the hop], the first place of each source
-  base::Scratch<int32_t> id_of_place_;                 // int32 [num_places]
-  base::Scratch<std::byte> temporary_;                 // CUB
+  // Of disjoint batches:
+  const int64_t* edge_times_ = nullptr;
+  TreePlaces tree_places_;
+  base::Scratch<int32_t> tree_;                             // int32 [num_nodes]
+  base::Scratch<int64_t> seed_times_;                       // int64 [num_seeds], where seeds have times
+  base::Scratch<int64_t> first_candidate_;                  // int64 [lists of the hop], see TreeLists
+  bool disjoint_ = false, timed_ = false, latest_ = false;  // of the last sample()
+  base::Scratch<int64_t> n_id_;                             // int64 [num_nodes]
+  base::Scratch<int32_t> source_, target_;                  // int32 [num_local_edges], [num_edges]
+  base::Scratch<int64_t> e_id_;                             // int64 [num_edges], where the query wants them
+  base::Scratch<int64_t> offset_;                           // int64 [lists of the hop + 1]
+  base::Scratch<DrawnList> list_;                           // [lists of the hop]
+  base::Scratch<int64_t> source_node_;                      // int64 [num_edges], global ids
+  base::Scratch<int64_t> position_;                         // int64 [edges of the hop], for what registers do not hold
+  base::Scratch<TakenUnits> taken_;     // [edges of the hop + exclusions], for the same draws by weight
+  base::Scratch<uint32_t> first_;       // uint32 [edges of the hop], the first place of each source
+  base::Scratch<int32_t> id_of_place_;  // int32 [num_places]
+  base::Scratch<std::byte> temporary_;  // CUB
   int64_t num_nodes_ = 0, num_edges_ = 0, num_local_edges_ = 0, num_places_ = 0;
   std::vector<int64_t> first_node_, first_edge_;  // as SampledRef has them
   bool edge_ids_ = false;                         // of the last sample()

@@ -88,10 +88,29 @@ void PairSeeds::make(const SeedSet& set, std::span<const int64_t> positions, con
     targets_.push_back(of_type(type(relation.target_type), pair[1], "the target of a pair"));
   }
   draw_negatives(request, key);
-  input_id_.assign(positions.begin(), positions.end());
-  number_endpoints();
+  times_.clear();
   exclusions_.clear();
+  input_id_.assign(positions.begin(), positions.end());
+  if (request.sharing != channel::Sharing::kShared) {
+    seeds_ = sources_;
+    seeds_.insert(seeds_.end(), targets_.begin(), targets_.end());
+    for (int64_t id = 0; id < std::ssize(seeds_); ++id) input_id_.push_back(id);
+    find_times(set, positions, request.negative_mode == channel::NegativeMode::kTriplet);
+    return;
+  }
+  number_endpoints();
   if (request.exclude != channel::Exclude::kNone) exclude(request.exclude, positions.size());
+}
+
+void PairSeeds::find_times(const SeedSet& set, std::span<const int64_t> positions, bool triplets) {
+  if (set.times.empty()) return;
+  const std::size_t num_pairs = positions.size(), num_targets = targets_.size();
+  const auto add = [&](std::size_t pair) { times_.push_back(set.times[static_cast<std::size_t>(positions[pair])]); };
+  for (std::size_t i = 0; i < sources_.size(); ++i) add(i % num_pairs);
+  for (std::size_t i = 0; i < num_targets; ++i) {
+    const bool is_negative = triplets && i >= num_pairs;
+    add(is_negative ? (i - num_pairs) / ((num_targets - num_pairs) / num_pairs) : i % num_pairs);
+  }
 }
 
 void PairSeeds::draw_negatives(const channel::Request& request, base::PhiloxKey key) {

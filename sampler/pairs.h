@@ -4,8 +4,12 @@
 // draw.h). One that is an edge of the graph is drawn again, with the next attempt, at most `redraws` times; the last
 // attempt stays as it is.
 //
-// Every endpoint is a seed, and only hop 0 draws neighbours of seeds. So a batch has none of the edges that are not to
-// be drawn when hop 0 passes over their positions.
+// In disjoint batches every endpoint of every pair is the root of a tree, also where a node is the end of several, with
+// the time of its pair; negative number n has that of pair n modulo the pairs, a triplet's that of its source's pair.
+// They have no edges that are not to be drawn.
+//
+// Else every endpoint is a seed, and only hop 0 draws neighbours of seeds. So a batch has none of the edges that are
+// not to be drawn when hop 0 passes over their positions.
 //
 // The pairs belong to one relation: their sources are of its source type, their targets of its target type, and so are
 // those of negatives. Reverse edges are those of the relation's reverse, if it has one.
@@ -41,13 +45,15 @@ class PairSeeds {
   void make(const SeedSet& set, std::span<const int64_t> positions, const channel::Request& request,
             base::PhiloxKey key);
 
-  // int64 [num_seeds]: the different endpoints, in the order of their first occurrence in input_id().
+  // int64 [num_seeds]: the different endpoints, in the order of their first occurrence in input_id(); disjoint: all.
   std::span<const int64_t> seeds() const { return seeds_; }
   // int64 [positions + endpoints]: the positions, then the batch-local ids, within their type, of all sources, then of
   // all targets, negatives last. Triplets have no sources of negatives.
   std::span<const int64_t> input_id() const { return input_id_; }
   // What is not drawn in hop 0, as Query has it.
   std::span<const Exclusions> exclusions() const { return exclusions_; }
+  // int64 [num_seeds], of disjoint batches of pairs that have times.
+  std::span<const int64_t> times() const { return times_; }
 
  private:
   // Of one relation, what Exclusions shows.
@@ -58,6 +64,7 @@ class PairSeeds {
   void draw_negatives(const channel::Request& request, base::PhiloxKey key);
   void number_endpoints();
   void add_endpoint(int64_t node, int64_t first);
+  void find_times(const SeedSet& set, std::span<const int64_t> positions, bool triplets);
   void exclude(channel::Exclude which, std::size_t num_pairs);
   // edges_ from the lists of the relation, whose target type has the seeds `targets`.
   void exclude_edges(int relation, std::span<const int64_t> targets, Excluded& excluded);
@@ -71,7 +78,7 @@ class PairSeeds {
   std::vector<std::optional<bool>> lists_ascend_;  // [num_relations], all lists of it; known once somebody has asked
   int relation_ = 0;                               // of the pairs
   std::vector<int64_t> sources_, targets_;         // of the pairs, then of negatives
-  std::vector<int64_t> seeds_, input_id_;
+  std::vector<int64_t> seeds_, input_id_, times_;
   int64_t first_target_ = 0;  // of seeds_ that is of the target type
   std::unordered_map<int64_t, int64_t> local_id_;
   std::vector<std::pair<int64_t, int64_t>> edges_;  // not to be drawn: batch-local target, source

@@ -43,8 +43,11 @@ SlotArrays arrays_of(int slot, std::byte* data, const channel::Batch& batch, con
               batch.edge_weight_offset == 0 ? nullptr : reinterpret_cast<float*>(data + batch.edge_weight_offset),
           .num_labels = typed ? typed->num_labels : of_all_types,
           .source_node = batch.last_hop_global ? ids(batch.source_node_offset) : nullptr,
+          .tree = batch.disjoint ? ids(batch.tree_offset) : nullptr,
           .tables = std::move(tables)};
 }
+
+bool is_disjoint(const channel::Request& request) { return request.sharing != channel::Sharing::kShared; }
 
 // Null: the graph has one type.
 std::unique_ptr<channel::TypedBatch> describe_types(const GraphView& graph, const channel::Request& request,
@@ -97,6 +100,7 @@ channel::Batch describe(const channel::Request& request, const Schedule& schedul
   batch.num_hops = request.num_hops;
   batch.labels_of_seeds = request.labels_of_seeds;
   batch.last_hop_global = last_hop_global ? 1 : 0;
+  batch.disjoint = is_disjoint(request) ? 1 : 0;
   std::copy(counts.nodes_per_hop.begin(), counts.nodes_per_hop.end(), batch.nodes_per_hop);
   std::copy(counts.edges_per_hop.begin(), counts.edges_per_hop.end(), batch.edges_per_hop);
   return batch;
@@ -130,7 +134,8 @@ void Pipeline::serve_pass(const channel::Request& request) {
   const uint64_t stride = request.step_stride;
   base::require(stride >= 1, "a stride of at least 1");
   backend_.use_sms(request.sampler_sms);
-  const SeedSet& set = seed_sets_.get(request.seed_set);
+  const SeedSet& set = seed_sets_.get(request.seed_set, is_disjoint(request));
+  demand_offered(set, request);
   Pass pass{request, Schedule(set, request.batch_size, orders_.of(set, request)), {}};
   const uint64_t num_steps = pass.schedule.num_steps(), end = (num_steps + stride - 1) / stride * stride;
   for (uint64_t step = request.first_step; step < end; step += stride) {
@@ -152,6 +157,19 @@ std::optional<int> Pipeline::acquire(uint64_t pass) {
   return slot || is_over_ ? slot : publisher_.acquire(pass);
 }
 
+void Pipeline::demand_offered(const SeedSet& set, const channel::Request& request) const {
+  const auto refuse = [](const char* expected, const char* found) {
+    throw base::Error({"seeds", expected, found, ""});
+  };
+  if (is_disjoint(request) && graph_.is_typed()) refuse("shared nodes, for a data set of several node types", "trees");
+  if (is_disjoint(request) && set.are_pairs && request.exclude != channel::Exclude::kNone) {
+    refuse("pairs whose edges may be drawn, for disjoint batches", "others");
+  }
+  if (set.times.empty()) return;
+  if (!is_disjoint(request)) refuse("disjoint batches, for seeds with times", "shared nodes");
+  if (!graph_.edge_times) refuse("no times, for edges without times", "times");
+}
+
 Query Pipeline::query(Pass& pass, uint64_t step) {
   const base::PhiloxKey key = batch_key(options_.seed, pass.request.epoch, step);
   const bool of_pairs = pass.of_pairs();
@@ -161,7 +179,10 @@ Query Pipeline::query(Pass& pass, uint64_t step) {
           .key = key,
           .edge_ids = remembers_edges(),
           .last_hop_global = leaves_last_hop_global(pass.request),
-          .exclusions = of_pairs ? pairs_.exclusions() : std::span<const Exclusions>()};
+          .exclusions = of_pairs ? pairs_.exclusions() : std::span<const Exclusions>(),
+          .trees = {.disjoint = is_disjoint(pass.request),
+                    .times = of_pairs ? pairs_.times() : pass.schedule.times(step),
+                    .latest = pass.request.sharing == channel::Sharing::kDisjointLatest}};
 }
 
 std::span<const int32_t> Pipeline::fanout_of(const channel::Request& request) const {
@@ -172,7 +193,7 @@ std::span<const int32_t> Pipeline::fanout_of(const channel::Request& request) co
 bool Pipeline::remembers_edges() const { return options_.edge_ids || graph_.has_edge_weights(); }
 
 bool Pipeline::leaves_last_hop_global(const channel::Request& request) const {
-  return request.last_hop_global != 0 && graph_.rows_in_place && !remembers_edges();
+  return request.last_hop_global != 0 && graph_.rows_in_place && !remembers_edges() && !is_disjoint(request);
 }
 
 BatchSizes Pipeline::sample(const Query& query, uint64_t step) {
@@ -266,7 +287,8 @@ channel::BatchShape Pipeline::shape_of(const channel::Request& request) const {
           .with_e_id = options_.edge_ids,
           .with_edge_weight = graph_.has_edge_weights(),
           .labels_of_seeds = request.labels_of_seeds != 0,
-          .last_hop_global = leaves_last_hop_global(request)};
+          .last_hop_global = leaves_last_hop_global(request),
+          .disjoint = is_disjoint(request)};
 }
 
 std::size_t Pipeline::slot_bytes_to_ask(const channel::Request& request, bool of_pairs,

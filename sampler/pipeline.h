@@ -43,6 +43,7 @@ class Pipeline {
   void serve_pass(const channel::Request& request);
   std::optional<int> acquire(uint64_t pass);
   void start_batch(int slot, Pass& pass, uint64_t step);
+  void demand_offered(const SeedSet& set, const channel::Request& request) const;
   Query query(Pass& pass, uint64_t step);
   BatchSizes sample(const Query& query, uint64_t step);
   void sample_ahead(Pass& pass, uint64_t step);

@@ -22,11 +22,11 @@ bool in_range(int64_t node, int64_t num_nodes) { return node >= 0 && node < num_
   throw base::Error({place, fmt::format("a node id in [0, {})", num_nodes), std::to_string(node), ""});
 }
 
-void check_seeds(std::span<const int64_t> seeds, int64_t num_nodes, const std::string& place) {
+void check_seeds(std::span<const int64_t> seeds, int64_t num_nodes, const std::string& place, bool may_repeat) {
   std::vector<bool> seen(static_cast<std::size_t>(num_nodes), false);
   for (std::size_t i = 0; i < seeds.size(); ++i) {
     if (!in_range(seeds[i], num_nodes)) refuse_id(fmt::format("{}[{}]", place, i), num_nodes, seeds[i]);
-    if (seen[static_cast<std::size_t>(seeds[i])]) {
+    if (seen[static_cast<std::size_t>(seeds[i])] && !may_repeat) {
       throw base::Error({fmt::format("{}[{}]", place, i), "every node once",
                          fmt::format("node {} a second time", seeds[i]), "remove duplicates from the input nodes"});
     }
@@ -119,15 +119,17 @@ std::span<const int64_t> Schedule::positions(uint64_t step) const {
   return std::span(order_).subspan(first, std::min<std::size_t>(batch_size_, end - first));
 }
 
-std::span<const int64_t> Schedule::seeds(uint64_t step) {
-  batch_.clear();
-  for (int64_t position : positions(step)) batch_.push_back(set_.seeds[static_cast<std::size_t>(position)]);
-  return batch_;
+std::span<const int64_t> Schedule::of_batch(std::span<const int64_t> values, uint64_t step,
+                                            std::vector<int64_t>& out) const {
+  out.clear();
+  if (values.empty()) return out;
+  for (int64_t position : positions(step)) out.push_back(values[static_cast<std::size_t>(position)]);
+  return out;
 }
 
-std::vector<int64_t> read_seeds(const std::filesystem::path& path, int64_t num_nodes) {
+std::vector<int64_t> read_seeds(const std::filesystem::path& path, int64_t num_nodes, bool may_repeat) {
   std::vector<int64_t> seeds = read_numbers(path);
-  check_seeds(seeds, num_nodes, path.string());
+  check_seeds(seeds, num_nodes, path.string(), may_repeat);
   return seeds;
 }
 
@@ -140,11 +142,14 @@ std::vector<int64_t> read_pairs(const std::filesystem::path& path, int64_t num_n
   return ids;
 }
 
-const SeedSet& SeedSets::get(uint32_t number) {
+const SeedSet& SeedSets::get(uint32_t number, bool may_repeat) {
   if (const auto known = sets_.find(number); known != sets_.end()) return known->second;
   const std::filesystem::path pairs = folder_ / fmt::format("pairs-{}.npy", number);
+  const std::filesystem::path nodes = folder_ / fmt::format("seeds-{}.npy", number);
   SeedSet set = std::filesystem::exists(pairs) ? SeedSet::of_pairs(read_pairs(pairs, num_nodes_))
-                                               : read_seeds(folder_ / fmt::format("seeds-{}.npy", number), num_nodes_);
+                                               : read_seeds(nodes, num_nodes_, may_repeat);
+  const std::filesystem::path times = folder_ / fmt::format("seeds-{}-times.npy", number);
+  if (std::filesystem::exists(times)) set.times = read_numbers(times, {set.size()});
   const std::filesystem::path starts = folder_ / fmt::format("seeds-{}-starts.npy", number);
   if (std::filesystem::exists(starts)) {
     set.starts = read_numbers(starts);

@@ -27,6 +27,7 @@ struct SeedSet {
 
   std::vector<int64_t> seeds;   // int64 [n], or [n, 2]
   std::vector<int64_t> starts;  // int64 [groups + 1], the first 0, the last n, none below the one before
+  std::vector<int64_t> times;   // int64 [n]; none: they have none
   bool are_pairs = false;
 };
 
@@ -44,15 +45,20 @@ class Schedule {
   // Positions of the batch's seeds in the seed set (`input_id`), int64 [num_seeds]; none from num_steps() on.
   std::span<const int64_t> positions(uint64_t step) const;
 
-  // The batch's seeds, int64 [num_seeds], of a set of nodes. Valid until the next call.
-  std::span<const int64_t> seeds(uint64_t step);
+  // The batch's seeds, int64 [num_seeds], of a set of nodes, and their times where they have any. Valid until the next
+  // call.
+  std::span<const int64_t> seeds(uint64_t step) { return of_batch(set_.seeds, step, batch_); }
+  std::span<const int64_t> times(uint64_t step) { return of_batch(set_.times, step, times_); }
 
  private:
+  // values: int64 [n], or none.
+  std::span<const int64_t> of_batch(std::span<const int64_t> values, uint64_t step, std::vector<int64_t>& out) const;
+
   const SeedSet& set_;
   uint64_t batch_size_;
   uint64_t num_steps_ = 0;
   std::vector<int64_t> order_;
-  std::vector<int64_t> batch_;
+  std::vector<int64_t> batch_, times_;
 };
 
 // The orders of passes: int64 [n], a permutation of the positions of each group. That of a pass like the one before,
@@ -76,21 +82,21 @@ class EpochOrders {
 };
 
 // Seeds of a .npy file, int64 [n]. Throws Error when it is missing or malformed, an id is out of range, or one stands
-// twice.
-std::vector<int64_t> read_seeds(const std::filesystem::path& path, int64_t num_nodes);
+// twice, unless seeds may repeat.
+std::vector<int64_t> read_seeds(const std::filesystem::path& path, int64_t num_nodes, bool may_repeat = false);
 
 // Pairs of a .npy file, int64 [n, 2]. Throws Error when it is missing or malformed, or an id is out of range.
 std::vector<int64_t> read_pairs(const std::filesystem::path& path, int64_t num_nodes);
 
 // The seed sets of a channel: files seeds-<number>.npy (int64 [n]) or pairs-<number>.npy (int64 [n, 2], see pairs.h) in
 // its folder, read when first asked for. Sets of several groups have a file seeds-<number>-starts.npy (int64 [groups +
-// 1]) as well.
+// 1]) as well, those of nodes with times seeds-<number>-times.npy (int64 [n]).
 class SeedSets {
  public:
   SeedSets(std::filesystem::path folder, int64_t num_nodes) : folder_(std::move(folder)), num_nodes_(num_nodes) {}
 
-  // Throws Error as read_seeds does, and for starts that do not divide the seeds.
-  const SeedSet& get(uint32_t number);
+  // Throws Error as read_seeds does, for starts that do not divide the seeds, and for as many times as there are not.
+  const SeedSet& get(uint32_t number, bool may_repeat = false);
 
  private:
   std::filesystem::path folder_;

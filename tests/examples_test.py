@@ -129,6 +129,12 @@ def test_ranks_share_rows_out(environment, tmp_path):
     assert len(shares) == 2 and all(float(share) < 0.95 for share in shares)
 
 
+def test_a_model_of_events_learns(environment):
+    found = printed("python", "examples/temporal.py", 4, env=environment)
+    (accuracy,) = re.findall(r"^later: accuracy ([0-9.]+)$", found, re.M)
+    assert float(accuracy) > 0.9
+
+
 def test_a_classifier_learns_over_encoded_vectors(environment, tmp_path):
     found = printed("python", "examples/embedding_bag.py", tmp_path / "vectors.ibp", env=environment)
     assert re.match(r"20000 vectors: exponent, 8\d% of their bytes\n", found), found

@@ -82,16 +82,19 @@ class BatchSource:
         self._current = 0  # number of the pass being iterated
         self.device = torch.device(self._receiver.device)
 
-    def add_seeds(self, ids: np.ndarray, sizes: Sequence[int] | None = None) -> int:
+    def add_seeds(self, ids: np.ndarray, sizes: Sequence[int] | None = None, times: np.ndarray | None = None) -> int:
         """Registers a seed set, int64 [n] or pairs int64 [n, 2]; returns its number. The sampler checks the ids.
 
         Args:
             sizes: how many of the seeds, in their order, are each rank's own; None: batches are dealt to the ranks.
+            times: int64 [n], of seeds that are nodes: batches then have edges up to the time of their seed.
         """
         number = len(self._groups)
         if sizes is not None:
             starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
             self._share(f"seeds-{number}-starts.npy", starts)
+        if times is not None:
+            self._share(f"seeds-{number}-times.npy", np.ascontiguousarray(times, dtype=np.int64))
         self._share(f"{'pairs' if ids.ndim == 2 else 'seeds'}-{number}.npy", np.ascontiguousarray(ids, dtype=np.int64))
         self._groups.append([len(ids)] if sizes is None else list(sizes))
         return number
@@ -113,10 +116,12 @@ class BatchSource:
         shuffle: bool = False,
         done: int = 0,
         of_pairs: OfPairs = OfPairs(),
+        sharing: str = "shared",
     ) -> Pass:
         """Asks for a pass, without this trainer's first ``done`` batches, which nobody builds then.
 
-        The sampler starts on it as soon as it is done with earlier ones.
+        The sampler starts on it as soon as it is done with earlier ones. ``sharing``: "shared", "disjoint", or
+        "latest", which is disjoint with the latest edges (sampler/trees.h).
         """
         number = self._receiver.request(
             seed_set=seed_set,
@@ -130,6 +135,7 @@ class BatchSource:
             labels_of_seeds=self.labels_of_seeds,
             last_hop_global=self.last_hop_global,
             pairs=of_pairs.numbers(),
+            sharing=sharing,
         )
         return Pass(number, max(0, self.steps_of(seed_set, batch_size) - done))
 

@@ -98,6 +98,10 @@ def _add_source_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--weight-column", metavar="NAME", help="column of the weights in an edge list: name or number")
     group.add_argument(
+        "--edge-times", type=Path, metavar="FILE", help="one time per edge, an integer: .npy [E], .csv or .parquet"
+    )
+    group.add_argument("--time-column", metavar="NAME", help="column of the times in an edge list: name or number")
+    group.add_argument(
         "--separator", type=separator, metavar="C", help=f"column separator: a character, or {', '.join(SEPARATORS)}"
     )
     group.add_argument(

@@ -285,8 +285,11 @@ class GraphConversion(Conversion):
         self.num_nodes = count
 
     def _write_edges(self) -> int:
-        """Writes indptr.npy, indices.npy and the edges' weights; returns the number of edges."""
+        """Writes indptr.npy, indices.npy and the edges' weights or times; returns the number of edges."""
         graph, options = self.graph, self.options
+        if graph.edge_weights and graph.edge_times:
+            hint = "leave one of the two out"
+            raise CohortError(graph.edge_times.place, "weights or times of edges", "both", hint)
         reverse = options.undirected or (graph.reverse if options.reverse is None else options.reverse)
         sorter = _native.EdgeSorter(
             folder=self.folder,
@@ -298,16 +301,19 @@ class GraphConversion(Conversion):
             dedupe=options.undirected or (graph.dedupe if options.dedupe is None else options.dedupe),
             self_loops=options.self_loops or graph.self_loops,
             weighted=graph.edge_weights is not None,
+            timed=graph.edge_times is not None,
         )
         weights = graph.edge_weights and WeightReader(graph.edge_weights, options.block_bytes)
+        times = graph.edge_times and WeightReader(graph.edge_times, options.block_bytes)
         for src, dst, fraction in graph.edges.chunks(options.block_bytes):
             try:
-                sorter.add(src, dst, self.id_map, weights and weights.take(len(src)))
+                count = len(src)
+                sorter.add(src, dst, self.id_map, weights and weights.take(count), times and times.take(count))
             except CohortError as error:
                 raise self._blamed_on_rows(error) from error
             self.progress("reading edges", fraction)
-        if weights:
-            weights.finish()
+        for numbers in filter(None, (weights, times)):
+            numbers.finish()
         expected = max(1, sorter.edges_read * (2 if reverse else 1))
         sorter.write(self.folder, lambda written: self.progress("writing edges", min(1.0, written / expected)))
         self.num_nodes = sorter.num_nodes

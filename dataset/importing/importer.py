@@ -58,6 +58,7 @@ class SourceOptions:
         label_columns: of `labels` in a table, as `feature_columns`; None: its only one, with several labels all.
         edge_weights: file of numbers [E], in the order of the edges.
         weight_column: of an edge list, the name or number of the column that has them.
+        edge_times, time_column: the same for times.
         splits: files of train, val and test ids, or of bool masks [V].
         nodes: how many there are.
         node_ids: file of the id of each row.
@@ -72,6 +73,8 @@ class SourceOptions:
     label_columns: Sequence[str] | None = None
     edge_weights: Path | None = None
     weight_column: str | None = None
+    edge_times: Path | None = None
+    time_column: str | None = None
     splits: Sequence[Path] | None = None
     nodes: int | None = None
     node_ids: Path | None = None
@@ -140,6 +143,7 @@ def _demand_files(inputs: SourceOptions) -> None:
         "--features": [inputs.features if str(inputs.features) != ONES else None],
         "--labels": [inputs.labels],
         "--edge-weights": [inputs.edge_weights],
+        "--edge-times": [inputs.edge_times],
         "--splits": inputs.splits or [],
         "--node-ids": [inputs.node_ids],
     }
@@ -188,11 +192,14 @@ def detect(source: Path) -> str:
 def _read(path: Path, kind: str, inputs: SourceOptions) -> Graph | TypedGraph:
     if kind in EDGE_LISTS:
         edges = tables.read_edges(path, inputs.destinations, inputs.text)
-        column = inputs.weight_column
-        weights = None if column is None else tables.read_weight_column(path, column, inputs.text)
-        return Graph(name=path.name.split(".")[0], edges=edges, edge_weights=weights)
-    if inputs.weight_column is not None:
-        raise CohortError("--weight-column", f"an edge list: {', '.join(EDGE_LISTS)}", f"format {kind}")
+        weights, times = (
+            None if column is None else tables.read_weight_column(path, column, inputs.text, are_times)
+            for column, are_times in ((inputs.weight_column, False), (inputs.time_column, True))
+        )
+        return Graph(name=path.name.split(".")[0], edges=edges, edge_weights=weights, edge_times=times)
+    for option, column in (("--weight-column", inputs.weight_column), ("--time-column", inputs.time_column)):
+        if column is not None:
+            raise CohortError(option, f"an edge list: {', '.join(EDGE_LISTS)}", f"format {kind}")
     if kind not in FOLDERS:
         raise CohortError("--format", " or ".join(FORMATS), kind)
     return FOLDERS[kind][1](path)
@@ -259,6 +266,10 @@ def _replace(graph: Graph, inputs: SourceOptions) -> None:
         if inputs.weight_column is not None:
             raise CohortError("--edge-weights, --weight-column", "one of the two", "both")
         graph.edge_weights = tables.read_weights(inputs.edge_weights)
+    if inputs.edge_times is not None:
+        if inputs.time_column is not None:
+            raise CohortError("--edge-times, --time-column", "one of the two", "both")
+        graph.edge_times = tables.read_weights(inputs.edge_times, are_times=True)
     if inputs.nodes is not None:
         if graph.num_nodes not in (None, inputs.nodes):
             raise CohortError("--nodes", f"{graph.num_nodes}, as the source says", str(inputs.nodes))

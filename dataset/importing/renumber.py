@@ -39,18 +39,19 @@ def renumber(folder: Path, out: str | os.PathLike) -> np.ndarray:
 
 
 def _write_edges(data: Dataset, new_of_old: np.ndarray, out: Path) -> None:
-    """Neighbours in ascending order of the new numbers."""
+    """Neighbours in ascending order of their times, if they have any, and of the new numbers."""
     sorter = _native.EdgeSorter(
         folder=out,
         memory_bytes=SORT_BYTES,
         place="edges",
         num_nodes=data.num_nodes,
         weighted=data.edge_weights is not None,
+        timed=data.edge_times is not None,
     )
     edges = edges_of_columns(str(data.path), data.indptr, MemoryArray(str(data.path), data.indices))
     done = 0
     for targets, sources, _ in edges.chunks(BLOCK_BYTES):
         first, done = done, done + len(targets)
-        weights = None if data.edge_weights is None else data.edge_weights[first:done]
-        sorter.add(new_of_old[sources], new_of_old[targets], None, weights)
+        of_edges = [None if all_ is None else all_[first:done] for all_ in (data.edge_weights, data.edge_times)]
+        sorter.add(new_of_old[sources], new_of_old[targets], None, *of_edges)
     sorter.write(out, lambda written: None)

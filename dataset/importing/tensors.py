@@ -18,7 +18,17 @@ from cohort.dataset.importing.convert import ConvertOptions, GraphConversion, wr
 from cohort.dataset.layouts.graph import Graph, Rows, Weights, edges_in_memory, rows_of_matrix, weights_of_array
 from cohort.dataset.meta import SPLITS
 
-KEPT = {"x", "y", "edge_index", "edge_weight", *MASKS, "num_nodes", "adj_t"}  # of a Data; the last two say it again
+KEPT = {
+    "x",
+    "y",
+    "edge_index",
+    "edge_weight",
+    "edge_time",
+    "time",
+    *MASKS,
+    "num_nodes",
+    "adj_t",
+}  # of a Data; the last two say it again
 NEEDED = {  # of a Data, and what to do where it is not there
     "edge_index": "fill it in, give one graph of a PyG data set (dataset[0]), or use from_tensors",
     "x": "give each node a row: data.x = torch.ones(data.num_nodes, 1), or use from_tensors",
@@ -37,6 +47,7 @@ def from_tensors(
     indptr: Any = None,
     indices: Any = None,
     edge_weight: Any = None,
+    edge_time: Any = None,
     train_ids: Any = None,
     val_ids: Any = None,
     test_ids: Any = None,
@@ -58,6 +69,8 @@ def from_tensors(
         indptr: integers [V + 1], with indices instead of edge_index: the start of each node's in-neighbours in indices.
         indices: integers [E], in-neighbours of node 0, of node 1, and so on.
         edge_weight: numbers [E] or [E, 1], in the order of the edges; stored as float32.
+        edge_time: integers [E], the time of each edge, in the order of the edges; not together with edge_weight. The
+            in-neighbours of each node are then stored in the order of time.
         train_ids: integers [any] or a bool mask [V]; unlabelled nodes of a mask are left out. Without this and the next
             two arguments, the labelled nodes are divided at random by `split`.
         val_ids: like train_ids.
@@ -77,6 +90,9 @@ def from_tensors(
         edges=edges_in_memory("the edges", *ends),
         features=rows,
         edge_weights=weights_in("edge_weight", edge_weight),
+        edge_times=None
+        if edge_time is None
+        else weights_of_array(MemoryArray("edge_time", _numpy("edge_time", edge_time)), are_times=True),
         labels=labels_of(y, task),
         splits=splits_of(dict(zip(SPLITS, (train_ids, val_ids, test_ids), strict=True))),
         num_nodes=num_nodes,
@@ -114,9 +130,11 @@ def from_pyg(
 ) -> Path:
     """Writes a torch_geometric Data or HeteroData as a data set.
 
-    Of a Data: x, edge_index, optional y, train/val/test masks and weights. Weights are `edge_weight`, or an `edge_attr`
-    with one number per edge. Of a HeteroData: x of each node type that has one (the others need num_nodes), edge_index
-    and weights of each edge type, y and masks of one node type. Other attributes are left out with a warning.
+    Of a Data: x, edge_index, optional y, train/val/test masks and weights or times. Weights are `edge_weight`, or an
+    `edge_attr` with one number per edge; times are `edge_time` [E], or `time`, integers [E] or [V]: times of nodes
+    become those of the edges from them. Of a HeteroData: x of each node type that has one (the others need num_nodes),
+    edge_index and weights of each edge type, y and masks of one node type. Other attributes are left out with a
+    warning.
 
     Args:
         target: of a HeteroData, the node type whose y and masks are kept; default: the only one that has y.
@@ -140,7 +158,7 @@ def from_pyg(
             found = f"a {type(data).__name__} without" + (", but with adj_t" if other == "adj_t" else "")
             raise CohortError("from_pyg", f"a Data with {attribute}", found, OTHER_FORMS.get(other, hint))
     splits = {split: mask for split, mask in masks_of(data).items() if mask is not None}
-    weights = weights_of(data)
+    weights, times = weights_of(data), _times_of(data)
     _warn_of_what_is_left_out(data, weights)
     return from_tensors(
         out,
@@ -148,7 +166,7 @@ def from_pyg(
         y=getattr(data, "y", None),
         edge_index=data.edge_index,
         overwrite=overwrite,
-        **{"edge_weight": weights, **splits, **options},
+        **{"edge_weight": weights, "edge_time": times, **splits, **options},
     )
 
 
@@ -171,7 +189,7 @@ def _warn_of_what_is_left_out(data: Any, weights: Any) -> None:
     ]
     if left_out:
         verb = "is" if len(left_out) == 1 else "are"
-        kept = "x, y, edge_index, edge_weight and the three masks"
+        kept = "x, y, edge_index, edge_weight, edge_time and the three masks"
         warnings.warn(f"{', '.join(left_out)} {verb} left out: a data set keeps {kept}", stacklevel=3)
 
 
@@ -241,6 +259,21 @@ def weights_of(data: Any) -> Any:
 def weights_in(place: str, weights: Any) -> Weights | None:
     """The same to be read."""
     return None if weights is None else weights_of_array(MemoryArray(place, _numpy(place, weights)))
+
+
+def _times_of(data: Any) -> Any:
+    """A Data object's edge_time, or its time as that of edges."""
+    if getattr(data, "edge_time", None) is not None:
+        return data.edge_time
+    times = getattr(data, "time", None)
+    return times if times is None or len(times) != len(data.x) else times_of_sources("time", data, times)
+
+
+def times_of_sources(place: str, data: Any, times: Any) -> np.ndarray:
+    """int64 [E] of times [V] of a Data's nodes: an edge is as old as its source."""
+    numbers = arrays.edge_times(place, _numpy(place, times))
+    arrays.demand_shape(place, numbers, (len(data.x),))
+    return numbers[_edges(data.edge_index, len(data.x))[0]]
 
 
 def splits_of(given: dict[str, Any]) -> Callable[[], list[np.ndarray]] | None:

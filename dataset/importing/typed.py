@@ -31,6 +31,7 @@ OF_ONE_TYPE = {
     "row_normalize": "--row-normalize",
     "features": "--features",
     "edge_weights": "--edge-weights",
+    "edge_times": "--edge-times",
     "nodes": "--nodes",
 }
 HINTS = {

@@ -40,36 +40,43 @@ class Edges:
 
 @dataclass(frozen=True)
 class Weights:
-    """A weight for each edge, in the order of the edges, as a stream.
+    """A weight for each edge, or a time, in the order of the edges, as a stream.
 
     Attributes:
         place: for messages.
         chunks: chunks(block_bytes) gives numbers [n] at a time.
         column: of the edges' table, the one that has them.
+        are_times: integers, kept as int64; else float32.
     """
 
     place: str
     chunks: Callable[[int], Iterator[np.ndarray]]
     column: str = ""
+    are_times: bool = False
+
+    def converted(self, numbers: np.ndarray) -> np.ndarray:
+        """float32 [n], or int64 [n], as the data set has them."""
+        return (arrays.edge_times if self.are_times else arrays.edge_weights)(self.place, numbers)
 
 
 class WeightReader:
-    """Hands out a stream of weights, as many at a time as there are edges."""
+    """Hands out a stream of weights or times, as many at a time as there are edges."""
 
     def __init__(self, weights: Weights, block_bytes: int):
-        self._place, self._chunks = weights.place, weights.chunks(block_bytes)
-        self._read, self._left = 0, np.empty(0, np.float32)
+        self._weights, self._chunks = weights, weights.chunks(block_bytes)
+        self._place, self._what = weights.place, "time" if weights.are_times else "weight"
+        self._read, self._left = 0, weights.converted(np.empty(0, np.int64))
 
     def take(self, count: int) -> np.ndarray:
-        """float32 [count]: the next ones."""
+        """float32 or int64 [count]: the next ones."""
         parts = [self._left]
         while (missing := count - sum(map(len, parts))) > 0:
             part = next(self._chunks, None)
             if part is None:
                 raise CohortError(
-                    self._place, "one weight for each edge", f"{self._read + count - missing} for more edges"
+                    self._place, f"one {self._what} for each edge", f"{self._read + count - missing} for more edges"
                 )
-            parts.append(arrays.edge_weights(self._place, part))
+            parts.append(self._weights.converted(part))
         found = np.concatenate(parts)
         self._read, self._left = self._read + count, found[count:]
         return np.ascontiguousarray(found[:count])
@@ -77,7 +84,7 @@ class WeightReader:
     def finish(self) -> None:
         """Raises CohortError when there are more weights than edges."""
         if len(self._left) or any(len(part) for part in self._chunks):
-            raise CohortError(self._place, f"{self._read} weights, one per edge", "more")
+            raise CohortError(self._place, f"{self._read} {self._what}s, one per edge", "more")
 
 
 @dataclass(frozen=True)
@@ -162,6 +169,7 @@ class Graph(Source):
 
     Attributes:
         edge_weights: of edges that have them.
+        edge_times: of edges that have them, and no weights.
         num_nodes: where the source says it; else the feature rows do, or the edges.
         dedupe, self_loops: what the other library does to the edges when it loads them.
         links: gives the links that are held out, of "val" and "test".
@@ -170,6 +178,7 @@ class Graph(Source):
     edges: Edges
     features: Rows | None = None
     edge_weights: Weights | None = None
+    edge_times: Weights | None = None
     num_nodes: int | None = None
     dedupe: bool = False
     self_loops: str = "keep"
@@ -180,8 +189,10 @@ class Graph(Source):
         if self.edges.ends is None:
             return ""
         weight = self.edge_weights.column if self.edge_weights else ""
-        unused = [title for title in self.edges.others if title != weight]
-        told = " -> ".join(self.edges.ends) + (f", weights {weight}" if weight else "")
+        time = self.edge_times.column if self.edge_times else ""
+        unused = [title for title in self.edges.others if title not in (weight, time)]
+        told = " -> ".join(self.edges.ends)
+        told += (f", weights {weight}" if weight else "") + (f", times {time}" if time else "")
         return told + (f" ({shortened(unused)} not used)" if unused else "") + "; "
 
 
@@ -269,19 +280,19 @@ def edges_of_table(table: Table, columns: Sequence[int]) -> Edges:
     return Edges(str(table.path), chunks, (src, dst), others)
 
 
-def weights_of_array(array: ArrayFile | MemoryArray) -> Weights:
-    """Weights in an array: numbers [E] or [E, 1]."""
-    return Weights(array.place, lambda block_bytes: array.rows(max(1, block_bytes // EDGE_BYTES)))
+def weights_of_array(array: ArrayFile | MemoryArray, are_times: bool = False) -> Weights:
+    """Weights or times in an array: numbers [E] or [E, 1]."""
+    return Weights(array.place, lambda block_bytes: array.rows(max(1, block_bytes // EDGE_BYTES)), are_times=are_times)
 
 
-def weights_of_table(table: Table, column: int) -> Weights:
-    """A column of a table, a weight a row."""
+def weights_of_table(table: Table, column: int, are_times: bool = False) -> Weights:
+    """A column of a table, a weight or a time a row."""
 
     def chunks(block_bytes: int) -> Iterator[np.ndarray]:
-        return (rows for rows, _ in table.blocks([column], block_bytes, np.float32))
+        return (rows for rows, _ in table.blocks([column], block_bytes, np.int64 if are_times else np.float32))
 
     name = table.titles[column] if table.names else str(column)
-    return Weights(f"{table.path}: column {name}", chunks, table.titles[column])
+    return Weights(f"{table.path}: column {name}", chunks, table.titles[column], are_times)
 
 
 def rows_of_matrix(place: str, x: np.ndarray | scipy.sparse.csr_matrix, dtype: str | None = None) -> Rows:

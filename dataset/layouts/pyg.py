@@ -30,11 +30,12 @@ def read_data(source: Path, name: str | None = None) -> Graph:
             raise CohortError(place, f"a tensor {key}", ", ".join(map(str, data)) or "none", NAMES_HINT)
     tensors = {key: _tensor(place, key, data[key]) for key in ("x", "edge_index", "y", *MASKS) if _is_there(data, key)}
     weights, weights_key = _weights(place, data)
+    times, times_key = _times(place, data, len(tensors["x"]))
     edge_index = array_of(tensors["edge_index"])
     arrays.demand_shape(f"{place}: edge_index", edge_index, (2, None))
     rows = rows_of_tensor(f"{place}: x", tensors["x"])
-    notes = [f"{weights_key}: the edges' weights"] if weights else []
-    used = {"x", "edge_index", "y", "num_nodes", weights_key, *MASKS}
+    notes = [f"{key}: the edges' {what}" for key, what in ((weights_key, "weights"), (times_key, "times")) if key]
+    used = {"x", "edge_index", "y", "num_nodes", weights_key, times_key, *MASKS}
     if unused := [str(key) for key in data if _is_there(data, key) and key not in used]:
         notes.append(f"{source.name}: not used: {', '.join(unused)}")
     graph = Graph(
@@ -43,6 +44,7 @@ def read_data(source: Path, name: str | None = None) -> Graph:
         features=rows,
         labels=MemoryArray(f"{place}: y", array_of(tensors["y"])) if "y" in tensors else None,
         edge_weights=weights,
+        edge_times=times,
         notes=notes,
         num_nodes=len(tensors["x"]),
         any_task=True,
@@ -82,6 +84,22 @@ def _weights(place: str, data: dict) -> tuple[Weights | None, str]:
         weights = array_of(_tensor(place, key, data[key]))
         if key == "edge_weight" or weights.ndim == 1 or weights.shape[1:] == (1,):
             return weights_of_array(MemoryArray(f"{place}: {key}", weights)), key
+    return None, ""
+
+
+def _times(place: str, data: dict, num_nodes: int) -> tuple[Weights | None, str]:
+    """edge_time, or time, of nodes where it has one for each: those of the edges from them."""
+    for key in ("edge_time", "time"):
+        if not _is_there(data, key):
+            continue
+        times = arrays.edge_times(f"{place}: {key}", array_of(_tensor(place, key, data[key])))
+        if key == "time" and len(times) == num_nodes:
+            sources = arrays.integers(
+                f"{place}: edge_index", array_of(_tensor(place, "edge_index", data["edge_index"]))[0]
+            )
+            arrays.demand_nodes(f"{place}: edge_index", sources, num_nodes)
+            times = times[sources]
+        return weights_of_array(MemoryArray(f"{place}: {key}", times), are_times=True), key
     return None, ""
 
 

@@ -75,24 +75,26 @@ def read_edges(path: Path, destinations: Path | None, options: TextOptions) -> E
     return edges_of_table(table, ends)
 
 
-def read_weight_column(path: Path, column: str, options: TextOptions) -> Weights:
-    """The weights in a column, named or numbered from 0, of an edge list in a text or a Parquet file."""
+def read_weight_column(path: Path, column: str, options: TextOptions, are_times: bool = False) -> Weights:
+    """The weights or times in a column, named or numbered from 0, of an edge list in a text or a Parquet file."""
     if kind_of(path) not in ("csv", "parquet"):
-        hint = "pass the weights with --edge-weights FILE"
-        raise CohortError("--weight-column", "an edge list of text or Parquet", f"a file {path.name}", hint)
+        option, others = ("--time-column", "--edge-times") if are_times else ("--weight-column", "--edge-weights")
+        hint = f"pass a file of them with {others} FILE"
+        raise CohortError(option, "an edge list of text or Parquet", f"a file {path.name}", hint)
     table = open_table(path, _of_edges(options))
-    return weights_of_table(table, table.choose([column])[0])
+    return weights_of_table(table, table.choose([column])[0], are_times)
 
 
-def read_weights(path: Path) -> Weights:
-    """The weights [E] of a .npy file, or of a text or a Parquet file of one column."""
+def read_weights(path: Path, are_times: bool = False) -> Weights:
+    """The weights or times [E] of a .npy file, or of a text or a Parquet file of one column."""
     if kind_of(path) == "npy":
-        return weights_of_array(open_npy(path))
+        return weights_of_array(open_npy(path), are_times)
     table = open_table(path)
     if len(table.titles) != 1:
-        hint = "of an edge list, --weight-column names the column"
-        raise CohortError(str(path), "one column, with one weight per edge", f"{len(table.titles)} columns", hint)
-    return weights_of_table(table, 0)
+        what, option = ("time", "--time-column") if are_times else ("weight", "--weight-column")
+        hint = f"of an edge list, {option} names the column"
+        raise CohortError(str(path), f"one column, with one {what} per edge", f"{len(table.titles)} columns", hint)
+    return weights_of_table(table, 0, are_times)
 
 
 def _of_edges(options: TextOptions) -> TextOptions:

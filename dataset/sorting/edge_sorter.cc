@@ -21,20 +21,24 @@ uint64_t key_of(int64_t source, int64_t destination) {
   return static_cast<uint64_t>(destination) << 32 | static_cast<uint64_t>(source);
 }
 
-// A key of both ends, and of the weight where it has room for that.
-template <typename Key>
-Key key_of(int64_t source, int64_t destination, const float* weight) {
-  const uint64_t ends = key_of(source, destination);
-  if constexpr (sizeof(Key) == sizeof(uint64_t)) {
-    return ends;
-  } else {
-    return static_cast<Key>(ends) << 32 | std::bit_cast<uint32_t>(*weight);
-  }
+// Of both ends and a weight.
+WideKey key_of(int64_t source, int64_t destination, float weight) {
+  return static_cast<WideKey>(key_of(source, destination)) << 32 | std::bit_cast<uint32_t>(weight);
+}
+
+constexpr uint64_t kSignBit = uint64_t{1} << 63;  // flipped, bits of times ascend as times do
+
+// Of both ends and a time between them.
+WideKey key_of(int64_t source, int64_t destination, int64_t time) {
+  const uint64_t ascending = static_cast<uint64_t>(time) ^ kSignBit;
+  return static_cast<WideKey>(destination) << 96 | static_cast<WideKey>(ascending) << 32 |
+         static_cast<uint64_t>(source);
 }
 
 std::variant<KeySorter, WideKeySorter> sorter_for(const std::filesystem::path& folder, std::size_t memory_bytes,
                                                   const EdgeOptions& options) {
   using Sorter = std::variant<KeySorter, WideKeySorter>;
+  if (options.timed) return Sorter(std::in_place_type<WideKeySorter>, folder, memory_bytes, options.dedupe);
   // Equal edges of different weights are different keys: ColumnWriter adds them up.
   if (options.weighted) return Sorter(std::in_place_type<WideKeySorter>, folder, memory_bytes, false);
   return Sorter(std::in_place_type<KeySorter>, folder, memory_bytes, options.dedupe);
@@ -49,6 +53,7 @@ class ColumnWriter {
         indptr_(folder / "indptr.npy", DType::int64),
         indices_(folder / "indices.npy", sizeof(Index) == 4 ? DType::int32 : DType::int64) {
     if (options_.weighted) weights_file_.emplace(folder / "edge_weights.npy", DType::float32);
+    if (options_.timed) times_file_.emplace(folder / "edge_times.npy", DType::int64);
     const int64_t zero = 0;
     indptr_.append(std::span<const int64_t>(&zero, 1));
   }
@@ -59,16 +64,7 @@ class ColumnWriter {
   }
 
   void take(std::span<const WideKey> keys) {
-    for (const WideKey key : keys) {
-      const auto ends = static_cast<uint64_t>(key >> 32);
-      const double weight = std::bit_cast<float>(static_cast<uint32_t>(key));
-      if (options_.dedupe && last_ && last_->ends == ends) {
-        last_->weight += weight;
-        continue;
-      }
-      take_last();
-      last_ = {ends, weight};
-    }
+    options_.timed ? take_timed(keys) : take_weighted(keys);
     flush();
   }
 
@@ -79,6 +75,7 @@ class ColumnWriter {
     indptr_.finish();
     indices_.finish();
     if (weights_file_) weights_file_->finish();
+    if (times_file_) times_file_->finish();
   }
 
   int64_t num_edges() const { return num_edges_; }
@@ -88,6 +85,26 @@ class ColumnWriter {
     uint64_t ends;
     double weight;
   };
+
+  void take_timed(std::span<const WideKey> keys) {
+    for (const WideKey key : keys) {
+      time_ = static_cast<int64_t>(static_cast<uint64_t>(key >> 32) ^ kSignBit);
+      take_edge(key_of(static_cast<int64_t>(key & 0xFFFFFFFFu), static_cast<int64_t>(key >> 96)), 0);
+    }
+  }
+
+  void take_weighted(std::span<const WideKey> keys) {
+    for (const WideKey key : keys) {
+      const auto ends = static_cast<uint64_t>(key >> 32);
+      const double weight = std::bit_cast<float>(static_cast<uint32_t>(key));
+      if (options_.dedupe && last_ && last_->ends == ends) {
+        last_->weight += weight;
+        continue;
+      }
+      take_last();
+      last_ = {ends, weight};
+    }
+  }
 
   // The edge whose like may still come.
   void take_last() {
@@ -118,6 +135,7 @@ class ColumnWriter {
   void put(int64_t source, double weight) {
     sources_.push_back(static_cast<Index>(source));
     if (weights_file_) weights_.push_back(static_cast<float>(weight));
+    if (times_file_) times_.push_back(time_);
     ++num_edges_;
   }
 
@@ -136,7 +154,9 @@ class ColumnWriter {
     indices_.append(std::span<const Index>(sources_));
     indptr_.append(std::span<const int64_t>(ends_));
     if (weights_file_) weights_file_->append(std::span<const float>(weights_));
+    if (times_file_) times_file_->append(std::span<const int64_t>(times_));
     weights_.clear();
+    times_.clear();
     sources_.clear();
     ends_.clear();
   }
@@ -144,15 +164,17 @@ class ColumnWriter {
   static constexpr std::size_t kBuffered = 1 << 17;
   EdgeOptions options_;
   NpyWriter indptr_, indices_;
-  std::optional<NpyWriter> weights_file_;
+  std::optional<NpyWriter> weights_file_, times_file_;
   std::vector<Index> sources_;  // of the last edges
   std::vector<float> weights_;  // of the same
+  std::vector<int64_t> times_;  // of the same
   std::vector<int64_t> ends_;   // of the last columns
   int64_t node_ = 0;            // whose column is at hand
   int64_t num_edges_ = 0;
   bool has_loop_ = false;
   std::optional<double> loop_weight_;  // of the loops that the column at hand had
   std::optional<WeightedEdge> last_;
+  int64_t time_ = 0;  // of the edge at hand
 };
 
 // Makes `value` this one when it `comes_before` what is there.
@@ -167,16 +189,22 @@ void raise_or_lower(std::atomic<int64_t>& value, int64_t candidate, Before comes
 
 EdgeSorter::EdgeSorter(const std::filesystem::path& folder, std::size_t memory_bytes, EdgeOptions options)
     : options_(std::move(options)), keys_(sorter_for(folder, memory_bytes, options_)) {
+  base::require(!options_.timed || !options_.weighted, "edges with times have no weights");
+  if (options_.timed && options_.self_loops == SelfLoops::kAdd) {
+    throw base::Error({options_.place, "self loops kept or removed, for edges with times", "--self-loops add",
+                       "a loop that is added has no time"});
+  }
   if (options_.num_nodes <= kMaxNodes) return;
   throw base::Error({options_.place, fmt::format("at most {} nodes", kMaxNodes), std::to_string(options_.num_nodes),
                      "make the data set in parts"});
 }
 
 void EdgeSorter::add(Ends sources, Ends destinations, int64_t count, const IdMap* ids, const std::stop_token& stop,
-                     const float* weights) {
+                     const float* weights, const int64_t* times) {
   base::require(count == 0 || (weights != nullptr) == options_.weighted, "one weight for each edge, or for none");
+  base::require(count == 0 || (times != nullptr) == options_.timed, "one time for each edge, or for none");
   if (options_.transpose) std::swap(sources, destinations);
-  std::visit([&](auto& keys) { add_to(keys, {sources, destinations, weights, ids}, count, stop); }, keys_);
+  std::visit([&](auto& keys) { add_to(keys, {sources, destinations, weights, times, ids}, count, stop); }, keys_);
 }
 
 template <typename Key>
@@ -193,6 +221,16 @@ void EdgeSorter::add_to(BasicKeySorter<Key>& keys, Piece piece, int64_t count, c
     piece.sources.first += edges * piece.sources.stride;
     piece.destinations.first += edges * piece.destinations.stride;
     if (piece.weights) piece.weights += edges;
+    if (piece.times) piece.times += edges;
+  }
+}
+
+template <typename Key>
+Key EdgeSorter::Piece::key(int64_t source, int64_t destination, int64_t edge) const {
+  if constexpr (sizeof(Key) == sizeof(uint64_t)) {
+    return key_of(source, destination);
+  } else {
+    return times ? key_of(source, destination, times[edge]) : key_of(source, destination, weights[edge]);
   }
 }
 
@@ -212,9 +250,8 @@ int64_t EdgeSorter::pack(const Piece& edges, std::span<Key> keys, const std::sto
         return;
       }
       most = std::max({most, source, destination});
-      const float* const weight = edges.weights ? edges.weights + i : nullptr;
-      keys[copies * static_cast<std::size_t>(i)] = key_of<Key>(source, destination, weight);
-      if (copies == 2) keys[2 * static_cast<std::size_t>(i) + 1] = key_of<Key>(destination, source, weight);
+      keys[copies * static_cast<std::size_t>(i)] = edges.template key<Key>(source, destination, i);
+      if (copies == 2) keys[2 * static_cast<std::size_t>(i) + 1] = edges.template key<Key>(destination, source, i);
     }
     raise_or_lower(largest, most, std::greater<>());
   });

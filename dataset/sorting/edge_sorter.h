@@ -27,6 +27,8 @@ struct EdgeOptions {
   // does a loop that kAdd puts in the place of others; one that was not there gets 1. Sums are those of double, by
   // ascending bits.
   bool weighted = false;
+  // Each edge has a time, which its reverse shares; it has no weight then. Columns ascend by time, then by source.
+  bool timed = false;
   // Of edges between two types of nodes: how many sources there are, and the types of both ends; num_nodes are the
   // destinations then. -1: the ends have one type.
   int64_t num_sources = -1;
@@ -45,16 +47,17 @@ struct Ends {
 
 class EdgeSorter {
  public:
-  // `folder` gets a temporary file of 8 bytes an edge, 16 with weights, when there are more edges than memory holds.
+  // `folder` gets a temporary file of 8 bytes an edge, 16 with weights or times, when there are more edges than memory
+  // holds.
   EdgeSorter(const std::filesystem::path& folder, std::size_t memory_bytes, EdgeOptions options);
 
-  // Takes `count` edges, and weights [count] where edges have them. With `ids` their ends are ids, else nodes. Throws
-  // base::Error for an end that is no node.
+  // Takes `count` edges, and weights or times [count] where edges have them. With `ids` their ends are ids, else nodes.
+  // Throws base::Error for an end that is no node.
   void add(Ends sources, Ends destinations, int64_t count, const IdMap* ids, const std::stop_token& stop,
-           const float* weights = nullptr);
+           const float* weights = nullptr, const int64_t* times = nullptr);
 
-  // Writes <folder>/indptr.npy, <folder>/indices.npy and, with weights, <folder>/edge_weights.npy. The nodes' number is
-  // known then.
+  // Writes <folder>/indptr.npy, <folder>/indices.npy and, with weights or times, <folder>/edge_weights.npy or
+  // <folder>/edge_times.npy. The nodes' number is known then.
   void write(const std::filesystem::path& folder, const std::stop_token& stop);
 
   int64_t num_nodes() const noexcept { return options_.num_nodes; }
@@ -68,7 +71,10 @@ class EdgeSorter {
   struct Piece {
     Ends sources, destinations;
     const float* weights;
+    const int64_t* times;
     const IdMap* ids;
+    template <typename Key>
+    Key key(int64_t source, int64_t destination, int64_t edge) const;
   };
   template <typename Key>
   void add_to(BasicKeySorter<Key>& keys, Piece edges, int64_t count, const std::stop_token& stop);

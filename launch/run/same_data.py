@@ -28,7 +28,7 @@ def digests(folder: Path, parts: dict | None) -> dict[str, str]:
     data, meta = open_folder(folder), json.loads((folder / "meta.json").read_text())
     names = meta["files"] if "files" in meta else meta["target"]  # the second of several node types
     relations = meta.get("edges", [names])
-    of_edges = ("indptr", "indices", "edge_weights")
+    of_edges = ("indptr", "indices", "edge_weights", "edge_times")
     members = {
         "description": ["meta.json"],
         "splits": [names[f"{split}_ids"] for split in ("train", "val", "test")],

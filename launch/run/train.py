@@ -94,6 +94,10 @@ def _begin(args: argparse.Namespace, spec: RunSpec, meeting: Meeting | None) -> 
     data = open_to_train(args.dataset)
     spec = with_task(spec, data)
     check_model(spec, data)
+    if isinstance(data, Dataset) and data.edge_times is not None:
+        LOG.info(
+            "edge times are not used: neighbours are drawn whatever their time (cohort.NeighborLoader has time_attr)"
+        )
     if spec.out and spec.out.is_dir() and spec.out.samefile(data.path):
         raise CohortError("--out", "another folder than the data set's", str(spec.out), "choose another --out")
     if spec.out:

@@ -27,6 +27,15 @@ TEST(WorstCase, AllNeighboursHaveNoBoundOnEdges) {
   EXPECT_EQ(bound.num_edges, -1);
 }
 
+TEST(WorstCase, OfTreesIsThatOfOneForEachSeed) {
+  const WorstCase bound = worst_case(10, std::vector{5, 3}, 8, true);
+  EXPECT_EQ(bound.num_nodes, 10 * 8);
+  EXPECT_EQ(bound.num_edges, 10 * (5 + 5 * 3));
+  EXPECT_EQ(bound.num_targets, 10 * 6);
+  EXPECT_EQ(worst_case(10, std::vector{5, -1}, 40, true).num_edges, -1);
+  EXPECT_EQ(worst_case(1 << 20, std::vector{1 << 30, 1 << 30}, int64_t{1} << 31, true).num_edges, -1);
+}
+
 TEST(SlotBytes, AreOfTheWorstCaseUpToTwoGibibytes) {
   const int64_t num_nodes = 10 + 20 + 60, num_edges = 20 + 60;
   Batch unused{};

@@ -17,7 +17,7 @@ namespace {
 class CudaBatch {
  public:
   CudaBatch(const GraphView& graph, const Query& query, const BatchSizes& sampled) : edge_ids_(query.edge_ids) {
-    host_.resize(sampled, query.seeds.size(), graph);
+    host_.resize(sampled, query, graph);
     std::iota(host_.input_id.begin(), host_.input_id.end(), 0);
     for (const auto& [array, bytes] : arrays()) {
       memory_.emplace_back(bytes + 256);
@@ -28,10 +28,11 @@ class CudaBatch {
   void start(Backend& backend, int slot) {
     const auto at = [&](std::size_t array) { return reinterpret_cast<int64_t*>(memory_[array].data()); };
     backend.before_fetch([](base::GpuStream) {});
-    backend.fetch({at(0), memory_[1].data(), at(2), at(3), memory_[4].data(), slot, at(5), host_.num_targets(),
-                   edge_ids_ ? at(6) : nullptr, host_.edge_weight.empty() ? nullptr : reinterpret_cast<float*>(at(7)),
-                   host_.counts.num_nodes, host_.source_node.empty() ? nullptr : at(8)},
-                  host_.input_id);
+    backend.fetch(
+        {at(0), memory_[1].data(), at(2), at(3), memory_[4].data(), slot, at(5), host_.num_targets(),
+         edge_ids_ ? at(6) : nullptr, host_.edge_weight.empty() ? nullptr : reinterpret_cast<float*>(at(7)),
+         host_.counts.num_nodes, host_.source_node.empty() ? nullptr : at(8), host_.tree.empty() ? nullptr : at(9)},
+        host_.input_id);
   }
 
   // To be called in the order in which batches were started.
@@ -51,13 +52,13 @@ class CudaBatch {
   int64_t copied_rows() const { return copied_rows_; }
 
  private:
-  // n_id, y, edge_index, input_id, x, indptr, e_id, edge_weight, source_node
+  // n_id, y, edge_index, input_id, x, indptr, e_id, edge_weight, source_node, tree
   std::vector<std::pair<void*, std::size_t>> arrays() {
     const auto of = [](auto& array) {
       return std::pair<void*, std::size_t>(array.data(), std::span(array).size_bytes());
     };
-    return {of(host_.n_id),   of(host_.y),    of(host_.edge_index),  of(host_.input_id),   of(host_.x),
-            of(host_.indptr), of(host_.e_id), of(host_.edge_weight), of(host_.source_node)};
+    return {of(host_.n_id),   of(host_.y),    of(host_.edge_index),  of(host_.input_id),    of(host_.x),
+            of(host_.indptr), of(host_.e_id), of(host_.edge_weight), of(host_.source_node), of(host_.tree)};
   }
 
   bool edge_ids_;
@@ -83,6 +84,7 @@ void expect_equal(const HostBatch& a, const HostBatch& b) {
   ASSERT_EQ(a.indptr, b.indptr);
   ASSERT_EQ(a.e_id, b.e_id);
   ASSERT_EQ(a.source_node, b.source_node);
+  ASSERT_EQ(a.tree, b.tree);
   ASSERT_EQ(a.edge_weight, b.edge_weight);
 }
 
@@ -105,6 +107,32 @@ void expect_same_batches(const TestGraph<Index>& graph, TopologyPlace place, con
     expect_equal(a, b);
     if (::testing::Test::HasFatalFailure()) return;
   }
+}
+
+// Trees with and without times, of seeds that repeat; then a batch without trees.
+template <typename Index>
+void expect_same_trees(TestGraph<Index> graph, TopologyPlace place, const std::vector<int32_t>& fanout) {
+  graph.time_edges();
+  const auto host = make_host_backend(graph.view(), {});
+  const int gpu = 0;
+  CudaSettings settings;
+  settings.topology_in_gpus = topology_lies_in_gpus(graph.view(), {&gpu, 1}, place, 0);
+  const auto cuda = std::move(make_cuda_backends(graph.view(), {&gpu, 1}, settings, {}, {}).front());
+  for (uint64_t step = 0; step < 8; ++step) {
+    std::vector<int64_t> seeds(20 + 40 * step), times(seeds.size());
+    for (std::size_t i = 0; i < seeds.size(); ++i) seeds[i] = static_cast<int64_t>(i * i % 301);
+    for (std::size_t i = 0; i < times.size(); ++i) times[i] = static_cast<int64_t>(i % 40) - 5;
+    Query query{seeds, fanout, batch_key(5, 1, step), step % 2 == 0};
+    query.trees.disjoint = true;
+    if (step % 4 != 3) query.trees.times = times;
+    query.trees.latest = step % 4 > 1;
+    expect_equal(run_host(*host, graph.view(), query), run_cuda(*cuda, graph.view(), query));
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+  std::vector<int64_t> seeds(50);
+  std::iota(seeds.begin(), seeds.end(), 0);
+  const Query query{seeds, fanout, batch_key(5, 1, 9)};
+  expect_equal(run_host(*host, graph.view(), query), run_cuda(*cuda, graph.view(), query));
 }
 
 class GpuBackend : public ::testing::TestWithParam<std::vector<int32_t>> {};
@@ -131,6 +159,14 @@ TEST_P(GpuBackend, DrawsByWeight) {
   for (const TopologyPlace place : {TopologyPlace::kGpu, TopologyPlace::kHost}) {
     for (const bool excludes : {false, true}) expect_same_batches(graph, place, GetParam(), excludes);
   }
+}
+
+TEST_P(GpuBackend, SameTreesAsTheHost) {
+  expect_same_trees(mixed_graph<int32_t>(2000, 3), TopologyPlace::kGpu, GetParam());
+}
+
+TEST_P(GpuBackend, SameTreesWithTopologyInHostMemory) {
+  expect_same_trees(mixed_graph<int64_t>(2000, 4), TopologyPlace::kHost, GetParam());
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GpuBackend,

@@ -146,6 +146,30 @@ TEST(SeedSets, ReadGroupsAndRefuseStartsThatAreNone) {
   }
 }
 
+TEST(SeedSets, ReadTimesOfSeedsThatMayRepeat) {
+  const dataset::TemporaryFolder folder;
+  const auto write = [&](const char* name, const std::vector<int64_t>& numbers) {
+    auto file = dataset::create_npy(folder / name, dataset::DType::int64, {std::ssize(numbers)});
+    std::ranges::copy(numbers, file.as<int64_t>().begin());
+  };
+  write("seeds-0.npy", {4, 2, 4});
+  EXPECT_THROW(SeedSets(folder / "", 10).get(0), base::Error);
+  EXPECT_TRUE(SeedSets(folder / "", 10).get(0, true).times.empty());
+  write("seeds-0-times.npy", {30, 10, -20});
+  SeedSets sets(folder / "", 10);
+  const SeedSet& set = sets.get(0, true);
+  Schedule schedule = schedule_of(set, request(2, true));
+  for (uint64_t step = 0; step < 2; ++step) {
+    const auto positions = schedule.positions(step), times = schedule.times(step);
+    for (std::size_t i = 0; i < positions.size(); ++i) {
+      EXPECT_EQ(times[i], set.times[static_cast<std::size_t>(positions[i])]);
+    }
+    EXPECT_EQ(times.size(), positions.size());
+  }
+  write("seeds-0-times.npy", {30, 10});
+  EXPECT_THROW(SeedSets(folder / "", 10).get(0, true), base::Error);
+}
+
 TEST(Schedule, TheOrderDependsOnSeedAndEpochAlone) {
   EXPECT_EQ(shuffled(100, 3, 4), shuffled(100, 3, 4));
   EXPECT_NE(shuffled(100, 3, 4), shuffled(100, 4, 4));

@@ -22,6 +22,7 @@ struct TestGraph {
   std::vector<float> features;
   std::vector<float> edge_weights;                  // none unless weigh_edges() was called
   std::shared_ptr<const DrawWeights> draw_weights;  // none unless draw_by_weight() was called
+  std::vector<int64_t> edge_times;                  // none unless time_edges() was called
   int64_t dim = 5;
 
   void add_node(const std::vector<int64_t>& in_neighbours) {
@@ -35,6 +36,16 @@ struct TestGraph {
     for (std::size_t i = 0; i < indices.size(); ++i) edge_weights.push_back(0.5F + static_cast<float>(i));
   }
   void draw_by_weight() { draw_weights = std::make_shared<DrawWeights>(view(), edge_weights.data(), "edge_weights"); }
+  // From -3 on, in each list ascending, some equal.
+  void time_edges() {
+    edge_times.resize(indices.size());
+    for (std::size_t node = 0; node + 1 < indptr.size(); ++node) {
+      int64_t time = -3;
+      for (auto i = static_cast<std::size_t>(indptr[node]); i < static_cast<std::size_t>(indptr[node + 1]); ++i) {
+        edge_times[i] = time += static_cast<int64_t>(base::random_below(3, base::key_of(21), i, node));
+      }
+    }
+  }
   int64_t num_nodes() const { return static_cast<int64_t>(labels.size()); }
   GraphView view() const {
     GraphView graph;
@@ -52,6 +63,7 @@ struct TestGraph {
     graph.row_bytes = dim * static_cast<int64_t>(sizeof(float));
     if (!edge_weights.empty()) graph.edge_weights = edge_weights.data();
     graph.draw_weights = draw_weights;
+    if (!edge_times.empty()) graph.edge_times = edge_times.data();
     graph.row_shape = {num_nodes(), dim, "float32"};
     return graph;
   }
@@ -127,11 +139,11 @@ inline std::vector<std::byte> labels_of_bytes(int64_t num_nodes, int64_t label_b
 // A fetched batch in host memory.
 struct HostBatch {
   BatchSizes counts;
-  std::vector<int64_t> n_id, edge_index, input_id, indptr, e_id, source_node;
+  std::vector<int64_t> n_id, edge_index, input_id, indptr, e_id, source_node, tree;
   std::vector<std::byte> x, y;
   std::vector<float> edge_weight;  // empty where the graph has none
 
-  void resize(const BatchSizes& sampled, std::size_t num_seeds, const GraphView& graph) {
+  void resize(const BatchSizes& sampled, const Query& query, const GraphView& graph) {
     counts = sampled;
     n_id.resize(static_cast<std::size_t>(counts.num_nodes));
     y.resize(n_id.size() * static_cast<std::size_t>(graph.label_bytes));
@@ -139,7 +151,8 @@ struct HostBatch {
     source_node.resize(counts.num_local_edges < counts.num_edges ? static_cast<std::size_t>(counts.num_edges) : 0);
     e_id.resize(static_cast<std::size_t>(counts.num_edges));
     edge_weight.resize(graph.edge_weights ? e_id.size() : 0);
-    input_id.resize(num_seeds);
+    input_id.resize(query.seeds.size());
+    tree.resize(query.trees.disjoint ? n_id.size() : 0);
     indptr.resize(static_cast<std::size_t>(counts.num_nodes - counts.nodes_per_hop.back()) + 1);
     x.resize(n_id.size() * static_cast<std::size_t>(graph.row_bytes));
   }
@@ -156,13 +169,14 @@ struct HostBatch {
             edge_ids ? e_id.data() : nullptr,
             edge_weight.empty() ? nullptr : edge_weight.data(),
             counts.num_nodes,
-            source_node.empty() ? nullptr : source_node.data()};
+            source_node.empty() ? nullptr : source_node.data(),
+            tree.empty() ? nullptr : tree.data()};
   }
 };
 
 inline HostBatch run_host(Backend& backend, const GraphView& graph, const Query& query) {
   HostBatch batch;
-  batch.resize(backend.sample(query), query.seeds.size(), graph);
+  batch.resize(backend.sample(query), query, graph);
   std::vector<int64_t> input_id(query.seeds.size());
   for (std::size_t i = 0; i < input_id.size(); ++i) input_id[i] = static_cast<int64_t>(i);
   backend.fetch(batch.arrays(query.edge_ids), input_id);

@@ -22,7 +22,7 @@ from cohort.launch.data.prepare import encoded_rows_writer
 
 pytestmark = pytest.mark.usefixtures("shm")
 DATA = Path(__file__).parents[1] / "data"
-MEMBERS = ("batch_size", "e_id", "edge_index", "edge_weight", "indptr", "input_id", "n_id")
+MEMBERS = ("batch", "batch_size", "e_id", "edge_index", "edge_weight", "indptr", "input_id", "n_id")
 MEMBERS += ("num_sampled_edges", "num_sampled_nodes", "x", "y")
 BATCHES = 6  # of each case; smaller sets have fewer in an epoch, and the next epoch's follow
 
@@ -68,6 +68,15 @@ def _regression(out: Path) -> None:
     from_tensors(out, x=x, y=y, edge_index=rng.integers(0, 2000, (2, 30_000)), task="regression", seed=2)
 
 
+def _temporal(out: Path) -> None:
+    """Events between nodes, one of which has a tenth; many at the same time."""
+    rng = np.random.default_rng(6)
+    ends, time = rng.integers(0, 1500, (2, 20_000)), rng.integers(-30, 100, 20_000)
+    ends[1, ::10] = 7
+    x = rng.standard_normal((1500, 8)).astype(np.float32)
+    from_tensors(out, x=x, y=rng.integers(0, 3, 1500), edge_index=ends, edge_time=time, seed=2)
+
+
 SETS = {
     "cora": _cora,
     "sbm": _generated("sbm", dim=16),
@@ -80,6 +89,7 @@ SETS = {
     "renumbered": _renumbered,
     "multilabel": _multilabel,
     "regression": _regression,
+    "temporal": _temporal,
 }
 LOADERS = {
     "10,5": {"num_neighbors": [10, 5], "batch_size": 64, "shuffle": True},
@@ -113,9 +123,13 @@ def digest_of(batch) -> str:
 def batches_of(folder: Path, name: str, **more) -> list[str]:
     """ "loader epoch:step nodes edges digest", a line a batch."""
     options = LOADERS[name] | more
-    if open_dataset(folder).edge_weights is not None:
+    data = open_dataset(folder)
+    if data.edge_weights is not None:
         options = options | {"edge_weights": True}
-    seeds = open_dataset(folder).train_ids
+    seeds = data.train_ids
+    if data.edge_times is not None:
+        strategy = "last" if "edge_ids" in options else "uniform"
+        options = options | {"time_attr": "time", "input_time": seeds % 110, "temporal_strategy": strategy}
     lines = []
     with package.NeighborLoader(folder, input_nodes=seeds, **options) as loader:
         while len(lines) < BATCHES:

@@ -30,18 +30,12 @@ OF_WORKERS = {  # and what they are where nobody gives them
     "pin_memory_device": "",
     "is_sorted": False,
 }
-WITHOUT_TIME = "neighbours are drawn whatever their time: write the data set without the edges that a run must not see"
 # Of PyG's loader: what they are there when nobody gives them, and what to do here.
 NOT_OFFERED = {
     "replace": (False, "neighbours are drawn without replacement"),
     "subgraph_type": ("directional", "for both directions: torch_geometric.utils.to_undirected(batch.edge_index)"),
     "directed": (True, "batches have the edges that were drawn"),
-    "disjoint": (False, "the seeds of a batch share its nodes; batch_size=1 keeps each by itself"),
     "transform_sampler_output": (None, "change batches in the loop"),
-    "time_attr": (None, WITHOUT_TIME),
-    "input_time": (None, WITHOUT_TIME),
-    "edge_label_time": (None, WITHOUT_TIME),
-    "temporal_strategy": ("uniform", WITHOUT_TIME),
     "neighbor_sampler": (None, "the sampler process draws neighbours"),
     "sampler": (
         None,
@@ -91,6 +85,17 @@ def take_pyg_arguments(others: dict, loader: str) -> None:
         warnings.warn(f"{', '.join(ignored)}: ignored, as the sampler process does this", stacklevel=3)
 
 
+def sampler_options(given: dict, edge_ids, edge_weights, time_attr: str | None) -> dict:
+    """Members of run.json: what was given of OF_SAMPLER, and what batches have.
+
+    Raises:
+        CohortError: one is out of range.
+    """
+    options = {name: checked(name, value, OF_SAMPLER[name]) for name, value in given.items()}
+    of_edges = {"edge_ids": bool(edge_ids), "edge_weights": bool(edge_weights)}
+    return options | of_edges | ({} if time_attr is None else {"edge_times": True})
+
+
 def cache_options(cache_ratio, cache_bytes, cache_policy: str, cliques: str, trainer_bytes) -> dict:
     """The arguments of a loader that ask for a cache, as SamplerSpec has them.
 
@@ -128,7 +133,7 @@ def smallest_gpu(gpus: Sequence[int]) -> int:
     return min(torch.cuda.get_device_properties(gpu).total_memory for gpu in gpus)
 
 
-def ids_of(input_nodes, num_nodes: int) -> np.ndarray:
+def ids_of(input_nodes, num_nodes: int, may_repeat: bool = False) -> np.ndarray:
     """int64 [n] ids from None, ids or a mask."""
     if input_nodes is None:
         return np.arange(num_nodes, dtype=np.int64)
@@ -147,7 +152,7 @@ def ids_of(input_nodes, num_nodes: int) -> np.ndarray:
     ids = ids.astype(np.int64)
     if len(ids) and (ids.min() < 0 or ids.max() >= num_nodes):
         raise CohortError("input_nodes", f"ids in [0, {num_nodes})", f"{ids.min()} .. {ids.max()}")
-    if len(np.unique(ids)) != len(ids):
+    if not may_repeat and len(np.unique(ids)) != len(ids):
         hint = "for a mask, pass mask.bool()" if len(ids) == num_nodes and ids.max() <= 1 else "input_nodes.unique()"
         raise CohortError("input_nodes", "every node once", f"{len(ids) - len(np.unique(ids))} duplicates", hint)
     return ids

@@ -60,7 +60,8 @@ class Batch(OfSlot, Data):
     ``input_id`` int64 [batch_size] (positions in the seed set) are copies.
 
     With ``edge_ids=True`` the loader adds ``e_id`` int64 [num_edges], a view: the position of each edge in the data
-    set's ``indices``, as in PyG's loader. With ``edge_weights=True`` it adds ``edge_weight`` float32 [num_edges].
+    set's ``indices``, as in PyG's loader. A disjoint loader adds ``batch`` int64 [num_nodes], a copy: the number of the
+    seed whose tree each node is in. With ``edge_weights=True`` it adds ``edge_weight`` float32 [num_edges].
 
     Views may be used on the CUDA stream that was current when the batch arrived; call ``record_stream`` before another
     stream uses them.
@@ -73,6 +74,7 @@ class Batch(OfSlot, Data):
 def batch_of(slot) -> Batch:
     """The batch in a slot; it holds the slot. Its tensors are ordinary ones inside torch.inference_mode() too: others
     have neither a version, by which ``edge_index`` knows its offsets, nor a base."""
+    trees = {} if slot.tree is None else {"batch": slot.tree.clone()}
     of_edges = {name: value for name in ("e_id", "edge_weight") if (value := getattr(slot, name)) is not None}
     batch = Batch(
         x=slot.x,
@@ -85,6 +87,7 @@ def batch_of(slot) -> Batch:
         num_sampled_nodes=slot.num_sampled_nodes,
         num_sampled_edges=slot.num_sampled_edges,
         **of_edges,
+        **trees,
     )
     hold(batch, slot)
     return batch

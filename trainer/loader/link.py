@@ -40,6 +40,9 @@ class LinkNeighborLoader(NeighborLoader):
     - with triplets instead of both: ``src_index`` and ``dst_pos_index`` int64 [pairs], ``dst_neg_index`` int64 [pairs]
       or [pairs, amount];
     - ``input_id`` int64: positions of the batch's pairs in ``edge_label_index`` of the loader;
+    - with ``disjoint=True`` or ``time_attr``: ``batch`` int64 [num_nodes], the pair that a node belongs to, by its
+      number in the batch. Each end of each pair has a tree of its own. Binary negatives count as pairs. ``exclude``
+      must be "none";
     - ``x``, ``y``, ``n_id``, ``edge_index``, ... as a `NeighborLoader` has them. The first nodes are the different
       endpoints, in order of first occurrence: all sources, then all targets.
 
@@ -64,12 +67,16 @@ class LinkNeighborLoader(NeighborLoader):
             edges; "none". Parallel edges of the same nodes count as one. Other neighbours are drawn in their place.
             Several edge types: edges of the pairs' type, and reverse edges of the type that the data set names as its
             reverse; without one, those of the pairs' type itself if it is within one node type.
+        edge_label_time: int64 times of the pairs, required with ``time_attr``: both ends of a pair, and its negatives,
+            get edges up to this time. An edge that is a pair itself has this time: to leave it out, give a smaller one.
         options: keyword arguments of `NeighborLoader`: ``batch_size`` (pairs), ``shuffle``, ``seed``, ...
 
     Raises:
         CohortError: as `NeighborLoader`.
         TypeError: arguments that PyG's loader does not have either.
     """
+
+    _times_argument = "edge_label_time"
 
     def __init__(
         self,
@@ -82,13 +89,22 @@ class LinkNeighborLoader(NeighborLoader):
         neg_sampling_ratio: float | None = None,
         reject_edges: bool = False,
         exclude: Exclude = "reverse",
+        edge_label_time: Tensor | np.ndarray | None = None,
         **options,
     ):
+        if "input_time" in options:
+            raise TypeError("LinkNeighborLoader() got an unexpected keyword argument 'input_time'")
         negatives, amount = _negatives(neg_sampling, neg_sampling_ratio)
         redraws = REDRAWS if reject_edges else 0
         self._of_pairs = OfPairs(negatives, amount, redraws, checked("exclude", exclude, Exclude))
         self._edge_label = edge_label
-        super().__init__(data, num_neighbors, edge_label_index, **options)
+        super().__init__(data, num_neighbors, edge_label_index, input_time=edge_label_time, **options)
+
+    def _demand_trees_offered(self, cache_ratio) -> None:
+        super()._demand_trees_offered(cache_ratio)
+        if self._trees.disjoint and self._of_pairs.exclude != "none":
+            hint = 'say exclude="none", and to leave the pairs themselves out by time, edge_label_time - 1'
+            raise CohortError("exclude", '"none", for disjoint batches', repr(self._of_pairs.exclude), hint)
 
     def _checked_seeds(self, edge_label_index) -> np.ndarray:
         graph = open_dataset(self._sampler.data)
@@ -116,11 +132,13 @@ class LinkNeighborLoader(NeighborLoader):
         neg_sampling=None,
         reject_edges=False,
         exclude="reverse",
+        edge_label_time=None,
     ) -> "LinkNeighborLoader":
         """A loader with other pairs (validation, test) and the same sampler; iterate over one loader at a time."""
         how = {"shuffle": shuffle, "drop_last": drop_last, "exclude": exclude}
         how |= {"neg_sampling": neg_sampling, "reject_edges": reject_edges}
-        pairs = {"edge_label_index": edge_label_index, "edge_label": edge_label}
+        pairs = {"edge_label_index": edge_label_index, "edge_label": edge_label, "edge_label_time": edge_label_time}
+        how |= self._trees.arguments()
         return LinkNeighborLoader(self.data, **pairs, **self._shared(num_neighbors, batch_size), **how)
 
     def _batch_of(self, slot) -> Batch | HeteroBatch:
@@ -133,6 +151,8 @@ class LinkNeighborLoader(NeighborLoader):
             del batch.batch_size  # as in PyG: the number of seeds is no number of pairs
             pairs = source = target = batch
         endpoints, num_pairs = slot.endpoints.clone(), len(pairs.input_id)
+        if self._trees.disjoint:
+            batch.batch = self._pair_of(batch.batch, num_pairs, len(endpoints))
         if self._of_pairs.negatives == "triplet":
             source.src_index, target.dst_pos_index = endpoints[: 2 * num_pairs].view(2, -1)
             of_pairs = endpoints[2 * num_pairs :].view(num_pairs, int(self._of_pairs.amount))
@@ -142,6 +162,13 @@ class LinkNeighborLoader(NeighborLoader):
         if (labels := self._labels_of(pairs.input_id, pairs.edge_label_index.size(1) - num_pairs)) is not None:
             pairs.edge_label = labels
         return batch
+
+    def _pair_of(self, trees: Tensor, num_pairs: int, num_endpoints: int) -> Tensor:
+        """The pair of each tree; trees are numbered as their roots, the endpoints."""
+        if self._of_pairs.negatives != "triplet":
+            return trees % max(num_endpoints // 2, 1)
+        of_negatives = (trees - 2 * num_pairs) // int(self._of_pairs.amount)
+        return torch.where(trees < 2 * num_pairs, trees % max(num_pairs, 1), of_negatives)
 
     def _labels_of(self, input_id: Tensor, num_negatives: int) -> Tensor | None:
         if self._edge_label is None and self._of_pairs.negatives == "none":

@@ -16,13 +16,14 @@ from cohort.spec import types
 from cohort.spec.graph import EdgeType
 from cohort.spec.run import SamplerSpec
 from cohort.spec.types import checked
-from cohort.trainer.loader.arguments import OF_SAMPLER, cache_options, folder_of, ids_of, take_pyg_arguments
+from cohort.trainer.loader.arguments import cache_options, folder_of, ids_of, sampler_options, take_pyg_arguments
 from cohort.trainer.loader.batch import Batch, batch_of
 from cohort.trainer.loader.hetero import HeteroBatch, demand_offered, fanout_of, hetero_batch_of, seeds_of, types_of
 from cohort.trainer.loader.node_tensors import checked_tensors, rows_of, written
 from cohort.trainer.loader.sampler_process import SamplerProcess
 from cohort.trainer.loader.state import checked_position
 from cohort.trainer.loader.stats import EpochMeter, LoaderStats
+from cohort.trainer.loader.trees import demand_shared, tree_options
 from cohort.trainer.source import OfPairs
 
 
@@ -38,8 +39,9 @@ class NeighborLoader:
             once with ``cohort.from_pyg``.
         num_neighbors: in-neighbours to draw per node, for each hop, without replacement; the first entry is the hop
             from the seeds; -1: all neighbours. Several edge types: one list for all, or a dict with a list for each.
-        input_nodes: seeds: int64 ids or a bool mask [num_nodes]; None: all nodes. Each node at most once. Several node
-            types: the name of the seeds' type for all its nodes, or (name, ids or mask).
+        input_nodes: seeds: int64 ids or a bool mask [num_nodes]; None: all nodes. Each node at most once, unless
+            batches are disjoint. Several node types: the name of the seeds' type for all its nodes, or (name, ids or
+            mask).
         batch_size: seeds per batch; the last batch of a pass may be smaller.
         shuffle: use a new order in each epoch, keyed by (seed, epoch).
         drop_last: leave out the last batch if it is smaller.
@@ -76,6 +78,13 @@ class NeighborLoader:
             here, too: change only ``batch.clone()``.
         node_tensors: additional data of nodes, tensors [num_nodes, ...] by name. Each batch gets the rows of its nodes,
             which the loop's thread gathers on the tensor's device and copies to the batch's.
+        disjoint: each seed is the root of a tree of its own. A node in several trees is several nodes of the batch,
+            each with its row; ``batch.batch`` int64 [num_nodes] is the number of each node's seed.
+        time_attr: draw only edges whose time is at most the time of the seed; batches are then disjoint. The name of
+            the times: of a PyG ``Data``, an attribute of its edges, or of its nodes (an edge is then as old as its
+            source); of a data set, which has one time per edge, any name.
+        input_time: int64 times of the seeds, in the order of ``input_nodes``; required with ``time_attr``.
+        temporal_strategy: "uniform": any of the edges up to the seed's time; "last": the latest of them.
         limit_seconds: how long the sampler may stay in one stage before it counts as hung, and how long ranks wait for
             each other's loaders.
 
@@ -104,6 +113,8 @@ class NeighborLoader:
     """
 
     _of_pairs = OfPairs()  # of a loader whose seeds are pairs of nodes
+    _times_argument = "input_time"
+    _input_type: str | EdgeType = ""  # of the seeds, where there are several
 
     def __init__(
         self,
@@ -132,6 +143,10 @@ class NeighborLoader:
         cliques: str = "auto",
         transform: Callable[[Batch | HeteroBatch], object] | None = None,
         node_tensors: Mapping[str, torch.Tensor] | None = None,
+        disjoint: bool = False,
+        time_attr: str | None = None,
+        input_time=None,
+        temporal_strategy: str = "uniform",
         limit_seconds: float = 600.0,
         _sampler: SamplerProcess | None = None,
         _debug: dict | None = None,
@@ -139,14 +154,13 @@ class NeighborLoader:
     ):
         take_pyg_arguments(_of_pyg, type(self).__name__)
         self._transform = transform
+        self._trees = tree_options(disjoint, time_attr, temporal_strategy)
         self._node_tensors: dict[str, torch.Tensor] = {}
         self.data = None if type(data) is Data else folder_of(data)
         self._types = _sampler.types if _sampler else types_of(self.data)
-        self._input_type: str | EdgeType = ""  # of the seeds, where there are several
-        if self._types:
-            self.num_neighbors, self._fanout = num_neighbors, fanout_of(self._types, num_neighbors)
-        else:
-            self.num_neighbors = self._fanout = checked("num_neighbors", num_neighbors, types.Fanout)
+        self._demand_trees_offered(cache_ratio, weight_attr)
+        self._fanout = self._checked_fanout(num_neighbors)
+        self.num_neighbors = num_neighbors if self._types else self._fanout
         self.batch_size = checked("batch_size", batch_size, types.Positive)
         self.shuffle, self.drop_last = shuffle, drop_last
         self.epoch = 0  # epochs begun so far; set it to repeat or skip epochs
@@ -157,8 +171,7 @@ class NeighborLoader:
             limit_seconds = checked("limit_seconds", limit_seconds, types.AboveZero)
             given: dict = {"num_slots": num_slots, "seed": seed, "topology": topology, "compress": compress}
             given |= {"order": order, "reuse": reuse, "weight_attr": weight_attr}
-            options: dict = {name: checked(name, value, OF_SAMPLER[name]) for name, value in given.items()}
-            options |= {"edge_ids": bool(edge_ids), "edge_weights": bool(edge_weights)}
+            options: dict = sampler_options(given, edge_ids, edge_weights, time_attr)
             cache = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes)
             if self._types:
                 demand_offered(node_tensors)
@@ -167,17 +180,18 @@ class NeighborLoader:
             spec = SamplerSpec(**shape, **cache)
             cleanup = contextlib.ExitStack()
             if self.data is None:
-                self.data, self._node_tensors = written(data, cleanup)
+                self.data, self._node_tensors = written(data, cleanup, time_attr)
             options |= _debug or {}
-            _sampler = SamplerProcess(self.data, device, options, spec, limit_seconds, cleanup, self._types)
-            own = _sampler
+            own = _sampler = SamplerProcess(self.data, device, options, spec, limit_seconds, cleanup, self._types)
         self._sampler = _sampler
         self._meter: EpochMeter | None = None  # of the epoch begun last
         try:
             if own and sampler_sms:
                 own.divide_gpu(sampler_sms)
             self._node_tensors |= checked_tensors(node_tensors, _sampler.num_nodes)
-            self._seed_set = _sampler.source.add_seeds(self._checked_seeds(input_nodes))
+            seeds = self._checked_seeds(input_nodes)
+            self._times = self._trees.checked_times(input_time, len(seeds), self._times_argument)
+            self._seed_set = _sampler.source.add_seeds(seeds, times=self._times)
             if _sampler.place.local_size > 1:
                 identity = {"data": os.path.realpath(_sampler.data)} | self._identity()
                 _sampler.demand_same_loader(self._seed_set, identity)
@@ -186,22 +200,40 @@ class NeighborLoader:
                 own.close()
             raise
 
+    def _checked_fanout(self, num_neighbors) -> list[int]:
+        """As the sampler has it: for each relation, a number for each hop."""
+        if self._types:
+            return fanout_of(self._types, num_neighbors)
+        return checked("num_neighbors", num_neighbors, types.Fanout)
+
     def _checked_seeds(self, input_nodes) -> np.ndarray:
         """int64 [n], as the sampler counts nodes; keeps their ids, and their node type where there are several."""
         if self._types is None:
-            self._ids = ids_of(input_nodes, self._sampler.num_nodes)
+            self._ids = ids_of(input_nodes, self._sampler.num_nodes, self._trees.disjoint)
             return self._ids
         name, self._ids = seeds_of(self._types, input_nodes)
         self._input_type = name
         return self._ids + self._types.first_node[name]
 
+    def _demand_trees_offered(self, cache_ratio, weight_attr) -> None:
+        """Raises CohortError: batches are to be disjoint, and cannot."""
+        if self._types:
+            demand_shared(self._trees, "a data set of several node types")
+        if weight_attr is not None:
+            demand_shared(self._trees, "draws by weight_attr")
+        if self._trees.disjoint and isinstance(cache_ratio, str):
+            hint = "slots take more memory where batches are disjoint: say cache_bytes or a number"
+            raise CohortError("cache_ratio", "a number, for disjoint batches", repr(cache_ratio), hint)
+
     def __repr__(self) -> str:
         seeds = f"{len(self._ids):,} {'pairs' if self._ids.ndim == 2 else 'seeds'}"
         return f"{type(self).__name__}({str(self.data)!r}, {seeds}, {self.num_neighbors}, batch_size={self.batch_size})"
 
-    def with_nodes(self, input_nodes, *, shuffle=False, num_neighbors=None, batch_size=None, drop_last=False):
+    def with_nodes(
+        self, input_nodes, *, input_time=None, shuffle=False, num_neighbors=None, batch_size=None, drop_last=False
+    ):
         """A loader with other seeds (validation, test) and the same sampler; iterate over one loader at a time."""
-        how = {"shuffle": shuffle, "drop_last": drop_last}
+        how = {"shuffle": shuffle, "drop_last": drop_last, "input_time": input_time} | self._trees.arguments()
         return NeighborLoader(self.data, input_nodes=input_nodes, **self._shared(num_neighbors, batch_size), **how)
 
     def _shared(self, num_neighbors, batch_size) -> dict:
@@ -234,7 +266,7 @@ class NeighborLoader:
         num_steps = len(self) - done
         meter = self._meter = EpochMeter(epoch, self.device)
         try:
-            how = (self.batch_size, epoch, self.shuffle, done, self._of_pairs)
+            how = (self.batch_size, epoch, self.shuffle, done, self._of_pairs, self._trees.sharing)
             which = source.request(self._seed_set, self._fanout, *how)
             # No local name for slot or batch: the slot would be held.
             batches = map(functools.partial(self._counted, position, meter), source.slots(which, num_steps))
@@ -283,16 +315,21 @@ class NeighborLoader:
 
     def _identity(self) -> dict:
         """What the batches follow from, but for the data set itself."""
-        return {
-            "seed": int(self._sampler.seed),
-            "num_ranks": self._sampler.place.size,
-            "num_neighbors": self._fanout,
-            "batch_size": self.batch_size,
-            "shuffle": bool(self.shuffle),
-            "drop_last": bool(self.drop_last),
-            "input_nodes": self._digest,
-            "weight_attr": self._sampler.weight_attr,
-        } | ({"input_type": self._input_type} if self._types else {})
+        of_trees = self._trees.identity(self._times)
+        return (
+            of_trees
+            | {
+                "seed": int(self._sampler.seed),
+                "num_ranks": self._sampler.place.size,
+                "num_neighbors": self._fanout,
+                "batch_size": self.batch_size,
+                "shuffle": bool(self.shuffle),
+                "drop_last": bool(self.drop_last),
+                "input_nodes": self._digest,
+                "weight_attr": self._sampler.weight_attr,
+            }
+            | ({"input_type": self._input_type} if self._types else {})
+        )
 
     @functools.cached_property
     def _digest(self) -> str:

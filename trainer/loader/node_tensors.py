@@ -11,14 +11,19 @@ from torch_geometric.data import Data
 from cohort.base.errors import CohortError
 from cohort.channel.run_folder import RunFolder
 from cohort.dataset import from_pyg
+from cohort.dataset.importing.tensors import times_of_sources
 from cohort.trainer.loader.machine import has_other_ranks
 
-OF_BATCHES = {"x", "edge_index", "indptr", "n_id", "input_id", "batch_size", "e_id", "edge_weight"}
+OF_BATCHES = {"x", "edge_index", "indptr", "n_id", "input_id", "batch", "batch_size", "e_id", "edge_weight"}
+TIMES = ("edge_time", "time")  # as from_pyg takes them
 
 
-def written(data: Data, cleanup: contextlib.ExitStack) -> tuple[Path, dict[str, Tensor]]:
+def written(data: Data, cleanup: contextlib.ExitStack, time_attr: str | None = None) -> tuple[Path, dict[str, Tensor]]:
     """A data set of a graph in memory, in a folder in shared memory that ``cleanup`` removes (after a kill the next run
     does); and its other node attributes, ``y`` among them, by name.
+
+    Args:
+        time_attr: the attribute that has the times of edges or nodes; None: edges get no times.
 
     Raises:
         CohortError: several ranks, which would write one each; or as ``from_pyg``.
@@ -31,7 +36,9 @@ def written(data: Data, cleanup: contextlib.ExitStack) -> tuple[Path, dict[str, 
         for name, value in data.to_dict().items()
         if name not in OF_BATCHES and isinstance(value, Tensor) and data.is_node_attr(name)
     }
-    graph = Data(**{name: value for name, value in data.to_dict().items() if name not in others})
+    graph = Data(**{name: value for name, value in data.to_dict().items() if name not in {*others, *TIMES, time_attr}})
+    if time_attr is not None and data.x is not None:
+        graph.edge_time = _times_of(data, time_attr)
     if data.x is not None:  # the seeds that --cache-policy plan counts with, all of one class
         graph.y = torch.zeros(len(data.x), dtype=torch.int64)
         graph.train_mask = others.get("train_mask", torch.ones(len(data.x), dtype=torch.bool))
@@ -42,6 +49,16 @@ def written(data: Data, cleanup: contextlib.ExitStack) -> tuple[Path, dict[str, 
     except BaseException:
         cleanup.close()
         raise
+
+
+def _times_of(data: Data, time_attr: str) -> Tensor:
+    times = data.to_dict().get(time_attr)
+    if not isinstance(times, Tensor):
+        found = "none" if times is None else type(times).__name__
+        raise CohortError("time_attr", f"the name of a tensor of times: data.{time_attr}", found)
+    if data.is_node_attr(time_attr):
+        return torch.from_numpy(times_of_sources(time_attr, data, times))
+    return times
 
 
 def checked_tensors(tensors: Mapping[str, Tensor] | None, num_nodes: int) -> dict[str, Tensor]:

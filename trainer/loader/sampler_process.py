@@ -138,7 +138,7 @@ class SamplerProcess:
         for name, value in found[0].items():
             of_ranks = dict(zip(machine.ranks, (of_rank[name] for of_rank in found), strict=True))
             others = {rank: other for rank, other in of_ranks.items() if other != value}
-            if others and name == "input_nodes":  # digests, which nobody wants to read
+            if others and name in ("input_nodes", "input_time"):  # digests, which nobody wants to read
                 ranks = ", ".join(map(str, others))
                 hint = "pass all of them on every rank: Cohort divides the batches itself"
                 raise CohortError(name, "the same on every rank", f"other ones on rank {ranks}", hint)

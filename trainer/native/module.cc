@@ -16,6 +16,7 @@
 #include "base/process.h"
 #include "trainer/native/held_slot.h"
 #include "trainer/native/nn_module.h"
+#include "trainer/native/slot_arrays.h"
 
 #ifdef COHORT_WITH_CUDA
 #include "base/device.h"
@@ -25,46 +26,12 @@
 namespace nb = nanobind;
 using namespace cohort;
 using channel::Batch;
+using trainer::dlpack_type;
+using trainer::first_of;
 using trainer::HeldSlot;
 using trainer::Receiver;
 
 namespace {
-
-// An array inside a slot.
-struct Array {
-  uint64_t offset;
-  std::vector<int64_t> shape;
-  nb::dlpack::dtype dtype = nb::dtype<int64_t>();
-  std::vector<int64_t> strides = {};  // in elements; none: rows follow each other
-};
-
-// The array as a torch tensor that keeps the slot.
-nb::object view(nb::handle slot_object, const Array& array) {
-  const auto& slot = nb::cast<const HeldSlot&>(slot_object);
-  const std::vector<std::size_t> sizes(array.shape.begin(), array.shape.end());
-  const auto [device, ordinal] = slot.dlpack_device();
-  return nb::cast(nb::ndarray<nb::pytorch>(slot.data() + array.offset, sizes.size(), sizes.data(), slot_object,
-                                           array.strides.empty() ? nullptr : array.strides.data(), array.dtype, device,
-                                           ordinal));
-}
-
-// The property `name`: the array that find(slot, its batch) names, as a torch tensor that keeps the slot; None where
-// there is none.
-template <typename Find>
-void bind_array(nb::class_<HeldSlot>& slot_class, const char* name, Find find, const char* doc = "") {
-  const auto get = [find](nb::handle self) -> nb::object {
-    auto& slot = nb::cast<HeldSlot&>(self);
-    const std::optional<Array> array = find(std::as_const(slot), slot.batch());
-    return array ? view(self, *array) : nb::none();
-  };
-  slot_class.def_prop_ro(name, get, doc);
-}
-
-nb::dlpack::dtype dlpack_type(uint32_t code) {
-  return {static_cast<uint8_t>(code >> 8), static_cast<uint8_t>(code & 0xFF), 1};
-}
-
-std::vector<int64_t> first_of(const int64_t* values, int count) { return {values, values + count}; }
 
 std::vector<std::tuple<int64_t, int64_t, double>> rows_by_tier(const channel::Batch& batch) {
   std::vector<std::tuple<int64_t, int64_t, double>> tiers;
@@ -78,143 +45,12 @@ std::vector<std::tuple<int64_t, int64_t>> lists_by_tier(const channel::Batch& ba
   return tiers;
 }
 
-void bind_edge_arrays(nb::class_<HeldSlot>& slot_class) {
-  bind_array(slot_class, "edge_index", [](const HeldSlot&, const Batch& batch) {
-    return Array{batch.edge_index_offset, {2, channel::num_local_edges(batch)}};
-  });
-  bind_array(
-      slot_class, "source_node",
-      [](const HeldSlot&, const Batch& batch) {
-        return Array{batch.source_node_offset, {batch.last_hop_global ? batch.num_edges : 0}};
-      },
-      "int64 [num_edges], the node of each edge's source, where last_hop_global.");
-  bind_array(slot_class, "indptr", [](const HeldSlot& slot, const Batch& batch) {
-    const auto count = [&] { return batch.num_nodes - batch.nodes_per_hop[batch.num_hops] + 1; };
-    return Array{batch.indptr_offset, {slot.typed() ? slot.num_offsets() : count()}};
-  });
-  bind_array(
-      slot_class, "e_id",
-      [](const HeldSlot& slot, const Batch& batch) -> std::optional<Array> {
-        if (!slot.header().with_e_id) return std::nullopt;
-        return Array{batch.e_id_offset, {batch.num_edges}};
-      },
-      "int64 [num_edges]: where each edge stands in the data set's indices; None where nobody asked for it.");
-  bind_array(
-      slot_class, "edge_weight",
-      [](const HeldSlot& slot, const Batch& batch) -> std::optional<Array> {
-        if (!slot.header().with_edge_weight) return std::nullopt;
-        return Array{batch.edge_weight_offset, {batch.num_edges}, nb::dtype<float>()};
-      },
-      "float32 [num_edges], as edge_index has the edges; None where nobody asked for it.");
-}
-
-void bind_node_arrays(nb::class_<HeldSlot>& slot_class) {
-  const auto rows = [](const HeldSlot& slot, int64_t count) {
-    slot.require_rows();
-    return Array{slot.batch().x_offset, {count, slot.header().feature_dim}, dlpack_type(slot.header().feature_dtype)};
-  };
-  bind_array(slot_class, "x", [rows](const HeldSlot& slot, const Batch& batch) { return rows(slot, batch.num_nodes); });
-  bind_array(
-      slot_class, "padded_x",
-      [rows](const HeldSlot& slot, const Batch& batch) { return rows(slot, channel::padded(batch.num_nodes)); },
-      "x and the room behind it, which nobody has filled: padded(num_nodes) rows.");
-  bind_array(slot_class, "n_id", [](const HeldSlot&, const Batch& batch) {
-    return Array{batch.n_id_offset, {batch.num_nodes}};
-  });
-  bind_array(slot_class, "y", [](const HeldSlot& slot, const Batch& batch) {
-    const auto dtype = dlpack_type(slot.header().label_dtype);
-    const int64_t of_all_types = batch.labels_of_seeds ? batch.num_seeds : batch.num_nodes;
-    const int64_t count = slot.typed() ? slot.typed()->num_labels : of_all_types, width = slot.header().label_width;
-    return width == 0 ? Array{batch.y_offset, {count}, dtype} : Array{batch.y_offset, {count, width}, dtype};
-  });
-  bind_array(
-      slot_class, "endpoints",
-      [](const HeldSlot&, const Batch& batch) {
-        return Array{batch.input_id_offset + 8 * static_cast<uint64_t>(channel::num_inputs(batch)),
-                     {batch.num_endpoints}};
-      },
-      "Where seeds are pairs: int64, the batch-local ids of their sources, then of their targets.");
-  bind_array(slot_class, "input_id", [](const HeldSlot&, const Batch& batch) {
-    return Array{batch.input_id_offset, {channel::num_inputs(batch)}};
-  });
-}
-
-// int64 sizes by hop of each of `count` types or relations.
-template <std::size_t kWidth>
-std::vector<std::vector<int64_t>> by_hop(const int64_t (*sizes)[kWidth], int count, int num_hops) {
-  std::vector<std::vector<int64_t>> all;
-  for (int which = 0; which < count; ++which) all.push_back(first_of(sizes[which], num_hops));
-  return all;
-}
-
-// Feature rows of the nodes of a type.
-nb::object table_of(nb::handle self, int type) {
-  const auto& slot = nb::cast<const HeldSlot&>(self);
-  const channel::TypedBatch& typed = slot.require_types();
-  base::require(type >= 0 && type < slot.header().num_types, "a type of the graph");
-  const channel::Table& table = slot.header().tables[type];
-  if (table.feature_dim == 0) return nb::none();
-  const int64_t count = channel::nodes_of(slot.batch(), typed, type);
-  return view(self, {typed.x_offset[type], {count, table.feature_dim}, dlpack_type(table.feature_dtype)});
-}
-
-// The part of indptr.
-nb::object offsets_of(nb::handle self, int relation) {
-  const auto& slot = nb::cast<const HeldSlot&>(self);
-  const channel::TypedBatch& typed = slot.require_types();
-  base::require(relation >= 0 && relation < slot.header().num_relations, "a relation of the graph");
-  const auto count = [&](int which) { return channel::targets_of(slot.header(), slot.batch(), typed, which) + 1; };
-  int64_t first = 0;
-  for (int before = 0; before < relation; ++before) first += count(before);
-  return view(self, {slot.batch().indptr_offset + 8 * static_cast<uint64_t>(first), {count(relation)}});
-}
-
-// Columns of edge_index.
-nb::object edges_of(nb::handle self, int relation) {
-  const auto& slot = nb::cast<const HeldSlot&>(self);
-  const channel::TypedBatch& typed = slot.require_types();
-  const Batch& batch = slot.batch();
-  base::require(relation >= 0 && relation < slot.header().num_relations, "a relation of the graph");
-  const auto count = [&](int which) {
-    return std::accumulate(typed.edges_per_hop[which], typed.edges_per_hop[which] + batch.num_hops, int64_t{0});
-  };
-  uint64_t first = 0;
-  for (int before = 0; before < relation; ++before) first += static_cast<uint64_t>(count(before));
-  return view(self,
-              {batch.edge_index_offset + 8 * first, {2, count(relation)}, nb::dtype<int64_t>(), {batch.num_edges, 1}});
-}
-
-void bind_typed_arrays(nb::class_<HeldSlot>& slot_class) {
-  slot_class
-      .def_prop_ro(
-          "nodes_of_types",
-          [](const HeldSlot& slot) {
-            return by_hop(slot.require_types().nodes_per_hop, slot.header().num_types, slot.batch().num_hops + 1);
-          },
-          "Of a typed graph: num_sampled_nodes of each node type. n_id has the nodes of one type after the other.")
-      .def_prop_ro(
-          "edges_of_relations",
-          [](const HeldSlot& slot) {
-            return by_hop(slot.require_types().edges_per_hop, slot.header().num_relations, slot.batch().num_hops);
-          },
-          "Of a typed graph: num_sampled_edges of each relation. edge_index, indptr and e_id have the edges of one "
-          "relation after the other.")
-      .def("table", &table_of, nb::arg("type"),
-           "Of a typed graph: feature rows of the nodes of a type; None where the type has none.")
-      .def("offsets", &offsets_of, nb::arg("relation"),
-           "Of a typed graph: the part of indptr that is the relation's, int64 [targets + 1].")
-      .def("edges", &edges_of, nb::arg("relation"),
-           "Of a typed graph: the columns of edge_index that are the relation's, int64 [2, edges].");
-}
-
 void bind_slot(nb::module_& m) {
   nb::class_<HeldSlot> slot_class(
       m, "HeldSlot", nb::is_weak_referenceable(),
       "A batch in shared memory. The slot goes back to the sampler when this object and all views of it "
       "are gone.");
-  bind_edge_arrays(slot_class);
-  bind_node_arrays(slot_class);
-  bind_typed_arrays(slot_class);
+  trainer::bind_arrays(slot_class);
   slot_class
       .def_prop_ro(
           "last_hop_global", [](const HeldSlot& slot) { return slot.batch().last_hop_global != 0; },
@@ -256,9 +92,16 @@ void bind_slot(nb::module_& m) {
           "(lists, bytes of neighbours drawn) of neighbour lists, likewise.");
 }
 
+channel::Sharing sharing_named(const std::string& name) {
+  if (name == "shared") return channel::Sharing::kShared;
+  if (name == "disjoint") return channel::Sharing::kDisjoint;
+  base::require(name == "latest", "shared, disjoint or latest");
+  return channel::Sharing::kDisjointLatest;
+}
+
 uint64_t request(Receiver& receiver, uint32_t seed_set, uint64_t epoch, uint64_t first_step, uint64_t step_stride,
                  bool shuffle, uint32_t batch_size, const std::vector<int32_t>& fanout, int32_t sampler_sms,
-                 bool labels_of_seeds, bool last_hop_global,
+                 bool labels_of_seeds, bool last_hop_global, const std::string& sharing,
                  const std::tuple<uint32_t, double, uint32_t, uint32_t, uint32_t>& pairs) {
   const auto num_relations = static_cast<std::size_t>(std::max(receiver.header().num_relations, 1));
   const std::size_t num_hops = fanout.size() / num_relations;
@@ -279,6 +122,7 @@ uint64_t request(Receiver& receiver, uint32_t seed_set, uint64_t epoch, uint64_t
   request.sampler_sms = sampler_sms;
   request.labels_of_seeds = labels_of_seeds ? 1 : 0;
   request.last_hop_global = last_hop_global ? 1 : 0;
+  request.sharing = sharing_named(sharing);
   const auto [mode, negatives, redraws, exclude, relation] = pairs;
   request.negative_mode = static_cast<channel::NegativeMode>(mode);
   request.negatives = negatives;
@@ -324,11 +168,12 @@ void bind_receiver(nb::module_& m) {
       .def("request", &request, nb::kw_only(), nb::arg("seed_set"), nb::arg("epoch"), nb::arg("first_step"),
            nb::arg("step_stride"), nb::arg("shuffle"), nb::arg("batch_size"), nb::arg("fanout"),
            nb::arg("sampler_sms") = 0, nb::arg("labels_of_seeds") = false, nb::arg("last_hop_global") = false,
-           nb::arg("pairs") = std::tuple(0u, 0.0, 0u, 0u, 0u), nb::call_guard<nb::gil_scoped_release>(),
+           nb::arg("sharing") = "shared", nb::arg("pairs") = std::tuple(0u, 0.0, 0u, 0u, 0u),
+           nb::call_guard<nb::gil_scoped_release>(),
            "Asks for a pass over a seed set (layout.h), batches first_step, first_step + step_stride, ...; returns its "
            "number. `sampler_sms`: the first so many SMs of the GPU are the sampler's, 0: all are shared; "
            "`labels_of_seeds`: batches need no others; `last_hop_global`: where rows are in place, sources of the last "
-           "hop need no local ids.")
+           "hop need no local ids; `sharing`: \"shared\", \"disjoint\", or \"latest\": disjoint, the latest edges.")
       .def("next", &next, nb::arg("pass_number"), nb::arg("limit_seconds"), nb::arg("stream"),
            nb::rv_policy::take_ownership,
            "The next batch of the pass. `limit_seconds`: how long the sampler may stay in one stage; `stream`: handle "

@@ -57,6 +57,7 @@ def test_arguments_of_pygs_workers_are_ignored_with_one_warning(cora):
 
 def test_what_pygs_loader_does_by_default_may_be_said(cora):
     options = {"replace": False, "subgraph_type": "directional", "disjoint": False, "sampler": None}
+    options |= {"temporal_strategy": "uniform", "input_time": None}
     options |= {"num_workers": 0, "pin_memory": False, "persistent_workers": False, "filter_per_worker": None}
     options |= {"prefetch_factor": None, "timeout": 0, "is_sorted": False}
     with (
@@ -74,11 +75,8 @@ def test_what_pygs_loader_does_by_default_may_be_said(cora):
         ("replace", True, "without replacement"),
         ("subgraph_type", "bidirectional", "to_undirected"),
         ("subgraph_type", SubgraphType.induced, "to_undirected"),
-        ("disjoint", True, "batch_size=1"),
         ("sampler", torch.utils.data.SequentialSampler(range(3)), "shuffle=True"),
         ("batch_sampler", [[1, 2], [3]], "batch_size"),
-        ("time_attr", "t", "time"),
-        ("input_time", torch.ones(3), "time"),
     ],
 )
 def test_what_is_not_offered_is_refused(cora, name, value, hint):

@@ -1,0 +1,63 @@
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "sampler/host_batch.h"
+
+namespace cohort::sampler {
+namespace {
+
+constexpr int kFewItems = 256;  // not worth waking threads for
+
+void write_nodes(const GraphView& graph, std::span<const OfType> types, const SlotArrays& slot) {
+  int64_t *n_id = slot.n_id, *tree = slot.tree;
+  for (const OfType& type : types) n_id = std::ranges::copy(type.n_id, n_id).out;
+  if (tree) {
+    for (const OfType& type : types) tree = std::ranges::copy(type.tree, tree).out;
+  }
+  if (!slot.y) return;
+  const std::vector<int64_t>& labelled = types[static_cast<std::size_t>(graph.label_type)].n_id;
+#pragma omp parallel for schedule(static) if (slot.num_labels > kFewItems)
+  for (int64_t i = 0; i < slot.num_labels; ++i) {
+    std::memcpy(slot.y + i * graph.label_bytes,
+                graph.labels + labelled[static_cast<std::size_t>(i)] * graph.label_bytes,
+                static_cast<std::size_t>(graph.label_bytes));
+  }
+}
+
+// The edges stand by ascending target. Returns the end of what was written.
+int64_t* write_indptr(std::span<const OfType> types, const OfRelation& edges, int64_t* indptr) {
+  const OfType& targets = types[static_cast<std::size_t>(edges.relation.target_type)];
+  int64_t* const end = indptr + targets.before_last_hop() + 1;
+  std::fill(indptr, end, 0);
+  for (const int32_t target : edges.target) ++indptr[target + 1];
+  std::partial_sum(indptr, end, indptr);
+  return end;
+}
+
+void write_weights(const GraphView& graph, const std::vector<int64_t>& e_id, float* to) {
+#pragma omp parallel for schedule(static) if (e_id.size() > std::size_t{kFewItems})
+  for (std::size_t edge = 0; edge < e_id.size(); ++edge) to[edge] = graph.edge_weights[e_id[edge]];
+}
+
+}  // namespace
+
+void write_batch(const GraphView& graph, std::span<const OfType> types, std::span<const OfRelation> relations,
+                 std::span<const int64_t> source_node, const SlotArrays& slot) {
+  write_nodes(graph, types, slot);
+  int64_t* source = slot.edge_index;
+  for (const OfRelation& edges : relations) source = std::ranges::copy(edges.source, source).out;
+  int64_t* target = source;
+  for (const OfRelation& edges : relations) {
+    target = std::copy_n(edges.target.begin(), edges.source.size(), target);
+  }
+  if (slot.source_node) std::ranges::copy(source_node, slot.source_node);
+  int64_t *indptr = slot.indptr, *e_id = slot.e_id;
+  for (const OfRelation& edges : relations) {
+    if (indptr) indptr = write_indptr(types, edges, indptr);
+    if (e_id) e_id = std::ranges::copy(edges.e_id, e_id).out;
+  }
+  if (slot.edge_weight) write_weights(graph, relations[0].e_id, slot.edge_weight);
+}
+
+}  // namespace cohort::sampler

@@ -1,0 +1,82 @@
+// Disjoint batches: each seed is the root of a tree of its own, and a node that several trees reach is another node in
+// each of them. Trees are numbered as the batch has their seeds.
+//
+// Of edges with times, a tree has those alone that are no later than the time of its seed. Lists ascend by time, so
+// these are the first of each list: uniform draws are those of draw.h from a list that ends there, the latest are its
+// last.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/host_device.h"
+#include "sampler/draw.h"
+
+namespace cohort::sampler {
+
+// How the seeds of a batch share its nodes.
+struct Trees {
+  bool disjoint = false;                // each is the root of a tree
+  std::span<const int64_t> times = {};  // int64 [num_seeds], of disjoint seeds; none: edges of any time are drawn
+  bool latest = false;                  // the latest edges of each list, rather than any of them
+};
+
+inline constexpr int kNodeBits = 40;                    // of a key
+inline constexpr int64_t kMaxTrees = int64_t{1} << 23;  // of a batch
+inline constexpr int64_t kMaxTreeNodes = INT32_MAX;     // of all trees of a batch, and their edges
+inline constexpr uint64_t kNoTreeNode = ~uint64_t{0};   // no key
+
+// What stands for a node in a tree: among draws, where the first tree has the draws of batches without trees, and in
+// maps.
+COHORT_HOST_DEVICE constexpr int64_t node_in_tree(int64_t tree, int64_t node) { return tree << kNodeBits | node; }
+
+// Where a map of 2^bits entries begins to look for a key.
+COHORT_HOST_DEVICE constexpr uint64_t place_of_key(uint64_t key, int bits) {
+  return key * 0x9E3779B97F4A7C15ull >> (64 - bits);
+}
+
+// Edges of a list that a draw chooses from, by their place in the graph's indices.
+struct Candidates {
+  int64_t first;
+  int64_t count;
+};
+
+// times: int64 [E], of the whole graph; [begin, end): the list.
+COHORT_HOST_DEVICE constexpr Candidates candidates_until(const int64_t* times, int64_t begin, int64_t end, int64_t time,
+                                                         bool latest, int64_t fanout) {
+  int64_t after = end;
+  for (int64_t first = begin; first < after;) {
+    const int64_t middle = first + (after - first) / 2;
+    if (times[middle] <= time) {
+      first = middle + 1;
+    } else {
+      after = middle;
+    }
+  }
+  const int64_t count = latest ? num_picks(after - begin, fanout) : after - begin;
+  return {latest ? after - count : begin, count};
+}
+
+// Throws Error for a batch of more nodes or trees than there may be.
+void demand_tree_nodes(int64_t count);
+void demand_trees(int64_t count);
+
+// The local ids of nodes in trees, in a map with open addressing.
+class TreeIds {
+ public:
+  void clear();
+  // The id that the key has; one that is new gets `next`.
+  int32_t find_or_add(uint64_t key, int32_t next);
+
+ private:
+  void grow();
+  std::size_t place_for(uint64_t key) const;
+
+  int bits_ = 0;
+  std::size_t num_keys_ = 0;
+  std::vector<uint64_t> keys_;  // uint64 [2^bits], kNoTreeNode where there is none
+  std::vector<int32_t> ids_;    // int32 [2^bits]
+};
+
+}  // namespace cohort::sampler

@@ -1,0 +1,94 @@
+"""Disjoint and temporal batches: what the arguments of a loader come to."""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+
+from cohort.base.errors import CohortError
+from cohort.dataset.arrays import edge_times
+from cohort.spec.types import checked
+
+Strategy = Literal["uniform", "last"]
+
+
+@dataclass(frozen=True)
+class TreeOptions:
+    """How the seeds of a batch share its nodes.
+
+    Attributes:
+        disjoint: each seed is the root of a tree with nodes of its own.
+        time_attr: what the times of edges are called; None: edges of any time are drawn.
+        latest: of edges up to a seed's time, the latest are drawn.
+    """
+
+    disjoint: bool = False
+    time_attr: str | None = None
+    latest: bool = False
+
+    @property
+    def sharing(self) -> str:
+        """As the channel has it."""
+        return "latest" if self.latest else "disjoint" if self.disjoint else "shared"
+
+    def arguments(self) -> dict:
+        """Of a loader with these options."""
+        strategy = "last" if self.latest else "uniform"
+        return {"disjoint": self.disjoint, "time_attr": self.time_attr, "temporal_strategy": strategy}
+
+    def identity(self, times: np.ndarray | None) -> dict:
+        """What the batches follow from, in text; nothing where seeds share nodes."""
+        if not self.disjoint:
+            return {}
+        digest = None if times is None else hashlib.sha256(np.ascontiguousarray(times, dtype="<i8").data).hexdigest()
+        return {"sharing": self.sharing, "input_time": digest}
+
+    def checked_times(self, input_time, num_seeds: int, place: str = "input_time") -> np.ndarray | None:
+        """The argument of this name, int64 [num_seeds].
+
+        Raises:
+            CohortError: there is none, or one that does not fit the seeds.
+        """
+        of = "input node" if place == "input_time" else "pair"
+        expected = f"integers [{num_seeds}], the time of each {of}"
+        if self.time_attr is None:
+            if input_time is not None:
+                raise CohortError(place, "None without time_attr", "times", "say time_attr='edge_time' as well")
+            return None
+        if input_time is None:
+            hint = f"a seed's tree has edges up to its {place} alone"
+            raise CohortError(place, f"{expected}, with time_attr={self.time_attr!r}", "None", hint)
+        try:
+            given = np.asarray(torch.as_tensor(input_time).cpu())
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise CohortError(place, expected, str(error)[:200]) from error
+        if given.shape != (num_seeds,):
+            hint = "with a mask as input_nodes: input_time[mask]" if place == "input_time" else ""
+            raise CohortError(place, expected, f"shape {list(given.shape)}", hint)
+        return edge_times(place, given)
+
+
+def tree_options(disjoint, time_attr, temporal_strategy) -> TreeOptions:
+    """Of the arguments of a loader; times make batches disjoint, as in PyG.
+
+    Raises:
+        CohortError: they are none, or contradict each other.
+    """
+    if time_attr is not None:
+        checked("time_attr", time_attr, str)
+    strategy = checked("temporal_strategy", getattr(temporal_strategy, "value", temporal_strategy), Strategy)
+    if strategy != "uniform" and time_attr is None:
+        raise CohortError(
+            "temporal_strategy", "'uniform' without time_attr", repr(strategy), "say time_attr='edge_time'"
+        )
+    return TreeOptions(bool(disjoint) or time_attr is not None, time_attr, strategy == "last")
+
+
+def demand_shared(trees: TreeOptions, where: str) -> None:
+    """Raises CohortError: disjoint batches are not offered there."""
+    if trees.time_attr is not None:
+        raise CohortError("time_attr", f"None, for {where}", repr(trees.time_attr))
+    if trees.disjoint:
+        raise CohortError("disjoint", f"False, for {where}", "True")

@@ -1,0 +1,24 @@
+// The arrays of a slot as torch tensors, through DLPack.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "trainer/native/held_slot.h"
+
+namespace cohort::trainer {
+
+// Of a channel's header.
+inline nanobind::dlpack::dtype dlpack_type(uint32_t code) {
+  return {static_cast<uint8_t>(code >> 8), static_cast<uint8_t>(code & 0xFF), 1};
+}
+
+inline std::vector<int64_t> first_of(const int64_t* values, int count) { return {values, values + count}; }
+
+// x, n_id, y, edge_index and so on: properties of the class.
+void bind_arrays(nanobind::class_<HeldSlot>& slot_class);
+
+}  // namespace cohort::trainer

@@ -100,8 +100,8 @@ class LinkNeighborLoader(NeighborLoader):
         self._edge_label = edge_label
         super().__init__(data, num_neighbors, edge_label_index, input_time=edge_label_time, **options)
 
-    def _demand_trees_offered(self, cache_ratio) -> None:
-        super()._demand_trees_offered(cache_ratio)
+    def _demand_offered(self, cache_ratio, weight_attr, node_tensors) -> None:
+        super()._demand_offered(cache_ratio, weight_attr, node_tensors)
         if self._trees.disjoint and self._of_pairs.exclude != "none":
             hint = 'say exclude="none", and to leave the pairs themselves out by time, edge_label_time - 1'
             raise CohortError("exclude", '"none", for disjoint batches', repr(self._of_pairs.exclude), hint)

@@ -153,12 +153,11 @@ class NeighborLoader:
         **_of_pyg,
     ):
         take_pyg_arguments(_of_pyg, type(self).__name__)
-        self._transform = transform
-        self._trees = tree_options(disjoint, time_attr, temporal_strategy)
+        self._transform, self._trees = transform, tree_options(disjoint, time_attr, temporal_strategy)
         self._node_tensors: dict[str, torch.Tensor] = {}
         self.data = None if type(data) is Data else folder_of(data)
         self._types = _sampler.types if _sampler else types_of(self.data)
-        self._demand_trees_offered(cache_ratio, weight_attr)
+        self._demand_offered(cache_ratio, weight_attr, node_tensors)
         self._fanout = self._checked_fanout(num_neighbors)
         self.num_neighbors = num_neighbors if self._types else self._fanout
         self.batch_size = checked("batch_size", batch_size, types.Positive)
@@ -171,10 +170,8 @@ class NeighborLoader:
             limit_seconds = checked("limit_seconds", limit_seconds, types.AboveZero)
             given: dict = {"num_slots": num_slots, "seed": seed, "topology": topology, "compress": compress}
             given |= {"order": order, "reuse": reuse, "weight_attr": weight_attr}
-            options: dict = sampler_options(given, edge_ids, edge_weights, time_attr)
+            options = sampler_options(given, edge_ids, edge_weights, time_attr)
             cache = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes)
-            if self._types:
-                demand_offered(node_tensors)
             shape = {"fanout": self._fanout, "batch_size": self.batch_size, "slots": options["num_slots"]}
             shape |= {"edge_weights": options["edge_weights"], "weight_attr": options["weight_attr"]}
             spec = SamplerSpec(**shape, **cache)
@@ -215,9 +212,10 @@ class NeighborLoader:
         self._input_type = name
         return self._ids + self._types.first_node[name]
 
-    def _demand_trees_offered(self, cache_ratio, weight_attr) -> None:
-        """Raises CohortError: batches are to be disjoint, and cannot."""
+    def _demand_offered(self, cache_ratio, weight_attr, node_tensors) -> None:
+        """Raises CohortError for what is not offered: node tensors of several types, some disjoint batches."""
         if self._types:
+            demand_offered(node_tensors)
             demand_shared(self._trees, "a data set of several node types")
         if weight_attr is not None:
             demand_shared(self._trees, "draws by weight_attr")

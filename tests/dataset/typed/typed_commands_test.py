@@ -123,7 +123,8 @@ def test_a_version_3_of_one_type_is_refused_too(tmp_path, capsys):
     meta["nodes"], meta["edges"] = meta["nodes"][1:], meta["edges"][2:]
     folder = write_by_hand(tmp_path / "one", meta)
     assert main.main(["dataset", "info", str(folder)]) == 0
-    assert main.main(["dataset", "split-links", str(folder), str(tmp_path / "out")]) == 1
+    sizes = ["--nodes", "9", "--edges", "9"]
+    assert main.main(["dataset", "generate", str(tmp_path / "out"), *sizes, "--rows", str(folder)]) == 1
     assert "expected a data set of one node type, found one of version 3, with 1 node type: paper" in " ".join(
         capsys.readouterr().err.split()
     )

@@ -107,6 +107,7 @@ def test_packages_list_what_users_import():
         "CohortError",
         "LinkNeighborLoader",
         "NeighborLoader",
+        "ShardedRows",
         "__version__",
         "dataset",
         "from_pyg",

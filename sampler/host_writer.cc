@@ -35,9 +35,12 @@ int64_t* write_indptr(std::span<const OfType> types, const OfRelation& edges, in
   return end;
 }
 
-void write_weights(const GraphView& graph, const std::vector<int64_t>& e_id, float* to) {
-#pragma omp parallel for schedule(static) if (e_id.size() > std::size_t{kFewItems})
-  for (std::size_t edge = 0; edge < e_id.size(); ++edge) to[edge] = graph.edge_weights[e_id[edge]];
+// Returns the end of what was written.
+float* write_weights(const OfRelation& edges, float* to) {
+  const float* const weights = edges.relation.edge_weights;
+#pragma omp parallel for schedule(static) if (edges.e_id.size() > std::size_t{kFewItems})
+  for (std::size_t edge = 0; edge < edges.e_id.size(); ++edge) to[edge] = weights ? weights[edges.e_id[edge]] : 1;
+  return to + edges.e_id.size();
 }
 
 }  // namespace
@@ -53,11 +56,12 @@ void write_batch(const GraphView& graph, std::span<const OfType> types, std::spa
   }
   if (slot.source_node) std::ranges::copy(source_node, slot.source_node);
   int64_t *indptr = slot.indptr, *e_id = slot.e_id;
+  float* edge_weight = slot.edge_weight;
   for (const OfRelation& edges : relations) {
     if (indptr) indptr = write_indptr(types, edges, indptr);
     if (e_id) e_id = std::ranges::copy(edges.e_id, e_id).out;
+    if (edge_weight) edge_weight = write_weights(edges, edge_weight);
   }
-  if (slot.edge_weight) write_weights(graph, relations[0].e_id, slot.edge_weight);
 }
 
 }  // namespace cohort::sampler

@@ -77,6 +77,7 @@ class _Inputs:
         self._y = slot.y.new_zeros((slot.num_seeds, *slot.y.shape[1:]))
         self._source = [empty(sizes[-1]) for sizes in room.edges]
         names = list(types.counts)
+        self._target_of = [names.index(name[2]) for name in types.edge_types]  # the number of its node type
         nodes_of = dict(zip(names, room.nodes, strict=True))
         # By relation and hop; of all hops up to it.
         self._offsets = [[empty(targets + 1) for targets in nodes_of[name[2]][:-1]] for name in types.edge_types]
@@ -103,8 +104,9 @@ class _Inputs:
         parts = []
         for number, (source, per_hop) in enumerate(zip(self._source, self._offsets, strict=True)):
             parts.append((source, slot.edges(number)[0], 0))
-            offsets = slot.offsets(number)
-            parts += [(to, offsets[: len(to)], edges) for to, edges in zip(per_hop, sizes.edges[number], strict=True)]
+            # Up to each hop's own targets: the offsets go on with those of the next hop.
+            hops = zip(per_hop, sizes.nodes[self._target_of[number]][:-1], sizes.edges[number], strict=True)
+            parts += [(to, slot.offsets(number)[: targets + 1], edges) for to, targets, edges in hops]
         kernels.copy_arrays(parts)
         self._y.copy_(slot.y[: len(self._y)])
         for number, table in enumerate(self._tables):

@@ -5,6 +5,7 @@ import torch
 from processes import cohort
 
 import cohort as package
+from cohort.nn.block import Block
 from cohort.trainer.loop import typed_graphs
 from cohort.trainer.loop.step import Scores, TrainStep, adam
 from cohort.trainer.loop.typed_graphs import TypedSizes, TypedStepGraphs, _Inputs
@@ -23,26 +24,45 @@ def graph(tmp_path_factory, request):
     return package.dataset.open(folder)
 
 
-def slots_of(graph, device: str):
+def slots_of(graph, device: str, fanout=(4, 3)):
     """The slots of a pass over the training nodes."""
-    fanout, seeds = [4, 3], (graph.target, graph.train_ids)
-    with package.NeighborLoader(graph, fanout, seeds, batch_size=SEEDS, shuffle=True, device=device) as loader:
+    seeds = (graph.target, graph.train_ids)
+    with package.NeighborLoader(graph, list(fanout), seeds, batch_size=SEEDS, shuffle=True, device=device) as loader:
         source = loader._sampler.source
         which = source.request(loader._seed_set, loader._fanout, SEEDS, shuffle=True)
         yield from (slot for slot in source.slots(which) if slot.num_seeds == SEEDS)
 
 
-def model_of(kind: str, graph, dropout: float = 0.0, **shape) -> TypedGNN:
+def model_of(kind: str, graph, dropout: float = 0.0, num_layers: int = 2, **shape) -> TypedGNN:
     torch.manual_seed(1)
-    return TypedGNN(kind, graph.types, 16, graph.num_classes, 2, dropout, **shape)
+    return TypedGNN(kind, graph.types, 16, graph.num_classes, num_layers, dropout, **shape)
+
+
+def demand_in_bounds(block: Block) -> None:
+    """Every edge that a kernel may read names a row that there is."""
+    assert block.indptr[0] == 0 and (block.indptr.diff() >= 0).all()
+    assert len(block.indptr) == block.num_targets + 1 and block.indptr[-1] <= len(block.source)
+    read = block.source[: block.indptr[-1]]
+    assert len(read) == 0 or (0 <= read.min() and read.max() < block.num_sources)
 
 
 @pytest.mark.parametrize("shape", [{}, {"norm": "layer"}], ids=str)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_padded_batch_has_the_same_scores_and_gradients(graph, shm, kind, shape):
-    model, inputs, count = model_of(kind, graph, **shape), None, 0
+    compare_padded(graph, kind, shape, (4, 3))
+
+
+@pytest.mark.parametrize("graph", [["--all-features"]], ids=["all have"], indirect=True)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_padded_batch_of_three_hops_reads_no_edge_of_the_next_hop(graph, shm, kind):
+    compare_padded(graph, kind, {}, (3, 3, 2))
+
+
+def compare_padded(graph, kind: str, shape: dict, fanout: tuple[int, ...]) -> None:
+    """Batches with room against batches as they are: scores, gradients, and the bounds of what kernels read."""
+    model, inputs, count = model_of(kind, graph, num_layers=len(fanout), **shape), None, 0
     trained = [each for each in model.parameters() if each.requires_grad]
-    for slot in slots_of(graph, "cpu"):
+    for slot in slots_of(graph, "cpu", fanout):
         sizes = TypedSizes.of(slot)
         if inputs is None:
             inputs = _Inputs(sizes.grown(None), graph.types, slot)
@@ -50,6 +70,8 @@ def test_a_padded_batch_has_the_same_scores_and_gradients(graph, shm, kind, shap
             continue
         inputs.load(slot, sizes)
         x, blocks, y, *per_hop = inputs.arguments
+        for block in (block for of_layer in blocks for block in of_layer.values()):
+            demand_in_bounds(block)
         assert len(x["paper"]) > sum(slot.nodes_of_types[0]), "nothing is padded"
         plain, padded = Scores(model, types=graph.types).of_slot(slot), Scores(model)(x, blocks, SEEDS, *per_hop)
         torch.testing.assert_close(padded, plain, rtol=1e-4, atol=1e-5)

@@ -77,7 +77,7 @@ def build_parser() -> argparse.ArgumentParser:
     from cohort.ibp import cli as ibp_cli
     from cohort.launch import doctor
     from cohort.launch.bench import command as bench
-    from cohort.launch.data import prepare
+    from cohort.launch.data import derive, prepare
     from cohort.launch.plan import command as plan
     from cohort.launch.report import command as report
     from cohort.launch.run import digest, inspect, predict, train
@@ -89,7 +89,9 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for room in (train, predict, bench, run_script, plan, tune, report, digest, inspect, doctor, ibp_cli):
         room.register(commands)
-    prepare.register(dataset_cli.register(commands))
+    dataset_commands = dataset_cli.register(commands)
+    prepare.register(dataset_commands)
+    derive.register(dataset_commands)
     _use_plain_quotes(parser)
     return parser
 

@@ -84,7 +84,7 @@ def prepare(args: argparse.Namespace) -> int:
     if not profiles:
         return 0
     num_bytes = sum(tables[name].num_rows * tables[name].row_bytes for name in profiles)
-    with output_folder(out, overwrite=True) as folder, _bar("encoding", num_bytes) as advance:
+    with output_folder(out, overwrite=True) as folder, bytes_bar("encoding", num_bytes) as advance:
         order = renumber(args.path, folder.path) if args.reorder == "degree" else None
         for name, profile in profiles.items():
             line = encode_rows(_Table(tables[name], order, advance), Path(folder.path), profile, encoded_file(name))
@@ -241,7 +241,7 @@ def _drop_raw(rows: StoredRows, order, file: Path) -> None:
     """Removes the raw features when every row that the new file holds is one of them, bit for bit."""
     encoded = ibp.load(file)
     step = max(BATCH_BYTES // rows.row_bytes, 1)
-    with _bar("comparing", rows.num_rows * rows.row_bytes) as advance:
+    with bytes_bar("comparing", rows.num_rows * rows.row_bytes) as advance:
         table = _Table(rows, order)
         for first in range(0, rows.num_rows, step):
             last = min(first + step, rows.num_rows)
@@ -254,7 +254,7 @@ def _drop_raw(rows: StoredRows, order, file: Path) -> None:
 
 
 @contextlib.contextmanager
-def _bar(what: str, num_bytes: int) -> Iterator[Callable[[int], None]]:
+def bytes_bar(what: str, num_bytes: int) -> Iterator[Callable[[int], None]]:
     """A progress bar over bytes, on standard error; yields what advances it."""
     columns = (TextColumn(what), BarColumn(bar_width=None), TaskProgressColumn(), TimeRemainingColumn())
     console = Console(stderr=True)

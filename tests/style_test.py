@@ -35,6 +35,7 @@ PRINTING = {  # parts of commands: they print their results and their errors
     "launch/main.py",
     "launch/doctor.py",
     "launch/*/command.py",
+    "launch/data/derive.py",
     "launch/data/prepare.py",
     "launch/plan/table.py",
     "launch/run/inspect.py",

@@ -77,7 +77,7 @@ def build_parser() -> argparse.ArgumentParser:
     from cohort.ibp import cli as ibp_cli
     from cohort.launch import doctor
     from cohort.launch.bench import command as bench
-    from cohort.launch.data import derive, prepare
+    from cohort.launch.data import derive, prepare, shard
     from cohort.launch.plan import command as plan
     from cohort.launch.report import command as report
     from cohort.launch.run import digest, inspect, predict, train
@@ -92,6 +92,7 @@ def build_parser() -> argparse.ArgumentParser:
     dataset_commands = dataset_cli.register(commands)
     prepare.register(dataset_commands)
     derive.register(dataset_commands)
+    shard.register(dataset_commands)
     _use_plain_quotes(parser)
     return parser
 

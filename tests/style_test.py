@@ -37,6 +37,7 @@ PRINTING = {  # parts of commands: they print their results and their errors
     "launch/*/command.py",
     "launch/data/derive.py",
     "launch/data/prepare.py",
+    "launch/data/shard.py",
     "launch/plan/table.py",
     "launch/run/inspect.py",
     "launch/run/train.py",

@@ -1,1 +1,1 @@
-"""Commands on data sets that need the codecs: prepare, derive."""
+"""Commands on data sets that need the codecs: prepare, derive, shard."""

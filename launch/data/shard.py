@@ -1,0 +1,86 @@
+"""``cohort dataset shard``: the encoded rows of a data set in parts, a file for each rank of ``cohort.ShardedRows``."""
+
+import argparse
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from cohort import ibp
+from cohort.base.errors import CohortError
+from cohort.base.files import demand_writable
+from cohort.base.units import format_bytes
+from cohort.dataset import Dataset
+from cohort.dataset import open as open_dataset
+from cohort.launch.data.prepare import BATCH_BYTES, bytes_bar
+
+SHARDS_FOLDER = "shards"
+
+
+def register(dataset_commands) -> None:
+    """Adds the command."""
+    text = "divide the encoded feature rows into K files, DIR/shards/RANK-of-K.ibp, for the ranks of cohort.ShardedRows"
+    parser = dataset_commands.add_parser("shard", help=text, description=text)
+    parser.add_argument("path", metavar="DIR", type=Path, help="folder of a data set that was prepared")
+    parser.add_argument("--parts", type=int, required=True, metavar="K", help="number of parts: the number of ranks")
+    parser.add_argument("--type", metavar="TYPE", help="of several node types, the one whose rows are divided")
+    parser.set_defaults(func=shard)
+
+
+def shard(args: argparse.Namespace) -> int:
+    """Runs the command; 0 when the parts are in place, rank 0 having the first rows."""
+    encoded = ibp.load(_encoded_file(args))
+    if not 1 <= args.parts <= len(encoded):
+        raise CohortError("--parts", f"an integer in [1, {len(encoded)}]", str(args.parts), "give each part a row")
+    cuts = np.linspace(0, len(encoded), args.parts + 1).astype(np.int64)
+    row_bytes = encoded.profile.row_bytes
+    out, kind = args.path / SHARDS_FOLDER, f"{args.type}." if args.type else ""
+    step, written = max(BATCH_BYTES // row_bytes // 64, 1) * 64, 0
+    with (
+        bytes_bar("dividing", len(encoded) * row_bytes) as advance,
+        demand_writable(out, hint="is DIR writable, and its disk not full?"),
+    ):
+        out.mkdir(exist_ok=True)
+        for rank, (first, last) in enumerate(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)):
+            part, file = _Part(encoded, first, last, advance), out / f"{kind}{rank}-of-{args.parts}.ibp"
+            written += ibp.encode(part, encoded.profile, layout=encoded.layout, out=file, batch_rows=step)
+    rows = f"{len(encoded):,} rows in {args.parts} parts, {format_bytes(written)}"
+    print(f"{out}: {rows}; rank R holds cohort.ibp.load('{out}/{kind}R-of-{args.parts}.ibp')", file=sys.stderr)
+    return 0
+
+
+def _encoded_file(args: argparse.Namespace) -> Path:
+    """The encoded rows that are to be divided.
+
+    Raises:
+        CohortError: there are none, or --type names none of several node types.
+    """
+    data = open_dataset(args.path)
+    if isinstance(data, Dataset):
+        if args.type is not None:
+            raise CohortError("--type", "no type, of a data set of one node type", args.type)
+        table = data
+    elif args.type in data.node_types:
+        table = data.node_types[args.type]
+    else:
+        raise CohortError("--type", f"one of the node types {', '.join(data.node_types)}", args.type or "none")
+    if table.encoded_rows is None:
+        hint = f"encode them with: cohort dataset prepare {args.path}"
+        raise CohortError(str(args.path), "encoded feature rows", "none", hint)
+    return table.encoded_rows
+
+
+class _Part:
+    """Rows first to last - 1, decoded a slice at a time."""
+
+    def __init__(self, encoded: ibp.EncodedRows, first: int, last: int, advance):
+        self._encoded, self._first, self._last, self._advance = encoded, first, last, advance
+        self.shape = (last - first, encoded.shape[1])
+
+    def __len__(self) -> int:
+        return self._last - self._first
+
+    def __getitem__(self, part: slice):
+        start, stop, _ = part.indices(len(self))
+        self._advance((stop - start) * self._encoded.profile.row_bytes)
+        return ibp.fetch(self._encoded, np.arange(self._first + start, self._first + stop))

@@ -34,6 +34,7 @@ SIZES = ("nodes", "edges")
 DEFAULTS = {"dim": 64, "dtype": "float32", "classes": 10}  # but for the shapes of published graphs
 GENERATED = (*SIZES, *DEFAULTS, "seed", "split", "overwrite")  # arguments of all generators
 UNTYPED = ("sbm", "powerlaw", "rmat")
+ONE_TYPE = ", ".join(UNTYPED)  # as the help says it
 KINDS_OF = {  # the kinds of graph that an option has a meaning for, where not all
     **dict.fromkeys(SIZES, (*UNTYPED, "typed")),
     "scale": tuple(SHAPES),
@@ -70,27 +71,31 @@ def _register_generate(commands: argparse._SubParsersAction) -> None:
         "--kind",
         choices=(*UNTYPED, "typed", *SHAPES),
         default="sbm",
-        help="random model; typed: papers with authors and fields; mag, mag240m, igbh: the node types, relations and"
-        " sizes of ogbn-mag, MAG240M and IGBH; default: %(default)s",
+        help=f"{ONE_TYPE}: random model of a graph of one node type; typed: papers with authors and fields;"
+        " mag, mag240m, igbh: random graph with the node types, relations and sizes of ogbn-mag, MAG240M or IGBH;"
+        " default: %(default)s",
     )
-    command.add_argument("--scale", type=float, help="mag, mag240m, igbh: share of the nodes and edges; default: 1")
-    command.add_argument("--nodes", type=number, help="number of nodes; required but for mag, mag240m and igbh")
-    command.add_argument("--edges", type=number, help="number of edges to draw; required like --nodes")
-    command.add_argument("--undirected", action="store_true", help="store every edge in both directions: 2 x EDGES")
-    command.add_argument("--edge-weights", action="store_true", help="give each edge a weight in (0, 1]")
+    command.add_argument(
+        "--scale", type=float, help="mag, mag240m, igbh: fraction of the nodes and edges to generate; default: 1"
+    )
+    command.add_argument("--nodes", type=number, help=f"{ONE_TYPE}, typed: number of nodes (required)")
+    command.add_argument("--edges", type=number, help=f"{ONE_TYPE}, typed: number of edges to draw (required)")
+    command.add_argument("--undirected", action="store_true", help=f"{ONE_TYPE}: store each edge in both directions")
+    command.add_argument("--edge-weights", action="store_true", help=f"{ONE_TYPE}: give each edge a weight in (0, 1]")
     command.add_argument("--dim", type=number, help="features per node; default: 64, or the published graph's")
     command.add_argument(
         "--rows",
         type=Path,
         metavar="FILE.npy|DIR",
-        help="draw the features of each node from the rows of this array or data set, instead of --dim and --dtype",
+        help=f"{ONE_TYPE}: draw the features of each node from the rows of this array or data set, instead of --dim and"
+        " --dtype",
     )
     command.add_argument(
         "--dtype",
         choices=("float32", "float16", "bfloat16", "uint8"),
         help="type of the features; default: float32, or the published graph's",
     )
-    command.add_argument("--all-features", action="store_true", help="typed: give authors and fields features, too")
+    command.add_argument("--all-features", action="store_true", help="typed: authors and fields have features, too")
     command.add_argument("--classes", type=number, help="number of classes; default: 10, or the published graph's")
     add_common(command)
     command.set_defaults(func=_generate, rows_writer=lambda args: None)
@@ -133,29 +138,29 @@ def _demand_of_kind(args: argparse.Namespace) -> None:
 
 
 def _register_split_links(commands: argparse._SubParsersAction) -> None:
-    text = "write a data set without some of its links, which validate and test a model that predicts links"
+    text = "copy a data set without a random share of its links, and hold these links out for validation and test"
     command = commands.add_parser("split-links", help=text, description=text)
     command.add_argument("path", metavar="DIR", type=Path, help="folder of a data set")
     command.add_argument("out", metavar="OUT", type=Path, help="folder to write")
     command.add_argument(
         "--relation",
         metavar="NAME",
-        help="several node types: the relation whose edges are the links, by its name or source:name:target; default:"
-        " the one that is no reverse of another",
+        help="several node types: the relation whose edges are the links, as its name or source:name:target; default:"
+        " the only relation that is not the reverse of another",
     )
     command.add_argument(
         "--shares",
         type=parts,
         default=(0.05, 0.1),
         metavar="0.05,0.1",
-        help="shares of the links for validation and for the test, at random; default: 0.05,0.1",
+        help="shares of the links to hold out for validation and for test; default: 0.05,0.1",
     )
     command.add_argument(
         "--negatives",
         type=number,
         default=100,
         metavar="K",
-        help="random nodes that the target of a held-out link competes with; default: %(default)s",
+        help="number of random targets that each held-out link competes with; default: %(default)s",
     )
     command.add_argument("--seed", type=number, default=0, help="seed of all random numbers; default: %(default)s")
     command.add_argument("--overwrite", action="store_true", help="replace OUT if it is a data set")

@@ -34,19 +34,20 @@ def split_links(
 ) -> Path:
     """Writes a data set without some of the links, and these links beside it; returns its folder.
 
-    A link is two different nodes with an edge between them. All edges of a held-out link are left out, in both
-    directions, so that no message and no training pair tells of it. Needs about 60 bytes of memory per edge.
+    A link is a pair of different nodes with an edge between them. All edges of a held-out link are removed, in both
+    directions, so that the link is neither drawn as a neighbour nor used in training. Needs about 60 bytes of memory
+    per edge.
 
-    With several node types, links are those of one relation: a source and a target with an edge. Its edges go, and
-    those in the other direction of the relation that is its reverse. A relation within one node type that has no
+    With several node types, the links are the edges of one relation. The edges of held-out links are removed from the
+    relation, and the same edges in the other direction from its reverse. A relation within one node type that has no
     reverse is treated as a graph of one node type.
 
     Args:
         source: a data set with raw features.
-        relation: of several, its name or "source:name:target"; None: the one that is no reverse of another.
+        relation: of several, its name or "source:name:target"; None: the only one that is not the reverse of another.
         shares: of the links, for validation and for the test.
-        negatives: K, how many nodes the target of a held-out link competes with: drawn uniformly among those to which
-            its source has no edge, except that one that is still an edge after 8 more draws remains.
+        negatives: K, the number of random targets that each held-out link competes with. They are drawn uniformly. A
+            target to which the source has an edge is drawn again, at most 8 times.
         seed: of all random numbers.
         overwrite: replace an existing data set `out`.
 

@@ -159,7 +159,7 @@ def write_links(
 ) -> None:
     """Writes held-out links of your own beside a data set, for instance those of a benchmark.
 
-    Warns of links that are edges of the graph: messages tell of these.
+    Warns of links that are edges of the graph, because a model can read them from the graph.
 
     Args:
         folder: of a data set.
@@ -185,7 +185,7 @@ def write_links(
     for split, links in held.items():
         count = np.isin(edges.keys(*links.pairs.T), keys).sum()
         if count:
-            text = f"{count:,} of {len(links.pairs):,} {split} links are edges of the graph: messages tell of them"
+            text = f"{count:,} of {len(links.pairs):,} {split} links are edges of the graph, where models see them"
             warnings.warn(f"{folder}: {text}", stacklevel=2)
         save_links(Path(folder), split, links, edges.relation)
 

@@ -9,10 +9,10 @@ from cohort.ibp.table import Table
 
 
 class EmbeddingBag(torch.nn.Module):
-    """``torch.nn.EmbeddingBag`` with frozen weights that are stored encoded. Each row of a batch is decoded once.
+    """``torch.nn.EmbeddingBag`` with frozen weights that are stored encoded. Each distinct id is decoded once.
 
-    The weights are no parameters: ``state_dict`` and ``.to()`` leave them out. They are read where the input is: for
-    input on a GPU the table's place is pinned or cuda.
+    The weights are not parameters: they are not in ``state_dict``, and ``.to()`` does not move them. For input on a
+    GPU, the table's place must be pinned or cuda.
 
     Args:
         table: rows of floats.

@@ -67,7 +67,7 @@ def pyg_store(tables: Mapping) -> FeatureStore:
     """A feature store for PyG's loaders: ``NeighborLoader((pyg_store(tables), graph), ...)``.
 
     Args:
-        tables: {(node type, attribute): Table, or a tensor for what is not encoded, labels say}. The node type of a
-            graph with one type is None.
+        tables: {(node type, attribute): Table, or a tensor for data that is not encoded, such as labels}. In a graph of
+            one node type, the node type is None.
     """
     return _TableStore({key: _checked(key, value) for key, value in dict(tables).items()})

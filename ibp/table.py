@@ -16,13 +16,13 @@ _DIRECTORY_BYTES = {"packed": 8.0, "in place": 2.0, "slots": 0.25}  # of a row: 
 
 @dataclass(frozen=True)
 class TableStats:
-    """What was asked of a table since it was made.
+    """Counts of the reads and changes of a table since it was made.
 
     Attributes:
-        rows_fetched: rows that fetch() and brackets gave.
-        bytes_fetched: of these rows, decoded.
+        rows_fetched: rows that fetch() and table[ids] returned.
+        bytes_fetched: decoded bytes of these rows.
         rows_put: rows that put() replaced.
-        saved: share of the table's bytes that encoding saves now.
+        saved: share of the table's bytes that encoding currently saves.
     """
 
     rows_fetched: int
@@ -56,7 +56,8 @@ class Table:
         Args:
             place: as for Table.
             device: as for Table.
-            dtype: torch or numpy dtype of the rows, where the file knows only how wide they are: integers and float64.
+            dtype: torch or numpy dtype of the rows, if it is not float16, bfloat16 or float32: of other types, the file
+                records only the width.
             verify: False skips the rows' checksums.
         """
         encoded = load(path, verify=verify)
@@ -118,9 +119,9 @@ class Table:
 
         Args:
             ids: integers of any type and shape. CUDA tensors need a table with place pinned or cuda.
-            out: contiguous rows to write to. One on a GPU takes ids of the CPU too.
-            stream: torch stream or its handle; default: the current one. A GPU's fetch does not wait for it: a wrong id
-                gives a row of zeros, and an error at the next fetch or ``check``.
+            out: contiguous rows to write to. If `out` is on a GPU, ids may be on the CPU.
+            stream: torch stream or its handle; default: the current one. On a GPU, fetch does not wait for the stream:
+                an id outside the table gives a row of zeros, and the next fetch or ``check`` raises the error.
         """
         encoded = self._rows
         if self._written is None:  # asked after _rows were taken: these do not change
@@ -139,8 +140,8 @@ class Table:
     def put(self, ids, rows) -> None:
         """Replaces rows, in memory: row ids[i] becomes rows[i]. For tables with place cpu.
 
-        The first call copies the encoded rows. A row that does not fit in the place of the old one is stored raw, in an
-        overflow area. Wrong ids or rows change nothing. Other threads may fetch meanwhile.
+        The first call copies the encoded rows. A new row that needs more bytes than the old row is stored raw, in an
+        overflow area. If ids or rows are wrong, nothing changes. Other threads may fetch at the same time.
 
         Args:
             ids: integers of any type and shape, each at most once.

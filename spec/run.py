@@ -181,31 +181,35 @@ class RunSpec(SamplerSpec):
     )
     task: Literal["node", "link"] | None = option(
         None,
-        "what to learn: node: the labels of nodes; link: which nodes have an edge (default: link for a data set of"
-        " cohort dataset split-links, otherwise node)",
+        "node: learn the labels of nodes; link: learn which pairs of nodes have an edge (default: link for a data set"
+        " with held-out links, see cohort dataset split-links; otherwise node)",
         "Training",
         BATCHES | LOSS | MEMORY,
     )
     relation: str | None = option(
         None,
-        "link, several node types: the relation whose edges are predicted, by its name or source:name:target (default:"
-        " the one that has held-out links, otherwise the one that is no reverse of another)",
+        "link, several node types: the relation to predict, as its name or source:name:target (default: the relation"
+        " with held-out links, otherwise the only relation that is not the reverse of another)",
         "Training",
         BATCHES | LOSS | MEMORY,
         metavar="NAME",
     )
     decoder: Literal["dot", "distmult", "mlp"] = option(
-        "dot", "link: score of two nodes, by their rows of --hidden columns", "Model", LOSS | MEMORY
+        "dot",
+        "link: how the rows of two nodes give a score: dot: dot product; distmult: dot product with a learned weight"
+        " for each column; mlp: two layers on the elementwise product",
+        "Model",
+        LOSS | MEMORY,
     )
     loss: Literal["bce", "softmax", "margin"] = option(
         "bce",
-        "link: binary cross entropy of edges and negatives; cross entropy of the edge among its negatives; or a margin"
-        " of 1 between both",
+        "link: bce: binary cross entropy of edges and negatives; softmax: cross entropy of the edge among its"
+        " negatives; margin: hinge loss, with a margin of 1 between the edge and each negative",
         "Training",
         LOSS | MEMORY,
     )
     negatives: types.Positive = option(
-        1, "link: random targets for each edge of a batch, drawn with the batch", "Training", BATCHES | LOSS | MEMORY
+        1, "link: number of random targets for each edge of a batch", "Training", BATCHES | LOSS | MEMORY
     )
     epochs: types.Positive = option(10, "passes over the training nodes or edges", "Training", COURSE)
     lr: types.AboveZero = option(0.003, "learning rate of Adam", "Training", LOSS)

@@ -29,7 +29,8 @@ def register(commands: argparse._SubParsersAction) -> None:
         "--method",
         choices=METHODS,
         default="metis",
-        help="metis (default): fewest edges between parts, in memory; streaming: for any size; random: a baseline",
+        help="metis (default): fewest edges between parts, in memory; streaming: for graphs of any size; random: a"
+        " baseline",
     )
     command.add_argument("--seed", type=int, default=0, help="seed of the random numbers (default 0)")
     command.add_argument(

@@ -26,15 +26,18 @@ BATCH_BYTES = 64 << 20  # of neighbours' rows in memory at a time, and of means
 
 def register(dataset_commands) -> None:
     """Adds the command."""
-    text = "give a node type features: the mean of the features of its neighbours of another type"
+    text = "compute the features of a node type as the mean of its neighbours' features in one relation"
     parser = dataset_commands.add_parser("derive", help=text, description=text)
     parser.add_argument("path", metavar="DIR", type=Path, help="folder of a data set of several node types")
-    parser.add_argument("type", metavar="TYPE", help="node type that gets the features")
-    parser.add_argument("--mean-of", metavar="TYPE", required=True, help="node type whose features are averaged")
+    parser.add_argument("type", metavar="TYPE", help="node type whose features are computed")
+    parser.add_argument("--mean-of", metavar="TYPE", required=True, help="node type of the neighbours")
     parser.add_argument(
-        "--over", metavar="RELATION", required=True, help="name of the relation between the two types, in any direction"
+        "--over",
+        metavar="RELATION",
+        required=True,
+        help="name of the relation between the two types, or of its reverse",
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace the features that TYPE has")
+    parser.add_argument("--overwrite", action="store_true", help="replace existing features of TYPE")
     parser.set_defaults(func=derive)
 
 

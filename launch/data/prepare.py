@@ -66,7 +66,7 @@ def register(dataset_commands) -> None:
         help=f"auto (default): the codec with the fewest bytes to fetch; if encoded rows need {LARGER_TOLD} than raw"
         " rows, nothing is written; with a named codec, encoded rows are written in any case",
     )
-    generate.add_argument("--prepared", action="store_true", help="write encoded feature rows only (see prepare)")
+    generate.add_argument("--prepared", action="store_true", help="write only encoded feature rows (see prepare)")
     generate.add_argument("--codec", choices=CODECS, help="codec of --prepared (default auto)")
     generate.set_defaults(rows_writer=rows_writer)
 

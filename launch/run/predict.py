@@ -49,7 +49,7 @@ def register(commands) -> None:
     parser.add_argument(
         "--node-type",
         metavar="TYPE",
-        help="links between two node types: the type whose rows of --hidden columns are written",
+        help="a model that predicts links between two node types: the node type whose rows are written",
     )
     add_options(parser, SamplerSpec, only=("device",))
     parser.add_argument(

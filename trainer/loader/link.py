@@ -68,7 +68,7 @@ class LinkNeighborLoader(NeighborLoader):
             Several edge types: edges of the pairs' type, and reverse edges of the type that the data set names as its
             reverse; without one, those of the pairs' type itself if it is within one node type.
         edge_label_time: int64 times of the pairs, required with ``time_attr``: both ends of a pair, and its negatives,
-            get edges up to this time. An edge that is a pair itself has this time: to leave it out, give a smaller one.
+            get edges up to this time. If a pair is itself an edge of the graph, a smaller time excludes that edge.
         options: keyword arguments of `NeighborLoader`: ``batch_size`` (pairs), ``shuffle``, ``seed``, ...
 
     Raises:

@@ -78,13 +78,13 @@ class NeighborLoader:
             here, too: change only ``batch.clone()``.
         node_tensors: additional data of nodes, tensors [num_nodes, ...] by name. Each batch gets the rows of its nodes,
             which the loop's thread gathers on the tensor's device and copies to the batch's.
-        disjoint: each seed is the root of a tree of its own. A node in several trees is several nodes of the batch,
-            each with its row; ``batch.batch`` int64 [num_nodes] is the number of each node's seed.
-        time_attr: draw only edges whose time is at most the time of the seed; batches are then disjoint. The name of
-            the times: of a PyG ``Data``, an attribute of its edges, or of its nodes (an edge is then as old as its
-            source); of a data set, which has one time per edge, any name.
+        disjoint: each seed is the root of a separate tree. A node of several trees occurs several times in the batch,
+            each time with its row; ``batch.batch`` int64 [num_nodes] is the number of each node's seed in the batch.
+        time_attr: draw only edges whose time is at most the time of the seed; batches are then disjoint. For a PyG
+            ``Data``, the name of the attribute that contains the times, of edges or of nodes (each edge then has the
+            time of its source). A data set has only one array of edge times, so any name is accepted.
         input_time: int64 times of the seeds, in the order of ``input_nodes``; required with ``time_attr``.
-        temporal_strategy: "uniform": any of the edges up to the seed's time; "last": the latest of them.
+        temporal_strategy: "uniform": draw at random from the edges up to the seed's time; "last": take the latest ones.
         limit_seconds: how long the sampler may stay in one stage before it counts as hung, and how long ranks wait for
             each other's loaders.
 

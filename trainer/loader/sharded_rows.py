@@ -53,17 +53,18 @@ class Pending:
 
 
 class ShardedRows:
-    """Feature rows [V, D], each in the memory of one rank of a process group. Rows travel as they are stored.
+    """Feature rows [V, D], distributed over the ranks of a process group. Encoded rows are sent encoded.
 
-    Every rank makes one, and every rank calls `fetch` or `start` as often as the others, each with ids of its own. The
-    exchanges have a gloo group and a thread of their own, beside what the script's group does.
+    Every rank makes one `ShardedRows`, and all ranks must call `fetch` or `start` equally often, each rank with its own
+    ids. The exchanges use a separate gloo group and a separate thread, so they do not disturb the script's own group.
 
     Args:
         rows: this rank's rows: cohort.ibp.EncodedRows in host memory, or a tensor or array [v, D] there, of the same D
             and dtype on all ranks.
-        owner: None: the ranks' rows follow each other, those of rank 0 first. Else (ranks, places): for each id, which
-            rank has its row, integers [V], and where among that rank's rows, integers [V]; the same on all ranks.
-        group: whose ranks take part; None: all.
+        owner: (ranks, places), the same on all ranks: for each id, the rank that has its row, integers [V], and the
+            position of the row among the rows of that rank, integers [V]. None: ids continue from rank to rank, and
+            rank 0 has the first ids.
+        group: the process group whose ranks take part; None: all ranks.
         timeout_s: how long a rank waits for the others in an exchange.
         wire: "stored": encoded rows travel encoded. "raw": all rows travel decoded.
 
@@ -116,13 +117,13 @@ class ShardedRows:
             [n, D] on the device of the ids, or `out`.
 
         Raises:
-            CohortError: on all ranks, when a rank asks for an id out of range; when a rank has gone, or has not come
-                within `timeout_s`. Rows of these exchanges are not to be had then.
+            CohortError: on all ranks, if a rank requests an id out of range, has ended, or does not take part within
+                `timeout_s` seconds.
         """
         return self.start(ids, out).wait()
 
     def start(self, ids: Tensor | np.ndarray | Sequence[int], out: Tensor | None = None) -> Pending:
-        """Like `fetch`, without waiting: a script asks for the rows of the next batch while it trains on this one."""
+        """Like `fetch`, without waiting: requests rows of the next batch while the script trains on the current one."""
         device = ids.device if isinstance(ids, Tensor) else torch.device("cpu")
         index = arrays.as_index(ids.detach().cpu() if isinstance(ids, Tensor) else ids)
         if out is not None and (out.device.type, tuple(out.shape), out.dtype) != (

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from processes import cohort
 
 from cohort import CohortError
 from cohort.dataset import check
@@ -57,17 +58,9 @@ def test_encoded_rows_alone_are_the_same_rows(tmp_path):
     for name, more in (("raw", []), ("encoded", ["--prepared", "--codec", "exponent"])):
         shape = ["--kind", "igbh", "--scale", "2e-6", "--dim", "64", "--classes", "5"]
         assert main.main(["dataset", "generate", str(tmp_path / name), *shape, *more]) == 0
-        run = [
-            "train",
-            str(tmp_path / name),
-            "--out",
-            str(tmp_path / f"run-{name}"),
-            "--device",
-            "cpu",
-            "--model",
-            "rgat",
-        ]
-        assert main.main([*run, "--fanout", "3,2", "--hidden", "8", "--heads", "2", "--epochs", "1", "--quiet"]) == 0
+        options = ["--device", "cpu", "--model", "rgat", "--fanout", "3,2", "--hidden", 8, "--heads", 2, "--epochs", 1]
+        done = cohort("train", tmp_path / name, *options, "--out", tmp_path / f"run-{name}")
+        assert done.returncode == 0, done.stderr
         epochs = json.loads((tmp_path / f"run-{name}" / "summary.json").read_text())["epochs"]
         losses[name] = [epoch["loss"] for epoch in epochs]
     encoded = open_dataset(tmp_path / "encoded")

@@ -47,7 +47,8 @@ stage_pytest() {
 sanitize() {
   local shard shards=6 pids=() status=0 log=$out/sanitize-$1-$2
   for ((shard = 0; shard < shards; ++shard)); do
-    GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard compute-sanitizer --tool "$1" --require-cuda-init no --report-api-errors no --error-exitcode 9 \
+    CUDA_VISIBLE_DEVICES=$((shard % num_gpus)) OMP_NUM_THREADS=1 GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard \
+      compute-sanitizer --tool "$1" --require-cuda-init no --report-api-errors no --error-exitcode 9 \
       "$build/$2/$2_test" --gtest_filter="${3:-*Gpu*}" >"$log-$shard.log" 2>&1 &
     pids+=($!)
   done

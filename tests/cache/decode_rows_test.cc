@@ -16,6 +16,7 @@ namespace cohort::cache {
 namespace {
 
 constexpr int64_t kNumRows = 2001;
+constexpr int64_t kFewRows = 60;
 constexpr std::size_t kGuardBytes = 256;
 
 // All rows, by decode_rows() into two places of GPU 0.
@@ -41,7 +42,9 @@ std::vector<std::vector<std::byte>> decoded(const Table& table, int64_t piece_by
 }
 
 void expect_rows_of(const Table& table) {
-  for (const int64_t rows : {int64_t{1}, int64_t{100}, kNumRows - 1, kNumRows, 2 * kNumRows}) {
+  const int64_t all = table.rows.shape.num_rows;
+  for (const int64_t rows : {int64_t{1}, int64_t{100}, all - 1, all, 2 * all}) {
+    if (rows == 1 && all > kFewRows) continue;  // each piece is waited for
     for (const auto& found : decoded(table, rows * table.rows.row_bytes + 3)) {
       ASSERT_EQ(std::memcmp(found.data(), table.bytes.data(), found.size()), 0) << rows << " rows a piece";
     }
@@ -52,9 +55,10 @@ TEST(GpuDecodeRows, GivesTheRowsOfEveryCodecAndLayout) {
   for (const std::string codec : {"exponent", "invariant", "sparse", "raw"}) {
     for (const ibp::LayoutChoice layout : {ibp::LayoutChoice::kPacked, ibp::LayoutChoice::kSlots}) {
       for (const uint32_t slot_bytes : {0u, 448u}) {
+        if (layout == ibp::LayoutChoice::kPacked && slot_bytes > 0) continue;
         SCOPED_TRACE(testing::Message() << codec << static_cast<int>(layout) << " slots of " << slot_bytes);
         Table table("float32", kNumRows, 128, 4, codec == "sparse");
-        table.encode(codec, {layout, layout == ibp::LayoutChoice::kSlots ? slot_bytes : 0});
+        table.encode(codec, {layout, slot_bytes});
         expect_rows_of(table);
       }
     }
@@ -68,6 +72,9 @@ TEST(GpuDecodeRows, GivesRowsOfOtherSizes) {
     table.encode("auto");
     expect_rows_of(table);
   }
+  Table few("float32", kFewRows, 128, 4);
+  few.encode("auto");
+  expect_rows_of(few);
   Table halves("bfloat16", kNumRows, 64, 2);
   halves.encode("auto");
   expect_rows_of(halves);

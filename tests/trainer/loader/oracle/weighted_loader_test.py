@@ -196,5 +196,5 @@ def test_a_gpu_makes_the_same_batches_of_several_types(types, places):
     with on_cpu, NeighborLoader(types, [4, -1, 40], "paper", **how | places | {"device": "cuda"}) as on_gpu:
         for expected, found in zip(on_cpu, on_gpu, strict=True):
             for store in expected.stores:
-                for name in {"n_id", "edge_index", "e_id", "edge_weight"} & store.keys():
+                for name in {"n_id", "edge_index", "e_id", "edge_weight"} & set(store.keys()):
                     assert torch.equal(found[store._key][name].cpu(), store[name])

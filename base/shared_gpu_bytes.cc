@@ -1,5 +1,8 @@
 #include "base/shared_gpu_bytes.h"
 
+#include <algorithm>
+
+#include "base/check.h"
 #include "base/device.h"
 #include "base/driver.h"
 
@@ -52,7 +55,23 @@ std::size_t whole_pages(int gpu, std::size_t bytes) {
 
 }  // namespace
 
-SharedGpuBytes::SharedGpuBytes(std::size_t bytes, const char* what) : bytes_(bytes) {
+SharedGpuBytes::SharedGpuBytes(std::size_t bytes, const char* what) { make(bytes, what); }
+
+SharedGpuBytes::SharedGpuBytes(const FileDescriptor& shared, std::size_t bytes, const char* what) {
+  open(shared, bytes, what);
+}
+
+SharedGpuBytes::SharedGpuBytes(std::size_t bytes, std::byte* at, const char* what) : data_(at), owns_address_(false) {
+  make(bytes, what);
+}
+
+SharedGpuBytes::SharedGpuBytes(const FileDescriptor& shared, std::size_t bytes, std::byte* at, const char* what)
+    : data_(at), owns_address_(false) {
+  open(shared, bytes, what);
+}
+
+void SharedGpuBytes::make(std::size_t bytes, const char* what) {
+  bytes_ = bytes;
   if (bytes == 0) return;
   gpu_ = current_gpu_with_context();
   const CUmemAllocationProp properties = properties_of(gpu_);
@@ -61,7 +80,8 @@ SharedGpuBytes::SharedGpuBytes(std::size_t bytes, const char* what) : bytes_(byt
   map(what);
 }
 
-SharedGpuBytes::SharedGpuBytes(const FileDescriptor& shared, std::size_t bytes, const char* what) : bytes_(bytes) {
+void SharedGpuBytes::open(const FileDescriptor& shared, std::size_t bytes, const char* what) {
+  bytes_ = bytes;
   if (bytes == 0) return;
   gpu_ = current_gpu_with_context();
   mapped_bytes_ = whole_pages(gpu_, bytes);
@@ -74,9 +94,9 @@ void SharedGpuBytes::map(const char* what) {
   CUmemAccessDesc access{};
   access.location = properties_of(gpu_).location;
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  CUdeviceptr at = 0;
+  auto at = reinterpret_cast<CUdeviceptr>(data_);
   bool mapped = false;
-  CUresult result = driver().reserve(&at, mapped_bytes_, 0, 0, 0);
+  CUresult result = owns_address_ ? driver().reserve(&at, mapped_bytes_, 0, 0, 0) : CUDA_SUCCESS;
   if (result == CUDA_SUCCESS) result = driver().map(at, mapped_bytes_, 0, memory_, 0);
   mapped = result == CUDA_SUCCESS;
   if (mapped) result = driver().allow(at, mapped_bytes_, &access, 1);
@@ -85,7 +105,7 @@ void SharedGpuBytes::map(const char* what) {
     return;
   }
   if (mapped) driver().unmap(at, mapped_bytes_);
-  if (at) driver().free_address(at, mapped_bytes_);
+  if (at && owns_address_) driver().free_address(at, mapped_bytes_);
   driver().release(memory_);
   kDriver.check(result, what);
 }
@@ -99,7 +119,7 @@ SharedGpuBytes::~SharedGpuBytes() {
   cudaSetDevice(current);
   const auto at = reinterpret_cast<CUdeviceptr>(data_);
   driver().unmap(at, mapped_bytes_);
-  driver().free_address(at, mapped_bytes_);
+  if (owns_address_) driver().free_address(at, mapped_bytes_);
   driver().release(memory_);
 }
 
@@ -107,6 +127,35 @@ FileDescriptor SharedGpuBytes::share() const {
   int number = -1;
   kDriver.check(driver().share(&number, memory_, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0), "share memory");
   return FileDescriptor(number);
+}
+
+GrowingGpuBytes::GrowingGpuBytes(std::size_t most_bytes) {
+  reserved_bytes_ = whole_pages(current_gpu_with_context(), std::max<std::size_t>(most_bytes, 1));
+  CUdeviceptr at = 0;
+  kDriver.check(driver().reserve(&at, reserved_bytes_, 0, 0, 0), "reserve addresses");
+  data_ = reinterpret_cast<std::byte*>(at);
+}
+
+GrowingGpuBytes::~GrowingGpuBytes() {
+  pieces_.clear();
+  if (data_) driver().free_address(reinterpret_cast<CUdeviceptr>(data_), reserved_bytes_);
+}
+
+const SharedGpuBytes& GrowingGpuBytes::add(std::size_t bytes, const char* what) {
+  bytes = whole_pages(current_gpu(), bytes);
+  pieces_.emplace_back(bytes, next(bytes), what);
+  bytes_ += bytes;
+  return pieces_.back();
+}
+
+void GrowingGpuBytes::add(const FileDescriptor& shared, std::size_t bytes, const char* what) {
+  pieces_.emplace_back(shared, bytes, next(bytes), what);
+  bytes_ += bytes;
+}
+
+std::byte* GrowingGpuBytes::next(std::size_t bytes) const {
+  require(bytes <= reserved_bytes_ - bytes_, "memory that the reserved addresses have room for");
+  return data_ + bytes_;
 }
 
 }  // namespace cohort::base

@@ -23,6 +23,7 @@ constexpr int index_of(Tier tier) { return static_cast<int>(tier); }
 struct Counters {
   unsigned long long rows[kNumTiers];
   unsigned long long bytes[kNumTiers];
+  PoolCounters pool;
   unsigned long long damaged;  // what fetch_located() reports
   uint32_t next_host_row;      // that no warp has taken
 };
@@ -39,8 +40,9 @@ struct HostRowsRef {
 };
 
 struct Split {
-  const int64_t* nodes;  // int64 [count]
-  int64_t count;
+  const int64_t* nodes;    // int64 [count]
+  int64_t count;           // at most, where the pool lacks them
+  const uint32_t* places;  // uint32 [count], rows of the pool to be written; null: row i goes to position i
   DirectoryRef directory;
   RecentRef recent;
   uint32_t own_region;
@@ -104,24 +106,26 @@ __device__ Tier find_row(const Split& job, int64_t node, int64_t position, uint6
 
 __global__ void split_kernel(const __grid_constant__ Split job) {
   __shared__ Places places;
+  const int64_t count = job.places ? static_cast<int64_t>(job.counters->pool.missing) : job.count;
   unsigned long long bytes[kNumTiers] = {};
   for (int64_t first = base::grid_first() - threadIdx.x; first < job.count; first += base::grid_step()) {
     const int64_t i = first + threadIdx.x;
-    const bool active = i < job.count;
+    const bool active = i < count;
     const int64_t node = active ? job.nodes[i] : 0;
+    const auto position = static_cast<int32_t>(active && job.places ? job.places[i] : i);
     uint64_t entry = kNoEntry;
     const int from = active ? index_of(find_row(job, node, i, entry)) : kNumTiers;
     const int64_t at = places.take(from, job.counters);
     const bool from_host = from == index_of(Tier::kHost);
     if (active && !from_host) {
       job.entries[from][at] = entry;
-      job.positions[from][at] = static_cast<int32_t>(i);
+      job.positions[from][at] = position;
       for (int tier = 0; tier < kNumTiers; ++tier) bytes[tier] += tier == from ? ibp::entry_bytes(entry) : 0;
     }
-    if (job.ordered ? !active : !from_host) continue;
+    if (job.ordered ? i >= job.count : !from_host) continue;
     const int64_t to = job.ordered ? i : at;
     job.keys[to] = from_host ? static_cast<uint32_t>(node) : job.absent_key;
-    job.key_positions[to] = static_cast<int32_t>(i);
+    job.key_positions[to] = position;
   }
   for (int tier = 0; tier < kNumTiers; ++tier) add_up(&job.counters->bytes[tier], bytes[tier]);
 }
@@ -214,10 +218,16 @@ void FeatureFetch::fetch(const int64_t* nodes, int64_t count, const FetchTarget&
   cuda_check(cudaMemsetAsync(counters, 0, sizeof(Counters), stream), "clear counters");
   cuda_check(cudaMemsetAsync(&counters->damaged, 0xff, sizeof counters->damaged, stream), "clear counters");
   flight.recent = recent_rows_.turn_to(target.slot, {target.nodes, target.rows, count});
+  flight.count = count;
   if (count > 0 && row_bytes_ > 0) {
     reserve(flight, count);
     before.split.wait_on(stream);
-    split(flight, nodes, count, stream);
+    MissingRows missing;
+    if (pool_) {
+      missing = pool_->place(nodes, count, target.batch, &counters->pool, target.places, stream);
+      if (target.poison) fill_missing(missing, count, target.rows, row_bytes_, 0xff, stream);
+    }
+    split(flight, pool_ ? missing.nodes : nodes, count, missing, stream);
     flight.split.record(stream);
     flight.sms = share_.next();
     for (const Tier from : {Tier::kHost, Tier::kPeer, Tier::kLocal, Tier::kRecent}) {
@@ -239,11 +249,13 @@ void FeatureFetch::fetch(const int64_t* nodes, int64_t count, const FetchTarget&
 
 void FeatureFetch::wait_for_copies(cudaStream_t stream) const { last().ended[index_of(Tier::kRecent)].wait_on(stream); }
 
-void FeatureFetch::split(InFlight& flight, const int64_t* nodes, int64_t count, cudaStream_t stream) {
+void FeatureFetch::split(InFlight& flight, const int64_t* nodes, int64_t count, const MissingRows& missing,
+                         cudaStream_t stream) {
   auto* counters = reinterpret_cast<Counters*>(flight.tallies.data());
   const int row_bits = std::bit_width(static_cast<uint64_t>(std::max<int64_t>(host_->num_rows() - 1, 1)));
   Split job{.nodes = nodes,
             .count = count,
+            .places = missing.places,
             .directory = slabs_.directory.ref(),
             .recent = flight.recent,
             .own_region = slabs_.own_region,
@@ -332,9 +344,11 @@ TierUses FeatureFetch::use() {
   const InFlight& flight = in_flight_[num_told_++ % kAtOnce];
   const auto& seen = *reinterpret_cast<const Counters*>(flight.seen.data());
   if (seen.damaged != ibp::kNoFetchError) {
-    throw base::Error({"row " + std::to_string(seen.damaged / 2) + " of a batch", "a valid encoding",
-                       "bytes that decode to nothing", "the data is damaged: run cohort dataset check"});
+    throw base::Error({"row " + std::to_string(seen.damaged / 2) + (pool_ ? " of the pool" : " of a batch"),
+                       "a valid encoding", "bytes that decode to nothing",
+                       "the data is damaged: run cohort dataset check"});
   }
+  base::require(seen.pool.given >= seen.pool.missing, "places of the pool for all missing rows");
   TierUses uses;
   for (int tier = 0; tier < kNumTiers; ++tier) {
     TierUse& use = uses[static_cast<std::size_t>(tier)];
@@ -345,6 +359,7 @@ TierUses FeatureFetch::use() {
     cuda_check(cudaEventElapsedTime(&ms, flight.begun[tier], flight.ended[tier]), "time a tier");
     use.us = 1e3 * ms;
   }
+  if (pool_) uses[index_of(Tier::kRecent)].rows = flight.count - static_cast<int64_t>(seen.pool.missing);
   share_.learn(uses, flight.sms);
   return uses;
 }

@@ -1,5 +1,6 @@
 // Feature rows of a batch into GPU memory, each from the nearest place that has it: this GPU's slab, a batch before, a
-// peer's slab, or host memory.
+// peer's slab, or host memory. They go to a slot, where batches before are copied from, or to a pool (row_pool.h),
+// which lacks but few of them.
 //
 // One pass over the batch looks every node up and splits the rows by tier. Host rows are ordered by address (3 % faster
 // from managed memory, 2 to 4 times from a large table in page-locked memory: base/host_table.h), the others need no
@@ -13,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/owners.h"
@@ -21,6 +23,7 @@
 #include "cache/host_features.h"
 #include "cache/plan/cost.h"
 #include "cache/recent_rows.h"
+#include "cache/row_pool.h"
 #include "cache/row_slab.h"
 #include "cache/sm_share.h"
 
@@ -46,9 +49,12 @@ inline constexpr int kDefaultFetchSms = 32;
 
 // Where the rows of a batch go. May be written once streams have got by wait_for_copies().
 struct FetchTarget {
-  std::byte* rows = nullptr;       // [count, row_bytes], 16-byte aligned
+  std::byte* rows = nullptr;       // [count, row_bytes], 16-byte aligned; or the pool, [num_places, row_bytes]
   int slot = -1;                   // which of the buffers that are written in turn; -1: none of them
   const int64_t* nodes = nullptr;  // int64 [count], the batch's nodes, kept as long as the rows; read by later fetches
+  int64_t* places = nullptr;       // int64 [count], of the rows in the pool, where there is one
+  PoolBatch batch{};               // which one, where there is a pool
+  bool poison = false;             // missing rows of the pool are filled with 0xFF first
 };
 
 class FeatureFetch {
@@ -61,10 +67,15 @@ class FeatureFetch {
   void run_on(const std::function<base::Stream()>& make_stream, int num_sms);
   // From the next fetch on rows are copied from slots that hold them. Whoever has the slots must leave them unchanged.
   void reuse_rows(int64_t num_nodes);
+  // From the next fetch on rows go to a pool, which is empty until it grows; `reuse`: they are found there again.
+  void use_pool(int64_t num_nodes, bool reuse) { pool_.emplace(num_nodes, reuse); }
+  // Not while a fetch runs; the next one follows what `stream` has.
+  void grow_pool(int64_t num_places, cudaStream_t stream) { pool_->grow(num_places, stream); }
+  int64_t pool_places() const { return pool_ ? pool_->num_places() : 0; }
 
-  // target.rows[i] = row nodes[i]; nodes: int64 [count], all different; all in GPU memory. Asynchronous: begins and
-  // ends on `stream`; allocates only for a batch larger than all before. Two may be under way, on two streams; use()
-  // comes after each.
+  // target.rows[i], or [places[i]], = row nodes[i]; nodes: int64 [count], all different where there are slots; all in
+  // GPU memory. Asynchronous: begins and ends on `stream`; allocates only for a batch larger than all before. Two may
+  // be under way, on two streams; use() comes after each.
   void fetch(const int64_t* nodes, int64_t count, const FetchTarget& target, cudaStream_t stream);
   // Makes `stream` wait until no fetch so far copies rows of batches before it.
   void wait_for_copies(cudaStream_t stream) const;
@@ -77,6 +88,7 @@ class FeatureFetch {
   // What a fetch has for itself while it is under way.
   struct InFlight {
     RecentRef recent;
+    int64_t count = 0;
     std::array<base::Scratch<uint64_t>, kNumTiers> entries;  // uint64 [rows of the tier]
     std::array<base::Scratch<int32_t>, kNumTiers> positions;
     base::DeviceBytes tallies;
@@ -89,7 +101,7 @@ class FeatureFetch {
   const InFlight& last() const { return in_flight_[(num_begun_ + kAtOnce - 1) % kAtOnce]; }
   bool has(Tier tier) const;  // whether any row may come from there
   bool orders_host_rows() const { return settings_.order_host_rows && has(Tier::kHost); }
-  void split(InFlight& flight, const int64_t* nodes, int64_t count, cudaStream_t stream);
+  void split(InFlight& flight, const int64_t* nodes, int64_t count, const MissingRows& missing, cudaStream_t stream);
   void order_host_rows(InFlight& flight, int64_t count, cudaStream_t stream);
   void gather(InFlight& flight, Tier tier, std::byte* out, cudaStream_t stream);
   ibp::LocatedRows located(const InFlight& flight, Tier tier) const;
@@ -103,6 +115,7 @@ class FeatureFetch {
   std::unique_ptr<ibp::DeviceTable> host_table_;  // finds coded host rows
   std::array<std::unique_ptr<ibp::DeviceProfile>, kNumTiers> profiles_;
   RecentRows recent_rows_;
+  std::optional<RowPool> pool_;
   base::Scratch<uint32_t> keys_, keys_sorted_;  // uint32 [batch], host rows
   base::Scratch<int32_t> key_positions_;        // int32 [batch]
   base::Scratch<std::byte> sort_space_;

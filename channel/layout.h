@@ -20,13 +20,14 @@
 namespace cohort::channel {
 
 constexpr uint64_t kMagic = 0x4C4E4843'54524843ull;  // "CHRTCHNL" as little-endian bytes
-constexpr uint32_t kVersion = 14;
+constexpr uint32_t kVersion = 15;
 constexpr int kMaxSlots = 64;
 constexpr int kMaxHops = 16;
 constexpr int kMaxTypes = 32;       // of nodes
 constexpr int kMaxRelations = 128;  // types of edges
 constexpr int kMaxRequests = 8;     // requests posted and not yet begun
 constexpr int kErrorBytes = 2048;
+constexpr int kMaxRowPieces = 64;  // of the memory of rows that batches name
 
 enum class DeviceKind : uint32_t { kCpu = 0, kCuda = 1 };
 
@@ -43,6 +44,10 @@ enum class Stage : uint32_t {
   kTraining,   // trainer: has a batch
   kEnded,
 };
+
+// Where the rows of batches are: each in its slot; in a table of all rows, that of node i in row i; or in a pool of
+// rows of recent batches, in GPU memory. Of the last two, batches name rows.
+enum class RowsIn : uint32_t { kSlots = 0, kTable, kPool };
 
 enum class SlotState : uint32_t { kFree = 0, kFilling, kReady, kHeld };
 
@@ -121,10 +126,11 @@ struct Batch {
   uint32_t disjoint;                    // 1: it has trees
   int64_t nodes_per_hop[kMaxHops + 1];  // [0]: seeds, then nodes first reached in each hop
   int64_t edges_per_hop[kMaxHops];
-  // Feature dtype [padded(num_nodes), feature_dim]; first, so that it stays where it is. Nothing where the header has
-  // rows_in_place: row i of the batch is row n_id[i] of those.
+  // Feature dtype [padded(num_nodes), feature_dim], where the header says RowsIn::kSlots; first, so that it stays where
+  // it is.
   uint64_t x_offset;
-  uint64_t n_id_offset;  // int64 [num_nodes]
+  uint64_t n_id_offset;   // int64 [num_nodes]
+  uint64_t place_offset;  // int64 [num_nodes], the row of each node in the table or the pool
   // int64 [num_inputs() + num_endpoints], positions in the seed set, then the batch-local ids of endpoints.
   uint64_t input_id_offset;
   uint64_t y_offset;            // label_dtype [num_nodes or num_seeds], or [the same, label_width]
@@ -204,10 +210,13 @@ struct ChannelHeader {
   Table tables[kMaxTypes];              // [num_types]
   int32_t target_types[kMaxRelations];  // [num_relations]
 
-  // All feature rows, where the trainer reads them itself: on the CPU the data set's file, on a GPU memory of that GPU.
-  uint32_t rows_in_place;  // 0: slots have the rows of their batches
-  int64_t num_rows;
+  // The rows that batches name: on the CPU the data set's file, on a GPU memory of that GPU in pieces, each behind the
+  // one before. A pool gets further pieces, before the first batch that names rows there.
+  RowsIn rows_in;
+  int64_t num_rows;  // of the table; the most that the pool may come to have
   int64_t row_stride_bytes;
+  uint64_t row_piece_bytes[kMaxRowPieces];
+  std::atomic<uint32_t> num_row_pieces;
 
   // Who is there.
   Party sampler;

@@ -6,6 +6,10 @@
 #include <cstring>
 #include <new>
 
+#ifdef COHORT_WITH_CUDA
+#include "base/shared_gpu_bytes.h"
+#endif
+
 namespace cohort::channel {
 namespace {
 
@@ -73,11 +77,20 @@ Publisher::Publisher(std::filesystem::path folder, const ChannelOptions& options
 
 Publisher::~Publisher() = default;
 
-void Publisher::share_rows(const RowsInPlace& rows) {
-  header().rows_in_place = 1;
+void Publisher::name_rows(const NamedRows& rows) {
+  header().rows_in = rows.in;
   header().num_rows = rows.num_rows;
   header().row_stride_bytes = rows.stride_bytes;
-  if (rows.memory) memory_->share_rows(*rows.memory);
+}
+
+void Publisher::share_rows([[maybe_unused]] const base::SharedGpuBytes& piece) {
+#ifdef COHORT_WITH_CUDA
+  const uint32_t number = header().num_row_pieces.load();
+  base::require(number < kMaxRowPieces, "at most kMaxRowPieces of the memory of rows");
+  header().row_piece_bytes[number] = piece.bytes();
+  memory_->share_rows(static_cast<int>(number), piece);
+  header().num_row_pieces.store(number + 1, std::memory_order_release);
+#endif
 }
 
 void Publisher::announce() {
@@ -155,6 +168,24 @@ void Publisher::wait_drained([[maybe_unused]] int slot, [[maybe_unused]] base::G
     drained_[static_cast<std::size_t>(slot)].wait_on(stream);
   }
 #endif
+}
+
+uint64_t Publisher::oldest_in_use(int slot) const {
+  uint64_t oldest = next_sequence_;
+  for (int i = 0; i < header().num_slots; ++i) {
+    const Slot& other = header().slots[i];
+    const auto state = static_cast<SlotState>(other.state.load(std::memory_order_acquire));
+    if (i == slot || other.generation == 0 || state == SlotState::kFilling) continue;
+    if (state != SlotState::kFree || !is_drained(i)) oldest = std::min(oldest, other.batch.sequence);
+  }
+  return oldest;
+}
+
+bool Publisher::is_drained([[maybe_unused]] int slot) const {
+#ifdef COHORT_WITH_CUDA
+  if (header().slots[slot].drained_recorded.load() == 1) return drained_[static_cast<std::size_t>(slot)].done();
+#endif
+  return true;
 }
 
 void Publisher::publish(int slot, const Batch& batch, const TypedBatch* typed) {

@@ -36,10 +36,10 @@ struct ChannelOptions {
   int32_t label_type = 0;             // typed: whose nodes have labels
 };
 
-// All feature rows of a data set, [num_rows], where the trainer is to read them itself.
-struct RowsInPlace {
-  const base::SharedGpuBytes* memory = nullptr;  // of the channel's GPU; on the CPU the data set has the rows
-  int64_t num_rows = 0;
+// Rows that batches name, where slots have none.
+struct NamedRows {
+  RowsIn in = RowsIn::kTable;
+  int64_t num_rows = 0;  // as in ChannelHeader
   int64_t stride_bytes = 0;
 };
 
@@ -51,8 +51,11 @@ class Publisher {
   Publisher(const Publisher&) = delete;
   Publisher& operator=(const Publisher&) = delete;
 
-  // Slots have no feature rows. To be called before announce(); the rows stay where they are as long as the channel.
-  void share_rows(const RowsInPlace& rows);
+  // Slots have no feature rows. To be called before announce().
+  void name_rows(const NamedRows& rows);
+  // The next piece of their memory, on the channel's GPU; it stays as long as the channel. Of a table before
+  // announce().
+  void share_rows(const base::SharedGpuBytes& piece);
 
   // Makes the channel visible: from now on the sampler is ready.
   void announce();
@@ -76,6 +79,10 @@ class Publisher {
   // Nothing to wait for on the CPU.
   void wait_drained(int slot, base::GpuStream stream);
 
+  // The sequence number of the oldest batch that the trainer may still read, or has yet to, but for the one that
+  // `slot` had, which the sampler fills now.
+  uint64_t oldest_in_use(int slot) const;
+
   // Hands the slot, filled and complete, to the trainer. `typed`: of a typed graph, else null.
   void publish(int slot, const Batch& batch, const TypedBatch* typed = nullptr);
 
@@ -95,6 +102,7 @@ class Publisher {
   bool owner_gone() const { return owner_.pid != 0 && !base::is_alive(owner_); }
   bool given_up(uint64_t pass) const { return pass < header().cancelled_below.load() || header().stop.load(); }
   int take_oldest();
+  bool is_drained(int slot) const;  // a slot that is free: whether all that read it has ended
 
   std::filesystem::path folder_;
   base::ProcessId owner_;

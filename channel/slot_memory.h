@@ -24,8 +24,8 @@ class SlotOwner {
   // of `needed_bytes`, and writes bytes and generation into it. Throws base::Error naming need and supply.
   virtual void grow(Slot& slot, int index, std::size_t needed_bytes, std::size_t preferred_bytes) = 0;
   virtual std::byte* data(int index) const = 0;
-  // Lets the trainer map all feature rows; nothing to do on the CPU, where it maps the data set's file.
-  virtual void share_rows(const base::SharedGpuBytes&) {}
+  // Lets the trainer map a piece of the memory of rows that batches name; on the CPU there is none.
+  virtual void share_rows(int, const base::SharedGpuBytes&) {}
   // Hands over what the trainer was not there for.
   virtual void hand_over() {}
 };
@@ -36,8 +36,9 @@ class SlotViewer {
   virtual ~SlotViewer() = default;
   // The slot's memory; opens a new generation when there is one. Valid until the next call for the same slot.
   virtual std::byte* open(Slot& slot, int index) = 0;
-  // What share_rows() shared, of so many bytes.
-  virtual const std::byte* rows(std::size_t) { return nullptr; }
+  // Where what share_rows() shares is mapped, as far as open_rows() has done so.
+  virtual const std::byte* rows(const ChannelHeader&) { return nullptr; }
+  virtual void open_rows(const ChannelHeader&) {}
 };
 
 // For owners: make(bytes) with `preferred_bytes` where `free_bytes` then still have `needed_bytes` for each other slot

@@ -10,7 +10,7 @@ namespace {
 
 using base::SharedGpuBytes;
 
-constexpr DescriptorTag kRowsTag{kMaxSlots, 1};
+DescriptorTag tag_of_rows(std::size_t piece) { return {kMaxSlots + piece, 1}; }
 
 DescriptorTag tag_of(const Slot& slot, int index) { return {static_cast<uint64_t>(index), slot.generation}; }
 
@@ -31,7 +31,9 @@ class CudaSlotOwner final : public SlotOwner {
     trainer_.send(tag_of(slot, index), memory.share());
   }
   std::byte* data(int index) const override { return memory_[static_cast<std::size_t>(index)].data(); }
-  void share_rows(const SharedGpuBytes& rows) override { trainer_.send(kRowsTag, rows.share()); }
+  void share_rows(int piece, const SharedGpuBytes& rows) override {
+    trainer_.send(tag_of_rows(static_cast<std::size_t>(piece)), rows.share());
+  }
   void hand_over() override { trainer_.send_waiting(); }
 
  private:
@@ -61,10 +63,22 @@ class CudaSlotViewer final : public SlotViewer {
     }
     return opened.memory.data();
   }
-  const std::byte* rows(std::size_t bytes) override {
+  const std::byte* rows(const ChannelHeader& header) override {
     const base::CurrentGpu gpu(gpu_);
-    if (!rows_.data()) rows_ = SharedGpuBytes(sampler_.receive(kRowsTag), bytes, "open the feature rows");
+    if (!rows_.data()) {
+      rows_ = base::GrowingGpuBytes(static_cast<std::size_t>(header.num_rows * header.row_stride_bytes));
+    }
+    open_rows(header);
     return rows_.data();
+  }
+  void open_rows(const ChannelHeader& header) override {
+    const std::size_t shared = header.num_row_pieces.load(std::memory_order_acquire);
+    if (!rows_.data() || rows_.pieces().size() == shared) return;
+    base::require(shared <= kMaxRowPieces, "at most kMaxRowPieces of the memory of rows");
+    const base::CurrentGpu gpu(gpu_);
+    for (std::size_t piece = rows_.pieces().size(); piece < shared; ++piece) {
+      rows_.add(sampler_.receive(tag_of_rows(piece)), header.row_piece_bytes[piece], "open the feature rows");
+    }
   }
 
  private:
@@ -74,7 +88,7 @@ class CudaSlotViewer final : public SlotViewer {
   };
   int gpu_ = base::current_gpu();
   std::vector<Opened> opened_;
-  SharedGpuBytes rows_;
+  base::GrowingGpuBytes rows_;
   DescriptorReceiver sampler_;
 };
 

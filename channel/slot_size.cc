@@ -20,6 +20,7 @@ std::size_t lay_out(const BatchShape& shape, Batch& batch) {
   const auto place = [&end](int64_t bytes) { return append(bytes, end); };
   batch.x_offset = place(shape.row_bytes * padded(shape.num_nodes));
   batch.n_id_offset = place(8 * shape.num_nodes);
+  batch.place_offset = shape.with_place ? place(8 * shape.num_nodes) : batch.n_id_offset;
   batch.input_id_offset = place(8 * ((shape.num_pairs > 0 ? shape.num_pairs : shape.num_seeds) + shape.num_endpoints));
   batch.y_offset = place(shape.label_bytes * (shape.labels_of_seeds ? shape.num_seeds : shape.num_nodes));
   batch.edge_index_offset = place(16 * (shape.last_hop_global ? shape.num_local_edges : shape.num_edges));

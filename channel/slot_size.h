@@ -22,6 +22,7 @@ struct BatchShape {
   bool with_edge_weight = false;
   bool labels_of_seeds = false;
   bool last_hop_global = false;
+  bool with_place = false;
   bool disjoint = false;
 };
 
@@ -45,5 +46,17 @@ WorstCase worst_case(int64_t num_seeds, std::span<const int32_t> fanout, int64_t
 // counts of nodes, edges and seeds do not matter), where that is at most 2 GiB, else 1.25 times what this one needs.
 std::size_t slot_bytes(BatchShape shape, int64_t num_seeds, std::span<const int32_t> fanout, int64_t num_nodes,
                        std::size_t needed_bytes);
+
+// Rows of a pool that has room for batches of so many nodes of a graph in all slots at once; `reuse`: a row that
+// several of them have is there once.
+constexpr int64_t pool_rows(int64_t num_slots, int64_t batch_nodes, int64_t num_nodes, bool reuse) {
+  const int64_t rows = num_slots * batch_nodes;
+  return reuse && rows > num_nodes ? num_nodes : rows;
+}
+// Nodes of a batch that a pool is made for where one of so many comes.
+constexpr int64_t pool_batch_nodes(int64_t batch_nodes, int64_t num_nodes) {
+  const int64_t more = batch_nodes + batch_nodes / 4;
+  return more < num_nodes ? more : num_nodes;
+}
 
 }  // namespace cohort::channel

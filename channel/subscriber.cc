@@ -42,7 +42,7 @@ bool lies_in_slot(const ChannelHeader& header, const Slot& slot) {
     if (offset > slot.bytes || count < 0) return false;
     return bytes_each == 0 || static_cast<uint64_t>(count) <= (slot.bytes - offset) / bytes_each;
   };
-  const uint64_t row_bytes = header.rows_in_place || header.num_types > 0
+  const uint64_t row_bytes = header.rows_in != RowsIn::kSlots || header.num_types > 0
                                  ? 0
                                  : static_cast<uint64_t>(header.feature_dim) * bytes_of(header.feature_dtype);
   const auto labels = static_cast<uint64_t>(header.label_width > 0 ? header.label_width : 1);
@@ -62,7 +62,7 @@ bool lies_in_slot(const ChannelHeader& header, const Slot& slot) {
     }
   }
   return fits(batch.indptr_offset, num_offsets, 8) && fits(batch.x_offset, batch.num_nodes, row_bytes) &&
-         fits(batch.n_id_offset, batch.num_nodes, 8) &&
+         fits(batch.n_id_offset, batch.num_nodes, 8) && fits(batch.place_offset, batch.num_nodes, 8) &&
          fits(batch.y_offset, num_labels, labels * bytes_of(header.label_dtype)) && batch.num_pairs >= 0 &&
          batch.num_endpoints >= 0 && fits(batch.input_id_offset, num_inputs(batch), 8) &&
          fits(batch.input_id_offset + 8 * static_cast<uint64_t>(num_inputs(batch)), batch.num_endpoints, 8) &&
@@ -105,8 +105,9 @@ Subscriber::Subscriber(std::filesystem::path folder)
 Subscriber::~Subscriber() { set_stage(Stage::kEnded); }
 
 const std::byte* Subscriber::rows() {
-  base::require(header().rows_in_place != 0 && header().device == DeviceKind::kCuda, "rows in the memory of a GPU");
-  return memory_->rows(static_cast<std::size_t>(header().num_rows * header().row_stride_bytes));
+  base::require(header().rows_in != RowsIn::kSlots && header().device == DeviceKind::kCuda,
+                "rows in the memory of a GPU");
+  return memory_->rows(header());
 }
 
 uint64_t Subscriber::request(Request request) {
@@ -141,6 +142,7 @@ HeldBatch Subscriber::next(uint64_t pass, int64_t limit_us, const std::function<
     ++next_sequence_;
     Slot& slot = shared().slots[index];
     std::byte* data = memory_->open(slot, index);
+    memory_->open_rows(header());
     base::require(lies_in_slot(header(), slot), "a batch that lies in its slot");
     set_state(slot, SlotState::kHeld);
     if (slot.batch.pass >= pass) {

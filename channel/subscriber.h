@@ -54,7 +54,7 @@ class Subscriber {
   // to a sampler that has ended, as the events are its own. After leave() the slot is kept. Safe from any thread.
   void release(int slot, base::GpuStream stream, std::span<const base::GpuStream> others = {});
 
-  // All feature rows, in memory of the channel's GPU, where the header has rows_in_place; valid as long as this.
+  // The rows that batches name, in memory of the channel's GPU, unless slots have them; valid as long as this.
   const std::byte* rows();
 
   const ChannelHeader& header() const { return *reinterpret_cast<const ChannelHeader*>(file_.data()); }

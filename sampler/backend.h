@@ -17,6 +17,7 @@
 #include "base/random.h"
 #include "cache/plan/plan.h"
 #include "cache/slab_rows.h"
+#include "channel/layout.h"
 #include "sampler/start_log.h"
 #include "sampler/trees.h"
 
@@ -66,7 +67,7 @@ struct GraphView : base::CscRef {
   std::shared_ptr<const cache::HostRows> encoded;           // set: on the CPU rows are fetched from here
   bool coded_host_rows = false;                             // rows stay as `encoded` has them in host memory
   bool coded_slab_rows = false;                             // rows are encoded in the slabs of GPUs
-  bool rows_in_place = false;                               // the trainer reads rows itself: batches have none
+  channel::RowsIn rows_in = channel::RowsIn::kSlots;        // of batches
   std::vector<std::shared_ptr<const std::byte[]>> decoded;  // keeps `features` that were decoded when the run began
   std::vector<NodeRange> types;     // [num_types], by ascending first; empty: a graph of one type
   std::vector<Relation> relations;  // by ascending source_type
@@ -84,8 +85,10 @@ std::vector<Relation> relations_of(const GraphView& graph);
 // lists of each relation, numbered through.
 std::vector<cache::FeatureRows> feature_rows(const GraphView& graph);
 std::vector<cache::RelationLists> numbered_lists(const GraphView& graph);
-// Bytes of a row in a slot: none where the trainer reads rows itself.
-inline int64_t slot_row_bytes(const GraphView& graph) { return graph.rows_in_place ? 0 : graph.row_bytes; }
+// Bytes of a row in a slot.
+inline int64_t slot_row_bytes(const GraphView& graph) {
+  return graph.rows_in == channel::RowsIn::kSlots ? graph.row_bytes : 0;
+}
 
 // Positions in the lists of one relation that hop 0 does not draw: of the i-th seed of the relation's target type,
 // positions[starts[i] : starts[i + 1]], ascending, each once.
@@ -142,6 +145,11 @@ struct SlotArrays {
   int64_t* tree = nullptr;         // int64 [num_nodes], of a disjoint batch: the tree that each node is in; else null
   std::vector<std::byte*> tables =
       {};  // typed: in place of x, [nodes of the type in the batch, row_bytes] for each type
+  // Where rows are in a pool:
+  int64_t* place = nullptr;    // int64 [num_nodes], of each node's row
+  uint64_t number = 0;         // of the batch, in the order of batches of this backend
+  uint64_t oldest_in_use = 0;  // of the batches before: rows of this one and later ones stay
+  bool poison = false;         // rows are filled with 0xFF before they are written
 };
 
 // What it took to write a batch into its slot.
@@ -186,8 +194,15 @@ class Backend {
   // What that one took, once it is finished, from when it, or else the one before it, had ended.
   virtual FetchUse fetched() = 0;
 
-  // All feature rows in the memory of the backend's GPU, where the graph has rows_in_place and there is a GPU.
+  // The table of all feature rows in the memory of the backend's GPU, where it has one.
   virtual const base::SharedGpuBytes* all_rows() const { return nullptr; }
+
+  // Where rows are in a pool: how many it has room for now, and at most.
+  virtual int64_t pool_rows() const { return 0; }
+  virtual int64_t most_pool_rows() const { return 0; }
+  // Gives the pool room for `preferred` rows, where there is memory for them, else for `needed`; not between fetch()
+  // and fetched(). Returns the memory that came, behind what was there. Throws Error naming need and supply.
+  virtual const base::SharedGpuBytes* grow_pool(int64_t /*needed*/, int64_t /*preferred*/) { return nullptr; }
 };
 
 // Deliberate faults and delays, for tests.
@@ -210,7 +225,8 @@ struct CudaSettings {
   bool topology_in_gpus = true;
   int fetch_sms = 0;            // that read feature rows; 0: a default
   bool order_host_rows = true;  // by address
-  bool reuse_rows = false;      // that are still in other slots: their readers must leave n_id and x unchanged
+  bool reuse_rows = false;      // of batches before; those in slots must be left unchanged, and so must n_id
+  int num_slots = 4;            // a pool may come to have the rows of as many batches
   double host_bytes_per_second = 51e9;
 };
 

@@ -102,7 +102,8 @@ cache::PlanInput plan_input(const Options& options, const GraphView& graph, cons
     input.sizes.tables.push_back({type.count, rows.in_slab[at].ref(), rows.in_host[at].ref(), type.row_bytes});
   }
   if (topology_in_plan) input.sizes.relations = numbered_lists(graph);
-  if (options.reuse && options.device == "cuda" && options.cache_policy == "plan" && !graph.rows_in_place) {
+  if (options.reuse && options.device == "cuda" && options.cache_policy == "plan" &&
+      graph.rows_in != channel::RowsIn::kTable) {
     input.sizes.recent_batches = options.num_slots - 1;
   }
   input.budget_bytes = options.cache_bytes;

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/device.h"
 #include "base/owners.h"
+#include "base/shared_gpu_bytes.h"
 #include "base/side_by_side.h"
 #include "base/sm_partition.h"
 #include "cache/feature_fetch.h"
@@ -57,8 +58,34 @@ class CudaBackend final : public Backend {
       rows_.push_back(std::make_unique<cache::FeatureFetch>(
           graph_.on_host().rows()[rows_.size()], type.row_bytes,
           cache::FetchSettings{fetch_sms_, settings.order_host_rows, settings.host_bytes_per_second}));
-      if (settings.reuse_rows && !graph.rows_in_place) rows_.back()->reuse_rows(type.count);
+      if (graph.rows_in == channel::RowsIn::kPool) {
+        rows_.back()->use_pool(type.count, settings.reuse_rows);
+        most_pool_rows_ = settings.reuse_rows ? type.count : settings.num_slots * type.count;
+        pool_ = base::GrowingGpuBytes(static_cast<std::size_t>(most_pool_rows_ * row_bytes_));
+      } else if (settings.reuse_rows && graph.rows_in == channel::RowsIn::kSlots) {
+        rows_.back()->reuse_rows(type.count);
+      }
     }
+  }
+
+  int64_t pool_rows() const override { return rows_[0]->pool_places(); }
+  int64_t most_pool_rows() const override { return most_pool_rows_; }
+
+  const base::SharedGpuBytes* grow_pool(int64_t needed, int64_t preferred) override {
+    const auto missing_bytes = [this](int64_t rows) {
+      return std::max(static_cast<std::size_t>(rows * row_bytes_), pool_.bytes()) - pool_.bytes();
+    };
+    const auto free_bytes = static_cast<std::size_t>(base::free_device_bytes());
+    const std::size_t bytes = missing_bytes(missing_bytes(preferred) <= free_bytes ? preferred : needed);
+    if (bytes > free_bytes) {
+      throw base::Error({"GPU memory for rows of batches", base::format_bytes(static_cast<double>(bytes)),
+                         base::format_bytes(static_cast<double>(free_bytes)) + " free",
+                         "use fewer --slots, a smaller --batch-size or --fanout, or --topology host"});
+    }
+    const base::SharedGpuBytes& piece = pool_.add(bytes, "allocate a pool of rows");
+    const auto room = static_cast<int64_t>(pool_.bytes()) / row_bytes_;
+    rows_[0]->grow_pool(std::min(room, most_pool_rows_), sampling_);
+    return &piece;
   }
 
   void set_all_rows(base::SharedGpuBytes rows) { all_rows_ = std::move(rows); }
@@ -163,7 +190,15 @@ class CudaBackend final : public Backend {
       const int64_t count = batch.num_nodes_of(type, rows_.size());
       std::byte* x = slot.tables.empty() ? slot.x : slot.tables[type];
       rows_[type]->set_num_sms(pace_.sms());
-      rows_[type]->fetch(n_id, count, {x, slot.slot, n_id}, stream);
+      const cache::PoolBatch number{static_cast<uint32_t>(slot.number), static_cast<uint32_t>(slot.oldest_in_use)};
+      rows_[type]->fetch(n_id, count,
+                         {.rows = pool_.data() ? pool_.data() : x,
+                          .slot = slot.slot,
+                          .nodes = n_id,
+                          .places = slot.place,
+                          .batch = number,
+                          .poison = slot.poison},
+                         stream);
       n_id += count;
     }
   }
@@ -210,7 +245,9 @@ class CudaBackend final : public Backend {
   std::optional<TypedWriter> typed_writer_;                 // of a graph of several types
   std::vector<std::unique_ptr<cache::FeatureFetch>> rows_;  // [num_types]
   int64_t row_bytes_;
-  base::SharedGpuBytes all_rows_;  // where the trainer reads rows itself
+  base::SharedGpuBytes all_rows_;  // the table, where there is one
+  base::GrowingGpuBytes pool_;     // of rows, where there is one
+  int64_t most_pool_rows_ = 0;
   cache::CachedLists lists_;
   std::mt19937_64 delays_{std::random_device{}()};
 };
@@ -256,7 +293,7 @@ std::vector<std::unique_ptr<Backend>> make_cuda_backends(const GraphView& graph,
     base::choose_gpu(gpus[i]);
     backends[i] = std::make_unique<CudaBackend>(graph, on_host, settings, faults);
   });
-  if (graph.rows_in_place) {
+  if (graph.rows_in == channel::RowsIn::kTable) {
     log.begin("filling the cache", graph.num_nodes * graph.row_bytes * static_cast<int64_t>(gpus.size()));
     auto rows = cache::all_rows_on(gpus, contents.rows[0], graph.num_nodes);
     for (std::size_t rank = 0; rank < gpus.size(); ++rank) backends[rank]->set_all_rows(std::move(rows[rank]));

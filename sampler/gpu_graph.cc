@@ -78,12 +78,12 @@ std::size_t label_bytes(const GraphView& graph) {
 
 // Feature rows of each type that GPUs fetch from host memory.
 std::vector<cache::FeatureRows> rows_to_copy(const GraphView& graph) {
-  if (graph.rows_in_place) return {{graph.row_shape, 0, nullptr, nullptr}};
+  if (graph.rows_in == channel::RowsIn::kTable) return {{graph.row_shape, 0, nullptr, nullptr}};
   return feature_rows(graph);
 }
 
 bool copies_coded(const GraphView& graph, const cache::FeatureRows& rows) {
-  return graph.coded_host_rows && !graph.rows_in_place && rows.encoded;
+  return graph.coded_host_rows && graph.rows_in != channel::RowsIn::kTable && rows.encoded;
 }
 
 void refuse_more(int64_t needed, int64_t free, const char* hint) {

@@ -105,7 +105,7 @@ class HostBackend final : public Backend {
       fetch_rows(types_[type], slot.tables.empty() ? slot.x : slot.tables[type], use);
     }
     use_.time = since(start_us);
-    use.us = graph_.rows_in_place ? 0 : use_.time.us();
+    use.us = graph_.rows_in == channel::RowsIn::kTable ? 0 : use_.time.us();
   }
 
   bool finished() override { return true; }

@@ -116,7 +116,8 @@ const std::byte* decode_features(const dataset::Dataset& data, int type, int64_t
 
 std::vector<NodeRange> types_of(const GraphView& graph) {
   if (graph.is_typed()) return graph.types;
-  return {{0, graph.num_nodes, graph.features, slot_row_bytes(graph), graph.encoded, graph.row_shape}};
+  const int64_t row_bytes = graph.rows_in == channel::RowsIn::kTable ? 0 : graph.row_bytes;
+  return {{0, graph.num_nodes, graph.features, row_bytes, graph.encoded, graph.row_shape}};
 }
 
 bool GraphView::has_edge_weights() const {
@@ -289,16 +290,21 @@ bool topology_in_gpus(const GraphView& graph, const Options& options) {
 }  // namespace
 #endif
 
-bool rows_lie_in_place(const GraphView& graph, const Options& options) {
-  if (!options.in_place || graph.row_bytes == 0) return false;
-  // A cache is planned on the CPU to see what one on a GPU would do.
-  if (options.device == "cpu") return graph.features && graph.decoded.empty() && !graph.encoded && !has_cache(options);
+channel::RowsIn rows_lie_in(const GraphView& graph, const Options& options) {
+  using channel::RowsIn;
+  if (!options.in_place || graph.is_typed() || graph.row_bytes == 0) return RowsIn::kSlots;
+  if (options.device == "cpu") {
+    // A cache is planned on the CPU to see what one on a GPU would do.
+    const bool is_raw = graph.features && graph.decoded.empty() && !graph.encoded;
+    return is_raw && !has_cache(options) ? RowsIn::kTable : RowsIn::kSlots;
+  }
 #ifdef COHORT_WITH_CUDA
-  return !graph.coded_slab_rows &&
-         caches_hold(cache::bytes_of_all_raw_rows(graph.num_nodes, graph.row_bytes), options) &&
-         topology_in_gpus(graph, options);
+  const bool has_table = !graph.coded_slab_rows &&
+                         caches_hold(cache::bytes_of_all_raw_rows(graph.num_nodes, graph.row_bytes), options) &&
+                         topology_in_gpus(graph, options);
+  return has_table ? RowsIn::kTable : RowsIn::kPool;
 #else
-  return false;
+  return RowsIn::kSlots;
 #endif
 }
 
@@ -318,10 +324,11 @@ std::vector<std::unique_ptr<Backend>> backends_on_gpus(const Options& options, c
   settings.fetch_sms = options.fetch_sms;
   settings.order_host_rows = options.order == "address";
   settings.reuse_rows = options.reuse;
+  settings.num_slots = options.num_slots;
   settings.host_bytes_per_second = options.link_bytes_per_second[cache::kHostTier];
   if (!has_cache(options)) return make_cuda_backends(graph, options.gpus, settings, {}, options.faults, log);
   const std::vector<cache::SlabRows> rows = slab_rows(graph);
-  if (graph.rows_in_place) {
+  if (graph.rows_in == channel::RowsIn::kTable) {
     describe_rows_in_place(options, graph);
     return make_cuda_backends(graph, options.gpus, settings, {{}, rows}, options.faults, log);
   }

@@ -16,10 +16,10 @@ namespace cohort::sampler {
 // bytes are still to be verified. Throws Error when they ask for encoded rows that were not prepared, and when what
 // must be decoded does not fit in memory.
 GraphView view_of(const dataset::Dataset& data, const Options& options, const StartLog& log = {});
-// Whether the trainer is to read all feature rows itself: where the options allow it, from the raw file on the CPU
-// (unless a cache is planned), and on GPUs where each has room for the topology and, in its cache, for all rows as they
-// are.
-bool rows_lie_in_place(const GraphView& graph, const Options& options);
+// Where the rows of batches are to be. Where the options allow it, the trainer reads them in a table: the raw file on
+// the CPU (unless a cache is planned), or on GPUs where each has room for the topology and, in its cache, for all rows
+// as they are; on other GPUs in a pool.
+channel::RowsIn rows_lie_in(const GraphView& graph, const Options& options);
 // Reads all encoded rows of the data set meanwhile; get() throws Error for damage.
 std::future<void> verify_rows(const dataset::Dataset& data);
 // The same without rows: row_bytes is 0.

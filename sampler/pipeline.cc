@@ -44,7 +44,8 @@ SlotArrays arrays_of(int slot, std::byte* data, const channel::Batch& batch, con
           .num_labels = typed ? typed->num_labels : of_all_types,
           .source_node = batch.last_hop_global ? ids(batch.source_node_offset) : nullptr,
           .tree = batch.disjoint ? ids(batch.tree_offset) : nullptr,
-          .tables = std::move(tables)};
+          .tables = std::move(tables),
+          .place = ids(batch.place_offset)};
 }
 
 bool is_disjoint(const channel::Request& request) { return request.sharing != channel::Sharing::kShared; }
@@ -165,6 +166,9 @@ void Pipeline::demand_offered(const SeedSet& set, const channel::Request& reques
   if (is_disjoint(request) && set.are_pairs && request.exclude != channel::Exclude::kNone) {
     refuse("pairs whose edges may be drawn, for disjoint batches", "others");
   }
+  if (is_disjoint(request) && graph_.rows_in == channel::RowsIn::kPool) {
+    refuse("shared nodes, where rows are in a pool", "trees");
+  }
   if (set.times.empty()) return;
   if (!is_disjoint(request)) refuse("disjoint batches, for seeds with times", "shared nodes");
   if (!graph_.edge_times) refuse("no times, for edges without times", "times");
@@ -193,7 +197,8 @@ std::span<const int32_t> Pipeline::fanout_of(const channel::Request& request) co
 bool Pipeline::remembers_edges() const { return options_.edge_ids || graph_.has_edge_weights(); }
 
 bool Pipeline::leaves_last_hop_global(const channel::Request& request) const {
-  return request.last_hop_global != 0 && graph_.rows_in_place && !remembers_edges() && !is_disjoint(request);
+  return request.last_hop_global != 0 && graph_.rows_in == channel::RowsIn::kTable && !remembers_edges() &&
+         !is_disjoint(request);
 }
 
 BatchSizes Pipeline::sample(const Query& query, uint64_t step) {
@@ -238,6 +243,8 @@ void Pipeline::start_batch(int slot, Pass& pass, uint64_t step) {
   const std::size_t most_before = backend_.works_ahead() && publisher_.has_room(slot, bytes) ? 1 : 0;
   publish_until([&] { return writing_.size() <= most_before; });  // the last may copy rows from memory that is replaced
   if (is_over_) return;
+  if (graph_.rows_in == channel::RowsIn::kPool) make_room_in_pool(slot, counts.num_nodes);
+  if (is_over_) return;
   std::byte* data = publisher_.memory(slot, bytes, slot_bytes_to_ask(request, pass.of_pairs(), bytes));
   backend_.before_fetch([&](base::GpuStream stream) { publisher_.wait_drained(slot, stream); });
   if (options_.poison_slots) backend_.fill(data, bytes, 0xFF);
@@ -247,9 +254,40 @@ void Pipeline::start_batch(int slot, Pass& pass, uint64_t step) {
   writing.batch = batch;
   writing.typed = std::move(typed);
   writing.counts = std::move(counts);
-  backend_.fetch(arrays_of(slot, data, batch, writing.typed.get(), graph_.types.size()),
-                 pass.of_pairs() ? pairs_.input_id() : pass.schedule.positions(step));
+  SlotArrays arrays = arrays_of(slot, data, batch, writing.typed.get(), graph_.types.size());
+  arrays.number = number;
+  arrays.oldest_in_use = pooled_.empty() ? number : pooled_.front().first;
+  arrays.poison = options_.poison_slots;
+  if (graph_.rows_in == channel::RowsIn::kPool) pooled_.emplace_back(number, batch.num_nodes);
+  backend_.fetch(arrays, pass.of_pairs() ? pairs_.input_id() : pass.schedule.positions(step));
   sample_ahead(pass, step + request.step_stride);
+}
+
+void Pipeline::make_room_in_pool(int slot, int64_t num_nodes) {
+  const auto rows_of = [&](int64_t nodes) {
+    return channel::pool_rows(options_.num_slots, nodes, graph_.num_nodes, options_.reuse);
+  };
+  const int64_t needed = rows_of(num_nodes);
+  if (needed > backend_.pool_rows()) {
+    publish_all();
+    if (is_over_) return;
+    const int64_t preferred = rows_of(channel::pool_batch_nodes(num_nodes, graph_.num_nodes));
+    if (const base::SharedGpuBytes* piece = backend_.grow_pool(needed, preferred)) publisher_.share_rows(*piece);
+  }
+  const bool has_all = options_.reuse && backend_.pool_rows() >= graph_.num_nodes;
+  const auto fits = [&] {
+    const uint64_t oldest = publisher_.oldest_in_use(slot);
+    while (!pooled_.empty() && pooled_.front().first < oldest) pooled_.pop_front();
+    int64_t rows = num_nodes;
+    for (const auto& [number, nodes] : pooled_) rows += nodes;
+    return has_all || rows <= backend_.pool_rows();
+  };
+  while (!fits()) {
+    publisher_.set_stage(Stage::kWaitSlot, publisher_.next_sequence());
+    publish_all();
+    if ((is_over_ = is_over_ || publisher_.is_over())) return;
+    std::this_thread::sleep_for(20us);
+  }
 }
 
 void Pipeline::publish_until(const std::function<bool()>& enough) {
@@ -277,6 +315,7 @@ void Pipeline::publish_empty(int slot, const channel::Request& request, const Sc
   none.nodes_per_hop.assign(static_cast<std::size_t>(request.num_hops) + 1, 0);
   none.edges_per_hop.assign(static_cast<std::size_t>(request.num_hops), 0);
   publisher_.memory(slot, 1, slot_bytes_to_ask(request, schedule.set().are_pairs, 1));
+  backend_.before_fetch([&](base::GpuStream stream) { publisher_.wait_drained(slot, stream); });
   const channel::Batch batch = describe(request, schedule, step, none, leaves_last_hop_global(request));
   publisher_.publish(slot, batch, describe_types(graph_, request, {}).get());
 }
@@ -288,6 +327,7 @@ channel::BatchShape Pipeline::shape_of(const channel::Request& request) const {
           .with_edge_weight = graph_.has_edge_weights(),
           .labels_of_seeds = request.labels_of_seeds != 0,
           .last_hop_global = leaves_last_hop_global(request),
+          .with_place = graph_.rows_in == channel::RowsIn::kPool,
           .disjoint = is_disjoint(request)};
 }
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "base/profiler_range.h"
 #include "channel/publisher.h"
@@ -54,6 +55,9 @@ class Pipeline {
   std::span<const int32_t> fanout_of(const channel::Request& request) const;
   // What batches of the pass have of each node and edge; how many, is left open.
   channel::BatchShape shape_of(const channel::Request& request) const;
+  // Makes room in the pool for a batch of so many nodes, which is written into `slot`; waits until batches that are in
+  // use leave enough.
+  void make_room_in_pool(int slot, int64_t num_nodes);
   std::size_t slot_bytes_to_ask(const channel::Request& request, bool of_pairs, std::size_t needed_bytes) const;
   // Publishes what is written, until `enough` says so or nothing is being written any more, or wanted.
   void publish_until(const std::function<bool()>& enough);
@@ -68,9 +72,10 @@ class Pipeline {
   channel::Publisher& publisher_;
   SeedSets seed_sets_;
   EpochOrders orders_;
-  PairSeeds pairs_;              // of the batch that is sampled, where seeds are pairs
-  std::deque<Writing> writing_;  // the oldest first
-  bool is_over_ = false;         // nobody wants what was being written
+  PairSeeds pairs_;                                  // of the batch that is sampled, where seeds are pairs
+  std::deque<Writing> writing_;                      // the oldest first
+  std::deque<std::pair<uint64_t, int64_t>> pooled_;  // of batches that may be in use: numbers, nodes
+  bool is_over_ = false;                             // nobody wants what was being written
 };
 
 }  // namespace cohort::sampler

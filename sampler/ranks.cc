@@ -117,7 +117,7 @@ void Ranks::serve() {
     log_.begin("checking the edges", edge_bytes(data_));
     dataset::demand_in_range(data_);
     graph_ = view_of(data_, options_, log_);
-    graph_.rows_in_place = rows_lie_in_place(graph_, options_);
+    graph_.rows_in = rows_lie_in(graph_, options_);
     const auto types = types_of(graph_);
     const bool reads_encoded =
         std::ranges::any_of(types, [](const NodeRange& type) { return type.encoded != nullptr; });
@@ -142,9 +142,12 @@ void Ranks::serve() {
 
 void Ranks::announce(const std::vector<std::unique_ptr<Backend>>& backends) {
   for (std::size_t rank = 0; rank < publishers_.size(); ++rank) {
-    const base::SharedGpuBytes* rows = backends[rank]->all_rows();
-    const int64_t stride = rows ? cache::raw_row_stride(graph_.row_bytes) : graph_.row_bytes;
-    if (graph_.rows_in_place) publishers_[rank]->share_rows({rows, graph_.num_nodes, stride});
+    const base::SharedGpuBytes* table = backends[rank]->all_rows();
+    const int64_t stride = table ? cache::raw_row_stride(graph_.row_bytes) : graph_.row_bytes;
+    const bool has_pool = graph_.rows_in == channel::RowsIn::kPool;
+    const int64_t num_rows = has_pool ? backends[rank]->most_pool_rows() : graph_.num_nodes;
+    publishers_[rank]->name_rows({graph_.rows_in, num_rows, stride});
+    if (table) publishers_[rank]->share_rows(*table);
     publishers_[rank]->announce();
   }
 }

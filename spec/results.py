@@ -172,7 +172,7 @@ class RunReport:
     Attributes:
         task: the data set's.
         val_metrics: as an epoch's, at the best of them.
-        rows_in_place: batches had no features of their own: the model read those of the data set.
+        rows_in_place: batches named rows of a table of all rows.
         last_hop_global: num_nodes of epochs is without nodes that only the last hop reached.
         trainer_peak_bytes: of a run without a cache, on a GPU: what it takes there beside the slots; of all ranks the
             most.

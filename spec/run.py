@@ -62,7 +62,7 @@ class SamplerSpec:
     )
     reuse: bool = option(
         True,
-        "copy feature rows that earlier batches left in the shared buffer instead of fetching the rows again (GPU)",
+        "take feature rows that earlier batches left in GPU memory instead of fetching the rows again (GPU)",
         "Cache",
         MEMORY,
     )
@@ -284,8 +284,8 @@ class RunSpec(SamplerSpec):
     )
     in_place: bool = option(
         True,
-        "let SAGE and GCN read float32 features in place, without copying the rows of a batch: on the CPU, and on a GPU"
-        " that holds the topology and whose cache has room for all raw rows",
+        "let batches name rows in place of having them: on a GPU rows of a pool that recent batches share, or of a"
+        " table if the cache has room for all raw rows; on the CPU, for SAGE and GCN, float32 rows of the data set",
     )
 
     @property

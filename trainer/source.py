@@ -174,9 +174,10 @@ class BatchSource:
         return slot
 
     def all_rows(self, dataset: Path) -> torch.Tensor | None:
-        """All feature rows [num_nodes, dim] of the data set, where slots have no ``x``: row i of a batch is row n_id[i]
-        of these. In the memory of the GPU, or mapped from the data set's file. None: slots have rows."""
-        if not self._receiver.rows_in_place:
+        """Feature rows [any, dim] that batches name by ``place``: a table of all rows of the data set, in the memory of
+        the GPU or mapped from the data set's file; or the pool, of which only rows that a batch names may be read.
+        None: slots have rows."""
+        if self.rows_in == "slots":
             return None
         if self.device.type == "cuda":
             return self._receiver.all_rows
@@ -184,8 +185,13 @@ class BatchSource:
         return torch.from_numpy(np.load(rows.filename, mmap_mode="c"))  # torch wants memory that it may write to
 
     @property
+    def rows_in(self) -> str:
+        """Where the rows of batches are: "slots", a "table" of all rows, or a "pool" of rows of recent batches."""
+        return self._receiver.rows_in
+
+    @property
     def slots_bytes(self) -> int:
-        """Memory of the slots of this trainer's channel, as large as they are now."""
+        """Memory of the slots of this trainer's channel and of its pool of rows, as large as they are now."""
         return self._receiver.slots_bytes
 
     def leave(self) -> None:
@@ -212,24 +218,24 @@ def edges_by_type(slot, types: GraphTypes) -> dict[EdgeType, torch.Tensor]:
 
 
 def blocks_of(slot) -> list[Block]:
-    """The slot's edges, a Block a layer; the first says where rows are among all rows."""
+    """The slot's edges, a Block a layer; the first says where rows are in the table or the pool."""
     indptr, source = indptr_of(slot), slot.edge_index[0]
     nodes, edges = list(accumulate(slot.num_sampled_nodes)), accumulate(slot.num_sampled_edges)
     hops = zip(edges, nodes[1:], nodes[:-1], strict=True)
     blocks = [Block(indptr, source[:num_edges], *ends) for num_edges, *ends in hops]
-    blocks[-1] = placed(blocks[-1], slot.n_id, slot.source_node if slot.last_hop_global else None)
+    blocks[-1] = placed(blocks[-1], slot.place, slot.source_node if slot.last_hop_global else None)
     return blocks[::-1]
 
 
-def placed(block: Block, n_id: torch.Tensor, source_node: torch.Tensor | None) -> Block:
-    """The first layer's block of a batch whose rows are in place: those of ``n_id``, int64 [nodes of the batch].
+def placed(block: Block, place: torch.Tensor, source_node: torch.Tensor | None) -> Block:
+    """The first layer's block of a batch that names its rows: those of ``place``, int64 [nodes of the batch].
 
     Args:
-        source_node: int64 [num_edges], the node of each edge's source; None: the block's sources are in ``n_id``.
+        source_node: int64 [num_edges], the row of each edge's source; None: the block's sources are in ``place``.
     """
-    own_place = n_id[: block.num_targets]
+    own_place = place[: block.num_targets]
     if source_node is None:
-        return replace(block, place=n_id, own_place=own_place)
+        return replace(block, place=place, own_place=own_place)
     return replace(block, source=source_node, own_place=own_place)
 
 

@@ -16,7 +16,7 @@ class MemoryNeeds:
 
     Attributes:
         gpu_bytes: memory of the GPU; None when unknown.
-        slots_bytes: the ring of batches.
+        slots_bytes: the ring of batches, and the pool of rows that they name.
         trainer_bytes: peak of the trainer, measured: all that is in use beside slots, cache and topology; None when
             unknown.
         graph_bytes: labels and ids of nodes, unless `trainer_bytes` has them, and the topology where it lies there

@@ -211,7 +211,9 @@ class _Planning:
         self._topology_bytes = topology_bytes(self.data, self.spec.weight_attr)
         names = ("max_batch_nodes", "max_batch_edges")
         seen = [{name: getattr(each, name) for name in names} for each in self.counts if each.max_batch_nodes]
-        self.needs = memory_needs(replace(spec, gpu_memory=gpu_memory(spec, self.machine)), self._meta, seen)
+        self.needs = memory_needs(
+            replace(spec, gpu_memory=gpu_memory(spec, self.machine)), self._meta, seen, names_rows=True
+        )
 
     def _cliques(self) -> list[list[int]]:
         text, known = self.spec.cliques, self.machine.get("cliques")

@@ -75,11 +75,12 @@ def trainer_spec(spec: RunSpec, data: Dataset | HeteroDataset) -> TrainerSpec:
     )
 
 
-def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = None) -> dict:
+def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = None, names_rows: bool = False) -> dict:
     """The member "sampler" of run.json, less what the run itself adds.
 
     Args:
         plan_file: where the sampler is to write what it expects of the cache, if there is one.
+        names_rows: the trainer takes rows that batches name; the sampler decides where they are.
     """
     device = resolve_device(spec.device)
     num_ranks = count_ranks(spec, device)
@@ -94,7 +95,9 @@ def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = N
     if isinstance(spec, RunSpec) and spec.task == "link":  # any node may be an endpoint, of an edge or a negative
         own_seeds = [(list(range(num_ranks)), _endpoints_of(data, spec.relation))]
         planned = replace(planned, batch_size=(2 + spec.negatives) * spec.batch_size)
-    cache = cache_plan.sampler_members(planned, dataset, num_ranks, device == "cuda", own_seeds, gpus_of(spec))
+    cache = cache_plan.sampler_members(
+        planned, dataset, num_ranks, device == "cuda", own_seeds, gpus_of(spec), names_rows=names_rows
+    )
     topology = topology_of(spec, device)
     if topology != spec.topology:
         in_gpu = topology_bytes(data, spec.weight_attr)
@@ -112,6 +115,7 @@ def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = N
         "reuse": spec.reuse if device == "cuda" else None,
         "edge_weights": spec.edge_weights or None,
         "weight_attr": spec.weight_attr,
+        "in_place": names_rows or None,
         "plan_file": str(plan_file) if plan_file and "cache_bytes" in cache else None,
         "poison_slots": spec.debug_poison_slots,
         "slow_fetch_us": spec.debug_slow_fetch_us,

@@ -123,14 +123,16 @@ def _run_of(spec: RunSpec, data: Dataset | HeteroDataset) -> dict:
         uncached = replace(spec, cache_ratio=None, topology=topology_of(spec, "cuda"))
         short = {"mps": spec.mps, "sampler": sampler_members(uncached, data.path), "trainer": trainer}
         spec = replace(spec, trainer_bytes=trainer_bytes(data, short))
-    sampler = sampler_members(spec, data.path, plan_file=Path(files.PLAN))
-    run = {"mps": spec.mps, "sampler": sampler, "trainer": trainer}
-    layers = spec.layers == "cohort" and spec.model in ("sage", "gcn") and not spec.edge_weights
-    if spec.in_place and layers and data.feature_dtype == "float32":
-        run["sampler"]["in_place"] = (
-            True  # the model can read rows where they are; the sampler decides whether they are
-        )
-    return run
+    sampler = sampler_members(spec, data.path, Path(files.PLAN), _names_rows(spec, data))
+    return {"mps": spec.mps, "sampler": sampler, "trainer": trainer}
+
+
+def _names_rows(spec: RunSpec, data: Dataset | HeteroDataset) -> bool:
+    """Whether batches may name rows in place of having them: a GPU gathers those of any model, where layers do not."""
+    if not spec.in_place or isinstance(data, HeteroDataset):
+        return False
+    reads = spec.layers == "cohort" and spec.model in ("sage", "gcn") and not spec.edge_weights
+    return resolve_device(spec.device) == "cuda" or (reads and data.feature_dtype == "float32")
 
 
 def check_model(spec: RunSpec, data: Dataset | HeteroDataset) -> None:

@@ -42,5 +42,28 @@ TEST(GpuSharedBytes, NoneAndTooMany) {
   EXPECT_THROW(SharedGpuBytes(std::size_t{1} << 50, "allocate all"), Error);
 }
 
+TEST(GpuGrowingBytes, StayWhereTheyAreWhenMoreCome) {
+  GrowingGpuBytes memory(40'000'000), same(40'000'000);
+  std::byte* const begin = memory.data();
+  std::size_t before = 0;
+  for (const int byte : {0x11, 0x22, 0x33}) {
+    const SharedGpuBytes& piece = memory.add(kBytes, "allocate");
+    EXPECT_EQ(piece.data(), begin + before);
+    EXPECT_GE(piece.bytes(), kBytes);
+    same.add(piece.share(), piece.bytes(), "open");
+    fill_gpu(begin + before, byte, piece.bytes());
+    before += piece.bytes();
+    ASSERT_EQ(same.bytes(), before);
+  }
+  std::vector<unsigned char> bytes(before);
+  cuda_check(cudaMemcpy(bytes.data(), same.data(), before, cudaMemcpyDeviceToHost));
+  for (std::size_t i = 0; i < before; ++i) ASSERT_EQ(bytes[i], 0x11 * (1 + 3 * i / before)) << i;
+  EXPECT_EQ(memory.data(), begin);
+  EXPECT_THROW(memory.add(40'000'000, "allocate"), Error);
+  memory = GrowingGpuBytes();
+  cuda_check(cudaMemcpy(bytes.data(), same.data(), before, cudaMemcpyDeviceToHost));
+  EXPECT_EQ(bytes[0], 0x11) << "they live on where they are mapped";
+}
+
 }  // namespace
 }  // namespace cohort::base

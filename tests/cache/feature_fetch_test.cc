@@ -55,10 +55,10 @@ std::vector<std::byte> fetch(FeatureFetch& fetch, const Table& table, const std:
   return rows;
 }
 
-std::vector<int64_t> random_nodes(int64_t num_rows, int64_t count) {
+std::vector<int64_t> random_nodes(int64_t num_rows, int64_t count, uint64_t seed = 3) {
   std::vector<int64_t> nodes(static_cast<std::size_t>(num_rows));
   std::iota(nodes.begin(), nodes.end(), 0);
-  std::shuffle(nodes.begin(), nodes.end(), std::mt19937_64(3));
+  std::shuffle(nodes.begin(), nodes.end(), std::mt19937_64(seed));
   nodes.resize(static_cast<std::size_t>(count));
   return nodes;
 }
@@ -270,6 +270,90 @@ TEST(GpuFeatureFetch, CopiesNoRowsOfOddBytes) {
   FeatureFetch rows(std::make_shared<const HostFeatures>(table.rows, false), table.rows.row_bytes, {});
   rows.reuse_rows(table.rows.shape.num_rows);
   expect_copies(table, rows, {}, false, 2);
+}
+
+// A batch that names rows of a pool.
+struct PooledBatch {
+  explicit PooledBatch(std::vector<int64_t> of)
+      : nodes(std::move(of)), on_gpu(base::upload(nodes)), places(nodes.size()) {}
+  std::vector<int64_t> nodes;
+  base::DeviceArray<int64_t> on_gpu, places;
+};
+
+void expect_rows_in_pool(const Table& table, const base::DeviceBytes& pool, const PooledBatch& batch) {
+  const auto row_bytes = static_cast<std::size_t>(table.rows.row_bytes);
+  std::vector<std::byte> rows(pool.bytes());
+  std::vector<int64_t> places(batch.nodes.size());
+  base::cuda_check(cudaMemcpy(rows.data(), pool.data(), rows.size(), cudaMemcpyDeviceToHost));
+  base::cuda_check(cudaMemcpy(places.data(), batch.places.data(), places.size() * 8, cudaMemcpyDeviceToHost));
+  std::vector<std::byte> got(places.size() * row_bytes);
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    ASSERT_LT(static_cast<std::size_t>(places[i] + 1) * row_bytes, rows.size() + 1);
+    std::memcpy(got.data() + i * row_bytes, rows.data() + places[i] * table.rows.row_bytes, row_bytes);
+  }
+  expect_rows(table, batch.nodes, got);
+}
+
+// Random batches, so many of them on their way at once and up to three in use, the rows of all of which stay. The pool
+// has `num_places`, the first half of them from the beginning. Returns the rows that were found again.
+int64_t expect_rows_of_pooled_batches(const Table& table, FeatureFetch& rows, int64_t num_places, std::size_t at_once) {
+  std::mt19937_64 random(7);
+  const base::Stream streams[2];
+  const base::DeviceBytes pool(static_cast<std::size_t>(num_places * table.rows.row_bytes));
+  base::fill_gpu(pool.data(), 0xFF, pool.bytes());
+  rows.grow_pool(num_places / 2, streams[0]);
+  std::deque<PooledBatch> in_use;
+  std::size_t under_way = 0;  // the last ones
+  int64_t found = 0;
+  for (uint32_t number = 0; number < 40; ++number) {
+    if (number == 20) {
+      for (const base::Stream& stream : streams) stream.synchronize();
+      rows.grow_pool(num_places, streams[number % 2]);
+    }
+    if (in_use.size() == 3) in_use.pop_front();
+    const int64_t most = std::min(num_places / 6, table.rows.shape.num_rows);
+    const auto count = static_cast<int64_t>(1 + random() % static_cast<uint64_t>(most));
+    in_use.emplace_back(random_nodes(table.rows.shape.num_rows, count, random()));
+    const PooledBatch& batch = in_use.back();
+    rows.fetch(batch.on_gpu.data(), std::ssize(batch.nodes),
+               {.rows = pool.data(),
+                .places = batch.places.data(),
+                .batch = {number, number + 1 - static_cast<uint32_t>(in_use.size())},
+                .poison = true},
+               streams[number % 2]);
+    if (++under_way < at_once) continue;
+    streams[(number + 1 - under_way) % 2].synchronize();
+    const PooledBatch& done = in_use[in_use.size() - under_way--];
+    const TierUses uses = rows.use();
+    const int64_t again = uses[static_cast<std::size_t>(Tier::kRecent)].rows;
+    EXPECT_EQ(uses[0].rows + uses[1].rows + uses[2].rows + again, std::ssize(done.nodes));
+    found += again;
+    for (std::size_t i = 0; i + under_way < in_use.size(); ++i) expect_rows_in_pool(table, pool, in_use[i]);
+    if (testing::Test::HasFatalFailure()) break;
+  }
+  for (const base::Stream& stream : streams) stream.synchronize();
+  while (under_way-- > 0) rows.use();
+  return found;
+}
+
+TEST(GpuFeatureFetch, KeepsTheRowsOfBatchesInUseInThePool) {
+  for (const int64_t columns : {1, 25, 128}) {
+    Table table("float32", 700, columns, 4);
+    for (const int64_t num_places : {240, 700}) {
+      for (const std::size_t at_once : {1u, 2u}) {
+        for (const bool reuse : {false, true}) {
+          SCOPED_TRACE(testing::Message() << columns << ", " << num_places << ", " << at_once << reuse);
+          FeatureFetch rows(std::make_shared<const HostFeatures>(table.rows, false), table.rows.row_bytes, {});
+          SlabRows slab_rows(table.rows, false);
+          const std::vector<int> gpus = {0};
+          rows.set_slabs(std::move(fill_row_slabs(plan_of(table, slab_rows, 1, 40), gpus, slab_rows, 700)[0]));
+          rows.use_pool(700, reuse);
+          EXPECT_EQ(expect_rows_of_pooled_batches(table, rows, num_places, at_once) > 0, reuse);
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
 }
 
 TEST(SlabRows, RefuseRowsBeyondTheFormat) {

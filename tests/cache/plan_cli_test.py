@@ -133,7 +133,7 @@ def test_policies_differ_in_what_they_hold_and_none_holds_nothing(data, capsys):
 def test_the_topology_goes_into_gpus_that_then_still_hold_all_rows(data, capsys):
     arguments = [data, *SMALL, "--num-gpus", 2, "--cache-ratio", "auto", "--trainer-bytes", "20MB"]
     topology_bytes = sum(np.load(data / f"{name}.npy").nbytes for name in ("indptr", "indices"))
-    large, small = (planned(capsys, *arguments, "--gpu-memory", size) for size in ("800MB", "60MB"))
+    large, small = (planned(capsys, *arguments, "--gpu-memory", size) for size in ("800MB", "45MB"))
     left = 800_000_000 - 20_000_000 - large["slots_bytes"] - large["graph_bytes"]
     assert [gpu["budget_bytes"] for gpu in large["gpus"]] == [left] * 2, "graph_bytes has the topology"
     assert large["graph_bytes"] - small["graph_bytes"] == topology_bytes
@@ -185,9 +185,9 @@ def test_what_does_not_fit_exits_with_1_and_says_what_to_change(data, capsys, mo
 
 
 def test_auto_is_what_slots_and_trainer_leave(data, capsys):
-    memory = ["--num-gpus", 1, "--gpu-memory", "50MB", "--trainer-bytes", "20MB", "--slots", 2]
+    memory = ["--num-gpus", 1, "--gpu-memory", "40MB", "--trainer-bytes", "20MB", "--slots", 2]
     result = planned(capsys, data, *SMALL, *memory)
-    assert result["gpus"][0]["budget_bytes"] == 30_000_000 - result["slots_bytes"] > 0
+    assert result["gpus"][0]["budget_bytes"] == 20_000_000 - result["slots_bytes"] > 0
     assert result["graph_bytes"] == 0, "labels and ids of nodes are in the trainer's peak; lists are the cache's"
     assert main(["plan", str(data), *SMALL, "--num-gpus", "1", "--gpu-memory", "50MB"]) == 1
     assert "--trainer-bytes" in capsys.readouterr().err

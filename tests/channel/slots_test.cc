@@ -1,7 +1,9 @@
 // Slots on their way from the sampler to the trainer and back.
 #include <gtest/gtest.h>
 
+#include <deque>
 #include <functional>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -74,6 +76,38 @@ TEST_F(Channel, TheSlotOfTheOldestBatchIsTakenFirst) {
   }
   for (const int place : {2, 0, 1}) subscriber.release(slots[static_cast<std::size_t>(place)], nullptr);
   for (const int slot : slots) EXPECT_EQ(publisher.acquire(pass), slot);
+}
+
+// Batches up to the oldest one that is not back, in whatever order others come back.
+TEST_F(Channel, KnowsTheOldestBatchInUse) {
+  Publisher publisher(folder_, options(4));
+  publisher.announce();
+  Subscriber subscriber(folder_);
+  const uint64_t pass = subscriber.request({});
+  EXPECT_EQ(publisher.oldest_in_use(0), 0u);
+  std::deque<HeldBatch> held;
+  std::mt19937 random(3);
+  uint64_t num_published = 0, num_taken = 0;
+  for (int step = 0; step < 200; ++step) {
+    if (random() % 2 == 0 && held.size() + num_published - num_taken < 4) {
+      ASSERT_TRUE(publish(publisher, pass, 8, 0));
+      ++num_published;
+    } else if (random() % 2 == 0 && num_taken < num_published) {
+      held.push_back(subscriber.next(pass, kLimitUs));
+      ++num_taken;
+    } else if (!held.empty()) {
+      const auto which = held.begin() + static_cast<std::ptrdiff_t>(random() % held.size());
+      subscriber.release(which->slot, nullptr);
+      held.erase(which);
+    }
+    const uint64_t oldest = held.empty() ? num_taken : held.front().batch->sequence;
+    ASSERT_EQ(publisher.oldest_in_use(-1), oldest) << "step " << step;
+    for (const HeldBatch& each : held) {
+      const bool is_first = each.batch->sequence == oldest;
+      const uint64_t next = held.size() > 1 ? held[1].batch->sequence : num_taken;
+      EXPECT_EQ(publisher.oldest_in_use(each.slot), is_first ? next : oldest);
+    }
+  }
 }
 
 TEST_F(Channel, NamesTheCureWhenAllSlotsAreHeld) {

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/owners.h"
+#include "base/shared_gpu_bytes.h"
 #include "sampler/draw.h"
 #include "tests/sampler/test_graph.h"
 
@@ -25,14 +26,27 @@ class CudaBatch {
     }
   }
 
-  void start(Backend& backend, int slot) {
+  // `place`, `number`: where rows are in a pool.
+  void start(Backend& backend, int slot, int64_t* place = nullptr, uint64_t number = 0) {
     const auto at = [&](std::size_t array) { return reinterpret_cast<int64_t*>(memory_[array].data()); };
     backend.before_fetch([](base::GpuStream) {});
-    backend.fetch(
-        {at(0), memory_[1].data(), at(2), at(3), memory_[4].data(), slot, at(5), host_.num_targets(),
-         edge_ids_ ? at(6) : nullptr, host_.edge_weight.empty() ? nullptr : reinterpret_cast<float*>(at(7)),
-         host_.counts.num_nodes, host_.source_node.empty() ? nullptr : at(8), host_.tree.empty() ? nullptr : at(9)},
-        host_.input_id);
+    SlotArrays arrays{at(0),
+                      memory_[1].data(),
+                      at(2),
+                      at(3),
+                      memory_[4].data(),
+                      slot,
+                      at(5),
+                      host_.num_targets(),
+                      edge_ids_ ? at(6) : nullptr,
+                      host_.edge_weight.empty() ? nullptr : reinterpret_cast<float*>(at(7)),
+                      host_.counts.num_nodes,
+                      host_.source_node.empty() ? nullptr : at(8),
+                      host_.tree.empty() ? nullptr : at(9)};
+    arrays.place = place;
+    arrays.number = arrays.oldest_in_use = number;
+    arrays.poison = true;
+    backend.fetch(arrays, host_.input_id);
   }
 
   // To be called in the order in which batches were started.
@@ -178,6 +192,52 @@ INSTANTIATE_TEST_SUITE_P(All, GpuBackend,
 TEST(GpuBackendRows, AnyRowSize) {
   for (int64_t dim : {1, 3, 4, 32, 100, 257}) {
     expect_same_batches(mixed_graph<int32_t>(1000, 6, dim), TopologyPlace::kAuto, {5, 5});
+  }
+}
+
+TEST(GpuBackendPool, BatchesNameTheRowsThatOthersHave) {
+  const auto graph = mixed_graph<int32_t>(2000, 3, 7);
+  GraphView view = graph.view();
+  view.rows_in = channel::RowsIn::kPool;
+  const auto row_bytes = static_cast<std::size_t>(view.row_bytes);
+  const std::vector<int32_t> fanout = {5, 3};
+  const auto host = make_host_backend(graph.view(), {});
+  const int gpu = 0;
+  for (const bool reuse : {false, true}) {
+    CudaSettings settings;
+    settings.reuse_rows = reuse;
+    const auto cuda = std::move(make_cuda_backends(view, {&gpu, 1}, settings, {}, {}).front());
+    const std::byte* pool = nullptr;
+    std::size_t bytes = 0;
+    int64_t found = 0;
+    for (uint64_t step = 0; step < 6; ++step) {
+      std::vector<int64_t> seeds(20 + 10 * step);
+      std::iota(seeds.begin(), seeds.end(), static_cast<int64_t>(30 * step));
+      const Query query{seeds, fanout, batch_key(5, 1, step)};
+      const HostBatch expected = run_host(*host, graph.view(), query);
+      CudaBatch batch(graph.view(), query, cuda->sample(query));
+      const int64_t nodes = expected.counts.num_nodes;
+      if (nodes > cuda->pool_rows()) {
+        const base::SharedGpuBytes* piece = cuda->grow_pool(nodes, nodes + 1);
+        if (!pool) pool = piece->data();
+        bytes += piece->bytes();
+      }
+      ASSERT_GE(cuda->pool_rows(), nodes);
+      ASSERT_LE(static_cast<std::size_t>(cuda->pool_rows()) * row_bytes, bytes);
+      const base::DeviceArray<int64_t> place(static_cast<std::size_t>(nodes));
+      batch.start(*cuda, 0, place.data(), step);
+      HostBatch got = batch.finish(*cuda);
+      found += batch.copied_rows();
+      std::vector<int64_t> places(place.size());
+      base::cuda_check(cudaMemcpy(places.data(), place.data(), places.size() * 8, cudaMemcpyDeviceToHost));
+      for (std::size_t i = 0; i < places.size(); ++i) {
+        base::cuda_check(cudaMemcpy(got.x.data() + i * row_bytes, pool + places[i] * view.row_bytes, row_bytes,
+                                    cudaMemcpyDeviceToHost));
+      }
+      expect_equal(expected, got);
+      if (HasFatalFailure()) return;
+    }
+    EXPECT_EQ(found > 0, reuse);
   }
 }
 

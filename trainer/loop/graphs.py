@@ -50,10 +50,11 @@ class _Inputs:
     Args:
         sizes: padded.
         slot: with a batch of these sizes.
-        in_place: whether the batch's nodes say where its rows are among all rows.
+        named: how the step takes rows that the batch names: "places", which the first Block has, or "gathered"; "":
+            the slot has rows.
     """
 
-    def __init__(self, sizes: Sizes, device: torch.device, slot, in_place: bool = False):
+    def __init__(self, sizes: Sizes, device: torch.device, slot, named: str = ""):
         def empty(count: int) -> Tensor:
             return torch.zeros(count, dtype=torch.int64, device=device)
 
@@ -62,12 +63,24 @@ class _Inputs:
         self._offsets = [empty(targets + 1) for targets in sizes.nodes[:-1]]  # by hop; of all hops up to it
         parts = zip(self._offsets, sizes.edges, sizes.nodes[1:], sizes.nodes[:-1], strict=True)
         blocks = [Block(offsets, self._source[:edges], *ends) for offsets, edges, *ends in parts]
-        self._n_id = self._source_node = None
-        if in_place:
-            self._n_id = empty(sizes.nodes[-1])
+        self._place = self._source_node = None
+        self._gathers = named == "gathered"
+        if named:
+            self._place = empty(sizes.nodes[-1])
+        if named == "places":
             self._source_node = empty(sizes.edges[-1]) if slot.last_hop_global else None
-            blocks[-1] = placed(blocks[-1], self._n_id, self._source_node)
+            blocks[-1] = placed(blocks[-1], self._place, self._source_node)
         self.blocks = blocks[::-1]  # a layer each: the first takes all hops
+
+    def rows_of(self, x: Tensor) -> Tensor:
+        """The features that the step takes, of those of the slot, the table or the pool."""
+        if not self._gathers:
+            return x
+        rows = x.index_select(0, self._place.clamp(min=0))
+        lacks = (1 << (len(rows).bit_length() - 1)) // 32  # at most so many of the last ones are not the batch's
+        if lacks:
+            rows[-lacks:].masked_fill_((self._place[-lacks:] < 0).unsqueeze(1), 0)
+        return rows
 
     def load(self, slot, sizes: Sizes) -> None:
         """Copies the batch of a slot, which has ``sizes``."""
@@ -75,8 +88,8 @@ class _Inputs:
         parts = [(self._source[: len(source)], source, 0)]
         for offsets, edges, targets in zip(self._offsets, sizes.edges, sizes.nodes[:-1], strict=True):
             parts.append((offsets, indptr[: targets + 1], edges))
-        if self._n_id is not None:
-            parts.append((self._n_id, slot.n_id[: sizes.nodes[-1]], -1))
+        if self._place is not None:
+            parts.append((self._place, slot.place[: sizes.nodes[-1]], -1))
         if self._source_node is not None:
             parts.append((self._source_node[: sizes.edges[-1]], slot.source_node, 0))
         if self.y.dtype == torch.int64:
@@ -141,8 +154,8 @@ class StepGraphs:
     Args:
         step: takes features [padded nodes, dim], a Block a layer, and the seeds' labels; what it does must depend on
             nothing else but tensors that stay where they are, and on the keys that activated() draws.
-        all_rows: features of all nodes, where batches have none of their own: the step takes these, and the first
-            Block says where the batch's are.
+        all_rows: the table or pool, where batches name their rows.
+        takes_places: the step takes all of it, and the first Block says where the batch's rows are.
     """
 
     def __init__(
@@ -150,8 +163,10 @@ class StepGraphs:
         step: Callable[[Tensor, list[Block], Tensor], None],
         device: torch.device,
         all_rows: Tensor | None = None,
+        takes_places: bool = False,
     ):
         self._step, self._device, self._all_rows = step, device, all_rows
+        self._named = "" if all_rows is None else "places" if takes_places else "gathered"
         self._inputs: dict[Sizes, _Inputs] = {}
         self._graphs: dict[tuple, torch.cuda.CUDAGraph] = {}
         self._keys = GraphKeys(device)
@@ -162,15 +177,14 @@ class StepGraphs:
         """The step on the batch in a slot, whose features' last rows, which nobody has filled, become zeros."""
         sizes = Sizes.of(slot)
         padded = sizes.padded()
-        in_place = self._all_rows is not None
-        x = self._all_rows if in_place else slot.padded_x
-        if not in_place and x.shape[0] > sizes.nodes[-1]:
+        x = slot.padded_x if self._all_rows is None else self._all_rows
+        if self._all_rows is None and x.shape[0] > sizes.nodes[-1]:
             x[sizes.nodes[-1] :].zero_()
-        inputs = self._inputs.get(padded) or _Inputs(padded, self._device, slot, in_place)
+        inputs = self._inputs.get(padded) or _Inputs(padded, self._device, slot, self._named)
         inputs.load(slot, sizes)
         graph = self._graph_of(x, padded, inputs)
         if graph is None:
-            self._step(x, inputs.blocks, inputs.y)
+            self._step(inputs.rows_of(x), inputs.blocks, inputs.y)
         else:
             self._keys.draw()
             graph.replay()
@@ -187,6 +201,6 @@ class StepGraphs:
             self._warm_up_steps[warmed] += 1
             return None
         with self._keys.recorded():
-            graph = _captured(lambda: self._step(x, inputs.blocks, inputs.y), self._device, self._pool)
+            graph = _captured(lambda: self._step(inputs.rows_of(x), inputs.blocks, inputs.y), self._device, self._pool)
         self._inputs[padded], self._graphs[key] = inputs, graph
         return graph

@@ -44,7 +44,7 @@ class Scores:
         model: a SampledGNN, or what wraps one.
         amp: under autocast to bfloat16.
         keep_half: features of 16 bits go in as they are under autocast.
-        all_rows: float32 [num_nodes, dim], which slots name by n_id instead of having rows; None: they have.
+        all_rows: [any, dim], of which slots name rows (``place``); None: slots have rows.
         types: of a graph that has several; the model is a TypedGNN then, and takes all of a batch by type.
     """
 
@@ -58,6 +58,9 @@ class Scores:
     ):
         self.model, self.all_rows, self.types = model, all_rows, types
         self._amp, self._keep_half = amp, amp and keep_half
+        self.takes_places = (
+            all_rows is not None and all_rows.dtype == torch.float32 and getattr(model, "takes_places", False)
+        )
 
     def of_slot(self, slot) -> Tensor:
         """float32 [seeds, num_classes]; a row of a node's for each seed where links are predicted."""
@@ -68,11 +71,12 @@ class Scores:
         """What the model takes of the batch in a slot: features, edges and, where edges are a tensor, sizes."""
         if self.types:
             return typed_inputs_of(slot, self.types)
-        if self.all_rows is not None:
+        if self.takes_places:
             return self.all_rows, blocks_of(slot)
+        x = slot.x if self.all_rows is None else self.all_rows.index_select(0, slot.place)
         weights = getattr(slot, "edge_weight", None)
         of_edges = () if weights is None else (weights,)
-        return slot.x, edges_of(slot), slot.num_sampled_nodes, slot.num_sampled_edges, *of_edges
+        return x, edges_of(slot), slot.num_sampled_nodes, slot.num_sampled_edges, *of_edges
 
     def __call__(self, x, edges, num_seeds: int | None, *sizes) -> Tensor:
         """float32 [num_seeds, num_classes], or of all nodes of which the model tells; for the other arguments see
@@ -139,7 +143,7 @@ class TrainStep:
     def _graphs_on(self, device: torch.device) -> StepGraphs | TypedStepGraphs:
         if self._scores.types:
             return TypedStepGraphs(self._run, device, self._scores.types)
-        return StepGraphs(self._run, device, self._scores.all_rows)
+        return StepGraphs(self._run, device, self._scores.all_rows, self._scores.takes_places)
 
     def reset(self, loss_sum: float = 0.0, num_labelled: float = 0.0) -> None:
         """The sums begin anew, or with those of earlier steps."""

@@ -42,7 +42,7 @@ class Trainer:
         out: the run's folder.
         callbacks: who is told of the run, in this order.
         stop: how the trainer hears that it is to end.
-        all_rows: the data set's features, where batches have none (see BatchSource.all_rows).
+        all_rows: the rows that batches name, where they have none (see BatchSource.all_rows).
         links: of "val" and "test", the links that the rows of the split's nodes score; None: links are not predicted.
         about: members of the run's report that are known before.
 
@@ -79,7 +79,8 @@ class Trainer:
                 self._hooks[name].append(getattr(each, name))
         self._agreement = Agreement(source.device, self.stop)
         source.labels_of_seeds = True
-        source.last_hop_global = all_rows is not None and options.model == "sage"  # GCN asks sources for their degrees
+        in_table = source.rows_in == "table"
+        source.last_hop_global = in_table and options.model == "sage"  # GCN asks sources for their degrees
         own = {"train": seeds_by_rank(splits["train"], **options.parts)} if options.parts else {}
         self.seed_sets = {name: source.add_seeds(*own.get(name, (ids,))) for name, ids in splits.items()}
         self.sizes = {name: len(ids) for name, ids in splits.items()}
@@ -93,7 +94,7 @@ class Trainer:
         self.optimizer = adam(self.model, self.device, options.lr, options.weight_decay)
         sums = StepSums(list(self.model.parameters()), ranks.sum, self._agreement) if ranks.size > 1 else None
         self.step = self._step_of(self.model, self.optimizer, sums)
-        in_place = {"rows_in_place": all_rows is not None, "last_hop_global": source.last_hop_global}
+        in_place = {"rows_in_place": in_table, "last_hop_global": source.last_hop_global}
         names = {"task": options.targets, "device": str(self.device), "num_ranks": ranks.size}
         self.report = RunReport(**names, **in_place, **about)
         self.running = RunningEpoch(0, self.device)

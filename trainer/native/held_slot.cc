@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <functional>
+#include <numeric>
 
 #include "base/check.h"
 
@@ -37,9 +38,8 @@ void HeldSlot::record_stream(base::GpuStream stream) {
 }
 
 void HeldSlot::require_rows() const {
-  if (!subscriber_->header().rows_in_place) return;
-  throw base::Error(
-      {"x of a batch", "a sampler that fetches rows", "rows that stay in place", "use n_id and all_rows"});
+  if (subscriber_->header().rows_in == channel::RowsIn::kSlots) return;
+  throw base::Error({"x of a batch", "rows in its slot", "rows in a table or a pool", "use place and all_rows"});
 }
 
 const channel::TypedBatch& HeldSlot::require_types() const {
@@ -71,6 +71,10 @@ int64_t Receiver::slots_bytes() const {
   const channel::ChannelHeader& header = subscriber_->header();
   uint64_t bytes = 0;
   for (int slot = 0; slot < header.num_slots; ++slot) bytes += header.slots[slot].bytes;
+  if (header.rows_in == channel::RowsIn::kPool) {
+    const uint32_t pieces = std::min<uint32_t>(header.num_row_pieces.load(), channel::kMaxRowPieces);
+    bytes = std::accumulate(header.row_piece_bytes, header.row_piece_bytes + pieces, bytes);
+  }
   return static_cast<int64_t>(bytes);
 }
 

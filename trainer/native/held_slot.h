@@ -50,7 +50,7 @@ class HeldSlot {
   bool holds(const void* address) const;
   // Work on this CUDA stream, too, may still read the slot when it is given back. Does nothing on the CPU.
   void record_stream(base::GpuStream stream);
-  void require_rows() const;  // throws base::Error where rows stay in place
+  void require_rows() const;  // throws base::Error where slots have none
   // DLPack's device type and ordinal.
   std::pair<int32_t, int32_t> dlpack_device() const;
 
@@ -75,12 +75,12 @@ class Receiver {
   void leave() { subscriber_->leave(); }
   void set_idle() { subscriber_->set_stage(channel::Stage::kIdle); }
   void fail(const std::string& text) { subscriber_->leave_error(text.c_str()); }
-  bool rows_in_place() const { return header().rows_in_place != 0; }
+  channel::RowsIn rows_in() const { return header().rows_in; }
   const std::byte* all_rows() { return subscriber_->rows(); }  // in memory of the GPU
   const channel::ChannelHeader& header() const { return subscriber_->header(); }
   std::pair<int32_t, int32_t> dlpack_device() const;
   std::string device() const;
-  int64_t slots_bytes() const;  // memory of all slots as they are now
+  int64_t slots_bytes() const;  // memory of all slots as they are now, and of the pool of rows
 
  private:
   std::shared_ptr<channel::Subscriber> subscriber_;

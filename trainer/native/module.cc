@@ -184,13 +184,22 @@ void bind_receiver(nb::module_& m) {
       .def("leave", &Receiver::leave, "Ends the trainer's part; batches held stay valid.")
       .def("set_idle", &Receiver::set_idle, "Says that the trainer is between passes.")
       .def("fail", &Receiver::fail, nb::arg("text"), "Leaves the reason of the trainer's failure in the channel.")
-      .def_prop_ro("rows_in_place", &Receiver::rows_in_place,
-                   "True when slots have no x: row i of a batch is row n_id[i] of all rows.")
+      .def_prop_ro(
+          "rows_in",
+          [](const Receiver& receiver) {
+            const channel::RowsIn rows_in = receiver.rows_in();
+            return rows_in == channel::RowsIn::kSlots ? "slots" : rows_in == channel::RowsIn::kTable ? "table" : "pool";
+          },
+          "Where rows are: \"slots\", where x has them; \"table\" of all rows, or \"pool\" of rows of recent batches, "
+          "of which a batch has rows `place`.")
       .def_prop_ro(
           "all_rows", [](nb::handle self) { return all_rows(self); },
-          "All feature rows [num_rows, dim], in memory of the GPU; on the CPU the data set has them.")
+          "The table or the pool [num_rows, dim], in memory of the GPU; on the CPU the data set has the table. Of a "
+          "pool "
+          "only rows that a batch names may be read.")
       .def_prop_ro("device", &Receiver::device, "\"cpu\" or \"cuda:<ordinal>\".")
-      .def_prop_ro("slots_bytes", &Receiver::slots_bytes, "Memory of all slots as they are now.");
+      .def_prop_ro("slots_bytes", &Receiver::slots_bytes,
+                   "Memory of all slots as they are now, and of the pool of rows.");
 }
 
 #ifdef COHORT_WITH_CUDA

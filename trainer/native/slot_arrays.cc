@@ -90,6 +90,12 @@ void bind_node_arrays(nb::class_<HeldSlot>& slot_class) {
     return Array{batch.n_id_offset, {batch.num_nodes}};
   });
   bind_array(
+      slot_class, "place",
+      [](const HeldSlot&, const Batch& batch) {
+        return Array{batch.place_offset, {batch.num_nodes}};
+      },
+      "int64 [num_nodes], the row of each node in the table or the pool, unless slots have rows.");
+  bind_array(
       slot_class, "tree",
       [](const HeldSlot&, const Batch& batch) -> std::optional<Array> {
         if (!batch.disjoint) return std::nullopt;

@@ -61,9 +61,9 @@ def slot_of(hops: int, device: torch.device, seed: int = 0) -> SimpleNamespace:
 
 def leave_last_hop_global(slot: SimpleNamespace) -> None:
     """The batch as the sampler leaves it where sources of the last hop get no ids."""
-    slot.last_hop_global, slot.source_node = True, slot.n_id[slot.edge_index[0]]
+    slot.last_hop_global, slot.source_node = True, slot.place[slot.edge_index[0]]
     slot.edge_index = slot.edge_index[:, : sum(slot.num_sampled_edges[:-1])].clone()
-    slot.n_id = slot.n_id[: sum(slot.num_sampled_nodes[:-1])].clone()
+    slot.place = slot.place[: sum(slot.num_sampled_nodes[:-1])].clone()
     slot.num_sampled_nodes = [*slot.num_sampled_nodes[:-1], 0]
 
 
@@ -72,7 +72,7 @@ def all_rows_of(*slots: SimpleNamespace, global_too: bool = False) -> torch.Tens
     rows = torch.cat([slot.x for slot in slots])
     order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0)).to(rows.device)
     for slot, ids in zip(slots, order.split([len(slot.x) for slot in slots]), strict=True):
-        slot.n_id = ids
+        slot.place = ids
         if global_too:
             leave_last_hop_global(slot)
     return torch.empty_like(rows).index_copy_(0, order, rows)
@@ -102,7 +102,7 @@ def test_a_padded_batch_has_the_same_scores_and_gradients(kind, hops):
 
 
 @pytest.mark.parametrize("hops", [1, 2, 3])
-@pytest.mark.parametrize(("kind", "is_global"), [("sage", False), ("sage", True), ("gcn", False)])
+@pytest.mark.parametrize(("kind", "is_global"), [("sage", False), ("sage", True), ("gcn", False), ("gat", False)])
 def test_a_padded_batch_without_rows_has_the_same_scores(kind, is_global, hops):
     torch.manual_seed(1)
     model = SampledGNN(kind, DIM, 16, CLASSES, hops, dropout=0.0)
@@ -111,9 +111,12 @@ def test_a_padded_batch_without_rows_has_the_same_scores(kind, is_global, hops):
     rows = all_rows_of(slot_of(hops, CPU, seed=1), slot, global_too=is_global)
     sizes = Sizes.of(slot)
     torch.testing.assert_close(Scores(model, all_rows=rows).of_slot(slot), plain, rtol=1e-4, atol=1e-4)
-    inputs = _Inputs(sizes.padded(), CPU, slot, in_place=True)
+    inputs = _Inputs(sizes.padded(), CPU, slot, named="places" if model.takes_places else "gathered")
     inputs.load(slot, sizes)
-    torch.testing.assert_close(Scores(model)(rows, inputs.blocks, SEEDS), plain, rtol=1e-4, atol=1e-4)
+    x = inputs.rows_of(rows)
+    torch.testing.assert_close(Scores(model)(x, inputs.blocks, SEEDS), plain, rtol=1e-4, atol=1e-4)
+    if not model.takes_places:
+        assert torch.equal(x[: sizes.nodes[-1]], slot.x) and not x[sizes.nodes[-1] :].any() and len(x) > len(slot.x)
 
 
 def test_inputs_forget_the_batch_before():
@@ -257,7 +260,7 @@ def test_replayed_steps_train_as_others_do(kind, ranks):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("kind", "is_global"), [("sage", False), ("sage", True), ("gcn", False)])
+@pytest.mark.parametrize(("kind", "is_global"), [("sage", False), ("sage", True), ("gcn", False), ("gat", False)])
 def test_replayed_steps_read_rows_in_place(kind, is_global):
     device = torch.device("cuda")
     torch.manual_seed(2)

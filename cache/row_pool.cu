@@ -1,0 +1,153 @@
+#include "base/check.h"
+#include "base/launch.h"
+#include "cache/row_pool.h"
+
+namespace cohort::cache {
+namespace {
+
+using base::cuda_check;
+
+constexpr unsigned kAllLanes = 0xffffffffu;
+constexpr int kBlocks = 1024;
+static_assert(PoolRef::kPieceOfPlaces == base::kBlockThreads);
+
+// To be called by all threads of the block: numbers those that `counts`, over all blocks, from *sum on.
+__device__ int64_t take_number(bool counts, unsigned long long* sum) {
+  __shared__ uint32_t of_warp[base::kBlockThreads / 32];
+  __shared__ unsigned long long first;
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const uint32_t lanes = __ballot_sync(kAllLanes, counts);
+  if (lane == 0) of_warp[warp] = __popc(lanes);
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    uint32_t total = 0;
+    for (uint32_t& count : of_warp) {
+      const uint32_t own = count;
+      count = total;
+      total += own;
+    }
+    first = total > 0 ? atomicAdd(sum, total) : 0;
+  }
+  __syncthreads();
+  const auto number = static_cast<int64_t>(first + of_warp[warp] + __popc(lanes & ((1u << lane) - 1)));
+  __syncthreads();  // everybody has read
+  return number;
+}
+
+struct Placing {
+  PoolRef pool;
+  const int64_t* nodes;  // int64 [count]
+  int64_t count;
+  int64_t* places;             // int64 [count]
+  int64_t* missing_nodes;      // int64 [count]
+  int32_t* missing_positions;  // int32 [count], in the batch
+  uint32_t* missing_places;    // uint32 [count]
+  unsigned long long* next_piece;
+  PoolCounters* counters;
+};
+
+__global__ void find_kernel(const __grid_constant__ Placing job) {
+  if (base::grid_first() == 0) job.counters->first_piece = *job.next_piece;
+  for (int64_t first = base::grid_first() - threadIdx.x; first < job.count; first += base::grid_step()) {
+    const int64_t i = first + threadIdx.x;
+    const bool active = i < job.count;
+    const int64_t node = active ? job.nodes[i] : 0;
+    const uint32_t place = active ? job.pool.find(node) : 0;
+    const bool missing = active && place == PoolRef::kNone;
+    const int64_t number = take_number(missing, &job.counters->missing);
+    if (missing) {
+      job.missing_nodes[number] = node;
+      job.missing_positions[number] = static_cast<int32_t>(i);
+    } else if (active) {
+      job.places[i] = place;
+    }
+  }
+}
+
+// Each block looks at a piece of places, then at the next that no block has looked at, until there are enough.
+__global__ void give_kernel(const __grid_constant__ Placing job) {
+  __shared__ int64_t piece;
+  const auto missing = static_cast<int64_t>(job.counters->missing);
+  const int64_t num_pieces = (int64_t{job.pool.num_places} + PoolRef::kPieceOfPlaces - 1) / PoolRef::kPieceOfPlaces;
+  while (true) {
+    if (threadIdx.x == 0) {
+      piece = -1;
+      const auto given = *static_cast<volatile unsigned long long*>(&job.counters->given);
+      if (static_cast<int64_t>(given) < missing) {
+        const unsigned long long next = atomicAdd(job.next_piece, 1ull);
+        if (static_cast<int64_t>(next - job.counters->first_piece) < num_pieces) {
+          piece = static_cast<int64_t>(next % static_cast<unsigned long long>(num_pieces));
+        }
+      }
+    }
+    __syncthreads();
+    if (piece < 0) return;
+    const int64_t place = piece * PoolRef::kPieceOfPlaces + threadIdx.x;
+    const bool is_free = place < job.pool.num_places && job.pool.is_free(static_cast<uint32_t>(place));
+    const int64_t number = take_number(is_free, &job.counters->given);
+    if (!is_free || number >= missing) continue;
+    const int64_t node = job.missing_nodes[number];
+    job.pool.give(static_cast<uint32_t>(place), node);
+    job.missing_places[number] = static_cast<uint32_t>(place);
+    job.places[job.missing_positions[number]] = place;
+  }
+}
+
+__global__ void fill_kernel(MissingRows rows, std::byte* pool, int64_t row_bytes, int byte) {
+  const auto bytes = static_cast<int64_t>(rows.counters->missing) * row_bytes;
+  for (int64_t i = base::grid_first(); i < bytes; i += base::grid_step()) {
+    pool[rows.places[i / row_bytes] * row_bytes + i % row_bytes] = static_cast<std::byte>(byte);
+  }
+}
+
+}  // namespace
+
+RowPool::RowPool(int64_t num_nodes, bool reuse) : reuse_(reuse), next_piece_(1, "count places of rows") {
+  base::fill_gpu(next_piece_.data(), 0, sizeof(unsigned long long));
+  if (!reuse_) return;
+  place_of_ = base::DeviceArray<uint32_t>(static_cast<std::size_t>(num_nodes), "remember the places of rows");
+  base::fill_gpu(place_of_.data(), 0xff, place_of_.size() * sizeof(uint32_t));  // kNone
+}
+
+void RowPool::grow(int64_t num_places, cudaStream_t stream) {
+  base::require(num_places >= num_places_ && num_places <= INT32_MAX, "more places, below 2^31");
+  const auto before = static_cast<std::size_t>(num_places_), now = static_cast<std::size_t>(num_places);
+  const std::size_t more_bytes = (now - before) * sizeof(uint32_t);
+  // No node has them; the last batch that used them was none.
+  for (base::Scratch<uint32_t>* each : {&node_of_, &used_by_}) {
+    each->extend(now, before, stream);
+    cuda_check(cudaMemsetAsync(each->data() + before, 0xff, more_bytes, stream), "clear places of rows");
+  }
+  num_places_ = num_places;
+}
+
+MissingRows RowPool::place(const int64_t* nodes, int64_t count, const PoolBatch& batch, PoolCounters* counters,
+                           int64_t* places, cudaStream_t stream) {
+  const auto rows = static_cast<std::size_t>(count);
+  const Placing job{.pool = {.place_of = place_of_.data(),
+                             .node_of = node_of_.data(),
+                             .used_by = used_by_.data(),
+                             .num_places = static_cast<uint32_t>(num_places_),
+                             .batch = batch},
+                    .nodes = nodes,
+                    .count = count,
+                    .places = places,
+                    .missing_nodes = missing_nodes_.reserve(rows),
+                    .missing_positions = missing_positions_.reserve(rows),
+                    .missing_places = missing_places_.reserve(rows),
+                    .next_piece = next_piece_.data(),
+                    .counters = counters};
+  find_kernel<<<base::grid_for(count, kBlocks), base::kBlockThreads, 0, stream>>>(job);
+  give_kernel<<<base::grid_for(count, kBlocks), base::kBlockThreads, 0, stream>>>(job);
+  cuda_check(cudaGetLastError(), "place rows");
+  return {job.missing_nodes, job.missing_places, counters};
+}
+
+void fill_missing(const MissingRows& rows, int64_t most, std::byte* pool, int64_t row_bytes, int byte,
+                  cudaStream_t stream) {
+  const int grid = base::grid_for(most * row_bytes, kBlocks);
+  fill_kernel<<<grid, base::kBlockThreads, 0, stream>>>(rows, pool, row_bytes, byte);
+  cuda_check(cudaGetLastError(), "fill rows");
+}
+
+}  // namespace cohort::cache

@@ -1,0 +1,61 @@
+// A pool of decoded feature rows in GPU memory, which batches share: a batch has no rows of its own, it names places of
+// the pool. A row that the pool still has costs nothing; for any other a place is given away, and the row is written
+// there.
+// Places are given away in turn, as by the hand of a clock (pool_ref.h).
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "base/owners.h"
+#include "base/scratch.h"
+#include "cache/pool_ref.h"
+
+namespace cohort::cache {
+
+// Counted on the GPU, zeros before the batch.
+struct PoolCounters {
+  unsigned long long missing;      // rows that the pool had not
+  unsigned long long given;        // places for them
+  unsigned long long first_piece;  // of places, that was looked at for them
+};
+
+// Rows of a batch that the pool had not, in GPU memory.
+struct MissingRows {
+  const int64_t* nodes = nullptr;    // int64 [counters->missing]
+  const uint32_t* places = nullptr;  // uint32 [the same]
+  const PoolCounters* counters = nullptr;
+};
+
+// Of the current GPU. Where the rows themselves lie, others know.
+class RowPool {
+ public:
+  RowPool() = default;
+  // `reuse`: rows are found again.
+  RowPool(int64_t num_nodes, bool reuse);
+  int64_t num_places() const { return num_places_; }
+  // Makes it larger; `stream` gets no work between this and the end of the work it has.
+  void grow(int64_t num_places, cudaStream_t stream);
+  // places[i] = where the row of nodes[i] is, or, for rows that are missing, where it is to be written. Among the
+  // places must be as many for the missing ones as can be missing, besides those that batches in use name.
+  // Asynchronous; the result is valid until the next call for a later batch.
+  MissingRows place(const int64_t* nodes, int64_t count, const PoolBatch& batch, PoolCounters* counters,
+                    int64_t* places, cudaStream_t stream);
+
+ private:
+  bool reuse_ = false;
+  int64_t num_places_ = 0;
+  base::DeviceArray<uint32_t> place_of_;
+  base::Scratch<uint32_t> node_of_, used_by_;
+  base::DeviceArray<unsigned long long> next_piece_;  // that the hand comes to, counted without end
+  base::Scratch<int64_t> missing_nodes_;
+  base::Scratch<int32_t> missing_positions_;
+  base::Scratch<uint32_t> missing_places_;
+};
+
+// Fills rows that are missing, of row_bytes each, with a byte.
+void fill_missing(const MissingRows& rows, int64_t most, std::byte* pool, int64_t row_bytes, int byte,
+                  cudaStream_t stream);
+
+}  // namespace cohort::cache

@@ -88,18 +88,12 @@ class Ranks:
         """The rows of every rank's ``values`` [any number, ...], by rank."""
         if self.size == 1:
             return values
-        counts = values.new_zeros(self.size, dtype=torch.int64)
-        counts[self.rank] = values.shape[0]
-        sizes = self.sum(counts).tolist()
-        padded = values.new_zeros(max(sizes), *values.shape[1:])
-        padded[: values.shape[0]] = values
-        parts = [torch.empty_like(padded) for _ in sizes]
         if self.clock:
             self.clock.all_reduce_begins()
-        dist.all_gather(parts, padded)
+        rows = gather_rows(values)
         if self.clock:
             self.clock.all_reduce_ended()
-        return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
+        return rows
 
     def gather(self, value) -> list:
         """Every rank's ``value`` (anything that can be pickled), by rank."""
@@ -121,6 +115,19 @@ class Ranks:
         """Ends what joins the ranks, when all are done."""
         if self.size > 1:
             dist.destroy_process_group()
+
+
+def gather_rows(values: Tensor, group: dist.ProcessGroup | None = None) -> Tensor:
+    """The rows of the ``values`` [any number, ...] of every rank of a process group, by rank; None: all ranks."""
+    counts = values.new_zeros(dist.get_world_size(group), dtype=torch.int64)
+    counts[dist.get_rank(group)] = values.shape[0]
+    dist.all_reduce(counts, group=group)
+    sizes = counts.tolist()
+    padded = values.new_zeros(max(sizes), *values.shape[1:])
+    padded[: values.shape[0]] = values
+    parts = [torch.empty_like(padded) for _ in sizes]
+    dist.all_gather(parts, padded, group=group)
+    return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
 
 
 def _joined(store: Path | dict[str, Any], size: int) -> dist.Store:

@@ -26,7 +26,8 @@ class LearningRate(Callback):
 
     def epoch_begins(self, trainer: "Trainer", epoch: int) -> None:
         rate = trainer.options.lr * factor_of(trainer.options.lr_schedule, epoch, trainer.options.epochs)
-        for group in trainer.optimizer.param_groups:
+        rows = trainer.step.rows.param_groups if trainer.step.rows else []
+        for group in trainer.optimizer.param_groups + rows:
             if isinstance(group["lr"], torch.Tensor):
                 group["lr"].fill_(rate)
             else:

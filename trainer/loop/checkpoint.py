@@ -15,7 +15,7 @@ from cohort.base.files import write_whole
 from cohort.spec.options import Affects, names_that_affect
 from cohort.spec.run import RunSpec
 
-FORMAT, VERSION = "cohort checkpoint", 4
+FORMAT, VERSION = "cohort checkpoint", 5
 MEMBERS = {
     "identity": dict,  # of the run, see identity_of
     "epoch": int,  # that is under way; the number of epochs when all are done

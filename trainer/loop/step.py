@@ -1,11 +1,11 @@
 """A training step: forward, loss, backward and optimizer, and the sums that the loss of an epoch is made of."""
 
 import inspect
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from cohort.nn.row_optimizers import RowAdam
 from cohort.spec.graph import GraphTypes
 from cohort.spec.run import TrainerSpec
 from cohort.trainer.loop.graphs import ReplayedWork, StepGraphs
@@ -16,9 +16,6 @@ from cohort.trainer.models.sampled import model_input
 from cohort.trainer.models.targets import CLASSES, Targets, targets_of
 from cohort.trainer.ranks import Ranks, StepSums
 from cohort.trainer.source import blocks_of, edges_by_type, edges_of
-
-if TYPE_CHECKING:
-    from cohort.trainer.models.embeddings import RowAdam  # and PyG
 
 
 class Adam(torch.optim.Adam):
@@ -129,7 +126,7 @@ class TrainStep:
         targets: Targets = CLASSES,
         sums: StepSums | None = None,
         clip_norm: float | None = None,
-        rows: "RowAdam | None" = None,
+        rows: RowAdam | None = None,
         links: tuple[torch.nn.Module, int] | None = None,
     ):
         self._clip_norm, self.rows, self._links = clip_norm, rows, links
@@ -169,7 +166,7 @@ class TrainStep:
         """
         self._optimizer.zero_grad(set_to_none=True)
         if self.rows:
-            self.rows.begin()
+            self.rows.zero_grad()
         labelled = self._targets.count(y)
         if self._links:  # of which y says the places of their nodes among the seeds
             scores = scores_of_links(self._links[0], self._scores(x, edges, None, *sizes), y)
@@ -189,7 +186,7 @@ class TrainStep:
         """What another graph replays: the step with what the ranks have added up."""
         self._sums.give()
         if self.rows:
-            self.rows.share(self._sums.labelled)
+            self.rows.exchange(self._sums.labelled.clamp(min=1))
         self._update()
         self.num_labelled += self._sums.labelled
 
@@ -197,7 +194,7 @@ class TrainStep:
         """The optimizer's step on the gradients that are there."""
         if self._clip_norm is not None:
             parameters = [each for group in self._optimizer.param_groups for each in group["params"]]
-            parameters += self.rows.rows() if self.rows else []
+            parameters += self.rows.read_rows() if self.rows else []
             torch.nn.utils.clip_grad_norm_(parameters, self._clip_norm)
         self._optimizer.step()
         if self.rows:
@@ -229,9 +226,11 @@ def step_of(
     graphs_of = options.batch_size if has_graphs else None
     scores, rows = scores_of(options, model, all_rows), None
     if options.types and model.embeddings is not None:
-        from cohort.trainer.models.embeddings import RowAdam  # and PyG
-
-        rows = RowAdam(model.embeddings, optimizer, ranks)
+        group = optimizer.param_groups[0]
+        of_dense = {name: group[name] for name in ("lr", "betas", "eps", "weight_decay")}
+        rows = RowAdam(model.embeddings.values(), **of_dense)
+        if ranks:
+            rows.gather = ranks.gather_rows
     targets = targets_of(options.targets, options.loss)
     links = (model.link_decoder, options.negatives) if options.task == "link" else None
     return TrainStep(scores, optimizer, device, graphs_of, targets, sums, options.clip_norm, rows, links)

@@ -8,8 +8,8 @@ from torch_geometric.nn.module_dict import ModuleDict
 from cohort.base.errors import CohortError
 from cohort.nn.activation import Activation, activated
 from cohort.nn.block import Block
+from cohort.nn.node_embedding import NodeEmbedding
 from cohort.spec.graph import EdgeType, GraphTypes
-from cohort.trainer.models.embeddings import NodeEmbeddings
 from cohort.trainer.models.sampled import first_rows_of
 from cohort.trainer.models.typed_layers import BatchNorm, relations_of, transformer_of
 
@@ -75,7 +75,7 @@ class TypedGNN(nn.Module):
         dims = {name: dim for name, dim in types.feature_dims.items() if dim}
         self.embeddings = None
         if featureless == "embed" and (names := types.without_features(num_layers)):
-            self.embeddings = NodeEmbeddings({name: types.counts[name] for name in names}, hidden)
+            self.embeddings = ModuleDict({name: NodeEmbedding(types.counts[name], hidden) for name in names})
             dims |= dict.fromkeys(names, hidden)
         self.convs, self.norms = nn.ModuleList(), nn.ModuleList()
         self.edge_types: list[list[EdgeType]] = []  # of each layer
@@ -143,7 +143,7 @@ class TypedGNN(nn.Module):
         """What the first layer reads, from rows and ids as `forward` takes them."""
         ids, x = x, {name: rows for name, rows in x.items() if rows.dim() == 2 and rows.shape[1]}
         if self.embeddings is not None:
-            x |= {name: self.embeddings(name, ids[name]) for name in self.embeddings.tables.keys()}
+            x |= {name: rows(ids[name]) for name, rows in self.embeddings.items()}
         if self.kind == "hgt":
             x = {name: lin(x[name]).relu() for name, lin in self.lin_dict.items()}
         return x

@@ -1,5 +1,6 @@
 #include "trainer/native/nn_module.h"
 
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -11,10 +12,14 @@
 #include <vector>
 
 #include "base/check.h"
+#ifdef COHORT_WITH_CUDA
+#include "base/host_table.h"
+#endif
 #include "trainer/native/activation_element.h"
 #include "trainer/native/attention.h"
 #include "trainer/native/copy_arrays.h"
 #include "trainer/native/head_rows.h"
+#include "trainer/native/learned_rows.h"
 #include "trainer/native/product.h"
 #include "trainer/native/sum_rows.h"
 #include "trainer/native/transpose.h"
@@ -196,6 +201,32 @@ void bind_rows(nb::module_& m) {
             FIELD(DropGradCall, out));
 }
 
+void bind_learned(nb::module_& m) {
+  bind_struct(m, "LearnedRows", "A table of learned rows; see trainer/native/learned_rows.h.", FIELD(LearnedRows, rows),
+              FIELD(LearnedRows, hot), FIELD(LearnedRows, hot_bits), FIELD(LearnedRows, hot_before));
+  bind_call(m, "take_rows", "Rows of a table by id.", FIELD(TakeRowsCall, table), FIELD(TakeRowsCall, num_rows),
+            FIELD(TakeRowsCall, dim), FIELD(TakeRowsCall, count), FIELD(TakeRowsCall, ids), FIELD(TakeRowsCall, place),
+            FIELD(TakeRowsCall, out), FIELD(TakeRowsCall, bad));
+  bind_call(m, "update_rows", "A step of an optimizer on rows of a table.", FIELD(UpdateRowsCall, rule),
+            FIELD(UpdateRowsCall, table), FIELD(UpdateRowsCall, first), FIELD(UpdateRowsCall, second),
+            FIELD(UpdateRowsCall, num_rows), FIELD(UpdateRowsCall, dim), FIELD(UpdateRowsCall, count),
+            FIELD(UpdateRowsCall, ids), FIELD(UpdateRowsCall, place), FIELD(UpdateRowsCall, grads),
+            FIELD(UpdateRowsCall, before), FIELD(UpdateRowsCall, rate), FIELD(UpdateRowsCall, eps),
+            FIELD(UpdateRowsCall, weight_decay), FIELD(UpdateRowsCall, share1), FIELD(UpdateRowsCall, share2));
+#ifdef COHORT_WITH_CUDA
+  nb::class_<base::HostTable>(m, "HostTable", "Host memory that GPUs read and write in place; see base/host_table.h.")
+      .def(nb::init<std::size_t>(), "bytes"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def("open_to_gpu", &base::HostTable::open_to_gpu, "After the first writing, before the current GPU reads it.")
+      .def(
+          "array",
+          [](nb::handle self) {
+            const auto& table = nb::cast<base::HostTable&>(self);
+            return nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>>(table.data(), {table.bytes()}, self);
+          },
+          "uint8 [bytes], the memory itself.");
+#endif
+}
+
 void bind_enums(nb::module_& m) {
   const auto number = [&](const char* name, auto value) { m.attr(name) = static_cast<int>(value); };
   number("FLOAT32", Dtype::kFloat32);
@@ -210,6 +241,8 @@ void bind_enums(nb::module_& m) {
   number("DROP_BACK", DropUse::kBack);
   number("RELU", Activation::kRelu);
   number("ELU", Activation::kElu);
+  number("ADAGRAD", RowRule::kAdagrad);
+  number("ADAM", RowRule::kAdam);
 }
 
 #undef FIELD
@@ -221,6 +254,7 @@ void bind_layers(nb::module_& m) {
   bind_rows(m);
   bind_heads(m);
   bind_products(m);
+  bind_learned(m);
   m.def("copy_arrays", &copy_arrays, "stream"_a.none(), "copies"_a,
         "Several arrays at once, (from, to, count, room, fill); see trainer/native/copy_arrays.h.");
   m.def("transpose_scratch_bytes", &scratch_bytes, "stream"_a.none(), "num_edges"_a,

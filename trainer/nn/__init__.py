@@ -3,6 +3,9 @@
 ``SAGEConv``, ``GCNConv``, ``GATConv`` and ``HGTConv`` have the arguments, parameters and results of the layers of the
 same names in torch_geometric.nn. They accept batches of ``cohort.NeighborLoader`` without sorting edges; see ``Block``.
 ``accelerate`` replaces PyG's layers in an existing model.
+
+``NodeEmbedding`` holds learnable rows of nodes, also in host memory; ``RowAdam`` and ``RowAdagrad`` train the rows that
+batches read.
 """
 
 import importlib
@@ -13,12 +16,27 @@ _HOMES = {
     "GATConv": "pyg_layers",
     "GCNConv": "pyg_layers",
     "HGTConv": "pyg_layers",
+    "NodeEmbedding": "node_embedding",
     "Replacement": "replace",
+    "RowAdagrad": "row_optimizers",
+    "RowAdam": "row_optimizers",
     "SAGEConv": "pyg_layers",
     "accelerate": "replace",
     "activated": "activation",
 }
-__all__ = ["Block", "GATConv", "GCNConv", "HGTConv", "Replacement", "SAGEConv", "accelerate", "activated"]
+__all__ = [
+    "Block",
+    "GATConv",
+    "GCNConv",
+    "HGTConv",
+    "NodeEmbedding",
+    "Replacement",
+    "RowAdagrad",
+    "RowAdam",
+    "SAGEConv",
+    "accelerate",
+    "activated",
+]
 
 
 def __dir__() -> list[str]:

@@ -33,10 +33,10 @@ class Linear(nn.Linear):
             draw(self.bias, 1 / math.sqrt(self.in_features))
 
 
-def draw(parameter: Tensor, bound: float) -> None:
+def draw(parameter: Tensor, bound: float, generator: torch.Generator | None = None) -> None:
     """New values, uniform in [-bound, bound)."""
     with torch.no_grad():
-        parameter.uniform_(-bound, bound)
+        parameter.uniform_(-bound, bound, generator=generator)
 
 
 def draw_glorot(parameter: Tensor) -> None:

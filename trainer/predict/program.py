@@ -80,7 +80,7 @@ def _demand_same_types(trained_on: dict | None, data: Dataset | HeteroDataset, r
         if trained_on[name] != found:
             raise CohortError(place, f"{name} as the run had: {trained_on[name]}", str(found))
     learned = getattr(model, "embeddings", None)
-    for name in learned.tables.keys() if learned else ():
+    for name in learned.keys() if learned else ():
         expected, count = trained_on["counts"][name], of_data.counts[name]
         if count != expected:
             hint = "rows of these nodes were learned (--featureless embed), and there are none for others"

@@ -39,7 +39,7 @@ class TypedLayerwise:
         self.model, self.data, self.memory, self.name = model.to(device).eval(), data, memory, name
         self.out, self.device = out, device
         self._counts = {name: table.num_nodes for name, table in data.node_types.items()}
-        first = set() if model.embeddings is None else set(model.embeddings.tables.keys())
+        first = set() if model.embeddings is None else set(model.embeddings.keys())
         first |= {name for name, table in data.node_types.items() if table.feature_dim}
         # Of each layer: the node types whose rows it reads, and those that it gives rows.
         outputs = [[name for name in self._counts if name in {each[2] for each in all_}] for all_ in model.edge_types]

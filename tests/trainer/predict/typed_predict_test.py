@@ -39,7 +39,7 @@ def graph(tmp_path_factory) -> Path:
 def whole_scores(model: torch.nn.Module, data) -> torch.Tensor:
     """Of the target type, by the model on the whole graph."""
     whole = data.to_pyg()
-    embedded = set() if model.embeddings is None else set(model.embeddings.tables.keys())
+    embedded = set() if model.embeddings is None else set(model.embeddings.keys())
     x = {
         name: whole[name].x if table.feature_dim else torch.arange(table.num_nodes) if name in embedded
         else torch.empty(table.num_nodes, 0)

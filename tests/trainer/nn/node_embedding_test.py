@@ -1,0 +1,256 @@
+"""Learnable rows: their optimizers are torch's sparse ones, wherever the rows are, and other rows stay as they are."""
+
+import copy
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing
+
+from cohort import CohortError
+from cohort.nn import NodeEmbedding, RowAdagrad, RowAdam
+
+ROWS, DIM = 60, 12
+HOT = torch.tensor([0, 3, 4, 31, 32, 33, 59, 3])
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+PLACES = [{}, {"place": "host"}, {"place": "host", "hot": HOT}, {"place": "host", "hot": HOT[:0]}]
+OPTIMIZERS = {
+    "adagrad": (lambda rows, **more: RowAdagrad(rows, lr=0.1, **more), lambda p: torch.optim.Adagrad(p, lr=0.1)),
+    "adam": (lambda rows, **more: RowAdam(rows, lr=0.1, **more), lambda p: torch.optim.SparseAdam(p, lr=0.1)),
+}
+
+
+def batch(step: int, device: str, num_rows: int = ROWS - 10) -> tuple[torch.Tensor, torch.Tensor]:
+    """Ids, some of them twice, and what their rows are multiplied by."""
+    generator = torch.Generator().manual_seed(step)
+    ids = torch.randint(num_rows, (40,), generator=generator)
+    return ids.to(device), torch.randn(40, DIM, generator=generator).to(device)
+
+
+def learn(rows, optimizer, device: str, steps=range(1)) -> None:
+    for step in steps:
+        ids, weights = batch(step, device)
+        optimizer.zero_grad()
+        (rows(ids).tanh() * weights).sum().backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("place", PLACES, ids=["device", "host", "hot", "no hot ids"])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("more", [{}, {"states_on_device": True}], ids=["states with rows", "states on device"])
+def test_fifty_steps_are_those_of_torch(name, place, device, more):
+    of_rows, of_torch = OPTIMIZERS[name]
+    rows = NodeEmbedding(ROWS, DIM, **place, device=device, seed=1)
+    before = rows.weight.clone()
+    table = torch.nn.Embedding(ROWS, DIM, sparse=True, _weight=before.to(device, copy=True))
+    own, reference = of_rows(rows, **more), of_torch(table.parameters())
+    learn(rows, own, device, range(20))
+    state, weights = own.state_dict(), rows.state_dict()  # another one goes on
+    state, weights = copy.deepcopy(state), copy.deepcopy(weights)
+    rows = NodeEmbedding(ROWS, DIM, **place, device=device, seed=2)
+    own = of_rows(rows, **more)
+    rows.load_state_dict(weights)
+    own.load_state_dict(state)
+    learn(rows, own, device, range(20, 50))
+    learn(table, reference, device, range(50))
+    torch.testing.assert_close(rows.weight.to(device), table.weight.detach(), rtol=0, atol=1e-6)
+    assert torch.equal(rows.weight[ROWS - 10 :], before[ROWS - 10 :]), "no batch has read them"
+    assert (rows.weight - before)[: ROWS - 10].abs().max() > 0.5
+    assert own.state_dict()["steps"] == [50]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("place", PLACES, ids=["device", "host", "hot", "no hot ids"])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_gpu_gives_the_bits_of_the_cpu(name, place):
+    found = []
+    for device in ("cpu", "cuda", "cuda"):
+        rows = NodeEmbedding(ROWS, DIM, **place, device=device, seed=1)
+        rows.load_state_dict({"weight": torch.randn(ROWS, DIM, generator=torch.Generator().manual_seed(3))})
+        optimizer = OPTIMIZERS[name][0](rows)
+        for step in range(5):
+            ids, weights = batch(step, device)
+            optimizer.zero_grad()
+            (rows(ids) * weights).sum().backward()
+            optimizer.step()
+        found.append(rows.weight.cpu())
+    assert torch.equal(found[0], found[1]) and torch.equal(found[1], found[2])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_rows_come_by_id_in_any_shape(device):
+    for place in PLACES:
+        rows = NodeEmbedding(ROWS, DIM, **place, device=device)
+        ids = torch.randint(ROWS, (4, 5), dtype=torch.int32)
+        for given in (ids, ids.to(device), ids.long()[::2, ::2], ids[:0]):
+            found = rows(given)
+            assert found.device.type == device and torch.equal(found.cpu(), rows.weight.cpu()[given.cpu().long()])
+            assert not found.requires_grad, "there is no optimizer"
+
+
+def test_rows_have_gradients_in_training_alone():
+    rows = NodeEmbedding(ROWS, DIM)
+    optimizer = RowAdam(rows)
+    ids = torch.arange(3)
+    assert rows(ids).requires_grad and not rows.eval()(ids).requires_grad
+    with torch.no_grad():
+        assert not rows.train()(ids).requires_grad
+    assert len(rows.reads) == 1
+    optimizer.zero_grad()
+    assert rows.reads == []
+    before = rows.weight.clone()
+    optimizer.step()  # of nothing
+    assert torch.equal(rows.weight, before) and optimizer.steps == [0]
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_several_passes_and_tables_in_a_step(name):
+    of_rows, of_torch = OPTIMIZERS[name]
+    tables = [NodeEmbedding(ROWS, DIM, seed=seed) for seed in (1, 2)]
+    references = [torch.nn.Embedding(ROWS, DIM, sparse=True, _weight=each.weight.clone()) for each in tables]
+    own, reference = of_rows(tables), of_torch([each.weight for each in references])
+    for step in range(0, 15, 3):
+        for rows, optimizer in ((tables, own), (references, reference)):
+            optimizer.zero_grad()
+            for number, which in enumerate((0, 0, 1)):
+                ids, weights = batch(step + number, "cpu")
+                (rows[which](ids).tanh() * weights).sum().backward()
+            optimizer.step()
+    for each, wanted in zip(tables, references, strict=True):
+        torch.testing.assert_close(each.weight, wanted.weight.detach(), rtol=0, atol=1e-6)
+
+
+def test_weight_decay_is_that_of_adam():
+    rows = NodeEmbedding(6, 4, seed=2)
+    table = torch.nn.Parameter(rows.weight.clone())
+    dense = torch.optim.Adam([table], lr=0.1, weight_decay=0.5)
+    own = RowAdam(rows, lr=0.1, weight_decay=0.5)
+    for _ in range(3):
+        own.zero_grad()
+        dense.zero_grad()
+        (rows(torch.arange(6)).tanh().sum() + table.tanh().sum()).backward()
+        own.step()
+        dense.step()
+    torch.testing.assert_close(rows.weight, table.detach(), rtol=1e-5, atol=1e-6)
+
+
+def test_the_rate_may_be_scheduled_and_closures_are_called():
+    rows = NodeEmbedding(ROWS, DIM, seed=1)
+    optimizer = RowAdagrad(rows, lr=1.0)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.0)
+
+    def closure():
+        loss = rows(torch.arange(4)).sum()
+        loss.backward()
+        return loss
+
+    before = rows.weight.clone()
+    assert optimizer.step(closure) == before[:4].sum()
+    schedule.step()
+    after = rows.weight.clone()
+    torch.testing.assert_close(after[:4], before[:4] - 1)
+    optimizer.step(closure)
+    assert torch.equal(rows.weight, after)
+
+
+def test_a_module_saves_and_moves_its_rows():
+    model = torch.nn.ModuleDict({"rows": NodeEmbedding(ROWS, DIM, place="host", hot=HOT, device="cpu")})
+    assert list(model.parameters()) == [] and list(model.state_dict()) == ["rows.weight"]
+    model.double()  # as .to(): the rows are float32
+    assert model["rows"].weight.dtype == torch.float32
+    other = torch.nn.Embedding(ROWS, DIM)
+    other.load_state_dict(model["rows"].state_dict())
+    again = copy.deepcopy(model)
+    again["rows"].load_state_dict(torch.nn.Embedding(ROWS, DIM).state_dict())
+    assert torch.equal(other.weight, model["rows"].weight) and not torch.equal(other.weight, again["rows"].weight)
+    with pytest.raises(RuntimeError, match=r"size mismatch for weight.*\[60, 11\]"):
+        again["rows"].load_state_dict({"weight": torch.zeros(ROWS, DIM - 1)})
+    with pytest.raises(RuntimeError, match='Missing key.*"weight"'):
+        again["rows"].load_state_dict({})
+    with pytest.raises(RuntimeError, match='Unexpected key.*"bias"'):
+        again["rows"].load_state_dict({"weight": other.weight, "bias": other.weight})
+
+
+@pytest.mark.gpu
+def test_rows_move_to_a_gpu_with_their_module():
+    model = torch.nn.Sequential(NodeEmbedding(ROWS, DIM)).to("cuda")
+    again = copy.deepcopy(model)
+    for each in (model, again):
+        optimizer = RowAdam(each[0], lr=0.1)
+        learn(each[0], optimizer, "cuda")
+    assert model[0].weight.is_cuda and torch.equal(model[0].weight, again[0].weight)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("place", PLACES[:3], ids=["device", "host", "hot"])
+def test_a_gpu_tells_of_a_wrong_id_later(place):
+    rows = NodeEmbedding(ROWS, DIM, **place, device="cuda")
+    found = rows(torch.tensor([1, ROWS], device="cuda"))
+    torch.cuda.synchronize()
+    assert found[1].abs().max() == 0 and found[0].abs().max() > 0
+    with pytest.raises(CohortError, match="ids: expected 0 to 59, found 60"):
+        rows(torch.tensor([1], device="cuda"))
+    rows(torch.tensor([1, -3], device="cuda"))
+    torch.cuda.synchronize()
+    with pytest.raises(CohortError, match="ids: expected 0 to 59, found -3"):
+        _ = rows.weight
+    assert torch.equal(rows(torch.tensor([1])), found[:1]), "after the error, rows can be read again"
+
+
+@pytest.mark.parametrize("place", PLACES[:3], ids=["device", "host", "hot"])
+def test_a_wrong_id_is_an_error(place):
+    rows = NodeEmbedding(ROWS, DIM, **place, device="cpu")
+    for wrong in (-1, ROWS):
+        with pytest.raises(CohortError, match=f"NodeEmbedding: ids: expected 0 to 59, found {wrong}"):
+            rows(torch.tensor([0, wrong, 5]))
+    with pytest.raises(CohortError, match="NodeEmbedding: ids: expected int32 or int64, found torch.float32"):
+        rows(torch.zeros(3))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"num_nodes": 0}, "num_nodes and dim of at least 1, found 0 and 12"),
+        ({"dim": 0}, "num_nodes and dim of at least 1, found 60 and 0"),
+        ({"place": "gpu"}, "place: expected device or host, found 'gpu'"),
+        ({"hot": HOT}, 'hot: expected none with place="device", found 8 ids'),
+        ({"place": "host", "hot": HOT - 1}, "hot: expected ids of 0 to 59, found -1 to 58"),
+        ({"place": "host", "hot": HOT > 3}, r"hot: expected int32 or int64 \[any\], found torch.bool \[8\]"),
+    ],
+    ids=["rows", "columns", "place", "hot on device", "hot ids", "hot dtype"],
+)
+def test_wrong_arguments_are_named(arguments, said):
+    with pytest.raises(CohortError, match=f"NodeEmbedding.*{said}"):
+        NodeEmbedding(**{"num_nodes": ROWS, "dim": DIM} | arguments)
+
+
+def learn_as_rank(rank: int, size: int, folder: str, name: str) -> None:
+    """A rank of a group: reads a part of each batch, of other sizes on each rank, none on the last."""
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=size)
+    rows = NodeEmbedding(ROWS, DIM, seed=1)
+    optimizer = OPTIMIZERS[name][0](rows, group=dist.group.WORLD)
+    for step in range(10):
+        ids, weights = batch(step, "cpu")
+        part = [slice(0, 25), slice(25, 40), slice(0, 0)][rank]
+        optimizer.zero_grad()
+        if rank < 2 or step % 2:
+            (rows(ids[part]).tanh() * weights[part]).sum().backward()
+        optimizer.step()
+    torch.save(rows.weight, f"{folder}/{rank}.pt")
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_ranks_average_their_gradients(tmp_path, name):
+    torch.multiprocessing.spawn(learn_as_rank, (3, str(tmp_path), name), nprocs=3)
+    found = [torch.load(tmp_path / f"{rank}.pt") for rank in range(3)]
+    assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
+    alone = NodeEmbedding(ROWS, DIM, seed=1)
+    optimizer = OPTIMIZERS[name][0](alone)
+    for step in range(10):
+        ids, weights = batch(step, "cpu")
+        optimizer.zero_grad()
+        ((alone(ids).tanh() * weights).sum() / 3).backward()
+        optimizer.step()
+    torch.testing.assert_close(found[0], alone.weight, rtol=1e-5, atol=1e-5)

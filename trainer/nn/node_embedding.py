@@ -1,0 +1,276 @@
+"""Learnable rows of nodes, in the memory of a device, or in host memory that a GPU reads and writes in place."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from cohort.base.errors import CohortError
+from cohort.nn import kernels
+from cohort.nn.own_layers import draw
+from cohort.trainer import _native
+
+
+@dataclass
+class Read:
+    """Rows that a forward pass has read, for the optimizer.
+
+    Attributes:
+        ids: int64 [n], ascending.
+        place: int64 [n], which of `rows` each id has, ascending for equal ids; None: they are in order.
+        rows: float32 [n, dim], a leaf, which gets the gradient.
+        is_current: the values of `rows` are those of the table.
+    """
+
+    ids: Tensor
+    place: Tensor | None
+    rows: Tensor
+    is_current: bool = True
+
+
+class HotRows:
+    """The ids whose rows tables in host memory keep on a device.
+
+    Args:
+        ids: integers, each at least once.
+        num_rows: of the tables.
+        device: where kernels look them up.
+    """
+
+    def __init__(self, ids: Tensor, num_rows: int, device: torch.device):
+        marks = np.zeros(-(-num_rows // 32) * 32, dtype=bool)
+        marks[ids.cpu().numpy()] = True
+        counts = marks.reshape(-1, 32).sum(axis=1)
+        self.ids = torch.from_numpy(np.flatnonzero(marks))  # in host memory, ascending
+        self.bits = torch.from_numpy(np.packbits(marks, bitorder="little").view(np.int32)).to(device)
+        self.before = torch.from_numpy((np.cumsum(counts) - counts).astype(np.int32)).to(device)
+
+
+class RowTable:
+    """Rows float32 [num_rows, dim], zeros at first, that kernels read and change.
+
+    Args:
+        device: where the kernels run.
+        on_host: the rows are in host memory, except for those of `hot`, which are on the device.
+
+    Attributes:
+        values: float32 [num_rows, dim]. After writing to it, call `refresh`.
+    """
+
+    def __init__(
+        self, num_rows: int, dim: int, device: torch.device, on_host: bool = False, hot: HotRows | None = None
+    ):
+        self.on_host, self._device, self._hot = on_host, device, hot
+        self._memory: _native.HostTable | None = None
+        if on_host and device.type == "cuda":
+            with torch.cuda.device(device):
+                self._memory = _native.HostTable(4 * num_rows * dim)
+            self.values = torch.from_numpy(self._memory.array()).view(torch.float32).view(num_rows, dim)
+        else:
+            self.values = torch.empty(num_rows, dim, device="cpu" if on_host else device)
+        self._hot_values = torch.empty(len(hot.ids), dim, device=device) if hot else None
+        self.values.fill_(0)
+        self.refresh()
+
+    @property
+    def device(self) -> torch.device:
+        """Where the kernels run."""
+        return self._device if self.on_host else self.values.device
+
+    @property
+    def ref(self):
+        """What kernels take."""
+        hot = self._hot if self._hot_values is not None and len(self._hot_values) else None
+        arrays = {"hot": self._hot_values, "hot_bits": hot.bits, "hot_before": hot.before} if hot else {}
+        addresses = {name: arrays[name].data_ptr() if arrays else 0 for name in ("hot", "hot_bits", "hot_before")}
+        return _native.LearnedRows(rows=self.values.data_ptr(), **addresses)
+
+    def refresh(self) -> None:
+        """Makes what was written to `values` what kernels read."""
+        if self._memory is not None:
+            with torch.cuda.device(self._device):
+                self._memory.open_to_gpu()
+        if self._hot is not None and self._hot_values is not None:
+            self._hot_values.copy_(self.values[self._hot.ids])
+
+    def whole(self) -> Tensor:
+        """`values` after all work of the device on them, with the hot rows written back."""
+        if self.on_host and self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        if self._hot is not None and self._hot_values is not None:
+            self.values[self._hot.ids] = self._hot_values.to(self.values.device)
+        return self.values
+
+    def assign(self, values: Tensor) -> None:
+        """Takes over other values [num_rows, dim]."""
+        self.whole().copy_(values)
+        self.refresh()
+
+    def move(self, device: torch.device) -> None:
+        """To another device, unless the rows are in host memory."""
+        if not self.on_host:
+            self.values = self.values.to(device)
+
+
+class _BadId:
+    """Where kernels write an id that is out of range; 0: none was."""
+
+    def __init__(self, device: torch.device):
+        self.device = device
+        self.at = torch.zeros(1, dtype=torch.int64, pin_memory=device.type == "cuda")
+
+    def __reduce__(self):  # a copy must be page-locked, too
+        return _BadId, (self.device,)
+
+
+class NodeEmbedding(nn.Module):
+    """Learnable rows float32 [num_nodes, dim], which ``RowAdam`` or ``RowAdagrad`` trains.
+
+    ``forward`` in training reads rows by id, and the optimizer's step changes these rows only. The rows are not
+    parameters: other optimizers and wrappers such as DDP do not see them. In ``state_dict`` they are ``weight``, as of
+    ``torch.nn.Embedding``.
+
+    Args:
+        num_nodes: number of rows.
+        dim: number of columns.
+        place: "device": the rows are on the module's device and move with ``.to()``. "host": they are in host memory,
+            which a GPU reads and writes in place, so they may be larger than GPU memory; ``.to()`` has no effect.
+        device: with place "host" the device that trains the rows, by default the current GPU, or the CPU where there
+            is none; otherwise where the rows are at first, by default the CPU.
+        hot: with place "host": ids of rows that are kept on the device, for instance those of the nodes of highest
+            degree, with the states of their optimizer. ``weight`` and ``state_dict`` copy them back to host memory.
+        seed: of the first values, uniform in +-sqrt(6 / (num_nodes + dim)) (Glorot and Bengio, AISTATS 2010); None:
+            torch's own generator.
+
+    Attributes:
+        table: the rows as kernels take them.
+        reads: what forward passes have read since the last step, for the optimizer; None: there is no optimizer, and
+            rows have no gradients.
+
+    Raises:
+        CohortError: sizes below 1, another place, or hot ids out of range.
+    """
+
+    def __init__(
+        self,
+        num_nodes: int,
+        dim: int,
+        *,
+        place: str = "device",
+        device: torch.device | str | None = None,
+        hot: Tensor | None = None,
+        seed: int | None = None,
+    ):
+        super().__init__()
+        if num_nodes < 1 or dim < 1:
+            raise CohortError("NodeEmbedding", "num_nodes and dim of at least 1", f"{num_nodes} and {dim}")
+        if place not in ("device", "host"):
+            raise CohortError("NodeEmbedding: place", "device or host", repr(place))
+        on_host = place == "host"
+        if hot is not None:
+            _check_hot(hot, num_nodes, on_host)
+        if device is None:
+            device = f"cuda:{torch.cuda.current_device()}" if on_host and torch.cuda.is_available() else "cpu"
+        where = torch.device(device)
+        if where.type == "cuda" and where.index is None:
+            where = torch.device("cuda", torch.cuda.current_device())
+        self.num_nodes, self.dim, self.place = num_nodes, dim, place
+        self._hot = None if hot is None else HotRows(hot, num_nodes, where)
+        self.table = RowTable(num_nodes, dim, where, on_host, self._hot)
+        self._bad: _BadId | None = None
+        self.reads: list[Read] | None = None
+        generator = None if seed is None else torch.Generator(self.table.values.device).manual_seed(seed)
+        draw(self.table.values, math.sqrt(6 / (num_nodes + dim)), generator)
+        self.table.refresh()
+
+    @property
+    def weight(self) -> Tensor:
+        """All rows, float32 [num_nodes, dim], as they are now: the memory itself. Waits for the GPU, if in host memory.
+
+        Raises:
+            CohortError: an id of an earlier batch was out of range.
+        """
+        rows = self.table.whole()
+        self._raise_bad_id()
+        return rows
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Rows by id, float32 [*ids.shape, dim] on the device; with gradients in training.
+
+        Args:
+            ids: int32 or int64 of any shape, on any device; they may repeat.
+
+        Raises:
+            CohortError: an id out of range. On a GPU its row is zeros, and a later call raises the error.
+        """
+        if ids.dtype not in (torch.int32, torch.int64):
+            raise CohortError("NodeEmbedding: ids", "int32 or int64", str(ids.dtype))
+        self._raise_bad_id()
+        device, place = self.table.device, None
+        flat = ids.detach().to(device, torch.int64).reshape(-1).contiguous()
+        reads = self.reads if self.training and torch.is_grad_enabled() else None
+        if reads is not None or (self.place == "host" and device.type == "cuda"):
+            flat, place = torch.sort(flat, stable=True)  # the link reads host memory fastest in the order of addresses
+        rows = self._take(flat, place)
+        if reads is not None:
+            reads.append(Read(flat, place, rows.requires_grad_()))
+        return rows if ids.dim() == 1 else rows.view(*ids.shape, self.dim)
+
+    def _take(self, ids: Tensor, place: Tensor | None) -> Tensor:
+        if self._bad is None or self._bad.device != ids.device:
+            self._bad = _BadId(ids.device)
+        rows = torch.empty(len(ids), self.dim, device=ids.device)
+        arrays = {"ids": ids, "place": place, "out": rows, "bad": self._bad.at}
+        sizes = {"num_rows": self.num_nodes, "dim": self.dim, "count": len(ids)}
+        kernels.run(_native.take_rows, ids, table=self.table.ref, **sizes, **arrays)
+        if ids.device.type == "cpu":
+            self._raise_bad_id()
+        return rows
+
+    def _raise_bad_id(self) -> None:
+        bad = 0 if self._bad is None else int(self._bad.at)
+        if self._bad is not None and bad:
+            self._bad.at.zero_()
+            raise CohortError("NodeEmbedding: ids", f"0 to {self.num_nodes - 1}", str(bad))
+
+    def state_like_rows(self, on_host: bool) -> RowTable:
+        """A table of zeros for an optimizer: where the rows are, or else all on the device."""
+        hot = self._hot if on_host else None
+        return RowTable(self.num_nodes, self.dim, self.table.device, on_host, hot)
+
+    def _apply(self, fn, recurse: bool = True):
+        super()._apply(fn, recurse)
+        self.table.move(fn(self.table.values[:1]).device)
+        return self
+
+    def _save_to_state_dict(self, destination, prefix: str, keep_vars: bool) -> None:
+        destination[prefix + "weight"] = self.weight
+
+    def _load_from_state_dict(
+        self, state_dict, prefix: str, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+    ) -> None:
+        name, others = prefix + "weight", [key for key in state_dict if key.startswith(prefix)]
+        unexpected_keys += [key for key in others if strict and key != name]
+        if name not in state_dict:
+            missing_keys += [name] if strict else []
+        elif tuple(state_dict[name].shape) != (self.num_nodes, self.dim):
+            shapes = f"{list(state_dict[name].shape)}, the current one has {[self.num_nodes, self.dim]}"
+            error_msgs.append(f"size mismatch for {name}: the state has the shape {shapes}")
+        else:
+            self.table.assign(state_dict[name].detach())
+
+    def extra_repr(self) -> str:
+        hot = "" if self._hot is None else f", {len(self._hot.ids)} hot"
+        return f"{self.num_nodes}, {self.dim}, place={self.place!r}{hot}"
+
+
+def _check_hot(hot: Tensor, num_nodes: int, on_host: bool) -> None:
+    if not on_host:
+        raise CohortError("NodeEmbedding: hot", 'none with place="device"', f"{hot.numel()} ids")
+    if hot.dtype not in (torch.int32, torch.int64) or hot.dim() != 1:
+        raise CohortError("NodeEmbedding: hot", "int32 or int64 [any]", f"{hot.dtype} {list(hot.shape)}")
+    if hot.numel() and not 0 <= int(hot.min()) <= int(hot.max()) < num_nodes:
+        found = f"{int(hot.min())} to {int(hot.max())}"
+        raise CohortError("NodeEmbedding: hot", f"ids of 0 to {num_nodes - 1}", found)

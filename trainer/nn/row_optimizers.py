@@ -1,0 +1,234 @@
+"""Optimizers of the rows of NodeEmbeddings that batches have read."""
+
+import functools
+import inspect
+import math
+from collections.abc import Callable, Iterable
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from cohort.nn import kernels
+from cohort.nn.kernels import Edges
+from cohort.nn.node_embedding import NodeEmbedding, Read, RowTable
+from cohort.trainer import _native
+from cohort.trainer.ranks import gather_rows
+
+
+class RowOptimizer(torch.optim.Optimizer):
+    """Changes the rows that batches have read since the last step; other rows and their states stay as they are.
+
+    The gradients of an id are added up first, in the order of a batch. One seed gives one result, also on a GPU.
+
+    Args:
+        embeddings: whose rows are trained.
+        defaults: of the one group of options.
+        states_on_device: also those of rows in host memory.
+        group: the process group over whose ranks gradients are averaged, as DDP does; None: no others.
+
+    Attributes:
+        embeddings: as a list.
+        gather: makes rows [any number, ...] those of all ranks, by rank.
+        steps: of each embedding.
+    """
+
+    RULE: int
+    NUM_STATES: int
+    # Without what torch.compile needs around them: that imports seconds' worth of packages.
+    add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
+
+    def __init__(
+        self,
+        embeddings: NodeEmbedding | Iterable[NodeEmbedding],
+        defaults: dict,
+        states_on_device: bool,
+        group: dist.ProcessGroup | None,
+    ):
+        self.embeddings = [embeddings] if isinstance(embeddings, NodeEmbedding) else list(embeddings)
+        self._states_on_device, self._group = states_on_device, group
+        self.gather: Callable[[Tensor], Tensor] = functools.partial(gather_rows, group=group)
+        self.steps = [0 for _ in self.embeddings]
+        self._states: list[list[RowTable]] = [[] for _ in self.embeddings]
+        super().__init__([torch.empty(0) for _ in self.embeddings], defaults)  # the rows are not in groups
+        self.zero_grad()
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forgets what forward passes have read."""
+        for each in self.embeddings:
+            each.reads = []
+
+    def read_rows(self) -> list[Tensor]:
+        """Tensors whose ``grad`` the next step uses, to clip it."""
+        return [read.rows for each in self.embeddings for read in each.reads or []]
+
+    @torch.no_grad()
+    def exchange(self, divisor: Tensor | int) -> None:
+        """Makes gradients the sums of those of all ranks, divided by a number. All ranks call it."""
+        for each in self.embeddings:
+            read = _joined(each.reads or [], each)
+            ids = read.ids if read.place is None else torch.empty_like(read.ids).scatter_(0, read.place, read.ids)
+            ids, grads = _added_up(self.gather(ids), self.gather(_grad(read)))
+            rows = torch.empty_like(grads)
+            rows.grad = grads.div_(divisor)
+            each.reads = [Read(ids, None, rows, is_current=False)]
+
+    @torch.no_grad()
+    def step(self, closure: Callable | None = None):
+        """Changes the rows."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        if self._group is not None:
+            self.exchange(dist.get_world_size(self._group))
+        for number, each in enumerate(self.embeddings):
+            if each.reads:
+                self.steps[number] += 1
+                self._update(number, _joined(each.reads, each))
+        self.zero_grad()
+        return loss
+
+    def _update(self, number: int, read: Read) -> None:
+        rows, grads = self.embeddings[number], _grad(read)
+        states = self._states_of(number)
+        refs = [states[min(i, len(states) - 1)].ref for i in range(2)]
+        sizes = {"num_rows": rows.num_nodes, "dim": rows.dim, "count": len(read.ids)}
+        arrays = {
+            "ids": read.ids,
+            "place": read.place,
+            "grads": grads,
+            "before": read.rows if read.is_current else None,
+        }
+        tables = {"table": rows.table.ref, "first": refs[0], "second": refs[1]}
+        factors = {name: float(value) for name, value in self._factors(self.steps[number]).items()}
+        kernels.run(_native.update_rows, read.ids, rule=self.RULE, **tables, **sizes, **arrays, **factors)
+
+    def _factors(self, steps: int) -> dict[str, float]:
+        """rate, eps, weight_decay, share1 and share2 of UpdateRowsCall in trainer/native/learned_rows.h."""
+        raise NotImplementedError
+
+    def _states_of(self, number: int) -> list[RowTable]:
+        if not self._states[number]:
+            each = self.embeddings[number]
+            on_host = each.place == "host" and not self._states_on_device
+            self._states[number] = [each.state_like_rows(on_host) for _ in range(self.NUM_STATES)]
+        return self._states[number]
+
+    def state_dict(self) -> dict:
+        """Steps and states of each embedding, and the options; tensors are the memory itself."""
+        groups = [{name: value for name, value in group.items() if name != "params"} for group in self.param_groups]
+        states = [[table.whole() for table in tables] for tables in self._states]
+        return {"steps": list(self.steps), "states": states, "param_groups": groups}
+
+    def load_state_dict(self, state_dict: dict) -> None:
+        """Takes over the state of an optimizer of equal embeddings."""
+        for group, options in zip(self.param_groups, state_dict["param_groups"], strict=True):
+            group.update(options)
+        self.steps = list(state_dict["steps"])
+        for number, values in enumerate(state_dict["states"]):
+            for table, of_table in zip(self._states_of(number) if values else [], values, strict=True):
+                table.assign(of_table)
+
+
+class RowAdagrad(RowOptimizer):
+    """Adagrad (Duchi et al., JMLR 2011) with the results of ``torch.optim.Adagrad`` on sparse gradients.
+
+    It has one state of the size of the rows.
+
+    Args:
+        embeddings: a NodeEmbedding or several.
+        lr: the learning rate.
+        eps: is added to the root of the state.
+        weight_decay: times a row is added to the row's gradient, for rows that a batch has read.
+        states_on_device: keep the state in GPU memory, also that of rows in host memory.
+        group: the process group over whose ranks gradients are averaged, as DDP does. All ranks must have equal rows
+            at first: use the same seed. None: no other ranks.
+    """
+
+    RULE, NUM_STATES = _native.ADAGRAD, 1
+
+    def __init__(
+        self,
+        embeddings: NodeEmbedding | Iterable[NodeEmbedding],
+        lr: float = 0.01,
+        eps: float = 1e-10,
+        *,
+        weight_decay: float = 0.0,
+        states_on_device: bool = False,
+        group: dist.ProcessGroup | None = None,
+    ):
+        super().__init__(embeddings, {"lr": lr, "eps": eps, "weight_decay": weight_decay}, states_on_device, group)
+
+    def _factors(self, steps: int) -> dict[str, float]:
+        options = self.param_groups[0]
+        factors = {"rate": options["lr"], "eps": options["eps"], "weight_decay": options["weight_decay"]}
+        return factors | {"share1": 0.0, "share2": 0.0}
+
+
+class RowAdam(RowOptimizer):
+    """Adam (Kingma and Ba, ICLR 2015) with the results of ``torch.optim.SparseAdam``.
+
+    Moments are corrected by the number of all steps, also for rows that few batches read. It has two states of the size
+    of the rows.
+
+    Args:
+        embeddings: a NodeEmbedding or several.
+        lr: the learning rate.
+        betas: how much of the two moments a step keeps.
+        eps: is added to the root of the second moment.
+        weight_decay: as of RowAdagrad.
+        states_on_device: as of RowAdagrad.
+        group: as of RowAdagrad.
+    """
+
+    RULE, NUM_STATES = _native.ADAM, 2
+
+    def __init__(
+        self,
+        embeddings: NodeEmbedding | Iterable[NodeEmbedding],
+        lr: float = 0.001,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        *,
+        weight_decay: float = 0.0,
+        states_on_device: bool = False,
+        group: dist.ProcessGroup | None = None,
+    ):
+        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
+        super().__init__(embeddings, defaults, states_on_device, group)
+
+    def _factors(self, steps: int) -> dict[str, float]:
+        options = self.param_groups[0]
+        beta1, beta2 = options["betas"]
+        rate = float(options["lr"]) * math.sqrt(1 - beta2**steps) / (1 - beta1**steps)
+        factors = {"rate": rate, "eps": options["eps"], "weight_decay": options["weight_decay"]}
+        return factors | {"share1": 1 - beta1, "share2": 1 - beta2}
+
+
+def _grad(read: Read) -> Tensor:
+    return torch.zeros_like(read.rows) if read.rows.grad is None else read.rows.grad.contiguous()
+
+
+def _joined(reads: list[Read], embedding: NodeEmbedding) -> Read:
+    """One Read of all."""
+    if len(reads) == 1:
+        return reads[0]
+    device = embedding.table.device
+    none = torch.empty(0, dtype=torch.int64, device=device)
+    first, places = 0, [none]
+    for read in reads:
+        places.append(first + (torch.arange(len(read.ids), device=device) if read.place is None else read.place))
+        first += len(read.ids)
+    ids, order = torch.sort(torch.cat([none, *(read.ids for read in reads)]), stable=True)
+    rows = torch.cat([torch.empty(0, embedding.dim, device=device), *(read.rows.detach() for read in reads)])
+    rows.grad = torch.cat([torch.empty(0, embedding.dim, device=device), *(_grad(read) for read in reads)])
+    return Read(ids, torch.cat(places)[order], rows, all(read.is_current for read in reads))
+
+
+def _added_up(ids: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Each id once, ascending, with the sum of its rows, in their order: the same bits on every rank."""
+    ordered = torch.sort(ids, stable=True)
+    unique, counts = torch.unique_consecutive(ordered.values, return_counts=True)
+    indptr = torch.nn.functional.pad(counts.cumsum(0), (1, 0))
+    return unique, kernels.sum_rows(Edges(indptr, ordered.indices, unique.numel()), rows)

@@ -20,9 +20,14 @@ from cohort.ibp.table import Table, TableStats
 if TYPE_CHECKING:
     from cohort.ibp.embedding_bag import EmbeddingBag
     from cohort.ibp.pyg import pyg_store
+    from cohort.ibp.stream import stream_module
 
 # Loaded on first use: they import torch and torch_geometric.
-_HOMES = {"EmbeddingBag": "cohort.ibp.embedding_bag", "pyg_store": "cohort.ibp.pyg"}
+_HOMES = {
+    "EmbeddingBag": "cohort.ibp.embedding_bag",
+    "pyg_store": "cohort.ibp.pyg",
+    "stream_module": "cohort.ibp.stream",
+}
 __all__ = [
     "EmbeddingBag",
     "EncodedRows",
@@ -37,6 +42,7 @@ __all__ = [
     "fit",
     "load",
     "pyg_store",
+    "stream_module",
     "take",
 ]
 

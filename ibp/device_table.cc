@@ -27,6 +27,17 @@ const T* copied(const T* from, std::size_t count, base::DeviceBytes& to) {
   return reinterpret_cast<const T*>(to.data());
 }
 
+std::size_t bytes_side_by_side(const EncodedRef& ref) {
+  return DeviceTable::overflow_at(ref) + static_cast<std::size_t>(ref.overflow_bytes);
+}
+
+// The rows in host memory to other host memory, as DeviceTable::look_at() wants them.
+void copy_side_by_side(const EncodedRef& from, std::byte* to) {
+  base::parallel_copy(to, from.data, static_cast<std::size_t>(from.data_bytes));
+  base::parallel_copy(to + DeviceTable::overflow_at(from), from.overflow,
+                      static_cast<std::size_t>(from.overflow_bytes));
+}
+
 }  // namespace
 
 DeviceProfile::DeviceProfile(const Profile& profile) {
@@ -53,25 +64,23 @@ void DeviceTable::copy_directory(const EncodedRef& host) {
 
 DeviceTable::DeviceTable(const EncodedRows& encoded, Place place) : profile_(encoded.profile) {
   copy_directory(encoded.ref);
-  const auto data_bytes = static_cast<std::size_t>(encoded.ref.data_bytes);
-  const auto overflow_bytes = static_cast<std::size_t>(encoded.ref.overflow_bytes);
-  const std::size_t overflow_at = round_up(data_bytes, 128);
-  std::byte* rows = nullptr;
-  if (place == Place::kPinned) {
-    host_rows_ = base::HostTable(overflow_at + overflow_bytes);
-    rows = host_rows_.data();
-    base::parallel_copy(rows, encoded.ref.data, data_bytes);
-    base::parallel_copy(rows + overflow_at, encoded.ref.overflow, overflow_bytes);
-    host_rows_.open_to_gpu();
-  } else {
-    device_rows_ = base::DeviceBytes(overflow_at + overflow_bytes, "allocate encoded rows");
-    rows = device_rows_.data();
-    base::copy_to_gpu(rows, encoded.ref.data, data_bytes);
-    base::copy_to_gpu(rows + overflow_at, encoded.ref.overflow, overflow_bytes);
-  }
-  ref_.data = rows;
-  ref_.overflow = rows + overflow_at;
+  const std::size_t bytes = bytes_side_by_side(encoded.ref);
   on_host_ = place == Place::kPinned;
+  if (place == Place::kStaged) {
+    ref_.data = ref_.overflow = nullptr;
+  } else if (place == Place::kPinned) {
+    host_rows_ = base::HostTable(bytes);
+    copy_side_by_side(encoded.ref, host_rows_.data());
+    host_rows_.open_to_gpu();
+    look_at(host_rows_.data());
+  } else {
+    device_rows_ = base::DeviceBytes(bytes, "allocate encoded rows");
+    std::byte* const rows = device_rows_.data();
+    base::copy_to_gpu(rows, encoded.ref.data, static_cast<std::size_t>(encoded.ref.data_bytes));
+    base::copy_to_gpu(rows + overflow_at(encoded.ref), encoded.ref.overflow,
+                      static_cast<std::size_t>(encoded.ref.overflow_bytes));
+    look_at(rows);
+  }
 }
 
 DeviceTable::DeviceTable(const EncodedRows& encoded) : profile_(encoded.profile), keepers_(encoded.keepers) {
@@ -90,6 +99,32 @@ DeviceTable::DeviceTable(const EncodedRows& encoded) : profile_(encoded.profile)
   device_rows_ = base::DeviceBytes(static_cast<std::size_t>(encoded.ref.overflow_bytes), "allocate overflow rows");
   base::copy_to_gpu(device_rows_.data(), encoded.ref.overflow, device_rows_.bytes());
   ref_.overflow = device_rows_.data();
+}
+
+std::size_t DeviceTable::overflow_at(const EncodedRef& ref) {
+  return round_up(static_cast<std::size_t>(ref.data_bytes), kLineBytes);
+}
+
+void DeviceTable::look_at(const std::byte* rows) {
+  ref_.data = rows;
+  ref_.overflow = rows + overflow_at(ref_);
+}
+
+StreamedRows::StreamedRows(const EncodedRows& encoded)
+    : table_(encoded, Place::kStaged), host_(bytes_side_by_side(encoded.ref)) {
+  copy_side_by_side(encoded.ref, host_.data());
+}
+
+void StreamedRows::copy(std::byte* staging, cudaStream_t stream) const {
+  if (host_.bytes() == 0) return;
+  cuda_check(cudaMemcpyAsync(staging, host_.data(), host_.bytes(), cudaMemcpyHostToDevice, stream),
+             "copy encoded rows to the GPU");
+}
+
+void StreamedRows::decode(Gather& gather, const std::byte* staging, const int64_t* all, void* out, cudaStream_t stream,
+                          const FetchOptions& options) {
+  table_.look_at(staging);
+  gather.fetch(table_, all, table_.ref().num_rows, out, stream, options);
 }
 
 }  // namespace cohort::ibp

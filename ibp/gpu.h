@@ -23,7 +23,11 @@ class DeviceProfile {
   ProfileRef ref_;
 };
 
-enum class Place : uint8_t { kPinned, kDevice };
+enum class Place : uint8_t {
+  kPinned,
+  kDevice,
+  kStaged,  // nowhere yet: look_at() says where, before each fetch
+};
 
 // Encoded rows for the current GPU: directory and profile in its memory, the rows themselves pinned in host memory or
 // in GPU memory.
@@ -34,6 +38,11 @@ class DeviceTable {
   // Leaves the rows where they are: pinned host memory, this GPU's or a peer's with access enabled. Throws Error when
   // this GPU cannot read them.
   explicit DeviceTable(const EncodedRows& encoded);
+
+  // Takes rows to be at `rows` in this GPU's memory, at a multiple of 128 bytes: first the rows in their layout, from
+  // overflow_at() on those of the overflow area. Kernels that were started before read where rows were.
+  void look_at(const std::byte* rows);
+  static std::size_t overflow_at(const EncodedRef& ref);
 
   const EncodedRef& ref() const { return ref_; }  // for kernels
   const DeviceProfile& profile() const { return profile_; }
@@ -79,6 +88,23 @@ class Gather {
   struct Scratch;
   int64_t max_rows_;
   std::unique_ptr<Scratch> scratch_;
+};
+
+// Encoded rows in page-locked host memory that are all copied to GPU memory before they are decoded there: a copy takes
+// no SM, and moves more bytes a second than kernels that read host memory.
+class StreamedRows {
+ public:
+  explicit StreamedRows(const EncodedRows& encoded);
+  std::size_t staging_bytes() const { return host_.bytes(); }
+  // Copies the encoded rows to `staging`, at a multiple of 128 bytes. Asynchronous.
+  void copy(std::byte* staging, cudaStream_t stream) const;
+  // Decodes all rows from `staging` to `out`, as Gather::fetch does; `all`: int64 [num_rows], 0, 1, ..., in GPU memory.
+  void decode(Gather& gather, const std::byte* staging, const int64_t* all, void* out, cudaStream_t stream,
+              const FetchOptions& options = {});
+
+ private:
+  DeviceTable table_;
+  base::PinnedBytes host_;
 };
 
 // Rows that the caller has located itself, by a directory of its own: entries, in GPU memory, of rows in any regions.

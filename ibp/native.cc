@@ -261,6 +261,18 @@ void bind_cuda(nb::module_& module) {
         self.fetch(table, reinterpret_cast<const int64_t*>(index), count, reinterpret_cast<void*>(out),
                    reinterpret_cast<cudaStream_t>(stream), options);
       });
+  nb::class_<StreamedRows>(module, "StreamedRows")
+      .def(nb::init<const EncodedRows&>(), nb::call_guard<nb::gil_scoped_release>())
+      .def_prop_ro("staging_bytes", &StreamedRows::staging_bytes)
+      .def("copy",
+           [](const StreamedRows& self, uintptr_t staging, uintptr_t stream) {
+             self.copy(reinterpret_cast<std::byte*>(staging), reinterpret_cast<cudaStream_t>(stream));
+           })
+      .def("decode", [](StreamedRows& self, Gather& gather, uintptr_t staging, uintptr_t all, uintptr_t out,
+                        uintptr_t stream, int max_sms) {
+        self.decode(gather, reinterpret_cast<const std::byte*>(staging), reinterpret_cast<const int64_t*>(all),
+                    reinterpret_cast<void*>(out), reinterpret_cast<cudaStream_t>(stream), {.max_sms = max_sms});
+      });
   module.def("encode_gpu", [](uintptr_t data, int64_t num_rows, const Profile& profile, const std::string& layout,
                               uint32_t slot_bytes) {
     const RowTable rows{reinterpret_cast<const void*>(data), num_rows, profile.dtype, profile.num_columns};

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <numeric>
 #include <vector>
 
 #include "base/check.h"
@@ -48,7 +49,28 @@ void expect_fetch(const Rows& rows, const DeviceTable& table, Gather& gather, co
   for (std::size_t i = bytes; i < bytes + 64; ++i) ASSERT_EQ(found[i], std::byte{0xa5});
 }
 
+// All rows, copied to a place in GPU memory first, and a second time to another place.
+void expect_staged(const Rows& rows, const EncodedRows& encoded, Gather& gather) {
+  StreamedRows staged(encoded);
+  const std::size_t bytes = std::size_t(rows.table.num_rows) * rows.table.row_bytes();
+  std::vector<int64_t> all(std::size_t(rows.table.num_rows));
+  std::iota(all.begin(), all.end(), int64_t{0});
+  const base::DeviceArray<int64_t> device_all = base::upload(all);
+  const base::Stream stream;
+  for (int time = 0; time < 2; ++time) {
+    const base::DeviceBytes staging(staged.staging_bytes() + 128), out(bytes);
+    base::fill_gpu(out.data(), 0xa5, bytes);
+    std::byte* const at = staging.data() + 128 * time;
+    staged.copy(at, stream);
+    staged.decode(gather, at, device_all.data(), out.data(), stream, {.max_sms = 3});
+    stream.synchronize();
+    gather.check();
+    ASSERT_EQ(std::memcmp(download(out, bytes).data(), rows.table.data, bytes), 0);
+  }
+}
+
 void expect_every_way(const Rows& rows, const EncodedRows& encoded, Gather& gather) {
+  expect_staged(rows, encoded, gather);
   for (const Place place : {Place::kPinned, Place::kDevice}) {
     const DeviceTable table(encoded, place);
     for (const bool bulk : {true, false}) expect_fetch(rows, table, gather, {.max_sms = 3, .bulk = bulk});

@@ -1,0 +1,368 @@
+"""stream_module: weights of a PyTorch module stay encoded in host memory, and are decoded as its layers need them."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from cohort.base.errors import CohortError
+from cohort.ibp import _native
+from cohort.ibp.rows import decode, encode, fit
+
+MAX_ROW_BYTES = 65536
+ALIGNMENT = 256  # bytes, of weights in a buffer, at least that of torch's own memory
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+CONTAINERS = (nn.ModuleList, nn.Sequential, nn.ModuleDict)
+
+
+@dataclass(frozen=True)
+class StreamStats:
+    """The weights of a streamed module, and how often they were decoded.
+
+    Attributes:
+        layers: number of modules that are decoded at once.
+        weight_bytes: of the encoded weights, decoded.
+        stored_bytes: of the encoded weights, encoded.
+        kept_bytes: of other parameters and of buffers, which stay on the device.
+        staging_bytes: of the buffers on the device, for weights of layers in use and of the next layers.
+        decoded: how often a layer was decoded.
+        waits: how often a layer was only decoded when it was called.
+    """
+
+    layers: int
+    weight_bytes: int
+    stored_bytes: int
+    kept_bytes: int
+    staging_bytes: int
+    decoded: int
+    waits: int
+
+    @property
+    def saved(self) -> float:
+        """The share of the weights' bytes that encoding saves."""
+        return 1 - self.stored_bytes / self.weight_bytes if self.weight_bytes else 0.0
+
+
+@dataclass(eq=False)
+class Weight:
+    """An encoded parameter.
+
+    Attributes:
+        shape, missing: of the decoded parameter, and what stands in its place otherwise: nothing, of shape [0].
+        rows: the encoded rows, where the device is a CPU.
+        staged: the encoded rows in page-locked memory, where it is a GPU: _native.StreamedRows.
+        at, staged_at: bytes from the begin of a buffer of decoded weights, and of one of encoded weights.
+    """
+
+    parameter: nn.Parameter
+    shape: torch.Size
+    missing: Tensor
+    num_rows: int
+    nbytes: int
+    stored_bytes: int
+    rows: Any
+    staged: Any
+    at: int = 0
+    staged_at: int = 0
+
+
+@dataclass(eq=False)
+class Layer:
+    """A module whose weights are decoded at once; `buffer`: where they are, if they are decoded."""
+
+    module: nn.Module
+    weights: list[Weight] = field(default_factory=list)
+    buffer: "Buffer | None" = None
+
+
+@dataclass(eq=False)
+class Buffer:
+    """Room for the weights of a layer.
+
+    Attributes:
+        decoded, encoded: uint8 on the device.
+        layer: whose weights are in it.
+        in_use: that layer is being called.
+        copied, ready, free: events on a GPU: the encoded weights are there; the weights are decoded; the layer that had
+            the buffer before has ended.
+    """
+
+    decoded: Tensor
+    encoded: Tensor
+    layer: Layer | None = None
+    in_use: bool = False
+    copied: Any = None
+    ready: Any = None
+    free: Any = None
+
+
+class WeightStream:
+    """Decodes the weights of layers before they are called. `stream_module` makes it.
+
+    The order of the layers is learned in the first pass. On a GPU, copies to the device, decoding and the layers run on
+    three streams.
+
+    Args:
+        layers: with their weights.
+        device: of the layers.
+        ahead: how many layers are decoded before they are called; on a CPU none is.
+        max_sms: that decode.
+    """
+
+    def __init__(self, layers: list[Layer], device: torch.device, ahead: int, max_sms: int, kept_bytes: int):
+        self._layers, self._device, self._max_sms, self._kept_bytes = layers, device, max_sms, kept_bytes
+        self._on_gpu = device.type == "cuda"
+        self._ahead = ahead if self._on_gpu else 0
+        self._order: list[Layer] = []
+        self._position = -1  # in the order: the layer that was called last
+        self._is_whole = False  # the order is that of a pass that has ended: its first layer follows its last
+        self._decoded = self._waits = 0
+        weights = [_placed(layer.weights) for layer in layers]
+        sizes = [max((each[i] for each in weights), default=0) for i in range(2)]
+        num_buffers = min(self._ahead + 1, len(layers)) if layers else 0
+        empty = [[torch.empty(size, dtype=torch.uint8, device=device) for size in sizes] for _ in range(num_buffers)]
+        self._buffers = [Buffer(*each) for each in empty]
+        if self._on_gpu and layers:
+            self._prepare_gpu()
+        for layer in layers:
+            layer.module.register_forward_pre_hook(self._pre_hook(layer))
+            layer.module.register_forward_hook(self._post_hook(layer), always_call=True)
+
+    def _prepare_gpu(self) -> None:
+        num_rows = max(weight.num_rows for layer in self._layers for weight in layer.weights)
+        with torch.cuda.device(self._device):
+            self._copies, self._decodes = torch.cuda.Stream(), torch.cuda.Stream()
+            self._gather = _native.Gather(num_rows)
+            self._all_rows = torch.arange(num_rows, device=self._device)
+            for buffer in self._buffers:
+                buffer.copied, buffer.ready, buffer.free = (torch.cuda.Event() for _ in range(3))
+            torch.cuda.current_stream().synchronize()  # the streams read the ids
+
+    def stats(self) -> StreamStats:
+        """Sizes, and numbers since the module was made."""
+        weights = [weight for layer in self._layers for weight in layer.weights]
+        decoded, stored = (sum(getattr(each, name) for each in weights) for name in ("nbytes", "stored_bytes"))
+        staging = sum(each.decoded.numel() + each.encoded.numel() for each in self._buffers)
+        return StreamStats(len(self._layers), decoded, stored, self._kept_bytes, staging, self._decoded, self._waits)
+
+    def _pre_hook(self, layer: Layer):
+        def begin(module: nn.Module, arguments) -> None:
+            if module.training or torch.is_grad_enabled():
+                found = "a module in training" if module.training else "gradients"
+                hint = "streamed weights are for inference: call eval(), and the module under torch.no_grad()"
+                raise CohortError("stream_module", "a module in eval mode, without gradients", found, hint)
+            self._follow(layer)
+            if layer.buffer is None:
+                self._waits += 1
+            buffer = layer.buffer or self._decode(layer, [layer])
+            if buffer is None:
+                raise CohortError("stream_module", "layers that are called one after the other", "nested calls")
+            buffer.in_use = True
+            if self._on_gpu:
+                torch.cuda.current_stream(self._device).wait_event(buffer.ready)
+            for weight in layer.weights:
+                weight.parameter.data = _view(buffer.decoded, weight)
+            self._decode_ahead(layer)
+
+        return begin
+
+    def _post_hook(self, layer: Layer):
+        def end(module: nn.Module, arguments, output) -> None:
+            for weight in layer.weights:
+                weight.parameter.data = weight.missing
+            if layer.buffer is not None and layer.buffer.in_use:
+                layer.buffer.in_use = False
+                if self._on_gpu:
+                    layer.buffer.free.record(torch.cuda.current_stream(self._device))
+
+        return end
+
+    def _follow(self, layer: Layer) -> None:
+        """Notes that the layer is called now: as in the pass before, or else the order is learned anew from here."""
+        following = self._position + 1
+        if following < len(self._order) and self._order[following] is layer:
+            self._position = following
+        elif self._order and self._order[0] is layer:  # a new pass
+            del self._order[following:]
+            self._position, self._is_whole = 0, True
+        else:
+            self._order[following:] = [layer]
+            self._position, self._is_whole = following, False
+
+    def _decode_ahead(self, layer: Layer) -> None:
+        following = self._order[self._position + 1 :] + (self._order if self._is_whole else [])
+        coming = following[: self._ahead]
+        for each in coming:
+            if each.buffer is None:
+                self._decode(each, [layer, *coming])
+
+    def _decode(self, layer: Layer, wanted: list[Layer]) -> Buffer | None:
+        """Decodes into a buffer that is not in use and that no wanted layer has, if there is one, and returns it."""
+        buffers = (each for each in self._buffers if not each.in_use and each.layer not in wanted)
+        buffer = next(buffers, None)
+        if buffer is None:
+            return None
+        if buffer.layer is not None:
+            buffer.layer.buffer = None
+        buffer.layer, layer.buffer = layer, buffer
+        self._decoded += 1
+        if self._on_gpu:
+            self._decode_on_gpu(layer, buffer)
+        else:
+            for weight in layer.weights:
+                decode(weight.rows, out=_view(buffer.decoded, weight).view(weight.num_rows, -1))
+        return buffer
+
+    def _decode_on_gpu(self, layer: Layer, buffer: Buffer) -> None:
+        with torch.cuda.device(self._device):
+            self._copies.wait_event(buffer.ready)  # what was copied to this buffer before is decoded
+            for weight in layer.weights:
+                weight.staged.copy(buffer.encoded.data_ptr() + weight.staged_at, self._copies.cuda_stream)
+            buffer.copied.record(self._copies)
+            self._decodes.wait_event(buffer.copied)
+            self._decodes.wait_event(buffer.free)
+            for weight in layer.weights:
+                addresses = buffer.encoded.data_ptr() + weight.staged_at, self._all_rows.data_ptr()
+                to = buffer.decoded.data_ptr() + weight.at
+                weight.staged.decode(self._gather, *addresses, to, self._decodes.cuda_stream, self._max_sms)
+            buffer.ready.record(self._decodes)
+
+
+def stream_module(
+    module: nn.Module,
+    device: torch.device | str | int = "cuda",
+    *,
+    layers: Iterable[nn.Module] | None = None,
+    ahead: int = 1,
+    max_sms: int = 16,
+    codec: str = "auto",
+    min_bytes: int = 65536,
+) -> nn.Module:
+    """Keeps the weights of a module encoded in host memory, for inference; results are bit-identical.
+
+    While a layer is called, its decoded weights are in a buffer on the device, and the weights of the next layers are
+    copied and decoded. At most `ahead` + 1 layers have weights on the device at the same time.
+
+    Args:
+        module: in eval mode. It is changed; its parameters should not be on the device yet if they do not fit there.
+        device: where the module runs. On a CPU, layers are decoded when they are called.
+        layers: submodules, none inside another, that are decoded at once; None: the members of each ModuleList,
+            Sequential and ModuleDict that is not inside another member, and the modules beside them.
+        ahead: number of layers that are decoded before they are called.
+        max_sms: number of SMs that decode.
+        codec: as for `fit`.
+        min_bytes: smaller weights stay on the device, with parameters of one dimension, of other dtypes than float32,
+            float16 and bfloat16, and those that several layers share.
+
+    Returns:
+        The module. ``module.weight_stream.stats()`` has sizes and counts. Its ``state_dict()`` is an error.
+
+    Raises:
+        CohortError: a module in training mode, or layers inside others.
+    """
+    if module.training:
+        raise CohortError("stream_module", "a module in eval mode", "one in training mode", "call eval() first")
+    if ahead < 0:
+        raise CohortError("stream_module: ahead", "0 or more", str(ahead))
+    where = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+    if where.type == "cuda":
+        if not _native.with_cuda:
+            raise CohortError("stream_module", "a build with CUDA", "one without", 'use device="cpu"')
+        where = torch.device("cuda", torch.cuda.current_device() if where.index is None else where.index)
+    found = [Layer(each) for each in (_layers_of(module) if layers is None else layers)]
+    _check_apart(found)
+    for layer, parameters in zip(found, _streamed(found, module, min_bytes), strict=True):
+        layer.weights = [_encoded(parameter, where, codec) for parameter in parameters]
+    module.to(where)
+    kept = sum(each.nbytes for each in (*module.parameters(), *module.buffers()))
+    found = [layer for layer in found if layer.weights]
+    module.weight_stream = WeightStream(found, where, ahead, max_sms, kept)
+    module.register_state_dict_pre_hook(_refuse_state_dict)
+    return module
+
+
+def _layers_of(module: nn.Module) -> Iterator[nn.Module]:
+    """What is decoded at once, as `stream_module` says."""
+    children = list(module.children())
+    if not children:
+        yield module
+    for child in children:
+        is_member = isinstance(module, CONTAINERS) and not isinstance(child, CONTAINERS)
+        if is_member or not any(isinstance(each, CONTAINERS) for each in child.modules()):
+            yield child
+        else:
+            yield from _layers_of(child)
+
+
+def _check_apart(layers: list[Layer]) -> None:
+    seen: set[int] = set()
+    for layer in layers:
+        inside = {id(each) for each in layer.module.modules()}
+        if seen & inside:
+            found = f"a {type(layer.module).__name__} that shares modules with another"
+            raise CohortError("stream_module: layers", "modules that have none in common", found, "pass layers=")
+        seen |= inside
+
+
+def _streamed(layers: list[Layer], module: nn.Module, min_bytes: int) -> list[list[nn.Parameter]]:
+    """Of each layer, the parameters that are encoded."""
+    users: dict[int, int] = {}
+    own = [list({id(each): each for each in layer.module.parameters()}.values()) for layer in layers]
+    for parameter in (each for parameters in own for each in parameters):
+        users[id(parameter)] = users.get(id(parameter), 0) + 1
+    in_layers = {id(each) for layer in layers for each in layer.module.modules()}
+    for outside in (each for each in module.modules() if id(each) not in in_layers):
+        for parameter in outside.parameters(recurse=False):
+            users[id(parameter)] = users.get(id(parameter), 0) + 1
+
+    def is_streamed(each: nn.Parameter) -> bool:
+        good = each.dim() >= 2 and each.dtype in DTYPES and each.nbytes >= max(min_bytes, 1)
+        return good and users[id(each)] == 1 and _columns(each) > 1
+
+    return [[each for each in parameters if is_streamed(each)] for parameters in own]
+
+
+def _columns(parameter: Tensor) -> int:
+    """Of the rows that a weight is encoded as: parts of equal length of its first dimension's rows."""
+    width = parameter.numel() // parameter.shape[0]
+    most = MAX_ROW_BYTES // parameter.element_size()
+    return next(width // parts for parts in range(-(-width // most), width + 1) if width % parts == 0)
+
+
+def _encoded(parameter: nn.Parameter, device: torch.device, codec: str) -> Weight:
+    values = parameter.detach().cpu().reshape(-1, _columns(parameter)).contiguous()
+    rows, staged = encode(values, fit(values, codec), layout="packed"), None
+    if device.type == "cuda":
+        with torch.cuda.device(device):
+            staged = _native.StreamedRows(rows._native)
+    missing = torch.empty(0, dtype=parameter.dtype, device=device)
+    sizes = len(values), values.nbytes, rows.stored_bytes
+    weight = Weight(parameter, parameter.shape, missing, *sizes, rows if staged is None else None, staged)
+    parameter.requires_grad_(False)
+    parameter.data = missing
+    return weight
+
+
+def _placed(weights: list[Weight]) -> tuple[int, int]:
+    """Gives weights their places in buffers; bytes of these."""
+    at = staged_at = 0
+    for weight in weights:
+        weight.at, weight.staged_at = at, staged_at
+        at += _aligned(weight.nbytes)
+        staged_at += 0 if weight.staged is None else _aligned(weight.staged.staging_bytes)
+    return at, staged_at
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def _view(buffer: Tensor, weight: Weight) -> Tensor:
+    return buffer[weight.at : weight.at + weight.nbytes].view(weight.missing.dtype).view(weight.shape)
+
+
+def _refuse_state_dict(module: nn.Module, prefix: str, keep_vars: bool) -> None:
+    hint = "save the state_dict before stream_module(), and load it into a module before stream_module()"
+    raise CohortError("state_dict", "a module with its weights", "one whose weights are streamed", hint)

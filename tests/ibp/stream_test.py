@@ -1,0 +1,169 @@
+"""ibp.stream_module: the results of the module that has all of its weights, bit for bit."""
+
+import copy
+
+import pytest
+
+from cohort import CohortError, ibp
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
+
+DTYPES = [torch.float32, torch.bfloat16, torch.float16]
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+class Language(nn.Module):
+    """A small transformer: embeddings, blocks, an output layer and parameters of its own."""
+
+    def __init__(self, tied: bool = False):
+        super().__init__()
+        self.tokens = nn.Embedding(500, 64)
+        self.places = nn.Parameter(torch.randn(1, 16, 64))
+        block = nn.TransformerEncoderLayer(64, 4, 256, batch_first=True)
+        self.blocks = nn.TransformerEncoder(block, 5)
+        self.scores = nn.Linear(64, 500)
+        if tied:
+            self.scores.weight = self.tokens.weight
+
+    def forward(self, ids):
+        return self.scores(self.blocks(self.tokens(ids) + self.places[:, : ids.shape[1]]))
+
+
+def language(dtype=torch.float32, tied: bool = False) -> Language:
+    torch.manual_seed(1)
+    model = Language(tied).eval()
+    for parameter in model.parameters():  # the blocks are copies of one
+        nn.init.normal_(parameter, std=0.05)
+    return model.to(dtype)
+
+
+@torch.no_grad()
+def check(model, inputs, device: str, passes: int = 3, **options):
+    """The streamed module, whose results are those of the model."""
+    streamed = ibp.stream_module(copy.deepcopy(model), device, **{"min_bytes": 1} | options)
+    model = model.to(device)
+    for number in range(passes):
+        given = torch.roll(inputs, number, 0).to(device)
+        assert torch.equal(streamed(given), model(given)), f"pass {number}"
+    return streamed
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("ahead", [0, 1, 2, 9])
+def test_a_transformer_gives_the_same_bits(dtype, device, ahead):
+    ids = torch.randint(500, (4, 16), generator=torch.Generator().manual_seed(2))
+    streamed = check(language(dtype), ids, device, ahead=ahead)
+    stats = streamed.weight_stream.stats()
+    assert stats.layers == 7 and stats.kept_bytes < 0.1 * stats.weight_bytes
+    assert 0.02 < stats.saved < 0.4
+    if device == "cpu" or ahead == 0:
+        assert stats.decoded == stats.waits == 3 * 7
+        assert stats.staging_bytes < 0.5 * stats.weight_bytes
+    elif ahead < 7:  # in the first pass the order is not known, and not that another pass follows
+        assert stats.waits == 8 and stats.decoded == 3 * 7 + ahead
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_shared_weights_stay_on_the_device(device):
+    ids = torch.randint(500, (4, 16))
+    stats = check(language(tied=True), ids, device).weight_stream.stats()
+    assert stats.layers == 5 and stats.kept_bytes > 500 * 64 * 4
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_convolutions_wide_rows_and_layers_that_are_called_again(device):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = nn.Conv2d(3, 8, 3)
+            self.wide = nn.Linear(8 * 30 * 90, 24, bias=False)  # rows of 84 KiB
+            self.again = nn.Linear(24, 24)
+            self.norm = nn.BatchNorm1d(24)
+
+        def forward(self, x):
+            x = self.again(self.wide(self.first(x).flatten(1)).relu())
+            return self.norm(self.again(x) + self.again(x.relu()))
+
+    torch.manual_seed(0)
+    stats = check(Model().eval(), torch.randn(5, 3, 32, 92), device).weight_stream.stats()
+    assert stats.layers == 3, "norms have no weights of two dimensions"
+
+
+def test_other_orders_are_learned():
+    class Branches(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.parts = nn.ModuleList(nn.Linear(8, 8) for _ in range(6))
+
+        def forward(self, x, order):
+            for number in order:
+                x = self.parts[number](x).relu()
+            return x
+
+    torch.manual_seed(0)
+    model = Branches().eval()
+    streamed = ibp.stream_module(copy.deepcopy(model), "cpu", min_bytes=1)
+    with torch.inference_mode():
+        for order in ([0, 1, 2], [0, 1, 2], [0, 2, 5, 5, 1], [3], [0, 2, 5], [4, 4, 4, 0], []):
+            x = torch.randn(3, 8)
+            assert torch.equal(streamed(x, order), model(x, order)), order
+
+
+def test_layers_may_be_chosen():
+    model = nn.Sequential(nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8)), nn.Linear(8, 8)).eval()
+    pairs = check(model, torch.randn(2, 8), "cpu", layers=None)
+    assert pairs.weight_stream.stats().layers == 3
+    chosen = copy.deepcopy(model)
+    streamed = ibp.stream_module(chosen, "cpu", layers=[chosen[0]], min_bytes=1)
+    assert streamed is chosen and streamed.weight_stream.stats().layers == 1
+    x = torch.randn(2, 8)
+    with torch.no_grad():
+        assert torch.equal(streamed(x), model(x))
+    with pytest.raises(CohortError, match="layers: expected modules that have none in common"):
+        ibp.stream_module(model, "cpu", layers=[model[0], model[0][1]])
+
+
+def test_weights_are_there_while_their_layer_is_called_alone():
+    model = ibp.stream_module(nn.Sequential(nn.Linear(8, 8), nn.ReLU()).eval(), "cpu", min_bytes=1)
+    assert model[0].weight.numel() == 0 and model[0].bias.numel() == 8
+    with torch.no_grad(), pytest.raises(RuntimeError, match="shapes"):
+        model(torch.zeros(2, 9))
+    assert model[0].weight.numel() == 0, "also after an error"
+    with torch.no_grad():
+        assert model(torch.zeros(2, 8)).shape == (2, 8)
+
+
+def test_a_layer_that_calls_another_needs_room_for_both():
+    class Caller(nn.Linear):
+        def forward(self, x):
+            return super().forward(self.others[0](x))
+
+    model = nn.Sequential(Caller(8, 8), nn.Linear(8, 8)).eval()
+    model[0].others = [model[1]]  # no submodule
+    model = ibp.stream_module(model, "cpu", min_bytes=1)
+    with torch.no_grad(), pytest.raises(CohortError, match="expected layers that are called one after the other"):
+        model(torch.zeros(2, 8))
+
+
+def test_what_is_not_inference_is_refused():
+    with pytest.raises(CohortError, match="expected a module in eval mode, found one in training mode"):
+        ibp.stream_module(nn.Linear(8, 8), "cpu")
+    with pytest.raises(CohortError, match="ahead: expected 0 or more, found -1"):
+        ibp.stream_module(nn.Linear(8, 8).eval(), "cpu", ahead=-1)
+    model = ibp.stream_module(nn.Linear(8, 8).eval(), "cpu", min_bytes=1)
+    with pytest.raises(CohortError, match="without gradients, found gradients"):
+        model(torch.zeros(2, 8))
+    with pytest.raises(CohortError, match="whose weights are streamed"):
+        model.state_dict()
+    with torch.no_grad(), pytest.raises(CohortError, match="found a module in training"):
+        model.train()(torch.zeros(2, 8))
+
+
+def test_a_module_without_large_weights_stays_as_it_is():
+    model = ibp.stream_module(nn.Sequential(nn.Linear(8, 8)).eval(), "cpu")
+    stats = model.weight_stream.stats()
+    assert (stats.layers, stats.saved, stats.kept_bytes) == (0, 0.0, 4 * 72)
+    with torch.no_grad():
+        assert model(torch.zeros(2, 8)).shape == (2, 8)

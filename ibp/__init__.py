@@ -19,18 +19,21 @@ from cohort.ibp.table import Table, TableStats
 
 if TYPE_CHECKING:
     from cohort.ibp.embedding_bag import EmbeddingBag
+    from cohort.ibp.history import History
     from cohort.ibp.pyg import pyg_store
     from cohort.ibp.stream import stream_module
 
 # Loaded on first use: they import torch and torch_geometric.
 _HOMES = {
     "EmbeddingBag": "cohort.ibp.embedding_bag",
+    "History": "cohort.ibp.history",
     "pyg_store": "cohort.ibp.pyg",
     "stream_module": "cohort.ibp.stream",
 }
 __all__ = [
     "EmbeddingBag",
     "EncodedRows",
+    "History",
     "Profile",
     "Table",
     "TableStats",

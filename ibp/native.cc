@@ -193,6 +193,7 @@ void bind_rows(nb::module_& module) {
           nb::call_guard<nb::gil_scoped_release>());
   nb::class_<WritableRows>(module, "WritableRows")
       .def(nb::init<const EncodedRows&>(), nb::call_guard<nb::gil_scoped_release>())
+      .def(nb::init<const Profile&, int64_t, uint32_t>(), "profile"_a, "num_rows"_a, "slot_bytes"_a)
       .def_prop_ro("rows", &WritableRows::rows, nb::rv_policy::reference_internal)
       .def("put", [](WritableRows& self, const Index& ids, const InArray& rows) {
         const std::span<const int64_t> of_rows = index_of(ids);

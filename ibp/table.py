@@ -65,6 +65,18 @@ class Table:
             encoded._kind = _kind_named(dtype, encoded.profile, str(path))
         return cls(encoded, place=place, device=device)
 
+    @classmethod
+    def of_zeros(cls, profile: Profile, num_rows: int, slot_bytes: int, kind: tuple) -> "Table":
+        """Rows of zeros, for put(). Each has room for `slot_bytes`, a multiple of 4; memory is taken by rows put.
+
+        Args:
+            kind: (library, dtype) of the rows, as arrays.kind_of gives it.
+        """
+        written = _native.WritableRows(profile.native, num_rows, slot_bytes)
+        table = cls(EncodedRows(written.rows, kind))
+        table._written = written
+        return table
+
     def save(self, path) -> None:
         """Writes the rows, as they are now, to a file for ``load``: whole, or not at all."""
         if self._written is None:

@@ -26,13 +26,38 @@ WritableRows::WritableRows(const EncodedRows& rows)
       whole_bytes_(static_cast<uint32_t>(round_up(rows.ref.row_bytes, 16))),
       entries_(static_cast<std::size_t>(rows.ref.num_rows)) {
   overflow_begin_ = round_up(static_cast<uint64_t>(rows.ref.data_bytes), kLineBytes);
-  const uint64_t most = overflow_begin_ + static_cast<uint64_t>(rows.ref.num_rows) * whole_bytes_;
+  reserve_addresses(rows.ref.num_rows);
+  take_over(rows);
+}
+
+WritableRows::WritableRows(const Profile& profile, int64_t num_rows, uint32_t slot_bytes)
+    : rows_{profile, {}, {}},
+      tables_((validate(profile), profile)),
+      stride_bytes_(slot_bytes),
+      raw_bytes_(round_up(profile.row_bytes(), 4u)),
+      whole_bytes_(round_up(profile.row_bytes(), 16u)) {
+  if (num_rows < 0) throw Error({"table of zeros: rows", "0 or more", fmt::format("{}", num_rows), ""});
+  if (slot_bytes == 0 || slot_bytes % 4 != 0 || slot_bytes > whole_bytes_) {
+    throw Error({"table of zeros: slot bytes", fmt::format("a multiple of 4 of 4 to {}", whole_bytes_),
+                 fmt::format("{}", slot_bytes), ""});
+  }
+  overflow_begin_ = round_up(static_cast<uint64_t>(num_rows) * slot_bytes, kLineBytes);
+  reserve_addresses(num_rows + 1);
+  has_zeros_ = true;
+  num_places_ = 1;
+  entries_.assign(static_cast<std::size_t>(num_rows), make_entry(overflow_begin_, raw_bytes_, true));
+  rows_.ref.num_rows = num_rows;
+  rows_.ref.row_bytes = profile.row_bytes();
+  set_ref(0);
+}
+
+// Addresses for every row in the overflow area; only what is written takes memory.
+void WritableRows::reserve_addresses(int64_t num_rows) {
+  const uint64_t most = overflow_begin_ + static_cast<uint64_t>(num_rows) * whole_bytes_;
   if (most / 4 > kEntryOffsetMask) {
     throw Error({"put: table", "at most 4 TiB, raw", fmt::format("{} bytes", most), "split the table"});
   }
-  // Addresses for every row in the overflow area; only what is written takes memory.
   memory_ = base::Mapping::zeros(std::max<uint64_t>(most, 1), "put: host memory", " of addresses for rows");
-  take_over(rows);
 }
 
 // Copies the rows, and gives each the entry that it has in the packed layout.
@@ -59,14 +84,18 @@ void WritableRows::take_over(const EncodedRows& from) {
   }
   if (bad >= 0) fail_row(bad);
   if (stride_bytes_ == 0) homes_ = entries_;
+  set_ref(longest_coded_bytes(from.ref));
+}
+
+void WritableRows::set_ref(uint32_t max_coded_bytes) {
   EncodedRef ref;
   ref.data = memory_.data();
   ref.entries = entries_.data();
-  ref.num_rows = from.ref.num_rows;
+  ref.num_rows = rows_.ref.num_rows;
   ref.data_bytes = static_cast<int64_t>(overflow_begin_) + num_places_ * whole_bytes_;
-  ref.row_bytes = from.ref.row_bytes;
+  ref.row_bytes = rows_.ref.row_bytes;
   ref.overflow_stride_bytes = whole_bytes_;
-  ref.max_coded_bytes = longest_coded_bytes(from.ref);
+  ref.max_coded_bytes = max_coded_bytes;
   rows_.ref = ref;
 }
 
@@ -77,7 +106,8 @@ WritableRows::Home WritableRows::home_of(int64_t row) const {
 }
 
 bool WritableRows::is_away(int64_t row) const {
-  return entry_offset_bytes(entries_[static_cast<std::size_t>(row)]) >= overflow_begin_;
+  const uint64_t offset = entry_offset_bytes(entries_[static_cast<std::size_t>(row)]);
+  return offset >= overflow_begin_ + (has_zeros_ ? whole_bytes_ : 0);
 }
 
 void WritableRows::check_ids(std::span<const int64_t> ids) const {

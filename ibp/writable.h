@@ -17,6 +17,8 @@ namespace cohort::ibp {
 class WritableRows {
  public:
   explicit WritableRows(const EncodedRows& rows);
+  // Rows of zeros, with homes of `slot_bytes`, a multiple of 4. Memory is taken when rows are put.
+  WritableRows(const Profile& profile, int64_t num_rows, uint32_t slot_bytes);
   WritableRows(const WritableRows&) = delete;
   WritableRows& operator=(const WritableRows&) = delete;
 
@@ -33,7 +35,9 @@ class WritableRows {
     uint32_t bytes;
   };
   Home home_of(int64_t row) const;
+  void reserve_addresses(int64_t num_rows);
   void take_over(const EncodedRows& from);
+  void set_ref(uint32_t max_coded_bytes);
   bool is_away(int64_t row) const;
   void check_ids(std::span<const int64_t> ids) const;
   void store_away(int64_t row, const std::byte* raw);
@@ -47,6 +51,7 @@ class WritableRows {
   std::vector<uint64_t> entries_;     // uint64 [num_rows]
   std::vector<int64_t> free_;         // places in the overflow area that rows have left
   int64_t num_places_ = 0;            // of the overflow area, used or free
+  bool has_zeros_ = false;            // the first place is that of all rows which were never put
   uint64_t overflow_begin_ = 0;
 };
 

@@ -74,6 +74,40 @@ TEST_P(Writable, IsTheTableThatWasWritten) {
   }
 }
 
+TEST_P(Writable, BeginsWithZerosWhereNothingWasPut) {
+  for (const uint32_t num_columns : {1u, 50u}) {
+    const Rows rows = make_rows(Content::kDense, GetParam(), num_columns, 100);
+    const uint32_t row_bytes = rows.table.row_bytes(), whole = (row_bytes + 15) / 16 * 16;
+    for (const Profile& profile : all_profiles(rows.table)) {
+      for (const uint32_t slot_bytes : {4u, whole / 2 / 4 * 4, whole}) {
+        WritableRows written(profile, kRows, slot_bytes);
+        std::vector<std::byte> expected(kRows * row_bytes);
+        ASSERT_EQ(decoded(written.rows()), expected);
+        const int64_t empty = written.rows().stored_bytes();
+        uint64_t step = 0;
+        for (const Content content : kAllContents) {  // a hundred rows each time
+          const Rows fresh = make_rows(content, GetParam(), num_columns, 100);
+          const std::vector<int64_t> ids = draw_ids(100, ++step);
+          written.put(ids, fresh.table);
+          for (std::size_t i = 0; i < ids.size(); ++i) {
+            std::memcpy(expected.data() + ids[i] * row_bytes, fresh.table.row(static_cast<int64_t>(i)), row_bytes);
+          }
+          ASSERT_EQ(decoded(written.rows()), expected) << name_of(profile.codec) << " " << name_of(content);
+        }
+        ASSERT_LE(written.rows().stored_bytes(), empty + kRows * whole);
+      }
+    }
+  }
+}
+
+TEST(WritableZeros, NeedRoomForRows) {
+  const Rows rows = make_rows(Content::kDense, Dtype::kFloat32, 50, 100);
+  const Profile profile = fit(rows.table).profile;
+  for (const uint32_t slot_bytes : {0u, 6u, 212u}) EXPECT_THROW(WritableRows(profile, 5, slot_bytes), base::Error);
+  EXPECT_THROW(WritableRows(profile, -1, 16), base::Error);
+  EXPECT_TRUE(decoded(WritableRows(profile, 0, 16).rows()).empty());
+}
+
 INSTANTIATE_TEST_SUITE_P(Dtypes, Writable, testing::ValuesIn(kAllDtypes));
 
 TEST(WritablePlaces, AreUsedAgain) {

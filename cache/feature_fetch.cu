@@ -32,6 +32,7 @@ struct Counters {
 struct HostRowsRef {
   ibp::EncodedRef coded;  // used when stride_bytes is 0
   int64_t stride_bytes = 0;
+  uint32_t plane_b_bytes = 0;  // that are read of a coded row beside its entry's
 
   __device__ uint64_t entry(int64_t row) const {
     if (stride_bytes) return ibp::make_entry(row * stride_bytes, static_cast<uint32_t>(stride_bytes), true);
@@ -53,6 +54,11 @@ struct Split {
   int32_t* positions[kNumTiers];  // int32 [rows of the tier]
   Counters* counters;
   bool ordered;
+  uint32_t most_bytes;  // that are read of a coded row: plane A alone
+
+  __device__ uint32_t bytes_of(uint64_t entry) const {
+    return ibp::entry_raw(entry) ? ibp::entry_bytes(entry) : min(ibp::entry_bytes(entry), most_bytes);
+  }
 };
 
 // Places at the ends of the tiers' lists, for the rows of a block at once: one atomic addition a tier.
@@ -120,7 +126,7 @@ __global__ void split_kernel(const __grid_constant__ Split job) {
     if (active && !from_host) {
       job.entries[from][at] = entry;
       job.positions[from][at] = position;
-      for (int tier = 0; tier < kNumTiers; ++tier) bytes[tier] += tier == from ? ibp::entry_bytes(entry) : 0;
+      for (int tier = 0; tier < kNumTiers; ++tier) bytes[tier] += tier == from ? job.bytes_of(entry) : 0;
     }
     if (job.ordered ? i >= job.count : !from_host) continue;
     const int64_t to = job.ordered ? i : at;
@@ -137,7 +143,7 @@ __global__ void locate_host_rows_kernel(HostRowsRef rows, const uint32_t* keys, 
   for (int64_t i = base::grid_first(); i < count; i += base::grid_step()) {
     const uint64_t entry = rows.entry(keys[i]);
     entries[i] = entry;
-    bytes += ibp::entry_bytes(entry);
+    bytes += ibp::entry_bytes(entry) + (ibp::entry_raw(entry) ? 0 : rows.plane_b_bytes);
   }
   add_up(&counters->bytes[index_of(Tier::kHost)], bytes);
 }
@@ -192,6 +198,11 @@ void FeatureFetch::share_anew() {
   share_ = SmShare(settings_.num_sms, row_bytes_, settings_.host_bytes_per_second, present);
 }
 
+bool FeatureFetch::has_planes() const {
+  return host_->coded() && host_->encoded().profile.codec == ibp::Codec::kPlanes &&
+         (slabs_.slabs.empty() || slabs_.profile.codec == ibp::Codec::kPlanes);
+}
+
 bool FeatureFetch::has(Tier tier) const {
   if (tier == Tier::kHost) return slabs_.directory.num_entries() < host_->num_rows();
   if (tier == Tier::kRecent) return recent_rows_.any();
@@ -217,6 +228,9 @@ void FeatureFetch::fetch(const int64_t* nodes, int64_t count, const FetchTarget&
   auto* counters = reinterpret_cast<Counters*>(flight.tallies.data());
   cuda_check(cudaMemsetAsync(counters, 0, sizeof(Counters), stream), "clear counters");
   cuda_check(cudaMemsetAsync(&counters->damaged, 0xff, sizeof counters->damaged, stream), "clear counters");
+  base::require(!target.plane_a || !pool_, "exact rows in a pool, where rows of both kinds would meet");
+  flight.plane_a = target.plane_a && has_planes();
+  if (std::exchange(plane_a_, flight.plane_a) != flight.plane_a) recent_rows_.forget();  // rows of the other kind
   flight.recent = recent_rows_.turn_to(target.slot, {target.nodes, target.rows, count});
   flight.count = count;
   if (count > 0 && row_bytes_ > 0) {
@@ -265,7 +279,8 @@ void FeatureFetch::split(InFlight& flight, const int64_t* nodes, int64_t count, 
             .entries = {},
             .positions = {},
             .counters = counters,
-            .ordered = orders_host_rows()};
+            .ordered = orders_host_rows(),
+            .most_bytes = flight.plane_a ? host_->encoded().profile.slot_bytes : UINT32_MAX};
   for (int tier = 0; tier < kNumTiers; ++tier) {
     job.entries[tier] = flight.entries[tier].data();
     job.positions[tier] = flight.positions[tier].data();
@@ -276,8 +291,9 @@ void FeatureFetch::split(InFlight& flight, const int64_t* nodes, int64_t count, 
   cuda_check(cudaGetLastError(), "launch the split by tier");
   if (!has(Tier::kHost)) return;
   if (orders_host_rows()) order_host_rows(flight, count, stream);
-  HostRowsRef rows{{}, host_->stride_bytes()};
+  HostRowsRef rows{{}, host_->stride_bytes(), 0};
   if (host_table_) rows.coded = host_table_->ref();
+  if (!flight.plane_a) rows.plane_b_bytes = rows.coded.plane_b_stride_bytes;
   locate_host_rows_kernel<<<grid, base::kBlockThreads, 0, stream>>>(
       rows, orders_host_rows() ? keys_sorted_.data() : keys_.data(), counters,
       flight.entries[index_of(Tier::kHost)].data());
@@ -320,6 +336,7 @@ ibp::LocatedRows FeatureFetch::located(const InFlight& flight, Tier tier) const 
     if (host_table_) {
       const ibp::EncodedRef& coded = host_table_->ref();
       rows.regions = {ibp::RegionRef{coded.data, coded.data_bytes}, {coded.overflow, coded.overflow_bytes}};
+      rows.plane_b = {coded.plane_b, coded.plane_b_bytes()};
       rows.max_coded_bytes = ibp::longest_coded_bytes(coded);
     }
   }
@@ -337,6 +354,7 @@ void FeatureFetch::gather(InFlight& flight, Tier tier, std::byte* out, cudaStrea
   if (tier == Tier::kHost && orders_host_rows()) rows.next = &counters->next_host_row;
   ibp::FetchOptions options;
   options.max_sms = flight.sms[at];
+  options.plane_a = flight.plane_a;
   ibp::fetch_located(*profiles_[at], rows, out, &counters->damaged, stream, options);
 }
 

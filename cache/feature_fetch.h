@@ -55,6 +55,7 @@ struct FetchTarget {
   int64_t* places = nullptr;       // int64 [count], of the rows in the pool, where there is one
   PoolBatch batch{};               // which one, where there is a pool
   bool poison = false;             // missing rows of the pool are filled with 0xFF first
+  bool plane_a = false;            // rows of codec planes, if all are stored so: as plane A alone tells them
 };
 
 class FeatureFetch {
@@ -96,10 +97,12 @@ class FeatureFetch {
     base::Event split;
     std::array<base::Event, kNumTiers> begun, ended;
     std::array<int, kNumTiers> sms{};
+    bool plane_a = false;
   };
 
   const InFlight& last() const { return in_flight_[(num_begun_ + kAtOnce - 1) % kAtOnce]; }
   bool has(Tier tier) const;  // whether any row may come from there
+  bool has_planes() const;    // whether all rows are of codec planes, wherever they are stored
   bool orders_host_rows() const { return settings_.order_host_rows && has(Tier::kHost); }
   void split(InFlight& flight, const int64_t* nodes, int64_t count, const MissingRows& missing, cudaStream_t stream);
   void order_host_rows(InFlight& flight, int64_t count, cudaStream_t stream);
@@ -121,6 +124,7 @@ class FeatureFetch {
   base::Scratch<std::byte> sort_space_;
   std::array<base::Stream, kNumTiers> streams_;
   std::array<InFlight, kAtOnce> in_flight_;  // in turn
+  bool plane_a_ = false;                     // of the last fetch
   uint64_t num_begun_ = 0, num_told_ = 0;
   SmShare share_;
 };

@@ -20,7 +20,8 @@ int64_t stride_of(const FeatureRows& rows) { return base::round_up(rows.row_byte
 int64_t HostFeatures::bytes_of(const FeatureRows& rows, bool coded) {
   if (!coded) return rows.shape.num_rows * stride_of(rows);
   const ibp::EncodedRef& ref = rows.encoded->encoded().ref;
-  return base::round_up(ref.data_bytes, kRegionAlign) + ref.overflow_bytes;
+  return base::round_up(ref.data_bytes, kRegionAlign) + base::round_up(ref.plane_b_bytes(), kRegionAlign) +
+         ref.overflow_bytes;
 }
 
 HostFeatures::HostFeatures(const FeatureRows& rows, bool coded) : coded_(coded), num_rows_(rows.shape.num_rows) {
@@ -55,8 +56,13 @@ void HostFeatures::copy_coded(const HostRows& rows) {
   const auto data_bytes = static_cast<std::size_t>(ref.data_bytes);
   base::parallel_copy(memory_.data(), ref.data, data_bytes);
   ref.data = memory_.data();
+  std::byte* plane_b = memory_.data() + base::round_up(ref.data_bytes, kRegionAlign);
+  if (ref.plane_b) {
+    base::parallel_copy(plane_b, ref.plane_b, static_cast<std::size_t>(ref.plane_b_bytes()));
+    ref.plane_b = plane_b;
+  }
   if (ref.overflow_bytes == 0) return;
-  std::byte* overflow = memory_.data() + base::round_up(ref.data_bytes, kRegionAlign);
+  std::byte* overflow = plane_b + base::round_up(ref.plane_b_bytes(), kRegionAlign);
   base::parallel_copy(overflow, ref.overflow, static_cast<std::size_t>(ref.overflow_bytes));
   ref.overflow = overflow;
 }

@@ -18,23 +18,27 @@ HostRows HostRows::open(const std::filesystem::path& file, const RowShape& shape
   return rows;
 }
 
-int64_t HostRows::stored_bytes(std::span<const int64_t> ids) const {
+int64_t HostRows::stored_bytes(std::span<const int64_t> ids, bool plane_a) const {
   constexpr std::size_t kFewRows = 256;  // not worth waking threads for
   int64_t bytes = 0;
 #pragma omp parallel for schedule(static) reduction(+ : bytes) if (ids.size() > kFewRows)
-  for (std::size_t i = 0; i < ids.size(); ++i) bytes += ibp::locate(rows_.ref, ids[i]).bytes;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const ibp::RowSpan span = ibp::locate(rows_.ref, ids[i]);
+    bytes += plane_a ? span.bytes : ibp::joined_bytes(rows_.ref, span);
+  }
   return bytes;
 }
 
 int64_t HostRows::stored_bytes_of_any() const {
-  return rows_.ref.layout == ibp::Layout::kSlots && rows_.ref.overflow_bytes == 0 ? rows_.ref.stride_bytes : 0;
+  const bool all_in_slots = rows_.ref.layout == ibp::Layout::kSlots && rows_.ref.overflow_bytes == 0;
+  return all_in_slots ? rows_.ref.stride_bytes + rows_.ref.plane_b_stride_bytes : 0;
 }
 
 base::UninitializedVector<uint32_t> HostRows::stored_bytes_of_each() const {
   base::UninitializedVector<uint32_t> bytes(static_cast<std::size_t>(num_rows()));
 #pragma omp parallel for schedule(static)
   for (int64_t row = 0; row < num_rows(); ++row) {
-    bytes[static_cast<std::size_t>(row)] = ibp::locate(rows_.ref, row).bytes;
+    bytes[static_cast<std::size_t>(row)] = ibp::joined_bytes(rows_.ref, ibp::locate(rows_.ref, row));
   }
   return bytes;
 }

@@ -26,12 +26,16 @@ class HostRows {
   static HostRows open(const std::filesystem::path& file, const RowShape& shape, bool verify_data = true);
   explicit HostRows(ibp::EncodedRows rows) : rows_(std::move(rows)) {}
 
-  // out[i] = row ids[i], decoded: [n, row_bytes]. Throws base::Error on an id outside the table.
-  void fetch(std::span<const int64_t> ids, std::byte* out) const { ibp::fetch(rows_, ids, out); }
+  // out[i] = row ids[i], decoded: [n, row_bytes]; plane_a: rows of codec planes as plane A alone tells them. Throws
+  // base::Error on an id outside the table.
+  void fetch(std::span<const int64_t> ids, std::byte* out, bool plane_a = false) const {
+    const bool has_planes = rows_.profile.codec == ibp::Codec::kPlanes;
+    ibp::fetch(plane_a && has_planes ? ibp::plane_a_of(rows_) : rows_, ids, out);
+  }
   // All rows: [num_rows, row_bytes].
   void decode(std::byte* out) const { ibp::decode(rows_, out); }
   // Bytes that a fetch of these rows reads: coded rows by their length or their slot, others whole.
-  int64_t stored_bytes(std::span<const int64_t> ids) const;
+  int64_t stored_bytes(std::span<const int64_t> ids, bool plane_a = false) const;
   // The same of one row, where all take as much; 0 where they do not.
   int64_t stored_bytes_of_any() const;
   // The same of each row: uint32 [num_rows].

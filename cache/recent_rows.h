@@ -55,6 +55,8 @@ class RecentRows {
   bool remembers(int slot) const;
   // For the batch that is written into `slot` now: what the others hold. Afterwards the slot holds `batch`.
   RecentRef turn_to(int slot, const RecentBatch& batch);
+  // Nothing that the slots hold now is copied.
+  void forget() { batches_ = {}; }
   bool any() const { return last_.size() > 0; }
 
  private:

@@ -33,8 +33,9 @@ SlabRows::SlabRows(FeatureRows rows, bool coded)
   if (!coded_) return;
   if (rows_.encoded) {
     profile_ = rows_.encoded->encoded().profile;
-    max_coded_bytes_ = ibp::longest_coded_bytes(rows_.encoded->encoded().ref);
-    if (rows_.encoded->encoded().ref.layout == ibp::Layout::kPacked) align_bytes_ = 4;
+    const ibp::EncodedRef& ref = rows_.encoded->encoded().ref;
+    max_coded_bytes_ = ibp::longest_coded_bytes(ref) + ref.plane_b_stride_bytes;
+    if (ref.layout == ibp::Layout::kPacked) align_bytes_ = 4;
     return;
   }
   const ibp::RowTable table{rows_.raw, rows_.shape.num_rows, dtype_named(rows_.shape.dtype),
@@ -62,12 +63,14 @@ RowSizes SlabRows::sizes() const {
   if (!coded_) return {base::round_up(rows_.row_bytes, align_bytes_), {}};
   if (!rows_.encoded) return {base::round_up(static_cast<int64_t>(std::ceil(mean_bytes_)), align_bytes_), {}};
   const ibp::EncodedRef& ref = rows_.encoded->encoded().ref;
-  if (ref.layout == ibp::Layout::kSlots && ref.overflow_bytes == 0) return {int64_t{ref.stride_bytes}, {}};
+  if (ref.layout == ibp::Layout::kSlots && ref.overflow_bytes == 0) {
+    return {int64_t{ref.stride_bytes} + ref.plane_b_stride_bytes, {}};
+  }
   RowSizes sizes{0, base::UninitializedVector<uint32_t>(static_cast<std::size_t>(ref.num_rows))};
 #pragma omp parallel for
   for (int64_t row = 0; row < ref.num_rows; ++row) {
     sizes.each[static_cast<std::size_t>(row)] =
-        static_cast<uint32_t>(base::round_up(int64_t{ibp::locate(ref, row).bytes}, align_bytes_));
+        static_cast<uint32_t>(base::round_up(int64_t{ibp::joined_bytes(ref, ibp::locate(ref, row))}, align_bytes_));
   }
   return sizes;
 }
@@ -91,11 +94,18 @@ std::span<const ibp::RowSpan> RowReader::read(std::span<const uint32_t> nodes) {
       located = &chunk_.ref;
     }
   }
+  const std::size_t joined_bytes =  // codec planes: a row in one piece
+      located && located->plane_b ? located->stride_bytes + located->plane_b_stride_bytes : 0;
+  if (joined_bytes) buffer_.resize(nodes.size() * joined_bytes);
 #pragma omp parallel for
   for (int64_t i = 0; i < count; ++i) {
     const auto at = static_cast<std::size_t>(i);
     const int64_t row = by_position ? i : int64_t{nodes[at]};
     spans_[at] = located ? ibp::locate(*located, row) : ibp::RowSpan{raw + row * rows.row_bytes, row_bytes, true, true};
+    if (!spans_[at].plane_b) continue;
+    std::byte* joined = buffer_.data() + at * joined_bytes;
+    ibp::copy_joined(*located, spans_[at], joined);
+    spans_[at] = {joined, static_cast<uint32_t>(joined_bytes), false, false};
   }
   return spans_;
 }

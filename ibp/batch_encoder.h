@@ -39,24 +39,27 @@ struct PackedGroup {
 class BatchEncoder {
  public:
   BatchEncoder(const Profile& profile, const EncodeOptions& options);
-  // Room that encode() needs for `num_rows` rows.
+  // Room that encode() needs for `num_rows` rows in `out`.
   uint64_t batch_bound(int64_t num_rows) const;
+  // And in `plane_b`; 0 but for codec planes.
+  uint64_t plane_b_bytes(int64_t num_rows) const { return static_cast<uint64_t>(num_rows) * plane_b_stride_; }
   // Encodes the rows that follow those given before into `out`, zeros where nothing lies; returns the bytes used, a
-  // multiple of 16. Batches of a multiple of 64 rows lie as one big batch would.
-  uint64_t encode(const RowTable& rows, std::byte* out);
+  // multiple of 16. Batches of a multiple of 64 rows lie as one big batch would. Codec planes: `out` is plane A.
+  uint64_t encode(const RowTable& rows, std::byte* out, std::byte* plane_b);
   const Profile& profile() const { return profile_; }
   Directory& directory() { return directory_; }
-  // The view of all rows so far, over data that lies at `data`.
-  EncodedRef ref(const std::byte* data) const;
+  // The view of all rows so far, over data that lies at `data`, and plane B.
+  EncodedRef ref(const std::byte* data, const std::byte* plane_b) const;
 
  private:
   uint64_t encode_packed(const RowTable& rows, std::byte* out);
   uint64_t encode_staged(const RowTable& rows, uint64_t room, std::byte* out, uint64_t before);
-  uint64_t encode_slots(const RowTable& rows, std::byte* out);
+  uint64_t encode_slots(const RowTable& rows, std::byte* out, std::byte* plane_b);
 
   Profile profile_;
   ProfileTables tables_;
   ChosenLayout chosen_;
+  uint32_t plane_b_stride_ = 0;
   Directory directory_;
   std::vector<PackedGroup> groups_;
   std::vector<std::byte> staging_;  // uint8 [groups, room of a group]

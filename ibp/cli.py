@@ -59,7 +59,10 @@ def _add_encode(commands) -> None:
     parser = commands.add_parser("encode", help="encode the rows of a .npy file")
     _add_rows_options(parser)
     parser.add_argument("out", type=Path, help="file to write")
-    parser.add_argument("--codec", default="auto", help="auto, invariant, exponent, sparse or raw")
+    parser.add_argument("--codec", default="auto", help="auto, invariant, exponent, sparse, planes or raw")
+    parser.add_argument(
+        "--mantissa-bits", type=int, default=3, help="codec planes: mantissa bits in plane A, 0 to 22 (default 3)"
+    )
     parser.add_argument("--layout", default="auto", help="auto, packed or slots")
     parser.add_argument("--profile", type=Path, help="encode with this saved profile")
     parser.add_argument("--save-profile", type=Path, help="also save the profile to this file")
@@ -152,7 +155,7 @@ def run_encode(arguments) -> int:
     if arguments.profile:
         profile = ibp.Profile.load(arguments.profile)
     else:
-        profile = ibp.fit(rows, arguments.codec, sample=arguments.sample)
+        profile = ibp.fit(rows, arguments.codec, sample=arguments.sample, mantissa_bits=arguments.mantissa_bits)
         print(profile.why)
     if arguments.save_profile:
         profile.save(arguments.save_profile)

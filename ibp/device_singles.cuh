@@ -1,4 +1,5 @@
-// Decoding a row of the exponent codec with float32 columns by one warp (FORMAT.md 4.3). Part of device_view.cuh.
+// Decoding a row of codecs exponent and planes with float32 columns by one warp (FORMAT.md 4.3, 4.5). Part of
+// device_view.cuh.
 //
 // A lane decodes kWords columns next to each other and stores them at once. A field is brought to the top of a word: an
 // arithmetic shift then leaves the sign where it belongs, above the code and the mantissa, and (base - 1) << 23 is
@@ -10,14 +11,18 @@
 
 namespace cohort::ibp {
 
+// Which bits of the mantissas a row has: all of them, the top ones, or the top ones in plane A and the rest in plane B.
+enum class Mantissas : uint8_t { kWhole, kPlaneA, kPlanes };
+
 // Decodes rows of one profile: what the lanes need of it stays in registers from row to row. `out` and row_bytes must
 // be multiples of 4 * kWords. kOneGroup: num_columns is 32 * kWords; the bases then stay in registers too.
-template <uint32_t kWords, bool kOneGroup>
+template <uint32_t kWords, bool kOneGroup, Mantissas kMantissas = Mantissas::kWhole>
 class SinglesDecoder {
  public:
   __device__ explicit SinglesDecoder(const ProfileRef& profile)
       : width_(profile.coded_element_bits()),
-        kept_bits_(0x80000000u | low_bits_32(width_ - 1)),
+        rest_bits_(kWhole ? 0 : profile.rest_bits),
+        kept_bits_(0x80000000u | (low_bits_32(width_ - 1) << rest_bits_)),
         code_bytes_((0x80u - (0x80u >> profile.code_bits)) * 0x01010101u),
         num_columns_(profile.num_columns),
         escape_offset_bytes_(profile.escape_offset_bytes()),
@@ -27,10 +32,12 @@ class SinglesDecoder {
   }
 
   // False, in every lane, when the row's `bytes`, at least escape_offset_bytes(), do not hold what its codes ask for.
-  __device__ bool decode(const uint32_t* words, uint32_t bytes, std::byte* out) const {
+  // kPlanes: `plane_b` of the row.
+  __device__ bool decode(const uint32_t* words, uint32_t bytes, std::byte* out,
+                         const uint32_t* plane_b = nullptr) const {
     const uint32_t* from = words + lane_bit_ / 32;
     std::byte* to = out + lane_id() * kWords * 4;
-    Row row{reinterpret_cast<const uint8_t*>(words), bytes - 1, escape_offset_bytes_};
+    Row row{reinterpret_cast<const uint8_t*>(words), bytes - 1, escape_offset_bytes_, plane_b};
     if constexpr (kOneGroup) {
       decode_group(from, lane_add_, true, row, to);
       return row.next_escape <= bytes;
@@ -51,9 +58,11 @@ class SinglesDecoder {
   // Where the escaped exponents of a row are, a byte each; the same in every lane.
   struct Row {
     const uint8_t* begin;
-    uint32_t last_byte;    // no exponent is read beyond it
-    uint32_t next_escape;  // the byte of the first exponent that no group so far has taken
+    uint32_t last_byte;       // no exponent is read beyond it
+    uint32_t next_escape;     // the byte of the first exponent that no group so far has taken
+    const uint32_t* plane_b;  // kPlanes: of the group
   };
+  static constexpr bool kWhole = kMantissas == Mantissas::kWhole;
 
   __device__ void decode_group(const uint32_t* from, uint32_t first, bool active, Row& row, std::byte* out) const {
     uint32_t add[kWords] = {};
@@ -67,20 +76,49 @@ class SinglesDecoder {
                                std::byte* out) const {
     uint32_t fields[kWords] = {}, result[kWords] = {}, escapes = 0;
     if (active) {
-      read_fields(from, fields);
+      if constexpr (kWhole) {
+        read_fields(from, fields);
+      } else {
+        read_narrow_fields(from, fields);
+      }
       escapes = escapes_of(fields);
 #pragma unroll
       for (uint32_t i = 0; i < kWords; ++i) {
-        fields[i] = static_cast<uint32_t>(static_cast<int32_t>(fields[i]) >> (32 - width_)) & kept_bits_;
+        fields[i] = static_cast<uint32_t>(static_cast<int32_t>(fields[i]) >> (32 - width_ - rest_bits_)) & kept_bits_;
         result[i] = fields[i] + add[i];
       }
     }
     const uint32_t lanes = __ballot_sync(kAllLanes, escapes != 0);
     if (lanes) fill_escapes(fields, escapes, lanes, row, result);
+    if constexpr (!kWhole) {
+      if (active) add_rest(row, result);
+      if (kMantissas == Mantissas::kPlanes) row.plane_b += rest_bits_ * kWords;  // a group has 32 * kWords columns
+    }
     if (active) store_words(out, result);
   }
 
-  // The lane's fields, each at the top of a word with other bits below it; reads kWords + 1 words. 25 <= width <= 28.
+  // The low bits of the mantissas: as plane B has them, or the middle of their range, of numbers that are not 0.
+  __device__ void add_rest(const Row& row, uint32_t (&result)[kWords]) const {
+    const uint32_t bit = lane_id() * kWords * rest_bits_;
+#pragma unroll
+    for (uint32_t i = 0; i < kWords; ++i) {
+      if constexpr (kMantissas == Mantissas::kPlanes) {
+        result[i] |= read_field(row.plane_b, bit + i * rest_bits_, rest_bits_);
+      } else {
+        result[i] += (result[i] & 0x7f800000u) ? 1u << (rest_bits_ - 1) : 0;
+      }
+    }
+  }
+
+  // The lane's fields of any width, each at the top of a word.
+  __device__ void read_narrow_fields(const uint32_t* from, uint32_t (&fields)[kWords]) const {
+#pragma unroll
+    for (uint32_t i = 0; i < kWords; ++i) {
+      fields[i] = read_field(from, lane_bit_ % 32 + i * width_, width_) << (32 - width_);
+    }
+  }
+
+  // The same with other bits below the fields; reads kWords + 1 words. 25 <= width <= 28.
   __device__ void read_fields(const uint32_t* from, uint32_t (&fields)[kWords]) const {
     uint32_t raw[kWords + 1];
 #pragma unroll
@@ -123,7 +161,7 @@ class SinglesDecoder {
     }
   }
 
-  uint32_t width_, kept_bits_, code_bytes_;
+  uint32_t width_, rest_bits_, kept_bits_, code_bytes_;
   uint32_t num_columns_, escape_offset_bytes_;
   uint32_t lane_bit_;
   const uint32_t* add_;

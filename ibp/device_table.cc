@@ -34,6 +34,10 @@ std::size_t bytes_side_by_side(const EncodedRef& ref) {
 // The rows in host memory to other host memory, as DeviceTable::look_at() wants them.
 void copy_side_by_side(const EncodedRef& from, std::byte* to) {
   base::parallel_copy(to, from.data, static_cast<std::size_t>(from.data_bytes));
+  if (from.plane_b) {
+    base::parallel_copy(to + DeviceTable::plane_b_at(from), from.plane_b,
+                        static_cast<std::size_t>(from.plane_b_bytes()));
+  }
   base::parallel_copy(to + DeviceTable::overflow_at(from), from.overflow,
                       static_cast<std::size_t>(from.overflow_bytes));
 }
@@ -67,7 +71,7 @@ DeviceTable::DeviceTable(const EncodedRows& encoded, Place place) : profile_(enc
   const std::size_t bytes = bytes_side_by_side(encoded.ref);
   on_host_ = place == Place::kPinned;
   if (place == Place::kStaged) {
-    ref_.data = ref_.overflow = nullptr;
+    ref_.data = ref_.overflow = nullptr;  // of plane B the address stays, which says that there is one
   } else if (place == Place::kPinned) {
     host_rows_ = base::HostTable(bytes);
     copy_side_by_side(encoded.ref, host_rows_.data());
@@ -77,6 +81,10 @@ DeviceTable::DeviceTable(const EncodedRows& encoded, Place place) : profile_(enc
     device_rows_ = base::DeviceBytes(bytes, "allocate encoded rows");
     std::byte* const rows = device_rows_.data();
     base::copy_to_gpu(rows, encoded.ref.data, static_cast<std::size_t>(encoded.ref.data_bytes));
+    if (encoded.ref.plane_b) {
+      base::copy_to_gpu(rows + plane_b_at(encoded.ref), encoded.ref.plane_b,
+                        static_cast<std::size_t>(encoded.ref.plane_b_bytes()));
+    }
     base::copy_to_gpu(rows + overflow_at(encoded.ref), encoded.ref.overflow,
                       static_cast<std::size_t>(encoded.ref.overflow_bytes));
     look_at(rows);
@@ -91,6 +99,9 @@ DeviceTable::DeviceTable(const EncodedRows& encoded) : profile_(encoded.profile)
     throw Error({"DeviceTable: rows", "pinned host memory or GPU memory", "pageable host memory",
                  "pin them, or copy them with Place::kPinned"});
   }
+  if (encoded.ref.plane_b && memory_at(encoded.ref.plane_b) != type) {
+    throw Error({"DeviceTable: rows", "both planes in one kind of memory", "two kinds", ""});
+  }
   on_host_ = type != cudaMemoryTypeDevice;
   if (reinterpret_cast<uintptr_t>(encoded.ref.data) % 16 != 0) {
     throw Error({"DeviceTable: rows", "an address that is a multiple of 16", "another", ""});
@@ -101,12 +112,18 @@ DeviceTable::DeviceTable(const EncodedRows& encoded) : profile_(encoded.profile)
   ref_.overflow = device_rows_.data();
 }
 
-std::size_t DeviceTable::overflow_at(const EncodedRef& ref) {
+std::size_t DeviceTable::plane_b_at(const EncodedRef& ref) {
   return round_up(static_cast<std::size_t>(ref.data_bytes), kLineBytes);
+}
+
+std::size_t DeviceTable::overflow_at(const EncodedRef& ref) {
+  const int64_t plane_b_bytes = ref.plane_b ? ref.plane_b_bytes() : 0;
+  return plane_b_at(ref) + round_up(static_cast<std::size_t>(plane_b_bytes), kLineBytes);
 }
 
 void DeviceTable::look_at(const std::byte* rows) {
   ref_.data = rows;
+  if (ref_.plane_b) ref_.plane_b = rows + plane_b_at(ref_);
   ref_.overflow = rows + overflow_at(ref_);
 }
 

@@ -163,10 +163,13 @@ __device__ inline bool decode_sparse_warp(const ProfileRef& profile, const uint3
 
 // The decoder a profile needs. A kernel that knows it at compile time is smaller and faster. kSingles128: 128 columns
 // of float32, the commonest row.
-enum class Form : uint8_t { kRaw, kSingles, kSingles128, kPairs, kChunks4, kChunks8, kSparse };
+enum class Form : uint8_t { kRaw, kSingles, kSingles128, kPairs, kChunks4, kChunks8, kSparse, kPlaneA, kPlanes };
 
-COHORT_HOST_DEVICE inline Form form_of(const ProfileRef& profile) {
+// Codec planes: `plane_a` alone, or both planes.
+COHORT_HOST_DEVICE inline Form form_of(const ProfileRef& profile, bool plane_a = false) {
   switch (profile.codec) {
+    case Codec::kPlanes:
+      return plane_a ? Form::kPlaneA : Form::kPlanes;
     case Codec::kExponent:
       if (profile.element_bytes != 4) return Form::kPairs;
       return profile.num_columns == 128 ? Form::kSingles128 : Form::kSingles;
@@ -181,12 +184,13 @@ COHORT_HOST_DEVICE inline Form form_of(const ProfileRef& profile) {
 
 // Fewer bytes are no coded row, whatever they are.
 COHORT_HOST_DEVICE inline uint32_t least_coded_bytes(const ProfileRef& profile) {
-  return profile.codec == Codec::kExponent ? profile.escape_offset_bytes() : 0;
+  const bool has_codes = profile.codec == Codec::kExponent || profile.codec == Codec::kPlanes;
+  return has_codes ? profile.escape_offset_bytes() : 0;
 }
 
 // Whether the decoder reads beyond a row even if that is longer than least_coded_bytes() by kReadAheadBytes or more.
 COHORT_HOST_DEVICE inline bool reads_ahead(Form form) {
-  return form != Form::kSingles && form != Form::kSingles128 && form != Form::kRaw;
+  return form == Form::kPairs || form == Form::kChunks4 || form == Form::kChunks8 || form == Form::kSparse;
 }
 
 // The 32-bit words that a lane stores at once: 4, 2 or 1, as the alignment of rows in the output allows, which itself
@@ -197,13 +201,16 @@ inline uint32_t words_at_once(uint32_t row_bytes) { return row_bytes % 16 == 0 ?
 template <Form form, uint32_t kWords>
 class RowDecoder {
  public:
+  static constexpr Form kForm = form;
   __device__ explicit RowDecoder(const ProfileRef& profile) : profile_(profile), exponent_(profile) {}
 
-  __device__ uint32_t least_bytes() const { return kSingles || kPairs ? profile_.escape_offset_bytes() : 0; }
+  __device__ uint32_t least_bytes() const { return kHasCodes ? profile_.escape_offset_bytes() : 0; }
 
   // Decodes a coded row of at least least_bytes() into out[0 .. row_bytes-1]. False, in every lane, when it is none;
-  // `out` then holds anything.
-  __device__ bool decode(const uint32_t* words, uint32_t bytes, std::byte* out) const {
+  // `out` then holds anything. kPlanes: `plane_b` of the row.
+  __device__ bool decode(const uint32_t* words, uint32_t bytes, std::byte* out,
+                         const uint32_t* plane_b = nullptr) const {
+    if constexpr (kInPlanes) return exponent_.decode(words, bytes, out, plane_b);
     if constexpr (kSingles || kPairs) return exponent_.decode(words, bytes, out);
     if constexpr (form == Form::kChunks4) return decode_chunks_warp(profile_, profile_.codes4, words, bytes, out);
     if constexpr (form == Form::kChunks8) return decode_chunks_warp(profile_, profile_.codes8, words, bytes, out);
@@ -217,11 +224,14 @@ class RowDecoder {
   };
   static constexpr bool kSingles = form == Form::kSingles || form == Form::kSingles128;
   static constexpr bool kPairs = form == Form::kPairs;
+  static constexpr bool kInPlanes = form == Form::kPlaneA || form == Form::kPlanes;
+  static constexpr bool kHasCodes = kSingles || kPairs || kInPlanes;
   static_assert(form != Form::kSingles128 || kWords == 4);
   using Singles = SinglesDecoder<kWords, form == Form::kSingles128>;
+  using Planes = SinglesDecoder<kWords, false, form == Form::kPlanes ? Mantissas::kPlanes : Mantissas::kPlaneA>;
   using Pairs = std::conditional_t<kPairs, PairsDecoder<kWords>, Nothing>;
   const ProfileRef& profile_;
-  std::conditional_t<kSingles, Singles, Pairs> exponent_;
+  std::conditional_t<kSingles, Singles, std::conditional_t<kInPlanes, Planes, Pairs>> exponent_;
 };
 
 }  // namespace cohort::ibp

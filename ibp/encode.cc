@@ -53,9 +53,25 @@ PackedGroup encode_group(const ProfileRef& profile, const RowTable& rows, int64_
   return group;
 }
 
+// Plane B of a row into its place; zeros for a row in the overflow area: null.
+void store_plane_b(const ProfileRef& profile, const std::byte* row, std::byte* to) {
+  if (!row) {
+    std::memset(to, 0, profile.plane_b_bytes());
+    return;
+  }
+  thread_local std::vector<std::byte> scratch;
+  scratch.resize(profile.plane_b_bytes() + 8);
+  encode_plane_b(profile, row, scratch.data());
+  std::memcpy(to, scratch.data(), profile.plane_b_bytes());
+}
+
 }  // namespace
 
 ChosenLayout choose_layout(const Profile& profile, const EncodeOptions& options) {
+  if (profile.codec == Codec::kPlanes) {
+    if (options.layout != LayoutChoice::kPacked && !options.slot_bytes) return {Layout::kSlots, profile.slot_bytes};
+    throw Error({"encode: layout of codec planes", "slots of the profile's width", "others", "leave it out"});
+  }
   const bool slots = options.layout == LayoutChoice::kSlots ||
                      (options.layout == LayoutChoice::kAuto && (options.slot_bytes || profile.slot_bytes));
   if (!slots || profile.codec == Codec::kRaw) return {};  // raw rows are all of one length: packed is as good
@@ -82,7 +98,9 @@ void Directory::add_slot(bool overflows) {
 }
 
 BatchEncoder::BatchEncoder(const Profile& profile, const EncodeOptions& options)
-    : profile_((validate(profile), profile)), tables_(profile_), chosen_(choose_layout(profile, options)) {}
+    : profile_((validate(profile), profile)), tables_(profile_), chosen_(choose_layout(profile, options)) {
+  if (profile_.codec == Codec::kPlanes) plane_b_stride_ = tables_.ref().plane_b_bytes();
+}
 
 uint64_t BatchEncoder::batch_bound(int64_t num_rows) const {
   if (chosen_.layout == Layout::kSlots) return static_cast<uint64_t>(num_rows) * chosen_.slot_bytes;
@@ -90,9 +108,10 @@ uint64_t BatchEncoder::batch_bound(int64_t num_rows) const {
   return groups * round_up_to_line(packed_row_bound(profile_.row_bytes()) * kGroupRows);
 }
 
-uint64_t BatchEncoder::encode(const RowTable& rows, std::byte* out) {
+uint64_t BatchEncoder::encode(const RowTable& rows, std::byte* out, std::byte* plane_b) {
   check_table_fits(rows, profile_, "encode");
-  const uint64_t bytes = chosen_.layout == Layout::kSlots ? encode_slots(rows, out) : encode_packed(rows, out);
+  const bool slots = chosen_.layout == Layout::kSlots;
+  const uint64_t bytes = slots ? encode_slots(rows, out, plane_b) : encode_packed(rows, out);
   directory_.data_bytes += bytes;
   return bytes;
 }
@@ -146,7 +165,7 @@ uint64_t BatchEncoder::encode_staged(const RowTable& rows, uint64_t room, std::b
   return used;
 }
 
-uint64_t BatchEncoder::encode_slots(const RowTable& rows, std::byte* out) {
+uint64_t BatchEncoder::encode_slots(const RowTable& rows, std::byte* out, std::byte* plane_b) {
   const uint32_t slot_bytes = chosen_.slot_bytes;
   std::vector<uint8_t> overflows(static_cast<std::size_t>(rows.num_rows));
   encode_each(tables_.ref(), rows, [&](int64_t row, uint32_t bytes, const std::byte* coded) {
@@ -155,6 +174,7 @@ uint64_t BatchEncoder::encode_slots(const RowTable& rows, std::byte* out) {
     std::memcpy(slot, coded, bytes);
     std::memset(slot + bytes, 0, slot_bytes - bytes);
     overflows[static_cast<std::size_t>(row)] = bytes == 0;
+    if (plane_b_stride_) store_plane_b(tables_.ref(), bytes ? rows.row(row) : nullptr, plane_b + row * plane_b_stride_);
   });
   for (int64_t row = 0; row < rows.num_rows; ++row) {
     const bool overflows_here = overflows[static_cast<std::size_t>(row)] != 0;
@@ -167,9 +187,11 @@ uint64_t BatchEncoder::encode_slots(const RowTable& rows, std::byte* out) {
   return static_cast<uint64_t>(rows.num_rows) * slot_bytes;
 }
 
-EncodedRef BatchEncoder::ref(const std::byte* data) const {
+EncodedRef BatchEncoder::ref(const std::byte* data, const std::byte* plane_b) const {
   EncodedRef ref;
   ref.data = data;
+  ref.plane_b = plane_b;
+  ref.plane_b_stride_bytes = plane_b_stride_;
   ref.overflow = directory_.overflow.data();
   ref.entries = directory_.entries.data();
   ref.flags = directory_.flags.data();
@@ -188,16 +210,19 @@ EncodedRef BatchEncoder::ref(const std::byte* data) const {
 EncodedRows encode(const RowTable& rows, const Profile& profile, const EncodeOptions& options) {
   auto encoder = std::make_shared<BatchEncoder>(profile, options);
   check_table_fits(rows, profile, "encode");
+  const uint64_t plane_b_at = round_up_to_line(encoder->batch_bound(rows.num_rows));
+  const uint64_t plane_b_bytes = encoder->plane_b_bytes(rows.num_rows);
   const auto memory = std::make_shared<base::Mapping>(
-      base::Mapping::zeros(std::max<std::size_t>(encoder->batch_bound(rows.num_rows), 1), "encode: host memory", ""));
+      base::Mapping::zeros(std::max<std::size_t>(plane_b_at + plane_b_bytes, 1), "encode: host memory", ""));
   auto* data = memory->data();
+  std::byte* plane_b = plane_b_bytes ? data + plane_b_at : nullptr;
   constexpr int64_t kBatchBytes = int64_t{32} << 20;
   const int64_t step = std::max<int64_t>(kBatchBytes / rows.row_bytes() / kGroupRows, 1) * kGroupRows;
   for (int64_t first = 0; first < rows.num_rows; first += step) {
     const RowTable batch{rows.row(first), std::min(step, rows.num_rows - first), rows.dtype, rows.num_columns};
-    encoder->encode(batch, data + encoder->directory().data_bytes);
+    encoder->encode(batch, data + encoder->directory().data_bytes, plane_b + encoder->plane_b_bytes(first));
   }
-  return {profile, encoder->ref(data), {memory, encoder}};
+  return {profile, encoder->ref(data, plane_b), {memory, encoder}};
 }
 
 EncodedRows encode_in_place(const RowTable& rows, const Profile& profile) {
@@ -205,6 +230,9 @@ EncodedRows encode_in_place(const RowTable& rows, const Profile& profile) {
   if (rows.row_bytes() % 4 != 0) {
     throw Error({"encode_in_place: row width", "a multiple of 4 bytes", fmt::format("{} bytes", rows.row_bytes()),
                  "use encode(), which packs"});
+  }
+  if (profile.codec == Codec::kPlanes) {
+    throw Error({"encode_in_place: codec", "one of rows in one piece", "planes", "use encode()"});
   }
   const ProfileTables tables(profile);
   auto lengths = std::make_shared<std::vector<uint16_t>>(static_cast<std::size_t>(rows.num_rows));
@@ -228,7 +256,8 @@ EncodedRows encode_in_place(const RowTable& rows, const Profile& profile) {
 
 int64_t data_bound(const Profile& profile, int64_t num_rows, const EncodeOptions& options) {
   if (num_rows < 0) throw Error({"bound: num_rows", "0 or more", fmt::format("{}", num_rows), ""});
-  return static_cast<int64_t>(BatchEncoder(profile, options).batch_bound(num_rows));
+  const BatchEncoder encoder(profile, options);
+  return static_cast<int64_t>(encoder.batch_bound(num_rows) + encoder.plane_b_bytes(num_rows));
 }
 
 int64_t bound(const Profile& profile, int64_t num_rows, const EncodeOptions& options) {

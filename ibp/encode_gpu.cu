@@ -78,7 +78,7 @@ class GpuEncoder {
       if (i < num_batches_) start(lane(i), i * step_);
       if (i >= kAhead && i - kAhead < num_batches_) send(lane(i - kAhead));
     }
-    return {shell_->profile(), shell_->ref(data_.data()), {shell_}};
+    return {shell_->profile(), shell_->ref(data_.data(), nullptr), {shell_}};
   }
 
  private:
@@ -206,6 +206,9 @@ class GpuEncoder {
 EncodedRows encode_gpu(const RowTable& rows, const Profile& profile, const EncodeOptions& options,
                        std::span<std::byte> out) {
   check_table_fits(rows, profile, "encode_gpu");
+  if (profile.codec == Codec::kPlanes) {
+    throw Error({"encode_gpu: codec", "one that the GPU encodes", "planes", "use encode()"});
+  }
   std::shared_ptr<base::PinnedBytes> memory;
   if (out.empty()) {
     memory = std::make_shared<base::PinnedBytes>(data_bound(profile, rows.num_rows, options));
@@ -216,7 +219,7 @@ EncodedRows encode_gpu(const RowTable& rows, const Profile& profile, const Encod
   }
   if (rows.num_rows == 0) {
     auto shell = std::make_shared<BatchEncoder>(profile, options);
-    return {profile, shell->ref(nullptr), {shell}};
+    return {profile, shell->ref(nullptr, nullptr), {shell}};
   }
   EncodedRows encoded = GpuEncoder(rows, profile, options, out).encode();
   if (memory) encoded.keepers.push_back(memory);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <numeric>
 
 #include "base/host_device.h"
@@ -22,6 +23,7 @@ struct RowSpan {
   uint32_t bytes = 0;
   bool raw = false;
   bool exact = true;
+  const std::byte* plane_b = nullptr;  // of a coded row of codec planes: null: plane A alone is asked for
 };
 
 // A 64-bit entry of the packed layout: offset / 4 in bits 0..39, length / 4 in bits 40..55, raw in bit 63. Rows that
@@ -53,14 +55,19 @@ struct EncodedRef {
   const uint16_t* lengths = nullptr;    // uint16 [num_rows] in units of 4 bytes, 0 = raw (in place)
   const uint32_t* flags = nullptr;      // uint32 [ceil(num_rows / 32)] 1 = overflow (slots)
   const uint32_t* ranks = nullptr;      // uint32 [ceil(num_rows / 32)] set flags before this word (slots)
+  const std::byte* plane_b = nullptr;   // uint8  [num_rows, plane_b_stride_bytes] (codec planes), 16-byte aligned;
+                                        // null there: the rows as plane A alone tells them
   int64_t num_rows = 0;
   int64_t data_bytes = 0;
   int64_t overflow_bytes = 0;
   uint32_t row_bytes = 0;              // of a decoded row
   uint32_t stride_bytes = 0;           // slots: slot_bytes; in place: row_bytes; packed: 0
   uint32_t overflow_stride_bytes = 0;  // row_bytes rounded up to 16
+  uint32_t plane_b_stride_bytes = 0;   // codec planes, else 0
   uint32_t max_coded_bytes = 0;        // the longest row that is not raw: sizes the staging of a fetch
   Layout layout = Layout::kPacked;
+
+  COHORT_HOST_DEVICE int64_t plane_b_bytes() const { return num_rows * plane_b_stride_bytes; }
 };
 
 COHORT_HOST_DEVICE inline uint32_t count_ones(uint32_t word) {
@@ -99,9 +106,23 @@ COHORT_HOST_DEVICE inline RowSpan locate(const EncodedRef& rows, int64_t row) {
   const uint64_t group = static_cast<uint64_t>(row) / 32;
   const uint32_t word = rows.flags[group];
   const uint32_t bit = 1u << (static_cast<uint32_t>(row) % 32);
-  if ((word & bit) == 0) return {begin, rows.stride_bytes, false, false};
+  if ((word & bit) == 0) {
+    return {begin, rows.stride_bytes, false, false,
+            rows.plane_b ? rows.plane_b + row * int64_t{rows.plane_b_stride_bytes} : nullptr};
+  }
   const int64_t rank = int64_t{rows.ranks[group]} + count_ones(word & (bit - 1));
   return {rows.overflow + rank * rows.overflow_stride_bytes, rows.row_bytes, true, true};
+}
+
+// The bytes of a stored row when it lies in one piece: codec planes: plane B right behind the slot of plane A.
+COHORT_HOST_DEVICE inline uint32_t joined_bytes(const EncodedRef& rows, const RowSpan& span) {
+  return span.bytes + (span.plane_b ? rows.plane_b_stride_bytes : 0);
+}
+
+// Copies a stored row to where it lies in one piece: joined_bytes().
+inline void copy_joined(const EncodedRef& rows, const RowSpan& span, std::byte* to) {
+  std::memcpy(to, span.begin, span.bytes);
+  if (span.plane_b) std::memcpy(to + span.bytes, span.plane_b, rows.plane_b_stride_bytes);
 }
 
 // The entry of row `row`: region 0 is the data, region 1 the overflow area.

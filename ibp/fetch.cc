@@ -32,6 +32,16 @@ int64_t decode_rows(const EncodedRows& encoded, int64_t count, RowOf row_of, std
 
 }  // namespace
 
+EncodedRows plane_a_of(const EncodedRows& encoded) {
+  if (encoded.profile.codec != Codec::kPlanes) {
+    throw Error({"fetch: plane A", "rows of codec planes", "codec " + name_of(encoded.profile.codec),
+                 "encode the rows with codec planes"});
+  }
+  EncodedRows rows = encoded;
+  rows.ref.plane_b = nullptr;
+  return rows;
+}
+
 void fetch(const EncodedRows& encoded, std::span<const int64_t> index, void* out) {
   const auto count = static_cast<int64_t>(index.size());
   const auto row_of = [&](int64_t i) { return index[static_cast<std::size_t>(i)]; };

@@ -24,7 +24,9 @@ struct FileHeader {
   uint32_t max_coded_bytes = 0;
   uint32_t directory_crc = 0;
   uint32_t checksum_crc = 0;
-  std::array<uint32_t, 11> zeros{};
+  uint64_t plane_b_bytes = 0;         // version 2
+  uint32_t plane_b_stride_bytes = 0;  // version 2
+  std::array<uint32_t, 8> zeros{};
   uint32_t header_crc = 0;  // of the 124 bytes before it
 };
 static_assert(sizeof(FileHeader) == 128);

@@ -28,6 +28,8 @@ class Reader {
   EncodedRows read() const {
     EncodedRows encoded;
     encoded.profile = profile_from(section(kProfile), place_ + ": profile");
+    check((encoded.profile.codec == Codec::kPlanes) == (header_.version == 2), "version 2 for codec planes alone",
+          fmt::format("version {} for codec {}", header_.version, name_of(encoded.profile.codec)));
     check_shape(encoded.profile);
     check(crc32c_parallel(section(kDirectory)) == header_.directory_crc, "a directory with a correct checksum",
           "a wrong one");
@@ -40,11 +42,13 @@ class Reader {
   void verify_data() const {
     const auto* blocks = section(kChecksums).data();
     verify_blocks(section(kData), blocks, "data");
-    verify_blocks(section(kOverflow), blocks + num_blocks(header_.data_bytes) * 4, "overflow");
+    blocks += num_blocks(header_.data_bytes) * 4;
+    verify_blocks(section(kPlaneB), blocks, "plane B");
+    verify_blocks(section(kOverflow), blocks + num_blocks(header_.plane_b_bytes) * 4, "overflow");
   }
 
  private:
-  enum Section { kProfile, kData, kOverflow, kDirectory, kChecksums, kNumSections };
+  enum Section { kProfile, kData, kPlaneB, kOverflow, kDirectory, kChecksums, kNumSections };
 
   static uint64_t num_blocks(uint64_t bytes) { return (bytes + kChecksumBlockBytes - 1) / kChecksumBlockBytes; }
 
@@ -61,18 +65,20 @@ class Reader {
     if (header_.magic != kFileMagic) {
       throw Error({place_, "the magic IBPROWS1", "something else", "is it a file of encoded rows?"});
     }
-    if (header_.version != 1) {
-      throw Error({place_, "version 1", fmt::format("version {}", header_.version), "a newer program wrote it"});
+    if (header_.version != 1 && header_.version != 2) {
+      throw Error({place_, "version 1 or 2", fmt::format("version {}", header_.version), "a newer program wrote it"});
     }
     check(crc32c(bytes_.first(sizeof(header_) - 4)) == header_.header_crc, "a header with a correct checksum",
           "a wrong one");
+    check(header_.version == 2 || (header_.plane_b_bytes == 0 && header_.plane_b_stride_bytes == 0),
+          "no plane B in version 1", fmt::format("{} bytes", header_.plane_b_bytes));
   }
 
   // Sections follow each other at multiples of 128; the last ends the file.
   void lay_out_sections() {
-    const std::array<uint64_t, kNumSections> lengths = {header_.profile_bytes, header_.data_bytes,
-                                                        header_.overflow_bytes, header_.directory_bytes,
-                                                        header_.checksum_bytes};
+    const std::array<uint64_t, kNumSections> lengths = {header_.profile_bytes,   header_.data_bytes,
+                                                        header_.plane_b_bytes,   header_.overflow_bytes,
+                                                        header_.directory_bytes, header_.checksum_bytes};
     uint64_t position = sizeof(header_);
     for (int i = 0; i < kNumSections; ++i) {
       position = round_up(position, kSectionAlign);
@@ -95,7 +101,8 @@ class Reader {
     const uint64_t directory = layout == Layout::kPacked ? rows * 8 : layout == Layout::kInPlace ? rows * 2 : words * 8;
     check(header_.directory_bytes == directory, fmt::format("{} bytes of directory", directory),
           fmt::format("{}", header_.directory_bytes));
-    const uint64_t blocks = num_blocks(header_.data_bytes) + num_blocks(header_.overflow_bytes);
+    const uint64_t blocks =
+        num_blocks(header_.data_bytes) + num_blocks(header_.plane_b_bytes) + num_blocks(header_.overflow_bytes);
     check(header_.checksum_bytes == blocks * 4, fmt::format("{} checksums", blocks),
           fmt::format("{} bytes", header_.checksum_bytes));
     const uint32_t stride = header_.stride_bytes;
@@ -106,10 +113,20 @@ class Reader {
     check(stride_fits, "a stride for this layout", fmt::format("{}", stride));
     check(layout == Layout::kPacked || header_.data_bytes == rows * stride,
           fmt::format("{} bytes of rows", rows * stride), fmt::format("{}", header_.data_bytes));
+    if (profile.codec == Codec::kPlanes) check_planes(profile, layout);
     check(layout == Layout::kSlots ? header_.overflow_bytes % whole == 0 : header_.overflow_bytes == 0,
           "overflow rows of one size", fmt::format("{} bytes", header_.overflow_bytes));
     check(header_.max_coded_bytes <= whole, "coded rows no longer than raw ones",
           fmt::format("{} bytes", header_.max_coded_bytes));
+  }
+
+  void check_planes(const Profile& profile, Layout layout) const {
+    const uint32_t plane_b = ProfileTables(profile).ref().plane_b_bytes();
+    check(layout == Layout::kSlots && header_.stride_bytes == profile.slot_bytes,
+          "the profile's slots for codec planes",
+          fmt::format("layout {} with a stride of {}", name_of(layout), header_.stride_bytes));
+    check(header_.plane_b_stride_bytes == plane_b && header_.plane_b_bytes == header_.num_rows * plane_b,
+          fmt::format("{} bytes of plane B", header_.num_rows * plane_b), fmt::format("{}", header_.plane_b_bytes));
   }
 
   EncodedRef make_ref(const Profile& profile) const {
@@ -118,6 +135,8 @@ class Reader {
     ref.layout = static_cast<Layout>(header_.layout);
     ref.data = section(kData).data();
     ref.overflow = section(kOverflow).data();
+    if (header_.version == 2) ref.plane_b = section(kPlaneB).data();
+    ref.plane_b_stride_bytes = header_.plane_b_stride_bytes;
     ref.num_rows = static_cast<int64_t>(header_.num_rows);
     ref.data_bytes = static_cast<int64_t>(header_.data_bytes);
     ref.overflow_bytes = static_cast<int64_t>(header_.overflow_bytes);

@@ -1,5 +1,6 @@
 #include <array>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "base/check.h"
@@ -47,26 +48,38 @@ class BlockChecksums {
   std::size_t filled_ = 0;
 };
 
-// The file, section by section: profile, data, then what finish() writes, and the header that counts them all.
+// The file, section by section: profile, data, then what finish() writes, and the header that counts them all. Codec
+// planes: plane B is written behind the data, whose end follows from the number of rows.
 class Sections {
  public:
-  Sections(std::string path, const Profile& profile) : file_(std::move(path)) {
+  Sections(std::string path, const Profile& profile, int64_t num_rows) : file_(std::move(path)) {
     write(std::as_bytes(std::span(&header_, 1)));
     const std::vector<std::byte> bytes = to_bytes(profile);
     header_.profile_bytes = bytes.size();
     write(bytes);
     align();
+    if (profile.codec != Codec::kPlanes) return;
+    header_.version = 2;
+    header_.plane_b_stride_bytes = ProfileTables(profile).ref().plane_b_bytes();
+    num_rows_ = num_rows;
+    plane_b_at_ = bytes_ + round_up(static_cast<uint64_t>(num_rows) * profile.slot_bytes, kSectionAlign);
   }
 
   void write_data(std::span<const std::byte> bytes) {
     checksums_.add(bytes);
     write(bytes);
   }
+  void write_plane_b(std::span<const std::byte> bytes) {
+    plane_b_checksums_.add(bytes);
+    base::write_all_at(file_.file(), plane_b_at_ + header_.plane_b_bytes, bytes, file_.place());
+    header_.plane_b_bytes += bytes.size();
+  }
 
   // The file's bytes.
   int64_t finish(const EncodedRef& ref) {
     checksums_.close();
     align();
+    if (header_.version == 2) end_plane_b(ref);
     header_.layout = static_cast<uint32_t>(ref.layout);
     header_.num_rows = static_cast<uint64_t>(ref.num_rows);
     header_.data_bytes = static_cast<uint64_t>(ref.data_bytes);
@@ -90,8 +103,20 @@ class Sections {
 
  private:
   void write(std::span<const std::byte> bytes) {
-    file_.write(bytes);
+    base::write_all_at(file_.file(), bytes_, bytes, file_.place());
     bytes_ += bytes.size();
+  }
+  // The sections behind plane B follow it, and its checksums those of the data.
+  void end_plane_b(const EncodedRef& ref) {
+    if (ref.num_rows != num_rows_) {
+      throw base::Error({file_.place(), std::to_string(num_rows_) + " rows of codec planes",
+                         std::to_string(ref.num_rows), "say how many there are when the file is begun"});
+    }
+    plane_b_checksums_.close();
+    checksums_.blocks.insert(checksums_.blocks.end(), plane_b_checksums_.blocks.begin(),
+                             plane_b_checksums_.blocks.end());
+    bytes_ += header_.plane_b_bytes;
+    align();
   }
   // Zeros up to a multiple of kSectionAlign.
   void align() {
@@ -118,8 +143,9 @@ class Sections {
 
   base::WholeFile file_;
   FileHeader header_;
-  BlockChecksums checksums_;
-  uint64_t bytes_ = 0;
+  BlockChecksums checksums_, plane_b_checksums_;
+  uint64_t bytes_ = 0, plane_b_at_ = 0;
+  int64_t num_rows_ = 0;  // codec planes
 };
 
 }  // namespace
@@ -127,12 +153,12 @@ class Sections {
 struct FileWriter::State {
   BatchEncoder encoder;
   Sections file;
-  base::UninitializedVector<std::byte> batch{};
+  base::UninitializedVector<std::byte> batch{}, plane_b{};
   bool finished = false;
 };
 
 FileWriter::FileWriter(std::string path, const Profile& profile, const EncodeOptions& options)
-    : state_(new State{{profile, options}, {std::move(path), profile}}) {}
+    : state_(new State{{profile, options}, {std::move(path), profile, options.num_rows}}) {}
 
 FileWriter::~FileWriter() = default;
 
@@ -140,19 +166,26 @@ void FileWriter::append(const RowTable& rows) {
   base::require(!state_->finished, "append() before finish()");
   const uint64_t room = state_->encoder.batch_bound(rows.num_rows);
   if (state_->batch.size() < room) state_->batch.resize(room);
-  const uint64_t bytes = state_->encoder.encode(rows, state_->batch.data());
+  const uint64_t plane_b_bytes = state_->encoder.plane_b_bytes(rows.num_rows);
+  if (state_->plane_b.size() < plane_b_bytes) state_->plane_b.resize(plane_b_bytes);
+  const uint64_t bytes = state_->encoder.encode(rows, state_->batch.data(), state_->plane_b.data());
   state_->file.write_data(std::span(state_->batch).first(bytes));
+  state_->file.write_plane_b(std::span(state_->plane_b).first(plane_b_bytes));
 }
 
 int64_t FileWriter::finish() {
   base::require(!state_->finished, "finish() once");
   state_->finished = true;
-  return state_->file.finish(state_->encoder.ref(nullptr));
+  return state_->file.finish(state_->encoder.ref(nullptr, nullptr));
 }
 
 void save(const EncodedRows& encoded, const std::string& path) {
-  Sections file(path, encoded.profile);
+  if (encoded.profile.codec == Codec::kPlanes && !encoded.ref.plane_b && encoded.ref.num_rows > 0) {
+    throw base::Error({path + ": rows to save", "both planes", "plane A alone", "save the rows that it was taken of"});
+  }
+  Sections file(path, encoded.profile, encoded.ref.num_rows);
   file.write_data({encoded.ref.data, static_cast<std::size_t>(encoded.ref.data_bytes)});
+  file.write_plane_b({encoded.ref.plane_b, static_cast<std::size_t>(encoded.ref.plane_b_bytes())});
   file.finish(encoded.ref);
 }
 

@@ -58,6 +58,18 @@ Slot best_slot(const std::vector<uint32_t>& lengths, uint32_t row_bytes) {
   return best;
 }
 
+// Of plane A in slots, and plane B: what a fetch of both reads.
+Candidate measure_planes(Candidate plane_a, Profile profile, const Slot& slot) {
+  profile.slot_bytes = slot.bytes;
+  const uint32_t plane_b = ProfileTables(profile).ref().plane_b_bytes();
+  Candidate result = std::move(plane_a);
+  result.bytes_per_row += (1 - result.raw_share) * plane_b;
+  result.lines_per_row = slot.lines + mean_lines_at_stride(plane_b, plane_b);
+  result.stored_per_row = slot.stored + plane_b;
+  result.profile = std::move(profile);
+  return result;
+}
+
 Candidate measure(const RowTable& sample, Profile profile) {
   const std::vector<uint32_t> lengths = coded_lengths(sample, profile);
   const auto count = static_cast<double>(lengths.size());
@@ -77,6 +89,7 @@ Candidate measure(const RowTable& sample, Profile profile) {
   result.lines_per_row = lines / count;
   result.stored_per_row = static_cast<double>(group_begin + round_up_to_line(end)) / count;
   const Slot slot = best_slot(lengths, sample.row_bytes());
+  if (profile.codec == Codec::kPlanes) return measure_planes(std::move(result), std::move(profile), slot);
   constexpr double kMostMemory = 1.1;  // over packed rows, for the lines and the directory that slots save
   const bool small = slot.stored <= std::min<double>(kMostMemory * result.stored_per_row, sample.row_bytes());
   if (profile.codec != Codec::kRaw && small && slot.lines <= result.lines_per_row) {
@@ -98,6 +111,7 @@ std::vector<Candidate> measure_codecs(const RowTable& sample, const FitOptions& 
     candidates.push_back(measure(sample, fit_exponent(sample)));
   }
   if (all || named == Codec::kSparse) candidates.push_back(measure(sample, fit_sparse(sample)));
+  if (named == Codec::kPlanes) candidates.push_back(measure(sample, fit_planes(sample, options)));
   return candidates;
 }
 
@@ -125,6 +139,9 @@ void check_options(const FitOptions& options) {
   if (options.min_sample < 1) throw Error({"fit: min_sample", "at least 1", fmt::format("{}", options.min_sample), ""});
   if (options.chunk_bytes != 4 && options.chunk_bytes != 8) {
     throw Error({"fit: chunk_bytes", "4 or 8", fmt::format("{}", options.chunk_bytes), ""});
+  }
+  if (options.mantissa_bits > 22) {
+    throw Error({"fit: mantissa_bits", "0 to 22", fmt::format("{}", options.mantissa_bits), ""});
   }
   if (options.threshold_percent != 0 && (options.threshold_percent <= 50 || options.threshold_percent > 100)) {
     throw Error({"fit: threshold", "51 to 100 percent, or none for the sweep",
@@ -176,8 +193,13 @@ Fit fit(const RowTable& rows, const FitOptions& options) {
 double mean_row_bytes(const RowTable& rows, const Profile& profile) {
   check_table_fits(rows, profile, "mean_row_bytes");
   if (rows.num_rows == 0) throw Error({"mean_row_bytes: rows", "at least one row", "none", ""});
-  return static_cast<double>(total_bytes(coded_lengths(rows, profile), rows.row_bytes())) /
-         static_cast<double>(rows.num_rows);
+  const std::vector<uint32_t> lengths = coded_lengths(rows, profile);
+  uint64_t bytes = total_bytes(lengths, rows.row_bytes());
+  if (profile.codec == Codec::kPlanes) {
+    const auto coded = static_cast<uint64_t>(rows.num_rows - std::count(lengths.begin(), lengths.end(), 0u));
+    bytes += coded * ProfileTables(profile).ref().plane_b_bytes();
+  }
+  return static_cast<double>(bytes) / static_cast<double>(rows.num_rows);
 }
 
 }  // namespace cohort::ibp

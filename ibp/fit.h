@@ -14,8 +14,9 @@ Profile blank_profile(const RowTable& rows);
 Profile fit_invariant(const RowTable& rows, const FitOptions& options);
 Profile fit_exponent(const RowTable& rows);
 Profile fit_sparse(const RowTable& rows);
+Profile fit_planes(const RowTable& rows, const FitOptions& options);  // without slot_bytes
 
-// Encoded bytes of every row, 0 = raw.
+// Encoded bytes of every row, of codec planes those of plane A; 0 = raw.
 std::vector<uint32_t> coded_lengths(const RowTable& rows, const Profile& profile);
 
 // Sum of stored bytes: a raw row counts row_bytes rounded up to 4.

@@ -167,6 +167,16 @@ Profile fit_exponent(const RowTable& rows) {
   return best;
 }
 
+Profile fit_planes(const RowTable& rows, const FitOptions& options) {
+  if (rows.dtype != Dtype::kFloat32) {
+    throw base::Error({"fit: codec planes", "float32 rows", name_of(rows.dtype), "take another codec, or auto"});
+  }
+  Profile profile = fit_exponent(rows);
+  profile.codec = Codec::kPlanes;
+  profile.mantissa_bits = options.mantissa_bits;
+  return profile;
+}
+
 Profile fit_sparse(const RowTable& rows) {
   Profile profile = blank_profile(rows);
   profile.codec = Codec::kSparse;

@@ -56,25 +56,26 @@ template <Form form, uint32_t kWords, typename Staging>
 __global__ void __launch_bounds__(kMaxWarps * 32, 1) gather_kernel(ProfileRef profile, Job job) {
   extern __shared__ __align__(128) std::byte shared[];
   const uint32_t warp = threadIdx.x / 32;
+  constexpr bool kTwo = has_two_windows(form);
   Staging staging(shared + kBarrierBytes + warp * 2 * job.batch_rows * job.stage_bytes,
-                  reinterpret_cast<uint64_t*>(shared) + warp * 2, job.stage_bytes, job.batch_rows);
+                  reinterpret_cast<uint64_t*>(shared) + warp * 2, job.stage_bytes, job.batch_rows, job.plane_b_at);
   const RowDecoder<form, kWords> decoder(profile);
   Tickets tickets(job);
   const uint32_t count = static_cast<uint32_t>(*job.rows.count), least_bytes = decoder.least_bytes();
   uint32_t first = tickets.take(), next_first = tickets.take();
-  Window window, next_window;
-  Item items = load_item(job, count, least_bytes, first, window);
-  Item next = load_item(job, count, least_bytes, next_first, next_window);
-  staging.issue(0, window);
-  staging.issue(1, next_window);
+  Windows windows, next_windows;
+  Item items = load_item<form>(job, count, least_bytes, first, windows);
+  Item next = load_item<form>(job, count, least_bytes, next_first, next_windows);
+  staging.template issue<kTwo>(0, windows);
+  staging.template issue<kTwo>(1, next_windows);
   __syncwarp();  // for racecheck, to which a bulk copy is its lane's own write
   for (uint32_t batch = 0; first < count; batch ^= 1) {
     const uint32_t ahead_first = tickets.take();
-    const Item ahead = load_item(job, count, least_bytes, ahead_first, window);
+    const Item ahead = load_item<form>(job, count, least_bytes, ahead_first, windows);
     staging.wait(batch);
     decode_batch(decoder, job, {first, min(job.batch_rows, count - first), staging.stage(batch, 0)}, items);
     __syncwarp();  // every lane is done with the stages
-    staging.issue(batch, window);
+    staging.template issue<kTwo>(batch, windows);
     items = next;
     next = ahead;
     first = next_first;
@@ -139,6 +140,7 @@ struct Geometry {
   uint32_t batch_rows = 1;
   uint32_t stage_bytes = 0;
   uint32_t row_room = 0;
+  uint32_t plane_b_at = 0;
   std::size_t shared_bytes() const { return kBarrierBytes + std::size_t(warps) * 2 * batch_rows * stage_bytes; }
 };
 
@@ -151,12 +153,30 @@ uint32_t bytes_to_stage(const ProfileRef& profile, const LocatedRows& rows, uint
   return last_place + std::max(raw, coded);
 }
 
+// Codec planes: a stage is a slot of plane A from its place in its line on and, if it is asked for, plane B the same
+// way. A raw row that finds no room in it is not staged.
+void stage_planes(const ProfileRef& profile, const LocatedRows& rows, bool plane_a, Geometry& geometry) {
+  const auto room = [](uint32_t step_bytes, uint32_t bytes) {
+    return (kLineBytes - std::gcd(step_bytes, kLineBytes) + bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
+  };
+  const uint32_t step = std::gcd(rows.step_bytes, kLineBytes), plane_b_bytes = profile.plane_b_bytes();
+  geometry.stage_bytes = room(step, profile.slot_bytes);
+  if (!plane_a) {
+    geometry.plane_b_at = geometry.stage_bytes;
+    const auto begin = reinterpret_cast<uintptr_t>(rows.plane_b.begin);
+    const uint64_t step_b = begin ? std::gcd(begin, uintptr_t{plane_b_bytes}) : std::gcd(step, profile.slot_bytes);
+    geometry.stage_bytes += room(static_cast<uint32_t>(std::gcd(step_b, uint64_t{kLineBytes})), plane_b_bytes);
+  }
+  geometry.row_room = geometry.stage_bytes;
+}
+
 // Shares out the shared memory: as many warps as get two rows in each batch, then as many rows as fit.
-Geometry choose_geometry(const ProfileRef& profile, const LocatedRows& rows, const DeviceLimits& limits) {
-  const uint32_t read_ahead = reads_ahead(form_of(profile)) ? kReadAheadBytes : 0;
+Geometry choose_geometry(const ProfileRef& profile, Form form, const LocatedRows& rows, const DeviceLimits& limits) {
+  const uint32_t read_ahead = reads_ahead(form) ? kReadAheadBytes : 0;
   Geometry geometry;
   geometry.stage_bytes = (bytes_to_stage(profile, rows, read_ahead) + kLineBytes - 1) / kLineBytes * kLineBytes;
   geometry.row_room = geometry.stage_bytes - read_ahead;
+  if (profile.codec == Codec::kPlanes) stage_planes(profile, rows, form == Form::kPlaneA, geometry);
   const uint32_t shared = std::min(kMostSharedBytes, limits.shared_bytes - kBarrierBytes);
   const uint32_t room = shared / geometry.stage_bytes;
   geometry.warps = std::clamp(static_cast<int>(room / 4), 1, kMaxWarps);
@@ -182,6 +202,10 @@ GatherKernel kernel_for(Form form, uint32_t words) {
       return gather_kernel<Form::kSingles128, 4, Staging>;
     case Form::kPairs:
       return kernel_for<Form::kPairs, Staging>(words);
+    case Form::kPlaneA:  // no kernels for pairs of columns: such rows are rare
+      return words == 4 ? gather_kernel<Form::kPlaneA, 4, Staging> : gather_kernel<Form::kPlaneA, 1, Staging>;
+    case Form::kPlanes:
+      return words == 4 ? gather_kernel<Form::kPlanes, 4, Staging> : gather_kernel<Form::kPlanes, 1, Staging>;
     case Form::kChunks4:
       return gather_kernel<Form::kChunks4, 1, Staging>;
     case Form::kChunks8:
@@ -270,6 +294,10 @@ void Gather::fetch(const DeviceTable& table, const int64_t* index, int64_t count
         {"fetch: rows", "at most " + std::to_string(max_rows_), std::to_string(count), "make the Gather larger"});
   }
   check_out(out);
+  if (options.plane_a && table.profile().ref().codec != Codec::kPlanes) {
+    throw Error({"fetch: plane A", "rows of codec planes", "codec " + name_of(table.profile().ref().codec),
+                 "encode the rows with codec planes"});
+  }
   if (count == 0) return;
   Scratch& scratch = *scratch_;
   if (scratch.clear_first) cuda_check(cudaMemsetAsync(scratch.status.data(), 0xff, sizeof(kNoError), stream));
@@ -279,6 +307,7 @@ void Gather::fetch(const DeviceTable& table, const int64_t* index, int64_t count
   rows.entries = scratch.entries.data();
   rows.count = scratch.count.data();
   rows.regions = {RegionRef{encoded.data, encoded.data_bytes}, {encoded.overflow, encoded.overflow_bytes}};
+  rows.plane_b = {encoded.plane_b, encoded.plane_b_bytes()};
   rows.step_bytes = step_of(encoded);
   rows.max_coded_bytes = longest_coded_bytes(encoded);
   if (options.by_address && table.on_host()) {
@@ -302,7 +331,7 @@ void fetch_located(const DeviceProfile& device_profile, const LocatedRows& rows,
                    cudaStream_t stream, const FetchOptions& options) {
   check_out(out);
   const ProfileRef& profile = device_profile.ref();
-  const Form form = form_of(profile);
+  const Form form = form_of(profile, options.plane_a);
   const DeviceLimits limits = current_limits();
   const int sms = options.max_sms > 0 ? std::min(options.max_sms, limits.num_sms) : limits.num_sms;
   if (rows.on_gpu && form == Form::kRaw && copies_words(rows, profile.row_bytes)) {
@@ -310,14 +339,17 @@ void fetch_located(const DeviceProfile& device_profile, const LocatedRows& rows,
     cuda_check(cudaGetLastError(), "launch the copy of rows");
     return;
   }
-  const Geometry geometry = choose_geometry(profile, rows, limits);
+  const Geometry geometry = choose_geometry(profile, form, rows, limits);
   const Job job{.rows = rows,
                 .out = static_cast<std::byte*>(out),
                 .row_bytes = profile.row_bytes,
                 .status = status,
                 .row_room = geometry.row_room,
                 .stage_bytes = geometry.stage_bytes,
-                .batch_rows = geometry.batch_rows};
+                .batch_rows = geometry.batch_rows,
+                .slot_bytes = profile.slot_bytes,
+                .plane_b_bytes = profile.codec == Codec::kPlanes ? profile.plane_b_bytes() : 0,
+                .plane_b_at = geometry.plane_b_at};
   const uint32_t words = words_at_once(profile.row_bytes);
   const bool bulk = options.bulk && limits.bulk;
   const GatherKernel kernel = bulk ? kernel_for<BulkStaging>(form, words) : kernel_for<AsyncStaging>(form, words);

@@ -20,13 +20,31 @@ struct Job {
   uint32_t row_room;  // the place in its line and the bytes of a row in a stage may add up to this
   uint32_t stage_bytes;
   uint32_t batch_rows;
+  // codec planes, else 0
+  uint32_t slot_bytes;     // of plane A
+  uint32_t plane_b_bytes;  // of a row
+  uint32_t plane_b_at;     // in a stage; 0: plane A alone
 };
 
-// Where row i of the job lies, and the memory around it.
+// Whether rows are asked for by two windows.
+constexpr bool has_two_windows(Form form) { return form == Form::kPlanes; }
+
+// Where row i of the job lies, codec planes: its plane A, and the memory around it.
+template <Form form>
 __device__ inline RowSpan find_row(const Job& job, uint32_t i, RegionRef& region) {
   const uint64_t entry = job.rows.entries[i];
   region = job.rows.regions[entry_region(entry)];
-  return {region.begin + entry_offset_bytes(entry), entry_bytes(entry), entry_raw(entry), true};
+  RowSpan span{region.begin + entry_offset_bytes(entry), entry_bytes(entry), entry_raw(entry), true};
+  if ((form == Form::kPlaneA || form == Form::kPlanes) && !span.raw) span.bytes = min(span.bytes, job.slot_bytes);
+  return span;
+}
+
+// Where plane B of row i of the job lies, whose plane A lies at `plane_a` in `region`, which becomes that of plane B.
+__device__ inline const std::byte* find_plane_b(const Job& job, uint32_t i, const std::byte* plane_a,
+                                                RegionRef& region) {
+  if (!job.rows.plane_b.begin) return plane_a + job.slot_bytes;
+  region = job.rows.plane_b;
+  return region.begin + entry_offset_bytes(job.rows.entries[i]) / job.slot_bytes * job.plane_b_bytes;
 }
 
 // One row, as the lane that asked for it knows it.
@@ -35,17 +53,22 @@ struct Item {
   uint32_t tag = 0;  // the row's place in its line; from kTagRaw on flags; from kTagBytesBit on the row's bytes
 };
 inline constexpr uint32_t kTagRaw = 128, kTagStaged = 256, kTagBytesBit = 11;
-inline constexpr uint32_t kTagCoded = 1024;  // staged, not raw, and as many bytes as its decoder asks for
+inline constexpr uint32_t kTagCoded = 1024;    // staged, not raw, and as many bytes as its decoder asks for
+inline constexpr uint32_t kTagPlaneBBit = 29;  // from here on the place of plane B in its line, in units of 16 bytes
+inline constexpr uint32_t kTagBytesMask = (1u << (kTagPlaneBBit - kTagBytesBit)) - 1;
 
-// Row first + lane, and the window it is to be asked for by.
-__device__ inline Item load_item(const Job& job, uint32_t count, uint32_t least_bytes, uint32_t first, Window& window) {
+// Row first + lane, and the windows it is to be asked for by.
+template <Form form>
+__device__ inline Item load_item(const Job& job, uint32_t count, uint32_t least_bytes, uint32_t first,
+                                 Windows& windows) {
   Item item;
-  window = {};
+  Window& window = windows.row;
+  windows = {};
   const uint32_t i = first + lane_id();
   if (lane_id() >= job.batch_rows || i >= count) return item;
   item.position = job.rows.positions ? static_cast<uint32_t>(job.rows.positions[i]) : i;
   RegionRef region;
-  const RowSpan span = find_row(job, i, region);
+  const RowSpan span = find_row<form>(job, i, region);
   const auto offset = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(span.begin)) % kLineBytes;
   item.tag = offset | (span.raw ? kTagRaw : 0) | (span.bytes << kTagBytesBit);
   if (offset + span.bytes > job.row_room) {
@@ -54,6 +77,13 @@ __device__ inline Item load_item(const Job& job, uint32_t count, uint32_t least_
   }
   window = window_of(span.begin, span.bytes, region.begin, region.bytes);
   if (window.bytes) item.tag |= kTagStaged | (!span.raw && span.bytes >= least_bytes ? kTagCoded : 0);
+  if constexpr (has_two_windows(form)) {
+    if (!(item.tag & kTagCoded)) return item;
+    const std::byte* plane_b = find_plane_b(job, i, span.begin, region);
+    windows.plane_b = window_of(plane_b, job.plane_b_bytes, region.begin, region.bytes);
+    if (windows.plane_b.bytes == 0) item.tag &= ~kTagCoded;
+    item.tag |= (static_cast<uint32_t>(reinterpret_cast<uintptr_t>(plane_b)) % kLineBytes / 16) << kTagPlaneBBit;
+  }
   return item;
 }
 
@@ -62,14 +92,15 @@ __device__ inline Item load_item(const Job& job, uint32_t count, uint32_t least_
 template <typename Decoder>
 __device__ bool decode_unusual(const Decoder& decoder, const Job& job, uint32_t i, uint32_t tag, std::byte* stage,
                                std::byte* out) {
-  const uint32_t bytes = tag >> kTagBytesBit;
+  const uint32_t bytes = tag >> kTagBytesBit & kTagBytesMask;
   if (bytes < (tag & kTagRaw ? job.row_bytes : decoder.least_bytes())) return false;
   RegionRef region;
-  const std::byte* row = tag & kTagStaged ? stage : find_row(job, i, region).begin;
+  const std::byte* row = tag & kTagStaged ? stage : find_row<Decoder::kForm>(job, i, region).begin;
   if (tag & kTagRaw) {  // too long for a stage, if it is not in one
     copy_row_warp(reinterpret_cast<const uint32_t*>(row), out, job.row_bytes);
     return true;
   }
+  if constexpr (has_two_windows(Decoder::kForm)) return false;  // slots are whole windows
   // The last of a table whose bytes end with it.
   copy_row_warp(reinterpret_cast<const uint32_t*>(row), stage, bytes);
   order_before_bulk_copies();  // the stage's next bytes come by one
@@ -111,8 +142,16 @@ __device__ void decode_batch(const Decoder& decoder, const Job& job, const Stage
     if (!(tag & kTagCoded)) continue;
     const std::byte* row = stage + tag % kLineBytes;
     __builtin_assume(__isShared(row));
-    const bool valid = decoder.decode(reinterpret_cast<const uint32_t*>(row), tag >> kTagBytesBit,
-                                      job.out + uint64_t{position} * job.row_bytes);
+    std::byte* out = job.out + uint64_t{position} * job.row_bytes;
+    bool valid;
+    if constexpr (has_two_windows(Decoder::kForm)) {
+      const std::byte* plane_b = stage + job.plane_b_at + (tag >> kTagPlaneBBit) * 16;
+      __builtin_assume(__isShared(plane_b));
+      valid = decoder.decode(reinterpret_cast<const uint32_t*>(row), tag >> kTagBytesBit & kTagBytesMask, out,
+                             reinterpret_cast<const uint32_t*>(plane_b));
+    } else {
+      valid = decoder.decode(reinterpret_cast<const uint32_t*>(row), tag >> kTagBytesBit, out);
+    }
     if (!valid) left |= 1u << i;
   }
 #pragma unroll 1

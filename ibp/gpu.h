@@ -40,8 +40,10 @@ class DeviceTable {
   explicit DeviceTable(const EncodedRows& encoded);
 
   // Takes rows to be at `rows` in this GPU's memory, at a multiple of 128 bytes: first the rows in their layout, from
-  // overflow_at() on those of the overflow area. Kernels that were started before read where rows were.
+  // plane_b_at() on plane B, from overflow_at() on those of the overflow area. Kernels that were started before read
+  // where rows were.
   void look_at(const std::byte* rows);
+  static std::size_t plane_b_at(const EncodedRef& ref);
   static std::size_t overflow_at(const EncodedRef& ref);
 
   const EncodedRef& ref() const { return ref_; }  // for kernels
@@ -64,6 +66,7 @@ struct FetchOptions {
   bool by_address = true;  // rows in host memory in the order of their addresses: 2 to 4 times faster from large tables
   bool bulk = true;        // bulk copies where the GPU has them (sm_90 and later), else 16-byte cp.async
   bool check = false;      // wait for the rows and raise their error now
+  bool plane_a = false;    // codec planes: plane A alone
 };
 
 // Fetches rows: allocates once, for up to `max_rows` a call. Calls on one Gather must be ordered by the caller (one
@@ -114,6 +117,9 @@ struct LocatedRows {
   const unsigned long long* count = nullptr;  // uint64 [1] in GPU memory
   uint32_t* next = nullptr;                   // uint32 [1], 0 before the fetch: hands rows out in order; null: no order
   std::array<RegionRef, kMaxRegions> regions;
+  // Codec planes: entries are of plane A. Plane B of the row whose plane A is slot i of region 0 is the i-th here;
+  // null: plane B of each row lies right behind its plane A.
+  RegionRef plane_b;
   uint32_t step_bytes = 4;       // every row begins at a multiple of this
   uint32_t max_coded_bytes = 0;  // of the longest row that is not raw; 0: unknown
   bool on_gpu = false;           // all of them: rows of a raw profile, whole ones, then take fewer SMs
@@ -123,7 +129,7 @@ inline constexpr unsigned long long kNoFetchError = ~0ull;
 
 // out[positions[i]] = the row of entries[i]. Asynchronous, allocates nothing. A damaged row gives a row of zeros and
 // makes `status` (uint64 [1] in GPU memory, kNoFetchError before) the least 2 * position + 1 of such rows.
-// `options.by_address` and `options.check` have no meaning here.
+// options.plane_a has a meaning for codec planes alone. `options.by_address` and `options.check` have no meaning here.
 void fetch_located(const DeviceProfile& profile, const LocatedRows& rows, void* out, unsigned long long* status,
                    cudaStream_t stream, const FetchOptions& options = {});
 

@@ -58,9 +58,11 @@ struct Profile {
   uint32_t threshold_percent = 0;  // the share of rows that had to agree
   std::vector<uint64_t> mask;      // uint64 [num_chunks]: 1 = invariant bit
   std::vector<uint64_t> value;     // uint64 [num_chunks]: values of the invariant bits, 0 elsewhere
-  // exponent
+  // exponent, planes
   uint32_t code_bits = 0;     // 1..4
   std::vector<uint8_t> base;  // uint8 [num_columns]: exponent of code 1
+  // planes
+  uint32_t mantissa_bits = 0;  // 0..22, of plane A; its rows lie in slots of slot_bytes
   // sparse
   uint64_t constant = 0;      // the commonest non-zero element
   uint32_t value_bits = 0;    // low bits stored of a narrow non-zero
@@ -68,6 +70,8 @@ struct Profile {
 
   uint32_t row_bytes() const { return num_columns * element_bytes(dtype); }
   uint32_t num_chunks() const { return chunk_bytes ? (row_bytes() + chunk_bytes - 1) / chunk_bytes : 0; }
+  // Planes: no element of plane A alone differs by more than this times its own size; 0 for other codecs.
+  double error_bound() const;
   bool operator==(const Profile&) const = default;
 };
 
@@ -84,12 +88,13 @@ void save(const Profile& profile, const std::string& path);
 Profile load_profile(const std::string& path);
 
 struct FitOptions {
-  std::string codec = "auto";      // auto, invariant, exponent, sparse, raw
+  std::string codec = "auto";      // auto, invariant, exponent, sparse, planes, raw
   double sample = 0.01;            // share of the rows looked at
   int64_t min_sample = 4096;       // at least so many rows
   uint32_t chunk_bytes = 4;        // invariant: 4 or 8
   uint32_t threshold_percent = 0;  // invariant: 0 = sweep 70..95 in steps of 5
   uint64_t seed = 0;               // which rows
+  uint32_t mantissa_bits = 3;      // planes: 0 to 22
 };
 
 // What one codec would cost, measured on the sample.
@@ -121,6 +126,7 @@ enum class LayoutChoice : uint8_t { kAuto, kPacked, kSlots };
 struct EncodeOptions {
   LayoutChoice layout = LayoutChoice::kAuto;  // auto: slots when the profile recommends a stride, else packed
   uint32_t slot_bytes = 0;                    // 0: the profile's, else row_bytes rounded up to 16
+  int64_t num_rows = 0;                       // FileWriter, codec planes: rows of the whole table
 };
 
 // Memory that something else owns and this keeps: a vector, a mapped file, pinned pages.
@@ -132,7 +138,7 @@ struct EncodedRows {
   EncodedRef ref;  // views into what `keepers` own
   std::vector<Keeper> keepers;
 
-  int64_t stored_bytes() const { return ref.data_bytes + ref.overflow_bytes; }
+  int64_t stored_bytes() const { return ref.data_bytes + ref.plane_b_bytes() + ref.overflow_bytes; }
 };
 
 EncodedRows encode(const RowTable& rows, const Profile& profile, const EncodeOptions& options = {});
@@ -143,7 +149,7 @@ EncodedRows encode_in_place(const RowTable& rows, const Profile& profile);
 
 // No encoding of `num_rows` rows takes more bytes than this, directory included.
 int64_t bound(const Profile& profile, int64_t num_rows, const EncodeOptions& options = {});
-// The part of bound() that is rows in their layout: neither the directory nor the overflow area.
+// The part of bound() that is rows in their layout, plane B included: neither the directory nor the overflow area.
 int64_t data_bound(const Profile& profile, int64_t num_rows, const EncodeOptions& options = {});
 
 // ---- 3. Fetch ------------------------------------------------------------------------------------------------------
@@ -152,6 +158,10 @@ int64_t data_bound(const Profile& profile, int64_t num_rows, const EncodeOptions
 // then) or on a row that is no valid encoding.
 void fetch(const EncodedRows& encoded, std::span<const int64_t> index, void* out);
 void decode(const EncodedRows& encoded, void* out);  // all rows, in order
+
+// Rows of codec planes as plane A alone tells them, each element within Profile::error_bound(); the same memory. Throws
+// Error for rows of another codec.
+EncodedRows plane_a_of(const EncodedRows& encoded);
 
 // Some rows as they are stored, to travel: the profile is told apart from them.
 struct StoredRows {

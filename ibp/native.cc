@@ -118,11 +118,11 @@ std::span<const int64_t> index_of(const Index& index) {
   return {static_cast<const int64_t*>(index.data()), index.shape(0)};
 }
 
-void fetch_rows(const EncodedRows& encoded, const Index& index, const OutArray& out) {
+void fetch_rows(const EncodedRows& encoded, const Index& index, const OutArray& out, bool plane_a) {
   const std::span<const int64_t> ids = index_of(index);
   void* to = check_out(out, static_cast<int64_t>(ids.size()), encoded.profile);
   const nb::gil_scoped_release release;
-  fetch(encoded, ids, to);
+  fetch(plane_a ? plane_a_of(encoded) : encoded, ids, to);
 }
 
 // (entries uint64 [n], data uint8 [bytes]): arrays that own what they show.
@@ -165,6 +165,8 @@ void bind_profile(nb::module_& module) {
       .def_prop_ro("row_bytes", &Profile::row_bytes)
       .def_ro("num_columns", &Profile::num_columns)
       .def_ro("slot_bytes", &Profile::slot_bytes)
+      .def_ro("mantissa_bits", &Profile::mantissa_bits)
+      .def_prop_ro("error_bound", &Profile::error_bound)
       .def("save", [](const Profile& profile, const std::string& path) { save(profile, path); })
       .def_static("load", &load_profile)
       .def("__getstate__",
@@ -204,8 +206,10 @@ void bind_rows(nb::module_& module) {
   nb::class_<FileWriter>(module, "FileWriter")
       .def("__init__",
            [](FileWriter* self, std::string path, const Profile& profile, const std::string& layout,
-              uint32_t slot_bytes) {
-             new (self) FileWriter(std::move(path), profile, encode_options(layout, slot_bytes));
+              uint32_t slot_bytes, int64_t num_rows) {
+             EncodeOptions options = encode_options(layout, slot_bytes);
+             options.num_rows = num_rows;
+             new (self) FileWriter(std::move(path), profile, options);
            })
       .def("append",
            [](FileWriter& self, const InArray& rows) {
@@ -218,8 +222,8 @@ void bind_rows(nb::module_& module) {
 
 void bind_functions(nb::module_& module) {
   module.def("fit", [](const InArray& rows, std::string codec, double sample, int64_t min_sample, uint32_t chunk_bytes,
-                       uint32_t threshold_percent, uint64_t seed) {
-    return fit_rows(rows, {std::move(codec), sample, min_sample, chunk_bytes, threshold_percent, seed});
+                       uint32_t threshold_percent, uint64_t seed, uint32_t mantissa_bits) {
+    return fit_rows(rows, {std::move(codec), sample, min_sample, chunk_bytes, threshold_percent, seed, mantissa_bits});
   });
   module.def("encode", [](const InArray& rows, const Profile& profile, const std::string& layout, uint32_t slot_bytes) {
     const RowTable table = table_of(rows);
@@ -257,8 +261,8 @@ void bind_cuda(nb::module_& module) {
       .def_prop_ro("max_rows", &Gather::max_rows)
       .def("check", &Gather::check)
       .def("fetch", [](Gather& self, const DeviceTable& table, uintptr_t index, int64_t count, uintptr_t out,
-                       uintptr_t stream, int max_sms, bool check) {
-        const FetchOptions options{.max_sms = max_sms, .check = check};
+                       uintptr_t stream, int max_sms, bool check, bool plane_a) {
+        const FetchOptions options{.max_sms = max_sms, .check = check, .plane_a = plane_a};
         self.fetch(table, reinterpret_cast<const int64_t*>(index), count, reinterpret_cast<void*>(out),
                    reinterpret_cast<cudaStream_t>(stream), options);
       });

@@ -1,6 +1,9 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
+#include <utility>
 
 #include "base/check.h"
 #include "base/mapping.h"
@@ -14,6 +17,7 @@ namespace {
 
 using base::Error;
 
+constexpr uint32_t kMostMantissaBits = 22;  // of plane A: plane B has one at least
 constexpr std::array<char, 8> kProfileMagic = {'I', 'B', 'P', 'P', 'R', 'O', 'F', '1'};
 
 // The fixed part of a serialised profile: FORMAT.md 5. The tables follow it, then a CRC-32C of all before.
@@ -22,7 +26,7 @@ struct ProfileHeader {
   uint32_t version = 1;
   uint8_t codec = 0;
   uint8_t dtype = 0;
-  uint8_t chunk_bytes = 0;
+  uint8_t chunk_bytes = 0;  // planes: mantissa_bits
   uint8_t code_bits = 0;
   uint32_t num_columns = 0;
   uint32_t slot_bytes = 0;
@@ -64,6 +68,7 @@ void validate_invariant(const Profile& profile) {
   }
 }
 
+// Of codecs exponent and planes.
 void validate_exponent(const Profile& profile) {
   const uint32_t bits = exponent_bits(profile.dtype);
   require_that(bits > 0, "profile: dtype", "a float for codec exponent", name_of(profile.dtype));
@@ -75,6 +80,14 @@ void validate_exponent(const Profile& profile) {
   for (const uint8_t base : profile.base) {
     require_that(base <= last, "profile: base", "codes that stay in the exponent's range", fmt::format("{}", base));
   }
+}
+
+void validate_planes(const Profile& profile) {
+  require_that(profile.dtype == Dtype::kFloat32, "profile: dtype", "float32 for codec planes", name_of(profile.dtype));
+  require_that(profile.mantissa_bits <= kMostMantissaBits, "profile: mantissa_bits", "0 to 22",
+               fmt::format("{}", profile.mantissa_bits));
+  require_that(profile.slot_bytes > 0, "profile: slot_bytes", "a stride for codec planes", "0");
+  validate_exponent(profile);
 }
 
 void validate_sparse(const Profile& profile) {
@@ -105,7 +118,7 @@ std::vector<uint64_t> words_at(const std::byte* bytes, std::size_t count) {
 // Bytes of the tables that follow the header.
 uint64_t table_bytes(const Profile& profile) {
   if (profile.codec == Codec::kInvariant) return uint64_t{16} * profile.num_chunks();
-  return profile.codec == Codec::kExponent ? profile.num_columns : 0;
+  return profile.codec == Codec::kExponent || profile.codec == Codec::kPlanes ? profile.num_columns : 0;
 }
 
 }  // namespace
@@ -138,8 +151,8 @@ std::string name_of(Dtype dtype) {
 }
 
 std::string name_of(Codec codec) {
-  constexpr std::array<const char*, 4> kNames = {"raw", "invariant", "exponent", "sparse"};
-  return kNames[static_cast<uint8_t>(codec) & 3];
+  constexpr std::array<const char*, 5> kNames = {"raw", "invariant", "exponent", "sparse", "planes"};
+  return kNames[std::min<std::size_t>(static_cast<uint8_t>(codec), kNames.size() - 1)];
 }
 
 std::string name_of(Layout layout) {
@@ -148,10 +161,10 @@ std::string name_of(Layout layout) {
 }
 
 Codec codec_named(const std::string& name) {
-  for (const Codec codec : {Codec::kRaw, Codec::kInvariant, Codec::kExponent, Codec::kSparse}) {
+  for (const Codec codec : {Codec::kRaw, Codec::kInvariant, Codec::kExponent, Codec::kSparse, Codec::kPlanes}) {
     if (name == name_of(codec)) return codec;
   }
-  throw Error({"codec", "auto, invariant, exponent, sparse or raw", name, ""});
+  throw Error({"codec", "auto, invariant, exponent, sparse, planes or raw", name, ""});
 }
 
 void check_table(const RowTable& rows, const std::string& place) {
@@ -174,6 +187,10 @@ void check_table_fits(const RowTable& rows, const Profile& profile, const std::s
   }
 }
 
+double Profile::error_bound() const {
+  return codec == Codec::kPlanes ? std::ldexp(1.0, -static_cast<int>(mantissa_bits) - 1) : 0;
+}
+
 Profile raw_profile(int64_t row_bytes) {
   Profile profile;
   profile.dtype = Dtype::kUint8;
@@ -191,8 +208,11 @@ void validate(const Profile& profile) {
                "a multiple of 16 up to the row", fmt::format("{}", profile.slot_bytes));
   require_that(profile.codec == Codec::kInvariant || profile.chunk_bytes == 0, "profile: chunk_bytes",
                "0 unless the codec is invariant", fmt::format("{}", profile.chunk_bytes));
-  require_that(profile.codec == Codec::kExponent || profile.code_bits == 0, "profile: code_bits",
-               "0 unless the codec is exponent", fmt::format("{}", profile.code_bits));
+  const bool has_codes = profile.codec == Codec::kExponent || profile.codec == Codec::kPlanes;
+  require_that(has_codes || profile.code_bits == 0, "profile: code_bits", "0 unless the codec is exponent or planes",
+               fmt::format("{}", profile.code_bits));
+  require_that(profile.codec == Codec::kPlanes || profile.mantissa_bits == 0, "profile: mantissa_bits",
+               "0 unless the codec is planes", fmt::format("{}", profile.mantissa_bits));
   switch (profile.codec) {
     case Codec::kRaw:
       return;
@@ -202,13 +222,19 @@ void validate(const Profile& profile) {
       return validate_exponent(profile);
     case Codec::kSparse:
       return validate_sparse(profile);
+    case Codec::kPlanes:
+      return validate_planes(profile);
   }
-  require_that(false, "profile: codec", "0 to 3", fmt::format("{}", static_cast<int>(profile.codec)));
+  require_that(false, "profile: codec", "0 to 4", fmt::format("{}", static_cast<int>(profile.codec)));
 }
 
 std::vector<std::byte> to_bytes(const Profile& profile) {
   ProfileHeader header;
   copy_fields(profile, header);
+  if (profile.codec == Codec::kPlanes) {
+    header.version = 2;
+    header.chunk_bytes = static_cast<uint8_t>(profile.mantissa_bits);
+  }
   std::vector<std::byte> bytes;
   append(bytes, &header, 1);
   append(bytes, profile.mask.data(), profile.mask.size());
@@ -227,12 +253,17 @@ Profile profile_from(std::span<const std::byte> bytes, const std::string& place)
   }
   std::memcpy(&header, bytes.data(), sizeof(header));
   if (header.magic != kProfileMagic) throw Error({place, "the magic IBPPROF1", "something else", kHint});
-  if (header.version != 1) throw Error({place, "profile version 1", fmt::format("version {}", header.version), ""});
+  const bool planes = static_cast<Codec>(header.codec) == Codec::kPlanes;
+  if (header.version != (planes ? 2 : 1)) {
+    throw Error({place, planes ? "profile version 2, of codec planes" : "profile version 1",
+                 fmt::format("version {}", header.version), "a newer program wrote it, or it is damaged"});
+  }
   const auto body = bytes.first(bytes.size() - 4);
   const auto checksum = load_as<uint32_t>(bytes.data() + body.size());
   if (crc32c(body) != checksum) throw Error({place, "a profile with a correct checksum", "a wrong one", kHint});
   Profile profile;
   copy_fields(header, profile);
+  if (planes) profile.mantissa_bits = std::exchange(profile.chunk_bytes, 0);
   require_that(known_dtype(header.dtype), place, "a known dtype", fmt::format("number {}", header.dtype));
   const std::byte* tables = bytes.data() + sizeof(header);
   if (body.size() - sizeof(header) != table_bytes(profile)) {
@@ -242,7 +273,7 @@ Profile profile_from(std::span<const std::byte> bytes, const std::string& place)
   if (profile.codec == Codec::kInvariant) {
     profile.mask = words_at(tables, profile.num_chunks());
     profile.value = words_at(tables + profile.mask.size() * 8, profile.num_chunks());
-  } else if (profile.codec == Codec::kExponent) {
+  } else if (profile.codec == Codec::kExponent || planes) {
     const auto* base = reinterpret_cast<const uint8_t*>(tables);
     profile.base.assign(base, base + profile.num_columns);
   }

@@ -57,17 +57,20 @@ ProfileTables::ProfileTables(const Profile& profile) {
   ref_.widths = widths_.data();
   ref_.codes4 = codes4_.data();
   ref_.codes8 = codes8_.data();
-  if (profile.codec == Codec::kExponent) {
+  if (profile.codec == Codec::kExponent || profile.codec == Codec::kPlanes) {
+    const uint32_t mantissa_bits = size * 8 - 1 - exponent_bits(profile.dtype);
     ref_.code_bits = profile.code_bits;
     ref_.exponent_bits = exponent_bits(profile.dtype);
-    ref_.mantissa_bits = size * 8 - 1 - ref_.exponent_bits;
+    ref_.mantissa_bits = profile.codec == Codec::kPlanes ? profile.mantissa_bits : mantissa_bits;
+    ref_.rest_bits = mantissa_bits - ref_.mantissa_bits;
     add_.assign((ref_.row_bytes + 15) / 16 * 4, 0);  // whole groups of 16 bytes, for wide loads
     for (uint32_t column = 0; column < profile.num_columns; ++column) {
       const uint32_t shift = (column * size % 4) * 8;
-      const uint32_t below = (uint32_t{profile.base[column]} - 1) << ref_.mantissa_bits;
+      const uint32_t below = (uint32_t{profile.base[column]} - 1) << mantissa_bits;
       add_[column * size / 4] |= (size == 4 ? below : below & 0xffffu) << shift;
     }
     ref_.add = add_.data();
+    if (profile.codec == Codec::kPlanes) ref_.slot_bytes = profile.slot_bytes;
   }
   if (profile.codec == Codec::kSparse) {
     ref_.index_bits = std::max(1, static_cast<int>(std::bit_width(profile.num_columns - 1)));
@@ -91,6 +94,9 @@ uint32_t encode_row(const ProfileRef& profile, const std::byte* row, std::byte* 
     case Codec::kSparse:
       bytes = encode_sparse(profile, row, out);
       break;
+    case Codec::kPlanes:
+      bytes = encode_plane_a(profile, row, out);
+      break;
   }
   return bytes < profile.row_bytes ? bytes : 0;
 }
@@ -108,9 +114,13 @@ void encode_each(const ProfileRef& profile, const RowTable& rows,
 }
 
 uint32_t coded_bytes(const ProfileRef& profile, const RowSpan& span, std::byte* row, std::vector<std::byte>& scratch) {
-  if (scratch.size() < span.bytes + kReadSlackBytes) scratch.resize(span.bytes + kReadSlackBytes);
+  const uint32_t plane_b_bytes = span.plane_b ? profile.plane_b_bytes() : 0;
+  const std::size_t room = span.bytes + std::size_t{plane_b_bytes} + 2 * kReadSlackBytes;
+  if (scratch.size() < room) scratch.resize(room);
   std::memcpy(scratch.data(), span.begin, span.bytes);
   std::memset(scratch.data() + span.bytes, 0, kReadSlackBytes);
+  std::byte* plane_b = span.plane_b ? scratch.data() + span.bytes + kReadSlackBytes : nullptr;
+  if (plane_b) std::memcpy(plane_b, span.plane_b, plane_b_bytes);
   uint32_t used = 0;
   switch (profile.codec) {
     case Codec::kRaw:
@@ -123,6 +133,9 @@ uint32_t coded_bytes(const ProfileRef& profile, const RowSpan& span, std::byte* 
       break;
     case Codec::kSparse:
       used = decode_sparse(profile, scratch.data(), span.bytes, row);
+      break;
+    case Codec::kPlanes:
+      used = decode_planes(profile, scratch.data(), span.bytes, plane_b, row);
       break;
   }
   return (span.exact ? used == span.bytes : used <= span.bytes) ? used : 0;

@@ -41,6 +41,13 @@ uint32_t encode_invariant_portable(const ProfileRef& profile, const std::byte* r
 uint32_t decode_invariant_portable(const ProfileRef& profile, const std::byte* in, uint32_t bytes, std::byte* row);
 uint32_t encode_exponent(const ProfileRef& profile, const std::byte* row, std::byte* out);
 uint32_t decode_exponent(const ProfileRef& profile, const std::byte* in, uint32_t bytes, std::byte* row);
+// Plane A; 0 for a row with an element that has to be exact in it: NaN, infinite, or too small to be normal.
+uint32_t encode_plane_a(const ProfileRef& profile, const std::byte* row, std::byte* out);
+// Writes profile.plane_b_bytes(), and up to 8 bytes beyond.
+void encode_plane_b(const ProfileRef& profile, const std::byte* row, std::byte* out);
+// Without plane B as plane A alone tells the row. `plane_b` is readable up to kReadSlackBytes beyond.
+uint32_t decode_planes(const ProfileRef& profile, const std::byte* in, uint32_t bytes, const std::byte* plane_b,
+                       std::byte* row);
 uint32_t encode_sparse(const ProfileRef& profile, const std::byte* row, std::byte* out);
 uint32_t decode_sparse(const ProfileRef& profile, const std::byte* in, uint32_t bytes, std::byte* row);
 
@@ -52,7 +59,7 @@ inline std::size_t encode_room(const ProfileRef& profile) {
 // Whether work on so many bytes repays waking other threads.
 constexpr bool worth_threads(int64_t bytes) { return bytes > int64_t{1} << 19; }
 
-// Encodes the row; 0 when the result is not shorter than the row, which then is stored raw.
+// Encodes the row, of codec planes plane A; 0 when the result is not shorter than the row, which then is stored raw.
 uint32_t encode_row(const ProfileRef& profile, const std::byte* row, std::byte* out);
 
 // Encodes each row by all threads: visit(row, what encode_row() returned, the encoded bytes).

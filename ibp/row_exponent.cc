@@ -1,4 +1,5 @@
-// Codec "exponent" on one row. FORMAT.md 4.3.
+// Codecs "exponent" and "planes" on one row. FORMAT.md 4.3 and 4.5. Plane A is a row of codec exponent whose mantissas
+// lack their low bits.
 #include "ibp/bits.h"
 #include "ibp/row_codec.h"
 
@@ -11,9 +12,10 @@ struct Fields {
       : mantissa(profile.mantissa_bits),
         code(profile.code_bits),
         exponent(profile.exponent_bits),
+        rest(profile.rest_bits),
         element(profile.coded_element_bits()),
         limit((1u << profile.code_bits) - 1) {}
-  uint32_t mantissa, code, exponent, element, limit;
+  uint32_t mantissa, code, exponent, rest, element, limit;
 };
 
 // Columns coded at a time: first all fields, in a loop without branches that compilers turn into vector code.
@@ -29,18 +31,19 @@ template <typename Element>
 void code_block(const Fields& fields, const std::byte* row, const std::byte* add, uint32_t count,
                 Block<Element>& block) {
   constexpr uint32_t kBits = sizeof(Element) * 8;
-  const uint32_t mantissa = fields.mantissa, sign_shift = fields.mantissa + fields.code;
+  const uint32_t mantissa = fields.mantissa, rest = fields.rest, sign_shift = fields.mantissa + fields.code;
   const auto mantissa_mask = static_cast<Element>((1u << mantissa) - 1);
-  const auto exponent_mask = static_cast<Element>(((1u << fields.exponent) - 1) << mantissa);
+  const auto exponent_mask = static_cast<Element>(((1u << fields.exponent) - 1) << (mantissa + rest));
   const auto limit = static_cast<Element>(fields.limit);
   for (uint32_t i = 0; i < count; ++i) {
     const auto bits = load_as<Element>(row + i * sizeof(Element));
     const auto distance = static_cast<Element>((bits & exponent_mask) - load_as<Element>(add + i * sizeof(Element)));
-    const auto above = static_cast<Element>(distance >> mantissa);
+    const auto above = static_cast<Element>(distance >> (mantissa + rest));
     const bool escaped = static_cast<Element>(above - 1) >= limit;
     const Element code = escaped ? 0 : above;
     const auto sign = static_cast<Element>(static_cast<Element>(bits >> (kBits - 1)) << sign_shift);
-    block.fields[i] = static_cast<Element>((bits & mantissa_mask) | static_cast<Element>(code << mantissa) | sign);
+    const auto kept = static_cast<Element>(static_cast<Element>(bits >> rest) & mantissa_mask);
+    block.fields[i] = static_cast<Element>(kept | static_cast<Element>(code << mantissa) | sign);
     block.escaped[i] = escaped;
   }
 }
@@ -91,7 +94,8 @@ uint32_t encode_elements(const ProfileRef& profile, const std::byte* row, std::b
     put_block(block, fields.element, count, stream);
     for (uint64_t left = escaped_columns(block.escaped) & low_bits(count); left; left &= left - 1) {
       const auto bits = load_as<Element>(from + static_cast<uint32_t>(std::countr_zero(left)) * sizeof(Element));
-      escapes[num_escapes++] = static_cast<uint8_t>(static_cast<Element>(bits << 1) >> (fields.mantissa + 1));
+      escapes[num_escapes++] =
+          static_cast<uint8_t>(static_cast<Element>(bits << 1) >> (fields.mantissa + fields.rest + 1));
     }
   }
   stream.align_to_byte();
@@ -125,7 +129,54 @@ uint32_t decode_elements(const ProfileRef& profile, const std::byte* in, uint32_
   return static_cast<uint32_t>(round_up(escape_bit, 32) / 8);
 }
 
+constexpr uint32_t kMantissaBits = 23;  // of float32, the dtype of codec planes
+
 }  // namespace
+
+uint32_t encode_plane_a(const ProfileRef& profile, const std::byte* row, std::byte* out) {
+  bool exact = false;
+  for (uint32_t column = 0; column < profile.num_columns; ++column) {
+    const uint32_t size = load_as<uint32_t>(row + column * 4) & 0x7fffffffu;
+    exact |= size >> kMantissaBits == 0xff || (size != 0 && size >> kMantissaBits == 0);
+  }
+  return exact ? 0 : encode_elements<uint32_t>(profile, row, out);
+}
+
+void encode_plane_b(const ProfileRef& profile, const std::byte* row, std::byte* out) {
+  const uint64_t rest_mask = low_bits(profile.rest_bits);
+  BitWriter stream(out);
+  for (uint32_t column = 0; column < profile.num_columns; ++column) {
+    stream.put(load_as<uint32_t>(row + column * 4) & rest_mask, profile.rest_bits);
+  }
+  const uint32_t bytes = stream.finish();
+  std::memset(out + bytes, 0, profile.plane_b_bytes() - bytes);
+}
+
+uint32_t decode_planes(const ProfileRef& profile, const std::byte* in, uint32_t bytes, const std::byte* plane_b,
+                       std::byte* row) {
+  const Fields fields(profile);
+  if (bytes < profile.escape_offset_bytes()) return 0;
+  const uint32_t mantissa_mask = (1u << fields.mantissa) - 1, middle = profile.middle();
+  const uint32_t low_mask = (1u << (fields.mantissa + fields.code)) - 1;
+  uint64_t escape_bit = uint64_t{profile.escape_offset_bytes()} * 8;
+  for (uint32_t column = 0; column < profile.num_columns; ++column) {
+    const uint32_t field = read_bits(in, uint64_t{column} * fields.element, fields.element);
+    uint32_t element = ((field & low_mask) << fields.rest) + profile.add[column];
+    if ((field & low_mask) >> fields.mantissa == 0) {
+      if (escape_bit + fields.exponent > uint64_t{bytes} * 8) return 0;
+      const uint32_t exponent = read_bits(in, escape_bit, fields.exponent) << kMantissaBits;
+      element = ((field & mantissa_mask) << fields.rest) | exponent;
+      escape_bit += fields.exponent;
+    }
+    if (plane_b) {
+      element |= read_bits(plane_b, uint64_t{column} * fields.rest, fields.rest);
+    } else if (element >> kMantissaBits != 0) {
+      element += middle;
+    }
+    store_as(row + column * 4, element | (field >> (fields.mantissa + fields.code)) << 31);
+  }
+  return static_cast<uint32_t>(round_up(escape_bit, 32) / 8);
+}
 
 uint32_t encode_exponent(const ProfileRef& profile, const std::byte* row, std::byte* out) {
   return profile.element_bytes == 4 ? encode_elements<uint32_t>(profile, row, out)

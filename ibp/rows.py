@@ -15,6 +15,9 @@ class Profile:
     Attributes:
         why: the numbers for which this codec was chosen; empty after load().
         candidates: for each codec tried: codec, bytes_per_row, stored_per_row, lines_per_row, raw_share.
+        mantissa_bits: codec planes: the mantissa bits in plane A.
+        error_bound: codec planes: the relative error bound of ``fetch(planes="A")``, 2^-(mantissa_bits + 1): for every
+            element x and its value a in plane A, |a - x| <= error_bound * |x|. 0 for other codecs.
     """
 
     native: _native.Profile
@@ -27,6 +30,8 @@ class Profile:
     num_columns = property(lambda self: self.native.num_columns)
     row_bytes = property(lambda self: self.native.row_bytes)
     slot_bytes = property(lambda self: self.native.slot_bytes)
+    mantissa_bits = property(lambda self: self.native.mantissa_bits)
+    error_bound = property(lambda self: self.native.error_bound)
 
     def save(self, path) -> None:
         self.native.save(str(path))
@@ -161,21 +166,28 @@ def _handle_of(stream) -> int:
     return getattr(stream, "cuda_stream", stream)
 
 
-def fit(rows, codec="auto", *, sample=0.01, min_sample=4096, chunk_bytes=4, threshold=None, seed=0) -> Profile:
+def fit(
+    rows, codec="auto", *, sample=0.01, min_sample=4096, chunk_bytes=4, threshold=None, seed=0, mantissa_bits=3
+) -> Profile:
     """Chooses from a sample of the rows how to encode them.
 
     Args:
         rows: [num_rows, num_columns] in host memory (a CUDA tensor is sampled through the host).
-        codec: auto (fewest 128-byte lines per row, then fewest bytes), invariant, exponent, sparse or raw.
+        codec: auto (fewest 128-byte lines per row, then fewest bytes), invariant, exponent, sparse, planes or raw.
+            planes takes float32 rows, and auto never chooses it.
         sample: share of the rows to sample.
         min_sample: minimum number of rows to sample.
         chunk_bytes: 4 or 8 (invariant).
         threshold: share of rows that must agree on a bit; None: the best value from 0.70 to 0.95.
+        mantissa_bits: of plane A, 0 to 22 (planes).
     """
+    if not 0 <= mantissa_bits <= 22:
+        raise CohortError("fit: mantissa_bits", "0 to 22", str(mantissa_bits))
     if arrays.is_cuda(rows):
         rows = rows.cpu()
     percent = 0 if threshold is None else round(threshold * 100)
-    native, why, count, candidates = _native.fit(rows, codec, sample, min_sample, chunk_bytes, percent, seed)
+    options = (codec, sample, min_sample, chunk_bytes, percent, seed, mantissa_bits)
+    native, why, count, candidates = _native.fit(rows, *options)
     return Profile(native, why, candidates, count)
 
 
@@ -183,7 +195,8 @@ def encode(rows, profile: Profile, *, layout="auto", slot_bytes=0, in_place=Fals
     """Encodes rows and returns EncodedRows, or, with `out`, the number of bytes written.
 
     Args:
-        layout: packed, slots (fixed stride, overflow area), or auto (the profile's recommendation).
+        layout: packed, slots (fixed stride, overflow area), or auto (the profile's recommendation). Codec planes has
+            slots.
         in_place: encode each row in its own place; `rows` is changed, and the result keeps a reference to it.
         out: a path; rows are read and written `batch_rows` at a time, so that a mapped table need not fit in memory.
     """
@@ -191,6 +204,8 @@ def encode(rows, profile: Profile, *, layout="auto", slot_bytes=0, in_place=Fals
         return _encode_to_file(rows, profile, str(out), layout, slot_bytes, batch_rows)
     if in_place:
         return EncodedRows(_native.encode_in_place(rows, profile.native), arrays.kind_of(rows), keep=rows)
+    if arrays.is_cuda(rows) and profile.codec == "planes":  # only the host encodes it
+        rows = rows.cpu()
     if arrays.is_cuda(rows):
         _check_cuda_rows(rows, profile)
         with _on(rows.device.index):
@@ -213,14 +228,14 @@ def _encode_to_file(rows, profile, path, layout, slot_bytes, batch_rows):
     step = batch_rows or max((64 << 20) // profile.row_bytes // 64, 1) * 64
     if step % 64 != 0:
         raise CohortError("encode: batch_rows", "a multiple of 64", str(step))
-    writer = _native.FileWriter(path, profile.native, layout, slot_bytes)
+    writer = _native.FileWriter(path, profile.native, layout, slot_bytes, len(rows))
     for first in range(0, len(rows), step):
         batch = rows[first : first + step]
         writer.append(batch.cpu() if arrays.is_cuda(batch) else batch)
     return writer.finish()
 
 
-def fetch(encoded: EncodedRows, index, out=None, stream=None, max_sms=None, check=False):
+def fetch(encoded: EncodedRows, index, out=None, stream=None, max_sms=None, check=False, planes="AB"):
     """rows[index], decoded: [*index.shape, num_columns], in the library and on the device of `index`.
 
     Args:
@@ -231,15 +246,20 @@ def fetch(encoded: EncodedRows, index, out=None, stream=None, max_sms=None, chec
         stream: torch stream or its handle; default: the current one. The call does not wait for it.
         max_sms: maximum number of SMs to use; default: all SMs.
         check: wait, and raise the error of a bad index now instead of at the next call.
+        planes: AB: the rows, bit for bit. A: for rows of codec planes, plane A alone: fewer bytes are read, and the
+            elements are within ``profile.error_bound`` of the rows'. Zeros are exact, and so are rows with a NaN, an
+            infinity or a subnormal number.
     """
+    if planes not in ("A", "AB"):
+        raise CohortError("fetch: planes", "A or AB", str(planes))
     if arrays.is_cuda(index) or arrays.is_cuda(out):
         with _on_gpu_of(encoded, index, out):
-            return _fetch_cuda(encoded, index, out, stream, max_sms, check)
+            return _fetch_cuda(encoded, index, out, stream, max_sms, check, planes)
     ids, shape = arrays.ids_of(index)
     if out is None:
         kind = arrays.kind_for(encoded._kind, encoded.profile.dtype, index)
         out = arrays.new_array((*shape, encoded.shape[1]), kind)
-    _native.fetch(encoded._native, ids, out)
+    _native.fetch(encoded._native, ids, out, planes == "A")
     return out
 
 
@@ -257,7 +277,7 @@ def _on_gpu_of(encoded, index, out):
     return _on(encoded._gpu)
 
 
-def _fetch_cuda(encoded, index, out, stream, max_sms, check):
+def _fetch_cuda(encoded, index, out, stream, max_sms, check, planes):
     import torch
 
     handle = _handle_of(stream)
@@ -274,7 +294,8 @@ def _fetch_cuda(encoded, index, out, stream, max_sms, check):
     if tuple(out.shape) != shape or row_bytes != encoded.profile.row_bytes or not out.is_contiguous():
         raise CohortError("fetch: out", f"contiguous CUDA {encoded.profile.dtype} {list(shape)}", f"{list(out.shape)}")
     pointers = (ids.data_ptr(), ids.numel(), out.data_ptr())
-    encoded._gather_of(handle, ids.numel()).fetch(encoded._table, *pointers, handle, max_sms or 0, check)
+    gather = encoded._gather_of(handle, ids.numel())
+    gather.fetch(encoded._table, *pointers, handle, max_sms or 0, check, planes == "A")
     return out
 
 

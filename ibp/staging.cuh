@@ -40,11 +40,17 @@ __device__ inline Window window_of(const std::byte* row, uint32_t bytes, const s
   return {reinterpret_cast<const std::byte*>(begin), room};
 }
 
+// What a row is asked for by: codec planes: plane B comes to a place of its own in the stage.
+struct Windows {
+  Window row, plane_b;
+};
+
 // What both ways share: where the stages are.
 class Stages {
  public:
-  __device__ Stages(std::byte* stages, uint32_t stage_bytes, uint32_t batch_rows)
-      : stages_(stages), stage_bytes_(stage_bytes), batch_rows_(batch_rows) {}
+  // plane_b_at: of plane B in a stage, a multiple of 128; 0: no row has one.
+  __device__ Stages(std::byte* stages, uint32_t stage_bytes, uint32_t batch_rows, uint32_t plane_b_at)
+      : plane_b_at_(plane_b_at), stages_(stages), stage_bytes_(stage_bytes), batch_rows_(batch_rows) {}
   __device__ std::byte* stage(uint32_t batch, uint32_t i) const {
     return stages_ + (batch * batch_rows_ + i) * stage_bytes_;
   }
@@ -54,10 +60,11 @@ class Stages {
   __device__ static uint32_t shared_address(const void* pointer) {
     return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
   }
-  // Where the window goes within its stage.
+  // Where the window goes within its stage, or within the part of it that is for plane B.
   __device__ static uint32_t offset_of(const Window& window) {
     return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(window.begin) % kLineBytes);
   }
+  uint32_t plane_b_at_;
 
  private:
   std::byte* stages_;
@@ -77,8 +84,9 @@ class BulkStaging : public Stages {
  public:
   // To be made by all threads of the block at once. The warps need no common start; racecheck does: of barriers that a
   // warp initialises while others already copy it loses some.
-  __device__ BulkStaging(std::byte* stages, uint64_t* barriers, uint32_t stage_bytes, uint32_t batch_rows)
-      : Stages(stages, stage_bytes, batch_rows), barriers_(barriers) {
+  __device__ BulkStaging(std::byte* stages, uint64_t* barriers, uint32_t stage_bytes, uint32_t batch_rows,
+                         uint32_t plane_b_at)
+      : Stages(stages, stage_bytes, batch_rows, plane_b_at), barriers_(barriers) {
 #if __CUDA_ARCH__ >= 900
     if (lane_id() == 0) {
       for (uint32_t batch = 0; batch < 2; ++batch) {
@@ -90,20 +98,19 @@ class BulkStaging : public Stages {
 #endif
   }
 
-  // Called by all lanes; the window of lane i is for stage i.
-  __device__ void issue(uint32_t batch, const Window& window) {
+  // Called by all lanes; the windows of lane i are for stage i. kTwo: of codec planes, both.
+  template <bool kTwo>
+  __device__ void issue(uint32_t batch, const Windows& windows) {
 #if __CUDA_ARCH__ >= 900
     const uint32_t barrier = shared_address(barriers_ + batch);
-    const uint32_t total = __reduce_add_sync(kAllLanes, window.bytes);
+    const uint32_t total = __reduce_add_sync(kAllLanes, windows.row.bytes + (kTwo ? windows.plane_b.bytes : 0));
     if (lane_id() == 0) {
       asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(total) : "memory");
     }
     __syncwarp();
-    if (window.bytes == 0) return;
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                     shared_address(stage(batch, lane_id())) + offset_of(window)),
-                 "l"(window.begin), "r"(window.bytes), "r"(barrier)
-                 : "memory");
+    const uint32_t to = shared_address(stage(batch, lane_id()));
+    copy(windows.row, to, barrier);
+    if constexpr (kTwo) copy(windows.plane_b, to + plane_b_at_, barrier);
 #endif
   }
 
@@ -122,6 +129,16 @@ class BulkStaging : public Stages {
   }
 
  private:
+  __device__ static void copy(const Window& window, uint32_t to, uint32_t barrier) {
+#if __CUDA_ARCH__ >= 900
+    if (window.bytes == 0) return;
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                     to + offset_of(window)),
+                 "l"(window.begin), "r"(window.bytes), "r"(barrier)
+                 : "memory");
+#endif
+  }
+
   uint64_t* barriers_;
   uint32_t parities_ = 0;
 };
@@ -129,20 +146,15 @@ class BulkStaging : public Stages {
 // 16-byte asynchronous copies by all lanes, one group a batch; the groups end in the order they began.
 class AsyncStaging : public Stages {
  public:
-  __device__ AsyncStaging(std::byte* stages, uint64_t*, uint32_t stage_bytes, uint32_t batch_rows)
-      : Stages(stages, stage_bytes, batch_rows) {}
+  __device__ AsyncStaging(std::byte* stages, uint64_t*, uint32_t stage_bytes, uint32_t batch_rows, uint32_t plane_b_at)
+      : Stages(stages, stage_bytes, batch_rows, plane_b_at) {}
 
-  __device__ void issue(uint32_t batch, const Window& mine) {
+  template <bool kTwo>
+  __device__ void issue(uint32_t batch, const Windows& mine) {
     for (uint32_t i = 0; i < batch_rows(); ++i) {
-      Window window;
-      window.begin = reinterpret_cast<const std::byte*>(
-          __shfl_sync(kAllLanes, reinterpret_cast<unsigned long long>(mine.begin), i));
-      window.bytes = __shfl_sync(kAllLanes, mine.bytes, i);
-      const uint32_t to = shared_address(stage(batch, i)) + offset_of(window);
-      for (uint32_t offset = lane_id() * 16; offset < window.bytes; offset += 512) {
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to + offset), "l"(window.begin + offset)
-                     : "memory");
-      }
+      const uint32_t to = shared_address(stage(batch, i));
+      copy(mine.row, i, to);
+      if constexpr (kTwo) copy(mine.plane_b, i, to + plane_b_at_);
     }
     asm volatile("cp.async.commit_group;" ::: "memory");
   }
@@ -150,6 +162,20 @@ class AsyncStaging : public Stages {
   __device__ void wait(uint32_t) {
     asm volatile("cp.async.wait_group 1;" ::: "memory");
     __syncwarp();  // every lane's part is there
+  }
+
+ private:
+  // The window that lane `i` knows.
+  __device__ static void copy(const Window& mine, uint32_t i, uint32_t to) {
+    Window window;
+    window.begin =
+        reinterpret_cast<const std::byte*>(__shfl_sync(kAllLanes, reinterpret_cast<unsigned long long>(mine.begin), i));
+    window.bytes = __shfl_sync(kAllLanes, mine.bytes, i);
+    to += offset_of(window);
+    for (uint32_t offset = lane_id() * 16; offset < window.bytes; offset += 512) {
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to + offset), "l"(window.begin + offset)
+                   : "memory");
+    }
   }
 };
 

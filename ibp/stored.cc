@@ -24,7 +24,7 @@ StoredRows take(const EncodedRows& encoded, std::span<const int64_t> index) {
                    fmt::format("{}", index[i]), ""});
     }
     const RowSpan span = locate(encoded.ref, index[i]);
-    const uint32_t room = static_cast<uint32_t>(round_up(span.bytes, 4));
+    const uint32_t room = static_cast<uint32_t>(round_up(joined_bytes(encoded.ref, span), 4));
     out.entries[i] = make_entry(bytes, room, span.raw);
     bytes += room;
   }
@@ -35,8 +35,9 @@ StoredRows take(const EncodedRows& encoded, std::span<const int64_t> index) {
     const RowSpan span = locate(encoded.ref, index[place]);
     const uint64_t entry = out.entries[place];
     std::byte* const to = out.data.data() + entry_offset_bytes(entry);
-    std::memcpy(to, span.begin, span.bytes);
-    std::memset(to + span.bytes, 0, entry_bytes(entry) - span.bytes);
+    copy_joined(encoded.ref, span, to);
+    const uint32_t used = joined_bytes(encoded.ref, span);
+    std::memset(to + used, 0, entry_bytes(entry) - used);
   }
   return out;
 }
@@ -46,6 +47,8 @@ void decode_stored(const Profile& profile, std::span<const uint64_t> entries, st
   const ProfileTables tables(profile);
   const int64_t row_bytes = profile.row_bytes();
   const uint64_t raw_bytes = round_up(profile.row_bytes(), 4);
+  const uint64_t planes_bytes =
+      profile.codec == Codec::kPlanes ? tables.ref().slot_bytes + tables.ref().plane_b_bytes() : 0;
   auto* const rows = static_cast<std::byte*>(out);
   int64_t bad = INT64_MAX;
 #pragma omp parallel reduction(min : bad) if (worth_threads(std::ssize(entries) * row_bytes))
@@ -56,9 +59,13 @@ void decode_stored(const Profile& profile, std::span<const uint64_t> entries, st
       const uint64_t entry = entries[static_cast<std::size_t>(i)];
       const uint64_t first = entry_offset_bytes(entry), bytes = entry_bytes(entry);
       const bool inside = first <= data.size() && bytes <= data.size() - first;
-      const RowSpan span{data.data() + first, static_cast<uint32_t>(bytes), entry_raw(entry), false};
-      if (inside && (!span.raw || bytes == raw_bytes) &&
-          decode_row(tables.ref(), span, rows + i * row_bytes, scratch)) {
+      RowSpan span{data.data() + first, static_cast<uint32_t>(bytes), entry_raw(entry), false};
+      const bool whole = span.raw ? bytes == raw_bytes : planes_bytes == 0 || bytes == planes_bytes;
+      if (!span.raw && planes_bytes) {
+        span.bytes = tables.ref().slot_bytes;
+        span.plane_b = span.begin + span.bytes;
+      }
+      if (inside && whole && decode_row(tables.ref(), span, rows + i * row_bytes, scratch)) {
         continue;
       }
       bad = std::min(bad, i);

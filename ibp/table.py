@@ -126,7 +126,7 @@ class Table:
     def __iter__(self):
         return (self[row] for row in range(len(self)))
 
-    def fetch(self, ids, out=None, stream=None):
+    def fetch(self, ids, out=None, stream=None, planes="AB"):
         """Rows by id: [*ids.shape, num_columns], in the library and on the device of `ids`.
 
         Args:
@@ -134,13 +134,14 @@ class Table:
             out: contiguous rows to write to. If `out` is on a GPU, ids may be on the CPU.
             stream: torch stream or its handle; default: the current one. On a GPU, fetch does not wait for the stream:
                 an id outside the table gives a row of zeros, and the next fetch or ``check`` raises the error.
+            planes: A: of rows of codec planes plane A alone, as for ``cohort.ibp.fetch``.
         """
         encoded = self._rows
         if self._written is None:  # asked after _rows were taken: these do not change
-            found = fetch(encoded, ids, out, stream)
+            found = fetch(encoded, ids, out, stream, planes=planes)
         else:
             with self._lock:
-                found = fetch(self._rows, ids, out, stream)
+                found = fetch(self._rows, ids, out, stream, planes=planes)
         with self._lock:
             self._rows_fetched += math.prod(found.shape[:-1])
         return found

@@ -53,6 +53,9 @@ WritableRows::WritableRows(const Profile& profile, int64_t num_rows, uint32_t sl
 
 // Addresses for every row in the overflow area; only what is written takes memory.
 void WritableRows::reserve_addresses(int64_t num_rows) {
+  if (rows_.profile.codec == Codec::kPlanes) {
+    throw Error({"put: table", "rows in one piece", "codec planes", "use another codec for rows that change"});
+  }
   const uint64_t most = overflow_begin_ + static_cast<uint64_t>(num_rows) * whole_bytes_;
   if (most / 4 > kEntryOffsetMask) {
     throw Error({"put: table", "at most 4 TiB, raw", fmt::format("{} bytes", most), "split the table"});

@@ -33,7 +33,8 @@ from cohort.launch.data.stored_rows import StoredRows, bytes_of
 from cohort.launch.options.parser import kind
 from cohort.spec.types import Seed
 
-CODECS = ("auto", "invariant", "exponent", "sparse", "raw")
+CODECS = ("auto", "invariant", "exponent", "sparse", "planes", "raw")
+MANTISSA_BITS = 3  # of plane A, unless asked for
 BATCH_BYTES = 128 << 20  # of rows in memory at a time
 SAMPLE_BYTES = 64 << 20  # of rows looked at to choose a codec, at most
 LARGER_BYTES = 16 << 10  # than the raw rows: encoded ones that take no more are written unasked
@@ -68,6 +69,14 @@ def register(dataset_commands) -> None:
     )
     generate.add_argument("--prepared", action="store_true", help="write only encoded feature rows (see prepare)")
     generate.add_argument("--codec", choices=CODECS, help="codec of --prepared (default auto)")
+    for command in (parser, generate):
+        command.add_argument(
+            "--mantissa-bits",
+            type=int,
+            metavar="T",
+            help=f"codec planes: mantissa bits in plane A, 0 to 22 (default {MANTISSA_BITS}); plane A alone has a"
+            " relative error of at most 2^-(T+1)",
+        )
     generate.set_defaults(rows_writer=rows_writer)
 
 
@@ -125,9 +134,9 @@ def _profiles(args: argparse.Namespace, tables: dict[str | None, StoredRows], ou
     Raises:
         CohortError: the only rows are to be dropped, and are larger encoded.
     """
-    profiles = {}
+    profiles, mantissa_bits = {}, _mantissa_bits(args)
     for name, rows in tables.items():
-        profile = choose_profile(_Table(rows), args.codec, args.seed)
+        profile = choose_profile(_Table(rows), args.codec, args.seed, mantissa_bits)
         stays_raw = rows.file.exists() and args.codec == "auto" and args.reorder == "none"
         if not (larger := _larger(profile, rows) if stays_raw else ""):
             profiles[name] = profile
@@ -147,11 +156,21 @@ def rows_writer(args: argparse.Namespace):
     if not args.prepared:
         if args.codec:
             raise CohortError("--codec", "--prepared beside it", "--codec alone", "raw rows have no codec")
+        _mantissa_bits(args)
         return None
-    return encoded_rows_writer(args.codec or "auto", args.seed)
+    return encoded_rows_writer(args.codec or "auto", args.seed, _mantissa_bits(args))
 
 
-def encoded_rows_writer(codec: str, sample_seed: int):
+def _mantissa_bits(args: argparse.Namespace) -> int:
+    """Of plane A. Raises CohortError when they are asked for with a codec that has no planes."""
+    if args.mantissa_bits is None:
+        return MANTISSA_BITS
+    if args.codec != "planes":
+        raise CohortError("--mantissa-bits", "--codec planes beside it", f"--codec {args.codec or 'auto'}")
+    return args.mantissa_bits
+
+
+def encoded_rows_writer(codec: str, sample_seed: int, mantissa_bits: int = MANTISSA_BITS):
     """`write_rows` of cohort.dataset.generate: a function (folder, rows by node type) that writes them encoded, never
     raw."""
 
@@ -160,7 +179,7 @@ def encoded_rows_writer(codec: str, sample_seed: int):
         out.mkdir()
         raw = {}
         for name, rows in tables.items():
-            profile = choose_profile(_Table(rows), codec, sample_seed)
+            profile = choose_profile(_Table(rows), codec, sample_seed, mantissa_bits)
             print(encode_rows(_Table(rows), out, profile, encoded_file(name)), file=sys.stderr)
             file = "features.npy" if name is None else f"{name}.features.npy"
             raw[name] = RawRows(f"../{file}", **raw_key(folder / file))
@@ -169,13 +188,13 @@ def encoded_rows_writer(codec: str, sample_seed: int):
     return write
 
 
-def choose_profile(table: "_Table", codec: str, sample_seed: int) -> ibp.Profile:
+def choose_profile(table: "_Table", codec: str, sample_seed: int, mantissa_bits: int) -> ibp.Profile:
     """How the rows are to be encoded, by a sample of them. Says why."""
     # One row from each of so many equal parts: 1 % of the rows, 4096 at least, SAMPLE_BYTES at most.
     num_rows, most = len(table), SAMPLE_BYTES // table.rows.row_bytes
     bounds = np.linspace(0, num_rows, min(num_rows, max(4096, min(num_rows // 100, most))) + 1).astype(np.int64)
     ids = np.random.default_rng(sample_seed).integers(bounds[:-1], bounds[1:])
-    profile = ibp.fit(table.typed(table.rows.take(ids)), codec, sample=1)
+    profile = ibp.fit(table.typed(table.rows.take(ids)), codec, sample=1, mantissa_bits=mantissa_bits)
     print(profile.why, file=sys.stderr)
     return profile
 

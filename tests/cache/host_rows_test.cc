@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "cache/slab_rows.h"
 #include "tests/ibp/rows.h"
 
 namespace cohort::cache {
@@ -107,6 +108,51 @@ INSTANTIATE_TEST_SUITE_P(Dtypes, HostRowsFile,
                          testing::Values(ibp::Dtype::kUint8, ibp::Dtype::kFloat16, ibp::Dtype::kBfloat16,
                                          ibp::Dtype::kFloat32),
                          [](const auto& test) { return ibp::name_of(test.param); });
+
+TEST(HostRows, CountBothPlanesOrPlaneAAlone) {
+  const ibp::Rows rows = ibp::make_rows(ibp::Content::kMixed, ibp::Dtype::kFloat32, 64, 300);
+  const HostRows planes(ibp::encode(rows.table, ibp::fit(rows.table, {.codec = "planes"}).profile));
+  const ibp::EncodedRef& ref = planes.encoded().ref;
+  int64_t num_raw = 0;
+  for (int64_t id = 0; id < 300; ++id) num_raw += ibp::locate(ref, id).raw;
+  ASSERT_GT(num_raw, 0);
+  ASSERT_LT(num_raw, 300);
+  std::vector<int64_t> ids(300);
+  std::iota(ids.begin(), ids.end(), 0);
+  EXPECT_EQ(planes.stored_bytes(ids, true), (300 - num_raw) * ref.stride_bytes + num_raw * 256);
+  EXPECT_EQ(planes.stored_bytes(ids), planes.stored_bytes(ids, true) + (300 - num_raw) * ref.plane_b_stride_bytes);
+  const auto each = planes.stored_bytes_of_each();
+  EXPECT_EQ(std::accumulate(each.begin(), each.end(), int64_t{0}), planes.stored_bytes(ids));
+  std::vector<std::byte> exact(rows.bytes.size()), coarse(rows.bytes.size());
+  planes.fetch(ids, exact.data());
+  planes.fetch(ids, coarse.data(), true);
+  EXPECT_EQ(exact, rows.bytes);
+  EXPECT_NE(coarse, rows.bytes);
+  const HostRows sparse(ibp::encode(rows.table, ibp::fit(rows.table, {.codec = "sparse"}).profile));
+  sparse.fetch(ids, coarse.data(), true);  // has no planes
+  EXPECT_EQ(coarse, rows.bytes);
+}
+
+// Rows for slabs lie in one piece, from which both planes decode.
+TEST(SlabRows, OfCodecPlanesAreJoined) {
+  const ibp::Rows rows = ibp::make_rows(ibp::Content::kMixed, ibp::Dtype::kFloat32, 64, 300);
+  const auto planes =
+      std::make_shared<const HostRows>(ibp::encode(rows.table, ibp::fit(rows.table, {.codec = "planes"}).profile));
+  const SlabRows slab_rows({{300, 64, "float32"}, 256, nullptr, planes}, true);
+  std::vector<uint32_t> nodes(300);
+  std::iota(nodes.begin(), nodes.end(), 0u);
+  RowReader reader(slab_rows);
+  const RowSizes sizes = slab_rows.sizes();
+  std::vector<uint64_t> entries;
+  std::vector<std::byte> data, out(rows.bytes.size());
+  for (const ibp::RowSpan& span : reader.read(nodes)) {
+    EXPECT_LE(span.bytes, sizes.each[entries.size()]);
+    entries.push_back(ibp::make_entry(data.size(), span.bytes, span.raw));
+    data.insert(data.end(), span.begin, span.begin + span.bytes);
+  }
+  ibp::decode_stored(slab_rows.profile(), entries, data, out.data());
+  EXPECT_EQ(out, rows.bytes);
+}
 
 TEST(HostRows, ReachRowsBeyond32Bits) {
   constexpr std::size_t kBytes = std::size_t{6} << 30;  // of address space; a few pages of memory

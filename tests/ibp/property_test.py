@@ -146,7 +146,7 @@ def test_bad_calls_say_what_is_wrong(tmp_path):
         (lambda: ibp.encode(rows.astype(np.float16), profile), "found float16 x 12"),
         (lambda: ibp.encode(rows[:, :6], profile), "C-contiguous"),
         (lambda: ibp.encode(rows.ravel(), profile), "1 dimensions"),
-        (lambda: ibp.fit(rows, "zip"), "expected auto, invariant, exponent, sparse or raw, found zip"),
+        (lambda: ibp.fit(rows, "zip"), "expected auto, invariant, exponent, sparse, planes or raw, found zip"),
         (lambda: ibp.fit(rows.astype(np.int16)), "found 16 bits"),
         (lambda: ibp.load(tmp_path / "none.ibp"), "No such file"),
         (lambda: ibp.Profile.load(__file__), "IBPPROF1"),

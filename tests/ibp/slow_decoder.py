@@ -4,7 +4,7 @@ import struct
 
 ELEMENT_BYTES = {1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 8}
 FLOAT_BITS = {2: (5, 10), 3: (8, 7), 4: (8, 23)}  # exponent, mantissa
-HEADER = struct.Struct("<8sII6Q4I44xI")
+HEADER = struct.Struct("<8sII6Q4IQI32xI")
 PROFILE = struct.Struct("<8sI4B4I2Q")
 BLOCK = 1048576
 
@@ -33,7 +33,7 @@ class Bits:
 class Profile:
     def __init__(self, data: bytes):
         fields = PROFILE.unpack_from(data)
-        assert fields[0] == b"IBPPROF1" and fields[1] == 1
+        assert fields[0] == b"IBPPROF1" and fields[1] == (2 if fields[2] == 4 else 1)
         self.codec, self.dtype, self.chunk_bytes, self.code_bits = fields[2:6]
         self.num_columns, self.slot_bytes, self.threshold, self.value_bits = fields[6:10]
         self.constant, self.value_prefix = fields[10:12]
@@ -45,11 +45,16 @@ class Profile:
             self.num_chunks = -(-self.row_bytes // self.chunk_bytes)
             words = struct.unpack(f"<{2 * self.num_chunks}Q", tables)
             self.mask, self.value = words[: self.num_chunks], words[self.num_chunks :]
-        elif self.codec == 2:
+        elif self.codec in (2, 4):
             self.base = list(tables)
             assert len(self.base) == self.num_columns
         else:
             assert tables == b""
+        if self.codec == 4:
+            self.mantissa_bits = self.chunk_bytes
+            self.rest_bits = 23 - self.mantissa_bits
+            self.plane_b_stride = -(-self.num_columns * self.rest_bits // 128) * 16
+            assert self.dtype == 4 and self.slot_bytes > 0
 
 
 def decode_invariant(profile: Profile, data: bytes) -> bytes:
@@ -80,6 +85,20 @@ def decode_exponent(profile: Profile, data: bytes) -> bytes:
         exponent = profile.base[j] + code - 1 if code else stream.take(exponent_bits)
         element = sign << (exponent_bits + mantissa_bits) | exponent << mantissa_bits | mantissa
         row += element.to_bytes(profile.element_bytes, "little")
+    return row
+
+
+def decode_planes(profile: Profile, data: bytes, plane_b: bytes | None) -> bytes:
+    """Both planes of a row, or, without plane B, the row as plane A alone tells it."""
+    stream, fields = Bits(data), []
+    for _ in range(profile.num_columns):
+        fields.append((stream.take(profile.mantissa_bits), stream.take(profile.code_bits), stream.take(1)))
+    stream.position = -(-stream.position // 8) * 8
+    rest, row = None if plane_b is None else Bits(plane_b), b""
+    for j, (mantissa, code, sign) in enumerate(fields):
+        exponent = profile.base[j] + code - 1 if code else stream.take(8)
+        low = rest.take(profile.rest_bits) if rest else (1 << profile.rest_bits - 1 if exponent else 0)
+        row += (sign << 31 | exponent << 23 | mantissa << profile.rest_bits | low).to_bytes(4, "little")
     return row
 
 
@@ -130,26 +149,39 @@ def find_row(layout, directory, data, overflow, num_rows, stride, profile, i):
     return overflow[at : at + profile.row_bytes], True
 
 
-def decode_file(image: bytes) -> tuple[Profile, list[bytes]]:
+def decode_file(image: bytes, plane_a_alone: bool = False) -> tuple[Profile, list[bytes]]:
     """The profile and every row of a file."""
-    magic, version, layout, num_rows, *lengths, stride, longest, directory_crc, checksum_crc, header_crc = (
+    magic, version, layout, num_rows, *lengths, stride, longest, directory_crc, checksum_crc, b_bytes, b_stride, crc = (
         HEADER.unpack_from(image)
     )
-    assert magic == b"IBPROWS1" and version == 1 and crc32c(image[:124]) == header_crc
+    assert magic == b"IBPROWS1" and crc32c(image[:124]) == crc
+    lengths.insert(2, b_bytes)
     sections, at = [], 128
     for length in lengths:
         at = -(-at // 128) * 128
         sections.append(image[at : at + length])
         at += length
     assert at == len(image)
-    profile_bytes, data, overflow, directory, checksums = sections
+    profile_bytes, data, plane_b, overflow, directory, checksums = sections
     profile = Profile(profile_bytes)
+    assert version == (2 if profile.codec == 4 else 1)
+    if profile.codec == 4:
+        assert (layout, stride, b_stride) == (2, profile.slot_bytes, profile.plane_b_stride)
+        assert b_bytes == num_rows * b_stride
+    else:
+        assert (b_bytes, b_stride) == (0, 0)
     assert crc32c(directory) == directory_crc and crc32c(checksums) == checksum_crc
-    blocks = [part[first : first + BLOCK] for part in (data, overflow) for first in range(0, len(part), BLOCK)]
+    blocks = [part[first : first + BLOCK] for part in (data, plane_b, overflow) for first in range(0, len(part), BLOCK)]
     assert [crc32c(block) for block in blocks] == list(struct.unpack(f"<{len(blocks)}I", checksums))
     rows = []
     for i in range(num_rows):
         stored, raw = find_row(layout, directory, data, overflow, num_rows, stride, profile, i)
         assert raw or layout == 2 or len(stored) <= longest
-        rows.append(stored[: profile.row_bytes] if raw else DECODERS[profile.codec](profile, stored))
+        if raw:
+            rows.append(stored[: profile.row_bytes])
+        elif profile.codec == 4:
+            rest = None if plane_a_alone else plane_b[i * b_stride : (i + 1) * b_stride]
+            rows.append(decode_planes(profile, stored, rest))
+        else:
+            rows.append(DECODERS[profile.codec](profile, stored))
     return profile, rows

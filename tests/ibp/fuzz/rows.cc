@@ -23,21 +23,22 @@ void repair_checksums(std::byte* image, std::size_t size) {
   if (size < sizeof(header)) return;
   std::memcpy(&header, image, sizeof(header));
   header.magic = kFileMagic;
-  header.version = 1;
-  const std::size_t lengths[] = {header.profile_bytes, header.data_bytes, header.overflow_bytes, header.directory_bytes,
-                                 header.checksum_bytes};
+  header.version = header.version == 2 ? 2 : 1;
+  const std::size_t lengths[] = {header.profile_bytes,  header.data_bytes,      header.plane_b_bytes,
+                                 header.overflow_bytes, header.directory_bytes, header.checksum_bytes};
   std::size_t at = sizeof(header);
-  for (int i = 0; i < 5; ++i) {
+  for (int i = 0; i < 6; ++i) {
     at = (at + kSectionAlign - 1) / kSectionAlign * kSectionAlign;
     if (at > size || lengths[i] > size - at) break;
     const std::span section(image + at, lengths[i]);
     if (i == 0 && lengths[i] > 12) {
-      std::memcpy(image + at, "IBPPROF1\1\0\0\0", 12);
+      const bool planes = image[at + 12] == static_cast<std::byte>(Codec::kPlanes);
+      std::memcpy(image + at, planes ? "IBPPROF1\2\0\0\0" : "IBPPROF1\1\0\0\0", 12);
       const uint32_t crc = crc32c(section.first(lengths[i] - 4));
       std::memcpy(image + at + lengths[i] - 4, &crc, 4);
     }
-    if (i == 3) header.directory_crc = crc32c(section);
-    if (i == 4) header.checksum_crc = crc32c(section);
+    if (i == 4) header.directory_crc = crc32c(section);
+    if (i == 5) header.checksum_crc = crc32c(section);
     at += lengths[i];
   }
   header.header_crc = crc32c(std::as_bytes(std::span(&header, 1)).first(sizeof(header) - 4));
@@ -76,7 +77,7 @@ std::vector<Profile> make_profiles() {
   const std::vector<float> rows = make_rows();
   const RowTable table{rows.data(), 64, Dtype::kFloat32, 50};
   std::vector<Profile> profiles;
-  for (const char* codec : {"invariant", "exponent", "sparse"}) {
+  for (const char* codec : {"invariant", "exponent", "sparse", "planes"}) {
     for (const uint32_t chunk_bytes : {4u, 8u}) {
       profiles.push_back(fit(table, {.codec = codec, .chunk_bytes = chunk_bytes}).profile);
     }
@@ -89,7 +90,13 @@ void read_row(std::span<const std::byte> bytes) {
   std::vector<std::byte> scratch, row(200);
   for (const Profile& profile : profiles) {
     const ProfileTables tables(profile);
-    decode_row(tables.ref(), {bytes.data(), static_cast<uint32_t>(bytes.size()), false, true}, row.data(), scratch);
+    RowSpan span{bytes.data(), static_cast<uint32_t>(bytes.size()), false, true};
+    decode_row(tables.ref(), span, row.data(), scratch);
+    const uint32_t plane_b_bytes = tables.ref().plane_b_bytes();
+    if (profile.codec != Codec::kPlanes || span.bytes < plane_b_bytes) continue;
+    span.bytes -= plane_b_bytes;
+    span.plane_b = span.begin + span.bytes;
+    decode_row(tables.ref(), span, row.data(), scratch);
   }
 }
 
@@ -110,6 +117,7 @@ std::vector<std::string> seeds() {
   std::vector<std::string> all;
   for (const ibp::Profile& profile : ibp::make_profiles()) {
     for (const auto layout : {ibp::LayoutChoice::kPacked, ibp::LayoutChoice::kSlots}) {
+      if (profile.codec == ibp::Codec::kPlanes && layout == ibp::LayoutChoice::kPacked) continue;
       const std::string file = ibp::file_of(profile, layout);
       for (const char mode : {'\0', '\1'}) all.push_back(mode + file);
     }

@@ -83,6 +83,27 @@ def test_rows_come_back_bit_for_bit(tmp_path, dtype, codec, capsys, monkeypatch)
     np.testing.assert_array_equal(decoded_bytes(folder), raw_bytes(folder))
 
 
+def test_codec_planes_has_as_many_mantissa_bits_as_asked_for(tmp_path, capsys):
+    folder = tmp_path / "data"
+    generate(folder, **SIZES)
+    assert command("prepare", folder, "--codec", "planes", "--mantissa-bits", 5) == 0
+    encoded = ibp.load(open_dataset(folder).encoded_rows)
+    assert (encoded.profile.codec, encoded.profile.mantissa_bits) == ("planes", 5)
+    np.testing.assert_array_equal(decoded_bytes(folder), raw_bytes(folder))
+    lines = digests(folder)
+    assert digests(folder, "--compress", "none") == lines
+    assert command("prepare", folder, "--drop-raw", "--codec", "planes") == 0
+    assert ibp.load(open_dataset(folder).encoded_rows).profile.mantissa_bits == 3
+    assert command("check", folder) == 0 and digests(folder) == lines
+    capsys.readouterr()
+    for options, text in [
+        (["--mantissa-bits", 5], "--mantissa-bits: expected --codec planes beside it, found --codec auto"),
+        (["--codec", "planes", "--mantissa-bits", 23], "expected 0 to 22, found 23"),
+    ]:
+        assert command("prepare", folder, *options) == 1
+        assert text in capsys.readouterr().err
+
+
 def test_rows_that_encoding_makes_larger_are_written_by_name_alone(tmp_path, capsys):
     folder = tmp_path / "data"
     generate(folder, **SIZES | {"dim": 4})

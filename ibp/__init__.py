@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cohort.ibp.embedding_bag import EmbeddingBag
     from cohort.ibp.history import History
     from cohort.ibp.pyg import pyg_store
+    from cohort.ibp.search import top_k
     from cohort.ibp.stream import stream_module
 
 # Loaded on first use: they import torch and torch_geometric.
@@ -29,6 +30,7 @@ _HOMES = {
     "History": "cohort.ibp.history",
     "pyg_store": "cohort.ibp.pyg",
     "stream_module": "cohort.ibp.stream",
+    "top_k": "cohort.ibp.search",
 }
 __all__ = [
     "EmbeddingBag",
@@ -47,6 +49,7 @@ __all__ = [
     "pyg_store",
     "stream_module",
     "take",
+    "top_k",
 ]
 
 

@@ -1,0 +1,134 @@
+"""top_k(): the ids of a comparison with all rows in float64, ties by id, for every codec and metric."""
+
+import numpy as np
+import pytest
+import torch
+
+from cohort import CohortError, ibp
+from cohort.ibp import search
+from cohort.ibp.search import METRICS
+
+SPECIAL = [float("nan"), float("inf"), -float("inf"), 1e-40, -1e-40, 0.0, -0.0, 3e38]
+
+
+def brute_force(rows: torch.Tensor, queries: torch.Tensor, k: int, metric: str) -> torch.Tensor:
+    """int64 [q, k]: by all rows, stable sorts, numpy; independent of the bounds."""
+    best = []
+    wide = rows.double().numpy()
+    for query in queries.double().numpy():
+        with np.errstate(all="ignore"):
+            if metric == "l2":
+                scores = -np.sqrt(((wide - query) ** 2).sum(1))
+            else:
+                scores = (wide * query).sum(1)
+            if metric == "cosine":
+                lengths = np.sqrt((wide * wide).sum(1)) * np.sqrt((query * query).sum())
+                scores = np.where(lengths == 0, 0.0, scores / lengths)
+        scores = np.where(np.isnan(scores), -np.inf, scores)
+        best.append(np.argsort(-scores, kind="stable")[:k])
+    return torch.from_numpy(np.stack(best))
+
+
+def encoded_as(rows: torch.Tensor, codec: str, **options):
+    return ibp.encode(rows, ibp.fit(rows, codec, **options))
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("mantissa_bits", [0, 3, 8])
+@pytest.mark.parametrize("kind", ["bell", "clustered", "wide", "special"])
+def test_planes_give_the_ids_of_brute_force(kind, mantissa_bits, metric):
+    generator = torch.Generator().manual_seed(mantissa_bits)
+    rows = torch.randn(3000, 24, generator=generator)
+    if kind == "clustered":
+        rows = rows[:30].repeat(100, 1) + 1e-3 * rows
+    if kind == "wide":
+        rows = rows * torch.exp2(torch.randint(-40, 40, (3000, 1), generator=generator).float())
+    if kind == "special":
+        places = torch.randint(0, rows.numel(), (60,), generator=generator)
+        rows.view(-1)[places] = torch.tensor(SPECIAL)[torch.arange(60) % len(SPECIAL)]
+        rows[100:120] = 0
+    queries = torch.cat([torch.randn(6, 24, generator=generator), rows[200:203].nan_to_num(), torch.zeros(1, 24)])
+    table = encoded_as(rows, "planes", mantissa_bits=mantissa_bits)
+    for k in (1, 10, 100):
+        values, ids = ibp.top_k(table, queries, k, metric=metric, block_rows=700)
+        assert torch.equal(ids, brute_force(rows, queries, k, metric)), k
+        assert values.dtype == torch.float32 and values.shape == (len(queries), k)
+
+
+@pytest.mark.parametrize("codec", ["exponent", "invariant", "sparse", "raw"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_other_codecs_are_decoded(codec, dtype):
+    rows = torch.randn(2000, 16, generator=torch.Generator().manual_seed(1)).to(dtype)
+    queries = rows[:5].float()
+    for metric in METRICS:
+        ids = ibp.top_k(encoded_as(rows, codec), queries, 7, metric=metric, block_rows=300)[1]
+        assert torch.equal(ids, brute_force(rows, queries, 7, metric))
+
+
+def test_of_equal_scores_the_lower_id_comes_first():
+    rows = torch.randn(50, 20, generator=torch.Generator().manual_seed(2)).repeat(20, 1)
+    for codec in ("planes", "exponent"):
+        for metric in METRICS:
+            values, ids = ibp.top_k(encoded_as(rows, codec), rows[:4], 30, metric=metric, block_rows=64)
+            assert torch.equal(ids, brute_force(rows, rows[:4], 30, metric))
+            assert (values.diff(dim=1) <= 0).all() if metric != "l2" else (values.diff(dim=1) >= 0).all()
+
+
+def test_values_are_the_scores():
+    rows = torch.randn(500, 12, generator=torch.Generator().manual_seed(3))
+    query, table = rows[7:8], ibp.Table(encoded_as(rows, "planes"))
+    values, ids = ibp.top_k(table, query, 3, metric="l2")
+    assert ids[0, 0] == 7 and values[0, 0] == 0
+    torch.testing.assert_close(values[0], (rows[ids[0]] - query).norm(dim=1))
+    values, ids = ibp.top_k(table, query, 3, metric="cosine")
+    torch.testing.assert_close(values[0], torch.nn.functional.cosine_similarity(rows[ids[0]], query))
+    values, ids = ibp.top_k(table, query.numpy(), 500)
+    torch.testing.assert_close(values[0], (rows @ query[0]).sort(descending=True).values)
+    assert sorted(ids[0].tolist()) == list(range(500))
+
+
+def test_plane_b_of_few_rows_is_read(monkeypatch):
+    rows = torch.randn(20000, 128, generator=torch.Generator().manual_seed(4))
+    read = {"A": 0, "AB": 0}
+    fetch = search.fetch
+
+    def counted(encoded, index, *, planes="AB"):
+        read[planes] += len(index)
+        return fetch(encoded, index, planes=planes)
+
+    monkeypatch.setattr(search, "fetch", counted)
+    ids = ibp.top_k(encoded_as(rows, "planes"), rows[:8], 10)[1]
+    assert torch.equal(ids, brute_force(rows, rows[:8], 10, "dot"))
+    assert read["A"] == 20000 and read["AB"] < 4000
+
+
+def test_bad_calls_say_what_is_wrong():
+    rows = torch.randn(50, 12)
+    table, queries = encoded_as(rows, "planes"), torch.randn(2, 12)
+    counts = encoded_as(torch.randint(0, 9, (50, 12), dtype=torch.uint8), "sparse")
+    for call, text in [
+        (lambda: ibp.top_k(table, queries, 0), "top_k: k: expected 1 to 50, the rows of the table, found 0"),
+        (lambda: ibp.top_k(table, queries, 51), "found 51"),
+        (lambda: ibp.top_k(table, queries[:, :5], 1), r"expected floats \[q, 12\]"),
+        (lambda: ibp.top_k(table, queries.long(), 1), "found torch.int64"),
+        (lambda: ibp.top_k(table, queries / 0, 1), "expected finite numbers"),
+        (lambda: ibp.top_k(table, queries, 1, metric="l1"), "expected dot or cosine or l2, found l1"),
+        (lambda: ibp.top_k(table, queries, 1, block_rows=0), "block_rows: expected at least 1"),
+        (lambda: ibp.top_k(counts, queries, 1), "expected float32, float16 or bfloat16, found uint8"),
+    ]:
+        with pytest.raises(CohortError, match=text):
+            call()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("place", ["pinned", "cuda"])
+def test_the_gpu_finds_the_same_ids(place):
+    rows = torch.randn(30000, 128, generator=torch.Generator().manual_seed(5))
+    queries = rows[:16] + 0.1 * torch.randn(16, 128, generator=torch.Generator().manual_seed(6))
+    for codec in ("planes", "exponent"):
+        host = encoded_as(rows, codec)
+        for metric in METRICS:
+            values, ids = ibp.top_k(host.to(place), queries.cuda(), 100, metric=metric, block_rows=7000)
+            expected, of_host = ibp.top_k(host, queries, 100, metric=metric)
+            assert torch.equal(ids.cpu(), of_host)
+            torch.testing.assert_close(values.cpu(), expected)

@@ -20,7 +20,7 @@
 namespace cohort::channel {
 
 constexpr uint64_t kMagic = 0x4C4E4843'54524843ull;  // "CHRTCHNL" as little-endian bytes
-constexpr uint32_t kVersion = 15;
+constexpr uint32_t kVersion = 16;
 constexpr int kMaxSlots = 64;
 constexpr int kMaxHops = 16;
 constexpr int kMaxTypes = 32;       // of nodes
@@ -100,6 +100,7 @@ struct Request {
   uint32_t relation;  // whose edges the pairs are; 0 where the graph has one type
   // Of any set:
   Sharing sharing;
+  uint32_t plane_a;  // 1: rows of codec planes come as plane A alone tells them (ibp/FORMAT.md 4.5)
 };
 
 // How many there is room for where there are `count`: at most 1/32 more, so that batches of about one size have one
@@ -267,6 +268,6 @@ inline const TypedBatch* typed_batch(const ChannelHeader& header, int slot) {
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
 static_assert(std::is_standard_layout_v<ChannelHeader> && alignof(ChannelHeader) >= alignof(TypedBatch));
-static_assert(sizeof(Request) == 88 + 4 * kMaxRelations * kMaxHops);
+static_assert(sizeof(Request) == 96 + 4 * kMaxRelations * kMaxHops);
 
 }  // namespace cohort::channel

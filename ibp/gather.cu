@@ -294,9 +294,10 @@ void Gather::fetch(const DeviceTable& table, const int64_t* index, int64_t count
         {"fetch: rows", "at most " + std::to_string(max_rows_), std::to_string(count), "make the Gather larger"});
   }
   check_out(out);
-  if (options.plane_a && table.profile().ref().codec != Codec::kPlanes) {
-    throw Error({"fetch: plane A", "rows of codec planes", "codec " + name_of(table.profile().ref().codec),
-                 "encode the rows with codec planes"});
+  const Codec codec = table.profile().ref().codec;
+  if (options.plane_a && codec != Codec::kPlanes) {
+    throw Error(
+        {"fetch: plane A", "rows of codec planes", "codec " + name_of(codec), "encode the rows with codec planes"});
   }
   if (count == 0) return;
   Scratch& scratch = *scratch_;
@@ -318,7 +319,9 @@ void Gather::fetch(const DeviceTable& table, const int64_t* index, int64_t count
   locate_kernel<<<base::grid_for(count, 1024), base::kBlockThreads, 0, stream>>>(
       encoded, index, rows.positions, count,
       {scratch.entries.data(), scratch.count.data(), scratch.next.data(), scratch.status.data()});
-  fetch_located(table.profile(), rows, out, scratch.status.data(), stream, options);
+  FetchOptions chosen = options;
+  chosen.plane_a = codec == Codec::kPlanes && (options.plane_a || !encoded.plane_b);  // plane_a_of() rows have no B
+  fetch_located(table.profile(), rows, out, scratch.status.data(), stream, chosen);
   cuda_check(cudaMemcpyAsync(scratch.host_status.data(), scratch.status.data(), sizeof(kNoError),
                              cudaMemcpyDeviceToHost, stream),
              "report the gather's status");

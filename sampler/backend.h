@@ -150,6 +150,8 @@ struct SlotArrays {
   uint64_t number = 0;         // of the batch, in the order of batches of this backend
   uint64_t oldest_in_use = 0;  // of the batches before: rows of this one and later ones stay
   bool poison = false;         // rows are filled with 0xFF before they are written
+
+  bool plane_a = false;  // rows in slots: of codec planes they come as plane A alone tells them
 };
 
 // What it took to write a batch into its slot.

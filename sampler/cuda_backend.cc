@@ -197,7 +197,8 @@ class CudaBackend final : public Backend {
                           .nodes = n_id,
                           .places = slot.place,
                           .batch = number,
-                          .poison = slot.poison},
+                          .poison = slot.poison,
+                          .plane_a = slot.plane_a},
                          stream);
       n_id += count;
     }

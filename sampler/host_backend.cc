@@ -102,7 +102,7 @@ class HostBackend final : public Backend {
     use_.rows[cache::kHostTier] = {};
     base::TierUse& use = use_.rows[cache::kHostTier];
     for (std::size_t type = 0; type < types_.size(); ++type) {
-      fetch_rows(types_[type], slot.tables.empty() ? slot.x : slot.tables[type], use);
+      fetch_rows(types_[type], slot.tables.empty() ? slot.x : slot.tables[type], slot.plane_a, use);
     }
     use_.time = since(start_us);
     use.us = graph_.rows_in == channel::RowsIn::kTable ? 0 : use_.time.us();
@@ -340,12 +340,12 @@ class HostBackend final : public Backend {
   }
 
   // The rows of the type's nodes, and what was read for them.
-  void fetch_rows(const OfType& type, std::byte* x, base::TierUse& use) const {
+  void fetch_rows(const OfType& type, std::byte* x, bool plane_a, base::TierUse& use) const {
     const std::vector<int64_t>& n_id = type.n_id;
     if (type.range.encoded) {
-      type.range.encoded->fetch(n_id, x);
+      type.range.encoded->fetch(n_id, x, plane_a);
       use.rows += std::ssize(n_id);
-      use.bytes += type.range.encoded->stored_bytes(n_id);
+      use.bytes += type.range.encoded->stored_bytes(n_id, plane_a);
       return;
     }
     const int64_t bytes = type.range.row_bytes;  // 0: the trainer reads rows itself, or there are none

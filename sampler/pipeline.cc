@@ -169,6 +169,9 @@ void Pipeline::demand_offered(const SeedSet& set, const channel::Request& reques
   if (is_disjoint(request) && graph_.rows_in == channel::RowsIn::kPool) {
     refuse("shared nodes, where rows are in a pool", "trees");
   }
+  if (request.plane_a != 0 && graph_.rows_in != channel::RowsIn::kSlots) {
+    refuse("exact rows, where rows are in a table or a pool", "plane A of rows");
+  }
   if (set.times.empty()) return;
   if (!is_disjoint(request)) refuse("disjoint batches, for seeds with times", "shared nodes");
   if (!graph_.edge_times) refuse("no times, for edges without times", "times");
@@ -258,6 +261,7 @@ void Pipeline::start_batch(int slot, Pass& pass, uint64_t step) {
   arrays.number = number;
   arrays.oldest_in_use = pooled_.empty() ? number : pooled_.front().first;
   arrays.poison = options_.poison_slots;
+  arrays.plane_a = request.plane_a != 0;
   if (graph_.rows_in == channel::RowsIn::kPool) pooled_.emplace_back(number, batch.num_nodes);
   backend_.fetch(arrays, pass.of_pairs() ? pairs_.input_id() : pass.schedule.positions(step));
   sample_ahead(pass, step + request.step_stride);

@@ -63,6 +63,7 @@ class EpochReport:
             data set's task is. Empty without validation.
         host_bytes: of feature rows read from host memory, encoded where they are kept so.
         row_tiers, list_tiers: ByTier[RowReads] and ByTier[ListReads].
+        coarse: training read features with an error, of which RunReport.coarse_error is the bound.
     """
 
     epoch: int
@@ -85,6 +86,7 @@ class EpochReport:
     row_tiers: dict = field(default_factory=lambda: _no_reads(RowReads))
     list_tiers: dict = field(default_factory=lambda: _no_reads(ListReads))
     ranks: list[dict] = field(default_factory=list)
+    coarse: bool = False
 
     def line(self) -> str:
         """The report as JSON."""
@@ -174,6 +176,8 @@ class RunReport:
         val_metrics: as an epoch's, at the best of them.
         rows_in_place: batches named rows of a table of all rows.
         last_hop_global: num_nodes of epochs is without nodes that only the last hop reached.
+        coarse_epochs: training read features with an error in the first so many epochs.
+        coarse_error: the bound of this error, relative to each feature; 0: there were no such epochs.
         trainer_peak_bytes: of a run without a cache, on a GPU: what it takes there beside the slots; of all ranks the
             most.
         start: of its last beginning.
@@ -190,6 +194,8 @@ class RunReport:
     time_sliced: bool = False
     rows_in_place: bool = False
     last_hop_global: bool = False
+    coarse_epochs: int = 0
+    coarse_error: float = 0.0
     epochs: list[EpochReport] = field(default_factory=list)
     bytes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TIERS, 0))
     trainer_peak_bytes: int | None = None

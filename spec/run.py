@@ -212,6 +212,14 @@ class RunSpec(SamplerSpec):
         1, "link: number of random targets for each edge of a batch", "Training", BATCHES | LOSS | MEMORY
     )
     epochs: types.Positive = option(10, "passes over the training nodes or edges", "Training", COURSE)
+    coarse_epochs: types.NotNegative = option(
+        0,
+        "data set prepared with --codec planes: read plane A alone, features with a bounded relative error, in the"
+        " first K epochs of training; validation and test always read exact features",
+        "Training",
+        LOSS,
+        metavar="K",
+    )
     lr: types.AboveZero = option(0.003, "learning rate of Adam", "Training", LOSS)
     weight_decay: types.AtLeastZero = option(0.0, "weight decay of Adam", "Training", LOSS)
     lr_schedule: Literal["constant", "cosine", "linear"] = option(
@@ -308,6 +316,7 @@ class TrainerSpec(RunSpec):
         types: of a graph that has several node types.
         parts: ranks train on seeds of parts of their own: {"parts": a file, "cliques": ranks of each}.
         max_batches: of each pass; for a run that is only to be measured, and makes no checkpoints.
+        coarse_error: the relative error bound of features in coarse epochs; 0: there are none.
     """
 
     num_classes: int
@@ -316,6 +325,7 @@ class TrainerSpec(RunSpec):
     types: GraphTypes | None = None
     parts: dict | None = None
     max_batches: int | None = None
+    coarse_error: float = 0.0
 
 
 def as_json(spec: SamplerSpec) -> dict[str, Any]:

@@ -117,11 +117,13 @@ class BatchSource:
         done: int = 0,
         of_pairs: OfPairs = OfPairs(),
         sharing: str = "shared",
+        plane_a: bool = False,
     ) -> Pass:
         """Asks for a pass, without this trainer's first ``done`` batches, which nobody builds then.
 
         The sampler starts on it as soon as it is done with earlier ones. ``sharing``: "shared", "disjoint", or
-        "latest", which is disjoint with the latest edges (sampler/trees.h).
+        "latest", which is disjoint with the latest edges (sampler/trees.h). ``plane_a``: rows of codec planes come as
+        plane A alone tells them.
         """
         number = self._receiver.request(
             seed_set=seed_set,
@@ -134,6 +136,7 @@ class BatchSource:
             sampler_sms=self.sampler_sms,
             labels_of_seeds=self.labels_of_seeds,
             last_hop_global=self.last_hop_global,
+            plane_a=plane_a,
             pairs=of_pairs.numbers(),
             sharing=sharing,
         )

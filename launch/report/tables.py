@@ -109,6 +109,9 @@ def result_table(run: Run) -> Table:
         rows.append(["floor of the last epoch", f"{set_by}; it took {_seconds(epoch['seconds'])} s"])
     if run.summary["rows_in_place"]:
         rows.append(["feature rows", "read in place, counted each time"])
+    if run.summary["coarse_epochs"]:
+        error = f"within {run.summary['coarse_error']:.4g} of each feature's size"
+        rows.append(["coarse epochs", f"features of the first {run.summary['coarse_epochs']} epochs: {error}"])
     return Table("Result", ["", "of the run"], rows, advice(run))
 
 

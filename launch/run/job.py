@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from cohort import ibp
 from cohort.base.errors import CohortError
 from cohort.cache.plan import options as cache_plan
 from cohort.cache.plan.budget import beside_topology
@@ -67,12 +68,32 @@ def trainer_spec(spec: RunSpec, data: Dataset | HeteroDataset) -> TrainerSpec:
         parts = {"parts": str(parts_file(data.path, len(cliques))), "cliques": cliques}
     return TrainerSpec(
         **values_of(spec),
+        coarse_error=coarse_error(spec, data),
         num_classes=spec.hidden if of_links else data.num_classes,
         feature_dim=types.feature_dims[types.target] if types else data.feature_dim,
         targets="link" if of_links else data.task,
         types=types,
         parts=parts,
     )
+
+
+def coarse_error(spec: RunSpec, data: Dataset | HeteroDataset) -> float:
+    """The relative error bound of features in coarse epochs, of the node type with the largest; 0: there are none.
+
+    Raises:
+        CohortError: the data set has no rows of codec planes, or they do not stay encoded.
+    """
+    if not spec.coarse_epochs:
+        return 0.0
+    place = f"--coarse-epochs {spec.coarse_epochs}"
+    if spec.compress not in ("auto", "both"):
+        raise CohortError(place, "--compress both or auto: rows that stay encoded", f"--compress {spec.compress}")
+    files = [table.encoded_rows for table in tables_of(data) if table.encoded_rows]
+    bound = max((ibp.load(file, verify=False).profile.error_bound for file in files), default=0.0)
+    if bound == 0.0:
+        hint = f"encode them with: cohort dataset prepare {data.path} --codec planes"
+        raise CohortError(place, "feature rows of codec planes", f"none in {data.path}", hint)
+    return bound
 
 
 def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = None, names_rows: bool = False) -> dict:
@@ -82,6 +103,8 @@ def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = N
         plan_file: where the sampler is to write what it expects of the cache, if there is one.
         names_rows: the trainer takes rows that batches name; the sampler decides where they are.
     """
+    if isinstance(spec, RunSpec) and spec.coarse_epochs:
+        spec = replace(spec, compress="both")  # plane A is a part of encoded rows
     device = resolve_device(spec.device)
     num_ranks = count_ranks(spec, device)
     own_seeds = None

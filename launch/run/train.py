@@ -129,8 +129,8 @@ def _run_of(spec: RunSpec, data: Dataset | HeteroDataset) -> dict:
 
 def _names_rows(spec: RunSpec, data: Dataset | HeteroDataset) -> bool:
     """Whether batches may name rows in place of having them: a GPU gathers those of any model, where layers do not."""
-    if not spec.in_place or isinstance(data, HeteroDataset):
-        return False
+    if not spec.in_place or spec.coarse_epochs or isinstance(data, HeteroDataset):
+        return False  # in coarse runs, rows of both kinds would meet in a pool
     reads = spec.layers == "cohort" and spec.model in ("sage", "gcn") and not spec.edge_weights
     return resolve_device(spec.device) == "cuda" or (reads and data.feature_dtype == "float32")
 

@@ -73,6 +73,8 @@ def _why_fixed(name: str, spec: RunSpec, device: str, num_values: int) -> str:
         return "--no-mps"
     if name == "cache_ratio" and spec.cache_bytes is not None:
         return "--cache-bytes is given"
+    if name == "compress" and spec.coarse_epochs:
+        return "--coarse-epochs is given"
     if name == "cache_ratio" and spec.cache_policy == "none":
         return "--cache-policy none"
     return "" if num_values > 1 else "the data set has its rows in one form only"

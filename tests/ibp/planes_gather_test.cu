@@ -104,6 +104,14 @@ TEST(GpuPlanes, EverySmCountAndOrder) {
   }
 }
 
+TEST(GpuPlanes, RowsOfPlaneAAloneNeedNoPlaneB) {
+  const Rows rows = make_rows(Content::kMixed, Dtype::kFloat32, 128, 300);
+  const EncodedRows coarse = plane_a_of(encode(rows.table, fit(rows.table, {.codec = "planes"}).profile));
+  const DeviceTable table(coarse, Place::kDevice);
+  Gather gather(1000);
+  for (const bool plane_a : {true, false}) expect_fetch(coarse, table, gather, {.plane_a = plane_a});
+}
+
 // Rows as slabs have them: plane B right behind plane A.
 TEST(GpuPlanes, RowsInOnePiece) {
   for (const uint32_t num_columns : {64u, 100u, 128u}) {

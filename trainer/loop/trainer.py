@@ -96,7 +96,8 @@ class Trainer:
         self.step = self._step_of(self.model, self.optimizer, sums)
         in_place = {"rows_in_place": in_table, "last_hop_global": source.last_hop_global}
         names = {"task": options.targets, "device": str(self.device), "num_ranks": ranks.size}
-        self.report = RunReport(**names, **in_place, **about)
+        coarse = {"coarse_epochs": options.coarse_epochs, "coarse_error": options.coarse_error}
+        self.report = RunReport(**names, **in_place, **coarse, **about)
         self.running = RunningEpoch(0, self.device)
         self.best_model: dict | None = None
         self.writer = FileWriter()
@@ -165,6 +166,7 @@ class Trainer:
         running.pause()
         self.ranks.clock = None
         report = copy.deepcopy(running.report)
+        report.coarse = self._is_coarse(running.epoch)
         report.loss = mean_loss(self.ranks.sum(step.loss_sum.clone()), step.num_labelled, self.options.max_batches)
         return report
 
@@ -206,7 +208,13 @@ class Trainer:
         if self.options.task == "link" and name == "train":
             relation = types.edge_types.index(types.relation) if types and types.relation else 0
             pairs = OfPairs("triplet", self.options.negatives, REDRAWS, "reverse", relation)
-        return self.source.request(self.seed_sets[name], fanout, self.options.batch_size, epoch, shuffle, done, pairs)
+        coarse = name == "train" and self._is_coarse(epoch)
+        of_pass = (self.options.batch_size, epoch, shuffle, done, pairs)
+        return self.source.request(self.seed_sets[name], fanout, *of_pass, plane_a=coarse)
+
+    def _is_coarse(self, epoch: int) -> bool:
+        """Whether training reads features with an error in this epoch."""
+        return epoch < self.options.coarse_epochs
 
     def step_of_a_copy(self) -> TrainStep:
         """Steps of a copy of the model, without other ranks."""

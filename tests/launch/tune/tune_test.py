@@ -69,6 +69,8 @@ def test_what_is_varied():
     assert axes == [Axis("slots", (3, 4, 6)), Axis("compress", ("auto", "none", "host"))]
     assert set(fixed.values()) == {"no effect on the CPU"}
     assert axes_of(arguments("--cache-ratios", "0,0.3"), "cuda", data())[0][0].values == (0.3, 0.0)
+    fixed = axes_of(arguments("--coarse-epochs", 2), "cuda", data(encoded=True))[1]
+    assert fixed == {"compress": "--coarse-epochs is given"}
 
 
 def test_options_of_a_file_are_where_to_begin(tmp_path):
